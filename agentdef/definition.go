@@ -1,0 +1,85 @@
+// Package agentdef reads agents: files agents/NAME.md with YAML front matter
+// and a system prompt. Parsing is strict: an unknown key, a wrong type or an
+// impossible value is an error that names file and line, and no Definition
+// comes out of a file with an error.
+//
+// The package does no I/O beyond reading the files it is given, knows no
+// database, and is the only importer of YAML beside internal/config.
+package agentdef
+
+import (
+	"time"
+
+	"turnkeeper"
+)
+
+// A Definition is one agent. It is immutable once parsed.
+type Definition struct {
+	Name        string // of the file, without .md
+	Path        string // where it was read; empty when parsed from a turn's record
+	Hash        string // hex SHA-256 of Source
+	Source      []byte // the whole file
+	Prompt      string // the system prompt
+	Description string
+
+	Model          string   // "provider/model"
+	FallbackModels []string // tried in order after Model
+
+	LanePerConversation bool       // `lane: conversation`
+	Schedules           []Schedule // `schedule:`, one or a list
+	Tools               []string   // names; an agent has no others
+	Root                string     // folder for the file tools; empty: they are refused
+	AllowPrivateHosts   []string   // hosts http_get may reach on private addresses
+
+	// Overrides of the process's bounds; nil: not set.
+	MaxRounds          *int
+	MaxDuration        *time.Duration
+	MaxToolCalls       *int
+	ToolTimeout        *time.Duration
+	Continuation       *bool
+	MaxToolResultChars *int
+	FreshnessWindow    *time.Duration
+
+	MaxOutputTokens int      // reserved for each answer; 0: 4096
+	ContextWindow   int      // tokens the model takes; 0: by the model's name, else 32768
+	Temperature     *float64 // nil: the provider's default
+	Budget          Budget
+}
+
+// A Budget bounds what an agent's model calls may take. 0: no bound.
+type Budget struct {
+	TurnTokens int64
+	TurnCalls  int64
+	DayTokens  int64 // a day of UTC
+	DayCalls   int64
+}
+
+// Set says that any bound is set.
+func (b Budget) Set() bool { return b != Budget{} }
+
+// A Schedule starts turns of its agent.
+type Schedule struct {
+	Name         string // unique in the agent; default "default"
+	Cron         string // five fields, or @every / @hourly and the like
+	TimeZone     string // IANA name; default UTC
+	Conversation string // default: "main"
+	Message      string // what the agent is told; default: "Scheduled run of NAME."
+}
+
+// Bounds are base with the definition's overrides.
+func (d *Definition) Bounds(base turnkeeper.Bounds) turnkeeper.Bounds {
+	override(&base.MaxRounds, d.MaxRounds)
+	override(&base.MaxDuration, d.MaxDuration)
+	override(&base.MaxToolCalls, d.MaxToolCalls)
+	override(&base.ToolTimeout, d.ToolTimeout)
+	override(&base.Continuation, d.Continuation)
+	override(&base.MaxToolResultChars, d.MaxToolResultChars)
+	override(&base.FreshnessWindow, d.FreshnessWindow)
+	return base
+}
+
+func override[T any](to *T, from *T) {
+	if from != nil {
+		*to = *from
+	}
+}

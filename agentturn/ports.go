@@ -1,0 +1,111 @@
+// Package agentturn runs one bounded turn of an agent: it composes requests,
+// calls the model, plans, starts and records tool calls, keeps the bounds, and
+// decides how the turn ends. It knows no database, queue or socket: everything
+// outside is behind the interfaces of this file, so that all of it can be
+// tested with fake time.
+//
+// A Runner is safe for concurrent use; one dispatch of a turn is one goroutine,
+// which alone writes to its Journal. It must not import storage or jobs.
+package agentturn
+
+import (
+	"context"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/inference"
+)
+
+// A Journal is where a turn writes. It belongs to one dispatch of one turn,
+// and is called by one goroutine at a time.
+type Journal interface {
+	// Append makes the entry durable, whole or not at all, and returns when it
+	// is. It fails with turnkeeper.ErrFenced when the grant is no longer the
+	// turn's, with turnkeeper.ErrJournalMoved when the journal is not what the
+	// entry builds on, and with the cause of ctx when that ends first. It waits
+	// for a database that is away, as long as ctx allows. An entry whose
+	// commit was sent and not answered is settled by reading back: a nil error
+	// means that the entry is there, once.
+	//
+	// Event numbers are given here. An entry with an Outcome is written on a
+	// context that outlives ctx by a short grace, so that a cancelled turn can
+	// still close.
+	Append(ctx context.Context, entry turnkeeper.Entry) error
+
+	// Transact records the start of a transactional call, runs it, and records
+	// its result, in one transaction. run gets a context that carries the
+	// transaction. A result in state CallFailed undoes what run wrote and
+	// keeps the result. Errors are those of Append.
+	Transact(ctx context.Context, start turnkeeper.CallStart, run func(context.Context) turnkeeper.CallResult) error
+
+	// Late keeps a result that came after the lease was lost: as the call's
+	// result when nobody has given a verdict on it, else beside the verdict.
+	Late(ctx context.Context, result turnkeeper.CallResult) error
+}
+
+// A Freshness tells what earlier calls of an agent did, for turns that a
+// schedule started.
+type Freshness interface {
+	// Recent lists ended calls of the agent with this name and arguments hash
+	// that ended within the window, newest first, at most 20.
+	Recent(ctx context.Context, agent, name, argsHash string, within time.Duration) ([]PastCall, error)
+}
+
+// A PastCall is an ended call of an earlier turn.
+type PastCall struct {
+	Succeeded bool // else failed
+	Ago       time.Duration
+}
+
+// A Budget is asked before each model call. Implementations are safe for
+// concurrent use.
+type Budget interface {
+	// Reserve takes the estimate of one call out of the budget, or says why it
+	// may not be made. The reservation lasts until Settle, and for ever when
+	// the worker dies: spend only ever adds up.
+	Reserve(ctx context.Context, spender Spender, estimate turnkeeper.Usage) (Reservation, error)
+	// Settle replaces the reservation by what was used. A failed call settles
+	// with what the provider reported, or zero.
+	Settle(ctx context.Context, r Reservation, used turnkeeper.Usage) error
+}
+
+// A Spender is who a model call is for.
+type Spender struct {
+	Turn   turnkeeper.TurnID
+	Agent  string
+	Limits SpendLimits
+}
+
+// SpendLimits bound a spender. 0: no bound.
+type SpendLimits struct {
+	TurnTokens, TurnCalls, DayTokens, DayCalls int64
+}
+
+// A Reservation is an answer of Reserve.
+type Reservation struct {
+	ID      int64         // 0: nothing was reserved, Settle does nothing
+	Blocked bool          // the call must not be made
+	Scope   string        // Blocked: "turn" or "day"
+	Retry   time.Duration // Blocked by the day: when the budget is open again
+	Reason  string        // Blocked: for operators; never a reply
+}
+
+// Models finds the provider of a model name ("provider/model") and what is
+// known of it.
+type Models interface {
+	// Find returns an error in plain words for a provider nobody configured.
+	Find(name string) (inference.Provider, ModelInfo, error)
+}
+
+// ModelInfo is what a turn must know of a model.
+type ModelInfo struct {
+	Provider      string
+	Model         string // the provider's own name
+	ContextWindow int    // tokens; 0: not known
+}
+
+// A FaultHook is called at labelled points of a turn. It is nil in production;
+// only tests set it.
+type FaultHook interface {
+	At(ctx context.Context, label string)
+}

@@ -1,0 +1,89 @@
+package turnkeeper
+
+import (
+	"fmt"
+	"time"
+)
+
+// Bounds limit one turn. The zero value of a field is not a default: start
+// from DefaultBounds.
+type Bounds struct {
+	MaxRounds      int           // model calls, the first included; 1 to 20
+	RoundCeiling   int           // model calls with paging rounds included
+	MaxDuration    time.Duration // wall time from the grant
+	MaxToolCalls   int           // executed calls
+	MaxPagingCalls int           // paging calls
+	ToolTimeout    time.Duration // one tool call
+	ModelTimeout   time.Duration // one model call
+	ModelIdle      time.Duration // one model call without a byte
+	Continuation   bool          // false: one round, its tools run, then the turn ends
+
+	LeaseTTL time.Duration // how long a grant lasts
+	Margin   time.Duration // what must be left of the lease for safety
+
+	MaxToolResultChars int // of a result shown inline
+
+	FreshnessWindow  time.Duration // scheduled turns: an equal success this recent is not run again; 0: off
+	CooldownFailures int           // equal failures that start a cool-down; 0: off
+	CooldownWindow   time.Duration // within which they count
+	Cooldown         time.Duration // how long the call is then not run
+
+	MaxAttempts   int // turns for one message that fail before any tool started
+	MaxDispatches int // lost workers after which a message is answered without running
+}
+
+// DefaultBounds are the bounds of a turn whose agent sets none.
+func DefaultBounds() Bounds {
+	return Bounds{
+		MaxRounds:          3,
+		RoundCeiling:       20,
+		MaxDuration:        90 * time.Second,
+		MaxToolCalls:       12,
+		MaxPagingCalls:     64,
+		ToolTimeout:        60 * time.Second,
+		ModelTimeout:       60 * time.Second,
+		ModelIdle:          20 * time.Second,
+		Continuation:       true,
+		LeaseTTL:           240 * time.Second,
+		Margin:             30 * time.Second,
+		MaxToolResultChars: 6000,
+		FreshnessWindow:    600 * time.Second,
+		CooldownFailures:   3,
+		CooldownWindow:     1800 * time.Second,
+		Cooldown:           1800 * time.Second,
+		MaxAttempts:        3,
+		MaxDispatches:      3,
+	}
+}
+
+// Check says which bound is impossible, or nil.
+func (b Bounds) Check() error {
+	if b.MaxRounds < 1 || b.MaxRounds > 20 {
+		return fmt.Errorf("max_rounds is %d; it must be 1 to 20", b.MaxRounds)
+	}
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{"max_duration", b.MaxDuration}, {"tool_timeout", b.ToolTimeout},
+		{"model_timeout", b.ModelTimeout}, {"model_idle_timeout", b.ModelIdle}, {"lease_ttl", b.LeaseTTL},
+	} {
+		if d.value <= 0 {
+			return fmt.Errorf("%s is %s; it must be more than 0", d.name, d.value)
+		}
+	}
+	if b.Margin < 0 {
+		return fmt.Errorf("lease_margin is %s; it must not be negative", b.Margin)
+	}
+	if b.MaxDuration+b.Margin >= b.LeaseTTL {
+		return fmt.Errorf("max_duration %s plus the lease margin %s must be less than the lease of %s: lower max_duration or raise lease_ttl",
+			b.MaxDuration, b.Margin, b.LeaseTTL)
+	}
+	if b.MaxToolCalls < 0 || b.MaxToolCalls > 1000 {
+		return fmt.Errorf("max_tool_calls is %d; it must be 0 to 1000", b.MaxToolCalls)
+	}
+	if b.MaxToolResultChars < 1 {
+		return fmt.Errorf("max_tool_result_chars is %d; it must be at least 1", b.MaxToolResultChars)
+	}
+	return nil
+}

@@ -1,0 +1,94 @@
+package turnkeeper
+
+import "time"
+
+// An Entry is what one write adds to the journal of a turn. Everything in it
+// becomes durable together or nothing does, and only while the writer still
+// holds the turn's grant.
+//
+// Parts are applied in the order of the fields.
+type Entry struct {
+	// Verdicts are started calls of a lost worker whose outcome nobody knows.
+	// They go to CallUnknown. If one of them is no longer started, the whole
+	// entry is refused with ErrJournalMoved.
+	Verdicts []CallResult
+
+	// Round is an answer of the model with the calls it planned, all in state
+	// CallPlanned or already answered (denied, skipped). nil: none.
+	Round *Round
+
+	// Starts are calls that will run once this write is durable. Each needs a
+	// fresh nonce; a start that is refused by the journal's unique key refuses
+	// the whole entry with ErrJournalMoved.
+	Starts []CallStart
+
+	// Results answer calls. A result for a call that was started is accepted
+	// only with the nonce of that start.
+	Results []CallResult
+
+	// Events continue the turn's stream, in order. Seq is set by the writer.
+	Events []Event
+
+	// Outcome ends this dispatch. nil: the turn goes on.
+	Outcome *Outcome
+}
+
+// A CallStart records that a call is about to run.
+type CallStart struct {
+	Key     CallKey
+	Nonce   string // random; tells this start from every other
+	Attempt int    // 1 for the first start; more only for repeatable effects
+	Effect  Effect
+}
+
+// A CallResult is what a call ended with.
+type CallResult struct {
+	Key     CallKey
+	Nonce   string // of the start it answers; empty for a call without a start
+	State   CallState
+	Shown   string
+	Preview string
+	Output  *Output // nil: nothing to store beside Shown
+	EndedAt time.Time
+}
+
+// An Outcome ends a dispatch of a turn. Its State says how:
+//
+//   - succeeded, degraded, cancelled: the message is closed with Reply.
+//   - failed: Retry decides whether the message stays for another attempt
+//     (after Backoff) or is closed with Reply.
+//   - queued: the turn goes back and is granted again, not before Backoff from
+//     now: it was handed back at shutdown or deferred by a budget.
+type Outcome struct {
+	State         TurnState
+	StopReason    StopReason
+	Reply         string // empty: no outbox row (only for scheduled turns, retries, and hand-backs)
+	InnerDialogue string
+	ErrorClass    string
+	Error         string // for operators
+	Retry         bool
+	Backoff       time.Duration
+}
+
+// A Record is a turn as its journal has it: all that a worker needs to go on
+// with it.
+type Record struct {
+	Turn       Turn
+	Message    Message
+	Definition []byte        // the definition file as it was when the turn was made
+	Rounds     []Round       // in order, with their calls
+	History    []Past        // earlier turns of the conversation, oldest first
+	Failures   int           // failed turns of the lane in a row
+	NextBlock  int           // first unused block number
+	OpenRound  int           // round that has streamed events but no answer; 0: none
+	Remaining  time.Duration // of the lease when the record was read, by the database's clock
+	Elapsed    time.Duration // since the grant, by the database's clock
+}
+
+// A Past is an earlier turn of the conversation, as history for the model.
+type Past struct {
+	TurnID TurnID
+	Body   string // the message
+	Rounds []Round
+	Reply  string // what was answered; empty: nothing
+}

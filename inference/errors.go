@@ -1,0 +1,68 @@
+package inference
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Class says what kind of failure a model call had, and so what may be done.
+type Class string
+
+// The classes of errors.
+const (
+	ClassRateLimited     Class = "rate_limited"     // 429 and its kin; wait, then again
+	ClassOverloaded      Class = "overloaded"       // 5xx, 529: the provider's trouble
+	ClassTransport       Class = "transport"        // connection, timeout, cut stream, a 200 that is no answer
+	ClassBadOutput       Class = "bad_output"       // the model's output could not be parsed by its own server, or was empty
+	ClassContextOverflow Class = "context_overflow" // the request is too long for the model
+	ClassAuth            Class = "auth"             // 401, 403
+	ClassQuota           Class = "quota"            // paid-for credit is used up
+	ClassNotFound        Class = "not_found"        // no such model or endpoint
+	ClassInvalid         Class = "invalid"          // 400: this request will never work
+	ClassRefused         Class = "refused"          // content filter
+)
+
+// Transient says that the same request to the same model may succeed later.
+func (c Class) Transient() bool {
+	switch c {
+	case ClassRateLimited, ClassOverloaded, ClassTransport, ClassBadOutput:
+		return true
+	default:
+		return false
+	}
+}
+
+// An Error is a failed model call.
+type Error struct {
+	Class      Class
+	Provider   string
+	Model      string
+	Status     int           // HTTP status; 0: none
+	Code       string        // the provider's error code; may be empty
+	RetryAfter time.Duration // what the provider asked for; 0: nothing
+	Detail     string        // what the provider said, with secrets removed; for operators only
+	Err        error         // the cause; may be nil
+}
+
+func (e *Error) Error() string {
+	s := fmt.Sprintf("model %s/%s: %s", e.Provider, e.Model, e.Class)
+	if e.Status != 0 {
+		s += fmt.Sprintf(" (HTTP %d)", e.Status)
+	}
+	if e.Detail != "" {
+		s += ": " + e.Detail
+	}
+	return s
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// ClassOf gives the class of err, or ClassTransport for an error that no
+// provider classified.
+func ClassOf(err error) Class {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Class
+	}
+	return ClassTransport
+}

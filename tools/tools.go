@@ -1,0 +1,77 @@
+// Package tools is what an agent can do: the Tool and its Spec, the Registry
+// that an agent's tools are taken from, and the checks that every call's
+// arguments pass before anything runs.
+//
+// A tool is registered with New, from a function whose argument is a struct
+// with JSON tags; the schema is derived from the struct. The package imports
+// no database, no model client and no queue; a transactional tool reaches the
+// transaction that records its result through its context, by the door that
+// storage gives.
+package tools
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"turnkeeper"
+)
+
+// A Spec says what a tool is and how it may be run.
+type Spec struct {
+	Name        string            // 1 to 64 of a-z, A-Z, 0-9, _ and -
+	Description string            // for the model
+	Parameters  json.RawMessage   // JSON Schema of the arguments, an object
+	Effect      turnkeeper.Effect // zero: EffectOnce
+	Timeout     time.Duration     // of one call; 0: the turn's tool_timeout
+
+	// Transactional says that the tool's only effect is in the database that
+	// keeps the journal, and that it runs in the transaction that records its
+	// result: it happens exactly when the result does.
+	Transactional bool
+
+	// Paging says that the tool only reads stored outputs. Its calls are not
+	// counted as executed, a round of nothing else is not charged, and equal
+	// calls in a row are all run.
+	Paging bool
+}
+
+// A Call is one run of a tool.
+type Call struct {
+	TurnID       turnkeeper.TurnID
+	Agent        string
+	Conversation string
+	Key          turnkeeper.CallKey
+	Arguments    json.RawMessage // canonical; valid by the tool's schema
+	// IdempotencyKey is the same for every start of this call and for no
+	// other: a tool of effect keyed passes it on to the system it changes.
+	IdempotencyKey string
+}
+
+// A Result is what a tool gives back.
+type Result struct {
+	Text      string // for the model; used when Bytes is nil
+	Bytes     []byte // binary content
+	MediaType string // empty: text/plain for Text, application/octet-stream for Bytes
+	IsError   bool   // the tool ran and says it failed
+}
+
+// A Tool is something a model can call. Run may be called by several
+// goroutines at once. It must return soon after ctx ends; what ends it is
+// context.Cause(ctx). An error and a Result with IsError are both failures
+// shown to the model; Run's error text is shown as it is, so it must hold no
+// secret. A panic is a failure as well.
+type Tool interface {
+	Spec() Spec
+	Run(ctx context.Context, call Call) (Result, error)
+}
+
+// A Reconciler is a Tool that can look up whether a call whose outcome is
+// unknown has happened.
+type Reconciler interface {
+	Tool
+	// Reconcile reports (result, true, nil) when the call happened and this is
+	// its result, (_, false, nil) when it certainly did not and may be started
+	// again, and an error when it cannot tell.
+	Reconcile(ctx context.Context, call Call) (Result, bool, error)
+}
