@@ -49,7 +49,10 @@ type CallResult struct {
 	Shown   string
 	Preview string
 	Output  *Output // nil: nothing to store beside Shown
-	EndedAt time.Time
+	Ran     bool    // the tool ran; not kept, but a lost lease makes it worth telling
+	// Duration is how long the tool ran, by the worker's monotonic clock;
+	// 0 for a call that did not run.
+	Duration time.Duration
 }
 
 // An Outcome ends a dispatch of a turn. Its State says how:
@@ -78,6 +81,7 @@ type Record struct {
 	Definition []byte        // the definition file as it was when the turn was made
 	Rounds     []Round       // in order, with their calls
 	History    []Past        // earlier turns of the conversation, oldest first
+	Entries    int64         // writes to the journal so far
 	Failures   int           // failed turns of the lane in a row
 	NextBlock  int           // first unused block number
 	OpenRound  int           // round that has streamed events but no answer; 0: none

@@ -77,8 +77,9 @@ type ToolCall struct {
 	Nonce      string // of its newest start; empty: never started
 	StartedAt  time.Time
 	EndedAt    time.Time
-	Shown      string // what the model is shown as its result
-	Preview    string // at most 220 characters of it, for summaries
+	Duration   time.Duration // how long it ran; 0: it did not, or nobody knows
+	Shown      string        // what the model is shown as its result
+	Preview    string        // at most 220 characters of it, for summaries
 	OutputID   OutputID
 	LateResult string // a result that came after the verdict unknown; changes nothing
 }
@@ -100,4 +101,10 @@ type Output struct {
 	CreatedAt   time.Time
 	Incomplete  bool // cut at the size limit
 	Description string
+}
+
+// A PastCall is an ended call of an earlier turn.
+type PastCall struct {
+	Succeeded bool // else failed
+	Ago       time.Duration
 }

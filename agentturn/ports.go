@@ -46,15 +46,9 @@ type Journal interface {
 // A Freshness tells what earlier calls of an agent did, for turns that a
 // schedule started.
 type Freshness interface {
-	// Recent lists ended calls of the agent with this name and arguments hash
+	// RecentCalls lists ended calls of the agent with this name and arguments hash
 	// that ended within the window, newest first, at most 20.
-	Recent(ctx context.Context, agent, name, argsHash string, within time.Duration) ([]PastCall, error)
-}
-
-// A PastCall is an ended call of an earlier turn.
-type PastCall struct {
-	Succeeded bool // else failed
-	Ago       time.Duration
+	RecentCalls(ctx context.Context, agent, name, argsHash string, within time.Duration) ([]turnkeeper.PastCall, error)
 }
 
 // A Budget is asked before each model call. Implementations are safe for
@@ -62,7 +56,8 @@ type PastCall struct {
 type Budget interface {
 	// Reserve takes the estimate of one call out of the budget, or says why it
 	// may not be made. The reservation lasts until Settle, and for ever when
-	// the worker dies: spend only ever adds up.
+	// the worker dies: spend only ever adds up. It is asked for agents without
+	// limits too, and then should answer at once.
 	Reserve(ctx context.Context, spender Spender, estimate turnkeeper.Usage) (Reservation, error)
 	// Settle replaces the reservation by what was used. A failed call settles
 	// with what the provider reported, or zero.
@@ -104,8 +99,8 @@ type ModelInfo struct {
 	ContextWindow int    // tokens; 0: not known
 }
 
-// A FaultHook is called at labelled points of a turn. It is nil in production;
-// only tests set it.
+// A FaultHook is called at labelled points of a turn (see FaultPoints), by the
+// turn's own goroutine. It is nil in production; only tests set it.
 type FaultHook interface {
 	At(ctx context.Context, label string)
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"turnkeeper"
 )
 
 // Class says what kind of failure a model call had, and so what may be done.
@@ -41,8 +43,12 @@ type Error struct {
 	Status     int           // HTTP status; 0: none
 	Code       string        // the provider's error code; may be empty
 	RetryAfter time.Duration // what the provider asked for; 0: nothing
+	NoRetry    bool          // the provider said that asking again is no use
 	Detail     string        // what the provider said, with secrets removed; for operators only
 	Err        error         // the cause; may be nil
+
+	Usage    turnkeeper.Usage // what failed attempts used, where the provider said so
+	Attempts int              // model calls made; set by Retry and Chain
 }
 
 func (e *Error) Error() string {
@@ -57,6 +63,9 @@ func (e *Error) Error() string {
 }
 
 func (e *Error) Unwrap() error { return e.Err }
+
+// Transient says that the same request to the same model may succeed later.
+func (e *Error) Transient() bool { return e.Class.Transient() && !e.NoRetry }
 
 // ClassOf gives the class of err, or ClassTransport for an error that no
 // provider classified.

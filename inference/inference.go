@@ -118,4 +118,5 @@ type Response struct {
 	Cost         string           // money as the provider reported it, decimal; empty: not reported
 	Raw          json.RawMessage  // for Message.Raw; nil: nothing worth replaying
 	Attempts     int              // model calls made for it; set by Retry and Chain
+	Wasted       turnkeeper.Usage // what failed attempts before it used; set by Retry and Chain
 }

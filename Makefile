@@ -1,0 +1,80 @@
+# What a developer types. `make` alone lists it.
+
+SHELL       := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS   += --no-print-directory
+
+TOOLS         := $(CURDIR)/bin/tools
+GOLANGCI_LINT := v2.15.0
+SQLC          := v1.31.1
+FUZZTIME      ?= 10s
+
+# A clone that belongs to another user is no repository to git, and go then
+# refuses to build: without the version stamp it does.
+ifneq ($(shell git rev-parse --git-dir >/dev/null 2>&1 && echo yes),yes)
+export GOFLAGS := $(GOFLAGS) -buildvcs=false
+endif
+
+.PHONY: help
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## build bin/worker, bin/enqueue and bin/turnctl
+	@mkdir -p bin
+	go build -o bin/ ./cmd/worker ./cmd/enqueue ./cmd/turnctl
+
+.PHONY: setup
+setup: ## install Postgres' programs if they are missing and we may (Debian, Ubuntu)
+	@scripts/setup
+
+.PHONY: demo
+demo: setup build ## send a message to the demo agent and watch its one reply come out
+	@scripts/demo
+
+.PHONY: test
+test: setup ## run all tests
+	go test -timeout 10m ./...
+
+.PHONY: race
+race: setup ## run all tests with the race detector (needs a C compiler)
+	CGO_ENABLED=1 go test -race -timeout 20m ./...
+
+.PHONY: fuzz
+fuzz: setup ## fuzz each target for FUZZTIME (10s)
+	@FUZZTIME=$(FUZZTIME) scripts/fuzz
+
+.PHONY: bench
+bench: setup build ## measure turns a second on this machine
+	bin/worker bench
+
+.PHONY: format
+format: ## rewrite the source with gofmt
+	gofmt -l -w .
+
+.PHONY: lint
+lint: $(TOOLS)/golangci-lint-$(GOLANGCI_LINT) ## look for faults with the linters of .golangci.yml
+	$< run ./...
+
+.PHONY: generate
+generate: $(TOOLS)/sqlc-$(SQLC) ## write generated code and documents anew
+	$< generate
+	go generate ./...
+
+.PHONY: drift
+drift: $(TOOLS)/sqlc-$(SQLC) ## check that what is generated is what make generate writes
+	@scripts/drift
+
+.PHONY: tools
+tools: $(TOOLS)/golangci-lint-$(GOLANGCI_LINT) $(TOOLS)/sqlc-$(SQLC) ## install the tools of lint and generate
+
+$(TOOLS)/golangci-lint-$(GOLANGCI_LINT):
+	@scripts/tool $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint $(GOLANGCI_LINT)
+
+$(TOOLS)/sqlc-$(SQLC):
+	@scripts/tool $@ github.com/sqlc-dev/sqlc/cmd/sqlc $(SQLC)
+
+.PHONY: clean
+clean: ## remove what was built; data in .turnkeeper stays
+	rm -rf bin

@@ -1,0 +1,134 @@
+package agentdef
+
+import (
+	"net/netip"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"turnkeeper/internal/config/strictyaml"
+)
+
+var (
+	modelForm    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]*/[^\s]+$`)
+	toolForm     = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+	scheduleForm = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+	hostForm     = regexp.MustCompile(`^[a-z0-9_]([a-z0-9_.-]{0,251}[a-z0-9_])?$`)
+)
+
+// read takes the front matter into the definition.
+func (r *reader) read(front *strictyaml.Node) {
+	if front == nil {
+		return
+	}
+	r.Fields("", front, names(""), later, func(name string, v *strictyaml.Node) {
+		readerOf(name)(r, name, v)
+		if name == "max_output_tokens" || name == "context_window" {
+			r.checkWindow(v)
+		}
+	})
+}
+
+// checkWindow refuses an answer that leaves no room for the question. It is
+// called after either of the two keys, and speaks once both are known.
+func (r *reader) checkWindow(v *strictyaml.Node) {
+	if d := r.def; d.MaxOutputTokens > 0 && d.ContextWindow > 0 && d.MaxOutputTokens >= d.ContextWindow {
+		r.Add(v.Line, "max_output_tokens is %d: it must be less than the context_window of %d", d.MaxOutputTokens, d.ContextWindow)
+	}
+}
+
+func (r *reader) model(name string, v *strictyaml.Node) string {
+	model := r.text(name, v)
+	if v.Kind == strictyaml.Text && !modelForm.MatchString(model) {
+		r.Add(v.Line, "%s is %q: it must be PROVIDER/MODEL, such as openai/gpt-5-mini", name, model)
+	}
+	return model
+}
+
+func (r *reader) fallbackModels(name string, v *strictyaml.Node) {
+	models := r.texts(name, v)
+	r.distinct(name, v, models)
+	for i := range models {
+		r.model(name, v.Items[i])
+	}
+	r.def.FallbackModels = models
+}
+
+func (r *reader) lane(name string, v *strictyaml.Node) {
+	lane := r.text(name, v)
+	if v.Kind == strictyaml.Text && lane != "agent" && lane != "conversation" {
+		r.Add(v.Line, "%s is %q: it must be agent or conversation", name, lane)
+	}
+	r.def.LanePerConversation = lane == "conversation"
+}
+
+func (r *reader) tools(name string, v *strictyaml.Node) {
+	tools := r.texts(name, v)
+	r.distinct(name, v, tools)
+	for i, tool := range tools {
+		if !toolForm.MatchString(tool) {
+			r.Add(v.Items[i].Line, "%s holds %q: a tool's name is 1 to 64 of a-z A-Z 0-9 _ -", name, tool)
+		}
+	}
+	r.def.Tools = tools
+}
+
+func (r *reader) root(name string, v *strictyaml.Node) {
+	root := r.text(name, v)
+	switch {
+	case v.Kind != strictyaml.Text:
+		return
+	case strings.TrimSpace(root) == "" || strings.ContainsRune(root, 0):
+		r.Add(v.Line, "%s must be the path of a folder", name)
+		return
+	case !filepath.IsAbs(root):
+		root = filepath.Join(r.start, root)
+	}
+	absolute, err := filepath.Abs(root)
+	if err != nil {
+		r.Add(v.Line, "%s %q cannot be made an absolute path: %v", name, root, err)
+	}
+	r.def.Root = absolute
+}
+
+func (r *reader) privateHosts(name string, v *strictyaml.Node) {
+	hosts := r.texts(name, v)
+	for i, host := range hosts {
+		hosts[i] = strings.ToLower(host)
+		if _, err := netip.ParseAddr(hosts[i]); err != nil && !hostForm.MatchString(hosts[i]) {
+			r.Add(v.Items[i].Line, "%s holds %q: it must be a host name or an IP address, without scheme, port or path", name, host)
+		}
+	}
+	r.distinct(name, v, hosts)
+	r.def.AllowPrivateHosts = hosts
+}
+
+func (r *reader) contextWindow(name string, v *strictyaml.Node) {
+	window := r.whole(name, v, 0, maxTokens)
+	if window > 0 && window < 1024 {
+		r.Add(v.Line, "%s is %d: it must be 0 (by the model's name) or 1024 to %d", name, window, maxTokens)
+	}
+	r.def.ContextWindow = int(window)
+}
+
+func (r *reader) temperature(name string, v *strictyaml.Node) {
+	value, err := v.AsFloat()
+	switch {
+	case err != nil:
+		r.Add(v.Line, "%s %v", name, err)
+	case value < 0 || value > 2:
+		r.Add(v.Line, "%s is %g: it must be 0 to 2", name, value)
+	}
+	r.def.Temperature = &value
+}
+
+func (r *reader) budget(name string, v *strictyaml.Node) {
+	bounds := map[string]*int64{
+		"turn_tokens": &r.def.Budget.TurnTokens, "turn_calls": &r.def.Budget.TurnCalls,
+		"day_tokens": &r.def.Budget.DayTokens, "day_calls": &r.def.Budget.DayCalls,
+	}
+	where := name + "."
+	r.Fields(where, v, names(where), nil, func(bound string, v *strictyaml.Node) {
+		*bounds[bound] = r.whole(where+bound, v, 0, maxSpend)
+	})
+}

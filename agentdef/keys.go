@@ -1,0 +1,118 @@
+package agentdef
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"turnkeeper/internal/config/strictyaml"
+)
+
+// A Key is one key of an agent's front matter, for the reference of settings.
+type Key struct {
+	Name    string // "max_rounds"; "budget.turn_tokens" within a mapping
+	Type    string // "text", "duration", "list of text", ...
+	Bounds  string // what is accepted
+	Default string // what its absence means
+	Doc     string // what it does, with the meaning of 0
+}
+
+// key is a Key with the way to read it. Keys within a mapping have no read of
+// their own.
+type key struct {
+	Key
+	read func(r *reader, name string, value *strictyaml.Node)
+}
+
+// Limits that a front matter's values keep.
+const (
+	maxCount    = 1_000_000
+	maxTokens   = 100_000_000
+	maxSpend    = 1_000_000_000_000
+	maxDuration = 24 * time.Hour
+	maxWindow   = 720 * time.Hour
+)
+
+// table is a function because its readers look keys up in it.
+func table() []key {
+	return []key{
+		{Key{"description", "text", "", "empty", "What the agent is for, in a sentence; shown in lists."},
+			text(func(d *Definition) *string { return &d.Description })},
+		{Key{"model", "text", "PROVIDER/MODEL", "the setting `default_model`", "The model that the agent asks first."},
+			func(r *reader, name string, v *strictyaml.Node) { r.def.Model = r.model(name, v) }},
+		{Key{"fallback_models", "list of text", "each PROVIDER/MODEL, no model twice", "none", "Models asked in this order when the first one fails."},
+			(*reader).fallbackModels},
+		{Key{"schedule", "mapping, or a list of them", "keys `schedule.*`", "none", "When the agent runs by itself. Times missed while nothing ran are caught up by one run."},
+			(*reader).schedules},
+		{Key{"schedule.name", "text", "unique in the agent; 1 to 64 of a-z A-Z 0-9 . _ -", "default", "Tells several schedules of an agent apart."}, nil},
+		{Key{"schedule.cron", "text", "five fields (minute hour day month weekday), or @hourly, @daily, @weekly, @monthly, @yearly, @every DURATION (1s or more)", "must be given", "When it is due."}, nil},
+		{Key{"schedule.time_zone", "text", "an IANA name such as Europe/Berlin", "UTC", "The time zone that `cron` is read in."}, nil},
+		{Key{"schedule.conversation", "text", "1 to 200 characters on one line", "main", "The conversation that its turns continue."}, nil},
+		{Key{"schedule.message", "text", "not empty", "Scheduled run of NAME.", "What the agent is told."}, nil},
+		{Key{"lane", "text", "agent or conversation", "agent", "What runs one turn at a time: the whole agent, or each of its conversations."},
+			(*reader).lane},
+		{Key{"tools", "list of text", "names of tools, none twice", "none", "The tools the agent may call. It has no others."},
+			(*reader).tools},
+		{Key{"root", "text", "a path; a relative one starts at the folder that holds the agents folder", "none: the file tools refuse", "The folder that the file tools are confined to."},
+			(*reader).root},
+		{Key{"allow_private_hosts", "list of text", "host names or IP addresses, none twice, without scheme, port or path", "none", "Hosts that `http_get` may reach although they have private addresses."},
+			(*reader).privateHosts},
+		{Key{"max_rounds", "whole number", "1 to 20", "the setting `max_rounds`", "Model calls in a turn, the first included."},
+			wholeP(func(d *Definition) **int { return &d.MaxRounds }, 1, 20)},
+		{Key{"max_duration", "duration", "1ms to 24h, and with the lease margin less than the lease", "the setting `max_duration`", "Wall time of a turn."},
+			durationP(func(d *Definition) **time.Duration { return &d.MaxDuration }, time.Millisecond, maxDuration)},
+		{Key{"max_tool_calls", "whole number", "0 to 1000", "the setting `max_tool_calls`", "Tool calls run in a turn. 0: none."},
+			wholeP(func(d *Definition) **int { return &d.MaxToolCalls }, 0, 1000)},
+		{Key{"tool_timeout", "duration", "1ms to 24h", "the setting `tool_timeout`", "Time for one tool call."},
+			durationP(func(d *Definition) **time.Duration { return &d.ToolTimeout }, time.Millisecond, maxDuration)},
+		{Key{"continuation", "true or false", "", "the setting `continuation`", "false: one round, its tools run, and the turn ends."},
+			boolP(func(d *Definition) **bool { return &d.Continuation })},
+		{Key{"max_tool_result_chars", "whole number", "1 to 1000000 characters", "the setting `max_tool_result_chars`", "How much of a tool's result the model is shown at once."},
+			wholeP(func(d *Definition) **int { return &d.MaxToolResultChars }, 1, maxCount)},
+		{Key{"freshness_window", "duration", "0 to 720h", "the setting `freshness_window`", "In turns of a schedule, an equal call that succeeded this recently is not run again. 0: off."},
+			durationP(func(d *Definition) **time.Duration { return &d.FreshnessWindow }, 0, maxWindow)},
+		{Key{"max_output_tokens", "whole number", "0 to 1000000 tokens", "4096", "Tokens reserved for each answer of the model. 0: the default."},
+			whole(func(d *Definition) *int { return &d.MaxOutputTokens }, 0, maxCount)},
+		{Key{"context_window", "whole number", "0, or 1024 to 100000000 tokens", "by the model's name, else 32768", "Tokens that the model takes, question and answer together. 0: the default."},
+			(*reader).contextWindow},
+		{Key{"temperature", "number", "0 to 2", "the provider's", "How freely the model chooses its words."},
+			(*reader).temperature},
+		{Key{"budget", "mapping", "keys `budget.*`", "no bounds", "What the agent's model calls may take."},
+			(*reader).budget},
+		{Key{"budget.turn_tokens", "whole number", "0 to 1000000000000 tokens", "0", "Tokens of one turn. 0: no bound."}, nil},
+		{Key{"budget.turn_calls", "whole number", "0 to 1000000000000 calls", "0", "Model calls of one turn, retries included. 0: no bound."}, nil},
+		{Key{"budget.day_tokens", "whole number", "0 to 1000000000000 tokens", "0", "Tokens of one day (UTC). 0: no bound."}, nil},
+		{Key{"budget.day_calls", "whole number", "0 to 1000000000000 calls", "0", "Model calls of one day (UTC), retries included. 0: no bound."}, nil},
+	}
+}
+
+// later are keys that the contract names and this version does not know.
+var later = []string{"async", "async_token_threshold", "async_timeout", "extraction_model", "mcp_servers", "sub_agents"}
+
+// Keys lists every key of the front matter in the order of the reference.
+func Keys() []Key {
+	var list []Key
+	for _, k := range table() {
+		list = append(list, k.Key)
+	}
+	return list
+}
+
+// names lists the keys of one mapping: "" is the front matter itself, and
+// "budget." the mapping budget.
+func names(where string) []string {
+	var list []string
+	for _, k := range table() {
+		name, ok := strings.CutPrefix(k.Name, where)
+		if ok && !strings.Contains(name, ".") {
+			list = append(list, name)
+		}
+	}
+	return list
+}
+
+// readerOf finds the way to read a key of the front matter.
+func readerOf(name string) func(*reader, string, *strictyaml.Node) {
+	all := table()
+	return all[slices.IndexFunc(all, func(k key) bool { return k.Name == name })].read
+}

@@ -1,0 +1,89 @@
+package agentdef
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Load reads every agent of a folder, sorted by name. Files that do not end
+// in .md, README.md, hidden files and subfolders are ignored; links are
+// followed. A folder without agents is an empty list.
+//
+// The error joins every fault of every file, each a *Problem, in the order of
+// names and lines; the definitions of the files without a fault come with it.
+// A folder that does not exist or cannot be read is a plain error.
+func Load(dir string) ([]*Definition, error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("the agents folder %s does not exist: create it, or set agents_dir", dir)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the agents folder %s cannot be read: %w", dir, err)
+	}
+	var defs []*Definition
+	var errs []error
+	for _, entry := range entries {
+		path := filepath.Join(dir, entry.Name())
+		if !isAgent(path) {
+			continue
+		}
+		def, err := load(path)
+		if err != nil {
+			errs = append(errs, flatten(err)...)
+			continue
+		}
+		defs = append(defs, def)
+	}
+	slices.SortFunc(defs, func(a, b *Definition) int { return cmp.Compare(a.Name, b.Name) })
+	return defs, errors.Join(errs...)
+}
+
+func isAgent(path string) bool {
+	name := filepath.Base(path)
+	if !strings.HasSuffix(name, ".md") || strings.HasPrefix(name, ".") || strings.EqualFold(name, "README.md") {
+		return false
+	}
+	info, err := os.Stat(path)
+	return err != nil || !info.IsDir() // what cannot be looked at is reported when it is read
+}
+
+func load(path string) (*Definition, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, unreadable(path, err)
+	}
+	if !info.Mode().IsRegular() { // opening a pipe would wait for its writer
+		return nil, &Problem{Path: path, Text: "this is not a regular file"}
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, unreadable(path, err)
+	}
+	defer file.Close()
+	source, err := io.ReadAll(io.LimitReader(file, MaxSize+1))
+	if err != nil {
+		return nil, unreadable(path, err)
+	}
+	return Parse(path, source)
+}
+
+func unreadable(path string, err error) error {
+	if cause, ok := errors.AsType[*os.PathError](err); ok {
+		err = cause.Err // the path is already named
+	}
+	return &Problem{Path: path, Text: fmt.Sprintf("the file cannot be read: %v", err)}
+}
+
+// flatten gives the errors that were joined into err.
+func flatten(err error) []error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return joined.Unwrap()
+	}
+	return []error{err}
+}

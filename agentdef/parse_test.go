@@ -1,0 +1,279 @@
+package agentdef_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"turnkeeper"
+	"turnkeeper/agentdef"
+)
+
+const whole = `---
+description: Reads the mail.
+model: openai/gpt-5-mini
+fallback_models: [openrouter/some/model, demo/script]
+schedule:
+  - cron: "*/5 8-18 * * 1-5"
+    time_zone: Europe/Berlin
+  - name: nightly
+    cron: "@daily"
+    conversation: night
+    message: Clean up.
+lane: conversation
+tools:
+  - clock
+  - read_file
+root: files
+allow_private_hosts: [Intranet.local, "10.0.0.7", "::1"]
+max_rounds: 20
+max_duration: 2m
+max_tool_calls: 0
+tool_timeout: 30
+continuation: false
+max_tool_result_chars: 4000
+freshness_window: 0
+max_output_tokens: 1000
+context_window: 128000
+temperature: 0.5
+budget: {turn_tokens: 1, turn_calls: 2, day_tokens: 3, day_calls: 4}
+---
+
+You are kind.
+
+---
+Below a rule.
+`
+
+func TestParseReadsEveryKey(t *testing.T) {
+	got, err := agentdef.Parse("/srv/agents/mail.md", []byte(whole))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &agentdef.Definition{
+		Name: "mail", Path: "/srv/agents/mail.md", Source: []byte(whole),
+		Prompt:         "You are kind.\n\n---\nBelow a rule.",
+		Description:    "Reads the mail.",
+		Model:          "openai/gpt-5-mini",
+		FallbackModels: []string{"openrouter/some/model", "demo/script"},
+		Schedules: []agentdef.Schedule{
+			{Name: "default", Cron: "*/5 8-18 * * 1-5", TimeZone: "Europe/Berlin", Conversation: "main", Message: "Scheduled run of mail."},
+			{Name: "nightly", Cron: "@daily", TimeZone: "UTC", Conversation: "night", Message: "Clean up."},
+		},
+		LanePerConversation: true,
+		Tools:               []string{"clock", "read_file"},
+		Root:                "/srv/files",
+		AllowPrivateHosts:   []string{"intranet.local", "10.0.0.7", "::1"},
+		MaxRounds:           new(20),
+		MaxDuration:         new(2 * time.Minute),
+		MaxToolCalls:        new(0),
+		ToolTimeout:         new(30 * time.Second),
+		Continuation:        new(false),
+		MaxToolResultChars:  new(4000),
+		FreshnessWindow:     new(time.Duration(0)),
+		MaxOutputTokens:     1000,
+		ContextWindow:       128000,
+		Temperature:         new(0.5),
+		Budget:              agentdef.Budget{TurnTokens: 1, TurnCalls: 2, DayTokens: 3, DayCalls: 4},
+	}
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(agentdef.Definition{}, "Hash")); diff != "" {
+		t.Error(diff)
+	}
+	if len(got.Hash) != 64 {
+		t.Errorf("Hash = %q", got.Hash)
+	}
+}
+
+func TestParseAccepts(t *testing.T) {
+	for name, source := range map[string]string{
+		"no settings":             "---\n---\nHello.",
+		"only comments":           "---\n# nothing\n---\nHello.",
+		"byte order mark":         "\ufeff---\nlane: agent\n---\nHello.",
+		"CRLF":                    "---\r\nlane: agent\r\n---\r\nHello.\r\n",
+		"spaces after the dashes": "--- \nlane: agent\n---\t\nHello.",
+	} {
+		t.Run(name, func(t *testing.T) {
+			def, err := agentdef.Parse("agents/a.md", []byte(source))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if def.Prompt != "Hello." || def.Model != "" || def.LanePerConversation {
+				t.Errorf("got %+v", def)
+			}
+		})
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		front string // of a file whose prompt is fine; line 1 is the dashes
+		want  string
+	}{
+		{"unknown key", "# mail\nmodle: a/b", `:3: unknown key "modle" (did you mean "model"?)`},
+		{"unknown key, nothing near", "colour: red", `:2: unknown key "colour"`},
+		{"key of later versions", "lane: agent\nmcp_servers: {}", `:3: "mcp_servers" is not supported yet`},
+		{"misspelt in a mapping", "budget:\n  turn_token: 5", `:3: unknown key "budget.turn_token" (did you mean "turn_tokens"?)`},
+		{"repeated key", "model: a/b\nlane: agent\nmodel: a/c", `:4: key "model" is already set on line 2`},
+		{"repeated in a mapping", "budget: {day_calls: 1, day_calls: 2}", `:2: key "budget.day_calls" is already set on line 2`},
+		{"no value", "model:\nlane: agent", `:2: key "model" has no value: give it one or remove the line`},
+		{"not a mapping", "- model", ":2: the settings must be a mapping of keys to values, not a list"},
+		{"number for text", "description: 5", ":2: description must be text, not a number: put it in quotes"},
+		{"text for number", "max_rounds: three", ":2: max_rounds must be a whole number, not text"},
+		{"quoted number", `max_rounds: "3"`, ":2: max_rounds must be a whole number, not text"},
+		{"fraction", "max_rounds: 2.5", ":2: max_rounds must be a whole number such as 12"},
+		{"octal", "max_rounds: 010", ":2: max_rounds must be a whole number such as 12"},
+		{"too many rounds", "max_rounds: 40", ":2: max_rounds is 40: it must be 1 to 20"},
+		{"no rounds", "max_rounds: 0", ":2: max_rounds is 0: it must be 1 to 20"},
+		{"endless number", "context_window: 9999999999999999999", ":2: context_window is too large a number"},
+		{"yes", "continuation: yes", ":2: continuation must be true or false, not text"},
+		{"bad duration", "max_duration: 90 seconds", ":2: max_duration must be a duration such as 90s, 2m or 1h30m (a bare number is seconds)"},
+		{"no duration", "max_duration: 0", ":2: max_duration is 0: it must be 1ms to 24h"},
+		{"negative duration", "freshness_window: -1s", ":2: freshness_window is -1s: it must be 0 to 720h"},
+		{"bad model", "model: gpt-5", `:2: model is "gpt-5": it must be PROVIDER/MODEL, such as openai/gpt-5-mini`},
+		{"fallback twice", "fallback_models:\n- a/b\n- a/b", `:4: fallback_models holds "a/b" twice`},
+		{"tools as text", "tools: clock", ":2: tools must be a list such as [one, two], not text"},
+		{"tool as number", "tools: [clock, 5]", ":2: tools must be a list of texts: item 2 must be text, not a number: put it in quotes"},
+		{"tool twice", "tools: [clock, clock]", `:2: tools holds "clock" twice`},
+		{"bad tool", "tools: [\"a b\"]", `:2: tools holds "a b": a tool's name is 1 to 64 of a-z A-Z 0-9 _ -`},
+		{"bad lane", "lane: both", `:2: lane is "both": it must be agent or conversation`},
+		{"bad host", "allow_private_hosts: [\"http://x\"]", `:2: allow_private_hosts holds "http://x": it must be a host name or an IP address, without scheme, port or path`},
+		{"empty root", "root: ''", ":2: root must be the path of a folder"},
+		{"hot", "temperature: 2.5", ":2: temperature is 2.5: it must be 0 to 2"},
+		{"negative budget", "budget:\n  day_tokens: -1", ":3: budget.day_tokens is -1: it must be 0 to 1000000000000"},
+		{"answer fills the window", "context_window: 2000\nmax_output_tokens: 2000", ":3: max_output_tokens is 2000: it must be less than the context_window of 2000"},
+		{"bad cron", "schedule:\n  cron: every day", `:3: schedule.cron is "every day": it must be five fields such as 0 9 * * 1-5, or @hourly, @daily, @every 10m (expected exactly 5 fields, found 2: [every day])`},
+		{"cron with zone", "schedule: {cron: \"TZ=UTC\"}", `:2: schedule.cron is "TZ=UTC": give the time zone by the key time_zone`},
+		{"cron never", "schedule: {cron: 0 0 30 2 *}", `:2: schedule.cron is "0 0 30 2 *": no such day comes in five years`},
+		{"cron too often", "schedule: {cron: \"@every 10ms\"}", `:2: schedule.cron is "@every 10ms": it must be @every with a duration of 1s or more, such as @every 90s`},
+		{"no cron", "schedule: {name: x}", `:2: schedule.cron is missing: say when the agent runs, such as cron: "0 9 * * *"`},
+		{"bad zone", "schedule: {cron: \"@daily\", time_zone: Mars/Base}", `:2: schedule.time_zone is "Mars/Base": it must be an IANA time zone such as UTC or Europe/Berlin`},
+		{"zone of the machine", "schedule: {cron: \"@daily\", time_zone: Local}", `:2: schedule.time_zone is "Local": it must be an IANA time zone such as UTC or Europe/Berlin`},
+		{"schedules of one name", "schedule:\n- cron: \"@daily\"\n- cron: \"@hourly\"", `:4: two schedules have the name "default": give each its own name`},
+		{"schedule as text", "schedule: daily", ":2: schedule must be a mapping of keys to values, not text"},
+		{"anchor", "model: &m a/b", ":2: YAML anchors, aliases, tags and directives are not supported: put a text that begins with * & ! or % in quotes"},
+		{"unquoted star", "schedule:\n  cron: */5 * * * *", ":3: this cannot be read as YAML: value is not allowed in this context. map key-value is pre-defined; put a text that holds ': ' or begins with * & ! % @ in quotes"},
+		{"NUL by escape", `description: "a\0b"`, ":2: description must be text without NUL or broken characters"},
+		{"too deep", "tools: " + strings.Repeat("[", 5000), ":2: the settings are nested too deeply"},
+		{"too many lines", strings.Repeat("#\n", 3000), ":2: the settings are larger than 64 KiB or 2000 lines"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := agentdef.Parse("agents/x.md", []byte("---\n"+c.front+"\n---\nHello."))
+			if got, want := text(err), "agents/x.md"+c.want; got != want {
+				t.Errorf("got  %s\nwant %s", got, want)
+			}
+		})
+	}
+}
+
+func TestParseRefusesFiles(t *testing.T) {
+	for _, c := range []struct{ name, path, source, want string }{
+		{"no front matter", "a.md", "Hello.", "a.md:1: the file must begin with a line --- and its settings; without any, with two such lines"},
+		{"empty", "a.md", "", "a.md:1: the file must begin with a line --- and its settings; without any, with two such lines"},
+		{"no end", "a.md", "---\nlane: agent\nHello.", "a.md:1: the settings have no end: put a line --- between them and the system prompt"},
+		{"empty prompt", "a.md", "---\nlane: agent\n---\n \n", "a.md:3: the system prompt is empty: write it below this line"},
+		{"empty prompt without line end", "a.md", "---\n---", "a.md:2: the system prompt is empty: write it below this line"},
+		{"not UTF-8", "a.md", "---\n---\nHi\nGr\xfc\xdfe", "a.md:4: this line is not UTF-8 text: save the file as UTF-8"},
+		{"NUL", "a.md", "---\n---\nHi\x00", "a.md:3: this line holds a NUL byte: remove it"},
+		{"too large", "a.md", "---\n---\n" + strings.Repeat("x", 1<<20), "a.md: the file has 1048584 bytes: at most 1048576 are allowed"},
+		{"bad name", "a b.md", "---\n---\nHi", "a b.md: the file's name must be 1 to 64 of a-z A-Z 0-9 _ - and .md"},
+		{"all faults at once", "a.md", "---\nlane: x\nmodle: y\nmax_rounds: 0\n---\n", "a.md:2: lane is \"x\": it must be agent or conversation\n" +
+			"a.md:3: unknown key \"modle\" (did you mean \"model\"?)\na.md:4: max_rounds is 0: it must be 1 to 20\na.md:5: the system prompt is empty: write it below this line"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			def, err := agentdef.Parse(c.path, []byte(c.source))
+			if def != nil {
+				t.Error("a definition came with the error")
+			}
+			if got := text(err); got != c.want {
+				t.Errorf("got  %s\nwant %s", got, c.want)
+			}
+		})
+	}
+}
+
+func TestParseRecordedEqualsTheFile(t *testing.T) {
+	t.Chdir(t.TempDir())
+	filed, err := agentdef.Parse("agents/mail.md", []byte(whole))
+	if err != nil {
+		t.Fatal(err)
+	}
+	recorded, err := agentdef.ParseRecorded("mail", filed.Source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(filed, recorded, cmpopts.IgnoreFields(agentdef.Definition{}, "Path")); diff != "" {
+		t.Error(diff)
+	}
+	_, err = agentdef.ParseRecorded("mail", []byte("---\nasync: true\n---\nHi"))
+	if got, want := text(err), `mail.md (as recorded):2: "async" is not supported yet`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestCheckNamesTheFileAndBothNumbers(t *testing.T) {
+	def, err := agentdef.Parse("agents/slow.md", []byte("---\nmax_duration: 300s\n---\nHi"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := text(def.Check(turnkeeper.DefaultBounds()))
+	if want := "agents/slow.md: max_duration 5m0s plus the lease margin 30s must be less than the lease of 4m0s"; !strings.HasPrefix(got, want) {
+		t.Errorf("got %q", got)
+	}
+	roomy := turnkeeper.DefaultBounds()
+	roomy.LeaseTTL = time.Hour
+	if err := def.Check(roomy); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestKeysAreAllAccepted(t *testing.T) {
+	for _, key := range agentdef.Keys() {
+		top, _, nested := strings.Cut(key.Name, ".")
+		if key.Doc == "" || key.Type == "" || key.Default == "" {
+			t.Errorf("%s is not documented: %+v", key.Name, key)
+		}
+		if nested {
+			continue
+		}
+		if !strings.Contains(whole, "\n"+top+":") {
+			t.Errorf("%s is not in the file with every key", top)
+		}
+	}
+}
+
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(whole))
+	f.Add([]byte("---\nschedule: {cron: \"TZ=0\"}\n---\nx"))
+	f.Add([]byte("---\na: [\n---\nx"))
+	f.Add([]byte("---\n? a\n: &b\n---\nx"))
+	f.Fuzz(func(t *testing.T, source []byte) {
+		first, err := agentdef.Parse("/agents/a.md", source)
+		if err != nil {
+			if first != nil || err.Error() == "" {
+				t.Fatalf("error %v with %v", err, first)
+			}
+			return
+		}
+		second, err := agentdef.Parse("/agents/a.md", first.Source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(first, second); diff != "" {
+			t.Fatal(diff)
+		}
+		if first.Prompt == "" || first.Hash == "" {
+			t.Fatalf("accepted without prompt or hash: %+v", first)
+		}
+	})
+}

@@ -1,0 +1,77 @@
+package agentdef
+
+import (
+	"iter"
+	"maps"
+	"slices"
+
+	"turnkeeper"
+)
+
+// A Set holds agents by name. It never changes and is safe for concurrent
+// use; a reload makes a new one. The zero value and nil are empty sets.
+type Set struct {
+	byName map[string]*Definition
+}
+
+// NewSet holds the definitions. Of two with one name the later is kept.
+func NewSet(defs []*Definition) *Set {
+	byName := make(map[string]*Definition, len(defs))
+	for _, def := range defs {
+		byName[def.Name] = def
+	}
+	return &Set{byName: byName}
+}
+
+// Get finds an agent by name.
+func (s *Set) Get(name string) (*Definition, bool) {
+	if s == nil {
+		return nil, false
+	}
+	def, ok := s.byName[name]
+	return def, ok
+}
+
+// Names lists the agents' names, sorted.
+func (s *Set) Names() []string {
+	if s == nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(s.byName))
+}
+
+// Len is the number of agents.
+func (s *Set) Len() int {
+	if s == nil {
+		return 0
+	}
+	return len(s.byName)
+}
+
+// All gives the agents in the order of their names.
+func (s *Set) All() iter.Seq[*Definition] {
+	return func(yield func(*Definition) bool) {
+		for _, name := range s.Names() {
+			if !yield(s.byName[name]) {
+				return
+			}
+		}
+	}
+}
+
+// Check says why the agent cannot run under the process's bounds, or nil: its
+// overrides and base must be possible together. The error is a *Problem.
+func (d *Definition) Check(base turnkeeper.Bounds) error {
+	if err := d.Bounds(base).Check(); err != nil {
+		return &Problem{Path: d.label(), Text: err.Error()}
+	}
+	return nil
+}
+
+// label names the file in messages.
+func (d *Definition) label() string {
+	if d.Path != "" {
+		return d.Path
+	}
+	return d.Name + ".md (as recorded)"
+}

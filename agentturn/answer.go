@@ -1,0 +1,69 @@
+package agentturn
+
+import (
+	"fmt"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/outputs"
+	"turnkeeper/tools"
+)
+
+// answer gives a call its result, in memory and with the next write.
+func (t *turn) answer(call *turnkeeper.ToolCall, result turnkeeper.CallResult) {
+	t.apply(call, result)
+	t.next.Results = append(t.next.Results, result)
+}
+
+// apply gives a call its result in memory, and tells the watchers.
+func (t *turn) apply(call *turnkeeper.ToolCall, result turnkeeper.CallResult) {
+	call.State, call.Shown, call.Preview = result.State, result.Shown, result.Preview
+	call.Duration, call.EndedAt = result.Duration, time.Now()
+	if result.Output != nil {
+		call.OutputID = result.Output.ID
+	}
+	delete(t.interrupted, call.Key)
+	t.tellResult(*call)
+}
+
+func (t *turn) tellResult(call turnkeeper.ToolCall) {
+	t.event(turnkeeper.EventToolResult, call.Key.Round, t.newBlock(), ToolData{
+		Call: call.Key.String(), Name: call.Name, State: call.State,
+		Preview: call.Preview, Millis: call.Duration.Milliseconds(),
+	})
+}
+
+// textResult answers a call that did not run, or whose tool has nothing to say
+// about it.
+func textResult(call *turnkeeper.ToolCall, state turnkeeper.CallState, text string) turnkeeper.CallResult {
+	return turnkeeper.CallResult{
+		Key: call.Key, Nonce: call.Nonce, State: state, Shown: text, Preview: outputs.Preview(text),
+	}
+}
+
+// take is the way of every tool's result: bounded, cleaned and measured. What
+// is shown whole is not stored a second time.
+func (t *turn) take(call *turnkeeper.ToolCall, raw tools.Result) turnkeeper.CallResult {
+	taken := outputs.Take(
+		outputs.Raw{Text: raw.Text, Bytes: raw.Bytes, MediaType: raw.MediaType},
+		outputs.Limits{MaxChars: t.bounds.MaxToolResultChars},
+	)
+	result := turnkeeper.CallResult{Key: call.Key, Shown: taken.Shown, Preview: taken.Preview}
+	if raw.Bytes != nil || taken.Shown != taken.Output.Text || taken.Output.Incomplete {
+		taken.Output.ID, taken.Output.TurnID, taken.Output.Call = outputs.NewID(), t.record.Turn.ID, call.Key
+		result.Output = &taken.Output
+	}
+	return result
+}
+
+// toolCall is a call as its tool gets it.
+func (t *turn) toolCall(call *turnkeeper.ToolCall) tools.Call {
+	turn := t.record.Turn
+	return tools.Call{
+		TurnID: turn.ID, Agent: turn.Agent, Conversation: turn.Conversation, Key: call.Key,
+		Arguments: []byte(call.Arguments),
+		// Turn ids are unique in one database only; with its birth, a turn is
+		// told from those of others that call the same system.
+		IdempotencyKey: fmt.Sprintf("turn-%d-%x-%s", turn.ID, turn.CreatedAt.UnixMicro(), call.Key),
+	}
+}

@@ -1,0 +1,134 @@
+package agentturn
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"turnkeeper"
+	"turnkeeper/inference"
+)
+
+// ask makes the model call of the next round.
+func (t *turn) ask(ctx context.Context) (state, error) {
+	if t.next.Round != nil || len(t.next.Results) > 0 {
+		if err := t.commit(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	a, err := t.generate(ctx)
+	t.at(ctx, PointModelAfter)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) (state, error) { return t.plan(ctx, a) }, nil
+}
+
+// generate calls the models of the chain until one answers.
+func (t *turn) generate(ctx context.Context) (answer, error) {
+	models, err := t.candidates()
+	if err != nil {
+		return answer{}, err
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	call := &modelCall{t: t, number: len(t.rounds) + 1, final: t.lastRound(), stop: stop}
+	t.stream = &stream{t: t, ctx: ctx, round: call.number, final: call.final, stop: stop}
+
+	retry := t.cfg.Retry
+	retry.Provider, retry.AttemptTimeout, retry.OnRetry = nil, t.bounds.ModelTimeout, call.retried
+	chain := inference.Chain{Retry: retry}
+	for _, model := range models {
+		chain.Models = append(chain.Models, inference.Candidate{
+			Name: model.info.Provider, Model: model.info.Model, Provider: &attempt{call, model},
+		})
+	}
+	started := time.Now()
+	res, err := chain.Generate(ctx, inference.Request{}, t.stream.delta)
+	if cause := t.stream.err; cause != nil {
+		return answer{}, cause
+	}
+	if err != nil {
+		return answer{}, call.failed(ctx, err)
+	}
+	t.stream.complete(res)
+	t.stream = nil
+	return answer{number: call.number, final: call.final, latency: time.Since(started), Response: res}, nil
+}
+
+// A modelCall is the model call of one round, through all its attempts.
+type modelCall struct {
+	t      *turn
+	number int
+	final  bool
+	stop   context.CancelCauseFunc // ends the call, whatever attempts are left
+}
+
+func (c *modelCall) retried(attempt int, err *inference.Error, wait time.Duration) {
+	c.t.log.Warn("model call failed, trying again", zap.Int("round", c.number), zap.Int("attempt", attempt),
+		zap.String("class", string(err.Class)), zap.Duration("wait", wait), zap.Error(err))
+	c.t.abandonAttempt(string(err.Class))
+}
+
+// failed tells an announced last round in which the model said nothing, or
+// something its own server could not read, from a call that failed.
+func (c *modelCall) failed(ctx context.Context, err error) error {
+	if e, ok := errors.AsType[*inference.Error](err); ok && ctx.Err() == nil && c.final && e.Class == inference.ClassBadOutput {
+		return &silentError{err}
+	}
+	return err
+}
+
+// An attempt is the Provider of one model within a round's call: each Generate
+// is one attempt at a request that fits that model, checked by the budget.
+type attempt struct {
+	*modelCall
+	model *candidate
+}
+
+func (a *attempt) Generate(ctx context.Context, _ inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
+	request, err := a.t.compose(a.model, a.number, a.final)
+	if err != nil {
+		return inference.Response{}, err
+	}
+	spend, err := a.t.reserve(ctx, request)
+	if err != nil {
+		a.stop(err)
+		return inference.Response{}, err
+	}
+	a.t.at(ctx, PointModelBefore)
+	res, err := a.model.provider.Generate(ctx, request.Request, onDelta)
+	if err != nil {
+		a.t.settleFailed(ctx, spend, err)
+		return inference.Response{}, err
+	}
+	res.Usage = a.usageOf(res, request.tokens)
+	a.t.settleSpend(ctx, spend, res.Usage)
+	res.Text = cmp.Or(res.Text, res.Refusal)
+	if strings.TrimSpace(res.Text) == "" && len(res.Calls) == 0 {
+		return inference.Response{}, &inference.Error{
+			Class: inference.ClassBadOutput, Provider: a.model.info.Provider, Model: a.model.info.Model,
+			Detail: "the answer is empty", Usage: res.Usage,
+		}
+	}
+	return res, nil
+}
+
+// usageOf is what an answer took, estimated where the provider did not say.
+func (a *attempt) usageOf(res inference.Response, requestTokens int) turnkeeper.Usage {
+	if res.Usage.InputTokens != 0 || res.Usage.OutputTokens != 0 {
+		return res.Usage
+	}
+	out := a.model.tokens.prose(res.Text) + a.model.tokens.prose(res.Reasoning)
+	for _, call := range res.Calls {
+		out += a.model.tokens.json(call.Arguments) + callTokens
+	}
+	return turnkeeper.Usage{InputTokens: int64(requestTokens), OutputTokens: int64(out), Estimated: true}
+}

@@ -1,0 +1,76 @@
+package agentturn
+
+import (
+	"fmt"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/tools"
+)
+
+// shownNoTime answers calls for which too little is left of the lease.
+const shownNoTime = "denied: not enough time left in this turn"
+
+// overCap is the result of a call for which executed or paging calls are used
+// up; empty when it may run.
+func (t *turn) overCap(call turnkeeper.ToolCall, executed, paged int) string {
+	if call.Paging {
+		if paged >= t.bounds.MaxPagingCalls {
+			return shownOverPaging(t.bounds)
+		}
+		return ""
+	}
+	if executed >= t.bounds.MaxToolCalls {
+		return shownOverCalls(t.bounds)
+	}
+	return ""
+}
+
+// overLimit begins the result of every call that is denied for its number.
+const overLimit = "denied: over the limit of "
+
+func shownOverCalls(b turnkeeper.Bounds) string {
+	return fmt.Sprintf(overLimit+"%d tool calls a turn; this one was not run", b.MaxToolCalls)
+}
+
+func shownOverPaging(b turnkeeper.Bounds) string {
+	return fmt.Sprintf(overLimit+"%d reads of stored outputs a turn; this one was not run", b.MaxPagingCalls)
+}
+
+// charged is how many rounds count against max_rounds.
+func (t *turn) charged() int {
+	n := 0
+	for _, round := range t.rounds {
+		if round.Charged {
+			n++
+		}
+	}
+	return n
+}
+
+// roundsUsedUp says that no model call is left.
+func (t *turn) roundsUsedUp() bool {
+	return t.charged() >= t.bounds.MaxRounds || len(t.rounds) >= t.bounds.RoundCeiling
+}
+
+// lastRound says that the next model call is the last allowed one, and a
+// continuation, so that tools would be of no use to it.
+func (t *turn) lastRound() bool {
+	return len(t.rounds) > 0 &&
+		(t.charged()+1 >= t.bounds.MaxRounds || len(t.rounds)+1 >= t.bounds.RoundCeiling)
+}
+
+// timeout is how long a call of a tool may take: its own bound, or what is left
+// of the turn.
+func (t *turn) timeout(spec tools.Spec) time.Duration {
+	bound := spec.Timeout
+	if bound == 0 {
+		bound = t.bounds.ToolTimeout
+	}
+	return min(bound, time.Until(t.wall))
+}
+
+// timeFor says that the lease will outlast a call of the tool, with the margin.
+func (t *turn) timeFor(spec tools.Spec) bool {
+	return time.Until(t.lease) > t.timeout(spec)+t.bounds.Margin
+}

@@ -1,0 +1,64 @@
+package agentturn
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.uber.org/zap"
+
+	"turnkeeper"
+	"turnkeeper/inference"
+)
+
+// reserve asks the budget for one model call. A *blockedError: it must not be
+// made. Where the budget cannot be asked the call is not made either.
+func (t *turn) reserve(ctx context.Context, request composed) (Reservation, error) {
+	if t.cfg.Budget == nil {
+		return Reservation{}, nil
+	}
+	answer := t.def.MaxOutputTokens
+	if answer <= 0 {
+		answer = defaultAnswer
+	}
+	limits := t.def.Budget
+	r, err := t.cfg.Budget.Reserve(ctx, Spender{
+		Turn: t.record.Turn.ID, Agent: t.record.Turn.Agent,
+		Limits: SpendLimits{
+			TurnTokens: limits.TurnTokens, TurnCalls: limits.TurnCalls,
+			DayTokens: limits.DayTokens, DayCalls: limits.DayCalls,
+		},
+	}, turnkeeper.Usage{InputTokens: int64(request.tokens), OutputTokens: int64(answer), Estimated: true})
+	if err != nil {
+		return Reservation{}, err
+	}
+	if r.Blocked {
+		return Reservation{}, &blockedError{r}
+	}
+	return r, nil
+}
+
+// settleFailed settles a call that failed with what its provider reported.
+func (t *turn) settleFailed(ctx context.Context, r Reservation, err error) {
+	var used turnkeeper.Usage
+	if e, ok := errors.AsType[*inference.Error](err); ok {
+		used = e.Usage
+	}
+	t.settleSpend(ctx, r, used)
+}
+
+// settleSpend replaces a reservation by what was used. Where that fails the
+// reservation stands.
+func (t *turn) settleSpend(ctx context.Context, r Reservation, used turnkeeper.Usage) {
+	if t.cfg.Budget == nil || r.ID == 0 {
+		return
+	}
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
+	defer stop()
+	if err := t.cfg.Budget.Settle(ctx, r, used); err != nil {
+		t.log.Warn("spend could not be settled; what was reserved counts as used", zap.Error(err))
+	}
+}
+
+// settleTime bounds one Settle, which outlives the turn's context.
+const settleTime = 2 * time.Second

@@ -1,0 +1,110 @@
+package agentturn
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"turnkeeper"
+)
+
+// What the events of a turn carry as data. Fields that are empty are left out.
+// Round and block are fields of the event itself.
+type (
+	// TurnStartData is the data of turn_start.
+	TurnStartData struct {
+		Trigger turnkeeper.Trigger   `json:"trigger"`
+		Agent   string               `json:"agent"`
+		Message turnkeeper.MessageID `json:"message_id"`
+		Attempt int                  `json:"attempt"` // of the message, from 1
+	}
+
+	// TurnResumedData is the data of turn_resumed: the turn goes on under
+	// another grant, or after its journal was read again.
+	TurnResumedData struct {
+		Dispatch int `json:"dispatch"`
+	}
+
+	// RoundStartData is the data of round_start.
+	RoundStartData struct {
+		Of    int  `json:"of"`              // max_rounds
+		Final bool `json:"final,omitempty"` // no tools may be called
+	}
+
+	// BlockStartData is the data of block_start.
+	BlockStartData struct {
+		Kind string `json:"kind"`           // thinking, text or tool_use
+		Tool string `json:"tool,omitempty"` // of tool_use
+	}
+
+	// BlockDeltaData is the data of block_delta: what the block goes on with.
+	BlockDeltaData struct {
+		Text string `json:"text"`
+	}
+
+	// ToolData is the data of tool_started and tool_result. A tool_result has
+	// the number of its block, which is of kind tool_result.
+	ToolData struct {
+		Call    string               `json:"call"` // round-R-tool-I
+		Name    string               `json:"name"`
+		State   turnkeeper.CallState `json:"state"`
+		Preview string               `json:"preview,omitempty"`
+		Millis  int64                `json:"duration_ms,omitempty"`
+	}
+
+	// RoundStopData is the data of round_stop.
+	RoundStopData struct {
+		FinishReason string           `json:"finish_reason,omitempty"`
+		Model        string           `json:"model,omitempty"`
+		Calls        int              `json:"calls"`
+		Usage        turnkeeper.Usage `json:"usage"`
+	}
+
+	// RollbackData is the data of round_rollback: everything since the round's
+	// round_start is void, and the round will start again or be given up.
+	RollbackData struct {
+		Reason string `json:"reason"`
+	}
+
+	// NoticeData is the data of notice: what the model is told beside the
+	// conversation.
+	NoticeData struct {
+		Text string `json:"text"`
+	}
+
+	// TurnEndData is the data of turn_complete and turn_error, the last event.
+	TurnEndData struct {
+		State      turnkeeper.TurnState  `json:"state"`
+		StopReason turnkeeper.StopReason `json:"stop_reason"`
+		Rounds     int                   `json:"rounds"`
+		Calls      int                   `json:"calls"`
+		Reply      string                `json:"reply,omitempty"`
+		Retry      bool                  `json:"retry,omitempty"` // failed: another turn will try
+	}
+)
+
+// event adds an event to the next write. data nil: none.
+func (t *turn) event(kind turnkeeper.EventType, round, block int, data any) {
+	t.next.Events = append(t.next.Events, turnkeeper.Event{
+		TurnID: t.record.Turn.ID, Type: kind, Round: round, Block: block, Data: encode(data),
+	})
+}
+
+// newBlock takes the next block number.
+func (t *turn) newBlock() int {
+	n := t.block
+	t.block++
+	return n
+}
+
+func encode(data any) json.RawMessage {
+	if data == nil {
+		return nil
+	}
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(data); err != nil { // the types above always encode
+		panic(err)
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+}

@@ -1,0 +1,137 @@
+package agentturn
+
+import (
+	"context"
+	"strings"
+	"unicode/utf8"
+
+	"go.uber.org/zap"
+
+	"turnkeeper"
+	"turnkeeper/outputs"
+	"turnkeeper/tools"
+)
+
+// An ending is how a dispatch ends.
+type ending struct {
+	state   turnkeeper.TurnState
+	stop    turnkeeper.StopReason
+	reply   string
+	said    int                // round whose text the reply is; 0: none
+	outcome turnkeeper.Outcome // what else is known: error, retry, back-off
+}
+
+// Results of calls that the end of a turn leaves open.
+const (
+	shownNotRun       = "cancelled: the turn ended before this call was run."
+	shownMaybe        = " It may or may not have happened."
+	replyCancelled    = "This turn was cancelled."
+	maxOperatorErrors = 4000 // characters
+)
+
+// finish writes the outcome, with everything that is still owed.
+func (t *turn) finish(ctx context.Context, e ending) (turnkeeper.Outcome, error) {
+	t.dropStarts()
+	if e.state == turnkeeper.TurnQueued {
+		t.handBack()
+	} else {
+		t.closeCalls()
+	}
+	t.abandonStream("the turn ended")
+	outcome := t.outcome(e)
+	if e.state.Terminal() {
+		t.event(endEvent(e.state), 0, 0, TurnEndData{
+			State: outcome.State, StopReason: outcome.StopReason, Rounds: len(t.rounds), Calls: len(t.calls()),
+			Reply: outcome.Reply, Retry: outcome.Retry,
+		})
+	}
+	t.next.Outcome = &outcome
+	if err := t.commit(ctx); err != nil {
+		t.next.Outcome = nil
+		return turnkeeper.Outcome{}, err
+	}
+	t.log.Info("turn ended", zap.String("state", string(outcome.State)), zap.String("stop_reason", string(outcome.StopReason)),
+		zap.Int("rounds", len(t.rounds)), zap.Int("calls", len(t.calls())), zap.String("error", outcome.Error))
+	return outcome, nil
+}
+
+func endEvent(s turnkeeper.TurnState) turnkeeper.EventType {
+	if s == turnkeeper.TurnSucceeded || s == turnkeeper.TurnDegraded {
+		return turnkeeper.EventTurnComplete
+	}
+	return turnkeeper.EventTurnError
+}
+
+// closeCalls answers every open call: no call is open under a closed turn.
+func (t *turn) closeCalls() {
+	for _, call := range t.open() {
+		switch result, cut := t.interrupted[call.Key]; {
+		case cut:
+			t.answer(call, t.doubted(call, result))
+		case call.State == turnkeeper.CallPlanned:
+			t.answer(call, textResult(call, turnkeeper.CallCancelled, shownNotRun))
+		default: // a panic came between start and result, or there was no time to settle it
+			t.giveVerdict(call)
+		}
+	}
+}
+
+// handBack leaves open what the next dispatch can run again or look up, and
+// answers what it could not: a call of effect once that was cut short.
+func (t *turn) handBack() {
+	for _, call := range t.open() {
+		result, cut := t.interrupted[call.Key]
+		tool, _ := t.offered.Get(call.Name)
+		if _, canTell := tool.(tools.Reconciler); !cut || canTell || call.Effect.Repeatable() {
+			continue
+		}
+		t.answer(call, t.doubted(call, result))
+	}
+}
+
+// doubted adds to the result of an effect that was cut short what that means.
+// A transactional call that was cut short was undone.
+func (t *turn) doubted(call *turnkeeper.ToolCall, result turnkeeper.CallResult) turnkeeper.CallResult {
+	if call.Effect != turnkeeper.EffectNone && result.Nonce != "" {
+		result.Shown += shownMaybe
+		result.Preview = outputs.Preview(result.Shown)
+	}
+	return result
+}
+
+// outcome makes the outcome of an ending, with the rules for scheduled turns:
+// only what the model says as its answer goes to the outbox, whatever else it
+// said is kept for operators.
+func (t *turn) outcome(e ending) turnkeeper.Outcome {
+	o := e.outcome
+	o.State, o.StopReason, o.Reply = e.state, e.stop, e.reply
+	o.Error = firstChars(outputs.Clean(o.Error), maxOperatorErrors)
+	if e.state == turnkeeper.TurnQueued {
+		return o
+	}
+	if t.scheduled() {
+		if e.said == 0 {
+			o.Reply = ""
+		}
+		o.InnerDialogue = t.saidBeside(e.said)
+	}
+	return o
+}
+
+// saidBeside is what the model said in all rounds but the one of the reply.
+func (t *turn) saidBeside(reply int) string {
+	var said []string
+	for _, round := range t.rounds {
+		if round.Number != reply && strings.TrimSpace(round.Text) != "" {
+			said = append(said, round.Text)
+		}
+	}
+	return strings.Join(said, "\n\n")
+}
+
+func firstChars(text string, n int) string {
+	if utf8.RuneCountInString(text) <= n {
+		return text
+	}
+	return string([]rune(text)[:n]) + "…"
+}

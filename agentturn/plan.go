@@ -1,0 +1,240 @@
+package agentturn
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"turnkeeper"
+	"turnkeeper/inference"
+	"turnkeeper/outputs"
+	"turnkeeper/tools"
+)
+
+// An answer is what the model said in a round.
+type answer struct {
+	number  int
+	final   bool // announced as the last round: no call of it runs
+	latency time.Duration
+	inference.Response
+}
+
+// plan turns an answer into a round: every call is checked, and either denied,
+// skipped, or planned to run. It becomes durable before any of them does.
+func (t *turn) plan(ctx context.Context, a answer) (state, error) {
+	round := turnkeeper.Round{
+		Number:       a.number,
+		Provider:     outputs.Clean(a.Provider),
+		Model:        outputs.Clean(a.Model),
+		Attempts:     max(1, a.Attempts),
+		Latency:      a.latency,
+		FinishReason: outputs.Clean(a.FinishReason),
+		Usage:        a.Usage.Add(a.Wasted),
+		Text:         outputs.Clean(a.Text),
+		Reasoning:    outputs.Clean(a.Reasoning),
+		Raw:          cleanRaw(a.Raw),
+		EndedAt:      time.Now(),
+	}
+	p := t.newPlanner(a)
+	for i, wire := range a.Calls {
+		p.add(ctx, turnkeeper.CallKey{Round: a.number, Ordinal: i + 1}, wire)
+	}
+	round.Calls = p.calls
+	// The last round is charged whatever it asks for, so that it stays the last.
+	round.Charged = a.final || !allPaging(p.calls)
+	t.add(round)
+	t.at(ctx, PointPlanned)
+	return t.execute, nil
+}
+
+// add appends a round, in memory and with the next write.
+func (t *turn) add(round turnkeeper.Round) {
+	written := round
+	written.Calls = slices.Clone(round.Calls)
+	t.next.Round = &written
+	t.rounds = append(t.rounds, round)
+	for _, call := range round.Calls {
+		if call.State.Answered() {
+			t.tellResult(call)
+		}
+	}
+	t.event(turnkeeper.EventRoundStop, round.Number, 0, RoundStopData{
+		FinishReason: round.FinishReason, Model: round.Model, Calls: len(round.Calls), Usage: round.Usage,
+	})
+}
+
+func allPaging(calls []turnkeeper.ToolCall) bool {
+	return len(calls) > 0 && !slices.ContainsFunc(calls, func(c turnkeeper.ToolCall) bool { return !c.Paging })
+}
+
+func cleanRaw(raw json.RawMessage) []byte {
+	if !utf8.Valid(raw) || !json.Valid(raw) {
+		return nil
+	}
+	return raw
+}
+
+// A planner decides about the calls of one answer, in order.
+type planner struct {
+	t         *turn
+	final     bool
+	truncated bool
+	before    []turnkeeper.ToolCall // of earlier rounds
+	calls     []turnkeeper.ToolCall // decided
+	wireIDs   map[string]bool       // used in the turn
+	executed  int                   // that ran, or will
+	paged     int
+}
+
+func (t *turn) newPlanner(a answer) *planner {
+	p := &planner{t: t, final: a.final, before: t.calls(), wireIDs: map[string]bool{}}
+	p.truncated = slices.ContainsFunc(a.Calls, func(c inference.Call) bool { return c.Truncated })
+	for _, call := range p.before {
+		p.wireIDs[call.WireID] = true
+		p.count(call)
+	}
+	return p
+}
+
+func (p *planner) count(call turnkeeper.ToolCall) {
+	if call.State != turnkeeper.CallPlanned && !call.State.Executed() {
+		return
+	}
+	if call.Paging {
+		p.paged++
+	} else {
+		p.executed++
+	}
+}
+
+func (p *planner) add(ctx context.Context, key turnkeeper.CallKey, wire inference.Call) {
+	call := turnkeeper.ToolCall{
+		Key:        key,
+		ProviderID: outputs.Clean(wire.ID),
+		WireID:     p.wireID(wire.ID, key),
+		Name:       cleanName(wire.Name),
+		State:      turnkeeper.CallPlanned,
+		Effect:     turnkeeper.EffectOnce,
+	}
+	fault := p.check(&call, wire)
+	if state, text := p.verdict(ctx, call, fault); state != turnkeeper.CallPlanned {
+		call.State, call.Shown, call.Preview = state, text, outputs.Preview(text)
+		call.EndedAt = time.Now()
+	}
+	p.count(call)
+	p.calls = append(p.calls, call)
+}
+
+// check fills in what the tool's spec and the arguments say, and returns what
+// is wrong with the call.
+func (p *planner) check(call *turnkeeper.ToolCall, wire inference.Call) (fault string) {
+	spec, known := p.t.offered.Spec(wire.Name)
+	if known {
+		call.Effect, call.Paging = spec.Effect, spec.Paging
+	}
+	args, fault := p.t.offered.Check(wire.Name, wire.Arguments)
+	call.Arguments = args.Canonical
+	if fault != "" {
+		call.Arguments = p.unchecked(wire.Arguments)
+	}
+	if call.Arguments != wire.Arguments {
+		call.RawArgs = outputs.Clean(wire.Arguments[:min(len(wire.Arguments), tools.MaxArgumentBytes)])
+	}
+	call.ArgsHash = tools.Hash(call.Name, call.Arguments)
+	if !known {
+		return p.notFound(call.Name)
+	}
+	return fault
+}
+
+// anyObject takes whatever is a JSON object.
+var anyObject = func() *tools.Schema {
+	schema, err := tools.CompileSchema(json.RawMessage(`{"type":"object"}`))
+	if err != nil {
+		panic(err)
+	}
+	return schema
+}()
+
+// unchecked is how faulty arguments go into the journal and back to the model:
+// as they are where they are an object, else as one that quotes them.
+func (p *planner) unchecked(raw string) string {
+	if args, fault := tools.CheckArguments(anyObject, raw); fault == "" {
+		return args.Canonical
+	}
+	return tools.MalformedPlaceholder(raw)
+}
+
+// verdict decides about a call. fault is what is wrong with it.
+func (p *planner) verdict(ctx context.Context, call turnkeeper.ToolCall, fault string) (turnkeeper.CallState, string) {
+	switch {
+	case p.final:
+		return turnkeeper.CallDenied, shownFinal
+	case p.truncated:
+		return turnkeeper.CallDenied, shownTruncated
+	case fault != "":
+		return turnkeeper.CallDenied, fault
+	}
+	if first, ok := repeated(append(slices.Clip(p.before), append(slices.Clip(p.calls), call)...)); ok {
+		return turnkeeper.CallSkipped, repeatedResult(first)
+	}
+	if text, skip := p.t.skip(ctx, call); skip {
+		return turnkeeper.CallSkipped, text
+	}
+	if over := p.t.overCap(call, p.executed, p.paged); over != "" {
+		return turnkeeper.CallDenied, over
+	}
+	return turnkeeper.CallPlanned, ""
+}
+
+// Results of calls that are denied for what the whole answer is.
+const (
+	shownFinal     = "denied: tools could not be called in the last round of this turn."
+	shownTruncated = "denied: the answer was cut off before all of its tool calls were complete. None was run. " +
+		"Ask for them again, in a shorter answer."
+)
+
+// wireID is the id under which the call is answered: the provider's own where
+// it is fit and was not used before in this turn.
+func (p *planner) wireID(id string, key turnkeeper.CallKey) string {
+	if id == "" || len(id) > maxWireID || outputs.Clean(id) != id || p.wireIDs[id] {
+		id = key.String()
+	}
+	for n := 2; p.wireIDs[id]; n++ {
+		id = fmt.Sprintf("%s-%d", key, n)
+	}
+	p.wireIDs[id] = true
+	return id
+}
+
+const (
+	maxWireID   = 200 // bytes
+	maxToolName = 100 // characters of a name that no tool can have
+)
+
+// cleanName is a tool's name as a model wrote it, fit to be stored and quoted.
+func cleanName(name string) string {
+	name = outputs.Clean(name)
+	if utf8.RuneCountInString(name) > maxToolName {
+		name = string([]rune(name)[:maxToolName])
+	}
+	return name
+}
+
+// notFound does not tell a tool that is missing from one the agent may not use.
+func (p *planner) notFound(name string) string {
+	names := p.t.offered.Names()
+	text := "tool not found: " + name
+	if len(names) == 0 {
+		return text + "\nThere are no tools. Nothing was run."
+	}
+	text += "\nNothing was run. Available tools: " + strings.Join(names, ", ") + "."
+	if near := p.t.offered.Nearest(name); near != "" {
+		text += fmt.Sprintf(" Did you mean %q?", near)
+	}
+	return text
+}

@@ -1,0 +1,83 @@
+package agentturn
+
+import (
+	"context"
+
+	"turnkeeper"
+)
+
+// Points of a turn at which a FaultHook is called. A write has one point
+// before it, and one after it, which is reached only when it went through.
+const (
+	PointStart         = "turn.start"
+	PointReconcile     = "recover.reconcile"
+	PointModelBefore   = "model.before"  // request ready and paid for
+	PointModelAfter    = "model.after"   // answer or error read
+	PointPlanned       = "model.planned" // answer planned, nothing written
+	PointStartBefore   = "call.start.before"
+	PointStartAfter    = "call.start.after"
+	PointChecked       = "call.checked"     // the time check after the start passed
+	PointEffectDone    = "call.effect_done" // effectful tool has returned, nothing written
+	PointReadsDone     = "call.reads_done"  // the same for a batch of effect none
+	PointTransactEnter = "call.transact.before"
+	PointTransactRan   = "call.transact.ran" // in the transaction, after the tool
+	PointTransactLeave = "call.transact.after"
+	PointResultsBefore = "call.results.before"
+	PointResultsAfter  = "call.results.after"
+	PointVerdictBefore = "recover.verdict.before"
+	PointVerdictAfter  = "recover.verdict.after"
+	PointPlanBefore    = "plan.before"
+	PointPlanAfter     = "plan.after"
+	PointStreamBefore  = "stream.before"
+	PointStreamAfter   = "stream.after"
+	PointFinishBefore  = "finish.before"
+	PointFinishAfter   = "finish.after"
+	PointLate          = "turn.late" // before a late result is reported
+)
+
+// writesOf names what an entry writes; each name stands for a point before the
+// write and one after it.
+func writesOf(e turnkeeper.Entry) []string {
+	var writes []string
+	for _, part := range []struct {
+		name  string
+		there bool
+	}{
+		{"recover.verdict", len(e.Verdicts) > 0},
+		{"plan", e.Round != nil},
+		{"call.start", len(e.Starts) > 0},
+		{"call.results", len(e.Results) > 0},
+		{"finish", e.Outcome != nil},
+	} {
+		if part.there {
+			writes = append(writes, part.name)
+		}
+	}
+	if len(writes) == 0 {
+		return []string{"stream"}
+	}
+	return writes
+}
+
+// FaultPoints are all labels that a FaultHook may be called with.
+func FaultPoints() []string {
+	return []string{
+		PointStart, PointReconcile, PointVerdictBefore, PointVerdictAfter,
+		PointModelBefore, PointStreamBefore, PointStreamAfter, PointModelAfter, PointPlanned,
+		PointPlanBefore, PointPlanAfter, PointStartBefore, PointStartAfter, PointChecked,
+		PointEffectDone, PointReadsDone, PointTransactEnter, PointTransactRan, PointTransactLeave,
+		PointResultsBefore, PointResultsAfter, PointFinishBefore, PointFinishAfter, PointLate,
+	}
+}
+
+func (t *turn) at(ctx context.Context, label string) {
+	if t.cfg.Fault != nil {
+		t.cfg.Fault.At(ctx, label)
+	}
+}
+
+func (t *turn) atEach(ctx context.Context, writes []string, suffix string) {
+	for _, write := range writes {
+		t.at(ctx, write+suffix)
+	}
+}

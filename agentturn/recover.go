@@ -1,0 +1,124 @@
+package agentturn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.uber.org/zap"
+
+	"turnkeeper"
+	"turnkeeper/outputs"
+	"turnkeeper/tools"
+)
+
+// Results of started calls that a lost worker left without one.
+const (
+	// A call of effect once can be recorded as started once only, so one that
+	// certainly did not happen is not run again either.
+	shownDidNotHappen = "the worker that ran this call was lost. It did not happen; not run again."
+
+	shownUnknown = "outcome unknown: the worker that ran this call was lost. It may or may not have happened. " +
+		"It is not run again; check before you rely on it."
+)
+
+// recover goes on from what the journal says. Calls that are finished stay as
+// they are; planned ones, and started ones that may run again, are left to
+// execute; the others are settled here, before anything is built on them.
+func (t *turn) recover(ctx context.Context) (state, error) {
+	t.announce()
+	if len(t.rounds) == 0 {
+		return t.ask, nil
+	}
+	for _, call := range t.open() {
+		if call.State == turnkeeper.CallPlanned || call.Effect.Repeatable() {
+			continue
+		}
+		if err := t.settle(ctx, call); err != nil {
+			return nil, err
+		}
+	}
+	if len(t.next.Verdicts) > 0 || len(t.next.Results) > 0 {
+		if err := t.commit(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return t.execute, nil
+}
+
+// announce begins, or takes up, the turn's stream.
+func (t *turn) announce() {
+	turn := t.record.Turn
+	if turn.LastSeq == 0 {
+		t.event(turnkeeper.EventTurnStart, 0, 0, TurnStartData{
+			Trigger: turn.Trigger, Agent: turn.Agent, Message: turn.MessageID, Attempt: turn.Attempt,
+		})
+		return
+	}
+	if t.record.OpenRound != 0 {
+		t.event(turnkeeper.EventRoundRollback, t.record.OpenRound, 0, RollbackData{Reason: string(turnkeeper.StopWorkerLost)})
+	}
+	t.event(turnkeeper.EventTurnResumed, 0, 0, TurnResumedData{Dispatch: turn.Dispatches})
+}
+
+// settle finds out what became of a started call that must not run again.
+func (t *turn) settle(ctx context.Context, call *turnkeeper.ToolCall) error {
+	result, known := t.reconcile(ctx, call)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if !known {
+		t.giveVerdict(call)
+		return nil
+	}
+	t.answer(call, result)
+	return nil
+}
+
+// giveVerdict records that nobody knows what became of a started call.
+func (t *turn) giveVerdict(call *turnkeeper.ToolCall) {
+	verdict := turnkeeper.CallResult{
+		Key: call.Key, Nonce: call.Nonce, State: turnkeeper.CallUnknown,
+		Shown: shownUnknown, Preview: outputs.Preview(shownUnknown), Ran: !call.Paging,
+	}
+	t.apply(call, verdict)
+	t.next.Verdicts = append(t.next.Verdicts, verdict)
+	t.log.Warn("outcome of tool call unknown", zap.Stringer("call", call.Key), zap.String("tool", call.Name))
+}
+
+// reconcile asks the tool, if it can tell.
+func (t *turn) reconcile(ctx context.Context, call *turnkeeper.ToolCall) (turnkeeper.CallResult, bool) {
+	tool, _ := t.offered.Get(call.Name)
+	reconciler, ok := tool.(tools.Reconciler)
+	if !ok {
+		return turnkeeper.CallResult{}, false
+	}
+	spec, _ := t.offered.Spec(call.Name)
+	ctx, stop := context.WithTimeout(ctx, t.timeout(spec))
+	defer stop()
+	t.at(ctx, PointReconcile)
+	found, happened, err := lookUp(ctx, reconciler, t.toolCall(call))
+	if err != nil {
+		t.log.Warn("a tool could not tell whether a call happened",
+			zap.Stringer("call", call.Key), zap.String("tool", call.Name), zap.Error(err))
+		return turnkeeper.CallResult{}, false
+	}
+	if !happened {
+		return textResult(call, turnkeeper.CallFailed, shownDidNotHappen), true
+	}
+	result := t.take(call, found)
+	result.Nonce, result.Ran, result.State = call.Nonce, !call.Paging, turnkeeper.CallSucceeded
+	if found.IsError {
+		result.State = turnkeeper.CallFailed
+	}
+	return result, true
+}
+
+func lookUp(ctx context.Context, r tools.Reconciler, call tools.Call) (found tools.Result, happened bool, err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = errors.New(fmt.Sprint("it panicked: ", value))
+		}
+	}()
+	return r.Reconcile(ctx, call)
+}

@@ -1,0 +1,89 @@
+package agentturn
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.uber.org/zap"
+
+	"turnkeeper"
+	"turnkeeper/agentdef"
+	"turnkeeper/inference"
+	"turnkeeper/tools"
+)
+
+// Causes that end the context of a Run. A lost lease ends it with
+// turnkeeper.ErrFenced. Whatever else ends it counts as ErrShutdown.
+var (
+	// ErrShutdown hands the turn back, to be granted again: the worker goes
+	// away. The caller gives the turn its grace before it ends the context.
+	ErrShutdown = errors.New("the worker is shutting down")
+
+	// ErrCancelled closes the turn: somebody asked for that.
+	ErrCancelled = errors.New("the turn was cancelled")
+)
+
+// A Config is what every turn of a process shares.
+type Config struct {
+	Models       Models
+	DefaultModel string                          // "provider/model", for agents that name none
+	Tools        *tools.Registry                 // all there are; an agent has those it lists. nil: none
+	Bounds       turnkeeper.Bounds               // of agents that set none; start from turnkeeper.DefaultBounds
+	Freshness    Freshness                       // nil: scheduled turns run every call
+	Budget       Budget                          // nil: spend has no bounds
+	Tokens       func(model string) TokenCounter // nil: HeuristicTokens for all
+	Retry        inference.Retry                 // how a model is called; Provider, AttemptTimeout and OnRetry are set here
+	Log          *zap.Logger                     // nil: nothing is logged
+	Fault        FaultHook                       // nil in production
+}
+
+// A Runner runs turns. It is safe for concurrent use.
+type Runner struct {
+	cfg Config
+}
+
+// New makes a Runner. Models must be set.
+func New(cfg Config) *Runner {
+	if cfg.Tools == nil {
+		cfg.Tools = &tools.Registry{}
+	}
+	if cfg.Log == nil {
+		cfg.Log = zap.NewNop()
+	}
+	return &Runner{cfg: cfg}
+}
+
+// An Assignment is one dispatch of a turn: what its journal says, and the time
+// it has, by the monotonic clock of this process.
+type Assignment struct {
+	Record     turnkeeper.Record
+	Definition *agentdef.Definition // parsed from Record.Definition
+
+	// WallDeadline is the grant plus max_duration. Zero: what Record.Elapsed
+	// leaves of it, from now.
+	WallDeadline time.Time
+	// LeaseDeadline is when the lease ends. Zero: Record.Remaining from now.
+	LeaseDeadline time.Time
+}
+
+// Run goes on with a turn until this dispatch of it ends, and writes all of it
+// to the journal, the outcome included. It returns the outcome that was
+// written.
+//
+// An error means that no outcome was written: turnkeeper.ErrFenced when the
+// lease is lost (the tools are stopped and late results reported by then);
+// turnkeeper.ErrJournalMoved when the caller must load the record again and
+// call Run with it; otherwise whatever kept the journal from being written, so
+// that the turn is found again as one of a lost worker.
+//
+// Failures of models and tools, panics, spent bounds and the end of ctx are
+// outcomes, not errors. What ends ctx decides which; see ErrShutdown.
+func (r *Runner) Run(ctx context.Context, a Assignment, journal Journal) (turnkeeper.Outcome, error) {
+	t := newTurn(r.cfg, a, journal)
+	ctx, stop := context.WithDeadlineCause(ctx, t.wall, errWallTime)
+	defer stop()
+	return t.run(ctx)
+}
+
+var errWallTime = errors.New("the turn's time is over")

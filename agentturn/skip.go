@@ -1,0 +1,91 @@
+package agentturn
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"turnkeeper"
+)
+
+// repeated says that the last of the calls repeats the one directly before it
+// (paging calls left out of account), which succeeded, and gives that one.
+func repeated(calls []turnkeeper.ToolCall) (first turnkeeper.ToolCall, ok bool) {
+	last := calls[len(calls)-1]
+	if last.Paging || last.Starts > 0 {
+		return first, false
+	}
+	for i := len(calls) - 2; i >= 0; i-- {
+		call := calls[i]
+		switch {
+		case call.Paging:
+		case call.ArgsHash != last.ArgsHash:
+			return first, false
+		case call.State == turnkeeper.CallSucceeded:
+			return call, true
+		case call.State != turnkeeper.CallSkipped: // a skipped one repeats, maybe, another
+			return first, false
+		}
+	}
+	return first, false
+}
+
+func repeatedResult(first turnkeeper.ToolCall) string {
+	return first.Shown + "\n\n[This is the result of " + first.Key.String() +
+		" again: the same call was made directly before, and was not run a second time. Use the result, or change the arguments.]"
+}
+
+// skip decides whether a call of a scheduled turn's first round is left out for
+// what earlier turns did.
+func (t *turn) skip(ctx context.Context, call turnkeeper.ToolCall) (text string, skip bool) {
+	b := t.bounds
+	if !t.scheduled() || call.Key.Round != 1 || call.Paging || t.cfg.Freshness == nil ||
+		b.FreshnessWindow <= 0 && b.CooldownFailures <= 0 {
+		return "", false
+	}
+	within := max(b.FreshnessWindow, b.CooldownWindow+b.Cooldown)
+	past, err := t.cfg.Freshness.RecentCalls(ctx, t.record.Turn.Agent, call.Name, call.ArgsHash, within)
+	if err != nil {
+		t.log.Warn("earlier calls could not be read; the call is not checked for freshness",
+			zap.Stringer("call", call.Key), zap.Error(err))
+		return "", false
+	}
+	if text, skip = fresh(past, b.FreshnessWindow); skip {
+		return text, true
+	}
+	return coolingDown(past, b)
+}
+
+// fresh says that an equal call succeeded within the window. past is newest
+// first.
+func fresh(past []turnkeeper.PastCall, window time.Duration) (text string, skip bool) {
+	for _, call := range past {
+		if call.Succeeded && call.Ago <= window {
+			return fmt.Sprintf("skipped due to freshness dedupe: last success %d seconds ago within %d second window",
+				int64(call.Ago/time.Second), int64(window/time.Second)), true
+		}
+	}
+	return "", false
+}
+
+// coolingDown says that the newest equal calls all failed, close together and
+// not long ago.
+func coolingDown(past []turnkeeper.PastCall, b turnkeeper.Bounds) (text string, skip bool) {
+	n := b.CooldownFailures
+	if n <= 0 || len(past) < n {
+		return "", false
+	}
+	for _, call := range past[:n] {
+		if call.Succeeded {
+			return "", false
+		}
+	}
+	newest, oldest := past[0].Ago, past[n-1].Ago
+	if newest >= b.Cooldown || oldest-newest > b.CooldownWindow {
+		return "", false
+	}
+	return fmt.Sprintf("skipped due to failure cool-down: %d failures within %d second window, last %d seconds ago, cool-down of %d seconds",
+		n, int64(b.CooldownWindow/time.Second), int64(newest/time.Second), int64(b.Cooldown/time.Second)), true
+}

@@ -1,0 +1,251 @@
+package agentturn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"turnkeeper"
+	"turnkeeper/agentdef"
+	"turnkeeper/tools"
+)
+
+// A turn is one dispatch. Its fields belong to the goroutine that runs it.
+type turn struct {
+	cfg     Config
+	record  turnkeeper.Record
+	def     *agentdef.Definition
+	bounds  turnkeeper.Bounds
+	offered *tools.Registry // what the agent may call, in the order it lists it
+	journal Journal
+	log     *zap.Logger
+	models  []*candidate // found on the first model call
+	wall    time.Time    // when the turn's time is over
+	lease   time.Time    // when the lease is
+
+	rounds []turnkeeper.Round // as decided, with what next has not made durable yet
+	next   turnkeeper.Entry   // decided and not yet durable
+	block  int                // next block number
+	told   int                // events in next before those of its starts
+	stream *stream            // of the model call under way; nil: none
+
+	// interrupted are calls that were stopped while they ran, with what to
+	// record of them should the turn end.
+	interrupted map[turnkeeper.CallKey]turnkeeper.CallResult
+
+	end *ending // set by the state that ends the loop
+}
+
+// A state does one thing and says what comes next. nil: the turn's end is
+// decided.
+type state func(ctx context.Context) (state, error)
+
+func newTurn(cfg Config, a Assignment, journal Journal) *turn {
+	bounds := a.Definition.Bounds(cfg.Bounds)
+	now := time.Now()
+	t := &turn{
+		cfg: cfg, record: a.Record, def: a.Definition, bounds: bounds, journal: journal,
+		offered: offered(cfg.Tools, a.Definition.Tools),
+		log:     cfg.Log.With(zap.Int64("turn_id", int64(a.Record.Turn.ID)), zap.String("agent", a.Record.Turn.Agent)),
+		wall:    a.WallDeadline, lease: a.LeaseDeadline,
+		block:       max(1, a.Record.NextBlock),
+		interrupted: map[turnkeeper.CallKey]turnkeeper.CallResult{},
+	}
+	if t.wall.IsZero() {
+		t.wall = now.Add(bounds.MaxDuration - a.Record.Elapsed)
+	}
+	if t.lease.IsZero() {
+		t.lease = now.Add(a.Record.Remaining)
+	}
+	for _, round := range a.Record.Rounds {
+		round.Calls = slices.Clone(round.Calls)
+		t.rounds = append(t.rounds, round)
+	}
+	return t
+}
+
+// offered are the tools an agent lists and the process has. The check of agent
+// files reports the others.
+func offered(all *tools.Registry, names []string) *tools.Registry {
+	var known []string
+	for _, name := range names {
+		if _, ok := all.Get(name); ok && !slices.Contains(known, name) {
+			known = append(known, name)
+		}
+	}
+	subset, err := all.Subset(known)
+	if err != nil { // every name is known, once
+		panic(err)
+	}
+	return subset
+}
+
+// run drives the states, and turns whatever stopped them into an outcome.
+func (t *turn) run(ctx context.Context) (turnkeeper.Outcome, error) {
+	err := t.guard(func() error { return t.loop(ctx) })
+	if e, fatal := t.unwritable(ctx, err); fatal {
+		return turnkeeper.Outcome{}, t.leave(ctx, e)
+	}
+	if err != nil {
+		t.end = t.endingOf(ctx, err)
+	}
+	var outcome turnkeeper.Outcome
+	err = t.guard(func() (err error) {
+		outcome, err = t.finish(ctx, *t.end)
+		return err
+	})
+	if err != nil {
+		return turnkeeper.Outcome{}, t.leave(ctx, err)
+	}
+	return outcome, nil
+}
+
+func (t *turn) loop(ctx context.Context) (err error) {
+	t.at(ctx, PointStart)
+	for next := state(t.recover); next != nil && err == nil; {
+		next, err = next(ctx)
+	}
+	return err
+}
+
+// A journalError is why an entry could not be written.
+type journalError struct{ err error }
+
+func (e *journalError) Error() string {
+	return "the turn's journal could not be written: " + e.err.Error()
+}
+func (e *journalError) Unwrap() error { return e.err }
+
+// unwritable says that no outcome can be written after err.
+func (t *turn) unwritable(ctx context.Context, err error) (error, bool) {
+	switch {
+	case errors.Is(err, turnkeeper.ErrFenced), errors.Is(context.Cause(ctx), turnkeeper.ErrFenced):
+		return turnkeeper.ErrFenced, true
+	case errors.Is(err, turnkeeper.ErrJournalMoved):
+		return err, true
+	case ctx.Err() != nil:
+		return nil, false
+	}
+	if _, ok := errors.AsType[*journalError](err); ok {
+		return err, true
+	}
+	return nil, false
+}
+
+// leave reports what tools did that the journal could not take, and passes err
+// on.
+func (t *turn) leave(ctx context.Context, err error) error {
+	fenced := errors.Is(err, turnkeeper.ErrFenced)
+	if !fenced && !errors.Is(err, turnkeeper.ErrJournalMoved) {
+		return err
+	}
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), lateTime)
+	defer stop()
+	for _, result := range t.next.Results {
+		if result.Nonce == "" || !result.Ran {
+			continue
+		}
+		t.at(ctx, PointLate)
+		if err := t.journal.Late(ctx, result); err != nil {
+			t.log.Warn("a late tool result could not be kept", zap.Stringer("call", result.Key), zap.Error(err))
+		}
+	}
+	if fenced {
+		return turnkeeper.ErrFenced
+	}
+	return err
+}
+
+// lateTime bounds the report of one dispatch's late results.
+const lateTime = 5 * time.Second
+
+// commit makes what was decided durable.
+func (t *turn) commit(ctx context.Context) error {
+	if emptyEntry(t.next) {
+		return nil
+	}
+	writes := writesOf(t.next)
+	t.atEach(ctx, writes, ".before")
+	if err := t.journal.Append(ctx, t.next); err != nil {
+		return &journalError{err}
+	}
+	for _, start := range t.next.Starts {
+		call := t.call(start.Key)
+		call.State, call.Nonce, call.Starts, call.StartedAt = turnkeeper.CallStarted, start.Nonce, start.Attempt, time.Now()
+	}
+	t.next = turnkeeper.Entry{}
+	t.atEach(ctx, writes, ".after")
+	return nil
+}
+
+func emptyEntry(e turnkeeper.Entry) bool {
+	return e.Round == nil && e.Outcome == nil &&
+		len(e.Verdicts) == 0 && len(e.Starts) == 0 && len(e.Results) == 0 && len(e.Events) == 0
+}
+
+// calls are all calls of the turn in the order they were asked for.
+func (t *turn) calls() []turnkeeper.ToolCall { return callsOf(t.rounds) }
+
+func callsOf(rounds []turnkeeper.Round) []turnkeeper.ToolCall {
+	var calls []turnkeeper.ToolCall
+	for _, round := range rounds {
+		calls = append(calls, round.Calls...)
+	}
+	return calls
+}
+
+// call is the turn's own copy of a call; it exists.
+func (t *turn) call(key turnkeeper.CallKey) *turnkeeper.ToolCall {
+	for i := range t.rounds {
+		for j := range t.rounds[i].Calls {
+			if call := &t.rounds[i].Calls[j]; call.Key == key {
+				return call
+			}
+		}
+	}
+	panic(fmt.Sprintf("the turn has no call %s", key))
+}
+
+// open are the calls without an answer, in order.
+func (t *turn) open() []*turnkeeper.ToolCall {
+	var open []*turnkeeper.ToolCall
+	for i := range t.rounds {
+		for j := range t.rounds[i].Calls {
+			if call := &t.rounds[i].Calls[j]; !call.State.Answered() {
+				open = append(open, call)
+			}
+		}
+	}
+	return open
+}
+
+// anyExecuted says that a tool has started in this turn, in whichever dispatch.
+func (t *turn) anyExecuted() bool {
+	if len(t.interrupted) > 0 {
+		return true
+	}
+	return slices.ContainsFunc(t.calls(), func(c turnkeeper.ToolCall) bool { return c.State.Executed() })
+}
+
+func (t *turn) scheduled() bool { return t.record.Turn.Trigger == turnkeeper.TriggerSchedule }
+
+// A panicError is a panic of the loop or of a provider.
+type panicError struct{ value any }
+
+func (e *panicError) Error() string { return fmt.Sprintf("the worker panicked: %v", e.value) }
+
+// guard turns a panic of f into an error.
+func (t *turn) guard(f func() error) (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			t.log.Error("turn panicked", zap.Any("panic", value), zap.ByteString("stack", debug.Stack()))
+			err = &panicError{value}
+		}
+	}()
+	return f()
+}

@@ -1,0 +1,129 @@
+package turnkeeper
+
+import "time"
+
+// A Situation is what the scheduler sees at the start of a tick.
+type Situation struct {
+	Now           time.Time // the database's clock
+	Paused        bool
+	PollInterval  time.Duration // set by an operator; 0: not set
+	MaxDispatches int           // set by an operator; 0: not set
+
+	Timeline     string    // of the database now
+	SeenTimeline string    // at the last tick on record; empty: never
+	LastTickAt   time.Time // on record; zero: never
+	HoldUntil    time.Time // zero: no hold-off
+	HoldReason   string
+
+	Lost   bool // grants look lost
+	Slots  bool // schedules are due
+	Queued bool // open turns wait for a lease
+	Room   int  // turns that live workers can take beyond those granted
+}
+
+// A LostGrant is a grant whose lease has lapsed or whose worker is silent.
+type LostGrant struct {
+	Lane       Lane
+	TurnID     TurnID
+	GrantID    GrantID
+	JobID      JobID
+	MessageID  MessageID
+	WorkerID   WorkerID // empty: no worker ever took the job
+	Trigger    Trigger
+	GrantedAt  time.Time
+	Lapsed     bool // the lease is over; else its worker is silent
+	Losses     int  // of this turn, before this one
+	Dispatches int
+	LastSeq    int64
+}
+
+// A DueSchedule is a schedule whose next slot has come, or is not known yet.
+type DueSchedule struct {
+	Agent        string
+	Name         string
+	Cron         string
+	TimeZone     string
+	Conversation string
+	Message      string
+	NextDue      time.Time // zero: not known yet
+	LastSlot     time.Time // zero: none yet
+}
+
+// A SlotDecision is what the scheduler does about a due schedule.
+type SlotDecision struct {
+	Schedule DueSchedule
+	Slot     time.Time // becomes a message; zero: none
+	NextDue  time.Time // zero: the schedule never comes due again
+	Error    string    // why the schedule cannot be read; empty: it can
+}
+
+// A Ready is a turn that can be granted: an open one without a lease, or the
+// head of a free lane, for which a turn is made.
+type Ready struct {
+	New            bool
+	TurnID         TurnID
+	MessageID      MessageID
+	Agent          string
+	Conversation   string
+	Lane           Lane
+	Trigger        Trigger
+	Attempt        int
+	DefinitionHash string
+	DueAt          time.Time
+	Priority       int
+}
+
+// A Dispatch is one grant of a turn, as the grant log has it.
+type Dispatch struct {
+	Lane      Lane      `json:"lane"`
+	Token     int64     `json:"token"`
+	GrantID   GrantID   `json:"grant_id"`
+	TurnID    TurnID    `json:"turn_id"`
+	JobID     JobID     `json:"job_id"`
+	WorkerID  WorkerID  `json:"worker_id,omitempty"`
+	GrantedAt time.Time `json:"granted_at"`
+	Until     time.Time `json:"lease_until"`
+	EndedAt   time.Time `json:"ended_at,omitzero"`
+	Outcome   string    `json:"outcome,omitempty"` // finished, lost, handed_back, deferred, unclaimed; empty: goes on
+}
+
+// A Heartbeat is a worker process as the database knows it.
+type Heartbeat struct {
+	WorkerID      WorkerID
+	Host          string
+	PID           int
+	Version       string
+	Slots         int           // turns it takes at once; 0: it is draining
+	TakeoverAfter time.Duration // silence after which its turns are taken; 0: only at the lease's end
+	StartedAt     time.Time
+	BeatAt        time.Time
+	StoppedAt     time.Time // zero: it has not said that it stops
+	Silent        time.Duration
+}
+
+// An AgentRegistration is what the database keeps of an agent, so that messages
+// to it are accepted and its schedules come due.
+type AgentRegistration struct {
+	Name                string
+	Description         string
+	DefinitionHash      string
+	Definition          []byte
+	LanePerConversation bool
+	Schedules           []Schedule
+}
+
+// A Schedule starts turns of an agent.
+type Schedule struct {
+	Agent        string
+	Name         string
+	Cron         string
+	CronOverride string // as an operator changed it; empty: not changed
+	TimeZone     string
+	Conversation string
+	Message      string
+	Active       bool // still in the agent's file
+	PausedAt     time.Time
+	NextDue      time.Time
+	LastSlot     time.Time
+	LastError    string
+}

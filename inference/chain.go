@@ -1,0 +1,106 @@
+package inference
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A Candidate is one model of a Chain.
+type Candidate struct {
+	Name     string // the provider's, as configured
+	Provider Provider
+	Model    string // the provider's own name for the model
+}
+
+// A Chain asks its models in order until one answers. Each is called through
+// the retry loop; whatever error that ends with, the next model is asked,
+// because a request that is too long, or a key that is wrong, for one may be
+// right for another. Only the end of ctx ends the chain.
+//
+// Where ctx has a deadline, a model may use an equal share of the time that is
+// left when it is asked, and what it does not use is left to those after it.
+//
+// A Chain is a Provider; it is safe for concurrent use when the functions of
+// its Retry are.
+type Chain struct {
+	Models []Candidate
+	Retry  Retry // how each model is called; its Provider is not used
+}
+
+var _ Provider = Chain{}
+
+// Generate returns the first answer; its Provider says who gave it, and its
+// Attempts counts the calls of all models. The Model of req is not used. When
+// all fail, the error is the last model's, with the others' in its Detail.
+func (c Chain) Generate(ctx context.Context, req Request, onDelta func(Delta)) (Response, error) {
+	l := &loop{Retry: c.Retry}
+	res, err := c.run(ctx, l, req, onDelta)
+	if err != nil {
+		return Response{}, err
+	}
+	return l.total(res), nil
+}
+
+func (c Chain) run(ctx context.Context, l *loop, req Request, onDelta func(Delta)) (Response, error) {
+	if len(c.Models) == 0 {
+		return Response{}, &Error{Class: ClassInvalid, Detail: "no model is configured"}
+	}
+	var failures []*Error
+	for i, m := range c.Models {
+		if i > 0 {
+			l.report(failures[i-1], 0)
+		}
+		res, err := c.ask(ctx, l, m, len(c.Models)-i, req, onDelta)
+		if err == nil {
+			return res, nil
+		}
+		if ctx.Err() != nil {
+			return Response{}, context.Cause(ctx)
+		}
+		failure := asError(err, m.Model)
+		failure.Provider = cmp.Or(failure.Provider, m.Name)
+		failures = append(failures, failure)
+	}
+	return Response{}, l.spent(joined(failures))
+}
+
+// ask calls one model within its share of the time.
+func (c Chain) ask(ctx context.Context, l *loop, m Candidate, left int, req Request, onDelta func(Delta)) (Response, error) {
+	if deadline, ok := ctx.Deadline(); ok && left > 1 {
+		share := time.Until(deadline) / time.Duration(left)
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, share, &Error{
+			Class: ClassTransport, Provider: m.Name, Model: m.Model, Err: errShare,
+			Detail: fmt.Sprintf("no whole answer within its share of the time, %s", share.Round(time.Millisecond)),
+		})
+		defer cancel()
+	}
+	req.Model = m.Model
+	res, err := l.run(ctx, m.Provider, req, onDelta)
+	if err != nil {
+		return Response{}, err
+	}
+	res.Provider = cmp.Or(res.Provider, m.Name)
+	res.Model = cmp.Or(res.Model, m.Model)
+	return res, nil
+}
+
+var errShare = errors.New("the time for one model of the chain is over")
+
+// joined is the last failure with the earlier ones in its detail.
+func joined(failures []*Error) *Error {
+	last := failures[len(failures)-1]
+	var details []string
+	for _, f := range slices.Backward(failures[:len(failures)-1]) {
+		details = append(details, f.Error())
+	}
+	if len(details) > 0 {
+		last.Detail += " (before it: " + strings.Join(details, "; ") + ")"
+	}
+	return last
+}

@@ -1,0 +1,119 @@
+// Package demo is a Provider that needs no key and no network: a script in
+// place of a language model. It asks for the tools that fit the message,
+// answers from their results, and says in every answer that it is a script.
+// The same request always gets the same answer.
+//
+// # Scripts of one's own
+//
+// A system prompt, or failing that the message, may hold a fenced block named
+// demo with a JSON array of steps:
+//
+//	```demo
+//	[{"calls": [{"name": "clock", "arguments": {"timezone": "UTC"}}]}, {"text": "Done."}]
+//	```
+//
+// The first model call after a message plays the first step, the next call the
+// second, and so on. A step has text, calls, or both. Steps without calls, and
+// calls where the request allows none, end with the usual answer when they
+// have no text; so does everything after the last step.
+package demo
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"turnkeeper"
+	"turnkeeper/inference"
+	"turnkeeper/inference/tokens"
+)
+
+// Name is the provider's name, and Model the name of its one model. Other
+// model names are answered all the same.
+const (
+	Name  = "demo"
+	Model = "script"
+)
+
+// Provider is the demo provider. It keeps nothing between calls.
+type Provider struct{}
+
+var _ inference.Provider = Provider{}
+
+// Generate plays the script. It fails only with ClassInvalid, for a script
+// that cannot be read, and with the cause of ctx.
+func (Provider) Generate(ctx context.Context, req inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
+	if ctx.Err() != nil {
+		return inference.Response{}, context.Cause(ctx)
+	}
+	c := read(req)
+	step, err := c.step()
+	if err != nil {
+		return inference.Response{}, &inference.Error{
+			Class: inference.ClassInvalid, Provider: Name, Model: req.Model, Detail: err.Error(),
+		}
+	}
+	res := inference.Response{
+		ID: fmt.Sprintf("demo-%d", len(req.Messages)), Provider: Name, Model: req.Model,
+		Text: step.Text, FinishReason: "stop",
+	}
+	for i, call := range step.Calls {
+		res.FinishReason = "tool_calls"
+		res.Calls = append(res.Calls, inference.Call{
+			ID: fmt.Sprintf("demo_%d_%d", len(req.Messages), i), Name: call.Name, Arguments: string(call.Arguments),
+		})
+	}
+	res.Usage = usage(req, res)
+	if err := stream(ctx, res, onDelta); err != nil {
+		return inference.Response{}, err
+	}
+	return res, nil
+}
+
+// usage is what a model that counts as package tokens does would report.
+func usage(req inference.Request, res inference.Response) turnkeeper.Usage {
+	counter := tokens.For(req.Model)
+	in := counter.CountTools(req.Tools)
+	for _, m := range req.Messages {
+		in += counter.CountMessage(m)
+	}
+	out := counter.CountMessage(inference.Message{Text: res.Text, Calls: res.Calls})
+	return turnkeeper.Usage{InputTokens: int64(in), OutputTokens: int64(out)}
+}
+
+// stream sends the text word by word, and each call.
+func stream(ctx context.Context, res inference.Response, onDelta func(inference.Delta)) error {
+	if onDelta == nil {
+		return nil
+	}
+	for word := range strings.SplitAfterSeq(res.Text, " ") {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if word != "" {
+			onDelta(inference.Delta{Kind: inference.DeltaText, Text: word})
+		}
+	}
+	for i, call := range res.Calls {
+		onDelta(inference.Delta{Kind: inference.DeltaTool, Index: i, Name: call.Name})
+		onDelta(inference.Delta{Kind: inference.DeltaTool, Index: i, Text: call.Arguments})
+	}
+	return nil
+}
+
+// A step is one answer of a script.
+type step struct {
+	Text  string `json:"text"`
+	Calls []call `json:"calls"`
+}
+
+type call struct {
+	Name      string          `json:"name"`
+	Arguments json.RawMessage `json:"arguments"`
+}
+
+func ask(name string, arguments map[string]string) call {
+	data, _ := json.Marshal(arguments) //nolint:errchkjson // strings always marshal
+	return call{Name: name, Arguments: data}
+}

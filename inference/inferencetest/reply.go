@@ -1,0 +1,212 @@
+package inferencetest
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+// A Reply answers one request. Returning ends the answer cleanly.
+type Reply func(x *Exchange)
+
+// A Call is a tool call of a reply.
+type Call struct {
+	ID        string // empty: call_N_I, N the request's number and I the call's ordinal from 0
+	Name      string
+	Arguments string // as JSON; empty: {}
+}
+
+// Text is a whole answer in words, streamed when the request asks for that.
+func Text(text string) Reply { return Message(text) }
+
+// Calls is a whole answer of tool calls.
+func Calls(calls ...Call) Reply { return Message("", calls...) }
+
+// Message is a whole answer of words and tool calls. Its finish reason is stop
+// or tool_calls; its usage is a quarter of the bytes.
+func Message(text string, calls ...Call) Reply {
+	return func(x *Exchange) {
+		named := make([]Call, len(calls))
+		for i, c := range calls {
+			if c.ID == "" {
+				c.ID = fmt.Sprintf("call_%d_%d", x.N, i)
+			}
+			if c.Arguments == "" {
+				c.Arguments = "{}"
+			}
+			named[i] = c
+		}
+		if x.Chat().Stream {
+			SSE(chunks(x.Recorded, text, named)...)(x)
+		} else {
+			JSON(http.StatusOK, completion(x.Recorded, text, named))(x)
+		}
+	}
+}
+
+// JSON sends a status and a value as JSON; a string is sent as it is.
+func JSON(status int, v any) Reply {
+	return func(x *Exchange) { Raw(status, "application/json", encode(v))(x) }
+}
+
+// Status sends a status, a JSON body, and headers given as name, value, ....
+func Status(status int, body string, headers ...string) Reply {
+	return Raw(status, "application/json", body, headers...)
+}
+
+// Fault sends a status with an error as OpenAI writes it.
+func Fault(status int, code, message string, headers ...string) Reply {
+	return Status(status, encode(map[string]any{"error": map[string]any{
+		"message": message, "type": code, "code": code, "param": nil,
+	}}), headers...)
+}
+
+// Raw sends any bytes with any status and content type, and headers given as
+// name, value, ....
+func Raw(status int, contentType, body string, headers ...string) Reply {
+	return func(x *Exchange) {
+		x.Start(status, headerOf(contentType, headers))
+		x.Send(body)
+	}
+}
+
+func headerOf(contentType string, headers []string) http.Header {
+	h := http.Header{}
+	if contentType != "" {
+		h.Set("Content-Type", contentType)
+	}
+	for i := 0; i+1 < len(headers); i += 2 {
+		h.Add(headers[i], headers[i+1])
+	}
+	return h
+}
+
+// SSE streams each chunk as an event's data, each at once, then [DONE].
+func SSE(chunks ...string) Reply {
+	return func(x *Exchange) {
+		OpenSSE(chunks...)(x)
+		x.Send("data: [DONE]\n\n")
+	}
+}
+
+// OpenSSE streams each chunk as an event's data and ends without [DONE].
+func OpenSSE(chunks ...string) Reply {
+	return func(x *Exchange) {
+		x.Start(http.StatusOK, headerOf("text/event-stream; charset=utf-8", nil))
+		for _, chunk := range chunks {
+			x.Send("data: " + chunk + "\n\n")
+		}
+	}
+}
+
+// Hang takes the request and never answers.
+func Hang() Reply { return (*Exchange).Hang }
+
+// HangAfter answers like reply and then keeps the answer open. reply must not
+// declare its length, which no reply of this package does.
+func HangAfter(reply Reply) Reply {
+	return func(x *Exchange) {
+		reply(x)
+		x.Hang()
+	}
+}
+
+// Reset breaks the connection without an answer.
+func Reset() Reply { return (*Exchange).Reset }
+
+// ResetAfter answers like reply and breaks the connection in place of the
+// answer's end.
+func ResetAfter(reply Reply) Reply {
+	return func(x *Exchange) {
+		reply(x)
+		x.Reset()
+	}
+}
+
+// WaitFor answers like reply once event has happened.
+func WaitFor(event <-chan struct{}, reply Reply) Reply {
+	return func(x *Exchange) {
+		if x.Wait(event) {
+			reply(x)
+		}
+	}
+}
+
+// By answers with what f makes of the request.
+func By(f func(req Recorded) Reply) Reply {
+	return func(x *Exchange) { f(x.Recorded)(x) }
+}
+
+func chunks(r Recorded, text string, calls []Call) []string {
+	head := map[string]any{"id": fmt.Sprintf("chatcmpl-%d", r.N), "object": "chat.completion.chunk", "created": 1, "model": r.Chat().Model}
+	chunk := func(delta map[string]any, finish any) string {
+		head["choices"] = []any{map[string]any{"index": 0, "delta": delta, "finish_reason": finish}}
+		return encode(head)
+	}
+	out := []string{chunk(map[string]any{"role": "assistant", "content": ""}, nil)}
+	for _, piece := range halves(text) {
+		out = append(out, chunk(map[string]any{"content": piece}, nil))
+	}
+	for i, c := range calls {
+		call := func(members map[string]any) string {
+			members["index"] = i
+			return chunk(map[string]any{"tool_calls": []any{members}}, nil)
+		}
+		out = append(out, call(map[string]any{"id": c.ID, "type": "function", "function": map[string]any{"name": c.Name, "arguments": ""}}))
+		for _, piece := range halves(c.Arguments) {
+			out = append(out, call(map[string]any{"function": map[string]any{"arguments": piece}}))
+		}
+	}
+	out = append(out, chunk(map[string]any{}, finishOf(calls)))
+	head["choices"], head["usage"] = []any{}, usageOf(r, text, calls)
+	return append(out, encode(head))
+}
+
+func completion(r Recorded, text string, calls []Call) map[string]any {
+	message := map[string]any{"role": "assistant", "content": text}
+	if text == "" {
+		message["content"] = nil
+	}
+	var list []any
+	for _, c := range calls {
+		list = append(list, map[string]any{"id": c.ID, "type": "function", "function": map[string]any{"name": c.Name, "arguments": c.Arguments}})
+	}
+	if len(list) > 0 {
+		message["tool_calls"] = list
+	}
+	return map[string]any{
+		"id": fmt.Sprintf("chatcmpl-%d", r.N), "object": "chat.completion", "created": 1, "model": r.Chat().Model,
+		"choices": []any{map[string]any{"index": 0, "message": message, "finish_reason": finishOf(calls)}},
+		"usage":   usageOf(r, text, calls),
+	}
+}
+
+func finishOf(calls []Call) string {
+	if len(calls) > 0 {
+		return "tool_calls"
+	}
+	return "stop"
+}
+
+func usageOf(r Recorded, text string, calls []Call) map[string]any {
+	said := len(text)
+	for _, c := range calls {
+		said += len(c.Name) + len(c.Arguments)
+	}
+	in, out := len(r.Body)/4+1, said/4+1
+	return map[string]any{"prompt_tokens": in, "completion_tokens": out, "total_tokens": in + out}
+}
+
+func encode(v any) string {
+	if s, ok := v.(string); ok {
+		return s
+	}
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		panic(fmt.Sprintf("inferencetest: a reply cannot be written as JSON: %v", err))
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}

@@ -1,0 +1,174 @@
+package inferencetest
+
+import (
+	"testing"
+
+	"turnkeeper"
+	"turnkeeper/inference"
+)
+
+type answerCase struct {
+	name   string
+	reply  Reply
+	whole  bool // ask for an answer that does not stream
+	max    int  // MaxOutputTokens
+	expect outcome
+}
+
+// said is the outcome of an answer in words.
+func said(text string) outcome { return outcome{Text: text, Finish: "stop"} }
+
+// asks is the outcome of an answer that calls tools.
+func asks(calls ...inference.Call) outcome { return outcome{Calls: calls, Finish: "tool_calls"} }
+
+func failed(class inference.Class) outcome { return outcome{Class: class} }
+
+func (s suite) answers(t *testing.T) {
+	for _, group := range [][]answerCase{wordCases(), callCases(), finishCases(), usageCases()} {
+		for _, tc := range group {
+			t.Run(tc.name, func(t *testing.T) {
+				server := NewServer(tc.reply)
+				var change []func(*Target)
+				if tc.whole {
+					change = append(change, wholeAnswers)
+				}
+				req := asked()
+				req.MaxOutputTokens = tc.max
+				compare(t, tc.expect, s.generate(t, server, s.provider(t, server, change...), req))
+			})
+		}
+	}
+}
+
+func wordCases() []answerCase {
+	const whole = `{"id":"x","model":"m","choices":[{"message":{"role":"assistant","content":"hello"},"finish_reason":"stop"}]}`
+	hello := said("hello")
+	return []answerCase{
+		{name: "1.1 a stream", reply: SSE(delta(`{"content":"hel"}`), delta(`{"content":"lo"}`), finish("stop")), expect: hello},
+		{name: "1.1 a whole answer", reply: Status(200, whole), whole: true, expect: hello},
+		{name: "1.3 a comment before and between chunks (OPENROUTER PROCESSING)", reply: Raw(200, "text/event-stream", ": OPENROUTER PROCESSING\n\ndata: "+delta(`{"content":"hello"}`)+"\n\n: OPENROUTER PROCESSING\n\ndata: "+finish("stop")+"\n\ndata: [DONE]\n\n"), expect: hello},
+		{name: "1.4 content is an array of parts", reply: message(`{"content":[{"type":"text","text":"hel"},{"type":"text","text":"lo"}]}`, "stop"), whole: true, expect: hello},
+		{name: "1.4 content is an array of parts, streaming", reply: SSE(delta(`{"content":[{"type":"text","text":"hel"}]}`), delta(`{"content":[{"type":"text","text":"lo"}]}`), finish("stop")), expect: hello},
+		{name: "1.4 chunk ids differ", reply: SSE(`{"id":"a","choices":[{"index":0,"delta":{"content":"hel"}}]}`, `{"id":"b","choices":[{"index":0,"delta":{"content":"lo"}}]}`, finish("stop")), expect: hello},
+		{name: "1.4 a later chunk has an empty id", reply: SSE(`{"id":"a","choices":[{"index":0,"delta":{"content":"hel"}}]}`, `{"id":"","choices":[{"index":0,"delta":{"content":"lo"}}]}`, `{"id":"","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`), expect: hello},
+		{name: "1.4 an error that is null in each chunk", reply: SSE(`{"error":null,"choices":[{"index":0,"delta":{"content":"hello"},"error":null}]}`, `{"error":null,"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`), expect: hello},
+		{name: "1.4 a JSON body though a stream was asked for", reply: Status(200, whole), expect: hello},
+		{name: "1.4 a stream though a whole answer was asked for", reply: SSE(delta(`{"content":"hello"}`), finish("stop")), whole: true, expect: hello},
+		{name: "1.4 the last event has no blank line", reply: Raw(200, "text/event-stream", "data: "+delta(`{"content":"hello"}`)+"\n\ndata: "+finish("stop")), expect: hello},
+		{name: "1.4 no [DONE] after the finish reason", reply: OpenSSE(delta(`{"content":"hello"}`), finish("stop")), expect: hello},
+		{name: "1.4 reset after the finish reason", reply: ResetAfter(SSE(delta(`{"content":"hello"}`), finish("stop"))), expect: hello},
+		{name: "1.4 other line endings and no space after the colon", reply: Raw(200, "text/event-stream", "\uFEFFdata:"+delta(`{"content":"hel"}`)+"\r\n\r\ndata:"+delta(`{"content":"lo"}`)+"\r\rdata: "+finish("stop")+"\n\n"), expect: hello},
+		{name: "1.4 a chunk in several data lines", reply: Raw(200, "text/event-stream", "data: {\"choices\":\ndata: [{\"delta\":{\"content\":\"hello\"},\"finish_reason\":\"stop\"}]}\n\n"), expect: hello},
+		{name: "1.4 the stream ends with the whole message once more", reply: SSE(delta(`{"content":"hello"}`), `{"choices":[{"index":0,"message":{"content":"hello"},"finish_reason":"stop"}]}`), expect: hello},
+		{name: "1.4 other choices are not mixed in", reply: SSE(delta(`{"content":"hello"}`), `{"choices":[{"index":1,"delta":{"content":"no"}}]}`, finish("stop")), expect: hello},
+		{name: "1.4 fields of unexpected types", reply: SSE(`{"id":7,"model":null,"choices":[null,{"index":"0","delta":{"content":"hello","tool_calls":null,"refusal":false}}],"usage":"none"}`, finish("stop")), expect: outcome{Text: "hello", Finish: "stop", Refusal: "false"}},
+		{name: "1.4 characters cut by chunks keep whole", reply: SSE(delta(`{"content":"h\u00e9"}`), delta(`{"content":"\ud83c\udf0d"}`), finish("stop")), expect: said("hé🌍")},
+		{name: "1.4 reasoning_content deltas", reply: SSE(delta(`{"reasoning_content":"let me "}`), delta(`{"reasoning_content":"see"}`), delta(`{"content":"hello"}`), finish("stop")), expect: outcome{Text: "hello", Reasoning: "let me see", Finish: "stop"}},
+		{name: "1.1 reasoning and reasoning_details of OpenRouter", reply: SSE(delta(`{"reasoning":"hm","reasoning_details":[{"type":"reasoning.text","index":0,"text":"hm"}]}`), delta(`{"content":"hello"}`), finish("stop")), expect: outcome{Text: "hello", Reasoning: "hm", Finish: "stop"}},
+		{name: "2 both reasoning fields say the same", reply: SSE(delta(`{"reasoning":"hm","reasoning_content":"hm"}`), delta(`{"content":"hello"}`), finish("stop")), expect: outcome{Text: "hello", Reasoning: "hm", Finish: "stop"}},
+		{name: "2 content as parts, with thinking (Mistral)", reply: message(`{"content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]},{"type":"text","text":"hello"}]}`, "stop"), whole: true, expect: outcome{Text: "hello", Reasoning: "hm", Finish: "stop"}},
+		{name: "2 a refusal beside text", reply: SSE(delta(`{"content":"hello","refusal":"no more"}`), finish("stop")), expect: outcome{Text: "hello", Refusal: "no more", Finish: "stop"}},
+	}
+}
+
+func callCases() []answerCase {
+	clock := asks(called("a", "clock", "{}"))
+	two := asks(called("a", "clock", `{"a":1}`), called("b", "read_file", `{"b":2}`))
+	noIDs := asks(called("", "clock", `{"a":1}`), called("", "read_file", `{"b":2}`))
+	return []answerCase{
+		{name: "1.1 a call in pieces", reply: SSE(
+			toolDelta(`{"index":0,"id":"a","type":"function","function":{"name":"read_file","arguments":""}}`),
+			toolDelta(`{"index":0,"function":{"arguments":"{\"path\":"}}`), toolDelta(`{"index":0,"function":{"arguments":"\"x\"}"}}`), finish("tool_calls")),
+			expect: asks(called("a", "read_file", `{"path":"x"}`))},
+		{name: "1.4 arguments are an object", reply: message(`{"content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"clock","arguments":{"a": 1}}}]}`, "tool_calls"), whole: true, expect: asks(called("a", "clock", `{"a":1}`))},
+		{name: "1.4 arguments are an object, streaming", reply: SSE(toolDelta(`{"index":0,"id":"a","function":{"name":"clock","arguments":{"a": 1}}}`), finish("tool_calls")), expect: asks(called("a", "clock", `{"a":1}`))},
+		{name: "1.4 arguments are null", reply: SSE(toolDelta(`{"index":0,"id":"a","function":{"name":"clock","arguments":null}}`), finish("tool_calls")), expect: asks(called("a", "clock", ""))},
+		{name: "1.4 arguments are missing", reply: SSE(toolDelta(`{"index":0,"id":"a","function":{"name":"clock"}}`), finish("tool_calls")), expect: asks(called("a", "clock", ""))},
+		{name: "1.4 a call without type", reply: message(`{"tool_calls":[{"id":"a","function":{"name":"clock","arguments":"{}"}}]}`, "tool_calls"), whole: true, expect: clock},
+		{name: "1.4 content null and calls", reply: message(`{"content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"clock","arguments":"{}"}}]}`, "tool_calls"), whole: true, expect: clock},
+		{name: "1.4 two parallel calls with the same index", reply: SSE(
+			toolDelta(`{"index":0,"id":"a","function":{"name":"clock","arguments":"{\"a\":1}"}}`), toolDelta(`{"index":0,"id":"b","function":{"name":"read_file","arguments":"{\"b\":2}"}}`), finish("tool_calls")), expect: two},
+		{name: "1.4 two parallel calls without index", reply: SSE(
+			toolDelta(`{"id":"a","function":{"name":"clock","arguments":"{\"a\":1}"}}`), toolDelta(`{"id":"b","function":{"name":"read_file","arguments":"{\"b\":2}"}}`), finish("tool_calls")), expect: two},
+		{name: "1.4 two parallel calls without index, in pieces", reply: SSE(
+			toolDelta(`{"id":"a","function":{"name":"clock","arguments":"{\"a\""}}`), toolDelta(`{"function":{"arguments":":1}"}}`),
+			toolDelta(`{"id":"b","function":{"name":"read_file","arguments":"{\"b\":"}}`), toolDelta(`{"function":{"arguments":"2}"}}`), finish("tool_calls")), expect: two},
+		{name: "2 two parallel calls with index 0 and no ids", reply: SSE(
+			toolDelta(`{"index":0,"function":{"name":"clock","arguments":"{\"a\":1}"}}`), toolDelta(`{"index":0,"function":{"name":"read_file","arguments":"{\"b\":2}"}}`), finish("tool_calls")), expect: noIDs},
+		{name: "2 two calls of the same tool with index 0 and no ids", reply: SSE(
+			toolDelta(`{"index":0,"function":{"name":"clock","arguments":"{\"a\":1}"}}`), toolDelta(`{"index":0,"function":{"name":"clock","arguments":"{\"b\":2}"}}`), finish("tool_calls")),
+			expect: asks(called("", "clock", `{"a":1}`), called("", "clock", `{"b":2}`))},
+		{name: "2 two calls without arguments, index and ids", reply: SSE(
+			toolDelta(`{"function":{"name":"clock"}}`), toolDelta(`{"function":{"name":"read_file"}}`), finish("tool_calls")), expect: asks(called("", "clock", ""), called("", "read_file", ""))},
+		{name: "2 two calls in one chunk with index 0", reply: SSE(
+			delta(`{"tool_calls":[{"index":0,"id":"a","function":{"name":"clock","arguments":"{\"a\":1}"}},{"index":0,"id":"b","function":{"name":"read_file","arguments":"{\"b\":2}"}}]}`), finish("tool_calls")), expect: two},
+		{name: "2 pieces of parallel calls interleave", reply: SSE(
+			toolDelta(`{"index":0,"id":"a","function":{"name":"clock","arguments":"{\"a\""}}`), toolDelta(`{"index":1,"id":"b","function":{"name":"read_file","arguments":"{\"b\""}}`),
+			toolDelta(`{"index":0,"function":{"arguments":":1}"}}`), toolDelta(`{"index":1,"function":{"arguments":":2}"}}`), finish("tool_calls")), expect: two},
+		{name: "1.4 the name is repeated in each delta", reply: SSE(
+			toolDelta(`{"index":0,"id":"a","function":{"name":"clock","arguments":"{\"a\""}}`), toolDelta(`{"index":0,"id":"a","function":{"name":"clock","arguments":":1}"}}`), toolDelta(`{"index":0,"id":"a","function":{"name":"clock","arguments":""}}`), finish("tool_calls")),
+			expect: asks(called("a", "clock", `{"a":1}`))},
+		{name: "1.4 the name comes in pieces", reply: SSE(
+			toolDelta(`{"index":0,"id":"a","function":{"name":"read_"}}`), toolDelta(`{"index":0,"function":{"name":"file","arguments":"{}"}}`), finish("tool_calls")), expect: asks(called("a", "read_file", "{}"))},
+		{name: "1.4 the first index is 1", reply: SSE(toolDelta(`{"index":1,"id":"a","function":{"name":"clock","arguments":"{}"}}`), finish("tool_calls")), expect: clock},
+		{name: "1.4 null among the calls", reply: message(`{"tool_calls":[null,{"id":"a","function":{"name":"clock","arguments":"{}"}}]}`, "tool_calls"), whole: true, expect: clock},
+		{name: "2 the id is missing", reply: SSE(toolDelta(`{"index":0,"function":{"name":"clock","arguments":"{}"}}`), finish("tool_calls")), expect: asks(called("", "clock", "{}"))},
+		{name: "2 the id is empty", reply: SSE(toolDelta(`{"index":0,"id":"","function":{"name":"clock","arguments":"{}"}}`), finish("tool_calls")), expect: asks(called("", "clock", "{}"))},
+		{name: "2 both calls have one id", reply: message(`{"tool_calls":[{"id":"a","function":{"name":"clock","arguments":"{\"a\":1}"}},{"id":"a","function":{"name":"read_file","arguments":"{\"b\":2}"}}]}`, "tool_calls"), whole: true, expect: asks(called("a", "clock", `{"a":1}`), called("a", "read_file", `{"b":2}`))},
+		{name: "2 both calls have one id, streaming", reply: SSE(toolDelta(`{"index":0,"id":"a","function":{"name":"clock","arguments":"{\"a\":1}"}}`), toolDelta(`{"index":1,"id":"a","function":{"name":"read_file","arguments":"{\"b\":2}"}}`), finish("tool_calls")), expect: asks(called("a", "clock", `{"a":1}`), called("a", "read_file", `{"b":2}`))},
+		{name: "2 arguments are not JSON and stay as they are", reply: SSE(toolDelta(`{"index":0,"id":"a","function":{"name":"clock","arguments":"{\"a\": oops"}}`), finish("tool_calls")), expect: asks(called("a", "clock", `{"a": oops`))},
+		{name: "2 arguments are a JSON string of JSON and stay as they are", reply: SSE(toolDelta(`{"index":0,"id":"a","function":{"name":"clock","arguments":"\"{\\\"a\\\":1}\""}}`), finish("tool_calls")), expect: asks(called("a", "clock", `"{\"a\":1}"`))},
+		{name: "2 an unknown tool and unknown parameters are passed on", reply: SSE(toolDelta(`{"index":0,"id":"a","function":{"name":"launch","arguments":"{\"x\":1}"}}`), finish("tool_calls")), expect: asks(called("a", "launch", `{"x":1}`))},
+		{name: "2 a call written as text stays text", reply: SSE(delta(`{"content":"<tool_call>{\"name\":\"clock\"}</tool_call>"}`), finish("stop")), expect: said(`<tool_call>{"name":"clock"}</tool_call>`)},
+		{name: "2 text before a call", reply: SSE(delta(`{"content":"Let me see."}`), toolDelta(`{"index":0,"id":"a","function":{"name":"clock","arguments":"{}"}}`), finish("tool_calls")), expect: outcome{Text: "Let me see.", Calls: clock.Calls, Finish: "tool_calls"}},
+	}
+}
+
+func finishCases() []answerCase {
+	a := called("a", "clock", "{")
+	const half = `{"index":0,"id":"a","function":{"name":"clock","arguments":"{"}}`
+	const whole = `{"index":0,"id":"a","function":{"name":"clock","arguments":"{}"}}`
+	const other = `{"index":1,"id":"b","function":{"name":"read_file","arguments":"{"}}`
+	const used = `{"choices":[],"usage":{"prompt_tokens":10,"completion_tokens":20}}`
+	return []answerCase{
+		{name: "2 finish reason stop with calls", reply: SSE(toolDelta(whole), finish("stop")), expect: outcome{Calls: []inference.Call{called("a", "clock", "{}")}, Finish: "stop"}},
+		{name: "2 finish reason tool_calls with none", reply: SSE(delta(`{"content":""}`), finish("tool_calls")), expect: outcome{Class: inference.ClassBadOutput, Code: "empty"}},
+		{name: "2 finish reason tool_calls with words only", reply: SSE(delta(`{"content":"hello"}`), finish("tool_calls")), expect: outcome{Text: "hello", Finish: "tool_calls"}},
+		{name: "2 a call cut by length", reply: SSE(toolDelta(half), finish("length")), expect: outcome{Calls: []inference.Call{cut(a)}, Finish: "length"}},
+		{name: "2 every call of a cut answer", reply: SSE(toolDelta(whole), toolDelta(other), finish("length")), expect: outcome{Calls: []inference.Call{cut(called("a", "clock", "{}")), cut(called("b", "read_file", "{"))}, Finish: "length"}},
+		{name: "2 a cut call reported as tool_calls", reply: SSE(toolDelta(half), finish("tool_calls"), used), max: 20, expect: outcome{Calls: []inference.Call{cut(a)}, Finish: "tool_calls", Usage: tokensOf(10, 20)}},
+		{name: "2 one token below the limit is not cut", reply: SSE(toolDelta(whole), finish("tool_calls"), used), max: 21, expect: outcome{Calls: []inference.Call{called("a", "clock", "{}")}, Finish: "tool_calls", Usage: tokensOf(10, 20)}},
+		{name: "2 words cut by length", reply: SSE(delta(`{"content":"hel"}`), finish("length")), expect: outcome{Text: "hel", Finish: "length"}},
+		{name: "2 an empty stop", reply: SSE(delta(`{"content":""}`), finish("stop")), expect: outcome{Class: inference.ClassBadOutput, Code: "empty"}},
+		{name: "2 an empty stop that was billed", reply: SSE(finish("stop"), used), expect: outcome{Class: inference.ClassBadOutput, Code: "empty", Usage: tokensOf(10, 20)}},
+		{name: "2 nothing but white space", reply: SSE(delta(`{"content":" \n"}`), finish("stop")), expect: outcome{Class: inference.ClassBadOutput, Code: "empty"}},
+		{name: "2 nothing but reasoning", reply: SSE(delta(`{"reasoning_content":"hm"}`), finish("stop")), expect: outcome{Class: inference.ClassBadOutput, Code: "empty"}},
+		{name: "2 reasoning used the whole answer up", reply: SSE(delta(`{"reasoning_content":"hm"}`), finish("length"), used), expect: outcome{Class: inference.ClassBadOutput, Code: "empty", Usage: tokensOf(10, 20)}},
+		{name: "2 length without any output (Xiaomi) is an overflow", reply: SSE(finish("length"), `{"choices":[],"usage":{"prompt_tokens":9000,"completion_tokens":0}}`), expect: outcome{Class: inference.ClassContextOverflow, Code: "length", Usage: tokensOf(9000, 0)}},
+		{name: "2 a refusal", reply: SSE(delta(`{"refusal":"I cannot "}`), delta(`{"refusal":"do that"}`), finish("stop")), expect: outcome{Class: inference.ClassRefused, Code: "refusal"}},
+		{name: "2 a refusal, whole", reply: message(`{"content":null,"refusal":"no"}`, "stop"), whole: true, expect: outcome{Class: inference.ClassRefused, Code: "refusal"}},
+		{name: "2 content_filter without text", reply: SSE(finish("content_filter")), expect: outcome{Class: inference.ClassRefused, Code: "content_filter"}},
+		{name: "2 content_filter within a call", reply: SSE(toolDelta(half), finish("content_filter")), expect: outcome{Calls: []inference.Call{cut(a)}, Finish: "content_filter"}},
+	}
+}
+
+func tokensOf(in, out int64) turnkeeper.Usage {
+	return turnkeeper.Usage{InputTokens: in, OutputTokens: out}
+}
+
+func usageCases() []answerCase {
+	ok := []string{delta(`{"content":"hello"}`), finish("stop")}
+	with := func(usage string) Reply { return SSE(append(ok, `{"choices":[],"usage":`+usage+`}`)...) }
+	hello := func(u turnkeeper.Usage, cost string) outcome {
+		return outcome{Text: "hello", Finish: "stop", Usage: u, Cost: cost}
+	}
+	return []answerCase{
+		{name: "2 usage is missing", reply: SSE(ok...), expect: hello(turnkeeper.Usage{}, "")},
+		{name: "2 usage is null until the last chunk", reply: SSE(`{"choices":[{"index":0,"delta":{"content":"hello"}}],"usage":null}`, finish("stop"), `{"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":2}}`), expect: hello(tokensOf(7, 2), "")},
+		{name: "2 usage in the last chunk, without choices", reply: with(`{"prompt_tokens":7,"completion_tokens":2,"total_tokens":9}`), expect: hello(tokensOf(7, 2), "")},
+		{name: "1.1 cached and reasoning tokens, and cost (OpenRouter)", reply: with(`{"prompt_tokens":7,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":5},"completion_tokens_details":{"reasoning_tokens":1},"cost":0.00014,"cost_details":{"upstream_inference_cost":null}}`), expect: hello(turnkeeper.Usage{InputTokens: 7, OutputTokens: 2, CachedTokens: 5, ReasoningTokens: 1}, "0.00014")},
+		{name: "1.1 a small cost", reply: with(`{"prompt_tokens":7,"completion_tokens":2,"cost":1.5e-7}`), expect: hello(tokensOf(7, 2), "0.00000015")},
+		{name: "2 usage that makes no sense", reply: with(`{"prompt_tokens":-7,"completion_tokens":"2","prompt_tokens_details":null,"cost":"free"}`), expect: hello(tokensOf(0, 2), "")},
+		{name: "2 a silent truncation shows in the usage only", reply: with(`{"prompt_tokens":4096,"completion_tokens":2}`), expect: hello(tokensOf(4096, 2), "")},
+	}
+}

@@ -1,0 +1,211 @@
+package openai
+
+import (
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"turnkeeper/inference"
+)
+
+// classify says what kind of failure an error answer is. status is the HTTP
+// status; one below 400 means that the error stood in the body of an answer.
+// Structured codes come before text, and text that speaks of rate limits
+// before text that seems to speak of the context's length.
+func classify(status int, h http.Header, body []byte) *inference.Error {
+	c := readComplaint(body)
+	e := &inference.Error{
+		Status: status, Code: first(c.code, c.kind), Detail: c.message, RetryAfter: retryAfter(h),
+	}
+	if e.RetryAfter == 0 {
+		e.RetryAfter = c.retry
+	}
+	if status < 400 {
+		status = c.status
+		if e.Code == strconv.Itoa(c.status) && c.kind != "" {
+			e.Code = c.kind
+		}
+	}
+	e.Class = classOf(status, c, e)
+	switch h.Get("X-Should-Retry") {
+	case "false":
+		e.NoRetry = true
+	case "true":
+		if !e.Class.Transient() {
+			e.Class = inference.ClassOverloaded
+		}
+	}
+	return e
+}
+
+func classOf(status int, c complaint, e *inference.Error) inference.Class {
+	if status == http.StatusPaymentRequired {
+		if e.RetryAfter > 0 {
+			return inference.ClassRateLimited
+		}
+		return inference.ClassQuota
+	}
+	if c.flagged {
+		return inference.ClassRefused
+	}
+	for _, name := range []string{c.code, c.kind} {
+		if class, ok := certain[strings.ToLower(name)]; ok {
+			return class
+		}
+	}
+	if class, ok := byText(status, c.message); ok {
+		return class
+	}
+	if status >= 300 {
+		return byStatus(status)
+	}
+	for _, name := range []string{c.code, c.kind} {
+		if class, ok := likely[strings.ToLower(name)]; ok {
+			return class
+		}
+	}
+	return inference.ClassOverloaded // an answer of nothing but an unknown error: it may pass
+}
+
+// certain are codes and types that say more than the status they come with.
+var certain = map[string]inference.Class{
+	"insufficient_quota":         inference.ClassQuota,
+	"insufficient_balance":       inference.ClassQuota,
+	"insufficient_credits":       inference.ClassQuota,
+	"billing_hard_limit_reached": inference.ClassQuota,
+	"billing_not_active":         inference.ClassQuota,
+	"billing_error":              inference.ClassQuota,
+
+	"context_length_exceeded":       inference.ClassContextOverflow,
+	"exceed_context_size_error":     inference.ClassContextOverflow,
+	"model_context_window_exceeded": inference.ClassContextOverflow,
+	"prompt_too_long":               inference.ClassContextOverflow,
+	"request_too_large":             inference.ClassContextOverflow,
+
+	"content_filter":               inference.ClassRefused,
+	"content_policy_violation":     inference.ClassRefused,
+	"responsibleaipolicyviolation": inference.ClassRefused,
+	"tool_use_failed":              inference.ClassBadOutput,
+	"output_parse_failed":          inference.ClassBadOutput,
+	"json_validate_failed":         inference.ClassBadOutput,
+	"invalid_api_key":              inference.ClassAuth,
+	"authentication_error":         inference.ClassAuth,
+	"permission_error":             inference.ClassAuth,
+	"model_not_found":              inference.ClassNotFound,
+	"rate_limit_exceeded":          inference.ClassRateLimited,
+	"rate_limit_error":             inference.ClassRateLimited,
+	"too_many_requests":            inference.ClassRateLimited,
+	"overloaded_error":             inference.ClassOverloaded,
+	"slow_down":                    inference.ClassOverloaded,
+}
+
+// likely are codes and types that decide only where there is no status.
+var likely = map[string]inference.Class{
+	"requests":              inference.ClassRateLimited,
+	"tokens":                inference.ClassRateLimited,
+	"resource_exhausted":    inference.ClassRateLimited,
+	"timeout":               inference.ClassTransport,
+	"timeout_error":         inference.ClassTransport,
+	"deadline_exceeded":     inference.ClassTransport,
+	"invalid_request_error": inference.ClassInvalid,
+	"badrequesterror":       inference.ClassInvalid,
+	"invalid_argument":      inference.ClassInvalid,
+	"failed_precondition":   inference.ClassInvalid,
+	"not_found_error":       inference.ClassNotFound,
+	"not_found":             inference.ClassNotFound,
+	"unauthenticated":       inference.ClassAuth,
+	"permission_denied":     inference.ClassAuth,
+}
+
+func byStatus(status int) inference.Class {
+	switch status {
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return inference.ClassAuth
+	case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusGone:
+		return inference.ClassNotFound
+	case http.StatusRequestTimeout, http.StatusTooEarly:
+		return inference.ClassTransport
+	case http.StatusConflict:
+		return inference.ClassOverloaded
+	case http.StatusRequestEntityTooLarge:
+		return inference.ClassContextOverflow
+	case http.StatusTooManyRequests:
+		return inference.ClassRateLimited
+	case http.StatusNotImplemented, http.StatusHTTPVersionNotSupported:
+		return inference.ClassInvalid
+	}
+	if status >= 500 {
+		return inference.ClassOverloaded
+	}
+	return inference.ClassInvalid
+}
+
+var (
+	// Throttling that talks of tokens is not an overflow.
+	throttled = regexp.MustCompile(`(?i)throttl|rate.?limit|too many requests|tokens? per (minute|day|hour)|\b[tr]p[md]\b|quota|service unavailable|overloaded`)
+
+	overflow = regexp.MustCompile(`(?i)` + strings.Join([]string{
+		`prompt is too long`,
+		`prompt too long`,
+		`input is too long for requested model`,
+		`exceeds? (the |this |our )?(model'?s? )?(maximum |max |available |allowed )?(context|input|prompt|token)s?([ _-](window|length|size|limit))`,
+		`exceeded (the )?(max(imum)? )?context (window|length|size)`,
+		`exceeded model token limit`,
+		`maximum context length is \d+`,
+		`maximum prompt length is \d+`,
+		`input token count.*exceeds the maximum`,
+		`input length .*exceeds`,
+		`context[ _-](window|length|size)[ _-]?(is )?exceeded`,
+		`context window exceeds limit`,
+		`exceeds the limit of \d+ tokens?`,
+		`(greater|longer) than the (model'?s )?(maximum )?context length`,
+		`too large for model with \d+ maximum context length`,
+		`reduce the length of the (messages|prompt|input)`,
+		`too many (input |prompt )?tokens`,
+		`token limit exceeded`,
+	}, "|"))
+
+	// The model's own output, which its server could not read.
+	unreadable = regexp.MustCompile(`(?i)` + strings.Join([]string{
+		`error parsing tool call`,
+		`does not match the expected peg`,
+		`failed to parse (the )?(tool call|input at pos|model output|output|generated)`,
+		`failed to (call a function|generate a (valid )?tool call)`,
+		`tool call validation failed`,
+		`invalid tool call (generated|arguments)`,
+	}, "|"))
+	unreadableJSON = regexp.MustCompile(`(?i)^(invalid character .+|unexpected end of json input)`)
+
+	wrongKey   = regexp.MustCompile(`(?i)api.?key (not valid|is invalid|expired)|(invalid|incorrect|missing) api.?key|api_key_invalid`)
+	noModel    = regexp.MustCompile(`(?i)\bmodel\b.{0,80}(not found|does not exist|is not a valid model|not exist)|(not a valid|unknown|no such) model\b`)
+	outOfFunds = regexp.MustCompile(`(?i)insufficient (balance|credits|funds)|credit balance is too low`)
+)
+
+// byText looks at what the provider says, where the status leaves it open.
+func byText(status int, message string) (inference.Class, bool) {
+	if status == http.StatusUnauthorized || status == http.StatusForbidden ||
+		status == http.StatusTooManyRequests || status == http.StatusNotFound {
+		return "", false
+	}
+	switch {
+	case (status == 0 || status == 500) && (unreadable.MatchString(message) || unreadableJSON.MatchString(message)):
+		return inference.ClassBadOutput, true
+	case throttled.MatchString(message):
+		if status == http.StatusBadRequest || status == http.StatusRequestEntityTooLarge {
+			return inference.ClassRateLimited, true
+		}
+		return "", false
+	case overflow.MatchString(message):
+		return inference.ClassContextOverflow, true
+	case status == 0 || status >= 500:
+		return "", false
+	case wrongKey.MatchString(message):
+		return inference.ClassAuth, true
+	case outOfFunds.MatchString(message):
+		return inference.ClassQuota, true
+	case noModel.MatchString(message):
+		return inference.ClassNotFound, true
+	}
+	return "", false
+}

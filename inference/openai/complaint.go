@@ -1,0 +1,158 @@
+package openai
+
+import (
+	"bytes"
+	"encoding/json"
+	"html"
+	"math"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A complaint is what an error body says, whichever shape it has: OpenAI's
+// error object, an error string, the flat objects of vLLM and FastAPI,
+// Gemini's array, HTML, or plain text.
+type complaint struct {
+	code    string // the provider's code; may be empty
+	kind    string // its type, or Gemini's status
+	message string
+	status  int           // an HTTP status within the body; 0: none
+	retry   time.Duration // a delay within the body; 0: none
+	flagged bool          // the input was held back by moderation
+}
+
+func readComplaint(body []byte) complaint {
+	body = bytes.TrimSpace(body)
+	var array []json.RawMessage
+	if json.Unmarshal(body, &array) == nil && len(array) > 0 {
+		body = array[0]
+	}
+	var object map[string]json.RawMessage
+	if json.Unmarshal(body, &object) != nil {
+		return complaint{message: plain(body)}
+	}
+	c := readObject(object)
+	if inner := object["error"]; isObject(inner) {
+		var members map[string]json.RawMessage
+		_ = json.Unmarshal(inner, &members)
+		c = c.orElse(readObject(members))
+	} else if s := scalar(inner); s != "" && s != "true" {
+		c.message = s
+	}
+	if c.message == "" {
+		c.message = string(body)
+	}
+	return c
+}
+
+// readObject reads the members of an error object, nested or flat.
+func readObject(o map[string]json.RawMessage) complaint {
+	c := complaint{
+		code: scalar(o["code"]), kind: first(scalar(o["type"]), scalar(o["status"])),
+		message: first(scalar(o["message"]), detailText(o["detail"])),
+	}
+	if n, err := strconv.Atoi(first(c.code, scalar(o["status"]))); err == nil && n >= 400 && n < 600 {
+		c.status = n
+	}
+	var meta struct {
+		Raw     json.RawMessage `json:"raw"`
+		Reasons json.RawMessage `json:"reasons"`
+		Flagged text            `json:"flagged_input"`
+	}
+	if isObject(o["metadata"]) {
+		_ = json.Unmarshal(o["metadata"], &meta) // members of another type stay empty
+		if upstream := first(scalar(meta.Raw), string(meta.Raw)); !isNull(meta.Raw) {
+			c.message += ": " + upstream
+		}
+		c.flagged = !isNull(meta.Reasons) || meta.Flagged != ""
+	}
+	var details []struct {
+		RetryDelay text `json:"retryDelay"`
+	}
+	if json.Unmarshal(o["details"], &details) == nil {
+		for _, d := range details {
+			if delay, err := time.ParseDuration(string(d.RetryDelay)); err == nil && delay > 0 {
+				c.retry = delay
+			}
+		}
+	}
+	return c
+}
+
+// orElse prefers what the inner object says.
+func (c complaint) orElse(inner complaint) complaint {
+	inner.code = first(inner.code, c.code)
+	inner.kind = first(inner.kind, c.kind)
+	inner.message = first(inner.message, c.message)
+	if inner.status == 0 {
+		inner.status = c.status
+	}
+	return inner
+}
+
+// detailText is FastAPI's detail: text, or a list of validation errors.
+func detailText(data json.RawMessage) string {
+	if s := scalar(data); s != "" {
+		return s
+	}
+	var items []struct {
+		Message text `json:"msg"`
+	}
+	if json.Unmarshal(data, &items) != nil {
+		return ""
+	}
+	var said []string
+	for _, item := range items {
+		said = append(said, string(item.Message))
+	}
+	return strings.Join(said, "; ")
+}
+
+var (
+	htmlTitle  = regexp.MustCompile(`(?is)<title[^>]*>(.*?)</title>`)
+	htmlHidden = regexp.MustCompile(`(?is)<(script|style)\b.*?</(script|style)>`)
+	htmlTag    = regexp.MustCompile(`(?s)<[^>]*>`)
+)
+
+// plain is the readable text of a body that is not JSON.
+func plain(body []byte) string {
+	if len(body) > maxDetailSource {
+		body = body[:maxDetailSource]
+	}
+	s := string(body)
+	if !strings.HasPrefix(s, "<") {
+		return s
+	}
+	if m := htmlTitle.FindStringSubmatch(s); m != nil {
+		return "an HTML page: " + strings.TrimSpace(html.UnescapeString(m[1]))
+	}
+	s = htmlTag.ReplaceAllString(htmlHidden.ReplaceAllString(s, " "), " ")
+	return "an HTML page: " + strings.TrimSpace(html.UnescapeString(s))
+}
+
+// maxRetryAfter bounds what is believed of a Retry-After.
+const maxRetryAfter = 7 * 24 * time.Hour
+
+// retryAfter is what the headers ask for: milliseconds, seconds or a date;
+// 0 when they ask for nothing or for the past.
+func retryAfter(h http.Header) time.Duration {
+	for _, form := range []struct {
+		header string
+		unit   time.Duration
+	}{{"Retry-After-Ms", time.Millisecond}, {"Retry-After", time.Second}} {
+		value := strings.TrimSpace(h.Get(form.header))
+		if n, err := strconv.ParseFloat(value, 64); err == nil || math.IsInf(n, 1) {
+			if !(n > 0) {
+				continue
+			}
+			return time.Duration(min(n*float64(form.unit), float64(maxRetryAfter)))
+		}
+		if at, err := http.ParseTime(value); err == nil {
+			return min(max(0, time.Until(at)), maxRetryAfter)
+		}
+	}
+	return 0
+}

@@ -1,0 +1,67 @@
+package openai
+
+import (
+	"strings"
+
+	"turnkeeper/inference"
+)
+
+// Finish reasons that mean more than that the answer is over.
+const (
+	finishLength   = "length"
+	finishFilter   = "content_filter"
+	finishOverflow = "model_context_window_exceeded"
+)
+
+// normalize judges an answer: it is a Response, or an error that says what it
+// is instead. What was called decides, not the finish reason: calls count
+// after "stop", and "tool_calls" without any is an empty answer. maxTokens is
+// what the request allowed; 0: nothing was set.
+func normalize(a *answer, maxTokens int) (inference.Response, *inference.Error) {
+	res := inference.Response{
+		ID: a.id, Model: a.model,
+		Text: a.text.String(), Reasoning: a.reasoning.String(), Refusal: a.refusal.String(),
+		FinishReason: a.finish, Usage: a.usage, Cost: a.cost, Raw: a.raw(),
+	}
+	cut := a.cut(maxTokens)
+	for _, c := range a.calls {
+		res.Calls = append(res.Calls, inference.Call{
+			ID: c.id, Name: c.name, Arguments: c.arguments.String(), Truncated: cut,
+		})
+	}
+	switch {
+	case a.choices == 0:
+		return res, &inference.Error{Class: inference.ClassTransport, Detail: "the answer has no choice"}
+	case a.finish == "":
+		return res, &inference.Error{Class: inference.ClassTransport, Detail: "the answer ended without a finish reason: it was cut"}
+	case len(res.Calls) > 0 || strings.TrimSpace(res.Text) != "":
+		return res, nil
+	}
+	return res, a.empty(res)
+}
+
+// cut says that the last call may lack its end, and with it every call: what
+// the model would still have said is unknown.
+func (a *answer) cut(maxTokens int) bool {
+	switch a.finish {
+	case finishLength, finishFilter, finishOverflow:
+		return true
+	}
+	return maxTokens > 0 && a.usage.OutputTokens >= int64(maxTokens)
+}
+
+// empty says what an answer without text and calls is.
+func (a *answer) empty(res inference.Response) *inference.Error {
+	switch {
+	case res.Refusal != "":
+		return &inference.Error{Class: inference.ClassRefused, Code: "refusal", Detail: "the model refused: " + res.Refusal}
+	case a.finish == finishFilter:
+		return &inference.Error{Class: inference.ClassRefused, Code: finishFilter, Detail: "the provider's content filter stopped the answer"}
+	case a.finish == finishOverflow, a.finish == finishLength && a.reported && a.usage.OutputTokens == 0:
+		return &inference.Error{Class: inference.ClassContextOverflow, Code: a.finish, Detail: "the request left no room for an answer"}
+	}
+	return &inference.Error{
+		Class: inference.ClassBadOutput, Code: "empty",
+		Detail: "the model said nothing and called nothing (finish reason " + a.finish + ")",
+	}
+}

@@ -1,0 +1,339 @@
+// Package openai is a Provider for every endpoint that speaks OpenAI's Chat
+// Completions, streaming by default.
+//
+// Requests are written and answers read here, not by the client library,
+// whose types lose what other servers send and need; the library carries them.
+// It never retries, reads nothing from the environment, follows no redirect,
+// and sends the key to the configured address alone. The package is the only
+// importer of openai-go.
+package openai
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"time"
+
+	sdk "github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+	"go.uber.org/zap"
+
+	"turnkeeper/inference"
+)
+
+// Defaults and limits of a Client.
+const (
+	DefaultBaseURL     = "https://api.openai.com/v1"
+	DefaultIdleTimeout = 20 * time.Second
+	MaxAnswerBytes     = 32 << 20
+
+	maxErrorBytes = 256 << 10
+)
+
+// A Config says where and how to reach an endpoint.
+type Config struct {
+	Name    string // of the provider; required
+	BaseURL string // up to and without /chat/completions; empty: DefaultBaseURL
+	APIKey  Secret // empty: none is sent
+	Headers map[string]Secret
+	Profile Profile
+
+	// IdleTimeout ends a call without a byte for so long; 0: 20 s. Where
+	// answers do not stream it counts from the first byte of the answer.
+	IdleTimeout time.Duration
+
+	// HTTPClient carries the requests; nil: one of its own. Its Timeout must
+	// be 0, and it is never made to follow redirects.
+	HTTPClient *http.Client
+	Logger     *zap.Logger // nil: none
+}
+
+// A Client is a Provider. It is safe for concurrent use.
+type Client struct {
+	name    string
+	profile Profile
+	idle    time.Duration
+	log     *zap.Logger
+	http    *http.Client
+	sdk     sdk.Client
+	mask    mask
+}
+
+var _ inference.Provider = (*Client)(nil)
+
+// New makes a client. It sends nothing.
+func New(cfg Config) (*Client, error) {
+	if cfg.Name == "" {
+		return nil, errors.New("a provider needs a name")
+	}
+	base, err := url.Parse(cmp.Or(cfg.BaseURL, DefaultBaseURL))
+	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
+		// The address may hold a password, and url.Parse quotes it.
+		return nil, fmt.Errorf("the base URL of provider %q is not an http or https address", cfg.Name)
+	}
+	c := &Client{
+		name: cfg.Name, profile: cfg.Profile,
+		idle: cmp.Or(cfg.IdleTimeout, DefaultIdleTimeout),
+		log:  cmp.Or(cfg.Logger, zap.NewNop()),
+		http: httpClient(cfg.HTTPClient),
+		mask: newMask(secrets(cfg, base)...),
+	}
+	c.sdk = sdk.Client{Options: options(cfg, base, c.http)}
+	return c, nil
+}
+
+// options replace those of sdk.NewClient, which takes keys, organizations and
+// arbitrary headers from OPENAI_ variables and would send them to any address.
+func options(cfg Config, base *url.URL, client *http.Client) []option.RequestOption {
+	bare := *base
+	bare.RawQuery, bare.Fragment = "", ""
+	opts := []option.RequestOption{
+		option.WithHTTPClient(client), option.WithBaseURL(bare.String()),
+		option.WithMaxRetries(0), option.WithAPIKey(string(cfg.APIKey)),
+		option.WithHeader("User-Agent", "turnkeeper"),
+	}
+	for _, name := range []string{"Lang", "Package-Version", "OS", "Arch", "Runtime", "Runtime-Version", "Retry-Count"} {
+		opts = append(opts, option.WithHeaderDel("X-Stainless-"+name)) // they describe this machine
+	}
+	for name, values := range base.Query() {
+		for _, value := range values {
+			opts = append(opts, option.WithQueryAdd(name, value))
+		}
+	}
+	for name, value := range cfg.Headers {
+		opts = append(opts, option.WithHeader(name, string(value)))
+	}
+	return opts
+}
+
+func httpClient(given *http.Client) *http.Client {
+	own := http.Client{}
+	if given != nil {
+		own = *given
+	} else if transport, ok := http.DefaultTransport.(*http.Transport); ok {
+		own.Transport = transport.Clone()
+	}
+	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &own
+}
+
+// Close closes idle connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Format prints the client's name, whatever the verb: its fields hold keys.
+func (c *Client) Format(f fmt.State, _ rune) { _, _ = fmt.Fprintf(f, "provider %q", c.name) }
+
+// Generate makes one attempt.
+func (c *Client) Generate(ctx context.Context, req inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
+	started := time.Now()
+	res, failure := c.generate(ctx, req, onDelta)
+	if failure == nil {
+		res.Provider = c.name
+		res.Model = cmp.Or(res.Model, req.Model)
+		c.log.Debug("model answered", zap.String("provider", c.name), zap.String("model", res.Model),
+			zap.String("finish_reason", res.FinishReason), zap.Int("calls", len(res.Calls)),
+			zap.Int64("input_tokens", res.Usage.InputTokens), zap.Int64("output_tokens", res.Usage.OutputTokens),
+			zap.Duration("took", time.Since(started)))
+		return res, nil
+	}
+	if ctx.Err() != nil {
+		return inference.Response{}, context.Cause(ctx)
+	}
+	return inference.Response{}, c.own(failure, req.Model)
+}
+
+// own completes a failure, and takes secrets out of it.
+func (c *Client) own(failure *inference.Error, model string) *inference.Error {
+	failure.Provider, failure.Model = c.name, model
+	failure.Code = c.mask.detail(failure.Code)
+	failure.Detail = c.mask.detail(failure.Detail)
+	if failure.Err != nil && c.mask.text(failure.Err.Error()) != failure.Err.Error() {
+		failure.Err = nil
+	}
+	return failure
+}
+
+func (c *Client) generate(ctx context.Context, req inference.Request, onDelta func(inference.Delta)) (inference.Response, *inference.Error) {
+	body, err := render(c.name, c.profile, req)
+	if err != nil {
+		return inference.Response{}, &inference.Error{Class: inference.ClassInvalid, Detail: err.Error()}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	dog := newWatchdog(c.idle, cancel)
+	defer dog.stop()
+	if c.profile.NoStream {
+		dog.stop()
+	}
+	res, failure := c.send(ctx, http.MethodPost, "chat/completions", body)
+	if failure != nil {
+		return inference.Response{}, failure
+	}
+	defer func() { _ = res.Body.Close() }()
+	dog.feed()
+	a := newAnswer(req.Tools, onDelta)
+	if failure := c.read(ctx, res, &watched{res.Body, dog, MaxAnswerBytes}, a); failure != nil {
+		failure.Usage = a.usage
+		return inference.Response{}, failure
+	}
+	response, failure := normalize(a, req.MaxOutputTokens)
+	if failure != nil {
+		failure.Status, failure.Usage = res.StatusCode, a.usage
+	}
+	return response, failure
+}
+
+// send makes a request. A nil error means a status below 300, with its body
+// open.
+func (c *Client) send(ctx context.Context, method, path string, body []byte) (*http.Response, *inference.Error) {
+	var res *http.Response
+	var refusal *inference.Error
+	// The library keeps of an error body only what has OpenAI's shape, so it
+	// is read before the library sees it.
+	inspect := option.WithMiddleware(func(r *http.Request, next option.MiddlewareNext) (*http.Response, error) {
+		res, err := next(r)
+		if err == nil && res.StatusCode >= 300 {
+			refusal = refused(res)
+		}
+		return res, err
+	})
+	opts := []option.RequestOption{inspect}
+	if body != nil {
+		opts = append(opts, option.WithRequestBody("application/json", body))
+		if !c.profile.NoStream {
+			opts = append(opts, option.WithHeader("Accept", "text/event-stream, application/json"))
+		}
+	}
+	err := c.sdk.Execute(ctx, method, path, nil, &res, opts...)
+	switch {
+	case refusal != nil:
+		if res != nil {
+			_ = res.Body.Close()
+		}
+		return nil, refusal
+	case err != nil:
+		return nil, transportError(ctx, err)
+	}
+	return res, nil
+}
+
+// refused reads an answer that is an error, and leaves an empty body.
+func refused(res *http.Response) *inference.Error {
+	body, _ := io.ReadAll(io.LimitReader(res.Body, maxErrorBytes)) // what came is what there is to tell
+	_ = res.Body.Close()
+	res.Body = http.NoBody
+	failure := classify(res.StatusCode, res.Header, body)
+	if to := res.Header.Get("Location"); res.StatusCode < 400 && to != "" {
+		failure.Class = inference.ClassNotFound
+		failure.Detail = "the endpoint redirects to " + to + "; use that as the base URL if it is right"
+	}
+	return failure
+}
+
+// transportError is a request or an answer that did not come through.
+func transportError(ctx context.Context, err error) *inference.Error {
+	if cause := context.Cause(ctx); cause != nil {
+		err = cause
+	}
+	if wrapped, ok := errors.AsType[*url.Error](err); ok {
+		err = wrapped.Err // the rest of it is the address, which may hold secrets
+	}
+	return &inference.Error{Class: inference.ClassTransport, Detail: err.Error(), Err: err}
+}
+
+// read takes in the answer.
+func (c *Client) read(ctx context.Context, res *http.Response, body io.Reader, a *answer) *inference.Error {
+	contentType := res.Header.Get("Content-Type")
+	if media, _, _ := mime.ParseMediaType(contentType); media == "text/event-stream" {
+		return readStream(ctx, res, body, a)
+	}
+	data, err := io.ReadAll(body)
+	if err != nil {
+		return transportError(ctx, err)
+	}
+	embedded, ok := a.add(data)
+	switch {
+	case !ok:
+		if complaint := readComplaint(data).message; complaint != "" {
+			contentType += ": " + complaint
+		}
+		return &inference.Error{
+			Class: inference.ClassTransport, Status: res.StatusCode,
+			Detail: "the answer is neither a stream nor a completion; its content type is " + contentType,
+		}
+	case embedded != nil:
+		return classify(res.StatusCode, res.Header, embedded)
+	}
+	return nil
+}
+
+// readStream takes in a stream until its end, or, once the answer is whole,
+// until anything at all stops it.
+func readStream(ctx context.Context, res *http.Response, body io.Reader, a *answer) *inference.Error {
+	for e, err := range readEvents(body, MaxAnswerBytes) {
+		e.data = bytes.TrimSpace(e.data)
+		switch {
+		case err != nil && a.finish != "":
+			return nil
+		case err != nil:
+			return transportError(ctx, err)
+		case string(e.data) == "[DONE]":
+			return nil
+		case len(e.data) == 0:
+			continue
+		}
+		embedded, ok := a.add(e.data)
+		switch {
+		case embedded != nil:
+			return classify(res.StatusCode, res.Header, embedded)
+		case e.name == "error" || !ok && e.data[0] == '[':
+			return classify(res.StatusCode, res.Header, e.data)
+		case !ok && a.finish == "":
+			return &inference.Error{Class: inference.ClassTransport, Status: res.StatusCode, Detail: "a chunk of the stream is not JSON: it was cut"}
+		}
+	}
+	return nil
+}
+
+// Reach asks for the list of models, to see whether the endpoint is there and
+// takes the key. An endpoint without such a list counts as there. Errors are
+// those of Generate.
+func (c *Client) Reach(ctx context.Context) error {
+	res, failure := c.send(ctx, http.MethodGet, "models", nil)
+	if failure == nil {
+		return res.Body.Close()
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if failure.Class == inference.ClassNotFound && failure.Status >= 400 {
+		return nil
+	}
+	return c.own(failure, "")
+}
+
+// secrets are all texts of the configuration that no error may show.
+func secrets(cfg Config, base *url.URL) []string {
+	found := []string{string(cfg.APIKey)}
+	for name, value := range cfg.Headers {
+		if !public[http.CanonicalHeaderKey(name)] {
+			found = append(found, headerSecrets(string(value))...)
+		}
+	}
+	if password, ok := base.User.Password(); ok {
+		found = append(found, password, base.User.Username()+":"+password)
+	}
+	if base.User != nil {
+		found = append(found, base.User.Username())
+	}
+	for _, values := range base.Query() {
+		found = append(found, values...)
+	}
+	return found
+}

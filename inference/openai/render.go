@@ -1,0 +1,143 @@
+package openai
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"turnkeeper/inference"
+)
+
+// An object is a JSON object of a request.
+type object map[string]any
+
+var errNoMessage = errors.New("the request has no message; it needs at least one")
+
+// render gives the body of a request. Whatever the request holds, the body is
+// one that strict servers take: every call has an object for arguments and an
+// id of its own, and is followed by its one result; there is no result without
+// a call, no empty list of tools, no null message.
+func render(provider string, p Profile, req inference.Request) ([]byte, error) {
+	messages := renderMessages(provider, p, req.Messages)
+	if len(messages) == 0 {
+		return nil, errNoMessage
+	}
+	body := object{"model": req.Model, "messages": messages}
+	if !p.NoStream {
+		body["stream"] = true
+		if !p.NoStreamUsage {
+			body["stream_options"] = object{"include_usage": true}
+		}
+	}
+	tools, choice := renderTools(req), req.ToolChoice
+	if len(tools) == 0 {
+		// Servers refuse calls in the history of a request without tools.
+		tools, choice = formerTools(req.Messages), inference.ToolChoiceNone
+	}
+	if len(tools) > 0 {
+		body["tools"] = tools
+		if choice == inference.ToolChoiceNone && !p.NoToolChoice {
+			body["tool_choice"] = "none"
+		}
+	}
+	if req.MaxOutputTokens > 0 {
+		body[first(p.TokenField, "max_tokens")] = req.MaxOutputTokens
+	}
+	if req.Temperature != nil {
+		body["temperature"] = *req.Temperature
+	}
+	if req.User != "" && !p.NoUser {
+		body["user"] = req.User
+	}
+	for name, value := range p.Extra {
+		if _, taken := body[name]; !taken {
+			body[name] = value
+		}
+	}
+	return encode(body)
+}
+
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, fmt.Errorf("the request cannot be written as JSON: %w", err)
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+func renderTools(req inference.Request) []object {
+	var tools []object
+	declared := map[string]bool{}
+	for _, tool := range req.Tools {
+		if !declared[tool.Name] {
+			declared[tool.Name] = true
+			tools = append(tools, function(toolName(tool.Name), tool.Description, tool.Parameters))
+		}
+	}
+	return tools
+}
+
+// formerTools declares the tools of earlier calls.
+func formerTools(messages []inference.Message) []object {
+	names := map[string]bool{}
+	for _, m := range messages {
+		if m.Role == inference.RoleAssistant {
+			for _, c := range m.Calls {
+				names[toolName(c.Name)] = true
+			}
+		}
+	}
+	var tools []object
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		tools = append(tools, function(name, "No longer available.", nil))
+	}
+	return tools
+}
+
+func function(name, description string, parameters json.RawMessage) object {
+	f := object{"name": name, "parameters": schema(parameters)}
+	if description != "" {
+		f["description"] = description
+	}
+	return object{"type": "function", "function": f}
+}
+
+// schema is parameters with the two members that some servers insist on.
+func schema(parameters json.RawMessage) object {
+	s := object{"type": "object", "properties": object{}}
+	var given map[string]json.RawMessage
+	if json.Unmarshal(parameters, &given) != nil {
+		return s
+	}
+	for name, value := range given {
+		if !isNull(value) {
+			s[name] = value
+		}
+	}
+	return s
+}
+
+// toolName is name as servers accept it in a history: models call tools that
+// do not exist by names that could not.
+func toolName(name string) string {
+	name = strings.Map(func(r rune) rune {
+		if r < 0x80 && (isAlnum(byte(r)) || r == '_' || r == '-') {
+			return r
+		}
+		return '_'
+	}, name)
+	if name == "" {
+		return "unknown"
+	}
+	return name[:min(len(name), 64)]
+}
+
+func isAlnum(c byte) bool {
+	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+}

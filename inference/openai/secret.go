@@ -1,0 +1,108 @@
+package openai
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+const redacted = "[redacted]"
+
+// A Secret is text that no formatting shows.
+type Secret string
+
+// Format prints [redacted], whatever the verb; nothing for an empty secret.
+func (s Secret) Format(f fmt.State, _ rune) {
+	if s != "" {
+		_, _ = f.Write([]byte(redacted))
+	}
+}
+
+// MarshalText gives [redacted], for every encoder.
+func (s Secret) MarshalText() ([]byte, error) { return fmt.Appendf(nil, "%v", s), nil }
+
+// A mask takes known secrets, and what looks like one, out of text.
+type mask struct{ known *strings.Replacer }
+
+// minSecret is the length in bytes below which a key ("x", "EMPTY") is a
+// placeholder: masking it would only make errors unreadable.
+const minSecret = 6
+
+// newMask knows each secret as it is and as URLs, JSON and basic
+// authentication would carry it.
+func newMask(secrets ...string) mask {
+	var forms []string
+	for _, s := range secrets {
+		if len(s) < minSecret {
+			continue
+		}
+		quoted, _ := json.Marshal(s) //nolint:errchkjson // a string always marshals
+		forms = append(forms, s, url.QueryEscape(s), url.PathEscape(s), strings.Trim(string(quoted), `"`),
+			base64.StdEncoding.EncodeToString([]byte(s)))
+	}
+	// The replacer takes the first that matches: longer ones first, or a key
+	// that begins another would leave the other's end.
+	slices.SortFunc(forms, func(a, b string) int { return len(b) - len(a) })
+	var pairs []string
+	for _, form := range slices.Compact(forms) {
+		pairs = append(pairs, form, redacted)
+	}
+	return mask{strings.NewReplacer(pairs...)}
+}
+
+var (
+	bearer   = regexp.MustCompile(`(?i)\b(bearer|basic)\s+[a-z0-9._~+/=-]{8,}`)
+	apiKey   = regexp.MustCompile(`\b(?:sk|rk|pk|gsk|xai|hf)[-_][A-Za-z0-9_-]{12,}`)
+	userinfo = regexp.MustCompile(`(?i)\b(https?://)[^\s/?#"'<>@]+@`)
+	query    = regexp.MustCompile(`(?i)\b(https?://[^\s?#"'<>]+)\?[^\s"'<>)]*`)
+)
+
+func (m mask) text(s string) string {
+	s = m.known.Replace(s)
+	s = bearer.ReplaceAllString(s, "$1 "+redacted)
+	s = apiKey.ReplaceAllString(s, redacted)
+	s = userinfo.ReplaceAllString(s, "$1"+redacted+"@")
+	return query.ReplaceAllString(s, "$1?"+redacted)
+}
+
+// Limits of what is kept of an error, in bytes.
+const (
+	maxDetailSource = 64 << 10
+	maxDetail       = 2 << 10
+)
+
+// detail is text from outside as an error may show it: masked, on one line,
+// valid UTF-8, at most maxDetail bytes.
+func (m mask) detail(s string) string {
+	if len(s) > maxDetailSource {
+		s = s[:maxDetailSource]
+	}
+	s = m.text(strings.ToValidUTF8(s, "\uFFFD"))
+	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
+	if len(s) <= maxDetail {
+		return s
+	}
+	cut := maxDetail - len("…")
+	for !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return s[:cut] + "…"
+}
+
+// public are headers whose values are no secrets.
+var public = map[string]bool{"Http-Referer": true, "X-Title": true, "User-Agent": true, "Accept": true}
+
+// headerSecrets are the value and, where it begins with a scheme, the rest.
+func headerSecrets(value string) []string {
+	found := []string{value}
+	if _, rest, ok := strings.Cut(value, " "); ok {
+		found = append(found, strings.TrimSpace(rest))
+	}
+	return found
+}

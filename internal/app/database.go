@@ -1,0 +1,77 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.uber.org/zap"
+
+	"turnkeeper/internal/config"
+	"turnkeeper/internal/pgdev"
+	"turnkeeper/internal/redact"
+	"turnkeeper/jobs"
+	"turnkeeper/storage"
+)
+
+// A Database is an open database: the one of DATABASE_URL, or the private one
+// under the data folder.
+type Database struct {
+	Store   *storage.Store
+	URL     string // a secret
+	Private bool   // it is ours, and stops with its last user
+
+	server *pgdev.Server
+	log    *zap.Logger
+}
+
+// Open opens the database of cfg, and starts the private one if there is no
+// DATABASE_URL. It changes no schema.
+func Open(ctx context.Context, cfg *config.Config, log *zap.Logger) (*Database, error) {
+	db := &Database{URL: cfg.DatabaseURL.Reveal(), log: log}
+	if !cfg.DatabaseURL.IsSet() {
+		server, err := pgdev.Open(ctx, pgdev.Options{Dir: cfg.DataDir, Log: log})
+		if err != nil {
+			return nil, err
+		}
+		db.server, db.URL, db.Private = server, server.URL(), true
+	}
+	store, err := storage.Open(ctx, storage.Options{
+		URL: db.URL, MaxConns: cfg.DBPoolSize, Log: log, Mask: redact.New(cfg.Secrets()).String,
+	})
+	if err != nil {
+		return nil, errors.Join(err, db.Close(ctx))
+	}
+	db.Store = store
+	return db, nil
+}
+
+// Migrate brings the schema up to date, River's tables included.
+func (db *Database) Migrate(ctx context.Context) ([]storage.Migration, error) {
+	return jobs.Migrate(ctx, db.Store, db.log)
+}
+
+// checkSchema refuses a database whose schema is older than this program.
+func (db *Database) checkSchema(ctx context.Context) error {
+	all, err := db.Store.Migrations(ctx)
+	if err != nil {
+		return err
+	}
+	for _, m := range all {
+		if !m.Applied {
+			return fmt.Errorf("the database lacks migration %03d_%s: run \"turnctl migrate\", or start the worker with migrate_on_start", m.Version, m.Name)
+		}
+	}
+	return nil
+}
+
+// Close closes the connections and gives up the private database.
+func (db *Database) Close(ctx context.Context) error {
+	if db.Store != nil {
+		db.Store.Close()
+	}
+	if db.server == nil {
+		return nil
+	}
+	return db.server.Close(context.WithoutCancel(ctx))
+}

@@ -1,0 +1,163 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"turnkeeper/agentturn"
+	"turnkeeper/inference"
+	"turnkeeper/inference/demo"
+	"turnkeeper/inference/openai"
+	"turnkeeper/internal/config"
+	"turnkeeper/internal/redact"
+)
+
+// models finds providers by model name.
+type models struct {
+	providers map[string]inference.Provider
+	known     map[string]config.Model
+}
+
+func newModels(cfg *config.Config, masker *redact.Masker, log *zap.Logger) (*models, error) {
+	m := &models{providers: map[string]inference.Provider{demoProvider: demo.Provider{}}, known: cfg.Models}
+	for name, p := range cfg.Providers {
+		client, err := newClient(p, cfg.Bounds.ModelIdle, log)
+		if err != nil {
+			return nil, err
+		}
+		m.providers[name] = maskedProvider{limited(client, name, p.Timeout), masker}
+	}
+	return m, nil
+}
+
+const demoProvider = "demo"
+
+// Find finds the provider of "provider/model".
+func (m *models) Find(name string) (inference.Provider, agentturn.ModelInfo, error) {
+	provider, model, ok := strings.Cut(name, "/")
+	if !ok || model == "" {
+		return nil, agentturn.ModelInfo{}, fmt.Errorf("the model %q must be written as provider/model", name)
+	}
+	client, ok := m.providers[provider]
+	if !ok {
+		return nil, agentturn.ModelInfo{}, fmt.Errorf("the model %q wants the provider %q, which is not configured; configured are: %s%s",
+			name, provider, strings.Join(slices.Sorted(maps.Keys(m.providers)), ", "), keyHint(provider))
+	}
+	return client, agentturn.ModelInfo{
+		Provider: provider, Model: model, ContextWindow: m.known[name].ContextWindow,
+	}, nil
+}
+
+// keyHint says which variable makes a well-known provider.
+func keyHint(provider string) string {
+	switch provider {
+	case "openai":
+		return " (set OPENAI_API_KEY)"
+	case "openrouter":
+		return " (set OPENROUTER_API_KEY)"
+	default:
+		return " (add it under providers: in the config file)"
+	}
+}
+
+func newClient(p config.Provider, idle time.Duration, log *zap.Logger) (*openai.Client, error) {
+	headers := map[string]openai.Secret{}
+	for name, value := range p.Headers {
+		headers[name] = openai.Secret(value.Reveal())
+	}
+	profile, _ := openai.ProfileNamed(p.Profile.Name)
+	return openai.New(openai.Config{
+		Name: p.Name, BaseURL: p.BaseURL, APIKey: openai.Secret(p.APIKey.Reveal()), Headers: headers,
+		Profile: adjusted(profile, p.Profile), IdleTimeout: idle, Logger: log,
+	})
+}
+
+// adjusted is a named profile with what the config says otherwise.
+func adjusted(profile openai.Profile, c config.Profile) openai.Profile {
+	for _, flag := range []struct {
+		not *bool
+		set *bool
+	}{
+		{&profile.NoStream, c.Stream}, {&profile.NoStreamUsage, c.StreamUsage},
+		{&profile.NoToolChoice, c.ToolChoice}, {&profile.NoUser, c.User},
+	} {
+		if flag.set != nil {
+			*flag.not = !*flag.set
+		}
+	}
+	if c.MaxTokensField != "" {
+		profile.TokenField = c.MaxTokensField
+	}
+	if c.EmptyContent != "" {
+		profile.EmptyContent = openai.EmptyContent(c.EmptyContent)
+	}
+	if c.ToolCallIDs != "" {
+		profile.IDs = openai.IDFormat(c.ToolCallIDs)
+	}
+	if c.Reasoning != "" {
+		profile.Reasoning = openai.ReasoningReplay(c.Reasoning)
+	}
+	if c.Extra != nil {
+		profile.Extra = c.Extra
+	}
+	return profile
+}
+
+// A ProviderCheck says whether a provider can be reached.
+type ProviderCheck struct {
+	Name    string
+	BaseURL string
+	OK      bool
+	Detail  string
+}
+
+const checkTime = 5 * time.Second
+
+// CheckProviders asks each configured provider for its models.
+func CheckProviders(ctx context.Context, cfg *config.Config) []ProviderCheck {
+	checks := []ProviderCheck{{Name: demoProvider, OK: true, Detail: "built in: a script, not a language model"}}
+	masker := redact.New(cfg.Secrets())
+	for _, name := range slices.Sorted(maps.Keys(cfg.Providers)) {
+		p := cfg.Providers[name]
+		check := ProviderCheck{Name: name, BaseURL: masker.String(p.BaseURL)}
+		check.OK, check.Detail = askModels(ctx, p)
+		check.Detail = masker.String(check.Detail)
+		checks = append(checks, check)
+	}
+	return checks
+}
+
+func askModels(ctx context.Context, p config.Provider) (ok bool, detail string) {
+	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.BaseURL+"/models", nil)
+	if err != nil {
+		return false, "its base_url is not an address"
+	}
+	if p.APIKey.IsSet() {
+		request.Header.Set("Authorization", "Bearer "+p.APIKey.Reveal())
+	}
+	for name, value := range p.Headers {
+		request.Header.Set(name, value.Reveal())
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return false, fmt.Sprintf("cannot be reached: %v", err)
+	}
+	defer response.Body.Close()
+	switch code := response.StatusCode; {
+	case code == http.StatusUnauthorized || code == http.StatusForbidden:
+		return false, fmt.Sprintf("refuses the key (HTTP %d)", code)
+	case code >= http.StatusInternalServerError:
+		return false, fmt.Sprintf("answers with an error (HTTP %d)", code)
+	default:
+		return true, fmt.Sprintf("answers (HTTP %d)", code)
+	}
+}

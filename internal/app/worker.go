@@ -1,0 +1,336 @@
+package app
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"turnkeeper"
+	"turnkeeper/agentturn"
+	"turnkeeper/internal/config"
+	"turnkeeper/internal/redact"
+	"turnkeeper/jobs"
+	"turnkeeper/lease"
+	"turnkeeper/scheduler"
+	"turnkeeper/storage"
+	"turnkeeper/tools"
+)
+
+// Ready is what a worker says of itself when it takes work.
+type Ready struct {
+	WorkerID  turnkeeper.WorkerID
+	Agents    []string
+	Providers []string
+	Roles     []string
+	Slots     int
+	Private   bool // the database is the private one
+}
+
+// A WorkerOption adds to a worker what its configuration cannot say.
+type WorkerOption func(*worker)
+
+// WithTools adds tools that agents can list.
+func WithTools(more ...tools.Tool) WorkerOption {
+	return func(w *worker) { w.moreTools = append(w.moreTools, more...) }
+}
+
+// WithReload makes the worker read its agent files again at each value.
+func WithReload(again <-chan os.Signal) WorkerOption {
+	return func(w *worker) { w.reload = again }
+}
+
+// RunWorker runs a worker until soft ends: then it takes no more turns, gives
+// those that run their grace, hands back what is left, and returns. When hard
+// ends it stops at once. ready is called when it takes work.
+func RunWorker(soft, hard context.Context, cfg *config.Config, log *zap.Logger, ready func(Ready), options ...WorkerOption) error {
+	db, err := Open(soft, cfg, log)
+	if err != nil {
+		return err
+	}
+	defer closeSoon(hard, db, log)
+	w := &worker{cfg: cfg, log: log, db: db, store: db.Store, id: newWorkerID()}
+	for _, option := range options {
+		option(w)
+	}
+	if err := w.prepare(soft); err != nil {
+		return err
+	}
+	return w.run(soft, hard, ready)
+}
+
+// closeTime bounds the wait for connections that turns still hold.
+const closeTime = 10 * time.Second
+
+// closeSoon closes the database, but does not wait for ever for a turn that
+// would not stop.
+func closeSoon(ctx context.Context, db *Database, log *zap.Logger) {
+	closed := make(chan error, 1)
+	go func() { closed <- db.Close(ctx) }()
+	timer := time.NewTimer(closeTime)
+	defer timer.Stop()
+	select {
+	case err := <-closed:
+		if err != nil {
+			log.Warn("closing the database", zap.Error(err))
+		}
+	case <-timer.C:
+		log.Warn("the database was not closed in time")
+	}
+}
+
+// A worker is one run of a worker process.
+type worker struct {
+	cfg       *config.Config
+	log       *zap.Logger
+	db        *Database
+	store     *storage.Store
+	id        turnkeeper.WorkerID
+	moreTools []tools.Tool
+	reload    <-chan os.Signal
+
+	agents *agents
+	models *models
+	tools  *tools.Registry
+	turns  *jobs.Worker
+	client *jobs.Client
+	heart  *lease.Heart
+	bell   *storage.Bell
+
+	mu       sync.Mutex
+	draining bool
+}
+
+// prepare makes everything that can be wrong go wrong before any work is taken.
+func (w *worker) prepare(ctx context.Context) error {
+	if w.cfg.MigrateOnStart {
+		if _, err := w.db.Migrate(ctx); err != nil {
+			return err
+		}
+	} else if err := w.db.checkSchema(ctx); err != nil {
+		return err
+	}
+	masker := redact.New(w.cfg.Secrets())
+	w.agents = &agents{}
+	var err error
+	if w.models, err = newModels(w.cfg, masker, w.log); err != nil {
+		return err
+	}
+	if w.tools, err = newToolbox(w.agents, w.store, masker, w.moreTools); err != nil {
+		return err
+	}
+	if err := w.agents.load(w.cfg, w.models, w.tools); err != nil {
+		return err
+	}
+	if err := w.store.SetMaxMessageBytes(ctx, w.cfg.MaxMessageBytes); err != nil {
+		return err
+	}
+	if err := w.agents.register(ctx, w.store); err != nil {
+		return err
+	}
+	return w.prepareTurns()
+}
+
+func (w *worker) prepareTurns() (err error) {
+	runner := agentturn.New(agentturn.Config{
+		Models: w.models, DefaultModel: w.cfg.DefaultModel, Tools: w.tools, Bounds: w.cfg.Bounds,
+		Freshness: w.store, Budget: &jobs.Spend{Store: w.store}, Log: w.log,
+	})
+	w.turns = jobs.NewWorker(jobs.WorkerConfig{
+		Store: w.store, Runner: runner, WorkerID: w.id, Bounds: w.cfg.Bounds, Log: w.log,
+	})
+	client := jobs.ClientConfig{Pool: w.store.Pool(), WorkerID: w.id, Slots: w.cfg.WorkerSlots, Log: w.log}
+	if w.cfg.HasRole(config.RoleWorker) {
+		client.Worker = w.turns
+	}
+	w.client, err = jobs.NewClient(client)
+	w.heart = lease.NewHeart(w.beat, w.cfg.TakeoverAfter, w.log)
+	w.bell = storage.NewBell(w.db.URL, w.log)
+	return err
+}
+
+func (w *worker) run(soft, hard context.Context, ready func(Ready)) error {
+	// What runs in the background ends with this function, not with soft.
+	ctx, stop := context.WithCancel(context.WithoutCancel(soft))
+	background := &sync.WaitGroup{}
+	defer background.Wait()
+	defer stop()
+	if err := w.heart.Beat(ctx); err != nil {
+		return fmt.Errorf("the heartbeat cannot be written: %w", err)
+	}
+	scheduling, stopScheduling := context.WithCancel(ctx)
+	defer stopScheduling()
+	background.Go(func() { w.bell.Run(ctx) })
+	background.Go(func() { w.heart.Run(ctx, func() { w.turns.Stop(lease.ErrSilent) }) })
+	background.Go(func() { w.tidy(ctx) })
+	background.Go(func() { w.rereadAgents(ctx) })
+	if w.cfg.HasRole(config.RoleWorker) {
+		if err := w.client.Start(ctx); err != nil {
+			return fmt.Errorf("starting River: %w", err)
+		}
+	}
+	if w.cfg.HasRole(config.RoleScheduler) {
+		background.Go(func() { w.schedule(scheduling) })
+	}
+	ready(w.ready())
+	<-soft.Done()
+	stopScheduling()
+	return w.shutDown(ctx, hard)
+}
+
+func (w *worker) ready() Ready {
+	return Ready{
+		WorkerID: w.id, Agents: w.agents.names(), Providers: slices.Sorted(maps.Keys(w.models.providers)),
+		Roles: w.cfg.Roles, Slots: w.slots(), Private: w.db.Private,
+	}
+}
+
+func (w *worker) schedule(ctx context.Context) {
+	rings, cancel := w.bell.Subscribe(storage.TopicInbox)
+	defer cancel()
+	scheduler.New(scheduler.Config{
+		Store: &jobs.Dispatcher{Store: w.store, Client: w.client, TTL: w.cfg.Bounds.LeaseTTL},
+		Wake:  rings, PollInterval: w.cfg.PollInterval, MaxDispatches: w.cfg.MaxDispatchesPerTick,
+		MaxLosses: w.cfg.Bounds.MaxDispatches, LeaseTTL: w.cfg.Bounds.LeaseTTL, Log: w.log,
+	}).Run(ctx)
+}
+
+func (w *worker) slots() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.draining || !w.cfg.HasRole(config.RoleWorker) {
+		return 0
+	}
+	return w.cfg.WorkerSlots
+}
+
+func (w *worker) beat(ctx context.Context) error {
+	host, _ := os.Hostname() // only shown to operators
+	return w.store.Beat(ctx, turnkeeper.Heartbeat{
+		WorkerID: w.id, Host: host, PID: os.Getpid(), Version: version(), Slots: w.slots(), TakeoverAfter: w.cfg.TakeoverAfter,
+	})
+}
+
+// handBack is what turns get to end at a journal boundary once their grace is
+// over.
+const handBack = 10 * time.Second
+
+// shutDown takes no more turns, and ends those that run.
+func (w *worker) shutDown(ctx, hard context.Context) error {
+	w.mu.Lock()
+	w.draining = true
+	w.mu.Unlock()
+	running := w.turns.Running()
+	w.log.Info("stopping: no new turns are taken", zap.Int("running", running), zap.Duration("grace", w.cfg.ShutdownGrace))
+	if err := w.heart.Beat(ctx); err != nil {
+		w.log.Warn("the heartbeat could not be written", zap.Error(err))
+	}
+	if w.cfg.HasRole(config.RoleWorker) {
+		if err := w.stopTurns(ctx, hard); err != nil {
+			return err
+		}
+	}
+	if err := w.store.StopBeating(ctx, w.id); err != nil {
+		w.log.Warn("the end of this worker could not be noted", zap.Error(err))
+	}
+	w.log.Info("stopped")
+	return nil
+}
+
+// errStoppedHard is what a worker says that was told twice to stop.
+var errStoppedHard = errors.New("stopped at once: turns that ran are brought back when their worker is found silent")
+
+func (w *worker) stopTurns(ctx, hard context.Context) error {
+	stopped := make(chan error, 1)
+	go func() { stopped <- w.client.Stop(ctx) }()
+	grace := time.NewTimer(w.cfg.ShutdownGrace)
+	defer grace.Stop()
+	over := time.NewTimer(w.cfg.ShutdownGrace + handBack)
+	defer over.Stop()
+	for {
+		select {
+		case err := <-stopped:
+			return err
+		case <-grace.C:
+			w.log.Info("the grace is over; turns are handed back", zap.Int("running", w.turns.Running()))
+			w.turns.Stop(agentturn.ErrShutdown)
+		case <-over.C:
+			return fmt.Errorf("%d turns did not stop in time; they are brought back when their leases end", w.turns.Running())
+		case <-hard.Done():
+			w.turns.Stop(errStoppedHard)
+			return errStoppedHard
+		}
+	}
+}
+
+// tidyEvery is how often a worker removes the traces of workers long gone.
+const tidyEvery = time.Hour
+
+func (w *worker) tidy(ctx context.Context) {
+	tick := time.NewTicker(tidyEvery)
+	defer tick.Stop()
+	for {
+		if err := w.store.ForgetWorkers(ctx); err != nil && ctx.Err() == nil {
+			w.log.Warn("old heartbeats could not be removed", zap.Error(err))
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// rereadAgents reads the agent files again when it is told to. With a fault the
+// old ones stay.
+func (w *worker) rereadAgents(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.reload:
+		}
+		err := w.agents.load(w.cfg, w.models, w.tools)
+		if err == nil {
+			err = w.agents.register(ctx, w.store)
+		}
+		if err != nil {
+			w.log.Error("the agents were not reloaded; the old ones stay", zap.Error(err))
+			continue
+		}
+		w.log.Info("the agents were reloaded", zap.Strings("agents", w.agents.names()))
+	}
+}
+
+// newWorkerID names this run of this process.
+func newWorkerID() turnkeeper.WorkerID {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "worker"
+	}
+	host, _, _ = strings.Cut(host, ".")
+	return turnkeeper.WorkerID(fmt.Sprintf("%.40s-%d-%s", host, os.Getpid(), strings.ToLower(rand.Text()[:8])))
+}
+
+// version is the module's version or the commit it was built from.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			return s.Value[:min(12, len(s.Value))]
+		}
+	}
+	return info.Main.Version
+}

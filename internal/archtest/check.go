@@ -1,0 +1,68 @@
+package archtest
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Module is the path of this module and the name of its root package.
+const Module = "turnkeeper"
+
+// Package is a package of the module with what its files import.
+type Package struct {
+	ImportPath   string
+	Imports      []string
+	TestImports  []string // of test files in the package
+	XTestImports []string // of test files in the package with _test in its name
+}
+
+// Check returns a sentence for each import that does not follow the order or
+// does not go through a door, and for each package without a place.
+func Check(packages []Package, order *Order, doors Doors) []string {
+	var faults []string
+	for _, p := range packages {
+		name := nameOf(p.ImportPath)
+		if !order.Knows(name) {
+			faults = append(faults, fmt.Sprintf("%s has no place: draw its arrows in arrows.txt", name))
+			continue
+		}
+		for _, path := range p.Imports {
+			faults = append(faults, fault(name, path, false, order, doors)...)
+		}
+		for _, list := range [][]string{p.TestImports, p.XTestImports} {
+			for _, path := range list {
+				faults = append(faults, fault(name, path, true, order, doors)...)
+			}
+		}
+	}
+	return faults
+}
+
+// fault judges one import: nothing, or one sentence.
+func fault(name, path string, inTest bool, order *Order, doors Doors) []string {
+	who := name
+	if inTest {
+		who = "a test of " + name
+	}
+	if !isOurs(path) {
+		if complaint := doors.complaint(name, path, inTest); complaint != "" {
+			return []string{fmt.Sprintf("%s imports %s, which %s", who, path, complaint)}
+		}
+		return nil
+	}
+	imported := nameOf(path)
+	if order.Above(name, imported) || inTest && (imported == name || order.forTests(imported)) {
+		return nil
+	}
+	return []string{fmt.Sprintf("%s imports %s: no arrow leads there", who, imported)}
+}
+
+func isOurs(path string) bool { return path == Module || strings.HasPrefix(path, Module+"/") }
+
+// nameOf is a package's name in the two files.
+func nameOf(path string) string {
+	if rest, ok := strings.CutPrefix(path, Module+"/"); ok {
+		return rest
+	}
+	return path
+}

@@ -1,0 +1,100 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/internal/app"
+	"turnkeeper/internal/config"
+	"turnkeeper/storage"
+)
+
+// closeTime bounds the good order in which a command leaves the database.
+const closeTime = 15 * time.Second
+
+// withDatabase opens the database, lets f use it, and closes it. Without
+// DATABASE_URL that is the private one, which is not made here: only a worker
+// and "turnctl migrate" make it.
+func (s *session) withDatabase(ctx context.Context, f func(*config.Config, *app.Database) error) error {
+	return s.database(ctx, false, f)
+}
+
+func (s *session) database(ctx context.Context, mayCreate bool, f func(*config.Config, *app.Database) error) (err error) {
+	cfg, err := s.loadConfig()
+	if err != nil {
+		return err
+	}
+	cfg = s.quiet(cfg)
+	if !mayCreate {
+		if err := findPrivate(cfg); err != nil {
+			return err
+		}
+	}
+	db, err := app.Open(ctx, cfg, app.NewLogger(cfg, s.Stderr))
+	if err != nil {
+		return err
+	}
+	defer func() {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(s.hard), closeTime)
+		defer cancel()
+		stop := context.AfterFunc(s.hard, cancel)
+		defer stop()
+		err = errors.Join(err, db.Close(closing))
+	}()
+	return explain(ctx, db.Store, f(cfg, db))
+}
+
+// findPrivate fails when the database would be a private one that nobody has
+// made yet.
+func findPrivate(cfg *config.Config) error {
+	if cfg.DatabaseURL.IsSet() {
+		return nil
+	}
+	if _, err := os.Stat(cfg.DataDir); errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("there is no database yet: no worker ever ran with the data folder %s; start a worker here, or set DATABASE_URL or --data-dir", cfg.DataDir)
+	}
+	return nil
+}
+
+var errNoSchema = errors.New(`the database has no Turnkeeper schema yet: run "turnctl migrate" or start a worker`)
+
+// explain puts in place of an error of the database what an old or missing
+// schema makes of it.
+func explain(ctx context.Context, store *storage.Store, err error) error {
+	if err == nil || ctx.Err() != nil || known(err) {
+		return err
+	}
+	migrations, lookErr := store.Migrations(ctx)
+	if lookErr != nil {
+		return err
+	}
+	switch pending := pendingOf(migrations); {
+	case pending == len(migrations):
+		return errNoSchema
+	case pending > 0:
+		return fmt.Errorf(`the database's schema is older than this program (%s missing): run "turnctl migrate" or start a worker; %w`,
+			plural(pending, "migration"), err)
+	default:
+		return err
+	}
+}
+
+// known says that the error is an answer and not a failure.
+func known(err error) bool {
+	_, coded := errors.AsType[*codedError](err)
+	return coded || unread(err) || errors.Is(err, turnkeeper.ErrEmptyMessage) || errors.Is(err, turnkeeper.ErrInvalidMessage) ||
+		errors.Is(err, turnkeeper.ErrUnknownAgent) || errors.Is(err, turnkeeper.ErrKeyConflict)
+}
+
+func pendingOf(migrations []storage.Migration) (n int) {
+	for _, m := range migrations {
+		if !m.Applied {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,48 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"turnkeeper"
+	"turnkeeper/storage"
+)
+
+func (s *session) inboxCommand() *cobra.Command {
+	var flags pageFlags
+	cmd := &cobra.Command{
+		Use: "inbox", Short: "List messages, newest first", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			page, err := flags.page(messageStates...)
+			if err != nil {
+				return err
+			}
+			look := func(ctx context.Context, store *storage.Store) ([]turnkeeper.Message, error) {
+				return store.Messages(ctx, page)
+			}
+			return list(s, cmd, look, viewMessage, showMessages, "no messages")
+		},
+	}
+	flags.add(cmd, strings.Join(messageStates, ", "))
+	flags.addBefore(cmd)
+	return cmd
+}
+
+func showMessages(s *screen, c clock, messages []turnkeeper.Message) {
+	t := newTable(">MESSAGE", "STATE", "AGENT", "CONVERSATION", ">PRIORITY", ">ATTEMPTS", ">TURN", "ACCEPTED", "BODY")
+	for _, m := range messages {
+		turn := "-"
+		if m.TurnID != 0 {
+			turn = fmt.Sprint(m.TurnID)
+		}
+		t.add(fmt.Sprint(m.ID), stateCell(m.State), m.Agent, m.Conversation, fmt.Sprint(m.Priority), fmt.Sprint(m.Attempts),
+			turn, c.at(m.AcceptedAt), oneLine(m.Body, previewColumns))
+	}
+	t.print(s)
+}
+
+// previewColumns bounds what a list shows of a body.
+const previewColumns = 120

@@ -1,0 +1,49 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+)
+
+// writeJSON prints a value for programs, indented. Characters that a terminal
+// would obey are escaped here too: they can stand only within strings, and
+// mean the same there.
+func writeJSON(w io.Writer, value any) error { return encodeJSON(w, value, "  ") }
+
+// writeJSONLine is writeJSON on one line.
+func writeJSONLine(w io.Writer, value any) error { return encodeJSON(w, value, "") }
+
+func encodeJSON(w io.Writer, value any, indent string) error {
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", indent)
+	if err := encoder.Encode(value); err != nil {
+		return err
+	}
+	var out bytes.Buffer
+	for _, r := range b.String() {
+		if obeyed(r) {
+			fmt.Fprintf(&out, `\u%04x`, r)
+		} else {
+			out.WriteRune(r)
+		}
+	}
+	_, err := w.Write(out.Bytes())
+	return err
+}
+
+// millis is a duration for programs.
+func millis(d time.Duration) int64 { return max(d.Milliseconds(), 0) }
+
+// orNull is null for the zero value.
+func orNull[T comparable](value T) *T {
+	var zero T
+	if value == zero {
+		return nil
+	}
+	return &value
+}

@@ -1,0 +1,119 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"turnkeeper"
+	"turnkeeper/internal/app"
+	"turnkeeper/internal/config"
+	"turnkeeper/storage"
+)
+
+func (s *session) outboxCommand() *cobra.Command {
+	var flags pageFlags
+	var after int64
+	var follow bool
+	cmd := &cobra.Command{
+		Use: "outbox", Short: "List replies, newest first, or follow them", Args: cobra.NoArgs,
+		Long: `List replies, newest first. With --after, list those after an id in the order
+they were written. With --follow, print each reply as it is written, until
+stopped; with -o json that is one object a line.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			page, err := flags.page()
+			if err != nil {
+				return err
+			}
+			inOrder := cmd.Flags().Changed("after")
+			if after < 0 || inOrder && flags.before > 0 {
+				return usageError("give --before, or --after with an id or 0")
+			}
+			if follow {
+				page.Cursor = after
+				return s.followOutbox(cmd.Context(), page, inOrder)
+			}
+			look := func(ctx context.Context, store *storage.Store) ([]turnkeeper.Reply, error) {
+				if inOrder {
+					page.Cursor = after
+					return store.Replies(ctx, page)
+				}
+				return store.LatestReplies(ctx, page)
+			}
+			return list(s, cmd, look, viewReply, showReplies, "no replies")
+		},
+	}
+	flags.add(cmd, "")
+	flags.addBefore(cmd)
+	cmd.Flags().Int64Var(&after, "after", 0, "only entries with ids above this one, in the order they were written")
+	cmd.Flags().BoolVar(&follow, "follow", false, "go on with what is written from now on, or after --after")
+	return cmd
+}
+
+func showReplies(s *screen, c clock, replies []turnkeeper.Reply) {
+	t := newTable(">REPLY", "OUTCOME", "AGENT", "CONVERSATION", ">MESSAGE", ">TURN", "WRITTEN", "BODY")
+	for _, r := range replies {
+		t.add(fmt.Sprint(r.ID), stateCell(r.Outcome), r.Agent, r.Conversation, fmt.Sprint(r.MessageID), fmt.Sprint(r.TurnID),
+			c.at(r.CreatedAt), oneLine(r.Body, previewColumns))
+	}
+	t.print(s)
+}
+
+// outboxPoll finds replies whose doorbell was lost.
+const outboxPoll = 2 * time.Second
+
+// followOutbox prints replies until ctx ends, which is its good end.
+func (s *session) followOutbox(ctx context.Context, page storage.Page, fromCursor bool) error {
+	return s.withDatabase(ctx, func(_ *config.Config, db *app.Database) error {
+		if !fromCursor {
+			newest, err := db.Store.LatestReplies(ctx, storage.Page{Agent: page.Agent, Limit: 1})
+			if err != nil {
+				return err
+			}
+			if len(newest) > 0 {
+				page.Cursor = int64(newest[0].ID)
+			}
+		}
+		rings, stop := listen(ctx, db, storage.TopicTurns)
+		defer stop()
+		for ctx.Err() == nil {
+			replies, err := db.Store.Replies(ctx, page)
+			if err != nil {
+				return endOf(ctx, err)
+			}
+			for _, r := range replies {
+				page.Cursor = int64(r.ID)
+				if err := s.printReply(r); err != nil {
+					return err
+				}
+			}
+			if len(replies) < page.Limit {
+				waitFor(ctx, rings, outboxPoll)
+			}
+		}
+		return nil
+	})
+}
+
+// endOf is nil where the caller's end is why there was an error.
+func endOf(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+func (s *session) printReply(r turnkeeper.Reply) error {
+	if s.json() {
+		return writeJSONLine(s.Stdout, viewReply(r))
+	}
+	s.out.line("%s %s", s.out.in(toneOf(r.Outcome), signOf(r.Outcome)), s.out.in(bold, fmt.Sprintf("reply %d to message %d", r.ID, r.MessageID))+
+		s.out.in(dim, fmt.Sprintf("  %s/%s, turn %d, %s", plain(r.Agent), plain(r.Conversation), r.TurnID, s.clock().moment(r.CreatedAt))))
+	for _, line := range wrap(r.Body, s.out.readable()-2) {
+		s.out.line("  %s", line)
+	}
+	_, err := fmt.Fprintln(s.Stdout)
+	return err
+}

@@ -1,0 +1,131 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"turnkeeper/internal/redact"
+)
+
+// A Program is one of the commands.
+type Program struct {
+	command func(*session) *cobra.Command
+}
+
+// An Environment is what the operating system gives to a program. Unset fields
+// are: no arguments, no variables, no input, output that is thrown away.
+type Environment struct {
+	Args           []string // without the program's name
+	Getenv         func(string) (string, bool)
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	Now            func() time.Time // nil: time.Now
+	Zone           *time.Location   // of times for people; nil: the machine's
+}
+
+// Main runs the program as this process and returns its exit code. The first
+// SIGINT or SIGTERM asks it to end, the second makes it end at once.
+func Main(p Program) int {
+	soft, hard, stop := untilSignals()
+	defer stop()
+	return p.Run(soft, hard, Environment{
+		Args: os.Args[1:], Getenv: os.LookupEnv, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+	})
+}
+
+// Run runs the program once and returns its exit code. The end of soft asks it
+// to end in good order, the end of hard to drop everything.
+func (p Program) Run(soft, hard context.Context, env Environment) int {
+	s := newSession(hard, env)
+	root := p.command(s)
+	root.SetArgs(append([]string{}, env.Args...)) // nil would mean os.Args
+	root.SetIn(s.Stdin)
+	root.SetOut(s.Stdout)
+	root.SetErr(s.Stderr)
+	root.SilenceErrors, root.SilenceUsage = true, true
+	root.PersistentPreRunE = func(*cobra.Command, []string) error {
+		s.began = true
+		return s.checkFormat()
+	}
+	root.SetUsageFunc(s.usage)
+	root.Version = version()
+	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
+	err := root.ExecuteContext(soft)
+	s.report(root, err)
+	return exitCode(err, s.began)
+}
+
+// A session is one run of a program.
+type session struct {
+	Environment
+	hard   context.Context
+	out    *screen
+	err    *screen
+	flags  flags
+	format string // text or json
+	began  bool   // the command line was understood
+	masker *redact.Masker
+}
+
+func newSession(hard context.Context, env Environment) *session {
+	if env.Getenv == nil {
+		env.Getenv = func(string) (string, bool) { return "", false }
+	}
+	if env.Stdin == nil {
+		env.Stdin = &bytes.Reader{}
+	}
+	if env.Stdout == nil {
+		env.Stdout = io.Discard
+	}
+	if env.Stderr == nil {
+		env.Stderr = io.Discard
+	}
+	if env.Now == nil {
+		env.Now = time.Now
+	}
+	if env.Zone == nil {
+		env.Zone = time.Local //nolint:gosmopolitan // for people at this machine
+	}
+	return &session{
+		Environment: env, hard: hard, format: formatText, masker: redact.New(nil),
+		out: newScreen(env.Stdout, env.Getenv), err: newScreen(env.Stderr, env.Getenv),
+	}
+}
+
+// clock tells times by this moment.
+func (s *session) clock() clock { return clock{now: s.Now(), zone: s.Zone} }
+
+// The formats of output.
+const (
+	formatText = "text"
+	formatJSON = "json"
+)
+
+func (s *session) checkFormat() error {
+	if s.format != formatText && s.format != formatJSON {
+		return usageError("--output is %q: it must be text or json", s.format)
+	}
+	return nil
+}
+
+func (s *session) json() bool { return s.format == formatJSON }
+
+// report says what went wrong, without secrets and control characters.
+func (s *session) report(root *cobra.Command, err error) {
+	if err == nil || errors.Is(err, errSilent) || unread(err) {
+		return
+	}
+	text := plain(s.masker.String(err.Error()))
+	s.err.line("%s %s", s.err.in(bad, root.Name()+":"), strings.TrimSpace(text))
+	if !s.began {
+		s.err.line("%s", s.err.in(dim, fmt.Sprintf("Try %q.", root.Name()+" --help")))
+	}
+}

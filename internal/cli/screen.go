@@ -1,0 +1,135 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"turnkeeper"
+)
+
+// A screen is where text for people goes.
+type screen struct {
+	w        io.Writer
+	terminal bool
+	colour   bool
+	columns  int // 0: no limit
+}
+
+// defaultColumns is assumed of a terminal that does not tell its width.
+const defaultColumns = 80
+
+// newScreen looks at what w is. There is colour on a terminal that is not
+// "dumb", unless NO_COLOR is set.
+func newScreen(w io.Writer, env func(string) (string, bool)) *screen {
+	s := &screen{w: w}
+	file, ok := w.(*os.File)
+	if !ok {
+		return s
+	}
+	if s.columns, s.terminal = terminalSize(file); !s.terminal {
+		return s
+	}
+	if s.columns <= 0 {
+		text, _ := env("COLUMNS")
+		s.columns, _ = strconv.Atoi(text)
+	}
+	if s.columns <= 0 {
+		s.columns = defaultColumns
+	}
+	s.columns = max(s.columns, 40)
+	no, _ := env("NO_COLOR")
+	term, _ := env("TERM")
+	s.colour = no == "" && term != "dumb"
+	return s
+}
+
+// readable is the width for paragraphs: long lines are hard to read.
+func (s *screen) readable() int {
+	if s.columns == 0 {
+		return 100
+	}
+	return min(s.columns, 110)
+}
+
+func (s *screen) line(format string, args ...any) { fmt.Fprintf(s.w, format+"\n", args...) }
+
+// A tone is how a text is set off, as the terminal writes it.
+type tone string
+
+// The tones.
+const (
+	normal tone = ""
+	bold   tone = "1"
+	dim    tone = "2"
+	good   tone = "32"
+	warned tone = "33"
+	bad    tone = "31"
+	active tone = "36"
+)
+
+func (s *screen) in(t tone, text string) string {
+	if !s.colour || t == normal || text == "" {
+		return text
+	}
+	return "\x1b[" + string(t) + "m" + text + "\x1b[0m"
+}
+
+// toneOf is how a state of a turn, a message or a call is set off.
+func toneOf[S ~string](state S) tone {
+	switch string(state) {
+	case string(turnkeeper.TurnSucceeded), string(turnkeeper.MessageAnswered):
+		return good
+	case string(turnkeeper.TurnDegraded), string(turnkeeper.CallUnknown), string(turnkeeper.CallSkipped), string(turnkeeper.CallDenied):
+		return warned
+	case string(turnkeeper.TurnFailed):
+		return bad
+	case string(turnkeeper.TurnRunning), string(turnkeeper.CallStarted):
+		return active
+	default:
+		return dim
+	}
+}
+
+// signOf is a mark for a state, for those who see no colours.
+func signOf[S ~string](state S) string {
+	switch string(state) {
+	case string(turnkeeper.TurnSucceeded):
+		return "✓"
+	case string(turnkeeper.TurnFailed):
+		return "✗"
+	case string(turnkeeper.TurnDegraded), string(turnkeeper.CallDenied), string(turnkeeper.CallCancelled):
+		return "!"
+	case string(turnkeeper.CallUnknown):
+		return "?"
+	case string(turnkeeper.CallSkipped):
+		return "↷"
+	default:
+		return "·"
+	}
+}
+
+// plural is "1 round", "2 rounds".
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return thousands(int64(n)) + " " + noun + "s"
+}
+
+// thousands is a number in groups of three digits.
+func thousands(n int64) string {
+	digits := strconv.FormatInt(n, 10)
+	sign := ""
+	if n < 0 {
+		sign, digits = "-", digits[1:]
+	}
+	var groups []string
+	for len(digits) > 3 {
+		groups = append([]string{digits[len(digits)-3:]}, groups...)
+		digits = digits[:len(digits)-3]
+	}
+	return sign + strings.Join(append([]string{digits}, groups...), ",")
+}

@@ -1,0 +1,105 @@
+package cli
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"turnkeeper/internal/config"
+	"turnkeeper/internal/redact"
+)
+
+// flags are the flags of settings that a program has.
+type flags []*settingFlag
+
+// A settingFlag is a flag that stands for a setting. It is kept as text: the
+// settings themselves say what is right.
+type settingFlag struct {
+	setting config.Setting
+	text    string
+	given   bool
+}
+
+func (f *settingFlag) String() string { return f.text }
+
+func (f *settingFlag) Set(text string) error {
+	f.text, f.given = text, true
+	return nil
+}
+
+// Type is the word for the value in --help.
+func (f *settingFlag) Type() string {
+	switch f.setting.Type {
+	case "whole number":
+		return "n"
+	case "true or false":
+		return "bool"
+	default:
+		return f.setting.Type
+	}
+}
+
+// readerSettings are those of programs that only look into the database.
+var readerSettings = []string{"config", "database_url", "data_dir", "agents_dir", "log_level"}
+
+// addSettings gives the command a flag for each of the named settings; for all
+// when none is named.
+func (s *session) addSettings(cmd *cobra.Command, names ...string) {
+	for _, setting := range config.Settings() {
+		if len(names) > 0 && !slices.Contains(names, setting.Name) {
+			continue
+		}
+		f := &settingFlag{setting: setting}
+		s.flags = append(s.flags, f)
+		usage := setting.Usage()
+		if setting.Name == "database_url" {
+			usage = "The Postgres to use. Better set the variable: other users of this machine can read command lines. [DATABASE_URL, " + setting.Env + "]"
+		}
+		flag := cmd.PersistentFlags().VarPF(f, setting.Flag, "", usage)
+		flag.DefValue = setting.Default
+		flag.Annotations = map[string][]string{groupAnnotation: {setting.Group}}
+		if setting.IsBool() {
+			flag.NoOptDefVal = "true"
+		}
+	}
+}
+
+// loadConfig reads the settings. Its error is a fault of usage.
+func (s *session) loadConfig() (*config.Config, error) {
+	given := map[string]string{}
+	for _, f := range s.flags {
+		if f.given {
+			given[f.setting.Flag] = f.text
+		}
+	}
+	cfg, err := config.Load(config.LoadOptions{Env: s.Getenv, Flags: given})
+	if err != nil {
+		return nil, &codedError{ExitUsage, settingsError(err)}
+	}
+	s.masker = redact.New(cfg.Secrets())
+	return cfg, nil
+}
+
+// settingsError puts several faults below each other.
+func settingsError(err error) error {
+	lines := strings.Split(err.Error(), "\n")
+	if len(lines) == 1 {
+		return err
+	}
+	return errors.New("the settings have these faults:\n  " + strings.Join(lines, "\n  "))
+}
+
+// quiet is the settings of a program that only looks: its log tells of
+// troubles, unless a flag asks for more.
+func (s *session) quiet(cfg *config.Config) *config.Config {
+	for _, f := range s.flags {
+		if f.setting.Name == "log_level" && f.given {
+			return cfg
+		}
+	}
+	quiet := *cfg
+	quiet.LogLevel = "warn"
+	return &quiet
+}

@@ -1,0 +1,11 @@
+//go:build !unix
+
+package cli
+
+import "os"
+
+// terminalSize says whether the file is a terminal; its width is not known.
+func terminalSize(file *os.File) (columns int, ok bool) {
+	info, err := file.Stat()
+	return 0, err == nil && info.Mode()&os.ModeCharDevice != 0
+}

@@ -1,0 +1,119 @@
+package cli
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"turnkeeper/internal/app"
+	"turnkeeper/internal/config"
+	"turnkeeper/storage"
+)
+
+// Turnctl is the operator's program.
+func Turnctl() Program {
+	return Program{command: func(s *session) *cobra.Command {
+		root := &cobra.Command{
+			Use:   "turnctl",
+			Short: "See and steer what Turnkeeper does",
+			Long: `turnctl shows what Turnkeeper has done and does, and changes what an operator may
+change. Text is for people; -o json is for programs: names in snake_case, times
+in RFC 3339, lists as arrays.
+
+Lists show 25 entries, newest first; --limit asks for up to 100.
+
+` + exitHelp,
+			Example: `  turnctl show latest             all about the newest turn
+  turnctl turns --state failed    turns that failed
+  turnctl doctor                  what is wrong, and what to do`,
+		}
+		root.PersistentFlags().StringVarP(&s.format, "output", "o", formatText, "text for people, or json")
+		s.addSettings(root, readerSettings...)
+		root.AddCommand(
+			s.turnsCommand(), s.showCommand(), s.inboxCommand(), s.outboxCommand(), s.lanesCommand(), s.schedulesCommand(),
+			s.schedulerCommand(), s.agentsCommand(), s.workersCommand(), s.migrateCommand(), s.doctorCommand(),
+		)
+		return root
+	}}
+}
+
+// pageFlags are the flags of a list.
+type pageFlags struct {
+	agent, state string
+	limit        int
+	before       int64
+}
+
+const (
+	defaultLimit = 25
+	maxLimit     = 100
+)
+
+func (p *pageFlags) add(cmd *cobra.Command, states string) {
+	f := cmd.Flags()
+	f.StringVar(&p.agent, "agent", "", "only of this agent")
+	if states != "" {
+		f.StringVar(&p.state, "state", "", "only in this state: "+states)
+	}
+	f.IntVar(&p.limit, "limit", defaultLimit, "entries, 1 to 100")
+}
+
+func (p *pageFlags) addBefore(cmd *cobra.Command) {
+	cmd.Flags().Int64Var(&p.before, "before", 0, "only entries with ids below this one: the next page")
+}
+
+func (p *pageFlags) page(states ...string) (storage.Page, error) {
+	if p.limit < 1 || p.limit > maxLimit {
+		return storage.Page{}, usageError("--limit is %d: it must be 1 to %d; --before gives the next page", p.limit, maxLimit)
+	}
+	if p.before < 0 {
+		return storage.Page{}, usageError("--before is %d: it must be an id", p.before)
+	}
+	if err := oneOf("--state", p.state, states); err != nil {
+		return storage.Page{}, err
+	}
+	return storage.Page{Agent: p.agent, State: p.state, Limit: p.limit, Cursor: p.before}, nil
+}
+
+// parseID reads a positive id.
+func parseID(what, text string) (int64, error) {
+	id, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || id < 1 {
+		return 0, usageError("%q is no %s: give a number such as 12", text, what)
+	}
+	return id, nil
+}
+
+// read is a command that looks something up in the database and prints it.
+func read[T any](s *session, cmd *cobra.Command, look func(context.Context, *storage.Store) (T, error), view func(T) any, text func(T)) error {
+	return s.withDatabase(cmd.Context(), func(_ *config.Config, db *app.Database) error {
+		found, err := look(cmd.Context(), db.Store)
+		if err != nil {
+			return err
+		}
+		return s.print(view(found), func() { text(found) })
+	})
+}
+
+// print prints one answer in the form that was asked for.
+func (s *session) print(view any, text func()) error {
+	if s.json() {
+		return writeJSON(s.Stdout, view)
+	}
+	text()
+	return nil
+}
+
+// list is read for lists; none tells people what an empty one means.
+func list[N, V any](s *session, cmd *cobra.Command, look func(context.Context, *storage.Store) ([]N, error),
+	view func(N) V, show func(*screen, clock, []N), none string,
+) error {
+	return read(s, cmd, look, func(found []N) any { return viewAll(found, view) }, func(found []N) {
+		if len(found) == 0 {
+			s.err.line("%s", none)
+			return
+		}
+		show(s.out, s.clock(), found)
+	})
+}

@@ -1,0 +1,62 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"turnkeeper"
+	"turnkeeper/storage"
+)
+
+func (s *session) turnsCommand() *cobra.Command {
+	var flags pageFlags
+	cmd := &cobra.Command{
+		Use: "turns", Short: "List turns, newest first", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			page, err := flags.page(turnStates...)
+			if err != nil {
+				return err
+			}
+			look := func(ctx context.Context, store *storage.Store) ([]turnkeeper.Turn, error) {
+				return store.Turns(ctx, page)
+			}
+			return list(s, cmd, look, viewTurn, showTurns, "no turns")
+		},
+	}
+	flags.add(cmd, strings.Join(turnStates, ", "))
+	flags.addBefore(cmd)
+	return cmd
+}
+
+func showTurns(s *screen, c clock, turns []turnkeeper.Turn) {
+	t := newTable(">TURN", "STATE", "AGENT", "CONVERSATION", ">MESSAGE", ">ROUNDS", ">CALLS", ">TOKENS", ">TOOK", "BEGAN", "STOPPED BY")
+	for _, turn := range turns {
+		took := "-"
+		if !turn.EndedAt.IsZero() {
+			took = exact(turnDuration(turn))
+		}
+		t.add(fmt.Sprint(turn.ID), stateCell(turn.State), turn.Agent, turn.Conversation, fmt.Sprint(turn.MessageID),
+			fmt.Sprint(turn.InferenceRounds), fmt.Sprint(turn.ExecutedCalls), thousands(turn.Usage.Total()), took,
+			c.at(turn.CreatedAt), cell{stoppedBy(turn), dim})
+	}
+	t.print(s)
+}
+
+func stateCell[S ~string](state S) cell {
+	return cell{signOf(state) + " " + string(state), toneOf(state)}
+}
+
+// stoppedBy is why a turn ended, if there is anything to say.
+func stoppedBy(t turnkeeper.Turn) string {
+	switch {
+	case t.StopReason != "" && t.StopReason != turnkeeper.StopNone:
+		return string(t.StopReason)
+	case t.ErrorClass != "":
+		return t.ErrorClass
+	default:
+		return "-"
+	}
+}

@@ -1,0 +1,83 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// groupAnnotation says under which heading --help shows a flag.
+const groupAnnotation = "turnkeeper_group"
+
+// usage prints how a command is called: its subcommands, its own flags, and
+// the flags of settings under their headings.
+func (s *session) usage(cmd *cobra.Command) error {
+	w := cmd.OutOrStderr()
+	fmt.Fprintf(w, "Usage:\n  %s\n", useLine(cmd))
+	if cmd.HasExample() {
+		fmt.Fprintf(w, "\nExamples:\n%s\n", cmd.Example)
+	}
+	if cmd.HasAvailableSubCommands() {
+		fmt.Fprintf(w, "\nCommands:\n")
+		for _, sub := range cmd.Commands() {
+			if sub.IsAvailableCommand() {
+				fmt.Fprintf(w, "  %-12s %s\n", sub.Name(), sub.Short)
+			}
+		}
+	}
+	for _, group := range flagGroups(cmd) {
+		text := strings.TrimRight(group.flags.FlagUsagesWrapped(s.out.readable()), "\n")
+		fmt.Fprintf(w, "\n%s:\n%s\n", group.name, text)
+	}
+	return nil
+}
+
+func useLine(cmd *cobra.Command) string {
+	line := cmd.UseLine()
+	if cmd.HasAvailableSubCommands() && !cmd.Runnable() {
+		line = cmd.CommandPath() + " COMMAND [flags]"
+	}
+	return line
+}
+
+type flagGroup struct {
+	name  string
+	flags *pflag.FlagSet
+}
+
+// flagGroups sorts a command's flags under headings: its own first.
+func flagGroups(cmd *cobra.Command) (groups []flagGroup) {
+	find := func(name string) *pflag.FlagSet {
+		for _, g := range groups {
+			if g.name == name {
+				return g.flags
+			}
+		}
+		set := pflag.NewFlagSet(name, pflag.ContinueOnError)
+		set.SortFlags = false
+		groups = append(groups, flagGroup{name, set})
+		return set
+	}
+	place := func(f *pflag.Flag) {
+		if f.Hidden {
+			return
+		}
+		name := "Flags"
+		if group := f.Annotations[groupAnnotation]; len(group) > 0 {
+			name = group[0] + " settings"
+		}
+		find(name).AddFlag(f)
+	}
+	for _, all := range []*pflag.FlagSet{cmd.LocalFlags(), cmd.InheritedFlags()} {
+		all.SortFlags = false
+		all.VisitAll(place)
+	}
+	for i, g := range groups {
+		if g.name == "Flags" {
+			return append([]flagGroup{g}, append(groups[:i:i], groups[i+1:]...)...)
+		}
+	}
+	return groups
+}

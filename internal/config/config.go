@@ -1,0 +1,121 @@
+// Package config holds the settings of a process: one table says for each its
+// name, variable, flag, type, bounds, zero and default, and from it come the
+// flags, the reading, the checks at start and docs/configuration.md.
+//
+// A value is taken from, in this order: the flag, the environment, the config
+// file, the default. (An agent's front matter goes between flag and
+// environment where the same bound exists there; whoever runs the turn applies
+// it.) An environment variable that is set to nothing counts as not set. What a
+// higher place overrides must be correct all the same.
+//
+// The package reads the config file and the files that secrets are in, and
+// nothing else. A Config is not written to once loaded, and is then safe for
+// concurrent use.
+package config
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"turnkeeper"
+)
+
+// Roles of a process.
+const (
+	RoleWorker    = "worker"    // runs turns
+	RoleScheduler = "scheduler" // makes turns out of messages and schedules
+)
+
+// A Config is the settings of one process. Start from Default or Load.
+type Config struct {
+	File string // the config file that was read; empty: none
+
+	DatabaseURL    DatabaseURL // not set: the embedded database under DataDir
+	DataDir        string      // relative: to the working directory, like every path here
+	MigrateOnStart bool
+	DBPoolSize     int
+
+	AgentsDir    string
+	DefaultModel string              // "provider/model" for agents that name none
+	Providers    map[string]Provider // by name, without the built-in demo
+	Models       map[string]Model    // by "provider/model"
+
+	Roles       []string          // sorted, each once
+	WorkerSlots int               // turns at the same time
+	Bounds      turnkeeper.Bounds // of the process; those of an agent's turn are BoundsFor
+
+	TakeoverAfter        time.Duration // silence after which a worker is lost; 0: only the lease's end tells
+	PollInterval         time.Duration
+	MaxDispatchesPerTick int
+	ShutdownGrace        time.Duration // 0: turns are handed back at once
+	MaxMessageBytes      int
+
+	LogLevel  string // debug, info, warn, error
+	LogFormat string // console, json
+
+	lower   turnkeeper.Bounds // without what flags say
+	flagged []func(*Config)   // what flags say of bounds
+}
+
+// BoundsFor are the bounds of an agent's turns: those of the process, with the
+// agent's overrides, and flags above both. An *agentdef.Definition is an agent.
+func (c *Config) BoundsFor(agent interface {
+	Bounds(turnkeeper.Bounds) turnkeeper.Bounds
+}) turnkeeper.Bounds {
+	merged := Config{Bounds: agent.Bounds(c.lower)}
+	for _, apply := range c.flagged {
+		apply(&merged)
+	}
+	return merged.Bounds
+}
+
+// A Model is what is known of a model.
+type Model struct {
+	ContextWindow int // tokens; 0: not known
+}
+
+// Default is the settings of a process that sets none.
+func Default() *Config {
+	return &Config{
+		lower:                turnkeeper.DefaultBounds(),
+		DataDir:              "./.turnkeeper",
+		MigrateOnStart:       true,
+		DBPoolSize:           8,
+		AgentsDir:            "./agents",
+		DefaultModel:         "demo/script",
+		Providers:            map[string]Provider{},
+		Models:               map[string]Model{},
+		Roles:                []string{RoleScheduler, RoleWorker},
+		WorkerSlots:          10,
+		Bounds:               turnkeeper.DefaultBounds(),
+		TakeoverAfter:        15 * time.Second,
+		PollInterval:         5 * time.Second,
+		MaxDispatchesPerTick: 100,
+		ShutdownGrace:        25 * time.Second,
+		MaxMessageBytes:      64 << 10,
+		LogLevel:             "info",
+		LogFormat:            "console",
+	}
+}
+
+// HasRole says that the process plays the role.
+func (c *Config) HasRole(role string) bool { return slices.Contains(c.Roles, role) }
+
+// HeartbeatEvery is how often a worker says that it lives: five times within
+// TakeoverAfter; every 3 s when that is 0.
+func (c *Config) HeartbeatEvery() time.Duration {
+	return cmp.Or(c.TakeoverAfter/5, 3*time.Second)
+}
+
+// Secrets lists every secret value of the settings, in the forms that they
+// stand there, for a masker: sorted, each once, none empty.
+func (c *Config) Secrets() []string {
+	secrets := c.DatabaseURL.secrets()
+	for _, p := range c.Providers {
+		secrets = append(secrets, p.secrets()...)
+	}
+	slices.Sort(secrets)
+	secrets = slices.Compact(secrets)
+	return slices.DeleteFunc(secrets, func(s string) bool { return s == "" })
+}

@@ -1,0 +1,233 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"turnkeeper/internal/config/strictyaml"
+)
+
+// LoadOptions say where settings come from.
+type LoadOptions struct {
+	// File is the config file; it must exist. Empty: the flag "config", else
+	// the variable TURNKEEPER_CONFIG, else DefaultFile when that exists.
+	File string
+	// Env looks up a variable. Nil: os.LookupEnv.
+	Env func(string) (string, bool)
+	// Flags are the flags that were given, by name without dashes.
+	Flags map[string]string
+}
+
+// Load reads and checks the settings. The error joins every fault; each names
+// its setting, where the value stands, and what is accepted, and none holds a
+// secret. With an error there is no Config.
+func Load(options LoadOptions) (*Config, error) {
+	if options.Env == nil {
+		options.Env = os.LookupEnv
+	}
+	l := &loader{LoadOptions: options, config: Default(), settings: Settings()}
+	l.readFile()
+	l.readEnvironment()
+	l.readFlags()
+	l.readShortcuts()
+	l.checkTogether()
+	if len(l.errs) > 0 {
+		return nil, errors.Join(l.errs...)
+	}
+	return l.config, nil
+}
+
+// loader gathers settings, and faults.
+type loader struct {
+	LoadOptions
+	config   *Config
+	settings []Setting
+	errs     []error
+}
+
+func (l *loader) add(format string, args ...any) {
+	l.errs = append(l.errs, fmt.Errorf(format, args...))
+}
+
+// env is a variable's value; one that is set to nothing is not set.
+func (l *loader) env(name string) (string, bool) {
+	if name == "" {
+		return "", false
+	}
+	value, _ := l.Env(name)
+	return value, value != ""
+}
+
+func (l *loader) readEnvironment() {
+	for _, s := range l.settings {
+		for _, name := range []string{s.Env, s.AlsoEnv} {
+			if value, ok := l.env(name); ok {
+				l.set(s, name, value)
+				break
+			}
+		}
+	}
+}
+
+func (l *loader) readFlags() {
+	l.config.lower = l.config.Bounds
+	known := map[string]bool{}
+	for _, s := range l.settings {
+		known[s.Flag] = true
+		if value, ok := l.Flags[s.Flag]; ok {
+			l.set(s, "--"+s.Flag, value)
+			l.config.flagged = append(l.config.flagged, func(c *Config) { _ = s.set(c, value) }) // it was checked just now
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(l.Flags)) {
+		if !known[name] {
+			l.add("--%s is no flag of a setting", name)
+		}
+	}
+}
+
+func (l *loader) set(s Setting, where, value string) {
+	if err := s.set(l.config, value); err != nil {
+		l.add("%s (%s)%s: %w", s.Name, where, shown(s, value), err)
+	}
+}
+
+// shown is " is VALUE", or nothing for a secret.
+func shown(s Setting, value string) string {
+	switch {
+	case s.secret:
+		return ""
+	case strings.TrimSpace(value) != value || value == "":
+		return fmt.Sprintf(" is %q", value)
+	default:
+		return " is " + value
+	}
+}
+
+// readFile reads the config file, if there is one.
+func (l *loader) readFile() {
+	path, named := l.filePath()
+	source, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) && !named {
+		return
+	}
+	if err != nil {
+		if cause, ok := errors.AsType[*os.PathError](err); ok {
+			err = cause.Err
+		}
+		l.add("the config file %s cannot be read: %w", path, err)
+		return
+	}
+	l.config.File = path
+	problems := &strictyaml.Problems{Path: path}
+	l.decode(problems, string(source))
+	l.errs = append(l.errs, problems.Errors()...)
+}
+
+func (l *loader) filePath() (path string, named bool) {
+	if l.File != "" {
+		return l.File, true
+	}
+	if path := l.Flags["config"]; path != "" {
+		return path, true
+	}
+	if path, ok := l.env("TURNKEEPER_CONFIG"); ok {
+		return path, true
+	}
+	return DefaultFile, false
+}
+
+func (l *loader) decode(problems *strictyaml.Problems, source string) {
+	source = strings.ReplaceAll(strings.TrimPrefix(source, "\ufeff"), "\r\n", "\n")
+	document, err := strictyaml.Parse(source, 1)
+	if err != nil {
+		problems.AddSyntax(err)
+		return
+	}
+	if document == nil {
+		return
+	}
+	inFile := map[string]Setting{}
+	known := []string{"providers", "models"}
+	for _, s := range l.settings {
+		if !s.onlyAt {
+			inFile[s.Name] = s
+			known = append(known, s.Name)
+		}
+	}
+	problems.Fields("", document, known, nil, func(name string, v *strictyaml.Node) {
+		switch name {
+		case "providers":
+			l.readProviders(problems, v)
+		case "models":
+			l.readModels(problems, v)
+		default:
+			l.setFromFile(problems, inFile[name], v)
+		}
+	})
+}
+
+func (l *loader) setFromFile(problems *strictyaml.Problems, s Setting, v *strictyaml.Node) {
+	value, err := written(s, v)
+	if err != nil {
+		problems.Add(v.Line, "%s %v", s.Name, err)
+		return
+	}
+	if err := s.set(l.config, value); err != nil {
+		problems.Add(v.Line, "%s%s: %v", s.Name, shown(s, value), err)
+	}
+}
+
+// written is the value as a flag would hold it. A list may stand as one, or in
+// one text; everything else must be of the setting's type.
+func written(s Setting, v *strictyaml.Node) (string, error) {
+	var err error
+	switch s.Type {
+	case "whole number":
+		_, err = v.AsInt()
+	case "duration":
+		_, err = v.AsDuration()
+	case "true or false":
+		_, err = v.AsBool()
+	case "list":
+		if v.Kind == strictyaml.List {
+			list, err := v.AsTexts()
+			return strings.Join(list, ","), err
+		}
+		_, err = v.AsText()
+	default:
+		_, err = v.AsText()
+	}
+	return v.Value, err
+}
+
+// checkTogether finds what is wrong only in view of other settings.
+func (l *loader) checkTogether() {
+	c := l.config
+	if err := c.Bounds.Check(); err != nil {
+		l.errs = append(l.errs, err)
+	}
+	if c.Bounds.RoundCeiling < c.Bounds.MaxRounds {
+		l.add("round_ceiling is %d: it must not be less than max_rounds, which is %d", c.Bounds.RoundCeiling, c.Bounds.MaxRounds)
+	}
+	if c.TakeoverAfter > c.Bounds.LeaseTTL {
+		l.add("takeover_after is %s: it must not be more than lease_ttl, which is %s",
+			strictyaml.FormatDuration(c.TakeoverAfter), strictyaml.FormatDuration(c.Bounds.LeaseTTL))
+	}
+	provider, _, _ := strings.Cut(c.DefaultModel, "/")
+	if _, ok := c.Providers[provider]; !ok && provider != demo {
+		l.add("default_model is %s: no provider %s is configured; %s", c.DefaultModel, provider, howToConfigure(provider))
+	}
+}
+
+func howToConfigure(provider string) string {
+	i := slices.IndexFunc(shortcuts, func(s shortcut) bool { return s.provider == provider })
+	if i < 0 {
+		return "add it to providers in the config file"
+	}
+	return "set " + shortcuts[i].keyEnv + ", or add it to providers in the config file"
+}

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"turnkeeper/agentdef"
+	"turnkeeper/internal/config"
+)
+
+const intro = `# Configuration
+
+<!-- Written by internal/config/refgen: change the tables there, then run go generate ./internal/config -->
+
+Everything has a default; a process without any settings runs with the built-in demo model and an
+embedded database.
+
+A setting is taken from the first of these places that has it:
+
+1. the flag of the command,
+2. the agent's file, for the settings that an agent has as well,
+3. the environment (a variable that is set to nothing counts as not set),
+4. the config file: ` + "`turnkeeper.yaml`" + ` in the working directory, or the one that ` + "`--config`" + ` or ` + "`TURNKEEPER_CONFIG`" + ` names,
+5. the default.
+
+All settings are checked when the process starts, also those that a higher place overrides. Every
+fault is reported at once, with the setting, where it stands and what is accepted, and the exit code
+is not 0. Unknown keys are faults.
+
+Durations are written as ` + "`90s`, `2m` or `1h30m`" + `; a bare number is seconds. Relative paths start at the
+working directory. The config file is YAML without anchors, aliases and tags, at most 64 KiB.
+`
+
+const agentIntro = `
+## The agent's file
+
+An agent is a file ` + "`NAME.md`" + ` in the agents folder: settings in YAML between two lines ` + "`---`" + `, then the system
+prompt. The name is 1 to 64 of a-z A-Z 0-9 _ -; README.md is not an agent. Unknown keys are faults,
+reported with file and line. The file is at most 1 MiB, its settings 64 KiB.
+`
+
+const providersIntro = `
+## Providers
+
+` + "`providers`" + ` in the config file names OpenAI-compatible endpoints; models are then written ` + "`PROVIDER/MODEL`" + `.
+The provider ` + "`demo`" + ` is built in, needs no key, and answers by script.
+
+` + "```yaml" + `
+providers:
+  local:
+    base_url: http://localhost:11434/v1
+    profile: ollama
+  openrouter:
+    api_key_env: OPENROUTER_API_KEY
+` + "```" + `
+
+Two providers need no config file. ` + "`OPENAI_API_KEY`" + ` makes the provider ` + "`openai`" + ` at https://api.openai.com/v1,
+or at ` + "`OPENAI_BASE_URL`" + `, which makes it without a key as well; ` + "`OPENROUTER_API_KEY`" + ` makes ` + "`openrouter`" + `. These
+variables only fill in what the config file leaves open, and such a key is never sent to an address
+that the config file gives: name it there by ` + "`api_key_env`" + `.
+
+Keys and headers are never shown: not in logs, errors, records or replies.
+`
+
+const modelsIntro = `
+## Models
+
+` + "`models`" + ` in the config file says what is known of a model, by ` + "`PROVIDER/MODEL`" + `.
+
+` + "```yaml" + `
+models:
+  local/qwen3:
+    context_window: 40960
+` + "```" + `
+`
+
+// reference is the whole document.
+func reference() string {
+	var b strings.Builder
+	b.WriteString(intro)
+	group := ""
+	for _, s := range config.Settings() {
+		if s.Group != group {
+			group = s.Group
+			fmt.Fprintf(&b, "\n## %s\n\n", group)
+			row(&b, "Setting, flag, variable", "Type", "Accepted", "Default", "What it does")
+			rule(&b, 5)
+		}
+		row(&b, names(s), unit(s), s.Bounds, code(s.Default), meaning(s))
+	}
+	b.WriteString(providersIntro)
+	mapping(&b, config.ProviderKeys)
+	b.WriteString(modelsIntro)
+	mapping(&b, config.ModelKeys)
+	b.WriteString(agentIntro)
+	header(&b)
+	for _, k := range agentdef.Keys() {
+		row(&b, code(k.Name), k.Type, k.Bounds, k.Default, k.Doc)
+	}
+	return b.String()
+}
+
+func mapping(b *strings.Builder, keys []config.MappingKey) {
+	header(b)
+	for _, k := range keys {
+		row(b, code(k.Name), k.Type, k.Bounds, k.Default, k.Doc)
+	}
+}
+
+func header(b *strings.Builder) {
+	b.WriteString("\n")
+	row(b, "Key", "Type", "Accepted", "Default", "What it does")
+	rule(b, 5)
+}
+
+func names(s config.Setting) string {
+	parts := []string{code(s.Name), code("--" + s.Flag), code(s.Env)}
+	if s.AlsoEnv != "" {
+		parts = append(parts, code(s.AlsoEnv))
+	}
+	return strings.Join(parts, "<br>")
+}
+
+func unit(s config.Setting) string {
+	if s.Unit == "" {
+		return s.Type
+	}
+	return s.Type + " of " + s.Unit
+}
+
+func meaning(s config.Setting) string {
+	switch {
+	case s.Zero == "":
+		return s.Doc
+	case s.Type == "text":
+		return s.Doc + " Not set: " + s.Zero + "."
+	default:
+		return s.Doc + " 0: " + s.Zero + "."
+	}
+}
+
+func code(text string) string {
+	if text == "" {
+		return ""
+	}
+	return "`" + text + "`"
+}
+
+func row(b *strings.Builder, cells ...string) {
+	for _, cell := range cells {
+		b.WriteString("| " + strings.ReplaceAll(cell, "|", "\\|") + " ")
+	}
+	b.WriteString("|\n")
+}
+
+func rule(b *strings.Builder, columns int) {
+	b.WriteString(strings.Repeat("| --- ", columns) + "|\n")
+}

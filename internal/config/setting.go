@@ -1,0 +1,160 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"turnkeeper/internal/config/strictyaml"
+)
+
+// A Setting is one line of the table of settings.
+type Setting struct {
+	Name    string // its key in the config file
+	Env     string // its variable
+	AlsoEnv string // a second variable, read when Env is not set; empty: none
+	Flag    string // its flag, without dashes
+	Group   string // the heading it stands under
+	Type    string // "whole number", "duration", "true or false", "text", "list"
+	Unit    string // empty: none
+	Bounds  string // what is accepted; empty: anything of its type
+	Zero    string // what 0 or empty means; empty: it is refused or means nothing special
+	Default string // as it would be written; empty: none
+	Doc     string // what it does
+
+	secret bool // its value is not repeated in messages
+	onlyAt bool // no key of the config file: it says where that is
+	set    func(*Config, string) error
+	get    func(*Config) string
+}
+
+// Usage is the text for the flag's help.
+func (s Setting) Usage() string {
+	usage := strings.TrimSuffix(s.Doc, ".")
+	if s.Bounds != "" {
+		usage += "; " + s.Bounds
+	}
+	return usage + " [" + s.Env + "]"
+}
+
+// IsBool says that the flag may stand without a value, and then means true.
+func (s Setting) IsBool() bool { return s.Type == "true or false" }
+
+// Value is what the setting is in c, as it would be written, secrets masked.
+func (s Setting) Value(c *Config) string { return s.get(c) }
+
+// The functions below make the kinds of settings. The errors of set lack a
+// subject: "it must be 1 to 20".
+
+func number(field func(*Config) *int, low, high int, s Setting) Setting {
+	s.Type, s.Bounds = "whole number", fmt.Sprintf("%d to %d", low, high)
+	s.set = func(c *Config, text string) error {
+		value, err := strictyaml.ParseInt(text)
+		if err != nil {
+			return fmt.Errorf("it %w", err)
+		}
+		if value < int64(low) || value > int64(high) {
+			return fmt.Errorf("it must be %s", s.Bounds)
+		}
+		*field(c) = int(value)
+		return nil
+	}
+	s.get = func(c *Config) string { return strconv.Itoa(*field(c)) }
+	return s
+}
+
+// duration accepts low to high, and 0 as well where the setting says what 0
+// means.
+func duration(field func(*Config) *time.Duration, low, high time.Duration, s Setting) Setting {
+	s.Type = "duration"
+	s.Bounds = strictyaml.FormatDuration(low) + " to " + strictyaml.FormatDuration(high)
+	if s.Zero != "" && low > 0 {
+		s.Bounds = "0, or " + s.Bounds
+	}
+	s.set = func(c *Config, text string) error {
+		value, err := strictyaml.ParseDuration(text)
+		if err != nil {
+			return fmt.Errorf("it %w", err)
+		}
+		if (value < low || value > high) && (value != 0 || s.Zero == "") {
+			return fmt.Errorf("it must be %s", s.Bounds)
+		}
+		*field(c) = value
+		return nil
+	}
+	s.get = func(c *Config) string { return strictyaml.FormatDuration(*field(c)) }
+	return s
+}
+
+func boolean(field func(*Config) *bool, s Setting) Setting {
+	s.Type = "true or false"
+	s.set = func(c *Config, text string) error {
+		value, err := strictyaml.ParseBool(text)
+		if err != nil {
+			return fmt.Errorf("it %w", err)
+		}
+		*field(c) = value
+		return nil
+	}
+	s.get = func(c *Config) string { return strconv.FormatBool(*field(c)) }
+	return s
+}
+
+func text(field func(*Config) *string, check func(string) error, s Setting) Setting {
+	s.Type = "text"
+	s.set = func(c *Config, text string) error {
+		if err := check(text); err != nil {
+			return err
+		}
+		*field(c) = text
+		return nil
+	}
+	s.get = func(c *Config) string { return *field(c) }
+	return s
+}
+
+func choice(field func(*Config) *string, words []string, s Setting) Setting {
+	s.Bounds = strings.Join(words, ", ")
+	return text(field, func(word string) error { return oneOf(word, words) }, s)
+}
+
+// words reads a list: in one text, with commas between. "all" is every word.
+func words(field func(*Config) *[]string, all []string, s Setting) Setting {
+	s.Type, s.Bounds = "list", strings.Join(all, ", ")+"; or all"
+	s.set = func(c *Config, text string) error {
+		var list []string
+		for word := range strings.SplitSeq(text, ",") {
+			word = strings.TrimSpace(word)
+			if word == "all" {
+				list = append(list, all...)
+				continue
+			}
+			if err := oneOf(word, all); err != nil {
+				return fmt.Errorf("%w, or all", err)
+			}
+			list = append(list, word)
+		}
+		slices.Sort(list)
+		*field(c) = slices.Compact(list)
+		return nil
+	}
+	s.get = func(c *Config) string { return strings.Join(*field(c), ",") }
+	return s
+}
+
+func oneOf(word string, words []string) error {
+	if !slices.Contains(words, word) {
+		return fmt.Errorf("it must be one of %s", strings.Join(words, ", "))
+	}
+	return nil
+}
+
+func notEmpty(text string) error {
+	if strings.TrimSpace(text) == "" {
+		return errors.New("it must not be empty")
+	}
+	return nil
+}

@@ -1,0 +1,130 @@
+package config
+
+import (
+	"strings"
+	"time"
+)
+
+// DefaultFile is the config file that is read when it exists and no other is
+// named.
+const DefaultFile = "turnkeeper.yaml"
+
+const (
+	day    = 24 * time.Hour
+	month  = 30 * day
+	moment = time.Millisecond
+)
+
+// Settings is the table, in the order of the reference. The settings
+// "providers" and "models" are mappings, stand only in the config file, and
+// are not in it: see ProviderKeys and ModelKeys.
+func Settings() []Setting {
+	list := []Setting{
+		{
+			Name: "config", AlsoEnv: "", Group: "Files", Type: "text", Default: DefaultFile + ", when it exists",
+			Doc: "The config file. One that is named must exist.", onlyAt: true,
+			set: func(*Config, string) error { return nil },
+			get: func(c *Config) string { return c.File },
+		},
+		text(func(c *Config) *string { return &c.AgentsDir }, notEmpty, Setting{
+			Name: "agents_dir", Group: "Files", Doc: "The folder of the agents' files."}),
+		text(func(c *Config) *string { return &c.DataDir }, notEmpty, Setting{
+			Name: "data_dir", Group: "Files", Doc: "The folder of the embedded database."}),
+
+		{
+			Name: "database_url", AlsoEnv: "DATABASE_URL", Group: "Database", Type: "text", secret: true,
+			Bounds: "postgres://USER:PASSWORD@HOST:PORT/DATABASE, or words host=... user=...",
+			Zero:   "an embedded database under data_dir",
+			Doc:    "The Postgres to use. Its password is masked wherever it is shown.",
+			set: func(c *Config, text string) (err error) {
+				value, err := NewDatabaseURL(text)
+				if err == nil {
+					c.DatabaseURL = value
+				}
+				return err
+			},
+			get: func(c *Config) string { return c.DatabaseURL.String() },
+		},
+		number(func(c *Config) *int { return &c.DBPoolSize }, 2, 1000, Setting{
+			Name: "db_pool_size", Group: "Database", Unit: "connections", Doc: "Connections for the process's ordinary work."}),
+		boolean(func(c *Config) *bool { return &c.MigrateOnStart }, Setting{
+			Name: "migrate_on_start", Group: "Database", Doc: "Whether a worker brings the database's tables up to date when it starts."}),
+
+		text(func(c *Config) *string { return &c.DefaultModel }, checkModel, Setting{
+			Name: "default_model", Group: "Models", Bounds: "PROVIDER/MODEL", Doc: "The model of agents that name none. demo/script is a script, and says so."}),
+
+		words(func(c *Config) *[]string { return &c.Roles }, []string{RoleScheduler, RoleWorker}, Setting{
+			Name: "roles", Group: "Process", Doc: "What the process does: the worker runs turns, the scheduler hands them out."}),
+		number(func(c *Config) *int { return &c.WorkerSlots }, 1, 1000, Setting{
+			Name: "worker_slots", Group: "Process", Unit: "turns", Doc: "Turns that the process runs at the same time."}),
+		duration(func(c *Config) *time.Duration { return &c.ShutdownGrace }, 0, time.Hour, Setting{
+			Name: "shutdown_grace", Group: "Process", Zero: "they are handed back at once", Doc: "How long running turns may finish after the process was told to stop."}),
+		duration(func(c *Config) *time.Duration { return &c.TakeoverAfter }, 100*moment, day, Setting{
+			Name: "takeover_after", Group: "Process", Zero: "only the end of its lease tells", Doc: "Silence after which a worker counts as lost and its turns go to others. It says that it lives five times within."}),
+		duration(func(c *Config) *time.Duration { return &c.PollInterval }, 10*moment, time.Hour, Setting{
+			Name: "poll_interval", Group: "Process", Doc: "How often to look for work that no notification told of."}),
+		number(func(c *Config) *int { return &c.MaxDispatchesPerTick }, 1, 10000, Setting{
+			Name: "max_dispatches_per_tick", Group: "Process", Unit: "turns", Doc: "Turns that one pass of the scheduler hands out, before it looks again."}),
+		number(func(c *Config) *int { return &c.MaxMessageBytes }, 1, 16<<20, Setting{
+			Name: "max_message_bytes", Group: "Process", Unit: "bytes", Doc: "The longest message that is accepted."}),
+		choice(func(c *Config) *string { return &c.LogLevel }, []string{"debug", "info", "warn", "error"}, Setting{
+			Name: "log_level", Group: "Process", Doc: "The least important log lines that are written."}),
+		choice(func(c *Config) *string { return &c.LogFormat }, []string{"console", "json"}, Setting{
+			Name: "log_format", Group: "Process", Doc: "Log lines for people, or for programs."}),
+	}
+	list = append(list, boundSettings()...)
+	for i := range list {
+		s := &list[i]
+		s.Env = "TURNKEEPER_" + strings.ToUpper(s.Name)
+		s.Flag = strings.ReplaceAll(s.Name, "_", "-")
+		if s.Default == "" {
+			s.Default = s.get(Default())
+		}
+	}
+	return list
+}
+
+// boundSettings are those of turnkeeper.Bounds.
+func boundSettings() []Setting {
+	const turn, lease, repeats = "Bounds of a turn", "Leases", "Repeats and attempts"
+	return []Setting{
+		number(func(c *Config) *int { return &c.Bounds.MaxRounds }, 1, 20, Setting{
+			Name: "max_rounds", Group: turn, Unit: "model calls", Doc: "Model calls in a turn, the first included; rounds of nothing but paging are not counted."}),
+		number(func(c *Config) *int { return &c.Bounds.RoundCeiling }, 1, 20, Setting{
+			Name: "round_ceiling", Group: turn, Unit: "model calls", Doc: "Model calls in a turn, paging rounds included; not less than max_rounds."}),
+		duration(func(c *Config) *time.Duration { return &c.Bounds.MaxDuration }, moment, day, Setting{
+			Name: "max_duration", Group: turn, Doc: "Wall time of a turn; with lease_margin less than lease_ttl."}),
+		number(func(c *Config) *int { return &c.Bounds.MaxToolCalls }, 0, 1000, Setting{
+			Name: "max_tool_calls", Group: turn, Unit: "calls", Zero: "no tool runs", Doc: "Tool calls run in a turn, paging calls not counted."}),
+		number(func(c *Config) *int { return &c.Bounds.MaxPagingCalls }, 0, 1000, Setting{
+			Name: "max_paging_calls", Group: turn, Unit: "calls", Zero: "none runs", Doc: "Calls in a turn that read more of a stored output."}),
+		duration(func(c *Config) *time.Duration { return &c.Bounds.ToolTimeout }, moment, day, Setting{
+			Name: "tool_timeout", Group: turn, Doc: "Time for one tool call."}),
+		duration(func(c *Config) *time.Duration { return &c.Bounds.ModelTimeout }, moment, day, Setting{
+			Name: "model_timeout", Group: turn, Doc: "Time for one model call."}),
+		duration(func(c *Config) *time.Duration { return &c.Bounds.ModelIdle }, moment, day, Setting{
+			Name: "model_idle_timeout", Group: turn, Doc: "Time that a model call may pass without a byte."}),
+		boolean(func(c *Config) *bool { return &c.Bounds.Continuation }, Setting{
+			Name: "continuation", Group: turn, Doc: "Whether the model is called again with the tools' results. false: one round, its tools run, and the turn ends."}),
+		number(func(c *Config) *int { return &c.Bounds.MaxToolResultChars }, 1, 1_000_000, Setting{
+			Name: "max_tool_result_chars", Group: turn, Unit: "characters", Doc: "How much of a tool's result the model is shown at once."}),
+
+		duration(func(c *Config) *time.Duration { return &c.Bounds.LeaseTTL }, moment, 2*day, Setting{
+			Name: "lease_ttl", Group: lease, Doc: "How long a worker has the right to run a turn."}),
+		duration(func(c *Config) *time.Duration { return &c.Bounds.Margin }, 0, day, Setting{
+			Name: "lease_margin", Group: lease, Zero: "no margin", Doc: "What must be left of a lease for safety."}),
+
+		duration(func(c *Config) *time.Duration { return &c.Bounds.FreshnessWindow }, 0, month, Setting{
+			Name: "freshness_window", Group: repeats, Zero: "off", Doc: "In turns of a schedule, an equal call that succeeded this recently is not run again."}),
+		number(func(c *Config) *int { return &c.Bounds.CooldownFailures }, 0, 20, Setting{
+			Name: "cooldown_failures", Group: repeats, Unit: "failures", Zero: "off", Doc: "Equal failures in turns of a schedule after which a call is not run for a while."}),
+		duration(func(c *Config) *time.Duration { return &c.Bounds.CooldownWindow }, time.Second, month, Setting{
+			Name: "cooldown_window", Group: repeats, Doc: "Within how long these failures count."}),
+		duration(func(c *Config) *time.Duration { return &c.Bounds.Cooldown }, 0, month, Setting{
+			Name: "cooldown", Group: repeats, Zero: "off", Doc: "For how long the call is then not run."}),
+		number(func(c *Config) *int { return &c.Bounds.MaxAttempts }, 1, 100, Setting{
+			Name: "max_attempts", Group: repeats, Unit: "turns", Doc: "Turns for one message that fail before any tool started; then it is given up."}),
+		number(func(c *Config) *int { return &c.Bounds.MaxDispatches }, 1, 100, Setting{
+			Name: "max_dispatches", Group: repeats, Unit: "workers", Doc: "Workers that a message may cost; then it is answered without being run again."}),
+	}
+}

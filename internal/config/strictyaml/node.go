@@ -1,0 +1,199 @@
+package strictyaml
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Kind says what a Node is.
+type Kind string
+
+// The kinds, worded for messages.
+const (
+	Text   Kind = "text"
+	Number Kind = "a number"
+	Bool   Kind = "true or false"
+	Null   Kind = "nothing"
+	List   Kind = "a list"
+	Map    Kind = "a mapping"
+)
+
+// A Node is one value of a document.
+type Node struct {
+	Kind   Kind
+	Line   int     // where it starts, from 1
+	Value  string  // Text, Number, Bool: what is written, quotes resolved
+	Items  []*Node // List
+	Fields []Field // Map, in the order written; keys may repeat
+}
+
+// A Field is one key of a mapping.
+type Field struct {
+	Key   string
+	Line  int
+	Value *Node
+}
+
+// Scalar says that the node is text, a number, or true or false.
+func (n *Node) Scalar() bool { return n.Kind == Text || n.Kind == Number || n.Kind == Bool }
+
+// AsText gives a text. The errors of the As methods lack a subject: "must be
+// text, not a list".
+func (n *Node) AsText() (string, error) {
+	switch n.Kind {
+	case Text:
+		if strings.ContainsRune(n.Value, 0) || !utf8.ValidString(n.Value) {
+			return "", errors.New("must be text without NUL or broken characters")
+		}
+		return n.Value, nil
+	case Number, Bool:
+		return "", fmt.Errorf("must be text, not %s: put it in quotes", n.Kind)
+	default:
+		return "", n.not(Text)
+	}
+}
+
+// AsInt gives a whole number.
+func (n *Node) AsInt() (int64, error) {
+	if n.Kind != Number {
+		return 0, n.not("a whole number")
+	}
+	return ParseInt(n.Value)
+}
+
+// AsFloat gives a number.
+func (n *Node) AsFloat() (float64, error) {
+	if n.Kind != Number {
+		return 0, n.not(Number)
+	}
+	return ParseFloat(n.Value)
+}
+
+// AsBool gives true or false.
+func (n *Node) AsBool() (bool, error) {
+	if n.Kind != Bool {
+		return false, n.not(Bool)
+	}
+	return ParseBool(n.Value)
+}
+
+// AsDuration gives a duration: a text such as 90s, 2m or 1h30m, or a whole
+// number of seconds.
+func (n *Node) AsDuration() (time.Duration, error) {
+	if n.Kind != Number && n.Kind != Text {
+		return 0, n.not("a duration such as 90s or 2m")
+	}
+	return ParseDuration(n.Value)
+}
+
+// AsTexts gives a list of texts. The error may be about one of its items.
+func (n *Node) AsTexts() ([]string, error) {
+	if n.Kind != List {
+		return nil, n.not("a list such as [one, two]")
+	}
+	texts := make([]string, 0, len(n.Items))
+	for i, item := range n.Items {
+		text, err := item.AsText()
+		if err != nil {
+			return nil, fmt.Errorf("must be a list of texts: item %d %w", i+1, err)
+		}
+		texts = append(texts, text)
+	}
+	return texts, nil
+}
+
+func (n *Node) not(wanted Kind) error { return fmt.Errorf("must be %s, not %s", wanted, n.Kind) }
+
+var decimal = regexp.MustCompile(`^-?(0|[1-9][0-9]*)$`)
+
+// ParseInt reads a plain decimal whole number.
+func ParseInt(text string) (int64, error) {
+	if !decimal.MatchString(text) {
+		return 0, errors.New("must be a whole number such as 12")
+	}
+	value, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0, errors.New("is too large a number")
+	}
+	return value, nil
+}
+
+var fraction = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?$`)
+
+// ParseFloat reads a plain decimal number.
+func ParseFloat(text string) (float64, error) {
+	value, err := strconv.ParseFloat(text, 64)
+	if err != nil || !fraction.MatchString(text) {
+		return 0, errors.New("must be a number such as 0.7")
+	}
+	return value, nil
+}
+
+// ParseBool reads true or false, and nothing else.
+func ParseBool(text string) (bool, error) {
+	if text != "true" && text != "false" {
+		return false, errors.New("must be true or false")
+	}
+	return text == "true", nil
+}
+
+// ParseDuration reads a duration such as 90s or 2m; a bare whole number is
+// seconds.
+func ParseDuration(text string) (time.Duration, error) {
+	if decimal.MatchString(text) {
+		text += "s"
+	}
+	value, err := time.ParseDuration(text)
+	if err != nil {
+		return 0, errors.New("must be a duration such as 90s, 2m or 1h30m (a bare number is seconds)")
+	}
+	return value, nil
+}
+
+// FormatDuration writes a duration as settings do: in one unit where a whole
+// number of it will do.
+func FormatDuration(d time.Duration) string {
+	switch {
+	case d == 0:
+		return "0"
+	case d%time.Hour == 0:
+		return fmt.Sprintf("%dh", d/time.Hour)
+	case d%time.Second == 0:
+		return fmt.Sprintf("%ds", d/time.Second)
+	default:
+		return d.String()
+	}
+}
+
+// Plain gives the node as encoding/json knows values: string, json.Number,
+// bool, nil, []any, map[string]any. Of a repeated key the last counts.
+func (n *Node) Plain() any {
+	switch n.Kind {
+	case Number:
+		return json.Number(n.Value)
+	case Bool:
+		return n.Value == "true"
+	case Null:
+		return nil
+	case List:
+		list := make([]any, len(n.Items))
+		for i, item := range n.Items {
+			list[i] = item.Plain()
+		}
+		return list
+	case Map:
+		fields := map[string]any{}
+		for _, field := range n.Fields {
+			fields[field.Key] = field.Value.Plain()
+		}
+		return fields
+	default:
+		return n.Value
+	}
+}

@@ -1,0 +1,128 @@
+package pgdev
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// systemHome is where the data of root's servers goes when the server's user
+// cannot enter the folder that was asked for.
+var systemHome = "/var/lib/turnkeeper"
+
+// makeCluster runs initdb. The cluster is made aside and put in its place when
+// it is whole, so that a start that is cut off leaves nothing half made.
+func (l *launch) makeCluster(ctx context.Context) error {
+	password, err := l.home.newPassword()
+	if err != nil {
+		return err
+	}
+	made, place, err := l.reserveCluster(ctx)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(l.account.own(made), l.initdb(ctx, made, password)); err != nil {
+		return errors.Join(err, os.RemoveAll(made))
+	}
+	if err := place(made, l.home.data()); err != nil {
+		return errors.Join(fmt.Errorf("cannot put the new cluster in its place: %w", err), os.RemoveAll(made))
+	}
+	return nil
+}
+
+// reserveCluster makes the empty folder for a cluster, and tells how to put
+// the finished cluster in its place.
+func (l *launch) reserveCluster(ctx context.Context) (made string, place func(made, data string) error, err error) {
+	if l.letIn(ctx) {
+		made = filepath.Join(l.home.dir, "data.new")
+		err = errors.Join(os.RemoveAll(made), os.Mkdir(made, 0o700))
+		place = os.Rename
+	} else {
+		made, err = l.reserveElsewhere(ctx)
+		place = os.Symlink
+	}
+	if err != nil {
+		return "", nil, fmt.Errorf("cannot make the data folder of the private Postgres: %w", err)
+	}
+	return made, place, nil
+}
+
+// letIn tells whether the account can enter the server's folder. If it is the
+// folder itself that is closed, as one made by os.MkdirTemp is, and not one
+// above it, the account's group may pass through from now on.
+func (l *launch) letIn(ctx context.Context) bool {
+	dir := l.home.dir
+	if l.account.canEnter(ctx, l.install, dir) {
+		return true
+	}
+	if !l.account.drop || !l.account.canEnter(ctx, l.install, filepath.Dir(dir)) {
+		return false
+	}
+	info, err := os.Stat(dir)
+	if err != nil || os.Chown(dir, -1, l.account.gid) != nil || os.Chmod(dir, info.Mode().Perm()|0o010) != nil {
+		return false
+	}
+	return l.account.canEnter(ctx, l.install, dir)
+}
+
+func (l *launch) reserveElsewhere(ctx context.Context) (string, error) {
+	if !l.account.drop {
+		return "", fmt.Errorf("a server program does not run in %s", l.home.dir)
+	}
+	if err := os.MkdirAll(systemHome, 0o755); err != nil {
+		return "", err
+	}
+	if !l.account.canEnter(ctx, l.install, systemHome) {
+		return "", fmt.Errorf("%s, who runs Postgres because it refuses root, can enter neither %s nor %s: use a folder that all users can enter, or set DATABASE_URL", l.account.name, l.home.dir, systemHome)
+	}
+	return os.MkdirTemp(systemHome, "data-")
+}
+
+// initdb makes a cluster in an empty folder of the account's.
+func (l *launch) initdb(ctx context.Context, made, password string) error {
+	passwordFile, err := l.lendPassword(password)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(passwordFile) }()
+	args := []string{
+		"--pgdata=" + made,
+		"--username=" + ownerName,
+		"--pwfile=" + passwordFile,
+		"--auth=scram-sha-256",
+		"--encoding=UTF8",
+		"--locale=C",
+	}
+	if l.opts.Quick {
+		args = append(args, "--no-sync")
+	}
+	log, err := l.openLog()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = log.Close() }()
+	cmd := l.account.command(ctx, made, l.install.initdb(), args...)
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return l.failure("could not make its data folder", err)
+	}
+	return nil
+}
+
+// lendPassword writes the password where only the account reads it, in the
+// socket's folder, for as long as initdb runs.
+func (l *launch) lendPassword(password string) (string, error) {
+	path := filepath.Join(l.socketDir, "password")
+	if err := os.WriteFile(path, []byte(password+"\n"), 0o600); err != nil {
+		return "", fmt.Errorf("cannot hand the password to initdb: %w", err)
+	}
+	if err := l.account.own(path); err != nil {
+		return "", errors.Join(err, os.Remove(path))
+	}
+	return path, nil
+}

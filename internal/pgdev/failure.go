@@ -1,0 +1,92 @@
+package pgdev
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+)
+
+// failure is an error about the server: what it did, its own last words, and
+// where to read more. cause may be nil.
+func (l *launch) failure(what string, cause error) error {
+	why := complaint(l.written())
+	if why != "" {
+		why = ": " + why
+	}
+	text := fmt.Sprintf("the private Postgres in %s %s%s (its log is %s)", l.home.dir, what, why, l.home.log())
+	if cause == nil {
+		return fmt.Errorf("%s", text)
+	}
+	return fmt.Errorf("%s: %w", text, cause)
+}
+
+// noteLog remembers how long the log is, so that older complaints are not taken
+// for this launch's.
+func (l *launch) noteLog() {
+	if info, err := os.Stat(l.home.log()); err == nil {
+		l.logged = info.Size()
+	}
+}
+
+// openLog opens the log at its end for the programs of the server to write to.
+// A long one is put aside first.
+func (l *launch) openLog() (*os.File, error) {
+	const longest = 16 << 20
+	path := l.home.log()
+	if l.logged > longest && os.Rename(path, path+".old") == nil {
+		l.logged = 0
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("cannot open the log of the private Postgres: %w", err)
+	}
+	return file, nil
+}
+
+// written returns the end of what the server has logged in this launch.
+func (l *launch) written() string {
+	const most = 64 << 10
+	file, err := os.Open(l.home.log())
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = file.Close() }()
+	info, err := file.Stat()
+	if err != nil {
+		return ""
+	}
+	from := max(l.logged, info.Size()-most)
+	text, err := io.ReadAll(io.NewSectionReader(file, from, info.Size()-from))
+	if err != nil {
+		return ""
+	}
+	return string(text)
+}
+
+// memoryStillHeld tells a start that failed because processes of a killed
+// server are still about to end.
+func (l *launch) memoryStillHeld() bool {
+	return strings.Contains(l.written(), "pre-existing shared memory block")
+}
+
+// complaint picks the last line of a log that says what is wrong, with the
+// hint that follows it.
+func complaint(log string) string {
+	var found string
+	for line := range strings.Lines(log) {
+		if strings.Contains(line, "the database system is ") {
+			continue // an answer to somebody who came too early
+		}
+		for _, mark := range []string{"FATAL:", "PANIC:", "initdb: error:", "postgres: "} {
+			if _, said, ok := strings.Cut(line, mark); ok {
+				found = strings.TrimSpace(said)
+				break
+			}
+		}
+		if _, hint, ok := strings.Cut(line, "HINT:"); ok && found != "" {
+			found += " " + strings.TrimSpace(hint)
+		}
+	}
+	return found
+}

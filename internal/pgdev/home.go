@@ -1,0 +1,98 @@
+package pgdev
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// home is the folder of one server and the names in it.
+type home struct{ dir string }
+
+func (h home) data() string      { return filepath.Join(h.dir, "data") } // the cluster, or a link to it
+func (h home) log() string       { return filepath.Join(h.dir, "log") }
+func (h home) password() string  { return filepath.Join(h.dir, "password") }
+func (h home) socket() string    { return filepath.Join(h.dir, "socket") } // names the socket's folder
+func (h home) startLock() string { return filepath.Join(h.dir, "start.lock") }
+func (h home) usersLock() string { return filepath.Join(h.dir, "users.lock") }
+
+// openHome makes the folder if it is missing and resolves links, so that all
+// who share the server call it by one name.
+func openHome(dir string) (home, error) {
+	if dir == "" {
+		return home{}, errors.New("no folder was given for the private Postgres: set Options.Dir")
+	}
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return home{}, fmt.Errorf("cannot find the folder of the private Postgres: %w", err)
+	}
+	if err := os.MkdirAll(abs, 0o755); err != nil {
+		return home{}, fmt.Errorf("cannot make the folder of the private Postgres: %w", err)
+	}
+	real, err := filepath.EvalSymlinks(abs)
+	if err != nil {
+		return home{}, fmt.Errorf("cannot find the folder of the private Postgres: %w", err)
+	}
+	owner, err := ownerOf(real)
+	if err != nil {
+		return home{}, err
+	}
+	if me := os.Geteuid(); me != 0 && owner != me {
+		return home{}, fmt.Errorf("the folder %s of the private Postgres belongs to user id %d, not to you (%d): run as that user, or use another folder", real, owner, me)
+	}
+	return home{dir: real}, nil
+}
+
+// ownerOf returns the id of the user that a file or folder belongs to.
+func ownerOf(path string) (int, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0, fmt.Errorf("cannot look at the folder of the private Postgres: %w", err)
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0, fmt.Errorf("cannot tell who owns %s on this system", path)
+	}
+	return int(stat.Uid), nil
+}
+
+// hasCluster tells whether a cluster was made here.
+func (h home) hasCluster() (bool, error) {
+	_, err := os.Stat(filepath.Join(h.data(), "PG_VERSION"))
+	switch {
+	case err == nil:
+		return true, nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return false, fmt.Errorf("cannot look at the data of the private Postgres: %w", err)
+	}
+	if _, err := os.Lstat(h.data()); err == nil {
+		return false, fmt.Errorf("%s is there and is no Postgres data folder: remove it to start with an empty database", h.data())
+	}
+	return false, nil
+}
+
+// newPassword makes the password of a new cluster and keeps it.
+func (h home) newPassword() (string, error) {
+	password := rand.Text()
+	if err := os.WriteFile(h.password(), []byte(password+"\n"), 0o600); err != nil {
+		return "", fmt.Errorf("cannot keep the password of the private Postgres: %w", err)
+	}
+	if err := os.Chmod(h.password(), 0o600); err != nil {
+		return "", fmt.Errorf("cannot keep the password of the private Postgres: %w", err)
+	}
+	return password, nil
+}
+
+// readPassword returns the password that newPassword kept.
+func (h home) readPassword() (string, error) {
+	text, err := os.ReadFile(h.password())
+	if err != nil {
+		return "", fmt.Errorf("cannot read the password of the private Postgres (remove %s to start with an empty database): %w", h.dir, err)
+	}
+	return strings.TrimSpace(string(text)), nil
+}

@@ -1,0 +1,258 @@
+package pgdev
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"go.uber.org/zap"
+)
+
+// readyWithin bounds the time until a server takes connections. Replaying the
+// log after a crash is what may take long.
+const readyWithin = 2 * time.Minute
+
+// launch brings up the server of a home, under its start lock.
+type launch struct {
+	home home
+	opts Options
+	log  *zap.Logger
+
+	account   account
+	install   install
+	socketDir string
+	password  string
+	child     int   // process id of the server, if this launch started it
+	logged    int64 // length of the server's log before this launch
+}
+
+// run joins the server or starts it, and makes sure of the database.
+func (l *launch) run(ctx context.Context) error {
+	l.noteLog()
+	joined, err := l.join(ctx)
+	if err != nil {
+		return err
+	}
+	if !joined {
+		if err := l.prepare(ctx); err != nil {
+			return err
+		}
+		if err := l.start(ctx); err != nil {
+			return err
+		}
+	}
+	if err := l.ensureDatabase(ctx); err != nil {
+		return err
+	}
+	p, _ := l.home.postmaster()
+	l.log.Info("private Postgres ready", zap.String("dir", l.home.dir), zap.Int("pid", p.pid), zap.Bool("joined", joined))
+	return nil
+}
+
+// join waits for a server that is up, coming up or going down. It says false
+// when there is none.
+func (l *launch) join(ctx context.Context) (bool, error) {
+	if _, running := l.home.postmaster(); !running {
+		return false, nil
+	}
+	password, err := l.home.readPassword()
+	if err != nil {
+		return false, err
+	}
+	l.password, l.socketDir = password, l.home.recordedSocketDir()
+	return l.awaitReady(ctx)
+}
+
+// prepare finds programs, a place for the socket, and the cluster.
+func (l *launch) prepare(ctx context.Context) error {
+	haveCluster, err := l.home.hasCluster()
+	if err != nil {
+		return err
+	}
+	if l.account, err = serverAccount(l.home, haveCluster); err != nil {
+		return err
+	}
+	if l.install, err = l.findServer(ctx, haveCluster); err != nil {
+		return err
+	}
+	if err := l.prepareSocketDir(ctx); err != nil {
+		return err
+	}
+	if !haveCluster {
+		if err := l.makeCluster(ctx); err != nil {
+			return err
+		}
+	} else if err := l.checkData(ctx); err != nil {
+		return err
+	}
+	l.password, err = l.home.readPassword()
+	return err
+}
+
+// checkData makes sure that the account still reaches a cluster that was made
+// earlier: folders may have been moved or closed since.
+func (l *launch) checkData(ctx context.Context) error {
+	data, err := filepath.EvalSymlinks(l.home.data())
+	if err != nil {
+		return fmt.Errorf("cannot find the data of the private Postgres: %w", err)
+	}
+	if l.account.canEnter(ctx, l.install, data) {
+		return nil
+	}
+	return fmt.Errorf("%s, who runs Postgres, cannot enter %s: let all users pass through the folders above it, or remove %s to start with an empty database", l.account.name, data, l.home.dir)
+}
+
+func (l *launch) findServer(ctx context.Context, haveCluster bool) (install, error) {
+	want := 0
+	if haveCluster {
+		var err error
+		if want, err = clusterMajor(l.home); err != nil {
+			return install{}, err
+		}
+	}
+	in, none := choose(findInstalls(ctx, l.account), want)
+	if none == nil {
+		return in, nil
+	}
+	l.log.Info("downloading Postgres", zap.String("reason", none.Error()))
+	in, err := fetch(ctx, l.account, want)
+	if err != nil {
+		return install{}, fmt.Errorf("no Postgres server to use (%w; %w): install one (Debian and Ubuntu: apt-get install postgresql; macOS: brew install postgresql), or set DATABASE_URL to a server that runs", none, err)
+	}
+	return in, nil
+}
+
+// start runs the server until it takes connections. It tries again while the
+// last processes of a killed server still hold its memory.
+func (l *launch) start(ctx context.Context) error {
+	for {
+		if err := l.spawn(); err != nil {
+			return err
+		}
+		ready, err := l.awaitReady(ctx)
+		if ready || err != nil {
+			return err
+		}
+		l.child = 0
+		if !l.memoryStillHeld() {
+			return l.failure("did not start", nil)
+		}
+		if err := pause(ctx); err != nil {
+			return l.failure("did not start", err)
+		}
+	}
+}
+
+// spawn runs the server in a session of its own, with its log as its output.
+func (l *launch) spawn() error {
+	if err := l.home.removeStale(); err != nil {
+		return err
+	}
+	log, err := l.openLog()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = log.Close() }()
+	data, err := filepath.EvalSymlinks(l.home.data())
+	if err != nil {
+		return fmt.Errorf("cannot find the data of the private Postgres: %w", err)
+	}
+	args := append([]string{"-D", data}, arguments(l.settings())...)
+	cmd := l.account.command(context.Background(), data, l.install.postgres(), args...)
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		return l.failure("did not start", err)
+	}
+	l.child = cmd.Process.Pid
+	return cmd.Process.Release()
+}
+
+// awaitReady waits until the server takes connections; false when it ended.
+func (l *launch) awaitReady(ctx context.Context) (bool, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, readyWithin,
+		fmt.Errorf("it was not ready after %s", readyWithin))
+	defer cancel()
+	for {
+		conn, err := l.connect(ctx, "postgres")
+		if err == nil {
+			return true, conn.Close(ctx)
+		}
+		if refused, ok := errors.AsType[*pgconn.PgError](err); ok && !comingOrGoing(refused) {
+			return false, l.failure("refuses connections", err)
+		}
+		if l.ended() {
+			return false, nil
+		}
+		if err := pause(ctx); err != nil {
+			return false, l.failure("does not take connections", err)
+		}
+	}
+}
+
+// ended tells of a server that was started here by its end as a process, and of
+// another by its pid file.
+func (l *launch) ended() bool {
+	if l.child != 0 {
+		return reap(l.child)
+	}
+	_, running := l.home.postmaster()
+	return !running
+}
+
+// comingOrGoing tells the answers of a server that starts up, recovers or
+// shuts down (cannot_connect_now), or has all connections in use
+// (too_many_connections), from those of one that will never let us in.
+func comingOrGoing(err *pgconn.PgError) bool {
+	return err.Code == "57P03" || err.Code == "53300"
+}
+
+func (l *launch) connect(ctx context.Context, database string) (*pgx.Conn, error) {
+	config, err := pgx.ParseConfig(l.url(database))
+	if err != nil {
+		return nil, errors.New("cannot read the address of the private Postgres")
+	}
+	config.ConnectTimeout = 5 * time.Second
+	return pgx.ConnectConfig(ctx, config)
+}
+
+func (l *launch) url(database string) string {
+	return address(l.socketDir, l.password, database)
+}
+
+func (l *launch) ensureDatabase(ctx context.Context) error {
+	conn, err := l.connect(ctx, "postgres")
+	if err != nil {
+		return l.failure("refuses connections", err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	var exists bool
+	err = conn.QueryRow(ctx, "select exists (select from pg_database where datname = $1)", databaseName).Scan(&exists)
+	if err == nil && !exists {
+		_, err = conn.Exec(ctx, "create database "+pgx.Identifier{databaseName}.Sanitize())
+	}
+	if err != nil {
+		return l.failure("could not make its database", err)
+	}
+	return nil
+}
+
+// abandon ends a server that this launch has started and cannot use, and
+// clears what no server needs.
+func (l *launch) abandon() {
+	ctx, cancel := context.WithTimeout(context.Background(), immediateStop)
+	defer cancel()
+	for l.child != 0 && !reap(l.child) {
+		_ = syscall.Kill(l.child, syscall.SIGQUIT)
+		if pause(ctx) != nil {
+			return
+		}
+	}
+	if _, running := l.home.postmaster(); !running {
+		l.home.forgetSocketDir()
+	}
+}

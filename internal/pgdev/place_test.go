@@ -1,0 +1,270 @@
+package pgdev_test
+
+import (
+	"net/url"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"turnkeeper/internal/pgdev"
+)
+
+// socketFolder reads the folder of the socket out of an address.
+func socketFolder(t *testing.T, server *pgdev.Server) string {
+	t.Helper()
+	address, err := url.Parse(server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return address.Query().Get("host")
+}
+
+func leftovers(t *testing.T, server *pgdev.Server) []string {
+	t.Helper()
+	left, err := filepath.Glob(socketFolder(t, server) + "*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return left
+}
+
+// expectedUser is who must run the server: this process's own user, except
+// for root.
+func expectedUser(t *testing.T) int {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		return os.Geteuid()
+	}
+	found, err := user.Lookup("postgres")
+	if err != nil {
+		if found, err = user.Lookup("nobody"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	uid, err := strconv.Atoi(found.Uid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return uid
+}
+
+func owner(t *testing.T, path string) int {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int(info.Sys().(*syscall.Stat_t).Uid)
+}
+
+func TestServerRunsUnprivilegedAndShutOff(t *testing.T) {
+	t.Parallel()
+	dir := openFolder(t)
+	server := open(t, pgdev.Options{Dir: dir})
+	want := expectedUser(t)
+	for _, path := range []string{
+		filepath.Join(dir, "data"),
+		socketFolder(t, server),
+		filepath.Join("/proc", strconv.Itoa(pid(t, dir))),
+	} {
+		if _, err := os.Stat("/proc/self"); err != nil && strings.HasPrefix(path, "/proc") {
+			continue // a system without /proc
+		}
+		if got := owner(t, path); got != want {
+			t.Errorf("%s belongs to user id %d, want %d", path, got, want)
+		}
+	}
+	for path, want := range map[string]os.FileMode{
+		filepath.Join(dir, "password"): 0o600,
+		socketFolder(t, server):        0o700,
+		filepath.Join(dir, "data"):     0o700,
+	} {
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := info.Mode().Perm(); got != want {
+			t.Errorf("%s has mode %o, want %o", path, got, want)
+		}
+	}
+	if got := ask(t, server.URL(), "select coalesce(inet_server_addr()::text, 'socket')"); got != "socket" {
+		t.Errorf("connected to %s", got)
+	}
+}
+
+func TestSettings(t *testing.T) {
+	t.Parallel()
+	names := []string{"fsync", "synchronous_commit", "full_page_writes", "max_connections", "listen_addresses", "TimeZone", "work_mem", "password_encryption"}
+	cases := map[string]struct {
+		opts pgdev.Options
+		want []string
+	}{
+		"careful": {
+			opts: pgdev.Options{},
+			want: []string{"on", "on", "on", "200", "", "UTC", "4MB", "scram-sha-256"},
+		},
+		"quick": {
+			opts: pgdev.Options{Quick: true},
+			want: []string{"off", "off", "off", "200", "", "UTC", "4MB", "scram-sha-256"},
+		},
+		"given": {
+			opts: pgdev.Options{Quick: true, Settings: map[string]string{"work_mem": "7MB", "max_connections": "33", "listen_addresses": "*"}},
+			want: []string{"off", "off", "off", "33", "", "UTC", "7MB", "scram-sha-256"},
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c.opts.Dir = openFolder(t)
+			server := open(t, c.opts)
+			got := make([]string, len(names))
+			for i, setting := range names {
+				got[i] = ask(t, server.URL(), "select current_setting('"+setting+"')")
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("settings %v (-want +got):\n%s", names, diff)
+			}
+			if got := ask(t, server.URL(), "select current_database() || ' ' || current_user || ' ' || usesuper from pg_user where usename = current_user"); got != "turnkeeper turnkeeper true" {
+				t.Errorf("database, user, superuser: %s", got)
+			}
+		})
+	}
+}
+
+func TestPasswordIsWanted(t *testing.T) {
+	t.Parallel()
+	server := open(t, pgdev.Options{Dir: openFolder(t), Quick: true})
+	address, err := url.Parse(server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	address.User = url.UserPassword("turnkeeper", "guess")
+	if err := connect(t, address.String()); err == nil || !strings.Contains(err.Error(), "28P01") {
+		t.Errorf("a wrong password was answered with %v", err)
+	}
+}
+
+func TestOddNames(t *testing.T) {
+	t.Parallel()
+	names := map[string]string{
+		"signs": "it's a \"first\" $HOME;b`c`&d,e%f=g agent",
+		"long":  strings.Repeat("папка-文件夹/", 10) + "end",
+	}
+	for name, folder := range names {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := filepath.Join(openFolder(t), folder)
+			server := open(t, pgdev.Options{Dir: dir, Quick: true})
+			ask(t, server.URL(), "create table letters as select 'kept' as body")
+			closeServer(t, server)
+			again := open(t, pgdev.Options{Dir: dir, Quick: true})
+			if got := ask(t, again.URL(), "select body from letters"); got != "kept" {
+				t.Errorf("the row reads %q", got)
+			}
+		})
+	}
+}
+
+func TestFolderThatMovedWithItsServer(t *testing.T) {
+	t.Parallel()
+	base := openFolder(t)
+	before, after := filepath.Join(base, "before"), filepath.Join(base, "after")
+	left := startGuest(t, before)
+	server := pid(t, before)
+	left.kill(t)
+	if err := os.Rename(before, after); err != nil {
+		t.Fatal(err)
+	}
+	heir := open(t, pgdev.Options{Dir: after, Quick: true})
+	if got := pid(t, after); got != server {
+		t.Errorf("server %d was started beside %d on the same data", got, server)
+	}
+	closeServer(t, heir)
+	eventually(t, "the server ends", func() bool { return !alive(server) })
+}
+
+// TestClosedFolder opens a folder that only its owner may enter, as those of
+// os.MkdirTemp are.
+func TestClosedFolder(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(openFolder(t), "closed")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	open(t, pgdev.Options{Dir: dir, Quick: true})
+	info, err := os.Lstat(filepath.Join(dir, "data"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !info.IsDir() {
+		t.Errorf("the data is not in the folder: %v", info.Mode())
+	}
+	info, err = os.Stat(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Mode().Perm()&0o067 != 0 {
+		t.Errorf("the folder was opened to more than passing through: %v", info.Mode())
+	}
+}
+
+// TestFolderThatTheServerCannotEnter changes where root's data goes and is not
+// run beside others.
+func TestFolderThatTheServerCannotEnter(t *testing.T) {
+	elsewhere := openFolder(t)
+	pgdev.SetPlaces(t, "http://127.0.0.1:1", elsewhere, t.TempDir())
+	closed := filepath.Join(openFolder(t), "closed")
+	if err := os.Mkdir(closed, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(closed, "turnkeeper")
+	server := open(t, pgdev.Options{Dir: dir, Quick: true})
+	ask(t, server.URL(), "create table letters as select 'kept' as body")
+	closeServer(t, server)
+	again := open(t, pgdev.Options{Dir: dir, Quick: true})
+	if got := ask(t, again.URL(), "select body from letters"); got != "kept" {
+		t.Errorf("after a restart the row reads %q", got)
+	}
+
+	where, err := filepath.EvalSymlinks(filepath.Join(dir, "data"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := dir // our own user enters what we enter
+	if os.Geteuid() == 0 {
+		want = elsewhere
+	}
+	if got := filepath.Dir(where); got != want {
+		t.Errorf("the data is in %s, want it in %s", got, want)
+	}
+}
+
+// TestNoFolderForTheServerAtAll is about root; any other user's server enters
+// what the user enters.
+func TestNoFolderForTheServerAtAll(t *testing.T) {
+	closed := t.TempDir() // a folder that only we can enter
+	pgdev.SetPlaces(t, "http://127.0.0.1:1", filepath.Join(closed, "elsewhere"), closed)
+	server, err := pgdev.Open(t.Context(), pgdev.Options{Dir: filepath.Join(closed, "dir"), Quick: true})
+	if os.Geteuid() != 0 {
+		if err != nil {
+			t.Fatal(err)
+		}
+		closeServer(t, server)
+		return
+	}
+	if err == nil {
+		closeServer(t, server)
+		t.Fatal("a server runs in a folder that it cannot enter")
+	}
+	for _, part := range []string{"who runs Postgres because it refuses root", "use a folder that all users can enter, or set DATABASE_URL"} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("the error does not say %q: %v", part, err)
+		}
+	}
+}

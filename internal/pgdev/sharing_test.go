@@ -1,0 +1,206 @@
+package pgdev_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"turnkeeper/internal/pgdev"
+)
+
+func TestDataIsKeptOverARestart(t *testing.T) {
+	t.Parallel()
+	dir := openFolder(t)
+	first := open(t, pgdev.Options{Dir: dir})
+	ask(t, first.URL(), "create table letters as select 'kept' as body")
+	closeServer(t, first)
+
+	second := open(t, pgdev.Options{Dir: dir})
+	if got := ask(t, second.URL(), "select body from letters"); got != "kept" {
+		t.Errorf("after a restart the row reads %q", got)
+	}
+}
+
+func TestLastOneOutStopsTheServer(t *testing.T) {
+	t.Parallel()
+	dir := openFolder(t)
+	starter := startGuest(t, dir)
+	server := pid(t, dir)
+	us := open(t, pgdev.Options{Dir: dir})
+	if us.URL() != starter.url {
+		t.Error("the second process was given another server")
+	}
+	if got := pid(t, dir); got != server {
+		t.Fatalf("the second process started server %d beside %d", got, server)
+	}
+
+	starter.leave(t)
+	if got := ask(t, us.URL(), "select 'still here'"); got != "still here" {
+		t.Errorf("after the starter left, the server says %q", got)
+	}
+	closeServer(t, us)
+	if alive(server) {
+		t.Errorf("server %d runs on after its last user", server)
+	}
+	if left := leftovers(t, us); len(left) != 0 {
+		t.Errorf("the socket's folder is left: %v", left)
+	}
+}
+
+func TestTwoSharesInOneProcess(t *testing.T) {
+	t.Parallel()
+	dir := openFolder(t)
+	first, second := open(t, pgdev.Options{Dir: dir, Quick: true}), open(t, pgdev.Options{Dir: dir, Quick: true})
+	server := pid(t, dir)
+	closeServer(t, first)
+	closeServer(t, first) // the second close of a share takes nothing from others
+	ask(t, second.URL(), "select 1::text")
+	closeServer(t, second)
+	if alive(server) {
+		t.Errorf("server %d runs on after its last user", server)
+	}
+}
+
+func TestManyStartersStartOneServer(t *testing.T) {
+	t.Parallel()
+	dir := openFolder(t)
+	urls := make([]string, 6)
+	errs := make([]error, len(urls))
+	servers := make([]*pgdev.Server, len(urls))
+	var all sync.WaitGroup
+	for i := range urls {
+		all.Go(func() {
+			servers[i], errs[i] = pgdev.Open(t.Context(), pgdev.Options{Dir: dir, Quick: true})
+			if errs[i] == nil {
+				urls[i] = servers[i].URL()
+			}
+		})
+	}
+	all.Wait()
+	for i, err := range errs {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if urls[i] != urls[0] {
+			t.Errorf("starter %d was given another server", i)
+		}
+	}
+	server := pid(t, dir)
+	for i, s := range servers {
+		all.Go(func() { errs[i] = s.Close(t.Context()) })
+	}
+	all.Wait()
+	for _, err := range errs {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	if alive(server) {
+		t.Errorf("server %d runs on after its last user", server)
+	}
+}
+
+func TestServerOfAKilledProcessIsJoined(t *testing.T) {
+	t.Parallel()
+	dir := openFolder(t)
+	owner := startGuest(t, dir)
+	server := pid(t, dir)
+	ask(t, owner.url, "create table letters as select 'kept' as body")
+	owner.kill(t)
+
+	heir := startGuest(t, dir)
+	if got := pid(t, dir); got != server {
+		t.Errorf("server %d was started, although %d was left running", got, server)
+	}
+	if got := ask(t, heir.url, "select body from letters"); got != "kept" {
+		t.Errorf("the row reads %q", got)
+	}
+	heir.leave(t)
+	eventually(t, "the server that was left behind ends with its last user", func() bool { return !alive(server) })
+}
+
+func TestFolderOfAKilledServerIsTakenOver(t *testing.T) {
+	t.Parallel()
+	dir := openFolder(t)
+	owner := startGuest(t, dir)
+	ask(t, owner.url, "create table letters as select 'kept' as body")
+	server := pid(t, dir)
+	if err := syscall.Kill(server, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+
+	// The owner lives and has not taken note: the process id is still taken.
+	heir := open(t, pgdev.Options{Dir: dir, Quick: true})
+	if got := ask(t, heir.URL(), "select body from letters"); got != "kept" {
+		t.Errorf("after the server was killed the row reads %q", got)
+	}
+	if heir.URL() != owner.url {
+		t.Error("the address that the owner holds leads nowhere now")
+	}
+	owner.leave(t)
+}
+
+func TestProcessIDOfAKilledServerGivenToAnother(t *testing.T) {
+	t.Parallel()
+	dir, otherDir := openFolder(t), openFolder(t)
+	first := open(t, pgdev.Options{Dir: dir, Quick: true})
+	file := filepath.Join(dir, "data", "postmaster.pid")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeServer(t, first)
+
+	// What a reboot may leave: the file names a live process of the server's
+	// user, which is not this server. Postgres itself would not start.
+	open(t, pgdev.Options{Dir: otherDir, Quick: true})
+	other := pid(t, otherDir)
+	_, rest, _ := strings.Cut(string(text), "\n")
+	write(t, file, strconv.Itoa(other)+"\n"+rest)
+
+	second := open(t, pgdev.Options{Dir: dir, Quick: true})
+	ask(t, second.URL(), "select 1::text")
+	closeServer(t, second)
+	if !alive(other) {
+		t.Error("the other process was stopped")
+	}
+}
+
+func TestServerIsNotInOurSession(t *testing.T) {
+	t.Parallel()
+	dir := openFolder(t)
+	open(t, pgdev.Options{Dir: dir, Quick: true})
+	server := pid(t, dir)
+	group, err := syscall.Getpgid(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if group != server || group == syscall.Getpgrp() {
+		t.Errorf("server %d is in process group %d: Ctrl-C would stop it under the program", server, group)
+	}
+}
+
+func TestCloseTellsTheServerToStopEvenWithoutTime(t *testing.T) {
+	t.Parallel()
+	dir := openFolder(t)
+	server := open(t, pgdev.Options{Dir: dir, Quick: true})
+	id := pid(t, dir)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	_ = server.Close(ended) // may or may not be in time
+	eventually(t, "the server ends", func() bool {
+		_, err := os.Stat(filepath.Join(dir, "data", "postmaster.pid"))
+		return os.IsNotExist(err)
+	})
+	// The next one waits for the old one to be gone, and starts its own.
+	next := open(t, pgdev.Options{Dir: dir, Quick: true})
+	if got := pid(t, dir); got == id {
+		t.Errorf("server %d was told to stop and runs", got)
+	}
+	ask(t, next.URL(), "select 1::text")
+}

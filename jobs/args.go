@@ -1,0 +1,35 @@
+package jobs
+
+import (
+	"time"
+
+	"github.com/riverqueue/river"
+
+	"turnkeeper"
+)
+
+// Queue is the River queue of turns.
+const Queue = "turns"
+
+// TurnArgs are the arguments of a turn's job: ids only, for the row outlives
+// the turn and is shown by River's own tools.
+type TurnArgs struct {
+	TurnID  turnkeeper.TurnID  `json:"turn_id"`
+	GrantID turnkeeper.GrantID `json:"grant_id"`
+}
+
+// Kind is the kind of the job, as the contract names it.
+func (TurnArgs) Kind() string { return "AgentTurn" }
+
+// InsertOpts are one attempt, in the queue of turns.
+func (TurnArgs) InsertOpts() river.InsertOpts {
+	return river.InsertOpts{MaxAttempts: 1, Queue: Queue}
+}
+
+// River looks for work at most this often, and at least that often when no
+// notification comes. Its defaults cap a slot at ten jobs a second, and make
+// the second of two quick inserts wait for a poll.
+const (
+	fetchCooldown = time.Millisecond
+	fetchPoll     = time.Second
+)

@@ -1,0 +1,79 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/rivermigrate"
+	"go.uber.org/zap"
+	"go.uber.org/zap/exp/zapslog"
+
+	"turnkeeper"
+	"turnkeeper/storage"
+)
+
+// A Client is River's client, for inserting turns and for working them.
+type Client = river.Client[pgx.Tx]
+
+// ClientConfig says what a client does.
+type ClientConfig struct {
+	Pool     *pgxpool.Pool
+	WorkerID turnkeeper.WorkerID // the scheduler reads from River's rows who took a job
+	Worker   *Worker             // nil: the client only inserts
+	Slots    int                 // turns at once; with Worker at least 1
+	Log      *zap.Logger         // nil: none
+}
+
+// NewClient returns a client; with a Worker it works once it is started.
+func NewClient(c ClientConfig) (*Client, error) {
+	if c.Log == nil {
+		c.Log = zap.NewNop()
+	}
+	cfg := &river.Config{
+		ID:                string(c.WorkerID),
+		Schema:            storage.Schema,
+		Logger:            slog.New(zapslog.NewHandler(c.Log.Named("river").Core(), zapslog.AddStacktraceAt(slog.LevelError+1))),
+		FetchCooldown:     fetchCooldown,
+		FetchPollInterval: fetchPoll,
+		MaxAttempts:       1,
+		// River's rescuer decides nothing here; the scheduler closes the rows of
+		// lost grants long before.
+		RescueStuckJobsAfter: 24 * time.Hour,
+		JobTimeout:           -1, // the worker says its own
+	}
+	if c.Worker != nil {
+		workers := river.NewWorkers()
+		if err := river.AddWorkerSafely(workers, c.Worker); err != nil {
+			return nil, err
+		}
+		cfg.Workers = workers
+		cfg.Queues = map[string]river.QueueConfig{Queue: {MaxWorkers: c.Slots, FetchCooldown: fetchCooldown, FetchPollInterval: fetchPoll}}
+	}
+	client, err := river.NewClient(riverpgxv5.New(c.Pool), cfg)
+	if err != nil {
+		return nil, fmt.Errorf("setting up River: %w", err)
+	}
+	return client, nil
+}
+
+// Migrate brings the schema up to date, River's tables included, and returns
+// what it applied of ours. Any number of processes may do it at once.
+func Migrate(ctx context.Context, store *storage.Store, log *zap.Logger) ([]storage.Migration, error) {
+	return store.Migrate(ctx, func(ctx context.Context) error {
+		migrator, err := rivermigrate.New(riverpgxv5.New(store.Pool()), &rivermigrate.Config{
+			Schema: storage.Schema,
+			Logger: slog.New(zapslog.NewHandler(log.Named("river").WithOptions(zap.IncreaseLevel(zap.WarnLevel)).Core())),
+		})
+		if err != nil {
+			return err
+		}
+		_, err = migrator.Migrate(ctx, rivermigrate.DirectionUp, nil)
+		return err
+	})
+}

@@ -1,0 +1,89 @@
+package jobs
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/riverqueue/river"
+
+	"turnkeeper"
+	"turnkeeper/agentturn"
+	"turnkeeper/scheduler"
+	"turnkeeper/storage"
+)
+
+// A Dispatcher is the scheduler's Store: it grants leases and inserts the jobs
+// that tell workers of them, in one transaction.
+type Dispatcher struct {
+	Store  *storage.Store
+	Client *Client
+	TTL    time.Duration // of a lease
+}
+
+var _ scheduler.Store = (*Dispatcher)(nil)
+
+// InTick runs f in one transaction.
+func (d *Dispatcher) InTick(ctx context.Context, f func(scheduler.Tick) error) error {
+	return d.Store.InTick(ctx, func(t *storage.Tick) error {
+		return f(&tick{Tick: t, dispatcher: d})
+	})
+}
+
+// NextDue is in what time something comes due that is not due now.
+func (d *Dispatcher) NextDue(ctx context.Context) (time.Duration, error) {
+	return d.Store.NextDue(ctx)
+}
+
+// A tick is a pass of the scheduler over the database and River.
+type tick struct {
+	*storage.Tick
+	dispatcher *Dispatcher
+}
+
+// Dispatch grants each of ready its lane and inserts its job.
+func (t *tick) Dispatch(ctx context.Context, ready []turnkeeper.Ready) error {
+	grants := make([]turnkeeper.GrantID, len(ready))
+	params := make([]river.InsertManyParams, len(ready))
+	for i, r := range ready {
+		grants[i] = turnkeeper.GrantID(uuid.NewString())
+		params[i] = river.InsertManyParams{Args: TurnArgs{TurnID: r.TurnID, GrantID: grants[i]}}
+	}
+	inserted, err := t.dispatcher.Client.InsertManyTx(ctx, t.Tx(), params)
+	if err != nil {
+		return err
+	}
+	jobs := make([]turnkeeper.JobID, len(inserted))
+	for i, job := range inserted {
+		jobs[i] = turnkeeper.JobID(job.Job.ID)
+	}
+	return t.Grant(ctx, ready, grants, jobs, t.dispatcher.TTL)
+}
+
+// Requeue takes the lane from a lost grant. A holder that lives after all is
+// told by River, and would fail its next write anyway.
+func (t *tick) Requeue(ctx context.Context, lost turnkeeper.LostGrant) error {
+	t.tellHolder(ctx, lost)
+	return t.Tick.Requeue(ctx, lost)
+}
+
+func (t *tick) tellHolder(ctx context.Context, lost turnkeeper.LostGrant) {
+	// A row that River has removed already is no reason to keep the lane; a
+	// broken transaction shows at the next statement.
+	_, _ = t.dispatcher.Client.JobCancelTx(ctx, t.Tx(), int64(lost.JobID))
+}
+
+// CloseLost answers a message whose turn has lost its worker too often, without
+// running it again.
+func (t *tick) CloseLost(ctx context.Context, lost turnkeeper.LostGrant) error {
+	t.tellHolder(ctx, lost)
+	if err := t.SettleCalls(ctx, lost.TurnID, agentturn.ShownUnknown, agentturn.ShownNotRun); err != nil {
+		return err
+	}
+	rounds, err := t.Rounds(ctx, lost.TurnID)
+	if err != nil {
+		return err
+	}
+	outcome, event := agentturn.Lost(lost.TurnID, lost.Trigger, rounds, lost.Losses+1)
+	return t.Close(ctx, lost, outcome, []turnkeeper.Event{event})
+}

@@ -1,0 +1,62 @@
+package jobs
+
+import (
+	"context"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/agentturn"
+	"turnkeeper/scheduler"
+	"turnkeeper/storage"
+)
+
+// A journal is the Journal of one dispatch. It adds to the end of a turn what
+// must become true with it: what becomes of the message, the lane's back-off,
+// and the end of the River job.
+type journal struct {
+	writer   *storage.TurnWriter
+	failures int // failed turns of the lane in a row, before this one
+}
+
+var _ agentturn.Journal = (*journal)(nil)
+
+// endTime is what the last write of a turn gets when its own time is over.
+const endTime = 10 * time.Second
+
+func (j *journal) Append(ctx context.Context, e turnkeeper.Entry) error {
+	if e.Outcome == nil {
+		return j.writer.Append(ctx, e, storage.Ending{})
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
+	defer cancel()
+	return j.writer.Append(ctx, e, j.ending(*e.Outcome))
+}
+
+func (j *journal) ending(o turnkeeper.Outcome) storage.Ending {
+	ending := storage.Ending{Message: turnkeeper.MessageAnswered, Log: "finished"}
+	switch o.State {
+	case turnkeeper.TurnQueued:
+		ending.Log = "handed_back"
+		if o.Backoff > 0 {
+			ending.Log = "deferred"
+		}
+	case turnkeeper.TurnFailed:
+		ending.LaneBackoff = scheduler.Backoff(j.failures + 1)
+		ending.Message = turnkeeper.MessageFailed
+		if o.Retry {
+			ending.Message = turnkeeper.MessageWaiting
+		}
+	case turnkeeper.TurnCancelled:
+		ending.Message = turnkeeper.MessageCancelled
+	default:
+	}
+	return ending
+}
+
+func (j *journal) Transact(ctx context.Context, start turnkeeper.CallStart, run func(context.Context) turnkeeper.CallResult) error {
+	return j.writer.Transact(ctx, start, run)
+}
+
+func (j *journal) Late(ctx context.Context, r turnkeeper.CallResult) error {
+	return j.writer.Late(ctx, r)
+}

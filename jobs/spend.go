@@ -1,0 +1,61 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/agentturn"
+	"turnkeeper/storage"
+)
+
+// A Spend is the budget of turns, kept in the database: tokens and calls, a
+// turn and a day of UTC.
+type Spend struct {
+	Store *storage.Store
+	Now   func() time.Time // nil: time.Now
+}
+
+var _ agentturn.Budget = (*Spend)(nil)
+
+// Reserve takes the estimate out of the budget, if there is room.
+func (s *Spend) Reserve(ctx context.Context, who agentturn.Spender, estimate turnkeeper.Usage) (agentturn.Reservation, error) {
+	if who.Limits == (agentturn.SpendLimits{}) {
+		return agentturn.Reservation{}, nil
+	}
+	answer, err := s.Store.ReserveSpend(ctx, storage.SpendRequest{
+		Turn: who.Turn, Agent: who.Agent, Tokens: estimate.Total(),
+		TurnTokens: who.Limits.TurnTokens, TurnCalls: who.Limits.TurnCalls,
+		DayTokens: who.Limits.DayTokens, DayCalls: who.Limits.DayCalls,
+	})
+	if err != nil {
+		return agentturn.Reservation{}, err
+	}
+	if answer.Blocked == "" {
+		return agentturn.Reservation{ID: answer.Reservation}, nil
+	}
+	return agentturn.Reservation{
+		Blocked: true, Scope: answer.Blocked, Retry: s.untilTomorrow(),
+		Reason: fmt.Sprintf("the %s's budget has no room for about %d tokens: %d tokens and %d calls are taken",
+			answer.Blocked, estimate.Total(), answer.UsedTokens, answer.UsedCalls),
+	}, nil
+}
+
+// Settle replaces a reservation by what was used.
+func (s *Spend) Settle(ctx context.Context, r agentturn.Reservation, used turnkeeper.Usage) error {
+	if r.ID == 0 {
+		return nil
+	}
+	return s.Store.SettleSpend(ctx, r.ID, used.Total())
+}
+
+// untilTomorrow is the time until a day's budget is open again.
+func (s *Spend) untilTomorrow() time.Duration {
+	now := time.Now
+	if s.Now != nil {
+		now = s.Now
+	}
+	at := now().UTC()
+	return at.Truncate(24 * time.Hour).Add(24 * time.Hour).Sub(at)
+}

@@ -1,0 +1,149 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/rivertype"
+	"go.uber.org/zap"
+
+	"turnkeeper"
+	"turnkeeper/agentdef"
+	"turnkeeper/agentturn"
+	"turnkeeper/lease"
+	"turnkeeper/storage"
+)
+
+// A Worker works turns for River. The first thing it does is to check that the
+// job's grant is still the turn's.
+type Worker struct {
+	river.WorkerDefaults[TurnArgs]
+	WorkerConfig
+
+	mu      sync.Mutex
+	running map[turnkeeper.TurnID]context.CancelCauseFunc
+}
+
+// WorkerConfig says how to work.
+type WorkerConfig struct {
+	Store    *storage.Store
+	Runner   *agentturn.Runner
+	WorkerID turnkeeper.WorkerID
+	Bounds   turnkeeper.Bounds // the process's; an agent's own override them
+	Log      *zap.Logger       // nil: none
+	Fault    agentturn.FaultHook
+}
+
+// NewWorker returns a worker.
+func NewWorker(c WorkerConfig) *Worker {
+	if c.Log == nil {
+		c.Log = zap.NewNop()
+	}
+	return &Worker{WorkerConfig: c, running: map[turnkeeper.TurnID]context.CancelCauseFunc{}}
+}
+
+// Timeout is River's limit on a job: above every wall cap that is allowed, and
+// below the lease.
+func (w *Worker) Timeout(*river.Job[TurnArgs]) time.Duration {
+	return w.Bounds.LeaseTTL - w.Bounds.Margin/2
+}
+
+// Stop ends every turn that runs, with the cause.
+func (w *Worker) Stop(cause error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, cancel := range w.running {
+		cancel(cause)
+	}
+}
+
+// Running is how many turns run now.
+func (w *Worker) Running() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.running)
+}
+
+func (w *Worker) enter(ctx context.Context, turn turnkeeper.TurnID) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.running[turn] = cancel
+	return ctx, func() {
+		cancel(nil)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.running, turn)
+	}
+}
+
+// reloads is how often a turn goes on after its journal moved under it.
+const reloads = 5
+
+// Work runs the turn that the job rings for. It never asks River for another
+// attempt: what is left of a turn is the scheduler's to bring back.
+func (w *Worker) Work(ctx context.Context, job *river.Job[TurnArgs]) error {
+	log := w.Log.With(zap.Int64("turn", int64(job.Args.TurnID)), zap.Int64("job", job.ID))
+	ctx, leave := w.enter(ctx, job.Args.TurnID)
+	defer leave()
+	w.at(ctx, "work.start")
+	for range reloads {
+		err := w.dispatch(ctx, job, log)
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, turnkeeper.ErrFenced), errors.Is(err, rivertype.ErrJobCancelledRemotely):
+			log.Warn("the turn is no longer this worker's; it stops", zap.Error(err))
+			return river.JobCancel(err)
+		case errors.Is(err, turnkeeper.ErrJournalMoved):
+			log.Info("the turn's journal has moved on; it is read again")
+		default:
+			log.Error("the turn stops here and is brought back when its lease ends", zap.Error(err))
+			return err
+		}
+	}
+	return fmt.Errorf("the journal of turn %d kept moving", job.Args.TurnID)
+}
+
+// dispatch goes on with a turn from what its journal says.
+func (w *Worker) dispatch(ctx context.Context, job *river.Job[TurnArgs], log *zap.Logger) error {
+	asked := time.Now()
+	record, err := w.load(ctx, job)
+	if err != nil {
+		return err
+	}
+	ctx, held, release := lease.Hold(ctx, asked, record.Remaining, record.Elapsed)
+	defer release()
+	definition, err := agentdef.ParseRecorded(record.Turn.Agent, record.Definition)
+	if err != nil {
+		// It was readable when it was registered, so this binary is older or
+		// newer than the one that did. Another worker may read it.
+		return fmt.Errorf("the agent's definition cannot be read: %w", err)
+	}
+	bounds := definition.Bounds(w.Bounds)
+	journal := &journal{failures: record.Failures, writer: w.Store.Writer(record, turnkeeper.Grant{
+		TurnID: record.Turn.ID, Lane: record.Turn.Lane, Token: record.Turn.Token, GrantID: record.Turn.GrantID,
+		JobID: turnkeeper.JobID(job.ID), WorkerID: w.WorkerID,
+	})}
+	_, err = w.Runner.Run(ctx, agentturn.Assignment{
+		Record: record, Definition: definition,
+		WallDeadline: held.Start.Add(bounds.MaxDuration), LeaseDeadline: held.Deadline,
+	}, journal)
+	return err
+}
+
+// load reads the turn, waiting for a database that is away as long as the job
+// has time.
+func (w *Worker) load(ctx context.Context, job *river.Job[TurnArgs]) (turnkeeper.Record, error) {
+	return w.Store.LoadPatiently(ctx, job.Args.TurnID, job.Args.GrantID)
+}
+
+func (w *Worker) at(ctx context.Context, label string) {
+	if w.Fault != nil {
+		w.Fault.At(ctx, label)
+	}
+}

@@ -1,0 +1,315 @@
+-- The rules that a table constraint cannot say, as functions.
+-- Locks: none that anything waits for.
+--
+-- Error codes, which package storage turns into errors of package turnkeeper:
+--   TK001 the lease is no longer held     TK002 the journal has moved on
+--   TK003 empty message                   TK004 invalid message
+--   TK005 unknown agent                   TK006 idempotency key conflict
+--   TK007 state change refused
+
+create function turnkeeper.check_turn_move() returns trigger language plpgsql as $$
+begin
+    if not (case old.state
+        when 'queued'  then new.state in ('running', 'degraded', 'cancelled')
+        when 'running' then new.state in ('queued', 'waiting', 'succeeded', 'degraded', 'failed', 'cancelled')
+        when 'waiting' then new.state in ('queued', 'cancelled')
+        else false
+    end) then
+        raise exception using errcode = 'TK007',
+            message = format('turn cannot go from %s to %s', old.state, new.state);
+    end if;
+    return new;
+end $$;
+create trigger turn_moves before update of state on turnkeeper.turns
+    for each row when (old.state is distinct from new.state)
+    execute function turnkeeper.check_turn_move();
+
+create function turnkeeper.check_call_move() returns trigger language plpgsql as $$
+begin
+    if not (case old.state
+        when 'planned' then new.state in ('started', 'succeeded', 'failed', 'skipped', 'denied', 'cancelled')
+        when 'started' then new.state in ('running', 'succeeded', 'failed', 'unknown', 'cancelled')
+        when 'running' then new.state in ('succeeded', 'failed', 'unknown', 'cancelled')
+        else false
+    end) then
+        raise exception using errcode = 'TK007',
+            message = format('tool call cannot go from %s to %s', old.state, new.state);
+    end if;
+    return new;
+end $$;
+create trigger call_moves before update of state on turnkeeper.calls
+    for each row when (old.state is distinct from new.state)
+    execute function turnkeeper.check_call_move();
+
+create function turnkeeper.check_token() returns trigger language plpgsql as $$
+begin
+    raise exception 'the token of lane % only grows: % is not more than %', old.lane, new.token, old.token;
+end $$;
+create trigger lease_token_grows before update of token on turnkeeper.leases
+    for each row when (new.token < old.token) execute function turnkeeper.check_token();
+create function turnkeeper.keep_lease() returns trigger language plpgsql as $$
+begin
+    raise exception 'the lease of lane % is never deleted', old.lane;
+end $$;
+create trigger lease_stays before delete on turnkeeper.leases
+    for each row execute function turnkeeper.keep_lease();
+
+-- turnkeeper.enqueue puts a message into an agent's inbox and returns its id.
+-- It is the one way in: the command and the HTTP API call it too. Called inside
+-- an application's transaction, the message exists when that commits.
+-- A repeat with the same idempotency key returns the first id.
+create function turnkeeper.enqueue(
+    agent           text,
+    body            text,
+    conversation    text default 'main',
+    idempotency_key text default null,
+    priority        integer default 0,
+    trace_parent    text default null
+) returns bigint language plpgsql as $$
+#variable_conflict use_column
+declare
+    a_name    text := enqueue.agent;
+    conv      text := coalesce(nullif(enqueue.conversation, ''), 'main');
+    key       text := nullif(enqueue.idempotency_key, '');
+    max_bytes integer;
+    by_conv   boolean;
+    known     text;
+    first     record;
+    new_id    bigint;
+begin
+    if enqueue.body is null or btrim(enqueue.body, E' \t\r\n') = '' then
+        raise exception using errcode = 'TK003', message = 'message cannot be empty';
+    end if;
+    select max_message_bytes into max_bytes from turnkeeper.settings;
+    if octet_length(enqueue.body) > max_bytes then
+        raise exception using errcode = 'TK004', message = format(
+            'invalid message: the body has %s bytes, the limit is %s', octet_length(enqueue.body), max_bytes);
+    end if;
+    if octet_length(conv) > 200 then
+        raise exception using errcode = 'TK004',
+            message = 'invalid message: the conversation''s name is longer than 200 bytes';
+    end if;
+    if octet_length(key) > 200 then
+        raise exception using errcode = 'TK004',
+            message = 'invalid message: the idempotency key is longer than 200 bytes';
+    end if;
+    if coalesce(enqueue.priority, 0) not between -1000 and 1000 then
+        raise exception using errcode = 'TK004', message = format(
+            'invalid message: priority %s is outside -1000 to 1000', enqueue.priority);
+    end if;
+    select a.lane_per_conversation into by_conv from turnkeeper.agents a where a.name = a_name;
+    if not found then
+        select string_agg(a.name, ', ' order by a.name) into known
+            from (select name from turnkeeper.agents order by name limit 20) a;
+        raise exception using errcode = 'TK005', message = format('unknown agent %s: %s',
+            quote_literal(coalesce(a_name, '')),
+            case when known is null then 'no agent is registered yet; a worker registers the files of its agents folder when it starts'
+                 else 'the registered agents are ' || known end);
+    end if;
+    insert into turnkeeper.messages (agent, conversation, lane, body, idempotency_key, priority, trace_parent)
+        values (a_name, conv, case when by_conv then a_name || '/' || conv else a_name end,
+            enqueue.body, key, coalesce(enqueue.priority, 0), enqueue.trace_parent)
+        on conflict (agent, idempotency_key) do nothing
+        returning id into new_id;
+    if new_id is null then
+        select m.id, m.body, m.conversation into first
+            from turnkeeper.messages m where m.agent = a_name and m.idempotency_key = key;
+        if first.body is distinct from enqueue.body or first.conversation is distinct from conv then
+            raise exception using errcode = 'TK006', message = format(
+                'idempotency key was already used for a different message (%s)', first.id);
+        end if;
+        return first.id;
+    end if;
+    perform pg_notify('turnkeeper_inbox', '');
+    return new_id;
+end $$;
+
+-- One write to a turn's journal. It locks the turn's row and refuses whoever
+-- does not hold the newest grant; no time is in the condition. expected is the
+-- number of writes so far: it tells a writer whose commit was not answered
+-- whether it went through.
+create function turnkeeper.step(
+    p_turn bigint, p_token bigint, p_grant uuid, p_worker text, p_expected bigint, p_events integer,
+    p_rounds integer, p_charged integer, p_calls integer,
+    p_input bigint, p_output bigint, p_cached bigint, p_reasoning bigint, p_estimated boolean
+) returns void language plpgsql as $$
+declare
+    t record;
+begin
+    update turnkeeper.turns set
+        entries          = entries + 1,
+        worker_id        = p_worker,
+        last_seq         = last_seq + p_events,
+        inference_rounds = inference_rounds + p_rounds,
+        charged_rounds   = charged_rounds + p_charged,
+        executed_calls   = executed_calls + p_calls,
+        input_tokens     = input_tokens + p_input,
+        output_tokens    = output_tokens + p_output,
+        cached_tokens    = cached_tokens + p_cached,
+        reasoning_tokens = reasoning_tokens + p_reasoning,
+        usage_estimated  = usage_estimated or p_estimated
+    where id = p_turn and token = p_token and grant_id = p_grant and state = 'running' and entries = p_expected;
+    if not found then
+        select token, grant_id, state, entries into t from turnkeeper.turns where id = p_turn;
+        if t.token = p_token and t.grant_id = p_grant and t.state = 'running' then
+            raise exception using errcode = 'TK002', message = format(
+                'the journal has moved on: %s writes where %s were expected', t.entries, p_expected);
+        end if;
+        raise exception using errcode = 'TK001', message = 'the lease is no longer held';
+    end if;
+end $$;
+
+-- Record that calls are about to run. Repeatable calls may be started again.
+create function turnkeeper.start_calls(
+    p_turn bigint, p_token bigint, p_worker text,
+    p_rounds integer[], p_ordinals integer[], p_attempts integer[], p_effects text[], p_nonces text[]
+) returns void language plpgsql as $$
+declare
+    n integer;
+begin
+    update turnkeeper.calls c set state = 'started', nonce = s.nonce, starts = s.attempt,
+        started_at = clock_timestamp()
+    from unnest(p_rounds, p_ordinals, p_attempts, p_nonces) as s(round, ordinal, attempt, nonce)
+    where c.turn_id = p_turn and c.round = s.round and c.ordinal = s.ordinal
+      and c.starts = s.attempt - 1 and c.state in ('planned', 'started');
+    get diagnostics n = row_count;
+    if n <> cardinality(p_rounds) then
+        raise exception using errcode = 'TK002', message = 'the journal has moved on: a call was started before';
+    end if;
+    insert into turnkeeper.call_starts (turn_id, round, ordinal, attempt, effect, token, nonce, worker_id)
+    select p_turn, s.round, s.ordinal, s.attempt, s.effect, p_token, s.nonce, p_worker
+    from unnest(p_rounds, p_ordinals, p_attempts, p_effects, p_nonces) as s(round, ordinal, attempt, effect, nonce);
+end $$;
+
+-- Record what calls ended with. A started call takes a result only from its
+-- newest start.
+create function turnkeeper.answer_calls(
+    p_turn bigint, p_rounds integer[], p_ordinals integer[], p_nonces text[], p_states text[],
+    p_shown text[], p_previews text[], p_outputs text[], p_durations bigint[]
+) returns void language plpgsql as $$
+declare
+    n integer;
+begin
+    update turnkeeper.calls c set state = r.state, shown = r.shown, preview = r.preview,
+        output_id = nullif(r.output, ''), ended_at = clock_timestamp(), duration_ms = r.duration
+    from unnest(p_rounds, p_ordinals, p_nonces, p_states, p_shown, p_previews, p_outputs, p_durations)
+        as r(round, ordinal, nonce, state, shown, preview, output, duration)
+    where c.turn_id = p_turn and c.round = r.round and c.ordinal = r.ordinal
+      and c.state in ('planned', 'started', 'running')
+      and (c.nonce = r.nonce or r.state = 'unknown');
+    get diagnostics n = row_count;
+    if n <> cardinality(p_rounds) then
+        raise exception using errcode = 'TK002', message = 'the journal has moved on: a call was answered before';
+    end if;
+end $$;
+
+-- Keep a result that came after its writer had lost the lease: as the result
+-- while nobody has given a verdict, else beside it.
+create function turnkeeper.late_result(
+    p_turn bigint, p_round integer, p_ordinal integer, p_nonce text, p_state text, p_shown text, p_preview text
+) returns void language plpgsql as $$
+begin
+    update turnkeeper.calls set state = p_state, shown = p_shown, preview = p_preview, ended_at = clock_timestamp()
+    where turn_id = p_turn and round = p_round and ordinal = p_ordinal and state = 'started' and nonce = p_nonce
+      and exists (select from turnkeeper.turns t where t.id = p_turn and t.ended_at is null);
+    if not found then
+        update turnkeeper.calls set late_result = p_shown, late_at = clock_timestamp()
+        where turn_id = p_turn and round = p_round and ordinal = p_ordinal and late_result is null
+          and exists (select from turnkeeper.call_starts s where s.turn_id = p_turn and s.round = p_round
+                      and s.ordinal = p_ordinal and s.nonce = p_nonce);
+    end if;
+end $$;
+
+-- End a dispatch: everything that must become true together with the reply.
+-- The caller's transaction has fenced it with step, or is the scheduler's.
+create function turnkeeper.end_dispatch(
+    p_turn bigint, p_grant uuid, p_state text, p_log text, p_stop text,
+    p_reply text, p_inner text, p_error_class text, p_error text,
+    p_message_state text, p_lost boolean, p_backoff interval, p_lane_backoff interval
+) returns void language plpgsql as $$
+declare
+    t record;
+begin
+    update turnkeeper.turns set
+        state          = p_state,
+        stop_reason    = case when p_state <> 'queued' then p_stop end,
+        ended_at       = case when p_state <> 'queued' then clock_timestamp() end,
+        due_at         = case when p_state = 'queued' then clock_timestamp() + p_backoff end,
+        grant_id       = case when p_state <> 'queued' then grant_id end,
+        losses         = losses + p_lost::integer,
+        inner_dialogue = nullif(p_inner, ''),
+        error_class    = nullif(p_error_class, ''),
+        error          = nullif(p_error, '')
+    where id = p_turn
+    returning message_id, agent, conversation, lane, worker_id into t;
+
+    if p_state <> 'queued' then
+        update turnkeeper.messages set
+            state      = p_message_state,
+            closed_at  = case when p_message_state <> 'waiting' then clock_timestamp() end,
+            last_error = nullif(p_error, '')
+        where id = t.message_id;
+        if p_reply <> '' then
+            insert into turnkeeper.replies (message_id, turn_id, agent, conversation, outcome, body)
+            values (t.message_id, p_turn, t.agent, t.conversation, p_state, p_reply);
+        end if;
+    end if;
+
+    update turnkeeper.leases set grant_id = null, turn_id = null, granted_at = null, lease_until = null,
+        failures = case when p_state = 'failed' then failures + 1
+                        when p_state in ('succeeded', 'degraded') then 0 else failures end,
+        not_before = case when p_state = 'failed' then clock_timestamp() + p_lane_backoff
+                          when p_state in ('succeeded', 'degraded') then null else not_before end
+    where lane = t.lane and grant_id = p_grant;
+    if not found then
+        raise exception using errcode = 'TK001', message = 'the lease is no longer held';
+    end if;
+    update turnkeeper.lease_log set ended_at = clock_timestamp(), outcome = p_log, worker_id = t.worker_id
+    where grant_id = p_grant;
+end $$;
+
+-- Take an estimate out of the budgets of a turn and of its agent's day.
+-- Returns the reservation's id, or 0 and the scope that has no room.
+create function turnkeeper.reserve_spend(
+    p_turn bigint, p_agent text, p_tokens bigint,
+    p_turn_tokens bigint, p_turn_calls bigint, p_day_tokens bigint, p_day_calls bigint,
+    out reservation bigint, out blocked text, out used_tokens bigint, out used_calls bigint
+) language plpgsql as $$
+declare
+    day text := to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD');
+begin
+    reservation := 0; blocked := '';
+    insert into turnkeeper.spend (scope, period) values ('turn:' || p_turn, ''), ('agent:' || p_agent, day)
+        on conflict do nothing;
+    select tokens, calls into used_tokens, used_calls from turnkeeper.spend
+        where scope = 'agent:' || p_agent and period = day for update;
+    if (p_day_tokens > 0 and used_tokens + p_tokens > p_day_tokens)
+        or (p_day_calls > 0 and used_calls + 1 > p_day_calls) then
+        blocked := 'day';
+        return;
+    end if;
+    select tokens, calls into used_tokens, used_calls from turnkeeper.spend
+        where scope = 'turn:' || p_turn and period = '' for update;
+    if (p_turn_tokens > 0 and used_tokens + p_tokens > p_turn_tokens)
+        or (p_turn_calls > 0 and used_calls + 1 > p_turn_calls) then
+        blocked := 'turn';
+        return;
+    end if;
+    update turnkeeper.spend set tokens = tokens + p_tokens, calls = calls + 1
+        where (scope, period) in (('turn:' || p_turn, ''), ('agent:' || p_agent, day));
+    insert into turnkeeper.spend_reservations (turn_id, agent, period, tokens)
+        values (p_turn, p_agent, day, p_tokens) returning id into reservation;
+end $$;
+
+create function turnkeeper.settle_spend(p_reservation bigint, p_used bigint) returns void language plpgsql as $$
+declare
+    r record;
+begin
+    update turnkeeper.spend_reservations set settled_at = clock_timestamp(), used = p_used
+        where id = p_reservation and settled_at is null
+        returning turn_id, agent, period, tokens into r;
+    if found then
+        update turnkeeper.spend set tokens = tokens + p_used - r.tokens
+            where (scope, period) in (('turn:' || r.turn_id, ''), ('agent:' || r.agent, r.period));
+    end if;
+end $$;

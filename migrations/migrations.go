@@ -1,0 +1,11 @@
+// Package migrations holds the schema of Turnkeeper as numbered SQL files,
+// NNN_name.up.sql and NNN_name.down.sql. Package storage applies them. A file
+// that has been released is never changed: a new one follows it.
+package migrations
+
+import "embed"
+
+// Files are the SQL files.
+//
+//go:embed *.sql
+var Files embed.FS

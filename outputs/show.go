@@ -1,0 +1,51 @@
+package outputs
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+)
+
+// show is what the model is shown of a text of so many characters, with paging
+// off: all of it, or its first maxChars characters, a blank line and a marker.
+func show(text string, chars, maxChars int) string {
+	if chars <= maxChars {
+		return text
+	}
+	return fmt.Sprintf("%s\n\n[... truncated: showing first %d of %d chars]", firstChars(text, maxChars), maxChars, chars)
+}
+
+// firstChars is the text's first n characters, or all of it.
+func firstChars(text string, n int) string {
+	for i := range text {
+		if n == 0 {
+			return text[:i]
+		}
+		n--
+	}
+	return text
+}
+
+// MaxPreviewChars bounds a preview, its ellipsis included.
+const MaxPreviewChars = 220
+
+// Preview is the beginning of a text on one line, for lists and summaries: at
+// most MaxPreviewChars characters, every run of white space and control
+// characters folded into one blank, and an ellipsis where it was cut.
+func Preview(text string) string {
+	preview := make([]rune, 0, MaxPreviewChars+1)
+	blank := false
+	for _, r := range text {
+		if unicode.IsSpace(r) || unicode.IsControl(r) {
+			blank = len(preview) > 0
+			continue
+		}
+		if blank {
+			preview, blank = append(preview, ' '), false
+		}
+		if preview = append(preview, r); len(preview) > MaxPreviewChars {
+			return strings.TrimRight(string(preview[:MaxPreviewChars-1]), " ") + "…"
+		}
+	}
+	return string(preview)
+}

@@ -1,0 +1,39 @@
+package scheduler
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"turnkeeper"
+)
+
+// oldestFirst puts ready work in the order it is granted in: oldest due first,
+// then priority, then id; the first of each lane, at most limit.
+func oldestFirst(ready []turnkeeper.Ready, limit int) []turnkeeper.Ready {
+	slices.SortStableFunc(ready, func(a, b turnkeeper.Ready) int {
+		return cmp.Or(a.DueAt.Compare(b.DueAt), cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.MessageID, b.MessageID))
+	})
+	seen := make(map[turnkeeper.Lane]bool, len(ready))
+	ready = slices.DeleteFunc(ready, func(r turnkeeper.Ready) bool {
+		again := seen[r.Lane]
+		seen[r.Lane] = true
+		return again
+	})
+	return ready[:min(len(ready), limit)]
+}
+
+// maxBackoff bounds the pause of a lane whose turns fail.
+const maxBackoff = 120 * time.Second
+
+// Backoff is the pause of a lane after its n-th failed turn in a row: 2^n
+// seconds, at most 120.
+func Backoff(n int) time.Duration {
+	if n < 1 {
+		return 0
+	}
+	if n > 6 { // 2^7 is past the bound
+		return maxBackoff
+	}
+	return time.Duration(1<<n) * time.Second
+}

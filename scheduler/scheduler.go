@@ -1,0 +1,154 @@
+// Package scheduler decides what runs next. It is one serial loop over the
+// whole database, whatever the number of processes that run it: a tick is one
+// transaction under one lock, so ticks never overlap. A tick brings back the
+// turns of lost workers, turns due schedule slots into messages, and grants
+// free lanes to the oldest due work.
+//
+// The package knows no database and no queue: it sees them through Store and
+// Tick, and all times are the database's, which those return. It must not
+// import storage or jobs.
+package scheduler
+
+import (
+	"context"
+	"time"
+
+	"go.uber.org/zap"
+
+	"turnkeeper"
+)
+
+// A Store is what the scheduler schedules.
+type Store interface {
+	// InTick runs f in one transaction, which commits when f returns nil and
+	// leaves nothing behind when it does not.
+	InTick(ctx context.Context, f func(Tick) error) error
+	// NextDue is when something comes due that is not due now, as a span from
+	// now. It may be early, never late.
+	NextDue(ctx context.Context) (time.Duration, error)
+}
+
+// A Tick is one pass, in its transaction.
+type Tick interface {
+	// Look takes the scheduler's lock if it is free and says what there is to
+	// do. While locked is false another scheduler ticks and nothing may be done.
+	Look(ctx context.Context) (sit turnkeeper.Situation, locked bool, err error)
+	// Note puts the tick on record.
+	Note(ctx context.Context, now time.Time, timeline string) error
+	// Hold makes every scheduler hold off until then; a zero time ends it.
+	Hold(ctx context.Context, until time.Time, reason string) error
+
+	// Lost lists lost grants, oldest first, at most limit.
+	Lost(ctx context.Context, limit int) ([]turnkeeper.LostGrant, error)
+	// Requeue takes the lane from a lost grant and queues its turn again.
+	Requeue(ctx context.Context, lost turnkeeper.LostGrant) error
+	// CloseLost answers the message of a lost grant without running its turn.
+	CloseLost(ctx context.Context, lost turnkeeper.LostGrant) error
+
+	// DueSchedules lists schedules whose slot has come or is not known yet.
+	DueSchedules(ctx context.Context, limit int) ([]turnkeeper.DueSchedule, error)
+	// Occur carries out the decision on a due schedule.
+	Occur(ctx context.Context, d turnkeeper.SlotDecision) error
+
+	// ReadyTurns and ReadyMessages list what can be granted, oldest due first,
+	// then priority, then id; at most one a lane.
+	ReadyTurns(ctx context.Context, limit int) ([]turnkeeper.Ready, error)
+	ReadyMessages(ctx context.Context, limit int) ([]turnkeeper.Ready, error)
+	// Dispatch grants each of ready its lane and sends it to a worker.
+	Dispatch(ctx context.Context, ready []turnkeeper.Ready) error
+}
+
+// Config says how to schedule.
+type Config struct {
+	Store         Store
+	Wake          <-chan struct{} // the doorbell; nil: polls only
+	PollInterval  time.Duration   // between looks when nothing rings and nothing is due; 0: 5 s
+	MaxDispatches int             // grants a tick; 0: 100
+	MaxLosses     int             // lost workers after which a message is answered without running; 0: 3
+	LeaseTTL      time.Duration   // how long the scheduler holds off where it cannot trust time; 0: 240 s
+	Log           *zap.Logger     // nil: none
+	Fault         FaultHook       // nil in production
+}
+
+// A FaultHook is called at labelled points of a tick. Only tests set it.
+type FaultHook interface {
+	At(ctx context.Context, label string)
+}
+
+// A Scheduler runs ticks. Its methods are for one goroutine.
+type Scheduler struct {
+	Config
+	clock clockWatch
+}
+
+// New returns a scheduler.
+func New(c Config) *Scheduler {
+	if c.PollInterval <= 0 {
+		c.PollInterval = 5 * time.Second
+	}
+	if c.MaxDispatches <= 0 {
+		c.MaxDispatches = 100
+	}
+	if c.MaxLosses <= 0 {
+		c.MaxLosses = 3
+	}
+	if c.LeaseTTL <= 0 {
+		c.LeaseTTL = turnkeeper.DefaultBounds().LeaseTTL
+	}
+	if c.Log == nil {
+		c.Log = zap.NewNop()
+	}
+	return &Scheduler{Config: c}
+}
+
+// afterError is the pause after a tick that failed, and after one that found
+// another scheduler at work: that one hears the same doorbells.
+const (
+	afterError = time.Second
+	afterBusy  = 100 * time.Millisecond
+)
+
+// Run ticks until ctx ends: on the doorbell, when something comes due, and on
+// a slow poll. A tick that fails is logged and tried again.
+func (s *Scheduler) Run(ctx context.Context) {
+	for ctx.Err() == nil {
+		report, err := s.Tick(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			s.Log.Warn("a scheduler tick failed; it is tried again", zap.Error(err))
+			s.wait(ctx, afterError)
+		case report.Busy:
+			s.wait(ctx, afterBusy)
+		case report.More:
+		default:
+			s.wait(ctx, s.untilNext(ctx, report))
+		}
+	}
+}
+
+func (s *Scheduler) untilNext(ctx context.Context, report Report) time.Duration {
+	poll := report.PollInterval
+	due, err := s.Store.NextDue(ctx)
+	if err != nil {
+		return poll
+	}
+	return max(min(poll, due), time.Millisecond)
+}
+
+func (s *Scheduler) wait(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-s.Wake:
+	case <-timer.C:
+	}
+}
+
+func (s *Scheduler) at(ctx context.Context, label string) {
+	if s.Fault != nil {
+		s.Fault.At(ctx, label)
+	}
+}

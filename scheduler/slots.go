@@ -1,0 +1,87 @@
+package scheduler
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/robfig/cron/v3"
+
+	"turnkeeper"
+)
+
+// Decide says what becomes of a due schedule. However many slots were missed,
+// one message is made, for the newest of them.
+func Decide(d turnkeeper.DueSchedule, now time.Time) turnkeeper.SlotDecision {
+	decision := turnkeeper.SlotDecision{Schedule: d}
+	spec, err := parse(d.Cron, d.TimeZone)
+	if err != nil {
+		decision.Error = err.Error()
+		return decision
+	}
+	if d.NextDue.IsZero() {
+		decision.NextDue = spec.after(now, now)
+	} else {
+		decision.Slot = spec.newest(d.NextDue, now)
+		decision.NextDue = spec.after(decision.Slot, now)
+	}
+	if decision.NextDue.IsZero() {
+		decision.Error = fmt.Sprintf("the schedule %q never comes due", d.Cron)
+	}
+	return decision
+}
+
+// A slotSpec computes the slots of one schedule.
+type slotSpec struct {
+	cron.Schedule
+	location *time.Location
+}
+
+func parse(expression, zone string) (slotSpec, error) {
+	location, err := time.LoadLocation(zone)
+	if err != nil {
+		return slotSpec{}, fmt.Errorf("the time zone %q is not known", zone)
+	}
+	schedule, err := cron.ParseStandard(expression)
+	if err != nil {
+		return slotSpec{}, fmt.Errorf("the schedule %q cannot be read: %w", expression, err)
+	}
+	if fixed, ok := schedule.(*cron.SpecSchedule); ok && fixed.Location == time.Local { //nolint:gosmopolitan // the parser's default
+		fixed.Location = location
+	}
+	return slotSpec{schedule, location}, nil
+}
+
+// after is the first slot after now. Slots of an interval are counted from
+// last.
+func (s slotSpec) after(last, now time.Time) time.Time {
+	if every, ok := s.Schedule.(cron.ConstantDelaySchedule); ok {
+		passed := max(now.Sub(last), 0) / every.Delay
+		return last.Add((passed + 1) * every.Delay)
+	}
+	return s.Next(now.In(s.location))
+}
+
+// lookBack are the spans in which the newest slot is looked for, so that a
+// schedule that was missed for a year is not counted through slot by slot.
+var lookBack = []time.Duration{2 * time.Minute, 2 * time.Hour, 50 * time.Hour, 32 * 24 * time.Hour, 367 * 24 * time.Hour}
+
+// newest is the last slot from first to now; first itself is one.
+func (s slotSpec) newest(first, now time.Time) time.Time {
+	if every, ok := s.Schedule.(cron.ConstantDelaySchedule); ok {
+		return first.Add(max(now.Sub(first), 0) / every.Delay * every.Delay)
+	}
+	newest := first
+	for _, span := range lookBack {
+		from := now.Add(-span)
+		if from.Before(first) {
+			from = first
+		}
+		for slot := s.Next(from.In(s.location)); !slot.IsZero() && !slot.After(now); slot = s.Next(slot) {
+			newest = slot
+		}
+		if newest.After(first) || from.Equal(first) {
+			break
+		}
+	}
+	return newest
+}

@@ -1,0 +1,192 @@
+package scheduler
+
+import (
+	"context"
+	"time"
+
+	"go.uber.org/zap"
+
+	"turnkeeper"
+)
+
+// A Report says what a tick did.
+type Report struct {
+	Busy         bool // another scheduler was at work; nothing was done
+	More         bool // there may be more to do at once
+	Requeued     int  // turns of lost workers brought back
+	Closed       int  // turns of lost workers answered without running
+	Slots        int  // schedule slots that became messages
+	Granted      int
+	Held         string // why the scheduler holds off; empty: it does not
+	PollInterval time.Duration
+}
+
+// lostBatch and slotBatch bound what one transaction does.
+const (
+	lostBatch = 100
+	slotBatch = 100
+)
+
+// Tick does one pass.
+func (s *Scheduler) Tick(ctx context.Context) (Report, error) {
+	var report Report
+	err := s.Store.InTick(ctx, func(t Tick) error {
+		report = Report{PollInterval: s.PollInterval} // InTick may run it again
+		return s.pass(ctx, t, &report)
+	})
+	if err != nil {
+		return Report{}, err
+	}
+	s.tell(report)
+	return report, nil
+}
+
+func (s *Scheduler) pass(ctx context.Context, t Tick, report *Report) error {
+	sit, locked, err := t.Look(ctx)
+	if err != nil {
+		return err
+	}
+	if sit.PollInterval > 0 {
+		report.PollInterval = sit.PollInterval
+	}
+	if !locked {
+		report.Busy = true
+		return nil
+	}
+	s.at(ctx, "tick.locked")
+	trust, err := s.trust(ctx, t, sit)
+	if err != nil {
+		return err
+	}
+	report.Held = trust.reason
+	if trust.time {
+		if err := s.bringBack(ctx, t, sit, report); err != nil {
+			return err
+		}
+		if err := s.slots(ctx, t, sit, report); err != nil {
+			return err
+		}
+	}
+	if trust.state && !sit.Paused {
+		if err := s.grant(ctx, t, sit, report); err != nil {
+			return err
+		}
+	}
+	return s.note(ctx, t, sit, *report)
+}
+
+// bringBack takes the lanes of lost workers and opens their turns to others.
+func (s *Scheduler) bringBack(ctx context.Context, t Tick, sit turnkeeper.Situation, report *Report) error {
+	if !sit.Lost {
+		return nil
+	}
+	lost, err := t.Lost(ctx, lostBatch)
+	if err != nil {
+		return err
+	}
+	for _, grant := range lost {
+		s.at(ctx, "tick.lost")
+		if grant.WorkerID != "" && grant.Losses+1 >= s.MaxLosses {
+			s.Log.Error("a message has lost its worker too often; it is answered without running",
+				zap.Int64("turn", int64(grant.TurnID)), zap.Int64("message", int64(grant.MessageID)), zap.Int("losses", grant.Losses+1))
+			err = t.CloseLost(ctx, grant)
+			report.Closed++
+		} else {
+			s.Log.Warn("a turn's worker was lost; the turn is queued again", zap.Int64("turn", int64(grant.TurnID)),
+				zap.String("worker", string(grant.WorkerID)), zap.Bool("lease_lapsed", grant.Lapsed))
+			err = t.Requeue(ctx, grant)
+			report.Requeued++
+		}
+		if err != nil {
+			return err
+		}
+	}
+	report.More = report.More || len(lost) == lostBatch
+	return nil
+}
+
+// slots turns due slots into messages, many missed ones into one.
+func (s *Scheduler) slots(ctx context.Context, t Tick, sit turnkeeper.Situation, report *Report) error {
+	if !sit.Slots || sit.Paused {
+		return nil
+	}
+	due, err := t.DueSchedules(ctx, slotBatch)
+	if err != nil {
+		return err
+	}
+	for _, schedule := range due {
+		d := Decide(schedule, sit.Now)
+		if d.Error != "" {
+			s.Log.Error("a schedule is switched off", zap.String("agent", schedule.Agent), zap.String("schedule", schedule.Name), zap.String("error", d.Error))
+		}
+		if err := t.Occur(ctx, d); err != nil {
+			return err
+		}
+		if !d.Slot.IsZero() {
+			report.Slots++
+		}
+	}
+	report.More = report.More || len(due) == slotBatch
+	return nil
+}
+
+// grant gives free lanes to the oldest due work, as far as workers have room.
+func (s *Scheduler) grant(ctx context.Context, t Tick, sit turnkeeper.Situation, report *Report) error {
+	limit := s.MaxDispatches
+	if sit.MaxDispatches > 0 {
+		limit = sit.MaxDispatches
+	}
+	// Lanes taken back in this tick are room again.
+	limit = min(limit, sit.Room+report.Requeued+report.Closed)
+	if limit <= 0 {
+		return nil
+	}
+	var ready []turnkeeper.Ready
+	if sit.Queued || report.Requeued > 0 {
+		turns, err := t.ReadyTurns(ctx, limit)
+		if err != nil {
+			return err
+		}
+		ready = turns
+	}
+	messages, err := t.ReadyMessages(ctx, limit)
+	if err != nil {
+		return err
+	}
+	ready = oldestFirst(append(ready, messages...), limit)
+	if len(ready) == 0 {
+		return nil
+	}
+	s.at(ctx, "tick.picked")
+	if err := t.Dispatch(ctx, ready); err != nil {
+		return err
+	}
+	s.at(ctx, "tick.granted")
+	report.Granted = len(ready)
+	report.More = report.More || len(ready) == limit
+	return nil
+}
+
+// noteEvery bounds how stale the record of the last tick gets while nothing
+// happens: a tick that did nothing should write nothing.
+const noteEvery = time.Minute
+
+func (s *Scheduler) note(ctx context.Context, t Tick, sit turnkeeper.Situation, r Report) error {
+	idle := r.Granted == 0 && r.Slots == 0 && r.Requeued == 0 && r.Closed == 0
+	since := sit.Now.Sub(sit.LastTickAt)
+	if idle && sit.Timeline == sit.SeenTimeline && since >= 0 && since < noteEvery {
+		return nil
+	}
+	if !idle && sit.Timeline == sit.SeenTimeline && since >= 0 && since < noteEvery/60 {
+		return nil // a busy scheduler need not write this row at each tick
+	}
+	return t.Note(ctx, sit.Now, sit.Timeline)
+}
+
+func (s *Scheduler) tell(r Report) {
+	if r.Granted+r.Slots+r.Requeued+r.Closed == 0 {
+		return
+	}
+	s.Log.Debug("scheduler tick", zap.Int("granted", r.Granted), zap.Int("slots", r.Slots),
+		zap.Int("requeued", r.Requeued), zap.Int("closed", r.Closed), zap.Bool("more", r.More))
+}

@@ -1,0 +1,84 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"turnkeeper"
+)
+
+// clockTolerance is how far the database's clock may run from this process's
+// monotonic one between two looks before it counts as a step.
+const clockTolerance = 2 * time.Second
+
+// newTimeline is the reason of a hold-off in which nothing is granted either:
+// a database that lost acknowledged commits may have forgotten who holds what.
+const newTimeline = "the database has a new timeline"
+
+// A trusted is what a tick may rely on.
+type trusted struct {
+	time   bool   // the clock: lapsed means lapsed, due means due
+	state  bool   // the leases: a free lane is free
+	reason string // why not; empty: everything
+}
+
+// clockWatch compares the database's clock with this process's monotonic one.
+type clockWatch struct {
+	database time.Time
+	local    time.Time
+}
+
+// step is how far the database's clock moved more than this process's since
+// the last look; 0 at the first.
+func (c *clockWatch) step(database, local time.Time) time.Duration {
+	before := *c
+	c.database, c.local = database, local
+	if before.local.IsZero() {
+		return 0
+	}
+	return database.Sub(before.database) - local.Sub(before.local)
+}
+
+// trust decides whether time and state can be relied on, and starts or ends a
+// hold-off. A hold-off lasts one lease: by then every lease that was granted
+// before it is over by its holder's own clock.
+func (s *Scheduler) trust(ctx context.Context, t Tick, sit turnkeeper.Situation) (trusted, error) {
+	step := s.clock.step(sit.Now, time.Now())
+	if !sit.LastTickAt.IsZero() && sit.Now.Before(sit.LastTickAt.Add(-clockTolerance)) {
+		step = min(step, sit.Now.Sub(sit.LastTickAt))
+	}
+	reason := ""
+	switch {
+	case sit.SeenTimeline != "" && sit.Timeline != "" && sit.Timeline != sit.SeenTimeline:
+		reason = newTimeline
+	case step.Abs() > clockTolerance:
+		reason = fmt.Sprintf("the database's clock stepped by %s", step.Round(time.Second))
+	}
+	if reason != "" {
+		s.Log.Warn("the scheduler holds off", zap.String("reason", reason), zap.Duration("for", s.LeaseTTL))
+		// The step must not be seen again at the next look.
+		if err := t.Note(ctx, sit.Now, sit.Timeline); err != nil {
+			return trusted{}, err
+		}
+		if sit.HoldReason == newTimeline {
+			reason = newTimeline
+		}
+		return held(reason), t.Hold(ctx, sit.Now.Add(s.LeaseTTL), reason)
+	}
+	switch {
+	case sit.HoldUntil.IsZero():
+		return trusted{time: true, state: true}, nil
+	case sit.Now.Before(sit.HoldUntil):
+		return held(sit.HoldReason), nil
+	default:
+		s.Log.Info("the scheduler goes on", zap.String("reason", sit.HoldReason))
+		return trusted{time: true, state: true}, t.Hold(ctx, time.Time{}, "")
+	}
+}
+
+func held(reason string) trusted {
+	return trusted{state: reason != newTimeline, reason: reason}
+}

@@ -1,0 +1,151 @@
+package storage
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"turnkeeper"
+	"turnkeeper/storage/internal/dbsqlc"
+)
+
+// RegisterAgents makes agents known, so that messages to them are accepted and
+// their schedules come due. Agents that are not named stay: another worker may
+// serve them. Every process may do it; the last one wins.
+func (s *Store) RegisterAgents(ctx context.Context, agents []turnkeeper.AgentRegistration) error {
+	return translate(pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		q := dbsqlc.New(tx)
+		for _, a := range agents {
+			if err := register(ctx, q, a); err != nil {
+				return err
+			}
+		}
+		return q.RingInbox(ctx)
+	}))
+}
+
+func register(ctx context.Context, q *dbsqlc.Queries, a turnkeeper.AgentRegistration) error {
+	if err := q.SaveDefinition(ctx, a.DefinitionHash, a.Name, string(a.Definition)); err != nil {
+		return err
+	}
+	if err := q.SaveAgent(ctx, a.Name, a.DefinitionHash, a.Description, a.LanePerConversation); err != nil {
+		return err
+	}
+	kept := []string{}
+	for _, sched := range a.Schedules {
+		kept = append(kept, sched.Name)
+		err := q.SaveSchedule(ctx, dbsqlc.SaveScheduleParams{
+			Agent: a.Name, Name: sched.Name, Cron: sched.Cron, TimeZone: sched.TimeZone,
+			Conversation: sched.Conversation, Message: sched.Message,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return q.RetireSchedules(ctx, a.Name, kept)
+}
+
+// Agents lists the registered agents by name, without their schedules and
+// definitions.
+func (s *Store) Agents(ctx context.Context) ([]turnkeeper.AgentRegistration, error) {
+	rows, err := s.q.ListAgents(ctx)
+	return mapRows(rows, func(r dbsqlc.ListAgentsRow) turnkeeper.AgentRegistration {
+		return turnkeeper.AgentRegistration{
+			Name: r.Name, Description: r.Description, DefinitionHash: r.DefinitionHash, LanePerConversation: r.LanePerConversation,
+		}
+	}), translate(err)
+}
+
+// Schedules lists all schedules by agent and name.
+func (s *Store) Schedules(ctx context.Context) ([]turnkeeper.Schedule, error) {
+	rows, err := s.q.ListSchedules(ctx)
+	return mapRows(rows, func(r dbsqlc.TurnkeeperSchedule) turnkeeper.Schedule {
+		return turnkeeper.Schedule{
+			Agent: r.Agent, Name: r.Name, Cron: r.Cron, CronOverride: orZero(r.CronOverride), TimeZone: r.TimeZone,
+			Conversation: r.Conversation, Message: r.Message, Active: r.Active, PausedAt: orZero(r.PausedAt),
+			NextDue: orZero(r.NextDue), LastSlot: orZero(r.LastSlot), LastError: orZero(r.LastError),
+		}
+	}), translate(err)
+}
+
+// OverrideSchedule changes when a schedule comes due; it lasts over restarts
+// and over changes of the agent's file. An empty cron goes back to the file's.
+func (s *Store) OverrideSchedule(ctx context.Context, agent, name, cron string) error {
+	n, err := s.q.OverrideSchedule(ctx, orNull(cron), agent, name)
+	return s.ringIfChanged(ctx, n, err)
+}
+
+// PauseSchedule stops one schedule, or lets it go on from its next slot.
+func (s *Store) PauseSchedule(ctx context.Context, agent, name string, paused bool) error {
+	n, err := s.q.PauseSchedule(ctx, paused, agent, name)
+	return s.ringIfChanged(ctx, n, err)
+}
+
+func (s *Store) ringIfChanged(ctx context.Context, rows int64, err error) error {
+	if err != nil {
+		return translate(err)
+	}
+	if rows == 0 {
+		return turnkeeper.ErrNotFound
+	}
+	return translate(s.q.RingInbox(ctx))
+}
+
+// SchedulerSettings are what operators changed of the scheduler.
+type SchedulerSettings struct {
+	PausedAt      time.Time // zero: not paused
+	PausedReason  string
+	PollInterval  time.Duration // 0: as configured
+	MaxDispatches int           // 0: as configured
+	LastTickAt    time.Time     // on record
+	HoldUntil     time.Time     // zero: no hold-off
+	HoldReason    string
+}
+
+// SchedulerSettings reads what operators changed of the scheduler.
+func (s *Store) SchedulerSettings(ctx context.Context) (SchedulerSettings, error) {
+	row, err := s.q.Settings(ctx)
+	return SchedulerSettings{
+		PausedAt: orZero(row.PausedAt), PausedReason: orZero(row.PausedReason), PollInterval: orZero(row.PollInterval),
+		MaxDispatches: int(orZero(row.MaxDispatchesPerTick)), LastTickAt: orZero(row.LastTickAt),
+		HoldUntil: orZero(row.HoldUntil), HoldReason: orZero(row.HoldReason),
+	}, translate(err)
+}
+
+// PauseScheduler stops all schedulers of this database from granting; what
+// runs goes on. It lasts until ResumeScheduler.
+func (s *Store) PauseScheduler(ctx context.Context, reason string) error {
+	return translate(s.q.Pause(ctx, reason))
+}
+
+// ResumeScheduler undoes PauseScheduler.
+func (s *Store) ResumeScheduler(ctx context.Context) error {
+	if err := s.q.Resume(ctx); err != nil {
+		return translate(err)
+	}
+	return translate(s.q.RingInbox(ctx))
+}
+
+// SetScheduler changes the scheduler's poll interval and grants a tick while it
+// runs; 0 leaves a value as it is.
+func (s *Store) SetScheduler(ctx context.Context, poll time.Duration, maxDispatches int) error {
+	var p *time.Duration
+	var n *int32
+	if poll > 0 {
+		p = &poll
+	}
+	if maxDispatches > 0 {
+		m := int32(min(maxDispatches, 10_000)) //nolint:gosec // bounded
+		n = &m
+	}
+	if err := s.q.SetIntervals(ctx, p, n); err != nil {
+		return translate(err)
+	}
+	return translate(s.q.RingInbox(ctx))
+}
+
+// SetMaxMessageBytes sets the limit on the body of a message, for every way in.
+func (s *Store) SetMaxMessageBytes(ctx context.Context, n int) error {
+	return translate(s.q.SetMaxMessageBytes(ctx, int32(min(n, maxPostgresText)))) //nolint:gosec // bounded
+}

@@ -1,0 +1,113 @@
+package storage
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"go.uber.org/zap"
+)
+
+// A Topic is what a doorbell is about.
+type Topic string
+
+// The topics.
+const (
+	TopicInbox Topic = "turnkeeper_inbox" // a message came, or a lane became free
+	TopicTurns Topic = "turnkeeper_turns" // a turn ended
+)
+
+// A Bell listens for doorbells on a connection of its own. A ring says "look
+// again" and carries nothing; rings may be lost, so whoever waits also polls.
+type Bell struct {
+	url string
+	log *zap.Logger
+
+	mu   sync.Mutex
+	subs map[*subscription]struct{}
+}
+
+type subscription struct {
+	topic Topic
+	rings chan struct{}
+}
+
+// NewBell returns a bell; it rings while Run runs.
+func NewBell(url string, log *zap.Logger) *Bell {
+	return &Bell{url: url, log: log, subs: map[*subscription]struct{}{}}
+}
+
+// Subscribe returns a channel that holds at most one ring of the topic, and
+// the function that ends the subscription.
+func (b *Bell) Subscribe(topic Topic) (rings <-chan struct{}, cancel func()) {
+	sub := &subscription{topic, make(chan struct{}, 1)}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.subs[sub] = struct{}{}
+	return sub.rings, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(b.subs, sub)
+	}
+}
+
+// Run listens until ctx ends. It connects again when the connection breaks, and
+// then rings for every topic, since rings may have been lost meanwhile.
+func (b *Bell) Run(ctx context.Context) {
+	wait := firstRetry
+	for ctx.Err() == nil {
+		began := time.Now()
+		err := b.listen(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		b.log.Warn("the doorbell connection broke; polling goes on", zap.Error(plainConnect(err)))
+		if time.Since(began) > slowRetry {
+			wait = firstRetry
+		}
+		if !pause(ctx, wait) {
+			return
+		}
+		wait = min(wait*2, 5*time.Second)
+	}
+}
+
+func (b *Bell) listen(ctx context.Context) error {
+	conn, err := pgx.Connect(ctx, b.url)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = conn.Close(closing)
+	}()
+	for _, topic := range []Topic{TopicInbox, TopicTurns} {
+		if _, err := conn.Exec(ctx, "listen "+string(topic)); err != nil {
+			return err
+		}
+	}
+	b.ring("")
+	for {
+		note, err := conn.WaitForNotification(ctx)
+		if err != nil {
+			return err
+		}
+		b.ring(Topic(note.Channel))
+	}
+}
+
+// ring rings for one topic, or for all when topic is empty.
+func (b *Bell) ring(topic Topic) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for sub := range b.subs {
+		if topic == "" || sub.topic == topic {
+			select {
+			case sub.rings <- struct{}{}:
+			default: // it has not looked since the last one
+			}
+		}
+	}
+}

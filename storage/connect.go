@@ -1,0 +1,93 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"go.uber.org/zap"
+)
+
+// Options say how to connect.
+type Options struct {
+	URL              string        // postgres://… or a keyword/value string
+	MaxConns         int           // of the main pool; 0: 8
+	FinishConns      int           // of the pool for ends of turns; 0: 2
+	StatementTimeout time.Duration // of one statement; 0: 30 s
+	LockTimeout      time.Duration // of waiting for a row; 0: 10 s
+	ConnectTimeout   time.Duration // 0: 10 s
+	Log              *zap.Logger   // nil: none
+	// Mask replaces known secrets in all text of a turn that is stored. nil:
+	// nothing is replaced.
+	Mask func(string) string
+}
+
+func (o Options) withDefaults() Options {
+	setDefault(&o.MaxConns, 8)
+	setDefault(&o.FinishConns, 2)
+	setDefault(&o.StatementTimeout, 30*time.Second)
+	setDefault(&o.LockTimeout, 10*time.Second)
+	setDefault(&o.ConnectTimeout, 10*time.Second)
+	if o.Log == nil {
+		o.Log = zap.NewNop()
+	}
+	return o
+}
+
+func setDefault[T int | time.Duration](v *T, def T) {
+	if *v == 0 {
+		*v = def
+	}
+}
+
+func connect(ctx context.Context, o Options, conns int, name string) (*pgxpool.Pool, error) {
+	cfg, err := pgxpool.ParseConfig(o.URL)
+	if err != nil {
+		// The library's error repeats the URL, password and all.
+		return nil, errors.New("DATABASE_URL cannot be read: write it as postgres://user:password@host:port/database")
+	}
+	cfg.MaxConns = int32(min(conns, 1000)) //nolint:gosec // bounded
+	cfg.MaxConnLifetimeJitter = time.Minute
+	cfg.ConnConfig.ConnectTimeout = o.ConnectTimeout
+	params := cfg.ConnConfig.RuntimeParams
+	params["application_name"] = name
+	// A worker that is stopped inside a transaction must not block those that
+	// take its turns over.
+	params["statement_timeout"] = millis(o.StatementTimeout)
+	params["lock_timeout"] = millis(o.LockTimeout)
+	params["idle_in_transaction_session_timeout"] = millis(o.StatementTimeout)
+	params["tcp_user_timeout"] = millis(20 * time.Second)
+	params["tcp_keepalives_idle"] = "10"
+	params["tcp_keepalives_interval"] = "5"
+	params["tcp_keepalives_count"] = "3"
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("the database cannot be reached: %w", plainConnect(err))
+	}
+	return pool, nil
+}
+
+func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+
+// plainConnect says why a connection failed, without the connection string.
+func plainConnect(err error) error {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return fmt.Errorf("%s (SQLSTATE %s)", pg.Message, pg.Code)
+	}
+	if op, ok := errors.AsType[*net.OpError](err); ok {
+		return fmt.Errorf("%s: is Postgres running there, and is DATABASE_URL right?", op)
+	}
+	if dns, ok := errors.AsType[*net.DNSError](err); ok {
+		return fmt.Errorf("%s: is the host in DATABASE_URL right?", dns)
+	}
+	if errors.Is(err, context.DeadlineExceeded) || os.IsTimeout(err) {
+		return errors.New("no answer in time: is Postgres running there, and is DATABASE_URL right?")
+	}
+	return err
+}

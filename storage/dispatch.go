@@ -1,0 +1,216 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"turnkeeper"
+	"turnkeeper/storage/internal/dbsqlc"
+)
+
+// A Tick is the scheduler's transaction. It holds the scheduler's lock from the
+// first Look that got it until it ends.
+type Tick struct {
+	store *Store
+	tx    pgx.Tx
+	q     *dbsqlc.Queries
+}
+
+// InTick runs f in one transaction, which commits when f returns nil.
+func (s *Store) InTick(ctx context.Context, f func(*Tick) error) error {
+	return translate(pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		return f(&Tick{store: s, tx: tx, q: dbsqlc.New(tx)})
+	}))
+}
+
+// Tx is the transaction, for what must become true with the tick.
+func (t *Tick) Tx() pgx.Tx { return t.tx }
+
+// Look takes the scheduler's lock if it is free and says what there is to do.
+// locked is false while another process ticks; nothing may be done then.
+func (t *Tick) Look(ctx context.Context) (sit turnkeeper.Situation, locked bool, err error) {
+	row, err := t.q.Look(ctx)
+	if err != nil {
+		return turnkeeper.Situation{}, false, translate(err)
+	}
+	return turnkeeper.Situation{
+		Now: row.Now, Paused: row.Paused, PollInterval: orZero(row.PollInterval), MaxDispatches: int(orZero(row.MaxDispatchesPerTick)),
+		Timeline: row.CurrentTimeline, SeenTimeline: row.Timeline, LastTickAt: orZero(row.LastTickAt),
+		HoldUntil: orZero(row.HoldUntil), HoldReason: row.HoldReason,
+		Lost: row.Lost, Slots: row.Slots, Queued: row.Queued, Room: int(row.Room),
+	}, row.Locked, nil
+}
+
+// Note puts the tick on record.
+func (t *Tick) Note(ctx context.Context, now time.Time, timeline string) error {
+	return translate(t.q.NoteTick(ctx, now, timeline))
+}
+
+// Hold makes all schedulers hold off until then. A zero time ends the hold.
+func (t *Tick) Hold(ctx context.Context, until time.Time, reason string) error {
+	if until.IsZero() {
+		return translate(t.q.EndHold(ctx))
+	}
+	return translate(t.q.HoldOff(ctx, until, reason))
+}
+
+// Lost lists grants whose lease has lapsed or whose worker is silent, oldest
+// first, and locks them.
+func (t *Tick) Lost(ctx context.Context, limit int) ([]turnkeeper.LostGrant, error) {
+	rows, err := t.q.LostGrants(ctx, int32(limit)) //nolint:gosec // small
+	return mapRows(rows, func(r dbsqlc.LostGrantsRow) turnkeeper.LostGrant {
+		return turnkeeper.LostGrant{
+			Lane: turnkeeper.Lane(r.Lane), TurnID: turnkeeper.TurnID(r.TurnID), GrantID: turnkeeper.GrantID(r.GrantID),
+			JobID: turnkeeper.JobID(r.JobID), MessageID: turnkeeper.MessageID(r.MessageID), WorkerID: turnkeeper.WorkerID(r.WorkerID),
+			Trigger: turnkeeper.Trigger(r.Trigger), GrantedAt: r.GrantedAt, Lapsed: r.Lapsed, Losses: int(r.Losses),
+			Dispatches: int(r.Dispatches), LastSeq: r.LastSeq,
+		}
+	}), translate(err)
+}
+
+// Requeue takes the lane from a lost grant and opens its turn to the next. A
+// grant that no worker ever took is not counted as a loss.
+func (t *Tick) Requeue(ctx context.Context, lost turnkeeper.LostGrant) error {
+	log := "lost"
+	if lost.WorkerID == "" {
+		log = "unclaimed"
+	}
+	return translate(errors.Join(
+		t.q.EndDispatch(ctx, dbsqlc.EndDispatchParams{
+			Turn: int64(lost.TurnID), GrantID: string(lost.GrantID), State: string(turnkeeper.TurnQueued), Log: log,
+			Lost: lost.WorkerID != "",
+		}),
+		t.q.CloseJobs(ctx, []int64{int64(lost.JobID)}),
+	))
+}
+
+// Rounds reads the journal of a turn, for its summary.
+func (t *Tick) Rounds(ctx context.Context, turn turnkeeper.TurnID) ([]turnkeeper.Round, error) {
+	ids := []int64{int64(turn)}
+	answers, err := t.q.RoundsOfTurns(ctx, ids)
+	if err != nil {
+		return nil, translate(err)
+	}
+	calls, err := t.q.CallsOfTurns(ctx, ids)
+	return rounds(answers, calls), translate(err)
+}
+
+// SettleCalls gives every open call of a turn its last word: a started one may
+// or may not have happened, a planned one has not.
+func (t *Tick) SettleCalls(ctx context.Context, turn turnkeeper.TurnID, unknown, notRun string) error {
+	return translate(t.q.SettleOpenCalls(ctx, notRun, unknown, int64(turn)))
+}
+
+// Close ends a turn whose workers were lost once too often, without running it.
+func (t *Tick) Close(ctx context.Context, lost turnkeeper.LostGrant, o turnkeeper.Outcome, events []turnkeeper.Event) error {
+	return errors.Join(
+		translate(t.q.InsertEvents(ctx, t.store.eventParams(lost.TurnID, lost.LastSeq, events))),
+		translate(t.q.BumpSeq(ctx, int32(len(events)), int64(lost.TurnID))), //nolint:gosec // few
+		translate(t.q.EndDispatch(ctx, dbsqlc.EndDispatchParams{
+			Turn: int64(lost.TurnID), GrantID: string(lost.GrantID), State: string(o.State), Log: "lost", Stop: string(o.StopReason),
+			Reply: t.store.clean(o.Reply), InnerDialogue: t.store.clean(o.InnerDialogue), ErrorClass: o.ErrorClass, Error: t.store.clean(o.Error),
+			MessageState: string(turnkeeper.MessageAnswered), Lost: true,
+		})),
+		translate(t.q.CloseJobs(ctx, []int64{int64(lost.JobID)})),
+		translate(t.q.RingTurns(ctx)),
+	)
+}
+
+// DueSchedules lists the schedules whose next slot has come or is not known.
+func (t *Tick) DueSchedules(ctx context.Context, limit int) ([]turnkeeper.DueSchedule, error) {
+	rows, err := t.q.DueSchedules(ctx, int32(limit)) //nolint:gosec // small
+	return mapRows(rows, func(r dbsqlc.DueSchedulesRow) turnkeeper.DueSchedule {
+		return turnkeeper.DueSchedule{
+			Agent: r.Agent, Name: r.Name, Cron: r.Cron, TimeZone: r.TimeZone, Conversation: r.Conversation, Message: r.Message,
+			NextDue: orZero(r.NextDue), LastSlot: orZero(r.LastSlot),
+		}
+	}), translate(err)
+}
+
+// Occur turns a due slot into a message, once, and moves the schedule on.
+func (t *Tick) Occur(ctx context.Context, d turnkeeper.SlotDecision) error {
+	s := d.Schedule
+	if !d.Slot.IsZero() {
+		err := t.q.Occur(ctx, dbsqlc.OccurParams{
+			Agent: s.Agent, Conversation: s.Conversation, Body: s.Message, Schedule: s.Name, Slot: d.Slot,
+		})
+		if err != nil {
+			return translate(err)
+		}
+	}
+	return translate(t.q.AdvanceSchedule(ctx, dbsqlc.AdvanceScheduleParams{
+		Agent: s.Agent, Name: s.Name, NextDue: orNullTime(d.NextDue), LastSlot: orNullTime(d.Slot), LastError: orNull(d.Error),
+	}))
+}
+
+func orNullTime(at time.Time) *time.Time {
+	if at.IsZero() {
+		return nil
+	}
+	return &at
+}
+
+// ReadyTurns lists open turns that wait for a lease of a free lane.
+func (t *Tick) ReadyTurns(ctx context.Context, limit int) ([]turnkeeper.Ready, error) {
+	rows, err := t.q.ReadyTurns(ctx, int32(limit)) //nolint:gosec // small
+	return mapRows(rows, func(r dbsqlc.ReadyTurnsRow) turnkeeper.Ready {
+		return turnkeeper.Ready{
+			TurnID: turnkeeper.TurnID(r.ID), MessageID: turnkeeper.MessageID(r.MessageID), Agent: r.Agent, Conversation: r.Conversation,
+			Lane: turnkeeper.Lane(r.Lane), Trigger: turnkeeper.Trigger(r.Trigger), Attempt: int(r.Attempt),
+			DefinitionHash: r.DefinitionHash, DueAt: r.DueAt, Priority: int(r.Priority),
+		}
+	}), translate(err)
+}
+
+// ReadyMessages lists the heads of free lanes, and gives each the id of the
+// turn to be made for it.
+func (t *Tick) ReadyMessages(ctx context.Context, limit int) ([]turnkeeper.Ready, error) {
+	rows, err := t.q.ReadyMessages(ctx, int32(limit)) //nolint:gosec // small
+	return mapRows(rows, func(r dbsqlc.ReadyMessagesRow) turnkeeper.Ready {
+		return turnkeeper.Ready{
+			New: true, TurnID: turnkeeper.TurnID(r.TurnID), MessageID: turnkeeper.MessageID(r.MessageID), Agent: r.Agent,
+			Conversation: r.Conversation, Lane: turnkeeper.Lane(r.Lane), Trigger: turnkeeper.Trigger(r.Trigger), Attempt: int(r.Attempt),
+			DefinitionHash: r.DefinitionHash, DueAt: r.DueAt, Priority: int(r.Priority),
+		}
+	}), translate(err)
+}
+
+// Grant gives each lane its lease, makes or takes the turn, and notes the
+// grant, in one statement. grants and jobs go with ready, index by index. It
+// fails when a lane was not free after all.
+func (t *Tick) Grant(ctx context.Context, ready []turnkeeper.Ready, grants []turnkeeper.GrantID, jobs []turnkeeper.JobID, ttl time.Duration) error {
+	p := dbsqlc.GrantParams{Ttl: ttl}
+	for i, r := range ready {
+		p.Lanes = append(p.Lanes, string(r.Lane))
+		p.Agents = append(p.Agents, r.Agent)
+		p.GrantIds = append(p.GrantIds, string(grants[i]))
+		p.TurnIds = append(p.TurnIds, int64(r.TurnID))
+		p.MessageIds = append(p.MessageIds, int64(r.MessageID))
+		p.JobIds = append(p.JobIds, int64(jobs[i]))
+		p.Attempts = append(p.Attempts, int32(r.Attempt)) //nolint:gosec // few
+		p.Conversations = append(p.Conversations, r.Conversation)
+		p.Triggers = append(p.Triggers, string(r.Trigger))
+		p.DefinitionHashes = append(p.DefinitionHashes, r.DefinitionHash)
+		p.IsNew = append(p.IsNew, r.New)
+	}
+	granted, err := t.q.Grant(ctx, p)
+	if err != nil {
+		return translate(err)
+	}
+	if len(granted) != len(ready) {
+		return errLaneTaken
+	}
+	return nil
+}
+
+var errLaneTaken = errors.New("a lane was taken by somebody else; the tick is undone")
+
+// NextDue is in what time something comes due that is not due now; at most an
+// hour.
+func (s *Store) NextDue(ctx context.Context) (time.Duration, error) {
+	seconds, err := s.q.NextDue(ctx)
+	return time.Duration(seconds * float64(time.Second)), translate(err)
+}

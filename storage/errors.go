@@ -1,0 +1,90 @@
+package storage
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"turnkeeper"
+)
+
+// conditions are the error codes that the functions of the schema raise.
+var conditions = map[string]error{
+	"TK001": turnkeeper.ErrFenced,
+	"TK002": turnkeeper.ErrJournalMoved,
+	"TK003": turnkeeper.ErrEmptyMessage,
+	"TK004": turnkeeper.ErrInvalidMessage,
+	"TK005": turnkeeper.ErrUnknownAgent,
+	"TK006": turnkeeper.ErrKeyConflict,
+	"TK007": turnkeeper.ErrBadMove,
+}
+
+const uniqueViolation = "23505"
+
+// A conditionError has the database's own sentence and matches the condition.
+type conditionError struct {
+	condition error
+	message   string
+}
+
+func (e *conditionError) Error() string        { return e.message }
+func (e *conditionError) Is(target error) bool { return target == e.condition }
+
+// translate turns what the database raised into what callers branch on. Other
+// errors keep their message, without the detail that may hold a row's content.
+func translate(err error) error {
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, pgx.ErrNoRows) {
+		return turnkeeper.ErrNotFound
+	}
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok {
+		return err
+	}
+	if condition := conditions[pg.Code]; condition != nil {
+		return &conditionError{condition, pg.Message}
+	}
+	return &serverError{code: pg.Code, message: pg.Message, constraint: pg.ConstraintName}
+}
+
+// A serverError is an error of Postgres without its detail, hint and context:
+// those quote rows.
+type serverError struct {
+	code, message, constraint string
+}
+
+func (e *serverError) Error() string {
+	s := "database: " + e.message + " (SQLSTATE " + e.code
+	if e.constraint != "" {
+		s += ", " + e.constraint
+	}
+	return s + ")"
+}
+
+// uncertain says that a write may or may not have been done, or was undone for
+// a reason that passes: the writer reads back and tries again.
+func uncertain(err error) bool {
+	if err == nil || errors.Is(err, context.Canceled) && !pgconn.Timeout(err) {
+		return false
+	}
+	if server, ok := errors.AsType[*serverError](err); ok {
+		switch class := server.code[:2]; class {
+		case "08", "53", "57", "58", "25": // connection, resources, shutdown or timeout, system, read-only after failover
+			return true
+		default:
+			return server.code == "40001" || server.code == "40P01" || server.code == "55P03" // serialization, deadlock, lock timeout
+		}
+	}
+	_, condition := errors.AsType[*conditionError](err)
+	return !condition && !errors.Is(err, turnkeeper.ErrNotFound)
+}
+
+// keyTaken says that a unique key refused the write.
+func keyTaken(err error) bool {
+	server, ok := errors.AsType[*serverError](err)
+	return ok && server.code == uniqueViolation
+}

@@ -1,0 +1,82 @@
+package storage
+
+import (
+	"context"
+
+	"turnkeeper"
+	"turnkeeper/storage/internal/dbsqlc"
+)
+
+// Enqueue accepts a message and rings the doorbell, in one transaction. A
+// repeat with the same key returns the first id; with another body or
+// conversation it fails with turnkeeper.ErrKeyConflict. Other refusals match
+// ErrEmptyMessage, ErrInvalidMessage or ErrUnknownAgent; nothing is written
+// then.
+func (s *Store) Enqueue(ctx context.Context, m turnkeeper.Submission) (turnkeeper.MessageID, error) {
+	// What Postgres would refuse in its own words is checked here in ours; the
+	// limit on the body is in the database's settings.
+	if err := m.Check(maxPostgresText); err != nil {
+		return 0, err
+	}
+	id, err := s.q.Enqueue(ctx, dbsqlc.EnqueueParams{
+		Agent: m.Agent, Body: m.Body, Conversation: m.Conversation,
+		Key: orNull(m.Key), Priority: int32(m.Priority), TraceParent: orNull(m.TraceParent), //nolint:gosec // Check bounds it
+	})
+	return turnkeeper.MessageID(id), translate(err)
+}
+
+// maxPostgresText is what one value may hold.
+const maxPostgresText = 1 << 29
+
+// Message reads one message of the inbox, or fails with ErrNotFound.
+func (s *Store) Message(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.Message, error) {
+	row, err := s.q.MessageByID(ctx, int64(id))
+	return messageOf(row), translate(err)
+}
+
+// A Page selects rows of a list.
+type Page struct {
+	Agent string // empty: all
+	State string // empty: all
+	Limit int    // 0: 25; at most 100
+	// Cursor is an id: newest-first lists begin below it, oldest-first lists
+	// after it. 0: at the start.
+	Cursor int64
+}
+
+const (
+	defaultLimit = 25
+	maxLimit     = 100
+)
+
+func (p Page) limit() int32 {
+	if p.Limit <= 0 {
+		return defaultLimit
+	}
+	return int32(min(p.Limit, maxLimit)) //nolint:gosec // bounded
+}
+
+// Messages lists the inbox, newest first.
+func (s *Store) Messages(ctx context.Context, p Page) ([]turnkeeper.Message, error) {
+	rows, err := s.q.ListMessages(ctx, p.Agent, p.State, p.Cursor, p.limit())
+	return mapRows(rows, messageOf), translate(err)
+}
+
+// Replies lists the outbox in the order it was written, after the cursor.
+func (s *Store) Replies(ctx context.Context, p Page) ([]turnkeeper.Reply, error) {
+	rows, err := s.q.ListReplies(ctx, p.Agent, p.Cursor, p.limit())
+	return mapRows(rows, replyOf), translate(err)
+}
+
+// LatestReplies lists the outbox newest first, below the cursor.
+func (s *Store) LatestReplies(ctx context.Context, p Page) ([]turnkeeper.Reply, error) {
+	rows, err := s.q.ListRepliesNewestFirst(ctx, p.Agent, p.Cursor, p.limit())
+	return mapRows(rows, replyOf), translate(err)
+}
+
+// ReplyTo is the reply that a message ended with, or ErrNotFound while there is
+// none.
+func (s *Store) ReplyTo(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.Reply, error) {
+	row, err := s.q.ReplyOfMessage(ctx, int64(id))
+	return replyOf(row), translate(err)
+}

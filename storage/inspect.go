@@ -1,0 +1,149 @@
+package storage
+
+import (
+	"context"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/storage/internal/dbsqlc"
+)
+
+// A TurnView is a turn with everything an operator asks about it.
+type TurnView struct {
+	Turn       turnkeeper.Turn
+	Message    turnkeeper.Message
+	Reply      *turnkeeper.Reply // nil: none
+	Rounds     []turnkeeper.Round
+	Dispatches []turnkeeper.Dispatch
+	Outputs    []turnkeeper.Output // without their content
+}
+
+// Turns lists turns, newest first.
+func (s *Store) Turns(ctx context.Context, p Page) ([]turnkeeper.Turn, error) {
+	rows, err := s.q.ListTurns(ctx, p.Agent, p.State, p.Cursor, p.limit())
+	return mapRows(rows, turnOf), translate(err)
+}
+
+// LatestTurn is the id of the newest turn, or ErrNotFound.
+func (s *Store) LatestTurn(ctx context.Context) (turnkeeper.TurnID, error) {
+	id, err := s.q.LatestTurn(ctx)
+	return turnkeeper.TurnID(id), translate(err)
+}
+
+// TurnsOf lists the turns of a message, in order.
+func (s *Store) TurnsOf(ctx context.Context, id turnkeeper.MessageID) ([]turnkeeper.Turn, error) {
+	rows, err := s.q.TurnsOfMessage(ctx, int64(id))
+	return mapRows(rows, turnOf), translate(err)
+}
+
+// ViewTurn reads a turn whole, or fails with ErrNotFound.
+func (s *Store) ViewTurn(ctx context.Context, id turnkeeper.TurnID) (TurnView, error) {
+	row, err := s.q.TurnByID(ctx, int64(id))
+	if err != nil {
+		return TurnView{}, translate(err)
+	}
+	v := TurnView{Turn: turnOf(row.TurnkeeperTurn)}
+	if v.Turn.WorkerID == "" {
+		v.Turn.WorkerID = turnkeeper.WorkerID(row.TakenBy)
+	}
+	if v.Message, err = s.Message(ctx, v.Turn.MessageID); err != nil {
+		return TurnView{}, err
+	}
+	if reply, err := s.ReplyTo(ctx, v.Turn.MessageID); err == nil && reply.TurnID == id {
+		v.Reply = &reply
+	}
+	if v.Rounds, err = s.roundsOf(ctx, id); err != nil {
+		return TurnView{}, err
+	}
+	grants, err := s.q.GrantsOfTurn(ctx, int64(id))
+	if err != nil {
+		return TurnView{}, translate(err)
+	}
+	v.Dispatches = mapRows(grants, dispatchOf)
+	outputs, err := s.q.OutputsOfTurn(ctx, int64(id))
+	v.Outputs = mapRows(outputs, func(r dbsqlc.OutputsOfTurnRow) turnkeeper.Output {
+		return turnkeeper.Output{
+			ID: turnkeeper.OutputID(r.ID), TurnID: id, Call: turnkeeper.CallKey{Round: int(r.Round), Ordinal: int(r.Ordinal)},
+			MediaType: r.MediaType, SizeBytes: r.SizeBytes, Chars: r.Chars, Tokens: r.Tokens, SHA256: r.Sha256,
+			Incomplete: r.Incomplete, Retrieved: r.Retrieved,
+		}
+	})
+	return v, translate(err)
+}
+
+func (s *Store) roundsOf(ctx context.Context, id turnkeeper.TurnID) ([]turnkeeper.Round, error) {
+	ids := []int64{int64(id)}
+	answers, err := s.q.RoundsOfTurns(ctx, ids)
+	if err != nil {
+		return nil, translate(err)
+	}
+	calls, err := s.q.CallsOfTurns(ctx, ids)
+	return rounds(answers, calls), translate(err)
+}
+
+// A LaneView is a lane, its lease and what waits in it.
+type LaneView struct {
+	Lease     turnkeeper.Lease
+	TurnState turnkeeper.TurnState // of the turn that holds it; empty: free
+	Remaining time.Duration        // of the lease
+	Waiting   int                  // messages; counted up to 10,000
+}
+
+// Lanes lists lanes, held ones first.
+func (s *Store) Lanes(ctx context.Context, p Page) ([]LaneView, error) {
+	rows, err := s.q.ListLanes(ctx, p.Agent, p.limit())
+	return mapRows(rows, func(r dbsqlc.ListLanesRow) LaneView {
+		return LaneView{
+			Lease: turnkeeper.Lease{
+				Lane: turnkeeper.Lane(r.Lane), Token: r.Token, GrantID: turnkeeper.GrantID(orZero(r.GrantID)),
+				TurnID: turnkeeper.TurnID(orZero(r.TurnID)), WorkerID: turnkeeper.WorkerID(r.Holder), GrantedAt: orZero(r.GrantedAt),
+				Until: orZero(r.LeaseUntil), Failures: int(r.Failures), NotBefore: orZero(r.NotBefore),
+			},
+			TurnState: turnkeeper.TurnState(r.TurnState), Remaining: time.Duration(r.RemainingMs) * time.Millisecond, Waiting: int(r.Waiting),
+		}
+	}), translate(err)
+}
+
+// Events reads a turn's stream after a number, in order, at most limit.
+func (s *Store) Events(ctx context.Context, turn turnkeeper.TurnID, after int64, limit int) ([]turnkeeper.Event, error) {
+	rows, err := s.q.EventsAfter(ctx, int64(turn), after, int32(min(limit, 10_000))) //nolint:gosec // bounded
+	return mapRows(rows, eventOf), translate(err)
+}
+
+// Output reads the stored text of a tool result, or fails with ErrNotFound.
+func (s *Store) Output(ctx context.Context, id turnkeeper.OutputID) (turnkeeper.Output, error) {
+	r, err := s.q.OutputByID(ctx, string(id))
+	return turnkeeper.Output{
+		ID: turnkeeper.OutputID(r.ID), TurnID: turnkeeper.TurnID(r.TurnID),
+		Call:      turnkeeper.CallKey{Round: int(r.Round), Ordinal: int(r.Ordinal)},
+		MediaType: r.MediaType, Text: orZero(r.Content), Bytes: r.Bytes, SizeBytes: r.SizeBytes, RawBytes: r.RawBytes,
+		Chars: r.Chars, Tokens: r.Tokens, SHA256: r.Sha256, Incomplete: r.Incomplete, Description: r.Description,
+		Retrieved: r.Retrieved, CreatedAt: r.CreatedAt,
+	}, translate(err)
+}
+
+// RecentCalls lists ended calls of an agent with this name and arguments hash
+// that ended within the window, newest first, at most 20.
+func (s *Store) RecentCalls(ctx context.Context, agent, name, argsHash string, within time.Duration) ([]turnkeeper.PastCall, error) {
+	rows, err := s.q.RecentCalls(ctx, agent, name, argsHash, within)
+	return mapRows(rows, func(r dbsqlc.RecentCallsRow) turnkeeper.PastCall {
+		return turnkeeper.PastCall{Succeeded: r.State == string(turnkeeper.CallSucceeded), Ago: max(micros(r.AgoUs), 0)}
+	}), translate(err)
+}
+
+// ServerFacts are what matters of the server's settings.
+type ServerFacts struct {
+	Version, FSync, SynchronousCommit, FullPageWrites, Encoding string
+	MaxConnections                                              int
+	InRecovery                                                  bool
+	Now                                                         time.Time
+}
+
+// ServerFacts asks the server for its settings.
+func (s *Store) ServerFacts(ctx context.Context) (ServerFacts, error) {
+	r, err := s.q.ServerFacts(ctx)
+	return ServerFacts{
+		Version: r.Version, FSync: r.Fsync, SynchronousCommit: r.SynchronousCommit, FullPageWrites: r.FullPageWrites,
+		Encoding: r.Encoding, MaxConnections: int(r.MaxConnections), InRecovery: r.InRecovery, Now: r.Now,
+	}, translate(err)
+}

@@ -1,0 +1,12 @@
+-- What Turnkeeper's own queries read of River's table, for the code generator.
+-- River creates and migrates the real one.
+create schema turnkeeper;
+create table turnkeeper.river_job (
+    id           bigint primary key,
+    state        text not null,
+    kind         text not null,
+    attempted_by text[],
+    attempted_at timestamptz,
+    finalized_at timestamptz,
+    metadata     jsonb not null
+);

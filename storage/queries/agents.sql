@@ -1,0 +1,29 @@
+-- name: SaveDefinition :exec
+insert into turnkeeper.definitions (hash, agent, content) values (@hash, @agent, @content)
+on conflict (hash) do nothing;
+
+-- name: SaveAgent :exec
+insert into turnkeeper.agents (name, definition_hash, description, lane_per_conversation)
+values (@name, @definition_hash, @description, @lane_per_conversation)
+on conflict (name) do update set definition_hash = excluded.definition_hash,
+    description = excluded.description, lane_per_conversation = excluded.lane_per_conversation,
+    updated_at = clock_timestamp()
+where (agents.definition_hash, agents.description, agents.lane_per_conversation)
+    is distinct from (excluded.definition_hash, excluded.description, excluded.lane_per_conversation);
+
+-- name: SaveSchedule :exec
+insert into turnkeeper.schedules as s (agent, name, cron, time_zone, conversation, message)
+values (@agent, @name, @cron, @time_zone, @conversation, @message)
+on conflict (agent, name) do update set cron = excluded.cron, time_zone = excluded.time_zone,
+    conversation = excluded.conversation, message = excluded.message, active = true,
+    next_due = case when s.active and s.cron = excluded.cron and s.time_zone = excluded.time_zone then s.next_due end,
+    updated_at = clock_timestamp()
+where (s.cron, s.time_zone, s.conversation, s.message, s.active)
+    is distinct from (excluded.cron, excluded.time_zone, excluded.conversation, excluded.message, true);
+
+-- name: RetireSchedules :exec
+update turnkeeper.schedules set active = false, updated_at = clock_timestamp()
+where agent = @agent and active and not (name = any(@keep::text[]));
+
+-- name: ListAgents :many
+select name, description, definition_hash, lane_per_conversation, updated_at from turnkeeper.agents order by name;

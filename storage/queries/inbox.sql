@@ -1,0 +1,24 @@
+-- name: Enqueue :one
+select turnkeeper.enqueue(@agent::text, @body::text, @conversation::text, sqlc.narg(key)::text, @priority::integer, sqlc.narg(trace_parent)::text)::bigint;
+
+-- name: MessageByID :one
+select * from turnkeeper.messages where id = @id;
+
+-- name: ListMessages :many
+select * from turnkeeper.messages
+where (@agent::text = '' or agent = @agent) and (@state::text = '' or state = @state)
+  and (@before::bigint = 0 or id < @before)
+order by id desc limit @max_rows;
+
+-- name: ReplyOfMessage :one
+select * from turnkeeper.replies where message_id = @message_id;
+
+-- name: ListReplies :many
+select * from turnkeeper.replies
+where (@agent::text = '' or agent = @agent) and id > @after::bigint
+order by id limit @max_rows;
+
+-- name: ListRepliesNewestFirst :many
+select * from turnkeeper.replies
+where (@agent::text = '' or agent = @agent) and (@before::bigint = 0 or id < @before)
+order by id desc limit @max_rows;

@@ -1,0 +1,65 @@
+-- name: ListTurns :many
+select * from turnkeeper.turns
+where (@agent::text = '' or agent = @agent) and (@state::text = '' or state = @state)
+  and (@before::bigint = 0 or id < @before)
+order by id desc limit @max_rows;
+
+-- name: LatestTurn :one
+select id from turnkeeper.turns order by id desc limit 1;
+
+-- name: TurnByID :one
+select sqlc.embed(t), coalesce(j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as taken_by
+from turnkeeper.turns t left join turnkeeper.river_job j on j.id = t.job_id
+where t.id = @id;
+
+-- name: TurnsOfMessage :many
+select * from turnkeeper.turns where message_id = @message_id order by attempt;
+
+-- name: GrantsOfTurn :many
+select * from turnkeeper.lease_log where turn_id = @turn_id order by id;
+
+-- name: ListLanes :many
+select l.*, coalesce(extract(epoch from l.lease_until - clock_timestamp()) * 1000, 0)::bigint as remaining_ms,
+    coalesce(nullif(t.worker_id, ''), j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as holder,
+    coalesce(t.state, '')::text as turn_state,
+    (select count(*) from (select from turnkeeper.messages m where m.lane = l.lane and m.state = 'waiting' limit 10000) w)::bigint as waiting
+from turnkeeper.leases l
+left join turnkeeper.turns t on t.id = l.turn_id
+left join turnkeeper.river_job j on j.id = t.job_id
+where (@agent::text = '' or l.agent = @agent)
+order by l.grant_id is null, l.lane limit @max_rows;
+
+-- name: ListSchedules :many
+select * from turnkeeper.schedules order by agent, name;
+
+-- name: OverrideSchedule :execrows
+update turnkeeper.schedules set cron_override = sqlc.narg(cron), next_due = null, updated_at = clock_timestamp(), active = true
+where agent = @agent and name = @name;
+
+-- name: PauseSchedule :execrows
+update turnkeeper.schedules set paused_at = case when @paused::boolean then clock_timestamp() end,
+    next_due = case when @paused then next_due end, updated_at = clock_timestamp()
+where agent = @agent and name = @name;
+
+-- name: EventsAfter :many
+select turn_id, seq, type, round, block, data, at from turnkeeper.turn_events
+where turn_id = @turn_id and seq > @after::bigint order by seq limit @max_rows;
+
+-- name: OutputByID :one
+select * from turnkeeper.outputs where id = @id;
+
+-- name: OutputsOfTurn :many
+select id, round, ordinal, media_type, size_bytes, chars, tokens, sha256, incomplete, retrieved
+from turnkeeper.outputs where turn_id = @turn_id order by round, ordinal;
+
+-- name: SpendOf :many
+select scope, period, tokens, calls from turnkeeper.spend where scope = @scope order by period desc limit 30;
+
+-- name: ServerFacts :one
+select current_setting('server_version')::text as version, current_setting('fsync')::text as fsync,
+    current_setting('synchronous_commit')::text as synchronous_commit,
+    current_setting('full_page_writes')::text as full_page_writes,
+    current_setting('max_connections')::integer as max_connections,
+    current_setting('server_encoding')::text as encoding,
+    pg_is_in_recovery()::boolean as in_recovery,
+    clock_timestamp()::timestamptz as now;

@@ -1,0 +1,77 @@
+-- name: Step :exec
+select turnkeeper.step(@turn::bigint, @token::bigint, @grant_id::uuid, @worker::text, @expected::bigint, @events::integer,
+    @rounds::integer, @charged::integer, @calls::integer, @input::bigint, @output::bigint, @cached::bigint,
+    @reasoning::bigint, @estimated::boolean);
+
+-- name: InsertRound :exec
+insert into turnkeeper.rounds (turn_id, round, charged, provider, model, attempts, latency_ms, finish_reason,
+    input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, text, reasoning, raw)
+values (@turn_id, @round, @charged, @provider, @model, @attempts, @latency_ms, @finish_reason,
+    @input_tokens, @output_tokens, @cached_tokens, @reasoning_tokens, @usage_estimated, @text, @reasoning, sqlc.narg(raw));
+
+-- name: InsertCalls :exec
+insert into turnkeeper.calls (turn_id, round, ordinal, agent, wire_id, provider_id, name, arguments, raw_args,
+    args_hash, effect, paging, state, shown, preview, ended_at)
+select @turn_id::bigint, @round::integer, c.ordinal, @agent::text, c.wire_id, c.provider_id, c.name, c.arguments,
+    c.raw_args, c.args_hash, c.effect, c.paging, c.state, c.shown, c.preview,
+    case when c.state <> 'planned' then clock_timestamp() end
+from (select unnest(@ordinals::integer[]) as ordinal, unnest(@wire_ids::text[]) as wire_id,
+    unnest(@provider_ids::text[]) as provider_id, unnest(@names::text[]) as name,
+    unnest(@arguments::text[]) as arguments, unnest(@raw_args::text[]) as raw_args,
+    unnest(@args_hashes::text[]) as args_hash, unnest(@effects::text[]) as effect,
+    unnest(@pagings::boolean[]) as paging, unnest(@states::text[]) as state,
+    unnest(@shown::text[]) as shown, unnest(@previews::text[]) as preview) c;
+
+-- name: StartCalls :exec
+select turnkeeper.start_calls(@turn::bigint, @token::bigint, @worker::text,
+    @rounds::integer[], @ordinals::integer[], @attempts::integer[], @effects::text[], @nonces::text[]);
+
+-- name: AnswerCalls :exec
+select turnkeeper.answer_calls(@turn::bigint, @rounds::integer[], @ordinals::integer[], @nonces::text[],
+    @states::text[], @shown::text[], @previews::text[], @outputs::text[], @durations::bigint[]);
+
+-- name: InsertOutputs :exec
+insert into turnkeeper.outputs (id, turn_id, round, ordinal, media_type, content, bytes, size_bytes, raw_bytes,
+    chars, tokens, sha256, incomplete, description)
+select o.id, @turn_id::bigint, o.round, o.ordinal, o.media_type,
+    case when not o.is_binary then o.content end, case when o.is_binary then o.bytes end,
+    o.size_bytes, o.raw_bytes, o.chars, o.tokens, o.sha256, o.incomplete, o.description
+from (select unnest(@ids::text[]) as id, unnest(@rounds::integer[]) as round, unnest(@ordinals::integer[]) as ordinal,
+    unnest(@media_types::text[]) as media_type, unnest(@contents::text[]) as content, unnest(@bytes::bytea[]) as bytes,
+    unnest(@is_binary::boolean[]) as is_binary, unnest(@size_bytes::bigint[]) as size_bytes,
+    unnest(@raw_bytes::bigint[]) as raw_bytes, unnest(@chars::bigint[]) as chars, unnest(@tokens::bigint[]) as tokens,
+    unnest(@sha256s::text[]) as sha256, unnest(@incompletes::boolean[]) as incomplete,
+    unnest(@descriptions::text[]) as description) o;
+
+-- name: InsertEvents :exec
+insert into turnkeeper.turn_events (turn_id, seq, type, round, block, data)
+select @turn_id::bigint, e.seq, e.type, e.round, e.block, nullif(e.data, '')::json
+from (select generate_series(@first_seq::bigint, @last_seq::bigint) as seq, unnest(@types::text[]) as type, unnest(@rounds::integer[]) as round,
+    unnest(@blocks::integer[]) as block, unnest(@data::text[]) as data) e;
+
+-- name: EndDispatch :exec
+select turnkeeper.end_dispatch(@turn::bigint, @grant_id::uuid, @state::text, @log::text, @stop::text, @reply::text,
+    @inner_dialogue::text, @error_class::text, @error::text, @message_state::text, @lost::boolean,
+    @backoff::interval, @lane_backoff::interval);
+
+-- name: RingFinished :exec
+select pg_notify('turnkeeper_inbox', ''), pg_notify('turnkeeper_turns', '');
+
+-- name: RingTurns :exec
+select pg_notify('turnkeeper_turns', '');
+
+-- name: LateResult :exec
+select turnkeeper.late_result(@turn::bigint, @round::integer, @ordinal::integer, @nonce::text, @state::text,
+    @shown::text, @preview::text);
+
+-- name: ReadBack :one
+select token, grant_id, entries, state from turnkeeper.turns where id = @id;
+
+-- name: SettleOpenCalls :exec
+-- What a turn that is closed without its worker leaves behind: a started call
+-- may or may not have happened, a planned one has not.
+update turnkeeper.calls set state = case when state = 'planned' then 'cancelled' else 'unknown' end,
+    ended_at = clock_timestamp(),
+    shown = case when state = 'planned' then @not_run::text else @unknown::text end,
+    preview = left(case when state = 'planned' then @not_run::text else @unknown::text end, 220)
+where turn_id = @turn_id and state in ('planned', 'started', 'running');

@@ -1,0 +1,43 @@
+-- name: TurnForWorker :one
+select sqlc.embed(t), d.content as definition, coalesce(l.failures, 0)::integer as failures,
+    (extract(epoch from t.lease_until - clock_timestamp()) * 1000000)::bigint as remaining_us,
+    (extract(epoch from clock_timestamp() - t.granted_at) * 1000000)::bigint as elapsed_us,
+    m.body, m.idempotency_key, m.priority, m.schedule, m.slot, m.attempts as message_attempts, m.due_at as message_due_at,
+    m.accepted_at, m.trace_parent,
+    exists (select from turnkeeper.turns p where p.agent = t.agent and p.conversation = t.conversation and p.id < t.id
+        and p.state in ('succeeded', 'degraded'))::boolean as has_past
+from turnkeeper.turns t
+join turnkeeper.messages m on m.id = t.message_id
+join turnkeeper.definitions d on d.hash = t.definition_hash
+left join turnkeeper.leases l on l.lane = t.lane
+where t.id = @turn_id;
+
+-- name: RoundsOfTurns :many
+select * from turnkeeper.rounds where turn_id = any(@turn_ids::bigint[]) order by turn_id, round;
+
+-- name: CallsOfTurns :many
+select * from turnkeeper.calls where turn_id = any(@turn_ids::bigint[]) order by turn_id, round, ordinal;
+
+-- name: PastTurns :many
+select t.id, m.body, coalesce(r.body, t.inner_dialogue, '')::text as reply
+from turnkeeper.turns t
+join turnkeeper.messages m on m.id = t.message_id
+left join turnkeeper.replies r on r.turn_id = t.id
+where t.agent = @agent and t.conversation = @conversation and t.id < @before
+  and t.state in ('succeeded', 'degraded')
+order by t.id desc limit @max_rows;
+
+-- name: StreamPosition :one
+-- Where a turn's stream stands, for whoever goes on with it.
+select coalesce(max(block), 0)::integer as last_block,
+    coalesce(max(round) filter (where type = 'round_start'), 0)::integer as started_round,
+    coalesce(max(seq) filter (where type = 'round_start'), 0)::bigint as started_seq,
+    coalesce(max(seq) filter (where type = 'round_rollback'), 0)::bigint as rollback_seq
+from turnkeeper.turn_events where turn_id = @turn_id;
+
+-- name: RecentCalls :many
+select state, (extract(epoch from clock_timestamp() - ended_at) * 1000000)::bigint as ago_us
+from turnkeeper.calls
+where agent = @agent and name = @name and args_hash = @args_hash and state in ('succeeded', 'failed')
+  and ended_at > clock_timestamp() - @within::interval
+order by turn_id desc, ended_at desc limit 20;

@@ -1,0 +1,197 @@
+-- name: Look :one
+-- Takes the scheduler's lock if it is free, and says at one glance what there
+-- is to do. The flags may be a tick old: what acts on them looks again.
+select pg_try_advisory_xact_lock(hashtext('turnkeeper.scheduler'))::boolean as locked,
+    clock_timestamp()::timestamptz as now,
+    case when pg_is_in_recovery() then '' else substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) end::text as current_timeline,
+    poll_interval, max_dispatches_per_tick, (paused_at is not null)::boolean as paused,
+    coalesce(timeline, '')::text as timeline, last_tick_at, hold_until, coalesce(hold_reason, '')::text as hold_reason,
+    exists (select from turnkeeper.leases l
+            left join turnkeeper.turns t on t.id = l.turn_id
+            left join turnkeeper.river_job j on j.id = t.job_id
+            left join turnkeeper.worker_heartbeat h on h.worker_id = j.attempted_by[array_upper(j.attempted_by, 1)]
+            where l.grant_id is not null and (l.lease_until <= statement_timestamp()
+                or (h.takeover_after > interval '0' and h.beat_at + h.takeover_after <= statement_timestamp())))::boolean as lost,
+    exists (select from turnkeeper.schedules where active and paused_at is null
+            and (next_due is null or next_due <= statement_timestamp()))::boolean as slots,
+    exists (select from turnkeeper.turns where state = 'queued')::boolean as queued,
+    (coalesce((select sum(slots) from turnkeeper.worker_heartbeat
+               where stopped_at is null
+                 and beat_at > statement_timestamp() - greatest(takeover_after, interval '15 s')), 0)
+     - (select count(*) from turnkeeper.leases where grant_id is not null))::bigint as room
+from turnkeeper.settings;
+
+-- name: NoteTick :exec
+update turnkeeper.settings set last_tick_at = @now::timestamptz, timeline = @timeline::text;
+
+-- name: HoldOff :exec
+update turnkeeper.settings set hold_until = @until::timestamptz, hold_reason = @reason::text;
+
+-- name: EndHold :exec
+update turnkeeper.settings set hold_until = null, hold_reason = null where hold_until is not null;
+
+-- name: LostGrants :many
+-- A lease is lost when it has lapsed, or when the worker that took its job is
+-- silent for as long as that worker said it may be. Who took the job is what
+-- River noted when the job was fetched: a hint only, for the fence decides.
+select l.lane, l.turn_id::bigint as turn_id, l.grant_id::uuid as grant_id, l.granted_at::timestamptz as granted_at,
+    t.job_id::bigint as job_id, t.losses, t.dispatches, t.last_seq, t.trigger, t.message_id,
+    coalesce(j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as worker_id,
+    (l.lease_until <= statement_timestamp())::boolean as lapsed
+from turnkeeper.leases l
+join turnkeeper.turns t on t.id = l.turn_id
+left join turnkeeper.river_job j on j.id = t.job_id
+left join turnkeeper.worker_heartbeat h on h.worker_id = j.attempted_by[array_upper(j.attempted_by, 1)]
+where l.grant_id is not null
+  and (l.lease_until <= statement_timestamp()
+    or (h.takeover_after > interval '0' and h.beat_at + h.takeover_after <= statement_timestamp()))
+order by l.granted_at
+limit @max_rows
+for update of l, t skip locked;
+
+-- name: DueSchedules :many
+select agent, name, coalesce(cron_override, cron)::text as cron, time_zone, conversation, message, next_due, last_slot
+from turnkeeper.schedules
+where active and paused_at is null and (next_due is null or next_due <= statement_timestamp())
+order by next_due nulls first, agent, name
+limit @max_rows
+for update;
+
+-- name: Occur :exec
+insert into turnkeeper.messages (agent, conversation, lane, body, trigger, schedule, slot, due_at)
+select @agent::text, @conversation::text,
+    case when a.lane_per_conversation then a.name || '/' || @conversation else a.name end,
+    @body::text, 'schedule', @schedule::text, @slot::timestamptz, date_trunc('second', @slot::timestamptz)
+from turnkeeper.agents a where a.name = @agent
+on conflict (agent, schedule, slot) do nothing;
+
+-- name: AdvanceSchedule :exec
+update turnkeeper.schedules set next_due = sqlc.narg(next_due), last_slot = coalesce(sqlc.narg(last_slot), last_slot),
+    last_error = sqlc.narg(last_error), active = active and sqlc.narg(next_due)::timestamptz is not null
+where agent = @agent and name = @name;
+
+-- name: ReadyTurns :many
+-- Open turns without a lease: handed back, taken from a lost worker, deferred.
+select t.id, t.message_id, t.agent, t.conversation, t.lane, t.trigger, t.attempt, t.definition_hash, m.due_at, m.priority
+from turnkeeper.turns t
+join turnkeeper.leases l on l.lane = t.lane
+join turnkeeper.messages m on m.id = t.message_id
+where t.state = 'queued' and (t.due_at is null or t.due_at <= statement_timestamp())
+  and l.grant_id is null and (l.not_before is null or l.not_before <= statement_timestamp())
+order by m.due_at, m.priority desc, m.id
+limit @max_rows;
+
+-- name: ReadyMessages :many
+-- The head of each free lane. The lanes with waiting messages are found by
+-- jumping through the index from lane to lane, so that a long queue in one
+-- lane costs one step.
+with recursive lanes (lane) as (
+    (select m.lane from turnkeeper.messages m where m.state = 'waiting' order by m.lane limit 1)
+    union all
+    select (select m.lane from turnkeeper.messages m where m.state = 'waiting' and m.lane > lanes.lane
+            order by m.lane limit 1)
+    from lanes where lanes.lane is not null
+)
+select nextval('turnkeeper.turns_id_seq')::bigint as turn_id, q.*
+from (
+    select head.id as message_id, head.agent, head.conversation, lanes.lane::text as lane, head.trigger,
+        head.attempts + 1 as attempt, a.definition_hash, head.due_at, head.priority
+    from lanes
+    join lateral (
+        select m.id, m.agent, m.conversation, m.trigger, m.attempts, m.due_at, m.priority
+        from turnkeeper.messages m
+        where m.lane = lanes.lane and m.state = 'waiting' and m.due_at <= statement_timestamp()
+        order by m.due_at, m.priority desc, m.id limit 1
+    ) head on true
+    join turnkeeper.agents a on a.name = head.agent
+    left join turnkeeper.leases l on l.lane = lanes.lane
+    where l.grant_id is null and (l.not_before is null or l.not_before <= statement_timestamp())
+      and not exists (select from turnkeeper.turns t where t.lane = lanes.lane
+                      and t.state in ('queued', 'running', 'waiting'))
+    order by head.due_at, head.priority desc, head.id
+    limit @max_rows
+) q;
+
+-- name: NextDue :one
+-- In how many seconds something becomes due that is not due now; at most an hour.
+select extract(epoch from coalesce(least(
+    (select min(next_due) from turnkeeper.schedules where active and paused_at is null and next_due > statement_timestamp()),
+    (select min(not_before) from turnkeeper.leases where grant_id is null and not_before > statement_timestamp()),
+    (select min(t.due_at) from turnkeeper.turns t where t.state = 'queued' and t.due_at > statement_timestamp()),
+    (select min(lease_until) from turnkeeper.leases where grant_id is not null and lease_until > statement_timestamp()),
+    (select min(beat_at + takeover_after) from turnkeeper.worker_heartbeat
+     where stopped_at is null and takeover_after > interval '0' and beat_at + takeover_after > statement_timestamp())
+), statement_timestamp() + interval '1 hour') - statement_timestamp())::float8 as seconds;
+
+-- name: Grant :many
+-- One statement: token + 1, new grant id, log, turn, message. A lane that is
+-- not free any more is left out of the answer.
+with input as (
+    select unnest(@lanes::text[]) as lane, unnest(@agents::text[]) as agent, unnest(@grant_ids::uuid[]) as grant_id,
+        unnest(@turn_ids::bigint[]) as turn_id, unnest(@message_ids::bigint[]) as message_id,
+        unnest(@job_ids::bigint[]) as job_id, unnest(@attempts::integer[]) as attempt,
+        unnest(@conversations::text[]) as conversation, unnest(@triggers::text[]) as trigger,
+        unnest(@definition_hashes::text[]) as definition_hash, unnest(@is_new::boolean[]) as is_new
+), clock as (
+    select clock_timestamp() as at
+), granted as (
+    insert into turnkeeper.leases as l (lane, agent, token, grant_id, turn_id, granted_at, lease_until)
+    select i.lane, i.agent, 1, i.grant_id, i.turn_id, clock.at, clock.at + @ttl::interval from input i, clock
+    on conflict (lane) do update set token = l.token + 1, grant_id = excluded.grant_id, turn_id = excluded.turn_id,
+        granted_at = excluded.granted_at, lease_until = excluded.lease_until
+    where l.grant_id is null
+    returning l.lane, l.token, l.granted_at, l.lease_until
+), new_turns as (
+    insert into turnkeeper.turns (id, message_id, attempt, agent, conversation, lane, trigger, definition_hash,
+        state, token, grant_id, job_id, dispatches, granted_at, lease_until)
+    select i.turn_id, i.message_id, i.attempt, i.agent, i.conversation, i.lane, i.trigger, i.definition_hash,
+        'running', g.token, i.grant_id, i.job_id, 1, g.granted_at, g.lease_until
+    from input i join granted g on g.lane = i.lane where i.is_new
+), old_turns as (
+    update turnkeeper.turns t set state = 'running', token = g.token, grant_id = i.grant_id, job_id = i.job_id,
+        dispatches = t.dispatches + 1, granted_at = g.granted_at, lease_until = g.lease_until, due_at = null
+    from input i join granted g on g.lane = i.lane
+    where t.id = i.turn_id and not i.is_new
+), messages as (
+    update turnkeeper.messages m set state = 'running', attempts = m.attempts + 1, turn_id = i.turn_id
+    from input i join granted g on g.lane = i.lane
+    where m.id = i.message_id and i.is_new
+), log as (
+    insert into turnkeeper.lease_log (lane, token, grant_id, turn_id, job_id, granted_at, lease_until)
+    select g.lane, g.token, i.grant_id, i.turn_id, i.job_id, g.granted_at, g.lease_until
+    from input i join granted g on g.lane = i.lane
+)
+select lane, token from granted;
+
+-- name: CloseJobs :exec
+-- River's rows of grants that are over. River would find them after an hour.
+update turnkeeper.river_job set state = 'cancelled', finalized_at = clock_timestamp()
+where id = any(@ids::bigint[]) and state not in ('completed', 'cancelled', 'discarded');
+
+-- name: CompleteJob :exec
+update turnkeeper.river_job set state = 'completed', finalized_at = clock_timestamp()
+where id = @id and state = 'running';
+
+-- name: Pause :exec
+update turnkeeper.settings set paused_at = clock_timestamp(), paused_reason = @reason::text;
+
+-- name: Resume :exec
+update turnkeeper.settings set paused_at = null, paused_reason = null;
+
+-- name: SetIntervals :exec
+update turnkeeper.settings set
+    poll_interval = coalesce(sqlc.narg(poll_interval), poll_interval),
+    max_dispatches_per_tick = coalesce(sqlc.narg(max_dispatches_per_tick), max_dispatches_per_tick);
+
+-- name: Settings :one
+select * from turnkeeper.settings;
+
+-- name: RingInbox :exec
+select pg_notify('turnkeeper_inbox', '');
+
+-- name: BumpSeq :exec
+update turnkeeper.turns set last_seq = last_seq + @events::integer where id = @id;
+
+
+-- name: SetMaxMessageBytes :exec
+update turnkeeper.settings set max_message_bytes = @bytes::integer where max_message_bytes <> @bytes::integer;

@@ -1,0 +1,20 @@
+-- name: Beat :exec
+insert into turnkeeper.worker_heartbeat (worker_id, host, pid, version, slots, takeover_after)
+values (@worker_id, @host, @pid, @version, @slots, @takeover_after)
+on conflict (worker_id) do update set beat_at = clock_timestamp(), slots = excluded.slots;
+
+-- name: StopBeating :exec
+update turnkeeper.worker_heartbeat set stopped_at = clock_timestamp(), slots = 0, beat_at = clock_timestamp()
+where worker_id = @worker_id;
+
+-- name: ForgetWorkers :exec
+delete from turnkeeper.worker_heartbeat h
+where coalesce(stopped_at, beat_at) < clock_timestamp() - interval '1 day'
+  and not exists (select from turnkeeper.lease_log g where g.worker_id = h.worker_id and g.ended_at is null);
+
+-- name: ListWorkers :many
+select worker_id, host, pid, version, slots, takeover_after, started_at, beat_at, stopped_at,
+    (extract(epoch from clock_timestamp() - beat_at) * 1000)::bigint as silent_ms
+from turnkeeper.worker_heartbeat
+where stopped_at is null or stopped_at > clock_timestamp() - interval '1 hour'
+order by started_at;

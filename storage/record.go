@@ -1,0 +1,128 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"turnkeeper"
+	"turnkeeper/storage/internal/dbsqlc"
+)
+
+// pastTurns is how many earlier turns of a conversation are read as history.
+// What of them the model is shown is the turn's business.
+const pastTurns = 40
+
+// Load reads a turn as its journal has it, for the holder of grant. It fails
+// with ErrFenced when the turn is no longer that grant's.
+func (s *Store) Load(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID) (turnkeeper.Record, error) {
+	row, err := s.q.TurnForWorker(ctx, int64(turn))
+	if err = translate(err); errors.Is(err, turnkeeper.ErrNotFound) {
+		return turnkeeper.Record{}, turnkeeper.ErrFenced
+	}
+	if err != nil {
+		return turnkeeper.Record{}, err
+	}
+	if row.TurnkeeperTurn.State != string(turnkeeper.TurnRunning) || orZero(row.TurnkeeperTurn.GrantID) != string(grant) {
+		return turnkeeper.Record{}, turnkeeper.ErrFenced
+	}
+	record := recordOf(row)
+	if row.TurnkeeperTurn.Entries > 0 {
+		if err := s.loadJournal(ctx, &record); err != nil {
+			return turnkeeper.Record{}, err
+		}
+	}
+	if row.HasPast {
+		record.History, err = s.loadHistory(ctx, record.Turn)
+	}
+	return record, err
+}
+
+func recordOf(row dbsqlc.TurnForWorkerRow) turnkeeper.Record {
+	turn := turnOf(row.TurnkeeperTurn)
+	return turnkeeper.Record{
+		Turn: turn,
+		Message: turnkeeper.Message{
+			ID: turn.MessageID, Agent: turn.Agent, Conversation: turn.Conversation, Lane: turn.Lane, Body: row.Body,
+			Key: orZero(row.IdempotencyKey), Priority: int(row.Priority), Trigger: turn.Trigger, Schedule: orZero(row.Schedule),
+			Slot: orZero(row.Slot), State: turnkeeper.MessageRunning, Attempts: int(row.MessageAttempts),
+			DueAt: row.MessageDueAt, AcceptedAt: row.AcceptedAt, TurnID: turn.ID, TraceParent: orZero(row.TraceParent),
+		},
+		Definition: []byte(row.Definition),
+		Entries:    row.TurnkeeperTurn.Entries,
+		Failures:   int(row.Failures),
+		NextBlock:  1,
+		Remaining:  micros(row.RemainingUs),
+		Elapsed:    micros(row.ElapsedUs),
+	}
+}
+
+// loadJournal reads what earlier dispatches of the turn did.
+func (s *Store) loadJournal(ctx context.Context, record *turnkeeper.Record) error {
+	ids := []int64{int64(record.Turn.ID)}
+	answers, err := s.q.RoundsOfTurns(ctx, ids)
+	if err != nil {
+		return translate(err)
+	}
+	calls, err := s.q.CallsOfTurns(ctx, ids)
+	if err != nil {
+		return translate(err)
+	}
+	record.Rounds = rounds(answers, calls)
+	position, err := s.q.StreamPosition(ctx, int64(record.Turn.ID))
+	if err != nil {
+		return translate(err)
+	}
+	record.NextBlock = int(position.LastBlock) + 1
+	if int(position.StartedRound) > len(record.Rounds) && position.StartedSeq > position.RollbackSeq {
+		record.OpenRound = int(position.StartedRound)
+	}
+	return nil
+}
+
+func (s *Store) loadHistory(ctx context.Context, turn turnkeeper.Turn) ([]turnkeeper.Past, error) {
+	past, err := s.q.PastTurns(ctx, turn.Agent, turn.Conversation, int64(turn.ID), pastTurns)
+	if err != nil {
+		return nil, translate(err)
+	}
+	slices.Reverse(past)
+	ids := mapRows(past, func(p dbsqlc.PastTurnsRow) int64 { return p.ID })
+	answers, err := s.q.RoundsOfTurns(ctx, ids)
+	if err != nil {
+		return nil, translate(err)
+	}
+	calls, err := s.q.CallsOfTurns(ctx, ids)
+	if err != nil {
+		return nil, translate(err)
+	}
+	all := rounds(answers, calls)
+	history := make([]turnkeeper.Past, len(past))
+	for i, p := range past {
+		n := 0
+		for _, a := range answers[:min(len(answers), len(all))] {
+			if a.TurnID != p.ID {
+				break
+			}
+			n++
+		}
+		history[i] = turnkeeper.Past{TurnID: turnkeeper.TurnID(p.ID), Body: p.Body, Reply: p.Reply, Rounds: all[:n]}
+		answers, all = answers[n:], all[n:]
+	}
+	return history, nil
+}
+
+// LoadPatiently is Load, which waits for a database that is away until ctx
+// ends.
+func (s *Store) LoadPatiently(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID) (turnkeeper.Record, error) {
+	wait := firstRetry
+	for {
+		record, err := s.Load(ctx, turn, grant)
+		if err == nil || !uncertain(err) {
+			return record, err
+		}
+		if !pause(ctx, wait) {
+			return record, context.Cause(ctx)
+		}
+		wait = min(wait*2, slowRetry)
+	}
+}

@@ -1,0 +1,39 @@
+package storage
+
+import (
+	"context"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/storage/internal/dbsqlc"
+)
+
+// Beat is a sign of life of a worker process.
+func (s *Store) Beat(ctx context.Context, h turnkeeper.Heartbeat) error {
+	return translate(s.q.Beat(ctx, dbsqlc.BeatParams{
+		WorkerID: string(h.WorkerID), Host: s.clean(h.Host), Pid: int32(h.PID), Version: h.Version, //nolint:gosec // a pid
+		Slots: int32(h.Slots), TakeoverAfter: h.TakeoverAfter, //nolint:gosec // checked settings
+	}))
+}
+
+// StopBeating says that a worker has ended in good order.
+func (s *Store) StopBeating(ctx context.Context, id turnkeeper.WorkerID) error {
+	return translate(s.q.StopBeating(ctx, string(id)))
+}
+
+// ForgetWorkers removes the heartbeats of workers that ended a day ago.
+func (s *Store) ForgetWorkers(ctx context.Context) error {
+	return translate(s.q.ForgetWorkers(ctx))
+}
+
+// Workers lists worker processes, without those that ended an hour ago.
+func (s *Store) Workers(ctx context.Context) ([]turnkeeper.Heartbeat, error) {
+	rows, err := s.q.ListWorkers(ctx)
+	return mapRows(rows, func(r dbsqlc.ListWorkersRow) turnkeeper.Heartbeat {
+		return turnkeeper.Heartbeat{
+			WorkerID: turnkeeper.WorkerID(r.WorkerID), Host: r.Host, PID: int(r.Pid), Version: r.Version, Slots: int(r.Slots),
+			TakeoverAfter: r.TakeoverAfter, StartedAt: r.StartedAt, BeatAt: r.BeatAt, StoppedAt: orZero(r.StoppedAt),
+			Silent: time.Duration(r.SilentMs) * time.Millisecond,
+		}
+	}), translate(err)
+}

@@ -1,0 +1,173 @@
+package builtin_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"turnkeeper"
+	"turnkeeper/tools"
+	"turnkeeper/tools/builtin"
+)
+
+// use calls one of the tools as a turn would: arguments checked, then run.
+func use(t *testing.T, all []tools.Tool, name, arguments string) tools.Ending {
+	t.Helper()
+	r, err := tools.NewRegistry(all...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tool, ok := r.Get(name)
+	if !ok {
+		t.Fatalf("there is no tool %s", name)
+	}
+	args, fault := r.Check(name, arguments)
+	if fault != "" {
+		t.Fatal(fault)
+	}
+	call := tools.Call{Agent: "helper", Arguments: json.RawMessage(args.Canonical)}
+	return tools.Execute(t.Context(), tool, call, tools.ExecuteOptions{Timeout: 20 * time.Second})
+}
+
+func wantText(t *testing.T, got tools.Ending, want string) {
+	t.Helper()
+	if got.Outcome != tools.Succeeded || got.Result.Text != want {
+		t.Errorf("ending = %+v, want %q", got, want)
+	}
+}
+
+func wantFailure(t *testing.T, got tools.Ending, want string) {
+	t.Helper()
+	if got.Outcome != tools.Failed || !strings.Contains(got.Result.Text, want) {
+		t.Errorf("ending = %+v, want a failure with %q", got, want)
+	}
+}
+
+func TestAll(t *testing.T) {
+	type row struct {
+		Name          string
+		Effect        turnkeeper.Effect
+		Transactional bool
+	}
+	want := []row{
+		{"clock", turnkeeper.EffectNone, false},
+		{"read_file", turnkeeper.EffectNone, false},
+		{"list_files", turnkeeper.EffectNone, false},
+		{"http_get", turnkeeper.EffectNone, false},
+		{"note_write", turnkeeper.EffectOnce, true},
+		{"note_read", turnkeeper.EffectNone, false},
+	}
+	for _, tt := range []struct {
+		name string
+		deps builtin.Deps
+		want []row
+	}{
+		{"all", builtin.Deps{Notes: &memory{}}, want},
+		{"without a store", builtin.Deps{}, want[:4]},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r, err := tools.NewRegistry(builtin.All(tt.deps)...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []row
+			for _, s := range r.Specs() {
+				got = append(got, row{s.Name, s.Effect, s.Transactional})
+				if s.Description == "" {
+					t.Errorf("%s has no description", s.Name)
+				}
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("tools (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestClock(t *testing.T) {
+	now := func() time.Time { return time.Date(2026, 1, 31, 23, 30, 0, 0, time.UTC) }
+	clock := []tools.Tool{builtin.Clock(now)}
+	for _, tt := range []struct{ name, args, want string }{
+		{"UTC", `{}`, `{"time":"2026-01-31T23:30:00Z","weekday":"Saturday","timezone":"UTC","utc_offset":"+00:00"}`},
+		{"a zone in which it is tomorrow", `{"timezone":"Europe/Berlin"}`, `{"time":"2026-02-01T00:30:00+01:00","weekday":"Sunday","timezone":"Europe/Berlin","utc_offset":"+01:00"}`},
+	} {
+		t.Run(tt.name, func(t *testing.T) { wantText(t, use(t, clock, "clock", tt.args), tt.want) })
+	}
+	for _, zone := range []string{"Mars/Olympus", "Local", "../../etc/passwd"} {
+		wantFailure(t, use(t, clock, "clock", `{"timezone":"`+zone+`"}`), "there is no time zone")
+	}
+	if got := use(t, []tools.Tool{builtin.Clock(nil)}, "clock", ``); got.Outcome != tools.Succeeded {
+		t.Errorf("with the real clock: %+v", got)
+	}
+}
+
+// memory is a NoteStore.
+type memory struct {
+	texts map[string]string
+	fails error
+}
+
+func (m *memory) WriteNote(_ context.Context, agent, name, text string) error {
+	if m.texts == nil {
+		m.texts = map[string]string{}
+	}
+	m.texts[agent+"/"+name] = text
+	return m.fails
+}
+
+func (m *memory) ReadNote(_ context.Context, agent, name string) (string, bool, error) {
+	text, ok := m.texts[agent+"/"+name]
+	return text, ok, m.fails
+}
+
+func (m *memory) ListNotes(_ context.Context, agent string) ([]builtin.Note, error) {
+	var notes []builtin.Note
+	for key, text := range m.texts {
+		if name, ok := strings.CutPrefix(key, agent+"/"); ok {
+			notes = append(notes, builtin.Note{Name: name, Chars: len(text), UpdatedAt: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)})
+		}
+	}
+	return notes, m.fails
+}
+
+func TestNotes(t *testing.T) {
+	store := &memory{texts: map[string]string{"other/secret": "not yours"}}
+	notes := builtin.NewNotes(store)
+	wantText(t, use(t, notes, "note_read", `{}`), "There are no notes yet.")
+	wantText(t, use(t, notes, "note_write", `{"name":"plan","text":"größer"}`), `Note "plan" written, 6 characters.`)
+	wantText(t, use(t, notes, "note_read", `{"name":"plan"}`), "größer")
+	wantText(t, use(t, notes, "note_write", `{"name":"plan","text":""}`), `Note "plan" written, 0 characters.`)
+	wantText(t, use(t, notes, "note_read", `{"name":"plan"}`), "")
+	wantText(t, use(t, notes, "note_read", `{}`), "plan\t0 characters\t2026-01-02T03:04:05Z")
+	wantFailure(t, use(t, notes, "note_read", `{"name":"secret"}`), `There is no note "secret".`)
+
+	big := strings.Repeat("x", 64<<10)
+	wantText(t, use(t, notes, "note_write", `{"name":"`+strings.Repeat("é", 100)+`","text":"`+big+`"}`), `Note "`+strings.Repeat("é", 100)+`" written, 65536 characters.`)
+	for name, args := range map[string]string{
+		"has 65537 bytes":                     `{"name":"a","text":"` + big + `x"}`,
+		"has 101 characters":                  `{"name":"` + strings.Repeat("é", 101) + `","text":""}`,
+		"has 0 characters":                    `{"name":"","text":""}`,
+		"blanks around it":                    `{"name":" a","text":""}`,
+		"blanks around it or a control chara": `{"name":"a\nb","text":""}`,
+	} {
+		wantFailure(t, use(t, notes, "note_write", args), name)
+	}
+}
+
+// What the store says is for operators.
+func TestNoteStoreErrors(t *testing.T) {
+	down := errors.New("password=hunter2 refused")
+	notes := builtin.NewNotes(&memory{fails: down})
+	for name, args := range map[string]string{"note_write": `{"name":"a","text":"b"}`, "note_read": `{}`} {
+		got := use(t, notes, name, args)
+		wantFailure(t, got, "could not be")
+		if strings.Contains(got.Result.Text, "hunter2") || !errors.Is(got.Err, down) {
+			t.Errorf("%s: shown %q, error %v", name, got.Result.Text, got.Err)
+		}
+	}
+}

@@ -1,0 +1,133 @@
+package builtin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+
+	"turnkeeper"
+	"turnkeeper/tools"
+)
+
+// Limits of the file tools.
+const (
+	MaxReadBytes   = 10_000_000 // one read_file
+	MaxListEntries = 1000       // one list_files
+)
+
+type readFileArgs struct {
+	Path   string `json:"path" jsonschema:"path of the file, relative to the root folder"`
+	Offset int64  `json:"offset,omitempty" jsonschema:"byte to start at; 0 is the beginning"`
+	Limit  int64  `json:"limit,omitempty" jsonschema:"bytes to read at most; the rest of the file when left out"`
+}
+
+type listFilesArgs struct {
+	Path      string `json:"path,omitempty" jsonschema:"folder, relative to the root folder; the root folder itself when left out"`
+	Recursive bool   `json:"recursive,omitempty" jsonschema:"list the folders below it too"`
+}
+
+// NewFiles are the tools `read_file` and `list_files`, both of effect none.
+// They see nothing but regular files and folders below the folder that root
+// gives for the agent: no link and no .. leads out of it. root nil, or an empty
+// answer: both tools say that the agent has no root folder.
+func NewFiles(root func(agent string) string) []tools.Tool {
+	f := files{root: root}
+	read := tools.Spec{
+		Name: "read_file",
+		Description: "Reads a file of the root folder. A text file gives its text. " +
+			"Files over 10 MB must be read in parts, with offset and limit.",
+		Effect: turnkeeper.EffectNone,
+	}
+	list := tools.Spec{
+		Name: "list_files",
+		Description: "Lists a folder of the root folder, one entry a line: a file with a tab and its size in bytes, " +
+			"a folder with a slash, a link with @. At most 1000 entries.",
+		Effect: turnkeeper.EffectNone,
+	}
+	return []tools.Tool{tools.New(read, f.read), tools.New(list, f.list)}
+}
+
+type files struct {
+	root func(agent string) string
+}
+
+// open opens the agent's root folder.
+func (f files) open(agent string) (*os.Root, error) {
+	folder := ""
+	if f.root != nil {
+		folder = f.root(agent)
+	}
+	if folder == "" {
+		return nil, errors.New("this agent has no root folder; set `root:` in its file")
+	}
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return nil, fmt.Errorf("this agent's root folder cannot be opened (%s); check `root:` in its file", reason(err))
+	}
+	return root, nil
+}
+
+func (f files) read(ctx context.Context, call tools.Call, args readFileArgs) (tools.Result, error) {
+	root, err := f.open(call.Agent)
+	if err != nil {
+		return tools.Result{}, err
+	}
+	defer func() { _ = root.Close() }()
+	return readFile(ctx, root, args)
+}
+
+func (f files) list(ctx context.Context, call tools.Call, args listFilesArgs) (tools.Result, error) {
+	root, err := f.open(call.Agent)
+	if err != nil {
+		return tools.Result{}, err
+	}
+	defer func() { _ = root.Close() }()
+	return listFiles(ctx, root, args)
+}
+
+// localPath is the path as os.Root takes it.
+func localPath(name string) (string, error) {
+	if path.IsAbs(name) {
+		return "", fmt.Errorf("%q is an absolute path; give one relative to the root folder", name)
+	}
+	return path.Clean(name), nil
+}
+
+// pathError says in plain words why a path could not be used, without any path
+// of the machine.
+func pathError(name string, err error) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("there is no file or folder %q", name)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%q may not be read: permission denied", name)
+	case strings.Contains(err.Error(), "escapes from parent"):
+		return fmt.Errorf("%q is outside of the root folder", name)
+	}
+	return fmt.Errorf("%q cannot be read: %s", name, reason(err))
+}
+
+// reason is an error without the path in it.
+func reason(err error) string {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return e.Err.Error()
+	}
+	return err.Error()
+}
+
+// kind names what is neither a regular file nor a folder.
+func kind(mode fs.FileMode) string {
+	switch {
+	case mode&fs.ModeNamedPipe != 0:
+		return "a pipe"
+	case mode&fs.ModeSocket != 0:
+		return "a socket"
+	case mode&fs.ModeDevice != 0:
+		return "a device"
+	}
+	return "not a regular file"
+}

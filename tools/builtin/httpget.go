@@ -1,0 +1,205 @@
+package builtin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/outputs"
+	"turnkeeper/tools"
+)
+
+// Limits of http_get.
+const (
+	MaxRedirects      = 5
+	MaxResponseBytes  = 10_000_000
+	maxErrorBodyChars = 1000
+	maxURLBytes       = 8 << 10
+)
+
+// HTTPOptions set up http_get. The zero value reaches public addresses only.
+type HTTPOptions struct {
+	// AllowPrivateHosts are the hosts, each as "host" or "host:port", that an
+	// agent may reach although their addresses are not public. nil: none.
+	AllowPrivateHosts func(agent string) []string
+	// Resolver looks names up. nil: the system's.
+	Resolver *net.Resolver
+
+	// refuse says why an address may not be dialled; empty: it may. nil:
+	// refusal. Only tests set it.
+	refuse func(address string) string
+}
+
+type httpGetArgs struct {
+	URL string `json:"url" jsonschema:"http or https address to read"`
+}
+
+// NewHTTPGet is the tool `http_get`, of effect none. The address of every
+// connection, redirects included, is checked after the name was looked up and
+// before a byte is sent: only public addresses pass, and those of hosts that
+// the agent is allowed. Proxies of the environment are not used, no cookies
+// are kept, and URLs with a user name are refused.
+//
+// A text response gives its text, everything else its bytes, both bounded by
+// MaxResponseBytes (one byte more shows that there was more). A status of 400
+// and above is a failure that shows how the body begins.
+func NewHTTPGet(opts HTTPOptions) tools.Tool {
+	if opts.refuse == nil {
+		opts.refuse = refusal
+	}
+	spec := tools.Spec{
+		Name:        "http_get",
+		Description: "Reads a web address by HTTP GET, and follows up to 5 redirects. Addresses of private networks are refused.",
+		Effect:      turnkeeper.EffectNone,
+	}
+	return tools.New(spec, opts.get)
+}
+
+func (o HTTPOptions) get(ctx context.Context, call tools.Call, args httpGetArgs) (tools.Result, error) {
+	address, err := parseURL(args.URL)
+	if err != nil {
+		return tools.Result{}, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address.String(), nil)
+	if err != nil {
+		return tools.Result{}, errors.New("the URL cannot be requested")
+	}
+	req.Header.Set("User-Agent", "turnkeeper")
+	client, closeIdle := o.client(call.Agent)
+	defer closeIdle()
+	res, err := client.Do(req)
+	if err != nil {
+		return tools.Result{}, requestError(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	return responseResult(res)
+}
+
+// client is a client for one call: its connections are not kept, so that each
+// request is a new dial and a new check.
+func (o HTTPOptions) client(agent string) (*http.Client, func()) {
+	var allowed []string
+	if o.AllowPrivateHosts != nil {
+		allowed = o.AllowPrivateHosts(agent)
+	}
+	d := guardedDialer{allowed: allowed, resolver: o.Resolver, refuse: o.refuse}
+	transport := &http.Transport{
+		Proxy:                  nil,
+		DialContext:            d.DialContext,
+		DisableKeepAlives:      true,
+		ForceAttemptHTTP2:      true,
+		TLSHandshakeTimeout:    15 * time.Second,
+		MaxResponseHeaderBytes: 64 << 10,
+	}
+	return &http.Client{Transport: transport, CheckRedirect: checkRedirect}, transport.CloseIdleConnections
+}
+
+func parseURL(text string) (*url.URL, error) {
+	if len(text) > maxURLBytes {
+		return nil, fmt.Errorf("the URL has %d bytes; at most %d are allowed", len(text), maxURLBytes)
+	}
+	address, err := url.Parse(strings.TrimSpace(text))
+	if err != nil {
+		return nil, errors.New("that is not a URL")
+	}
+	return address, checkURL(address)
+}
+
+func checkURL(address *url.URL) error {
+	switch {
+	case address.Scheme != "http" && address.Scheme != "https":
+		return fmt.Errorf("the URL must begin with http:// or https://, not with %q", address.Scheme+":")
+	case address.Hostname() == "":
+		return errors.New("the URL names no host")
+	case address.User != nil:
+		return errors.New("the URL holds a user name or password; leave it out")
+	}
+	return nil
+}
+
+func checkRedirect(next *http.Request, via []*http.Request) error {
+	if len(via) > MaxRedirects {
+		return fmt.Errorf("stopped after %d redirects", MaxRedirects)
+	}
+	if err := checkURL(next.URL); err != nil {
+		return fmt.Errorf("redirect refused: %w", err)
+	}
+	return nil
+}
+
+// requestError is the error without the request's URL, which may be long and
+// which the model knows, and without addresses of the worker's network.
+func requestError(err error) error {
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		err = e.Err
+	}
+	if refused, ok := errors.AsType[*refusedError](err); ok {
+		return refused
+	}
+	if lookup, ok := errors.AsType[*net.DNSError](err); ok {
+		return fmt.Errorf("the host %q could not be looked up: %s", lookup.Name, lookup.Err)
+	}
+	if op, ok := errors.AsType[*net.OpError](err); ok {
+		return fmt.Errorf("the request failed: %s: %w", op.Op, op.Err)
+	}
+	return fmt.Errorf("the request failed: %w", err)
+}
+
+func responseResult(res *http.Response) (tools.Result, error) {
+	body, err := io.ReadAll(io.LimitReader(res.Body, MaxResponseBytes+1))
+	if err != nil {
+		return tools.Result{}, fmt.Errorf("the response broke off after %d bytes: %w", len(body), err)
+	}
+	mediaType := res.Header.Get("Content-Type")
+	if mediaType == "" {
+		mediaType = http.DetectContentType(body)
+	}
+	switch text := isText(mediaType); {
+	case res.StatusCode >= 400:
+		return failure(failedStatus(res, text, body)), nil
+	case len(body) == 0:
+		return tools.Result{Text: fmt.Sprintf("HTTP %s: the response is empty.", status(res))}, nil
+	case text:
+		return tools.Result{Text: string(body), MediaType: mediaType}, nil
+	}
+	return tools.Result{Bytes: body, MediaType: mediaType}, nil
+}
+
+func failedStatus(res *http.Response, text bool, body []byte) string {
+	shown := "HTTP " + status(res)
+	if !text || len(body) == 0 {
+		return shown
+	}
+	runes := []rune(outputs.Clean(string(body[:min(len(body), 4*maxErrorBodyChars)])))
+	return shown + "\n\n" + string(runes[:min(len(runes), maxErrorBodyChars)])
+}
+
+// status is the code with our words for it: the server's are not to be relied
+// on.
+func status(res *http.Response) string {
+	return strings.TrimSpace(fmt.Sprintf("%d %s", res.StatusCode, http.StatusText(res.StatusCode)))
+}
+
+var textTypes = map[string]bool{
+	"application/json": true, "application/xml": true, "application/javascript": true, "application/ecmascript": true,
+	"application/yaml": true, "application/x-yaml": true, "application/toml": true, "application/x-ndjson": true,
+	"application/x-www-form-urlencoded": true, "application/sql": true, "application/graphql": true,
+}
+
+func isText(mediaType string) bool {
+	kind, _, err := mime.ParseMediaType(mediaType)
+	if err != nil {
+		kind, _, _ = strings.Cut(strings.ToLower(mediaType), ";")
+		kind = strings.TrimSpace(kind)
+	}
+	return strings.HasPrefix(kind, "text/") || textTypes[kind] ||
+		strings.HasSuffix(kind, "+json") || strings.HasSuffix(kind, "+xml")
+}

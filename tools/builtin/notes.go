@@ -1,0 +1,136 @@
+package builtin
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"turnkeeper"
+	"turnkeeper/tools"
+)
+
+// Limits of a note.
+const (
+	MaxNoteName  = 100      // characters
+	MaxNoteBytes = 64 << 10 // of the text
+)
+
+// A NoteStore keeps the notes of agents. Implementations are safe for
+// concurrent use.
+type NoteStore interface {
+	// WriteNote writes a note over what it held. It runs in the transaction
+	// that ctx carries, and takes effect with it.
+	WriteNote(ctx context.Context, agent, name, text string) error
+	// ReadNote gives a note's text, and whether there is such a note.
+	ReadNote(ctx context.Context, agent, name string) (text string, found bool, err error)
+	// ListNotes lists the agent's notes by name.
+	ListNotes(ctx context.Context, agent string) ([]Note, error)
+}
+
+// A Note is a note as lists show it.
+type Note struct {
+	Name      string
+	Chars     int // Unicode characters of its text
+	UpdatedAt time.Time
+}
+
+type noteWriteArgs struct {
+	Name string `json:"name" jsonschema:"name of the note, 1 to 100 characters"`
+	Text string `json:"text" jsonschema:"the whole new text of the note, at most 64 KiB"`
+}
+
+type noteReadArgs struct {
+	Name string `json:"name,omitempty" jsonschema:"name of the note; when left out, the notes are listed"`
+}
+
+// NewNotes are the tools `note_write` (transactional: a note is written exactly
+// when its result is recorded) and `note_read` (effect none). Each agent has
+// its own notes.
+func NewNotes(store NoteStore) []tools.Tool {
+	n := notes{store: store}
+	write := tools.Spec{
+		Name: "note_write",
+		Description: "Writes one of your own notes, which you keep from one conversation to the next. " +
+			"It replaces what the note held. An empty text empties the note; notes are never deleted.",
+		Effect:        turnkeeper.EffectOnce,
+		Transactional: true,
+	}
+	read := tools.Spec{
+		Name:        "note_read",
+		Description: "Reads one of your own notes, or lists them when no name is given.",
+		Effect:      turnkeeper.EffectNone,
+	}
+	return []tools.Tool{tools.New(write, n.write), tools.New(read, n.read)}
+}
+
+type notes struct {
+	store NoteStore
+}
+
+func (n notes) write(ctx context.Context, call tools.Call, args noteWriteArgs) (tools.Result, error) {
+	if err := checkNote(args.Name, args.Text); err != nil {
+		return tools.Result{}, err
+	}
+	if err := n.store.WriteNote(ctx, call.Agent, args.Name, args.Text); err != nil {
+		return tools.Result{}, &storeError{"the note could not be written", err}
+	}
+	chars := utf8.RuneCountInString(args.Text)
+	return tools.Result{Text: fmt.Sprintf("Note %q written, %d characters.", args.Name, chars)}, nil
+}
+
+func (n notes) read(ctx context.Context, call tools.Call, args noteReadArgs) (tools.Result, error) {
+	if args.Name == "" {
+		return n.list(ctx, call.Agent)
+	}
+	text, found, err := n.store.ReadNote(ctx, call.Agent, args.Name)
+	if err != nil {
+		return tools.Result{}, &storeError{"the note could not be read", err}
+	}
+	if !found {
+		return failure(fmt.Sprintf("There is no note %q. Call note_read without a name to list the notes.", args.Name)), nil
+	}
+	return tools.Result{Text: text}, nil
+}
+
+func (n notes) list(ctx context.Context, agent string) (tools.Result, error) {
+	all, err := n.store.ListNotes(ctx, agent)
+	if err != nil {
+		return tools.Result{}, &storeError{"the notes could not be listed", err}
+	}
+	if len(all) == 0 {
+		return tools.Result{Text: "There are no notes yet."}, nil
+	}
+	var b strings.Builder
+	for _, note := range all {
+		fmt.Fprintf(&b, "%s\t%d characters\t%s\n", note.Name, note.Chars, note.UpdatedAt.UTC().Format(time.RFC3339))
+	}
+	return tools.Result{Text: strings.TrimSuffix(b.String(), "\n")}, nil
+}
+
+// checkNote keeps lists of notes readable: a name is one line without blanks
+// around it.
+func checkNote(name, text string) error {
+	chars := utf8.RuneCountInString(name)
+	switch {
+	case chars < 1 || chars > MaxNoteName:
+		return fmt.Errorf("the name has %d characters; use 1 to %d", chars, MaxNoteName)
+	case strings.TrimSpace(name) != name || strings.ContainsFunc(name, unicode.IsControl):
+		return fmt.Errorf("the name %q has blanks around it or a control character; leave them out", name)
+	case len(text) > MaxNoteBytes:
+		return fmt.Errorf("the text has %d bytes; a note takes at most %d: shorten it or use several notes", len(text), MaxNoteBytes)
+	}
+	return nil
+}
+
+// A storeError keeps what the store says, which is for operators, out of the
+// text, which is for the model.
+type storeError struct {
+	text  string
+	cause error
+}
+
+func (e *storeError) Error() string { return e.text }
+func (e *storeError) Unwrap() error { return e.cause }

@@ -1,0 +1,112 @@
+package tools
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"unicode/utf8"
+)
+
+// appendCanonical writes a value as parseJSON gives it.
+func appendCanonical(to []byte, value any) []byte {
+	switch v := value.(type) {
+	case map[string]any:
+		return appendObject(to, v)
+	case []any:
+		to = append(to, '[')
+		for i, item := range v {
+			if i > 0 {
+				to = append(to, ',')
+			}
+			to = appendCanonical(to, item)
+		}
+		return append(to, ']')
+	case string:
+		return appendString(to, v)
+	case number:
+		return append(to, v...)
+	case bool:
+		return strconv.AppendBool(to, v)
+	}
+	return append(to, "null"...)
+}
+
+func appendObject(to []byte, object map[string]any) []byte {
+	to = append(to, '{')
+	for i, key := range sortedKeys(object) {
+		if i > 0 {
+			to = append(to, ',')
+		}
+		to = append(appendString(to, key), ':')
+		to = appendCanonical(to, object[key])
+	}
+	return append(to, '}')
+}
+
+func sortedKeys(object map[string]any) []string {
+	return slices.Sorted(maps.Keys(object))
+}
+
+var shortEscapes = map[byte]byte{'"': '"', '\\': '\\', '\b': 'b', '\f': 'f', '\n': 'n', '\r': 'r', '\t': 't'}
+
+// appendString escapes what JSON requires and nothing else.
+func appendString(to []byte, text string) []byte {
+	const hexDigits = "0123456789abcdef"
+	to = append(to, '"')
+	for i := range len(text) {
+		b := text[i]
+		short, ok := shortEscapes[b]
+		switch {
+		case b >= utf8.RuneSelf || b >= ' ' && !ok:
+			to = append(to, b)
+		case ok:
+			to = append(to, '\\', short)
+		default:
+			to = append(to, '\\', 'u', '0', '0', hexDigits[b>>4], hexDigits[b&15])
+		}
+	}
+	return append(to, '"')
+}
+
+// plainValue is the value as the schema's validator takes it: whole numbers as
+// int64 where they fit, others as float64.
+func plainValue(value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		plain := make(map[string]any, len(v))
+		for key, member := range v {
+			plain[key] = plainValue(member)
+		}
+		return plain
+	case []any:
+		plain := make([]any, len(v))
+		for i, item := range v {
+			plain[i] = plainValue(item)
+		}
+		return plain
+	case number:
+		if whole, err := strconv.ParseInt(string(v), 10, 64); err == nil {
+			return whole
+		}
+		float, _ := strconv.ParseFloat(string(v), 64)
+		return float
+	}
+	return value
+}
+
+// kindOf names the kind of a value in a sentence.
+func kindOf(value any) string {
+	switch value.(type) {
+	case map[string]any:
+		return "an object"
+	case []any:
+		return "an array"
+	case string:
+		return "a string"
+	case number:
+		return "a number"
+	case bool:
+		return "a boolean"
+	}
+	return "null"
+}

@@ -1,0 +1,114 @@
+package tools
+
+import (
+	"strconv"
+	"strings"
+)
+
+// A number is a JSON number in canonical form.
+type number string
+
+// Limits of a number's literal, so that neither a float nor a numeric of
+// Postgres ever overflows.
+const (
+	maxNumberChars  = 100
+	maxNumberDigits = 80
+)
+
+func isDigit(b byte) bool { return '0' <= b && b <= '9' }
+
+// number reads a number by JSON's grammar.
+func (p *parser) number() (any, error) {
+	start := p.at
+	p.accept("-")
+	whole := p.digits()
+	fraction, exponent := "", ""
+	bad := whole == "" || len(whole) > 1 && whole[0] == '0'
+	if p.accept(".") {
+		fraction = p.digits()
+		bad = bad || fraction == ""
+	}
+	if p.accept("eE") {
+		mark := p.at
+		p.accept("+-")
+		bad = p.digits() == "" || bad
+		exponent = p.text[mark:p.at]
+	}
+	literal := p.text[start:p.at]
+	if bad {
+		return nil, p.errorf("%q is not a JSON number", clip(literal, maxKeyChars))
+	}
+	if len(literal) > maxNumberChars {
+		return nil, p.errorf("a number is %d characters long; at most %d are allowed", len(literal), maxNumberChars)
+	}
+	n, ok := canonicalNumber(literal[0] == '-', whole, fraction, exponent)
+	if !ok {
+		return nil, p.errorf("the number %s is too large, too small or too exact", literal)
+	}
+	return n, nil
+}
+
+// accept skips the next byte if it is one of those.
+func (p *parser) accept(any string) bool {
+	if p.at < len(p.text) && strings.IndexByte(any, p.text[p.at]) >= 0 {
+		p.at++
+		return true
+	}
+	return false
+}
+
+func (p *parser) digits() string {
+	start := p.at
+	for p.at < len(p.text) && isDigit(p.text[p.at]) {
+		p.at++
+	}
+	return p.text[start:p.at]
+}
+
+// canonicalNumber writes the number in its one form. Not ok: it does not fit.
+func canonicalNumber(negative bool, whole, fraction, exponent string) (n number, ok bool) {
+	digits := strings.TrimLeft(whole+fraction, "0")
+	if digits == "" {
+		return "0", true
+	}
+	point := 0 // digits before the point; may lie outside of them
+	if exponent != "" {
+		var err error
+		if point, err = strconv.Atoi(exponent); err != nil {
+			return "", false
+		}
+	}
+	point += len(whole) - (len(whole+fraction) - len(digits))
+	digits = strings.TrimRight(digits, "0")
+	if len(digits) > maxNumberDigits || point < -306 || point > 309 {
+		return "", false
+	}
+	sign := ""
+	if negative {
+		sign = "-"
+	}
+	literal := sign + plainNumber(digits, point)
+	if len(literal) > maxNumberChars {
+		literal = sign + scientificNumber(digits, point)
+	}
+	_, err := strconv.ParseFloat(literal, 64)
+	return number(literal), err == nil
+}
+
+func plainNumber(digits string, point int) string {
+	switch {
+	case point <= 0:
+		return "0." + strings.Repeat("0", -point) + digits
+	case point >= len(digits):
+		return digits + strings.Repeat("0", point-len(digits))
+	}
+	return digits[:point] + "." + digits[point:]
+}
+
+func scientificNumber(digits string, point int) string {
+	mantissa := digits[:1]
+	if len(digits) > 1 {
+		mantissa += "." + digits[1:]
+	}
+	return mantissa + "e" + strconv.Itoa(point-1)
+}

@@ -1,0 +1,155 @@
+package tools
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"turnkeeper"
+)
+
+var nameForm = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
+
+// A Registry holds tools by name, in the order they were registered. The zero
+// value is empty and ready for use. Registering is for one goroutine; once it
+// is done, everything else may be called by several goroutines at once.
+//
+// A tool's Spec is read once, when it is registered.
+type Registry struct {
+	names   []string
+	entries map[string]entry
+}
+
+type entry struct {
+	tool   Tool
+	spec   Spec
+	schema *Schema
+}
+
+// NewRegistry makes a registry of the given tools. The first tool that cannot
+// be registered is its error.
+func NewRegistry(tools ...Tool) (*Registry, error) {
+	r := &Registry{}
+	for _, tool := range tools {
+		if err := r.Register(tool); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// Register adds a tool. It refuses a name of impossible form or one that is
+// taken, a schema that is not the schema of an object or does not compile, an
+// unknown effect and a negative timeout.
+func (r *Registry) Register(tool Tool) error {
+	if tool == nil {
+		return fmt.Errorf("a nil tool cannot be registered")
+	}
+	if b, ok := tool.(interface{ broken() error }); ok && b.broken() != nil {
+		return fmt.Errorf("tool %q: %w", tool.Spec().Name, b.broken())
+	}
+	spec := tool.Spec()
+	schema, err := checkSpec(&spec)
+	if err != nil {
+		return err
+	}
+	if _, taken := r.entries[spec.Name]; taken {
+		return fmt.Errorf("tool %q is registered twice; give one of them another name", spec.Name)
+	}
+	r.add(entry{tool: tool, spec: spec, schema: schema})
+	return nil
+}
+
+func (r *Registry) add(e entry) {
+	if r.entries == nil {
+		r.entries = map[string]entry{}
+	}
+	r.names = append(r.names, e.spec.Name)
+	r.entries[e.spec.Name] = e
+}
+
+// checkSpec fills the zero effect and says what is wrong with the spec.
+func checkSpec(spec *Spec) (*Schema, error) {
+	if !nameForm.MatchString(spec.Name) {
+		return nil, fmt.Errorf("tool name %q: use 1 to 64 of a-z, A-Z, 0-9, _ and -", spec.Name)
+	}
+	switch spec.Effect {
+	case "":
+		spec.Effect = turnkeeper.EffectOnce
+	case turnkeeper.EffectNone, turnkeeper.EffectKeyed, turnkeeper.EffectOnce:
+	default:
+		return nil, fmt.Errorf("tool %q has effect %q; it must be none, keyed or once", spec.Name, spec.Effect)
+	}
+	if spec.Timeout < 0 {
+		return nil, fmt.Errorf("tool %q has a timeout of %s; it must not be negative", spec.Name, spec.Timeout)
+	}
+	schema, err := CompileSchema(spec.Parameters)
+	if err != nil {
+		return nil, fmt.Errorf("tool %q: %w", spec.Name, err)
+	}
+	return schema, nil
+}
+
+// Get finds a tool by its exact name.
+func (r *Registry) Get(name string) (Tool, bool) {
+	e, ok := r.entries[name]
+	return e.tool, ok
+}
+
+// Spec is the spec of a tool as it was registered, its zero effect filled in.
+func (r *Registry) Spec(name string) (Spec, bool) {
+	e, ok := r.entries[name]
+	return e.spec, ok
+}
+
+// Check checks a call's arguments as CheckArguments does, by the schema of the
+// named tool. An unknown tool is a fault too.
+func (r *Registry) Check(name, raw string) (args Arguments, fault string) {
+	e, ok := r.entries[name]
+	if !ok {
+		return Arguments{}, "tool not found: " + name
+	}
+	return CheckArguments(e.schema, raw)
+}
+
+// Names lists the tools in the order they were registered.
+func (r *Registry) Names() []string { return slices.Clone(r.names) }
+
+// Specs lists the specs of the tools in the order they were registered, zero
+// effects filled in.
+func (r *Registry) Specs() []Spec {
+	specs := make([]Spec, 0, len(r.names))
+	for _, name := range r.names {
+		specs = append(specs, r.entries[name].spec)
+	}
+	return specs
+}
+
+// Subset is the registry of the named tools, in the order named. An unknown
+// name is an error that lists the names there are; so is one named twice.
+func (r *Registry) Subset(names []string) (*Registry, error) {
+	subset := &Registry{}
+	for _, name := range names {
+		e, ok := r.entries[name]
+		if !ok {
+			return nil, r.unknown(name)
+		}
+		if _, twice := subset.entries[name]; twice {
+			return nil, fmt.Errorf("tool %q is listed twice", name)
+		}
+		subset.add(e)
+	}
+	return subset, nil
+}
+
+func (r *Registry) unknown(name string) error {
+	if len(r.names) == 0 {
+		return fmt.Errorf("there is no tool %q; no tools are registered", name)
+	}
+	hint := ""
+	if near := r.Nearest(name); near != "" {
+		hint = fmt.Sprintf("; did you mean %q?", near)
+	}
+	return fmt.Errorf("there is no tool %q%s (there are: %s)", name, hint, strings.Join(slices.Sorted(slices.Values(r.names)), ", "))
+}

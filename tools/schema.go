@@ -1,0 +1,170 @@
+package tools
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+)
+
+// A Schema is a compiled JSON Schema of a tool's arguments. It is safe for
+// concurrent use.
+type Schema struct {
+	root    *jsonschema.Schema
+	whole   *jsonschema.Resolved
+	partial *jsonschema.Resolved // accepts any subset of the properties; nil where that cannot be had
+}
+
+// CompileSchema compiles the JSON Schema of an object: draft 2020-12 or 7,
+// with references only to itself. Schemas come from the operator's own code or
+// from servers the operator trusts; a schema can make its checks slow.
+func CompileSchema(parameters json.RawMessage) (*Schema, error) {
+	if len(parameters) == 0 {
+		return nil, fmt.Errorf("the schema of the parameters is missing")
+	}
+	if !json.Valid(parameters) {
+		return nil, fmt.Errorf("the schema of the parameters is not valid JSON")
+	}
+	root := &jsonschema.Schema{}
+	if err := json.Unmarshal(parameters, root); err != nil {
+		return nil, fmt.Errorf("the schema of the parameters cannot be read: a keyword has a value of the wrong type")
+	}
+	if root.Type != "object" {
+		return nil, fmt.Errorf(`the schema of the parameters must be of "type": "object"`)
+	}
+	if err := checkRefs(root); err != nil {
+		return nil, err
+	}
+	partial := partialOf(root)
+	whole, err := root.Resolve(nil)
+	if err != nil {
+		return nil, fmt.Errorf("the schema of the parameters does not compile: %w", err)
+	}
+	if err := whole.Validate(map[string]any{}); err != nil && strings.Contains(err.Error(), "cannot validate version") {
+		return nil, fmt.Errorf("the schema of the parameters is of draft %s; use draft 2020-12 or draft 7", root.Schema)
+	}
+	return &Schema{root: root, whole: whole, partial: partial}, nil
+}
+
+// partialOf is the schema with what binds properties together left out, so
+// that each property can be judged alone.
+func partialOf(root *jsonschema.Schema) *jsonschema.Resolved {
+	partial := root.CloneSchemas()
+	partial.Required, partial.MinProperties, partial.AdditionalProperties = nil, nil, nil
+	partial.UnevaluatedProperties, partial.DependentRequired, partial.DependentSchemas = nil, nil, nil
+	partial.DependencyStrings, partial.DependencySchemas = nil, nil
+	partial.AllOf, partial.AnyOf, partial.OneOf, partial.Not = nil, nil, nil, nil
+	partial.If, partial.Then, partial.Else = nil, nil, nil
+	resolved, err := partial.Resolve(nil)
+	if err != nil {
+		return nil
+	}
+	return resolved
+}
+
+// required lists the properties that the schema requires, for a sentence.
+func (s *Schema) required() string {
+	if len(s.root.Required) == 0 {
+		return ""
+	}
+	return quoteAll(s.root.Required)
+}
+
+// problems lists what is wrong with the arguments, at most maxProblems of it;
+// empty: nothing.
+func (s *Schema) problems(args map[string]any) []string {
+	plain := plainValue(args).(map[string]any)
+	whole := s.whole.Validate(plain)
+	if whole == nil {
+		return nil
+	}
+	var found []string
+	if missing := s.missing(plain); len(missing) > 0 {
+		found = append(found, "missing "+quoteAll(missing))
+	}
+	if extra := s.unexpected(plain); len(extra) > 0 {
+		found = append(found, "unexpected "+quoteAll(extra))
+	}
+	found = append(found, s.badProperties(plain)...)
+	if len(found) == 0 {
+		found = []string{explain(whole)}
+	}
+	if len(found) > maxProblems {
+		found = append(found[:maxProblems], fmt.Sprintf("and %d more", len(found)-maxProblems))
+	}
+	return found
+}
+
+const maxProblems = 10
+
+func (s *Schema) missing(args map[string]any) []string {
+	var names []string
+	for _, name := range s.root.Required {
+		if _, ok := args[name]; !ok {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func (s *Schema) unexpected(args map[string]any) []string {
+	closed := s.root.AdditionalProperties != nil && s.root.AdditionalProperties.Not != nil
+	if !closed || len(s.root.PatternProperties) > 0 {
+		return nil
+	}
+	var names []string
+	for name := range args {
+		if _, ok := s.root.Properties[name]; !ok {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (s *Schema) badProperties(args map[string]any) []string {
+	if s.partial == nil {
+		return nil
+	}
+	var found []string
+	for _, name := range sortedKeys(args) {
+		if err := s.partial.Validate(map[string]any{name: args[name]}); err != nil {
+			found = append(found, explain(err))
+		}
+	}
+	return found
+}
+
+var (
+	schemaStep = regexp.MustCompile(`^validating ([^:\s]+): `)
+	typeFault  = regexp.MustCompile(`(?s)^type: .* has type ("[a-z]+"), want (one of )?("[^"]*")$`)
+	wholeRatio = regexp.MustCompile(`\b(\d+)(/1|\.0{6})\b`)
+	stepNames  = strings.NewReplacer("/properties/", ".", "/items", "[]", "/additionalProperties", ".*")
+)
+
+// explain makes a sentence for the model of the validator's error, which names
+// schemas where the model knows properties.
+func explain(err error) string {
+	text, path := err.Error(), ""
+	for {
+		step := schemaStep.FindStringSubmatch(text)
+		if step == nil {
+			break
+		}
+		text, path = text[len(step[0]):], step[1]
+	}
+	text, _, _ = strings.Cut(text, "\n")
+	if m := typeFault.FindStringSubmatch(text); m != nil {
+		text = "is of type " + m[1] + ", it must be " + m[2] + m[3]
+	}
+	text = wholeRatio.ReplaceAllString(text, "$1")
+	if path == "root" {
+		return clip(text, maxProblemChars)
+	}
+	return fmt.Sprintf("%q: %s", clip(strings.TrimPrefix(stepNames.Replace(path), "."), maxKeyChars), clip(text, maxProblemChars))
+}
+
+const maxProblemChars = 300
