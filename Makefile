@@ -31,7 +31,7 @@ setup: ## install Postgres' programs if they are missing and we may (Debian, Ubu
 
 .PHONY: demo
 demo: setup build ## send a message to the demo agent and watch its one reply come out
-	@scripts/demo
+	@scripts/demo.sh
 
 .PHONY: test
 test: setup ## run all tests

@@ -65,7 +65,7 @@ func load(path string) (*Definition, error) {
 	if err != nil {
 		return nil, unreadable(path, err)
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	source, err := io.ReadAll(io.LimitReader(file, MaxSize+1))
 	if err != nil {
 		return nil, unreadable(path, err)

@@ -5,10 +5,10 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"unicode/utf8"
 
+	"turnkeeper"
 	"turnkeeper/internal/config/strictyaml"
 )
 
@@ -21,11 +21,9 @@ const MaxSize = 1 << 20
 // files are one Problem, or several joined.
 type Problem = strictyaml.Problem
 
-var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
-
 // Parse reads one agent from the text of its file; the file itself is not
-// opened. The agent's name is the file's, without .md: 1 to 64 of
-// a-z A-Z 0-9 _ -, not beginning with _ or -. A relative root starts at the
+// opened. The agent's name is the file's, without .md, and as
+// turnkeeper.CheckAgentName wants it. A relative root starts at the
 // folder that holds the agents folder, which is the folder of path, and
 // becomes absolute.
 //
@@ -57,8 +55,8 @@ func parse(path, name, start string, source []byte) (*Definition, error) {
 	sum := sha256.Sum256(source)
 	def := &Definition{Name: name, Path: path, Hash: hex.EncodeToString(sum[:]), Source: bytes.Clone(source)}
 	problems := &strictyaml.Problems{Path: def.label()}
-	if !nameForm.MatchString(name) {
-		problems.Add(0, "the file's name must be 1 to 64 of a-z A-Z 0-9 _ - and .md")
+	if err := turnkeeper.CheckAgentName(name); err != nil {
+		problems.Add(0, "the file's name is the agent's, and then .md: %s", err)
 	}
 	if body, ok := clean(problems, source); ok {
 		front, prompt, ok := split(problems, body)

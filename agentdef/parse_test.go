@@ -179,7 +179,7 @@ func TestParseRefusesFiles(t *testing.T) {
 		{"not UTF-8", "a.md", "---\n---\nHi\nGr\xfc\xdfe", "a.md:4: this line is not UTF-8 text: save the file as UTF-8"},
 		{"NUL", "a.md", "---\n---\nHi\x00", "a.md:3: this line holds a NUL byte: remove it"},
 		{"too large", "a.md", "---\n---\n" + strings.Repeat("x", 1<<20), "a.md: the file has 1048584 bytes: at most 1048576 are allowed"},
-		{"bad name", "a b.md", "---\n---\nHi", "a b.md: the file's name must be 1 to 64 of a-z A-Z 0-9 _ - and .md"},
+		{"bad name", "a b.md", "---\n---\nHi", "a b.md: the file's name is the agent's, and then .md: agent name \"a b\": use at most 63 of a-z, 0-9, _ and -, starting with a letter or digit"},
 		{"all faults at once", "a.md", "---\nlane: x\nmodle: y\nmax_rounds: 0\n---\n", "a.md:2: lane is \"x\": it must be agent or conversation\n" +
 			"a.md:3: unknown key \"modle\" (did you mean \"model\"?)\na.md:4: max_rounds is 0: it must be 1 to 20\na.md:5: the system prompt is empty: write it below this line"},
 	} {

@@ -84,7 +84,7 @@ func checkCron(spec string) error {
 	}
 	schedule, err := cron.ParseStandard(spec)
 	if err != nil {
-		return fmt.Errorf("it must be five fields such as 0 9 * * 1-5, or @hourly, @daily, @every 10m (%v)", err)
+		return fmt.Errorf("it must be five fields such as 0 9 * * 1-5, or @hourly, @daily, @every 10m (%w)", err)
 	}
 	if schedule.Next(time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)).IsZero() {
 		return errors.New("no such day comes in five years")

@@ -2,6 +2,7 @@ package agentturn
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"turnkeeper"
@@ -24,6 +25,19 @@ func (t *turn) apply(call *turnkeeper.ToolCall, result turnkeeper.CallResult) {
 	}
 	delete(t.interrupted, call.Key)
 	t.tellResult(*call)
+	t.tellIfOver(call.Key.Round)
+}
+
+// tellIfOver tells the watchers that every call of a round is answered.
+func (t *turn) tellIfOver(number int) {
+	i := slices.IndexFunc(t.rounds, func(r turnkeeper.Round) bool { return r.Number == number })
+	round := t.rounds[i]
+	if slices.ContainsFunc(round.Calls, func(c turnkeeper.ToolCall) bool { return !c.State.Answered() }) {
+		return
+	}
+	t.event(turnkeeper.EventRoundStop, number, 0, RoundStopData{
+		FinishReason: round.FinishReason, Model: round.Model, Calls: len(round.Calls), Usage: round.Usage,
+	})
 }
 
 func (t *turn) tellResult(call turnkeeper.ToolCall) {

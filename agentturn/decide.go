@@ -46,7 +46,7 @@ func anyRefused(calls []turnkeeper.ToolCall, reason string) bool {
 // answered is the end of a turn whose model had nothing more to ask. Where the
 // outcome of a call is in doubt it is no plain success.
 func (t *turn) answered(last turnkeeper.Round) *ending {
-	e := &ending{state: turnkeeper.TurnSucceeded, stop: turnkeeper.StopNone, reply: last.Text, said: last.Number}
+	e := &ending{state: turnkeeper.TurnSucceeded, stop: turnkeeper.StopNone, reply: says(last.Text), said: last.Number}
 	if slices.ContainsFunc(t.calls(), inDoubt) {
 		e.state, e.stop = turnkeeper.TurnDegraded, turnkeeper.StopWorkerLost
 	}
@@ -77,13 +77,13 @@ func (t *turn) capped(stop turnkeeper.StopReason) *ending {
 // degraded is an end whose reply is the model's last text, if there is one,
 // else the summary.
 func (t *turn) degraded(stop turnkeeper.StopReason) *ending {
-	return &ending{state: turnkeeper.TurnDegraded, stop: stop, reply: DegradedReply(t.rounds)}
+	return &ending{state: turnkeeper.TurnDegraded, stop: stop, reply: DegradedReply}
 }
 
 // summarised is the end by max_rounds. What a model says beside tool calls is
 // no answer, so the summary is the reply.
 func (t *turn) summarised() *ending {
-	return &ending{state: turnkeeper.TurnDegraded, stop: turnkeeper.StopMaxRounds, reply: Summary(t.calls())}
+	return &ending{state: turnkeeper.TurnDegraded, stop: turnkeeper.StopMaxRounds, reply: summaryOf}
 }
 
 func (t *turn) logCap(message string) {

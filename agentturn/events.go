@@ -51,7 +51,8 @@ type (
 		Millis  int64                `json:"duration_ms,omitempty"`
 	}
 
-	// RoundStopData is the data of round_stop.
+	// RoundStopData is the data of round_stop: every call of the round is
+	// answered.
 	RoundStopData struct {
 		FinishReason string           `json:"finish_reason,omitempty"`
 		Model        string           `json:"model,omitempty"`

@@ -33,7 +33,7 @@ func (t *turn) stopped(cause error) *ending {
 	case errors.Is(cause, errWallTime):
 		return t.capped(turnkeeper.StopMaxDuration)
 	case errors.Is(cause, ErrCancelled):
-		return &ending{state: turnkeeper.TurnCancelled, stop: turnkeeper.StopCancelled, reply: replyCancelled}
+		return &ending{state: turnkeeper.TurnCancelled, stop: turnkeeper.StopCancelled, reply: says(replyCancelled)}
 	default:
 		t.log.Info("turn handed back", zap.Error(cause))
 		return &ending{state: turnkeeper.TurnQueued, outcome: turnkeeper.Outcome{Error: cause.Error()}}
@@ -55,7 +55,7 @@ func (t *turn) failed(err error) *ending {
 	o.Retry = t.record.Turn.Attempt < t.bounds.MaxAttempts
 	e := &ending{state: turnkeeper.TurnFailed, stop: turnkeeper.StopInferenceError, outcome: o}
 	if !o.Retry {
-		e.reply = failureReply(class)
+		e.reply = says(failureReply(class))
 	}
 	t.log.Warn("turn failed", zap.String("class", class), zap.Bool("retry", o.Retry), zap.Error(err))
 	return e

@@ -16,15 +16,16 @@ import (
 type ending struct {
 	state   turnkeeper.TurnState
 	stop    turnkeeper.StopReason
-	reply   string
-	said    int                // round whose text the reply is; 0: none
-	outcome turnkeeper.Outcome // what else is known: error, retry, back-off
+	reply   func([]turnkeeper.Round) string // made when every call is answered; nil: none
+	said    int                             // round whose text the reply is; 0: none
+	outcome turnkeeper.Outcome              // what else is known: error, retry, back-off
 }
 
-// Results of calls that the end of a turn leaves open.
+// Results of calls that the end of a turn, or of a dispatch, cuts short.
 const (
 	shownNotRun       = "cancelled: the turn ended before this call was run."
-	shownMaybe        = " It may or may not have happened."
+	shownNotBegun     = "not run: the turn was stopped before this call began."
+	shownMaybe        = ". It may or may not have happened."
 	replyCancelled    = "This turn was cancelled."
 	maxOperatorErrors = 4000 // characters
 )
@@ -90,9 +91,8 @@ func (t *turn) handBack() {
 }
 
 // doubted adds to the result of an effect that was cut short what that means.
-// A transactional call that was cut short was undone.
 func (t *turn) doubted(call *turnkeeper.ToolCall, result turnkeeper.CallResult) turnkeeper.CallResult {
-	if call.Effect != turnkeeper.EffectNone && result.Nonce != "" {
+	if result.Ran && call.Effect != turnkeeper.EffectNone {
 		result.Shown += shownMaybe
 		result.Preview = outputs.Preview(result.Shown)
 	}
@@ -104,7 +104,10 @@ func (t *turn) doubted(call *turnkeeper.ToolCall, result turnkeeper.CallResult) 
 // said is kept for operators.
 func (t *turn) outcome(e ending) turnkeeper.Outcome {
 	o := e.outcome
-	o.State, o.StopReason, o.Reply = e.state, e.stop, e.reply
+	o.State, o.StopReason = e.state, e.stop
+	if e.reply != nil {
+		o.Reply = e.reply(t.rounds)
+	}
 	o.Error = firstChars(outputs.Clean(o.Error), maxOperatorErrors)
 	if e.state == turnkeeper.TurnQueued {
 		return o
@@ -135,3 +138,10 @@ func firstChars(text string, n int) string {
 	}
 	return string([]rune(text)[:n]) + "…"
 }
+
+// says is the reply of a fixed text.
+func says(text string) func([]turnkeeper.Round) string {
+	return func([]turnkeeper.Round) string { return text }
+}
+
+func summaryOf(rounds []turnkeeper.Round) string { return Summary(callsOf(rounds)) }

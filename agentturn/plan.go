@@ -62,9 +62,7 @@ func (t *turn) add(round turnkeeper.Round) {
 			t.tellResult(call)
 		}
 	}
-	t.event(turnkeeper.EventRoundStop, round.Number, 0, RoundStopData{
-		FinishReason: round.FinishReason, Model: round.Model, Calls: len(round.Calls), Usage: round.Usage,
-	})
+	t.tellIfOver(round.Number)
 }
 
 func allPaging(calls []turnkeeper.ToolCall) bool {

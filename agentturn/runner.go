@@ -60,6 +60,9 @@ type Assignment struct {
 	Record     turnkeeper.Record
 	Definition *agentdef.Definition // parsed from Record.Definition
 
+	// Bounds of this turn. Zero: the definition's, over Config.Bounds.
+	Bounds turnkeeper.Bounds
+
 	// WallDeadline is the grant plus max_duration. Zero: what Record.Elapsed
 	// leaves of it, from now.
 	WallDeadline time.Time

@@ -62,7 +62,7 @@ func (t *turn) skip(ctx context.Context, call turnkeeper.ToolCall) (text string,
 // first.
 func fresh(past []turnkeeper.PastCall, window time.Duration) (text string, skip bool) {
 	for _, call := range past {
-		if call.Succeeded && call.Ago <= window {
+		if window > 0 && call.Succeeded && call.Ago <= window {
 			return fmt.Sprintf("skipped due to freshness dedupe: last success %d seconds ago within %d second window",
 				int64(call.Ago/time.Second), int64(window/time.Second)), true
 		}

@@ -46,7 +46,10 @@ type turn struct {
 type state func(ctx context.Context) (state, error)
 
 func newTurn(cfg Config, a Assignment, journal Journal) *turn {
-	bounds := a.Definition.Bounds(cfg.Bounds)
+	bounds := a.Bounds
+	if bounds == (turnkeeper.Bounds{}) {
+		bounds = a.Definition.Bounds(cfg.Bounds)
+	}
 	now := time.Now()
 	t := &turn{
 		cfg: cfg, record: a.Record, def: a.Definition, bounds: bounds, journal: journal,
@@ -88,8 +91,8 @@ func offered(all *tools.Registry, names []string) *tools.Registry {
 // run drives the states, and turns whatever stopped them into an outcome.
 func (t *turn) run(ctx context.Context) (turnkeeper.Outcome, error) {
 	err := t.guard(func() error { return t.loop(ctx) })
-	if e, fatal := t.unwritable(ctx, err); fatal {
-		return turnkeeper.Outcome{}, t.leave(ctx, e)
+	if fatal := unwritable(ctx, err); fatal != nil {
+		return turnkeeper.Outcome{}, t.leave(ctx, fatal)
 	}
 	if err != nil {
 		t.end = t.endingOf(ctx, err)
@@ -121,20 +124,21 @@ func (e *journalError) Error() string {
 }
 func (e *journalError) Unwrap() error { return e.err }
 
-// unwritable says that no outcome can be written after err.
-func (t *turn) unwritable(ctx context.Context, err error) (error, bool) {
-	switch {
-	case errors.Is(err, turnkeeper.ErrFenced), errors.Is(context.Cause(ctx), turnkeeper.ErrFenced):
-		return turnkeeper.ErrFenced, true
-	case errors.Is(err, turnkeeper.ErrJournalMoved):
-		return err, true
-	case ctx.Err() != nil:
-		return nil, false
+// unwritable is the error after which no outcome can be written, if err, or
+// what ended ctx, is one.
+func unwritable(ctx context.Context, err error) error {
+	if errors.Is(err, turnkeeper.ErrFenced) || errors.Is(context.Cause(ctx), turnkeeper.ErrFenced) {
+		return turnkeeper.ErrFenced
 	}
-	if _, ok := errors.AsType[*journalError](err); ok {
-		return err, true
+	if errors.Is(err, turnkeeper.ErrJournalMoved) {
+		return err
 	}
-	return nil, false
+	// A write that failed because the time is over does not keep the turn from
+	// its end, which has a grace of its own.
+	if _, ok := errors.AsType[*journalError](err); ok && ctx.Err() == nil {
+		return err
+	}
+	return nil
 }
 
 // leave reports what tools did that the journal could not take, and passes err

@@ -107,7 +107,7 @@ func (l *loop) attempt(ctx context.Context, p Provider, req Request, onDelta fun
 		return res, nil
 	}
 	failure := asError(err, req.Model)
-	if context.Cause(ctx) == errAttemptTimeout {
+	if errors.Is(context.Cause(ctx), errAttemptTimeout) {
 		failure = &Error{
 			Class: ClassTransport, Model: req.Model, Err: err,
 			Detail: fmt.Sprintf("no whole answer within %s", timeout),

@@ -33,15 +33,21 @@ type WorkerConfig struct {
 	Store    *storage.Store
 	Runner   *agentturn.Runner
 	WorkerID turnkeeper.WorkerID
-	Bounds   turnkeeper.Bounds // the process's; an agent's own override them
-	Log      *zap.Logger       // nil: none
-	Fault    agentturn.FaultHook
+	Bounds   turnkeeper.Bounds // of the process
+	// BoundsFor are the bounds of an agent's turns. nil: Bounds with what the
+	// agent's definition overrides.
+	BoundsFor func(*agentdef.Definition) turnkeeper.Bounds
+	Log       *zap.Logger // nil: none
+	Fault     agentturn.FaultHook
 }
 
 // NewWorker returns a worker.
 func NewWorker(c WorkerConfig) *Worker {
 	if c.Log == nil {
 		c.Log = zap.NewNop()
+	}
+	if c.BoundsFor == nil {
+		c.BoundsFor = func(d *agentdef.Definition) turnkeeper.Bounds { return d.Bounds(c.Bounds) }
 	}
 	return &Worker{WorkerConfig: c, running: map[turnkeeper.TurnID]context.CancelCauseFunc{}}
 }
@@ -92,7 +98,7 @@ func (w *Worker) Work(ctx context.Context, job *river.Job[TurnArgs]) error {
 	defer leave()
 	w.at(ctx, "work.start")
 	for range reloads {
-		err := w.dispatch(ctx, job, log)
+		err := w.dispatch(ctx, job)
 		switch {
 		case err == nil:
 			return nil
@@ -110,9 +116,9 @@ func (w *Worker) Work(ctx context.Context, job *river.Job[TurnArgs]) error {
 }
 
 // dispatch goes on with a turn from what its journal says.
-func (w *Worker) dispatch(ctx context.Context, job *river.Job[TurnArgs], log *zap.Logger) error {
+func (w *Worker) dispatch(ctx context.Context, job *river.Job[TurnArgs]) error {
 	asked := time.Now()
-	record, err := w.load(ctx, job)
+	record, err := w.Store.LoadPatiently(ctx, job.Args.TurnID, job.Args.GrantID)
 	if err != nil {
 		return err
 	}
@@ -124,22 +130,16 @@ func (w *Worker) dispatch(ctx context.Context, job *river.Job[TurnArgs], log *za
 		// newer than the one that did. Another worker may read it.
 		return fmt.Errorf("the agent's definition cannot be read: %w", err)
 	}
-	bounds := definition.Bounds(w.Bounds)
+	bounds := w.BoundsFor(definition)
 	journal := &journal{failures: record.Failures, writer: w.Store.Writer(record, turnkeeper.Grant{
 		TurnID: record.Turn.ID, Lane: record.Turn.Lane, Token: record.Turn.Token, GrantID: record.Turn.GrantID,
 		JobID: turnkeeper.JobID(job.ID), WorkerID: w.WorkerID,
 	})}
 	_, err = w.Runner.Run(ctx, agentturn.Assignment{
-		Record: record, Definition: definition,
+		Record: record, Definition: definition, Bounds: bounds,
 		WallDeadline: held.Start.Add(bounds.MaxDuration), LeaseDeadline: held.Deadline,
 	}, journal)
 	return err
-}
-
-// load reads the turn, waiting for a database that is away as long as the job
-// has time.
-func (w *Worker) load(ctx context.Context, job *river.Job[TurnArgs]) (turnkeeper.Record, error) {
-	return w.Store.LoadPatiently(ctx, job.Args.TurnID, job.Args.GrantID)
 }
 
 func (w *Worker) at(ctx context.Context, label string) {

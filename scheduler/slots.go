@@ -18,6 +18,9 @@ func Decide(d turnkeeper.DueSchedule, now time.Time) turnkeeper.SlotDecision {
 		decision.Error = err.Error()
 		return decision
 	}
+	if now.Before(d.NextDue) {
+		now = d.NextDue // it came due while the tick was under way
+	}
 	if d.NextDue.IsZero() {
 		decision.NextDue = spec.after(now, now)
 	} else {
@@ -51,6 +54,31 @@ func parse(expression, zone string) (slotSpec, error) {
 	return slotSpec{schedule, location}, nil
 }
 
+// everyHour is how the parser marks an hour field of "*".
+const everyHour = 1 << 63
+
+// Next is the first slot after a time. A schedule with hours of its own runs
+// once where the end of summer time repeats one of them; one of every hour goes
+// on through it.
+func (s slotSpec) Next(after time.Time) time.Time {
+	slot := s.Schedule.Next(after)
+	fixed, ok := s.Schedule.(*cron.SpecSchedule)
+	for ok && fixed.Hour&everyHour == 0 && !slot.IsZero() && repeated(slot.In(fixed.Location)) {
+		slot = s.Schedule.Next(slot)
+	}
+	return slot
+}
+
+// repeated says that the clocks of the place showed this time before, since
+// they were put back.
+func repeated(slot time.Time) bool {
+	const within = 3 * time.Hour // of the change
+	_, offset := slot.Zone()
+	_, before := slot.Add(-within).Zone()
+	_, then := slot.Add(-time.Duration(before-offset) * time.Second).Zone()
+	return before > offset && then == before
+}
+
 // after is the first slot after now. Slots of an interval are counted from
 // last.
 func (s slotSpec) after(last, now time.Time) time.Time {
@@ -62,8 +90,9 @@ func (s slotSpec) after(last, now time.Time) time.Time {
 }
 
 // lookBack are the spans in which the newest slot is looked for, so that a
-// schedule that was missed for a year is not counted through slot by slot.
-var lookBack = []time.Duration{2 * time.Minute, 2 * time.Hour, 50 * time.Hour, 32 * 24 * time.Hour, 367 * 24 * time.Hour}
+// schedule that was missed for a year is not counted through slot by slot. The
+// longest holds a 29th of February.
+var lookBack = []time.Duration{2 * time.Minute, 2 * time.Hour, 50 * time.Hour, 32 * 24 * time.Hour, 367 * 24 * time.Hour, 9 * 366 * 24 * time.Hour}
 
 // newest is the last slot from first to now; first itself is one.
 func (s slotSpec) newest(first, now time.Time) time.Time {

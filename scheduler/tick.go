@@ -42,6 +42,7 @@ func (s *Scheduler) Tick(ctx context.Context) (Report, error) {
 }
 
 func (s *Scheduler) pass(ctx context.Context, t Tick, report *Report) error {
+	asked := time.Now()
 	sit, locked, err := t.Look(ctx)
 	if err != nil {
 		return err
@@ -54,7 +55,7 @@ func (s *Scheduler) pass(ctx context.Context, t Tick, report *Report) error {
 		return nil
 	}
 	s.at(ctx, "tick.locked")
-	trust, err := s.trust(ctx, t, sit)
+	trust, err := s.trust(ctx, t, sit, asked)
 	if err != nil {
 		return err
 	}

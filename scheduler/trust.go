@@ -27,26 +27,29 @@ type trusted struct {
 
 // clockWatch compares the database's clock with this process's monotonic one.
 type clockWatch struct {
-	database time.Time
-	local    time.Time
+	database        time.Time // its clock at the last look
+	asked, answered time.Time // between which it was read, by this process's clock
 }
 
-// step is how far the database's clock moved more than this process's since
-// the last look; 0 at the first.
-func (c *clockWatch) step(database, local time.Time) time.Duration {
+// step is how far the database's clock moved more than this process's can have
+// since the last look; 0 at the first. A slow answer, or a process that was
+// stopped while it waited for one, is no step.
+func (c *clockWatch) step(database, asked, answered time.Time) time.Duration {
 	before := *c
-	c.database, c.local = database, local
-	if before.local.IsZero() {
+	*c = clockWatch{database, asked, answered}
+	if before.asked.IsZero() {
 		return 0
 	}
-	return database.Sub(before.database) - local.Sub(before.local)
+	moved := database.Sub(before.database)
+	least, most := asked.Sub(before.answered), answered.Sub(before.asked)
+	return moved - min(max(moved, least), most)
 }
 
 // trust decides whether time and state can be relied on, and starts or ends a
-// hold-off. A hold-off lasts one lease: by then every lease that was granted
-// before it is over by its holder's own clock.
-func (s *Scheduler) trust(ctx context.Context, t Tick, sit turnkeeper.Situation) (trusted, error) {
-	step := s.clock.step(sit.Now, time.Now())
+// hold-off. asked is when the look was sent. A hold-off lasts one lease: by then
+// every lease that was granted before it is over by its holder's own clock.
+func (s *Scheduler) trust(ctx context.Context, t Tick, sit turnkeeper.Situation, asked time.Time) (trusted, error) {
+	step := s.clock.step(sit.Now, asked, time.Now())
 	if !sit.LastTickAt.IsZero() && sit.Now.Before(sit.LastTickAt.Add(-clockTolerance)) {
 		step = min(step, sit.Now.Sub(sit.LastTickAt))
 	}

@@ -136,7 +136,7 @@ func (s *Store) SetScheduler(ctx context.Context, poll time.Duration, maxDispatc
 		p = &poll
 	}
 	if maxDispatches > 0 {
-		m := int32(min(maxDispatches, 10_000)) //nolint:gosec // bounded
+		m := int32(min(maxDispatches, 10_000))
 		n = &m
 	}
 	if err := s.q.SetIntervals(ctx, p, n); err != nil {

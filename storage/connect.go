@@ -81,10 +81,10 @@ func plainConnect(err error) error {
 		return fmt.Errorf("%s (SQLSTATE %s)", pg.Message, pg.Code)
 	}
 	if op, ok := errors.AsType[*net.OpError](err); ok {
-		return fmt.Errorf("%s: is Postgres running there, and is DATABASE_URL right?", op)
+		return fmt.Errorf("%w: is Postgres running there, and is DATABASE_URL right?", op)
 	}
 	if dns, ok := errors.AsType[*net.DNSError](err); ok {
-		return fmt.Errorf("%s: is the host in DATABASE_URL right?", dns)
+		return fmt.Errorf("%w: is the host in DATABASE_URL right?", dns)
 	}
 	if errors.Is(err, context.DeadlineExceeded) || os.IsTimeout(err) {
 		return errors.New("no answer in time: is Postgres running there, and is DATABASE_URL right?")

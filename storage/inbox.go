@@ -20,7 +20,7 @@ func (s *Store) Enqueue(ctx context.Context, m turnkeeper.Submission) (turnkeepe
 	}
 	id, err := s.q.Enqueue(ctx, dbsqlc.EnqueueParams{
 		Agent: m.Agent, Body: m.Body, Conversation: m.Conversation,
-		Key: orNull(m.Key), Priority: int32(m.Priority), TraceParent: orNull(m.TraceParent), //nolint:gosec // Check bounds it
+		Key: orNull(m.Key), Priority: int32(m.Priority), TraceParent: orNull(storable(m.TraceParent)), //nolint:gosec // Check bounds it
 	})
 	return turnkeeper.MessageID(id), translate(err)
 }
@@ -53,7 +53,7 @@ func (p Page) limit() int32 {
 	if p.Limit <= 0 {
 		return defaultLimit
 	}
-	return int32(min(p.Limit, maxLimit)) //nolint:gosec // bounded
+	return int32(min(p.Limit, maxLimit))
 }
 
 // Messages lists the inbox, newest first.

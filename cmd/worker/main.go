@@ -2,12 +2,6 @@
 // writes replies to the outbox.
 package main
 
-import (
-	"os"
+import "turnkeeper/worker"
 
-	"turnkeeper/internal/cli"
-)
-
-func main() {
-	os.Exit(cli.Main(cli.Worker()))
-}
+func main() { worker.Main() }

@@ -232,12 +232,17 @@ type Exchange struct {
 	Recorded
 
 	w        http.ResponseWriter
+	started  bool
 	gone     <-chan struct{}
 	released <-chan struct{}
 }
 
-// Start sends the status and headers.
+// Start sends the status and headers, the first time.
 func (x *Exchange) Start(status int, header http.Header) {
+	if x.started {
+		return
+	}
+	x.started = true
 	for name, values := range header {
 		x.w.Header()[http.CanonicalHeaderKey(name)] = values
 	}
@@ -247,6 +252,7 @@ func (x *Exchange) Start(status int, header http.Header) {
 
 // Send sends bytes at once. Before Start it sends status 200 as well.
 func (x *Exchange) Send(bytes string) {
+	x.started = true
 	_, _ = io.WriteString(x.w, bytes) // a client that left needs nothing more
 	x.flush()
 }

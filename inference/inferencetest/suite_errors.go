@@ -46,9 +46,9 @@ func statusCases() []errorCase {
 		errorCase{"1.3 429 insufficient_quota", Fault(429, "insufficient_quota", "You exceeded your current quota"), inference.ClassQuota, "insufficient_quota"},
 		errorCase{"2 402 with Retry-After (OpenRouter, in flight)", Fault(402, "", "budget", "Retry-After", "3"), inference.ClassRateLimited, ""},
 		errorCase{"2 402 without Retry-After", Fault(402, "", "Insufficient credits"), inference.ClassQuota, ""},
-		errorCase{"2 503 Loading model (llama-server)", Status(503, `{"error":{"code":503,"message":"Loading model","type":"unavailable_error"}}`), inference.ClassOverloaded, "503"},
+		errorCase{"2 503 Loading model (llama-server)", Status(503, `{"error":{"code":503,"message":"Loading model","type":"unavailable_error"}}`), inference.ClassOverloaded, "unavailable_error"},
 		errorCase{"2 529 overloaded (Anthropic)", Fault(529, "overloaded_error", "Overloaded"), inference.ClassOverloaded, "overloaded_error"},
-		errorCase{"1.3 a key that is refused with 400 (Gemini)", Status(400, `[{"error":{"code":400,"message":"API key not valid. Please pass a valid API key.","status":"INVALID_ARGUMENT"}}]`), inference.ClassAuth, "400"},
+		errorCase{"1.3 a key that is refused with 400 (Gemini)", Status(400, `[{"error":{"code":400,"message":"API key not valid. Please pass a valid API key.","status":"INVALID_ARGUMENT"}}]`), inference.ClassAuth, "INVALID_ARGUMENT"},
 		errorCase{"1.3 a model that is refused with 400 (OpenRouter)", Status(400, `{"error":{"message":"foo/bar is not a valid model ID","code":400}}`), inference.ClassNotFound, "400"},
 		errorCase{"2 moderation with 403 (OpenRouter)", Status(403, `{"error":{"code":403,"message":"flagged","metadata":{"reasons":["violence"],"flagged_input":"x"}}}`), inference.ClassRefused, "403"},
 		errorCase{"2 a content filter with 400 (Azure)", Fault(400, "content_filter", "filtered"), inference.ClassRefused, "content_filter"},
@@ -58,9 +58,9 @@ func statusCases() []errorCase {
 func shapeCases() []errorCase {
 	return []errorCase{
 		{"1.3 the error is text (Ollama)", Status(404, `{"error":"model 'x' not found"}`), inference.ClassNotFound, ""},
-		{"1.3 a flat error (vLLM)", Status(400, `{"object":"error","message":"bad","type":"BadRequestError","param":null,"code":400}`), inference.ClassInvalid, "400"},
+		{"1.3 a flat error (vLLM)", Status(400, `{"object":"error","message":"bad","type":"BadRequestError","param":null,"code":400}`), inference.ClassInvalid, "BadRequestError"},
 		{"1.3 detail (FastAPI)", Status(422, `{"detail":[{"loc":["body"],"msg":"field required","type":"missing"}]}`), inference.ClassInvalid, ""},
-		{"1.3 an array (Gemini)", Status(429, `[{"error":{"code":429,"message":"slow","status":"RESOURCE_EXHAUSTED"}}]`), inference.ClassRateLimited, "429"},
+		{"1.3 an array (Gemini)", Status(429, `[{"error":{"code":429,"message":"slow","status":"RESOURCE_EXHAUSTED"}}]`), inference.ClassRateLimited, "RESOURCE_EXHAUSTED"},
 		{"1.3 HTML", Raw(502, "text/html", `<html><head><title>502 Bad Gateway</title></head></html>`), inference.ClassOverloaded, ""},
 		{"1.3 plain text", Raw(503, "text/plain", `upstream connect error`), inference.ClassOverloaded, ""},
 		{"1.3 an integer code", Status(429, `{"error":{"message":"slow","code":429}}`), inference.ClassRateLimited, "429"},
@@ -83,7 +83,7 @@ func embeddedCases() []errorCase {
 		{"1.4 an error in choices[0] of a whole answer", in(`{"choices":[{"message":{"content":"hel"},"error":{"code":401,"message":"key"}}]}`), inference.ClassAuth, "401"},
 		{"1.4 finish reason error", SSE(delta(`{"content":"hel"}`), finish("error")), inference.ClassOverloaded, ""},
 		{"1.4 event: error without an error member", Raw(200, "text/event-stream", "data: "+delta(`{"content":"hel"}`)+"\n\nevent: error\ndata: {\"message\":\"slow down\",\"code\":429}\n\n"), inference.ClassRateLimited, "429"},
-		{"1.4 an array of errors in the stream (Gemini)", SSE(`[{"error":{"code":503,"message":"busy","status":"UNAVAILABLE"}}]`), inference.ClassOverloaded, "503"},
+		{"1.4 an array of errors in the stream (Gemini)", SSE(`[{"error":{"code":503,"message":"busy","status":"UNAVAILABLE"}}]`), inference.ClassOverloaded, "UNAVAILABLE"},
 	}
 }
 
@@ -93,7 +93,7 @@ func overflowCases() []errorCase {
 	}
 	cases := []errorCase{
 		{"2 overflow by code (OpenAI)", Fault(400, "context_length_exceeded", "too long"), inference.ClassContextOverflow, "context_length_exceeded"},
-		{"2 overflow by type (llama-server)", Status(400, `{"error":{"code":400,"message":"the request exceeds","type":"exceed_context_size_error","n_prompt_tokens":5000,"n_ctx":4096}}`), inference.ClassContextOverflow, "400"},
+		{"2 overflow by type (llama-server)", Status(400, `{"error":{"code":400,"message":"the request exceeds","type":"exceed_context_size_error","n_prompt_tokens":5000,"n_ctx":4096}}`), inference.ClassContextOverflow, "exceed_context_size_error"},
 		{"2 throttling that talks of tokens (Bedrock)", text(400, "ThrottlingException: Too many tokens, please wait before trying again."), inference.ClassRateLimited, ""},
 		{"2 a rate of tokens with 413 (Groq)", Fault(413, "rate_limit_exceeded", "Request too large: tokens per minute (TPM): Limit 6000"), inference.ClassRateLimited, "rate_limit_exceeded"},
 		{"2 too many tokens with 429", text(429, "Too many tokens, please wait"), inference.ClassRateLimited, ""},
@@ -121,7 +121,7 @@ func overflowCases() []errorCase {
 func outputCases() []errorCase {
 	return []errorCase{
 		{"2 500 error parsing tool call (Ollama)", Status(500, `{"error":{"message":"error parsing tool call: raw='{\"a\":', err=unexpected end of JSON input","type":"api_error"}}`), inference.ClassBadOutput, "api_error"},
-		{"2 500 peg-native format (llama-server)", Status(500, `{"error":{"code":500,"message":"The model's output does not match the expected peg-native format","type":"server_error"}}`), inference.ClassBadOutput, "500"},
+		{"2 500 peg-native format (llama-server)", Status(500, `{"error":{"code":500,"message":"The model's output does not match the expected peg-native format","type":"server_error"}}`), inference.ClassBadOutput, "server_error"},
 		{"2 500 invalid character (Ollama)", Status(500, `{"error":"invalid character '<' looking for beginning of value"}`), inference.ClassBadOutput, ""},
 		{"2 400 tool_use_failed (Groq)", Fault(400, "tool_use_failed", "Failed to call a function."), inference.ClassBadOutput, "tool_use_failed"},
 		{"2 a parse error within the stream", SSE(`{"error":{"message":"error parsing tool call: raw='x'"}}`), inference.ClassBadOutput, ""},

@@ -24,9 +24,9 @@ type answer struct {
 	cost      string
 	choices   int // chunks that had a choice
 
-	content []json.RawMessage // parts, when the content came as such
-	replay  map[string]string // reasoning text by the name of its field
-	details []json.RawMessage // reasoning_details
+	content []json.RawMessage           // parts, when the content came as such
+	replay  map[string]*strings.Builder // reasoning text by the name of its field
+	details []*detail                   // reasoning_details
 	extra   map[string]json.RawMessage
 
 	declared map[string]bool // names of tools
@@ -48,7 +48,7 @@ func newAnswer(tools []inference.ToolDefinition, onDelta func(inference.Delta)) 
 	if onDelta == nil {
 		onDelta = func(inference.Delta) {}
 	}
-	a := &answer{onDelta: onDelta, declared: map[string]bool{}, replay: map[string]string{}}
+	a := &answer{onDelta: onDelta, declared: map[string]bool{}, replay: map[string]*strings.Builder{}}
 	for _, tool := range tools {
 		a.declared[tool.Name] = true
 	}
@@ -145,18 +145,22 @@ func (a *answer) keep(name string, value json.RawMessage) {
 // addReasoning keeps every field for replay, and shows one of them: servers
 // that send both send the same text twice.
 func (a *answer) addReasoning(m wireMessage) {
-	shown := string(m.ReasoningContent)
-	if m.ReasoningContent != "" {
-		a.replay["reasoning_content"] += string(m.ReasoningContent)
+	a.remember("reasoning_content", string(m.ReasoningContent))
+	a.remember("reasoning", string(m.Reasoning))
+	for _, piece := range m.ReasoningDetails {
+		a.addDetail(piece)
 	}
-	if m.Reasoning != "" {
-		a.replay["reasoning"] += string(m.Reasoning)
-		shown = first(shown, string(m.Reasoning))
+	a.think(first(string(m.ReasoningContent), string(m.Reasoning)))
+}
+
+func (a *answer) remember(field, s string) {
+	if s == "" {
+		return
 	}
-	for _, detail := range m.ReasoningDetails {
-		a.details = mergeDetail(a.details, detail)
+	if a.replay[field] == nil {
+		a.replay[field] = &strings.Builder{}
 	}
-	a.think(shown)
+	a.replay[field].WriteString(s)
 }
 
 func (a *answer) think(s string) {
@@ -223,43 +227,16 @@ func flatten(part json.RawMessage) (said, thought string) {
 	if p.Type != "thinking" && p.Type != "reasoning" {
 		return string(p.Text), ""
 	}
-	thought = string(p.Text) + scalar(bytes.TrimSpace(p.Thinking))
 	var inner []json.RawMessage
-	if json.Unmarshal(p.Thinking, &inner) == nil {
-		for _, item := range inner {
-			said, _ := flatten(item)
-			thought += said
-		}
+	if json.Unmarshal(p.Thinking, &inner) != nil {
+		return "", string(p.Text) + scalar(bytes.TrimSpace(p.Thinking))
 	}
-	return "", thought
-}
-
-// mergeDetail adds a piece of reasoning_details: to the piece of the same type
-// and index before it, whose text it continues, or as its own.
-func mergeDetail(details []json.RawMessage, piece json.RawMessage) []json.RawMessage {
-	var next map[string]json.RawMessage
-	if json.Unmarshal(piece, &next) != nil {
-		return details
+	var all strings.Builder
+	for _, item := range inner {
+		said, _ := flatten(item)
+		all.WriteString(said)
 	}
-	if len(details) > 0 && !isNull(next["index"]) {
-		var last map[string]json.RawMessage
-		_ = json.Unmarshal(details[len(details)-1], &last)
-		if bytes.Equal(last["index"], next["index"]) && bytes.Equal(last["type"], next["type"]) {
-			for name, value := range next {
-				switch {
-				case isNull(value):
-				case name == "text" || name == "summary" || name == "data":
-					last[name], _ = json.Marshal(scalar(last[name]) + scalar(value)) //nolint:errchkjson // a string
-				default:
-					last[name] = value
-				}
-			}
-			merged, _ := json.Marshal(last) //nolint:errchkjson // made of valid JSON
-			details[len(details)-1] = merged
-			return details
-		}
-	}
-	return append(details, bytes.Clone(piece))
+	return "", string(p.Text) + all.String()
 }
 
 func (a *answer) addUsage(data json.RawMessage) {
@@ -293,13 +270,13 @@ func (a *answer) addUsage(data json.RawMessage) {
 func (a *answer) raw() json.RawMessage {
 	m := map[string]any{}
 	for name, value := range a.replay {
-		m[name] = value
+		m[name] = value.String()
 	}
 	for name, value := range a.extra {
 		m[name] = value
 	}
 	if len(a.details) > 0 {
-		m["reasoning_details"] = a.details
+		m["reasoning_details"] = wholeDetails(a.details)
 	}
 	if len(a.content) > 0 && a.reasoning.Len() > 0 {
 		m["content"] = a.content

@@ -140,17 +140,28 @@ func (a *answer) addressed(p piece) *callParts {
 	return nil
 }
 
-// passOn sends what is new of a call as deltas. Arguments wait for the name.
+// passOn sends what is new of a call as deltas. They wait for its arguments,
+// because until then its name may not be whole, and for its name.
 func (a *answer) passOn(call *callParts) {
-	ordinal := 0
-	for i, c := range a.calls {
-		if c == call {
-			ordinal = i
-		}
-	}
-	if call.name == "" {
+	if call.name == "" || call.arguments.Len() == 0 {
 		return
 	}
+	for i, c := range a.calls {
+		a.announce(i, c)
+		if c == call {
+			break
+		}
+	}
+}
+
+// announceAll sends what is left, once the answer is whole.
+func (a *answer) announceAll() {
+	for i, c := range a.calls {
+		a.announce(i, c)
+	}
+}
+
+func (a *answer) announce(ordinal int, call *callParts) {
 	if !call.announced {
 		call.announced = true
 		a.onDelta(inference.Delta{Kind: inference.DeltaTool, Index: ordinal, Name: call.name})

@@ -10,7 +10,7 @@ import (
 )
 
 // classify says what kind of failure an error answer is. status is the HTTP
-// status; one below 400 means that the error stood in the body of an answer.
+// status; one below 300 means that the error stood in the body of an answer.
 // Structured codes come before text, and text that speaks of rate limits
 // before text that seems to speak of the context's length.
 func classify(status int, h http.Header, body []byte) *inference.Error {
@@ -21,11 +21,11 @@ func classify(status int, h http.Header, body []byte) *inference.Error {
 	if e.RetryAfter == 0 {
 		e.RetryAfter = c.retry
 	}
-	if status < 400 {
+	if _, err := strconv.Atoi(c.code); err == nil {
+		e.Code = first(c.kind, c.code) // the number only repeats the status
+	}
+	if status < 300 {
 		status = c.status
-		if e.Code == strconv.Itoa(c.status) && c.kind != "" {
-			e.Code = c.kind
-		}
 	}
 	e.Class = classOf(status, c, e)
 	switch h.Get("X-Should-Retry") {

@@ -185,8 +185,10 @@ func (c *Client) generate(ctx context.Context, req inference.Request, onDelta fu
 	response, failure := normalize(a, req.MaxOutputTokens)
 	if failure != nil {
 		failure.Status, failure.Usage = res.StatusCode, a.usage
+		return inference.Response{}, failure
 	}
-	return response, failure
+	a.announceAll()
+	return response, nil
 }
 
 // send makes a request. A nil error means a status below 300, with its body

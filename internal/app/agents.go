@@ -41,6 +41,9 @@ func (a *agents) load(cfg *config.Config, models *models, registry *tools.Regist
 // checkAgent checks an agent against the process that is to run it.
 func checkAgent(d *agentdef.Definition, cfg *config.Config, models *models, registry *tools.Registry) error {
 	faults := []error{d.Check(cfg.Bounds)}
+	if err := cfg.BoundsFor(d).Check(); err != nil && faults[0] == nil {
+		faults[0] = fmt.Errorf("%s: %w", d.Path, err)
+	}
 	for _, name := range append([]string{orDefault(d.Model, cfg.DefaultModel)}, d.FallbackModels...) {
 		if _, _, err := models.Find(name); err != nil {
 			faults = append(faults, fmt.Errorf("%s: %w", d.Path, err))

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"turnkeeper"
+	"turnkeeper/agentdef"
 	"turnkeeper/agentturn"
 	"turnkeeper/internal/config"
 	"turnkeeper/internal/redact"
@@ -147,6 +148,7 @@ func (w *worker) prepareTurns() (err error) {
 	})
 	w.turns = jobs.NewWorker(jobs.WorkerConfig{
 		Store: w.store, Runner: runner, WorkerID: w.id, Bounds: w.cfg.Bounds, Log: w.log,
+		BoundsFor: func(d *agentdef.Definition) turnkeeper.Bounds { return w.cfg.BoundsFor(d) },
 	})
 	client := jobs.ClientConfig{Pool: w.store.Pool(), WorkerID: w.id, Slots: w.cfg.WorkerSlots, Log: w.log}
 	if w.cfg.HasRole(config.RoleWorker) {

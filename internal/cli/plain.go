@@ -78,14 +78,17 @@ func cutLeft(line string, columns int) string {
 		return line
 	}
 	runes := []rune(line)
-	taken := 1
+	from, taken := len(runes), 1
 	for i := len(runes) - 1; i >= 0; i-- {
-		taken += columnsOfRune(runes[i])
-		if taken > columns {
-			return "…" + string(runes[i+1:])
+		wide := columnsOfRune(runes[i])
+		if taken += wide; taken > columns {
+			break
+		}
+		if wide > 0 { // a mark stays with the character before it
+			from = i
 		}
 	}
-	return line
+	return "…" + string(runes[from:])
 }
 
 // columnsOf is how wide a terminal shows the text.

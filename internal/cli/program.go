@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,6 +20,7 @@ import (
 // A Program is one of the commands.
 type Program struct {
 	command func(*session) *cobra.Command
+	reloads bool // SIGHUP means: read the files again
 }
 
 // An Environment is what the operating system gives to a program. Unset fields
@@ -29,6 +32,7 @@ type Environment struct {
 	Stdout, Stderr io.Writer
 	Now            func() time.Time // nil: time.Now
 	Zone           *time.Location   // of times for people; nil: the machine's
+	Reload         <-chan os.Signal // each value makes a worker read its agents again
 }
 
 // Main runs the program as this process and returns its exit code. The first
@@ -36,9 +40,15 @@ type Environment struct {
 func Main(p Program) int {
 	soft, hard, stop := untilSignals()
 	defer stop()
-	return p.Run(soft, hard, Environment{
+	env := Environment{
 		Args: os.Args[1:], Getenv: os.LookupEnv, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
-	})
+	}
+	if p.reloads {
+		hangups := make(chan os.Signal, 1)
+		signal.Notify(hangups, syscall.SIGHUP)
+		env.Reload = hangups
+	}
+	return p.Run(soft, hard, env)
 }
 
 // Run runs the program once and returns its exit code. The end of soft asks it

@@ -47,6 +47,7 @@ var readerSettings = []string{"config", "database_url", "data_dir", "agents_dir"
 // addSettings gives the command a flag for each of the named settings; for all
 // when none is named.
 func (s *session) addSettings(cmd *cobra.Command, names ...string) {
+	cmd.Flags().SortFlags, cmd.PersistentFlags().SortFlags = false, false
 	for _, setting := range config.Settings() {
 		if len(names) > 0 && !slices.Contains(names, setting.Name) {
 			continue
@@ -54,12 +55,20 @@ func (s *session) addSettings(cmd *cobra.Command, names ...string) {
 		f := &settingFlag{setting: setting}
 		s.flags = append(s.flags, f)
 		usage := setting.Usage()
-		if setting.Name == "database_url" {
-			usage = "The Postgres to use. Better set the variable: other users of this machine can read command lines. [DATABASE_URL, " + setting.Env + "]"
+		switch {
+		case setting.Name == "database_url":
+			usage = "The Postgres to use. Better set the variable: other users of this machine can read command lines [DATABASE_URL, " + setting.Env + "]"
+		case setting.Name == "log_level" && len(names) > 0:
+			setting.Default = quietLevel
+			usage = "The least important log lines of this command that are written (" + setting.Bounds + ")"
 		}
 		flag := cmd.PersistentFlags().VarPF(f, setting.Flag, "", usage)
 		flag.DefValue = setting.Default
-		flag.Annotations = map[string][]string{groupAnnotation: {setting.Group}}
+		group := "Settings: " + setting.Group
+		if len(names) > 0 {
+			group = "Settings"
+		}
+		flag.Annotations = map[string][]string{groupAnnotation: {group}}
 		if setting.IsBool() {
 			flag.NoOptDefVal = "true"
 		}
@@ -91,6 +100,8 @@ func settingsError(err error) error {
 	return errors.New("the settings have these faults:\n  " + strings.Join(lines, "\n  "))
 }
 
+const quietLevel = "warn"
+
 // quiet is the settings of a program that only looks: its log tells of
 // troubles, unless a flag asks for more.
 func (s *session) quiet(cfg *config.Config) *config.Config {
@@ -100,6 +111,6 @@ func (s *session) quiet(cfg *config.Config) *config.Config {
 		}
 	}
 	quiet := *cfg
-	quiet.LogLevel = "warn"
+	quiet.LogLevel = quietLevel
 	return &quiet
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -74,15 +73,6 @@ func (p *pageFlags) page(states ...string) (storage.Page, error) {
 		return storage.Page{}, err
 	}
 	return storage.Page{Agent: p.agent, State: p.state, Limit: p.limit, Cursor: p.before}, nil
-}
-
-// parseID reads a positive id.
-func parseID(what, text string) (int64, error) {
-	id, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || id < 1 {
-		return 0, usageError("%q is no %s: give a number such as 12", text, what)
-	}
-	return id, nil
 }
 
 // read is a command that looks something up in the database and prints it.

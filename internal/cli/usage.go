@@ -66,7 +66,7 @@ func flagGroups(cmd *cobra.Command) (groups []flagGroup) {
 		}
 		name := "Flags"
 		if group := f.Annotations[groupAnnotation]; len(group) > 0 {
-			name = group[0] + " settings"
+			name = group[0]
 		}
 		find(name).AddFlag(f)
 	}

@@ -9,11 +9,13 @@ import (
 
 	"turnkeeper/internal/app"
 	"turnkeeper/internal/config"
+	"turnkeeper/tools"
 )
 
-// Worker is the program that runs turns.
-func Worker() Program {
-	return Program{command: func(s *session) *cobra.Command {
+// Worker is the program that runs turns. more are tools that agents can list
+// besides the built-in ones.
+func Worker(more ...tools.Tool) Program {
+	return Program{reloads: true, command: func(s *session) *cobra.Command {
 		cmd := &cobra.Command{
 			Use:   "worker",
 			Short: "Run agents' turns",
@@ -26,27 +28,30 @@ Postgres in the data folder.
 
 The first SIGINT or SIGTERM lets running turns finish for as long as
 shutdown-grace says and hands the others back; a second one stops at once.
+SIGHUP reads the agents' files again.
 
 ` + exitHelp,
 			Example: `  worker                          everything in one process
   worker --roles scheduler        only hand out turns
   worker --worker-slots 50        run up to 50 turns at a time`,
 			Args: cobra.NoArgs,
-			RunE: func(cmd *cobra.Command, _ []string) error { return s.work(cmd) },
+			RunE: func(cmd *cobra.Command, _ []string) error { return s.work(cmd, more) },
 		}
 		s.addSettings(cmd)
+		cmd.AddCommand(s.benchCommand())
 		return cmd
 	}}
 }
 
-func (s *session) work(cmd *cobra.Command) error {
+func (s *session) work(cmd *cobra.Command, more []tools.Tool) error {
 	cfg, err := s.loadConfig()
 	if err != nil {
 		return err
 	}
 	log := app.NewLogger(cfg, s.Stderr)
 	defer func() { _ = log.Sync() }()
-	return app.RunWorker(cmd.Context(), s.hard, cfg, log, func(r app.Ready) { s.announce(cfg, log, r) })
+	return app.RunWorker(cmd.Context(), s.hard, cfg, log, func(r app.Ready) { s.announce(cfg, log, r) },
+		app.WithReload(s.Reload), app.WithTools(more...))
 }
 
 // announce says that the worker is ready: in the log's own form where programs

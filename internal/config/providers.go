@@ -311,7 +311,7 @@ func readSecret(path string) (string, error) {
 	if cause, ok := errors.AsType[*os.PathError](err); ok {
 		return "", cause.Err
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	text, err := io.ReadAll(io.LimitReader(file, limit+1))
 	if cause, ok := errors.AsType[*os.PathError](err); ok {
 		return "", cause.Err

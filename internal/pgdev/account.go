@@ -65,7 +65,7 @@ func (a account) credential() *syscall.Credential {
 	if !a.drop {
 		return nil
 	}
-	return &syscall.Credential{Uid: uint32(a.uid), Gid: uint32(a.gid)}
+	return &syscall.Credential{Uid: uint32(a.uid), Gid: uint32(a.gid)} //nolint:gosec // ids of users are 32 bits long
 }
 
 // own hands a file or folder of ours to the account.
@@ -105,5 +105,5 @@ func serverEnvironment() []string {
 // canEnter tells whether the account can reach a folder by its path. This is
 // tried, not computed: access lists and mounts count as well.
 func (a account) canEnter(ctx context.Context, in install, dir string) bool {
-	return a.command(ctx, dir, in.postgres(), "--version").Run() == nil
+	return a.command(context.WithoutCancel(ctx), dir, in.postgres(), "--version").Run() == nil
 }

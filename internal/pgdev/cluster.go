@@ -8,10 +8,6 @@ import (
 	"path/filepath"
 )
 
-// systemHome is where the data of root's servers goes when the server's user
-// cannot enter the folder that was asked for.
-var systemHome = "/var/lib/turnkeeper"
-
 // makeCluster runs initdb. The cluster is made aside and put in its place when
 // it is whole, so that a start that is cut off leaves nothing half made.
 func (l *launch) makeCluster(ctx context.Context) error {
@@ -23,13 +19,25 @@ func (l *launch) makeCluster(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(l.account.own(made), l.initdb(ctx, made, password)); err != nil {
-		return errors.Join(err, os.RemoveAll(made))
+	err = l.account.own(made)
+	if err == nil {
+		err = l.initdb(ctx, made, password)
 	}
-	if err := place(made, l.home.data()); err != nil {
-		return errors.Join(fmt.Errorf("cannot put the new cluster in its place: %w", err), os.RemoveAll(made))
+	if err == nil {
+		err = place(made, l.home.data())
 	}
-	return nil
+	if err != nil {
+		l.discard(made)
+	}
+	return err
+}
+
+// discard removes a cluster that did not get to its place.
+func (l *launch) discard(made string) {
+	if folder := filepath.Dir(made); folder != l.home.dir {
+		made = folder // reserved elsewhere, together with its record
+	}
+	_ = os.RemoveAll(made)
 }
 
 // reserveCluster makes the empty folder for a cluster, and tells how to put
@@ -65,19 +73,6 @@ func (l *launch) letIn(ctx context.Context) bool {
 		return false
 	}
 	return l.account.canEnter(ctx, l.install, dir)
-}
-
-func (l *launch) reserveElsewhere(ctx context.Context) (string, error) {
-	if !l.account.drop {
-		return "", fmt.Errorf("a server program does not run in %s", l.home.dir)
-	}
-	if err := os.MkdirAll(systemHome, 0o755); err != nil {
-		return "", err
-	}
-	if !l.account.canEnter(ctx, l.install, systemHome) {
-		return "", fmt.Errorf("%s, who runs Postgres because it refuses root, can enter neither %s nor %s: use a folder that all users can enter, or set DATABASE_URL", l.account.name, l.home.dir, systemHome)
-	}
-	return os.MkdirTemp(systemHome, "data-")
 }
 
 // initdb makes a cluster in an empty folder of the account's.

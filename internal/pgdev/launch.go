@@ -119,6 +119,9 @@ func (l *launch) findServer(ctx context.Context, haveCluster bool) (install, err
 	if none == nil {
 		return in, nil
 	}
+	if ctx.Err() != nil {
+		return install{}, fmt.Errorf("the start of the private Postgres was broken off: %w", context.Cause(ctx))
+	}
 	l.log.Info("downloading Postgres", zap.String("reason", none.Error()))
 	in, err := fetch(ctx, l.account, want)
 	if err != nil {

@@ -214,15 +214,35 @@ func TestClosedFolder(t *testing.T) {
 	}
 }
 
-// TestFolderThatTheServerCannotEnter changes where root's data goes and is not
-// run beside others.
-func TestFolderThatTheServerCannotEnter(t *testing.T) {
-	elsewhere := openFolder(t)
-	pgdev.SetPlaces(t, "http://127.0.0.1:1", elsewhere, t.TempDir())
-	closed := filepath.Join(openFolder(t), "closed")
+// elsewhere prepares a folder that only its owner can come to, and two others:
+// one that the machine takes for temporary files, one for root's servers.
+func elsewhere(t *testing.T) (closed, temporary, system string) {
+	t.Helper()
+	closed = filepath.Join(openFolder(t), "closed")
 	if err := os.Mkdir(closed, 0o700); err != nil {
 		t.Fatal(err)
 	}
+	temporary, system = openFolder(t), openFolder(t)
+	if err := os.Chmod(temporary, 0o1777); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("TMPDIR", temporary)
+	pgdev.SetPlaces(t, "http://127.0.0.1:1", system, t.TempDir())
+	return closed, temporary, system
+}
+
+// whereData is the folder that the data of a server is really in.
+func whereData(t *testing.T, dir string) string {
+	t.Helper()
+	where, err := filepath.EvalSymlinks(filepath.Join(dir, "data"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return where
+}
+
+func TestFolderThatTheServerCannotEnter(t *testing.T) {
+	closed, _, system := elsewhere(t)
 	dir := filepath.Join(closed, "turnkeeper")
 	server := open(t, pgdev.Options{Dir: dir, Quick: true})
 	ask(t, server.URL(), "create table letters as select 'kept' as body")
@@ -231,24 +251,47 @@ func TestFolderThatTheServerCannotEnter(t *testing.T) {
 	if got := ask(t, again.URL(), "select body from letters"); got != "kept" {
 		t.Errorf("after a restart the row reads %q", got)
 	}
-
-	where, err := filepath.EvalSymlinks(filepath.Join(dir, "data"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	want := dir // our own user enters what we enter
 	if os.Geteuid() == 0 {
-		want = elsewhere
+		want = system
 	}
-	if got := filepath.Dir(where); got != want {
-		t.Errorf("the data is in %s, want it in %s", got, want)
+	if where := whereData(t, dir); !strings.HasPrefix(where, want+"/") {
+		t.Errorf("the data is in %s, want it in %s", where, want)
 	}
+}
+
+func TestTemporaryDataGoesWithItsHome(t *testing.T) {
+	_, temporary, _ := elsewhere(t)
+	closed := filepath.Join(temporary, "closed")
+	if err := os.Mkdir(closed, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	dir, kept := filepath.Join(closed, "first", "deep"), filepath.Join(closed, "kept")
+	left := startGuest(t, dir)
+	server, where := pid(t, dir), whereData(t, dir)
+	left.kill(t)
+	closeServer(t, open(t, pgdev.Options{Dir: kept, Quick: true}))
+	if _, err := os.Stat(where); err != nil {
+		t.Fatalf("data was removed although its home is there: %v", err)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+
+	closeServer(t, open(t, pgdev.Options{Dir: filepath.Join(closed, "second"), Quick: true}))
+	if _, err := os.Stat(where); !os.IsNotExist(err) {
+		t.Errorf("the data outlived its home: %v", err)
+	}
+	if _, err := os.Stat(whereData(t, kept)); err != nil {
+		t.Errorf("data was removed although its home is there: %v", err)
+	}
+	eventually(t, "the server of a home that is gone ends", func() bool { return !alive(server) })
 }
 
 // TestNoFolderForTheServerAtAll is about root; any other user's server enters
 // what the user enters.
 func TestNoFolderForTheServerAtAll(t *testing.T) {
-	closed := t.TempDir() // a folder that only we can enter
+	closed, _, _ := elsewhere(t)
 	pgdev.SetPlaces(t, "http://127.0.0.1:1", filepath.Join(closed, "elsewhere"), closed)
 	server, err := pgdev.Open(t.Context(), pgdev.Options{Dir: filepath.Join(closed, "dir"), Quick: true})
 	if os.Geteuid() != 0 {

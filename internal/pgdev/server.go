@@ -20,7 +20,9 @@ type Options struct {
 	// as that user, whose group is let into Dir if need be. If that user cannot
 	// come so far (to a folder under /root, say), the data is kept in a new
 	// folder under /var/lib/turnkeeper, and Dir/data is a link to it; removing
-	// Dir then leaves that folder behind.
+	// Dir then leaves that folder behind. (For a Dir in the folder for temporary
+	// files the data stays there too, and is removed by a later Open after Dir
+	// has gone.)
 	Dir string
 
 	// Log receives one line when the server is started, joined or stopped.

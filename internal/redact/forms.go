@@ -46,7 +46,7 @@ func urlForms(s string) []string {
 
 // base64Forms lists what base64 of any text that holds s must hold, for each
 // of the three places that s can begin within a group of three bytes. The
-// characters that s shares with its neighbours are left out.
+// characters that s shares with the text beside it are left out.
 func base64Forms(s string) []string {
 	const least = 8 // shorter stretches occur by chance
 	var list []string

@@ -132,7 +132,7 @@ func (h *headers) step(pos int, b byte, found *finding) {
 // move goes from phase to phase; a byte that does not fit ends the search.
 func (h *headers) move(b byte) {
 	switch {
-	case h.phase == headerColon && h.matched < colonMax && strings.IndexByte(":=\"'`[]{(\\ \t", b) >= 0:
+	case h.phase == headerColon && h.matched < colonMax && isColon(b):
 		h.matched++
 	case h.phase == headerColon && h.matched > 0 && isWord(b):
 		h.phase, h.scheme[0], h.matched = headerScheme, lower(b), 1
@@ -143,9 +143,8 @@ func (h *headers) move(b byte) {
 		h.phase, h.matched = headerBlank, 1
 	case h.phase == headerBlank && h.matched < blankMax && isBlank(b):
 		h.matched++
-	case h.phase == headerBlank && isCredential(b):
+	case h.phase >= headerBlank && isCredential(b):
 		h.phase = headerValue
-	case h.phase == headerValue && isCredential(b):
 	default:
 		h.phase = headerElsewhere
 	}
@@ -159,6 +158,10 @@ func (h *headers) isScheme() bool {
 	}
 	return false
 }
+
+// isColon says that the byte may stand between a header's name and its value,
+// in the ways that headers are printed.
+func isColon(b byte) bool { return strings.IndexByte(":=\"'`[]{(\\ \t", b) >= 0 }
 
 // isBlank says that the byte is a blank, or begins one as URLs write it.
 func isBlank(b byte) bool { return b == ' ' || b == '\t' || b == '+' || b == '%' }

@@ -30,7 +30,7 @@ type Masker struct {
 
 // New makes a masker of secret values. Values shorter than MinLength are
 // ignored. A value that holds a bracket or is part of Placeholder may be seen
-// again in what Placeholder makes together with its neighbours.
+// again in what Placeholder makes together with the text beside it.
 func New(secrets []string) *Masker {
 	var patterns []string
 	for _, secret := range secrets {

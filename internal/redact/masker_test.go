@@ -56,13 +56,14 @@ func TestStringMasksEveryForm(t *testing.T) {
 }
 
 func TestString(t *testing.T) {
-	m := redact.New([]string{"abcdef", "abcdefghij", "efghijklmn", "short", "Straße!"})
+	m := redact.New([]string{"abcdef", "abcdefghij", "efghijklmn", "zabcdefz", "short", "Straße!"})
 	for _, c := range []struct{ name, in, want string }{
 		{"clean", "nothing to see", "nothing to see"},
 		{"empty", "", ""},
 		{"longest wins", "x abcdefghij y", "x [redacted] y"},
 		{"shorter of two", "x abcdefgh y", "x [redacted]gh y"},
 		{"overlap", "x abcdefghijklmn y", "x [redacted] y"},
+		{"within the beginning of another", "zabcdefy", "z[redacted]y"},
 		{"neighbours", "abcdefabcdef", "[redacted]"},
 		{"two", "abcdef, abcdef", "[redacted], [redacted]"},
 		{"too short a value", "short", "short"},
@@ -75,12 +76,13 @@ func TestString(t *testing.T) {
 		{"header after a broken one", "Authorization: authorization: token t", "Authorization: authorization: token [redacted]"},
 		{"word that repeats its beginning", "authorizauthorization: token t", "authorizauthorization: token [redacted]"},
 		{"no scheme", "Authorization: none given", "Authorization: none given"},
-		{"long bearer", "got Bearer 0123456789abcdefghij.", "got Bearer [redacted]"},
+		{"long bearer", "got Bearer 0123456789klmnopqrst.", "got Bearer [redacted]"},
+		{"shouted bearer", "BEARER 0123456789klmnopqrst", "BEARER [redacted]"},
 		{"prose about bearers", "Bearer authentication is used", "Bearer authentication is used"},
 
-		{"key", "key sk-proj-0123456789abcdef!", "key [redacted]!"},
-		{"key in JSON", `"a\nsk-0123456789abcdef"`, `"a\n[redacted]"`},
-		{"GitHub", "ghp_0123456789abcdefghij", "[redacted]"},
+		{"key", "key sk-proj-0123456789klmnop!", "key [redacted]!"},
+		{"key in JSON", `"a\nsk-0123456789klmnop"`, `"a\n[redacted]"`},
+		{"GitHub", "ghp_0123456789klmnopqrst", "[redacted]"},
 		{"too short for a key", "sk-learn and sk-0123", "sk-learn and sk-0123"},
 		{"key within a word", "task-0123456789klmnopqrst", "task-0123456789klmnopqrst"},
 

@@ -21,7 +21,7 @@ func (t talkative) String() string { return "talkative " + t.Key }
 type verbose struct{ text string }
 
 func (verbose) Error() string                   { return "short" }
-func (v verbose) Format(f fmt.State, verb rune) { fmt.Fprint(f, v.text) }
+func (v verbose) Format(f fmt.State, verb rune) { _, _ = fmt.Fprint(f, v.text) }
 
 type object struct{ Key string }
 

@@ -30,10 +30,12 @@ var (
 )
 
 // Main runs the tests of a package and stops the server, if one was started,
-// when they are done.
-func Main(m *testing.M) { os.Exit(run(m)) }
+// when they are done. It does not return.
+func Main(m *testing.M) { os.Exit(Run(m)) }
 
-func run(m *testing.M) (code int) {
+// Run is Main for a package that has more to do after its tests: it returns
+// the exit code.
+func Run(m *testing.M) (code int) {
 	dir, err := os.MkdirTemp("", "turnkeeper-test-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -106,7 +108,7 @@ func EmptyURL(t testing.TB) string { return fresh(t, "") }
 func fresh(t testing.TB, from string) string {
 	t.Helper()
 	if serverDir == "" {
-		t.Fatal("the package's TestMain must call storagetest.Main")
+		t.Fatal("the package's TestMain must call storagetest.Main or Run")
 	}
 	start.Do(startServer)
 	if failed != nil {

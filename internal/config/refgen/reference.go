@@ -35,7 +35,7 @@ const agentIntro = `
 ## The agent's file
 
 An agent is a file ` + "`NAME.md`" + ` in the agents folder: settings in YAML between two lines ` + "`---`" + `, then the system
-prompt. The name is 1 to 64 of a-z A-Z 0-9 _ -; README.md is not an agent. Unknown keys are faults,
+prompt. The name is 1 to 63 of a-z 0-9 _ -, starting with a letter or digit; README.md is not an agent. Unknown keys are faults,
 reported with file and line. The file is at most 1 MiB, its settings 64 KiB.
 `
 

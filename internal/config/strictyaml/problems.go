@@ -114,7 +114,7 @@ func suggestion(word string, known []string) string {
 }
 
 // distance counts the insertions, deletions, replacements and swaps of
-// neighbours that turn a into b.
+// adjacent bytes that turn a into b.
 func distance(a, b string) int {
 	if len(a) > 64 {
 		return len(a)

@@ -1,0 +1,440 @@
+package agentturn_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"turnkeeper"
+	"turnkeeper/agentturn"
+	"turnkeeper/inference"
+	"turnkeeper/tools"
+)
+
+func TestFaultyCallsAreAnswered(t *testing.T) {
+	tests := []struct {
+		name  string
+		call  inference.Call
+		shown string // beginning
+		args  string // in the journal, and sent back
+		raw   string
+	}{
+		{"unknown tool", inference.Call{ID: "a", Name: "lok", Arguments: `{}`},
+			"tool not found: lok\nNothing was run. Available tools: look, send. Did you mean \"look\"?", `{}`, ""},
+		{"a tool that is not the agent's", inference.Call{ID: "a", Name: "secret", Arguments: `{"n":1}`},
+			"tool not found: secret\nNothing was run. Available tools: look, send.", `{"n":1}`, ""},
+		{"arguments that are no JSON", inference.Call{ID: "a", Name: "look", Arguments: `{"n":`},
+			"invalid arguments: ", `{"malformed_arguments":true,"raw":"{\"n\":"}`, `{"n":`},
+		{"arguments against the schema", inference.Call{ID: "a", Name: "send", Arguments: `{"n": "x"}`},
+			"invalid arguments: ", `{"n":"x"}`, `{"n": "x"}`},
+		{"no arguments", inference.Call{ID: "a", Name: "look", Arguments: ``}, "look ran", `{}`, ""},
+		{"spaces", inference.Call{ID: "a", Name: "look", Arguments: "{ \"n\" : 4 }"}, "look ran", `{"n":4}`, "{ \"n\" : 4 }"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				send, secret := once("send"), read("secret")
+				b := newBench(t, inferStep(inference.Response{Calls: []inference.Call{test.call}}), says("done")).with(read("look"), send)
+				b.tools = append(b.tools, secret)
+				if got := b.run(t.Context()); got.State != turnkeeper.TurnSucceeded {
+					t.Fatalf("%+v", got)
+				}
+				call := b.store.calls()[0]
+				if !strings.HasPrefix(call.Shown, test.shown) {
+					t.Errorf("result %q, want it to begin with %q", call.Shown, test.shown)
+				}
+				if call.Arguments != test.args || call.RawArgs != test.raw {
+					t.Errorf("arguments %q, raw %q", call.Arguments, call.RawArgs)
+				}
+				if test.shown != "look ran" && call.State != turnkeeper.CallDenied {
+					t.Errorf("state %s", call.State)
+				}
+				if send.runs.count()+secret.runs.count() != 0 {
+					t.Error("a faulty call was run")
+				}
+				if got := results(b.requests()[1]); len(got) != 1 || got[0] != call.Shown {
+					t.Errorf("the model was answered %q", got)
+				}
+			})
+		})
+	}
+}
+
+func TestTruncatedAnswerRunsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		look := read("look")
+		b := newBench(t, inferStep(inference.Response{FinishReason: "length", Calls: []inference.Call{
+			{ID: "a", Name: "look", Arguments: `{"n":1}`},
+			{ID: "b", Name: "look", Arguments: `{"n":`, Truncated: true},
+		}}), says("shorter")).with(look)
+		b.run(t.Context())
+		if look.runs.count() != 0 || !slices.Equal(b.states(), []turnkeeper.CallState{"denied", "denied"}) {
+			t.Errorf("%d runs, states %v", look.runs.count(), b.states())
+		}
+		b.requests()
+	})
+}
+
+func TestWireIDs(t *testing.T) {
+	call := func(id string, n int) inference.Call {
+		return inference.Call{ID: id, Name: "look", Arguments: fmt.Sprintf(`{"n":%d}`, n)}
+	}
+	answer := func(calls ...inference.Call) inference.Response { return inference.Response{Calls: calls} }
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t,
+			inferStep(answer(call("x", 1), call("", 2), call("x", 3), call("round-1-tool-5", 4), call("", 5), call("bad\x00id", 6))),
+			inferStep(answer(call("x", 7), call("y", 8))), says("done")).with(read("look"))
+		b.run(t.Context())
+		var wire, provider []string
+		for _, c := range b.store.calls() {
+			wire, provider = append(wire, c.WireID), append(provider, c.ProviderID)
+		}
+		want := []string{"x", "round-1-tool-2", "round-1-tool-3", "round-1-tool-5", "round-1-tool-5-2", "round-1-tool-6", "round-2-tool-1", "y"}
+		if diff := cmp.Diff(want, wire); diff != "" {
+			t.Error(diff)
+		}
+		if diff := cmp.Diff([]string{"x", "", "x", "round-1-tool-5", "", "badid", "x", "y"}, provider); diff != "" {
+			t.Error(diff)
+		}
+		b.requests()
+	})
+}
+
+func TestOrderAndOverlap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var running, most atomic.Int32
+		var order []string
+		slow := func(context.Context, tools.Call) (tools.Result, error) {
+			most.Store(max(most.Load(), running.Add(1)))
+			time.Sleep(time.Second)
+			running.Add(-1)
+			return tools.Result{Text: "read"}, nil
+		}
+		effect := func(_ context.Context, call tools.Call) (tools.Result, error) {
+			if running.Load() != 0 {
+				t.Error("an effect ran beside a read")
+			}
+			order = append(order, call.Key.String())
+			time.Sleep(time.Second)
+			return tools.Result{Text: "sent"}, nil
+		}
+		calls := append(slices.Repeat([]string{"look"}, 10), "send", "send", "look", "look")
+		b := newBench(t, asks(calls...), says("done")).with(read("look").does(slow), once("send").does(effect))
+		b.bounds.MaxToolCalls = 50
+		started := time.Now()
+		b.run(t.Context())
+		if took := time.Since(started); took != 5*time.Second { // 8 and 2 reads, two effects, two reads
+			t.Errorf("it took %s", took)
+		}
+		if most.Load() != 8 {
+			t.Errorf("%d reads at once", most.Load())
+		}
+		if diff := cmp.Diff([]string{"round-1-tool-11", "round-1-tool-12"}, order); diff != "" {
+			t.Error(diff)
+		}
+		got := results(b.requests()[1])
+		want := append(slices.Repeat([]string{"read"}, 10), "sent", "sent", "read", "read")
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestToolsThatFail(t *testing.T) {
+	tests := []struct {
+		name  string
+		f     func(ctx context.Context, call tools.Call) (tools.Result, error)
+		shown string
+	}{
+		{"error", func(context.Context, tools.Call) (tools.Result, error) {
+			return tools.Result{}, errors.New("no such room")
+		},
+			"tool error: no such room"},
+		{"panic", func(context.Context, tools.Call) (tools.Result, error) { panic("oops") }, "tool error: 'send' panicked: oops"},
+		{"hang", func(ctx context.Context, _ tools.Call) (tools.Result, error) {
+			<-ctx.Done()
+			return tools.Result{}, ctx.Err()
+		}, "tool error: 'send' timed out after 60 s"},
+		{"deaf", func(context.Context, tools.Call) (tools.Result, error) {
+			time.Sleep(80 * time.Second)
+			return tools.Result{}, nil
+		}, "tool error: 'send' timed out after 60 s"},
+		{"says so", func(context.Context, tools.Call) (tools.Result, error) {
+			return tools.Result{Text: "refused", IsError: true}, nil
+		}, "refused"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, asks("send"), says("It failed.")).with(once("send").does(test.f))
+				started := time.Now()
+				got := b.run(t.Context())
+				if got.State != turnkeeper.TurnSucceeded || got.Reply != "It failed." {
+					t.Errorf("%+v", got)
+				}
+				if call := b.store.calls()[0]; call.State != turnkeeper.CallFailed || call.Shown != test.shown {
+					t.Errorf("call is %s, %q", call.State, call.Shown)
+				}
+				if took := time.Since(started); took > 61*time.Second {
+					t.Errorf("it took %s", took)
+				}
+				time.Sleep(time.Minute) // lets a deaf tool end
+			})
+		})
+	}
+}
+
+func TestTransactionalTool(t *testing.T) {
+	note := func(fail bool) *tool {
+		n := once("note").does(func(ctx context.Context, call tools.Call) (tools.Result, error) {
+			own := ctx.Value(txKey{}).(*tx)
+			own.effects = append(own.effects, call.Key.String())
+			if fail {
+				return tools.Result{}, errors.New("full")
+			}
+			return tools.Result{Text: "noted"}, nil
+		})
+		n.spec.Transactional = true
+		return n
+	}
+	for _, fail := range []bool{false, true} {
+		t.Run(fmt.Sprint("fails ", fail), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, asks("note"), says("done")).with(note(fail))
+				b.run(t.Context())
+				want, state := []string{"round-1-tool-1"}, turnkeeper.CallSucceeded
+				if fail {
+					want, state = nil, turnkeeper.CallFailed
+				}
+				if diff := cmp.Diff(want, b.store.effects); diff != "" {
+					t.Error(diff)
+				}
+				if b.states()[0] != state {
+					t.Errorf("state %s", b.states()[0])
+				}
+			})
+		})
+	}
+}
+
+func TestIdempotencyKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		send := newTool("send", turnkeeper.EffectKeyed)
+		b := newBench(t, asks("send", "send"), says("done")).with(send)
+		b.run(t.Context())
+		first, second := send.runs.calls[0].IdempotencyKey, send.runs.calls[1].IdempotencyKey
+		if first == second || !strings.HasPrefix(first, "turn-7-") || !strings.HasSuffix(first, "round-1-tool-1") {
+			t.Errorf("keys %q and %q", first, second)
+		}
+	})
+}
+
+func TestRepeatedCalls(t *testing.T) {
+	const n = `{"n":1}`
+	tests := []struct {
+		name string
+		ask  [][]string // calls of each round
+		want []turnkeeper.CallState
+		runs int
+	}{
+		{"in the next round", [][]string{{"send " + n}, {"send " + n}}, []turnkeeper.CallState{"succeeded", "skipped"}, 1},
+		{"in the same answer", [][]string{{"send " + n, "send " + n, "send " + n}}, []turnkeeper.CallState{"succeeded", "skipped", "skipped"}, 1},
+		{"reads too", [][]string{{"look " + n, "look " + n}}, []turnkeeper.CallState{"succeeded", "skipped"}, 1},
+		{"written otherwise", [][]string{{"send " + n}, {`send { "n": 1.0 }`}}, []turnkeeper.CallState{"succeeded", "skipped"}, 1},
+		{"with another between", [][]string{{"send " + n, "look", "send " + n}}, []turnkeeper.CallState{"succeeded", "succeeded", "succeeded"}, 3},
+		{"with paging between", [][]string{{"send " + n, "page", "send " + n}}, []turnkeeper.CallState{"succeeded", "succeeded", "skipped"}, 2},
+		{"paging itself", [][]string{{"page " + n, "page " + n}}, []turnkeeper.CallState{"succeeded", "succeeded"}, 2},
+		{"after a failure", [][]string{{"fail " + n}, {"fail " + n}}, []turnkeeper.CallState{"failed", "failed"}, 2},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				page := read("page")
+				page.spec.Paging = true
+				fail := once("fail").does(func(context.Context, tools.Call) (tools.Result, error) { return tools.Result{}, errors.New("no") })
+				send, look := once("send"), read("look")
+				b := newBench(t).with(send, look, page, fail)
+				for _, calls := range test.ask {
+					b.script.Add(asks(calls...))
+				}
+				b.script.Add(says("done"))
+				b.run(t.Context())
+				if diff := cmp.Diff(test.want, b.states()); diff != "" {
+					t.Error(diff)
+				}
+				if runs := send.runs.count() + look.runs.count() + page.runs.count() + fail.runs.count(); runs != test.runs {
+					t.Errorf("%d runs, want %d", runs, test.runs)
+				}
+				for _, call := range b.store.calls() {
+					if call.State == turnkeeper.CallSkipped && !strings.HasPrefix(call.Shown, call.Name+" ran\n\n[This is the result of round-1-tool-1 again") {
+						t.Errorf("the repeat is shown %q", call.Shown)
+					}
+				}
+				b.requests()
+			})
+		})
+	}
+}
+
+type pastCalls []turnkeeper.PastCall
+
+func (p pastCalls) RecentCalls(context.Context, string, string, string, time.Duration) ([]turnkeeper.PastCall, error) {
+	return p, nil
+}
+
+type noPast struct{}
+
+func (noPast) RecentCalls(context.Context, string, string, string, time.Duration) ([]turnkeeper.PastCall, error) {
+	return nil, errors.New("the database is away")
+}
+
+func TestScheduledCalls(t *testing.T) {
+	failed := func(ago ...time.Duration) (p pastCalls) {
+		for _, d := range ago {
+			p = append(p, turnkeeper.PastCall{Ago: d})
+		}
+		return p
+	}
+	ok := func(ago time.Duration) turnkeeper.PastCall { return turnkeeper.PastCall{Succeeded: true, Ago: ago} }
+	const cool = "skipped due to failure cool-down: 3 failures within 1800 second window, last 5 seconds ago, cool-down of 1800 seconds"
+	tests := []struct {
+		name    string
+		past    agentturn.Freshness
+		trigger turnkeeper.Trigger
+		want    string // of the first call; empty: it runs
+	}{
+		{"fresh", pastCalls{ok(42500 * time.Millisecond)}, "schedule", "skipped due to freshness dedupe: last success 42 seconds ago within 600 second window"},
+		{"at the window's end", pastCalls{ok(600 * time.Second)}, "schedule", "skipped due to freshness dedupe: last success 600 seconds ago within 600 second window"},
+		{"stale", pastCalls{ok(601 * time.Second)}, "schedule", ""},
+		{"fresh behind a failure", pastCalls{{Ago: time.Second}, ok(9 * time.Second)}, "schedule", "skipped due to freshness dedupe: last success 9 seconds ago within 600 second window"},
+		{"not scheduled", pastCalls{ok(time.Second)}, "message", ""},
+		{"two failures", failed(5*time.Second, 10*time.Second), "schedule", ""},
+		{"three failures", failed(5*time.Second, 10*time.Second, 1800*time.Second), "schedule", cool},
+		{"three failures far apart", failed(5*time.Second, 10*time.Second, 1900*time.Second), "schedule", ""},
+		{"three failures long ago", failed(1800*time.Second, 1801*time.Second, 1802*time.Second), "schedule", ""},
+		{"a success among the failures", append(failed(5*time.Second, 10*time.Second), ok(700*time.Second), turnkeeper.PastCall{Ago: 800 * time.Second}), "schedule", ""},
+		{"nothing known", noPast{}, "schedule", ""},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				send := once("send")
+				b := newBench(t, asks("send"), asks(`send {"n":2}`), says("done")).with(send)
+				b.freshness, b.store.turn.Trigger = test.past, test.trigger
+				b.run(t.Context())
+				first, second := b.store.calls()[0], b.store.calls()[1]
+				if test.want == "" && first.State != turnkeeper.CallSucceeded {
+					t.Errorf("the call is %s, %q", first.State, first.Shown)
+				}
+				if test.want != "" && (first.State != turnkeeper.CallSkipped || first.Shown != test.want) {
+					t.Errorf("the call is %s, %q; want %q", first.State, first.Shown, test.want)
+				}
+				if second.State != turnkeeper.CallSucceeded {
+					t.Errorf("the second round's call is %s", second.State)
+				}
+			})
+		})
+	}
+}
+
+func TestScheduledReplies(t *testing.T) {
+	tests := []struct {
+		name         string
+		steps        []inference.Response
+		max          int
+		reply, inner string
+	}{
+		{"an answer is a reply", []inference.Response{asking("Looking.", "look"), {Text: "It changed."}}, 3, "It changed.", "Looking."},
+		{"a summary is none", []inference.Response{asking("Looking.", "look")}, 1, "", "Looking."},
+		{"nothing said", []inference.Response{asking("", "look")}, 1, "", ""},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t).with(read("look"))
+				for _, res := range test.steps {
+					b.script.Add(inferStep(res))
+				}
+				b.bounds.MaxRounds, b.store.turn.Trigger = test.max, turnkeeper.TriggerSchedule
+				got := b.run(t.Context())
+				if got.Reply != test.reply || got.InnerDialogue != test.inner {
+					t.Errorf("reply %q, inner dialogue %q", got.Reply, got.InnerDialogue)
+				}
+			})
+		})
+	}
+}
+
+func TestLeaseTooShortForAnEffect(t *testing.T) {
+	const denied = "denied: not enough time left in this turn"
+	synctest.Test(t, func(t *testing.T) {
+		send, look := once("send"), read("look")
+		b := newBench(t, asks("look", "send", "look", "send"), says("never asked")).with(send, look)
+		b.lease = 90 * time.Second // a minute for the tool, and 30 s of margin
+		got := b.run(t.Context())
+		if got.State != turnkeeper.TurnDegraded || got.StopReason != turnkeeper.StopMaxDuration || len(b.requests()) != 1 {
+			t.Errorf("%+v", got)
+		}
+		calls := b.store.calls()
+		if send.runs.count() != 0 || look.runs.count() != 1 || calls[1].Shown != denied || calls[3].Shown != denied {
+			t.Errorf("%d effects, %d reads, %q", send.runs.count(), look.runs.count(), calls[1].Shown)
+		}
+		if len(b.store.nonces) != 0 {
+			t.Error("a start was written")
+		}
+	})
+	t.Run("just enough", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			send := once("send")
+			b := newBench(t, asks("send"), says("sent")).with(send)
+			b.lease = 90*time.Second + time.Millisecond
+			if got := b.run(t.Context()); got.State != turnkeeper.TurnSucceeded || send.runs.count() != 1 {
+				t.Errorf("%+v, %d runs", got, send.runs.count())
+			}
+		})
+	})
+	t.Run("used up by the write of the start", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			send := once("send")
+			b := newBench(t, asks("send", "send"), says("never asked")).with(send)
+			b.lease = 100 * time.Second
+			b.fault = at(agentturn.PointStartAfter, 1, func() { time.Sleep(11 * time.Second) })
+			got := b.run(t.Context())
+			if got.StopReason != turnkeeper.StopMaxDuration || send.runs.count() != 0 {
+				t.Errorf("%+v, %d runs", got, send.runs.count())
+			}
+			calls := b.store.calls()
+			if calls[0].State != turnkeeper.CallFailed || calls[0].Shown != denied || calls[1].State != turnkeeper.CallDenied {
+				t.Errorf("%+v", calls)
+			}
+		})
+	})
+}
+
+// at calls f at the nth time that a label is reached.
+func at(label string, n int, f func()) agentturn.FaultHook { return &trap{label: label, n: n, f: f} }
+
+type trap struct {
+	label string // empty: any
+	n     int
+	f     func()
+	seen  []string
+}
+
+func (h *trap) At(_ context.Context, label string) {
+	h.seen = append(h.seen, label)
+	if h.label != "" && h.label != label {
+		return
+	}
+	if h.n--; h.n == 0 {
+		h.f()
+	}
+}

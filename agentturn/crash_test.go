@@ -1,0 +1,291 @@
+package agentturn_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/agentturn"
+	"turnkeeper/inference"
+	"turnkeeper/tools"
+)
+
+// A plot is a turn with tools of every effect, whose model answers by what it
+// is shown, so that it can be killed and taken up anywhere.
+type plot struct {
+	*bench
+	send, keyed, look, note *tool
+}
+
+const plotReply = "Everything was done, slowly told."
+
+func newPlot(t *testing.T) *plot {
+	p := &plot{
+		bench: newBench(t), look: read("look"),
+		send: once("send"), keyed: newTool("keyed", turnkeeper.EffectKeyed), note: once("note"),
+	}
+	p.note.spec.Transactional = true
+	for _, effect := range []*tool{p.send, p.keyed} {
+		effect.does(func(_ context.Context, call tools.Call) (tools.Result, error) {
+			p.store.mu.Lock()
+			defer p.store.mu.Unlock()
+			if c := p.store.call(call.Key); c.Nonce == "" {
+				_ = p.store.violated("%s ran before its start was on record", call.Key)
+			}
+			return tools.Result{Text: "done"}, nil
+		})
+	}
+	p.note.does(func(ctx context.Context, call tools.Call) (tools.Result, error) {
+		own := ctx.Value(txKey{}).(*tx)
+		own.effects = append(own.effects, call.Key.String())
+		return tools.Result{Text: "noted"}, nil
+	})
+	p.with(p.look, p.send, p.keyed, p.note)
+	p.models["main/model"] = p
+	return p
+}
+
+// Generate answers by the rounds that the request has.
+func (p *plot) Generate(ctx context.Context, r inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
+	if err := strict(r); err != nil {
+		p.t.Error(err)
+	}
+	rounds := 0
+	for _, m := range r.Messages {
+		if len(m.Calls) > 0 {
+			rounds++
+		}
+	}
+	switch rounds {
+	case 0:
+		return asking("First.", "look", "send", "keyed", `look {"n":2}`, `look {"n":3}`), nil
+	case 1:
+		return asking("Second.", "note", "nothing", `send {"n":2}`), nil
+	}
+	return stream(300*time.Millisecond, strings.SplitAfter(plotReply, " ")...)(ctx, r, onDelta)
+}
+
+// die runs a dispatch until its hook has the worker killed: its goroutine ends
+// there, and nothing of it runs on.
+func (p *plot) die(n int) (died bool) {
+	p.fault = at("", n, func() { died = true; runtime.Goexit() })
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = p.dispatch(p.t.Context())
+	}()
+	<-done
+	p.fault = nil
+	return died
+}
+
+// sound checks what must hold of every ended turn, however it went.
+func (p *plot) sound(where string) {
+	p.t.Helper()
+	for _, violation := range p.store.violations {
+		p.t.Errorf("%s: journal: %s", where, violation)
+	}
+	for name, runs := range map[string]map[turnkeeper.CallKey]int{"send": p.send.runs.perCall()} {
+		for key, n := range runs {
+			if n > 1 {
+				p.t.Errorf("%s: %s ran %d times for %s", where, name, n, key)
+			}
+		}
+	}
+	if len(p.store.effects) > 1 {
+		p.t.Errorf("%s: the transactional tool has written %v", where, p.store.effects)
+	}
+	keys := map[string]bool{}
+	for _, call := range p.keyed.runs.calls {
+		keys[call.IdempotencyKey] = true
+	}
+	if len(keys) > 1 {
+		p.t.Errorf("%s: keys %v", where, keys)
+	}
+	var ends []turnkeeper.Outcome
+	for _, o := range p.store.outcomes {
+		if o.State.Terminal() {
+			ends = append(ends, o)
+		}
+	}
+	if len(ends) != 1 {
+		p.t.Errorf("%s: outcomes %+v", where, p.store.outcomes)
+		return
+	}
+	p.soundEnd(where, ends[0])
+}
+
+func (p *plot) soundEnd(where string, end turnkeeper.Outcome) {
+	p.t.Helper()
+	want := turnkeeper.TurnSucceeded
+	for _, call := range p.store.calls() {
+		if !call.State.Answered() {
+			p.t.Errorf("%s: %s is left %s", where, call.Key, call.State)
+		}
+		if call.State == turnkeeper.CallUnknown {
+			want = turnkeeper.TurnDegraded
+		}
+	}
+	if end.State != want || end.Reply != plotReply {
+		p.t.Errorf("%s: %+v with calls %v", where, end, p.states())
+	}
+	if text := p.streamed(3); text != end.Reply {
+		p.t.Errorf("%s: watchers end with %q", where, text)
+	}
+	terminal := 0
+	for _, e := range p.store.events {
+		if e.Type.Terminal() {
+			terminal++
+		}
+	}
+	if terminal != 1 {
+		p.t.Errorf("%s: %d terminal events", where, terminal)
+	}
+}
+
+func TestPlotWithoutFaults(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlot(t)
+		p.run(t.Context())
+		p.sound("no fault")
+		want := []turnkeeper.CallState{"succeeded", "succeeded", "succeeded", "succeeded", "succeeded", "succeeded", "denied", "succeeded"}
+		if !slices.Equal(p.states(), want) {
+			t.Errorf("states %v", p.states())
+		}
+	})
+}
+
+// A worker is killed at every point of the turn, then the turn is dispatched
+// again.
+func TestKilledAnywhere(t *testing.T) {
+	points := 0
+	for alive := false; !alive; points++ {
+		synctest.Test(t, func(t *testing.T) {
+			p := newPlot(t)
+			if alive = !p.die(points + 1); !alive && p.store.turn.State == turnkeeper.TurnRunning {
+				p.run(t.Context())
+			}
+			p.sound(fmt.Sprint("killed at point ", points+1))
+		})
+	}
+	if points < 40 {
+		t.Errorf("only %d points were reached", points)
+	}
+}
+
+// Two workers are killed, one after the other.
+func TestKilledTwice(t *testing.T) {
+	for first := 1; first < 60; first += 3 {
+		for second := 1; second < 45; second += 2 {
+			synctest.Test(t, func(t *testing.T) {
+				p := newPlot(t)
+				for _, n := range []int{first, second} {
+					if p.store.turn.State != turnkeeper.TurnSucceeded && !p.store.turn.State.Terminal() {
+						p.die(n)
+					}
+				}
+				if !p.store.turn.State.Terminal() {
+					p.run(t.Context())
+				}
+				p.sound(fmt.Sprintf("killed at points %d and %d", first, second))
+			})
+		}
+	}
+}
+
+// A worker is stopped at every point, for so long that another one takes the
+// turn and ends it; then it wakes up.
+func TestStoppedAnywhere(t *testing.T) {
+	points := 0
+	for woke := true; woke; points++ {
+		synctest.Test(t, func(t *testing.T) {
+			p := newPlot(t)
+			woke = false
+			where := fmt.Sprint("stopped at point ", points+1)
+			p.fault = at("", points+1, func() {
+				woke, p.fault = true, nil
+				if !p.store.turn.State.Terminal() {
+					p.run(t.Context())
+				}
+			})
+			_, err := p.dispatch(t.Context())
+			if woke && err != nil && !errors.Is(err, turnkeeper.ErrFenced) {
+				t.Errorf("%s: it woke to %v", where, err)
+			}
+			p.sound(where)
+			for _, late := range p.store.lateCalls {
+				call := p.store.call(late.Key)
+				if call.State == turnkeeper.CallUnknown && call.LateResult != "done" && call.Name == "send" {
+					t.Errorf("%s: the late result of %s is lost", where, late.Key)
+				}
+			}
+		})
+	}
+	if points < 40 {
+		t.Errorf("only %d points were reached", points)
+	}
+}
+
+// The grace of a shutdown ends at every point; the turn is handed back and
+// goes on elsewhere.
+func TestShutdownAnywhere(t *testing.T) {
+	points := 0
+	for hit := true; hit; points++ {
+		synctest.Test(t, func(t *testing.T) {
+			p := newPlot(t)
+			ctx, cancel := context.WithCancelCause(t.Context())
+			hit = false
+			p.fault = at("", points+1, func() { hit = true; cancel(agentturn.ErrShutdown) })
+			got, err := p.dispatch(ctx)
+			where := fmt.Sprint("shut down at point ", points+1)
+			if err != nil {
+				t.Errorf("%s: %v", where, err)
+			}
+			p.fault = nil
+			if got.State == turnkeeper.TurnQueued {
+				p.run(t.Context())
+			}
+			p.sound(where)
+		})
+	}
+}
+
+// Every point is named in the list that tests build on, and nearly all of it is
+// reached by one turn and its recovery.
+func TestFaultPoints(t *testing.T) {
+	seen := map[string]bool{}
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlot(t)
+		hook := &trap{label: agentturn.PointChecked, n: 1, f: func() { runtime.Goexit() }}
+		p.fault = hook
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_, _ = p.dispatch(t.Context())
+		}()
+		<-done
+		hook.label = "none"
+		p.run(t.Context())
+		for _, label := range hook.seen {
+			seen[label] = true
+		}
+	})
+	all := agentturn.FaultPoints()
+	for label := range seen {
+		if !slices.Contains(all, label) {
+			t.Errorf("the point %s is not listed", label)
+		}
+	}
+	for _, label := range all {
+		if !seen[label] && label != agentturn.PointReconcile && label != agentturn.PointLate {
+			t.Errorf("the point %s is not reached", label)
+		}
+	}
+}

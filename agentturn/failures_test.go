@@ -1,0 +1,278 @@
+package agentturn_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"turnkeeper"
+	"turnkeeper/agentdef"
+	"turnkeeper/agentturn"
+	"turnkeeper/inference"
+	"turnkeeper/inference/inferencetest"
+)
+
+func TestModelFailsBeforeAnyTool(t *testing.T) {
+	tests := []struct {
+		name    string
+		class   inference.Class
+		attempt int
+		denied  bool // a round with a call that did not run came before
+		want    turnkeeper.Outcome
+	}{
+		{"first attempt", inference.ClassAuth, 1, false,
+			turnkeeper.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, ErrorClass: "auth", Retry: true}},
+		{"after a call that was denied", inference.ClassInvalid, 2, true,
+			turnkeeper.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, ErrorClass: "invalid", Retry: true}},
+		{"last attempt", inference.ClassTransport, 3, false,
+			turnkeeper.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, ErrorClass: "transport",
+				Reply: "This message could not be answered: the model could not be reached."}},
+		{"last attempt, bad key", inference.ClassAuth, 3, false,
+			turnkeeper.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, ErrorClass: "auth",
+				Reply: "This message could not be answered: the model is not available at present."}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t).with(read("look"))
+				if test.denied {
+					b.script.Add(asks("nothing"))
+				}
+				b.script.Then(fails(test.class))
+				b.store.turn.Attempt = test.attempt
+				got := b.run(t.Context())
+				if !strings.Contains(got.Error, "as scripted") {
+					t.Errorf("operators are told %q", got.Error)
+				}
+				got.Error = ""
+				if diff := cmp.Diff(test.want, got); diff != "" {
+					t.Error(diff)
+				}
+				if types := b.eventTypes(); types[len(types)-1] != "turn_error" {
+					t.Errorf("events %v", types)
+				}
+			})
+		})
+	}
+}
+
+func TestModelFailsAfterATool(t *testing.T) {
+	tests := []struct {
+		name  string
+		text  string
+		fault inferencetest.Step
+		class string
+		reply string
+	}{
+		{"summary", "", fails(inference.ClassAuth), "auth", "Tool results: 1 succeeded, 0 failed.\n- send: send ran"},
+		{"last text", "I sent it.", fails(inference.ClassOverloaded), "overloaded", "I sent it."},
+		{"silence", "", says(""), "bad_output", "Tool results: 1 succeeded, 0 failed.\n- send: send ran"},
+		{"panic", "", inferencetest.Func(func(context.Context, inference.Request, func(inference.Delta)) (inference.Response, error) {
+			panic("provider bug")
+		}), "internal", "Tool results: 1 succeeded, 0 failed.\n- send: send ran"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				send := once("send")
+				b := newBench(t, inferStep(asking(test.text, "send"))).with(send)
+				b.script.Then(test.fault)
+				got := b.run(t.Context())
+				if got.State != turnkeeper.TurnDegraded || got.StopReason != turnkeeper.StopInferenceError ||
+					got.Retry || got.ErrorClass != test.class || got.Reply != test.reply {
+					t.Errorf("%+v", got)
+				}
+				if send.runs.count() != 1 {
+					t.Errorf("%d runs", send.runs.count())
+				}
+			})
+		})
+	}
+}
+
+func TestTransientFailuresAreRetriedInPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, fails(inference.ClassOverloaded), fails(inference.ClassRateLimited), says("hello"))
+		if got := b.run(t.Context()); got.Reply != "hello" {
+			t.Errorf("%+v", got)
+		}
+		if b.store.rounds[0].Attempts != 3 || len(b.store.rounds) != 1 {
+			t.Errorf("%+v", b.store.rounds)
+		}
+	})
+}
+
+func TestFallbackModels(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		second := inferencetest.NewScript(says("from the second"))
+		b := newBench(t, fails(inference.ClassAuth))
+		b.models["other/big"] = second
+		b.def.FallbackModels = []string{"nobody/configured", "other/big"}
+		got := b.run(t.Context())
+		if got.Reply != "from the second" {
+			t.Errorf("%+v", got)
+		}
+		if r := b.store.rounds[0]; r.Provider != "other" || r.Model != "big" || second.Requests()[0].Model != "big" {
+			t.Errorf("%+v", r)
+		}
+	})
+	t.Run("the default model", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t)
+			b.def.Model = ""
+			got := b.run(t.Context())
+			if got.State != turnkeeper.TurnFailed || !strings.Contains(got.Error, "there is no default model") {
+				t.Errorf("%+v", got)
+			}
+		})
+	})
+	t.Run("a request too long for the first fits the second", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t)
+			second := inferencetest.NewScript(says("read it all"))
+			b.models["other/big"] = second
+			b.windows["main/model"], b.windows["other/big"] = 1000, 100_000
+			b.def.FallbackModels = []string{"other/big"}
+			b.store.message.Body = strings.Repeat("word ", 2000)
+			got := b.run(t.Context())
+			if got.Reply != "read it all" || len(b.script.Requests()) != 0 {
+				t.Errorf("%+v", got)
+			}
+		})
+	})
+}
+
+func TestUsage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, inferStep(inference.Response{Text: "unmetered"}))
+		b.run(t.Context())
+		if u := b.store.rounds[0].Usage; !u.Estimated || u.InputTokens < 10 || u.OutputTokens < 1 {
+			t.Errorf("%+v", u)
+		}
+	})
+	t.Run("of failed attempts counts", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t, inferencetest.Fail(&inference.Error{Class: inference.ClassTransport, Usage: turnkeeper.Usage{InputTokens: 100}}), says("hello"))
+			b.run(t.Context())
+			if u := b.store.rounds[0].Usage; u.InputTokens != 110 || u.Estimated {
+				t.Errorf("%+v", u)
+			}
+		})
+	})
+}
+
+func TestPanicsOfTheLoop(t *testing.T) {
+	for _, point := range []struct {
+		label string
+		state turnkeeper.TurnState
+		calls []turnkeeper.CallState
+	}{
+		{agentturn.PointStart, turnkeeper.TurnFailed, nil},
+		{agentturn.PointModelBefore, turnkeeper.TurnFailed, nil},
+		{agentturn.PointPlanned, turnkeeper.TurnFailed, []turnkeeper.CallState{"cancelled"}},
+		{agentturn.PointStartBefore, turnkeeper.TurnFailed, []turnkeeper.CallState{"cancelled"}},
+		{agentturn.PointStartAfter, turnkeeper.TurnDegraded, []turnkeeper.CallState{"unknown"}},
+		{agentturn.PointEffectDone, turnkeeper.TurnDegraded, []turnkeeper.CallState{"unknown"}},
+		{agentturn.PointResultsBefore, turnkeeper.TurnDegraded, []turnkeeper.CallState{"succeeded"}},
+	} {
+		t.Run(point.label, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, asks("send"), says("sent")).with(once("send"))
+				b.fault = at(point.label, 1, func() { panic("planted") })
+				got := b.run(t.Context())
+				if got.State != point.state || got.ErrorClass != "internal" || strings.Contains(got.Reply, "planted") {
+					t.Errorf("%+v", got)
+				}
+				if diff := cmp.Diff(point.calls, b.states()); diff != "" {
+					t.Error(diff)
+				}
+			})
+		})
+	}
+}
+
+// A till is a Budget that blocks from its nth call on.
+type till struct {
+	n        int
+	block    agentturn.Reservation
+	err      error
+	reserved []turnkeeper.Usage
+	settled  []turnkeeper.Usage
+	spender  agentturn.Spender
+}
+
+func (b *till) Reserve(_ context.Context, s agentturn.Spender, estimate turnkeeper.Usage) (agentturn.Reservation, error) {
+	b.spender = s
+	if b.n--; b.n < 0 {
+		return b.block, b.err
+	}
+	b.reserved = append(b.reserved, estimate)
+	return agentturn.Reservation{ID: int64(len(b.reserved))}, nil
+}
+
+func (b *till) Settle(_ context.Context, _ agentturn.Reservation, used turnkeeper.Usage) error {
+	b.settled = append(b.settled, used)
+	return nil
+}
+
+func TestBudget(t *testing.T) {
+	day := agentturn.Reservation{Blocked: true, Scope: "day", Retry: 3 * time.Hour, Reason: "day tokens 5 of 5"}
+	turn := agentturn.Reservation{Blocked: true, Scope: "turn", Reason: "turn calls 1 of 1"}
+	tests := []struct {
+		name   string
+		budget till
+		want   turnkeeper.Outcome
+	}{
+		{"the day's, before any tool", till{block: day}, turnkeeper.Outcome{
+			State: turnkeeper.TurnQueued, Backoff: 3 * time.Hour, ErrorClass: "budget", Error: "the budget is used up: day tokens 5 of 5"}},
+		{"the day's, after a tool", till{n: 1, block: day}, turnkeeper.Outcome{
+			State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopBudget, ErrorClass: "budget",
+			Reply: "Tool results: 1 succeeded, 0 failed.\n- look: look ran", Error: "the budget is used up: day tokens 5 of 5"}},
+		{"the turn's, before any tool", till{block: turn}, turnkeeper.Outcome{
+			State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopBudget, ErrorClass: "budget",
+			Reply: "Tool results: 0 succeeded, 0 failed.", Error: "the budget is used up: turn calls 1 of 1"}},
+		{"that cannot be asked", till{err: errors.New("no connection")}, turnkeeper.Outcome{
+			State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, ErrorClass: "internal", Retry: true, Error: "no connection"}},
+		{"that suffices", till{n: 9}, turnkeeper.Outcome{
+			State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "done"}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, asks("look"), says("done")).with(read("look"))
+				b.budget = &test.budget
+				b.def.Budget = agentdef.Budget{TurnCalls: 1, DayTokens: 5}
+				if diff := cmp.Diff(test.want, b.run(t.Context())); diff != "" {
+					t.Error(diff)
+				}
+				if len(test.budget.reserved) != len(test.budget.settled) {
+					t.Errorf("%d reserved, %d settled", len(test.budget.reserved), len(test.budget.settled))
+				}
+				want := agentturn.Spender{Turn: 7, Agent: "tester", Limits: agentturn.SpendLimits{TurnCalls: 1, DayTokens: 5}}
+				if diff := cmp.Diff(want, test.budget.spender); diff != "" {
+					t.Error(diff)
+				}
+			})
+		})
+	}
+	t.Run("every attempt is paid for", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t, fails(inference.ClassOverloaded), says("done"))
+			budget := &till{n: 9}
+			b.budget = budget
+			b.run(t.Context())
+			want := []turnkeeper.Usage{{}, {InputTokens: 10, OutputTokens: 5}}
+			if diff := cmp.Diff(want, budget.settled); diff != "" {
+				t.Error(diff)
+			}
+			if r := budget.reserved[0]; r.OutputTokens != 4096 || r.InputTokens < 10 {
+				t.Errorf("reserved %+v", r)
+			}
+		})
+	})
+}

@@ -1,0 +1,76 @@
+package agentturn
+
+import (
+	"context"
+	"sync"
+
+	"turnkeeper"
+)
+
+// maxParallel bounds how many calls of effect none run at once in a turn.
+const maxParallel = 8
+
+// isRead says that a call needs no start on record.
+func isRead(call *turnkeeper.ToolCall) bool {
+	return call.Effect == turnkeeper.EffectNone && call.Starts == 0
+}
+
+// reads are the leading open calls that may run beside each other. One that
+// repeats the call before it waits for that one's result.
+func (t *turn) reads(open []*turnkeeper.ToolCall) []*turnkeeper.ToolCall {
+	for i, call := range open {
+		_, known := t.offered.Get(call.Name)
+		if !known || !isRead(call) || i > 0 && !call.Paging && call.ArgsHash == lastHash(open[:i]) {
+			return open[:i]
+		}
+	}
+	return open
+}
+
+func lastHash(calls []*turnkeeper.ToolCall) string {
+	for i := len(calls) - 1; i >= 0; i-- {
+		if !calls[i].Paging {
+			return calls[i].ArgsHash
+		}
+	}
+	return ""
+}
+
+// runReads runs calls of effect none, and leaves their results for the next
+// write.
+func (t *turn) runReads(ctx context.Context, calls []*turnkeeper.ToolCall) error {
+	if t.next.Round != nil || t.owesResult() {
+		if err := t.commit(ctx); err != nil {
+			return err
+		}
+	}
+	for _, call := range calls {
+		t.tellStarted(call)
+	}
+	runs := make([]run, len(calls))
+	var group sync.WaitGroup
+	slots := make(chan struct{}, maxParallel)
+	for i, call := range calls {
+		group.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			runs[i] = t.runTool(ctx, call)
+		})
+	}
+	group.Wait()
+	t.at(ctx, PointReadsDone)
+	for i, call := range calls {
+		t.keep(call, runs[i], "")
+	}
+	return nil
+}
+
+// owesResult says that a result of an effect waits to be written.
+func (t *turn) owesResult() bool {
+	for _, result := range t.next.Results {
+		if result.Nonce != "" {
+			return true
+		}
+	}
+	return false
+}

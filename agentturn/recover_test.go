@@ -1,0 +1,190 @@
+package agentturn_test
+
+import (
+	"errors"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"turnkeeper"
+	"turnkeeper/agentturn"
+	"turnkeeper/inference/inferencetest"
+	"turnkeeper/tools"
+)
+
+// lose runs a dispatch whose worker dies when the label is reached for the nth
+// time.
+func (b *bench) lose(label string, n int) {
+	b.fault = at(label, n, runtime.Goexit)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = b.dispatch(b.t.Context())
+		b.t.Error("the worker did not die")
+	}()
+	<-done
+	b.fault = nil
+}
+
+func TestStartedCallsOfALostWorker(t *testing.T) {
+	const unknown = "Tool results: 0 succeeded, 0 failed, 1 unknown.\n- send: unknown: it may or may not have happened"
+	look := func(f func() (tools.Result, bool, error)) func(*tool) tools.Tool {
+		return func(t *tool) tools.Tool { return &reconciler{t, f} }
+	}
+	plain := func(t *tool) tools.Tool { return t }
+	tests := []struct {
+		name   string
+		effect turnkeeper.Effect
+		wrap   func(*tool) tools.Tool
+		state  turnkeeper.CallState
+		shown  string // beginning
+		runs   int
+		end    turnkeeper.TurnState
+	}{
+		{"once", turnkeeper.EffectOnce, plain, turnkeeper.CallUnknown, "outcome unknown: ", 1, turnkeeper.TurnDegraded},
+		{"keyed", turnkeeper.EffectKeyed, plain, turnkeeper.CallSucceeded, "send ran", 2, turnkeeper.TurnSucceeded},
+		{"once, found", turnkeeper.EffectOnce, look(func() (tools.Result, bool, error) { return tools.Result{Text: "booked"}, true, nil }),
+			turnkeeper.CallSucceeded, "booked", 1, turnkeeper.TurnSucceeded},
+		{"once, found as a failure", turnkeeper.EffectOnce, look(func() (tools.Result, bool, error) { return tools.Result{Text: "refused", IsError: true}, true, nil }),
+			turnkeeper.CallFailed, "refused", 1, turnkeeper.TurnSucceeded},
+		{"once, did not happen", turnkeeper.EffectOnce, look(func() (tools.Result, bool, error) { return tools.Result{}, false, nil }),
+			turnkeeper.CallFailed, "the worker that ran this call was lost. It did not happen; not run again.", 1, turnkeeper.TurnSucceeded},
+		{"once, cannot tell", turnkeeper.EffectOnce, look(func() (tools.Result, bool, error) { return tools.Result{}, false, errors.New("no log") }),
+			turnkeeper.CallUnknown, "outcome unknown: ", 1, turnkeeper.TurnDegraded},
+		{"once, panics", turnkeeper.EffectOnce, look(func() (tools.Result, bool, error) { panic("oops") }),
+			turnkeeper.CallUnknown, "outcome unknown: ", 1, turnkeeper.TurnDegraded},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				send := newTool("send", test.effect)
+				b := newBench(t, asks("send")).with(test.wrap(send))
+				b.lose(agentturn.PointEffectDone, 1)
+				if b.states()[0] != turnkeeper.CallStarted {
+					t.Fatalf("states %v", b.states())
+				}
+				b.script.Add(says("As far as I know."))
+				got := b.run(t.Context())
+				call := b.store.calls()[0]
+				if call.State != test.state || !strings.HasPrefix(call.Shown, test.shown) {
+					t.Errorf("call is %s, %q", call.State, call.Shown)
+				}
+				if send.runs.count() != test.runs {
+					t.Errorf("%d runs, want %d", send.runs.count(), test.runs)
+				}
+				if got.State != test.end || got.Reply != "As far as I know." ||
+					(got.StopReason == turnkeeper.StopWorkerLost) != (test.end == turnkeeper.TurnDegraded) {
+					t.Errorf("%+v", got)
+				}
+				if requests := b.requests(); results(requests[1])[0] != call.Shown {
+					t.Errorf("the model was told %q", results(requests[1]))
+				}
+			})
+		})
+	}
+	t.Run("a cap wins", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t, asks("send")).with(once("send"))
+			b.bounds.MaxRounds = 1
+			b.lose(agentturn.PointEffectDone, 1)
+			got := b.run(t.Context())
+			if got.StopReason != turnkeeper.StopMaxRounds || got.Reply != unknown {
+				t.Errorf("%+v", got)
+			}
+		})
+	})
+	t.Run("an error too", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t, asks("send")).with(once("send"))
+			b.lose(agentturn.PointChecked, 1)
+			b.script.Then(fails("auth"))
+			got := b.run(t.Context())
+			if got.State != turnkeeper.TurnDegraded || got.StopReason != turnkeeper.StopInferenceError || got.Reply != unknown {
+				t.Errorf("%+v", got)
+			}
+		})
+	})
+	t.Run("the verdict is written before anything is built on it", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t, asks("send", "look")).with(once("send"), read("look"))
+			b.lose(agentturn.PointEffectDone, 1)
+			b.script.Add(says("done"))
+			b.run(t.Context())
+			want := []string{"answer+start", "verdict", "results", "answer+outcome"}
+			if diff := cmp.Diff(want, b.store.writes); diff != "" {
+				t.Error(diff)
+			}
+		})
+	})
+	t.Run("with no time left", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t, asks("send", "look")).with(once("send"), read("look"))
+			b.lose(agentturn.PointEffectDone, 1)
+			b.wall = -1
+			got := b.run(t.Context())
+			if got.StopReason != turnkeeper.StopMaxDuration {
+				t.Errorf("%+v", got)
+			}
+			if diff := cmp.Diff([]turnkeeper.CallState{"unknown", "cancelled"}, b.states()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	})
+}
+
+// A late result of the lost worker comes between the read of the record and the
+// verdict.
+func TestLateResultBeforeTheVerdict(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, asks("send")).with(once("send"))
+		b.lose(agentturn.PointEffectDone, 1)
+		record, journal := b.store.dispatch()
+		call := b.store.calls()[0]
+		if err := journal.Late(t.Context(), turnkeeper.CallResult{
+			Key: call.Key, Nonce: call.Nonce, State: turnkeeper.CallSucceeded, Shown: "sent after all", Ran: true,
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.resume(t.Context(), record, journal); !errors.Is(err, turnkeeper.ErrJournalMoved) {
+			t.Fatalf("error %v, want ErrJournalMoved", err)
+		}
+		b.script.Add(says("It was sent."))
+		got, err := b.resume(t.Context(), b.store.reload(), journal)
+		b.check()
+		if err != nil || got.State != turnkeeper.TurnSucceeded {
+			t.Errorf("%+v, %v", got, err)
+		}
+	})
+}
+
+func TestLostInAStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, stream(300e6, "gone ", "with ", "the ", "worker"))
+		b.lose(agentturn.PointStreamAfter, 2)
+		if b.store.openRound != 1 {
+			t.Fatalf("open round %d", b.store.openRound)
+		}
+		b.script.Add(says("told again"))
+		got := b.run(t.Context())
+		if got.Reply != "told again" || b.streamed(1) != "told again" {
+			t.Errorf("%+v; watchers have %q", got, b.streamed(1))
+		}
+	})
+}
+
+// The tools of the process have changed since the calls were planned.
+func TestToolTakenAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, asks("look", "send")).with(read("look"), once("send"))
+		b.lose(agentturn.PointPlanAfter, 1)
+		b.tools = b.tools[:1]
+		b.script.Add(inferencetest.Answer(asking("", `look {"n":7}`)), says("done"))
+		b.run(t.Context())
+		if call := b.store.calls()[1]; call.State != turnkeeper.CallUnknown && !strings.HasPrefix(call.Shown, "tool not found: send") {
+			t.Errorf("%s, %q", call.State, call.Shown)
+		}
+	})
+}

@@ -1,0 +1,322 @@
+package agentturn_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"turnkeeper"
+	"turnkeeper/agentturn"
+	"turnkeeper/inference"
+	"turnkeeper/inference/inferencetest"
+	"turnkeeper/tools"
+)
+
+// hangs is what a tool does that runs until its context ends.
+func hangs(ctx context.Context, _ tools.Call) (tools.Result, error) {
+	<-ctx.Done()
+	return tools.Result{}, context.Cause(ctx)
+}
+
+func TestWallTime(t *testing.T) {
+	tests := []struct {
+		name  string
+		steps []inferencetest.Step
+		reply string
+		calls []turnkeeper.CallState
+	}{
+		{"in the first model call", []inferencetest.Step{inferencetest.Block()}, "Tool results: 0 succeeded, 0 failed.", nil},
+		{"in a later model call", []inferencetest.Step{asks("look"), inferencetest.Block()},
+			"Tool results: 1 succeeded, 0 failed.\n- look: look ran", []turnkeeper.CallState{"succeeded"}},
+		{"in an effect", []inferencetest.Step{inferStep(asking("Wait.", "look", "hang", "send"))}, "Wait.",
+			[]turnkeeper.CallState{"succeeded", "cancelled", "cancelled"}},
+		{"in a read", []inferencetest.Step{asks("look", "slow", "send")},
+			"Tool results: 1 succeeded, 2 failed.\n- look: look ran\n- slow: cancelled: tool error: 'slow' was cancelled: the turn's time is over\n" +
+				"- send: cancelled: the turn ended before this call was run.",
+			[]turnkeeper.CallState{"succeeded", "cancelled", "cancelled"}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				send := once("send")
+				b := newBench(t, test.steps...).with(read("look"), once("hang").does(hangs), read("slow").does(hangs), send)
+				b.script.Then(inferencetest.Block())
+				b.wall = 50 * time.Second
+				started := time.Now()
+				got := b.run(t.Context())
+				if got.State != turnkeeper.TurnDegraded || got.StopReason != turnkeeper.StopMaxDuration || got.Reply != test.reply {
+					t.Errorf("%+v", got)
+				}
+				if diff := cmp.Diff(test.calls, b.states()); diff != "" {
+					t.Error(diff)
+				}
+				if took := time.Since(started); took != 50*time.Second || send.runs.count() != 0 {
+					t.Errorf("it took %s, with %d runs of what came after", took, send.runs.count())
+				}
+			})
+		})
+	}
+	t.Run("counts from the grant", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t, inferencetest.Block())
+			record, journal := b.store.dispatch()
+			record.Elapsed = 80 * time.Second
+			started := time.Now()
+			if _, err := b.resume(t.Context(), record, journal); err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(started); took != 10*time.Second {
+				t.Errorf("it took %s", took)
+			}
+		})
+	})
+}
+
+func TestCancelledTurn(t *testing.T) {
+	for _, trigger := range []turnkeeper.Trigger{turnkeeper.TriggerMessage, turnkeeper.TriggerSchedule} {
+		t.Run(string(trigger), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, inferStep(asking("On it.", "hang"))).with(once("hang").does(hangs))
+				b.store.turn.Trigger = trigger
+				ctx, cancel := context.WithCancelCause(t.Context())
+				time.AfterFunc(5*time.Second, func() { cancel(agentturn.ErrCancelled) })
+				want := turnkeeper.Outcome{State: turnkeeper.TurnCancelled, StopReason: turnkeeper.StopCancelled, Reply: "This turn was cancelled."}
+				if trigger == turnkeeper.TriggerSchedule {
+					want.Reply, want.InnerDialogue = "", "On it."
+				}
+				if diff := cmp.Diff(want, b.run(ctx)); diff != "" {
+					t.Error(diff)
+				}
+				call := b.store.calls()[0]
+				if call.State != turnkeeper.CallCancelled || call.Shown != "tool error: 'hang' was cancelled: the turn was cancelled. It may or may not have happened." {
+					t.Errorf("%s, %q", call.State, call.Shown)
+				}
+			})
+		})
+	}
+}
+
+func TestShutdown(t *testing.T) {
+	canTell := &reconciler{tool: once("ask").does(hangs), look: func() (tools.Result, bool, error) {
+		return tools.Result{Text: "it was booked"}, true, nil
+	}}
+	tests := []struct {
+		name   string
+		steps  []inferencetest.Step
+		calls  []turnkeeper.CallState // when handed back
+		again  []inferencetest.Step   // of the next dispatch
+		end    turnkeeper.TurnState
+		closed []turnkeeper.CallState
+	}{
+		{"in a model call", []inferencetest.Step{inferencetest.Block()}, nil,
+			[]inferencetest.Step{says("hello")}, turnkeeper.TurnSucceeded, nil},
+		{"in a stream", []inferencetest.Step{stream(300*time.Millisecond, "a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p", "q", "r", "s", "t")}, nil,
+			[]inferencetest.Step{says("hello")}, turnkeeper.TurnSucceeded, nil},
+		{"in a read", []inferencetest.Step{asks("look", "slow", "send")}, []turnkeeper.CallState{"succeeded", "planned", "planned"},
+			[]inferencetest.Step{says("done")}, turnkeeper.TurnSucceeded, []turnkeeper.CallState{"succeeded", "succeeded", "succeeded"}},
+		{"in an effect", []inferencetest.Step{asks("hang", "send")}, []turnkeeper.CallState{"cancelled", "planned"},
+			[]inferencetest.Step{says("done")}, turnkeeper.TurnDegraded, []turnkeeper.CallState{"cancelled", "succeeded"}},
+		{"in a keyed effect", []inferencetest.Step{asks("keyed")}, []turnkeeper.CallState{"started"},
+			[]inferencetest.Step{says("done")}, turnkeeper.TurnSucceeded, []turnkeeper.CallState{"succeeded"}},
+		{"in an effect that can be looked up", []inferencetest.Step{asks("ask")}, []turnkeeper.CallState{"started"},
+			[]inferencetest.Step{says("done")}, turnkeeper.TurnSucceeded, []turnkeeper.CallState{"succeeded"}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				first := true
+				onFirst := func(ctx context.Context, call tools.Call) (tools.Result, error) {
+					if first {
+						return hangs(ctx, call)
+					}
+					return tools.Result{Text: "ran"}, nil
+				}
+				hang := once("hang").does(hangs)
+				b := newBench(t, test.steps...).with(read("look"), read("slow").does(onFirst), once("send"), hang,
+					newTool("keyed", turnkeeper.EffectKeyed).does(onFirst), canTell)
+				ctx, cancel := context.WithCancelCause(t.Context())
+				time.AfterFunc(5*time.Second, func() { cancel(agentturn.ErrShutdown) })
+				got := b.run(ctx)
+				if got.State != turnkeeper.TurnQueued || got.Reply != "" || got.Backoff != 0 {
+					t.Fatalf("%+v", got)
+				}
+				if diff := cmp.Diff(test.calls, b.states()); diff != "" {
+					t.Error(diff)
+				}
+				first = false
+				b.script.Add(test.again...)
+				if got := b.run(t.Context()); got.State != test.end {
+					t.Errorf("then %+v", got)
+				}
+				if diff := cmp.Diff(test.closed, b.states()); diff != "" {
+					t.Error(diff)
+				}
+				if hang.runs.count() > 1 {
+					t.Error("an effect was run again")
+				}
+				b.requests()
+			})
+		})
+	}
+}
+
+// An answer that is there is worth more than the end of the context.
+func TestFinishedTurnIsNotHandedBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		b := newBench(t, inferencetest.Func(func(context.Context, inference.Request, func(inference.Delta)) (inference.Response, error) {
+			cancel(agentturn.ErrShutdown)
+			return inference.Response{Text: "just in time"}, nil
+		}))
+		if got := b.run(ctx); got.Reply != "just in time" {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+func TestLostLease(t *testing.T) {
+	tests := []struct {
+		name string
+		late int // results kept after the lease was lost
+		f    func(b *bench, cancel context.CancelCauseFunc) func(context.Context, tools.Call) (tools.Result, error)
+	}{
+		{"noticed by the next write", 1, func(b *bench, _ context.CancelCauseFunc) func(context.Context, tools.Call) (tools.Result, error) {
+			return func(context.Context, tools.Call) (tools.Result, error) {
+				b.store.dispatch() // the worker was paused, and somebody else has the turn
+				return tools.Result{Text: "sent"}, nil
+			}
+		}},
+		{"while a tool runs that ends with it", 0, func(_ *bench, cancel context.CancelCauseFunc) func(context.Context, tools.Call) (tools.Result, error) {
+			return func(ctx context.Context, call tools.Call) (tools.Result, error) {
+				cancel(turnkeeper.ErrFenced)
+				return hangs(ctx, call)
+			}
+		}},
+		{"while a tool runs that finishes all the same", 1, func(_ *bench, cancel context.CancelCauseFunc) func(context.Context, tools.Call) (tools.Result, error) {
+			return func(context.Context, tools.Call) (tools.Result, error) {
+				cancel(turnkeeper.ErrFenced)
+				return tools.Result{Text: "sent"}, nil
+			}
+		}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, asks("look", "send", "look"), says("never asked"))
+				ctx, cancel := context.WithCancelCause(t.Context())
+				b.with(read("look"), once("send").does(test.f(b, cancel)))
+				_, err := b.dispatch(ctx)
+				b.check()
+				if !errors.Is(err, turnkeeper.ErrFenced) {
+					t.Errorf("error %v, want ErrFenced", err)
+				}
+				if len(b.store.outcomes) != 0 || len(b.script.Requests()) != 1 {
+					t.Errorf("it went on: %v, %d requests", b.store.outcomes, len(b.script.Requests()))
+				}
+				if len(b.store.lateCalls) != test.late {
+					t.Fatalf("late results %+v", b.store.lateCalls)
+				}
+				if test.late == 1 && b.store.calls()[1].Shown != "sent" {
+					t.Errorf("the late result is not kept: %+v", b.store.calls()[1])
+				}
+			})
+		})
+	}
+}
+
+// What a tool did is not lost when the journal has to be read again.
+func TestJournalMoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		send := once("send")
+		b := newBench(t, asks("send"), says("done")).with(send)
+		refused := false
+		b.before = func(e turnkeeper.Entry) error {
+			if len(e.Results) > 0 && !refused {
+				refused = true
+				return fmt.Errorf("wrapped: %w", turnkeeper.ErrJournalMoved)
+			}
+			return nil
+		}
+		record, journal := b.store.dispatch()
+		journal.before = b.before
+		_, err := b.resume(t.Context(), record, journal)
+		if !errors.Is(err, turnkeeper.ErrJournalMoved) {
+			t.Fatalf("error %v, want ErrJournalMoved", err)
+		}
+		got, err := b.resume(t.Context(), b.store.reload(), journal)
+		b.check()
+		if err != nil || got.State != turnkeeper.TurnSucceeded || send.runs.count() != 1 {
+			t.Errorf("%+v, %v after %d runs", got, err, send.runs.count())
+		}
+	})
+}
+
+func TestJournalThatCannotBeWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken := errors.New("disk full")
+		b := newBench(t, asks("send"), says("done")).with(once("send"))
+		b.before = func(turnkeeper.Entry) error { return broken }
+		_, err := b.dispatch(t.Context())
+		if !errors.Is(err, broken) {
+			t.Errorf("error %v", err)
+		}
+		if b.tools[0].(*tool).runs.count() != 0 {
+			t.Error("an effect ran without its start on record")
+		}
+	})
+}
+
+// The plan could not be written in time: the turn still ends, and nothing runs.
+func TestJournalAwayUntilTheWall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		send := once("send")
+		b := newBench(t, asks("look", "send")).with(read("look"), send)
+		b.before = func(e turnkeeper.Entry) error {
+			if len(e.Starts) > 0 {
+				time.Sleep(2 * time.Minute)
+				return errors.New("the wait was given up")
+			}
+			return nil
+		}
+		got := b.run(t.Context())
+		if got.StopReason != turnkeeper.StopMaxDuration || send.runs.count() != 0 {
+			t.Errorf("%+v after %d runs", got, send.runs.count())
+		}
+		if diff := cmp.Diff([]turnkeeper.CallState{"succeeded", "cancelled"}, b.states()); diff != "" {
+			t.Error(diff)
+		}
+		for _, e := range b.store.events {
+			if e.Type == turnkeeper.EventToolStarted && string(e.Data) != `{"call":"round-1-tool-1","name":"look","state":"started"}` {
+				t.Errorf("an event says that it started: %s", e.Data)
+			}
+		}
+	})
+}
+
+// The time is over between a start and its effect.
+func TestNotBegun(t *testing.T) {
+	for effect, want := range map[turnkeeper.Effect]turnkeeper.CallState{
+		turnkeeper.EffectOnce: turnkeeper.CallFailed, turnkeeper.EffectKeyed: turnkeeper.CallCancelled,
+	} {
+		t.Run(string(effect), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				send := newTool("send", effect)
+				b := newBench(t, asks("send")).with(send)
+				b.fault = at(agentturn.PointChecked, 1, func() { time.Sleep(2 * time.Minute) })
+				got := b.run(t.Context())
+				call := b.store.calls()[0]
+				if got.StopReason != turnkeeper.StopMaxDuration || send.runs.count() != 0 {
+					t.Errorf("%+v after %d runs", got, send.runs.count())
+				}
+				if call.State != want || call.Shown != "not run: the turn was stopped before this call began." {
+					t.Errorf("%s, %q", call.State, call.Shown)
+				}
+			})
+		})
+	}
+}

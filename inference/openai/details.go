@@ -1,0 +1,65 @@
+package openai
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+)
+
+// A detail is one entry of reasoning_details as it grows. Those entries must
+// go back to OpenRouter whole and in order.
+type detail struct {
+	members map[string]json.RawMessage
+	grown   map[string]*strings.Builder // members that come in pieces
+}
+
+// grows says which members of an entry come in pieces.
+var grows = map[string]bool{"text": true, "summary": true, "data": true}
+
+// addDetail takes in a piece: it continues the last entry where type and index
+// are the same, and else begins one.
+func (a *answer) addDetail(piece json.RawMessage) {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(piece, &members) != nil {
+		return
+	}
+	var d *detail
+	if n := len(a.details); n > 0 && a.details[n-1].continuedBy(members) {
+		d = a.details[n-1]
+	} else {
+		d = &detail{map[string]json.RawMessage{}, map[string]*strings.Builder{}}
+		a.details = append(a.details, d)
+	}
+	for name, value := range members {
+		switch {
+		case !grows[name] || len(value) == 0 || value[0] != '"':
+			if _, known := d.members[name]; !known || !isNull(value) {
+				d.members[name] = value
+			}
+		case d.grown[name] == nil:
+			d.grown[name] = &strings.Builder{}
+			fallthrough
+		default:
+			d.grown[name].WriteString(scalar(value))
+		}
+	}
+}
+
+func (d *detail) continuedBy(next map[string]json.RawMessage) bool {
+	return !isNull(next["index"]) && bytes.Equal(d.members["index"], next["index"]) && bytes.Equal(d.members["type"], next["type"])
+}
+
+func wholeDetails(details []*detail) []object {
+	var whole []object
+	for _, d := range details {
+		o := object{}
+		for name, value := range d.members {
+			o[name] = value
+		}
+		for name, value := range d.grown {
+			o[name] = value.String()
+		}
+		whole = append(whole, o)
+	}
+	return whole
+}

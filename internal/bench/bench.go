@@ -1,0 +1,247 @@
+// Package bench measures what a turn costs, as ratios to a bare floor taken in
+// the same run: the same turn on two plain tables, with one commit a step.
+//
+// The standard turn is one message and three rounds against a model server that
+// answers at once over HTTP, with two no-op tools of 200 bytes in each of the
+// first two rounds, every answer and every result durable before the next step.
+// Database, model server, worker and sender share the machine.
+package bench
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"go.uber.org/zap"
+
+	"turnkeeper/internal/app"
+	"turnkeeper/internal/config"
+	"turnkeeper/internal/pgdev"
+	"turnkeeper/jobs"
+	"turnkeeper/storage"
+)
+
+// Options say how much to measure.
+type Options struct {
+	Idle     int           // turns on an idle system; 0: 100
+	Turns    int           // turns for each throughput figure; 0: 600
+	Lanes    []int         // nil: 1, 10 and 100
+	Pause    time.Duration // between idle turns; 0: 30 ms
+	Progress func(string)  // told what is being measured; nil: nobody
+}
+
+func (o Options) withDefaults() Options {
+	if o.Idle <= 0 {
+		o.Idle = 100
+	}
+	if o.Turns <= 0 {
+		o.Turns = 600
+	}
+	if o.Lanes == nil {
+		o.Lanes = []int{1, 10, 100}
+	}
+	if o.Pause <= 0 {
+		o.Pause = 30 * time.Millisecond
+	}
+	if o.Progress == nil {
+		o.Progress = func(string) {}
+	}
+	return o
+}
+
+// A Report is what was measured.
+type Report struct {
+	CPUs             int           `json:"cpus"`
+	Postgres         string        `json:"postgres"`
+	FSync            string        `json:"fsync"`
+	FirstRequest     Latency       `json:"idle_enqueue_to_first_request"`
+	Reply            Latency       `json:"idle_enqueue_to_reply"`
+	FloorReply       Latency       `json:"floor_idle_enqueue_to_reply"`
+	ReplyRatio       float64       `json:"idle_reply_ratio"` // median to median
+	WriteTxPerTurn   float64       `json:"write_transactions_per_turn"`
+	FloorTxPerTurn   float64       `json:"floor_write_transactions_per_turn"`
+	Throughput       []Throughput  `json:"throughput"`
+	Took             time.Duration `json:"took_ns"`
+	IdleTurns, Turns int
+}
+
+// A Latency is the spread of one figure.
+type Latency struct {
+	P50 time.Duration `json:"p50_ns"`
+	P90 time.Duration `json:"p90_ns"`
+	P99 time.Duration `json:"p99_ns"`
+}
+
+// A Throughput is turns a second with so many lanes.
+type Throughput struct {
+	Lanes int     `json:"lanes"`
+	Turns float64 `json:"turns_per_second"`
+	Floor float64 `json:"floor_turns_per_second"`
+	Ratio float64 `json:"ratio"` // of the floor's
+}
+
+func latencyOf(all []time.Duration) Latency {
+	slices.Sort(all)
+	at := func(q float64) time.Duration { return all[min(int(q*float64(len(all))), len(all)-1)] }
+	return Latency{P50: at(0.5), P90: at(0.9), P99: at(0.99)}
+}
+
+// Run measures on a private Postgres of its own, with fsync on, in a temporary
+// folder that is removed.
+func Run(ctx context.Context, o Options) (Report, error) {
+	o = o.withDefaults()
+	began := time.Now()
+	dir, err := os.MkdirTemp("", "turnkeeper-bench-")
+	if err != nil {
+		return Report{}, err
+	}
+	defer os.RemoveAll(dir)
+	server, err := pgdev.Open(ctx, pgdev.Options{Dir: filepath.Join(dir, "database")})
+	if err != nil {
+		return Report{}, err
+	}
+	defer func() { _ = server.Close(context.WithoutCancel(ctx)) }()
+	b, err := prepare(ctx, o, dir, server.URL())
+	if err != nil {
+		return Report{}, err
+	}
+	defer b.close()
+	report, err := b.measure(ctx)
+	report.Took = time.Since(began)
+	return report, err
+}
+
+// A bench has everything that is measured, running.
+type bench struct {
+	Options
+	url   string
+	model *model
+	store *storage.Store
+	bell  *storage.Bell
+	floor *floor
+	pool  *pgxpool.Pool // of the floor and of the counters
+	stop  context.CancelFunc
+	ended chan error
+}
+
+func prepare(ctx context.Context, o Options, dir, url string) (b *bench, err error) {
+	ctx, stop := context.WithCancel(ctx)
+	b = &bench{Options: o, url: url, stop: stop, ended: make(chan error, 1)}
+	defer func() {
+		if err != nil {
+			stop()
+		}
+	}()
+	if b.model, err = startModel(); err != nil {
+		return nil, err
+	}
+	if b.store, err = storage.Open(ctx, storage.Options{URL: url}); err != nil {
+		return nil, err
+	}
+	if _, err = jobs.Migrate(ctx, b.store, zap.NewNop()); err != nil {
+		return nil, err
+	}
+	b.bell = storage.NewBell(url, zap.NewNop())
+	go b.bell.Run(ctx)
+	if b.pool, err = poolFor(ctx, url, slices.Max(o.Lanes)); err != nil {
+		return nil, err
+	}
+	if b.floor, err = newFloor(ctx, b.pool, b.model.url); err != nil {
+		return nil, err
+	}
+	return b, b.startWorker(ctx, dir)
+}
+
+func poolFor(ctx context.Context, url string, lanes int) (*pgxpool.Pool, error) {
+	cfg, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, fmt.Errorf("the bench's own database address cannot be read")
+	}
+	cfg.MaxConns = int32(min(max(lanes, 4), 16))
+	return pgxpool.NewWithConfig(ctx, cfg)
+}
+
+const agentFile = `---
+description: The standard turn of the benchmark.
+model: bench/instant
+lane: conversation
+tools: [noop]
+---
+Call the tools, then answer.
+`
+
+func (b *bench) startWorker(ctx context.Context, dir string) error {
+	agents := filepath.Join(dir, "agents")
+	if err := os.MkdirAll(agents, 0o700); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(agents, "bench.md"), []byte(agentFile), 0o600); err != nil {
+		return err
+	}
+	cfg := config.Default()
+	url, err := config.NewDatabaseURL(b.url)
+	if err != nil {
+		return err
+	}
+	cfg.DatabaseURL, cfg.AgentsDir, cfg.WorkerSlots = url, agents, max(slices.Max(b.Lanes), 10)
+	cfg.DBPoolSize = 16
+	cfg.Providers["bench"] = config.Provider{Name: "bench", BaseURL: b.model.url, Profile: config.Profile{Name: "generic"}}
+	ready := make(chan struct{})
+	go func() {
+		b.ended <- app.RunWorker(ctx, context.WithoutCancel(ctx), cfg, zap.NewNop(), func(app.Ready) { close(ready) }, app.WithTools(noop()))
+	}()
+	select {
+	case <-ready:
+		return nil
+	case err := <-b.ended:
+		return fmt.Errorf("the worker did not start: %w", err)
+	}
+}
+
+func (b *bench) close() {
+	b.stop()
+	_ = <-b.ended // what was measured is measured
+	b.pool.Close()
+	b.store.Close()
+	b.model.close()
+}
+
+func (b *bench) measure(ctx context.Context) (r Report, err error) {
+	facts, err := b.store.ServerFacts(ctx)
+	if err != nil {
+		return r, err
+	}
+	r.CPUs, r.Postgres, r.FSync = runtime.NumCPU(), strings.Fields(facts.Version)[0], facts.FSync
+	r.IdleTurns, r.Turns = b.Idle, b.Turns
+	if err := b.measureIdle(ctx, &r); err != nil {
+		return r, err
+	}
+	for _, lanes := range b.Lanes {
+		b.Progress(fmt.Sprintf("throughput with %d lanes", lanes))
+		t := Throughput{Lanes: lanes}
+		n := turnsFor(b.Turns, lanes)
+		if t.Floor, err = b.floorThroughput(ctx, lanes, n); err != nil {
+			return r, err
+		}
+		if t.Turns, err = b.throughput(ctx, lanes, n); err != nil {
+			return r, err
+		}
+		t.Ratio = t.Turns / t.Floor
+		r.Throughput = append(r.Throughput, t)
+	}
+	return r, nil
+}
+
+// turnsFor is how many turns a figure takes: fewer where they run one by one.
+func turnsFor(turns, lanes int) int {
+	if lanes == 1 {
+		return max(turns/4, 1)
+	}
+	return max(turns/lanes, 1) * lanes
+}

@@ -1,0 +1,72 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"turnkeeper"
+	"turnkeeper/storage"
+)
+
+func (s *session) agentsCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "agents", Short: "List the registered agents, or check agent files", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			look := func(ctx context.Context, store *storage.Store) ([]turnkeeper.AgentRegistration, error) {
+				return store.Agents(ctx)
+			}
+			return list(s, cmd, look, viewAgent, showAgents, "no agents: a worker registers the files of its agents folder when it starts")
+		},
+	}
+	cmd.AddCommand(&cobra.Command{
+		Use: "check [DIR]", Short: "Check agent files; no database is needed", Args: cobra.MaximumNArgs(1),
+		Long: `Check the agent files of a folder (default: the setting agents_dir) against this
+program and the settings found here: keys and values, bounds, models' providers,
+tools. Every fault is listed; with any, the exit code is 1.`,
+		RunE: func(_ *cobra.Command, args []string) error { return s.checkAgents(args) },
+	})
+	return cmd
+}
+
+func showAgents(s *screen, _ clock, agents []turnkeeper.AgentRegistration) {
+	t := newTable("AGENT", "ONE LANE PER", "DEFINITION", "DESCRIPTION")
+	for _, a := range agents {
+		t.add(a.Name, viewAgent(a).Lane, cut(a.DefinitionHash, 13), a.Description)
+	}
+	t.print(s)
+}
+
+func (s *session) checkAgents(args []string) error {
+	cfg, err := s.loadConfig()
+	if err != nil {
+		return err
+	}
+	dir := cfg.AgentsDir
+	if len(args) > 0 {
+		dir = args[0]
+	}
+	report := checkFolder(dir, cfg)
+	if err := s.print(report, func() { showReport(s.out, report) }); err != nil {
+		return err
+	}
+	if len(report.Problems) > 0 {
+		return silent(ExitFailure)
+	}
+	return nil
+}
+
+func showReport(s *screen, r agentReport) {
+	for _, name := range r.Agents {
+		s.line("%s %s", s.in(good, "✓"), name)
+	}
+	for _, problem := range r.Problems {
+		s.line("%s %s", s.in(bad, "✗"), plain(problem))
+	}
+	if len(r.Problems) == 0 {
+		s.line("%s", s.in(dim, fmt.Sprintf("%s in %s, no faults", plural(len(r.Agents), "agent"), r.Folder)))
+		return
+	}
+	s.line("%s", s.in(dim, fmt.Sprintf("%s in %s, %s", plural(len(r.Agents), "good agent"), r.Folder, plural(len(r.Problems), "fault"))))
+}

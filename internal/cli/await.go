@@ -1,0 +1,156 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/internal/app"
+	"turnkeeper/storage"
+)
+
+// A waiting is an accepted message whose sender waits for the reply.
+type waiting struct {
+	*enqueuing
+
+	db       *app.Database
+	accepted acceptedView
+	watcher  *watcher
+}
+
+// How often to look for the reply when no doorbell rings.
+const (
+	firstLook   = 200 * time.Millisecond
+	slowestLook = 2 * time.Second
+)
+
+var errWaitedLong = errors.New("the time to wait is over")
+
+// patience is how long the database may be away while a reply is waited for.
+const patience = 30 * time.Second
+
+func (w *waiting) run(ctx context.Context) error {
+	ctx, cancel := w.limit(ctx)
+	defer cancel()
+	bell, stop := hangBell(ctx, w.db)
+	defer stop()
+	w.watcher = &watcher{
+		source: eventSource{w.db.Store, bell}, progress: newProgress(w.err, w.verbose && !w.json, w.json),
+	}
+	message, reply, err := w.closed(ctx, bell)
+	w.watcher.settle(err == nil)
+	if err != nil {
+		return w.broken(ctx, err)
+	}
+	return w.finish(message, reply)
+}
+
+func (w *waiting) limit(ctx context.Context) (context.Context, context.CancelFunc) {
+	if w.waitTimeout == 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeoutCause(ctx, w.waitTimeout, errWaitedLong)
+}
+
+// closed waits until the message is closed, and lets the watcher show what
+// happens meanwhile.
+func (w *waiting) closed(ctx context.Context, bell *storage.Bell) (turnkeeper.Message, *turnkeeper.Reply, error) {
+	rings, unsubscribe := bell.Subscribe(storage.TopicTurns)
+	defer unsubscribe()
+	answered := time.Now()
+	for wait := firstLook; ; wait = min(wait*3/2, slowestLook) {
+		message, reply, err := w.look(ctx)
+		if err == nil {
+			answered = time.Now()
+			w.watcher.turn(ctx, message.TurnID)
+		}
+		switch {
+		case err == nil && !message.ClosedAt.IsZero():
+			return message, reply, nil
+		case err == nil:
+		case errors.Is(err, turnkeeper.ErrNotFound) || time.Since(answered) > patience:
+			return message, nil, err
+		}
+		if waitFor(ctx, rings, wait); ctx.Err() != nil {
+			return message, nil, context.Cause(ctx)
+		}
+	}
+}
+
+// look reads the message and, once it is closed, its reply.
+func (w *waiting) look(ctx context.Context) (m turnkeeper.Message, reply *turnkeeper.Reply, err error) {
+	if m, err = w.db.Store.Message(ctx, w.accepted.MessageID); err != nil || m.ClosedAt.IsZero() {
+		return m, nil, err
+	}
+	found, err := w.db.Store.ReplyTo(ctx, w.accepted.MessageID)
+	switch {
+	case errors.Is(err, turnkeeper.ErrNotFound):
+		return m, nil, nil
+	case err != nil:
+		return m, nil, err
+	}
+	return m, &found, nil
+}
+
+// broken says what becomes of the message when nobody waits for it any more.
+func (w *waiting) broken(ctx context.Context, err error) error {
+	id := w.accepted.MessageID
+	stays := fmt.Sprintf(`message %d stays accepted; see "turnctl inbox" and "turnctl outbox"`, id)
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	switch {
+	case errors.Is(err, errWaitedLong):
+		if w.json {
+			_ = writeJSON(w.Stdout, w.accepted)
+		}
+		return &codedError{ExitNoReply, fmt.Errorf("no reply within %s: %s", w.waitTimeout, stays)}
+	case errors.Is(err, errInterrupted), errors.Is(err, context.Canceled):
+		return &codedError{ExitSignal, errors.New("no longer waiting: " + stays)}
+	default:
+		return fmt.Errorf("the wait was cut off, %s: %w", stays, err)
+	}
+}
+
+// finish prints the reply and says how the message ended.
+func (w *waiting) finish(m turnkeeper.Message, reply *turnkeeper.Reply) error {
+	if err := w.printReply(m, reply); err != nil {
+		return err
+	}
+	turn := fmt.Sprintf(`turn %d; see "turnctl show %d"`, m.TurnID, m.TurnID)
+	switch {
+	case m.State == turnkeeper.MessageFailed:
+		return &codedError{ExitNotDone, fmt.Errorf("the message failed in its %s: %s", turn, orDash(m.LastError))}
+	case m.State == turnkeeper.MessageCancelled:
+		return &codedError{ExitNotDone, fmt.Errorf("the message was cancelled in its %s", turn)}
+	case w.json:
+		return nil
+	case reply != nil && reply.Outcome == turnkeeper.TurnDegraded:
+		w.err.line("%s", w.err.in(warned, "the reply is degraded: it is not all that was asked for ("+turn+")"))
+	case w.err.terminal || w.verbose:
+		w.err.line("%s", w.err.in(dim, turn))
+	}
+	return nil
+}
+
+func (w *waiting) printReply(m turnkeeper.Message, reply *turnkeeper.Reply) error {
+	if w.json {
+		view := w.accepted
+		view.awaitedView = &awaitedView{State: m.State, TurnID: orNull(m.TurnID)}
+		if reply != nil {
+			view.Outcome, view.ReplyID, view.Reply = &reply.Outcome, &reply.ID, &reply.Body
+		}
+		return writeJSON(w.Stdout, view)
+	}
+	if reply == nil {
+		return nil
+	}
+	body := reply.Body
+	if w.out.terminal { // a program gets what was written, to the byte
+		body = plain(body)
+	}
+	_, err := fmt.Fprintln(w.Stdout, body)
+	return err
+}

@@ -1,0 +1,87 @@
+package cli
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"turnkeeper/internal/bench"
+)
+
+// benchCommand is `worker bench`.
+func (s *session) benchCommand() *cobra.Command {
+	var o bench.Options
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure what a turn costs on this machine",
+		Long: `bench measures the standard turn: one message, three rounds against a model
+server that answers at once over HTTP, two no-op tools of 200 bytes in each of
+the first two rounds, every answer and result durable before the next step.
+
+Every figure stands beside the floor's: the same turn, done in the same run on
+two plain tables with one commit a step, without a queue, leases or a second
+process. Sender, worker, model server and Postgres share this machine. It uses
+a private Postgres of its own, with fsync on, and leaves nothing behind.`,
+		Example: `  worker bench
+  worker bench --json > bench.json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.Progress = func(what string) { s.err.line("measuring: %s", what) }
+			report, err := bench.Run(cmd.Context(), o)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return writeJSON(s.Stdout, report)
+			}
+			s.printBench(report)
+			return nil
+		},
+	}
+	flags := cmd.Flags()
+	flags.IntVar(&o.Idle, "idle", 100, "turns on an idle system")
+	flags.IntVar(&o.Turns, "turns", 600, "turns for each throughput figure")
+	flags.IntSliceVar(&o.Lanes, "lanes", []int{1, 10, 100}, "numbers of lanes to measure with")
+	flags.BoolVar(&asJSON, "json", false, "print one JSON object")
+	hideInherited(cmd)
+	return cmd
+}
+
+// hideInherited keeps the worker's settings out of the help of a command that
+// has its own.
+func hideInherited(cmd *cobra.Command) {
+	help := cmd.HelpFunc()
+	cmd.SetHelpFunc(func(c *cobra.Command, args []string) {
+		c.InheritedFlags().VisitAll(func(f *pflag.Flag) { f.Hidden = true })
+		help(c, args)
+	})
+}
+
+func (s *session) printBench(r bench.Report) {
+	s.out.line("%d processors, Postgres %s with fsync %s; %d idle turns, %d turns a throughput figure, %s in all",
+		r.CPUs, r.Postgres, r.FSync, r.IdleTurns, r.Turns, r.Took.Round(time.Second))
+	s.out.line("")
+	s.out.line("%-34s %10s %10s %10s", "idle", "median", "90 %", "99 %")
+	for _, row := range []struct {
+		name string
+		bench.Latency
+	}{
+		{"enqueue → first model request", r.FirstRequest},
+		{"enqueue → reply", r.Reply},
+		{"the floor, enqueue → reply", r.FloorReply},
+	} {
+		s.out.line("%-34s %10s %10s %10s", row.name, inMillis(row.P50), inMillis(row.P90), inMillis(row.P99))
+	}
+	s.out.line("%-34s %9.2f×", "enqueue → reply, of the floor's", r.ReplyRatio)
+	s.out.line("%-34s %10.1f   (the floor: %.1f)", "write transactions a turn", r.WriteTxPerTurn, r.FloorTxPerTurn)
+	s.out.line("")
+	s.out.line("%-34s %10s %10s %10s", "turns a second", "turns", "floor", "ratio")
+	for _, t := range r.Throughput {
+		s.out.line("%-34s %10.1f %10.1f %10.2f", fmt.Sprintf("%d lanes", t.Lanes), t.Turns, t.Floor, t.Ratio)
+	}
+}
+
+func inMillis(d time.Duration) string { return fmt.Sprintf("%.1f ms", float64(d.Microseconds())/1000) }

@@ -1,0 +1,282 @@
+package cli_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"turnkeeper"
+	"turnkeeper/internal/cli"
+	"turnkeeper/storage"
+	"turnkeeper/storage/storagetest"
+)
+
+// somewhere is an environment with a database of its own and two agents in it.
+func somewhere(t *testing.T) (env map[string]string, store *storage.Store) {
+	t.Helper()
+	env = nowhere(t)
+	env["DATABASE_URL"] = storagetest.URL(t)
+	env["TURNKEEPER_AGENTS_DIR"] = agentsDir(t)
+	store = storagetest.Open(t, env["DATABASE_URL"])
+	err := store.RegisterAgents(t.Context(), []turnkeeper.AgentRegistration{
+		{Name: "echo", DefinitionHash: strings.Repeat("a", 64), Definition: []byte("---\n---\nHello."), Description: "Answers."},
+		{
+			Name: "watcher", DefinitionHash: strings.Repeat("b", 64), Definition: []byte("---\n---\nHello."),
+			Schedules: []turnkeeper.Schedule{{Agent: "watcher", Name: "default", Cron: "0 9 * * *", TimeZone: "UTC", Conversation: "main", Message: "Look."}},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return env, store
+}
+
+func agentsDir(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	text := "---\nmodel: demo/script\ntools: [clock]\n---\nYou answer.\n"
+	if err := os.WriteFile(filepath.Join(dir, "echo.md"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func decode[T any](t *testing.T, got ran) (value T) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(got.stdout), &value); err != nil || got.code != 0 {
+		t.Fatalf("exit code %d, %v\nstdout: %s\nstderr: %s", got.code, err, got.stdout, got.stderr)
+	}
+	return value
+}
+
+func TestEnqueueAccepts(t *testing.T) {
+	env, store := somewhere(t)
+	send := func(stdin string, args ...string) ran {
+		return run(t, cli.Enqueue(), env, stdin, append([]string{"--agent", "echo"}, args...)...)
+	}
+
+	got := send("", "--conversation", "anna", "--priority", "7", "two", "words")
+	if got.code != 0 || got.stdout != "message 1 accepted\n" || !strings.Contains(got.stderr, "no worker is running") {
+		t.Fatalf("%+v", got)
+	}
+	m, err := store.Message(t.Context(), 1)
+	if err != nil || m.Body != "two words" || m.Conversation != "anna" || m.Priority != 7 {
+		t.Errorf("%+v, %v", m, err)
+	}
+
+	type accepted struct {
+		MessageID    int64 `json:"message_id"`
+		Conversation string
+	}
+	first := decode[accepted](t, send("from input\n", "--key", "k", "--json"))
+	again := decode[accepted](t, send("from input", "--key", "k", "--json", "-"))
+	if first != again || first.Conversation != "main" {
+		t.Errorf("the same key gave %+v and %+v", first, again)
+	}
+
+	for name, c := range map[string]struct {
+		got  ran
+		want string
+	}{
+		"another body for the key": {send("", "--key", "k", "other"), "idempotency key was already used"},
+		"unknown agent":            {run(t, cli.Enqueue(), env, "", "--agent", "nobody", "hi"), "unknown agent 'nobody': the registered agents are echo, watcher"},
+		"longer than the limit":    {send(strings.Repeat("x", 64<<10+1)), "the body has 65537 bytes, the limit is 65536"},
+	} {
+		if c.got.code != 2 || !strings.Contains(c.got.stderr, c.want) || c.got.stdout != "" {
+			t.Errorf("%s: %+v", name, c.got)
+		}
+	}
+	if all, err := store.Messages(t.Context(), storage.Page{}); err != nil || len(all) != 2 {
+		t.Errorf("%d messages, %v; refused ones must not be written", len(all), err)
+	}
+}
+
+func TestWaitEnds(t *testing.T) {
+	env, _ := somewhere(t)
+	t.Run("in time", func(t *testing.T) {
+		got := run(t, cli.Enqueue(), env, "", "--agent", "echo", "--wait", "--wait-timeout", "300ms", "hi")
+		if got.code != 4 || got.stdout != "" || !strings.Contains(got.stderr, "no reply within 300ms: message 1 stays accepted") {
+			t.Errorf("%+v", got)
+		}
+	})
+	t.Run("by a signal", func(t *testing.T) {
+		ctx, interrupt := context.WithCancel(t.Context())
+		output, seen := io.Pipe()
+		var code int
+		var done sync.WaitGroup
+		done.Go(func() {
+			code = cli.Enqueue().Run(ctx, t.Context(), cli.Environment{
+				Args: []string{"--agent", "echo", "--wait", "hi"}, Stderr: seen,
+				Getenv: func(name string) (string, bool) { v, ok := env[name]; return v, ok },
+			})
+			seen.Close()
+		})
+		buffer := make([]byte, 1000)
+		n, _ := output.Read(buffer) // it has begun
+		interrupt()
+		rest, _ := io.ReadAll(output)
+		done.Wait()
+		if text := string(buffer[:n]) + string(rest); code != 130 || !strings.Contains(text, "message 2 accepted") || !strings.Contains(text, "message 2 stays accepted") {
+			t.Errorf("exit code %d, stderr:\n%s", code, text)
+		}
+	})
+}
+
+func TestLookups(t *testing.T) {
+	env, _ := somewhere(t)
+	ctl := func(args ...string) ran { return run(t, cli.Turnctl(), env, "", args...) }
+	for i := range 30 {
+		if got := run(t, cli.Enqueue(), env, "", "--agent", "echo", fmt.Sprintf("message number %d", i+1)); got.code != 0 {
+			t.Fatalf("%+v", got)
+		}
+	}
+	type row struct {
+		ID int64 `json:"id"`
+	}
+	if rows := decode[[]row](t, ctl("inbox", "-o", "json")); len(rows) != 25 || rows[0].ID != 30 {
+		t.Errorf("%d rows, the first %+v; want 25 from 30 down", len(rows), rows[0])
+	}
+	if rows := decode[[]row](t, ctl("inbox", "-o", "json", "--before", "6")); len(rows) != 5 || rows[0].ID != 5 {
+		t.Errorf("%d rows below 6", len(rows))
+	}
+	if got := ctl("inbox", "--limit", "1"); !strings.Contains(got.stdout, "message number 30") || strings.Count(got.stdout, "\n") != 2 {
+		t.Errorf("%+v", got)
+	}
+	for _, empty := range []string{"turns", "outbox", "lanes", "workers"} {
+		if got := ctl(empty, "-o", "json"); got.code != 0 || got.stdout != "[]\n" {
+			t.Errorf("%s: %+v, want an empty array", empty, got)
+		}
+		if got := ctl(empty); got.code != 0 || got.stdout != "" || !strings.Contains(got.stderr, "no ") {
+			t.Errorf("%s: %+v", empty, got)
+		}
+	}
+	for _, args := range [][]string{{"show", "99"}, {"show", "latest"}, {"schedules", "pause", "echo"}, {"schedules", "set", "watcher/x", "@daily"}} {
+		if got := ctl(args...); got.code != 3 || got.stdout != "" || !strings.Contains(got.stderr, "there is no") {
+			t.Errorf("%v: %+v", args, got)
+		}
+	}
+	if got := ctl("agents"); !strings.Contains(got.stdout, "watcher") {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestSteering(t *testing.T) {
+	env, store := somewhere(t)
+	ctl := func(args ...string) ran { return run(t, cli.Turnctl(), env, "", append(args, "-o", "json")...) }
+	type schedule struct {
+		Cron     string  `json:"cron"`
+		FileCron string  `json:"cron_of_file"`
+		PausedAt *string `json:"paused_at"`
+	}
+	if got := decode[schedule](t, ctl("schedules", "set", "watcher", "*/5  * * * *")); got.Cron != "*/5 * * * *" || got.FileCron != "0 9 * * *" {
+		t.Errorf("set: %+v", got)
+	}
+	for _, cron := range []string{"every day", "0 0 30 2 *", "TZ=Europe/Berlin 0 9 * * *"} {
+		if got := ctl("schedules", "set", "watcher", cron); got.code != 2 {
+			t.Errorf("set %s: %+v", cron, got)
+		}
+	}
+	if got := decode[schedule](t, ctl("schedules", "pause", "watcher/default")); got.PausedAt == nil {
+		t.Errorf("pause: %+v", got)
+	}
+	if got := decode[schedule](t, ctl("schedules", "resume", "watcher")); got.PausedAt != nil {
+		t.Errorf("resume: %+v", got)
+	}
+	if got := decode[schedule](t, ctl("schedules", "reset", "watcher")); got.Cron != "0 9 * * *" {
+		t.Errorf("reset: %+v", got)
+	}
+
+	type scheduler struct {
+		PausedReason string `json:"paused_reason"`
+		PollMs       int64  `json:"poll_interval_ms"`
+		Dispatches   int    `json:"max_dispatches_per_tick"`
+	}
+	decode[scheduler](t, ctl("scheduler", "pause", "for", "repairs"))
+	got := decode[scheduler](t, ctl("scheduler", "set", "--poll-interval", "3s", "--max-dispatches", "7"))
+	if want := (scheduler{"for repairs", 3000, 7}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	if got := decode[scheduler](t, ctl("scheduler", "resume")); got.PausedReason != "" || got.PollMs != 3000 {
+		t.Errorf("resume: %+v", got)
+	}
+	if set, err := store.SchedulerSettings(t.Context()); err != nil || !set.PausedAt.IsZero() || set.MaxDispatches != 7 {
+		t.Errorf("%+v, %v", set, err)
+	}
+}
+
+func TestSchemaIsMissing(t *testing.T) {
+	env := nowhere(t)
+	env["DATABASE_URL"] = storagetest.EmptyURL(t)
+	const want = `the database has no Turnkeeper schema yet: run "turnctl migrate" or start a worker`
+	for _, args := range [][]string{{"turns"}, {"show", "1"}, {"show", "latest"}, {"scheduler"}, {"agents"}} {
+		if got := run(t, cli.Turnctl(), env, "", args...); got.code != 1 || !strings.Contains(got.stderr, want) {
+			t.Errorf("%v: %+v", args, got)
+		}
+	}
+	if got := run(t, cli.Enqueue(), env, "", "--agent", "echo", "hi"); got.code != 1 || !strings.Contains(got.stderr, want) {
+		t.Errorf("enqueue: %+v", got)
+	}
+	if got := run(t, cli.Turnctl(), env, "", "doctor"); got.code != 1 || !strings.Contains(got.stdout, "FAIL  schema") {
+		t.Errorf("doctor: %+v", got)
+	}
+	type migration struct {
+		Version int
+		Applied bool
+	}
+	for _, m := range decode[[]migration](t, run(t, cli.Turnctl(), env, "", "migrate", "--status", "-o", "json")) {
+		if m.Applied {
+			t.Errorf("%+v is applied to an empty database", m)
+		}
+	}
+	applied := decode[[]migration](t, run(t, cli.Turnctl(), env, "", "migrate", "-o", "json"))
+	if len(applied) == 0 || !applied[0].Applied {
+		t.Errorf("migrate applied %+v", applied)
+	}
+	if got := run(t, cli.Turnctl(), env, "", "migrate"); got.code != 0 || got.stdout != "the schema is up to date\n" {
+		t.Errorf("again: %+v", got)
+	}
+	if got := run(t, cli.Turnctl(), env, "", "turns"); got.code != 0 {
+		t.Errorf("after: %+v", got)
+	}
+}
+
+func TestDoctor(t *testing.T) {
+	env, store := somewhere(t)
+	type diagnosis struct {
+		Checks []struct{ Name, Verdict, Found, Advice string }
+	}
+	if err := store.PauseScheduler(t.Context(), "repairs"); err != nil {
+		t.Fatal(err)
+	}
+	got := run(t, cli.Turnctl(), env, "", "doctor", "-o", "json")
+	var d diagnosis
+	if err := json.Unmarshal([]byte(got.stdout), &d); err != nil {
+		t.Fatalf("%v: %+v", err, got)
+	}
+	// The test server is quick and not safe, and nothing runs.
+	want := map[string]string{
+		"settings": "ok", "database": "ok", "encoding": "ok", "schema": "ok", "fsync": "fail", "workers": "warn",
+		"scheduler": "warn", "agent files": "ok", "provider demo": "ok", "clock": "ok",
+	}
+	found := map[string]string{}
+	for _, c := range d.Checks {
+		found[c.Name] = c.Verdict
+		if (c.Verdict == "ok") != (c.Advice == "") {
+			t.Errorf("%+v: advice belongs to what is not ok", c)
+		}
+	}
+	for name, verdict := range want {
+		if found[name] != verdict {
+			t.Errorf("%s is %q, want %q", name, found[name], verdict)
+		}
+	}
+	if got.code != 1 {
+		t.Errorf("exit code %d, want 1", got.code)
+	}
+}

@@ -1,0 +1,128 @@
+package cli
+
+import (
+	"context"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"turnkeeper/internal/app"
+	"turnkeeper/internal/config"
+)
+
+// The verdicts of a check.
+const (
+	checkOK   = "ok"
+	checkWarn = "warn"
+	checkFail = "fail"
+)
+
+// A check is one thing that doctor looked at.
+type check struct {
+	Name    string `json:"name"`
+	Verdict string `json:"verdict"` // ok, warn or fail
+	Found   string `json:"found"`
+	Advice  string `json:"advice"` // what to do; empty when all is well
+}
+
+// A diagnosis is what doctor found, in the order in which it looked.
+type diagnosis struct {
+	Checks []check `json:"checks"`
+}
+
+func (d *diagnosis) add(verdict, name, found, advice string) {
+	d.Checks = append(d.Checks, check{Name: name, Verdict: verdict, Found: found, Advice: advice})
+}
+
+// judge adds a check that is well, or has the verdict with the advice.
+func (d *diagnosis) judge(well bool, verdict, name, found, advice string) {
+	if well {
+		verdict, advice = checkOK, ""
+	}
+	d.add(verdict, name, found, advice)
+}
+
+func (d *diagnosis) count(verdict string) (n int) {
+	for _, c := range d.Checks {
+		if c.Verdict == verdict {
+			n++
+		}
+	}
+	return n
+}
+
+func (s *session) doctorCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "doctor", Short: "Look for what is wrong, and say what to do", Args: cobra.NoArgs,
+		Long: `Look at the settings, the database and how safely it keeps what it acknowledged,
+the schema, workers, the scheduler, agent files and models' providers. Each line
+is ok, warn or FAIL, with what to do; with any FAIL the exit code is 1.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			d := s.examine(cmd.Context())
+			if err := s.print(d, func() { showDiagnosis(s.out, d) }); err != nil {
+				return err
+			}
+			if d.count(checkFail) > 0 {
+				return silent(ExitFailure)
+			}
+			return nil
+		},
+	}
+}
+
+func (s *session) examine(ctx context.Context) *diagnosis {
+	d := &diagnosis{Checks: []check{}}
+	cfg, err := s.loadConfig()
+	if err != nil {
+		d.add(checkFail, "settings", err.Error(), "correct the settings; no command works before")
+		return d
+	}
+	examineSettings(d, cfg)
+	reached := false
+	err = s.withDatabase(ctx, func(cfg *config.Config, db *app.Database) error {
+		reached = true
+		examineDatabase(ctx, d, cfg, db, s.clock())
+		return nil
+	})
+	if err != nil {
+		advice := "start Postgres, or correct DATABASE_URL"
+		switch {
+		case reached:
+			advice = "look at the log in " + cfg.DataDir
+		case !cfg.DatabaseURL.IsSet():
+			advice = "start a worker, which makes the private database, or set DATABASE_URL"
+		}
+		d.add(checkFail, "database", s.masker.String(err.Error()), advice)
+	}
+	examineAgents(ctx, d, cfg)
+	return d
+}
+
+func showDiagnosis(s *screen, d *diagnosis) {
+	words := map[string]string{checkOK: s.in(good, "ok  "), checkWarn: s.in(warned, "warn"), checkFail: s.in(bad, "FAIL")}
+	const indent = 26
+	for _, c := range d.Checks {
+		name := c.Name + strings.Repeat(" ", max(indent-6-columnsOf(c.Name), 1))
+		for i, line := range wrap(c.Found, s.readable()-indent) {
+			if i == 0 {
+				s.line("%s  %s%s", words[c.Verdict], s.in(bold, name), line)
+			} else {
+				s.line("%s%s", strings.Repeat(" ", indent), line)
+			}
+		}
+		for i, line := range wrap(c.Advice, s.readable()-indent-2) {
+			if line != "" {
+				s.line("%s%s", strings.Repeat(" ", indent), s.in(dim, []string{"→ ", "  "}[min(i, 1)]+line))
+			}
+		}
+	}
+	s.line("")
+	switch fails, warns := d.count(checkFail), d.count(checkWarn); {
+	case fails > 0:
+		s.line("%s", s.in(bad, plural(fails, "failure")+", "+plural(warns, "warning")))
+	case warns > 0:
+		s.line("%s", s.in(warned, plural(warns, "warning")))
+	default:
+		s.line("%s", s.in(good, "all is well"))
+	}
+}

@@ -1,0 +1,138 @@
+package cli
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"turnkeeper"
+	"turnkeeper/internal/app"
+	"turnkeeper/internal/config"
+	"turnkeeper/storage"
+)
+
+// Enqueue is the program that puts messages into inboxes.
+func Enqueue() Program {
+	return Program{command: func(s *session) *cobra.Command {
+		e := &enqueuing{session: s}
+		cmd := &cobra.Command{
+			Use:   "enqueue --agent NAME [flags] [BODY... | -]",
+			Short: "Put a message into an agent's inbox",
+			Long: `enqueue puts a message into an agent's inbox. The body is what the arguments
+say, with spaces between them, or what standard input holds when there is no
+argument or only "-". Once "message N accepted" is printed, the message is
+safe: it will be answered when a worker runs.
+
+With --wait it waits for the reply and prints it on standard output; everything
+else goes to standard error. With --json it prints one JSON object instead.
+
+` + enqueueExitHelp,
+			Example: `  enqueue --agent demo --wait "What time is it?"
+  enqueue --agent clerk --key order-17 < order.txt
+  enqueue --agent clerk --conversation anna --json -- "-5 degrees, and now?"`,
+			Args: cobra.ArbitraryArgs,
+			RunE: func(cmd *cobra.Command, args []string) error { return e.run(cmd, args) },
+		}
+		f := cmd.Flags()
+		f.StringVar(&e.message.Agent, "agent", "", "who is to handle the message (required)")
+		f.StringVar(&e.message.Conversation, "conversation", turnkeeper.DefaultConversation, "the conversation it continues")
+		f.StringVar(&e.message.Key, "key", "", "idempotency key: a repeat with the same key is the same message")
+		f.IntVar(&e.message.Priority, "priority", 0, "higher goes first among messages due in the same second, -1000 to 1000")
+		f.StringVar(&e.message.TraceParent, "trace-parent", "", "W3C trace context to keep with the message")
+		f.BoolVar(&e.wait, "wait", false, "wait for the reply and print it")
+		f.DurationVar(&e.waitTimeout, "wait-timeout", 10*time.Minute, "how long to wait for the reply; 0: for ever")
+		f.BoolVar(&e.json, "json", false, "print one JSON object")
+		f.BoolVarP(&e.verbose, "verbose", "v", false, "with --wait: a line for each thing that happens, terminal or not")
+		s.addSettings(cmd, readerSettings...)
+		return cmd
+	}}
+}
+
+// An enqueuing is one message on its way.
+type enqueuing struct {
+	*session
+
+	message     turnkeeper.Submission
+	wait        bool
+	waitTimeout time.Duration
+	json        bool
+	verbose     bool
+}
+
+// acceptedView is what programs read of a message that was accepted.
+type acceptedView struct {
+	MessageID    turnkeeper.MessageID `json:"message_id"`
+	Agent        string               `json:"agent"`
+	Conversation string               `json:"conversation"`
+	*awaitedView
+}
+
+// awaitedView is added when the reply was waited for.
+type awaitedView struct {
+	State   turnkeeper.MessageState `json:"state"`
+	Outcome *turnkeeper.TurnState   `json:"outcome"` // null: no reply
+	TurnID  *turnkeeper.TurnID      `json:"turn_id"`
+	ReplyID *turnkeeper.ReplyID     `json:"reply_id"`
+	Reply   *string                 `json:"reply"`
+}
+
+func (e *enqueuing) run(cmd *cobra.Command, args []string) error {
+	if e.message.Agent == "" {
+		return usageError("say which agent: --agent NAME")
+	}
+	if e.waitTimeout < 0 {
+		return usageError("--wait-timeout is %s: it must not be negative", e.waitTimeout)
+	}
+	var err error
+	if e.message.Body, err = e.readBody(args); err != nil {
+		return err
+	}
+	// What is wrong with the message itself needs no database to be said; the
+	// limit in force is the database's.
+	if err := e.message.Check(largestMessage); err != nil {
+		return err
+	}
+	return e.withDatabase(cmd.Context(), func(_ *config.Config, db *app.Database) error { return e.send(cmd.Context(), db) })
+}
+
+func (e *enqueuing) send(ctx context.Context, db *app.Database) error {
+	id, err := db.Store.Enqueue(ctx, e.message)
+	if err != nil {
+		return err
+	}
+	accepted := acceptedView{MessageID: id, Agent: e.message.Agent, Conversation: e.message.Conversation}
+	if accepted.Conversation == "" {
+		accepted.Conversation = turnkeeper.DefaultConversation
+	}
+	to := e.err // the reply alone is for standard output
+	if !e.wait {
+		to = e.out
+	}
+	if e.json && !e.wait {
+		return writeJSON(e.Stdout, accepted)
+	}
+	if !e.json {
+		to.line("message %d accepted", id)
+	}
+	e.adviseWorker(ctx, db.Store)
+	if !e.wait {
+		return nil
+	}
+	w := &waiting{enqueuing: e, db: db, accepted: accepted}
+	return w.run(ctx)
+}
+
+// adviseWorker says when nobody is there who would handle the message.
+func (e *enqueuing) adviseWorker(ctx context.Context, store *storage.Store) {
+	workers, err := store.Workers(ctx)
+	if err != nil || e.json {
+		return
+	}
+	for _, w := range workers {
+		if workerState(w) == workerAlive {
+			return
+		}
+	}
+	e.err.line("%s", e.err.in(warned, "no worker is running: the message waits until one is started"))
+}

@@ -1,0 +1,192 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/agentdef"
+	"turnkeeper/internal/app"
+	"turnkeeper/internal/config"
+	"turnkeeper/storage"
+)
+
+// What doctor looks at. Each function adds its checks and never fails: what it
+// cannot find out is a check that failed.
+
+func examineSettings(d *diagnosis, cfg *config.Config) {
+	d.add(checkOK, "settings", "from "+cmp.Or(cfg.File, "flags, variables and defaults; there is no config file"), "")
+	b := cfg.Bounds
+	d.add(checkOK, "lease", fmt.Sprintf("%s; a turn takes at most %s and keeps a margin of %s; a silent worker counts as lost %s",
+		b.LeaseTTL, b.MaxDuration, b.Margin, lostAfter(cfg.TakeoverAfter)), "")
+}
+
+func lostAfter(takeover time.Duration) string {
+	if takeover == 0 {
+		return "when its leases end"
+	}
+	return "after " + takeover.String()
+}
+
+func examineDatabase(ctx context.Context, d *diagnosis, cfg *config.Config, db *app.Database, c clock) {
+	asked := time.Now()
+	facts, err := db.Store.ServerFacts(ctx)
+	if err != nil {
+		d.add(checkFail, "database", err.Error(), "the user of DATABASE_URL must be able to read the server's settings")
+		return
+	}
+	off := facts.Now.Sub(asked.Add(time.Since(asked) / 2))
+	examineServer(d, cfg, db.Private, facts, off)
+	migrations, err := db.Store.Migrations(ctx)
+	if err != nil {
+		d.add(checkFail, "schema", err.Error(), "the user of DATABASE_URL must own the schema turnkeeper")
+		return
+	}
+	pending := pendingOf(migrations)
+	d.judge(pending == 0, checkFail, "schema", fmt.Sprintf("%d of %s applied", len(migrations)-pending, plural(len(migrations), "migration")),
+		`run "turnctl migrate", or start a worker`)
+	if pending == 0 {
+		examineProcesses(ctx, d, cfg, db.Store, c, facts)
+	}
+}
+
+// The oldest server that this program is made for, and how far clocks may be
+// apart before a person should know.
+const (
+	oldestServer = 14
+	clocksApart  = 2 * time.Second
+)
+
+func examineServer(d *diagnosis, cfg *config.Config, private bool, f storage.ServerFacts, off time.Duration) {
+	where := "that of DATABASE_URL"
+	if private {
+		where = "private, in " + cfg.DataDir
+	}
+	version, _, _ := strings.Cut(f.Version, ".")
+	major, _ := strconv.Atoi(version)
+	d.judge(major >= oldestServer, checkWarn, "database", "Postgres "+f.Version+", "+where, fmt.Sprintf("use Postgres %d or later", oldestServer))
+	d.judge(!f.InRecovery, checkFail, "writable", map[bool]string{false: "yes", true: "no: the server is a standby"}[f.InRecovery], "set DATABASE_URL to the primary")
+	d.judge(f.FSync == "on", checkFail, "fsync", f.FSync, "set fsync = on: without it a crash of the machine loses messages and replies")
+	d.judge(f.SynchronousCommit != "off", checkFail, "synchronous_commit", f.SynchronousCommit,
+		"set synchronous_commit = on for this database: with off, acknowledged messages can be lost and calls started twice")
+	d.judge(f.FullPageWrites == "on", checkWarn, "full_page_writes", f.FullPageWrites,
+		"set full_page_writes = on, unless the file system writes pages whole")
+	d.judge(f.Encoding == "UTF8", checkFail, "encoding", f.Encoding, "make a database with encoding UTF8 and set DATABASE_URL to it")
+	d.judge(off.Abs() <= clocksApart, checkWarn, "clock", fmt.Sprintf("the database's is %s", ahead(off)),
+		"set both clocks by NTP: leases go by the database's clock, but logs and people by this one")
+}
+
+func ahead(off time.Duration) string {
+	switch {
+	case off.Abs() < 100*time.Millisecond:
+		return "the same as this machine's"
+	case off > 0:
+		return exact(off) + " ahead of this machine's"
+	default:
+		return exact(-off) + " behind this machine's"
+	}
+}
+
+func examineProcesses(ctx context.Context, d *diagnosis, cfg *config.Config, store *storage.Store, c clock, f storage.ServerFacts) {
+	workers, err := store.Workers(ctx)
+	if err != nil {
+		d.add(checkFail, "workers", err.Error(), "")
+		return
+	}
+	alive := examineWorkers(d, workers)
+	examineConnections(d, cfg, f, alive)
+	settings, err := store.SchedulerSettings(ctx)
+	if err != nil {
+		d.add(checkFail, "scheduler", err.Error(), "")
+		return
+	}
+	examineScheduler(d, cfg, settings, clock{now: f.Now, zone: c.zone}, alive)
+}
+
+// examineWorkers returns how many processes take or could take work.
+func examineWorkers(d *diagnosis, workers []turnkeeper.Heartbeat) (alive int) {
+	slots := 0
+	var silent, draining []string
+	for _, w := range workers {
+		switch workerState(w) {
+		case workerAlive:
+			alive++
+			slots += w.Slots
+		case workerDraining:
+			draining = append(draining, string(w.WorkerID))
+		case workerSilent:
+			silent = append(silent, string(w.WorkerID))
+		}
+	}
+	d.judge(alive > 0, checkWarn, "workers", fmt.Sprintf("%d alive with %s", alive, plural(slots, "slot")), "start one: worker")
+	if len(silent) > 0 {
+		d.add(checkWarn, "lost workers", strings.Join(silent, ", "), "look why they died; their turns go to others")
+	}
+	if len(draining) > 0 {
+		d.add(checkOK, "draining workers", strings.Join(draining, ", "), "")
+	}
+	return alive
+}
+
+// connectionsBeside are what a worker holds beside its pool: ends of turns, the
+// doorbell, and the queue's own listener.
+const connectionsBeside = 4
+
+func examineConnections(d *diagnosis, cfg *config.Config, f storage.ServerFacts, alive int) {
+	each := cfg.DBPoolSize + connectionsBeside
+	needed := each*max(alive, 1) + 10
+	d.judge(f.MaxConnections >= needed, checkWarn, "connections",
+		fmt.Sprintf("the server takes %d; a worker may use %d", f.MaxConnections, each),
+		fmt.Sprintf("raise max_connections to %d or more, or lower db_pool_size", needed))
+}
+
+func examineScheduler(d *diagnosis, cfg *config.Config, set storage.SchedulerSettings, c clock, alive int) {
+	poll := cmp.Or(set.PollInterval, cfg.PollInterval)
+	switch late := max(6*poll, time.Minute); {
+	case !set.PausedAt.IsZero():
+		d.add(checkWarn, "scheduler", "paused since "+c.at(set.PausedAt)+": "+set.PausedReason, "turnctl scheduler resume")
+	case set.HoldUntil.After(c.now):
+		d.add(checkWarn, "scheduler", "holds off until "+c.at(set.HoldUntil)+": "+set.HoldReason, "it goes on by itself")
+	case set.LastTickAt.IsZero():
+		d.judge(alive == 0, checkWarn, "scheduler", "has never run", "give a worker the role scheduler")
+	case alive > 0 && c.now.Sub(set.LastTickAt) > late:
+		d.add(checkWarn, "scheduler", "last ran "+c.at(set.LastTickAt), "give a worker the role scheduler")
+	default:
+		d.add(checkOK, "scheduler", "last ran "+c.at(set.LastTickAt), "")
+	}
+}
+
+func examineAgents(ctx context.Context, d *diagnosis, cfg *config.Config) {
+	report := checkFolder(cfg.AgentsDir, cfg)
+	for _, problem := range report.Problems {
+		d.add(checkFail, "agent files", problem, "correct it: a worker does not start with it")
+	}
+	if len(report.Problems) == 0 {
+		d.add(checkOK, "agent files", strings.Join(report.Agents, ", ")+" in "+cfg.AgentsDir, "")
+	}
+	used := usedProviders(cfg)
+	for _, p := range app.CheckProviders(ctx, cfg) {
+		verdict := checkWarn
+		if used[p.Name] {
+			verdict = checkFail
+		}
+		d.judge(p.OK, verdict, "provider "+p.Name, strings.TrimSpace(p.BaseURL+" "+p.Detail), "look at its address and key in the settings, and at the network")
+	}
+}
+
+// usedProviders are those that an agent of the folder would ask.
+func usedProviders(cfg *config.Config) map[string]bool {
+	used := map[string]bool{}
+	agents, _ := agentdef.Load(cfg.AgentsDir) // its faults are reported elsewhere
+	for _, agent := range agents {
+		for _, model := range append([]string{cmp.Or(agent.Model, cfg.DefaultModel)}, agent.FallbackModels...) {
+			provider, _, _ := strings.Cut(model, "/")
+			used[provider] = true
+		}
+	}
+	return used
+}

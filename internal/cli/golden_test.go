@@ -1,0 +1,266 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"turnkeeper"
+	"turnkeeper/storage"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// golden compares text with a file of testdata.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatalf("%v (run with -update to write it)", err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", path, diff)
+	}
+}
+
+var (
+	began  = time.Date(2026, 3, 4, 9, 30, 0, 0, time.UTC)
+	utcNow = clock{now: began.Add(10 * time.Minute), zone: time.UTC}
+)
+
+func after(d time.Duration) time.Time { return began.Add(d) }
+
+// A turn that has gone through everything: two workers, a lost call, a cap,
+// text that wants to reach the terminal.
+func eventfulTurn() storage.TurnView {
+	return storage.TurnView{
+		Turn: turnkeeper.Turn{
+			ID: 41, MessageID: 12, Attempt: 2, Agent: "clerk", Conversation: "anna", Lane: "clerk/anna", Trigger: turnkeeper.TriggerMessage,
+			DefinitionHash: strings.Repeat("0123456789abcdef", 4), State: turnkeeper.TurnDegraded, Token: 8,
+			GrantID: "22222222-2222-2222-2222-222222222222", JobID: 78, WorkerID: "host-2-bbbb", Dispatches: 2, Losses: 1,
+			CreatedAt: began, GrantedAt: after(20 * time.Second), LeaseUntil: after(260 * time.Second), EndedAt: after(42500 * time.Millisecond),
+			InferenceRounds: 3, ChargedRounds: 2, ExecutedCalls: 3,
+			Usage:      turnkeeper.Usage{InputTokens: 12345, OutputTokens: 678, CachedTokens: 1000, ReasoningTokens: 90, Estimated: true},
+			StopReason: turnkeeper.StopMaxRounds, ErrorClass: "worker_lost", Error: "worker host-1-aaaa was silent for 15 s", LastSeq: 77,
+		},
+		Message: turnkeeper.Message{
+			ID: 12, Agent: "clerk", Conversation: "anna", Lane: "clerk/anna", State: turnkeeper.MessageAnswered, Attempts: 2, TurnID: 41,
+			Body: "Please order 3 boxes.\n\tThen say \x1b[31mwhen\x1b[0m they come; 日本語も書けます。", Trigger: turnkeeper.TriggerMessage,
+			AcceptedAt: after(-time.Second), DueAt: after(-time.Second), ClosedAt: after(42500 * time.Millisecond),
+			TraceParent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+		},
+		Reply: &turnkeeper.Reply{
+			ID: 5, MessageID: 12, TurnID: 41, Agent: "clerk", Conversation: "anna", Outcome: turnkeeper.TurnDegraded,
+			Body: "Tool results: 1 succeeded, 0 failed, 1 unknown.\nclock: 09:30\norder: it may or may not have happened", CreatedAt: after(42500 * time.Millisecond),
+		},
+		Rounds: []turnkeeper.Round{
+			{
+				Number: 1, Charged: true, Provider: "openai", Model: "gpt-5-mini", Attempts: 3, Latency: 4200 * time.Millisecond,
+				FinishReason: "tool_calls", Usage: turnkeeper.Usage{InputTokens: 4000, OutputTokens: 200},
+				Text: "I look at the clock first, then I order. " + strings.Repeat("This is a long thought. ", 20), EndedAt: after(5 * time.Second),
+				Calls: []turnkeeper.ToolCall{
+					{
+						Key: turnkeeper.CallKey{Round: 1, Ordinal: 1}, WireID: "call_a", ProviderID: "call_a", Name: "clock", Arguments: "{}", Effect: turnkeeper.EffectNone,
+						State: turnkeeper.CallSucceeded, Duration: 3 * time.Millisecond, Shown: "09:30", Preview: "09:30", EndedAt: after(6 * time.Second),
+					},
+					{
+						Key: turnkeeper.CallKey{Round: 1, Ordinal: 2}, WireID: "call_b", Name: "order", Arguments: `{"boxes":3,"note":"` + strings.Repeat("x", 200) + `"}`,
+						Effect: turnkeeper.EffectOnce, State: turnkeeper.CallUnknown, Starts: 1, StartedAt: after(6 * time.Second), EndedAt: after(21 * time.Second),
+						Shown: "unknown", Preview: "the outcome is unknown: it may or may not have happened", LateResult: "ordered as #99\x07",
+					},
+				},
+			},
+			{
+				Number: 2, Provider: "openai", Model: "gpt-5-mini", Attempts: 1, Latency: 800 * time.Millisecond, FinishReason: "tool_calls",
+				Usage: turnkeeper.Usage{InputTokens: 8345, OutputTokens: 478, Estimated: true}, EndedAt: after(30 * time.Second),
+				Calls: []turnkeeper.ToolCall{
+					{
+						Key: turnkeeper.CallKey{Round: 2, Ordinal: 1}, WireID: "call_c", Name: "http_get", Arguments: `{"url":"https://example.org/"}`,
+						Effect: turnkeeper.EffectKeyed, State: turnkeeper.CallSucceeded, Starts: 2, StartedAt: after(31 * time.Second), EndedAt: after(33 * time.Second),
+						Duration: 2100 * time.Millisecond, Shown: "<html>…", Preview: "<html>…", OutputID: "out_7",
+					},
+					{
+						Key: turnkeeper.CallKey{Round: 2, Ordinal: 2}, WireID: "call_d", Name: "shout", Arguments: "{}", Effect: turnkeeper.EffectOnce,
+						State: turnkeeper.CallDenied, Shown: "tool not found: shout", Preview: "tool not found: shout", EndedAt: after(31 * time.Second),
+					},
+				},
+			},
+		},
+		Dispatches: []turnkeeper.Dispatch{
+			{
+				Lane: "clerk/anna", Token: 7, GrantID: "11111111-1111-1111-1111-111111111111", TurnID: 41, JobID: 77, WorkerID: "host-1-aaaa",
+				GrantedAt: began, Until: after(240 * time.Second), EndedAt: after(20 * time.Second), Outcome: "lost",
+			},
+			{
+				Lane: "clerk/anna", Token: 8, GrantID: "22222222-2222-2222-2222-222222222222", TurnID: 41, JobID: 78, WorkerID: "host-2-bbbb",
+				GrantedAt: after(20 * time.Second), Until: after(260 * time.Second), EndedAt: after(42500 * time.Millisecond), Outcome: "finished",
+			},
+		},
+		Outputs: []turnkeeper.Output{{
+			ID: "out_7", TurnID: 41, Call: turnkeeper.CallKey{Round: 2, Ordinal: 1}, MediaType: "text/html", SizeBytes: 24591, Chars: 24000,
+			Tokens: 7500, SHA256: strings.Repeat("ab", 32), Retrieved: 1,
+		}},
+	}
+}
+
+// An open turn of a schedule, which nobody has answered yet.
+func openTurn() storage.TurnView {
+	return storage.TurnView{
+		Turn: turnkeeper.Turn{
+			ID: 42, MessageID: 13, Attempt: 1, Agent: "watcher", Conversation: "main", Lane: "watcher", Trigger: turnkeeper.TriggerSchedule,
+			DefinitionHash: strings.Repeat("f", 64), State: turnkeeper.TurnQueued, CreatedAt: after(9 * time.Minute), DueAt: after(11 * time.Minute),
+			ErrorClass: "budget", InnerDialogue: "Nothing changed.",
+		},
+		Message: turnkeeper.Message{
+			ID: 13, Body: "Scheduled run of watcher.", Trigger: turnkeeper.TriggerSchedule, Schedule: "nightly", Slot: after(-24 * time.Hour),
+			AcceptedAt: after(9 * time.Minute),
+		},
+	}
+}
+
+// A turn whose last round said what became the reply.
+func answeredTurn() storage.TurnView {
+	v := openTurn()
+	v.Turn.State, v.Turn.StopReason, v.Turn.EndedAt = turnkeeper.TurnSucceeded, turnkeeper.StopNone, after(9*time.Minute+time.Second)
+	v.Turn.InnerDialogue, v.Turn.ErrorClass = "", ""
+	v.Reply = &turnkeeper.Reply{ID: 6, MessageID: 13, TurnID: 42, Outcome: turnkeeper.TurnSucceeded, Body: "All is well.", CreatedAt: v.Turn.EndedAt}
+	v.Rounds = []turnkeeper.Round{{Number: 1, Charged: true, Provider: "demo", Model: "script", Attempts: 1, FinishReason: "stop", Text: "All is well.\n"}}
+	return v
+}
+
+func TestTurnPage(t *testing.T) {
+	cases := []struct {
+		name    string
+		turn    storage.TurnView
+		columns int
+		colour  bool
+		full    bool
+	}{
+		{"eventful.txt", eventfulTurn(), 0, false, false},
+		{"eventful-narrow.txt", eventfulTurn(), 60, false, false},
+		{"eventful-full.txt", eventfulTurn(), 100, false, true},
+		{"eventful-colour.txt", eventfulTurn(), 100, true, false},
+		{"open.txt", openTurn(), 0, false, false},
+		{"answered-colour.txt", answeredTurn(), 100, true, false},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			var out bytes.Buffer
+			s := &screen{w: &out, columns: c.columns, colour: c.colour}
+			(&turnPage{screen: s, clock: utcNow, full: c.full, TurnView: c.turn}).print()
+			golden(t, "show-"+c.name, out.String())
+			checkHarmless(t, out.String(), c.colour)
+		})
+	}
+}
+
+func TestTurnJSON(t *testing.T) {
+	var out bytes.Buffer
+	if err := writeJSON(&out, viewWholeTurn(eventfulTurn())); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "show-eventful.json", out.String())
+	checkHarmless(t, out.String(), false)
+	var back struct {
+		Message    struct{ Body string }
+		Rounds     int    `json:"inference_round_count"`
+		Stop       string `json:"continuation_stop_reason"`
+		DurationMs int64  `json:"turn_duration_ms"`
+	}
+	if err := json.Unmarshal(out.Bytes(), &back); err != nil {
+		t.Fatal(err)
+	}
+	if back.Message.Body != eventfulTurn().Message.Body || back.Rounds != 3 || back.Stop != "max_rounds" || back.DurationMs != 42500 {
+		t.Errorf("read back: %+v", back)
+	}
+}
+
+// checkHarmless fails on what a terminal would obey, colours aside.
+func checkHarmless(t *testing.T, text string, colour bool) {
+	t.Helper()
+	if colour {
+		for _, code := range []tone{bold, dim, good, warned, bad, active, "0"} {
+			text = strings.ReplaceAll(text, "\x1b["+string(code)+"m", "")
+		}
+	}
+	if i := strings.IndexFunc(text, obeyed); i >= 0 {
+		t.Errorf("a control character reaches the terminal: %q", text[max(0, i-20):min(len(text), i+20)])
+	}
+}
+
+func TestLists(t *testing.T) {
+	turn, open := eventfulTurn(), openTurn()
+	long := turn.Message
+	long.ID, long.Body, long.State = 14, strings.Repeat("word ", 60), turnkeeper.MessageWaiting
+	lists := map[string]func(*screen){
+		"turns": func(s *screen) { showTurns(s, utcNow, []turnkeeper.Turn{open.Turn, turn.Turn}) },
+		"inbox": func(s *screen) { showMessages(s, utcNow, []turnkeeper.Message{long, open.Message, turn.Message}) },
+		"outbox": func(s *screen) {
+			showReplies(s, utcNow, []turnkeeper.Reply{*turn.Reply})
+		},
+		"lanes": func(s *screen) {
+			showLanes(s, utcNow, []storage.LaneView{
+				{Lease: turnkeeper.Lease{Lane: "clerk/anna", Token: 8, GrantID: "g", TurnID: 41, WorkerID: "host-2-bbbb", Until: after(14 * time.Minute)}, TurnState: turnkeeper.TurnRunning, Remaining: 4 * time.Minute, Waiting: 1234},
+				{Lease: turnkeeper.Lease{Lane: "late", Token: 2, GrantID: "h", TurnID: 40, Until: after(9 * time.Minute)}, Remaining: -time.Minute},
+				{Lease: turnkeeper.Lease{Lane: "watcher", Token: 3, Failures: 2, NotBefore: after(10*time.Minute + 4*time.Second)}},
+			})
+		},
+		"schedules": func(s *screen) {
+			showSchedules(s, utcNow, []turnkeeper.Schedule{
+				{Agent: "watcher", Name: "default", Cron: "0 9 * * *", TimeZone: "Europe/Berlin", Conversation: "main", Active: true, NextDue: after(23 * time.Hour), LastSlot: after(-time.Hour)},
+				{Agent: "watcher", Name: "nightly", Cron: "0 2 * * *", CronOverride: "@hourly", TimeZone: "UTC", Conversation: "night", Active: true, PausedAt: began},
+				{Agent: "old", Name: "default", Cron: "0 0 30 2 *", TimeZone: "UTC", Conversation: "main", LastError: "the schedule never comes due"},
+			})
+		},
+		"workers": func(s *screen) {
+			showWorkers(s, utcNow, []turnkeeper.Heartbeat{
+				{WorkerID: "a", Host: "one", PID: 1, Version: "v1", Slots: 10, TakeoverAfter: 15 * time.Second, StartedAt: began, Silent: 2 * time.Second},
+				{WorkerID: "b", Host: "two", PID: 2, Version: "v1", TakeoverAfter: 15 * time.Second, StartedAt: began},
+				{WorkerID: "c", Host: "two", PID: 3, Version: "v1", Slots: 10, TakeoverAfter: time.Minute, StartedAt: began, Silent: 61 * time.Second},
+				{WorkerID: "d", Host: "two", PID: 4, Version: "v1", Slots: 10, StartedAt: began, Silent: 50 * time.Minute, StoppedAt: began},
+			})
+		},
+		"agents": func(s *screen) {
+			showAgents(s, utcNow, []turnkeeper.AgentRegistration{{Name: "clerk", Description: "Keeps a list.", DefinitionHash: strings.Repeat("c", 64), LanePerConversation: true}})
+		},
+		"migrations": func(s *screen) {
+			showMigrations(s, []storage.Migration{{Version: 1, Name: "turnkeeper", Applied: true}, {Version: 2, Name: "moves"}})
+		},
+		"scheduler": func(s *screen) {
+			showScheduler(s, utcNow, storage.SchedulerSettings{PausedAt: began, PausedReason: "the provider\nis down", PollInterval: 3 * time.Second, MaxDispatches: 50, LastTickAt: after(time.Minute)})
+		},
+		"doctor": func(s *screen) {
+			d := &diagnosis{}
+			d.add(checkOK, "database", "Postgres 15.4, that of DATABASE_URL", "")
+			d.judge(false, checkFail, "fsync", "off", "set fsync = on: without it a crash of the machine loses messages and replies")
+			d.judge(false, checkWarn, "workers", "0 alive with 0 slots", "start one: worker")
+			showDiagnosis(s, d)
+		},
+	}
+	for name, show := range lists {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			show(&screen{w: &out, columns: 110})
+			golden(t, name+".txt", out.String())
+			checkHarmless(t, out.String(), false)
+			for line := range strings.Lines(out.String()) {
+				if width := columnsOf(strings.TrimSuffix(line, "\n")); width > 130 {
+					t.Errorf("a line of %d columns: %q", width, line)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,54 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"turnkeeper/storage"
+)
+
+func (s *session) lanesCommand() *cobra.Command {
+	var flags pageFlags
+	cmd := &cobra.Command{
+		Use: "lanes", Short: "List lanes: who holds them, and what waits in them", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			page, err := flags.page()
+			if err != nil {
+				return err
+			}
+			look := func(ctx context.Context, store *storage.Store) ([]storage.LaneView, error) {
+				return store.Lanes(ctx, page)
+			}
+			return list(s, cmd, look, viewLane, showLanes, "no lanes: no message was ever dispatched")
+		},
+	}
+	flags.add(cmd, "")
+	return cmd
+}
+
+func showLanes(s *screen, c clock, lanes []storage.LaneView) {
+	t := newTable("LANE", "LEASE", ">TURN", ">WAITING", ">TOKEN", ">FAILURES", "NOT BEFORE", "WORKER")
+	for _, lane := range lanes {
+		l := lane.Lease
+		lease, turn := cell{"free", dim}, "-"
+		if l.Held() {
+			turn = fmt.Sprint(l.TurnID)
+			lease = cell{"held, " + exact(max(lane.Remaining, 0)) + " left", active}
+			if lane.Remaining <= 0 {
+				lease = cell{"lapsed " + c.ago(l.Until), warned}
+			}
+		}
+		t.add(string(l.Lane), lease, turn, thousands(int64(lane.Waiting)), fmt.Sprint(l.Token), fmt.Sprint(l.Failures),
+			c.at(l.NotBefore), orDash(string(l.WorkerID)))
+	}
+	t.print(s)
+}
+
+func orDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}

@@ -1,0 +1,202 @@
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"turnkeeper/internal/cli"
+)
+
+// ran is what a program did.
+type ran struct {
+	code           int
+	stdout, stderr string
+}
+
+// run runs a program once with these variables.
+func run(t *testing.T, p cli.Program, env map[string]string, stdin string, args ...string) ran {
+	t.Helper()
+	return runIn(t.Context(), p, env, stdin, args...)
+}
+
+func runIn(ctx context.Context, p cli.Program, env map[string]string, stdin string, args ...string) ran {
+	var stdout, stderr bytes.Buffer
+	code := p.Run(ctx, context.WithoutCancel(ctx), cli.Environment{
+		Args: args, Stdin: strings.NewReader(stdin), Stdout: &stdout, Stderr: &stderr,
+		Getenv: func(name string) (string, bool) { v, ok := env[name]; return v, ok },
+	})
+	return ran{code, stdout.String(), stderr.String()}
+}
+
+// nowhere is an environment without a database.
+func nowhere(t *testing.T) map[string]string {
+	return map[string]string{
+		"TURNKEEPER_DATA_DIR":   filepath.Join(t.TempDir(), "none"),
+		"TURNKEEPER_AGENTS_DIR": filepath.Join(t.TempDir(), "none"),
+		"TURNKEEPER_CONFIG":     emptyFile(t),
+	}
+}
+
+func emptyFile(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "turnkeeper.yaml")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestBadInput(t *testing.T) {
+	cases := []struct {
+		name    string
+		program cli.Program
+		stdin   string
+		args    []string
+		code    int
+		want    string // in stderr
+	}{
+		{"unknown command", cli.Turnctl(), "", []string{"turnz"}, 2, `unknown command "turnz"`},
+		{"unknown command below one", cli.Turnctl(), "", []string{"schedules", "stop"}, 2, `unknown command "stop"`},
+		{"unknown flag", cli.Turnctl(), "", []string{"turns", "--all"}, 2, "unknown flag: --all"},
+		{"unknown format", cli.Turnctl(), "", []string{"turns", "-o", "yaml"}, 2, `--output is "yaml": it must be text or json`},
+		{"too many entries", cli.Turnctl(), "", []string{"turns", "--limit", "101"}, 2, "--limit is 101: it must be 1 to 100"},
+		{"no entries", cli.Turnctl(), "", []string{"inbox", "--limit", "0"}, 2, "--limit is 0: it must be 1 to 100"},
+		{"unknown state", cli.Turnctl(), "", []string{"turns", "--state", "done"}, 2, `--state is "done": it must be one of queued, running`},
+		{"state of another noun", cli.Turnctl(), "", []string{"inbox", "--state", "degraded"}, 2, "it must be one of waiting, running, answered"},
+		{"negative page", cli.Turnctl(), "", []string{"turns", "--before", "-1"}, 2, "--before is -1: it must be an id"},
+		{"both directions", cli.Turnctl(), "", []string{"outbox", "--after", "1", "--before", "3"}, 2, "give --before, or --after"},
+		{"show without id", cli.Turnctl(), "", []string{"show"}, 2, "accepts 1 arg(s), received 0"},
+		{"schedule without name", cli.Turnctl(), "", []string{"schedules", "pause", "watcher/"}, 2, "write AGENT or AGENT/NAME"},
+		{"schedule of no agent", cli.Turnctl(), "", []string{"schedules", "pause", "/x"}, 2, "write AGENT or AGENT/NAME"},
+		{"pause without reason", cli.Turnctl(), "", []string{"scheduler", "pause", " "}, 2, "say why"},
+		{"nothing to set", cli.Turnctl(), "", []string{"scheduler", "set"}, 2, "give --poll-interval, --max-dispatches, or both"},
+		{"poll too short", cli.Turnctl(), "", []string{"scheduler", "set", "--poll-interval", "1ms"}, 2, "--poll-interval is 1ms: it must be 10ms to 1h"},
+		{"too many dispatches", cli.Turnctl(), "", []string{"scheduler", "set", "--max-dispatches", "10001"}, 2, "--max-dispatches is 10001"},
+		{"no database", cli.Turnctl(), "", []string{"turns"}, 1, "there is no database yet: no worker ever ran with the data folder"},
+		{"no database for a message", cli.Enqueue(), "", []string{"--agent", "a", "hi"}, 1, "there is no database yet"},
+		{"bad setting", cli.Turnctl(), "", []string{"turns", "--database-url", "nonsense"}, 2, "database_url (--database-url): it must be postgres://"},
+		{"several bad settings", cli.Worker(), "", []string{"--max-rounds", "21", "--worker-slots", "x"}, 2, "max_rounds (--max-rounds) is 21: it must be 1 to 20"},
+		{"bounds against each other", cli.Worker(), "", []string{"--lease-ttl", "100s"}, 2, "must be less than the lease of 1m40s"},
+		{"worker takes no arguments", cli.Worker(), "", []string{"start"}, 2, `unknown command "start"`},
+
+		{"no agent", cli.Enqueue(), "", []string{"hi"}, 2, "say which agent: --agent NAME"},
+		{"impossible agent", cli.Enqueue(), "", []string{"--agent", "No Body", "hi"}, 2, `agent name "No Body"`},
+		{"empty message", cli.Enqueue(), "", []string{"--agent", "a", " "}, 2, "enqueue: message cannot be empty\n"},
+		{"empty input", cli.Enqueue(), " \n", []string{"--agent", "a"}, 2, "enqueue: message cannot be empty\n"},
+		{"empty input by dash", cli.Enqueue(), "", []string{"--agent", "a", "-"}, 2, "enqueue: message cannot be empty\n"},
+		{"NUL", cli.Enqueue(), "a\x00b", []string{"--agent", "a"}, 2, "the body has a NUL character at byte 1"},
+		{"broken UTF-8", cli.Enqueue(), "", []string{"--agent", "a", "\xff"}, 2, "the body is not valid UTF-8"},
+		{"endless", cli.Enqueue(), strings.Repeat("x", 16<<20+1), []string{"--agent", "a"}, 2, "the body has more than 16777216 bytes"},
+		{"priority", cli.Enqueue(), "", []string{"--agent", "a", "--priority", "1001", "hi"}, 2, "priority 1001 is outside -1000 to 1000"},
+		{"key", cli.Enqueue(), "", []string{"--agent", "a", "--key", strings.Repeat("k", 201), "hi"}, 2, "the idempotency key is longer than 200 bytes"},
+		{"negative wait", cli.Enqueue(), "", []string{"--agent", "a", "--wait-timeout", "-1s", "hi"}, 2, "it must not be negative"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			got := run(t, c.program, nowhere(t), c.stdin, c.args...)
+			if got.code != c.code || !strings.Contains(got.stderr, c.want) {
+				t.Errorf("exit code %d, want %d; stderr:\n%s\nwant in it: %s", got.code, c.code, got.stderr, c.want)
+			}
+			if got.stdout != "" {
+				t.Errorf("stdout: %s", got.stdout)
+			}
+		})
+	}
+}
+
+func TestHelp(t *testing.T) {
+	cases := []struct {
+		name    string
+		program cli.Program
+		args    []string
+		want    []string
+	}{
+		{"worker", cli.Worker(), []string{"--help"}, []string{"Exit codes:", "--max-rounds", "TURNKEEPER_MAX_ROUNDS", "Settings: Bounds of a turn:", "Better set the variable"}},
+		{"enqueue", cli.Enqueue(), []string{"-h"}, []string{"Exit codes:", "--wait-timeout", "--database-url", "no reply in time"}},
+		{"turnctl", cli.Turnctl(), nil, []string{"Commands:", "doctor", "Exit codes:"}},
+		{"a command", cli.Turnctl(), []string{"turns", "--help"}, []string{"--limit", "-o, --output"}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			got := run(t, c.program, nil, "", c.args...)
+			if got.code != 0 || got.stderr != "" {
+				t.Errorf("exit code %d, stderr %s", got.code, got.stderr)
+			}
+			for _, want := range c.want {
+				if !strings.Contains(got.stdout, want) {
+					t.Errorf("the help lacks %q:\n%s", want, got.stdout)
+				}
+			}
+		})
+	}
+	for _, p := range []cli.Program{cli.Worker(), cli.Enqueue(), cli.Turnctl()} {
+		if got := run(t, p, nil, "", "--version"); got.code != 0 || len(strings.Fields(got.stdout)) != 2 {
+			t.Errorf("--version: %+v", got)
+		}
+	}
+}
+
+// A message to a program that fails must not hold the secret of its settings.
+func TestErrorsHoldNoSecret(t *testing.T) {
+	env := nowhere(t)
+	env["DATABASE_URL"] = "postgres://user:hunter2secret@127.0.0.1:1/db?connect_timeout=1"
+	for _, args := range [][]string{{"turns"}, {"doctor"}} {
+		got := run(t, cli.Turnctl(), env, "", args...)
+		if got.code != 1 || strings.Contains(got.stdout+got.stderr, "hunter2secret") {
+			t.Errorf("%v: exit code %d\n%s%s", args, got.code, got.stdout, got.stderr)
+		}
+	}
+}
+
+func TestAgentsCheck(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func(t *testing.T, args ...string) (code int, report struct{ Agents, Problems []string }) {
+		got := run(t, cli.Turnctl(), nowhere(t), "", append([]string{"agents", "check", "-o", "json"}, args...)...)
+		if err := json.Unmarshal([]byte(got.stdout), &report); err != nil {
+			t.Fatalf("%v: %+v", err, got)
+		}
+		return got.code, report
+	}
+	t.Run("no folder", func(t *testing.T) {
+		if code, report := check(t); code != 1 || len(report.Problems) != 1 || !strings.Contains(report.Problems[0], "does not exist") {
+			t.Errorf("exit code %d, %+v", code, report)
+		}
+	})
+	t.Run("empty folder", func(t *testing.T) {
+		if code, report := check(t, dir); code != 1 || len(report.Problems) != 1 || !strings.Contains(report.Problems[0], "has no agent") {
+			t.Errorf("exit code %d, %+v", code, report)
+		}
+	})
+	t.Run("a good agent", func(t *testing.T) {
+		write("good.md", "---\ntools: [clock, note_write]\n---\nYou are good.\n")
+		if code, report := check(t, dir); code != 0 || len(report.Problems) != 0 || len(report.Agents) != 1 {
+			t.Errorf("exit code %d, %+v", code, report)
+		}
+	})
+	t.Run("every fault is told", func(t *testing.T) {
+		write("keys.md", "---\nmodell: demo/script\nmax_rounds: 99\n---\nHello.\n")
+		write("tools.md", "---\ntools: [clok]\n---\nHello.\n")
+		write("models.md", "---\nmodel: acme/large\n---\nHello.\n")
+		write("bounds.md", "---\nmax_duration: 235s\n---\nHello.\n")
+		code, report := check(t, dir)
+		if code != 1 || len(report.Agents) != 1 {
+			t.Errorf("exit code %d, agents %v", code, report.Agents)
+		}
+		all := strings.Join(report.Problems, "\n")
+		for _, want := range []string{"keys.md:2:", "keys.md:3:", `"clok"`, `"acme"`, "bounds.md", "lease"} {
+			if !strings.Contains(all, want) {
+				t.Errorf("no problem tells %q:\n%s", want, all)
+			}
+		}
+	})
+}

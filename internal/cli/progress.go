@@ -1,0 +1,165 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/agentturn"
+)
+
+// A progress shows on standard error what a turn does: on a terminal a line
+// for each tool call and below it one line that changes; elsewhere nothing, or
+// a line for each thing that happens.
+type progress struct {
+	*screen
+	live    bool // one line may change in place
+	verbose bool
+	status  bool // the changing line is on the screen
+	round   int
+	kind    string // of the block that streams
+	text    string // of the block, as it streams
+}
+
+func newProgress(s *screen, verbose, never bool) *progress {
+	return &progress{screen: s, live: s.terminal && !never, verbose: verbose && !never}
+}
+
+// shows says that there is any point in following the turn.
+func (p *progress) shows() bool { return p.live || p.verbose }
+
+func (p *progress) begin(turn turnkeeper.TurnID) {
+	if turn != 0 {
+		p.say(p.in(dim, fmt.Sprintf("turn %d", turn)))
+	}
+}
+
+// say prints a line that stays.
+func (p *progress) say(line string) {
+	p.wipe()
+	p.line("%s", line)
+}
+
+// flux puts text into the line that changes.
+func (p *progress) flux(text string) {
+	if !p.live {
+		return
+	}
+	p.wipe()
+	fmt.Fprint(p.w, p.in(dim, cut(text, p.columns-1)))
+	p.status = true
+}
+
+func (p *progress) wipe() {
+	if p.status {
+		fmt.Fprint(p.w, "\r\x1b[K")
+		p.status = false
+	}
+}
+
+// end leaves the screen in order.
+func (p *progress) end() { p.wipe() }
+
+// show takes the events of a turn in order.
+func (p *progress) show(e turnkeeper.Event) {
+	switch e.Type {
+	case turnkeeper.EventTurnResumed:
+		p.say(p.in(warned, "  the turn goes on with another grant"))
+	case turnkeeper.EventRoundStart:
+		p.round = e.Round
+		p.roundStarts(e)
+	case turnkeeper.EventBlockStart:
+		p.kind, p.text = dataOf[agentturn.BlockStartData](e).Kind, ""
+	case turnkeeper.EventBlockDelta:
+		p.streams(e)
+	case turnkeeper.EventToolStarted:
+		p.flux("  " + oneLine(dataOf[agentturn.ToolData](e).Name, 64) + " runs …")
+	case turnkeeper.EventToolResult:
+		p.toolEnds(e)
+	case turnkeeper.EventRoundStop:
+		p.roundEnds(e)
+	case turnkeeper.EventRoundRollback:
+		p.say(p.in(warned, "  round "+fmt.Sprint(e.Round)+" is taken back: ") + oneLine(dataOf[agentturn.RollbackData](e).Reason, p.columns))
+	case turnkeeper.EventTurnComplete, turnkeeper.EventTurnError:
+		p.turnEnds(e)
+	}
+}
+
+func (p *progress) roundStarts(e turnkeeper.Event) {
+	data := dataOf[agentturn.RoundStartData](e)
+	text := fmt.Sprintf("  round %d of %d", e.Round, data.Of)
+	if data.Final {
+		text += ", the last"
+	}
+	if p.live {
+		p.flux(text + ": asking the model …")
+		return
+	}
+	p.say(text)
+}
+
+// streams shows the end of what the model has said so far. Arguments of calls
+// are shown with the calls.
+func (p *progress) streams(e turnkeeper.Event) {
+	head := fmt.Sprintf("  round %d: ", p.round)
+	switch {
+	case !p.live:
+		return
+	case p.kind == "thinking":
+		p.flux(head + "the model thinks …")
+		return
+	case p.kind != "text":
+		return
+	}
+	p.text += dataOf[agentturn.BlockDeltaData](e).Text
+	p.text = p.text[max(0, len(p.text)-4*p.columns):]
+	tail := strings.ToValidUTF8(oneLine(p.text, 0), "")
+	p.flux(head + cutLeft(tail, p.columns-columnsOf(head)-1))
+}
+
+func (p *progress) toolEnds(e turnkeeper.Event) {
+	data := dataOf[agentturn.ToolData](e)
+	line := "  " + p.in(toneOf(data.State), signOf(data.State)) + " " + oneLine(data.Name, 64)
+	facts := ""
+	if data.State != turnkeeper.CallSucceeded {
+		facts = " " + string(data.State)
+	}
+	if data.Millis > 0 {
+		facts += " " + exact(time.Duration(data.Millis)*time.Millisecond)
+	}
+	room := 0
+	if p.columns > 0 {
+		room = max(p.columns-columnsOf(data.Name)-columnsOf(facts)-6, 10)
+	}
+	p.say(line + p.in(dim, facts+"  "+oneLine(data.Preview, room)))
+}
+
+// roundEnds says what a round was, where no reply follows that does.
+func (p *progress) roundEnds(e turnkeeper.Event) {
+	data := dataOf[agentturn.RoundStopData](e)
+	if !p.verbose {
+		p.wipe()
+		return
+	}
+	p.say(p.in(dim, fmt.Sprintf("  round %d done: %s, %s, %s tokens", e.Round, oneLine(data.Model, 64), plural(data.Calls, "tool call"), thousands(data.Usage.Total()))))
+}
+
+func (p *progress) turnEnds(e turnkeeper.Event) {
+	data := dataOf[agentturn.TurnEndData](e)
+	if data.Retry {
+		p.say(p.in(warned, "  the turn failed; another will try"))
+		return
+	}
+	if p.verbose {
+		p.say(p.in(dim, fmt.Sprintf("  %s after %s and %s (%s)", data.State, plural(data.Rounds, "round"), plural(data.Calls, "tool call"), data.StopReason)))
+	}
+}
+
+// dataOf reads an event's data; what a newer worker may have written otherwise
+// is left zero.
+func dataOf[T any](e turnkeeper.Event) (data T) {
+	_ = json.Unmarshal(e.Data, &data)
+	return data
+}

@@ -1,0 +1,114 @@
+package cli
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"turnkeeper/internal/app"
+	"turnkeeper/internal/config"
+	"turnkeeper/storage"
+)
+
+func (s *session) schedulerCommand() *cobra.Command {
+	status := func(cmd *cobra.Command, _ []string) error { return s.steerScheduler(cmd.Context(), nil) }
+	cmd := &cobra.Command{
+		Use: "scheduler", Short: "See, pause or tune the scheduler", Args: cobra.NoArgs,
+		Long: `See, pause or tune the scheduler of this database. A paused scheduler hands out
+no turns; what runs goes on, and messages are accepted. All of it lasts over
+restarts.`,
+		Example: `  turnctl scheduler pause "the provider is down"
+  turnctl scheduler resume
+  turnctl scheduler set --poll-interval 2s --max-dispatches 50`,
+		RunE: status,
+	}
+	cmd.AddCommand(
+		&cobra.Command{Use: "status", Short: "How the scheduler stands", Args: cobra.NoArgs, RunE: status},
+		&cobra.Command{
+			Use: "pause REASON", Short: "Hand out no more turns", Args: cobra.MinimumNArgs(1),
+			RunE: func(cmd *cobra.Command, args []string) error {
+				reason := strings.TrimSpace(strings.Join(args, " "))
+				if reason == "" {
+					return usageError("say why the scheduler is paused: others will ask")
+				}
+				return s.steerScheduler(cmd.Context(), func(store *storage.Store) error {
+					return store.PauseScheduler(cmd.Context(), strings.ToValidUTF8(reason, "\uFFFD"))
+				})
+			},
+		},
+		&cobra.Command{
+			Use: "resume", Short: "Hand out turns again", Args: cobra.NoArgs,
+			RunE: func(cmd *cobra.Command, _ []string) error {
+				return s.steerScheduler(cmd.Context(), func(store *storage.Store) error { return store.ResumeScheduler(cmd.Context()) })
+			},
+		},
+		s.setSchedulerCommand(),
+	)
+	return cmd
+}
+
+func (s *session) setSchedulerCommand() *cobra.Command {
+	var poll time.Duration
+	var dispatches int
+	cmd := &cobra.Command{
+		Use: "set", Short: "Change the scheduler's pace while it runs", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			pollGiven, dispatchesGiven := cmd.Flags().Changed("poll-interval"), cmd.Flags().Changed("max-dispatches")
+			switch {
+			case !pollGiven && !dispatchesGiven:
+				return usageError("give --poll-interval, --max-dispatches, or both")
+			case pollGiven && (poll < 10*time.Millisecond || poll > time.Hour):
+				return usageError("--poll-interval is %s: it must be 10ms to 1h", poll)
+			case dispatchesGiven && (dispatches < 1 || dispatches > 10_000):
+				return usageError("--max-dispatches is %d: it must be 1 to 10000", dispatches)
+			}
+			return s.steerScheduler(cmd.Context(), func(store *storage.Store) error {
+				return store.SetScheduler(cmd.Context(), poll, dispatches)
+			})
+		},
+	}
+	cmd.Flags().DurationVar(&poll, "poll-interval", 0, "how often to look for work that no notification told of, 10ms to 1h")
+	cmd.Flags().IntVar(&dispatches, "max-dispatches", 0, "turns that one tick hands out, 1 to 10000")
+	return cmd
+}
+
+// steerScheduler changes the scheduler, if there is a change, and shows how it
+// stands.
+func (s *session) steerScheduler(ctx context.Context, change func(*storage.Store) error) error {
+	return s.withDatabase(ctx, func(_ *config.Config, db *app.Database) error {
+		if change != nil {
+			if err := change(db.Store); err != nil {
+				return err
+			}
+		}
+		settings, err := db.Store.SchedulerSettings(ctx)
+		if err != nil {
+			return err
+		}
+		return s.print(viewScheduler(settings), func() { showScheduler(s.out, s.clock(), settings) })
+	})
+}
+
+func showScheduler(s *screen, c clock, set storage.SchedulerSettings) {
+	state := s.in(good, "hands out turns")
+	if !set.HoldUntil.IsZero() && set.HoldUntil.After(c.now) {
+		state = s.in(warned, "holds off until "+c.at(set.HoldUntil)) + ": " + oneLine(set.HoldReason, 0)
+	}
+	if !set.PausedAt.IsZero() {
+		state = s.in(warned, "paused since "+c.at(set.PausedAt)) + ": " + oneLine(set.PausedReason, 0)
+	}
+	poll, dispatches := "as configured", "as configured"
+	if set.PollInterval > 0 {
+		poll = set.PollInterval.String()
+	}
+	if set.MaxDispatches > 0 {
+		dispatches = thousands(int64(set.MaxDispatches))
+	}
+	p := pairs{screen: s, width: 16}
+	p.add("scheduler", state)
+	p.add("last tick", c.at(set.LastTickAt))
+	p.add("poll interval", poll)
+	p.add("turns a tick", dispatches)
+}

@@ -1,0 +1,151 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"turnkeeper"
+	"turnkeeper/internal/app"
+	"turnkeeper/internal/config"
+	"turnkeeper/scheduler"
+	"turnkeeper/storage"
+)
+
+func (s *session) schedulesCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "schedules", Short: "List schedules, pause them, or change when they come due", Args: cobra.NoArgs,
+		Long: `List schedules. A schedule is named AGENT/NAME, or AGENT for its schedule
+"default". What is changed here lasts over restarts and over changes of the
+agent's file.`,
+		Example: `  turnctl schedules pause watcher
+  turnctl schedules set watcher/nightly "30 2 * * *"
+  turnctl schedules reset watcher/nightly     back to the agent's file`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			look := func(ctx context.Context, store *storage.Store) ([]turnkeeper.Schedule, error) {
+				return store.Schedules(ctx)
+			}
+			return list(s, cmd, look, viewSchedule, showSchedules, "no schedules: no agent's file has one")
+		},
+	}
+	cmd.AddCommand(
+		s.changeSchedule("pause AGENT[/NAME]", "Stop a schedule", 1, func(ctx context.Context, store *storage.Store, to target, _ []string) error {
+			return store.PauseSchedule(ctx, to.agent, to.name, true)
+		}),
+		s.changeSchedule("resume AGENT[/NAME]", "Let a schedule go on from its next slot", 1, func(ctx context.Context, store *storage.Store, to target, _ []string) error {
+			return store.PauseSchedule(ctx, to.agent, to.name, false)
+		}),
+		s.changeSchedule("set AGENT[/NAME] CRON", "Change when a schedule comes due", 2, setSchedule),
+		s.changeSchedule("reset AGENT[/NAME]", "Go back to the schedule of the agent's file", 1, func(ctx context.Context, store *storage.Store, to target, _ []string) error {
+			return store.OverrideSchedule(ctx, to.agent, to.name, "")
+		}),
+	)
+	return cmd
+}
+
+func showSchedules(s *screen, c clock, schedules []turnkeeper.Schedule) {
+	t := newTable("SCHEDULE", "STATE", "CRON", "TIME ZONE", "NEXT", "LAST SLOT", "CONVERSATION", "NOTE")
+	for _, sched := range schedules {
+		state, next := cell{"active", good}, c.at(sched.NextDue)
+		switch {
+		case !sched.Active:
+			state, next = cell{"ended", dim}, "-"
+		case !sched.PausedAt.IsZero():
+			state, next = cell{"paused", warned}, "-"
+		}
+		note := sched.LastError
+		if note == "" && sched.CronOverride != "" {
+			note = "changed here; the file says " + sched.Cron
+		}
+		t.add(sched.Agent+"/"+sched.Name, state, cronOf(sched), sched.TimeZone, next, c.at(sched.LastSlot), sched.Conversation, note)
+	}
+	t.print(s)
+}
+
+// A target is the schedule that a command is about.
+type target struct{ agent, name string }
+
+func parseTarget(text string) (target, error) {
+	agent, name, named := strings.Cut(text, "/")
+	if !named {
+		name = "default"
+	}
+	if err := turnkeeper.CheckAgentName(agent); err != nil {
+		return target{}, usageError("%q is no schedule: write AGENT or AGENT/NAME; %w", text, err)
+	}
+	if name == "" {
+		return target{}, usageError("%q is no schedule: write AGENT or AGENT/NAME", text)
+	}
+	return target{agent, name}, nil
+}
+
+func (t target) String() string { return t.agent + "/" + t.name }
+
+// changeSchedule is a command that changes one schedule and shows what came of
+// it.
+func (s *session) changeSchedule(use, short string, args int, change func(context.Context, *storage.Store, target, []string) error) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short, Args: cobra.ExactArgs(args),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			to, err := parseTarget(args[0])
+			if err != nil {
+				return err
+			}
+			return s.withDatabase(cmd.Context(), func(_ *config.Config, db *app.Database) error {
+				err := change(cmd.Context(), db.Store, to, args[1:])
+				if errors.Is(err, turnkeeper.ErrNotFound) {
+					return notFound(`there is no schedule %s: "turnctl schedules" lists them`, to)
+				}
+				if err != nil {
+					return err
+				}
+				return s.showSchedule(cmd.Context(), db.Store, to)
+			})
+		},
+	}
+}
+
+func (s *session) showSchedule(ctx context.Context, store *storage.Store, which target) error {
+	sched, err := findSchedule(ctx, store, which)
+	if err != nil {
+		return err
+	}
+	return s.print(viewSchedule(sched), func() { showSchedules(s.out, s.clock(), []turnkeeper.Schedule{sched}) })
+}
+
+func findSchedule(ctx context.Context, store *storage.Store, which target) (turnkeeper.Schedule, error) {
+	all, err := store.Schedules(ctx)
+	if err != nil {
+		return turnkeeper.Schedule{}, err
+	}
+	for _, sched := range all {
+		if sched.Agent == which.agent && sched.Name == which.name {
+			return sched, nil
+		}
+	}
+	return turnkeeper.Schedule{}, turnkeeper.ErrNotFound
+}
+
+// setSchedule changes when a schedule comes due, to what the scheduler can
+// read.
+func setSchedule(ctx context.Context, store *storage.Store, to target, args []string) error {
+	sched, err := findSchedule(ctx, store, to)
+	if err != nil {
+		return err
+	}
+	cron := strings.Join(strings.Fields(args[0]), " ")
+	facts, err := store.ServerFacts(ctx)
+	if err != nil {
+		return err
+	}
+	decision := scheduler.Decide(turnkeeper.DueSchedule{Cron: cron, TimeZone: sched.TimeZone}, facts.Now)
+	switch {
+	case strings.Contains(cron, "TZ="):
+		return usageError("the schedule %q names a time zone: that is for time_zone in the agent's file", cron)
+	case decision.Error != "":
+		return usageError("%s: write five fields such as \"0 9 * * 1-5\", or @hourly, @daily, @every 10m", decision.Error)
+	}
+	return store.OverrideSchedule(ctx, to.agent, to.name, cron)
+}

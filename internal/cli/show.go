@@ -1,0 +1,54 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"turnkeeper"
+	"turnkeeper/storage"
+)
+
+func (s *session) showCommand() *cobra.Command {
+	var full bool
+	cmd := &cobra.Command{
+		Use: "show ID|latest", Short: "Show all about a turn", Args: cobra.ExactArgs(1),
+		Long: `Show all about a turn: what was asked and answered, how it ended, each model
+call, each tool call, and who held it when. The turn is named by its id, or
+"latest". "turnctl inbox" tells the newest turn of a message.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			look := func(ctx context.Context, store *storage.Store) (storage.TurnView, error) {
+				return findTurn(ctx, store, args[0])
+			}
+			return read(s, cmd, look, func(v storage.TurnView) any { return viewWholeTurn(v) }, func(v storage.TurnView) {
+				(&turnPage{screen: s.out, clock: s.clock(), full: full, TurnView: v}).print()
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&full, "full", false, "whole arguments and results as the model was shown them, instead of previews")
+	return cmd
+}
+
+func findTurn(ctx context.Context, store *storage.Store, name string) (storage.TurnView, error) {
+	if name == "latest" {
+		id, err := store.LatestTurn(ctx)
+		if errors.Is(err, turnkeeper.ErrNotFound) {
+			return storage.TurnView{}, notFound("there is no turn yet")
+		}
+		if err != nil {
+			return storage.TurnView{}, err
+		}
+		return store.ViewTurn(ctx, id)
+	}
+	id, err := strconv.ParseInt(name, 10, 64)
+	if err != nil || id < 1 {
+		return storage.TurnView{}, usageError(`%q is no turn: give its id, or "latest"`, name)
+	}
+	view, err := store.ViewTurn(ctx, turnkeeper.TurnID(id))
+	if errors.Is(err, turnkeeper.ErrNotFound) {
+		return view, notFound(`there is no turn %d: "turnctl turns" lists them`, id)
+	}
+	return view, err
+}

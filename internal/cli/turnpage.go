@@ -1,0 +1,272 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/storage"
+)
+
+// A turnPage is a turn as people read it.
+type turnPage struct {
+	*screen
+	clock
+	storage.TurnView
+
+	full bool // whole arguments and results instead of previews
+}
+
+func (p *turnPage) print() {
+	p.title()
+	p.exchange()
+	p.outcome()
+	p.rounds()
+	p.dispatches()
+}
+
+func (p *turnPage) title() {
+	t := p.Turn
+	p.line("%s  %s", p.in(bold, fmt.Sprintf("Turn %d", t.ID)), p.in(toneOf(t.State), signOf(t.State)+" "+string(t.State)))
+	about := []string{
+		"agent " + t.Agent, "conversation " + t.Conversation, "lane " + string(t.Lane),
+		fmt.Sprintf("message %d", t.MessageID), fmt.Sprintf("attempt %d", t.Attempt), p.trigger(),
+	}
+	p.line("%s", p.in(dim, oneLine(strings.Join(about, " · "), 0)))
+}
+
+func (p *turnPage) trigger() string {
+	m := p.Message
+	if m.Trigger == turnkeeper.TriggerSchedule {
+		return fmt.Sprintf("started by schedule %s for %s", m.Schedule, p.moment(m.Slot))
+	}
+	return "started by a message"
+}
+
+// exchange is what was asked and what was answered.
+func (p *turnPage) exchange() {
+	p.heading("Asked", p.at(p.Message.AcceptedAt))
+	p.quote(p.Message.Body)
+	if r := p.Reply; r != nil {
+		p.heading("Answered", fmt.Sprintf("reply %d, %s", r.ID, p.at(r.CreatedAt)))
+		p.quote(r.Body)
+	}
+	if p.Turn.InnerDialogue != "" {
+		p.heading("Said to itself", "")
+		p.quote(p.Turn.InnerDialogue)
+	}
+}
+
+func (p *turnPage) heading(name, beside string) {
+	p.line("")
+	p.line("%s", strings.TrimRight(p.in(bold, name)+"  "+p.in(dim, beside), " "))
+}
+
+func (p *turnPage) quote(text string) {
+	for _, line := range wrap(text, p.readable()-4) {
+		p.line("%s", strings.TrimRight("  "+p.in(dim, "│")+" "+line, " "))
+	}
+}
+
+// stopWords say in words what a stop reason means.
+var stopWords = map[turnkeeper.StopReason]string{
+	turnkeeper.StopNone:           "the model had nothing more to ask",
+	turnkeeper.StopMaxRounds:      "the bound on model calls was reached",
+	turnkeeper.StopMaxDuration:    "its time was over",
+	turnkeeper.StopMaxToolCalls:   "the bound on tool calls was reached",
+	turnkeeper.StopInferenceError: "the model could not be asked",
+	turnkeeper.StopBudget:         "the budget was used up",
+	turnkeeper.StopCancelled:      "it was cancelled",
+	turnkeeper.StopWorkerLost:     "too many workers were lost on it",
+}
+
+func (p *turnPage) outcome() {
+	t := p.Turn
+	p.heading("Outcome", "")
+	list := pairs{screen: p.screen, indent: "  ", width: 14}
+	list.add("stop reason", p.stopReason())
+	list.add("took", p.took())
+	list.add("rounds", fmt.Sprintf("%s, %d charged", plural(t.InferenceRounds, "model call"), t.ChargedRounds))
+	list.add("tool calls", fmt.Sprintf("%d executed", t.ExecutedCalls))
+	list.add("tokens", tokens(t.Usage))
+	if t.ErrorClass != "" {
+		list.add("error class", p.in(bad, oneLine(t.ErrorClass, 0)))
+	}
+	if t.Error != "" {
+		list.add("error", wrap(t.Error, p.readable()-16)...)
+	}
+	if !t.State.Terminal() && !t.DueAt.IsZero() {
+		list.add("not before", p.at(t.DueAt))
+	}
+	list.add("definition", cut(t.DefinitionHash, 13))
+	if p.Message.TraceParent != "" {
+		list.add("trace", oneLine(p.Message.TraceParent, 0))
+	}
+}
+
+func (p *turnPage) stopReason() string {
+	t := p.Turn
+	if t.StopReason == "" {
+		if t.State.Terminal() {
+			return "-"
+		}
+		return p.in(dim, "it goes on")
+	}
+	words := stopWords[t.StopReason]
+	if words == "" {
+		return string(t.StopReason)
+	}
+	return string(t.StopReason) + p.in(dim, ": "+words)
+}
+
+// took is the turn's time, and where it went.
+func (p *turnPage) took() string {
+	var models, tools time.Duration
+	for _, r := range p.Rounds {
+		models += r.Latency
+		for _, c := range r.Calls {
+			tools += c.Duration
+		}
+	}
+	end := p.Turn.EndedAt
+	text := ""
+	if end.IsZero() {
+		text = exact(max(p.now.Sub(p.Turn.CreatedAt), 0)) + " so far"
+	} else {
+		text = exact(turnDuration(p.Turn))
+	}
+	return text + p.in(dim, fmt.Sprintf(": %s in models, %s in tools", exact(models), exact(tools)))
+}
+
+func tokens(u turnkeeper.Usage) string {
+	text := fmt.Sprintf("%s in + %s out = %s", thousands(u.InputTokens), thousands(u.OutputTokens), thousands(u.Total()))
+	if u.CachedTokens > 0 {
+		text += fmt.Sprintf(", %s cached", thousands(u.CachedTokens))
+	}
+	if u.ReasoningTokens > 0 {
+		text += fmt.Sprintf(", %s for reasoning", thousands(u.ReasoningTokens))
+	}
+	if u.Estimated {
+		text += " (estimated)"
+	}
+	return text
+}
+
+func (p *turnPage) rounds() {
+	p.heading("Rounds", "")
+	if len(p.Rounds) == 0 {
+		p.line("  %s", p.in(dim, "none: no model has answered"))
+	}
+	for _, r := range p.Rounds {
+		p.round(r)
+	}
+}
+
+func (p *turnPage) round(r turnkeeper.Round) {
+	about := []string{r.Provider + "/" + r.Model, exact(r.Latency), plural(r.Attempts, "attempt"), "finish " + orDash(r.FinishReason), tokens(r.Usage)}
+	if !r.Charged {
+		about = append(about, "not charged")
+	}
+	p.line("  %s  %s", p.in(bold, fmt.Sprint(r.Number)), p.in(dim, oneLine(strings.Join(about, " · "), 0)))
+	p.said(r)
+	for _, c := range r.Calls {
+		p.call(c)
+	}
+}
+
+// said is the text of a round, unless it stands above as the reply.
+func (p *turnPage) said(r turnkeeper.Round) {
+	text := strings.TrimSpace(r.Text)
+	if p.Reply != nil && text != "" && text == strings.TrimSpace(p.Reply.Body) {
+		p.line("     %s", p.in(dim, "(the reply)"))
+		return
+	}
+	for _, line := range p.shorten(text, 4, 4) {
+		p.line("     %s", line)
+	}
+}
+
+func (p *turnPage) call(c turnkeeper.ToolCall) {
+	facts := string(c.State)
+	if c.Duration > 0 {
+		facts += " · " + exact(c.Duration)
+	}
+	facts += " · effect " + string(c.Effect)
+	if c.Starts > 1 {
+		facts += fmt.Sprintf(" · started %d times", c.Starts)
+	}
+	arguments := " " + oneLine(c.Arguments, p.argumentColumns(facts, c.Name))
+	p.line("     %s %s%s  %s", p.in(toneOf(c.State), signOf(c.State)), p.in(bold, oneLine(c.Name, 64)), arguments, p.in(dim, facts))
+	p.result(c)
+}
+
+// argumentColumns is what a line leaves to the arguments of a call; all of
+// them are shown when everything is.
+func (p *turnPage) argumentColumns(facts, name string) int {
+	if p.full {
+		return 0
+	}
+	const around = 10 // indent, sign, gaps
+	return max(p.readable()-around-columnsOf(facts)-columnsOf(name), 16)
+}
+
+func (p *turnPage) result(c turnkeeper.ToolCall) {
+	text, lines := c.Preview, 2
+	if p.full {
+		text, lines = c.Shown, 0
+	}
+	for _, line := range p.shorten(text, 7, lines) {
+		p.line("       %s", p.in(dim, line))
+	}
+	if c.OutputID != "" {
+		p.line("       %s", p.in(dim, "output "+oneLine(string(c.OutputID), 0)+p.size(c.OutputID)))
+	}
+	if c.LateResult != "" {
+		p.line("       %s", p.in(warned, "came too late: ")+oneLine(c.LateResult, p.readable()-22))
+	}
+}
+
+func (p *turnPage) size(id turnkeeper.OutputID) string {
+	for _, o := range p.Outputs {
+		if o.ID == id {
+			return fmt.Sprintf(": %s bytes, %s, ~%s tokens, read %s", thousands(o.SizeBytes), orDash(o.MediaType), thousands(o.Tokens), plural(int(o.Retrieved), "time"))
+		}
+	}
+	return ""
+}
+
+// shorten is the first lines of a text; lines 0: all.
+func (p *turnPage) shorten(text string, indent, lines int) []string {
+	if text == "" {
+		return nil
+	}
+	wrapped := wrap(text, p.readable()-indent-1)
+	if lines == 0 || p.full || len(wrapped) <= lines {
+		return wrapped
+	}
+	return append(wrapped[:lines-1:lines-1], cut(wrapped[lines-1]+" …", p.readable()-indent-1))
+}
+
+func (p *turnPage) dispatches() {
+	p.heading("Dispatches", "")
+	if len(p.Dispatches) == 0 {
+		p.line("  %s", p.in(dim, "none"))
+	}
+	for i, d := range p.Dispatches {
+		p.dispatch(i+1, d)
+	}
+}
+
+func (p *turnPage) dispatch(n int, d turnkeeper.Dispatch) {
+	worker := orDash(oneLine(string(d.WorkerID), 0))
+	end := p.in(active, "goes on")
+	if !d.EndedAt.IsZero() {
+		end = d.Outcome + " after " + exact(max(d.EndedAt.Sub(d.GrantedAt), 0))
+	}
+	if d.Outcome == "lost" || d.Outcome == "unclaimed" {
+		end = p.in(warned, end)
+	}
+	p.line("  %s  granted %s, worker %s, %s", p.in(bold, fmt.Sprint(n)), p.at(d.GrantedAt), worker, end)
+	p.line("     %s", p.in(dim, fmt.Sprintf("token %d · grant %s · lease until %s · job %d", d.Token, d.GrantID, p.moment(d.Until), d.JobID)))
+}

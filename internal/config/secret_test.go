@@ -1,0 +1,90 @@
+package config_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"turnkeeper/internal/config"
+)
+
+// around holds a secret where fmt cannot call its methods.
+type around struct{ hidden config.Secret }
+
+func TestSecretsArePrintedNowhere(t *testing.T) {
+	const hush = "hush-hush-hush"
+	secret := config.NewSecret(hush)
+	database, err := config.NewDatabaseURL("postgres://bob:" + hush + "@db/x?password=" + hush)
+	if err != nil {
+		t.Fatal(err)
+	}
+	words, err := config.NewDatabaseURL(`host=db password='hush-hush-hush' sslpassword = hush-hush-hush user=bob`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := config.Default()
+	whole.DatabaseURL = database
+	whole.Providers["p"] = config.Provider{Name: "p", APIKey: secret, Headers: map[string]config.Secret{"a": secret}}
+	for name, value := range map[string]any{
+		"secret": secret, "pointer": &secret, "within": around{secret}, "list": []config.Secret{secret},
+		"URL": database, "words": words, "config": whole, "config itself": *whole,
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d", "%T"} {
+				fmt.Fprintf(&out, verb+"\n", value)
+			}
+			text, err := json.Marshal(value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out.Write(text)
+			slog.New(slog.NewJSONHandler(&out, nil)).Info("m", "v", value)
+			slog.New(slog.NewTextHandler(&out, nil)).Info("m", "v", value)
+			core := zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.AddSync(&out), zap.DebugLevel)
+			zap.New(core).Info("m", zap.Any("any", value), zap.Reflect("reflect", value))
+			for _, form := range []string{hush, fmt.Sprintf("%x", hush), fmt.Sprintf("%X", hush)} {
+				if strings.Contains(out.String(), form) {
+					t.Errorf("printed in\n%s", out.String())
+				}
+			}
+		})
+	}
+	if got := secret.String() + secret.Reveal(); got != "[redacted]"+hush {
+		t.Errorf("got %s", got)
+	}
+	if empty := (config.Secret{}); empty.String() != "" || empty.IsSet() || empty.Reveal() != "" {
+		t.Errorf("the zero value is not empty: %q", empty)
+	}
+}
+
+func TestDatabaseURLString(t *testing.T) {
+	for in, want := range map[string]string{
+		"postgres://bob:secret@db:5432/x?sslmode=disable": "postgres://bob:[redacted]@db:5432/x?sslmode=disable",
+		"postgresql:///x?host=/run&password=secret":       "postgresql:///x?host=%2Frun&password=[redacted]",
+		"postgres://db/x":                       "postgres://db/x",
+		"host=db password=secret dbname=x":      "host=db password=[redacted] dbname=x",
+		`host=db password='se\'cr et' dbname=x`: "host=db password=[redacted] dbname=x",
+		"":                                      "",
+	} {
+		d, err := config.NewDatabaseURL(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d.String() != want || d.Reveal() != in {
+			t.Errorf("%s: got %s, want %s", in, d, want)
+		}
+	}
+	for _, in := range []string{"mysql://u:secret@h", "secret", "postgres://u:sec ret%zz@h"} {
+		_, err := config.NewDatabaseURL(in)
+		if err == nil || strings.Contains(err.Error(), "sec") {
+			t.Errorf("%s: %v", in, err)
+		}
+	}
+}

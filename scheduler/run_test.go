@@ -1,0 +1,152 @@
+package scheduler_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"turnkeeper"
+	"turnkeeper/scheduler"
+)
+
+func seconds(ns ...float64) []time.Duration {
+	var all []time.Duration
+	for _, n := range ns {
+		all = append(all, time.Duration(n*float64(time.Second)))
+	}
+	return all
+}
+
+func TestRunLooksAgain(t *testing.T) {
+	cases := map[string]struct {
+		set    func(*world)
+		config scheduler.Config
+		rings  []time.Duration
+		for_   time.Duration
+		want   []time.Duration
+	}{
+		"by the poll of 5 seconds": {for_: 11 * time.Second, want: seconds(0, 5, 10)},
+		"by the configured poll":   {for_: 3500 * time.Millisecond, config: scheduler.Config{PollInterval: time.Second}, want: seconds(0, 1, 2, 3)},
+		"by the operator's poll": {
+			set:  func(w *world) { w.sit.PollInterval = 2 * time.Second },
+			for_: 5 * time.Second, config: scheduler.Config{PollInterval: time.Minute}, want: seconds(0, 2, 4),
+		},
+		"on the doorbell": {rings: seconds(1, 1.5), for_: 6 * time.Second, want: seconds(0, 1, 1.5)},
+		"when something comes due": {
+			set:  func(w *world) { w.nextDue = func() (time.Duration, error) { return 2 * time.Second, nil } },
+			for_: 5 * time.Second, want: seconds(0, 2, 4),
+		},
+		"by the poll when it cannot know what is due": {
+			set:  func(w *world) { w.nextDue = func() (time.Duration, error) { return 0, errors.New("no database") } },
+			for_: 6 * time.Second, want: seconds(0, 5),
+		},
+		"soon after one that failed": {
+			set:  func(w *world) { w.fail = errors.New("no database") },
+			for_: 2500 * time.Millisecond, want: seconds(0, 1, 2),
+		},
+		"soon after one that found another at work": {
+			set:  func(w *world) { w.locked = true },
+			for_: 250 * time.Millisecond, want: seconds(0, 0.1, 0.2),
+		},
+		"at once while there is more": {
+			set:  func(w *world) { w.messages = inLanes(5) },
+			for_: time.Second, config: scheduler.Config{MaxDispatches: 2}, want: seconds(0, 0, 0),
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				if c.set != nil {
+					c.set(w)
+				}
+				wake := make(chan struct{}, 1)
+				c.config.Wake = wake
+				for _, at := range c.rings {
+					time.AfterFunc(at, func() { wake <- struct{}{} })
+				}
+				w.runFor(t, c.for_, c.config)
+				if diff := cmp.Diff(c.want, w.looks); diff != "" {
+					t.Errorf("looked at (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+func TestRunNeverSpins(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.nextDue = func() (time.Duration, error) { return -time.Minute, nil }
+		w.runFor(t, 100*time.Millisecond, scheduler.Config{})
+		if n := len(w.looks); n < 2 || n > 101 {
+			t.Errorf("looked %d times in 100 ms at something that is long due", n)
+		}
+	})
+}
+
+func TestRunEndsWhileItWaits(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			scheduler.New(scheduler.Config{Store: w}).Run(ctx)
+			close(ended)
+		}()
+		synctest.Wait()
+		cancel()
+		<-ended
+		if got := time.Since(w.began); got != 0 {
+			t.Errorf("ended %v after it was told to", got)
+		}
+	})
+}
+
+func TestMoreIsBoundedPerTick(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.messages = inLanes(5)
+		w.runFor(t, time.Second, scheduler.Config{MaxDispatches: 2})
+		var sizes []int
+		for _, grants := range w.granted {
+			sizes = append(sizes, len(grants))
+		}
+		if diff := cmp.Diff([]int{2, 2, 1}, sizes); diff != "" {
+			t.Errorf("grants a tick (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestFailedTickLeavesNothingAndIsRepeated(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.messages = inLanes(1)
+		w.fail = errors.New("no database")
+		time.AfterFunc(1500*time.Millisecond, func() { w.fail = nil })
+		w.runFor(t, 3*time.Second, scheduler.Config{})
+		if len(w.granted) != 1 || len(w.granted[0]) != 1 {
+			t.Errorf("granted %v, want the one message once", w.granted)
+		}
+	})
+}
+
+func TestBusySchedulerDoesNothing(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.locked = true
+		w.messages, w.lost = inLanes(1), []turnkeeper.LostGrant{{TurnID: 1, WorkerID: "w"}}
+		w.schedules = []turnkeeper.DueSchedule{{Name: "s", Cron: "* * * * *"}}
+		report := w.tick(t, w.scheduler())
+		if !report.Busy || w.notes+len(w.granted)+len(w.requeued)+len(w.slots)+len(w.holds) > 0 {
+			t.Errorf("report %+v; did %+v", report, w.state)
+		}
+	})
+}
+
+func TestIdleTicksWriteLittle(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.runFor(t, 5*time.Minute+time.Second, scheduler.Config{PollInterval: time.Second})
+		if w.notes < 4 || w.notes > 6 {
+			t.Errorf("%d writes in five idle minutes, want one a minute", w.notes)
+		}
+	})
+}

@@ -1,0 +1,197 @@
+package scheduler_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/scheduler"
+)
+
+func at(t *testing.T, text string) time.Time {
+	t.Helper()
+	if text == "" {
+		return time.Time{}
+	}
+	when, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return when
+}
+
+func TestDecide(t *testing.T) {
+	cases := map[string]struct {
+		cron, zone   string
+		due, now     string
+		slot, next   string // empty: none
+		errorMention string
+	}{
+		"on time": {
+			cron: "*/10 * * * *", due: "2026-03-01T12:00:00Z", now: "2026-03-01T12:00:00.2Z",
+			slot: "2026-03-01T12:00:00Z", next: "2026-03-01T12:10:00Z",
+		},
+		"not known yet: waits for the next": {
+			cron: "*/10 * * * *", now: "2026-03-01T12:05:00Z", next: "2026-03-01T12:10:00Z",
+		},
+		"ten missed slots are one, the newest": {
+			cron: "*/10 * * * *", due: "2026-03-01T12:00:00Z", now: "2026-03-01T13:35:00Z",
+			slot: "2026-03-01T13:30:00Z", next: "2026-03-01T13:40:00Z",
+		},
+		"exactly at a later slot": {
+			cron: "*/10 * * * *", due: "2026-03-01T12:00:00Z", now: "2026-03-01T12:20:00Z",
+			slot: "2026-03-01T12:20:00Z", next: "2026-03-01T12:30:00Z",
+		},
+		"came due while the tick was under way": {
+			cron: "*/10 * * * *", due: "2026-03-01T12:00:00Z", now: "2026-03-01T11:59:59.998Z",
+			slot: "2026-03-01T12:00:00Z", next: "2026-03-01T12:10:00Z",
+		},
+		"a schedule that changed": { // its due time is no slot of the new expression
+			cron: "0 6 * * *", due: "2026-03-01T12:07:00Z", now: "2026-03-01T12:07:00Z",
+			slot: "2026-03-01T12:07:00Z", next: "2026-03-02T06:00:00Z",
+		},
+		"@every": {
+			cron: "@every 90s", due: "2026-03-01T12:00:00Z", now: "2026-03-01T12:00:01Z",
+			slot: "2026-03-01T12:00:00Z", next: "2026-03-01T12:01:30Z",
+		},
+		"@every, not known yet": {cron: "@every 90s", now: "2026-03-01T12:00:01Z", next: "2026-03-01T12:01:31Z"},
+		"@every, missed": {
+			cron: "@every 90s", due: "2026-03-01T12:00:00Z", now: "2026-03-01T12:15:10Z",
+			slot: "2026-03-01T12:15:00Z", next: "2026-03-01T12:16:30Z",
+		},
+		"@every, came due while the tick was under way": {
+			cron: "@every 90s", due: "2026-03-01T12:00:00Z", now: "2026-03-01T11:59:59.998Z",
+			slot: "2026-03-01T12:00:00Z", next: "2026-03-01T12:01:30Z",
+		},
+		"@daily in a zone": {
+			cron: "@daily", zone: "Asia/Tokyo", due: "2026-02-28T15:00:00Z", now: "2026-02-28T15:00:01Z",
+			slot: "2026-02-28T15:00:00Z", next: "2026-03-01T15:00:00Z",
+		},
+		"summer time begins: 09:00 stays 09:00": {
+			cron: "0 9 * * *", zone: "Europe/Berlin", due: "2026-03-28T08:00:00Z", now: "2026-03-28T08:00:01Z",
+			slot: "2026-03-28T08:00:00Z", next: "2026-03-29T07:00:00Z",
+		},
+		"summer time ends: 09:00 stays 09:00": {
+			cron: "0 9 * * *", zone: "Europe/Berlin", due: "2026-10-24T07:00:00Z", now: "2026-10-24T07:00:01Z",
+			slot: "2026-10-24T07:00:00Z", next: "2026-10-25T08:00:00Z",
+		},
+		"every hour goes on when summer time begins": {
+			cron: "0 * * * *", zone: "Europe/Berlin", due: "2026-03-29T00:00:00Z", now: "2026-03-29T00:00:01Z",
+			slot: "2026-03-29T00:00:00Z", next: "2026-03-29T01:00:00Z",
+		},
+		"every hour goes on when summer time ends": {
+			cron: "0 * * * *", zone: "Europe/Berlin", due: "2026-10-25T00:00:00Z", now: "2026-10-25T00:00:01Z",
+			slot: "2026-10-25T00:00:00Z", next: "2026-10-25T01:00:00Z",
+		},
+		"29 February": {
+			cron: "0 0 29 2 *", due: "2024-02-29T00:00:00Z", now: "2024-02-29T00:00:01Z",
+			slot: "2024-02-29T00:00:00Z", next: "2028-02-29T00:00:00Z",
+		},
+		"29 February, missed for nine years": {
+			cron: "0 0 29 2 *", due: "2024-02-29T00:00:00Z", now: "2033-06-01T00:00:00Z",
+			slot: "2032-02-29T00:00:00Z", next: "2036-02-29T00:00:00Z",
+		},
+		"30 February never comes": {
+			cron: "0 0 30 2 *", now: "2026-03-01T12:00:00Z", errorMention: "never comes due",
+		},
+		"unknown zone": {
+			cron: "* * * * *", zone: "Mars/Olympus", due: "2026-03-01T12:00:00Z", now: "2026-03-01T12:00:00Z",
+			errorMention: `time zone "Mars/Olympus" is not known`,
+		},
+		"unreadable": {
+			cron: "every day", due: "2026-03-01T12:00:00Z", now: "2026-03-01T12:00:00Z", errorMention: `"every day" cannot be read`,
+		},
+		"a year away from every minute": {
+			cron: "* * * * *", due: "2025-03-01T12:00:00Z", now: "2026-03-01T12:00:30Z",
+			slot: "2026-03-01T12:00:00Z", next: "2026-03-01T12:01:00Z",
+		},
+		"a year away from a Monday morning": {
+			cron: "30 8 * * 1", zone: "Europe/Berlin", due: "2025-03-03T07:30:00Z", now: "2026-03-06T12:00:00Z",
+			slot: "2026-03-02T07:30:00Z", next: "2026-03-09T07:30:00Z",
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			d := turnkeeper.DueSchedule{Agent: "a", Name: "s", Cron: c.cron, TimeZone: c.zone, NextDue: at(t, c.due)}
+			got := scheduler.Decide(d, at(t, c.now))
+			if c.errorMention != "" {
+				if !strings.Contains(got.Error, c.errorMention) || !got.Slot.IsZero() || !got.NextDue.IsZero() {
+					t.Errorf("decided %+v, want no slot and an error with %q", got, c.errorMention)
+				}
+				return
+			}
+			if got.Error != "" || !got.Slot.Equal(at(t, c.slot)) || !got.NextDue.Equal(at(t, c.next)) {
+				t.Errorf("slot %v, next %v, error %q; want %s, %s", got.Slot, got.NextDue, got.Error, c.slot, c.next)
+			}
+		})
+	}
+}
+
+// What a nightly job at an hour that a change of summer time skips or repeats
+// does: it runs at most once a night, and never twice for one slot.
+func TestDecideInTheHourThatSummerTimeMoves(t *testing.T) {
+	for name, c := range map[string]struct{ from, to string }{
+		"begins": {"2026-03-27T12:00:00Z", "2026-03-31T12:00:00Z"},
+		"ends":   {"2026-10-23T12:00:00Z", "2026-10-27T12:00:00Z"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			berlin, err := time.LoadLocation("Europe/Berlin")
+			if err != nil {
+				t.Fatal(err)
+			}
+			d := turnkeeper.DueSchedule{Cron: "30 2 * * *", TimeZone: "Europe/Berlin"}
+			d.NextDue = scheduler.Decide(d, at(t, c.from)).NextDue
+			nights := map[string]int{}
+			for end := at(t, c.to); d.NextDue.Before(end); {
+				got := scheduler.Decide(d, d.NextDue.Add(time.Second))
+				if !got.NextDue.After(d.NextDue) {
+					t.Fatalf("after %v comes %v", d.NextDue, got.NextDue)
+				}
+				nights[got.Slot.In(berlin).Format(time.DateOnly)]++
+				d.NextDue = got.NextDue
+			}
+			for night, n := range nights {
+				if n != 1 {
+					t.Errorf("ran %d times on %s", n, night)
+				}
+			}
+			if len(nights) < 3 {
+				t.Errorf("ran in %d nights of four: %v", len(nights), nights)
+			}
+		})
+	}
+}
+
+func TestDecideIsCheapAfterALongAbsence(t *testing.T) {
+	due, now := at(t, "2016-01-01T00:00:00Z"), at(t, "2026-03-01T00:00:30Z")
+	for _, cron := range []string{"* * * * *", "*/7 3 * * *", "0 0 1 1 *", "@every 1s", "0 0 29 2 *"} {
+		began := time.Now()
+		for range 20 {
+			scheduler.Decide(turnkeeper.DueSchedule{Cron: cron, NextDue: due}, now)
+		}
+		if took := time.Since(began) / 20; took > 50*time.Millisecond {
+			t.Errorf("%s: %v for ten years, want far less", cron, took)
+		}
+	}
+}
+
+func TestSlotsBecomeMessagesByTheDatabasesClock(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.skew = -6 * time.Hour
+		w.schedules = []turnkeeper.DueSchedule{
+			{Name: "missed", Cron: "*/10 * * * *", NextDue: w.now().Add(-95 * time.Minute)},
+			{Name: "new", Cron: "*/10 * * * *"},
+			{Name: "broken", Cron: "nonsense", NextDue: w.now()},
+		}
+		report := w.tick(t, w.scheduler())
+		if report.Slots != 1 || len(w.slots) != 3 {
+			t.Fatalf("%d messages of %d decisions, want 1 of 3", report.Slots, len(w.slots))
+		}
+		for _, d := range w.slots {
+			if !d.NextDue.IsZero() && (d.NextDue.Before(w.now()) || d.NextDue.After(w.now().Add(10*time.Minute))) {
+				t.Errorf("%s is next due %v from the database's now", d.Schedule.Name, d.NextDue.Sub(w.now()))
+			}
+		}
+	})
+}

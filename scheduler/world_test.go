@@ -1,0 +1,188 @@
+package scheduler_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+
+	"turnkeeper"
+	"turnkeeper/scheduler"
+)
+
+// A world is what a scheduler schedules, in memory. It belongs to one bubble;
+// its database's clock is the bubble's plus a skew.
+type world struct {
+	state
+	skew    time.Duration
+	locked  bool          // another scheduler is at work
+	fail    error         // of every tick while set
+	stall   time.Duration // between the database's reading of its clock and the answer
+	nextDue func() (time.Duration, error)
+	looks   []time.Duration // when it was looked at, since the world began
+	began   time.Time
+}
+
+// state is what a tick changes, and what a failed tick leaves as it was.
+type state struct {
+	sit       turnkeeper.Situation
+	lost      []turnkeeper.LostGrant
+	schedules []turnkeeper.DueSchedule
+	turns     []turnkeeper.Ready
+	messages  []turnkeeper.Ready
+
+	granted  [][]turnkeeper.Ready
+	requeued []turnkeeper.TurnID
+	closed   []turnkeeper.TurnID
+	slots    []turnkeeper.SlotDecision
+	holds    []string
+	notes    int
+}
+
+func newWorld() *world {
+	w := &world{began: time.Now()}
+	w.sit = turnkeeper.Situation{Timeline: "00000001", Room: 1000}
+	return w
+}
+
+func (w *world) now() time.Time { return time.Now().Add(w.skew) }
+
+func (w *world) InTick(ctx context.Context, f func(scheduler.Tick) error) error {
+	w.looks = append(w.looks, time.Since(w.began))
+	if w.fail != nil {
+		return w.fail
+	}
+	draft := &tick{world: w, state: w.state}
+	draft.granted, draft.requeued = slices.Clone(w.granted), slices.Clone(w.requeued)
+	draft.closed, draft.slots = slices.Clone(w.closed), slices.Clone(w.slots)
+	if err := f(draft); err != nil {
+		return err
+	}
+	w.state = draft.state
+	return nil
+}
+
+func (w *world) NextDue(context.Context) (time.Duration, error) {
+	if w.nextDue == nil {
+		return time.Hour, nil
+	}
+	return w.nextDue()
+}
+
+type tick struct {
+	world *world
+	state
+}
+
+func (t *tick) Look(context.Context) (turnkeeper.Situation, bool, error) {
+	sit := t.sit
+	sit.Now = t.world.now()
+	sit.Lost, sit.Slots, sit.Queued = len(t.lost) > 0, len(t.schedules) > 0, len(t.turns) > 0
+	time.Sleep(t.world.stall)
+	return sit, !t.world.locked, nil
+}
+
+func (t *tick) Note(_ context.Context, now time.Time, timeline string) error {
+	t.sit.LastTickAt, t.sit.SeenTimeline = now, timeline
+	t.notes++
+	return nil
+}
+
+func (t *tick) Hold(_ context.Context, until time.Time, reason string) error {
+	t.sit.HoldUntil, t.sit.HoldReason = until, reason
+	t.holds = append(slices.Clone(t.holds), reason)
+	return nil
+}
+
+func (t *tick) Lost(_ context.Context, limit int) ([]turnkeeper.LostGrant, error) {
+	return slices.Clone(t.lost[:min(limit, len(t.lost))]), nil
+}
+
+func (t *tick) free(id turnkeeper.TurnID) {
+	t.lost = slices.DeleteFunc(slices.Clone(t.lost), func(l turnkeeper.LostGrant) bool { return l.TurnID == id })
+}
+
+func (t *tick) Requeue(_ context.Context, lost turnkeeper.LostGrant) error {
+	t.requeued = append(t.requeued, lost.TurnID)
+	t.free(lost.TurnID)
+	t.turns = append(slices.Clone(t.turns), turnkeeper.Ready{TurnID: lost.TurnID, MessageID: lost.MessageID, Lane: lost.Lane})
+	return nil
+}
+
+func (t *tick) CloseLost(_ context.Context, lost turnkeeper.LostGrant) error {
+	t.closed = append(t.closed, lost.TurnID)
+	t.free(lost.TurnID)
+	return nil
+}
+
+func (t *tick) DueSchedules(_ context.Context, limit int) ([]turnkeeper.DueSchedule, error) {
+	return slices.Clone(t.schedules[:min(limit, len(t.schedules))]), nil
+}
+
+func (t *tick) Occur(_ context.Context, d turnkeeper.SlotDecision) error {
+	t.slots = append(t.slots, d)
+	t.schedules = slices.DeleteFunc(slices.Clone(t.schedules), func(s turnkeeper.DueSchedule) bool { return s.Name == d.Schedule.Name })
+	return nil
+}
+
+func (t *tick) ReadyTurns(_ context.Context, limit int) ([]turnkeeper.Ready, error) {
+	return slices.Clone(t.turns[:min(limit, len(t.turns))]), nil
+}
+
+func (t *tick) ReadyMessages(_ context.Context, limit int) ([]turnkeeper.Ready, error) {
+	return slices.Clone(t.messages[:min(limit, len(t.messages))]), nil
+}
+
+func (t *tick) Dispatch(_ context.Context, ready []turnkeeper.Ready) error {
+	t.granted = append(t.granted, slices.Clone(ready))
+	for _, r := range ready {
+		same := func(other turnkeeper.Ready) bool { return other.MessageID == r.MessageID }
+		t.turns = slices.DeleteFunc(slices.Clone(t.turns), same)
+		t.messages = slices.DeleteFunc(slices.Clone(t.messages), same)
+	}
+	t.sit.Room -= len(ready)
+	return nil
+}
+
+// inBubble runs a test with fake time.
+func inBubble(t *testing.T, f func(t *testing.T, w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { f(t, newWorld()) })
+}
+
+// runFor runs a scheduler for a while.
+func (w *world) runFor(t *testing.T, d time.Duration, c scheduler.Config) {
+	t.Helper()
+	c.Store = w
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	defer cancel()
+	scheduler.New(c).Run(ctx)
+}
+
+// tick does one pass of a scheduler.
+func (w *world) tick(t *testing.T, s *scheduler.Scheduler) scheduler.Report {
+	t.Helper()
+	report, err := s.Tick(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return report
+}
+
+func (w *world) scheduler() *scheduler.Scheduler {
+	return scheduler.New(scheduler.Config{Store: w, Log: zap.NewNop()})
+}
+
+// inLanes makes n waiting messages, each in its own lane.
+func inLanes(n int) []turnkeeper.Ready {
+	var ready []turnkeeper.Ready
+	for i := range n {
+		ready = append(ready, turnkeeper.Ready{
+			New: true, MessageID: turnkeeper.MessageID(i + 1), Lane: turnkeeper.Lane(rune('a' + i)), TurnID: turnkeeper.TurnID(i + 1),
+		})
+	}
+	return ready
+}

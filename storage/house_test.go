@@ -1,0 +1,272 @@
+package storage_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"turnkeeper"
+	"turnkeeper/storage"
+	"turnkeeper/storage/storagetest"
+)
+
+// A house is a store with two agents: clerk, and desk with a lane for each
+// conversation.
+type house struct {
+	*storage.Store
+	t   testing.TB
+	url string
+}
+
+func newHouse(t testing.TB) *house {
+	t.Helper()
+	url := storagetest.URL(t)
+	h := &house{storagetest.Open(t, url), t, url}
+	h.register("clerk", false)
+	h.register("desk", true)
+	return h
+}
+
+func (h *house) register(agent string, perConversation bool, schedules ...turnkeeper.Schedule) {
+	h.t.Helper()
+	err := h.RegisterAgents(h.t.Context(), []turnkeeper.AgentRegistration{registration(agent, perConversation, schedules...)})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func registration(agent string, perConversation bool, schedules ...turnkeeper.Schedule) turnkeeper.AgentRegistration {
+	source := "You are " + agent + "."
+	sum := sha256.Sum256([]byte(source))
+	return turnkeeper.AgentRegistration{
+		Name: agent, Definition: []byte(source), DefinitionHash: hex.EncodeToString(sum[:]),
+		LanePerConversation: perConversation, Schedules: schedules,
+	}
+}
+
+func (h *house) enqueue(agent, conversation, body string) turnkeeper.MessageID {
+	h.t.Helper()
+	id, err := h.Enqueue(h.t.Context(), turnkeeper.Submission{Agent: agent, Conversation: conversation, Body: body})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return id
+}
+
+// exec runs SQL, and one reads the single value of a query.
+func (h *house) exec(sql string, args ...any) {
+	h.t.Helper()
+	if _, err := h.Pool().Exec(h.t.Context(), sql, args...); err != nil {
+		h.t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+func one[T any](h *house, sql string, args ...any) T {
+	h.t.Helper()
+	rows, _ := h.Pool().Query(h.t.Context(), sql, args...)
+	value, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[T])
+	if err != nil {
+		h.t.Fatalf("%s: %v", sql, err)
+	}
+	return value
+}
+
+// inTick runs f in a tick.
+func (h *house) inTick(f func(ctx context.Context, tick *storage.Tick) error) {
+	h.t.Helper()
+	err := h.InTick(h.t.Context(), func(tick *storage.Tick) error { return f(h.t.Context(), tick) })
+	if err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+const ttl = 240 * time.Second
+
+// A dispatch is a granted turn as its worker has it.
+type dispatch struct {
+	*storage.TurnWriter
+	record turnkeeper.Record
+	grant  turnkeeper.Grant
+}
+
+// dispatch grants whatever is ready to a worker, as the scheduler does, and
+// returns what the worker then has, in the order of the grants.
+func (h *house) dispatch(worker turnkeeper.WorkerID) []*dispatch {
+	h.t.Helper()
+	var granted []turnkeeper.Ready
+	var grants []turnkeeper.GrantID
+	var jobs []turnkeeper.JobID
+	h.inTick(func(ctx context.Context, tick *storage.Tick) error {
+		ready, err := tick.ReadyTurns(ctx, 100)
+		if err != nil {
+			return err
+		}
+		messages, err := tick.ReadyMessages(ctx, 100)
+		if err != nil {
+			return err
+		}
+		granted = append(ready, messages...)
+		if len(granted) == 0 {
+			return nil
+		}
+		for range granted {
+			grants = append(grants, turnkeeper.GrantID(uuid.NewString()))
+			jobs = append(jobs, h.insertJob(ctx, tick.Tx(), worker))
+		}
+		return tick.Grant(ctx, granted, grants, jobs, ttl)
+	})
+	var all []*dispatch
+	for i, r := range granted {
+		all = append(all, h.take(r.TurnID, grants[i], jobs[i], worker))
+	}
+	return all
+}
+
+// insertJob makes the row of a River job that a worker has fetched; an empty
+// worker has not.
+func (h *house) insertJob(ctx context.Context, tx pgx.Tx, worker turnkeeper.WorkerID) (id turnkeeper.JobID) {
+	h.t.Helper()
+	state, by := "running", []string{string(worker)}
+	if worker == "" {
+		state, by = "available", nil
+	}
+	err := tx.QueryRow(ctx, `insert into turnkeeper.river_job (args, kind, max_attempts, queue, state, attempt, attempted_at, attempted_by)
+		values ('{}', 'AgentTurn', 1, 'turns', $1::turnkeeper.river_job_state, $2::smallint, case when $2::smallint > 0 then now() end, $3) returning id`,
+		state, len(by), by).Scan(&id)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return id
+}
+
+// take loads a turn under a grant.
+func (h *house) take(turn turnkeeper.TurnID, grant turnkeeper.GrantID, job turnkeeper.JobID, worker turnkeeper.WorkerID) *dispatch {
+	h.t.Helper()
+	record, err := h.Load(h.t.Context(), turn, grant)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	g := turnkeeper.Grant{
+		TurnID: turn, Lane: record.Turn.Lane, Token: record.Turn.Token, GrantID: grant, JobID: job, WorkerID: worker,
+	}
+	return &dispatch{h.Writer(record, g), record, g}
+}
+
+// turn enqueues a message for the clerk and dispatches it.
+func (h *house) turn(body string) *dispatch {
+	h.t.Helper()
+	h.enqueue("clerk", "", body)
+	all := h.dispatch("worker-1")
+	if len(all) != 1 {
+		h.t.Fatalf("dispatched %d turns, want 1", len(all))
+	}
+	return all[0]
+}
+
+// lose takes the lane from a dispatch, as the scheduler does from a lost worker,
+// and opens its turn.
+func (h *house) lose(d *dispatch) {
+	h.t.Helper()
+	h.exec("update turnkeeper.leases set granted_at = granted_at - interval '1 hour', lease_until = clock_timestamp() where grant_id = $1", d.grant.GrantID)
+	h.inTick(func(ctx context.Context, tick *storage.Tick) error {
+		lost, err := tick.Lost(ctx, 100)
+		if err != nil {
+			return err
+		}
+		for _, l := range lost {
+			if l.GrantID == d.grant.GrantID {
+				return tick.Requeue(ctx, l)
+			}
+		}
+		return fmt.Errorf("grant %s is not lost: %+v", d.grant.GrantID, lost)
+	})
+}
+
+// again loses a dispatch and dispatches its turn to another worker.
+func (h *house) again(d *dispatch, worker turnkeeper.WorkerID) *dispatch {
+	h.t.Helper()
+	h.lose(d)
+	all := h.dispatch(worker)
+	if len(all) != 1 || all[0].grant.TurnID != d.grant.TurnID {
+		h.t.Fatalf("dispatched %d turns, want the lost one", len(all))
+	}
+	return all[0]
+}
+
+func (d *dispatch) append(t testing.TB, e turnkeeper.Entry) {
+	t.Helper()
+	if err := d.Append(t.Context(), e, storage.Ending{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// finish ends a dispatch well.
+func (d *dispatch) finish(t testing.TB, reply string) {
+	t.Helper()
+	err := d.Append(t.Context(), turnkeeper.Entry{Outcome: succeeded(reply)}, answered)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func succeeded(reply string) *turnkeeper.Outcome {
+	return &turnkeeper.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: reply}
+}
+
+var answered = storage.Ending{Message: turnkeeper.MessageAnswered, Log: "finished"}
+
+// round is an answer of the model that asks for calls of these effects.
+func round(number int, effects ...turnkeeper.Effect) *turnkeeper.Round {
+	r := &turnkeeper.Round{Number: number, Charged: true, Provider: "script", Model: "m", Attempts: 1, FinishReason: "tool_calls"}
+	for i, effect := range effects {
+		key := turnkeeper.CallKey{Round: number, Ordinal: i + 1}
+		r.Calls = append(r.Calls, turnkeeper.ToolCall{
+			Key: key, WireID: key.String(), Name: "tool", Arguments: "{}", ArgsHash: "hash", Effect: effect, State: turnkeeper.CallPlanned,
+		})
+	}
+	return r
+}
+
+func key(round, ordinal int) turnkeeper.CallKey {
+	return turnkeeper.CallKey{Round: round, Ordinal: ordinal}
+}
+
+func start(k turnkeeper.CallKey, nonce string, attempt int, effect turnkeeper.Effect) turnkeeper.CallStart {
+	return turnkeeper.CallStart{Key: k, Nonce: nonce, Attempt: attempt, Effect: effect}
+}
+
+func result(k turnkeeper.CallKey, nonce string, state turnkeeper.CallState, shown string) turnkeeper.CallResult {
+	return turnkeeper.CallResult{Key: k, Nonce: nonce, State: state, Shown: shown, Preview: shown}
+}
+
+func events(types ...turnkeeper.EventType) []turnkeeper.Event {
+	var all []turnkeeper.Event
+	for _, e := range types {
+		all = append(all, turnkeeper.Event{Type: e, Data: []byte(`{"n":1}`)})
+	}
+	return all
+}
+
+// call reads a call of a turn as it stands.
+func (h *house) call(turn turnkeeper.TurnID, k turnkeeper.CallKey) turnkeeper.ToolCall {
+	h.t.Helper()
+	view, err := h.ViewTurn(h.t.Context(), turn)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	for _, r := range view.Rounds {
+		for _, c := range r.Calls {
+			if c.Key == k {
+				return c
+			}
+		}
+	}
+	h.t.Fatalf("turn %d has no call %s", turn, k)
+	return turnkeeper.ToolCall{}
+}

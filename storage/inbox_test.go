@@ -1,0 +1,272 @@
+package storage_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"turnkeeper"
+	"turnkeeper/storage"
+)
+
+func TestEnqueueOrdersIds(t *testing.T) {
+	h := newHouse(t)
+	var last turnkeeper.MessageID
+	for range 5 {
+		id := h.enqueue("clerk", "", "hello")
+		if id <= last {
+			t.Errorf("id %d after %d", id, last)
+		}
+		last = id
+	}
+	m, err := h.Message(t.Context(), last)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.Conversation != "main" || m.Lane != "clerk" || m.State != turnkeeper.MessageWaiting || m.Trigger != turnkeeper.TriggerMessage || m.Attempts != 0 {
+		t.Errorf("accepted as %+v", m)
+	}
+	if m.DueAt.After(m.AcceptedAt) || m.DueAt.Nanosecond() != 0 {
+		t.Errorf("due at %v, accepted at %v", m.DueAt, m.AcceptedAt)
+	}
+	if m, _ := h.Message(t.Context(), h.enqueue("desk", "kitchen", "hello")); m.Lane != "desk/kitchen" {
+		t.Errorf("lane is %s", m.Lane)
+	}
+}
+
+func TestEnqueueKey(t *testing.T) {
+	h := newHouse(t)
+	first := turnkeeper.Submission{Agent: "clerk", Body: "pay 5", Key: "order-1"}
+	id, err := h.Enqueue(t.Context(), first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cases := map[string]struct {
+		change func(*turnkeeper.Submission)
+		same   bool
+		want   error
+	}{
+		"the same again":        {change: func(*turnkeeper.Submission) {}, same: true},
+		"with another priority": {change: func(s *turnkeeper.Submission) { s.Priority = 9 }, same: true},
+		"named main":            {change: func(s *turnkeeper.Submission) { s.Conversation = "main" }, same: true},
+		"another body":          {change: func(s *turnkeeper.Submission) { s.Body = "pay 50" }, want: turnkeeper.ErrKeyConflict},
+		"another conversation":  {change: func(s *turnkeeper.Submission) { s.Conversation = "b" }, want: turnkeeper.ErrKeyConflict},
+		"another agent":         {change: func(s *turnkeeper.Submission) { s.Agent = "desk" }},
+		"another key":           {change: func(s *turnkeeper.Submission) { s.Key = "order-2" }},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := first
+			c.change(&s)
+			got, err := h.Enqueue(t.Context(), s)
+			if !errors.Is(err, c.want) || c.want == nil && err != nil {
+				t.Fatalf("error %v, want %v", err, c.want)
+			}
+			if err == nil && (got == id) != c.same {
+				t.Errorf("id %d, the first was %d", got, id)
+			}
+		})
+	}
+	for _, d := range h.dispatch("worker-1") {
+		d.finish(t, "done")
+	}
+	if again, err := h.Enqueue(t.Context(), first); err != nil || again != id {
+		t.Errorf("a repeat after the work began: id %d, error %v", again, err)
+	}
+}
+
+func TestEnqueueConcurrentDuplicates(t *testing.T) {
+	h := newHouse(t)
+	ids := make([]turnkeeper.MessageID, 100)
+	var group sync.WaitGroup
+	for i := range ids {
+		group.Go(func() {
+			id, err := h.Enqueue(t.Context(), turnkeeper.Submission{Agent: "clerk", Body: "once", Key: "k"})
+			if err != nil {
+				t.Error(err)
+			}
+			ids[i] = id
+		})
+	}
+	group.Wait()
+	for _, id := range ids {
+		if id != ids[0] || id == 0 {
+			t.Fatalf("ids %d and %d", ids[0], id)
+		}
+	}
+	if n := one[int](h, "select count(*) from turnkeeper.messages"); n != 1 {
+		t.Errorf("%d messages, want 1", n)
+	}
+}
+
+func TestEnqueueRefusals(t *testing.T) {
+	h := newHouse(t)
+	if err := h.SetMaxMessageBytes(t.Context(), 1000); err != nil {
+		t.Fatal(err)
+	}
+	ok := turnkeeper.Submission{Agent: "clerk", Body: "hello"}
+	cases := map[string]struct {
+		change func(*turnkeeper.Submission)
+		want   error
+		text   string
+	}{
+		"empty":                      {func(s *turnkeeper.Submission) { s.Body = "" }, turnkeeper.ErrEmptyMessage, "message cannot be empty"},
+		"blank":                      {func(s *turnkeeper.Submission) { s.Body = " \n\t " }, turnkeeper.ErrEmptyMessage, "message cannot be empty"},
+		"too long for the settings":  {func(s *turnkeeper.Submission) { s.Body = strings.Repeat("ä", 501) }, turnkeeper.ErrInvalidMessage, "the body has 1002 bytes, the limit is 1000"},
+		"NUL in the body":            {func(s *turnkeeper.Submission) { s.Body = "a\x00b" }, turnkeeper.ErrInvalidMessage, "NUL"},
+		"not UTF-8":                  {func(s *turnkeeper.Submission) { s.Body = "a\xffb" }, turnkeeper.ErrInvalidMessage, "not valid UTF-8"},
+		"NUL in the conversation":    {func(s *turnkeeper.Submission) { s.Conversation = "a\x00" }, turnkeeper.ErrInvalidMessage, "conversation"},
+		"a key that is not UTF-8":    {func(s *turnkeeper.Submission) { s.Key = "\xff" }, turnkeeper.ErrInvalidMessage, "idempotency key"},
+		"a long key":                 {func(s *turnkeeper.Submission) { s.Key = strings.Repeat("k", 201) }, turnkeeper.ErrInvalidMessage, "200 bytes"},
+		"a long conversation":        {func(s *turnkeeper.Submission) { s.Conversation = strings.Repeat("k", 201) }, turnkeeper.ErrInvalidMessage, "200 bytes"},
+		"too high a priority":        {func(s *turnkeeper.Submission) { s.Priority = 1001 }, turnkeeper.ErrInvalidMessage, "1001"},
+		"an unknown agent":           {func(s *turnkeeper.Submission) { s.Agent = "nobody" }, turnkeeper.ErrUnknownAgent, "the registered agents are clerk, desk"},
+		"an impossible agent's name": {func(s *turnkeeper.Submission) { s.Agent = "../x" }, turnkeeper.ErrInvalidMessage, "../x"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := ok
+			c.change(&s)
+			id, err := h.Enqueue(t.Context(), s)
+			if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) || id != 0 {
+				t.Errorf("id %d, error %v; want %v with %q", id, err, c.want, c.text)
+			}
+		})
+	}
+	for name, s := range map[string]turnkeeper.Submission{
+		"exactly at the limit": {Agent: "clerk", Body: strings.Repeat("ä", 500)},
+		"bounds":               {Agent: "clerk", Body: "x", Key: strings.Repeat("k", 200), Conversation: strings.Repeat("c", 200), Priority: -1000},
+		"bad trace context":    {Agent: "clerk", Body: "x", TraceParent: "00-\xff\x00"},
+	} {
+		if _, err := h.Enqueue(t.Context(), s); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if n := one[int](h, "select count(*) from turnkeeper.messages"); n != 3 {
+		t.Errorf("%d messages, want the 3 that were accepted", n)
+	}
+}
+
+// The SQL function is a way in of its own: it must refuse by itself.
+func TestEnqueueBySQLRefuses(t *testing.T) {
+	h := newHouse(t)
+	for name, c := range map[string]struct{ sql, code string }{
+		"null body":           {"select turnkeeper.enqueue('clerk', null)", "TK003"},
+		"blank body":          {`select turnkeeper.enqueue('clerk', E' \n\t')`, "TK003"},
+		"too long":            {"select turnkeeper.enqueue('clerk', repeat('x', 65537))", "TK004"},
+		"long key":            {"select turnkeeper.enqueue('clerk', 'x', idempotency_key => repeat('x', 201))", "TK004"},
+		"long conversation":   {"select turnkeeper.enqueue('clerk', 'x', repeat('x', 201))", "TK004"},
+		"priority":            {"select turnkeeper.enqueue('clerk', 'x', priority => 1001)", "TK004"},
+		"unknown agent":       {"select turnkeeper.enqueue('nobody', 'x')", "TK005"},
+		"null agent":          {"select turnkeeper.enqueue(null, 'x')", "TK005"},
+		"key conflict itself": {"select turnkeeper.enqueue('clerk', v, idempotency_key => 'same') from (values ('a'), ('b')) t(v)", "TK006"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := h.Pool().Exec(t.Context(), c.sql)
+			if pg, ok := errors.AsType[*pgconn.PgError](err); !ok || pg.Code != c.code {
+				t.Errorf("error %v, want code %s", err, c.code)
+			}
+		})
+	}
+	if n := one[int](h, "select count(*) from turnkeeper.messages"); n != 0 {
+		t.Errorf("%d messages were written", n)
+	}
+}
+
+func TestEnqueueInAnApplicationsTransaction(t *testing.T) {
+	h := newHouse(t)
+	h.exec("create table orders (id bigint primary key, message_id bigint)")
+	undone := errors.New("undone")
+	for _, end := range []error{undone, nil} {
+		err := pgx.BeginFunc(t.Context(), h.Pool(), func(tx pgx.Tx) error {
+			if _, err := tx.Exec(t.Context(), "insert into orders values (1, turnkeeper.enqueue('clerk', 'order 1', idempotency_key => 'order-1'))"); err != nil {
+				return err
+			}
+			return end
+		})
+		if !errors.Is(err, end) {
+			t.Fatal(err)
+		}
+		want := 0
+		if end == nil {
+			want = 1
+		}
+		if n := one[int](h, "select count(*) from turnkeeper.messages m join orders o on o.message_id = m.id"); n != want {
+			t.Errorf("after %v: %d messages, want %d", end, n, want)
+		}
+	}
+}
+
+func TestOpenApplicationTransactionBlocksNobody(t *testing.T) {
+	h := newHouse(t)
+	running := h.turn("runs already")
+	tx, err := h.Pool().Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	if _, err := tx.Exec(t.Context(), "select turnkeeper.enqueue('clerk', 'not yet', idempotency_key => 'mine')"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if err := running.Append(ctx, turnkeeper.Entry{Round: round(1)}, storage.Ending{}); err != nil {
+		t.Errorf("a step of a running turn: %v", err)
+	}
+	if err := running.Append(ctx, turnkeeper.Entry{Outcome: succeeded("done")}, answered); err != nil {
+		t.Errorf("the end of a running turn: %v", err)
+	}
+	if _, err := h.Enqueue(ctx, turnkeeper.Submission{Agent: "clerk", Body: "other"}); err != nil {
+		t.Errorf("another message: %v", err)
+	}
+	if err := h.RegisterAgents(ctx, []turnkeeper.AgentRegistration{registration("clerk", true)}); err != nil {
+		t.Errorf("a change of the agent: %v", err)
+	}
+	if all := h.dispatch("worker-2"); len(all) != 1 || all[0].record.Message.Body != "other" {
+		t.Errorf("dispatched %d turns", len(all))
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := one[int](h, "select count(*) from turnkeeper.messages where state = 'waiting' and body = 'not yet'"); n != 1 {
+		t.Error("the application's message is not there after its commit")
+	}
+}
+
+func TestListsOfTheInbox(t *testing.T) {
+	h := newHouse(t)
+	for range 130 {
+		h.enqueue("clerk", "", "x")
+	}
+	h.enqueue("desk", "a", "y")
+	for name, c := range map[string]struct {
+		page  storage.Page
+		count int
+	}{
+		"default":       {storage.Page{}, 25},
+		"at most 100":   {storage.Page{Limit: 1000}, 100},
+		"of one agent":  {storage.Page{Agent: "desk"}, 1},
+		"of one state":  {storage.Page{State: "running"}, 0},
+		"below an id":   {storage.Page{Limit: 100, Cursor: 11}, 10},
+		"its last page": {storage.Page{Cursor: 1}, 0},
+	} {
+		got, err := h.Messages(t.Context(), c.page)
+		if err != nil || len(got) != c.count {
+			t.Errorf("%s: %d messages, error %v; want %d", name, len(got), err, c.count)
+		}
+		for i := 1; i < len(got); i++ {
+			if got[i].ID >= got[i-1].ID {
+				t.Fatalf("%s: not newest first", name)
+			}
+		}
+	}
+	if _, err := h.Message(t.Context(), 1<<40); !errors.Is(err, turnkeeper.ErrNotFound) {
+		t.Errorf("an unknown id: %v", err)
+	}
+}

@@ -1,0 +1,473 @@
+package storage_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"turnkeeper"
+	"turnkeeper/storage"
+)
+
+func TestAFullTurnIsReadBackAsItWasWritten(t *testing.T) {
+	h := newHouse(t)
+	d := h.turn("what is it?")
+	if d.record.Entries != 0 || d.record.NextBlock != 1 || d.record.OpenRound != 0 || len(d.record.Rounds) != 0 {
+		t.Errorf("a new turn is loaded as %+v", d.record)
+	}
+	if d.record.Remaining <= 0 || d.record.Remaining > ttl || d.record.Elapsed < 0 || d.record.Elapsed+d.record.Remaining > ttl+time.Millisecond {
+		t.Errorf("remaining %v, elapsed %v of a lease of %v", d.record.Remaining, d.record.Elapsed, ttl)
+	}
+	first := round(1, turnkeeper.EffectNone, turnkeeper.EffectOnce, turnkeeper.EffectKeyed, turnkeeper.EffectNone)
+	first.Text, first.Reasoning, first.Raw = "I look.", "hm", []byte(`{"role":"assistant", "content":"I look."}`)
+	first.Latency = 1500 * time.Millisecond
+	first.Usage = turnkeeper.Usage{InputTokens: 100, OutputTokens: 20, CachedTokens: 30, ReasoningTokens: 4}
+	first.Calls[3].State, first.Calls[3].Shown, first.Calls[3].Preview = turnkeeper.CallDenied, "no", "no"
+	first.Calls[0].RawArgs, first.Calls[0].ProviderID = "{ }", "call_1"
+	d.append(t, turnkeeper.Entry{Round: first, Events: events(turnkeeper.EventTurnStart, turnkeeper.EventRoundStart, turnkeeper.EventBlockStart)})
+	full := &turnkeeper.Output{
+		ID: "out-1", MediaType: "text/plain", Text: "long text", SizeBytes: 9, RawBytes: 10, Chars: 9, Tokens: 3,
+		SHA256: "abc", Incomplete: true, Description: "d",
+	}
+	read := result(key(1, 1), "", turnkeeper.CallSucceeded, "long…")
+	read.Output, read.Duration = full, 250*time.Millisecond
+	d.append(t, turnkeeper.Entry{Results: []turnkeeper.CallResult{read}, Starts: []turnkeeper.CallStart{start(key(1, 2), "n2", 1, turnkeeper.EffectOnce)}})
+	d.append(t, turnkeeper.Entry{
+		Results: []turnkeeper.CallResult{result(key(1, 2), "n2", turnkeeper.CallFailed, "tool error")},
+		Starts:  []turnkeeper.CallStart{start(key(1, 3), "n3", 1, turnkeeper.EffectKeyed)},
+	})
+	d.append(t, turnkeeper.Entry{Results: []turnkeeper.CallResult{result(key(1, 3), "n3", turnkeeper.CallSucceeded, "ok")}})
+	second := round(2)
+	second.Charged, second.Usage = false, turnkeeper.Usage{InputTokens: 1, OutputTokens: 2, Estimated: true}
+	d.append(t, turnkeeper.Entry{Round: second})
+
+	again := h.take(d.grant.TurnID, d.grant.GrantID, d.grant.JobID, "worker-1").record
+	want := []turnkeeper.Round{*first, *second}
+	want[0].Calls = append([]turnkeeper.ToolCall(nil), first.Calls...)
+	for i, c := range []turnkeeper.ToolCall{
+		{State: turnkeeper.CallSucceeded, Shown: "long…", Preview: "long…", OutputID: "out-1", Duration: 250 * time.Millisecond},
+		{State: turnkeeper.CallFailed, Shown: "tool error", Preview: "tool error", Nonce: "n2", Starts: 1},
+		{State: turnkeeper.CallSucceeded, Shown: "ok", Preview: "ok", Nonce: "n3", Starts: 1},
+	} {
+		to := &want[0].Calls[i]
+		to.State, to.Shown, to.Preview, to.OutputID, to.Duration, to.Nonce, to.Starts = c.State, c.Shown, c.Preview, c.OutputID, c.Duration, c.Nonce, c.Starts
+	}
+	times := cmp.Options{
+		cmpopts.IgnoreFields(turnkeeper.Round{}, "EndedAt"), cmpopts.IgnoreFields(turnkeeper.ToolCall{}, "StartedAt", "EndedAt"),
+	}
+	if diff := cmp.Diff(want, again.Rounds, times); diff != "" {
+		t.Errorf("the journal (-want +got):\n%s", diff)
+	}
+	turn := again.Turn
+	if turn.InferenceRounds != 2 || turn.ChargedRounds != 1 || turn.ExecutedCalls != 3 || again.Entries != 5 || turn.LastSeq != 3 || again.NextBlock != 1 {
+		t.Errorf("rounds %d, charged %d, executed %d, entries %d, last event %d", turn.InferenceRounds, turn.ChargedRounds, turn.ExecutedCalls, again.Entries, turn.LastSeq)
+	}
+	usage := turnkeeper.Usage{InputTokens: 101, OutputTokens: 22, CachedTokens: 30, ReasoningTokens: 4, Estimated: true}
+	if diff := cmp.Diff(usage, turn.Usage); diff != "" {
+		t.Errorf("usage (-want +got):\n%s", diff)
+	}
+	stored, err := h.Output(t.Context(), "out-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	full.TurnID, full.Call = d.grant.TurnID, key(1, 1)
+	if diff := cmp.Diff(*full, stored, cmpopts.IgnoreFields(turnkeeper.Output{}, "CreatedAt")); diff != "" {
+		t.Errorf("the output (-want +got):\n%s", diff)
+	}
+}
+
+func TestPagingAndUnstartedCallsAreNotCountedAsExecuted(t *testing.T) {
+	h := newHouse(t)
+	d := h.turn("x")
+	r := round(1, turnkeeper.EffectNone, turnkeeper.EffectNone, turnkeeper.EffectNone, turnkeeper.EffectKeyed)
+	r.Calls[0].Paging, r.Calls[3].Paging = true, true
+	d.append(t, turnkeeper.Entry{Round: r})
+	d.append(t, turnkeeper.Entry{Results: []turnkeeper.CallResult{
+		result(key(1, 1), "", turnkeeper.CallSucceeded, "page"),
+		result(key(1, 2), "", turnkeeper.CallSkipped, "skipped"),
+		result(key(1, 3), "", turnkeeper.CallFailed, "failed"),
+	}, Starts: []turnkeeper.CallStart{start(key(1, 4), "p", 1, turnkeeper.EffectKeyed)}})
+	// The next worker counts as the first did, and a second start is no second call.
+	d = h.again(d, "worker-2")
+	d.append(t, turnkeeper.Entry{Starts: []turnkeeper.CallStart{start(key(1, 4), "p2", 2, turnkeeper.EffectKeyed)}})
+	d.append(t, turnkeeper.Entry{Results: []turnkeeper.CallResult{result(key(1, 4), "p2", turnkeeper.CallSucceeded, "ok")}})
+	if n := one[int](h, "select executed_calls from turnkeeper.turns"); n != 1 {
+		t.Errorf("%d executed calls, want the one that ran and is no paging call", n)
+	}
+}
+
+func TestFence(t *testing.T) {
+	h := newHouse(t)
+	entry := turnkeeper.Entry{Round: round(1)}
+	d := h.turn("x")
+	forged := func(change func(*turnkeeper.Grant)) error {
+		g := d.grant
+		change(&g)
+		return h.Writer(d.record, g).Append(t.Context(), entry, storage.Ending{})
+	}
+	cases := map[string]func() error{
+		"an older token": func() error { return forged(func(g *turnkeeper.Grant) { g.Token-- }) },
+		"a newer token":  func() error { return forged(func(g *turnkeeper.Grant) { g.Token++ }) },
+		"another grant":  func() error { return forged(func(g *turnkeeper.Grant) { g.GrantID = "00000000-0000-4000-8000-000000000000" }) },
+		"another turn":   func() error { return forged(func(g *turnkeeper.Grant) { g.TurnID = 9999 }) },
+	}
+	for name, f := range cases {
+		if err := f(); !errors.Is(err, turnkeeper.ErrFenced) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	h.lose(d)
+	stale := func(when string) {
+		t.Helper()
+		if err := d.Append(t.Context(), entry, storage.Ending{}); !errors.Is(err, turnkeeper.ErrFenced) {
+			t.Errorf("a step %s: %v", when, err)
+		}
+		if err := d.Append(t.Context(), turnkeeper.Entry{Outcome: succeeded("stale")}, answered); !errors.Is(err, turnkeeper.ErrFenced) {
+			t.Errorf("a reply %s: %v", when, err)
+		}
+		err := d.Transact(t.Context(), start(key(1, 1), "n", 1, turnkeeper.EffectOnce), nil)
+		if !errors.Is(err, turnkeeper.ErrFenced) {
+			t.Errorf("a transactional call %s: %v", when, err)
+		}
+		if _, err := h.Load(t.Context(), d.grant.TurnID, d.grant.GrantID); !errors.Is(err, turnkeeper.ErrFenced) {
+			t.Errorf("a load %s: %v", when, err)
+		}
+	}
+	stale("after the loss")
+	next := h.dispatch("worker-2")[0]
+	stale("after the next grant")
+	next.finish(t, "good")
+	stale("after the end")
+	if err := next.Append(t.Context(), entry, storage.Ending{}); !errors.Is(err, turnkeeper.ErrFenced) {
+		t.Errorf("a step of a closed turn: %v", err)
+	}
+	reply, err := h.ReplyTo(t.Context(), d.record.Message.ID)
+	if err != nil || reply.Body != "good" {
+		t.Errorf("reply %q, error %v", reply.Body, err)
+	}
+	if n := one[int](h, "select count(*) from turnkeeper.rounds"); n != 0 {
+		t.Errorf("stale writers left %d rounds", n)
+	}
+	if _, err := h.Load(t.Context(), 9999, d.grant.GrantID); !errors.Is(err, turnkeeper.ErrFenced) {
+		t.Errorf("a load of no turn: %v", err)
+	}
+}
+
+func TestEntriesThatBuildOnAnotherJournal(t *testing.T) {
+	h := newHouse(t)
+	d := h.turn("x")
+	twin := h.Writer(d.record, d.grant) // the same grant, as of the same moment
+	d.append(t, turnkeeper.Entry{Round: round(1, turnkeeper.EffectOnce)})
+	if err := twin.Append(t.Context(), turnkeeper.Entry{Round: round(1)}, storage.Ending{}); !errors.Is(err, turnkeeper.ErrJournalMoved) {
+		t.Errorf("an entry on an older journal: %v", err)
+	}
+	if err := twin.Append(t.Context(), turnkeeper.Entry{Outcome: succeeded("twin")}, answered); !errors.Is(err, turnkeeper.ErrJournalMoved) {
+		t.Errorf("an end on an older journal: %v", err)
+	}
+	if err := d.Append(t.Context(), turnkeeper.Entry{Round: round(1)}, storage.Ending{}); !errors.Is(err, turnkeeper.ErrJournalMoved) {
+		t.Errorf("a round twice: %v", err)
+	}
+	d.append(t, turnkeeper.Entry{Round: round(2)})
+}
+
+func TestStarts(t *testing.T) {
+	cases := map[string]struct {
+		effect  turnkeeper.Effect
+		attempt int
+		nonce   string
+		want    error // errors.Is; errAny: some error
+	}{
+		"once, the same attempt again":  {turnkeeper.EffectOnce, 1, "b", turnkeeper.ErrJournalMoved},
+		"once, a second attempt":        {turnkeeper.EffectOnce, 2, "b", errAny},
+		"none, a second attempt":        {turnkeeper.EffectNone, 2, "b", nil},
+		"keyed, a second attempt":       {turnkeeper.EffectKeyed, 2, "b", nil},
+		"keyed, the same attempt again": {turnkeeper.EffectKeyed, 1, "b", turnkeeper.ErrJournalMoved},
+		"keyed, an attempt left out":    {turnkeeper.EffectKeyed, 3, "b", turnkeeper.ErrJournalMoved},
+		"keyed, with the first's nonce": {turnkeeper.EffectKeyed, 2, "a", turnkeeper.ErrJournalMoved},
+	}
+	h := newHouse(t)
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			d := h.turn("x")
+			nonce := name // unique over all turns
+			d.append(t, turnkeeper.Entry{
+				Round:  round(1, c.effect),
+				Starts: []turnkeeper.CallStart{start(key(1, 1), nonce+"a", 1, c.effect)},
+			})
+			next := h.again(d, "worker-2")
+			err := next.Append(t.Context(), turnkeeper.Entry{
+				Events: events(turnkeeper.EventToolStarted),
+				Starts: []turnkeeper.CallStart{start(key(1, 1), nonce+c.nonce, c.attempt, c.effect)},
+			}, storage.Ending{})
+			switch {
+			case c.want == nil && err != nil, c.want == errAny && err == nil, c.want != nil && c.want != errAny && !errors.Is(err, c.want):
+				t.Errorf("error %v, want %v", err, c.want)
+			}
+			wantStarts := int64(1)
+			if c.want == nil {
+				wantStarts = 2
+			}
+			if n := one[int64](h, "select count(*) from turnkeeper.call_starts where turn_id = $1", d.grant.TurnID); n != wantStarts {
+				t.Errorf("%d starts on record, want %d", n, wantStarts)
+			}
+			if n := one[int64](h, "select count(*) from turnkeeper.turn_events where turn_id = $1", d.grant.TurnID); n != wantStarts-1 {
+				t.Errorf("%d events on record: a refused entry is refused whole", n)
+			}
+			if call := h.call(d.grant.TurnID, key(1, 1)); call.State != turnkeeper.CallStarted || int64(call.Starts) != wantStarts {
+				t.Errorf("the call is %s with %d starts", call.State, call.Starts)
+			}
+			next.cancel(t)
+		})
+	}
+}
+
+var errAny = errors.New("any error")
+
+// cancel ends a dispatch whatever is open in it, as the test's last act.
+func (d *dispatch) cancel(t *testing.T) {
+	t.Helper()
+	err := d.Append(t.Context(), turnkeeper.Entry{
+		Outcome: &turnkeeper.Outcome{State: turnkeeper.TurnCancelled, StopReason: turnkeeper.StopCancelled, Reply: "cancelled"},
+	}, storage.Ending{Message: turnkeeper.MessageCancelled, Log: "finished"})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestUnknownCallCannotBeStartedOrAnswered(t *testing.T) {
+	h := newHouse(t)
+	d := h.turn("x")
+	if err := d.Append(t.Context(), turnkeeper.Entry{Starts: []turnkeeper.CallStart{start(key(1, 1), "n", 1, turnkeeper.EffectOnce)}}, storage.Ending{}); !errors.Is(err, turnkeeper.ErrJournalMoved) {
+		t.Errorf("start: %v", err)
+	}
+	if err := d.Append(t.Context(), turnkeeper.Entry{Results: []turnkeeper.CallResult{result(key(1, 1), "", turnkeeper.CallSucceeded, "x")}}, storage.Ending{}); !errors.Is(err, turnkeeper.ErrJournalMoved) {
+		t.Errorf("result: %v", err)
+	}
+	d.append(t, turnkeeper.Entry{Round: round(1)})
+}
+
+func TestResultsNeedTheNonceOfTheNewestStart(t *testing.T) {
+	h := newHouse(t)
+	d := h.turn("x")
+	d.append(t, turnkeeper.Entry{
+		Round:  round(1, turnkeeper.EffectKeyed, turnkeeper.EffectNone),
+		Starts: []turnkeeper.CallStart{start(key(1, 1), "first", 1, turnkeeper.EffectKeyed)},
+	})
+	next := h.again(d, "worker-2")
+	next.append(t, turnkeeper.Entry{Starts: []turnkeeper.CallStart{start(key(1, 1), "second", 2, turnkeeper.EffectKeyed)}})
+	for _, nonce := range []string{"first", "", "third"} {
+		err := next.Append(t.Context(), turnkeeper.Entry{Results: []turnkeeper.CallResult{result(key(1, 1), nonce, turnkeeper.CallSucceeded, nonce)}}, storage.Ending{})
+		if !errors.Is(err, turnkeeper.ErrJournalMoved) {
+			t.Errorf("a result with nonce %q: %v", nonce, err)
+		}
+	}
+	twice := result(key(1, 1), "second", turnkeeper.CallSucceeded, "ok")
+	if err := next.Append(t.Context(), turnkeeper.Entry{Results: []turnkeeper.CallResult{twice, twice}}, storage.Ending{}); !errors.Is(err, turnkeeper.ErrJournalMoved) {
+		t.Errorf("a result twice in one entry: %v", err)
+	}
+	next.append(t, turnkeeper.Entry{Results: []turnkeeper.CallResult{twice}})
+	if err := next.Append(t.Context(), turnkeeper.Entry{Results: []turnkeeper.CallResult{twice}}, storage.Ending{}); !errors.Is(err, turnkeeper.ErrJournalMoved) {
+		t.Errorf("a result again: %v", err)
+	}
+	if call := h.call(d.grant.TurnID, key(1, 1)); call.Shown != "ok" || call.Nonce != "second" {
+		t.Errorf("the call shows %q of start %q", call.Shown, call.Nonce)
+	}
+}
+
+func TestLateResults(t *testing.T) {
+	h := newHouse(t)
+	d := h.turn("x")
+	d.append(t, turnkeeper.Entry{
+		Round: round(1, turnkeeper.EffectOnce, turnkeeper.EffectOnce, turnkeeper.EffectOnce),
+		Starts: []turnkeeper.CallStart{
+			start(key(1, 1), "n1", 1, turnkeeper.EffectOnce), start(key(1, 2), "n2", 1, turnkeeper.EffectOnce),
+			start(key(1, 3), "n3", 1, turnkeeper.EffectOnce),
+		},
+	})
+	next := h.again(d, "worker-2")
+	late := func(k turnkeeper.CallKey, nonce, shown string) {
+		t.Helper()
+		if err := d.Late(t.Context(), result(k, nonce, turnkeeper.CallSucceeded, shown)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Before the verdict it is the result, and the verdict on it is refused whole.
+	late(key(1, 1), "n1", "it happened")
+	verdict := func(k turnkeeper.CallKey) turnkeeper.CallResult {
+		return turnkeeper.CallResult{Key: k, State: turnkeeper.CallUnknown, Shown: "unknown", Preview: "unknown"}
+	}
+	err := next.Append(t.Context(), turnkeeper.Entry{Verdicts: []turnkeeper.CallResult{verdict(key(1, 1)), verdict(key(1, 2))}}, storage.Ending{})
+	if !errors.Is(err, turnkeeper.ErrJournalMoved) {
+		t.Fatalf("a verdict on a call that has its result: %v", err)
+	}
+	if call := h.call(d.grant.TurnID, key(1, 2)); call.State != turnkeeper.CallStarted {
+		t.Errorf("the refused entry moved a call to %s", call.State)
+	}
+	next.append(t, turnkeeper.Entry{Verdicts: []turnkeeper.CallResult{verdict(key(1, 2))}})
+	// After the verdict it is kept beside it, the first one that comes.
+	late(key(1, 2), "n2", "it happened too")
+	late(key(1, 2), "n2", "it happened twice")
+	// One that answers no start of the call changes nothing.
+	late(key(1, 3), "n1", "somebody else's")
+	late(key(1, 3), "", "nobody's")
+
+	type seen struct {
+		State       turnkeeper.CallState
+		Shown, Late string
+	}
+	var got []seen
+	for i := range 3 {
+		c := h.call(d.grant.TurnID, key(1, i+1))
+		got = append(got, seen{c.State, c.Shown, c.LateResult})
+	}
+	want := []seen{
+		{turnkeeper.CallSucceeded, "it happened", ""},
+		{turnkeeper.CallUnknown, "unknown", "it happened too"},
+		{turnkeeper.CallStarted, "", ""},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	next.append(t, turnkeeper.Entry{Verdicts: []turnkeeper.CallResult{verdict(key(1, 3))}, Outcome: nil})
+	if err := next.Append(t.Context(), turnkeeper.Entry{Outcome: &turnkeeper.Outcome{
+		State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopNone, Reply: "done"}}, answered); err != nil {
+		t.Fatal(err)
+	}
+	late(key(1, 3), "n3", "after the end")
+	if c := h.call(d.grant.TurnID, key(1, 3)); c.State != turnkeeper.CallUnknown || c.LateResult != "after the end" {
+		t.Errorf("after the end of the turn: %s, late %q", c.State, c.LateResult)
+	}
+}
+
+func TestLateResultOfAnOlderStart(t *testing.T) {
+	h := newHouse(t)
+	d := h.turn("x")
+	d.append(t, turnkeeper.Entry{
+		Round:  round(1, turnkeeper.EffectKeyed),
+		Starts: []turnkeeper.CallStart{start(key(1, 1), "old", 1, turnkeeper.EffectKeyed)},
+	})
+	next := h.again(d, "worker-2")
+	next.append(t, turnkeeper.Entry{Starts: []turnkeeper.CallStart{start(key(1, 1), "new", 2, turnkeeper.EffectKeyed)}})
+	if err := d.Late(t.Context(), result(key(1, 1), "old", turnkeeper.CallSucceeded, "old")); err != nil {
+		t.Fatal(err)
+	}
+	next.append(t, turnkeeper.Entry{Results: []turnkeeper.CallResult{result(key(1, 1), "new", turnkeeper.CallSucceeded, "new")}})
+	if c := h.call(d.grant.TurnID, key(1, 1)); c.Shown != "new" || c.LateResult != "old" {
+		t.Errorf("shows %q, late %q", c.Shown, c.LateResult)
+	}
+}
+
+func TestEventsAreNumberedWithoutGaps(t *testing.T) {
+	h := newHouse(t)
+	d := h.turn("x")
+	d.append(t, turnkeeper.Entry{Events: events(turnkeeper.EventTurnStart, turnkeeper.EventRoundStart)})
+	d.append(t, turnkeeper.Entry{Round: round(1)})
+	d.append(t, turnkeeper.Entry{Events: events(turnkeeper.EventRoundStop)})
+	if err := d.Append(t.Context(), turnkeeper.Entry{Round: round(1), Events: events(turnkeeper.EventNotice)}, storage.Ending{}); err == nil {
+		t.Fatal("a round twice")
+	}
+	next := h.again(d, "worker-2")
+	next.append(t, turnkeeper.Entry{Events: events(turnkeeper.EventTurnResumed)})
+	if err := d.Append(t.Context(), turnkeeper.Entry{Events: events(turnkeeper.EventNotice)}, storage.Ending{}); !errors.Is(err, turnkeeper.ErrFenced) {
+		t.Fatalf("an event of a stale writer: %v", err)
+	}
+	e := turnkeeper.Entry{Events: events(turnkeeper.EventTurnComplete), Outcome: succeeded("done")}
+	if err := next.Append(t.Context(), e, answered); err != nil {
+		t.Fatal(err)
+	}
+	got, err := h.Events(t.Context(), d.grant.TurnID, 0, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []turnkeeper.EventType{
+		turnkeeper.EventTurnStart, turnkeeper.EventRoundStart, turnkeeper.EventRoundStop,
+		turnkeeper.EventTurnResumed, turnkeeper.EventTurnComplete,
+	}
+	for i, e := range got {
+		if e.Seq != int64(i+1) || i >= len(want) || e.Type != want[i] || string(e.Data) != `{"n":1}` {
+			t.Errorf("event %d is %d %s %s", i+1, e.Seq, e.Type, e.Data)
+		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("%d events, want %d", len(got), len(want))
+	}
+	if rest, err := h.Events(t.Context(), d.grant.TurnID, 3, 1); err != nil || len(rest) != 1 || rest[0].Seq != 4 {
+		t.Errorf("after 3: %v, error %v", rest, err)
+	}
+}
+
+func TestStreamPositionForTheNextWorker(t *testing.T) {
+	h := newHouse(t)
+	d := h.turn("x")
+	at := func(typ turnkeeper.EventType, round, block int) turnkeeper.Event {
+		return turnkeeper.Event{Type: typ, Round: round, Block: block}
+	}
+	d.append(t, turnkeeper.Entry{Events: []turnkeeper.Event{
+		at(turnkeeper.EventTurnStart, 0, 0), at(turnkeeper.EventRoundStart, 1, 0), at(turnkeeper.EventBlockStart, 1, 1), at(turnkeeper.EventBlockStart, 1, 2),
+	}})
+	d = h.again(d, "worker-2")
+	if d.record.OpenRound != 1 || d.record.NextBlock != 3 {
+		t.Errorf("open round %d, next block %d; want 1 and 3", d.record.OpenRound, d.record.NextBlock)
+	}
+	d.append(t, turnkeeper.Entry{Events: []turnkeeper.Event{at(turnkeeper.EventRoundRollback, 1, 0)}})
+	d = h.again(d, "worker-3")
+	if d.record.OpenRound != 0 || d.record.NextBlock != 3 {
+		t.Errorf("after the rollback: open round %d, next block %d; want 0 and 3", d.record.OpenRound, d.record.NextBlock)
+	}
+	d.append(t, turnkeeper.Entry{Events: []turnkeeper.Event{at(turnkeeper.EventRoundStart, 1, 0)}, Round: round(1)})
+	d = h.again(d, "worker-4")
+	if d.record.OpenRound != 0 || len(d.record.Rounds) != 1 {
+		t.Errorf("after the answer: open round %d, %d rounds", d.record.OpenRound, len(d.record.Rounds))
+	}
+}
+
+func TestHistoryOfAConversation(t *testing.T) {
+	h := newHouse(t)
+	for _, body := range []string{"one", "two"} {
+		d := h.turn(body)
+		d.append(t, turnkeeper.Entry{Round: round(1, turnkeeper.EffectNone)})
+		d.append(t, turnkeeper.Entry{Round: round(2), Results: []turnkeeper.CallResult{result(key(1, 1), "", turnkeeper.CallSucceeded, body)}})
+		d.finish(t, "re: "+body)
+	}
+	h.turn("cancelled").cancel(t)
+	h.enqueue("clerk", "elsewhere", "other conversation")
+	h.dispatch("w")[0].finish(t, "elsewhere")
+	d := h.turn("three")
+	var got []string
+	for _, p := range d.record.History {
+		got = append(got, p.Body, p.Reply)
+		if len(p.Rounds) != 2 || len(p.Rounds[0].Calls) != 1 || p.Rounds[0].Calls[0].Shown != p.Body || len(p.Rounds[1].Calls) != 0 {
+			t.Errorf("rounds of %q: %+v", p.Body, p.Rounds)
+		}
+	}
+	if diff := cmp.Diff([]string{"one", "re: one", "two", "re: two"}, got); diff != "" {
+		t.Errorf("history (-want +got):\n%s", diff)
+	}
+}
+
+func TestRecentCalls(t *testing.T) {
+	h := newHouse(t)
+	d := h.turn("x")
+	r := round(1, turnkeeper.EffectNone, turnkeeper.EffectNone, turnkeeper.EffectNone, turnkeeper.EffectNone)
+	r.Calls[3].ArgsHash = "other"
+	d.append(t, turnkeeper.Entry{Round: r})
+	d.append(t, turnkeeper.Entry{Results: []turnkeeper.CallResult{
+		result(key(1, 1), "", turnkeeper.CallSucceeded, "a"), result(key(1, 3), "", turnkeeper.CallSkipped, "c"),
+		result(key(1, 4), "", turnkeeper.CallSucceeded, "d"),
+	}})
+	d.append(t, turnkeeper.Entry{Results: []turnkeeper.CallResult{result(key(1, 2), "", turnkeeper.CallFailed, "b")}})
+	got, err := h.RecentCalls(t.Context(), "clerk", "tool", "hash", time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got) != 2 || got[0].Succeeded || !got[1].Succeeded || got[0].Ago > got[1].Ago || got[1].Ago > time.Minute {
+		t.Errorf("recent calls: %+v", got)
+	}
+	h.exec("update turnkeeper.calls set ended_at = ended_at - interval '2 minutes'")
+	if got, err := h.RecentCalls(t.Context(), "clerk", "tool", "hash", time.Minute); err != nil || len(got) != 0 {
+		t.Errorf("after the window: %+v, error %v", got, err)
+	}
+}

@@ -1,0 +1,156 @@
+package storage_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"turnkeeper"
+)
+
+var turnStates = []turnkeeper.TurnState{
+	turnkeeper.TurnQueued, turnkeeper.TurnRunning, turnkeeper.TurnWaiting, turnkeeper.TurnSucceeded,
+	turnkeeper.TurnDegraded, turnkeeper.TurnFailed, turnkeeper.TurnCancelled,
+}
+
+var callStates = []turnkeeper.CallState{
+	turnkeeper.CallPlanned, turnkeeper.CallStarted, turnkeeper.CallRunning, turnkeeper.CallSucceeded, turnkeeper.CallFailed,
+	turnkeeper.CallSkipped, turnkeeper.CallDenied, turnkeeper.CallUnknown, turnkeeper.CallCancelled,
+}
+
+// moved says whether the database let a row move, in a transaction that is
+// undone. Any other refusal than that of the move is a fault of the test.
+func (h *house) moved(t *testing.T, steps func(ctx context.Context, tx pgx.Tx) (pgconn.CommandTag, error)) bool {
+	t.Helper()
+	tx, err := h.Pool().Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	tag, err := steps(t.Context(), tx)
+	if err == nil && tag.RowsAffected() == 1 {
+		return true
+	}
+	if pg, ok := errors.AsType[*pgconn.PgError](err); !ok || pg.Code != "TK007" {
+		t.Fatalf("%v rows, error %v", tag, err)
+	}
+	return false
+}
+
+// The database and the nouns must agree on every pair of states. Staying in a
+// state is no move for the database.
+func TestTurnMovesAgreeWithTheNouns(t *testing.T) {
+	h := newHouse(t)
+	message := h.enqueue("clerk", "", "x")
+	for _, from := range turnStates {
+		for _, to := range turnStates {
+			if from == to {
+				continue
+			}
+			allowed := from.MoveTo(to) == nil
+			got := h.moved(t, func(ctx context.Context, tx pgx.Tx) (pgconn.CommandTag, error) {
+				_, err := tx.Exec(ctx, `insert into turnkeeper.turns (id, message_id, attempt, agent, conversation, lane, trigger, definition_hash,
+						state, token, grant_id, lease_until, ended_at, stop_reason)
+					select 1, $1, 1, 'clerk', 'main', 'clerk', 'message', definition_hash, $2::text, 1, gen_random_uuid(), now(),
+						case when $3::boolean then now() end, case when $3 then 'none' end from turnkeeper.agents where name = 'clerk'`,
+					message, from, from.Terminal())
+				if err != nil {
+					return pgconn.CommandTag{}, err
+				}
+				return tx.Exec(ctx, `update turnkeeper.turns set state = $1, ended_at = case when $2::boolean then now() end,
+					stop_reason = case when $2 then 'none' end where id = 1`, to, to.Terminal())
+			})
+			if got != allowed {
+				t.Errorf("turn from %s to %s: the database says %v, MoveTo %v", from, to, got, allowed)
+			}
+		}
+	}
+}
+
+func TestCallMovesAgreeWithTheNouns(t *testing.T) {
+	h := newHouse(t)
+	d := h.turn("x")
+	d.append(t, turnkeeper.Entry{Round: round(1)})
+	for _, from := range callStates {
+		for _, to := range callStates {
+			if from == to {
+				continue
+			}
+			allowed := from.MoveTo(to) == nil
+			got := h.moved(t, func(ctx context.Context, tx pgx.Tx) (pgconn.CommandTag, error) {
+				_, err := tx.Exec(ctx, `insert into turnkeeper.calls (turn_id, round, ordinal, agent, wire_id, provider_id, name, arguments,
+						args_hash, effect, paging, state, nonce, ended_at)
+					values ($1, 1, 1, 'clerk', 'w', '', 'tool', '{}', 'h', 'once', false, $2::text, 'n', case when $3::boolean then now() end)`,
+					d.grant.TurnID, from, from.Answered())
+				if err != nil {
+					return pgconn.CommandTag{}, err
+				}
+				return tx.Exec(ctx, "update turnkeeper.calls set state = $1, ended_at = case when $2::boolean then now() end", to, to.Answered())
+			})
+			if got != allowed {
+				t.Errorf("call from %s to %s: the database says %v, MoveTo %v", from, to, got, allowed)
+			}
+		}
+	}
+}
+
+func TestWriterRefusesABadMove(t *testing.T) {
+	h := newHouse(t)
+	d := h.turn("x")
+	d.append(t, turnkeeper.Entry{Round: round(1, turnkeeper.EffectOnce)})
+	err := d.Append(t.Context(), turnkeeper.Entry{
+		Verdicts: []turnkeeper.CallResult{{Key: key(1, 1), State: turnkeeper.CallUnknown, Shown: "?"}},
+	}, answered)
+	if !errors.Is(err, turnkeeper.ErrBadMove) {
+		t.Errorf("planned to unknown: %v", err)
+	}
+}
+
+func TestLeaseKeepsItsToken(t *testing.T) {
+	h := newHouse(t)
+	var last int64
+	for range 3 {
+		d := h.turn("x")
+		if d.grant.Token != last+1 {
+			t.Errorf("token %d after %d", d.grant.Token, last)
+		}
+		last = d.grant.Token
+		d.finish(t, "done")
+	}
+	for name, sql := range map[string]string{
+		"a lower token":     "update turnkeeper.leases set token = token - 1",
+		"a deleted lease":   "delete from turnkeeper.leases",
+		"a second open one": "update turnkeeper.turns set state = 'queued'",
+	} {
+		if _, err := h.Pool().Exec(t.Context(), sql); err == nil {
+			t.Errorf("%s: the database let it pass", name)
+		}
+	}
+	if token := one[int64](h, "select token from turnkeeper.leases"); token != last {
+		t.Errorf("the token is %d, was %d", token, last)
+	}
+}
+
+func TestConstraintsOfTheHouse(t *testing.T) {
+	h := newHouse(t)
+	d := h.turn("x")
+	d.finish(t, "done")
+	for name, sql := range map[string]string{
+		"a second reply to a message": "insert into turnkeeper.replies (message_id, turn_id, agent, conversation, outcome, body) select message_id, turn_id + 1, agent, conversation, outcome, body from turnkeeper.replies",
+		"a second reply of a turn":    "insert into turnkeeper.replies (message_id, turn_id, agent, conversation, outcome, body) select message_id + 1, turn_id, agent, conversation, outcome, body from turnkeeper.replies",
+		"an empty reply":              "update turnkeeper.replies set body = ''",
+		"answered but not closed":     "update turnkeeper.messages set closed_at = null",
+		"closed but waiting":          "update turnkeeper.messages set state = 'waiting'",
+		"ended without a reason":      "update turnkeeper.turns set stop_reason = null",
+		"a second answer to a message": `insert into turnkeeper.turns (message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, ended_at, stop_reason)
+			select message_id, 2, agent, conversation, lane, trigger, definition_hash, 'degraded', token, now(), 'none' from turnkeeper.turns`,
+		"half a lease": "update turnkeeper.leases set turn_id = 1",
+	} {
+		if _, err := h.Pool().Exec(t.Context(), sql); err == nil {
+			t.Errorf("%s: the database let it pass", name)
+		}
+	}
+}

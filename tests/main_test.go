@@ -1,0 +1,41 @@
+// Package tests is black-box: it builds the programs, runs them as processes
+// against a real Postgres, a scripted model server and a ledger that counts
+// what tools did, and kills, stops and cuts them.
+//
+// A test makes a house (newHouse), which has a database and a folder of its
+// own, and at whose end every invariant is checked (checkInvariants).
+package tests_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"testing"
+
+	"turnkeeper/storage/storagetest"
+)
+
+// atOnce is how many tests run at the same time: most of their time is spent
+// on waiting for leases and heartbeats.
+const atOnce = "4"
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := limitParallel(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := storagetest.Run(m)
+	removeBinaries()
+	os.Exit(code)
+}
+
+// limitParallel sets the number of parallel tests, unless the command line did.
+func limitParallel() error {
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if given {
+		return nil
+	}
+	return flag.Set("test.parallel", atOnce)
+}

@@ -1,0 +1,86 @@
+// Command markerworker is the worker of the black-box tests: beside the built-in
+// tools it has some that report each of their runs to an HTTP ledger outside
+// the product, so that the ledger, and not Turnkeeper, says how often a tool
+// ran.
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/tools"
+	"turnkeeper/worker"
+)
+
+// ledgerVariable names the variable with the ledger's address.
+const ledgerVariable = "MARKER_LEDGER_URL"
+
+func main() {
+	worker.Main(
+		marker("mark_none", turnkeeper.EffectNone, context.WithoutCancel),
+		marker("mark_keyed", turnkeeper.EffectKeyed, context.WithoutCancel),
+		marker("mark_once", turnkeeper.EffectOnce, context.WithoutCancel),
+		marker("mark_slow", turnkeeper.EffectOnce, asItIs),
+	)
+}
+
+func asItIs(ctx context.Context) context.Context { return ctx }
+
+// A mark is the arguments of every marker tool.
+type mark struct {
+	Label string `json:"label,omitempty" jsonschema:"told to the ledger"`
+}
+
+// An entry is one run, as the ledger hears of it.
+type entry struct {
+	Tool           string `json:"tool"`
+	Label          string `json:"label"`
+	Turn           int64  `json:"turn"`
+	Call           string `json:"call"`
+	IdempotencyKey string `json:"idempotency_key"`
+	PID            int    `json:"pid"`
+}
+
+// marker makes a tool whose whole effect is an entry in the ledger, and whose
+// result is the ledger's answer. patience says which context the run obeys:
+// mark_slow stops with its turn, the others finish what they began.
+func marker(name string, effect turnkeeper.Effect, patience func(context.Context) context.Context) tools.Tool {
+	spec := tools.Spec{Name: name, Description: "Makes a mark.", Effect: effect}
+	return tools.New(spec, func(ctx context.Context, call tools.Call, args mark) (tools.Result, error) {
+		return report(patience(ctx), entry{
+			Tool: name, Label: args.Label, Turn: int64(call.TurnID), Call: call.Key.String(),
+			IdempotencyKey: call.IdempotencyKey, PID: os.Getpid(),
+		})
+	})
+}
+
+// client waits for the ledger longer than any test holds an answer back.
+var client = &http.Client{Timeout: 2 * time.Minute}
+
+func report(ctx context.Context, e entry) (tools.Result, error) {
+	body, err := json.Marshal(e)
+	if err != nil {
+		return tools.Result{}, err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, os.Getenv(ledgerVariable), bytes.NewReader(body))
+	if err != nil {
+		return tools.Result{}, fmt.Errorf("%s: %w", ledgerVariable, err)
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return tools.Result{}, fmt.Errorf("the ledger does not answer: %w", err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		return tools.Result{}, fmt.Errorf("the ledger's answer is cut: %w", err)
+	}
+	return tools.Result{Text: string(text), IsError: response.StatusCode != http.StatusOK}, nil
+}
