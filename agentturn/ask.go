@@ -3,6 +3,7 @@ package agentturn
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"strings"
 	"time"
@@ -103,12 +104,14 @@ func (a *attempt) Generate(ctx context.Context, _ inference.Request, onDelta fun
 		a.stop(err)
 		return inference.Response{}, err
 	}
+	a.debug("model request", request.Request)
 	a.t.at(ctx, PointModelBefore)
 	res, err := a.model.provider.Generate(ctx, request.Request, onDelta)
 	if err != nil {
 		a.t.settleFailed(ctx, spend, err)
 		return inference.Response{}, err
 	}
+	a.debug("model response", res)
 	res.Usage = a.usageOf(res, request.tokens)
 	a.t.settleSpend(ctx, spend, res.Usage)
 	res.Text = cmp.Or(res.Text, res.Refusal)
@@ -119,6 +122,20 @@ func (a *attempt) Generate(ctx context.Context, _ inference.Request, onDelta fun
 		}
 	}
 	return res, nil
+}
+
+// debug logs what goes to a model or comes from it, as text, so that whatever
+// masks secrets in the log finds them.
+func (a *attempt) debug(message string, content any) {
+	entry := a.t.log.Check(zap.DebugLevel, message)
+	if entry == nil {
+		return
+	}
+	text, err := json.Marshal(content)
+	if err != nil {
+		text = []byte(err.Error())
+	}
+	entry.Write(zap.Int("round", a.number), zap.String("model", a.model.info.Model), zap.String("content", string(text)))
 }
 
 // usageOf is what an answer took, estimated where the provider did not say.

@@ -38,6 +38,9 @@ func TestToolCallThenText(t *testing.T) {
 			!strings.HasPrefix(system.Text, "You test.\n\nTool results may be cut") {
 			t.Errorf("system prompt %q", system.Text)
 		}
+		if b.logged("model request") != 2 || b.logged("model response") != 2 || b.logged("tool continuation started") != 1 {
+			t.Errorf("logs %v", b.log.All())
+		}
 		for i, r := range requests {
 			if len(r.Tools) != 1 || r.ToolChoice == inference.ToolChoiceNone {
 				t.Errorf("request %d: %d tools, choice %q", i+1, len(r.Tools), r.ToolChoice)

@@ -245,7 +245,7 @@ func TestRetryAddsUpWhatFailedAttemptsUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		failed := &inference.Error{Class: inference.ClassBadOutput, Usage: turnkeeper.Usage{InputTokens: 10, OutputTokens: 1}}
 		p := inferencetest.NewScript(inferencetest.Fail(failed), inferencetest.Fail(failed), inferencetest.Answer(answer))
-		res, err := inference.Retry{Provider: p}.Generate(t.Context(), inference.Request{}, nil)
+		res, err := inference.Retry{Provider: p, OnRetry: func(int, *inference.Error, time.Duration) {}}.Generate(t.Context(), inference.Request{}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

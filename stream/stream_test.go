@@ -173,7 +173,10 @@ func TestFollowEnds(t *testing.T) {
 	t.Run("when the consumer breaks off", func(t *testing.T) {
 		source := &table{}
 		source.add(turnkeeper.EventTurnStart, turnkeeper.EventRoundStart)
-		for range stream.Follow(t.Context(), source, turn, 0) {
+		for _, err := range stream.Follow(t.Context(), source, turn, 0) {
+			if err != nil {
+				t.Error(err)
+			}
 			break
 		}
 		if source.released != 1 {

@@ -65,6 +65,9 @@ func (h *house) checkInvariants() {
 			h.t.Errorf("broken: %s: %v %v", check.promise, broken, err)
 		}
 	}
+	if h.model == nil {
+		return
+	}
 	if faults := h.model.Violations(); len(faults) > 0 {
 		h.t.Errorf("a strict model server refused requests: %v", faults)
 	}

@@ -184,8 +184,7 @@ func TestARestartedRoundIsRolledBackForWatchers(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	h.agent("clerk")
-	half := `{"id":"x","object":"chat.completion.chunk","created":1,"model":"scripted","choices":[{"index":0,"delta":{"role":"assistant","content":"Half a sen"},"finish_reason":null}]}`
-	h.model.Add(inferencetest.HangAfter(inferencetest.OpenSSE(half)))
+	h.model.Add(drip("Half a sentence. "))
 	h.model.Then(rounds(text("A whole sentence.")))
 	first := h.startWorker("--takeover-after", "2s")
 	message := h.enqueue("clerk", "Speak.")
@@ -195,6 +194,9 @@ func TestARestartedRoundIsRolledBackForWatchers(t *testing.T) {
 
 	turn := h.turnOf(message)
 	h.replied(turn, "A whole sentence.")
+	if n := query[int](h, "select count(*) from turn_events where type = 'round_rollback'"); n != 1 {
+		t.Errorf("there are %d rollbacks", n)
+	}
 	streamed := query[string](h, `
 		select coalesce(string_agg(data->>'text', '' order by seq), '') from turn_events
 		where turn_id = $1 and type = 'block_delta'
@@ -202,6 +204,24 @@ func TestARestartedRoundIsRolledBackForWatchers(t *testing.T) {
 	if streamed != "A whole sentence." {
 		t.Errorf("after the rollback %q was streamed", streamed)
 	}
+}
+
+// drip streams the text over and over, until the client leaves.
+func drip(text string) inferencetest.Reply {
+	chunk := fmt.Sprintf(`{"id":"x","object":"chat.completion.chunk","created":1,"model":"scripted","choices":[{"index":0,"delta":{"role":"assistant","content":%q},"finish_reason":null}]}`, text)
+	return func(x *inferencetest.Exchange) {
+		inferencetest.OpenSSE(chunk)(x)
+		for x.Wait(after(100 * time.Millisecond)) {
+			x.Send("data: " + chunk + "\n\n")
+		}
+	}
+}
+
+// after is an event that happens once d has passed.
+func after(d time.Duration) <-chan struct{} {
+	event := make(chan struct{})
+	time.AfterFunc(d, func() { close(event) })
+	return event
 }
 
 func TestTwoWorkersOneLane(t *testing.T) {

@@ -56,7 +56,7 @@ func wordCases() []answerCase {
 		{name: "1.4 a stream though a whole answer was asked for", reply: SSE(delta(`{"content":"hello"}`), finish("stop")), whole: true, expect: hello},
 		{name: "1.4 the last event has no blank line", reply: Raw(200, "text/event-stream", "data: "+delta(`{"content":"hello"}`)+"\n\ndata: "+finish("stop")), expect: hello},
 		{name: "1.4 no [DONE] after the finish reason", reply: OpenSSE(delta(`{"content":"hello"}`), finish("stop")), expect: hello},
-		{name: "1.4 reset after the finish reason", reply: ResetAfter(SSE(delta(`{"content":"hello"}`), finish("stop"))), expect: hello},
+		{name: "1.4 reset after the finish reason", reply: ResetAfter(OpenSSE(delta(`{"content":"hello"}`), finish("stop"))), expect: hello},
 		{name: "1.4 other line endings and no space after the colon", reply: Raw(200, "text/event-stream", "\uFEFFdata:"+delta(`{"content":"hel"}`)+"\r\n\r\ndata:"+delta(`{"content":"lo"}`)+"\r\rdata: "+finish("stop")+"\n\n"), expect: hello},
 		{name: "1.4 a chunk in several data lines", reply: Raw(200, "text/event-stream", "data: {\"choices\":\ndata: [{\"delta\":{\"content\":\"hello\"},\"finish_reason\":\"stop\"}]}\n\n"), expect: hello},
 		{name: "1.4 the stream ends with the whole message once more", reply: SSE(delta(`{"content":"hello"}`), `{"choices":[{"index":0,"message":{"content":"hello"},"finish_reason":"stop"}]}`), expect: hello},
@@ -98,6 +98,9 @@ func callCases() []answerCase {
 		{name: "2 two calls of the same tool with index 0 and no ids", reply: SSE(
 			toolDelta(`{"index":0,"function":{"name":"clock","arguments":"{\"a\":1}"}}`), toolDelta(`{"index":0,"function":{"name":"clock","arguments":"{\"b\":2}"}}`), finish("tool_calls")),
 			expect: asks(called("", "clock", `{"a":1}`), called("", "clock", `{"b":2}`))},
+		{name: "2 two calls of the same tool with index 0, told apart by id alone", reply: SSE(
+			toolDelta(`{"index":0,"id":"a","function":{"name":"clock"}}`), toolDelta(`{"index":0,"id":"b","function":{"name":"clock"}}`), finish("tool_calls")),
+			expect: asks(called("a", "clock", ""), called("b", "clock", ""))},
 		{name: "2 two calls without arguments, index and ids", reply: SSE(
 			toolDelta(`{"function":{"name":"clock"}}`), toolDelta(`{"function":{"name":"read_file"}}`), finish("tool_calls")), expect: asks(called("", "clock", ""), called("", "read_file", ""))},
 		{name: "2 two calls in one chunk with index 0", reply: SSE(

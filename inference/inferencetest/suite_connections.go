@@ -102,22 +102,29 @@ func (s suite) deltasComeEarly(t *testing.T) {
 
 func (s suite) endlessAnswer(t *testing.T) {
 	line := ": " + strings.Repeat("x", 1<<20) + "\n"
-	gone := make(chan struct{})
+	left := make(chan struct{})
 	server := NewServer(func(x *Exchange) {
-		defer close(gone)
 		x.Start(http.StatusOK, http.Header{"Content-Type": {"text/event-stream"}})
 		for range 200 {
 			select {
 			case <-x.gone:
+				close(left)
 				return
 			default:
 				x.Send(line)
 			}
 		}
+		x.Hang()
 	})
-	_, err := s.provider(t, server).Generate(within(t), asked(), nil)
+	ctx := within(t)
+	_, err := s.provider(t, server).Generate(ctx, asked(), nil)
 	if inference.ClassOf(err) != inference.ClassTransport {
 		t.Errorf("got %v", err)
+	}
+	select {
+	case <-left:
+	case <-ctx.Done():
+		t.Error("200 MB were read")
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentdef"
 	"turnkeeper/agentturn"
+	"turnkeeper/inference/tokens"
 	"turnkeeper/internal/config"
 	"turnkeeper/internal/redact"
 	"turnkeeper/jobs"
@@ -145,6 +146,7 @@ func (w *worker) prepareTurns() (err error) {
 	runner := agentturn.New(agentturn.Config{
 		Models: w.models, DefaultModel: w.cfg.DefaultModel, Tools: w.tools, Bounds: w.cfg.Bounds,
 		Freshness: w.store, Budget: &jobs.Spend{Store: w.store}, Log: w.log,
+		Tokens: func(model string) agentturn.TokenCounter { return tokens.For(model) },
 	})
 	w.turns = jobs.NewWorker(jobs.WorkerConfig{
 		Store: w.store, Runner: runner, WorkerID: w.id, Bounds: w.cfg.Bounds, Log: w.log,

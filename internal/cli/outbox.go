@@ -81,7 +81,7 @@ func (s *session) followOutbox(ctx context.Context, page storage.Page, fromCurso
 		for ctx.Err() == nil {
 			replies, err := db.Store.Replies(ctx, page)
 			if err != nil {
-				return endOf(ctx, err)
+				return unlessEnded(ctx, err)
 			}
 			for _, r := range replies {
 				page.Cursor = int64(r.ID)
@@ -97,12 +97,12 @@ func (s *session) followOutbox(ctx context.Context, page storage.Page, fromCurso
 	})
 }
 
-// endOf is nil where the caller's end is why there was an error.
-func endOf(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil
+// unlessEnded is the error, unless the end of ctx made it.
+func unlessEnded(ctx context.Context, err error) error {
+	if ctx.Err() == nil {
+		return err
 	}
-	return err
+	return nil
 }
 
 func (s *session) printReply(r turnkeeper.Reply) error {

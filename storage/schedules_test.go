@@ -1,0 +1,248 @@
+package storage_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"turnkeeper"
+	"turnkeeper/storage"
+)
+
+var morning = turnkeeper.Schedule{Name: "morning", Cron: "0 6 * * *", TimeZone: "Europe/Berlin", Conversation: "main", Message: "Wake up."}
+
+func (h *house) schedule() turnkeeper.Schedule {
+	h.t.Helper()
+	all, err := h.Schedules(h.t.Context())
+	if err != nil || len(all) != 1 {
+		h.t.Fatalf("schedules %v, error %v", all, err)
+	}
+	return all[0]
+}
+
+// due are the schedules that a tick would look at, each moved on by decide.
+func (h *house) due(decide func(turnkeeper.DueSchedule) turnkeeper.SlotDecision) (crons []string) {
+	h.t.Helper()
+	h.inTick(func(ctx context.Context, tick *storage.Tick) error {
+		due, err := tick.DueSchedules(ctx, 10)
+		for _, d := range due {
+			crons = append(crons, d.Cron)
+			decision := decide(d)
+			decision.Schedule = d
+			if err := tick.Occur(ctx, decision); err != nil {
+				return err
+			}
+		}
+		return err
+	})
+	return crons
+}
+
+func next(at time.Time) func(turnkeeper.DueSchedule) turnkeeper.SlotDecision {
+	return func(turnkeeper.DueSchedule) turnkeeper.SlotDecision { return turnkeeper.SlotDecision{NextDue: at} }
+}
+
+func broken(turnkeeper.DueSchedule) turnkeeper.SlotDecision {
+	return turnkeeper.SlotDecision{Error: "cannot be read"}
+}
+
+func TestRegisteredSchedules(t *testing.T) {
+	h := newHouse(t)
+	later := time.Now().Add(time.Hour).Truncate(time.Second).UTC()
+	h.register("clerk", false, morning)
+	if diff := cmp.Diff([]string{"0 6 * * *"}, h.due(next(later))); diff != "" {
+		t.Fatalf("a new schedule is looked at once (-want +got):\n%s", diff)
+	}
+	if got := h.due(next(later)); got != nil {
+		t.Errorf("due again: %v", got)
+	}
+	h.register("clerk", false, morning)
+	if s := h.schedule(); !s.NextDue.Equal(later) {
+		t.Errorf("an unchanged schedule is next due %v, want %v", s.NextDue, later)
+	}
+	changed := morning
+	changed.Message = "Get up."
+	h.register("clerk", false, changed)
+	if s := h.schedule(); !s.NextDue.Equal(later) || s.Message != "Get up." {
+		t.Errorf("after a change of its message: %+v", s)
+	}
+	changed.Cron = "0 7 * * *"
+	h.register("clerk", false, changed)
+	if diff := cmp.Diff([]string{"0 7 * * *"}, h.due(next(later))); diff != "" {
+		t.Errorf("a changed time is looked at again (-want +got):\n%s", diff)
+	}
+	h.register("clerk", false)
+	if s := h.schedule(); s.Active {
+		t.Error("a schedule that left the file is active")
+	}
+	h.exec("update turnkeeper.schedules set next_due = now()")
+	if got := h.due(next(later)); got != nil {
+		t.Errorf("a retired schedule is due: %v", got)
+	}
+	h.register("clerk", false, changed)
+	if diff := cmp.Diff([]string{"0 7 * * *"}, h.due(next(later))); diff != "" {
+		t.Errorf("back in the file (-want +got):\n%s", diff)
+	}
+}
+
+func TestOverriddenSchedule(t *testing.T) {
+	h := newHouse(t)
+	h.register("clerk", false, morning)
+	later := time.Now().Add(time.Hour)
+	h.due(next(later))
+	override := func(cron string) {
+		t.Helper()
+		if err := h.OverrideSchedule(t.Context(), "clerk", "morning", cron); err != nil {
+			t.Fatal(err)
+		}
+	}
+	override("@hourly")
+	if diff := cmp.Diff([]string{"@hourly"}, h.due(next(later))); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	h.register("clerk", false, morning)
+	if s := h.schedule(); s.CronOverride != "@hourly" || s.Cron != "0 6 * * *" {
+		t.Errorf("after a restart: %+v", s)
+	}
+	override("")
+	if diff := cmp.Diff([]string{"0 6 * * *"}, h.due(next(later))); diff != "" {
+		t.Errorf("taken back (-want +got):\n%s", diff)
+	}
+	// An override repairs a schedule that was switched off, and revives none
+	// that left its file.
+	override("nonsense")
+	h.due(broken)
+	if s := h.schedule(); s.Active || s.LastError != "cannot be read" {
+		t.Errorf("an unreadable schedule: %+v", s)
+	}
+	override("@daily")
+	if diff := cmp.Diff([]string{"@daily"}, h.due(next(later))); diff != "" {
+		t.Errorf("repaired (-want +got):\n%s", diff)
+	}
+	if s := h.schedule(); !s.Active || s.LastError != "" {
+		t.Errorf("repaired: %+v", s)
+	}
+	h.register("clerk", false)
+	override("@hourly")
+	if s := h.schedule(); s.Active {
+		t.Error("an override revived a schedule that left its file")
+	}
+	h.register("clerk", false, morning)
+	h.due(broken)
+	h.register("clerk", false)
+	override("@hourly")
+	if s := h.schedule(); s.Active {
+		t.Error("an override revived a schedule that was switched off and then left its file")
+	}
+	if err := h.OverrideSchedule(t.Context(), "clerk", "nothing", "@daily"); !errors.Is(err, turnkeeper.ErrNotFound) {
+		t.Errorf("an unknown schedule: %v", err)
+	}
+}
+
+func TestPausedSchedule(t *testing.T) {
+	h := newHouse(t)
+	h.register("clerk", false, morning)
+	h.due(next(time.Now().Add(-time.Hour)))
+	pause := func(paused bool) {
+		t.Helper()
+		if err := h.PauseSchedule(t.Context(), "clerk", "morning", paused); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pause(true)
+	if got := h.due(broken); got != nil || h.schedule().PausedAt.IsZero() {
+		t.Errorf("due while paused: %v", got)
+	}
+	h.register("clerk", false, morning)
+	if h.schedule().PausedAt.IsZero() {
+		t.Error("a restart ended the pause")
+	}
+	pause(false)
+	if s := h.schedule(); !s.PausedAt.IsZero() || !s.NextDue.IsZero() {
+		t.Errorf("after the pause: %+v; want it to go on from its next slot", s)
+	}
+	if err := h.PauseSchedule(t.Context(), "nobody", "morning", true); !errors.Is(err, turnkeeper.ErrNotFound) {
+		t.Errorf("an unknown schedule: %v", err)
+	}
+}
+
+func TestSchedulerSettings(t *testing.T) {
+	h := newHouse(t)
+	if err := h.PauseScheduler(t.Context(), "maintenance"); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.SetScheduler(t.Context(), 2*time.Second, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.SetScheduler(t.Context(), 0, 7); err != nil {
+		t.Fatal(err)
+	}
+	look := func() (sit turnkeeper.Situation) {
+		h.inTick(func(ctx context.Context, tick *storage.Tick) (err error) {
+			sit, _, err = tick.Look(ctx)
+			return err
+		})
+		return sit
+	}
+	if sit := look(); !sit.Paused || sit.PollInterval != 2*time.Second || sit.MaxDispatches != 7 || sit.Timeline == "" {
+		t.Errorf("the scheduler sees %+v", sit)
+	}
+	s, err := h.SchedulerSettings(t.Context())
+	if err != nil || s.PausedReason != "maintenance" || s.PausedAt.IsZero() || s.PollInterval != 2*time.Second || s.MaxDispatches != 7 {
+		t.Errorf("settings %+v, error %v", s, err)
+	}
+	if err := h.ResumeScheduler(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if sit := look(); sit.Paused {
+		t.Error("it is still paused")
+	}
+}
+
+func TestOneTickAtATime(t *testing.T) {
+	h := newHouse(t)
+	h.inTick(func(ctx context.Context, first *storage.Tick) error {
+		if _, locked, err := first.Look(ctx); err != nil || !locked {
+			t.Fatalf("locked %v, error %v", locked, err)
+		}
+		return h.InTick(ctx, func(second *storage.Tick) error {
+			if _, locked, err := second.Look(ctx); err != nil || locked {
+				t.Errorf("a second tick beside the first: locked %v, error %v", locked, err)
+			}
+			return nil
+		})
+	})
+	h.inTick(func(ctx context.Context, third *storage.Tick) error {
+		if _, locked, err := third.Look(ctx); err != nil || !locked {
+			t.Errorf("the lock outlived its tick: locked %v, error %v", locked, err)
+		}
+		return nil
+	})
+}
+
+func TestGrantOfATakenLaneUndoesTheTick(t *testing.T) {
+	h := newHouse(t)
+	h.enqueue("clerk", "", "x")
+	err := h.InTick(t.Context(), func(tick *storage.Tick) error {
+		ready, err := tick.ReadyMessages(t.Context(), 10)
+		if err != nil {
+			return err
+		}
+		job := h.insertJob(t.Context(), tick.Tx(), "w")
+		grants := []turnkeeper.GrantID{"00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002"}
+		if err := tick.Grant(t.Context(), ready, grants[:1], []turnkeeper.JobID{job}, ttl); err != nil {
+			return err
+		}
+		ready[0].TurnID++
+		return tick.Grant(t.Context(), ready, grants[1:], []turnkeeper.JobID{job}, ttl)
+	})
+	if err == nil {
+		t.Fatal("a lane was granted twice")
+	}
+	if n := one[int](h, "select (select count(*) from turnkeeper.turns) + (select count(*) from turnkeeper.river_job) + (select count(*) from turnkeeper.leases)"); n != 0 {
+		t.Errorf("the undone tick left %d rows", n)
+	}
+}

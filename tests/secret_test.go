@@ -1,0 +1,161 @@
+package tests_test
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"turnkeeper/inference/inferencetest"
+)
+
+// The canaries: whatever holds one of them is a leak.
+const (
+	keyCanary    = "sk-canary+bird/4711=/key"
+	headerCanary = "canary-header-93c1f2aa"
+	fileCanary   = "canary-file-7d20b8e1"
+)
+
+// canaries are the secrets of a house, in the forms in which they travel.
+func canaries(databasePassword string) (all []string) {
+	for _, secret := range []string{keyCanary, headerCanary, fileCanary, databasePassword} {
+		all = append(all, secret)
+		for _, form := range []string{url.QueryEscape(secret), url.PathEscape(secret), quote(secret)[1 : len(quote(secret))-1]} {
+			if form != secret {
+				all = append(all, form)
+			}
+		}
+	}
+	return all
+}
+
+// TestNoSecretComesOut sends the secrets of a configuration in by every way
+// that the outside has, and looks for them in everything that is written.
+func TestNoSecretComesOut(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.env["CANARY_KEY"] = keyCanary
+	h.env["CANARY_HEADER"] = headerCanary
+	h.write("key.txt", fileCanary+"\n")
+	h.write("turnkeeper.yaml", fmt.Sprintf(`default_model: test/scripted
+log_level: debug
+providers:
+  test:
+    base_url: %[1]s
+    api_key_env: CANARY_KEY
+    headers: {X-Auth-Token: "env: CANARY_HEADER"}
+  other:
+    base_url: %[1]s
+    api_key_file: key.txt
+`, h.address))
+	h.agent("clerk", "tools: [mark_none, mark_once, http_get, note_write]", "max_rounds: 8")
+	h.agent("other", "model: other/scripted")
+	parsed, err := pgx.ParseConfig(h.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := canaries(parsed.Password)
+	said := strings.Join(all, " and ")
+
+	h.ledger.answer("echo", "the tool says "+said)
+	address := fmt.Sprintf("http://user:%s@127.0.0.1:1/path?key=%s", url.QueryEscape(keyCanary), url.QueryEscape(keyCanary))
+	h.model.Add(fault(http.StatusInternalServerError, "server_error", "the provider says "+said)) // retried
+	h.model.Then(rounds(
+		calls(call("mark_none", "echo"), call("mark_once", "label "+said)),
+		calls(
+			inferencetest.Call{ID: "get", Name: "http_get", Arguments: `{"url":` + quote(address) + `}`},
+			inferencetest.Call{ID: "note", Name: "note_write", Arguments: `{"name":"n","content":` + quote(said) + `}`},
+			inferencetest.Call{ID: "bad", Name: "mark_once", Arguments: `{"no_such":` + quote(said) + `}`},
+			inferencetest.Call{ID: "unknown", Name: "tool_" + headerCanary, Arguments: `{}`},
+		),
+		drops("Thinking of "+said, "The model says "+said+" in the end."),
+	))
+	w := h.startWorker()
+	outputs := map[string]string{}
+	record := func(name string, r run) { outputs[name+" stdout"], outputs[name+" stderr"] = r.stdout, r.stderr }
+	record("enqueue --wait", h.run("", "enqueue", "--agent", "clerk", "--wait", "--verbose", "Speak."))
+	h.model.Then(func(recorded) inferencetest.Reply {
+		return fault(http.StatusUnauthorized, "invalid_api_key", "Incorrect API key provided: "+said)
+	})
+	failing := h.enqueue("other", "Speak.")
+	h.await("the turn failed", "select exists (select from turns where message_id = $1 and state = 'failed')", failing)
+	record("enqueue of an unknown agent", h.run("", "enqueue", "--agent", "nobody", "Hello"))
+	for _, args := range [][]string{
+		{"show", "1"}, {"show", "latest"}, {"turns"}, {"inbox"}, {"outbox"}, {"lanes"}, {"schedules"}, {"scheduler"}, {"workers"}, {"agents", "check"}, {"doctor"}, {"migrate"},
+	} {
+		record("turnctl "+strings.Join(args, " "), h.run("", "turnctl", args...))
+		record("turnctl -o json "+strings.Join(args, " "), h.run("", "turnctl", append([]string{"-o", "json"}, args...)...))
+	}
+	h.ended(h.show(1), "succeeded", "none", 3)
+	if reply := h.show(1).Reply.Body; !strings.HasPrefix(reply, "The model says [redacted]") {
+		t.Errorf("the reply is %q", reply)
+	}
+	w.terminate()
+	outputs["the worker's log"] = w.said.String()
+	for table, rows := range h.everyRow() {
+		outputs["table "+table] = rows
+	}
+
+	seen := 0
+	for place, written := range outputs {
+		seen += len(written)
+		for _, canary := range all {
+			if i := strings.Index(written, canary); i >= 0 {
+				t.Errorf("%s holds the secret %q: ...%s...", place, canary, written[max(0, i-80):min(len(written), i+len(canary)+40)])
+			}
+			if strings.Contains(written, hex.EncodeToString([]byte(canary))) {
+				t.Errorf("%s holds the secret %q in bytes", place, canary)
+			}
+		}
+	}
+	if seen < 10_000 || !strings.Contains(outputs["table turnkeeper.calls"], "the tool says [redacted]") {
+		t.Errorf("the search saw %d bytes only, or not the calls", seen)
+	}
+}
+
+// everyRow is every row of every table of the database, as text.
+func (h *house) everyRow() map[string]string {
+	h.t.Helper()
+	ctx := context.Background()
+	rows, err := h.db.Query(ctx, `
+		select quote_ident(schemaname) || '.' || quote_ident(tablename) from pg_tables
+		where schemaname not in ('pg_catalog', 'information_schema')`)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	tables, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil || len(tables) < 15 {
+		h.t.Fatalf("the tables are %v, %v", tables, err)
+	}
+	all := map[string]string{}
+	for _, table := range tables {
+		all[table] = query[string](h, "select coalesce(string_agg(t::text, E'\\n'), '') from "+table+" t")
+	}
+	return all
+}
+
+// drops is a streamed answer of reasoning and text in pieces of three
+// characters: no piece holds a secret.
+func drops(reasoning, text string) inferencetest.Reply {
+	var chunks []string
+	chunk := func(delta, finish string) {
+		chunks = append(chunks, `{"id":"x","object":"chat.completion.chunk","created":1,"model":"scripted","choices":[{"index":0,"delta":`+delta+`,"finish_reason":`+finish+`}]}`)
+	}
+	pieces := func(field, text string) {
+		for runes := []rune(text); len(runes) > 0; {
+			n := min(3, len(runes))
+			chunk(`{"`+field+`":`+quote(string(runes[:n]))+`}`, "null")
+			runes = runes[n:]
+		}
+	}
+	chunk(`{"role":"assistant"}`, "null")
+	pieces("reasoning_content", reasoning)
+	pieces("content", text)
+	chunk(`{}`, `"stop"`)
+	return inferencetest.SSE(chunks...)
+}
