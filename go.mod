@@ -38,4 +38,5 @@ require (
 	go.uber.org/zap/exp v0.3.0 // indirect
 	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
+	golang.org/x/tools v0.51.0 // indirect
 )

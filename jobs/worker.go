@@ -25,7 +25,7 @@ type Worker struct {
 	WorkerConfig
 
 	mu      sync.Mutex
-	running map[turnkeeper.TurnID]context.CancelCauseFunc
+	running map[turnkeeper.GrantID]context.CancelCauseFunc // a turn may come back while its last dispatch still stops
 }
 
 // WorkerConfig says how to work.
@@ -49,7 +49,7 @@ func NewWorker(c WorkerConfig) *Worker {
 	if c.BoundsFor == nil {
 		c.BoundsFor = func(d *agentdef.Definition) turnkeeper.Bounds { return d.Bounds(c.Bounds) }
 	}
-	return &Worker{WorkerConfig: c, running: map[turnkeeper.TurnID]context.CancelCauseFunc{}}
+	return &Worker{WorkerConfig: c, running: map[turnkeeper.GrantID]context.CancelCauseFunc{}}
 }
 
 // Timeout is River's limit on a job: above every wall cap that is allowed, and
@@ -74,16 +74,16 @@ func (w *Worker) Running() int {
 	return len(w.running)
 }
 
-func (w *Worker) enter(ctx context.Context, turn turnkeeper.TurnID) (context.Context, func()) {
+func (w *Worker) enter(ctx context.Context, grant turnkeeper.GrantID) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.running[turn] = cancel
+	w.running[grant] = cancel
 	return ctx, func() {
 		cancel(nil)
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		delete(w.running, turn)
+		delete(w.running, grant)
 	}
 }
 
@@ -94,7 +94,7 @@ const reloads = 5
 // attempt: what is left of a turn is the scheduler's to bring back.
 func (w *Worker) Work(ctx context.Context, job *river.Job[TurnArgs]) error {
 	log := w.Log.With(zap.Int64("turn", int64(job.Args.TurnID)), zap.Int64("job", job.ID))
-	ctx, leave := w.enter(ctx, job.Args.TurnID)
+	ctx, leave := w.enter(ctx, job.Args.GrantID)
 	defer leave()
 	w.at(ctx, "work.start")
 	for range reloads {

@@ -79,6 +79,7 @@ func (t *Tick) Requeue(ctx context.Context, lost turnkeeper.LostGrant) error {
 		log = "unclaimed"
 	}
 	return translate(errors.Join(
+		t.q.NoteTaker(ctx, string(lost.WorkerID), int64(lost.TurnID)),
 		t.q.EndDispatch(ctx, dbsqlc.EndDispatchParams{
 			Turn: int64(lost.TurnID), GrantID: string(lost.GrantID), State: string(turnkeeper.TurnQueued), Log: log,
 			Lost: lost.WorkerID != "",
@@ -107,11 +108,12 @@ func (t *Tick) SettleCalls(ctx context.Context, turn turnkeeper.TurnID, unknown,
 // Close ends a turn whose workers were lost once too often, without running it.
 func (t *Tick) Close(ctx context.Context, lost turnkeeper.LostGrant, o turnkeeper.Outcome, events []turnkeeper.Event) error {
 	return errors.Join(
+		translate(t.q.NoteTaker(ctx, string(lost.WorkerID), int64(lost.TurnID))),
 		translate(t.q.InsertEvents(ctx, t.store.eventParams(lost.TurnID, lost.LastSeq, events))),
 		translate(t.q.BumpSeq(ctx, int32(len(events)), int64(lost.TurnID))), //nolint:gosec // few
 		translate(t.q.EndDispatch(ctx, dbsqlc.EndDispatchParams{
 			Turn: int64(lost.TurnID), GrantID: string(lost.GrantID), State: string(o.State), Log: "lost", Stop: string(o.StopReason),
-			Reply: t.store.clean(o.Reply), InnerDialogue: t.store.clean(o.InnerDialogue), ErrorClass: o.ErrorClass, Error: t.store.clean(o.Error),
+			Reply: t.store.clean(o.Reply), InnerDialogue: t.store.clean(o.InnerDialogue), ErrorClass: t.store.clean(o.ErrorClass), Error: t.store.clean(o.Error),
 			MessageState: string(turnkeeper.MessageAnswered), Lost: true,
 		})),
 		translate(t.q.CloseJobs(ctx, []int64{int64(lost.JobID)})),

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"turnkeeper"
@@ -49,8 +50,11 @@ func (s *Store) ViewTurn(ctx context.Context, id turnkeeper.TurnID) (TurnView, e
 	if v.Message, err = s.Message(ctx, v.Turn.MessageID); err != nil {
 		return TurnView{}, err
 	}
-	if reply, err := s.ReplyTo(ctx, v.Turn.MessageID); err == nil && reply.TurnID == id {
+	switch reply, err := s.ReplyTo(ctx, v.Turn.MessageID); {
+	case err == nil && reply.TurnID == id:
 		v.Reply = &reply
+	case err != nil && !errors.Is(err, turnkeeper.ErrNotFound):
+		return TurnView{}, err
 	}
 	if v.Rounds, err = s.roundsOf(ctx, id); err != nil {
 		return TurnView{}, err

@@ -111,8 +111,10 @@ func TestFence(t *testing.T) {
 	cases := map[string]func() error{
 		"an older token": func() error { return forged(func(g *turnkeeper.Grant) { g.Token-- }) },
 		"a newer token":  func() error { return forged(func(g *turnkeeper.Grant) { g.Token++ }) },
-		"another grant":  func() error { return forged(func(g *turnkeeper.Grant) { g.GrantID = "00000000-0000-4000-8000-000000000000" }) },
-		"another turn":   func() error { return forged(func(g *turnkeeper.Grant) { g.TurnID = 9999 }) },
+		"another grant": func() error {
+			return forged(func(g *turnkeeper.Grant) { g.GrantID = "00000000-0000-4000-8000-000000000000" })
+		},
+		"another turn": func() error { return forged(func(g *turnkeeper.Grant) { g.TurnID = 9999 }) },
 	}
 	for name, f := range cases {
 		if err := f(); !errors.Is(err, turnkeeper.ErrFenced) {

@@ -147,9 +147,11 @@ func (w *TurnWriter) write(ctx context.Context, steps int64, events int, attempt
 			return fmt.Errorf("%w: %w", turnkeeper.ErrJournalMoved, err)
 		}
 		// A refusal may be the echo of our own write: its commit went through
-		// and the answer was lost, so that the attempt after it finds itself.
-		moved := errors.Is(err, turnkeeper.ErrJournalMoved) && wait > firstRetry
-		if !uncertain(err) && !moved && !endedOnTheWay(ctx, err) {
+		// and the answer was lost, so that the attempt after it finds itself,
+		// or the turn that it has ended.
+		refused := errors.Is(err, turnkeeper.ErrJournalMoved) || errors.Is(err, turnkeeper.ErrFenced)
+		echo := refused && wait > firstRetry
+		if !uncertain(err) && !echo && !endedOnTheWay(ctx, err) {
 			return err
 		}
 		written, settled := w.readBack(ctx, steps)
@@ -160,7 +162,7 @@ func (w *TurnWriter) write(ctx context.Context, steps int64, events int, attempt
 			w.advance(steps, events)
 			return nil
 		}
-		if moved {
+		if echo {
 			return err
 		}
 		if !pause(ctx, wait) {
@@ -411,7 +413,7 @@ func (w *TurnWriter) queueEnd(ctx context.Context, q *dbsqlc.Queries, o *turnkee
 		q.EndDispatch(ctx, dbsqlc.EndDispatchParams{
 			Turn: int64(w.grant.TurnID), GrantID: string(w.grant.GrantID), State: string(o.State), Log: ending.Log,
 			Stop: string(o.StopReason), Reply: w.clean(o.Reply), InnerDialogue: w.clean(o.InnerDialogue),
-			ErrorClass: o.ErrorClass, Error: w.clean(o.Error), MessageState: string(ending.Message),
+			ErrorClass: w.clean(o.ErrorClass), Error: w.clean(o.Error), MessageState: string(ending.Message),
 			Backoff: o.Backoff, LaneBackoff: ending.LaneBackoff,
 		}),
 		q.CompleteJob(ctx, int64(w.grant.JobID)),

@@ -86,19 +86,25 @@ func TestFollowReadsWhatIsStored(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			source := &table{}
-			source.add(c.kinds...)
-			seqs, errs := follow(t.Context(), source, c.after)
-			var want []int64
-			for i := range c.want {
-				want = append(want, c.after+int64(i)+1)
-			}
-			if diff := cmp.Diff(want, seqs); diff != "" || errs != nil {
-				t.Errorf("errors %v, events (-want +got):\n%s", errs, diff)
-			}
-			if source.released != 1 {
-				t.Errorf("the subscription was ended %d times", source.released)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				source := &table{}
+				source.add(c.kinds...)
+				seqs, errs := follow(t.Context(), source, c.after)
+				var want []int64
+				for i := range c.want {
+					want = append(want, c.after+int64(i)+1)
+				}
+				if diff := cmp.Diff(want, seqs); diff != "" || errs != nil {
+					t.Errorf("errors %v, events (-want +got):\n%s", errs, diff)
+				}
+				if source.released != 1 {
+					t.Errorf("the subscription was ended %d times", source.released)
+				}
+				if waited := time.Since(began); waited > 0 {
+					t.Errorf("waited %s for what was there", waited)
+				}
+			})
 		})
 	}
 }

@@ -10,7 +10,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"turnkeeper/inference/inferencetest"
 	"turnkeeper/internal/pgdev"
 	"turnkeeper/jobs"
 	"turnkeeper/storage"
@@ -28,7 +27,7 @@ func TestTheDatabaseGoesAwayUnderLoad(t *testing.T) {
 	h.agent("clerk", marks, "lane: conversation")
 	var asked atomic.Int64
 	cut := make(chan struct{}, 1000)
-	h.model.Then(func(r recorded) inferencetest.Reply {
+	h.model.Then(func(r recorded) reply {
 		if asked.Add(1)%10 == 0 {
 			cut <- struct{}{}
 		}

@@ -90,6 +90,9 @@ func TestAFirstRunWithoutADatabase(t *testing.T) {
 	if err := json.Unmarshal([]byte(r.stdout), &answer); err != nil || r.code != 0 || answer.Outcome != "succeeded" || answer.Reply == "" {
 		t.Fatalf("enqueue --wait ended with %d\n%s%s", r.code, r.stdout, r.stderr)
 	}
+	if r := h.run("", "turnctl", "doctor"); r.code != 0 || !strings.Contains(r.stdout, "all is well") {
+		t.Errorf("turnctl doctor ended with %d\n%s%s", r.code, r.stdout, r.stderr)
+	}
 	server := postmaster(t, data)
 	if server == 0 || !alive(server) {
 		t.Fatal("there is no private Postgres")

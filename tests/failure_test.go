@@ -63,7 +63,7 @@ func TestAFailedMessageWaitsInTheInbox(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	h.agent("clerk", marks)
-	h.model.Then(func(recorded) inferencetest.Reply {
+	h.model.Then(func(recorded) reply {
 		return fault(http.StatusUnauthorized, "invalid_api_key", "who are you?")
 	})
 	h.startWorker()
@@ -99,7 +99,7 @@ func TestAFailedMessageWaitsInTheInbox(t *testing.T) {
 
 func TestAPassingErrorIsRetriedInPlace(t *testing.T) {
 	t.Parallel()
-	for name, trouble := range map[string]inferencetest.Reply{
+	for name, trouble := range map[string]reply{
 		"status 500":        fault(http.StatusInternalServerError, "server_error", "oops"),
 		"status 429":        fault(http.StatusTooManyRequests, "rate_limit_exceeded", "slow down", "Retry-After", "1"),
 		"connection broken": inferencetest.Reset(),
@@ -126,7 +126,7 @@ func TestTheNextModelOfTheChainAnswers(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	h.agent("clerk", "model: test/first", "fallback_models: [test/second]")
-	h.model.Then(func(r recorded) inferencetest.Reply {
+	h.model.Then(func(r recorded) reply {
 		if r.Chat().Model == "first" {
 			return fault(http.StatusNotFound, "model_not_found", "no such model")
 		}
@@ -181,7 +181,7 @@ func TestTheWallCap(t *testing.T) {
 	h := newHouse(t)
 	h.agent("clerk", marks, "max_duration: 3s")
 	h.ledger.hold("slow")
-	h.model.Then(func(r recorded) inferencetest.Reply { return thinkingCall("SECRET PLAN", call("mark_slow", "slow")) })
+	h.model.Then(func(r recorded) reply { return thinkingCall("SECRET PLAN", call("mark_slow", "slow")) })
 	w := h.startWorker()
 
 	turn := h.turnOf(h.enqueue("clerk", "Take your time."))
@@ -204,7 +204,7 @@ func TestTheWallCap(t *testing.T) {
 }
 
 // thinkingCall is a streamed answer of reasoning and one call.
-func thinkingCall(reasoning string, c inferencetest.Call) inferencetest.Reply {
+func thinkingCall(reasoning string, c inferencetest.Call) reply {
 	chunk := func(delta, finish string) string {
 		return `{"id":"x","object":"chat.completion.chunk","created":1,"model":"scripted","choices":[{"index":0,"delta":` +
 			delta + `,"finish_reason":` + finish + `}]}`
@@ -220,7 +220,7 @@ func TestAModelThatHangsMeetsTheWallCap(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	h.agent("clerk", marks, "max_duration: 3s")
-	h.model.Then(rounds(callOnce("mark_once", "a"), inferencetest.Hang()))
+	h.model.Then(rounds(callOnce("mark_once", "a"), hang()))
 	h.startWorker()
 	turn := h.turnOf(h.enqueue("clerk", "Hello"))
 	h.ended(turn, "degraded", "max_duration", 1)

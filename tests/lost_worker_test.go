@@ -12,7 +12,7 @@ import (
 )
 
 // hangOnce gives the reply, but the first time it never comes.
-func hangOnce(reply inferencetest.Reply) inferencetest.Reply {
+func hangOnce(reply reply) reply {
 	var asked atomic.Bool
 	return func(x *inferencetest.Exchange) {
 		if asked.CompareAndSwap(false, true) {
@@ -159,7 +159,7 @@ func TestAMessageThatKillsItsWorkers(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	h.agent("clerk", marks)
-	h.model.Then(rounds(callOnce("mark_once", "a"), inferencetest.Hang()))
+	h.model.Then(rounds(callOnce("mark_once", "a"), hang()))
 	message := int64(0)
 	for death := 1; death <= 3; death++ {
 		w := h.startWorker("--takeover-after", "1s")
@@ -207,7 +207,7 @@ func TestARestartedRoundIsRolledBackForWatchers(t *testing.T) {
 }
 
 // drip streams the text over and over, until the client leaves.
-func drip(text string) inferencetest.Reply {
+func drip(text string) reply {
 	chunk := fmt.Sprintf(`{"id":"x","object":"chat.completion.chunk","created":1,"model":"scripted","choices":[{"index":0,"delta":{"role":"assistant","content":%q},"finish_reason":null}]}`, text)
 	return func(x *inferencetest.Exchange) {
 		inferencetest.OpenSSE(chunk)(x)
@@ -228,7 +228,7 @@ func TestTwoWorkersOneLane(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	h.agent("clerk")
-	h.model.Then(func(r recorded) inferencetest.Reply { return text("answer to " + newest(r)) })
+	h.model.Then(func(r recorded) reply { return text("answer to " + newest(r)) })
 	h.startWorker()
 	h.startWorker()
 	var ids []int64
@@ -258,7 +258,7 @@ func TestLanesRunBesideEachOther(t *testing.T) {
 	h := newHouse(t)
 	h.agent("clerk", "lane: conversation")
 	all := make(chan struct{})
-	h.model.Then(func(recorded) inferencetest.Reply { return inferencetest.WaitFor(all, text("done")) })
+	h.model.Then(func(recorded) reply { return waitFor(all, text("done")) })
 	h.startWorker()
 	h.startWorker()
 	var ids []int64

@@ -8,14 +8,25 @@ import (
 	"turnkeeper/inference/inferencetest"
 )
 
-// A recorded is a request that the model server got.
-type recorded = inferencetest.Recorded
+// What these tests say often.
+type (
+	recorded = inferencetest.Recorded
+	reply    = inferencetest.Reply
+)
+
+var (
+	text    = inferencetest.Text
+	calls   = inferencetest.Calls
+	fault   = inferencetest.Fault
+	hang    = inferencetest.Hang
+	waitFor = inferencetest.WaitFor
+)
 
 // rounds answers by what the request holds: the n-th reply for a request with
 // n-1 exchanges after the newest message, the last for all later ones. So a
 // request that is made again is answered the same.
-func rounds(replies ...inferencetest.Reply) func(recorded) inferencetest.Reply {
-	return func(r recorded) inferencetest.Reply {
+func rounds(replies ...reply) func(recorded) reply {
+	return func(r recorded) reply {
 		return replies[min(roundOf(r), len(replies))-1]
 	}
 }
@@ -58,18 +69,11 @@ func call(tool, label string) inferencetest.Call {
 }
 
 // callOnce asks for a call with an id of its own, whatever the request's number.
-func callOnce(tool, label string) inferencetest.Reply {
+func callOnce(tool, label string) reply {
 	c := call(tool, label)
 	c.ID = "call_" + label
 	return inferencetest.Calls(c)
 }
-
-// Replies of these tests.
-var (
-	text  = inferencetest.Text
-	calls = inferencetest.Calls
-	fault = inferencetest.Fault
-)
 
 // quote writes text as a JSON string.
 func quote(text string) string {

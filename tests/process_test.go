@@ -3,6 +3,7 @@ package tests_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os/exec"
 	"strings"
 	"sync"
@@ -89,11 +90,19 @@ func (p *process) running() bool {
 // await returns when the process has written text.
 func (p *process) await(text string) {
 	p.t.Helper()
+	if err := p.heard(text); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// heard is await for a goroutine that must not end the test.
+func (p *process) heard(text string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if err := p.said.await(ctx, text, p.done); err != nil {
-		p.t.Fatalf("%s did not say %q: %v; it said:\n%s", p.name, text, err, p.said.tail())
+		return fmt.Errorf("%s did not say %q: %w; it said:\n%s", p.name, text, err, p.said.tail())
 	}
+	return nil
 }
 
 // end is the clean-up: nothing is left running.

@@ -4,8 +4,6 @@ import (
 	"regexp"
 	"testing"
 	"time"
-
-	"turnkeeper/inference/inferencetest"
 )
 
 const hourly = `schedule: {cron: "@every 1h", message: "Look around."}`
@@ -68,7 +66,7 @@ func TestAScheduledTurnDoesNotRepeatWhatIsFresh(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	h.agent("clerk", hourly, marks)
-	h.model.Then(func(r recorded) inferencetest.Reply {
+	h.model.Then(func(r recorded) reply {
 		if m := r.Chat().Messages; m[len(m)-1].Role == "tool" {
 			return text("Seen.")
 		}

@@ -48,7 +48,7 @@ providers:
   test:
     base_url: %[1]s
     api_key_env: CANARY_KEY
-    headers: {X-Auth-Token: "env: CANARY_HEADER"}
+    headers: {X-Auth-Token: {env: CANARY_HEADER}}
   other:
     base_url: %[1]s
     api_key_file: key.txt
@@ -69,7 +69,7 @@ providers:
 		calls(call("mark_none", "echo"), call("mark_once", "label "+said)),
 		calls(
 			inferencetest.Call{ID: "get", Name: "http_get", Arguments: `{"url":` + quote(address) + `}`},
-			inferencetest.Call{ID: "note", Name: "note_write", Arguments: `{"name":"n","content":` + quote(said) + `}`},
+			inferencetest.Call{ID: "note", Name: "note_write", Arguments: `{"name":"n","text":` + quote(said) + `}`},
 			inferencetest.Call{ID: "bad", Name: "mark_once", Arguments: `{"no_such":` + quote(said) + `}`},
 			inferencetest.Call{ID: "unknown", Name: "tool_" + headerCanary, Arguments: `{}`},
 		),
@@ -79,7 +79,7 @@ providers:
 	outputs := map[string]string{}
 	record := func(name string, r run) { outputs[name+" stdout"], outputs[name+" stderr"] = r.stdout, r.stderr }
 	record("enqueue --wait", h.run("", "enqueue", "--agent", "clerk", "--wait", "--verbose", "Speak."))
-	h.model.Then(func(recorded) inferencetest.Reply {
+	h.model.Then(func(recorded) reply {
 		return fault(http.StatusUnauthorized, "invalid_api_key", "Incorrect API key provided: "+said)
 	})
 	failing := h.enqueue("other", "Speak.")
@@ -141,7 +141,7 @@ func (h *house) everyRow() map[string]string {
 
 // drops is a streamed answer of reasoning and text in pieces of three
 // characters: no piece holds a secret.
-func drops(reasoning, text string) inferencetest.Reply {
+func drops(reasoning, text string) reply {
 	var chunks []string
 	chunk := func(delta, finish string) {
 		chunks = append(chunks, `{"id":"x","object":"chat.completion.chunk","created":1,"model":"scripted","choices":[{"index":0,"delta":`+delta+`,"finish_reason":`+finish+`}]}`)

@@ -5,8 +5,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"turnkeeper/inference/inferencetest"
 )
 
 func TestSIGTERMLetsTheTurnFinish(t *testing.T) {
@@ -14,7 +12,7 @@ func TestSIGTERMLetsTheTurnFinish(t *testing.T) {
 	h := newHouse(t)
 	h.agent("clerk", marks)
 	goOn := make(chan struct{})
-	h.model.Then(rounds(callOnce("mark_once", "a"), inferencetest.WaitFor(goOn, text("Finished."))))
+	h.model.Then(rounds(callOnce("mark_once", "a"), waitFor(goOn, text("Finished."))))
 	w := h.startWorker()
 	message := h.enqueue("clerk", "Make a mark.")
 	h.awaitRequests(2)

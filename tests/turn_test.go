@@ -80,7 +80,7 @@ func TestAModelThatCallsToolsForEver(t *testing.T) {
 			t.Parallel()
 			h := newHouse(t)
 			h.agent("clerk", marks, fmt.Sprintf("max_rounds: %d", cap), "max_tool_calls: 100")
-			h.model.Then(func(r recorded) inferencetest.Reply {
+			h.model.Then(func(r recorded) reply {
 				return calls(call("mark_once", fmt.Sprintf("round %d", roundOf(r))))
 			})
 			w := h.startWorker()

@@ -115,6 +115,7 @@ func callCases() []answerCase {
 			toolDelta(`{"index":0,"id":"a","function":{"name":"read_"}}`), toolDelta(`{"index":0,"function":{"name":"file","arguments":"{}"}}`), finish("tool_calls")), expect: asks(called("a", "read_file", "{}"))},
 		{name: "1.4 the first index is 1", reply: SSE(toolDelta(`{"index":1,"id":"a","function":{"name":"clock","arguments":"{}"}}`), finish("tool_calls")), expect: clock},
 		{name: "1.4 null among the calls", reply: message(`{"tool_calls":[null,{"id":"a","function":{"name":"clock","arguments":"{}"}}]}`, "tool_calls"), whole: true, expect: clock},
+		{name: "1.4 an empty entry among the calls", reply: SSE(toolDelta(`{"index":0,"type":"function","function":{}}`), toolDelta(`{"index":1,"id":"a","function":{"name":"clock","arguments":"{}"}}`), finish("tool_calls")), expect: clock},
 		{name: "2 the id is missing", reply: SSE(toolDelta(`{"index":0,"function":{"name":"clock","arguments":"{}"}}`), finish("tool_calls")), expect: asks(called("", "clock", "{}"))},
 		{name: "2 the id is empty", reply: SSE(toolDelta(`{"index":0,"id":"","function":{"name":"clock","arguments":"{}"}}`), finish("tool_calls")), expect: asks(called("", "clock", "{}"))},
 		{name: "2 both calls have one id", reply: message(`{"tool_calls":[{"id":"a","function":{"name":"clock","arguments":"{\"a\":1}"}},{"id":"a","function":{"name":"read_file","arguments":"{\"b\":2}"}}]}`, "tool_calls"), whole: true, expect: asks(called("a", "clock", `{"a":1}`), called("a", "read_file", `{"b":2}`))},

@@ -230,7 +230,7 @@ const (
 // echo sends back every secret of the request in an error.
 func echo(status int, contentType string) Reply {
 	return By(func(r Recorded) Reply {
-		said := fmt.Sprintf("Incorrect key %s; %s; %s; %s; Bearer abcdefghijklmnop; sk-other-0123456789abcdef; https://u:%s@h/p?k=%s",
+		said := fmt.Sprintf("Incorrect key %s; %s; %s; %s; Bearer abcdefghijklmnop; sk-other-0123456789abcdef; https://u:%s@h/p?k=%s; https://someone:else-word@other/",
 			suiteKey, r.Header.Get("Authorization"), r.Header.Get("X-Secret"), r.Path, password, parameter)
 		return Raw(status, contentType, encode(map[string]any{"error": map[string]any{"message": said, "code": suiteKey}}))
 	})
@@ -261,7 +261,7 @@ func (s suite) errorShowsNoSecret(t *testing.T, reply Reply) {
 		t.Fatalf("got %v", err)
 	}
 	shown := fmt.Sprintf("%v %+v %s %s %#v %v", err, *failure, failure.Detail, failure.Code, p, failure.Err)
-	for _, secret := range []string{suiteKey, suiteKey[:12], headerSecret, password, parameter, "abcdefghijklmnop", "sk-other-0123456789abcdef"} {
+	for _, secret := range []string{suiteKey, suiteKey[:12], headerSecret, password, parameter, "else-word", "abcdefghijklmnop", "sk-other-0123456789abcdef"} {
 		if strings.Contains(shown, secret) {
 			t.Errorf("%q is shown in %s", secret, shown)
 		}

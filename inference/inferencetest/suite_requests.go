@@ -184,6 +184,8 @@ func (s suite) replay(t *testing.T) {
 			expect: []exchange{{"a", "clock", "{}", "first"}, {"b", "clock", "{}", "second"}}},
 		{name: "2 a tool name that cannot be", history: []inference.Message{answered(called("a", "my tool.v2", "{}"), called("b", "", "{}")), result("a", "no"), result("b", "no")},
 			expect: []exchange{{"a", "my_tool_v2", "{}", "no"}, {"b", "unknown", "{}", "no"}}},
+		{name: "2 a tool name of more than 64 characters", history: []inference.Message{answered(called("a", strings.Repeat("x", 65), "{}")), result("a", "no")},
+			expect: []exchange{{"a", strings.Repeat("x", 64), "{}", "no"}}},
 		{name: "2 an answer of nothing", history: []inference.Message{answered()}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

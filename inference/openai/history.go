@@ -209,7 +209,7 @@ func (w wireIDs) take(id string) string {
 
 func (w wireIDs) fits(id string) bool {
 	if w.format == IDNine {
-		return len(id) == 9 && strings.IndexFunc(id, func(r rune) bool { return r >= 0x80 || !isAlnum(byte(r)) }) < 0
+		return len(id) == 9 && strings.IndexFunc(id, func(r rune) bool { return !isAlnum(r) }) < 0
 	}
 	return id != "" && len(id) <= 64 && strings.IndexFunc(id, func(r rune) bool { return r <= ' ' || r > '~' }) < 0
 }

@@ -148,6 +148,17 @@ func TestProfileSwitches(t *testing.T) {
 	}
 }
 
+func TestSignaturesGoToTheirOwnCalls(t *testing.T) {
+	w := &wire{contentType: "application/json"}
+	_, _ = wired(t, w, openai.Profile{}).Generate(t.Context(), inference.Request{Model: "m", Messages: []inference.Message{{
+		Role: inference.RoleAssistant, Calls: []inference.Call{{ID: "b", Name: "clock", Arguments: "{}"}}, RawProvider: "p",
+		Raw: json.RawMessage(`{"tool_calls":[{"id":"a","function":{"name":"other"},"extra_content":{"signature":"of a"}},{"id":"b","function":{"name":"clock"}}]}`),
+	}}}, nil)
+	if strings.Contains(string(w.sent), "of a") || !strings.Contains(string(w.sent), `"id":"b"`) {
+		t.Errorf("one of two calls was kept, and sent as %s", w.sent)
+	}
+}
+
 // A silent body never gives a byte; it ends when it is closed.
 type silent struct{ ended <-chan struct{} }
 

@@ -4,9 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"turnkeeper/inference"
 	"turnkeeper/inference/openai"
@@ -123,28 +123,38 @@ func cutUp(r *rand.Rand, call inference.Call, index int, indexed bool) []string 
 	return pieces
 }
 
-// TestLongAnswersTakeLinearTime: twenty thousand small chunks of each kind are
-// read in a time that anything quadratic would miss by far.
-func TestLongAnswersTakeLinearTime(t *testing.T) {
+// TestLongAnswersTakeLinearMemory: four times the chunks must not allocate
+// sixteen times the memory, as joining the whole anew at each chunk would.
+func TestLongAnswersTakeLinearMemory(t *testing.T) {
 	for name, chunk := range map[string]string{
 		"text":              `{"content":"word "}`,
 		"reasoning":         `{"reasoning":"word ","reasoning_content":"word "}`,
 		"reasoning_details": `{"reasoning_details":[{"type":"reasoning.text","index":0,"text":"word "}]}`,
-		"arguments":         `{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{}{}"}}]}`,
+		"arguments":         `{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"word "}}]}`,
 		"parts":             `{"content":[{"type":"text","text":"word "}]}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			events := strings.Repeat(`data: {"choices":[{"delta":`+chunk+`}]}`+"\n\n", 20_000)
-			events += `data: {"choices":[{"delta":{"content":"end"},"finish_reason":"stop"}]}` + "\n\n"
-			w := &wire{contentType: "text/event-stream", answer: []byte(events)}
-			start := time.Now()
-			_, err := wired(t, w, openai.Profile{}).Generate(t.Context(), inference.Request{Model: "m", Messages: []inference.Message{{Role: inference.RoleUser, Text: "x"}}}, func(inference.Delta) {})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if took := time.Since(start); took > 15*time.Second {
-				t.Errorf("took %s", took)
+			short, long := allocated(t, chunk, 2000), allocated(t, chunk, 8000)
+			if ratio := float64(long) / float64(short); ratio > 8 {
+				t.Errorf("four times the chunks take %.1f times the memory", ratio)
 			}
 		})
 	}
+}
+
+// allocated is how many bytes reading an answer of n chunks allocates.
+func allocated(t *testing.T, chunk string, n int) uint64 {
+	t.Helper()
+	events := strings.Repeat(`data: {"choices":[{"delta":`+chunk+`}]}`+"\n\n", n)
+	events += `data: {"choices":[{"delta":{"content":"end"},"finish_reason":"stop"}]}` + "\n\n"
+	w := &wire{contentType: "text/event-stream", answer: []byte(events)}
+	c := wired(t, w, openai.Profile{})
+	req := inference.Request{Model: "m", Messages: []inference.Message{{Role: inference.RoleUser, Text: "x"}}}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if _, err := c.Generate(t.Context(), req, func(inference.Delta) {}); err != nil {
+		t.Fatal(err)
+	}
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
 }

@@ -127,7 +127,7 @@ func schema(parameters json.RawMessage) object {
 // do not exist by names that could not.
 func toolName(name string) string {
 	name = strings.Map(func(r rune) rune {
-		if r < 0x80 && (isAlnum(byte(r)) || r == '_' || r == '-') {
+		if isAlnum(r) || r == '_' || r == '-' {
 			return r
 		}
 		return '_'
@@ -138,6 +138,6 @@ func toolName(name string) string {
 	return name[:min(len(name), 64)]
 }
 
-func isAlnum(c byte) bool {
+func isAlnum(c rune) bool {
 	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
 }

@@ -114,13 +114,6 @@ type worker struct {
 
 // prepare makes everything that can be wrong go wrong before any work is taken.
 func (w *worker) prepare(ctx context.Context) error {
-	if w.cfg.MigrateOnStart {
-		if _, err := w.db.Migrate(ctx); err != nil {
-			return err
-		}
-	} else if err := w.db.checkSchema(ctx); err != nil {
-		return err
-	}
 	masker := redact.New(w.cfg.Secrets())
 	w.agents = &agents{}
 	var err error
@@ -131,6 +124,13 @@ func (w *worker) prepare(ctx context.Context) error {
 		return err
 	}
 	if err := w.agents.load(w.cfg, w.models, w.tools); err != nil {
+		return err
+	}
+	if w.cfg.MigrateOnStart {
+		if _, err := w.db.Migrate(ctx); err != nil {
+			return err
+		}
+	} else if err := w.db.checkSchema(ctx); err != nil {
 		return err
 	}
 	if err := w.store.SetMaxMessageBytes(ctx, w.cfg.MaxMessageBytes); err != nil {

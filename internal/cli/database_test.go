@@ -122,7 +122,7 @@ func TestWaitEnds(t *testing.T) {
 		interrupt()
 		rest, _ := io.ReadAll(output)
 		done.Wait()
-		if text := string(buffer[:n]) + string(rest); code != 130 || !strings.Contains(text, "message 2 accepted") || !strings.Contains(text, "message 2 stays accepted") {
+		if text := string(buffer[:n]) + string(rest); code != 130 || !strings.Contains(text, "message 2 accepted") || !strings.Contains(text, "no longer waiting: message 2 stays accepted") {
 			t.Errorf("exit code %d, stderr:\n%s", code, text)
 		}
 	})

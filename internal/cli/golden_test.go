@@ -58,7 +58,7 @@ func eventfulTurn() storage.TurnView {
 		},
 		Message: turnkeeper.Message{
 			ID: 12, Agent: "clerk", Conversation: "anna", Lane: "clerk/anna", State: turnkeeper.MessageAnswered, Attempts: 2, TurnID: 41,
-			Body: "Please order 3 boxes.\n\tThen say \x1b[31mwhen\x1b[0m they come; 日本語も書けます。", Trigger: turnkeeper.TriggerMessage,
+			Body: "Please order 3 boxes.\n\tThen say \x1b[31mwhen\x1b[0m they come; 日本語も書けます。 \u009b2J\u202e\x7f", Trigger: turnkeeper.TriggerMessage,
 			AcceptedAt: after(-time.Second), DueAt: after(-time.Second), ClosedAt: after(42500 * time.Millisecond),
 			TraceParent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
 		},

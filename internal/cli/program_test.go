@@ -153,6 +153,16 @@ func TestErrorsHoldNoSecret(t *testing.T) {
 	}
 }
 
+// What a user types may hold a secret as well, and comes back in an error.
+func TestErrorsAreMasked(t *testing.T) {
+	env, _ := somewhere(t)
+	env["OPENAI_API_KEY"] = "sk-canary-0123456789"
+	got := run(t, cli.Enqueue(), env, "", "--agent", "sk-canary-0123456789", "hi")
+	if got.code != 2 || !strings.Contains(got.stderr, "unknown agent") || strings.Contains(got.stderr, "canary") {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestAgentsCheck(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {

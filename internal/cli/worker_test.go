@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"turnkeeper/internal/cli"
 )
 
@@ -115,6 +117,21 @@ func TestOutboxIsFollowed(t *testing.T) {
 		}
 		if !lines.Scan() || !strings.Contains(lines.Text(), want) {
 			t.Errorf("line %q, want the reply to %q", lines.Text(), want)
+		}
+	}
+	type reply struct{ ID int64 }
+	for _, order := range []struct {
+		args []string
+		want []reply
+	}{
+		{nil, []reply{{2}, {1}}},
+		{[]string{"--before", "2"}, []reply{{1}}},
+		{[]string{"--after", "0"}, []reply{{1}, {2}}},
+		{[]string{"--after", "1"}, []reply{{2}}},
+	} {
+		got := decode[[]reply](t, run(t, cli.Turnctl(), env, "", append([]string{"outbox", "-o", "json"}, order.args...)...))
+		if diff := cmp.Diff(order.want, got); diff != "" {
+			t.Errorf("%v (-want +got):\n%s", order.args, diff)
 		}
 	}
 	stop()

@@ -22,8 +22,8 @@ where (s.cron, s.time_zone, s.conversation, s.message, s.active)
     is distinct from (excluded.cron, excluded.time_zone, excluded.conversation, excluded.message, true);
 
 -- name: RetireSchedules :exec
-update turnkeeper.schedules set active = false, updated_at = clock_timestamp()
-where agent = @agent and active and not (name = any(@keep::text[]));
+update turnkeeper.schedules set active = false, last_error = null, updated_at = clock_timestamp()
+where agent = @agent and (active or last_error is not null) and not (name = any(@keep::text[]));
 
 -- name: ListAgents :many
 select name, description, definition_hash, lane_per_conversation, updated_at from turnkeeper.agents order by name;

@@ -33,7 +33,10 @@ order by l.grant_id is null, l.lane limit @max_rows;
 select * from turnkeeper.schedules order by agent, name;
 
 -- name: OverrideSchedule :execrows
-update turnkeeper.schedules set cron_override = sqlc.narg(cron), next_due = null, updated_at = clock_timestamp(), active = true
+-- One that was switched off by its error is active again; one that left its
+-- file is not.
+update turnkeeper.schedules set cron_override = sqlc.narg(cron), next_due = null, updated_at = clock_timestamp(),
+    active = active or last_error is not null, last_error = null
 where agent = @agent and name = @name;
 
 -- name: PauseSchedule :execrows

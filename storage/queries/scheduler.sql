@@ -149,7 +149,7 @@ with input as (
     from input i join granted g on g.lane = i.lane where i.is_new
 ), old_turns as (
     update turnkeeper.turns t set state = 'running', token = g.token, grant_id = i.grant_id, job_id = i.job_id,
-        dispatches = t.dispatches + 1, granted_at = g.granted_at, lease_until = g.lease_until, due_at = null
+        dispatches = t.dispatches + 1, granted_at = g.granted_at, lease_until = g.lease_until, due_at = null, worker_id = null
     from input i join granted g on g.lane = i.lane
     where t.id = i.turn_id and not i.is_new
 ), messages as (
@@ -189,9 +189,12 @@ select * from turnkeeper.settings;
 -- name: RingInbox :exec
 select pg_notify('turnkeeper_inbox', '');
 
+-- name: NoteTaker :exec
+-- Who had a turn that it never wrote to.
+update turnkeeper.turns set worker_id = coalesce(worker_id, nullif(@worker::text, '')) where id = @id;
+
 -- name: BumpSeq :exec
 update turnkeeper.turns set last_seq = last_seq + @events::integer where id = @id;
-
 
 -- name: SetMaxMessageBytes :exec
 update turnkeeper.settings set max_message_bytes = @bytes::integer where max_message_bytes <> @bytes::integer;

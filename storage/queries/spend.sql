@@ -4,4 +4,9 @@ from turnkeeper.reserve_spend(@turn::bigint, @agent::text, @tokens::bigint, @tur
     @day_tokens::bigint, @day_calls::bigint);
 
 -- name: SettleSpend :exec
-select turnkeeper.settle_spend(@reservation::bigint, @used::bigint);
+-- The agent's row is locked first, as a reservation does: in the other order
+-- the two of one turn could wait for each other.
+select turnkeeper.settle_spend(@reservation::bigint, @used::bigint)
+from (select 1 as locked from turnkeeper.spend s
+      join turnkeeper.spend_reservations r on s.scope = 'agent:' || r.agent and s.period = r.period
+      where r.id = @reservation::bigint for update of s) first;

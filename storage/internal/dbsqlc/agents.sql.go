@@ -49,8 +49,8 @@ func (q *Queries) ListAgents(ctx context.Context) ([]ListAgentsRow, error) {
 }
 
 const retireSchedules = `-- name: RetireSchedules :exec
-update turnkeeper.schedules set active = false, updated_at = clock_timestamp()
-where agent = $1 and active and not (name = any($2::text[]))
+update turnkeeper.schedules set active = false, last_error = null, updated_at = clock_timestamp()
+where agent = $1 and (active or last_error is not null) and not (name = any($2::text[]))
 `
 
 func (q *Queries) RetireSchedules(ctx context.Context, agent string, keep []string) error {

@@ -335,10 +335,13 @@ func (q *Queries) OutputsOfTurn(ctx context.Context, turnID int64) ([]OutputsOfT
 }
 
 const overrideSchedule = `-- name: OverrideSchedule :execrows
-update turnkeeper.schedules set cron_override = $1, next_due = null, updated_at = clock_timestamp(), active = true
+update turnkeeper.schedules set cron_override = $1, next_due = null, updated_at = clock_timestamp(),
+    active = active or last_error is not null, last_error = null
 where agent = $2 and name = $3
 `
 
+// One that was switched off by its error is active again; one that left its
+// file is not.
 func (q *Queries) OverrideSchedule(ctx context.Context, cron *string, agent string, name string) (int64, error) {
 	result, err := q.db.Exec(ctx, overrideSchedule, cron, agent, name)
 	if err != nil {

@@ -147,7 +147,7 @@ with input as (
     from input i join granted g on g.lane = i.lane where i.is_new
 ), old_turns as (
     update turnkeeper.turns t set state = 'running', token = g.token, grant_id = i.grant_id, job_id = i.job_id,
-        dispatches = t.dispatches + 1, granted_at = g.granted_at, lease_until = g.lease_until, due_at = null
+        dispatches = t.dispatches + 1, granted_at = g.granted_at, lease_until = g.lease_until, due_at = null, worker_id = null
     from input i join granted g on g.lane = i.lane
     where t.id = i.turn_id and not i.is_new
 ), messages as (
@@ -374,6 +374,16 @@ func (q *Queries) NextDue(ctx context.Context) (float64, error) {
 	var seconds float64
 	err := row.Scan(&seconds)
 	return seconds, err
+}
+
+const noteTaker = `-- name: NoteTaker :exec
+update turnkeeper.turns set worker_id = coalesce(worker_id, nullif($1::text, '')) where id = $2
+`
+
+// Who had a turn that it never wrote to.
+func (q *Queries) NoteTaker(ctx context.Context, worker string, iD int64) error {
+	_, err := q.db.Exec(ctx, noteTaker, worker, iD)
+	return err
 }
 
 const noteTick = `-- name: NoteTick :exec

@@ -54,8 +54,13 @@ func (q *Queries) ReserveSpend(ctx context.Context, arg ReserveSpendParams) (Res
 
 const settleSpend = `-- name: SettleSpend :exec
 select turnkeeper.settle_spend($1::bigint, $2::bigint)
+from (select 1 as locked from turnkeeper.spend s
+      join turnkeeper.spend_reservations r on s.scope = 'agent:' || r.agent and s.period = r.period
+      where r.id = $1::bigint for update of s) first
 `
 
+// The agent's row is locked first, as a reservation does: in the other order
+// the two of one turn could wait for each other.
 func (q *Queries) SettleSpend(ctx context.Context, reservation int64, used int64) error {
 	_, err := q.db.Exec(ctx, settleSpend, reservation, used)
 	return err

@@ -1,0 +1,151 @@
+package jobs_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"turnkeeper"
+)
+
+const takeover = 500 * time.Millisecond
+
+// A worker falls silent in the middle of a turn; it was only paused, and goes
+// on later. Its turn is taken over, and its own end leaves no trace.
+func TestSilentWorkersTurnIsTakenOver(t *testing.T) {
+	s := newSite(t)
+	asked, release := make(chan struct{}), make(chan struct{})
+	silent := s.start(kind{takeover: takeover, slots: 1, model: func(context.Context, string) (string, error) {
+		close(asked)
+		<-release
+		return "from the silent one", nil
+	}})
+	s.start(kind{scheduler: true})
+	id := s.enqueue("clerk", "", "hello")
+	<-asked
+	first := s.view(id)
+	s.start(kind{model: echo}) // only now, so that the silent one had the turn first
+	began := time.Now()
+	silent.hush()
+	if reply := s.reply(id); reply.Body != "re: hello" {
+		t.Errorf("reply %q", reply.Body)
+	}
+	if took := time.Since(began); took > takeover+3*time.Second {
+		t.Errorf("taken over after %v", took)
+	}
+	view := s.view(id)
+	if view.Turn.Losses != 1 || view.Turn.Dispatches != 2 || view.Turn.Token != first.Turn.Token+1 {
+		t.Errorf("losses %d, dispatches %d, token %d after %d", view.Turn.Losses, view.Turn.Dispatches, view.Turn.Token, first.Turn.Token)
+	}
+	lost := view.Dispatches[0]
+	if lost.Outcome != "lost" || lost.WorkerID != silent.id {
+		t.Errorf("the first dispatch: %+v", lost)
+	}
+	if waited := lost.EndedAt.Sub(lost.GrantedAt); waited < takeover {
+		t.Errorf("taken away after %v, before the promised silence was over", waited)
+	}
+	if state := one[string](s, "select state::text from turnkeeper.river_job where id = $1", lost.JobID); state != "cancelled" {
+		t.Errorf("River's old row is %s", state)
+	}
+	before := one[string](s, "select t::text from turnkeeper.turns t")
+	close(release)
+	for silent.worker.Running() > 0 {
+		one[bool](s, "select true from pg_sleep(0.02)")
+	}
+	if after := one[string](s, "select t::text from turnkeeper.turns t"); after != before {
+		t.Errorf("the turn was\n%s\nand is\n%s", before, after)
+	}
+	if n := one[int](s, "select count(*) from turnkeeper.rounds"); n != 1 {
+		t.Errorf("%d rounds, want that of the second worker", n)
+	}
+	if state := one[string](s, "select state::text from turnkeeper.river_job where id = $1", lost.JobID); state != "cancelled" {
+		t.Errorf("the silent worker's end made River's old row %s", state)
+	}
+}
+
+func TestMessageThatLosesItsWorkerThreeTimesIsAnsweredWithoutRunning(t *testing.T) {
+	s := newSite(t)
+	var tally tally
+	deadly := s.start(kind{takeover: takeover, model: tally.counted(func(ctx context.Context, _ string) (string, error) {
+		<-ctx.Done()
+		return "", context.Cause(ctx)
+	})})
+	s.start(kind{scheduler: true})
+	deadly.hush()
+	id := s.enqueue("clerk", "", "poison")
+	reply := s.reply(id)
+	if reply.Outcome != turnkeeper.TurnDegraded || !strings.HasPrefix(reply.Body, "Tool results:") {
+		t.Errorf("%s %q", reply.Outcome, reply.Body)
+	}
+	view := s.view(id)
+	if view.Turn.StopReason != turnkeeper.StopWorkerLost || view.Turn.Losses != 3 || view.Turn.Dispatches != 3 || len(view.Dispatches) != 3 {
+		t.Errorf("stop reason %s, losses %d, dispatches %d", view.Turn.StopReason, view.Turn.Losses, view.Turn.Dispatches)
+	}
+	for _, d := range view.Dispatches {
+		if d.Outcome != "lost" || d.WorkerID != deadly.id {
+			t.Errorf("dispatch %+v", d)
+		}
+	}
+	if view.Message.State != turnkeeper.MessageAnswered {
+		t.Errorf("the message is %s", view.Message.State)
+	}
+	if n := len(tally.asked()); n > 3 {
+		t.Errorf("the model was asked %d times", n)
+	}
+	stream, err := s.Events(t.Context(), view.Turn.ID, 0, 100)
+	if err != nil || len(stream) == 0 || stream[len(stream)-1].Type != turnkeeper.EventTurnComplete {
+		t.Errorf("%d events, error %v", len(stream), err)
+	}
+	if got := s.jobStates(); got != "3 cancelled" {
+		t.Errorf("River's rows: %s", got)
+	}
+	// The lane goes on.
+	s.start(kind{model: echo})
+	if err := s.StopBeating(t.Context(), deadly.id); err != nil {
+		t.Fatal(err)
+	}
+	if err := deadly.client.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.reply(s.enqueue("clerk", "", "next"))
+}
+
+// A turn that comes back to the process where its last dispatch still stops is
+// stopped with that process.
+func TestTurnThatComesBackToItsOwnProcessIsKnownThere(t *testing.T) {
+	s := newSite(t)
+	calls := make(chan chan struct{}, 2)
+	p := s.start(kind{takeover: time.Minute, model: func(context.Context, string) (string, error) {
+		release := make(chan struct{})
+		calls <- release
+		<-release
+		return "done", nil
+	}})
+	s.start(kind{scheduler: true})
+	id := s.enqueue("clerk", "", "hello")
+	first := <-calls
+	if _, err := s.Pool().Exec(t.Context(), "update turnkeeper.leases set granted_at = granted_at - interval '1 hour', lease_until = clock_timestamp()"); err != nil {
+		t.Fatal(err)
+	}
+	s.enqueue("desk", "", "rings the doorbell")
+	var others []chan struct{}
+	for range 2 {
+		others = append(others, <-calls)
+	}
+	if n := p.worker.Running(); n != 3 {
+		t.Errorf("%d turns run, want the old dispatch, the new one and the other lane's", n)
+	}
+	close(first)
+	s.await("select count(*) = 1 from turnkeeper.lease_log where outcome = 'lost'")
+	for p.worker.Running() > 2 {
+		one[bool](s, "select true from pg_sleep(0.02)")
+	}
+	if n := p.worker.Running(); n != 2 {
+		t.Errorf("after the old dispatch has stopped %d turns run, want 2", n)
+	}
+	for _, release := range others {
+		close(release)
+	}
+	s.reply(id)
+}

@@ -1,0 +1,199 @@
+package jobs_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/rivertype"
+
+	"turnkeeper/storage"
+)
+
+// Facts of River that this package is built on. A test that fails here after an
+// upgrade of River says which of them has changed.
+
+type canaryArgs struct{}
+
+func (canaryArgs) Kind() string { return "canary" }
+
+// canary runs one job with f as its worker and returns the job's id, when f
+// has it. wait returns when River has done with the job.
+func (s *site) canary(attempts int, f func(ctx context.Context, job *river.Job[canaryArgs]) error) (client *river.Client[pgx.Tx], id int64, wait func()) {
+	s.t.Helper()
+	workers := river.NewWorkers()
+	taken := make(chan struct{})
+	river.AddWorker(workers, river.WorkFunc(func(ctx context.Context, job *river.Job[canaryArgs]) error {
+		close(taken)
+		return f(ctx, job)
+	}))
+	client, err := river.NewClient(riverpgxv5.New(s.Pool()), &river.Config{
+		Schema: storage.Schema, Workers: workers, Queues: map[string]river.QueueConfig{"canary": {MaxWorkers: 1}}, JobTimeout: time.Minute,
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	done, unsubscribe := client.Subscribe(river.EventKindJobCompleted, river.EventKindJobCancelled, river.EventKindJobFailed)
+	s.t.Cleanup(unsubscribe)
+	if err := client.Start(context.Background()); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() {
+		if err := client.StopAndCancel(context.Background()); err != nil {
+			s.t.Error(err)
+		}
+	})
+	inserted, err := client.Insert(s.t.Context(), canaryArgs{}, &river.InsertOpts{Queue: "canary", MaxAttempts: attempts})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	<-taken
+	return client, inserted.Job.ID, func() {
+		s.t.Helper()
+		select {
+		case <-done:
+		case <-time.After(20 * time.Second):
+			s.t.Fatal("River does not end the job")
+		}
+	}
+}
+
+func (s *site) row(id int64) map[string]any {
+	s.t.Helper()
+	var row map[string]any
+	if err := json.Unmarshal([]byte(one[string](s, "select to_jsonb(j)::text from turnkeeper.river_job j where id = $1", id)), &row); err != nil {
+		s.t.Fatal(err)
+	}
+	return row
+}
+
+// completeTx is how River itself completes a job in a transaction.
+func (s *site) completeTx(ctx context.Context, job *river.Job[canaryArgs]) error {
+	return pgx.BeginFunc(ctx, s.Pool(), func(tx pgx.Tx) error {
+		_, err := river.JobCompleteTx[*riverpgxv5.Driver](ctx, tx, job)
+		return err
+	})
+}
+
+// The end of a turn closes its job's row by plain SQL; the row must be as River
+// would have left it.
+func TestEndOfATurnLeavesItsJobAsRiverWould(t *testing.T) {
+	s := newSite(t)
+	s.start(kind{model: echo, scheduler: true})
+	message := s.enqueue("clerk", "", "hello")
+	s.reply(message)
+	_, id, wait := s.canary(1, s.completeTx)
+	wait()
+	s.await("not exists (select from turnkeeper.river_job where state <> 'completed')")
+	want, got := s.row(id), s.row(int64(s.view(message).Turn.JobID))
+	for _, row := range []map[string]any{want, got} {
+		for _, moment := range []string{"created_at", "scheduled_at", "attempted_at", "finalized_at"} {
+			if row[moment] == nil {
+				t.Errorf("%s is missing in %v", moment, row)
+			}
+		}
+		for _, own := range []string{"id", "args", "kind", "queue", "created_at", "scheduled_at", "attempted_at", "finalized_at", "attempted_by"} {
+			delete(row, own)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-River +ours):\n%s", diff)
+	}
+}
+
+// While a first attempt sleeps, River may have given the job to a second one.
+// Whatever the first then says counts: River has no fence.
+func TestRiverTakesTheWordOfAStaleAttempt(t *testing.T) {
+	cases := map[string]struct {
+		end  func(s *site) func(context.Context, *river.Job[canaryArgs]) error
+		want string
+	}{
+		"it returns nil": {func(*site) func(context.Context, *river.Job[canaryArgs]) error {
+			return func(context.Context, *river.Job[canaryArgs]) error { return nil }
+		}, "completed"},
+		"it completes in a transaction": {func(s *site) func(context.Context, *river.Job[canaryArgs]) error { return s.completeTx }, "completed"},
+		"it fails": {func(*site) func(context.Context, *river.Job[canaryArgs]) error {
+			return func(context.Context, *river.Job[canaryArgs]) error { return errors.New("stale") }
+		}, "retryable"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			wake := make(chan struct{})
+			end := c.end(s)
+			_, id, wait := s.canary(3, func(ctx context.Context, job *river.Job[canaryArgs]) error {
+				<-wake
+				return end(ctx, job)
+			})
+			if _, err := s.Pool().Exec(t.Context(), "update turnkeeper.river_job set attempt = 2, attempted_at = now(), attempted_by = attempted_by || '{other}' where id = $1", id); err != nil {
+				t.Fatal(err)
+			}
+			close(wake)
+			wait()
+			if state := s.row(id)["state"]; state != c.want && (c.want != "retryable" || state != "available") {
+				t.Errorf("the job that runs elsewhere is %v, was %s before", state, c.want)
+			}
+		})
+	}
+}
+
+func TestRiverCompletesADiscardedJobWithoutAWord(t *testing.T) {
+	s := newSite(t)
+	wake := make(chan struct{})
+	completed := make(chan error, 1)
+	_, id, wait := s.canary(1, func(ctx context.Context, job *river.Job[canaryArgs]) error {
+		<-wake
+		completed <- s.completeTx(ctx, job)
+		return nil
+	})
+	if _, err := s.Pool().Exec(t.Context(), "update turnkeeper.river_job set state = 'discarded', finalized_at = now() where id = $1", id); err != nil {
+		t.Fatal(err)
+	}
+	close(wake)
+	if err := <-completed; err != nil {
+		t.Errorf("JobCompleteTx: %v", err)
+	}
+	wait()
+	if state := s.row(id)["state"]; state != "discarded" {
+		t.Errorf("the job is %v", state)
+	}
+}
+
+// The scheduler tells a holder that lives after all by cancelling its job. The
+// holder's end does not change the closed row.
+func TestRiverTellsTheHolderOfACancelledJob(t *testing.T) {
+	s := newSite(t)
+	cause := make(chan error, 1)
+	client, id, wait := s.canary(1, func(ctx context.Context, _ *river.Job[canaryArgs]) error {
+		<-ctx.Done()
+		cause <- context.Cause(ctx)
+		return nil
+	})
+	began := time.Now()
+	err := pgx.BeginFunc(t.Context(), s.Pool(), func(tx pgx.Tx) error {
+		if _, err := client.JobCancelTx(t.Context(), tx, id); err != nil {
+			return err
+		}
+		_, err := tx.Exec(t.Context(), "update turnkeeper.river_job set state = 'cancelled', finalized_at = clock_timestamp() where id = $1", id)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := <-cause; !errors.Is(err, rivertype.ErrJobCancelledRemotely) {
+		t.Errorf("the holder's context ended with %v", err)
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("the holder was told after %v", took)
+	}
+	wait()
+	if state := s.row(id)["state"]; state != "cancelled" {
+		t.Errorf("the job is %v", state)
+	}
+}

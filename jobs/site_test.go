@@ -1,0 +1,267 @@
+package jobs_test
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"go.uber.org/zap"
+
+	"turnkeeper"
+	"turnkeeper/agentdef"
+	"turnkeeper/agentturn"
+	"turnkeeper/inference"
+	"turnkeeper/jobs"
+	"turnkeeper/scheduler"
+	"turnkeeper/storage"
+	"turnkeeper/storage/storagetest"
+)
+
+// A site is one database with two agents, clerk and desk (which has a lane for
+// each conversation), and the processes that work on it.
+type site struct {
+	*storage.Store
+	t   *testing.T
+	url string
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	url := storagetest.URL(t)
+	s := &site{storagetest.Open(t, url), t, url}
+	for name, source := range map[string]string{
+		"clerk": "---\ndescription: d\nmodel: script/m\n---\nYou are the clerk.\n",
+		"desk":  "---\ndescription: d\nmodel: script/m\nlane: conversation\n---\nYou are the desk.\n",
+	} {
+		d, err := agentdef.Parse(name+".md", []byte(source))
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = s.RegisterAgents(t.Context(), []turnkeeper.AgentRegistration{{
+			Name: name, Definition: d.Source, DefinitionHash: d.Hash, LanePerConversation: d.LanePerConversation,
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
+func (s *site) enqueue(agent, conversation, body string) turnkeeper.MessageID {
+	s.t.Helper()
+	id, err := s.Enqueue(s.t.Context(), turnkeeper.Submission{Agent: agent, Conversation: conversation, Body: body})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return id
+}
+
+func one[T any](s *site, sql string, args ...any) T {
+	s.t.Helper()
+	rows, _ := s.Pool().Query(s.t.Context(), sql, args...)
+	value, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[T])
+	if err != nil {
+		s.t.Fatalf("%s: %v", sql, err)
+	}
+	return value
+}
+
+// await returns when a query says true.
+func (s *site) await(sql string, args ...any) {
+	s.t.Helper()
+	deadline := time.Now().Add(25 * time.Second)
+	for !one[bool](s, "select ("+sql+") from pg_sleep(0.02)", args...) {
+		if time.Now().After(deadline) {
+			s.t.Fatalf("not in time: %s", sql)
+		}
+	}
+}
+
+func (s *site) reply(id turnkeeper.MessageID) turnkeeper.Reply {
+	s.t.Helper()
+	s.await("exists (select from turnkeeper.replies where message_id = $1)", id)
+	reply, err := s.ReplyTo(s.t.Context(), id)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return reply
+}
+
+// view is the newest turn of a message.
+func (s *site) view(id turnkeeper.MessageID) storage.TurnView {
+	s.t.Helper()
+	m, err := s.Message(s.t.Context(), id)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	view, err := s.ViewTurn(s.t.Context(), m.TurnID)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return view
+}
+
+// A model answers requests.
+type model func(ctx context.Context, body string) (string, error)
+
+func (m model) Generate(ctx context.Context, req inference.Request, _ func(inference.Delta)) (inference.Response, error) {
+	text, err := m(ctx, req.Messages[len(req.Messages)-1].Text)
+	return inference.Response{Provider: "script", Model: "m", Text: text, FinishReason: "stop"}, err
+}
+
+func (m model) Find(string) (inference.Provider, agentturn.ModelInfo, error) {
+	return m, agentturn.ModelInfo{Provider: "script", Model: "m"}, nil
+}
+
+// echo answers at once.
+func echo(_ context.Context, body string) (string, error) { return "re: " + body, nil }
+
+// A process is one worker process in small: River's client with its worker,
+// heartbeats, a scheduler.
+type process struct {
+	id     turnkeeper.WorkerID
+	store  *storage.Store
+	client *jobs.Client
+	worker *jobs.Worker
+	hush   context.CancelFunc // ends the heartbeats, and says nothing
+}
+
+// A kind of process.
+type kind struct {
+	model     model         // nil: it works no turns
+	slots     int           // 0: 4
+	takeover  time.Duration // 0: 15 s
+	scheduler bool
+}
+
+func (s *site) start(k kind) *process {
+	s.t.Helper()
+	if k.slots == 0 {
+		k.slots = 4
+	}
+	if k.takeover == 0 {
+		k.takeover = 15 * time.Second
+	}
+	p := &process{id: turnkeeper.WorkerID("w-" + rand.Text()[:6]), store: storagetest.Open(s.t, s.url)}
+	bounds := turnkeeper.DefaultBounds()
+	config := jobs.ClientConfig{Pool: p.store.Pool(), WorkerID: p.id, Slots: k.slots}
+	if k.model != nil {
+		p.worker = jobs.NewWorker(jobs.WorkerConfig{
+			Store: p.store, WorkerID: p.id, Bounds: bounds, Runner: agentturn.New(agentturn.Config{Models: k.model, Bounds: bounds}),
+		})
+		config.Worker = p.worker
+	}
+	var err error
+	if p.client, err = jobs.NewClient(config); err != nil {
+		s.t.Fatal(err)
+	}
+	var group sync.WaitGroup
+	ctx, stop := context.WithCancel(context.Background())
+	if k.model != nil {
+		s.work(ctx, p, k, &group)
+	}
+	if k.scheduler {
+		s.schedule(ctx, p, &group)
+	}
+	s.t.Cleanup(func() {
+		stop()
+		if k.model != nil {
+			ending, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			defer cancel()
+			if err := p.client.StopAndCancel(ending); err != nil {
+				s.t.Errorf("stopping River: %v", err)
+			}
+		}
+		group.Wait()
+	})
+	return p
+}
+
+func (s *site) work(ctx context.Context, p *process, k kind, group *sync.WaitGroup) {
+	s.t.Helper()
+	beat := func(ctx context.Context) error {
+		return p.store.Beat(ctx, turnkeeper.Heartbeat{WorkerID: p.id, Host: "h", Version: "v", Slots: k.slots, TakeoverAfter: k.takeover})
+	}
+	if err := beat(s.t.Context()); err != nil {
+		s.t.Fatal(err)
+	}
+	beating, hush := context.WithCancel(ctx)
+	p.hush = hush
+	group.Go(func() {
+		tick := time.NewTicker(k.takeover / 5)
+		defer tick.Stop()
+		for {
+			select {
+			case <-beating.Done():
+				return
+			case <-tick.C:
+				if err := beat(beating); err != nil && beating.Err() == nil {
+					s.t.Error(err)
+				}
+			}
+		}
+	})
+	if err := p.client.Start(context.WithoutCancel(ctx)); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *site) schedule(ctx context.Context, p *process, group *sync.WaitGroup) {
+	bell := storage.NewBell(s.url, zap.NewNop())
+	rings, _ := bell.Subscribe(storage.TopicInbox)
+	group.Go(func() { bell.Run(ctx) })
+	group.Go(func() {
+		scheduler.New(scheduler.Config{Store: s.dispatcher(p), Wake: rings, PollInterval: time.Second}).Run(ctx)
+	})
+}
+
+func (s *site) dispatcher(p *process) *jobs.Dispatcher {
+	return &jobs.Dispatcher{Store: p.store, Client: p.client, TTL: turnkeeper.DefaultBounds().LeaseTTL}
+}
+
+// jobStates counts River's rows by state.
+func (s *site) jobStates() string {
+	s.t.Helper()
+	return one[string](s, "select coalesce(string_agg(n || ' ' || state, ', ' order by state), '') from (select state::text, count(*) n from turnkeeper.river_job group by 1) g")
+}
+
+// A tally counts what models were asked, and how many at once.
+type tally struct {
+	mu     sync.Mutex
+	bodies []string
+	active int
+	most   int
+}
+
+func (t *tally) counted(m model) model {
+	return func(ctx context.Context, body string) (string, error) {
+		t.mu.Lock()
+		t.bodies = append(t.bodies, body)
+		t.active++
+		t.most = max(t.most, t.active)
+		t.mu.Unlock()
+		defer func() {
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			t.active--
+		}()
+		return m(ctx, body)
+	}
+}
+
+func (t *tally) asked() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return append([]string(nil), t.bodies...)
+}
+
+func numbered(n int) (bodies []string) {
+	for i := range n {
+		bodies = append(bodies, fmt.Sprintf("message %03d", i))
+	}
+	return bodies
+}

@@ -1,0 +1,292 @@
+package storage_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"turnkeeper"
+	"turnkeeper/internal/pgdev"
+	"turnkeeper/jobs"
+	"turnkeeper/storage"
+	"turnkeeper/storage/storagetest"
+)
+
+// overProxy is a dispatch that writes through a proxy; the house does not.
+func overProxy(t *testing.T) (*house, *proxy, *dispatch) {
+	t.Helper()
+	h := newHouse(t)
+	p, url := newProxy(t, h.url)
+	far := storagetest.Open(t, url)
+	d := h.turn("x")
+	d.TurnWriter = far.Writer(d.record, d.grant)
+	return h, p, d
+}
+
+func TestLostAnswerOfAStep(t *testing.T) {
+	for name, what := range map[string]cut{"after the commit": unanswer, "before the server has it": lose, "on the way": abandon} {
+		t.Run(name, func(t *testing.T) {
+			h, p, d := overProxy(t)
+			happened := p.cutNext(what, executes)
+			d.append(t, turnkeeper.Entry{
+				Round: round(1, turnkeeper.EffectOnce), Events: events(turnkeeper.EventTurnStart, turnkeeper.EventRoundStart),
+				Starts: []turnkeeper.CallStart{start(key(1, 1), "n", 1, turnkeeper.EffectOnce)},
+			})
+			if !happened() {
+				t.Fatal("nothing was cut")
+			}
+			happened = p.cutNext(what, executes)
+			d.append(t, turnkeeper.Entry{
+				Results: []turnkeeper.CallResult{result(key(1, 1), "n", turnkeeper.CallSucceeded, "ok")}, Events: events(turnkeeper.EventToolResult),
+			})
+			if !happened() {
+				t.Fatal("the second entry was not cut")
+			}
+			d.append(t, turnkeeper.Entry{Round: round(2), Events: events(turnkeeper.EventRoundStop)})
+			view, err := h.ViewTurn(t.Context(), d.grant.TurnID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if view.Turn.InferenceRounds != 2 || view.Turn.ExecutedCalls != 1 || view.Turn.LastSeq != 4 {
+				t.Errorf("%d rounds, %d calls, %d events", view.Turn.InferenceRounds, view.Turn.ExecutedCalls, view.Turn.LastSeq)
+			}
+			if n := one[int](h, "select entries from turnkeeper.turns"); n != 3 {
+				t.Errorf("%d entries, want 3", n)
+			}
+			if stream, err := h.Events(t.Context(), d.grant.TurnID, 0, 10); err != nil || len(stream) != 4 {
+				t.Errorf("%d events, error %v", len(stream), err)
+			}
+		})
+	}
+}
+
+func TestLostAnswerOfTheEnd(t *testing.T) {
+	for name, what := range map[string]cut{"after the commit": unanswer, "before the server has it": lose, "on the way": abandon} {
+		t.Run(name, func(t *testing.T) {
+			h, p, d := overProxy(t)
+			happened := p.cutNext(what, executes)
+			d.finish(t, "done")
+			if !happened() {
+				t.Fatal("nothing was cut")
+			}
+			if a := h.after(d); a.Reply != "done" || a.Turn != turnkeeper.TurnSucceeded || a.LaneHeld || a.Job != "completed" {
+				t.Errorf("ended as %+v", a)
+			}
+		})
+	}
+}
+
+// The connection is gone while the server still works at the commit: the writer
+// finds nothing, tries again, waits for its own first try, and meets its echo.
+func TestEchoOfAWriteUnderWay(t *testing.T) {
+	for name, entry := range map[string]turnkeeper.Entry{
+		"a step":  {Round: round(1), Events: events(turnkeeper.EventRoundStart)},
+		"the end": {Outcome: succeeded("done")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, p, d := overProxy(t)
+			entry.Results = nil
+			hold, err := h.Pool().Begin(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = hold.Rollback(context.Background()) }()
+			// A step stops before its first lock; the end is stopped behind it.
+			lock := "select from turnkeeper.turns for update"
+			if entry.Outcome != nil {
+				lock = "select from turnkeeper.messages for update"
+			}
+			if _, err := hold.Exec(t.Context(), lock); err != nil {
+				t.Fatal(err)
+			}
+			happened := p.cutNext(abandon, executes)
+			written := make(chan error, 1)
+			go func() { written <- d.Append(t.Context(), entry, answered) }()
+			h.awaitWaiting(2) // the first try, and the one after it
+			if !happened() {
+				t.Fatal("nothing was cut")
+			}
+			if err := hold.Rollback(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-written; err != nil {
+				t.Errorf("the write is on record, and Append says %v", err)
+			}
+			if n := one[int](h, "select entries from turnkeeper.turns"); n != 1 {
+				t.Errorf("%d entries, want 1", n)
+			}
+			if entry.Outcome == nil {
+				d.finish(t, "and on")
+			}
+		})
+	}
+}
+
+// awaitWaiting returns when so many sessions wait for a lock.
+func (h *house) awaitWaiting(n int) {
+	h.t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for one[int](h, "select count(*) from pg_stat_activity, pg_sleep(0.01) where wait_event_type = 'Lock' and datname = current_database()") < n {
+		if time.Now().After(deadline) {
+			h.t.Fatalf("no %d sessions wait for a lock", n)
+		}
+	}
+}
+
+func TestBackendTerminatedInTheMiddle(t *testing.T) {
+	h := newHouse(t)
+	d := h.turn("x")
+	hold, err := h.Pool().Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = hold.Rollback(context.Background()) }()
+	if _, err := hold.Exec(t.Context(), "select from turnkeeper.turns for update"); err != nil {
+		t.Fatal(err)
+	}
+	written := make(chan error, 1)
+	go func() { written <- d.Append(t.Context(), turnkeeper.Entry{Round: round(1)}, storage.Ending{}) }()
+	h.awaitWaiting(1)
+	h.exec("select pg_terminate_backend(pid) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()")
+	if err := hold.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-written; err != nil {
+		t.Fatal(err)
+	}
+	d.finish(t, "done")
+	if n := one[int](h, "select inference_rounds from turnkeeper.turns"); n != 1 {
+		t.Errorf("%d rounds, want 1", n)
+	}
+}
+
+func TestAppendGivesUpWithTheCauseOfItsContext(t *testing.T) {
+	_, p, d := overProxy(t)
+	p.mu.Lock()
+	p.plan = func(sent []byte) cut {
+		if executes(sent) && !bytes.Contains(sent, []byte("readback")) {
+			return lose
+		}
+		return pass
+	}
+	p.mu.Unlock()
+	cause := errors.New("the wall")
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 300*time.Millisecond, cause)
+	defer cancel()
+	began := time.Now()
+	if err := d.Append(ctx, turnkeeper.Entry{Round: round(1)}, storage.Ending{}); !errors.Is(err, cause) {
+		t.Errorf("error %v, want the cause", err)
+	}
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("gave up after %v", took)
+	}
+}
+
+func TestLostAnswerOfATransactionalCall(t *testing.T) {
+	for name, c := range map[string]struct {
+		what cut
+		runs int
+	}{"after the commit": {unanswer, 1}, "before the commit": {lose, 2}} {
+		t.Run(name, func(t *testing.T) {
+			h, p, d := overProxy(t)
+			d.append(t, turnkeeper.Entry{Round: round(1, turnkeeper.EffectOnce)})
+			happened := p.cutNext(c.what, commits)
+			runs := 0
+			err := d.Transact(t.Context(), start(key(1, 1), "n", 1, turnkeeper.EffectOnce), func(ctx context.Context) turnkeeper.CallResult {
+				runs++
+				tx, _ := storage.TxFrom(ctx)
+				if _, err := tx.Exec(ctx, "insert into turnkeeper.notes (agent, name, content) values ('clerk', 'run', 'x')"); err != nil {
+					t.Error(err)
+				}
+				return result(key(1, 1), "n", turnkeeper.CallSucceeded, "written")
+			})
+			if err != nil || !happened() {
+				t.Fatalf("error %v, cut %v", err, happened())
+			}
+			if runs != c.runs {
+				t.Errorf("ran %d times, want %d", runs, c.runs)
+			}
+			if call := h.call(d.grant.TurnID, key(1, 1)); call.State != turnkeeper.CallSucceeded || call.Starts != 1 {
+				t.Errorf("the call is %s with %d starts", call.State, call.Starts)
+			}
+			d.append(t, turnkeeper.Entry{Round: round(2)})
+			if n := one[int](h, "select executed_calls from turnkeeper.turns"); n != 1 {
+				t.Errorf("%d executed calls", n)
+			}
+		})
+	}
+}
+
+// The server is stopped without ceremony while an entry waits, and started again.
+func TestServerRestartsWhileAppendWaits(t *testing.T) {
+	dir := t.TempDir()
+	open := func() *pgdev.Server {
+		t.Helper()
+		server, err := pgdev.Open(t.Context(), pgdev.Options{Dir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = server.Close(context.Background()) })
+		return server
+	}
+	server := open()
+	h := &house{storagetest.Open(t, server.URL()), t, server.URL()}
+	if _, err := jobs.Migrate(t.Context(), h.Store, zap.NewNop()); err != nil {
+		t.Fatal(err)
+	}
+	h.register("clerk", false)
+	d := h.turn("x")
+	d.append(t, turnkeeper.Entry{Round: round(1), Events: events(turnkeeper.EventTurnStart)})
+	hold, err := h.Pool().Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = hold.Rollback(context.Background()) }()
+	if _, err := hold.Exec(t.Context(), "select from turnkeeper.turns for update"); err != nil {
+		t.Fatal(err)
+	}
+	written := make(chan error, 1)
+	go func() {
+		written <- d.Append(t.Context(), turnkeeper.Entry{Round: round(2), Events: events(turnkeeper.EventRoundStart)}, storage.Ending{})
+	}()
+	h.awaitWaiting(1)
+	if err := syscall.Kill(postmaster(t, dir), syscall.SIGQUIT); err != nil {
+		t.Fatal(err)
+	}
+	again := open()
+	if again.URL() != server.URL() {
+		t.Fatal("the server has moved")
+	}
+	if err := <-written; err != nil {
+		t.Fatal(err)
+	}
+	d.finish(t, "done")
+	got := fmt.Sprint(one[int](h, "select entries from turnkeeper.turns"), one[int](h, "select count(*) from turnkeeper.rounds"),
+		one[int](h, "select count(*) from turnkeeper.turn_events"), one[int](h, "select count(*) from turnkeeper.replies"))
+	if got != "3 2 2 1" {
+		t.Errorf("entries, rounds, events, replies: %s; want 3 2 2 1", got)
+	}
+}
+
+func postmaster(t *testing.T, dir string) int {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, "data", "postmaster.pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, _, _ := bytes.Cut(text, []byte("\n"))
+	pid, err := strconv.Atoi(string(line))
+	if err != nil || pid <= 1 {
+		t.Fatalf("process id %q", line)
+	}
+	return pid
+}

@@ -1,0 +1,139 @@
+package storage_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/storage"
+)
+
+func (h *house) beat(id turnkeeper.WorkerID, slots int, takeover time.Duration) {
+	h.t.Helper()
+	err := h.Beat(h.t.Context(), turnkeeper.Heartbeat{WorkerID: id, Host: "here", PID: 1, Version: "v", Slots: slots, TakeoverAfter: takeover})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// silence makes a worker's last beat so long ago.
+func (h *house) silence(id turnkeeper.WorkerID, d time.Duration) {
+	h.t.Helper()
+	h.exec("update turnkeeper.worker_heartbeat set beat_at = clock_timestamp() - $2::interval where worker_id = $1", id, d)
+}
+
+func (h *house) look() (sit turnkeeper.Situation, lost []turnkeeper.LostGrant) {
+	h.t.Helper()
+	h.inTick(func(ctx context.Context, tick *storage.Tick) (err error) {
+		if sit, _, err = tick.Look(ctx); err != nil {
+			return err
+		}
+		lost, err = tick.Lost(ctx, 10)
+		return err
+	})
+	return sit, lost
+}
+
+func TestHeartbeats(t *testing.T) {
+	h := newHouse(t)
+	h.beat("w", 5, 15*time.Second)
+	h.beat("w", 3, 15*time.Second)
+	all, err := h.Workers(t.Context())
+	if err != nil || len(all) != 1 || all[0].Slots != 3 || all[0].TakeoverAfter != 15*time.Second || !all[0].StoppedAt.IsZero() || all[0].Silent > 10*time.Second {
+		t.Errorf("%+v, error %v", all, err)
+	}
+	if all[0].BeatAt.Before(all[0].StartedAt) {
+		t.Errorf("started %v, beat %v", all[0].StartedAt, all[0].BeatAt)
+	}
+	if err := h.StopBeating(t.Context(), "w"); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := h.Workers(t.Context()); err != nil || len(all) != 1 || all[0].StoppedAt.IsZero() || all[0].Slots != 0 {
+		t.Errorf("%+v, error %v", all, err)
+	}
+	h.exec("update turnkeeper.worker_heartbeat set stopped_at = stopped_at - interval '2 days', beat_at = beat_at - interval '2 days'")
+	h.beat("young", 1, 0)
+	if err := h.ForgetWorkers(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := h.Workers(t.Context()); err != nil || len(all) != 1 || all[0].WorkerID != "young" {
+		t.Errorf("%+v, error %v", all, err)
+	}
+}
+
+func TestRoomIsWhatLiveWorkersTake(t *testing.T) {
+	h := newHouse(t)
+	room := func() int { sit, _ := h.look(); return sit.Room }
+	if got := room(); got != 0 {
+		t.Errorf("room %d without a worker", got)
+	}
+	h.beat("a", 5, 15*time.Second)
+	h.beat("b", 2, 0)
+	if got := room(); got != 7 {
+		t.Errorf("room %d, want 7", got)
+	}
+	h.turn("x")
+	if got := room(); got != 6 {
+		t.Errorf("room %d beside a running turn, want 6", got)
+	}
+	h.silence("a", 20*time.Second)
+	h.silence("b", 20*time.Second)
+	if got := room(); got != -1 {
+		t.Errorf("room %d with silent workers, want -1", got)
+	}
+	h.beat("a", 5, 15*time.Second)
+	h.beat("b", 0, 0)
+	if got := room(); got != 4 {
+		t.Errorf("room %d beside a draining worker, want 4", got)
+	}
+	if err := h.StopBeating(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	if got := room(); got != -1 {
+		t.Errorf("room %d after the stop, want -1", got)
+	}
+}
+
+func TestLostGrantsAreFoundBySilenceOrByTheLease(t *testing.T) {
+	cases := map[string]struct {
+		taker    turnkeeper.WorkerID
+		takeover time.Duration
+		silence  time.Duration
+		lapsed   bool
+		lost     bool
+	}{
+		"beats":                              {"w", 15 * time.Second, time.Second, false, false},
+		"silent for long enough":             {"w", 15 * time.Second, 16 * time.Second, false, true},
+		"silent, not yet long enough":        {"w", time.Minute, 16 * time.Second, false, false},
+		"silent, but promised nothing":       {"w", 0, time.Hour, false, false},
+		"promised nothing, lease over":       {"w", 0, time.Hour, true, true},
+		"beats, lease over":                  {"w", 15 * time.Second, time.Second, true, true},
+		"nobody took it":                     {"", 15 * time.Second, time.Hour, false, false},
+		"nobody took it, lease over":         {"", 15 * time.Second, time.Hour, true, true},
+		"taken by one without a heartbeat":   {"ghost", 15 * time.Second, time.Hour, false, false},
+		"by one without heartbeat, is over":  {"ghost", 15 * time.Second, time.Hour, true, true},
+		"silent a moment short of its limit": {"w", time.Minute, 50 * time.Second, false, false},
+	}
+	h := newHouse(t)
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			h.beat("w", 1, c.takeover)
+			h.exec("update turnkeeper.worker_heartbeat set takeover_after = $1", c.takeover)
+			h.silence("w", c.silence)
+			h.enqueue("clerk", "", "x")
+			d := h.dispatch(c.taker)[0]
+			if c.lapsed {
+				h.exec("update turnkeeper.leases set granted_at = granted_at - interval '1 hour', lease_until = clock_timestamp()")
+			}
+			sit, lost := h.look()
+			if sit.Lost != c.lost || (len(lost) == 1) != c.lost {
+				t.Errorf("looks lost %v, is listed %v; want %v", sit.Lost, lost, c.lost)
+			}
+			if c.lost && (lost[0].WorkerID != c.taker || lost[0].Lapsed != c.lapsed || lost[0].TurnID != d.grant.TurnID || lost[0].JobID != d.grant.JobID) {
+				t.Errorf("listed as %+v", lost[0])
+			}
+			d.cancel(t)
+		})
+	}
+}

@@ -1,0 +1,109 @@
+package tests_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"turnkeeper/inference/inferencetest"
+)
+
+// TestBuiltinTools lets a model use every built-in tool, with what it may and
+// may not reach.
+func TestBuiltinTools(t *testing.T) {
+	t.Parallel()
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("the page")) }))
+	t.Cleanup(site.Close)
+	h := newHouse(t)
+	for name, content := range map[string]string{"files/a.txt": "the file", "outside.txt": "not for agents"} {
+		path := filepath.Join(h.dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		h.write(name, content)
+	}
+	if err := os.Symlink("../outside.txt", filepath.Join(h.dir, "files", "way-out.txt")); err != nil {
+		t.Fatal(err)
+	}
+	const tools = "tools: [clock, list_files, read_file, http_get, note_write, note_read]"
+	h.agent("clerk", tools, "root: files")
+	address, err := url.Parse(site.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.agent("trusted", tools, "allow_private_hosts: ["+address.Hostname()+"]")
+	asked := []inferencetest.Call{
+		{ID: "clock", Name: "clock"},
+		{ID: "list", Name: "list_files"},
+		{ID: "read", Name: "read_file", Arguments: `{"path":"a.txt"}`},
+		{ID: "up", Name: "read_file", Arguments: `{"path":"../outside.txt"}`},
+		{ID: "link", Name: "read_file", Arguments: `{"path":"way-out.txt"}`},
+		{ID: "get", Name: "http_get", Arguments: `{"url":` + quote(site.URL) + `}`},
+		{ID: "write", Name: "note_write", Arguments: `{"name":"n","text":"remember"}`},
+		{ID: "note", Name: "note_read", Arguments: `{"name":"n"}`},
+	}
+	h.model.Then(rounds(calls(asked...), text("done")))
+	h.startWorker()
+
+	clerk := answers(h.turnOf(h.enqueue("clerk", "Look.")))
+	trusted := answers(h.turnOf(h.enqueue("trusted", "Look.")))
+	for _, c := range []struct {
+		who   string
+		all   map[string]shownCall
+		id    string
+		state string
+		holds string
+	}{
+		{"clerk", clerk, "clock", "succeeded", `"time"`},
+		{"clerk", clerk, "list", "succeeded", "a.txt"},
+		{"clerk", clerk, "read", "succeeded", "the file"},
+		{"clerk", clerk, "up", "failed", ""},
+		{"clerk", clerk, "link", "failed", ""},
+		{"clerk", clerk, "get", "failed", ""},
+		{"clerk", clerk, "write", "succeeded", ""},
+		{"clerk", clerk, "note", "succeeded", "remember"},
+		{"trusted", trusted, "list", "failed", ""}, // it has no root
+		{"trusted", trusted, "get", "succeeded", "the page"},
+		{"trusted", trusted, "note", "succeeded", "remember"},
+	} {
+		got := c.all[c.id]
+		if got.State != c.state || !strings.Contains(got.Result, c.holds) || strings.Contains(got.Result, "not for agents") {
+			t.Errorf("%s's %s is %s: %s", c.who, c.id, got.State, got.Result)
+		}
+	}
+	if n := query[int](h, "select count(*) from notes where content = 'remember'"); n != 2 {
+		t.Errorf("there are %d notes: each agent has its own", n)
+	}
+}
+
+// answers are a turn's calls by the id that the model gave them.
+func answers(s shown) map[string]shownCall {
+	all := map[string]shownCall{}
+	for _, c := range s.calls() {
+		all[c.WireID] = c
+	}
+	return all
+}
+
+func TestALargeResultIsCutAndKept(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.agent("clerk", marks, "max_tool_result_chars: 100")
+	whole := strings.Repeat("äöü€😀", 1000)
+	h.ledger.answer("long", whole)
+	h.model.Then(rounds(callOnce("mark_none", "long"), text("done")))
+	h.startWorker()
+	turn := h.turnOf(h.enqueue("clerk", "Read."))
+	h.ended(turn, "succeeded", "none", 2)
+	told := h.requests(2)[1].Chat().Messages
+	if got := told[len(told)-1].Text(); !strings.HasPrefix(got, strings.Repeat("äöü€😀", 20)+"\n") || strings.HasPrefix(got, strings.Repeat("äöü€😀", 21)) {
+		t.Errorf("the model is shown %q", got)
+	}
+	if stored := query[string](h, "select content from outputs"); stored != whole {
+		t.Errorf("%d of %d bytes are kept", len(stored), len(whole))
+	}
+}
