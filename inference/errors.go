@@ -53,6 +53,9 @@ type Error struct {
 
 func (e *Error) Error() string {
 	s := fmt.Sprintf("model %s/%s: %s", e.Provider, e.Model, e.Class)
+	if e.Model == "" {
+		s = fmt.Sprintf("provider %s: %s", e.Provider, e.Class)
+	}
 	if e.Status != 0 {
 		s += fmt.Sprintf(" (HTTP %d)", e.Status)
 	}

@@ -79,8 +79,12 @@ func uncertain(err error) bool {
 			return server.code == "40001" || server.code == "40P01" || server.code == "55P03" // serialization, deadlock, lock timeout
 		}
 	}
-	_, condition := errors.AsType[*conditionError](err)
-	return !condition && !errors.Is(err, turnkeeper.ErrNotFound)
+	for _, condition := range conditions {
+		if errors.Is(err, condition) {
+			return false
+		}
+	}
+	return !errors.Is(err, turnkeeper.ErrNotFound)
 }
 
 // keyTaken says that a unique key refused the write.

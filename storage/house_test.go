@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -24,8 +25,12 @@ type house struct {
 	url string
 }
 
+// newHouse makes a house of the test's own. The test then runs beside others.
 func newHouse(t testing.TB) *house {
 	t.Helper()
+	if t, ok := t.(*testing.T); ok {
+		t.Parallel()
+	}
 	url := storagetest.URL(t)
 	h := &house{storagetest.Open(t, url), t, url}
 	h.register("clerk", false)
@@ -111,7 +116,7 @@ func (h *house) dispatch(worker turnkeeper.WorkerID) []*dispatch {
 		if err != nil {
 			return err
 		}
-		granted = append(ready, messages...)
+		granted = slices.Concat(ready, messages)
 		if len(granted) == 0 {
 			return nil
 		}

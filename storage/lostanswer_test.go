@@ -12,11 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/zap"
-
 	"turnkeeper"
 	"turnkeeper/internal/pgdev"
-	"turnkeeper/jobs"
 	"turnkeeper/storage"
 	"turnkeeper/storage/storagetest"
 )
@@ -240,7 +237,7 @@ func TestServerRestartsWhileAppendWaits(t *testing.T) {
 	}
 	server := open()
 	h := &house{storagetest.Open(t, server.URL()), t, server.URL()}
-	if _, err := jobs.Migrate(t.Context(), h.Store, zap.NewNop()); err != nil {
+	if _, err := storagetest.Migrate(t.Context(), h.Store); err != nil {
 		t.Fatal(err)
 	}
 	h.register("clerk", false)

@@ -6,9 +6,6 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
-	"go.uber.org/zap"
-
-	"turnkeeper/jobs"
 	"turnkeeper/migrations"
 	"turnkeeper/storage"
 	"turnkeeper/storage/storagetest"
@@ -21,7 +18,7 @@ func TestMigrateByTwoProcessesAtOnce(t *testing.T) {
 	for i := range applied {
 		store := storagetest.Open(t, url)
 		group.Go(func() {
-			done, err := jobs.Migrate(t.Context(), store, zap.NewNop())
+			done, err := storagetest.Migrate(t.Context(), store)
 			if err != nil {
 				t.Error(err)
 			}
@@ -42,7 +39,7 @@ func TestMigrateByTwoProcessesAtOnce(t *testing.T) {
 			t.Errorf("migration %d is not applied", m.Version)
 		}
 	}
-	again, err := jobs.Migrate(t.Context(), store, zap.NewNop())
+	again, err := storagetest.Migrate(t.Context(), store)
 	if err != nil || len(again) != 0 {
 		t.Errorf("migrated again: %v, error %v", again, err)
 	}

@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"turnkeeper/storage"
 )
@@ -78,7 +77,6 @@ func TestReadyMessagesUsesItsIndexHoweverLongTheQueue(t *testing.T) {
 					t.Errorf("analyzed %v: read %v messages for the heads of %d lanes", analyzed, touched, lanes)
 				}
 			}
-			began := time.Now()
 			h.inTick(func(ctx context.Context, tick *storage.Tick) error {
 				ready, err := tick.ReadyMessages(ctx, 100)
 				if want := min(lanes, 100); len(ready) != want {
@@ -91,9 +89,6 @@ func TestReadyMessagesUsesItsIndexHoweverLongTheQueue(t *testing.T) {
 				}
 				return err
 			})
-			if took := time.Since(began); took > time.Second {
-				t.Errorf("took %v", took)
-			}
 		})
 	}
 }

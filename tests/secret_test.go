@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -97,6 +98,13 @@ providers:
 	}
 	w.terminate()
 	outputs["the worker's log"] = w.said.String()
+	outputs["what was streamed"] = query[string](h, "select string_agg(data->>'text', '' order by turn_id, seq) from turn_events where type = 'block_delta'")
+	for _, r := range h.model.Requests() {
+		outputs["the body of a request to the model"] += string(r.Body)
+	}
+	for _, m := range h.ledger.runs("label " + strings.Repeat("[redacted] and ", len(all)-1) + "[redacted]") {
+		outputs["what a tool is told"] += m.Label
+	}
 	for table, rows := range h.everyRow() {
 		outputs["table "+table] = rows
 	}
@@ -112,6 +120,9 @@ providers:
 				t.Errorf("%s holds the secret %q in bytes", place, canary)
 			}
 		}
+	}
+	if outputs["what a tool is told"] == "" {
+		t.Error("the tool was told something else than the masked arguments")
 	}
 	if seen < 10_000 || !strings.Contains(outputs["table turnkeeper.calls"], "the tool says [redacted]") {
 		t.Errorf("the search saw %d bytes only, or not the calls", seen)
@@ -140,7 +151,8 @@ func (h *house) everyRow() map[string]string {
 }
 
 // drops is a streamed answer of reasoning and text in pieces of three
-// characters: no piece holds a secret.
+// characters, with a pause now and then in which what came so far is written:
+// no piece, and no event, holds a secret by itself.
 func drops(reasoning, text string) reply {
 	var chunks []string
 	chunk := func(delta, finish string) {
@@ -157,5 +169,14 @@ func drops(reasoning, text string) reply {
 	pieces("reasoning_content", reasoning)
 	pieces("content", text)
 	chunk(`{}`, `"stop"`)
-	return inferencetest.SSE(chunks...)
+	return func(x *inferencetest.Exchange) {
+		inferencetest.OpenSSE()(x)
+		for i, chunk := range chunks {
+			x.Send("data: " + chunk + "\n\n")
+			if i%9 == 8 && !x.Wait(after(300*time.Millisecond)) {
+				return
+			}
+		}
+		x.Send("data: [DONE]\n\n")
+	}
 }

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,17 +20,17 @@ type agents struct {
 }
 
 // load reads and checks the folder. With any fault nothing changes.
-func (a *agents) load(cfg *config.Config, models *models, registry *tools.Registry) error {
+func (a *agents) load(cfg *config.Config, registry *tools.Registry) error {
 	definitions, err := agentdef.Load(cfg.AgentsDir)
 	if err != nil {
 		return err
 	}
 	if len(definitions) == 0 {
-		return fmt.Errorf("the folder %s has no agent: put a file NAME.md there, or set agents_dir", cfg.AgentsDir)
+		return NoAgents(cfg.AgentsDir)
 	}
 	var faults []error
 	for _, d := range definitions {
-		faults = append(faults, checkAgent(d, cfg, models, registry))
+		faults = append(faults, CheckAgent(d, cfg, registry))
 	}
 	if err := errors.Join(faults...); err != nil {
 		return err
@@ -38,14 +39,22 @@ func (a *agents) load(cfg *config.Config, models *models, registry *tools.Regist
 	return nil
 }
 
-// checkAgent checks an agent against the process that is to run it.
-func checkAgent(d *agentdef.Definition, cfg *config.Config, models *models, registry *tools.Registry) error {
-	faults := []error{d.Check(cfg.Bounds)}
-	if err := cfg.BoundsFor(d).Check(); err != nil && faults[0] == nil {
-		faults[0] = fmt.Errorf("%s: %w", d.Path, err)
+// NoAgents is the fault of a folder without an agent.
+func NoAgents(dir string) error {
+	return fmt.Errorf("the folder %s has no agent: put a file NAME.md there, or set agents_dir", dir)
+}
+
+// CheckAgent says why a well-formed agent would not run with these settings and
+// tools, or nil. It joins every fault; each names the agent's file.
+func CheckAgent(d *agentdef.Definition, cfg *config.Config, registry *tools.Registry) error {
+	var faults []error
+	if err := d.Check(cfg.Bounds); err != nil {
+		faults = append(faults, err) // names the file itself
+	} else if err := cfg.BoundsFor(d).Check(); err != nil {
+		faults = append(faults, fmt.Errorf("%s: %w", d.Path, err))
 	}
-	for _, name := range append([]string{orDefault(d.Model, cfg.DefaultModel)}, d.FallbackModels...) {
-		if _, _, err := models.Find(name); err != nil {
+	for _, model := range append([]string{cmp.Or(d.Model, cfg.DefaultModel)}, d.FallbackModels...) {
+		if err := checkProvider(model, cfg); err != nil {
 			faults = append(faults, fmt.Errorf("%s: %w", d.Path, err))
 		}
 	}
@@ -53,13 +62,6 @@ func checkAgent(d *agentdef.Definition, cfg *config.Config, models *models, regi
 		faults = append(faults, fmt.Errorf("%s: %w", d.Path, err))
 	}
 	return errors.Join(faults...)
-}
-
-func orDefault(name, def string) string {
-	if name == "" {
-		return def
-	}
-	return name
 }
 
 // register makes the agents known to the database.

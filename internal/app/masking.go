@@ -28,8 +28,11 @@ func (p maskedProvider) Generate(ctx context.Context, req inference.Request, onD
 	response.Text = p.masker.String(response.Text)
 	response.Reasoning = p.masker.String(response.Reasoning)
 	response.Refusal = p.masker.String(response.Refusal)
-	for i := range response.Calls {
-		response.Calls[i].Arguments = p.masker.String(response.Calls[i].Arguments)
+	response.FinishReason = p.masker.String(response.FinishReason)
+	response.Model, response.ID = p.masker.String(response.Model), p.masker.String(response.ID)
+	for i, call := range response.Calls {
+		call.ID, call.Name, call.Arguments = p.masker.String(call.ID), p.masker.String(call.Name), p.masker.String(call.Arguments)
+		response.Calls[i] = call
 	}
 	response.Raw = p.masker.Bytes(response.Raw)
 	return response, err
@@ -49,7 +52,7 @@ func (m *maskedDeltas) take(d inference.Delta) {
 		m.flush()
 		m.stream, m.block = m.masker.Stream(), inference.Delta{Kind: d.Kind, Index: d.Index}
 	}
-	d.Text = m.stream.Write(d.Text)
+	d.Text, d.Name = m.stream.Write(d.Text), m.masker.String(d.Name)
 	if d.Text != "" || d.Name != "" {
 		m.to(d)
 	}

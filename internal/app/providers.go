@@ -2,9 +2,9 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -47,23 +47,38 @@ func (m *models) Find(name string) (inference.Provider, agentturn.ModelInfo, err
 	}
 	client, ok := m.providers[provider]
 	if !ok {
-		return nil, agentturn.ModelInfo{}, fmt.Errorf("the model %q wants the provider %q, which is not configured; configured are: %s%s",
-			name, provider, strings.Join(slices.Sorted(maps.Keys(m.providers)), ", "), keyHint(provider))
+		return nil, agentturn.ModelInfo{}, notConfigured(name, provider, slices.Sorted(maps.Keys(m.providers)))
 	}
 	return client, agentturn.ModelInfo{
 		Provider: provider, Model: model, ContextWindow: m.known[name].ContextWindow,
 	}, nil
 }
 
-// keyHint says which variable makes a well-known provider.
-func keyHint(provider string) string {
+// checkProvider says why no provider has the model, or nil.
+func checkProvider(model string, cfg *config.Config) error {
+	provider, _, _ := strings.Cut(model, "/")
+	configured := append([]string{demoProvider}, cfg.ProviderNames()...)
+	if slices.Contains(configured, provider) {
+		return nil
+	}
+	return notConfigured(model, provider, configured)
+}
+
+func notConfigured(model, provider string, configured []string) error {
+	return fmt.Errorf("the model %q wants the provider %q, which is not configured; configured are: %s (%s)",
+		model, provider, strings.Join(configured, ", "), providerHint(provider))
+}
+
+// providerHint says what makes a provider. Variables count where the command
+// runs: those of a worker's terminal are not seen in another.
+func providerHint(provider string) string {
 	switch provider {
 	case "openai":
-		return " (set OPENAI_API_KEY)"
+		return "set OPENAI_API_KEY, also in this terminal"
 	case "openrouter":
-		return " (set OPENROUTER_API_KEY)"
+		return "set OPENROUTER_API_KEY, also in this terminal"
 	default:
-		return " (add it under providers: in the config file)"
+		return "add it under providers: in the config file"
 	}
 }
 
@@ -127,37 +142,26 @@ func CheckProviders(ctx context.Context, cfg *config.Config) []ProviderCheck {
 	for _, name := range slices.Sorted(maps.Keys(cfg.Providers)) {
 		p := cfg.Providers[name]
 		check := ProviderCheck{Name: name, BaseURL: masker.String(p.BaseURL)}
-		check.OK, check.Detail = askModels(ctx, p)
+		check.OK, check.Detail = reach(ctx, p)
 		check.Detail = masker.String(check.Detail)
 		checks = append(checks, check)
 	}
 	return checks
 }
 
-func askModels(ctx context.Context, p config.Provider) (ok bool, detail string) {
+func reach(ctx context.Context, p config.Provider) (ok bool, detail string) {
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.BaseURL+"/models", nil)
+	client, err := newClient(p, checkTime, zap.NewNop())
 	if err != nil {
-		return false, "its base_url is not an address"
+		return false, err.Error()
 	}
-	if p.APIKey.IsSet() {
-		request.Header.Set("Authorization", "Bearer "+p.APIKey.Reveal())
+	defer client.Close()
+	switch err := client.Reach(ctx); {
+	case errors.Is(err, context.DeadlineExceeded):
+		return false, fmt.Sprintf("no answer within %s", checkTime)
+	case err != nil:
+		return false, err.Error()
 	}
-	for name, value := range p.Headers {
-		request.Header.Set(name, value.Reveal())
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return false, fmt.Sprintf("cannot be reached: %v", err)
-	}
-	defer response.Body.Close()
-	switch code := response.StatusCode; {
-	case code == http.StatusUnauthorized || code == http.StatusForbidden:
-		return false, fmt.Sprintf("refuses the key (HTTP %d)", code)
-	case code >= http.StatusInternalServerError:
-		return false, fmt.Sprintf("answers with an error (HTTP %d)", code)
-	default:
-		return true, fmt.Sprintf("answers (HTTP %d)", code)
-	}
+	return true, "answers"
 }

@@ -15,6 +15,15 @@ func newToolbox(agents *agents, store *storage.Store, masker *redact.Masker, mor
 	return tools.NewRegistry(maskTools(append(all, more...), masker)...)
 }
 
+// BuiltinTools are the tools that every worker has, to be asked for their names
+// and schemas; they cannot be run.
+func BuiltinTools() (*tools.Registry, error) {
+	return tools.NewRegistry(builtin.All(builtin.Deps{Notes: noNotes{}})...)
+}
+
+// noNotes stands for a store of notes that nobody opens.
+type noNotes struct{ builtin.NoteStore }
+
 // notes are the agents' notes in the database.
 type notes struct{ *storage.Store }
 

@@ -123,7 +123,7 @@ func (w *worker) prepare(ctx context.Context) error {
 	if w.tools, err = newToolbox(w.agents, w.store, masker, w.moreTools); err != nil {
 		return err
 	}
-	if err := w.agents.load(w.cfg, w.models, w.tools); err != nil {
+	if err := w.agents.load(w.cfg, w.tools); err != nil {
 		return err
 	}
 	if w.cfg.MigrateOnStart {
@@ -303,7 +303,7 @@ func (w *worker) rereadAgents(ctx context.Context) {
 			return
 		case <-w.reload:
 		}
-		err := w.agents.load(w.cfg, w.models, w.tools)
+		err := w.agents.load(w.cfg, w.tools)
 		if err == nil {
 			err = w.agents.register(ctx, w.store)
 		}

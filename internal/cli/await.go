@@ -18,6 +18,7 @@ type waiting struct {
 	db       *app.Database
 	accepted acceptedView
 	watcher  *watcher
+	told     int // the failed attempt that was told last
 }
 
 // How often to look for the reply when no doorbell rings.
@@ -65,6 +66,7 @@ func (w *waiting) closed(ctx context.Context, bell *storage.Bell) (turnkeeper.Me
 		if err == nil {
 			answered = time.Now()
 			w.watcher.turn(ctx, message.TurnID)
+			w.tellFailure(message)
 		}
 		switch {
 		case err == nil && !message.ClosedAt.IsZero():
@@ -77,6 +79,17 @@ func (w *waiting) closed(ctx context.Context, bell *storage.Bell) (turnkeeper.Me
 			return message, nil, context.Cause(ctx)
 		}
 	}
+}
+
+// tellFailure says why an attempt failed that will be repeated: until then
+// there is nothing to see, and that can be minutes.
+func (w *waiting) tellFailure(m turnkeeper.Message) {
+	if w.json || m.State != turnkeeper.MessageWaiting || m.LastError == "" || m.Attempts == w.told {
+		return
+	}
+	w.told = m.Attempts
+	w.watcher.settle(true)
+	w.err.line("%s", w.err.in(warned, fmt.Sprintf("attempt %d failed: %s; it is tried again after a pause", m.Attempts, oneLine(w.masker.String(m.LastError), 500))))
 }
 
 // look reads the message and, once it is closed, its reply.

@@ -74,7 +74,7 @@ func (s *session) examine(ctx context.Context) *diagnosis {
 	d := &diagnosis{Checks: []check{}}
 	cfg, err := s.loadConfig()
 	if err != nil {
-		d.add(checkFail, "settings", err.Error(), "correct the settings; no command works before")
+		d.add(checkFail, "settings", err.Error(), "correct the settings: until then no command works")
 		return d
 	}
 	examineSettings(d, cfg)

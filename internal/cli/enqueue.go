@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -81,6 +82,12 @@ func (e *enqueuing) run(cmd *cobra.Command, args []string) error {
 	if e.message.Agent == "" {
 		return usageError("say which agent: --agent NAME")
 	}
+	// An empty one is a variable that was not set, rather than no key.
+	for _, name := range []string{"key", "conversation"} {
+		if flag := cmd.Flags().Lookup(name); flag.Changed && flag.Value.String() == "" {
+			return usageError("--%s is empty: give it a value, or leave it out", name)
+		}
+	}
 	if e.waitTimeout < 0 {
 		return usageError("--wait-timeout is %s: it must not be negative", e.waitTimeout)
 	}
@@ -123,16 +130,17 @@ func (e *enqueuing) send(ctx context.Context, db *app.Database) error {
 	return w.run(ctx)
 }
 
-// adviseWorker says when nobody is there who would handle the message.
+// adviseWorker says when nobody is there who would handle the message, or
+// nobody may.
 func (e *enqueuing) adviseWorker(ctx context.Context, store *storage.Store) {
 	workers, err := store.Workers(ctx)
 	if err != nil || e.json {
 		return
 	}
-	for _, w := range workers {
-		if workerState(w) == workerAlive {
-			return
-		}
+	if !slices.ContainsFunc(workers, func(w turnkeeper.Heartbeat) bool { return workerState(w) == workerAlive }) {
+		e.err.line("%s", e.err.in(warned, "no worker is running: the message waits until one is started"))
 	}
-	e.err.line("%s", e.err.in(warned, "no worker is running: the message waits until one is started"))
+	if set, err := store.SchedulerSettings(ctx); err == nil && !set.PausedAt.IsZero() {
+		e.err.line("%s", e.err.in(warned, `the scheduler is paused (`+oneLine(set.PausedReason, 200)+`): the message waits until "turnctl scheduler resume"`))
+	}
 }

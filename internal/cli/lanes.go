@@ -21,7 +21,7 @@ func (s *session) lanesCommand() *cobra.Command {
 			look := func(ctx context.Context, store *storage.Store) ([]storage.LaneView, error) {
 				return store.Lanes(ctx, page)
 			}
-			return list(s, cmd, look, viewLane, showLanes, "no lanes: no message was ever dispatched")
+			return list(s, cmd, look, viewLane, showLanes, "no lanes: a lane comes with its first turn")
 		},
 	}
 	flags.add(cmd, "")

@@ -28,8 +28,11 @@ stopped; with -o json that is one object a line.`,
 				return err
 			}
 			inOrder := cmd.Flags().Changed("after")
-			if after < 0 || inOrder && flags.before > 0 {
-				return usageError("give --before, or --after with an id or 0")
+			if after < 0 {
+				return usageError("--after is %d: it must be an id, or 0", after)
+			}
+			if inOrder && flags.before > 0 {
+				return usageError("give --before or --after, not both")
 			}
 			if follow {
 				page.Cursor = after

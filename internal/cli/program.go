@@ -68,8 +68,9 @@ func (p Program) Run(soft, hard context.Context, env Environment) int {
 	root.SetUsageFunc(s.usage)
 	root.Version = version()
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
-	err := root.ExecuteContext(soft)
-	s.report(root, err)
+	root.SetFlagErrorFunc(badFlag)
+	called, err := root.ExecuteContextC(soft)
+	s.report(called, err)
 	return exitCode(err, s.began)
 }
 
@@ -129,13 +130,13 @@ func (s *session) checkFormat() error {
 func (s *session) json() bool { return s.format == formatJSON }
 
 // report says what went wrong, without secrets and control characters.
-func (s *session) report(root *cobra.Command, err error) {
+func (s *session) report(called *cobra.Command, err error) {
 	if err == nil || errors.Is(err, errSilent) || unread(err) {
 		return
 	}
 	text := plain(s.masker.String(err.Error()))
-	s.err.line("%s %s", s.err.in(bad, root.Name()+":"), strings.TrimSpace(text))
+	s.err.line("%s %s", s.err.in(bad, called.Root().Name()+":"), strings.TrimSpace(text))
 	if !s.began {
-		s.err.line("%s", s.err.in(dim, fmt.Sprintf("Try %q.", root.Name()+" --help")))
+		s.err.line("%s", s.err.in(dim, fmt.Sprintf("Try %q.", called.CommandPath()+" --help")))
 	}
 }

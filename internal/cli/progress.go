@@ -153,7 +153,11 @@ func (p *progress) turnEnds(e turnkeeper.Event) {
 		return
 	}
 	if p.verbose {
-		p.say(p.in(dim, fmt.Sprintf("  %s after %s and %s (%s)", data.State, plural(data.Rounds, "round"), plural(data.Calls, "tool call"), data.StopReason)))
+		line := fmt.Sprintf("  %s after %s and %s", data.State, plural(data.Rounds, "round"), plural(data.Calls, "tool call"))
+		if data.StopReason != turnkeeper.StopNone {
+			line += fmt.Sprintf(" (%s)", data.StopReason)
+		}
+		p.say(p.in(dim, line))
 	}
 }
 

@@ -27,7 +27,7 @@ restarts.`,
 	cmd.AddCommand(
 		&cobra.Command{Use: "status", Short: "How the scheduler stands", Args: cobra.NoArgs, RunE: status},
 		&cobra.Command{
-			Use: "pause REASON", Short: "Hand out no more turns", Args: cobra.MinimumNArgs(1),
+			Use: "pause REASON", Short: "Hand out no more turns", Args: someArgs,
 			RunE: func(cmd *cobra.Command, args []string) error {
 				reason := strings.TrimSpace(strings.Join(args, " "))
 				if reason == "" {

@@ -87,7 +87,7 @@ func (t target) String() string { return t.agent + "/" + t.name }
 // it.
 func (s *session) changeSchedule(use, short string, args int, change func(context.Context, *storage.Store, target, []string) error) *cobra.Command {
 	return &cobra.Command{
-		Use: use, Short: short, Args: cobra.ExactArgs(args),
+		Use: use, Short: short, Args: exactArgs(args),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			to, err := parseTarget(args[0])
 			if err != nil {

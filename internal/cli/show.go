@@ -14,7 +14,7 @@ import (
 func (s *session) showCommand() *cobra.Command {
 	var full bool
 	cmd := &cobra.Command{
-		Use: "show ID|latest", Short: "Show all about a turn", Args: cobra.ExactArgs(1),
+		Use: "show ID|latest", Short: "Show all about a turn", Args: exactArgs(1),
 		Long: `Show all about a turn: what was asked and answered, how it ended, each model
 call, each tool call, and who held it when. The turn is named by its id, or
 "latest". "turnctl inbox" tells the newest turn of a message.`,

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -32,6 +33,41 @@ func (s *session) usage(cmd *cobra.Command) error {
 		fmt.Fprintf(w, "\n%s:\n%s\n", group.name, text)
 	}
 	return nil
+}
+
+// exactArgs takes n arguments, and otherwise says how the command is called.
+func exactArgs(n int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) != n {
+			return fmt.Errorf("it is called as: %s", useLine(cmd))
+		}
+		return nil
+	}
+}
+
+// someArgs takes one argument or more.
+func someArgs(cmd *cobra.Command, args []string) error {
+	return exactArgs(max(len(args), 1))(cmd, args)
+}
+
+// badFlag says in words what a flag's value must be.
+func badFlag(_ *cobra.Command, err error) error {
+	invalid, ok := errors.AsType[*pflag.InvalidValueError](err)
+	if !ok {
+		return err
+	}
+	accepted := ""
+	switch invalid.GetFlag().Value.Type() {
+	case "int", "int64":
+		accepted = "a whole number"
+	case "duration":
+		accepted = "a duration such as 90s, 2m or 1h30m"
+	case "bool":
+		accepted = "true or false"
+	default:
+		return err
+	}
+	return fmt.Errorf("--%s is %q: it must be %s", invalid.GetFlag().Name, invalid.GetValue(), accepted)
 }
 
 func useLine(cmd *cobra.Command) string {

@@ -76,8 +76,14 @@ func makeTemplate(ctx context.Context) error {
 		return err
 	}
 	defer store.Close()
-	_, err = jobs.Migrate(ctx, store, zap.NewNop())
+	_, err = Migrate(ctx, store)
 	return err
+}
+
+// Migrate brings a schema up to date, River's tables included, as every process
+// does. Any number of them may do it at once.
+func Migrate(ctx context.Context, store *storage.Store) ([]storage.Migration, error) {
+	return jobs.Migrate(ctx, store, zap.NewNop())
 }
 
 func admin(ctx context.Context, sql string) error {
