@@ -3,6 +3,7 @@ package storage_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -120,13 +121,13 @@ func TestLeaseKeepsItsToken(t *testing.T) {
 		last = d.grant.Token
 		d.finish(t, "done")
 	}
-	for name, sql := range map[string]string{
-		"a lower token":     "update turnkeeper.leases set token = token - 1",
-		"a deleted lease":   "delete from turnkeeper.leases",
-		"a second open one": "update turnkeeper.turns set state = 'queued'",
+	h.exec("delete from turnkeeper.lease_log") // which refers to the lease
+	for sql, refusal := range map[string]string{
+		"update turnkeeper.leases set token = token - 1": "only grows",
+		"delete from turnkeeper.leases":                  "never deleted",
 	} {
-		if _, err := h.Pool().Exec(t.Context(), sql); err == nil {
-			t.Errorf("%s: the database let it pass", name)
+		if _, err := h.Pool().Exec(t.Context(), sql); err == nil || !strings.Contains(err.Error(), refusal) {
+			t.Errorf("%s: %v", sql, err)
 		}
 	}
 	if token := one[int64](h, "select token from turnkeeper.leases"); token != last {
@@ -136,21 +137,42 @@ func TestLeaseKeepsItsToken(t *testing.T) {
 
 func TestConstraintsOfTheHouse(t *testing.T) {
 	h := newHouse(t)
-	d := h.turn("x")
-	d.finish(t, "done")
-	for name, sql := range map[string]string{
-		"a second reply to a message": "insert into turnkeeper.replies (message_id, turn_id, agent, conversation, outcome, body) select message_id, turn_id + 1, agent, conversation, outcome, body from turnkeeper.replies",
-		"a second reply of a turn":    "insert into turnkeeper.replies (message_id, turn_id, agent, conversation, outcome, body) select message_id + 1, turn_id, agent, conversation, outcome, body from turnkeeper.replies",
-		"an empty reply":              "update turnkeeper.replies set body = ''",
-		"answered but not closed":     "update turnkeeper.messages set closed_at = null",
-		"closed but waiting":          "update turnkeeper.messages set state = 'waiting'",
-		"ended without a reason":      "update turnkeeper.turns set stop_reason = null",
-		"a second answer to a message": `insert into turnkeeper.turns (message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, ended_at, stop_reason)
-			select message_id, 2, agent, conversation, lane, trigger, definition_hash, 'degraded', token, now(), 'none' from turnkeeper.turns`,
-		"half a lease": "update turnkeeper.leases set turn_id = 1",
+	h.turn("x").finish(t, "done")
+	const turn = `insert into turnkeeper.turns (message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, ended_at, stop_reason)
+		select message_id, attempt + n, agent, conversation, lane, trigger, definition_hash, `
+	for name, c := range map[string]struct{ sql, constraint string }{
+		"a second reply to a message": {
+			`insert into turnkeeper.replies (message_id, turn_id, agent, conversation, outcome, body)
+				select message_id, turn_id + 1, agent, conversation, outcome, body from turnkeeper.replies`, "replies_message_id_key",
+		},
+		"a second reply of a turn": {
+			`insert into turnkeeper.replies (message_id, turn_id, agent, conversation, outcome, body)
+				select message_id + 1, turn_id, agent, conversation, outcome, body from turnkeeper.replies`, "replies_turn_id_key",
+		},
+		"an empty reply":              {"update turnkeeper.replies set body = ''", "replies_body_check"},
+		"answered but not closed":     {"update turnkeeper.messages set closed_at = null", "messages_check"},
+		"closed but waiting":          {"update turnkeeper.messages set state = 'waiting'", "messages_check"},
+		"ended without a reason":      {"update turnkeeper.turns set stop_reason = null", "turns_check"},
+		"a second answer":             {turn + "'degraded', token, now(), 'none' from turnkeeper.turns, (values (1)) v(n)", "turns_one_answer_per_message"},
+		"the same attempt again":      {turn + "'failed', token, now(), 'none' from turnkeeper.turns, (values (0)) v(n)", "turns_message_id_attempt_key"},
+		"half a lease":                {"update turnkeeper.leases set turn_id = 1", "leases_check"},
+		"a lease that ends before it": {"update turnkeeper.leases set turn_id = 1, grant_id = gen_random_uuid(), granted_at = now(), lease_until = now()", "leases_check"},
 	} {
-		if _, err := h.Pool().Exec(t.Context(), sql); err == nil {
-			t.Errorf("%s: the database let it pass", name)
+		_, err := h.Pool().Exec(t.Context(), c.sql)
+		if pg, ok := errors.AsType[*pgconn.PgError](err); !ok || !strings.HasPrefix(pg.ConstraintName, c.constraint) {
+			t.Errorf("%s: %v, want a refusal by %s", name, err, c.constraint)
 		}
+	}
+}
+
+func TestOneOpenTurnALane(t *testing.T) {
+	h := newHouse(t)
+	h.enqueue("clerk", "", "first")
+	second := h.enqueue("clerk", "", "second")
+	h.dispatch("w")
+	_, err := h.Pool().Exec(t.Context(), `insert into turnkeeper.turns (message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token)
+		select $1, 1, agent, conversation, lane, trigger, definition_hash, 'queued', token from turnkeeper.turns`, second)
+	if pg, ok := errors.AsType[*pgconn.PgError](err); !ok || pg.ConstraintName != "turns_one_open_per_lane" {
+		t.Errorf("a second open turn: %v", err)
 	}
 }
