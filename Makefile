@@ -5,7 +5,7 @@ SHELL       := /bin/bash
 .DEFAULT_GOAL := help
 MAKEFLAGS   += --no-print-directory
 
-TOOLS         := $(CURDIR)/bin/tools
+TOOLS         := bin/tools# relative: the names of targets cannot hold spaces
 GOLANGCI_LINT := v2.15.0
 SQLC          := v1.31.1
 FUZZTIME      ?= 10s

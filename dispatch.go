@@ -61,7 +61,7 @@ type SlotDecision struct {
 // head of a free lane, for which a turn is made.
 type Ready struct {
 	New            bool
-	TurnID         TurnID
+	TurnID         TurnID // New: 0, for it is made by the grant
 	MessageID      MessageID
 	Agent          string
 	Conversation   string

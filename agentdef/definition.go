@@ -8,6 +8,7 @@
 package agentdef
 
 import (
+	"cmp"
 	"time"
 
 	"turnkeeper"
@@ -40,7 +41,7 @@ type Definition struct {
 	MaxToolResultChars *int
 	FreshnessWindow    *time.Duration
 
-	MaxOutputTokens int      // reserved for each answer; 0: 4096
+	MaxOutputTokens int      // reserved for each answer; 0: DefaultOutputTokens
 	ContextWindow   int      // tokens the model takes; 0: by the model's name, else 32768
 	Temperature     *float64 // nil: the provider's default
 	Budget          Budget
@@ -53,6 +54,13 @@ type Budget struct {
 	DayTokens  int64 // a day of UTC
 	DayCalls   int64
 }
+
+// DefaultOutputTokens is what is reserved for an answer of a model when the
+// agent does not say.
+const DefaultOutputTokens = 4096
+
+// OutputTokens is what is reserved for each answer.
+func (d *Definition) OutputTokens() int { return cmp.Or(d.MaxOutputTokens, DefaultOutputTokens) }
 
 // Set says that any bound is set.
 func (b Budget) Set() bool { return b != Budget{} }

@@ -79,9 +79,9 @@ func table() []key {
 			(*reader).temperature},
 		{Key{"budget", "mapping", "keys `budget.*`", "no bounds", "What the agent's model calls may take."},
 			(*reader).budget},
-		{Key{"budget.turn_tokens", "whole number", "0 to 1000000000000 tokens", "0", "Tokens of one turn. 0: no bound."}, nil},
+		{Key{"budget.turn_tokens", "whole number", "0, or more than `max_output_tokens`, to 1000000000000 tokens", "0", "Tokens of one turn. 0: no bound."}, nil},
 		{Key{"budget.turn_calls", "whole number", "0 to 1000000000000 calls", "0", "Model calls of one turn, retries included. 0: no bound."}, nil},
-		{Key{"budget.day_tokens", "whole number", "0 to 1000000000000 tokens", "0", "Tokens of one day (UTC). 0: no bound."}, nil},
+		{Key{"budget.day_tokens", "whole number", "0, or more than `max_output_tokens`, to 1000000000000 tokens", "0", "Tokens of one day (UTC). 0: no bound."}, nil},
 		{Key{"budget.day_calls", "whole number", "0 to 1000000000000 calls", "0", "Model calls of one day (UTC), retries included. 0: no bound."}, nil},
 	}
 }

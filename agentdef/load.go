@@ -53,6 +53,24 @@ func isAgent(path string) bool {
 	return err != nil || !info.IsDir() // what cannot be looked at is reported when it is read
 }
 
+// Overlooked lists the files of a folder that Load ignores and that may be
+// meant as agents: those that end in .MD or the like. A folder that cannot be
+// read has none.
+func Overlooked(dir string) []string {
+	entries, _ := os.ReadDir(dir)
+	var files []string
+	for _, entry := range entries {
+		name := entry.Name()
+		extension := filepath.Ext(name)
+		if entry.IsDir() || strings.HasPrefix(name, ".") || extension == ".md" || !strings.EqualFold(extension, ".md") ||
+			strings.EqualFold(name, "README.md") {
+			continue
+		}
+		files = append(files, filepath.Join(dir, name))
+	}
+	return files
+}
+
 func load(path string) (*Definition, error) {
 	info, err := os.Stat(path)
 	if err != nil {

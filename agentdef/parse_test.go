@@ -230,6 +230,27 @@ func TestCheckNamesTheFileAndBothNumbers(t *testing.T) {
 	}
 }
 
+// A budget that the reserve for one answer fills can run nothing.
+func TestCheckOfABudgetThatCanRunNothing(t *testing.T) {
+	for _, c := range []struct{ front, want string }{
+		{"budget: {turn_tokens: 4096}", "agents/x.md: budget.turn_tokens is 4096: it must be more than the 4096 tokens that are reserved for each answer (max_output_tokens), or no turn can run"},
+		{"budget: {turn_tokens: 4097, day_tokens: 5000}", ""},
+		{"budget: {turn_calls: 1, day_calls: 1}", ""},
+		{"max_output_tokens: 100\nbudget: {day_tokens: 101}", ""},
+		{"max_output_tokens: 500\nbudget: {day_tokens: 500, turn_tokens: 20}",
+			"agents/x.md: budget.turn_tokens is 20: it must be more than the 500 tokens that are reserved for each answer (max_output_tokens), or no turn can run\n" +
+				"agents/x.md: budget.day_tokens is 500: it must be more than the 500 tokens that are reserved for each answer (max_output_tokens), or no turn can run"},
+	} {
+		def, err := agentdef.Parse("agents/x.md", []byte("---\n"+c.front+"\n---\nHi"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := text(def.Check(turnkeeper.DefaultBounds())); got != c.want {
+			t.Errorf("%s:\ngot  %s\nwant %s", c.front, got, c.want)
+		}
+	}
+}
+
 func TestKeysAreAllAccepted(t *testing.T) {
 	for _, key := range agentdef.Keys() {
 		top, _, nested := strings.Cut(key.Name, ".")

@@ -1,6 +1,8 @@
 package agentdef
 
 import (
+	"errors"
+	"fmt"
 	"iter"
 	"maps"
 	"slices"
@@ -60,12 +62,24 @@ func (s *Set) All() iter.Seq[*Definition] {
 }
 
 // Check says why the agent cannot run under the process's bounds, or nil: its
-// overrides and base must be possible together. The error is a *Problem.
+// overrides and base must be possible together, and its budget must have room
+// for one call. The error joins a *Problem for each fault.
 func (d *Definition) Check(base turnkeeper.Bounds) error {
+	var faults []error
 	if err := d.Bounds(base).Check(); err != nil {
-		return &Problem{Path: d.label(), Text: err.Error()}
+		faults = append(faults, &Problem{Path: d.label(), Text: err.Error()})
 	}
-	return nil
+	for _, bound := range []struct {
+		name   string
+		tokens int64
+	}{{"turn_tokens", d.Budget.TurnTokens}, {"day_tokens", d.Budget.DayTokens}} {
+		if answer := d.OutputTokens(); bound.tokens > 0 && bound.tokens <= int64(answer) {
+			faults = append(faults, &Problem{Path: d.label(), Text: fmt.Sprintf(
+				"budget.%s is %d: it must be more than the %d tokens that are reserved for each answer (max_output_tokens), or no turn can run",
+				bound.name, bound.tokens, answer)})
+		}
+	}
+	return errors.Join(faults...)
 }
 
 // label names the file in messages.

@@ -17,10 +17,6 @@ func (t *turn) reserve(ctx context.Context, request composed) (Reservation, erro
 	if t.cfg.Budget == nil {
 		return Reservation{}, nil
 	}
-	answer := t.def.MaxOutputTokens
-	if answer <= 0 {
-		answer = defaultAnswer
-	}
 	limits := t.def.Budget
 	r, err := t.cfg.Budget.Reserve(ctx, Spender{
 		Turn: t.record.Turn.ID, Agent: t.record.Turn.Agent,
@@ -28,7 +24,7 @@ func (t *turn) reserve(ctx context.Context, request composed) (Reservation, erro
 			TurnTokens: limits.TurnTokens, TurnCalls: limits.TurnCalls,
 			DayTokens: limits.DayTokens, DayCalls: limits.DayCalls,
 		},
-	}, turnkeeper.Usage{InputTokens: int64(request.tokens), OutputTokens: int64(answer), Estimated: true})
+	}, turnkeeper.Usage{InputTokens: int64(request.tokens), OutputTokens: int64(t.def.OutputTokens()), Estimated: true})
 	if err != nil {
 		return Reservation{}, err
 	}

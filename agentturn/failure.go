@@ -1,6 +1,7 @@
 package agentturn
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -35,7 +36,6 @@ func (t *turn) stopped(cause error) *ending {
 	case errors.Is(cause, ErrCancelled):
 		return &ending{state: turnkeeper.TurnCancelled, stop: turnkeeper.StopCancelled, reply: says(replyCancelled)}
 	default:
-		t.log.Info("turn handed back", zap.Error(cause))
 		return &ending{state: turnkeeper.TurnQueued, outcome: turnkeeper.Outcome{Error: cause.Error()}}
 	}
 }
@@ -97,7 +97,7 @@ func failureReply(class string) string {
 // A blockedError is a model call that the budget did not allow.
 type blockedError struct{ Reservation }
 
-func (e *blockedError) Error() string { return "the budget is used up: " + e.Reason }
+func (e *blockedError) Error() string { return cmp.Or(e.Reason, "the budget is used up") }
 
 // blocked is the end by the budget. The day's budget opens again, a turn's
 // never does.

@@ -221,21 +221,21 @@ func (b *till) Settle(_ context.Context, _ agentturn.Reservation, used turnkeepe
 }
 
 func TestBudget(t *testing.T) {
-	day := agentturn.Reservation{Blocked: true, Scope: "day", Retry: 3 * time.Hour, Reason: "day tokens 5 of 5"}
-	turn := agentturn.Reservation{Blocked: true, Scope: "turn", Reason: "turn calls 1 of 1"}
+	day := agentturn.Reservation{Blocked: true, Scope: "day", Retry: 3 * time.Hour, Reason: "the day is spent"}
+	turn := agentturn.Reservation{Blocked: true, Scope: "turn", Reason: "the turn is spent"}
 	tests := []struct {
 		name   string
 		budget till
 		want   turnkeeper.Outcome
 	}{
 		{"the day's, before any tool", till{block: day}, turnkeeper.Outcome{
-			State: turnkeeper.TurnQueued, Backoff: 3 * time.Hour, ErrorClass: "budget", Error: "the budget is used up: day tokens 5 of 5"}},
+			State: turnkeeper.TurnQueued, Backoff: 3 * time.Hour, ErrorClass: "budget", Error: "the day is spent"}},
 		{"the day's, after a tool", till{n: 1, block: day}, turnkeeper.Outcome{
 			State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopBudget, ErrorClass: "budget",
-			Reply: "Tool results: 1 succeeded, 0 failed.\n- look: look ran", Error: "the budget is used up: day tokens 5 of 5"}},
+			Reply: "Tool results: 1 succeeded, 0 failed.\n- look: look ran", Error: "the day is spent"}},
 		{"the turn's, before any tool", till{block: turn}, turnkeeper.Outcome{
 			State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopBudget, ErrorClass: "budget",
-			Reply: "Tool results: 0 succeeded, 0 failed.", Error: "the budget is used up: turn calls 1 of 1"}},
+			Reply: "Tool results: 0 succeeded, 0 failed.", Error: "the turn is spent"}},
 		{"that cannot be asked", till{err: errors.New("no connection")}, turnkeeper.Outcome{
 			State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, ErrorClass: "internal", Retry: true, Error: "no connection"}},
 		{"that suffices", till{n: 9}, turnkeeper.Outcome{

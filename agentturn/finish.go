@@ -51,9 +51,27 @@ func (t *turn) finish(ctx context.Context, e ending) (turnkeeper.Outcome, error)
 		t.next.Outcome = nil
 		return turnkeeper.Outcome{}, err
 	}
-	t.log.Info("turn ended", zap.String("state", string(outcome.State)), zap.String("stop_reason", string(outcome.StopReason)),
-		zap.Int("rounds", len(t.rounds)), zap.Int("calls", len(t.calls())), zap.String("error", outcome.Error))
+	t.logEnd(outcome)
 	return outcome, nil
+}
+
+// logEnd says how this dispatch ended, once that is written.
+func (t *turn) logEnd(o turnkeeper.Outcome) {
+	switch {
+	case !o.State.Terminal() && o.Backoff > 0:
+		t.log.Info("turn put off", zap.Duration("backoff", o.Backoff), zap.String("reason", o.Error))
+	case !o.State.Terminal():
+		t.log.Info("turn handed back", zap.String("reason", o.Error))
+	default:
+		fields := []zap.Field{
+			zap.String("state", string(o.State)), zap.String("stop_reason", string(o.StopReason)),
+			zap.Int("rounds", len(t.rounds)), zap.Int("calls", len(t.calls())),
+		}
+		if o.Error != "" {
+			fields = append(fields, zap.String("error", o.Error))
+		}
+		t.log.Info("turn ended", fields...)
+	}
 }
 
 func endEvent(s turnkeeper.TurnState) turnkeeper.EventType {

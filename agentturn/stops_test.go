@@ -148,6 +148,9 @@ func TestShutdown(t *testing.T) {
 				if diff := cmp.Diff(test.calls, b.states()); diff != "" {
 					t.Error(diff)
 				}
+				if b.logged("turn handed back") != 1 || b.logged("turn ended") != 0 {
+					t.Errorf("a turn that was handed back is logged as %v", b.log.All())
+				}
 				first = false
 				b.script.Add(test.again...)
 				if got := b.run(t.Context()); got.State != test.end {
@@ -163,6 +166,39 @@ func TestShutdown(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A line about an end without an error has no field for one.
+func TestLogOfATurnThatEndedWell(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, says("hello"))
+		b.run(t.Context())
+		ended := b.log.FilterMessage("turn ended").All()
+		if len(ended) != 1 {
+			t.Fatalf("%d lines", len(ended))
+		}
+		if text, found := ended[0].ContextMap()["error"]; found {
+			t.Errorf("the line has an error: %q", text)
+		}
+	})
+}
+
+// A hand-back that could not be written is no hand-back.
+func TestLogOfATurnThatCouldNotBeHandedBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, inferencetest.Block())
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(5*time.Second, func() {
+			b.store.dispatch() // somebody else has the turn
+			cancel(agentturn.ErrShutdown)
+		})
+		if _, err := b.dispatch(ctx); err == nil {
+			t.Fatal("the outcome was written")
+		}
+		if b.logged("turn handed back") != 0 {
+			t.Error("the log says that the turn was handed back")
+		}
+	})
 }
 
 // An answer that is there is worth more than the end of the context.

@@ -1,9 +1,11 @@
 package agentturn
 
+import "turnkeeper/agentdef"
+
 // Defaults of the context window, in tokens.
 const (
 	defaultWindow = 32768
-	defaultAnswer = 4096
+	defaultAnswer = agentdef.DefaultOutputTokens
 	// safetyShare is the part of a window that is left free, since counts are
 	// estimates: one in twenty.
 	safetyShare = 20

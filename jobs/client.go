@@ -38,7 +38,7 @@ func NewClient(c ClientConfig) (*Client, error) {
 	cfg := &river.Config{
 		ID:                string(c.WorkerID),
 		Schema:            storage.Schema,
-		Logger:            slog.New(zapslog.NewHandler(c.Log.Named("river").Core(), zapslog.AddStacktraceAt(slog.LevelError+1))),
+		Logger:            riverLogger(c.Log),
 		FetchCooldown:     fetchCooldown,
 		FetchPollInterval: fetchPoll,
 		MaxAttempts:       1,
@@ -62,13 +62,21 @@ func NewClient(c ClientConfig) (*Client, error) {
 	return client, nil
 }
 
+// riverLogger lets through what River warns of; what it does otherwise is ours
+// to tell.
+func riverLogger(log *zap.Logger) *slog.Logger {
+	least := max(zap.WarnLevel, log.Level())
+	core := log.WithOptions(zap.IncreaseLevel(least)).Core()
+	return slog.New(zapslog.NewHandler(core, zapslog.WithName("river"), zapslog.AddStacktraceAt(slog.LevelError+1)))
+}
+
 // Migrate brings the schema up to date, River's tables included, and returns
 // what it applied of ours. Any number of processes may do it at once.
 func Migrate(ctx context.Context, store *storage.Store, log *zap.Logger) ([]storage.Migration, error) {
 	return store.Migrate(ctx, func(ctx context.Context) error {
 		migrator, err := rivermigrate.New(riverpgxv5.New(store.Pool()), &rivermigrate.Config{
 			Schema: storage.Schema,
-			Logger: slog.New(zapslog.NewHandler(log.Named("river").WithOptions(zap.IncreaseLevel(zap.WarnLevel)).Core())),
+			Logger: riverLogger(log),
 		})
 		if err != nil {
 			return err

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/riverqueue/river"
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
@@ -41,23 +40,16 @@ type tick struct {
 	dispatcher *Dispatcher
 }
 
-// Dispatch grants each of ready its lane and inserts its job.
+// Dispatch grants each of ready its lane and inserts its job. The row is written
+// by the statement that grants, not by River's client: one round trip instead of
+// three on the way of every message. A test holds it against River's own.
 func (t *tick) Dispatch(ctx context.Context, ready []turnkeeper.Ready) error {
 	grants := make([]turnkeeper.GrantID, len(ready))
-	params := make([]river.InsertManyParams, len(ready))
-	for i, r := range ready {
+	for i := range ready {
 		grants[i] = turnkeeper.GrantID(uuid.NewString())
-		params[i] = river.InsertManyParams{Args: TurnArgs{TurnID: r.TurnID, GrantID: grants[i]}}
 	}
-	inserted, err := t.dispatcher.Client.InsertManyTx(ctx, t.Tx(), params)
-	if err != nil {
-		return err
-	}
-	jobs := make([]turnkeeper.JobID, len(inserted))
-	for i, job := range inserted {
-		jobs[i] = turnkeeper.JobID(job.Job.ID)
-	}
-	return t.Grant(ctx, ready, grants, jobs, t.dispatcher.TTL)
+	_, err := t.Grant(ctx, ready, grants, storage.Job{Kind: TurnArgs{}.Kind(), Queue: Queue}, t.dispatcher.TTL)
+	return err
 }
 
 // Requeue takes the lane from a lost grant. A holder that lives after all is

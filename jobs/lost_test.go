@@ -47,9 +47,7 @@ func TestSilentWorkersTurnIsTakenOver(t *testing.T) {
 	}
 	before := one[string](s, "select t::text from turnkeeper.turns t")
 	close(release)
-	for silent.worker.Running() > 0 {
-		one[bool](s, "select true from pg_sleep(0.02)")
-	}
+	s.awaitRunning(silent, 0)
 	if after := one[string](s, "select t::text from turnkeeper.turns t"); after != before {
 		t.Errorf("the turn was\n%s\nand is\n%s", before, after)
 	}
@@ -97,6 +95,7 @@ func TestMessageThatLosesItsWorkerThreeTimesIsAnsweredWithoutRunning(t *testing.
 	if got := s.jobStates(); got != "3 cancelled" {
 		t.Errorf("River's rows: %s", got)
 	}
+	s.awaitRunning(deadly, 0) // each holder was told that its grant is gone
 	// The lane goes on.
 	s.start(kind{model: echo})
 	if err := s.StopBeating(t.Context(), deadly.id); err != nil {
@@ -135,12 +134,7 @@ func TestTurnThatComesBackToItsOwnProcessIsKnownThere(t *testing.T) {
 	}
 	close(first)
 	s.await("select count(*) = 1 from turnkeeper.lease_log where outcome = 'lost'")
-	for p.worker.Running() > 2 {
-		one[bool](s, "select true from pg_sleep(0.02)")
-	}
-	if n := p.worker.Running(); n != 2 {
-		t.Errorf("after the old dispatch has stopped %d turns run, want 2", n)
-	}
+	s.awaitRunning(p, 2)
 	for _, release := range others {
 		close(release)
 	}

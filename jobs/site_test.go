@@ -81,6 +81,17 @@ func (s *site) await(sql string, args ...any) {
 	}
 }
 
+// awaitRunning returns when so many turns run in a process.
+func (s *site) awaitRunning(p *process, n int) {
+	s.t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for p.worker.Running() != n {
+		if one[bool](s, "select true from pg_sleep(0.02)"); time.Now().After(deadline) {
+			s.t.Fatalf("%d turns run, want %d", p.worker.Running(), n)
+		}
+	}
+}
+
 func (s *site) reply(id turnkeeper.MessageID) turnkeeper.Reply {
 	s.t.Helper()
 	s.await("exists (select from turnkeeper.replies where message_id = $1)", id)

@@ -37,9 +37,34 @@ func (s *Spend) Reserve(ctx context.Context, who agentturn.Spender, estimate tur
 	}
 	return agentturn.Reservation{
 		Blocked: true, Scope: answer.Blocked, Retry: s.untilTomorrow(),
-		Reason: fmt.Sprintf("the %s's budget has no room for about %d tokens: %d tokens and %d calls are taken",
-			answer.Blocked, estimate.Total(), answer.UsedTokens, answer.UsedCalls),
+		Reason: blockedBy(who.Limits, answer, estimate.Total()),
 	}, nil
+}
+
+// blockedBy says which bound had no room for one more call.
+func blockedBy(limits agentturn.SpendLimits, answer storage.SpendAnswer, estimate int64) string {
+	whose, per, calls, tokens := "turn", "", limits.TurnCalls, limits.TurnTokens
+	if answer.Blocked == scopeDay {
+		whose, per, calls, tokens = "agent", " a day", limits.DayCalls, limits.DayTokens
+	}
+	if calls > 0 && answer.UsedCalls+1 > calls {
+		return fmt.Sprintf("the %s's budget of %s%s is used up", whose, count(calls, "model call"), per)
+	}
+	if answer.UsedTokens >= tokens {
+		return fmt.Sprintf("the %s's budget of %s%s is used up", whose, count(tokens, "token"), per)
+	}
+	return fmt.Sprintf("the %s's budget of %s%s has no room for another model call: %d are taken, and it may take %d",
+		whose, count(tokens, "token"), per, answer.UsedTokens, estimate)
+}
+
+// scopeDay is how storage calls the budget of an agent's day.
+const scopeDay = "day"
+
+func count(n int64, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // Settle replaces a reservation by what was used.

@@ -26,6 +26,8 @@ type Worker struct {
 
 	mu      sync.Mutex
 	running map[turnkeeper.GrantID]context.CancelCauseFunc // a turn may come back while its last dispatch still stops
+
+	definitions map[string]*agentdef.Definition // parsed, by hash
 }
 
 // WorkerConfig says how to work.
@@ -49,7 +51,9 @@ func NewWorker(c WorkerConfig) *Worker {
 	if c.BoundsFor == nil {
 		c.BoundsFor = func(d *agentdef.Definition) turnkeeper.Bounds { return d.Bounds(c.Bounds) }
 	}
-	return &Worker{WorkerConfig: c, running: map[turnkeeper.GrantID]context.CancelCauseFunc{}}
+	return &Worker{
+		WorkerConfig: c, running: map[turnkeeper.GrantID]context.CancelCauseFunc{}, definitions: map[string]*agentdef.Definition{},
+	}
 }
 
 // Timeout is River's limit on a job: above every wall cap that is allowed, and
@@ -124,7 +128,7 @@ func (w *Worker) dispatch(ctx context.Context, job *river.Job[TurnArgs]) error {
 	}
 	ctx, held, release := lease.Hold(ctx, asked, record.Remaining, record.Elapsed)
 	defer release()
-	definition, err := agentdef.ParseRecorded(record.Turn.Agent, record.Definition)
+	definition, err := w.definitionOf(record)
 	if err != nil {
 		// It was readable when it was registered, so this binary is older or
 		// newer than the one that did. Another worker may read it.
@@ -140,6 +144,31 @@ func (w *Worker) dispatch(ctx context.Context, job *river.Job[TurnArgs]) error {
 		WallDeadline: held.Start.Add(bounds.MaxDuration), LeaseDeadline: held.Deadline,
 	}, journal)
 	return err
+}
+
+// keptDefinitions bounds the definitions that a worker keeps parsed.
+const keptDefinitions = 1000
+
+// definitionOf is the agent as it was when the turn was made.
+func (w *Worker) definitionOf(record turnkeeper.Record) (*agentdef.Definition, error) {
+	hash := record.Turn.DefinitionHash
+	w.mu.Lock()
+	known := w.definitions[hash]
+	w.mu.Unlock()
+	if known != nil {
+		return known, nil
+	}
+	definition, err := agentdef.ParseRecorded(record.Turn.Agent, record.Definition)
+	if err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.definitions) >= keptDefinitions {
+		clear(w.definitions)
+	}
+	w.definitions[hash] = definition
+	return definition, nil
 }
 
 func (w *Worker) at(ctx context.Context, label string) {

@@ -35,10 +35,12 @@ create table turnkeeper.agents (
     updated_at            timestamptz not null default clock_timestamp()
 );
 
--- The inbox.
+-- The inbox. Agents and definitions are never deleted, and what refers to them
+-- is written by the functions and statements that have just read them: a foreign
+-- key would have every message and turn lock the same few rows.
 create table turnkeeper.messages (
     id              bigint generated always as identity primary key,
-    agent           text not null references turnkeeper.agents,
+    agent           text not null,
     conversation    text not null default 'main' check (octet_length(conversation) between 1 and 200),
     lane            text not null,
     body            text not null check (btrim(body, E' \t\r\n') <> ''),
@@ -80,7 +82,7 @@ create table turnkeeper.leases (
     check ((grant_id is null) = (granted_at is null)),
     check ((grant_id is null) = (lease_until is null)),
     check (lease_until > granted_at)
-);
+) with (fillfactor = 50); -- rows are updated in place: room for it on their page
 create index leases_held on turnkeeper.leases (lease_until) where grant_id is not null;
 
 create table turnkeeper.lease_log (
@@ -108,7 +110,7 @@ create table turnkeeper.turns (
     conversation      text not null,
     lane              text not null,
     trigger           text not null,
-    definition_hash   text not null references turnkeeper.definitions,
+    definition_hash   text not null,
     state             text not null check (state in
                       ('queued', 'running', 'waiting', 'succeeded', 'degraded', 'failed', 'cancelled')),
     token             bigint not null,
@@ -141,7 +143,7 @@ create table turnkeeper.turns (
     check ((state in ('succeeded', 'degraded', 'failed', 'cancelled')) = (ended_at is not null)),
     check ((ended_at is null) = (stop_reason is null)),
     check (state <> 'running' or (grant_id is not null and lease_until is not null))
-);
+) with (fillfactor = 50); -- every write to the journal updates the row
 create unique index turns_one_open_per_lane on turnkeeper.turns (lane)
     where state in ('queued', 'running', 'waiting');
 create unique index turns_one_answer_per_message on turnkeeper.turns (message_id)
@@ -215,7 +217,7 @@ create table turnkeeper.calls (
     foreign key (turn_id, round) references turnkeeper.rounds,
     check ((state in ('planned', 'started', 'running')) = (ended_at is null)),
     check (state <> 'started' or nonce <> '')
-);
+) with (fillfactor = 70);
 create unique index calls_wire_id on turnkeeper.calls (turn_id, wire_id);
 create index calls_recent on turnkeeper.calls (agent, name, args_hash, turn_id);
 

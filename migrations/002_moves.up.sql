@@ -313,3 +313,8 @@ begin
             where (scope, period) in (('turn:' || r.turn_id, ''), ('agent:' || r.agent, r.period));
     end if;
 end $$;
+
+comment on function turnkeeper.enqueue(text, text, text, text, integer, text) is
+    'Puts a message into an agent''s inbox and returns its id; the message exists when the caller''s transaction commits. '
+    'conversation: what it continues. idempotency_key: a repeat with the same key and message returns the first id, '
+    'with another message it is an error. priority: -1000 to 1000, higher goes first. trace_parent: W3C trace context.';

@@ -121,8 +121,7 @@ func TestMoreIsBoundedPerTick(t *testing.T) {
 func TestFailedTickLeavesNothingAndIsRepeated(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.messages = inLanes(1)
-		w.fail = errors.New("no database")
-		time.AfterFunc(1500*time.Millisecond, func() { w.fail = nil })
+		w.fail, w.failFor = errors.New("no database"), 1500*time.Millisecond
 		w.runFor(t, 3*time.Second, scheduler.Config{})
 		if len(w.granted) != 1 || len(w.granted[0]) != 1 {
 			t.Errorf("granted %v, want the one message once", w.granted)

@@ -19,7 +19,8 @@ type world struct {
 	state
 	skew    time.Duration
 	locked  bool          // another scheduler is at work
-	fail    error         // of every tick while set
+	fail    error         // of every tick
+	failFor time.Duration // how long fail lasts; 0: for ever
 	stall   time.Duration // between the database's reading of its clock and the answer
 	nextDue func() (time.Duration, error)
 	looks   []time.Duration // when it was looked at, since the world began
@@ -52,7 +53,7 @@ func (w *world) now() time.Time { return time.Now().Add(w.skew) }
 
 func (w *world) InTick(ctx context.Context, f func(scheduler.Tick) error) error {
 	w.looks = append(w.looks, time.Since(w.began))
-	if w.fail != nil {
+	if w.fail != nil && (w.failFor == 0 || time.Since(w.began) < w.failFor) {
 		return w.fail
 	}
 	draft := &tick{world: w, state: w.state}

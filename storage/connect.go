@@ -62,6 +62,9 @@ func connect(ctx context.Context, o Options, conns int, name string) (*pgxpool.P
 	params["statement_timeout"] = millis(o.StatementTimeout)
 	params["lock_timeout"] = millis(o.LockTimeout)
 	params["idle_in_transaction_session_timeout"] = millis(o.StatementTimeout)
+	// Every statement is short and finds its rows by key: planning each anew for
+	// its parameters would cost more than running it.
+	params["plan_cache_mode"] = "force_generic_plan"
 	params["tcp_user_timeout"] = millis(20 * time.Second)
 	params["tcp_keepalives_idle"] = "10"
 	params["tcp_keepalives_interval"] = "5"

@@ -17,6 +17,7 @@ type Tick struct {
 	store *Store
 	tx    pgx.Tx
 	q     *dbsqlc.Queries
+	ahead []turnkeeper.Ready // heads of lanes as Look found them; nil: to be read
 }
 
 // InTick runs f in one transaction, which commits when f returns nil.
@@ -29,13 +30,28 @@ func (s *Store) InTick(ctx context.Context, f func(*Tick) error) error {
 // Tx is the transaction, for what must become true with the tick.
 func (t *Tick) Tx() pgx.Tx { return t.tx }
 
+// readAhead is how many heads of lanes are read together with the look at what
+// there is to do: most ticks then need no question more.
+const readAhead = 100
+
 // Look takes the scheduler's lock if it is free and says what there is to do.
 // locked is false while another process ticks; nothing may be done then.
 func (t *Tick) Look(ctx context.Context) (sit turnkeeper.Situation, locked bool, err error) {
-	row, err := t.q.Look(ctx)
-	if err != nil {
+	var row dbsqlc.LookRow
+	var ahead []dbsqlc.ReadyMessagesRow
+	batch := &pgx.Batch{}
+	batch.Queue(dbsqlc.Look).Query(func(rows pgx.Rows) (err error) {
+		row, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[dbsqlc.LookRow])
+		return err
+	})
+	batch.Queue(dbsqlc.ReadyMessages, readAhead).Query(func(rows pgx.Rows) (err error) {
+		ahead, err = pgx.CollectRows(rows, pgx.RowToStructByPos[dbsqlc.ReadyMessagesRow])
+		return err
+	})
+	if err := t.tx.SendBatch(ctx, batch).Close(); err != nil {
 		return turnkeeper.Situation{}, false, translate(err)
 	}
+	t.ahead = mapRows(ahead, readyOf)
 	return turnkeeper.Situation{
 		Now: row.Now, Paused: row.Paused, PollInterval: orZero(row.PollInterval), MaxDispatches: int(orZero(row.MaxDispatchesPerTick)),
 		Timeline: row.CurrentTimeline, SeenTimeline: row.Timeline, LastTickAt: orZero(row.LastTickAt),
@@ -74,6 +90,7 @@ func (t *Tick) Lost(ctx context.Context, limit int) ([]turnkeeper.LostGrant, err
 // Requeue takes the lane from a lost grant and opens its turn to the next. A
 // grant that no worker ever took is not counted as a loss.
 func (t *Tick) Requeue(ctx context.Context, lost turnkeeper.LostGrant) error {
+	t.ahead = nil // its lane is free now
 	log := "lost"
 	if lost.WorkerID == "" {
 		log = "unclaimed"
@@ -107,6 +124,7 @@ func (t *Tick) SettleCalls(ctx context.Context, turn turnkeeper.TurnID, unknown,
 
 // Close ends a turn whose workers were lost once too often, without running it.
 func (t *Tick) Close(ctx context.Context, lost turnkeeper.LostGrant, o turnkeeper.Outcome, events []turnkeeper.Event) error {
+	t.ahead = nil // its lane is free now
 	return errors.Join(
 		translate(t.q.NoteTaker(ctx, string(lost.WorkerID), int64(lost.TurnID))),
 		translate(t.q.InsertEvents(ctx, t.store.eventParams(lost.TurnID, lost.LastSeq, events))),
@@ -136,6 +154,7 @@ func (t *Tick) DueSchedules(ctx context.Context, limit int) ([]turnkeeper.DueSch
 func (t *Tick) Occur(ctx context.Context, d turnkeeper.SlotDecision) error {
 	s := d.Schedule
 	if !d.Slot.IsZero() {
+		t.ahead = nil // there is a message more
 		err := t.q.Occur(ctx, dbsqlc.OccurParams{
 			Agent: s.Agent, Conversation: s.Conversation, Body: s.Message, Schedule: s.Name, Slot: d.Slot,
 		})
@@ -167,45 +186,67 @@ func (t *Tick) ReadyTurns(ctx context.Context, limit int) ([]turnkeeper.Ready, e
 	}), translate(err)
 }
 
-// ReadyMessages lists the heads of free lanes, and gives each the id of the
-// turn to be made for it.
+// ReadyMessages lists the heads of free lanes. Their turns are made by Grant.
 func (t *Tick) ReadyMessages(ctx context.Context, limit int) ([]turnkeeper.Ready, error) {
+	if t.ahead != nil && limit <= readAhead {
+		ready := t.ahead[:min(limit, len(t.ahead))]
+		t.ahead = nil
+		return ready, nil
+	}
 	rows, err := t.q.ReadyMessages(ctx, int32(limit)) //nolint:gosec // small
-	return mapRows(rows, func(r dbsqlc.ReadyMessagesRow) turnkeeper.Ready {
-		return turnkeeper.Ready{
-			New: true, TurnID: turnkeeper.TurnID(r.TurnID), MessageID: turnkeeper.MessageID(r.MessageID), Agent: r.Agent,
-			Conversation: r.Conversation, Lane: turnkeeper.Lane(r.Lane), Trigger: turnkeeper.Trigger(r.Trigger), Attempt: int(r.Attempt),
-			DefinitionHash: r.DefinitionHash, DueAt: r.DueAt, Priority: int(r.Priority),
-		}
-	}), translate(err)
+	return mapRows(rows, readyOf), translate(err)
 }
 
-// Grant gives each lane its lease, makes or takes the turn, and notes the
-// grant, in one statement. grants and jobs go with ready, index by index. It
-// fails when a lane was not free after all.
-func (t *Tick) Grant(ctx context.Context, ready []turnkeeper.Ready, grants []turnkeeper.GrantID, jobs []turnkeeper.JobID, ttl time.Duration) error {
-	p := dbsqlc.GrantParams{Ttl: ttl}
+func readyOf(r dbsqlc.ReadyMessagesRow) turnkeeper.Ready {
+	return turnkeeper.Ready{
+		New: true, MessageID: turnkeeper.MessageID(r.MessageID), Agent: r.Agent,
+		Conversation: r.Conversation, Lane: turnkeeper.Lane(r.Lane), Trigger: turnkeeper.Trigger(r.Trigger), Attempt: int(r.Attempt),
+		DefinitionHash: r.DefinitionHash, DueAt: r.DueAt, Priority: int(r.Priority),
+	}
+}
+
+// A Job says which River job rings for a grant.
+type Job struct {
+	Kind, Queue string
+}
+
+// Grant gives each lane its lease, makes or takes the turn, notes the grant and
+// inserts its job, in one statement. grants go with ready, index by index. The
+// job's arguments are turn_id and grant_id. It fails when a lane was not free
+// after all. What it returns goes with ready, index by index.
+func (t *Tick) Grant(ctx context.Context, ready []turnkeeper.Ready, grants []turnkeeper.GrantID, job Job, ttl time.Duration) ([]turnkeeper.Grant, error) {
+	p := dbsqlc.GrantParams{Ttl: ttl, Kind: job.Kind, Queue: job.Queue}
 	for i, r := range ready {
 		p.Lanes = append(p.Lanes, string(r.Lane))
 		p.Agents = append(p.Agents, r.Agent)
 		p.GrantIds = append(p.GrantIds, string(grants[i]))
 		p.TurnIds = append(p.TurnIds, int64(r.TurnID))
 		p.MessageIds = append(p.MessageIds, int64(r.MessageID))
-		p.JobIds = append(p.JobIds, int64(jobs[i]))
 		p.Attempts = append(p.Attempts, int32(r.Attempt)) //nolint:gosec // few
 		p.Conversations = append(p.Conversations, r.Conversation)
 		p.Triggers = append(p.Triggers, string(r.Trigger))
 		p.DefinitionHashes = append(p.DefinitionHashes, r.DefinitionHash)
 		p.IsNew = append(p.IsNew, r.New)
 	}
-	granted, err := t.q.Grant(ctx, p)
+	rows, err := t.q.Grant(ctx, p)
 	if err != nil {
-		return translate(err)
+		return nil, translate(err)
 	}
-	if len(granted) != len(ready) {
-		return errLaneTaken
+	if len(rows) != len(ready) {
+		return nil, errLaneTaken
 	}
-	return nil
+	byLane := make(map[turnkeeper.Lane]dbsqlc.GrantRow, len(rows))
+	for _, row := range rows {
+		byLane[turnkeeper.Lane(row.Lane)] = row
+	}
+	granted := make([]turnkeeper.Grant, len(ready))
+	for i, r := range ready {
+		row := byLane[r.Lane]
+		granted[i] = turnkeeper.Grant{
+			TurnID: turnkeeper.TurnID(row.TurnID), Lane: r.Lane, Token: row.Token, GrantID: grants[i], JobID: turnkeeper.JobID(row.JobID),
+		}
+	}
+	return granted, nil
 }
 
 var errLaneTaken = errors.New("a lane was taken by somebody else; the tick is undone")

@@ -104,9 +104,7 @@ type dispatch struct {
 // returns what the worker then has, in the order of the grants.
 func (h *house) dispatch(worker turnkeeper.WorkerID) []*dispatch {
 	h.t.Helper()
-	var granted []turnkeeper.Ready
-	var grants []turnkeeper.GrantID
-	var jobs []turnkeeper.JobID
+	var granted []turnkeeper.Grant
 	h.inTick(func(ctx context.Context, tick *storage.Tick) error {
 		ready, err := tick.ReadyTurns(ctx, 100)
 		if err != nil {
@@ -116,38 +114,43 @@ func (h *house) dispatch(worker turnkeeper.WorkerID) []*dispatch {
 		if err != nil {
 			return err
 		}
-		granted = slices.Concat(ready, messages)
-		if len(granted) == 0 {
+		ready = slices.Concat(ready, messages)
+		if len(ready) == 0 {
 			return nil
 		}
-		for range granted {
+		var grants []turnkeeper.GrantID
+		for range ready {
 			grants = append(grants, turnkeeper.GrantID(uuid.NewString()))
-			jobs = append(jobs, h.insertJob(ctx, tick.Tx(), worker))
 		}
-		return tick.Grant(ctx, granted, grants, jobs, ttl)
+		if granted, err = tick.Grant(ctx, ready, grants, turnJob, ttl); err != nil {
+			return err
+		}
+		for _, g := range granted {
+			h.fetchJob(ctx, tick.Tx(), g.JobID, worker)
+		}
+		return nil
 	})
 	var all []*dispatch
-	for i, r := range granted {
-		all = append(all, h.take(r.TurnID, grants[i], jobs[i], worker))
+	for _, g := range granted {
+		all = append(all, h.take(g.TurnID, g.GrantID, g.JobID, worker))
 	}
 	return all
 }
 
-// insertJob makes the row of a River job that a worker has fetched; an empty
-// worker has not.
-func (h *house) insertJob(ctx context.Context, tx pgx.Tx, worker turnkeeper.WorkerID) (id turnkeeper.JobID) {
+var turnJob = storage.Job{Kind: "AgentTurn", Queue: "turns"}
+
+// fetchJob makes a River job one that a worker has fetched; an empty worker has
+// not.
+func (h *house) fetchJob(ctx context.Context, tx pgx.Tx, id turnkeeper.JobID, worker turnkeeper.WorkerID) {
 	h.t.Helper()
-	state, by := "running", []string{string(worker)}
 	if worker == "" {
-		state, by = "available", nil
+		return
 	}
-	err := tx.QueryRow(ctx, `insert into turnkeeper.river_job (args, kind, max_attempts, queue, state, attempt, attempted_at, attempted_by)
-		values ('{}', 'AgentTurn', 1, 'turns', $1::turnkeeper.river_job_state, $2::smallint, case when $2::smallint > 0 then now() end, $3) returning id`,
-		state, len(by), by).Scan(&id)
+	_, err := tx.Exec(ctx, `update turnkeeper.river_job set state = 'running', attempt = 1, attempted_at = now(), attempted_by = $2
+		where id = $1`, id, []string{string(worker)})
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	return id
 }
 
 // take loads a turn under a grant.

@@ -84,20 +84,24 @@ func TestAFullTurnIsReadBackAsItWasWritten(t *testing.T) {
 func TestPagingAndUnstartedCallsAreNotCountedAsExecuted(t *testing.T) {
 	h := newHouse(t)
 	d := h.turn("x")
-	r := round(1, turnkeeper.EffectNone, turnkeeper.EffectNone, turnkeeper.EffectNone, turnkeeper.EffectKeyed)
-	r.Calls[0].Paging, r.Calls[3].Paging = true, true
+	keyed := turnkeeper.EffectKeyed
+	r := round(1, turnkeeper.EffectNone, turnkeeper.EffectNone, turnkeeper.EffectNone, keyed, keyed, keyed)
+	r.Calls[0].Paging, r.Calls[3].Paging, r.Calls[5].Paging = true, true, true
 	d.append(t, turnkeeper.Entry{Round: r})
 	d.append(t, turnkeeper.Entry{Results: []turnkeeper.CallResult{
 		result(key(1, 1), "", turnkeeper.CallSucceeded, "page"),
 		result(key(1, 2), "", turnkeeper.CallSkipped, "skipped"),
 		result(key(1, 3), "", turnkeeper.CallFailed, "failed"),
-	}, Starts: []turnkeeper.CallStart{start(key(1, 4), "p", 1, turnkeeper.EffectKeyed)}})
-	// The next worker counts as the first did, and a second start is no second call.
+	}, Starts: []turnkeeper.CallStart{start(key(1, 4), "page", 1, keyed), start(key(1, 5), "first", 1, keyed)}})
+	// The next worker knows the paging calls it did not plan, and its second
+	// start is no second call.
 	d = h.again(d, "worker-2")
-	d.append(t, turnkeeper.Entry{Starts: []turnkeeper.CallStart{start(key(1, 4), "p2", 2, turnkeeper.EffectKeyed)}})
-	d.append(t, turnkeeper.Entry{Results: []turnkeeper.CallResult{result(key(1, 4), "p2", turnkeeper.CallSucceeded, "ok")}})
-	if n := one[int](h, "select executed_calls from turnkeeper.turns"); n != 1 {
-		t.Errorf("%d executed calls, want the one that ran and is no paging call", n)
+	d.append(t, turnkeeper.Entry{Starts: []turnkeeper.CallStart{
+		start(key(1, 4), "page again", 2, keyed), start(key(1, 5), "second", 2, keyed), start(key(1, 6), "page too", 1, keyed),
+	}})
+	d.append(t, turnkeeper.Entry{Results: []turnkeeper.CallResult{result(key(1, 5), "second", turnkeeper.CallSucceeded, "ok")}})
+	if n := one[int](h, "select executed_calls from turnkeeper.turns"); n != 2 {
+		t.Errorf("%d executed calls, want the failed one and the one that was started twice", n)
 	}
 }
 

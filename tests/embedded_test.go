@@ -62,12 +62,11 @@ func postmaster(t testing.TB, dir string) int {
 }
 
 // alive tells a process that runs from one that is gone, or has ended and is
-// only waited for.
+// only waited for: that one has no command line any more.
 func alive(pid int) bool {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	if err == nil {
-		_, state, _ := strings.Cut(string(stat), ") ")
-		return !strings.HasPrefix(state, "Z")
+		return len(args) > 0
 	}
 	if _, noProc := os.Stat("/proc/self"); noProc == nil {
 		return false

@@ -144,6 +144,32 @@ func TestAStoppedWorkerIsFenced(t *testing.T) {
 	}
 }
 
+func TestAStoppedWorkersAnswerIsRefused(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.agent("clerk")
+	late := make(chan struct{})
+	h.model.Add(waitFor(late, text("stale")))
+	h.model.Then(rounds(text("fresh")))
+	flags := append([]string{"--takeover-after", "2s"}, shortLease...)
+	first := h.startWorker(flags...)
+	message := h.enqueue("clerk", "Hello")
+	h.awaitRequests(1)
+	first.signal(syscall.SIGSTOP)
+	h.startWorker(flags...)
+	turn := h.turnOf(message)
+	h.ended(turn, "succeeded", "none", 1)
+	before := journalOf(h, turn.ID)
+
+	close(late)
+	first.signal(syscall.SIGCONT)
+	first.await("the turn is no longer this worker's")
+	h.replied(h.show(turn.ID), "fresh")
+	if after := journalOf(h, turn.ID); after != before {
+		t.Errorf("the stopped worker wrote to the turn:\n%s\n%s", before, after)
+	}
+}
+
 // journalOf is all that a turn's holders wrote, late results aside.
 func journalOf(h *house, turn int64) string {
 	h.t.Helper()

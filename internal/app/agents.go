@@ -1,11 +1,11 @@
 package app
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"sync/atomic"
+
+	"go.uber.org/zap"
 
 	"turnkeeper"
 	"turnkeeper/agentdef"
@@ -19,50 +19,27 @@ type agents struct {
 	current atomic.Pointer[agentdef.Set]
 }
 
-// load reads and checks the folder. With any fault nothing changes.
-func (a *agents) load(cfg *config.Config, registry *tools.Registry) error {
-	definitions, err := agentdef.Load(cfg.AgentsDir)
-	if err != nil {
-		return err
+// load reads and checks the folder. With any fault nothing changes, and the
+// error is one of ErrAgents.
+func (a *agents) load(cfg *config.Config, registry *tools.Registry, log *zap.Logger) error {
+	report := CheckAgents(cfg.AgentsDir, cfg, Toolbox{Registry: registry, Whole: true})
+	if len(report.Faults) > 0 {
+		return &agentsError{errors.Join(report.Faults...)}
 	}
-	if len(definitions) == 0 {
-		return NoAgents(cfg.AgentsDir)
+	for _, warning := range report.Warnings {
+		log.Warn(warning)
 	}
-	var faults []error
-	for _, d := range definitions {
-		faults = append(faults, CheckAgent(d, cfg, registry))
-	}
-	if err := errors.Join(faults...); err != nil {
-		return err
-	}
-	a.current.Store(agentdef.NewSet(definitions))
+	a.current.Store(agentdef.NewSet(report.Agents))
 	return nil
 }
 
-// NoAgents is the fault of a folder without an agent.
-func NoAgents(dir string) error {
-	return fmt.Errorf("the folder %s has no agent: put a file NAME.md there, or set agents_dir", dir)
-}
+// ErrAgents is what the agents' files are at fault for.
+var ErrAgents = errors.New("the agents' files have faults")
 
-// CheckAgent says why a well-formed agent would not run with these settings and
-// tools, or nil. It joins every fault; each names the agent's file.
-func CheckAgent(d *agentdef.Definition, cfg *config.Config, registry *tools.Registry) error {
-	var faults []error
-	if err := d.Check(cfg.Bounds); err != nil {
-		faults = append(faults, err) // names the file itself
-	} else if err := cfg.BoundsFor(d).Check(); err != nil {
-		faults = append(faults, fmt.Errorf("%s: %w", d.Path, err))
-	}
-	for _, model := range append([]string{cmp.Or(d.Model, cfg.DefaultModel)}, d.FallbackModels...) {
-		if err := checkProvider(model, cfg); err != nil {
-			faults = append(faults, fmt.Errorf("%s: %w", d.Path, err))
-		}
-	}
-	if _, err := registry.Subset(d.Tools); err != nil {
-		faults = append(faults, fmt.Errorf("%s: %w", d.Path, err))
-	}
-	return errors.Join(faults...)
-}
+type agentsError struct{ faults error }
+
+func (e *agentsError) Error() string   { return e.faults.Error() }
+func (e *agentsError) Unwrap() []error { return []error{ErrAgents, e.faults} }
 
 // register makes the agents known to the database.
 func (a *agents) register(ctx context.Context, store *storage.Store) error {

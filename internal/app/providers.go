@@ -74,11 +74,11 @@ func notConfigured(model, provider string, configured []string) error {
 func providerHint(provider string) string {
 	switch provider {
 	case "openai":
-		return "set OPENAI_API_KEY, also in this terminal"
+		return "set OPENAI_API_KEY, also in this terminal, and start the worker again"
 	case "openrouter":
-		return "set OPENROUTER_API_KEY, also in this terminal"
+		return "set OPENROUTER_API_KEY, also in this terminal, and start the worker again"
 	default:
-		return "add it under providers: in the config file"
+		return "add it under providers: in the config file, and start the worker again"
 	}
 }
 

@@ -12,13 +12,19 @@ import (
 // newToolbox has every tool that an agent of this process can list.
 func newToolbox(agents *agents, store *storage.Store, masker *redact.Masker, more []tools.Tool) (*tools.Registry, error) {
 	all := builtin.All(builtin.Deps{Root: agents.root, AllowPrivateHosts: agents.privateHosts, Notes: notes{store}})
-	return tools.NewRegistry(maskTools(append(all, more...), masker)...)
+	all = append(all, more...)
+	// First as they are: behind the mask, the registry cannot see what tools.New
+	// found wrong.
+	if _, err := tools.NewRegistry(all...); err != nil {
+		return nil, err
+	}
+	return tools.NewRegistry(maskTools(all, masker)...)
 }
 
-// BuiltinTools are the tools that every worker has, to be asked for their names
-// and schemas; they cannot be run.
-func BuiltinTools() (*tools.Registry, error) {
-	return tools.NewRegistry(builtin.All(builtin.Deps{Notes: noNotes{}})...)
+// KnownTools are the tools that every worker has, and more beside them, to be
+// asked for their names and schemas; they cannot be run.
+func KnownTools(more ...tools.Tool) (*tools.Registry, error) {
+	return tools.NewRegistry(append(builtin.All(builtin.Deps{Notes: noNotes{}}), more...)...)
 }
 
 // noNotes stands for a store of notes that nobody opens.

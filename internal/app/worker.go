@@ -53,17 +53,22 @@ func WithReload(again <-chan os.Signal) WorkerOption {
 
 // RunWorker runs a worker until soft ends: then it takes no more turns, gives
 // those that run their grace, hands back what is left, and returns. When hard
-// ends it stops at once. ready is called when it takes work.
+// ends it stops at once. ready is called when it takes work. Where the agents'
+// files have faults, the error is one of ErrAgents and no database was touched.
 func RunWorker(soft, hard context.Context, cfg *config.Config, log *zap.Logger, ready func(Ready), options ...WorkerOption) error {
+	w := &worker{cfg: cfg, log: log, id: newWorkerID(), agents: &agents{}}
+	for _, option := range options {
+		option(w)
+	}
+	if err := w.readAgents(); err != nil {
+		return err
+	}
 	db, err := Open(soft, cfg, log)
 	if err != nil {
 		return err
 	}
 	defer closeSoon(hard, db, log)
-	w := &worker{cfg: cfg, log: log, db: db, store: db.Store, id: newWorkerID()}
-	for _, option := range options {
-		option(w)
-	}
+	w.db, w.store = db, db.Store
 	if err := w.prepare(soft); err != nil {
 		return err
 	}
@@ -112,18 +117,24 @@ type worker struct {
 	draining bool
 }
 
+// readAgents loads the agents' files before there is a database: they need to
+// know the names of tools and nothing else.
+func (w *worker) readAgents() error {
+	known, err := KnownTools(w.moreTools...)
+	if err != nil {
+		return err
+	}
+	return w.agents.load(w.cfg, known, w.log)
+}
+
 // prepare makes everything that can be wrong go wrong before any work is taken.
 func (w *worker) prepare(ctx context.Context) error {
 	masker := redact.New(w.cfg.Secrets())
-	w.agents = &agents{}
 	var err error
 	if w.models, err = newModels(w.cfg, masker, w.log); err != nil {
 		return err
 	}
 	if w.tools, err = newToolbox(w.agents, w.store, masker, w.moreTools); err != nil {
-		return err
-	}
-	if err := w.agents.load(w.cfg, w.tools); err != nil {
 		return err
 	}
 	if w.cfg.MigrateOnStart {
@@ -251,7 +262,7 @@ func (w *worker) shutDown(ctx, hard context.Context) error {
 }
 
 // errStoppedHard is what a worker says that was told twice to stop.
-var errStoppedHard = errors.New("stopped at once: turns that ran are brought back when their worker is found silent")
+var errStoppedHard = errors.New("stopped at once: a turn that still ran and was not handed back goes on when this worker is found silent")
 
 func (w *worker) stopTurns(ctx, hard context.Context) error {
 	stopped := make(chan error, 1)
@@ -270,7 +281,7 @@ func (w *worker) stopTurns(ctx, hard context.Context) error {
 		case <-over.C:
 			return fmt.Errorf("%d turns did not stop in time; they are brought back when their leases end", w.turns.Running())
 		case <-hard.Done():
-			w.turns.Stop(errStoppedHard)
+			w.turns.Stop(agentturn.ErrShutdown)
 			return errStoppedHard
 		}
 	}
@@ -303,7 +314,7 @@ func (w *worker) rereadAgents(ctx context.Context) {
 			return
 		case <-w.reload:
 		}
-		err := w.agents.load(w.cfg, w.tools)
+		err := w.agents.load(w.cfg, w.tools, w.log)
 		if err == nil {
 			err = w.agents.register(ctx, w.store)
 		}

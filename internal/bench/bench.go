@@ -102,6 +102,9 @@ func Run(ctx context.Context, o Options) (Report, error) {
 		return Report{}, err
 	}
 	defer os.RemoveAll(dir)
+	if err := os.Chmod(dir, 0o711); err != nil { // the server's user passes through, and so its data stays within
+		return Report{}, err
+	}
 	server, err := pgdev.Open(ctx, pgdev.Options{Dir: filepath.Join(dir, "database")})
 	if err != nil {
 		return Report{}, err

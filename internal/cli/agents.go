@@ -24,7 +24,9 @@ func (s *session) agentsCommand() *cobra.Command {
 		Use: "check [DIR]", Short: "Check agent files; no database is needed", Args: cobra.MaximumNArgs(1),
 		Long: `Check the agent files of a folder (default: the setting agents_dir) against this
 program and the settings found here: keys and values, bounds, models' providers,
-tools. Every fault is listed; with any, the exit code is 1.`,
+tools. Every fault is listed; with any, the exit code is 1. Warnings tell what may
+not be meant: a tool that is not built in, say, which a worker program of your
+own may have.`,
 		RunE: func(_ *cobra.Command, args []string) error { return s.checkAgents(args) },
 	})
 	return cmd
@@ -63,6 +65,9 @@ func showReport(s *screen, r agentReport) {
 	}
 	for _, problem := range r.Problems {
 		s.line("%s %s", s.in(bad, "✗"), plain(problem))
+	}
+	for _, warning := range r.Warnings {
+		s.line("%s %s", s.in(warned, "!"), plain(warning))
 	}
 	if len(r.Problems) == 0 {
 		s.line("%s", s.in(dim, fmt.Sprintf("%s in %s, no faults", plural(len(r.Agents), "agent"), r.Folder)))

@@ -43,7 +43,7 @@ func (w *waiting) run(ctx context.Context) error {
 	message, reply, err := w.closed(ctx, bell)
 	w.watcher.settle(err == nil)
 	if err != nil {
-		return w.broken(ctx, err)
+		return w.broken(ctx, message, err)
 	}
 	return w.finish(message, reply)
 }
@@ -56,15 +56,16 @@ func (w *waiting) limit(ctx context.Context) (context.Context, context.CancelFun
 }
 
 // closed waits until the message is closed, and lets the watcher show what
-// happens meanwhile.
+// happens meanwhile. With an error comes the message as it was last seen.
 func (w *waiting) closed(ctx context.Context, bell *storage.Bell) (turnkeeper.Message, *turnkeeper.Reply, error) {
 	rings, unsubscribe := bell.Subscribe(storage.TopicTurns)
 	defer unsubscribe()
 	answered := time.Now()
+	last := turnkeeper.Message{State: turnkeeper.MessageWaiting} // as it was accepted
 	for wait := firstLook; ; wait = min(wait*3/2, slowestLook) {
 		message, reply, err := w.look(ctx)
 		if err == nil {
-			answered = time.Now()
+			last, answered = message, time.Now()
 			w.watcher.turn(ctx, message.TurnID)
 			w.tellFailure(message)
 		}
@@ -73,10 +74,10 @@ func (w *waiting) closed(ctx context.Context, bell *storage.Bell) (turnkeeper.Me
 			return message, reply, nil
 		case err == nil:
 		case errors.Is(err, turnkeeper.ErrNotFound) || time.Since(answered) > patience:
-			return message, nil, err
+			return last, nil, err
 		}
 		if waitFor(ctx, rings, wait); ctx.Err() != nil {
-			return message, nil, context.Cause(ctx)
+			return last, nil, context.Cause(ctx)
 		}
 	}
 }
@@ -108,7 +109,7 @@ func (w *waiting) look(ctx context.Context) (m turnkeeper.Message, reply *turnke
 }
 
 // broken says what becomes of the message when nobody waits for it any more.
-func (w *waiting) broken(ctx context.Context, err error) error {
+func (w *waiting) broken(ctx context.Context, m turnkeeper.Message, err error) error {
 	id := w.accepted.MessageID
 	stays := fmt.Sprintf(`message %d stays accepted; see "turnctl inbox" and "turnctl outbox"`, id)
 	if ctx.Err() != nil {
@@ -117,7 +118,9 @@ func (w *waiting) broken(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, errWaitedLong):
 		if w.json {
-			_ = writeJSON(w.Stdout, w.accepted)
+			view := w.accepted
+			view.awaitedView = &awaitedView{State: m.State, TurnID: orNull(m.TurnID)}
+			_ = writeJSON(w.Stdout, view)
 		}
 		return &codedError{ExitNoReply, fmt.Errorf("no reply within %s: %s", w.waitTimeout, stays)}
 	case errors.Is(err, errInterrupted), errors.Is(err, context.Canceled):

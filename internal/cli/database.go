@@ -76,8 +76,8 @@ func explain(ctx context.Context, store *storage.Store, err error) error {
 	case pending == len(migrations):
 		return errNoSchema
 	case pending > 0:
-		return fmt.Errorf(`the database's schema is older than this program (%s missing): run "turnctl migrate" or start a worker; %w`,
-			plural(pending, "migration"), err)
+		return fmt.Errorf(`the database's schema is older than this program (%s missing): run "turnctl migrate" or start a worker`,
+			plural(pending, "migration"))
 	default:
 		return err
 	}

@@ -11,8 +11,11 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"turnkeeper"
 	"turnkeeper/internal/cli"
+	"turnkeeper/migrations"
 	"turnkeeper/storage"
 	"turnkeeper/storage/storagetest"
 )
@@ -105,6 +108,19 @@ func TestWaitEnds(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 	})
+	t.Run("in time, for programs", func(t *testing.T) {
+		got := run(t, cli.Enqueue(), env, "", "--agent", "echo", "--key", "again", "--wait", "--wait-timeout", "1", "--json", "hi")
+		var view map[string]any
+		if err := json.Unmarshal([]byte(got.stdout), &view); err != nil || got.code != 4 {
+			t.Fatalf("%v: %+v", err, got)
+		}
+		want := map[string]any{
+			"message_id": 2.0, "agent": "echo", "conversation": "main", "state": "waiting", "outcome": nil, "turn_id": nil, "reply_id": nil, "reply": nil,
+		}
+		if diff := cmp.Diff(want, view); diff != "" {
+			t.Error(diff)
+		}
+	})
 	t.Run("by a signal", func(t *testing.T) {
 		ctx, interrupt := context.WithCancel(t.Context())
 		output, seen := io.Pipe()
@@ -122,7 +138,7 @@ func TestWaitEnds(t *testing.T) {
 		interrupt()
 		rest, _ := io.ReadAll(output)
 		done.Wait()
-		if text := string(buffer[:n]) + string(rest); code != 130 || !strings.Contains(text, "message 2 accepted") || !strings.Contains(text, "no longer waiting: message 2 stays accepted") {
+		if text := string(buffer[:n]) + string(rest); code != 130 || !strings.Contains(text, "message 3 accepted") || !strings.Contains(text, "no longer waiting: message 3 stays accepted") {
 			t.Errorf("exit code %d, stderr:\n%s", code, text)
 		}
 	})
@@ -246,6 +262,27 @@ func TestSchemaIsMissing(t *testing.T) {
 	}
 }
 
+// A database that an older program made, or in which a migration failed.
+func TestSchemaIsOlder(t *testing.T) {
+	env := nowhere(t)
+	env["DATABASE_URL"] = storagetest.EmptyURL(t)
+	store := storagetest.Open(t, env["DATABASE_URL"])
+	first, err := migrations.Files.ReadFile("001_turnkeeper.up.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Pool().Exec(t.Context(), `create schema turnkeeper;
+		create table turnkeeper.schema_migrations (version integer primary key, name text not null);
+		insert into turnkeeper.schema_migrations values (1, 'turnkeeper');`+string(first)); err != nil {
+		t.Fatal(err)
+	}
+	got := run(t, cli.Enqueue(), env, "", "--agent", "echo", "hi")
+	const want = "enqueue: the database's schema is older than this program (1 migration missing): run \"turnctl migrate\" or start a worker\n"
+	if got.code != 1 || got.stderr != want {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestDoctor(t *testing.T) {
 	env, store := somewhere(t)
 	type diagnosis struct {
@@ -262,7 +299,7 @@ func TestDoctor(t *testing.T) {
 	// The test server is quick and not safe, and nothing runs.
 	want := map[string]string{
 		"settings": "ok", "database": "ok", "encoding": "ok", "schema": "ok", "fsync": "fail", "workers": "warn",
-		"scheduler": "warn", "agent files": "ok", "provider demo": "ok", "clock": "ok",
+		"scheduler": "warn", "schedules": "warn", "agent files": "ok", "provider demo": "ok", "clock": "ok",
 	}
 	found := map[string]string{}
 	for _, c := range d.Checks {

@@ -78,6 +78,9 @@ func (s *session) examine(ctx context.Context) *diagnosis {
 		return d
 	}
 	examineSettings(d, cfg)
+	for _, sentence := range config.Misspelt(s.Variables) {
+		d.add(checkWarn, "settings", sentence, "correct its name, or unset it: it changes nothing")
+	}
 	reached := false
 	err = s.withDatabase(ctx, func(cfg *config.Config, db *app.Database) error {
 		reached = true

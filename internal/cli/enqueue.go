@@ -42,7 +42,7 @@ else goes to standard error. With --json it prints one JSON object instead.
 		f.IntVar(&e.message.Priority, "priority", 0, "higher goes first among messages due in the same second, -1000 to 1000")
 		f.StringVar(&e.message.TraceParent, "trace-parent", "", "W3C trace context to keep with the message")
 		f.BoolVar(&e.wait, "wait", false, "wait for the reply and print it")
-		f.DurationVar(&e.waitTimeout, "wait-timeout", 10*time.Minute, "how long to wait for the reply; 0: for ever")
+		durationFlag(f, &e.waitTimeout, "wait-timeout", 10*time.Minute, "how long to wait for the reply; 0: for ever")
 		f.BoolVar(&e.json, "json", false, "print one JSON object")
 		f.BoolVarP(&e.verbose, "verbose", "v", false, "with --wait: a line for each thing that happens, terminal or not")
 		s.addSettings(cmd, readerSettings...)

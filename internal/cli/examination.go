@@ -3,7 +3,11 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -48,7 +52,7 @@ func examineDatabase(ctx context.Context, d *diagnosis, cfg *config.Config, db *
 	}
 	pending := pendingOf(migrations)
 	d.judge(pending == 0, checkFail, "schema", fmt.Sprintf("%d of %s applied", len(migrations)-pending, plural(len(migrations), "migration")),
-		`run "turnctl migrate", or start a worker`)
+		`run "`+command("turnctl")+` migrate", or start a worker`)
 	if pending == 0 {
 		examineProcesses(ctx, d, cfg, db.Store, c, facts)
 	}
@@ -105,6 +109,28 @@ func examineProcesses(ctx context.Context, d *diagnosis, cfg *config.Config, sto
 		return
 	}
 	examineScheduler(d, cfg, settings, clock{now: f.Now, zone: c.zone}, alive)
+	examineSchedules(ctx, d, cfg, store)
+}
+
+// examineSchedules looks for agents that would be started by themselves and
+// whose files are not in the folder here, as after a file was removed.
+func examineSchedules(ctx context.Context, d *diagnosis, cfg *config.Config, store *storage.Store) {
+	schedules, err := store.Schedules(ctx)
+	if err != nil {
+		d.add(checkFail, "schedules", err.Error(), "")
+		return
+	}
+	var foreign []string
+	for _, s := range schedules {
+		file := filepath.Join(cfg.AgentsDir, s.Agent+".md")
+		if _, err := os.Stat(file); errors.Is(err, os.ErrNotExist) && s.Active && s.PausedAt.IsZero() && !slices.Contains(foreign, s.Agent) {
+			foreign = append(foreign, s.Agent)
+		}
+	}
+	for _, agent := range foreign {
+		d.add(checkWarn, "schedules", fmt.Sprintf("%s runs by its schedule, and its file is not in %s", agent, cfg.AgentsDir),
+			fmt.Sprintf("right if another worker serves it; else end it: %s schedules pause %s", command("turnctl"), agent))
+	}
 }
 
 // examineWorkers returns how many processes take or could take work.
@@ -122,7 +148,7 @@ func examineWorkers(d *diagnosis, workers []turnkeeper.Heartbeat) (alive int) {
 			silent = append(silent, string(w.WorkerID))
 		}
 	}
-	d.judge(alive > 0, checkWarn, "workers", fmt.Sprintf("%d alive with %s", alive, plural(slots, "slot")), "start one: worker")
+	d.judge(alive > 0, checkWarn, "workers", fmt.Sprintf("%d alive with %s", alive, plural(slots, "slot")), "start one: "+command("worker"))
 	if len(silent) > 0 {
 		d.add(checkWarn, "lost workers", strings.Join(silent, ", "), "look why they died; their turns go to others")
 	}
@@ -148,7 +174,7 @@ func examineScheduler(d *diagnosis, cfg *config.Config, set storage.SchedulerSet
 	poll := cmp.Or(set.PollInterval, cfg.PollInterval)
 	switch late := max(6*poll, time.Minute); {
 	case !set.PausedAt.IsZero():
-		d.add(checkWarn, "scheduler", "paused since "+c.at(set.PausedAt)+": "+set.PausedReason, "turnctl scheduler resume")
+		d.add(checkWarn, "scheduler", "paused since "+c.at(set.PausedAt)+": "+set.PausedReason, command("turnctl")+" scheduler resume")
 	case set.HoldUntil.After(c.now):
 		d.add(checkWarn, "scheduler", "holds off until "+c.at(set.HoldUntil)+": "+set.HoldReason, "it goes on by itself")
 	case set.LastTickAt.IsZero():
@@ -165,7 +191,10 @@ func examineAgents(ctx context.Context, d *diagnosis, cfg *config.Config) {
 	for _, problem := range report.Problems {
 		d.add(checkFail, "agent files", problem, "correct it: a worker does not start with it")
 	}
-	if len(report.Problems) == 0 {
+	for _, warning := range report.Warnings {
+		d.add(checkWarn, "agent files", warning, "change the file, or leave it if that is meant")
+	}
+	if len(report.Problems)+len(report.Warnings) == 0 {
 		d.add(checkOK, "agent files", strings.Join(report.Agents, ", ")+" in "+cfg.AgentsDir, "")
 	}
 	used := usedProviders(cfg)

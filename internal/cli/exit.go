@@ -7,6 +7,7 @@ import (
 	"syscall"
 
 	"turnkeeper"
+	"turnkeeper/internal/app"
 )
 
 // Exit codes of all commands.
@@ -69,7 +70,7 @@ func exitCode(err error, began bool) int {
 	case !began:
 		return ExitUsage
 	case errors.Is(err, turnkeeper.ErrEmptyMessage), errors.Is(err, turnkeeper.ErrInvalidMessage),
-		errors.Is(err, turnkeeper.ErrUnknownAgent), errors.Is(err, turnkeeper.ErrKeyConflict):
+		errors.Is(err, turnkeeper.ErrUnknownAgent), errors.Is(err, turnkeeper.ErrKeyConflict), errors.Is(err, app.ErrAgents):
 		return ExitUsage
 	case errors.Is(err, turnkeeper.ErrNotFound):
 		return ExitNotFound

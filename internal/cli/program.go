@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -28,6 +29,7 @@ type Program struct {
 type Environment struct {
 	Args           []string // without the program's name
 	Getenv         func(string) (string, bool)
+	Variables      []string // the names of those that are set: for warnings of misspelt ones
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 	Now            func() time.Time // nil: time.Now
@@ -41,7 +43,7 @@ func Main(p Program) int {
 	soft, hard, stop := untilSignals()
 	defer stop()
 	env := Environment{
-		Args: os.Args[1:], Getenv: os.LookupEnv, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		Args: os.Args[1:], Getenv: os.LookupEnv, Variables: variables(), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 	}
 	if p.reloads {
 		hangups := make(chan os.Signal, 1)
@@ -49,6 +51,16 @@ func Main(p Program) int {
 		env.Reload = hangups
 	}
 	return p.Run(soft, hard, env)
+}
+
+// variables are the names of the process's variables, sorted.
+func variables() []string {
+	names := os.Environ()
+	for i, entry := range names {
+		names[i], _, _ = strings.Cut(entry, "=")
+	}
+	slices.Sort(names)
+	return names
 }
 
 // Run runs the program once and returns its exit code. The end of soft asks it

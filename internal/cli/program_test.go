@@ -96,7 +96,7 @@ func TestBadInput(t *testing.T) {
 		{"empty key", cli.Enqueue(), "", []string{"--agent", "a", "--key", "", "hi"}, 2, "--key is empty"},
 		{"empty conversation", cli.Enqueue(), "", []string{"--agent", "a", "--conversation", "", "hi"}, 2, "--conversation is empty"},
 		{"priority no number", cli.Enqueue(), "", []string{"--agent", "a", "--priority", "high", "hi"}, 2, `--priority is "high": it must be a whole number`},
-		{"timeout without unit", cli.Enqueue(), "", []string{"--agent", "a", "--wait-timeout", "5", "hi"}, 2, "it must be a duration such as 90s"},
+		{"timeout in words", cli.Enqueue(), "", []string{"--agent", "a", "--wait-timeout", "soon", "hi"}, 2, "it must be a duration such as 90s"},
 		{"pause without reason", cli.Turnctl(), "", []string{"scheduler", "pause"}, 2, "turnctl scheduler pause REASON"},
 		{"key", cli.Enqueue(), "", []string{"--agent", "a", "--key", strings.Repeat("k", 201), "hi"}, 2, "the idempotency key is longer than 200 bytes"},
 		{"negative wait", cli.Enqueue(), "", []string{"--agent", "a", "--wait-timeout", "-1s", "hi"}, 2, "it must not be negative"},
@@ -111,6 +111,51 @@ func TestBadInput(t *testing.T) {
 				t.Errorf("stdout: %s", got.stdout)
 			}
 		})
+	}
+}
+
+// What is wrong with the agents is said before a database is made.
+func TestWorkerWithFaultyAgentsMakesNoDatabase(t *testing.T) {
+	env := nowhere(t)
+	for name, text := range map[string]string{"none": "", "a tool that is not there": "---\ntools: [weather, rain]\n---\nHello.\n"} {
+		t.Run(name, func(t *testing.T) {
+			if text != "" {
+				env["TURNKEEPER_AGENTS_DIR"] = t.TempDir()
+				if err := os.WriteFile(filepath.Join(env["TURNKEEPER_AGENTS_DIR"], "odd.md"), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got := run(t, cli.Worker(), env, "")
+			if got.code != 2 {
+				t.Errorf("exit code %d: %s", got.code, got.stderr)
+			}
+			for _, want := range map[string][]string{
+				"none": {"does not exist"}, "a tool that is not there": {`there is no tool "weather"`, `there is no tool "rain"`},
+			}[name] {
+				if !strings.Contains(got.stderr, want) {
+					t.Errorf("it does not say %q: %s", want, got.stderr)
+				}
+			}
+			if _, err := os.Stat(env["TURNKEEPER_DATA_DIR"]); !os.IsNotExist(err) {
+				t.Errorf("a database was made: %v", err)
+			}
+		})
+	}
+}
+
+func TestMisspeltVariablesAreReported(t *testing.T) {
+	env := nowhere(t)
+	const want = "TURNKEEPER_MAX_ROUND is no setting: did you mean TURNKEEPER_MAX_ROUNDS?"
+	for name, program := range map[string]cli.Program{"worker": cli.Worker(), "doctor": cli.Turnctl()} {
+		var said bytes.Buffer
+		args := map[string][]string{"doctor": {"doctor", "-o", "json"}}[name]
+		program.Run(t.Context(), t.Context(), cli.Environment{
+			Args: args, Stdout: &said, Stderr: &said, Variables: []string{"HOME", "TURNKEEPER_CONFIG", "TURNKEEPER_MAX_ROUND"},
+			Getenv: func(name string) (string, bool) { v, ok := env[name]; return v, ok },
+		})
+		if !strings.Contains(said.String(), want) || strings.Contains(said.String(), "TURNKEEPER_CONFIG is no") {
+			t.Errorf("%s said: %s", name, said.String())
+		}
 	}
 }
 
@@ -175,7 +220,7 @@ func TestAgentsCheck(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	check := func(t *testing.T, args ...string) (code int, report struct{ Agents, Problems []string }) {
+	check := func(t *testing.T, args ...string) (code int, report struct{ Agents, Problems, Warnings []string }) {
 		got := run(t, cli.Turnctl(), nowhere(t), "", append([]string{"agents", "check", "-o", "json"}, args...)...)
 		if err := json.Unmarshal([]byte(got.stdout), &report); err != nil {
 			t.Fatalf("%v: %+v", err, got)
@@ -198,9 +243,30 @@ func TestAgentsCheck(t *testing.T) {
 			t.Errorf("exit code %d, %+v", code, report)
 		}
 	})
+	t.Run("what may not be meant is no fault", func(t *testing.T) {
+		odd := t.TempDir()
+		text := "---\ntools: [clok, weather, clock]\nroot: nowhere\n---\nHello.\n"
+		for _, name := range []string{"odd.md", "LOUD.MD"} {
+			if err := os.WriteFile(filepath.Join(odd, name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		code, report := check(t, odd)
+		if code != 0 || len(report.Problems) != 0 || len(report.Agents) != 1 || len(report.Warnings) != 4 {
+			t.Fatalf("exit code %d, %+v", code, report)
+		}
+		for i, want := range []string{
+			"LOUD.MD: this file is not read", `odd.md: the tool "clok" is not built in (did you mean "clock"?)`,
+			`odd.md: the tool "weather" is not built in`, "nowhere, which does not exist here",
+		} {
+			if !strings.Contains(report.Warnings[i], want) {
+				t.Errorf("warning %q, want in it %q", report.Warnings[i], want)
+			}
+		}
+	})
 	t.Run("every fault is told", func(t *testing.T) {
 		write("keys.md", "---\nmodell: demo/script\nmax_rounds: 99\n---\nHello.\n")
-		write("tools.md", "---\ntools: [clok]\n---\nHello.\n")
+		write("spend.md", "---\nbudget: {turn_tokens: 2000}\n---\nHello.\n")
 		write("models.md", "---\nmodel: acme/large\n---\nHello.\n")
 		write("bounds.md", "---\nmax_duration: 235s\n---\nHello.\n")
 		code, report := check(t, dir)
@@ -208,7 +274,7 @@ func TestAgentsCheck(t *testing.T) {
 			t.Errorf("exit code %d, agents %v", code, report.Agents)
 		}
 		all := strings.Join(report.Problems, "\n")
-		for _, want := range []string{"keys.md:2:", "keys.md:3:", `"clok"`, `"acme"`, "bounds.md", "lease"} {
+		for _, want := range []string{"keys.md:2:", "keys.md:3:", "is 2000: it must be more than the 4096 tokens", `"acme"`, "bounds.md", "lease"} {
 			if !strings.Contains(all, want) {
 				t.Errorf("no problem tells %q:\n%s", want, all)
 			}

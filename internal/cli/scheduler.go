@@ -69,7 +69,7 @@ func (s *session) setSchedulerCommand() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().DurationVar(&poll, "poll-interval", 0, "how often to look for work that no notification told of, 10ms to 1h")
+	durationFlag(cmd.Flags(), &poll, "poll-interval", 0, "how often to look for work that no notification told of, 10ms to 1h")
 	cmd.Flags().IntVar(&dispatches, "max-dispatches", 0, "turns that one tick hands out, 1 to 10000")
 	return cmd
 }

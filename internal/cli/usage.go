@@ -61,7 +61,7 @@ func badFlag(_ *cobra.Command, err error) error {
 	case "int", "int64":
 		accepted = "a whole number"
 	case "duration":
-		accepted = "a duration such as 90s, 2m or 1h30m"
+		accepted = "a duration such as 90s, 2m or 1h30m (a bare number is seconds)"
 	case "bool":
 		accepted = "true or false"
 	default:

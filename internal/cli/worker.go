@@ -50,6 +50,9 @@ func (s *session) work(cmd *cobra.Command, more []tools.Tool) error {
 	}
 	log := app.NewLogger(cfg, s.Stderr)
 	defer func() { _ = log.Sync() }()
+	for _, sentence := range config.Misspelt(s.Variables) {
+		log.Warn(sentence)
+	}
 	return app.RunWorker(cmd.Context(), s.hard, cfg, log, func(r app.Ready) { s.announce(cfg, log, r) },
 		app.WithReload(s.Reload), app.WithTools(more...))
 }
@@ -84,5 +87,5 @@ func readiness(cfg *config.Config, r app.Ready) []string {
 	}
 	return append(lines,
 		"  providers  "+strings.Join(r.Providers, ", "),
-		fmt.Sprintf("  try        enqueue --agent %s --wait \"Hello\"", r.Agents[0]))
+		fmt.Sprintf("  try        %s --agent %s --wait \"Hello\"", command("enqueue"), r.Agents[0]))
 }

@@ -29,12 +29,12 @@ func Settings() []Setting {
 		text(func(c *Config) *string { return &c.AgentsDir }, notEmpty, Setting{
 			Name: "agents_dir", Group: "Files", Doc: "The folder of the agents' files."}),
 		text(func(c *Config) *string { return &c.DataDir }, notEmpty, Setting{
-			Name: "data_dir", Group: "Files", Doc: "The folder of the embedded database."}),
+			Name: "data_dir", Group: "Files", Doc: "The folder of the private Postgres."}),
 
 		{
 			Name: "database_url", AlsoEnv: "DATABASE_URL", Group: "Database", Type: "text", secret: true,
 			Bounds: "postgres://USER:PASSWORD@HOST:PORT/DATABASE, or words host=... user=...",
-			Zero:   "an embedded database under data_dir",
+			Zero:   "a private Postgres in data_dir",
 			Doc:    "The Postgres to use. Its password is masked wherever it is shown.",
 			set: func(c *Config, text string) (err error) {
 				value, err := NewDatabaseURL(text)
@@ -75,7 +75,7 @@ func Settings() []Setting {
 	list = append(list, boundSettings()...)
 	for i := range list {
 		s := &list[i]
-		s.Env = "TURNKEEPER_" + strings.ToUpper(s.Name)
+		s.Env = envPrefix + strings.ToUpper(s.Name)
 		s.Flag = strings.ReplaceAll(s.Name, "_", "-")
 		if s.Default == "" {
 			s.Default = s.get(Default())

@@ -31,12 +31,12 @@ func serverAccount(h home, haveCluster bool) (account, error) {
 	}
 	if me := os.Geteuid(); me != 0 {
 		if owner >= 0 && owner != me {
-			return account{}, fmt.Errorf("the data in %s belongs to user id %d, not to you (%d): run as that user or as root, or remove the folder to start with an empty database", h.data(), owner, me)
+			return account{}, fmt.Errorf("the data in %s belongs to user id %d, not to you (%d): run as that user or as root", h.data(), owner, me)
 		}
 		return account{name: "this user", uid: me, gid: os.Getegid()}, nil
 	}
 	if owner == 0 {
-		return account{}, fmt.Errorf("the data in %s belongs to root, whom Postgres refuses: give it to another user, or remove the folder to start with an empty database", h.data())
+		return account{}, fmt.Errorf("the data in %s belongs to root, whom Postgres refuses: give it to another user", h.data())
 	}
 	if owner > 0 {
 		return lookUp(user.LookupId(strconv.Itoa(owner)))

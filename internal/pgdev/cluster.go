@@ -19,6 +19,7 @@ func (l *launch) makeCluster(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	l.log.Info("making a private Postgres in " + l.home.dir + ", this takes a few seconds")
 	err = l.account.own(made)
 	if err == nil {
 		err = l.initdb(ctx, made, password)

@@ -51,7 +51,7 @@ func TestPlainErrors(t *testing.T) {
 					t.Fatal(err)
 				}
 			},
-			want: []string{"cannot read the password", "to start with an empty database"},
+			want: []string{"cannot read the password", "bring the file back"},
 		},
 		"the password is another": {
 			spoil: func(t *testing.T, dir string) { write(t, filepath.Join(dir, "password"), "other\n") },
@@ -71,7 +71,7 @@ func TestPlainErrors(t *testing.T) {
 					t.Fatal(err)
 				}
 			},
-			want: []string{"is no Postgres data folder", "remove it"},
+			want: []string{"is no Postgres data folder", "it held every message and reply"},
 		},
 		"data that is broken": {
 			spoil: func(t *testing.T, dir string) {

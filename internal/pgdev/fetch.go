@@ -88,11 +88,11 @@ func download(ctx context.Context, version embeddedpostgres.PostgresVersion, cac
 	unpacked := filepath.Join(work, "postgres")
 	done := make(chan error, 1)
 	go func() {
-		defer func() { _ = os.RemoveAll(work) }()
 		err := unpack(version, work, unpacked)
 		if err == nil && ctx.Err() == nil {
 			err = errors.Join(os.RemoveAll(target), os.Rename(unpacked, target))
 		}
+		_ = os.RemoveAll(work)
 		done <- err
 	}()
 	select {

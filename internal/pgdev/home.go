@@ -70,10 +70,21 @@ func (h home) hasCluster() (bool, error) {
 	case !errors.Is(err, fs.ErrNotExist):
 		return false, fmt.Errorf("cannot look at the data of the private Postgres: %w", err)
 	}
-	if _, err := os.Lstat(h.data()); err == nil {
-		return false, fmt.Errorf("%s is there and is no Postgres data folder: remove it to start with an empty database", h.data())
+	return false, h.noCluster()
+}
+
+// noCluster says what is wrong where there is something else than a cluster,
+// or nil: there is nothing. It never advises to remove what may be, or lead
+// to, the only copy of somebody's messages.
+func (h home) noCluster() error {
+	target, err := os.Readlink(h.data())
+	if err == nil {
+		return fmt.Errorf("the private Postgres has lost its data: %s leads to %s, and no Postgres data folder is there. If it was moved, bring it back or make the link anew: it holds every message and reply. Only to begin without them, use another data folder", h.data(), target)
 	}
-	return false, nil
+	if _, err := os.Lstat(h.data()); err == nil {
+		return fmt.Errorf("%s is there and is no Postgres data folder. If a database was kept in it, bring back a copy of it: it held every message and reply. Only to begin without them, move it aside", h.data())
+	}
+	return nil
 }
 
 // newPassword makes the password of a new cluster and keeps it.
@@ -92,7 +103,7 @@ func (h home) newPassword() (string, error) {
 func (h home) readPassword() (string, error) {
 	text, err := os.ReadFile(h.password())
 	if err != nil {
-		return "", fmt.Errorf("cannot read the password of the private Postgres (remove %s to start with an empty database): %w", h.dir, err)
+		return "", fmt.Errorf("cannot read the password of the private Postgres, without which the data in %s cannot be opened; bring the file back: %w", h.data(), err)
 	}
 	return strings.TrimSpace(string(text)), nil
 }

@@ -102,9 +102,10 @@ func (l *launch) checkData(ctx context.Context) error {
 		return fmt.Errorf("cannot find the data of the private Postgres: %w", err)
 	}
 	if l.account.canEnter(ctx, l.install, data) {
+		l.recordAgain(data)
 		return nil
 	}
-	return fmt.Errorf("%s, who runs Postgres, cannot enter %s: let all users pass through the folders above it, or remove %s to start with an empty database", l.account.name, data, l.home.dir)
+	return fmt.Errorf("%s, who runs Postgres, cannot enter %s: let all users pass through the folders above it, or set DATABASE_URL", l.account.name, data)
 }
 
 func (l *launch) findServer(ctx context.Context, haveCluster bool) (install, error) {

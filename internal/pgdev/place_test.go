@@ -260,32 +260,49 @@ func TestFolderThatTheServerCannotEnter(t *testing.T) {
 	}
 }
 
-func TestTemporaryDataGoesWithItsHome(t *testing.T) {
+// TestDataOutlivesARenamedHome renames a home whose data is elsewhere, opens
+// another, and finds the data again: what is not found is not gone.
+func TestDataOutlivesARenamedHome(t *testing.T) {
 	_, temporary, _ := elsewhere(t)
 	closed := filepath.Join(temporary, "closed")
 	if err := os.Mkdir(closed, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	dir, kept := filepath.Join(closed, "first", "deep"), filepath.Join(closed, "kept")
-	left := startGuest(t, dir)
-	server, where := pid(t, dir), whereData(t, dir)
-	left.kill(t)
-	closeServer(t, open(t, pgdev.Options{Dir: kept, Quick: true}))
-	if _, err := os.Stat(where); err != nil {
-		t.Fatalf("data was removed although its home is there: %v", err)
-	}
-	if err := os.RemoveAll(dir); err != nil {
+	before, after := filepath.Join(closed, "before"), filepath.Join(closed, "after")
+	first := open(t, pgdev.Options{Dir: before, Quick: true})
+	ask(t, first.URL(), "create table letters as select 'kept' as body")
+	closeServer(t, first)
+	if err := os.Rename(before, after); err != nil {
 		t.Fatal(err)
 	}
+	closeServer(t, open(t, pgdev.Options{Dir: filepath.Join(closed, "another"), Quick: true}))
 
-	closeServer(t, open(t, pgdev.Options{Dir: filepath.Join(closed, "second"), Quick: true}))
-	if _, err := os.Stat(where); !os.IsNotExist(err) {
-		t.Errorf("the data outlived its home: %v", err)
+	again := open(t, pgdev.Options{Dir: after, Quick: true})
+	if got := ask(t, again.URL(), "select body from letters"); got != "kept" {
+		t.Errorf("after its home was renamed the row reads %q", got)
 	}
-	if _, err := os.Stat(whereData(t, kept)); err != nil {
-		t.Errorf("data was removed although its home is there: %v", err)
+	if os.Geteuid() != 0 {
+		return // the data is at home
 	}
-	eventually(t, "the server of a home that is gone ends", func() bool { return !alive(server) })
+	record, err := os.ReadFile(filepath.Join(filepath.Dir(whereData(t, after)), "home"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.TrimSpace(string(record)); got != after {
+		t.Errorf("the data is said to be of %s, want %s", got, after)
+	}
+}
+
+func TestLinkToDataThatIsNotThere(t *testing.T) {
+	t.Parallel()
+	dir := openFolder(t)
+	if err := os.Symlink("/nowhere/data", filepath.Join(dir, "data")); err != nil {
+		t.Fatal(err)
+	}
+	_, err := pgdev.Open(t.Context(), pgdev.Options{Dir: dir, Quick: true})
+	if err == nil || !strings.Contains(err.Error(), "leads to /nowhere/data") || strings.Contains(err.Error(), "remove") {
+		t.Errorf("the error is %v", err)
+	}
 }
 
 // TestNoFolderForTheServerAtAll is about root; any other user's server enters

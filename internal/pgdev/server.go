@@ -19,10 +19,9 @@ type Options struct {
 	// postgres, or to nobody where there is no such user, and the server runs
 	// as that user, whose group is let into Dir if need be. If that user cannot
 	// come so far (to a folder under /root, say), the data is kept in a new
-	// folder under /var/lib/turnkeeper, and Dir/data is a link to it; removing
-	// Dir then leaves that folder behind. (For a Dir in the folder for temporary
-	// files the data stays there too, and is removed by a later Open after Dir
-	// has gone.)
+	// folder under /var/lib/turnkeeper, and Dir/data is a link to it: Dir may be
+	// renamed, and removing Dir leaves the data behind. The file home beside the
+	// data names the Dir that opened it last.
 	Dir string
 
 	// Log receives one line when the server is started, joined or stopped.

@@ -10,17 +10,30 @@ import (
 	"syscall"
 	"testing"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
 	"turnkeeper/internal/pgdev"
 )
 
 func TestDataIsKeptOverARestart(t *testing.T) {
 	t.Parallel()
 	dir := openFolder(t)
-	first := open(t, pgdev.Options{Dir: dir})
+	core, logged := observer.New(zap.InfoLevel)
+	making := func() int {
+		return logged.FilterMessageSnippet("making a private Postgres in " + dir).Len()
+	}
+	first := open(t, pgdev.Options{Dir: dir, Log: zap.New(core)})
 	ask(t, first.URL(), "create table letters as select 'kept' as body")
 	closeServer(t, first)
+	if got := making(); got != 1 {
+		t.Errorf("%d lines before the data is made, want 1", got)
+	}
 
-	second := open(t, pgdev.Options{Dir: dir})
+	second := open(t, pgdev.Options{Dir: dir, Log: zap.New(core)})
+	if got := making(); got != 1 {
+		t.Error("the data is said to be made again")
+	}
 	if got := ask(t, second.URL(), "select body from letters"); got != "kept" {
 		t.Errorf("after a restart the row reads %q", got)
 	}

@@ -92,25 +92,22 @@ with recursive lanes (lane) as (
             order by m.lane limit 1)
     from lanes where lanes.lane is not null
 )
-select nextval('turnkeeper.turns_id_seq')::bigint as turn_id, q.*
-from (
-    select head.id as message_id, head.agent, head.conversation, lanes.lane::text as lane, head.trigger,
-        head.attempts + 1 as attempt, a.definition_hash, head.due_at, head.priority
-    from lanes
-    join lateral (
-        select m.id, m.agent, m.conversation, m.trigger, m.attempts, m.due_at, m.priority
-        from turnkeeper.messages m
-        where m.lane = lanes.lane and m.state = 'waiting' and m.due_at <= statement_timestamp()
-        order by m.due_at, m.priority desc, m.id limit 1
-    ) head on true
-    join turnkeeper.agents a on a.name = head.agent
-    left join turnkeeper.leases l on l.lane = lanes.lane
-    where l.grant_id is null and (l.not_before is null or l.not_before <= statement_timestamp())
-      and not exists (select from turnkeeper.turns t where t.lane = lanes.lane
-                      and t.state in ('queued', 'running', 'waiting'))
-    order by head.due_at, head.priority desc, head.id
-    limit @max_rows
-) q;
+select head.id as message_id, head.agent, head.conversation, lanes.lane::text as lane, head.trigger,
+    head.attempts + 1 as attempt, a.definition_hash, head.due_at, head.priority
+from lanes
+join lateral (
+    select m.id, m.agent, m.conversation, m.trigger, m.attempts, m.due_at, m.priority
+    from turnkeeper.messages m
+    where m.lane = lanes.lane and m.state = 'waiting' and m.due_at <= statement_timestamp()
+    order by m.due_at, m.priority desc, m.id limit 1
+) head on true
+join turnkeeper.agents a on a.name = head.agent
+left join turnkeeper.leases l on l.lane = lanes.lane
+where l.grant_id is null and (l.not_before is null or l.not_before <= statement_timestamp())
+  and not exists (select from turnkeeper.turns t where t.lane = lanes.lane
+                  and t.state in ('queued', 'running', 'waiting'))
+order by head.due_at, head.priority desc, head.id
+limit @max_rows;
 
 -- name: NextDue :one
 -- In how many seconds something becomes due that is not due now; at most an hour.
@@ -124,14 +121,17 @@ select extract(epoch from coalesce(least(
 ), statement_timestamp() + interval '1 hour') - statement_timestamp())::float8 as seconds;
 
 -- name: Grant :many
--- One statement: token + 1, new grant id, log, turn, message. A lane that is
--- not free any more is left out of the answer.
+-- One statement: token + 1, new grant id, log, turn, message, and the River job
+-- that rings for it (a row as River's own insert makes it, and its doorbell).
+-- A lane that is not free any more is left out of the answer.
 with input as (
-    select unnest(@lanes::text[]) as lane, unnest(@agents::text[]) as agent, unnest(@grant_ids::uuid[]) as grant_id,
-        unnest(@turn_ids::bigint[]) as turn_id, unnest(@message_ids::bigint[]) as message_id,
-        unnest(@job_ids::bigint[]) as job_id, unnest(@attempts::integer[]) as attempt,
-        unnest(@conversations::text[]) as conversation, unnest(@triggers::text[]) as trigger,
-        unnest(@definition_hashes::text[]) as definition_hash, unnest(@is_new::boolean[]) as is_new
+    select i.*, nextval('turnkeeper.river_job_id_seq') as job_id,
+        case when i.is_new then nextval('turnkeeper.turns_id_seq') else i.old_turn_id end as turn_id
+    from (select unnest(@lanes::text[]) as lane, unnest(@agents::text[]) as agent, unnest(@grant_ids::uuid[]) as grant_id,
+        unnest(@turn_ids::bigint[]) as old_turn_id, unnest(@message_ids::bigint[]) as message_id,
+        unnest(@attempts::integer[]) as attempt, unnest(@conversations::text[]) as conversation,
+        unnest(@triggers::text[]) as trigger, unnest(@definition_hashes::text[]) as definition_hash,
+        unnest(@is_new::boolean[]) as is_new) i
 ), clock as (
     select clock_timestamp() as at
 ), granted as (
@@ -160,8 +160,16 @@ with input as (
     insert into turnkeeper.lease_log (lane, token, grant_id, turn_id, job_id, granted_at, lease_until)
     select g.lane, g.token, i.grant_id, i.turn_id, i.job_id, g.granted_at, g.lease_until
     from input i join granted g on g.lane = i.lane
+), jobs as (
+    insert into turnkeeper.river_job (id, args, kind, max_attempts, priority, queue, state, tags)
+    select i.job_id, jsonb_build_object('turn_id', i.turn_id, 'grant_id', i.grant_id), @kind::text, 1, 1, @queue::text,
+        'available', '{}'
+    from input i join granted g on g.lane = i.lane
+), bell as (
+    select pg_notify('turnkeeper.river_insert', jsonb_build_object('queue', @queue::text)::text)
 )
-select lane, token from granted;
+select g.lane, g.token, i.turn_id::bigint as turn_id, i.job_id::bigint as job_id
+from granted g join input i on i.lane = g.lane, bell;
 
 -- name: CloseJobs :exec
 -- River's rows of grants that are over. River would find them after an hour.

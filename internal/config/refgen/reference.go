@@ -6,6 +6,7 @@ import (
 
 	"turnkeeper/agentdef"
 	"turnkeeper/internal/config"
+	"turnkeeper/tools/builtin"
 )
 
 const intro = `# Configuration
@@ -13,7 +14,7 @@ const intro = `# Configuration
 <!-- Written by internal/config/refgen: change the tables there, then run go generate ./internal/config -->
 
 Everything has a default; a process without any settings runs with the built-in demo model and an
-embedded database.
+private Postgres.
 
 A setting is taken from the first of these places that has it:
 
@@ -74,6 +75,15 @@ models:
 ` + "```" + `
 `
 
+const toolsIntro = `
+## Built-in tools
+
+An agent has the tools that its ` + "`tools`" + ` names and no others. The effect says what running a call again would
+do: ` + "`none`" + ` reads only, ` + "`keyed`" + ` may run again with the same idempotency key, ` + "`once`" + ` is never started twice. A worker
+program of your own has these and its own.
+
+`
+
 // reference is the whole document.
 func reference() string {
 	var b strings.Builder
@@ -97,8 +107,18 @@ func reference() string {
 	for _, k := range agentdef.Keys() {
 		row(&b, code(k.Name), k.Type, k.Bounds, k.Default, k.Doc)
 	}
+	b.WriteString(toolsIntro)
+	row(&b, "Tool", "Effect", "What the model is told of it")
+	rule(&b, 3)
+	for _, tool := range builtin.All(builtin.Deps{Notes: noNotes{}}) {
+		spec := tool.Spec()
+		row(&b, code(spec.Name), string(spec.Effect), strings.Join(strings.Fields(spec.Description), " "))
+	}
 	return b.String()
 }
+
+// noNotes lets the tools for notes be described.
+type noNotes struct{ builtin.NoteStore }
 
 func mapping(b *strings.Builder, keys []config.MappingKey) {
 	header(b)

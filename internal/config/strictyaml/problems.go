@@ -101,16 +101,23 @@ func subject(where string) string {
 // suggestion is " (did you mean "x"?)" for the known word nearest to word, or
 // empty when none is near.
 func suggestion(word string, known []string) string {
+	best := Nearest(word, known)
+	if best == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (did you mean %q?)", best)
+}
+
+// Nearest is the known word that word may be a slip of, or empty. The known
+// words are in lower case; the case of word does not count.
+func Nearest(word string, known []string) string {
 	best, bestDistance := "", 1+max(1, min(3, len(word)/3))
 	for _, candidate := range known {
 		if d := distance(strings.ToLower(word), candidate); d < bestDistance {
 			best, bestDistance = candidate, d
 		}
 	}
-	if best == "" {
-		return ""
-	}
-	return fmt.Sprintf(" (did you mean %q?)", best)
+	return best
 }
 
 // distance counts the insertions, deletions, replacements and swaps of

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-const listAgents = `-- name: ListAgents :many
+const ListAgents = `-- name: ListAgents :many
 select name, description, definition_hash, lane_per_conversation, updated_at from turnkeeper.agents order by name
 `
 
@@ -23,7 +23,7 @@ type ListAgentsRow struct {
 }
 
 func (q *Queries) ListAgents(ctx context.Context) ([]ListAgentsRow, error) {
-	rows, err := q.db.Query(ctx, listAgents)
+	rows, err := q.db.Query(ctx, ListAgents)
 	if err != nil {
 		return nil, err
 	}
@@ -48,17 +48,17 @@ func (q *Queries) ListAgents(ctx context.Context) ([]ListAgentsRow, error) {
 	return items, nil
 }
 
-const retireSchedules = `-- name: RetireSchedules :exec
+const RetireSchedules = `-- name: RetireSchedules :exec
 update turnkeeper.schedules set active = false, last_error = null, updated_at = clock_timestamp()
 where agent = $1 and (active or last_error is not null) and not (name = any($2::text[]))
 `
 
 func (q *Queries) RetireSchedules(ctx context.Context, agent string, keep []string) error {
-	_, err := q.db.Exec(ctx, retireSchedules, agent, keep)
+	_, err := q.db.Exec(ctx, RetireSchedules, agent, keep)
 	return err
 }
 
-const saveAgent = `-- name: SaveAgent :exec
+const SaveAgent = `-- name: SaveAgent :exec
 insert into turnkeeper.agents (name, definition_hash, description, lane_per_conversation)
 values ($1, $2, $3, $4)
 on conflict (name) do update set definition_hash = excluded.definition_hash,
@@ -69,7 +69,7 @@ where (agents.definition_hash, agents.description, agents.lane_per_conversation)
 `
 
 func (q *Queries) SaveAgent(ctx context.Context, name string, definitionHash string, description string, lanePerConversation bool) error {
-	_, err := q.db.Exec(ctx, saveAgent,
+	_, err := q.db.Exec(ctx, SaveAgent,
 		name,
 		definitionHash,
 		description,
@@ -78,17 +78,17 @@ func (q *Queries) SaveAgent(ctx context.Context, name string, definitionHash str
 	return err
 }
 
-const saveDefinition = `-- name: SaveDefinition :exec
+const SaveDefinition = `-- name: SaveDefinition :exec
 insert into turnkeeper.definitions (hash, agent, content) values ($1, $2, $3)
 on conflict (hash) do nothing
 `
 
 func (q *Queries) SaveDefinition(ctx context.Context, hash string, agent string, content string) error {
-	_, err := q.db.Exec(ctx, saveDefinition, hash, agent, content)
+	_, err := q.db.Exec(ctx, SaveDefinition, hash, agent, content)
 	return err
 }
 
-const saveSchedule = `-- name: SaveSchedule :exec
+const SaveSchedule = `-- name: SaveSchedule :exec
 insert into turnkeeper.schedules as s (agent, name, cron, time_zone, conversation, message)
 values ($1, $2, $3, $4, $5, $6)
 on conflict (agent, name) do update set cron = excluded.cron, time_zone = excluded.time_zone,
@@ -109,7 +109,7 @@ type SaveScheduleParams struct {
 }
 
 func (q *Queries) SaveSchedule(ctx context.Context, arg SaveScheduleParams) error {
-	_, err := q.db.Exec(ctx, saveSchedule,
+	_, err := q.db.Exec(ctx, SaveSchedule,
 		arg.Agent,
 		arg.Name,
 		arg.Cron,

@@ -9,7 +9,7 @@ import (
 	"context"
 )
 
-const enqueue = `-- name: Enqueue :one
+const Enqueue = `-- name: Enqueue :one
 select turnkeeper.enqueue($1::text, $2::text, $3::text, $4::text, $5::integer, $6::text)::bigint
 `
 
@@ -23,7 +23,7 @@ type EnqueueParams struct {
 }
 
 func (q *Queries) Enqueue(ctx context.Context, arg EnqueueParams) (int64, error) {
-	row := q.db.QueryRow(ctx, enqueue,
+	row := q.db.QueryRow(ctx, Enqueue,
 		arg.Agent,
 		arg.Body,
 		arg.Conversation,
@@ -36,7 +36,7 @@ func (q *Queries) Enqueue(ctx context.Context, arg EnqueueParams) (int64, error)
 	return column_1, err
 }
 
-const listMessages = `-- name: ListMessages :many
+const ListMessages = `-- name: ListMessages :many
 select id, agent, conversation, lane, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, due_at, accepted_at, closed_at, turn_id, last_error, trace_parent from turnkeeper.messages
 where ($1::text = '' or agent = $1) and ($2::text = '' or state = $2)
   and ($3::bigint = 0 or id < $3)
@@ -44,7 +44,7 @@ order by id desc limit $4
 `
 
 func (q *Queries) ListMessages(ctx context.Context, agent string, state string, before int64, maxRows int32) ([]TurnkeeperMessage, error) {
-	rows, err := q.db.Query(ctx, listMessages,
+	rows, err := q.db.Query(ctx, ListMessages,
 		agent,
 		state,
 		before,
@@ -87,14 +87,14 @@ func (q *Queries) ListMessages(ctx context.Context, agent string, state string, 
 	return items, nil
 }
 
-const listReplies = `-- name: ListReplies :many
+const ListReplies = `-- name: ListReplies :many
 select id, message_id, turn_id, agent, conversation, outcome, body, created_at from turnkeeper.replies
 where ($1::text = '' or agent = $1) and id > $2::bigint
 order by id limit $3
 `
 
 func (q *Queries) ListReplies(ctx context.Context, agent string, after int64, maxRows int32) ([]TurnkeeperReply, error) {
-	rows, err := q.db.Query(ctx, listReplies, agent, after, maxRows)
+	rows, err := q.db.Query(ctx, ListReplies, agent, after, maxRows)
 	if err != nil {
 		return nil, err
 	}
@@ -122,14 +122,14 @@ func (q *Queries) ListReplies(ctx context.Context, agent string, after int64, ma
 	return items, nil
 }
 
-const listRepliesNewestFirst = `-- name: ListRepliesNewestFirst :many
+const ListRepliesNewestFirst = `-- name: ListRepliesNewestFirst :many
 select id, message_id, turn_id, agent, conversation, outcome, body, created_at from turnkeeper.replies
 where ($1::text = '' or agent = $1) and ($2::bigint = 0 or id < $2)
 order by id desc limit $3
 `
 
 func (q *Queries) ListRepliesNewestFirst(ctx context.Context, agent string, before int64, maxRows int32) ([]TurnkeeperReply, error) {
-	rows, err := q.db.Query(ctx, listRepliesNewestFirst, agent, before, maxRows)
+	rows, err := q.db.Query(ctx, ListRepliesNewestFirst, agent, before, maxRows)
 	if err != nil {
 		return nil, err
 	}
@@ -157,12 +157,12 @@ func (q *Queries) ListRepliesNewestFirst(ctx context.Context, agent string, befo
 	return items, nil
 }
 
-const messageByID = `-- name: MessageByID :one
+const MessageByID = `-- name: MessageByID :one
 select id, agent, conversation, lane, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, due_at, accepted_at, closed_at, turn_id, last_error, trace_parent from turnkeeper.messages where id = $1
 `
 
 func (q *Queries) MessageByID(ctx context.Context, id int64) (TurnkeeperMessage, error) {
-	row := q.db.QueryRow(ctx, messageByID, id)
+	row := q.db.QueryRow(ctx, MessageByID, id)
 	var i TurnkeeperMessage
 	err := row.Scan(
 		&i.ID,
@@ -187,12 +187,12 @@ func (q *Queries) MessageByID(ctx context.Context, id int64) (TurnkeeperMessage,
 	return i, err
 }
 
-const replyOfMessage = `-- name: ReplyOfMessage :one
+const ReplyOfMessage = `-- name: ReplyOfMessage :one
 select id, message_id, turn_id, agent, conversation, outcome, body, created_at from turnkeeper.replies where message_id = $1
 `
 
 func (q *Queries) ReplyOfMessage(ctx context.Context, messageID int64) (TurnkeeperReply, error) {
-	row := q.db.QueryRow(ctx, replyOfMessage, messageID)
+	row := q.db.QueryRow(ctx, ReplyOfMessage, messageID)
 	var i TurnkeeperReply
 	err := row.Scan(
 		&i.ID,

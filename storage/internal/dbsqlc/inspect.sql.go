@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-const eventsAfter = `-- name: EventsAfter :many
+const EventsAfter = `-- name: EventsAfter :many
 select turn_id, seq, type, round, block, data, at from turnkeeper.turn_events
 where turn_id = $1 and seq > $2::bigint order by seq limit $3
 `
 
 func (q *Queries) EventsAfter(ctx context.Context, turnID int64, after int64, maxRows int32) ([]TurnkeeperTurnEvent, error) {
-	rows, err := q.db.Query(ctx, eventsAfter, turnID, after, maxRows)
+	rows, err := q.db.Query(ctx, EventsAfter, turnID, after, maxRows)
 	if err != nil {
 		return nil, err
 	}
@@ -43,12 +43,12 @@ func (q *Queries) EventsAfter(ctx context.Context, turnID int64, after int64, ma
 	return items, nil
 }
 
-const grantsOfTurn = `-- name: GrantsOfTurn :many
+const GrantsOfTurn = `-- name: GrantsOfTurn :many
 select id, lane, token, grant_id, turn_id, job_id, worker_id, granted_at, lease_until, ended_at, outcome from turnkeeper.lease_log where turn_id = $1 order by id
 `
 
 func (q *Queries) GrantsOfTurn(ctx context.Context, turnID int64) ([]TurnkeeperLeaseLog, error) {
-	rows, err := q.db.Query(ctx, grantsOfTurn, turnID)
+	rows, err := q.db.Query(ctx, GrantsOfTurn, turnID)
 	if err != nil {
 		return nil, err
 	}
@@ -79,18 +79,18 @@ func (q *Queries) GrantsOfTurn(ctx context.Context, turnID int64) ([]TurnkeeperL
 	return items, nil
 }
 
-const latestTurn = `-- name: LatestTurn :one
+const LatestTurn = `-- name: LatestTurn :one
 select id from turnkeeper.turns order by id desc limit 1
 `
 
 func (q *Queries) LatestTurn(ctx context.Context) (int64, error) {
-	row := q.db.QueryRow(ctx, latestTurn)
+	row := q.db.QueryRow(ctx, LatestTurn)
 	var id int64
 	err := row.Scan(&id)
 	return id, err
 }
 
-const listLanes = `-- name: ListLanes :many
+const ListLanes = `-- name: ListLanes :many
 select l.lane, l.agent, l.token, l.grant_id, l.turn_id, l.granted_at, l.lease_until, l.failures, l.not_before, coalesce(extract(epoch from l.lease_until - clock_timestamp()) * 1000, 0)::bigint as remaining_ms,
     coalesce(nullif(t.worker_id, ''), j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as holder,
     coalesce(t.state, '')::text as turn_state,
@@ -119,7 +119,7 @@ type ListLanesRow struct {
 }
 
 func (q *Queries) ListLanes(ctx context.Context, agent string, maxRows int32) ([]ListLanesRow, error) {
-	rows, err := q.db.Query(ctx, listLanes, agent, maxRows)
+	rows, err := q.db.Query(ctx, ListLanes, agent, maxRows)
 	if err != nil {
 		return nil, err
 	}
@@ -152,12 +152,12 @@ func (q *Queries) ListLanes(ctx context.Context, agent string, maxRows int32) ([
 	return items, nil
 }
 
-const listSchedules = `-- name: ListSchedules :many
+const ListSchedules = `-- name: ListSchedules :many
 select agent, name, cron, cron_override, time_zone, conversation, message, active, paused_at, next_due, last_slot, last_error, updated_at from turnkeeper.schedules order by agent, name
 `
 
 func (q *Queries) ListSchedules(ctx context.Context) ([]TurnkeeperSchedule, error) {
-	rows, err := q.db.Query(ctx, listSchedules)
+	rows, err := q.db.Query(ctx, ListSchedules)
 	if err != nil {
 		return nil, err
 	}
@@ -190,7 +190,7 @@ func (q *Queries) ListSchedules(ctx context.Context) ([]TurnkeeperSchedule, erro
 	return items, nil
 }
 
-const listTurns = `-- name: ListTurns :many
+const ListTurns = `-- name: ListTurns :many
 select id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, entries, dispatches, losses, created_at, due_at, granted_at, lease_until, ended_at, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, stop_reason, error_class, error, inner_dialogue, last_seq from turnkeeper.turns
 where ($1::text = '' or agent = $1) and ($2::text = '' or state = $2)
   and ($3::bigint = 0 or id < $3)
@@ -198,7 +198,7 @@ order by id desc limit $4
 `
 
 func (q *Queries) ListTurns(ctx context.Context, agent string, state string, before int64, maxRows int32) ([]TurnkeeperTurn, error) {
-	rows, err := q.db.Query(ctx, listTurns,
+	rows, err := q.db.Query(ctx, ListTurns,
 		agent,
 		state,
 		before,
@@ -257,12 +257,12 @@ func (q *Queries) ListTurns(ctx context.Context, agent string, state string, bef
 	return items, nil
 }
 
-const outputByID = `-- name: OutputByID :one
+const OutputByID = `-- name: OutputByID :one
 select id, turn_id, round, ordinal, media_type, content, bytes, size_bytes, raw_bytes, chars, tokens, sha256, incomplete, description, retrieved, created_at from turnkeeper.outputs where id = $1
 `
 
 func (q *Queries) OutputByID(ctx context.Context, id string) (TurnkeeperOutput, error) {
-	row := q.db.QueryRow(ctx, outputByID, id)
+	row := q.db.QueryRow(ctx, OutputByID, id)
 	var i TurnkeeperOutput
 	err := row.Scan(
 		&i.ID,
@@ -285,7 +285,7 @@ func (q *Queries) OutputByID(ctx context.Context, id string) (TurnkeeperOutput, 
 	return i, err
 }
 
-const outputsOfTurn = `-- name: OutputsOfTurn :many
+const OutputsOfTurn = `-- name: OutputsOfTurn :many
 select id, round, ordinal, media_type, size_bytes, chars, tokens, sha256, incomplete, retrieved
 from turnkeeper.outputs where turn_id = $1 order by round, ordinal
 `
@@ -304,7 +304,7 @@ type OutputsOfTurnRow struct {
 }
 
 func (q *Queries) OutputsOfTurn(ctx context.Context, turnID int64) ([]OutputsOfTurnRow, error) {
-	rows, err := q.db.Query(ctx, outputsOfTurn, turnID)
+	rows, err := q.db.Query(ctx, OutputsOfTurn, turnID)
 	if err != nil {
 		return nil, err
 	}
@@ -334,7 +334,7 @@ func (q *Queries) OutputsOfTurn(ctx context.Context, turnID int64) ([]OutputsOfT
 	return items, nil
 }
 
-const overrideSchedule = `-- name: OverrideSchedule :execrows
+const OverrideSchedule = `-- name: OverrideSchedule :execrows
 update turnkeeper.schedules set cron_override = $1, next_due = null, updated_at = clock_timestamp(),
     active = active or last_error is not null, last_error = null
 where agent = $2 and name = $3
@@ -343,28 +343,28 @@ where agent = $2 and name = $3
 // One that was switched off by its error is active again; one that left its
 // file is not.
 func (q *Queries) OverrideSchedule(ctx context.Context, cron *string, agent string, name string) (int64, error) {
-	result, err := q.db.Exec(ctx, overrideSchedule, cron, agent, name)
+	result, err := q.db.Exec(ctx, OverrideSchedule, cron, agent, name)
 	if err != nil {
 		return 0, err
 	}
 	return result.RowsAffected(), nil
 }
 
-const pauseSchedule = `-- name: PauseSchedule :execrows
+const PauseSchedule = `-- name: PauseSchedule :execrows
 update turnkeeper.schedules set paused_at = case when $1::boolean then clock_timestamp() end,
     next_due = case when $1 then next_due end, updated_at = clock_timestamp()
 where agent = $2 and name = $3
 `
 
 func (q *Queries) PauseSchedule(ctx context.Context, paused bool, agent string, name string) (int64, error) {
-	result, err := q.db.Exec(ctx, pauseSchedule, paused, agent, name)
+	result, err := q.db.Exec(ctx, PauseSchedule, paused, agent, name)
 	if err != nil {
 		return 0, err
 	}
 	return result.RowsAffected(), nil
 }
 
-const serverFacts = `-- name: ServerFacts :one
+const ServerFacts = `-- name: ServerFacts :one
 select current_setting('server_version')::text as version, current_setting('fsync')::text as fsync,
     current_setting('synchronous_commit')::text as synchronous_commit,
     current_setting('full_page_writes')::text as full_page_writes,
@@ -386,7 +386,7 @@ type ServerFactsRow struct {
 }
 
 func (q *Queries) ServerFacts(ctx context.Context) (ServerFactsRow, error) {
-	row := q.db.QueryRow(ctx, serverFacts)
+	row := q.db.QueryRow(ctx, ServerFacts)
 	var i ServerFactsRow
 	err := row.Scan(
 		&i.Version,
@@ -401,12 +401,12 @@ func (q *Queries) ServerFacts(ctx context.Context) (ServerFactsRow, error) {
 	return i, err
 }
 
-const spendOf = `-- name: SpendOf :many
+const SpendOf = `-- name: SpendOf :many
 select scope, period, tokens, calls from turnkeeper.spend where scope = $1 order by period desc limit 30
 `
 
 func (q *Queries) SpendOf(ctx context.Context, scope string) ([]TurnkeeperSpend, error) {
-	rows, err := q.db.Query(ctx, spendOf, scope)
+	rows, err := q.db.Query(ctx, SpendOf, scope)
 	if err != nil {
 		return nil, err
 	}
@@ -430,7 +430,7 @@ func (q *Queries) SpendOf(ctx context.Context, scope string) ([]TurnkeeperSpend,
 	return items, nil
 }
 
-const turnByID = `-- name: TurnByID :one
+const TurnByID = `-- name: TurnByID :one
 select t.id, t.message_id, t.attempt, t.agent, t.conversation, t.lane, t.trigger, t.definition_hash, t.state, t.token, t.grant_id, t.job_id, t.worker_id, t.entries, t.dispatches, t.losses, t.created_at, t.due_at, t.granted_at, t.lease_until, t.ended_at, t.inference_rounds, t.charged_rounds, t.executed_calls, t.input_tokens, t.output_tokens, t.cached_tokens, t.reasoning_tokens, t.usage_estimated, t.stop_reason, t.error_class, t.error, t.inner_dialogue, t.last_seq, coalesce(j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as taken_by
 from turnkeeper.turns t left join turnkeeper.river_job j on j.id = t.job_id
 where t.id = $1
@@ -442,7 +442,7 @@ type TurnByIDRow struct {
 }
 
 func (q *Queries) TurnByID(ctx context.Context, id int64) (TurnByIDRow, error) {
-	row := q.db.QueryRow(ctx, turnByID, id)
+	row := q.db.QueryRow(ctx, TurnByID, id)
 	var i TurnByIDRow
 	err := row.Scan(
 		&i.TurnkeeperTurn.ID,
@@ -484,12 +484,12 @@ func (q *Queries) TurnByID(ctx context.Context, id int64) (TurnByIDRow, error) {
 	return i, err
 }
 
-const turnsOfMessage = `-- name: TurnsOfMessage :many
+const TurnsOfMessage = `-- name: TurnsOfMessage :many
 select id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, entries, dispatches, losses, created_at, due_at, granted_at, lease_until, ended_at, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, stop_reason, error_class, error, inner_dialogue, last_seq from turnkeeper.turns where message_id = $1 order by attempt
 `
 
 func (q *Queries) TurnsOfMessage(ctx context.Context, messageID int64) ([]TurnkeeperTurn, error) {
-	rows, err := q.db.Query(ctx, turnsOfMessage, messageID)
+	rows, err := q.db.Query(ctx, TurnsOfMessage, messageID)
 	if err != nil {
 		return nil, err
 	}

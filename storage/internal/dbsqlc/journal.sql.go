@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-const answerCalls = `-- name: AnswerCalls :exec
+const AnswerCalls = `-- name: AnswerCalls :exec
 select turnkeeper.answer_calls($1::bigint, $2::integer[], $3::integer[], $4::text[],
     $5::text[], $6::text[], $7::text[], $8::text[], $9::bigint[])
 `
@@ -29,7 +29,7 @@ type AnswerCallsParams struct {
 }
 
 func (q *Queries) AnswerCalls(ctx context.Context, arg AnswerCallsParams) error {
-	_, err := q.db.Exec(ctx, answerCalls,
+	_, err := q.db.Exec(ctx, AnswerCalls,
 		arg.Turn,
 		arg.Rounds,
 		arg.Ordinals,
@@ -43,7 +43,7 @@ func (q *Queries) AnswerCalls(ctx context.Context, arg AnswerCallsParams) error 
 	return err
 }
 
-const endDispatch = `-- name: EndDispatch :exec
+const EndDispatch = `-- name: EndDispatch :exec
 select turnkeeper.end_dispatch($1::bigint, $2::uuid, $3::text, $4::text, $5::text, $6::text,
     $7::text, $8::text, $9::text, $10::text, $11::boolean,
     $12::interval, $13::interval)
@@ -66,7 +66,7 @@ type EndDispatchParams struct {
 }
 
 func (q *Queries) EndDispatch(ctx context.Context, arg EndDispatchParams) error {
-	_, err := q.db.Exec(ctx, endDispatch,
+	_, err := q.db.Exec(ctx, EndDispatch,
 		arg.Turn,
 		arg.GrantID,
 		arg.State,
@@ -84,7 +84,7 @@ func (q *Queries) EndDispatch(ctx context.Context, arg EndDispatchParams) error 
 	return err
 }
 
-const insertCalls = `-- name: InsertCalls :exec
+const InsertCalls = `-- name: InsertCalls :exec
 insert into turnkeeper.calls (turn_id, round, ordinal, agent, wire_id, provider_id, name, arguments, raw_args,
     args_hash, effect, paging, state, shown, preview, ended_at)
 select $1::bigint, $2::integer, c.ordinal, $3::text, c.wire_id, c.provider_id, c.name, c.arguments,
@@ -117,7 +117,7 @@ type InsertCallsParams struct {
 }
 
 func (q *Queries) InsertCalls(ctx context.Context, arg InsertCallsParams) error {
-	_, err := q.db.Exec(ctx, insertCalls,
+	_, err := q.db.Exec(ctx, InsertCalls,
 		arg.TurnID,
 		arg.Round,
 		arg.Agent,
@@ -137,7 +137,7 @@ func (q *Queries) InsertCalls(ctx context.Context, arg InsertCallsParams) error 
 	return err
 }
 
-const insertEvents = `-- name: InsertEvents :exec
+const InsertEvents = `-- name: InsertEvents :exec
 insert into turnkeeper.turn_events (turn_id, seq, type, round, block, data)
 select $1::bigint, e.seq, e.type, e.round, e.block, nullif(e.data, '')::json
 from (select generate_series($2::bigint, $3::bigint) as seq, unnest($4::text[]) as type, unnest($5::integer[]) as round,
@@ -155,7 +155,7 @@ type InsertEventsParams struct {
 }
 
 func (q *Queries) InsertEvents(ctx context.Context, arg InsertEventsParams) error {
-	_, err := q.db.Exec(ctx, insertEvents,
+	_, err := q.db.Exec(ctx, InsertEvents,
 		arg.TurnID,
 		arg.FirstSeq,
 		arg.LastSeq,
@@ -167,7 +167,7 @@ func (q *Queries) InsertEvents(ctx context.Context, arg InsertEventsParams) erro
 	return err
 }
 
-const insertOutputs = `-- name: InsertOutputs :exec
+const InsertOutputs = `-- name: InsertOutputs :exec
 insert into turnkeeper.outputs (id, turn_id, round, ordinal, media_type, content, bytes, size_bytes, raw_bytes,
     chars, tokens, sha256, incomplete, description)
 select o.id, $1::bigint, o.round, o.ordinal, o.media_type,
@@ -200,7 +200,7 @@ type InsertOutputsParams struct {
 }
 
 func (q *Queries) InsertOutputs(ctx context.Context, arg InsertOutputsParams) error {
-	_, err := q.db.Exec(ctx, insertOutputs,
+	_, err := q.db.Exec(ctx, InsertOutputs,
 		arg.TurnID,
 		arg.Ids,
 		arg.Rounds,
@@ -220,7 +220,7 @@ func (q *Queries) InsertOutputs(ctx context.Context, arg InsertOutputsParams) er
 	return err
 }
 
-const insertRound = `-- name: InsertRound :exec
+const InsertRound = `-- name: InsertRound :exec
 insert into turnkeeper.rounds (turn_id, round, charged, provider, model, attempts, latency_ms, finish_reason,
     input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, text, reasoning, raw)
 values ($1, $2, $3, $4, $5, $6, $7, $8,
@@ -247,7 +247,7 @@ type InsertRoundParams struct {
 }
 
 func (q *Queries) InsertRound(ctx context.Context, arg InsertRoundParams) error {
-	_, err := q.db.Exec(ctx, insertRound,
+	_, err := q.db.Exec(ctx, InsertRound,
 		arg.TurnID,
 		arg.Round,
 		arg.Charged,
@@ -268,7 +268,7 @@ func (q *Queries) InsertRound(ctx context.Context, arg InsertRoundParams) error 
 	return err
 }
 
-const lateResult = `-- name: LateResult :exec
+const LateResult = `-- name: LateResult :exec
 select turnkeeper.late_result($1::bigint, $2::integer, $3::integer, $4::text, $5::text,
     $6::text, $7::text)
 `
@@ -284,7 +284,7 @@ type LateResultParams struct {
 }
 
 func (q *Queries) LateResult(ctx context.Context, arg LateResultParams) error {
-	_, err := q.db.Exec(ctx, lateResult,
+	_, err := q.db.Exec(ctx, LateResult,
 		arg.Turn,
 		arg.Round,
 		arg.Ordinal,
@@ -296,7 +296,7 @@ func (q *Queries) LateResult(ctx context.Context, arg LateResultParams) error {
 	return err
 }
 
-const readBack = `-- name: ReadBack :one
+const ReadBack = `-- name: ReadBack :one
 select token, grant_id, entries, state from turnkeeper.turns where id = $1
 `
 
@@ -308,7 +308,7 @@ type ReadBackRow struct {
 }
 
 func (q *Queries) ReadBack(ctx context.Context, id int64) (ReadBackRow, error) {
-	row := q.db.QueryRow(ctx, readBack, id)
+	row := q.db.QueryRow(ctx, ReadBack, id)
 	var i ReadBackRow
 	err := row.Scan(
 		&i.Token,
@@ -319,25 +319,25 @@ func (q *Queries) ReadBack(ctx context.Context, id int64) (ReadBackRow, error) {
 	return i, err
 }
 
-const ringFinished = `-- name: RingFinished :exec
+const RingFinished = `-- name: RingFinished :exec
 select pg_notify('turnkeeper_inbox', ''), pg_notify('turnkeeper_turns', '')
 `
 
 func (q *Queries) RingFinished(ctx context.Context) error {
-	_, err := q.db.Exec(ctx, ringFinished)
+	_, err := q.db.Exec(ctx, RingFinished)
 	return err
 }
 
-const ringTurns = `-- name: RingTurns :exec
+const RingTurns = `-- name: RingTurns :exec
 select pg_notify('turnkeeper_turns', '')
 `
 
 func (q *Queries) RingTurns(ctx context.Context) error {
-	_, err := q.db.Exec(ctx, ringTurns)
+	_, err := q.db.Exec(ctx, RingTurns)
 	return err
 }
 
-const settleOpenCalls = `-- name: SettleOpenCalls :exec
+const SettleOpenCalls = `-- name: SettleOpenCalls :exec
 update turnkeeper.calls set state = case when state = 'planned' then 'cancelled' else 'unknown' end,
     ended_at = clock_timestamp(),
     shown = case when state = 'planned' then $1::text else $2::text end,
@@ -348,11 +348,11 @@ where turn_id = $3 and state in ('planned', 'started', 'running')
 // What a turn that is closed without its worker leaves behind: a started call
 // may or may not have happened, a planned one has not.
 func (q *Queries) SettleOpenCalls(ctx context.Context, notRun string, unknown string, turnID int64) error {
-	_, err := q.db.Exec(ctx, settleOpenCalls, notRun, unknown, turnID)
+	_, err := q.db.Exec(ctx, SettleOpenCalls, notRun, unknown, turnID)
 	return err
 }
 
-const startCalls = `-- name: StartCalls :exec
+const StartCalls = `-- name: StartCalls :exec
 select turnkeeper.start_calls($1::bigint, $2::bigint, $3::text,
     $4::integer[], $5::integer[], $6::integer[], $7::text[], $8::text[])
 `
@@ -369,7 +369,7 @@ type StartCallsParams struct {
 }
 
 func (q *Queries) StartCalls(ctx context.Context, arg StartCallsParams) error {
-	_, err := q.db.Exec(ctx, startCalls,
+	_, err := q.db.Exec(ctx, StartCalls,
 		arg.Turn,
 		arg.Token,
 		arg.Worker,
@@ -382,7 +382,7 @@ func (q *Queries) StartCalls(ctx context.Context, arg StartCallsParams) error {
 	return err
 }
 
-const step = `-- name: Step :exec
+const Step = `-- name: Step :exec
 select turnkeeper.step($1::bigint, $2::bigint, $3::uuid, $4::text, $5::bigint, $6::integer,
     $7::integer, $8::integer, $9::integer, $10::bigint, $11::bigint, $12::bigint,
     $13::bigint, $14::boolean)
@@ -406,7 +406,7 @@ type StepParams struct {
 }
 
 func (q *Queries) Step(ctx context.Context, arg StepParams) error {
-	_, err := q.db.Exec(ctx, step,
+	_, err := q.db.Exec(ctx, Step,
 		arg.Turn,
 		arg.Token,
 		arg.GrantID,

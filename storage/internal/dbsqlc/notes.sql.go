@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-const listNotes = `-- name: ListNotes :many
+const ListNotes = `-- name: ListNotes :many
 select name, length(content)::integer as chars, updated_at from turnkeeper.notes where agent = $1 order by name limit 500
 `
 
@@ -21,7 +21,7 @@ type ListNotesRow struct {
 }
 
 func (q *Queries) ListNotes(ctx context.Context, agent string) ([]ListNotesRow, error) {
-	rows, err := q.db.Query(ctx, listNotes, agent)
+	rows, err := q.db.Query(ctx, ListNotes, agent)
 	if err != nil {
 		return nil, err
 	}
@@ -40,23 +40,23 @@ func (q *Queries) ListNotes(ctx context.Context, agent string) ([]ListNotesRow, 
 	return items, nil
 }
 
-const readNote = `-- name: ReadNote :one
+const ReadNote = `-- name: ReadNote :one
 select content from turnkeeper.notes where agent = $1 and name = $2
 `
 
 func (q *Queries) ReadNote(ctx context.Context, agent string, name string) (string, error) {
-	row := q.db.QueryRow(ctx, readNote, agent, name)
+	row := q.db.QueryRow(ctx, ReadNote, agent, name)
 	var content string
 	err := row.Scan(&content)
 	return content, err
 }
 
-const writeNote = `-- name: WriteNote :exec
+const WriteNote = `-- name: WriteNote :exec
 insert into turnkeeper.notes (agent, name, content) values ($1, $2, $3)
 on conflict (agent, name) do update set content = excluded.content, updated_at = clock_timestamp()
 `
 
 func (q *Queries) WriteNote(ctx context.Context, agent string, name string, content string) error {
-	_, err := q.db.Exec(ctx, writeNote, agent, name, content)
+	_, err := q.db.Exec(ctx, WriteNote, agent, name, content)
 	return err
 }

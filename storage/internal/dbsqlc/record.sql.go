@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-const callsOfTurns = `-- name: CallsOfTurns :many
+const CallsOfTurns = `-- name: CallsOfTurns :many
 select turn_id, round, ordinal, agent, wire_id, provider_id, name, arguments, raw_args, args_hash, effect, paging, state, starts, nonce, started_at, ended_at, duration_ms, shown, preview, output_id, late_result, late_at from turnkeeper.calls where turn_id = any($1::bigint[]) order by turn_id, round, ordinal
 `
 
 func (q *Queries) CallsOfTurns(ctx context.Context, turnIds []int64) ([]TurnkeeperCall, error) {
-	rows, err := q.db.Query(ctx, callsOfTurns, turnIds)
+	rows, err := q.db.Query(ctx, CallsOfTurns, turnIds)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func (q *Queries) CallsOfTurns(ctx context.Context, turnIds []int64) ([]Turnkeep
 	return items, nil
 }
 
-const pastTurns = `-- name: PastTurns :many
+const PastTurns = `-- name: PastTurns :many
 select t.id, m.body, coalesce(r.body, t.inner_dialogue, '')::text as reply
 from turnkeeper.turns t
 join turnkeeper.messages m on m.id = t.message_id
@@ -75,7 +75,7 @@ type PastTurnsRow struct {
 }
 
 func (q *Queries) PastTurns(ctx context.Context, agent string, conversation string, before int64, maxRows int32) ([]PastTurnsRow, error) {
-	rows, err := q.db.Query(ctx, pastTurns,
+	rows, err := q.db.Query(ctx, PastTurns,
 		agent,
 		conversation,
 		before,
@@ -99,7 +99,7 @@ func (q *Queries) PastTurns(ctx context.Context, agent string, conversation stri
 	return items, nil
 }
 
-const recentCalls = `-- name: RecentCalls :many
+const RecentCalls = `-- name: RecentCalls :many
 select state, (extract(epoch from clock_timestamp() - ended_at) * 1000000)::bigint as ago_us
 from turnkeeper.calls
 where agent = $1 and name = $2 and args_hash = $3 and state in ('succeeded', 'failed')
@@ -113,7 +113,7 @@ type RecentCallsRow struct {
 }
 
 func (q *Queries) RecentCalls(ctx context.Context, agent string, name string, argsHash string, within time.Duration) ([]RecentCallsRow, error) {
-	rows, err := q.db.Query(ctx, recentCalls,
+	rows, err := q.db.Query(ctx, RecentCalls,
 		agent,
 		name,
 		argsHash,
@@ -137,12 +137,12 @@ func (q *Queries) RecentCalls(ctx context.Context, agent string, name string, ar
 	return items, nil
 }
 
-const roundsOfTurns = `-- name: RoundsOfTurns :many
+const RoundsOfTurns = `-- name: RoundsOfTurns :many
 select turn_id, round, charged, provider, model, attempts, latency_ms, finish_reason, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, text, reasoning, raw, version, ended_at from turnkeeper.rounds where turn_id = any($1::bigint[]) order by turn_id, round
 `
 
 func (q *Queries) RoundsOfTurns(ctx context.Context, turnIds []int64) ([]TurnkeeperRound, error) {
-	rows, err := q.db.Query(ctx, roundsOfTurns, turnIds)
+	rows, err := q.db.Query(ctx, RoundsOfTurns, turnIds)
 	if err != nil {
 		return nil, err
 	}
@@ -180,7 +180,7 @@ func (q *Queries) RoundsOfTurns(ctx context.Context, turnIds []int64) ([]Turnkee
 	return items, nil
 }
 
-const streamPosition = `-- name: StreamPosition :one
+const StreamPosition = `-- name: StreamPosition :one
 select coalesce(max(block), 0)::integer as last_block,
     coalesce(max(round) filter (where type = 'round_start'), 0)::integer as started_round,
     coalesce(max(seq) filter (where type = 'round_start'), 0)::bigint as started_seq,
@@ -197,7 +197,7 @@ type StreamPositionRow struct {
 
 // Where a turn's stream stands, for whoever goes on with it.
 func (q *Queries) StreamPosition(ctx context.Context, turnID int64) (StreamPositionRow, error) {
-	row := q.db.QueryRow(ctx, streamPosition, turnID)
+	row := q.db.QueryRow(ctx, StreamPosition, turnID)
 	var i StreamPositionRow
 	err := row.Scan(
 		&i.LastBlock,
@@ -208,7 +208,7 @@ func (q *Queries) StreamPosition(ctx context.Context, turnID int64) (StreamPosit
 	return i, err
 }
 
-const turnForWorker = `-- name: TurnForWorker :one
+const TurnForWorker = `-- name: TurnForWorker :one
 select t.id, t.message_id, t.attempt, t.agent, t.conversation, t.lane, t.trigger, t.definition_hash, t.state, t.token, t.grant_id, t.job_id, t.worker_id, t.entries, t.dispatches, t.losses, t.created_at, t.due_at, t.granted_at, t.lease_until, t.ended_at, t.inference_rounds, t.charged_rounds, t.executed_calls, t.input_tokens, t.output_tokens, t.cached_tokens, t.reasoning_tokens, t.usage_estimated, t.stop_reason, t.error_class, t.error, t.inner_dialogue, t.last_seq, d.content as definition, coalesce(l.failures, 0)::integer as failures,
     (extract(epoch from t.lease_until - clock_timestamp()) * 1000000)::bigint as remaining_us,
     (extract(epoch from clock_timestamp() - t.granted_at) * 1000000)::bigint as elapsed_us,
@@ -242,7 +242,7 @@ type TurnForWorkerRow struct {
 }
 
 func (q *Queries) TurnForWorker(ctx context.Context, turnID int64) (TurnForWorkerRow, error) {
-	row := q.db.QueryRow(ctx, turnForWorker, turnID)
+	row := q.db.QueryRow(ctx, TurnForWorker, turnID)
 	var i TurnForWorkerRow
 	err := row.Scan(
 		&i.TurnkeeperTurn.ID,

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-const advanceSchedule = `-- name: AdvanceSchedule :exec
+const AdvanceSchedule = `-- name: AdvanceSchedule :exec
 update turnkeeper.schedules set next_due = $1, last_slot = coalesce($2, last_slot),
     last_error = $3, active = active and $1::timestamptz is not null
 where agent = $4 and name = $5
@@ -25,7 +25,7 @@ type AdvanceScheduleParams struct {
 }
 
 func (q *Queries) AdvanceSchedule(ctx context.Context, arg AdvanceScheduleParams) error {
-	_, err := q.db.Exec(ctx, advanceSchedule,
+	_, err := q.db.Exec(ctx, AdvanceSchedule,
 		arg.NextDue,
 		arg.LastSlot,
 		arg.LastError,
@@ -35,37 +35,37 @@ func (q *Queries) AdvanceSchedule(ctx context.Context, arg AdvanceScheduleParams
 	return err
 }
 
-const bumpSeq = `-- name: BumpSeq :exec
+const BumpSeq = `-- name: BumpSeq :exec
 update turnkeeper.turns set last_seq = last_seq + $1::integer where id = $2
 `
 
 func (q *Queries) BumpSeq(ctx context.Context, events int32, iD int64) error {
-	_, err := q.db.Exec(ctx, bumpSeq, events, iD)
+	_, err := q.db.Exec(ctx, BumpSeq, events, iD)
 	return err
 }
 
-const closeJobs = `-- name: CloseJobs :exec
+const CloseJobs = `-- name: CloseJobs :exec
 update turnkeeper.river_job set state = 'cancelled', finalized_at = clock_timestamp()
 where id = any($1::bigint[]) and state not in ('completed', 'cancelled', 'discarded')
 `
 
 // River's rows of grants that are over. River would find them after an hour.
 func (q *Queries) CloseJobs(ctx context.Context, ids []int64) error {
-	_, err := q.db.Exec(ctx, closeJobs, ids)
+	_, err := q.db.Exec(ctx, CloseJobs, ids)
 	return err
 }
 
-const completeJob = `-- name: CompleteJob :exec
+const CompleteJob = `-- name: CompleteJob :exec
 update turnkeeper.river_job set state = 'completed', finalized_at = clock_timestamp()
 where id = $1 and state = 'running'
 `
 
 func (q *Queries) CompleteJob(ctx context.Context, id int64) error {
-	_, err := q.db.Exec(ctx, completeJob, id)
+	_, err := q.db.Exec(ctx, CompleteJob, id)
 	return err
 }
 
-const dueSchedules = `-- name: DueSchedules :many
+const DueSchedules = `-- name: DueSchedules :many
 select agent, name, coalesce(cron_override, cron)::text as cron, time_zone, conversation, message, next_due, last_slot
 from turnkeeper.schedules
 where active and paused_at is null and (next_due is null or next_due <= statement_timestamp())
@@ -86,7 +86,7 @@ type DueSchedulesRow struct {
 }
 
 func (q *Queries) DueSchedules(ctx context.Context, maxRows int32) ([]DueSchedulesRow, error) {
-	rows, err := q.db.Query(ctx, dueSchedules, maxRows)
+	rows, err := q.db.Query(ctx, DueSchedules, maxRows)
 	if err != nil {
 		return nil, err
 	}
@@ -114,27 +114,29 @@ func (q *Queries) DueSchedules(ctx context.Context, maxRows int32) ([]DueSchedul
 	return items, nil
 }
 
-const endHold = `-- name: EndHold :exec
+const EndHold = `-- name: EndHold :exec
 update turnkeeper.settings set hold_until = null, hold_reason = null where hold_until is not null
 `
 
 func (q *Queries) EndHold(ctx context.Context) error {
-	_, err := q.db.Exec(ctx, endHold)
+	_, err := q.db.Exec(ctx, EndHold)
 	return err
 }
 
-const grant = `-- name: Grant :many
+const Grant = `-- name: Grant :many
 with input as (
-    select unnest($1::text[]) as lane, unnest($2::text[]) as agent, unnest($3::uuid[]) as grant_id,
-        unnest($4::bigint[]) as turn_id, unnest($5::bigint[]) as message_id,
-        unnest($6::bigint[]) as job_id, unnest($7::integer[]) as attempt,
-        unnest($8::text[]) as conversation, unnest($9::text[]) as trigger,
-        unnest($10::text[]) as definition_hash, unnest($11::boolean[]) as is_new
+    select i.lane, i.agent, i.grant_id, i.old_turn_id, i.message_id, i.attempt, i.conversation, i.trigger, i.definition_hash, i.is_new, nextval('turnkeeper.river_job_id_seq') as job_id,
+        case when i.is_new then nextval('turnkeeper.turns_id_seq') else i.old_turn_id end as turn_id
+    from (select unnest($1::text[]) as lane, unnest($2::text[]) as agent, unnest($3::uuid[]) as grant_id,
+        unnest($4::bigint[]) as old_turn_id, unnest($5::bigint[]) as message_id,
+        unnest($6::integer[]) as attempt, unnest($7::text[]) as conversation,
+        unnest($8::text[]) as trigger, unnest($9::text[]) as definition_hash,
+        unnest($10::boolean[]) as is_new) i
 ), clock as (
     select clock_timestamp() as at
 ), granted as (
     insert into turnkeeper.leases as l (lane, agent, token, grant_id, turn_id, granted_at, lease_until)
-    select i.lane, i.agent, 1, i.grant_id, i.turn_id, clock.at, clock.at + $12::interval from input i, clock
+    select i.lane, i.agent, 1, i.grant_id, i.turn_id, clock.at, clock.at + $11::interval from input i, clock
     on conflict (lane) do update set token = l.token + 1, grant_id = excluded.grant_id, turn_id = excluded.turn_id,
         granted_at = excluded.granted_at, lease_until = excluded.lease_until
     where l.grant_id is null
@@ -158,8 +160,16 @@ with input as (
     insert into turnkeeper.lease_log (lane, token, grant_id, turn_id, job_id, granted_at, lease_until)
     select g.lane, g.token, i.grant_id, i.turn_id, i.job_id, g.granted_at, g.lease_until
     from input i join granted g on g.lane = i.lane
+), jobs as (
+    insert into turnkeeper.river_job (id, args, kind, max_attempts, priority, queue, state, tags)
+    select i.job_id, jsonb_build_object('turn_id', i.turn_id, 'grant_id', i.grant_id), $12::text, 1, 1, $13::text,
+        'available', '{}'
+    from input i join granted g on g.lane = i.lane
+), bell as (
+    select pg_notify('turnkeeper.river_insert', jsonb_build_object('queue', $13::text)::text)
 )
-select lane, token from granted
+select g.lane, g.token, i.turn_id::bigint as turn_id, i.job_id::bigint as job_id
+from granted g join input i on i.lane = g.lane, bell
 `
 
 type GrantParams struct {
@@ -168,36 +178,41 @@ type GrantParams struct {
 	GrantIds         []string
 	TurnIds          []int64
 	MessageIds       []int64
-	JobIds           []int64
 	Attempts         []int32
 	Conversations    []string
 	Triggers         []string
 	DefinitionHashes []string
 	IsNew            []bool
 	Ttl              time.Duration
+	Kind             string
+	Queue            string
 }
 
 type GrantRow struct {
-	Lane  string
-	Token int64
+	Lane   string
+	Token  int64
+	TurnID int64
+	JobID  int64
 }
 
-// One statement: token + 1, new grant id, log, turn, message. A lane that is
-// not free any more is left out of the answer.
+// One statement: token + 1, new grant id, log, turn, message, and the River job
+// that rings for it (a row as River's own insert makes it, and its doorbell).
+// A lane that is not free any more is left out of the answer.
 func (q *Queries) Grant(ctx context.Context, arg GrantParams) ([]GrantRow, error) {
-	rows, err := q.db.Query(ctx, grant,
+	rows, err := q.db.Query(ctx, Grant,
 		arg.Lanes,
 		arg.Agents,
 		arg.GrantIds,
 		arg.TurnIds,
 		arg.MessageIds,
-		arg.JobIds,
 		arg.Attempts,
 		arg.Conversations,
 		arg.Triggers,
 		arg.DefinitionHashes,
 		arg.IsNew,
 		arg.Ttl,
+		arg.Kind,
+		arg.Queue,
 	)
 	if err != nil {
 		return nil, err
@@ -206,7 +221,12 @@ func (q *Queries) Grant(ctx context.Context, arg GrantParams) ([]GrantRow, error
 	var items []GrantRow
 	for rows.Next() {
 		var i GrantRow
-		if err := rows.Scan(&i.Lane, &i.Token); err != nil {
+		if err := rows.Scan(
+			&i.Lane,
+			&i.Token,
+			&i.TurnID,
+			&i.JobID,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -217,16 +237,16 @@ func (q *Queries) Grant(ctx context.Context, arg GrantParams) ([]GrantRow, error
 	return items, nil
 }
 
-const holdOff = `-- name: HoldOff :exec
+const HoldOff = `-- name: HoldOff :exec
 update turnkeeper.settings set hold_until = $1::timestamptz, hold_reason = $2::text
 `
 
 func (q *Queries) HoldOff(ctx context.Context, until time.Time, reason string) error {
-	_, err := q.db.Exec(ctx, holdOff, until, reason)
+	_, err := q.db.Exec(ctx, HoldOff, until, reason)
 	return err
 }
 
-const look = `-- name: Look :one
+const Look = `-- name: Look :one
 select pg_try_advisory_xact_lock(hashtext('turnkeeper.scheduler'))::boolean as locked,
     clock_timestamp()::timestamptz as now,
     case when pg_is_in_recovery() then '' else substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) end::text as current_timeline,
@@ -268,7 +288,7 @@ type LookRow struct {
 // Takes the scheduler's lock if it is free, and says at one glance what there
 // is to do. The flags may be a tick old: what acts on them looks again.
 func (q *Queries) Look(ctx context.Context) (LookRow, error) {
-	row := q.db.QueryRow(ctx, look)
+	row := q.db.QueryRow(ctx, Look)
 	var i LookRow
 	err := row.Scan(
 		&i.Locked,
@@ -289,7 +309,7 @@ func (q *Queries) Look(ctx context.Context) (LookRow, error) {
 	return i, err
 }
 
-const lostGrants = `-- name: LostGrants :many
+const LostGrants = `-- name: LostGrants :many
 select l.lane, l.turn_id::bigint as turn_id, l.grant_id::uuid as grant_id, l.granted_at::timestamptz as granted_at,
     t.job_id::bigint as job_id, t.losses, t.dispatches, t.last_seq, t.trigger, t.message_id,
     coalesce(j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as worker_id,
@@ -325,7 +345,7 @@ type LostGrantsRow struct {
 // silent for as long as that worker said it may be. Who took the job is what
 // River noted when the job was fetched: a hint only, for the fence decides.
 func (q *Queries) LostGrants(ctx context.Context, maxRows int32) ([]LostGrantsRow, error) {
-	rows, err := q.db.Query(ctx, lostGrants, maxRows)
+	rows, err := q.db.Query(ctx, LostGrants, maxRows)
 	if err != nil {
 		return nil, err
 	}
@@ -357,7 +377,7 @@ func (q *Queries) LostGrants(ctx context.Context, maxRows int32) ([]LostGrantsRo
 	return items, nil
 }
 
-const nextDue = `-- name: NextDue :one
+const NextDue = `-- name: NextDue :one
 select extract(epoch from coalesce(least(
     (select min(next_due) from turnkeeper.schedules where active and paused_at is null and next_due > statement_timestamp()),
     (select min(not_before) from turnkeeper.leases where grant_id is null and not_before > statement_timestamp()),
@@ -370,32 +390,32 @@ select extract(epoch from coalesce(least(
 
 // In how many seconds something becomes due that is not due now; at most an hour.
 func (q *Queries) NextDue(ctx context.Context) (float64, error) {
-	row := q.db.QueryRow(ctx, nextDue)
+	row := q.db.QueryRow(ctx, NextDue)
 	var seconds float64
 	err := row.Scan(&seconds)
 	return seconds, err
 }
 
-const noteTaker = `-- name: NoteTaker :exec
+const NoteTaker = `-- name: NoteTaker :exec
 update turnkeeper.turns set worker_id = coalesce(worker_id, nullif($1::text, '')) where id = $2
 `
 
 // Who had a turn that it never wrote to.
 func (q *Queries) NoteTaker(ctx context.Context, worker string, iD int64) error {
-	_, err := q.db.Exec(ctx, noteTaker, worker, iD)
+	_, err := q.db.Exec(ctx, NoteTaker, worker, iD)
 	return err
 }
 
-const noteTick = `-- name: NoteTick :exec
+const NoteTick = `-- name: NoteTick :exec
 update turnkeeper.settings set last_tick_at = $1::timestamptz, timeline = $2::text
 `
 
 func (q *Queries) NoteTick(ctx context.Context, now time.Time, timeline string) error {
-	_, err := q.db.Exec(ctx, noteTick, now, timeline)
+	_, err := q.db.Exec(ctx, NoteTick, now, timeline)
 	return err
 }
 
-const occur = `-- name: Occur :exec
+const Occur = `-- name: Occur :exec
 insert into turnkeeper.messages (agent, conversation, lane, body, trigger, schedule, slot, due_at)
 select $1::text, $2::text,
     case when a.lane_per_conversation then a.name || '/' || $2 else a.name end,
@@ -413,7 +433,7 @@ type OccurParams struct {
 }
 
 func (q *Queries) Occur(ctx context.Context, arg OccurParams) error {
-	_, err := q.db.Exec(ctx, occur,
+	_, err := q.db.Exec(ctx, Occur,
 		arg.Agent,
 		arg.Conversation,
 		arg.Body,
@@ -423,16 +443,16 @@ func (q *Queries) Occur(ctx context.Context, arg OccurParams) error {
 	return err
 }
 
-const pause = `-- name: Pause :exec
+const Pause = `-- name: Pause :exec
 update turnkeeper.settings set paused_at = clock_timestamp(), paused_reason = $1::text
 `
 
 func (q *Queries) Pause(ctx context.Context, reason string) error {
-	_, err := q.db.Exec(ctx, pause, reason)
+	_, err := q.db.Exec(ctx, Pause, reason)
 	return err
 }
 
-const readyMessages = `-- name: ReadyMessages :many
+const ReadyMessages = `-- name: ReadyMessages :many
 with recursive lanes (lane) as (
     (select m.lane from turnkeeper.messages m where m.state = 'waiting' order by m.lane limit 1)
     union all
@@ -440,29 +460,25 @@ with recursive lanes (lane) as (
             order by m.lane limit 1)
     from lanes where lanes.lane is not null
 )
-select nextval('turnkeeper.turns_id_seq')::bigint as turn_id, q.message_id, q.agent, q.conversation, q.lane, q.trigger, q.attempt, q.definition_hash, q.due_at, q.priority
-from (
-    select head.id as message_id, head.agent, head.conversation, lanes.lane::text as lane, head.trigger,
-        head.attempts + 1 as attempt, a.definition_hash, head.due_at, head.priority
-    from lanes
-    join lateral (
-        select m.id, m.agent, m.conversation, m.trigger, m.attempts, m.due_at, m.priority
-        from turnkeeper.messages m
-        where m.lane = lanes.lane and m.state = 'waiting' and m.due_at <= statement_timestamp()
-        order by m.due_at, m.priority desc, m.id limit 1
-    ) head on true
-    join turnkeeper.agents a on a.name = head.agent
-    left join turnkeeper.leases l on l.lane = lanes.lane
-    where l.grant_id is null and (l.not_before is null or l.not_before <= statement_timestamp())
-      and not exists (select from turnkeeper.turns t where t.lane = lanes.lane
-                      and t.state in ('queued', 'running', 'waiting'))
-    order by head.due_at, head.priority desc, head.id
-    limit $1
-) q
+select head.id as message_id, head.agent, head.conversation, lanes.lane::text as lane, head.trigger,
+    head.attempts + 1 as attempt, a.definition_hash, head.due_at, head.priority
+from lanes
+join lateral (
+    select m.id, m.agent, m.conversation, m.trigger, m.attempts, m.due_at, m.priority
+    from turnkeeper.messages m
+    where m.lane = lanes.lane and m.state = 'waiting' and m.due_at <= statement_timestamp()
+    order by m.due_at, m.priority desc, m.id limit 1
+) head on true
+join turnkeeper.agents a on a.name = head.agent
+left join turnkeeper.leases l on l.lane = lanes.lane
+where l.grant_id is null and (l.not_before is null or l.not_before <= statement_timestamp())
+  and not exists (select from turnkeeper.turns t where t.lane = lanes.lane
+                  and t.state in ('queued', 'running', 'waiting'))
+order by head.due_at, head.priority desc, head.id
+limit $1
 `
 
 type ReadyMessagesRow struct {
-	TurnID         int64
 	MessageID      int64
 	Agent          string
 	Conversation   string
@@ -478,7 +494,7 @@ type ReadyMessagesRow struct {
 // jumping through the index from lane to lane, so that a long queue in one
 // lane costs one step.
 func (q *Queries) ReadyMessages(ctx context.Context, maxRows int32) ([]ReadyMessagesRow, error) {
-	rows, err := q.db.Query(ctx, readyMessages, maxRows)
+	rows, err := q.db.Query(ctx, ReadyMessages, maxRows)
 	if err != nil {
 		return nil, err
 	}
@@ -487,7 +503,6 @@ func (q *Queries) ReadyMessages(ctx context.Context, maxRows int32) ([]ReadyMess
 	for rows.Next() {
 		var i ReadyMessagesRow
 		if err := rows.Scan(
-			&i.TurnID,
 			&i.MessageID,
 			&i.Agent,
 			&i.Conversation,
@@ -508,7 +523,7 @@ func (q *Queries) ReadyMessages(ctx context.Context, maxRows int32) ([]ReadyMess
 	return items, nil
 }
 
-const readyTurns = `-- name: ReadyTurns :many
+const ReadyTurns = `-- name: ReadyTurns :many
 select t.id, t.message_id, t.agent, t.conversation, t.lane, t.trigger, t.attempt, t.definition_hash, m.due_at, m.priority
 from turnkeeper.turns t
 join turnkeeper.leases l on l.lane = t.lane
@@ -534,7 +549,7 @@ type ReadyTurnsRow struct {
 
 // Open turns without a lease: handed back, taken from a lost worker, deferred.
 func (q *Queries) ReadyTurns(ctx context.Context, maxRows int32) ([]ReadyTurnsRow, error) {
-	rows, err := q.db.Query(ctx, readyTurns, maxRows)
+	rows, err := q.db.Query(ctx, ReadyTurns, maxRows)
 	if err != nil {
 		return nil, err
 	}
@@ -564,50 +579,50 @@ func (q *Queries) ReadyTurns(ctx context.Context, maxRows int32) ([]ReadyTurnsRo
 	return items, nil
 }
 
-const resume = `-- name: Resume :exec
+const Resume = `-- name: Resume :exec
 update turnkeeper.settings set paused_at = null, paused_reason = null
 `
 
 func (q *Queries) Resume(ctx context.Context) error {
-	_, err := q.db.Exec(ctx, resume)
+	_, err := q.db.Exec(ctx, Resume)
 	return err
 }
 
-const ringInbox = `-- name: RingInbox :exec
+const RingInbox = `-- name: RingInbox :exec
 select pg_notify('turnkeeper_inbox', '')
 `
 
 func (q *Queries) RingInbox(ctx context.Context) error {
-	_, err := q.db.Exec(ctx, ringInbox)
+	_, err := q.db.Exec(ctx, RingInbox)
 	return err
 }
 
-const setIntervals = `-- name: SetIntervals :exec
+const SetIntervals = `-- name: SetIntervals :exec
 update turnkeeper.settings set
     poll_interval = coalesce($1, poll_interval),
     max_dispatches_per_tick = coalesce($2, max_dispatches_per_tick)
 `
 
 func (q *Queries) SetIntervals(ctx context.Context, pollInterval *time.Duration, maxDispatchesPerTick *int32) error {
-	_, err := q.db.Exec(ctx, setIntervals, pollInterval, maxDispatchesPerTick)
+	_, err := q.db.Exec(ctx, SetIntervals, pollInterval, maxDispatchesPerTick)
 	return err
 }
 
-const setMaxMessageBytes = `-- name: SetMaxMessageBytes :exec
+const SetMaxMessageBytes = `-- name: SetMaxMessageBytes :exec
 update turnkeeper.settings set max_message_bytes = $1::integer where max_message_bytes <> $1::integer
 `
 
 func (q *Queries) SetMaxMessageBytes(ctx context.Context, bytes int32) error {
-	_, err := q.db.Exec(ctx, setMaxMessageBytes, bytes)
+	_, err := q.db.Exec(ctx, SetMaxMessageBytes, bytes)
 	return err
 }
 
-const settings = `-- name: Settings :one
+const Settings = `-- name: Settings :one
 select singleton, max_message_bytes, poll_interval, max_dispatches_per_tick, paused_at, paused_reason, timeline, last_tick_at, hold_until, hold_reason from turnkeeper.settings
 `
 
 func (q *Queries) Settings(ctx context.Context) (TurnkeeperSetting, error) {
-	row := q.db.QueryRow(ctx, settings)
+	row := q.db.QueryRow(ctx, Settings)
 	var i TurnkeeperSetting
 	err := row.Scan(
 		&i.Singleton,

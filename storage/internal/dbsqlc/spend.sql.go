@@ -9,7 +9,7 @@ import (
 	"context"
 )
 
-const reserveSpend = `-- name: ReserveSpend :one
+const ReserveSpend = `-- name: ReserveSpend :one
 select reservation::bigint, blocked::text, used_tokens::bigint, used_calls::bigint
 from turnkeeper.reserve_spend($1::bigint, $2::text, $3::bigint, $4::bigint, $5::bigint,
     $6::bigint, $7::bigint)
@@ -33,7 +33,7 @@ type ReserveSpendRow struct {
 }
 
 func (q *Queries) ReserveSpend(ctx context.Context, arg ReserveSpendParams) (ReserveSpendRow, error) {
-	row := q.db.QueryRow(ctx, reserveSpend,
+	row := q.db.QueryRow(ctx, ReserveSpend,
 		arg.Turn,
 		arg.Agent,
 		arg.Tokens,
@@ -52,7 +52,7 @@ func (q *Queries) ReserveSpend(ctx context.Context, arg ReserveSpendParams) (Res
 	return i, err
 }
 
-const settleSpend = `-- name: SettleSpend :exec
+const SettleSpend = `-- name: SettleSpend :exec
 select turnkeeper.settle_spend($1::bigint, $2::bigint)
 from (select 1 as locked from turnkeeper.spend s
       join turnkeeper.spend_reservations r on s.scope = 'agent:' || r.agent and s.period = r.period
@@ -62,6 +62,6 @@ from (select 1 as locked from turnkeeper.spend s
 // The agent's row is locked first, as a reservation does: in the other order
 // the two of one turn could wait for each other.
 func (q *Queries) SettleSpend(ctx context.Context, reservation int64, used int64) error {
-	_, err := q.db.Exec(ctx, settleSpend, reservation, used)
+	_, err := q.db.Exec(ctx, SettleSpend, reservation, used)
 	return err
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-const beat = `-- name: Beat :exec
+const Beat = `-- name: Beat :exec
 insert into turnkeeper.worker_heartbeat (worker_id, host, pid, version, slots, takeover_after)
 values ($1, $2, $3, $4, $5, $6)
 on conflict (worker_id) do update set beat_at = clock_timestamp(), slots = excluded.slots
@@ -26,7 +26,7 @@ type BeatParams struct {
 }
 
 func (q *Queries) Beat(ctx context.Context, arg BeatParams) error {
-	_, err := q.db.Exec(ctx, beat,
+	_, err := q.db.Exec(ctx, Beat,
 		arg.WorkerID,
 		arg.Host,
 		arg.Pid,
@@ -37,18 +37,18 @@ func (q *Queries) Beat(ctx context.Context, arg BeatParams) error {
 	return err
 }
 
-const forgetWorkers = `-- name: ForgetWorkers :exec
+const ForgetWorkers = `-- name: ForgetWorkers :exec
 delete from turnkeeper.worker_heartbeat h
 where coalesce(stopped_at, beat_at) < clock_timestamp() - interval '1 day'
   and not exists (select from turnkeeper.lease_log g where g.worker_id = h.worker_id and g.ended_at is null)
 `
 
 func (q *Queries) ForgetWorkers(ctx context.Context) error {
-	_, err := q.db.Exec(ctx, forgetWorkers)
+	_, err := q.db.Exec(ctx, ForgetWorkers)
 	return err
 }
 
-const listWorkers = `-- name: ListWorkers :many
+const ListWorkers = `-- name: ListWorkers :many
 select worker_id, host, pid, version, slots, takeover_after, started_at, beat_at, stopped_at,
     (extract(epoch from clock_timestamp() - beat_at) * 1000)::bigint as silent_ms
 from turnkeeper.worker_heartbeat
@@ -70,7 +70,7 @@ type ListWorkersRow struct {
 }
 
 func (q *Queries) ListWorkers(ctx context.Context) ([]ListWorkersRow, error) {
-	rows, err := q.db.Query(ctx, listWorkers)
+	rows, err := q.db.Query(ctx, ListWorkers)
 	if err != nil {
 		return nil, err
 	}
@@ -100,12 +100,12 @@ func (q *Queries) ListWorkers(ctx context.Context) ([]ListWorkersRow, error) {
 	return items, nil
 }
 
-const stopBeating = `-- name: StopBeating :exec
+const StopBeating = `-- name: StopBeating :exec
 update turnkeeper.worker_heartbeat set stopped_at = clock_timestamp(), slots = 0, beat_at = clock_timestamp()
 where worker_id = $1
 `
 
 func (q *Queries) StopBeating(ctx context.Context, workerID string) error {
-	_, err := q.db.Exec(ctx, stopBeating, workerID)
+	_, err := q.db.Exec(ctx, StopBeating, workerID)
 	return err
 }

@@ -2,9 +2,14 @@
 -- River creates and migrates the real one.
 create schema turnkeeper;
 create table turnkeeper.river_job (
-    id           bigint primary key,
+    id           bigserial primary key,
     state        text not null,
     kind         text not null,
+    queue        text not null,
+    args         jsonb not null,
+    priority     smallint not null,
+    max_attempts smallint not null,
+    tags         varchar(255)[] not null,
     attempted_by text[],
     attempted_at timestamptz,
     finalized_at timestamptz,

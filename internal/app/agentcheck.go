@@ -1,0 +1,116 @@
+package app
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"turnkeeper/agentdef"
+	"turnkeeper/internal/config"
+	"turnkeeper/tools"
+)
+
+// A Toolbox is what agents' tools are checked against.
+type Toolbox struct {
+	*tools.Registry
+	// Whole says that a worker would have these tools and no others. Where it
+	// is false a worker of the user's own may have more, and a tool that is not
+	// here is no fault.
+	Whole bool
+}
+
+// An AgentsReport is what a check of a folder of agents found. Each fault and
+// each warning names the agent's file.
+type AgentsReport struct {
+	Agents   []*agentdef.Definition // without a fault, sorted by name
+	Faults   []error                // why a worker would not start; none: it would
+	Warnings []string               // what is allowed, and may not be meant
+}
+
+// CheckAgents reads the agents of a folder and checks them against settings and
+// tools. It is the one rule for a worker and for those who look at its files.
+func CheckAgents(dir string, cfg *config.Config, toolbox Toolbox) AgentsReport {
+	var report AgentsReport
+	agents, err := agentdef.Load(dir)
+	if err != nil {
+		report.Faults = append(report.Faults, err)
+	}
+	for _, file := range agentdef.Overlooked(dir) {
+		report.warn(file, "this file is not read: an agent's file ends in .md, in lower case")
+	}
+	for _, agent := range agents {
+		if faults := report.check(agent, cfg, toolbox); len(faults) > 0 {
+			report.Faults = append(report.Faults, faults...)
+			continue
+		}
+		report.Agents = append(report.Agents, agent)
+	}
+	if len(agents) == 0 && err == nil {
+		report.Faults = append(report.Faults,
+			fmt.Errorf("the folder %s has no agent: put a file NAME.md there, or set agents_dir", dir))
+	}
+	return report
+}
+
+func (r *AgentsReport) warn(file, format string, args ...any) {
+	r.Warnings = append(r.Warnings, file+": "+fmt.Sprintf(format, args...))
+}
+
+// check notes what may not be meant, and returns why a well-formed agent would
+// not run.
+func (r *AgentsReport) check(d *agentdef.Definition, cfg *config.Config, toolbox Toolbox) (faults []error) {
+	fault := func(err error) { faults = append(faults, fmt.Errorf("%s: %w", d.Path, err)) }
+	if err := d.Check(cfg.Bounds); err != nil {
+		faults = append(faults, err) // names the file itself
+	} else if err := cfg.BoundsFor(d).Check(); err != nil {
+		fault(err)
+	}
+	for _, model := range append([]string{cmp.Or(d.Model, cfg.DefaultModel)}, d.FallbackModels...) {
+		if err := checkProvider(model, cfg); err != nil {
+			fault(err)
+		}
+	}
+	for _, name := range d.Tools {
+		if _, err := toolbox.Subset([]string{name}); err == nil {
+			continue
+		} else if toolbox.Whole {
+			fault(err)
+		} else {
+			r.warn(d.Path, "%s", strange(name, toolbox.Registry))
+		}
+	}
+	if problem := checkRoot(d.Root); problem != "" {
+		r.warn(d.Path, "%s", problem)
+	}
+	return faults
+}
+
+// strange says what becomes of a tool that only a worker of the user's own can
+// have.
+func strange(name string, known *tools.Registry) string {
+	hint := ""
+	if near := known.Nearest(name); near != "" {
+		hint = fmt.Sprintf(" (did you mean %q?)", near)
+	}
+	return fmt.Sprintf("the tool %q is not built in%s: a worker starts with this agent only if it is a program of your own that has the tool; built in are %s",
+		name, hint, strings.Join(known.Names(), ", "))
+}
+
+// checkRoot says what is odd about the folder of the file tools; empty: nothing.
+// It may be made later, by a tool even, and so it is no fault.
+func checkRoot(root string) string {
+	if root == "" {
+		return ""
+	}
+	switch info, err := os.Stat(root); {
+	case errors.Is(err, os.ErrNotExist):
+		return fmt.Sprintf("root is %s, which does not exist here: the file tools fail until it does", root)
+	case err != nil:
+		return fmt.Sprintf("root cannot be looked at: %v", err)
+	case !info.IsDir():
+		return fmt.Sprintf("root is %s, which is not a folder: the file tools fail until it is", root)
+	}
+	return ""
+}

@@ -1,0 +1,24 @@
+package config_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"turnkeeper/internal/config"
+)
+
+func TestMisspelt(t *testing.T) {
+	got := config.Misspelt([]string{
+		"PATH", "TURNKEEPER_MAX_ROUND", "TURNKEEPER_MAX_ROUNDS", "TURNKEEPER_DATA_DIR", "TURNKEEPER_CONFIG",
+		"TURNKEEPER_DATABASE_URL", "TURNKEEPER_max_rounds", "TURNKEEPER_SOMETHING_ELSE_ALTOGETHER", "DATABASE_URL",
+	})
+	want := []string{
+		"the variable TURNKEEPER_MAX_ROUND is no setting: did you mean TURNKEEPER_MAX_ROUNDS?",
+		"the variable TURNKEEPER_max_rounds is no setting: did you mean TURNKEEPER_MAX_ROUNDS?",
+		"the variable TURNKEEPER_SOMETHING_ELSE_ALTOGETHER is no setting",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -1,0 +1,38 @@
+package jobs_test
+
+import (
+	"strings"
+	"testing"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"turnkeeper/jobs"
+)
+
+// River tells of each start and stop; that is not for a log of ours.
+func TestRiverSpeaksUpOnlyToWarn(t *testing.T) {
+	for _, level := range []zapcore.Level{zap.InfoLevel, zap.ErrorLevel} {
+		s := newSite(t)
+		core, logged := observer.New(level)
+		var complaints strings.Builder
+		log := zap.New(core, zap.ErrorOutput(zapcore.AddSync(&complaints)))
+		client, err := jobs.NewClient(jobs.ClientConfig{Pool: s.Pool(), WorkerID: "w", Slots: 1, Log: log, Worker: jobs.NewWorker(jobs.WorkerConfig{Store: s.Store, WorkerID: "w"})})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := client.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := client.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range logged.All() {
+			t.Errorf("at level %s it said: %s", level, line.Message)
+		}
+		if complaints.Len() > 0 {
+			t.Errorf("at level %s: %s", level, complaints.String())
+		}
+	}
+}

@@ -1,0 +1,46 @@
+package jobs_test
+
+import (
+	"testing"
+
+	"turnkeeper"
+	"turnkeeper/agentturn"
+	"turnkeeper/jobs"
+)
+
+// What a person reads of a budget names the bound that was in the way, and no
+// other.
+func TestReasonOfABlockedCall(t *testing.T) {
+	cases := map[string]struct {
+		limits agentturn.SpendLimits
+		calls  int // made before, of 100 tokens each
+		want   string
+	}{
+		"one call a turn":      {agentturn.SpendLimits{TurnCalls: 1, TurnTokens: 10_000}, 1, "the turn's budget of 1 model call is used up"},
+		"two calls a turn":     {agentturn.SpendLimits{TurnCalls: 2}, 2, "the turn's budget of 2 model calls is used up"},
+		"a call a day":         {agentturn.SpendLimits{DayCalls: 1}, 1, "the agent's budget of 1 model call a day is used up"},
+		"tokens of a turn":     {agentturn.SpendLimits{TurnTokens: 250, TurnCalls: 9}, 2, "the turn's budget of 250 tokens has no room for another model call: 200 are taken, and it may take 100"},
+		"all tokens of a turn": {agentturn.SpendLimits{TurnTokens: 200}, 2, "the turn's budget of 200 tokens is used up"},
+		"tokens of a day":      {agentturn.SpendLimits{DayTokens: 150}, 1, "the agent's budget of 150 tokens a day has no room for another model call: 100 are taken, and it may take 100"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			who := agentturn.Spender{Turn: 1, Agent: "clerk", Limits: c.limits}
+			spend := &jobs.Spend{Store: s.Store}
+			for range c.calls {
+				r, err := spend.Reserve(t.Context(), who, turnkeeper.Usage{InputTokens: 100})
+				if err != nil || r.Blocked {
+					t.Fatalf("%+v, %v", r, err)
+				}
+			}
+			r, err := spend.Reserve(t.Context(), who, turnkeeper.Usage{InputTokens: 100})
+			if err != nil || !r.Blocked {
+				t.Fatalf("%+v, %v", r, err)
+			}
+			if r.Reason != c.want {
+				t.Errorf("got  %s\nwant %s", r.Reason, c.want)
+			}
+		})
+	}
+}
