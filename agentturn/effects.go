@@ -81,10 +81,9 @@ func (t *turn) runTransactional(ctx context.Context, call *turnkeeper.ToolCall, 
 	}
 	t.at(ctx, PointTransactEnter)
 	start := newStart(call)
-	var result turnkeeper.CallResult
-	err := t.journal.Transact(ctx, start, func(ctx context.Context) turnkeeper.CallResult {
+	result, err := t.journal.Transact(ctx, start, func(ctx context.Context) turnkeeper.CallResult {
 		done := t.runTool(ctx, call)
-		result = t.take(call, done.Result)
+		result := t.take(call, done.Result)
 		result.Nonce, result.Duration, result.Ran = start.Nonce, done.took, !call.Paging
 		// Whatever did not succeed is undone, and so has failed.
 		result.State = turnkeeper.CallFailed

@@ -332,27 +332,27 @@ type txKey struct{}
 // A tx collects what a transactional tool does.
 type tx struct{ effects []string }
 
-func (j *memJournal) Transact(ctx context.Context, start turnkeeper.CallStart, run func(context.Context) turnkeeper.CallResult) error {
+func (j *memJournal) Transact(ctx context.Context, start turnkeeper.CallStart, run func(context.Context) turnkeeper.CallResult) (result turnkeeper.CallResult, err error) {
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return result, context.Cause(ctx)
 	}
 	j.s.mu.Lock()
-	err := j.fence()
+	err = j.fence()
 	j.s.mu.Unlock()
 	if err != nil {
-		return err
+		return result, err
 	}
 	own := &tx{}
-	result := run(context.WithValue(ctx, txKey{}, own))
+	result = run(context.WithValue(ctx, txKey{}, own))
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return result, context.Cause(ctx)
 	}
 	j.s.mu.Lock()
 	defer j.s.mu.Unlock()
 	if err := j.fence(); err != nil {
-		return err
+		return result, err
 	}
-	return j.s.atomically(func() error {
+	return result, j.s.atomically(func() error {
 		if err := j.s.start(start); err != nil {
 			return err
 		}

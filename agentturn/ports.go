@@ -35,8 +35,10 @@ type Journal interface {
 	// Transact records the start of a transactional call, runs it, and records
 	// its result, in one transaction. run gets a context that carries the
 	// transaction. A result in state CallFailed undoes what run wrote and
-	// keeps the result. Errors are those of Append.
-	Transact(ctx context.Context, start turnkeeper.CallStart, run func(context.Context) turnkeeper.CallResult) error
+	// keeps the result. It returns the result that was recorded, which is a
+	// failure where a statement of the tool had failed, whatever run said.
+	// Errors are those of Append.
+	Transact(ctx context.Context, start turnkeeper.CallStart, run func(context.Context) turnkeeper.CallResult) (turnkeeper.CallResult, error)
 
 	// Late keeps a result that came after the lease was lost: as the call's
 	// result when nobody has given a verdict on it, else beside the verdict.

@@ -53,7 +53,7 @@ func (j *journal) ending(o turnkeeper.Outcome) storage.Ending {
 	return ending
 }
 
-func (j *journal) Transact(ctx context.Context, start turnkeeper.CallStart, run func(context.Context) turnkeeper.CallResult) error {
+func (j *journal) Transact(ctx context.Context, start turnkeeper.CallStart, run func(context.Context) turnkeeper.CallResult) (turnkeeper.CallResult, error) {
 	return j.writer.Transact(ctx, start, run)
 }
 

@@ -162,7 +162,7 @@ end $$;
 -- Record that calls are about to run. Repeatable calls may be started again.
 create function turnkeeper.start_calls(
     p_turn bigint, p_token bigint, p_worker text,
-    p_rounds integer[], p_ordinals integer[], p_attempts integer[], p_effects text[], p_nonces text[]
+    p_rounds integer[], p_ordinals integer[], p_attempts integer[], p_nonces text[]
 ) returns void language plpgsql as $$
 declare
     n integer;
@@ -177,8 +177,9 @@ begin
         raise exception using errcode = 'TK002', message = 'the journal has moved on: a call was started before';
     end if;
     insert into turnkeeper.call_starts (turn_id, round, ordinal, attempt, effect, token, nonce, worker_id)
-    select p_turn, s.round, s.ordinal, s.attempt, s.effect, p_token, s.nonce, p_worker
-    from unnest(p_rounds, p_ordinals, p_attempts, p_effects, p_nonces) as s(round, ordinal, attempt, effect, nonce);
+    select p_turn, s.round, s.ordinal, s.attempt, c.effect, p_token, s.nonce, p_worker
+    from unnest(p_rounds, p_ordinals, p_attempts, p_nonces) as s(round, ordinal, attempt, nonce)
+    join turnkeeper.calls c on c.turn_id = p_turn and c.round = s.round and c.ordinal = s.ordinal;
 end $$;
 
 -- Record what calls ended with. A started call takes a result only from its
@@ -225,7 +226,8 @@ end $$;
 create function turnkeeper.end_dispatch(
     p_turn bigint, p_grant uuid, p_state text, p_log text, p_stop text,
     p_reply text, p_inner text, p_error_class text, p_error text,
-    p_message_state text, p_lost boolean, p_backoff interval, p_lane_backoff interval
+    p_message_state text, p_lost boolean, p_backoff interval, p_lane_backoff interval,
+    p_job bigint -- of River, completed with the dispatch; 0: the caller closes it
 ) returns void language plpgsql as $$
 declare
     t record;
@@ -266,6 +268,11 @@ begin
     end if;
     update turnkeeper.lease_log set ended_at = clock_timestamp(), outcome = p_log, worker_id = t.worker_id
     where grant_id = p_grant;
+    if p_job <> 0 then
+        update turnkeeper.river_job set state = 'completed', finalized_at = clock_timestamp()
+        where id = p_job and state = 'running';
+    end if;
+    perform pg_notify('turnkeeper_inbox', ''), pg_notify('turnkeeper_turns', '');
 end $$;
 
 -- Take an estimate out of the budgets of a turn and of its agent's day.

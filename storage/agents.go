@@ -82,6 +82,9 @@ func (s *Store) PauseSchedule(ctx context.Context, agent, name string, paused bo
 	return s.ringIfChanged(ctx, n, err)
 }
 
+// RingInbox makes every scheduler of this database look again.
+func (s *Store) RingInbox(ctx context.Context) error { return translate(s.q.RingInbox(ctx)) }
+
 func (s *Store) ringIfChanged(ctx context.Context, rows int64, err error) error {
 	if err != nil {
 		return translate(err)

@@ -127,7 +127,7 @@ func (t *Tick) Close(ctx context.Context, lost turnkeeper.LostGrant, o turnkeepe
 	t.ahead = nil // its lane is free now
 	return errors.Join(
 		translate(t.q.NoteTaker(ctx, string(lost.WorkerID), int64(lost.TurnID))),
-		translate(t.q.InsertEvents(ctx, t.store.eventParams(lost.TurnID, lost.LastSeq, events))),
+		translate(t.q.InsertEvents(ctx, t.store.eventsOf(lost.LastSeq, events).params(lost.TurnID))),
 		translate(t.q.BumpSeq(ctx, int32(len(events)), int64(lost.TurnID))), //nolint:gosec // few
 		translate(t.q.EndDispatch(ctx, dbsqlc.EndDispatchParams{
 			Turn: int64(lost.TurnID), GrantID: string(lost.GrantID), State: string(o.State), Log: "lost", Stop: string(o.StopReason),
@@ -135,7 +135,6 @@ func (t *Tick) Close(ctx context.Context, lost turnkeeper.LostGrant, o turnkeepe
 			MessageState: string(turnkeeper.MessageAnswered), Lost: true,
 		})),
 		translate(t.q.CloseJobs(ctx, []int64{int64(lost.JobID)})),
-		translate(t.q.RingTurns(ctx)),
 	)
 }
 

@@ -14,7 +14,7 @@ func TestTransactionalCall(t *testing.T) {
 	d := h.turn("x")
 	d.append(t, turnkeeper.Entry{Round: round(1, turnkeeper.EffectOnce, turnkeeper.EffectOnce, turnkeeper.EffectOnce)})
 	run := func(k turnkeeper.CallKey, state turnkeeper.CallState, also func(ctx context.Context)) error {
-		return d.Transact(t.Context(), start(k, k.String(), 1, turnkeeper.EffectOnce), func(ctx context.Context) turnkeeper.CallResult {
+		_, err := d.Transact(t.Context(), start(k, k.String(), 1, turnkeeper.EffectOnce), func(ctx context.Context) turnkeeper.CallResult {
 			if err := h.WriteNote(ctx, "clerk", k.String(), "from the tool"); err != nil {
 				t.Error(err)
 			}
@@ -33,6 +33,7 @@ func TestTransactionalCall(t *testing.T) {
 			}
 			return result(k, k.String(), state, string(state))
 		})
+		return err
 	}
 	broken := func(ctx context.Context) {
 		tx, _ := storage.TxFrom(ctx)
@@ -73,7 +74,7 @@ func TestTransactionalCallOfALostLeaseLeavesNothing(t *testing.T) {
 	d := h.turn("x")
 	d.append(t, turnkeeper.Entry{Round: round(1, turnkeeper.EffectOnce)})
 	h.lose(d)
-	err := d.Transact(t.Context(), start(key(1, 1), "n", 1, turnkeeper.EffectOnce), func(context.Context) turnkeeper.CallResult {
+	_, err := d.Transact(t.Context(), start(key(1, 1), "n", 1, turnkeeper.EffectOnce), func(context.Context) turnkeeper.CallResult {
 		t.Error("the tool ran")
 		return turnkeeper.CallResult{}
 	})
@@ -88,7 +89,7 @@ func TestSchedulerDoesNotWaitForATransactionalTool(t *testing.T) {
 	h := newHouse(t)
 	d := h.turn("x")
 	d.append(t, turnkeeper.Entry{Round: round(1, turnkeeper.EffectOnce)})
-	err := d.Transact(t.Context(), start(key(1, 1), "n", 1, turnkeeper.EffectOnce), func(context.Context) turnkeeper.CallResult {
+	_, err := d.Transact(t.Context(), start(key(1, 1), "n", 1, turnkeeper.EffectOnce), func(context.Context) turnkeeper.CallResult {
 		h.exec("update turnkeeper.leases set granted_at = granted_at - interval '1 hour', lease_until = clock_timestamp()")
 		h.inTick(func(ctx context.Context, tick *storage.Tick) error {
 			lost, err := tick.Lost(ctx, 10)
@@ -122,4 +123,32 @@ func TestNotes(t *testing.T) {
 	if err != nil || len(notes) != 2 || notes[0].Name != "a" || notes[0].Chars != 3 || notes[1].Name != "b" {
 		t.Errorf("%+v, error %v", notes, err)
 	}
+}
+
+func TestTransactionalToolThatHidesItsFailureHasFailed(t *testing.T) {
+	h := newHouse(t)
+	d := h.turn("x")
+	d.append(t, turnkeeper.Entry{Round: round(1, turnkeeper.EffectOnce)})
+	k := key(1, 1)
+	recorded, err := d.Transact(t.Context(), start(k, "n", 1, turnkeeper.EffectOnce), func(ctx context.Context) turnkeeper.CallResult {
+		tx, _ := storage.TxFrom(ctx)
+		if err := h.WriteNote(ctx, "clerk", "n", "lost"); err != nil {
+			t.Error(err)
+		}
+		_, _ = tx.Exec(ctx, "select 1/0")
+		return result(k, "n", turnkeeper.CallSucceeded, "all is well")
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if recorded.State != turnkeeper.CallFailed {
+		t.Errorf("recorded as %s: %s", recorded.State, recorded.Shown)
+	}
+	if call := h.call(d.grant.TurnID, k); call.State != turnkeeper.CallFailed || call.Shown != recorded.Shown {
+		t.Errorf("the call is %s, shows %q", call.State, call.Shown)
+	}
+	if _, found, err := h.ReadNote(t.Context(), "clerk", "n"); err != nil || found {
+		t.Errorf("the note was kept: %v, %v", found, err)
+	}
+	d.finish(t, "done")
 }

@@ -85,25 +85,26 @@ func (w *TurnWriter) remember(r *turnkeeper.Round) {
 
 // Transact records the start of a call, runs it, and records its result, in one
 // transaction, which run finds in its context (see TxFrom). A result in state
-// CallFailed undoes what run wrote. Errors are those of Append; when the
+// CallFailed undoes what run wrote. It returns what was recorded, which is a
+// failure where a statement of run's had failed. Errors are those of Append; when the
 // transaction cannot commit, nothing of the call has happened, and run is run
 // again when the reason passes.
 func (w *TurnWriter) Transact(ctx context.Context, start turnkeeper.CallStart,
 	run func(context.Context) turnkeeper.CallResult,
-) error {
+) (result turnkeeper.CallResult, err error) {
 	const steps = 2 // one for the start, one for the result
-	return w.write(ctx, steps, 0, func(ctx context.Context) error {
+	err = w.write(ctx, steps, 0, func(ctx context.Context) error {
 		return translate(pgx.BeginFunc(ctx, w.store.pool, func(tx pgx.Tx) error {
 			if err := w.sendIn(ctx, tx, 0, turnkeeper.Entry{Starts: []turnkeeper.CallStart{start}}); err != nil {
 				return err
 			}
-			result, err := runInSavepoint(ctx, tx, run)
-			if err != nil {
+			if result, err = runInSavepoint(ctx, tx, run); err != nil {
 				return err
 			}
 			return w.sendIn(ctx, tx, 1, turnkeeper.Entry{Results: []turnkeeper.CallResult{result}})
 		}))
 	})
+	return result, err
 }
 
 func (w *TurnWriter) sendIn(ctx context.Context, tx pgx.Tx, step int64, e turnkeeper.Entry) error {
@@ -115,13 +116,20 @@ func (w *TurnWriter) sendIn(ctx context.Context, tx pgx.Tx, step int64, e turnke
 }
 
 // runInSavepoint runs a tool in a savepoint: a failure undoes its writes and
-// leaves the transaction usable for the record of the failure.
+// leaves the transaction usable for the record of the failure. A tool that
+// calls itself a success after a statement of its own failed is a failure too.
 func runInSavepoint(ctx context.Context, tx pgx.Tx, run func(context.Context) turnkeeper.CallResult) (turnkeeper.CallResult, error) {
 	save, err := tx.Begin(ctx)
 	if err != nil {
 		return turnkeeper.CallResult{}, err
 	}
 	result := run(withTx(ctx, save))
+	const inFailedTransaction = 'E'
+	if result.State == turnkeeper.CallSucceeded && tx.Conn().PgConn().TxStatus() == inFailedTransaction {
+		result.State, result.Output = turnkeeper.CallFailed, nil
+		result.Shown = "tool error: a statement of the tool failed in the database, and so nothing of it was kept"
+		result.Preview = result.Shown
+	}
 	if result.State == turnkeeper.CallSucceeded {
 		return result, save.Commit(ctx)
 	}
@@ -227,16 +235,26 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// queue puts the statements of an entry into a pipeline, the fence first.
+// queue puts the statements of an entry into a pipeline, the fence first. The
+// events ride with the round or with the results where there are any.
 func (w *TurnWriter) queue(ctx context.Context, q *dbsqlc.Queries, step int64, e turnkeeper.Entry, ending Ending) error {
+	events := w.store.eventsOf(w.lastSeq, e.Events)
+	ride := func(with bool) storedEvents {
+		if !with {
+			return noEvents
+		}
+		taken := events
+		events = noEvents
+		return taken
+	}
 	return errors.Join(
 		q.Step(ctx, w.stepOf(step, e)),
-		w.queueAnswers(ctx, q, e.Verdicts),
-		w.queueRound(ctx, q, e.Round),
+		w.queueAnswers(ctx, q, e.Verdicts, noEvents),
+		w.queueRound(ctx, q, e.Round, ride(e.Round != nil)),
 		w.queueStarts(ctx, q, e.Starts),
 		w.queueOutputs(ctx, q, e.Results),
-		w.queueAnswers(ctx, q, e.Results),
-		w.queueEvents(ctx, q, e.Events),
+		w.queueAnswers(ctx, q, e.Results, ride(len(e.Results) > 0)),
+		w.queueEvents(ctx, q, events),
 		w.queueEnd(ctx, q, e.Outcome, ending),
 	)
 }
@@ -279,39 +297,37 @@ func ran(s turnkeeper.CallState) bool {
 	return s == turnkeeper.CallSucceeded || s == turnkeeper.CallFailed
 }
 
-func (w *TurnWriter) queueRound(ctx context.Context, q *dbsqlc.Queries, r *turnkeeper.Round) error {
+func (w *TurnWriter) queueRound(ctx context.Context, q *dbsqlc.Queries, r *turnkeeper.Round, events storedEvents) error {
 	if r == nil {
 		return nil
 	}
-	round := dbsqlc.InsertRoundParams{
+	p := dbsqlc.InsertRoundParams{
 		TurnID: int64(w.grant.TurnID), Round: int32(r.Number), Charged: r.Charged, Provider: w.clean(r.Provider), Model: w.clean(r.Model), //nolint:gosec // at most 20
 		Attempts: int32(r.Attempts), LatencyMs: max(r.Latency.Milliseconds(), 0), FinishReason: w.clean(r.FinishReason), //nolint:gosec // few
 		InputTokens: r.Usage.InputTokens, OutputTokens: r.Usage.OutputTokens, CachedTokens: r.Usage.CachedTokens,
 		ReasoningTokens: r.Usage.ReasoningTokens, UsageEstimated: r.Usage.Estimated, Text: w.clean(r.Text), Reasoning: w.clean(r.Reasoning),
+		FirstSeq: events.first, LastSeq: events.last, EventTypes: events.types, EventRounds: events.rounds,
+		EventBlocks: events.blocks, EventData: events.data, Agent: w.agent,
 	}
 	if r.Raw != nil {
 		raw := w.clean(string(r.Raw))
-		round.Raw = &raw
+		p.Raw = &raw
 	}
-	if err := q.InsertRound(ctx, round); err != nil || len(r.Calls) == 0 {
-		return err
-	}
-	c := dbsqlc.InsertCallsParams{TurnID: int64(w.grant.TurnID), Round: int32(r.Number), Agent: w.agent} //nolint:gosec // at most 20
 	for _, call := range r.Calls {
-		c.Ordinals = append(c.Ordinals, int32(call.Key.Ordinal)) //nolint:gosec // few
-		c.WireIds = append(c.WireIds, w.clean(call.WireID))
-		c.ProviderIds = append(c.ProviderIds, w.clean(call.ProviderID))
-		c.Names = append(c.Names, w.clean(call.Name))
-		c.Arguments = append(c.Arguments, w.clean(call.Arguments))
-		c.RawArgs = append(c.RawArgs, w.clean(call.RawArgs))
-		c.ArgsHashes = append(c.ArgsHashes, call.ArgsHash)
-		c.Effects = append(c.Effects, string(orOnce(call.Effect)))
-		c.Pagings = append(c.Pagings, call.Paging)
-		c.States = append(c.States, string(call.State))
-		c.Shown = append(c.Shown, w.clean(call.Shown))
-		c.Previews = append(c.Previews, w.clean(call.Preview))
+		p.Ordinals = append(p.Ordinals, int32(call.Key.Ordinal)) //nolint:gosec // few
+		p.WireIds = append(p.WireIds, w.clean(call.WireID))
+		p.ProviderIds = append(p.ProviderIds, w.clean(call.ProviderID))
+		p.Names = append(p.Names, w.clean(call.Name))
+		p.Arguments = append(p.Arguments, w.clean(call.Arguments))
+		p.RawArgs = append(p.RawArgs, w.clean(call.RawArgs))
+		p.ArgsHashes = append(p.ArgsHashes, call.ArgsHash)
+		p.Effects = append(p.Effects, string(orOnce(call.Effect)))
+		p.Pagings = append(p.Pagings, call.Paging)
+		p.States = append(p.States, string(call.State))
+		p.Shown = append(p.Shown, w.clean(call.Shown))
+		p.Previews = append(p.Previews, w.clean(call.Preview))
 	}
-	return q.InsertCalls(ctx, c)
+	return q.InsertRound(ctx, p)
 }
 
 func orOnce(e turnkeeper.Effect) turnkeeper.Effect {
@@ -330,17 +346,19 @@ func (w *TurnWriter) queueStarts(ctx context.Context, q *dbsqlc.Queries, starts 
 		p.Rounds = append(p.Rounds, int32(s.Key.Round))       //nolint:gosec // few
 		p.Ordinals = append(p.Ordinals, int32(s.Key.Ordinal)) //nolint:gosec // few
 		p.Attempts = append(p.Attempts, int32(s.Attempt))     //nolint:gosec // few
-		p.Effects = append(p.Effects, string(orOnce(s.Effect)))
 		p.Nonces = append(p.Nonces, s.Nonce)
 	}
 	return q.StartCalls(ctx, p)
 }
 
-func (w *TurnWriter) queueAnswers(ctx context.Context, q *dbsqlc.Queries, results []turnkeeper.CallResult) error {
+func (w *TurnWriter) queueAnswers(ctx context.Context, q *dbsqlc.Queries, results []turnkeeper.CallResult, events storedEvents) error {
 	if len(results) == 0 {
 		return nil
 	}
-	p := dbsqlc.AnswerCallsParams{Turn: int64(w.grant.TurnID)}
+	p := dbsqlc.AnswerCallsParams{
+		TurnID: int64(w.grant.TurnID), FirstSeq: events.first, LastSeq: events.last, EventTypes: events.types,
+		EventRounds: events.rounds, EventBlocks: events.blocks, EventData: events.data,
+	}
 	for _, r := range results {
 		p.Rounds = append(p.Rounds, int32(r.Key.Round))       //nolint:gosec // few
 		p.Ordinals = append(p.Ordinals, int32(r.Key.Ordinal)) //nolint:gosec // few
@@ -386,39 +404,23 @@ func (w *TurnWriter) queueOutputs(ctx context.Context, q *dbsqlc.Queries, result
 	return q.InsertOutputs(ctx, p)
 }
 
-func (w *TurnWriter) queueEvents(ctx context.Context, q *dbsqlc.Queries, events []turnkeeper.Event) error {
-	if len(events) == 0 {
+func (w *TurnWriter) queueEvents(ctx context.Context, q *dbsqlc.Queries, events storedEvents) error {
+	if len(events.types) == 0 {
 		return nil
 	}
-	p := w.store.eventParams(w.grant.TurnID, w.lastSeq, events)
-	return q.InsertEvents(ctx, p)
-}
-
-func (s *Store) eventParams(turn turnkeeper.TurnID, lastSeq int64, events []turnkeeper.Event) dbsqlc.InsertEventsParams {
-	p := dbsqlc.InsertEventsParams{TurnID: int64(turn), FirstSeq: lastSeq + 1, LastSeq: lastSeq + int64(len(events))}
-	for _, e := range events {
-		p.Types = append(p.Types, string(e.Type))
-		p.Rounds = append(p.Rounds, int32(e.Round)) //nolint:gosec // at most 20
-		p.Blocks = append(p.Blocks, int32(e.Block)) //nolint:gosec // few
-		p.Data = append(p.Data, s.clean(string(e.Data)))
-	}
-	return p
+	return q.InsertEvents(ctx, events.params(w.grant.TurnID))
 }
 
 func (w *TurnWriter) queueEnd(ctx context.Context, q *dbsqlc.Queries, o *turnkeeper.Outcome, ending Ending) error {
 	if o == nil {
 		return nil
 	}
-	return errors.Join(
-		q.EndDispatch(ctx, dbsqlc.EndDispatchParams{
-			Turn: int64(w.grant.TurnID), GrantID: string(w.grant.GrantID), State: string(o.State), Log: ending.Log,
-			Stop: string(o.StopReason), Reply: w.clean(o.Reply), InnerDialogue: w.clean(o.InnerDialogue),
-			ErrorClass: w.clean(o.ErrorClass), Error: w.clean(o.Error), MessageState: string(ending.Message),
-			Backoff: o.Backoff, LaneBackoff: ending.LaneBackoff,
-		}),
-		q.CompleteJob(ctx, int64(w.grant.JobID)),
-		q.RingFinished(ctx),
-	)
+	return q.EndDispatch(ctx, dbsqlc.EndDispatchParams{
+		Turn: int64(w.grant.TurnID), GrantID: string(w.grant.GrantID), State: string(o.State), Log: ending.Log,
+		Stop: string(o.StopReason), Reply: w.clean(o.Reply), InnerDialogue: w.clean(o.InnerDialogue),
+		ErrorClass: w.clean(o.ErrorClass), Error: w.clean(o.Error), MessageState: string(ending.Message),
+		Backoff: o.Backoff, LaneBackoff: ending.LaneBackoff, Job: int64(w.grant.JobID),
+	})
 }
 
 // Late keeps a result that came after the lease was lost: as the call's result

@@ -196,6 +196,10 @@ func (w *worker) run(soft, hard context.Context, ready func(Ready)) error {
 	if w.cfg.HasRole(config.RoleScheduler) {
 		background.Go(func() { w.schedule(scheduling) })
 	}
+	// There is room now: schedulers elsewhere need not wait for their poll.
+	if err := w.store.RingInbox(ctx); err != nil {
+		w.log.Warn("the schedulers could not be told of this worker; they find it by their poll", zap.Error(err))
+	}
 	ready(w.ready())
 	<-soft.Done()
 	stopScheduling()

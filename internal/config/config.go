@@ -31,7 +31,7 @@ const (
 type Config struct {
 	File string // the config file that was read; empty: none
 
-	DatabaseURL    DatabaseURL // not set: the embedded database under DataDir
+	DatabaseURL    DatabaseURL // not set: the private Postgres in DataDir
 	DataDir        string      // relative: to the working directory, like every path here
 	MigrateOnStart bool
 	DBPoolSize     int

@@ -4,31 +4,47 @@ select turnkeeper.step(@turn::bigint, @token::bigint, @grant_id::uuid, @worker::
     @reasoning::bigint, @estimated::boolean);
 
 -- name: InsertRound :exec
-insert into turnkeeper.rounds (turn_id, round, charged, provider, model, attempts, latency_ms, finish_reason,
-    input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, text, reasoning, raw)
-values (@turn_id, @round, @charged, @provider, @model, @attempts, @latency_ms, @finish_reason,
-    @input_tokens, @output_tokens, @cached_tokens, @reasoning_tokens, @usage_estimated, @text, @reasoning, sqlc.narg(raw));
-
--- name: InsertCalls :exec
-insert into turnkeeper.calls (turn_id, round, ordinal, agent, wire_id, provider_id, name, arguments, raw_args,
-    args_hash, effect, paging, state, shown, preview, ended_at)
-select @turn_id::bigint, @round::integer, c.ordinal, @agent::text, c.wire_id, c.provider_id, c.name, c.arguments,
-    c.raw_args, c.args_hash, c.effect, c.paging, c.state, c.shown, c.preview,
-    case when c.state <> 'planned' then clock_timestamp() end
-from (select unnest(@ordinals::integer[]) as ordinal, unnest(@wire_ids::text[]) as wire_id,
-    unnest(@provider_ids::text[]) as provider_id, unnest(@names::text[]) as name,
-    unnest(@arguments::text[]) as arguments, unnest(@raw_args::text[]) as raw_args,
-    unnest(@args_hashes::text[]) as args_hash, unnest(@effects::text[]) as effect,
-    unnest(@pagings::boolean[]) as paging, unnest(@states::text[]) as state,
-    unnest(@shown::text[]) as shown, unnest(@previews::text[]) as preview) c;
+-- An answer, the calls it plans, and the events that tell of them.
+with answer as (
+    insert into turnkeeper.rounds (turn_id, round, charged, provider, model, attempts, latency_ms, finish_reason,
+        input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, text, reasoning, raw)
+    values (@turn_id::bigint, @round::integer, @charged::boolean, @provider::text, @model::text, @attempts::integer,
+        @latency_ms::bigint, @finish_reason::text, @input_tokens::bigint, @output_tokens::bigint, @cached_tokens::bigint,
+        @reasoning_tokens::bigint, @usage_estimated::boolean, @text::text, @reasoning::text, sqlc.narg(raw)::text)
+), calls as (
+    insert into turnkeeper.calls (turn_id, round, ordinal, agent, wire_id, provider_id, name, arguments, raw_args,
+        args_hash, effect, paging, state, shown, preview, ended_at)
+    select @turn_id, @round, c.ordinal, @agent::text, c.wire_id, c.provider_id, c.name, c.arguments,
+        c.raw_args, c.args_hash, c.effect, c.paging, c.state, c.shown, c.preview,
+        case when c.state <> 'planned' then clock_timestamp() end
+    from (select unnest(@ordinals::integer[]) as ordinal, unnest(@wire_ids::text[]) as wire_id,
+        unnest(@provider_ids::text[]) as provider_id, unnest(@names::text[]) as name,
+        unnest(@arguments::text[]) as arguments, unnest(@raw_args::text[]) as raw_args,
+        unnest(@args_hashes::text[]) as args_hash, unnest(@effects::text[]) as effect,
+        unnest(@pagings::boolean[]) as paging, unnest(@states::text[]) as state,
+        unnest(@shown::text[]) as shown, unnest(@previews::text[]) as preview) c
+)
+insert into turnkeeper.turn_events (turn_id, seq, type, round, block, data)
+select @turn_id, e.seq, e.type, e.round, e.block, nullif(e.data, '')::json
+from (select generate_series(@first_seq::bigint, @last_seq::bigint) as seq, unnest(@event_types::text[]) as type,
+    unnest(@event_rounds::integer[]) as round, unnest(@event_blocks::integer[]) as block, unnest(@event_data::text[]) as data) e;
 
 -- name: StartCalls :exec
 select turnkeeper.start_calls(@turn::bigint, @token::bigint, @worker::text,
-    @rounds::integer[], @ordinals::integer[], @attempts::integer[], @effects::text[], @nonces::text[]);
+    @rounds::integer[], @ordinals::integer[], @attempts::integer[], @nonces::text[]);
 
 -- name: AnswerCalls :exec
-select turnkeeper.answer_calls(@turn::bigint, @rounds::integer[], @ordinals::integer[], @nonces::text[],
-    @states::text[], @shown::text[], @previews::text[], @outputs::text[], @durations::bigint[]);
+-- What calls ended with, and the events that tell of it.
+with answered as (
+    select turnkeeper.answer_calls(@turn_id::bigint, @rounds::integer[], @ordinals::integer[], @nonces::text[],
+        @states::text[], @shown::text[], @previews::text[], @outputs::text[], @durations::bigint[])
+), told as (
+    insert into turnkeeper.turn_events (turn_id, seq, type, round, block, data)
+    select @turn_id, e.seq, e.type, e.round, e.block, nullif(e.data, '')::json
+    from (select generate_series(@first_seq::bigint, @last_seq::bigint) as seq, unnest(@event_types::text[]) as type,
+        unnest(@event_rounds::integer[]) as round, unnest(@event_blocks::integer[]) as block, unnest(@event_data::text[]) as data) e
+)
+select from answered;
 
 -- name: InsertOutputs :exec
 insert into turnkeeper.outputs (id, turn_id, round, ordinal, media_type, content, bytes, size_bytes, raw_bytes,
@@ -52,13 +68,7 @@ from (select generate_series(@first_seq::bigint, @last_seq::bigint) as seq, unne
 -- name: EndDispatch :exec
 select turnkeeper.end_dispatch(@turn::bigint, @grant_id::uuid, @state::text, @log::text, @stop::text, @reply::text,
     @inner_dialogue::text, @error_class::text, @error::text, @message_state::text, @lost::boolean,
-    @backoff::interval, @lane_backoff::interval);
-
--- name: RingFinished :exec
-select pg_notify('turnkeeper_inbox', ''), pg_notify('turnkeeper_turns', '');
-
--- name: RingTurns :exec
-select pg_notify('turnkeeper_turns', '');
+    @backoff::interval, @lane_backoff::interval, @job::bigint);
 
 -- name: LateResult :exec
 select turnkeeper.late_result(@turn::bigint, @round::integer, @ordinal::integer, @nonce::text, @state::text,

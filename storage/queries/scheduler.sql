@@ -176,10 +176,6 @@ from granted g join input i on i.lane = g.lane, bell;
 update turnkeeper.river_job set state = 'cancelled', finalized_at = clock_timestamp()
 where id = any(@ids::bigint[]) and state not in ('completed', 'cancelled', 'discarded');
 
--- name: CompleteJob :exec
-update turnkeeper.river_job set state = 'completed', finalized_at = clock_timestamp()
-where id = @id and state = 'running';
-
 -- name: Pause :exec
 update turnkeeper.settings set paused_at = clock_timestamp(), paused_reason = @reason::text;
 

@@ -12,25 +12,40 @@ import (
 )
 
 const AnswerCalls = `-- name: AnswerCalls :exec
-select turnkeeper.answer_calls($1::bigint, $2::integer[], $3::integer[], $4::text[],
-    $5::text[], $6::text[], $7::text[], $8::text[], $9::bigint[])
+with answered as (
+    select turnkeeper.answer_calls($1::bigint, $2::integer[], $3::integer[], $4::text[],
+        $5::text[], $6::text[], $7::text[], $8::text[], $9::bigint[])
+), told as (
+    insert into turnkeeper.turn_events (turn_id, seq, type, round, block, data)
+    select $1, e.seq, e.type, e.round, e.block, nullif(e.data, '')::json
+    from (select generate_series($10::bigint, $11::bigint) as seq, unnest($12::text[]) as type,
+        unnest($13::integer[]) as round, unnest($14::integer[]) as block, unnest($15::text[]) as data) e
+)
+select from answered
 `
 
 type AnswerCallsParams struct {
-	Turn      int64
-	Rounds    []int32
-	Ordinals  []int32
-	Nonces    []string
-	States    []string
-	Shown     []string
-	Previews  []string
-	Outputs   []string
-	Durations []int64
+	TurnID      int64
+	Rounds      []int32
+	Ordinals    []int32
+	Nonces      []string
+	States      []string
+	Shown       []string
+	Previews    []string
+	Outputs     []string
+	Durations   []int64
+	FirstSeq    int64
+	LastSeq     int64
+	EventTypes  []string
+	EventRounds []int32
+	EventBlocks []int32
+	EventData   []string
 }
 
+// What calls ended with, and the events that tell of it.
 func (q *Queries) AnswerCalls(ctx context.Context, arg AnswerCallsParams) error {
 	_, err := q.db.Exec(ctx, AnswerCalls,
-		arg.Turn,
+		arg.TurnID,
 		arg.Rounds,
 		arg.Ordinals,
 		arg.Nonces,
@@ -39,6 +54,12 @@ func (q *Queries) AnswerCalls(ctx context.Context, arg AnswerCallsParams) error 
 		arg.Previews,
 		arg.Outputs,
 		arg.Durations,
+		arg.FirstSeq,
+		arg.LastSeq,
+		arg.EventTypes,
+		arg.EventRounds,
+		arg.EventBlocks,
+		arg.EventData,
 	)
 	return err
 }
@@ -46,7 +67,7 @@ func (q *Queries) AnswerCalls(ctx context.Context, arg AnswerCallsParams) error 
 const EndDispatch = `-- name: EndDispatch :exec
 select turnkeeper.end_dispatch($1::bigint, $2::uuid, $3::text, $4::text, $5::text, $6::text,
     $7::text, $8::text, $9::text, $10::text, $11::boolean,
-    $12::interval, $13::interval)
+    $12::interval, $13::interval, $14::bigint)
 `
 
 type EndDispatchParams struct {
@@ -63,6 +84,7 @@ type EndDispatchParams struct {
 	Lost          bool
 	Backoff       time.Duration
 	LaneBackoff   time.Duration
+	Job           int64
 }
 
 func (q *Queries) EndDispatch(ctx context.Context, arg EndDispatchParams) error {
@@ -80,59 +102,7 @@ func (q *Queries) EndDispatch(ctx context.Context, arg EndDispatchParams) error 
 		arg.Lost,
 		arg.Backoff,
 		arg.LaneBackoff,
-	)
-	return err
-}
-
-const InsertCalls = `-- name: InsertCalls :exec
-insert into turnkeeper.calls (turn_id, round, ordinal, agent, wire_id, provider_id, name, arguments, raw_args,
-    args_hash, effect, paging, state, shown, preview, ended_at)
-select $1::bigint, $2::integer, c.ordinal, $3::text, c.wire_id, c.provider_id, c.name, c.arguments,
-    c.raw_args, c.args_hash, c.effect, c.paging, c.state, c.shown, c.preview,
-    case when c.state <> 'planned' then clock_timestamp() end
-from (select unnest($4::integer[]) as ordinal, unnest($5::text[]) as wire_id,
-    unnest($6::text[]) as provider_id, unnest($7::text[]) as name,
-    unnest($8::text[]) as arguments, unnest($9::text[]) as raw_args,
-    unnest($10::text[]) as args_hash, unnest($11::text[]) as effect,
-    unnest($12::boolean[]) as paging, unnest($13::text[]) as state,
-    unnest($14::text[]) as shown, unnest($15::text[]) as preview) c
-`
-
-type InsertCallsParams struct {
-	TurnID      int64
-	Round       int32
-	Agent       string
-	Ordinals    []int32
-	WireIds     []string
-	ProviderIds []string
-	Names       []string
-	Arguments   []string
-	RawArgs     []string
-	ArgsHashes  []string
-	Effects     []string
-	Pagings     []bool
-	States      []string
-	Shown       []string
-	Previews    []string
-}
-
-func (q *Queries) InsertCalls(ctx context.Context, arg InsertCallsParams) error {
-	_, err := q.db.Exec(ctx, InsertCalls,
-		arg.TurnID,
-		arg.Round,
-		arg.Agent,
-		arg.Ordinals,
-		arg.WireIds,
-		arg.ProviderIds,
-		arg.Names,
-		arg.Arguments,
-		arg.RawArgs,
-		arg.ArgsHashes,
-		arg.Effects,
-		arg.Pagings,
-		arg.States,
-		arg.Shown,
-		arg.Previews,
+		arg.Job,
 	)
 	return err
 }
@@ -221,14 +191,39 @@ func (q *Queries) InsertOutputs(ctx context.Context, arg InsertOutputsParams) er
 }
 
 const InsertRound = `-- name: InsertRound :exec
-insert into turnkeeper.rounds (turn_id, round, charged, provider, model, attempts, latency_ms, finish_reason,
-    input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, text, reasoning, raw)
-values ($1, $2, $3, $4, $5, $6, $7, $8,
-    $9, $10, $11, $12, $13, $14, $15, $16)
+with answer as (
+    insert into turnkeeper.rounds (turn_id, round, charged, provider, model, attempts, latency_ms, finish_reason,
+        input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, text, reasoning, raw)
+    values ($1::bigint, $8::integer, $9::boolean, $10::text, $11::text, $12::integer,
+        $13::bigint, $14::text, $15::bigint, $16::bigint, $17::bigint,
+        $18::bigint, $19::boolean, $20::text, $21::text, $22::text)
+), calls as (
+    insert into turnkeeper.calls (turn_id, round, ordinal, agent, wire_id, provider_id, name, arguments, raw_args,
+        args_hash, effect, paging, state, shown, preview, ended_at)
+    select $1, $8, c.ordinal, $23::text, c.wire_id, c.provider_id, c.name, c.arguments,
+        c.raw_args, c.args_hash, c.effect, c.paging, c.state, c.shown, c.preview,
+        case when c.state <> 'planned' then clock_timestamp() end
+    from (select unnest($24::integer[]) as ordinal, unnest($25::text[]) as wire_id,
+        unnest($26::text[]) as provider_id, unnest($27::text[]) as name,
+        unnest($28::text[]) as arguments, unnest($29::text[]) as raw_args,
+        unnest($30::text[]) as args_hash, unnest($31::text[]) as effect,
+        unnest($32::boolean[]) as paging, unnest($33::text[]) as state,
+        unnest($34::text[]) as shown, unnest($35::text[]) as preview) c
+)
+insert into turnkeeper.turn_events (turn_id, seq, type, round, block, data)
+select $1, e.seq, e.type, e.round, e.block, nullif(e.data, '')::json
+from (select generate_series($2::bigint, $3::bigint) as seq, unnest($4::text[]) as type,
+    unnest($5::integer[]) as round, unnest($6::integer[]) as block, unnest($7::text[]) as data) e
 `
 
 type InsertRoundParams struct {
 	TurnID          int64
+	FirstSeq        int64
+	LastSeq         int64
+	EventTypes      []string
+	EventRounds     []int32
+	EventBlocks     []int32
+	EventData       []string
 	Round           int32
 	Charged         bool
 	Provider        string
@@ -244,11 +239,31 @@ type InsertRoundParams struct {
 	Text            string
 	Reasoning       string
 	Raw             *string
+	Agent           string
+	Ordinals        []int32
+	WireIds         []string
+	ProviderIds     []string
+	Names           []string
+	Arguments       []string
+	RawArgs         []string
+	ArgsHashes      []string
+	Effects         []string
+	Pagings         []bool
+	States          []string
+	Shown           []string
+	Previews        []string
 }
 
+// An answer, the calls it plans, and the events that tell of them.
 func (q *Queries) InsertRound(ctx context.Context, arg InsertRoundParams) error {
 	_, err := q.db.Exec(ctx, InsertRound,
 		arg.TurnID,
+		arg.FirstSeq,
+		arg.LastSeq,
+		arg.EventTypes,
+		arg.EventRounds,
+		arg.EventBlocks,
+		arg.EventData,
 		arg.Round,
 		arg.Charged,
 		arg.Provider,
@@ -264,6 +279,19 @@ func (q *Queries) InsertRound(ctx context.Context, arg InsertRoundParams) error 
 		arg.Text,
 		arg.Reasoning,
 		arg.Raw,
+		arg.Agent,
+		arg.Ordinals,
+		arg.WireIds,
+		arg.ProviderIds,
+		arg.Names,
+		arg.Arguments,
+		arg.RawArgs,
+		arg.ArgsHashes,
+		arg.Effects,
+		arg.Pagings,
+		arg.States,
+		arg.Shown,
+		arg.Previews,
 	)
 	return err
 }
@@ -319,24 +347,6 @@ func (q *Queries) ReadBack(ctx context.Context, id int64) (ReadBackRow, error) {
 	return i, err
 }
 
-const RingFinished = `-- name: RingFinished :exec
-select pg_notify('turnkeeper_inbox', ''), pg_notify('turnkeeper_turns', '')
-`
-
-func (q *Queries) RingFinished(ctx context.Context) error {
-	_, err := q.db.Exec(ctx, RingFinished)
-	return err
-}
-
-const RingTurns = `-- name: RingTurns :exec
-select pg_notify('turnkeeper_turns', '')
-`
-
-func (q *Queries) RingTurns(ctx context.Context) error {
-	_, err := q.db.Exec(ctx, RingTurns)
-	return err
-}
-
 const SettleOpenCalls = `-- name: SettleOpenCalls :exec
 update turnkeeper.calls set state = case when state = 'planned' then 'cancelled' else 'unknown' end,
     ended_at = clock_timestamp(),
@@ -354,7 +364,7 @@ func (q *Queries) SettleOpenCalls(ctx context.Context, notRun string, unknown st
 
 const StartCalls = `-- name: StartCalls :exec
 select turnkeeper.start_calls($1::bigint, $2::bigint, $3::text,
-    $4::integer[], $5::integer[], $6::integer[], $7::text[], $8::text[])
+    $4::integer[], $5::integer[], $6::integer[], $7::text[])
 `
 
 type StartCallsParams struct {
@@ -364,7 +374,6 @@ type StartCallsParams struct {
 	Rounds   []int32
 	Ordinals []int32
 	Attempts []int32
-	Effects  []string
 	Nonces   []string
 }
 
@@ -376,7 +385,6 @@ func (q *Queries) StartCalls(ctx context.Context, arg StartCallsParams) error {
 		arg.Rounds,
 		arg.Ordinals,
 		arg.Attempts,
-		arg.Effects,
 		arg.Nonces,
 	)
 	return err

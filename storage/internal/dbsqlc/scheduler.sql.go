@@ -55,16 +55,6 @@ func (q *Queries) CloseJobs(ctx context.Context, ids []int64) error {
 	return err
 }
 
-const CompleteJob = `-- name: CompleteJob :exec
-update turnkeeper.river_job set state = 'completed', finalized_at = clock_timestamp()
-where id = $1 and state = 'running'
-`
-
-func (q *Queries) CompleteJob(ctx context.Context, id int64) error {
-	_, err := q.db.Exec(ctx, CompleteJob, id)
-	return err
-}
-
 const DueSchedules = `-- name: DueSchedules :many
 select agent, name, coalesce(cron_override, cron)::text as cron, time_zone, conversation, message, next_due, last_slot
 from turnkeeper.schedules
