@@ -11,8 +11,10 @@ import (
 )
 
 // RegisterAgents makes agents known, so that messages to them are accepted and
-// their schedules come due. Agents that are not named stay: another worker may
-// serve them. Every process may do it; the last one wins.
+// their schedules come due. It ends the back-off of their lanes: whoever starts a
+// worker or changes an agent may have mended what failed. Agents that are not
+// named stay: another worker may serve them. Every process may do it; the last
+// one wins.
 func (s *Store) RegisterAgents(ctx context.Context, agents []turnkeeper.AgentRegistration) error {
 	return translate(pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		q := dbsqlc.New(tx)
@@ -30,6 +32,9 @@ func register(ctx context.Context, q *dbsqlc.Queries, a turnkeeper.AgentRegistra
 		return err
 	}
 	if err := q.SaveAgent(ctx, a.Name, a.DefinitionHash, a.Description, a.LanePerConversation); err != nil {
+		return err
+	}
+	if err := q.EndBackoff(ctx, a.Name); err != nil {
 		return err
 	}
 	kept := []string{}

@@ -246,3 +246,25 @@ func TestGrantOfATakenLaneUndoesTheTick(t *testing.T) {
 		t.Errorf("the undone tick left %d rows", n)
 	}
 }
+
+func TestRegisteringAnAgentEndsTheBackoffOfItsLanes(t *testing.T) {
+	h := newHouse(t)
+	d := h.turn("x")
+	err := d.Append(t.Context(), turnkeeper.Entry{Outcome: &turnkeeper.Outcome{
+		State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "no key", Retry: true,
+	}}, storage.Ending{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all := h.dispatch("w"); len(all) != 0 {
+		t.Fatalf("dispatched %d turns during the back-off", len(all))
+	}
+	if err := h.RegisterAgents(t.Context(), []turnkeeper.AgentRegistration{{
+		Name: "clerk", DefinitionHash: strings.Repeat("a", 64), Definition: []byte("new"),
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	if all := h.dispatch("w"); len(all) != 1 {
+		t.Errorf("dispatched %d turns after the agent was registered anew, want 1", len(all))
+	}
+}

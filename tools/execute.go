@@ -156,7 +156,7 @@ func (e *execution) ended(ctx context.Context, result Result, err error) Ending 
 // stopped is the ending of a run whose context has ended.
 func (e *execution) stopped(ctx context.Context) Ending {
 	cause := context.Cause(ctx)
-	if cause == e.expired {
+	if errors.Is(cause, e.expired) {
 		return e.failed(TimedOut, fmt.Sprintf("'%s' timed out after %s s", e.name, seconds(max(e.opts.Timeout, 0))))
 	}
 	return e.failed(Cancelled, fmt.Sprintf("'%s' was cancelled: %s", e.name, cause))

@@ -253,7 +253,7 @@ func (p *parser) hexEscape() (rune, bool) {
 		if digit < 0 || c < '0' {
 			return 0, false
 		}
-		r = r<<4 | rune(digit)
+		r = r<<4 | rune(digit) //nolint:gosec // 0 to 15
 	}
 	p.at += 6
 	return r, true

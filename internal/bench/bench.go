@@ -209,7 +209,9 @@ func (b *bench) startWorker(ctx context.Context, dir string) error {
 
 func (b *bench) close() {
 	b.stop()
-	_ = <-b.ended // what was measured is measured
+	if err := <-b.ended; err != nil { // what was measured is measured
+		b.Progress("the worker did not stop in good order: " + err.Error())
+	}
 	b.pool.Close()
 	b.store.Close()
 	b.model.close()

@@ -38,7 +38,7 @@ func (a *automaton) insert(pattern string) {
 	for i, b := range []byte(pattern) {
 		next := a.childOf(state, b)
 		if next == 0 {
-			next = int32(len(a.nodes))
+			next = int32(len(a.nodes)) //nolint:gosec // settings are small
 			a.nodes = append(a.nodes, node{sibling: a.nodes[state].child, depth: int32(i + 1), last: b})
 			a.nodes[state].child = next
 			if state == 0 {
@@ -47,7 +47,7 @@ func (a *automaton) insert(pattern string) {
 		}
 		state = next
 	}
-	a.nodes[state].longest = int32(len(pattern))
+	a.nodes[state].longest = int32(len(pattern)) //nolint:gosec // settings are small
 }
 
 func (a *automaton) childOf(state int32, b byte) int32 {

@@ -27,3 +27,6 @@ where agent = @agent and (active or last_error is not null) and not (name = any(
 
 -- name: ListAgents :many
 select name, description, definition_hash, lane_per_conversation, updated_at from turnkeeper.agents order by name;
+
+-- name: EndBackoff :exec
+update turnkeeper.leases set not_before = null where agent = @agent and not_before is not null;

@@ -10,6 +10,15 @@ import (
 	"time"
 )
 
+const EndBackoff = `-- name: EndBackoff :exec
+update turnkeeper.leases set not_before = null where agent = $1 and not_before is not null
+`
+
+func (q *Queries) EndBackoff(ctx context.Context, agent string) error {
+	_, err := q.db.Exec(ctx, EndBackoff, agent)
+	return err
+}
+
 const ListAgents = `-- name: ListAgents :many
 select name, description, definition_hash, lane_per_conversation, updated_at from turnkeeper.agents order by name
 `

@@ -1,0 +1,70 @@
+package app_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"turnkeeper"
+	"turnkeeper/internal/app"
+	"turnkeeper/internal/config"
+	"turnkeeper/storage/storagetest"
+)
+
+// A worker that is told twice to stop says of its turn what is so: that it was
+// handed back where that was written, and in no line that it certainly was not.
+func TestStoppedAtOnce(t *testing.T) {
+	asked := make(chan struct{}, 10)
+	model := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		asked <- struct{}{}
+		<-r.Context().Done()
+	}))
+	defer model.Close()
+	cfg := settings(t, "---\nmodel: slow/m\n---\nYou wait.\n")
+	cfg.Providers = map[string]config.Provider{"slow": {Name: "slow", BaseURL: model.URL + "/v1"}}
+	store := storagetest.Open(t, cfg.DatabaseURL.Reveal())
+
+	core, logged := observer.New(zap.InfoLevel)
+	soft, askToEnd := context.WithCancel(context.Background())
+	hard, dropAll := context.WithCancel(context.Background())
+	defer dropAll()
+	defer askToEnd()
+	ready, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		ended <- app.RunWorker(soft, hard, cfg, zap.New(core), func(app.Ready) { close(ready) })
+	}()
+	<-ready
+	id, err := store.Enqueue(t.Context(), turnkeeper.Submission{Agent: "helper", Body: "Hello"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-asked
+	askToEnd()
+	dropAll()
+	err = <-ended
+	if err == nil || !strings.Contains(err.Error(), "a turn that still ran and was not handed back goes on") {
+		t.Errorf("the worker ended with %v", err)
+	}
+	message, err := store.Message(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	view, err := store.ViewTurn(t.Context(), message.TurnID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	back := view.Turn.State == turnkeeper.TurnQueued
+	if told := logged.FilterMessage("turn handed back").Len() == 1; told != back {
+		t.Errorf("the turn is %s, and the log says handed back: %t", view.Turn.State, told)
+	}
+	for _, line := range logged.FilterMessage("turn handed back").All() {
+		if reason := line.ContextMap()["reason"]; reason != "the worker is shutting down" {
+			t.Errorf("it was handed back because of: %v", reason)
+		}
+	}
+}
