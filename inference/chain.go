@@ -63,7 +63,7 @@ func (c Chain) run(ctx context.Context, l *loop, req Request, onDelta func(Delta
 			return Response{}, context.Cause(ctx)
 		}
 		failure := asError(err, m.Model)
-		failure.Provider = cmp.Or(failure.Provider, m.Name)
+		failure.Provider, failure.Model = cmp.Or(failure.Provider, m.Name), cmp.Or(failure.Model, m.Model)
 		failures = append(failures, failure)
 	}
 	return Response{}, l.spent(joined(failures))
