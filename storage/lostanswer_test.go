@@ -225,7 +225,11 @@ func TestLostAnswerOfATransactionalCall(t *testing.T) {
 
 // The server is stopped without ceremony while an entry waits, and started again.
 func TestServerRestartsWhileAppendWaits(t *testing.T) {
-	dir := t.TempDir()
+	dir, err := os.MkdirTemp("", "turnkeeper-test-") // the server's user can enter it; not so t.TempDir of root
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	open := func() *pgdev.Server {
 		t.Helper()
 		server, err := pgdev.Open(t.Context(), pgdev.Options{Dir: dir})
