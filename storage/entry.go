@@ -1,0 +1,197 @@
+package storage
+
+import (
+	"context"
+	"errors"
+
+	"turnkeeper"
+	"turnkeeper/storage/internal/dbsqlc"
+)
+
+// queue puts the statements of an entry into a pipeline, the fence first. The
+// events ride with the round or with the results where there are any.
+func (w *TurnWriter) queue(ctx context.Context, q *dbsqlc.Queries, step int64, e turnkeeper.Entry, ending Ending) error {
+	events := w.store.eventsOf(w.lastSeq, e.Events)
+	ride := func(with bool) storedEvents {
+		if !with {
+			return noEvents
+		}
+		taken := events
+		events = noEvents
+		return taken
+	}
+	return errors.Join(
+		q.Step(ctx, w.stepOf(step, e)),
+		w.queueAnswers(ctx, q, e.Verdicts, noEvents),
+		w.queueRound(ctx, q, e.Round, ride(e.Round != nil)),
+		w.queueStarts(ctx, q, e.Starts),
+		w.queueOutputs(ctx, q, e.Results),
+		w.queueAnswers(ctx, q, e.Results, ride(len(e.Results) > 0)),
+		w.queueEvents(ctx, q, events),
+		w.queueEnd(ctx, q, e.Outcome, ending),
+	)
+}
+
+func (w *TurnWriter) stepOf(step int64, e turnkeeper.Entry) dbsqlc.StepParams {
+	params := dbsqlc.StepParams{
+		Turn: int64(w.grant.TurnID), Token: w.grant.Token, GrantID: string(w.grant.GrantID), Worker: string(w.grant.WorkerID),
+		Expected: w.entries + step, Events: int32(len(e.Events)), Calls: w.executed(e), //nolint:gosec // far below
+	}
+	if e.Round != nil {
+		u := e.Round.Usage
+		params.Rounds = 1
+		if e.Round.Charged {
+			params.Charged = 1
+		}
+		params.Input, params.Output, params.Cached = u.InputTokens, u.OutputTokens, u.CachedTokens
+		params.Reasoning, params.Estimated = u.ReasoningTokens, u.Estimated
+	}
+	return params
+}
+
+// executed counts the calls of an entry that begin to count as executed with
+// it: first starts, and results of calls that needed no start on record.
+func (w *TurnWriter) executed(e turnkeeper.Entry) (n int32) {
+	for _, start := range e.Starts {
+		if start.Attempt == 1 && !w.paging[start.Key] {
+			n++
+		}
+	}
+	for _, result := range e.Results {
+		if result.Nonce == "" && ran(result.State) && !w.paging[result.Key] {
+			n++
+		}
+	}
+	return n
+}
+
+// ran says that a call without a start on record has run.
+func ran(s turnkeeper.CallState) bool {
+	return s == turnkeeper.CallSucceeded || s == turnkeeper.CallFailed
+}
+
+func (w *TurnWriter) queueRound(ctx context.Context, q *dbsqlc.Queries, r *turnkeeper.Round, events storedEvents) error {
+	if r == nil {
+		return nil
+	}
+	p := dbsqlc.InsertRoundParams{
+		TurnID: int64(w.grant.TurnID), Round: int32(r.Number), Charged: r.Charged, Provider: w.clean(r.Provider), Model: w.clean(r.Model), //nolint:gosec // at most 20
+		Attempts: int32(r.Attempts), LatencyMs: max(r.Latency.Milliseconds(), 0), FinishReason: w.clean(r.FinishReason), //nolint:gosec // few
+		InputTokens: r.Usage.InputTokens, OutputTokens: r.Usage.OutputTokens, CachedTokens: r.Usage.CachedTokens,
+		ReasoningTokens: r.Usage.ReasoningTokens, UsageEstimated: r.Usage.Estimated, Text: w.clean(r.Text), Reasoning: w.clean(r.Reasoning),
+		FirstSeq: events.first, LastSeq: events.last, EventTypes: events.types, EventRounds: events.rounds,
+		EventBlocks: events.blocks, EventData: events.data, Agent: w.agent,
+	}
+	if r.Raw != nil {
+		raw := w.clean(string(r.Raw))
+		p.Raw = &raw
+	}
+	for _, call := range r.Calls {
+		p.Ordinals = append(p.Ordinals, int32(call.Key.Ordinal)) //nolint:gosec // few
+		p.WireIds = append(p.WireIds, w.clean(call.WireID))
+		p.ProviderIds = append(p.ProviderIds, w.clean(call.ProviderID))
+		p.Names = append(p.Names, w.clean(call.Name))
+		p.Arguments = append(p.Arguments, w.clean(call.Arguments))
+		p.RawArgs = append(p.RawArgs, w.clean(call.RawArgs))
+		p.ArgsHashes = append(p.ArgsHashes, call.ArgsHash)
+		p.Effects = append(p.Effects, string(orOnce(call.Effect)))
+		p.Pagings = append(p.Pagings, call.Paging)
+		p.States = append(p.States, string(call.State))
+		p.Shown = append(p.Shown, w.clean(call.Shown))
+		p.Previews = append(p.Previews, w.clean(call.Preview))
+	}
+	return q.InsertRound(ctx, p)
+}
+
+func orOnce(e turnkeeper.Effect) turnkeeper.Effect {
+	if e == "" {
+		return turnkeeper.EffectOnce
+	}
+	return e
+}
+
+func (w *TurnWriter) queueStarts(ctx context.Context, q *dbsqlc.Queries, starts []turnkeeper.CallStart) error {
+	if len(starts) == 0 {
+		return nil
+	}
+	p := dbsqlc.StartCallsParams{Turn: int64(w.grant.TurnID), Token: w.grant.Token, Worker: string(w.grant.WorkerID)}
+	for _, s := range starts {
+		p.Rounds = append(p.Rounds, int32(s.Key.Round))       //nolint:gosec // few
+		p.Ordinals = append(p.Ordinals, int32(s.Key.Ordinal)) //nolint:gosec // few
+		p.Attempts = append(p.Attempts, int32(s.Attempt))     //nolint:gosec // few
+		p.Nonces = append(p.Nonces, s.Nonce)
+	}
+	return q.StartCalls(ctx, p)
+}
+
+func (w *TurnWriter) queueAnswers(ctx context.Context, q *dbsqlc.Queries, results []turnkeeper.CallResult, events storedEvents) error {
+	if len(results) == 0 {
+		return nil
+	}
+	p := dbsqlc.AnswerCallsParams{
+		TurnID: int64(w.grant.TurnID), FirstSeq: events.first, LastSeq: events.last, EventTypes: events.types,
+		EventRounds: events.rounds, EventBlocks: events.blocks, EventData: events.data,
+	}
+	for _, r := range results {
+		p.Rounds = append(p.Rounds, int32(r.Key.Round))       //nolint:gosec // few
+		p.Ordinals = append(p.Ordinals, int32(r.Key.Ordinal)) //nolint:gosec // few
+		p.Nonces = append(p.Nonces, r.Nonce)
+		p.States = append(p.States, string(r.State))
+		p.Shown = append(p.Shown, w.clean(r.Shown))
+		p.Previews = append(p.Previews, w.clean(r.Preview))
+		p.Durations = append(p.Durations, max(r.Duration.Milliseconds(), 0))
+		var output turnkeeper.OutputID
+		if r.Output != nil {
+			output = r.Output.ID
+		}
+		p.Outputs = append(p.Outputs, string(output))
+	}
+	return q.AnswerCalls(ctx, p)
+}
+
+func (w *TurnWriter) queueOutputs(ctx context.Context, q *dbsqlc.Queries, results []turnkeeper.CallResult) error {
+	p := dbsqlc.InsertOutputsParams{TurnID: int64(w.grant.TurnID)}
+	for _, r := range results {
+		o := r.Output
+		if o == nil {
+			continue
+		}
+		p.Ids = append(p.Ids, string(o.ID))
+		p.Rounds = append(p.Rounds, int32(r.Key.Round))       //nolint:gosec // few
+		p.Ordinals = append(p.Ordinals, int32(r.Key.Ordinal)) //nolint:gosec // few
+		p.MediaTypes = append(p.MediaTypes, w.clean(o.MediaType))
+		p.Contents = append(p.Contents, w.clean(o.Text))
+		p.Bytes = append(p.Bytes, o.Bytes)
+		p.IsBinary = append(p.IsBinary, o.Bytes != nil)
+		p.SizeBytes = append(p.SizeBytes, o.SizeBytes)
+		p.RawBytes = append(p.RawBytes, o.RawBytes)
+		p.Chars = append(p.Chars, o.Chars)
+		p.Tokens = append(p.Tokens, o.Tokens)
+		p.Sha256s = append(p.Sha256s, o.SHA256)
+		p.Incompletes = append(p.Incompletes, o.Incomplete)
+		p.Descriptions = append(p.Descriptions, w.clean(o.Description))
+	}
+	if len(p.Ids) == 0 {
+		return nil
+	}
+	return q.InsertOutputs(ctx, p)
+}
+
+func (w *TurnWriter) queueEvents(ctx context.Context, q *dbsqlc.Queries, events storedEvents) error {
+	if len(events.types) == 0 {
+		return nil
+	}
+	return q.InsertEvents(ctx, events.params(w.grant.TurnID))
+}
+
+func (w *TurnWriter) queueEnd(ctx context.Context, q *dbsqlc.Queries, o *turnkeeper.Outcome, ending Ending) error {
+	if o == nil {
+		return nil
+	}
+	return q.EndDispatch(ctx, dbsqlc.EndDispatchParams{
+		Turn: int64(w.grant.TurnID), GrantID: string(w.grant.GrantID), State: string(o.State), Log: ending.Log,
+		Stop: string(o.StopReason), Reply: w.clean(o.Reply), InnerDialogue: w.clean(o.InnerDialogue),
+		ErrorClass: w.clean(o.ErrorClass), Error: w.clean(o.Error), MessageState: string(ending.Message),
+		Backoff: o.Backoff, LaneBackoff: ending.LaneBackoff, Job: int64(w.grant.JobID),
+	})
+}

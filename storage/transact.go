@@ -1,0 +1,62 @@
+package storage
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"turnkeeper"
+)
+
+// Transact records the start of a call, runs it, and records its result, in one
+// transaction, which run finds in its context (see TxFrom). A result in state
+// CallFailed undoes what run wrote. It returns what was recorded, which is a
+// failure where a statement of run's had failed. Errors are those of Append; when the
+// transaction cannot commit, nothing of the call has happened, and run is run
+// again when the reason passes.
+func (w *TurnWriter) Transact(ctx context.Context, start turnkeeper.CallStart,
+	run func(context.Context) turnkeeper.CallResult,
+) (result turnkeeper.CallResult, err error) {
+	const steps = 2 // one for the start, one for the result
+	err = w.write(ctx, steps, 0, func(ctx context.Context) error {
+		return translate(pgx.BeginFunc(ctx, w.store.pool, func(tx pgx.Tx) error {
+			if err := w.sendIn(ctx, tx, 0, turnkeeper.Entry{Starts: []turnkeeper.CallStart{start}}); err != nil {
+				return err
+			}
+			if result, err = runInSavepoint(ctx, tx, run); err != nil {
+				return err
+			}
+			return w.sendIn(ctx, tx, 1, turnkeeper.Entry{Results: []turnkeeper.CallResult{result}})
+		}))
+	})
+	return result, err
+}
+
+func (w *TurnWriter) sendIn(ctx context.Context, tx pgx.Tx, step int64, e turnkeeper.Entry) error {
+	p := &pipeline{}
+	if err := w.queue(ctx, p.queries(), step, e, Ending{}); err != nil {
+		return err
+	}
+	return p.send(ctx, tx)
+}
+
+// runInSavepoint runs a tool in a savepoint: a failure undoes its writes and
+// leaves the transaction usable for the record of the failure. A tool that
+// calls itself a success after a statement of its own failed is a failure too.
+func runInSavepoint(ctx context.Context, tx pgx.Tx, run func(context.Context) turnkeeper.CallResult) (turnkeeper.CallResult, error) {
+	save, err := tx.Begin(ctx)
+	if err != nil {
+		return turnkeeper.CallResult{}, err
+	}
+	result := run(withTx(ctx, save))
+	const inFailedTransaction = 'E'
+	if result.State == turnkeeper.CallSucceeded && tx.Conn().PgConn().TxStatus() == inFailedTransaction {
+		result.State, result.Output = turnkeeper.CallFailed, nil
+		result.Shown = "tool error: a statement of the tool failed in the database, and so nothing of it was kept"
+		result.Preview = result.Shown
+	}
+	if result.State == turnkeeper.CallSucceeded {
+		return result, save.Commit(ctx)
+	}
+	return result, save.Rollback(ctx)
+}
