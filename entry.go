@@ -38,7 +38,7 @@ type CallStart struct {
 	Key     CallKey
 	Nonce   string // random; tells this start from every other
 	Attempt int    // 1 for the first start; more only for repeatable effects
-	Effect  Effect
+	Effect  Effect // as planned; the journal holds the start against the call's own
 }
 
 // A CallResult is what a call ended with.

@@ -30,14 +30,6 @@ type OutputID string
 // an agent with `lane: conversation`.
 type Lane string
 
-// LaneOf gives the lane of a conversation of an agent.
-func LaneOf(agent, conversation string, perConversation bool) Lane {
-	if perConversation {
-		return Lane(agent + "/" + conversation)
-	}
-	return Lane(agent)
-}
-
 // Agent is the agent that the lane belongs to.
 func (l Lane) Agent() string {
 	agent, _, _ := strings.Cut(string(l), "/")

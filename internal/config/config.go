@@ -14,7 +14,6 @@
 package config
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -101,12 +100,6 @@ func Default() *Config {
 
 // HasRole says that the process plays the role.
 func (c *Config) HasRole(role string) bool { return slices.Contains(c.Roles, role) }
-
-// HeartbeatEvery is how often a worker says that it lives: five times within
-// TakeoverAfter; every 3 s when that is 0.
-func (c *Config) HeartbeatEvery() time.Duration {
-	return cmp.Or(c.TakeoverAfter/5, 3*time.Second)
-}
 
 // Secrets lists every secret value of the settings, in the forms that they
 // stand there, for a masker: sorted, each once, none empty.
