@@ -70,6 +70,13 @@ func one[T any](s *site, sql string, args ...any) T {
 	return value
 }
 
+func (s *site) exec(sql string, args ...any) {
+	s.t.Helper()
+	if _, err := s.Pool().Exec(s.t.Context(), sql, args...); err != nil {
+		s.t.Fatalf("%s: %v", sql, err)
+	}
+}
+
 // await returns when a query says true.
 func (s *site) await(sql string, args ...any) {
 	s.t.Helper()
@@ -159,7 +166,7 @@ func (s *site) start(k kind) *process {
 	}
 	p := &process{id: turnkeeper.WorkerID("w-" + rand.Text()[:6]), store: storagetest.Open(s.t, s.url)}
 	bounds := turnkeeper.DefaultBounds()
-	config := jobs.ClientConfig{Pool: p.store.Pool(), WorkerID: p.id, Slots: k.slots}
+	config := jobs.ClientConfig{Pool: p.store.QueuePool(), WorkerID: p.id, Slots: k.slots}
 	if k.model != nil {
 		p.worker = jobs.NewWorker(jobs.WorkerConfig{
 			Store: p.store, WorkerID: p.id, Bounds: bounds, Runner: agentturn.New(agentturn.Config{Models: k.model, Bounds: bounds}),

@@ -106,6 +106,42 @@ func TestJobOfAStaleGrantDoesNothing(t *testing.T) {
 	}
 }
 
+// A database server that crashes may forget that River had fetched a job.
+func TestJobThatIsGivenOutTwiceIsWorkedOnce(t *testing.T) {
+	s := newSite(t)
+	asked, resume := make(chan struct{}, 2), make(chan struct{})
+	slow := model(func(ctx context.Context, body string) (string, error) {
+		asked <- struct{}{}
+		<-resume
+		return "slow: " + body, nil
+	})
+	s.start(kind{model: slow, scheduler: true, slots: 2})
+	id := s.enqueue("clerk", "", "hello")
+	<-asked
+	forget := func() {
+		s.exec("update turnkeeper.river_job set state = 'available', attempt = 0, finalized_at = null")
+		s.exec(`select pg_notify('turnkeeper.river_insert', '{"queue": "turns"}')`)
+	}
+	forget() // the same worker fetches it again, and does nothing
+	s.await("not exists (select from turnkeeper.river_job where state in ('available', 'running'))")
+
+	s.start(kind{model: echo, slots: 2})
+	for s.view(id).Turn.State == turnkeeper.TurnRunning { // until the other worker has it
+		forget()
+		s.await("not exists (select from turnkeeper.river_job where state in ('available', 'running'))")
+	}
+	close(resume)
+	if reply := s.reply(id); reply.Body != "re: hello" {
+		t.Errorf("the reply is %q", reply.Body)
+	}
+	if n := len(asked); n != 0 {
+		t.Errorf("the first worker asked its model %d times more", n)
+	}
+	if n := one[int](s, "select inference_rounds from turnkeeper.turns"); n != 1 {
+		t.Errorf("%d rounds are on record", n)
+	}
+}
+
 func TestNothingIsGrantedWithoutALiveWorker(t *testing.T) {
 	s := newSite(t)
 	only := s.start(kind{})

@@ -78,17 +78,21 @@ func (w *Worker) Running() int {
 	return len(w.running)
 }
 
-func (w *Worker) enter(ctx context.Context, grant turnkeeper.GrantID) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
+// enter notes that a grant is being worked; first is false where it is already.
+func (w *Worker) enter(ctx context.Context, grant turnkeeper.GrantID) (_ context.Context, leave func(), first bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if _, running := w.running[grant]; running {
+		return ctx, nil, false
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
 	w.running[grant] = cancel
 	return ctx, func() {
 		cancel(nil)
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		delete(w.running, grant)
-	}
+	}, true
 }
 
 // reloads is how often a turn goes on after its journal moved under it.
@@ -98,7 +102,11 @@ const reloads = 5
 // attempt: what is left of a turn is the scheduler's to bring back.
 func (w *Worker) Work(ctx context.Context, job *river.Job[TurnArgs]) error {
 	log := w.Log.With(zap.Int64("turn", int64(job.Args.TurnID)), zap.Int64("job", job.ID))
-	ctx, leave := w.enter(ctx, job.Args.GrantID)
+	ctx, leave, first := w.enter(ctx, job.Args.GrantID)
+	if !first {
+		log.Warn("the turn runs here already; River has given its job out twice")
+		return nil
+	}
 	defer leave()
 	w.at(ctx, "work.start")
 	for range reloads {
@@ -125,6 +133,9 @@ func (w *Worker) dispatch(ctx context.Context, job *river.Job[TurnArgs]) error {
 	record, err := w.Store.LoadPatiently(ctx, job.Args.TurnID, job.Args.GrantID)
 	if err != nil {
 		return err
+	}
+	if taker := record.Turn.WorkerID; taker != "" && taker != w.WorkerID {
+		return fmt.Errorf("%w: worker %s has taken this grant", turnkeeper.ErrFenced, taker)
 	}
 	ctx, held, release := lease.Hold(ctx, asked, record.Remaining, record.Elapsed)
 	defer release()

@@ -1,5 +1,5 @@
 drop function turnkeeper.settle_spend, turnkeeper.reserve_spend, turnkeeper.end_dispatch, turnkeeper.late_result,
-    turnkeeper.answer_calls, turnkeeper.start_calls, turnkeeper.step, turnkeeper.enqueue;
+    turnkeeper.answer_calls, turnkeeper.start_calls, turnkeeper.refuse_step, turnkeeper.check_granted, turnkeeper.enqueue;
 drop trigger lease_stays on turnkeeper.leases;
 drop trigger lease_token_grows on turnkeeper.leases;
 drop trigger call_moves on turnkeeper.calls;

@@ -124,39 +124,26 @@ begin
     return new_id;
 end $$;
 
--- One write to a turn's journal. It locks the turn's row and refuses whoever
--- does not hold the newest grant; no time is in the condition. expected is the
--- number of writes so far: it tells a writer whose commit was not answered
--- whether it went through.
-create function turnkeeper.step(
-    p_turn bigint, p_token bigint, p_grant uuid, p_worker text, p_expected bigint, p_events integer,
-    p_rounds integer, p_charged integer, p_calls integer,
-    p_input bigint, p_output bigint, p_cached bigint, p_reasoning bigint, p_estimated boolean
-) returns void language plpgsql as $$
+-- A tick grants all lanes that it picked, or is undone.
+create function turnkeeper.check_granted(granted bigint, picked integer) returns void language plpgsql as $$
+begin
+    if granted <> picked then
+        raise exception '% of % lanes were free: one was taken by somebody else; the tick is undone', granted, picked;
+    end if;
+end $$;
+
+-- Why a write to a turn's journal was refused: see the statement Step.
+create function turnkeeper.refuse_step(p_turn bigint, p_token bigint, p_grant uuid, p_worker text, p_expected bigint)
+returns void language plpgsql as $$
 declare
     t record;
 begin
-    update turnkeeper.turns set
-        entries          = entries + 1,
-        worker_id        = p_worker,
-        last_seq         = last_seq + p_events,
-        inference_rounds = inference_rounds + p_rounds,
-        charged_rounds   = charged_rounds + p_charged,
-        executed_calls   = executed_calls + p_calls,
-        input_tokens     = input_tokens + p_input,
-        output_tokens    = output_tokens + p_output,
-        cached_tokens    = cached_tokens + p_cached,
-        reasoning_tokens = reasoning_tokens + p_reasoning,
-        usage_estimated  = usage_estimated or p_estimated
-    where id = p_turn and token = p_token and grant_id = p_grant and state = 'running' and entries = p_expected;
-    if not found then
-        select token, grant_id, state, entries into t from turnkeeper.turns where id = p_turn;
-        if t.token = p_token and t.grant_id = p_grant and t.state = 'running' then
-            raise exception using errcode = 'TK002', message = format(
-                'the journal has moved on: %s writes where %s were expected', t.entries, p_expected);
-        end if;
-        raise exception using errcode = 'TK001', message = 'the lease is no longer held';
+    select token, grant_id, state, entries, worker_id into t from turnkeeper.turns where id = p_turn;
+    if t.token = p_token and t.grant_id = p_grant and t.state = 'running' and coalesce(t.worker_id, p_worker) = p_worker then
+        raise exception using errcode = 'TK002', message = format(
+            'the journal has moved on: %s writes where %s were expected', t.entries, p_expected);
     end if;
+    raise exception using errcode = 'TK001', message = 'the lease is no longer held';
 end $$;
 
 -- Record that calls are about to run. Repeatable calls may be started again.
@@ -222,7 +209,7 @@ begin
 end $$;
 
 -- End a dispatch: everything that must become true together with the reply.
--- The caller's transaction has fenced it with step, or is the scheduler's.
+-- The caller's transaction has fenced it with Step, or is the scheduler's.
 create function turnkeeper.end_dispatch(
     p_turn bigint, p_grant uuid, p_state text, p_log text, p_stop text,
     p_reply text, p_inner text, p_error_class text, p_error text,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"strconv"
@@ -46,7 +47,7 @@ func setDefault[T int | time.Duration](v *T, def T) {
 	}
 }
 
-func connect(ctx context.Context, o Options, conns int, name string) (*pgxpool.Pool, error) {
+func connect(ctx context.Context, o Options, conns int, name string, more map[string]string) (*pgxpool.Pool, error) {
 	cfg, err := pgxpool.ParseConfig(o.URL)
 	if err != nil {
 		// The library's error repeats the URL, password and all.
@@ -69,6 +70,7 @@ func connect(ctx context.Context, o Options, conns int, name string) (*pgxpool.P
 	params["tcp_keepalives_idle"] = "10"
 	params["tcp_keepalives_interval"] = "5"
 	params["tcp_keepalives_count"] = "3"
+	maps.Copy(params, more)
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("the database cannot be reached: %w", plainConnect(err))

@@ -6,25 +6,60 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"turnkeeper"
 	"turnkeeper/storage/internal/dbsqlc"
 )
 
-// A Tick is the scheduler's transaction. It holds the scheduler's lock from the
-// first Look that got it until it ends.
+// A Tick is the scheduler's transaction. Look opens it and comes first; it holds
+// the scheduler's lock, where Look got it, until it ends.
 type Tick struct {
 	store *Store
-	tx    pgx.Tx
+	conn  *pgxpool.Conn
+	tx    pgx.Tx // nil before Look
 	q     *dbsqlc.Queries
+	last  pipeline           // statements without answers, sent with the commit
 	ahead []turnkeeper.Ready // heads of lanes as Look found them; nil: to be read
 }
 
-// InTick runs f in one transaction, which commits when f returns nil.
+// InTick runs f in one transaction, which commits when f returns nil. Its begin
+// travels with its first statements and its commit with its last: the round
+// trips of their own would be a tenth of the way from a message to its grant.
 func (s *Store) InTick(ctx context.Context, f func(*Tick) error) error {
-	return translate(pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		return f(&Tick{store: s, tx: tx, q: dbsqlc.New(tx)})
+	return translate(s.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
+		t := &Tick{store: s, conn: conn}
+		err := f(t)
+		if err == nil {
+			err = t.commit(ctx)
+		}
+		if err != nil && t.tx != nil {
+			_ = t.tx.Rollback(ctx) // a connection that cannot is closed by its pool
+		}
+		return err
 	}))
+}
+
+var errUndone = errors.New("the tick is undone: one of its statements had failed")
+
+func (t *Tick) commit(ctx context.Context) error {
+	if t.tx == nil {
+		return nil
+	}
+	committed := true
+	t.last.batch.Queue("commit").Exec(func(tag pgconn.CommandTag) error {
+		committed = tag.String() == "COMMIT"
+		return nil
+	})
+	if err := t.conn.SendBatch(ctx, &t.last.batch).Close(); err != nil {
+		return err
+	}
+	t.tx = nil
+	if !committed {
+		return errUndone
+	}
+	return nil
 }
 
 // Tx is the transaction, for what must become true with the tick.
@@ -34,12 +69,13 @@ func (t *Tick) Tx() pgx.Tx { return t.tx }
 // there is to do: most ticks then need no question more.
 const readAhead = 100
 
-// Look takes the scheduler's lock if it is free and says what there is to do.
+// Look opens the tick, takes the scheduler's lock if it is free and says what there is to do.
 // locked is false while another process ticks; nothing may be done then.
 func (t *Tick) Look(ctx context.Context) (sit turnkeeper.Situation, locked bool, err error) {
 	var row dbsqlc.LookRow
 	var ahead []dbsqlc.ReadyMessagesRow
 	batch := &pgx.Batch{}
+	batch.BeginTx(pgx.TxOptions{})
 	batch.Queue(dbsqlc.Look).Query(func(rows pgx.Rows) (err error) {
 		row, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[dbsqlc.LookRow])
 		return err
@@ -48,7 +84,10 @@ func (t *Tick) Look(ctx context.Context) (sit turnkeeper.Situation, locked bool,
 		ahead, err = pgx.CollectRows(rows, pgx.RowToStructByPos[dbsqlc.ReadyMessagesRow])
 		return err
 	})
-	if err := t.tx.SendBatch(ctx, batch).Close(); err != nil {
+	results := t.conn.SendBatch(ctx, batch)
+	t.tx = results.Tx()
+	t.q = dbsqlc.New(t.tx)
+	if err := results.Close(); err != nil {
 		return turnkeeper.Situation{}, false, translate(err)
 	}
 	t.ahead = mapRows(ahead, readyOf)
@@ -62,7 +101,7 @@ func (t *Tick) Look(ctx context.Context) (sit turnkeeper.Situation, locked bool,
 
 // Note puts the tick on record.
 func (t *Tick) Note(ctx context.Context, now time.Time, timeline string) error {
-	return translate(t.q.NoteTick(ctx, now, timeline))
+	return t.last.queries().NoteTick(ctx, now, timeline)
 }
 
 // Hold makes all schedulers hold off until then. A zero time ends the hold.
@@ -210,10 +249,10 @@ type Job struct {
 }
 
 // Grant gives each lane its lease, makes or takes the turn, notes the grant and
-// inserts its job, in one statement. grants go with ready, index by index. The
-// job's arguments are turn_id and grant_id. It fails when a lane was not free
-// after all. What it returns goes with ready, index by index.
-func (t *Tick) Grant(ctx context.Context, ready []turnkeeper.Ready, grants []turnkeeper.GrantID, job Job, ttl time.Duration) ([]turnkeeper.Grant, error) {
+// inserts its job, in one statement that goes with the tick's commit. grants go
+// with ready, index by index. The job's arguments are turn_id and grant_id. The
+// tick is undone when a lane was not free after all.
+func (t *Tick) Grant(ctx context.Context, ready []turnkeeper.Ready, grants []turnkeeper.GrantID, job Job, ttl time.Duration) error {
 	p := dbsqlc.GrantParams{Ttl: ttl, Kind: job.Kind, Queue: job.Queue}
 	for i, r := range ready {
 		p.Lanes = append(p.Lanes, string(r.Lane))
@@ -227,28 +266,8 @@ func (t *Tick) Grant(ctx context.Context, ready []turnkeeper.Ready, grants []tur
 		p.DefinitionHashes = append(p.DefinitionHashes, r.DefinitionHash)
 		p.IsNew = append(p.IsNew, r.New)
 	}
-	rows, err := t.q.Grant(ctx, p)
-	if err != nil {
-		return nil, translate(err)
-	}
-	if len(rows) != len(ready) {
-		return nil, errLaneTaken
-	}
-	byLane := make(map[turnkeeper.Lane]dbsqlc.GrantRow, len(rows))
-	for _, row := range rows {
-		byLane[turnkeeper.Lane(row.Lane)] = row
-	}
-	granted := make([]turnkeeper.Grant, len(ready))
-	for i, r := range ready {
-		row := byLane[r.Lane]
-		granted[i] = turnkeeper.Grant{
-			TurnID: turnkeeper.TurnID(row.TurnID), Lane: r.Lane, Token: row.Token, GrantID: grants[i], JobID: turnkeeper.JobID(row.JobID),
-		}
-	}
-	return granted, nil
+	return t.last.queries().Grant(ctx, p)
 }
-
-var errLaneTaken = errors.New("a lane was taken by somebody else; the tick is undone")
 
 // NextDue is in what time something comes due that is not due now; at most an
 // hour.

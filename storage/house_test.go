@@ -82,10 +82,16 @@ func one[T any](h *house, sql string, args ...any) T {
 	return value
 }
 
-// inTick runs f in a tick.
+// inTick runs f in a tick that has looked.
 func (h *house) inTick(f func(ctx context.Context, tick *storage.Tick) error) {
 	h.t.Helper()
-	err := h.InTick(h.t.Context(), func(tick *storage.Tick) error { return f(h.t.Context(), tick) })
+	ctx := h.t.Context()
+	err := h.InTick(ctx, func(tick *storage.Tick) error {
+		if _, _, err := tick.Look(ctx); err != nil {
+			return err
+		}
+		return f(ctx, tick)
+	})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -104,7 +110,7 @@ type dispatch struct {
 // returns what the worker then has, in the order of the grants.
 func (h *house) dispatch(worker turnkeeper.WorkerID) []*dispatch {
 	h.t.Helper()
-	var granted []turnkeeper.Grant
+	var grants []turnkeeper.GrantID
 	h.inTick(func(ctx context.Context, tick *storage.Tick) error {
 		ready, err := tick.ReadyTurns(ctx, 100)
 		if err != nil {
@@ -118,21 +124,17 @@ func (h *house) dispatch(worker turnkeeper.WorkerID) []*dispatch {
 		if len(ready) == 0 {
 			return nil
 		}
-		var grants []turnkeeper.GrantID
 		for range ready {
 			grants = append(grants, turnkeeper.GrantID(uuid.NewString()))
 		}
-		if granted, err = tick.Grant(ctx, ready, grants, turnJob, ttl); err != nil {
-			return err
-		}
-		for _, g := range granted {
-			h.fetchJob(ctx, tick.Tx(), g.JobID, worker)
-		}
-		return nil
+		return tick.Grant(ctx, ready, grants, turnJob, ttl)
 	})
 	var all []*dispatch
-	for _, g := range granted {
-		all = append(all, h.take(g.TurnID, g.GrantID, g.JobID, worker))
+	for _, id := range grants {
+		turn := one[turnkeeper.TurnID](h, "select turn_id from turnkeeper.lease_log where grant_id = $1", id)
+		job := one[turnkeeper.JobID](h, "select job_id from turnkeeper.lease_log where grant_id = $1", id)
+		h.fetchJob(job, worker)
+		all = append(all, h.take(turn, id, job, worker))
 	}
 	return all
 }
@@ -141,15 +143,10 @@ var turnJob = storage.Job{Kind: "AgentTurn", Queue: "turns"}
 
 // fetchJob makes a River job one that a worker has fetched; an empty worker has
 // not.
-func (h *house) fetchJob(ctx context.Context, tx pgx.Tx, id turnkeeper.JobID, worker turnkeeper.WorkerID) {
-	h.t.Helper()
-	if worker == "" {
-		return
-	}
-	_, err := tx.Exec(ctx, `update turnkeeper.river_job set state = 'running', attempt = 1, attempted_at = now(), attempted_by = $2
-		where id = $1`, id, []string{string(worker)})
-	if err != nil {
-		h.t.Fatal(err)
+func (h *house) fetchJob(id turnkeeper.JobID, worker turnkeeper.WorkerID) {
+	if worker != "" {
+		h.exec(`update turnkeeper.river_job set state = 'running', attempt = 1, attempted_at = now(), attempted_by = $2
+			where id = $1`, id, []string{string(worker)})
 	}
 }
 

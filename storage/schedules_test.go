@@ -181,14 +181,7 @@ func TestSchedulerSettings(t *testing.T) {
 	if err := h.SetScheduler(t.Context(), 0, 7); err != nil {
 		t.Fatal(err)
 	}
-	look := func() (sit turnkeeper.Situation) {
-		h.inTick(func(ctx context.Context, tick *storage.Tick) (err error) {
-			sit, _, err = tick.Look(ctx)
-			return err
-		})
-		return sit
-	}
-	if sit := look(); !sit.Paused || sit.PollInterval != 2*time.Second || sit.MaxDispatches != 7 || sit.Timeline == "" {
+	if sit, _ := h.look(); !sit.Paused || sit.PollInterval != 2*time.Second || sit.MaxDispatches != 7 || sit.Timeline == "" {
 		t.Errorf("the scheduler sees %+v", sit)
 	}
 	s, err := h.SchedulerSettings(t.Context())
@@ -198,27 +191,40 @@ func TestSchedulerSettings(t *testing.T) {
 	if err := h.ResumeScheduler(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if sit := look(); sit.Paused {
+	if sit, _ := h.look(); sit.Paused {
 		t.Error("it is still paused")
 	}
 }
 
 func TestOneTickAtATime(t *testing.T) {
 	h := newHouse(t)
-	h.inTick(func(ctx context.Context, first *storage.Tick) error {
-		if _, locked, err := first.Look(ctx); err != nil || !locked {
-			t.Fatalf("locked %v, error %v", locked, err)
+	look := func(tick *storage.Tick) bool {
+		_, locked, err := tick.Look(t.Context())
+		if err != nil {
+			t.Fatal(err)
 		}
-		return h.InTick(ctx, func(second *storage.Tick) error {
-			if _, locked, err := second.Look(ctx); err != nil || locked {
-				t.Errorf("a second tick beside the first: locked %v, error %v", locked, err)
+		return locked
+	}
+	within := func(inside func(*storage.Tick) error) {
+		if err := h.InTick(t.Context(), inside); err != nil {
+			t.Fatal(err)
+		}
+	}
+	within(func(first *storage.Tick) error {
+		if !look(first) {
+			t.Error("the first tick did not get the lock")
+		}
+		within(func(second *storage.Tick) error {
+			if look(second) {
+				t.Error("a second tick beside the first got the lock")
 			}
 			return nil
 		})
+		return nil
 	})
-	h.inTick(func(ctx context.Context, third *storage.Tick) error {
-		if _, locked, err := third.Look(ctx); err != nil || !locked {
-			t.Errorf("the lock outlived its tick: locked %v, error %v", locked, err)
+	within(func(third *storage.Tick) error {
+		if !look(third) {
+			t.Error("the lock outlived its tick")
 		}
 		return nil
 	})
@@ -228,16 +234,18 @@ func TestGrantOfATakenLaneUndoesTheTick(t *testing.T) {
 	h := newHouse(t)
 	h.enqueue("clerk", "", "x")
 	err := h.InTick(t.Context(), func(tick *storage.Tick) error {
+		if _, _, err := tick.Look(t.Context()); err != nil {
+			return err
+		}
 		ready, err := tick.ReadyMessages(t.Context(), 10)
 		if err != nil {
 			return err
 		}
 		grants := []turnkeeper.GrantID{"00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002"}
-		if _, err := tick.Grant(t.Context(), ready, grants[:1], turnJob, ttl); err != nil {
-			return err
-		}
-		_, err = tick.Grant(t.Context(), ready, grants[1:], turnJob, ttl)
-		return err
+		return errors.Join(
+			tick.Grant(t.Context(), ready, grants[:1], turnJob, ttl),
+			tick.Grant(t.Context(), ready, grants[1:], turnJob, ttl),
+		)
 	})
 	if err == nil || !strings.Contains(err.Error(), "taken by somebody else") {
 		t.Fatalf("a lane granted twice: %v", err)

@@ -14,6 +14,7 @@ package storage
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -29,6 +30,7 @@ const Schema = "turnkeeper"
 type Store struct {
 	pool   *pgxpool.Pool
 	finish *pgxpool.Pool // for ends of turns only, so that they never queue behind reads
+	queue  *pgxpool.Pool // for River's own statements
 	q      *dbsqlc.Queries
 	log    *zap.Logger
 	mask   func(string) string // nil: nothing is masked
@@ -37,21 +39,35 @@ type Store struct {
 // Open connects. It fails in plain words when the database cannot be reached.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	o = o.withDefaults()
-	pool, err := connect(ctx, o, o.MaxConns, "turnkeeper")
-	if err != nil {
-		return nil, err
+	s := &Store{log: o.Log, mask: o.Mask}
+	err := errors.Join(
+		s.connect(ctx, &s.pool, o, o.MaxConns, "turnkeeper", nil),
+		s.connect(ctx, &s.finish, o, o.FinishConns, "turnkeeper finish", nil),
+		s.connect(ctx, &s.queue, o, queueConns, "turnkeeper queue", doorbellsOnly),
+	)
+	if err == nil {
+		s.q = dbsqlc.New(s.pool)
+		err = s.Ping(ctx)
 	}
-	finish, err := connect(ctx, o, o.FinishConns, "turnkeeper finish")
 	if err != nil {
-		pool.Close()
-		return nil, err
-	}
-	s := &Store{pool: pool, finish: finish, q: dbsqlc.New(pool), log: o.Log, mask: o.Mask}
-	if err := s.Ping(ctx); err != nil {
 		s.Close()
 		return nil, err
 	}
 	return s, nil
+}
+
+// queueConns are what River holds and needs at once: a listener, fetches, upkeep.
+const queueConns = 4
+
+// doorbellsOnly lets River's own commits go without waiting for the disk. A
+// server that crashes may forget that a job was fetched and give it out again;
+// the grant belongs to the worker that first wrote under it, so the second
+// fetch does nothing.
+var doorbellsOnly = map[string]string{"synchronous_commit": "off"}
+
+func (s *Store) connect(ctx context.Context, to **pgxpool.Pool, o Options, conns int, name string, more map[string]string) (err error) {
+	*to, err = connect(ctx, o, conns, name, more)
+	return err
 }
 
 // Ping asks the database for a sign of life.
@@ -65,8 +81,15 @@ func (s *Store) Ping(ctx context.Context) error {
 // Pool is the connection pool, for what must share a transaction with it.
 func (s *Store) Pool() *pgxpool.Pool { return s.pool }
 
+// QueuePool is for River's client. A commit there may be lost when the server
+// crashes.
+func (s *Store) QueuePool() *pgxpool.Pool { return s.queue }
+
 // Close ends all connections. It waits for those in use.
 func (s *Store) Close() {
-	s.finish.Close()
-	s.pool.Close()
+	for _, pool := range []*pgxpool.Pool{s.queue, s.finish, s.pool} {
+		if pool != nil {
+			pool.Close()
+		}
+	}
 }

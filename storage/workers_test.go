@@ -1,7 +1,6 @@
 package storage_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -25,13 +24,16 @@ func (h *house) silence(id turnkeeper.WorkerID, d time.Duration) {
 
 func (h *house) look() (sit turnkeeper.Situation, lost []turnkeeper.LostGrant) {
 	h.t.Helper()
-	h.inTick(func(ctx context.Context, tick *storage.Tick) (err error) {
-		if sit, _, err = tick.Look(ctx); err != nil {
+	err := h.InTick(h.t.Context(), func(tick *storage.Tick) (err error) {
+		if sit, _, err = tick.Look(h.t.Context()); err != nil {
 			return err
 		}
-		lost, err = tick.Lost(ctx, 10)
+		lost, err = tick.Lost(h.t.Context(), 10)
 		return err
 	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
 	return sit, lost
 }
 

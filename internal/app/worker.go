@@ -163,7 +163,7 @@ func (w *worker) prepareTurns() (err error) {
 		Store: w.store, Runner: runner, WorkerID: w.id, Bounds: w.cfg.Bounds, Log: w.log,
 		BoundsFor: func(d *agentdef.Definition) turnkeeper.Bounds { return w.cfg.BoundsFor(d) },
 	})
-	client := jobs.ClientConfig{Pool: w.store.Pool(), WorkerID: w.id, Slots: w.cfg.WorkerSlots, Log: w.log}
+	client := jobs.ClientConfig{Pool: w.store.QueuePool(), WorkerID: w.id, Slots: w.cfg.WorkerSlots, Log: w.log}
 	if w.cfg.HasRole(config.RoleWorker) {
 		client.Worker = w.turns
 	}

@@ -18,74 +18,64 @@ import (
 // made by them.
 const warmUp = 20
 
+// block is how many turns are measured before the floor is again: both see the
+// same machine, whatever else it does.
+const block = 10
+
 func (b *bench) measureIdle(ctx context.Context, r *Report) error {
-	b.Progress("the floor, idle")
-	floorTimes, floorTx, err := b.idleFloor(ctx)
-	if err != nil {
+	b.Progress("a turn and the floor, idle")
+	var warm, floor, turns idle
+	if err := errors.Join(b.repeat(ctx, warmUp, &warm, b.floor.turn), b.repeat(ctx, warmUp, &warm, b.idleTurn)); err != nil {
 		return err
 	}
-	b.Progress("a turn, idle")
-	first, reply, tx, err := b.idleTurns(ctx)
-	if err != nil {
-		return err
+	for range max(b.Idle/block, 1) {
+		if err := errors.Join(b.repeat(ctx, block, &floor, b.floor.turn), b.repeat(ctx, block, &turns, b.idleTurn)); err != nil {
+			return err
+		}
 	}
-	r.FloorReply, r.FirstRequest, r.Reply = latencyOf(floorTimes), latencyOf(first), latencyOf(reply)
+	r.FloorReply, r.FirstRequest, r.Reply = latencyOf(floor.took), latencyOf(b.model.untilFirstRequest()[warmUp:]), latencyOf(turns.took)
 	r.ReplyRatio = float64(r.Reply.P50) / float64(r.FloorReply.P50)
-	r.FloorTxPerTurn, r.WriteTxPerTurn = floorTx, tx
+	r.FloorTxPerTurn, r.WriteTxPerTurn = floor.txPerTurn(), turns.txPerTurn()
 	return nil
 }
 
-func (b *bench) idleFloor(ctx context.Context) (times []time.Duration, txPerTurn float64, err error) {
-	var before uint64
-	for i := range warmUp + b.Idle {
-		if i == warmUp {
-			if before, err = b.transactions(ctx); err != nil {
-				return nil, 0, err
-			}
-		}
-		began := time.Now()
-		if err := b.floor.turn(ctx); err != nil {
-			return nil, 0, err
-		}
-		if i >= warmUp {
-			times = append(times, time.Since(began))
-		}
-		if err := pause(ctx, b.Pause); err != nil {
-			return nil, 0, err
-		}
-	}
-	after, err := b.transactions(ctx)
-	return times, float64(after-before-1) / float64(b.Idle), err
+// idle is what was seen of turns that ran one by one.
+type idle struct {
+	took         []time.Duration
+	transactions uint64
 }
 
-func (b *bench) idleTurns(ctx context.Context) (first, reply []time.Duration, txPerTurn float64, err error) {
-	var before uint64
-	for i := range warmUp + b.Idle {
-		if i == warmUp {
-			if before, err = b.transactions(ctx); err != nil {
-				return nil, nil, 0, err
-			}
-		}
-		body := fmt.Sprintf("idle turn %d", i)
+func (i idle) txPerTurn() float64 { return float64(i.transactions) / float64(len(i.took)) }
+
+func (b *bench) repeat(ctx context.Context, n int, seen *idle, turn func(context.Context) error) error {
+	before, err := b.transactions(ctx)
+	if err != nil {
+		return err
+	}
+	for range n {
 		began := time.Now()
-		// Each its own conversation, so that history does not grow.
-		id, err := b.store.Enqueue(ctx, turnkeeper.Submission{Agent: "bench", Conversation: fmt.Sprintf("idle-%d", i), Body: body})
-		if err != nil {
-			return nil, nil, 0, err
+		if err := turn(ctx); err != nil {
+			return err
 		}
-		if err := b.awaitReply(ctx, id); err != nil {
-			return nil, nil, 0, err
-		}
-		if i >= warmUp {
-			reply = append(reply, time.Since(began))
-			first = append(first, b.model.firstRequest(body).Sub(began))
-		}
+		seen.took = append(seen.took, time.Since(began))
 		if err := pause(ctx, b.Pause); err != nil {
-			return nil, nil, 0, err
+			return err
 		}
 	}
 	after, err := b.transactions(ctx)
-	return first, reply, float64(after-before-1) / float64(b.Idle), err
+	seen.transactions += after - before - 1
+	return err
+}
+
+// idleTurn sends a message and waits for its reply. Each has its own
+// conversation, so that history does not grow.
+func (b *bench) idleTurn(ctx context.Context) error {
+	body := b.model.expect()
+	id, err := b.store.Enqueue(ctx, turnkeeper.Submission{Agent: "bench", Conversation: body, Body: body})
+	if err != nil {
+		return err
+	}
+	return b.awaitReply(ctx, id)
 }
 
 // transactions is how many transactions have written so far, this one

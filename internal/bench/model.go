@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -22,7 +23,8 @@ type model struct {
 	server *http.Server
 
 	mu    sync.Mutex
-	first map[string]time.Time // of the first request whose message is the key
+	sent  map[string]time.Time // by message: when it was sent, until its first request
+	until []time.Duration      // from a message to its first request, in order
 }
 
 func startModel() (*model, error) {
@@ -30,7 +32,7 @@ func startModel() (*model, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &model{url: "http://" + listener.Addr().String() + "/v1", first: map[string]time.Time{}}
+	m := &model{url: "http://" + listener.Addr().String() + "/v1", sent: map[string]time.Time{}}
 	m.server = &http.Server{Handler: m, ReadHeaderTimeout: time.Minute}
 	go func() { _ = m.server.Serve(listener) }()
 	return m, nil
@@ -64,9 +66,7 @@ func (m *model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if round == 1 {
-		m.mu.Lock()
-		m.first[message] = at
-		m.mu.Unlock()
+		m.seen(message, at)
 	}
 	if req.Stream {
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -77,10 +77,28 @@ func (m *model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(whole(round))
 }
 
-func (m *model) firstRequest(message string) time.Time {
+// expect returns a message that nobody has sent yet, and notes the time.
+func (m *model) expect() (message string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.first[message]
+	message = fmt.Sprintf("idle turn %d", len(m.sent)+len(m.until))
+	m.sent[message] = time.Now()
+	return message
+}
+
+func (m *model) seen(message string, at time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if sent, expected := m.sent[message]; expected {
+		m.until = append(m.until, at.Sub(sent))
+		delete(m.sent, message)
+	}
+}
+
+func (m *model) untilFirstRequest() []time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.until)
 }
 
 const usage = `"usage":{"prompt_tokens":100,"completion_tokens":20,"total_tokens":120}`

@@ -1,7 +1,28 @@
 -- name: Step :exec
-select turnkeeper.step(@turn::bigint, @token::bigint, @grant_id::uuid, @worker::text, @expected::bigint, @events::integer,
-    @rounds::integer, @charged::integer, @calls::integer, @input::bigint, @output::bigint, @cached::bigint,
-    @reasoning::bigint, @estimated::boolean);
+-- One write to a turn's journal. It locks the turn's row and refuses whoever
+-- does not hold the newest grant; no time is in the condition. A grant belongs
+-- to the worker that first wrote under it: a job that River gives out twice is
+-- worked once. expected is the number of writes so far: it tells a writer whose
+-- commit was not answered whether it went through.
+with fence as (
+    update turnkeeper.turns set
+        entries          = entries + 1,
+        worker_id        = @worker::text,
+        last_seq         = last_seq + @events::integer,
+        inference_rounds = inference_rounds + @rounds::integer,
+        charged_rounds   = charged_rounds + @charged::integer,
+        executed_calls   = executed_calls + @calls::integer,
+        input_tokens     = input_tokens + @input::bigint,
+        output_tokens    = output_tokens + @output::bigint,
+        cached_tokens    = cached_tokens + @cached::bigint,
+        reasoning_tokens = reasoning_tokens + @reasoning::bigint,
+        usage_estimated  = usage_estimated or @estimated::boolean
+    where id = @turn::bigint and token = @token::bigint and grant_id = @grant_id::uuid and state = 'running'
+      and entries = @expected::bigint and (worker_id is null or worker_id = @worker::text)
+    returning id
+)
+select turnkeeper.refuse_step(@turn::bigint, @token::bigint, @grant_id::uuid, @worker::text, @expected::bigint)
+where not exists (select from fence);
 
 -- name: InsertRound :exec
 -- An answer, the calls it plans, and the events that tell of them.

@@ -120,10 +120,10 @@ select extract(epoch from coalesce(least(
      where stopped_at is null and takeover_after > interval '0' and beat_at + takeover_after > statement_timestamp())
 ), statement_timestamp() + interval '1 hour') - statement_timestamp())::float8 as seconds;
 
--- name: Grant :many
+-- name: Grant :exec
 -- One statement: token + 1, new grant id, log, turn, message, and the River job
 -- that rings for it (a row as River's own insert makes it, and its doorbell).
--- A lane that is not free any more is left out of the answer.
+-- It fails when a lane was not free any more.
 with input as (
     select i.*, nextval('turnkeeper.river_job_id_seq') as job_id,
         case when i.is_new then nextval('turnkeeper.turns_id_seq') else i.old_turn_id end as turn_id
@@ -168,8 +168,7 @@ with input as (
 ), bell as (
     select pg_notify('turnkeeper.river_insert', jsonb_build_object('queue', @queue::text)::text)
 )
-select g.lane, g.token, i.turn_id::bigint as turn_id, i.job_id::bigint as job_id
-from granted g join input i on i.lane = g.lane, bell;
+select turnkeeper.check_granted((select count(*) from granted), cardinality(@lanes::text[])) from bell;
 
 -- name: CloseJobs :exec
 -- River's rows of grants that are over. River would find them after an hour.

@@ -391,9 +391,25 @@ func (q *Queries) StartCalls(ctx context.Context, arg StartCallsParams) error {
 }
 
 const Step = `-- name: Step :exec
-select turnkeeper.step($1::bigint, $2::bigint, $3::uuid, $4::text, $5::bigint, $6::integer,
-    $7::integer, $8::integer, $9::integer, $10::bigint, $11::bigint, $12::bigint,
-    $13::bigint, $14::boolean)
+with fence as (
+    update turnkeeper.turns set
+        entries          = entries + 1,
+        worker_id        = $4::text,
+        last_seq         = last_seq + $6::integer,
+        inference_rounds = inference_rounds + $7::integer,
+        charged_rounds   = charged_rounds + $8::integer,
+        executed_calls   = executed_calls + $9::integer,
+        input_tokens     = input_tokens + $10::bigint,
+        output_tokens    = output_tokens + $11::bigint,
+        cached_tokens    = cached_tokens + $12::bigint,
+        reasoning_tokens = reasoning_tokens + $13::bigint,
+        usage_estimated  = usage_estimated or $14::boolean
+    where id = $1::bigint and token = $2::bigint and grant_id = $3::uuid and state = 'running'
+      and entries = $5::bigint and (worker_id is null or worker_id = $4::text)
+    returning id
+)
+select turnkeeper.refuse_step($1::bigint, $2::bigint, $3::uuid, $4::text, $5::bigint)
+where not exists (select from fence)
 `
 
 type StepParams struct {
@@ -413,6 +429,11 @@ type StepParams struct {
 	Estimated bool
 }
 
+// One write to a turn's journal. It locks the turn's row and refuses whoever
+// does not hold the newest grant; no time is in the condition. A grant belongs
+// to the worker that first wrote under it: a job that River gives out twice is
+// worked once. expected is the number of writes so far: it tells a writer whose
+// commit was not answered whether it went through.
 func (q *Queries) Step(ctx context.Context, arg StepParams) error {
 	_, err := q.db.Exec(ctx, Step,
 		arg.Turn,

@@ -113,7 +113,7 @@ func (q *Queries) EndHold(ctx context.Context) error {
 	return err
 }
 
-const Grant = `-- name: Grant :many
+const Grant = `-- name: Grant :exec
 with input as (
     select i.lane, i.agent, i.grant_id, i.old_turn_id, i.message_id, i.attempt, i.conversation, i.trigger, i.definition_hash, i.is_new, nextval('turnkeeper.river_job_id_seq') as job_id,
         case when i.is_new then nextval('turnkeeper.turns_id_seq') else i.old_turn_id end as turn_id
@@ -158,8 +158,7 @@ with input as (
 ), bell as (
     select pg_notify('turnkeeper.river_insert', jsonb_build_object('queue', $13::text)::text)
 )
-select g.lane, g.token, i.turn_id::bigint as turn_id, i.job_id::bigint as job_id
-from granted g join input i on i.lane = g.lane, bell
+select turnkeeper.check_granted((select count(*) from granted), cardinality($1::text[])) from bell
 `
 
 type GrantParams struct {
@@ -178,18 +177,11 @@ type GrantParams struct {
 	Queue            string
 }
 
-type GrantRow struct {
-	Lane   string
-	Token  int64
-	TurnID int64
-	JobID  int64
-}
-
 // One statement: token + 1, new grant id, log, turn, message, and the River job
 // that rings for it (a row as River's own insert makes it, and its doorbell).
-// A lane that is not free any more is left out of the answer.
-func (q *Queries) Grant(ctx context.Context, arg GrantParams) ([]GrantRow, error) {
-	rows, err := q.db.Query(ctx, Grant,
+// It fails when a lane was not free any more.
+func (q *Queries) Grant(ctx context.Context, arg GrantParams) error {
+	_, err := q.db.Exec(ctx, Grant,
 		arg.Lanes,
 		arg.Agents,
 		arg.GrantIds,
@@ -204,27 +196,7 @@ func (q *Queries) Grant(ctx context.Context, arg GrantParams) ([]GrantRow, error
 		arg.Kind,
 		arg.Queue,
 	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []GrantRow
-	for rows.Next() {
-		var i GrantRow
-		if err := rows.Scan(
-			&i.Lane,
-			&i.Token,
-			&i.TurnID,
-			&i.JobID,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
+	return err
 }
 
 const HoldOff = `-- name: HoldOff :exec
