@@ -12,6 +12,8 @@ const (
 	PointStart         = "turn.start"
 	PointReconcile     = "recover.reconcile"
 	PointModelBefore   = "model.before"  // request ready and paid for
+	PointModelFirst    = "model.first"   // first piece of the answer
+	PointModelMore     = "model.more"    // a later piece
 	PointModelAfter    = "model.after"   // answer or error read
 	PointPlanned       = "model.planned" // answer planned, nothing written
 	PointStartBefore   = "call.start.before"
@@ -63,7 +65,7 @@ func writesOf(e turnkeeper.Entry) []string {
 func FaultPoints() []string {
 	return []string{
 		PointStart, PointReconcile, PointVerdictBefore, PointVerdictAfter,
-		PointModelBefore, PointStreamBefore, PointStreamAfter, PointModelAfter, PointPlanned,
+		PointModelBefore, PointModelFirst, PointModelMore, PointStreamBefore, PointStreamAfter, PointModelAfter, PointPlanned,
 		PointPlanBefore, PointPlanAfter, PointStartBefore, PointStartAfter, PointChecked,
 		PointEffectDone, PointReadsDone, PointTransactEnter, PointTransactRan, PointTransactLeave,
 		PointResultsBefore, PointResultsAfter, PointFinishBefore, PointFinishAfter, PointLate,

@@ -42,10 +42,20 @@ func (s *stream) delta(d inference.Delta) {
 	if s.err != nil {
 		return
 	}
+	s.pass()
 	s.piece(d)
 	if s.waiting >= flushBytes || s.waiting > 0 && time.Since(s.since) >= flushAfter {
 		s.flush()
 	}
+}
+
+// pass notes that a piece has come.
+func (s *stream) pass() {
+	point := PointModelMore
+	if !s.started {
+		point = PointModelFirst
+	}
+	s.t.at(s.ctx, point)
 }
 
 func (s *stream) piece(d inference.Delta) {

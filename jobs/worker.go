@@ -95,6 +95,17 @@ func (w *Worker) enter(ctx context.Context, grant turnkeeper.GrantID) (_ context
 	}, true
 }
 
+// Points of a job at which the worker's FaultHook is called.
+const (
+	PointFetched = "work.fetched" // River has handed the job out
+	PointLoaded  = "work.loaded"  // the turn is read
+	PointWorked  = "work.done"    // River is not told yet
+)
+
+// FaultPoints are the labels that a Worker calls its FaultHook with, besides
+// those of the turn.
+func FaultPoints() []string { return []string{PointFetched, PointLoaded, PointWorked} }
+
 // reloads is how often a turn goes on after its journal moved under it.
 const reloads = 5
 
@@ -108,7 +119,8 @@ func (w *Worker) Work(ctx context.Context, job *river.Job[TurnArgs]) error {
 		return nil
 	}
 	defer leave()
-	w.at(ctx, "work.start")
+	w.at(ctx, PointFetched)
+	defer func() { w.at(ctx, PointWorked) }()
 	for range reloads {
 		err := w.dispatch(ctx, job)
 		switch {
@@ -134,6 +146,7 @@ func (w *Worker) dispatch(ctx context.Context, job *river.Job[TurnArgs]) error {
 	if err != nil {
 		return err
 	}
+	w.at(ctx, PointLoaded)
 	if taker := record.Turn.WorkerID; taker != "" && taker != w.WorkerID {
 		return fmt.Errorf("%w: worker %s has taken this grant", turnkeeper.ErrFenced, taker)
 	}

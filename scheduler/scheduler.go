@@ -70,7 +70,24 @@ type Config struct {
 	Fault         FaultHook       // nil in production
 }
 
-// A FaultHook is called at labelled points of a tick. Only tests set it.
+// Points of a tick at which a FaultHook is called.
+const (
+	PointBegin    = "tick.begin"
+	PointLocked   = "tick.locked"   // the lock is held
+	PointLost     = "tick.lost"     // before a lost turn is brought back
+	PointOccurred = "tick.occurred" // a slot has become a message
+	PointPicked   = "tick.picked"   // before the grants
+	PointGranted  = "tick.granted"  // nothing is committed yet
+	PointDone     = "tick.done"     // everything is
+)
+
+// FaultPoints are all labels that a FaultHook may be called with.
+func FaultPoints() []string {
+	return []string{PointBegin, PointLocked, PointLost, PointOccurred, PointPicked, PointGranted, PointDone}
+}
+
+// A FaultHook is called at labelled points of a tick. It is nil in production;
+// only tests set it.
 type FaultHook interface {
 	At(ctx context.Context, label string)
 }

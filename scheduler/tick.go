@@ -30,6 +30,7 @@ const (
 // Tick does one pass.
 func (s *Scheduler) Tick(ctx context.Context) (Report, error) {
 	var report Report
+	s.at(ctx, PointBegin)
 	err := s.Store.InTick(ctx, func(t Tick) error {
 		report = Report{PollInterval: s.PollInterval} // InTick may run it again
 		return s.pass(ctx, t, &report)
@@ -37,6 +38,7 @@ func (s *Scheduler) Tick(ctx context.Context) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
+	s.at(ctx, PointDone)
 	s.tell(report)
 	return report, nil
 }
@@ -54,7 +56,7 @@ func (s *Scheduler) pass(ctx context.Context, t Tick, report *Report) error {
 		report.Busy = true
 		return nil
 	}
-	s.at(ctx, "tick.locked")
+	s.at(ctx, PointLocked)
 	trust, err := s.trust(ctx, t, sit, asked)
 	if err != nil {
 		return err
@@ -86,7 +88,7 @@ func (s *Scheduler) bringBack(ctx context.Context, t Tick, sit turnkeeper.Situat
 		return err
 	}
 	for _, grant := range lost {
-		s.at(ctx, "tick.lost")
+		s.at(ctx, PointLost)
 		if grant.WorkerID != "" && grant.Losses+1 >= s.MaxLosses {
 			s.Log.Error("a message has lost its worker too often; it is answered without running",
 				zap.Int64("turn", int64(grant.TurnID)), zap.Int64("message", int64(grant.MessageID)), zap.Int("losses", grant.Losses+1))
@@ -124,6 +126,7 @@ func (s *Scheduler) slots(ctx context.Context, t Tick, sit turnkeeper.Situation,
 			return err
 		}
 		if !d.Slot.IsZero() {
+			s.at(ctx, PointOccurred)
 			report.Slots++
 		}
 	}
@@ -158,11 +161,11 @@ func (s *Scheduler) grant(ctx context.Context, t Tick, sit turnkeeper.Situation,
 	if len(ready) == 0 {
 		return nil
 	}
-	s.at(ctx, "tick.picked")
+	s.at(ctx, PointPicked)
 	if err := t.Dispatch(ctx, ready); err != nil {
 		return err
 	}
-	s.at(ctx, "tick.granted")
+	s.at(ctx, PointGranted)
 	report.Granted = len(ready)
 	report.More = report.More || len(ready) == limit
 	return nil

@@ -27,6 +27,8 @@ type Options struct {
 	// Mask replaces known secrets in all text of a turn that is stored. nil:
 	// nothing is replaced.
 	Mask func(string) string
+	// Fault is called at labelled points. Only tests set it.
+	Fault FaultHook
 }
 
 func (o Options) withDefaults() Options {

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"turnkeeper"
@@ -34,32 +33,18 @@ func (s *Store) InTick(ctx context.Context, f func(*Tick) error) error {
 		if err == nil {
 			err = t.commit(ctx)
 		}
-		if err != nil && t.tx != nil {
-			_ = t.tx.Rollback(ctx) // a connection that cannot is closed by its pool
+		if err != nil {
+			rollBack(ctx, conn)
 		}
 		return err
 	}))
 }
 
-var errUndone = errors.New("the tick is undone: one of its statements had failed")
-
 func (t *Tick) commit(ctx context.Context) error {
 	if t.tx == nil {
 		return nil
 	}
-	committed := true
-	t.last.batch.Queue("commit").Exec(func(tag pgconn.CommandTag) error {
-		committed = tag.String() == "COMMIT"
-		return nil
-	})
-	if err := t.conn.SendBatch(ctx, &t.last.batch).Close(); err != nil {
-		return err
-	}
-	t.tx = nil
-	if !committed {
-		return errUndone
-	}
-	return nil
+	return commitWith(ctx, t.conn, &t.last.batch, func() { t.store.at(ctx, PointTickSent) })
 }
 
 // Tx is the transaction, for what must become true with the tick.

@@ -3,6 +3,8 @@ package storage
 import (
 	"context"
 
+	"github.com/jackc/pgx/v5"
+
 	"turnkeeper"
 	"turnkeeper/storage/internal/dbsqlc"
 )
@@ -18,10 +20,15 @@ func (s *Store) Enqueue(ctx context.Context, m turnkeeper.Submission) (turnkeepe
 	if err := m.Check(maxPostgresText); err != nil {
 		return 0, err
 	}
-	id, err := s.q.Enqueue(ctx, dbsqlc.EnqueueParams{
-		Agent: m.Agent, Body: m.Body, Conversation: m.Conversation,
-		Key: orNull(m.Key), Priority: int32(m.Priority), TraceParent: orNull(storable(m.TraceParent)), //nolint:gosec // Check bounds it
-	})
+	var id int64
+	batch := &pgx.Batch{}
+	batch.Queue(dbsqlc.Enqueue, m.Agent, m.Body, m.Conversation, orNull(m.Key), m.Priority, orNull(storable(m.TraceParent))).
+		QueryRow(func(row pgx.Row) error { return row.Scan(&id) })
+	s.at(ctx, PointAcceptBefore)
+	results := s.pool.SendBatch(ctx, batch)
+	s.at(ctx, PointAcceptSent)
+	err := results.Close()
+	s.at(ctx, PointAcceptAfter)
 	return turnkeeper.MessageID(id), translate(err)
 }
 

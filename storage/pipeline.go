@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"turnkeeper/storage/internal/dbsqlc"
 )
@@ -42,9 +43,11 @@ type noRow struct{}
 
 func (noRow) Scan(...any) error { return errPipelineRows }
 
-// send runs what was queued. Nothing of it is done unless all of it is.
-func (p *pipeline) send(ctx context.Context, to batchSender) error {
+// send runs what was queued. Nothing of it is done unless all of it is. sent is
+// called between the last byte and the first of the answer.
+func (p *pipeline) send(ctx context.Context, to batchSender, sent func()) error {
 	results := to.SendBatch(ctx, &p.batch)
+	sent()
 	for range p.batch.Len() {
 		if _, err := results.Exec(); err != nil {
 			_ = results.Close() // says the same again
@@ -52,4 +55,45 @@ func (p *pipeline) send(ctx context.Context, to batchSender) error {
 		}
 	}
 	return translate(results.Close())
+}
+
+var errUndone = errors.New("the transaction was undone: one of its statements had failed")
+
+// committed says what the answer to a commit means: a transaction in which a
+// statement had failed answers too.
+func committed(answer pgconn.CommandTag) error {
+	if answer.String() != "COMMIT" {
+		return errUndone
+	}
+	return nil
+}
+
+// commit ends a transaction. sent is called between the last byte and the first
+// of the answer.
+func commit(ctx context.Context, conn *pgxpool.Conn, sent func()) error {
+	answer := conn.Conn().PgConn().Exec(ctx, "commit")
+	sent()
+	results, err := answer.ReadAll()
+	if err != nil {
+		return err
+	}
+	return committed(results[0].CommandTag)
+}
+
+// commitWith is commit with the last statements of the transaction in the same
+// round trip.
+func commitWith(ctx context.Context, conn *pgxpool.Conn, last *pgx.Batch, sent func()) error {
+	last.Queue("commit").Exec(committed)
+	results := conn.SendBatch(ctx, last)
+	sent()
+	return results.Close()
+}
+
+// rollBack undoes what an open transaction did. A connection that cannot is
+// closed by its pool.
+func rollBack(ctx context.Context, conn *pgxpool.Conn) {
+	const idle = 'I'
+	if conn.Conn().PgConn().TxStatus() != idle {
+		_, _ = conn.Exec(ctx, "rollback")
+	}
 }

@@ -34,12 +34,13 @@ type Store struct {
 	q      *dbsqlc.Queries
 	log    *zap.Logger
 	mask   func(string) string // nil: nothing is masked
+	fault  FaultHook
 }
 
 // Open connects. It fails in plain words when the database cannot be reached.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	o = o.withDefaults()
-	s := &Store{log: o.Log, mask: o.Mask}
+	s := &Store{log: o.Log, mask: o.Mask, fault: o.Fault}
 	err := errors.Join(
 		s.connect(ctx, &s.pool, o, o.MaxConns, "turnkeeper", nil),
 		s.connect(ctx, &s.finish, o, o.FinishConns, "turnkeeper finish", nil),

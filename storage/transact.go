@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"turnkeeper"
 )
@@ -19,7 +20,7 @@ func (w *TurnWriter) Transact(ctx context.Context, start turnkeeper.CallStart,
 ) (result turnkeeper.CallResult, err error) {
 	const steps = 2 // one for the start, one for the result
 	err = w.write(ctx, steps, 0, func(ctx context.Context) error {
-		return translate(pgx.BeginFunc(ctx, w.store.pool, func(tx pgx.Tx) error {
+		return translate(w.inTx(ctx, func(tx pgx.Tx) error {
 			if err := w.sendIn(ctx, tx, 0, turnkeeper.Entry{Starts: []turnkeeper.CallStart{start}}); err != nil {
 				return err
 			}
@@ -32,12 +33,29 @@ func (w *TurnWriter) Transact(ctx context.Context, start turnkeeper.CallStart,
 	return result, err
 }
 
+// inTx runs f in a transaction that commits when f returns nil.
+func (w *TurnWriter) inTx(ctx context.Context, f func(pgx.Tx) error) error {
+	return w.store.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
+		tx, err := conn.Begin(ctx)
+		if err != nil {
+			return err
+		}
+		if err = f(tx); err == nil {
+			err = commit(ctx, conn, func() { w.store.at(ctx, pointTransactSent) })
+		}
+		if err != nil {
+			rollBack(ctx, conn)
+		}
+		return err
+	})
+}
+
 func (w *TurnWriter) sendIn(ctx context.Context, tx pgx.Tx, step int64, e turnkeeper.Entry) error {
 	p := &pipeline{}
 	if err := w.queue(ctx, p.queries(), step, e, Ending{}); err != nil {
 		return err
 	}
-	return p.send(ctx, tx)
+	return p.send(ctx, tx, func() {})
 }
 
 // runInSavepoint runs a tool in a savepoint: a failure undoes its writes and

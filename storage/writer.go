@@ -59,7 +59,7 @@ func (w *TurnWriter) Append(ctx context.Context, e turnkeeper.Entry, ending Endi
 		if err := w.queue(ctx, p.queries(), 0, e, ending); err != nil {
 			return err
 		}
-		return p.send(ctx, pool)
+		return p.send(ctx, pool, func() { w.store.at(ctx, pointSent(e)) })
 	})
 	if err == nil {
 		w.remember(e.Round)

@@ -26,8 +26,8 @@ type Database struct {
 }
 
 // Open opens the database of cfg, and starts the private one if there is no
-// DATABASE_URL. It changes no schema.
-func Open(ctx context.Context, cfg *config.Config, log *zap.Logger) (*Database, error) {
+// DATABASE_URL. It changes no schema. fault is nil but in tests.
+func Open(ctx context.Context, cfg *config.Config, log *zap.Logger, fault FaultHook) (*Database, error) {
 	db := &Database{URL: cfg.DatabaseURL.Reveal(), log: log}
 	if !cfg.DatabaseURL.IsSet() {
 		server, err := pgdev.Open(ctx, pgdev.Options{Dir: cfg.DataDir, Log: log})
@@ -37,7 +37,7 @@ func Open(ctx context.Context, cfg *config.Config, log *zap.Logger) (*Database, 
 		db.server, db.URL, db.Private = server, server.URL(), true
 	}
 	store, err := storage.Open(ctx, storage.Options{
-		URL: db.URL, MaxConns: cfg.DBPoolSize, Log: log, Mask: redact.New(cfg.Secrets()).String,
+		URL: db.URL, MaxConns: cfg.DBPoolSize, Log: log, Mask: redact.New(cfg.Secrets()).String, Fault: fault,
 	})
 	if err != nil {
 		return nil, errors.Join(err, db.Close(ctx))

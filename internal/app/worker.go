@@ -63,7 +63,7 @@ func RunWorker(soft, hard context.Context, cfg *config.Config, log *zap.Logger, 
 	if err := w.readAgents(); err != nil {
 		return err
 	}
-	db, err := Open(soft, cfg, log)
+	db, err := Open(soft, cfg, log, w.fault)
 	if err != nil {
 		return err
 	}
@@ -103,6 +103,7 @@ type worker struct {
 	store     *storage.Store
 	id        turnkeeper.WorkerID
 	moreTools []tools.Tool
+	fault     FaultHook // nil in production
 	reload    <-chan os.Signal
 
 	agents *agents
@@ -156,11 +157,11 @@ func (w *worker) prepare(ctx context.Context) error {
 func (w *worker) prepareTurns() (err error) {
 	runner := agentturn.New(agentturn.Config{
 		Models: w.models, DefaultModel: w.cfg.DefaultModel, Tools: w.tools, Bounds: w.cfg.Bounds,
-		Freshness: w.store, Budget: &jobs.Spend{Store: w.store}, Log: w.log,
+		Freshness: w.store, Budget: &jobs.Spend{Store: w.store}, Log: w.log, Fault: w.fault,
 		Tokens: func(model string) agentturn.TokenCounter { return tokens.For(model) },
 	})
 	w.turns = jobs.NewWorker(jobs.WorkerConfig{
-		Store: w.store, Runner: runner, WorkerID: w.id, Bounds: w.cfg.Bounds, Log: w.log,
+		Store: w.store, Runner: runner, WorkerID: w.id, Bounds: w.cfg.Bounds, Log: w.log, Fault: w.fault,
 		BoundsFor: func(d *agentdef.Definition) turnkeeper.Bounds { return w.cfg.BoundsFor(d) },
 	})
 	client := jobs.ClientConfig{Pool: w.store.QueuePool(), WorkerID: w.id, Slots: w.cfg.WorkerSlots, Log: w.log}
@@ -179,6 +180,7 @@ func (w *worker) run(soft, hard context.Context, ready func(Ready)) error {
 	background := &sync.WaitGroup{}
 	defer background.Wait()
 	defer stop()
+	w.at(ctx, pointStarting)
 	if err := w.heart.Beat(ctx); err != nil {
 		return fmt.Errorf("the heartbeat cannot be written: %w", err)
 	}
@@ -201,7 +203,9 @@ func (w *worker) run(soft, hard context.Context, ready func(Ready)) error {
 		w.log.Warn("the schedulers could not be told of this worker; they find it by their poll", zap.Error(err))
 	}
 	ready(w.ready())
+	w.at(ctx, pointReady)
 	<-soft.Done()
+	w.at(ctx, pointStopping)
 	stopScheduling()
 	return w.shutDown(ctx, hard)
 }
@@ -219,7 +223,7 @@ func (w *worker) schedule(ctx context.Context) {
 	scheduler.New(scheduler.Config{
 		Store: &jobs.Dispatcher{Store: w.store, Client: w.client, TTL: w.cfg.Bounds.LeaseTTL},
 		Wake:  rings, PollInterval: w.cfg.PollInterval, MaxDispatches: w.cfg.MaxDispatchesPerTick,
-		MaxLosses: w.cfg.Bounds.MaxDispatches, LeaseTTL: w.cfg.Bounds.LeaseTTL, Log: w.log,
+		MaxLosses: w.cfg.Bounds.MaxDispatches, LeaseTTL: w.cfg.Bounds.LeaseTTL, Log: w.log, Fault: w.fault,
 	}).Run(ctx)
 }
 
@@ -234,6 +238,8 @@ func (w *worker) slots() int {
 
 func (w *worker) beat(ctx context.Context) error {
 	host, _ := os.Hostname() // only shown to operators
+	w.at(ctx, pointBeat)
+	defer w.at(ctx, pointBeaten)
 	return w.store.Beat(ctx, turnkeeper.Heartbeat{
 		WorkerID: w.id, Host: host, PID: os.Getpid(), Version: version(), Slots: w.slots(), TakeoverAfter: w.cfg.TakeoverAfter,
 	})
@@ -253,14 +259,17 @@ func (w *worker) shutDown(ctx, hard context.Context) error {
 	if err := w.heart.Beat(ctx); err != nil {
 		w.log.Warn("the heartbeat could not be written", zap.Error(err))
 	}
+	w.at(ctx, pointDrained)
 	if w.cfg.HasRole(config.RoleWorker) {
 		if err := w.stopTurns(ctx, hard); err != nil {
 			return err
 		}
 	}
+	w.at(ctx, pointStopped)
 	if err := w.store.StopBeating(ctx, w.id); err != nil {
 		w.log.Warn("the end of this worker could not be noted", zap.Error(err))
 	}
+	w.at(ctx, pointNoted)
 	w.log.Info("stopped")
 	return nil
 }

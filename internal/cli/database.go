@@ -34,7 +34,7 @@ func (s *session) database(ctx context.Context, mayCreate bool, f func(*config.C
 			return err
 		}
 	}
-	db, err := app.Open(ctx, cfg, app.NewLogger(cfg, s.Stderr))
+	db, err := app.Open(ctx, cfg, app.NewLogger(cfg, s.Stderr), s.fault)
 	if err != nil {
 		return err
 	}

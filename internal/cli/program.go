@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"turnkeeper/internal/app"
 	"turnkeeper/internal/redact"
 )
 
@@ -22,6 +23,14 @@ import (
 type Program struct {
 	command func(*session) *cobra.Command
 	reloads bool // SIGHUP means: read the files again
+	fault   app.FaultHook
+}
+
+// WithFaults returns the program with a hook that is called at labelled points
+// of its work (see app.FaultPoints). For programs of the tests only.
+func (p Program) WithFaults(hook app.FaultHook) Program {
+	p.fault = hook
+	return p
 }
 
 // An Environment is what the operating system gives to a program. Unset fields
@@ -67,6 +76,7 @@ func variables() []string {
 // to end in good order, the end of hard to drop everything.
 func (p Program) Run(soft, hard context.Context, env Environment) int {
 	s := newSession(hard, env)
+	s.fault = p.fault
 	root := p.command(s)
 	root.SetArgs(append([]string{}, env.Args...)) // nil would mean os.Args
 	root.SetIn(s.Stdin)
@@ -96,6 +106,7 @@ type session struct {
 	format string // text or json
 	began  bool   // the command line was understood
 	masker *redact.Masker
+	fault  app.FaultHook // nil in production
 }
 
 func newSession(hard context.Context, env Environment) *session {

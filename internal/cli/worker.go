@@ -54,7 +54,7 @@ func (s *session) work(cmd *cobra.Command, more []tools.Tool) error {
 		log.Warn(sentence)
 	}
 	return app.RunWorker(cmd.Context(), s.hard, cfg, log, func(r app.Ready) { s.announce(cfg, log, r) },
-		app.WithReload(s.Reload), app.WithTools(more...))
+		app.WithReload(s.Reload), app.WithTools(more...), app.WithFaults(s.fault))
 }
 
 // announce says that the worker is ready: in the log's own form where programs
