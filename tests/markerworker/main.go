@@ -15,20 +15,22 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/cli"
+	"turnkeeper/tests/fault"
 	"turnkeeper/tools"
-	"turnkeeper/worker"
 )
 
 // ledgerVariable names the variable with the ledger's address.
 const ledgerVariable = "MARKER_LEDGER_URL"
 
 func main() {
-	worker.Main(
+	program := cli.Worker(
 		marker("mark_none", turnkeeper.EffectNone, context.WithoutCancel),
 		marker("mark_keyed", turnkeeper.EffectKeyed, context.WithoutCancel),
 		marker("mark_once", turnkeeper.EffectOnce, context.WithoutCancel),
 		marker("mark_slow", turnkeeper.EffectOnce, asItIs),
 	)
+	os.Exit(cli.Main(program.WithFaults(fault.Hook())))
 }
 
 func asItIs(ctx context.Context) context.Context { return ctx }

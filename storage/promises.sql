@@ -1,0 +1,90 @@
+-- The promises of Turnkeeper as queries. Each row of a query is a promise that
+-- is broken, as one text that says where. All of them hold at every moment, also
+-- while turns run; those under "at rest" hold when nothing runs.
+
+-- promise: a closed message has one reply
+select 'message ' || m.id from turnkeeper.messages m left join turnkeeper.replies r on r.message_id = m.id
+where m.closed_at is not null and m.trigger = 'message' group by m.id having count(r.id) <> 1
+
+-- promise: a reply belongs to a closed message and to its newest turn
+select 'reply ' || r.id || ' of message ' || m.id from turnkeeper.replies r join turnkeeper.messages m on m.id = r.message_id
+where m.closed_at is null or m.turn_id <> r.turn_id
+
+-- promise: a closed message has no open turn, and an open one no answer
+select 'message ' || m.id || ', turn ' || t.id || ' ' || t.state
+from turnkeeper.messages m join turnkeeper.turns t on t.message_id = m.id
+where (m.closed_at is not null and t.ended_at is null)
+   or (m.closed_at is null and t.state in ('succeeded', 'degraded', 'cancelled'))
+
+-- promise: a message that is being handled has an open turn
+select 'message ' || m.id from turnkeeper.messages m
+where m.state = 'running' and not exists (select from turnkeeper.turns t where t.message_id = m.id and t.ended_at is null)
+
+-- promise: no call is open under a closed turn
+select 'turn ' || c.turn_id || ' call ' || c.round || '.' || c.ordinal || ' ' || c.state
+from turnkeeper.calls c join turnkeeper.turns t on t.id = c.turn_id
+where t.ended_at is not null and c.state in ('planned', 'started', 'running')
+
+-- promise: every start of a call is on record
+select 'turn ' || c.turn_id || ' call ' || c.round || '.' || c.ordinal from turnkeeper.calls c
+where c.starts <> (select count(*) from turnkeeper.call_starts s
+    where (s.turn_id, s.round, s.ordinal) = (c.turn_id, c.round, c.ordinal))
+
+-- promise: an effect that happened, or may have, was started
+select 'turn ' || c.turn_id || ' call ' || c.round || '.' || c.ordinal || ' ' || c.state from turnkeeper.calls c
+where c.effect <> 'none' and c.starts = 0 and c.state in ('started', 'running', 'succeeded', 'unknown')
+
+-- promise: a call of effect once was started once at most
+select 'turn ' || turn_id || ' call ' || round || '.' || ordinal from turnkeeper.call_starts
+where effect = 'once' group by turn_id, round, ordinal having count(*) > 1
+
+-- promise: a call was started under the grant that held its turn then
+select 'turn ' || s.turn_id || ' call ' || s.round || '.' || s.ordinal || ' under token ' || s.token
+from turnkeeper.call_starts s join turnkeeper.turns t on t.id = s.turn_id
+left join turnkeeper.lease_log g on g.lane = t.lane and g.token = s.token and g.turn_id = s.turn_id
+where g.id is null or s.started_at < g.granted_at or s.started_at > g.ended_at
+
+-- promise: the grants of a lane do not overlap
+select 'lane ' || a.lane || ' tokens ' || a.token || ' and ' || b.token
+from turnkeeper.lease_log a join turnkeeper.lease_log b on b.lane = a.lane and b.token = a.token + 1
+where coalesce(a.ended_at, 'infinity') > b.granted_at
+
+-- promise: a turn that runs holds its lane, and a lane that is held runs its turn
+select 'turn ' || coalesce(t.id, l.turn_id) || ' in lane ' || coalesce(t.lane, l.lane)
+from (select * from turnkeeper.turns where state = 'running') t
+full join (select * from turnkeeper.leases where grant_id is not null) l on l.turn_id = t.id and l.grant_id = t.grant_id
+where t.id is null or l.lane is null or l.token <> t.token
+
+-- promise: a grant that is over says how it ended
+select 'grant ' || g.grant_id || ' of turn ' || g.turn_id from turnkeeper.lease_log g
+where g.outcome is null and not exists (select from turnkeeper.leases l where l.grant_id = g.grant_id)
+
+-- promise: no lapsed lease is overlooked while the scheduler may act
+select 'lane ' || l.lane || ', turn ' || l.turn_id || ', lapsed ' || l.lease_until
+from turnkeeper.leases l, turnkeeper.settings s
+where l.grant_id is not null and l.lease_until < clock_timestamp() - interval '60 s'
+  and coalesce(s.hold_until, '-infinity') < clock_timestamp()
+  and s.last_tick_at > clock_timestamp() - interval '5 min'
+
+-- promise: events are numbered 1 to n
+select 'turn ' || t.id from turnkeeper.turns t left join turnkeeper.turn_events e on e.turn_id = t.id group by t.id
+having count(e.seq) <> t.last_seq or coalesce(max(e.seq), 0) <> t.last_seq or coalesce(min(e.seq), 1) <> 1
+
+-- promise: a closed turn has one last event, and it is the last
+select 'turn ' || t.id || ' event ' || e.seq from turnkeeper.turns t
+join turnkeeper.turn_events e on e.turn_id = t.id and e.type in ('turn_complete', 'turn_error')
+where t.ended_at is null or e.seq <> t.last_seq
+
+-- promise: no plain success stands on an unknown outcome
+select 'turn ' || t.id || ' call ' || c.round || '.' || c.ordinal
+from turnkeeper.turns t join turnkeeper.calls c on c.turn_id = t.id
+where t.state = 'succeeded' and c.state = 'unknown'
+
+-- at rest: no lease is left
+select 'lane ' || lane from turnkeeper.leases where grant_id is not null
+
+-- at rest: no turn runs
+select 'turn ' || id from turnkeeper.turns where state = 'running'
+
+-- at rest: no job is left
+select 'job ' || id || ' ' || state from turnkeeper.river_job where finalized_at is null

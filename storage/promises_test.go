@@ -1,0 +1,102 @@
+package storage_test
+
+import (
+	"strings"
+	"testing"
+
+	"turnkeeper"
+)
+
+// busyHouse has a turn that ended well, with a call of effect once, and a turn
+// that runs.
+func busyHouse(t *testing.T) *house {
+	t.Helper()
+	h := newHouse(t)
+	d := h.turn("done")
+	d.append(t, turnkeeper.Entry{
+		Round: round(1, turnkeeper.EffectOnce), Events: events(turnkeeper.EventTurnStart, turnkeeper.EventRoundStart),
+		Starts: []turnkeeper.CallStart{start(key(1, 1), "n", 1, turnkeeper.EffectOnce)},
+	})
+	d.append(t, turnkeeper.Entry{Results: []turnkeeper.CallResult{result(key(1, 1), "n", turnkeeper.CallSucceeded, "ok")}})
+	if err := d.Append(t.Context(), turnkeeper.Entry{Outcome: succeeded("done"), Events: events(turnkeeper.EventTurnComplete)}, answered); err != nil {
+		t.Fatal(err)
+	}
+	h.turn("running")
+	return h
+}
+
+func (h *house) broken(atRest bool) (broken []string) {
+	h.t.Helper()
+	promises, err := h.Check(h.t.Context(), atRest)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	for _, p := range promises {
+		if len(p.Broken) > 0 {
+			broken = append(broken, p.Text)
+		}
+	}
+	return broken
+}
+
+func TestPromisesHold(t *testing.T) {
+	h := busyHouse(t)
+	if broken := h.broken(false); len(broken) != 0 {
+		t.Errorf("broken while a turn runs: %q", broken)
+	}
+	if broken := strings.Join(h.broken(true), "; "); broken != "no lease is left; no turn runs; no job is left" {
+		t.Errorf("broken at rest: %s", broken)
+	}
+}
+
+// Each promise is broken by hand, past the constraints that guard it.
+func TestBrokenPromisesAreFound(t *testing.T) {
+	for promise, damage := range map[string]string{
+		"a closed message has one reply":                             `delete from turnkeeper.replies`,
+		"a reply belongs to a closed message and to its newest turn": `update turnkeeper.messages set turn_id = 99 where state = 'answered'`,
+		"a closed message has no open turn, and an open one no answer": `
+			update turnkeeper.messages set state = 'answered', closed_at = now() where state = 'running'`,
+		"a message that is being handled has an open turn": `
+			update turnkeeper.messages set state = 'running', closed_at = null where state = 'answered'`,
+		"no call is open under a closed turn": `
+			update turnkeeper.calls set state = 'started', ended_at = null`,
+		"every start of a call is on record": `delete from turnkeeper.call_starts`,
+		"an effect that happened, or may have, was started": `
+			update turnkeeper.calls set starts = 0`,
+		"a call of effect once was started once at most": `
+			insert into turnkeeper.call_starts (turn_id, round, ordinal, attempt, effect, token, nonce, worker_id)
+			select turn_id, round, ordinal, 2, 'once', token, 'again', 'w' from turnkeeper.call_starts`,
+		"a call was started under the grant that held its turn then": `
+			update turnkeeper.call_starts set started_at = started_at + interval '1 hour'`,
+		"the grants of a lane do not overlap": `
+			update turnkeeper.lease_log set ended_at = ended_at + interval '1 hour'`,
+		"a turn that runs holds its lane, and a lane that is held runs its turn": `
+			update turnkeeper.leases set token = token + 1 where grant_id is not null`,
+		"a grant that is over says how it ended": `
+			update turnkeeper.lease_log set ended_at = null, outcome = null`,
+		"no lapsed lease is overlooked while the scheduler may act": `
+			update turnkeeper.leases set granted_at = now() - interval '1 hour', lease_until = now() - interval '61 s';
+			update turnkeeper.settings set last_tick_at = now()`,
+		"events are numbered 1 to n":                           `delete from turnkeeper.turn_events where seq = 2`,
+		"a closed turn has one last event, and it is the last": `update turnkeeper.turn_events set type = 'turn_error' where seq = 1`,
+		"no plain success stands on an unknown outcome": `
+			update turnkeeper.calls set state = 'unknown'`,
+	} {
+		t.Run(promise, func(t *testing.T) {
+			h := busyHouse(t)
+			h.exec(`set session_replication_role = replica; -- no triggers
+				alter table turnkeeper.call_starts drop constraint call_starts_check;
+				alter table turnkeeper.calls drop constraint calls_check;
+				` + damage)
+			if broken := strings.Join(h.broken(false), "; "); !strings.Contains(broken, promise) {
+				t.Errorf("broken: %q", broken)
+			}
+		})
+	}
+	t.Run("all are tried", func(t *testing.T) {
+		promises, err := newHouse(t).Check(t.Context(), false)
+		if err != nil || len(promises) != 16 {
+			t.Errorf("%d promises, error %v", len(promises), err)
+		}
+	})
+}

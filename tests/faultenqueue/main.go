@@ -1,0 +1,11 @@
+// Command faultenqueue is the command enqueue with fault points.
+package main
+
+import (
+	"os"
+
+	"turnkeeper/internal/cli"
+	"turnkeeper/tests/fault"
+)
+
+func main() { os.Exit(cli.Main(cli.Enqueue().WithFaults(fault.Hook()))) }
