@@ -19,33 +19,49 @@ import (
 )
 
 // overProxy is a dispatch that writes through a proxy; the house does not.
-func overProxy(t *testing.T) (*house, *proxy, *dispatch) {
+func overProxy(t *testing.T) (*house, *storagetest.Proxy, *dispatch) {
 	t.Helper()
 	h := newHouse(t)
-	p, url := newProxy(t, h.url)
+	p, url := storagetest.NewProxy(t, h.url)
 	far := storagetest.Open(t, url)
 	d := h.turn("x")
 	d.TurnWriter = far.Writer(d.record, d.grant)
 	return h, p, d
 }
 
+var cuts = map[string]storagetest.Cut{
+	"after the commit": storagetest.Unanswer, "before the server has it": storagetest.Lose, "on the way": storagetest.Abandon,
+}
+
+func done(happened <-chan struct{}) bool {
+	select {
+	case <-happened:
+		return true
+	default:
+		return false
+	}
+}
+
+// commits knows the end of a transaction block.
+func commits(sent storagetest.Sent) bool { return sent.Commits && sent.Has("commit") }
+
 func TestLostAnswerOfAStep(t *testing.T) {
-	for name, what := range map[string]cut{"after the commit": unanswer, "before the server has it": lose, "on the way": abandon} {
+	for name, what := range cuts {
 		t.Run(name, func(t *testing.T) {
 			h, p, d := overProxy(t)
-			happened := p.cutNext(what, executes)
+			happened := p.CutNext(what, storagetest.Sent.Executes)
 			d.append(t, turnkeeper.Entry{
 				Round: round(1, turnkeeper.EffectOnce), Events: events(turnkeeper.EventTurnStart, turnkeeper.EventRoundStart),
 				Starts: []turnkeeper.CallStart{start(key(1, 1), "n", 1, turnkeeper.EffectOnce)},
 			})
-			if !happened() {
+			if !done(happened) {
 				t.Fatal("nothing was cut")
 			}
-			happened = p.cutNext(what, executes)
+			happened = p.CutNext(what, storagetest.Sent.Executes)
 			d.append(t, turnkeeper.Entry{
 				Results: []turnkeeper.CallResult{result(key(1, 1), "n", turnkeeper.CallSucceeded, "ok")}, Events: events(turnkeeper.EventToolResult),
 			})
-			if !happened() {
+			if !done(happened) {
 				t.Fatal("the second entry was not cut")
 			}
 			d.append(t, turnkeeper.Entry{Round: round(2), Events: events(turnkeeper.EventRoundStop)})
@@ -67,12 +83,12 @@ func TestLostAnswerOfAStep(t *testing.T) {
 }
 
 func TestLostAnswerOfTheEnd(t *testing.T) {
-	for name, what := range map[string]cut{"after the commit": unanswer, "before the server has it": lose, "on the way": abandon} {
+	for name, what := range cuts {
 		t.Run(name, func(t *testing.T) {
 			h, p, d := overProxy(t)
-			happened := p.cutNext(what, executes)
+			happened := p.CutNext(what, storagetest.Sent.Executes)
 			d.finish(t, "done")
-			if !happened() {
+			if !done(happened) {
 				t.Fatal("nothing was cut")
 			}
 			if a := h.after(d); a.Reply != "done" || a.Turn != turnkeeper.TurnSucceeded || a.LaneHeld || a.Job != "completed" {
@@ -105,11 +121,11 @@ func TestEchoOfAWriteUnderWay(t *testing.T) {
 			if _, err := hold.Exec(t.Context(), lock); err != nil {
 				t.Fatal(err)
 			}
-			happened := p.cutNext(abandon, executes)
+			happened := p.CutNext(storagetest.Abandon, storagetest.Sent.Executes)
 			written := make(chan error, 1)
 			go func() { written <- d.Append(t.Context(), entry, answered) }()
 			h.awaitWaiting(2) // the first try, and the one after it
-			if !happened() {
+			if !done(happened) {
 				t.Fatal("nothing was cut")
 			}
 			if err := hold.Rollback(t.Context()); err != nil {
@@ -168,14 +184,12 @@ func TestBackendTerminatedInTheMiddle(t *testing.T) {
 
 func TestAppendGivesUpWithTheCauseOfItsContext(t *testing.T) {
 	_, p, d := overProxy(t)
-	p.mu.Lock()
-	p.plan = func(sent []byte) cut {
-		if executes(sent) && !bytes.Contains(sent, []byte("readback")) {
-			return lose
+	p.Plan(func(sent storagetest.Sent) storagetest.Cut {
+		if sent.Has("name: ReadBack") {
+			return storagetest.Pass
 		}
-		return pass
-	}
-	p.mu.Unlock()
+		return storagetest.Lose
+	})
 	cause := errors.New("the wall")
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 300*time.Millisecond, cause)
 	defer cancel()
@@ -190,13 +204,13 @@ func TestAppendGivesUpWithTheCauseOfItsContext(t *testing.T) {
 
 func TestLostAnswerOfATransactionalCall(t *testing.T) {
 	for name, c := range map[string]struct {
-		what cut
+		what storagetest.Cut
 		runs int
-	}{"after the commit": {unanswer, 1}, "before the commit": {lose, 2}} {
+	}{"after the commit": {storagetest.Unanswer, 1}, "before the commit": {storagetest.Lose, 2}} {
 		t.Run(name, func(t *testing.T) {
 			h, p, d := overProxy(t)
 			d.append(t, turnkeeper.Entry{Round: round(1, turnkeeper.EffectOnce)})
-			happened := p.cutNext(c.what, commits)
+			happened := p.CutNext(c.what, commits)
 			runs := 0
 			_, err := d.Transact(t.Context(), start(key(1, 1), "n", 1, turnkeeper.EffectOnce), func(ctx context.Context) turnkeeper.CallResult {
 				runs++
@@ -206,8 +220,8 @@ func TestLostAnswerOfATransactionalCall(t *testing.T) {
 				}
 				return result(key(1, 1), "n", turnkeeper.CallSucceeded, "written")
 			})
-			if err != nil || !happened() {
-				t.Fatalf("error %v, cut %v", err, happened())
+			if err != nil || !done(happened) {
+				t.Fatalf("error %v, cut %v", err, done(happened))
 			}
 			if runs != c.runs {
 				t.Errorf("ran %d times, want %d", runs, c.runs)
