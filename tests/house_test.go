@@ -2,6 +2,7 @@ package tests_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -118,6 +119,14 @@ func (h *house) launchWorker(flags ...string) *process {
 type run struct {
 	stdout, stderr string
 	code           int
+}
+
+// startIsOnRecord says whether a call was started by what is committed now.
+func (h *house) startIsOnRecord(m mark) bool {
+	var is bool
+	err := h.db.QueryRow(context.Background(), `select exists (select from call_starts where turn_id = $1 and 'round-' || round || '-tool-' || ordinal = $2)`,
+		m.Turn, m.Call).Scan(&is)
+	return err == nil && is
 }
 
 // run runs a program to its end.

@@ -19,6 +19,8 @@ type mark struct {
 	Call           string `json:"call"`
 	IdempotencyKey string `json:"idempotency_key"`
 	PID            int    `json:"pid"`
+
+	Started bool `json:"-"` // its start was on record when it ran
 }
 
 // A ledger counts runs of marker tools outside of the product. Its answer, the
@@ -30,6 +32,7 @@ type ledger struct {
 	marks   []mark
 	held    map[string]chan struct{} // by label
 	answers map[string]string        // by label, in place of "marked LABEL"
+	witness func(mark) bool          // says whether a run's start is on record
 	more    chan struct{}            // closed and replaced at each mark
 }
 
@@ -51,6 +54,13 @@ func (l *ledger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
+	if r.Method == http.MethodGet { // it only asks
+		l.lookUp(w, m)
+		return
+	}
+	if l.witness != nil {
+		m.Started = l.witness(m)
+	}
 	held, answer := l.note(m)
 	if held != nil {
 		select {
@@ -60,6 +70,17 @@ func (l *ledger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	_, _ = fmt.Fprint(w, answer)
+}
+
+// lookUp says whether a call has made its mark.
+func (l *ledger) lookUp(w http.ResponseWriter, m mark) {
+	for _, made := range l.all() {
+		if made.IdempotencyKey == m.IdempotencyKey {
+			_, _ = fmt.Fprint(w, "marked "+made.Label)
+			return
+		}
+	}
+	http.NotFound(w, nil)
 }
 
 func (l *ledger) note(m mark) (held <-chan struct{}, answer string) {
@@ -96,6 +117,13 @@ func (l *ledger) release() {
 		close(held)
 		delete(l.held, label)
 	}
+}
+
+// all are the marks so far.
+func (l *ledger) all() []mark {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.marks)
 }
 
 // runs are the marks of a label so far.

@@ -10,8 +10,9 @@ import (
 
 // What these tests say often.
 type (
-	recorded = inferencetest.Recorded
-	reply    = inferencetest.Reply
+	recorded  = inferencetest.Recorded
+	reply     = inferencetest.Reply
+	modelCall = inferencetest.Call
 )
 
 var (

@@ -5,7 +5,7 @@ import (
 	"os"
 
 	"turnkeeper/internal/cli"
-	"turnkeeper/tests/fault"
+	"turnkeeper/tests/faultpoint"
 )
 
-func main() { os.Exit(cli.Main(cli.Enqueue().WithFaults(fault.Hook()))) }
+func main() { os.Exit(cli.Main(cli.Enqueue().WithFaults(faultpoint.Hook()))) }

@@ -16,7 +16,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/internal/cli"
-	"turnkeeper/tests/fault"
+	"turnkeeper/tests/faultpoint"
 	"turnkeeper/tools"
 )
 
@@ -29,8 +29,9 @@ func main() {
 		marker("mark_keyed", turnkeeper.EffectKeyed, context.WithoutCancel),
 		marker("mark_once", turnkeeper.EffectOnce, context.WithoutCancel),
 		marker("mark_slow", turnkeeper.EffectOnce, asItIs),
+		sure{marker("mark_sure", turnkeeper.EffectOnce, context.WithoutCancel)},
 	)
-	os.Exit(cli.Main(program.WithFaults(fault.Hook())))
+	os.Exit(cli.Main(program.WithFaults(faultpoint.Hook())))
 }
 
 func asItIs(ctx context.Context) context.Context { return ctx }
@@ -63,26 +64,41 @@ func marker(name string, effect turnkeeper.Effect, patience func(context.Context
 	})
 }
 
+// sure is a marker that can look up in the ledger whether a run has happened.
+type sure struct{ tools.Tool }
+
+// Reconcile asks the ledger for a mark with the call's key.
+func (s sure) Reconcile(ctx context.Context, call tools.Call) (tools.Result, bool, error) {
+	result, status, err := ask(ctx, http.MethodGet, entry{Tool: s.Spec().Name, IdempotencyKey: call.IdempotencyKey})
+	return result, status == http.StatusOK, err
+}
+
 // client waits for the ledger longer than any test holds an answer back.
 var client = &http.Client{Timeout: 2 * time.Minute}
 
 func report(ctx context.Context, e entry) (tools.Result, error) {
+	result, status, err := ask(ctx, http.MethodPost, e)
+	result.IsError = status != http.StatusOK
+	return result, err
+}
+
+func ask(ctx context.Context, method string, e entry) (result tools.Result, status int, err error) {
 	body, err := json.Marshal(e)
 	if err != nil {
-		return tools.Result{}, err
+		return tools.Result{}, 0, err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, os.Getenv(ledgerVariable), bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, method, os.Getenv(ledgerVariable), bytes.NewReader(body))
 	if err != nil {
-		return tools.Result{}, fmt.Errorf("%s: %w", ledgerVariable, err)
+		return tools.Result{}, 0, fmt.Errorf("%s: %w", ledgerVariable, err)
 	}
 	response, err := client.Do(request)
 	if err != nil {
-		return tools.Result{}, fmt.Errorf("the ledger does not answer: %w", err)
+		return tools.Result{}, 0, fmt.Errorf("the ledger does not answer: %w", err)
 	}
 	defer func() { _ = response.Body.Close() }()
 	text, err := io.ReadAll(response.Body)
 	if err != nil {
-		return tools.Result{}, fmt.Errorf("the ledger's answer is cut: %w", err)
+		return tools.Result{}, 0, fmt.Errorf("the ledger's answer is cut: %w", err)
 	}
-	return tools.Result{Text: string(text), IsError: response.StatusCode != http.StatusOK}, nil
+	return tools.Result{Text: string(text)}, response.StatusCode, nil
 }

@@ -1,8 +1,8 @@
-// Package fault lets a test stand at any labelled point of a program: the
+// Package faultpoint lets a test stand at any labelled point of a program: the
 // program asks the test, over HTTP, each time that it comes by one of the points
 // that were named to it, and goes on when the test answers. Meanwhile the test
 // kills it, stops it, or cuts its connections.
-package fault
+package faultpoint
 
 import (
 	"context"
