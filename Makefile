@@ -41,6 +41,10 @@ test: setup ## run all tests
 race: setup ## run all tests with the race detector (needs a C compiler)
 	CGO_ENABLED=1 go test -race -timeout 20m ./...
 
+.PHONY: crash
+crash: setup ## harm a program at every point, in every way, with every kind of tool (about half an hour)
+	TURNKEEPER_CRASH_MATRIX=1 go test -timeout 90m -run 'TestCrashMatrix|TestAPanicInsideATurn|TestHarmBetween' ./tests
+
 .PHONY: fuzz
 fuzz: setup ## fuzz each target for FUZZTIME (10s)
 	@FUZZTIME=$(FUZZTIME) scripts/fuzz

@@ -80,5 +80,5 @@ func showPromises(s *screen, promises []storage.Promise, broken int) {
 		s.line("all %d promises hold", len(promises))
 		return
 	}
-	s.line("%s", s.in(bad, fmt.Sprintf("%s of %d broken: stop the workers, keep the database as it is, and report it", plural(broken, "promise"), len(promises))))
+	s.line("%s", s.in(bad, fmt.Sprintf("%d of %d promises are broken: stop the workers, keep the database as it is, and report it", broken, len(promises))))
 }

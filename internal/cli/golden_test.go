@@ -242,6 +242,15 @@ func TestLists(t *testing.T) {
 		"scheduler": func(s *screen) {
 			showScheduler(s, utcNow, storage.SchedulerSettings{PausedAt: began, PausedReason: "the provider\nis down", PollInterval: 3 * time.Second, MaxDispatches: 50, LastTickAt: after(time.Minute)})
 		},
+		"check": func(s *screen) {
+			showPromises(s, []storage.Promise{
+				{Text: "a closed message has one reply"},
+				{Text: "events are numbered 1 to n", Broken: []string{"turn 7", "turn 9"}, More: true},
+			}, 1)
+		},
+		"check-well": func(s *screen) {
+			showPromises(s, []storage.Promise{{Text: "a closed message has one reply"}, {Text: "events are numbered 1 to n"}}, 0)
+		},
 		"doctor": func(s *screen) {
 			d := &diagnosis{}
 			d.add(checkOK, "database", "Postgres 15.4, that of DATABASE_URL", "")
