@@ -21,6 +21,18 @@ func (s *Store) StopBeating(ctx context.Context, id turnkeeper.WorkerID) error {
 	return translate(s.q.StopBeating(ctx, string(id)))
 }
 
+// GiveBackJobs makes River give out again what it gave to this worker longer
+// than older ago and the worker does not know of: working are the grants that
+// it works. It returns how many jobs that were.
+func (s *Store) GiveBackJobs(ctx context.Context, id turnkeeper.WorkerID, older time.Duration, working []turnkeeper.GrantID) (int, error) {
+	grants := make([]string, len(working))
+	for i, grant := range working {
+		grants[i] = string(grant)
+	}
+	n, err := s.q.GiveBackJobs(ctx, string(id), older, grants)
+	return int(n), translate(err)
+}
+
 // ForgetWorkers removes the heartbeats of workers that ended a day ago.
 func (s *Store) ForgetWorkers(ctx context.Context) error {
 	return translate(s.q.ForgetWorkers(ctx))

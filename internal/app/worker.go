@@ -194,6 +194,7 @@ func (w *worker) run(soft, hard context.Context, ready func(Ready)) error {
 		if err := w.client.Start(ctx); err != nil {
 			return fmt.Errorf("starting River: %w", err)
 		}
+		background.Go(func() { w.turns.GiveBackOverlooked(ctx) })
 	}
 	if w.cfg.HasRole(config.RoleScheduler) {
 		background.Go(func() { w.schedule(scheduling) })
@@ -264,6 +265,7 @@ func (w *worker) shutDown(ctx, hard context.Context) error {
 		if err := w.stopTurns(ctx, hard); err != nil {
 			return err
 		}
+		w.turns.GiveBack(ctx, 0)
 	}
 	w.at(ctx, pointStopped)
 	if err := w.store.StopBeating(ctx, w.id); err != nil {

@@ -175,6 +175,18 @@ select turnkeeper.check_granted((select count(*) from granted), cardinality(@lan
 update turnkeeper.river_job set state = 'cancelled', finalized_at = clock_timestamp()
 where id = any(@ids::bigint[]) and state not in ('completed', 'cancelled', 'discarded');
 
+-- name: GiveBackJobs :execrows
+-- Jobs that River gave to this worker and that did not arrive: their fetch was
+-- committed and its answer was lost. Nobody has written under their grants.
+update turnkeeper.river_job j set state = 'available', attempt = greatest(j.attempt - 1, 0)
+from turnkeeper.leases l
+join turnkeeper.turns t on t.id = l.turn_id and t.grant_id = l.grant_id
+where l.grant_id is not null and t.state = 'running' and t.worker_id is null
+  and j.id = t.job_id and j.state = 'running'
+  and j.attempted_by[array_upper(j.attempted_by, 1)] = @worker::text
+  and j.attempted_at <= statement_timestamp() - @older::interval
+  and l.grant_id <> all(@working::uuid[]);
+
 -- name: Pause :exec
 update turnkeeper.settings set paused_at = clock_timestamp(), paused_reason = @reason::text;
 

@@ -113,6 +113,27 @@ func (q *Queries) EndHold(ctx context.Context) error {
 	return err
 }
 
+const GiveBackJobs = `-- name: GiveBackJobs :execrows
+update turnkeeper.river_job j set state = 'available', attempt = greatest(j.attempt - 1, 0)
+from turnkeeper.leases l
+join turnkeeper.turns t on t.id = l.turn_id and t.grant_id = l.grant_id
+where l.grant_id is not null and t.state = 'running' and t.worker_id is null
+  and j.id = t.job_id and j.state = 'running'
+  and j.attempted_by[array_upper(j.attempted_by, 1)] = $1::text
+  and j.attempted_at <= statement_timestamp() - $2::interval
+  and l.grant_id <> all($3::uuid[])
+`
+
+// Jobs that River gave to this worker and that did not arrive: their fetch was
+// committed and its answer was lost. Nobody has written under their grants.
+func (q *Queries) GiveBackJobs(ctx context.Context, worker string, older time.Duration, working []string) (int64, error) {
+	result, err := q.db.Exec(ctx, GiveBackJobs, worker, older, working)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const Grant = `-- name: Grant :exec
 with input as (
     select i.lane, i.agent, i.grant_id, i.old_turn_id, i.message_id, i.attempt, i.conversation, i.trigger, i.definition_hash, i.is_new, nextval('turnkeeper.river_job_id_seq') as job_id,
