@@ -3,6 +3,10 @@ package storage
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -43,7 +47,7 @@ func translate(err error) error {
 	}
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {
-		return err
+		return plainBreak(err)
 	}
 	if condition := conditions[pg.Code]; condition != nil {
 		return &conditionError{condition, pg.Message}
@@ -63,6 +67,40 @@ func (e *serverError) Error() string {
 		s += ", " + e.constraint
 	}
 	return s + ")"
+}
+
+// A brokenError is a connection that broke, or could not be made, in plain words.
+type brokenError struct {
+	sentence string
+	err      error
+}
+
+func (e *brokenError) Error() string { return e.sentence }
+func (e *brokenError) Unwrap() error { return e.err }
+
+// plainBreak puts what happened to a connection into plain words; other errors,
+// those of an ended context among them, are returned as they are.
+func plainBreak(err error) error {
+	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
+		return &brokenError{fmt.Sprintf("the database cannot be reached: %v", plainConnect(err)), err}
+	}
+	_, network := errors.AsType[*net.OpError](err)
+	if network || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return &brokenError{"the connection to the database broke before it answered", err}
+	}
+	return err
+}
+
+// Unanswered says of a write's error that the write may have been done all the
+// same: the database did not come to answer.
+func Unanswered(err error) bool {
+	if server, ok := errors.AsType[*serverError](err); ok {
+		return strings.HasPrefix(server.code, "57P") // the server, or this session, is ended
+	}
+	if _, ok := errors.AsType[*brokenError](err); ok {
+		return !pgconn.SafeToRetry(err)
+	}
+	return pgconn.Timeout(err)
 }
 
 // uncertain says that a write may or may not have been done, or was undone for

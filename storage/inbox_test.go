@@ -13,6 +13,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/storage"
+	"turnkeeper/storage/storagetest"
 )
 
 func TestEnqueueOrdersIds(t *testing.T) {
@@ -268,5 +269,39 @@ func TestListsOfTheInbox(t *testing.T) {
 	}
 	if _, err := h.Message(t.Context(), 1<<40); !errors.Is(err, turnkeeper.ErrNotFound) {
 		t.Errorf("an unknown id: %v", err)
+	}
+}
+
+// A sender is told when nobody knows whether the message was accepted, and its
+// key makes the repeat safe.
+func TestAnUnansweredEnqueue(t *testing.T) {
+	for name, c := range map[string]struct {
+		cut      storagetest.Cut
+		accepted int
+	}{"after the commit": {storagetest.Unanswer, 1}, "before the server has it": {storagetest.Lose, 0}} {
+		t.Run(name, func(t *testing.T) {
+			h := newHouse(t)
+			p, url := storagetest.NewProxy(t, h.url)
+			far := storagetest.Open(t, url)
+			p.CutNext(c.cut, func(sent storagetest.Sent) bool { return sent.Has("name: Enqueue") })
+			message := turnkeeper.Submission{Agent: "clerk", Body: "Hello", Key: "k"}
+			_, err := far.Enqueue(t.Context(), message)
+			if !storage.Unanswered(err) || err.Error() != "the connection to the database broke before it answered" {
+				t.Errorf("error %v", err)
+			}
+			if n := one[int](h, "select count(*) from turnkeeper.messages"); n != c.accepted {
+				t.Errorf("%d messages", n)
+			}
+			if _, err := far.Enqueue(t.Context(), message); err != nil {
+				t.Error(err)
+			}
+			if n := one[int](h, "select count(*) from turnkeeper.messages"); n != 1 {
+				t.Errorf("%d messages after the repeat", n)
+			}
+			message.Body = "other"
+			if _, err := far.Enqueue(t.Context(), message); err == nil || storage.Unanswered(err) {
+				t.Errorf("a refusal is %v", err)
+			}
+		})
 	}
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -105,6 +106,9 @@ func (e *enqueuing) run(cmd *cobra.Command, args []string) error {
 
 func (e *enqueuing) send(ctx context.Context, db *app.Database) error {
 	id, err := db.Store.Enqueue(ctx, e.message)
+	if storage.Unanswered(err) {
+		return e.unanswered(err)
+	}
 	if err != nil {
 		return err
 	}
@@ -128,6 +132,15 @@ func (e *enqueuing) send(ctx context.Context, db *app.Database) error {
 	}
 	w := &waiting{enqueuing: e, db: db, accepted: accepted}
 	return w.run(ctx)
+}
+
+// unanswered says what to do when nobody knows whether the message was accepted.
+func (e *enqueuing) unanswered(err error) error {
+	advice := `look with "turnctl inbox" before you send it again; with --key, sending again is always safe`
+	if e.message.Key != "" {
+		advice = "send it again with the same --key: that is always safe"
+	}
+	return fmt.Errorf("the message may or may not have been accepted: %w; %s", err, advice)
 }
 
 // adviseWorker says when nobody is there who would handle the message, or
