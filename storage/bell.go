@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"go.uber.org/zap"
 )
 
@@ -21,6 +22,10 @@ const (
 // A Bell listens for doorbells on a connection of its own. A ring says "look
 // again" and carries nothing; rings may be lost, so whoever waits also polls.
 type Bell struct {
+	// Quiet is how long nothing may come before the connection has to show that
+	// it lives; 0: 30 s. It is set before Run.
+	Quiet time.Duration
+
 	url string
 	log *zap.Logger
 
@@ -74,7 +79,7 @@ func (b *Bell) Run(ctx context.Context) {
 }
 
 func (b *Bell) listen(ctx context.Context) error {
-	conn, err := pgx.Connect(ctx, b.url)
+	conn, err := b.connect(ctx)
 	if err != nil {
 		return err
 	}
@@ -90,12 +95,50 @@ func (b *Bell) listen(ctx context.Context) error {
 	}
 	b.ring("")
 	for {
-		note, err := conn.WaitForNotification(ctx)
+		topic, err := b.wait(ctx, conn)
 		if err != nil {
 			return err
 		}
-		b.ring(Topic(note.Channel))
+		if topic != "" {
+			b.ring(topic)
+		}
 	}
+}
+
+// bellTime bounds what a bell asks of its connection.
+const bellTime = 5 * time.Second
+
+func (b *Bell) connect(ctx context.Context) (*pgx.Conn, error) {
+	cfg, err := pgx.ParseConfig(b.url)
+	if err != nil {
+		return nil, errUnreadableURL
+	}
+	cfg.ConnectTimeout = bellTime
+	cfg.DialFunc = dialer.DialContext
+	cfg.Tracer = answerBound{bellTime}
+	cfg.RuntimeParams["application_name"] = "turnkeeper bell"
+	return pgx.ConnectConfig(ctx, cfg)
+}
+
+// wait returns the topic of the next ring, or none when it was quiet and the
+// connection has shown that it lives. A dead one would be as quiet.
+func (b *Bell) wait(ctx context.Context, conn *pgx.Conn) (Topic, error) {
+	quiet := b.Quiet
+	if quiet <= 0 {
+		quiet = 30 * time.Second
+	}
+	waiting, cancel := context.WithTimeout(ctx, quiet)
+	defer cancel()
+	note, err := conn.WaitForNotification(waiting)
+	switch {
+	case err == nil:
+		return Topic(note.Channel), nil
+	case ctx.Err() != nil || !pgconn.Timeout(err):
+		return "", err
+	}
+	asking, cancel := context.WithTimeout(ctx, bellTime)
+	defer cancel()
+	return "", conn.Ping(asking)
 }
 
 // ring rings for one topic, or for all when topic is empty.

@@ -53,11 +53,14 @@ func connect(ctx context.Context, o Options, conns int, name string, more map[st
 	cfg, err := pgxpool.ParseConfig(o.URL)
 	if err != nil {
 		// The library's error repeats the URL, password and all.
-		return nil, errors.New("DATABASE_URL cannot be read: write it as postgres://user:password@host:port/database")
+		return nil, errUnreadableURL
 	}
 	cfg.MaxConns = int32(min(conns, 1000)) //nolint:gosec // bounded
 	cfg.MaxConnLifetimeJitter = time.Minute
 	cfg.ConnConfig.ConnectTimeout = o.ConnectTimeout
+	cfg.ConnConfig.DialFunc = dialer.DialContext
+	cfg.ConnConfig.Tracer = answerBound{answerWithin(o.StatementTimeout)}
+	cfg.PingTimeout = pingWithin
 	params := cfg.ConnConfig.RuntimeParams
 	params["application_name"] = name
 	// A worker that is stopped inside a transaction must not block those that
@@ -79,6 +82,8 @@ func connect(ctx context.Context, o Options, conns int, name string, more map[st
 	}
 	return pool, nil
 }
+
+var errUnreadableURL = errors.New("DATABASE_URL cannot be read: write it as postgres://user:password@host:port/database")
 
 func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 

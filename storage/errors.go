@@ -78,11 +78,14 @@ type brokenError struct {
 func (e *brokenError) Error() string { return e.sentence }
 func (e *brokenError) Unwrap() error { return e.err }
 
-// plainBreak puts what happened to a connection into plain words; other errors,
-// those of an ended context among them, are returned as they are.
+// plainBreak puts what happened to a connection into plain words; other errors
+// are returned as they are.
 func plainBreak(err error) error {
 	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
 		return &brokenError{fmt.Sprintf("the database cannot be reached: %v", plainConnect(err)), err}
+	}
+	if pgconn.Timeout(err) && errors.Is(err, context.DeadlineExceeded) {
+		return &brokenError{"the database did not answer in time", err}
 	}
 	_, network := errors.AsType[*net.OpError](err)
 	if network || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
@@ -97,10 +100,12 @@ func Unanswered(err error) bool {
 	if server, ok := errors.AsType[*serverError](err); ok {
 		return strings.HasPrefix(server.code, "57P") // the server, or this session, is ended
 	}
-	if _, ok := errors.AsType[*brokenError](err); ok {
-		return !pgconn.SafeToRetry(err)
-	}
-	return pgconn.Timeout(err)
+	return !pgconn.SafeToRetry(err) && (pgconn.Timeout(err) || isBroken(err))
+}
+
+func isBroken(err error) bool {
+	_, broken := errors.AsType[*brokenError](err)
+	return broken
 }
 
 // uncertain says that a write may or may not have been done, or was undone for

@@ -29,7 +29,7 @@ type Migration struct {
 // number of processes may migrate at once. Each of our files is a transaction.
 func (s *Store) Migrate(ctx context.Context, river func(context.Context) error) ([]Migration, error) {
 	var applied []Migration
-	err := s.underMigrationLock(ctx, func(conn *pgxpool.Conn) error {
+	err := s.underMigrationLock(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		if err := prepareSchema(ctx, conn); err != nil {
 			return err
 		}
@@ -65,7 +65,8 @@ func (s *Store) Migrations(ctx context.Context) ([]Migration, error) {
 	return listMigrations(ctx, conn)
 }
 
-func (s *Store) underMigrationLock(ctx context.Context, f func(*pgxpool.Conn) error) error {
+func (s *Store) underMigrationLock(ctx context.Context, f func(context.Context, *pgxpool.Conn) error) error {
+	ctx = unbound(ctx)
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
 		return fmt.Errorf("the database cannot be reached: %w", plainConnect(err))
@@ -82,7 +83,7 @@ func (s *Store) underMigrationLock(ctx context.Context, f func(*pgxpool.Conn) er
 	if _, err := conn.Exec(ctx, "select pg_advisory_lock($1)", int64(migrationLock)); err != nil {
 		return translate(err)
 	}
-	return f(conn)
+	return f(ctx, conn)
 }
 
 func prepareSchema(ctx context.Context, conn *pgxpool.Conn) error {

@@ -1,0 +1,86 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// A connection can die without a word: a firewall forgets it, a host in between
+// loses power. Nothing comes then, and no time-out of the server's is heard. So
+// each wait for an answer has a bound on this side too, longer than what the
+// server allows a statement.
+
+// answerWithin is the bound of one statement or pipeline, given what the server
+// allows a statement.
+func answerWithin(statement time.Duration) time.Duration { return statement + statement/6 }
+
+// pingWithin is how long a connection that lay idle may take to show that it
+// lives before another is taken. Several may be dead at once, and are tried one
+// after the other.
+const pingWithin = 2 * time.Second
+
+// dialer finds out in half a minute that an idle peer is gone, where the network
+// does not hide it.
+var dialer = &net.Dialer{KeepAliveConfig: net.KeepAliveConfig{
+	Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 3,
+}}
+
+// An answerBound gives every wait for an answer its bound. The connection that
+// meets it is closed; whether what it did was done is not known.
+type answerBound struct{ limit time.Duration }
+
+var (
+	_ pgx.QueryTracer = answerBound{}
+	_ pgx.BatchTracer = answerBound{}
+)
+
+type boundKey struct{}
+
+func (b answerBound) begin(ctx context.Context) context.Context {
+	if ctx.Value(unboundKey{}) != nil {
+		return ctx
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, b.limit, fmt.Errorf("the database did not answer within %s", b.limit))
+	return context.WithValue(ctx, boundKey{}, cancel)
+}
+
+func (answerBound) end(ctx context.Context) {
+	if cancel, ok := ctx.Value(boundKey{}).(context.CancelFunc); ok {
+		cancel()
+	}
+}
+
+// TraceQueryStart begins the wait for a statement.
+func (b answerBound) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	return b.begin(ctx)
+}
+
+// TraceQueryEnd ends it.
+func (b answerBound) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryEndData) {
+	b.end(ctx)
+}
+
+// TraceBatchStart begins the wait for a pipeline.
+func (b answerBound) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+	return b.begin(ctx)
+}
+
+// TraceBatchQuery is nothing: the bound is the whole pipeline's.
+func (answerBound) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
+
+// TraceBatchEnd ends it.
+func (b answerBound) TraceBatchEnd(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchEndData) {
+	b.end(ctx)
+}
+
+type unboundKey struct{}
+
+// unbound is for statements that may take as long as they need: a migration
+// rewrites tables, and waits for another process's.
+func unbound(ctx context.Context) context.Context {
+	return context.WithValue(ctx, unboundKey{}, true)
+}
