@@ -20,16 +20,29 @@ type journal struct {
 
 var _ agentturn.Journal = (*journal)(nil)
 
-// endTime is what the last write of a turn gets when its own time is over.
+// endTime is what the last write of a turn gets on top of the turn's own time.
 const endTime = 10 * time.Second
 
 func (j *journal) Append(ctx context.Context, e turnkeeper.Entry) error {
 	if e.Outcome == nil {
 		return j.writer.Append(ctx, e, storage.Ending{})
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
+	ctx, cancel := outlive(ctx, endTime)
 	defer cancel()
 	return j.writer.Append(ctx, e, j.ending(*e.Outcome))
+}
+
+// outlive is a context that ends by the grace later than ctx.
+func outlive(ctx context.Context, grace time.Duration) (context.Context, context.CancelFunc) {
+	longer, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		timer := time.AfterFunc(grace, func() { cancel(context.Cause(ctx)) })
+		context.AfterFunc(longer, func() { timer.Stop() })
+	})
+	return longer, func() {
+		stop()
+		cancel(nil)
+	}
 }
 
 func (j *journal) ending(o turnkeeper.Outcome) storage.Ending {

@@ -6,24 +6,30 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/scheduler"
+	"turnkeeper/storage"
 )
 
-// A job that River gave to a worker and that did not arrive there is given out
-// again; one that arrived, or is another's, or new, is not.
-func TestOverlookedJobs(t *testing.T) {
+// What River gave to a worker and the worker does not work is given back: a job
+// that did not arrive, and a turn that was left without an end. What it works,
+// and what is another's, or new, is not.
+func TestOverlooked(t *testing.T) {
+	job, grant, none := storage.Overlooked{Jobs: 1}, storage.Overlooked{Grants: 1}, storage.Overlooked{}
 	for name, c := range map[string]struct {
-		fetched string // SQL of what the fetch noted, or came after it
-		older   time.Duration
-		works   bool // the worker knows of it
-		given   int
+		then  string // SQL of what came after the fetch
+		older time.Duration
+		works bool // the worker knows of it
+		want  storage.Overlooked
 	}{
-		"not arrived":             {"update turnkeeper.river_job set attempted_by = '{before,me}'", 5 * time.Second, false, 1},
-		"not arrived, no more":    {"update turnkeeper.river_job set attempted_by = '{me}', attempted_at = now()", 0, false, 1},
-		"fetched just now":        {"update turnkeeper.river_job set attempted_by = '{me}', attempted_at = now()", 5 * time.Second, false, 0},
-		"another's":               {"update turnkeeper.river_job set attempted_by = '{me,other}'", 5 * time.Second, false, 0},
-		"worked":                  {"update turnkeeper.river_job set attempted_by = '{me}'", 5 * time.Second, true, 0},
-		"written to":              {"update turnkeeper.turns set worker_id = 'me'", 5 * time.Second, false, 0},
-		"of a grant that is over": {"update turnkeeper.turns set grant_id = gen_random_uuid()", 5 * time.Second, false, 0},
+		"not arrived":             {"update turnkeeper.river_job set attempted_by = '{before,me}'", 5 * time.Second, false, job},
+		"not arrived, no more":    {"update turnkeeper.river_job set attempted_at = now()", 0, false, job},
+		"fetched just now":        {"update turnkeeper.river_job set attempted_at = now()", 5 * time.Second, false, none},
+		"another's":               {"update turnkeeper.river_job set attempted_by = '{me,other}'", 5 * time.Second, false, none},
+		"worked":                  {"", 5 * time.Second, true, none},
+		"of a grant that is over": {"update turnkeeper.turns set grant_id = gen_random_uuid()", 5 * time.Second, false, none},
+		"left":                    {"update turnkeeper.turns set worker_id = 'me'", 5 * time.Second, false, grant},
+		"left unwritten":          {"update turnkeeper.river_job set state = 'discarded', finalized_at = now()", 5 * time.Second, false, grant},
+		"written to, and worked":  {"update turnkeeper.turns set worker_id = 'me'", 5 * time.Second, true, none},
+		"written to by another":   {"update turnkeeper.turns set worker_id = 'other'", 5 * time.Second, false, none},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t)
@@ -35,24 +41,19 @@ func TestOverlookedJobs(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.exec("update turnkeeper.river_job set state = 'running', attempt = 1, attempted_at = now() - interval '6 s', attempted_by = '{me}'")
-			s.exec(c.fetched)
+			if c.then != "" {
+				s.exec(c.then)
+			}
 			var working []turnkeeper.GrantID
 			if c.works {
 				working = append(working, turnkeeper.GrantID(one[string](s, "select grant_id::text from turnkeeper.leases")))
 			}
-			n, err := s.GiveBackJobs(t.Context(), "me", c.older, working)
-			if err != nil || n != c.given {
-				t.Errorf("%d were given back, %v; want %d", n, err, c.given)
+			got, err := s.GiveBack(t.Context(), "me", c.older, working)
+			if err != nil || got != c.want {
+				t.Errorf("%+v were given back, %v; want %+v", got, err, c.want)
 			}
-			want := "running 1"
-			if c.given == 1 {
-				want = "available 0"
-			}
-			if got := one[string](s, "select state || ' ' || attempt from turnkeeper.river_job"); got != want {
-				t.Errorf("the job is %s, want %s", got, want)
-			}
-			s.start(kind{model: echo})
-			if c.given == 1 {
+			if c.want != none {
+				s.start(kind{model: echo, scheduler: true})
 				s.reply(id)
 			}
 		})

@@ -21,16 +21,28 @@ func (s *Store) StopBeating(ctx context.Context, id turnkeeper.WorkerID) error {
 	return translate(s.q.StopBeating(ctx, string(id)))
 }
 
-// GiveBackJobs makes River give out again what it gave to this worker longer
-// than older ago and the worker does not know of: working are the grants that
-// it works. It returns how many jobs that were.
-func (s *Store) GiveBackJobs(ctx context.Context, id turnkeeper.WorkerID, older time.Duration, working []turnkeeper.GrantID) (int, error) {
-	grants := make([]string, len(working))
+// Overlooked is what a worker had and does not work.
+type Overlooked struct {
+	Jobs   int // were fetched and did not arrive; they are given out again
+	Grants int // were worked and left without an end; they are over, and lost
+}
+
+// GiveBack gives back what was given to this worker longer than older ago and is
+// not among working, the grants that it works.
+func (s *Store) GiveBack(ctx context.Context, id turnkeeper.WorkerID, older time.Duration, working []turnkeeper.GrantID) (Overlooked, error) {
+	ids := make([]string, len(working))
 	for i, grant := range working {
-		grants[i] = string(grant)
+		ids[i] = string(grant)
 	}
-	n, err := s.q.GiveBackJobs(ctx, string(id), older, grants)
-	return int(n), translate(err)
+	jobs, err := s.q.GiveBackJobs(ctx, string(id), older, ids)
+	if err != nil {
+		return Overlooked{}, translate(err)
+	}
+	grants, err := s.q.GiveUpGrants(ctx, string(id), older, ids)
+	if err == nil && grants > 0 {
+		err = s.q.RingInbox(ctx)
+	}
+	return Overlooked{Jobs: int(jobs), Grants: int(grants)}, translate(err)
 }
 
 // ForgetWorkers removes the heartbeats of workers that ended a day ago.

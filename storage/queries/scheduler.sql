@@ -187,6 +187,17 @@ where l.grant_id is not null and t.state = 'running' and t.worker_id is null
   and j.attempted_at <= statement_timestamp() - @older::interval
   and l.grant_id <> all(@working::uuid[]);
 
+-- name: GiveUpGrants :execrows
+-- Grants that this worker worked and left without an end, which it could not
+-- write: they are over now, and the scheduler finds them lost.
+update turnkeeper.leases l set lease_until = clock_timestamp()
+from turnkeeper.turns t join turnkeeper.river_job j on j.id = t.job_id
+where t.id = l.turn_id and t.grant_id = l.grant_id and t.state = 'running' and l.lease_until > clock_timestamp()
+  and j.attempted_by[array_upper(j.attempted_by, 1)] = @worker::text
+  and (t.worker_id = @worker::text or t.worker_id is null and j.state not in ('available', 'running'))
+  and j.attempted_at <= statement_timestamp() - @older::interval
+  and l.grant_id <> all(@working::uuid[]);
+
 -- name: Pause :exec
 update turnkeeper.settings set paused_at = clock_timestamp(), paused_reason = @reason::text;
 

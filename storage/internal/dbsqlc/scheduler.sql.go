@@ -134,6 +134,26 @@ func (q *Queries) GiveBackJobs(ctx context.Context, worker string, older time.Du
 	return result.RowsAffected(), nil
 }
 
+const GiveUpGrants = `-- name: GiveUpGrants :execrows
+update turnkeeper.leases l set lease_until = clock_timestamp()
+from turnkeeper.turns t join turnkeeper.river_job j on j.id = t.job_id
+where t.id = l.turn_id and t.grant_id = l.grant_id and t.state = 'running' and l.lease_until > clock_timestamp()
+  and j.attempted_by[array_upper(j.attempted_by, 1)] = $1::text
+  and (t.worker_id = $1::text or t.worker_id is null and j.state not in ('available', 'running'))
+  and j.attempted_at <= statement_timestamp() - $2::interval
+  and l.grant_id <> all($3::uuid[])
+`
+
+// Grants that this worker worked and left without an end, which it could not
+// write: they are over now, and the scheduler finds them lost.
+func (q *Queries) GiveUpGrants(ctx context.Context, worker string, older time.Duration, working []string) (int64, error) {
+	result, err := q.db.Exec(ctx, GiveUpGrants, worker, older, working)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const Grant = `-- name: Grant :exec
 with input as (
     select i.lane, i.agent, i.grant_id, i.old_turn_id, i.message_id, i.attempt, i.conversation, i.trigger, i.definition_hash, i.is_new, nextval('turnkeeper.river_job_id_seq') as job_id,
