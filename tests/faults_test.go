@@ -2,7 +2,6 @@ package tests_test
 
 import (
 	"os"
-	"testing"
 )
 
 // longFaults is set by "make faults": fault tests go on for minutes, and those
@@ -16,5 +15,3 @@ func faults(short, long int) int {
 	}
 	return short
 }
-
-var _ testing.TB
