@@ -16,8 +16,8 @@ import (
 // crashVariable asks for the whole matrix; make crash sets it.
 const crashVariable = "TURNKEEPER_CRASH_MATRIX"
 
-// faults are what may happen to a program that stands at a point.
-var faults = []string{"kill", "stop", "cut"}
+// harms are what may happen to a program that stands at a point.
+var harms = []string{"kill", "stop", "cut"}
 
 // A crash is a program that comes to harm at a point, while an agent uses a
 // tool.
@@ -40,9 +40,9 @@ func TestCrashMatrix(t *testing.T) {
 // faults at the points around an effect.
 func matrix(whole bool) (all []crash) {
 	for i, point := range app.FaultPoints() {
-		for j, fault := range faults {
+		for j, fault := range harms {
 			for k, tool := range toolsAt(point) {
-				turn := i%len(faults) == j && (i/len(faults))%len(toolsAt(point)) == k
+				turn := i%len(harms) == j && (i/len(harms))%len(toolsAt(point)) == k
 				core := slices.Contains(aroundEffects, point) && tool == "mark_once"
 				if whole || turn || core {
 					all = append(all, crash{point, fault, tool})
