@@ -5,6 +5,10 @@ import (
 	"time"
 )
 
+// MaxOutputBytes is how much of one tool result is kept: 10 MB, as the tool
+// produced it.
+const MaxOutputBytes = 10_000_000
+
 // Bounds limit one turn. The zero value of a field is not a default: start
 // from DefaultBounds.
 type Bounds struct {

@@ -59,7 +59,7 @@ func textResult(call *turnkeeper.ToolCall, state turnkeeper.CallState, text stri
 // is shown whole is not stored a second time.
 func (t *turn) take(call *turnkeeper.ToolCall, raw tools.Result) turnkeeper.CallResult {
 	taken := outputs.Take(
-		outputs.Raw{Text: raw.Text, Bytes: raw.Bytes, MediaType: raw.MediaType},
+		outputs.Raw{Text: raw.Text, Bytes: raw.Bytes, MediaType: raw.MediaType, Incomplete: raw.Incomplete, Size: raw.RawBytes},
 		outputs.Limits{MaxChars: t.bounds.MaxToolResultChars},
 	)
 	result := turnkeeper.CallResult{Key: call.Key, Shown: taken.Shown, Preview: taken.Preview}

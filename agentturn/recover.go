@@ -3,7 +3,6 @@ package agentturn
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"go.uber.org/zap"
 
@@ -94,10 +93,8 @@ func (t *turn) reconcile(ctx context.Context, call *turnkeeper.ToolCall) (turnke
 		return turnkeeper.CallResult{}, false
 	}
 	spec, _ := t.offered.Spec(call.Name)
-	ctx, stop := context.WithTimeout(ctx, t.timeout(spec))
-	defer stop()
 	t.at(ctx, PointReconcile)
-	found, happened, err := lookUp(ctx, reconciler, t.toolCall(call))
+	found, happened, err := lookUp(ctx, reconciler, t.toolCall(call), t.executeOptions(call, spec))
 	if err != nil {
 		t.log.Warn("a tool could not tell whether a call happened",
 			zap.Stringer("call", call.Key), zap.String("tool", call.Name), zap.Error(err))
@@ -114,11 +111,26 @@ func (t *turn) reconcile(ctx context.Context, call *turnkeeper.ToolCall) (turnke
 	return result, true
 }
 
-func lookUp(ctx context.Context, r tools.Reconciler, call tools.Call) (found tools.Result, happened bool, err error) {
-	defer func() {
-		if value := recover(); value != nil {
-			err = errors.New(fmt.Sprint("it panicked: ", value))
-		}
-	}()
-	return r.Reconcile(ctx, call)
+// A lookUpTool looks a call up instead of running it, so that looking up is
+// bounded in the way that running is.
+type lookUpTool struct {
+	tools.Reconciler
+	happened bool // of the run that ended, and was not left behind
+}
+
+func (l *lookUpTool) Run(ctx context.Context, call tools.Call) (found tools.Result, err error) {
+	found, l.happened, err = l.Reconcile(ctx, call)
+	return found, err
+}
+
+func lookUp(ctx context.Context, r tools.Reconciler, call tools.Call, options tools.ExecuteOptions) (found tools.Result, happened bool, err error) {
+	looking := &lookUpTool{Reconciler: r}
+	ending := tools.Execute(ctx, looking, call, options)
+	switch {
+	case ending.Err != nil:
+		return tools.Result{}, false, ending.Err
+	case ending.Outcome != tools.Succeeded && ending.Outcome != tools.Failed:
+		return tools.Result{}, false, errors.New(ending.Result.Text)
+	}
+	return ending.Result, looking.happened, nil
 }

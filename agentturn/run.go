@@ -21,18 +21,28 @@ type run struct {
 func (t *turn) runTool(ctx context.Context, call *turnkeeper.ToolCall) run {
 	tool, _ := t.offered.Get(call.Name)
 	spec, _ := t.offered.Spec(call.Name)
+	started := time.Now()
+	ending := tools.Execute(ctx, tool, t.toolCall(call), t.executeOptions(call, spec))
+	return run{Ending: ending, took: time.Since(started)}
+}
+
+// executeOptions bound a run, or a look-up, of the call's tool, and keep account
+// of tools that do not return.
+func (t *turn) executeOptions(call *turnkeeper.ToolCall, spec tools.Spec) tools.ExecuteOptions {
 	options := tools.ExecuteOptions{Log: t.log}
 	if timeout := t.timeout(spec); time.Until(t.wall) > timeout { // else the end of the turn ends it
 		options.Timeout = timeout
 	}
-	name, key := call.Name, call.Key
+	about := []zap.Field{zap.String("tool", call.Name), zap.Stringer("call", call.Key)}
+	options.Abandoned = func() {
+		t.log.Warn("a tool did not return in its time and was left behind; it goes on in this process",
+			append(about, zap.Int64("left_behind", t.leftBehind.Add(1)))...)
+	}
 	options.Late = func(late tools.Ending) {
 		t.log.Warn("a tool that was left behind has returned",
-			zap.String("tool", name), zap.Stringer("call", key), zap.String("outcome", string(late.Outcome)))
+			append(about, zap.String("outcome", string(late.Outcome)), zap.Int64("left_behind", t.leftBehind.Add(-1)))...)
 	}
-	started := time.Now()
-	ending := tools.Execute(ctx, tool, t.toolCall(call), options)
-	return run{Ending: ending, took: time.Since(started)}
+	return options
 }
 
 // keep keeps what a run ended with. One that was cut short by the end of the

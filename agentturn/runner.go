@@ -3,6 +3,7 @@ package agentturn
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -40,7 +41,8 @@ type Config struct {
 
 // A Runner runs turns. It is safe for concurrent use.
 type Runner struct {
-	cfg Config
+	cfg        Config
+	leftBehind atomic.Int64
 }
 
 // New makes a Runner. Models must be set.
@@ -84,9 +86,14 @@ type Assignment struct {
 // outcomes, not errors. What ends ctx decides which; see ErrShutdown.
 func (r *Runner) Run(ctx context.Context, a Assignment, journal Journal) (turnkeeper.Outcome, error) {
 	t := newTurn(r.cfg, a, journal)
+	t.leftBehind = &r.leftBehind
 	ctx, stop := context.WithDeadlineCause(ctx, t.wall, errWallTime)
 	defer stop()
 	return t.run(ctx)
 }
+
+// LeftBehind is how many tools run now that did not return in their time: their
+// calls are answered, their goroutines are not to be had back.
+func (r *Runner) LeftBehind() int64 { return r.leftBehind.Load() }
 
 var errWallTime = errors.New("the turn's time is over")

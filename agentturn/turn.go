@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -27,6 +28,8 @@ type turn struct {
 	models  []*candidate // found on the first model call
 	wall    time.Time    // when the turn's time is over
 	lease   time.Time    // when the lease is
+
+	leftBehind *atomic.Int64 // tools of the process that did not return in their time
 
 	rounds []turnkeeper.Round // as decided, with what next has not made durable yet
 	next   turnkeeper.Entry   // decided and not yet durable

@@ -19,7 +19,7 @@ import (
 
 // Defaults of Limits.
 const (
-	DefaultMaxBytes = 10_000_000 // 10 MB
+	DefaultMaxBytes = turnkeeper.MaxOutputBytes
 	DefaultMaxChars = 6000
 )
 
@@ -44,6 +44,17 @@ type Raw struct {
 	Text      string // used when Bytes is nil
 	Bytes     []byte // binary content; an empty slice that is not nil is binary too
 	MediaType string // empty: text/plain for Text, application/octet-stream for Bytes
+
+	// Incomplete says that Text or Bytes is only the beginning of what there
+	// was, and Size how many bytes that had. 0: not known, or those that are here.
+	Incomplete bool
+	Size       int64
+}
+
+// size is how large the result was before anything of it was cut; known says
+// that it is not only the least it can have been.
+func (r Raw) size(here int) (size int64, known bool) {
+	return max(r.Size, int64(here)), !r.Incomplete || r.Size > int64(here)
 }
 
 // A Taken result is ready to be stored and shown.
@@ -73,33 +84,36 @@ func takeText(raw Raw, limits Limits) Taken {
 	text := Clean(cutText(raw.Text, limits.MaxBytes))
 	mediaType := mediaTypeOr(raw.MediaType, "text/plain")
 	chars := utf8.RuneCountInString(text)
+	size, known := raw.size(len(raw.Text))
+	incomplete := raw.Incomplete || len(raw.Text) > limits.MaxBytes
 	return Taken{
 		Output: turnkeeper.Output{
 			MediaType:  mediaType,
 			Text:       text,
 			SizeBytes:  int64(len(text)),
-			RawBytes:   int64(len(raw.Text)),
+			RawBytes:   size,
 			Chars:      int64(chars),
 			Tokens:     tokens(text, chars, mediaType),
 			SHA256:     hash([]byte(text)),
-			Incomplete: len(raw.Text) > limits.MaxBytes,
+			Incomplete: incomplete,
 		},
-		Shown:   show(text, chars, limits.MaxChars),
+		Shown:   show(text, chars, limits.MaxChars) + cutNote(incomplete, size, known),
 		Preview: Preview(text),
 	}
 }
 
 func takeBytes(raw Raw, limits Limits) Taken {
 	content := raw.Bytes[:min(len(raw.Bytes), limits.MaxBytes)]
+	size, known := raw.size(len(raw.Bytes))
 	out := turnkeeper.Output{
 		MediaType:  mediaTypeOr(raw.MediaType, "application/octet-stream"),
 		Bytes:      content,
 		SizeBytes:  int64(len(content)),
-		RawBytes:   int64(len(raw.Bytes)),
+		RawBytes:   size,
 		SHA256:     hash(content),
-		Incomplete: len(raw.Bytes) > limits.MaxBytes,
+		Incomplete: raw.Incomplete || len(raw.Bytes) > limits.MaxBytes,
 	}
-	out.Description = describe(out)
+	out.Description = describe(out, known)
 	chars := utf8.RuneCountInString(out.Description)
 	out.Tokens = proseTokens(chars)
 	return Taken{
@@ -110,9 +124,12 @@ func takeBytes(raw Raw, limits Limits) Taken {
 }
 
 // describe is what the model is told of binary content.
-func describe(out turnkeeper.Output) string {
+func describe(out turnkeeper.Output, sizeKnown bool) string {
 	size := fmt.Sprintf("%d bytes", out.SizeBytes)
-	if out.Incomplete {
+	switch {
+	case out.Incomplete && !sizeKnown:
+		size = fmt.Sprintf("first %d bytes of more", out.SizeBytes)
+	case out.Incomplete:
 		size = fmt.Sprintf("first %d of %d bytes", out.SizeBytes, out.RawBytes)
 	}
 	return fmt.Sprintf("[binary result: %s, %s, sha256 %s]", out.MediaType, size, out.SHA256)

@@ -70,7 +70,7 @@ func TestTake(t *testing.T) {
 			limits: outputs.Limits{MaxBytes: 5},
 			want: outputs.Taken{
 				Output: turnkeeper.Output{MediaType: "text/plain", Text: "ab", SizeBytes: 2, RawBytes: 8, Chars: 2, Tokens: 1, SHA256: sum("ab"), Incomplete: true},
-				Shown:  "ab", Preview: "ab",
+				Shown:  "ab\n\n[cut: the result had 8 bytes; what is missing at its end was not kept]", Preview: "ab",
 			},
 		},
 		{
@@ -142,8 +142,13 @@ func TestTakeCutsHugeResults(t *testing.T) {
 	if out.SizeBytes != 10_000_000 || out.RawBytes != 12_000_000 || out.Chars != 5_000_000 || !out.Incomplete {
 		t.Errorf("size %d, raw %d, chars %d, incomplete %v", out.SizeBytes, out.RawBytes, out.Chars, out.Incomplete)
 	}
-	if !strings.HasSuffix(taken.Shown, "\n\n[... truncated: showing first 6000 of 5000000 chars]") {
+	if !strings.HasSuffix(taken.Shown, "\n\n[... truncated: showing first 6000 of 5000000 chars]"+
+		"\n\n[cut: the result had 12000000 bytes; what is missing at its end was not kept]") {
 		t.Errorf("Shown ends with %q", taken.Shown[len(taken.Shown)-80:])
+	}
+	endless := outputs.Take(outputs.Raw{Text: "y", Incomplete: true}, outputs.Limits{})
+	if want := "y\n\n[cut: the result was larger than this; the rest was not kept]"; endless.Shown != want || !endless.Output.Incomplete {
+		t.Errorf("Shown = %q, incomplete %v", endless.Shown, endless.Output.Incomplete)
 	}
 	binary := outputs.Take(outputs.Raw{Bytes: bytes.Repeat([]byte{0}, 10_000_001)}, outputs.Limits{}).Output
 	if binary.SizeBytes != 10_000_000 || !binary.Incomplete {
@@ -211,7 +216,11 @@ func FuzzTake(f *testing.F) {
 				t.Fatalf("unfit for the store: %q", s)
 			}
 		}
-		if int(out.Chars) <= maxChars && taken.Shown != out.Text {
+		whole, note, _ := strings.Cut(taken.Shown, "\n\n[cut: ")
+		if out.Incomplete != (note != "") && !strings.Contains(text, "[cut: ") {
+			t.Fatalf("incomplete %v, and Shown = %q", out.Incomplete, taken.Shown)
+		}
+		if int(out.Chars) <= maxChars && whole != out.Text && !strings.Contains(text, "[cut: ") {
 			t.Fatalf("changed: %q shown for %q", taken.Shown, out.Text)
 		}
 		if shown, marker, _ := strings.Cut(taken.Shown, "\n\n[... truncated"); int(out.Chars) > maxChars &&

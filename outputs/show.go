@@ -15,6 +15,19 @@ func show(text string, chars, maxChars int) string {
 	return fmt.Sprintf("%s\n\n[... truncated: showing first %d of %d chars]", firstChars(text, maxChars), maxChars, chars)
 }
 
+// cutNote tells that a text is not whole in the store either, and so not to be
+// had by reading on. Empty for one that is.
+func cutNote(incomplete bool, size int64, sizeKnown bool) string {
+	switch {
+	case !incomplete:
+		return ""
+	case !sizeKnown:
+		return "\n\n[cut: the result was larger than this; the rest was not kept]"
+	default:
+		return fmt.Sprintf("\n\n[cut: the result had %d bytes; what is missing at its end was not kept]", size)
+	}
+}
+
 // firstChars is the text's first n characters, or all of it.
 func firstChars(text string, n int) string {
 	for i := range text {

@@ -13,7 +13,9 @@ import (
 )
 
 // DefaultGrace is how long a tool may take to return after its context ended.
-const DefaultGrace = time.Second
+// It is less than a second, so that a call is answered within a second of its
+// timeout, whatever the tool does.
+const DefaultGrace = 750 * time.Millisecond
 
 // Outcome says how a run of a tool ended.
 type Outcome string
@@ -45,13 +47,17 @@ type ExecuteOptions struct {
 	Grace time.Duration
 	// Log gets the stack of a panic. nil: nothing is logged.
 	Log *zap.Logger
+	// Abandoned is called before Execute returns, and before Late, when the tool
+	// is left behind. nil: nobody is told.
+	Abandoned func()
 	// Late gets, from the tool's own goroutine, how an abandoned tool ended in
 	// the end; at most once, after Execute has returned. nil: dropped.
 	Late func(Ending)
 }
 
 // Execute runs a tool once, and returns when it ended or soon after its time
-// was up: a tool that ignores its context is left behind with its goroutine.
+// was up: a tool that ignores its context is left behind with its goroutine. The
+// result is collected, as Collect does it.
 // A transactional tool that is left behind may still touch its transaction;
 // roll that back.
 //
@@ -59,7 +65,8 @@ type ExecuteOptions struct {
 // all the same; one that then returns an error has timed out, or was
 // cancelled. Execute never panics for the tool.
 func Execute(ctx context.Context, tool Tool, call Call, opts ExecuteOptions) Ending {
-	e := execution{tool: tool, call: call, name: tool.Spec().Name, opts: opts, expired: errors.New("the tool's time is up")}
+	e := execution{tool: tool, call: call, name: tool.Spec().Name, opts: opts,
+		expired: errors.New("the tool's time is up"), told: make(chan struct{})}
 	if opts.Log == nil {
 		e.opts.Log = zap.NewNop()
 	}
@@ -75,8 +82,9 @@ type execution struct {
 	name string
 	opts ExecuteOptions
 
-	expired error       // cause of the tool's context when its own timeout ended it
-	settled atomic.Bool // somebody has decided: the ending is taken, or the tool is abandoned
+	expired error         // cause of the tool's context when its own timeout ended it
+	settled atomic.Bool   // somebody has decided: the ending is taken, or the tool is abandoned
+	told    chan struct{} // closed when Abandoned was called
 }
 
 func (e *execution) execute(ctx context.Context) Ending {
@@ -114,6 +122,10 @@ func (e *execution) await(ctx context.Context, done <-chan Ending) Ending {
 	if !e.settled.CompareAndSwap(false, true) {
 		return <-done
 	}
+	if e.opts.Abandoned != nil {
+		e.opts.Abandoned()
+	}
+	close(e.told)
 	ending := e.stopped(ctx)
 	ending.Abandoned = true
 	return ending
@@ -130,10 +142,11 @@ func (e *execution) run(ctx context.Context, done chan<- Ending) {
 		if e.settled.CompareAndSwap(false, true) {
 			done <- ending
 		} else if e.opts.Late != nil {
+			<-e.told
 			e.opts.Late(ending)
 		}
 	}()
-	result, err := e.tool.Run(ctx, e.call)
+	result, err := Run(ctx, e.tool, e.call)
 	ending = e.ended(ctx, result, err)
 }
 
@@ -185,7 +198,7 @@ func panicMessage(cause any) (message string) {
 const maxPanicChars = 500
 
 func (e *execution) failed(outcome Outcome, text string) Ending {
-	return Ending{Result: Result{Text: "tool error: " + text, IsError: true}, Outcome: outcome}
+	return Ending{Result: boundText(Result{Text: "tool error: " + text, IsError: true}), Outcome: outcome}
 }
 
 // seconds prints whole seconds as "60", others with up to three digits more.

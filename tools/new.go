@@ -84,8 +84,8 @@ type function[A any] struct {
 	err  error
 }
 
-func (t *function[A]) Spec() Spec    { return t.spec }
-func (t *function[A]) broken() error { return t.err }
+func (t *function[A]) Spec() Spec   { return t.spec }
+func (t *function[A]) Check() error { return t.err }
 
 func (t *function[A]) Run(ctx context.Context, call Call) (Result, error) {
 	var args A

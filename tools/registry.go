@@ -41,13 +41,15 @@ func NewRegistry(tools ...Tool) (*Registry, error) {
 
 // Register adds a tool. It refuses a name of impossible form or one that is
 // taken, a schema that is not the schema of an object or does not compile, an
-// unknown effect and a negative timeout.
+// unknown effect, a negative timeout, and what a Checker finds.
 func (r *Registry) Register(tool Tool) error {
 	if tool == nil {
 		return fmt.Errorf("a nil tool cannot be registered")
 	}
-	if b, ok := tool.(interface{ broken() error }); ok && b.broken() != nil {
-		return fmt.Errorf("tool %q: %w", tool.Spec().Name, b.broken())
+	if checker, ok := tool.(Checker); ok {
+		if err := checker.Check(); err != nil {
+			return fmt.Errorf("tool %q: %w", tool.Spec().Name, err)
+		}
 	}
 	spec := tool.Spec()
 	schema, err := checkSpec(&spec)

@@ -12,6 +12,7 @@ package tools
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"time"
 
 	"turnkeeper"
@@ -48,12 +49,28 @@ type Call struct {
 	IdempotencyKey string
 }
 
-// A Result is what a tool gives back.
+// A Result is what a tool gives back: Text, Bytes, or what a Body gives. What of
+// it is kept has a bound, turnkeeper.MaxOutputBytes; the rest is dropped, and
+// the model is told so.
 type Result struct {
-	Text      string // for the model; used when Bytes is nil
-	Bytes     []byte // binary content
-	MediaType string // empty: text/plain for Text, application/octet-stream for Bytes
+	Text      string // for the model; used when Bytes and Body are nil
+	Bytes     []byte // binary content; used when Body is nil
+	MediaType string // empty: text/plain for Text and Body, application/octet-stream for Bytes
 	IsError   bool   // the tool ran and says it failed
+
+	// Body, when it is not nil, is read for the content, in the call's time: to
+	// its end or to the bound, and nothing past that. So a tool need not know
+	// how much there is. By MediaType it is taken for text or for binary
+	// content. A Body that is an io.Closer is closed in any case: when it was
+	// read, and, from another goroutine and maybe once more, when the call's
+	// time is up, which sets free a reader that waits.
+	Body io.Reader
+
+	// Incomplete says that Text or Bytes is only the beginning of what there
+	// was, and RawBytes how much that was, where it is known (0: it is not).
+	// Both are set for what is cut at the bound.
+	Incomplete bool
+	RawBytes   int64
 }
 
 // A Tool is something a model can call. Run may be called by several
@@ -61,9 +78,21 @@ type Result struct {
 // context.Cause(ctx). An error and a Result with IsError are both failures
 // shown to the model; Run's error text is shown as it is, so it must hold no
 // secret. A panic is a failure as well.
+//
+// A tool that does not return in its time is left behind: its call is answered,
+// and its goroutine runs on for as long as it likes. No Go program can end it,
+// as none survives a tool that overflows the stack or takes all memory. What
+// may do that is better run as a program of its own; see package program.
 type Tool interface {
 	Spec() Spec
 	Run(ctx context.Context, call Call) (Result, error)
+}
+
+// A Checker is a Tool that can tell, when it is registered, why it could not
+// run. nil: it can.
+type Checker interface {
+	Tool
+	Check() error
 }
 
 // A Reconciler is a Tool that can look up whether a call whose outcome is

@@ -88,7 +88,7 @@ type maskedTool struct {
 }
 
 func (t maskedTool) Run(ctx context.Context, call tools.Call) (tools.Result, error) {
-	result, err := t.Tool.Run(ctx, call)
+	result, err := tools.Run(ctx, t.Tool, call)
 	return t.mask(result), t.masker.Error(err)
 }
 
@@ -104,5 +104,8 @@ type maskedReconciler struct {
 
 func (t maskedReconciler) Reconcile(ctx context.Context, call tools.Call) (tools.Result, bool, error) {
 	result, happened, err := t.reconciler.Reconcile(ctx, call)
+	if err == nil {
+		result, err = tools.Collect(ctx, result)
+	}
 	return t.mask(result), happened, t.masker.Error(err)
 }

@@ -109,6 +109,7 @@ type worker struct {
 	agents *agents
 	models *models
 	tools  *tools.Registry
+	runner *agentturn.Runner
 	turns  *jobs.Worker
 	client *jobs.Client
 	heart  *lease.Heart
@@ -155,13 +156,13 @@ func (w *worker) prepare(ctx context.Context) error {
 }
 
 func (w *worker) prepareTurns() (err error) {
-	runner := agentturn.New(agentturn.Config{
+	w.runner = agentturn.New(agentturn.Config{
 		Models: w.models, DefaultModel: w.cfg.DefaultModel, Tools: w.tools, Bounds: w.cfg.Bounds,
 		Freshness: w.store, Budget: &jobs.Spend{Store: w.store}, Log: w.log, Fault: w.fault,
 		Tokens: func(model string) agentturn.TokenCounter { return tokens.For(model) },
 	})
 	w.turns = jobs.NewWorker(jobs.WorkerConfig{
-		Store: w.store, Runner: runner, WorkerID: w.id, Bounds: w.cfg.Bounds, Log: w.log, Fault: w.fault,
+		Store: w.store, Runner: w.runner, WorkerID: w.id, Bounds: w.cfg.Bounds, Log: w.log, Fault: w.fault,
 		BoundsFor: func(d *agentdef.Definition) turnkeeper.Bounds { return w.cfg.BoundsFor(d) },
 	})
 	client := jobs.ClientConfig{Pool: w.store.QueuePool(), WorkerID: w.id, Slots: w.cfg.WorkerSlots, Log: w.log}
@@ -272,6 +273,9 @@ func (w *worker) shutDown(ctx, hard context.Context) error {
 		w.log.Warn("the end of this worker could not be noted", zap.Error(err))
 	}
 	w.at(ctx, pointNoted)
+	if n := w.runner.LeftBehind(); n > 0 {
+		w.log.Warn("tools that did not return in their time end with this process", zap.Int64("left_behind", n))
+	}
 	w.log.Info("stopped")
 	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"mime"
 	"net"
 	"net/http"
 	"net/url"
@@ -49,7 +48,7 @@ type httpGetArgs struct {
 // are kept, and URLs with a user name are refused.
 //
 // A text response gives its text, everything else its bytes, both bounded by
-// MaxResponseBytes (one byte more shows that there was more). A status of 400
+// MaxResponseBytes, and the result says so when there was more. A status of 400
 // and above is a failure that shows how the body begins.
 func NewHTTPGet(opts HTTPOptions) tools.Tool {
 	if opts.refuse == nil {
@@ -158,19 +157,21 @@ func responseResult(res *http.Response) (tools.Result, error) {
 	if err != nil {
 		return tools.Result{}, fmt.Errorf("the response broke off after %d bytes: %w", len(body), err)
 	}
+	more := len(body) > MaxResponseBytes
+	body = body[:min(len(body), MaxResponseBytes)]
 	mediaType := res.Header.Get("Content-Type")
 	if mediaType == "" {
 		mediaType = http.DetectContentType(body)
 	}
-	switch text := isText(mediaType); {
+	switch text := tools.IsText(mediaType); {
 	case res.StatusCode >= 400:
 		return failure(failedStatus(res, text, body)), nil
 	case len(body) == 0:
 		return tools.Result{Text: fmt.Sprintf("HTTP %s: the response is empty.", status(res))}, nil
 	case text:
-		return tools.Result{Text: string(body), MediaType: mediaType}, nil
+		return tools.Result{Text: string(body), MediaType: mediaType, Incomplete: more}, nil
 	}
-	return tools.Result{Bytes: body, MediaType: mediaType}, nil
+	return tools.Result{Bytes: body, MediaType: mediaType, Incomplete: more}, nil
 }
 
 func failedStatus(res *http.Response, text bool, body []byte) string {
@@ -186,20 +187,4 @@ func failedStatus(res *http.Response, text bool, body []byte) string {
 // on.
 func status(res *http.Response) string {
 	return strings.TrimSpace(fmt.Sprintf("%d %s", res.StatusCode, http.StatusText(res.StatusCode)))
-}
-
-var textTypes = map[string]bool{
-	"application/json": true, "application/xml": true, "application/javascript": true, "application/ecmascript": true,
-	"application/yaml": true, "application/x-yaml": true, "application/toml": true, "application/x-ndjson": true,
-	"application/x-www-form-urlencoded": true, "application/sql": true, "application/graphql": true,
-}
-
-func isText(mediaType string) bool {
-	kind, _, err := mime.ParseMediaType(mediaType)
-	if err != nil {
-		kind, _, _ = strings.Cut(strings.ToLower(mediaType), ";")
-		kind = strings.TrimSpace(kind)
-	}
-	return strings.HasPrefix(kind, "text/") || textTypes[kind] ||
-		strings.HasSuffix(kind, "+json") || strings.HasSuffix(kind, "+xml")
 }

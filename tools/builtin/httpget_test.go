@@ -132,8 +132,8 @@ func TestHTTPGetBoundsTheBody(t *testing.T) {
 			}
 		}
 	})
-	if got := get(t, allow("127.0.0.1"), server.URL); len(got.Result.Text) != builtin.MaxResponseBytes+1 {
-		t.Errorf("%d bytes, outcome %s", len(got.Result.Text), got.Outcome)
+	if got := get(t, allow("127.0.0.1"), server.URL); len(got.Result.Text) != builtin.MaxResponseBytes || !got.Result.Incomplete {
+		t.Errorf("%d bytes, incomplete %v, outcome %s", len(got.Result.Text), got.Result.Incomplete, got.Outcome)
 	}
 }
 

@@ -1,0 +1,130 @@
+package tools
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"turnkeeper"
+)
+
+// Run runs a tool and collects what it gives back. It is how a tool that wraps
+// another one calls it, when it needs the whole result; a Result that it passes
+// on as it is needs no Run.
+func Run(ctx context.Context, tool Tool, call Call) (Result, error) {
+	result, err := tool.Run(ctx, call)
+	if err != nil {
+		closeBody(result.Body)
+		return Result{}, err
+	}
+	return Collect(ctx, result)
+}
+
+// Collect is the result with its Body read, and with no more than
+// turnkeeper.MaxOutputBytes of it: what is over that is not read from a Body,
+// and is let go where it is in memory already. The cut splits no character. A
+// result that is whole and within the bound is returned as it is.
+//
+// The error is that of a Body that broke off, or of ctx.
+func Collect(ctx context.Context, r Result) (Result, error) {
+	if r.Body != nil {
+		content, more, err := readBody(ctx, r.Body)
+		if err != nil {
+			return Result{}, err
+		}
+		r.Body, r.Incomplete = nil, r.Incomplete || more
+		if IsText(r.MediaType) {
+			r.Text, r.Bytes = string(content), nil
+		} else {
+			r.Text, r.Bytes = "", content
+		}
+	}
+	if r.Bytes != nil {
+		return boundBytes(r), nil
+	}
+	return boundText(r), nil
+}
+
+// readBody reads up to the bound, and one byte to see whether there is more.
+func readBody(ctx context.Context, body io.Reader) (content []byte, more bool, err error) {
+	defer closeBody(body)
+	// A reader that waits for ever is set free by closing what it reads from.
+	stop := context.AfterFunc(ctx, func() { closeBody(body) })
+	defer stop()
+	var read bytes.Buffer
+	_, err = read.ReadFrom(io.LimitReader(untilDone{ctx, body}, turnkeeper.MaxOutputBytes+1))
+	if cause := context.Cause(ctx); cause != nil {
+		return nil, false, cause
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("the result broke off after %d bytes: %w", read.Len(), err)
+	}
+	content = bytes.Clone(read.Bytes()[:min(read.Len(), turnkeeper.MaxOutputBytes)])
+	return content, read.Len() > len(content), nil
+}
+
+// closeBody closes a body that can be closed. Its error says nothing about what
+// was read.
+func closeBody(body io.Reader) {
+	if c, ok := body.(io.Closer); ok {
+		_ = c.Close()
+	}
+}
+
+// untilDone ends an endless reader, even one that gives nothing, with its
+// context.
+type untilDone struct {
+	ctx context.Context
+	io.Reader
+}
+
+func (u untilDone) Read(p []byte) (int, error) {
+	if u.ctx.Err() != nil {
+		return 0, context.Cause(u.ctx)
+	}
+	n, err := u.Reader.Read(p)
+	if n < 0 || n > len(p) {
+		return 0, errors.New("its reader counts wrongly")
+	}
+	return n, err
+}
+
+func boundBytes(r Result) Result {
+	if len(r.Bytes) > turnkeeper.MaxOutputBytes {
+		r.RawBytes, r.Incomplete = max(r.RawBytes, int64(len(r.Bytes))), true
+		r.Bytes = bytes.Clone(r.Bytes[:turnkeeper.MaxOutputBytes])
+	}
+	r.Text = ""
+	return r
+}
+
+func boundText(r Result) Result {
+	if len(r.Text) > turnkeeper.MaxOutputBytes {
+		r.RawBytes, r.Incomplete = max(r.RawBytes, int64(len(r.Text))), true
+		r.Text = strings.Clone(r.Text[:turnkeeper.MaxOutputBytes])
+	}
+	if r.Incomplete {
+		r.Text = wholeChars(r.Text)
+	}
+	return r
+}
+
+// wholeChars is the text without the first bytes of a character at its end
+// whose others were cut off.
+func wholeChars(text string) string {
+	for n := 1; n < utf8.UTFMax && n <= len(text); n++ {
+		last := text[len(text)-n:]
+		if !utf8.RuneStart(last[0]) {
+			continue
+		}
+		if !utf8.FullRuneInString(last) {
+			return text[:len(text)-n]
+		}
+		break
+	}
+	return text
+}
