@@ -1,0 +1,42 @@
+package program
+
+// A head keeps the first room bytes of what is written and counts the rest.
+type head struct {
+	room    int
+	kept    []byte
+	dropped int64
+}
+
+func (h *head) Write(p []byte) (int, error) {
+	n := min(len(p), h.room-len(h.kept))
+	h.kept = append(h.kept, p[:n]...)
+	h.dropped += int64(len(p) - n)
+	return len(p), nil
+}
+
+// size is how much was written.
+func (h *head) size() int64 { return int64(len(h.kept)) + h.dropped }
+
+// A tail keeps the last room bytes of what is written.
+type tail struct {
+	room int
+	kept []byte
+	cut  bool
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.kept = append(t.kept, p[max(0, len(p)-t.room):]...)
+	if over := len(t.kept) - t.room; over > 0 {
+		t.kept = append(t.kept[:0], t.kept[over:]...)
+		t.cut = true
+	}
+	t.cut = t.cut || len(p) > t.room
+	return len(p), nil
+}
+
+func (t *tail) String() string {
+	if t.cut {
+		return "..." + string(t.kept)
+	}
+	return string(t.kept)
+}

@@ -1,0 +1,37 @@
+package program_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/tools"
+	"turnkeeper/tools/program"
+)
+
+// A tool that counts words with a shell script. In a worker of your own it goes
+// to worker.Main; in the command worker the same is written under "tools" in
+// the config file.
+func ExampleTool() {
+	count := program.Tool(tools.Spec{
+		Name:        "count_words",
+		Description: "Counts the words of a text.",
+		Parameters: json.RawMessage(`{
+			"type": "object", "required": ["text"], "additionalProperties": false,
+			"properties": {"text": {"type": "string"}}}`),
+		Effect:  turnkeeper.EffectNone, // it only reads, so it may run again
+		Timeout: 5 * time.Second,
+	}, program.Program{
+		Argv: []string{"/bin/sh", "-c", `sed 's/.*"text":"\(.*\)"}/\1/' | wc -w | tr -d ' '`},
+		Env:  []string{"PATH=/usr/bin:/bin", "LC_ALL=C"},
+	})
+
+	// A worker does this for every call of a model.
+	ending := tools.Execute(context.Background(), count, tools.Call{
+		Arguments: json.RawMessage(`{"text":"nothing lost, nothing twice"}`),
+	}, tools.ExecuteOptions{Timeout: count.Spec().Timeout})
+	fmt.Print(ending.Result.Text)
+	// Output: 4
+}

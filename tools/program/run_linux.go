@@ -1,0 +1,139 @@
+package program
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+)
+
+// run runs the program by a keeper, and returns when its family is gone, or
+// killTime after ctx ended. An error means that the program did not end by
+// itself; stdout and stderr are not to be read then.
+func (x execution) run(ctx context.Context, stdout, stderr io.Writer) (ending, error) {
+	k, err := x.startKeeper(ctx, stdout, stderr)
+	if err != nil {
+		return ending{}, err
+	}
+	// To let go of the orders is to order the family's end.
+	stop := context.AfterFunc(ctx, func() { _ = k.orders.Close() })
+	defer stop()
+	k.give(x.order(ctx))
+	select {
+	case <-k.done:
+		return k.ending(ctx)
+	case <-ctx.Done():
+	}
+	late := time.NewTimer(killTime)
+	defer late.Stop()
+	select {
+	case <-k.done:
+		return k.ending(ctx)
+	case <-late.C: // the keeper goes on with it, without us
+		return ending{}, context.Cause(ctx)
+	}
+}
+
+// keeperSlack is how long after the end of the call's time a keeper acts that
+// its worker has not told to: the worker is stopped.
+const keeperSlack = time.Second
+
+func (x execution) order(ctx context.Context) order {
+	o := order{Path: x.path, Argv: x.argv, Dir: x.dir, Env: x.env}
+	if deadline, ok := ctx.Deadline(); ok {
+		o.Time = max(time.Until(deadline), 0) + keeperSlack
+	}
+	return o
+}
+
+// A keeperProcess is a keeper as its worker sees it.
+type keeperProcess struct {
+	cmd    *exec.Cmd
+	mark   string
+	orders *os.File      // to the keeper
+	report *os.File      // from the keeper
+	done   chan struct{} // closed when the keeper has ended and is cleared away
+
+	said report // valid when done is closed
+	lost error  // why there is no report; nil: there is one
+}
+
+func (x execution) startKeeper(ctx context.Context, stdout, stderr io.Writer) (*keeperProcess, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	k := &keeperProcess{mark: x.mark, done: make(chan struct{})}
+	theirOrders, theirReport, err := k.pipes()
+	if err != nil {
+		return nil, fmt.Errorf("the program cannot be started: %w", err)
+	}
+	defer closeAll(theirOrders, theirReport)
+	// The context is not the command's: it would kill the keeper, and not the
+	// family.
+	k.cmd = exec.Command(ownProgram) //nolint:noctx // see above
+	k.cmd.Args = []string{keeperName}
+	k.cmd.Env = []string{"GOMAXPROCS=1"}
+	k.cmd.Stdin, k.cmd.Stdout, k.cmd.Stderr = bytes.NewReader(x.stdin), stdout, stderr
+	k.cmd.ExtraFiles = []*os.File{theirOrders, theirReport}
+	k.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // signals of a terminal are for the worker
+	k.cmd.WaitDelay = killTime
+	if err := k.cmd.Start(); err != nil {
+		closeAll(k.orders, k.report)
+		return nil, fmt.Errorf("the program's keeper cannot be started: %w", err)
+	}
+	go k.wait()
+	return k, nil
+}
+
+func (k *keeperProcess) pipes() (theirOrders, theirReport *os.File, err error) {
+	if theirOrders, k.orders, err = os.Pipe(); err != nil {
+		return nil, nil, err
+	}
+	if k.report, theirReport, err = os.Pipe(); err != nil {
+		closeAll(theirOrders, k.orders)
+		return nil, nil, err
+	}
+	return theirOrders, theirReport, nil
+}
+
+func closeAll(files ...*os.File) {
+	for _, f := range files {
+		_ = f.Close()
+	}
+}
+
+// give sends the order. A keeper that cannot take it has ended, or is about to.
+func (k *keeperProcess) give(o order) { _ = json.NewEncoder(k.orders).Encode(o) }
+
+func (k *keeperProcess) wait() {
+	defer close(k.done)
+	defer closeAll(k.orders, k.report)
+	ended := k.cmd.Wait()
+	if err := json.NewDecoder(io.LimitReader(k.report, maxReport)).Decode(&k.said); err != nil {
+		if ended == nil {
+			ended = err
+		}
+		k.lost = fmt.Errorf("the program's keeper was lost (%w)", ended)
+		sweep(k.mark)
+	}
+}
+
+func (k *keeperProcess) ending(ctx context.Context) (ending, error) {
+	switch {
+	case (k.lost != nil || k.said.Killed) && ctx.Err() != nil:
+		return ending{}, context.Cause(ctx)
+	case k.lost != nil:
+		return ending{}, fmt.Errorf("%w; what the program did, it may have done in part", k.lost)
+	case k.said.Killed:
+		return ending{}, errors.New("its time was up while this worker was stopped")
+	case k.said.Error != "":
+		return ending{}, errors.New("the program cannot be started: " + k.said.Error)
+	}
+	return k.said.ending, nil
+}

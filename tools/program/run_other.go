@@ -1,0 +1,38 @@
+//go:build !linux
+
+package program
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+)
+
+// run runs the program, and returns when it has ended, or killTime after ctx
+// ended. An error means that it did not end by itself; stdout and stderr are not
+// to be read then.
+func (x execution) run(ctx context.Context, stdout, stderr io.Writer) (ending, error) {
+	cmd := exec.CommandContext(ctx, x.path)
+	cmd.Args, cmd.Dir, cmd.Env = x.argv, x.dir, x.env
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(x.stdin), stdout, stderr
+	cmd.Cancel, cmd.WaitDelay = func() error { return killFamily(cmd) }, killTime
+	alone(cmd)
+	if err := cmd.Start(); err != nil {
+		return ending{}, fmt.Errorf("the program cannot be started: %w", err)
+	}
+	err := cmd.Wait()
+	_ = killFamily(cmd) // what it leaves behind ends with it
+	if ctx.Err() != nil {
+		return ending{}, context.Cause(ctx)
+	}
+	if _, ended := errors.AsType[*exec.ExitError](err); err != nil && !ended && !errors.Is(err, exec.ErrWaitDelay) {
+		return ending{}, err
+	}
+	if code := cmd.ProcessState.ExitCode(); code >= 0 {
+		return ending{Code: code}, nil
+	}
+	return ending{Signal: cmd.ProcessState.String()}, nil
+}
