@@ -10,6 +10,7 @@ import (
 	"turnkeeper/agentdef"
 	"turnkeeper/internal/config"
 	"turnkeeper/tools"
+	"turnkeeper/tools/program"
 )
 
 // A Toolbox is what agents' tools are checked against.
@@ -73,6 +74,9 @@ func (r *AgentsReport) check(d *agentdef.Definition, cfg *config.Config, toolbox
 		}
 	}
 	for _, name := range d.Tools {
+		if t, ok := cfg.Tools[name]; ok {
+			r.checkProgram(d, t)
+		}
 		if _, err := toolbox.Subset([]string{name}); err == nil {
 			continue
 		} else if toolbox.Whole {
@@ -94,8 +98,22 @@ func strange(name string, known *tools.Registry) string {
 	if near := known.Nearest(name); near != "" {
 		hint = fmt.Sprintf(" (did you mean %q?)", near)
 	}
-	return fmt.Sprintf("the tool %q is not built in%s: a worker starts with this agent only if it is a program of your own that has the tool; built in are %s",
+	return fmt.Sprintf("the tool %q is neither built in nor in the config file%s: a worker starts with this agent only if it is a program of your own that has the tool; known here are %s",
 		name, hint, strings.Join(known.Names(), ", "))
+}
+
+// checkProgram warns of a program that is not here: it may be where the worker
+// runs, or come later.
+func (r *AgentsReport) checkProgram(d *agentdef.Definition, t config.Tool) {
+	if _, err := program.Find(t.Command[0]); err != nil {
+		r.warn(d.Path, "calls of the tool %q fail here: %v", t.Name, err)
+	}
+	if t.Dir == "" {
+		return
+	}
+	if info, err := os.Stat(t.Dir); err != nil || !info.IsDir() {
+		r.warn(d.Path, "calls of the tool %q fail here: its folder %s does not exist", t.Name, t.Dir)
+	}
 }
 
 // checkRoot says what is odd about the folder of the file tools; empty: nothing.

@@ -2,7 +2,9 @@ package app
 
 import (
 	"context"
+	"slices"
 
+	"turnkeeper/internal/config"
 	"turnkeeper/internal/redact"
 	"turnkeeper/storage"
 	"turnkeeper/tools"
@@ -21,10 +23,10 @@ func newToolbox(agents *agents, store *storage.Store, masker *redact.Masker, mor
 	return tools.NewRegistry(maskTools(all, masker)...)
 }
 
-// KnownTools are the tools that every worker has, and more beside them, to be
-// asked for their names and schemas; they cannot be run.
-func KnownTools(more ...tools.Tool) (*tools.Registry, error) {
-	return tools.NewRegistry(append(builtin.All(builtin.Deps{Notes: noNotes{}}), more...)...)
+// KnownTools are the tools that every worker with these settings has, and more
+// beside them, to be asked for their names and schemas; they cannot be run.
+func KnownTools(cfg *config.Config, more ...tools.Tool) (*tools.Registry, error) {
+	return tools.NewRegistry(slices.Concat(builtin.All(builtin.Deps{Notes: noNotes{}}), Programs(cfg), more)...)
 }
 
 // noNotes stands for a store of notes that nobody opens.

@@ -122,7 +122,7 @@ type worker struct {
 // readAgents loads the agents' files before there is a database: they need to
 // know the names of tools and nothing else.
 func (w *worker) readAgents() error {
-	known, err := KnownTools(w.moreTools...)
+	known, err := KnownTools(w.cfg, w.moreTools...)
 	if err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func (w *worker) prepare(ctx context.Context) error {
 	if w.models, err = newModels(w.cfg, masker, w.log); err != nil {
 		return err
 	}
-	if w.tools, err = newToolbox(w.agents, w.store, masker, w.moreTools); err != nil {
+	if w.tools, err = newToolbox(w.agents, w.store, masker, append(Programs(w.cfg), w.moreTools...)); err != nil {
 		return err
 	}
 	if w.cfg.MigrateOnStart {

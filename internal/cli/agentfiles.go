@@ -11,6 +11,7 @@ import (
 type agentReport struct {
 	Folder   string   `json:"folder"`
 	Agents   []string `json:"agents"` // without a fault, sorted
+	Tools    []string `json:"tools"`  // that the config file makes of programs, sorted
 	Problems []string `json:"problems"`
 	Warnings []string `json:"warnings"`
 }
@@ -18,11 +19,14 @@ type agentReport struct {
 // checkFolder checks the agents of a folder against the settings. The tools of
 // a worker of the user's own are not known here.
 func checkFolder(dir string, cfg *config.Config) agentReport {
-	report := agentReport{Folder: dir, Agents: []string{}, Problems: []string{}, Warnings: []string{}}
-	known, err := app.KnownTools()
+	report := agentReport{Folder: dir, Agents: []string{}, Tools: []string{}, Problems: []string{}, Warnings: []string{}}
+	known, err := app.KnownTools(cfg)
 	if err != nil {
 		report.Problems = append(report.Problems, err.Error())
 		return report
+	}
+	for _, tool := range app.Programs(cfg) {
+		report.Tools = append(report.Tools, tool.Spec().Name)
 	}
 	found := app.CheckAgents(dir, cfg, app.Toolbox{Registry: known})
 	for _, agent := range found.Agents {

@@ -24,8 +24,8 @@ func (s *session) agentsCommand() *cobra.Command {
 		Use: "check [DIR]", Short: "Check agent files; no database is needed", Args: cobra.MaximumNArgs(1),
 		Long: `Check the agent files of a folder (default: the setting agents_dir) against this
 program and the settings found here: keys and values, bounds, models' providers,
-tools. Every fault is listed; with any, the exit code is 1. Warnings tell what may
-not be meant: a tool that is not built in, say, which a worker program of your
+tools, those of the config file included. Every fault is listed; with any, the exit code is 1. Warnings tell what may
+not be meant: a tool that is not known here, say, which a worker program of your
 own may have.`,
 		RunE: func(_ *cobra.Command, args []string) error { return s.checkAgents(args) },
 	})
@@ -62,6 +62,9 @@ func (s *session) checkAgents(args []string) error {
 func showReport(s *screen, r agentReport) {
 	for _, name := range r.Agents {
 		s.line("%s %s", s.in(good, "✓"), name)
+	}
+	for _, name := range r.Tools {
+		s.line("%s %s %s", s.in(good, "✓"), name, s.in(dim, "(a tool of the config file)"))
 	}
 	for _, problem := range r.Problems {
 		s.line("%s %s", s.in(bad, "✗"), plain(problem))

@@ -256,8 +256,8 @@ func TestAgentsCheck(t *testing.T) {
 			t.Fatalf("exit code %d, %+v", code, report)
 		}
 		for i, want := range []string{
-			"LOUD.MD: this file is not read", `odd.md: the tool "clok" is not built in (did you mean "clock"?)`,
-			`odd.md: the tool "weather" is not built in`, "nowhere, which does not exist here",
+			"LOUD.MD: this file is not read", `odd.md: the tool "clok" is neither built in nor in the config file (did you mean "clock"?)`,
+			`odd.md: the tool "weather" is neither built in nor in the config file`, "nowhere, which does not exist here",
 		} {
 			if !strings.Contains(report.Warnings[i], want) {
 				t.Errorf("warning %q, want in it %q", report.Warnings[i], want)

@@ -39,6 +39,7 @@ type Config struct {
 	DefaultModel string              // "provider/model" for agents that name none
 	Providers    map[string]Provider // by name, without the built-in demo
 	Models       map[string]Model    // by "provider/model"
+	Tools        map[string]Tool     // programs, by name
 
 	Roles       []string          // sorted, each once
 	WorkerSlots int               // turns at the same time
@@ -85,6 +86,7 @@ func Default() *Config {
 		DefaultModel:         "demo/script",
 		Providers:            map[string]Provider{},
 		Models:               map[string]Model{},
+		Tools:                map[string]Tool{},
 		Roles:                []string{RoleScheduler, RoleWorker},
 		WorkerSlots:          10,
 		Bounds:               turnkeeper.DefaultBounds(),
@@ -107,6 +109,9 @@ func (c *Config) Secrets() []string {
 	secrets := c.DatabaseURL.secrets()
 	for _, p := range c.Providers {
 		secrets = append(secrets, p.secrets()...)
+	}
+	for _, t := range c.Tools {
+		secrets = append(secrets, t.secretValues...)
 	}
 	slices.Sort(secrets)
 	secrets = slices.Compact(secrets)

@@ -152,7 +152,7 @@ func (l *loader) decode(problems *strictyaml.Problems, source string) {
 		return
 	}
 	inFile := map[string]Setting{}
-	known := []string{"providers", "models"}
+	known := []string{"providers", "models", "tools"}
 	for _, s := range l.settings {
 		if !s.onlyAt {
 			inFile[s.Name] = s
@@ -165,6 +165,8 @@ func (l *loader) decode(problems *strictyaml.Problems, source string) {
 			l.readProviders(problems, v)
 		case "models":
 			l.readModels(problems, v)
+		case "tools":
+			l.readTools(problems, v)
 		default:
 			l.setFromFile(problems, inFile[name], v)
 		}

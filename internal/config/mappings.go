@@ -34,6 +34,19 @@ var ModelKeys = []MappingKey{
 	{"context_window", "whole number", "1024 to 100000000 tokens", "by the model's name, else 32768", "Tokens that the model takes, question and answer together."},
 }
 
+// ToolKeys are the keys of tools.NAME.
+var ToolKeys = []MappingKey{
+	{"description", "text", "not empty", "must be given", "What the tool does, for the model."},
+	{"command", "list of text", "the program, then its arguments", "must be given", "What is run, without a shell. A program without a slash is looked up in the worker's PATH."},
+	{"arguments", "mapping", "the JSON Schema of an object", "no arguments", "What the model may pass. The program gets it as JSON, on one line, on its standard input."},
+	{"effect", "text", "none, keyed or once", "once", "What running a call again would do. A `keyed` program passes on `TURNKEEPER_IDEMPOTENCY_KEY`."},
+	{"timeout", "duration", "0 to 24h", "0", "Time for one call. 0: the `tool_timeout` of the turn."},
+	{"dir", "text", "a path", "the working directory", "The folder that the program runs in."},
+	{"env", "mapping", "names of variables to texts, or to env: VARIABLE or file: PATH", "none", "The program's environment. It gets no other variable but those of the call."},
+	{"max_output", "whole number", "1 to 10000000 bytes", "10000000", "How much of the output is kept. The rest is read and dropped, and the model is told so."},
+	{"media_type", "text", "not empty", "text/plain", "What the output is. What is not text is kept as binary content."},
+}
+
 func keyNames(keys []MappingKey) []string {
 	var names []string
 	for _, key := range keys {

@@ -87,7 +87,7 @@ func (l *loader) readProviders(problems *strictyaml.Problems, v *strictyaml.Node
 		case !providerForm.MatchString(name):
 			problems.Add(line, "providers has the name %q: it must be 1 to 64 of a-z A-Z 0-9 _ -", name)
 		default:
-			r := &providerReader{loader: l, Problems: problems, where: "providers." + name + "."}
+			r := &providerReader{mappingReader: mappingReader{loader: l, Problems: problems, where: "providers." + name + "."}}
 			l.config.Providers[name] = r.read(name, v)
 		}
 	})
@@ -175,11 +175,9 @@ func newCredential(text string) (Secret, error) {
 
 // providerReader reads one provider of the config file.
 type providerReader struct {
-	*loader
-	*strictyaml.Problems
-	where string // "providers.NAME."
-	p     Provider
-	keys  []string // which of the api_key keys are there
+	mappingReader
+	p    Provider
+	keys []string // which of the api_key keys are there
 }
 
 func (r *providerReader) read(name string, v *strictyaml.Node) Provider {
@@ -213,7 +211,7 @@ func (r *providerReader) key(key string, v *strictyaml.Node) {
 	case "headers":
 		r.headers(key, v)
 	case "timeout":
-		r.timeout(key, v)
+		p.Timeout = r.timeout(key, v)
 	case "profile":
 		profile.Name = r.choice(key, v, ProfileNames...)
 	case "max_tokens_field":
@@ -235,10 +233,6 @@ func (r *providerReader) key(key string, v *strictyaml.Node) {
 	case "extra":
 		r.extra(key, v)
 	}
-}
-
-func (r *providerReader) fault(v *strictyaml.Node, key string, err error) {
-	r.Add(v.Line, "%s%s %v", r.where, key, err)
 }
 
 func (r *providerReader) baseURL(key string, v *strictyaml.Node) string {
@@ -265,42 +259,6 @@ func baseURL(text string) (string, error) {
 		return "", errors.New("it must not hold a user, a password, ? or #: give secrets by api_key_env or headers")
 	}
 	return strings.TrimRight(text, "/"), nil
-}
-
-// credential reads a secret: itself, or by the name of a variable ("env") or of
-// a file ("file").
-func (r *providerReader) credential(key, by string, v *strictyaml.Node) Secret {
-	text, err := v.AsText()
-	if err != nil {
-		r.fault(v, key, err)
-		return Secret{}
-	}
-	source := ""
-	switch by {
-	case "env":
-		if !variableForm.MatchString(text) { // perhaps the key itself: do not repeat it
-			r.Add(v.Line, "%s%s must be the name of a variable, such as MY_API_KEY", r.where, key)
-			return Secret{}
-		}
-		source = fmt.Sprintf(" names the variable %q:", text)
-		value, ok := r.env(text)
-		if !ok {
-			r.Add(v.Line, "%s%s names the variable %q, which is not set", r.where, key, text)
-			return Secret{}
-		}
-		text = value
-	case "file":
-		source = fmt.Sprintf(" names the file %q:", text)
-		if text, err = readSecret(text); err != nil {
-			r.Add(v.Line, "%s%s%s it cannot be read: %v", r.where, key, source, err)
-			return Secret{}
-		}
-	}
-	secret, err := newCredential(text)
-	if err != nil {
-		r.Add(v.Line, "%s%s%s %v", r.where, key, cmp.Or(source, ":"), err)
-	}
-	return secret
 }
 
 // readSecret reads a file of at most 16 KiB. The error does not repeat the
@@ -334,12 +292,7 @@ func (r *providerReader) headers(key string, v *strictyaml.Node) {
 			r.header(name, r.credential(label, "", v), secretHeader.MatchString(name))
 			return
 		}
-		r.Fields(r.where+label+".", v, []string{"env", "file"}, nil, func(by string, v *strictyaml.Node) {
-			r.header(name, r.credential(label+"."+by, by, v), true)
-		})
-		if len(v.Fields) != 1 {
-			r.Add(v.Line, "%s%s must have one of env and file", r.where, label)
-		}
+		r.reference(label, v, func(value Secret) { r.header(name, value, true) })
 	})
 }
 
@@ -348,35 +301,6 @@ func (r *providerReader) header(name string, value Secret, secret bool) {
 	if secret {
 		r.p.secretHeaders = append(r.p.secretHeaders, value.Reveal())
 	}
-}
-
-func (r *providerReader) timeout(key string, v *strictyaml.Node) {
-	value, err := v.AsDuration()
-	switch {
-	case err != nil:
-		r.fault(v, key, err)
-	case value < 0 || value > day:
-		r.Add(v.Line, "%s%s is %s: it must be 0 to 24h", r.where, key, strictyaml.FormatDuration(value))
-	}
-	r.p.Timeout = value
-}
-
-func (r *providerReader) choice(key string, v *strictyaml.Node, words ...string) string {
-	word, err := v.AsText()
-	if err != nil {
-		r.fault(v, key, err)
-	} else if err := oneOf(word, words); err != nil {
-		r.Add(v.Line, "%s%s is %q: %v", r.where, key, word, err)
-	}
-	return word
-}
-
-func (r *providerReader) boolean(key string, v *strictyaml.Node) *bool {
-	value, err := v.AsBool()
-	if err != nil {
-		r.fault(v, key, err)
-	}
-	return &value
 }
 
 func (r *providerReader) extra(key string, v *strictyaml.Node) {

@@ -4,15 +4,12 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"turnkeeper/tools/program/programtest"
 )
 
-// rascalVariable makes this test binary a program that misbehaves.
-const rascalVariable = "RASCAL"
-
 func TestMain(m *testing.M) {
-	if os.Getenv(rascalVariable) != "" {
-		beRascal()
-	}
+	programtest.Main()
 	os.Exit(m.Run())
 }
 

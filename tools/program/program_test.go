@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -16,6 +17,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/tools"
 	"turnkeeper/tools/program"
+	"turnkeeper/tools/program/programtest"
 )
 
 func spec() tools.Spec {
@@ -101,7 +103,7 @@ func rascal(behaviour, token string) program.Program {
 	if err != nil {
 		panic(err)
 	}
-	return program.Program{Argv: []string{self, behaviour, token}, Env: []string{rascalVariable + "=yes"}}
+	return program.Program{Argv: []string{self, behaviour, token}, Env: []string{programtest.Variable + "=yes"}}
 }
 
 // TestTheFamilyEnds runs each kind of family into its timeout.
@@ -113,7 +115,7 @@ func TestTheFamilyEnds(t *testing.T) {
 		behaviour string
 		processes int
 	}{
-		{"hang", 1}, {"children", 3}, {"setsid", 2}, {"orphan", 2}, {"bomb", 161},
+		{"hang", 1}, {"deaf", 1}, {"fork", 3}, {"setsid", 2}, {"orphan", 2}, {"bomb", 1 + 40 + 40*5},
 	}
 	for _, tt := range tests {
 		t.Run(tt.behaviour, func(t *testing.T) {
@@ -126,19 +128,16 @@ func TestTheFamilyEnds(t *testing.T) {
 				_, err := program.Tool(spec(), rascal(tt.behaviour, token)).Run(ctx, tools.Call{Arguments: json.RawMessage(`{}`)})
 				ended <- err
 			}()
-			awaitAlive(t, token, tt.processes)
+			programtest.AwaitAlive(t, token, tt.processes)
 			start := time.Now()
 			cancel()
-			if err := <-ended; err != context.Canceled {
+			if err := <-ended; !errors.Is(err, context.Canceled) {
 				t.Errorf("error = %v", err)
 			}
 			if took = time.Since(start); took > time.Second {
 				t.Errorf("it took %s", took)
 			}
-			if left := alive(t, token); len(left) > 0 {
-				t.Errorf("%v are still alive", left)
-				awaitAlive(t, token, 0)
-			}
+			programtest.Dead(t, token)
 			t.Logf("%d processes ended in %s", tt.processes, took)
 		})
 	}
@@ -147,13 +146,10 @@ func TestTheFamilyEnds(t *testing.T) {
 func TestWhatItLeavesBehindEndsWithIt(t *testing.T) {
 	token := rand.Text()
 	got := execute(t, rascal("daemon", token), `{}`, patience)
-	if got.Outcome != tools.Succeeded || got.Result.Text != "started it\n" {
+	if got.Outcome != tools.Succeeded || got.Result.Text != "it runs\n" {
 		t.Errorf("%s: %q", got.Outcome, got.Result.Text)
 	}
-	if left := alive(t, token); len(left) > 0 {
-		t.Errorf("%v are still alive", left)
-		awaitAlive(t, token, 0)
-	}
+	programtest.Dead(t, token)
 }
 
 func TestAKilledKeeper(t *testing.T) {
@@ -162,10 +158,7 @@ func TestAKilledKeeper(t *testing.T) {
 	if want := "tool error: the program's keeper was lost (signal: killed); what the program did, it may have done in part"; got.Result.Text != want {
 		t.Errorf("%s: %q", got.Outcome, got.Result.Text)
 	}
-	if left := alive(t, token); len(left) > 0 {
-		t.Errorf("%v are still alive", left)
-		awaitAlive(t, token, 0)
-	}
+	programtest.Dead(t, token)
 }
 
 func TestHugeOutput(t *testing.T) {

@@ -75,6 +75,42 @@ models:
 ` + "```" + `
 `
 
+const programsIntro = `
+## Programs as tools
+
+` + "`tools`" + ` in the config file makes tools of programs, in any language. An agent has one when its own ` + "`tools`" + `
+names it, and every worker of a database should know the tools that its agents list. They are read when a
+worker starts.
+
+` + "```yaml" + `
+tools:
+  count_words:
+    description: Counts the words of a text.
+    command: [python3, tools/count_words.py]
+    arguments:
+      type: object
+      required: [text]
+      additionalProperties: false
+      properties:
+        text: {type: string}
+    effect: none
+    timeout: 10s
+    env:
+      PATH: /usr/bin:/bin
+      API_TOKEN: {env: COUNTER_TOKEN}
+` + "```" + `
+
+What the program writes to its standard output is the result. With another exit code than 0 the call has
+failed, and the model is shown the end of its standard error. Beside ` + "`env`" + ` it has ` + "`TURNKEEPER_AGENT`" + `,
+` + "`TURNKEEPER_CONVERSATION`" + `, ` + "`TURNKEEPER_TURN_ID`" + `, ` + "`TURNKEEPER_CALL`" + ` (unique in the turn) and
+` + "`TURNKEEPER_IDEMPOTENCY_KEY`" + ` (the same whenever this call is started again).
+
+Everything that a call started ends with it: when the program ends, when its time is up, when the turn is
+cancelled, and when the worker is killed. On Linux nothing in the background, in a session of its own or
+orphaned escapes that, but what runs under another user or is started by another service. On other systems
+only the program's process group is killed, and not when the worker is killed.
+`
+
 const toolsIntro = `
 ## Built-in tools
 
@@ -102,6 +138,8 @@ func reference() string {
 	mapping(&b, config.ProviderKeys)
 	b.WriteString(modelsIntro)
 	mapping(&b, config.ModelKeys)
+	b.WriteString(programsIntro)
+	mapping(&b, config.ToolKeys)
 	b.WriteString(agentIntro)
 	header(&b)
 	for _, k := range agentdef.Keys() {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -27,7 +28,7 @@ func TestReferenceHoldsEverySettingAndKey(t *testing.T) {
 	for _, s := range config.Settings() {
 		wanted = append(wanted, s.Name, "--"+s.Flag, s.Env)
 	}
-	for _, k := range append(config.ProviderKeys, config.ModelKeys...) {
+	for _, k := range slices.Concat(config.ProviderKeys, config.ModelKeys, config.ToolKeys) {
 		wanted = append(wanted, k.Name)
 	}
 	for _, k := range agentdef.Keys() {

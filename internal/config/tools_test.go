@@ -1,0 +1,89 @@
+package config_test
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"turnkeeper/internal/config"
+)
+
+func TestToolsFromTheFile(t *testing.T) {
+	file(t, `
+tools:
+  plain: {description: Tells the date., command: [date]}
+  count:
+    description: Counts.
+    command: [python3, count.py, "-n"]
+    arguments: {type: object, properties: {n: {type: integer, maximum: 9}}}
+    effect: keyed
+    timeout: 5s
+    dir: ./work
+    env:
+      LANG: C.UTF-8
+      API_TOKEN: literal-token
+      KEY: {env: COUNT_KEY}
+      CERTIFICATE: {file: key.txt}
+    max_output: 1000
+    media_type: image/png
+`)
+	if err := os.WriteFile("key.txt", []byte("file-key-00\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err := config.Load(config.LoadOptions{Env: env(map[string]string{"COUNT_KEY": "count-key-0"})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]config.Tool{
+		"plain": {Name: "plain", Description: "Tells the date.", Command: []string{"date"}, Effect: "once"},
+		"count": {
+			Name: "count", Description: "Counts.", Command: []string{"python3", "count.py", "-n"},
+			Arguments: json.RawMessage(`{"properties":{"n":{"maximum":9,"type":"integer"}},"type":"object"}`),
+			Effect:    "keyed", Timeout: 5 * time.Second, Dir: "./work", MaxOutput: 1000, MediaType: "image/png",
+			Env: map[string]config.Secret{
+				"LANG": config.NewSecret("C.UTF-8"), "API_TOKEN": config.NewSecret("literal-token"),
+				"KEY": config.NewSecret("count-key-0"), "CERTIFICATE": config.NewSecret("file-key-00"),
+			},
+		},
+	}
+	reveal := cmp.Transformer("reveal", func(s config.Secret) string { return s.Reveal() })
+	if diff := cmp.Diff(want, got.Tools, reveal, cmpopts.IgnoreUnexported(config.Tool{})); diff != "" {
+		t.Errorf("tools (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"count-key-0", "file-key-00", "literal-token"}, got.Secrets()); diff != "" {
+		t.Errorf("secrets (-want +got):\n%s", diff)
+	}
+}
+
+func TestFaultsOfTools(t *testing.T) {
+	tests := []struct{ name, text, want string }{
+		{"name", "tools: {a b: {description: x, command: [y]}}", `tools has the name "a b": it must be 1 to 64`},
+		{"nothing", "tools: {a: {}}", "tools.a.description is missing"},
+		{"no command", "tools: {a: {description: x}}", "tools.a.command is missing"},
+		{"empty command", "tools: {a: {description: x, command: []}}", "tools.a.command must begin with a program"},
+		{"a command in one text", "tools: {a: {description: x, command: ls -l}}", "tools.a.command must be a list"},
+		{"effect", "tools: {a: {description: x, command: [y], effect: twice}}", `tools.a.effect is "twice": it must be one of none, keyed, once`},
+		{"timeout", "tools: {a: {description: x, command: [y], timeout: 25h}}", "tools.a.timeout is 25h: it must be 0 to 24h"},
+		{"output", "tools: {a: {description: x, command: [y], max_output: 10000001}}", "tools.a.max_output is 10000001: it must be 1 to 10000000"},
+		{"schema", "tools: {a: {description: x, command: [y], arguments: text}}", "tools.a.arguments must be a JSON Schema, written as a mapping, not text"},
+		{"variable's name", "tools: {a: {description: x, command: [y], env: {A-B: x}}}", `tools.a.env has the name "A-B"`},
+		{"the call's variable", "tools: {a: {description: x, command: [y], env: {TURNKEEPER_X: x}}}", "tools.a.env.TURNKEEPER_X: names that begin with TURNKEEPER_"},
+		{"variable not set", "tools: {a: {description: x, command: [y], env: {A: {env: NOT_THERE}}}}", `tools.a.env.A.env names the variable "NOT_THERE", which is not set`},
+		{"unknown key", "tools: {a: {description: x, command: [y], cmd: z}}", `unknown key "tools.a.cmd"`},
+		{"twice", "tools:\n  a: {description: x, command: [y]}\n  a: {description: x, command: [y]}", `key "tools.a" is already set on line 2`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			file(t, tt.text)
+			_, err := config.Load(config.LoadOptions{Env: env(nil)})
+			if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.HasPrefix(err.Error(), "turnkeeper.yaml:") {
+				t.Errorf("error = %v", err)
+			}
+		})
+	}
+}

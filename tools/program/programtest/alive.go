@@ -1,0 +1,57 @@
+package programtest
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// patience bounds a wait: far above what any takes.
+const patience = 30 * time.Second
+
+// Alive are the processes of the rascal with the token.
+func Alive(t testing.TB, token string) (pids []int) {
+	t.Helper()
+	names, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil || len(names) == 0 {
+		t.Fatal("this system shows no processes", err)
+	}
+	for _, name := range names {
+		line, err := os.ReadFile(name)
+		if err == nil && slices.Contains(strings.Split(string(line), "\x00"), token) {
+			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(name)))
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// AwaitAlive returns when the rascal has n processes.
+func AwaitAlive(t testing.TB, token string, n int) {
+	t.Helper()
+	over := time.After(patience)
+	for {
+		pids := Alive(t, token)
+		if len(pids) == n {
+			return
+		}
+		select {
+		case <-over:
+			t.Fatalf("the processes are %v, not %d", pids, n)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// Dead fails the test if the rascal has processes, and waits until it has none.
+func Dead(t testing.TB, token string) {
+	t.Helper()
+	if left := Alive(t, token); len(left) > 0 {
+		t.Errorf("%v are still alive", left)
+		AwaitAlive(t, token, 0)
+	}
+}
