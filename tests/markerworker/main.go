@@ -30,6 +30,7 @@ func main() {
 		marker("mark_once", turnkeeper.EffectOnce, context.WithoutCancel),
 		marker("mark_slow", turnkeeper.EffectOnce, asItIs),
 		sure{marker("mark_sure", turnkeeper.EffectOnce, context.WithoutCancel)},
+		misbehave(),
 	)
 	os.Exit(cli.Main(program.WithFaults(faultpoint.Hook())))
 }

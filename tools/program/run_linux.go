@@ -2,6 +2,7 @@ package program
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -114,13 +115,13 @@ func (k *keeperProcess) give(o order) { _ = json.NewEncoder(k.orders).Encode(o) 
 func (k *keeperProcess) wait() {
 	defer close(k.done)
 	defer closeAll(k.orders, k.report)
-	ended := k.cmd.Wait()
-	if err := json.NewDecoder(io.LimitReader(k.report, maxReport)).Decode(&k.said); err != nil {
-		if ended == nil {
-			ended = err
-		}
-		k.lost = fmt.Errorf("the program's keeper was lost (%w)", ended)
+	err := json.NewDecoder(io.LimitReader(k.report, maxReport)).Decode(&k.said)
+	if err != nil { // nobody else would end the family, which holds our pipes
 		sweep(k.mark)
+	}
+	ended := k.cmd.Wait()
+	if err != nil {
+		k.lost = fmt.Errorf("the program's keeper was lost (%w)", cmp.Or(ended, err))
 	}
 }
 
