@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -54,6 +55,13 @@ func TestStartedCallsOfALostWorker(t *testing.T) {
 			turnkeeper.CallFailed, "the worker that ran this call was lost. It did not happen; not run again.", 1, turnkeeper.TurnSucceeded},
 		{"once, cannot tell", turnkeeper.EffectOnce, look(func() (tools.Result, bool, error) { return tools.Result{}, false, errors.New("no log") }),
 			turnkeeper.CallUnknown, "outcome unknown: ", 1, turnkeeper.TurnDegraded},
+		{"once, does not come back", turnkeeper.EffectOnce, look(func() (tools.Result, bool, error) {
+			time.Sleep(time.Hour)
+			return tools.Result{Text: "booked"}, true, nil
+		}), turnkeeper.CallUnknown, "outcome unknown: ", 1, turnkeeper.TurnDegraded},
+		{"once, found in a body", turnkeeper.EffectOnce, look(func() (tools.Result, bool, error) {
+			return tools.Result{Body: strings.NewReader("booked")}, true, nil
+		}), turnkeeper.CallSucceeded, "booked", 1, turnkeeper.TurnSucceeded},
 		{"once, panics", turnkeeper.EffectOnce, look(func() (tools.Result, bool, error) { panic("oops") }),
 			turnkeeper.CallUnknown, "outcome unknown: ", 1, turnkeeper.TurnDegraded},
 	}
@@ -82,6 +90,7 @@ func TestStartedCallsOfALostWorker(t *testing.T) {
 				if requests := b.requests(); results(requests[1])[0] != call.Shown {
 					t.Errorf("the model was told %q", results(requests[1]))
 				}
+				time.Sleep(2 * time.Hour) // the bubble waits for what was left behind
 			})
 		})
 	}
