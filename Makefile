@@ -49,6 +49,11 @@ crash: setup ## harm a program at every point, in every way, with every kind of 
 fuzz: setup ## fuzz each target for FUZZTIME (10s)
 	@FUZZTIME=$(FUZZTIME) scripts/fuzz
 
+.PHONY: model
+model: ## check the lease protocol as a model, and that each of its mutants fails (spin; a minute)
+	@scripts/need spin:spin gcc:gcc
+	@protocol/lease_check.sh
+
 .PHONY: bench
 bench: setup build ## measure turns a second on this machine
 	bin/worker bench

@@ -1,0 +1,427 @@
+/*
+ * lease.pml - scheduler + lease + fencing token + call journal, one inbox message.
+ *
+ * Names here and in the code: intent = a row of call_starts, verdict = the call's
+ * state unknown, reply = a row of replies, curtok = leases.token, taker =
+ * turns.worker_id, FENCE = the condition of the statement Step.
+ *
+ * What is modelled
+ *   durable  : what Postgres holds. One atomic{} block = one SQL transaction that
+ *              takes the lease row lock (SELECT ... FOR UPDATE) before it writes.
+ *   Exec     : one execution of the turn by a worker under one grant (= one token).
+ *              The queue may give a grant's job out twice (-DDOUBLE): then there are
+ *              two under one token, and the first that writes has claimed the grant.
+ *              Old executions are never stopped: any of them may sleep for any time
+ *              between any two steps and then go on (SIGSTOP, GC, VM pause, slow net).
+ *   crash    : an execution may die at every labelled point.
+ *   expiry   : UNTIMED part: the lease may lapse at any moment (no clock assumed at all).
+ *              TIMED part (-DTIMED): discrete time, drift, bounded pause, tool run time.
+ *
+ * Properties
+ *   A1  never two replies                       assert(outbox <= 1)
+ *   A2  no commit under an old token            assert(tok == curtok) at each commit
+ *   A3  non-idempotent effect at most once      assert(effects <= 1)
+ *   A4  a reply never tells an outcome other than the one journalled first
+ *   A5  a token is granted once                 assert at grant
+ *   A6  only who claimed a grant writes under it assert at each commit
+ *   L1  every accepted message gets its reply   ltl (finitely many faults, weak fairness)
+ *   T1  (TIMED) no effect starts, or is still running, after the lease has lapsed
+ *   T2  (TIMED) two executions never have an effect in flight together
+ *
+ * Use
+ *   spin -a [-DBUG_x] lease.pml && gcc -O2 -DSAFETY pan.c -o pan && ./pan -m200000
+ *   spin -a [-DBUG_x] -DLIVE lease.pml && gcc -O2 -DNFAIR=8 pan.c -o pan && ./pan -a -f -E -m1000000 -N reply
+ *   lease_check.sh runs the right protocol and every mutant and prints a table.
+ */
+
+#ifndef MAXGRANT
+#define MAXGRANT 3            /* grants per message: bounds faults, so L1 is meaningful */
+#endif
+
+#ifndef TIMED
+/* ------------------------------------------------------------------ UNTIMED */
+
+mtype = { J_NONE, J_INTENT, J_DONE, J_UNKNOWN };
+
+/* durable */
+bool  accepted = false;       /* inbox row */
+bool  jobq     = false;       /* job row (doorbell) */
+bool  done     = false;       /* inbox row marked answered */
+byte  outbox   = 0;           /* reply rows */
+byte  curtok   = 0;           /* fencing token of the last grant */
+byte  owner    = 0;           /* worker name of the last grant */
+byte  taker    = 0;           /* execution that claimed the last grant by its first write; 0: none yet */
+bool  live     = false;       /* lease not lapsed, by the database clock */
+mtype j        = J_NONE;      /* journal row of the one non-idempotent call */
+byte  jtok     = 0;           /* token that wrote the intent */
+bool  late     = false;       /* result that came after the turn had moved on */
+mtype told     = J_NONE;      /* first outcome any execution built on (ghost) */
+
+/* outside */
+byte  effects  = 0;
+
+/* bookkeeping */
+byte  grants   = 0;
+bool  given[MAXGRANT+2];      /* ghost: token handed out */
+bool  renewing = false;       /* a renewer is keeping the lease alive */
+
+#if defined(BUG_NOFENCE)
+#define FENCE 1
+#elif defined(BUG_OWNER_FENCE)
+#define FENCE (owner == w)
+#elif defined(BUG_LIVE_FENCE)
+#define FENCE (live)
+#elif defined(FENCE_STRICT)
+#define FENCE (curtok == tok && live && MINE)
+#else
+#define FENCE (curtok == tok && MINE)
+#endif
+
+/* every write under the fence claims the grant for its execution */
+#ifdef BUG_NO_CLAIM
+#define MINE true
+#else
+#define MINE (taker == 0 || taker == me)
+#endif
+#define CLAIM taker = me
+
+/* an execution may die here; the last grant may not (finitely many faults) */
+#define CRASH  if :: (tok < MAXGRANT) -> goto stop :: true fi
+
+proctype Exec(byte w; byte tok; byte me)
+{
+	mtype seen;
+	bool ok;
+
+reading:
+	CRASH;
+#ifdef BUG_JOURNAL_PER_ATTEMPT
+	atomic { if :: (jtok == tok) -> seen = j :: else -> seen = J_NONE fi };
+#else
+	seen = j;
+#endif
+	if
+	:: (seen == J_DONE) -> goto commit
+	:: (seen == J_UNKNOWN) -> goto commit
+	:: (seen == J_INTENT) ->
+#ifdef BUG_REEXEC
+		goto effect
+#else
+		/* in doubt: record the verdict first, then build on it */
+		atomic {
+			if
+			:: (FENCE && j == J_INTENT) -> CLAIM; j = J_UNKNOWN; seen = J_UNKNOWN
+			:: (FENCE && j != J_INTENT) -> goto reading
+			:: !(FENCE) -> goto stop
+			fi
+		};
+		goto commit
+#endif
+	:: (seen == J_NONE) -> skip
+	fi;
+
+#if defined(BUG_NO_INTENT)
+	goto effect;
+#elif defined(BUG_UNFENCED_INTENT)
+	/* unique(turn,call) only: the loser must not go on */
+	atomic { if :: (j == J_NONE) -> j = J_INTENT; jtok = tok :: else -> goto reading fi };
+#elif defined(BUG_ON_CONFLICT_IGNORED)
+	/* INSERT ... ON CONFLICT DO NOTHING, row count not looked at */
+	atomic { if :: (j == J_NONE) -> j = J_INTENT; jtok = tok :: else -> skip fi };
+#elif defined(BUG_JOURNAL_PER_ATTEMPT)
+	atomic { if :: (FENCE) -> j = J_INTENT; jtok = tok :: else -> goto stop fi };
+#elif defined(BUG_ACK_LOST_RETRY)
+	/* intent commits, the ack is lost, and the retry takes "row exists" as its own
+	   without comparing token and nonce */
+	atomic { if :: (j == J_NONE && FENCE) -> j = J_INTENT; jtok = tok :: else -> skip fi };
+#elif defined(BUG_CHECK_THEN_ACT)
+	(true) -> ok = FENCE;
+	if :: !ok -> goto stop :: else -> skip fi;
+	atomic { if :: (j == J_NONE) -> j = J_INTENT; jtok = tok :: else -> goto reading fi };
+#else
+	atomic {
+		if
+		:: (FENCE && j == J_NONE) -> CLAIM; j = J_INTENT; jtok = tok
+		:: (FENCE && j != J_NONE) -> goto reading
+		:: !(FENCE) -> goto stop
+		fi
+	};
+#endif
+
+effect:
+	CRASH;
+	effects++;                                  /* the outside world changes here */
+	assert(effects <= 1);                       /* A3 */
+#ifdef CHECK_ZOMBIE_EFFECT
+	assert(tok == curtok);                      /* expected to FAIL: see memo */
+#endif
+#ifdef HANG
+	if :: (tok < MAXGRANT) -> endhang: (false) :: true fi;  /* tool never returns */
+#endif
+	CRASH;
+
+	/* result: guarded by the intent's own token, never by time */
+	atomic {
+		if
+#ifdef BUG_RESULT_OVERWRITES
+		:: (jtok == tok) -> j = J_DONE
+#else
+		:: (j == J_INTENT && jtok == tok) -> j = J_DONE
+#endif
+		:: else -> late = true                  /* kept for audit, changes nothing */
+		fi
+	};
+	seen = J_DONE;
+#ifdef BUG_NO_INTENT
+	j = J_DONE; jtok = tok;
+#endif
+
+commit:
+	CRASH;
+	/* the model now builds its next message on `seen` (journalled LLM step) */
+	atomic {
+		if
+		:: (FENCE) ->
+			CLAIM;
+			if :: (told == J_NONE) -> told = seen :: else -> skip fi;
+			assert(told == seen)                /* A4 */
+		:: else -> goto stop
+		fi
+	};
+	CRASH;
+#if defined(BUG_SPLIT_DONE_FIRST)
+	atomic { if :: (FENCE) -> done = true; live = false :: else -> goto stop fi };
+	CRASH;
+	outbox++;
+#elif defined(BUG_SPLIT_OUTBOX_FIRST)
+	atomic { if :: (FENCE) -> outbox++; assert(outbox <= 1) :: else -> goto stop fi };
+	CRASH;
+	done = true; live = false;
+#elif defined(BUG_CHECK_THEN_ACT)
+	(true) -> ok = FENCE;
+	if :: !ok -> goto stop :: else -> skip fi;
+	atomic { outbox++; done = true; live = false; assert(outbox <= 1); assert(tok == curtok) };
+#else
+	/* ONE transaction: fence + reply + inbox answered + lease freed + job finished */
+	atomic {
+		if
+		:: (FENCE) ->
+			assert(tok == curtok);              /* A2 */
+#ifndef BUG_NO_CLAIM
+			assert(taker == me);                /* A6 */
+#endif
+#ifdef UNIQUE_OUTBOX
+			if :: (outbox == 0) -> outbox++ :: else -> skip fi;
+#else
+			outbox++;
+#endif
+			done = true; live = false
+		:: else -> skip
+		fi
+	};
+	assert(outbox <= 1);                        /* A1 */
+#endif
+stop:
+	skip
+}
+
+/* two schedulers run at once on purpose: being the only one must not matter */
+proctype Sched(byte me)
+{
+	byte t, w;
+end:
+	do
+#ifdef BUG_SCHED_TOCTOU
+	:: (jobq && !done && !live && grants < MAXGRANT) ->
+		t = curtok + 1;
+		if :: w = 0 :: w = 1 fi;
+		atomic {
+			if
+			:: (grants < MAXGRANT) ->
+				grants++; curtok = t; live = true; owner = w; taker = 0;
+				assert(!given[t]);              /* A5 */
+				given[t] = true;
+				run Exec(w, t, t)
+			:: else -> skip
+			fi
+		}
+#else
+	:: atomic {
+		(jobq && !done && !live && grants < MAXGRANT) ->
+			if :: w = 0 :: w = 1 fi;
+			grants++; curtok++; live = true; owner = w; taker = 0;
+			assert(!given[curtok]);             /* A5 */
+			given[curtok] = true;
+#ifdef DOUBLE
+			/* the queue gives the job out twice, to any workers */
+			if :: run Exec(1 - w, curtok, MAXGRANT + curtok) :: run Exec(w, curtok, MAXGRANT + curtok) :: skip fi;
+#endif
+			run Exec(w, curtok, curtok)
+	   }
+#endif
+	od
+}
+
+/* the lease may lapse at any time, but the last grant lives long enough */
+proctype Clock()
+{
+end:
+	do
+#if defined(RENEW_BG) || defined(BUG_RENEW_BY_TURN)
+	/* a background renewer ticks as long as the process lives, turn hung or not */
+	:: atomic { (live && !renewing && grants < MAXGRANT) -> live = false }
+#else
+	:: atomic { (live && grants < MAXGRANT) -> live = false }
+#endif
+	:: (done) -> break
+	od
+}
+
+proctype Renewer()
+{
+#if defined(RENEW_BG)
+	(grants > 0);
+	renewing = true;
+#ifdef RENEW_CAPPED
+	renewing = false          /* stops at the turn's wall cap, whatever the turn does */
+#else
+	(done);
+	renewing = false
+#endif
+#elif defined(BUG_RENEW_BY_TURN)
+	/* UPDATE ... WHERE turn_id=$1 without the token: a sleeper of grant 1 wakes up after
+	   the take-over and keeps the lease of grant 2 alive, whose own worker is dead */
+	(grants > 1);
+	renewing = true;
+	(done);
+	renewing = false
+#else
+	skip
+#endif
+}
+
+init {
+	byte k;
+	atomic {
+		run Sched(0); run Sched(1); run Clock(); run Renewer()
+	};
+#ifdef BUG_SPLIT_ENQUEUE
+	accepted = true;
+	if :: true -> goto out :: true fi;          /* API process dies between the two */
+	jobq = true;
+#else
+	atomic { accepted = true; jobq = true };
+#endif
+out:
+	skip
+}
+
+#ifdef LIVE
+ltl reply { [] (accepted -> <> (outbox > 0)) }
+#endif
+
+#else
+/* ------------------------------------------------------------------ TIMED
+ * Discrete time. Only the window around one external effect is modelled:
+ *   grant at the database -> (queue wait) -> worker looks at its clock -> (pause)
+ *   -> effect starts -> effect runs 1..TOOL ticks -> ends.
+ * After a lapse (+ GRACE) the next execution is granted and does the same.
+ */
+#ifndef TTL
+#define TTL    8
+#endif
+#ifndef TOOL
+#define TOOL   3              /* tool time-out that the check counts with */
+#endif
+#ifndef RUN
+#define RUN    TOOL           /* longest run of a tool in fact; > TOOL = time-out not enforced */
+#endif
+#ifndef PAUSE
+#define PAUSE  1              /* longest stop between check and effect that is survived */
+#endif
+#ifndef DRIFT
+#define DRIFT  1              /* ticks a worker clock may lose over one lease */
+#endif
+#ifndef MARGIN
+#define MARGIN (PAUSE + DRIFT)
+#endif
+#ifndef GRACE
+#define GRACE  0              /* lock-delay: wait after a lapse before the next grant */
+#endif
+#define TMAX   (3*TTL + GRACE + 2)
+#define NEVER  255
+
+byte now = 0;
+byte expires = 0;             /* database: end of the current lease */
+byte tokn = 0;
+byte inflight = 0;            /* effects running outside */
+byte due[3];                  /* per execution: must move before this time */
+
+proctype Tick()
+{
+end:
+	do
+	:: atomic { (now < TMAX && now < due[1] && now < due[2]) -> now++ }
+	od
+}
+
+proctype TExec(byte tok; byte t0)
+{
+	byte start, lost, left, seen;
+
+	/* queue wait: the job may sit in the queue for any time after the grant */
+	atomic {
+		if
+#ifdef BUG_LOCAL_ANCHOR
+		:: start = now                          /* deadline counted from when work began */
+#else
+		:: start = t0                           /* deadline counted from the grant */
+#endif
+		fi;
+		if :: lost = 0 :: lost = DRIFT fi       /* worker clock may run slow */
+	};
+
+	/* the check: remaining lease by the worker's own clock */
+	atomic {
+		if :: (now - start >= lost) -> seen = now - start - lost :: else -> seen = 0 fi;
+		if
+		:: (seen + TOOL + MARGIN < TTL) -> skip   /* strictly: see memo */
+		:: else -> goto stop                    /* too late: hand back, start nothing */
+		fi;
+#ifndef UNBOUNDED_PAUSE
+		due[tok] = now + PAUSE
+#endif
+	};
+
+	/* pause of 0..PAUSE ticks, then the effect starts */
+	atomic {
+#ifdef CHECK_T1
+		assert(now < expires || tok < tokn);    /* started inside the lease */
+		assert(tok == tokn);
+#endif
+		assert(inflight == 0);                  /* T2 */
+		inflight++;
+		due[tok] = now + RUN
+	};
+
+	/* effect runs for at most RUN ticks */
+	atomic {
+#ifdef CHECK_T1
+		assert(tok == tokn);                    /* T1: nobody else was granted meanwhile */
+		assert(now <= expires);
+#endif
+		inflight--;
+		due[tok] = NEVER
+	};
+stop:
+	due[tok] = NEVER
+}
+
+init {
+	atomic {
+		due[0] = NEVER; due[1] = NEVER; due[2] = NEVER; run Tick();
+		tokn = 1; expires = now + TTL; run TExec(1, now)
+	};
+	atomic { (now >= expires + GRACE) -> tokn = 2; expires = now + TTL; run TExec(2, now) };
+}
+#endif
