@@ -14,6 +14,7 @@ type Situation struct {
 	LastTickAt   time.Time // on record; zero: never
 	HoldUntil    time.Time // zero: no hold-off
 	HoldReason   string
+	NewestGrant  time.Time // when the newest lease that is held was granted; zero or long ago: none is
 
 	Lost   bool // grants look lost
 	Slots  bool // schedules are due

@@ -65,6 +65,8 @@ create table turnkeeper.messages (
 );
 -- The head of a lane, and the lanes that have one.
 create index messages_waiting on turnkeeper.messages (lane, due_at, priority desc, id) where state = 'waiting';
+-- What is oldest of all.
+create index messages_oldest on turnkeeper.messages (due_at, priority desc, id) where state = 'waiting';
 
 -- The lease of a lane. The row is never deleted, so that its token never
 -- starts again.

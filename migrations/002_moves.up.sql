@@ -124,6 +124,33 @@ begin
     return new_id;
 end $$;
 
+-- Whether a lease is over, for a scheduler that trusts the clock. A grant from
+-- the future was made before the clock was set back, and the scheduler has held
+-- off for a whole lease since; a clock that is adjusted by a little is no such case.
+create function turnkeeper.lease_over(granted_at timestamptz, lease_until timestamptz) returns boolean
+stable language sql return lease_until <= statement_timestamp() or granted_at > statement_timestamp() + interval '10 s';
+
+-- Whether a worker is silent for as long as it said it may be; never, where that
+-- is 0. A beat from the future is as old as the setting back of the clock.
+create function turnkeeper.heart_silent(beat_at timestamptz, takeover_after interval) returns boolean
+stable language sql return takeover_after > interval '0'
+    and (beat_at + takeover_after <= statement_timestamp() or beat_at > statement_timestamp() + interval '10 s');
+
+-- Whether a lane waits after a failed turn. No pause is longer than 120 s: a
+-- longer one was begun before the clock was set back. Null: it never has.
+create function turnkeeper.lane_pauses(not_before timestamptz) returns boolean
+stable language sql return not_before > statement_timestamp() and not_before <= statement_timestamp() + interval '130 s';
+
+-- The oldest of all waiting messages. It must never be planned as "sort all that
+-- wait", as the server would while a new table has no statistics.
+create function turnkeeper.oldest_waiting(max_rows integer)
+returns table (lane text, id bigint, due_at timestamptz, priority integer)
+stable language plpgsql rows 400 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+begin
+    return query select m.lane, m.id, m.due_at, m.priority from turnkeeper.messages m where m.state = 'waiting'
+        order by m.due_at, m.priority desc, m.id limit max_rows;
+end $$;
+
 -- A tick grants all lanes that it picked, or is undone.
 create function turnkeeper.check_granted(granted bigint, picked integer) returns void language plpgsql as $$
 begin
@@ -179,7 +206,7 @@ declare
     n integer;
 begin
     update turnkeeper.calls c set state = r.state, shown = r.shown, preview = r.preview,
-        output_id = nullif(r.output, ''), ended_at = clock_timestamp(), duration_ms = r.duration
+        output_id = nullif(r.output, ''), ended_at = greatest(clock_timestamp(), c.started_at), duration_ms = r.duration
     from unnest(p_rounds, p_ordinals, p_nonces, p_states, p_shown, p_previews, p_outputs, p_durations)
         as r(round, ordinal, nonce, state, shown, preview, output, duration)
     where c.turn_id = p_turn and c.round = r.round and c.ordinal = r.ordinal
@@ -197,11 +224,12 @@ create function turnkeeper.late_result(
     p_turn bigint, p_round integer, p_ordinal integer, p_nonce text, p_state text, p_shown text, p_preview text
 ) returns void language plpgsql as $$
 begin
-    update turnkeeper.calls set state = p_state, shown = p_shown, preview = p_preview, ended_at = clock_timestamp()
+    update turnkeeper.calls set state = p_state, shown = p_shown, preview = p_preview,
+        ended_at = greatest(clock_timestamp(), started_at)
     where turn_id = p_turn and round = p_round and ordinal = p_ordinal and state = 'started' and nonce = p_nonce
       and exists (select from turnkeeper.turns t where t.id = p_turn and t.ended_at is null);
     if not found then
-        update turnkeeper.calls set late_result = p_shown, late_at = clock_timestamp()
+        update turnkeeper.calls set late_result = p_shown, late_at = greatest(clock_timestamp(), started_at)
         where turn_id = p_turn and round = p_round and ordinal = p_ordinal and late_result is null
           and exists (select from turnkeeper.call_starts s where s.turn_id = p_turn and s.round = p_round
                       and s.ordinal = p_ordinal and s.nonce = p_nonce);
@@ -209,7 +237,8 @@ begin
 end $$;
 
 -- End a dispatch: everything that must become true together with the reply.
--- The caller's transaction has fenced it with Step, or is the scheduler's.
+-- The caller's transaction has fenced it with Step, or is the scheduler's. No end
+-- lies before its beginning, though the clock may have been set back between.
 create function turnkeeper.end_dispatch(
     p_turn bigint, p_grant uuid, p_state text, p_log text, p_stop text,
     p_reply text, p_inner text, p_error_class text, p_error text,
@@ -217,13 +246,14 @@ create function turnkeeper.end_dispatch(
     p_job bigint -- of River, completed with the dispatch; 0: the caller closes it
 ) returns void language plpgsql as $$
 declare
-    t record;
+    t        record;
+    accepted timestamptz;
 begin
     update turnkeeper.turns set
         state          = p_state,
         stop_reason    = case when p_state <> 'queued' then p_stop end,
-        ended_at       = case when p_state <> 'queued' then clock_timestamp() end,
-        due_at         = case when p_state = 'queued' then clock_timestamp() + p_backoff end,
+        ended_at       = case when p_state <> 'queued' then greatest(clock_timestamp(), created_at, granted_at) end,
+        due_at         = case when p_state = 'queued' and p_backoff > interval '0' then clock_timestamp() + p_backoff end,
         grant_id       = case when p_state <> 'queued' then grant_id end,
         losses         = losses + p_lost::integer,
         inner_dialogue = nullif(p_inner, ''),
@@ -235,12 +265,13 @@ begin
     if p_state <> 'queued' then
         update turnkeeper.messages set
             state      = p_message_state,
-            closed_at  = case when p_message_state <> 'waiting' then clock_timestamp() end,
+            closed_at  = case when p_message_state <> 'waiting' then greatest(clock_timestamp(), accepted_at) end,
             last_error = nullif(p_error, '')
-        where id = t.message_id;
+        where id = t.message_id
+        returning accepted_at into accepted;
         if p_reply <> '' then
-            insert into turnkeeper.replies (message_id, turn_id, agent, conversation, outcome, body)
-            values (t.message_id, p_turn, t.agent, t.conversation, p_state, p_reply);
+            insert into turnkeeper.replies (message_id, turn_id, agent, conversation, outcome, body, created_at)
+            values (t.message_id, p_turn, t.agent, t.conversation, p_state, p_reply, greatest(clock_timestamp(), accepted));
         end if;
     end if;
 
@@ -253,7 +284,7 @@ begin
     if not found then
         raise exception using errcode = 'TK001', message = 'the lease is no longer held';
     end if;
-    update turnkeeper.lease_log set ended_at = clock_timestamp(), outcome = p_log, worker_id = t.worker_id
+    update turnkeeper.lease_log set ended_at = greatest(clock_timestamp(), granted_at), outcome = p_log, worker_id = t.worker_id
     where grant_id = p_grant;
     if p_job <> 0 then
         update turnkeeper.river_job set state = 'completed', finalized_at = clock_timestamp()

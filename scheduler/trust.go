@@ -49,9 +49,13 @@ func (c *clockWatch) step(database, asked, answered time.Time) time.Duration {
 // hold-off. asked is when the look was sent. A hold-off lasts one lease: by then
 // every lease that was granted before it is over by its holder's own clock.
 func (s *Scheduler) trust(ctx context.Context, t Tick, sit turnkeeper.Situation, asked time.Time) (trusted, error) {
+	first := s.clock.asked.IsZero()
 	step := s.clock.step(sit.Now, asked, time.Now())
 	if !sit.LastTickAt.IsZero() && sit.Now.Before(sit.LastTickAt.Add(-clockTolerance)) {
 		step = min(step, sit.Now.Sub(sit.LastTickAt))
+	}
+	if first && sit.HoldUntil.IsZero() && sit.Now.Before(sit.NewestGrant.Add(-clockTolerance)) {
+		step = min(step, sit.Now.Sub(sit.NewestGrant)) // nobody saw the clock being set back
 	}
 	reason := ""
 	switch {

@@ -79,7 +79,7 @@ func (t *Tick) Look(ctx context.Context) (sit turnkeeper.Situation, locked bool,
 	return turnkeeper.Situation{
 		Now: row.Now, Paused: row.Paused, PollInterval: orZero(row.PollInterval), MaxDispatches: int(orZero(row.MaxDispatchesPerTick)),
 		Timeline: row.CurrentTimeline, SeenTimeline: row.Timeline, LastTickAt: orZero(row.LastTickAt),
-		HoldUntil: orZero(row.HoldUntil), HoldReason: row.HoldReason,
+		HoldUntil: orZero(row.HoldUntil), HoldReason: row.HoldReason, NewestGrant: row.NewestGrant,
 		Lost: row.Lost, Slots: row.Slots, Queued: row.Queued, Room: int(row.Room),
 	}, row.Locked, nil
 }

@@ -260,7 +260,7 @@ func TestRegisteringAnAgentEndsTheBackoffOfItsLanes(t *testing.T) {
 	d := h.turn("x")
 	err := d.Append(t.Context(), turnkeeper.Entry{Outcome: &turnkeeper.Outcome{
 		State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "no key", Retry: true,
-	}}, storage.Ending{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: time.Hour})
+	}}, storage.Ending{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: 2 * time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

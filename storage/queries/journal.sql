@@ -25,7 +25,8 @@ select turnkeeper.refuse_step(@turn::bigint, @token::bigint, @grant_id::uuid, @w
 where not exists (select from fence);
 
 -- name: InsertRound :exec
--- An answer, the calls it plans, and the events that tell of them.
+-- An answer, the calls it plans, and the events that tell of them. The times of
+-- a turn's events never go back, though a clock may.
 with answer as (
     insert into turnkeeper.rounds (turn_id, round, charged, provider, model, attempts, latency_ms, finish_reason,
         input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, text, reasoning, raw)
@@ -45,8 +46,9 @@ with answer as (
         unnest(@pagings::boolean[]) as paging, unnest(@states::text[]) as state,
         unnest(@shown::text[]) as shown, unnest(@previews::text[]) as preview) c
 )
-insert into turnkeeper.turn_events (turn_id, seq, type, round, block, data)
-select @turn_id, e.seq, e.type, e.round, e.block, nullif(e.data, '')::json
+insert into turnkeeper.turn_events (turn_id, seq, type, round, block, data, at)
+select @turn_id, e.seq, e.type, e.round, e.block, nullif(e.data, '')::json,
+    greatest(clock_timestamp(), (select p.at from turnkeeper.turn_events p where p.turn_id = @turn_id order by p.seq desc limit 1))
 from (select generate_series(@first_seq::bigint, @last_seq::bigint) as seq, unnest(@event_types::text[]) as type,
     unnest(@event_rounds::integer[]) as round, unnest(@event_blocks::integer[]) as block, unnest(@event_data::text[]) as data) e;
 
@@ -60,8 +62,9 @@ with answered as (
     select turnkeeper.answer_calls(@turn_id::bigint, @rounds::integer[], @ordinals::integer[], @nonces::text[],
         @states::text[], @shown::text[], @previews::text[], @outputs::text[], @durations::bigint[])
 ), told as (
-    insert into turnkeeper.turn_events (turn_id, seq, type, round, block, data)
-    select @turn_id, e.seq, e.type, e.round, e.block, nullif(e.data, '')::json
+    insert into turnkeeper.turn_events (turn_id, seq, type, round, block, data, at)
+    select @turn_id, e.seq, e.type, e.round, e.block, nullif(e.data, '')::json,
+        greatest(clock_timestamp(), (select p.at from turnkeeper.turn_events p where p.turn_id = @turn_id order by p.seq desc limit 1))
     from (select generate_series(@first_seq::bigint, @last_seq::bigint) as seq, unnest(@event_types::text[]) as type,
         unnest(@event_rounds::integer[]) as round, unnest(@event_blocks::integer[]) as block, unnest(@event_data::text[]) as data) e
 )
@@ -81,8 +84,9 @@ from (select unnest(@ids::text[]) as id, unnest(@rounds::integer[]) as round, un
     unnest(@descriptions::text[]) as description) o;
 
 -- name: InsertEvents :exec
-insert into turnkeeper.turn_events (turn_id, seq, type, round, block, data)
-select @turn_id::bigint, e.seq, e.type, e.round, e.block, nullif(e.data, '')::json
+insert into turnkeeper.turn_events (turn_id, seq, type, round, block, data, at)
+select @turn_id::bigint, e.seq, e.type, e.round, e.block, nullif(e.data, '')::json,
+    greatest(clock_timestamp(), (select p.at from turnkeeper.turn_events p where p.turn_id = @turn_id order by p.seq desc limit 1))
 from (select generate_series(@first_seq::bigint, @last_seq::bigint) as seq, unnest(@types::text[]) as type, unnest(@rounds::integer[]) as round,
     unnest(@blocks::integer[]) as block, unnest(@data::text[]) as data) e;
 
@@ -102,7 +106,7 @@ select token, grant_id, entries, state from turnkeeper.turns where id = @id;
 -- What a turn that is closed without its worker leaves behind: a started call
 -- may or may not have happened, a planned one has not.
 update turnkeeper.calls set state = case when state = 'planned' then 'cancelled' else 'unknown' end,
-    ended_at = clock_timestamp(),
+    ended_at = greatest(clock_timestamp(), started_at),
     shown = case when state = 'planned' then @not_run::text else @unknown::text end,
     preview = left(case when state = 'planned' then @not_run::text else @unknown::text end, 220)
 where turn_id = @turn_id and state in ('planned', 'started', 'running');

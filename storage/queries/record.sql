@@ -1,7 +1,8 @@
 -- name: TurnForWorker :one
+-- A clock that was set back since the grant makes the lease no longer.
 select sqlc.embed(t), d.content as definition, coalesce(l.failures, 0)::integer as failures,
-    (extract(epoch from t.lease_until - clock_timestamp()) * 1000000)::bigint as remaining_us,
-    (extract(epoch from clock_timestamp() - t.granted_at) * 1000000)::bigint as elapsed_us,
+    (extract(epoch from least(t.lease_until - clock_timestamp(), t.lease_until - t.granted_at)) * 1000000)::bigint as remaining_us,
+    (extract(epoch from greatest(clock_timestamp() - t.granted_at, interval '0')) * 1000000)::bigint as elapsed_us,
     m.body, m.idempotency_key, m.priority, m.schedule, m.slot, m.attempts as message_attempts, m.due_at as message_due_at,
     m.accepted_at, m.trace_parent,
     exists (select from turnkeeper.turns p where p.agent = t.agent and p.conversation = t.conversation and p.id < t.id
@@ -36,8 +37,9 @@ select coalesce(max(block), 0)::integer as last_block,
 from turnkeeper.turn_events where turn_id = @turn_id;
 
 -- name: RecentCalls :many
-select state, (extract(epoch from clock_timestamp() - ended_at) * 1000000)::bigint as ago_us
+-- A clock that was set back puts what ended just now into the future.
+select state, (extract(epoch from greatest(clock_timestamp() - ended_at, interval '0')) * 1000000)::bigint as ago_us
 from turnkeeper.calls
 where agent = @agent and name = @name and args_hash = @args_hash and state in ('succeeded', 'failed')
-  and ended_at > clock_timestamp() - @within::interval
+  and ended_at between clock_timestamp() - @within::interval and clock_timestamp() + @within::interval
 order by turn_id desc, ended_at desc limit 20;

@@ -10,14 +10,15 @@ select pg_try_advisory_xact_lock(hashtext('turnkeeper.scheduler'))::boolean as l
             left join turnkeeper.turns t on t.id = l.turn_id
             left join turnkeeper.river_job j on j.id = t.job_id
             left join turnkeeper.worker_heartbeat h on h.worker_id = j.attempted_by[array_upper(j.attempted_by, 1)]
-            where l.grant_id is not null and (l.lease_until <= statement_timestamp()
-                or (h.takeover_after > interval '0' and h.beat_at + h.takeover_after <= statement_timestamp())))::boolean as lost,
+            where l.grant_id is not null
+              and (turnkeeper.lease_over(l.granted_at, l.lease_until) or turnkeeper.heart_silent(h.beat_at, h.takeover_after)))::boolean as lost,
+    coalesce((select max(granted_at) from turnkeeper.leases where grant_id is not null), to_timestamp(0))::timestamptz as newest_grant,
     exists (select from turnkeeper.schedules where active and paused_at is null
             and (next_due is null or next_due <= statement_timestamp()))::boolean as slots,
     exists (select from turnkeeper.turns where state = 'queued')::boolean as queued,
     (coalesce((select sum(slots) from turnkeeper.worker_heartbeat
                where stopped_at is null
-                 and beat_at > statement_timestamp() - greatest(takeover_after, interval '15 s')), 0)
+                 and not turnkeeper.heart_silent(beat_at, greatest(takeover_after, interval '15 s'))), 0)
      - (select count(*) from turnkeeper.leases where grant_id is not null))::bigint as room
 from turnkeeper.settings;
 
@@ -37,14 +38,13 @@ update turnkeeper.settings set hold_until = null, hold_reason = null where hold_
 select l.lane, l.turn_id::bigint as turn_id, l.grant_id::uuid as grant_id, l.granted_at::timestamptz as granted_at,
     t.job_id::bigint as job_id, t.losses, t.dispatches, t.last_seq, t.trigger, t.message_id,
     coalesce(j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as worker_id,
-    (l.lease_until <= statement_timestamp())::boolean as lapsed
+    turnkeeper.lease_over(l.granted_at, l.lease_until)::boolean as lapsed
 from turnkeeper.leases l
 join turnkeeper.turns t on t.id = l.turn_id
 left join turnkeeper.river_job j on j.id = t.job_id
 left join turnkeeper.worker_heartbeat h on h.worker_id = j.attempted_by[array_upper(j.attempted_by, 1)]
 where l.grant_id is not null
-  and (l.lease_until <= statement_timestamp()
-    or (h.takeover_after > interval '0' and h.beat_at + h.takeover_after <= statement_timestamp()))
+  and (turnkeeper.lease_over(l.granted_at, l.lease_until) or turnkeeper.heart_silent(h.beat_at, h.takeover_after))
 order by l.granted_at
 limit @max_rows
 for update of l, t skip locked;
@@ -77,37 +77,58 @@ from turnkeeper.turns t
 join turnkeeper.leases l on l.lane = t.lane
 join turnkeeper.messages m on m.id = t.message_id
 where t.state = 'queued' and (t.due_at is null or t.due_at <= statement_timestamp())
-  and l.grant_id is null and (l.not_before is null or l.not_before <= statement_timestamp())
+  and l.grant_id is null and turnkeeper.lane_pauses(l.not_before) is not true
 order by m.due_at, m.priority desc, m.id
 limit @max_rows;
 
 -- name: ReadyMessages :many
--- The head of each free lane. The lanes with waiting messages are found by
--- jumping through the index from lane to lane, so that a long queue in one
--- lane costs one step.
-with recursive lanes (lane) as (
-    (select m.lane from turnkeeper.messages m where m.state = 'waiting' order by m.lane limit 1)
+-- The heads of free lanes, oldest due first. They are looked for among the
+-- oldest waiting messages of all: the first of a lane there is its head. Only
+-- where these do not hold enough, because they crowd in few lanes or in busy
+-- ones, the heads of all lanes are found, by jumping through the index from lane
+-- to lane. So neither a long queue in one lane nor ten thousand lanes are read
+-- through at each tick.
+with recursive oldest as materialized (
+    select w.lane, w.id, w.due_at, w.priority
+    from turnkeeper.oldest_waiting(4 * @max_rows::integer) as w (lane, id, due_at, priority)
+), near as materialized (
+    select distinct on (o.lane) o.lane, o.id, o.due_at, o.priority from oldest o
+    order by o.lane, o.due_at, o.priority desc, o.id
+), far as materialized (
+    select (select count(*) from oldest) >= 4 * @max_rows::integer and (select count(*) from near
+        where not exists (select from turnkeeper.leases l where l.lane = near.lane
+                and (l.grant_id is not null or turnkeeper.lane_pauses(l.not_before)))
+          and not exists (select from turnkeeper.turns t where t.lane = near.lane
+                and t.state in ('queued', 'running', 'waiting'))) < @max_rows::integer as needed
+), jumps as (
+    (select m.lane, m.id, m.due_at, m.priority from turnkeeper.messages m
+     where m.state = 'waiting' and (select far.needed from far)
+     order by m.lane, m.due_at, m.priority desc, m.id limit 1)
     union all
-    select (select m.lane from turnkeeper.messages m where m.state = 'waiting' and m.lane > lanes.lane
-            order by m.lane limit 1)
-    from lanes where lanes.lane is not null
+    select n.lane, n.id, n.due_at, n.priority
+    from jumps, lateral (select m.lane, m.id, m.due_at, m.priority from turnkeeper.messages m
+        where m.state = 'waiting' and m.lane > jumps.lane
+        order by m.lane, m.due_at, m.priority desc, m.id limit 1) n
+), heads as (
+    select near.lane, near.id, near.due_at, near.priority from near where not (select far.needed from far)
+    union all
+    select jumps.lane, jumps.id, jumps.due_at, jumps.priority from jumps
+), picked as (
+    select heads.id from heads
+    where not exists (select from turnkeeper.leases l where l.lane = heads.lane
+                      and (l.grant_id is not null or turnkeeper.lane_pauses(l.not_before)))
+      and not exists (select from turnkeeper.turns t where t.lane = heads.lane
+                      and t.state in ('queued', 'running', 'waiting'))
+    order by heads.due_at, heads.priority desc, heads.id
+    limit @max_rows::integer
 )
-select head.id as message_id, head.agent, head.conversation, lanes.lane::text as lane, head.trigger,
-    head.attempts + 1 as attempt, a.definition_hash, head.due_at, head.priority
-from lanes
-join lateral (
-    select m.id, m.agent, m.conversation, m.trigger, m.attempts, m.due_at, m.priority
-    from turnkeeper.messages m
-    where m.lane = lanes.lane and m.state = 'waiting' and m.due_at <= statement_timestamp()
-    order by m.due_at, m.priority desc, m.id limit 1
-) head on true
-join turnkeeper.agents a on a.name = head.agent
-left join turnkeeper.leases l on l.lane = lanes.lane
-where l.grant_id is null and (l.not_before is null or l.not_before <= statement_timestamp())
-  and not exists (select from turnkeeper.turns t where t.lane = lanes.lane
-                  and t.state in ('queued', 'running', 'waiting'))
-order by head.due_at, head.priority desc, head.id
-limit @max_rows;
+select m.id as message_id, m.agent, m.conversation, m.lane, m.trigger, m.attempts + 1 as attempt, a.definition_hash,
+    m.due_at, m.priority
+from picked
+join turnkeeper.messages m on m.id = picked.id
+join turnkeeper.agents a on a.name = m.agent
+where m.due_at <= greatest(statement_timestamp(), m.accepted_at) -- what was due once is, however the clock was set back
+order by m.due_at, m.priority desc, m.id;
 
 -- name: NextDue :one
 -- In how many seconds something becomes due that is not due now; at most an hour.

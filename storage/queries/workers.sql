@@ -14,7 +14,7 @@ where coalesce(stopped_at, beat_at) < clock_timestamp() - interval '1 day'
 
 -- name: ListWorkers :many
 select worker_id, host, pid, version, slots, takeover_after, started_at, beat_at, stopped_at,
-    (extract(epoch from clock_timestamp() - beat_at) * 1000)::bigint as silent_ms
+    (extract(epoch from greatest(clock_timestamp() - beat_at, interval '0')) * 1000)::bigint as silent_ms
 from turnkeeper.worker_heartbeat
 where stopped_at is null or stopped_at > clock_timestamp() - interval '1 hour'
 order by started_at;

@@ -16,8 +16,9 @@ with answered as (
     select turnkeeper.answer_calls($1::bigint, $2::integer[], $3::integer[], $4::text[],
         $5::text[], $6::text[], $7::text[], $8::text[], $9::bigint[])
 ), told as (
-    insert into turnkeeper.turn_events (turn_id, seq, type, round, block, data)
-    select $1, e.seq, e.type, e.round, e.block, nullif(e.data, '')::json
+    insert into turnkeeper.turn_events (turn_id, seq, type, round, block, data, at)
+    select $1, e.seq, e.type, e.round, e.block, nullif(e.data, '')::json,
+        greatest(clock_timestamp(), (select p.at from turnkeeper.turn_events p where p.turn_id = $1 order by p.seq desc limit 1))
     from (select generate_series($10::bigint, $11::bigint) as seq, unnest($12::text[]) as type,
         unnest($13::integer[]) as round, unnest($14::integer[]) as block, unnest($15::text[]) as data) e
 )
@@ -108,8 +109,9 @@ func (q *Queries) EndDispatch(ctx context.Context, arg EndDispatchParams) error 
 }
 
 const InsertEvents = `-- name: InsertEvents :exec
-insert into turnkeeper.turn_events (turn_id, seq, type, round, block, data)
-select $1::bigint, e.seq, e.type, e.round, e.block, nullif(e.data, '')::json
+insert into turnkeeper.turn_events (turn_id, seq, type, round, block, data, at)
+select $1::bigint, e.seq, e.type, e.round, e.block, nullif(e.data, '')::json,
+    greatest(clock_timestamp(), (select p.at from turnkeeper.turn_events p where p.turn_id = $1 order by p.seq desc limit 1))
 from (select generate_series($2::bigint, $3::bigint) as seq, unnest($4::text[]) as type, unnest($5::integer[]) as round,
     unnest($6::integer[]) as block, unnest($7::text[]) as data) e
 `
@@ -210,8 +212,9 @@ with answer as (
         unnest($32::boolean[]) as paging, unnest($33::text[]) as state,
         unnest($34::text[]) as shown, unnest($35::text[]) as preview) c
 )
-insert into turnkeeper.turn_events (turn_id, seq, type, round, block, data)
-select $1, e.seq, e.type, e.round, e.block, nullif(e.data, '')::json
+insert into turnkeeper.turn_events (turn_id, seq, type, round, block, data, at)
+select $1, e.seq, e.type, e.round, e.block, nullif(e.data, '')::json,
+    greatest(clock_timestamp(), (select p.at from turnkeeper.turn_events p where p.turn_id = $1 order by p.seq desc limit 1))
 from (select generate_series($2::bigint, $3::bigint) as seq, unnest($4::text[]) as type,
     unnest($5::integer[]) as round, unnest($6::integer[]) as block, unnest($7::text[]) as data) e
 `
@@ -254,7 +257,8 @@ type InsertRoundParams struct {
 	Previews        []string
 }
 
-// An answer, the calls it plans, and the events that tell of them.
+// An answer, the calls it plans, and the events that tell of them. The times of
+// a turn's events never go back, though a clock may.
 func (q *Queries) InsertRound(ctx context.Context, arg InsertRoundParams) error {
 	_, err := q.db.Exec(ctx, InsertRound,
 		arg.TurnID,
@@ -349,7 +353,7 @@ func (q *Queries) ReadBack(ctx context.Context, id int64) (ReadBackRow, error) {
 
 const SettleOpenCalls = `-- name: SettleOpenCalls :exec
 update turnkeeper.calls set state = case when state = 'planned' then 'cancelled' else 'unknown' end,
-    ended_at = clock_timestamp(),
+    ended_at = greatest(clock_timestamp(), started_at),
     shown = case when state = 'planned' then $1::text else $2::text end,
     preview = left(case when state = 'planned' then $1::text else $2::text end, 220)
 where turn_id = $3 and state in ('planned', 'started', 'running')

@@ -100,10 +100,10 @@ func (q *Queries) PastTurns(ctx context.Context, agent string, conversation stri
 }
 
 const RecentCalls = `-- name: RecentCalls :many
-select state, (extract(epoch from clock_timestamp() - ended_at) * 1000000)::bigint as ago_us
+select state, (extract(epoch from greatest(clock_timestamp() - ended_at, interval '0')) * 1000000)::bigint as ago_us
 from turnkeeper.calls
 where agent = $1 and name = $2 and args_hash = $3 and state in ('succeeded', 'failed')
-  and ended_at > clock_timestamp() - $4::interval
+  and ended_at between clock_timestamp() - $4::interval and clock_timestamp() + $4::interval
 order by turn_id desc, ended_at desc limit 20
 `
 
@@ -112,6 +112,7 @@ type RecentCallsRow struct {
 	AgoUs int64
 }
 
+// A clock that was set back puts what ended just now into the future.
 func (q *Queries) RecentCalls(ctx context.Context, agent string, name string, argsHash string, within time.Duration) ([]RecentCallsRow, error) {
 	rows, err := q.db.Query(ctx, RecentCalls,
 		agent,
@@ -210,8 +211,8 @@ func (q *Queries) StreamPosition(ctx context.Context, turnID int64) (StreamPosit
 
 const TurnForWorker = `-- name: TurnForWorker :one
 select t.id, t.message_id, t.attempt, t.agent, t.conversation, t.lane, t.trigger, t.definition_hash, t.state, t.token, t.grant_id, t.job_id, t.worker_id, t.entries, t.dispatches, t.losses, t.created_at, t.due_at, t.granted_at, t.lease_until, t.ended_at, t.inference_rounds, t.charged_rounds, t.executed_calls, t.input_tokens, t.output_tokens, t.cached_tokens, t.reasoning_tokens, t.usage_estimated, t.stop_reason, t.error_class, t.error, t.inner_dialogue, t.last_seq, d.content as definition, coalesce(l.failures, 0)::integer as failures,
-    (extract(epoch from t.lease_until - clock_timestamp()) * 1000000)::bigint as remaining_us,
-    (extract(epoch from clock_timestamp() - t.granted_at) * 1000000)::bigint as elapsed_us,
+    (extract(epoch from least(t.lease_until - clock_timestamp(), t.lease_until - t.granted_at)) * 1000000)::bigint as remaining_us,
+    (extract(epoch from greatest(clock_timestamp() - t.granted_at, interval '0')) * 1000000)::bigint as elapsed_us,
     m.body, m.idempotency_key, m.priority, m.schedule, m.slot, m.attempts as message_attempts, m.due_at as message_due_at,
     m.accepted_at, m.trace_parent,
     exists (select from turnkeeper.turns p where p.agent = t.agent and p.conversation = t.conversation and p.id < t.id
@@ -241,6 +242,7 @@ type TurnForWorkerRow struct {
 	HasPast         bool
 }
 
+// A clock that was set back since the grant makes the lease no longer.
 func (q *Queries) TurnForWorker(ctx context.Context, turnID int64) (TurnForWorkerRow, error) {
 	row := q.db.QueryRow(ctx, TurnForWorker, turnID)
 	var i TurnForWorkerRow

@@ -1,0 +1,217 @@
+package storage_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/storage"
+)
+
+// setBack makes the database look as if its clock had been set back: all that
+// was written lies further in the future by that much.
+func (h *house) setBack(by time.Duration) {
+	h.t.Helper()
+	for _, sql := range []string{
+		"update turnkeeper.messages set due_at = due_at + $1::interval, accepted_at = accepted_at + $1",
+		"update turnkeeper.leases set granted_at = granted_at + $1::interval, lease_until = lease_until + $1, not_before = not_before + $1",
+		"update turnkeeper.turns set created_at = created_at + $1::interval, granted_at = granted_at + $1, lease_until = lease_until + $1, due_at = due_at + $1",
+		"update turnkeeper.lease_log set granted_at = granted_at + $1::interval, lease_until = lease_until + $1, ended_at = ended_at + $1",
+		"update turnkeeper.calls set started_at = started_at + $1::interval, ended_at = ended_at + $1",
+		"update turnkeeper.turn_events set at = at + $1::interval",
+		"update turnkeeper.worker_heartbeat set started_at = started_at + $1::interval, beat_at = beat_at + $1",
+	} {
+		h.exec(sql, by)
+	}
+}
+
+// What waits, waits no longer for a clock that was set back.
+func TestAClockSetBackHoldsNothingUp(t *testing.T) {
+	cases := map[string]func(*house){
+		"a message": func(h *house) {
+			h.enqueue("clerk", "", "x")
+		},
+		"a turn that was handed back": func(h *house) {
+			err := h.turn("x").Append(h.t.Context(), turnkeeper.Entry{Outcome: &turnkeeper.Outcome{State: turnkeeper.TurnQueued}}, storage.Ending{Log: "handed_back"})
+			if err != nil {
+				h.t.Fatal(err)
+			}
+		},
+		"a turn of a lost worker": func(h *house) {
+			h.lose(h.turn("x"))
+		},
+		"a lane after a failure": func(h *house) {
+			err := h.turn("x").Append(h.t.Context(), turnkeeper.Entry{Outcome: &turnkeeper.Outcome{
+				State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "x", Retry: true,
+			}}, storage.Ending{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: 2 * time.Second})
+			if err != nil {
+				h.t.Fatal(err)
+			}
+		},
+	}
+	for name, wait := range cases {
+		t.Run(name, func(t *testing.T) {
+			h := newHouse(t)
+			wait(h)
+			h.setBack(time.Hour)
+			if all := h.dispatch("w"); len(all) != 1 {
+				t.Errorf("%d turns are granted, want 1", len(all))
+			}
+		})
+	}
+}
+
+// The scheduler asks for lost grants only when it has held off for a lease.
+func TestLostGrantsWhenTheClockWasSetBack(t *testing.T) {
+	h := newHouse(t)
+	d := h.turn("x")
+	if sit, lost := h.look(); sit.Lost || len(lost) > 0 {
+		t.Fatal("a fresh grant is lost")
+	}
+	h.setBack(3 * time.Second)
+	if sit, lost := h.look(); sit.Lost || len(lost) > 0 {
+		t.Error("a grant is lost because the clock was adjusted by three seconds")
+	}
+	h.setBack(time.Hour)
+	sit, lost := h.look()
+	if !sit.Lost || len(lost) != 1 || lost[0].GrantID != d.grant.GrantID || !lost[0].Lapsed {
+		t.Errorf("a grant of an hour ahead is not lost: %+v", lost)
+	}
+	if sit.NewestGrant.Sub(sit.Now) < 59*time.Minute {
+		t.Errorf("the newest grant was made at %v, it is %v", sit.NewestGrant, sit.Now)
+	}
+}
+
+func TestSilentWorkersWhenTheClockWasSetBack(t *testing.T) {
+	h := newHouse(t)
+	h.beat("worker-1", 5, 15*time.Second)
+	h.beat("patient", 5, 0) // is taken over only at its leases' end
+	d := h.turn("x")
+	if sit, _ := h.look(); sit.Room != 9 {
+		t.Fatalf("room for %d turns, want 9", sit.Room)
+	}
+	h.setBack(time.Hour)
+	h.exec("update turnkeeper.leases set granted_at = granted_at - interval '1 hour', lease_until = lease_until - interval '1 hour'")
+	sit, lost := h.look()
+	if len(lost) != 1 || lost[0].GrantID != d.grant.GrantID || lost[0].Lapsed {
+		t.Errorf("the worker's last beat is an hour ahead: lost are %+v", lost)
+	}
+	if sit.Room != -1 {
+		t.Errorf("room for %d turns, but nobody is known to live", sit.Room)
+	}
+	workers, err := h.Workers(t.Context())
+	for _, w := range workers {
+		if w.Silent < 0 {
+			t.Errorf("worker %s is silent for %v", w.WorkerID, w.Silent)
+		}
+	}
+	h.beat("worker-1", 5, 15*time.Second)
+	if _, lost := h.look(); err != nil || len(lost) != 0 {
+		t.Errorf("the worker beats again; lost are %+v, %v", lost, err)
+	}
+}
+
+func TestALeaseGetsNoLongerByASetBackClock(t *testing.T) {
+	h := newHouse(t)
+	d := h.turn("x")
+	h.setBack(5 * time.Minute)
+	record, err := h.Load(t.Context(), d.grant.TurnID, d.grant.GrantID)
+	if err != nil || record.Remaining != ttl || record.Elapsed != 0 {
+		t.Errorf("remaining %v, elapsed %v, %v; want the whole lease of %v and nothing", record.Remaining, record.Elapsed, err, ttl)
+	}
+}
+
+// durations are all that the tables say of how long something took.
+const durations = `
+	select 'turn', ended_at - created_at from turnkeeper.turns union all
+	select 'turn from grant', ended_at - granted_at from turnkeeper.turns union all
+	select 'message', closed_at - accepted_at from turnkeeper.messages union all
+	select 'reply', r.created_at - m.accepted_at from turnkeeper.replies r join turnkeeper.messages m on m.id = r.message_id union all
+	select 'grant', ended_at - granted_at from turnkeeper.lease_log union all
+	select 'call', ended_at - started_at from turnkeeper.calls union all
+	select 'late result', late_at - started_at from turnkeeper.calls union all
+	select 'event', at - lag(at) over (partition by turn_id order by seq) from turnkeeper.turn_events`
+
+func TestNoDurationIsNegative(t *testing.T) {
+	k := key(1, 1)
+	ways := map[string]func(*house, *dispatch){
+		"finished": func(h *house, d *dispatch) {
+			d.append(h.t, turnkeeper.Entry{
+				Results: []turnkeeper.CallResult{result(k, "n", turnkeeper.CallSucceeded, "ok")}, Events: events(turnkeeper.EventToolResult),
+			})
+			d.append(h.t, turnkeeper.Entry{Round: round(2), Events: events(turnkeeper.EventRoundStop)})
+			err := d.Append(h.t.Context(), turnkeeper.Entry{Outcome: succeeded("done"), Events: events(turnkeeper.EventTurnComplete)}, answered)
+			if err != nil {
+				h.t.Fatal(err)
+			}
+		},
+		"lost for good": func(h *house, d *dispatch) {
+			h.inTick(func(ctx context.Context, tick *storage.Tick) error {
+				lost, err := tick.Lost(ctx, 1)
+				if err != nil || len(lost) != 1 {
+					h.t.Fatalf("lost are %+v, %v", lost, err)
+				}
+				return errors.Join(
+					tick.SettleCalls(ctx, lost[0].TurnID, "unknown", "not run"),
+					tick.Close(ctx, lost[0], *succeeded("sorry"), events(turnkeeper.EventTurnComplete)))
+			})
+			if err := d.Late(h.t.Context(), result(k, "n", turnkeeper.CallSucceeded, "late")); err != nil {
+				h.t.Fatal(err)
+			}
+		},
+	}
+	for name, end := range ways {
+		t.Run(name, func(t *testing.T) {
+			h := newHouse(t)
+			d := h.turn("x")
+			d.append(t, turnkeeper.Entry{Round: round(1, turnkeeper.EffectOnce), Events: events(turnkeeper.EventRoundStart)})
+			d.append(t, turnkeeper.Entry{Starts: []turnkeeper.CallStart{start(k, "n", 1, turnkeeper.EffectOnce)}, Events: events(turnkeeper.EventToolStarted)})
+			h.setBack(time.Hour)
+			end(h, d)
+			rows, err := h.Pool().Query(t.Context(), durations)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer rows.Close()
+			seen := map[string]bool{}
+			for rows.Next() {
+				var what string
+				var took *time.Duration
+				if err := rows.Scan(&what, &took); err != nil {
+					t.Fatal(err)
+				}
+				seen[what] = seen[what] || took != nil
+				if took != nil && *took < 0 {
+					t.Errorf("a %s took %v", what, *took)
+				}
+			}
+			if err := rows.Err(); err != nil || len(seen) != 8 {
+				t.Errorf("seen %v, %v", seen, err)
+			}
+		})
+	}
+}
+
+func TestFreshnessWhenTheClockWasSetBack(t *testing.T) {
+	h := newHouse(t)
+	d := h.turn("x")
+	d.append(t, turnkeeper.Entry{Round: round(1, turnkeeper.EffectNone)})
+	d.append(t, turnkeeper.Entry{Results: []turnkeeper.CallResult{result(key(1, 1), "", turnkeeper.CallSucceeded, "ok")}})
+	for _, step := range []struct {
+		by   time.Duration
+		want int
+	}{{5 * time.Minute, 1}, {time.Hour, 0}} {
+		h.setBack(step.by)
+		past, err := h.RecentCalls(t.Context(), "clerk", "tool", "hash", 10*time.Minute)
+		if err != nil || len(past) != step.want {
+			t.Fatalf("set back by %v: %+v, %v; want %d", step.by, past, err, step.want)
+		}
+		for _, call := range past {
+			if call.Ago != 0 {
+				t.Errorf("a call of the future is %v ago", call.Ago)
+			}
+		}
+	}
+}
