@@ -14,10 +14,12 @@ import (
 )
 
 // A world is what a scheduler schedules, in memory. It belongs to one bubble;
-// its database's clock is the bubble's plus a skew.
+// its database's clock is the bubble's, which goes wrong by drift and is set
+// wrong by skew.
 type world struct {
 	state
 	skew    time.Duration
+	drift   float64       // seconds a second
 	locked  bool          // another scheduler is at work
 	fail    error         // of every tick
 	failFor time.Duration // how long fail lasts; 0: for ever
@@ -39,6 +41,8 @@ type state struct {
 	requeued []turnkeeper.TurnID
 	closed   []turnkeeper.TurnID
 	slots    []turnkeeper.SlotDecision
+	slotsAt  []time.Duration         // when they were made, since the world began
+	upcoming turnkeeper.SlotDecision // of the newest decision
 	holds    []string
 	notes    int
 }
@@ -49,7 +53,10 @@ func newWorld() *world {
 	return w
 }
 
-func (w *world) now() time.Time { return time.Now().Add(w.skew) }
+func (w *world) now() time.Time {
+	drifted := time.Duration(w.drift * float64(time.Since(w.began)))
+	return time.Now().Add(w.skew + drifted)
+}
 
 func (w *world) InTick(ctx context.Context, f func(scheduler.Tick) error) error {
 	w.looks = append(w.looks, time.Since(w.began))
@@ -126,6 +133,10 @@ func (t *tick) DueSchedules(_ context.Context, limit int) ([]turnkeeper.DueSched
 func (t *tick) Occur(_ context.Context, d turnkeeper.SlotDecision) error {
 	t.slots = append(t.slots, d)
 	t.schedules = slices.DeleteFunc(slices.Clone(t.schedules), func(s turnkeeper.DueSchedule) bool { return s.Name == d.Schedule.Name })
+	if !d.Slot.IsZero() {
+		t.slotsAt = append(slices.Clone(t.slotsAt), time.Since(t.world.began))
+	}
+	t.upcoming = d
 	return nil
 }
 

@@ -1,0 +1,49 @@
+package agentturn_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"turnkeeper/inference/inferencetest"
+	"turnkeeper/tools"
+)
+
+// The worker counts its lease by its own clock, the database by its own. No
+// effect runs when the database says that the lease is over, as long as the
+// clocks drift apart by less than the margin over one lease.
+func TestNoEffectOutlivesTheLeaseOfADriftingClock(t *testing.T) {
+	const ttl = 240 * time.Second
+	for _, drift := range []float64{-0.1, 0, 0.001, 0.05, 0.1} {
+		t.Run(fmt.Sprintf("%+.1f%%", 100*drift), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				granted := time.Now()
+				shows := func() time.Duration { return time.Duration(float64(time.Since(granted)) * (1 + drift)) }
+				runs := 0
+				long := once("long").does(func(ctx context.Context, _ tools.Call) (tools.Result, error) {
+					runs++
+					<-ctx.Done() // its timeout
+					if at := shows(); at >= ttl {
+						t.Errorf("run %d ended when the database's clock showed %v of %v", runs, at, ttl)
+					}
+					return tools.Result{}, context.Cause(ctx)
+				})
+				var steps []inferencetest.Step
+				for range 8 {
+					steps = append(steps, asks("long"))
+				}
+				b := newBench(t, steps...).with(long)
+				b.script.Then(says("done"))
+				b.bounds.MaxRounds, b.bounds.MaxDuration, b.bounds.LeaseTTL = 20, ttl-b.bounds.Margin-time.Second, ttl
+				b.bounds.ToolTimeout = 25 * time.Second
+				b.lease, b.wall = ttl, b.bounds.MaxDuration
+				b.run(t.Context())
+				if runs < 7 {
+					t.Errorf("%d calls ran; the lease has time for more", runs)
+				}
+			})
+		})
+	}
+}
