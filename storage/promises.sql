@@ -66,6 +66,16 @@ where l.grant_id is not null and l.lease_until < clock_timestamp() - interval '6
   and coalesce(s.hold_until, '-infinity') < clock_timestamp()
   and s.last_tick_at > clock_timestamp() - interval '5 min'
 
+-- promise: nothing took less than no time
+select what || ' ' || took from (
+    select 'turn ' || id, ended_at - greatest(created_at, granted_at) from turnkeeper.turns union all
+    select 'message ' || id, closed_at - accepted_at from turnkeeper.messages union all
+    select 'reply ' || r.id, r.created_at - m.accepted_at from turnkeeper.replies r join turnkeeper.messages m on m.id = r.message_id union all
+    select 'grant ' || id, ended_at - granted_at from turnkeeper.lease_log union all
+    select 'turn ' || turn_id || ' call ' || round || '.' || ordinal, least(ended_at, late_at) - started_at from turnkeeper.calls union all
+    select 'turn ' || turn_id || ' event ' || seq, at - lag(at) over (partition by turn_id order by seq) from turnkeeper.turn_events
+) durations (what, took) where took < interval '0'
+
 -- promise: events are numbered 1 to n
 select 'turn ' || t.id from turnkeeper.turns t left join turnkeeper.turn_events e on e.turn_id = t.id group by t.id
 having count(e.seq) <> t.last_seq or coalesce(max(e.seq), 0) <> t.last_seq or coalesce(min(e.seq), 1) <> 1

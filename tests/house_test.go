@@ -35,6 +35,7 @@ type house struct {
 	ledger  *ledger
 	env     map[string]string // of every process
 	workers int
+	stepped bool // the database's clock is set by the test
 }
 
 // newHouse makes a house with an empty inbox and no agent. When the test ends,
