@@ -35,7 +35,7 @@ func (r *mappingReader) credential(key, by string, v *strictyaml.Node) Secret {
 			return Secret{}
 		}
 		source = fmt.Sprintf(" names the variable %q:", text)
-		value, ok := r.loader.env(text)
+		value, ok := r.env(text)
 		if !ok {
 			r.Add(v.Line, "%s%s names the variable %q, which is not set", r.where, key, text)
 			return Secret{}

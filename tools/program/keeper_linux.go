@@ -127,7 +127,7 @@ func (k *keeper) reap() report {
 		var status syscall.WaitStatus
 		pid, err := syscall.Wait4(-1, &status, 0, nil)
 		switch {
-		case err == syscall.EINTR: //nolint:errorlint // an error number
+		case err == syscall.EINTR:
 			continue
 		case err != nil: // no child is left
 			r.Killed = k.killed.Load()

@@ -56,10 +56,10 @@ func init() {
 		"endless":       func(rascal) { write(os.Stdout, -1) },
 		"complain":      func(rascal) { write(os.Stderr, -1) },
 		"gigabyte":      func(rascal) { write(os.Stdout, 1<<30) },
-		"nul":           func(rascal) { fmt.Print("a\x00b\x00") },
-		"broken utf-8":  func(rascal) { fmt.Print("a\xff\xfeb\xc3") },
-		"surrogates":    func(rascal) { fmt.Print(`{"a":"\ud800"}`, "\xed\xa0\x80.") },
-		"deep":          func(rascal) { fmt.Print(strings.Repeat("[", 10_000), strings.Repeat("]", 10_000)) },
+		"nul":           func(rascal) { fmt.Fprint(os.Stdout, "a\x00b\x00") },
+		"broken utf-8":  func(rascal) { fmt.Fprint(os.Stdout, "a\xff\xfeb\xc3") },
+		"surrogates":    func(rascal) { fmt.Fprint(os.Stdout, `{"a":"\ud800"}`, "\xed\xa0\x80.") },
+		"deep":          func(rascal) { fmt.Fprint(os.Stdout, strings.Repeat("[", 10_000), strings.Repeat("]", 10_000)) },
 		"orphan parent": rascal.haveOrphan,
 	}
 }
@@ -118,7 +118,7 @@ func (r rascal) haveOrphan() {
 // daemon leaves such a one behind and ends well.
 func (r rascal) daemon() {
 	_ = r.makeOrphan().Wait()
-	fmt.Println("it runs")
+	fmt.Fprintln(os.Stdout, "it runs")
 }
 
 // orphans are five of them, and a wait.

@@ -1,0 +1,12 @@
+package program_test
+
+import (
+	"testing"
+)
+
+// BenchmarkCall is one call of a program that does nothing.
+func BenchmarkCall(b *testing.B) {
+	for b.Loop() {
+		execute(b, sh(""), `{}`, patience)
+	}
+}
