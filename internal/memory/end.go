@@ -1,0 +1,172 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"turnkeeper"
+)
+
+// An ending is all that must become true together at the end of a dispatch.
+type ending struct {
+	outcome     turnkeeper.Outcome
+	message     turnkeeper.MessageState // MessageWaiting: it stays for another attempt
+	log         string                  // in the grant log
+	laneBackoff time.Duration
+	lost        bool
+	job         bool // is completed with it
+	noReply     bool // it is written apart: see BugReplyFirst and BugReplyLast
+}
+
+// endDispatch writes an ending, or nothing of it. t is a draft of the turn.
+func (s *Store) endDispatch(t *turnRow, grant turnkeeper.GrantID, e ending, rings *[]Bell) error {
+	o, now := e.outcome, s.now()
+	l := s.state.leases[t.Lane]
+	if l == nil || l.GrantID != grant {
+		return turnkeeper.ErrFenced
+	}
+	if err := t.State.MoveTo(o.State); err != nil {
+		return err
+	}
+	reply := o.Reply != "" && o.State != turnkeeper.TurnQueued && !e.noReply
+	if _, taken := s.state.replyOf(t.MessageID); taken && reply && !s.bugs.has(BugReplyFirst) {
+		return fmt.Errorf("%w: message %d has a reply", errKeyTaken, t.MessageID)
+	}
+	t.State = o.State
+	t.InnerDialogue, t.ErrorClass, t.Error = o.InnerDialogue, o.ErrorClass, o.Error
+	if e.lost {
+		t.Losses++
+	}
+	if o.State == turnkeeper.TurnQueued {
+		t.DueAt, t.GrantID = now.Add(o.Backoff), ""
+	} else {
+		t.StopReason, t.EndedAt = o.StopReason, now
+		s.closeMessage(t, e, now)
+	}
+	if reply {
+		s.reply(t, o, now)
+	}
+	s.release(l, o.State, e.laneBackoff, now)
+	log := s.state.grant(grant)
+	log.EndedAt, log.Outcome, log.WorkerID, log.ended = now, e.log, t.WorkerID, s.commit
+	if job := s.state.job(t.JobID); e.job && job != nil && job.state == "running" {
+		job.state = "completed"
+	}
+	*rings = append(*rings, Bell{Topic: TopicInbox})
+	return nil
+}
+
+func (s *Store) closeMessage(t *turnRow, e ending, now time.Time) {
+	m := s.state.message(t.MessageID)
+	m.State, m.LastError = e.message, e.outcome.Error
+	if e.message == turnkeeper.MessageWaiting {
+		s.state.setWaiting(m)
+	} else {
+		m.ClosedAt = now
+	}
+}
+
+func (s *Store) reply(t *turnRow, o turnkeeper.Outcome, now time.Time) {
+	s.state.replies = append(s.state.replies, turnkeeper.Reply{
+		ID: turnkeeper.ReplyID(len(s.state.replies) + 1), MessageID: t.MessageID, TurnID: t.ID, Agent: t.Agent, Conversation: t.Conversation,
+		Outcome: o.State, Body: o.Reply, CreatedAt: now,
+	})
+}
+
+// release ends a lease. The row stays, so that its token never starts again.
+func (s *Store) release(l *leaseRow, state turnkeeper.TurnState, backoff time.Duration, now time.Time) {
+	l.GrantID, l.TurnID, l.GrantedAt, l.Until = "", 0, time.Time{}, time.Time{}
+	switch state {
+	case turnkeeper.TurnFailed:
+		l.Failures++
+		l.NotBefore = now.Add(backoff)
+	case turnkeeper.TurnSucceeded, turnkeeper.TurnDegraded:
+		l.Failures, l.NotBefore = 0, time.Time{}
+	default:
+	}
+	delete(s.state.held, l.Lane)
+	if s.bugs.has(BugTokenRestarts) {
+		delete(s.state.leases, l.Lane)
+	}
+}
+
+// endApart is BugReplyFirst, or BugReplyLast.
+func (j *Journal) endApart(ctx context.Context, e turnkeeper.Entry) error {
+	writeReply := func() error {
+		return j.conn.ask(ctx, "reply", func() error {
+			return j.inRow(ctx, func(*[]Bell) error {
+				t := j.s.state.turn(j.grant.TurnID)
+				if err := j.checkFence(t, 0); err != nil && j.s.bugs.has(BugReplyFirst) {
+					return err
+				}
+				if e.Outcome.Reply != "" {
+					j.s.reply(t, *e.Outcome, j.s.now())
+				}
+				return nil
+			})
+		})
+	}
+	end := func() error {
+		return j.conn.ask(ctx, "finish", func() error {
+			return j.inRow(ctx, func(rings *[]Bell) error { return j.applyWithoutReply(e, rings) })
+		})
+	}
+	steps := []func() error{writeReply, end}
+	if j.s.has(BugReplyLast) {
+		slices.Reverse(steps)
+	}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (j *Journal) applyWithoutReply(e turnkeeper.Entry, rings *[]Bell) error {
+	outcome := e.Outcome
+	e.Outcome = nil
+	draft, err := j.fenced(0)
+	if err != nil {
+		return err
+	}
+	j.s.commit++
+	if err := j.entry(draft, e, 0, rings); err != nil {
+		return err
+	}
+	end := j.endingOf(*outcome)
+	end.noReply = true
+	if err := j.s.endDispatch(draft, j.grant.GrantID, end, rings); err != nil {
+		return err
+	}
+	j.s.state.setTurn(draft)
+	return nil
+}
+
+// attemptApart is BugFenceApart: the check is right, and the write comes later.
+func (j *Journal) attemptApart(ctx context.Context, e turnkeeper.Entry) error {
+	err := j.conn.ask(ctx, "fence", func() error {
+		return j.inRow(ctx, func(*[]Bell) error {
+			_, err := j.fenced(0)
+			return err
+		})
+	})
+	if err != nil {
+		return err
+	}
+	return j.conn.ask(ctx, requestOf(e), func() error {
+		return j.inRow(ctx, func(rings *[]Bell) error {
+			draft := j.s.state.turn(j.grant.TurnID).draft()
+			draft.entries++
+			j.s.commit++
+			if err := j.entry(draft, e, 0, rings); err != nil {
+				return err
+			}
+			j.s.state.setTurn(draft)
+			j.s.state.writes = append(j.s.state.writes, writeRow{j.grant.TurnID, j.grant.GrantID, j.s.commit})
+			return nil
+		})
+	})
+}

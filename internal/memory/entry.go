@@ -1,0 +1,159 @@
+package memory
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"turnkeeper"
+)
+
+// entry writes an entry into a draft of its turn, part by part in the order of
+// the fields. rings may be nil where the entry has no outcome.
+func (j *Journal) entry(t *turnRow, e turnkeeper.Entry, step int64, rings *[]Bell) error {
+	t.ExecutedCalls += j.executed(e)
+	if !j.s.bugs.has(BugVerdictForgotten) {
+		if err := j.answer(t, e.Verdicts); err != nil {
+			return err
+		}
+	}
+	if err := j.addRound(t, e.Round); err != nil {
+		return err
+	}
+	for _, start := range e.Starts {
+		if err := j.start(t, start); err != nil {
+			return err
+		}
+	}
+	for _, r := range e.Results {
+		if r.Output != nil {
+			t.outputs = append(t.outputs, *r.Output)
+		}
+	}
+	if err := j.answer(t, e.Results); err != nil {
+		return err
+	}
+	if err := j.addEvents(t, e.Events); err != nil {
+		return err
+	}
+	if e.Outcome == nil {
+		return nil
+	}
+	return j.s.endDispatch(t, j.grant.GrantID, j.endingOf(*e.Outcome), rings)
+}
+
+// executed counts the calls of an entry that begin to count as executed with
+// it: first starts, and results of calls that needed no start on record.
+func (j *Journal) executed(e turnkeeper.Entry) (n int) {
+	for _, start := range e.Starts {
+		if start.Attempt == 1 && !j.paging[start.Key] {
+			n++
+		}
+	}
+	for _, r := range e.Results {
+		ran := r.State == turnkeeper.CallSucceeded || r.State == turnkeeper.CallFailed
+		if r.Nonce == "" && ran && !j.paging[r.Key] {
+			n++
+		}
+	}
+	return n
+}
+
+func (j *Journal) addRound(t *turnRow, r *turnkeeper.Round) error {
+	if r == nil {
+		return nil
+	}
+	t.InferenceRounds++
+	if r.Charged {
+		t.ChargedRounds++
+	}
+	t.Usage = t.Usage.Add(r.Usage)
+	if r.Number != len(t.rounds)+1 {
+		return fmt.Errorf("%w: round %d follows %d", errKeyTaken, r.Number, len(t.rounds))
+	}
+	taken := map[string]bool{}
+	for _, round := range t.rounds {
+		for _, call := range round.Calls {
+			taken[call.WireID] = true
+		}
+	}
+	round := *r
+	round.Calls = slices.Clone(r.Calls)
+	now := j.s.now()
+	round.EndedAt = now
+	for i := range round.Calls {
+		call := &round.Calls[i]
+		if taken[call.WireID] || call.WireID == "" {
+			return fmt.Errorf("%w: wire id %q", errKeyTaken, call.WireID)
+		}
+		taken[call.WireID] = true
+		if call.Effect == "" {
+			call.Effect = turnkeeper.EffectOnce
+		}
+		if call.State.Answered() {
+			call.EndedAt = now
+		}
+	}
+	t.rounds = append(t.rounds, round)
+	return nil
+}
+
+var errOnceAgain = errors.New("a call of effect once was started before; its key is taken")
+
+// start records that a call is about to run. Repeatable calls may be started
+// again.
+func (j *Journal) start(t *turnRow, start turnkeeper.CallStart) error {
+	call := t.call(start.Key)
+	free := j.s.bugs.has(BugStartTwice) || j.s.bugs.has(BugJournalByAttempt) || j.s.bugs.has(BugLostAnswerRedone)
+	switch {
+	case call == nil, !free && call.Starts != start.Attempt-1, call.State != turnkeeper.CallPlanned && call.State != turnkeeper.CallStarted:
+		return fmt.Errorf("%w: call %s was started before", turnkeeper.ErrJournalMoved, start.Key)
+	case !free && !call.Effect.Repeatable() && start.Attempt != 1:
+		return errOnceAgain
+	}
+	for _, known := range t.starts {
+		if known.nonce == start.Nonce && !free {
+			return fmt.Errorf("%w: nonce of %s", errKeyTaken, start.Key)
+		}
+	}
+	t.starts = append(t.starts, startRow{
+		key: start.Key, attempt: start.Attempt, effect: call.Effect, token: j.grant.Token, nonce: start.Nonce, commit: j.s.commit,
+	})
+	call.State, call.Nonce, call.Starts, call.StartedAt = turnkeeper.CallStarted, start.Nonce, start.Attempt, j.s.now()
+	return nil
+}
+
+// answer records what calls ended with. A started call takes a result only from
+// its newest start; a verdict needs none.
+func (j *Journal) answer(t *turnRow, results []turnkeeper.CallResult) error {
+	for _, r := range results {
+		call := t.call(r.Key)
+		if call == nil || call.State.Answered() || call.Nonce != r.Nonce && r.State != turnkeeper.CallUnknown {
+			return fmt.Errorf("%w: call %s was answered before", turnkeeper.ErrJournalMoved, r.Key)
+		}
+		if err := call.State.MoveTo(r.State); err != nil {
+			return err
+		}
+		if r.State == turnkeeper.CallUnknown {
+			t.verdicts = append(t.verdicts, r.Key)
+		}
+		call.State, call.Shown, call.Preview, call.Duration, call.EndedAt = r.State, r.Shown, r.Preview, r.Duration, j.s.now()
+		if r.Output != nil {
+			call.OutputID = r.Output.ID
+		}
+	}
+	return nil
+}
+
+// addEvents continues the stream from where this writer knows it to stand.
+func (j *Journal) addEvents(t *turnRow, events []turnkeeper.Event) error {
+	for i, e := range events {
+		e.TurnID, e.Seq, e.At = t.ID, j.lastSeq+int64(i)+1, j.s.now()
+		if e.Seq != int64(len(t.events))+1 && !j.s.bugs.has(BugEventsRenumbered) {
+			return fmt.Errorf("%w: event %d", errKeyTaken, e.Seq)
+		}
+		t.events = append(t.events, e)
+	}
+	t.LastSeq += int64(len(events))
+	return nil
+}

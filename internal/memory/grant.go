@@ -1,0 +1,175 @@
+package memory
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"turnkeeper"
+)
+
+// free says that a lane can be granted, as this tick sees it.
+func (t *tick) free(lane turnkeeper.Lane, now time.Time) bool {
+	l := t.s.state.leases[lane]
+	if l == nil {
+		return true
+	}
+	return (!l.Held() || t.freed[lane]) && !l.NotBefore.After(now)
+}
+
+func (t *tick) ReadyTurns(_ context.Context, limit int) (ready []turnkeeper.Ready, err error) {
+	err = t.read(func(s *state, now time.Time) {
+		for _, lane := range lanesOf(s.open) {
+			turn := s.open[lane]
+			again := t.again[turn.ID]
+			if !again && (turn.State != turnkeeper.TurnQueued || turn.DueAt.After(now)) || !t.free(lane, now) {
+				continue
+			}
+			m := s.message(turn.MessageID)
+			ready = append(ready, turnkeeper.Ready{
+				TurnID: turn.ID, MessageID: m.ID, Agent: turn.Agent, Conversation: turn.Conversation, Lane: lane, Trigger: turn.Trigger,
+				Attempt: turn.Attempt, DefinitionHash: turn.DefinitionHash, DueAt: m.DueAt, Priority: m.Priority,
+			})
+		}
+		ready = inOrder(ready, limit)
+	})
+	return ready, err
+}
+
+func (t *tick) ReadyMessages(_ context.Context, limit int) (ready []turnkeeper.Ready, err error) {
+	err = t.read(func(s *state, now time.Time) {
+		heads := map[turnkeeper.Lane]*turnkeeper.Message{}
+		consider := func(m *turnkeeper.Message) {
+			if head := heads[m.Lane]; !m.DueAt.After(now) && (head == nil || before(m, head)) {
+				heads[m.Lane] = m
+			}
+		}
+		for _, waiting := range s.waiting {
+			for _, m := range waiting {
+				consider(m)
+			}
+		}
+		for _, m := range t.slots {
+			consider(m)
+		}
+		for _, lane := range lanesOf(heads) {
+			m := heads[lane]
+			open := s.open[lane]
+			closed := open != nil && t.freed[lane] && !t.again[open.ID]
+			if open != nil && !closed || !t.free(lane, now) {
+				continue
+			}
+			ready = append(ready, turnkeeper.Ready{
+				New: true, MessageID: m.ID, Agent: m.Agent, Conversation: m.Conversation, Lane: lane, Trigger: m.Trigger,
+				Attempt: m.Attempts + 1, DefinitionHash: s.agents[m.Agent].DefinitionHash, DueAt: m.DueAt, Priority: m.Priority,
+			})
+		}
+		ready = inOrder(ready, limit)
+	})
+	return ready, err
+}
+
+// before is the order of a lane: oldest due, then priority, then id.
+func before(a, b *turnkeeper.Message) bool {
+	return cmp.Or(a.DueAt.Compare(b.DueAt), cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.ID, b.ID)) < 0
+}
+
+func inOrder(ready []turnkeeper.Ready, limit int) []turnkeeper.Ready {
+	slices.SortStableFunc(ready, func(a, b turnkeeper.Ready) int {
+		return cmp.Or(a.DueAt.Compare(b.DueAt), cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.MessageID, b.MessageID))
+	})
+	return ready[:min(limit, len(ready))]
+}
+
+func (t *tick) Dispatch(ctx context.Context, ready []turnkeeper.Ready) error {
+	if t.s.bugs.has(BugGrantApart) {
+		return t.dispatchApart(ctx, ready)
+	}
+	if !t.s.bugs.has(BugTicksOverlap) {
+		t.first = func() error { return t.checkFree(ready) }
+	}
+	t.later(func(rings *[]Bell) {
+		for _, r := range ready {
+			t.s.grant(r, rings)
+		}
+	})
+	return nil
+}
+
+// checkFree undoes the tick when somebody else was faster.
+func (t *tick) checkFree(ready []turnkeeper.Ready) error {
+	for _, r := range ready {
+		if l := t.s.state.leases[r.Lane]; l != nil && l.Held() && !t.freed[r.Lane] {
+			return fmt.Errorf("lane %s was taken by somebody else; the tick is undone", r.Lane)
+		}
+	}
+	return nil
+}
+
+// grant gives a lane its lease, makes or takes the turn, notes the grant and
+// inserts its job.
+func (s *Store) grant(r turnkeeper.Ready, rings *[]Bell) {
+	l := s.lease(r)
+	s.grantTurn(r, l, rings)
+}
+
+// lease makes the lease of a new grant.
+func (s *Store) lease(r turnkeeper.Ready) *leaseRow {
+	st, now := &s.state, s.now()
+	l := st.leases[r.Lane]
+	if l == nil {
+		l = &leaseRow{Lease: turnkeeper.Lease{Lane: r.Lane}}
+		st.leases[r.Lane] = l
+	}
+	l.Token++
+	l.GrantID = turnkeeper.GrantID(fmt.Sprintf("00000000-0000-4000-8000-%012x", len(st.grants)+1))
+	l.TurnID, l.GrantedAt, l.Until = r.TurnID, now, now.Add(s.opts.LeaseTTL)
+	st.grants = append(st.grants, &grantRow{began: s.commit, Dispatch: turnkeeper.Dispatch{
+		Lane: r.Lane, Token: l.Token, GrantID: l.GrantID, TurnID: r.TurnID, GrantedAt: now, Until: l.Until,
+	}})
+	st.held[r.Lane] = l
+	return l
+}
+
+// grantTurn makes the rest of a grant.
+func (s *Store) grantTurn(r turnkeeper.Ready, l *leaseRow, rings *[]Bell) {
+	st := &s.state
+	turn := s.turnOf(r)
+	log := st.grant(l.GrantID)
+	job := &jobRow{Job: Job{ID: turnkeeper.JobID(len(st.jobs) + 1), TurnID: turn.ID, GrantID: l.GrantID}, state: "available"}
+	st.jobs = append(st.jobs, job)
+	l.TurnID, l.jobID = turn.ID, job.ID
+	log.TurnID, log.JobID = turn.ID, job.ID
+	turn.State, turn.Token, turn.GrantID, turn.JobID, turn.WorkerID = turnkeeper.TurnRunning, l.Token, l.GrantID, job.ID, ""
+	turn.Dispatches++
+	turn.GrantedAt, turn.LeaseUntil, turn.DueAt = l.GrantedAt, l.Until, time.Time{}
+	st.setTurn(turn)
+	*rings = append(*rings, Bell{Topic: TopicJobs})
+}
+
+// turnOf is the turn of a grant: a new one, or the open one that waited.
+func (s *Store) turnOf(r turnkeeper.Ready) *turnRow {
+	st := &s.state
+	if !r.New {
+		turn := st.turn(r.TurnID)
+		if err := turn.State.MoveTo(turnkeeper.TurnRunning); err != nil {
+			st.moved = append(st.moved, fmt.Sprintf("turn %d was granted: %v", r.TurnID, err))
+		}
+		return turn.draft()
+	}
+	m := st.message(r.MessageID)
+	turn := &turnRow{Turn: turnkeeper.Turn{
+		ID: turnkeeper.TurnID(len(st.turns) + 1), MessageID: m.ID, Attempt: r.Attempt, Agent: r.Agent, Conversation: r.Conversation,
+		Lane: r.Lane, Trigger: r.Trigger, DefinitionHash: r.DefinitionHash, State: turnkeeper.TurnQueued, CreatedAt: s.now(),
+	}}
+	if open := st.open[r.Lane]; open != nil {
+		st.moved = append(st.moved, fmt.Sprintf("turn %d was made beside the open turn %d of lane %s", turn.ID, open.ID, r.Lane))
+	}
+	st.turns = append(st.turns, turn)
+	st.unsetWaiting(m)
+	m.State, m.TurnID = turnkeeper.MessageRunning, turn.ID
+	m.Attempts++
+	return turn
+}

@@ -1,0 +1,196 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"turnkeeper"
+)
+
+// RegisterAgents makes agents known, so that messages to them are accepted and
+// their schedules come due. It ends the back-off of their lanes.
+func (c *Conn) RegisterAgents(ctx context.Context, agents []turnkeeper.AgentRegistration) error {
+	return c.ask(ctx, "register", func() error {
+		return c.store.locked(func(rings *[]Bell) error {
+			for _, a := range agents {
+				c.store.state.register(a)
+			}
+			*rings = append(*rings, Bell{Topic: TopicInbox})
+			return nil
+		})
+	})
+}
+
+func (s *state) register(a turnkeeper.AgentRegistration) {
+	s.definitions[a.DefinitionHash] = slices.Clone(a.Definition)
+	known := a
+	s.agents[a.Name] = &known
+	for _, l := range s.leases {
+		if l.Lane.Agent() == a.Name {
+			l.NotBefore = time.Time{}
+		}
+	}
+	kept := map[string]bool{}
+	for _, sched := range a.Schedules {
+		kept[sched.Name] = true
+		key := scheduleKey{a.Name, sched.Name}
+		old := s.schedules[key]
+		row := sched
+		row.Agent, row.Active = a.Name, true
+		if old != nil {
+			row.PausedAt, row.LastSlot, row.LastError = old.PausedAt, old.LastSlot, old.LastError
+			if old.Active && old.Cron == row.Cron && old.TimeZone == row.TimeZone {
+				row.NextDue = old.NextDue
+			}
+		}
+		s.schedules[key] = &row
+	}
+	for key, sched := range s.schedules {
+		if key.agent == a.Name && !kept[key.name] {
+			sched.Active = false
+		}
+	}
+}
+
+// Enqueue accepts a message. A repeat with the same key returns the first id.
+// The refusals are those of storage: ErrEmptyMessage, ErrInvalidMessage,
+// ErrUnknownAgent, ErrKeyConflict.
+func (c *Conn) Enqueue(ctx context.Context, m turnkeeper.Submission) (id turnkeeper.MessageID, err error) {
+	if err := m.Check(c.store.opts.MaxMessage); err != nil {
+		return 0, err
+	}
+	err = c.ask(ctx, "enqueue", func() error {
+		return c.store.locked(func(rings *[]Bell) error {
+			id, err = c.store.accept(m, rings)
+			return err
+		})
+	})
+	if err != nil {
+		return 0, err
+	}
+	return id, nil
+}
+
+func (s *Store) accept(m turnkeeper.Submission, rings *[]Bell) (turnkeeper.MessageID, error) {
+	agent := s.state.agents[m.Agent]
+	if agent == nil {
+		return 0, fmt.Errorf("%w '%s'", turnkeeper.ErrUnknownAgent, m.Agent)
+	}
+	if m.Conversation == "" {
+		m.Conversation = turnkeeper.DefaultConversation
+	}
+	if first, ok := s.state.keys[messageKey{m.Agent, m.Key}]; ok && m.Key != "" {
+		known := s.state.message(first)
+		if known.Body != m.Body || known.Conversation != m.Conversation {
+			return 0, fmt.Errorf("%w (%d)", turnkeeper.ErrKeyConflict, first)
+		}
+		return first, nil
+	}
+	now := s.now()
+	row := &turnkeeper.Message{
+		ID: s.state.nextMessage(), Agent: m.Agent, Conversation: m.Conversation, Lane: laneOf(agent, m.Conversation), Body: m.Body, Key: m.Key,
+		Priority: m.Priority, Trigger: turnkeeper.TriggerMessage, State: turnkeeper.MessageWaiting, DueAt: now.Truncate(time.Second),
+		AcceptedAt: now, TraceParent: m.TraceParent,
+	}
+	s.state.insertMessage(row)
+	if m.Key != "" {
+		s.state.keys[messageKey{m.Agent, m.Key}] = row.ID
+	}
+	*rings = append(*rings, Bell{Topic: TopicInbox})
+	return row.ID, nil
+}
+
+// nextMessage takes an id, which is not given back.
+func (s *state) nextMessage() turnkeeper.MessageID {
+	s.messages = append(s.messages, nil)
+	return turnkeeper.MessageID(len(s.messages))
+}
+
+func (s *state) insertMessage(m *turnkeeper.Message) {
+	s.messages[m.ID-1] = m
+	s.setWaiting(m)
+}
+
+func laneOf(a *turnkeeper.AgentRegistration, conversation string) turnkeeper.Lane {
+	if a.LanePerConversation {
+		return turnkeeper.Lane(a.Name + "/" + conversation)
+	}
+	return turnkeeper.Lane(a.Name)
+}
+
+// Beat is a sign of life of a worker process.
+func (c *Conn) Beat(ctx context.Context, h turnkeeper.Heartbeat) error {
+	return c.ask(ctx, "beat", func() error {
+		c.store.mu.Lock()
+		defer c.store.mu.Unlock()
+		now := c.store.now()
+		known := c.store.state.workers[h.WorkerID]
+		if known == nil {
+			known = &h
+			known.StartedAt = now
+			c.store.state.workers[h.WorkerID] = known
+		}
+		known.BeatAt, known.Slots = now, h.Slots
+		return nil
+	})
+}
+
+// StopBeating says that a worker has ended in good order.
+func (c *Conn) StopBeating(ctx context.Context, id turnkeeper.WorkerID) error {
+	return c.ask(ctx, "stop beating", func() error {
+		c.store.mu.Lock()
+		defer c.store.mu.Unlock()
+		if known := c.store.state.workers[id]; known != nil {
+			now := c.store.now()
+			known.StoppedAt, known.BeatAt, known.Slots = now, now, 0
+		}
+		return nil
+	})
+}
+
+// A Job rings for one grant.
+type Job struct {
+	ID      turnkeeper.JobID
+	TurnID  turnkeeper.TurnID
+	GrantID turnkeeper.GrantID
+}
+
+// Fetch takes at most limit jobs for a worker, oldest first. Who took a job is
+// kept: it lets the scheduler find the turns of a silent worker.
+func (c *Conn) Fetch(ctx context.Context, worker turnkeeper.WorkerID, limit int) (taken []Job, err error) {
+	err = c.ask(ctx, "fetch", func() error {
+		c.store.mu.Lock()
+		defer c.store.mu.Unlock()
+		s := &c.store.state
+		for _, lane := range lanesOf(s.held) { // what is granted and not yet taken
+			job := s.job(s.held[lane].jobID)
+			if job == nil || job.state != "available" {
+				continue
+			}
+			taken = append(taken, job.Job)
+		}
+		slices.SortFunc(taken, func(a, b Job) int { return int(a.ID - b.ID) })
+		taken = taken[:min(len(taken), limit)]
+		for _, t := range taken {
+			job := s.job(t.ID)
+			job.state, job.attemptedBy = "running", worker
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return taken, nil
+}
+
+// Forget makes a job that was taken one that was not, as a database server that
+// crashes may do.
+func (s *Store) Forget(id turnkeeper.JobID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if job := s.state.job(id); job != nil && job.state == "running" {
+		job.state = "available"
+	}
+}

@@ -1,0 +1,312 @@
+package memory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/agentturn"
+	"turnkeeper/scheduler"
+)
+
+// A Journal is the journal of one dispatch. It belongs to one goroutine.
+type Journal struct {
+	conn     *Conn
+	s        *Store
+	grant    turnkeeper.Grant
+	entries  int64 // writes on record; tells a write that was not answered from one that was not done
+	lastSeq  int64
+	failures int // failed turns of the lane in a row, before this one
+	paging   map[turnkeeper.CallKey]bool
+}
+
+var _ agentturn.Journal = (*Journal)(nil)
+
+// Journal is that of a dispatch whose record was loaded, under its grant.
+func (c *Conn) Journal(record turnkeeper.Record, grant turnkeeper.Grant) *Journal {
+	j := &Journal{
+		conn: c, s: c.store, grant: grant, entries: record.Entries, lastSeq: record.Turn.LastSeq, failures: record.Failures,
+		paging: map[turnkeeper.CallKey]bool{},
+	}
+	for _, round := range record.Rounds {
+		j.remember(&round)
+	}
+	return j
+}
+
+// remember notes which calls are paging calls, which never count as executed.
+func (j *Journal) remember(r *turnkeeper.Round) {
+	if r == nil {
+		return
+	}
+	for _, call := range r.Calls {
+		if call.Paging {
+			j.paging[call.Key] = true
+		}
+	}
+}
+
+// endTime is what the last write of a turn gets when its own time is over.
+const endTime = 10 * time.Second
+
+// Append makes the entry durable: see agentturn.Journal.
+func (j *Journal) Append(ctx context.Context, e turnkeeper.Entry) error {
+	if e.Outcome != nil {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), endTime)
+		defer cancel()
+	}
+	err := j.write(ctx, 1, len(e.Events), func(ctx context.Context) error { return j.attempt(ctx, e) })
+	if err == nil {
+		j.remember(e.Round)
+	}
+	return err
+}
+
+// attempt is one try at an entry.
+func (j *Journal) attempt(ctx context.Context, e turnkeeper.Entry) error {
+	if j.s.has(BugFenceApart) {
+		return j.attemptApart(ctx, e)
+	}
+	if e.Outcome != nil && (j.s.has(BugReplyFirst) || j.s.has(BugReplyLast)) {
+		return j.endApart(ctx, e)
+	}
+	return j.conn.ask(ctx, requestOf(e), func() error {
+		return j.inRow(ctx, func(rings *[]Bell) error { return j.apply(e, 0, rings) })
+	})
+}
+
+func requestOf(e turnkeeper.Entry) string {
+	if e.Outcome != nil {
+		return "finish"
+	}
+	return "step"
+}
+
+// inRow runs f with the lock of the turn's row, as one transaction.
+func (j *Journal) inRow(ctx context.Context, f func(rings *[]Bell) error) error {
+	if err := j.s.lockTurn(ctx, int64(j.grant.TurnID), nil); err != nil {
+		return err
+	}
+	var rings []Bell
+	err := f(&rings)
+	j.s.mu.Unlock()
+	if err == nil {
+		for _, bell := range rings {
+			j.s.opts.Ring(bell)
+		}
+	}
+	return err
+}
+
+// apply does one entry, or nothing of it. The caller has the row's lock.
+func (j *Journal) apply(e turnkeeper.Entry, step int64, rings *[]Bell) error {
+	draft, err := j.fenced(step)
+	if err != nil {
+		return err
+	}
+	j.s.commit++
+	if err := j.entry(draft, e, step, rings); err != nil {
+		return err
+	}
+	j.s.state.setTurn(draft)
+	j.s.state.writes = append(j.s.state.writes, writeRow{j.grant.TurnID, j.grant.GrantID, j.s.commit})
+	return nil
+}
+
+// fenced is the turn to write to, for the holder of its newest grant. No time
+// is in the condition. A grant belongs to the worker that first wrote under it.
+func (j *Journal) fenced(step int64) (*turnRow, error) {
+	row := j.s.state.turn(j.grant.TurnID)
+	if row == nil {
+		return nil, turnkeeper.ErrFenced
+	}
+	if err := j.checkFence(row, step); err != nil {
+		return nil, err
+	}
+	draft := row.draft()
+	draft.WorkerID = j.grant.WorkerID
+	draft.entries++
+	return draft, nil
+}
+
+func (j *Journal) checkFence(row *turnRow, step int64) error {
+	if j.s.bugs.has(BugNoFence) {
+		return nil
+	}
+	if row.Token != j.grant.Token || row.GrantID != j.grant.GrantID || row.State != turnkeeper.TurnRunning ||
+		row.WorkerID != "" && row.WorkerID != j.grant.WorkerID {
+		return turnkeeper.ErrFenced
+	}
+	if row.entries != j.entries+step && !j.s.bugs.has(BugLostAnswerRedone) {
+		return fmt.Errorf("%w: %d writes where %d were expected", turnkeeper.ErrJournalMoved, row.entries, j.entries+step)
+	}
+	return nil
+}
+
+// Transact runs a transactional call: see agentturn.Journal. What the tool hands
+// to OnCommit is done when its transaction is.
+func (j *Journal) Transact(ctx context.Context, start turnkeeper.CallStart,
+	run func(context.Context) turnkeeper.CallResult,
+) (result turnkeeper.CallResult, err error) {
+	const steps = 2 // one for the start, one for the result
+	err = j.write(ctx, steps, 0, func(ctx context.Context) (err error) {
+		result, err = j.transact(ctx, start, run)
+		return err
+	})
+	return result, err
+}
+
+func (j *Journal) transact(ctx context.Context, start turnkeeper.CallStart,
+	run func(context.Context) turnkeeper.CallResult,
+) (result turnkeeper.CallResult, err error) {
+	var t *tx
+	defer func() {
+		j.s.mu.Lock()
+		defer j.s.mu.Unlock()
+		if t != nil {
+			t.end()
+		}
+	}()
+	started := turnkeeper.Entry{Starts: []turnkeeper.CallStart{start}}
+	err = j.conn.ask(ctx, "transact.begin", func() error {
+		j.s.mu.Lock()
+		t = j.conn.begin()
+		j.s.mu.Unlock()
+		if err := j.s.lockTurn(ctx, int64(j.grant.TurnID), t); err != nil {
+			return err
+		}
+		defer j.s.mu.Unlock()
+		draft, err := j.fenced(0)
+		if err != nil {
+			return err
+		}
+		return j.entry(draft, started, 0, nil) // seen by this transaction only
+	})
+	if err != nil {
+		return result, err
+	}
+	effects := &effects{}
+	result = run(context.WithValue(ctx, effectsKey{}, effects))
+	err = j.conn.ask(ctx, "transact.commit", func() error {
+		j.s.mu.Lock()
+		defer j.s.mu.Unlock()
+		if err := t.alive(); err != nil {
+			return err
+		}
+		defer t.end()
+		return j.commitTransact(started, result, effects)
+	})
+	return result, err
+}
+
+func (j *Journal) commitTransact(started turnkeeper.Entry, result turnkeeper.CallResult, effects *effects) error {
+	draft, err := j.fenced(0)
+	if err != nil {
+		return err
+	}
+	j.s.commit++
+	if err := j.entry(draft, started, 0, nil); err != nil {
+		return err
+	}
+	draft.entries++
+	if err := j.entry(draft, turnkeeper.Entry{Results: []turnkeeper.CallResult{result}}, 1, nil); err != nil {
+		return err
+	}
+	j.s.state.setTurn(draft)
+	j.s.state.writes = append(j.s.state.writes, writeRow{j.grant.TurnID, j.grant.GrantID, j.s.commit})
+	if result.State == turnkeeper.CallSucceeded {
+		effects.happen()
+	}
+	return nil
+}
+
+// Late keeps a result that came after the lease was lost: as the call's result
+// while nobody has given a verdict on it, else beside the verdict.
+func (j *Journal) Late(ctx context.Context, r turnkeeper.CallResult) error {
+	return j.conn.ask(ctx, "late", func() error {
+		return j.inRow(ctx, func(*[]Bell) error {
+			row := j.s.state.turn(j.grant.TurnID)
+			if row == nil {
+				return nil
+			}
+			draft := row.draft()
+			draft.late(r, j.s)
+			j.s.state.turns[draft.ID-1] = draft
+			if !draft.State.Terminal() {
+				j.s.state.open[draft.Lane] = draft
+			}
+			return nil
+		})
+	})
+}
+
+func (t *turnRow) late(r turnkeeper.CallResult, s *Store) {
+	call := t.call(r.Key)
+	if call == nil {
+		return
+	}
+	fits := call.State == turnkeeper.CallStarted && call.Nonce == r.Nonce && !t.State.Terminal()
+	if s.bugs.has(BugLateOverwrites) {
+		fits = fits || call.State == turnkeeper.CallUnknown && call.Nonce == r.Nonce
+	}
+	if fits {
+		call.State, call.Shown, call.Preview, call.EndedAt = r.State, r.Shown, r.Preview, s.now()
+		return
+	}
+	for _, start := range t.starts {
+		if start.key == r.Key && start.nonce == r.Nonce && call.LateResult == "" {
+			call.LateResult = r.Shown
+		}
+	}
+}
+
+// endingOf decides about the end of a dispatch what the turn's own outcome does
+// not say.
+func (j *Journal) endingOf(o turnkeeper.Outcome) ending {
+	e := ending{outcome: o, message: turnkeeper.MessageAnswered, log: "finished", job: true}
+	switch o.State {
+	case turnkeeper.TurnQueued:
+		e.log = "handed_back"
+		if o.Backoff > 0 {
+			e.log = "deferred"
+		}
+	case turnkeeper.TurnFailed:
+		e.laneBackoff = scheduler.Backoff(j.failures + 1)
+		e.message = turnkeeper.MessageFailed
+		if o.Retry {
+			e.message = turnkeeper.MessageWaiting
+		}
+	case turnkeeper.TurnCancelled:
+		e.message = turnkeeper.MessageCancelled
+	default:
+	}
+	return e
+}
+
+type effectsKey struct{}
+
+// effects are what a transactional tool does in its transaction.
+type effects struct{ all []func() }
+
+func (e *effects) happen() {
+	for _, f := range e.all {
+		f()
+	}
+}
+
+// OnCommit is the transaction of a transactional tool: f is called when the
+// record of the tool's success commits, and never when it does not. It must not
+// call the store. ok is false outside of such a tool, and f is dropped.
+func OnCommit(ctx context.Context, f func()) (ok bool) {
+	e, ok := ctx.Value(effectsKey{}).(*effects)
+	if ok {
+		e.all = append(e.all, f)
+	}
+	return ok
+}
+
+// errKeyTaken is a unique key that refused a write.
+var errKeyTaken = errors.New("a key of the journal is taken")

@@ -1,0 +1,146 @@
+package memory
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"turnkeeper"
+)
+
+// Load reads a turn as its journal has it, for the holder of grant. It fails
+// with turnkeeper.ErrFenced when the turn is no longer that grant's.
+func (c *Conn) Load(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID) (record turnkeeper.Record, err error) {
+	err = c.ask(ctx, "load", func() error {
+		c.store.mu.Lock()
+		defer c.store.mu.Unlock()
+		row := c.store.state.turn(turn)
+		if row == nil || row.State != turnkeeper.TurnRunning || row.GrantID != grant {
+			return turnkeeper.ErrFenced
+		}
+		record = c.store.recordOf(row)
+		return nil
+	})
+	return record, err
+}
+
+// LoadPatiently is Load, which waits for a store that is away until ctx ends.
+func (c *Conn) LoadPatiently(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID) (turnkeeper.Record, error) {
+	wait := firstRetry
+	for {
+		record, err := c.Load(ctx, turn, grant)
+		if err == nil || !errors.Is(err, ErrAway) {
+			return record, err
+		}
+		if !pause(ctx, wait) {
+			return record, context.Cause(ctx)
+		}
+		wait = min(wait*2, slowRetry)
+	}
+}
+
+// pastTurns is how many earlier turns of a conversation are read as history.
+const pastTurns = 40
+
+func (s *Store) recordOf(row *turnRow) turnkeeper.Record {
+	now := s.now()
+	r := turnkeeper.Record{
+		Turn: row.Turn, Message: *s.state.message(row.MessageID), Definition: slices.Clone(s.state.definitions[row.DefinitionHash]),
+		Rounds: cloneRounds(row.rounds), Entries: row.entries, NextBlock: 1, Remaining: row.LeaseUntil.Sub(now), Elapsed: now.Sub(row.GrantedAt),
+	}
+	if l := s.state.leases[row.Lane]; l != nil {
+		r.Failures = l.Failures
+	}
+	if s.bugs.has(BugStartTwice) || s.bugs.has(BugJournalByAttempt) {
+		s.forgetStarts(r.Rounds)
+	}
+	var started, rolledBack int64
+	for _, e := range row.events {
+		r.NextBlock = max(r.NextBlock, e.Block+1)
+		switch e.Type {
+		case turnkeeper.EventRoundStart:
+			started = e.Seq
+			r.OpenRound = max(r.OpenRound, e.Round)
+		case turnkeeper.EventRoundRollback:
+			rolledBack = e.Seq
+		default:
+		}
+	}
+	if r.OpenRound <= len(r.Rounds) || started < rolledBack {
+		r.OpenRound = 0
+	}
+	r.History = s.history(row)
+	return r
+}
+
+// forgetStarts is how a dispatch sees calls with BugStartTwice, or with
+// BugJournalByAttempt.
+func (s *Store) forgetStarts(rounds []turnkeeper.Round) {
+	for i := range rounds {
+		for j := range rounds[i].Calls {
+			call := &rounds[i].Calls[j]
+			switch {
+			case call.State != turnkeeper.CallStarted:
+			case s.bugs.has(BugStartTwice):
+				call.Effect = turnkeeper.EffectKeyed
+			default:
+				call.State, call.Starts, call.Nonce = turnkeeper.CallPlanned, 0, ""
+			}
+		}
+	}
+}
+
+func (s *Store) history(row *turnRow) []turnkeeper.Past {
+	var past []turnkeeper.Past
+	for i := int(row.ID) - 2; i >= 0 && len(past) < pastTurns; i-- {
+		t := s.state.turns[i]
+		if t.Agent != row.Agent || t.Conversation != row.Conversation ||
+			t.State != turnkeeper.TurnSucceeded && t.State != turnkeeper.TurnDegraded {
+			continue
+		}
+		p := turnkeeper.Past{TurnID: t.ID, Body: s.state.message(t.MessageID).Body, Rounds: cloneRounds(t.rounds), Reply: t.InnerDialogue}
+		if reply, ok := s.state.replyOf(t.MessageID); ok && reply.TurnID == t.ID {
+			p.Reply = reply.Body
+		}
+		past = append(past, p)
+	}
+	slices.Reverse(past)
+	return past
+}
+
+func (s *state) replyOf(id turnkeeper.MessageID) (turnkeeper.Reply, bool) {
+	for i := len(s.replies) - 1; i >= 0; i-- {
+		if s.replies[i].MessageID == id {
+			return s.replies[i], true
+		}
+	}
+	return turnkeeper.Reply{}, false
+}
+
+// RecentCalls lists ended calls of the agent with this name and arguments hash
+// that ended within the window, newest first, at most 20.
+func (c *Conn) RecentCalls(ctx context.Context, agent, name, argsHash string, within time.Duration) (recent []turnkeeper.PastCall, err error) {
+	err = c.ask(ctx, "recent calls", func() error {
+		c.store.mu.Lock()
+		defer c.store.mu.Unlock()
+		now := c.store.now()
+		for i := len(c.store.state.turns) - 1; i >= 0 && len(recent) < 20; i-- {
+			t := c.store.state.turns[i]
+			if t.Agent != agent || t.EndedAt.Before(now.Add(-within)) && t.State.Terminal() {
+				continue
+			}
+			for _, round := range t.rounds {
+				for _, call := range round.Calls {
+					ended := call.State == turnkeeper.CallSucceeded || call.State == turnkeeper.CallFailed
+					if ended && call.Name == name && call.ArgsHash == argsHash && call.EndedAt.After(now.Add(-within)) {
+						recent = append(recent, turnkeeper.PastCall{Succeeded: call.State == turnkeeper.CallSucceeded, Ago: now.Sub(call.EndedAt)})
+					}
+				}
+			}
+		}
+		slices.SortStableFunc(recent, func(a, b turnkeeper.PastCall) int { return int(a.Ago - b.Ago) })
+		return nil
+	})
+	return recent[:min(len(recent), 20)], err
+}

@@ -1,0 +1,97 @@
+package memory
+
+import (
+	"slices"
+
+	"turnkeeper"
+)
+
+// Message is a message of the inbox; ok is false where there is none.
+func (s *Store) Message(id turnkeeper.MessageID) (m turnkeeper.Message, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if row := s.state.message(id); row != nil {
+		return *row, true
+	}
+	return m, false
+}
+
+// Messages are all messages, by id.
+func (s *Store) Messages() []turnkeeper.Message {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []turnkeeper.Message
+	for _, m := range s.state.messages {
+		if m != nil {
+			all = append(all, *m)
+		}
+	}
+	return all
+}
+
+// Open is how many messages are not closed.
+func (s *Store) Open() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	open := len(s.state.open)
+	for _, waiting := range s.state.waiting {
+		open += len(waiting)
+	}
+	return max(open, len(s.state.held))
+}
+
+// Replies is the outbox.
+func (s *Store) Replies() []turnkeeper.Reply {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.state.replies)
+}
+
+// ReplyTo is the reply that a message ended with; ok is false while there is
+// none.
+func (s *Store) ReplyTo(id turnkeeper.MessageID) (turnkeeper.Reply, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state.replyOf(id)
+}
+
+// Turn is a turn with its rounds, calls and events; ok is false where there is
+// none.
+func (s *Store) Turn(id turnkeeper.TurnID) (turn turnkeeper.Turn, rounds []turnkeeper.Round, events []turnkeeper.Event, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	row := s.state.turn(id)
+	if row == nil {
+		return turn, nil, nil, false
+	}
+	return row.Turn, cloneRounds(row.rounds), slices.Clone(row.events), true
+}
+
+// Grants is the grant log, oldest first.
+func (s *Store) Grants() []turnkeeper.Dispatch {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make([]turnkeeper.Dispatch, len(s.state.grants))
+	for i, g := range s.state.grants {
+		all[i] = g.Dispatch
+	}
+	return all
+}
+
+// Lease is the lease of a lane; ok is false where it was never granted.
+func (s *Store) Lease(lane turnkeeper.Lane) (turnkeeper.Lease, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l := s.state.leases[lane]; l != nil {
+		return l.Lease, true
+	}
+	return turnkeeper.Lease{}, false
+}
+
+// Started says that a start of the call is on record.
+func (s *Store) Started(turn turnkeeper.TurnID, call turnkeeper.CallKey) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	row := s.state.turn(turn)
+	return row != nil && slices.ContainsFunc(row.starts, func(r startRow) bool { return r.key == call })
+}

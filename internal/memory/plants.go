@@ -1,0 +1,70 @@
+package memory
+
+import (
+	"context"
+	"testing"
+
+	"turnkeeper"
+)
+
+// A Bug is a fault of the store that a test can plant, to see whether its
+// checks find it.
+type Bug uint32
+
+// The bugs. Each breaks one rule of the design.
+const (
+	BugNoFence          Bug = 1 << iota // a write is not checked for its grant
+	BugFenceApart                       // the fence is checked, and the write done later, without a lock between
+	BugReplyFirst                       // the reply is one commit, the turn's end the next
+	BugReplyLast                        // the turn's end is one commit, the reply the next
+	BugGrantApart                       // the lease is one commit, turn and job the next
+	BugTicksOverlap                     // the scheduler's lock does not lock, and a grant takes the lane from whoever has it
+	BugJournalByAttempt                 // each dispatch has a journal of its own calls' starts
+	BugStartTwice                       // an open start of a call of effect once may be started again
+	BugLateOverwrites                   // a late result takes the place of a verdict
+	BugLostAnswerRedone                 // an answer that did not come is taken for a write that was not done
+	BugCallsLeftOpen                    // a message that loses its workers is closed over its open calls
+	BugTokenRestarts                    // the lease's row is deleted when it is released
+	BugEventsRenumbered                 // numbers of events are counted by the writer, and not held against the stream
+	BugVerdictForgotten                 // a verdict is not written down
+)
+
+func (b Bug) has(one Bug) bool { return b&one != 0 }
+
+// Plant makes the store faulty. Only tests can.
+func (s *Store) Plant(_ testing.TB, bugs ...Bug) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, bug := range bugs {
+		s.bugs |= bug
+	}
+}
+
+// has is for code that does not hold the lock.
+func (s *Store) has(bug Bug) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.bugs.has(bug)
+}
+
+// dispatchApart is BugGrantApart.
+func (t *tick) dispatchApart(ctx context.Context, ready []turnkeeper.Ready) error {
+	leases := make([]*leaseRow, len(ready))
+	t.later(func(*[]Bell) {
+		for i, r := range ready {
+			leases[i] = t.s.lease(r)
+		}
+	})
+	if err := t.conn.ask(ctx, "tick.lease", t.commit); err != nil {
+		return err
+	}
+	t.s.mu.Lock()
+	t.ops, t.tx = nil, t.conn.begin()
+	t.s.mu.Unlock()
+	t.later(func(rings *[]Bell) {
+		for i, r := range ready {
+			t.s.grantTurn(r, leases[i], rings)
+		}
+	})
+	return nil
+}

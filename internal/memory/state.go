@@ -1,0 +1,189 @@
+package memory
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"turnkeeper"
+)
+
+// A state is what the tables hold.
+type state struct {
+	agents      map[string]*turnkeeper.AgentRegistration
+	definitions map[string][]byte
+	schedules   map[scheduleKey]*turnkeeper.Schedule
+
+	messages []*turnkeeper.Message // by id, from 1; nil: an id that was never used
+	keys     map[messageKey]turnkeeper.MessageID
+	slots    map[slotKey]turnkeeper.MessageID
+	replies  []turnkeeper.Reply
+
+	turns   []*turnRow // by id, from 1
+	leases  map[turnkeeper.Lane]*leaseRow
+	grants  []*grantRow // the grant log
+	jobs    []*jobRow   // by id, from 1
+	workers map[turnkeeper.WorkerID]*turnkeeper.Heartbeat
+	writes  []writeRow
+	moved   []string // moves that a table would have refused, for Check
+
+	// What the tables would have an index on.
+	waiting map[turnkeeper.Lane][]*turnkeeper.Message
+	open    map[turnkeeper.Lane]*turnRow
+	held    map[turnkeeper.Lane]*leaseRow
+
+	timeline, seenTimeline string
+	lastTickAt, holdUntil  time.Time
+	holdReason             string
+	paused                 bool
+}
+
+type (
+	scheduleKey struct{ agent, name string }
+	messageKey  struct{ agent, key string }
+	slotKey     struct {
+		agent, schedule string
+		slot            int64
+	}
+)
+
+// A turnRow is a turn with its journal.
+type turnRow struct {
+	turnkeeper.Turn
+	entries  int64
+	rounds   []turnkeeper.Round
+	starts   []startRow
+	outputs  []turnkeeper.Output
+	events   []turnkeeper.Event
+	verdicts []turnkeeper.CallKey // unknown, by whoever decided
+	held     *tx                  // that has the row's lock; nil: it is free
+}
+
+type startRow struct {
+	key     turnkeeper.CallKey
+	attempt int
+	effect  turnkeeper.Effect
+	token   int64
+	nonce   string
+	commit  int64
+}
+
+type leaseRow struct {
+	turnkeeper.Lease
+	jobID turnkeeper.JobID
+}
+
+type grantRow struct {
+	turnkeeper.Dispatch
+	began, ended int64 // commits; ended 0: it goes on
+}
+
+// A writeRow is one write to a journal, for Check.
+type writeRow struct {
+	turn   turnkeeper.TurnID
+	grant  turnkeeper.GrantID
+	commit int64
+}
+
+type jobRow struct {
+	Job
+	state       string // available, running, completed or cancelled
+	attemptedBy turnkeeper.WorkerID
+}
+
+func newState() state {
+	return state{
+		agents: map[string]*turnkeeper.AgentRegistration{}, definitions: map[string][]byte{}, schedules: map[scheduleKey]*turnkeeper.Schedule{},
+		keys: map[messageKey]turnkeeper.MessageID{}, slots: map[slotKey]turnkeeper.MessageID{},
+		leases: map[turnkeeper.Lane]*leaseRow{}, workers: map[turnkeeper.WorkerID]*turnkeeper.Heartbeat{},
+		waiting: map[turnkeeper.Lane][]*turnkeeper.Message{}, open: map[turnkeeper.Lane]*turnRow{}, held: map[turnkeeper.Lane]*leaseRow{},
+		timeline: "00000001",
+	}
+}
+
+func (s *state) turn(id turnkeeper.TurnID) *turnRow {
+	if id < 1 || int(id) > len(s.turns) {
+		return nil
+	}
+	return s.turns[id-1]
+}
+
+func (s *state) message(id turnkeeper.MessageID) *turnkeeper.Message {
+	if id < 1 || int(id) > len(s.messages) {
+		return nil
+	}
+	return s.messages[id-1]
+}
+
+func (s *state) job(id turnkeeper.JobID) *jobRow {
+	if id < 1 || int(id) > len(s.jobs) {
+		return nil
+	}
+	return s.jobs[id-1]
+}
+
+func (s *state) grant(id turnkeeper.GrantID) *grantRow {
+	for i := len(s.grants) - 1; i >= 0; i-- { // it is one of the newest
+		if s.grants[i].GrantID == id {
+			return s.grants[i]
+		}
+	}
+	return nil
+}
+
+// draft is a copy of a turn that can be written to and thrown away.
+func (t *turnRow) draft() *turnRow {
+	d := *t
+	d.rounds = cloneRounds(t.rounds)
+	d.starts, d.outputs, d.events = slices.Clip(t.starts), slices.Clip(t.outputs), slices.Clip(t.events)
+	d.verdicts = slices.Clip(t.verdicts)
+	return &d
+}
+
+func cloneRounds(rounds []turnkeeper.Round) []turnkeeper.Round {
+	rounds = slices.Clone(rounds)
+	for i := range rounds {
+		rounds[i].Calls = slices.Clone(rounds[i].Calls)
+	}
+	return rounds
+}
+
+func (t *turnRow) call(key turnkeeper.CallKey) *turnkeeper.ToolCall {
+	if key.Round < 1 || key.Round > len(t.rounds) {
+		return nil
+	}
+	calls := t.rounds[key.Round-1].Calls
+	if key.Ordinal < 1 || key.Ordinal > len(calls) {
+		return nil
+	}
+	return &calls[key.Ordinal-1]
+}
+
+// setTurn puts a written draft in the place of its turn.
+func (s *state) setTurn(d *turnRow) {
+	s.turns[d.ID-1] = d
+	if d.State.Terminal() {
+		if open := s.open[d.Lane]; open != nil && open.ID == d.ID {
+			delete(s.open, d.Lane)
+		}
+		return
+	}
+	s.open[d.Lane] = d
+}
+
+func (s *state) setWaiting(m *turnkeeper.Message) {
+	s.waiting[m.Lane] = append(s.waiting[m.Lane], m)
+}
+
+func (s *state) unsetWaiting(m *turnkeeper.Message) {
+	left := slices.DeleteFunc(s.waiting[m.Lane], func(w *turnkeeper.Message) bool { return w == m })
+	if len(left) == 0 {
+		delete(s.waiting, m.Lane)
+		return
+	}
+	s.waiting[m.Lane] = left
+}
+
+func lanesOf[T any](m map[turnkeeper.Lane]T) []turnkeeper.Lane {
+	return slices.Sorted(maps.Keys(m))
+}

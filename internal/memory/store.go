@@ -1,0 +1,133 @@
+package memory
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"turnkeeper"
+)
+
+// Options say how a store behaves. The zero value is a store on the process's
+// own clock.
+type Options struct {
+	Now         func() time.Time // the database's clock; nil: time.Now
+	LeaseTTL    time.Duration    // of every grant; 0: that of turnkeeper.DefaultBounds
+	IdleTimeout time.Duration    // after which an idle transaction is undone; 0: 10 s
+	MaxMessage  int              // bytes of a message's body; 0: turnkeeper.DefaultMaxMessageBytes
+	// Ring is called after each commit that rings a doorbell, by the goroutine
+	// that committed. It must not block. nil: nobody listens.
+	Ring func(Bell)
+}
+
+// A Bell is a doorbell: it says "look again".
+type Bell struct {
+	Topic Topic
+	Job   turnkeeper.JobID // TopicCancelled: which
+}
+
+// Topic says what to look at again.
+type Topic string
+
+// The topics.
+const (
+	TopicInbox     Topic = "inbox"     // there may be something to schedule
+	TopicJobs      Topic = "jobs"      // there may be a job to take
+	TopicCancelled Topic = "cancelled" // the holder of a job has lost its grant
+)
+
+// A Wire carries the requests of one process. It calls do at most once, and
+// returns what do returned when the answer arrives; a request that was not
+// done, or whose answer was lost, fails with an error that matches ErrAway or
+// with the cause of ctx.
+type Wire interface {
+	Carry(ctx context.Context, request string, do func() error) error
+}
+
+// ErrAway says that the store could not be asked, or did not answer: the
+// request may have been done.
+var ErrAway = errors.New("the store cannot be reached")
+
+// A Store is a database in memory.
+type Store struct {
+	opts Options
+
+	mu     sync.Mutex
+	bugs   Bug
+	state  state
+	ticker *tx   // holds the scheduler's lock; nil: it is free
+	commit int64 // number of the newest commit
+}
+
+// New makes an empty store.
+func New(o Options) *Store {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Ring == nil {
+		o.Ring = func(Bell) {}
+	}
+	o.LeaseTTL = cmp.Or(o.LeaseTTL, turnkeeper.DefaultBounds().LeaseTTL)
+	o.IdleTimeout = cmp.Or(o.IdleTimeout, 10*time.Second)
+	o.MaxMessage = cmp.Or(o.MaxMessage, turnkeeper.DefaultMaxMessageBytes)
+	return &Store{opts: o, state: newState()}
+}
+
+// A Conn is one process's way to the store.
+type Conn struct {
+	store *Store
+	wire  Wire
+
+	txs map[*tx]bool // open; guarded by the store's lock
+}
+
+// Connect opens the way of one process. wire nil: every request is done and
+// answered at once.
+func (s *Store) Connect(wire Wire) *Conn {
+	return &Conn{store: s, wire: wire, txs: map[*tx]bool{}}
+}
+
+// Break undoes what the process has under way, as the database does when it
+// notices that a process is gone. Requests that still arrive are done.
+func (c *Conn) Break() {
+	c.store.mu.Lock()
+	defer c.store.mu.Unlock()
+	for t := range c.txs {
+		t.end()
+	}
+}
+
+func (c *Conn) ask(ctx context.Context, request string, do func() error) error {
+	if c.wire != nil {
+		return c.wire.Carry(ctx, request, do)
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return do()
+}
+
+// locked runs f under the store's lock, and rings its bells after it.
+func (s *Store) locked(f func(rings *[]Bell) error) error {
+	var rings []Bell
+	s.mu.Lock()
+	err := f(&rings)
+	s.mu.Unlock()
+	if err == nil {
+		for _, bell := range rings {
+			s.opts.Ring(bell)
+		}
+	}
+	return err
+}
+
+func (s *Store) now() time.Time { return s.opts.Now() }
+
+// SetTimeline is a failover: the database goes on as another history.
+func (s *Store) SetTimeline(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.state.timeline = name
+}

@@ -1,0 +1,137 @@
+package memory_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/agentturn"
+	"turnkeeper/internal/memory"
+	"turnkeeper/internal/storesuite"
+	"turnkeeper/scheduler"
+)
+
+func TestSuite(t *testing.T) {
+	storesuite.Run(t, func(t *testing.T) storesuite.Door {
+		d := &door{t: t}
+		d.store = memory.New(memory.Options{Now: func() time.Time { return time.Now().Add(d.skew) }, LeaseTTL: storesuite.LeaseTTL})
+		d.conn = d.store.Connect(nil)
+		t.Cleanup(func() {
+			if len(d.cuts) > 0 {
+				t.Error("a request was to be cut, and none came")
+			}
+			for _, v := range d.store.Check(time.Hour) {
+				t.Error(v)
+			}
+		})
+		return d
+	})
+}
+
+// A door is a store whose clock can be put forward, and with requests that get
+// lost.
+type door struct {
+	t       *testing.T
+	store   *memory.Store
+	conn    *memory.Conn
+	skew    time.Duration
+	cuts    []bool
+	effects []string
+}
+
+func (d *door) Scheduler() scheduler.Store { return d.conn }
+
+func (d *door) Register(a turnkeeper.AgentRegistration) {
+	if err := d.conn.RegisterAgents(d.t.Context(), []turnkeeper.AgentRegistration{a}); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+func (d *door) Enqueue(ctx context.Context, m turnkeeper.Submission) (turnkeeper.MessageID, error) {
+	return d.conn.Enqueue(ctx, m)
+}
+
+func (d *door) Beat(h turnkeeper.Heartbeat) {
+	if err := d.conn.Beat(d.t.Context(), h); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+func (d *door) Fetch(worker turnkeeper.WorkerID) []storesuite.Job {
+	taken, err := d.conn.Fetch(d.t.Context(), worker, 100)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	var all []storesuite.Job
+	for _, job := range taken {
+		all = append(all, storesuite.Job(job))
+	}
+	return all
+}
+
+func (d *door) Load(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID) (turnkeeper.Record, error) {
+	return d.conn.Load(ctx, turn, grant)
+}
+
+func (d *door) Journal(record turnkeeper.Record, grant turnkeeper.Grant) agentturn.Journal {
+	return d.store.Connect(d).Journal(record, grant)
+}
+
+// Carry makes the door the wire of the journals.
+func (d *door) Carry(_ context.Context, request string, do func() error) error {
+	if len(d.cuts) == 0 {
+		return do()
+	}
+	done := d.cuts[0]
+	d.cuts = d.cuts[1:]
+	if done {
+		_ = do()
+	}
+	return fmt.Errorf("%w: %s was cut", memory.ErrAway, request)
+}
+
+func (d *door) CutNext(done bool) { d.cuts = append(d.cuts, done) }
+
+func (d *door) Effect(ctx context.Context, name string) {
+	if !memory.OnCommit(ctx, func() { d.effects = append(d.effects, name) }) {
+		d.t.Error("there is no transaction")
+	}
+}
+
+func (d *door) Effects() []string    { return d.effects }
+func (d *door) Pass(p time.Duration) { d.skew += p }
+
+func (d *door) Message(id turnkeeper.MessageID) turnkeeper.Message {
+	m, ok := d.store.Message(id)
+	if !ok {
+		d.t.Fatalf("there is no message %d", id)
+	}
+	return m
+}
+
+func (d *door) Reply(id turnkeeper.MessageID) (turnkeeper.Reply, bool) { return d.store.ReplyTo(id) }
+
+func (d *door) Turn(id turnkeeper.TurnID) (turnkeeper.Turn, []turnkeeper.Round) {
+	turn, rounds, _, ok := d.store.Turn(id)
+	if !ok {
+		d.t.Fatalf("there is no turn %d", id)
+	}
+	return turn, rounds
+}
+
+func (d *door) Events(id turnkeeper.TurnID) []turnkeeper.Event {
+	_, _, events, _ := d.store.Turn(id)
+	return events
+}
+
+func (d *door) Grants(id turnkeeper.TurnID) []turnkeeper.Dispatch {
+	var all []turnkeeper.Dispatch
+	for _, g := range d.store.Grants() {
+		if g.TurnID == id {
+			all = append(all, g)
+		}
+	}
+	return all
+}

@@ -1,0 +1,342 @@
+package memory
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/agentturn"
+	"turnkeeper/scheduler"
+)
+
+var _ scheduler.Store = (*Conn)(nil)
+
+// A tick is one pass of a scheduler. It reads what is committed and what it has
+// itself written; what it writes is done by its commit, all of it or nothing.
+type tick struct {
+	conn  *Conn
+	s     *Store
+	tx    *tx
+	freed map[turnkeeper.Lane]bool   // taken back, or closed, in this tick
+	again map[turnkeeper.TurnID]bool // queued again in this tick
+	slots []*turnkeeper.Message      // accepted in this tick
+	first func() error               // checked before anything is done; nil: nothing to check
+	ops   []func(*[]Bell)
+}
+
+// InTick runs f in one transaction.
+func (c *Conn) InTick(ctx context.Context, f func(scheduler.Tick) error) error {
+	t := &tick{conn: c, s: c.store, freed: map[turnkeeper.Lane]bool{}, again: map[turnkeeper.TurnID]bool{}}
+	defer t.end()
+	if err := f(t); err != nil {
+		return err
+	}
+	if t.tx == nil {
+		return nil
+	}
+	return c.ask(ctx, "tick.commit", t.commit)
+}
+
+func (t *tick) end() {
+	t.s.mu.Lock()
+	defer t.s.mu.Unlock()
+	if t.tx != nil {
+		t.tx.end()
+	}
+}
+
+func (t *tick) commit() error {
+	if len(t.ops) == 0 {
+		t.end()
+		return nil
+	}
+	return t.s.locked(func(rings *[]Bell) error {
+		if err := t.tx.alive(); err != nil {
+			return err
+		}
+		defer t.tx.end()
+		if t.first != nil {
+			if err := t.first(); err != nil {
+				return err
+			}
+		}
+		t.s.commit++
+		for _, op := range t.ops {
+			op(rings)
+		}
+		return nil
+	})
+}
+
+// read runs a statement of the tick that changes nothing.
+func (t *tick) read(f func(s *state, now time.Time)) error {
+	t.s.mu.Lock()
+	defer t.s.mu.Unlock()
+	if err := t.tx.alive(); err != nil {
+		return err
+	}
+	f(&t.s.state, t.s.now())
+	return nil
+}
+
+// later keeps a write for the commit.
+func (t *tick) later(op func(rings *[]Bell)) { t.ops = append(t.ops, op) }
+
+func (t *tick) Look(ctx context.Context) (sit turnkeeper.Situation, locked bool, err error) {
+	err = t.conn.ask(ctx, "tick.look", func() error {
+		t.s.mu.Lock()
+		defer t.s.mu.Unlock()
+		t.tx = t.conn.begin()
+		_, busy := t.s.ticker.blocks()
+		locked = !busy || t.s.bugs.has(BugTicksOverlap)
+		if locked {
+			t.s.ticker = t.tx
+		}
+		sit = t.s.state.situation(t.s.now())
+		return nil
+	})
+	return sit, locked, err
+}
+
+// leastSilence is how long a worker counts as live at least.
+const leastSilence = 15 * time.Second
+
+func (s *state) situation(now time.Time) turnkeeper.Situation {
+	sit := turnkeeper.Situation{
+		Now: now, Paused: s.paused, Timeline: s.timeline, SeenTimeline: s.seenTimeline, LastTickAt: s.lastTickAt,
+		HoldUntil: s.holdUntil, HoldReason: s.holdReason, Room: -len(s.held),
+	}
+	for _, l := range s.held {
+		sit.Lost = sit.Lost || s.isLost(l, now)
+	}
+	for _, sched := range s.schedules {
+		sit.Slots = sit.Slots || due(sched, now)
+	}
+	for _, turn := range s.open {
+		sit.Queued = sit.Queued || turn.State == turnkeeper.TurnQueued
+	}
+	for _, w := range s.workers {
+		if w.StoppedAt.IsZero() && w.BeatAt.Add(max(w.TakeoverAfter, leastSilence)).After(now) {
+			sit.Room += w.Slots
+		}
+	}
+	return sit
+}
+
+func due(sched *turnkeeper.Schedule, now time.Time) bool {
+	return sched.Active && sched.PausedAt.IsZero() && !sched.NextDue.After(now)
+}
+
+// isLost says that the lease has lapsed, or that whoever took its job is silent.
+func (s *state) isLost(l *leaseRow, now time.Time) bool {
+	return !l.Until.After(now) || s.silent(l, now)
+}
+
+func (s *state) silent(l *leaseRow, now time.Time) bool {
+	w := s.workers[s.taker(l)]
+	return w != nil && w.TakeoverAfter > 0 && !w.BeatAt.Add(w.TakeoverAfter).After(now)
+}
+
+func (s *state) taker(l *leaseRow) turnkeeper.WorkerID {
+	if job := s.job(l.jobID); job != nil {
+		return job.attemptedBy
+	}
+	return ""
+}
+
+func (t *tick) Note(_ context.Context, now time.Time, timeline string) error {
+	t.later(func(*[]Bell) { t.s.state.lastTickAt, t.s.state.seenTimeline = now, timeline })
+	return nil
+}
+
+func (t *tick) Hold(_ context.Context, until time.Time, reason string) error {
+	t.later(func(*[]Bell) { t.s.state.holdUntil, t.s.state.holdReason = until, reason })
+	return nil
+}
+
+func (t *tick) Lost(_ context.Context, limit int) (lost []turnkeeper.LostGrant, err error) {
+	err = t.read(func(s *state, now time.Time) {
+		for _, lane := range lanesOf(s.held) {
+			l := s.held[lane]
+			turn := s.turn(l.TurnID)
+			if turn == nil || !s.isLost(l, now) {
+				continue
+			}
+			lost = append(lost, turnkeeper.LostGrant{
+				Lane: lane, TurnID: turn.ID, GrantID: l.GrantID, JobID: turn.JobID, MessageID: turn.MessageID, WorkerID: s.taker(l),
+				Trigger: turn.Trigger, GrantedAt: l.GrantedAt, Lapsed: !l.Until.After(now), Losses: turn.Losses,
+				Dispatches: turn.Dispatches, LastSeq: turn.LastSeq,
+			})
+		}
+		slices.SortStableFunc(lost, func(a, b turnkeeper.LostGrant) int { return a.GrantedAt.Compare(b.GrantedAt) })
+		// As `for update skip locked`: whom somebody writes to just now is alive.
+		lost = slices.DeleteFunc(lost, func(l turnkeeper.LostGrant) bool {
+			_, busy := s.turn(l.TurnID).held.blocks()
+			return busy
+		})
+		lost = lost[:min(limit, len(lost))]
+		for _, l := range lost {
+			s.turn(l.TurnID).held = t.tx
+		}
+	})
+	return lost, err
+}
+
+func (t *tick) Requeue(_ context.Context, lost turnkeeper.LostGrant) error {
+	t.freed[lost.Lane], t.again[lost.TurnID] = true, true
+	end := ending{outcome: turnkeeper.Outcome{State: turnkeeper.TurnQueued}, log: "lost", lost: lost.WorkerID != ""}
+	if lost.WorkerID == "" {
+		end.log = "unclaimed"
+	}
+	t.later(func(rings *[]Bell) { t.endLost(lost, nil, end, rings) })
+	return nil
+}
+
+func (t *tick) CloseLost(_ context.Context, lost turnkeeper.LostGrant) error {
+	t.freed[lost.Lane] = true
+	t.later(func(rings *[]Bell) {
+		draft := t.s.state.turn(lost.TurnID).draft()
+		if !t.s.bugs.has(BugCallsLeftOpen) {
+			draft.settleCalls(t.s.now())
+		}
+		outcome, event := agentturn.Lost(lost.TurnID, lost.Trigger, cloneRounds(draft.rounds), lost.Losses+1)
+		event.Seq, event.At = int64(len(draft.events)+1), t.s.now()
+		draft.events = append(draft.events, event)
+		draft.LastSeq++
+		t.endLost(lost, draft, ending{outcome: outcome, log: "lost", message: turnkeeper.MessageAnswered, lost: true}, rings)
+	})
+	return nil
+}
+
+// settleCalls gives every open call of a turn its last word.
+func (t *turnRow) settleCalls(now time.Time) {
+	for i := range t.rounds {
+		for j := range t.rounds[i].Calls {
+			call := &t.rounds[i].Calls[j]
+			if call.State.Answered() {
+				continue
+			}
+			state, shown := turnkeeper.CallUnknown, agentturn.ShownUnknown
+			if call.State == turnkeeper.CallPlanned {
+				state, shown = turnkeeper.CallCancelled, agentturn.ShownNotRun
+			} else {
+				t.verdicts = append(t.verdicts, call.Key)
+			}
+			call.State, call.Shown, call.Preview, call.EndedAt = state, shown, shown, now
+		}
+	}
+}
+
+// endLost ends the dispatch of a lost grant, whose turn the tick has locked.
+func (t *tick) endLost(lost turnkeeper.LostGrant, draft *turnRow, end ending, rings *[]Bell) {
+	if draft == nil {
+		draft = t.s.state.turn(lost.TurnID).draft()
+	}
+	if draft.WorkerID == "" {
+		draft.WorkerID = lost.WorkerID
+	}
+	if err := t.s.endDispatch(draft, lost.GrantID, end, rings); err != nil {
+		t.s.state.moved = append(t.s.state.moved, fmt.Sprintf("turn %d was taken from its holder: %v", lost.TurnID, err))
+		return
+	}
+	t.s.state.setTurn(draft)
+	if job := t.s.state.job(lost.JobID); job != nil && job.state != "completed" {
+		if job.state == "running" {
+			*rings = append(*rings, Bell{Topic: TopicCancelled, Job: lost.JobID})
+		}
+		job.state = "cancelled"
+	}
+}
+
+func (t *tick) DueSchedules(_ context.Context, limit int) (list []turnkeeper.DueSchedule, err error) {
+	err = t.read(func(s *state, now time.Time) {
+		for _, sched := range s.schedules {
+			if due(sched, now) {
+				list = append(list, turnkeeper.DueSchedule{
+					Agent: sched.Agent, Name: sched.Name, Cron: cmp.Or(sched.CronOverride, sched.Cron), TimeZone: sched.TimeZone,
+					Conversation: sched.Conversation, Message: sched.Message, NextDue: sched.NextDue, LastSlot: sched.LastSlot,
+				})
+			}
+		}
+		slices.SortFunc(list, func(a, b turnkeeper.DueSchedule) int {
+			return cmp.Or(a.NextDue.Compare(b.NextDue), cmp.Compare(a.Agent, b.Agent), cmp.Compare(a.Name, b.Name))
+		})
+		list = list[:min(limit, len(list))]
+	})
+	return list, err
+}
+
+func (t *tick) Occur(_ context.Context, d turnkeeper.SlotDecision) error {
+	sched := d.Schedule
+	t.s.mu.Lock()
+	defer t.s.mu.Unlock()
+	slot := slotKey{sched.Agent, sched.Name, d.Slot.UnixMicro()}
+	if _, taken := t.s.state.slots[slot]; !d.Slot.IsZero() && !taken {
+		m := &turnkeeper.Message{
+			ID: t.s.state.nextMessage(), Agent: sched.Agent, Conversation: sched.Conversation,
+			Lane: laneOf(t.s.state.agents[sched.Agent], sched.Conversation), Body: sched.Message, Trigger: turnkeeper.TriggerSchedule,
+			Schedule: sched.Name, Slot: d.Slot, State: turnkeeper.MessageWaiting, DueAt: d.Slot.Truncate(time.Second), AcceptedAt: t.s.now(),
+		}
+		t.slots = append(t.slots, m)
+		t.later(func(*[]Bell) {
+			t.s.state.insertMessage(m)
+			t.s.state.slots[slot] = m.ID
+		})
+	}
+	t.later(func(*[]Bell) {
+		row := t.s.state.schedules[scheduleKey{sched.Agent, sched.Name}]
+		row.NextDue, row.LastError = d.NextDue, d.Error
+		row.Active = row.Active && !d.NextDue.IsZero()
+		if !d.Slot.IsZero() {
+			row.LastSlot = d.Slot
+		}
+	})
+	return nil
+}
+
+// NextDue is in what time something comes due that is not due now; at most an
+// hour.
+func (c *Conn) NextDue(ctx context.Context) (wait time.Duration, err error) {
+	err = c.ask(ctx, "next due", func() error {
+		c.store.mu.Lock()
+		defer c.store.mu.Unlock()
+		wait = c.store.state.nextDue(c.store.now())
+		return nil
+	})
+	return wait, err
+}
+
+func (s *state) nextDue(now time.Time) time.Duration {
+	wait := time.Hour
+	consider := func(at time.Time) {
+		if at.After(now) {
+			wait = min(wait, at.Sub(now))
+		}
+	}
+	for _, sched := range s.schedules {
+		if sched.Active && sched.PausedAt.IsZero() {
+			consider(sched.NextDue)
+		}
+	}
+	for _, l := range s.leases {
+		if l.Held() {
+			consider(l.Until)
+		} else {
+			consider(l.NotBefore)
+		}
+	}
+	for _, turn := range s.open {
+		if turn.State == turnkeeper.TurnQueued {
+			consider(turn.DueAt)
+		}
+	}
+	for _, w := range s.workers {
+		if w.StoppedAt.IsZero() && w.TakeoverAfter > 0 {
+			consider(w.BeatAt.Add(w.TakeoverAfter))
+		}
+	}
+	return wait
+}
