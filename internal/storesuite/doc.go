@@ -1,0 +1,98 @@
+// Package storesuite is what every store of Turnkeeper must keep: properties of
+// messages, leases, journals and schedules, as named subtests, behind one small
+// door. Postgres passes it through packages storage and jobs, and so does
+// internal/memory: a simulation over that store then says something of the other.
+package storesuite
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/agentturn"
+	"turnkeeper/scheduler"
+)
+
+// A Door is a fresh, empty store. Its methods fail the test themselves where
+// they return no error.
+type Door interface {
+	// Scheduler is the store as the real scheduler sees it. Leases last LeaseTTL.
+	Scheduler() scheduler.Store
+	Register(a turnkeeper.AgentRegistration)
+	Enqueue(ctx context.Context, m turnkeeper.Submission) (turnkeeper.MessageID, error)
+	Beat(h turnkeeper.Heartbeat)
+	// Fetch takes every job that rings, as the worker.
+	Fetch(worker turnkeeper.WorkerID) []Job
+	Load(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID) (turnkeeper.Record, error)
+	Journal(record turnkeeper.Record, grant turnkeeper.Grant) agentturn.Journal
+	// Effect is what a transactional tool does in its transaction.
+	Effect(ctx context.Context, name string)
+	Effects() []string // that happened
+
+	// Pass makes it later by d for everything that the store has a time of.
+	Pass(d time.Duration)
+	// CutNext loses the next request of the journals made from here on, before
+	// it is done or after.
+	CutNext(done bool)
+
+	Message(id turnkeeper.MessageID) turnkeeper.Message
+	Reply(id turnkeeper.MessageID) (turnkeeper.Reply, bool)
+	Turn(id turnkeeper.TurnID) (turnkeeper.Turn, []turnkeeper.Round)
+	Events(id turnkeeper.TurnID) []turnkeeper.Event
+	Grants(id turnkeeper.TurnID) []turnkeeper.Dispatch
+}
+
+// LeaseTTL is that of every grant.
+const LeaseTTL = 240 * time.Second
+
+// A Job rings for a grant.
+type Job struct {
+	ID      turnkeeper.JobID
+	TurnID  turnkeeper.TurnID
+	GrantID turnkeeper.GrantID
+}
+
+// Run runs the suite. open makes a Door for one subtest.
+func Run(t *testing.T, open func(t *testing.T) Door) {
+	for _, property := range []struct {
+		name string
+		hold func(*house)
+	}{
+		{"a message is accepted once a key", keys},
+		{"a message is refused with nothing written", refusals},
+		{"a lane has one open turn", oneOpenTurn},
+		{"a lane is worked in order", inOrder},
+		{"the token only grows", tokens},
+		{"a tick excludes another", ticksExclude},
+		{"a tick that fails leaves nothing", tickUndone},
+		{"the fence refuses an old grant", oldGrant},
+		{"a grant belongs to the worker that first wrote under it", firstWriter},
+		{"an entry is written whole or not at all", wholeEntry},
+		{"a start is unique", startUnique},
+		{"a repeatable call may be started again", startAgain},
+		{"a result is taken from the newest start only", newestStart},
+		{"a verdict is for a started call only", verdictOnStarted},
+		{"a late result is kept beside the verdict", lateBeside},
+		{"a late result without a verdict is the result", lateFirst},
+		{"a late result after the end changes nothing", lateAfterEnd},
+		{"reply and end come together", endTogether},
+		{"a stale end leaves no trace", staleEnd},
+		{"a turn handed back goes on", handedBack},
+		{"a failed turn backs off and is tried again", failedRetry},
+		{"a message that fails for good is answered", failedForGood},
+		{"three losses end a message without running it", threeLosses},
+		{"a grant nobody took is no loss", unclaimed},
+		{"a silent worker's turn is taken", silentWorker},
+		{"a lost answer is settled by reading back", lostAnswer},
+		{"a lost request is sent again", lostRequest},
+		{"a lost answer of the end is settled", lostEnd},
+		{"a transactional call happens with its record", transact},
+		{"a transactional failure is undone and kept", transactFailure},
+		{"missed slots collapse into one", slotsCollapse},
+		{"a slot becomes one message", slotOnce},
+		{"event numbers have no gap", eventNumbers},
+	} {
+		t.Run(property.name, func(t *testing.T) { property.hold(newHouse(t, open(t))) })
+	}
+}

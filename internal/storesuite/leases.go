@@ -1,0 +1,291 @@
+package storesuite
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/scheduler"
+)
+
+const takeover = 30 * time.Second
+
+func is(err, want error) bool { return errors.Is(err, want) }
+
+func keys(h *house) {
+	m := turnkeeper.Submission{Agent: "clerk", Body: "one", Key: "k"}
+	id, err := h.Enqueue(h.Context(), m)
+	isIt(h, "first", err, nil)
+	again, err := h.Enqueue(h.Context(), m)
+	isIt(h, "repeat", err, nil)
+	equal(h, "id of the repeat", again, id)
+	m.Body = "two"
+	_, err = h.Enqueue(h.Context(), m)
+	isIt(h, "another body", err, turnkeeper.ErrKeyConflict)
+	m.Agent = "desk"
+	other, err := h.Enqueue(h.Context(), m)
+	isIt(h, "another agent", err, nil)
+	if other <= id {
+		h.Errorf("id %d comes after %d", other, id)
+	}
+}
+
+func refusals(h *house) {
+	for name, c := range map[string]struct {
+		m    turnkeeper.Submission
+		want error
+	}{
+		"empty":    {turnkeeper.Submission{Agent: "clerk", Body: " \n"}, turnkeeper.ErrEmptyMessage},
+		"stranger": {turnkeeper.Submission{Agent: "nobody", Body: "x"}, turnkeeper.ErrUnknownAgent},
+		"too long": {turnkeeper.Submission{Agent: "clerk", Body: string(make([]byte, 1<<17))}, turnkeeper.ErrEmptyMessage},
+		"not text": {turnkeeper.Submission{Agent: "clerk", Body: "a\xff"}, turnkeeper.ErrInvalidMessage},
+		"priority": {turnkeeper.Submission{Agent: "clerk", Body: "x", Priority: 5000}, turnkeeper.ErrInvalidMessage},
+	} {
+		if name == "too long" {
+			c.m.Body, c.want = string(slices.Repeat([]byte("x"), 1<<17)), turnkeeper.ErrInvalidMessage
+		}
+		_, err := h.Enqueue(h.Context(), c.m)
+		isIt(h, name, err, c.want)
+	}
+	equal(h, "granted", h.tick().Granted, 0)
+}
+
+func oneOpenTurn(h *house) {
+	h.enqueue("clerk", "a", "one")
+	h.enqueue("clerk", "b", "two")
+	h.enqueue("desk", "a", "three")
+	h.enqueue("desk", "b", "four")
+	equal(h, "granted", h.tick().Granted, 3)
+	equal(h, "granted with every lane busy", h.tick().Granted, 0)
+	lanes := map[turnkeeper.Lane]int{}
+	for _, d := range h.take(first) {
+		lanes[d.grant.Lane]++
+	}
+	if lanes["clerk"] != 1 || lanes["desk/a"] != 1 || lanes["desk/b"] != 1 {
+		h.Errorf("granted lanes %v", lanes)
+	}
+}
+
+func inOrder(h *house) {
+	var want []turnkeeper.Message
+	for _, priority := range []int{0, 5, -3, 5} {
+		id, err := h.Enqueue(h.Context(), turnkeeper.Submission{Agent: "clerk", Body: "x", Priority: priority})
+		isIt(h, "enqueue", err, nil)
+		want = append(want, h.Message(id))
+	}
+	slices.SortFunc(want, func(a, b turnkeeper.Message) int {
+		return cmp.Or(a.DueAt.Compare(b.DueAt), cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.ID, b.ID))
+	})
+	for _, m := range want {
+		d := h.next(first)
+		equal(h, "message", d.record.Message.ID, m.ID)
+		isIt(h, "end", d.end(succeeded("done")), nil)
+	}
+}
+
+func tokens(h *house) {
+	for want := int64(1); want <= 5; want += 2 {
+		d := h.turn()
+		equal(h, "token", d.grant.Token, want)
+		after := h.again(d)
+		equal(h, "token after a loss", after.grant.Token, want+1)
+		if after.grant.GrantID == d.grant.GrantID {
+			h.Error("two grants have one id")
+		}
+		isIt(h, "end", after.end(succeeded("done")), nil)
+	}
+}
+
+func ticksExclude(h *house) {
+	h.beat(first)
+	h.enqueue("clerk", "", "x")
+	err := h.Scheduler().InTick(h.Context(), func(t scheduler.Tick) error {
+		_, locked, err := t.Look(h.Context())
+		equal(h, "the first has the lock", locked, true)
+		other, err2 := scheduler.New(scheduler.Config{Store: h.Scheduler()}).Tick(h.Context())
+		equal(h, "the other is told", other.Busy, true)
+		return errors.Join(err, err2)
+	})
+	isIt(h, "tick", err, nil)
+	equal(h, "granted after it", h.tick().Granted, 1)
+}
+
+var errOnPurpose = errors.New("on purpose")
+
+func tickUndone(h *house) {
+	d := h.turn()
+	h.Pass(LeaseTTL)
+	h.beat(first, second)
+	ctx := h.Context()
+	err := h.Scheduler().InTick(ctx, func(t scheduler.Tick) error {
+		if _, _, err := t.Look(ctx); err != nil {
+			return err
+		}
+		lost, err := t.Lost(ctx, 10)
+		if err != nil || len(lost) != 1 {
+			h.Fatalf("%d grants are lost, error %v", len(lost), err)
+		}
+		if err := t.Requeue(ctx, lost[0]); err != nil {
+			return err
+		}
+		ready, err := t.ReadyTurns(ctx, 10)
+		if err != nil || len(ready) != 1 {
+			h.Fatalf("%d turns are ready after it, error %v", len(ready), err)
+		}
+		return errOnPurpose
+	})
+	isIt(h, "tick", err, errOnPurpose)
+	turn, _ := h.Turn(d.grant.TurnID)
+	equal(h, "state", turn.State, turnkeeper.TurnRunning)
+	equal(h, "losses", turn.Losses, 0)
+	isIt(h, "the holder's write", d.Append(ctx, turnkeeper.Entry{Round: round(1)}), nil)
+}
+
+func oldGrant(h *house) {
+	d := h.planned(turnkeeper.EffectOnce, turnkeeper.EffectOnce)
+	after := h.again(d)
+	before, _ := h.Turn(d.grant.TurnID)
+	isIt(h, "a step", d.Append(h.Context(), turnkeeper.Entry{Round: round(2)}), turnkeeper.ErrFenced)
+	isIt(h, "a start", d.start(key(1, 1), nonce(), 1), turnkeeper.ErrFenced)
+	isIt(h, "an end", d.end(succeeded("stale")), turnkeeper.ErrFenced)
+	_, err := d.transact(key(1, 2), nonce(), func(context.Context) turnkeeper.CallResult {
+		h.Error("a transactional tool ran under an old grant")
+		return turnkeeper.CallResult{}
+	})
+	isIt(h, "a transaction", err, turnkeeper.ErrFenced)
+	_, err = h.Load(h.Context(), d.grant.TurnID, d.grant.GrantID)
+	isIt(h, "a load", err, turnkeeper.ErrFenced)
+	if now, rounds := h.Turn(d.grant.TurnID); now != before || len(rounds) != 1 {
+		h.Errorf("the turn was %+v and is %+v with %d rounds", before, now, len(rounds))
+	}
+	isIt(h, "the new holder's write", after.Append(h.Context(), turnkeeper.Entry{Round: round(2)}), nil)
+}
+
+func firstWriter(h *house) {
+	h.enqueue("clerk", "", "x")
+	h.tick()
+	job := h.Fetch(first)[0]
+	one, other := h.load(job, first), h.load(job, second)
+	one.append(turnkeeper.Entry{Round: round(1)})
+	isIt(h, "the other worker's write", other.Append(h.Context(), turnkeeper.Entry{Round: round(1)}), turnkeeper.ErrFenced)
+	twin := h.load(job, first)
+	one.append(turnkeeper.Entry{Round: round(2)})
+	isIt(h, "a write that builds on less", twin.Append(h.Context(), turnkeeper.Entry{Round: round(2)}), turnkeeper.ErrJournalMoved)
+}
+
+func handedBack(h *house) {
+	d := h.planned(turnkeeper.EffectKeyed)
+	d.mustStart(key(1, 1), nonce(), 1)
+	isIt(h, "hand back", d.end(turnkeeper.Outcome{State: turnkeeper.TurnQueued, Error: "bye"}), nil)
+	log := h.Grants(d.grant.TurnID)
+	equal(h, "outcome in the log", log[0].Outcome, "handed_back")
+	after := h.next(second)
+	equal(h, "turn", after.grant.TurnID, d.grant.TurnID)
+	equal(h, "dispatches", after.record.Turn.Dispatches, 2)
+	equal(h, "losses", after.record.Turn.Losses, 0)
+	equal(h, "rounds", len(after.record.Rounds), 1)
+	equal(h, "call", after.record.Rounds[0].Calls[0].State, turnkeeper.CallStarted)
+	isIt(h, "put off", after.end(turnkeeper.Outcome{State: turnkeeper.TurnQueued, Backoff: time.Minute}), nil)
+	equal(h, "granted before it is due", h.tick().Granted, 0)
+	h.Pass(time.Minute)
+	equal(h, "granted when it is due", h.tick().Granted, 1)
+	equal(h, "outcome in the log", h.Grants(d.grant.TurnID)[1].Outcome, "deferred")
+}
+
+func threeLosses(h *house) {
+	d := h.planned(turnkeeper.EffectOnce, turnkeeper.EffectOnce)
+	d.mustStart(key(1, 1), nonce(), 1)
+	h.enqueue("clerk", "", "next in the lane")
+	d = h.again(h.again(d))
+	h.Pass(LeaseTTL)
+	report := h.tick()
+	equal(h, "closed", report.Closed, 1)
+	equal(h, "granted: the lane goes on", report.Granted, 1)
+	turn, _ := h.Turn(d.grant.TurnID)
+	equal(h, "state", turn.State, turnkeeper.TurnDegraded)
+	equal(h, "stop reason", turn.StopReason, turnkeeper.StopWorkerLost)
+	equal(h, "losses", turn.Losses, 3)
+	equal(h, "the started call", d.call(key(1, 1)).State, turnkeeper.CallUnknown)
+	equal(h, "the planned call", d.call(key(1, 2)).State, turnkeeper.CallCancelled)
+	reply, ok := h.Reply(turn.MessageID)
+	if !ok || reply.Outcome != turnkeeper.TurnDegraded {
+		h.Errorf("reply %+v", reply)
+	}
+	equal(h, "message", h.Message(turn.MessageID).State, turnkeeper.MessageAnswered)
+	isIt(h, "a write of the last holder", d.Append(h.Context(), turnkeeper.Entry{Round: round(2)}), turnkeeper.ErrFenced)
+}
+
+func unclaimed(h *house) {
+	h.enqueue("clerk", "", "x")
+	for range 4 { // more often than a message may lose its worker
+		equal(h, "granted", h.tick().Granted, 1)
+		h.Pass(LeaseTTL)
+	}
+	d := h.next(first)
+	equal(h, "losses", d.record.Turn.Losses, 0)
+	equal(h, "dispatches", d.record.Turn.Dispatches, 5)
+	equal(h, "outcome in the log", h.Grants(d.grant.TurnID)[0].Outcome, "unclaimed")
+}
+
+func silentWorker(h *house) {
+	d := h.turn()
+	h.Pass(takeover / 2)
+	h.beat(second)
+	equal(h, "requeued before the worker is silent", h.tickAlone().Requeued, 0)
+	h.Pass(takeover/2 + time.Second)
+	h.beat(second)
+	equal(h, "requeued", h.tickAlone().Requeued, 1)
+	equal(h, "outcome in the log", h.Grants(d.grant.TurnID)[0].Outcome, "lost")
+	equal(h, "holder in the log", h.Grants(d.grant.TurnID)[0].WorkerID, first)
+	isIt(h, "the silent worker's write", d.Append(h.Context(), turnkeeper.Entry{Round: round(1)}), turnkeeper.ErrFenced)
+}
+
+const hourly = time.Hour
+
+func schedule() turnkeeper.AgentRegistration {
+	return registration("clerk", false, turnkeeper.Schedule{Name: "s", Cron: "@every 1h", TimeZone: "UTC", Conversation: "main", Message: "look"})
+}
+
+func slotsCollapse(h *house) {
+	h.Register(schedule())
+	equal(h, "slots before the first is known", h.tick().Slots, 0)
+	h.Pass(10*hourly + time.Minute)
+	equal(h, "slots after ten", h.tick().Slots, 1)
+	d := h.take(first)[0]
+	equal(h, "trigger", d.record.Message.Trigger, turnkeeper.TriggerSchedule)
+	equal(h, "body", d.record.Message.Body, "look")
+	equal(h, "slots again", h.tick().Slots, 0)
+	h.Pass(hourly)
+	equal(h, "slots an hour later", h.tick().Slots, 1)
+}
+
+// slotOnce has two schedulers decide about one slot: the second comes with what
+// it read before.
+func slotOnce(h *house) {
+	h.Register(schedule())
+	h.tick()
+	h.Pass(hourly + time.Minute)
+	ctx := h.Context()
+	var decision turnkeeper.SlotDecision
+	occur := func(t scheduler.Tick) error {
+		sit, _, err := t.Look(ctx)
+		if err != nil {
+			return err
+		}
+		if decision.Slot.IsZero() {
+			due, err := t.DueSchedules(ctx, 10)
+			if err != nil || len(due) != 1 {
+				h.Fatalf("%d schedules are due, error %v", len(due), err)
+			}
+			decision = scheduler.Decide(due[0], sit.Now)
+		}
+		return t.Occur(ctx, decision)
+	}
+	isIt(h, "first", h.Scheduler().InTick(ctx, occur), nil)
+	isIt(h, "again", h.Scheduler().InTick(ctx, occur), nil)
+	isIt(h, "end", h.next(first).end(succeeded("done")), nil)
+	equal(h, "granted: there is one message", h.tick().Granted, 0)
+}

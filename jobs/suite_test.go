@@ -1,0 +1,150 @@
+package jobs_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/agentturn"
+	"turnkeeper/internal/storesuite"
+	"turnkeeper/jobs"
+	"turnkeeper/scheduler"
+	"turnkeeper/storage"
+	"turnkeeper/storage/storagetest"
+)
+
+// Postgres keeps what the store in memory keeps.
+func TestSuite(t *testing.T) {
+	storesuite.Run(t, func(t *testing.T) storesuite.Door {
+		t.Parallel()
+		url := storagetest.URL(t)
+		s := &site{storagetest.Open(t, url), t, url}
+		client, err := jobs.NewClient(jobs.ClientConfig{Pool: s.QueuePool(), WorkerID: "suite"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &door{site: s, client: client}
+	})
+}
+
+// A door is a site as the suite sees it.
+type door struct {
+	*site
+	client *jobs.Client
+	cutter *cutter
+	far    *storage.Store // over the cutter; nil: nothing was to be cut yet
+}
+
+func (d *door) Scheduler() scheduler.Store {
+	return &jobs.Dispatcher{Store: d.Store, Client: d.client, TTL: storesuite.LeaseTTL}
+}
+
+func (d *door) Register(a turnkeeper.AgentRegistration) {
+	if err := d.RegisterAgents(d.t.Context(), []turnkeeper.AgentRegistration{a}); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+func (d *door) Beat(h turnkeeper.Heartbeat) {
+	if err := d.Store.Beat(d.t.Context(), h); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// Fetch takes jobs as River's client does.
+func (d *door) Fetch(worker turnkeeper.WorkerID) []storesuite.Job {
+	rows, err := d.Pool().Query(d.t.Context(), `update turnkeeper.river_job set state = 'running', attempt = 1, attempted_at = now(), attempted_by = $1
+		where state = 'available' returning id, (args ->> 'turn_id')::bigint, args ->> 'grant_id'`, []string{string(worker)})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer rows.Close()
+	var all []storesuite.Job
+	for rows.Next() {
+		var job storesuite.Job
+		if err := rows.Scan(&job.ID, &job.TurnID, &job.GrantID); err != nil {
+			d.t.Fatal(err)
+		}
+		all = append(all, job)
+	}
+	if err := rows.Err(); err != nil {
+		d.t.Fatal(err)
+	}
+	return all
+}
+
+// Journal goes over the cutter, so that the suite can lose what it sends.
+func (d *door) Journal(record turnkeeper.Record, grant turnkeeper.Grant) agentturn.Journal {
+	if d.far == nil {
+		var url string
+		d.cutter, url = newCutter(d.t, d.url)
+		d.far = storagetest.Open(d.t, url)
+	}
+	return jobs.NewJournal(d.far, record, grant)
+}
+
+func (d *door) CutNext(done bool) { d.cutter.cutNext(done) }
+
+func (d *door) Effect(ctx context.Context, name string) {
+	tx, ok := storage.TxFrom(ctx)
+	if !ok {
+		d.t.Error("there is no transaction")
+		return
+	}
+	if _, err := tx.Exec(ctx, "insert into turnkeeper.notes (agent, name, content) values ('clerk', $1, 'x')", name); err != nil {
+		d.t.Error(err)
+	}
+}
+
+func (d *door) Effects() []string {
+	return one[[]string](d.site, "select coalesce(array_agg(name), '{}') from turnkeeper.notes")
+}
+
+// Pass moves every time that something is due at into the past.
+func (d *door) Pass(p time.Duration) {
+	for _, sql := range []string{
+		"update turnkeeper.leases set granted_at = granted_at - $1::interval, lease_until = lease_until - $1::interval, not_before = not_before - $1::interval",
+		"update turnkeeper.turns set due_at = due_at - $1::interval",
+		"update turnkeeper.schedules set next_due = next_due - $1::interval, last_slot = last_slot - $1::interval",
+		"update turnkeeper.worker_heartbeat set beat_at = beat_at - $1::interval",
+	} {
+		d.exec(sql, p)
+	}
+}
+
+func (d *door) Message(id turnkeeper.MessageID) turnkeeper.Message {
+	m, err := d.Store.Message(d.t.Context(), id)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return m
+}
+
+func (d *door) Reply(id turnkeeper.MessageID) (turnkeeper.Reply, bool) {
+	reply, err := d.ReplyTo(d.t.Context(), id)
+	return reply, err == nil
+}
+
+func (d *door) turnView(id turnkeeper.TurnID) storage.TurnView {
+	view, err := d.ViewTurn(d.t.Context(), id)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return view
+}
+
+func (d *door) Turn(id turnkeeper.TurnID) (turnkeeper.Turn, []turnkeeper.Round) {
+	view := d.turnView(id)
+	return view.Turn, view.Rounds
+}
+
+func (d *door) Events(id turnkeeper.TurnID) []turnkeeper.Event {
+	all, err := d.Store.Events(d.t.Context(), id, 0, 1000)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return all
+}
+
+func (d *door) Grants(id turnkeeper.TurnID) []turnkeeper.Dispatch { return d.turnView(id).Dispatches }
