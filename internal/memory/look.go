@@ -88,10 +88,16 @@ func (s *Store) Lease(lane turnkeeper.Lane) (turnkeeper.Lease, bool) {
 	return turnkeeper.Lease{}, false
 }
 
-// Started says that a start of the call is on record.
-func (s *Store) Started(turn turnkeeper.TurnID, call turnkeeper.CallKey) bool {
+// Starts is how many starts of a call are on record.
+func (s *Store) Starts(turn turnkeeper.TurnID, call turnkeeper.CallKey) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	row := s.state.turn(turn)
-	return row != nil && slices.ContainsFunc(row.starts, func(r startRow) bool { return r.key == call })
+	if row := s.state.turn(turn); row != nil {
+		for _, start := range row.starts {
+			if start.key == call {
+				n++
+			}
+		}
+	}
+	return n
 }

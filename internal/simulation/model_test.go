@@ -1,0 +1,91 @@
+package simulation_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/agentturn"
+	"turnkeeper/inference"
+)
+
+// Find makes every process a provider.
+func (p *process) Find(string) (inference.Provider, agentturn.ModelInfo, error) {
+	return p, agentturn.ModelInfo{Provider: "sim", Model: "m"}, nil
+}
+
+// Generate is a model that asks for tools at random, takes its time, and fails.
+func (p *process) Generate(ctx context.Context, req inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
+	a := actorOf(ctx)
+	p.gate(a)
+	took := a.between(50*time.Millisecond, 3*time.Second)
+	if !p.w.isCalm() && a.chance(0.1) {
+		took = a.between(0, 100*time.Second)
+	}
+	res := a.answer(req)
+	if a.chance(0.2) && res.Text != "" { // a slow stream is written while it goes on
+		onDelta(inference.Delta{Kind: inference.DeltaText, Text: res.Text[:1]})
+		if !sleep(ctx, took/2+300*time.Millisecond) {
+			return res, context.Cause(ctx)
+		}
+		p.gate(a)
+		onDelta(inference.Delta{Kind: inference.DeltaText, Text: res.Text[1:]})
+	}
+	if !sleep(ctx, took) {
+		return res, context.Cause(ctx)
+	}
+	p.gate(a)
+	if p.w.isCalm() {
+		return res, nil
+	}
+	if poisonous(req) && a.chance(0.8) {
+		p.kill("poison")
+		p.gate(a)
+	}
+	switch draw := a.Float64(); {
+	case draw < p.w.profile.modelFails:
+		return res, &inference.Error{Class: inference.ClassOverloaded, Provider: "sim", Model: "m", Detail: "on purpose"}
+	case draw < p.w.profile.modelFails*1.3:
+		return res, &inference.Error{Class: inference.ClassInvalid, Provider: "sim", Model: "m", Detail: "on purpose"}
+	}
+	return res, nil
+}
+
+const poison = "poison"
+
+func poisonous(req inference.Request) bool {
+	for i := len(req.Messages) - 1; i >= 0; i-- {
+		if m := req.Messages[i]; m.Role == inference.RoleUser {
+			return m.Text == poison
+		}
+	}
+	return false
+}
+
+func (a *actor) answer(req inference.Request) inference.Response {
+	res := inference.Response{Provider: "sim", Model: "m", FinishReason: "stop", Usage: turnkeeper.Usage{InputTokens: 10, OutputTokens: 5}}
+	calls := 0
+	if a.chance(0.75) {
+		calls = 1 + a.IntN(3)
+	}
+	if req.ToolChoice == inference.ToolChoiceNone && a.chance(0.8) {
+		calls = 0
+	}
+	for i := range calls {
+		name := toolNames[a.IntN(len(toolNames))]
+		if a.chance(0.02) {
+			name = "nonsense"
+		}
+		res.Calls = append(res.Calls, inference.Call{
+			ID: fmt.Sprint("call_", i), Name: name, Arguments: fmt.Sprintf(`{"n":%d}`, a.IntN(6)),
+		})
+	}
+	if calls == 0 || a.chance(0.3) {
+		res.Text = "an answer"
+	}
+	if calls == 0 && a.chance(0.02) {
+		res.Text = ""
+	}
+	return res
+}
