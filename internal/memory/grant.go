@@ -16,8 +16,13 @@ func (t *tick) free(lane turnkeeper.Lane, now time.Time) bool {
 	if l == nil {
 		return true
 	}
-	return (!l.Held() || t.freed[lane]) && !l.NotBefore.After(now)
+	backsOff := l.NotBefore.After(now) && !l.NotBefore.After(now.Add(maxBackoff))
+	return (!l.Held() || t.freed[lane]) && !backsOff
 }
+
+// maxBackoff is more than any back-off: what is further off is from before the
+// clock was put back.
+const maxBackoff = 3 * time.Minute
 
 func (t *tick) ReadyTurns(_ context.Context, limit int) (ready []turnkeeper.Ready, err error) {
 	err = t.read(func(s *state, now time.Time) {
@@ -42,7 +47,8 @@ func (t *tick) ReadyMessages(_ context.Context, limit int) (ready []turnkeeper.R
 	err = t.read(func(s *state, now time.Time) {
 		heads := map[turnkeeper.Lane]*turnkeeper.Message{}
 		consider := func(m *turnkeeper.Message) {
-			if head := heads[m.Lane]; !m.DueAt.After(now) && (head == nil || before(m, head)) {
+			due := !m.DueAt.After(now) || yetToCome(m.AcceptedAt, now)
+			if head := heads[m.Lane]; due && (head == nil || before(m, head)) {
 				heads[m.Lane] = m
 			}
 		}

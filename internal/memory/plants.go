@@ -47,6 +47,14 @@ func (s *Store) has(bug Bug) bool {
 	return s.bugs.has(bug)
 }
 
+// forget is BugLostAnswerRedone: the writer goes on from what there is.
+func (j *Journal) forget() {
+	j.s.mu.Lock()
+	defer j.s.mu.Unlock()
+	row := j.s.state.turn(j.grant.TurnID)
+	j.entries, j.lastSeq = row.entries, int64(len(row.events))
+}
+
 // dispatchApart is BugGrantApart.
 func (t *tick) dispatchApart(ctx context.Context, ready []turnkeeper.Ready) error {
 	leases := make([]*leaseRow, len(ready))

@@ -70,6 +70,7 @@ const readBackGrace = 3 * time.Second
 // the grant is no longer the turn's, or that the time to find out is over.
 func (j *Journal) readBack(ctx context.Context, steps int64) (written bool, err error) {
 	if j.s.has(BugLostAnswerRedone) {
+		j.forget()
 		return false, nil
 	}
 	if ctx.Err() != nil {

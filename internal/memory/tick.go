@@ -119,7 +119,7 @@ func (s *state) situation(now time.Time) turnkeeper.Situation {
 		sit.Queued = sit.Queued || turn.State == turnkeeper.TurnQueued
 	}
 	for _, w := range s.workers {
-		if w.StoppedAt.IsZero() && w.BeatAt.Add(max(w.TakeoverAfter, leastSilence)).After(now) {
+		if w.StoppedAt.IsZero() && w.BeatAt.Add(max(w.TakeoverAfter, leastSilence)).After(now) && !yetToCome(w.BeatAt, now) {
 			sit.Room += w.Slots
 		}
 	}
@@ -130,14 +130,22 @@ func due(sched *turnkeeper.Schedule, now time.Time) bool {
 	return sched.Active && sched.PausedAt.IsZero() && !sched.NextDue.After(now)
 }
 
+// yetToCome says of a time that something happened at that the clock was put
+// back since. Whoever asks holds off for a lease after such a step.
+func yetToCome(happened, now time.Time) bool { return happened.After(now.Add(time.Minute)) }
+
 // isLost says that the lease has lapsed, or that whoever took its job is silent.
 func (s *state) isLost(l *leaseRow, now time.Time) bool {
-	return !l.Until.After(now) || s.silent(l, now)
+	return lapsed(l, now) || s.silent(l, now)
+}
+
+func lapsed(l *leaseRow, now time.Time) bool {
+	return !l.Until.After(now) || yetToCome(l.GrantedAt, now)
 }
 
 func (s *state) silent(l *leaseRow, now time.Time) bool {
 	w := s.workers[s.taker(l)]
-	return w != nil && w.TakeoverAfter > 0 && !w.BeatAt.Add(w.TakeoverAfter).After(now)
+	return w != nil && w.TakeoverAfter > 0 && (!w.BeatAt.Add(w.TakeoverAfter).After(now) || yetToCome(w.BeatAt, now))
 }
 
 func (s *state) taker(l *leaseRow) turnkeeper.WorkerID {
@@ -167,7 +175,7 @@ func (t *tick) Lost(_ context.Context, limit int) (lost []turnkeeper.LostGrant, 
 			}
 			lost = append(lost, turnkeeper.LostGrant{
 				Lane: lane, TurnID: turn.ID, GrantID: l.GrantID, JobID: turn.JobID, MessageID: turn.MessageID, WorkerID: s.taker(l),
-				Trigger: turn.Trigger, GrantedAt: l.GrantedAt, Lapsed: !l.Until.After(now), Losses: turn.Losses,
+				Trigger: turn.Trigger, GrantedAt: l.GrantedAt, Lapsed: lapsed(l, now), Losses: turn.Losses,
 				Dispatches: turn.Dispatches, LastSeq: turn.LastSeq,
 			})
 		}

@@ -33,15 +33,40 @@ func (w *world) run() []string {
 	return w.found
 }
 
-// befall has one disaster after another until the time is over.
+// befall has one disaster after another until the time is over, and nights
+// between.
 func (w *world) befall(a *actor) {
 	end := w.began.Add(w.profile.length)
 	gap := w.profile.length / time.Duration(w.profile.disasters+1)
-	for range w.profile.disasters {
+	for i := range w.profile.disasters {
 		time.Sleep(min(a.between(0, 2*gap), max(time.Until(end), 1)))
 		w.disaster(a)
+		if i < w.profile.nights {
+			end = end.Add(w.night(a))
+		}
 	}
 	time.Sleep(max(time.Until(end), 0))
+}
+
+// night is the power off until somebody comes: in the morning, or after the
+// weekend.
+func (w *world) night(a *actor) time.Duration {
+	lasts := a.between(time.Hour, 60*time.Hour)
+	w.mu.Lock()
+	w.dark = time.Now().Add(lasts)
+	w.mu.Unlock()
+	w.note(nil, "night", "", int64(lasts/time.Second), 0)
+	for _, p := range w.alive() {
+		p.kill("night")
+	}
+	time.Sleep(lasts)
+	return lasts
+}
+
+func (w *world) darkness() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return time.Until(w.dark)
 }
 
 func (w *world) disaster(a *actor) {
@@ -106,8 +131,8 @@ func (w *world) keepUp(a *actor) {
 		if missing <= 0 {
 			continue
 		}
-		if w.profile.nights && !calm && a.chance(0.1) {
-			time.Sleep(a.between(0, 40*time.Minute))
+		if until := w.darkness(); until > 0 && !calm {
+			time.Sleep(min(until, a.between(time.Minute, time.Hour)))
 			continue
 		}
 		w.boot()
@@ -141,7 +166,7 @@ func (w *world) client(ctx context.Context, a *actor, i int, accepted chan<- tur
 // calmDown ends all trouble; from here on somebody works.
 func (w *world) calmDown() {
 	w.mu.Lock()
-	w.calm, w.away = true, time.Time{}
+	w.calm, w.away, w.dark = true, time.Time{}, time.Time{}
 	for _, p := range w.processes {
 		if p.thaw.After(time.Now()) {
 			p.thaw = time.Now()
@@ -176,6 +201,14 @@ func (w *world) drain(a *actor) time.Duration {
 func (w *world) check(drained time.Duration, accepted chan turnkeeper.MessageID) {
 	if drained < 0 {
 		w.violated("nothing went wrong any more, and %d turns and messages are still open", w.store.Open())
+		for _, m := range w.store.Messages() {
+			if m.ClosedAt.IsZero() {
+				turn, _, _, _ := w.store.Turn(m.TurnID)
+				lease, _ := w.store.Lease(m.Lane)
+				w.violated("message %d is %s and due in %s; its turn %d is %s and due in %s; its lane is not granted for %s", m.ID, m.State,
+					m.DueAt.Sub(w.databaseNow()), turn.ID, turn.State, turn.DueAt.Sub(w.databaseNow()), lease.NotBefore.Sub(w.databaseNow()))
+			}
+		}
 	}
 	for _, v := range w.store.Check(0) {
 		w.violated("%s", v)

@@ -59,6 +59,7 @@ func (w *world) boot() *process {
 	}
 	p.wire = &wire{w, p}
 	w.processes = append(w.processes, p)
+	w.count(1)
 	w.mu.Unlock()
 	a := w.actor(p, kindBoot, uint64(n))
 	p.slots, p.takeover = 1+a.IntN(4), w.profile.takeover
@@ -173,6 +174,9 @@ func (p *process) kill(why string) {
 	p.w.mu.Lock()
 	again := p.dead
 	p.dead = true
+	if !again {
+		p.w.count(-1)
+	}
 	p.w.mu.Unlock()
 	if again {
 		return

@@ -25,7 +25,7 @@ type profile struct {
 	modelFails                     float64
 	disasters                      int // things that befall the whole installation
 	clockSteps                     bool
-	nights                         bool // sometimes nobody works for hours
+	nights                         int // how often nobody works for hours
 }
 
 func (w *world) newProfile() profile {
@@ -34,8 +34,11 @@ func (w *world) newProfile() profile {
 		length: a.between(20*time.Minute, 3*time.Hour), processes: 1 + a.IntN(3), messages: 4 + a.IntN(25),
 		takeover: []time.Duration{0, 15 * time.Second, 15 * time.Second, 60 * time.Second}[a.IntN(4)],
 		poll:     a.between(2*time.Second, time.Minute), jobPoll: a.between(time.Second, time.Minute),
-		drift: a.Float64() * 0.03, modelFails: a.Float64() * 0.3, disasters: a.IntN(8), nights: a.chance(0.5),
+		drift: a.Float64() * 0.03, modelFails: a.Float64() * 0.3, disasters: 1 + a.IntN(8),
 		clockSteps: a.chance(0.4), bellsLost: a.Float64() * 0.3, bellsTwice: a.Float64() * 0.1,
+	}
+	if a.chance(0.5) {
+		p.nights = 1 + a.IntN(3)
 	}
 	// Some worlds have one sort of trouble only, and much of it.
 	for _, rate := range []struct {

@@ -20,10 +20,14 @@ type world struct {
 	store   *memory.Store
 	began   time.Time
 	lived   time.Duration // how long the run was
+	awake   time.Duration // how much of it with a process alive
 
 	mu        sync.Mutex
 	skew      time.Duration // of the database's clock
 	away      time.Time     // the database is away until then
+	dark      time.Time     // nobody starts a process until then
+	up        int           // processes alive
+	since     time.Time     // when there last were none
 	calm      bool          // nothing goes wrong any more
 	over      bool          // the run is over: whoever is left ends
 	processes []*process    // all there ever were
@@ -118,5 +122,15 @@ func (w *world) ring(b memory.Bell) {
 		for _, wait := range waits {
 			time.AfterFunc(wait, func() { p.hear(b) })
 		}
+	}
+}
+
+// count keeps how long there is a process alive. The caller has the lock.
+func (w *world) count(change int) {
+	if w.up == 0 {
+		w.since = time.Now()
+	}
+	if w.up += change; w.up == 0 {
+		w.awake += time.Since(w.since)
 	}
 }
