@@ -30,7 +30,8 @@ type Door interface {
 	Effect(ctx context.Context, name string)
 	Effects() []string // that happened
 
-	// Pass makes it later by d for everything that the store has a time of.
+	// Pass makes it later by d for everything that the store has a time of, or
+	// earlier where d is negative.
 	Pass(d time.Duration)
 	// CutNext loses the next request of the journals made from here on, before
 	// it is done or after.
@@ -89,6 +90,8 @@ func Run(t *testing.T, open func(t *testing.T) Door) {
 		{"a lost answer of the end is settled", lostEnd},
 		{"a transactional call happens with its record", transact},
 		{"a transactional failure is undone and kept", transactFailure},
+		{"a clock put back keeps no lane", clockPutBack},
+		{"a clock put back keeps no message", messageBeforeStep},
 		{"missed slots collapse into one", slotsCollapse},
 		{"a slot becomes one message", slotOnce},
 		{"event numbers have no gap", eventNumbers},

@@ -243,6 +243,44 @@ func silentWorker(h *house) {
 	isIt(h, "the silent worker's write", d.Append(h.Context(), turnkeeper.Entry{Round: round(1)}), turnkeeper.ErrFenced)
 }
 
+// clockPutBack loses a worker before the clock is put back by an hour: its lease
+// would seem good, and its last sign of life new, until the hour has come round.
+func clockPutBack(h *house) {
+	d := h.turn()
+	h.Pass(-time.Hour)
+	h.awaitDispatches(d.grant.TurnID, 2)
+	isIt(h, "the lost worker's write", d.Append(h.Context(), turnkeeper.Entry{Round: round(1)}), turnkeeper.ErrFenced)
+}
+
+func messageBeforeStep(h *house) {
+	isIt(h, "a turn that fails", h.turn().end(failed(true)), nil)
+	h.Pass(-time.Hour)
+	h.beat(second)
+	for range 2 { // the first tick may find the step, and hold off
+		h.beat(second)
+		if h.tickAlone().Granted == 1 {
+			return
+		}
+		h.Pass(LeaseTTL)
+	}
+	h.Error("the message waits for the hour to come round")
+}
+
+// awaitDispatches ticks, through a hold-off if there is one, until a turn was
+// granted so often.
+func (h *house) awaitDispatches(turn turnkeeper.TurnID, n int) {
+	h.Helper()
+	for range 2 {
+		h.beat(second)
+		h.tickAlone()
+		if len(h.Grants(turn)) >= n {
+			return
+		}
+		h.Pass(LeaseTTL)
+	}
+	h.Errorf("turn %d was granted %d times", turn, len(h.Grants(turn)))
+}
+
 const hourly = time.Hour
 
 func schedule() turnkeeper.AgentRegistration {
