@@ -108,6 +108,7 @@ func (d *door) Pass(p time.Duration) {
 		"update turnkeeper.messages set accepted_at = accepted_at - $1::interval, due_at = due_at - $1::interval",
 		"update turnkeeper.turns set due_at = due_at - $1::interval",
 		"update turnkeeper.schedules set next_due = next_due - $1::interval, last_slot = last_slot - $1::interval",
+		"update turnkeeper.settings set last_tick_at = last_tick_at - $1::interval, hold_until = hold_until - $1::interval",
 		"update turnkeeper.worker_heartbeat set beat_at = beat_at - $1::interval",
 	} {
 		d.exec(sql, p)

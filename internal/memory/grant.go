@@ -16,13 +16,8 @@ func (t *tick) free(lane turnkeeper.Lane, now time.Time) bool {
 	if l == nil {
 		return true
 	}
-	backsOff := l.NotBefore.After(now) && !l.NotBefore.After(now.Add(maxBackoff))
-	return (!l.Held() || t.freed[lane]) && !backsOff
+	return (!l.Held() || t.freed[lane]) && !l.NotBefore.After(now)
 }
-
-// maxBackoff is more than any back-off: what is further off is from before the
-// clock was put back.
-const maxBackoff = 3 * time.Minute
 
 func (t *tick) ReadyTurns(_ context.Context, limit int) (ready []turnkeeper.Ready, err error) {
 	err = t.read(func(s *state, now time.Time) {

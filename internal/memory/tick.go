@@ -161,7 +161,14 @@ func (t *tick) Note(_ context.Context, now time.Time, timeline string) error {
 }
 
 func (t *tick) Hold(_ context.Context, until time.Time, reason string) error {
-	t.later(func(*[]Bell) { t.s.state.holdUntil, t.s.state.holdReason = until, reason })
+	t.later(func(*[]Bell) {
+		t.s.state.holdUntil, t.s.state.holdReason = until, reason
+		if until.IsZero() { // by a clock that was put back, a back-off would go on for as long as that
+			for _, l := range t.s.state.leases {
+				l.NotBefore = time.Time{}
+			}
+		}
+	})
 	return nil
 }
 

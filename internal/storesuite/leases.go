@@ -256,7 +256,7 @@ func messageBeforeStep(h *house) {
 	isIt(h, "a turn that fails", h.turn().end(failed(true)), nil)
 	h.Pass(-time.Hour)
 	h.beat(second)
-	for range 2 { // the first tick may find the step, and hold off
+	for range 3 { // the first tick finds the step, and holds off; a later one ends that
 		h.beat(second)
 		if h.tickAlone().Granted == 1 {
 			return
@@ -270,7 +270,7 @@ func messageBeforeStep(h *house) {
 // granted so often.
 func (h *house) awaitDispatches(turn turnkeeper.TurnID, n int) {
 	h.Helper()
-	for range 2 {
+	for range 3 {
 		h.beat(second)
 		h.tickAlone()
 		if len(h.Grants(turn)) >= n {

@@ -29,7 +29,12 @@ update turnkeeper.settings set last_tick_at = @now::timestamptz, timeline = @tim
 update turnkeeper.settings set hold_until = @until::timestamptz, hold_reason = @reason::text;
 
 -- name: EndHold :exec
-update turnkeeper.settings set hold_until = null, hold_reason = null where hold_until is not null;
+-- It ends all back-offs too: it was longer than they are, and by a clock that
+-- was put back they would go on for as long as that.
+with held as (
+    update turnkeeper.settings set hold_until = null, hold_reason = null where hold_until is not null returning true
+)
+update turnkeeper.leases set not_before = null where not_before is not null and exists (select from held);
 
 -- name: LostGrants :many
 -- A lease is lost when it has lapsed, or when the worker that took its job is

@@ -105,9 +105,14 @@ func (q *Queries) DueSchedules(ctx context.Context, maxRows int32) ([]DueSchedul
 }
 
 const EndHold = `-- name: EndHold :exec
-update turnkeeper.settings set hold_until = null, hold_reason = null where hold_until is not null
+with held as (
+    update turnkeeper.settings set hold_until = null, hold_reason = null where hold_until is not null returning true
+)
+update turnkeeper.leases set not_before = null where not_before is not null and exists (select from held)
 `
 
+// It ends all back-offs too: it was longer than they are, and by a clock that
+// was put back they would go on for as long as that.
 func (q *Queries) EndHold(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, EndHold)
 	return err
