@@ -9,6 +9,8 @@ TOOLS         := bin/tools# relative: the names of targets cannot hold spaces
 GOLANGCI_LINT := v2.15.0
 SQLC          := v1.31.1
 FUZZTIME      ?= 10s
+SEEDS         ?= 5000
+SEED          ?= 1
 
 # A clone that belongs to another user is no repository to git, and go then
 # refuses to build: without the version stamp it does.
@@ -44,6 +46,10 @@ race: setup ## run all tests with the race detector (needs a C compiler)
 .PHONY: crash
 crash: setup ## harm a program at every point, in every way, with every kind of tool (about half an hour)
 	TURNKEEPER_CRASH_MATRIX=1 go test -timeout 90m -run 'TestCrashMatrix|TestAPanicInsideATurn|TestHarmBetween' ./tests
+
+.PHONY: sim
+sim: ## live through SEEDS (5000) simulated worlds of faults, from seed SEED (1) on
+	@SEEDS=$(SEEDS) SEED=$(SEED) scripts/sim
 
 .PHONY: fuzz
 fuzz: setup ## fuzz each target for FUZZTIME (10s)

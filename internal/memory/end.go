@@ -98,7 +98,7 @@ func (j *Journal) endApart(ctx context.Context, e turnkeeper.Entry) error {
 		return j.conn.ask(ctx, "reply", func() error {
 			return j.inRow(ctx, func(*[]Bell) error {
 				t := j.s.state.turn(j.grant.TurnID)
-				if err := j.checkFence(t, 0); err != nil && j.s.bugs.has(BugReplyFirst) {
+				if err := j.checkFence(t); err != nil && j.s.bugs.has(BugReplyFirst) {
 					return err
 				}
 				if e.Outcome.Reply != "" {
@@ -128,12 +128,12 @@ func (j *Journal) endApart(ctx context.Context, e turnkeeper.Entry) error {
 func (j *Journal) applyWithoutReply(e turnkeeper.Entry, rings *[]Bell) error {
 	outcome := e.Outcome
 	e.Outcome = nil
-	draft, err := j.fenced(0)
+	draft, err := j.fenced()
 	if err != nil {
 		return err
 	}
 	j.s.commit++
-	if err := j.entry(draft, e, 0, rings); err != nil {
+	if err := j.entry(draft, e, rings); err != nil {
 		return err
 	}
 	end := j.endingOf(*outcome)
@@ -149,7 +149,7 @@ func (j *Journal) applyWithoutReply(e turnkeeper.Entry, rings *[]Bell) error {
 func (j *Journal) attemptApart(ctx context.Context, e turnkeeper.Entry) error {
 	err := j.conn.ask(ctx, "fence", func() error {
 		return j.inRow(ctx, func(*[]Bell) error {
-			_, err := j.fenced(0)
+			_, err := j.fenced()
 			return err
 		})
 	})
@@ -161,7 +161,7 @@ func (j *Journal) attemptApart(ctx context.Context, e turnkeeper.Entry) error {
 			draft := j.s.state.turn(j.grant.TurnID).draft()
 			draft.entries++
 			j.s.commit++
-			if err := j.entry(draft, e, 0, rings); err != nil {
+			if err := j.entry(draft, e, rings); err != nil {
 				return err
 			}
 			j.s.state.setTurn(draft)

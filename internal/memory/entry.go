@@ -10,7 +10,7 @@ import (
 
 // entry writes an entry into a draft of its turn, part by part in the order of
 // the fields. rings may be nil where the entry has no outcome.
-func (j *Journal) entry(t *turnRow, e turnkeeper.Entry, step int64, rings *[]Bell) error {
+func (j *Journal) entry(t *turnRow, e turnkeeper.Entry, rings *[]Bell) error {
 	t.ExecutedCalls += j.executed(e)
 	if !j.s.bugs.has(BugVerdictForgotten) {
 		if err := j.answer(t, e.Verdicts); err != nil {
@@ -23,11 +23,6 @@ func (j *Journal) entry(t *turnRow, e turnkeeper.Entry, step int64, rings *[]Bel
 	for _, start := range e.Starts {
 		if err := j.start(t, start); err != nil {
 			return err
-		}
-	}
-	for _, r := range e.Results {
-		if r.Output != nil {
-			t.outputs = append(t.outputs, *r.Output)
 		}
 	}
 	if err := j.answer(t, e.Results); err != nil {
@@ -116,9 +111,7 @@ func (j *Journal) start(t *turnRow, start turnkeeper.CallStart) error {
 			return fmt.Errorf("%w: nonce of %s", errKeyTaken, start.Key)
 		}
 	}
-	t.starts = append(t.starts, startRow{
-		key: start.Key, attempt: start.Attempt, effect: call.Effect, token: j.grant.Token, nonce: start.Nonce, commit: j.s.commit,
-	})
+	t.starts = append(t.starts, startRow{key: start.Key, nonce: start.Nonce})
 	call.State, call.Nonce, call.Starts, call.StartedAt = turnkeeper.CallStarted, start.Nonce, start.Attempt, j.s.now()
 	return nil
 }
@@ -149,7 +142,7 @@ func (j *Journal) answer(t *turnRow, results []turnkeeper.CallResult) error {
 func (j *Journal) addEvents(t *turnRow, events []turnkeeper.Event) error {
 	for i, e := range events {
 		e.TurnID, e.Seq, e.At = t.ID, j.lastSeq+int64(i)+1, j.s.now()
-		if e.Seq != int64(len(t.events))+1 && !j.s.bugs.has(BugEventsRenumbered) {
+		if e.Seq != int64(len(t.events))+1 {
 			return fmt.Errorf("%w: event %d", errKeyTaken, e.Seq)
 		}
 		t.events = append(t.events, e)

@@ -74,7 +74,7 @@ func (j *Journal) attempt(ctx context.Context, e turnkeeper.Entry) error {
 		return j.endApart(ctx, e)
 	}
 	return j.conn.ask(ctx, requestOf(e), func() error {
-		return j.inRow(ctx, func(rings *[]Bell) error { return j.apply(e, 0, rings) })
+		return j.inRow(ctx, func(rings *[]Bell) error { return j.apply(e, rings) })
 	})
 }
 
@@ -102,13 +102,13 @@ func (j *Journal) inRow(ctx context.Context, f func(rings *[]Bell) error) error 
 }
 
 // apply does one entry, or nothing of it. The caller has the row's lock.
-func (j *Journal) apply(e turnkeeper.Entry, step int64, rings *[]Bell) error {
-	draft, err := j.fenced(step)
+func (j *Journal) apply(e turnkeeper.Entry, rings *[]Bell) error {
+	draft, err := j.fenced()
 	if err != nil {
 		return err
 	}
 	j.s.commit++
-	if err := j.entry(draft, e, step, rings); err != nil {
+	if err := j.entry(draft, e, rings); err != nil {
 		return err
 	}
 	j.s.state.setTurn(draft)
@@ -118,12 +118,12 @@ func (j *Journal) apply(e turnkeeper.Entry, step int64, rings *[]Bell) error {
 
 // fenced is the turn to write to, for the holder of its newest grant. No time
 // is in the condition. A grant belongs to the worker that first wrote under it.
-func (j *Journal) fenced(step int64) (*turnRow, error) {
+func (j *Journal) fenced() (*turnRow, error) {
 	row := j.s.state.turn(j.grant.TurnID)
 	if row == nil {
 		return nil, turnkeeper.ErrFenced
 	}
-	if err := j.checkFence(row, step); err != nil {
+	if err := j.checkFence(row); err != nil {
 		return nil, err
 	}
 	draft := row.draft()
@@ -132,7 +132,7 @@ func (j *Journal) fenced(step int64) (*turnRow, error) {
 	return draft, nil
 }
 
-func (j *Journal) checkFence(row *turnRow, step int64) error {
+func (j *Journal) checkFence(row *turnRow) error {
 	if j.s.bugs.has(BugNoFence) {
 		return nil
 	}
@@ -140,8 +140,8 @@ func (j *Journal) checkFence(row *turnRow, step int64) error {
 		row.WorkerID != "" && row.WorkerID != j.grant.WorkerID {
 		return turnkeeper.ErrFenced
 	}
-	if row.entries != j.entries+step && !j.s.bugs.has(BugLostAnswerRedone) {
-		return fmt.Errorf("%w: %d writes where %d were expected", turnkeeper.ErrJournalMoved, row.entries, j.entries+step)
+	if row.entries != j.entries && !j.s.bugs.has(BugLostAnswerRedone) {
+		return fmt.Errorf("%w: %d writes where %d were expected", turnkeeper.ErrJournalMoved, row.entries, j.entries)
 	}
 	return nil
 }
@@ -179,11 +179,11 @@ func (j *Journal) transact(ctx context.Context, start turnkeeper.CallStart,
 			return err
 		}
 		defer j.s.mu.Unlock()
-		draft, err := j.fenced(0)
+		draft, err := j.fenced()
 		if err != nil {
 			return err
 		}
-		return j.entry(draft, started, 0, nil) // seen by this transaction only
+		return j.entry(draft, started, nil) // seen by this transaction only
 	})
 	if err != nil {
 		return result, err
@@ -203,16 +203,16 @@ func (j *Journal) transact(ctx context.Context, start turnkeeper.CallStart,
 }
 
 func (j *Journal) commitTransact(started turnkeeper.Entry, result turnkeeper.CallResult, effects *effects) error {
-	draft, err := j.fenced(0)
+	draft, err := j.fenced()
 	if err != nil {
 		return err
 	}
 	j.s.commit++
-	if err := j.entry(draft, started, 0, nil); err != nil {
+	if err := j.entry(draft, started, nil); err != nil {
 		return err
 	}
 	draft.entries++
-	if err := j.entry(draft, turnkeeper.Entry{Results: []turnkeeper.CallResult{result}}, 1, nil); err != nil {
+	if err := j.entry(draft, turnkeeper.Entry{Results: []turnkeeper.CallResult{result}}, nil); err != nil {
 		return err
 	}
 	j.s.state.setTurn(draft)

@@ -25,7 +25,6 @@ const (
 	BugLostAnswerRedone                 // an answer that did not come is taken for a write that was not done
 	BugCallsLeftOpen                    // a message that loses its workers is closed over its open calls
 	BugTokenRestarts                    // the lease's row is deleted when it is released
-	BugEventsRenumbered                 // numbers of events are counted by the writer, and not held against the stream
 	BugVerdictForgotten                 // a verdict is not written down
 )
 

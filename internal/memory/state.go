@@ -35,7 +35,6 @@ type state struct {
 	timeline, seenTimeline string
 	lastTickAt, holdUntil  time.Time
 	holdReason             string
-	paused                 bool
 }
 
 type (
@@ -53,19 +52,14 @@ type turnRow struct {
 	entries  int64
 	rounds   []turnkeeper.Round
 	starts   []startRow
-	outputs  []turnkeeper.Output
 	events   []turnkeeper.Event
 	verdicts []turnkeeper.CallKey // unknown, by whoever decided
 	held     *tx                  // that has the row's lock; nil: it is free
 }
 
 type startRow struct {
-	key     turnkeeper.CallKey
-	attempt int
-	effect  turnkeeper.Effect
-	token   int64
-	nonce   string
-	commit  int64
+	key   turnkeeper.CallKey
+	nonce string
 }
 
 type leaseRow struct {
@@ -135,7 +129,7 @@ func (s *state) grant(id turnkeeper.GrantID) *grantRow {
 func (t *turnRow) draft() *turnRow {
 	d := *t
 	d.rounds = cloneRounds(t.rounds)
-	d.starts, d.outputs, d.events = slices.Clip(t.starts), slices.Clip(t.outputs), slices.Clip(t.events)
+	d.starts, d.events = slices.Clip(t.starts), slices.Clip(t.events)
 	d.verdicts = slices.Clip(t.verdicts)
 	return &d
 }

@@ -106,7 +106,7 @@ const leastSilence = 15 * time.Second
 
 func (s *state) situation(now time.Time) turnkeeper.Situation {
 	sit := turnkeeper.Situation{
-		Now: now, Paused: s.paused, Timeline: s.timeline, SeenTimeline: s.seenTimeline, LastTickAt: s.lastTickAt,
+		Now: now, Timeline: s.timeline, SeenTimeline: s.seenTimeline, LastTickAt: s.lastTickAt,
 		HoldUntil: s.holdUntil, HoldReason: s.holdReason, Room: -len(s.held),
 	}
 	for _, l := range s.held {

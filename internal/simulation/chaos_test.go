@@ -20,7 +20,7 @@ func (w *world) run() []string {
 	go w.keepUp(w.actor(nil, kindBoot))
 	accepted := make(chan turnkeeper.MessageID, w.profile.messages)
 	for i := range w.profile.messages {
-		go w.client(ctx, w.actor(nil, kindClient, uint64(i)), i, accepted) //nolint:gosec // few
+		go w.client(ctx, w.actor(nil, kindClient, uint64(i)), i, accepted)
 	}
 	w.befall(chaos)
 	w.calmDown()
@@ -98,7 +98,7 @@ func (w *world) disaster(a *actor) {
 		}
 	case kind == 5:
 		p := victim()
-		go p.shutDown(w.actor(p, kindBoot, uint64(p.n), 1)) //nolint:gosec // few
+		go p.shutDown(w.actor(p, kindBoot, uint64(p.n), 1))
 	case kind == 6:
 		victim().freeze(a.between(time.Second, 10*time.Minute), "disaster")
 	default:

@@ -2,6 +2,7 @@ package simulation_test
 
 import (
 	"context"
+	"time"
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
@@ -14,6 +15,8 @@ type plant struct {
 	bugs      []memory.Bug // of the store
 	startLate bool         // a start is written with the result, after the effect
 	fromWork  bool         // lease and time are counted from the start of the work
+	// tilt, if not nil, makes worlds in which the fault has room to show.
+	tilt func(*profile)
 }
 
 var plants = []plant{
@@ -31,7 +34,12 @@ var plants = []plant{
 	{name: "token starts again", bugs: []memory.Bug{memory.BugTokenRestarts}},
 	{name: "verdict forgotten", bugs: []memory.Bug{memory.BugVerdictForgotten}},
 	{name: "start after the effect", startLate: true},
-	{name: "time counted from the work", fromWork: true},
+	{name: "time counted from the work", fromWork: true, tilt: slowPickup},
+}
+
+// slowPickup has jobs wait for their worker, by clocks that can be relied on.
+func slowPickup(p *profile) {
+	p.clockSteps, p.drift, p.jobPoll, p.bellsLost = false, 0, 3*time.Minute, 0.8
 }
 
 // lateStarts is a journal that keeps a start back until there is a result.

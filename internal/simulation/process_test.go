@@ -95,7 +95,7 @@ func (p *process) run(a *actor) {
 			return
 		}
 	}
-	n := uint64(p.n) //nolint:gosec // few
+	n := uint64(p.n)
 	go heart.Run(p.w.actor(p, kindHeart, n).in(p.ctx), func() {
 		p.w.note(p, "silent", "", 0, 0)
 		p.stopTurns(lease.ErrSilent)
@@ -263,7 +263,7 @@ func (p *process) pump(a *actor) {
 // work runs the turn that a job rings for, as package jobs does.
 func (p *process) work(job memory.Job, after time.Duration) {
 	time.Sleep(after)
-	a := p.w.actor(p, kindTurn, uint64(job.ID), uint64(p.n)) //nolint:gosec // few
+	a := p.w.actor(p, kindTurn, uint64(job.ID), uint64(p.n))
 	ctx, cancel := context.WithTimeout(a.in(p.ctx), bounds().LeaseTTL-bounds().Margin/2)
 	defer cancel()
 	ctx, leave, first := p.enter(ctx, job)

@@ -5,13 +5,14 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
 var (
-	seeds = flag.Int("simulation.seeds", 150, "how many seeds to live through")
+	seeds = flag.Int("simulation.seeds", 50, "how many seeds to live through")
 	first = flag.Uint64("simulation.seed", 1, "the first of them")
 )
 
@@ -47,10 +48,10 @@ func live(t *testing.T, seed uint64, plant plant, keep bool) (v verdict) {
 // twice. A seed that fails is lived through again by
 // make sim SEED=n SEEDS=1.
 func TestNothingLostNothingTwice(t *testing.T) {
-	began := time.Now()
+	began := processorTime()
 	var simulated, awake time.Duration
 	steps := 0
-	for i := range uint64(*seeds) { //nolint:gosec // not negative
+	for i := range uint64(*seeds) {
 		v := live(t, *first+i, plant{}, false)
 		simulated += v.simulated
 		awake += v.awake
@@ -59,9 +60,19 @@ func TestNothingLostNothingTwice(t *testing.T) {
 			t.Fatalf("seed %d:\n%s\n%s", *first+i, strings.Join(v.found, "\n"), &v.trace)
 		}
 	}
-	took := time.Since(began)
-	t.Logf("%d seeds, %d steps, %.0f simulated hours, %.0f of them with a process alive, in %.1f s: %.0f and %.0f hours a minute",
+	took := processorTime() - began
+	t.Logf("%d seeds, %d steps, %.0f simulated hours, %.0f of them with a process alive, in %.1f s of processor time: %.0f and %.0f hours a minute",
 		*seeds, steps, simulated.Hours(), awake.Hours(), took.Seconds(), simulated.Hours()/took.Minutes(), awake.Hours()/took.Minutes())
+}
+
+// processorTime is what this program has used: the clock on the wall also counts
+// what else the machine does.
+func processorTime() time.Duration {
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		panic(err)
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
 // A seed decides everything.
@@ -80,19 +91,27 @@ func TestASeedDecidesEverything(t *testing.T) {
 	}
 }
 
-// plantedSeeds bounds how many seeds it may take to find a planted fault.
-const plantedSeeds = 150
+// unplanted is the same world without its fault.
+func unplanted(p plant) plant { return plant{tilt: p.tilt} }
 
-// The simulation finds each planted fault; the seeds that find them are clean
+// plantedSeeds bounds how many seeds it may take to find a planted fault.
+const plantedSeeds = 100
+
+// The simulation finds each planted fault; the seed that finds it is clean
 // without.
 func TestPlantedFaultsAreFound(t *testing.T) {
 	for _, plant := range plants {
 		t.Run(plant.name, func(t *testing.T) {
 			for seed := uint64(1); seed <= plantedSeeds; seed++ {
-				if v := live(t, seed, plant, false); len(v.found) > 0 {
-					t.Logf("found at seed %d: %s", seed, v.found[0])
-					return
+				v := live(t, seed, plant, false)
+				if len(v.found) == 0 {
+					continue
 				}
+				t.Logf("found at seed %d: %s", seed, v.found[0])
+				if v := live(t, seed, unplanted(plant), false); len(v.found) > 0 {
+					t.Errorf("and without the fault: %s", v.found[0])
+				}
+				return
 			}
 			t.Errorf("not found with %d seeds", plantedSeeds)
 		})

@@ -50,8 +50,8 @@ func (t *tool) Spec() tools.Spec { return t.spec }
 func (t *tool) Run(ctx context.Context, call tools.Call) (tools.Result, error) {
 	p := actorOf(ctx).p
 	w := p.w
-	a := w.actor(p, kindTool, uint64(call.TurnID), uint64(call.Key.Round), uint64(call.Key.Ordinal), uint64(p.n), //nolint:gosec // few
-		uint64(w.ledger.tries(call.TurnID, call.Key))) //nolint:gosec // few
+	a := w.actor(p, kindTool, uint64(call.TurnID), uint64(call.Key.Round), uint64(call.Key.Ordinal), uint64(p.n),
+		uint64(w.ledger.tries(call.TurnID, call.Key)))
 	a.apart()
 	p.gate(a)
 	k := callID{call.TurnID, call.Key}

@@ -41,6 +41,9 @@ func newWorld(t *testing.T, seed uint64, plant plant) *world {
 	w := &world{t: t, seed: seed, plant: plant, began: time.Now()}
 	w.ledger = newLedger()
 	w.profile = w.newProfile()
+	if plant.tilt != nil {
+		plant.tilt(&w.profile)
+	}
 	w.bells = w.actor(nil, kindBells)
 	w.store = memory.New(memory.Options{Now: w.databaseNow, LeaseTTL: bounds().LeaseTTL, Ring: w.ring})
 	w.store.Plant(t, plant.bugs...)
