@@ -16,6 +16,10 @@
 // transactional tool call, which hold the locks of what they have touched until
 // they end, break, or stay idle for too long; other writers of those turns wait.
 //
+// It keeps what decides: messages, leases, turns with their journals and events,
+// replies, schedules, heartbeats. It keeps no outputs beside what is shown of
+// them, no notes, no spend, and nothing that an operator sets.
+//
 // All methods are safe for concurrent use, except that a Journal belongs to one
 // goroutine. Nothing sleeps: the only timers are those of waits for a lock and
 // of a writer's retries, so that the package can run in a synctest bubble. The

@@ -360,7 +360,7 @@ func (p *process) byOwnClock(d time.Duration) time.Duration {
 func (p *process) At(ctx context.Context, label string) {
 	a := actorOf(ctx)
 	p.gate(a)
-	if p.w.isCalm() {
+	if !p.w.mayFail(label) {
 		return
 	}
 	switch draw := a.Float64(); {

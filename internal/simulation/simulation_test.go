@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"turnkeeper/agentturn"
 )
 
 var (
@@ -30,6 +32,7 @@ type verdict struct {
 	simulated time.Duration
 	awake     time.Duration // with a process alive
 	trace     trace
+	visited   map[string]int
 }
 
 // live lives the world of a seed.
@@ -39,10 +42,13 @@ func live(t *testing.T, seed uint64, plant plant, keep bool) (v verdict) {
 		w.trace.keep = keep
 		v.found = w.run()
 		v.simulated, v.awake = w.lived, w.awake
-		v.trace = w.trace
+		v.trace, v.visited = w.trace, w.visited
 	})
 	return v
 }
+
+// enough seeds come by every point at which something can go wrong.
+const enough = 50
 
 // Whatever goes wrong in whatever order: nothing is lost and nothing is done
 // twice. A seed that fails is lived through again by
@@ -50,14 +56,22 @@ func live(t *testing.T, seed uint64, plant plant, keep bool) (v verdict) {
 func TestNothingLostNothingTwice(t *testing.T) {
 	began := processorTime()
 	var simulated, awake time.Duration
-	steps := 0
+	steps, visited := 0, map[string]bool{}
 	for i := range uint64(*seeds) {
 		v := live(t, *first+i, plant{}, false)
 		simulated += v.simulated
 		awake += v.awake
 		steps += v.trace.total
+		for label := range v.visited {
+			visited[label] = true
+		}
 		if len(v.found) > 0 {
 			t.Fatalf("seed %d:\n%s\n%s", *first+i, strings.Join(v.found, "\n"), &v.trace)
+		}
+	}
+	for _, label := range append(agentturn.FaultPoints(), "tick.locked", "tick.lost", "tick.picked", "tick.granted") {
+		if !visited[label] && *seeds >= enough {
+			t.Errorf("nothing could go wrong at %s", label)
 		}
 	}
 	took := processorTime() - began

@@ -34,12 +34,13 @@ type world struct {
 	bells     *actor
 	trace     trace
 	ledger    ledger
-	found     []string // what may not be, as it happened
+	found     []string       // what may not be, as it happened
+	visited   map[string]int // points at which something could go wrong
 }
 
 func newWorld(t *testing.T, seed uint64, plant plant) *world {
 	w := &world{t: t, seed: seed, plant: plant, began: time.Now()}
-	w.ledger = newLedger()
+	w.ledger, w.visited = newLedger(), map[string]int{}
 	w.profile = w.newProfile()
 	if plant.tilt != nil {
 		plant.tilt(&w.profile)
@@ -81,6 +82,17 @@ func (w *world) isCalm() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.calm
+}
+
+// mayFail notes that somebody stands at a point, and says whether things go
+// wrong.
+func (w *world) mayFail(label string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.calm {
+		w.visited[label]++
+	}
+	return !w.calm
 }
 
 func (w *world) isAway() bool {
