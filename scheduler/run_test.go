@@ -52,6 +52,12 @@ func TestRunLooksAgain(t *testing.T) {
 			set:  func(w *world) { w.locked = true },
 			for_: 250 * time.Millisecond, want: seconds(0, 0.1, 0.2),
 		},
+		"each second while it holds off": {
+			set: func(w *world) {
+				w.sit.HoldUntil, w.sit.HoldReason = w.now().Add(2500*time.Millisecond), "a step"
+			},
+			for_: 9 * time.Second, want: seconds(0, 1, 2, 3, 8),
+		},
 		"at once while there is more": {
 			set:  func(w *world) { w.messages = inLanes(5) },
 			for_: time.Second, config: scheduler.Config{MaxDispatches: 2}, want: seconds(0, 0, 0),

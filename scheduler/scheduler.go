@@ -145,8 +145,16 @@ func (s *Scheduler) Run(ctx context.Context) {
 	}
 }
 
+// whileHeld is the longest pause between looks while the scheduler holds off: no
+// doorbell rings when the workers' next beats make them known to live, nor when
+// the hold-off ends.
+const whileHeld = time.Second
+
 func (s *Scheduler) untilNext(ctx context.Context, report Report) time.Duration {
 	poll := report.PollInterval
+	if report.Held != "" {
+		poll = min(poll, whileHeld)
+	}
 	due, err := s.Store.NextDue(ctx)
 	if err != nil {
 		return poll

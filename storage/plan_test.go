@@ -197,3 +197,21 @@ func TestReadyMessagesOrder(t *testing.T) {
 		return err
 	})
 }
+
+// BenchmarkAcceptWithALongQueue is to be read as a ratio: to accept a message
+// takes as long behind a hundred thousand that wait as into an empty inbox.
+func BenchmarkAcceptWithALongQueue(b *testing.B) {
+	for _, f := range append([]flood{{name: "an empty queue"}}, floods...) {
+		b.Run(f.name, func(b *testing.B) {
+			h := newHouse(b)
+			if f.lanes > 0 {
+				f.pour(h)
+			}
+			n := 0
+			for b.Loop() {
+				n++
+				h.enqueue("desk", fmt.Sprint("c", n%10_000), "x")
+			}
+		})
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"syscall"
 	"time"
 
 	"turnkeeper"
@@ -31,6 +32,7 @@ func main() {
 		marker("mark_slow", turnkeeper.EffectOnce, asItIs),
 		sure{marker("mark_sure", turnkeeper.EffectOnce, context.WithoutCancel)},
 		misbehave(),
+		poison(),
 	)
 	os.Exit(cli.Main(program.WithFaults(faultpoint.Hook())))
 }
@@ -72,6 +74,25 @@ type sure struct{ tools.Tool }
 func (s sure) Reconcile(ctx context.Context, call tools.Call) (tools.Result, bool, error) {
 	result, status, err := ask(ctx, http.MethodGet, entry{Tool: s.Spec().Name, IdempotencyKey: call.IdempotencyKey})
 	return result, status == http.StatusOK, err
+}
+
+// poison is a marker tool that kills its own worker, as a crash in its code or
+// the kernel's memory killer would. It may run again, so it does so each time.
+func poison() tools.Tool {
+	spec := tools.Spec{Name: "mark_poison", Description: "Kills its worker.", Effect: turnkeeper.EffectKeyed}
+	return tools.New(spec, func(ctx context.Context, call tools.Call, args mark) (tools.Result, error) {
+		_, err := report(ctx, entry{
+			Tool: spec.Name, Label: args.Label, Turn: int64(call.TurnID), Call: call.Key.String(),
+			IdempotencyKey: call.IdempotencyKey, PID: os.Getpid(),
+		})
+		if err != nil {
+			return tools.Result{}, err
+		}
+		if err := syscall.Kill(os.Getpid(), syscall.SIGKILL); err != nil {
+			return tools.Result{}, err
+		}
+		select {}
+	})
 }
 
 // client waits for the ledger longer than any test holds an answer back.
