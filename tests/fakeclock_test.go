@@ -151,7 +151,7 @@ func (c *clockwork) awaitReady() {
 func (c *clockwork) set(off time.Duration) {
 	c.t.Helper()
 	next := c.file + ".next"
-	if err := os.WriteFile(next, fmt.Appendf(nil, "%+d\n", int(off.Seconds())), 0o644); err != nil { //nolint:gosec // the server reads it as another user
+	if err := os.WriteFile(next, fmt.Appendf(nil, "%+d\n", int(off.Seconds())), 0o644); err != nil { // the server reads it as another user
 		c.t.Fatal(err)
 	}
 	if err := os.Rename(next, c.file); err != nil { // never read half written

@@ -138,7 +138,7 @@ func TestOneKeyFromAHundredClients(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer conn.Close(t.Context()) //nolint:errcheck // the database is dropped
+		defer conn.Close(t.Context())
 		ready.Add(1)
 		done.Go(func() {
 			ready.Done()
