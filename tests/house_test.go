@@ -203,6 +203,16 @@ func (h *house) exec(sql string, args ...any) {
 	}
 }
 
+// poll returns when what it asks for is so.
+func (h *house) poll(what string, so func() bool) {
+	h.t.Helper()
+	for end := time.Now().Add(patience); !so(); <-after(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			h.t.Fatalf("waited in vain: %s", what)
+		}
+	}
+}
+
 // await returns when the query says true. A database that is away has not said
 // it yet.
 func (h *house) await(what, sql string, args ...any) {
