@@ -11,6 +11,7 @@ SQLC          := v1.31.1
 FUZZTIME      ?= 10s
 SEEDS         ?= 5000
 SEED          ?= 1
+FAULTS        := LostAnswers|GoesAway|Backend|SmallPool|NoConnection|NoEffect|EndWaits|GivenBack|SlowDatabase|Raised|Locked|DiskIsFull|Forgets|Dead|Silent
 
 # A clone that belongs to another user is no repository to git, and go then
 # refuses to build: without the version stamp it does.
@@ -50,6 +51,10 @@ crash: setup ## harm a program at every point, in every way, with every kind of 
 .PHONY: sim
 sim: ## live through SEEDS (5000) simulated worlds of faults, from seed SEED (1) on
 	@SEEDS=$(SEEDS) SEED=$(SEED) scripts/sim
+
+.PHONY: faults
+faults: setup ## make faults of the database for a quarter of an hour: cuts, crashes, a full disk
+	TURNKEEPER_FAULTS=long go test -timeout 30m ./tests -v -run '$(FAULTS)'
 
 .PHONY: fuzz
 fuzz: setup ## fuzz each target for FUZZTIME (10s)

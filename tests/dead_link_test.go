@@ -2,6 +2,7 @@ package tests_test
 
 import (
 	"testing"
+	"time"
 
 	"turnkeeper/storage/storagetest"
 )
@@ -41,9 +42,9 @@ func TestTheNetworkGoesSilent(t *testing.T) {
 	h.agent("clerk", marks, "lane: conversation")
 	h.model.Then(standardTurn)
 	h.startWorker("--takeover-after", "0")
-	load := h.startLoad("message")
+	load := h.startLoad(time.Second)
 	for silences := range 3 {
-		h.await("some are answered", "select count(*) > $1 from replies", 20*(silences+1))
+		h.await("some are answered", "select count(*) > $1 from replies", 5*(silences+1))
 		p.FreezeAll()
 	}
 	load.finish()

@@ -20,15 +20,15 @@ type load struct {
 	sent map[string]int64
 }
 
-// startLoad sends messages into six conversations, one after the other and
-// twenty a second, until finish.
-func (h *house) startLoad(name string) *load {
+// startLoad sends messages into six conversations, one after the other, until
+// finish.
+func (h *house) startLoad(every time.Duration) *load {
 	ctx, stop := context.WithCancel(h.t.Context())
 	l := &load{h: h, stop: stop, over: make(chan struct{}), sent: map[string]int64{}}
 	h.t.Cleanup(stop)
 	go func() {
 		defer close(l.over)
-		tick := time.NewTicker(50 * time.Millisecond)
+		tick := time.NewTicker(every)
 		defer tick.Stop()
 		for n := 0; ; {
 			select {
@@ -36,7 +36,7 @@ func (h *house) startLoad(name string) *load {
 				return
 			case <-tick.C:
 			}
-			if l.send(ctx, fmt.Sprintf("%s %d", name, n), fmt.Sprint("conversation ", n%6)) {
+			if l.send(ctx, fmt.Sprint("message ", n), fmt.Sprint("conversation ", n%6)) {
 				n++
 			}
 		}
