@@ -26,6 +26,7 @@ const (
 	BugCallsLeftOpen                    // a message that loses its workers is closed over its open calls
 	BugTokenRestarts                    // the lease's row is deleted when it is released
 	BugVerdictForgotten                 // a verdict is not written down
+	BugNumbersLost                      // the numbers of events that were not written are not used again
 )
 
 func (b Bug) has(one Bug) bool { return b&one != 0 }

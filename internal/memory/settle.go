@@ -44,6 +44,9 @@ func (j *Journal) write(ctx context.Context, steps int64, events int, attempt fu
 		if echo {
 			return err
 		}
+		if j.s.has(BugNumbersLost) {
+			j.lastSeq += int64(events)
+		}
 		if !pause(ctx, wait) {
 			return context.Cause(ctx)
 		}

@@ -2,6 +2,8 @@ package simulation_test
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"time"
 
 	"turnkeeper"
@@ -12,29 +14,37 @@ import (
 // A plant is a fault that the simulation must find.
 type plant struct {
 	name      string
+	finds     string       // part of what it must find
 	bugs      []memory.Bug // of the store
 	startLate bool         // a start is written with the result, after the effect
+	noStarts  bool         // starts are not written at all
+	hopeful   bool         // a turn in doubt counts as a success
 	fromWork  bool         // lease and time are counted from the start of the work
 	// tilt, if not nil, makes worlds in which the fault has room to show.
 	tilt func(*profile)
 }
 
+// Every invariant has a plant that breaks it, and so have the ledger's.
 var plants = []plant{
-	{name: "no fence", bugs: []memory.Bug{memory.BugNoFence}},
-	{name: "fence without a lock", bugs: []memory.Bug{memory.BugFenceApart}},
-	{name: "reply before the end", bugs: []memory.Bug{memory.BugReplyFirst}},
-	{name: "end before the reply", bugs: []memory.Bug{memory.BugReplyLast}},
-	{name: "grant in two steps", bugs: []memory.Bug{memory.BugGrantApart}},
-	{name: "ticks overlap", bugs: []memory.Bug{memory.BugTicksOverlap}},
-	{name: "journal by attempt", bugs: []memory.Bug{memory.BugJournalByAttempt}},
-	{name: "open start run again", bugs: []memory.Bug{memory.BugStartTwice}},
-	{name: "late result over the verdict", bugs: []memory.Bug{memory.BugLateOverwrites}},
-	{name: "lost answer done again", bugs: []memory.Bug{memory.BugLostAnswerRedone}},
-	{name: "calls left open", bugs: []memory.Bug{memory.BugCallsLeftOpen}},
-	{name: "token starts again", bugs: []memory.Bug{memory.BugTokenRestarts}},
-	{name: "verdict forgotten", bugs: []memory.Bug{memory.BugVerdictForgotten}},
-	{name: "start after the effect", startLate: true},
-	{name: "time counted from the work", fromWork: true, tilt: slowPickup},
+	{name: "no fence", finds: memory.NoOldWrite, bugs: []memory.Bug{memory.BugNoFence}},
+	{name: "fence without a lock", finds: memory.NoOldWrite, bugs: []memory.Bug{memory.BugFenceApart}},
+	{name: "reply before the end", finds: memory.OneReply, bugs: []memory.Bug{memory.BugReplyFirst}},
+	{name: "end before the reply", finds: memory.ClosedAnswered, bugs: []memory.Bug{memory.BugReplyLast}},
+	{name: "grant in two steps", finds: memory.NothingStuck, bugs: []memory.Bug{memory.BugGrantApart}},
+	{name: "ticks overlap", finds: memory.NoOverlap, bugs: []memory.Bug{memory.BugTicksOverlap}},
+	{name: "ticks overlap in a lane", finds: memory.NoBadMove, bugs: []memory.Bug{memory.BugTicksOverlap}},
+	{name: "journal by attempt", finds: memory.OnceStartedOnce, bugs: []memory.Bug{memory.BugJournalByAttempt}},
+	{name: "open start run again", finds: "of effect once, ran 2 times", bugs: []memory.Bug{memory.BugStartTwice}},
+	{name: "late result over the verdict", finds: memory.VerdictStays, bugs: []memory.Bug{memory.BugLateOverwrites}},
+	{name: "lost answer done again", finds: memory.OnceStartedOnce, bugs: []memory.Bug{memory.BugLostAnswerRedone}},
+	{name: "calls left open", finds: memory.NoOpenCall, bugs: []memory.Bug{memory.BugCallsLeftOpen}},
+	{name: "token starts again", finds: memory.TokenGrows, bugs: []memory.Bug{memory.BugTokenRestarts}},
+	{name: "verdict forgotten", finds: memory.NoOpenCall, bugs: []memory.Bug{memory.BugVerdictForgotten}},
+	{name: "numbers of events lost", finds: memory.NoGap, bugs: []memory.Bug{memory.BugNumbersLost}},
+	{name: "start after the effect", finds: "with 0 starts on record", startLate: true},
+	{name: "no starts", finds: memory.StartedBefore, noStarts: true},
+	{name: "doubt taken for success", finds: memory.NoFalseSuccess, hopeful: true},
+	{name: "time counted from the work", finds: "after the time of its turn was over", fromWork: true, tilt: slowPickup},
 }
 
 // slowPickup has jobs wait for their worker, by clocks that can be relied on.
@@ -60,4 +70,46 @@ func (j *lateStarts) Append(ctx context.Context, e turnkeeper.Entry) error {
 		j.owed = j.owed[1:]
 	}
 	return j.Journal.Append(ctx, e)
+}
+
+// noStarts is a journal that writes no start, and results as if none were needed.
+type noStarts struct{ agentturn.Journal }
+
+func (j noStarts) Append(ctx context.Context, e turnkeeper.Entry) error {
+	e.Starts, e.Results = nil, slices.Clone(e.Results)
+	for i := range e.Results {
+		e.Results[i].Nonce = ""
+	}
+	return j.Journal.Append(ctx, e)
+}
+
+// hopeful is a journal that takes doubt for success.
+type hopeful struct{ agentturn.Journal }
+
+func (j hopeful) Append(ctx context.Context, e turnkeeper.Entry) error {
+	if o := e.Outcome; o != nil && o.StopReason == turnkeeper.StopWorkerLost {
+		sure := *o
+		sure.State, sure.StopReason = turnkeeper.TurnSucceeded, turnkeeper.StopNone
+		e.Outcome = &sure
+	}
+	return j.Journal.Append(ctx, e)
+}
+
+// faulty is the journal as the plant has it.
+func (p plant) faulty(journal agentturn.Journal) agentturn.Journal {
+	switch {
+	case p.startLate:
+		return &lateStarts{Journal: journal}
+	case p.noStarts:
+		return noStarts{journal}
+	case p.hopeful:
+		return hopeful{journal}
+	default:
+		return journal
+	}
+}
+
+// in says that what the plant must find was found.
+func (p plant) in(found []string) bool {
+	return slices.ContainsFunc(found, func(f string) bool { return strings.Contains(f, p.finds) })
 }

@@ -337,16 +337,13 @@ func (p *process) dispatch(ctx context.Context, job memory.Job) error {
 		return err
 	}
 	own := definition.Bounds(bounds())
-	var journal agentturn.Journal = p.conn.Journal(record, turnkeeper.Grant{
+	journal := p.conn.Journal(record, turnkeeper.Grant{
 		TurnID: turn.ID, Lane: turn.Lane, Token: turn.Token, GrantID: turn.GrantID, JobID: job.ID, WorkerID: p.id,
 	})
-	if p.w.plant.startLate {
-		journal = &lateStarts{Journal: journal}
-	}
 	_, err = p.runner.Run(ctx, agentturn.Assignment{
 		Record: record, Definition: definition, Bounds: own,
 		WallDeadline: held.Start.Add(own.MaxDuration), LeaseDeadline: held.Deadline,
-	}, journal)
+	}, p.w.plant.faulty(journal))
 	return err
 }
 
