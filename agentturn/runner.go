@@ -56,6 +56,17 @@ func New(cfg Config) *Runner {
 	return &Runner{cfg: cfg}
 }
 
+// Lacks are the tools that an agent lists and this process does not have. Its
+// turns run without them.
+func (r *Runner) Lacks(d *agentdef.Definition) (names []string) {
+	for _, name := range d.Tools {
+		if _, ok := r.cfg.Tools.Get(name); !ok {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // An Assignment is one dispatch of a turn: what its journal says, and the time
 // it has, by the monotonic clock of this process.
 type Assignment struct {

@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/google/uuid"
@@ -65,8 +66,12 @@ func (t *tick) tellHolder(ctx context.Context, lost turnkeeper.LostGrant) {
 }
 
 // CloseLost answers a message whose turn has lost its worker too often, without
-// running it again.
+// running it again. One whose journal is too new to be told is queued again
+// instead: a newer scheduler will close it, or a newer worker end it.
 func (t *tick) CloseLost(ctx context.Context, lost turnkeeper.LostGrant) error {
+	if _, err := t.Rounds(ctx, lost.TurnID); errors.Is(err, storage.ErrNewerJournal) {
+		return t.Requeue(ctx, lost)
+	}
 	t.tellHolder(ctx, lost)
 	if err := t.SettleCalls(ctx, lost.TurnID, agentturn.ShownUnknown, agentturn.ShownNotRun); err != nil {
 		return err

@@ -10,3 +10,6 @@ import (
 func NewJournal(store *storage.Store, record turnkeeper.Record, grant turnkeeper.Grant) agentturn.Journal {
 	return &journal{failures: record.Failures, writer: store.Writer(record, grant)}
 }
+
+// HandBackPause is the pause after the n-th hand-back.
+var HandBackPause = handBackPause

@@ -142,9 +142,9 @@ func (w *Worker) Work(ctx context.Context, job *river.Job[TurnArgs]) error {
 // dispatch goes on with a turn from what its journal says.
 func (w *Worker) dispatch(ctx context.Context, job *river.Job[TurnArgs]) error {
 	asked := time.Now()
-	record, err := w.Store.LoadPatiently(ctx, job.Args.TurnID, job.Args.GrantID)
-	if err != nil {
-		return err
+	record, unreadable := w.Store.LoadPatiently(ctx, job.Args.TurnID, job.Args.GrantID)
+	if unreadable != nil && !errors.Is(unreadable, storage.ErrNewerJournal) {
+		return unreadable
 	}
 	w.at(ctx, PointLoaded)
 	if taker := record.Turn.WorkerID; taker != "" && taker != w.WorkerID {
@@ -152,21 +152,25 @@ func (w *Worker) dispatch(ctx context.Context, job *river.Job[TurnArgs]) error {
 	}
 	ctx, held, release := lease.Hold(ctx, asked, record.Remaining, record.Elapsed)
 	defer release()
-	definition, err := w.definitionOf(record)
-	if err != nil {
-		// It was readable when it was registered, so this binary is older or
-		// newer than the one that did. Another worker may read it.
-		return fmt.Errorf("the agent's definition cannot be read: %w", err)
-	}
-	bounds := w.BoundsFor(definition)
-	journal := &journal{failures: record.Failures, writer: w.Store.Writer(record, turnkeeper.Grant{
+	writer := w.Store.Writer(record, turnkeeper.Grant{
 		TurnID: record.Turn.ID, Lane: record.Turn.Lane, Token: record.Turn.Token, GrantID: record.Turn.GrantID,
 		JobID: turnkeeper.JobID(job.ID), WorkerID: w.WorkerID,
-	})}
+	})
+	if unreadable != nil {
+		return w.handBack(ctx, record, writer, unreadable)
+	}
+	definition, err := w.definitionOf(record)
+	if err == nil {
+		err = w.equipped(record, definition)
+	}
+	if err != nil {
+		return w.handBack(ctx, record, writer, err)
+	}
+	bounds := w.BoundsFor(definition)
 	_, err = w.Runner.Run(ctx, agentturn.Assignment{
 		Record: record, Definition: definition, Bounds: bounds,
 		WallDeadline: held.Start.Add(bounds.MaxDuration), LeaseDeadline: held.Deadline,
-	}, journal)
+	}, &journal{failures: record.Failures, writer: writer})
 	return err
 }
 
@@ -184,7 +188,9 @@ func (w *Worker) definitionOf(record turnkeeper.Record) (*agentdef.Definition, e
 	}
 	definition, err := agentdef.ParseRecorded(record.Turn.Agent, record.Definition)
 	if err != nil {
-		return nil, err
+		// It was readable when it was registered, so this program is older or
+		// newer than the one that did.
+		return nil, fmt.Errorf("the agent's definition cannot be read: %w", err)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

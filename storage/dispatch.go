@@ -129,7 +129,8 @@ func (t *Tick) Requeue(ctx context.Context, lost turnkeeper.LostGrant) error {
 	))
 }
 
-// Rounds reads the journal of a turn, for its summary.
+// Rounds reads the journal of a turn, for its summary. It fails with
+// ErrNewerJournal, and the tick goes on, where only a newer program reads it.
 func (t *Tick) Rounds(ctx context.Context, turn turnkeeper.TurnID) ([]turnkeeper.Round, error) {
 	ids := []int64{int64(turn)}
 	answers, err := t.q.RoundsOfTurns(ctx, ids)
@@ -137,7 +138,10 @@ func (t *Tick) Rounds(ctx context.Context, turn turnkeeper.TurnID) ([]turnkeeper
 		return nil, translate(err)
 	}
 	calls, err := t.q.CallsOfTurns(ctx, ids)
-	return rounds(answers, calls), translate(err)
+	if err != nil {
+		return nil, translate(err)
+	}
+	return rounds(answers, calls), readable(answers, calls)
 }
 
 // SettleCalls gives every open call of a turn its last word: a started one may

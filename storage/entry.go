@@ -80,7 +80,7 @@ func (w *TurnWriter) queueRound(ctx context.Context, q *dbsqlc.Queries, r *turnk
 		InputTokens: r.Usage.InputTokens, OutputTokens: r.Usage.OutputTokens, CachedTokens: r.Usage.CachedTokens,
 		ReasoningTokens: r.Usage.ReasoningTokens, UsageEstimated: r.Usage.Estimated, Text: w.clean(r.Text), Reasoning: w.clean(r.Reasoning),
 		FirstSeq: events.first, LastSeq: events.last, EventTypes: events.types, EventRounds: events.rounds,
-		EventBlocks: events.blocks, EventData: events.data, Agent: w.agent,
+		EventBlocks: events.blocks, EventData: events.data, Agent: w.agent, Version: journalVersion,
 	}
 	if r.Raw != nil {
 		raw := w.clean(string(r.Raw))

@@ -25,7 +25,10 @@ var conditions = map[string]error{
 	"TK007": turnkeeper.ErrBadMove,
 }
 
-const uniqueViolation = "23505"
+const (
+	uniqueViolation  = "23505"
+	lockNotAvailable = "55P03"
+)
 
 // A conditionError has the database's own sentence and matches the condition.
 type conditionError struct {
@@ -119,7 +122,7 @@ func uncertain(err error) bool {
 		case "08", "53", "57", "58", "25": // connection, resources, shutdown or timeout, system, read-only after failover
 			return true
 		default:
-			return server.code == "40001" || server.code == "40P01" || server.code == "55P03" // serialization, deadlock, lock timeout
+			return server.code == "40001" || server.code == "40P01" || server.code == lockNotAvailable // serialization, deadlock, lock timeout
 		}
 	}
 	for _, condition := range conditions {
@@ -127,11 +130,17 @@ func uncertain(err error) bool {
 			return false
 		}
 	}
-	return !errors.Is(err, turnkeeper.ErrNotFound)
+	return !errors.Is(err, turnkeeper.ErrNotFound) && !errors.Is(err, ErrNewerJournal)
 }
 
 // keyTaken says that a unique key refused the write.
 func keyTaken(err error) bool {
 	server, ok := errors.AsType[*serverError](err)
 	return ok && server.code == uniqueViolation
+}
+
+// lockRefused says that a statement waited for a lock as long as it may.
+func lockRefused(err error) bool {
+	server, ok := errors.AsType[*serverError](err)
+	return ok && server.code == lockNotAvailable
 }

@@ -2,15 +2,19 @@ package storage
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-
-	"turnkeeper/migrations"
+	"go.uber.org/zap"
 )
 
 // migrationLock serialises everybody who migrates this database: River's own
@@ -22,30 +26,40 @@ type Migration struct {
 	Version int
 	Name    string
 	Applied bool
+	Newer   bool // the database has it and this program does not know it
+	// OldestProgram is the oldest program that works on once this is applied,
+	// by the newest migration which that program knows. A file says it in a
+	// line "-- Oldest program: N"; one that does not suits no older program.
+	OldestProgram int
 }
 
 // Migrate brings the schema up to date and returns what it applied. river
 // migrates River's tables; it runs first, under the same lock, so that any
-// number of processes may migrate at once. Each of our files is a transaction.
+// number of processes may migrate at once. Each of our files is a transaction,
+// which waits for a lock only for moments at a time, so that what runs goes on.
+// A schema that is too new for this program is an error, and left as it is.
 func (s *Store) Migrate(ctx context.Context, river func(context.Context) error) ([]Migration, error) {
 	var applied []Migration
 	err := s.underMigrationLock(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		if err := prepareSchema(ctx, conn); err != nil {
 			return err
 		}
-		if err := river(ctx); err != nil {
-			return fmt.Errorf("migrating River's tables: %w", err)
+		all, err := s.listMigrations(ctx, conn)
+		if err == nil {
+			err = CheckCompatible(all)
 		}
-		all, err := listMigrations(ctx, conn)
 		if err != nil {
 			return err
+		}
+		if err := river(ctx); err != nil {
+			return fmt.Errorf("migrating River's tables: %w", err)
 		}
 		for _, m := range all {
 			if m.Applied {
 				continue
 			}
-			if err := apply(ctx, conn, m); err != nil {
-				return fmt.Errorf("migration %03d_%s: %w", m.Version, m.Name, translate(err))
+			if err := s.apply(ctx, conn, m); err != nil {
+				return fmt.Errorf("migration %03d_%s: %w", m.Version, m.Name, err)
 			}
 			applied = append(applied, m)
 		}
@@ -54,15 +68,15 @@ func (s *Store) Migrate(ctx context.Context, river func(context.Context) error) 
 	return applied, err
 }
 
-// Migrations lists the migrations of this binary and which of them the
-// database has. It changes nothing.
+// Migrations lists the migrations of this program, which of them the database
+// has, and those that only the database knows. It changes nothing.
 func (s *Store) Migrations(ctx context.Context) ([]Migration, error) {
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("the database cannot be reached: %w", plainConnect(err))
 	}
 	defer conn.Release()
-	return listMigrations(ctx, conn)
+	return s.listMigrations(ctx, conn)
 }
 
 func (s *Store) underMigrationLock(ctx context.Context, f func(context.Context, *pgxpool.Conn) error) error {
@@ -87,65 +101,144 @@ func (s *Store) underMigrationLock(ctx context.Context, f func(context.Context, 
 }
 
 func prepareSchema(ctx context.Context, conn *pgxpool.Conn) error {
+	// The column is looked for first: even "add column if not exists" would wait
+	// for everybody who reads the table, a backup among them.
 	_, err := conn.Exec(ctx, `
 		create schema if not exists turnkeeper;
 		create table if not exists turnkeeper.schema_migrations (
-			version    integer primary key,
-			name       text not null,
-			applied_at timestamptz not null default clock_timestamp()
-		)`)
+			version        integer primary key,
+			name           text not null,
+			applied_at     timestamptz not null default clock_timestamp(),
+			oldest_program integer
+		);
+		do $$ begin
+			if not exists (select from pg_attribute
+				where attrelid = 'turnkeeper.schema_migrations'::regclass and attname = 'oldest_program') then
+				alter table turnkeeper.schema_migrations add column oldest_program integer;
+			end if;
+		end $$`)
 	return translate(err)
 }
 
-func apply(ctx context.Context, conn *pgxpool.Conn, m Migration) error {
-	sql, err := fs.ReadFile(migrations.Files, fmt.Sprintf("%03d_%s.up.sql", m.Version, m.Name))
+// A migration that waits for a lock makes everybody wait who comes after it. So
+// it waits for moments only, and tries again until its time is over.
+const (
+	migrationLockTimeout = "set local lock_timeout = '2s'"
+	migrationPause       = time.Second
+)
+
+func (s *Store) apply(ctx context.Context, conn *pgxpool.Conn, m Migration) error {
+	sql, err := fs.ReadFile(s.files, m.file())
 	if err != nil {
 		return err
 	}
-	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, string(sql)); err != nil {
+	for {
+		err := translate(pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, migrationLockTimeout); err != nil {
+				return err
+			}
+			if _, err := tx.Exec(ctx, string(sql)); err != nil {
+				return err
+			}
+			_, err := tx.Exec(ctx, "insert into turnkeeper.schema_migrations (version, name, oldest_program) values ($1, $2, $3)",
+				m.Version, m.Name, m.OldestProgram)
+			return err
+		}))
+		if !lockRefused(err) || !pause(ctx, migrationPause) {
 			return err
 		}
-		_, err := tx.Exec(ctx, "insert into turnkeeper.schema_migrations (version, name) values ($1, $2)", m.Version, m.Name)
-		return err
-	})
+		s.log.Info("a migration waits for a lock that somebody holds", zap.String("migration", m.String()))
+	}
 }
 
-func listMigrations(ctx context.Context, conn *pgxpool.Conn) ([]Migration, error) {
-	done, err := appliedVersions(ctx, conn)
+func (s *Store) listMigrations(ctx context.Context, conn *pgxpool.Conn) ([]Migration, error) {
+	there, err := appliedMigrations(ctx, conn)
 	if err != nil {
 		return nil, err
 	}
-	names, err := fs.Glob(migrations.Files, "*.up.sql")
+	names, err := fs.Glob(s.files, "*.up.sql")
 	if err != nil {
 		return nil, err
 	}
 	var all []Migration
 	for _, file := range names { // Glob sorts
-		number, name, _ := strings.Cut(strings.TrimSuffix(file, ".up.sql"), "_")
-		version, err := strconv.Atoi(number)
+		m, err := s.readMigration(file)
 		if err != nil {
-			return nil, fmt.Errorf("migration file %s has no number", file)
+			return nil, err
 		}
-		all = append(all, Migration{Version: version, Name: name, Applied: done[version]})
+		_, m.Applied = there[m.Version]
+		delete(there, m.Version)
+		all = append(all, m)
+	}
+	for _, version := range slices.Sorted(maps.Keys(there)) {
+		all = append(all, there[version])
 	}
 	return all, nil
 }
 
-func appliedVersions(ctx context.Context, conn *pgxpool.Conn) (map[int]bool, error) {
+var oldestProgram = regexp.MustCompile(`(?m)^-- Oldest program: (\d{1,6})$`)
+
+func (s *Store) readMigration(file string) (Migration, error) {
+	number, name, _ := strings.Cut(strings.TrimSuffix(file, ".up.sql"), "_")
+	version, err := strconv.Atoi(number)
+	if err != nil {
+		return Migration{}, fmt.Errorf("migration file %s has no number", file)
+	}
+	sql, err := fs.ReadFile(s.files, file)
+	if err != nil {
+		return Migration{}, err
+	}
+	m := Migration{Version: version, Name: name, OldestProgram: version}
+	if said := oldestProgram.FindSubmatch(sql); said != nil {
+		m.OldestProgram, err = strconv.Atoi(string(said[1]))
+	}
+	return m, err
+}
+
+func (m Migration) file() string { return m.String() + ".up.sql" }
+
+// String is the migration's number and name.
+func (m Migration) String() string { return fmt.Sprintf("%03d_%s", m.Version, m.Name) }
+
+// appliedMigrations are those of the database, as if none of them were known.
+func appliedMigrations(ctx context.Context, conn *pgxpool.Conn) (map[int]Migration, error) {
 	var there bool
 	err := conn.QueryRow(ctx, "select to_regclass('turnkeeper.schema_migrations') is not null").Scan(&there)
 	if err != nil || !there {
 		return nil, translate(err)
 	}
-	rows, _ := conn.Query(ctx, "select version from turnkeeper.schema_migrations")
-	versions, err := pgx.CollectRows(rows, pgx.RowTo[int])
-	if err != nil {
-		return nil, translate(err)
+	// The column may be missing in a database that only older programs migrated.
+	rows, _ := conn.Query(ctx, `
+		select version, name, coalesce((to_jsonb(m) ->> 'oldest_program')::integer, version) from turnkeeper.schema_migrations m`)
+	found := map[int]Migration{}
+	var m Migration
+	_, err = pgx.ForEachRow(rows, []any{&m.Version, &m.Name, &m.OldestProgram}, func() error {
+		m.Applied, m.Newer = true, true
+		found[m.Version] = m
+		return nil
+	})
+	return found, translate(err)
+}
+
+// ErrNewerSchema refuses a database that a newer program has changed in a way
+// that this program cannot work with.
+var ErrNewerSchema = errors.New("the database's schema is too new for this program")
+
+// CheckCompatible says whether this program can work with a database that has
+// these migrations, in the answer of Migrations. Newer ones are no hindrance
+// where they say so; else the error is one of ErrNewerSchema.
+func CheckCompatible(all []Migration) error {
+	known := 0
+	for _, m := range all {
+		if !m.Newer {
+			known = max(known, m.Version)
+		}
 	}
-	done := make(map[int]bool, len(versions))
-	for _, v := range versions {
-		done[v] = true
+	for _, m := range all {
+		if m.Newer && m.OldestProgram > known {
+			return fmt.Errorf("%w: migration %s needs a program that knows migration %03d, and this one ends at %03d; use the newer program",
+				ErrNewerSchema, m, m.OldestProgram, known)
+		}
 	}
-	return done, nil
+	return nil
 }

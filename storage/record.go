@@ -14,7 +14,9 @@ import (
 const pastTurns = 40
 
 // Load reads a turn as its journal has it, for the holder of grant. It fails
-// with ErrFenced when the turn is no longer that grant's.
+// with ErrFenced when the turn is no longer that grant's, and with
+// ErrNewerJournal when it must be left to a newer program: the record is then
+// without rounds and history, and good for handing the turn back.
 func (s *Store) Load(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID) (turnkeeper.Record, error) {
 	row, err := s.q.TurnForWorker(ctx, int64(turn))
 	if err = translate(err); errors.Is(err, turnkeeper.ErrNotFound) {
@@ -29,7 +31,7 @@ func (s *Store) Load(ctx context.Context, turn turnkeeper.TurnID, grant turnkeep
 	record := recordOf(row)
 	if row.TurnkeeperTurn.Entries > 0 {
 		if err := s.loadJournal(ctx, &record); err != nil {
-			return turnkeeper.Record{}, err
+			return record, err
 		}
 	}
 	if row.HasPast {
@@ -68,6 +70,9 @@ func (s *Store) loadJournal(ctx context.Context, record *turnkeeper.Record) erro
 	if err != nil {
 		return translate(err)
 	}
+	if err := readable(answers, calls); err != nil {
+		return err
+	}
 	record.Rounds = rounds(answers, calls)
 	position, err := s.q.StreamPosition(ctx, int64(record.Turn.ID))
 	if err != nil {
@@ -96,6 +101,7 @@ func (s *Store) loadHistory(ctx context.Context, turn turnkeeper.Turn) ([]turnke
 		return nil, translate(err)
 	}
 	all := rounds(answers, calls)
+	foreign := foreignTurns(answers, calls)
 	history := make([]turnkeeper.Past, len(past))
 	for i, p := range past {
 		n := 0
@@ -106,9 +112,29 @@ func (s *Store) loadHistory(ctx context.Context, turn turnkeeper.Turn) ([]turnke
 			n++
 		}
 		history[i] = turnkeeper.Past{TurnID: turnkeeper.TurnID(p.ID), Body: p.Body, Reply: p.Reply, Rounds: all[:n]}
+		if foreign[p.ID] {
+			history[i].Rounds = nil
+		}
 		answers, all = answers[n:], all[n:]
 	}
 	return history, nil
+}
+
+// foreignTurns are those whose journals only a newer program reads. As history
+// their message and reply stand for them: these are plain text in any version.
+func foreignTurns(answers []dbsqlc.TurnkeeperRound, calls []dbsqlc.TurnkeeperCall) map[int64]bool {
+	foreign := map[int64]bool{}
+	for i := range answers {
+		if readable(answers[i:i+1], nil) != nil {
+			foreign[answers[i].TurnID] = true
+		}
+	}
+	for i := range calls {
+		if readable(nil, calls[i:i+1]) != nil {
+			foreign[calls[i].TurnID] = true
+		}
+	}
+	return foreign
 }
 
 // LoadPatiently is Load, which waits for a database that is away until ctx

@@ -16,10 +16,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.uber.org/zap"
 
+	"turnkeeper/migrations"
 	"turnkeeper/storage/internal/dbsqlc"
 )
 
@@ -32,6 +34,7 @@ type Store struct {
 	finish *pgxpool.Pool // for ends of turns only, so that they never queue behind reads
 	queue  *pgxpool.Pool // for River's own statements
 	q      *dbsqlc.Queries
+	files  fs.FS // migrations
 	log    *zap.Logger
 	mask   func(string) string // nil: nothing is masked
 	fault  FaultHook
@@ -40,7 +43,7 @@ type Store struct {
 // Open connects. It fails in plain words when the database cannot be reached.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	o = o.withDefaults()
-	s := &Store{log: o.Log, mask: o.Mask, fault: o.Fault}
+	s := &Store{files: migrations.Files, log: o.Log, mask: o.Mask, fault: o.Fault}
 	err := errors.Join(
 		s.connect(ctx, &s.pool, o, o.MaxConns, "turnkeeper", nil),
 		s.connect(ctx, &s.finish, o, o.FinishConns, "turnkeeper finish", nil),

@@ -51,7 +51,8 @@ func (db *Database) Migrate(ctx context.Context) ([]storage.Migration, error) {
 	return jobs.Migrate(ctx, db.Store, db.log)
 }
 
-// checkSchema refuses a database whose schema is older than this program.
+// checkSchema refuses a database whose schema is older than this program, or too
+// new for it.
 func (db *Database) checkSchema(ctx context.Context) error {
 	all, err := db.Store.Migrations(ctx)
 	if err != nil {
@@ -59,10 +60,10 @@ func (db *Database) checkSchema(ctx context.Context) error {
 	}
 	for _, m := range all {
 		if !m.Applied {
-			return fmt.Errorf("the database lacks migration %03d_%s: run \"turnctl migrate\", or start the worker with migrate_on_start", m.Version, m.Name)
+			return fmt.Errorf("the database lacks migration %s: run \"turnctl migrate\", or start the worker with migrate_on_start", m)
 		}
 	}
-	return nil
+	return storage.CheckCompatible(all)
 }
 
 // Close closes the connections and gives up the private database.

@@ -72,6 +72,9 @@ func explain(ctx context.Context, store *storage.Store, err error) error {
 	if lookErr != nil {
 		return err
 	}
+	if tooNew := storage.CheckCompatible(migrations); tooNew != nil {
+		return tooNew
+	}
 	switch pending := pendingOf(migrations); {
 	case pending == len(migrations):
 		return errNoSchema

@@ -50,6 +50,10 @@ func examineDatabase(ctx context.Context, d *diagnosis, cfg *config.Config, db *
 		d.add(checkFail, "schema", err.Error(), "the user of DATABASE_URL must own the schema turnkeeper")
 		return
 	}
+	if err := storage.CheckCompatible(migrations); err != nil {
+		d.add(checkFail, "schema", err.Error(), "use the program that migrated it, or a later one")
+		return
+	}
 	pending := pendingOf(migrations)
 	d.judge(pending == 0, checkFail, "schema", fmt.Sprintf("%d of %s applied", len(migrations)-pending, plural(len(migrations), "migration")),
 		`run "`+command("turnctl")+` migrate", or start a worker`)

@@ -39,7 +39,7 @@ private database is made if there is none.`,
 
 func showApplied(s *screen, applied []storage.Migration) {
 	for _, m := range applied {
-		s.line("%s applied %03d_%s", s.in(good, "✓"), m.Version, m.Name)
+		s.line("%s applied %s", s.in(good, "✓"), m)
 	}
 	if len(applied) == 0 {
 		s.line("the schema is up to date")
@@ -62,6 +62,9 @@ func showMigrations(s *screen, all []storage.Migration) {
 		state := cell{"pending", warned}
 		if m.Applied {
 			state = cell{"applied", good}
+		}
+		if m.Newer {
+			state = cell{"newer than this program", warned}
 		}
 		t.add(fmt.Sprintf("%03d", m.Version), m.Name, state)
 	}

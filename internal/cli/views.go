@@ -335,6 +335,9 @@ type migrationView struct {
 	Version int    `json:"version"`
 	Name    string `json:"name"`
 	Applied bool   `json:"applied"`
+	Newer   bool   `json:"newer"` // this program does not know it
+
+	OldestProgram int `json:"oldest_program"`
 }
 
 func viewMigration(m storage.Migration) migrationView { return migrationView(m) }

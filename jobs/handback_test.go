@@ -1,0 +1,122 @@
+package jobs_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/jobs"
+	"turnkeeper/storage"
+)
+
+// turnOfAnotherProgram puts a message into the clerk's inbox whose turn another
+// program has begun and handed back, with a journal and a definition of its own.
+func (s *site) turnOfAnotherProgram(version int, definition string, dispatches int) turnkeeper.MessageID {
+	s.t.Helper()
+	const hash = "1111111111111111111111111111111111111111111111111111111111111111"
+	id := s.enqueue("clerk", "", "begun elsewhere")
+	s.exec("insert into turnkeeper.definitions (hash, agent, content) values ($1, 'clerk', $2)", hash, definition)
+	s.exec("insert into turnkeeper.leases (lane, agent) values ('clerk', 'clerk')")
+	s.exec(`with turn as (
+			insert into turnkeeper.turns (message_id, attempt, agent, conversation, lane, trigger, definition_hash, state,
+				token, entries, dispatches, inference_rounds, charged_rounds, last_seq)
+			select id, 1, agent, conversation, lane, trigger, $2, 'queued', 0, 1, $4, 1, 1, 1 from turnkeeper.messages where id = $1
+			returning id
+		), message as (
+			update turnkeeper.messages set state = 'running', attempts = 1, turn_id = (select id from turn) where id = $1
+		), round as (
+			insert into turnkeeper.rounds (turn_id, round, charged, provider, model, attempts, latency_ms, finish_reason,
+				input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, text, reasoning, version)
+			select id, 1, true, 'script', 'm', 1, 1, 'stop', 1, 1, 0, 0, false, 'As I said.', '', $3 from turn
+		)
+		insert into turnkeeper.turn_events (turn_id, seq, type, round, block) select id, 1, 'turn_start', 0, 0 from turn`,
+		id, hash, version, dispatches)
+	return id
+}
+
+const plainClerk = "---\ndescription: d\nmodel: script/m\n---\nYou are the clerk.\n"
+
+// What this worker cannot run as it should be run waits for one that can. It is
+// not failed, not answered, not counted as a loss, and does not spin.
+func TestATurnForANewerWorkerIsHandedBack(t *testing.T) {
+	const tooled = "---\ndescription: d\nmodel: script/m\ntools: [divine]\n---\nYou are the clerk.\n"
+	for name, c := range map[string]struct {
+		version    int
+		definition string
+		mended     string // by which the worker becomes the newer one
+	}{
+		"journal":    {2, plainClerk, "update turnkeeper.rounds set version = 1"},
+		"definition": {1, "---\nunheard_of: 1\n---\nYou are the clerk.\n", "update turnkeeper.definitions set content = '" + plainClerk + "' where hash ~ '^1+$'"},
+		"tool":       {1, tooled, "update turnkeeper.turns set dispatches = 100"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			id := s.turnOfAnotherProgram(c.version, c.definition, 0)
+			before := one[string](s, "select string_agg(r::text, ' ') from turnkeeper.rounds r")
+			s.start(kind{model: echo, scheduler: true})
+			s.await("select count(*) = 2 from turnkeeper.lease_log where outcome = 'handed_back'")
+			if reply := s.reply(s.enqueue("desk", "", "hello")); reply.Body != "re: hello" {
+				t.Errorf("another lane was answered %q", reply.Body)
+			}
+			turn := s.view(id).Turn
+			if turn.State != turnkeeper.TurnQueued || turn.Losses != 0 || turn.ErrorClass != storage.ClassNewer || turn.Error == "" {
+				t.Errorf("the turn is %+v", turn)
+			}
+			if after := one[string](s, "select string_agg(r::text, ' ') from turnkeeper.rounds r where turn_id = $1", turn.ID); after != before {
+				t.Errorf("the journal was\n%s\nand is\n%s", before, after)
+			}
+			if pause := one[time.Duration](s, `select b.granted_at - a.ended_at from turnkeeper.lease_log a, turnkeeper.lease_log b
+				where a.lane = 'clerk' and b.lane = 'clerk' and a.token = 1 and b.token = 2`); pause < 900*time.Millisecond {
+				t.Errorf("the turn was granted again after %s", pause)
+			}
+			if n := one[int](s, "select count(*) from turnkeeper.replies where message_id = $1", id); n != 0 {
+				t.Errorf("%d replies", n)
+			}
+			s.await("not exists (select from turnkeeper.river_job where state not in ('completed', 'available', 'running'))")
+
+			s.exec(c.mended)
+			if reply := s.reply(id); reply.Outcome != turnkeeper.TurnSucceeded || reply.Body != "As I said." {
+				t.Errorf("in the end: %s %q", reply.Outcome, reply.Body)
+			}
+			if turn := s.view(id).Turn; turn.Losses != 0 || turn.ErrorClass != "" {
+				t.Errorf("in the end: %+v", turn)
+			}
+		})
+	}
+}
+
+// A scheduler that cannot read a journal does not write the summary of it.
+func TestALostTurnForANewerWorkerIsNotClosed(t *testing.T) {
+	s := newSite(t)
+	id := s.turnOfAnotherProgram(2, plainClerk, 7)
+	s.exec(`update turnkeeper.turns set state = 'running', token = 1, losses = 6, job_id = 1, grant_id = gen_random_uuid(),
+		granted_at = clock_timestamp() - interval '1 hour', lease_until = clock_timestamp() - interval '1 min'`)
+	s.exec(`update turnkeeper.leases l set token = 1, grant_id = t.grant_id, turn_id = t.id, granted_at = t.granted_at,
+		lease_until = t.lease_until from turnkeeper.turns t`)
+	s.exec(`insert into turnkeeper.lease_log (lane, token, grant_id, turn_id, job_id, granted_at, lease_until)
+		select lane, 1, grant_id, id, 1, granted_at, lease_until from turnkeeper.turns`)
+	s.exec(`insert into turnkeeper.river_job (id, args, kind, max_attempts, queue, state, attempted_at, attempt, attempted_by)
+		overriding system value values (1, '{}', 'AgentTurn', 1, 'turns', 'running', now(), 1, '{gone}')`)
+	s.start(kind{scheduler: true})
+	s.await("select state = 'queued' and losses = 7 from turnkeeper.turns")
+	s.exec("update turnkeeper.rounds set version = 1")
+	s.start(kind{model: echo})
+	if reply := s.reply(id); reply.Body != "As I said." {
+		t.Errorf("%+v", reply)
+	}
+}
+
+// Whoever lists a tool that nobody has any more is answered without it, after a
+// while.
+func TestPausesOfHandBacks(t *testing.T) {
+	var pauses []time.Duration
+	total := time.Duration(0)
+	for n := 1; n <= 9; n++ {
+		pauses = append(pauses, jobs.HandBackPause(n))
+		total += pauses[n-1]
+	}
+	if got := fmt.Sprint(pauses); got != "[1s 2s 4s 8s 16s 32s 1m0s 1m0s 1m0s]" || total > 5*time.Minute {
+		t.Errorf("%s, %s in all", got, total)
+	}
+}

@@ -1,0 +1,220 @@
+package storage_test
+
+import (
+	"errors"
+	"io/fs"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/migrations"
+	"turnkeeper/storage"
+	"turnkeeper/storage/storagetest"
+)
+
+// firstRelease is the newest migration before which there was no program that
+// could be older.
+const firstRelease = 2
+
+func TestMigrationsSayWhichProgramsGoOn(t *testing.T) {
+	names, err := fs.Glob(migrations.Files, "*.up.sql")
+	if err != nil || len(names) < firstRelease {
+		t.Fatal(names, err)
+	}
+	said := regexp.MustCompile(`(?m)^-- Oldest program: (\d+)$`)
+	for i, name := range names[firstRelease:] {
+		sql, err := migrations.Files.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		version := firstRelease + i + 1
+		match := said.FindSubmatch(sql)
+		if match == nil {
+			t.Errorf("%s has no line \"-- Oldest program: N\": see docs/upgrading.md", name)
+			continue
+		}
+		if n, err := strconv.Atoi(string(match[1])); err != nil || n < 1 || n > version {
+			t.Errorf("%s suits programs from %s, and is number %d", name, match[1], version)
+		}
+		if !strings.Contains(string(sql), "-- Locks:") {
+			t.Errorf("%s does not say what it locks", name)
+		}
+	}
+}
+
+// newer are this program's migrations and one more.
+func newer(sql string) (fstest.MapFS, storage.Migration) {
+	files := fstest.MapFS{}
+	names, _ := fs.Glob(migrations.Files, "*.up.sql")
+	for _, name := range names {
+		text, _ := migrations.Files.ReadFile(name)
+		files[name] = &fstest.MapFile{Data: text}
+	}
+	next := storage.Migration{Version: len(names) + 1, Name: "next"}
+	files[migrationFile(next, "up")] = &fstest.MapFile{Data: []byte(sql)}
+	return files, next
+}
+
+func TestADatabaseThatANewerProgramMigrated(t *testing.T) {
+	for name, c := range map[string]struct {
+		sql    string
+		refuse bool
+	}{
+		"made for this one too":  {"-- Oldest program: 1\ncreate table turnkeeper.next ();", false},
+		"not for this one":       {"-- Oldest program: 999\ncreate table turnkeeper.next ();", true},
+		"says nothing":           {"create table turnkeeper.next ();", true},
+		"says it where it hides": {"create table turnkeeper.next (); -- Oldest program: 1", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := storagetest.URL(t)
+			files, next := newer(c.sql)
+			program := storagetest.Open(t, url)
+			program.SetMigrations(files)
+			applied, err := storagetest.Migrate(t.Context(), program)
+			if err != nil || len(applied) != 1 || applied[0].Version != next.Version {
+				t.Fatalf("the newer program applied %v, error %v", applied, err)
+			}
+			old := storagetest.Open(t, url)
+			all, err := old.Migrations(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if last := all[len(all)-1]; !last.Newer || !last.Applied || last.Version != next.Version || last.Name != "next" {
+				t.Errorf("the old program sees %+v", last)
+			}
+			if err := storage.CheckCompatible(all); errors.Is(err, storage.ErrNewerSchema) != c.refuse {
+				t.Errorf("the check says %v", err)
+			}
+			if again, err := storagetest.Migrate(t.Context(), old); errors.Is(err, storage.ErrNewerSchema) != c.refuse || len(again) != 0 {
+				t.Errorf("the old program applied %v, error %v", again, err)
+			}
+		})
+	}
+}
+
+// A database that was migrated before the record had the column.
+func TestTheRecordOfMigrationsIsWidened(t *testing.T) {
+	url := storagetest.URL(t)
+	h := &house{storagetest.Open(t, url), t, url}
+	h.exec("alter table turnkeeper.schema_migrations drop column oldest_program")
+	all, err := h.Migrations(t.Context())
+	if err != nil || storage.CheckCompatible(all) != nil || all[0].Newer {
+		t.Errorf("%+v, %v", all, err)
+	}
+	files, next := newer("-- Oldest program: 2\ncreate table turnkeeper.next ();")
+	h.SetMigrations(files)
+	if _, err := storagetest.Migrate(t.Context(), h.Store); err != nil {
+		t.Fatal(err)
+	}
+	if n := one[int](h, "select oldest_program from turnkeeper.schema_migrations where version = $1", next.Version); n != 2 {
+		t.Errorf("the record says %d", n)
+	}
+}
+
+// While somebody holds a table a migration that wants it does not stop those
+// who come after it for longer than a moment, and is done in the end.
+func TestAMigrationDoesNotBlockThoseWhoWork(t *testing.T) {
+	h := newHouse(t)
+	files, next := newer("-- Oldest program: 1\nalter table turnkeeper.turns add column next integer;")
+	program := storagetest.Open(t, h.url)
+	program.SetMigrations(files)
+	reader, err := h.Pool().Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := reader.Exec(t.Context(), "select from turnkeeper.turns"); err != nil {
+		t.Fatal(err)
+	}
+	migrated := make(chan error, 1)
+	go func() {
+		_, err := storagetest.Migrate(t.Context(), program)
+		migrated <- err
+	}()
+	const waits = `select exists (select from pg_stat_activity a join pg_locks l on l.pid = a.pid
+		where a.query like '%add column next%' and not l.granted and l.relation = 'turnkeeper.turns'::regclass)`
+	for !one[bool](h, waits) {
+		select {
+		case err := <-migrated:
+			t.Fatalf("the migration did not wait: %v", err)
+		default:
+		}
+	}
+	began := time.Now()
+	h.turn("hello").finish(t, "here") // writes to the table
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("a turn waited %s behind the migration", took)
+	}
+	if one[bool](h, "select exists (select from turnkeeper.schema_migrations where version = $1)", next.Version) {
+		t.Error("the migration was done although the table was held")
+	}
+	if err := reader.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-migrated; err != nil {
+		t.Errorf("the migration: %v", err)
+	}
+}
+
+func TestAJournalOfANewerProgramIsNotRead(t *testing.T) {
+	for name, change := range map[string]string{
+		"version": "update turnkeeper.rounds set version = version + 1 where turn_id = $1",
+		"state":   `with c as (update turnkeeper.calls set state = 'dreamt' where turn_id = $1 returning 1) select from c`,
+		"effect":  "update turnkeeper.calls set effect = 'half' where turn_id = $1",
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHouse(t)
+			h.exec(`alter table turnkeeper.calls drop constraint calls_state_check, drop constraint calls_effect_check,
+				drop constraint calls_check, disable trigger call_moves`)
+			d := h.turn("what is it?")
+			d.append(t, turnkeeper.Entry{Round: round(1, turnkeeper.EffectNone)})
+			h.exec(change, d.grant.TurnID)
+			record, err := h.Load(t.Context(), d.grant.TurnID, d.grant.GrantID)
+			if !errors.Is(err, storage.ErrNewerJournal) || record.Rounds != nil || record.Entries != 1 {
+				t.Fatalf("%+v, %v", record, err)
+			}
+			// The record is good for handing the turn back.
+			err = h.Writer(record, d.grant).Append(t.Context(), turnkeeper.Entry{Outcome: &turnkeeper.Outcome{
+				State: turnkeeper.TurnQueued, ErrorClass: storage.ClassNewer, Error: "newer", Backoff: time.Hour,
+			}}, storage.Ending{Log: "handed_back"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if left := h.dispatch("worker-2"); len(left) != 0 {
+				t.Errorf("the turn was granted before its time")
+			}
+			h.register("desk", true) // another agent's worker starts
+			if left := h.dispatch("worker-2"); len(left) != 0 {
+				t.Errorf("the turn was granted for another agent's worker")
+			}
+			h.register("clerk", false)
+			due := one[bool](h, "select due_at <= clock_timestamp() and losses = 0 from turnkeeper.turns where id = $1", d.grant.TurnID)
+			if !due {
+				t.Error("a worker that starts does not end the wait")
+			}
+		})
+	}
+}
+
+func TestHistoryOfANewerProgramIsItsMessageAndReply(t *testing.T) {
+	h := newHouse(t)
+	for _, body := range []string{"one", "two"} {
+		d := h.turn(body)
+		d.append(t, turnkeeper.Entry{Round: round(1)})
+		d.finish(t, "re: "+body)
+	}
+	h.exec("update turnkeeper.rounds set version = 99 where turn_id = (select min(id) from turnkeeper.turns)")
+	history := h.turn("three").record.History
+	if len(history) != 2 || history[0].Rounds != nil || len(history[1].Rounds) != 1 {
+		t.Fatalf("%+v", history)
+	}
+	for i, body := range []string{"one", "two"} {
+		if history[i].Body != body || history[i].Reply != "re: "+body {
+			t.Errorf("%+v", history[i])
+		}
+	}
+}
