@@ -72,6 +72,7 @@ type Ready struct {
 	DefinitionHash string
 	DueAt          time.Time
 	Priority       int
+	WorkerID       WorkerID // the only worker to offer it to; empty: whoever comes first
 }
 
 // A Dispatch is one grant of a turn, as the grant log has it.

@@ -1,6 +1,8 @@
 package jobs
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"time"
 
 	"github.com/riverqueue/river"
@@ -10,6 +12,13 @@ import (
 
 // Queue is the River queue of turns.
 const Queue = "turns"
+
+// QueueOf is the River queue that only one worker works: for turns that others
+// have left to it.
+func QueueOf(worker turnkeeper.WorkerID) string {
+	sum := sha256.Sum256([]byte(worker)) // River restricts names, and their length
+	return Queue + "_" + hex.EncodeToString(sum[:16])
+}
 
 // TurnArgs are the arguments of a turn's job: ids only, for the row outlives
 // the turn and is shown by River's own tools.
@@ -32,4 +41,5 @@ func (TurnArgs) InsertOpts() river.InsertOpts {
 const (
 	fetchCooldown = time.Millisecond
 	fetchPoll     = time.Second
+	fetchOwnPoll  = 5 * time.Second
 )

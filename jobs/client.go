@@ -53,7 +53,11 @@ func NewClient(c ClientConfig) (*Client, error) {
 			return nil, err
 		}
 		cfg.Workers = workers
-		cfg.Queues = map[string]river.QueueConfig{Queue: {MaxWorkers: c.Slots, FetchCooldown: fetchCooldown, FetchPollInterval: fetchPoll}}
+		cfg.Queues = map[string]river.QueueConfig{
+			Queue: {MaxWorkers: c.Slots, FetchCooldown: fetchCooldown, FetchPollInterval: fetchPoll},
+			// The scheduler grants no more than there is room for, in both together.
+			QueueOf(c.WorkerID): {MaxWorkers: c.Slots, FetchCooldown: fetchCooldown, FetchPollInterval: fetchOwnPoll},
+		}
 	}
 	client, err := river.NewClient(riverpgxv5.New(c.Pool), cfg)
 	if err != nil {

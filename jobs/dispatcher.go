@@ -49,7 +49,7 @@ func (t *tick) Dispatch(ctx context.Context, ready []turnkeeper.Ready) error {
 	for i := range ready {
 		grants[i] = turnkeeper.GrantID(uuid.NewString())
 	}
-	return t.Grant(ctx, ready, grants, storage.Job{Kind: TurnArgs{}.Kind(), Queue: Queue}, t.dispatcher.TTL)
+	return t.Grant(ctx, ready, grants, storage.Job{Kind: TurnArgs{}.Kind(), Queue: Queue, QueueOf: QueueOf}, t.dispatcher.TTL)
 }
 
 // Requeue takes the lane from a lost grant. A holder that lives after all is

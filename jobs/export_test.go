@@ -10,6 +10,3 @@ import (
 func NewJournal(store *storage.Store, record turnkeeper.Record, grant turnkeeper.Grant) agentturn.Journal {
 	return &journal{failures: record.Failures, writer: store.Writer(record, grant)}
 }
-
-// HandBackPause is the pause after the n-th hand-back.
-var HandBackPause = handBackPause

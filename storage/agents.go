@@ -11,9 +11,8 @@ import (
 )
 
 // RegisterAgents makes agents known, so that messages to them are accepted and
-// their schedules come due. It ends the back-off of their lanes, and of turns that
-// no worker could read: whoever starts a worker or changes an agent may have
-// mended what failed. Agents that are not
+// their schedules come due. It ends the back-off of their lanes: whoever starts a
+// worker or changes an agent may have mended what failed. Agents that are not
 // named stay: another worker may serve them. Every process may do it; the last
 // one wins.
 func (s *Store) RegisterAgents(ctx context.Context, agents []turnkeeper.AgentRegistration) error {
@@ -36,9 +35,6 @@ func register(ctx context.Context, q *dbsqlc.Queries, a turnkeeper.AgentRegistra
 		return err
 	}
 	if err := q.EndBackoff(ctx, a.Name); err != nil {
-		return err
-	}
-	if err := q.EndHandBack(ctx, a.Name, ClassNewer); err != nil {
 		return err
 	}
 	kept := []string{}

@@ -203,12 +203,12 @@ func orNullTime(at time.Time) *time.Time {
 
 // ReadyTurns lists open turns that wait for a lease of a free lane.
 func (t *Tick) ReadyTurns(ctx context.Context, limit int) ([]turnkeeper.Ready, error) {
-	rows, err := t.q.ReadyTurns(ctx, int32(limit)) //nolint:gosec // small
+	rows, err := t.q.ReadyTurns(ctx, ClassNewer, int32(limit)) //nolint:gosec // small
 	return mapRows(rows, func(r dbsqlc.ReadyTurnsRow) turnkeeper.Ready {
 		return turnkeeper.Ready{
 			TurnID: turnkeeper.TurnID(r.ID), MessageID: turnkeeper.MessageID(r.MessageID), Agent: r.Agent, Conversation: r.Conversation,
 			Lane: turnkeeper.Lane(r.Lane), Trigger: turnkeeper.Trigger(r.Trigger), Attempt: int(r.Attempt),
-			DefinitionHash: r.DefinitionHash, DueAt: r.DueAt, Priority: int(r.Priority),
+			DefinitionHash: r.DefinitionHash, DueAt: r.DueAt, Priority: int(r.Priority), WorkerID: turnkeeper.WorkerID(r.WorkerID),
 		}
 	}), translate(err)
 }
@@ -235,6 +235,15 @@ func readyOf(r dbsqlc.ReadyMessagesRow) turnkeeper.Ready {
 // A Job says which River job rings for a grant.
 type Job struct {
 	Kind, Queue string
+	// QueueOf is the queue that only this worker works. nil: there are none.
+	QueueOf func(turnkeeper.WorkerID) string
+}
+
+func (j Job) queueFor(r turnkeeper.Ready) string {
+	if r.WorkerID == "" || j.QueueOf == nil {
+		return j.Queue
+	}
+	return j.QueueOf(r.WorkerID)
 }
 
 // Grant gives each lane its lease, makes or takes the turn, notes the grant and
@@ -242,7 +251,7 @@ type Job struct {
 // with ready, index by index. The job's arguments are turn_id and grant_id. The
 // tick is undone when a lane was not free after all.
 func (t *Tick) Grant(ctx context.Context, ready []turnkeeper.Ready, grants []turnkeeper.GrantID, job Job, ttl time.Duration) error {
-	p := dbsqlc.GrantParams{Ttl: ttl, Kind: job.Kind, Queue: job.Queue}
+	p := dbsqlc.GrantParams{Ttl: ttl, Kind: job.Kind}
 	for i, r := range ready {
 		p.Lanes = append(p.Lanes, string(r.Lane))
 		p.Agents = append(p.Agents, r.Agent)
@@ -254,6 +263,7 @@ func (t *Tick) Grant(ctx context.Context, ready []turnkeeper.Ready, grants []tur
 		p.Triggers = append(p.Triggers, string(r.Trigger))
 		p.DefinitionHashes = append(p.DefinitionHashes, r.DefinitionHash)
 		p.IsNew = append(p.IsNew, r.New)
+		p.Queues = append(p.Queues, job.queueFor(r))
 	}
 	return t.last.queries().Grant(ctx, p)
 }

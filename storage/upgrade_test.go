@@ -1,6 +1,7 @@
 package storage_test
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"regexp"
@@ -184,19 +185,38 @@ func TestAJournalOfANewerProgramIsNotRead(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if left := h.dispatch("worker-2"); len(left) != 0 {
-				t.Errorf("the turn was granted before its time")
-			}
-			h.register("desk", true) // another agent's worker starts
-			if left := h.dispatch("worker-2"); len(left) != 0 {
-				t.Errorf("the turn was granted for another agent's worker")
-			}
-			h.register("clerk", false)
-			due := one[bool](h, "select due_at <= clock_timestamp() and losses = 0 from turnkeeper.turns where id = $1", d.grant.TurnID)
-			if !due {
-				t.Error("a worker that starts does not end the wait")
+			h.offered("")
+			h.beat("worker-1", 1, 0) // has left it to others
+			h.offered("")
+			h.beat("worker-2", 1, 0)
+			h.offered("worker-2")
+			h.exec("update turnkeeper.worker_heartbeat set beat_at = beat_at - interval '1 hour' where worker_id = 'worker-2'")
+			h.offered("")
+			h.exec("update turnkeeper.turns set due_at = clock_timestamp()")
+			if left := h.offers(); len(left) != 1 || left[0].WorkerID != "" {
+				t.Errorf("at its time it is offered as %+v", left)
 			}
 		})
+	}
+}
+
+// offers are the open turns that can be granted.
+func (h *house) offers() (ready []turnkeeper.Ready) {
+	h.t.Helper()
+	h.inTick(func(ctx context.Context, tick *storage.Tick) (err error) {
+		ready, err = tick.ReadyTurns(ctx, 10)
+		return err
+	})
+	return ready
+}
+
+// offered fails the test unless one turn is offered to the worker by name; empty:
+// none is offered at all.
+func (h *house) offered(worker turnkeeper.WorkerID) {
+	h.t.Helper()
+	switch offers := h.offers(); {
+	case worker == "" && len(offers) != 0, worker != "" && (len(offers) != 1 || offers[0].WorkerID != worker):
+		h.t.Errorf("offered are %+v, it should be to %q", offers, worker)
 	}
 }
 

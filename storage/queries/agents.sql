@@ -30,8 +30,3 @@ select name, description, definition_hash, lane_per_conversation, updated_at fro
 
 -- name: EndBackoff :exec
 update turnkeeper.leases set not_before = null where agent = @agent and not_before is not null;
-
--- name: EndHandBack :exec
--- Turns that a worker could not read: the one that starts now may.
-update turnkeeper.turns set due_at = statement_timestamp()
-where agent = @agent and state = 'queued' and error_class = @class::text and due_at > statement_timestamp();

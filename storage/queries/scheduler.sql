@@ -77,11 +77,21 @@ where agent = @agent and name = @name;
 
 -- name: ReadyTurns :many
 -- Open turns without a lease: handed back, taken from a lost worker, deferred.
-select t.id, t.message_id, t.agent, t.conversation, t.lane, t.trigger, t.attempt, t.definition_hash, m.due_at, m.priority
+-- One that a worker has left to a newer one is offered at once, and by name, to
+-- each live worker that has not left it to others yet, the newest first; when
+-- there is none it waits for its time, as a deferred one.
+select t.id, t.message_id, t.agent, t.conversation, t.lane, t.trigger, t.attempt, t.definition_hash, m.due_at, m.priority,
+    coalesce(other.worker_id, '')::text as worker_id
 from turnkeeper.turns t
 join turnkeeper.leases l on l.lane = t.lane
 join turnkeeper.messages m on m.id = t.message_id
-where t.state = 'queued' and (t.due_at is null or t.due_at <= statement_timestamp())
+left join lateral (
+    select h.worker_id from turnkeeper.worker_heartbeat h
+    where h.stopped_at is null and h.slots > 0 and not turnkeeper.heart_silent(h.beat_at, greatest(h.takeover_after, interval '15 s'))
+      and not exists (select from turnkeeper.lease_log g where g.turn_id = t.id and g.worker_id = h.worker_id and g.outcome = 'handed_back')
+    order by h.started_at desc limit 1
+) other on t.error_class = @left_to_newer::text
+where t.state = 'queued' and (t.due_at is null or t.due_at <= statement_timestamp() or other.worker_id is not null)
   and l.grant_id is null and turnkeeper.lane_pauses(l.not_before) is not true
 order by m.due_at, m.priority desc, m.id
 limit @max_rows;
@@ -157,7 +167,7 @@ with input as (
         unnest(@turn_ids::bigint[]) as old_turn_id, unnest(@message_ids::bigint[]) as message_id,
         unnest(@attempts::integer[]) as attempt, unnest(@conversations::text[]) as conversation,
         unnest(@triggers::text[]) as trigger, unnest(@definition_hashes::text[]) as definition_hash,
-        unnest(@is_new::boolean[]) as is_new) i
+        unnest(@is_new::boolean[]) as is_new, unnest(@queues::text[]) as queue) i
 ), clock as (
     select clock_timestamp() as at
 ), granted as (
@@ -188,11 +198,12 @@ with input as (
     from input i join granted g on g.lane = i.lane
 ), jobs as (
     insert into turnkeeper.river_job (id, args, kind, max_attempts, priority, queue, state, tags)
-    select i.job_id, jsonb_build_object('turn_id', i.turn_id, 'grant_id', i.grant_id), @kind::text, 1, 1, @queue::text,
+    select i.job_id, jsonb_build_object('turn_id', i.turn_id, 'grant_id', i.grant_id), @kind::text, 1, 1, i.queue,
         'available', '{}'
     from input i join granted g on g.lane = i.lane
 ), bell as (
-    select pg_notify('turnkeeper.river_insert', jsonb_build_object('queue', @queue::text)::text)
+    select count(pg_notify('turnkeeper.river_insert', jsonb_build_object('queue', q.queue)::text))
+    from (select distinct i.queue from input i) q
 )
 select turnkeeper.check_granted((select count(*) from granted), cardinality(@lanes::text[])) from bell;
 

@@ -19,17 +19,6 @@ func (q *Queries) EndBackoff(ctx context.Context, agent string) error {
 	return err
 }
 
-const EndHandBack = `-- name: EndHandBack :exec
-update turnkeeper.turns set due_at = statement_timestamp()
-where agent = $1 and state = 'queued' and error_class = $2::text and due_at > statement_timestamp()
-`
-
-// Turns that a worker could not read: the one that starts now may.
-func (q *Queries) EndHandBack(ctx context.Context, agent string, class string) error {
-	_, err := q.db.Exec(ctx, EndHandBack, agent, class)
-	return err
-}
-
 const ListAgents = `-- name: ListAgents :many
 select name, description, definition_hash, lane_per_conversation, updated_at from turnkeeper.agents order by name
 `

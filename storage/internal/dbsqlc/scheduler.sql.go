@@ -161,18 +161,18 @@ func (q *Queries) GiveUpGrants(ctx context.Context, worker string, older time.Du
 
 const Grant = `-- name: Grant :exec
 with input as (
-    select i.lane, i.agent, i.grant_id, i.old_turn_id, i.message_id, i.attempt, i.conversation, i.trigger, i.definition_hash, i.is_new, nextval('turnkeeper.river_job_id_seq') as job_id,
+    select i.lane, i.agent, i.grant_id, i.old_turn_id, i.message_id, i.attempt, i.conversation, i.trigger, i.definition_hash, i.is_new, i.queue, nextval('turnkeeper.river_job_id_seq') as job_id,
         case when i.is_new then nextval('turnkeeper.turns_id_seq') else i.old_turn_id end as turn_id
     from (select unnest($1::text[]) as lane, unnest($2::text[]) as agent, unnest($3::uuid[]) as grant_id,
         unnest($4::bigint[]) as old_turn_id, unnest($5::bigint[]) as message_id,
         unnest($6::integer[]) as attempt, unnest($7::text[]) as conversation,
         unnest($8::text[]) as trigger, unnest($9::text[]) as definition_hash,
-        unnest($10::boolean[]) as is_new) i
+        unnest($10::boolean[]) as is_new, unnest($11::text[]) as queue) i
 ), clock as (
     select clock_timestamp() as at
 ), granted as (
     insert into turnkeeper.leases as l (lane, agent, token, grant_id, turn_id, granted_at, lease_until)
-    select i.lane, i.agent, 1, i.grant_id, i.turn_id, clock.at, clock.at + $11::interval from input i, clock
+    select i.lane, i.agent, 1, i.grant_id, i.turn_id, clock.at, clock.at + $12::interval from input i, clock
     on conflict (lane) do update set token = l.token + 1, grant_id = excluded.grant_id, turn_id = excluded.turn_id,
         granted_at = excluded.granted_at, lease_until = excluded.lease_until
     where l.grant_id is null
@@ -198,11 +198,12 @@ with input as (
     from input i join granted g on g.lane = i.lane
 ), jobs as (
     insert into turnkeeper.river_job (id, args, kind, max_attempts, priority, queue, state, tags)
-    select i.job_id, jsonb_build_object('turn_id', i.turn_id, 'grant_id', i.grant_id), $12::text, 1, 1, $13::text,
+    select i.job_id, jsonb_build_object('turn_id', i.turn_id, 'grant_id', i.grant_id), $13::text, 1, 1, i.queue,
         'available', '{}'
     from input i join granted g on g.lane = i.lane
 ), bell as (
-    select pg_notify('turnkeeper.river_insert', jsonb_build_object('queue', $13::text)::text)
+    select count(pg_notify('turnkeeper.river_insert', jsonb_build_object('queue', q.queue)::text))
+    from (select distinct i.queue from input i) q
 )
 select turnkeeper.check_granted((select count(*) from granted), cardinality($1::text[])) from bell
 `
@@ -218,9 +219,9 @@ type GrantParams struct {
 	Triggers         []string
 	DefinitionHashes []string
 	IsNew            []bool
+	Queues           []string
 	Ttl              time.Duration
 	Kind             string
-	Queue            string
 }
 
 // One statement: token + 1, new grant id, log, turn, message, and the River job
@@ -238,9 +239,9 @@ func (q *Queries) Grant(ctx context.Context, arg GrantParams) error {
 		arg.Triggers,
 		arg.DefinitionHashes,
 		arg.IsNew,
+		arg.Queues,
 		arg.Ttl,
 		arg.Kind,
-		arg.Queue,
 	)
 	return err
 }
@@ -555,14 +556,21 @@ func (q *Queries) ReadyMessages(ctx context.Context, maxRows int32) ([]ReadyMess
 }
 
 const ReadyTurns = `-- name: ReadyTurns :many
-select t.id, t.message_id, t.agent, t.conversation, t.lane, t.trigger, t.attempt, t.definition_hash, m.due_at, m.priority
+select t.id, t.message_id, t.agent, t.conversation, t.lane, t.trigger, t.attempt, t.definition_hash, m.due_at, m.priority,
+    coalesce(other.worker_id, '')::text as worker_id
 from turnkeeper.turns t
 join turnkeeper.leases l on l.lane = t.lane
 join turnkeeper.messages m on m.id = t.message_id
-where t.state = 'queued' and (t.due_at is null or t.due_at <= statement_timestamp())
+left join lateral (
+    select h.worker_id from turnkeeper.worker_heartbeat h
+    where h.stopped_at is null and h.slots > 0 and not turnkeeper.heart_silent(h.beat_at, greatest(h.takeover_after, interval '15 s'))
+      and not exists (select from turnkeeper.lease_log g where g.turn_id = t.id and g.worker_id = h.worker_id and g.outcome = 'handed_back')
+    order by h.started_at desc limit 1
+) other on t.error_class = $1::text
+where t.state = 'queued' and (t.due_at is null or t.due_at <= statement_timestamp() or other.worker_id is not null)
   and l.grant_id is null and turnkeeper.lane_pauses(l.not_before) is not true
 order by m.due_at, m.priority desc, m.id
-limit $1
+limit $2
 `
 
 type ReadyTurnsRow struct {
@@ -576,11 +584,15 @@ type ReadyTurnsRow struct {
 	DefinitionHash string
 	DueAt          time.Time
 	Priority       int32
+	WorkerID       string
 }
 
 // Open turns without a lease: handed back, taken from a lost worker, deferred.
-func (q *Queries) ReadyTurns(ctx context.Context, maxRows int32) ([]ReadyTurnsRow, error) {
-	rows, err := q.db.Query(ctx, ReadyTurns, maxRows)
+// One that a worker has left to a newer one is offered at once, and by name, to
+// each live worker that has not left it to others yet, the newest first; when
+// there is none it waits for its time, as a deferred one.
+func (q *Queries) ReadyTurns(ctx context.Context, leftToNewer string, maxRows int32) ([]ReadyTurnsRow, error) {
+	rows, err := q.db.Query(ctx, ReadyTurns, leftToNewer, maxRows)
 	if err != nil {
 		return nil, err
 	}
@@ -599,6 +611,7 @@ func (q *Queries) ReadyTurns(ctx context.Context, maxRows int32) ([]ReadyTurnsRo
 			&i.DefinitionHash,
 			&i.DueAt,
 			&i.Priority,
+			&i.WorkerID,
 		); err != nil {
 			return nil, err
 		}
