@@ -86,18 +86,48 @@ func (s *Store) underMigrationLock(ctx context.Context, f func(context.Context, 
 		return fmt.Errorf("the database cannot be reached: %w", plainConnect(err))
 	}
 	defer conn.Release()
-	// Waiting for another process that migrates is not a hung statement.
-	if _, err := conn.Exec(ctx, "set statement_timeout = 0; set lock_timeout = 0"); err != nil {
+	// A migration may take its time.
+	if _, err := conn.Exec(ctx, "set statement_timeout = 0"); err != nil {
 		return translate(err)
 	}
-	defer func() {
-		// The session's lock and settings go with the connection.
-		_ = conn.Hijack().Close(context.WithoutCancel(ctx))
-	}()
-	if _, err := conn.Exec(ctx, "select pg_advisory_lock($1)", int64(migrationLock)); err != nil {
-		return translate(err)
+	// The session's lock and settings go with the connection.
+	defer func() { closeWhole(conn.Hijack()) }()
+	if err := lockMigrations(ctx, conn); err != nil {
+		return err
 	}
 	return f(ctx, conn)
+}
+
+// lockMigrations waits for others who migrate. It asks again and again: a process
+// that is told to stop would leave behind a session that waits in the server.
+func lockMigrations(ctx context.Context, conn *pgxpool.Conn) error {
+	for {
+		var locked bool
+		err := conn.QueryRow(ctx, "select pg_try_advisory_lock($1)", int64(migrationLock)).Scan(&locked)
+		if err != nil || locked {
+			return translate(err)
+		}
+		if !pause(ctx, lockPoll) {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+const (
+	lockPoll   = 200 * time.Millisecond
+	cancelTime = 3 * time.Second
+)
+
+// closeWhole closes a connection and waits until the server was told to end what
+// it may still do for it.
+func closeWhole(conn *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), cancelTime)
+	defer cancel()
+	_ = conn.Close(ctx)
+	select {
+	case <-conn.PgConn().CleanupDone():
+	case <-ctx.Done():
+	}
 }
 
 func prepareSchema(ctx context.Context, conn *pgxpool.Conn) error {

@@ -67,6 +67,7 @@ func open(t testing.TB, url string) *pgxpool.Pool {
 	}
 	cfg.MaxConns = 4
 	cfg.ConnConfig.RuntimeParams["search_path"] = "turnkeeper"
+	cfg.ConnConfig.RuntimeParams["application_name"] = ownName
 	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -12,6 +12,8 @@ import (
 	"os"
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"turnkeeper/storage/storagetest"
 )
 
@@ -25,9 +27,14 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	code := storagetest.Run(m)
-	removeBinaries()
-	os.Exit(code)
+	goleak.VerifyTestMain(suite{m}) // the tests' own goroutines: a process that was not waited for is one
+}
+
+type suite struct{ m *testing.M }
+
+func (s suite) Run() int {
+	defer removeBinaries()
+	return storagetest.Run(s.m)
 }
 
 // limitParallel sets the number of parallel tests, unless the command line did.

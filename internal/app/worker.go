@@ -75,23 +75,45 @@ func RunWorker(soft, hard context.Context, cfg *config.Config, log *zap.Logger, 
 	return w.run(soft, hard, ready)
 }
 
-// closeTime bounds the wait for connections that turns still hold.
-const closeTime = 10 * time.Second
+// closeTime bounds the wait for connections that turns still hold, and atOnce
+// each wait of a worker that was told twice to stop.
+const (
+	closeTime = 10 * time.Second
+	atOnce    = time.Second
+)
 
 // closeSoon closes the database, but does not wait for ever for a turn that
 // would not stop.
-func closeSoon(ctx context.Context, db *Database, log *zap.Logger) {
+func closeSoon(hard context.Context, db *Database, log *zap.Logger) {
 	closed := make(chan error, 1)
-	go func() { closed <- db.Close(ctx) }()
-	timer := time.NewTimer(closeTime)
-	defer timer.Stop()
+	go func() { closed <- db.Close(hard) }()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(hard), closeTime)
+	defer cancel()
+	defer soonAfter(hard, cancel)()
 	select {
 	case err := <-closed:
 		if err != nil {
 			log.Warn("closing the database", zap.Error(err))
 		}
-	case <-timer.C:
+	case <-ctx.Done():
 		log.Warn("the database was not closed in time")
+	}
+}
+
+// soonAfter calls f a moment after hard has ended. The function it returns
+// undoes that.
+func soonAfter(hard context.Context, f func()) (undo func()) {
+	var timer *time.Timer
+	set := make(chan struct{})
+	stop := context.AfterFunc(hard, func() {
+		timer = time.AfterFunc(atOnce, f)
+		close(set)
+	})
+	return func() {
+		if !stop() {
+			<-set
+			timer.Stop()
+		}
 	}
 }
 
@@ -301,8 +323,19 @@ func (w *worker) stopTurns(ctx, hard context.Context) error {
 			return fmt.Errorf("%d turns did not stop in time; they are brought back when their leases end", w.turns.Running())
 		case <-hard.Done():
 			w.turns.Stop(agentturn.ErrShutdown)
+			w.awaitMoment(stopped)
 			return errStoppedHard
 		}
+	}
+}
+
+// awaitMoment lets turns be handed back, and River end, where that takes no time.
+func (w *worker) awaitMoment(stopped <-chan error) {
+	timer := time.NewTimer(atOnce)
+	defer timer.Stop()
+	select {
+	case <-stopped:
+	case <-timer.C:
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
 	"turnkeeper/internal/pgdev"
@@ -30,8 +31,14 @@ var (
 )
 
 // Main runs the tests of a package and stops the server, if one was started,
-// when they are done. It does not return.
-func Main(m *testing.M) { os.Exit(Run(m)) }
+// when they are done. They fail when they leave a goroutine behind. It does not
+// return.
+func Main(m *testing.M) { goleak.VerifyTestMain(suite{m}) }
+
+// A suite is a package's tests with their server.
+type suite struct{ m *testing.M }
+
+func (s suite) Run() int { return Run(s.m) }
 
 // Run is Main for a package that has more to do after its tests: it returns
 // the exit code.

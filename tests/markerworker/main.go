@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -17,6 +18,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/internal/cli"
+	"turnkeeper/storage"
 	"turnkeeper/tests/faultpoint"
 	"turnkeeper/tools"
 )
@@ -33,8 +35,24 @@ func main() {
 		sure{marker("mark_sure", turnkeeper.EffectOnce, context.WithoutCancel)},
 		misbehave(),
 		poison(),
+		tools.New(tools.Spec{
+			Name: "mark_tx", Description: "Makes a mark in the database.", Effect: turnkeeper.EffectOnce, Transactional: true,
+		}, markInTransaction),
 	)
 	os.Exit(cli.Main(program.WithFaults(faultpoint.Hook())))
+}
+
+// markInTransaction marks in the transaction that records its result, and tells
+// the ledger while that is open.
+func markInTransaction(ctx context.Context, call tools.Call, args mark) (tools.Result, error) {
+	tx, ok := storage.TxFrom(ctx)
+	if !ok {
+		return tools.Result{}, errors.New("there is no transaction")
+	}
+	if _, err := tx.Exec(ctx, "insert into turnkeeper.notes (agent, name, content) values ('marks', $1, $1)", args.Label); err != nil {
+		return tools.Result{}, err
+	}
+	return report(ctx, entry{Tool: "mark_tx", Label: args.Label, Turn: int64(call.TurnID), Call: call.Key.String(), PID: os.Getpid()})
 }
 
 func asItIs(ctx context.Context) context.Context { return ctx }

@@ -17,6 +17,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"go.uber.org/goleak"
+
 	"turnkeeper/tools"
 	"turnkeeper/tools/builtin"
 )
@@ -216,7 +218,7 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 	}
-	os.Exit(m.Run())
+	goleak.VerifyTestMain(m) // no test leaves a goroutine behind
 }
 
 func TestHTTPGetIgnoresProxies(t *testing.T) {
