@@ -65,6 +65,10 @@ model: ## check the lease protocol as a model, and that each of its mutants fail
 	@scripts/need spin:spin gcc:gcc
 	@protocol/lease_check.sh
 
+.PHONY: record
+record: setup ## keep this release's journals for later ones: RELEASE=name
+	go test ./tests -run RecordedJournals -record $(or $(RELEASE),$(error say RELEASE=name))
+
 .PHONY: bench
 bench: setup build ## measure turns a second on this machine
 	bin/worker bench

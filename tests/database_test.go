@@ -42,7 +42,7 @@ func TestTheDatabaseGoesAwayUnderLoad(t *testing.T) {
 	})
 	h.startWorker(patientWorker...)
 	h.startWorker(patientWorker...)
-	load := h.startLoad(50*time.Millisecond)
+	load := h.startLoad(50 * time.Millisecond)
 	for range faults(2, 15) {
 		for range 2 {
 			<-due
@@ -118,7 +118,7 @@ func TestASmallPool(t *testing.T) {
 	h.agent("clerk", marks, "lane: conversation")
 	h.model.Then(standardTurn)
 	h.startWorker(append([]string{"--db-pool-size", "2"}, patientWorker...)...)
-	load := h.startLoad(50*time.Millisecond)
+	load := h.startLoad(50 * time.Millisecond)
 	h.await("some are answered", "select count(*) > $1 from replies", faults(20, 500))
 	load.finish()
 }
@@ -322,7 +322,7 @@ func TestASlowDatabase(t *testing.T) {
 		})
 	}
 	delay(30*time.Millisecond, sent.Executes)
-	load := h.startLoad(50*time.Millisecond)
+	load := h.startLoad(50 * time.Millisecond)
 	h.await("some are answered", "select count(*) > $1 from replies", faults(10, 200))
 	load.finish()
 	if !longFaults {
