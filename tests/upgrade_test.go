@@ -104,8 +104,7 @@ func TestTheNewerReleaseStopsAndTheOldGoesOn(t *testing.T) {
 		t.Errorf("the newer worker ended with %d", code)
 	}
 	turn := query[int64](h, "select turn_id from messages where id = $1", begun)
-	before := journalOf(h, turn)
-	before = before[strings.Index(before, ")"):] // without the turn's own row
+	_, before, _ := strings.Cut(journalOf(h, turn), ")") // without the turn's own row
 
 	old := h.startWorker()
 	behind := h.send("clerk", "behind it")
@@ -126,7 +125,7 @@ func TestTheNewerReleaseStopsAndTheOldGoesOn(t *testing.T) {
 	if view.State != "queued" || view.Losses != 0 || view.ErrorClass != "needs_newer_worker" || !strings.Contains(view.Error, "version 2") {
 		t.Errorf("the turn is %+v", view)
 	}
-	if after := journalOf(h, turn); after[strings.Index(after, ")"):] != before {
+	if _, after, _ := strings.Cut(journalOf(h, turn), ")"); after != before {
 		t.Errorf("the old worker wrote to the journal:\n%s\n%s", before, after)
 	}
 	h.requests(5)

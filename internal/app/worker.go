@@ -334,7 +334,10 @@ func (w *worker) awaitMoment(stopped <-chan error) {
 	timer := time.NewTimer(atOnce)
 	defer timer.Stop()
 	select {
-	case <-stopped:
+	case err := <-stopped:
+		if err != nil {
+			w.log.Warn("stopping River", zap.Error(err))
+		}
 	case <-timer.C:
 	}
 }
