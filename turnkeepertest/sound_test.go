@@ -1,0 +1,92 @@
+package turnkeepertest_test
+
+import (
+	"context"
+	"testing"
+
+	"turnkeeper"
+	"turnkeeper/tools"
+	"turnkeeper/turnkeepertest"
+)
+
+// Tools that keep their promise pass wherever a worker fails.
+func TestSoundTools(t *testing.T) {
+	const what = "order of tea"
+	for _, test := range []struct {
+		name  string
+		tool  func(*shop) tools.Tool
+		check func(t testing.TB, r *turnkeepertest.Result, s *shop)
+	}{
+		{
+			"keyed", func(s *shop) tools.Tool { return s.order(turnkeeper.EffectKeyed, passedOn) },
+			func(t testing.TB, r *turnkeepertest.Result, s *shop) {
+				if n := s.Count(what); n != 1 || r.Reply() != "Done." || r.Turns[0].State != turnkeeper.TurnSucceeded {
+					t.Errorf("ordered %d times, reply %q, turn %s", n, r.Reply(), r.Turns[0].State)
+				}
+			},
+		},
+		{
+			"once", func(s *shop) tools.Tool { return s.order(turnkeeper.EffectOnce, forgotten) },
+			func(t testing.TB, r *turnkeepertest.Result, s *shop) {
+				call := r.Calls("order")[0]
+				if n := s.Count(what); n > 1 || n == 0 && call.State != turnkeeper.CallUnknown {
+					t.Errorf("ordered %d times, and the call is %s", n, call.State)
+				}
+				unknown, degraded := call.State == turnkeeper.CallUnknown, r.Replies[0].Outcome == turnkeeper.TurnDegraded
+				if unknown != degraded {
+					t.Errorf("the call is %s and the reply is %s", call.State, r.Replies[0].Outcome)
+				}
+			},
+		},
+		{
+			"once with a look-up", func(s *shop) tools.Tool {
+				return reconciled{s.order(turnkeeper.EffectOnce, passedOn), s}
+			},
+			func(t testing.TB, r *turnkeepertest.Result, s *shop) {
+				call := r.Calls("order")[0]
+				if n := s.Count(what); n > 1 || call.State == turnkeeper.CallUnknown {
+					t.Errorf("ordered %d times, and the call is %s", n, call.State)
+				}
+			},
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			for _, fails := range everywhere {
+				t.Run(fails.name, func(t *testing.T) {
+					fails.run(t, func(*testing.T) turnkeepertest.Scenario {
+						s := &shop{}
+						scenario := ordering(test.tool(s), s)
+						scenario.Check = func(t testing.TB, r *turnkeepertest.Result) { test.check(t, r, s) }
+						return scenario
+					})
+				})
+			}
+		})
+	}
+}
+
+// A transactional tool's writes come with its result, once, wherever a worker
+// fails.
+func TestTransactionalTool(t *testing.T) {
+	for _, fails := range everywhere {
+		t.Run(fails.name, func(t *testing.T) {
+			fails.run(t, func(*testing.T) turnkeepertest.Scenario {
+				rows := 0
+				note := tools.Func(tools.Spec{Name: "order", Description: "Notes an order.", Transactional: true},
+					func(ctx context.Context, _ item) (string, error) {
+						if !turnkeepertest.OnCommit(ctx, func() { rows++ }) {
+							t.Error("the tool has no transaction")
+						}
+						return "noted", nil
+					})
+				scenario := ordering(note, &shop{})
+				scenario.Check = func(t testing.TB, r *turnkeepertest.Result) {
+					if rows != 1 || r.Turns[0].State != turnkeeper.TurnSucceeded {
+						t.Errorf("noted %d times, and the turn %s", rows, r.Turns[0].State)
+					}
+				}
+				return scenario
+			})
+		})
+	}
+}

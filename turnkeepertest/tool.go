@@ -1,0 +1,68 @@
+package turnkeepertest
+
+import (
+	"context"
+
+	"turnkeeper/tools"
+)
+
+// A watched tool is a user's, with its runs written down.
+type watched struct {
+	tools.Tool
+	world *world
+	spec  tools.Spec
+}
+
+// A watchedReconciler is one that can look up what became of a call.
+type watchedReconciler struct {
+	*watched
+	reconciler tools.Reconciler
+}
+
+// A toolRun is whose effects those of a context are.
+type toolRun struct {
+	process *process
+	spec    tools.Spec
+	call    tools.Call
+	number  int // among the runs of the call, from 1; 0: it looks up what became of it
+}
+
+type (
+	callKey    struct{} // *toolRun
+	processKey struct{} // *process
+)
+
+// watch makes a registry of the user's tools, watched.
+func (w *world) watch(all []tools.Tool) (*tools.Registry, error) {
+	plain, err := tools.NewRegistry(all...) // as they are, for it sees what tools.New found wrong
+	if err != nil {
+		return nil, err
+	}
+	registry := &tools.Registry{}
+	for _, tool := range all {
+		spec, _ := plain.Spec(tool.Spec().Name)
+		t := &watched{Tool: tool, world: w, spec: spec}
+		var wrapped tools.Tool = t
+		if reconciler, ok := tool.(tools.Reconciler); ok {
+			wrapped = &watchedReconciler{t, reconciler}
+		}
+		if err := registry.Register(wrapped); err != nil {
+			return nil, err
+		}
+	}
+	return registry, nil
+}
+
+func (t *watched) Run(ctx context.Context, call tools.Call) (tools.Result, error) {
+	p := ctx.Value(processKey{}).(*process)
+	p.gate()
+	number := t.world.ran(p, t.spec, call)
+	return t.Tool.Run(context.WithValue(ctx, callKey{}, &toolRun{p, t.spec, call, number}), call)
+}
+
+func (t *watchedReconciler) Reconcile(ctx context.Context, call tools.Call) (tools.Result, bool, error) {
+	p := ctx.Value(processKey{}).(*process)
+	result, happened, err := t.reconciler.Reconcile(context.WithValue(ctx, callKey{}, &toolRun{p, t.spec, call, 0}), call)
+	t.world.note(p, "%s looks up %s: happened %v, error %v", t.spec.Name, call.Key, happened, err)
+	return result, happened, err
+}
