@@ -34,7 +34,7 @@ type world struct {
 	processes []*process
 	over      bool
 	faults    []Fault
-	struck []bool // by index in faults
+	struck    []bool // by index in faults
 	passed    map[string]int
 	points    []Point // passed, in order
 	writes    []Point // done, in order
@@ -226,7 +226,11 @@ func (w *world) reach(p *process, name string, list *[]Point, kinds ...kind) kin
 	w.passed[name]++
 	at := Point{name, w.passed[name]}
 	*list = append(*list, at)
-	w.addTrace(p, "%s", at)
+	if slices.Contains(kinds, lose) {
+		w.addTrace(p, "[request %s]", at)
+	} else {
+		w.addTrace(p, "%s", at)
+	}
 	for i, f := range w.faults {
 		if f.at == at && slices.Contains(kinds, f.kind) {
 			w.struck[i] = true

@@ -1,0 +1,128 @@
+package turnkeepertest_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"turnkeeper"
+	"turnkeeper/agentturn"
+	"turnkeeper/tools"
+	"turnkeeper/turnkeepertest"
+)
+
+// A reporter stands for the *testing.T that a test has, so that the examples
+// can be run. Only a *testing.T has fake time, so they set RealTime.
+type reporter struct{ testing.TB }
+
+func (reporter) Helper()                           {}
+func (reporter) Errorf(format string, args ...any) { fmt.Printf("error: "+format+"\n", args...) }
+func (reporter) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
+func (reporter) Logf(string, ...any)               {}
+
+var t reporter
+
+// A payment is what the tool under test takes.
+type payment struct {
+	To    string `json:"to"`
+	Cents int    `json:"cents"`
+}
+
+// payTool pays through a bank that honours idempotency keys.
+func payTool(bank *turnkeepertest.Ledger) tools.Tool {
+	return tools.New(tools.Spec{Name: "pay", Description: "Pays somebody.", Effect: turnkeeper.EffectKeyed},
+		func(ctx context.Context, call tools.Call, p payment) (tools.Result, error) {
+			bank.Do(ctx, call.IdempotencyKey, "payment to "+p.To)
+			return tools.Result{Text: fmt.Sprintf("paid %d cents to %s", p.Cents, p.To)}, nil
+		})
+}
+
+const payAgent = `---
+tools: [pay]
+---
+You pay bills.
+`
+
+// One run without a fault: what the model is shown, and what it answers.
+func Example() {
+	bank := &turnkeepertest.Ledger{}
+	result := turnkeepertest.Run(t, turnkeepertest.Scenario{
+		Agent: payAgent,
+		Tools: []tools.Tool{payTool(bank)},
+		Talk: []turnkeepertest.Exchange{{Say: "Pay Ann 5 euros.", Model: []turnkeepertest.Step{
+			turnkeepertest.Call("pay", payment{To: "Ann", Cents: 500}),
+			turnkeepertest.Text("Ann has her money."),
+		}}},
+		RealTime: true,
+	})
+	fmt.Println("shown:", result.Calls("pay")[0].Shown)
+	fmt.Println("reply:", result.Reply())
+	fmt.Println("payments:", bank.Count("payment to Ann"))
+	// Output:
+	// shown: paid 500 cents to Ann
+	// reply: Ann has her money.
+	// payments: 1
+}
+
+// The worker dies when the payment has been made and nobody has heard of it.
+// Another one pays again, with the same key, and the bank does not.
+func ExampleCrashAt() {
+	bank := &turnkeepertest.Ledger{}
+	result := turnkeepertest.Run(t, turnkeepertest.Scenario{
+		Agent: payAgent,
+		Tools: []tools.Tool{payTool(bank)},
+		Talk: []turnkeepertest.Exchange{{Say: "Pay Ann 5 euros.", Model: []turnkeepertest.Step{
+			turnkeepertest.Call("pay", payment{To: "Ann", Cents: 500}),
+			turnkeepertest.Text("Ann has her money."),
+		}}},
+		RealTime: true,
+	}, turnkeepertest.CrashAt(turnkeepertest.PointEffectAfter, 1))
+	fmt.Println("workers:", result.Turns[0].Dispatches)
+	fmt.Println("starts:", result.Calls("pay")[0].Starts)
+	fmt.Println("payments:", bank.Count("payment to Ann"))
+	fmt.Println(result.Replies[0].Outcome, "reply:", result.Reply())
+	// Output:
+	// workers: 2
+	// starts: 2
+	// payments: 1
+	// succeeded reply: Ann has her money.
+}
+
+// A tool that forgets the key is found out.
+func ExampleRun_defect() {
+	bank := &turnkeepertest.Ledger{}
+	pay := tools.Func(tools.Spec{Name: "pay", Description: "Pays somebody.", Effect: turnkeeper.EffectKeyed},
+		func(ctx context.Context, p payment) (string, error) {
+			bank.Do(ctx, "", "payment to "+p.To)
+			return "paid", nil
+		})
+	turnkeepertest.Run(t, turnkeepertest.Scenario{
+		Tools: []tools.Tool{pay}, // without Agent: one that has all tools
+		Talk: []turnkeepertest.Exchange{{Say: "Pay Ann 5 euros.", Model: []turnkeepertest.Step{
+			turnkeepertest.Call("pay", `{"to": "Ann", "cents": 500}`),
+			turnkeepertest.Text("Ann has her money."),
+		}}},
+		RealTime: true,
+	}, turnkeepertest.CrashAt(agentturn.PointEffectDone, 1))
+	// Output:
+	// error: tool pay (keyed), call round-1-tool-1 of turn 1: it had the effect "payment to Ann" again when it was started again: it must pass on the call's idempotency key
+}
+
+// TestPay is the test to write for a tool of one's own: a crash everywhere.
+func TestPay(t *testing.T) {
+	turnkeepertest.CrashEverywhere(t, func(*testing.T) turnkeepertest.Scenario {
+		bank := &turnkeepertest.Ledger{}
+		return turnkeepertest.Scenario{
+			Agent: payAgent,
+			Tools: []tools.Tool{payTool(bank)},
+			Talk: []turnkeepertest.Exchange{{Say: "Pay Ann 5 euros.", Model: []turnkeepertest.Step{
+				turnkeepertest.Call("pay", payment{To: "Ann", Cents: 500}), turnkeepertest.Text("Ann has her money."),
+			}}},
+			Check: func(t testing.TB, r *turnkeepertest.Result) {
+				if n := bank.Count("payment to Ann"); n != 1 {
+					t.Errorf("Ann was paid %d times", n)
+				}
+			},
+		}
+	})
+}
