@@ -165,6 +165,19 @@ func expectFailure(t *testing.T, where string, failures []string, want string) {
 	}
 }
 
+// A store that writes again what it may have written leaves a doubt.
+func TestLostAnswerIsLost(t *testing.T) {
+	setUp := func() turnkeepertest.Scenario {
+		s := &shop{}
+		return turnkeepertest.Planted(ordering(s.order(turnkeeper.EffectOnce, passedOn), s),
+			func(s *memory.Store) { s.Plant(t, memory.BugLostAnswerRedone) })
+	}
+	r, _ := try(t, setUp, turnkeepertest.LoseAnswer("step", 2))
+	if call := r.Calls("order")[0]; call.State != turnkeeper.CallUnknown {
+		t.Errorf("the call is %s; has its start been answered?", call.State)
+	}
+}
+
 func TestFaultThatDoesNotStrike(t *testing.T) {
 	setUp := func() turnkeepertest.Scenario {
 		s := &shop{}
@@ -191,7 +204,7 @@ func TestPlayDefect(t *testing.T) {
 // What a user sees of a faulty tool: the subtests of the points where it shows
 // fail, the others do not, and a trace tells why.
 func TestEverywhereFails(t *testing.T) {
-	command := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestPlayDefect$") //nolint:gosec // this test binary
+	command := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestPlayDefect$")
 	command.Env = append(os.Environ(), playDefect+"=1")
 	out, err := command.CombinedOutput()
 	if err == nil {

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"turnkeeper"
-	"turnkeeper/agentturn"
 	"turnkeeper/tools"
 	"turnkeeper/turnkeepertest"
 )
@@ -88,10 +87,10 @@ func ExampleCrashAt() {
 	// succeeded reply: Ann has her money.
 }
 
-// A tool that forgets the key is found out.
+// A tool that says it only reads, and does not, is found out.
 func ExampleRun_defect() {
 	bank := &turnkeepertest.Ledger{}
-	pay := tools.Func(tools.Spec{Name: "pay", Description: "Pays somebody.", Effect: turnkeeper.EffectKeyed},
+	pay := tools.Func(tools.Spec{Name: "pay", Description: "Pays somebody.", Effect: turnkeeper.EffectNone},
 		func(ctx context.Context, p payment) (string, error) {
 			bank.Do(ctx, "", "payment to "+p.To)
 			return "paid", nil
@@ -103,9 +102,9 @@ func ExampleRun_defect() {
 			turnkeepertest.Text("Ann has her money."),
 		}}},
 		RealTime: true,
-	}, turnkeepertest.CrashAt(agentturn.PointEffectDone, 1))
+	})
 	// Output:
-	// error: tool pay (keyed), call round-1-tool-1 of turn 1: it had the effect "payment to Ann" again when it was started again: it must pass on the call's idempotency key
+	// error: tool pay (none), call round-1-tool-1 of turn 1: it had the effect "payment to Ann"; a tool that only reads has none, and may be run again at any time
 }
 
 // TestPay is the test to write for a tool of one's own: a crash everywhere.

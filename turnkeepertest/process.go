@@ -29,7 +29,7 @@ type process struct {
 	bell  chan struct{} // there may be a job to take
 	inbox chan struct{} // there may be something to schedule
 
-	ctx    context.Context //nolint:containedctx // the life of the process
+	ctx    context.Context // its life
 	cancel context.CancelCauseFunc
 	dead   chan struct{}
 

@@ -52,7 +52,7 @@ type Scenario struct {
 	RealTime bool
 
 	// TakeoverAfter is the silence after which another worker takes a turn over.
-	// 0: 15 s, and 1 s in real time.
+	// 0: 15 s, and 2 s in real time.
 	TakeoverAfter time.Duration
 
 	// Patience is how long the run waits for each reply. 0: an hour, and 30 s in
@@ -126,7 +126,7 @@ func (s *Scenario) check() error {
 
 // Defaults of a scenario's spans, in fake and in real time.
 const (
-	fakeTakeover, realTakeover = 15 * time.Second, time.Second
+	fakeTakeover, realTakeover = 15 * time.Second, 2 * time.Second
 	fakePatience, realPatience = time.Hour, 30 * time.Second
 )
 

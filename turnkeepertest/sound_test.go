@@ -90,3 +90,17 @@ func TestTransactionalTool(t *testing.T) {
 		})
 	}
 }
+
+// A commit whose answer was lost is no reason to doubt what happened.
+func TestLostAnswersLeaveNoDoubt(t *testing.T) {
+	turnkeepertest.LoseAnswersEverywhere(t, func(*testing.T) turnkeepertest.Scenario {
+		s := &shop{}
+		scenario := ordering(s.order(turnkeeper.EffectOnce, forgotten), s)
+		scenario.Check = func(t testing.TB, r *turnkeepertest.Result) {
+			if turn := r.Turns[0]; turn.State != turnkeeper.TurnSucceeded || turn.Dispatches != 1 || s.Count("order of tea") != 1 {
+				t.Errorf("the turn %s after %d dispatches, with %d orders", turn.State, turn.Dispatches, s.Count("order of tea"))
+			}
+		}
+		return scenario
+	})
+}
