@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -59,6 +60,7 @@ func try(t *testing.T, setUp func() turnkeepertest.Scenario, faults ...turnkeepe
 
 func TestDefectsAreFound(t *testing.T) {
 	startTwice := func(s *memory.Store) { s.Plant(t, memory.BugStartTwice) }
+	lateOverwrites := func(s *memory.Store) { s.Plant(t, memory.BugLateOverwrites) }
 	for _, test := range []struct {
 		name   string
 		setUp  func() turnkeepertest.Scenario
@@ -117,6 +119,16 @@ func TestDefectsAreFound(t *testing.T) {
 			fault:  turnkeepertest.CrashAt,
 			points: []string{"effect.before", "effect.after", "call.effect_done"},
 			says:   "tool order (once), call round-1-tool-2 of turn 1: it was started 2 times",
+		},
+		{
+			name: "the store lets a late result overwrite a verdict",
+			setUp: func() turnkeepertest.Scenario {
+				s := &shop{}
+				return turnkeepertest.Planted(ordering(s.order(turnkeeper.EffectOnce, passedOn), s), lateOverwrites)
+			},
+			fault:  turnkeepertest.PauseAt,
+			points: []string{"effect.before", "call.effect_done"},
+			says:   "invariant broken: a verdict stays: call round-1-tool-2 of turn 1 was unknown, and is succeeded",
 		},
 		{
 			name: "the script is too short",
@@ -253,10 +265,14 @@ func TestPointsAreDocumented(t *testing.T) {
 // A conversation of several messages, with a model that answers by what it is
 // shown, and a worker that dies in each of them.
 func TestConversation(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "clerk.md")
+	if err := os.WriteFile(file, []byte("---\ntools: [order]\nmodel: house/model\nlane: conversation\n---\nYou order.\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	s := &shop{}
 	scenario := turnkeepertest.Scenario{
-		Agent: "---\ntools: [order]\nmodel: house/model\n---\nYou order.\n",
-		Tools: []tools.Tool{s.order(turnkeeper.EffectKeyed, passedOn)},
+		AgentFile: file,
+		Tools:     []tools.Tool{s.order(turnkeeper.EffectKeyed, passedOn)},
 		Talk: []turnkeepertest.Exchange{
 			{Say: "order tea", Model: []turnkeepertest.Step{turnkeepertest.Call("order", item{"tea"}), turnkeepertest.Text("Tea is ordered.")}},
 			{Say: "and milk", Model: []turnkeepertest.Step{turnkeepertest.Call("order", item{"milk"}), turnkeepertest.By(
@@ -276,6 +292,9 @@ func TestConversation(t *testing.T) {
 	}
 	if r.Happened("order of tea") != 1 || s.Count("order of milk") != 1 || len(r.Calls("order")) != 2 {
 		t.Errorf("effects are %v", r.Effects)
+	}
+	if agent, model := r.Turns[0].Agent, r.Requests[0].Model; agent != "clerk" || model != "model" {
+		t.Errorf("the agent is %s, its model %s", agent, model)
 	}
 	dispatches := []int{r.Turns[0].Dispatches, r.Turns[1].Dispatches}
 	if diff := cmp.Diff([]int{2, 2}, dispatches); diff != "" {

@@ -217,7 +217,7 @@ func (p *process) gate() {
 	if awake != nil {
 		select {
 		case <-awake:
-		case <-p.dead:
+		case <-p.ctx.Done():
 		}
 	}
 	select {
@@ -254,6 +254,7 @@ func (p *process) stop(where string) {
 	p.mu.Unlock()
 	p.world.note(p, "IS PAUSED at %s", where)
 	p.world.start()
+	p.world.ring() // it may be the last thing that happens to the message
 }
 
 func (p *process) wake() {

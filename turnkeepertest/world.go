@@ -123,8 +123,11 @@ func (w *world) say(e Exchange) error {
 	if reply, ok := w.store.ReplyTo(id); ok {
 		w.note(nil, "gets the reply %q (%s)", reply.Body, reply.Outcome)
 	}
-	w.wakeAll()
-	if !w.await(w.idle) {
+	wokenAndIdle := func() bool {
+		w.wakeAll()
+		return w.idle()
+	}
+	if !w.await(wokenAndIdle) {
 		return errors.New("has its reply, and a worker still works on it")
 	}
 	return nil
