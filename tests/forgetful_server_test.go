@@ -35,7 +35,7 @@ func TestPostgresForgetsThatAJobWasFetched(t *testing.T) {
 	h.startWorker(patientWorker...)
 	h.startWorker(patientWorker...)
 	forgotten := 0
-	for n := 0; n < faults(2, 20); n++ {
+	for n := range faults(2, 20) {
 		resume = make(chan struct{})
 		body := fmt.Sprint("message ", n)
 		message := h.send("clerk", body)
