@@ -25,6 +25,7 @@ func query(t testing.TB, file, name string) string {
 	}
 	_, sql, _ := strings.Cut(after, "\n")
 	sql, _, _ = strings.Cut(sql, "-- name: ")
+	sql = strings.ReplaceAll(sql, "@left_to_newer", "'x'")
 	return regexp.MustCompile(`@max_rows(::integer)?\b`).ReplaceAllString(sql, "100")
 }
 

@@ -26,8 +26,8 @@ const (
 	twiceBound = 3500 * time.Millisecond
 )
 
-// A place is where a turn is held when the worker is told to stop.
-type place struct {
+// A holdUp is where a turn is held when the worker is told to stop.
+type holdUp struct {
 	model    func(recorded) reply // what the model answers while it is held
 	tool     string               // it is held in this tool
 	requests int                  // it is held when the model got so many requests
@@ -37,7 +37,7 @@ type place struct {
 	runs     int                  // of the call in all, at most
 }
 
-var places = map[string]place{
+var holdUps = map[string]holdUp{
 	"idle":                  {ends: "succeeded Done."},
 	"before the first byte": {model: rounds(hang()), requests: 1, ends: "succeeded Done."},
 	"in mid-stream":         {model: rounds(drip("Half. ")), requests: 1, ends: "succeeded Done."},
@@ -62,7 +62,7 @@ func endless(r recorded) reply {
 
 func TestSIGTERMAnywhere(t *testing.T) {
 	t.Parallel()
-	for name, p := range places {
+	for name, p := range holdUps {
 		for _, twice := range []bool{false, true} {
 			t.Run(name+map[bool]string{true: ", twice"}[twice], func(t *testing.T) {
 				t.Parallel()
@@ -72,7 +72,7 @@ func TestSIGTERMAnywhere(t *testing.T) {
 	}
 }
 
-func stopAt(t *testing.T, p place, twice bool) {
+func stopAt(t *testing.T, p holdUp, twice bool) {
 	h := newHouse(t)
 	h.agent("clerk", "tools: [mark_none, mark_keyed, mark_once, mark_slow, mark_tx]", "max_rounds: 20", "max_tool_calls: 30")
 	if p.tool != "" {

@@ -63,6 +63,8 @@
 //	model.before           the request is ready
 //	stream.before          what the model has streamed is to be written
 //	stream.after
+//	model.first            the first piece of a streamed answer has come
+//	model.more             a later piece has
 //	model.after            the answer is read
 //	model.planned          the answer's calls are checked, nothing is written
 //	plan.before            the answer and its calls are to be written

@@ -27,7 +27,7 @@ type plant struct {
 // Every invariant has a plant that breaks it, and so have the ledger's.
 var plants = []plant{
 	{name: "no fence", finds: memory.NoOldWrite, bugs: []memory.Bug{memory.BugNoFence}},
-	{name: "fence without a lock", finds: memory.NoOldWrite, bugs: []memory.Bug{memory.BugFenceApart}},
+	{name: "fence without a lock", finds: memory.NoOldWrite, bugs: []memory.Bug{memory.BugFenceApart}, tilt: longStops},
 	{name: "reply before the end", finds: memory.OneReply, bugs: []memory.Bug{memory.BugReplyFirst}},
 	{name: "end before the reply", finds: memory.ClosedAnswered, bugs: []memory.Bug{memory.BugReplyLast}},
 	{name: "grant in two steps", finds: memory.NothingStuck, bugs: []memory.Bug{memory.BugGrantApart}},
@@ -45,6 +45,12 @@ var plants = []plant{
 	{name: "no starts", finds: memory.StartedBefore, noStarts: true},
 	{name: "doubt taken for success", finds: memory.NoFalseSuccess, hopeful: true},
 	{name: "time counted from the work", finds: "after the time of its turn was over", fromWork: true, tilt: slowPickup},
+}
+
+// longStops has several processes that are often stopped, for long enough to be
+// given up.
+func longStops(p *profile) {
+	p.processes, p.freezes, p.takeover, p.bellsLost = 3, 0.05, 15*time.Second, 0
 }
 
 // slowPickup has jobs wait for their worker, by clocks that can be relied on.

@@ -556,9 +556,13 @@ func (q *Queries) ReadyMessages(ctx context.Context, maxRows int32) ([]ReadyMess
 }
 
 const ReadyTurns = `-- name: ReadyTurns :many
+with t as materialized (
+    select id, message_id, agent, conversation, lane, trigger, attempt, definition_hash, due_at, error_class
+    from turnkeeper.turns where state = 'queued'
+)
 select t.id, t.message_id, t.agent, t.conversation, t.lane, t.trigger, t.attempt, t.definition_hash, m.due_at, m.priority,
     coalesce(other.worker_id, '')::text as worker_id
-from turnkeeper.turns t
+from t
 join turnkeeper.leases l on l.lane = t.lane
 join turnkeeper.messages m on m.id = t.message_id
 left join lateral (
@@ -567,7 +571,7 @@ left join lateral (
       and not exists (select from turnkeeper.lease_log g where g.turn_id = t.id and g.worker_id = h.worker_id and g.outcome = 'handed_back')
     order by h.started_at desc limit 1
 ) other on t.error_class = $1::text
-where t.state = 'queued' and (t.due_at is null or t.due_at <= statement_timestamp() or other.worker_id is not null)
+where (t.due_at is null or t.due_at <= statement_timestamp() or other.worker_id is not null)
   and l.grant_id is null and turnkeeper.lane_pauses(l.not_before) is not true
 order by m.due_at, m.priority desc, m.id
 limit $2
