@@ -158,7 +158,8 @@ func (h *house) checkPrivate(data string) {
 			h.t.Error(err)
 		}
 	}()
-	h.db = open(h.t, server.URL())
+	h.url = server.URL()
+	h.db = open(h.t, h.url)
 	h.checkInvariants()
 }
 

@@ -44,6 +44,7 @@ type brokenPromise struct {
 
 func (h *house) brokenPromises(flags ...string) []brokenPromise {
 	h.t.Helper()
+	h.env["DATABASE_URL"] = h.url // no proxy is between
 	r := h.run("", "turnctl", append([]string{"-o", "json", "check"}, flags...)...)
 	var all []brokenPromise
 	if err := json.Unmarshal([]byte(r.stdout), &all); err != nil || len(all) == 0 {
