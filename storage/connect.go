@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net"
 	"os"
@@ -97,6 +98,9 @@ func plainConnect(err error) error {
 	}
 	if dns, ok := errors.AsType[*net.DNSError](err); ok {
 		return fmt.Errorf("%w: is the host in DATABASE_URL right?", dns)
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return errors.New("what listens there closed the connection: is it Postgres, is it up, and is DATABASE_URL right?")
 	}
 	if errors.Is(err, context.DeadlineExceeded) || os.IsTimeout(err) {
 		return errors.New("no answer in time: is Postgres running there, and is DATABASE_URL right?")
