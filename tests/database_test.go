@@ -229,11 +229,12 @@ func TestTheEndWaitsForTheDatabase(t *testing.T) {
 	h, p := newHouseBehindProxy(t)
 	h.agent("clerk")
 	away := make(chan struct{})
-	h.model.Then(rounds(meanwhile(func() {
+	h.model.Add(meanwhile(func() {
 		p.Refuse(true)
 		p.Break()
 		close(away)
-	}, text("Done."))))
+	}, text("Done.")))
+	h.model.Then(rounds(text("Done once more.")))
 	h.startWorker(patientWorker...)
 	message := h.send("clerk", "a")
 	<-away
