@@ -3,6 +3,7 @@ package tests_test
 import (
 	"fmt"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -22,21 +23,23 @@ func TestPostgresForgetsThatAJobWasFetched(t *testing.T) {
 	migrate(t, server.URL())
 	h := newHouseOn(t, server.URL())
 	h.agent("clerk", marks)
-	asked, resume := make(chan struct{}, 100), make(chan struct{})
+	asked := make(chan struct{}, 100)
+	answers := newGate()
+	t.Cleanup(answers.open)
 	h.model.Then(func(r recorded) reply {
 		if roundOf(r) > 1 {
 			return standardTurn(r)
 		}
 		return meanwhile(func() {
 			asked <- struct{}{}
-			<-resume
+			answers.pass()
 		}, standardTurn(r))
 	})
 	h.startWorker(patientWorker...)
 	h.startWorker(patientWorker...)
 	forgotten := 0
 	for n := range faults(2, 20) {
-		resume = make(chan struct{})
+		answers.shut()
 		body := fmt.Sprint("message ", n)
 		message := h.send("clerk", body)
 		<-asked
@@ -47,7 +50,7 @@ func TestPostgresForgetsThatAJobWasFetched(t *testing.T) {
 		if h.givenAgain(message) {
 			forgotten++
 		}
-		close(resume)
+		answers.open()
 		h.awaitClosed(message)
 		h.answered(message, body)
 		for len(asked) > 0 {
@@ -64,6 +67,7 @@ func TestPostgresForgetsThatAJobWasFetched(t *testing.T) {
 // within the time in which River looks for jobs by itself.
 func (h *house) givenAgain(message int64) bool {
 	const looks = 3 * time.Second
+	h.await("the server is back", "select true")
 	back := query[time.Time](h, "select pg_postmaster_start_time()")
 	for end := time.Now().Add(looks); time.Now().Before(end); <-after(50 * time.Millisecond) {
 		again, err := ask[bool](h, `select j.attempted_at > $2 from messages m join turns t on t.id = m.turn_id
@@ -73,4 +77,40 @@ func (h *house) givenAgain(message int64) bool {
 		}
 	}
 	return false
+}
+
+// A gate lets everybody pass while it is open, and makes them wait while it is
+// shut.
+type gate struct {
+	mu     sync.Mutex
+	opened chan struct{}
+}
+
+func newGate() *gate {
+	g := &gate{opened: make(chan struct{})}
+	close(g.opened)
+	return g
+}
+
+func (g *gate) pass() {
+	g.mu.Lock()
+	opened := g.opened
+	g.mu.Unlock()
+	<-opened
+}
+
+func (g *gate) shut() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.opened = make(chan struct{})
+}
+
+func (g *gate) open() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	select {
+	case <-g.opened:
+	default:
+		close(g.opened)
+	}
 }
