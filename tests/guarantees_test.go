@@ -1,0 +1,44 @@
+package tests_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// Every test that a document names is there.
+func TestNamedTestsExist(t *testing.T) {
+	t.Parallel()
+	there := map[string]bool{}
+	err := filepath.WalkDir("..", func(path string, _ os.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		source, err := os.ReadFile(path)
+		for _, match := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllSubmatch(source, -1) {
+			there[string(match[1])] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := 0
+	for _, name := range []string{"../README.md", "../docs/guarantees.md", "../docs/architecture.md", "../docs/upgrading.md"} {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, match := range regexp.MustCompile("`(?:\\w+\\.)?(Test[A-Z]\\w+)`").FindAllSubmatch(text, -1) {
+			named++
+			if !there[string(match[1])] {
+				t.Errorf("%s names %s, which is not there", name, match[1])
+			}
+		}
+	}
+	if named < 30 {
+		t.Errorf("only %d tests are named", named)
+	}
+}
