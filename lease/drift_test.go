@@ -3,6 +3,7 @@ package lease_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -51,9 +52,9 @@ func TestHeartGivesUpInTimeOnADriftingClock(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var last time.Time
-				fails := false
+				var fails atomic.Bool
 				heart := lease.NewHeart(func(context.Context) error {
-					if fails {
+					if fails.Load() {
 						return errors.New("no database")
 					}
 					last = time.Now()
@@ -64,7 +65,7 @@ func TestHeartGivesUpInTimeOnADriftingClock(t *testing.T) {
 				}
 				ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
 				defer stop()
-				time.AfterFunc(20*time.Second, func() { fails = true })
+				time.AfterFunc(20*time.Second, func() { fails.Store(true) })
 				gaveUp := time.Duration(0)
 				heart.Run(ctx, func() { gaveUp = time.Since(last) })
 				if shows := elapsed(gaveUp, drift); gaveUp == 0 || shows >= silence {

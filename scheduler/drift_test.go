@@ -27,7 +27,7 @@ func TestADriftingClockIsNoStep(t *testing.T) {
 func TestAStepOfADriftingClockHoldsOff(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.drift = 0.02
-		time.AfterFunc(time.Hour, func() { w.skew = -5 * time.Minute })
+		w.step, w.stepAfter = -5*time.Minute, time.Hour
 		w.runFor(t, 2*time.Hour, scheduler.Config{})
 		if len(w.holds) != 2 {
 			t.Errorf("holds were written %d times, want begin and end: %q", len(w.holds), w.holds)

@@ -18,15 +18,16 @@ import (
 // wrong by skew.
 type world struct {
 	state
-	skew    time.Duration
-	drift   float64       // seconds a second
-	locked  bool          // another scheduler is at work
-	fail    error         // of every tick
-	failFor time.Duration // how long fail lasts; 0: for ever
-	stall   time.Duration // between the database's reading of its clock and the answer
-	nextDue func() (time.Duration, error)
-	looks   []time.Duration // when it was looked at, since the world began
-	began   time.Time
+	skew            time.Duration
+	step, stepAfter time.Duration // the clock is set by step once so long has passed
+	drift           float64       // seconds a second
+	locked          bool          // another scheduler is at work
+	fail            error         // of every tick
+	failFor         time.Duration // how long fail lasts; 0: for ever
+	stall           time.Duration // between the database's reading of its clock and the answer
+	nextDue         func() (time.Duration, error)
+	looks           []time.Duration // when it was looked at, since the world began
+	began           time.Time
 }
 
 // state is what a tick changes, and what a failed tick leaves as it was.
@@ -54,7 +55,11 @@ func newWorld() *world {
 }
 
 func (w *world) now() time.Time {
-	drifted := time.Duration(w.drift * float64(time.Since(w.began)))
+	lived := time.Since(w.began)
+	drifted := time.Duration(w.drift * float64(lived))
+	if w.stepAfter > 0 && lived >= w.stepAfter {
+		drifted += w.step
+	}
 	return time.Now().Add(w.skew + drifted)
 }
 

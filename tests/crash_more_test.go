@@ -35,6 +35,10 @@ var finishing = []struct{ table, when string }{
 	{"river_job", "new.state = 'completed'"},
 }
 
+// atTheGate are the sessions of this database that wait there.
+const atTheGate = `from pg_locks where locktype = 'advisory' and objid = 4711 and not granted
+	and database = (select oid from pg_database where datname = current_database())`
+
 // TestHarmBetweenTheStatementsOfTheEnd stops the end of a turn inside the
 // server, at each of its statements, and then takes the worker or the server's
 // own process away.
@@ -49,11 +53,11 @@ func TestHarmBetweenTheStatementsOfTheEnd(t *testing.T) {
 				gate := h.gate(at.table, at.when)
 				first := h.send("clerk", "first")
 				faulty := h.faulty("markerworker", crashFlags...)
-				h.await("the end waits at the gate", "select exists (select from pg_locks where locktype = 'advisory' and objid = 4711 and not granted)")
+				h.await("the end waits at the gate", "select exists (select "+atTheGate+")")
 				end := func() {}
 				switch fault {
 				case "terminate":
-					h.exec("select pg_terminate_backend(pid) from pg_locks where locktype = 'advisory' and objid = 4711 and not granted")
+					h.exec("select pg_terminate_backend(pid) " + atTheGate)
 				default:
 					end = h.strike(fault, faulty, &visit{answer: make(chan int, 1)})
 				}

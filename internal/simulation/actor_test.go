@@ -3,6 +3,7 @@ package simulation_test
 import (
 	"context"
 	"math/rand/v2"
+	"sync"
 	"time"
 )
 
@@ -36,7 +37,19 @@ func (w *world) actor(p *process, kind uint64, ids ...uint64) *actor {
 		state = (state^id)*0xbf58476d1ce4e5b9 + kind
 		state ^= state >> 31
 	}
-	return &actor{rand.New(rand.NewPCG(w.seed, state)), w, p}
+	return &actor{rand.New(&stream{numbers: rand.NewPCG(w.seed, state)}), w, p}
+}
+
+// A stream of numbers may be drawn from by goroutines that follow each other.
+type stream struct {
+	mu      sync.Mutex
+	numbers *rand.PCG
+}
+
+func (s *stream) Uint64() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.numbers.Uint64()
 }
 
 type actorKey struct{}
