@@ -1,0 +1,57 @@
+package outputs
+
+import (
+	"context"
+	"fmt"
+)
+
+// A Page is a part of a stored text, as get_continuation gives it out.
+type Page struct {
+	Text       string
+	Start, End int64 // characters; End is where the next page begins
+	Total      int64
+}
+
+// PageAt reads the page that begins at offset and has at most maxChars
+// characters. An offset outside of the text is an error in plain words, for the
+// model.
+func PageAt(ctx context.Context, src Source, offset int64, maxChars int) (Page, error) {
+	total := src.Chars()
+	switch {
+	case offset < 0:
+		return Page{}, refusal("offset must not be negative, and is %d", offset)
+	case offset > total, offset == total && total > 0:
+		return Page{}, refusal("offset %d is past the end: there are %d characters", offset, total)
+	}
+	end := min(offset+int64(Limits{MaxChars: maxChars}.orDefaults().MaxChars), total)
+	text, err := src.Read(ctx, offset, end)
+	return Page{Text: text, Start: offset, End: end, Total: total}, err
+}
+
+// More says that the text goes on after the page.
+func (p Page) More() bool { return p.End < p.Total }
+
+// Render is the page for the model: its text, and where there is more, a blank
+// line and what to call for it. id is the tool call's whose output it is.
+func (p Page) Render(id string) string {
+	if !p.More() {
+		return p.Text
+	}
+	return fmt.Sprintf("%s\n\n[truncated — showing %d-%d/%d chars. %d chars remaining. "+
+		`Call get_continuation with tool_call_id="%s" offset=%d to read more]`,
+		p.Text, p.Start, p.End, p.Total, p.Total-p.End, id, p.End)
+}
+
+// firstPage is the beginning of a text that is too long to be shown, for a model
+// that can page.
+func firstPage(text string, chars, maxChars int, id string) string {
+	return fmt.Sprintf("%s\n\n[truncated — showing %d/%d chars. Call get_continuation with tool_call_id=\"%s\" to read more]",
+		firstChars(text, maxChars), maxChars, chars, id)
+}
+
+// A Refusal is an error that a model is told, in these words.
+type Refusal struct{ text string }
+
+func (r *Refusal) Error() string { return r.text }
+
+func refusal(format string, args ...any) error { return &Refusal{fmt.Sprintf(format, args...)} }
