@@ -25,7 +25,8 @@ type Bounds struct {
 	LeaseTTL time.Duration // how long a grant lasts
 	Margin   time.Duration // what must be left of the lease for safety
 
-	MaxToolResultChars int // of a result shown inline
+	MaxToolResultChars int  // of a result shown inline
+	Paging             bool // the model may read on where a result was cut
 
 	FreshnessWindow  time.Duration // scheduled turns: an equal success this recent is not run again; 0: off
 	CooldownFailures int           // equal failures that start a cool-down; 0: off
@@ -51,6 +52,7 @@ func DefaultBounds() Bounds {
 		LeaseTTL:           240 * time.Second,
 		Margin:             30 * time.Second,
 		MaxToolResultChars: 6000,
+		Paging:             true,
 		FreshnessWindow:    600 * time.Second,
 		CooldownFailures:   3,
 		CooldownWindow:     1800 * time.Second,

@@ -61,6 +61,12 @@ func (s CallState) MoveTo(next CallState) error {
 	return &MoveError{What: "tool call", From: string(s), To: string(next)}
 }
 
+// The tools by which a model reads more of stored results.
+const (
+	ToolGetContinuation = "get_continuation"
+	ToolGetToolOutput   = "get_tool_output"
+)
+
 // A ToolCall is one call that a model asked for.
 type ToolCall struct {
 	Key        CallKey

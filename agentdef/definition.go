@@ -39,6 +39,7 @@ type Definition struct {
 	ToolTimeout        *time.Duration
 	Continuation       *bool
 	MaxToolResultChars *int
+	Paging             *bool
 	FreshnessWindow    *time.Duration
 
 	MaxOutputTokens int      // reserved for each answer; 0: DefaultOutputTokens
@@ -82,6 +83,7 @@ func (d *Definition) Bounds(base turnkeeper.Bounds) turnkeeper.Bounds {
 	override(&base.ToolTimeout, d.ToolTimeout)
 	override(&base.Continuation, d.Continuation)
 	override(&base.MaxToolResultChars, d.MaxToolResultChars)
+	override(&base.Paging, d.Paging)
 	override(&base.FreshnessWindow, d.FreshnessWindow)
 	return base
 }

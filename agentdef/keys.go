@@ -69,6 +69,8 @@ func table() []key {
 			boolP(func(d *Definition) **bool { return &d.Continuation })},
 		{Key{"max_tool_result_chars", "whole number", "1 to 1000000 characters", "the setting `max_tool_result_chars`", "How much of a tool's result the model is shown at once."},
 			wholeP(func(d *Definition) **int { return &d.MaxToolResultChars }, 1, maxCount)},
+		{Key{"paging", "true or false", "", "the setting `paging`", "Whether the model can read on where a tool's result was cut."},
+			boolP(func(d *Definition) **bool { return &d.Paging })},
 		{Key{"freshness_window", "duration", "0 to 720h", "the setting `freshness_window`", "In turns of a schedule, an equal call that succeeded this recently is not run again. 0: off."},
 			durationP(func(d *Definition) **time.Duration { return &d.FreshnessWindow }, 0, maxWindow)},
 		{Key{"max_output_tokens", "whole number", "0 to 1000000 tokens", "4096", "Tokens reserved for each answer of the model. 0: the default."},

@@ -34,6 +34,7 @@ max_duration: 2m
 max_tool_calls: 0
 tool_timeout: 30
 continuation: false
+paging: false
 max_tool_result_chars: 4000
 freshness_window: 0
 max_output_tokens: 1000
@@ -73,6 +74,7 @@ func TestParseReadsEveryKey(t *testing.T) {
 		ToolTimeout:         new(30 * time.Second),
 		Continuation:        new(false),
 		MaxToolResultChars:  new(4000),
+		Paging:              new(false),
 		FreshnessWindow:     new(time.Duration(0)),
 		MaxOutputTokens:     1000,
 		ContextWindow:       128000,

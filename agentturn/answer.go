@@ -60,7 +60,7 @@ func textResult(call *turnkeeper.ToolCall, state turnkeeper.CallState, text stri
 func (t *turn) take(call *turnkeeper.ToolCall, raw tools.Result) turnkeeper.CallResult {
 	taken := outputs.Take(
 		outputs.Raw{Text: raw.Text, Bytes: raw.Bytes, MediaType: raw.MediaType, Incomplete: raw.Incomplete, Size: raw.RawBytes},
-		outputs.Limits{MaxChars: t.bounds.MaxToolResultChars},
+		t.limits(call),
 	)
 	result := turnkeeper.CallResult{Key: call.Key, Shown: taken.Shown, Preview: taken.Preview}
 	if raw.Bytes != nil || taken.Shown != taken.Output.Text || taken.Output.Incomplete {
@@ -68,6 +68,19 @@ func (t *turn) take(call *turnkeeper.ToolCall, raw tools.Result) turnkeeper.Call
 		result.Output = &taken.Output
 	}
 	return result
+}
+
+// limits are those of a call's result. A page has its own: what it says of more
+// comes on top.
+func (t *turn) limits(call *turnkeeper.ToolCall) outputs.Limits {
+	limits := outputs.Limits{MaxChars: t.bounds.MaxToolResultChars}
+	switch {
+	case call.Name == turnkeeper.ToolGetContinuation:
+		limits.MaxChars += outputs.PageMarkerChars
+	case t.pages():
+		limits.CallID = call.WireID
+	}
+	return limits
 }
 
 // toolCall is a call as its tool gets it.
@@ -78,6 +91,7 @@ func (t *turn) toolCall(call *turnkeeper.ToolCall) tools.Call {
 		Arguments: []byte(call.Arguments),
 		// Turn ids are unique in one database only; with its birth, a turn is
 		// told from those of others that call the same system.
+		Outputs:        t.shelf(),
 		IdempotencyKey: fmt.Sprintf("turn-%d-%x-%s", turn.ID, turn.CreatedAt.UnixMicro(), call.Key),
 	}
 }

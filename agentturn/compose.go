@@ -2,6 +2,7 @@ package agentturn
 
 import (
 	"fmt"
+	"slices"
 
 	"turnkeeper/inference"
 )
@@ -87,7 +88,11 @@ func (t *turn) systemPrompt() string {
 // toolDefinitions declare the agent's tools; nil when it has none.
 func (t *turn) toolDefinitions() []inference.ToolDefinition {
 	var definitions []inference.ToolDefinition
+	reading := t.pages() && t.anyStored()
 	for _, spec := range t.offered.Specs() {
+		if slices.Contains(readers, spec.Name) && !reading {
+			continue
+		}
 		definitions = append(definitions, inference.ToolDefinition{
 			Name: spec.Name, Description: spec.Description, Parameters: spec.Parameters,
 		})

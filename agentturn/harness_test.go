@@ -78,7 +78,7 @@ func (b *bench) runner() *agentturn.Runner {
 	core, logs := observer.New(zapcore.DebugLevel)
 	b.log = logs
 	return agentturn.New(agentturn.Config{
-		Models: b, Tools: registry, Bounds: b.bounds, Budget: b.budget, Freshness: b.freshness,
+		Models: b, Tools: registry, Bounds: b.bounds, Budget: b.budget, Freshness: b.freshness, Outputs: b.store,
 		Fault: b.fault, Log: zap.New(core),
 	})
 }

@@ -2,6 +2,7 @@ package agentturn
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"turnkeeper"
@@ -39,7 +40,7 @@ func lastHash(calls []*turnkeeper.ToolCall) string {
 // runReads runs calls of effect none, and leaves their results for the next
 // write.
 func (t *turn) runReads(ctx context.Context, calls []*turnkeeper.ToolCall) error {
-	if t.next.Round != nil || t.owesResult() {
+	if t.next.Round != nil || t.owesResult() || t.owesOutput() {
 		if err := t.commit(ctx); err != nil {
 			return err
 		}
@@ -63,6 +64,11 @@ func (t *turn) runReads(ctx context.Context, calls []*turnkeeper.ToolCall) error
 		t.keep(call, runs[i], "")
 	}
 	return nil
+}
+
+// owesOutput says that an output waits to be written, which a call may read.
+func (t *turn) owesOutput() bool {
+	return slices.ContainsFunc(t.next.Results, func(r turnkeeper.CallResult) bool { return r.Output != nil })
 }
 
 // owesResult says that a result of an effect waits to be written.

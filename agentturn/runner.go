@@ -33,6 +33,7 @@ type Config struct {
 	Bounds       turnkeeper.Bounds               // of agents that set none; start from turnkeeper.DefaultBounds
 	Freshness    Freshness                       // nil: scheduled turns run every call
 	Budget       Budget                          // nil: spend has no bounds
+	Outputs      Outputs                         // nil: results cannot be read on where they are cut
 	Tokens       func(model string) TokenCounter // nil: HeuristicTokens for all
 	Retry        inference.Retry                 // how a model is called; Provider, AttemptTimeout and OnRetry are set here
 	Log          *zap.Logger                     // nil: nothing is logged

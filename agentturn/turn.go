@@ -75,11 +75,11 @@ func newTurn(cfg Config, a Assignment, journal Journal) *turn {
 	return t
 }
 
-// offered are the tools an agent lists and the process has. The check of agent
-// files reports the others.
+// offered are the tools an agent lists and the process has, and those that read
+// stored results. The check of agent files reports what is not there.
 func offered(all *tools.Registry, names []string) *tools.Registry {
 	var known []string
-	for _, name := range names {
+	for _, name := range slices.Concat(names, readers) {
 		if _, ok := all.Get(name); ok && !slices.Contains(known, name) {
 			known = append(known, name)
 		}

@@ -27,6 +27,10 @@ const (
 type Limits struct {
 	MaxBytes int // of what is stored, counted before cleaning
 	MaxChars int // Unicode characters shown to the model
+
+	// CallID is the tool call's id, by which the model may read on where the text
+	// is cut. Empty: it cannot.
+	CallID string
 }
 
 func (l Limits) orDefaults() Limits {
@@ -97,7 +101,7 @@ func takeText(raw Raw, limits Limits) Taken {
 			SHA256:     hash([]byte(text)),
 			Incomplete: incomplete,
 		},
-		Shown:   show(text, chars, limits.MaxChars) + cutNote(incomplete, size, known),
+		Shown:   show(text, chars, limits) + cutNote(incomplete, size, known),
 		Preview: Preview(text),
 	}
 }
@@ -118,7 +122,7 @@ func takeBytes(raw Raw, limits Limits) Taken {
 	out.Tokens = proseTokens(chars)
 	return Taken{
 		Output:  out,
-		Shown:   show(out.Description, chars, limits.MaxChars),
+		Shown:   show(out.Description, chars, Limits{MaxChars: limits.MaxChars}),
 		Preview: Preview(out.Description),
 	}
 }

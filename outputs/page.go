@@ -31,6 +31,9 @@ func PageAt(ctx context.Context, src Source, offset int64, maxChars int) (Page, 
 // More says that the text goes on after the page.
 func (p Page) More() bool { return p.End < p.Total }
 
+// PageMarkerChars is more than a page says of what follows it, beside an id.
+const PageMarkerChars = 1000
+
 // Render is the page for the model: its text, and where there is more, a blank
 // line and what to call for it. id is the tool call's whose output it is.
 func (p Page) Render(id string) string {

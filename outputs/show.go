@@ -6,11 +6,15 @@ import (
 	"unicode"
 )
 
-// show is what the model is shown of a text of so many characters, with paging
-// off: all of it, or its first maxChars characters, a blank line and a marker.
-func show(text string, chars, maxChars int) string {
-	if chars <= maxChars {
+// show is what the model is shown of a text of so many characters: all of it, or
+// its first MaxChars characters, a blank line and a marker.
+func show(text string, chars int, limits Limits) string {
+	maxChars := limits.MaxChars
+	switch {
+	case chars <= maxChars:
 		return text
+	case limits.CallID != "":
+		return firstPage(text, chars, maxChars, limits.CallID)
 	}
 	return fmt.Sprintf("%s\n\n[... truncated: showing first %d of %d chars]", firstChars(text, maxChars), maxChars, chars)
 }

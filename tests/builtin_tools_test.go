@@ -1,11 +1,13 @@
 package tests_test
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -105,5 +107,49 @@ func TestALargeResultIsCutAndKept(t *testing.T) {
 	}
 	if stored := query[string](h, "select content from outputs"); stored != whole {
 		t.Errorf("%d of %d bytes are kept", len(stored), len(whole))
+	}
+}
+
+// A model that follows the markers reads the whole of a result, which stays as
+// the tool gave it; the tool ran once, and pages are not charged.
+func TestAModelReadsOn(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.agent("clerk", marks, "max_tool_result_chars: 4000")
+	whole := strings.Repeat("0123456789", 2459) + "€"
+	h.ledger.answer("long", whole)
+	marker := regexp.MustCompile(`\n\n\[truncated — showing .* to read more\]$`)
+	offset := regexp.MustCompile(`offset=(\d+) to read more\]$`)
+	h.model.Then(func(r recorded) reply {
+		told := r.Chat().Messages
+		last := told[len(told)-1].Text()
+		switch {
+		case roundOf(r) == 1:
+			return callOnce("mark_none", "long")
+		case !marker.MatchString(last):
+			return text("Read.")
+		}
+		arguments := `{"tool_call_id": "call_long"}`
+		if m := offset.FindStringSubmatch(last); m != nil {
+			arguments = `{"tool_call_id": "call_long", "offset": ` + m[1] + `}`
+		}
+		return calls(inferencetest.Call{ID: fmt.Sprint("page_", roundOf(r)), Name: "get_continuation", Arguments: arguments})
+	})
+	h.startWorker()
+	turn := h.turnOf(h.enqueue("clerk", "Read."))
+	h.ended(turn, "succeeded", "none", 8)
+	if turn.Charged != 2 || turn.Executed != 1 {
+		t.Errorf("%d rounds are charged, %d calls executed", turn.Charged, turn.Executed)
+	}
+	var read strings.Builder
+	for _, c := range turn.calls() {
+		read.WriteString(marker.ReplaceAllString(c.Result, ""))
+	}
+	if read.String() != whole {
+		t.Errorf("the model has read %d of %d bytes", read.Len(), len(whole))
+	}
+	h.ledger.ran("long", 1)
+	if n := query[int64](h, "select retrieved from outputs"); n != 6 {
+		t.Errorf("the output was retrieved %d times", n)
 	}
 }

@@ -47,6 +47,32 @@ type Call struct {
 	// IdempotencyKey is the same for every start of this call and for no
 	// other: a tool of effect keyed passes it on to the system it changes.
 	IdempotencyKey string
+	// Outputs are the results of the turn's calls so far. nil: there are none.
+	Outputs Outputs
+}
+
+// Outputs are the results of a turn's calls, for tools that read more of them.
+type Outputs interface {
+	// Find is the result of a call, by the id that the model knows the call by, by
+	// its ordinal in the turn ("3"), or by the id of the stored output.
+	// found is false where the turn has no such result.
+	Find(ctx context.Context, id string) (o Output, found bool, err error)
+}
+
+// An Output is the full text of a call's result.
+type Output struct {
+	CallID   string // as the model knows it
+	Tool     string
+	Binary   bool  // what can be read is its description
+	Chars    int64 // Unicode characters
+	Bytes    int64
+	Tokens   int64 // estimate
+	Unseen   int64 // the first character that the model has not been shown; Chars: none is left
+	MaxChars int   // of a page
+	// Read returns the characters from one position up to another.
+	Read func(ctx context.Context, from, to int64) (string, error)
+	// Retrieved notes that something of it was read.
+	Retrieved func(ctx context.Context) error
 }
 
 // A Result is what a tool gives back: Text, Bytes, or what a Body gives. What of

@@ -108,6 +108,8 @@ func boundSettings() []Setting {
 			Name: "continuation", Group: turn, Doc: "Whether the model is called again with the tools' results. false: one round, its tools run, and the turn ends."}),
 		number(func(c *Config) *int { return &c.Bounds.MaxToolResultChars }, 1, 1_000_000, Setting{
 			Name: "max_tool_result_chars", Group: turn, Unit: "characters", Doc: "How much of a tool's result the model is shown at once."}),
+		boolean(func(c *Config) *bool { return &c.Bounds.Paging }, Setting{
+			Name: "paging", Group: turn, Doc: "Whether the model can read on where a tool's result was cut, with get_continuation and get_tool_output."}),
 
 		duration(func(c *Config) *time.Duration { return &c.Bounds.LeaseTTL }, moment, 2*day, Setting{
 			Name: "lease_ttl", Group: lease, Doc: "How long a worker has the right to run a turn."}),

@@ -51,6 +51,18 @@ where turn_id = @turn_id and seq > @after::bigint order by seq limit @max_rows;
 -- name: OutputByID :one
 select * from turnkeeper.outputs where id = @id;
 
+-- name: ReadOutput :one
+-- Characters of a stored text, or of what stands for binary content.
+select substr(coalesce(content, description), @first_char::integer, @take::integer)::text
+from turnkeeper.outputs where id = @id and turn_id = @turn_id;
+
+-- name: DescribeOutput :one
+select media_type, size_bytes, raw_bytes, chars, tokens, sha256, incomplete, description, retrieved, created_at
+from turnkeeper.outputs where id = @id and turn_id = @turn_id;
+
+-- name: NoteRetrieved :exec
+update turnkeeper.outputs set retrieved = retrieved + 1 where id = @id and turn_id = @turn_id;
+
 -- name: OutputsOfTurn :many
 select id, round, ordinal, media_type, size_bytes, chars, tokens, sha256, incomplete, retrieved
 from turnkeeper.outputs where turn_id = @turn_id order by round, ordinal;

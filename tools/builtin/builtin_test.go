@@ -59,6 +59,8 @@ func TestAll(t *testing.T) {
 		{"read_file", turnkeeper.EffectNone, false},
 		{"list_files", turnkeeper.EffectNone, false},
 		{"http_get", turnkeeper.EffectNone, false},
+		{"get_continuation", turnkeeper.EffectNone, false},
+		{"get_tool_output", turnkeeper.EffectNone, false},
 		{"note_write", turnkeeper.EffectOnce, true},
 		{"note_read", turnkeeper.EffectNone, false},
 	}
@@ -68,7 +70,7 @@ func TestAll(t *testing.T) {
 		want []row
 	}{
 		{"all", builtin.Deps{Notes: &memory{}}, want},
-		{"without a store", builtin.Deps{}, want[:4]},
+		{"without a store", builtin.Deps{}, want[:6]},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r, err := tools.NewRegistry(builtin.All(tt.deps)...)

@@ -10,6 +10,42 @@ import (
 	"time"
 )
 
+const DescribeOutput = `-- name: DescribeOutput :one
+select media_type, size_bytes, raw_bytes, chars, tokens, sha256, incomplete, description, retrieved, created_at
+from turnkeeper.outputs where id = $1 and turn_id = $2
+`
+
+type DescribeOutputRow struct {
+	MediaType   string
+	SizeBytes   int64
+	RawBytes    int64
+	Chars       int64
+	Tokens      int64
+	Sha256      string
+	Incomplete  bool
+	Description string
+	Retrieved   int64
+	CreatedAt   time.Time
+}
+
+func (q *Queries) DescribeOutput(ctx context.Context, iD string, turnID int64) (DescribeOutputRow, error) {
+	row := q.db.QueryRow(ctx, DescribeOutput, iD, turnID)
+	var i DescribeOutputRow
+	err := row.Scan(
+		&i.MediaType,
+		&i.SizeBytes,
+		&i.RawBytes,
+		&i.Chars,
+		&i.Tokens,
+		&i.Sha256,
+		&i.Incomplete,
+		&i.Description,
+		&i.Retrieved,
+		&i.CreatedAt,
+	)
+	return i, err
+}
+
 const EventsAfter = `-- name: EventsAfter :many
 select turn_id, seq, type, round, block, data, at from turnkeeper.turn_events
 where turn_id = $1 and seq > $2::bigint order by seq limit $3
@@ -257,6 +293,15 @@ func (q *Queries) ListTurns(ctx context.Context, agent string, state string, bef
 	return items, nil
 }
 
+const NoteRetrieved = `-- name: NoteRetrieved :exec
+update turnkeeper.outputs set retrieved = retrieved + 1 where id = $1 and turn_id = $2
+`
+
+func (q *Queries) NoteRetrieved(ctx context.Context, iD string, turnID int64) error {
+	_, err := q.db.Exec(ctx, NoteRetrieved, iD, turnID)
+	return err
+}
+
 const OutputByID = `-- name: OutputByID :one
 select id, turn_id, round, ordinal, media_type, content, bytes, size_bytes, raw_bytes, chars, tokens, sha256, incomplete, description, retrieved, created_at from turnkeeper.outputs where id = $1
 `
@@ -362,6 +407,24 @@ func (q *Queries) PauseSchedule(ctx context.Context, paused bool, agent string, 
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const ReadOutput = `-- name: ReadOutput :one
+select substr(coalesce(content, description), $1::integer, $2::integer)::text
+from turnkeeper.outputs where id = $3 and turn_id = $4
+`
+
+// Characters of a stored text, or of what stands for binary content.
+func (q *Queries) ReadOutput(ctx context.Context, firstChar int32, take int32, iD string, turnID int64) (string, error) {
+	row := q.db.QueryRow(ctx, ReadOutput,
+		firstChar,
+		take,
+		iD,
+		turnID,
+	)
+	var column_1 string
+	err := row.Scan(&column_1)
+	return column_1, err
 }
 
 const ServerFacts = `-- name: ServerFacts :one

@@ -1,0 +1,204 @@
+package agentturn_test
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"turnkeeper"
+	"turnkeeper/inference"
+	"turnkeeper/inference/inferencetest"
+	"turnkeeper/tools"
+	"turnkeeper/tools/builtin"
+)
+
+// The store of these tests gives out what the journal has taken.
+func (s *store) output(id turnkeeper.OutputID) (turnkeeper.Output, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, o := range s.outputs {
+		if o.ID == id {
+			return o, nil
+		}
+	}
+	return turnkeeper.Output{}, turnkeeper.ErrNotFound
+}
+
+func (s *store) DescribeOutput(_ context.Context, _ turnkeeper.TurnID, id turnkeeper.OutputID) (turnkeeper.Output, error) {
+	return s.output(id)
+}
+
+func (s *store) ReadOutput(_ context.Context, _ turnkeeper.TurnID, id turnkeeper.OutputID, from, to int64) (string, error) {
+	o, err := s.output(id)
+	if err != nil {
+		return "", err
+	}
+	text := []rune(o.Text)
+	if o.Description != "" {
+		text = []rune(o.Description)
+	}
+	return string(text[min(from, int64(len(text))):min(to, int64(len(text)))]), nil
+}
+
+func (s *store) NoteRetrieved(_ context.Context, _ turnkeeper.TurnID, id turnkeeper.OutputID) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.outputs {
+		if s.outputs[i].ID == id {
+			s.outputs[i].Retrieved++
+		}
+	}
+	return nil
+}
+
+// pagedBench has a tool that gives the text, and counts its runs.
+func pagedBench(t *testing.T, text string, runs *int, steps ...inferencetest.Step) *bench {
+	big := tools.Func(tools.Spec{Name: "big", Effect: turnkeeper.EffectNone}, func(context.Context, struct{}) (string, error) {
+		*runs++
+		return text, nil
+	})
+	b := newBench(t, steps...).with(big)
+	b.tools = append(b.tools, builtin.NewReaders()...)
+	b.bounds.RoundCeiling = 20
+	return b
+}
+
+func asksFor(name, id, arguments string) inferencetest.Step {
+	return inferencetest.Answer(inference.Response{Calls: []inference.Call{{ID: id, Name: name, Arguments: arguments}}})
+}
+
+// lastResult is the newest tool result of a request.
+func lastResult(r inference.Request) string {
+	for i := len(r.Messages) - 1; i >= 0; i-- {
+		if r.Messages[i].Role == inference.RoleTool {
+			return r.Messages[i].Text
+		}
+	}
+	return ""
+}
+
+var (
+	firstMarker = regexp.MustCompile(`(?s)^(.*)\n\n\[truncated — showing (\d+)/(\d+) chars\. Call get_continuation with tool_call_id="([^"]+)" to read more\]$`)
+	laterMarker = regexp.MustCompile(`(?s)^(.*)\n\n\[truncated — showing (\d+)-(\d+)/(\d+) chars\. (\d+) chars remaining\. Call get_continuation with tool_call_id="([^"]+)" offset=(\d+) to read more\]$`)
+)
+
+// A model that follows the markers reads the whole text, and the tool ran once.
+func TestReadingOn(t *testing.T) {
+	for _, limit := range []int{4000, 6000} {
+		for name, text := range map[string]string{
+			"24,591 characters": strings.Repeat("0123456789", 2460)[:24591],
+			"emoji":             strings.Repeat("👩‍👩‍👧‍👦e\u0301日ש", 1500),
+			"one over the cap":  strings.Repeat("x", limit+1),
+			"at the cap":        strings.Repeat("x", limit),
+		} {
+			t.Run(fmt.Sprint(name, "/", limit), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					var read strings.Builder
+					var runs int
+					var b *bench
+					follow := inferencetest.Func(func(ctx context.Context, req inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
+						shown := lastResult(req)
+						if m := firstMarker.FindStringSubmatch(shown); m != nil {
+							read.WriteString(m[1])
+							return inference.Response{Calls: []inference.Call{{ID: "p", Name: "get_continuation", Arguments: fmt.Sprintf(`{"tool_call_id":%q}`, m[4])}}}, nil
+						}
+						if m := laterMarker.FindStringSubmatch(shown); m != nil {
+							read.WriteString(m[1])
+							return inference.Response{Calls: []inference.Call{{ID: "p", Name: "get_continuation", Arguments: fmt.Sprintf(`{"id":%q,"offset":%s}`, m[6], m[7])}}}, nil
+						}
+						read.WriteString(shown)
+						return inference.Response{Text: "Read.", FinishReason: "stop"}, nil
+					})
+					steps := []inferencetest.Step{asksFor("big", "call_abc123", `{}`)}
+					for range 12 {
+						steps = append(steps, follow)
+					}
+					b = pagedBench(t, text, &runs, steps...)
+					b.bounds.MaxToolResultChars = limit
+					outcome := b.run(t.Context())
+					if outcome.State != turnkeeper.TurnSucceeded || read.String() != text || runs != 1 {
+						t.Errorf("ended %s; read %d bytes of %d; the tool ran %d times", outcome.State, read.Len(), len(text), runs)
+					}
+					if b.store.turn.ChargedRounds > 3 {
+						t.Errorf("%d rounds were charged", b.store.turn.ChargedRounds)
+					}
+				})
+			})
+		}
+	}
+}
+
+// Without an offset reading goes on where it ended; the call has several names;
+// what makes no sense is a JSON error.
+func TestWhatCanBeAskedOfAnOutput(t *testing.T) {
+	text := "head " + strings.Repeat("é", 95) + " needle " + strings.Repeat("z", 100)
+	for name, c := range map[string]struct{ tool, arguments, want string }{
+		"by ordinal":       {"get_continuation", `{"tool_call_id":"1"}`, "[truncated — showing 50-100/208 chars. 108 chars remaining. Call get_continuation with tool_call_id=\"c1\" offset=100 to read more]"},
+		"by a number":      {"get_continuation", `{"id":1}`, "showing 50-100/208"},
+		"by the key":       {"get_continuation", `{"id":"round-1-tool-1"}`, "showing 50-100/208"},
+		"the last page":    {"get_continuation", `{"tool_call_id":"c1","offset":200}`, "zzzzzzzz"},
+		"offset as string": {"get_continuation", `{"tool_call_id":"c1","offset":"100"}`, "showing 100-150/208"},
+		"negative":         {"get_continuation", `{"tool_call_id":"c1","offset":-1}`, `{"error":"offset must not be negative, and is -1"}`},
+		"fraction":         {"get_continuation", `{"tool_call_id":"c1","offset":1.5}`, `{"error":"offset must be a whole number of characters, 0 or more"}`},
+		"huge":             {"get_continuation", `{"tool_call_id":"c1","offset":99999999999999999999}`, `{"error":"offset must be a whole number of characters, 0 or more"}`},
+		"words":            {"get_continuation", `{"tool_call_id":"c1","offset":"all"}`, `{"error":"offset must be a whole number of characters, 0 or more"}`},
+		"past the end":     {"get_continuation", `{"tool_call_id":"c1","offset":208}`, `{"error":"offset 208 is past the end: there are 208 characters"}`},
+		"unknown":          {"get_continuation", `{"tool_call_id":"other"}`, `{"error":"Unknown tool ID: other"}`},
+		"no id":            {"get_continuation", `{}`, `{"error":"tool_call_id is missing: give the id from the marker at the end of the result"}`},
+		"itself":           {"get_continuation", `{"tool_call_id":"c2"}`, `{"error":"Unknown tool ID: c2"}`},
+		"raw":              {"get_tool_output", `{"id":"c1","mode":"raw"}`, "head é"},
+		"slice":            {"get_tool_output", `{"id":"c1","mode":"slice","slice":{"start":5,"length":3}}`, "ééé"},
+		"anchor":           {"get_tool_output", `{"id":"c1","mode":"slice","slice":{"anchor":"needle","window":4}}`, "é needle z"},
+		"no such anchor":   {"get_tool_output", `{"id":"c1","mode":"slice","slice":{"anchor":"pin"}}`, `{"error":"Anchor not found in content"}`},
+		"unknown output":   {"get_tool_output", `{"id":"x","mode":"raw"}`, `{"error":"Unknown tool ID: x"}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				runs := 0
+				b := pagedBench(t, text, &runs, asksFor("big", "c1", `{}`), asksFor(c.tool, "c2", c.arguments), inferencetest.Answer(inference.Response{Text: "Done.", FinishReason: "stop"}))
+				b.bounds.MaxToolResultChars = 50
+				b.run(t.Context())
+				requests := b.requests()
+				if got := lastResult(requests[len(requests)-1]); len(requests) != 3 || !strings.Contains(got, c.want) || strings.HasPrefix(c.want, "{") && got != c.want {
+					t.Errorf("%d requests; the result is %q", len(requests), got)
+				}
+				if runs != 1 {
+					t.Errorf("the tool ran %d times", runs)
+				}
+			})
+		})
+	}
+}
+
+// The tools that read are there when there is something to read, and not where
+// paging is off.
+func TestReadersAreOfferedWhenSomethingIsStored(t *testing.T) {
+	names := func(r inference.Request) (all []string) {
+		for _, d := range r.Tools {
+			all = append(all, d.Name)
+		}
+		return all
+	}
+	for _, paging := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			runs := 0
+			b := pagedBench(t, strings.Repeat("x", 7000), &runs, asksFor("big", "c1", `{}`), inferencetest.Answer(inference.Response{Text: "Done.", FinishReason: "stop"}))
+			b.bounds.Paging = paging
+			b.run(t.Context())
+			requests := b.requests()
+			if got := fmt.Sprint(names(requests[0])); got != "[big]" {
+				t.Errorf("paging %v: the first request offers %s", paging, got)
+			}
+			want, marker := "[big get_continuation get_tool_output]", `[truncated — showing 6000/7000 chars. Call get_continuation with tool_call_id="c1" to read more]`
+			if !paging {
+				want, marker = "[big]", "[... truncated: showing first 6000 of 7000 chars]"
+			}
+			if got := fmt.Sprint(names(requests[1])); got != want || lastResult(requests[1]) != strings.Repeat("x", 6000)+"\n\n"+marker {
+				t.Errorf("paging %v: the second request offers %s, and shows %q", paging, got, lastResult(requests[1])[6000:])
+			}
+		})
+	}
+}
