@@ -12,7 +12,7 @@ import (
 func (s *Store) ReadOutput(ctx context.Context, turn turnkeeper.TurnID, id turnkeeper.OutputID, from, to int64) (string, error) {
 	from = min(max(from, 0), turnkeeper.MaxOutputBytes)
 	take := min(max(to-from, 0), turnkeeper.MaxOutputBytes)
-	text, err := s.q.ReadOutput(ctx, int32(from+1), int32(take), string(id), int64(turn)) //nolint:gosec // bounded
+	text, err := s.q.ReadOutput(ctx, int32(from+1), int32(take), string(id), int64(turn))
 	return text, translate(err)
 }
 

@@ -105,7 +105,7 @@ func (o output) part(ctx context.Context, args outputArgs) (string, error) {
 		if o.Tokens > rawTokens {
 			return "", refused(fmt.Sprintf("Response too large (%d bytes). Use extract or slice mode.", o.Bytes))
 		}
-		return o.Read(ctx, 0, o.Output.Chars)
+		return o.Read(ctx, 0, o.Chars)
 	}
 	s := args.Slice
 	span, err := outputs.Slice(ctx, source{o}, outputs.SliceRequest{
