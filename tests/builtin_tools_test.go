@@ -149,7 +149,22 @@ func TestAModelReadsOn(t *testing.T) {
 		t.Errorf("the model has read %d of %d bytes", read.Len(), len(whole))
 	}
 	h.ledger.ran("long", 1)
-	if n := query[int64](h, "select retrieved from outputs"); n != 6 {
-		t.Errorf("the output was retrieved %d times", n)
+	id := query[string](h, "select id from outputs")
+	for want, flags := range map[string][]string{whole: {"--raw"}, whole[4000:8000]: {"--raw", "--slice", "4000:8000"}, "€": {"--raw", "--slice", "24590:"}} {
+		if r := h.run("", "turnctl", append([]string{"output", id}, flags...)...); r.code != 0 || r.stdout != want {
+			t.Errorf("turnctl output %v ended with %d, %d bytes, %s", flags, r.code, len(r.stdout), r.stderr)
+		}
+	}
+	shown := turnctl[struct {
+		Chars, Retrieved int
+		SHA256           string
+		Shown            string
+	}](h, "output", id)
+	if shown.Chars != 24591 || shown.Retrieved != 6 || len(shown.SHA256) != 64 || !strings.HasSuffix(shown.Shown,
+		`[truncated — showing 4000/24591 chars. Call get_continuation with tool_call_id="call_long" to read more]`) {
+		t.Errorf("turnctl output says %d characters, retrieved %d times, and ends %q", shown.Chars, shown.Retrieved, shown.Shown[3990:])
+	}
+	if r := h.run("", "turnctl", "output", "nothing"); r.code != 3 || !strings.Contains(r.stderr, `there is no output "nothing"`) {
+		t.Errorf("an unknown output: %d %s", r.code, r.stderr)
 	}
 }

@@ -242,6 +242,16 @@ func TestLists(t *testing.T) {
 		"scheduler": func(s *screen) {
 			showScheduler(s, utcNow, storage.SchedulerSettings{PausedAt: began, PausedReason: "the provider\nis down", PollInterval: 3 * time.Second, MaxDispatches: 50, LastTickAt: after(time.Minute)})
 		},
+		"output": func(s *screen) {
+			o := turnkeeper.Output{
+				ID: "k3v9x2m4q7ab", TurnID: 7, Call: turnkeeper.CallKey{Round: 1, Ordinal: 2}, MediaType: "text/plain", SizeBytes: 24591,
+				Chars: 24591, Tokens: 7685, SHA256: strings.Repeat("c", 64), Retrieved: 2, Incomplete: true, RawBytes: 12_000_000,
+			}
+			s.output(o, "the \x1b[31mwhole text", "the beginning\n\n[truncated — showing 4000/24591 chars. Call get_continuation with tool_call_id=\"c\" to read more]")
+		},
+		"output-binary": func(s *screen) {
+			s.output(turnkeeper.Output{ID: "k", TurnID: 7, MediaType: "image/png", Bytes: []byte{1}, SizeBytes: 1, SHA256: strings.Repeat("c", 64)}, "", "[binary result: image/png, 1 bytes]")
+		},
 		"check": func(s *screen) {
 			showPromises(s, []storage.Promise{
 				{Text: "a closed message has one reply"},

@@ -1,0 +1,168 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"turnkeeper"
+	"turnkeeper/internal/app"
+	"turnkeeper/internal/config"
+	"turnkeeper/outputs"
+	"turnkeeper/storage"
+)
+
+func (s *session) outputCommand() *cobra.Command {
+	var slice string
+	var raw bool
+	cmd := &cobra.Command{
+		Use: "output ID", Short: "Show the whole of a stored tool result", Args: exactArgs(1),
+		Long: `Show a tool result as the tool gave it (cleaned, and cut at 10 MB): its size, its
+hash, how often it was read again, what the model was shown in its place, and the
+text. "turnctl show" names the outputs of a turn. A result that was shown whole
+is kept as that, and has no output.`,
+		Example: `  turnctl output k3v9x2m4q7ab
+  turnctl output k3v9x2m4q7ab --slice 4000:8000
+  turnctl output k3v9x2m4q7ab --raw > result.bin`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			span, err := parseSpan(slice)
+			if err != nil {
+				return err
+			}
+			return s.withDatabase(cmd.Context(), func(_ *config.Config, db *app.Database) error {
+				return s.showOutput(cmd.Context(), db.Store, turnkeeper.OutputID(args[0]), span, raw)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&slice, "slice", "", "only the characters A:B; either may be left out")
+	cmd.Flags().BoolVar(&raw, "raw", false, "only the content, byte for byte")
+	return cmd
+}
+
+// A span is a part of a text, in characters; to 0: to the end.
+type span struct{ from, to int64 }
+
+func parseSpan(text string) (p span, err error) {
+	if text == "" {
+		return p, nil
+	}
+	from, to, found := strings.Cut(text, ":")
+	for _, end := range []struct {
+		text string
+		to   *int64
+	}{{from, &p.from}, {to, &p.to}} {
+		if end.text != "" && err == nil {
+			*end.to, err = strconv.ParseInt(end.text, 10, 64)
+		}
+	}
+	if !found || err != nil || p.from < 0 || p.to < 0 || to != "" && p.to < p.from {
+		return span{}, usageError("--slice is %q: it must be A:B, two numbers of characters, the first not above the second", text)
+	}
+	return p, nil
+}
+
+// storedView is what programs read of an output.
+type storedView struct {
+	outputView
+	Turn    turnkeeper.TurnID `json:"turn_id"`
+	Content *string           `json:"content"` // null: binary
+	Shown   string            `json:"shown"`   // to the model
+}
+
+func (s *session) showOutput(ctx context.Context, store *storage.Store, id turnkeeper.OutputID, p span, raw bool) error {
+	o, err := store.Output(ctx, id)
+	if errors.Is(err, turnkeeper.ErrNotFound) {
+		return notFound(`there is no output %q: "turnctl show" names those of a turn`, string(id))
+	}
+	if err != nil {
+		return err
+	}
+	text, err := p.of(ctx, o)
+	if err != nil {
+		return err
+	}
+	if raw {
+		_, err := s.Stdout.Write(contentOf(o, text))
+		return err
+	}
+	shown, err := shownFor(ctx, store, o)
+	if err != nil {
+		return err
+	}
+	view := storedView{outputView: viewOutput(o), Turn: o.TurnID, Shown: shown}
+	if o.Bytes == nil {
+		view.Content = &text
+	}
+	return s.print(view, func() { s.out.output(o, text, shown) })
+}
+
+// of is the part of a text; of binary content nothing.
+func (p span) of(ctx context.Context, o turnkeeper.Output) (string, error) {
+	if o.Bytes != nil {
+		return "", nil
+	}
+	if p.to == 0 {
+		p.to = o.Chars
+	}
+	return outputs.Text(o.Text).Read(ctx, p.from, p.to)
+}
+
+func contentOf(o turnkeeper.Output, text string) []byte {
+	if o.Bytes != nil {
+		return o.Bytes
+	}
+	return []byte(text)
+}
+
+// shownFor is what the model was shown as the result of the output's call.
+func shownFor(ctx context.Context, store *storage.Store, o turnkeeper.Output) (string, error) {
+	view, err := store.ViewTurn(ctx, o.TurnID)
+	if err != nil {
+		return "", err
+	}
+	for _, round := range view.Rounds {
+		for _, call := range round.Calls {
+			if call.Key == o.Call {
+				return call.Shown, nil
+			}
+		}
+	}
+	return "", nil
+}
+
+func (s *screen) output(o turnkeeper.Output, text, shown string) {
+	whole := ""
+	if o.Incomplete {
+		whole = fmt.Sprintf(", the beginning of %s", plural(int(o.RawBytes), "byte"))
+	}
+	s.line("output %s of turn %d, %s", o.ID, o.TurnID, o.Call)
+	s.line("  type       %s", oneLine(o.MediaType, 0))
+	s.line("  size       %s, %s, about %s%s", plural(int(o.SizeBytes), "byte"), plural(int(o.Chars), "character"), plural(int(o.Tokens), "token"), whole)
+	s.line("  sha256     %s", o.SHA256)
+	s.line("  read again %s", plural(int(o.Retrieved), "time"))
+	s.line("  the model was shown")
+	for line := range strings.Lines(plain(shownEnds(shown))) {
+		s.line("%s", strings.TrimRight("    "+line, " \n"))
+	}
+	s.line("")
+	if o.Bytes != nil {
+		s.line("%s", s.in(dim, "binary content: --raw writes it to standard output"))
+		return
+	}
+	s.line("%s", plain(text))
+}
+
+// shownEnds is the beginning and the end of what the model was shown: the end
+// says what was left out.
+func shownEnds(shown string) string {
+	const ends = 300
+	chars := []rune(shown)
+	if len(chars) <= 2*ends {
+		return shown
+	}
+	return string(chars[:ends]) + "\n…\n" + string(chars[len(chars)-ends:])
+}
