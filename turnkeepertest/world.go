@@ -13,6 +13,7 @@ import (
 	"turnkeeper/agentdef"
 	"turnkeeper/internal/memory"
 	"turnkeeper/tools"
+	"turnkeeper/tools/builtin"
 )
 
 // A world is one run: a store, the workers that work on it one after the other,
@@ -74,6 +75,11 @@ func newWorld(s Scenario, faults []Fault) (*world, error) {
 	}
 	if w.agent, err = s.definition(w.tools); err != nil {
 		return nil, err
+	}
+	for _, reader := range builtin.NewReaders() { // every agent has them, listed or not
+		if err := w.tools.Register(reader); err != nil {
+			return nil, err
+		}
 	}
 	w.store = memory.New(memory.Options{LeaseTTL: bounds().LeaseTTL, Ring: func(memory.Bell) { w.ring() }})
 	w.conn = w.store.Connect(nil)

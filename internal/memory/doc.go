@@ -17,8 +17,8 @@
 // they end, break, or stay idle for too long; other writers of those turns wait.
 //
 // It keeps what decides: messages, leases, turns with their journals and events,
-// replies, schedules, heartbeats. It keeps no outputs beside what is shown of
-// them, no notes, no spend, and nothing that an operator sets.
+// outputs, replies, schedules, heartbeats. It keeps no notes, no spend, and
+// nothing that an operator sets.
 //
 // All methods are safe for concurrent use, except that a Journal belongs to one
 // goroutine. Nothing sleeps: the only timers are those of waits for a lock and

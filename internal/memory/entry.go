@@ -133,6 +133,7 @@ func (j *Journal) answer(t *turnRow, results []turnkeeper.CallResult) error {
 		call.State, call.Shown, call.Preview, call.Duration, call.EndedAt = r.State, r.Shown, r.Preview, r.Duration, j.s.now()
 		if r.Output != nil {
 			call.OutputID = r.Output.ID
+			t.outputs = append(t.outputs, *r.Output)
 		}
 	}
 	return nil

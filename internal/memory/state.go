@@ -54,7 +54,8 @@ type turnRow struct {
 	starts   []startRow
 	events   []turnkeeper.Event
 	verdicts []turnkeeper.CallKey // unknown, by whoever decided
-	held     *tx                  // that has the row's lock; nil: it is free
+	outputs  []turnkeeper.Output
+	held     *tx // that has the row's lock; nil: it is free
 }
 
 type startRow struct {
@@ -129,6 +130,7 @@ func (s *state) grant(id turnkeeper.GrantID) *grantRow {
 func (t *turnRow) draft() *turnRow {
 	d := *t
 	d.rounds = cloneRounds(t.rounds)
+	d.outputs = slices.Clone(t.outputs)
 	d.starts, d.events = slices.Clip(t.starts), slices.Clip(t.events)
 	d.verdicts = slices.Clip(t.verdicts)
 	return &d
