@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"turnkeeper/agentturn"
 )
 
@@ -23,7 +25,7 @@ var (
 func TestMain(m *testing.M) {
 	runtime.GOMAXPROCS(1)
 	debug.SetGCPercent(400)
-	m.Run()
+	goleak.VerifyTestMain(m) // nobody who died goes on
 }
 
 // A verdict is what is left of a world.

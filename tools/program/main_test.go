@@ -1,16 +1,17 @@
 package program_test
 
 import (
-	"os"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
 
 	"turnkeeper/tools/program/programtest"
 )
 
 func TestMain(m *testing.M) {
 	programtest.Main()
-	os.Exit(m.Run())
+	goleak.VerifyTestMain(m) // no test leaves a goroutine behind
 }
 
 // patience bounds every wait for an event: far above what any takes.
