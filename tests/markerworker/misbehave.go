@@ -11,9 +11,6 @@ import (
 	"turnkeeper/tools"
 )
 
-// misbehaveTimeout is short: most of the behaviours use all of it.
-const misbehaveTimeout = 500 * time.Millisecond
-
 // A behaviour is the arguments of the tool misbehave.
 type behaviour struct {
 	How string `json:"how"`
