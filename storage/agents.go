@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"go.uber.org/zap"
 
 	"turnkeeper"
 	"turnkeeper/storage/internal/dbsqlc"
@@ -15,7 +16,24 @@ import (
 // worker or changes an agent may have mended what failed. Agents that are not
 // named stay: another worker may serve them. Every process may do it; the last
 // one wins.
+//
+// A scheduler that was stopped within its tick holds a schedule's row until the
+// server ends its session, after half a minute: RegisterAgents tries again as
+// often as that takes.
 func (s *Store) RegisterAgents(ctx context.Context, agents []turnkeeper.AgentRegistration) error {
+	for tries := 1; ; tries++ {
+		err := s.registerAll(ctx, agents)
+		if !lockRefused(err) || tries == registerTries || !pause(ctx, firstRetry) {
+			return err
+		}
+		s.log.Warn("another session keeps the agents' rows; registering them is tried again", zap.Int("tries", tries))
+	}
+}
+
+// registerTries, each as long as the lock timeout, outlast a stopped session.
+const registerTries = 6
+
+func (s *Store) registerAll(ctx context.Context, agents []turnkeeper.AgentRegistration) error {
 	return translate(pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		q := dbsqlc.New(tx)
 		for _, a := range agents {

@@ -240,6 +240,9 @@ func (h *house) await(what, sql string, args ...any) {
 // awaitClosed returns when every one of the messages is closed.
 func (h *house) awaitClosed(ids ...int64) {
 	h.t.Helper()
+	if len(ids) == 0 {
+		return
+	}
 	h.await(fmt.Sprintf("the messages %v are closed", ids),
 		"select count(*) = cardinality($1::bigint[]) from messages where id = any($1::bigint[]) and closed_at is not null", ids)
 }

@@ -1,0 +1,53 @@
+package storage_test
+
+import (
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"turnkeeper"
+	"turnkeeper/storage"
+)
+
+// A scheduler that stands still within its tick holds a row: a worker that
+// starts meanwhile waits for it instead of giving up.
+func TestRegisteringAgentsOutlastsAStoppedTick(t *testing.T) {
+	h := newHouse(t)
+	h.register("clerk", false, turnkeeper.Schedule{Name: "hourly", Cron: "0 * * * *", TimeZone: "UTC"})
+	tick, err := h.Pool().Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tick.Rollback(t.Context())
+	if _, err := tick.Exec(t.Context(), "select from schedules for update"); err != nil {
+		t.Fatal(err)
+	}
+	refused := 0
+	goesOn := func(zapcore.Entry) error {
+		if refused++; refused == 2 {
+			return tick.Rollback(t.Context())
+		}
+		return nil
+	}
+	core, _ := observer.New(zap.WarnLevel)
+	starting, err := storage.Open(t.Context(), storage.Options{
+		URL: h.url, LockTimeout: 50 * time.Millisecond, Log: zap.New(core, zap.Hooks(goesOn)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer starting.Close()
+	changed := registration("clerk", false, turnkeeper.Schedule{Name: "hourly", Cron: "5 * * * *", TimeZone: "UTC"})
+	if err := starting.RegisterAgents(t.Context(), []turnkeeper.AgentRegistration{changed}); err != nil {
+		t.Fatal(err)
+	}
+	if refused != 2 {
+		t.Errorf("%d tries were refused", refused)
+	}
+	if cron := one[string](h, "select cron from schedules"); cron != "5 * * * *" {
+		t.Errorf("the schedule is %q", cron)
+	}
+}
