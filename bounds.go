@@ -28,6 +28,10 @@ type Bounds struct {
 	MaxToolResultChars int  // of a result shown inline
 	Paging             bool // the model may read on where a result was cut
 
+	Async               bool          // large results as handles, slow calls in the background
+	AsyncTokenThreshold int           // estimated tokens above which a result is a handle
+	AsyncTimeout        time.Duration // after which a call goes to the background; 0: none does
+
 	FreshnessWindow  time.Duration // scheduled turns: an equal success this recent is not run again; 0: off
 	CooldownFailures int           // equal failures that start a cool-down; 0: off
 	CooldownWindow   time.Duration // within which they count
@@ -40,25 +44,28 @@ type Bounds struct {
 // DefaultBounds are the bounds of a turn whose agent sets none.
 func DefaultBounds() Bounds {
 	return Bounds{
-		MaxRounds:          3,
-		RoundCeiling:       20,
-		MaxDuration:        90 * time.Second,
-		MaxToolCalls:       12,
-		MaxPagingCalls:     64,
-		ToolTimeout:        60 * time.Second,
-		ModelTimeout:       60 * time.Second,
-		ModelIdle:          20 * time.Second,
-		Continuation:       true,
-		LeaseTTL:           240 * time.Second,
-		Margin:             30 * time.Second,
-		MaxToolResultChars: 6000,
-		Paging:             true,
-		FreshnessWindow:    600 * time.Second,
-		CooldownFailures:   3,
-		CooldownWindow:     1800 * time.Second,
-		Cooldown:           1800 * time.Second,
-		MaxAttempts:        3,
-		MaxDispatches:      3,
+		MaxRounds:           3,
+		RoundCeiling:        20,
+		MaxDuration:         90 * time.Second,
+		MaxToolCalls:        12,
+		MaxPagingCalls:      64,
+		ToolTimeout:         60 * time.Second,
+		ModelTimeout:        60 * time.Second,
+		ModelIdle:           20 * time.Second,
+		Continuation:        true,
+		LeaseTTL:            240 * time.Second,
+		Margin:              30 * time.Second,
+		MaxToolResultChars:  6000,
+		Paging:              true,
+		Async:               true,
+		AsyncTokenThreshold: 10000,
+		AsyncTimeout:        5 * time.Second,
+		FreshnessWindow:     600 * time.Second,
+		CooldownFailures:    3,
+		CooldownWindow:      1800 * time.Second,
+		Cooldown:            1800 * time.Second,
+		MaxAttempts:         3,
+		MaxDispatches:       3,
 	}
 }
 
@@ -90,6 +97,9 @@ func (b Bounds) Check() error {
 	}
 	if b.MaxToolResultChars < 1 {
 		return fmt.Errorf("max_tool_result_chars is %d; it must be at least 1", b.MaxToolResultChars)
+	}
+	if b.AsyncTokenThreshold < 0 || b.AsyncTimeout < 0 {
+		return fmt.Errorf("async_token_threshold is %d and async_timeout is %s; neither may be negative", b.AsyncTokenThreshold, b.AsyncTimeout)
 	}
 	return nil
 }

@@ -22,8 +22,9 @@ type Entry struct {
 	// the whole entry with ErrJournalMoved.
 	Starts []CallStart
 
-	// Results answer calls. A result for a call that was started is accepted
-	// only with the nonce of that start.
+	// Results answer calls, or say with CallRunning that they go on in the
+	// background. A result for a call that was started is accepted only with
+	// the nonce of that start.
 	Results []CallResult
 
 	// Events continue the turn's stream, in order. Seq is set by the writer.
@@ -49,7 +50,10 @@ type CallResult struct {
 	Shown   string
 	Preview string
 	Output  *Output // nil: nothing to store beside Shown
-	Ran     bool    // the tool ran; not kept, but a lost lease makes it worth telling
+	// Later is the id under which the output of a call in state CallRunning will
+	// be stored, as the model was told. Empty for every other.
+	Later OutputID
+	Ran   bool // the tool ran; not kept, but a lost lease makes it worth telling
 	// Duration is how long the tool ran, by the worker's monotonic clock;
 	// 0 for a call that did not run.
 	Duration time.Duration

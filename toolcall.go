@@ -36,11 +36,12 @@ const (
 
 // Every move a call can make. planned → succeeded and planned → failed are for
 // calls of effect none, which need no start on record, and for calls that were
-// answered with an error because nothing could run.
+// answered with an error because nothing could run. running → started is a call
+// of a lost worker that is run again.
 var callMoves = map[CallState][]CallState{
 	CallPlanned: {CallStarted, CallSucceeded, CallFailed, CallSkipped, CallDenied, CallCancelled},
 	CallStarted: {CallStarted, CallRunning, CallSucceeded, CallFailed, CallUnknown, CallCancelled},
-	CallRunning: {CallSucceeded, CallFailed, CallUnknown, CallCancelled},
+	CallRunning: {CallStarted, CallSucceeded, CallFailed, CallUnknown, CallCancelled},
 }
 
 // Answered says that the call has a result to show the model.
@@ -61,10 +62,12 @@ func (s CallState) MoveTo(next CallState) error {
 	return &MoveError{What: "tool call", From: string(s), To: string(next)}
 }
 
-// The tools by which a model reads more of stored results.
+// The tools by which a model reads more of stored results, and waits for those
+// that are not there yet.
 const (
-	ToolGetContinuation = "get_continuation"
-	ToolGetToolOutput   = "get_tool_output"
+	ToolGetContinuation   = "get_continuation"
+	ToolGetToolOutput     = "get_tool_output"
+	ToolWaitForToolOutput = "wait_for_tool_output"
 )
 
 // A ToolCall is one call that a model asked for.

@@ -33,14 +33,17 @@ type Definition struct {
 	AllowPrivateHosts   []string   // hosts http_get may reach on private addresses
 
 	// Overrides of the process's bounds; nil: not set.
-	MaxRounds          *int
-	MaxDuration        *time.Duration
-	MaxToolCalls       *int
-	ToolTimeout        *time.Duration
-	Continuation       *bool
-	MaxToolResultChars *int
-	Paging             *bool
-	FreshnessWindow    *time.Duration
+	MaxRounds           *int
+	MaxDuration         *time.Duration
+	MaxToolCalls        *int
+	ToolTimeout         *time.Duration
+	Continuation        *bool
+	MaxToolResultChars  *int
+	Paging              *bool
+	Async               *bool
+	AsyncTokenThreshold *int
+	AsyncTimeout        *time.Duration
+	FreshnessWindow     *time.Duration
 
 	MaxOutputTokens int      // reserved for each answer; 0: DefaultOutputTokens
 	ContextWindow   int      // tokens the model takes; 0: by the model's name, else 32768
@@ -84,6 +87,9 @@ func (d *Definition) Bounds(base turnkeeper.Bounds) turnkeeper.Bounds {
 	override(&base.Continuation, d.Continuation)
 	override(&base.MaxToolResultChars, d.MaxToolResultChars)
 	override(&base.Paging, d.Paging)
+	override(&base.Async, d.Async)
+	override(&base.AsyncTokenThreshold, d.AsyncTokenThreshold)
+	override(&base.AsyncTimeout, d.AsyncTimeout)
 	override(&base.FreshnessWindow, d.FreshnessWindow)
 	return base
 }

@@ -71,6 +71,12 @@ func table() []key {
 			wholeP(func(d *Definition) **int { return &d.MaxToolResultChars }, 1, maxCount)},
 		{Key{"paging", "true or false", "", "the setting `paging`", "Whether the model can read on where a tool's result was cut."},
 			boolP(func(d *Definition) **bool { return &d.Paging })},
+		{Key{"async", "true or false", "", "the setting `async`", "Whether very long results are given as handles, and slow calls go on in the background."},
+			boolP(func(d *Definition) **bool { return &d.Async })},
+		{Key{"async_token_threshold", "whole number", "0 to 1000000 tokens", "the setting `async_token_threshold`", "Estimated tokens above which a result is given as a handle only. 0: every result that is not empty."},
+			wholeP(func(d *Definition) **int { return &d.AsyncTokenThreshold }, 0, maxCount)},
+		{Key{"async_timeout", "duration", "0 to 24h", "the setting `async_timeout`", "After how long a call that still runs goes to the background. 0: none does."},
+			durationP(func(d *Definition) **time.Duration { return &d.AsyncTimeout }, 0, maxDuration)},
 		{Key{"freshness_window", "duration", "0 to 720h", "the setting `freshness_window`", "In turns of a schedule, an equal call that succeeded this recently is not run again. 0: off."},
 			durationP(func(d *Definition) **time.Duration { return &d.FreshnessWindow }, 0, maxWindow)},
 		{Key{"max_output_tokens", "whole number", "0 to 1000000 tokens", "4096", "Tokens reserved for each answer of the model. 0: the default."},
@@ -89,7 +95,7 @@ func table() []key {
 }
 
 // later are keys that the contract names and this version does not know.
-var later = []string{"async", "async_token_threshold", "async_timeout", "extraction_model", "mcp_servers", "sub_agents"}
+var later = []string{"extraction_model", "mcp_servers", "sub_agents"}
 
 // Keys lists every key of the front matter in the order of the reference.
 func Keys() []Key {

@@ -35,6 +35,9 @@ max_tool_calls: 0
 tool_timeout: 30
 continuation: false
 paging: false
+async: false
+async_token_threshold: 5000
+async_timeout: 3s
 max_tool_result_chars: 4000
 freshness_window: 0
 max_output_tokens: 1000
@@ -75,11 +78,12 @@ func TestParseReadsEveryKey(t *testing.T) {
 		Continuation:        new(false),
 		MaxToolResultChars:  new(4000),
 		Paging:              new(false),
-		FreshnessWindow:     new(time.Duration(0)),
-		MaxOutputTokens:     1000,
-		ContextWindow:       128000,
-		Temperature:         new(0.5),
-		Budget:              agentdef.Budget{TurnTokens: 1, TurnCalls: 2, DayTokens: 3, DayCalls: 4},
+		Async:               new(false), AsyncTokenThreshold: new(5000), AsyncTimeout: new(3 * time.Second),
+		FreshnessWindow: new(time.Duration(0)),
+		MaxOutputTokens: 1000,
+		ContextWindow:   128000,
+		Temperature:     new(0.5),
+		Budget:          agentdef.Budget{TurnTokens: 1, TurnCalls: 2, DayTokens: 3, DayCalls: 4},
 	}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(agentdef.Definition{}, "Hash")); diff != "" {
 		t.Error(diff)
@@ -210,8 +214,8 @@ func TestParseRecordedEqualsTheFile(t *testing.T) {
 	if diff := cmp.Diff(filed, recorded, cmpopts.IgnoreFields(agentdef.Definition{}, "Path")); diff != "" {
 		t.Error(diff)
 	}
-	_, err = agentdef.ParseRecorded("mail", []byte("---\nasync: true\n---\nHi"))
-	if got, want := text(err), `mail.md (as recorded):2: "async" is not supported yet`; got != want {
+	_, err = agentdef.ParseRecorded("mail", []byte("---\nmcp_servers: {}\n---\nHi"))
+	if got, want := text(err), `mail.md (as recorded):2: "mcp_servers" is not supported yet`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }

@@ -1,6 +1,7 @@
 package agentturn
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -13,26 +14,40 @@ import (
 // answer gives a call its result, in memory and with the next write.
 func (t *turn) answer(call *turnkeeper.ToolCall, result turnkeeper.CallResult) {
 	t.apply(call, result)
+	// A call that ends before it was written that it went to the background.
+	t.next.Results = slices.DeleteFunc(t.next.Results, func(r turnkeeper.CallResult) bool { return r.Key == call.Key })
 	t.next.Results = append(t.next.Results, result)
 }
 
 // apply gives a call its result in memory, and tells the watchers.
 func (t *turn) apply(call *turnkeeper.ToolCall, result turnkeeper.CallResult) {
+	known := call.State == turnkeeper.CallRunning // the round went on without it
 	call.State, call.Shown, call.Preview = result.State, result.Shown, result.Preview
+	if result.State == turnkeeper.CallRunning {
+		call.OutputID = result.Later
+		t.event(turnkeeper.EventNotice, call.Key.Round, 0, NoticeData{Text: call.Name + " goes on in the background"})
+		t.tellIfOver(call.Key.Round)
+		return
+	}
 	call.Duration, call.EndedAt = result.Duration, time.Now()
 	if result.Output != nil {
 		call.OutputID = result.Output.ID
 	}
 	delete(t.interrupted, call.Key)
 	t.tellResult(*call)
-	t.tellIfOver(call.Key.Round)
+	if !known {
+		t.tellIfOver(call.Key.Round)
+	}
 }
 
-// tellIfOver tells the watchers that every call of a round is answered.
+// tellIfOver tells the watchers that every call of a round is answered, be it with
+// a handle.
 func (t *turn) tellIfOver(number int) {
 	i := slices.IndexFunc(t.rounds, func(r turnkeeper.Round) bool { return r.Number == number })
 	round := t.rounds[i]
-	if slices.ContainsFunc(round.Calls, func(c turnkeeper.ToolCall) bool { return !c.State.Answered() }) {
+	if slices.ContainsFunc(round.Calls, func(c turnkeeper.ToolCall) bool {
+		return !c.State.Answered() && c.State != turnkeeper.CallRunning
+	}) {
 		return
 	}
 	t.event(turnkeeper.EventRoundStop, number, 0, RoundStopData{
@@ -58,22 +73,30 @@ func textResult(call *turnkeeper.ToolCall, state turnkeeper.CallState, text stri
 // take is the way of every tool's result: bounded, cleaned and measured. What
 // is shown whole is not stored a second time.
 func (t *turn) take(call *turnkeeper.ToolCall, raw tools.Result) turnkeeper.CallResult {
-	taken := outputs.Take(
-		outputs.Raw{Text: raw.Text, Bytes: raw.Bytes, MediaType: raw.MediaType, Incomplete: raw.Incomplete, Size: raw.RawBytes},
-		t.limits(call),
-	)
+	id := cmp.Or(call.OutputID, outputs.NewID())
+	taken := outputs.Take(rawOf(raw), t.limits(call, id))
 	result := turnkeeper.CallResult{Key: call.Key, Shown: taken.Shown, Preview: taken.Preview}
 	if raw.Bytes != nil || taken.Shown != taken.Output.Text || taken.Output.Incomplete {
-		taken.Output.ID, taken.Output.TurnID, taken.Output.Call = outputs.NewID(), t.record.Turn.ID, call.Key
+		taken.Output.ID, taken.Output.TurnID, taken.Output.Call = id, t.record.Turn.ID, call.Key
 		result.Output = &taken.Output
+		t.sizes[id] = taken.Output.Tokens
 	}
 	return result
 }
 
-// limits are those of a call's result. A page has its own: what it says of more
-// comes on top.
-func (t *turn) limits(call *turnkeeper.ToolCall) outputs.Limits {
+func rawOf(r tools.Result) outputs.Raw {
+	return outputs.Raw{Text: r.Text, Bytes: r.Bytes, MediaType: r.MediaType, Incomplete: r.Incomplete, Size: r.RawBytes}
+}
+
+// limits are those of a call's result, to be stored under the id. A page has its
+// own: what it says of more comes on top. What reads an output is never
+// answered with a handle.
+func (t *turn) limits(call *turnkeeper.ToolCall, id turnkeeper.OutputID) outputs.Limits {
 	limits := outputs.Limits{MaxChars: t.bounds.MaxToolResultChars}
+	if t.retrieves() && !call.Paging {
+		limits.Handle = outputs.Handle{ID: id, Tool: call.Name}
+		limits.HandleAbove = int64(t.bounds.AsyncTokenThreshold)
+	}
 	switch {
 	case call.Name == turnkeeper.ToolGetContinuation:
 		limits.MaxChars += outputs.PageMarkerChars

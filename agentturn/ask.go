@@ -95,7 +95,7 @@ type attempt struct {
 }
 
 func (a *attempt) Generate(ctx context.Context, _ inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
-	request, err := a.t.compose(a.model, a.number, a.final)
+	request, err := a.t.compose(a.model, a.final)
 	if err != nil {
 		return inference.Response{}, err
 	}

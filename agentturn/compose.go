@@ -17,7 +17,7 @@ type composed struct {
 // conversation as far as there is room, the message, this turn's rounds so far,
 // and the notice of the last round. What does not fit is an error of class
 // context_overflow.
-func (t *turn) compose(c *candidate, number int, final bool) (composed, error) {
+func (t *turn) compose(c *candidate, final bool) (composed, error) {
 	request := inference.Request{
 		Model:           c.info.Model,
 		Tools:           t.toolDefinitions(),
@@ -25,16 +25,13 @@ func (t *turn) compose(c *candidate, number int, final bool) (composed, error) {
 		Temperature:     t.def.Temperature,
 		User:            fmt.Sprintf("turn-%d", t.record.Turn.ID),
 	}
-	notice := ""
-	if final {
-		notice = lastRoundNotice(number)
-	}
 	if final && request.Tools != nil { // a choice without tools is refused
 		request.ToolChoice = inference.ToolChoiceNone
 	}
 	b := builder{tokens: c.tokens, ids: map[string]bool{}, plain: request.Tools == nil}
 	room := room(c.window, t.def.MaxOutputTokens)
-	fitted, ok := fit(room, t.load(&b, request.Tools, notice))
+	fitted, ok := fit(room, t.load(&b, request.Tools, t.notice(final, 0)))
+	notice := t.notice(final, 100*fitted.tokens/c.window)
 	if !ok {
 		return composed{}, &inference.Error{
 			Class: inference.ClassContextOverflow, Provider: c.info.Provider, Model: c.info.Model, NoRetry: true,
@@ -88,9 +85,8 @@ func (t *turn) systemPrompt() string {
 // toolDefinitions declare the agent's tools; nil when it has none.
 func (t *turn) toolDefinitions() []inference.ToolDefinition {
 	var definitions []inference.ToolDefinition
-	reading := t.pages() && t.anyStored()
 	for _, spec := range t.offered.Specs() {
-		if slices.Contains(readers, spec.Name) && !reading {
+		if slices.Contains(readers, spec.Name) && !t.useful(spec.Name) {
 			continue
 		}
 		definitions = append(definitions, inference.ToolDefinition{

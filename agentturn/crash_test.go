@@ -15,6 +15,7 @@ import (
 	"turnkeeper/agentturn"
 	"turnkeeper/inference"
 	"turnkeeper/tools"
+	"turnkeeper/tools/builtin"
 )
 
 // A plot is a turn with tools of every effect, whose model answers by what it
@@ -26,7 +27,17 @@ type plot struct {
 
 const plotReply = "Everything was done, slowly told."
 
-func newPlot(t *testing.T) *plot {
+// pace is how long the tools of a plot take.
+type pace struct {
+	name string
+	time.Duration
+}
+
+// paces are of tools that are waited for, and of tools that go to the
+// background.
+var paces = []pace{{"at once", 0}, {"in the background", 8 * time.Second}}
+
+func newPlot(t *testing.T, pace pace) *plot {
 	p := &plot{
 		bench: newBench(t), look: read("look"),
 		send: once("send"), keyed: newTool("keyed", turnkeeper.EffectKeyed), note: once("note"),
@@ -35,13 +46,19 @@ func newPlot(t *testing.T) *plot {
 	for _, effect := range []*tool{p.send, p.keyed} {
 		effect.does(func(_ context.Context, call tools.Call) (tools.Result, error) {
 			p.store.mu.Lock()
-			defer p.store.mu.Unlock()
 			if c := p.store.call(call.Key); c.Nonce == "" {
 				_ = p.store.violated("%s ran before its start was on record", call.Key)
 			}
+			p.store.mu.Unlock()
+			time.Sleep(pace.Duration)
 			return tools.Result{Text: "done"}, nil
 		})
 	}
+	p.look.does(func(context.Context, tools.Call) (tools.Result, error) {
+		time.Sleep(pace.Duration)
+		return tools.Result{Text: "seen"}, nil
+	})
+	p.tools = append(p.tools, builtin.NewReaders()...)
 	p.note.does(func(ctx context.Context, call tools.Call) (tools.Result, error) {
 		own := ctx.Value(txKey{}).(*tx)
 		own.effects = append(own.effects, call.Key.String())
@@ -49,6 +66,7 @@ func newPlot(t *testing.T) *plot {
 	})
 	p.with(p.look, p.send, p.keyed, p.note)
 	p.models["main/model"] = p
+	t.Cleanup(func() { time.Sleep(time.Minute) }) // the tools of workers that were killed end
 	return p
 }
 
@@ -129,7 +147,8 @@ func (p *plot) soundEnd(where string, end turnkeeper.Outcome) {
 		if !call.State.Answered() {
 			p.t.Errorf("%s: %s is left %s", where, call.Key, call.State)
 		}
-		if call.State == turnkeeper.CallUnknown {
+		cut := call.State == turnkeeper.CallCancelled && call.Effect != turnkeeper.EffectNone && call.Nonce != ""
+		if call.State == turnkeeper.CallUnknown || cut {
 			want = turnkeeper.TurnDegraded
 		}
 	}
@@ -151,8 +170,14 @@ func (p *plot) soundEnd(where string, end turnkeeper.Outcome) {
 }
 
 func TestPlotWithoutFaults(t *testing.T) {
+	for _, pace := range paces {
+		t.Run(pace.name, func(t *testing.T) { plotWithoutFaults(t, pace) })
+	}
+}
+
+func plotWithoutFaults(t *testing.T, pace pace) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPlot(t)
+		p := newPlot(t, pace)
 		p.run(t.Context())
 		p.sound("no fault")
 		want := []turnkeeper.CallState{"succeeded", "succeeded", "succeeded", "succeeded", "succeeded", "succeeded", "denied", "succeeded"}
@@ -165,10 +190,16 @@ func TestPlotWithoutFaults(t *testing.T) {
 // A worker is killed at every point of the turn, then the turn is dispatched
 // again.
 func TestKilledAnywhere(t *testing.T) {
+	for _, pace := range paces {
+		t.Run(pace.name, func(t *testing.T) { killedAnywhere(t, pace) })
+	}
+}
+
+func killedAnywhere(t *testing.T, pace pace) {
 	points := 0
 	for alive := false; !alive; points++ {
 		synctest.Test(t, func(t *testing.T) {
-			p := newPlot(t)
+			p := newPlot(t, pace)
 			if alive = !p.die(points + 1); !alive && p.store.turn.State == turnkeeper.TurnRunning {
 				p.run(t.Context())
 			}
@@ -182,10 +213,16 @@ func TestKilledAnywhere(t *testing.T) {
 
 // Two workers are killed, one after the other.
 func TestKilledTwice(t *testing.T) {
+	for _, pace := range paces {
+		t.Run(pace.name, func(t *testing.T) { killedTwice(t, pace) })
+	}
+}
+
+func killedTwice(t *testing.T, pace pace) {
 	for first := 1; first < 60; first += 3 {
 		for second := 1; second < 45; second += 2 {
 			synctest.Test(t, func(t *testing.T) {
-				p := newPlot(t)
+				p := newPlot(t, pace)
 				for _, n := range []int{first, second} {
 					if p.store.turn.State != turnkeeper.TurnSucceeded && !p.store.turn.State.Terminal() {
 						p.die(n)
@@ -203,10 +240,16 @@ func TestKilledTwice(t *testing.T) {
 // A worker is stopped at every point, for so long that another one takes the
 // turn and ends it; then it wakes up.
 func TestStoppedAnywhere(t *testing.T) {
+	for _, pace := range paces {
+		t.Run(pace.name, func(t *testing.T) { stoppedAnywhere(t, pace) })
+	}
+}
+
+func stoppedAnywhere(t *testing.T, pace pace) {
 	points := 0
 	for woke := true; woke; points++ {
 		synctest.Test(t, func(t *testing.T) {
-			p := newPlot(t)
+			p := newPlot(t, pace)
 			woke = false
 			where := fmt.Sprint("stopped at point ", points+1)
 			p.fault = at("", points+1, func() {
@@ -236,10 +279,16 @@ func TestStoppedAnywhere(t *testing.T) {
 // The grace of a shutdown ends at every point; the turn is handed back and
 // goes on elsewhere.
 func TestShutdownAnywhere(t *testing.T) {
+	for _, pace := range paces {
+		t.Run(pace.name, func(t *testing.T) { shutdownAnywhere(t, pace) })
+	}
+}
+
+func shutdownAnywhere(t *testing.T, pace pace) {
 	points := 0
 	for hit := true; hit; points++ {
 		synctest.Test(t, func(t *testing.T) {
-			p := newPlot(t)
+			p := newPlot(t, pace)
 			ctx, cancel := context.WithCancelCause(t.Context())
 			hit = false
 			p.fault = at("", points+1, func() { hit = true; cancel(agentturn.ErrShutdown) })
@@ -260,9 +309,10 @@ func TestShutdownAnywhere(t *testing.T) {
 // Every point is named in the list that tests build on, and nearly all of it is
 // reached by one turn and its recovery.
 func TestFaultPoints(t *testing.T) {
+	pace := paces[0]
 	seen := map[string]bool{}
 	synctest.Test(t, func(t *testing.T) {
-		p := newPlot(t)
+		p := newPlot(t, pace)
 		hook := &trap{label: agentturn.PointChecked, n: 1, f: func() { runtime.Goexit() }}
 		p.fault = hook
 		done := make(chan struct{})

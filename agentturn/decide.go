@@ -12,27 +12,50 @@ import (
 
 // decide says how the turn goes on when every call of the newest round is
 // answered.
-func (t *turn) decide(context.Context) (state, error) {
+func (t *turn) decide(ctx context.Context) (state, error) {
+	t.collect()
 	last := t.rounds[len(t.rounds)-1]
+	end := t.endAfter(last)
+	if end == nil {
+		return t.goOnFrom(ctx, last)
+	}
+	if err := t.awaitJobs(ctx, len(last.Calls) > 0); err != nil {
+		return nil, err
+	}
+	t.end = end()
+	return nil, nil
+}
+
+// endAfter makes the turn's end, if the newest round is its last; else it is nil.
+func (t *turn) endAfter(last turnkeeper.Round) func() *ending {
 	switch {
 	case len(last.Calls) == 0:
-		t.end = t.answered(last)
+		return func() *ending { return t.answered(last) }
 	case anyRefused(last.Calls, shownNoTime):
-		t.end = t.capped(turnkeeper.StopMaxDuration)
+		return func() *ending { return t.capped(turnkeeper.StopMaxDuration) }
 	case anyRefused(last.Calls, overLimit):
-		t.end = t.capped(turnkeeper.StopMaxToolCalls)
+		return func() *ending { return t.capped(turnkeeper.StopMaxToolCalls) }
 	case !t.bounds.Continuation:
 		t.log.Warn("tool continuation disabled, completing turn", zap.Int("calls", len(last.Calls)))
-		t.end = t.summarised()
+		return t.summarised
 	case t.roundsUsedUp():
 		t.logCap("max tool rounds reached, completing turn")
-		t.end = t.summarised()
+		return t.summarised
 	default:
-		t.log.Info("tool continuation started",
-			zap.Int("round", last.Number+1), zap.Int("calls", len(last.Calls)))
-		return t.ask, nil
+		return nil
 	}
-	return nil, nil
+}
+
+// goOnFrom calls the model again as soon as it has something new to see.
+func (t *turn) goOnFrom(ctx context.Context, last turnkeeper.Round) (state, error) {
+	for nextMove(t.rounds) == moveWait {
+		if err := t.awaitJob(ctx); err != nil {
+			return nil, err
+		}
+	}
+	t.log.Info("tool continuation started",
+		zap.Int("round", last.Number+1), zap.Int("calls", len(last.Calls)))
+	return t.ask, nil
 }
 
 // anyRefused says that a call was not run, for the reason that its result

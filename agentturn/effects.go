@@ -3,6 +3,7 @@ package agentturn
 import (
 	"context"
 	"crypto/rand"
+	"slices"
 
 	"turnkeeper"
 	"turnkeeper/tools"
@@ -16,7 +17,7 @@ func (t *turn) runEffect(ctx context.Context, call *turnkeeper.ToolCall, spec to
 	}
 	if !t.timeFor(spec) {
 		t.answer(call, textResult(call, turnkeeper.CallFailed, shownNoTime)) // it certainly did not run
-		if open := t.open(); len(open) > 0 {
+		if open := t.pending(); len(open) > 0 {
 			t.denyRest(open)
 		}
 		return nil
@@ -26,9 +27,13 @@ func (t *turn) runEffect(ctx context.Context, call *turnkeeper.ToolCall, spec to
 		t.notBegun(call)
 		return context.Cause(ctx)
 	}
-	done := t.runTool(ctx, call)
+	j := t.launch(ctx, call)
+	if !t.inTime(j) {
+		t.goOn(call, j)
+		return nil
+	}
 	t.at(ctx, PointEffectDone)
-	t.keep(call, done, call.Nonce)
+	t.keep(call, j.done, call.Nonce)
 	return nil
 }
 
@@ -51,11 +56,18 @@ func (t *turn) start(ctx context.Context, call *turnkeeper.ToolCall) error {
 }
 
 // dropStarts takes back a start that could not be written: the call did not
-// run, and must not look as if it had.
+// run, and must not look as if it had. That of a call which has run all the
+// same, because it only reads, stays.
 func (t *turn) dropStarts() {
-	if len(t.next.Starts) > 0 {
-		t.next.Starts, t.next.Events = nil, t.next.Events[:t.told]
+	kept := slices.DeleteFunc(slices.Clone(t.next.Starts), func(s turnkeeper.CallStart) bool { return !t.hasResult(s.Key) })
+	if len(kept) < len(t.next.Starts) {
+		t.next.Starts, t.next.Events = kept, t.next.Events[:t.told]
 	}
+}
+
+// hasResult says that a result of the call is in the next write.
+func (t *turn) hasResult(key turnkeeper.CallKey) bool {
+	return slices.ContainsFunc(t.next.Results, func(r turnkeeper.CallResult) bool { return r.Key == key })
 }
 
 func newStart(call *turnkeeper.ToolCall) turnkeeper.CallStart {
@@ -75,14 +87,14 @@ func (t *turn) runTransactional(ctx context.Context, call *turnkeeper.ToolCall, 
 			return err
 		}
 		if !t.timeFor(spec) {
-			t.denyRest(t.open())
+			t.denyRest(t.pending())
 			return nil
 		}
 	}
 	t.at(ctx, PointTransactEnter)
 	start := newStart(call)
 	result, err := t.journal.Transact(ctx, start, func(ctx context.Context) turnkeeper.CallResult {
-		done := t.runTool(ctx, call)
+		done := t.prepare(ctx, call)()
 		result := t.take(call, done.Result)
 		result.Nonce, result.Duration, result.Ran = start.Nonce, done.took, !call.Paging
 		// Whatever did not succeed is undone, and so has failed.

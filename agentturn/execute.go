@@ -13,7 +13,7 @@ import (
 // other, the others one by one. Results are written with the next start, or
 // before anything else is begun.
 func (t *turn) execute(ctx context.Context) (state, error) {
-	for open := t.open(); len(open) > 0; open = t.open() {
+	for open := t.pending(); len(open) > 0; open = t.pending() {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
@@ -37,6 +37,9 @@ func (t *turn) executeFirst(ctx context.Context, open []*turnkeeper.ToolCall) er
 		result.Preview = first.Preview
 		t.answer(call, result)
 		return nil
+	}
+	if call.State == turnkeeper.CallRunning {
+		return t.rerun(ctx, call, spec)
 	}
 	if isRead(call) {
 		return t.runReads(ctx, t.reads(open))

@@ -32,6 +32,7 @@ const (
 
 // finish writes the outcome, with everything that is still owed.
 func (t *turn) finish(ctx context.Context, e ending) (turnkeeper.Outcome, error) {
+	t.stopJobs(errOver)
 	t.dropStarts()
 	if e.state == turnkeeper.TurnQueued {
 		t.handBack()

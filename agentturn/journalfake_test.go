@@ -149,7 +149,7 @@ func (s *store) apply(e turnkeeper.Entry) error {
 	s.writes = append(s.writes, kindsOf(e))
 	for _, verdict := range e.Verdicts {
 		call := s.call(verdict.Key)
-		if call == nil || call.State != turnkeeper.CallStarted {
+		if call == nil || call.State != turnkeeper.CallStarted && call.State != turnkeeper.CallRunning {
 			return turnkeeper.ErrJournalMoved
 		}
 		if verdict.State != turnkeeper.CallUnknown {
@@ -253,7 +253,7 @@ func (s *store) start(start turnkeeper.CallStart) error {
 	if _, used := s.nonces[start.Nonce]; used || start.Nonce == "" {
 		return s.violated("nonce %q of %s is not fresh", start.Nonce, start.Key)
 	}
-	if call.State != turnkeeper.CallPlanned && call.State != turnkeeper.CallStarted ||
+	if call.State.Answered() ||
 		start.Attempt != call.Starts+1 || start.Effect != call.Effect ||
 		!start.Effect.Repeatable() && start.Attempt != 1 {
 		return fmt.Errorf("%w: start of %s", turnkeeper.ErrJournalMoved, start.Key)
@@ -271,10 +271,15 @@ func (s *store) answer(result turnkeeper.CallResult) error {
 	if err := call.State.MoveTo(result.State); err != nil {
 		return s.violated("%s: %s", result.Key, err)
 	}
+	call.State, call.Shown, call.Preview = result.State, result.Shown, result.Preview
+	if result.State == turnkeeper.CallRunning {
+		call.OutputID = result.Later
+		return nil
+	}
 	if !result.State.Answered() {
 		return s.violated("%s is answered with state %s", result.Key, result.State)
 	}
-	call.State, call.Shown, call.Preview, call.Duration = result.State, result.Shown, result.Preview, result.Duration
+	call.Duration, call.EndedAt = result.Duration, time.Now()
 	if result.Output != nil {
 		call.OutputID = result.Output.ID
 		s.outputs = append(s.outputs, *result.Output)
@@ -374,7 +379,7 @@ func (j *memJournal) Late(_ context.Context, result turnkeeper.CallResult) error
 	call := j.s.call(result.Key)
 	switch {
 	case call == nil:
-	case call.State == turnkeeper.CallStarted && call.Nonce == result.Nonce && !j.s.turn.State.Terminal():
+	case !call.State.Answered() && call.Nonce == result.Nonce && !j.s.turn.State.Terminal():
 		call.State, call.Shown, call.Preview = result.State, result.Shown, result.Preview
 	case j.s.nonces[result.Nonce] == result.Key && call.LateResult == "":
 		call.LateResult = result.Shown

@@ -1,14 +1,129 @@
 package agentturn
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/outputs"
+)
 
 // standingNote follows every system prompt.
 const standingNote = "Tool results may be cut, and the outcome of a call may be unknown; a result says so where that is the case. " +
 	"Read more where it matters, and say in your answer what you have not seen."
 
-// lastRoundNotice ends the request of the last allowed round. It is not part of
-// the conversation.
-func lastRoundNotice(round int) string {
-	return fmt.Sprintf("# System Notice\n\nThis is turn %d of %d, the last one: tools can no longer be called. "+
-		"Answer now from what you have, and say what is missing.", round, round)
+// notice ends a request where the model must know how things stand: in the last
+// round, and as long as an output runs or is to be had by its handle. It is made
+// anew for each request and is not part of the conversation. full is how many
+// hundredths of the window the request takes.
+func (t *turn) notice(final bool, full int) string {
+	status := t.status()
+	if status == "" && !final {
+		return ""
+	}
+	var b strings.Builder
+	b.WriteString("# System Notice\n\n")
+	if final {
+		fmt.Fprintf(&b, "This is turn %d of %d, the last one: tools can no longer be called. "+
+			"Answer now from what you have, and say what is missing.", t.charged()+1, t.charged()+1)
+	} else {
+		fmt.Fprintf(&b, "This is turn %d of %d.", t.charged()+1, t.bounds.MaxRounds)
+	}
+	if status != "" {
+		fmt.Fprintf(&b, "\nYour context window is %d%% full.\n\n%s", full, status)
+		if !final {
+			b.WriteString("\n\n" + t.options())
+		}
+	}
+	return b.String()
+}
+
+// status lists the outputs that run, and those that the model knows by a handle.
+// Empty: there are none.
+func (t *turn) status() string {
+	var running, ready, failed []string
+	for _, call := range t.calls() {
+		switch {
+		case call.State == turnkeeper.CallRunning:
+			running = append(running, fmt.Sprintf("- %s (id: %s, running %.1fs)", call.Name, call.OutputID, t.runs(call).Seconds()))
+		case wentOn(call) && call.State == turnkeeper.CallFailed:
+			failed = append(failed, fmt.Sprintf("- %s (id: %s, %s)", call.Name, call.OutputID, call.Preview))
+		case handled(call):
+			ready = append(ready, t.readyLine(call))
+		}
+	}
+	if len(running)+len(ready)+len(failed) == 0 {
+		return ""
+	}
+	lines := []string{"## Async Tool Status"}
+	for _, part := range []struct {
+		name string
+		list []string
+	}{{"Running", running}, {"Ready", ready}, {"Failed", failed}} {
+		if len(part.list) > 0 {
+			lines = append(append(lines, fmt.Sprintf("### %s (%d)", part.name, len(part.list))), part.list...)
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// runs is how long a call has been in the background here.
+func (t *turn) runs(call turnkeeper.ToolCall) time.Duration {
+	if j := t.jobs[call.Key]; j != nil {
+		return time.Since(j.since)
+	}
+	return 0
+}
+
+// handled says that the model knows the call's output by its handle.
+func handled(call turnkeeper.ToolCall) bool {
+	return call.OutputID != "" && strings.HasPrefix(call.Shown, outputs.Handle{ID: call.OutputID, Tool: call.Name}.Head())
+}
+
+func (t *turn) readyLine(call turnkeeper.ToolCall) string {
+	size, beyond := "", ""
+	if tokens, known := t.sizes[call.OutputID]; known {
+		size = fmt.Sprintf(", ~%s tokens", thousands(tokens))
+	}
+	if !wentOn(call) {
+		beyond = ", exceeds threshold"
+	}
+	return fmt.Sprintf("- %s (id: %s%s%s, retrieved %d times)", call.Name, call.OutputID, size, beyond, t.retrievals(call))
+}
+
+// thousands is a number of tokens, in thousands from a thousand on.
+func thousands(tokens int64) string {
+	if tokens < 1000 {
+		return fmt.Sprint(tokens)
+	}
+	return fmt.Sprintf("%dK", (tokens+500)/1000)
+}
+
+// retrievals counts the calls of this turn that have read of a call's output.
+func (t *turn) retrievals(call turnkeeper.ToolCall) (n int) {
+	s := &shelf{calls: t.calls()}
+	for _, reader := range s.calls {
+		if !slices.Contains(readers, reader.Name) || reader.State != turnkeeper.CallSucceeded {
+			continue
+		}
+		asked, err := outputs.ParseContinuation([]byte(reader.Arguments))
+		if err != nil {
+			continue
+		}
+		if i := s.index(asked.ID); i >= 0 && s.calls[i].Key == call.Key {
+			n++
+		}
+	}
+	return n
+}
+
+// options are what the model may do now.
+func (t *turn) options() string {
+	retrieve := "Retrieve an output that is ready, with get_tool_output(id, mode)"
+	if len(t.jobs) > 0 {
+		retrieve += ", or wait for one that runs, with wait_for_tool_output()"
+	}
+	return "You can:\n1. Call tools.\n2. " + retrieve + ".\n3. Answer with what you have."
 }

@@ -24,6 +24,9 @@ func (t *turn) reads(open []*turnkeeper.ToolCall) []*turnkeeper.ToolCall {
 		if !known || !isRead(call) || i > 0 && !call.Paging && call.ArgsHash == lastHash(open[:i]) {
 			return open[:i]
 		}
+		if call.Name == turnkeeper.ToolWaitForToolOutput { // what comes after it may read what it waits for
+			return open[:i+1]
+		}
 	}
 	return open
 }
@@ -48,20 +51,26 @@ func (t *turn) runReads(ctx context.Context, calls []*turnkeeper.ToolCall) error
 	for _, call := range calls {
 		t.tellStarted(call)
 	}
-	runs := make([]run, len(calls))
+	jobs := make([]*job, len(calls))
 	var group sync.WaitGroup
 	slots := make(chan struct{}, maxParallel)
 	for i, call := range calls {
 		group.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			runs[i] = t.runTool(ctx, call)
+			jobs[i] = t.launch(ctx, call)
+			t.inTime(jobs[i])
 		})
 	}
 	group.Wait()
 	t.at(ctx, PointReadsDone)
+	t.collect() // what one of the calls has waited for is written before it
 	for i, call := range calls {
-		t.keep(call, runs[i], "")
+		if jobs[i].isOver() {
+			t.keep(call, jobs[i].done, "")
+		} else {
+			t.goOn(call, jobs[i])
+		}
 	}
 	return nil
 }

@@ -26,6 +26,7 @@ const (
 // execute; the others are settled here, before anything is built on them.
 func (t *turn) recover(ctx context.Context) (state, error) {
 	t.announce()
+	t.measureStored(ctx)
 	if len(t.rounds) == 0 {
 		return t.ask, nil
 	}
@@ -43,6 +44,19 @@ func (t *turn) recover(ctx context.Context) (state, error) {
 		}
 	}
 	return t.execute, nil
+}
+
+// measureStored finds the sizes of the outputs that the model knows by a handle.
+// One that cannot be found is told of without.
+func (t *turn) measureStored(ctx context.Context) {
+	for _, call := range t.calls() {
+		if !handled(call) || !call.State.Answered() || t.cfg.Outputs == nil {
+			continue
+		}
+		if stored, err := t.cfg.Outputs.DescribeOutput(ctx, t.record.Turn.ID, call.OutputID); err == nil {
+			t.sizes[call.OutputID] = stored.Tokens
+		}
+	}
 }
 
 // announce begins, or takes up, the turn's stream.

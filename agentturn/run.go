@@ -16,14 +16,17 @@ type run struct {
 	took time.Duration
 }
 
-// runTool runs the call's tool within its time. It may be called by several
-// goroutines at once.
-func (t *turn) runTool(ctx context.Context, call *turnkeeper.ToolCall) run {
+// prepare makes the run of the call's tool within its time. The run itself does
+// not look at the turn, which may have gone on.
+func (t *turn) prepare(ctx context.Context, call *turnkeeper.ToolCall) func() run {
 	tool, _ := t.offered.Get(call.Name)
 	spec, _ := t.offered.Spec(call.Name)
-	started := time.Now()
-	ending := tools.Execute(ctx, tool, t.toolCall(call), t.executeOptions(call, spec))
-	return run{Ending: ending, took: time.Since(started)}
+	asked, options := t.toolCall(call), t.executeOptions(call, spec)
+	return func() run {
+		started := time.Now()
+		ending := tools.Execute(ctx, tool, asked, options)
+		return run{Ending: ending, took: time.Since(started)}
+	}
 }
 
 // executeOptions bound a run, or a look-up, of the call's tool, and keep account
@@ -49,16 +52,10 @@ func (t *turn) executeOptions(call *turnkeeper.ToolCall, spec tools.Spec) tools.
 // turn's context waits for what the turn makes of that.
 func (t *turn) keep(call *turnkeeper.ToolCall, done run, nonce string) {
 	result := t.take(call, done.Result)
-	result.Nonce, result.Duration, result.Ran = nonce, done.took, !call.Paging
-	switch done.Outcome {
-	case tools.Succeeded:
-		result.State = turnkeeper.CallSucceeded
-	case tools.Cancelled:
-		result.State = turnkeeper.CallCancelled
+	result.Nonce, result.Duration, result.Ran, result.State = nonce, done.took, !call.Paging, stateOf(done.Outcome)
+	if result.State == turnkeeper.CallCancelled {
 		t.interrupted[call.Key] = result
 		return
-	default:
-		result.State = turnkeeper.CallFailed
 	}
 	t.answer(call, result)
 }

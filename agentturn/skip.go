@@ -11,7 +11,8 @@ import (
 )
 
 // repeated says that the last of the calls repeats the one directly before it
-// (paging calls left out of account), which succeeded, and gives that one.
+// (paging calls left out of account), which succeeded or still runs, and gives
+// that one.
 func repeated(calls []turnkeeper.ToolCall) (first turnkeeper.ToolCall, ok bool) {
 	last := calls[len(calls)-1]
 	if last.Paging || last.Starts > 0 {
@@ -23,7 +24,7 @@ func repeated(calls []turnkeeper.ToolCall) (first turnkeeper.ToolCall, ok bool) 
 		case call.Paging:
 		case call.ArgsHash != last.ArgsHash:
 			return first, false
-		case call.State == turnkeeper.CallSucceeded:
+		case call.State == turnkeeper.CallSucceeded, call.State == turnkeeper.CallRunning:
 			return call, true
 		case call.State != turnkeeper.CallSkipped: // a skipped one repeats, maybe, another
 			return first, false

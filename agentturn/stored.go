@@ -2,6 +2,7 @@ package agentturn
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strconv"
 	"unicode/utf8"
@@ -25,7 +26,7 @@ type Outputs interface {
 
 // readers are the tools that read stored results. They are offered to every
 // agent whose turn has something that they could read.
-var readers = []string{turnkeeper.ToolGetContinuation, turnkeeper.ToolGetToolOutput}
+var readers = []string{turnkeeper.ToolGetContinuation, turnkeeper.ToolGetToolOutput, turnkeeper.ToolWaitForToolOutput}
 
 // pages says that the model can read on where a result was cut.
 func (t *turn) pages() bool {
@@ -33,36 +34,61 @@ func (t *turn) pages() bool {
 	return known && t.bounds.Paging && t.cfg.Outputs != nil
 }
 
-// anyStored says that a result of this turn has a stored output.
-func (t *turn) anyStored() bool {
-	return slices.ContainsFunc(t.calls(), func(c turnkeeper.ToolCall) bool { return c.OutputID != "" })
+// useful says that a reader has something to read: the model can be told of
+// outputs by a marker or by a handle.
+func (t *turn) useful(reader string) bool {
+	any := func(is func(turnkeeper.ToolCall) bool) bool { return slices.ContainsFunc(t.calls(), is) }
+	stored := func(c turnkeeper.ToolCall) bool { return c.OutputID != "" }
+	switch reader {
+	case turnkeeper.ToolGetContinuation:
+		return t.pages() && any(stored)
+	case turnkeeper.ToolGetToolOutput:
+		return t.pages() && any(stored) || t.retrieves() && any(handled)
+	default:
+		return t.retrieves() && any(wentOn)
+	}
 }
 
 // A shelf is what a tool may read: the results of the calls there were when it
 // was called. It may be used by several goroutines.
 type shelf struct {
-	turn     turnkeeper.TurnID
-	store    Outputs
-	calls    []turnkeeper.ToolCall
-	maxChars int
+	turn      turnkeeper.TurnID
+	store     Outputs
+	calls     []turnkeeper.ToolCall
+	jobs      []*job // in the background, as the calls are asked for
+	maxChars  int
+	maxTokens int64
 }
 
 func (t *turn) shelf() tools.Outputs {
 	if t.cfg.Outputs == nil {
 		return nil
 	}
-	return &shelf{turn: t.record.Turn.ID, store: t.cfg.Outputs, calls: t.calls(), maxChars: t.bounds.MaxToolResultChars}
+	s := &shelf{
+		turn: t.record.Turn.ID, store: t.cfg.Outputs, calls: t.calls(),
+		maxChars: t.bounds.MaxToolResultChars, maxTokens: int64(t.bounds.AsyncTokenThreshold),
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(t.jobs), turnkeeper.CallKey.Compare) {
+		s.jobs = append(s.jobs, t.jobs[key])
+	}
+	return s
 }
 
 // Find is the result of a call by any of its names.
 func (s *shelf) Find(ctx context.Context, id string) (o tools.Output, found bool, err error) {
 	i := s.index(id)
-	if i < 0 || !s.calls[i].State.Answered() {
+	if i < 0 {
 		return tools.Output{}, false, nil
 	}
 	call := s.calls[i]
-	o = tools.Output{CallID: call.WireID, Tool: call.Name, MaxChars: s.maxChars}
-	if call.OutputID == "" {
+	o = tools.Output{CallID: call.WireID, Tool: call.Name, MaxChars: s.maxChars, MaxTokens: s.maxTokens}
+	switch {
+	case call.State == turnkeeper.CallRunning:
+		o.Running = true
+		return o, true, nil
+	case !call.State.Answered():
+		return tools.Output{}, false, nil
+	case call.OutputID == "", call.State == turnkeeper.CallUnknown:
 		shownWhole(&o, call.Shown)
 		return o, true, nil
 	}
@@ -71,7 +97,10 @@ func (s *shelf) Find(ctx context.Context, id string) (o tools.Output, found bool
 		return o, false, err
 	}
 	s.stored(&o, call, stored)
-	return o, true, nil
+	if wentOn(call) && call.State == turnkeeper.CallFailed {
+		o.Failure, err = o.Read(ctx, 0, int64(s.maxChars))
+	}
+	return o, true, err
 }
 
 // index is the call that an id means: first as the provider's client knows it,
@@ -114,6 +143,9 @@ func (s *shelf) stored(o *tools.Output, call turnkeeper.ToolCall, out turnkeeper
 // after the first page, and after every later one that went on from there.
 func (s *shelf) unseen(call turnkeeper.ToolCall, chars int64) int64 {
 	seen := min(int64(s.maxChars), chars)
+	if handled(call) {
+		seen = 0
+	}
 	for _, page := range s.calls {
 		if page.Name != turnkeeper.ToolGetContinuation || page.State != turnkeeper.CallSucceeded {
 			continue

@@ -41,6 +41,9 @@ type turn struct {
 	// record of them should the turn end.
 	interrupted map[turnkeeper.CallKey]turnkeeper.CallResult
 
+	jobs  map[turnkeeper.CallKey]*job   // of the calls in the background
+	sizes map[turnkeeper.OutputID]int64 // of stored outputs, in tokens
+
 	end *ending // set by the state that ends the loop
 }
 
@@ -61,6 +64,8 @@ func newTurn(cfg Config, a Assignment, journal Journal) *turn {
 		wall:    a.WallDeadline, lease: a.LeaseDeadline,
 		block:       max(1, a.Record.NextBlock),
 		interrupted: map[turnkeeper.CallKey]turnkeeper.CallResult{},
+		jobs:        map[turnkeeper.CallKey]*job{},
+		sizes:       map[turnkeeper.OutputID]int64{},
 	}
 	if t.wall.IsZero() {
 		t.wall = now.Add(bounds.MaxDuration - a.Record.Elapsed)
@@ -147,6 +152,7 @@ func unwritable(ctx context.Context, err error) error {
 // leave reports what tools did that the journal could not take, and passes err
 // on.
 func (t *turn) leave(ctx context.Context, err error) error {
+	t.stopJobs(errOver)
 	fenced := errors.Is(err, turnkeeper.ErrFenced)
 	if !fenced && !errors.Is(err, turnkeeper.ErrJournalMoved) {
 		return err
@@ -158,6 +164,7 @@ func (t *turn) leave(ctx context.Context, err error) error {
 			continue
 		}
 		t.at(ctx, PointLate)
+		t.inline(&result)
 		if err := t.journal.Late(ctx, result); err != nil {
 			t.log.Warn("a late tool result could not be kept", zap.Stringer("call", result.Key), zap.Error(err))
 		}
@@ -183,7 +190,10 @@ func (t *turn) commit(ctx context.Context) error {
 	}
 	for _, start := range t.next.Starts {
 		call := t.call(start.Key)
-		call.State, call.Nonce, call.Starts, call.StartedAt = turnkeeper.CallStarted, start.Nonce, start.Attempt, time.Now()
+		call.Nonce, call.Starts, call.StartedAt = start.Nonce, start.Attempt, time.Now()
+		if call.State == turnkeeper.CallPlanned {
+			call.State = turnkeeper.CallStarted
+		}
 	}
 	t.next = turnkeeper.Entry{}
 	t.atEach(ctx, writes, ".after")
@@ -218,7 +228,7 @@ func (t *turn) call(key turnkeeper.CallKey) *turnkeeper.ToolCall {
 	panic(fmt.Sprintf("the turn has no call %s", key))
 }
 
-// open are the calls without an answer, in order.
+// open are the calls without an end, in order.
 func (t *turn) open() []*turnkeeper.ToolCall {
 	var open []*turnkeeper.ToolCall
 	for i := range t.rounds {
@@ -229,6 +239,11 @@ func (t *turn) open() []*turnkeeper.ToolCall {
 		}
 	}
 	return open
+}
+
+// pending are the calls that are left to be run, in order.
+func (t *turn) pending() []*turnkeeper.ToolCall {
+	return slices.DeleteFunc(t.open(), func(c *turnkeeper.ToolCall) bool { return t.jobs[c.Key] != nil })
 }
 
 // anyExecuted says that a tool has started in this turn, in whichever dispatch.

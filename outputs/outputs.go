@@ -31,6 +31,11 @@ type Limits struct {
 	// CallID is the tool call's id, by which the model may read on where the text
 	// is cut. Empty: it cannot.
 	CallID string
+
+	// Handle is shown in place of a text of more than HandleAbove estimated
+	// tokens. Without an ID every text is shown.
+	Handle      Handle
+	HandleAbove int64
 }
 
 func (l Limits) orDefaults() Limits {
@@ -69,7 +74,7 @@ type Taken struct {
 	// content is to the model.
 	Output turnkeeper.Output
 	// Shown is for the model: the text, its first MaxChars characters with a
-	// marker, or the description of binary content.
+	// marker, the handle, or the description of binary content.
 	Shown string
 	// Preview is Preview of the text or the description.
 	Preview string
@@ -90,6 +95,11 @@ func takeText(raw Raw, limits Limits) Taken {
 	chars := utf8.RuneCountInString(text)
 	size, known := raw.size(len(raw.Text))
 	incomplete := raw.Incomplete || len(raw.Text) > limits.MaxBytes
+	count := tokens(text, chars, mediaType)
+	shown := show(text, chars, limits)
+	if limits.Handle.ID != "" && count > limits.HandleAbove {
+		shown = limits.Handle.Large(count)
+	}
 	return Taken{
 		Output: turnkeeper.Output{
 			MediaType:  mediaType,
@@ -97,11 +107,11 @@ func takeText(raw Raw, limits Limits) Taken {
 			SizeBytes:  int64(len(text)),
 			RawBytes:   size,
 			Chars:      int64(chars),
-			Tokens:     tokens(text, chars, mediaType),
+			Tokens:     count,
 			SHA256:     hash([]byte(text)),
 			Incomplete: incomplete,
 		},
-		Shown:   show(text, chars, limits) + cutNote(incomplete, size, known),
+		Shown:   shown + cutNote(incomplete, size, known),
 		Preview: Preview(text),
 	}
 }

@@ -140,7 +140,7 @@ func (w *TurnWriter) queueAnswers(ctx context.Context, q *dbsqlc.Queries, result
 		p.Shown = append(p.Shown, w.clean(r.Shown))
 		p.Previews = append(p.Previews, w.clean(r.Preview))
 		p.Durations = append(p.Durations, max(r.Duration.Milliseconds(), 0))
-		var output turnkeeper.OutputID
+		output := r.Later
 		if r.Output != nil {
 			output = r.Output.ID
 		}

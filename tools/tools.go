@@ -57,6 +57,17 @@ type Outputs interface {
 	// its ordinal in the turn ("3"), or by the id of the stored output.
 	// found is false where the turn has no such result.
 	Find(ctx context.Context, id string) (o Output, found bool, err error)
+
+	// Wait returns when a call in the background is done: all that are, and were
+	// not told of before. any is false where none is and none runs.
+	Wait(ctx context.Context) (done []Finished, any bool, err error)
+}
+
+// A Finished call was in the background and is done, well or not.
+type Finished struct {
+	Tool  string
+	ID    turnkeeper.OutputID
+	Bytes int64 // of its output
 }
 
 // An Output is the full text of a call's result.
@@ -69,6 +80,12 @@ type Output struct {
 	Tokens   int64 // estimate
 	Unseen   int64 // the first character that the model has not been shown; Chars: none is left
 	MaxChars int   // of a page
+	// MaxTokens is how much is given out whole.
+	MaxTokens int64
+	// Running says that the call is in the background: nothing can be read yet.
+	Running bool
+	// Failure is what a call in the background failed with; empty: it did not.
+	Failure string
 	// Read returns the characters from one position up to another.
 	Read func(ctx context.Context, from, to int64) (string, error)
 	// Retrieved notes that something of it was read.

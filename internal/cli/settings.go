@@ -2,12 +2,15 @@ package cli
 
 import (
 	"errors"
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"turnkeeper/internal/config"
+	"turnkeeper/internal/config/strictyaml"
 	"turnkeeper/internal/redact"
 )
 
@@ -69,10 +72,32 @@ func (s *session) addSettings(cmd *cobra.Command, names ...string) {
 			group = "Settings"
 		}
 		flag.Annotations = map[string][]string{groupAnnotation: {group}}
-		if setting.IsBool() {
-			flag.NoOptDefVal = "true"
+		if !setting.IsBool() {
+			continue
+		}
+		flag.NoOptDefVal = "true"
+		if setting.Default == "true" {
+			off := cmd.PersistentFlags().VarPF(&offFlag{settingFlag: f}, "no-"+setting.Flag, "", "The same as --"+setting.Flag+"=false")
+			off.NoOptDefVal, off.DefValue, off.Annotations = "true", "", flag.Annotations
 		}
 	}
+}
+
+// An offFlag says the opposite of its setting.
+type offFlag struct {
+	*settingFlag
+	off string
+}
+
+func (f *offFlag) String() string { return f.off }
+
+func (f *offFlag) Set(text string) error {
+	off, err := strictyaml.ParseBool(text)
+	if err != nil {
+		return fmt.Errorf("it %w", err)
+	}
+	f.off = text
+	return f.settingFlag.Set(strconv.FormatBool(!off))
 }
 
 // loadConfig reads the settings. Its error is a fault of usage.

@@ -110,6 +110,12 @@ func boundSettings() []Setting {
 			Name: "max_tool_result_chars", Group: turn, Unit: "characters", Doc: "How much of a tool's result the model is shown at once."}),
 		boolean(func(c *Config) *bool { return &c.Bounds.Paging }, Setting{
 			Name: "paging", Group: turn, Doc: "Whether the model can read on where a tool's result was cut, with get_continuation and get_tool_output."}),
+		boolean(func(c *Config) *bool { return &c.Bounds.Async }, Setting{
+			Name: "async", Group: turn, Doc: "Whether very long results are given as handles, and slow calls go on in the background."}),
+		number(func(c *Config) *int { return &c.Bounds.AsyncTokenThreshold }, 0, 1_000_000, Setting{
+			Name: "async_token_threshold", Group: turn, Unit: "tokens", Zero: "every result that is not empty", Doc: "Estimated tokens above which a result is given as a handle only."}),
+		duration(func(c *Config) *time.Duration { return &c.Bounds.AsyncTimeout }, 0, day, Setting{
+			Name: "async_timeout", Group: turn, Zero: "none does", Doc: "After how long a call that still runs goes to the background."}),
 
 		duration(func(c *Config) *time.Duration { return &c.Bounds.LeaseTTL }, moment, 2*day, Setting{
 			Name: "lease_ttl", Group: lease, Doc: "How long a worker has the right to run a turn."}),

@@ -101,7 +101,7 @@ func (j *Journal) start(t *turnRow, start turnkeeper.CallStart) error {
 	call := t.call(start.Key)
 	free := j.s.bugs.has(BugStartTwice) || j.s.bugs.has(BugJournalByAttempt) || j.s.bugs.has(BugLostAnswerRedone)
 	switch {
-	case call == nil, !free && call.Starts != start.Attempt-1, call.State != turnkeeper.CallPlanned && call.State != turnkeeper.CallStarted:
+	case call == nil, !free && call.Starts != start.Attempt-1, call.State.Answered():
 		return fmt.Errorf("%w: call %s was started before", turnkeeper.ErrJournalMoved, start.Key)
 	case !free && !call.Effect.Repeatable() && start.Attempt != 1:
 		return errOnceAgain
@@ -130,7 +130,12 @@ func (j *Journal) answer(t *turnRow, results []turnkeeper.CallResult) error {
 		if r.State == turnkeeper.CallUnknown {
 			t.verdicts = append(t.verdicts, r.Key)
 		}
-		call.State, call.Shown, call.Preview, call.Duration, call.EndedAt = r.State, r.Shown, r.Preview, r.Duration, j.s.now()
+		call.State, call.Shown, call.Preview = r.State, r.Shown, r.Preview
+		if r.State == turnkeeper.CallRunning {
+			call.OutputID = r.Later
+			continue
+		}
+		call.Duration, call.EndedAt = r.Duration, j.s.now()
 		if r.Output != nil {
 			call.OutputID = r.Output.ID
 			t.outputs = append(t.outputs, *r.Output)

@@ -248,7 +248,8 @@ func (t *turnRow) late(r turnkeeper.CallResult, s *Store) {
 	if call == nil {
 		return
 	}
-	fits := call.State == turnkeeper.CallStarted && call.Nonce == r.Nonce && !t.State.Terminal()
+	open := call.State == turnkeeper.CallStarted || call.State == turnkeeper.CallRunning
+	fits := open && call.Nonce == r.Nonce && !t.State.Terminal()
 	if s.bugs.has(BugLateOverwrites) {
 		fits = fits || call.State == turnkeeper.CallUnknown && call.Nonce == r.Nonce
 	}

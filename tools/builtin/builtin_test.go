@@ -61,6 +61,7 @@ func TestAll(t *testing.T) {
 		{"http_get", turnkeeper.EffectNone, false},
 		{"get_continuation", turnkeeper.EffectNone, false},
 		{"get_tool_output", turnkeeper.EffectNone, false},
+		{"wait_for_tool_output", turnkeeper.EffectNone, false},
 		{"note_write", turnkeeper.EffectOnce, true},
 		{"note_read", turnkeeper.EffectNone, false},
 	}
@@ -70,7 +71,7 @@ func TestAll(t *testing.T) {
 		want []row
 	}{
 		{"all", builtin.Deps{Notes: &memory{}}, want},
-		{"without a store", builtin.Deps{}, want[:6]},
+		{"without a store", builtin.Deps{}, want[:7]},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r, err := tools.NewRegistry(builtin.All(tt.deps)...)

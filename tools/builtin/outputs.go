@@ -11,9 +11,10 @@ import (
 	"turnkeeper/tools"
 )
 
-// NewReaders are the tools that read more of stored results: get_continuation
-// and get_tool_output. They run no tool again.
-func NewReaders() []tools.Tool { return []tools.Tool{continuation(), toolOutput()} }
+// NewReaders are the tools that read more of stored results, get_continuation
+// and get_tool_output, and the one that waits for those that are not there yet,
+// wait_for_tool_output. They run no tool again.
+func NewReaders() []tools.Tool { return []tools.Tool{continuation(), toolOutput(), waitForOutput()} }
 
 // The schemas take what models send, so that what is wrong is said in words.
 const (
@@ -92,6 +93,9 @@ func readOutput(ctx context.Context, call tools.Call, args outputArgs) (string, 
 	if err != nil {
 		return "", err
 	}
+	if o.Failure != "" {
+		return "", refused(o.Failure)
+	}
 	text, err := o.part(ctx, args)
 	if err != nil {
 		return "", err
@@ -102,7 +106,7 @@ func readOutput(ctx context.Context, call tools.Call, args outputArgs) (string, 
 // part is what was asked for of an output.
 func (o output) part(ctx context.Context, args outputArgs) (string, error) {
 	if args.Mode == "raw" {
-		if o.Tokens > rawTokens {
+		if o.Tokens > o.MaxTokens {
 			return "", refused(fmt.Sprintf("Response too large (%d bytes). Use extract or slice mode.", o.Bytes))
 		}
 		return o.Read(ctx, 0, o.Chars)
@@ -114,9 +118,6 @@ func (o output) part(ctx context.Context, args outputArgs) (string, error) {
 	return span.Text, err
 }
 
-// rawTokens is the most that mode raw gives out.
-const rawTokens = 10000
-
 // An output that was found.
 type output struct{ tools.Output }
 
@@ -127,6 +128,9 @@ func find(ctx context.Context, call tools.Call, id string) (output, error) {
 	o, found, err := call.Outputs.Find(ctx, id)
 	if err == nil && !found {
 		err = refused("Unknown tool ID: " + id)
+	}
+	if err == nil && o.Running {
+		err = refused("Tool not ready. Use wait_for_tool_output.")
 	}
 	return output{o}, err
 }

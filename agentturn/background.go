@@ -1,0 +1,248 @@
+package agentturn
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"turnkeeper"
+	"turnkeeper/outputs"
+	"turnkeeper/tools"
+)
+
+// A job is one run of a tool, on its own goroutine. A call that takes longer
+// than the turn wants to stand still for goes on in the background: its job is
+// then one of the turn's, until it is collected.
+type job struct {
+	call   turnkeeper.ToolCall // as it was when the job began
+	over   context.Context     // ends when the run did
+	cancel context.CancelCauseFunc
+	done   run // once over has ended
+
+	id     turnkeeper.OutputID // in the background: of its output
+	nonce  string              // likewise: of its start
+	since  time.Time
+	unread bool // likewise: nobody wants the result any more
+}
+
+// launch begins a run of the call's tool. Several may be launched at once, and
+// by several goroutines.
+func (t *turn) launch(ctx context.Context, call *turnkeeper.ToolCall) *job {
+	ctx, cancel := context.WithCancelCause(ctx)
+	over, ended := context.WithCancel(context.Background())
+	j := &job{call: *call, over: over, cancel: cancel, since: time.Now()}
+	execute := t.prepare(ctx, call)
+	go func() {
+		defer ended()
+		defer cancel(nil)
+		j.done = execute()
+	}()
+	return j
+}
+
+func (j *job) isOver() bool { return j.over.Err() != nil }
+
+// inTime waits for a job as long as the turn stands still for one, and says
+// whether it is over. A job that must not go on in the background is waited for.
+func (t *turn) inTime(j *job) bool {
+	if !t.mayGoOn(&j.call) {
+		<-j.over.Done()
+		return true
+	}
+	patience := time.NewTimer(time.Until(j.since.Add(t.bounds.AsyncTimeout)))
+	defer patience.Stop()
+	select {
+	case <-j.over.Done():
+		return true
+	case <-patience.C:
+		return j.isOver()
+	}
+}
+
+// mayGoOn says that a call may go on in the background.
+func (t *turn) mayGoOn(call *turnkeeper.ToolCall) bool {
+	return t.retrieves() && t.bounds.AsyncTimeout > 0 && !call.Paging
+}
+
+// retrieves says that the model can retrieve what it was given a handle for.
+func (t *turn) retrieves() bool {
+	_, reads := t.offered.Get(turnkeeper.ToolGetToolOutput)
+	_, waits := t.offered.Get(turnkeeper.ToolWaitForToolOutput)
+	return reads && waits && t.bounds.Async && t.cfg.Outputs != nil
+}
+
+// goOn sends a job to the background. Its call is answered with a handle, and
+// counts as started from now on, if it did not before.
+func (t *turn) goOn(call *turnkeeper.ToolCall, j *job) {
+	if call.Starts == 0 {
+		start := newStart(call)
+		t.next.Starts = append(t.next.Starts, start)
+		call.Nonce, call.Starts, call.StartedAt = start.Nonce, start.Attempt, j.since
+	}
+	j.id, j.nonce = cmp.Or(call.OutputID, outputs.NewID()), call.Nonce
+	t.jobs[call.Key] = j
+	shown := outputs.Handle{ID: j.id, Tool: call.Name}.Background()
+	t.answer(call, turnkeeper.CallResult{
+		Key: call.Key, Nonce: j.nonce, State: turnkeeper.CallRunning, Shown: shown, Preview: outputs.Preview(shown), Later: j.id,
+	})
+	t.log.Info("tool call goes on in the background", zap.Stringer("call", call.Key), zap.String("tool", call.Name),
+		zap.String("output_id", string(j.id)), zap.Duration("running", time.Since(j.since)))
+}
+
+// rerun starts a call again that was in the background when its worker was lost.
+// It stays there: the model was told of it.
+func (t *turn) rerun(ctx context.Context, call *turnkeeper.ToolCall, spec tools.Spec) error {
+	if !t.timeFor(spec) {
+		t.denyRest(t.pending())
+		return nil
+	}
+	t.told = len(t.next.Events)
+	start := newStart(call)
+	t.next.Starts = append(t.next.Starts, start)
+	t.next.Results = append(t.next.Results, turnkeeper.CallResult{
+		Key: call.Key, Nonce: start.Nonce, State: turnkeeper.CallRunning, Shown: call.Shown, Preview: call.Preview, Later: call.OutputID,
+	})
+	t.tellStarted(call)
+	if err := t.commit(ctx); err != nil {
+		t.next.Results = slices.DeleteFunc(t.next.Results, func(r turnkeeper.CallResult) bool { return r.Nonce == start.Nonce })
+		return err
+	}
+	j := t.launch(ctx, call)
+	j.id, j.nonce = call.OutputID, call.Nonce
+	t.jobs[call.Key] = j
+	return nil
+}
+
+// wentOn says that a call was, or is, in the background: the model was told so.
+func wentOn(call turnkeeper.ToolCall) bool {
+	return call.OutputID != "" && call.Shown == outputs.Handle{ID: call.OutputID, Tool: call.Name}.Background()
+}
+
+// collect takes the results of the jobs that are over.
+func (t *turn) collect() {
+	for _, key := range slices.SortedFunc(maps.Keys(t.jobs), turnkeeper.CallKey.Compare) {
+		j := t.jobs[key]
+		if !j.isOver() {
+			continue
+		}
+		delete(t.jobs, key)
+		call := t.call(key)
+		result := t.takeLater(call, j)
+		t.log.Info("tool call in the background ended", zap.Stringer("call", key), zap.String("tool", call.Name),
+			zap.String("state", string(result.State)), zap.Duration("took", j.done.took))
+		if result.State == turnkeeper.CallCancelled && !j.unread {
+			t.interrupted[key] = result
+			continue
+		}
+		t.answer(call, result)
+	}
+}
+
+// takeLater is the result of a job in the background. The model knows it by its
+// handle, which stands for it as long as there is something to retrieve.
+func (t *turn) takeLater(call *turnkeeper.ToolCall, j *job) turnkeeper.CallResult {
+	if !t.retrieves() {
+		result := t.take(call, j.done.Result)
+		result.Nonce, result.State, result.Duration, result.Ran = j.nonce, stateOf(j.done.Outcome), j.done.took, true
+		return result
+	}
+	taken := outputs.Take(rawOf(j.done.Result), outputs.Limits{MaxChars: t.bounds.MaxToolResultChars})
+	result := turnkeeper.CallResult{
+		Key: call.Key, Nonce: j.nonce, State: stateOf(j.done.Outcome), Shown: call.Shown, Preview: taken.Preview,
+		Duration: j.done.took, Ran: true,
+	}
+	if result.State == turnkeeper.CallCancelled {
+		result.Shown = taken.Shown
+	}
+	taken.Output.ID, taken.Output.TurnID, taken.Output.Call = j.id, t.record.Turn.ID, call.Key
+	result.Output = &taken.Output
+	t.sizes[j.id] = taken.Output.Tokens
+	return result
+}
+
+// inline shows in place of a handle what it stands for: a late result is kept
+// without its output.
+func (t *turn) inline(r *turnkeeper.CallResult) {
+	if o := r.Output; o != nil {
+		r.Shown = outputs.Take(outputs.Raw{Text: o.Text, Bytes: o.Bytes, MediaType: o.MediaType}, outputs.Limits{MaxChars: t.bounds.MaxToolResultChars}).Shown
+	}
+}
+
+func stateOf(o tools.Outcome) turnkeeper.CallState {
+	switch o {
+	case tools.Succeeded:
+		return turnkeeper.CallSucceeded
+	case tools.Cancelled:
+		return turnkeeper.CallCancelled
+	default:
+		return turnkeeper.CallFailed
+	}
+}
+
+// awaitJob waits until one of the jobs in the background is over, and collects.
+func (t *turn) awaitJob(ctx context.Context) error {
+	if err := firstOver(ctx, slices.Collect(maps.Values(t.jobs))); err != nil {
+		return err
+	}
+	t.collect()
+	return nil
+}
+
+// firstOver returns when one of the jobs is over.
+func firstOver(ctx context.Context, jobs []*job) error {
+	any := make(chan struct{}, 1)
+	for _, j := range jobs {
+		stop := context.AfterFunc(j.over, func() {
+			select {
+			case any <- struct{}{}:
+			default:
+			}
+		})
+		defer stop()
+	}
+	select {
+	case <-any:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// awaitJobs waits for all jobs in the background, before the turn ends. Those
+// that only read are stopped instead, where nobody is to see what they found:
+// what has an effect is let finish, so that its outcome is known.
+func (t *turn) awaitJobs(ctx context.Context, seen bool) error {
+	for _, j := range t.jobs {
+		if !seen && j.call.Effect == turnkeeper.EffectNone {
+			j.unread = true
+			j.cancel(errAnswered)
+		}
+	}
+	for len(t.jobs) > 0 {
+		if err := t.awaitJob(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stopJobs ends what is left in the background, and collects it.
+func (t *turn) stopJobs(cause error) {
+	for _, j := range t.jobs {
+		j.cancel(cause)
+	}
+	for _, j := range t.jobs {
+		<-j.over.Done()
+	}
+	t.collect()
+}
+
+var (
+	errAnswered = errors.New("the turn ended without it")
+	errOver     = errors.New("the turn ended")
+)

@@ -1,0 +1,347 @@
+package agentturn_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"turnkeeper"
+	"turnkeeper/agentturn"
+	"turnkeeper/inference"
+	"turnkeeper/inference/inferencetest"
+	"turnkeeper/tools"
+	"turnkeeper/tools/builtin"
+)
+
+// lasting is a tool that takes its time and ends well, or as it is told to stop.
+func lasting(name string, effect turnkeeper.Effect, d time.Duration) *tool {
+	return newTool(name, effect).does(func(ctx context.Context, _ tools.Call) (tools.Result, error) {
+		select {
+		case <-time.After(d):
+			return tools.Result{Text: name + " found it"}, nil
+		case <-ctx.Done():
+			return tools.Result{}, context.Cause(ctx)
+		}
+	})
+}
+
+// asyncBench is a bench whose models can retrieve outputs.
+func asyncBench(t *testing.T, steps ...inferencetest.Step) *bench {
+	b := newBench(t, steps...)
+	b.tools = append(b.tools, builtin.NewReaders()...)
+	b.bounds.MaxRounds = 10
+	return b
+}
+
+func (b *bench) handle(call int, text string) string {
+	return strings.ReplaceAll(text, "@", string(b.store.calls()[call].OutputID))
+}
+
+var percent = regexp.MustCompile(`\b[0-9]{1,2}%`)
+
+func last(r inference.Request) string { return r.Messages[len(r.Messages)-1].Text }
+
+// A slow call goes to the background, the model is told at once, waits, and
+// reads what came.
+func TestASlowCallGoesToTheBackground(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := asyncBench(t)
+		b.with(lasting("fetcher", turnkeeper.EffectNone, 12300*time.Millisecond), read("quick"))
+		b.script.Add(asks("fetcher", "quick"), asks("wait_for_tool_output {}"),
+			inferencetest.Func(func(context.Context, inference.Request, func(inference.Delta)) (inference.Response, error) {
+				return asking("", fmt.Sprintf(`get_tool_output {"id":%q,"mode":"raw"}`, b.store.calls()[0].OutputID)), nil
+			}), says("Done."))
+		b.def.Tools = append(b.def.Tools, "quick")
+		outcome := b.run(t.Context())
+		if outcome.State != turnkeeper.TurnSucceeded || outcome.Reply != "Done." {
+			t.Fatalf("%+v", outcome)
+		}
+		requests := b.requests()
+		if got, want := results(requests[1]), []string{
+			b.handle(0, "Tool Output ID: @\nTool: fetcher\n\nWhen the System Notice shows this tool is ready, use get_tool_output(\"@\", mode) to retrieve its output."),
+			"quick ran",
+		}; !cmp.Equal(got, want) {
+			t.Errorf("the second request: %s", cmp.Diff(want, got))
+		}
+		if got, want := percent.ReplaceAllString(last(requests[1]), "N%"), b.handle(0, "# System Notice\n\nThis is turn 2 of 10.\nYour context window is N% full.\n\n"+
+			"## Async Tool Status\n### Running (1)\n- fetcher (id: @, running 5.0s)\n\n"+
+			"You can:\n1. Call tools.\n2. Retrieve an output that is ready, with get_tool_output(id, mode), or wait for one that runs, with wait_for_tool_output().\n3. Answer with what you have."); got != want {
+			t.Errorf("the notice: %s", cmp.Diff(want, got))
+		}
+		if got, want := results(requests[2])[2], b.handle(0, "Completed tools:\n- fetcher (id: @, size: 16B)"); got != want {
+			t.Errorf("waiting gave %q, want %q", got, want)
+		}
+		if got, want := last(requests[2]), b.handle(0, "### Ready (1)\n- fetcher (id: @, ~5 tokens, retrieved 0 times)"); !strings.Contains(got, want) {
+			t.Errorf("the notice after it: %q", got)
+		}
+		if got := results(requests[3])[3]; got != "fetcher found it" {
+			t.Errorf("retrieved %q", got)
+		}
+		if got := last(requests[3]); !strings.Contains(got, "retrieved 1 times") {
+			t.Errorf("the last notice: %q", got)
+		}
+		calls := b.store.calls()
+		if calls[0].State != turnkeeper.CallSucceeded || calls[0].Starts != 1 || calls[0].Duration != 12300*time.Millisecond {
+			t.Errorf("the call ended as %+v", calls[0])
+		}
+		for _, past := range requests[1:] { // what was told stays
+			if got := results(past)[0]; got != results(requests[1])[0] {
+				t.Errorf("the call was answered anew with %q", got)
+			}
+		}
+		if b.store.turn.ChargedRounds > 2 {
+			t.Errorf("%d rounds were charged", b.store.turn.ChargedRounds)
+		}
+	})
+}
+
+// Where all went to the background the loop waits for the first.
+func TestTheLoopWaitsForTheFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := asyncBench(t, asks("slow", "slower"), says("One is enough."))
+		b.with(lasting("slow", turnkeeper.EffectOnce, 20*time.Second), lasting("slower", turnkeeper.EffectNone, 50*time.Second))
+		start := time.Now()
+		outcome := b.run(t.Context())
+		if outcome.State != turnkeeper.TurnSucceeded || time.Since(start) != 20*time.Second {
+			t.Errorf("ended %s after %s", outcome.State, time.Since(start))
+		}
+		if got := last(b.requests()[1]); !strings.Contains(got, "### Running (1)\n- slower") || !strings.Contains(got, "### Ready (1)\n- slow (") {
+			t.Errorf("the notice: %q", got)
+		}
+		// What only reads is stopped when the model has answered.
+		if got, want := b.states(), []turnkeeper.CallState{turnkeeper.CallSucceeded, turnkeeper.CallCancelled}; !cmp.Equal(got, want) {
+			t.Errorf("states %v", got)
+		}
+	})
+}
+
+// What has an effect is let finish, within its time, before the turn closes.
+func TestTheTurnClosesAfterItsEffects(t *testing.T) {
+	for name, c := range map[string]struct {
+		takes time.Duration
+		after time.Duration // of the turn's end
+		state turnkeeper.CallState
+		turn  turnkeeper.TurnState
+		stop  turnkeeper.StopReason
+	}{
+		"it ends":             {30 * time.Second, 30 * time.Second, turnkeeper.CallSucceeded, turnkeeper.TurnSucceeded, turnkeeper.StopNone},
+		"its time is up":      {80 * time.Second, 60 * time.Second, turnkeeper.CallFailed, turnkeeper.TurnSucceeded, turnkeeper.StopNone},
+		"the turn's is first": {80 * time.Second, 40 * time.Second, turnkeeper.CallCancelled, turnkeeper.TurnDegraded, turnkeeper.StopMaxDuration},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := asyncBench(t, asks("sender", "quick"), says("It is on its way.")).with(lasting("sender", turnkeeper.EffectOnce, c.takes), read("quick"))
+				if name == "the turn's is first" {
+					b.bounds.MaxDuration, b.wall = 40*time.Second, 40*time.Second
+				}
+				start := time.Now()
+				outcome := b.run(t.Context())
+				if outcome.State != c.turn || outcome.StopReason != c.stop || time.Since(start) != c.after || outcome.Reply != "It is on its way." {
+					t.Errorf("%+v after %s", outcome, time.Since(start))
+				}
+				if got := b.states()[0]; got != c.state {
+					t.Errorf("the call is %s", got)
+				}
+			})
+		})
+	}
+}
+
+// A call that fails in the background is told of, and its error can be read.
+func TestAFailureInTheBackground(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := asyncBench(t)
+		b.with(read("fetcher").does(func(context.Context, tools.Call) (tools.Result, error) {
+			time.Sleep(7 * time.Second)
+			return tools.Result{}, errors.New("the mirror is down")
+		}))
+		b.script.Add(asks("fetcher"), inferencetest.Func(func(context.Context, inference.Request, func(inference.Delta)) (inference.Response, error) {
+			return asking("", fmt.Sprintf(`get_tool_output {"id":%q,"mode":"raw"}`, b.store.calls()[0].OutputID)), nil
+		}), says("It failed."))
+		b.run(t.Context())
+		requests := b.requests()
+		if got := last(requests[1]); !strings.Contains(got, b.handle(0, "### Failed (1)\n- fetcher (id: @, tool error: the mirror is down)")) {
+			t.Errorf("the notice: %q", got)
+		}
+		if got := results(requests[2])[1]; got != `{"error":"tool error: the mirror is down"}` {
+			t.Errorf("retrieved %q", got)
+		}
+	})
+}
+
+// What cannot be read yet, and waiting for nothing.
+func TestAskingForWhatIsNotThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := asyncBench(t)
+		b.with(lasting("fetcher", turnkeeper.EffectNone, 20*time.Second), read("quick"))
+		b.script.Add(asks("fetcher", "quick"), inferencetest.Func(func(context.Context, inference.Request, func(inference.Delta)) (inference.Response, error) {
+			return asking("", fmt.Sprintf(`get_tool_output {"id":%q,"mode":"raw"}`, b.store.calls()[0].OutputID),
+				`get_continuation {"tool_call_id":"call_fetcher_1"}`, `get_tool_output {"id":"nobody","mode":"raw"}`), nil
+		}), asks("wait_for_tool_output {}"), asks("wait_for_tool_output {}"), says("Well."))
+		b.run(t.Context())
+		requests := b.requests()
+		got := results(requests[len(requests)-1])[2:]
+		want := []string{
+			`{"error":"Tool not ready. Use wait_for_tool_output."}`, `{"error":"Tool not ready. Use wait_for_tool_output."}`, `{"error":"Unknown tool ID: nobody"}`,
+			b.handle(0, "Completed tools:\n- fetcher (id: @, size: 16B)"), "No async tools running.",
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("(-want +got)\n%s", diff)
+		}
+	})
+}
+
+// A repeat of what runs already is not run.
+func TestACallThatRunsIsNotRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := lasting("fetcher", turnkeeper.EffectNone, 20*time.Second)
+		b := asyncBench(t, asks("fetcher", "quick"), asks("fetcher {\"n\":1}"), says("Well.")).with(read("quick"), slow)
+		b.script = inferencetest.NewScript(asks("quick", `fetcher {"n":1}`), asks(`fetcher {"n":1}`), says("Well."))
+		b.models["main/model"] = b.script
+		b.run(t.Context())
+		if n := slow.runs.count(); n != 1 {
+			t.Errorf("it ran %d times", n)
+		}
+		if got := results(b.requests()[2])[2]; !strings.Contains(got, "the same call was made directly before") {
+			t.Errorf("the repeat gave %q", got)
+		}
+	})
+}
+
+// Switched off, or without a way to read, a slow call is waited for.
+func TestNothingGoesToTheBackground(t *testing.T) {
+	for name, set := range map[string]func(*bench){
+		"async off":  func(b *bench) { b.bounds.Async = false },
+		"timeout 0":  func(b *bench) { b.bounds.AsyncTimeout = 0 },
+		"no readers": func(b *bench) { b.tools = b.tools[:0] },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := asyncBench(t, asks("fetcher"), says("Done."))
+				set(b)
+				b.with(lasting("fetcher", turnkeeper.EffectOnce, 20*time.Second))
+				b.run(t.Context())
+				if got := results(b.requests()[1])[0]; got != "fetcher found it" {
+					t.Errorf("shown %q", got)
+				}
+			})
+		})
+	}
+}
+
+// A worker dies while a call is in the background: the journal's rules decide.
+func TestAWorkerIsLostWithACallInTheBackground(t *testing.T) {
+	for name, c := range map[string]struct {
+		effect turnkeeper.Effect
+		state  turnkeeper.CallState
+		runs   int
+		turn   turnkeeper.TurnState
+	}{
+		"none":  {turnkeeper.EffectNone, turnkeeper.CallSucceeded, 2, turnkeeper.TurnSucceeded},
+		"keyed": {turnkeeper.EffectKeyed, turnkeeper.CallSucceeded, 2, turnkeeper.TurnSucceeded},
+		"once":  {turnkeeper.EffectOnce, turnkeeper.CallUnknown, 1, turnkeeper.TurnDegraded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				slow := lasting("worker", c.effect, 20*time.Second)
+				b := asyncBench(t, asks("worker", "quick")).with(slow, read("quick"))
+				b.lose(agentturn.PointModelBefore, 2)
+				call := b.store.calls()[0]
+				if call.State != turnkeeper.CallRunning || call.Starts != 1 {
+					t.Fatalf("the journal has %s, %d starts", call.State, call.Starts)
+				}
+				b.script.Add(asks("wait_for_tool_output {}"), says("Done."))
+				outcome := b.run(t.Context())
+				if outcome.State != c.turn {
+					t.Errorf("ended %s", outcome.State)
+				}
+				if got := b.store.calls()[0]; got.State != c.state || got.OutputID != call.OutputID {
+					t.Errorf("the call is %s, its output %q, before %q", got.State, got.OutputID, call.OutputID)
+				}
+				if n := slow.runs.count(); n != c.runs {
+					t.Errorf("it ran %d times", n)
+				}
+				if c.state == turnkeeper.CallSucceeded && results(b.requests()[2])[0] != call.Shown {
+					t.Errorf("the handle became %q", results(b.requests()[2])[0])
+				}
+			})
+		})
+	}
+}
+
+// A worker that shuts down leaves to the next one what may run again.
+func TestAShutdownWithCallsInTheBackground(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		again, never := lasting("again", turnkeeper.EffectKeyed, 20*time.Second), lasting("never", turnkeeper.EffectOnce, 20*time.Second)
+		b := asyncBench(t, asks("again", "never")).with(again, never)
+		ctx, stop := context.WithCancelCause(t.Context())
+		time.AfterFunc(12*time.Second, func() { stop(agentturn.ErrShutdown) })
+		outcome := b.run(ctx)
+		if outcome.State != turnkeeper.TurnQueued {
+			t.Fatalf("ended %s", outcome.State)
+		}
+		if got, want := b.states(), []turnkeeper.CallState{turnkeeper.CallRunning, turnkeeper.CallCancelled}; !cmp.Equal(got, want) {
+			t.Fatalf("states %v", got)
+		}
+		b.script.Add(asks("wait_for_tool_output {}"), says("Done."))
+		if outcome := b.run(t.Context()); outcome.State != turnkeeper.TurnDegraded {
+			t.Errorf("ended %s", outcome.State)
+		}
+		if again.runs.count() != 2 || never.runs.count() != 1 {
+			t.Errorf("ran %d and %d times", again.runs.count(), never.runs.count())
+		}
+	})
+}
+
+// A result over the threshold is a handle, for texts of either side of it.
+func TestAResultOverTheThreshold(t *testing.T) {
+	for name, c := range map[string]struct {
+		chars int
+		shown string
+	}{
+		"at the threshold": {32000, ""},
+		"one over": {32001, "Tool Output ID: @\nTool: big\nSize: ~10001 tokens\n\nUse get_tool_output(\"@\", mode) to retrieve this output:\n" +
+			"- \"extract\": Extract specific information you need\n- \"slice\": Get bytes around an anchor string"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				text := strings.Repeat("é", c.chars)
+				b := asyncBench(t).with(read("big").does(func(context.Context, tools.Call) (tools.Result, error) {
+					return tools.Result{Text: text}, nil
+				}))
+				b.script.Add(asks("big"), inferencetest.Func(func(context.Context, inference.Request, func(inference.Delta)) (inference.Response, error) {
+					return asking("", `get_tool_output {"id":"1","mode":"raw"}`, `get_continuation {"id":"1"}`), nil
+				}), says("Read."))
+				b.run(t.Context())
+				requests := b.requests()
+				shown := results(requests[1])[0]
+				if c.shown == "" {
+					if !strings.Contains(shown, "[truncated — showing 6000/32000 chars.") || strings.Contains(last(requests[1]), "Notice") {
+						t.Errorf("shown %q, and %q", shown[len(shown)-100:], last(requests[1]))
+					}
+					return
+				}
+				if want := b.handle(0, c.shown); shown != want {
+					t.Errorf("shown %s", cmp.Diff(want, shown))
+				}
+				if got, want := last(requests[1]), b.handle(0, "### Ready (1)\n- big (id: @, ~10K tokens, exceeds threshold, retrieved 0 times)"); !strings.Contains(got, want) {
+					t.Errorf("the notice: %q", got)
+				}
+				read := results(requests[2])
+				if want := `{"error":"Response too large (64002 bytes). Use extract or slice mode."}`; read[1] != want {
+					t.Errorf("raw gave %q", read[1])
+				}
+				if !strings.HasPrefix(read[2], text[:12000]) || !strings.Contains(read[2], "[truncated — showing 0-6000/32001 chars.") {
+					t.Errorf("reading on began with %q", read[2][max(0, len(read[2])-150):])
+				}
+			})
+		})
+	}
+}
