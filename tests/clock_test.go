@@ -131,11 +131,11 @@ func TestAWorkerDiesAndTheClockIsSetBack(t *testing.T) {
 			}
 			turn := h.turnOf(message)
 			h.ended(turn, "succeeded", "none", 2)
+			h.awaitClosed(behind)
 			h.ledger.ran("a", 2) // once for each message
 			if turn.Dispatches != 2 || turn.Losses != 1 {
 				t.Errorf("the turn had %d dispatches, %d losses", turn.Dispatches, turn.Losses)
 			}
-			h.awaitClosed(behind)
 		})
 	}
 }

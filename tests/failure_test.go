@@ -69,7 +69,7 @@ func TestAFailedMessageWaitsInTheInbox(t *testing.T) {
 	h.startWorker()
 	message := h.enqueue("clerk", "Hello")
 	h.await("the first turn failed", "select exists (select from turns where state = 'failed')")
-	h.exec("update leases set not_before = clock_timestamp() + interval '1 hour'")
+	h.exec("update leases set not_before = clock_timestamp() + interval '2 minutes'")
 
 	inbox := turnctl[[]inboxed](h, "inbox")
 	if len(inbox) != 1 || inbox[0].State != "waiting" || inbox[0].Attempts != 1 || !strings.Contains(inbox[0].LastError, "who are you?") {
@@ -84,7 +84,7 @@ func TestAFailedMessageWaitsInTheInbox(t *testing.T) {
 		h.exec("update leases set not_before = clock_timestamp()")
 		h.exec("notify turnkeeper_inbox")
 		h.await("the next attempt failed", "select count(*) = $1 from turns where state = 'failed'", attempt)
-		h.exec("update leases set not_before = clock_timestamp() + interval '1 hour' where not_before is not null")
+		h.exec("update leases set not_before = clock_timestamp() + interval '2 minutes' where not_before is not null")
 	}
 	turn := h.turnOf(message)
 	h.ended(turn, "failed", "inference_error", 0)
