@@ -73,6 +73,8 @@ func Run(t *testing.T, open func(t *testing.T) Door) {
 		{"a start is unique", startUnique},
 		{"a repeatable call may be started again", startAgain},
 		{"a result is taken from the newest start only", newestStart},
+		{"a call goes on in the background", background},
+		{"a call in the background is started again or judged", backgroundLost},
 		{"a verdict is for a started call only", verdictOnStarted},
 		{"a late result is kept beside the verdict", lateBeside},
 		{"a late result without a verdict is the result", lateFirst},
