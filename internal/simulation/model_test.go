@@ -3,6 +3,8 @@ package simulation_test
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"turnkeeper"
@@ -56,11 +58,16 @@ const poison = "poison"
 
 func poisonous(req inference.Request) bool {
 	for i := len(req.Messages) - 1; i >= 0; i-- {
-		if m := req.Messages[i]; m.Role == inference.RoleUser {
+		if m := req.Messages[i]; m.Role == inference.RoleUser && !strings.HasPrefix(m.Text, "# System Notice") {
 			return m.Text == poison
 		}
 	}
 	return false
+}
+
+// waits says that there is something to wait for.
+func waits(req inference.Request) bool {
+	return slices.ContainsFunc(req.Tools, func(t inference.ToolDefinition) bool { return t.Name == turnkeeper.ToolWaitForToolOutput })
 }
 
 func (a *actor) answer(req inference.Request) inference.Response {
@@ -76,6 +83,10 @@ func (a *actor) answer(req inference.Request) inference.Response {
 		name := toolNames[a.IntN(len(toolNames))]
 		if a.chance(0.02) {
 			name = "nonsense"
+		}
+		if waits(req) && a.chance(0.3) {
+			res.Calls = append(res.Calls, inference.Call{ID: fmt.Sprint("call_", i), Name: turnkeeper.ToolWaitForToolOutput, Arguments: "{}"})
+			continue
 		}
 		res.Calls = append(res.Calls, inference.Call{
 			ID: fmt.Sprint("call_", i), Name: name, Arguments: fmt.Sprintf(`{"n":%d}`, a.IntN(6)),

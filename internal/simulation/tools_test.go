@@ -11,6 +11,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/internal/memory"
 	"turnkeeper/tools"
+	"turnkeeper/tools/builtin"
 )
 
 var toolNames = []string{"look", "put", "fire", "ask", "book"}
@@ -21,7 +22,8 @@ var effects = map[string]turnkeeper.Effect{
 }
 
 // toolbox holds the tools of every process: one of each effect, one that can look
-// up what happened, and one that is transactional.
+// up what happened, one that is transactional, and those that read outputs and
+// wait for them.
 var toolbox = func() *tools.Registry {
 	var all []tools.Tool
 	for _, name := range toolNames {
@@ -35,7 +37,7 @@ var toolbox = func() *tools.Registry {
 			all = append(all, t)
 		}
 	}
-	registry, err := tools.NewRegistry(all...)
+	registry, err := tools.NewRegistry(append(all, builtin.NewReaders()...)...)
 	if err != nil {
 		panic(err)
 	}
