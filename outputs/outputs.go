@@ -149,6 +149,9 @@ func describe(out turnkeeper.Output, sizeKnown bool) string {
 	return fmt.Sprintf("[binary result: %s, %s, sha256 %s]", out.MediaType, size, out.SHA256)
 }
 
+// SHA256 is the hash of a text as outputs have it, in hex.
+func SHA256(text string) string { return hash([]byte(text)) }
+
 func hash(content []byte) string {
 	sum := sha256.Sum256(content)
 	return hex.EncodeToString(sum[:])

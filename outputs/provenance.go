@@ -1,0 +1,114 @@
+package outputs
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// A Snippet is a part of a text that answers a query, with where it stands. The
+// program has found it there: what a model says of positions is not asked.
+type Snippet struct {
+	Text       string `json:"text"` // verbatim
+	StartChar  int64  `json:"start_char"`
+	EndChar    int64  `json:"end_char"` // the first after it
+	StartByte  int64  `json:"start_byte"`
+	EndByte    int64  `json:"end_byte"`
+	ChunkIndex int    `json:"chunk_index"` // where it begins
+	SHA256     string `json:"sha256"`      // of Text
+}
+
+// Locate finds in a chunk what a model says stands there, word by word. What
+// does not is dropped. The same words named twice are the first two places.
+// The snippets come as they were named; after them come those that span two of
+// them with only white space between, which Merge makes one of both.
+func Locate(chunk Chunk, claims []string) (found []Snippet) {
+	next := map[string]int{} // where to look on for words that were named before
+	for _, claim := range claims {
+		claim = strings.TrimSpace(claim)
+		if claim == "" {
+			continue
+		}
+		from := next[claim]
+		i := strings.Index(chunk.Text[from:], claim)
+		if i < 0 {
+			continue
+		}
+		i += from
+		next[claim] = i + len(claim)
+		found = append(found, chunk.snippet(i, i+len(claim)))
+	}
+	return append(found, bridges(chunk, found)...)
+}
+
+// snippet is the part of a chunk from one of its bytes up to another.
+func (c Chunk) snippet(from, to int) Snippet {
+	return snippet(c.Text[from:to], c.StartChar+int64(utf8.RuneCountInString(c.Text[:from])), c.StartByte+int64(from), c.Index)
+}
+
+// bridges are what neighbours in a chunk span together, so that Merge makes one
+// of those that only white space parts.
+func bridges(chunk Chunk, found []Snippet) (spans []Snippet) {
+	sorted := inTextOrder(found)
+	for i := 1; i < len(sorted); i++ {
+		from, end, next := sorted[i-1].StartByte, sorted[i-1].EndByte, sorted[i]
+		if next.StartByte <= end {
+			continue // Merge sees it; and one within another may end before it
+		}
+		gap := chunk.Text[end-chunk.StartByte : next.StartByte-chunk.StartByte]
+		if strings.TrimSpace(gap) == "" {
+			spans = append(spans, chunk.snippet(int(from-chunk.StartByte), int(next.EndByte-chunk.StartByte)))
+		}
+	}
+	return spans
+}
+
+func snippet(text string, char, start int64, chunk int) Snippet {
+	return Snippet{
+		Text: text, StartChar: char, EndChar: char + int64(utf8.RuneCountInString(text)),
+		StartByte: start, EndByte: start + int64(len(text)), ChunkIndex: chunk, SHA256: hash([]byte(text)),
+	}
+}
+
+// Merge puts snippets into the order of the text, and makes one of those that
+// overlap or touch.
+func Merge(snippets []Snippet) []Snippet {
+	sorted := inTextOrder(snippets)
+	merged := sorted[:0]
+	for _, s := range sorted {
+		if len(merged) == 0 || s.StartByte > merged[len(merged)-1].EndByte {
+			merged = append(merged, s)
+			continue
+		}
+		last := &merged[len(merged)-1]
+		if s.EndByte > last.EndByte {
+			text := last.Text + s.Text[last.EndByte-s.StartByte:]
+			*last = snippet(text, last.StartChar, last.StartByte, last.ChunkIndex)
+		}
+	}
+	return merged
+}
+
+func inTextOrder(snippets []Snippet) []Snippet {
+	sorted := slices.Clone(snippets)
+	slices.SortStableFunc(sorted, func(a, b Snippet) int {
+		return cmp.Or(cmp.Compare(a.StartByte, b.StartByte), cmp.Compare(b.EndByte, a.EndByte))
+	})
+	return sorted
+}
+
+// Ranked puts merged snippets into the order in which the first part of each was
+// named.
+func Ranked(merged, named []Snippet) []Snippet {
+	ranked := make([]Snippet, 0, len(merged))
+	taken := make([]bool, len(merged))
+	for _, part := range named {
+		i := slices.IndexFunc(merged, func(m Snippet) bool { return m.StartByte <= part.StartByte && part.EndByte <= m.EndByte })
+		if i >= 0 && !taken[i] {
+			taken[i] = true
+			ranked = append(ranked, merged[i])
+		}
+	}
+	return ranked
+}
