@@ -26,6 +26,8 @@ type Definition struct {
 	Model          string   // "provider/model"
 	FallbackModels []string // tried in order after Model
 
+	ExtractionModel string // "provider/model" that searches stored results; empty: the setting's, else those above
+
 	LanePerConversation bool       // `lane: conversation`
 	Schedules           []Schedule // `schedule:`, one or a list
 	Tools               []string   // names; an agent has no others

@@ -42,6 +42,8 @@ func table() []key {
 			func(r *reader, name string, v *strictyaml.Node) { r.def.Model = r.model(name, v) }},
 		{Key{"fallback_models", "list of text", "each PROVIDER/MODEL, no model twice", "none", "Models asked in this order when the first one fails."},
 			(*reader).fallbackModels},
+		{Key{"extraction_model", "text", "PROVIDER/MODEL", "the setting `extraction_model`, else `model` and its fallbacks", "The model that searches stored tool results, in mode extract of `get_tool_output`."},
+			func(r *reader, name string, v *strictyaml.Node) { r.def.ExtractionModel = r.model(name, v) }},
 		{Key{"schedule", "mapping, or a list of them", "keys `schedule.*`", "none", "When the agent runs by itself. Times missed while nothing ran are caught up by one run."},
 			(*reader).schedules},
 		{Key{"schedule.name", "text", "unique in the agent; 1 to 64 of a-z A-Z 0-9 . _ -", "default", "Tells several schedules of an agent apart."}, nil},
@@ -95,7 +97,7 @@ func table() []key {
 }
 
 // later are keys that the contract names and this version does not know.
-var later = []string{"extraction_model", "mcp_servers", "sub_agents"}
+var later = []string{"mcp_servers", "sub_agents"}
 
 // Keys lists every key of the front matter in the order of the reference.
 func Keys() []Key {

@@ -24,6 +24,7 @@ schedule:
     conversation: night
     message: Clean up.
 lane: conversation
+extraction_model: openai/gpt-5-nano
 tools:
   - clock
   - read_file
@@ -67,6 +68,7 @@ func TestParseReadsEveryKey(t *testing.T) {
 			{Name: "default", Cron: "*/5 8-18 * * 1-5", TimeZone: "Europe/Berlin", Conversation: "main", Message: "Scheduled run of mail."},
 			{Name: "nightly", Cron: "@daily", TimeZone: "UTC", Conversation: "night", Message: "Clean up."},
 		},
+		ExtractionModel:     "openai/gpt-5-nano",
 		LanePerConversation: true,
 		Tools:               []string{"clock", "read_file"},
 		Root:                "/srv/files",

@@ -68,7 +68,11 @@ func (r *AgentsReport) check(d *agentdef.Definition, cfg *config.Config, toolbox
 	} else if err := cfg.BoundsFor(d).Check(); err != nil {
 		fault(err)
 	}
-	for _, model := range append([]string{cmp.Or(d.Model, cfg.DefaultModel)}, d.FallbackModels...) {
+	models := append([]string{cmp.Or(d.Model, cfg.DefaultModel)}, d.FallbackModels...)
+	if extraction := cmp.Or(d.ExtractionModel, cfg.ExtractionModel); extraction != "" {
+		models = append(models, extraction)
+	}
+	for _, model := range models {
 		if err := checkProvider(model, cfg); err != nil {
 			fault(err)
 		}

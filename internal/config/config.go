@@ -36,10 +36,13 @@ type Config struct {
 	DBPoolSize     int
 
 	AgentsDir    string
-	DefaultModel string              // "provider/model" for agents that name none
-	Providers    map[string]Provider // by name, without the built-in demo
-	Models       map[string]Model    // by "provider/model"
-	Tools        map[string]Tool     // programs, by name
+	DefaultModel string // "provider/model" for agents that name none
+	// ExtractionModel searches stored tool results, for agents that name none.
+	// Empty: the models of the agent's turns.
+	ExtractionModel string
+	Providers       map[string]Provider // by name, without the built-in demo
+	Models          map[string]Model    // by "provider/model"
+	Tools           map[string]Tool     // programs, by name
 
 	Roles       []string          // sorted, each once
 	WorkerSlots int               // turns at the same time

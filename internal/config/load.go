@@ -220,9 +220,17 @@ func (l *loader) checkTogether() {
 		l.add("takeover_after is %s: it must not be more than lease_ttl, which is %s",
 			strictyaml.FormatDuration(c.TakeoverAfter), strictyaml.FormatDuration(c.Bounds.LeaseTTL))
 	}
-	provider, _, _ := strings.Cut(c.DefaultModel, "/")
-	if _, ok := c.Providers[provider]; !ok && provider != demo {
-		l.add("default_model is %s: no provider %s is configured; %s", c.DefaultModel, provider, howToConfigure(provider))
+	l.checkProviderOf("default_model", c.DefaultModel)
+	if c.ExtractionModel != "" {
+		l.checkProviderOf("extraction_model", c.ExtractionModel)
+	}
+}
+
+// checkProviderOf finds a model that no configured provider has.
+func (l *loader) checkProviderOf(setting, model string) {
+	provider, _, _ := strings.Cut(model, "/")
+	if _, ok := l.config.Providers[provider]; !ok && provider != demo {
+		l.add("%s is %s: no provider %s is configured; %s", setting, model, provider, howToConfigure(provider))
 	}
 }
 

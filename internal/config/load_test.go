@@ -109,7 +109,7 @@ func TestBoundsForPutsTheAgentBetweenFlagAndEnvironment(t *testing.T) {
 func TestEverySettingFromEveryPlace(t *testing.T) {
 	values := map[string]string{
 		"agents_dir": "a", "data_dir": "d", "database_url": "postgres://h/db", "db_pool_size": "9", "migrate_on_start": "false",
-		"default_model": "demo/other", "roles": "worker", "worker_slots": "3", "shutdown_grace": "0", "takeover_after": "0",
+		"default_model": "demo/other", "extraction_model": "demo/small", "roles": "worker", "worker_slots": "3", "shutdown_grace": "0", "takeover_after": "0",
 		"poll_interval": "7s", "max_dispatches_per_tick": "8", "max_message_bytes": "9", "log_level": "debug", "log_format": "json",
 		"max_rounds": "2", "round_ceiling": "4", "max_duration": "11s", "max_tool_calls": "0", "max_paging_calls": "5",
 		"tool_timeout": "12s", "model_timeout": "13s", "model_idle_timeout": "14s", "continuation": "false", "paging": "false",
@@ -155,7 +155,7 @@ func TestLoadReportsEveryFaultAtOnce(t *testing.T) {
 	file(t, "max_rounds: 0\nmax_round: 2\nworker_slots: many\nroles: [worker, cook]\n")
 	_, err := config.Load(config.LoadOptions{
 		Env:   env(map[string]string{"TURNKEEPER_MAX_ROUNDS": "40", "TURNKEEPER_TAKEOVER_AFTER": "10ms", "DATABASE_URL": "mysql://u:hunter22@h", "TURNKEEPER_LOG_LEVEL": "loud"}),
-		Flags: map[string]string{"max-duration": "220s", "default-model": "openai/gpt", "colour": "red", "poll-interval": "soon"},
+		Flags: map[string]string{"max-duration": "220s", "default-model": "openai/gpt", "extraction-model": "openrouter/tiny", "colour": "red", "poll-interval": "soon"},
 	})
 	want := `turnkeeper.yaml:1: max_rounds is 0: it must be 1 to 20
 turnkeeper.yaml:2: unknown key "max_round" (did you mean "max_rounds"?)
@@ -168,7 +168,8 @@ max_rounds (TURNKEEPER_MAX_ROUNDS) is 40: it must be 1 to 20
 poll_interval (--poll-interval) is soon: it must be a duration such as 90s, 2m or 1h30m (a bare number is seconds)
 --colour is no flag of a setting
 max_duration 3m40s plus the lease margin 30s must be less than the lease of 4m0s: lower max_duration or raise lease_ttl
-default_model is openai/gpt: no provider openai is configured; set OPENAI_API_KEY, or add it to providers in the config file`
+default_model is openai/gpt: no provider openai is configured; set OPENAI_API_KEY, or add it to providers in the config file
+extraction_model is openrouter/tiny: no provider openrouter is configured; set OPENROUTER_API_KEY, or add it to providers in the config file`
 	if diff := cmp.Diff(strings.Split(want, "\n"), strings.Split(message(err), "\n")); diff != "" {
 		t.Error(diff)
 	}

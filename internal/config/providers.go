@@ -77,6 +77,13 @@ func checkModel(name string) error {
 	return nil
 }
 
+func checkModelOrNone(name string) error {
+	if name == "" {
+		return nil
+	}
+	return checkModel(name)
+}
+
 func (p Provider) secrets() []string { return append([]string{p.APIKey.Reveal()}, p.secretHeaders...) }
 
 func (l *loader) readProviders(problems *strictyaml.Problems, v *strictyaml.Node) {

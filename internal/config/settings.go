@@ -52,6 +52,8 @@ func Settings() []Setting {
 
 		text(func(c *Config) *string { return &c.DefaultModel }, checkModel, Setting{
 			Name: "default_model", Group: "Models", Bounds: "PROVIDER/MODEL", Doc: "The model of agents that name none. demo/script is a script, and says so."}),
+		text(func(c *Config) *string { return &c.ExtractionModel }, checkModelOrNone, Setting{
+			Name: "extraction_model", Group: "Models", Bounds: "PROVIDER/MODEL", Zero: "the model and fallbacks of the agent", Doc: "The model that searches stored tool results, for agents that name none."}),
 
 		words(func(c *Config) *[]string { return &c.Roles }, []string{RoleScheduler, RoleWorker}, Setting{
 			Name: "roles", Group: "Process", Doc: "What the process does: the worker runs turns, the scheduler hands them out."}),
