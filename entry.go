@@ -57,6 +57,9 @@ type CallResult struct {
 	// Duration is how long the tool ran, by the worker's monotonic clock;
 	// 0 for a call that did not run.
 	Duration time.Duration
+	// Usage is what model calls took that were made for the call. It is added to
+	// the turn's. Not for verdicts.
+	Usage Usage
 }
 
 // An Outcome ends a dispatch of a turn. Its State says how:

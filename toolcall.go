@@ -87,6 +87,7 @@ type ToolCall struct {
 	StartedAt  time.Time
 	EndedAt    time.Time
 	Duration   time.Duration // how long it ran; 0: it did not, or nobody knows
+	Usage      Usage         // of model calls that were made for it; as a rule there are none
 	Shown      string        // what the model is shown as its result
 	Preview    string        // at most 220 characters of it, for summaries
 	OutputID   OutputID

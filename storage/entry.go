@@ -27,6 +27,7 @@ func (w *TurnWriter) queue(ctx context.Context, q *dbsqlc.Queries, step int64, e
 		w.queueStarts(ctx, q, e.Starts),
 		w.queueOutputs(ctx, q, e.Results),
 		w.queueAnswers(ctx, q, e.Results, ride(len(e.Results) > 0)),
+		w.queueUsage(ctx, q, e.Results),
 		w.queueEvents(ctx, q, events),
 		w.queueEnd(ctx, q, e.Outcome, ending),
 	)
@@ -37,16 +38,28 @@ func (w *TurnWriter) stepOf(step int64, e turnkeeper.Entry) dbsqlc.StepParams {
 		Turn: int64(w.grant.TurnID), Token: w.grant.Token, GrantID: string(w.grant.GrantID), Worker: string(w.grant.WorkerID),
 		Expected: w.entries + step, Events: int32(len(e.Events)), Calls: w.executed(e), //nolint:gosec // far below
 	}
+	u := usedBy(e)
+	params.Input, params.Output, params.Cached = u.InputTokens, u.OutputTokens, u.CachedTokens
+	params.Reasoning, params.Estimated = u.ReasoningTokens, u.Estimated
 	if e.Round != nil {
-		u := e.Round.Usage
 		params.Rounds = 1
 		if e.Round.Charged {
 			params.Charged = 1
 		}
-		params.Input, params.Output, params.Cached = u.InputTokens, u.OutputTokens, u.CachedTokens
-		params.Reasoning, params.Estimated = u.ReasoningTokens, u.Estimated
 	}
 	return params
+}
+
+// usedBy is what model calls took that an entry tells of: that of its round, and
+// those made for calls.
+func usedBy(e turnkeeper.Entry) (u turnkeeper.Usage) {
+	if e.Round != nil {
+		u = e.Round.Usage
+	}
+	for _, result := range e.Results {
+		u = u.Add(result.Usage)
+	}
+	return u
 }
 
 // executed counts the calls of an entry that begin to count as executed with
@@ -147,6 +160,26 @@ func (w *TurnWriter) queueAnswers(ctx context.Context, q *dbsqlc.Queries, result
 		p.Outputs = append(p.Outputs, string(output))
 	}
 	return q.AnswerCalls(ctx, p)
+}
+
+// queueUsage keeps with each call what model calls took that were made for it.
+// There are some for few.
+func (w *TurnWriter) queueUsage(ctx context.Context, q *dbsqlc.Queries, results []turnkeeper.CallResult) error {
+	p := dbsqlc.AddCallUsageParams{TurnID: int64(w.grant.TurnID)}
+	for _, r := range results {
+		if r.Usage == (turnkeeper.Usage{}) {
+			continue
+		}
+		p.Rounds = append(p.Rounds, int32(r.Key.Round))       //nolint:gosec // few
+		p.Ordinals = append(p.Ordinals, int32(r.Key.Ordinal)) //nolint:gosec // few
+		p.Inputs, p.Outputs = append(p.Inputs, r.Usage.InputTokens), append(p.Outputs, r.Usage.OutputTokens)
+		p.Cacheds, p.Reasonings = append(p.Cacheds, r.Usage.CachedTokens), append(p.Reasonings, r.Usage.ReasoningTokens)
+		p.Estimateds = append(p.Estimateds, r.Usage.Estimated)
+	}
+	if len(p.Rounds) == 0 {
+		return nil
+	}
+	return q.AddCallUsage(ctx, p)
 }
 
 func (w *TurnWriter) queueOutputs(ctx context.Context, q *dbsqlc.Queries, results []turnkeeper.CallResult) error {

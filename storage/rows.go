@@ -94,6 +94,10 @@ func callOf(r dbsqlc.TurnkeeperCall) turnkeeper.ToolCall {
 		StartedAt: orZero(r.StartedAt), EndedAt: orZero(r.EndedAt),
 		Duration: time.Duration(orZero(r.DurationMs)) * time.Millisecond, Shown: r.Shown, Preview: r.Preview,
 		OutputID: turnkeeper.OutputID(orZero(r.OutputID)), LateResult: orZero(r.LateResult),
+		Usage: turnkeeper.Usage{
+			InputTokens: r.InputTokens, OutputTokens: r.OutputTokens, CachedTokens: r.CachedTokens,
+			ReasoningTokens: r.ReasoningTokens, Estimated: r.UsageEstimated,
+		},
 	}
 }
 

@@ -136,6 +136,9 @@ func (j *Journal) answer(t *turnRow, results []turnkeeper.CallResult) error {
 			continue
 		}
 		call.Duration, call.EndedAt = r.Duration, j.s.now()
+		if r.Usage != (turnkeeper.Usage{}) {
+			call.Usage, t.Usage = r.Usage, t.Usage.Add(r.Usage)
+		}
 		if r.Output != nil {
 			call.OutputID = r.Output.ID
 			t.outputs = append(t.outputs, *r.Output)

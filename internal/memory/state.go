@@ -25,6 +25,8 @@ type state struct {
 	jobs    []*jobRow   // by id, from 1
 	workers map[turnkeeper.WorkerID]*turnkeeper.Heartbeat
 	writes  []writeRow
+
+	extractions map[turnkeeper.ExtractionKey][]byte
 	moved   []string // moves that a table would have refused, for Check
 
 	// What the tables would have an index on.
@@ -92,7 +94,8 @@ func newState() state {
 		keys: map[messageKey]turnkeeper.MessageID{}, slots: map[slotKey]turnkeeper.MessageID{},
 		leases: map[turnkeeper.Lane]*leaseRow{}, workers: map[turnkeeper.WorkerID]*turnkeeper.Heartbeat{},
 		waiting: map[turnkeeper.Lane][]*turnkeeper.Message{}, open: map[turnkeeper.Lane]*turnRow{}, held: map[turnkeeper.Lane]*leaseRow{},
-		timeline: "00000001",
+		extractions: map[turnkeeper.ExtractionKey][]byte{},
+		timeline:    "00000001",
 	}
 }
 

@@ -111,3 +111,13 @@ update turnkeeper.calls set state = case when state = 'planned' then 'cancelled'
     shown = case when state = 'planned' then @not_run::text else @unknown::text end,
     preview = left(case when state = 'planned' then @not_run::text else @unknown::text end, 220)
 where turn_id = @turn_id and state in ('planned', 'started', 'running');
+
+-- name: AddCallUsage :exec
+-- What model calls took that were made for calls, in the write that answers
+-- them; Step adds the sum to the turn's.
+update turnkeeper.calls c set input_tokens = u.input, output_tokens = u.output, cached_tokens = u.cached,
+    reasoning_tokens = u.reasoning, usage_estimated = u.estimated
+from (select unnest(@rounds::integer[]) as round, unnest(@ordinals::integer[]) as ordinal, unnest(@inputs::bigint[]) as input,
+    unnest(@outputs::bigint[]) as output, unnest(@cacheds::bigint[]) as cached, unnest(@reasonings::bigint[]) as reasoning,
+    unnest(@estimateds::boolean[]) as estimated) u
+where c.turn_id = @turn_id::bigint and c.round = u.round and c.ordinal = u.ordinal;

@@ -11,6 +11,42 @@ import (
 	"time"
 )
 
+const AddCallUsage = `-- name: AddCallUsage :exec
+update turnkeeper.calls c set input_tokens = u.input, output_tokens = u.output, cached_tokens = u.cached,
+    reasoning_tokens = u.reasoning, usage_estimated = u.estimated
+from (select unnest($2::integer[]) as round, unnest($3::integer[]) as ordinal, unnest($4::bigint[]) as input,
+    unnest($5::bigint[]) as output, unnest($6::bigint[]) as cached, unnest($7::bigint[]) as reasoning,
+    unnest($8::boolean[]) as estimated) u
+where c.turn_id = $1::bigint and c.round = u.round and c.ordinal = u.ordinal
+`
+
+type AddCallUsageParams struct {
+	TurnID     int64
+	Rounds     []int32
+	Ordinals   []int32
+	Inputs     []int64
+	Outputs    []int64
+	Cacheds    []int64
+	Reasonings []int64
+	Estimateds []bool
+}
+
+// What model calls took that were made for calls, in the write that answers
+// them; Step adds the sum to the turn's.
+func (q *Queries) AddCallUsage(ctx context.Context, arg AddCallUsageParams) error {
+	_, err := q.db.Exec(ctx, AddCallUsage,
+		arg.TurnID,
+		arg.Rounds,
+		arg.Ordinals,
+		arg.Inputs,
+		arg.Outputs,
+		arg.Cacheds,
+		arg.Reasonings,
+		arg.Estimateds,
+	)
+	return err
+}
+
 const AnswerCalls = `-- name: AnswerCalls :exec
 with answered as (
     select turnkeeper.answer_calls($1::bigint, $2::integer[], $3::integer[], $4::text[],

@@ -9,29 +9,34 @@ import (
 )
 
 type TurnkeeperCall struct {
-	TurnID     int64
-	Round      int32
-	Ordinal    int32
-	Agent      string
-	WireID     string
-	ProviderID string
-	Name       string
-	Arguments  string
-	RawArgs    string
-	ArgsHash   string
-	Effect     string
-	Paging     bool
-	State      string
-	Starts     int32
-	Nonce      string
-	StartedAt  *time.Time
-	EndedAt    *time.Time
-	DurationMs *int64
-	Shown      string
-	Preview    string
-	OutputID   *string
-	LateResult *string
-	LateAt     *time.Time
+	TurnID          int64
+	Round           int32
+	Ordinal         int32
+	Agent           string
+	WireID          string
+	ProviderID      string
+	Name            string
+	Arguments       string
+	RawArgs         string
+	ArgsHash        string
+	Effect          string
+	Paging          bool
+	State           string
+	Starts          int32
+	Nonce           string
+	StartedAt       *time.Time
+	EndedAt         *time.Time
+	DurationMs      *int64
+	Shown           string
+	Preview         string
+	OutputID        *string
+	LateResult      *string
+	LateAt          *time.Time
+	InputTokens     int64
+	OutputTokens    int64
+	CachedTokens    int64
+	ReasoningTokens int64
+	UsageEstimated  bool
 }
 
 type TurnkeeperLeaseLog struct {

@@ -1,0 +1,30 @@
+package memory
+
+import (
+	"context"
+	"slices"
+
+	"turnkeeper"
+)
+
+// FindExtraction is the value kept under a key.
+func (c *Conn) FindExtraction(ctx context.Context, key turnkeeper.ExtractionKey) (value []byte, found bool, err error) {
+	err = c.ask(ctx, "extraction", func() error {
+		c.store.mu.Lock()
+		defer c.store.mu.Unlock()
+		kept, ok := c.store.state.extractions[key]
+		value, found = slices.Clone(kept), ok
+		return nil
+	})
+	return value, found, err
+}
+
+// KeepExtraction keeps a value under a key, in place of what was kept there.
+func (c *Conn) KeepExtraction(ctx context.Context, _ turnkeeper.TurnID, key turnkeeper.ExtractionKey, value []byte) error {
+	return c.ask(ctx, "extraction", func() error {
+		c.store.mu.Lock()
+		defer c.store.mu.Unlock()
+		c.store.state.extractions[key] = slices.Clone(value)
+		return nil
+	})
+}
