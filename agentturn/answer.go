@@ -29,7 +29,7 @@ func (t *turn) apply(call *turnkeeper.ToolCall, result turnkeeper.CallResult) {
 		t.tellIfOver(call.Key.Round)
 		return
 	}
-	call.Duration, call.EndedAt = result.Duration, time.Now()
+	call.Duration, call.Usage, call.EndedAt = result.Duration, result.Usage, time.Now()
 	if result.Output != nil {
 		call.OutputID = result.Output.ID
 	}
@@ -106,15 +106,16 @@ func (t *turn) limits(call *turnkeeper.ToolCall, id turnkeeper.OutputID) outputs
 	return limits
 }
 
-// toolCall is a call as its tool gets it.
-func (t *turn) toolCall(call *turnkeeper.ToolCall) tools.Call {
+// toolCall is a call as its tool gets it. What model calls take that it makes
+// is added to used.
+func (t *turn) toolCall(call *turnkeeper.ToolCall, used *meter) tools.Call {
 	turn := t.record.Turn
 	return tools.Call{
 		TurnID: turn.ID, Agent: turn.Agent, Conversation: turn.Conversation, Key: call.Key,
 		Arguments: []byte(call.Arguments),
 		// Turn ids are unique in one database only; with its birth, a turn is
 		// told from those of others that call the same system.
-		Outputs:        t.shelf(),
+		Outputs:        t.shelf(used),
 		IdempotencyKey: fmt.Sprintf("turn-%d-%x-%s", turn.ID, turn.CreatedAt.UnixMicro(), call.Key),
 	}
 }

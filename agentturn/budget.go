@@ -14,6 +14,12 @@ import (
 // reserve asks the budget for one model call. A *blockedError: it must not be
 // made. Where the budget cannot be asked the call is not made either.
 func (t *turn) reserve(ctx context.Context, request composed) (Reservation, error) {
+	return t.reserveCall(ctx, turnkeeper.Usage{InputTokens: int64(request.tokens), OutputTokens: int64(t.def.OutputTokens()), Estimated: true})
+}
+
+// reserveCall does so for an estimate of what the call takes. It may be called
+// by several goroutines at once.
+func (t *turn) reserveCall(ctx context.Context, estimate turnkeeper.Usage) (Reservation, error) {
 	if t.cfg.Budget == nil {
 		return Reservation{}, nil
 	}
@@ -24,7 +30,7 @@ func (t *turn) reserve(ctx context.Context, request composed) (Reservation, erro
 			TurnTokens: limits.TurnTokens, TurnCalls: limits.TurnCalls,
 			DayTokens: limits.DayTokens, DayCalls: limits.DayCalls,
 		},
-	}, turnkeeper.Usage{InputTokens: int64(request.tokens), OutputTokens: int64(t.def.OutputTokens()), Estimated: true})
+	}, estimate)
 	if err != nil {
 		return Reservation{}, err
 	}

@@ -96,7 +96,7 @@ func (t *turn) runTransactional(ctx context.Context, call *turnkeeper.ToolCall, 
 	result, err := t.journal.Transact(ctx, start, func(ctx context.Context) turnkeeper.CallResult {
 		done := t.prepare(ctx, call)()
 		result := t.take(call, done.Result)
-		result.Nonce, result.Duration, result.Ran = start.Nonce, done.took, !call.Paging
+		result.Nonce, result.Duration, result.Ran, result.Usage = start.Nonce, done.took, !call.Paging, done.used
 		// Whatever did not succeed is undone, and so has failed.
 		result.State = turnkeeper.CallFailed
 		if done.Outcome == tools.Succeeded {

@@ -35,6 +35,8 @@ type bench struct {
 	tools     []tools.Tool
 	budget    agentturn.Budget
 	freshness agentturn.Freshness
+	extracted agentturn.ExtractionCache
+	extractor string // the setting extraction_model
 	fault     agentturn.FaultHook
 	lease     time.Duration // from the start of a run; 0: the record's
 	wall      time.Duration // likewise
@@ -79,7 +81,7 @@ func (b *bench) runner() *agentturn.Runner {
 	b.log = logs
 	return agentturn.New(agentturn.Config{
 		Models: b, Tools: registry, Bounds: b.bounds, Budget: b.budget, Freshness: b.freshness, Outputs: b.store,
-		Fault: b.fault, Log: zap.New(core),
+		Fault: b.fault, Log: zap.New(core), Extractions: b.extracted, ExtractionModel: b.extractor,
 	})
 }
 

@@ -280,6 +280,7 @@ func (s *store) answer(result turnkeeper.CallResult) error {
 		return s.violated("%s is answered with state %s", result.Key, result.State)
 	}
 	call.Duration, call.EndedAt = result.Duration, time.Now()
+	call.Usage, s.turn.Usage = result.Usage, s.turn.Usage.Add(result.Usage)
 	if result.Output != nil {
 		call.OutputID = result.Output.ID
 		s.outputs = append(s.outputs, *result.Output)

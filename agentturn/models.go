@@ -25,12 +25,7 @@ func (t *turn) candidates() ([]*candidate, error) {
 	if t.models != nil {
 		return t.models, nil
 	}
-	var names []string
-	for _, name := range append([]string{cmp.Or(t.def.Model, t.cfg.DefaultModel)}, t.def.FallbackModels...) {
-		if name != "" && !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
+	names := t.modelNames()
 	if len(names) == 0 {
 		return nil, &inference.Error{Class: inference.ClassInvalid,
 			Detail: "the agent names no model and there is no default model; set `model` in its file or a default in the configuration"}
@@ -51,6 +46,16 @@ func (t *turn) candidates() ([]*candidate, error) {
 		return nil, &inference.Error{Class: inference.ClassInvalid, Detail: errors.Join(problems...).Error()}
 	}
 	return t.models, nil
+}
+
+// modelNames are those of the agent's chain, each once.
+func (t *turn) modelNames() (names []string) {
+	for _, name := range append([]string{cmp.Or(t.def.Model, t.cfg.DefaultModel)}, t.def.FallbackModels...) {
+		if name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // window is the context window of a model. What the agent's file says is of its

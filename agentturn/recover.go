@@ -108,7 +108,8 @@ func (t *turn) reconcile(ctx context.Context, call *turnkeeper.ToolCall) (turnke
 	}
 	spec, _ := t.offered.Spec(call.Name)
 	t.at(ctx, PointReconcile)
-	found, happened, err := lookUp(ctx, reconciler, t.toolCall(call), t.executeOptions(call, spec))
+	used := &meter{}
+	found, happened, err := lookUp(ctx, reconciler, t.toolCall(call, used), t.executeOptions(call, spec))
 	if err != nil {
 		t.log.Warn("a tool could not tell whether a call happened",
 			zap.Stringer("call", call.Key), zap.String("tool", call.Name), zap.Error(err))
@@ -118,7 +119,7 @@ func (t *turn) reconcile(ctx context.Context, call *turnkeeper.ToolCall) (turnke
 		return textResult(call, turnkeeper.CallFailed, shownDidNotHappen), true
 	}
 	result := t.take(call, found)
-	result.Nonce, result.Ran, result.State = call.Nonce, !call.Paging, turnkeeper.CallSucceeded
+	result.Nonce, result.Ran, result.State, result.Usage = call.Nonce, !call.Paging, turnkeeper.CallSucceeded, used.read()
 	if found.IsError {
 		result.State = turnkeeper.CallFailed
 	}

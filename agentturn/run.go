@@ -14,6 +14,7 @@ import (
 type run struct {
 	tools.Ending
 	took time.Duration
+	used turnkeeper.Usage // of model calls made for it
 }
 
 // prepare makes the run of the call's tool within its time. The run itself does
@@ -21,11 +22,12 @@ type run struct {
 func (t *turn) prepare(ctx context.Context, call *turnkeeper.ToolCall) func() run {
 	tool, _ := t.offered.Get(call.Name)
 	spec, _ := t.offered.Spec(call.Name)
-	asked, options := t.toolCall(call), t.executeOptions(call, spec)
+	used := &meter{}
+	asked, options := t.toolCall(call, used), t.executeOptions(call, spec)
 	return func() run {
 		started := time.Now()
 		ending := tools.Execute(ctx, tool, asked, options)
-		return run{Ending: ending, took: time.Since(started)}
+		return run{Ending: ending, took: time.Since(started), used: used.read()}
 	}
 }
 
@@ -53,6 +55,7 @@ func (t *turn) executeOptions(call *turnkeeper.ToolCall, spec tools.Spec) tools.
 func (t *turn) keep(call *turnkeeper.ToolCall, done run, nonce string) {
 	result := t.take(call, done.Result)
 	result.Nonce, result.Duration, result.Ran, result.State = nonce, done.took, !call.Paging, stateOf(done.Outcome)
+	result.Usage = done.used
 	if result.State == turnkeeper.CallCancelled {
 		t.interrupted[call.Key] = result
 		return

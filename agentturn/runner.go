@@ -28,16 +28,20 @@ var (
 // A Config is what every turn of a process shares.
 type Config struct {
 	Models       Models
-	DefaultModel string                          // "provider/model", for agents that name none
-	Tools        *tools.Registry                 // all there are; an agent has those it lists. nil: none
-	Bounds       turnkeeper.Bounds               // of agents that set none; start from turnkeeper.DefaultBounds
-	Freshness    Freshness                       // nil: scheduled turns run every call
-	Budget       Budget                          // nil: spend has no bounds
-	Outputs      Outputs                         // nil: results cannot be read on where they are cut
-	Tokens       func(model string) TokenCounter // nil: HeuristicTokens for all
-	Retry        inference.Retry                 // how a model is called; Provider, AttemptTimeout and OnRetry are set here
-	Log          *zap.Logger                     // nil: nothing is logged
-	Fault        FaultHook                       // nil in production
+	DefaultModel string // "provider/model", for agents that name none
+	// ExtractionModel searches stored results, for agents that name none. Empty:
+	// the models of the agent's own turns.
+	ExtractionModel string
+	Tools           *tools.Registry                 // all there are; an agent has those it lists. nil: none
+	Bounds          turnkeeper.Bounds               // of agents that set none; start from turnkeeper.DefaultBounds
+	Freshness       Freshness                       // nil: scheduled turns run every call
+	Budget          Budget                          // nil: spend has no bounds
+	Outputs         Outputs                         // nil: results cannot be read on where they are cut
+	Extractions     ExtractionCache                 // nil: every extraction asks a model
+	Tokens          func(model string) TokenCounter // nil: HeuristicTokens for all
+	Retry           inference.Retry                 // how a model is called; Provider, AttemptTimeout and OnRetry are set here
+	Log             *zap.Logger                     // nil: nothing is logged
+	Fault           FaultHook                       // nil in production
 }
 
 // A Runner runs turns. It is safe for concurrent use.

@@ -58,15 +58,19 @@ type shelf struct {
 	jobs      []*job // in the background, as the calls are asked for
 	maxChars  int
 	maxTokens int64
+	extract   func(ctx context.Context, from extractSource, query string) (tools.Result, error)
 }
 
-func (t *turn) shelf() tools.Outputs {
+func (t *turn) shelf(used *meter) tools.Outputs {
 	if t.cfg.Outputs == nil {
 		return nil
 	}
 	s := &shelf{
 		turn: t.record.Turn.ID, store: t.cfg.Outputs, calls: t.calls(),
 		maxChars: t.bounds.MaxToolResultChars, maxTokens: int64(t.bounds.AsyncTokenThreshold),
+		extract: func(ctx context.Context, from extractSource, query string) (tools.Result, error) {
+			return t.extract(ctx, from, query, used)
+		},
 	}
 	for _, key := range slices.SortedFunc(maps.Keys(t.jobs), turnkeeper.CallKey.Compare) {
 		s.jobs = append(s.jobs, t.jobs[key])
@@ -90,6 +94,7 @@ func (s *shelf) Find(ctx context.Context, id string) (o tools.Output, found bool
 		return tools.Output{}, false, nil
 	case call.OutputID == "", call.State == turnkeeper.CallUnknown:
 		shownWhole(&o, call.Shown)
+		s.extractable(&o, outputs.SHA256(call.Shown))
 		return o, true, nil
 	}
 	stored, err := s.store.DescribeOutput(ctx, s.turn, call.OutputID)
@@ -100,7 +105,19 @@ func (s *shelf) Find(ctx context.Context, id string) (o tools.Output, found bool
 	if wentOn(call) && call.State == turnkeeper.CallFailed {
 		o.Failure, err = o.Read(ctx, 0, int64(s.maxChars))
 	}
+	s.extractable(&o, stored.SHA256)
 	return o, true, err
+}
+
+// extractable lets an output be searched by a model.
+func (s *shelf) extractable(o *tools.Output, sha256 string) {
+	if o.Binary {
+		return
+	}
+	from := extractSource{
+		id: o.CallID, sha256: sha256, chars: o.Chars, bytes: o.Bytes, tokens: o.Tokens, maxChars: s.maxChars, read: o.Read,
+	}
+	o.Extract = func(ctx context.Context, query string) (tools.Result, error) { return s.extract(ctx, from, query) }
 }
 
 // index is the call that an id means: first as the provider's client knows it,

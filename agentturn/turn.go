@@ -29,6 +29,8 @@ type turn struct {
 	wall    time.Time    // when the turn's time is over
 	lease   time.Time    // when the lease is
 
+	extracting chan struct{} // a slot for each model call that may search stored results at once
+
 	leftBehind *atomic.Int64 // tools of the process that did not return in their time
 
 	rounds []turnkeeper.Round // as decided, with what next has not made durable yet
@@ -66,6 +68,7 @@ func newTurn(cfg Config, a Assignment, journal Journal) *turn {
 		interrupted: map[turnkeeper.CallKey]turnkeeper.CallResult{},
 		jobs:        map[turnkeeper.CallKey]*job{},
 		sizes:       map[turnkeeper.OutputID]int64{},
+		extracting:  make(chan struct{}, extractParallel),
 	}
 	if t.wall.IsZero() {
 		t.wall = now.Add(bounds.MaxDuration - a.Record.Elapsed)

@@ -90,6 +90,11 @@ type Output struct {
 	Read func(ctx context.Context, from, to int64) (string, error)
 	// Retrieved notes that something of it was read.
 	Retrieved func(ctx context.Context) error
+	// Extract has a model find what answers the query, and gives back JSON that
+	// fits into a page: an outputs.Extraction. Where that fails, for whatever
+	// reason but the end of ctx, it gives back a warning with parts of the text.
+	// nil: it cannot be searched.
+	Extract func(ctx context.Context, query string) (Result, error)
 }
 
 // A Result is what a tool gives back: Text, Bytes, or what a Body gives. What of

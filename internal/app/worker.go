@@ -180,6 +180,7 @@ func (w *worker) prepare(ctx context.Context) error {
 func (w *worker) prepareTurns() (err error) {
 	w.runner = agentturn.New(agentturn.Config{
 		Models: w.models, DefaultModel: w.cfg.DefaultModel, Tools: w.tools, Bounds: w.cfg.Bounds,
+		ExtractionModel: w.cfg.ExtractionModel, Extractions: w.store,
 		Freshness: w.store, Outputs: w.store, Budget: &jobs.Spend{Store: w.store}, Log: w.log, Fault: w.fault,
 		Tokens: func(model string) agentturn.TokenCounter { return tokens.For(model) },
 	})
@@ -342,7 +343,8 @@ func (w *worker) awaitMoment(stopped <-chan error) {
 	}
 }
 
-// tidyEvery is how often a worker removes the traces of workers long gone.
+// tidyEvery is how often a worker removes the traces of workers long gone, and
+// extractions that were kept for long enough.
 const tidyEvery = time.Hour
 
 func (w *worker) tidy(ctx context.Context) {
@@ -351,6 +353,9 @@ func (w *worker) tidy(ctx context.Context) {
 	for {
 		if err := w.store.ForgetWorkers(ctx); err != nil && ctx.Err() == nil {
 			w.log.Warn("old heartbeats could not be removed", zap.Error(err))
+		}
+		if err := w.store.ForgetExtractions(ctx); err != nil && ctx.Err() == nil {
+			w.log.Warn("old extractions could not be removed", zap.Error(err))
 		}
 		select {
 		case <-ctx.Done():

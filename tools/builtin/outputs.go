@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
+	"unicode/utf8"
 
 	"turnkeeper"
 	"turnkeeper/outputs"
@@ -25,7 +27,8 @@ const (
 	}, "additionalProperties": false}`
 	toolOutputSchema = `{"type": "object", "properties": {
 		"id": {"type": ["string", "integer"], "description": "the id of the output, or of the tool call"},
-		"mode": {"type": "string", "enum": ["raw", "slice"], "description": "raw: the whole text, if it is not too long; slice: a part of it"},
+		"mode": {"type": "string", "enum": ["raw", "slice", "extract"], "description": "raw: the whole text, if it is not too long; slice: a part of it; extract: the passages that answer a query"},
+		"query": {"type": ["string", "null"], "description": "of mode extract: what to look for, in plain words"},
 		"slice": {"type": "object", "description": "which part, in characters", "properties": {
 			"start": {"type": "integer", "minimum": 0},
 			"length": {"type": "integer", "minimum": 0, "description": "default 1000"},
@@ -42,7 +45,8 @@ func continuation() tools.Tool {
 		Description: "Reads on in a tool result that was cut. The tool is not run again.",
 	}
 	return tools.New(spec, func(ctx context.Context, call tools.Call, _ any) (tools.Result, error) {
-		return refusals(readOn(ctx, call))
+		text, err := readOn(ctx, call)
+		return refusals(tools.Result{Text: text}, err)
 	})
 }
 
@@ -69,6 +73,7 @@ func readOn(ctx context.Context, call tools.Call) (string, error) {
 type outputArgs struct {
 	ID    any    `json:"id"`
 	Mode  string `json:"mode"`
+	Query string `json:"query"`
 	Slice struct {
 		Start  int64  `json:"start"`
 		Length int64  `json:"length"`
@@ -81,26 +86,50 @@ type outputArgs struct {
 func toolOutput() tools.Tool {
 	spec := tools.Spec{
 		Name: turnkeeper.ToolGetToolOutput, Effect: turnkeeper.EffectNone, Paging: true, Parameters: json.RawMessage(toolOutputSchema),
-		Description: "Reads a stored tool result: the whole of it, or a part. The tool is not run again.",
+		Description: "Reads a stored tool result: the whole of it, a part, or the passages that answer a query. The tool is not run again.",
 	}
 	return tools.New(spec, func(ctx context.Context, call tools.Call, args outputArgs) (tools.Result, error) {
 		return refusals(readOutput(ctx, call, args))
 	})
 }
 
-func readOutput(ctx context.Context, call tools.Call, args outputArgs) (string, error) {
+func readOutput(ctx context.Context, call tools.Call, args outputArgs) (tools.Result, error) {
 	o, err := find(ctx, call, fmt.Sprint(args.ID))
 	if err != nil {
-		return "", err
+		return tools.Result{}, err
 	}
 	if o.Failure != "" {
-		return "", refused(o.Failure)
+		return tools.Result{}, refused(o.Failure)
 	}
-	text, err := o.part(ctx, args)
+	var result tools.Result
+	if args.Mode == "extract" {
+		result, err = o.extract(ctx, args.Query)
+	} else {
+		result.Text, err = o.part(ctx, args)
+	}
 	if err != nil {
-		return "", err
+		return tools.Result{}, err
 	}
-	return text, o.Retrieved(ctx)
+	return result, o.Retrieved(ctx)
+}
+
+// maxQueryChars bounds what is asked of an output.
+const maxQueryChars = 4000
+
+// extract is what a model finds that answers the query.
+func (o output) extract(ctx context.Context, query string) (tools.Result, error) {
+	query = strings.TrimSpace(query)
+	switch n := utf8.RuneCountInString(query); {
+	case query == "":
+		return tools.Result{}, refused("Query required for extract mode.")
+	case n > maxQueryChars:
+		return tools.Result{}, refused(fmt.Sprintf("query must be at most %d characters, and has %d", maxQueryChars, n))
+	case o.Binary:
+		return tools.Result{}, refused("extract mode searches text, and this output is binary")
+	case o.Extract == nil:
+		return tools.Result{}, refused("extract mode is not available here. Use slice mode.")
+	}
+	return o.Extract(ctx, query)
 }
 
 // part is what was asked for of an output.
@@ -151,14 +180,14 @@ func (r refused) Error() string { return string(r) }
 
 // refusals tells the model what it asked wrongly as JSON; other errors fail the
 // call.
-func refusals(text string, err error) (tools.Result, error) {
+func refusals(result tools.Result, err error) (tools.Result, error) {
 	var words string
 	if r, ok := errors.AsType[*outputs.Refusal](err); ok {
 		words = r.Error()
 	} else if r, ok := errors.AsType[refused](err); ok {
 		words = r.Error()
 	} else {
-		return tools.Result{Text: text}, err
+		return result, err
 	}
 	told, err := json.Marshal(map[string]string{"error": words})
 	return tools.Result{Text: string(told), MediaType: "application/json", IsError: true}, err
