@@ -84,6 +84,8 @@ func (d *door) Journal(record turnkeeper.Record, grant turnkeeper.Grant) agenttu
 	return jobs.NewJournal(d.far, record, grant)
 }
 
+func (d *door) Extractions() agentturn.ExtractionCache { return d.Store }
+
 func (d *door) CutNext(done bool) { d.cutter.cutNext(done) }
 
 func (d *door) Effect(ctx context.Context, name string) {

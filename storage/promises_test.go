@@ -80,6 +80,8 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 		"nothing took less than no time":                       `update turnkeeper.calls set ended_at = started_at - interval '1 s'`,
 		"events are numbered 1 to n":                           `delete from turnkeeper.turn_events where seq = 2`,
 		"a closed turn has one last event, and it is the last": `update turnkeeper.turn_events set type = 'turn_error' where seq = 1`,
+		"a turn's tokens are those of its rounds and of its calls": `
+			update turnkeeper.calls set reasoning_tokens = 1`,
 		"no plain success stands on an unknown outcome": `
 			update turnkeeper.calls set state = 'unknown'`,
 	} {
@@ -96,7 +98,7 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 	}
 	t.Run("all are tried", func(t *testing.T) {
 		promises, err := newHouse(t).Check(t.Context(), false)
-		if err != nil || len(promises) != 17 {
+		if err != nil || len(promises) != 18 {
 			t.Errorf("%d promises, error %v", len(promises), err)
 		}
 	})

@@ -91,6 +91,7 @@ func eventfulTurn() storage.TurnView {
 						Key: turnkeeper.CallKey{Round: 2, Ordinal: 1}, WireID: "call_c", Name: "http_get", Arguments: `{"url":"https://example.org/"}`,
 						Effect: turnkeeper.EffectKeyed, State: turnkeeper.CallSucceeded, Starts: 2, StartedAt: after(31 * time.Second), EndedAt: after(33 * time.Second),
 						Duration: 2100 * time.Millisecond, Shown: "<html>…", Preview: "<html>…", OutputID: "out_7",
+						Usage: turnkeeper.Usage{InputTokens: 3000, OutputTokens: 40},
 					},
 					{
 						Key: turnkeeper.CallKey{Round: 2, Ordinal: 2}, WireID: "call_d", Name: "shout", Arguments: "{}", Effect: turnkeeper.EffectOnce,

@@ -222,6 +222,9 @@ func (p *turnPage) result(c turnkeeper.ToolCall) {
 	if c.OutputID != "" {
 		p.line("       %s", p.in(dim, "output "+oneLine(string(c.OutputID), 0)+p.size(c.OutputID)))
 	}
+	if c.Usage != (turnkeeper.Usage{}) {
+		p.line("       %s", p.in(dim, "model calls made for it: "+tokens(c.Usage)))
+	}
 	if c.LateResult != "" {
 		p.line("       %s", p.in(warned, "came too late: ")+oneLine(c.LateResult, p.readable()-22))
 	}

@@ -174,14 +174,20 @@ type callView struct {
 	Shown      string               `json:"result"`
 	OutputID   *turnkeeper.OutputID `json:"output_id"`
 	LateResult string               `json:"late_result"`
+	Usage      *usageView           `json:"usage"` // of model calls made for it; null: there were none
 }
 
 func viewCall(c turnkeeper.ToolCall) callView {
-	return callView{
+	v := callView{
 		ID: c.Key.String(), WireID: c.WireID, ProviderID: c.ProviderID, Name: c.Name, Arguments: c.Arguments, RawArgs: c.RawArgs,
 		Effect: c.Effect, State: c.State, Paging: c.Paging, Starts: c.Starts, StartedAt: orNull(c.StartedAt), EndedAt: orNull(c.EndedAt),
 		DurationMs: millis(c.Duration), Preview: c.Preview, Shown: c.Shown, OutputID: orNull(c.OutputID), LateResult: c.LateResult,
 	}
+	if c.Usage != (turnkeeper.Usage{}) {
+		usage := viewUsage(c.Usage)
+		v.Usage = &usage
+	}
+	return v
 }
 
 type outputView struct {

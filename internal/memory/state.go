@@ -27,7 +27,7 @@ type state struct {
 	writes  []writeRow
 
 	extractions map[turnkeeper.ExtractionKey][]byte
-	moved   []string // moves that a table would have refused, for Check
+	moved       []string // moves that a table would have refused, for Check
 
 	// What the tables would have an index on.
 	waiting map[turnkeeper.Lane][]*turnkeeper.Message

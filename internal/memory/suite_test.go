@@ -79,6 +79,8 @@ func (d *door) Journal(record turnkeeper.Record, grant turnkeeper.Grant) agenttu
 	return d.store.Connect(d).Journal(record, grant)
 }
 
+func (d *door) Extractions() agentturn.ExtractionCache { return d.conn }
+
 // Carry makes the door the wire of the journals.
 func (d *door) Carry(_ context.Context, request string, do func() error) error {
 	if len(d.cuts) == 0 {

@@ -26,6 +26,8 @@ type Door interface {
 	Fetch(worker turnkeeper.WorkerID) []Job
 	Load(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID) (turnkeeper.Record, error)
 	Journal(record turnkeeper.Record, grant turnkeeper.Grant) agentturn.Journal
+	// Extractions are what the store keeps of them.
+	Extractions() agentturn.ExtractionCache
 	// Effect is what a transactional tool does in its transaction.
 	Effect(ctx context.Context, name string)
 	Effects() []string // that happened
@@ -97,6 +99,8 @@ func Run(t *testing.T, open func(t *testing.T) Door) {
 		{"missed slots collapse into one", slotsCollapse},
 		{"a slot becomes one message", slotOnce},
 		{"event numbers have no gap", eventNumbers},
+		{"what model calls took for a tool call is the turn's too", callUsage},
+		{"an extraction is found by its whole key", extractionKeys},
 	} {
 		t.Run(property.name, func(t *testing.T) { property.hold(newHouse(t, open(t))) })
 	}

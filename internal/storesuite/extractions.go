@@ -1,0 +1,61 @@
+package storesuite
+
+import (
+	"strings"
+
+	"turnkeeper"
+)
+
+func callUsage(h *house) {
+	d := h.turn()
+	r := round(1, turnkeeper.EffectNone, turnkeeper.EffectNone, turnkeeper.EffectOnce)
+	r.Usage = turnkeeper.Usage{InputTokens: 1000, OutputTokens: 100}
+	d.append(turnkeeper.Entry{Round: r})
+	n := nonce()
+	d.mustStart(key(1, 3), n, 1)
+	used := turnkeeper.Usage{InputTokens: 7, OutputTokens: 5, CachedTokens: 3, ReasoningTokens: 2, Estimated: true}
+	one, two, three := result(key(1, 1), "", turnkeeper.CallSucceeded, "x"), result(key(1, 2), "", turnkeeper.CallFailed, "y"), result(key(1, 3), n, turnkeeper.CallSucceeded, "z")
+	one.Usage, three.Usage = used, turnkeeper.Usage{InputTokens: 1}
+	d.append(turnkeeper.Entry{Results: []turnkeeper.CallResult{one, two}, Round: round(2)})
+	// Lost or not, a write counts once.
+	h.CutNext(true)
+	d.append(turnkeeper.Entry{Results: []turnkeeper.CallResult{three}})
+	turn, _ := h.Turn(d.grant.TurnID)
+	equal(h, "the turn's", turn.Usage, turnkeeper.Usage{InputTokens: 1008, OutputTokens: 105, CachedTokens: 3, ReasoningTokens: 2, Estimated: true})
+	equal(h, "the first call's", d.call(key(1, 1)).Usage, used)
+	equal(h, "the second call's", d.call(key(1, 2)).Usage, turnkeeper.Usage{})
+	equal(h, "the third call's", d.call(key(1, 3)).Usage, three.Usage)
+	isIt(h, "the end", d.end(succeeded("done")), nil)
+}
+
+func extractionKeys(h *house) {
+	d := h.turn()
+	kept := turnkeeper.ExtractionKey{SourceSHA256: "s", Query: "who?", Model: "p/m", Prompt: 1}
+	cache := h.Extractions()
+	find := func(k turnkeeper.ExtractionKey) string {
+		h.Helper()
+		value, found, err := cache.FindExtraction(h.Context(), k)
+		isIt(h, "find", err, nil)
+		equal(h, "found", found, value != nil)
+		return strings.ReplaceAll(string(value), " ", "")
+	}
+	keep := func(value string) {
+		h.Helper()
+		isIt(h, "keep", cache.KeepExtraction(h.Context(), d.grant.TurnID, kept, []byte(value)), nil)
+	}
+	equal(h, "before it is kept", find(kept), "")
+	keep(`{"a":"\u0000 <é>"}`)
+	equal(h, "kept", find(kept), `{"a":"\u0000<é>"}`)
+	keep(`{"a":2}`)
+	equal(h, "kept anew", find(kept), `{"a":2}`)
+	for name, change := range map[string]func(*turnkeeper.ExtractionKey){
+		"another source": func(k *turnkeeper.ExtractionKey) { k.SourceSHA256 = "t" },
+		"another query":  func(k *turnkeeper.ExtractionKey) { k.Query = "who" },
+		"another model":  func(k *turnkeeper.ExtractionKey) { k.Model = "p/n" },
+		"another prompt": func(k *turnkeeper.ExtractionKey) { k.Prompt = 2 },
+	} {
+		other := kept
+		change(&other)
+		equal(h, name, find(other), "")
+	}
+}
