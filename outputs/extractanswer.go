@@ -117,9 +117,11 @@ type pick Pick
 
 func (p *pick) UnmarshalJSON(data []byte) error {
 	p.Index = -1
-	var index int
+	var index *int
 	if json.Unmarshal(data, &index) == nil {
-		p.Index = index
+		if index != nil {
+			p.Index = *index
+		}
 		return nil
 	}
 	var object struct {

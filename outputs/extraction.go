@@ -116,8 +116,8 @@ func Fallback(ctx context.Context, src Source, id, reason string, maxChars int) 
 			fmt.Sprintf("\n\n[... %d chars omitted ...]\n\n", total-head-tail)
 	}
 	// With the longest numbers there can be: shorter ones leave a little room.
-	warning, marker := frame(total, total)
-	marker = fmt.Sprintf("%s%d", marker, total)
+	warning, _ := frame(total, total)
+	_, marker := frame(0, 0)
 	room := max(int64(maxChars-utf8.RuneCountInString(warning)-utf8.RuneCountInString(marker)), 0)
 	head, tail := room-room/2, room/2
 	warning, marker = frame(head, tail)

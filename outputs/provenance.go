@@ -50,15 +50,16 @@ func (c Chunk) snippet(from, to int) Snippet {
 // bridges are what neighbours in a chunk span together, so that Merge makes one
 // of those that only white space parts.
 func bridges(chunk Chunk, found []Snippet) (spans []Snippet) {
-	sorted := inTextOrder(found)
-	for i := 1; i < len(sorted); i++ {
-		from, end, next := sorted[i-1].StartByte, sorted[i-1].EndByte, sorted[i]
-		if next.StartByte <= end {
-			continue // Merge sees it; and one within another may end before it
+	last := Snippet{StartByte: -1} // of those so far, the one that reaches furthest
+	for _, next := range inTextOrder(found) {
+		if last.StartByte >= 0 && next.StartByte > last.EndByte { // else Merge sees that they touch
+			gap := chunk.Text[last.EndByte-chunk.StartByte : next.StartByte-chunk.StartByte]
+			if strings.TrimSpace(gap) == "" {
+				spans = append(spans, chunk.snippet(int(last.StartByte-chunk.StartByte), int(next.EndByte-chunk.StartByte)))
+			}
 		}
-		gap := chunk.Text[end-chunk.StartByte : next.StartByte-chunk.StartByte]
-		if strings.TrimSpace(gap) == "" {
-			spans = append(spans, chunk.snippet(int(from-chunk.StartByte), int(next.EndByte-chunk.StartByte)))
+		if next.EndByte > last.EndByte {
+			last = next
 		}
 	}
 	return spans

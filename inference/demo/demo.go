@@ -1,7 +1,8 @@
 // Package demo is a Provider that needs no key and no network: a script in
 // place of a language model. It asks for the tools that fit the message,
 // answers from their results, and says in every answer that it is a script.
-// The same request always gets the same answer.
+// The same request always gets the same answer. Asked to search a stored tool
+// result, it names the lines that hold the query's words.
 //
 // # Scripts of one's own
 //
@@ -47,8 +48,7 @@ func (Provider) Generate(ctx context.Context, req inference.Request, onDelta fun
 	if ctx.Err() != nil {
 		return inference.Response{}, context.Cause(ctx)
 	}
-	c := read(req)
-	step, err := c.step()
+	step, err := stepOf(req)
 	if err != nil {
 		return inference.Response{}, &inference.Error{
 			Class: inference.ClassInvalid, Provider: Name, Model: req.Model, Detail: err.Error(),
@@ -69,6 +69,14 @@ func (Provider) Generate(ctx context.Context, req inference.Request, onDelta fun
 		return inference.Response{}, err
 	}
 	return res, nil
+}
+
+// stepOf is the answer to a request.
+func stepOf(req inference.Request) (step, error) {
+	if answer, ok := extraction(req); ok {
+		return step{Text: answer}, nil
+	}
+	return read(req).step()
 }
 
 // usage is what a model that counts as package tokens does would report.
