@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -73,11 +72,11 @@ type searchedChunk struct {
 func (t *turn) extract(ctx context.Context, source extractSource, query string, used *meter) (tools.Result, error) {
 	e := &extraction{t: t, source: source, query: query, used: used, log: t.log.With(zap.String("output", source.id))}
 	found, err := e.find(ctx)
+	if ctx.Err() != nil { // whoever goes on with the turn has time for the whole of it
+		return tools.Result{}, context.Cause(ctx)
+	}
 	if err == nil {
 		return tools.Result{Text: found.Render(source.maxChars), MediaType: "application/json"}, nil
-	}
-	if ctx.Err() != nil {
-		return tools.Result{}, context.Cause(ctx)
 	}
 	e.log.Warn("extraction failed", zap.Error(err))
 	text, err := outputs.Fallback(ctx, source, source.id, extractReason(err), source.maxChars)
@@ -137,7 +136,9 @@ func (e *extraction) search(ctx context.Context) error {
 		}
 		group.Go(func() {
 			defer func() { <-e.t.extracting }()
-			e.searchChunk(ctx, chunk)
+			if err := e.t.guard(func() error { return e.searchChunk(ctx, chunk) }); err != nil {
+				e.fail(err)
+			}
 		})
 	}
 	group.Wait()
@@ -169,21 +170,14 @@ func (e *extraction) slot(ctx context.Context) bool {
 }
 
 // searchChunk asks for the passages of a chunk, and keeps those that are there.
-func (e *extraction) searchChunk(ctx context.Context, chunk outputs.Chunk) {
-	defer func() {
-		if value := recover(); value != nil {
-			e.log.Error("extraction panicked", zap.Any("panic", value), zap.ByteString("stack", debug.Stack()))
-			e.fail(&panicError{value})
-		}
-	}()
+func (e *extraction) searchChunk(ctx context.Context, chunk outputs.Chunk) error {
 	var claims outputs.Claims
 	err := e.ask(ctx, outputs.SearchPrompt(e.query, chunk), func(answer string) (err error) {
 		claims, err = outputs.ReadClaims(answer)
 		return err
 	})
 	if err != nil {
-		e.fail(err)
-		return
+		return err
 	}
 	found := searchedChunk{chunk.Index, claims.Confidence, outputs.Locate(chunk, claims.Texts)}
 	if dropped := len(claims.Texts) - len(found.named); dropped > 0 {
@@ -193,6 +187,7 @@ func (e *extraction) searchChunk(ctx context.Context, chunk outputs.Chunk) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.searched = append(e.searched, found)
+	return nil
 }
 
 // fail notes that a chunk was not searched, and begins no more of them where that
@@ -235,7 +230,7 @@ func (e *extraction) reduce(ctx context.Context) (outputs.Extraction, error) {
 	found.Snippets = outputs.Ranked(outputs.Merge(named), named)
 	var err error
 	if e.total > 1 && len(found.Snippets) > 1 {
-		err = e.rank(ctx, &found)
+		err = e.t.guard(func() error { return e.rank(ctx, &found) })
 	}
 	if len(found.Snippets) == 0 {
 		found.Confidence, found.NoMatchReason = 0, outputs.NoMatch
@@ -246,9 +241,10 @@ func (e *extraction) reduce(ctx context.Context) (outputs.Extraction, error) {
 // rank has a model choose among the snippets, by their indices. Those that it
 // could not be shown come last.
 func (e *extraction) rank(ctx context.Context, found *outputs.Extraction) error {
-	if e.halted != nil {
+	if !e.slot(ctx) {
 		return e.halted
 	}
+	defer func() { <-e.t.extracting }()
 	prompt, shown := outputs.RankPrompt(e.query, found.Snippets, e.rankChars())
 	var picks []outputs.Pick
 	err := e.ask(ctx, prompt, func(answer string) (err error) {

@@ -40,7 +40,8 @@ func (s *store) ReadOutput(_ context.Context, _ turnkeeper.TurnID, id turnkeeper
 	if o.Description != "" {
 		text = []rune(o.Description)
 	}
-	return string(text[min(from, int64(len(text))):min(to, int64(len(text)))]), nil
+	end := min(max(to, 0), int64(len(text)))
+	return string(text[min(max(from, 0), end):end]), nil
 }
 
 func (s *store) NoteRetrieved(_ context.Context, _ turnkeeper.TurnID, id turnkeeper.OutputID) error {

@@ -88,11 +88,14 @@ func (x Extraction) Verify(ctx context.Context, src Source, hashOfSource string)
 		return false, nil
 	}
 	for _, s := range x.Snippets {
+		if s.Text == "" || s.StartChar < 0 || s.EndChar-s.StartChar != int64(utf8.RuneCountInString(s.Text)) {
+			return false, nil
+		}
 		text, err := src.Read(ctx, s.StartChar, s.EndChar)
 		if err != nil {
 			return false, err
 		}
-		if s.Text == "" || text != s.Text || s.EndByte-s.StartByte != int64(len(text)) || s.SHA256 != hash([]byte(text)) {
+		if text != s.Text || s.EndByte-s.StartByte != int64(len(text)) || s.SHA256 != hash([]byte(text)) {
 			return false, nil
 		}
 	}
