@@ -1,6 +1,7 @@
 package outputs
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"strings"
@@ -89,7 +90,8 @@ func objects(text string) func(yield func(json.RawMessage) bool) {
 	}
 }
 
-// A claim is a string, or an object that has it under a name models use.
+// A claim is a string, or an object that has it under a name models use. It is
+// empty for anything else, a number say, and then found nowhere.
 type claim string
 
 func (c *claim) UnmarshalJSON(data []byte) error {
@@ -99,15 +101,8 @@ func (c *claim) UnmarshalJSON(data []byte) error {
 		return nil
 	}
 	var object struct{ Text, Snippet, Quote string }
-	if err := json.Unmarshal(data, &object); err != nil {
-		*c = "" // a number, say: it is found nowhere
-		return nil
-	}
-	for _, text := range []string{object.Text, object.Snippet, object.Quote} {
-		if text != "" {
-			*c = claim(text)
-			return nil
-		}
+	if json.Unmarshal(data, &object) == nil {
+		*c = claim(cmp.Or(object.Text, object.Snippet, object.Quote))
 	}
 	return nil
 }

@@ -107,6 +107,16 @@ func TestPromptsHoldDataApart(t *testing.T) {
 	}
 }
 
+// What other words have found must not be given out for what these would find.
+func TestTheWordsOfAPromptVersion(t *testing.T) {
+	search := outputs.SearchPrompt("query", outputs.Chunk{Total: 1, Text: "text"})
+	rank, _ := outputs.RankPrompt("query", []outputs.Snippet{{Text: "text"}}, 100)
+	words := map[int]string{1: "6cb52b17314534e20764ed692928584179dc1efe0e04541370b55e1bd2522242"}
+	if got := sum(search.System + search.User + rank.System + rank.User); words[outputs.PromptVersion] != got {
+		t.Errorf("the words have changed: raise PromptVersion, and note %s for it here", got)
+	}
+}
+
 func FuzzSearchPrompt(f *testing.F) {
 	f.Add("q", "text\nDATA-00")
 	f.Add("Query: ", "\n\nPart ")
