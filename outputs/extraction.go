@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"sort"
 	"unicode/utf8"
 )
 
@@ -35,17 +36,21 @@ func (x Extraction) Render(maxChars int) string {
 	if x.Snippets == nil {
 		x.Snippets = []Snippet{}
 	}
-	whole := encoded(x)
-	for utf8.RuneCountInString(whole) > maxChars && len(x.Snippets) > 1 {
-		x.SnippetsDropped++
-		x.Snippets = x.Snippets[:len(x.Snippets)-1]
-		whole = encoded(x)
+	all := len(x.Snippets)
+	first := func(n int) Extraction {
+		part := x
+		part.Snippets, part.SnippetsDropped = x.Snippets[:n], all-n
+		return part
 	}
-	if utf8.RuneCountInString(whole) <= maxChars || len(x.Snippets) == 0 {
+	over := sort.Search(all+1, func(n int) bool { return n > 1 && !fits(encoded(first(n)), maxChars) })
+	part := first(over - 1)
+	if whole := encoded(part); fits(whole, maxChars) || len(part.Snippets) == 0 {
 		return whole
 	}
-	return x.shortened(maxChars)
+	return part.shortened(maxChars)
 }
+
+func fits(text string, maxChars int) bool { return utf8.RuneCountInString(text) <= maxChars }
 
 // shortened is the extraction with as much of its one snippet as there is room
 // for; escapes make a text longer than it is, so the room is searched for.
@@ -56,19 +61,12 @@ func (x Extraction) shortened(maxChars int) string {
 		x.Snippets = []Snippet{snippet(firstChars(only.Text, chars), only.StartChar, only.StartByte, only.ChunkIndex)}
 		return encoded(x)
 	}
-	fits, over := 0, utf8.RuneCountInString(only.Text)
-	for over-fits > 1 {
-		if middle := (fits + over) / 2; utf8.RuneCountInString(with(middle)) <= maxChars {
-			fits = middle
-		} else {
-			over = middle
-		}
-	}
-	if fits == 0 {
+	over := sort.Search(utf8.RuneCountInString(only.Text), func(chars int) bool { return !fits(with(chars), maxChars) })
+	if over <= 1 {
 		x.Snippets, x.SnippetCut, x.SnippetsDropped = []Snippet{}, false, x.SnippetsDropped+1
 		return encoded(x)
 	}
-	return with(fits)
+	return with(over - 1)
 }
 
 func encoded(x Extraction) string {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
@@ -234,6 +235,28 @@ func TestExtractionsWithinACap(t *testing.T) {
 		if len(x.Snippets) == 0 && limit > 800 {
 			t.Fatalf("at %d there is nothing", limit)
 		}
+	}
+}
+
+// However much a model names, it is put together in no time.
+func TestManySnippets(t *testing.T) {
+	var text strings.Builder
+	var named []string
+	for i := range 4000 {
+		fmt.Fprintf(&text, "[%d] and ", i)
+		named = append(named, fmt.Sprintf("[%d]", i))
+	}
+	chunk := outputs.Chunk{Text: text.String(), Total: 1}
+	var found []outputs.Snippet
+	for at := range 80 { // as from as many chunks
+		part := outputs.Chunk{Index: at, Text: chunk.Text, Total: 80}
+		found = append(found, outputs.Locate(part, named[at*50:(at+1)*50])...)
+	}
+	started := time.Now()
+	x := outputs.Extraction{Snippets: outputs.Ranked(outputs.Merge(found), found)}
+	shown := x.Render(6000)
+	if took := time.Since(started); took > time.Second || len(x.Snippets) != 4000 || utf8.RuneCountInString(shown) < 5700 {
+		t.Errorf("it took %s for %d snippets, of which %d characters are shown", took, len(x.Snippets), len(shown))
 	}
 }
 

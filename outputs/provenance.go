@@ -99,14 +99,17 @@ func inTextOrder(snippets []Snippet) []Snippet {
 	return sorted
 }
 
-// Ranked puts merged snippets into the order in which the first part of each was
-// named.
+// Ranked puts snippets, as Merge gives them, into the order in which the first
+// part of each was named.
 func Ranked(merged, named []Snippet) []Snippet {
 	ranked := make([]Snippet, 0, len(merged))
 	taken := make([]bool, len(merged))
 	for _, part := range named {
-		i := slices.IndexFunc(merged, func(m Snippet) bool { return m.StartByte <= part.StartByte && part.EndByte <= m.EndByte })
-		if i >= 0 && !taken[i] {
+		i, found := slices.BinarySearchFunc(merged, part.StartByte, func(m Snippet, start int64) int { return cmp.Compare(m.StartByte, start) })
+		if !found {
+			i-- // the one that begins before it
+		}
+		if i >= 0 && part.EndByte <= merged[i].EndByte && !taken[i] {
 			taken[i] = true
 			ranked = append(ranked, merged[i])
 		}

@@ -8,6 +8,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentturn"
 	"turnkeeper/inference"
+	"turnkeeper/inference/demo"
 	"turnkeeper/inference/inferencetest"
 )
 
@@ -35,8 +36,12 @@ func (m *model) Find(name string) (inference.Provider, agentturn.ModelInfo, erro
 	return m.script, agentturn.ModelInfo{Provider: provider, Model: own}, nil
 }
 
-// answer plays the step of the round that is asked for.
+// answer plays the step of the round that is asked for. A stored result is
+// searched as the demo does it.
 func (m *model) answer(ctx context.Context, req inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
+	if found, ok := demo.Extraction(req); ok {
+		return inference.Response{Text: found, FinishReason: "stop", Usage: turnkeeper.Usage{InputTokens: 1, OutputTokens: 1}}, nil
+	}
 	exchange := m.world.exchange(ctx.Value(turnKey{}).(turnkeeper.Turn).MessageID)
 	round := roundOf(req, exchange.Say)
 	if round > len(exchange.Model) {

@@ -70,7 +70,8 @@ type Exchange struct {
 
 	// Model has a step for each round of the turn. When a worker dies before an
 	// answer was recorded, the next one asks for the same round, and gets the
-	// same step.
+	// same step. A search of a stored result (get_tool_output in mode extract) takes
+	// no step: it finds the lines that hold the most words of the query.
 	Model []Step
 }
 

@@ -73,7 +73,7 @@ func (Provider) Generate(ctx context.Context, req inference.Request, onDelta fun
 
 // stepOf is the answer to a request.
 func stepOf(req inference.Request) (step, error) {
-	if answer, ok := extraction(req); ok {
+	if answer, ok := Extraction(req); ok {
 		return step{Text: answer}, nil
 	}
 	return read(req).step()

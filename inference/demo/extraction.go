@@ -10,9 +10,9 @@ import (
 	"turnkeeper/outputs"
 )
 
-// extraction answers a question about a stored tool result: by the lines that
+// Extraction answers a question about a stored tool result: by the lines that
 // hold words of the query. ok is false for a request that asks something else.
-func extraction(req inference.Request) (answer string, ok bool) {
+func Extraction(req inference.Request) (answer string, ok bool) {
 	if len(req.Messages) != 2 {
 		return "", false
 	}
