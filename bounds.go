@@ -9,6 +9,10 @@ import (
 // produced it.
 const MaxOutputBytes = 10_000_000
 
+// OutputChunkBytes is how much of a stored result is read and written at once at
+// most. What is larger is stored in chunks of this size.
+const OutputChunkBytes = 64 << 10
+
 // Bounds limit one turn. The zero value of a field is not a default: start
 // from DefaultBounds.
 type Bounds struct {

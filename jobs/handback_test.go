@@ -43,7 +43,7 @@ func TestATurnForANewerWorkerIsHandedBack(t *testing.T) {
 		definition string
 		mended     string // by which the worker becomes the newer one
 	}{
-		"journal":    {2, plainClerk, "update turnkeeper.rounds set version = 1"},
+		"journal":    {9, plainClerk, "update turnkeeper.rounds set version = 1"},
 		"definition": {1, "---\nunheard_of: 1\n---\nYou are the clerk.\n", "update turnkeeper.definitions set content = '" + plainClerk + "' where hash ~ '^1+$'"},
 		"tool":       {1, tooled, "update turnkeeper.turns set created_at = created_at - interval '6 min'"},
 	} {
@@ -88,7 +88,7 @@ func TestATurnForANewerWorkerIsHandedBack(t *testing.T) {
 // A scheduler that cannot read a journal does not write the summary of it.
 func TestALostTurnForANewerWorkerIsNotClosed(t *testing.T) {
 	s := newSite(t)
-	id := s.turnOfAnotherProgram(2, plainClerk, 7)
+	id := s.turnOfAnotherProgram(9, plainClerk, 7)
 	s.exec(`update turnkeeper.turns set state = 'running', token = 1, losses = 6, job_id = 1, grant_id = gen_random_uuid(),
 		granted_at = clock_timestamp() - interval '1 hour', lease_until = clock_timestamp() - interval '1 min'`)
 	s.exec(`update turnkeeper.leases l set token = 1, grant_id = t.grant_id, turn_id = t.id, granted_at = t.granted_at,

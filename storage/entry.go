@@ -184,18 +184,29 @@ func (w *TurnWriter) queueUsage(ctx context.Context, q *dbsqlc.Queries, results 
 
 func (w *TurnWriter) queueOutputs(ctx context.Context, q *dbsqlc.Queries, results []turnkeeper.CallResult) error {
 	p := dbsqlc.InsertOutputsParams{TurnID: int64(w.grant.TurnID)}
+	var large chunks
+	var chunked []int32
 	for _, r := range results {
 		o := r.Output
 		if o == nil {
 			continue
 		}
+		text, bytes := w.clean(o.Text), o.Bytes
+		inChunks := max(len(text), len(bytes)) > turnkeeper.OutputChunkBytes
+		if inChunks {
+			large.text(o.ID, place{}, text)
+			large.bytes(o.ID, place{}, bytes)
+			chunked = append(chunked, int32(r.Key.Round)) //nolint:gosec // few
+			text, bytes = "", bytes[:0]
+		}
 		p.Ids = append(p.Ids, string(o.ID))
 		p.Rounds = append(p.Rounds, int32(r.Key.Round))       //nolint:gosec // few
 		p.Ordinals = append(p.Ordinals, int32(r.Key.Ordinal)) //nolint:gosec // few
 		p.MediaTypes = append(p.MediaTypes, w.clean(o.MediaType))
-		p.Contents = append(p.Contents, w.clean(o.Text))
-		p.Bytes = append(p.Bytes, o.Bytes)
-		p.IsBinary = append(p.IsBinary, o.Bytes != nil)
+		p.Contents = append(p.Contents, text)
+		p.Bytes = append(p.Bytes, bytes)
+		p.IsBinary = append(p.IsBinary, bytes != nil)
+		p.Chunked = append(p.Chunked, inChunks)
 		p.SizeBytes = append(p.SizeBytes, o.SizeBytes)
 		p.RawBytes = append(p.RawBytes, o.RawBytes)
 		p.Chars = append(p.Chars, o.Chars)
@@ -207,7 +218,7 @@ func (w *TurnWriter) queueOutputs(ctx context.Context, q *dbsqlc.Queries, result
 	if len(p.Ids) == 0 {
 		return nil
 	}
-	return q.InsertOutputs(ctx, p)
+	return errors.Join(q.InsertOutputs(ctx, p), w.queueChunks(ctx, q, large, chunked))
 }
 
 func (w *TurnWriter) queueEvents(ctx context.Context, q *dbsqlc.Queries, events storedEvents) error {

@@ -114,16 +114,21 @@ func (s *Store) Events(ctx context.Context, turn turnkeeper.TurnID, after int64,
 	return mapRows(rows, eventOf), translate(err)
 }
 
-// Output reads the stored text of a tool result, or fails with ErrNotFound.
+// Output reads a stored tool result with all its content, or fails with
+// ErrNotFound.
 func (s *Store) Output(ctx context.Context, id turnkeeper.OutputID) (turnkeeper.Output, error) {
 	r, err := s.q.OutputByID(ctx, string(id))
-	return turnkeeper.Output{
+	o := turnkeeper.Output{
 		ID: turnkeeper.OutputID(r.ID), TurnID: turnkeeper.TurnID(r.TurnID),
 		Call:      turnkeeper.CallKey{Round: int(r.Round), Ordinal: int(r.Ordinal)},
 		MediaType: r.MediaType, Text: orZero(r.Content), Bytes: r.Bytes, SizeBytes: r.SizeBytes, RawBytes: r.RawBytes,
 		Chars: r.Chars, Tokens: r.Tokens, SHA256: r.Sha256, Incomplete: r.Incomplete, Description: r.Description,
 		Retrieved: r.Retrieved, CreatedAt: r.CreatedAt,
-	}, translate(err)
+	}
+	if err == nil && r.Chunked {
+		err = s.wholeOutput(ctx, &o)
+	}
+	return o, translate(err)
 }
 
 // RecentCalls lists ended calls of an agent with this name and arguments hash

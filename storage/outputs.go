@@ -7,12 +7,13 @@ import (
 )
 
 // ReadOutput returns the characters of a stored output of the turn from one
-// position up to another; of binary content, those of its description. An
-// output that is not of this turn is ErrNotFound.
+// position up to another; of binary content, those of its description. Of a large
+// output no more is read than the chunks that hold them. An output that is not of
+// this turn is ErrNotFound.
 func (s *Store) ReadOutput(ctx context.Context, turn turnkeeper.TurnID, id turnkeeper.OutputID, from, to int64) (string, error) {
 	from = min(max(from, 0), turnkeeper.MaxOutputBytes)
 	take := min(max(to-from, 0), turnkeeper.MaxOutputBytes)
-	text, err := s.q.ReadOutput(ctx, int32(from+1), int32(take), string(id), int64(turn))
+	text, err := s.q.ReadOutput(ctx, from, int32(take), string(id), int64(turn))
 	return text, translate(err)
 }
 

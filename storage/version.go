@@ -10,10 +10,17 @@ import (
 )
 
 // journalVersion is the version of a journal's rounds and calls that this
-// program writes, and the newest that it reads. It grows when an older program
-// would misread what is written, and is written only from the release after the
-// one that first reads it: so two neighbouring releases read each other.
+// program writes where nothing asks for a newer one. It grows when an older
+// program would misread what is written, and is written only from the release
+// after the one that first reads it: so two neighbouring releases read each other.
 const journalVersion = 1
+
+// chunkedVersion is that of rounds with a result in chunks, which older programs
+// would take for an empty one.
+const chunkedVersion = 2
+
+// newestVersion is the newest that this program reads.
+const newestVersion = max(journalVersion, chunkedVersion)
 
 // ErrNewerJournal says that a turn's journal was written by a newer program, in
 // a way that this one would misread. The turn is to be left to a newer worker.
@@ -26,9 +33,9 @@ const ClassNewer = "needs_newer_worker"
 // readable says whether this program knows all that the journal may mean.
 func readable(answers []dbsqlc.TurnkeeperRound, calls []dbsqlc.TurnkeeperCall) error {
 	for _, a := range answers {
-		if a.Version > journalVersion {
+		if a.Version > newestVersion {
 			return fmt.Errorf("%w: round %d has version %d, and this program reads versions up to %d",
-				ErrNewerJournal, a.Round, a.Version, journalVersion)
+				ErrNewerJournal, a.Round, a.Version, newestVersion)
 		}
 	}
 	for _, c := range calls {

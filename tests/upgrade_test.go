@@ -51,7 +51,7 @@ func TestTwoReleasesSideBySide(t *testing.T) {
 	h.ledger.release()
 	close(model)
 	// Any worker may take a message: more are sent until the newer one took one.
-	for n := 0; !query[bool](h, "select exists (select from rounds where version = 2)"); n++ {
+	for n := 0; !query[bool](h, "select exists (select from rounds where version = 9)"); n++ {
 		send(fmt.Sprint("for the newer ", n), 1)
 		h.awaitClosed(ids[len(ids)-1])
 	}

@@ -52,9 +52,18 @@ where turn_id = @turn_id and seq > @after::bigint order by seq limit @max_rows;
 select * from turnkeeper.outputs where id = @id;
 
 -- name: ReadOutput :one
--- Characters of a stored text, or of what stands for binary content.
-select substr(coalesce(content, description), @first_char::integer, @take::integer)::text
-from turnkeeper.outputs where id = @id and turn_id = @turn_id;
+-- Characters of a stored text, or of what stands for binary content. Of a text in
+-- chunks only those are read that hold them. (substr counts from 1, and takes a
+-- start before that.)
+select (case when o.chunked and o.bytes is null then coalesce((
+        select string_agg(substr(c.content, (p.first_char - c.first_char + 1)::integer, p.take), '' order by c.first_char)
+        from turnkeeper.output_chunks c
+        where c.output_id = o.id and c.first_char < p.first_char + p.take
+          and c.first_char >= (select coalesce(max(b.first_char), 0) from turnkeeper.output_chunks b
+                               where b.output_id = o.id and b.first_char <= p.first_char)), '')
+    else substr(coalesce(o.content, o.description), (p.first_char + 1)::integer, p.take) end)::text
+from turnkeeper.outputs o, (select @first_char::bigint as first_char, @take::integer as take) p
+where o.id = @id and o.turn_id = @turn_id;
 
 -- name: DescribeOutput :one
 select media_type, size_bytes, raw_bytes, chars, tokens, sha256, incomplete, description, retrieved, created_at

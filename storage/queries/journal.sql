@@ -72,14 +72,14 @@ with answered as (
 select from answered;
 
 -- name: InsertOutputs :exec
-insert into turnkeeper.outputs (id, turn_id, round, ordinal, media_type, content, bytes, size_bytes, raw_bytes,
+insert into turnkeeper.outputs (id, turn_id, round, ordinal, media_type, content, bytes, chunked, size_bytes, raw_bytes,
     chars, tokens, sha256, incomplete, description)
 select o.id, @turn_id::bigint, o.round, o.ordinal, o.media_type,
-    case when not o.is_binary then o.content end, case when o.is_binary then o.bytes end,
+    case when not o.is_binary then o.content end, case when o.is_binary then o.bytes end, o.chunked,
     o.size_bytes, o.raw_bytes, o.chars, o.tokens, o.sha256, o.incomplete, o.description
 from (select unnest(@ids::text[]) as id, unnest(@rounds::integer[]) as round, unnest(@ordinals::integer[]) as ordinal,
     unnest(@media_types::text[]) as media_type, unnest(@contents::text[]) as content, unnest(@bytes::bytea[]) as bytes,
-    unnest(@is_binary::boolean[]) as is_binary, unnest(@size_bytes::bigint[]) as size_bytes,
+    unnest(@is_binary::boolean[]) as is_binary, unnest(@chunked::boolean[]) as chunked, unnest(@size_bytes::bigint[]) as size_bytes,
     unnest(@raw_bytes::bigint[]) as raw_bytes, unnest(@chars::bigint[]) as chars, unnest(@tokens::bigint[]) as tokens,
     unnest(@sha256s::text[]) as sha256, unnest(@incompletes::boolean[]) as incomplete,
     unnest(@descriptions::text[]) as description) o;

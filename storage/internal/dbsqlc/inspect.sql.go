@@ -303,7 +303,7 @@ func (q *Queries) NoteRetrieved(ctx context.Context, iD string, turnID int64) er
 }
 
 const OutputByID = `-- name: OutputByID :one
-select id, turn_id, round, ordinal, media_type, content, bytes, size_bytes, raw_bytes, chars, tokens, sha256, incomplete, description, retrieved, created_at from turnkeeper.outputs where id = $1
+select id, turn_id, round, ordinal, media_type, content, bytes, size_bytes, raw_bytes, chars, tokens, sha256, incomplete, description, retrieved, created_at, chunked from turnkeeper.outputs where id = $1
 `
 
 func (q *Queries) OutputByID(ctx context.Context, id string) (TurnkeeperOutput, error) {
@@ -326,6 +326,7 @@ func (q *Queries) OutputByID(ctx context.Context, id string) (TurnkeeperOutput, 
 		&i.Description,
 		&i.Retrieved,
 		&i.CreatedAt,
+		&i.Chunked,
 	)
 	return i, err
 }
@@ -410,12 +411,21 @@ func (q *Queries) PauseSchedule(ctx context.Context, paused bool, agent string, 
 }
 
 const ReadOutput = `-- name: ReadOutput :one
-select substr(coalesce(content, description), $1::integer, $2::integer)::text
-from turnkeeper.outputs where id = $3 and turn_id = $4
+select (case when o.chunked and o.bytes is null then coalesce((
+        select string_agg(substr(c.content, (p.first_char - c.first_char + 1)::integer, p.take), '' order by c.first_char)
+        from turnkeeper.output_chunks c
+        where c.output_id = o.id and c.first_char < p.first_char + p.take
+          and c.first_char >= (select coalesce(max(b.first_char), 0) from turnkeeper.output_chunks b
+                               where b.output_id = o.id and b.first_char <= p.first_char)), '')
+    else substr(coalesce(o.content, o.description), (p.first_char + 1)::integer, p.take) end)::text
+from turnkeeper.outputs o, (select $1::bigint as first_char, $2::integer as take) p
+where o.id = $3 and o.turn_id = $4
 `
 
-// Characters of a stored text, or of what stands for binary content.
-func (q *Queries) ReadOutput(ctx context.Context, firstChar int32, take int32, iD string, turnID int64) (string, error) {
+// Characters of a stored text, or of what stands for binary content. Of a text in
+// chunks only those are read that hold them. (substr counts from 1, and takes a
+// start before that.)
+func (q *Queries) ReadOutput(ctx context.Context, firstChar int64, take int32, iD string, turnID int64) (string, error) {
 	row := q.db.QueryRow(ctx, ReadOutput,
 		firstChar,
 		take,

@@ -176,17 +176,17 @@ func (q *Queries) InsertEvents(ctx context.Context, arg InsertEventsParams) erro
 }
 
 const InsertOutputs = `-- name: InsertOutputs :exec
-insert into turnkeeper.outputs (id, turn_id, round, ordinal, media_type, content, bytes, size_bytes, raw_bytes,
+insert into turnkeeper.outputs (id, turn_id, round, ordinal, media_type, content, bytes, chunked, size_bytes, raw_bytes,
     chars, tokens, sha256, incomplete, description)
 select o.id, $1::bigint, o.round, o.ordinal, o.media_type,
-    case when not o.is_binary then o.content end, case when o.is_binary then o.bytes end,
+    case when not o.is_binary then o.content end, case when o.is_binary then o.bytes end, o.chunked,
     o.size_bytes, o.raw_bytes, o.chars, o.tokens, o.sha256, o.incomplete, o.description
 from (select unnest($2::text[]) as id, unnest($3::integer[]) as round, unnest($4::integer[]) as ordinal,
     unnest($5::text[]) as media_type, unnest($6::text[]) as content, unnest($7::bytea[]) as bytes,
-    unnest($8::boolean[]) as is_binary, unnest($9::bigint[]) as size_bytes,
-    unnest($10::bigint[]) as raw_bytes, unnest($11::bigint[]) as chars, unnest($12::bigint[]) as tokens,
-    unnest($13::text[]) as sha256, unnest($14::boolean[]) as incomplete,
-    unnest($15::text[]) as description) o
+    unnest($8::boolean[]) as is_binary, unnest($9::boolean[]) as chunked, unnest($10::bigint[]) as size_bytes,
+    unnest($11::bigint[]) as raw_bytes, unnest($12::bigint[]) as chars, unnest($13::bigint[]) as tokens,
+    unnest($14::text[]) as sha256, unnest($15::boolean[]) as incomplete,
+    unnest($16::text[]) as description) o
 `
 
 type InsertOutputsParams struct {
@@ -198,6 +198,7 @@ type InsertOutputsParams struct {
 	Contents     []string
 	Bytes        [][]byte
 	IsBinary     []bool
+	Chunked      []bool
 	SizeBytes    []int64
 	RawBytes     []int64
 	Chars        []int64
@@ -217,6 +218,7 @@ func (q *Queries) InsertOutputs(ctx context.Context, arg InsertOutputsParams) er
 		arg.Contents,
 		arg.Bytes,
 		arg.IsBinary,
+		arg.Chunked,
 		arg.SizeBytes,
 		arg.RawBytes,
 		arg.Chars,

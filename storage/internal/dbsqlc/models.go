@@ -91,6 +91,7 @@ type TurnkeeperOutput struct {
 	Description string
 	Retrieved   int64
 	CreatedAt   time.Time
+	Chunked     bool
 }
 
 type TurnkeeperReply struct {

@@ -1,0 +1,45 @@
+-- Large tool results lie in chunks, so that reading a part of one reads no more
+-- than that, and so that one can be written while it comes.
+-- Oldest program: 2
+-- Locks: takes outputs for the moment of adding a column with a constant default; else creates new objects.
+
+-- The content is in output_chunks, and the row's own is empty. Results written
+-- before, and small ones, have theirs in the row.
+alter table turnkeeper.outputs add column chunked boolean not null default false;
+
+-- Parts of large contents, each at most 64 KB of whole characters. They are
+-- compressed where the server does that by itself (storage EXTENDED): a chunk is
+-- the least that is ever read, so that nothing is gained by keeping it plain.
+create table turnkeeper.output_chunks (
+    output_id  text not null,
+    first_char bigint not null check (first_char >= 0), -- of binary content, its first byte
+    first_byte bigint not null check (first_byte >= 0),
+    content    text check (content <> ''),
+    bytes      bytea check (octet_length(bytes) > 0),
+    primary key (output_id, first_char),
+    check ((content is null) <> (bytes is null))
+);
+
+-- Results that are still coming: their chunks are written before the journal names
+-- them. A chunk is added only while the row is there. The write that records the
+-- result takes the row away; of a turn that is no longer run under the grant, row
+-- and chunks are swept.
+create table turnkeeper.output_drafts (
+    output_id  text primary key,
+    turn_id    bigint not null,
+    grant_id   uuid not null,
+    started_at timestamptz not null default clock_timestamp()
+);
+
+-- Record that drafts are finished: each must still be there, under the grant that
+-- began it.
+create function turnkeeper.finish_drafts(p_grant uuid, p_outputs text[]) returns void language plpgsql as $$
+declare
+    n integer;
+begin
+    delete from turnkeeper.output_drafts where output_id = any(p_outputs) and grant_id = p_grant;
+    get diagnostics n = row_count;
+    if n <> cardinality(p_outputs) then
+        raise exception using errcode = 'TK002', message = 'the journal has moved on: a result that was written while it came is gone';
+    end if;
+end $$;
