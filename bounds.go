@@ -31,6 +31,7 @@ type Bounds struct {
 
 	MaxToolResultChars int  // of a result shown inline
 	Paging             bool // the model may read on where a result was cut
+	OutputHandles      bool // string arguments may name stored results: see outputs.Handle
 
 	Async               bool          // large results as handles, slow calls in the background
 	AsyncTokenThreshold int           // estimated tokens above which a result is a handle

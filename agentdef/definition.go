@@ -45,6 +45,7 @@ type Definition struct {
 	Async               *bool
 	AsyncTokenThreshold *int
 	AsyncTimeout        *time.Duration
+	OutputHandles       *bool
 	FreshnessWindow     *time.Duration
 
 	MaxOutputTokens int      // reserved for each answer; 0: DefaultOutputTokens
@@ -92,6 +93,7 @@ func (d *Definition) Bounds(base turnkeeper.Bounds) turnkeeper.Bounds {
 	override(&base.Async, d.Async)
 	override(&base.AsyncTokenThreshold, d.AsyncTokenThreshold)
 	override(&base.AsyncTimeout, d.AsyncTimeout)
+	override(&base.OutputHandles, d.OutputHandles)
 	override(&base.FreshnessWindow, d.FreshnessWindow)
 	return base
 }

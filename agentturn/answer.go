@@ -21,6 +21,7 @@ func (t *turn) answer(call *turnkeeper.ToolCall, result turnkeeper.CallResult) {
 
 // apply gives a call its result in memory, and tells the watchers.
 func (t *turn) apply(call *turnkeeper.ToolCall, result turnkeeper.CallResult) {
+	t.forget(call)
 	known := call.State == turnkeeper.CallRunning // the round went on without it
 	call.State, call.Shown, call.Preview = result.State, result.Shown, result.Preview
 	if result.State == turnkeeper.CallRunning {
@@ -76,10 +77,14 @@ func (t *turn) take(call *turnkeeper.ToolCall, raw tools.Result) turnkeeper.Call
 	id := cmp.Or(call.OutputID, outputs.NewID())
 	taken := outputs.Take(rawOf(raw), t.limits(call, id))
 	result := turnkeeper.CallResult{Key: call.Key, Shown: taken.Shown, Preview: taken.Preview}
-	if raw.Bytes != nil || taken.Shown != taken.Output.Text || taken.Output.Incomplete {
+	if raw.ShowAs != nil || raw.Bytes != nil || taken.Shown != taken.Output.Text || taken.Output.Incomplete {
 		taken.Output.ID, taken.Output.TurnID, taken.Output.Call = id, t.record.Turn.ID, call.Key
 		result.Output = &taken.Output
 		t.sizes[id] = taken.Output.Tokens
+	}
+	if raw.ShowAs != nil {
+		result.Shown = outputs.Clean(raw.ShowAs(string(taken.Output.ID)))
+		result.Preview = outputs.Preview(result.Shown)
 	}
 	return result
 }
@@ -94,8 +99,8 @@ func rawOf(r tools.Result) outputs.Raw {
 func (t *turn) limits(call *turnkeeper.ToolCall, id turnkeeper.OutputID) outputs.Limits {
 	limits := outputs.Limits{MaxChars: t.bounds.MaxToolResultChars}
 	if t.retrieves() && !call.Paging {
-		limits.Handle = outputs.Handle{ID: id, Tool: call.Name}
-		limits.HandleAbove = int64(t.bounds.AsyncTokenThreshold)
+		limits.Placeholder = outputs.Placeholder{ID: id, Tool: call.Name}
+		limits.PlaceholderAbove = int64(t.bounds.AsyncTokenThreshold)
 	}
 	switch {
 	case call.Name == turnkeeper.ToolGetContinuation:
@@ -112,7 +117,7 @@ func (t *turn) toolCall(call *turnkeeper.ToolCall, used *meter) tools.Call {
 	turn := t.record.Turn
 	return tools.Call{
 		TurnID: turn.ID, Agent: turn.Agent, Conversation: turn.Conversation, Key: call.Key,
-		Arguments: []byte(call.Arguments),
+		Arguments: t.argumentsOf(call),
 		// Turn ids are unique in one database only; with its birth, a turn is
 		// told from those of others that call the same system.
 		Outputs:        t.shelf(used),

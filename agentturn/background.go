@@ -86,7 +86,7 @@ func (t *turn) goOn(call *turnkeeper.ToolCall, j *job) {
 	}
 	j.id, j.nonce = cmp.Or(call.OutputID, outputs.NewID()), call.Nonce
 	t.jobs[call.Key] = j
-	shown := outputs.Handle{ID: j.id, Tool: call.Name}.Background()
+	shown := outputs.Placeholder{ID: j.id, Tool: call.Name}.Background()
 	t.answer(call, turnkeeper.CallResult{
 		Key: call.Key, Nonce: j.nonce, State: turnkeeper.CallRunning, Shown: shown, Preview: outputs.Preview(shown), Later: j.id,
 	})
@@ -120,7 +120,7 @@ func (t *turn) rerun(ctx context.Context, call *turnkeeper.ToolCall, spec tools.
 
 // wentOn says that a call was, or is, in the background: the model was told so.
 func wentOn(call turnkeeper.ToolCall) bool {
-	return call.OutputID != "" && call.Shown == outputs.Handle{ID: call.OutputID, Tool: call.Name}.Background()
+	return call.OutputID != "" && call.Shown == outputs.Placeholder{ID: call.OutputID, Tool: call.Name}.Background()
 }
 
 // collect takes the results of the jobs that are over.

@@ -77,9 +77,9 @@ func (t *turn) messages(b *builder, fitted fitting, notice string) []inference.M
 
 func (t *turn) systemPrompt() string {
 	if t.def.Prompt == "" {
-		return standingNote
+		return t.standingNote()
 	}
-	return t.def.Prompt + "\n\n" + standingNote
+	return t.def.Prompt + "\n\n" + t.standingNote()
 }
 
 // toolDefinitions declare the agent's tools; nil when it has none.

@@ -38,6 +38,9 @@ func (t *turn) executeFirst(ctx context.Context, open []*turnkeeper.ToolCall) er
 		t.answer(call, result)
 		return nil
 	}
+	if refused, err := t.resolve(ctx, call); err != nil || refused != "" {
+		return t.refuse(call, refused, err)
+	}
 	if call.State == turnkeeper.CallRunning {
 		return t.rerun(ctx, call, spec)
 	}

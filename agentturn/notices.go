@@ -79,7 +79,7 @@ func (t *turn) runs(call turnkeeper.ToolCall) time.Duration {
 
 // handled says that the model knows the call's output by its handle.
 func handled(call turnkeeper.ToolCall) bool {
-	return call.OutputID != "" && strings.HasPrefix(call.Shown, outputs.Handle{ID: call.OutputID, Tool: call.Name}.Head())
+	return call.OutputID != "" && strings.HasPrefix(call.Shown, outputs.Placeholder{ID: call.OutputID, Tool: call.Name}.Head())
 }
 
 func (t *turn) readyLine(call turnkeeper.ToolCall) string {

@@ -17,11 +17,12 @@ func isRead(call *turnkeeper.ToolCall) bool {
 }
 
 // reads are the leading open calls that may run beside each other. One that
-// repeats the call before it waits for that one's result.
+// repeats the call before it waits for that one's result, and so does one with
+// handles for whatever they may name.
 func (t *turn) reads(open []*turnkeeper.ToolCall) []*turnkeeper.ToolCall {
 	for i, call := range open {
 		_, known := t.offered.Get(call.Name)
-		if !known || !isRead(call) || i > 0 && !call.Paging && call.ArgsHash == lastHash(open[:i]) {
+		if !known || !isRead(call) || i > 0 && t.hasHandles(call) || i > 0 && !call.Paging && call.ArgsHash == lastHash(open[:i]) {
 			return open[:i]
 		}
 		if call.Name == turnkeeper.ToolWaitForToolOutput { // what comes after it may read what it waits for

@@ -107,6 +107,9 @@ func (t *turn) reconcile(ctx context.Context, call *turnkeeper.ToolCall) (turnke
 		return turnkeeper.CallResult{}, false
 	}
 	spec, _ := t.offered.Spec(call.Name)
+	if refused, err := t.resolve(ctx, call); err != nil || refused != "" {
+		return turnkeeper.CallResult{}, false
+	}
 	t.at(ctx, PointReconcile)
 	used := &meter{}
 	found, happened, err := lookUp(ctx, reconciler, t.toolCall(call, used), t.executeOptions(call, spec))

@@ -39,10 +39,11 @@ func repeatedResult(first turnkeeper.ToolCall) string {
 }
 
 // skip decides whether a call of a scheduled turn's first round is left out for
-// what earlier turns did.
+// what earlier turns did. A handle names a result of this turn: with equal ones
+// an earlier turn's call had other arguments.
 func (t *turn) skip(ctx context.Context, call turnkeeper.ToolCall) (text string, skip bool) {
 	b := t.bounds
-	if !t.scheduled() || call.Key.Round != 1 || call.Paging || t.cfg.Freshness == nil ||
+	if !t.scheduled() || call.Key.Round != 1 || call.Paging || t.hasHandles(&call) || t.cfg.Freshness == nil ||
 		b.FreshnessWindow <= 0 && b.CooldownFailures <= 0 {
 		return "", false
 	}

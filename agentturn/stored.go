@@ -146,6 +146,7 @@ func shownWhole(o *tools.Output, text string) {
 
 func (s *shelf) stored(o *tools.Output, call turnkeeper.ToolCall, out turnkeeper.Output) {
 	o.Chars, o.Bytes, o.Tokens, o.Binary = out.Chars, out.SizeBytes, out.Tokens, out.Description != ""
+	o.Cut = out.Incomplete
 	if o.Binary {
 		o.Chars = int64(utf8.RuneCountInString(out.Description))
 	}
@@ -160,7 +161,7 @@ func (s *shelf) stored(o *tools.Output, call turnkeeper.ToolCall, out turnkeeper
 // after the first page, and after every later one that went on from there.
 func (s *shelf) unseen(call turnkeeper.ToolCall, chars int64) int64 {
 	seen := min(int64(s.maxChars), chars)
-	if handled(call) {
+	if !outputs.HasFirstPage(call.Shown) {
 		seen = 0
 	}
 	for _, page := range s.calls {

@@ -38,6 +38,7 @@ type turn struct {
 	block  int                // next block number
 	told   int                // events in next before those of its starts
 	stream *stream            // of the model call under way; nil: none
+	values resolvedCall       // the arguments of the call that is run next, where these had handles
 
 	// interrupted are calls that were stopped while they ran, with what to
 	// record of them should the turn end.

@@ -1,29 +1,79 @@
 package outputs
 
 import (
-	"fmt"
-
-	"turnkeeper"
+	"regexp"
+	"strconv"
+	"strings"
 )
 
-// A Handle stands for an output in a conversation: the model is given the id and
-// retrieves what it needs.
+// A Handle is a string argument that stands for the text of a result.
 type Handle struct {
-	ID   turnkeeper.OutputID
-	Tool string
+	ID    string // as the model wrote it
+	Part  bool   // only the characters from Start up to End
+	Start int64
+	End   int64 // less than 0: to the end
 }
 
-// Head is what every text of the handle begins with.
-func (h Handle) Head() string { return fmt.Sprintf("Tool Output ID: %s\nTool: %s\n", h.ID, h.Tool) }
+const handlePrefix = "output:"
 
-// Large is what answers a call whose result of so many tokens is not shown.
-func (h Handle) Large(tokens int64) string {
-	return h.Head() + fmt.Sprintf("Size: ~%d tokens\n\nUse get_tool_output(\"%s\", mode) to retrieve this output:\n"+
-		"- \"extract\": Extract specific information you need\n- \"slice\": Get bytes around an anchor string", tokens, h.ID)
+var handleForm = regexp.MustCompile(`^output:([^:\s\[\]][^\s\[\]]*)(?:\[([^\[\]]*)\])?$`)
+
+// MaxHandleBytes is the longest that a handle can be.
+const MaxHandleBytes = 300
+
+// ParseHandle reads `output:ID` and `output:ID[START:END]`; START and END are
+// characters, and either may be left out. Only a whole value is a handle: a text
+// that has blanks in it, or goes on after it, is a text. ok is false for one; the
+// error is for a handle that makes no sense, in plain words for the model.
+func ParseHandle(value string) (h Handle, ok bool, err error) {
+	if len(value) > MaxHandleBytes || !strings.HasPrefix(value, handlePrefix) {
+		return Handle{}, false, nil
+	}
+	m := handleForm.FindStringSubmatch(value)
+	if m == nil {
+		return Handle{}, false, nil
+	}
+	h = Handle{ID: m[1], End: -1}
+	if !strings.HasSuffix(value, "]") {
+		return h, true, nil
+	}
+	h.Part = true
+	start, end, colon := strings.Cut(m[2], ":")
+	if !colon || !position(start, &h.Start) || !position(end, &h.End) || h.End >= 0 && h.End < h.Start {
+		return Handle{}, true, refusal("%s: the part must be [START:END], two whole numbers of characters, the first not above the second", value)
+	}
+	return h, true, nil
 }
 
-// Background is what answers a call that goes on in the background.
-func (h Handle) Background() string {
-	return h.Head() + fmt.Sprintf("\nWhen the System Notice shows this tool is ready, "+
-		"use get_tool_output(\"%s\", mode) to retrieve its output.", h.ID)
+// position reads a position, where one is given.
+func position(text string, to *int64) bool {
+	if text == "" {
+		return true
+	}
+	n, err := strconv.ParseUint(text, 10, 63)
+	*to = int64(n) //nolint:gosec // 63 bits
+	return err == nil
+}
+
+// Literal is the text that a value stands for which is no handle: a value that
+// begins with `output::` stands for the text with one colon less, so that every
+// text can be written.
+func Literal(value string) string {
+	if rest, ok := strings.CutPrefix(value, handlePrefix+":"); ok {
+		return handlePrefix + rest
+	}
+	return value
+}
+
+// Within are the characters that the handle names of a text with so many. value
+// is the handle as it was written.
+func (h Handle) Within(value string, chars int64) (start, end int64, err error) {
+	start, end = h.Start, h.End
+	if end < 0 {
+		end = chars
+	}
+	if start > end || end > chars {
+		return 0, 0, refusal("%s is past the end: there are %d characters", value, chars)
+	}
+	return start, end, nil
 }

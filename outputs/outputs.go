@@ -32,10 +32,10 @@ type Limits struct {
 	// is cut. Empty: it cannot.
 	CallID string
 
-	// Handle is shown in place of a text of more than HandleAbove estimated
-	// tokens. Without an ID every text is shown.
-	Handle      Handle
-	HandleAbove int64
+	// Placeholder is shown in place of a text of more than PlaceholderAbove
+	// estimated tokens. Without an ID every text is shown.
+	Placeholder      Placeholder
+	PlaceholderAbove int64
 }
 
 func (l Limits) orDefaults() Limits {
@@ -97,8 +97,8 @@ func takeText(raw Raw, limits Limits) Taken {
 	incomplete := raw.Incomplete || len(raw.Text) > limits.MaxBytes
 	count := tokens(text, chars, mediaType)
 	shown := show(text, chars, limits)
-	if limits.Handle.ID != "" && count > limits.HandleAbove {
-		shown = limits.Handle.Large(count)
+	if limits.Placeholder.ID != "" && count > limits.PlaceholderAbove {
+		shown = limits.Placeholder.Large(count)
 	}
 	return Taken{
 		Output: turnkeeper.Output{

@@ -3,6 +3,7 @@ package outputs
 import (
 	"context"
 	"fmt"
+	"strings"
 )
 
 // A Page is a part of a stored text, as get_continuation gives it out.
@@ -45,10 +46,20 @@ func (p Page) Render(id string) string {
 		p.Text, p.Start, p.End, p.Total, p.Total-p.End, id, p.End)
 }
 
+// HasFirstPage says that what a model was shown of a result is its first page.
+func HasFirstPage(shown string) bool {
+	return strings.Contains(shown, firstMarker) || strings.Contains(shown, plainMarker)
+}
+
+const (
+	firstMarker = "\n\n[truncated — showing "
+	plainMarker = "\n\n[... truncated: showing first "
+)
+
 // firstPage is the beginning of a text that is too long to be shown, for a model
 // that can page.
 func firstPage(text string, chars, maxChars int, id string) string {
-	return fmt.Sprintf("%s\n\n[truncated — showing %d/%d chars. Call get_continuation with tool_call_id=\"%s\" to read more]",
+	return fmt.Sprintf("%s"+firstMarker+"%d/%d chars. Call get_continuation with tool_call_id=\"%s\" to read more]",
 		firstChars(text, maxChars), maxChars, chars, id)
 }
 
@@ -56,5 +67,8 @@ func firstPage(text string, chars, maxChars int, id string) string {
 type Refusal struct{ text string }
 
 func (r *Refusal) Error() string { return r.text }
+
+// NewRefusal is a Refusal in the given words.
+func NewRefusal(text string) error { return &Refusal{text} }
 
 func refusal(format string, args ...any) error { return &Refusal{fmt.Sprintf(format, args...)} }

@@ -16,7 +16,7 @@ func show(text string, chars int, limits Limits) string {
 	case limits.CallID != "":
 		return firstPage(text, chars, maxChars, limits.CallID)
 	}
-	return fmt.Sprintf("%s\n\n[... truncated: showing first %d of %d chars]", firstChars(text, maxChars), maxChars, chars)
+	return fmt.Sprintf("%s"+plainMarker+"%d of %d chars]", firstChars(text, maxChars), maxChars, chars)
 }
 
 // cutNote tells that a text is not whole in the store either, and so not to be

@@ -35,6 +35,11 @@ type Spec struct {
 	// counted as executed, a round of nothing else is not charged, and equal
 	// calls in a row are all run.
 	Paging bool
+
+	// OutputIDs are the arguments that name a stored output. Where an agent may
+	// pass outputs on by handle (output_handles), these get the name and not the
+	// text. Those of paging tools always do.
+	OutputIDs []string
 }
 
 // A Call is one run of a tool.
@@ -75,6 +80,7 @@ type Output struct {
 	CallID   string // as the model knows it
 	Tool     string
 	Binary   bool  // what can be read is its description
+	Cut      bool  // only the beginning of the result was kept
 	Chars    int64 // Unicode characters
 	Bytes    int64
 	Tokens   int64 // estimate
@@ -119,6 +125,11 @@ type Result struct {
 	// Both are set for what is cut at the bound.
 	Incomplete bool
 	RawBytes   int64
+
+	// ShowAs, when it is not nil, says what the model is shown in place of the
+	// content, which is then stored whatever its size. It gets the id of the stored
+	// output, and must not panic.
+	ShowAs func(id string) string
 }
 
 // A Tool is something a model can call. Run may be called by several

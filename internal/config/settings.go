@@ -118,6 +118,8 @@ func boundSettings() []Setting {
 			Name: "async_token_threshold", Group: turn, Unit: "tokens", Zero: "every result that is not empty", Doc: "Estimated tokens above which a result is given as a handle only."}),
 		duration(func(c *Config) *time.Duration { return &c.Bounds.AsyncTimeout }, 0, day, Setting{
 			Name: "async_timeout", Group: turn, Zero: "none does", Doc: "After how long a call that still runs goes to the background."}),
+		boolean(func(c *Config) *bool { return &c.Bounds.OutputHandles }, Setting{
+			Name: "output_handles", Group: turn, Doc: "Whether a tool's string argument may be output:ID or output:ID[START:END], for which the tool gets the text of that result of the turn."}),
 
 		duration(func(c *Config) *time.Duration { return &c.Bounds.LeaseTTL }, moment, 2*day, Setting{
 			Name: "lease_ttl", Group: lease, Doc: "How long a worker has the right to run a turn."}),

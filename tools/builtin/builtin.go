@@ -28,13 +28,14 @@ type Deps struct {
 	Notes NoteStore
 }
 
-// All are the built-in tools: clock, read_file, list_files, http_get,
-// get_continuation and get_tool_output, and with a NoteStore note_write and
-// note_read.
+// All are the built-in tools: clock, read_file, list_files, write_file, http_get,
+// patch_output, get_continuation and get_tool_output, and with a NoteStore
+// note_write and note_read.
 func All(deps Deps) []tools.Tool {
 	all := []tools.Tool{Clock(deps.Now)}
 	all = append(all, NewFiles(deps.Root)...)
 	all = append(all, NewHTTPGet(HTTPOptions{AllowPrivateHosts: deps.AllowPrivateHosts}))
+	all = append(all, NewPatchOutput())
 	all = append(all, NewReaders()...)
 	if deps.Notes != nil {
 		all = append(all, NewNotes(deps.Notes)...)

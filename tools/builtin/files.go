@@ -17,6 +17,7 @@ import (
 const (
 	MaxReadBytes   = 10_000_000 // one read_file
 	MaxListEntries = 1000       // one list_files
+	MaxWriteBytes  = 10_000_000 // one write_file
 )
 
 type readFileArgs struct {
@@ -30,10 +31,11 @@ type listFilesArgs struct {
 	Recursive bool   `json:"recursive,omitempty" jsonschema:"list the folders below it too"`
 }
 
-// NewFiles are the tools `read_file` and `list_files`, both of effect none.
+// NewFiles are the tools `read_file` and `list_files`, both of effect none, and
+// `write_file` of effect keyed.
 // They see nothing but regular files and folders below the folder that root
 // gives for the agent: no link and no .. leads out of it. root nil, or an empty
-// answer: both tools say that the agent has no root folder.
+// answer: all of them say that the agent has no root folder.
 func NewFiles(root func(agent string) string) []tools.Tool {
 	f := files{root: root}
 	read := tools.Spec{
@@ -48,7 +50,7 @@ func NewFiles(root func(agent string) string) []tools.Tool {
 			"a folder with a slash, a link with @. At most 1000 entries.",
 		Effect: turnkeeper.EffectNone,
 	}
-	return []tools.Tool{tools.New(read, f.read), tools.New(list, f.list)}
+	return []tools.Tool{tools.New(read, f.read), tools.New(list, f.list), tools.New(writeSpec, f.write)}
 }
 
 type files struct {

@@ -8,8 +8,8 @@
 alter table turnkeeper.outputs add column chunked boolean not null default false;
 
 -- Parts of large contents, each at most 64 KB of whole characters. They are
--- compressed where the server does that by itself (storage EXTENDED): a chunk is
--- the least that is ever read, so that nothing is gained by keeping it plain.
+-- compressed (storage EXTENDED, the default): a chunk is the least that is ever
+-- read, so that keeping it plain (EXTERNAL) would gain nothing but disk to write.
 create table turnkeeper.output_chunks (
     output_id  text not null,
     first_char bigint not null check (first_char >= 0), -- of binary content, its first byte
@@ -19,6 +19,13 @@ create table turnkeeper.output_chunks (
     primary key (output_id, first_char),
     check ((content is null) <> (bytes is null))
 );
+
+-- LZ4 takes as long as not compressing at all, and the server's own way thrice as
+-- long. A server may have been built without it.
+do $$ begin
+    alter table turnkeeper.output_chunks alter column content set compression lz4, alter column bytes set compression lz4;
+exception when feature_not_supported then null;
+end $$;
 
 -- Results that are still coming: their chunks are written before the journal names
 -- them. A chunk is added only while the row is there. The write that records the

@@ -1,0 +1,120 @@
+package builtin
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+
+	"turnkeeper"
+	"turnkeeper/tools"
+)
+
+type writeFileArgs struct {
+	Path string `json:"path" jsonschema:"path of the file, relative to the root folder; its folder must exist"`
+	Text string `json:"text" jsonschema:"the whole new content of the file, at most 10 MB"`
+}
+
+// write_file is of effect keyed: what it does is to give a file a content, and
+// doing so again leaves the same. So a write whose worker was lost is made again,
+// and not left in doubt.
+var writeSpec = tools.Spec{
+	Name:        "write_file",
+	Description: "Writes a text file of the root folder, in place of what it held. The file is replaced as a whole: nobody sees half of it.",
+	Effect:      turnkeeper.EffectKeyed,
+}
+
+func (f files) write(ctx context.Context, call tools.Call, args writeFileArgs) (tools.Result, error) {
+	if len(args.Text) > MaxWriteBytes {
+		return tools.Result{}, fmt.Errorf("the text has %d bytes; at most %d can be written", len(args.Text), MaxWriteBytes)
+	}
+	name, err := localPath(args.Path)
+	if err != nil {
+		return tools.Result{}, err
+	}
+	root, err := f.open(call.Agent)
+	if err != nil {
+		return tools.Result{}, err
+	}
+	defer func() { _ = root.Close() }()
+	if err := writeFile(ctx, root, name, args.Text); err != nil {
+		return tools.Result{}, err
+	}
+	return tools.Result{Text: fmt.Sprintf("%q written, %d bytes.", args.Path, len(args.Text))}, nil
+}
+
+const newFileMode fs.FileMode = 0o644
+
+// writeFile writes the text beside the file, makes it last, and gives it the
+// file's name. A process that is killed may leave the file beside.
+func writeFile(ctx context.Context, root *os.Root, name, text string) error {
+	mode, err := modeOf(root, name)
+	if err != nil {
+		return err
+	}
+	beside := path.Join(path.Dir(name), ".write-"+rand.Text())
+	if err := writeNew(root, beside, text, mode); err != nil {
+		_ = root.Remove(beside)
+		return writeError(name, err)
+	}
+	if err := context.Cause(ctx); err != nil {
+		_ = root.Remove(beside)
+		return err
+	}
+	if err := root.Rename(beside, name); err != nil {
+		_ = root.Remove(beside)
+		return writeError(name, err)
+	}
+	syncFolder(root, path.Dir(name))
+	return nil
+}
+
+// modeOf is the mode that the file has, or that of a new one. What is no regular
+// file is not replaced.
+func modeOf(root *os.Root, name string) (fs.FileMode, error) {
+	info, err := root.Lstat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return newFileMode, nil
+	case err != nil:
+		return 0, writeError(name, err)
+	case info.IsDir():
+		return 0, fmt.Errorf("%q is a folder; give the path of a file", name)
+	case info.Mode()&fs.ModeSymlink != 0:
+		return 0, fmt.Errorf("%q is a link; write to the file itself", name)
+	case !info.Mode().IsRegular():
+		return 0, fmt.Errorf("%q is %s; only regular files can be written", name, kind(info.Mode()))
+	}
+	return info.Mode().Perm(), nil
+}
+
+func writeNew(root *os.Root, name, text string, mode fs.FileMode) error {
+	file, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteString(text)
+	return errors.Join(err, file.Chmod(mode), file.Sync(), file.Close())
+}
+
+// syncFolder makes the new name last, where the system can.
+func syncFolder(root *os.Root, name string) {
+	if folder, err := root.Open(name); err == nil {
+		_ = folder.Sync()
+		_ = folder.Close()
+	}
+}
+
+// writeError is pathError for a file that was to be written.
+func writeError(name string, err error) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("there is no folder %q", path.Dir(name))
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%q may not be written: permission denied", name)
+	}
+	return pathError(name, err)
+}
