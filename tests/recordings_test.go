@@ -32,7 +32,7 @@ type recordedTable struct {
 // recordedTables are those that outlive workers, in the order of their references.
 var recordedTables = []string{
 	"definitions", "agents", "messages", "leases", "lease_log", "turns", "replies", "rounds", "calls", "call_starts",
-	"outputs", "turn_events", "notes",
+	"outputs", "output_chunks", "turn_events", "notes",
 }
 
 // interruptions are the turns that are recorded: how they begin, and how they
