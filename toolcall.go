@@ -111,6 +111,18 @@ type Output struct {
 	CreatedAt   time.Time
 	Incomplete  bool // cut at the size limit
 	Description string
+	// Drafted says that the content was written before, in parts (OutputPart), and
+	// that Text is empty; Bytes is then only nil or not.
+	Drafted bool
+}
+
+// An OutputPart is a part of a result that is written while it comes.
+type OutputPart struct {
+	Output    OutputID
+	FirstChar int64  // where the part begins; in binary content, FirstByte again
+	FirstByte int64  // 0: it is the first
+	Text      string // clean text of whole characters; empty for binary
+	Bytes     []byte // binary; nil for text
 }
 
 // A PastCall is an ended call of an earlier turn.

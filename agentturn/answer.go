@@ -1,7 +1,6 @@
 package agentturn
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -72,12 +71,11 @@ func textResult(call *turnkeeper.ToolCall, state turnkeeper.CallState, text stri
 }
 
 // take is the way of every tool's result: bounded, cleaned and measured. What
-// is shown whole is not stored a second time.
-func (t *turn) take(call *turnkeeper.ToolCall, raw tools.Result) turnkeeper.CallResult {
-	id := cmp.Or(call.OutputID, outputs.NewID())
-	taken := outputs.Take(rawOf(raw), t.limits(call, id))
+// is shown whole is not stored a second time. id is that of the output.
+func (t *turn) take(call *turnkeeper.ToolCall, raw tools.Result, id turnkeeper.OutputID) turnkeeper.CallResult {
+	taken, drafted := t.taken(raw, t.limits(call, id))
 	result := turnkeeper.CallResult{Key: call.Key, Shown: taken.Shown, Preview: taken.Preview}
-	if raw.ShowAs != nil || raw.Bytes != nil || taken.Shown != taken.Output.Text || taken.Output.Incomplete {
+	if drafted || raw.ShowAs != nil || raw.Bytes != nil || taken.Shown != taken.Output.Text || taken.Output.Incomplete {
 		taken.Output.ID, taken.Output.TurnID, taken.Output.Call = id, t.record.Turn.ID, call.Key
 		result.Output = &taken.Output
 		t.sizes[id] = taken.Output.Tokens
@@ -87,6 +85,15 @@ func (t *turn) take(call *turnkeeper.ToolCall, raw tools.Result) turnkeeper.Call
 		result.Preview = outputs.Preview(result.Shown)
 	}
 	return result
+}
+
+// taken is a result ready to be stored and shown. drafted says that its content
+// was written while it came.
+func (t *turn) taken(raw tools.Result, limits outputs.Limits) (_ outputs.Taken, drafted bool) {
+	if taken, drafted := raw.Kept.(outputs.Taken); drafted {
+		return taken, true
+	}
+	return outputs.Take(rawOf(raw), limits), false
 }
 
 func rawOf(r tools.Result) outputs.Raw {

@@ -1,7 +1,6 @@
 package agentturn
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -24,10 +23,10 @@ type job struct {
 	cancel context.CancelCauseFunc
 	done   run // once over has ended
 
-	id     turnkeeper.OutputID // in the background: of its output
-	nonce  string              // likewise: of its start
+	id     turnkeeper.OutputID // of its output
 	since  time.Time
-	unread bool // likewise: nobody wants the result any more
+	nonce  string // in the background: of its start
+	unread bool   // likewise: nobody wants the result any more
 }
 
 // launch begins a run of the call's tool. Several may be launched at once, and
@@ -36,7 +35,8 @@ func (t *turn) launch(ctx context.Context, call *turnkeeper.ToolCall) *job {
 	ctx, cancel := context.WithCancelCause(ctx)
 	over, ended := context.WithCancel(context.Background())
 	j := &job{call: *call, over: over, cancel: cancel, since: time.Now()}
-	execute := t.prepare(ctx, call)
+	execute, id := t.prepare(ctx, call)
+	j.id = id
 	go func() {
 		defer ended()
 		defer cancel(nil)
@@ -84,7 +84,7 @@ func (t *turn) goOn(call *turnkeeper.ToolCall, j *job) {
 		t.next.Starts = append(t.next.Starts, start)
 		call.Nonce, call.Starts, call.StartedAt = start.Nonce, start.Attempt, j.since
 	}
-	j.id, j.nonce = cmp.Or(call.OutputID, outputs.NewID()), call.Nonce
+	j.nonce = call.Nonce
 	t.jobs[call.Key] = j
 	shown := outputs.Placeholder{ID: j.id, Tool: call.Name}.Background()
 	t.answer(call, turnkeeper.CallResult{
@@ -101,6 +101,9 @@ func (t *turn) rerun(ctx context.Context, call *turnkeeper.ToolCall, spec tools.
 		t.denyRest(t.pending())
 		return nil
 	}
+	if err := t.dropDraft(ctx, call.OutputID); err != nil {
+		return err
+	}
 	t.told = len(t.next.Events)
 	start := newStart(call)
 	t.next.Starts = append(t.next.Starts, start)
@@ -113,7 +116,7 @@ func (t *turn) rerun(ctx context.Context, call *turnkeeper.ToolCall, spec tools.
 		return err
 	}
 	j := t.launch(ctx, call)
-	j.id, j.nonce = call.OutputID, call.Nonce
+	j.nonce = call.Nonce
 	t.jobs[call.Key] = j
 	return nil
 }
@@ -147,11 +150,11 @@ func (t *turn) collect() {
 // handle, which stands for it as long as there is something to retrieve.
 func (t *turn) takeLater(call *turnkeeper.ToolCall, j *job) turnkeeper.CallResult {
 	if !t.retrieves() {
-		result := t.take(call, j.done.Result)
+		result := t.take(call, j.done.Result, j.id)
 		result.Nonce, result.State, result.Duration, result.Ran = j.nonce, stateOf(j.done.Outcome), j.done.took, true
 		return result
 	}
-	taken := outputs.Take(rawOf(j.done.Result), outputs.Limits{MaxChars: t.bounds.MaxToolResultChars})
+	taken, _ := t.taken(j.done.Result, outputs.Limits{MaxChars: t.bounds.MaxToolResultChars})
 	result := turnkeeper.CallResult{
 		Key: call.Key, Nonce: j.nonce, State: stateOf(j.done.Outcome), Shown: call.Shown, Preview: taken.Preview,
 		Duration: j.done.took, Ran: true,
@@ -168,7 +171,12 @@ func (t *turn) takeLater(call *turnkeeper.ToolCall, j *job) turnkeeper.CallResul
 // inline shows in place of a handle what it stands for: a late result is kept
 // without its output.
 func (t *turn) inline(r *turnkeeper.CallResult) {
-	if o := r.Output; o != nil {
+	o := r.Output
+	switch {
+	case o == nil:
+	case o.Drafted:
+		r.Shown = r.Preview
+	default:
 		r.Shown = outputs.Take(outputs.Raw{Text: o.Text, Bytes: o.Bytes, MediaType: o.MediaType}, outputs.Limits{MaxChars: t.bounds.MaxToolResultChars}).Shown
 	}
 }

@@ -94,8 +94,9 @@ func (t *turn) runTransactional(ctx context.Context, call *turnkeeper.ToolCall, 
 	t.at(ctx, PointTransactEnter)
 	start := newStart(call)
 	result, err := t.journal.Transact(ctx, start, func(ctx context.Context) turnkeeper.CallResult {
-		done := t.prepare(ctx, call)()
-		result := t.take(call, done.Result)
+		execute, id := t.prepare(ctx, call)
+		done := execute()
+		result := t.take(call, done.Result, id)
 		result.Nonce, result.Duration, result.Ran, result.Usage = start.Nonce, done.took, !call.Paging, done.used
 		// Whatever did not succeed is undone, and so has failed.
 		result.State = turnkeeper.CallFailed

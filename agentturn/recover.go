@@ -1,6 +1,7 @@
 package agentturn
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -121,7 +122,7 @@ func (t *turn) reconcile(ctx context.Context, call *turnkeeper.ToolCall) (turnke
 	if !happened {
 		return textResult(call, turnkeeper.CallFailed, shownDidNotHappen), true
 	}
-	result := t.take(call, found)
+	result := t.take(call, found, cmp.Or(call.OutputID, outputs.NewID()))
 	result.Nonce, result.Ran, result.State, result.Usage = call.Nonce, !call.Paging, turnkeeper.CallSucceeded, used.read()
 	if found.IsError {
 		result.State = turnkeeper.CallFailed

@@ -1,34 +1,40 @@
 package agentturn
 
 import (
+	"cmp"
 	"context"
 	"time"
 
 	"go.uber.org/zap"
 
 	"turnkeeper"
+	"turnkeeper/outputs"
 	"turnkeeper/tools"
 )
 
 // A run is one finished run of a tool.
 type run struct {
 	tools.Ending
+	id   turnkeeper.OutputID // of its output, should it be stored
 	took time.Duration
 	used turnkeeper.Usage // of model calls made for it
 }
 
 // prepare makes the run of the call's tool within its time. The run itself does
-// not look at the turn, which may have gone on.
-func (t *turn) prepare(ctx context.Context, call *turnkeeper.ToolCall) func() run {
+// not look at the turn, which may have gone on. id is that of its output, should
+// that be stored.
+func (t *turn) prepare(ctx context.Context, call *turnkeeper.ToolCall) (_ func() run, id turnkeeper.OutputID) {
 	tool, _ := t.offered.Get(call.Name)
 	spec, _ := t.offered.Spec(call.Name)
+	id = cmp.Or(call.OutputID, outputs.NewID())
 	used := &meter{}
 	asked, options := t.toolCall(call, used), t.executeOptions(call, spec)
+	options.Collect = t.collector(call, spec, id)
 	return func() run {
 		started := time.Now()
 		ending := tools.Execute(ctx, tool, asked, options)
-		return run{Ending: ending, took: time.Since(started), used: used.read()}
-	}
+		return run{Ending: ending, id: id, took: time.Since(started), used: used.read()}
+	}, id
 }
 
 // executeOptions bound a run, or a look-up, of the call's tool, and keep account
@@ -53,7 +59,7 @@ func (t *turn) executeOptions(call *turnkeeper.ToolCall, spec tools.Spec) tools.
 // keep keeps what a run ended with. One that was cut short by the end of the
 // turn's context waits for what the turn makes of that.
 func (t *turn) keep(call *turnkeeper.ToolCall, done run, nonce string) {
-	result := t.take(call, done.Result)
+	result := t.take(call, done.Result, done.id)
 	result.Nonce, result.Duration, result.Ran, result.State = nonce, done.took, !call.Paging, stateOf(done.Outcome)
 	result.Usage = done.used
 	if result.State == turnkeeper.CallCancelled {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"turnkeeper"
+	"turnkeeper/outputs"
 	"turnkeeper/tools"
 )
 
@@ -23,11 +24,18 @@ func (s *shelf) Wait(ctx context.Context) (done []tools.Finished, anyRuns bool, 
 	}
 	for _, j := range s.jobs {
 		if j.isOver() {
-			size := len(j.done.Result.Text) + len(j.done.Result.Bytes)
-			done = append(done, tools.Finished{Tool: j.call.Name, ID: j.id, Bytes: int64(size)})
+			done = append(done, tools.Finished{Tool: j.call.Name, ID: j.id, Bytes: sizeOf(j.done.Result)})
 		}
 	}
 	return done, true, nil
+}
+
+// sizeOf is how many bytes of a result are kept.
+func sizeOf(r tools.Result) int64 {
+	if taken, drafted := r.Kept.(outputs.Taken); drafted {
+		return taken.Output.SizeBytes
+	}
+	return int64(len(r.Text) + len(r.Bytes))
 }
 
 // untold are the calls that were done in the background when the shelf was made.

@@ -18,7 +18,10 @@ type journal struct {
 	failures int // failed turns of the lane in a row, before this one
 }
 
-var _ agentturn.Journal = (*journal)(nil)
+var (
+	_ agentturn.Journal = (*journal)(nil)
+	_ agentturn.Drafts  = (*journal)(nil)
+)
 
 // endTime is what the last write of a turn gets on top of the turn's own time.
 const endTime = 10 * time.Second
@@ -68,6 +71,14 @@ func (j *journal) ending(o turnkeeper.Outcome) storage.Ending {
 
 func (j *journal) Transact(ctx context.Context, start turnkeeper.CallStart, run func(context.Context) turnkeeper.CallResult) (turnkeeper.CallResult, error) {
 	return j.writer.Transact(ctx, start, run)
+}
+
+func (j *journal) WriteDraft(ctx context.Context, part turnkeeper.OutputPart) error {
+	return j.writer.WriteDraft(ctx, part)
+}
+
+func (j *journal) DropDraft(ctx context.Context, id turnkeeper.OutputID) error {
+	return j.writer.DropDraft(ctx, id)
 }
 
 func (j *journal) Late(ctx context.Context, r turnkeeper.CallResult) error {

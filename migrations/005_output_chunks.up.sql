@@ -50,3 +50,20 @@ begin
         raise exception using errcode = 'TK002', message = 'the journal has moved on: a result that was written while it came is gone';
     end if;
 end $$;
+
+-- Remove the drafts of turns that are no longer run under the grant that began
+-- them, and one more, by its id. The chunks go in a second look: whoever was still
+-- adding some held the draft's row until they were there.
+create function turnkeeper.sweep_drafts(p_output text) returns void language plpgsql as $$
+declare
+    dead text[];
+begin
+    with gone as (
+        delete from turnkeeper.output_drafts d
+        where d.output_id = p_output or not exists (
+            select from turnkeeper.turns t where t.id = d.turn_id and t.grant_id = d.grant_id and t.state = 'running')
+        returning d.output_id
+    )
+    select array_agg(output_id) into dead from gone;
+    delete from turnkeeper.output_chunks where output_id = any(dead);
+end $$;

@@ -96,10 +96,6 @@ func takeText(raw Raw, limits Limits) Taken {
 	size, known := raw.size(len(raw.Text))
 	incomplete := raw.Incomplete || len(raw.Text) > limits.MaxBytes
 	count := tokens(text, chars, mediaType)
-	shown := show(text, chars, limits)
-	if limits.Placeholder.ID != "" && count > limits.PlaceholderAbove {
-		shown = limits.Placeholder.Large(count)
-	}
 	return Taken{
 		Output: turnkeeper.Output{
 			MediaType:  mediaType,
@@ -111,7 +107,7 @@ func takeText(raw Raw, limits Limits) Taken {
 			SHA256:     hash([]byte(text)),
 			Incomplete: incomplete,
 		},
-		Shown:   shown + cutNote(incomplete, size, known),
+		Shown:   show(text, chars, count, limits) + cutNote(incomplete, size, known),
 		Preview: Preview(text),
 	}
 }
@@ -127,12 +123,17 @@ func takeBytes(raw Raw, limits Limits) Taken {
 		SHA256:     hash(content),
 		Incomplete: raw.Incomplete || len(raw.Bytes) > limits.MaxBytes,
 	}
-	out.Description = describe(out, known)
+	return described(out, known, limits)
+}
+
+// described is a binary result with what the model is told of it.
+func described(out turnkeeper.Output, sizeKnown bool, limits Limits) Taken {
+	out.Description = describe(out, sizeKnown)
 	chars := utf8.RuneCountInString(out.Description)
 	out.Tokens = proseTokens(chars)
 	return Taken{
 		Output:  out,
-		Shown:   show(out.Description, chars, Limits{MaxChars: limits.MaxChars}),
+		Shown:   show(out.Description, chars, out.Tokens, Limits{MaxChars: limits.MaxChars}),
 		Preview: Preview(out.Description),
 	}
 }

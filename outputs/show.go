@@ -6,11 +6,14 @@ import (
 	"unicode"
 )
 
-// show is what the model is shown of a text of so many characters: all of it, or
-// its first MaxChars characters, a blank line and a marker.
-func show(text string, chars int, limits Limits) string {
+// show is what the model is shown of a text of so many characters and tokens: all
+// of it, its first MaxChars characters, a blank line and a marker, or what stands
+// for it.
+func show(text string, chars int, tokens int64, limits Limits) string {
 	maxChars := limits.MaxChars
 	switch {
+	case limits.Placeholder.ID != "" && tokens > limits.PlaceholderAbove:
+		return limits.Placeholder.Large(tokens)
 	case chars <= maxChars:
 		return text
 	case limits.CallID != "":

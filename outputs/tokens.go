@@ -9,17 +9,23 @@ import (
 // JSON, 3.2 for everything else, rounded up.
 func tokens(text string, chars int, mediaType string) int64 {
 	if isJSON(text, mediaType) {
-		return (int64(chars)*10 + 27) / 28
+		return jsonTokens(chars)
 	}
 	return proseTokens(chars)
 }
 
+func jsonTokens(chars int) int64 { return (int64(chars)*10 + 27) / 28 }
+
 func proseTokens(chars int) int64 { return (int64(chars)*10 + 31) / 32 }
 
-func isJSON(text, mediaType string) bool {
+func isJSONType(mediaType string) bool {
 	kind, _, _ := strings.Cut(strings.ToLower(mediaType), ";")
 	kind = strings.TrimSpace(kind)
-	if strings.HasSuffix(kind, "/json") || strings.HasSuffix(kind, "+json") || strings.HasSuffix(kind, "ndjson") {
+	return strings.HasSuffix(kind, "/json") || strings.HasSuffix(kind, "+json") || strings.HasSuffix(kind, "ndjson")
+}
+
+func isJSON(text, mediaType string) bool {
+	if isJSONType(mediaType) {
 		return true
 	}
 	text = strings.TrimLeft(text, " \t\r\n")

@@ -186,13 +186,17 @@ func (w *TurnWriter) queueOutputs(ctx context.Context, q *dbsqlc.Queries, result
 	p := dbsqlc.InsertOutputsParams{TurnID: int64(w.grant.TurnID)}
 	var large chunks
 	var chunked []int32
+	var drafted []string
 	for _, r := range results {
 		o := r.Output
 		if o == nil {
 			continue
 		}
 		text, bytes := w.clean(o.Text), o.Bytes
-		inChunks := max(len(text), len(bytes)) > turnkeeper.OutputChunkBytes
+		inChunks := o.Drafted || max(len(text), len(bytes)) > turnkeeper.OutputChunkBytes
+		if o.Drafted {
+			drafted = append(drafted, string(o.ID))
+		}
 		if inChunks {
 			large.text(o.ID, place{}, text)
 			large.bytes(o.ID, place{}, bytes)
@@ -218,7 +222,7 @@ func (w *TurnWriter) queueOutputs(ctx context.Context, q *dbsqlc.Queries, result
 	if len(p.Ids) == 0 {
 		return nil
 	}
-	return errors.Join(q.InsertOutputs(ctx, p), w.queueChunks(ctx, q, large, chunked))
+	return errors.Join(q.InsertOutputs(ctx, p), w.queueDrafts(ctx, q, drafted), w.queueChunks(ctx, q, large, chunked))
 }
 
 func (w *TurnWriter) queueEvents(ctx context.Context, q *dbsqlc.Queries, events storedEvents) error {

@@ -19,12 +19,13 @@ const (
 	PointAcceptSent   = "accept.sent"
 	PointAcceptAfter  = "accept.after"
 	PointTickSent     = "tick.sent"
+	PointDraftSent    = "output.draft.sent" // a part of a result that is still coming
 	pointTransactSent = "call.transact.sent"
 )
 
 // FaultPoints are all labels that a FaultHook may be called with.
 func FaultPoints() []string {
-	points := []string{PointAcceptBefore, PointAcceptSent, PointAcceptAfter, PointTickSent, pointTransactSent}
+	points := []string{PointAcceptBefore, PointAcceptSent, PointAcceptAfter, PointTickSent, PointDraftSent, pointTransactSent}
 	for _, write := range []string{"recover.verdict", "plan", "call.start", "call.results", "finish", "stream"} {
 		points = append(points, write+".sent")
 	}

@@ -16,12 +16,16 @@ import (
 // another one calls it, when it needs the whole result; a Result that it passes
 // on as it is needs no Run.
 func Run(ctx context.Context, tool Tool, call Call) (Result, error) {
+	return run(ctx, tool, call, Collect)
+}
+
+func run(ctx context.Context, tool Tool, call Call, collect func(context.Context, Result) (Result, error)) (Result, error) {
 	result, err := tool.Run(ctx, call)
 	if err != nil {
 		closeBody(result.Body)
 		return Result{}, err
 	}
-	return Collect(ctx, result)
+	return collect(ctx, result)
 }
 
 // Collect is the result with its Body read, and with no more than
@@ -49,22 +53,51 @@ func Collect(ctx context.Context, r Result) (Result, error) {
 	return boundText(r), nil
 }
 
-// readBody reads up to the bound, and one byte to see whether there is more.
 func readBody(ctx context.Context, body io.Reader) (content []byte, more bool, err error) {
+	var read bytes.Buffer
+	more, err = ReadBody(ctx, body, func(piece []byte) error {
+		_, _ = read.Write(piece) // it never fails
+		return nil
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	return append([]byte{}, read.Bytes()...), more, nil
+}
+
+// ReadBody reads a Body piece by piece, to its end or to
+// turnkeeper.MaxOutputBytes, and one byte to see whether there is more, and closes
+// it. A piece may be used until take returns. The error is that of take, of a Body
+// that broke off, or the cause of ctx.
+func ReadBody(ctx context.Context, body io.Reader, take func(piece []byte) error) (more bool, err error) {
 	defer closeBody(body)
 	// A reader that waits for ever is set free by closing what it reads from.
 	stop := context.AfterFunc(ctx, func() { closeBody(body) })
 	defer stop()
-	var read bytes.Buffer
-	_, err = read.ReadFrom(io.LimitReader(untilDone{ctx, body}, turnkeeper.MaxOutputBytes+1))
-	if cause := context.Cause(ctx); cause != nil {
-		return nil, false, cause
+	reader := untilDone{ctx, body}
+	buffer := make([]byte, turnkeeper.OutputChunkBytes)
+	for total := 0; ; {
+		left := turnkeeper.MaxOutputBytes - total
+		n, err := reader.Read(buffer[:min(len(buffer), left+1)])
+		if cause := context.Cause(ctx); cause != nil {
+			return false, cause
+		}
+		if more = n > left; more {
+			n = left
+		}
+		total += n
+		if n > 0 {
+			if err := take(buffer[:n]); err != nil {
+				return false, err
+			}
+		}
+		switch {
+		case more, errors.Is(err, io.EOF):
+			return more, nil
+		case err != nil:
+			return false, fmt.Errorf("the result broke off after %d bytes: %w", total, err)
+		}
 	}
-	if err != nil {
-		return nil, false, fmt.Errorf("the result broke off after %d bytes: %w", read.Len(), err)
-	}
-	content = bytes.Clone(read.Bytes()[:min(read.Len(), turnkeeper.MaxOutputBytes)])
-	return content, read.Len() > len(content), nil
 }
 
 // closeBody closes a body that can be closed. Its error says nothing about what

@@ -47,6 +47,9 @@ type ExecuteOptions struct {
 	Grace time.Duration
 	// Log gets the stack of a panic. nil: nothing is logged.
 	Log *zap.Logger
+	// Collect takes what a tool gave back, in the tool's time and its goroutine;
+	// see Collect and ReadBody. It answers for the Body. nil: Collect.
+	Collect func(context.Context, Result) (Result, error)
 	// Abandoned is called before Execute returns, and before Late, when the tool
 	// is left behind. nil: nobody is told.
 	Abandoned func()
@@ -56,8 +59,7 @@ type ExecuteOptions struct {
 }
 
 // Execute runs a tool once, and returns when it ended or soon after its time
-// was up: a tool that ignores its context is left behind with its goroutine. The
-// result is collected, as Collect does it.
+// was up: a tool that ignores its context is left behind with its goroutine.
 // A transactional tool that is left behind may still touch its transaction;
 // roll that back.
 //
@@ -69,6 +71,9 @@ func Execute(ctx context.Context, tool Tool, call Call, opts ExecuteOptions) End
 		expired: errors.New("the tool's time is up"), told: make(chan struct{})}
 	if opts.Log == nil {
 		e.opts.Log = zap.NewNop()
+	}
+	if opts.Collect == nil {
+		e.opts.Collect = Collect
 	}
 	if opts.Grace <= 0 {
 		e.opts.Grace = DefaultGrace
@@ -146,7 +151,7 @@ func (e *execution) run(ctx context.Context, done chan<- Ending) {
 			e.opts.Late(ending)
 		}
 	}()
-	result, err := Run(ctx, e.tool, e.call)
+	result, err := run(ctx, e.tool, e.call, e.opts.Collect)
 	ending = e.ended(ctx, result, err)
 }
 

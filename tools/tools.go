@@ -130,6 +130,10 @@ type Result struct {
 	// content, which is then stored whatever its size. It gets the id of the stored
 	// output, and must not panic.
 	ShowAs func(id string) string
+
+	// Kept is what the Collect of ExecuteOptions has made of a Body, for whoever
+	// gave it. A tool leaves it nil.
+	Kept any
 }
 
 // A Tool is something a model can call. Run may be called by several

@@ -88,12 +88,18 @@ type maskedTool struct {
 }
 
 func (t maskedTool) Run(ctx context.Context, call tools.Call) (tools.Result, error) {
-	result, err := tools.Run(ctx, t.Tool, call)
+	result, err := t.Tool.Run(ctx, call)
+	if err == nil && result.Body == nil { // bounded before it is gone through
+		result, err = tools.Collect(ctx, result)
+	}
 	return t.mask(result), t.masker.Error(err)
 }
 
 func (t maskedTool) mask(r tools.Result) tools.Result {
 	r.Text = t.masker.String(r.Text)
+	if r.Body != nil && tools.IsText(r.MediaType) {
+		r.Body = t.masker.Reader(r.Body)
+	}
 	return r
 }
 

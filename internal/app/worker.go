@@ -357,6 +357,9 @@ func (w *worker) tidy(ctx context.Context) {
 		if err := w.store.ForgetExtractions(ctx); err != nil && ctx.Err() == nil {
 			w.log.Warn("old extractions could not be removed", zap.Error(err))
 		}
+		if err := w.store.SweepDrafts(ctx); err != nil && ctx.Err() == nil {
+			w.log.Warn("parts of results that nobody finished could not be removed", zap.Error(err))
+		}
 		select {
 		case <-ctx.Done():
 			return

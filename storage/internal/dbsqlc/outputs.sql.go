@@ -9,6 +9,52 @@ import (
 	"context"
 )
 
+const AddChunks = `-- name: AddChunks :exec
+with draft as (
+    select from turnkeeper.output_drafts where output_id = $1 and grant_id = $6::uuid for share
+)
+insert into turnkeeper.output_chunks (output_id, first_char, first_byte, content, bytes)
+select $1, c.first_char, c.first_byte, nullif(c.content, ''), nullif(c.bytes, '')
+from (select unnest($2::bigint[]) as first_char, unnest($3::bigint[]) as first_byte,
+    unnest($4::text[]) as content, unnest($5::bytea[]) as bytes) c, draft
+on conflict (output_id, first_char) do nothing
+`
+
+type AddChunksParams struct {
+	OutputID   string
+	FirstChars []int64
+	FirstBytes []int64
+	Contents   []string
+	Bytes      [][]byte
+	GrantID    string
+}
+
+// Chunks of a result that is still coming. Once it is finished, or swept away,
+// nothing is added. A repeat changes nothing.
+func (q *Queries) AddChunks(ctx context.Context, arg AddChunksParams) error {
+	_, err := q.db.Exec(ctx, AddChunks,
+		arg.OutputID,
+		arg.FirstChars,
+		arg.FirstBytes,
+		arg.Contents,
+		arg.Bytes,
+		arg.GrantID,
+	)
+	return err
+}
+
+const BeginDraft = `-- name: BeginDraft :exec
+insert into turnkeeper.output_drafts (output_id, turn_id, grant_id)
+select $1, t.id, t.grant_id from turnkeeper.turns t
+where t.id = $2 and t.grant_id = $3::uuid and t.state = 'running'
+on conflict (output_id) do nothing
+`
+
+func (q *Queries) BeginDraft(ctx context.Context, outputID string, turnID int64, grantID string) error {
+	_, err := q.db.Exec(ctx, BeginDraft, outputID, turnID, grantID)
+	return err
+}
+
 const ChunksOfOutput = `-- name: ChunksOfOutput :many
 select content, bytes from turnkeeper.output_chunks where output_id = $1 order by first_char
 `
@@ -36,6 +82,15 @@ func (q *Queries) ChunksOfOutput(ctx context.Context, outputID string) ([]Chunks
 		return nil, err
 	}
 	return items, nil
+}
+
+const FinishDrafts = `-- name: FinishDrafts :exec
+select turnkeeper.finish_drafts($1::uuid, $2::text[])
+`
+
+func (q *Queries) FinishDrafts(ctx context.Context, grantID string, outputs []string) error {
+	_, err := q.db.Exec(ctx, FinishDrafts, grantID, outputs)
+	return err
 }
 
 const InsertChunks = `-- name: InsertChunks :exec
@@ -72,5 +127,25 @@ where turn_id = $2 and round = any($3::integer[]) and version < $1::smallint
 // Rounds with results in chunks are for programs that read these.
 func (q *Queries) MarkChunked(ctx context.Context, version int16, turnID int64, rounds []int32) error {
 	_, err := q.db.Exec(ctx, MarkChunked, version, turnID, rounds)
+	return err
+}
+
+const SweepDrafts = `-- name: SweepDrafts :exec
+select turnkeeper.sweep_drafts($1::text)
+`
+
+func (q *Queries) SweepDrafts(ctx context.Context, outputID string) error {
+	_, err := q.db.Exec(ctx, SweepDrafts, outputID)
+	return err
+}
+
+const WaitForNoDisk = `-- name: WaitForNoDisk :exec
+select set_config('synchronous_commit', 'off', true)
+`
+
+// Chunks of a draft count only from the write of its journal on, and that waits for
+// the disk to have all that was written before it.
+func (q *Queries) WaitForNoDisk(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, WaitForNoDisk)
 	return err
 }
