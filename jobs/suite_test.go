@@ -99,6 +99,14 @@ func (d *door) Effect(ctx context.Context, name string) {
 	}
 }
 
+func (d *door) Outputs() agentturn.Outputs { return d.Store }
+
+func (d *door) Sweep() {
+	if err := d.SweepDrafts(d.t.Context()); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
 func (d *door) Effects() []string {
 	return one[[]string](d.site, "select coalesce(array_agg(name), '{}') from turnkeeper.notes")
 }

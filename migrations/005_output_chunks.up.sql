@@ -65,5 +65,6 @@ begin
         returning d.output_id
     )
     select array_agg(output_id) into dead from gone;
-    delete from turnkeeper.output_chunks where output_id = any(dead);
+    delete from turnkeeper.output_chunks c where c.output_id = any(dead)
+        and not exists (select from turnkeeper.outputs o where o.id = c.output_id);
 end $$;

@@ -140,8 +140,12 @@ func (j *Journal) answer(t *turnRow, results []turnkeeper.CallResult) error {
 			call.Usage, t.Usage = r.Usage, t.Usage.Add(r.Usage)
 		}
 		if r.Output != nil {
-			call.OutputID = r.Output.ID
-			t.outputs = append(t.outputs, *r.Output)
+			out, err := j.whole(*r.Output)
+			if err != nil {
+				return err
+			}
+			call.OutputID = out.ID
+			t.outputs = append(t.outputs, out)
 		}
 	}
 	return nil

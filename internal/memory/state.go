@@ -25,6 +25,7 @@ type state struct {
 	jobs    []*jobRow   // by id, from 1
 	workers map[turnkeeper.WorkerID]*turnkeeper.Heartbeat
 	writes  []writeRow
+	drafts  map[turnkeeper.OutputID]*draft
 
 	extractions map[turnkeeper.ExtractionKey][]byte
 	moved       []string // moves that a table would have refused, for Check
@@ -94,8 +95,8 @@ func newState() state {
 		keys: map[messageKey]turnkeeper.MessageID{}, slots: map[slotKey]turnkeeper.MessageID{},
 		leases: map[turnkeeper.Lane]*leaseRow{}, workers: map[turnkeeper.WorkerID]*turnkeeper.Heartbeat{},
 		waiting: map[turnkeeper.Lane][]*turnkeeper.Message{}, open: map[turnkeeper.Lane]*turnRow{}, held: map[turnkeeper.Lane]*leaseRow{},
-		extractions: map[turnkeeper.ExtractionKey][]byte{},
-		timeline:    "00000001",
+		drafts: map[turnkeeper.OutputID]*draft{}, extractions: map[turnkeeper.ExtractionKey][]byte{},
+		timeline: "00000001",
 	}
 }
 

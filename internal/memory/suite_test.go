@@ -102,6 +102,14 @@ func (d *door) Effect(ctx context.Context, name string) {
 	}
 }
 
+func (d *door) Outputs() agentturn.Outputs { return d.conn }
+
+func (d *door) Sweep() {
+	if err := d.conn.SweepDrafts(d.t.Context()); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
 func (d *door) Effects() []string    { return d.effects }
 func (d *door) Pass(p time.Duration) { d.skew += p }
 

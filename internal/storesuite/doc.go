@@ -28,6 +28,9 @@ type Door interface {
 	Journal(record turnkeeper.Record, grant turnkeeper.Grant) agentturn.Journal
 	// Extractions are what the store keeps of them.
 	Extractions() agentturn.ExtractionCache
+	// Outputs reads stored results, and Sweep removes what nobody finished of others.
+	Outputs() agentturn.Outputs
+	Sweep()
 	// Effect is what a transactional tool does in its transaction.
 	Effect(ctx context.Context, name string)
 	Effects() []string // that happened
@@ -101,6 +104,10 @@ func Run(t *testing.T, open func(t *testing.T) Door) {
 		{"event numbers have no gap", eventNumbers},
 		{"what model calls took for a tool call is the turn's too", callUsage},
 		{"an extraction is found by its whole key", extractionKeys},
+		{"a stored result is read by its characters", readByCharacters},
+		{"a result that comes in parts is seen when it is recorded", seenWhenRecorded},
+		{"parts that nobody recorded are never seen", neverSeen},
+		{"a part that is sent twice is there once", partTwice},
 	} {
 		t.Run(property.name, func(t *testing.T) { property.hold(newHouse(t, open(t))) })
 	}

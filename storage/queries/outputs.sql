@@ -21,6 +21,7 @@ select set_config('synchronous_commit', 'off', true);
 insert into turnkeeper.output_drafts (output_id, turn_id, grant_id)
 select @output_id, t.id, t.grant_id from turnkeeper.turns t
 where t.id = @turn_id and t.grant_id = @grant_id::uuid and t.state = 'running'
+  and not exists (select from turnkeeper.outputs o where o.id = @output_id)
 on conflict (output_id) do nothing;
 
 -- name: AddChunks :exec

@@ -47,6 +47,7 @@ const BeginDraft = `-- name: BeginDraft :exec
 insert into turnkeeper.output_drafts (output_id, turn_id, grant_id)
 select $1, t.id, t.grant_id from turnkeeper.turns t
 where t.id = $2 and t.grant_id = $3::uuid and t.state = 'running'
+  and not exists (select from turnkeeper.outputs o where o.id = $1)
 on conflict (output_id) do nothing
 `
 

@@ -1,0 +1,116 @@
+package memory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"turnkeeper"
+	"turnkeeper/agentturn"
+)
+
+var _ agentturn.Drafts = (*Journal)(nil)
+
+// A draft is a result that is still coming.
+type draft struct {
+	turn  turnkeeper.TurnID
+	grant turnkeeper.GrantID
+	text  []byte
+	bytes []byte
+}
+
+// WriteDraft writes a part of a result: see agentturn.Drafts.
+func (j *Journal) WriteDraft(ctx context.Context, part turnkeeper.OutputPart) error {
+	for wait := firstRetry; ; wait = min(wait*2, slowRetry) {
+		err := j.conn.ask(ctx, "draft", func() error {
+			j.s.mu.Lock()
+			defer j.s.mu.Unlock()
+			j.writeDraft(part)
+			return nil
+		})
+		if !errors.Is(err, ErrAway) {
+			return err
+		}
+		if !pause(ctx, wait) {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// writeDraft adds a part, unless it is there, or the result is not to be had.
+func (j *Journal) writeDraft(part turnkeeper.OutputPart) {
+	d := j.s.state.drafts[part.Output]
+	if d == nil {
+		if part.FirstByte != 0 || !j.s.state.runsUnder(j.grant.TurnID, j.grant.GrantID) || j.recorded(part.Output) {
+			return
+		}
+		d = &draft{turn: j.grant.TurnID, grant: j.grant.GrantID}
+		j.s.state.drafts[part.Output] = d
+	}
+	if d.grant == j.grant.GrantID && part.FirstByte == int64(len(d.text)+len(d.bytes)) {
+		d.text, d.bytes = append(d.text, part.Text...), append(d.bytes, part.Bytes...)
+	}
+}
+
+// recorded says that the turn has the result.
+func (j *Journal) recorded(id turnkeeper.OutputID) bool {
+	return slices.ContainsFunc(j.s.state.turn(j.grant.TurnID).outputs, func(o turnkeeper.Output) bool { return o.ID == id })
+}
+
+// DropDraft removes the parts of a result that will not be recorded.
+func (j *Journal) DropDraft(ctx context.Context, id turnkeeper.OutputID) error {
+	return j.conn.ask(ctx, "drop", func() error {
+		j.s.mu.Lock()
+		defer j.s.mu.Unlock()
+		delete(j.s.state.drafts, id)
+		return nil
+	})
+}
+
+// SweepDrafts removes the parts that workers which were lost have left behind.
+func (c *Conn) SweepDrafts(ctx context.Context) error {
+	return c.ask(ctx, "sweep", func() error {
+		c.store.mu.Lock()
+		defer c.store.mu.Unlock()
+		for id, d := range c.store.state.drafts {
+			if !c.store.state.runsUnder(d.turn, d.grant) {
+				delete(c.store.state.drafts, id)
+			}
+		}
+		return nil
+	})
+}
+
+// runsUnder says that a turn is run under the grant.
+func (s *state) runsUnder(turn turnkeeper.TurnID, grant turnkeeper.GrantID) bool {
+	row := s.turn(turn)
+	return row != nil && row.State == turnkeeper.TurnRunning && row.GrantID == grant
+}
+
+// whole is an output with its content, which for a drafted one has come before.
+func (j *Journal) whole(o turnkeeper.Output) (turnkeeper.Output, error) {
+	if !o.Drafted {
+		return o, nil
+	}
+	d := j.s.state.drafts[o.ID]
+	if d == nil || d.grant != j.grant.GrantID {
+		return o, fmt.Errorf("%w: output %s, which was written while it came, is gone", turnkeeper.ErrJournalMoved, o.ID)
+	}
+	o.Drafted = false
+	if o.Bytes != nil {
+		o.Bytes = append([]byte{}, d.bytes...)
+	} else {
+		o.Text = string(d.text)
+	}
+	return o, nil
+}
+
+// finish ends the drafts of results that are recorded now.
+func (s *state) finish(results []turnkeeper.CallResult) {
+	for _, r := range results {
+		if r.Output != nil && r.Output.Drafted {
+			delete(s.drafts, r.Output.ID)
+		}
+	}
+}
