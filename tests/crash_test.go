@@ -68,6 +68,8 @@ func toolsAt(point string) []string {
 		return []string{"mark_none", "mark_keyed", "mark_once"}
 	case strings.HasPrefix(point, "recover.verdict"), point == "turn.late":
 		return []string{"mark_once"}
+	case point == "output.draft.sent":
+		return []string{"mark_large"}
 	case point == "recover.reconcile":
 		return []string{"mark_sure"}
 	case strings.HasPrefix(point, "accept."), point == "tick.occurred":
@@ -88,7 +90,7 @@ type crashHouse struct {
 }
 
 // crashTools is the front matter of the agents here.
-const crashTools = "tools: [mark_none, mark_keyed, mark_once, mark_sure, note_write]"
+const crashTools = "tools: [mark_none, mark_keyed, mark_once, mark_sure, mark_large, note_write]"
 
 func newCrashHouse(t *testing.T, c crash) *crashHouse {
 	t.Helper()
@@ -160,7 +162,7 @@ func (h *crashHouse) ranAsPromised() {
 		runs[m.Label] = append(runs[m.Label], m)
 	}
 	for label, marks := range runs {
-		if tool := marks[0].Tool; len(marks) > 1 && (tool == "mark_once" || tool == "mark_sure") {
+		if tool := marks[0].Tool; len(marks) > 1 && (tool == "mark_once" || tool == "mark_sure" || tool == "mark_large") {
 			h.t.Errorf("%s ran %d times for %s", tool, len(marks), label)
 		}
 		for _, m := range marks {

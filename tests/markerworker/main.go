@@ -13,6 +13,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"strings"
 	"syscall"
 	"time"
 
@@ -33,6 +34,7 @@ func main() {
 		marker("mark_once", turnkeeper.EffectOnce, context.WithoutCancel),
 		marker("mark_slow", turnkeeper.EffectOnce, asItIs),
 		sure{marker("mark_sure", turnkeeper.EffectOnce, context.WithoutCancel)},
+		large{marker("mark_large", turnkeeper.EffectOnce, context.WithoutCancel)},
 		misbehave(),
 		poison(),
 		tools.New(tools.Spec{
@@ -92,6 +94,15 @@ type sure struct{ tools.Tool }
 func (s sure) Reconcile(ctx context.Context, call tools.Call) (tools.Result, bool, error) {
 	result, status, err := ask(ctx, http.MethodGet, entry{Tool: s.Spec().Name, IdempotencyKey: call.IdempotencyKey})
 	return result, status == http.StatusOK, err
+}
+
+// large is a marker whose result comes as a megabyte of a stream.
+type large struct{ tools.Tool }
+
+func (l large) Run(ctx context.Context, call tools.Call) (tools.Result, error) {
+	result, err := l.Tool.Run(ctx, call)
+	result.Body = io.MultiReader(strings.NewReader(result.Text+"\n"), io.LimitReader(forever{}, 1<<20))
+	return result, err
 }
 
 // poison is a marker tool that kills its own worker, as a crash in its code or

@@ -58,7 +58,9 @@ func TestAll(t *testing.T) {
 		{"clock", turnkeeper.EffectNone, false},
 		{"read_file", turnkeeper.EffectNone, false},
 		{"list_files", turnkeeper.EffectNone, false},
+		{"write_file", turnkeeper.EffectKeyed, false},
 		{"http_get", turnkeeper.EffectNone, false},
+		{"patch_output", turnkeeper.EffectNone, false},
 		{"get_continuation", turnkeeper.EffectNone, false},
 		{"get_tool_output", turnkeeper.EffectNone, false},
 		{"wait_for_tool_output", turnkeeper.EffectNone, false},
@@ -71,7 +73,7 @@ func TestAll(t *testing.T) {
 		want []row
 	}{
 		{"all", builtin.Deps{Notes: &memory{}}, want},
-		{"without a store", builtin.Deps{}, want[:7]},
+		{"without a store", builtin.Deps{}, want[:9]},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r, err := tools.NewRegistry(builtin.All(tt.deps)...)

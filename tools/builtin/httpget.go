@@ -1,6 +1,7 @@
 package builtin
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"net/url"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"turnkeeper"
 	"turnkeeper/outputs"
@@ -19,8 +21,9 @@ import (
 // Limits of http_get.
 const (
 	MaxRedirects      = 5
-	MaxResponseBytes  = 10_000_000
+	MaxResponseBytes  = turnkeeper.MaxOutputBytes
 	maxErrorBodyChars = 1000
+	maxErrorBytes     = utf8.UTFMax * maxErrorBodyChars
 	maxURLBytes       = 8 << 10
 )
 
@@ -73,13 +76,30 @@ func (o HTTPOptions) get(ctx context.Context, call tools.Call, args httpGetArgs)
 	}
 	req.Header.Set("User-Agent", "turnkeeper")
 	client, closeIdle := o.client(call.Agent)
-	defer closeIdle()
 	res, err := client.Do(req)
 	if err != nil {
+		closeIdle()
 		return tools.Result{}, requestError(err)
 	}
-	defer func() { _ = res.Body.Close() }()
-	return responseResult(res)
+	body := &responseBody{Reader: bufio.NewReaderSize(res.Body, maxErrorBytes), body: res.Body, closeIdle: closeIdle}
+	result, err := responseResult(res, body)
+	if result.Body == nil {
+		_ = body.Close()
+	}
+	return result, err
+}
+
+// A responseBody is read by whoever takes the result.
+type responseBody struct {
+	*bufio.Reader
+	body      io.Closer
+	closeIdle func()
+}
+
+func (b *responseBody) Close() error {
+	err := b.body.Close()
+	b.closeIdle()
+	return err
 }
 
 // client is a client for one call: its connections are not kept, so that each
@@ -152,26 +172,27 @@ func requestError(err error) error {
 	return fmt.Errorf("the request failed: %w", err)
 }
 
-func responseResult(res *http.Response) (tools.Result, error) {
-	body, err := io.ReadAll(io.LimitReader(res.Body, MaxResponseBytes+1))
-	if err != nil {
-		return tools.Result{}, fmt.Errorf("the response broke off after %d bytes: %w", len(body), err)
+// responseResult looks at how the body begins, and leaves it to be read.
+func responseResult(res *http.Response, body *responseBody) (tools.Result, error) {
+	head, err := body.Peek(maxErrorBytes)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return tools.Result{}, fmt.Errorf("the response broke off after %d bytes: %w", len(head), err)
 	}
-	more := len(body) > MaxResponseBytes
-	body = body[:min(len(body), MaxResponseBytes)]
 	mediaType := res.Header.Get("Content-Type")
 	if mediaType == "" {
-		mediaType = http.DetectContentType(body)
+		mediaType = http.DetectContentType(head)
 	}
-	switch text := tools.IsText(mediaType); {
+	switch {
 	case res.StatusCode >= 400:
-		return failure(failedStatus(res, text, body)), nil
-	case len(body) == 0:
+		return failure(failedStatus(res, tools.IsText(mediaType), head)), nil
+	case len(head) == 0:
 		return tools.Result{Text: fmt.Sprintf("HTTP %s: the response is empty.", status(res))}, nil
-	case text:
-		return tools.Result{Text: string(body), MediaType: mediaType, Incomplete: more}, nil
 	}
-	return tools.Result{Bytes: body, MediaType: mediaType, Incomplete: more}, nil
+	result := tools.Result{Body: body, MediaType: mediaType}
+	if res.ContentLength > MaxResponseBytes { // only then it tells more than the body does
+		result.RawBytes = res.ContentLength
+	}
+	return result, nil
 }
 
 func failedStatus(res *http.Response, text bool, body []byte) string {
@@ -179,7 +200,7 @@ func failedStatus(res *http.Response, text bool, body []byte) string {
 	if !text || len(body) == 0 {
 		return shown
 	}
-	runes := []rune(outputs.Clean(string(body[:min(len(body), 4*maxErrorBodyChars)])))
+	runes := []rune(outputs.Clean(string(body)))
 	return shown + "\n\n" + string(runes[:min(len(runes), maxErrorBodyChars)])
 }
 
