@@ -98,6 +98,16 @@ select 'turn ' || t.id || ' call ' || c.round || '.' || c.ordinal
 from turnkeeper.turns t join turnkeeper.calls c on c.turn_id = t.id
 where t.state = 'succeeded' and c.state = 'unknown'
 
+-- promise: a result in chunks has all of them
+select 'output ' || o.id from turnkeeper.outputs o left join turnkeeper.output_chunks c on c.output_id = o.id
+where o.chunked group by o.id, o.size_bytes
+having coalesce(sum(coalesce(octet_length(c.content), octet_length(c.bytes))), 0) <> o.size_bytes
+
+-- promise: a chunk belongs to a result, or to one that is still coming
+select distinct 'output ' || c.output_id from turnkeeper.output_chunks c
+where not exists (select from turnkeeper.outputs o where o.id = c.output_id and o.chunked)
+  and not exists (select from turnkeeper.output_drafts d where d.output_id = c.output_id)
+
 -- at rest: no lease is left
 select 'lane ' || lane from turnkeeper.leases where grant_id is not null
 

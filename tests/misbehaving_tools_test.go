@@ -183,7 +183,7 @@ func (p *process) of(t testing.TB) *process {
 
 func TestGoToolsThatMisbehave(t *testing.T) {
 	t.Parallel()
-	timeout, timedOut := 500*time.Millisecond, "tool error: 'misbehave' timed out after 0.5 s" // the tool's own
+	timeout, timedOut := 1500*time.Millisecond, "tool error: 'misbehave' timed out after 1.5 s" // the tool's own
 	if raceDetector {
 		timeout, timedOut = 3*time.Second, "tool error: 'misbehave' timed out after 3 s"
 	}

@@ -4,5 +4,6 @@ package main
 
 import "time"
 
-// misbehaveTimeout is short: most of the behaviours use all of it.
-const misbehaveTimeout = 500 * time.Millisecond
+// misbehaveTimeout is short, for most of the behaviours use all of it, and long
+// enough for ten million bytes to be stored.
+const misbehaveTimeout = 1500 * time.Millisecond

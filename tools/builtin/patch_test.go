@@ -18,6 +18,8 @@ func (s shelf) Find(_ context.Context, id string) (tools.Output, bool, error) {
 	return o, ok, nil
 }
 
+func (shelf) Wait(context.Context) ([]tools.Finished, bool, error) { return nil, false, nil }
+
 func stored(text string) tools.Output {
 	chars := []rune(text)
 	return tools.Output{Chars: int64(len(chars)), Read: func(_ context.Context, from, to int64) (string, error) { return string(chars[from:to]), nil }}
