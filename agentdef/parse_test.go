@@ -39,6 +39,7 @@ paging: false
 async: false
 async_token_threshold: 5000
 async_timeout: 3s
+output_handles: true
 max_tool_result_chars: 4000
 freshness_window: 0
 max_output_tokens: 1000
@@ -81,6 +82,7 @@ func TestParseReadsEveryKey(t *testing.T) {
 		MaxToolResultChars:  new(4000),
 		Paging:              new(false),
 		Async:               new(false), AsyncTokenThreshold: new(5000), AsyncTimeout: new(3 * time.Second),
+		OutputHandles:   new(true),
 		FreshnessWindow: new(time.Duration(0)),
 		MaxOutputTokens: 1000,
 		ContextWindow:   128000,

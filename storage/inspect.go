@@ -117,18 +117,31 @@ func (s *Store) Events(ctx context.Context, turn turnkeeper.TurnID, after int64,
 // Output reads a stored tool result with all its content, or fails with
 // ErrNotFound.
 func (s *Store) Output(ctx context.Context, id turnkeeper.OutputID) (turnkeeper.Output, error) {
+	o, chunked, err := s.outputRow(ctx, id)
+	if err == nil && chunked {
+		err = s.wholeOutput(ctx, &o)
+	}
+	return o, err
+}
+
+// FindOutput is Output for who may need a part of the content only, or none: what
+// lies in chunks is left there, with Text empty, and Bytes empty for binary
+// content and nil for text.
+func (s *Store) FindOutput(ctx context.Context, id turnkeeper.OutputID) (turnkeeper.Output, error) {
+	o, _, err := s.outputRow(ctx, id)
+	return o, err
+}
+
+func (s *Store) outputRow(ctx context.Context, id turnkeeper.OutputID) (o turnkeeper.Output, chunked bool, err error) {
 	r, err := s.q.OutputByID(ctx, string(id))
-	o := turnkeeper.Output{
+	o = turnkeeper.Output{
 		ID: turnkeeper.OutputID(r.ID), TurnID: turnkeeper.TurnID(r.TurnID),
 		Call:      turnkeeper.CallKey{Round: int(r.Round), Ordinal: int(r.Ordinal)},
 		MediaType: r.MediaType, Text: orZero(r.Content), Bytes: r.Bytes, SizeBytes: r.SizeBytes, RawBytes: r.RawBytes,
 		Chars: r.Chars, Tokens: r.Tokens, SHA256: r.Sha256, Incomplete: r.Incomplete, Description: r.Description,
 		Retrieved: r.Retrieved, CreatedAt: r.CreatedAt,
 	}
-	if err == nil && r.Chunked {
-		err = s.wholeOutput(ctx, &o)
-	}
-	return o, translate(err)
+	return o, r.Chunked, translate(err)
 }
 
 // RecentCalls lists ended calls of an agent with this name and arguments hash

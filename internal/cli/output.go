@@ -12,7 +12,6 @@ import (
 	"turnkeeper"
 	"turnkeeper/internal/app"
 	"turnkeeper/internal/config"
-	"turnkeeper/outputs"
 	"turnkeeper/storage"
 )
 
@@ -74,19 +73,22 @@ type storedView struct {
 }
 
 func (s *session) showOutput(ctx context.Context, store *storage.Store, id turnkeeper.OutputID, p span, raw bool) error {
-	o, err := store.Output(ctx, id)
+	o, err := store.FindOutput(ctx, id)
 	if errors.Is(err, turnkeeper.ErrNotFound) {
 		return notFound(`there is no output %q: "turnctl show" names those of a turn`, string(id))
 	}
 	if err != nil {
 		return err
 	}
-	text, err := p.of(ctx, o)
+	if raw && o.Bytes != nil {
+		return s.writeBinary(ctx, store, id)
+	}
+	text, err := p.of(ctx, store, o)
 	if err != nil {
 		return err
 	}
 	if raw {
-		_, err := s.Stdout.Write(contentOf(o, text))
+		_, err := s.Stdout.Write([]byte(text))
 		return err
 	}
 	shown, err := shownFor(ctx, store, o)
@@ -101,21 +103,22 @@ func (s *session) showOutput(ctx context.Context, store *storage.Store, id turnk
 }
 
 // of is the part of a text; of binary content nothing.
-func (p span) of(ctx context.Context, o turnkeeper.Output) (string, error) {
+func (p span) of(ctx context.Context, store *storage.Store, o turnkeeper.Output) (string, error) {
 	if o.Bytes != nil {
 		return "", nil
 	}
 	if p.to == 0 {
 		p.to = o.Chars
 	}
-	return outputs.Text(o.Text).Read(ctx, p.from, p.to)
+	return store.ReadOutput(ctx, o.TurnID, o.ID, p.from, p.to)
 }
 
-func contentOf(o turnkeeper.Output, text string) []byte {
-	if o.Bytes != nil {
-		return o.Bytes
+func (s *session) writeBinary(ctx context.Context, store *storage.Store, id turnkeeper.OutputID) error {
+	o, err := store.Output(ctx, id)
+	if err == nil {
+		_, err = s.Stdout.Write(o.Bytes)
 	}
-	return []byte(text)
+	return err
 }
 
 // shownFor is what the model was shown as the result of the output's call.
