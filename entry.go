@@ -17,6 +17,10 @@ type Entry struct {
 	// CallPlanned or already answered (denied, skipped). nil: none.
 	Round *Round
 
+	// Parts are what the recipe of Round names and may not be stored yet. One
+	// that is stored already stays as it is.
+	Parts []RequestPart
+
 	// Starts are calls that will run once this write is durable. Each needs a
 	// fresh nonce; a start that is refused by the journal's unique key refuses
 	// the whole entry with ErrJournalMoved.
@@ -88,6 +92,7 @@ type Record struct {
 	Definition []byte        // the definition file as it was when the turn was made
 	Rounds     []Round       // in order, with their calls
 	History    []Past        // earlier turns of the conversation, oldest first
+	Older      int           // turns of the conversation before History, counted up to 1000
 	Entries    int64         // writes to the journal so far
 	Failures   int           // failed turns of the lane in a row
 	NextBlock  int           // first unused block number

@@ -131,6 +131,7 @@ type Round struct {
 	Raw          []byte // the provider's message, JSON, for replay to the same provider; nil: none
 	EndedAt      time.Time
 	Calls        []ToolCall // in the order asked
+	Recipe       *Recipe    // how its request was made; nil: an older program wrote the round
 }
 
 // A Lease is the exclusive right to run a lane's turn.

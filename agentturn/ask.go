@@ -61,7 +61,8 @@ func (t *turn) generate(ctx context.Context) (answer, error) {
 	}
 	t.stream.complete(res)
 	t.stream = nil
-	return answer{number: call.number, final: call.final, latency: time.Since(started), Response: res}, nil
+	res.Attempts += call.again
+	return answer{number: call.number, final: call.final, latency: time.Since(started), sent: call.sent, Response: res}, nil
 }
 
 // A modelCall is the model call of one round, through all its attempts.
@@ -70,6 +71,8 @@ type modelCall struct {
 	number int
 	final  bool
 	stop   context.CancelCauseFunc // ends the call, whatever attempts are left
+	again  int                     // attempts beside those that the chain counts
+	sent   sentRequest             // of the newest answer
 }
 
 func (c *modelCall) retried(attempt int, err *inference.Error, wait time.Duration) {
@@ -99,6 +102,17 @@ func (a *attempt) Generate(ctx context.Context, _ inference.Request, onDelta fun
 	if err != nil {
 		return inference.Response{}, err
 	}
+	res, err := a.send(ctx, request, onDelta)
+	if smaller, ok := a.compact(request, err); ok {
+		a.t.abandonAttempt(string(inference.ClassContextOverflow))
+		a.again++
+		return a.send(ctx, smaller, onDelta)
+	}
+	return res, err
+}
+
+// send makes one call with a request.
+func (a *attempt) send(ctx context.Context, request composed, onDelta func(inference.Delta)) (inference.Response, error) {
 	spend, err := a.t.reserve(ctx, request)
 	if err != nil {
 		a.stop(err)
@@ -112,6 +126,7 @@ func (a *attempt) Generate(ctx context.Context, _ inference.Request, onDelta fun
 		return inference.Response{}, err
 	}
 	a.debug("model response", res)
+	a.sent = a.t.sent(a.model, request, res)
 	res.Usage = a.usageOf(res, request.tokens)
 	a.t.settleSpend(ctx, spend, res.Usage)
 	res.Text = cmp.Or(res.Text, res.Refusal)

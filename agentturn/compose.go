@@ -1,97 +1,57 @@
 package agentturn
 
 import (
-	"fmt"
-	"slices"
-
+	"turnkeeper"
 	"turnkeeper/inference"
 )
 
 // A composed request fits the window of the model it is for.
 type composed struct {
 	inference.Request
-	tokens int // estimate of its input
+	recipe turnkeeper.Recipe
+	note   string                   // that the request was made with
+	parts  []turnkeeper.RequestPart // that the recipe names
+	tokens int                      // corrected estimate of its input
 }
 
 // compose builds the request of a round for one model: system prompt, earlier
 // conversation as far as there is room, the message, this turn's rounds so far,
-// and the notice of the last round. What does not fit is an error of class
-// context_overflow.
+// and the notice. What does not fit is an error of class context_overflow.
 func (t *turn) compose(c *candidate, final bool) (composed, error) {
-	request := inference.Request{
-		Model:           c.info.Model,
-		Tools:           t.toolDefinitions(),
-		MaxOutputTokens: t.def.MaxOutputTokens,
-		Temperature:     t.def.Temperature,
-		User:            fmt.Sprintf("turn-%d", t.record.Turn.ID),
+	p := t.proposal(c, final, t.withCut(t.notice(final, 100)))
+	d, ok := p.decide()
+	if p.notice != "" {
+		p.notice = t.withCut(t.notice(final, d.full())) // no longer than the one before it
+		d, ok = p.decide()
 	}
-	if final && request.Tools != nil { // a choice without tools is refused
-		request.ToolChoice = inference.ToolChoiceNone
+	if ok && d.Dropped != "" && !final && t.pages() && !reads(final, d.tools) {
+		// What is not shown can be read again: the tools for that are offered.
+		p.tools = t.tools(true)
+		if with, fits := p.decide(); fits {
+			d = with
+		}
 	}
-	b := builder{tokens: c.tokens, ids: map[string]bool{}, plain: request.Tools == nil}
-	room := room(c.window, t.def.MaxOutputTokens)
-	fitted, ok := fit(room, t.load(&b, request.Tools, t.notice(final, 0)))
-	notice := t.notice(final, 100*fitted.tokens/c.window)
 	if !ok {
-		return composed{}, &inference.Error{
-			Class: inference.ClassContextOverflow, Provider: c.info.Provider, Model: c.info.Model, NoRetry: true,
-			Detail: fmt.Sprintf("context too long: the request takes about %d tokens, and %d of the model's window of %d are left for it",
-				fitted.tokens, room, c.window),
-		}
+		return composed{}, p.tooLong(d)
 	}
-	request.Messages = t.messages(&b, fitted, notice)
-	return composed{Request: request, tokens: fitted.tokens}, nil
+	request, err := p.request(d.blueprint)
+	return composed{Request: request, recipe: d.Recipe, note: d.note, parts: d.parts, tokens: d.tokens}, err
 }
 
-// load counts what the request would hold.
-func (t *turn) load(b *builder, tools []inference.ToolDefinition, notice string) load {
-	l := load{fixed: b.message(t.systemPrompt()) + b.definitions(tools) + b.message(t.record.Message.Body)}
-	if notice != "" {
-		l.fixed += b.message(notice)
+// proposal is what there is to say to a model now.
+func (t *turn) proposal(c *candidate, final bool, notice string) proposal {
+	return proposal{
+		material: t.material(), provider: c.info.Provider, model: c.info.Model, older: t.record.Older,
+		note: t.standingNote(), tools: t.tools(false), final: final, notice: notice,
+		window: splitWindow(c.window, t.def.MaxOutputTokens), limit: t.limit(c), factor: t.factor(c), counts: c.tokens,
 	}
-	for _, past := range t.record.History {
-		l.past = append(l.past, b.past(past))
-	}
-	for _, round := range t.rounds {
-		l.rounds = append(l.rounds, b.round(round))
-	}
-	return l
 }
 
-// messages are what the fitting leaves of it.
-func (t *turn) messages(b *builder, fitted fitting, notice string) []inference.Message {
-	b.reserveIDs(t.rounds)
-	messages := []inference.Message{{Role: inference.RoleSystem, Text: t.systemPrompt()}}
-	for _, past := range t.record.History[fitted.firstPast:] {
-		messages = append(messages, b.pastMessages(past)...)
+func (t *turn) material() material {
+	return material{
+		turn: t.record.Turn.ID, def: t.def, body: t.record.Message.Body, history: t.record.History, rounds: t.rounds,
 	}
-	messages = append(messages, inference.Message{Role: inference.RoleUser, Text: t.record.Message.Body})
-	for i, round := range t.rounds {
-		messages = append(messages, b.roundMessages(round, fitted.dropped[i])...)
-	}
-	if notice != "" {
-		messages = append(messages, inference.Message{Role: inference.RoleUser, Text: notice})
-	}
-	return messages
 }
 
-func (t *turn) systemPrompt() string {
-	if t.def.Prompt == "" {
-		return t.standingNote()
-	}
-	return t.def.Prompt + "\n\n" + t.standingNote()
-}
-
-// toolDefinitions declare the agent's tools; nil when it has none.
-func (t *turn) toolDefinitions() []inference.ToolDefinition {
-	var definitions []inference.ToolDefinition
-	for _, spec := range t.offered.Specs() {
-		if slices.Contains(readers, spec.Name) && !t.useful(spec.Name) {
-			continue
-		}
-		definitions = append(definitions, inference.ToolDefinition{
-			Name: spec.Name, Description: spec.Description, Parameters: spec.Parameters,
-		})
-	}
-	return definitions
-}
+// full is how many hundredths of the window the request takes.
+func (d decision) full() int { return min(100*d.tokens/max(d.Window.Size, 1), 100) }

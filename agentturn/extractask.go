@@ -73,7 +73,7 @@ func (e *extraction) size(ctx context.Context) (textTokens, window int64, err er
 		textTokens = max(textTokens, int64(m.tokens.CountText(sample))*e.source.chars/chars)
 		asked := m.tokens.CountText(question.System) + m.tokens.CountText(question.User) + 2*messageTokens
 		// What is counted before it is sent may be a little more than the share.
-		fits := (room(m.window, e.answer(m)) - asked) * 3 / 4
+		fits := (splitWindow(m.window, e.answer(m)).room() - asked) * 3 / 4
 		window = min(window, int64(m.window), int64(2*fits))
 	}
 	const least = 100
@@ -170,7 +170,7 @@ func (a *searchAttempt) request() (inference.Request, turnkeeper.Usage, error) {
 		request.MaxOutputTokens = answer
 	}
 	tokens := m.tokens.CountText(a.prompt.System) + m.tokens.CountText(a.prompt.User) + 2*messageTokens
-	if room := room(m.window, answer); tokens > room {
+	if room := splitWindow(m.window, answer).room(); tokens > room {
 		return request, turnkeeper.Usage{}, a.failure(inference.ClassContextOverflow, fmt.Sprintf(
 			"the question takes about %d tokens, and %d of the model's window of %d are left for it", tokens, room, m.window))
 	}

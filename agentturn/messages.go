@@ -2,7 +2,6 @@ package agentturn
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -10,75 +9,32 @@ import (
 	"turnkeeper/inference"
 )
 
-// A builder counts and makes the messages of one request.
-type builder struct {
-	tokens *tokenMemo
-	ids    map[string]bool // call ids in the request
+// A wording makes the messages of one request.
+type wording struct {
+	ids map[string]bool // call ids in the request
 
 	// plain says that no tools are declared. Servers then refuse calls and
 	// their results, which are told in plain words instead.
 	plain bool
-}
-
-func (b *builder) message(text string) int { return messageTokens + b.tokens.prose(text) }
-
-// definitions counts the tools as they are offered.
-func (b *builder) definitions(tools []inference.ToolDefinition) int {
-	n := 0
-	for _, tool := range tools {
-		serialised, err := json.Marshal(tool)
-		if err != nil { // the registry compiled its schema
-			serialised = tool.Parameters
-		}
-		n += messageTokens + b.tokens.json(string(serialised))
-	}
-	return n
-}
-
-func (b *builder) past(past turnkeeper.Past) int {
-	n := b.message(past.Body)
-	for _, message := range b.pastAnswers(past) {
-		n += b.answerMessage(message)
-	}
-	return n
-}
-
-func (b *builder) answerMessage(m inference.Message) int {
-	n := messageTokens + b.tokens.content(m.Text)
-	for _, call := range m.Calls {
-		n += callTokens + b.tokens.prose(call.Name) + b.tokens.json(call.Arguments)
-	}
-	if m.Raw != nil { // where it is replayed it stands for the rest, with reasoning
-		n = max(n, messageTokens+b.tokens.json(string(m.Raw)))
-	}
-	return n
-}
-
-func (b *builder) round(round turnkeeper.Round) roundLoad {
-	l := roundLoad{answer: b.answerMessage(answerOf(round))}
-	for _, call := range round.Calls {
-		l.results = append(l.results, resultLoad{
-			whole: messageTokens + b.tokens.content(shownOf(call)),
-			line:  messageTokens + b.tokens.prose(droppedLine(call)),
-		})
-	}
-	return l
+	// reread says that this turn's results can be read again where they are not
+	// shown.
+	reread bool
 }
 
 // roundMessages are the answer of a round and the results of its calls, in call
-// order. Those marked dropped are replaced by a line.
-func (b *builder) roundMessages(round turnkeeper.Round, dropped []bool) []inference.Message {
+// order. Those that are dropped are replaced by a line.
+func (w *wording) roundMessages(round turnkeeper.Round, dropped func(turnkeeper.ToolCall) bool) []inference.Message {
 	messages := []inference.Message{answerOf(round)}
-	for i, call := range round.Calls {
+	for _, call := range round.Calls {
 		text := shownOf(call)
-		if dropped != nil && dropped[i] {
-			text = droppedLine(call)
+		if dropped(call) {
+			text = w.droppedLine(call)
 		}
 		messages = append(messages, inference.Message{
 			Role: inference.RoleTool, CallID: call.WireID, Tool: call.Name, Text: text,
 		})
 	}
-	if b.plain && len(round.Calls) > 0 {
+	if w.plain && len(round.Calls) > 0 {
 		return inWords(messages)
 	}
 	return messages
@@ -111,20 +67,36 @@ func shownOf(call turnkeeper.ToolCall) string {
 	return cmp.Or(call.Shown, "(no output)")
 }
 
-func droppedLine(call turnkeeper.ToolCall) string {
+// droppedLine stands for a result that is not shown for want of room. It names
+// the handle by which the result can be read, where that is possible: pages of
+// other results cannot.
+func (w *wording) droppedLine(call turnkeeper.ToolCall) string {
+	if !w.reread || call.Paging {
+		return plainLine(call)
+	}
+	id := call.WireID
+	if call.OutputID != "" {
+		id = string(call.OutputID)
+	}
+	return fmt.Sprintf("[result of %s dropped to fit the context window; to read it again call get_tool_output(%q, mode) "+
+		"or get_continuation with tool_call_id=%q offset=0]", call.Name, id, id)
+}
+
+func plainLine(call turnkeeper.ToolCall) string {
 	return fmt.Sprintf("[result of %s dropped to fit the context window]", call.Name)
 }
 
-// pastMessages are an earlier turn as the model is told of it.
-func (b *builder) pastMessages(past turnkeeper.Past) []inference.Message {
-	answers := b.pastAnswers(past)
-	b.renameCalls(past.TurnID, past.Rounds, answers)
+// pastMessages are an earlier turn as the model is told of it; lean: with a line
+// for every result that is longer than the line.
+func (w *wording) pastMessages(past turnkeeper.Past, lean bool) []inference.Message {
+	answers := w.pastAnswers(past, lean)
+	w.renameCalls(past.TurnID, past.Rounds, answers)
 	return append([]inference.Message{{Role: inference.RoleUser, Text: past.Body}}, answers...)
 }
 
 // pastAnswers are the rounds of an earlier turn, and its reply, which as a rule
-// is what its last round said.
-func (b *builder) pastAnswers(past turnkeeper.Past) []inference.Message {
+// is what its last round said. Its results can no longer be read.
+func (w *wording) pastAnswers(past turnkeeper.Past, lean bool) []inference.Message {
 	rounds, final := past.Rounds, inference.Message{Role: inference.RoleAssistant, Text: past.Reply}
 	if n := len(rounds); n > 0 && len(rounds[n-1].Calls) == 0 {
 		if said := rounds[n-1]; past.Reply == "" || past.Reply == said.Text {
@@ -132,9 +104,12 @@ func (b *builder) pastAnswers(past turnkeeper.Past) []inference.Message {
 		}
 		rounds = rounds[:n-1]
 	}
+	earlier := wording{ids: w.ids, plain: w.plain}
 	var messages []inference.Message
 	for _, round := range rounds {
-		messages = append(messages, b.roundMessages(round, nil)...)
+		messages = append(messages, earlier.roundMessages(round, func(call turnkeeper.ToolCall) bool {
+			return lean && len(plainLine(call)) < len(shownOf(call))
+		})...)
 	}
 	if strings.TrimSpace(final.Text) != "" {
 		messages = append(messages, final)
@@ -143,22 +118,22 @@ func (b *builder) pastAnswers(past turnkeeper.Past) []inference.Message {
 }
 
 // reserveIDs takes the ids of this turn's calls, which are sent as they are.
-func (b *builder) reserveIDs(rounds []turnkeeper.Round) {
+func (w *wording) reserveIDs(rounds []turnkeeper.Round) {
 	for _, call := range callsOf(rounds) {
-		b.ids[call.WireID] = true
+		w.ids[call.WireID] = true
 	}
 }
 
 // renameCalls gives the calls of an earlier turn other ids where the request
 // has theirs already: providers repeat ids from one turn to the next.
-func (b *builder) renameCalls(turn turnkeeper.TurnID, rounds []turnkeeper.Round, messages []inference.Message) {
+func (w *wording) renameCalls(turn turnkeeper.TurnID, rounds []turnkeeper.Round, messages []inference.Message) {
 	names := map[string]string{}
 	for _, call := range callsOf(rounds) {
 		id := call.WireID
-		if b.ids[id] {
+		if w.ids[id] {
 			id = fmt.Sprintf("turn-%d-%s", turn, call.Key)
 		}
-		b.ids[id] = true
+		w.ids[id] = true
 		names[call.WireID] = id
 	}
 	for i := range messages {

@@ -20,6 +20,7 @@ type answer struct {
 	number  int
 	final   bool // announced as the last round: no call of it runs
 	latency time.Duration
+	sent    sentRequest
 	inference.Response
 }
 
@@ -44,6 +45,7 @@ func (t *turn) plan(ctx context.Context, a answer) (state, error) {
 		p.add(ctx, turnkeeper.CallKey{Round: a.number, Ordinal: i + 1}, wire)
 	}
 	round.Calls = p.calls
+	round.Recipe, t.next.Parts = a.sent.recipe, t.unstored(a.sent.parts)
 	// The last round is charged whatever it asks for, so that it stays the last.
 	round.Charged = a.final || !allPaging(p.calls)
 	t.add(round)

@@ -48,6 +48,7 @@ type Config struct {
 type Runner struct {
 	cfg        Config
 	leftBehind atomic.Int64
+	learnt     calibrations
 }
 
 // New makes a Runner. Models must be set.
@@ -102,7 +103,7 @@ type Assignment struct {
 // outcomes, not errors. What ends ctx decides which; see ErrShutdown.
 func (r *Runner) Run(ctx context.Context, a Assignment, journal Journal) (turnkeeper.Outcome, error) {
 	t := newTurn(r.cfg, a, journal)
-	t.leftBehind = &r.leftBehind
+	t.leftBehind, t.learnt = &r.leftBehind, &r.learnt
 	ctx, stop := context.WithDeadlineCause(ctx, t.wall, errWallTime)
 	defer stop()
 	return t.run(ctx)

@@ -18,20 +18,24 @@ import (
 
 // A turn is one dispatch. Its fields belong to the goroutine that runs it.
 type turn struct {
-	cfg     Config
-	record  turnkeeper.Record
-	def     *agentdef.Definition
-	bounds  turnkeeper.Bounds
-	offered *tools.Registry // what the agent may call, in the order it lists it
-	journal Journal
-	log     *zap.Logger
-	models  []*candidate // found on the first model call
-	wall    time.Time    // when the turn's time is over
-	lease   time.Time    // when the lease is
+	cfg      Config
+	record   turnkeeper.Record
+	def      *agentdef.Definition
+	bounds   turnkeeper.Bounds
+	offered  *tools.Registry // what the agent may call, in the order it lists it
+	journal  Journal
+	log      *zap.Logger
+	models   []*candidate        // found on the first model call
+	toolsets map[string]*toolset // made when first offered, by the readers among them
+	wall     time.Time           // when the turn's time is over
+	lease    time.Time           // when the lease is
 
 	extracting chan struct{} // a slot for each model call that may search stored results at once
 
-	leftBehind *atomic.Int64 // tools of the process that did not return in their time
+	learnt     *calibrations   // of the process's models
+	refused    *refusal        // a request that was too long for its model; nil: none, or not looked for yet
+	stored     map[string]bool // hashes of request parts that are on record
+	leftBehind *atomic.Int64   // tools of the process that did not return in their time
 
 	rounds []turnkeeper.Round // as decided, with what next has not made durable yet
 	next   turnkeeper.Entry   // decided and not yet durable
@@ -70,6 +74,8 @@ func newTurn(cfg Config, a Assignment, journal Journal) *turn {
 		jobs:        map[turnkeeper.CallKey]*job{},
 		sizes:       map[turnkeeper.OutputID]int64{},
 		extracting:  make(chan struct{}, extractParallel),
+		toolsets:    map[string]*toolset{},
+		stored:      storedParts(a.Record.Rounds),
 	}
 	if t.wall.IsZero() {
 		t.wall = now.Add(bounds.MaxDuration - a.Record.Elapsed)

@@ -17,7 +17,7 @@ func TestRoom(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			if got := room(test.window, test.answer); got != test.want {
+			if got := splitWindow(test.window, test.answer).room(); got != test.want {
 				t.Errorf("room %d, want %d", got, test.want)
 			}
 		})
@@ -32,6 +32,14 @@ func TestFit(t *testing.T) {
 		}
 		return loads
 	}
+	whole := func(tokens ...int) []pastLoad {
+		var loads []pastLoad
+		for _, n := range tokens {
+			loads = append(loads, pastLoad{n, n})
+		}
+		return loads
+	}
+	none := [][]bool{}
 	tests := []struct {
 		name string
 		room int
@@ -39,22 +47,36 @@ func TestFit(t *testing.T) {
 		want fitting
 		ok   bool
 	}{
-		{"nothing but the message", 100, load{fixed: 100}, fitting{tokens: 100, dropped: [][]bool{}}, true},
-		{"one too many", 99, load{fixed: 100}, fitting{tokens: 100, dropped: [][]bool{}}, false},
-		{"all of the past", 100, load{fixed: 40, past: []int{10, 20, 30}}, fitting{tokens: 100, dropped: [][]bool{}}, true},
-		{"the newest of the past", 99, load{fixed: 40, past: []int{10, 20, 30}}, fitting{firstPast: 1, tokens: 90, dropped: [][]bool{}}, true},
-		{"without a gap", 80, load{fixed: 40, past: []int{5, 50, 30}}, fitting{firstPast: 2, tokens: 70, dropped: [][]bool{}}, true},
-		{"none of the past", 60, load{fixed: 40, past: []int{10, 30}}, fitting{firstPast: 2, tokens: 40, dropped: [][]bool{}}, true},
-		{"this turn before the past", 100, load{fixed: 40, past: []int{10}, rounds: []roundLoad{{10, results(45)}}},
-			fitting{firstPast: 1, tokens: 95, dropped: [][]bool{{false}}}, true},
+		{"nothing but the message", 100, load{fixed: 100}, fitting{tokens: 100, dropped: none}, true},
+		{"one too many", 99, load{fixed: 100}, fitting{tokens: 100, dropped: none}, false},
+		{"all of the past", 100, load{fixed: 40, past: whole(10, 20, 30)}, fitting{tokens: 100, history: 60, dropped: none}, true},
+		{"the newest of the past", 99, load{fixed: 40, past: whole(10, 20, 30)}, fitting{firstPast: 1, firstWhole: 1, tokens: 90, history: 50, dropped: none}, true},
+		{"without a gap", 80, load{fixed: 40, past: whole(5, 50, 30)}, fitting{firstPast: 2, firstWhole: 2, tokens: 70, history: 30, dropped: none}, true},
+		{"none of the past", 60, load{fixed: 40, past: whole(10, 30)}, fitting{firstPast: 2, firstWhole: 2, tokens: 40, dropped: none}, true},
+		{"results of the past before its turns", 99, load{fixed: 40, past: []pastLoad{{30, 5}, {30, 5}}},
+			fitting{firstWhole: 1, tokens: 75, history: 35, dropped: none}, true},
+		{"and of all of it", 59, load{fixed: 40, past: []pastLoad{{30, 5}, {30, 5}}},
+			fitting{firstWhole: 2, tokens: 50, history: 10, dropped: none}, true},
+		{"an old turn that goes gives room to results", 99, load{fixed: 40, past: []pastLoad{{60, 60}, {30, 5}, {20, 5}}},
+			fitting{firstPast: 1, firstWhole: 1, tokens: 90, history: 50, dropped: none}, true},
+		{"what is left out is told", 99, load{fixed: 40, left: 4, past: whole(10, 20, 30)},
+			fitting{firstPast: 1, firstWhole: 1, told: true, tokens: 94, history: 54, dropped: none}, true},
+		{"for that another turn goes", 92, load{fixed: 40, left: 4, past: whole(10, 20, 30)},
+			fitting{firstPast: 2, firstWhole: 2, told: true, tokens: 74, history: 34, dropped: none}, true},
+		{"unless there is no room for it", 42, load{fixed: 40, left: 4, past: whole(10, 20, 30)},
+			fitting{firstPast: 3, firstWhole: 3, tokens: 40, dropped: none}, true},
+		{"turns that were not even read are told of", 100, load{fixed: 40, left: 4, older: true, past: whole(10)},
+			fitting{told: true, tokens: 54, history: 14, dropped: none}, true},
+		{"this turn before the past", 100, load{fixed: 40, past: whole(10), rounds: []roundLoad{{10, results(45)}}},
+			fitting{firstPast: 1, firstWhole: 1, turn: 55, tokens: 95, dropped: [][]bool{{false}}}, true},
 		{"oldest results first", 99, load{fixed: 40, rounds: []roundLoad{{5, results(20, 20)}, {5, results(20, 20)}}},
-			fitting{tokens: 85, dropped: [][]bool{{true, true}, {true, false}}}, true},
-		{"what makes room lets the past in", 100, load{fixed: 40, past: []int{10}, rounds: []roundLoad{{5, results(60)}}},
-			fitting{tokens: 60, dropped: [][]bool{{true}}}, true},
+			fitting{turn: 45, tokens: 85, dropped: [][]bool{{true, true}, {true, false}}}, true},
+		{"what makes room lets the past in", 100, load{fixed: 40, past: whole(10), rounds: []roundLoad{{5, results(60)}}},
+			fitting{turn: 10, tokens: 60, history: 10, dropped: [][]bool{{true}}}, true},
 		{"a short result stays", 60, load{fixed: 40, rounds: []roundLoad{{5, results(3, 30)}}},
-			fitting{tokens: 53, dropped: [][]bool{{false, true}}}, true},
-		{"answers never go", 60, load{fixed: 40, rounds: []roundLoad{{30, results(10)}}},
-			fitting{tokens: 75, dropped: [][]bool{{true}}}, false},
+			fitting{turn: 13, tokens: 53, dropped: [][]bool{{false, true}}}, true},
+		{"answers never go", 60, load{fixed: 40, past: whole(1), rounds: []roundLoad{{30, results(10)}}},
+			fitting{firstPast: 1, firstWhole: 1, turn: 35, tokens: 75, dropped: [][]bool{{true}}}, false},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -47,6 +47,11 @@ type Error struct {
 	Detail     string        // what the provider said, with secrets removed; for operators only
 	Err        error         // the cause; may be nil
 
+	// ClassContextOverflow, where the provider gives numbers, in tokens; 0: it
+	// gives none.
+	Have  int // what it counted of the request
+	Limit int // its window
+
 	Usage    turnkeeper.Usage // what failed attempts used, where the provider said so
 	Attempts int              // model calls made; set by Retry and Chain
 }

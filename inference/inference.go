@@ -10,6 +10,8 @@ package inference
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 
 	"turnkeeper"
@@ -117,6 +119,20 @@ type Response struct {
 	Usage        turnkeeper.Usage // zero where the provider reported none
 	Cost         string           // money as the provider reported it, decimal; empty: not reported
 	Raw          json.RawMessage  // for Message.Raw; nil: nothing worth replaying
+	Sent         Sent             // what was sent for it; zero: the provider does not say
 	Attempts     int              // model calls made for it; set by Retry and Chain
 	Wasted       turnkeeper.Usage // what failed attempts before it used; set by Retry and Chain
+}
+
+// A Sent says what a provider put on the wire for a request.
+type Sent struct {
+	Form   string // how the request is written, in a way that its package can write it again
+	SHA256 string // hex, of the body
+	Bytes  int    // size of the body
+}
+
+// SentAs is the Sent of a body.
+func SentAs(form string, body []byte) Sent {
+	sum := sha256.Sum256(body)
+	return Sent{Form: form, SHA256: hex.EncodeToString(sum[:]), Bytes: len(body)}
 }

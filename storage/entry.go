@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"turnkeeper"
 	"turnkeeper/storage/internal/dbsqlc"
@@ -23,7 +24,7 @@ func (w *TurnWriter) queue(ctx context.Context, q *dbsqlc.Queries, step int64, e
 	return errors.Join(
 		q.Step(ctx, w.stepOf(step, e)),
 		w.queueAnswers(ctx, q, e.Verdicts, noEvents),
-		w.queueRound(ctx, q, e.Round, ride(e.Round != nil)),
+		w.queueRound(ctx, q, e.Round, e.Parts, ride(e.Round != nil)),
 		w.queueStarts(ctx, q, e.Starts),
 		w.queueOutputs(ctx, q, e.Results),
 		w.queueAnswers(ctx, q, e.Results, ride(len(e.Results) > 0)),
@@ -83,7 +84,7 @@ func ran(s turnkeeper.CallState) bool {
 	return s == turnkeeper.CallSucceeded || s == turnkeeper.CallFailed
 }
 
-func (w *TurnWriter) queueRound(ctx context.Context, q *dbsqlc.Queries, r *turnkeeper.Round, events storedEvents) error {
+func (w *TurnWriter) queueRound(ctx context.Context, q *dbsqlc.Queries, r *turnkeeper.Round, parts []turnkeeper.RequestPart, events storedEvents) error {
 	if r == nil {
 		return nil
 	}
@@ -98,6 +99,15 @@ func (w *TurnWriter) queueRound(ctx context.Context, q *dbsqlc.Queries, r *turnk
 	if r.Raw != nil {
 		raw := w.clean(string(r.Raw))
 		p.Raw = &raw
+	}
+	if r.Recipe != nil {
+		p.Request = w.clean(recipeJSON(*r.Recipe))
+	}
+	// In one order for all, so that two who write the same ones wait for each
+	// other, and not in a circle.
+	for _, part := range slices.SortedFunc(slices.Values(parts), byHash) {
+		p.PartHashes = append(p.PartHashes, part.SHA256)
+		p.PartContents = append(p.PartContents, w.clean(part.Content))
 	}
 	for _, call := range r.Calls {
 		p.Ordinals = append(p.Ordinals, int32(call.Key.Ordinal)) //nolint:gosec // few

@@ -13,6 +13,9 @@ import (
 // What of them the model is shown is the turn's business.
 const pastTurns = 40
 
+// countedTurns bounds the count of those before them.
+const countedTurns = 1000
+
 // Load reads a turn as its journal has it, for the holder of grant. It fails
 // with ErrFenced when the turn is no longer that grant's, and with
 // ErrNewerJournal when it must be left to a newer program: the record is then
@@ -35,9 +38,21 @@ func (s *Store) Load(ctx context.Context, turn turnkeeper.TurnID, grant turnkeep
 		}
 	}
 	if row.HasPast {
-		record.History, err = s.loadHistory(ctx, record.Turn)
+		err = s.loadConversation(ctx, &record)
 	}
 	return record, err
+}
+
+// loadConversation reads the newest earlier turns, and counts those before.
+func (s *Store) loadConversation(ctx context.Context, record *turnkeeper.Record) (err error) {
+	record.History, err = s.loadHistory(ctx, record.Turn)
+	if err != nil || len(record.History) < pastTurns {
+		return err
+	}
+	turn := record.Turn
+	n, err := s.q.CountPastTurns(ctx, turn.Agent, turn.Conversation, int64(record.History[0].TurnID), countedTurns)
+	record.Older = int(n)
+	return translate(err)
 }
 
 func recordOf(row dbsqlc.TurnForWorkerRow) turnkeeper.Record {

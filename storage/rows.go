@@ -83,6 +83,7 @@ func roundOf(r dbsqlc.TurnkeeperRound) turnkeeper.Round {
 	if r.Raw != nil {
 		round.Raw = []byte(*r.Raw)
 	}
+	round.Recipe = recipeOf(r.Request)
 	return round
 }
 

@@ -43,6 +43,9 @@ func (c *Conn) LoadPatiently(ctx context.Context, turn turnkeeper.TurnID, grant 
 // pastTurns is how many earlier turns of a conversation are read as history.
 const pastTurns = 40
 
+// countedTurns bounds the count of those before them.
+const countedTurns = 1000
+
 func (s *Store) recordOf(row *turnRow) turnkeeper.Record {
 	now := s.now()
 	r := turnkeeper.Record{
@@ -70,7 +73,7 @@ func (s *Store) recordOf(row *turnRow) turnkeeper.Record {
 	if r.OpenRound <= len(r.Rounds) || started < rolledBack {
 		r.OpenRound = 0
 	}
-	r.History = s.history(row)
+	r.History, r.Older = s.history(row)
 	return r
 }
 
@@ -91,12 +94,15 @@ func (s *Store) forgetStarts(rounds []turnkeeper.Round) {
 	}
 }
 
-func (s *Store) history(row *turnRow) []turnkeeper.Past {
-	var past []turnkeeper.Past
-	for i := int(row.ID) - 2; i >= 0 && len(past) < pastTurns; i-- {
+func (s *Store) history(row *turnRow) (past []turnkeeper.Past, older int) {
+	for i := int(row.ID) - 2; i >= 0 && older < countedTurns; i-- {
 		t := s.state.turns[i]
 		if t.Agent != row.Agent || t.Conversation != row.Conversation ||
 			t.State != turnkeeper.TurnSucceeded && t.State != turnkeeper.TurnDegraded {
+			continue
+		}
+		if len(past) == pastTurns {
+			older++
 			continue
 		}
 		p := turnkeeper.Past{TurnID: t.ID, Body: s.state.message(t.MessageID).Body, Rounds: cloneRounds(t.rounds), Reply: t.InnerDialogue}
@@ -106,7 +112,7 @@ func (s *Store) history(row *turnRow) []turnkeeper.Past {
 		past = append(past, p)
 	}
 	slices.Reverse(past)
-	return past
+	return past, older
 }
 
 func (s *state) replyOf(id turnkeeper.MessageID) (turnkeeper.Reply, bool) {

@@ -29,11 +29,15 @@ where not exists (select from fence);
 -- a turn's events never go back, though a clock may.
 with answer as (
     insert into turnkeeper.rounds (turn_id, round, charged, provider, model, attempts, latency_ms, finish_reason,
-        input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, text, reasoning, raw, version)
+        input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, text, reasoning, raw, version, request)
     values (@turn_id::bigint, @round::integer, @charged::boolean, @provider::text, @model::text, @attempts::integer,
         @latency_ms::bigint, @finish_reason::text, @input_tokens::bigint, @output_tokens::bigint, @cached_tokens::bigint,
         @reasoning_tokens::bigint, @usage_estimated::boolean, @text::text, @reasoning::text, sqlc.narg(raw)::text,
-        @version::smallint)
+        @version::smallint, nullif(@request::text, '')::json)
+), parts as (
+    insert into turnkeeper.request_parts (sha256, content)
+    select unnest(@part_hashes::text[]), unnest(@part_contents::text[])
+    on conflict do nothing
 ), calls as (
     insert into turnkeeper.calls (turn_id, round, ordinal, agent, wire_id, provider_id, name, arguments, raw_args,
         args_hash, effect, paging, state, shown, preview, ended_at)

@@ -28,6 +28,11 @@ where t.agent = @agent and t.conversation = @conversation and t.id < @before
   and t.state in ('succeeded', 'degraded')
 order by t.id desc limit @max_rows;
 
+-- name: CountPastTurns :one
+select count(*) from (select from turnkeeper.turns t
+    where t.agent = @agent and t.conversation = @conversation and t.id < @before and t.state in ('succeeded', 'degraded')
+    limit @max_rows) counted;
+
 -- name: StreamPosition :one
 -- Where a turn's stream stands, for whoever goes on with it.
 select coalesce(max(block), 0)::integer as last_block,
@@ -43,3 +48,6 @@ from turnkeeper.calls
 where agent = @agent and name = @name and args_hash = @args_hash and state in ('succeeded', 'failed')
   and ended_at between clock_timestamp() - @within::interval and clock_timestamp() + @within::interval
 order by turn_id desc, ended_at desc limit 20;
+
+-- name: RequestParts :many
+select sha256, content from turnkeeper.request_parts where sha256 = any(@hashes::text[]);

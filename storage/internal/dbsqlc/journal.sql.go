@@ -233,23 +233,27 @@ func (q *Queries) InsertOutputs(ctx context.Context, arg InsertOutputsParams) er
 const InsertRound = `-- name: InsertRound :exec
 with answer as (
     insert into turnkeeper.rounds (turn_id, round, charged, provider, model, attempts, latency_ms, finish_reason,
-        input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, text, reasoning, raw, version)
+        input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, text, reasoning, raw, version, request)
     values ($1::bigint, $8::integer, $9::boolean, $10::text, $11::text, $12::integer,
         $13::bigint, $14::text, $15::bigint, $16::bigint, $17::bigint,
         $18::bigint, $19::boolean, $20::text, $21::text, $22::text,
-        $23::smallint)
+        $23::smallint, nullif($24::text, '')::json)
+), parts as (
+    insert into turnkeeper.request_parts (sha256, content)
+    select unnest($25::text[]), unnest($26::text[])
+    on conflict do nothing
 ), calls as (
     insert into turnkeeper.calls (turn_id, round, ordinal, agent, wire_id, provider_id, name, arguments, raw_args,
         args_hash, effect, paging, state, shown, preview, ended_at)
-    select $1, $8, c.ordinal, $24::text, c.wire_id, c.provider_id, c.name, c.arguments,
+    select $1, $8, c.ordinal, $27::text, c.wire_id, c.provider_id, c.name, c.arguments,
         c.raw_args, c.args_hash, c.effect, c.paging, c.state, c.shown, c.preview,
         case when c.state <> 'planned' then clock_timestamp() end
-    from (select unnest($25::integer[]) as ordinal, unnest($26::text[]) as wire_id,
-        unnest($27::text[]) as provider_id, unnest($28::text[]) as name,
-        unnest($29::text[]) as arguments, unnest($30::text[]) as raw_args,
-        unnest($31::text[]) as args_hash, unnest($32::text[]) as effect,
-        unnest($33::boolean[]) as paging, unnest($34::text[]) as state,
-        unnest($35::text[]) as shown, unnest($36::text[]) as preview) c
+    from (select unnest($28::integer[]) as ordinal, unnest($29::text[]) as wire_id,
+        unnest($30::text[]) as provider_id, unnest($31::text[]) as name,
+        unnest($32::text[]) as arguments, unnest($33::text[]) as raw_args,
+        unnest($34::text[]) as args_hash, unnest($35::text[]) as effect,
+        unnest($36::boolean[]) as paging, unnest($37::text[]) as state,
+        unnest($38::text[]) as shown, unnest($39::text[]) as preview) c
 )
 insert into turnkeeper.turn_events (turn_id, seq, type, round, block, data, at)
 select $1, e.seq, e.type, e.round, e.block, nullif(e.data, '')::json,
@@ -282,6 +286,9 @@ type InsertRoundParams struct {
 	Reasoning       string
 	Raw             *string
 	Version         int16
+	Request         string
+	PartHashes      []string
+	PartContents    []string
 	Agent           string
 	Ordinals        []int32
 	WireIds         []string
@@ -324,6 +331,9 @@ func (q *Queries) InsertRound(ctx context.Context, arg InsertRoundParams) error 
 		arg.Reasoning,
 		arg.Raw,
 		arg.Version,
+		arg.Request,
+		arg.PartHashes,
+		arg.PartContents,
 		arg.Agent,
 		arg.Ordinals,
 		arg.WireIds,

@@ -124,6 +124,7 @@ type TurnkeeperRound struct {
 	Raw             *string
 	Version         int16
 	EndedAt         time.Time
+	Request         []byte
 }
 
 type TurnkeeperSchedule struct {

@@ -63,6 +63,24 @@ func (q *Queries) CallsOfTurns(ctx context.Context, turnIds []int64) ([]Turnkeep
 	return items, nil
 }
 
+const CountPastTurns = `-- name: CountPastTurns :one
+select count(*) from (select from turnkeeper.turns t
+    where t.agent = $1 and t.conversation = $2 and t.id < $3 and t.state in ('succeeded', 'degraded')
+    limit $4) counted
+`
+
+func (q *Queries) CountPastTurns(ctx context.Context, agent string, conversation string, before int64, maxRows int32) (int64, error) {
+	row := q.db.QueryRow(ctx, CountPastTurns,
+		agent,
+		conversation,
+		before,
+		maxRows,
+	)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const PastTurns = `-- name: PastTurns :many
 select t.id, m.body, coalesce(r.body, t.inner_dialogue, '')::text as reply
 from turnkeeper.turns t
@@ -143,8 +161,37 @@ func (q *Queries) RecentCalls(ctx context.Context, agent string, name string, ar
 	return items, nil
 }
 
+const RequestParts = `-- name: RequestParts :many
+select sha256, content from turnkeeper.request_parts where sha256 = any($1::text[])
+`
+
+type RequestPartsRow struct {
+	Sha256  string
+	Content string
+}
+
+func (q *Queries) RequestParts(ctx context.Context, hashes []string) ([]RequestPartsRow, error) {
+	rows, err := q.db.Query(ctx, RequestParts, hashes)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RequestPartsRow
+	for rows.Next() {
+		var i RequestPartsRow
+		if err := rows.Scan(&i.Sha256, &i.Content); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const RoundsOfTurns = `-- name: RoundsOfTurns :many
-select turn_id, round, charged, provider, model, attempts, latency_ms, finish_reason, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, text, reasoning, raw, version, ended_at from turnkeeper.rounds where turn_id = any($1::bigint[]) order by turn_id, round
+select turn_id, round, charged, provider, model, attempts, latency_ms, finish_reason, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, text, reasoning, raw, version, ended_at, request from turnkeeper.rounds where turn_id = any($1::bigint[]) order by turn_id, round
 `
 
 func (q *Queries) RoundsOfTurns(ctx context.Context, turnIds []int64) ([]TurnkeeperRound, error) {
@@ -175,6 +222,7 @@ func (q *Queries) RoundsOfTurns(ctx context.Context, turnIds []int64) ([]Turnkee
 			&i.Raw,
 			&i.Version,
 			&i.EndedAt,
+			&i.Request,
 		); err != nil {
 			return nil, err
 		}

@@ -1,0 +1,102 @@
+package agentturn
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"turnkeeper"
+	"turnkeeper/agentdef"
+	"turnkeeper/inference"
+)
+
+// A material is what requests are made of: a turn as it was before a round.
+type material struct {
+	turn    turnkeeper.TurnID
+	def     *agentdef.Definition
+	body    string            // the message
+	history []turnkeeper.Past // oldest first
+	rounds  []turnkeeper.Round
+}
+
+// A blueprint is a recipe with the texts that it names.
+type blueprint struct {
+	turnkeeper.Recipe
+	note    string // follows the system prompt
+	tools   []inference.ToolDefinition
+	summary string // of what is not shown; empty: none
+}
+
+// request makes the request of a blueprint. It is a function of both and
+// nothing else: what was sent, and what is rebuilt from the journal, come from
+// here.
+func (m material) request(p blueprint) (inference.Request, error) {
+	request := inference.Request{
+		Model: p.Model, Tools: p.tools, MaxOutputTokens: m.def.MaxOutputTokens, Temperature: m.def.Temperature,
+		User: fmt.Sprintf("turn-%d", m.turn),
+	}
+	if p.Final && request.Tools != nil { // a choice without tools is refused
+		request.ToolChoice = inference.ToolChoiceNone
+	}
+	dropped, err := parseNumbers(p.Dropped)
+	if err != nil {
+		return inference.Request{}, err
+	}
+	w := wording{ids: map[string]bool{}, plain: request.Tools == nil, reread: reads(p.Final, p.tools)}
+	w.reserveIDs(m.rounds)
+	request.Messages = []inference.Message{{Role: inference.RoleSystem, Text: m.system(p)}}
+	for _, past := range m.history {
+		if p.FirstPast != 0 && past.TurnID >= p.FirstPast {
+			request.Messages = append(request.Messages, w.pastMessages(past, past.TurnID <= p.LeanPast)...)
+		}
+	}
+	request.Messages = append(request.Messages, inference.Message{Role: inference.RoleUser, Text: m.body})
+	number := 0
+	for _, round := range m.rounds {
+		request.Messages = append(request.Messages, w.roundMessages(round, func(turnkeeper.ToolCall) bool {
+			number++
+			return dropped[number]
+		})...)
+	}
+	if p.Notice != "" {
+		request.Messages = append(request.Messages, inference.Message{Role: inference.RoleUser, Text: p.Notice})
+	}
+	return request, nil
+}
+
+// system is the system prompt, the standing note, and what is to be said of the
+// turns that are not shown.
+func (m material) system(p blueprint) string {
+	parts := []string{p.note}
+	if m.def.Prompt != "" {
+		parts = []string{m.def.Prompt, p.note}
+	}
+	if left := leftOut(p.Omitted, p.summary); left != "" {
+		parts = append(parts, left)
+	}
+	return strings.Join(parts, "\n\n")
+}
+
+// leftOut says what the request does not show of the conversation; empty where
+// it shows all.
+func leftOut(turns int, summary string) string {
+	if turns == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("[%d earlier turns of this conversation are not shown: they do not fit the context window.]", turns)
+	if turns == 1 {
+		text = "[1 earlier turn of this conversation is not shown: it does not fit the context window.]"
+	}
+	if summary != "" {
+		text += "\n\n# Summary of what is not shown\n\n" + summary
+	}
+	return text
+}
+
+// reads says that results which are not shown can be read with the tools of a
+// request.
+func reads(final bool, tools []inference.ToolDefinition) bool {
+	return !final && slices.ContainsFunc(tools, func(d inference.ToolDefinition) bool {
+		return d.Name == turnkeeper.ToolGetContinuation
+	})
+}

@@ -1,0 +1,64 @@
+package storage
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+
+	"turnkeeper"
+)
+
+// recipeJSON is a recipe as it is stored.
+func recipeJSON(r turnkeeper.Recipe) string {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(r); err != nil {
+		return "" // a factor that is no number: the round is kept without
+	}
+	return string(bytes.TrimSpace(b.Bytes()))
+}
+
+// recipeOf is nil for what this program cannot read.
+func recipeOf(stored json.RawMessage) *turnkeeper.Recipe {
+	var r turnkeeper.Recipe
+	if len(stored) == 0 || json.Unmarshal(stored, &r) != nil {
+		return nil
+	}
+	return &r
+}
+
+func byHash(a, b turnkeeper.RequestPart) int { return cmp.Compare(a.SHA256, b.SHA256) }
+
+// RequestParts reads what the recipes of requests name, by hash. What is not
+// stored is left out.
+func (s *Store) RequestParts(ctx context.Context, hashes ...string) (map[string]string, error) {
+	rows, err := s.q.RequestParts(ctx, hashes)
+	if err != nil {
+		return nil, translate(err)
+	}
+	parts := map[string]string{}
+	for _, row := range rows {
+		parts[row.Sha256] = row.Content
+	}
+	return parts, nil
+}
+
+// RecordForRequest is a turn as its worker had it when it made a request, for
+// making that again: with its rounds, its definition and its history.
+func (s *Store) RecordForRequest(ctx context.Context, turn turnkeeper.TurnID) (turnkeeper.Record, error) {
+	row, err := s.q.TurnForWorker(ctx, int64(turn))
+	if err != nil {
+		return turnkeeper.Record{}, translate(err)
+	}
+	record := recordOf(row)
+	if err := s.loadJournal(ctx, &record); err != nil {
+		return record, err
+	}
+	if row.HasPast {
+		err = s.loadConversation(ctx, &record)
+	}
+	return record, err
+}
+
