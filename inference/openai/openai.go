@@ -63,6 +63,7 @@ type Client struct {
 	http    *http.Client
 	sdk     sdk.Client
 	mask    mask
+	form    string // of inference.Sent
 }
 
 var _ inference.Provider = (*Client)(nil)
@@ -83,6 +84,7 @@ func New(cfg Config) (*Client, error) {
 		log:  cmp.Or(cfg.Logger, zap.NewNop()),
 		http: httpClient(cfg.HTTPClient),
 		mask: newMask(secrets(cfg, base)...),
+		form: formOf(cfg.Name, cfg.Profile),
 	}
 	c.sdk = sdk.Client{Options: options(cfg, base, c.http)}
 	return c, nil
@@ -188,6 +190,7 @@ func (c *Client) generate(ctx context.Context, req inference.Request, onDelta fu
 		return inference.Response{}, failure
 	}
 	a.announceAll()
+	response.Sent = inference.SentAs(c.form, body)
 	return response, nil
 }
 

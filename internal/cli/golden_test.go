@@ -71,6 +71,11 @@ func eventfulTurn() storage.TurnView {
 				Number: 1, Charged: true, Provider: "openai", Model: "gpt-5-mini", Attempts: 3, Latency: 4200 * time.Millisecond,
 				FinishReason: "tool_calls", Usage: turnkeeper.Usage{InputTokens: 4000, OutputTokens: 200},
 				Text: "I look at the clock first, then I order. " + strings.Repeat("This is a long thought. ", 20), EndedAt: after(5 * time.Second),
+				Recipe: &turnkeeper.Recipe{
+					Version: 1, Provider: "openai", Model: "gpt-5-mini", Frame: strings.Repeat("1", 64), Tools: strings.Repeat("2", 64), SHA256: strings.Repeat("3", 64),
+					Bytes: 16000, FirstPast: 38, LeanPast: 39, Omitted: 12,
+					Window: turnkeeper.Window{Size: 32768, Answer: 4096, Safety: 1638, System: 120, Tools: 800, History: 2500, Turn: 300, Factor: 1.125, Reported: 4000},
+				},
 				Calls: []turnkeeper.ToolCall{
 					{
 						Key: turnkeeper.CallKey{Round: 1, Ordinal: 1}, WireID: "call_a", ProviderID: "call_a", Name: "clock", Arguments: "{}", Effect: turnkeeper.EffectNone,
@@ -86,6 +91,11 @@ func eventfulTurn() storage.TurnView {
 			{
 				Number: 2, Provider: "openai", Model: "gpt-5-mini", Attempts: 1, Latency: 800 * time.Millisecond, FinishReason: "tool_calls",
 				Usage: turnkeeper.Usage{InputTokens: 8345, OutputTokens: 478, Estimated: true}, EndedAt: after(30 * time.Second),
+				Recipe: &turnkeeper.Recipe{
+					Version: 1, Provider: "openai", Model: "gpt-5-mini", Frame: strings.Repeat("1", 64), Tools: strings.Repeat("2", 64), SHA256: strings.Repeat("4", 64),
+					Bytes: 26000, Omitted: 15, Summary: 39, Dropped: "1-2", Final: true, Notice: "# System Notice\n\nThe last.", Compacted: 9000, Cut: true,
+					Window: turnkeeper.Window{Size: 32768, Answer: 4096, Safety: 1638, System: 420, Tools: 800, Turn: 7000, Notice: 40, Factor: 1},
+				},
 				Calls: []turnkeeper.ToolCall{
 					{
 						Key: turnkeeper.CallKey{Round: 2, Ordinal: 1}, WireID: "call_c", Name: "http_get", Arguments: `{"url":"https://example.org/"}`,

@@ -13,12 +13,23 @@ import (
 
 func (s *session) showCommand() *cobra.Command {
 	var full bool
+	var request int
 	cmd := &cobra.Command{
 		Use: "show ID|latest", Short: "Show all about a turn", Args: exactArgs(1),
 		Long: `Show all about a turn: what was asked and answered, how it ended, each model
 call, each tool call, and who held it when. The turn is named by its id, or
-"latest". "turnctl inbox" tells the newest turn of a message.`,
+"latest". "turnctl inbox" tells the newest turn of a message.
+
+--request R prints the request of round R, made again from the database, byte
+for byte as the model's endpoint got it, and nothing else. What was sent is known
+by its SHA-256: where the two differ, that is said and the exit code is 1.`,
+		Example: `  turnctl show latest
+  turnctl show 41 --full
+  turnctl show 41 --request 2 > request.json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("request") {
+				return s.showRequest(cmd.Context(), args[0], request)
+			}
 			look := func(ctx context.Context, store *storage.Store) (storage.TurnView, error) {
 				return findTurn(ctx, store, args[0])
 			}
@@ -28,6 +39,7 @@ call, each tool call, and who held it when. The turn is named by its id, or
 		},
 	}
 	cmd.Flags().BoolVar(&full, "full", false, "whole arguments and results as the model was shown them, instead of previews")
+	cmd.Flags().IntVar(&request, "request", 0, "only the request of this round, as it was sent")
 	return cmd
 }
 

@@ -169,6 +169,7 @@ func (p *turnPage) round(r turnkeeper.Round) {
 		about = append(about, "not charged")
 	}
 	p.line("  %s  %s", p.in(bold, fmt.Sprint(r.Number)), p.in(dim, oneLine(strings.Join(about, " · "), 0)))
+	p.request(r.Recipe)
 	p.said(r)
 	for _, c := range r.Calls {
 		p.call(c)

@@ -146,6 +146,8 @@ type roundView struct {
 	Reasoning    string     `json:"reasoning"`
 	EndedAt      time.Time  `json:"ended_at"`
 	ToolCalls    []callView `json:"tool_calls"`
+
+	Request *requestView `json:"request"` // null: an older release wrote the round
 }
 
 func viewRound(r turnkeeper.Round) roundView {
@@ -153,6 +155,7 @@ func viewRound(r turnkeeper.Round) roundView {
 		Round: r.Number, Charged: r.Charged, Provider: r.Provider, Model: r.Model, Attempts: r.Attempts,
 		LatencyMs: millis(r.Latency), FinishReason: r.FinishReason, Usage: viewUsage(r.Usage), Text: r.Text,
 		Reasoning: r.Reasoning, EndedAt: r.EndedAt, ToolCalls: viewAll(r.Calls, viewCall),
+		Request: viewRequest(r.Recipe),
 	}
 }
 

@@ -1,0 +1,160 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	"turnkeeper"
+	"turnkeeper/agentturn"
+	"turnkeeper/internal/app"
+	"turnkeeper/internal/config"
+)
+
+// requestView is how the request of a round stood against the context window.
+// Parts are estimates in tokens before correction.
+type requestView struct {
+	Provider       string             `json:"provider"`
+	Model          string             `json:"model"`
+	Window         int                `json:"window_tokens"`
+	Answer         int                `json:"reserved_answer_tokens"`
+	Safety         int                `json:"safety_tokens"`
+	System         int                `json:"system_prompt_tokens"`
+	Tools          int                `json:"tool_definition_tokens"`
+	History        int                `json:"history_tokens"`
+	Turn           int                `json:"turn_tokens"`
+	Notice         int                `json:"notice_tokens"`
+	Factor         float64            `json:"correction_factor"`
+	Estimate       int                `json:"estimated_tokens"` // corrected
+	Room           int                `json:"room_tokens"`
+	Reported       *int64             `json:"reported_tokens"` // null: the provider reported none
+	Dropped        string             `json:"dropped_results"` // of this turn's calls, by number
+	FirstPast      *turnkeeper.TurnID `json:"first_earlier_turn"`
+	LeanPast       *turnkeeper.TurnID `json:"earlier_results_dropped_to_turn"`
+	Omitted        int                `json:"earlier_turns_not_shown"`
+	Summary        *turnkeeper.TurnID `json:"summary_to_turn"`
+	SilentlyCut    bool               `json:"silently_cut"`
+	CompactedTo    *int               `json:"compacted_to_tokens"` // null: the provider refused nothing as too long
+	SHA256         string             `json:"sha256"`
+	Bytes          int                `json:"bytes"`
+	ToolsHash      string             `json:"tools_sha256"`
+	NoticeText     string             `json:"notice"`
+	ToolsForbidden bool               `json:"last_round"`
+}
+
+func viewRequest(r *turnkeeper.Recipe) *requestView {
+	if r == nil {
+		return nil
+	}
+	w := r.Window
+	return &requestView{
+		Provider: r.Provider, Model: r.Model, Window: w.Size, Answer: w.Answer, Safety: w.Safety, System: w.System, Tools: w.Tools,
+		History: w.History, Turn: w.Turn, Notice: w.Notice, Factor: w.Factor, Estimate: correctedTokens(w), Room: w.Room(),
+		Reported: orNull(w.Reported), Dropped: r.Dropped, FirstPast: orNull(r.FirstPast), LeanPast: orNull(r.LeanPast), Omitted: r.Omitted,
+		Summary: orNull(r.Summary), SilentlyCut: r.Cut, CompactedTo: orNull(r.Compacted), SHA256: r.SHA256, Bytes: r.Bytes,
+		ToolsHash: r.Tools, NoticeText: r.Notice, ToolsForbidden: r.Final,
+	}
+}
+
+func correctedTokens(w turnkeeper.Window) int {
+	return int(math.Ceil(float64(w.Estimate()) * w.Factor))
+}
+
+// request says what of the context window a round's request took, and what was
+// done to make it fit.
+func (p *turnPage) request(r *turnkeeper.Recipe) {
+	if r == nil {
+		return
+	}
+	w := r.Window
+	text := fmt.Sprintf("request ~%s of %s tokens (window %s, less %s for the answer and %s for safety)", count(correctedTokens(w)), count(w.Room()),
+		count(w.Size), count(w.Answer), count(w.Safety))
+	if w.Reported > 0 {
+		text += fmt.Sprintf(", the provider counted %s", thousands(w.Reported))
+	}
+	p.dimmed(text)
+	parts := []string{
+		"system " + count(w.System), "tools " + count(w.Tools), "earlier turns " + count(w.History), "this turn " + count(w.Turn),
+		"notice " + count(w.Notice),
+	}
+	if w.Factor != 1 {
+		parts = append(parts, fmt.Sprintf("corrected by %.2f", w.Factor))
+	}
+	p.dimmed(strings.Join(parts, " · "))
+	p.fitted(r)
+}
+
+func (p *turnPage) fitted(r *turnkeeper.Recipe) {
+	var done []string
+	if r.Dropped != "" {
+		done = append(done, "results not shown: calls "+r.Dropped)
+	}
+	if r.LeanPast != 0 {
+		done = append(done, fmt.Sprintf("earlier results not shown: to turn %d", r.LeanPast))
+	}
+	if r.Omitted > 0 {
+		done = append(done, plural(r.Omitted, "earlier turn")+" not shown")
+	}
+	if r.Summary != 0 {
+		done = append(done, fmt.Sprintf("summary to turn %d", r.Summary))
+	}
+	if len(done) > 0 {
+		p.dimmed("fitted: " + strings.Join(done, " · "))
+	}
+	if r.Compacted > 0 {
+		p.line("     %s", p.in(warned, fmt.Sprintf("cut down to %s tokens: the provider had refused a longer request", count(r.Compacted))))
+	}
+	if r.Cut {
+		p.line("     %s", p.in(warned, "the provider seems to have cut this request: it counted far fewer tokens than were sent"))
+	}
+}
+
+func (p *turnPage) dimmed(text string) {
+	for _, line := range wrap(text, p.readable()-6) {
+		p.line("     %s", p.in(dim, line))
+	}
+}
+
+func count(n int) string { return thousands(int64(n)) }
+
+// sentView is what programs read of a rebuilt request.
+type sentView struct {
+	TurnID     turnkeeper.TurnID `json:"turn_id"`
+	Round      int               `json:"round"`
+	Exact      bool              `json:"exact"`
+	SHA256     string            `json:"sha256"`
+	SentSHA256 string            `json:"sent_sha256"`
+	Body       string            `json:"body"`
+}
+
+// showRequest prints the request of a round as it was sent, and nothing else.
+func (s *session) showRequest(ctx context.Context, name string, round int) error {
+	return s.withDatabase(ctx, func(_ *config.Config, db *app.Database) error {
+		view, err := findTurn(ctx, db.Store, name)
+		if err != nil {
+			return err
+		}
+		sent, err := app.RebuildRequest(ctx, db.Store, view.Turn.ID, round)
+		switch {
+		case errors.Is(err, agentturn.ErrNoRound):
+			return notFound("turn %d has no answered round %d: it has %d", view.Turn.ID, round, len(view.Rounds))
+		case err != nil:
+			return fmt.Errorf("the request of round %d of turn %d cannot be rebuilt: %w", round, view.Turn.ID, err)
+		}
+		if err := s.printRequest(sent); err != nil || sent.Exact {
+			return err
+		}
+		return &codedError{ExitFailure, fmt.Errorf("this is not what was sent, byte for byte: it has %d bytes and the SHA-256 %s, what was sent had %d and %s "+
+			"(a secret that is masked where it is stored is the usual reason)", len(sent.Body), sent.SHA256, sent.Recipe.Bytes, sent.Recipe.SHA256)}
+	})
+}
+
+func (s *session) printRequest(sent app.SentRequest) error {
+	if s.json() {
+		return writeJSON(s.Stdout, sentView{sent.Turn, sent.Round, sent.Exact, sent.SHA256, sent.Recipe.SHA256, string(sent.Body)})
+	}
+	_, err := s.Stdout.Write(sent.Body)
+	return err
+}

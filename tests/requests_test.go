@@ -1,0 +1,125 @@
+package tests_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"turnkeeper/inference/inferencetest"
+)
+
+// rebuilt is the request of a round as "turnctl show --request" gives it.
+func (h *house) rebuilt(turn int64, round int) run {
+	h.t.Helper()
+	return h.run("", "turnctl", "show", fmt.Sprint(turn), "--request", fmt.Sprint(round))
+}
+
+// Every request of a conversation, with pages, results that gave way, earlier
+// turns and an announced last round, comes out of the database as the endpoint
+// got it.
+func TestRequestsAreRebuiltByteForByte(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.agent("clerk", marks, "max_rounds: 8", "max_tool_calls: 100", "max_tool_result_chars: 3000", "context_window: 8000", "max_output_tokens: 500", "temperature: 0.5")
+	odd := "<a href=\"x\">&amp;</a> \u2028 日本語 👩‍👩‍👧 \\ \"quoted\" \t"
+	for i, label := range []string{"a", "b", "c", "d"} {
+		h.ledger.answer(label, strings.Repeat(fmt.Sprintf("%d %s ", i, odd), 150))
+	}
+	h.ledger.answer("small", "{\"n\": 1, \"z\": \"<&>\"}")
+	page := func(id string) inferencetest.Call {
+		return inferencetest.Call{ID: "page_" + id, Name: "get_continuation", Arguments: `{"tool_call_id":"call_` + id + `"}`}
+	}
+	say := inferencetest.Message
+	script := rounds(
+		say("I look <first> & then "+odd, inferencetest.Call{ID: "call_a", Name: "mark_none", Arguments: `{"label":"a"}`}, inferencetest.Call{ID: "call_s", Name: "mark_once", Arguments: `{ "label" : "small" }`}),
+		calls(page("a")),
+		calls(inferencetest.Call{ID: "call_b", Name: "mark_none", Arguments: `{"label":"b"}`}, inferencetest.Call{ID: "call_x", Name: "no_such_tool", Arguments: `{"q":[1,`}),
+		calls(inferencetest.Call{ID: "call_c", Name: "mark_keyed", Arguments: `{"label":"c"}`}),
+		calls(inferencetest.Call{ID: "call_d", Name: "mark_none", Arguments: `{"label":"d"}`}),
+		calls(inferencetest.Call{ID: "call_e", Name: "mark_none", Arguments: `{"label":"a"}`}),
+		calls(inferencetest.Call{ID: "call_f", Name: "mark_none", Arguments: `{"label":"small"}`}),
+		calls(inferencetest.Call{ID: "call_g", Name: "mark_none", Arguments: `{"label":"b"}`}),
+		text("That is "+odd),
+	)
+	h.model.Then(script)
+	h.startWorker()
+
+	var sent []recorded
+	var turns []shown
+	for _, body := range []string{"First, " + odd, "Second.", strings.Repeat("Third. ", 300)} {
+		before := len(h.model.Requests())
+		turn := h.turnOf(h.enqueue("clerk", body))
+		turns = append(turns, turn)
+		asked := h.model.Requests()[before:]
+		if len(asked) != turn.Rounds || turn.Rounds < 8 {
+			t.Fatalf("turn %d had %d rounds, and %d requests were sent", turn.ID, turn.Rounds, len(asked))
+		}
+		sent = append(sent, asked...)
+	}
+	all := ""
+	for _, turn := range turns {
+		for round := 1; round <= turn.Rounds; round++ {
+			got := h.rebuilt(turn.ID, round)
+			if got.code != 0 || !bytes.Equal([]byte(got.stdout), sent[0].Body) {
+				t.Fatalf("round %d of turn %d: exit code %d\n%s\nrebuilt %s\nsent    %s", round, turn.ID, got.code, got.stderr, got.stdout, sent[0].Body)
+			}
+			all += got.stdout
+			sent = sent[1:]
+		}
+	}
+	for what, sign := range map[string]string{
+		"a page": "chars remaining", "a result that gave way": "dropped to fit the context window; to read it again call get_tool_output",
+		"turns that are not shown": "of this conversation", "the last round": "tools can no longer be called", "an earlier turn's id": "turn-1-round-1-tool-1",
+	} {
+		if !strings.Contains(all, sign) {
+			t.Errorf("no request had %s", what)
+		}
+	}
+	h.whatCannotBeRebuilt(turns[0].ID)
+}
+
+// whatCannotBeRebuilt is said, with an exit code.
+func (h *house) whatCannotBeRebuilt(turn int64) {
+	h.t.Helper()
+	id := fmt.Sprint(turn)
+	for _, c := range []struct {
+		what, sql string
+		args      []string
+		code      int
+		says      string
+	}{
+		{"another result", "update turnkeeper.calls set shown = '[redacted]' where turn_id = $1 and round = 1 and ordinal = 1", []string{"show", id, "--request", "2"}, 1, "this is not what was sent, byte for byte"},
+		{"no part", "delete from turnkeeper.request_parts where sha256 = (select request ->> 'tools' from turnkeeper.rounds where turn_id = $1 and round = 2)", []string{"show", id, "--request", "2"}, 1, "a part of the request is not stored"},
+		{"a newer release", "update turnkeeper.rounds set request = jsonb_set(request::jsonb, '{v}', '99')::json where turn_id = $1 and round = 3", []string{"show", id, "--request", "3"}, 1, "written by a newer release"},
+		{"an older release", "update turnkeeper.rounds set request = null where turn_id = $1 and round = 4", []string{"show", id, "--request", "4"}, 1, "written by an older release"},
+		{"no such round", "select $1::bigint", []string{"show", id, "--request", "99"}, 3, "has no answered round 99"},
+		{"round 0", "select $1::bigint", []string{"show", id, "--request", "0"}, 3, "has no answered round 0"},
+	} {
+		h.exec(c.sql, turn)
+		if r := h.run("", "turnctl", c.args...); r.code != c.code || !strings.Contains(r.stderr, c.says) {
+			h.t.Errorf("%s: exit code %d\n%s", c.what, r.code, r.stderr)
+		}
+	}
+	// Nothing that turns go on by was changed for good.
+	h.exec("update turnkeeper.rounds set request = null where turn_id = $1 and round in (2, 3)", turn)
+}
+
+// A provider without a wire is asked by requests too.
+func TestARequestToTheDemoProviderIsRebuilt(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.agent("shop", "model: demo/script", "tools: [clock]")
+	h.startWorker()
+	turn := h.turnOf(h.enqueue("shop", "What time is it? <&>"))
+	for round := 1; round <= turn.Rounds; round++ {
+		view := turnctl[struct {
+			Exact bool   `json:"exact"`
+			Body  string `json:"body"`
+		}](h, "show", fmt.Sprint(turn.ID), "--request", fmt.Sprint(round))
+		if !view.Exact || !strings.Contains(view.Body, "What time is it? <&>") || !json.Valid([]byte(view.Body)) {
+			t.Errorf("round %d: %+v", round, view)
+		}
+	}
+}
