@@ -24,13 +24,6 @@ func (t *turn) compose(c *candidate, final bool) (composed, error) {
 		p.notice = t.withCut(t.notice(final, d.full())) // no longer than the one before it
 		d, ok = p.decide()
 	}
-	if ok && d.Dropped != "" && !final && t.pages() && !reads(final, d.tools) {
-		// What is not shown can be read again: the tools for that are offered.
-		p.tools = t.tools(true)
-		if with, fits := p.decide(); fits {
-			d = with
-		}
-	}
 	if !ok {
 		return composed{}, p.tooLong(d)
 	}
@@ -40,11 +33,15 @@ func (t *turn) compose(c *candidate, final bool) (composed, error) {
 
 // proposal is what there is to say to a model now.
 func (t *turn) proposal(c *candidate, final bool, notice string) proposal {
-	return proposal{
+	p := proposal{
 		material: t.material(), provider: c.info.Provider, model: c.info.Model, older: t.record.Older,
 		note: t.standingNote(), tools: t.tools(false), final: final, notice: notice,
 		window: splitWindow(c.window, t.def.MaxOutputTokens), limit: t.limit(c), factor: t.factor(c), counts: c.tokens,
 	}
+	if t.pages() && !t.useful(turnkeeper.ToolGetContinuation) {
+		p.readers = t.tools(true)
+	}
+	return p
 }
 
 func (t *turn) material() material {

@@ -21,6 +21,7 @@ type proposal struct {
 	summary         summary // of the beginning of the conversation; zero: none
 	note            string  // follows the system prompt
 	tools           *toolset
+	readers         *toolset // tools and those that read what is not shown; nil: there are none, or tools has them
 	final           bool
 	notice          string
 	window          split
@@ -48,8 +49,21 @@ type decision struct {
 }
 
 // decide fits the request into the window, and says whether it does. It is a
-// function of the proposal alone.
+// function of the proposal alone. Where results give way, the tools to read them
+// again are offered, if there is room for these.
 func (p proposal) decide() (decision, bool) {
+	d, ok := p.fitted()
+	if !ok || d.Dropped == "" || p.final || p.readers == nil {
+		return d, ok
+	}
+	p.tools, p.readers = p.readers, nil
+	if with, fits := p.fitted(); fits {
+		return with, true
+	}
+	return d, true
+}
+
+func (p proposal) fitted() (decision, bool) {
 	d := decision{blueprint: blueprint{note: p.note, tools: p.tools.definitions}}
 	d.Recipe = turnkeeper.Recipe{
 		Version: recipeVersion, Provider: p.provider, Model: p.model, Tools: p.tools.part.SHA256, Final: p.final, Notice: p.notice,
