@@ -27,7 +27,9 @@ func classify(status int, h http.Header, body []byte) *inference.Error {
 	if status < 300 {
 		status = c.status
 	}
-	e.Class = classOf(status, c, e)
+	if e.Class = classOf(status, c, e); e.Class == inference.ClassContextOverflow {
+		e.Have, e.Limit = overflowNumbers(body, c.message)
+	}
 	switch h.Get("X-Should-Retry") {
 	case "false":
 		e.NoRetry = true

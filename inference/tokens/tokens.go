@@ -1,7 +1,6 @@
 // Package tokens counts what text costs a model, without a network: exactly
-// for models of the OpenAI family, by characters for all others, and corrected
-// by what providers report (Calibration). It is the only importer of the
-// tokenizer.
+// for models of the OpenAI family, by characters for all others. It is the only
+// importer of the tokenizer.
 package tokens
 
 import (

@@ -1,0 +1,283 @@
+package agentturn_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"turnkeeper"
+	"turnkeeper/agentturn"
+	"turnkeeper/inference"
+	"turnkeeper/inference/inferencetest"
+	"turnkeeper/tools"
+)
+
+// counts is a step that answers, and reports so many input tokens.
+func counts(res inference.Response, input int64) inferencetest.Step {
+	res.Usage = turnkeeper.Usage{InputTokens: input, OutputTokens: 5}
+	return inferencetest.Answer(res)
+}
+
+// reportsTimes is a step that answers, and reports what the request's texts come
+// to by characters, times a factor.
+func reportsTimes(factor float64, res inference.Response) inferencetest.Step {
+	return inferencetest.Func(func(_ context.Context, r inference.Request, _ func(inference.Delta)) (inference.Response, error) {
+		answer := res
+		answer.Usage = turnkeeper.Usage{InputTokens: int64(factor * float64(estimateOf(r))), OutputTokens: 5}
+		return answer, nil
+	})
+}
+
+// estimateOf counts a request's texts as the heuristic does.
+func estimateOf(r inference.Request) int {
+	n := 0
+	for _, m := range r.Messages {
+		n += 4 + agentturn.HeuristicTokens{}.CountText(m.Text)
+	}
+	return n
+}
+
+func (b *bench) recipes() (all []turnkeeper.Recipe) {
+	b.t.Helper()
+	for _, round := range b.store.rounds {
+		if round.Recipe == nil {
+			b.t.Fatalf("round %d has no recipe", round.Number)
+		}
+		all = append(all, *round.Recipe)
+	}
+	return all
+}
+
+func gives(name string, chars int) *tool {
+	text := strings.Repeat("a long word ", chars/12+1)[:chars]
+	return read(name).does(func(context.Context, tools.Call) (tools.Result, error) { return tools.Result{Text: text}, nil })
+}
+
+// Every part of a request is measured, tools as they are offered.
+func TestTheWindowOfEachRoundIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		windows := map[int]turnkeeper.Window{}
+		for _, n := range []int{0, 40} {
+			b := newBench(t, says("done"))
+			for i := range n {
+				large := read(fmt.Sprint("tool_", i))
+				large.spec.Parameters = json.RawMessage(`{"type":"object","description":"` + strings.Repeat("x", 1200) + `"}`)
+				b.with(large)
+			}
+			b.store.history = []turnkeeper.Past{{TurnID: 1, Body: "old", Reply: strings.Repeat("long ago ", 100)}}
+			b.run(t.Context())
+			windows[n] = b.recipes()[0].Window
+		}
+		none, forty := windows[0], windows[40]
+		if forty.Tools < 40*400 || none.Tools != 0 {
+			t.Errorf("40 large tools take %d tokens, none %d", forty.Tools, none.Tools)
+		}
+		forty.Tools = 0
+		if diff := cmp.Diff(none, forty); diff != "" {
+			t.Errorf("the rest differs:\n%s", diff)
+		}
+		want := turnkeeper.Window{Size: 32768, Answer: 4096, Safety: 1638, System: none.System, History: 4 + 1 + 4 + 282, Turn: 4 + 2, Factor: 1, Reported: 10}
+		if diff := cmp.Diff(want, none); diff != "" || none.System < 50 {
+			t.Errorf("the window (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// Reports that are above the estimates make later requests smaller, and a turn
+// that goes on elsewhere is corrected the same.
+func TestReportsCorrectEstimates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t).with(gives("look", 3000))
+		b.bounds.MaxRounds, b.bounds.MaxToolCalls = 6, 100
+		n := 0
+		b.script.Then(inferencetest.Func(func(ctx context.Context, r inference.Request, d func(inference.Delta)) (inference.Response, error) {
+			n++
+			return reportsTimes(2, asking("", fmt.Sprintf(`look {"n":%d}`, n)))(ctx, r, d)
+		}))
+		b.def.ContextWindow, b.def.MaxOutputTokens = 6000, 500
+		b.run(t.Context())
+		recipes := b.recipes()
+		if recipes[0].Window.Factor != 1 {
+			t.Errorf("the first request is corrected by %v", recipes[0].Window.Factor)
+		}
+		last := recipes[len(recipes)-1]
+		if f := last.Window.Factor; f < 1.5 || f > 2 || last.Dropped == "" {
+			t.Errorf("the last request is corrected by %v, and lacks %q", f, last.Dropped)
+		}
+		for i, r := range recipes {
+			if room := float64(r.Window.Room()); float64(r.Window.Estimate())*r.Window.Factor > room+1 {
+				t.Errorf("round %d takes more than its room: %+v", i+1, r.Window)
+			}
+		}
+		// The same turn, picked up before its last round by another process.
+		record := b.store.reload()
+		record.Rounds = record.Rounds[:len(recipes)-1]
+		b.store.rounds, b.store.events, b.store.outcomes = record.Rounds, nil, nil
+		again, journal := b.store.dispatch()
+		if _, err := b.resume(t.Context(), again, journal); err != nil {
+			t.Fatal(err)
+		}
+		resumed := b.recipes()[len(recipes)-1]
+		if diff := cmp.Diff(last, resumed); diff != "" {
+			t.Errorf("the resumed turn's request differs (-before +resumed):\n%s", diff)
+		}
+	})
+}
+
+// What a process has learnt of a model counts in its next turn.
+func TestAProcessKeepsWhatItLearnt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.def.Prompt = strings.Repeat("Test well. ", 200)
+		b.script.Then(reportsTimes(1.5, inference.Response{Text: "done", FinishReason: "stop"}))
+		runner := b.runner()
+		factors := []float64{}
+		for range 2 {
+			record, journal := b.store.dispatch()
+			if _, err := runner.Run(t.Context(), agentturn.Assignment{Record: record, Definition: b.def}, journal); err != nil {
+				t.Fatal(err)
+			}
+			factors = append(factors, b.recipes()[0].Window.Factor)
+			b.store = newStore()
+		}
+		if factors[0] != 1 || factors[1] < 1.4 || factors[1] > 1.5 {
+			t.Errorf("the factors are %v", factors)
+		}
+	})
+}
+
+// A provider that cuts a request says so only by its count.
+func TestASilentCutIsSaid(t *testing.T) {
+	for name, c := range map[string]struct {
+		usage turnkeeper.Usage
+		cut   bool
+	}{
+		"cut":                    {turnkeeper.Usage{InputTokens: 1000, OutputTokens: 5}, true},
+		"cached and not counted": {turnkeeper.Usage{InputTokens: 100, CachedTokens: 9000, OutputTokens: 5}, false},
+		"counted":                {turnkeeper.Usage{InputTokens: 8000, CachedTokens: 7000, OutputTokens: 5}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				answer := asking("", "look")
+				answer.Usage = c.usage
+				b := newBench(t, inferencetest.Answer(answer), counts(inference.Response{Text: "done", FinishReason: "stop"}, 9000)).with(read("look"))
+				b.store.message.Body = strings.Repeat("a long word ", 2500)
+				b.bounds.MaxRounds = 5
+				b.run(t.Context())
+				const said = "The provider seems to have cut the last request: it counted 1000 tokens of about"
+				requests := b.requests()
+				end := requests[1].Messages[len(requests[1].Messages)-1]
+				if told := strings.HasPrefix(end.Text, "# System Notice\n\n"+said); told != c.cut {
+					t.Errorf("the next request ends with %q", end.Text)
+				}
+				if got := b.recipes()[0].Cut; got != c.cut {
+					t.Errorf("the round's diagnostics say %v", got)
+				}
+				logged := b.logged("the provider seems to have cut the request: it counted far fewer tokens than were sent")
+				if logged == 1 != c.cut {
+					t.Errorf("it was logged %d times", logged)
+				}
+			})
+		})
+	}
+}
+
+func overflows(have, limit int) inferencetest.Step {
+	return inferencetest.Fail(&inference.Error{
+		Class: inference.ClassContextOverflow, Provider: "main", Model: "model", Status: 400, Have: have, Limit: limit, Detail: "prompt is too long",
+	})
+}
+
+// A request that the provider refuses as too long is cut down and sent once
+// more, once a turn.
+func TestAnOverflowIsHandledOnce(t *testing.T) {
+	const sentAgain = "the provider refused the request as too long; it is cut down and sent once more"
+	long := strings.Repeat("a long word ", 1000)
+	t.Run("in round 1, with a long history", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t, overflows(0, 0), says("done"))
+			for id := range turnkeeper.TurnID(3) {
+				b.store.history = append(b.store.history, turnkeeper.Past{TurnID: id + 1, Body: "old", Reply: long})
+			}
+			got := b.run(t.Context())
+			requests := b.requests()
+			if got.State != turnkeeper.TurnSucceeded || got.Reply != "done" || len(requests) != 2 {
+				t.Fatalf("%+v after %d requests", got, len(requests))
+			}
+			if first, second := len(requests[0].Messages), len(requests[1].Messages); first != 8 || second != 6 {
+				t.Errorf("%d messages, then %d", first, second)
+			}
+			if !strings.Contains(requests[1].Messages[0].Text, "[1 earlier turn of this conversation is not shown") {
+				t.Errorf("the second request does not say that a turn is missing: %q", requests[1].Messages[0].Text)
+			}
+			r := b.recipes()[0]
+			if r.Compacted == 0 || r.Omitted != 1 || b.store.rounds[0].Attempts != 2 || b.logged(sentAgain) != 1 {
+				t.Errorf("%+v, %d attempts, logged %d times", r, b.store.rounds[0].Attempts, b.logged(sentAgain))
+			}
+		})
+	})
+	t.Run("in the middle, by the provider's numbers, and for the rest of the turn", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t, asks("look"), asks(`look {"n":2}`), overflows(9000, 6000), asks(`look {"n":3}`), says("done")).with(gives("look", 6000))
+			b.bounds.MaxRounds = 6
+			b.store.message.Body = strings.Repeat("word ", 200)
+			got := b.run(t.Context())
+			if requests := b.requests(); got.State != turnkeeper.TurnSucceeded || len(requests) != 5 {
+				t.Fatalf("%+v after %d requests", got, len(requests))
+			}
+			recipes := b.recipes()
+			if recipes[1].Compacted != 0 || recipes[2].Compacted == 0 || recipes[2].Dropped == "" {
+				t.Errorf("round 2: %+v\nround 3: %+v", recipes[1], recipes[2])
+			}
+			if recipes[3].Compacted != recipes[2].Compacted || recipes[3].Window.Estimate() > recipes[3].Compacted {
+				t.Errorf("round 4 is not held to it: %+v", recipes[3])
+			}
+		})
+	})
+	t.Run("a second one goes by the rules for failures", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t, asks("look"), overflows(0, 0), overflows(0, 0)).with(gives("look", 6000))
+			got := b.run(t.Context())
+			if got.State != turnkeeper.TurnDegraded || got.StopReason != turnkeeper.StopInferenceError || got.ErrorClass != "context_overflow" {
+				t.Errorf("%+v", got)
+			}
+			if n := len(b.requests()); n != 3 || b.logged(sentAgain) != 1 {
+				t.Errorf("%d requests; it was cut down %d times", n, b.logged(sentAgain))
+			}
+		})
+	})
+	t.Run("what cannot be smaller is not sent again", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t, overflows(0, 0))
+			b.store.message.Body = long
+			got := b.run(t.Context())
+			if got.State != turnkeeper.TurnFailed || got.ErrorClass != "context_overflow" || len(b.requests()) != 1 {
+				t.Errorf("%+v after %d requests", got, len(b.requests()))
+			}
+		})
+	})
+	t.Run("a turn that goes on elsewhere keeps to it", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t, asks("look"), overflows(0, 0), asks(`look {"n":2}`)).with(gives("look", 6000))
+			b.bounds.MaxRounds = 6
+			ctx, stop := context.WithCancelCause(t.Context())
+			b.script.Then(inferencetest.Func(func(context.Context, inference.Request, func(inference.Delta)) (inference.Response, error) {
+				stop(agentturn.ErrShutdown)
+				return inference.Response{}, context.Cause(ctx)
+			}))
+			if got, err := b.dispatch(ctx); err != nil || got.State != turnkeeper.TurnQueued {
+				t.Fatalf("%+v %v", got, err)
+			}
+			b.script.Then(overflows(0, 0))
+			got := b.run(t.Context())
+			if got.State != turnkeeper.TurnDegraded || b.logged(sentAgain) != 0 {
+				t.Errorf("%+v; cut down %d times more", got, b.logged(sentAgain))
+			}
+		})
+	})
+}
