@@ -79,7 +79,7 @@ func (c *calibrations) observe(model modelKey, w turnkeeper.Window) {
 		c.models = map[modelKey]learnt{}
 	}
 	known := c.models[model]
-	known.calibration = known.calibration.observe(w.Estimate(), w.Reported)
+	known.calibration = known.observe(w.Estimate(), w.Reported)
 	known.most = max(known.most, w.Reported)
 	c.models[model] = known
 }

@@ -20,6 +20,7 @@ func (j *Journal) entry(t *turnRow, e turnkeeper.Entry, rings *[]Bell) error {
 	if err := j.addRound(t, e.Round); err != nil {
 		return err
 	}
+	j.keepParts(e)
 	for _, start := range e.Starts {
 		if err := j.start(t, start); err != nil {
 			return err
@@ -91,6 +92,17 @@ func (j *Journal) addRound(t *turnRow, r *turnkeeper.Round) error {
 	}
 	t.rounds = append(t.rounds, round)
 	return nil
+}
+
+// keepParts keeps what the request of a round shares with others. What is there
+// stays, also when the entry that brought it is not written after all: a part
+// says nothing that its hash does not.
+func (j *Journal) keepParts(e turnkeeper.Entry) {
+	for _, part := range e.Parts {
+		if _, known := j.s.state.parts[part.SHA256]; !known && e.Round != nil {
+			j.s.state.parts[part.SHA256] = part.Content
+		}
+	}
 }
 
 var errOnceAgain = errors.New("a call of effect once was started before; its key is taken")

@@ -115,6 +115,23 @@ func (s *Store) history(row *turnRow) (past []turnkeeper.Past, older int) {
 	return past, older
 }
 
+// RequestParts are what the recipes of requests name, by hash. What is not there
+// is left out.
+func (c *Conn) RequestParts(ctx context.Context, hashes ...string) (parts map[string]string, err error) {
+	err = c.ask(ctx, "request parts", func() error {
+		c.store.mu.Lock()
+		defer c.store.mu.Unlock()
+		parts = map[string]string{}
+		for _, hash := range hashes {
+			if content, ok := c.store.state.parts[hash]; ok {
+				parts[hash] = content
+			}
+		}
+		return nil
+	})
+	return parts, err
+}
+
 func (s *state) replyOf(id turnkeeper.MessageID) (turnkeeper.Reply, bool) {
 	for i := len(s.replies) - 1; i >= 0; i-- {
 		if s.replies[i].MessageID == id {

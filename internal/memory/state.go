@@ -12,6 +12,7 @@ import (
 type state struct {
 	agents      map[string]*turnkeeper.AgentRegistration
 	definitions map[string][]byte
+	parts       map[string]string // of requests, by hash
 	schedules   map[scheduleKey]*turnkeeper.Schedule
 
 	messages []*turnkeeper.Message // by id, from 1; nil: an id that was never used
@@ -91,7 +92,7 @@ type jobRow struct {
 
 func newState() state {
 	return state{
-		agents: map[string]*turnkeeper.AgentRegistration{}, definitions: map[string][]byte{}, schedules: map[scheduleKey]*turnkeeper.Schedule{},
+		agents: map[string]*turnkeeper.AgentRegistration{}, definitions: map[string][]byte{}, parts: map[string]string{}, schedules: map[scheduleKey]*turnkeeper.Schedule{},
 		keys: map[messageKey]turnkeeper.MessageID{}, slots: map[slotKey]turnkeeper.MessageID{},
 		leases: map[turnkeeper.Lane]*leaseRow{}, workers: map[turnkeeper.WorkerID]*turnkeeper.Heartbeat{},
 		waiting: map[turnkeeper.Lane][]*turnkeeper.Message{}, open: map[turnkeeper.Lane]*turnRow{}, held: map[turnkeeper.Lane]*leaseRow{},

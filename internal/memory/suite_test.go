@@ -145,3 +145,7 @@ func (d *door) Grants(id turnkeeper.TurnID) []turnkeeper.Dispatch {
 	}
 	return all
 }
+
+func (d *door) RequestParts(ctx context.Context, hashes ...string) (map[string]string, error) {
+	return d.conn.RequestParts(ctx, hashes...)
+}

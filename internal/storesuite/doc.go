@@ -46,6 +46,7 @@ type Door interface {
 	Reply(id turnkeeper.MessageID) (turnkeeper.Reply, bool)
 	Turn(id turnkeeper.TurnID) (turnkeeper.Turn, []turnkeeper.Round)
 	Events(id turnkeeper.TurnID) []turnkeeper.Event
+	RequestParts(ctx context.Context, hashes ...string) (map[string]string, error)
 	Grants(id turnkeeper.TurnID) []turnkeeper.Dispatch
 }
 
@@ -75,6 +76,8 @@ func Run(t *testing.T, open func(t *testing.T) Door) {
 		{"the fence refuses an old grant", oldGrant},
 		{"a grant belongs to the worker that first wrote under it", firstWriter},
 		{"an entry is written whole or not at all", wholeEntry},
+		{"a round keeps how its request was made", recipeKept},
+		{"the turns before the history are counted", olderCounted},
 		{"a start is unique", startUnique},
 		{"a repeatable call may be started again", startAgain},
 		{"a result is taken from the newest start only", newestStart},
