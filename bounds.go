@@ -37,6 +37,8 @@ type Bounds struct {
 	AsyncTokenThreshold int           // estimated tokens above which a result is a handle
 	AsyncTimeout        time.Duration // after which a call goes to the background; 0: none does
 
+	Summarise bool // older turns that do not fit the window are summarised by a model call; false: they are left out
+
 	FreshnessWindow  time.Duration // scheduled turns: an equal success this recent is not run again; 0: off
 	CooldownFailures int           // equal failures that start a cool-down; 0: off
 	CooldownWindow   time.Duration // within which they count
@@ -71,6 +73,7 @@ func DefaultBounds() Bounds {
 		Cooldown:            1800 * time.Second,
 		MaxAttempts:         3,
 		MaxDispatches:       3,
+		Summarise:           true,
 	}
 }
 

@@ -21,6 +21,10 @@ type Entry struct {
 	// that is stored already stays as it is.
 	Parts []RequestPart
 
+	// Summary is of the beginning of the conversation, made in this turn. nil:
+	// none. It is written with Round only.
+	Summary *Summary
+
 	// Starts are calls that will run once this write is durable. Each needs a
 	// fresh nonce; a start that is refused by the journal's unique key refuses
 	// the whole entry with ErrJournalMoved.
@@ -92,6 +96,7 @@ type Record struct {
 	Definition []byte        // the definition file as it was when the turn was made
 	Rounds     []Round       // in order, with their calls
 	History    []Past        // earlier turns of the conversation, oldest first
+	Summary    Summary       // of the beginning of the conversation, the newest; zero: none
 	Older      int           // turns of the conversation before History, counted up to 1000
 	Entries    int64         // writes to the journal so far
 	Failures   int           // failed turns of the lane in a row

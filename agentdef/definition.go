@@ -47,6 +47,7 @@ type Definition struct {
 	AsyncTimeout        *time.Duration
 	OutputHandles       *bool
 	FreshnessWindow     *time.Duration
+	Summarise           *bool
 
 	MaxOutputTokens int      // reserved for each answer; 0: DefaultOutputTokens
 	ContextWindow   int      // tokens the model takes; 0: by the model's name, else 32768
@@ -94,6 +95,7 @@ func (d *Definition) Bounds(base turnkeeper.Bounds) turnkeeper.Bounds {
 	override(&base.AsyncTokenThreshold, d.AsyncTokenThreshold)
 	override(&base.AsyncTimeout, d.AsyncTimeout)
 	override(&base.OutputHandles, d.OutputHandles)
+	override(&base.Summarise, d.Summarise)
 	override(&base.FreshnessWindow, d.FreshnessWindow)
 	return base
 }

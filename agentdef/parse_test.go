@@ -40,6 +40,7 @@ async: false
 async_token_threshold: 5000
 async_timeout: 3s
 output_handles: true
+summarise: false
 max_tool_result_chars: 4000
 freshness_window: 0
 max_output_tokens: 1000
@@ -79,6 +80,7 @@ func TestParseReadsEveryKey(t *testing.T) {
 		MaxToolCalls:        new(0),
 		ToolTimeout:         new(30 * time.Second),
 		Continuation:        new(false),
+		Summarise:           new(false),
 		MaxToolResultChars:  new(4000),
 		Paging:              new(false),
 		Async:               new(false), AsyncTokenThreshold: new(5000), AsyncTimeout: new(3 * time.Second),

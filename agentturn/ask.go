@@ -102,6 +102,9 @@ func (a *attempt) Generate(ctx context.Context, _ inference.Request, onDelta fun
 	if err != nil {
 		return inference.Response{}, err
 	}
+	if request, err = a.withSummary(ctx, request); err != nil {
+		return inference.Response{}, err
+	}
 	res, err := a.send(ctx, request, onDelta)
 	if smaller, ok := a.compact(request, err); ok {
 		a.t.abandonAttempt(string(inference.ClassContextOverflow))

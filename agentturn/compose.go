@@ -34,7 +34,7 @@ func (t *turn) compose(c *candidate, final bool) (composed, error) {
 // proposal is what there is to say to a model now.
 func (t *turn) proposal(c *candidate, final bool, notice string) proposal {
 	p := proposal{
-		material: t.material(), provider: c.info.Provider, model: c.info.Model, older: t.record.Older,
+		material: t.material(), provider: c.info.Provider, model: c.info.Model, older: t.record.Older, summary: t.record.Summary,
 		note: t.standingNote(), tools: t.tools(false), final: final, notice: notice,
 		window: splitWindow(c.window, t.def.MaxOutputTokens), limit: t.limit(c), factor: t.factor(c), counts: c.tokens,
 	}

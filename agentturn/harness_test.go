@@ -51,6 +51,7 @@ func newBench(t *testing.T, steps ...inferencetest.Step) *bench {
 		bounds: turnkeeper.DefaultBounds(), windows: map[string]int{},
 	}
 	b.models = map[string]inference.Provider{"main/model": b.script}
+	b.bounds.Summarise = false // it takes a step of the script
 	return b
 }
 

@@ -21,6 +21,7 @@ type store struct {
 	turn       turnkeeper.Turn
 	message    turnkeeper.Message
 	history    []turnkeeper.Past
+	summary    turnkeeper.Summary
 	rounds     []turnkeeper.Round
 	outputs    []turnkeeper.Output
 	events     []turnkeeper.Event
@@ -70,7 +71,7 @@ func (s *store) record() turnkeeper.Record {
 	}
 	s.turn.LastSeq = int64(len(s.events))
 	return turnkeeper.Record{
-		Turn: s.turn, Message: s.message, Rounds: cloneRounds(s.rounds), History: s.history,
+		Turn: s.turn, Message: s.message, Rounds: cloneRounds(s.rounds), History: s.history, Summary: s.summary,
 		NextBlock: next, OpenRound: s.openRound, Remaining: 240 * time.Second, Entries: int64(len(s.entries)),
 	}
 }

@@ -34,7 +34,7 @@ func (t *turn) plan(ctx context.Context, a answer) (state, error) {
 		Attempts:     max(1, a.Attempts),
 		Latency:      a.latency,
 		FinishReason: outputs.Clean(a.FinishReason),
-		Usage:        a.Usage.Add(a.Wasted),
+		Usage:        a.Usage.Add(a.Wasted).Add(t.beside),
 		Text:         outputs.Clean(a.Text),
 		Reasoning:    outputs.Clean(a.Reasoning),
 		Raw:          cleanRaw(a.Raw),
@@ -46,6 +46,7 @@ func (t *turn) plan(ctx context.Context, a answer) (state, error) {
 	}
 	round.Calls = p.calls
 	round.Recipe, t.next.Parts = a.sent.recipe, t.unstored(a.sent.parts)
+	t.next.Summary, t.newSummary, t.beside = t.newSummary, nil, turnkeeper.Usage{}
 	// The last round is charged whatever it asks for, so that it stays the last.
 	round.Charged = a.final || !allPaging(p.calls)
 	t.add(round)

@@ -17,9 +17,9 @@ const recipeVersion = 1
 type proposal struct {
 	material
 	provider, model string
-	older           int     // turns of the conversation before the history
-	summary         summary // of the beginning of the conversation; zero: none
-	note            string  // follows the system prompt
+	older           int                // turns of the conversation before the history
+	summary         turnkeeper.Summary // of the beginning of the conversation; zero: none
+	note            string             // follows the system prompt
 	tools           *toolset
 	readers         *toolset // tools and those that read what is not shown; nil: there are none, or tools has them
 	final           bool
@@ -29,9 +29,6 @@ type proposal struct {
 	factor          float64 // corrects estimates
 	counts          *tokenMemo
 }
-
-// A summary is a turnkeeper.Summary, if there is one.
-type summary = turnkeeper.Summary
 
 // room is what the request may take, in corrected tokens.
 func (p proposal) room() int {

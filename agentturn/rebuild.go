@@ -25,7 +25,7 @@ var (
 )
 
 // Rebuild makes the request of a round again, from the turn as its journal has
-// it now and the parts that its recipe names, by hash. It is what was sent if
+// it now, with the Summary that the round's recipe names, and the parts that its recipe names, by hash. It is what was sent if
 // its hash is the recipe's: what is masked where it is stored cannot be known.
 func Rebuild(record turnkeeper.Record, d *agentdef.Definition, number int, parts map[string]string) (Rebuilt, error) {
 	if number < 1 || number > len(record.Rounds) {
@@ -41,6 +41,12 @@ func Rebuild(record turnkeeper.Record, d *agentdef.Definition, number int, parts
 	p, form, err := blueprintOf(*recipe, parts)
 	if err != nil {
 		return Rebuilt{}, err
+	}
+	if recipe.Summary != 0 {
+		if record.Summary.UpTo != recipe.Summary {
+			return Rebuilt{}, fmt.Errorf("the summary of the turns up to %d is not stored", recipe.Summary)
+		}
+		p.summary = record.Summary.Text
 	}
 	m := material{
 		turn: record.Turn.ID, def: d, body: record.Message.Body, history: record.History, rounds: record.Rounds[:number-1],

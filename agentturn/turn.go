@@ -32,10 +32,13 @@ type turn struct {
 
 	extracting chan struct{} // a slot for each model call that may search stored results at once
 
-	learnt     *calibrations   // of the process's models
-	refused    *refusal        // a request that was too long for its model; nil: none, or not looked for yet
-	stored     map[string]bool // hashes of request parts that are on record
-	leftBehind *atomic.Int64   // tools of the process that did not return in their time
+	learnt       *calibrations       // of the process's models
+	refused      *refusal            // a request that was too long for its model; nil: none, or not looked for yet
+	newSummary   *turnkeeper.Summary // made in this turn and not written yet; nil: none
+	summaryTried bool                // in this dispatch
+	beside       turnkeeper.Usage    // of model calls that are no round, for the next one
+	stored       map[string]bool     // hashes of request parts that are on record
+	leftBehind   *atomic.Int64       // tools of the process that did not return in their time
 
 	rounds []turnkeeper.Round // as decided, with what next has not made durable yet
 	next   turnkeeper.Entry   // decided and not yet durable

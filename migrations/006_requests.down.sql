@@ -1,2 +1,3 @@
 alter table turnkeeper.rounds drop column request;
+drop table turnkeeper.summaries;
 drop table turnkeeper.request_parts;

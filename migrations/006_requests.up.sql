@@ -11,6 +11,19 @@ create table turnkeeper.request_parts (
     created_at timestamptz not null default clock_timestamp()
 );
 
+-- Summaries of the beginnings of conversations, up to and with a turn. One that
+-- is written never changes: requests were made with it.
+create table turnkeeper.summaries (
+    agent        text not null,
+    conversation text not null,
+    up_to        bigint not null references turnkeeper.turns,
+    turn_id      bigint not null references turnkeeper.turns, -- that made it
+    content      text not null check (content <> ''),
+    created_at   timestamptz not null default clock_timestamp(),
+    primary key (agent, conversation, up_to),
+    check (up_to < turn_id)
+);
+
 -- The recipe of the round's request; null: a program before this migration wrote
 -- the round.
 alter table turnkeeper.rounds add column request json;

@@ -24,7 +24,7 @@ func (w *TurnWriter) queue(ctx context.Context, q *dbsqlc.Queries, step int64, e
 	return errors.Join(
 		q.Step(ctx, w.stepOf(step, e)),
 		w.queueAnswers(ctx, q, e.Verdicts, noEvents),
-		w.queueRound(ctx, q, e.Round, e.Parts, ride(e.Round != nil)),
+		w.queueRound(ctx, q, e, ride(e.Round != nil)),
 		w.queueStarts(ctx, q, e.Starts),
 		w.queueOutputs(ctx, q, e.Results),
 		w.queueAnswers(ctx, q, e.Results, ride(len(e.Results) > 0)),
@@ -84,7 +84,8 @@ func ran(s turnkeeper.CallState) bool {
 	return s == turnkeeper.CallSucceeded || s == turnkeeper.CallFailed
 }
 
-func (w *TurnWriter) queueRound(ctx context.Context, q *dbsqlc.Queries, r *turnkeeper.Round, parts []turnkeeper.RequestPart, events storedEvents) error {
+func (w *TurnWriter) queueRound(ctx context.Context, q *dbsqlc.Queries, e turnkeeper.Entry, events storedEvents) error {
+	r := e.Round
 	if r == nil {
 		return nil
 	}
@@ -105,9 +106,12 @@ func (w *TurnWriter) queueRound(ctx context.Context, q *dbsqlc.Queries, r *turnk
 	}
 	// In one order for all, so that two who write the same ones wait for each
 	// other, and not in a circle.
-	for _, part := range slices.SortedFunc(slices.Values(parts), byHash) {
+	for _, part := range slices.SortedFunc(slices.Values(e.Parts), byHash) {
 		p.PartHashes = append(p.PartHashes, part.SHA256)
 		p.PartContents = append(p.PartContents, w.clean(part.Content))
+	}
+	if e.Summary != nil {
+		p.SummaryUpTo, p.Summary = int64(e.Summary.UpTo), w.clean(e.Summary.Text)
 	}
 	for _, call := range r.Calls {
 		p.Ordinals = append(p.Ordinals, int32(call.Key.Ordinal)) //nolint:gosec // few

@@ -108,6 +108,13 @@ select distinct 'output ' || c.output_id from turnkeeper.output_chunks c
 where not exists (select from turnkeeper.outputs o where o.id = c.output_id and o.chunked)
   and not exists (select from turnkeeper.output_drafts d where d.output_id = c.output_id)
 
+-- promise: what the request of a round is made of is stored
+select 'turn ' || r.turn_id || ' round ' || r.round from turnkeeper.rounds r join turnkeeper.turns t on t.id = r.turn_id
+where not exists (select from turnkeeper.request_parts p where p.sha256 = r.request ->> 'frame') and r.request is not null
+   or not exists (select from turnkeeper.request_parts p where p.sha256 = r.request ->> 'tools') and r.request ->> 'tools' is not null
+   or r.request ->> 'summary' is not null and not exists (select from turnkeeper.summaries s
+        where s.agent = t.agent and s.conversation = t.conversation and s.up_to = (r.request ->> 'summary')::bigint)
+
 -- at rest: no lease is left
 select 'lane ' || lane from turnkeeper.leases where grant_id is not null
 

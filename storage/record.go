@@ -45,11 +45,13 @@ func (s *Store) Load(ctx context.Context, turn turnkeeper.TurnID, grant turnkeep
 
 // loadConversation reads the newest earlier turns, and counts those before.
 func (s *Store) loadConversation(ctx context.Context, record *turnkeeper.Record) (err error) {
-	record.History, err = s.loadHistory(ctx, record.Turn)
-	if err != nil || len(record.History) < pastTurns {
+	turn := record.Turn
+	if record.History, err = s.loadHistory(ctx, turn); err != nil {
 		return err
 	}
-	turn := record.Turn
+	if record.Summary, err = s.summaryUpTo(ctx, turn, turn.ID-1); err != nil || len(record.History) < pastTurns {
+		return err
+	}
 	n, err := s.q.CountPastTurns(ctx, turn.Agent, turn.Conversation, int64(record.History[0].TurnID), countedTurns)
 	record.Older = int(n)
 	return translate(err)

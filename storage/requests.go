@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 
 	"turnkeeper"
 )
@@ -45,9 +46,20 @@ func (s *Store) RequestParts(ctx context.Context, hashes ...string) (map[string]
 	return parts, nil
 }
 
+// summaryUpTo is the newest summary of a turn's conversation up to a turn; zero
+// where there is none.
+func (s *Store) summaryUpTo(ctx context.Context, turn turnkeeper.Turn, upTo turnkeeper.TurnID) (turnkeeper.Summary, error) {
+	row, err := s.q.SummaryBefore(ctx, turn.Agent, turn.Conversation, int64(upTo))
+	if err = translate(err); errors.Is(err, turnkeeper.ErrNotFound) {
+		return turnkeeper.Summary{}, nil
+	}
+	return turnkeeper.Summary{UpTo: turnkeeper.TurnID(row.UpTo), Text: row.Content}, err
+}
+
 // RecordForRequest is a turn as its worker had it when it made a request, for
-// making that again: with its rounds, its definition and its history.
-func (s *Store) RecordForRequest(ctx context.Context, turn turnkeeper.TurnID) (turnkeeper.Record, error) {
+// making that again: with its rounds, its definition, its history, and the summary
+// that the round's recipe names.
+func (s *Store) RecordForRequest(ctx context.Context, turn turnkeeper.TurnID, round int) (turnkeeper.Record, error) {
 	row, err := s.q.TurnForWorker(ctx, int64(turn))
 	if err != nil {
 		return turnkeeper.Record{}, translate(err)
@@ -57,8 +69,12 @@ func (s *Store) RecordForRequest(ctx context.Context, turn turnkeeper.TurnID) (t
 		return record, err
 	}
 	if row.HasPast {
-		err = s.loadConversation(ctx, &record)
+		if err = s.loadConversation(ctx, &record); err != nil {
+			return record, err
+		}
+	}
+	if round >= 1 && round <= len(record.Rounds) && record.Rounds[round-1].Recipe != nil {
+		record.Summary, err = s.summaryUpTo(ctx, record.Turn, record.Rounds[round-1].Recipe.Summary)
 	}
 	return record, err
 }
-

@@ -31,7 +31,7 @@ type recordedTable struct {
 
 // recordedTables are those that outlive workers, in the order of their references.
 var recordedTables = []string{
-	"definitions", "agents", "messages", "leases", "lease_log", "turns", "replies", "request_parts", "rounds", "calls", "call_starts",
+	"definitions", "agents", "messages", "leases", "lease_log", "turns", "replies", "request_parts", "summaries", "rounds", "calls", "call_starts",
 	"outputs", "output_chunks", "turn_events", "notes",
 }
 

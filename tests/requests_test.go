@@ -22,7 +22,7 @@ func (h *house) rebuilt(turn int64, round int) run {
 func TestRequestsAreRebuiltByteForByte(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
-	h.agent("clerk", marks, "max_rounds: 8", "max_tool_calls: 100", "max_tool_result_chars: 3000", "context_window: 8000", "max_output_tokens: 500", "temperature: 0.5")
+	h.agent("clerk", marks, "max_rounds: 8", "max_tool_calls: 100", "max_tool_result_chars: 3000", "context_window: 8000", "summarise: false", "max_output_tokens: 500", "temperature: 0.5")
 	odd := "<a href=\"x\">&amp;</a> \u2028 日本語 👩‍👩‍👧 \\ \"quoted\" \t"
 	for i, label := range []string{"a", "b", "c", "d"} {
 		h.ledger.answer(label, strings.Repeat(fmt.Sprintf("%d %s ", i, odd), 150))
@@ -91,7 +91,7 @@ func (h *house) whatCannotBeRebuilt(turn int64) {
 		says      string
 	}{
 		{"another result", "update turnkeeper.calls set shown = '[redacted]' where turn_id = $1 and round = 1 and ordinal = 1", []string{"show", id, "--request", "2"}, 1, "this is not what was sent, byte for byte"},
-		{"no part", "delete from turnkeeper.request_parts where sha256 = (select request ->> 'tools' from turnkeeper.rounds where turn_id = $1 and round = 2)", []string{"show", id, "--request", "2"}, 1, "a part of the request is not stored"},
+		{"no part", "update turnkeeper.rounds set request = jsonb_set(request::jsonb, '{tools}', to_jsonb(repeat('0', 64)))::json where turn_id = $1 and round = 2", []string{"show", id, "--request", "2"}, 1, "a part of the request is not stored"},
 		{"a newer release", "update turnkeeper.rounds set request = jsonb_set(request::jsonb, '{v}', '99')::json where turn_id = $1 and round = 3", []string{"show", id, "--request", "3"}, 1, "written by a newer release"},
 		{"an older release", "update turnkeeper.rounds set request = null where turn_id = $1 and round = 4", []string{"show", id, "--request", "4"}, 1, "written by an older release"},
 		{"no such round", "select $1::bigint", []string{"show", id, "--request", "99"}, 3, "has no answered round 99"},
@@ -121,5 +121,45 @@ func TestARequestToTheDemoProviderIsRebuilt(t *testing.T) {
 		if !view.Exact || !strings.Contains(view.Body, "What time is it? <&>") || !json.Valid([]byte(view.Body)) {
 			t.Errorf("round %d: %+v", round, view)
 		}
+	}
+}
+
+// Turns that do not fit are summarised by a model call, once; the requests that
+// hold the summary are rebuilt with it.
+func TestRequestsWithASummaryAreRebuilt(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.agent("clerk", "context_window: 6000", "max_output_tokens: 500")
+	isSummary := func(r recorded) bool {
+		return strings.HasPrefix(r.Chat().Messages[0].Text(), "You condense the beginning of a conversation")
+	}
+	h.model.Then(func(r recorded) reply {
+		if isSummary(r) {
+			return text("They <greeted> each other & went on.")
+		}
+		return text(strings.Repeat("Something long. ", 130))
+	})
+	h.startWorker()
+	summaries := 0
+	for n := range 16 {
+		before := len(h.model.Requests())
+		turn := h.turnOf(h.send("clerk", fmt.Sprintf("Say %d.", n)))
+		asked := h.model.Requests()[before:]
+		for _, r := range asked[:len(asked)-1] {
+			if !isSummary(r) {
+				t.Errorf("turn %d was asked twice", turn.ID)
+			}
+			summaries++
+		}
+		sent := asked[len(asked)-1]
+		if got := h.rebuilt(turn.ID, 1); got.code != 0 || got.stdout != string(sent.Body) {
+			t.Errorf("turn %d: exit code %d\n%s\nrebuilt %s\nsent    %s", turn.ID, got.code, got.stderr, got.stdout, sent.Body)
+		}
+		if told := strings.Contains(sent.Chat().Messages[0].Text(), "They <greeted> each other & went on."); told != (summaries > 0) {
+			t.Errorf("turn %d: after %d summaries, one is told: %v", turn.ID, summaries, told)
+		}
+	}
+	if stored := query[int](h, "select count(*) from summaries"); stored != summaries || summaries < 2 || summaries > 6 {
+		t.Errorf("%d summaries were made, %d are stored", summaries, stored)
 	}
 }

@@ -27,7 +27,7 @@ type SentRequest struct {
 // RebuildRequest makes the request of a round again. Errors say in plain words
 // why that cannot be.
 func RebuildRequest(ctx context.Context, store *storage.Store, turn turnkeeper.TurnID, round int) (SentRequest, error) {
-	record, err := store.RecordForRequest(ctx, turn)
+	record, err := store.RecordForRequest(ctx, turn, round)
 	if err != nil {
 		return SentRequest{}, err
 	}

@@ -112,7 +112,7 @@ func TestEverySettingFromEveryPlace(t *testing.T) {
 		"default_model": "demo/other", "extraction_model": "demo/small", "roles": "worker", "worker_slots": "3", "shutdown_grace": "0", "takeover_after": "0",
 		"poll_interval": "7s", "max_dispatches_per_tick": "8", "max_message_bytes": "9", "log_level": "debug", "log_format": "json",
 		"max_rounds": "2", "round_ceiling": "4", "max_duration": "11s", "max_tool_calls": "0", "max_paging_calls": "5",
-		"tool_timeout": "12s", "model_timeout": "13s", "model_idle_timeout": "14s", "continuation": "false", "paging": "false",
+		"tool_timeout": "12s", "model_timeout": "13s", "model_idle_timeout": "14s", "continuation": "false", "paging": "false", "summarise": "false",
 		"async": "false", "async_token_threshold": "16", "async_timeout": "19s", "output_handles": "true",
 		"max_tool_result_chars": "15", "lease_ttl": "300s", "lease_margin": "16s", "freshness_window": "0",
 		"cooldown_failures": "2", "cooldown_window": "17s", "cooldown": "18s", "max_attempts": "4", "max_dispatches": "5",

@@ -120,6 +120,8 @@ func boundSettings() []Setting {
 			Name: "async_timeout", Group: turn, Zero: "none does", Doc: "After how long a call that still runs goes to the background."}),
 		boolean(func(c *Config) *bool { return &c.Bounds.OutputHandles }, Setting{
 			Name: "output_handles", Group: turn, Doc: "Whether a tool's string argument may be output:ID or output:ID[START:END], for which the tool gets the text of that result of the turn."}),
+		boolean(func(c *Config) *bool { return &c.Bounds.Summarise }, Setting{
+			Name: "summarise", Group: turn, Doc: "Whether earlier turns of a conversation that do not fit the context window are summarised, by a model call. false: they are left out."}),
 
 		duration(func(c *Config) *time.Duration { return &c.Bounds.LeaseTTL }, moment, 2*day, Setting{
 			Name: "lease_ttl", Group: lease, Doc: "How long a worker has the right to run a turn."}),

@@ -21,6 +21,10 @@ func (j *Journal) entry(t *turnRow, e turnkeeper.Entry, rings *[]Bell) error {
 		return err
 	}
 	j.keepParts(e)
+	if e.Summary != nil && e.Round != nil {
+		key := conversationKey{t.Agent, t.Conversation}
+		j.s.state.summaries[key] = append(j.s.state.summaries[key], *e.Summary)
+	}
 	for _, start := range e.Starts {
 		if err := j.start(t, start); err != nil {
 			return err

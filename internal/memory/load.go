@@ -74,6 +74,9 @@ func (s *Store) recordOf(row *turnRow) turnkeeper.Record {
 		r.OpenRound = 0
 	}
 	r.History, r.Older = s.history(row)
+	if all := s.state.summaries[conversationKey{row.Agent, row.Conversation}]; len(all) > 0 {
+		r.Summary = all[len(all)-1]
+	}
 	return r
 }
 

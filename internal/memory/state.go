@@ -12,7 +12,8 @@ import (
 type state struct {
 	agents      map[string]*turnkeeper.AgentRegistration
 	definitions map[string][]byte
-	parts       map[string]string // of requests, by hash
+	parts       map[string]string                        // of requests, by hash
+	summaries   map[conversationKey][]turnkeeper.Summary // in order
 	schedules   map[scheduleKey]*turnkeeper.Schedule
 
 	messages []*turnkeeper.Message // by id, from 1; nil: an id that was never used
@@ -42,9 +43,10 @@ type state struct {
 }
 
 type (
-	scheduleKey struct{ agent, name string }
-	messageKey  struct{ agent, key string }
-	slotKey     struct {
+	scheduleKey     struct{ agent, name string }
+	messageKey      struct{ agent, key string }
+	conversationKey struct{ agent, conversation string }
+	slotKey         struct {
 		agent, schedule string
 		slot            int64
 	}
@@ -92,7 +94,7 @@ type jobRow struct {
 
 func newState() state {
 	return state{
-		agents: map[string]*turnkeeper.AgentRegistration{}, definitions: map[string][]byte{}, parts: map[string]string{}, schedules: map[scheduleKey]*turnkeeper.Schedule{},
+		agents: map[string]*turnkeeper.AgentRegistration{}, definitions: map[string][]byte{}, parts: map[string]string{}, summaries: map[conversationKey][]turnkeeper.Summary{}, schedules: map[scheduleKey]*turnkeeper.Schedule{},
 		keys: map[messageKey]turnkeeper.MessageID{}, slots: map[slotKey]turnkeeper.MessageID{},
 		leases: map[turnkeeper.Lane]*leaseRow{}, workers: map[turnkeeper.WorkerID]*turnkeeper.Heartbeat{},
 		waiting: map[turnkeeper.Lane][]*turnkeeper.Message{}, open: map[turnkeeper.Lane]*turnRow{}, held: map[turnkeeper.Lane]*leaseRow{},

@@ -77,6 +77,7 @@ func Run(t *testing.T, open func(t *testing.T) Door) {
 		{"a grant belongs to the worker that first wrote under it", firstWriter},
 		{"an entry is written whole or not at all", wholeEntry},
 		{"a round keeps how its request was made", recipeKept},
+		{"a summary is of its conversation and comes with its round", summaryKept},
 		{"the turns before the history are counted", olderCounted},
 		{"a start is unique", startUnique},
 		{"a repeatable call may be started again", startAgain},

@@ -52,3 +52,32 @@ func olderCounted(h *house) {
 		isIt(h, "end", d.end(succeeded("done")), nil)
 	}
 }
+
+// summaryKept: a summary is read by the later turns of its conversation, the
+// newest of several; one whose entry is refused was never made.
+func summaryKept(h *house) {
+	var turns []turnkeeper.TurnID
+	for n, want := range []string{"", "", "first", "second"} {
+		d := h.turn()
+		turns = append(turns, d.grant.TurnID)
+		equal(h, "the summary", d.record.Summary.Text, want)
+		e := turnkeeper.Entry{Round: round(1)}
+		switch n {
+		case 1:
+			e.Summary = &turnkeeper.Summary{UpTo: turns[0], Text: "first"}
+		case 2:
+			e.Summary = &turnkeeper.Summary{UpTo: turns[1], Text: "second"}
+		case 3:
+			equal(h, "it is up to", d.record.Summary.UpTo, turns[1])
+			after := h.again(d)
+			refused := turnkeeper.Entry{Round: round(1), Summary: &turnkeeper.Summary{UpTo: turns[2], Text: "stale"}}
+			isIt(h, "an old grant's summary", d.Append(h.Context(), refused), turnkeeper.ErrFenced)
+			d = after
+		}
+		d.append(e)
+		isIt(h, "end", d.end(succeeded("done")), nil)
+	}
+	equal(h, "the summary that lasts", h.turn().record.Summary.Text, "second")
+	h.enqueue("desk", "", "do it")
+	equal(h, "that of another conversation", h.next(first).record.Summary.Text, "")
+}

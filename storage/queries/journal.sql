@@ -38,6 +38,11 @@ with answer as (
     insert into turnkeeper.request_parts (sha256, content)
     select unnest(@part_hashes::text[]), unnest(@part_contents::text[])
     on conflict do nothing
+), summary as (
+    insert into turnkeeper.summaries (agent, conversation, up_to, turn_id, content)
+    select t.agent, t.conversation, @summary_up_to::bigint, t.id, @summary::text from turnkeeper.turns t
+    where t.id = @turn_id and @summary <> ''
+    on conflict do nothing
 ), calls as (
     insert into turnkeeper.calls (turn_id, round, ordinal, agent, wire_id, provider_id, name, arguments, raw_args,
         args_hash, effect, paging, state, shown, preview, ended_at)

@@ -49,5 +49,11 @@ where agent = @agent and name = @name and args_hash = @args_hash and state in ('
   and ended_at between clock_timestamp() - @within::interval and clock_timestamp() + @within::interval
 order by turn_id desc, ended_at desc limit 20;
 
+-- name: SummaryBefore :one
+-- The newest summary of a conversation up to a turn.
+select up_to, content from turnkeeper.summaries
+where agent = @agent and conversation = @conversation and up_to <= @up_to
+order by up_to desc limit 1;
+
 -- name: RequestParts :many
 select sha256, content from turnkeeper.request_parts where sha256 = any(@hashes::text[]);

@@ -242,18 +242,23 @@ with answer as (
     insert into turnkeeper.request_parts (sha256, content)
     select unnest($25::text[]), unnest($26::text[])
     on conflict do nothing
+), summary as (
+    insert into turnkeeper.summaries (agent, conversation, up_to, turn_id, content)
+    select t.agent, t.conversation, $27::bigint, t.id, $28::text from turnkeeper.turns t
+    where t.id = $1 and $28 <> ''
+    on conflict do nothing
 ), calls as (
     insert into turnkeeper.calls (turn_id, round, ordinal, agent, wire_id, provider_id, name, arguments, raw_args,
         args_hash, effect, paging, state, shown, preview, ended_at)
-    select $1, $8, c.ordinal, $27::text, c.wire_id, c.provider_id, c.name, c.arguments,
+    select $1, $8, c.ordinal, $29::text, c.wire_id, c.provider_id, c.name, c.arguments,
         c.raw_args, c.args_hash, c.effect, c.paging, c.state, c.shown, c.preview,
         case when c.state <> 'planned' then clock_timestamp() end
-    from (select unnest($28::integer[]) as ordinal, unnest($29::text[]) as wire_id,
-        unnest($30::text[]) as provider_id, unnest($31::text[]) as name,
-        unnest($32::text[]) as arguments, unnest($33::text[]) as raw_args,
-        unnest($34::text[]) as args_hash, unnest($35::text[]) as effect,
-        unnest($36::boolean[]) as paging, unnest($37::text[]) as state,
-        unnest($38::text[]) as shown, unnest($39::text[]) as preview) c
+    from (select unnest($30::integer[]) as ordinal, unnest($31::text[]) as wire_id,
+        unnest($32::text[]) as provider_id, unnest($33::text[]) as name,
+        unnest($34::text[]) as arguments, unnest($35::text[]) as raw_args,
+        unnest($36::text[]) as args_hash, unnest($37::text[]) as effect,
+        unnest($38::boolean[]) as paging, unnest($39::text[]) as state,
+        unnest($40::text[]) as shown, unnest($41::text[]) as preview) c
 )
 insert into turnkeeper.turn_events (turn_id, seq, type, round, block, data, at)
 select $1, e.seq, e.type, e.round, e.block, nullif(e.data, '')::json,
@@ -289,6 +294,8 @@ type InsertRoundParams struct {
 	Request         string
 	PartHashes      []string
 	PartContents    []string
+	SummaryUpTo     int64
+	Summary         string
 	Agent           string
 	Ordinals        []int32
 	WireIds         []string
@@ -334,6 +341,8 @@ func (q *Queries) InsertRound(ctx context.Context, arg InsertRoundParams) error 
 		arg.Request,
 		arg.PartHashes,
 		arg.PartContents,
+		arg.SummaryUpTo,
+		arg.Summary,
 		arg.Agent,
 		arg.Ordinals,
 		arg.WireIds,

@@ -262,6 +262,25 @@ func (q *Queries) StreamPosition(ctx context.Context, turnID int64) (StreamPosit
 	return i, err
 }
 
+const SummaryBefore = `-- name: SummaryBefore :one
+select up_to, content from turnkeeper.summaries
+where agent = $1 and conversation = $2 and up_to <= $3
+order by up_to desc limit 1
+`
+
+type SummaryBeforeRow struct {
+	UpTo    int64
+	Content string
+}
+
+// The newest summary of a conversation up to a turn.
+func (q *Queries) SummaryBefore(ctx context.Context, agent string, conversation string, upTo int64) (SummaryBeforeRow, error) {
+	row := q.db.QueryRow(ctx, SummaryBefore, agent, conversation, upTo)
+	var i SummaryBeforeRow
+	err := row.Scan(&i.UpTo, &i.Content)
+	return i, err
+}
+
 const TurnForWorker = `-- name: TurnForWorker :one
 select t.id, t.message_id, t.attempt, t.agent, t.conversation, t.lane, t.trigger, t.definition_hash, t.state, t.token, t.grant_id, t.job_id, t.worker_id, t.entries, t.dispatches, t.losses, t.created_at, t.due_at, t.granted_at, t.lease_until, t.ended_at, t.inference_rounds, t.charged_rounds, t.executed_calls, t.input_tokens, t.output_tokens, t.cached_tokens, t.reasoning_tokens, t.usage_estimated, t.stop_reason, t.error_class, t.error, t.inner_dialogue, t.last_seq, d.content as definition, coalesce(l.failures, 0)::integer as failures,
     (extract(epoch from least(t.lease_until - clock_timestamp(), t.lease_until - t.granted_at)) * 1000000)::bigint as remaining_us,
