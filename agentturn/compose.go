@@ -38,6 +38,9 @@ func (t *turn) proposal(c *candidate, final bool, notice string) proposal {
 		note: t.standingNote(), tools: t.tools(false), final: final, notice: notice,
 		window: splitWindow(c.window, t.def.MaxOutputTokens), limit: t.limit(c), factor: t.factor(c), counts: c.tokens,
 	}
+	if n := len(p.history) - maxTold; n > 0 && t.bounds.Summarise {
+		p.history, p.older = p.history[n:], p.older+n
+	}
 	if t.pages() && !t.useful(turnkeeper.ToolGetContinuation) {
 		p.readers = t.tools(true)
 	}

@@ -22,6 +22,7 @@ type store struct {
 	message    turnkeeper.Message
 	history    []turnkeeper.Past
 	summary    turnkeeper.Summary
+	older      int
 	rounds     []turnkeeper.Round
 	outputs    []turnkeeper.Output
 	events     []turnkeeper.Event
@@ -71,7 +72,7 @@ func (s *store) record() turnkeeper.Record {
 	}
 	s.turn.LastSeq = int64(len(s.events))
 	return turnkeeper.Record{
-		Turn: s.turn, Message: s.message, Rounds: cloneRounds(s.rounds), History: s.history, Summary: s.summary,
+		Turn: s.turn, Message: s.message, Rounds: cloneRounds(s.rounds), History: s.history, Summary: s.summary, Older: s.older,
 		NextBlock: next, OpenRound: s.openRound, Remaining: 240 * time.Second, Entries: int64(len(s.entries)),
 	}
 }

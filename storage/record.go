@@ -38,18 +38,19 @@ func (s *Store) Load(ctx context.Context, turn turnkeeper.TurnID, grant turnkeep
 		}
 	}
 	if row.HasPast {
-		err = s.loadConversation(ctx, &record)
+		err = s.loadConversation(ctx, &record, turnkeeper.TurnID(row.SummaryUpTo))
 	}
 	return record, err
 }
 
-// loadConversation reads the newest earlier turns, and counts those before.
-func (s *Store) loadConversation(ctx context.Context, record *turnkeeper.Record) (err error) {
+// loadConversation reads the newest earlier turns, the summary up to a turn, if
+// that is not 0, and counts the turns before those read.
+func (s *Store) loadConversation(ctx context.Context, record *turnkeeper.Record, summary turnkeeper.TurnID) (err error) {
 	turn := record.Turn
 	if record.History, err = s.loadHistory(ctx, turn); err != nil {
 		return err
 	}
-	if record.Summary, err = s.summaryUpTo(ctx, turn, turn.ID-1); err != nil || len(record.History) < pastTurns {
+	if record.Summary, err = s.summaryUpTo(ctx, turn, summary); err != nil || len(record.History) < pastTurns {
 		return err
 	}
 	n, err := s.q.CountPastTurns(ctx, turn.Agent, turn.Conversation, int64(record.History[0].TurnID), countedTurns)

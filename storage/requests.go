@@ -46,14 +46,17 @@ func (s *Store) RequestParts(ctx context.Context, hashes ...string) (map[string]
 	return parts, nil
 }
 
-// summaryUpTo is the newest summary of a turn's conversation up to a turn; zero
-// where there is none.
+// summaryUpTo is the summary of a turn's conversation up to a turn; zero where
+// there is none.
 func (s *Store) summaryUpTo(ctx context.Context, turn turnkeeper.Turn, upTo turnkeeper.TurnID) (turnkeeper.Summary, error) {
-	row, err := s.q.SummaryBefore(ctx, turn.Agent, turn.Conversation, int64(upTo))
+	if upTo == 0 {
+		return turnkeeper.Summary{}, nil
+	}
+	text, err := s.q.SummaryUpTo(ctx, turn.Agent, turn.Conversation, int64(upTo))
 	if err = translate(err); errors.Is(err, turnkeeper.ErrNotFound) {
 		return turnkeeper.Summary{}, nil
 	}
-	return turnkeeper.Summary{UpTo: turnkeeper.TurnID(row.UpTo), Text: row.Content}, err
+	return turnkeeper.Summary{UpTo: upTo, Text: text}, err
 }
 
 // RecordForRequest is a turn as its worker had it when it made a request, for
@@ -68,13 +71,13 @@ func (s *Store) RecordForRequest(ctx context.Context, turn turnkeeper.TurnID, ro
 	if err := s.loadJournal(ctx, &record); err != nil {
 		return record, err
 	}
-	if row.HasPast {
-		if err = s.loadConversation(ctx, &record); err != nil {
-			return record, err
-		}
+	if !row.HasPast {
+		return record, nil
 	}
+	var summary turnkeeper.TurnID
 	if round >= 1 && round <= len(record.Rounds) && record.Rounds[round-1].Recipe != nil {
-		record.Summary, err = s.summaryUpTo(ctx, record.Turn, record.Rounds[round-1].Recipe.Summary)
+		summary = record.Rounds[round-1].Recipe.Summary
 	}
+	err = s.loadConversation(ctx, &record, summary)
 	return record, err
 }

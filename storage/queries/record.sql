@@ -5,6 +5,8 @@ select sqlc.embed(t), d.content as definition, coalesce(l.failures, 0)::integer 
     (extract(epoch from greatest(clock_timestamp() - t.granted_at, interval '0')) * 1000000)::bigint as elapsed_us,
     m.body, m.idempotency_key, m.priority, m.schedule, m.slot, m.attempts as message_attempts, m.due_at as message_due_at,
     m.accepted_at, m.trace_parent,
+    coalesce((select max(s.up_to) from turnkeeper.summaries s
+        where s.agent = t.agent and s.conversation = t.conversation and s.up_to < t.id), 0)::bigint as summary_up_to,
     exists (select from turnkeeper.turns p where p.agent = t.agent and p.conversation = t.conversation and p.id < t.id
         and p.state in ('succeeded', 'degraded'))::boolean as has_past
 from turnkeeper.turns t
@@ -49,11 +51,9 @@ where agent = @agent and name = @name and args_hash = @args_hash and state in ('
   and ended_at between clock_timestamp() - @within::interval and clock_timestamp() + @within::interval
 order by turn_id desc, ended_at desc limit 20;
 
--- name: SummaryBefore :one
--- The newest summary of a conversation up to a turn.
-select up_to, content from turnkeeper.summaries
-where agent = @agent and conversation = @conversation and up_to <= @up_to
-order by up_to desc limit 1;
+-- name: SummaryUpTo :one
+select content from turnkeeper.summaries
+where agent = @agent and conversation = @conversation and up_to = @up_to;
 
 -- name: RequestParts :many
 select sha256, content from turnkeeper.request_parts where sha256 = any(@hashes::text[]);

@@ -262,23 +262,16 @@ func (q *Queries) StreamPosition(ctx context.Context, turnID int64) (StreamPosit
 	return i, err
 }
 
-const SummaryBefore = `-- name: SummaryBefore :one
-select up_to, content from turnkeeper.summaries
-where agent = $1 and conversation = $2 and up_to <= $3
-order by up_to desc limit 1
+const SummaryUpTo = `-- name: SummaryUpTo :one
+select content from turnkeeper.summaries
+where agent = $1 and conversation = $2 and up_to = $3
 `
 
-type SummaryBeforeRow struct {
-	UpTo    int64
-	Content string
-}
-
-// The newest summary of a conversation up to a turn.
-func (q *Queries) SummaryBefore(ctx context.Context, agent string, conversation string, upTo int64) (SummaryBeforeRow, error) {
-	row := q.db.QueryRow(ctx, SummaryBefore, agent, conversation, upTo)
-	var i SummaryBeforeRow
-	err := row.Scan(&i.UpTo, &i.Content)
-	return i, err
+func (q *Queries) SummaryUpTo(ctx context.Context, agent string, conversation string, upTo int64) (string, error) {
+	row := q.db.QueryRow(ctx, SummaryUpTo, agent, conversation, upTo)
+	var content string
+	err := row.Scan(&content)
+	return content, err
 }
 
 const TurnForWorker = `-- name: TurnForWorker :one
@@ -287,6 +280,8 @@ select t.id, t.message_id, t.attempt, t.agent, t.conversation, t.lane, t.trigger
     (extract(epoch from greatest(clock_timestamp() - t.granted_at, interval '0')) * 1000000)::bigint as elapsed_us,
     m.body, m.idempotency_key, m.priority, m.schedule, m.slot, m.attempts as message_attempts, m.due_at as message_due_at,
     m.accepted_at, m.trace_parent,
+    coalesce((select max(s.up_to) from turnkeeper.summaries s
+        where s.agent = t.agent and s.conversation = t.conversation and s.up_to < t.id), 0)::bigint as summary_up_to,
     exists (select from turnkeeper.turns p where p.agent = t.agent and p.conversation = t.conversation and p.id < t.id
         and p.state in ('succeeded', 'degraded'))::boolean as has_past
 from turnkeeper.turns t
@@ -311,6 +306,7 @@ type TurnForWorkerRow struct {
 	MessageDueAt    time.Time
 	AcceptedAt      time.Time
 	TraceParent     *string
+	SummaryUpTo     int64
 	HasPast         bool
 }
 
@@ -366,6 +362,7 @@ func (q *Queries) TurnForWorker(ctx context.Context, turnID int64) (TurnForWorke
 		&i.MessageDueAt,
 		&i.AcceptedAt,
 		&i.TraceParent,
+		&i.SummaryUpTo,
 		&i.HasPast,
 	)
 	return i, err
