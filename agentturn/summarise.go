@@ -46,7 +46,7 @@ func (a *attempt) withSummary(ctx context.Context, request composed) (composed, 
 	if err != nil {
 		a.t.log.Warn("older turns of the conversation could not be summarised; they are left out",
 			zap.Int("turns", len(turns)), zap.Error(err))
-		return request, nil //nolint:nilerr // it is told, and the turn goes on
+		return request, nil
 	}
 	a.t.log.Info("older turns of the conversation were summarised", zap.Int("turns", len(turns)),
 		zap.Int64("up_to_turn", int64(made.UpTo)), zap.Int("characters", utf8.RuneCountInString(made.Text)))
