@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"turnkeeper/inference/inferencetest"
@@ -161,5 +162,47 @@ func TestRequestsWithASummaryAreRebuilt(t *testing.T) {
 	}
 	if stored := query[int](h, "select count(*) from summaries"); stored != summaries || summaries < 2 || summaries > 6 {
 		t.Errorf("%d summaries were made, %d are stored", summaries, stored)
+	}
+}
+
+// What was decided by a lost worker, and on a verdict, is rebuilt like all else;
+// of several attempts it is the answered one.
+func TestRequestsOfALostWorkersTurnAreRebuilt(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.agent("clerk", marks, "max_tool_result_chars: 1000")
+	h.ledger.answer("a", strings.Repeat("A long result. ", 500))
+	h.ledger.hold("b")
+	busy := inferencetest.Fault(503, "overloaded", "busy")
+	var asked atomic.Int64
+	h.model.Then(func(recorded) reply {
+		switch asked.Add(1) {
+		case 1:
+			return busy
+		case 2:
+			return callOnce("mark_none", "a")
+		case 3:
+			return callOnce("mark_once", "b")
+		case 4:
+			return busy
+		}
+		return text("It may be done.")
+	})
+	first := h.startWorker("--takeover-after", "2s")
+	message := h.enqueue("clerk", "Do both.")
+	h.ledger.await("b", 1)
+	h.startWorker("--takeover-after", "2s")
+	first.kill()
+	h.ledger.release()
+	turn := h.turnOf(message)
+	h.ended(turn, "degraded", "worker_lost", 3)
+	all := h.requests(5)
+	for round, sent := range []recorded{all[1], all[2], all[4]} {
+		if got := h.rebuilt(turn.ID, round+1); got.code != 0 || got.stdout != string(sent.Body) {
+			t.Errorf("round %d: exit code %d\n%s\nrebuilt %s\nsent    %s", round+1, got.code, got.stderr, got.stdout, sent.Body)
+		}
+	}
+	if !strings.Contains(string(all[4].Body), "outcome unknown") {
+		t.Error("the last request does not hold the verdict")
 	}
 }
