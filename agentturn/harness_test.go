@@ -73,17 +73,22 @@ func (b *bench) Find(name string) (inference.Provider, agentturn.ModelInfo, erro
 	return p, agentturn.ModelInfo{Provider: provider, Model: model, ContextWindow: b.windows[name]}, nil
 }
 
-func (b *bench) runner() *agentturn.Runner {
+func (b *bench) runner() *agentturn.Runner { return b.runnerWith(func(*agentturn.Config) {}) }
+
+// runnerWith is a runner with something changed of its configuration.
+func (b *bench) runnerWith(change func(*agentturn.Config)) *agentturn.Runner {
 	registry, err := tools.NewRegistry(b.tools...)
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	core, logs := observer.New(zapcore.DebugLevel)
 	b.log = logs
-	return agentturn.New(agentturn.Config{
+	cfg := agentturn.Config{
 		Models: b, Tools: registry, Bounds: b.bounds, Budget: b.budget, Freshness: b.freshness, Outputs: b.store,
 		Fault: b.fault, Log: zap.New(core), Extractions: b.extracted, ExtractionModel: b.extractor,
-	})
+	}
+	change(&cfg)
+	return agentturn.New(cfg)
 }
 
 // dispatch runs one dispatch.

@@ -281,3 +281,47 @@ func TestAnOverflowIsHandledOnce(t *testing.T) {
 		})
 	})
 }
+
+// A slowCounter is a tokenizer that tells what it was asked to count.
+type slowCounter struct {
+	agentturn.HeuristicTokens
+	counted *[]string
+}
+
+func (slowCounter) Exact() bool { return true }
+
+func (c slowCounter) CountText(text string) int {
+	*c.counted = append(*c.counted, text)
+	return c.HeuristicTokens.CountText(text)
+}
+
+// A long text is tokenized once in a process, whatever turns it stands in.
+func TestATextIsTokenizedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t).with(gives("look", 3000))
+		b.script.Then(says("done"))
+		var counted []string
+		runner := b.runnerWith(func(c *agentturn.Config) {
+			c.Tokens = func(string) agentturn.TokenCounter { return slowCounter{counted: &counted} }
+		})
+		long := strings.Repeat("long ago ", 100)
+		for n := range 3 {
+			b.store = newStore()
+			b.store.history = []turnkeeper.Past{{TurnID: 1, Body: "old", Reply: long}}
+			b.store.message.Body = fmt.Sprint(n, strings.Repeat(" words", 100))
+			record, journal := b.store.dispatch()
+			if _, err := runner.Run(t.Context(), agentturn.Assignment{Record: record, Definition: b.def}, journal); err != nil {
+				t.Fatal(err)
+			}
+		}
+		times := map[string]int{}
+		for _, text := range counted {
+			if len(text) >= 256 {
+				times[text]++
+			}
+		}
+		if times[long] != 1 || len(times) != 4 {
+			t.Errorf("the long reply was counted %d times, and %d long texts in all", times[long], len(times))
+		}
+	})
+}

@@ -38,8 +38,12 @@ func (t *turn) candidates() ([]*candidate, error) {
 			problems = append(problems, err)
 			continue
 		}
+		counts := newTokenMemo(t.cfg.counter(name))
+		if exact(counts.counter) {
+			counts.model, counts.cache = name, t.counted
+		}
 		t.models = append(t.models, &candidate{
-			provider: provider, info: info, window: t.window(info, i == 0), tokens: newTokenMemo(t.cfg.counter(name)),
+			provider: provider, info: info, window: t.window(info, i == 0), tokens: counts,
 		})
 	}
 	if len(t.models) == 0 {

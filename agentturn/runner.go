@@ -49,6 +49,7 @@ type Runner struct {
 	cfg        Config
 	leftBehind atomic.Int64
 	learnt     calibrations
+	counted    tokenCache
 }
 
 // New makes a Runner. Models must be set.
@@ -103,7 +104,7 @@ type Assignment struct {
 // outcomes, not errors. What ends ctx decides which; see ErrShutdown.
 func (r *Runner) Run(ctx context.Context, a Assignment, journal Journal) (turnkeeper.Outcome, error) {
 	t := newTurn(r.cfg, a, journal)
-	t.leftBehind, t.learnt = &r.leftBehind, &r.learnt
+	t.leftBehind, t.learnt, t.counted = &r.leftBehind, &r.learnt, &r.counted
 	ctx, stop := context.WithDeadlineCause(ctx, t.wall, errWallTime)
 	defer stop()
 	return t.run(ctx)

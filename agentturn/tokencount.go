@@ -33,6 +33,8 @@ const (
 type tokenMemo struct {
 	counter TokenCounter
 	counts  map[memoKey]int
+	model   string
+	cache   *tokenCache // of all turns, for a counter that takes its time; nil: none
 }
 
 type memoKey struct {
@@ -59,12 +61,19 @@ func (m *tokenMemo) count(key memoKey) int {
 	}
 	n, ok := m.counts[key]
 	if !ok {
-		if key.json {
-			n = m.counter.CountJSON(key.text)
-		} else {
-			n = m.counter.CountText(key.text)
-		}
+		n = m.cache.count(m.model, key, func() int {
+			if key.json {
+				return m.counter.CountJSON(key.text)
+			}
+			return m.counter.CountText(key.text)
+		})
 		m.counts[key] = n
 	}
 	return n
+}
+
+// exact says that the counter is the model's own tokenizer.
+func exact(c TokenCounter) bool {
+	tokenizer, ok := c.(interface{ Exact() bool })
+	return ok && tokenizer.Exact()
 }

@@ -81,10 +81,7 @@ func (t *turn) noteUsage(c *candidate, r *turnkeeper.Recipe, used turnkeeper.Usa
 func (t *turn) report(c *candidate, r turnkeeper.Recipe, used turnkeeper.Usage) report {
 	seen := report{
 		estimate: corrected(r.Window.Estimate(), r.Window.Factor), reported: used.InputTokens, cached: used.CachedTokens,
-		most: t.learnt.of(c.key()).most,
-	}
-	if counter, ok := c.tokens.counter.(interface{ Exact() bool }); ok {
-		seen.fine = counter.Exact()
+		fine: exact(c.tokens.counter), most: t.learnt.of(c.key()).most,
 	}
 	for _, past := range t.record.History {
 		seen.most = max(seen.most, mostOf(recipesFor(past.Rounds, c.key())))

@@ -33,6 +33,7 @@ type turn struct {
 	extracting chan struct{} // a slot for each model call that may search stored results at once
 
 	learnt       *calibrations       // of the process's models
+	counted      *tokenCache         // of the process
 	refused      *refusal            // a request that was too long for its model; nil: none, or not looked for yet
 	newSummary   *turnkeeper.Summary // made in this turn and not written yet; nil: none
 	summaryTried bool                // in this dispatch
