@@ -178,3 +178,20 @@ func TestThePayloadIsInNoRequest(t *testing.T) {
 		}
 	})
 }
+
+// Of a result that the model was told of and not shown, reading on begins at its
+// beginning.
+func TestReadingWhatWasNotShown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, _ := handleBench(t, turnkeeper.EffectNone, anyStrings, asks("text"),
+			asks(`get_continuation {"tool_call_id":"call_text_1"}`), asks(`get_continuation {"id":"1"}`), says("Done."))
+		b.tools = append(b.tools, builtin.NewReaders()...)
+		b.bounds.MaxToolResultChars = 10
+		b.run(t.Context())
+		for i, want := range []string{"head é日😀 n\n\n[truncated — showing 0-10/200 chars.", "eedle tail\n\n[truncated — showing 10-20/200 chars."} {
+			if got := b.store.calls()[i+1].Shown; !strings.HasPrefix(got, want) {
+				t.Errorf("page %d is %q", i+1, got)
+			}
+		}
+	})
+}

@@ -98,8 +98,9 @@ func seenWhenRecorded(h *house) {
 	d.reads("o", longText)
 	// It stays as it is, whatever comes late.
 	drafts := d.Journal.(agentturn.Drafts)
-	for _, at := range []int64{0, int64(len(longText))} {
-		isIt(h, "a late part", drafts.WriteDraft(h.Context(), turnkeeper.OutputPart{Output: "o", FirstByte: at, FirstChar: at, Text: "late"}), nil)
+	for _, late := range []turnkeeper.OutputPart{{}, {FirstByte: int64(len(longText)), FirstChar: int64(utf8.RuneCountInString(longText))}} {
+		late.Output, late.Text = "o", "late"
+		isIt(h, "a late part", drafts.WriteDraft(h.Context(), late), nil)
 	}
 	isIt(h, "a late drop", drafts.DropDraft(h.Context(), "o"), nil)
 	h.Sweep()
