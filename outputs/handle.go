@@ -51,7 +51,7 @@ func position(text string, to *int64) bool {
 		return true
 	}
 	n, err := strconv.ParseUint(text, 10, 63)
-	*to = int64(n) //nolint:gosec // 63 bits
+	*to = int64(n)
 	return err == nil
 }
 

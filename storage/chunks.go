@@ -29,13 +29,12 @@ func (c *chunks) text(id turnkeeper.OutputID, at place, text string) place {
 }
 
 // bytes adds binary content: the characters of a place are bytes there.
-func (c *chunks) bytes(id turnkeeper.OutputID, at place, content []byte) place {
+func (c *chunks) bytes(id turnkeeper.OutputID, at place, content []byte) {
 	for piece := range slices.Chunk(content, turnkeeper.OutputChunkBytes) {
 		c.add(id, at, "", piece)
 		at.char += int64(len(piece))
 		at.byte += int64(len(piece))
 	}
-	return at
 }
 
 func (c *chunks) add(id turnkeeper.OutputID, at place, text string, bytes []byte) {

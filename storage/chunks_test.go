@@ -136,6 +136,7 @@ func TestAPartIsReadFromItsChunks(t *testing.T) {
 		"the end":         {int64(len(text)) - 1000, 6000, 1, 100},
 		"a stride":        {3_000_000, 1 << 16, 2, 150},
 		"the description": {0, 0, 0, 50},
+		"all of it":       {0, turnkeeper.MaxOutputBytes, 1000, 10_000},
 	} {
 		plan := h.explain(bind(dbsqlc.ReadOutput, c.from, c.take, "large", turn))
 		read := 0.0

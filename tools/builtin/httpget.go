@@ -76,7 +76,7 @@ func (o HTTPOptions) get(ctx context.Context, call tools.Call, args httpGetArgs)
 	}
 	req.Header.Set("User-Agent", "turnkeeper")
 	client, closeIdle := o.client(call.Agent)
-	res, err := client.Do(req)
+	res, err := client.Do(req) //nolint:bodyclose // the result is closed, and with it the body
 	if err != nil {
 		closeIdle()
 		return tools.Result{}, requestError(err)
