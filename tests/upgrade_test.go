@@ -126,7 +126,7 @@ func TestTheNewerReleaseStopsAndTheOldGoesOn(t *testing.T) {
 	old.await("the turn is left to a newer worker")
 	h.await("the turn is put off", "select due_at > clock_timestamp() from turns where id = $1", turn)
 	view := h.show(turn)
-	if view.State != "queued" || view.Losses != 0 || view.ErrorClass != "needs_newer_worker" || !strings.Contains(view.Error, "version 2") {
+	if view.State != "queued" || view.Losses != 0 || view.ErrorClass != "needs_newer_worker" || !strings.Contains(view.Error, "version 9") {
 		t.Errorf("the turn is %+v", view)
 	}
 	if _, after, _ := strings.Cut(journalOf(h, turn), ")"); after != before {
