@@ -126,6 +126,41 @@ func (b *bench) check() {
 	for _, violation := range b.store.violations {
 		b.t.Error("journal: ", violation)
 	}
+	b.checkRequests()
+}
+
+// checkRequests makes the request of every round again from the journal, and
+// fails the test where one is not what was sent.
+func (b *bench) checkRequests() {
+	b.t.Helper()
+	parts, summaries := map[string]string{}, []turnkeeper.Summary{b.store.summary}
+	for _, e := range b.store.entries {
+		for _, part := range e.Parts {
+			parts[part.SHA256] = part.Content
+		}
+		if e.Summary != nil {
+			summaries = append(summaries, *e.Summary)
+		}
+	}
+	record := b.store.reload()
+	for _, round := range record.Rounds {
+		if round.Recipe == nil {
+			continue // the test wrote it
+		}
+		for _, s := range summaries {
+			if s.UpTo == round.Recipe.Summary {
+				record.Summary = s
+			}
+		}
+		rebuilt, err := agentturn.Rebuild(record, b.def, round.Number, parts)
+		if err != nil {
+			b.t.Errorf("the request of round %d: %v", round.Number, err)
+			continue
+		}
+		if sent := inference.SentAs("", agentturn.Canonical(rebuilt.Request)); sent.SHA256 != round.Recipe.SHA256 {
+			b.t.Errorf("the request of round %d is made again as\n%s", round.Number, agentturn.Canonical(rebuilt.Request))
+		}
+	}
 }
 
 // requests are what the models were sent, each checked as a strict server

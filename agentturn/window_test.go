@@ -1,6 +1,7 @@
 package agentturn
 
 import (
+	"math/rand/v2"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -89,4 +90,75 @@ func TestFit(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Whatever the load: what fits takes what it says, and no more than the room;
+// what gives way is the oldest; nothing gives way that has room.
+func TestFitKeepsItsRules(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	for range 5000 {
+		l, room := randomLoad(random), random.IntN(600)
+		f, ok := fit(room, l)
+		sum := l.fixed
+		var stayed bool
+		for i, round := range l.rounds {
+			sum += round.answer
+			for j, result := range round.results {
+				if f.dropped[i][j] {
+					sum += result.line
+					if stayed {
+						t.Fatalf("a result gave way after one that stayed: %+v of %+v", f, l)
+					}
+					continue
+				}
+				sum += result.whole
+				stayed = stayed || result.line < result.whole
+			}
+		}
+		if !ok {
+			if sum <= room || stayed {
+				t.Fatalf("%d of %d do not fit, and a result stays: %+v of %+v", sum, room, f, l)
+			}
+			continue
+		}
+		whole := sum
+		for i, past := range l.past {
+			whole += past.whole
+			switch {
+			case i < f.firstPast:
+			case i < f.firstWhole:
+				sum += past.lean
+			default:
+				sum += past.whole
+			}
+		}
+		if f.told {
+			sum += l.left
+		}
+		if sum != f.tokens || sum > room || f.firstWhole < f.firstPast {
+			t.Fatalf("it takes %d of %d: %+v of %+v", sum, room, f, l)
+		}
+		if whole <= room && (f.firstWhole > 0 || f.firstPast > 0) && !(l.older && f.told) {
+			t.Fatalf("earlier turns gave way where all had room: %+v of %+v", f, l)
+		}
+	}
+}
+
+func randomLoad(random *rand.Rand) load {
+	l := load{fixed: random.IntN(200), older: random.IntN(4) == 0}
+	for range random.IntN(6) {
+		whole := 1 + random.IntN(100)
+		l.past = append(l.past, pastLoad{whole, 1 + random.IntN(whole)})
+	}
+	if len(l.past) > 0 || l.older {
+		l.left = random.IntN(20)
+	}
+	for range random.IntN(4) {
+		round := roundLoad{answer: random.IntN(20)}
+		for range random.IntN(4) {
+			round.results = append(round.results, resultLoad{whole: 1 + random.IntN(100), line: 1 + random.IntN(30)})
+		}
+		l.rounds = append(l.rounds, round)
+	}
+	return l
 }
