@@ -100,12 +100,16 @@ func TestFitKeepsItsRules(t *testing.T) {
 		l, room := randomLoad(random), random.IntN(600)
 		f, ok := fit(room, l)
 		sum := l.fixed
-		var stayed bool
+		alone := l.fixed // this turn with all its results
+		var gaveWay, stayed bool
 		for i, round := range l.rounds {
 			sum += round.answer
+			alone += round.answer
 			for j, result := range round.results {
+				alone += result.whole
 				if f.dropped[i][j] {
 					sum += result.line
+					gaveWay = true
 					if stayed {
 						t.Fatalf("a result gave way after one that stayed: %+v of %+v", f, l)
 					}
@@ -114,6 +118,9 @@ func TestFitKeepsItsRules(t *testing.T) {
 				sum += result.whole
 				stayed = stayed || result.line < result.whole
 			}
+		}
+		if gaveWay && alone <= room {
+			t.Fatalf("a result gave way where all had room: %+v of %+v", f, l)
 		}
 		if !ok {
 			if sum <= room || stayed {
