@@ -147,25 +147,24 @@ func (t *turn) collect() {
 }
 
 // takeLater is the result of a job in the background. The model knows it by its
-// handle, which stands for it as long as there is something to retrieve.
+// handle: what was sent once stays as it was, whatever the call ended with, and
+// the notice tells of its end.
 func (t *turn) takeLater(call *turnkeeper.ToolCall, j *job) turnkeeper.CallResult {
-	if !t.retrieves() {
-		result := t.take(call, j.done.Result, j.id)
-		result.Nonce, result.State, result.Duration, result.Ran = j.nonce, stateOf(j.done.Outcome), j.done.took, true
-		return result
-	}
-	taken, _ := t.taken(j.done.Result, outputs.Limits{MaxChars: t.bounds.MaxToolResultChars})
-	result := turnkeeper.CallResult{
-		Key: call.Key, Nonce: j.nonce, State: stateOf(j.done.Outcome), Shown: call.Shown, Preview: taken.Preview,
-		Duration: j.done.took, Ran: true,
-	}
-	if result.State == turnkeeper.CallCancelled {
-		result.Shown = taken.Shown
-	}
-	taken.Output.ID, taken.Output.TurnID, taken.Output.Call = j.id, t.record.Turn.ID, call.Key
-	result.Output = &taken.Output
-	t.sizes[j.id] = taken.Output.Tokens
+	result := t.later(call, j.done.Result)
+	result.Nonce, result.State, result.Duration, result.Ran = j.nonce, stateOf(j.done.Outcome), j.done.took, true
 	return result
+}
+
+// later takes what a call in the background gave. Where the model can no longer
+// retrieve it, it is shown after all.
+func (t *turn) later(call *turnkeeper.ToolCall, raw tools.Result) turnkeeper.CallResult {
+	if !t.retrieves() {
+		return t.take(call, raw, call.OutputID)
+	}
+	taken, _ := t.taken(raw, outputs.Limits{MaxChars: t.bounds.MaxToolResultChars})
+	taken.Output.ID, taken.Output.TurnID, taken.Output.Call = call.OutputID, t.record.Turn.ID, call.Key
+	t.sizes[call.OutputID] = taken.Output.Tokens
+	return turnkeeper.CallResult{Key: call.Key, Shown: call.Shown, Preview: taken.Preview, Output: &taken.Output}
 }
 
 // inline shows in place of a handle what it stands for: a late result is kept
@@ -179,6 +178,14 @@ func (t *turn) inline(r *turnkeeper.CallResult) {
 	default:
 		r.Shown = outputs.Take(outputs.Raw{Text: o.Text, Bytes: o.Bytes, MediaType: o.MediaType}, outputs.Limits{MaxChars: t.bounds.MaxToolResultChars}).Shown
 	}
+}
+
+// endLater makes a result one of a call in the background, if it is.
+func endLater(call turnkeeper.ToolCall, result turnkeeper.CallResult) turnkeeper.CallResult {
+	if wentOn(call) {
+		result.Preview, result.Shown = outputs.Preview(result.Shown), call.Shown
+	}
+	return result
 }
 
 func stateOf(o tools.Outcome) turnkeeper.CallState {

@@ -268,7 +268,10 @@ func TestAWorkerIsLostWithACallInTheBackground(t *testing.T) {
 				if n := slow.runs.count(); n != c.runs {
 					t.Errorf("it ran %d times", n)
 				}
-				if c.state == turnkeeper.CallSucceeded && results(b.requests()[2])[0] != call.Shown {
+				if c.state == turnkeeper.CallUnknown && !strings.Contains(last(b.requests()[2]), "### Unknown (1)\n- worker (id: "+string(call.OutputID)+", outcome unknown: ") {
+					t.Errorf("the notice: %q", last(b.requests()[2]))
+				}
+				if results(b.requests()[2])[0] != call.Shown {
 					t.Errorf("the handle became %q", results(b.requests()[2])[0])
 				}
 			})

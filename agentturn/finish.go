@@ -111,7 +111,11 @@ func (t *turn) handBack() {
 
 // doubted adds to the result of an effect that was cut short what that means.
 func (t *turn) doubted(call *turnkeeper.ToolCall, result turnkeeper.CallResult) turnkeeper.CallResult {
-	if result.Ran && call.Effect != turnkeeper.EffectNone {
+	switch {
+	case !result.Ran || call.Effect == turnkeeper.EffectNone:
+	case wentOn(*call):
+		result.Preview = outputs.Preview(result.Preview + shownMaybe)
+	default:
 		result.Shown += shownMaybe
 		result.Preview = outputs.Preview(result.Shown)
 	}

@@ -382,7 +382,9 @@ func (j *memJournal) Late(_ context.Context, result turnkeeper.CallResult) error
 	call := j.s.call(result.Key)
 	switch {
 	case call == nil:
-	case !call.State.Answered() && call.Nonce == result.Nonce && !j.s.turn.State.Terminal():
+	case call.State == turnkeeper.CallRunning && call.Nonce == result.Nonce && !j.s.turn.State.Terminal():
+		call.State, call.Preview = result.State, result.Preview
+	case call.State == turnkeeper.CallStarted && call.Nonce == result.Nonce && !j.s.turn.State.Terminal():
 		call.State, call.Shown, call.Preview = result.State, result.Shown, result.Preview
 	case j.s.nonces[result.Nonce] == result.Key && call.LateResult == "":
 		call.LateResult = result.Shown

@@ -43,25 +43,27 @@ func (t *turn) notice(final bool, full int) string {
 // status lists the outputs that run, and those that the model knows by a handle.
 // Empty: there are none.
 func (t *turn) status() string {
-	var running, ready, failed []string
+	var running, ready, failed, unknown []string
 	for _, call := range t.calls() {
 		switch {
 		case call.State == turnkeeper.CallRunning:
 			running = append(running, fmt.Sprintf("- %s (id: %s, running %.1fs)", call.Name, call.OutputID, t.runs(call).Seconds()))
-		case wentOn(call) && call.State == turnkeeper.CallFailed:
-			failed = append(failed, fmt.Sprintf("- %s (id: %s, %s)", call.Name, call.OutputID, call.Preview))
+		case wentOn(call) && call.State == turnkeeper.CallUnknown:
+			unknown = append(unknown, endedLine(call))
+		case wentOn(call) && call.State != turnkeeper.CallSucceeded:
+			failed = append(failed, endedLine(call))
 		case handled(call):
 			ready = append(ready, t.readyLine(call))
 		}
 	}
-	if len(running)+len(ready)+len(failed) == 0 {
+	if len(running)+len(ready)+len(failed)+len(unknown) == 0 {
 		return ""
 	}
 	lines := []string{"## Async Tool Status"}
 	for _, part := range []struct {
 		name string
 		list []string
-	}{{"Running", running}, {"Ready", ready}, {"Failed", failed}} {
+	}{{"Running", running}, {"Ready", ready}, {"Failed", failed}, {"Unknown", unknown}} {
 		if len(part.list) > 0 {
 			lines = append(append(lines, fmt.Sprintf("### %s (%d)", part.name, len(part.list))), part.list...)
 		}
@@ -80,6 +82,11 @@ func (t *turn) runs(call turnkeeper.ToolCall) time.Duration {
 // handled says that the model knows the call's output by its handle.
 func handled(call turnkeeper.ToolCall) bool {
 	return call.OutputID != "" && strings.HasPrefix(call.Shown, outputs.Placeholder{ID: call.OutputID, Tool: call.Name}.Head())
+}
+
+// endedLine tells of a call in the background that did not succeed.
+func endedLine(call turnkeeper.ToolCall) string {
+	return fmt.Sprintf("- %s (id: %s, %s)", call.Name, call.OutputID, call.Preview)
 }
 
 func (t *turn) readyLine(call turnkeeper.ToolCall) string {

@@ -1,7 +1,6 @@
 package agentturn
 
 import (
-	"cmp"
 	"context"
 	"errors"
 
@@ -91,10 +90,10 @@ func (t *turn) settle(ctx context.Context, call *turnkeeper.ToolCall) error {
 
 // giveVerdict records that nobody knows what became of a started call.
 func (t *turn) giveVerdict(call *turnkeeper.ToolCall) {
-	verdict := turnkeeper.CallResult{
+	verdict := endLater(*call, turnkeeper.CallResult{
 		Key: call.Key, Nonce: call.Nonce, State: turnkeeper.CallUnknown,
 		Shown: shownUnknown, Preview: outputs.Preview(shownUnknown), Ran: !call.Paging,
-	}
+	})
 	t.apply(call, verdict)
 	t.next.Verdicts = append(t.next.Verdicts, verdict)
 	t.log.Warn("outcome of tool call unknown", zap.Stringer("call", call.Key), zap.String("tool", call.Name))
@@ -120,9 +119,13 @@ func (t *turn) reconcile(ctx context.Context, call *turnkeeper.ToolCall) (turnke
 		return turnkeeper.CallResult{}, false
 	}
 	if !happened {
-		return textResult(call, turnkeeper.CallFailed, shownDidNotHappen), true
+		return endLater(*call, textResult(call, turnkeeper.CallFailed, shownDidNotHappen)), true
 	}
-	result := t.take(call, found, cmp.Or(call.OutputID, outputs.NewID()))
+	take := t.later
+	if !wentOn(*call) {
+		take = func(call *turnkeeper.ToolCall, r tools.Result) turnkeeper.CallResult { return t.take(call, r, outputs.NewID()) }
+	}
+	result := take(call, found)
 	result.Nonce, result.Ran, result.State, result.Usage = call.Nonce, !call.Paging, turnkeeper.CallSucceeded, used.read()
 	if found.IsError {
 		result.State = turnkeeper.CallFailed

@@ -2,6 +2,7 @@ package agentturn
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strconv"
@@ -92,17 +93,24 @@ func (s *shelf) Find(ctx context.Context, id string) (o tools.Output, found bool
 		return o, true, nil
 	case !call.State.Answered():
 		return tools.Output{}, false, nil
-	case call.OutputID == "", call.State == turnkeeper.CallUnknown:
+	case call.OutputID == "":
 		shownWhole(&o, call.Shown)
 		s.extractable(&o, outputs.SHA256(call.Shown))
 		return o, true, nil
 	}
 	stored, err := s.store.DescribeOutput(ctx, s.turn, call.OutputID)
+	if errors.Is(err, turnkeeper.ErrNotFound) && wentOn(call) { // its worker was lost, and only told of it
+		if o.Failure = call.Preview; call.State == turnkeeper.CallSucceeded {
+			o.Failure = ""
+			shownWhole(&o, call.Preview)
+		}
+		return o, true, nil
+	}
 	if err != nil {
 		return o, false, err
 	}
 	s.stored(&o, call, stored)
-	if wentOn(call) && call.State == turnkeeper.CallFailed {
+	if wentOn(call) && call.State != turnkeeper.CallSucceeded {
 		o.Failure, err = o.Read(ctx, 0, int64(s.maxChars))
 	}
 	s.extractable(&o, stored.SHA256)

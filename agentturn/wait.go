@@ -2,6 +2,7 @@ package agentturn
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
@@ -45,7 +46,7 @@ func (s *shelf) untold(ctx context.Context) (done []tools.Finished, err error) {
 			continue
 		}
 		stored, err := s.store.DescribeOutput(ctx, s.turn, call.OutputID)
-		if err != nil {
+		if err != nil && !errors.Is(err, turnkeeper.ErrNotFound) { // not found: its worker was lost
 			return nil, err
 		}
 		done = append(done, tools.Finished{Tool: call.Name, ID: call.OutputID, Bytes: stored.SizeBytes})

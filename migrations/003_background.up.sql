@@ -68,8 +68,9 @@ create or replace function turnkeeper.late_result(
     p_turn bigint, p_round integer, p_ordinal integer, p_nonce text, p_state text, p_shown text, p_preview text
 ) returns void language plpgsql as $$
 begin
-    update turnkeeper.calls set state = p_state, shown = p_shown, preview = p_preview,
-        ended_at = greatest(clock_timestamp(), started_at)
+    -- What the model was told of a call in the background stays.
+    update turnkeeper.calls set state = p_state, shown = case when state = 'running' then shown else p_shown end,
+        preview = p_preview, ended_at = greatest(clock_timestamp(), started_at)
     where turn_id = p_turn and round = p_round and ordinal = p_ordinal and state in ('started', 'running') and nonce = p_nonce
       and exists (select from turnkeeper.turns t where t.id = p_turn and t.ended_at is null);
     if not found then

@@ -255,7 +255,10 @@ func (t *turnRow) late(r turnkeeper.CallResult, s *Store) {
 		fits = fits || call.State == turnkeeper.CallUnknown && call.Nonce == r.Nonce
 	}
 	if fits {
-		call.State, call.Shown, call.Preview, call.EndedAt = r.State, r.Shown, r.Preview, s.now()
+		if call.State != turnkeeper.CallRunning { // else the model was told already, and what was told stays
+			call.Shown = r.Shown
+		}
+		call.State, call.Preview, call.EndedAt = r.State, r.Preview, s.now()
 		return
 	}
 	for _, start := range t.starts {
