@@ -348,3 +348,22 @@ func TestAResultOverTheThreshold(t *testing.T) {
 		})
 	}
 }
+
+// A later turn is told what a handle stood for, not the handle.
+func TestAHandleOfAnEarlierTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := asyncBench(t, asks("fetcher"), says("It is done."))
+		b.with(lasting("fetcher", turnkeeper.EffectNone, 12*time.Second))
+		b.run(t.Context())
+		past := turnkeeper.Past{TurnID: 6, Body: "before", Rounds: b.store.rounds, Reply: "It is done."}
+
+		next := newBench(t, says("Hello again."))
+		next.with(read("fetcher"))
+		next.store.history = []turnkeeper.Past{past}
+		next.run(t.Context())
+		want := []string{"[the output of fetcher was kept for its own turn; it began: fetcher found it]"}
+		if diff := cmp.Diff(want, results(next.requests()[0])); diff != "" {
+			t.Errorf("(-want +got)\n%s", diff)
+		}
+	})
+}

@@ -19,6 +19,8 @@ type wording struct {
 	// reread says that this turn's results can be read again where they are not
 	// shown.
 	reread bool
+	// past says that the rounds are of an earlier turn.
+	past bool
 }
 
 // roundMessages are the answer of a round and the results of its calls, in call
@@ -27,8 +29,11 @@ func (w *wording) roundMessages(round turnkeeper.Round, dropped func(turnkeeper.
 	messages := []inference.Message{answerOf(round)}
 	for _, call := range round.Calls {
 		text := shownOf(call)
-		if dropped(call) {
+		switch {
+		case dropped(call):
 			text = w.droppedLine(call)
+		case w.past && handled(call):
+			text = pastLine(call)
 		}
 		messages = append(messages, inference.Message{
 			Role: inference.RoleTool, CallID: call.WireID, Tool: call.Name, Text: text,
@@ -82,6 +87,11 @@ func (w *wording) droppedLine(call turnkeeper.ToolCall) string {
 		"or get_continuation with tool_call_id=%q offset=0]", call.Name, id, id)
 }
 
+// pastLine stands for a handle of an earlier turn, which is of no use any more.
+func pastLine(call turnkeeper.ToolCall) string {
+	return fmt.Sprintf("[the output of %s was kept for its own turn; it began: %s]", call.Name, call.Preview)
+}
+
 func plainLine(call turnkeeper.ToolCall) string {
 	return fmt.Sprintf("[result of %s dropped to fit the context window]", call.Name)
 }
@@ -104,7 +114,7 @@ func (w *wording) pastAnswers(past turnkeeper.Past, lean bool) []inference.Messa
 		}
 		rounds = rounds[:n-1]
 	}
-	earlier := wording{ids: w.ids, plain: w.plain}
+	earlier := wording{ids: w.ids, plain: w.plain, past: true}
 	var messages []inference.Message
 	for _, round := range rounds {
 		messages = append(messages, earlier.roundMessages(round, func(call turnkeeper.ToolCall) bool {
