@@ -48,6 +48,11 @@ type CallStart struct {
 	Nonce   string // random; tells this start from every other
 	Attempt int    // 1 for the first start; more only for repeatable effects
 	Effect  Effect // as planned; the journal holds the start against the call's own
+
+	// Detached is how long one run of a detached call may take: it runs in a job
+	// of its own, wherever there is room, and its result arrives. 0: it runs in
+	// the turn.
+	Detached time.Duration
 }
 
 // A CallResult is what a call ended with.
@@ -58,10 +63,11 @@ type CallResult struct {
 	Shown   string
 	Preview string
 	Output  *Output // nil: nothing to store beside Shown
-	// Later is the id under which the output of a call in state CallRunning will
-	// be stored, as the model was told. Empty for every other.
-	Later OutputID
-	Ran   bool // the tool ran; not kept, but a lost lease makes it worth telling
+	// OutputID names an output that is stored apart, before or later: that of a
+	// call that goes on in the background, or whose result arrives. Empty: that of
+	// Output, or none.
+	OutputID OutputID
+	Ran      bool // the tool ran; not kept, but a lost lease makes it worth telling
 	// Duration is how long the tool ran, by the worker's monotonic clock;
 	// 0 for a call that did not run.
 	Duration time.Duration
@@ -75,6 +81,9 @@ type CallResult struct {
 //   - succeeded, degraded, cancelled: the message is closed with Reply.
 //   - failed: Retry decides whether the message stays for another attempt
 //     (after Backoff) or is closed with Reply.
+//   - waiting: the turn waits, without lease and slot, for calls that are open
+//     elsewhere. When one of them has arrived by then, or none is open, it is
+//     queued instead.
 //   - queued: the turn goes back and is granted again, not before Backoff from
 //     now: it was handed back at shutdown or deferred by a budget.
 type Outcome struct {

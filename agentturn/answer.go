@@ -1,6 +1,7 @@
 package agentturn
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -23,8 +24,8 @@ func (t *turn) apply(call *turnkeeper.ToolCall, result turnkeeper.CallResult) {
 	t.forget(call)
 	known := call.State == turnkeeper.CallRunning // the round went on without it
 	call.State, call.Shown, call.Preview = result.State, result.Shown, result.Preview
+	call.OutputID = cmp.Or(result.OutputID, call.OutputID)
 	if result.State == turnkeeper.CallRunning {
-		call.OutputID = result.Later
 		t.event(turnkeeper.EventNotice, call.Key.Round, 0, NoticeData{Text: call.Name + " goes on in the background"})
 		t.tellIfOver(call.Key.Round)
 		return
@@ -124,10 +125,15 @@ func (t *turn) toolCall(call *turnkeeper.ToolCall, used *meter) tools.Call {
 	turn := t.record.Turn
 	return tools.Call{
 		TurnID: turn.ID, Agent: turn.Agent, Conversation: turn.Conversation, Key: call.Key,
-		Arguments: t.argumentsOf(call),
-		// Turn ids are unique in one database only; with its birth, a turn is
-		// told from those of others that call the same system.
+		Arguments:      t.argumentsOf(call),
 		Outputs:        t.shelf(used),
-		IdempotencyKey: fmt.Sprintf("turn-%d-%x-%s", turn.ID, turn.CreatedAt.UnixMicro(), call.Key),
+		IdempotencyKey: idempotencyKey(turn, call.Key),
 	}
+}
+
+// idempotencyKey is the same for each start of a call. Turn ids are unique in one
+// database only; with its birth, a turn is told from those of others that call the
+// same system.
+func idempotencyKey(turn turnkeeper.Turn, key turnkeeper.CallKey) string {
+	return fmt.Sprintf("turn-%d-%x-%s", turn.ID, turn.CreatedAt.UnixMicro(), key)
 }

@@ -88,7 +88,7 @@ func (t *turn) goOn(call *turnkeeper.ToolCall, j *job) {
 	t.jobs[call.Key] = j
 	shown := outputs.Placeholder{ID: j.id, Tool: call.Name}.Background()
 	t.answer(call, turnkeeper.CallResult{
-		Key: call.Key, Nonce: j.nonce, State: turnkeeper.CallRunning, Shown: shown, Preview: outputs.Preview(shown), Later: j.id,
+		Key: call.Key, Nonce: j.nonce, State: turnkeeper.CallRunning, Shown: shown, Preview: outputs.Preview(shown), OutputID: j.id,
 	})
 	t.log.Info("tool call goes on in the background", zap.Stringer("call", call.Key), zap.String("tool", call.Name),
 		zap.String("output_id", string(j.id)), zap.Duration("running", time.Since(j.since)))
@@ -108,7 +108,7 @@ func (t *turn) rerun(ctx context.Context, call *turnkeeper.ToolCall, spec tools.
 	start := newStart(call)
 	t.next.Starts = append(t.next.Starts, start)
 	t.next.Results = append(t.next.Results, turnkeeper.CallResult{
-		Key: call.Key, Nonce: start.Nonce, State: turnkeeper.CallRunning, Shown: call.Shown, Preview: call.Preview, Later: call.OutputID,
+		Key: call.Key, Nonce: start.Nonce, State: turnkeeper.CallRunning, Shown: call.Shown, Preview: call.Preview, OutputID: call.OutputID,
 	})
 	t.tellStarted(call)
 	if err := t.commit(ctx); err != nil {

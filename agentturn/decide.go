@@ -13,43 +13,64 @@ import (
 // decide says how the turn goes on when every call of the newest round is
 // answered.
 func (t *turn) decide(ctx context.Context) (state, error) {
+	if err := t.takeArrivals(ctx); err != nil {
+		return nil, err
+	}
 	t.collect()
 	last := t.rounds[len(t.rounds)-1]
-	end := t.endAfter(last)
+	end, sees := t.endAfter(last)
 	if end == nil {
 		return t.goOnFrom(ctx, last)
 	}
 	if err := t.awaitJobs(ctx, len(last.Calls) > 0); err != nil {
 		return nil, err
 	}
+	if sees && len(t.elsewhere()) > 0 {
+		end = t.waiting
+	}
 	t.end = end()
 	return nil, nil
 }
 
 // endAfter makes the turn's end, if the newest round is its last; else it is nil.
-func (t *turn) endAfter(last turnkeeper.Round) func() *ending {
+// sees says that the end tells of every call, so that what is open elsewhere is
+// waited for.
+func (t *turn) endAfter(last turnkeeper.Round) (end func() *ending, sees bool) {
 	switch {
 	case len(last.Calls) == 0:
-		return func() *ending { return t.answered(last) }
+		return func() *ending { return t.answered(last) }, false
 	case anyRefused(last.Calls, shownNoTime):
-		return func() *ending { return t.capped(turnkeeper.StopMaxDuration) }
+		return func() *ending { return t.capped(turnkeeper.StopMaxDuration) }, false
 	case anyRefused(last.Calls, overLimit):
-		return func() *ending { return t.capped(turnkeeper.StopMaxToolCalls) }
+		return func() *ending { return t.capped(turnkeeper.StopMaxToolCalls) }, false
 	case !t.bounds.Continuation:
-		t.log.Warn("tool continuation disabled, completing turn", zap.Int("calls", len(last.Calls)))
-		return t.summarised
+		return func() *ending {
+			t.log.Warn("tool continuation disabled, completing turn", zap.Int("calls", len(last.Calls)))
+			return t.summarised()
+		}, true
 	case t.roundsUsedUp():
-		t.logCap("max tool rounds reached, completing turn")
-		return t.summarised
+		return func() *ending {
+			t.logCap("max tool rounds reached, completing turn")
+			return t.summarised()
+		}, true
 	default:
-		return nil
+		return nil, false
 	}
 }
 
-// goOnFrom calls the model again as soon as it has something new to see.
+// goOnFrom calls the model again as soon as it has something new to see. For what
+// runs here the turn stands still; for what is open elsewhere alone it waits, and
+// holds nothing.
 func (t *turn) goOnFrom(ctx context.Context, last turnkeeper.Round) (state, error) {
 	for nextMove(t.rounds) == moveWait {
+		if len(t.jobs) == 0 {
+			t.end = t.waiting()
+			return nil, nil
+		}
 		if err := t.awaitJob(ctx); err != nil {
+			return nil, err
+		}
+		if err := t.takeArrivals(ctx); err != nil {
 			return nil, err
 		}
 	}

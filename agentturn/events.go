@@ -24,6 +24,12 @@ type (
 		Dispatch int `json:"dispatch"`
 	}
 
+	// TurnWaitingData is the data of turn_waiting: the turn goes on when one of
+	// these calls has ended elsewhere.
+	TurnWaitingData struct {
+		Calls []string `json:"calls"` // round-R-tool-I
+	}
+
 	// RoundStartData is the data of round_start.
 	RoundStartData struct {
 		Of    int  `json:"of"`              // max_rounds

@@ -17,6 +17,10 @@ func (t *turn) execute(ctx context.Context) (state, error) {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
+		if wait, err := t.mustWait(ctx, open[0]); wait || err != nil {
+			t.end = t.waiting()
+			return nil, err
+		}
 		if err := t.executeFirst(ctx, open); err != nil {
 			return nil, err
 		}
@@ -38,8 +42,14 @@ func (t *turn) executeFirst(ctx context.Context, open []*turnkeeper.ToolCall) er
 		t.answer(call, result)
 		return nil
 	}
+	if spec.Detached && t.hasHandles(call) {
+		return t.refuse(call, shownNoHandles, nil)
+	}
 	if refused, err := t.resolve(ctx, call); err != nil || refused != "" {
 		return t.refuse(call, refused, err)
+	}
+	if spec.Detached {
+		return t.detach(ctx, call, spec)
 	}
 	if call.State == turnkeeper.CallRunning {
 		return t.rerun(ctx, call, spec)

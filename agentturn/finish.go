@@ -34,9 +34,12 @@ const (
 func (t *turn) finish(ctx context.Context, e ending) (turnkeeper.Outcome, error) {
 	t.stopJobs(errOver)
 	t.dropStarts()
-	if e.state == turnkeeper.TurnQueued {
+	switch e.state {
+	case turnkeeper.TurnWaiting: // nothing is open here
+	case turnkeeper.TurnQueued:
 		t.handBack()
-	} else {
+	default:
+		t.closeElsewhere(ctx)
 		t.closeCalls()
 	}
 	t.abandonStream("the turn ended")
@@ -59,6 +62,8 @@ func (t *turn) finish(ctx context.Context, e ending) (turnkeeper.Outcome, error)
 // logEnd says how this dispatch ended, once that is written.
 func (t *turn) logEnd(o turnkeeper.Outcome) {
 	switch {
+	case o.State == turnkeeper.TurnWaiting:
+		t.log.Info("turn waits", zap.String("for", o.Error))
 	case !o.State.Terminal() && o.Backoff > 0:
 		t.log.Info("turn put off", zap.Duration("backoff", o.Backoff), zap.String("reason", o.Error))
 	case !o.State.Terminal():
@@ -132,7 +137,7 @@ func (t *turn) outcome(e ending) turnkeeper.Outcome {
 		o.Reply = e.reply(t.rounds)
 	}
 	o.Error = firstChars(outputs.Clean(o.Error), maxOperatorErrors)
-	if e.state == turnkeeper.TurnQueued {
+	if !e.state.Terminal() {
 		return o
 	}
 	if t.scheduled() {

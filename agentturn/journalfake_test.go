@@ -27,7 +27,8 @@ type store struct {
 	outputs    []turnkeeper.Output
 	events     []turnkeeper.Event
 	nonces     map[string]turnkeeper.CallKey
-	effects    []string // of transactional tools, committed
+	arrived    map[turnkeeper.CallKey]turnkeeper.CallResult // from elsewhere, not in the journal yet
+	effects    []string                                     // of transactional tools, committed
 	entries    []turnkeeper.Entry
 	writes     []string // kinds of what was written, with transactions
 	outcomes   []turnkeeper.Outcome
@@ -45,6 +46,7 @@ func newStore() *store {
 		},
 		message: turnkeeper.Message{ID: 3, Agent: "tester", Body: "do it"},
 		nonces:  map[string]turnkeeper.CallKey{},
+		arrived: map[turnkeeper.CallKey]turnkeeper.CallResult{},
 	}
 }
 
@@ -262,6 +264,7 @@ func (s *store) start(start turnkeeper.CallStart) error {
 	}
 	s.nonces[start.Nonce] = start.Key
 	call.State, call.Nonce, call.Starts = turnkeeper.CallStarted, start.Nonce, start.Attempt
+	call.Elsewhere = start.Detached > 0
 	return nil
 }
 
@@ -274,8 +277,10 @@ func (s *store) answer(result turnkeeper.CallResult) error {
 		return s.violated("%s: %s", result.Key, err)
 	}
 	call.State, call.Shown, call.Preview = result.State, result.Shown, result.Preview
+	if result.OutputID != "" {
+		call.OutputID = result.OutputID
+	}
 	if result.State == turnkeeper.CallRunning {
-		call.OutputID = result.Later
 		return nil
 	}
 	if !result.State.Answered() {
@@ -283,6 +288,7 @@ func (s *store) answer(result turnkeeper.CallResult) error {
 	}
 	call.Duration, call.EndedAt = result.Duration, time.Now()
 	call.Usage, s.turn.Usage = result.Usage, s.turn.Usage.Add(result.Usage)
+	delete(s.arrived, call.Key)
 	if result.Output != nil {
 		call.OutputID = result.Output.ID
 		s.outputs = append(s.outputs, *result.Output)
@@ -314,6 +320,9 @@ func (s *store) addEvent(event turnkeeper.Event) error {
 }
 
 func (s *store) close(o turnkeeper.Outcome) error {
+	if o.State == turnkeeper.TurnWaiting && len(s.arrived) > 0 {
+		o.State = turnkeeper.TurnQueued
+	}
 	if err := s.turn.State.MoveTo(o.State); err != nil {
 		return s.violated("%s", err)
 	}
@@ -373,6 +382,24 @@ func (j *memJournal) Transact(ctx context.Context, start turnkeeper.CallStart, r
 		j.s.writes = append(j.s.writes, "transaction")
 		return nil
 	})
+}
+
+// arrive brings the result of a call that is open elsewhere.
+func (s *store) arrive(key turnkeeper.CallKey, state turnkeeper.CallState, text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	call := s.call(key)
+	s.outputs = append(s.outputs, turnkeeper.Output{ID: call.OutputID, TurnID: s.turn.ID, Call: key, Text: text, Chars: int64(len(text))})
+	s.arrived[key] = turnkeeper.CallResult{Key: key, Nonce: call.Nonce, State: state, Preview: text, OutputID: call.OutputID}
+	if s.turn.State == turnkeeper.TurnWaiting {
+		s.turn.State = turnkeeper.TurnQueued
+	}
+}
+
+func (j *memJournal) Arrivals(context.Context) ([]turnkeeper.CallResult, error) {
+	j.s.mu.Lock()
+	defer j.s.mu.Unlock()
+	return slices.Collect(maps.Values(j.s.arrived)), nil
 }
 
 func (j *memJournal) Late(_ context.Context, result turnkeeper.CallResult) error {

@@ -71,10 +71,13 @@ func (t *turn) status() string {
 	return strings.Join(lines, "\n")
 }
 
-// runs is how long a call has been in the background here.
+// runs is how long a call has been in the background.
 func (t *turn) runs(call turnkeeper.ToolCall) time.Duration {
 	if j := t.jobs[call.Key]; j != nil {
 		return time.Since(j.since)
+	}
+	if call.Elsewhere && !call.StartedAt.IsZero() {
+		return max(time.Since(call.StartedAt), 0)
 	}
 	return 0
 }
@@ -129,7 +132,7 @@ func (t *turn) retrievals(call turnkeeper.ToolCall) (n int) {
 // options are what the model may do now.
 func (t *turn) options() string {
 	retrieve := "Retrieve an output that is ready, with get_tool_output(id, mode)"
-	if len(t.jobs) > 0 {
+	if len(t.jobs) > 0 || len(t.elsewhere()) > 0 {
 		retrieve += ", or wait for one that runs, with wait_for_tool_output()"
 	}
 	return "You can:\n1. Call tools.\n2. " + retrieve + ".\n3. Answer with what you have."

@@ -40,6 +40,11 @@ type Journal interface {
 	// Errors are those of Append.
 	Transact(ctx context.Context, start turnkeeper.CallStart, run func(context.Context) turnkeeper.CallResult) (turnkeeper.CallResult, error)
 
+	// Arrivals are the results of calls that are open elsewhere which have arrived
+	// and are not in the journal yet, without what is shown. The turn appends
+	// them; an output that one names is kept already.
+	Arrivals(ctx context.Context) ([]turnkeeper.CallResult, error)
+
 	// Late keeps a result that came after the lease was lost: as the call's
 	// result when nobody has given a verdict on it, else beside the verdict.
 	Late(ctx context.Context, result turnkeeper.CallResult) error

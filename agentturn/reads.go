@@ -21,8 +21,8 @@ func isRead(call *turnkeeper.ToolCall) bool {
 // handles for whatever they may name.
 func (t *turn) reads(open []*turnkeeper.ToolCall) []*turnkeeper.ToolCall {
 	for i, call := range open {
-		_, known := t.offered.Get(call.Name)
-		if !known || !isRead(call) || i > 0 && t.hasHandles(call) || i > 0 && !call.Paging && call.ArgsHash == lastHash(open[:i]) {
+		spec, known := t.offered.Spec(call.Name)
+		if !known || spec.Detached || !isRead(call) || i > 0 && t.hasHandles(call) || i > 0 && !call.Paging && call.ArgsHash == lastHash(open[:i]) {
 			return open[:i]
 		}
 		if call.Name == turnkeeper.ToolWaitForToolOutput { // what comes after it may read what it waits for

@@ -50,12 +50,16 @@ func (t *turn) recover(ctx context.Context) (state, error) {
 // One that cannot be found is told of without.
 func (t *turn) measureStored(ctx context.Context) {
 	for _, call := range t.calls() {
-		if !handled(call) || !call.State.Answered() || t.cfg.Outputs == nil {
-			continue
-		}
-		if stored, err := t.cfg.Outputs.DescribeOutput(ctx, t.record.Turn.ID, call.OutputID); err == nil {
-			t.sizes[call.OutputID] = stored.Tokens
-		}
+		t.measure(ctx, call)
+	}
+}
+
+func (t *turn) measure(ctx context.Context, call turnkeeper.ToolCall) {
+	if !handled(call) || !call.State.Answered() || t.cfg.Outputs == nil {
+		return
+	}
+	if stored, err := t.cfg.Outputs.DescribeOutput(ctx, t.record.Turn.ID, call.OutputID); err == nil {
+		t.sizes[call.OutputID] = stored.Tokens
 	}
 }
 
@@ -123,7 +127,9 @@ func (t *turn) reconcile(ctx context.Context, call *turnkeeper.ToolCall) (turnke
 	}
 	take := t.later
 	if !wentOn(*call) {
-		take = func(call *turnkeeper.ToolCall, r tools.Result) turnkeeper.CallResult { return t.take(call, r, outputs.NewID()) }
+		take = func(call *turnkeeper.ToolCall, r tools.Result) turnkeeper.CallResult {
+			return t.take(call, r, outputs.NewID())
+		}
 	}
 	result := take(call, found)
 	result.Nonce, result.Ran, result.State, result.Usage = call.Nonce, !call.Paging, turnkeeper.CallSucceeded, used.read()

@@ -242,12 +242,13 @@ func (t *turn) call(key turnkeeper.CallKey) *turnkeeper.ToolCall {
 	panic(fmt.Sprintf("the turn has no call %s", key))
 }
 
-// open are the calls without an end, in order.
+// open are the calls without an end, in order, but for those that are open
+// elsewhere.
 func (t *turn) open() []*turnkeeper.ToolCall {
 	var open []*turnkeeper.ToolCall
 	for i := range t.rounds {
 		for j := range t.rounds[i].Calls {
-			if call := &t.rounds[i].Calls[j]; !call.State.Answered() {
+			if call := &t.rounds[i].Calls[j]; !call.State.Answered() && !isElsewhere(*call) {
 				open = append(open, call)
 			}
 		}

@@ -35,6 +35,29 @@ func (TurnArgs) InsertOpts() river.InsertOpts {
 	return river.InsertOpts{MaxAttempts: 1, Queue: Queue}
 }
 
+// CallQueue is the River queue of detached calls.
+const CallQueue = "detached"
+
+// CallArgs are the arguments of the job of a detached call.
+type CallArgs struct {
+	TurnID  turnkeeper.TurnID `json:"turn_id"`
+	Round   int               `json:"round"`
+	Ordinal int               `json:"ordinal"`
+	Attempt int               `json:"attempt"`
+}
+
+// Kind is the kind of the job.
+func (CallArgs) Kind() string { return "DetachedCall" }
+
+// InsertOpts are one attempt, in the queue of detached calls.
+func (CallArgs) InsertOpts() river.InsertOpts {
+	return river.InsertOpts{MaxAttempts: 1, Queue: CallQueue}
+}
+
+func (a CallArgs) ref() turnkeeper.CallRef {
+	return turnkeeper.CallRef{TurnID: a.TurnID, Key: turnkeeper.CallKey{Round: a.Round, Ordinal: a.Ordinal}, Attempt: a.Attempt}
+}
+
 // River looks for work at most this often, and at least that often when no
 // notification comes. Its defaults cap a slot at ten jobs a second, and make
 // the second of two quick inserts wait for a poll.

@@ -27,7 +27,10 @@ type ClientConfig struct {
 	WorkerID turnkeeper.WorkerID // the scheduler reads from River's rows who took a job
 	Worker   *Worker             // nil: the client only inserts
 	Slots    int                 // turns at once; with Worker at least 1
-	Log      *zap.Logger         // nil: none
+	// Calls works detached calls, so many at once; nil, or 0: none.
+	Calls     *CallWorker
+	CallSlots int
+	Log       *zap.Logger // nil: none
 }
 
 // NewClient returns a client; with a Worker it works once it is started.
@@ -58,6 +61,15 @@ func NewClient(c ClientConfig) (*Client, error) {
 			// The scheduler grants no more than there is room for, in both together.
 			QueueOf(c.WorkerID): {MaxWorkers: c.Slots, FetchCooldown: fetchCooldown, FetchPollInterval: fetchOwnPoll},
 		}
+	}
+	if c.Calls != nil && c.CallSlots > 0 {
+		if cfg.Workers == nil {
+			cfg.Workers, cfg.Queues = river.NewWorkers(), map[string]river.QueueConfig{}
+		}
+		if err := river.AddWorkerSafely(cfg.Workers, c.Calls); err != nil {
+			return nil, err
+		}
+		cfg.Queues[CallQueue] = river.QueueConfig{MaxWorkers: c.CallSlots, FetchCooldown: fetchCooldown, FetchPollInterval: fetchPoll}
 	}
 	client, err := river.NewClient(riverpgxv5.New(c.Pool), cfg)
 	if err != nil {

@@ -65,6 +65,11 @@ func (t *tick) tellHolder(ctx context.Context, lost turnkeeper.LostGrant) {
 	_, _ = t.dispatcher.Client.JobCancelTx(ctx, t.Tx(), int64(lost.JobID))
 }
 
+// EndCall gives a lost detached call the result that its trouble means.
+func (t *tick) EndCall(ctx context.Context, call turnkeeper.LostCall) error {
+	return t.Tick.EndCall(ctx, call, agentturn.LostCall(call))
+}
+
 // CloseLost answers a message whose turn has lost its worker too often, without
 // running it again. One whose journal is too new to be told is queued again
 // instead: a newer scheduler will close it, or a newer worker end it.

@@ -56,6 +56,8 @@ func (j *journal) ending(o turnkeeper.Outcome) storage.Ending {
 		if o.Backoff > 0 {
 			ending.Log = "deferred"
 		}
+	case turnkeeper.TurnWaiting:
+		ending.Log = "waiting"
 	case turnkeeper.TurnFailed:
 		ending.LaneBackoff = scheduler.Backoff(j.failures + 1)
 		ending.Message = turnkeeper.MessageFailed
@@ -79,6 +81,10 @@ func (j *journal) WriteDraft(ctx context.Context, part turnkeeper.OutputPart) er
 
 func (j *journal) DropDraft(ctx context.Context, id turnkeeper.OutputID) error {
 	return j.writer.DropDraft(ctx, id)
+}
+
+func (j *journal) Arrivals(ctx context.Context) ([]turnkeeper.CallResult, error) {
+	return j.writer.Arrivals(ctx)
 }
 
 func (j *journal) Late(ctx context.Context, r turnkeeper.CallResult) error {

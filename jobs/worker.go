@@ -102,9 +102,11 @@ const (
 	PointWorked  = "work.done"    // River is not told yet
 )
 
-// FaultPoints are the labels that a Worker calls its FaultHook with, besides
+// FaultPoints are the labels that a Worker, or a CallWorker, calls its FaultHook with, besides
 // those of the turn.
-func FaultPoints() []string { return []string{PointFetched, PointLoaded, PointWorked} }
+func FaultPoints() []string {
+	return []string{PointFetched, PointLoaded, PointWorked, PointCallFetched, PointCallClaimed, PointCallRan, PointCallArrived}
+}
 
 // reloads is how often a turn goes on after its journal moved under it.
 const reloads = 5

@@ -45,6 +45,14 @@ type Tick interface {
 	// CloseLost answers the message of a lost grant without running its turn.
 	CloseLost(ctx context.Context, lost turnkeeper.LostGrant) error
 
+	// LostCalls lists detached calls that will have no result unless something is
+	// done about them, at most limit.
+	LostCalls(ctx context.Context, limit int) ([]turnkeeper.LostCall, error)
+	// RunAgain has a lost call run again, on whichever worker.
+	RunAgain(ctx context.Context, call turnkeeper.LostCall) error
+	// EndCall gives a lost call a last word by its trouble, and queues its turn.
+	EndCall(ctx context.Context, call turnkeeper.LostCall) error
+
 	// DueSchedules lists schedules whose slot has come or is not known yet.
 	DueSchedules(ctx context.Context, limit int) ([]turnkeeper.DueSchedule, error)
 	// Occur carries out the decision on a due schedule.
@@ -73,17 +81,18 @@ type Config struct {
 // Points of a tick at which a FaultHook is called.
 const (
 	PointBegin    = "tick.begin"
-	PointLocked   = "tick.locked"   // the lock is held
-	PointLost     = "tick.lost"     // before a lost turn is brought back
-	PointOccurred = "tick.occurred" // a slot has become a message
-	PointPicked   = "tick.picked"   // before the grants
-	PointGranted  = "tick.granted"  // nothing is committed yet
-	PointDone     = "tick.done"     // everything is
+	PointLocked   = "tick.locked"    // the lock is held
+	PointLost     = "tick.lost"      // before a lost turn is brought back
+	PointLostCall = "tick.lost_call" // before something is done about a lost detached call
+	PointOccurred = "tick.occurred"  // a slot has become a message
+	PointPicked   = "tick.picked"    // before the grants
+	PointGranted  = "tick.granted"   // nothing is committed yet
+	PointDone     = "tick.done"      // everything is
 )
 
 // FaultPoints are all labels that a FaultHook may be called with.
 func FaultPoints() []string {
-	return []string{PointBegin, PointLocked, PointLost, PointOccurred, PointPicked, PointGranted, PointDone}
+	return []string{PointBegin, PointLocked, PointLost, PointLostCall, PointOccurred, PointPicked, PointGranted, PointDone}
 }
 
 // A FaultHook is called at labelled points of a tick. It is nil in production;

@@ -15,6 +15,7 @@ type Report struct {
 	More         bool // there may be more to do at once
 	Requeued     int  // turns of lost workers brought back
 	Closed       int  // turns of lost workers answered without running
+	Calls        int  // detached calls that were lost, and run again or have ended
 	Slots        int  // schedule slots that became messages
 	Granted      int
 	Held         string // why the scheduler holds off; empty: it does not
@@ -64,6 +65,9 @@ func (s *Scheduler) pass(ctx context.Context, t Tick, report *Report) error {
 	report.Held = trust.reason
 	if trust.time {
 		if err := s.bringBack(ctx, t, sit, report); err != nil {
+			return err
+		}
+		if err := s.lostCalls(ctx, t, sit, report); err != nil {
 			return err
 		}
 		if err := s.slots(ctx, t, sit, report); err != nil {
@@ -146,7 +150,7 @@ func (s *Scheduler) grant(ctx context.Context, t Tick, sit turnkeeper.Situation,
 		return nil
 	}
 	var ready []turnkeeper.Ready
-	if sit.Queued || report.Requeued > 0 {
+	if sit.Queued || report.Requeued > 0 || report.Calls > 0 {
 		turns, err := t.ReadyTurns(ctx, limit)
 		if err != nil {
 			return err
@@ -176,7 +180,7 @@ func (s *Scheduler) grant(ctx context.Context, t Tick, sit turnkeeper.Situation,
 const noteEvery = time.Minute
 
 func (s *Scheduler) note(ctx context.Context, t Tick, sit turnkeeper.Situation, r Report) error {
-	idle := r.Granted == 0 && r.Slots == 0 && r.Requeued == 0 && r.Closed == 0
+	idle := r.Granted == 0 && r.Calls == 0 && r.Slots == 0 && r.Requeued == 0 && r.Closed == 0
 	since := sit.Now.Sub(sit.LastTickAt)
 	if idle && sit.Timeline == sit.SeenTimeline && since >= 0 && since < noteEvery {
 		return nil
@@ -188,9 +192,9 @@ func (s *Scheduler) note(ctx context.Context, t Tick, sit turnkeeper.Situation, 
 }
 
 func (s *Scheduler) tell(r Report) {
-	if r.Granted+r.Slots+r.Requeued+r.Closed == 0 {
+	if r.Granted+r.Slots+r.Requeued+r.Closed+r.Calls == 0 {
 		return
 	}
 	s.Log.Debug("scheduler tick", zap.Int("granted", r.Granted), zap.Int("slots", r.Slots),
-		zap.Int("requeued", r.Requeued), zap.Int("closed", r.Closed), zap.Bool("more", r.More))
+		zap.Int("requeued", r.Requeued), zap.Int("calls", r.Calls), zap.Int("closed", r.Closed), zap.Bool("more", r.More))
 }

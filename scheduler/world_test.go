@@ -34,18 +34,21 @@ type world struct {
 type state struct {
 	sit       turnkeeper.Situation
 	lost      []turnkeeper.LostGrant
+	calls     []turnkeeper.LostCall
 	schedules []turnkeeper.DueSchedule
 	turns     []turnkeeper.Ready
 	messages  []turnkeeper.Ready
 
-	granted  [][]turnkeeper.Ready
-	requeued []turnkeeper.TurnID
-	closed   []turnkeeper.TurnID
-	slots    []turnkeeper.SlotDecision
-	slotsAt  []time.Duration         // when they were made, since the world began
-	upcoming turnkeeper.SlotDecision // of the newest decision
-	holds    []string
-	notes    int
+	granted    [][]turnkeeper.Ready
+	requeued   []turnkeeper.TurnID
+	closed     []turnkeeper.TurnID
+	slots      []turnkeeper.SlotDecision
+	slotsAt    []time.Duration         // when they were made, since the world began
+	upcoming   turnkeeper.SlotDecision // of the newest decision
+	ranAgain   []string                // calls, by name
+	endedCalls []string
+	holds      []string
+	notes      int
 }
 
 func newWorld() *world {
@@ -93,6 +96,7 @@ type tick struct {
 func (t *tick) Look(context.Context) (turnkeeper.Situation, bool, error) {
 	sit := t.sit
 	sit.Now = t.world.now()
+	sit.Calls = len(t.calls) > 0
 	sit.Lost, sit.Slots, sit.Queued = len(t.lost) > 0, len(t.schedules) > 0, len(t.turns) > 0
 	time.Sleep(t.world.stall)
 	return sit, !t.world.locked, nil
@@ -112,6 +116,22 @@ func (t *tick) Hold(_ context.Context, until time.Time, reason string) error {
 
 func (t *tick) Lost(_ context.Context, limit int) ([]turnkeeper.LostGrant, error) {
 	return slices.Clone(t.lost[:min(limit, len(t.lost))]), nil
+}
+
+func (t *tick) LostCalls(_ context.Context, limit int) ([]turnkeeper.LostCall, error) {
+	return slices.Clone(t.calls[:min(limit, len(t.calls))]), nil
+}
+
+func (t *tick) RunAgain(_ context.Context, c turnkeeper.LostCall) error {
+	t.ranAgain = append(slices.Clone(t.ranAgain), c.Name)
+	t.calls = slices.DeleteFunc(slices.Clone(t.calls), func(l turnkeeper.LostCall) bool { return l == c })
+	return nil
+}
+
+func (t *tick) EndCall(_ context.Context, c turnkeeper.LostCall) error {
+	t.endedCalls = append(slices.Clone(t.endedCalls), c.Name)
+	t.calls = slices.DeleteFunc(slices.Clone(t.calls), func(l turnkeeper.LostCall) bool { return l == c })
+	return nil
 }
 
 func (t *tick) free(id turnkeeper.TurnID) {

@@ -17,6 +17,7 @@ type Topic string
 const (
 	TopicInbox Topic = "turnkeeper_inbox" // a message came, or a lane became free
 	TopicTurns Topic = "turnkeeper_turns" // a turn ended
+	TopicCalls Topic = "turnkeeper_calls" // detached calls are to stop
 )
 
 // A Bell listens for doorbells on a connection of its own. A ring says "look
@@ -88,7 +89,7 @@ func (b *Bell) listen(ctx context.Context) error {
 		defer cancel()
 		_ = conn.Close(closing)
 	}()
-	for _, topic := range []Topic{TopicInbox, TopicTurns} {
+	for _, topic := range []Topic{TopicInbox, TopicTurns, TopicCalls} {
 		if _, err := conn.Exec(ctx, "listen "+string(topic)); err != nil {
 			return err
 		}

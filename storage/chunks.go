@@ -58,7 +58,7 @@ func wholeChars(text string, n int) int {
 }
 
 // queueChunks puts what is too large for a row of outputs into chunks.
-func (w *TurnWriter) queueChunks(ctx context.Context, q *dbsqlc.Queries, c chunks, rounds []int32) error {
+func queueChunks(ctx context.Context, q *dbsqlc.Queries, turn turnkeeper.TurnID, c chunks, rounds []int32) error {
 	if len(rounds) == 0 {
 		return nil
 	}
@@ -67,7 +67,7 @@ func (w *TurnWriter) queueChunks(ctx context.Context, q *dbsqlc.Queries, c chunk
 			return err
 		}
 	}
-	return q.MarkChunked(ctx, chunkedVersion, int64(w.grant.TurnID), rounds)
+	return q.MarkChunked(ctx, chunkedVersion, int64(turn), rounds)
 }
 
 // wholeOutput reads the content of an output that lies in chunks.

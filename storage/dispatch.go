@@ -80,7 +80,7 @@ func (t *Tick) Look(ctx context.Context) (sit turnkeeper.Situation, locked bool,
 		Now: row.Now, Paused: row.Paused, PollInterval: orZero(row.PollInterval), MaxDispatches: int(orZero(row.MaxDispatchesPerTick)),
 		Timeline: row.CurrentTimeline, SeenTimeline: row.Timeline, LastTickAt: orZero(row.LastTickAt),
 		HoldUntil: orZero(row.HoldUntil), HoldReason: row.HoldReason, NewestGrant: row.NewestGrant,
-		Lost: row.Lost, Slots: row.Slots, Queued: row.Queued, Room: int(row.Room),
+		Lost: row.Lost, Slots: row.Slots, Calls: row.Calls, Queued: row.Queued, Room: int(row.Room),
 	}, row.Locked, nil
 }
 
@@ -147,7 +147,10 @@ func (t *Tick) Rounds(ctx context.Context, turn turnkeeper.TurnID) ([]turnkeeper
 // SettleCalls gives every open call of a turn its last word: a started one may
 // or may not have happened, a planned one has not.
 func (t *Tick) SettleCalls(ctx context.Context, turn turnkeeper.TurnID, unknown, notRun string) error {
-	return translate(t.q.SettleOpenCalls(ctx, notRun, unknown, int64(turn)))
+	return translate(errors.Join(
+		t.q.SettleArrivedCalls(ctx, int64(turn)),
+		t.q.SettleOpenCalls(ctx, notRun, unknown, int64(turn)),
+	))
 }
 
 // Close ends a turn whose workers were lost once too often, without running it.

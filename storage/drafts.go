@@ -61,9 +61,9 @@ func (s *Store) SweepDrafts(ctx context.Context) error {
 }
 
 // queueDrafts records that results are whole which were written while they came.
-func (w *TurnWriter) queueDrafts(ctx context.Context, q *dbsqlc.Queries, drafted []string) error {
+func queueDrafts(ctx context.Context, q *dbsqlc.Queries, grant turnkeeper.Grant, drafted []string) error {
 	if len(drafted) == 0 {
 		return nil
 	}
-	return q.FinishDrafts(ctx, string(w.grant.GrantID), drafted)
+	return q.FinishDrafts(ctx, string(grant.GrantID), drafted)
 }

@@ -26,6 +26,7 @@ func (w *TurnWriter) queue(ctx context.Context, q *dbsqlc.Queries, step int64, e
 		w.queueAnswers(ctx, q, e.Verdicts, noEvents),
 		w.queueRound(ctx, q, e, ride(e.Round != nil)),
 		w.queueStarts(ctx, q, e.Starts),
+		w.queueDetached(ctx, q, e.Starts),
 		w.queueOutputs(ctx, q, e.Results),
 		w.queueAnswers(ctx, q, e.Results, ride(len(e.Results) > 0)),
 		w.queueUsage(ctx, q, e.Results),
@@ -167,7 +168,7 @@ func (w *TurnWriter) queueAnswers(ctx context.Context, q *dbsqlc.Queries, result
 		p.Shown = append(p.Shown, w.clean(r.Shown))
 		p.Previews = append(p.Previews, w.clean(r.Preview))
 		p.Durations = append(p.Durations, max(r.Duration.Milliseconds(), 0))
-		output := r.Later
+		output := r.OutputID
 		if r.Output != nil {
 			output = r.Output.ID
 		}
@@ -197,7 +198,13 @@ func (w *TurnWriter) queueUsage(ctx context.Context, q *dbsqlc.Queries, results 
 }
 
 func (w *TurnWriter) queueOutputs(ctx context.Context, q *dbsqlc.Queries, results []turnkeeper.CallResult) error {
-	p := dbsqlc.InsertOutputsParams{TurnID: int64(w.grant.TurnID)}
+	return w.store.queueOutputs(ctx, q, w.grant, results)
+}
+
+// queueOutputs puts what results of a turn store beside what is shown into a
+// pipeline. The grant need not be the turn's where no result is Drafted.
+func (s *Store) queueOutputs(ctx context.Context, q *dbsqlc.Queries, grant turnkeeper.Grant, results []turnkeeper.CallResult) error {
+	p := dbsqlc.InsertOutputsParams{TurnID: int64(grant.TurnID)}
 	var large chunks
 	var chunked []int32
 	var drafted []string
@@ -206,7 +213,7 @@ func (w *TurnWriter) queueOutputs(ctx context.Context, q *dbsqlc.Queries, result
 		if o == nil {
 			continue
 		}
-		text, bytes := w.clean(o.Text), o.Bytes
+		text, bytes := s.clean(o.Text), o.Bytes
 		inChunks := o.Drafted || max(len(text), len(bytes)) > turnkeeper.OutputChunkBytes
 		if o.Drafted {
 			drafted = append(drafted, string(o.ID))
@@ -220,7 +227,7 @@ func (w *TurnWriter) queueOutputs(ctx context.Context, q *dbsqlc.Queries, result
 		p.Ids = append(p.Ids, string(o.ID))
 		p.Rounds = append(p.Rounds, int32(r.Key.Round))       //nolint:gosec // few
 		p.Ordinals = append(p.Ordinals, int32(r.Key.Ordinal)) //nolint:gosec // few
-		p.MediaTypes = append(p.MediaTypes, w.clean(o.MediaType))
+		p.MediaTypes = append(p.MediaTypes, s.clean(o.MediaType))
 		p.Contents = append(p.Contents, text)
 		p.Bytes = append(p.Bytes, bytes)
 		p.IsBinary = append(p.IsBinary, bytes != nil)
@@ -231,12 +238,12 @@ func (w *TurnWriter) queueOutputs(ctx context.Context, q *dbsqlc.Queries, result
 		p.Tokens = append(p.Tokens, o.Tokens)
 		p.Sha256s = append(p.Sha256s, o.SHA256)
 		p.Incompletes = append(p.Incompletes, o.Incomplete)
-		p.Descriptions = append(p.Descriptions, w.clean(o.Description))
+		p.Descriptions = append(p.Descriptions, s.clean(o.Description))
 	}
 	if len(p.Ids) == 0 {
 		return nil
 	}
-	return errors.Join(q.InsertOutputs(ctx, p), w.queueDrafts(ctx, q, drafted), w.queueChunks(ctx, q, large, chunked))
+	return errors.Join(q.InsertOutputs(ctx, p), queueDrafts(ctx, q, grant, drafted), queueChunks(ctx, q, grant.TurnID, large, chunked))
 }
 
 func (w *TurnWriter) queueEvents(ctx context.Context, q *dbsqlc.Queries, events storedEvents) error {

@@ -20,12 +20,13 @@ const (
 	PointAcceptAfter  = "accept.after"
 	PointTickSent     = "tick.sent"
 	PointDraftSent    = "output.draft.sent" // a part of a result that is still coming
+	PointArriveSent   = "detached.arrive.sent"
 	pointTransactSent = "call.transact.sent"
 )
 
 // FaultPoints are all labels that a FaultHook may be called with.
 func FaultPoints() []string {
-	points := []string{PointAcceptBefore, PointAcceptSent, PointAcceptAfter, PointTickSent, PointDraftSent, pointTransactSent}
+	points := []string{PointAcceptBefore, PointAcceptSent, PointAcceptAfter, PointTickSent, PointDraftSent, pointTransactSent, PointArriveSent}
 	for _, write := range []string{"recover.verdict", "plan", "call.start", "call.results", "finish", "stream"} {
 		points = append(points, write+".sent")
 	}

@@ -17,6 +17,7 @@ type TurnView struct {
 	Rounds     []turnkeeper.Round
 	Dispatches []turnkeeper.Dispatch
 	Outputs    []turnkeeper.Output // without their content
+	Awaited    []turnkeeper.AwaitedCall
 }
 
 // Turns lists turns, newest first.
@@ -64,6 +65,9 @@ func (s *Store) ViewTurn(ctx context.Context, id turnkeeper.TurnID) (TurnView, e
 		return TurnView{}, translate(err)
 	}
 	v.Dispatches = mapRows(grants, dispatchOf)
+	if v.Awaited, err = s.awaitedOf(ctx, id); err != nil {
+		return TurnView{}, err
+	}
 	outputs, err := s.q.OutputsOfTurn(ctx, int64(id))
 	v.Outputs = mapRows(outputs, func(r dbsqlc.OutputsOfTurnRow) turnkeeper.Output {
 		return turnkeeper.Output{
@@ -88,7 +92,8 @@ func (s *Store) roundsOf(ctx context.Context, id turnkeeper.TurnID) ([]turnkeepe
 // A LaneView is a lane, its lease and what waits in it.
 type LaneView struct {
 	Lease     turnkeeper.Lease
-	TurnState turnkeeper.TurnState // of the turn that holds it; empty: free
+	TurnState turnkeeper.TurnState // of its open turn; empty: there is none
+	OpenTurn  turnkeeper.TurnID    // which may wait without the lease; 0: there is none
 	Remaining time.Duration        // of the lease
 	Waiting   int                  // messages; counted up to 10,000
 }
@@ -103,7 +108,7 @@ func (s *Store) Lanes(ctx context.Context, p Page) ([]LaneView, error) {
 				TurnID: turnkeeper.TurnID(orZero(r.TurnID)), WorkerID: turnkeeper.WorkerID(r.Holder), GrantedAt: orZero(r.GrantedAt),
 				Until: orZero(r.LeaseUntil), Failures: int(r.Failures), NotBefore: orZero(r.NotBefore),
 			},
-			TurnState: turnkeeper.TurnState(r.TurnState), Remaining: time.Duration(r.RemainingMs) * time.Millisecond, Waiting: int(r.Waiting),
+			TurnState: turnkeeper.TurnState(r.TurnState), OpenTurn: turnkeeper.TurnID(r.OpenTurn), Remaining: time.Duration(r.RemainingMs) * time.Millisecond, Waiting: int(r.Waiting),
 		}
 	}), translate(err)
 }

@@ -42,7 +42,30 @@ where effect = 'once' group by turn_id, round, ordinal having count(*) > 1
 select 'turn ' || s.turn_id || ' call ' || s.round || '.' || s.ordinal || ' under token ' || s.token
 from turnkeeper.call_starts s join turnkeeper.turns t on t.id = s.turn_id
 left join turnkeeper.lease_log g on g.lane = t.lane and g.token = s.token and g.turn_id = s.turn_id
-where g.id is null or s.started_at < g.granted_at or s.started_at > g.ended_at
+where s.token > 0 and (g.id is null or s.started_at < g.granted_at or s.started_at > g.ended_at)
+
+-- promise: only a detached call was started again under no grant
+select 'turn ' || s.turn_id || ' call ' || s.round || '.' || s.ordinal from turnkeeper.call_starts s
+where s.token = 0 and (s.attempt = 1 or not exists (select from turnkeeper.detached_calls d
+    where (d.turn_id, d.round, d.ordinal) = (s.turn_id, s.round, s.ordinal) and d.attempt >= s.attempt))
+
+-- promise: a turn that waits holds nothing, and waits for a result that has not come
+select 'turn ' || t.id from turnkeeper.turns t
+where t.state = 'waiting' and (t.grant_id is not null or t.lease_until > clock_timestamp() and exists (
+        select from turnkeeper.leases l where l.turn_id = t.id)
+    or exists (select from turnkeeper.river_job j where j.id = t.job_id and j.finalized_at is null)
+    or exists (select from turnkeeper.awaited_calls a where a.turn_id = t.id and a.closed_at is null and a.arrived_at is not null)
+    or not exists (select from turnkeeper.awaited_calls a where a.turn_id = t.id and a.closed_at is null))
+
+-- promise: what is awaited is open, and what is open elsewhere is awaited
+select 'turn ' || c.turn_id || ' call ' || c.round || '.' || c.ordinal || ' ' || c.state
+from turnkeeper.calls c left join turnkeeper.awaited_calls a using (turn_id, round, ordinal)
+where c.elsewhere and (a.turn_id is null or (a.closed_at is null) <> (c.state = 'running'))
+
+-- promise: the run of a detached call has ended when its result has arrived or nobody awaits it
+select 'turn ' || a.turn_id || ' call ' || a.round || '.' || a.ordinal
+from turnkeeper.awaited_calls a join turnkeeper.detached_calls d using (turn_id, round, ordinal)
+where (a.arrived_at is null and a.closed_at is null) <> (d.ended_at is null)
 
 -- promise: the grants of a lane do not overlap
 select 'lane ' || a.lane || ' tokens ' || a.token || ' and ' || b.token

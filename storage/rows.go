@@ -94,7 +94,7 @@ func callOf(r dbsqlc.TurnkeeperCall) turnkeeper.ToolCall {
 		Paging: r.Paging, State: turnkeeper.CallState(r.State), Starts: int(r.Starts), Nonce: r.Nonce,
 		StartedAt: orZero(r.StartedAt), EndedAt: orZero(r.EndedAt),
 		Duration: time.Duration(orZero(r.DurationMs)) * time.Millisecond, Shown: r.Shown, Preview: r.Preview,
-		OutputID: turnkeeper.OutputID(orZero(r.OutputID)), LateResult: orZero(r.LateResult),
+		OutputID: turnkeeper.OutputID(orZero(r.OutputID)), Elsewhere: r.Elsewhere, LateResult: orZero(r.LateResult),
 		Usage: turnkeeper.Usage{
 			InputTokens: r.InputTokens, OutputTokens: r.OutputTokens, CachedTokens: r.CachedTokens,
 			ReasoningTokens: r.ReasoningTokens, Estimated: r.UsageEstimated,

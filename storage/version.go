@@ -16,7 +16,9 @@ import (
 const journalVersion = 1
 
 // chunkedVersion is that of rounds with a result in chunks, which older programs
-// would take for an empty one.
+// would take for an empty one. A round has it, too, from the start of a call of it
+// that runs elsewhere (see the function detach_calls): an older program would take
+// that for a call whose worker was lost.
 const chunkedVersion = 2
 
 // newestVersion is the newest that this program reads.

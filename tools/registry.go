@@ -41,7 +41,8 @@ func NewRegistry(tools ...Tool) (*Registry, error) {
 
 // Register adds a tool. It refuses a name of impossible form or one that is
 // taken, a schema that is not the schema of an object or does not compile, an
-// unknown effect, a negative timeout, and what a Checker finds.
+// unknown effect, a negative timeout, a detached tool without a timeout, and what
+// a Checker finds.
 func (r *Registry) Register(tool Tool) error {
 	if tool == nil {
 		return fmt.Errorf("a nil tool cannot be registered")
@@ -86,11 +87,28 @@ func checkSpec(spec *Spec) (*Schema, error) {
 	if spec.Timeout < 0 {
 		return nil, fmt.Errorf("tool %q has a timeout of %s; it must not be negative", spec.Name, spec.Timeout)
 	}
+	if err := checkDetached(*spec); err != nil {
+		return nil, err
+	}
 	schema, err := CompileSchema(spec.Parameters)
 	if err != nil {
 		return nil, fmt.Errorf("tool %q: %w", spec.Name, err)
 	}
 	return schema, nil
+}
+
+// checkDetached says what keeps a detached tool from being one.
+func checkDetached(spec Spec) error {
+	switch {
+	case !spec.Detached:
+		return nil
+	case spec.Transactional || spec.Paging:
+		return fmt.Errorf("tool %q is detached; it cannot be transactional or paging as well", spec.Name)
+	case spec.Timeout == 0 || spec.Timeout > turnkeeper.MaxDetached:
+		return fmt.Errorf("tool %q is detached and has a timeout of %s; it needs one of its own, more than 0 and at most %s",
+			spec.Name, spec.Timeout, turnkeeper.MaxDetached)
+	}
+	return nil
 }
 
 // Get finds a tool by its exact name.

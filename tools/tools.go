@@ -31,6 +31,11 @@ type Spec struct {
 	// result: it happens exactly when the result does.
 	Transactional bool
 
+	// Detached says that a call runs in a job of its own, on any worker that has
+	// the tool, apart from its turn, which may end meanwhile. Its Timeout, which
+	// must be given, bounds it instead of the turn's time; Call.Outputs is nil.
+	Detached bool
+
 	// Paging says that the tool only reads stored outputs. Its calls are not
 	// counted as executed, a round of nothing else is not charged, and equal
 	// calls in a row are all run.

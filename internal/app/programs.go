@@ -20,6 +20,7 @@ func Programs(cfg *config.Config) []tools.Tool {
 		}
 		all = append(all, program.Tool(tools.Spec{
 			Name: t.Name, Description: t.Description, Parameters: t.Arguments, Effect: t.Effect, Timeout: t.Timeout,
+			Detached: t.Detached,
 		}, program.Program{
 			Argv: t.Command, Dir: t.Dir, Env: env, MaxOutput: t.MaxOutput, MediaType: t.MediaType,
 		}))

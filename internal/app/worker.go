@@ -133,6 +133,7 @@ type worker struct {
 	tools  *tools.Registry
 	runner *agentturn.Runner
 	turns  *jobs.Worker
+	calls  *jobs.CallWorker
 	client *jobs.Client
 	heart  *lease.Heart
 	bell   *storage.Bell
@@ -188,9 +189,12 @@ func (w *worker) prepareTurns() (err error) {
 		Store: w.store, Runner: w.runner, WorkerID: w.id, Bounds: w.cfg.Bounds, Log: w.log, Fault: w.fault,
 		BoundsFor: func(d *agentdef.Definition) turnkeeper.Bounds { return w.cfg.BoundsFor(d) },
 	})
+	w.calls = jobs.NewCallWorker(jobs.CallWorkerConfig{
+		Store: w.store, Runner: w.runner, WorkerID: w.id, Tools: detached(w.tools), Log: w.log, Fault: w.fault,
+	})
 	client := jobs.ClientConfig{Pool: w.store.QueuePool(), WorkerID: w.id, Slots: w.cfg.WorkerSlots, Log: w.log}
 	if w.cfg.HasRole(config.RoleWorker) {
-		client.Worker = w.turns
+		client.Worker, client.Calls, client.CallSlots = w.turns, w.calls, w.cfg.DetachedSlots
 	}
 	w.client, err = jobs.NewClient(client)
 	w.heart = lease.NewHeart(w.beat, w.cfg.TakeoverAfter, w.log)
@@ -211,7 +215,7 @@ func (w *worker) run(soft, hard context.Context, ready func(Ready)) error {
 	scheduling, stopScheduling := context.WithCancel(ctx)
 	defer stopScheduling()
 	background.Go(func() { w.bell.Run(ctx) })
-	background.Go(func() { w.heart.Run(ctx, func() { w.turns.Stop(lease.ErrSilent) }) })
+	background.Go(func() { w.heart.Run(ctx, func() { w.stop(lease.ErrSilent) }) })
 	background.Go(func() { w.tidy(ctx) })
 	background.Go(func() { w.rereadAgents(ctx) })
 	if w.cfg.HasRole(config.RoleWorker) {
@@ -219,6 +223,7 @@ func (w *worker) run(soft, hard context.Context, ready func(Ready)) error {
 			return fmt.Errorf("starting River: %w", err)
 		}
 		background.Go(func() { w.turns.GiveBackOverlooked(ctx) })
+		background.Go(func() { w.watchCalls(ctx) })
 	}
 	if w.cfg.HasRole(config.RoleScheduler) {
 		background.Go(func() { w.schedule(scheduling) })
@@ -233,6 +238,30 @@ func (w *worker) run(soft, hard context.Context, ready func(Ready)) error {
 	w.at(ctx, pointStopping)
 	stopScheduling()
 	return w.shutDown(ctx, hard)
+}
+
+// watchCalls stops detached calls that are no longer this worker's, and gives back
+// what it overlooked.
+func (w *worker) watchCalls(ctx context.Context) {
+	rings, cancel := w.bell.Subscribe(storage.TopicCalls)
+	defer cancel()
+	w.calls.Watch(ctx, rings)
+}
+
+// stop ends every turn and detached call that runs, with the cause.
+func (w *worker) stop(cause error) {
+	w.turns.Stop(cause)
+	w.calls.Stop(cause)
+}
+
+// detached are the names of the tools whose calls run in jobs of their own.
+func detached(all *tools.Registry) (names []string) {
+	for _, spec := range all.Specs() {
+		if spec.Detached {
+			names = append(names, spec.Name)
+		}
+	}
+	return names
 }
 
 func (w *worker) ready() Ready {
@@ -279,8 +308,8 @@ func (w *worker) shutDown(ctx, hard context.Context) error {
 	w.mu.Lock()
 	w.draining = true
 	w.mu.Unlock()
-	running := w.turns.Running()
-	w.log.Info("stopping: no new turns are taken", zap.Int("running", running), zap.Duration("grace", w.cfg.ShutdownGrace))
+	w.log.Info("stopping: no new turns are taken", zap.Int("running", w.turns.Running()), zap.Int("detached", w.calls.Running()),
+		zap.Duration("grace", w.cfg.ShutdownGrace))
 	if err := w.heart.Beat(ctx); err != nil {
 		w.log.Warn("the heartbeat could not be written", zap.Error(err))
 	}
@@ -290,6 +319,7 @@ func (w *worker) shutDown(ctx, hard context.Context) error {
 			return err
 		}
 		w.turns.GiveBack(ctx, 0)
+		w.calls.GiveBack(ctx, 0)
 	}
 	w.at(ctx, pointStopped)
 	if err := w.store.StopBeating(ctx, w.id); err != nil {
@@ -309,6 +339,7 @@ var errStoppedHard = errors.New("stopped at once: a turn that still ran and was 
 func (w *worker) stopTurns(ctx, hard context.Context) error {
 	stopped := make(chan error, 1)
 	go func() { stopped <- w.client.Stop(ctx) }()
+	w.calls.HandOn()
 	grace := time.NewTimer(w.cfg.ShutdownGrace)
 	defer grace.Stop()
 	over := time.NewTimer(w.cfg.ShutdownGrace + handBack)
@@ -319,11 +350,11 @@ func (w *worker) stopTurns(ctx, hard context.Context) error {
 			return err
 		case <-grace.C:
 			w.log.Info("the grace is over; turns are handed back", zap.Int("running", w.turns.Running()))
-			w.turns.Stop(agentturn.ErrShutdown)
+			w.stop(agentturn.ErrShutdown)
 		case <-over.C:
 			return fmt.Errorf("%d turns did not stop in time; they are brought back when their leases end", w.turns.Running())
 		case <-hard.Done():
-			w.turns.Stop(agentturn.ErrShutdown)
+			w.stop(agentturn.ErrShutdown)
 			w.awaitMoment(stopped)
 			return errStoppedHard
 		}

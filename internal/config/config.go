@@ -44,9 +44,11 @@ type Config struct {
 	Models          map[string]Model    // by "provider/model"
 	Tools           map[string]Tool     // programs, by name
 
-	Roles       []string          // sorted, each once
-	WorkerSlots int               // turns at the same time
-	Bounds      turnkeeper.Bounds // of the process; those of an agent's turn are BoundsFor
+	Roles       []string // sorted, each once
+	WorkerSlots int      // turns at the same time
+	// DetachedSlots is how many detached calls run at the same time; 0: none.
+	DetachedSlots int
+	Bounds        turnkeeper.Bounds // of the process; those of an agent's turn are BoundsFor
 
 	TakeoverAfter        time.Duration // silence after which a worker is lost; 0: only the lease's end tells
 	PollInterval         time.Duration
@@ -92,6 +94,7 @@ func Default() *Config {
 		Tools:                map[string]Tool{},
 		Roles:                []string{RoleScheduler, RoleWorker},
 		WorkerSlots:          10,
+		DetachedSlots:        4,
 		Bounds:               turnkeeper.DefaultBounds(),
 		TakeoverAfter:        15 * time.Second,
 		PollInterval:         5 * time.Second,

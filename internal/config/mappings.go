@@ -41,6 +41,7 @@ var ToolKeys = []MappingKey{
 	{"arguments", "mapping", "the JSON Schema of an object", "no arguments", "What the model may pass. The program gets it as JSON, on one line, on its standard input."},
 	{"effect", "text", "none, keyed or once", "once", "What running a call again would do. A `keyed` program passes on `TURNKEEPER_IDEMPOTENCY_KEY`."},
 	{"timeout", "duration", "0 to 24h", "0", "Time for one call. 0: the `tool_timeout` of the turn."},
+	{"detached", "true or false", "", "false", "Whether a call runs in a job of its own, apart from its turn. It needs a `timeout`, which may be longer than any turn."},
 	{"dir", "text", "a path", "the working directory", "The folder that the program runs in."},
 	{"env", "mapping", "names of variables to texts, or to env: VARIABLE or file: PATH", "none", "The program's environment. It gets no other variable but those of the call."},
 	{"max_output", "whole number", "1 to 10000000 bytes", "10000000", "How much of the output is kept. The rest is read and dropped, and the model is told so."},

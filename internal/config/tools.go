@@ -20,6 +20,7 @@ type Tool struct {
 	Arguments   json.RawMessage   // JSON Schema; nil: it takes none
 	Effect      turnkeeper.Effect // never empty
 	Timeout     time.Duration     // 0: tool_timeout of the turn
+	Detached    bool              // a call runs in a job of its own; Timeout is not 0
 	Dir         string            // empty: the working directory
 	Env         map[string]Secret // all of its environment; nil: none
 	MaxOutput   int               // bytes; 0: turnkeeper.MaxOutputBytes
@@ -58,6 +59,9 @@ func (r *toolReader) read(v *strictyaml.Node) Tool {
 			r.Add(v.Line, "%s%s is missing", r.where, key)
 		}
 	}
+	if r.tool.Detached && r.tool.Timeout == 0 {
+		r.Add(v.Line, "%sdetached needs a timeout: %stimeout is missing", r.where, r.where)
+	}
 	return r.tool
 }
 
@@ -74,6 +78,8 @@ func (r *toolReader) key(key string, v *strictyaml.Node) {
 		t.Effect = turnkeeper.Effect(r.choice(key, v, string(turnkeeper.EffectNone), string(turnkeeper.EffectKeyed), string(turnkeeper.EffectOnce)))
 	case "timeout":
 		t.Timeout = r.timeout(key, v)
+	case "detached":
+		t.Detached = *r.boolean(key, v)
 	case "dir":
 		t.Dir = r.notEmpty(key, v)
 	case "env":

@@ -27,10 +27,14 @@ func (s *Store) endDispatch(t *turnRow, grant turnkeeper.GrantID, e ending, ring
 	if l == nil || l.GrantID != grant {
 		return turnkeeper.ErrFenced
 	}
+	if o.State == turnkeeper.TurnWaiting && !t.mayWait() && !s.bugs.has(BugWaitsInVain) {
+		o.State = turnkeeper.TurnQueued
+	}
 	if err := t.State.MoveTo(o.State); err != nil {
 		return err
 	}
-	reply := o.Reply != "" && o.State != turnkeeper.TurnQueued && !e.noReply
+	open := o.State == turnkeeper.TurnQueued || o.State == turnkeeper.TurnWaiting
+	reply := o.Reply != "" && !open && !e.noReply
 	if _, taken := s.state.replyOf(t.MessageID); taken && reply && !s.bugs.has(BugReplyFirst) {
 		return fmt.Errorf("%w: message %d has a reply", errKeyTaken, t.MessageID)
 	}
@@ -39,7 +43,7 @@ func (s *Store) endDispatch(t *turnRow, grant turnkeeper.GrantID, e ending, ring
 	if e.lost {
 		t.Losses++
 	}
-	if o.State == turnkeeper.TurnQueued {
+	if open {
 		t.DueAt, t.GrantID = now.Add(o.Backoff), ""
 	} else {
 		t.StopReason, t.EndedAt = o.StopReason, now

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -29,6 +30,9 @@ func (j *Journal) entry(t *turnRow, e turnkeeper.Entry, rings *[]Bell) error {
 		if err := j.start(t, start); err != nil {
 			return err
 		}
+	}
+	if rings != nil && slices.ContainsFunc(e.Starts, func(s turnkeeper.CallStart) bool { return s.Detached > 0 }) {
+		*rings = append(*rings, Bell{Topic: TopicJobs})
 	}
 	if err := j.answer(t, e.Results); err != nil {
 		return err
@@ -129,6 +133,9 @@ func (j *Journal) start(t *turnRow, start turnkeeper.CallStart) error {
 	}
 	t.starts = append(t.starts, startRow{key: start.Key, nonce: start.Nonce})
 	call.State, call.Nonce, call.Starts, call.StartedAt = turnkeeper.CallStarted, start.Nonce, start.Attempt, j.s.now()
+	if start.Detached > 0 {
+		j.s.detach(t, call, start.Detached)
+	}
 	return nil
 }
 
@@ -147,11 +154,12 @@ func (j *Journal) answer(t *turnRow, results []turnkeeper.CallResult) error {
 			t.verdicts = append(t.verdicts, r.Key)
 		}
 		call.State, call.Shown, call.Preview = r.State, r.Shown, r.Preview
+		call.OutputID = cmp.Or(r.OutputID, call.OutputID)
 		if r.State == turnkeeper.CallRunning {
-			call.OutputID = r.Later
 			continue
 		}
 		call.Duration, call.EndedAt = r.Duration, j.s.now()
+		t.closeAwaited(call.Key)
 		if r.Usage != (turnkeeper.Usage{}) {
 			call.Usage, t.Usage = r.Usage, t.Usage.Add(r.Usage)
 		}

@@ -278,6 +278,8 @@ func (j *Journal) endingOf(o turnkeeper.Outcome) ending {
 		if o.Backoff > 0 {
 			e.log = "deferred"
 		}
+	case turnkeeper.TurnWaiting:
+		e.log = "waiting"
 	case turnkeeper.TurnFailed:
 		e.laneBackoff = scheduler.Backoff(j.failures + 1)
 		e.message = turnkeeper.MessageFailed

@@ -26,6 +26,8 @@ const (
 	BugCallsLeftOpen                    // a message that loses its workers is closed over its open calls
 	BugTokenRestarts                    // the lease's row is deleted when it is released
 	BugVerdictForgotten                 // a verdict is not written down
+	BugWaitsInVain                      // a turn goes waiting without a look at what has arrived
+	BugClaimTwice                       // a claim is given to whoever asks
 	BugNumbersLost                      // the numbers of events that were not written are not used again
 )
 

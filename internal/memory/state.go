@@ -23,8 +23,9 @@ type state struct {
 
 	turns   []*turnRow // by id, from 1
 	leases  map[turnkeeper.Lane]*leaseRow
-	grants  []*grantRow // the grant log
-	jobs    []*jobRow   // by id, from 1
+	grants  []*grantRow   // the grant log
+	jobs    []*jobRow     // by id, from 1
+	calls   []*callJobRow // jobs of detached calls, by id, from 1
 	workers map[turnkeeper.WorkerID]*turnkeeper.Heartbeat
 	writes  []writeRow
 	drafts  map[turnkeeper.OutputID]*draft
@@ -61,6 +62,7 @@ type turnRow struct {
 	events   []turnkeeper.Event
 	verdicts []turnkeeper.CallKey // unknown, by whoever decided
 	outputs  []turnkeeper.Output
+	awaited  []awaitedRow
 	held     *tx // that has the row's lock; nil: it is free
 }
 
@@ -139,7 +141,7 @@ func (t *turnRow) draft() *turnRow {
 	d.rounds = cloneRounds(t.rounds)
 	d.outputs = slices.Clone(t.outputs)
 	d.starts, d.events = slices.Clip(t.starts), slices.Clip(t.events)
-	d.verdicts = slices.Clip(t.verdicts)
+	d.verdicts, d.awaited = slices.Clip(t.verdicts), slices.Clone(t.awaited)
 	return &d
 }
 

@@ -117,6 +117,7 @@ func (s *state) situation(now time.Time) turnkeeper.Situation {
 	}
 	for _, turn := range s.open {
 		sit.Queued = sit.Queued || turn.State == turnkeeper.TurnQueued
+		sit.Calls = sit.Calls || len(s.lostCalls(turn, now)) > 0
 	}
 	for _, w := range s.workers {
 		if w.StoppedAt.IsZero() && w.BeatAt.Add(max(w.TakeoverAfter, leastSilence)).After(now) && !yetToCome(w.BeatAt, now) {
@@ -228,12 +229,14 @@ func (t *tick) CloseLost(_ context.Context, lost turnkeeper.LostGrant) error {
 
 // settleCalls gives every open call of a turn its last word.
 func (t *turnRow) settleCalls(now time.Time) {
+	t.settleArrived(now)
 	for i := range t.rounds {
 		for j := range t.rounds[i].Calls {
 			call := &t.rounds[i].Calls[j]
 			if call.State.Answered() {
 				continue
 			}
+			t.closeAwaited(call.Key)
 			state, shown := turnkeeper.CallUnknown, agentturn.ShownUnknown
 			if call.State == turnkeeper.CallPlanned {
 				state, shown = turnkeeper.CallCancelled, agentturn.ShownNotRun

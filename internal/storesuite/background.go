@@ -5,7 +5,7 @@ import "turnkeeper"
 // goOn sends a call to the background, with a start where it has none yet.
 func (d *dispatch) goOn(k turnkeeper.CallKey, n string, later turnkeeper.OutputID, start ...turnkeeper.CallStart) error {
 	r := result(k, n, turnkeeper.CallRunning, "a handle")
-	r.Later = later
+	r.OutputID = later
 	return d.Append(d.h.Context(), turnkeeper.Entry{Starts: start, Results: []turnkeeper.CallResult{r}})
 }
 

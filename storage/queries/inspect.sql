@@ -21,10 +21,11 @@ select * from turnkeeper.lease_log where turn_id = @turn_id order by id;
 -- name: ListLanes :many
 select l.*, coalesce(extract(epoch from l.lease_until - clock_timestamp()) * 1000, 0)::bigint as remaining_ms,
     coalesce(nullif(t.worker_id, ''), j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as holder,
-    coalesce(t.state, '')::text as turn_state,
+    coalesce(t.state, o.state, '')::text as turn_state, coalesce(o.id, 0)::bigint as open_turn,
     (select count(*) from (select from turnkeeper.messages m where m.lane = l.lane and m.state = 'waiting' limit 10000) w)::bigint as waiting
 from turnkeeper.leases l
 left join turnkeeper.turns t on t.id = l.turn_id
+left join turnkeeper.turns o on o.lane = l.lane and o.state in ('queued', 'running', 'waiting')
 left join turnkeeper.river_job j on j.id = t.job_id
 where (@agent::text = '' or l.agent = @agent)
 order by l.grant_id is null, l.lane limit @max_rows;

@@ -33,6 +33,9 @@ func main() {
 		marker("mark_keyed", turnkeeper.EffectKeyed, context.WithoutCancel),
 		marker("mark_once", turnkeeper.EffectOnce, context.WithoutCancel),
 		marker("mark_slow", turnkeeper.EffectOnce, asItIs),
+		detached("mark_far_none", turnkeeper.EffectNone),
+		detached("mark_far_keyed", turnkeeper.EffectKeyed),
+		detached("mark_far_once", turnkeeper.EffectOnce),
 		sure{marker("mark_sure", turnkeeper.EffectOnce, context.WithoutCancel)},
 		large{marker("mark_large", turnkeeper.EffectOnce, context.WithoutCancel)},
 		misbehave(),
@@ -81,6 +84,25 @@ func marker(name string, effect turnkeeper.Effect, patience func(context.Context
 	spec := tools.Spec{Name: name, Description: "Makes a mark.", Effect: effect}
 	return tools.New(spec, func(ctx context.Context, call tools.Call, args mark) (tools.Result, error) {
 		return report(patience(ctx), entry{
+			Tool: name, Label: args.Label, Turn: int64(call.TurnID), Call: call.Key.String(),
+			IdempotencyKey: call.IdempotencyKey, PID: os.Getpid(),
+		})
+	})
+}
+
+// farVariable names the variable with the time limit of detached markers.
+const farVariable = "MARKER_FAR_TIMEOUT"
+
+// detached is a marker whose runs are apart from their turns, and stop with their
+// context.
+func detached(name string, effect turnkeeper.Effect) tools.Tool {
+	limit, err := time.ParseDuration(os.Getenv(farVariable))
+	if err != nil {
+		limit = time.Hour
+	}
+	spec := tools.Spec{Name: name, Description: "Makes a mark, and takes its time.", Effect: effect, Timeout: limit, Detached: true}
+	return tools.New(spec, func(ctx context.Context, call tools.Call, args mark) (tools.Result, error) {
+		return report(ctx, entry{
 			Tool: name, Label: args.Label, Turn: int64(call.TurnID), Call: call.Key.String(),
 			IdempotencyKey: call.IdempotencyKey, PID: os.Getpid(),
 		})

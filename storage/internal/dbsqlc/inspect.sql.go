@@ -129,10 +129,11 @@ func (q *Queries) LatestTurn(ctx context.Context) (int64, error) {
 const ListLanes = `-- name: ListLanes :many
 select l.lane, l.agent, l.token, l.grant_id, l.turn_id, l.granted_at, l.lease_until, l.failures, l.not_before, coalesce(extract(epoch from l.lease_until - clock_timestamp()) * 1000, 0)::bigint as remaining_ms,
     coalesce(nullif(t.worker_id, ''), j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as holder,
-    coalesce(t.state, '')::text as turn_state,
+    coalesce(t.state, o.state, '')::text as turn_state, coalesce(o.id, 0)::bigint as open_turn,
     (select count(*) from (select from turnkeeper.messages m where m.lane = l.lane and m.state = 'waiting' limit 10000) w)::bigint as waiting
 from turnkeeper.leases l
 left join turnkeeper.turns t on t.id = l.turn_id
+left join turnkeeper.turns o on o.lane = l.lane and o.state in ('queued', 'running', 'waiting')
 left join turnkeeper.river_job j on j.id = t.job_id
 where ($1::text = '' or l.agent = $1)
 order by l.grant_id is null, l.lane limit $2
@@ -151,6 +152,7 @@ type ListLanesRow struct {
 	RemainingMs int64
 	Holder      string
 	TurnState   string
+	OpenTurn    int64
 	Waiting     int64
 }
 
@@ -176,6 +178,7 @@ func (q *Queries) ListLanes(ctx context.Context, agent string, maxRows int32) ([
 			&i.RemainingMs,
 			&i.Holder,
 			&i.TurnState,
+			&i.OpenTurn,
 			&i.Waiting,
 		); err != nil {
 			return nil, err

@@ -37,6 +37,7 @@ type TurnkeeperCall struct {
 	CachedTokens    int64
 	ReasoningTokens int64
 	UsageEstimated  bool
+	Elsewhere       bool
 }
 
 type TurnkeeperLeaseLog struct {

@@ -270,6 +270,14 @@ select pg_try_advisory_xact_lock(hashtext('turnkeeper.scheduler'))::boolean as l
     coalesce((select max(granted_at) from turnkeeper.leases where grant_id is not null), to_timestamp(0))::timestamptz as newest_grant,
     exists (select from turnkeeper.schedules where active and paused_at is null
             and (next_due is null or next_due <= statement_timestamp()))::boolean as slots,
+    (exists (select from turnkeeper.detached_calls d left join turnkeeper.worker_heartbeat h on h.worker_id = d.worker_id
+             where d.claim is not null and d.ended_at is null
+               and (d.lost_at is not null or h.stopped_at is not null or turnkeeper.heart_silent(h.beat_at, h.takeover_after)
+                    or d.deadline + interval '30 s' <= statement_timestamp()))
+     or exists (select from turnkeeper.detached_calls where claim is null and ended_at is null and look_at <= statement_timestamp())
+     or exists (select from turnkeeper.river_job j join turnkeeper.worker_heartbeat h on h.worker_id = j.attempted_by[array_upper(j.attempted_by, 1)]
+                where j.state = 'running' and j.queue = 'detached'
+                  and (h.stopped_at is not null or turnkeeper.heart_silent(h.beat_at, h.takeover_after))))::boolean as calls,
     exists (select from turnkeeper.turns where state = 'queued')::boolean as queued,
     (coalesce((select sum(slots) from turnkeeper.worker_heartbeat
                where stopped_at is null
@@ -292,6 +300,7 @@ type LookRow struct {
 	Lost                 bool
 	NewestGrant          time.Time
 	Slots                bool
+	Calls                bool
 	Queued               bool
 	Room                 int64
 }
@@ -315,6 +324,7 @@ func (q *Queries) Look(ctx context.Context) (LookRow, error) {
 		&i.Lost,
 		&i.NewestGrant,
 		&i.Slots,
+		&i.Calls,
 		&i.Queued,
 		&i.Room,
 	)

@@ -1,0 +1,90 @@
+package agentturn
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"go.uber.org/zap"
+
+	"turnkeeper"
+	"turnkeeper/outputs"
+	"turnkeeper/tools"
+)
+
+// RunDetached runs a claimed call within its time. The result is what arrives at
+// its turn: its state, and the output that the handle names. cut says that the end
+// of ctx ended the run: what the caller makes of it is the caller's to decide.
+func (r *Runner) RunDetached(ctx context.Context, c turnkeeper.ClaimedCall) (result turnkeeper.CallResult, cut bool) {
+	log := r.cfg.Log.With(zap.Int64("turn_id", int64(c.Turn.ID)), zap.String("agent", c.Turn.Agent),
+		zap.String("tool", c.Call.Name), zap.Stringer("call", c.Call.Key))
+	tool, ok := r.cfg.Tools.Get(c.Call.Name)
+	if !ok { // it was claimed by name
+		return detachedResult(c, tools.Result{Text: "tool error: '" + c.Call.Name + "' is not here", IsError: true}, turnkeeper.CallFailed), false
+	}
+	options := tools.ExecuteOptions{Timeout: c.Limit, Log: log}
+	if c.Limit <= 0 {
+		options.Timeout = -1
+	}
+	options.Abandoned = func() {
+		log.Warn("a tool did not return in its time and was left behind; it goes on in this process",
+			zap.Int64("left_behind", r.leftBehind.Add(1)))
+	}
+	options.Late = func(late tools.Ending) {
+		log.Warn("a tool that was left behind has returned",
+			zap.String("outcome", string(late.Outcome)), zap.Int64("left_behind", r.leftBehind.Add(-1)))
+	}
+	started := time.Now()
+	ending := tools.Execute(ctx, tool, tools.Call{
+		TurnID: c.Turn.ID, Agent: c.Turn.Agent, Conversation: c.Turn.Conversation, Key: c.Call.Key,
+		Arguments: []byte(c.Call.Arguments), IdempotencyKey: idempotencyKey(c.Turn, c.Call.Key),
+	}, options)
+	state := turnkeeper.CallFailed
+	switch ending.Outcome {
+	case tools.Succeeded:
+		state = turnkeeper.CallSucceeded
+	case tools.Cancelled:
+		state = turnkeeper.CallCancelled
+	}
+	result = detachedResult(c, ending.Result, state)
+	result.Duration, result.Ran = time.Since(started), true
+	return result, ending.Outcome == tools.Cancelled
+}
+
+// detachedResult bounds, cleans and measures what a detached call ended with.
+func detachedResult(c turnkeeper.ClaimedCall, raw tools.Result, state turnkeeper.CallState) turnkeeper.CallResult {
+	taken := outputs.Take(
+		outputs.Raw{Text: raw.Text, Bytes: raw.Bytes, MediaType: raw.MediaType, Incomplete: raw.Incomplete, Size: raw.RawBytes},
+		outputs.Limits{},
+	)
+	taken.Output.ID, taken.Output.TurnID, taken.Output.Call = c.Call.OutputID, c.Turn.ID, c.Call.Key
+	return turnkeeper.CallResult{Key: c.Call.Key, State: state, Preview: taken.Preview, Output: &taken.Output}
+}
+
+// CutDetached is the result of a call of effect once whose run was cut short by
+// the end of its worker: it is not run again.
+func CutDetached(c turnkeeper.ClaimedCall, took time.Duration) turnkeeper.CallResult {
+	text := "cancelled: the worker that ran this call was shut down" + shownMaybe
+	result := detachedResult(c, tools.Result{Text: text}, turnkeeper.CallCancelled)
+	result.Duration, result.Ran = took, true
+	return result
+}
+
+// LostCall is the result of a detached call that will have no other.
+func LostCall(c turnkeeper.LostCall) turnkeeper.CallResult {
+	state, text := turnkeeper.CallFailed, ""
+	switch {
+	case c.Trouble == turnkeeper.CallOverdue:
+		text = fmt.Sprintf("tool error: '%s' timed out after %s s", c.Name, strconv.FormatFloat(c.Limit.Seconds(), 'f', -1, 64))
+	case c.Trouble == turnkeeper.CallUnwanted:
+		text = fmt.Sprintf("tool error: '%s' was not begun within %s: no worker had the tool and room for it", c.Name, turnkeeper.MaxDetachedWait)
+	case c.Effect.Repeatable():
+		text = fmt.Sprintf("tool error: '%s' lost its worker %d times; it is not run again", c.Name, c.Losses+1)
+	default:
+		state, text = turnkeeper.CallUnknown, shownUnknown
+	}
+	return detachedResult(turnkeeper.ClaimedCall{
+		Turn: turnkeeper.Turn{ID: c.Ref.TurnID}, Call: turnkeeper.ToolCall{Key: c.Ref.Key, OutputID: c.OutputID},
+	}, tools.Result{Text: text}, state)
+}

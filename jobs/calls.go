@@ -1,0 +1,212 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/riverqueue/river"
+	"go.uber.org/zap"
+
+	"turnkeeper"
+	"turnkeeper/agentturn"
+	"turnkeeper/storage"
+)
+
+// A CallWorker works detached calls for River. The first thing it does is to
+// claim the call; whoever claims it runs it, and nobody else does.
+type CallWorker struct {
+	river.WorkerDefaults[CallArgs]
+	CallWorkerConfig
+
+	mu       sync.Mutex
+	draining bool
+	jobs     map[turnkeeper.JobID]bool
+	running  map[turnkeeper.ClaimID]*runningCall
+}
+
+type runningCall struct {
+	turnkeeper.ClaimedCall
+	cancel context.CancelCauseFunc
+}
+
+// CallWorkerConfig says how to work.
+type CallWorkerConfig struct {
+	Store    *storage.Store
+	Runner   *agentturn.Runner
+	WorkerID turnkeeper.WorkerID
+	Tools    []string    // that it has, of those that are detached
+	Log      *zap.Logger // nil: none
+	Fault    agentturn.FaultHook
+}
+
+// NewCallWorker returns a worker of detached calls.
+func NewCallWorker(c CallWorkerConfig) *CallWorker {
+	if c.Log == nil {
+		c.Log = zap.NewNop()
+	}
+	return &CallWorker{CallWorkerConfig: c, jobs: map[turnkeeper.JobID]bool{}, running: map[turnkeeper.ClaimID]*runningCall{}}
+}
+
+// Timeout is River's limit on a job: above the longest run.
+func (w *CallWorker) Timeout(*river.Job[CallArgs]) time.Duration {
+	return turnkeeper.MaxDetached + time.Minute
+}
+
+// Points of a detached call's job at which the worker's FaultHook is called.
+const (
+	PointCallFetched = "detached.fetched" // River has handed the job out
+	PointCallClaimed = "detached.claimed" // the claim is on record, the tool not begun
+	PointCallRan     = "detached.ran"     // the tool has returned, nothing is written
+	PointCallArrived = "detached.arrived" // the result is on record
+)
+
+// Causes that end a run, beside those of turns.
+var (
+	errClaimVoid = errors.New("the call is no longer awaited from this worker")
+	errHandOn    = errors.New("the worker is shutting down; another runs the call")
+)
+
+// lacking is how long a call is left to others by a worker that lacks its tool.
+const lacking = 5 * time.Second
+
+// Work runs the call that the job rings for. It never asks River for another
+// attempt: what is left of a call is the scheduler's to bring back.
+func (w *CallWorker) Work(ctx context.Context, job *river.Job[CallArgs]) error {
+	defer w.enter(turnkeeper.JobID(job.ID))()
+	w.at(ctx, PointCallFetched)
+	ref := job.Args.ref()
+	call, err := w.Store.Claim(ctx, ref, w.WorkerID, w.Tools)
+	if errors.Is(err, turnkeeper.ErrNotFound) {
+		return w.leave(ctx, ref)
+	}
+	if err != nil {
+		return river.JobSnooze(lacking)
+	}
+	ctx, done := w.begin(ctx, call)
+	defer done()
+	w.at(ctx, PointCallClaimed)
+	log := w.Log.With(zap.Int64("turn", int64(ref.TurnID)), zap.Stringer("call", ref.Key), zap.String("tool", call.Call.Name))
+	log.Info("detached call begins", zap.Int("attempt", ref.Attempt), zap.Duration("limit", call.Limit))
+	result, cut := w.Runner.RunDetached(ctx, call)
+	w.at(ctx, PointCallRan)
+	if cut {
+		err = w.cutShort(ctx, call, result)
+	} else {
+		err = w.arrive(ctx, call, result)
+	}
+	switch {
+	case errors.Is(err, turnkeeper.ErrFenced):
+		log.Warn("the detached call is no longer this worker's", zap.Error(err))
+		return river.JobCancel(err)
+	case err != nil:
+		log.Error("the end of a detached call could not be written; it is brought back", zap.Error(err))
+		return err
+	}
+	w.at(ctx, PointCallArrived)
+	log.Info("detached call ended", zap.String("state", string(result.State)), zap.Duration("took", result.Duration))
+	return nil
+}
+
+// leave says to River what becomes of a job whose call this worker did not get.
+func (w *CallWorker) leave(ctx context.Context, ref turnkeeper.CallRef) error {
+	open, err := w.Store.CallIsOpen(ctx, ref)
+	if err == nil && !open {
+		return nil
+	}
+	return river.JobSnooze(lacking)
+}
+
+// arriveTime bounds the attempts to write a result down while the database is
+// away.
+const arriveTime = 10 * time.Minute
+
+func (w *CallWorker) arrive(ctx context.Context, call turnkeeper.ClaimedCall, result turnkeeper.CallResult) error {
+	limit := arriveTime
+	if ctx.Err() != nil {
+		limit = endTime
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
+	defer cancel()
+	return w.Store.Arrive(ctx, call, result)
+}
+
+// cutShort decides about a run that the end of its context cut short.
+func (w *CallWorker) cutShort(ctx context.Context, call turnkeeper.ClaimedCall, result turnkeeper.CallResult) error {
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, errClaimVoid):
+		return fmt.Errorf("%w: %w", turnkeeper.ErrFenced, cause)
+	case call.Call.Effect.Repeatable():
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
+		defer cancel()
+		return w.Store.HandOn(ctx, call)
+	default:
+		return w.arrive(ctx, call, agentturn.CutDetached(call, result.Duration))
+	}
+}
+
+// enter notes that a job is worked here.
+func (w *CallWorker) enter(id turnkeeper.JobID) (leave func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.jobs[id] = true
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.jobs, id)
+	}
+}
+
+// begin notes that a claimed call runs here, with a context that is its own.
+func (w *CallWorker) begin(ctx context.Context, call turnkeeper.ClaimedCall) (_ context.Context, done func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ctx, cancel := context.WithCancelCause(ctx)
+	w.running[call.Claim] = &runningCall{call, cancel}
+	if w.draining && call.Call.Effect.Repeatable() {
+		cancel(errHandOn)
+	}
+	return ctx, func() {
+		cancel(nil)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.running, call.Claim)
+	}
+}
+
+// Running is how many detached calls run now.
+func (w *CallWorker) Running() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.running)
+}
+
+// Stop ends every call that runs, with the cause.
+func (w *CallWorker) Stop(cause error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, call := range w.running {
+		call.cancel(cause)
+	}
+}
+
+// HandOn gives the calls that may run again to other workers, now and from now
+// on: this one is being shut down. The others get its grace.
+func (w *CallWorker) HandOn() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.draining = true
+	for _, call := range w.running {
+		if call.Call.Effect.Repeatable() {
+			call.cancel(errHandOn)
+		}
+	}
+}
+
+func (w *CallWorker) at(ctx context.Context, label string) {
+	if w.Fault != nil {
+		w.Fault.At(ctx, label)
+	}
+}

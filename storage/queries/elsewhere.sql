@@ -1,0 +1,122 @@
+-- name: DetachCalls :exec
+select turnkeeper.detach_calls(@turn::bigint, @rounds::integer[], @ordinals::integer[], @nonces::text[],
+    @limits::interval[], @wait::interval);
+
+-- name: Arrivals :many
+-- Results that have arrived for a turn and are not in its journal yet.
+select round, ordinal, nonce, state::text as state, preview, coalesce(duration_ms, 0)::bigint as duration_ms, coalesce(output_id, '')::text as output_id
+from turnkeeper.awaited_calls
+where turn_id = @turn_id and arrived_at is not null and closed_at is null
+order by arrived_at, round, ordinal;
+
+-- name: ClaimCall :one
+-- Takes a detached call for one run. A claim whose answer was lost finds itself.
+-- A worker that lacks the tool leaves it to others.
+with claimed as (
+    update turnkeeper.detached_calls d set claim = @claim::text, worker_id = @worker::text,
+        claimed_at = coalesce(d.claimed_at, clock_timestamp()),
+        deadline = coalesce(d.claimed_at, clock_timestamp()) + d.time_limit
+    from turnkeeper.calls c
+    where d.turn_id = @turn_id and d.round = @round and d.ordinal = @ordinal and d.attempt = @attempt
+      and d.ended_at is null and (d.claim is null or d.claim = @claim)
+      and (c.turn_id, c.round, c.ordinal) = (d.turn_id, d.round, d.ordinal) and c.state = 'running' and c.name = any(@tools::text[])
+    returning d.turn_id, d.round, d.ordinal, d.time_limit, clock_timestamp() - d.claimed_at as passed
+)
+select sqlc.embed(c), t.agent, t.conversation, t.created_at,
+    (extract(epoch from claimed.time_limit - greatest(claimed.passed, interval '0')) * 1000000)::bigint as left_us
+from claimed
+join turnkeeper.calls c on (c.turn_id, c.round, c.ordinal) = (claimed.turn_id, claimed.round, claimed.ordinal)
+join turnkeeper.turns t on t.id = claimed.turn_id;
+
+-- name: CallIsOpen :one
+-- Whether an attempt of a detached call still waits for a worker.
+select exists (select from turnkeeper.detached_calls where turn_id = @turn_id and round = @round and ordinal = @ordinal
+    and attempt = @attempt and claim is null and ended_at is null)::boolean as open;
+
+-- name: ClaimsHeld :many
+-- Those of the claims that still stand.
+select claim::text from turnkeeper.detached_calls where claim = any(@claims::text[]) and ended_at is null;
+
+-- name: EndDetached :exec
+select turnkeeper.end_detached(@turn::bigint, @round::integer, @ordinal::integer, @attempt::integer, @claim::text,
+    @state::text, @preview::text, @duration::bigint, @output::text);
+
+-- name: RunDetachedAgain :exec
+select turnkeeper.run_detached_again(@turn::bigint, @round::integer, @ordinal::integer, @attempt::integer, @claim::text,
+    @nonce::text, @lost::boolean, @wait::interval);
+
+-- name: GiveUpClaims :execrows
+-- Calls that this worker claimed and does not run.
+update turnkeeper.detached_calls set lost_at = clock_timestamp()
+where worker_id = @worker::text and claim is not null and ended_at is null and lost_at is null
+  and claimed_at <= statement_timestamp() - @older::interval and claim <> all(@running::text[]);
+
+-- name: GiveBackCallJobs :execrows
+-- Jobs of detached calls that River gave to this worker and that did not arrive.
+update turnkeeper.river_job j set state = 'available', attempt = greatest(j.attempt - 1, 0)
+where j.state = 'running' and j.queue = 'detached'
+  and j.attempted_by[array_upper(j.attempted_by, 1)] = @worker::text
+  and j.attempted_at <= statement_timestamp() - @older::interval
+  and j.id <> all(@working::bigint[]);
+
+-- name: LostCalls :many
+-- Detached calls without a hope: runs of workers that are silent or that gave them
+-- up, runs that outlast their time, and calls that nobody took: their job is gone, is
+-- with a worker that is silent, or has waited for as long as it may.
+with lost as (
+    select d.turn_id, d.round, d.ordinal,
+        case when d.lost_at is not null or turnkeeper.heart_silent(h.beat_at, h.takeover_after) or h.stopped_at is not null then 'lost'
+             else 'overdue' end as trouble
+    from turnkeeper.detached_calls d
+    left join turnkeeper.worker_heartbeat h on h.worker_id = d.worker_id
+    where d.claim is not null and d.ended_at is null
+      and (d.lost_at is not null or turnkeeper.heart_silent(h.beat_at, h.takeover_after) or h.stopped_at is not null
+           or d.deadline + interval '30 s' <= statement_timestamp())
+    union all
+    select d.turn_id, d.round, d.ordinal, case when d.deadline <= statement_timestamp() then 'unwanted' else 'unrung' end
+    from (select * from turnkeeper.detached_calls w where w.claim is null and w.ended_at is null
+          and w.look_at <= statement_timestamp() order by w.look_at limit @max_rows) d
+    left join turnkeeper.river_job j on j.id = d.job_id
+    where d.deadline <= statement_timestamp() or coalesce(j.state::text, '') not in ('available', 'scheduled', 'running', 'retryable', 'pending')
+    union all
+    select d.turn_id, d.round, d.ordinal, 'unrung'
+    from turnkeeper.river_job j
+    join turnkeeper.detached_calls d on d.turn_id = (j.args ->> 'turn_id')::bigint and d.round = (j.args ->> 'round')::integer
+        and d.ordinal = (j.args ->> 'ordinal')::integer and d.job_id = j.id and d.claim is null and d.ended_at is null
+    join turnkeeper.worker_heartbeat h on h.worker_id = j.attempted_by[array_upper(j.attempted_by, 1)]
+    where j.state = 'running' and j.queue = 'detached' and d.deadline > statement_timestamp()
+      and (turnkeeper.heart_silent(h.beat_at, h.takeover_after) or h.stopped_at is not null)
+)
+select d.turn_id, d.round, d.ordinal, d.attempt, d.losses, d.time_limit, d.job_id, coalesce(d.worker_id, '')::text as worker_id,
+    c.name, c.effect, coalesce(c.output_id, '')::text as output_id, lost.trouble::text as trouble
+from lost
+join turnkeeper.detached_calls d on (d.turn_id, d.round, d.ordinal) = (lost.turn_id, lost.round, lost.ordinal)
+join turnkeeper.calls c on (c.turn_id, c.round, c.ordinal) = (lost.turn_id, lost.round, lost.ordinal)
+join turnkeeper.turns t on t.id = lost.turn_id
+where d.ended_at is null and t.ended_at is null
+limit @max_rows
+for update of t, d skip locked;
+
+-- name: LookAgainAtCalls :exec
+-- Calls that wait for a worker and whose job is there are looked at again later.
+update turnkeeper.detached_calls set look_at = least(clock_timestamp() + interval '10 minutes', greatest(deadline, clock_timestamp() + interval '1 second'))
+where claim is null and ended_at is null and look_at <= statement_timestamp();
+
+-- name: SettleArrivedCalls :exec
+-- What has arrived for a turn that is closed without its worker.
+update turnkeeper.calls c set state = a.state, preview = a.preview, duration_ms = a.duration_ms,
+    ended_at = greatest(clock_timestamp(), c.started_at)
+from turnkeeper.awaited_calls a
+where c.turn_id = @turn_id and (a.turn_id, a.round, a.ordinal) = (c.turn_id, c.round, c.ordinal)
+  and a.arrived_at is not null and a.closed_at is null and c.state = 'running';
+
+-- name: AwaitedOfTurn :many
+select a.round, a.ordinal, c.name, a.opened_at, a.arrived_at, d.deadline, d.attempt, coalesce(d.worker_id, '')::text as worker_id, d.claimed_at
+from turnkeeper.awaited_calls a
+join turnkeeper.calls c on (c.turn_id, c.round, c.ordinal) = (a.turn_id, a.round, a.ordinal)
+left join turnkeeper.detached_calls d on (d.turn_id, d.round, d.ordinal) = (a.turn_id, a.round, a.ordinal)
+where a.turn_id = @turn_id and a.closed_at is null
+order by a.round, a.ordinal;
+
+-- name: RingCalls :exec
+select pg_notify('turnkeeper_calls', '');
