@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"turnkeeper"
 	"turnkeeper/agentturn"
 	"turnkeeper/internal/storesuite"
@@ -55,7 +57,7 @@ func (d *door) Beat(h turnkeeper.Heartbeat) {
 // Fetch takes jobs as River's client does.
 func (d *door) Fetch(worker turnkeeper.WorkerID) []storesuite.Job {
 	rows, err := d.Pool().Query(d.t.Context(), `update turnkeeper.river_job set state = 'running', attempt = 1, attempted_at = now(), attempted_by = $1
-		where state = 'available' returning id, (args ->> 'turn_id')::bigint, args ->> 'grant_id'`, []string{string(worker)})
+		where state = 'available' and kind = 'AgentTurn' returning id, (args ->> 'turn_id')::bigint, args ->> 'grant_id'`, []string{string(worker)})
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -74,14 +76,38 @@ func (d *door) Fetch(worker turnkeeper.WorkerID) []storesuite.Job {
 	return all
 }
 
+func (d *door) FetchCalls(worker turnkeeper.WorkerID) []turnkeeper.CallRef {
+	rows, err := d.Pool().Query(d.t.Context(), `update turnkeeper.river_job set state = 'running', attempt = 1, attempted_at = now(), attempted_by = $1
+		where state = 'available' and kind = 'DetachedCall'
+		returning (args ->> 'turn_id')::bigint, (args ->> 'round')::int, (args ->> 'ordinal')::int, (args ->> 'attempt')::int`, []string{string(worker)})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (ref turnkeeper.CallRef, err error) {
+		return ref, row.Scan(&ref.TurnID, &ref.Key.Round, &ref.Key.Ordinal, &ref.Attempt)
+	})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return all
+}
+
+func (d *door) Arrive(ctx context.Context, c turnkeeper.ClaimedCall, r turnkeeper.CallResult) error {
+	return d.overCutter().Arrive(ctx, c, r)
+}
+
 // Journal goes over the cutter, so that the suite can lose what it sends.
 func (d *door) Journal(record turnkeeper.Record, grant turnkeeper.Grant) agentturn.Journal {
+	return jobs.NewJournal(d.overCutter(), record, grant)
+}
+
+func (d *door) overCutter() *storage.Store {
 	if d.far == nil {
 		var url string
 		d.cutter, url = newCutter(d.t, d.url)
 		d.far = storagetest.Open(d.t, url)
 	}
-	return jobs.NewJournal(d.far, record, grant)
+	return d.far
 }
 
 func (d *door) Extractions() agentturn.ExtractionCache { return d.Store }
@@ -119,6 +145,7 @@ func (d *door) Pass(p time.Duration) {
 		"update turnkeeper.turns set due_at = due_at - $1::interval",
 		"update turnkeeper.schedules set next_due = next_due - $1::interval, last_slot = last_slot - $1::interval",
 		"update turnkeeper.settings set last_tick_at = last_tick_at - $1::interval, hold_until = hold_until - $1::interval",
+		"update turnkeeper.detached_calls set deadline = deadline - $1::interval, look_at = look_at - $1::interval",
 		"update turnkeeper.worker_heartbeat set beat_at = beat_at - $1::interval",
 	} {
 		d.exec(sql, p)

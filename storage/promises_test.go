@@ -7,8 +7,8 @@ import (
 	"turnkeeper"
 )
 
-// busyHouse has a turn that ended well, with a call of effect once, and a turn
-// that runs.
+// busyHouse has a turn that ended well, with a call of effect once, a turn that
+// runs, and one that waits for a detached call.
 func busyHouse(t *testing.T) *house {
 	t.Helper()
 	h := newHouse(t)
@@ -27,6 +27,7 @@ func busyHouse(t *testing.T) *house {
 		t.Fatal(err)
 	}
 	h.turn("running")
+	h.waits("a")
 	return h
 }
 
@@ -70,9 +71,17 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 			update turnkeeper.calls set starts = 0`,
 		"a call of effect once was started once at most": `
 			insert into turnkeeper.call_starts (turn_id, round, ordinal, attempt, effect, token, nonce, worker_id)
-			select turn_id, round, ordinal, 2, 'once', token, 'again', 'w' from turnkeeper.call_starts`,
+			select turn_id, round, ordinal, 2, 'once', token, 'again' || turn_id, 'w' from turnkeeper.call_starts`,
 		"a call was started under the grant that held its turn then": `
 			update turnkeeper.call_starts set started_at = started_at + interval '1 hour'`,
+		"only a detached call was started again under no grant": `
+			update turnkeeper.call_starts set token = 0`,
+		"a turn that waits holds nothing, and waits for a result that has not come": `
+			update turnkeeper.awaited_calls set arrived_at = now(), state = 'succeeded'`,
+		"what is awaited is open, and what is open elsewhere is awaited": `
+			update turnkeeper.awaited_calls set closed_at = now()`,
+		"the run of a detached call has ended when its result has arrived or nobody awaits it": `
+			update turnkeeper.detached_calls set ended_at = now()`,
 		"the grants of a lane do not overlap": `
 			update turnkeeper.lease_log set ended_at = ended_at + interval '1 hour'`,
 		"a turn that runs holds its lane, and a lane that is held runs its turn": `
@@ -80,7 +89,7 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 		"a grant that is over says how it ended": `
 			update turnkeeper.lease_log set ended_at = null, outcome = null`,
 		"no lapsed lease is overlooked while the scheduler may act": `
-			update turnkeeper.leases set granted_at = now() - interval '1 hour', lease_until = now() - interval '61 s';
+			update turnkeeper.leases set granted_at = now() - interval '1 hour', lease_until = now() - interval '61 s' where grant_id is not null;
 			update turnkeeper.settings set last_tick_at = now()`,
 		"nothing took less than no time":                       `update turnkeeper.calls set ended_at = started_at - interval '1 s'`,
 		"events are numbered 1 to n":                           `delete from turnkeeper.turn_events where seq = 2`,

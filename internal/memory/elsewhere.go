@@ -137,6 +137,9 @@ func (c *Conn) FetchCalls(ctx context.Context, worker turnkeeper.WorkerID, limit
 		c.store.mu.Lock()
 		defer c.store.mu.Unlock()
 		for _, job := range c.store.state.calls {
+			if a := c.store.state.turn(job.Ref.TurnID).await(job.Ref.Key); a.ended {
+				job.state = "over"
+			}
 			if job.state == "available" && len(taken) < limit {
 				job.state, job.attemptedBy = "running", worker
 				taken = append(taken, job.CallJob)
@@ -216,7 +219,7 @@ func (c *Conn) Arrive(ctx context.Context, call turnkeeper.ClaimedCall, r turnke
 					return nil // it was done, and not answered
 				}
 				if a.ended || a.attempt != call.Ref.Attempt || a.claim != call.Claim {
-					r.Nonce = call.Call.Nonce
+					r.Nonce, r.Shown = call.Call.Nonce, lateText(r)
 					t.late(r, c.store)
 					void = fmt.Errorf("%w: the claim is void", turnkeeper.ErrFenced)
 					return nil
@@ -227,6 +230,14 @@ func (c *Conn) Arrive(ctx context.Context, call turnkeeper.ClaimedCall, r turnke
 		})
 		return cmp.Or(err, void)
 	})
+}
+
+// lateText is what is kept of a result that came too late.
+func lateText(r turnkeeper.CallResult) string {
+	if r.Output != nil && r.Output.Text != "" {
+		return r.Output.Text
+	}
+	return r.Preview
 }
 
 // arrive puts a result into its letter box. by is kept in place of its nonce.

@@ -71,6 +71,33 @@ func (d *door) Fetch(worker turnkeeper.WorkerID) []storesuite.Job {
 	return all
 }
 
+func (d *door) FetchCalls(worker turnkeeper.WorkerID) (refs []turnkeeper.CallRef) {
+	taken, err := d.conn.FetchCalls(d.t.Context(), worker, 100)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	for _, job := range taken {
+		refs = append(refs, job.Ref)
+	}
+	return refs
+}
+
+func (d *door) Claim(ctx context.Context, ref turnkeeper.CallRef, worker turnkeeper.WorkerID, tools []string) (turnkeeper.ClaimedCall, error) {
+	return d.conn.Claim(ctx, ref, worker, tools)
+}
+
+func (d *door) Arrive(ctx context.Context, c turnkeeper.ClaimedCall, r turnkeeper.CallResult) error {
+	return d.store.Connect(d).Arrive(ctx, c, r)
+}
+
+func (d *door) HandOn(ctx context.Context, c turnkeeper.ClaimedCall) error {
+	return d.conn.HandOn(ctx, c)
+}
+
+func (d *door) ClaimsHeld(ctx context.Context, claims []turnkeeper.ClaimID) ([]turnkeeper.ClaimID, error) {
+	return d.conn.ClaimsHeld(ctx, claims)
+}
+
 func (d *door) Load(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID) (turnkeeper.Record, error) {
 	return d.conn.Load(ctx, turn, grant)
 }

@@ -25,6 +25,12 @@ type Door interface {
 	// Fetch takes every job that rings, as the worker.
 	Fetch(worker turnkeeper.WorkerID) []Job
 	Load(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID) (turnkeeper.Record, error)
+	// FetchCalls takes every job of a detached call that rings, as the worker.
+	FetchCalls(worker turnkeeper.WorkerID) []turnkeeper.CallRef
+	Claim(ctx context.Context, ref turnkeeper.CallRef, worker turnkeeper.WorkerID, tools []string) (turnkeeper.ClaimedCall, error)
+	Arrive(ctx context.Context, c turnkeeper.ClaimedCall, r turnkeeper.CallResult) error
+	HandOn(ctx context.Context, c turnkeeper.ClaimedCall) error
+	ClaimsHeld(ctx context.Context, claims []turnkeeper.ClaimID) ([]turnkeeper.ClaimID, error)
 	Journal(record turnkeeper.Record, grant turnkeeper.Grant) agentturn.Journal
 	// Extractions are what the store keeps of them.
 	Extractions() agentturn.ExtractionCache
@@ -38,8 +44,8 @@ type Door interface {
 	// Pass makes it later by d for everything that the store has a time of, or
 	// earlier where d is negative.
 	Pass(d time.Duration)
-	// CutNext loses the next request of the journals made from here on, before
-	// it is done or after.
+	// CutNext loses the next request of the journals made from here on, or the
+	// next Arrive, before it is done or after.
 	CutNext(done bool)
 
 	Message(id turnkeeper.MessageID) turnkeeper.Message
@@ -112,6 +118,20 @@ func Run(t *testing.T, open func(t *testing.T) Door) {
 		{"a result that comes in parts is seen when it is recorded", seenWhenRecorded},
 		{"parts that nobody recorded are never seen", neverSeen},
 		{"a part that is sent twice is there once", partTwice},
+		{"a turn that waits holds nothing and keeps its place", waitsHoldingNothing},
+		{"an arrival queues a turn that waits", arrivalWakes},
+		{"a turn does not wait past what has arrived", arrivedBeforeTheWait},
+		{"a turn that awaits nothing does not wait", nothingToWaitFor},
+		{"an arrival is no write of the turn", arrivalWhileRunning},
+		{"a detached call is claimed once", claimOnce},
+		{"a claim is void once its call is answered", claimVoid},
+		{"a detached call that is handed on is no loss", handOn},
+		{"a detached call of effect once that lost its worker is unknown", lostOnce},
+		{"a repeatable detached call runs again, and not for ever", lostRepeatable},
+		{"a detached call that outlasts its time has failed", overdue},
+		{"a detached call that nobody takes has failed", unwanted},
+		{"a lost answer of an arrival is settled", lostArrival},
+		{"what has arrived outlives its turn's workers", arrivedThenLost},
 	} {
 		t.Run(property.name, func(t *testing.T) { property.hold(newHouse(t, open(t))) })
 	}
