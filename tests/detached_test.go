@@ -122,3 +122,144 @@ func TestADetachedCallOutlivesItsTurnsTime(t *testing.T) {
 		t.Error("the lane's next turn was not the last to ask")
 	}
 }
+
+// A worker that runs a detached call is killed. What becomes of the call is for
+// its effect to say, and its turn goes on with another worker.
+func TestAKillDuringADetachedCall(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		tool  string
+		runs  int
+		state string // of the call
+		ends  string // of the turn
+		stop  string
+		told  string
+	}{
+		{"mark_far_none", 2, "succeeded", "succeeded", "none", "marked a"},
+		{"mark_far_keyed", 2, "succeeded", "succeeded", "none", "marked a"},
+		{"mark_far_once", 1, "unknown", "degraded", "worker_lost", "outcome unknown"},
+	} {
+		t.Run(c.tool, func(t *testing.T) {
+			t.Parallel()
+			h := newHouse(t)
+			h.agent("clerk", far)
+			h.ledger.hold("a")
+			h.model.Then(farTurn(c.tool, "a"))
+			first := h.startWorker("--takeover-after", "2s")
+			message := h.enqueue("clerk", "Take your time.")
+			h.ledger.await("a", 1)
+			h.waiting(1)
+			h.startWorker("--takeover-after", "2s")
+			first.kill()
+			if c.runs > 1 {
+				h.ledger.await("a", 2)
+			}
+			h.ledger.release()
+
+			turn := h.turnOf(message)
+			h.ended(turn, c.ends, c.stop, 3)
+			if turn.Reply == nil || !strings.HasPrefix(turn.Reply.Body, "It says: "+c.told) {
+				t.Errorf("the reply is %+v", turn.Reply)
+			}
+			h.ledger.ran("a", c.runs)
+			runs := h.ledger.runs("a")
+			for _, again := range runs[1:] {
+				if again.IdempotencyKey != runs[0].IdempotencyKey || again.PID == runs[0].PID {
+					t.Errorf("the runs were %+v", runs)
+				}
+			}
+			if call := turn.calls()[0]; call.State != c.state || call.Starts != c.runs {
+				t.Errorf("the call is %s after %d starts", call.State, call.Starts)
+			}
+			if turn.Losses != 0 {
+				t.Errorf("the turn counts %d lost workers", turn.Losses)
+			}
+		})
+	}
+}
+
+func TestADetachedCallIsEndedByItsOwnTime(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.env["MARKER_FAR_TIMEOUT"] = "2s"
+	h.agent("clerk", far)
+	h.ledger.hold("a")
+	h.model.Then(farTurn("mark_far_once", "a"))
+	h.startWorker()
+	turn := h.turnOf(h.enqueue("clerk", "Take your time."))
+	h.ended(turn, "succeeded", "none", 3)
+	h.replied(turn, "It says: tool error: 'mark_far_once' timed out after 2 s")
+	if call := turn.calls()[0]; call.State != "failed" {
+		t.Errorf("the call is %s", call.State)
+	}
+}
+
+// Workers are stopped in good order while they run detached calls.
+func TestSIGTERMDuringADetachedCall(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		tool, state, ends, stop string
+		runs                    int
+	}{
+		{"mark_far_keyed", "succeeded", "succeeded", "none", 2},
+		{"mark_far_once", "cancelled", "degraded", "worker_lost", 1},
+	} {
+		t.Run(c.tool, func(t *testing.T) {
+			t.Parallel()
+			h := newHouse(t)
+			h.agent("clerk", far)
+			h.ledger.hold("a")
+			h.model.Then(farTurn(c.tool, "a"))
+			first := h.startWorker("--shutdown-grace", "1s")
+			message := h.enqueue("clerk", "Take your time.")
+			h.ledger.await("a", 1)
+			h.waiting(1)
+			h.startWorker()
+			if code := first.terminate(); code != 0 {
+				t.Errorf("the worker ended with %d", code)
+			}
+			if c.runs > 1 {
+				h.ledger.await("a", 2)
+			}
+			h.ledger.release()
+			turn := h.turnOf(message)
+			h.ended(turn, c.ends, c.stop, 3)
+			h.ledger.ran("a", c.runs)
+			if call := turn.calls()[0]; call.State != c.state || call.Starts != c.runs {
+				t.Errorf("the call is %s after %d starts", call.State, call.Starts)
+			}
+			if n := query[int](h, "select max(losses) from detached_calls"); n != 0 {
+				t.Errorf("%d losses of the call are counted", n)
+			}
+		})
+	}
+}
+
+// A turn that ends without waiting takes its detached calls with it: the run is
+// told to stop, and what it had done is not awaited.
+func TestATurnEndsBeforeItsDetachedCall(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.agent("clerk", far)
+	h.ledger.hold("a")
+	h.model.Then(func(r recorded) reply {
+		if roundOf(r) == 1 {
+			a, b := call("mark_far_once", "a"), call("mark_once", "b")
+			a.ID, b.ID = "call_a", "call_b"
+			return calls(a, b)
+		}
+		h.ledger.await("a", 1)
+		return text("I will not wait.")
+	})
+	w := h.startWorker()
+	turn := h.turnOf(h.enqueue("clerk", "Hurry."))
+	h.ended(turn, "succeeded", "none", 2)
+	h.replied(turn, "I will not wait.")
+	w.await("the detached call is no longer this worker's")
+	if call := turn.calls()[0]; call.State != "cancelled" {
+		t.Errorf("the call is %s", call.State)
+	}
+	if n := query[int](h, "select count(*) from turns where state = 'waiting'"); n != 0 {
+		t.Errorf("%d turns wait", n)
+	}
+}
