@@ -127,9 +127,10 @@ begin
     update turnkeeper.detached_calls set ended_at = clock_timestamp(), delivered = (p_claim <> '')
     where turn_id = p_turn and round = p_round and ordinal = p_ordinal;
     perform turnkeeper.arrive_call(p_turn, p_round, p_ordinal, d.nonce, p_state, p_preview, p_duration, p_output);
+    update turnkeeper.river_job set state = (case when p_claim <> '' then 'completed' else 'cancelled' end)::turnkeeper.river_job_state,
+        finalized_at = clock_timestamp()
+    where id = d.job_id and state not in ('completed', 'cancelled', 'discarded');
     if p_claim = '' then -- whoever runs it after all is told
-        update turnkeeper.river_job set state = 'cancelled', finalized_at = clock_timestamp()
-        where id = d.job_id and state not in ('completed', 'cancelled', 'discarded');
         perform pg_notify('turnkeeper_calls', '');
     end if;
 end $$;
@@ -187,7 +188,7 @@ begin
     returning job_id into job;
     if found then
         update turnkeeper.river_job set state = 'cancelled', finalized_at = clock_timestamp()
-        where id = job and state not in ('completed', 'cancelled', 'discarded', 'running');
+        where id = job and state not in ('completed', 'cancelled', 'discarded');
         perform pg_notify('turnkeeper_calls', '');
     end if;
     return null;

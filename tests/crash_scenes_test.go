@@ -21,7 +21,7 @@ func sceneOf(point string) scene {
 		return acceptScene
 	case strings.HasPrefix(point, "shutdown."):
 		return shutdownScene
-	case strings.HasPrefix(point, "recover."), point == "tick.lost":
+	case strings.HasPrefix(point, "recover."), point == "tick.lost", point == "tick.lost_call":
 		return recoveryScene
 	case point == "turn.late":
 		return lateScene

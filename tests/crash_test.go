@@ -66,6 +66,8 @@ func toolsAt(point string) []string {
 		return []string{"mark_keyed", "mark_once"}
 	case strings.HasPrefix(point, "call.results"), point == "tick.lost":
 		return []string{"mark_none", "mark_keyed", "mark_once"}
+	case strings.HasPrefix(point, "detached."), point == "tick.lost_call":
+		return []string{"mark_far_none", "mark_far_keyed", "mark_far_once"}
 	case strings.HasPrefix(point, "recover.verdict"), point == "turn.late":
 		return []string{"mark_once"}
 	case point == "output.draft.sent":
@@ -90,7 +92,7 @@ type crashHouse struct {
 }
 
 // crashTools is the front matter of the agents here.
-const crashTools = "tools: [mark_none, mark_keyed, mark_once, mark_sure, mark_large, note_write]"
+const crashTools = "tools: [mark_none, mark_keyed, mark_once, mark_sure, mark_large, note_write, mark_far_none, mark_far_keyed, mark_far_once]"
 
 func newCrashHouse(t *testing.T, c crash) *crashHouse {
 	t.Helper()
@@ -162,7 +164,7 @@ func (h *crashHouse) ranAsPromised() {
 		runs[m.Label] = append(runs[m.Label], m)
 	}
 	for label, marks := range runs {
-		if tool := marks[0].Tool; len(marks) > 1 && (tool == "mark_once" || tool == "mark_sure" || tool == "mark_large") {
+		if tool := marks[0].Tool; len(marks) > 1 && slices.Contains([]string{"mark_once", "mark_sure", "mark_large", "mark_far_once"}, tool) {
 			h.t.Errorf("%s ran %d times for %s", tool, len(marks), label)
 		}
 		for _, m := range marks {

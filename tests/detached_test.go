@@ -263,3 +263,67 @@ func TestATurnEndsBeforeItsDetachedCall(t *testing.T) {
 		t.Errorf("%d turns wait", n)
 	}
 }
+
+// A result and the end of the dispatch that would wait for it come in either
+// order, and at the same moment: the turn goes on, once.
+func TestAResultArrivesAsTheTurnGoesToWait(t *testing.T) {
+	t.Parallel()
+	for name, at := range map[string]struct {
+		point string
+		ready string // what is so when the program may go on from there
+	}{
+		"first the result": {"finish.before", "select exists (select from awaited_calls where arrived_at is not null)"},
+		"first the wait":   {"detached.ran", "select exists (select from turns where state = 'waiting')"},
+		"both on the way":  {"detached.arrive.sent", "select exists (select from turns where state <> 'running')"},
+		"and the other":    {"finish.sent", "select exists (select from awaited_calls where arrived_at is not null)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newCrashHouse(t, crash{point: at.point, tool: "mark_far_once"})
+			h.model.Then(farTurn("mark_far_once", "a"))
+			h.register("clerk")
+			message := h.send("clerk", "Take your time.")
+			h.faulty("markerworker")
+			v := h.stand.await()
+			h.await("the other side has come", at.ready)
+			v.pass()
+			turn := h.turnOf(message)
+			h.ended(turn, "succeeded", "none", 3)
+			h.replied(turn, "It says: marked a")
+			h.ledger.ran("a", 1)
+			if turn.Losses != 0 {
+				t.Errorf("the turn counts %d lost workers", turn.Losses)
+			}
+		})
+	}
+}
+
+// The worker dies when its turn has gone to wait, when the result has arrived, and
+// when the turn has been taken up again; another goes on.
+func TestAKillBetweenWaitAndResume(t *testing.T) {
+	t.Parallel()
+	for _, point := range []string{"finish.after", "detached.arrived", "tick.granted", "work.loaded"} {
+		t.Run(point, func(t *testing.T) {
+			t.Parallel()
+			h := newCrashHouse(t, crash{point: point, tool: "mark_far_keyed"})
+			h.model.Then(farTurn("mark_far_keyed", "a"))
+			h.register("clerk")
+			flags := []string{"--takeover-after", "2s"}
+			message := h.send("clerk", "Take your time.")
+			if strings.HasPrefix(point, "tick") || strings.HasPrefix(point, "work") {
+				h.ledger.hold("a")
+				early := h.startWorker(flags...)
+				h.waiting(1)
+				early.kill()
+				h.ledger.release()
+			}
+			faulty := h.faulty("markerworker", flags...)
+			h.stand.await()
+			faulty.kill()
+			h.startWorker(flags...)
+			turn := h.turnOf(message)
+			h.ended(turn, "succeeded", "none", 3)
+			h.replied(turn, "It says: marked a")
+		})
+	}
+}
