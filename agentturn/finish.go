@@ -63,7 +63,7 @@ func (t *turn) finish(ctx context.Context, e ending) (turnkeeper.Outcome, error)
 func (t *turn) logEnd(o turnkeeper.Outcome) {
 	switch {
 	case o.State == turnkeeper.TurnWaiting:
-		t.log.Info("turn waits", zap.String("for", o.Error))
+		t.log.Info("turn waits", zap.Int("calls", len(t.elsewhere())))
 	case !o.State.Terminal() && o.Backoff > 0:
 		t.log.Info("turn put off", zap.Duration("backoff", o.Backoff), zap.String("reason", o.Error))
 	case !o.State.Terminal():

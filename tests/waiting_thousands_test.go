@@ -1,0 +1,59 @@
+package tests_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// Thousands of turns wait for detached calls: none of them holds a lease, a slot, a
+// job or a connection, other turns run beside them, and all go on when their
+// results come.
+func TestThousandsOfTurnsWait(t *testing.T) {
+	t.Parallel()
+	n := faults(2000, 10_000)
+	h := newHouse(t)
+	h.agent("clerk", far, "lane: conversation")
+	h.agent("other")
+	h.ledger.hold("all")
+	h.model.Then(func(r recorded) reply {
+		if strings.HasPrefix(newest(r), "Take your time") {
+			return rounds(callOnce("mark_far_keyed", "all"), text("It is done."))(r)
+		}
+		return text("Yes.")
+	})
+	const connections = "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
+	w := h.startWorker("--worker-slots", "50", "--detached-slots", "8", "--takeover-after", "2s")
+	h.ended(h.turnOf(h.enqueue("other", "Are you free?")), "succeeded", "none", 1)
+	const send = "select turnkeeper.enqueue('clerk', 'Take your time, ' || i, 'c' || i) from generate_series($1::int, $2::int) i"
+	h.exec(send, 1, 100)
+	h.waiting(100)
+	before := query[int](h, connections)
+
+	began := time.Now()
+	h.exec(send, 101, n)
+	h.waiting(n)
+	t.Logf("%d turns wait after %s", n, time.Since(began).Round(time.Second))
+	h.holdsNothing()
+	h.await("the calls that there is room for run", "select count(*) = 8 from detached_calls where claim is not null")
+	if open := query[int](h, connections); open > before {
+		t.Errorf("%d connections are open, and %d were when a hundred turns waited", open, before)
+	}
+	asked := time.Now()
+	h.ended(h.turnOf(h.enqueue("other", "Are you free?")), "succeeded", "none", 1)
+	t.Logf("another turn took %s beside them", time.Since(asked).Round(time.Millisecond))
+
+	// Nothing of this is in the worker's memory.
+	w.kill()
+	h.startWorker("--worker-slots", "50", "--detached-slots", "8", "--takeover-after", "2s")
+	began = time.Now()
+	h.ledger.release()
+	h.await("all turns are answered", "select count(*) = $1 from replies where agent = 'clerk' and outcome = 'succeeded'", n)
+	t.Logf("all were answered %s after the results came", time.Since(began).Round(time.Second))
+	if twice := query[int](h, "select count(*) from detached_calls where attempt > 2"); twice > 0 {
+		t.Errorf("%d calls had more than two attempts", twice)
+	}
+	if runs := len(h.ledger.runs("all")); runs < n || runs > n+8 {
+		t.Errorf("%d calls had %d runs", n, runs)
+	}
+}
