@@ -142,6 +142,24 @@ func openTurn() storage.TurnView {
 	}
 }
 
+// A turn that waits for calls that are open elsewhere.
+func waitingTurn() storage.TurnView {
+	v := openTurn()
+	v.Turn.State, v.Turn.DueAt, v.Turn.ErrorClass, v.Turn.InnerDialogue = turnkeeper.TurnWaiting, time.Time{}, "", ""
+	call := turnkeeper.ToolCall{
+		Key: turnkeeper.CallKey{Round: 1, Ordinal: 1}, WireID: "call_a", Name: "build", Arguments: `{"what":"all"}`, Effect: turnkeeper.EffectKeyed,
+		State: turnkeeper.CallRunning, Starts: 2, Shown: "Tool Output ID: abc", Elsewhere: true, OutputID: "abc",
+	}
+	v.Rounds = []turnkeeper.Round{{Number: 1, Charged: true, Provider: "demo", Model: "script", Attempts: 1, FinishReason: "tool_calls", Calls: []turnkeeper.ToolCall{call}}}
+	v.Awaited = []turnkeeper.AwaitedCall{
+		{Key: call.Key, Name: "build", Since: after(9 * time.Minute), Until: after(2 * time.Hour), Attempt: 2, WorkerID: "host-2-bbbb", ClaimedAt: after(9*time.Minute + 2*time.Second)},
+		{Key: turnkeeper.CallKey{Round: 1, Ordinal: 2}, Name: "build\x1b", Since: after(9 * time.Minute), Until: after(24 * time.Hour), Attempt: 1},
+		{Key: turnkeeper.CallKey{Round: 1, Ordinal: 3}, Name: "build", Since: after(9 * time.Minute), Attempt: 1, ArrivedAt: after(10 * time.Minute)},
+		{Key: turnkeeper.CallKey{Round: 1, Ordinal: 4}, Name: "agent", Since: after(9 * time.Minute)},
+	}
+	return v
+}
+
 // A turn whose last round said what became the reply.
 func answeredTurn() storage.TurnView {
 	v := openTurn()
@@ -165,6 +183,7 @@ func TestTurnPage(t *testing.T) {
 		{"eventful-full.txt", eventfulTurn(), 100, false, true},
 		{"eventful-colour.txt", eventfulTurn(), 100, true, false},
 		{"open.txt", openTurn(), 0, false, false},
+		{"waiting.txt", waitingTurn(), 0, false, false},
 		{"answered-colour.txt", answeredTurn(), 100, true, false},
 	}
 	for _, c := range cases {
@@ -226,6 +245,7 @@ func TestLists(t *testing.T) {
 			showLanes(s, utcNow, []storage.LaneView{
 				{Lease: turnkeeper.Lease{Lane: "clerk/anna", Token: 8, GrantID: "g", TurnID: 41, WorkerID: "host-2-bbbb", Until: after(14 * time.Minute)}, TurnState: turnkeeper.TurnRunning, Remaining: 4 * time.Minute, Waiting: 1234},
 				{Lease: turnkeeper.Lease{Lane: "late", Token: 2, GrantID: "h", TurnID: 40, Until: after(9 * time.Minute)}, Remaining: -time.Minute},
+				{Lease: turnkeeper.Lease{Lane: "patient", Token: 5}, TurnState: turnkeeper.TurnWaiting, OpenTurn: 42, Waiting: 1},
 				{Lease: turnkeeper.Lease{Lane: "watcher", Token: 3, Failures: 2, NotBefore: after(10*time.Minute + 4*time.Second)}},
 			})
 		},

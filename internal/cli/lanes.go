@@ -33,6 +33,10 @@ func showLanes(s *screen, c clock, lanes []storage.LaneView) {
 	for _, lane := range lanes {
 		l := lane.Lease
 		lease, turn := cell{"free", dim}, "-"
+		if lane.OpenTurn != 0 {
+			turn = fmt.Sprint(lane.OpenTurn)
+			lease = cell{"free, turn " + string(lane.TurnState), dim}
+		}
 		if l.Held() {
 			turn = fmt.Sprint(l.TurnID)
 			lease = cell{"held, " + exact(max(lane.Remaining, 0)) + " left", active}

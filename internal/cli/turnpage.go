@@ -23,6 +23,7 @@ func (p *turnPage) print() {
 	p.exchange()
 	p.outcome()
 	p.rounds()
+	p.awaited()
 	p.dispatches()
 }
 
@@ -250,6 +251,32 @@ func (p *turnPage) shorten(text string, indent, lines int) []string {
 		return wrapped
 	}
 	return append(wrapped[:lines-1:lines-1], cut(wrapped[lines-1]+" …", p.readable()-indent-1))
+}
+
+// awaited are the calls that are open elsewhere, and where.
+func (p *turnPage) awaited() {
+	if len(p.Awaited) == 0 {
+		return
+	}
+	p.heading("Waits for", "")
+	for _, a := range p.Awaited {
+		p.line("  %s %s  %s", p.in(active, "…"), p.in(bold, oneLine(a.Name, 64)), p.in(dim, a.Key.String()+" · since "+p.at(a.Since)))
+		p.line("     %s", p.in(dim, oneLine(p.whereabouts(a), 0)))
+	}
+}
+
+// whereabouts is where a call that is open elsewhere stands.
+func (p *turnPage) whereabouts(a turnkeeper.AwaitedCall) string {
+	switch {
+	case !a.ArrivedAt.IsZero():
+		return "its result has come " + p.at(a.ArrivedAt) + ", and the turn has not taken it in yet"
+	case a.WorkerID == "" && a.Until.IsZero():
+		return "it runs elsewhere"
+	case a.WorkerID == "":
+		return fmt.Sprintf("attempt %d waits for a worker, until %s", a.Attempt, p.moment(a.Until))
+	default:
+		return fmt.Sprintf("attempt %d runs on worker %s since %s, until %s at the latest", a.Attempt, a.WorkerID, p.moment(a.ClaimedAt), p.moment(a.Until))
+	}
 }
 
 func (p *turnPage) dispatches() {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"time"
 
 	"turnkeeper"
@@ -209,20 +210,40 @@ func viewOutput(o turnkeeper.Output) outputView {
 	return outputView{o.ID, o.Call.String(), o.MediaType, o.SizeBytes, o.Chars, o.Tokens, o.SHA256, o.Incomplete, o.Retrieved}
 }
 
+// An elsewhereView is a call that is open elsewhere.
+type elsewhereView struct {
+	Call      string              `json:"call"` // round-R-tool-I
+	Name      string              `json:"name"`
+	Since     time.Time           `json:"since"`
+	Until     *time.Time          `json:"until"` // then it counts as failed
+	Attempt   int                 `json:"attempt"`
+	WorkerID  turnkeeper.WorkerID `json:"worker_id"` // that runs it; empty: it waits for one
+	ClaimedAt *time.Time          `json:"claimed_at"`
+	ArrivedAt *time.Time          `json:"arrived_at"` // of its result, which the turn has not taken in yet
+}
+
+func viewElsewhere(a turnkeeper.AwaitedCall) elsewhereView {
+	return elsewhereView{
+		a.Key.String(), a.Name, a.Since, orNull(a.Until), a.Attempt, a.WorkerID, orNull(a.ClaimedAt), orNull(a.ArrivedAt),
+	}
+}
+
 // wholeTurnView is what "turnctl show" tells.
 type wholeTurnView struct {
 	turnView
-	Message     messageView    `json:"message"`
-	Reply       *replyView     `json:"reply"`
-	DispatchLog []dispatchView `json:"dispatches"`
-	RoundLog    []roundView    `json:"rounds"`
-	Outputs     []outputView   `json:"outputs"`
+	Message     messageView     `json:"message"`
+	Reply       *replyView      `json:"reply"`
+	DispatchLog []dispatchView  `json:"dispatches"`
+	RoundLog    []roundView     `json:"rounds"`
+	Outputs     []outputView    `json:"outputs"`
+	Awaited     []elsewhereView `json:"waits_for"`
 }
 
 func viewWholeTurn(v storage.TurnView) wholeTurnView {
 	whole := wholeTurnView{
 		turnView: viewTurn(v.Turn), Message: viewMessage(v.Message), DispatchLog: viewAll(v.Dispatches, viewDispatch),
 		RoundLog: viewAll(v.Rounds, viewRound), Outputs: viewAll(v.Outputs, viewOutput),
+		Awaited: viewAll(v.Awaited, viewElsewhere),
 	}
 	if v.Reply != nil {
 		reply := viewReply(*v.Reply)
@@ -234,7 +255,7 @@ func viewWholeTurn(v storage.TurnView) wholeTurnView {
 type laneView struct {
 	Lane        turnkeeper.Lane      `json:"lane"`
 	Held        bool                 `json:"held"`
-	TurnID      *turnkeeper.TurnID   `json:"turn_id"`
+	TurnID      *turnkeeper.TurnID   `json:"turn_id"` // its open turn, which may wait without the lease
 	TurnState   turnkeeper.TurnState `json:"turn_state"`
 	WorkerID    turnkeeper.WorkerID  `json:"worker_id"`
 	Token       int64                `json:"token"`
@@ -250,7 +271,7 @@ type laneView struct {
 func viewLane(v storage.LaneView) laneView {
 	l := v.Lease
 	return laneView{
-		Lane: l.Lane, Held: l.Held(), TurnID: orNull(l.TurnID), TurnState: v.TurnState, WorkerID: l.WorkerID, Token: l.Token,
+		Lane: l.Lane, Held: l.Held(), TurnID: orNull(cmp.Or(v.OpenTurn, l.TurnID)), TurnState: v.TurnState, WorkerID: l.WorkerID, Token: l.Token,
 		GrantID: l.GrantID, GrantedAt: orNull(l.GrantedAt), Until: orNull(l.Until), RemainingMs: millis(v.Remaining),
 		Failures: l.Failures, NotBefore: orNull(l.NotBefore), Waiting: v.Waiting,
 	}
