@@ -1,0 +1,276 @@
+package agentturn_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/agentturn"
+	"turnkeeper/tools"
+)
+
+// far is a tool whose calls run elsewhere.
+func far(name string, effect turnkeeper.Effect) *tool {
+	t := newTool(name, effect)
+	t.spec.Detached, t.spec.Timeout = true, 2*time.Hour
+	return t
+}
+
+var farKey = turnkeeper.CallKey{Round: 1, Ordinal: 1}
+
+func (b *bench) waits() {
+	b.t.Helper()
+	if o := b.run(b.t.Context()); o.State != turnkeeper.TurnWaiting {
+		b.t.Fatalf("the dispatch ended %s", o.State)
+	}
+}
+
+func TestADetachedCallIsStartedAndWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		remote := far("remote", turnkeeper.EffectOnce)
+		b := newBench(t, asks("remote"), says("It is done.")).with(remote)
+		b.waits()
+		start, handle := b.store.entries[0].Starts[0], b.store.entries[0].Results[0]
+		if start.Detached != 2*time.Hour || handle.State != turnkeeper.CallRunning || handle.Nonce != start.Nonce {
+			t.Errorf("start %+v with result %+v", start, handle)
+		}
+		id := string(handle.OutputID)
+		want := "Tool Output ID: " + id + "\nTool: remote\n\n" +
+			"When the System Notice shows this tool is ready, use get_tool_output(\"" + id + "\", mode) to retrieve its output."
+		if handle.Shown != want || len(id) != 12 {
+			t.Errorf("the model is shown %q", handle.Shown)
+		}
+		if n := remote.runs.count(); n != 0 {
+			t.Errorf("the tool ran %d times in the turn", n)
+		}
+
+		b.store.arrive(farKey, turnkeeper.CallSucceeded, "forty-two")
+		time.Sleep(3 * time.Hour) // the time of the new dispatch is its own
+		if o := b.run(t.Context()); o.State != turnkeeper.TurnSucceeded || o.Reply != "It is done." {
+			t.Errorf("the turn ended %s with %q", o.State, o.Reply)
+		}
+		second := b.requests()[1]
+		if got := results(second); len(got) != 1 || got[0] != want {
+			t.Errorf("after the result the model is shown %q", got)
+		}
+		notice := second.Messages[len(second.Messages)-1].Text
+		if !strings.HasPrefix(notice, "# System Notice") || !strings.Contains(notice, "### Ready (1)\n- remote (id: "+id) {
+			t.Errorf("the notice is %q", notice)
+		}
+		if call := b.store.calls()[0]; call.State != turnkeeper.CallSucceeded || call.OutputID != handle.OutputID {
+			t.Errorf("the call is %+v", call)
+		}
+	})
+}
+
+// What the model has not seen yet decides whether it is asked or waited for.
+func TestATurnWaitsOnlyWithoutNews(t *testing.T) {
+	for name, c := range map[string]struct {
+		first []string // calls of the first round
+		waits bool
+	}{
+		"all elsewhere":          {[]string{"remote", `remote {"n":7}`}, true},
+		"one is answered":        {[]string{"remote", "local"}, false},
+		"one is denied":          {[]string{"remote", "nonsense"}, false},
+		"one has bad arguments":  {[]string{`remote {"x":1}`, "remote"}, false},
+		"none is open elsewhere": {[]string{"local"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, asks(c.first...), says("Done.")).with(far("remote", turnkeeper.EffectNone), read("local"))
+				o := b.run(t.Context())
+				if got := o.State == turnkeeper.TurnWaiting; got != c.waits {
+					t.Errorf("the dispatch ended %s", o.State)
+				}
+				for _, call := range b.store.calls() {
+					if !c.waits && !call.State.Answered() {
+						t.Errorf("call %s is left %s", call.Key, call.State)
+					}
+				}
+			})
+		})
+	}
+}
+
+// One of two results comes: the model hears of it while the other goes on; and
+// when it asks for nothing new, the turn waits for the other.
+func TestOneOfTwoArrives(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, asks("remote", `remote {"n":2}`), asks(`remote {"n":3}`), says("Enough.")).with(far("remote", turnkeeper.EffectKeyed))
+		b.waits()
+		b.store.arrive(farKey, turnkeeper.CallSucceeded, "one")
+		b.waits()
+		if n := len(b.requests()); n != 2 {
+			t.Errorf("the model was asked %d times", n)
+		}
+		b.store.arrive(turnkeeper.CallKey{Round: 1, Ordinal: 2}, turnkeeper.CallFailed, "two")
+		if o := b.run(t.Context()); o.State != turnkeeper.TurnSucceeded {
+			t.Errorf("the turn ended %s", o.State)
+		}
+		states := b.states()
+		want := []turnkeeper.CallState{turnkeeper.CallSucceeded, turnkeeper.CallFailed, turnkeeper.CallCancelled}
+		for i := range want {
+			if states[i] != want[i] {
+				t.Errorf("the calls are %v", states)
+				break
+			}
+		}
+		last := b.store.calls()[2]
+		if !strings.HasSuffix(last.Preview, "It may or may not have happened.") {
+			t.Errorf("of the call that was given up it says %q", last.Preview)
+		}
+	})
+}
+
+// A result that comes while the model is asked is there when the turn ends.
+func TestAResultComesWhileTheTurnRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, asks("remote", "local"), says("I will not wait.")).with(far("remote", turnkeeper.EffectOnce))
+		b.with(read("local").does(func(context.Context, tools.Call) (tools.Result, error) {
+			return tools.Result{Text: "here"}, nil
+		}))
+		b.fault = atPoint(agentturn.PointModelAfter, 2, func() { b.store.arrive(farKey, turnkeeper.CallSucceeded, "there") })
+		if o := b.run(t.Context()); o.State != turnkeeper.TurnSucceeded || o.Reply != "I will not wait." {
+			t.Errorf("the turn ended %s with %q", o.State, o.Reply)
+		}
+		if got := b.states(); got[0] != turnkeeper.CallSucceeded {
+			t.Errorf("the calls are %v", got)
+		}
+	})
+}
+
+// atPoint calls f when a point is passed for the n-th time.
+func atPoint(point string, n int, f func()) hook {
+	passed := 0
+	return func(label string) {
+		if label == point {
+			if passed++; passed == n {
+				f()
+			}
+		}
+	}
+}
+
+type hook func(label string)
+
+func (h hook) At(_ context.Context, label string) { h(label) }
+
+func TestAnUnknownOutcomeArrives(t *testing.T) {
+	for name, c := range map[string]struct {
+		remote tools.Tool
+		state  turnkeeper.CallState
+		ends   turnkeeper.TurnState
+		shown  string // beginning of what the model is shown
+	}{
+		"nobody can tell": {far("remote", turnkeeper.EffectOnce), turnkeeper.CallUnknown, turnkeeper.TurnDegraded, "Tool Output ID"},
+		"the tool can": {&reconciler{far("remote", turnkeeper.EffectOnce), func() (tools.Result, bool, error) {
+			return tools.Result{Text: "it happened"}, true, nil
+		}}, turnkeeper.CallSucceeded, turnkeeper.TurnSucceeded, "it happened"},
+		"the tool cannot": {&reconciler{far("remote", turnkeeper.EffectOnce), func() (tools.Result, bool, error) {
+			return tools.Result{}, false, errors.New("no idea")
+		}}, turnkeeper.CallUnknown, turnkeeper.TurnDegraded, "Tool Output ID"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, asks("remote"), says("Done.")).with(c.remote)
+				b.waits()
+				b.store.arrive(farKey, turnkeeper.CallUnknown, agentturn.ShownUnknown)
+				if o := b.run(t.Context()); o.State != c.ends {
+					t.Errorf("the turn ended %s", o.State)
+				}
+				if got := b.states(); got[0] != c.state {
+					t.Errorf("the call is %s", got[0])
+				}
+				if got := results(b.requests()[1]); !strings.HasPrefix(got[0], c.shown) {
+					t.Errorf("the model is shown %q", got[0])
+				}
+			})
+		})
+	}
+}
+
+// With the last model call used up there is nothing to ask the model: the turn
+// waits until all is done, and then says it by its summary.
+func TestWithoutRoundsLeftTheTurnWaitsForAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, asks("remote", "local")).with(far("remote", turnkeeper.EffectNone), read("local"))
+		b.bounds.MaxRounds = 1
+		b.waits()
+		b.store.arrive(farKey, turnkeeper.CallSucceeded, "forty-two")
+		o := b.run(t.Context())
+		if o.State != turnkeeper.TurnDegraded || !strings.Contains(o.Reply, "- remote: forty-two") {
+			t.Errorf("the turn ended %s with %q", o.State, o.Reply)
+		}
+	})
+}
+
+// A start that could not be written is none: the turn ends without a trace of it.
+func TestADetachedStartThatIsNotWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, asks("remote")).with(far("remote", turnkeeper.EffectOnce))
+		ctx, stop := context.WithCancelCause(t.Context())
+		b.before = func(e turnkeeper.Entry) error {
+			if len(e.Starts) > 0 {
+				stop(agentturn.ErrCancelled)
+				return context.Canceled
+			}
+			return nil
+		}
+		o, err := b.dispatch(ctx)
+		b.check()
+		if err != nil || o.State != turnkeeper.TurnCancelled {
+			t.Errorf("%+v, %v", o, err)
+		}
+		if got := b.states(); got[0] != turnkeeper.CallCancelled {
+			t.Errorf("the call is %s", got[0])
+		}
+	})
+}
+
+func TestRunDetached(t *testing.T) {
+	for name, c := range map[string]struct {
+		run   func(context.Context, tools.Call) (tools.Result, error)
+		state turnkeeper.CallState
+		text  string
+		cut   bool
+	}{
+		"succeeds": {func(_ context.Context, call tools.Call) (tools.Result, error) {
+			return tools.Result{Text: string(call.Arguments) + " " + call.Agent + " " + call.IdempotencyKey}, nil
+		}, turnkeeper.CallSucceeded, `{"n":1} clerk turn-7-0-round-1-tool-1`, false},
+		"fails": {func(context.Context, tools.Call) (tools.Result, error) { return tools.Result{}, errors.New("no") },
+			turnkeeper.CallFailed, "tool error: no", false},
+		"is too slow": {func(ctx context.Context, _ tools.Call) (tools.Result, error) {
+			<-ctx.Done()
+			return tools.Result{}, ctx.Err()
+		}, turnkeeper.CallFailed, "tool error: 'remote' timed out after 3600 s", false},
+		"panics": {func(context.Context, tools.Call) (tools.Result, error) { panic("on purpose") },
+			turnkeeper.CallFailed, "tool error: 'remote' panicked: on purpose", false},
+		"is cut short": {func(ctx context.Context, _ tools.Call) (tools.Result, error) {
+			time.Sleep(2 * time.Hour)
+			return tools.Result{}, ctx.Err()
+		}, turnkeeper.CallCancelled, "tool error: 'remote' was cancelled: the worker is shutting down", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t).with(far("remote", turnkeeper.EffectOnce).does(c.run))
+				ctx, stop := context.WithCancelCause(t.Context())
+				defer stop(nil)
+				if c.cut {
+					time.AfterFunc(time.Minute, func() { stop(agentturn.ErrShutdown) })
+				}
+				result, cut := b.runner().RunDetached(ctx, turnkeeper.ClaimedCall{
+					Turn: turnkeeper.Turn{ID: 7, Agent: "clerk", CreatedAt: time.UnixMicro(0)}, Limit: time.Hour,
+					Call: turnkeeper.ToolCall{Key: farKey, Name: "remote", Arguments: `{"n":1}`, OutputID: "abc"},
+				})
+				if result.State != c.state || cut != c.cut || result.Output.Text != c.text || result.Output.ID != "abc" {
+					t.Errorf("%s, cut %v, output %+v", result.State, cut, result.Output)
+				}
+				time.Sleep(3 * time.Hour) // what was left behind returns
+			})
+		})
+	}
+}
