@@ -23,6 +23,7 @@ tools:
     arguments: {type: object, properties: {n: {type: integer, maximum: 9}}}
     effect: keyed
     timeout: 5s
+    detached: true
     dir: ./work
     env:
       LANG: C.UTF-8
@@ -44,7 +45,7 @@ tools:
 		"count": {
 			Name: "count", Description: "Counts.", Command: []string{"python3", "count.py", "-n"},
 			Arguments: json.RawMessage(`{"properties":{"n":{"maximum":9,"type":"integer"}},"type":"object"}`),
-			Effect:    "keyed", Timeout: 5 * time.Second, Dir: "./work", MaxOutput: 1000, MediaType: "image/png",
+			Effect:    "keyed", Timeout: 5 * time.Second, Detached: true, Dir: "./work", MaxOutput: 1000, MediaType: "image/png",
 			Env: map[string]config.Secret{
 				"LANG": config.NewSecret("C.UTF-8"), "API_TOKEN": config.NewSecret("literal-token"),
 				"KEY": config.NewSecret("count-key-0"), "CERTIFICATE": config.NewSecret("file-key-00"),
@@ -69,6 +70,8 @@ func TestFaultsOfTools(t *testing.T) {
 		{"a command in one text", "tools: {a: {description: x, command: ls -l}}", "tools.a.command must be a list"},
 		{"effect", "tools: {a: {description: x, command: [y], effect: twice}}", `tools.a.effect is "twice": it must be one of none, keyed, once`},
 		{"timeout", "tools: {a: {description: x, command: [y], timeout: 25h}}", "tools.a.timeout is 25h: it must be 0 to 24h"},
+		{"detached", "tools: {a: {description: x, command: [y], timeout: 1h, detached: perhaps}}", "tools.a.detached must be true or false"},
+		{"detached without a timeout", "tools: {a: {description: x, command: [y], detached: true}}", "tools.a.detached needs a timeout"},
 		{"output", "tools: {a: {description: x, command: [y], max_output: 10000001}}", "tools.a.max_output is 10000001: it must be 1 to 10000000"},
 		{"schema", "tools: {a: {description: x, command: [y], arguments: text}}", "tools.a.arguments must be a JSON Schema, written as a mapping, not text"},
 		{"variable's name", "tools: {a: {description: x, command: [y], env: {A-B: x}}}", `tools.a.env has the name "A-B"`},

@@ -1,0 +1,64 @@
+package scheduler_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"turnkeeper"
+	"turnkeeper/scheduler"
+)
+
+func TestWhatBecomesOfALostCall(t *testing.T) {
+	last := turnkeeper.MaxDetachedLosses - 1
+	for name, c := range map[string]struct {
+		trouble turnkeeper.CallTrouble
+		effect  turnkeeper.Effect
+		losses  int
+		again   bool
+	}{
+		"none, its worker lost":             {turnkeeper.CallLost, turnkeeper.EffectNone, 0, true},
+		"keyed, its worker lost":            {turnkeeper.CallLost, turnkeeper.EffectKeyed, 0, true},
+		"keyed, a worker more than it may":  {turnkeeper.CallLost, turnkeeper.EffectKeyed, last, false},
+		"once, its worker lost":             {turnkeeper.CallLost, turnkeeper.EffectOnce, 0, false},
+		"of no known effect":                {turnkeeper.CallLost, "", 0, false},
+		"none, past its time":               {turnkeeper.CallOverdue, turnkeeper.EffectNone, 0, false},
+		"never begun, and nobody wants it":  {turnkeeper.CallUnwanted, turnkeeper.EffectNone, 0, false},
+		"once, never begun, its job gone":   {turnkeeper.CallUnrung, turnkeeper.EffectOnce, 0, true},
+		"keyed, never begun, often started": {turnkeeper.CallUnrung, turnkeeper.EffectKeyed, last, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				w.calls = []turnkeeper.LostCall{{Name: "it", Trouble: c.trouble, Effect: c.effect, Losses: c.losses}}
+				report := w.tick(t, w.scheduler())
+				var again, ended []string
+				if c.again {
+					again = []string{"it"}
+				} else {
+					ended = []string{"it"}
+				}
+				if diff := cmp.Diff([][]string{again, ended}, [][]string{w.ranAgain, w.endedCalls}); diff != "" || report.Calls != 1 {
+					t.Errorf("%d calls; run again, ended (-want +got):\n%s", report.Calls, diff)
+				}
+			})
+		})
+	}
+}
+
+// While the clock cannot be trusted, silence and time over say nothing.
+func TestAHoldOffKeepsCalls(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.calls = []turnkeeper.LostCall{{Name: "it", Trouble: turnkeeper.CallLost, Effect: turnkeeper.EffectOnce}}
+		w.sit.HoldUntil, w.sit.HoldReason = time.Now().Add(time.Minute), "a step"
+		s := scheduler.New(scheduler.Config{Store: w})
+		if report := w.tick(t, s); report.Calls != 0 || len(w.calls) != 1 {
+			t.Errorf("%+v", report)
+		}
+		w.sit.Paused = true // which stops grants, and nothing else
+		time.Sleep(2 * time.Minute)
+		if report := w.tick(t, s); report.Calls != 1 {
+			t.Errorf("%+v", report)
+		}
+	})
+}
