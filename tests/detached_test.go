@@ -327,3 +327,44 @@ func TestAKillBetweenWaitAndResume(t *testing.T) {
 		})
 	}
 }
+
+// A program becomes a detached tool by the config file alone.
+func TestADetachedProgram(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.write("turnkeeper.yaml", fmt.Sprintf(`default_model: test/scripted
+providers:
+  test:
+    base_url: %s
+    api_key_env: TEST_API_KEY
+tools:
+  build:
+    description: Builds it.
+    command: [/bin/sh, -c, "read args; while [ ! -e %s/go ]; do sleep 0.1; done; echo built $args"]
+    arguments: {type: object, properties: {label: {type: string}}}
+    effect: keyed
+    timeout: 1h
+    detached: true
+`, h.address, h.dir))
+	h.agent("clerk", "tools: [build]")
+	h.model.Then(farTurn("build", "all"))
+	h.startWorker("--max-duration", "2s", "--tool-timeout", "1s", "--lease-ttl", "5s", "--lease-margin", "1s", "--takeover-after", "2s")
+	message := h.enqueue("clerk", "Build it.")
+	h.await("the program runs", "select exists (select from detached_calls where claim is not null)")
+	h.waiting(1)
+	h.holdsNothing()
+	told := h.run("", "turnctl", "show", "latest").stdout
+	if !strings.Contains(told, "Waits for") || !strings.Contains(told, "attempt 1 runs on worker") {
+		t.Errorf("turnctl show says:\n%s", told)
+	}
+	if list := h.run("", "turnctl", "turns", "--state", "waiting").stdout; !strings.Contains(list, "waiting") || strings.Contains(list, "no turns") {
+		t.Errorf("turnctl turns says:\n%s", list)
+	}
+	if lanes := h.run("", "turnctl", "lanes").stdout; !strings.Contains(lanes, "free, turn waiting") {
+		t.Errorf("turnctl lanes says:\n%s", lanes)
+	}
+	h.write("go", "")
+	turn := h.turnOf(message)
+	h.ended(turn, "succeeded", "none", 3)
+	h.replied(turn, "It says: built {\"label\":\"all\"}\n")
+}
