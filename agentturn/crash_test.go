@@ -323,6 +323,12 @@ func TestFaultPoints(t *testing.T) {
 		<-done
 		hook.label = "none"
 		p.run(t.Context())
+		detached := newBench(t).with(far("remote", turnkeeper.EffectNone))
+		detached.fault = hook
+		claimed := turnkeeper.ClaimedCall{Limit: time.Hour, Call: turnkeeper.ToolCall{Key: farKey, Name: "remote", Arguments: "{}"}}
+		if _, err := detached.runner().RunDetached(t.Context(), claimed, &callBox{}); err != nil {
+			t.Error(err)
+		}
 		for _, label := range hook.seen {
 			seen[label] = true
 		}

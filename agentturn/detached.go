@@ -2,6 +2,7 @@ package agentturn
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -13,10 +14,61 @@ import (
 	"turnkeeper/tools"
 )
 
-// RunDetached runs a claimed call within its time. The result is what arrives at
-// its turn: its state, and the output that the handle names. cut says that the end
-// of ctx ended the run: what the caller makes of it is the caller's to decide.
-func (r *Runner) RunDetached(ctx context.Context, c turnkeeper.ClaimedCall) (result turnkeeper.CallResult, cut bool) {
+// A CallBox takes what runs of detached calls ended with. Implementations are safe
+// for concurrent use, and wait for a database that is away until ctx ends.
+type CallBox interface {
+	// Arrive brings the result of a claimed call, and has its turn go on if that
+	// waits. turnkeeper.ErrFenced: the claim is void; the result is then kept
+	// beside what the call has ended with.
+	Arrive(ctx context.Context, c turnkeeper.ClaimedCall, r turnkeeper.CallResult) error
+	// HandOn gives a claimed call back, to be run again from its beginning.
+	// turnkeeper.ErrFenced: the claim is void.
+	HandOn(ctx context.Context, c turnkeeper.ClaimedCall) error
+}
+
+// How long the end of a run may take to be written: while the database is away,
+// and when the run was cut short.
+const (
+	arriveTime    = 10 * time.Minute
+	arriveCutTime = 10 * time.Second
+)
+
+// RunDetached runs a claimed call within its time, and brings what it ended with.
+// When ctx ends first, a call that may run again is handed on, and one of effect
+// once has ended as cancelled; with the cause turnkeeper.ErrFenced the claim is
+// void, and nothing is written. It returns the state that was written; an error
+// says that none was.
+func (r *Runner) RunDetached(ctx context.Context, c turnkeeper.ClaimedCall, box CallBox) (turnkeeper.CallState, error) {
+	r.at(ctx, PointDetachedClaimed)
+	result, cut := r.runDetached(ctx, c)
+	r.at(ctx, PointDetachedRan)
+	limit := arriveTime
+	if ctx.Err() != nil {
+		limit = arriveCutTime
+	}
+	ending, stop := context.WithTimeout(context.WithoutCancel(ctx), limit)
+	defer stop()
+	var err error
+	switch cause := context.Cause(ctx); {
+	case !cut:
+		err = box.Arrive(ending, c, result)
+	case errors.Is(cause, turnkeeper.ErrFenced):
+		return "", cause
+	case c.Call.Effect.Repeatable():
+		err = box.HandOn(ending, c)
+	default:
+		result = cutDetached(c, result.Duration)
+		err = box.Arrive(ending, c, result)
+	}
+	if err != nil {
+		return "", err
+	}
+	r.at(ctx, PointDetachedArrived)
+	return result.State, nil
+}
+
+// runDetached runs a claimed call. cut says that the end of ctx ended the run.
+func (r *Runner) runDetached(ctx context.Context, c turnkeeper.ClaimedCall) (result turnkeeper.CallResult, cut bool) {
 	log := r.cfg.Log.With(zap.Int64("turn_id", int64(c.Turn.ID)), zap.String("agent", c.Turn.Agent),
 		zap.String("tool", c.Call.Name), zap.Stringer("call", c.Call.Key))
 	tool, ok := r.cfg.Tools.Get(c.Call.Name)
@@ -62,9 +114,9 @@ func detachedResult(c turnkeeper.ClaimedCall, raw tools.Result, state turnkeeper
 	return turnkeeper.CallResult{Key: c.Call.Key, State: state, Preview: taken.Preview, Output: &taken.Output}
 }
 
-// CutDetached is the result of a call of effect once whose run was cut short by
+// cutDetached is the result of a call of effect once whose run was cut short by
 // the end of its worker: it is not run again.
-func CutDetached(c turnkeeper.ClaimedCall, took time.Duration) turnkeeper.CallResult {
+func cutDetached(c turnkeeper.ClaimedCall, took time.Duration) turnkeeper.CallResult {
 	text := "cancelled: the worker that ran this call was shut down" + shownMaybe
 	result := detachedResult(c, tools.Result{Text: text}, turnkeeper.CallCancelled)
 	result.Duration, result.Ran = took, true

@@ -231,43 +231,78 @@ func TestADetachedStartThatIsNotWritten(t *testing.T) {
 	})
 }
 
+// A callBox keeps what comes into it.
+type callBox struct {
+	arrived  []turnkeeper.CallResult
+	handedOn bool
+}
+
+func (b *callBox) Arrive(_ context.Context, _ turnkeeper.ClaimedCall, r turnkeeper.CallResult) error {
+	b.arrived = append(b.arrived, r)
+	return nil
+}
+
+func (b *callBox) HandOn(context.Context, turnkeeper.ClaimedCall) error {
+	b.handedOn = true
+	return nil
+}
+
 func TestRunDetached(t *testing.T) {
+	slow := func(ctx context.Context, _ tools.Call) (tools.Result, error) {
+		<-ctx.Done()
+		return tools.Result{}, ctx.Err()
+	}
 	for name, c := range map[string]struct {
-		run   func(context.Context, tools.Call) (tools.Result, error)
-		state turnkeeper.CallState
-		text  string
-		cut   bool
+		run      func(context.Context, tools.Call) (tools.Result, error)
+		effect   turnkeeper.Effect
+		cut      error // ends the run after a minute
+		state    turnkeeper.CallState
+		text     string // that arrives; empty: nothing does
+		handedOn bool
 	}{
-		"succeeds": {func(_ context.Context, call tools.Call) (tools.Result, error) {
+		"succeeds": {run: func(_ context.Context, call tools.Call) (tools.Result, error) {
 			return tools.Result{Text: string(call.Arguments) + " " + call.Agent + " " + call.IdempotencyKey}, nil
-		}, turnkeeper.CallSucceeded, `{"n":1} clerk turn-7-0-round-1-tool-1`, false},
-		"fails": {func(context.Context, tools.Call) (tools.Result, error) { return tools.Result{}, errors.New("no") },
-			turnkeeper.CallFailed, "tool error: no", false},
-		"is too slow": {func(ctx context.Context, _ tools.Call) (tools.Result, error) {
-			<-ctx.Done()
-			return tools.Result{}, ctx.Err()
-		}, turnkeeper.CallFailed, "tool error: 'remote' timed out after 3600 s", false},
-		"panics": {func(context.Context, tools.Call) (tools.Result, error) { panic("on purpose") },
-			turnkeeper.CallFailed, "tool error: 'remote' panicked: on purpose", false},
-		"is cut short": {func(ctx context.Context, _ tools.Call) (tools.Result, error) {
+		}, state: turnkeeper.CallSucceeded, text: `{"n":1} clerk turn-7-0-round-1-tool-1`},
+		"fails": {run: func(context.Context, tools.Call) (tools.Result, error) { return tools.Result{}, errors.New("no") },
+			state: turnkeeper.CallFailed, text: "tool error: no"},
+		"is too slow": {run: slow, state: turnkeeper.CallFailed, text: "tool error: 'remote' timed out after 3600 s"},
+		"panics": {run: func(context.Context, tools.Call) (tools.Result, error) { panic("on purpose") },
+			state: turnkeeper.CallFailed, text: "tool error: 'remote' panicked: on purpose"},
+		"once, is cut short": {run: slow, effect: turnkeeper.EffectOnce, cut: agentturn.ErrShutdown, state: turnkeeper.CallCancelled,
+			text: "cancelled: the worker that ran this call was shut down. It may or may not have happened."},
+		"keyed, is cut short":            {run: slow, effect: turnkeeper.EffectKeyed, cut: agentturn.ErrShutdown, handedOn: true},
+		"keyed, is not awaited any more": {run: slow, effect: turnkeeper.EffectKeyed, cut: turnkeeper.ErrFenced},
+		"once, is not awaited any more":  {run: slow, effect: turnkeeper.EffectOnce, cut: turnkeeper.ErrFenced},
+		"does not hear that it is cut short": {run: func(context.Context, tools.Call) (tools.Result, error) {
 			time.Sleep(2 * time.Hour)
-			return tools.Result{}, ctx.Err()
-		}, turnkeeper.CallCancelled, "tool error: 'remote' was cancelled: the worker is shutting down", true},
+			return tools.Result{Text: "late"}, nil
+		}, effect: turnkeeper.EffectKeyed, cut: agentturn.ErrShutdown, handedOn: true},
+		"ends well in spite of it": {run: func(ctx context.Context, _ tools.Call) (tools.Result, error) {
+			<-ctx.Done()
+			return tools.Result{Text: "in time"}, nil
+		}, effect: turnkeeper.EffectOnce, cut: agentturn.ErrShutdown, state: turnkeeper.CallSucceeded, text: "in time"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t).with(far("remote", turnkeeper.EffectOnce).does(c.run))
 				ctx, stop := context.WithCancelCause(t.Context())
 				defer stop(nil)
-				if c.cut {
-					time.AfterFunc(time.Minute, func() { stop(agentturn.ErrShutdown) })
+				if c.cut != nil {
+					time.AfterFunc(time.Minute, func() { stop(c.cut) })
 				}
-				result, cut := b.runner().RunDetached(ctx, turnkeeper.ClaimedCall{
+				box := &callBox{}
+				state, err := b.runner().RunDetached(ctx, turnkeeper.ClaimedCall{
 					Turn: turnkeeper.Turn{ID: 7, Agent: "clerk", CreatedAt: time.UnixMicro(0)}, Limit: time.Hour,
-					Call: turnkeeper.ToolCall{Key: farKey, Name: "remote", Arguments: `{"n":1}`, OutputID: "abc"},
-				})
-				if result.State != c.state || cut != c.cut || result.Output.Text != c.text || result.Output.ID != "abc" {
-					t.Errorf("%s, cut %v, output %+v", result.State, cut, result.Output)
+					Call: turnkeeper.ToolCall{Key: farKey, Name: "remote", Arguments: `{"n":1}`, OutputID: "abc", Effect: c.effect},
+				}, box)
+				if c.text == "" {
+					if len(box.arrived) != 0 || box.handedOn != c.handedOn || (err == nil) != c.handedOn {
+						t.Errorf("%v, %+v", err, box)
+					}
+				} else if len(box.arrived) != 1 || err != nil || state != c.state {
+					t.Errorf("%s, %v, %+v", state, err, box)
+				} else if r := box.arrived[0]; r.State != c.state || r.Output.Text != c.text || r.Output.ID != "abc" || r.Key != farKey {
+					t.Errorf("%+v with output %+v", r, r.Output)
 				}
 				time.Sleep(3 * time.Hour) // what was left behind returns
 			})

@@ -35,6 +35,10 @@ const (
 	PointFinishBefore  = "finish.before"
 	PointFinishAfter   = "finish.after"
 	PointLate          = "turn.late" // before a late result is reported
+
+	PointDetachedClaimed = "detached.claimed" // the claim is on record, the tool not begun
+	PointDetachedRan     = "detached.ran"     // the tool has returned, nothing is written
+	PointDetachedArrived = "detached.arrived" // the result is on record
 )
 
 // writesOf names what an entry writes; each name stands for a point before the
@@ -69,6 +73,7 @@ func FaultPoints() []string {
 		PointPlanBefore, PointPlanAfter, PointStartBefore, PointStartAfter, PointChecked,
 		PointEffectDone, PointReadsDone, PointTransactEnter, PointTransactRan, PointTransactLeave,
 		PointResultsBefore, PointResultsAfter, PointFinishBefore, PointFinishAfter, PointLate,
+		PointDetachedClaimed, PointDetachedRan, PointDetachedArrived,
 	}
 }
 
@@ -81,5 +86,11 @@ func (t *turn) at(ctx context.Context, label string) {
 func (t *turn) atEach(ctx context.Context, writes []string, suffix string) {
 	for _, write := range writes {
 		t.at(ctx, write+suffix)
+	}
+}
+
+func (r *Runner) at(ctx context.Context, label string) {
+	if r.cfg.Fault != nil {
+		r.cfg.Fault.At(ctx, label)
 	}
 }

@@ -55,17 +55,13 @@ func (w *CallWorker) Timeout(*river.Job[CallArgs]) time.Duration {
 	return turnkeeper.MaxDetached + time.Minute
 }
 
-// Points of a detached call's job at which the worker's FaultHook is called.
-const (
-	PointCallFetched = "detached.fetched" // River has handed the job out
-	PointCallClaimed = "detached.claimed" // the claim is on record, the tool not begun
-	PointCallRan     = "detached.ran"     // the tool has returned, nothing is written
-	PointCallArrived = "detached.arrived" // the result is on record
-)
+// PointCallFetched is where the worker's FaultHook is called when River has handed
+// a job out.
+const PointCallFetched = "detached.fetched"
 
 // Causes that end a run, beside those of turns.
 var (
-	errClaimVoid = errors.New("the call is no longer awaited from this worker")
+	errClaimVoid = fmt.Errorf("%w: the call is not awaited from this worker any more", turnkeeper.ErrFenced)
 	errHandOn    = errors.New("the worker is shutting down; another runs the call")
 )
 
@@ -87,16 +83,9 @@ func (w *CallWorker) Work(ctx context.Context, job *river.Job[CallArgs]) error {
 	}
 	ctx, done := w.begin(ctx, call)
 	defer done()
-	w.at(ctx, PointCallClaimed)
 	log := w.Log.With(zap.Int64("turn", int64(ref.TurnID)), zap.Stringer("call", ref.Key), zap.String("tool", call.Call.Name))
 	log.Info("detached call begins", zap.Int("attempt", ref.Attempt), zap.Duration("limit", call.Limit))
-	result, cut := w.Runner.RunDetached(ctx, call)
-	w.at(ctx, PointCallRan)
-	if cut {
-		err = w.cutShort(ctx, call, result)
-	} else {
-		err = w.arrive(ctx, call, result)
-	}
+	state, err := w.Runner.RunDetached(ctx, call, w.Store)
 	switch {
 	case errors.Is(err, turnkeeper.ErrFenced):
 		log.Warn("the detached call is no longer this worker's", zap.Error(err))
@@ -105,8 +94,7 @@ func (w *CallWorker) Work(ctx context.Context, job *river.Job[CallArgs]) error {
 		log.Error("the end of a detached call could not be written; it is brought back", zap.Error(err))
 		return err
 	}
-	w.at(ctx, PointCallArrived)
-	log.Info("detached call ended", zap.String("state", string(result.State)), zap.Duration("took", result.Duration))
+	log.Info("detached call ended", zap.String("state", string(state)))
 	return nil
 }
 
@@ -117,34 +105,6 @@ func (w *CallWorker) leave(ctx context.Context, ref turnkeeper.CallRef) error {
 		return nil
 	}
 	return river.JobSnooze(lacking)
-}
-
-// arriveTime bounds the attempts to write a result down while the database is
-// away.
-const arriveTime = 10 * time.Minute
-
-func (w *CallWorker) arrive(ctx context.Context, call turnkeeper.ClaimedCall, result turnkeeper.CallResult) error {
-	limit := arriveTime
-	if ctx.Err() != nil {
-		limit = endTime
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
-	defer cancel()
-	return w.Store.Arrive(ctx, call, result)
-}
-
-// cutShort decides about a run that the end of its context cut short.
-func (w *CallWorker) cutShort(ctx context.Context, call turnkeeper.ClaimedCall, result turnkeeper.CallResult) error {
-	switch cause := context.Cause(ctx); {
-	case errors.Is(cause, errClaimVoid):
-		return fmt.Errorf("%w: %w", turnkeeper.ErrFenced, cause)
-	case call.Call.Effect.Repeatable():
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
-		defer cancel()
-		return w.Store.HandOn(ctx, call)
-	default:
-		return w.arrive(ctx, call, agentturn.CutDetached(call, result.Duration))
-	}
 }
 
 // enter notes that a job is worked here.

@@ -105,7 +105,7 @@ const (
 // FaultPoints are the labels that a Worker, or a CallWorker, calls its FaultHook with, besides
 // those of the turn.
 func FaultPoints() []string {
-	return []string{PointFetched, PointLoaded, PointWorked, PointCallFetched, PointCallClaimed, PointCallRan, PointCallArrived}
+	return []string{PointFetched, PointLoaded, PointWorked, PointCallFetched}
 }
 
 // reloads is how often a turn goes on after its journal moved under it.

@@ -83,6 +83,9 @@
 //	call.results.after
 //	finish.before          the reply and the turn's end are to be written
 //	finish.after
+//	detached.claimed       a worker has claimed a detached call; the tool runs next
+//	detached.ran           the tool of a detached call has returned, nothing is written
+//	detached.arrived       its result is on record
 //	turn.late              a worker that has lost its turn is about to tell a late result
 //
 // # Time

@@ -37,6 +37,7 @@ type process struct {
 	awake   chan struct{} // closed when the process goes on; nil: it is not stopped
 	killed  bool
 	running map[turnkeeper.GrantID]context.CancelCauseFunc
+	calls   map[turnkeeper.JobID]*call
 }
 
 // slots is how many turns a worker takes at once.
@@ -48,7 +49,7 @@ var errKilled = errors.New("the worker was killed")
 func (w *world) start() {
 	p := &process{
 		world: w, bell: make(chan struct{}, 1), inbox: make(chan struct{}, 1), dead: make(chan struct{}),
-		running: map[turnkeeper.GrantID]context.CancelCauseFunc{},
+		running: map[turnkeeper.GrantID]context.CancelCauseFunc{}, calls: map[turnkeeper.JobID]*call{},
 	}
 	p.ctx, p.cancel = context.WithCancelCause(context.Background())
 	p.conn = w.store.Connect(p)
@@ -93,6 +94,7 @@ func (p *process) silent() {
 	for _, cancel := range p.running {
 		cancel(lease.ErrSilent)
 	}
+	p.silentCalls()
 }
 
 // work takes jobs until the process ends.
@@ -105,6 +107,8 @@ func (p *process) work() {
 				p.take(job)
 			}
 		}
+		p.takeCalls()
+		p.stopVoid()
 		timer := time.NewTimer(poll)
 		select {
 		case <-p.ctx.Done():
@@ -271,5 +275,5 @@ func (p *process) wake() {
 func (p *process) busy() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return !p.killed && len(p.running) > 0
+	return !p.killed && len(p.running)+len(p.calls) > 0
 }

@@ -2,7 +2,9 @@ package turnkeepertest_test
 
 import (
 	"context"
+	"strings"
 	"testing"
+	"time"
 
 	"turnkeeper"
 	"turnkeeper/tools"
@@ -39,6 +41,23 @@ func TestSoundTools(t *testing.T) {
 			},
 		},
 		{
+			"keyed and detached", func(s *shop) tools.Tool { return detached{s.order(turnkeeper.EffectKeyed, passedOn)} },
+			func(t testing.TB, r *turnkeepertest.Result, s *shop) {
+				if n := s.Count(what); n != 1 || r.Reply() != "Done." || r.Turns[0].State != turnkeeper.TurnSucceeded {
+					t.Errorf("ordered %d times, reply %q, turn %s", n, r.Reply(), r.Turns[0].State)
+				}
+			},
+		},
+		{
+			"once and detached", func(s *shop) tools.Tool { return detached{s.order(turnkeeper.EffectOnce, forgotten)} },
+			func(t testing.TB, r *turnkeepertest.Result, s *shop) {
+				call := r.Calls("order")[0]
+				if n := s.Count(what); n > 1 || n == 0 && call.State != turnkeeper.CallUnknown {
+					t.Errorf("ordered %d times, and the call is %s", n, call.State)
+				}
+			},
+		},
+		{
 			"once with a look-up", func(s *shop) tools.Tool {
 				return reconciled{s.order(turnkeeper.EffectOnce, passedOn), s}
 			},
@@ -56,6 +75,9 @@ func TestSoundTools(t *testing.T) {
 					fails.run(t, func(*testing.T) turnkeepertest.Scenario {
 						s := &shop{}
 						scenario := ordering(test.tool(s), s)
+						if strings.HasSuffix(test.name, "detached") { // its result alone is waited for
+							scenario.Talk[0].Model[0] = turnkeepertest.Calls(turnkeepertest.ToolCall("order", item{"tea"}))
+						}
 						scenario.Check = func(t testing.TB, r *turnkeepertest.Result) { test.check(t, r, s) }
 						return scenario
 					})
@@ -103,4 +125,13 @@ func TestLostAnswersLeaveNoDoubt(t *testing.T) {
 		}
 		return scenario
 	})
+}
+
+// detached makes a tool's calls run apart from their turns.
+type detached struct{ tools.Tool }
+
+func (d detached) Spec() tools.Spec {
+	spec := d.Tool.Spec()
+	spec.Detached, spec.Timeout = true, time.Hour
+	return spec
 }
