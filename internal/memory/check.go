@@ -32,6 +32,7 @@ const (
 	NoGap           = "event numbers have no gap"
 	NothingStuck    = "nothing is stuck"
 	NoBadMove       = "every move is allowed"
+	WaitsForResult  = "a turn that waits holds nothing and waits for what has not come"
 )
 
 // Check says which invariants do not hold. grace is how long after the end of
@@ -112,6 +113,11 @@ func (c *checker) message(m *turnkeeper.Message) {
 }
 
 func (c *checker) turn(t *turnRow) {
+	if t.State == turnkeeper.TurnWaiting {
+		if l := c.s.leases[t.Lane]; l.Held() || t.GrantID != "" || !t.mayWait() {
+			c.found(WaitsForResult, "turn %d waits, its lane is held: %v, its grant is %q, it may wait: %v", t.ID, l.Held(), t.GrantID, t.mayWait())
+		}
+	}
 	for _, round := range t.rounds {
 		for _, call := range round.Calls {
 			c.call(t, call)

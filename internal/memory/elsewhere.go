@@ -26,7 +26,6 @@ type awaitedRow struct {
 	job      turnkeeper.JobID
 	claim    turnkeeper.ClaimID
 	worker   turnkeeper.WorkerID
-	lost     bool // its own worker gave it up
 	losses   int
 	ended    bool
 }
@@ -137,7 +136,8 @@ func (c *Conn) FetchCalls(ctx context.Context, worker turnkeeper.WorkerID, limit
 		c.store.mu.Lock()
 		defer c.store.mu.Unlock()
 		for _, job := range c.store.state.calls {
-			if a := c.store.state.turn(job.Ref.TurnID).await(job.Ref.Key); a.ended {
+			a := c.store.state.turn(job.Ref.TurnID).await(job.Ref.Key)
+			if a == nil || a.ended { // nil: the write that rang for it was refused
 				job.state = "over"
 			}
 			if job.state == "available" && len(taken) < limit {
@@ -151,6 +151,23 @@ func (c *Conn) FetchCalls(ctx context.Context, worker turnkeeper.WorkerID, limit
 		return nil, err
 	}
 	return taken, nil
+}
+
+// GiveBackCalls gives out again what was given to this worker and is not among
+// what it works.
+func (c *Conn) GiveBackCalls(ctx context.Context, worker turnkeeper.WorkerID, working []turnkeeper.JobID) error {
+	return c.ask(ctx, "give back calls", func() error {
+		c.store.mu.Lock()
+		defer c.store.mu.Unlock()
+		for _, job := range c.store.state.calls {
+			if job.state == "running" && job.attemptedBy == worker && !slices.Contains(working, job.ID) {
+				if a := c.store.state.turn(job.Ref.TurnID).await(job.Ref.Key); a.job == job.ID && a.claim == "" {
+					job.state = "available"
+				}
+			}
+		}
+		return nil
+	})
 }
 
 // Claim takes a detached call for one run by the worker, which has the tools.
@@ -276,7 +293,7 @@ func (s *Store) again(t *turnRow, a *awaitedRow, lost bool, rings *[]Bell) {
 		a.attempt++
 		call.Starts, call.Nonce, call.StartedAt = a.attempt, rand.Text(), s.now()
 		t.starts = append(t.starts, startRow{key: a.key, nonce: call.Nonce})
-		a.nonce, a.claim, a.worker, a.lost, a.deadline = call.Nonce, "", "", false, s.now().Add(turnkeeper.MaxDetachedWait)
+		a.nonce, a.claim, a.worker, a.deadline = call.Nonce, "", "", s.now().Add(turnkeeper.MaxDetachedWait)
 		if lost {
 			a.losses++
 		}
@@ -325,7 +342,7 @@ const overdueAfter = 30 * time.Second
 func (s *state) trouble(a awaitedRow, now time.Time) turnkeeper.CallTrouble {
 	job := s.calls[a.job-1]
 	switch {
-	case a.claim != "" && (a.lost || s.gone(a.worker, now)):
+	case a.claim != "" && s.gone(a.worker, now):
 		return turnkeeper.CallLost
 	case a.claim != "" && !a.deadline.Add(overdueAfter).After(now):
 		return turnkeeper.CallOverdue

@@ -29,6 +29,7 @@ const (
 	kindPump
 	kindTurn
 	kindTool
+	kindCall
 )
 
 func (w *world) actor(p *process, kind uint64, ids ...uint64) *actor {

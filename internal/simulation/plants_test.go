@@ -41,6 +41,8 @@ var plants = []plant{
 	{name: "token starts again", finds: memory.TokenGrows, bugs: []memory.Bug{memory.BugTokenRestarts}},
 	{name: "verdict forgotten", finds: memory.NoOpenCall, bugs: []memory.Bug{memory.BugVerdictForgotten}},
 	{name: "numbers of events lost", finds: memory.NoGap, bugs: []memory.Bug{memory.BugNumbersLost}},
+	{name: "a wait past what has arrived", finds: memory.WaitsForResult, bugs: []memory.Bug{memory.BugWaitsInVain}},
+	{name: "a claim given twice", finds: "of effect once, ran 2 times", bugs: []memory.Bug{memory.BugClaimTwice}},
 	{name: "start after the effect", finds: "with 0 starts on record", startLate: true},
 	{name: "no starts", finds: memory.StartedBefore, noStarts: true},
 	{name: "doubt taken for success", finds: memory.NoFalseSuccess, hopeful: true},

@@ -40,6 +40,7 @@ type process struct {
 	thaw     time.Time // it is stopped until then
 	stops    int       // how often it was stopped
 	running  map[turnkeeper.GrantID]*dispatch
+	calls    map[turnkeeper.JobID]*farCall
 }
 
 // A dispatch is a turn that a process runs.
@@ -55,7 +56,7 @@ func (w *world) boot() *process {
 	n := len(w.processes) + 1
 	p := &process{
 		n: n, id: turnkeeper.WorkerID(fmt.Sprintf("w%d", n)), inbox: make(chan struct{}, 1), jobs: make(chan struct{}, 1),
-		running: map[turnkeeper.GrantID]*dispatch{},
+		running: map[turnkeeper.GrantID]*dispatch{}, calls: map[turnkeeper.JobID]*farCall{},
 	}
 	p.wire = &wire{w, p}
 	w.processes = append(w.processes, p)
@@ -202,12 +203,15 @@ func (p *process) stopTurns(cause error) {
 	for _, d := range p.running {
 		d.cancel(cause)
 	}
+	for _, c := range p.calls {
+		c.cancel(cause)
+	}
 }
 
 func (p *process) busy() int {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
-	return len(p.running)
+	return len(p.running) + len(p.calls)
 }
 
 // shutDown is SIGTERM: no new turns, a grace for those that run, then they are
@@ -241,6 +245,7 @@ func (p *process) pump(a *actor) {
 		case <-p.ctx.Done():
 		}
 		timer.Stop()
+		p.pumpCalls(ctx)
 		p.w.mu.Lock()
 		free := p.slots - len(p.running)
 		if p.draining {

@@ -57,9 +57,9 @@ func (w *world) newProfile() profile {
 
 // sources are the agents' files.
 var sources = map[string]string{
-	"clerk": "---\ndescription: d\ntools: [look, put, fire, ask, book]\n---\nYou are the clerk.\n",
-	"desk":  "---\ndescription: d\nlane: conversation\ntools: [look, put, fire, ask, book]\nmax_rounds: 5\n---\nYou are the desk.\n",
-	"watch": "---\ndescription: d\ntools: [look, put, fire, ask, book]\nschedule: {cron: \"@every 17m\"}\n---\nYou are the watch.\n",
+	"clerk": "---\ndescription: d\ntools: [look, put, fire, ask, book, send, shoot]\n---\nYou are the clerk.\n",
+	"desk":  "---\ndescription: d\nlane: conversation\ntools: [look, put, fire, ask, book, send, shoot]\nmax_rounds: 5\n---\nYou are the desk.\n",
+	"watch": "---\ndescription: d\ntools: [look, put, fire, ask, book, send, shoot]\nschedule: {cron: \"@every 17m\"}\n---\nYou are the watch.\n",
 }
 
 var agentNames = []string{"clerk", "desk", "watch"}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,16 +15,22 @@ import (
 	"turnkeeper/tools/builtin"
 )
 
-var toolNames = []string{"look", "put", "fire", "ask", "book"}
+var toolNames = []string{"look", "put", "fire", "ask", "book", "send", "shoot"}
 
 var effects = map[string]turnkeeper.Effect{
 	"look": turnkeeper.EffectNone, "put": turnkeeper.EffectKeyed, "fire": turnkeeper.EffectOnce, "ask": turnkeeper.EffectOnce,
-	"book": turnkeeper.EffectOnce,
+	"book": turnkeeper.EffectOnce, "send": turnkeeper.EffectKeyed, "shoot": turnkeeper.EffectOnce,
 }
 
+// farTools run apart from their turns.
+var farTools = []string{"send", "shoot"}
+
+// farTime is how long one run of them may take: longer than a turn may.
+const farTime = 15 * time.Minute
+
 // toolbox holds the tools of every process: one of each effect, one that can look
-// up what happened, one that is transactional, and those that read outputs and
-// wait for them.
+// up what happened, one that is transactional, two that are detached, and those
+// that read outputs and wait for them.
 var toolbox = func() *tools.Registry {
 	var all []tools.Tool
 	for _, name := range toolNames {
@@ -31,6 +38,9 @@ var toolbox = func() *tools.Registry {
 			Name: name, Description: "A tool of the simulation.", Effect: effects[name], Transactional: name == "book",
 			Parameters: json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"}},"additionalProperties":false}`),
 		}}
+		if slices.Contains(farTools, name) {
+			t.spec.Detached, t.spec.Timeout = true, farTime
+		}
 		if name == "ask" {
 			all = append(all, reconciler{t})
 		} else {
@@ -60,7 +70,10 @@ func (t *tool) Run(ctx context.Context, call tools.Call) (tools.Result, error) {
 	if t.spec.Transactional {
 		memory.OnCommit(ctx, func() { w.ledger.book(k) })
 	} else {
-		w.begin(p, k, t.spec.Effect)
+		w.begin(k, t.spec.Effect)
+		if !t.spec.Detached && t.spec.Effect != turnkeeper.EffectNone {
+			w.checkTime(p, k)
+		}
 	}
 	w.note(p, "run "+t.spec.Name, call.Key.String(), int64(call.TurnID), 0)
 	return t.behave(ctx, a)
@@ -82,6 +95,8 @@ func (t *tool) behave(ctx context.Context, a *actor) (tools.Result, error) {
 		return tools.Result{}, context.Cause(ctx)
 	case draw < 0.14: // ignores the end of its time
 		time.Sleep(a.between(10*time.Second, 3*time.Minute))
+	case t.spec.Detached && draw < 0.4:
+		sleep(ctx, a.between(time.Minute, farTime))
 	case draw < 0.25:
 		sleep(ctx, a.between(2*time.Second, 58*time.Second))
 	case draw < 0.27:
@@ -145,7 +160,7 @@ func (l *ledger) ran(k callID) bool {
 }
 
 // begin writes a run down, and checks what must be true when one begins.
-func (w *world) begin(p *process, k callID, effect turnkeeper.Effect) {
+func (w *world) begin(k callID, effect turnkeeper.Effect) {
 	if effect == turnkeeper.EffectNone {
 		return
 	}
@@ -159,7 +174,6 @@ func (w *world) begin(p *process, k callID, effect turnkeeper.Effect) {
 	if starts := w.store.Starts(k.turn, k.key); starts < runs {
 		w.violated("call %s of turn %d ran %d times with %d starts on record", k.key, k.turn, runs, starts)
 	}
-	w.checkTime(p, k)
 }
 
 // checkTime says that a call begins in its turn's time, unless its process was
