@@ -1,6 +1,6 @@
 drop trigger call_answered on turnkeeper.calls;
 drop function turnkeeper.close_awaited, turnkeeper.run_detached_again, turnkeeper.end_detached, turnkeeper.arrive_call,
-    turnkeeper.detach_calls, turnkeeper.ring_detached;
+    turnkeeper.detach_calls, turnkeeper.ring_detached, turnkeeper.worker_gone, turnkeeper.run_overdue, turnkeeper.fetch_overlooked;
 drop table turnkeeper.detached_calls, turnkeeper.awaited_calls;
 alter table turnkeeper.calls drop column elsewhere;
 -- end_dispatch stays: without these tables it does what it did.

@@ -56,6 +56,25 @@ create table turnkeeper.detached_calls (
 create index detached_calls_run on turnkeeper.detached_calls (worker_id) where claim is not null and ended_at is null;
 create index detached_calls_wait on turnkeeper.detached_calls (look_at) where claim is null and ended_at is null;
 
+-- Whether a worker is gone: it has stopped, or is silent for as long as it said it
+-- may be. Null: nobody knows it.
+create function turnkeeper.worker_gone(stopped_at timestamptz, beat_at timestamptz, takeover_after interval) returns boolean
+stable language sql return stopped_at is not null or turnkeeper.heart_silent(beat_at, takeover_after);
+
+-- Whether the run of a detached call outlasts its time, which its worker ends
+-- itself while it can. A claim from the future is older than the setting back of
+-- the clock, nobody knows by how much: there the worker's sign of life decides.
+create function turnkeeper.run_overdue(claimed_at timestamptz, deadline timestamptz, time_limit interval, beat_at timestamptz) returns boolean
+stable language sql return deadline + interval '30 s' <= statement_timestamp()
+    or (claimed_at > statement_timestamp() + interval '10 s'
+        and (beat_at is null or beat_at > statement_timestamp() + interval '10 s'
+             or beat_at + time_limit + interval '30 s' <= statement_timestamp()));
+
+-- Whether a job was fetched so long ago that its call would be claimed by now.
+create function turnkeeper.fetch_overlooked(attempted_at timestamptz) returns boolean
+stable language sql return attempted_at + interval '5 minutes' <= statement_timestamp()
+    or attempted_at > statement_timestamp() + interval '10 s';
+
 -- A doorbell for a run of a detached call: a row as River's own insert makes it.
 create function turnkeeper.ring_detached(p_turn bigint, p_round integer, p_ordinal integer, p_attempt integer)
 returns bigint language plpgsql as $$

@@ -16,18 +16,19 @@ import (
 // An awaitedRow is a call that is open elsewhere: the letter box of its result, and
 // its run.
 type awaitedRow struct {
-	key      turnkeeper.CallKey
-	nonce    string
-	arrived  *turnkeeper.CallResult // nil: nothing has
-	closed   bool                   // the journal has an answer
-	attempt  int
-	limit    time.Duration
-	deadline time.Time // of the wait for a claim, and then of the run
-	job      turnkeeper.JobID
-	claim    turnkeeper.ClaimID
-	worker   turnkeeper.WorkerID
-	losses   int
-	ended    bool
+	key       turnkeeper.CallKey
+	nonce     string
+	arrived   *turnkeeper.CallResult // nil: nothing has
+	closed    bool                   // the journal has an answer
+	attempt   int
+	limit     time.Duration
+	deadline  time.Time // of the wait for a claim, and then of the run
+	job       turnkeeper.JobID
+	claim     turnkeeper.ClaimID
+	worker    turnkeeper.WorkerID
+	claimedAt time.Time
+	losses    int
+	ended     bool
 }
 
 // A CallJob rings for a run of a detached call.
@@ -40,6 +41,7 @@ type callJobRow struct {
 	CallJob
 	state       string // available, running or over
 	attemptedBy turnkeeper.WorkerID
+	attemptedAt time.Time
 }
 
 func (t *turnRow) await(key turnkeeper.CallKey) *awaitedRow {
@@ -141,7 +143,7 @@ func (c *Conn) FetchCalls(ctx context.Context, worker turnkeeper.WorkerID, limit
 				job.state = "over"
 			}
 			if job.state == "available" && len(taken) < limit {
-				job.state, job.attemptedBy = "running", worker
+				job.state, job.attemptedBy, job.attemptedAt = "running", worker, c.store.now()
 				taken = append(taken, job.CallJob)
 			}
 		}
@@ -184,7 +186,7 @@ func (c *Conn) Claim(ctx context.Context, ref turnkeeper.CallRef, worker turnkee
 					return turnkeeper.ErrNotFound
 				}
 				if a.claim != claim {
-					a.claim, a.worker, a.deadline = claim, worker, c.store.now().Add(a.limit)
+					a.claim, a.worker, a.claimedAt, a.deadline = claim, worker, c.store.now(), c.store.now().Add(a.limit)
 				}
 				claimed = turnkeeper.ClaimedCall{
 					Ref: ref, Claim: claim, Call: *call, Limit: a.deadline.Sub(c.store.now()),
@@ -344,17 +346,33 @@ func (s *state) trouble(a awaitedRow, now time.Time) turnkeeper.CallTrouble {
 	switch {
 	case a.claim != "" && s.gone(a.worker, now):
 		return turnkeeper.CallLost
-	case a.claim != "" && !a.deadline.Add(overdueAfter).After(now):
+	case a.claim != "" && s.overdue(a, now):
 		return turnkeeper.CallOverdue
 	case a.claim != "":
 		return ""
 	case !a.deadline.After(now):
 		return turnkeeper.CallUnwanted
-	case job.state == "over", job.state == "running" && s.gone(job.attemptedBy, now):
+	case job.state == "over", job.state == "running" && (s.gone(job.attemptedBy, now) || overlooked(job.attemptedAt, now)):
 		return turnkeeper.CallUnrung
 	default:
 		return ""
 	}
+}
+
+// overdue says that a run outlasts its time. One that was claimed in a future that
+// is no more goes by its worker's sign of life.
+func (s *state) overdue(a awaitedRow, now time.Time) bool {
+	if !a.deadline.Add(overdueAfter).After(now) {
+		return true
+	}
+	w := s.workers[a.worker]
+	return yetToCome(a.claimedAt, now) && (w == nil || yetToCome(w.BeatAt, now) || !w.BeatAt.Add(a.limit+overdueAfter).After(now))
+}
+
+// overlooked says that a job was taken so long ago that its call would be claimed
+// by now.
+func overlooked(attemptedAt, now time.Time) bool {
+	return !attemptedAt.Add(5*time.Minute).After(now) || yetToCome(attemptedAt, now)
 }
 
 // gone says that a worker has stopped, or is silent for longer than it may be.

@@ -131,6 +131,8 @@ func Run(t *testing.T, open func(t *testing.T) Door) {
 		{"a detached call that outlasts its time has failed", overdue},
 		{"a detached call that nobody takes has failed", unwanted},
 		{"a lost answer of an arrival is settled", lostArrival},
+		{"a job of a detached call that was fetched and overlooked rings again", overlookedFetch},
+		{"a clock put back keeps no detached call", clockPutBackCall},
 		{"what has arrived outlives its turn's workers", arrivedThenLost},
 	} {
 		t.Run(property.name, func(t *testing.T) { property.hold(newHouse(t, open(t))) })

@@ -282,3 +282,38 @@ func arrivedThenLost(h *house) {
 	equal(h, "closed", h.tick().Closed, 1)
 	equal(h, "state", d.call(key(1, 1)).State, turnkeeper.CallSucceeded)
 }
+
+// third is a worker whose silence says nothing.
+const third turnkeeper.WorkerID = "worker-3"
+
+func (h *house) beatThird() {
+	h.Beat(turnkeeper.Heartbeat{WorkerID: third, Host: "h", Version: "v", Slots: 10})
+}
+
+func overlookedFetch(h *house) {
+	h.waits(turnkeeper.EffectOnce)
+	h.beatThird()
+	equal(h, "calls that ring", len(h.FetchCalls(third)), 1)
+	equal(h, "calls that something was done about at once", h.tick().Calls, 0)
+	h.Pass(5*time.Minute + time.Second)
+	equal(h, "calls that something was done about", h.tick().Calls, 1)
+	c := h.claim(second)
+	equal(h, "attempt", c.Ref.Attempt, 1)
+	isIt(h, "arrival", h.Arrive(h.Context(), c, arrival(c, "done")), nil)
+	h.next(second).takeIn(turnkeeper.CallSucceeded)
+}
+
+func clockPutBackCall(h *house) {
+	h.waits(turnkeeper.EffectOnce)
+	h.beatThird()
+	h.claim(third)
+	h.Pass(-3 * time.Hour)
+	for range 4 { // the first tick may find the step, and hold off; a later one ends that
+		h.beat(second)
+		if h.tickAlone().Calls == 1 {
+			return
+		}
+		h.Pass(LeaseTTL)
+	}
+	h.Error("the call waits for the hours to come round")
+}

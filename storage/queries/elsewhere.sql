@@ -63,19 +63,23 @@ where j.state = 'running' and j.queue = 'detached'
 -- Detached calls without a hope: runs of workers that are silent or that gave them
 -- up, runs that outlast their time, and calls that nobody took: their job is gone, is
 -- with a worker that is silent, or has waited for as long as it may.
-with lost as (
+with looked_at as (
+    (select w.* from turnkeeper.detached_calls w where w.claim is null and w.ended_at is null
+       and w.look_at <= statement_timestamp() order by w.look_at limit @max_rows)
+    union all -- a look put off to a future that is no more
+    (select w.* from turnkeeper.detached_calls w where w.claim is null and w.ended_at is null
+       and w.look_at > statement_timestamp() + interval '11 minutes' order by w.look_at limit @max_rows)
+), lost as (
     select d.turn_id, d.round, d.ordinal,
-        case when d.lost_at is not null or turnkeeper.heart_silent(h.beat_at, h.takeover_after) or h.stopped_at is not null then 'lost'
-             else 'overdue' end as trouble
+        case when d.lost_at is not null or turnkeeper.worker_gone(h.stopped_at, h.beat_at, h.takeover_after) then 'lost' else 'overdue' end as trouble
     from turnkeeper.detached_calls d
     left join turnkeeper.worker_heartbeat h on h.worker_id = d.worker_id
     where d.claim is not null and d.ended_at is null
-      and (d.lost_at is not null or turnkeeper.heart_silent(h.beat_at, h.takeover_after) or h.stopped_at is not null
-           or d.deadline + interval '30 s' <= statement_timestamp())
+      and (d.lost_at is not null or turnkeeper.worker_gone(h.stopped_at, h.beat_at, h.takeover_after)
+           or turnkeeper.run_overdue(d.claimed_at, d.deadline, d.time_limit, h.beat_at))
     union all
     select d.turn_id, d.round, d.ordinal, case when d.deadline <= statement_timestamp() then 'unwanted' else 'unrung' end
-    from (select * from turnkeeper.detached_calls w where w.claim is null and w.ended_at is null
-          and w.look_at <= statement_timestamp() order by w.look_at limit @max_rows) d
+    from looked_at d
     left join turnkeeper.river_job j on j.id = d.job_id
     where d.deadline <= statement_timestamp() or coalesce(j.state::text, '') not in ('available', 'scheduled', 'running', 'retryable', 'pending')
     union all
@@ -83,9 +87,9 @@ with lost as (
     from turnkeeper.river_job j
     join turnkeeper.detached_calls d on d.turn_id = (j.args ->> 'turn_id')::bigint and d.round = (j.args ->> 'round')::integer
         and d.ordinal = (j.args ->> 'ordinal')::integer and d.job_id = j.id and d.claim is null and d.ended_at is null
-    join turnkeeper.worker_heartbeat h on h.worker_id = j.attempted_by[array_upper(j.attempted_by, 1)]
+    left join turnkeeper.worker_heartbeat h on h.worker_id = j.attempted_by[array_upper(j.attempted_by, 1)]
     where j.state = 'running' and j.queue = 'detached' and d.deadline > statement_timestamp()
-      and (turnkeeper.heart_silent(h.beat_at, h.takeover_after) or h.stopped_at is not null)
+      and (turnkeeper.worker_gone(h.stopped_at, h.beat_at, h.takeover_after) or turnkeeper.fetch_overlooked(j.attempted_at))
 )
 select d.turn_id, d.round, d.ordinal, d.attempt, d.losses, d.time_limit, d.job_id, coalesce(d.worker_id, '')::text as worker_id,
     c.name, c.effect, coalesce(c.output_id, '')::text as output_id, lost.trouble::text as trouble
@@ -100,7 +104,8 @@ for update of t, d skip locked;
 -- name: LookAgainAtCalls :exec
 -- Calls that wait for a worker and whose job is there are looked at again later.
 update turnkeeper.detached_calls set look_at = least(clock_timestamp() + interval '10 minutes', greatest(deadline, clock_timestamp() + interval '1 second'))
-where claim is null and ended_at is null and look_at <= statement_timestamp();
+where claim is null and ended_at is null
+  and (look_at <= statement_timestamp() or look_at > statement_timestamp() + interval '11 minutes');
 
 -- name: SettleArrivedCalls :exec
 -- What has arrived for a turn that is closed without its worker.
