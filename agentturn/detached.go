@@ -125,7 +125,7 @@ func cutDetached(c turnkeeper.ClaimedCall, took time.Duration) turnkeeper.CallRe
 
 // LostCall is the result of a detached call that will have no other.
 func LostCall(c turnkeeper.LostCall) turnkeeper.CallResult {
-	state, text := turnkeeper.CallFailed, ""
+	text := ""
 	switch {
 	case c.Trouble == turnkeeper.CallOverdue:
 		text = fmt.Sprintf("tool error: '%s' timed out after %s s", c.Name, strconv.FormatFloat(c.Limit.Seconds(), 'f', -1, 64))
@@ -133,10 +133,10 @@ func LostCall(c turnkeeper.LostCall) turnkeeper.CallResult {
 		text = fmt.Sprintf("tool error: '%s' was not begun within %s: no worker had the tool and room for it", c.Name, turnkeeper.MaxDetachedWait)
 	case c.Effect.Repeatable():
 		text = fmt.Sprintf("tool error: '%s' lost its worker %d times; it is not run again", c.Name, c.Losses+1)
-	default:
-		state, text = turnkeeper.CallUnknown, shownUnknown
+	default: // the tool may be able to tell what became of it: nothing takes the place of its output
+		return turnkeeper.CallResult{Key: c.Ref.Key, State: turnkeeper.CallUnknown, Preview: outputs.Preview(shownUnknown), OutputID: c.OutputID}
 	}
 	return detachedResult(turnkeeper.ClaimedCall{
 		Turn: turnkeeper.Turn{ID: c.Ref.TurnID}, Call: turnkeeper.ToolCall{Key: c.Ref.Key, OutputID: c.OutputID},
-	}, tools.Result{Text: text}, state)
+	}, tools.Result{Text: text}, turnkeeper.CallFailed)
 }
