@@ -35,8 +35,13 @@ func (TurnArgs) InsertOpts() river.InsertOpts {
 	return river.InsertOpts{MaxAttempts: 1, Queue: Queue}
 }
 
-// CallQueue is the River queue of detached calls.
-const CallQueue = "detached"
+// CallQueueOf is the River queue of a tool's detached calls, as the function
+// ring_detached has it. A queue for all tools would have those workers that lack a
+// tool race for its calls against those that have it.
+func CallQueueOf(tool string) string {
+	sum := sha256.Sum256([]byte(tool)) // River restricts names, and their length
+	return "detached_" + hex.EncodeToString(sum[:16])
+}
 
 // CallArgs are the arguments of the job of a detached call.
 type CallArgs struct {
@@ -49,10 +54,8 @@ type CallArgs struct {
 // Kind is the kind of the job.
 func (CallArgs) Kind() string { return "DetachedCall" }
 
-// InsertOpts are one attempt, in the queue of detached calls.
-func (CallArgs) InsertOpts() river.InsertOpts {
-	return river.InsertOpts{MaxAttempts: 1, Queue: CallQueue}
-}
+// InsertOpts are one attempt.
+func (CallArgs) InsertOpts() river.InsertOpts { return river.InsertOpts{MaxAttempts: 1} }
 
 func (a CallArgs) ref() turnkeeper.CallRef {
 	return turnkeeper.CallRef{TurnID: a.TurnID, Key: turnkeeper.CallKey{Round: a.Round, Ordinal: a.Ordinal}, Attempt: a.Attempt}

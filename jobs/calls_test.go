@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/riverqueue/river"
 
 	"turnkeeper"
 	"turnkeeper/jobs"
@@ -17,12 +18,13 @@ func TestTheJobOfADetachedCallIsAsRiverMakesIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	inserted, err := client.Insert(t.Context(), jobs.CallArgs{TurnID: 7, Round: 2, Ordinal: 3, Attempt: 1}, nil)
+	inserted, err := client.Insert(t.Context(), jobs.CallArgs{TurnID: 7, Round: 2, Ordinal: 3, Attempt: 1},
+		&river.InsertOpts{Queue: jobs.CallQueueOf("build_é")})
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := s.row(inserted.Job.ID)
-	got := s.row(one[int64](s, "select turnkeeper.ring_detached($1, 2, 3, 1)", turnkeeper.TurnID(7)))
+	got := s.row(one[int64](s, "select turnkeeper.ring_detached($1, 2, 3, 1, 'build_é')", turnkeeper.TurnID(7)))
 	for _, row := range []map[string]any{want, got} {
 		for _, own := range []string{"id", "created_at", "scheduled_at"} {
 			if row[own] == nil {

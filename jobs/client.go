@@ -27,7 +27,8 @@ type ClientConfig struct {
 	WorkerID turnkeeper.WorkerID // the scheduler reads from River's rows who took a job
 	Worker   *Worker             // nil: the client only inserts
 	Slots    int                 // turns at once; with Worker at least 1
-	// Calls works detached calls, so many at once; nil, or 0: none.
+	// Calls works detached calls, so many at once of each of its tools; nil, or
+	// 0: none.
 	Calls     *CallWorker
 	CallSlots int
 	Log       *zap.Logger // nil: none
@@ -62,14 +63,16 @@ func NewClient(c ClientConfig) (*Client, error) {
 			QueueOf(c.WorkerID): {MaxWorkers: c.Slots, FetchCooldown: fetchCooldown, FetchPollInterval: fetchOwnPoll},
 		}
 	}
-	if c.Calls != nil && c.CallSlots > 0 {
+	if c.Calls != nil && len(c.Calls.Tools) > 0 && c.CallSlots > 0 {
 		if cfg.Workers == nil {
 			cfg.Workers, cfg.Queues = river.NewWorkers(), map[string]river.QueueConfig{}
 		}
 		if err := river.AddWorkerSafely(cfg.Workers, c.Calls); err != nil {
 			return nil, err
 		}
-		cfg.Queues[CallQueue] = river.QueueConfig{MaxWorkers: c.CallSlots, FetchCooldown: fetchCooldown, FetchPollInterval: fetchPoll}
+		for _, tool := range c.Calls.Tools {
+			cfg.Queues[CallQueueOf(tool)] = river.QueueConfig{MaxWorkers: c.CallSlots, FetchCooldown: fetchCooldown, FetchPollInterval: fetchPoll}
+		}
 	}
 	client, err := river.NewClient(riverpgxv5.New(c.Pool), cfg)
 	if err != nil {

@@ -76,16 +76,18 @@ stable language sql return attempted_at + interval '5 minutes' <= statement_time
     or attempted_at > statement_timestamp() + interval '10 s';
 
 -- A doorbell for a run of a detached call: a row as River's own insert makes it.
-create function turnkeeper.ring_detached(p_turn bigint, p_round integer, p_ordinal integer, p_attempt integer)
+-- Each tool has a queue, which those workers work that have the tool.
+create function turnkeeper.ring_detached(p_turn bigint, p_round integer, p_ordinal integer, p_attempt integer, p_tool text)
 returns bigint language plpgsql as $$
 declare
-    job bigint;
+    job   bigint;
+    queue text := 'detached_' || left(encode(sha256(convert_to(p_tool, 'UTF8')), 'hex'), 32);
 begin
     insert into turnkeeper.river_job (args, kind, max_attempts, priority, queue, state, tags)
     values (jsonb_build_object('turn_id', p_turn, 'round', p_round, 'ordinal', p_ordinal, 'attempt', p_attempt),
-        'DetachedCall', 1, 1, 'detached', 'available', '{}')
+        'DetachedCall', 1, 1, queue, 'available', '{}')
     returning id into job;
-    perform pg_notify('turnkeeper.river_insert', '{"queue": "detached"}');
+    perform pg_notify('turnkeeper.river_insert', jsonb_build_object('queue', queue)::text);
     return job;
 end $$;
 
@@ -100,8 +102,9 @@ begin
     select p_turn, s.round, s.ordinal, s.nonce from unnest(p_rounds, p_ordinals, p_nonces) as s(round, ordinal, nonce);
     insert into turnkeeper.detached_calls (turn_id, round, ordinal, time_limit, deadline, look_at, job_id)
     select p_turn, s.round, s.ordinal, s.time_limit, clock_timestamp() + p_wait, clock_timestamp() + interval '1 minute',
-        turnkeeper.ring_detached(p_turn, s.round, s.ordinal, 1)
-    from unnest(p_rounds, p_ordinals, p_limits) as s(round, ordinal, time_limit);
+        turnkeeper.ring_detached(p_turn, s.round, s.ordinal, 1, c.name)
+    from unnest(p_rounds, p_ordinals, p_limits) as s(round, ordinal, time_limit)
+    join turnkeeper.calls c on c.turn_id = p_turn and c.round = s.round and c.ordinal = s.ordinal;
 end $$;
 
 -- What a call that is open elsewhere has ended with. The turn that waits for it
@@ -164,15 +167,15 @@ declare
     effect text;
 begin
     perform from turnkeeper.turns where id = p_turn for update;
-    select * into d from turnkeeper.detached_calls
-    where turn_id = p_turn and round = p_round and ordinal = p_ordinal for update;
+    select r.*, c.name as tool into d from turnkeeper.detached_calls r join turnkeeper.calls c using (turn_id, round, ordinal)
+    where r.turn_id = p_turn and r.round = p_round and r.ordinal = p_ordinal for update of r;
     if d.ended_at is not null or d.attempt <> p_attempt or p_claim <> '' and d.claim is distinct from p_claim then
         raise exception using errcode = 'TK001', message = 'the call is no longer this worker''s';
     end if;
     update turnkeeper.river_job set state = 'cancelled', finalized_at = clock_timestamp()
     where id = d.job_id and state not in ('completed', 'cancelled', 'discarded');
     if d.claim is null then
-        update turnkeeper.detached_calls set job_id = turnkeeper.ring_detached(p_turn, p_round, p_ordinal, attempt),
+        update turnkeeper.detached_calls set job_id = turnkeeper.ring_detached(p_turn, p_round, p_ordinal, attempt, d.tool),
             look_at = clock_timestamp() + interval '1 minute'
         where turn_id = p_turn and round = p_round and ordinal = p_ordinal;
         return;
@@ -189,7 +192,7 @@ begin
     update turnkeeper.awaited_calls set nonce = p_nonce where turn_id = p_turn and round = p_round and ordinal = p_ordinal;
     update turnkeeper.detached_calls set attempt = p_attempt + 1, claim = null, worker_id = null, claimed_at = null, lost_at = null,
         losses = losses + p_lost::integer, deadline = clock_timestamp() + p_wait, look_at = clock_timestamp() + interval '1 minute',
-        job_id = turnkeeper.ring_detached(p_turn, p_round, p_ordinal, p_attempt + 1)
+        job_id = turnkeeper.ring_detached(p_turn, p_round, p_ordinal, p_attempt + 1, d.tool)
     where turn_id = p_turn and round = p_round and ordinal = p_ordinal;
     perform pg_notify('turnkeeper_calls', '');
 end $$;

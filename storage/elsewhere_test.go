@@ -44,28 +44,3 @@ func (d *dispatch) wait(t testing.TB) {
 		t.Fatal(err)
 	}
 }
-
-func (d *dispatch) ref(attempt int) turnkeeper.CallRef {
-	return turnkeeper.CallRef{TurnID: d.grant.TurnID, Key: key(1, 1), Attempt: attempt}
-}
-
-func arrival(c turnkeeper.ClaimedCall, text string) turnkeeper.CallResult {
-	return turnkeeper.CallResult{
-		Key: c.Call.Key, State: turnkeeper.CallSucceeded, Preview: text,
-		Output: &turnkeeper.Output{ID: c.Call.OutputID, Call: c.Call.Key, Text: text, SHA256: "x", MediaType: "text/plain"},
-	}
-}
-
-func (h *house) claim(d *dispatch, attempt int) turnkeeper.ClaimedCall {
-	h.t.Helper()
-	c, err := h.Claim(h.t.Context(), d.ref(attempt), "worker-2", []string{"tool"})
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	return c
-}
-
-func (h *house) state(d *dispatch) string {
-	h.t.Helper()
-	return one[string](h, "select state from turnkeeper.turns where id = $1", d.grant.TurnID)
-}

@@ -28,7 +28,7 @@ func pourWaiting(h *house) {
 			insert into turnkeeper.awaited_calls (turn_id, round, ordinal, nonce, arrived_at, state, closed_at)
 			select i, 1, 1, 'n' || i, case when $DONE then now() end, case when $DONE then 'succeeded' end, case when $DONE then now() end from generate_series($IDS) i;
 			insert into turnkeeper.river_job (id, args, kind, max_attempts, priority, queue, state, finalized_at, tags)
-			select 100000 + i, jsonb_build_object('turn_id', i, 'round', 1, 'ordinal', 1, 'attempt', 1), 'DetachedCall', 1, 1, 'detached',
+			select 100000 + i, jsonb_build_object('turn_id', i, 'round', 1, 'ordinal', 1, 'attempt', 1), 'DetachedCall', 1, 1, 'detached_x',
 				(case when $DONE then 'completed' else 'available' end)::turnkeeper.river_job_state, case when $DONE then now() end, '{}' from generate_series($IDS) i;
 			insert into turnkeeper.detached_calls (turn_id, round, ordinal, time_limit, deadline, look_at, job_id, claim, worker_id, claimed_at, ended_at)
 			select i, 1, 1, '1 hour', now() + interval '1 hour', now() + interval '5 minutes', 100000 + i, case when $DONE or i % 1000 = 0 then 'c' || i end,

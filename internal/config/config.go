@@ -46,7 +46,8 @@ type Config struct {
 
 	Roles       []string // sorted, each once
 	WorkerSlots int      // turns at the same time
-	// DetachedSlots is how many detached calls run at the same time; 0: none.
+	// DetachedSlots is how many detached calls of each tool run at the same time;
+	// 0: none.
 	DetachedSlots int
 	Bounds        turnkeeper.Bounds // of the process; those of an agent's turn are BoundsFor
 

@@ -60,7 +60,7 @@ func Settings() []Setting {
 		number(func(c *Config) *int { return &c.WorkerSlots }, 1, 1000, Setting{
 			Name: "worker_slots", Group: "Process", Unit: "turns", Doc: "Turns that the process runs at the same time."}),
 		number(func(c *Config) *int { return &c.DetachedSlots }, 0, 1000, Setting{
-			Name: "detached_slots", Group: "Process", Unit: "calls", Zero: "they run on other workers", Doc: "Detached tool calls that the process runs at the same time, beside its turns."}),
+			Name: "detached_slots", Group: "Process", Unit: "calls", Zero: "they run on other workers", Doc: "Detached calls of each tool that the process runs at the same time, beside its turns."}),
 		duration(func(c *Config) *time.Duration { return &c.ShutdownGrace }, 0, time.Hour, Setting{
 			Name: "shutdown_grace", Group: "Process", Zero: "they are handed back at once", Doc: "How long running turns may finish after the process was told to stop."}),
 		duration(func(c *Config) *time.Duration { return &c.TakeoverAfter }, 100*moment, day, Setting{

@@ -54,7 +54,7 @@ where worker_id = @worker::text and claim is not null and ended_at is null and l
 -- name: GiveBackCallJobs :execrows
 -- Jobs of detached calls that River gave to this worker and that did not arrive.
 update turnkeeper.river_job j set state = 'available', attempt = greatest(j.attempt - 1, 0)
-where j.state = 'running' and j.queue = 'detached'
+where j.state = 'running' and left(j.queue, 9) = 'detached_'
   and j.attempted_by[array_upper(j.attempted_by, 1)] = @worker::text
   and j.attempted_at <= statement_timestamp() - @older::interval
   and j.id <> all(@working::bigint[]);
@@ -69,6 +69,9 @@ with looked_at as (
     union all -- a look put off to a future that is no more
     (select w.* from turnkeeper.detached_calls w where w.claim is null and w.ended_at is null
        and w.look_at > statement_timestamp() + interval '11 minutes' order by w.look_at limit @max_rows)
+), fetched as materialized ( -- few: never to be looked for from the many that wait
+    select r.id, r.args, r.attempted_by, r.attempted_at from turnkeeper.river_job r
+    where r.state = 'running' and left(r.queue, 9) = 'detached_'
 ), lost as (
     select d.turn_id, d.round, d.ordinal,
         case when d.lost_at is not null or turnkeeper.worker_gone(h.stopped_at, h.beat_at, h.takeover_after) then 'lost' else 'overdue' end as trouble
@@ -84,11 +87,11 @@ with looked_at as (
     where d.deadline <= statement_timestamp() or coalesce(j.state::text, '') not in ('available', 'scheduled', 'running', 'retryable', 'pending')
     union all
     select d.turn_id, d.round, d.ordinal, 'unrung'
-    from turnkeeper.river_job j
+    from fetched j
     join turnkeeper.detached_calls d on d.turn_id = (j.args ->> 'turn_id')::bigint and d.round = (j.args ->> 'round')::integer
         and d.ordinal = (j.args ->> 'ordinal')::integer and d.job_id = j.id and d.claim is null and d.ended_at is null
     left join turnkeeper.worker_heartbeat h on h.worker_id = j.attempted_by[array_upper(j.attempted_by, 1)]
-    where j.state = 'running' and j.queue = 'detached' and d.deadline > statement_timestamp()
+    where d.deadline > statement_timestamp()
       and (turnkeeper.worker_gone(h.stopped_at, h.beat_at, h.takeover_after) or turnkeeper.fetch_overlooked(j.attempted_at))
 )
 select d.turn_id, d.round, d.ordinal, d.attempt, d.losses, d.time_limit, d.job_id, coalesce(d.worker_id, '')::text as worker_id,

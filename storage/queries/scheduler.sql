@@ -21,12 +21,14 @@ select pg_try_advisory_xact_lock(hashtext('turnkeeper.scheduler'))::boolean as l
                     or turnkeeper.run_overdue(d.claimed_at, d.deadline, d.time_limit, h.beat_at)))
      or exists (select from turnkeeper.detached_calls where claim is null and ended_at is null and look_at <= statement_timestamp())
      or exists (select from turnkeeper.detached_calls where claim is null and ended_at is null and look_at > statement_timestamp() + interval '11 minutes')
-     or exists (select from turnkeeper.river_job j
+     or exists (with j as materialized (
+                    select r.id, r.args, r.attempted_by, r.attempted_at from turnkeeper.river_job r
+                    where r.state = 'running' and left(r.queue, 9) = 'detached_')
+                select from j
                 join turnkeeper.detached_calls d on d.turn_id = (j.args ->> 'turn_id')::bigint and d.round = (j.args ->> 'round')::integer
                     and d.ordinal = (j.args ->> 'ordinal')::integer and d.job_id = j.id and d.claim is null and d.ended_at is null
                 left join turnkeeper.worker_heartbeat h on h.worker_id = j.attempted_by[array_upper(j.attempted_by, 1)]
-                where j.state = 'running' and j.queue = 'detached'
-                  and (turnkeeper.worker_gone(h.stopped_at, h.beat_at, h.takeover_after) or turnkeeper.fetch_overlooked(j.attempted_at))))::boolean as calls,
+                where (turnkeeper.worker_gone(h.stopped_at, h.beat_at, h.takeover_after) or turnkeeper.fetch_overlooked(j.attempted_at))))::boolean as calls,
     exists (select from turnkeeper.turns where state = 'queued')::boolean as queued,
     (coalesce((select sum(slots) from turnkeeper.worker_heartbeat
                where stopped_at is null

@@ -1,0 +1,107 @@
+package jobs_test
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/agentturn"
+	"turnkeeper/jobs"
+	"turnkeeper/scheduler"
+	"turnkeeper/storage/storagetest"
+	"turnkeeper/tools"
+)
+
+// detachedCall is a turn of the clerk that waits for a call of the tool "build".
+func (s *site) detachedCall() turnkeeper.TurnID {
+	s.t.Helper()
+	ctx := s.t.Context()
+	s.enqueue("clerk", "", "build it")
+	if err := s.Beat(ctx, turnkeeper.Heartbeat{WorkerID: "w", Slots: 1}); err != nil {
+		s.t.Fatal(err)
+	}
+	client, err := jobs.NewClient(jobs.ClientConfig{Pool: s.QueuePool(), WorkerID: "w"})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	d := &jobs.Dispatcher{Store: s.Store, Client: client, TTL: time.Minute}
+	if _, err := scheduler.New(scheduler.Config{Store: d}).Tick(ctx); err != nil {
+		s.t.Fatal(err)
+	}
+	id := one[turnkeeper.TurnID](s, "select id from turnkeeper.turns")
+	record, err := s.Load(ctx, id, one[turnkeeper.GrantID](s, "select grant_id::text from turnkeeper.turns"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	turn, key := record.Turn, turnkeeper.CallKey{Round: 1, Ordinal: 1}
+	journal := jobs.NewJournal(s.Store, record, turnkeeper.Grant{
+		TurnID: id, Lane: turn.Lane, Token: turn.Token, GrantID: turn.GrantID, JobID: turn.JobID, WorkerID: "w",
+	})
+	err = journal.Append(ctx, turnkeeper.Entry{
+		Round: &turnkeeper.Round{Number: 1, Calls: []turnkeeper.ToolCall{{
+			Key: key, WireID: "a", Name: "build", Arguments: "{}", Effect: turnkeeper.EffectOnce, State: turnkeeper.CallPlanned,
+		}}},
+		Starts:  []turnkeeper.CallStart{{Key: key, Nonce: "n", Attempt: 1, Effect: turnkeeper.EffectOnce, Detached: time.Hour}},
+		Results: []turnkeeper.CallResult{{Key: key, Nonce: "n", State: turnkeeper.CallRunning, Shown: "handle", OutputID: "output"}},
+		Outcome: &turnkeeper.Outcome{State: turnkeeper.TurnWaiting},
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.exec("update turnkeeper.river_job set state = 'completed', finalized_at = now() where kind = 'AgentTurn'")
+	return id
+}
+
+// callWorker is a process that works detached calls with these tools.
+func (s *site) callWorker(id turnkeeper.WorkerID, names ...string) {
+	s.t.Helper()
+	store, registry := storagetest.Open(s.t, s.url), &tools.Registry{}
+	for _, name := range names {
+		spec := tools.Spec{Name: name, Detached: true, Timeout: time.Hour, Parameters: json.RawMessage(`{"type":"object"}`)}
+		err := registry.Register(tools.New(spec, func(context.Context, tools.Call, struct{}) (tools.Result, error) {
+			return tools.Result{Text: "built by " + string(id)}, nil
+		}))
+		if err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	if err := store.Beat(s.t.Context(), turnkeeper.Heartbeat{WorkerID: id, Slots: 1}); err != nil {
+		s.t.Fatal(err)
+	}
+	client, err := jobs.NewClient(jobs.ClientConfig{
+		Pool: store.QueuePool(), WorkerID: id, CallSlots: 1, Calls: jobs.NewCallWorker(jobs.CallWorkerConfig{
+			Store: store, WorkerID: id, Tools: names, Runner: agentturn.New(agentturn.Config{Tools: registry}),
+		}),
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if err := client.Start(context.WithoutCancel(s.t.Context())); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := client.StopAndCancel(ctx); err != nil {
+			s.t.Errorf("stopping River: %v", err)
+		}
+	})
+}
+
+// A worker that lacks the tool of a detached call is not in the way of one that
+// has it.
+func TestADetachedCallIsLeftToAWorkerWithItsTool(t *testing.T) {
+	s := newSite(t)
+	turn := s.detachedCall()
+	s.callWorker("without", "another")
+	s.callWorker("with", "build")
+	s.await("exists (select from turnkeeper.turns where id = $1 and state = 'queued')", turn)
+	s.await("not exists (select from turnkeeper.detached_calls where worker_id <> 'with')")
+	output, err := s.Output(t.Context(), "output")
+	if err != nil || output.Text != "built by with" || output.TurnID != turn {
+		t.Errorf("%+v, %v", output, err)
+	}
+	s.await("exists (select from turnkeeper.river_job where kind = 'DetachedCall' and state = 'completed')")
+}
