@@ -368,3 +368,25 @@ tools:
 	h.ended(turn, "succeeded", "none", 3)
 	h.replied(turn, "It says: built {\"label\":\"all\"}\n")
 }
+
+// The end of the dispatch that would wait has looked for results, and is held up in
+// the server; then one comes. It waits for that end, and wakes the turn.
+func TestAResultComesWithinTheEndThatWaits(t *testing.T) {
+	t.Parallel()
+	h := newCrashHouse(t, crash{point: "none", tool: "mark_far_once"})
+	h.model.Then(farTurn("mark_far_once", "a"))
+	h.ledger.hold("a")
+	h.register("clerk")
+	open := h.gate("lease_log", "new.outcome = 'waiting'")
+	message := h.send("clerk", "Take your time.")
+	h.startWorker()
+	h.ledger.await("a", 1)
+	h.await("the end waits at the gate", "select exists (select "+atTheGate+")")
+	h.ledger.release()
+	h.await("the result waits for the end", `select exists (select from pg_stat_activity where datname = current_database()
+		and wait_event_type = 'Lock' and query like '%end_detached%') or exists (select from awaited_calls where arrived_at is not null)`)
+	open()
+	turn := h.turnOf(message)
+	h.ended(turn, "succeeded", "none", 3)
+	h.replied(turn, "It says: marked a")
+}
