@@ -143,6 +143,7 @@ func (t *turn) collect() {
 			continue
 		}
 		t.answer(call, result)
+		t.unseen = true
 	}
 }
 

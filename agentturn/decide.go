@@ -62,7 +62,7 @@ func (t *turn) endAfter(last turnkeeper.Round) (end func() *ending, sees bool) {
 // runs here the turn stands still; for what is open elsewhere alone it waits, and
 // holds nothing.
 func (t *turn) goOnFrom(ctx context.Context, last turnkeeper.Round) (state, error) {
-	for nextMove(t.rounds) == moveWait {
+	for nextMove(t.rounds, t.unseen) == moveWait {
 		if len(t.jobs) == 0 {
 			t.end = t.waiting()
 			return nil, nil

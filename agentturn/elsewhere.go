@@ -68,6 +68,7 @@ func (t *turn) takeArrivals(ctx context.Context) error {
 		}
 		t.answer(call, t.arrival(ctx, call, result))
 		t.measure(ctx, *call)
+		t.unseen = true
 	}
 	return nil
 }

@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"turnkeeper"
 	"turnkeeper/agentturn"
 	"turnkeeper/tools"
@@ -308,4 +310,39 @@ func TestRunDetached(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A wait for nothing but what is open elsewhere holds nothing: it is answered
+// when the turn goes on.
+func TestAWaitForWhatIsElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := asyncBench(t, asks("remote", "local"), asks("wait_for_tool_output {}"), says("Done.")).with(far("remote", turnkeeper.EffectOnce), read("local"))
+		b.waits()
+		if got, want := b.states(), []turnkeeper.CallState{turnkeeper.CallRunning, turnkeeper.CallSucceeded, turnkeeper.CallPlanned}; !cmp.Equal(got, want) {
+			t.Fatalf("states %v", got)
+		}
+		id := b.store.calls()[0].OutputID
+		b.store.arrive(farKey, turnkeeper.CallSucceeded, "forty-two")
+		if o := b.run(t.Context()); o.State != turnkeeper.TurnSucceeded {
+			t.Errorf("the turn ended %s", o.State)
+		}
+		got := results(b.requests()[2])
+		if !strings.HasPrefix(got[2], "Completed tools:\n- remote (id: "+string(id)+", size: ") {
+			t.Errorf("the wait gave %q", got[2])
+		}
+	})
+}
+
+// The job of a detached call has no results of the turn: it takes no handles.
+func TestADetachedCallTakesNoHandles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		remote := far("remote", turnkeeper.EffectOnce)
+		remote.spec.Parameters = []byte(`{"type":"object","properties":{"text":{"type":"string"}}}`)
+		b := asyncBench(t, asks("local"), asks(`remote {"text":"output:1"}`), says("Done.")).with(remote, read("local"))
+		b.bounds.OutputHandles = true
+		b.run(t.Context())
+		if got, want := results(b.requests()[2])[1], "invalid arguments: a tool that runs detached takes no output: handles. Nothing was run."; got != want {
+			t.Errorf("the model is shown %q", got)
+		}
+	})
 }

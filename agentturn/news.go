@@ -13,15 +13,20 @@ const (
 // nextMove says whether the model has anything new to see. rounds are those of a
 // turn; every call of the newest is answered or runs in the background. News is
 // a call of the newest round that was answered, whatever with, and a call of
-// any earlier round that ended in the background since the newest answer came.
-func nextMove(rounds []turnkeeper.Round) move {
+// any earlier round that ended in the background since the newest answer came:
+// unseen says that this dispatch has taken one; of earlier dispatches the
+// journal's times tell.
+func nextMove(rounds []turnkeeper.Round, unseen bool) move {
+	if unseen {
+		return moveAsk
+	}
 	last := rounds[len(rounds)-1]
 	running := false
 	for _, call := range callsOf(rounds) {
 		switch {
 		case call.State == turnkeeper.CallRunning:
 			running = true
-		case call.Key.Round == last.Number, !call.EndedAt.Before(last.EndedAt):
+		case call.Key.Round == last.Number, call.EndedAt.After(last.EndedAt):
 			return moveAsk
 		}
 	}

@@ -40,6 +40,7 @@ func (t *turn) plan(ctx context.Context, a answer) (state, error) {
 		Raw:          cleanRaw(a.Raw),
 		EndedAt:      time.Now(),
 	}
+	t.unseen = false // its request has told all
 	p := t.newPlanner(a)
 	for i, wire := range a.Calls {
 		p.add(ctx, turnkeeper.CallKey{Round: a.number, Ordinal: i + 1}, wire)

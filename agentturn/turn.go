@@ -55,6 +55,8 @@ type turn struct {
 	jobs  map[turnkeeper.CallKey]*job   // of the calls in the background
 	sizes map[turnkeeper.OutputID]int64 // of stored outputs, in tokens
 
+	unseen bool // a call in the background has ended that no request has told of
+
 	end *ending // set by the state that ends the loop
 }
 
