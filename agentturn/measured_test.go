@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -15,6 +16,7 @@ import (
 	"turnkeeper/inference"
 	"turnkeeper/inference/inferencetest"
 	"turnkeeper/tools"
+	"turnkeeper/tools/builtin"
 )
 
 // counts is a step that answers, and reports so many input tokens.
@@ -324,4 +326,50 @@ func TestATextIsTokenizedOnce(t *testing.T) {
 			t.Errorf("the long reply was counted %d times, and %d long texts in all", times[long], len(times))
 		}
 	})
+}
+
+// What gave way can be read again, by the handle that its line names, whether
+// it was stored or shown whole.
+func TestWhatGaveWayIsReadAgain(t *testing.T) {
+	handle := regexp.MustCompile(`^\[result of look dropped to fit the context window; to read it again call get_tool_output\("([^"]+)", mode\) ` +
+		`or get_continuation with tool_call_id="([^"]+)" offset=0\]$`)
+	for name, chars := range map[string]int{"shown whole": 4000, "stored": 7000} {
+		for _, reader := range []string{turnkeeper.ToolGetContinuation, turnkeeper.ToolGetToolOutput} {
+			t.Run(name+"/"+reader, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					n, look := 0, read("look")
+					b := newBench(t, asks("look"), asks(`look {"n":2}`), asks(`look {"n":3}`)).with(look.does(func(context.Context, tools.Call) (tools.Result, error) {
+						n++
+						return tools.Result{Text: strings.Repeat(fmt.Sprintf("%d words ", n), chars/8)}, nil
+					}))
+					b.tools = append(b.tools, builtin.NewReaders()...)
+					b.def.ContextWindow, b.def.MaxOutputTokens, b.bounds.MaxRounds = 4400, 500, 20
+					asked := inferencetest.Func(func(_ context.Context, r inference.Request, _ func(inference.Delta)) (inference.Response, error) {
+						m := handle.FindStringSubmatch(results(r)[0])
+						if m == nil || m[1] != m[2] {
+							t.Fatalf("the first result is %.200q", results(r)[0])
+						}
+						arguments := fmt.Sprintf(`{"tool_call_id":%q,"offset":0}`, m[1])
+						if reader == turnkeeper.ToolGetToolOutput {
+							arguments = fmt.Sprintf(`{"id":%q,"mode":"raw"}`, m[1])
+						}
+						return inference.Response{Calls: []inference.Call{{ID: "again", Name: reader, Arguments: arguments}}}, nil
+					})
+					var last string
+					steps := 0
+					b.script.Then(inferencetest.Func(func(ctx context.Context, r inference.Request, d func(inference.Delta)) (inference.Response, error) {
+						if steps++; steps == 1 {
+							return asked(ctx, r, d)
+						}
+						last = lastResult(r)
+						return inference.Response{Text: "Read.", FinishReason: "stop"}, nil
+					}))
+					b.run(t.Context())
+					if want := strings.Repeat("1 words ", chars/8)[:4000]; !strings.HasPrefix(last, want) || n != 3 {
+						t.Errorf("the tool ran %d times; read again was %.60q", n, last)
+					}
+				})
+			})
+		}
+	}
 }

@@ -47,7 +47,7 @@ func (a *attempt) compact(refused composed, err error) (smaller composed, ok boo
 	smaller, tooLong := a.t.compose(a.model, a.final)
 	a.t.log.Warn("the provider refused the request as too long; it is cut down and sent once more",
 		zap.Int("round", a.number), zap.String("model", a.model.info.Provider+"/"+a.model.info.Model),
-		zap.Int("tokens", refused.tokens), zap.Int("room", a.t.refused.room), zap.Int("tokens_then", smaller.tokens),
+		zap.Int("context_window", refused.recipe.Window.Size), zap.Int("their_window", failure.Limit), zap.Int("tokens", refused.tokens), zap.Int("room", a.t.refused.room), zap.Int("tokens_then", smaller.tokens),
 		zap.NamedError("refusal", err), zap.NamedError("too_long_still", tooLong))
 	return smaller, tooLong == nil && smaller.tokens < refused.tokens
 }
