@@ -65,9 +65,12 @@ func (t *turn) toSummarise(c *candidate, request composed) []turnkeeper.Past {
 			omitted = i
 		}
 	}
+	if !t.bounds.Summarise || t.summaryTried || omitted == 0 || history[omitted-1].TurnID <= covered {
+		return nil
+	}
 	p := t.proposal(c, false, "")
 	p.history = history
-	if !t.bounds.Summarise || t.summaryTried || omitted == 0 || history[omitted-1].TurnID <= covered || p.room() < leastRoom {
+	if p.room() < leastRoom {
 		return nil
 	}
 	load, window := p.load(blueprint{note: p.note, tools: p.tools.definitions})
