@@ -145,7 +145,7 @@ func TestFitKeepsItsRules(t *testing.T) {
 		if sum != f.tokens || sum > room || f.firstWhole < f.firstPast {
 			t.Fatalf("it takes %d of %d: %+v of %+v", sum, room, f, l)
 		}
-		if whole <= room && (f.firstWhole > 0 || f.firstPast > 0) && !(l.older && f.told) {
+		if whole <= room && (f.firstWhole > 0 || f.firstPast > 0) && (!l.older || !f.told) {
 			t.Fatalf("earlier turns gave way where all had room: %+v of %+v", f, l)
 		}
 	}

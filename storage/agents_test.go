@@ -21,7 +21,7 @@ func TestRegisteringAgentsOutlastsAStoppedTick(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer tick.Rollback(t.Context())
+	defer func() { _ = tick.Rollback(t.Context()) }()
 	if _, err := tick.Exec(t.Context(), "select from schedules for update"); err != nil {
 		t.Fatal(err)
 	}
