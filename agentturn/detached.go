@@ -117,7 +117,7 @@ func detachedResult(c turnkeeper.ClaimedCall, raw tools.Result, state turnkeeper
 // cutDetached is the result of a call of effect once whose run was cut short by
 // the end of its worker: it is not run again.
 func cutDetached(c turnkeeper.ClaimedCall, took time.Duration) turnkeeper.CallResult {
-	text := "cancelled: the worker that ran this call was shut down" + shownMaybe
+	text := "cancelled: the worker that ran this call had to stop" + shownMaybe
 	result := detachedResult(c, tools.Result{Text: text}, turnkeeper.CallCancelled)
 	result.Duration, result.Ran = took, true
 	return result

@@ -271,7 +271,7 @@ func TestRunDetached(t *testing.T) {
 		"panics": {run: func(context.Context, tools.Call) (tools.Result, error) { panic("on purpose") },
 			state: turnkeeper.CallFailed, text: "tool error: 'remote' panicked: on purpose"},
 		"once, is cut short": {run: slow, effect: turnkeeper.EffectOnce, cut: agentturn.ErrShutdown, state: turnkeeper.CallCancelled,
-			text: "cancelled: the worker that ran this call was shut down. It may or may not have happened."},
+			text: "cancelled: the worker that ran this call had to stop. It may or may not have happened."},
 		"keyed, is cut short":            {run: slow, effect: turnkeeper.EffectKeyed, cut: agentturn.ErrShutdown, handedOn: true},
 		"keyed, is not awaited any more": {run: slow, effect: turnkeeper.EffectKeyed, cut: turnkeeper.ErrFenced},
 		"once, is not awaited any more":  {run: slow, effect: turnkeeper.EffectOnce, cut: turnkeeper.ErrFenced},

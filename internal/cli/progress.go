@@ -65,6 +65,8 @@ func (p *progress) end() { p.wipe() }
 // show takes the events of a turn in order.
 func (p *progress) show(e turnkeeper.Event) {
 	switch e.Type {
+	case turnkeeper.EventTurnWaiting:
+		p.waits(e)
 	case turnkeeper.EventTurnResumed:
 		p.say(p.in(warned, "  the turn goes on with another grant"))
 	case turnkeeper.EventRoundStart:
@@ -85,6 +87,15 @@ func (p *progress) show(e turnkeeper.Event) {
 	case turnkeeper.EventTurnComplete, turnkeeper.EventTurnError:
 		p.turnEnds(e)
 	}
+}
+
+func (p *progress) waits(e turnkeeper.Event) {
+	const text = "  the turn waits for "
+	room := 0
+	if p.columns > 0 {
+		room = max(p.columns-len(text)-1, 10)
+	}
+	p.say(text + oneLine(strings.Join(dataOf[agentturn.TurnWaitingData](e).Calls, ", "), room))
 }
 
 func (p *progress) roundStarts(e turnkeeper.Event) {
