@@ -40,9 +40,9 @@ const waitForTools = 5 * time.Minute
 // equipped says which tools the agent lists and this worker lacks, as while a
 // newer program brings them. Without them the model would be told that they do
 // not exist.
-func (w *Worker) equipped(turn turnkeeper.Turn, definition *agentdef.Definition) error {
+func (w *Worker) equipped(record turnkeeper.Record, definition *agentdef.Definition) error {
 	lacking := w.Runner.Lacks(definition)
-	if len(lacking) == 0 || turn.GrantedAt.Sub(turn.CreatedAt) > waitForTools { // both by the database's clock
+	if len(lacking) == 0 || record.Turn.GrantedAt.Sub(record.ReadySince) > waitForTools { // both by the database's clock
 		return nil
 	}
 	return fmt.Errorf("the agent has tools that this worker lacks: %s", strings.Join(lacking, ", "))

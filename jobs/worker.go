@@ -163,7 +163,7 @@ func (w *Worker) dispatch(ctx context.Context, job *river.Job[TurnArgs]) error {
 	}
 	definition, err := w.definitionOf(record)
 	if err == nil {
-		err = w.equipped(record.Turn, definition)
+		err = w.equipped(record, definition)
 	}
 	if err != nil {
 		return w.handBack(ctx, record, writer, err)

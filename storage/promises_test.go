@@ -117,7 +117,7 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 	}
 	t.Run("all are tried", func(t *testing.T) {
 		promises, err := newHouse(t).Check(t.Context(), false)
-		if err != nil || len(promises) != 21 {
+		if err != nil || len(promises) != 25 {
 			t.Errorf("%d promises, error %v", len(promises), err)
 		}
 	})

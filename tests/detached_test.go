@@ -137,7 +137,7 @@ func TestAKillDuringADetachedCall(t *testing.T) {
 	}{
 		{"mark_far_none", 2, "succeeded", "succeeded", "none", "marked a"},
 		{"mark_far_keyed", 2, "succeeded", "succeeded", "none", "marked a"},
-		{"mark_far_once", 1, "unknown", "degraded", "worker_lost", "outcome unknown"},
+		{"mark_far_once", 1, "unknown", "degraded", "worker_lost", `{"error":"outcome unknown`},
 	} {
 		t.Run(c.tool, func(t *testing.T) {
 			t.Parallel()
@@ -188,7 +188,7 @@ func TestADetachedCallIsEndedByItsOwnTime(t *testing.T) {
 	h.startWorker()
 	turn := h.turnOf(h.enqueue("clerk", "Take your time."))
 	h.ended(turn, "succeeded", "none", 3)
-	h.replied(turn, "It says: tool error: 'mark_far_once' timed out after 2 s")
+	h.replied(turn, `It says: {"error":"tool error: 'mark_far_once' timed out after 2 s"}`)
 	if call := turn.calls()[0]; call.State != "failed" {
 		t.Errorf("the call is %s", call.State)
 	}

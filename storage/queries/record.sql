@@ -7,6 +7,7 @@ select sqlc.embed(t), d.content as definition, coalesce(l.failures, 0)::integer 
     m.accepted_at, m.trace_parent,
     coalesce((select max(s.up_to) from turnkeeper.summaries s
         where s.agent = t.agent and s.conversation = t.conversation and s.up_to < t.id), 0)::bigint as summary_up_to,
+    coalesce((select max(a.arrived_at) from turnkeeper.awaited_calls a where a.turn_id = t.id), t.created_at)::timestamptz as ready_since,
     exists (select from turnkeeper.turns p where p.agent = t.agent and p.conversation = t.conversation and p.id < t.id
         and p.state in ('succeeded', 'degraded'))::boolean as has_past
 from turnkeeper.turns t

@@ -283,6 +283,7 @@ select t.id, t.message_id, t.attempt, t.agent, t.conversation, t.lane, t.trigger
     m.accepted_at, m.trace_parent,
     coalesce((select max(s.up_to) from turnkeeper.summaries s
         where s.agent = t.agent and s.conversation = t.conversation and s.up_to < t.id), 0)::bigint as summary_up_to,
+    coalesce((select max(a.arrived_at) from turnkeeper.awaited_calls a where a.turn_id = t.id), t.created_at)::timestamptz as ready_since,
     exists (select from turnkeeper.turns p where p.agent = t.agent and p.conversation = t.conversation and p.id < t.id
         and p.state in ('succeeded', 'degraded'))::boolean as has_past
 from turnkeeper.turns t
@@ -308,6 +309,7 @@ type TurnForWorkerRow struct {
 	AcceptedAt      time.Time
 	TraceParent     *string
 	SummaryUpTo     int64
+	ReadySince      time.Time
 	HasPast         bool
 }
 
@@ -364,6 +366,7 @@ func (q *Queries) TurnForWorker(ctx context.Context, turnID int64) (TurnForWorke
 		&i.AcceptedAt,
 		&i.TraceParent,
 		&i.SummaryUpTo,
+		&i.ReadySince,
 		&i.HasPast,
 	)
 	return i, err
