@@ -180,14 +180,20 @@ func (e *extraction) searchChunk(ctx context.Context, chunk outputs.Chunk) error
 		return err
 	}
 	found := searchedChunk{chunk.Index, claims.Confidence, outputs.Locate(chunk, claims.Texts)}
-	if dropped := len(claims.Texts) - len(found.named); dropped > 0 {
-		e.log.Info("passages that a model named are not in the text, and were dropped",
-			zap.Int("chunk", chunk.Index), zap.Int("dropped", dropped))
-	}
+	e.tellDropped(chunk, claims.Texts)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.searched = append(e.searched, found)
 	return nil
+}
+
+// tellDropped logs how many passages that a model named are nowhere in the chunk.
+func (e *extraction) tellDropped(chunk outputs.Chunk, claims []string) {
+	dropped := slices.DeleteFunc(slices.Clone(claims), func(claim string) bool { return strings.Contains(chunk.Text, strings.TrimSpace(claim)) })
+	if len(dropped) > 0 {
+		e.log.Info("passages that a model named are not in the text, and were dropped",
+			zap.Int("chunk", chunk.Index), zap.Int("dropped", len(dropped)), zap.Int("named", len(claims)))
+	}
 }
 
 // fail notes that a chunk was not searched, and begins no more of them where that

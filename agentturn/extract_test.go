@@ -226,6 +226,43 @@ func TestExtraction(t *testing.T) {
 	})
 }
 
+// No chunk takes more than half of the window, in any script, and no question
+// more than the window leaves beside the answer.
+func TestChunksAndTheWindow(t *testing.T) {
+	for name, c := range map[string]struct {
+		text   string
+		window int
+		least  int // chunks
+	}{
+		"prose":          {strings.Repeat("words and more words, ", 4000), 8192, 7},
+		"dense":          {strings.Repeat("日本語中文", 8000), 8192, 10},
+		"JSON":           {`["` + strings.Repeat(`1","`, 20_000) + `"]`, 8192, 7},
+		"a small window": {strings.Repeat("words and more words, ", 1000), 1024, 15},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				runs := 0
+				x := &extractor{}
+				b := pagedBench(t, c.text, &runs, asksFor("big", "c1", `{}`), asksFor("get_tool_output", "x0", `{"id":"c1","mode":"extract","query":"x"}`), says("Done."))
+				b.models["aux/x"], b.windows["aux/x"], b.def.ExtractionModel = x, c.window, "aux/x"
+				b.run(t.Context())
+				got := extractionOf(t, b.shownBy("x0"), c.text)
+				if got.ChunksTotal < c.least || got.ChunksSearched != got.ChunksTotal {
+					t.Errorf("%d of %d chunks", got.ChunksSearched, got.ChunksTotal)
+				}
+				for _, request := range x.asked {
+					_, text, _ := outputs.ReadSearchPrompt(outputs.Prompt{System: request.Messages[0].Text, User: request.Messages[1].Text})
+					counter := agentturn.HeuristicTokens{}
+					took := max(counter.CountText(text), len(text)*10/32)
+					if all := counter.CountText(request.Messages[0].Text + request.Messages[1].Text); took > c.window/2+1 || all > c.window*3/4 {
+						t.Errorf("a chunk takes %d tokens of %d, its request %d", took, c.window, all)
+					}
+				}
+			})
+		})
+	}
+}
+
 // budget allows so many calls, and keeps account.
 type budget struct {
 	mu      sync.Mutex
@@ -339,6 +376,14 @@ func TestWhatIsNotInTheTextIsDropped(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, textsOf(got)); diff != "" || strings.Contains(shown, "IGNORE") || strings.Contains(shown, "ertainly") {
 			t.Errorf("(-want +got)\n%s", diff)
+		}
+		// Three in each chunk, and each fact with its flourish.
+		dropped := int64(0)
+		for _, entry := range b.log.FilterMessage("passages that a model named are not in the text, and were dropped").All() {
+			dropped += entry.ContextMap()["dropped"].(int64)
+		}
+		if dropped < int64(3*got.ChunksTotal+10) {
+			t.Errorf("%d passages were dropped, by the log", dropped)
 		}
 	})
 }
