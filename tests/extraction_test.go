@@ -37,28 +37,9 @@ type tokens struct {
 func TestAModelExtracts(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
-	h.write("turnkeeper.yaml", fmt.Sprintf("default_model: test/scripted\nextraction_model: test/searcher\nmodels:\n  test/searcher:\n    context_window: 2048\n"+
-		"providers:\n  test:\n    base_url: %s\n    api_key_env: TEST_API_KEY\n", h.address))
-	h.agent("clerk", marks, "max_tool_result_chars: 2000")
+	whole := h.searchable()
+	h.agent("clerk", marks, "max_tool_result_chars: 2000", "budget: {turn_tokens: 1000000, turn_calls: 100}")
 	h.agent("thrifty", marks, "max_tool_result_chars: 2000", "extraction_model: demo/script")
-	const fact = "The password of the 日本 office is \"<Kirsche>\"."
-	var lines strings.Builder
-	for i := range 400 {
-		fmt.Fprintf(&lines, "Line %d says nothing, 何も.\n", i)
-		if i == 333 {
-			fmt.Fprintln(&lines, fact)
-		}
-	}
-	whole := lines.String()
-	h.ledger.answer("long", whole)
-	h.model.Then(func(r recorded) reply {
-		if r.Chat().Model == "searcher" {
-			return searcher(t, r, fact)
-		}
-		return rounds(callOnce("mark_none", "long"), calls(inferencetest.Call{
-			ID: "look", Name: "get_tool_output", Arguments: `{"id":"call_long","mode":"extract","query":"password of the office"}`,
-		}), text("It is Kirsche."))(r)
-	})
 	h.startWorker()
 
 	for _, c := range []struct {
@@ -95,6 +76,57 @@ func TestAModelExtracts(t *testing.T) {
 	h.ledger.ran("long", 3)
 }
 
+const fact = "The password of the 日本 office is \"<Kirsche>\"."
+
+// searchable gives the house a model that asks for what a long result says, and
+// another one that searches. It returns the result.
+func (h *house) searchable() string {
+	h.write("turnkeeper.yaml", fmt.Sprintf("default_model: test/scripted\nextraction_model: test/searcher\nmodels:\n  test/searcher:\n    context_window: 2048\n"+
+		"providers:\n  test:\n    base_url: %s\n    api_key_env: TEST_API_KEY\n", h.address))
+	var lines strings.Builder
+	for i := range 400 {
+		fmt.Fprintf(&lines, "Line %d says nothing, 何も.\n", i)
+		if i == 333 {
+			fmt.Fprintln(&lines, fact)
+		}
+	}
+	h.ledger.answer("long", lines.String())
+	h.model.Then(func(r recorded) reply {
+		if r.Chat().Model == "searcher" {
+			return searcher(h.t, r, fact)
+		}
+		return rounds(callOnce("mark_none", "long"), calls(inferencetest.Call{
+			ID: "look", Name: "get_tool_output", Arguments: `{"id":"call_long","mode":"extract","query":"password of the office"}`,
+		}), text("It is Kirsche."))(r)
+	})
+	return lines.String()
+}
+
+// Where the budget ends before anything was searched the model is told so, and
+// shown the beginning and the end; the call has not failed, and the turn ends as
+// one whose budget is used up.
+func TestAnExtractionThatTheBudgetStops(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	whole := []rune(h.searchable())
+	h.agent("poor", marks, "max_tool_result_chars: 2000", "budget: {turn_calls: 2}")
+	h.startWorker()
+	turn := h.turnOf(h.enqueue("poor", "What is the password?"))
+	h.ended(turn, "degraded", "budget", 2)
+	h.requests(2)
+	shown := answers(turn)["look"]
+	const half = 889 // of what the cap leaves beside the words
+	want := fmt.Sprintf("[extraction failed: the budget allows no more model calls. The first %d and the last %d of %d chars follow; "+
+		`use get_tool_output("call_long", mode) with mode "slice" to read more]`+"\n\n%s\n\n[... %d chars omitted ...]\n\n%s",
+		half, half, len(whole), string(whole[:half]), len(whole)-2*half, string(whole[len(whole)-half:]))
+	if shown.State != "succeeded" || shown.Result != want {
+		t.Errorf("the call %s, and the model is shown\n%s\nnot\n%s", shown.State, shown.Result, want)
+	}
+	if n := query[int](h, "select calls from spend where scope = 'turn:' || $1::text", fmt.Sprint(turn.ID)); n != 2 {
+		t.Errorf("%d calls are paid for", n)
+	}
+}
+
 // accountsFor checks what turnctl says that a turn took.
 func (h *house) accountsFor(turn int64, name string, extracted bool) {
 	h.t.Helper()
@@ -111,6 +143,10 @@ func (h *house) accountsFor(turn int64, name string, extracted bool) {
 			}
 		}
 	}
+	paid := query[*int64](h, "select sum(tokens)::bigint from spend where scope = 'turn:' || $1::text", fmt.Sprint(turn))
+	if paid != nil && *paid != int64(sum.Input+sum.Output) { // who has no budget has no account
+		h.t.Errorf("%s: %d tokens are paid for, %+v were taken", name, *paid, sum)
+	}
 	if shown.Tokens != sum || len(shown.Outputs) != 1 || shown.Outputs[0].Retrieved != 1 {
 		h.t.Errorf("%s: the turn took %+v, its parts %+v; outputs %+v", name, shown.Tokens, sum, shown.Outputs)
 	}
@@ -118,7 +154,7 @@ func (h *house) accountsFor(turn int64, name string, extracted bool) {
 
 // searcher answers a search with the fact where it is there, and with what is
 // nowhere.
-func searcher(t *testing.T, r recorded, fact string) reply {
+func searcher(t testing.TB, r recorded, fact string) reply {
 	messages := r.Chat().Messages
 	_, data, ok := outputs.ReadSearchPrompt(outputs.Prompt{System: messages[0].Text(), User: messages[1].Text()})
 	if !ok || len(r.Chat().Tools) > 0 {
