@@ -83,11 +83,20 @@ func TestRefusedOffsets(t *testing.T) {
 func FuzzPages(f *testing.F) {
 	for _, text := range scripts {
 		f.Add(text[:60], 7, int64(3))
+		f.Add(text[:60], 1, int64(0))
+		f.Add(text[:60], 60, int64(-1))
+		f.Add(text[:60], 4000, int64(1<<62))
 	}
 	f.Fuzz(func(t *testing.T, text string, limit int, offset int64) {
 		text = outputs.Clean(text)
 		chars := []rune(text)
-		if limit < 1 || offset < 0 || offset >= int64(len(chars)) {
+		if limit < 1 {
+			return
+		}
+		if offset < 0 || offset >= int64(len(chars)) && offset > 0 {
+			if page, err := outputs.PageAt(t.Context(), outputs.Text(text), offset, limit); err == nil {
+				t.Errorf("a page from %d of %d characters: %q", offset, len(chars), page.Text)
+			}
 			return
 		}
 		if got := readAll(t, text, offset, limit); got != string(chars[offset:]) {

@@ -24,6 +24,11 @@ const rssBound = 256 << 20
 // checkMemory fails the test if the worker has taken more than that.
 func (p *process) checkMemory() {
 	p.t.Helper()
+	p.checkPeak(rssBound)
+}
+
+func (p *process) checkPeak(bound int) {
+	p.t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	if err != nil {
 		p.t.Fatal(err)
@@ -34,7 +39,7 @@ func (p *process) checkMemory() {
 			if err != nil {
 				p.t.Fatal(err)
 			}
-			if p.t.Logf("the worker's peak is %d MiB", kib>>10); kib<<10 > rssBound && !raceDetector {
+			if p.t.Logf("the worker's peak is %d MiB", kib>>10); kib<<10 > bound && !raceDetector {
 				p.t.Errorf("%s took %d MiB", p.name, kib>>10)
 			}
 			return

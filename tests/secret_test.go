@@ -54,7 +54,7 @@ providers:
     base_url: %[1]s
     api_key_file: key.txt
 `, h.address))
-	h.agent("clerk", "tools: [mark_none, mark_once, http_get, note_write]", "max_rounds: 8")
+	h.agent("clerk", "tools: [mark_none, mark_once, mark_large, http_get, note_write]", "max_rounds: 8")
 	h.agent("other", "model: other/scripted")
 	parsed, err := pgx.ParseConfig(h.url)
 	if err != nil {
@@ -67,7 +67,7 @@ providers:
 	address := fmt.Sprintf("http://user:%s@127.0.0.1:1/path?key=%s", url.QueryEscape(keyCanary), url.QueryEscape(keyCanary))
 	h.model.Add(fault(http.StatusInternalServerError, "server_error", "the provider says "+said)) // retried
 	h.model.Then(rounds(
-		calls(call("mark_none", "echo"), call("mark_once", "label "+said)),
+		calls(call("mark_none", "echo"), call("mark_once", "label "+said), call("mark_large", "echo")),
 		calls(
 			inferencetest.Call{ID: "get", Name: "http_get", Arguments: `{"url":` + quote(address) + `}`},
 			inferencetest.Call{ID: "note", Name: "note_write", Arguments: `{"name":"n","text":` + quote(said) + `}`},

@@ -15,6 +15,7 @@ import (
 	"os"
 	"strings"
 	"syscall"
+	"testing/iotest"
 	"time"
 
 	"turnkeeper"
@@ -118,12 +119,13 @@ func (s sure) Reconcile(ctx context.Context, call tools.Call) (tools.Result, boo
 	return result, status == http.StatusOK, err
 }
 
-// large is a marker whose result comes as a megabyte of a stream.
+// large is a marker whose result comes as a megabyte of a stream, the ledger's
+// answer byte by byte.
 type large struct{ tools.Tool }
 
 func (l large) Run(ctx context.Context, call tools.Call) (tools.Result, error) {
 	result, err := l.Tool.Run(ctx, call)
-	result.Body = io.MultiReader(strings.NewReader(result.Text+"\n"), io.LimitReader(forever{}, 1<<20))
+	result.Body = io.MultiReader(iotest.OneByteReader(strings.NewReader(result.Text+"\n")), io.LimitReader(forever{}, 1<<20))
 	return result, err
 }
 
