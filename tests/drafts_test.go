@@ -1,7 +1,13 @@
 package tests_test
 
 import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"turnkeeper/inference/inferencetest"
 )
@@ -41,6 +47,64 @@ func TestAWorkerIsNotFilledByStreams(t *testing.T) {
 	turn := h.turnOf(h.enqueue("clerk", "Read."))
 	if got := answers(turn)["g"]; got.State != "succeeded" {
 		t.Errorf("the call is %s: %.200s", got.State, got.Result)
+	}
+	w.checkPeak(streamPeak)
+}
+
+// Of a page of 12 MB ten are kept; a model reads anywhere in them, the page is
+// fetched once, and little of it crosses the wire to the model.
+func TestAPageOfTwelveMegabytes(t *testing.T) {
+	t.Parallel()
+	var lines strings.Builder
+	for i := 0; lines.Len() < 12_000_000; i++ {
+		fmt.Fprintf(&lines, "line %d, é日😀\n", i)
+	}
+	whole := lines.String()
+	chars := []rune(whole[:10_000_000]) // it is cut where a character ends, or within one
+	fetched := 0
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fetched++
+		w.Header().Set("Content-Type", "text/plain")
+		w.Header().Set("Content-Length", fmt.Sprint(len(whole)))
+		_, _ = w.Write([]byte(whole))
+	}))
+	t.Cleanup(site.Close)
+	address, err := url.Parse(site.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newHouse(t)
+	h.agent("clerk", "tools: [http_get]", "allow_private_hosts: ["+address.Hostname()+"]", "max_tool_result_chars: 4000")
+	slice := func(id, slice string) inferencetest.Call {
+		return inferencetest.Call{ID: id, Name: "get_tool_output", Arguments: `{"id":"call_get","mode":"slice","slice":` + slice + `}`}
+	}
+	h.model.Then(rounds(
+		calls(inferencetest.Call{ID: "call_get", Name: "http_get", Arguments: `{"url":` + quote(site.URL) + `}`}),
+		calls(page("far", `{"tool_call_id":"call_get","offset":7000000}`), slice("anchor", `{"anchor":"line 400000,","window":40}`),
+			slice("part", `{"start":6999990,"length":20}`), slice("lost", `{"anchor":"line 520000,"}`)),
+		text("done"),
+	))
+	w := h.startWorker()
+	turn := h.turnOf(h.enqueue("clerk", "Read."))
+	h.ended(turn, "succeeded", "none", 3)
+	got := answers(turn)
+	note := fmt.Sprintf("\n\n[cut: the result had %d bytes; what is missing at its end was not kept]", len(whole))
+	anchor := utf8.RuneCountInString(whole[:strings.Index(whole, "line 400000,")])
+	total := query[int](h, "select chars from outputs")
+	for id, want := range map[string]string{
+		"call_get": string(chars[:4000]) + fmt.Sprintf("\n\n[truncated — showing 4000/%d chars. Call get_continuation with tool_call_id=\"call_get\" to read more]", total) + note,
+		"far": string(chars[7_000_000:7_004_000]) + fmt.Sprintf("\n\n[truncated — showing 7000000-7004000/%d chars. %d chars remaining. Call get_continuation with tool_call_id=\"call_get\" offset=7004000 to read more]",
+			total, total-7_004_000),
+		"anchor": string(chars[anchor-20 : anchor+12+20]),
+		"part":   string(chars[6_999_990:7_000_010]),
+		"lost":   `{"error":"Anchor not found in content"}`,
+	} {
+		if got[id].Result != want {
+			t.Errorf("%s is answered\n%.300q, not\n%.300q", id, got[id].Result, want)
+		}
+	}
+	if kept := query[int](h, "select size_bytes from outputs"); fetched != 1 || kept > 10_000_000 || kept < 9_999_990 {
+		t.Errorf("fetched %d times, %d bytes are kept", fetched, kept)
 	}
 	w.checkPeak(streamPeak)
 }
