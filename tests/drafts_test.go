@@ -89,7 +89,8 @@ func TestAPageOfTwelveMegabytes(t *testing.T) {
 	h.ended(turn, "succeeded", "none", 3)
 	got := answers(turn)
 	note := fmt.Sprintf("\n\n[cut: the result had %d bytes; what is missing at its end was not kept]", len(whole))
-	anchor := utf8.RuneCountInString(whole[:strings.Index(whole, "line 400000,")])
+	before, _, _ := strings.Cut(whole, "line 400000,")
+	anchor := utf8.RuneCountInString(before)
 	total := query[int](h, "select chars from outputs")
 	for id, want := range map[string]string{
 		"call_get": string(chars[:4000]) + fmt.Sprintf("\n\n[truncated — showing 4000/%d chars. Call get_continuation with tool_call_id=\"call_get\" to read more]", total) + note,
