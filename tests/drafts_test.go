@@ -41,7 +41,7 @@ const streamPeak = 96 << 20
 func TestAWorkerIsNotFilledByStreams(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
-	h.agent("clerk", "tools: [misbehave]")
+	h.agent("clerk", "tools: [misbehave]", "async_timeout: 0")
 	h.model.Then(rounds(calls(inferencetest.Call{ID: "g", Name: "misbehave", Arguments: `{"how":"gigabyte"}`}), text("done")))
 	w := h.startWorker()
 	turn := h.turnOf(h.enqueue("clerk", "Read."))
@@ -74,7 +74,7 @@ func TestAPageOfTwelveMegabytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := newHouse(t)
-	h.agent("clerk", "tools: [http_get]", "allow_private_hosts: ["+address.Hostname()+"]", "max_tool_result_chars: 4000")
+	h.agent("clerk", "tools: [http_get]", "allow_private_hosts: ["+address.Hostname()+"]", "max_tool_result_chars: 4000", "async: false")
 	slice := func(id, slice string) inferencetest.Call {
 		return inferencetest.Call{ID: id, Name: "get_tool_output", Arguments: `{"id":"call_get","mode":"slice","slice":` + slice + `}`}
 	}

@@ -190,7 +190,7 @@ func TestGoToolsThatMisbehave(t *testing.T) {
 	t.Parallel()
 	timeout, timedOut := 1500*time.Millisecond, "tool error: 'misbehave' timed out after 1.5 s" // the tool's own
 	if raceDetector {
-		timeout, timedOut = 3*time.Second, "tool error: 'misbehave' timed out after 3 s"
+		timeout, timedOut = 8*time.Second, "tool error: 'misbehave' timed out after 8 s"
 	}
 	const cut = "[cut: the result was larger than this; the rest was not kept]"
 	tests := []misbehaviour{
@@ -209,7 +209,7 @@ func TestGoToolsThatMisbehave(t *testing.T) {
 		{how: "deep", state: "succeeded", result: "[[[[[", stored: deepJSON},
 	}
 	h := newHouse(t)
-	h.agent("clerk", "tools: [mark_none, misbehave]")
+	h.agent("clerk", "tools: [mark_none, misbehave]", "async_timeout: 0")
 	h.thenAsItIsTold(func(how string) (inferencetest.Call, bool) {
 		return inferencetest.Call{Name: "misbehave", Arguments: `{"how":` + quote(how) + `}`}, how != "next"
 	})
@@ -291,8 +291,8 @@ func TestProgramsOfAWorkerThatIsStopped(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	token := rand.Text()
-	h.rascals(token, rascal{"orphan", "1s", "none"})
-	h.agent("clerk", "tools: [rascal_orphan]")
+	h.rascals(token, rascal{"orphan", "4s", "none"})
+	h.agent("clerk", "tools: [rascal_orphan]", "async_timeout: 0")
 	h.model.Then(rounds(inferencetest.Calls(inferencetest.Call{Name: "rascal_orphan"}), text("So be it.")))
 	w := h.startWorker()
 	message := h.enqueue("clerk", "Go.")
@@ -300,14 +300,14 @@ func TestProgramsOfAWorkerThatIsStopped(t *testing.T) {
 	w.signal(syscall.SIGSTOP)
 	start := time.Now()
 	programtest.AwaitAlive(t, token+"orphan", 0)
-	if took := time.Since(start); took > 3*time.Second {
+	if took := time.Since(start); took > 6*time.Second {
 		t.Errorf("the programs lived on for %s", took)
 	}
 	w.signal(syscall.SIGCONT)
 	turn := h.turnOf(message)
 	h.ended(turn, "succeeded", "none", 2)
 	// Either the worker or the program's keeper is the first to say so.
-	said := []string{"tool error: 'rascal_orphan' timed out after 1 s", "tool error: its time was up while this worker was stopped"}
+	said := []string{"tool error: 'rascal_orphan' timed out after 4 s", "tool error: its time was up while this worker was stopped"}
 	if got := turn.calls()[0]; got.State != "failed" || !slices.Contains(said, got.Result) {
 		t.Errorf("the call is %s: %s", got.State, got.Result)
 	}

@@ -3,6 +3,7 @@ package turnkeepertest
 import (
 	"context"
 	"errors"
+	"time"
 
 	"turnkeeper"
 	"turnkeeper/internal/memory"
@@ -41,8 +42,16 @@ func (p *process) leaveCall(id turnkeeper.JobID) {
 	delete(p.calls, id)
 }
 
+const fetchTime = time.Millisecond
+
 // call works one run of a detached call.
 func (p *process) call(ctx context.Context, job memory.CallJob) {
+	// A job is fetched a moment after it rang; so each run of a scenario has the
+	// turn wait.
+	select {
+	case <-ctx.Done():
+	case <-time.After(fetchTime):
+	}
 	claimed, err := p.conn.Claim(ctx, job.Ref, p.id, p.world.tools.Names())
 	if err != nil {
 		p.world.note(p, "does not get detached call %s of turn %d: %v", job.Ref.Key, job.Ref.TurnID, err)
