@@ -121,8 +121,9 @@ func (t *turn) rerun(ctx context.Context, call *turnkeeper.ToolCall, spec tools.
 	return nil
 }
 
-// wentOn says that a call was, or is, in the background: the model was told so.
-func wentOn(call turnkeeper.ToolCall) bool {
+// WentOn says that a call was, or is, in the background: the model was given a
+// handle for it before it had a result.
+func WentOn(call turnkeeper.ToolCall) bool {
 	return call.OutputID != "" && call.Shown == outputs.Placeholder{ID: call.OutputID, Tool: call.Name}.Background()
 }
 
@@ -183,7 +184,7 @@ func (t *turn) inline(r *turnkeeper.CallResult) {
 
 // endLater makes a result one of a call in the background, if it is.
 func endLater(call turnkeeper.ToolCall, result turnkeeper.CallResult) turnkeeper.CallResult {
-	if wentOn(call) {
+	if WentOn(call) {
 		result.Preview, result.Shown = outputs.Preview(result.Shown), call.Shown
 	}
 	return result

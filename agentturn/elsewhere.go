@@ -110,7 +110,7 @@ func (t *turn) mustWait(ctx context.Context, call *turnkeeper.ToolCall) (bool, e
 	}
 	s := &shelf{calls: t.calls()}
 	untold := slices.ContainsFunc(s.calls, func(c turnkeeper.ToolCall) bool {
-		return wentOn(c) && c.State.Answered() && !s.told(c.OutputID)
+		return WentOn(c) && c.State.Answered() && !s.told(c.OutputID)
 	})
 	return !untold && len(t.elsewhere()) > 0, nil
 }

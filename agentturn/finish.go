@@ -118,7 +118,7 @@ func (t *turn) handBack() {
 func (t *turn) doubted(call *turnkeeper.ToolCall, result turnkeeper.CallResult) turnkeeper.CallResult {
 	switch {
 	case !result.Ran || call.Effect == turnkeeper.EffectNone:
-	case wentOn(*call):
+	case WentOn(*call):
 		result.Preview = outputs.Preview(result.Preview + shownMaybe)
 	default:
 		result.Shown += shownMaybe

@@ -48,9 +48,9 @@ func (t *turn) status() string {
 		switch {
 		case call.State == turnkeeper.CallRunning:
 			running = append(running, fmt.Sprintf("- %s (id: %s, running %.1fs)", call.Name, call.OutputID, t.runs(call).Seconds()))
-		case wentOn(call) && call.State == turnkeeper.CallUnknown:
+		case WentOn(call) && call.State == turnkeeper.CallUnknown:
 			unknown = append(unknown, endedLine(call))
-		case wentOn(call) && call.State != turnkeeper.CallSucceeded:
+		case WentOn(call) && call.State != turnkeeper.CallSucceeded:
 			failed = append(failed, endedLine(call))
 		case handled(call):
 			ready = append(ready, t.readyLine(call))
@@ -97,7 +97,7 @@ func (t *turn) readyLine(call turnkeeper.ToolCall) string {
 	if tokens, known := t.sizes[call.OutputID]; known {
 		size = fmt.Sprintf(", ~%s tokens", thousands(tokens))
 	}
-	if !wentOn(call) {
+	if !WentOn(call) {
 		beyond = ", exceeds threshold"
 	}
 	return fmt.Sprintf("- %s (id: %s%s%s, retrieved %d times)", call.Name, call.OutputID, size, beyond, t.retrievals(call))

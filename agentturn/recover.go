@@ -126,7 +126,7 @@ func (t *turn) reconcile(ctx context.Context, call *turnkeeper.ToolCall) (turnke
 		return endLater(*call, textResult(call, turnkeeper.CallFailed, shownDidNotHappen)), true
 	}
 	take := t.later
-	if !wentOn(*call) {
+	if !WentOn(*call) {
 		take = func(call *turnkeeper.ToolCall, r tools.Result) turnkeeper.CallResult {
 			return t.take(call, r, outputs.NewID())
 		}

@@ -46,7 +46,7 @@ func (t *turn) useful(reader string) bool {
 	case turnkeeper.ToolGetToolOutput:
 		return t.pages() && any(stored) || t.retrieves() && any(handled)
 	default:
-		return t.retrieves() && any(wentOn)
+		return t.retrieves() && any(WentOn)
 	}
 }
 
@@ -99,7 +99,7 @@ func (s *shelf) Find(ctx context.Context, id string) (o tools.Output, found bool
 		return o, true, nil
 	}
 	stored, err := s.store.DescribeOutput(ctx, s.turn, call.OutputID)
-	if errors.Is(err, turnkeeper.ErrNotFound) && wentOn(call) { // its worker was lost, and only told of it
+	if errors.Is(err, turnkeeper.ErrNotFound) && WentOn(call) { // its worker was lost, and only told of it
 		if o.Failure = call.Preview; call.State == turnkeeper.CallSucceeded {
 			o.Failure = ""
 			shownWhole(&o, call.Preview)
@@ -110,7 +110,7 @@ func (s *shelf) Find(ctx context.Context, id string) (o tools.Output, found bool
 		return o, false, err
 	}
 	s.stored(&o, call, stored)
-	if wentOn(call) && call.State != turnkeeper.CallSucceeded {
+	if WentOn(call) && call.State != turnkeeper.CallSucceeded {
 		o.Failure, err = o.Read(ctx, 0, int64(s.maxChars))
 	}
 	s.extractable(&o, stored.SHA256)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/agentturn"
 	"turnkeeper/storage"
 )
 
@@ -195,6 +196,12 @@ func (p *turnPage) call(c turnkeeper.ToolCall) {
 		facts += " · " + exact(c.Duration)
 	}
 	facts += " · effect " + string(c.Effect)
+	switch {
+	case c.Elsewhere:
+		facts += " · detached"
+	case agentturn.WentOn(c):
+		facts += " · in the background"
+	}
 	if c.Starts > 1 {
 		facts += fmt.Sprintf(" · started %d times", c.Starts)
 	}

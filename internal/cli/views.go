@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/agentturn"
 	"turnkeeper/storage"
 )
 
@@ -170,6 +171,8 @@ type callView struct {
 	Effect     turnkeeper.Effect    `json:"effect"`
 	State      turnkeeper.CallState `json:"state"`
 	Paging     bool                 `json:"paging"`
+	Background bool                 `json:"background"` // it went on while the turn did
+	Detached   bool                 `json:"detached"`   // it ran in a job of its own
 	Starts     int                  `json:"starts"`
 	StartedAt  *time.Time           `json:"started_at"`
 	EndedAt    *time.Time           `json:"ended_at"`
@@ -184,7 +187,8 @@ type callView struct {
 func viewCall(c turnkeeper.ToolCall) callView {
 	v := callView{
 		ID: c.Key.String(), WireID: c.WireID, ProviderID: c.ProviderID, Name: c.Name, Arguments: c.Arguments, RawArgs: c.RawArgs,
-		Effect: c.Effect, State: c.State, Paging: c.Paging, Starts: c.Starts, StartedAt: orNull(c.StartedAt), EndedAt: orNull(c.EndedAt),
+		Effect: c.Effect, State: c.State, Paging: c.Paging,
+		Background: agentturn.WentOn(c), Detached: c.Elsewhere, Starts: c.Starts, StartedAt: orNull(c.StartedAt), EndedAt: orNull(c.EndedAt),
 		DurationMs: millis(c.Duration), Preview: c.Preview, Shown: c.Shown, OutputID: orNull(c.OutputID), LateResult: c.LateResult,
 	}
 	if c.Usage != (turnkeeper.Usage{}) {
