@@ -15,21 +15,32 @@ import (
 // ErrEmptyMessage, ErrInvalidMessage or ErrUnknownAgent; nothing is written
 // then.
 func (s *Store) Enqueue(ctx context.Context, m turnkeeper.Submission) (turnkeeper.MessageID, error) {
+	id, _, err := s.Accept(ctx, m)
+	return id, err
+}
+
+// Accept is Enqueue, and says whether the message with this key had been accepted
+// before.
+func (s *Store) Accept(ctx context.Context, m turnkeeper.Submission) (_ turnkeeper.MessageID, repeated bool, _ error) {
 	// What Postgres would refuse in its own words is checked here in ours; the
 	// limit on the body is in the database's settings.
 	if err := m.Check(maxPostgresText); err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	var id int64
+	written := true
 	batch := &pgx.Batch{}
 	batch.Queue(dbsqlc.Enqueue, m.Agent, m.Body, m.Conversation, orNull(m.Key), m.Priority, orNull(storable(m.TraceParent))).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&id) })
+	if m.Key != "" {
+		batch.Queue(dbsqlc.WrittenHere, m.Agent, m.Key).QueryRow(func(row pgx.Row) error { return row.Scan(&written) })
+	}
 	s.at(ctx, PointAcceptBefore)
 	results := s.pool.SendBatch(ctx, batch)
 	s.at(ctx, PointAcceptSent)
 	err := results.Close()
 	s.at(ctx, PointAcceptAfter)
-	return turnkeeper.MessageID(id), translate(err)
+	return turnkeeper.MessageID(id), !written, translate(err)
 }
 
 // maxPostgresText is what one value may hold.

@@ -174,3 +174,9 @@ func (s *Store) ServerFacts(ctx context.Context) (ServerFacts, error) {
 		Encoding: r.Encoding, MaxConnections: int(r.MaxConnections), InRecovery: r.InRecovery, Now: r.Now,
 	}, translate(err)
 }
+
+// AgentOfTurn is the name of the agent whose turn it is, or ErrNotFound.
+func (s *Store) AgentOfTurn(ctx context.Context, id turnkeeper.TurnID) (string, error) {
+	agent, err := s.q.AgentOfTurn(ctx, int64(id))
+	return agent, translate(err)
+}

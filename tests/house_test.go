@@ -49,7 +49,7 @@ func newHouseOn(t testing.TB, url string) *house {
 	h.db = open(t, url)
 	h.env = map[string]string{
 		"PATH": os.Getenv("PATH"), "HOME": h.dir, "TMPDIR": os.TempDir(), "NO_COLOR": "1",
-		"DATABASE_URL": url, "TEST_API_KEY": apiKey, "MARKER_LEDGER_URL": h.ledger.url,
+		"DATABASE_URL": url, "TEST_API_KEY": apiKey, "TURNKEEPER_LISTEN": "127.0.0.1:0", "MARKER_LEDGER_URL": h.ledger.url,
 	}
 	if err := os.Mkdir(filepath.Join(h.dir, "agents"), 0o755); err != nil {
 		t.Fatal(err)

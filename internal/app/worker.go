@@ -35,7 +35,8 @@ type Ready struct {
 	Providers []string
 	Roles     []string
 	Slots     int
-	Private   bool // the database is the private one
+	Private   bool   // the database is the private one
+	API       string // URL of the HTTP API; empty: there is none here
 }
 
 // A WorkerOption adds to a worker what its configuration cannot say.
@@ -137,6 +138,7 @@ type worker struct {
 	client *jobs.Client
 	heart  *lease.Heart
 	bell   *storage.Bell
+	api    *api
 
 	mu       sync.Mutex
 	draining bool
@@ -202,7 +204,7 @@ func (w *worker) prepareTurns() (err error) {
 	return err
 }
 
-func (w *worker) run(soft, hard context.Context, ready func(Ready)) error {
+func (w *worker) run(soft, hard context.Context, ready func(Ready)) (err error) {
 	// What runs in the background ends with this function, not with soft.
 	ctx, stop := context.WithCancel(context.WithoutCancel(soft))
 	background := &sync.WaitGroup{}
@@ -212,6 +214,10 @@ func (w *worker) run(soft, hard context.Context, ready func(Ready)) error {
 	if err := w.heart.Beat(ctx); err != nil {
 		return fmt.Errorf("the heartbeat cannot be written: %w", err)
 	}
+	if w.api, err = openAPI(ctx, w.cfg, w.db, w.bell, w.log); err != nil {
+		return err
+	}
+	defer w.api.close(hard)
 	scheduling, stopScheduling := context.WithCancel(ctx)
 	defer stopScheduling()
 	background.Go(func() { w.bell.Run(ctx) })
@@ -236,6 +242,7 @@ func (w *worker) run(soft, hard context.Context, ready func(Ready)) error {
 	w.at(ctx, pointReady)
 	<-soft.Done()
 	w.at(ctx, pointStopping)
+	w.api.drain()
 	stopScheduling()
 	return w.shutDown(ctx, hard)
 }
@@ -267,7 +274,7 @@ func detached(all *tools.Registry) (names []string) {
 func (w *worker) ready() Ready {
 	return Ready{
 		WorkerID: w.id, Agents: w.agents.names(), Providers: slices.Sorted(maps.Keys(w.models.providers)),
-		Roles: w.cfg.Roles, Slots: w.slots(), Private: w.db.Private,
+		Roles: w.cfg.Roles, Slots: w.slots(), Private: w.db.Private, API: w.api.url(),
 	}
 }
 

@@ -62,7 +62,8 @@ func (s *session) work(cmd *cobra.Command, more []tools.Tool) error {
 func (s *session) announce(cfg *config.Config, log *zap.Logger, r app.Ready) {
 	if cfg.LogFormat == formatJSON {
 		log.Info("worker ready", zap.String("worker_id", string(r.WorkerID)), zap.Strings("agents", r.Agents),
-			zap.Strings("roles", r.Roles), zap.Int("slots", r.Slots), zap.Strings("providers", r.Providers), zap.Bool("private_database", r.Private))
+			zap.Strings("roles", r.Roles), zap.Int("slots", r.Slots), zap.Strings("providers", r.Providers), zap.Bool("private_database", r.Private),
+			zap.String("api", r.API))
 		return
 	}
 	for _, line := range readiness(cfg, r) {
@@ -77,6 +78,9 @@ func readiness(cfg *config.Config, r app.Ready) []string {
 	}
 	lines := []string{
 		fmt.Sprintf("worker ready: %s on %s, as %s", r.WorkerID, database, strings.Join(r.Roles, " and ")),
+	}
+	if r.API != "" {
+		lines = append(lines, "  api        "+r.API)
 	}
 	if len(r.Agents) == 0 {
 		return append(lines, fmt.Sprintf("  agents     none: put NAME.md into %s and start the worker again", cfg.AgentsDir))

@@ -24,6 +24,7 @@ import (
 const (
 	RoleWorker    = "worker"    // runs turns
 	RoleScheduler = "scheduler" // makes turns out of messages and schedules
+	RoleAPI       = "api"       // answers HTTP requests
 )
 
 // A Config is the settings of one process. Start from Default or Load.
@@ -56,6 +57,11 @@ type Config struct {
 	MaxDispatchesPerTick int
 	ShutdownGrace        time.Duration // 0: turns are handed back at once
 	MaxMessageBytes      int
+
+	Listen          string   // host:port of the HTTP API; empty: it is off
+	AllowedHosts    []string // names, beside its address and localhost, by which the API may be called
+	HTTPConnections int      // of the API at the same time
+	HTTPRate        int      // requests a second of one token, or of all without one
 
 	LogLevel  string // debug, info, warn, error
 	LogFormat string // console, json
@@ -93,7 +99,7 @@ func Default() *Config {
 		Providers:            map[string]Provider{},
 		Models:               map[string]Model{},
 		Tools:                map[string]Tool{},
-		Roles:                []string{RoleScheduler, RoleWorker},
+		Roles:                []string{RoleAPI, RoleScheduler, RoleWorker},
 		WorkerSlots:          10,
 		DetachedSlots:        4,
 		Bounds:               turnkeeper.DefaultBounds(),
@@ -102,6 +108,9 @@ func Default() *Config {
 		MaxDispatchesPerTick: 100,
 		ShutdownGrace:        25 * time.Second,
 		MaxMessageBytes:      64 << 10,
+		Listen:               "127.0.0.1:8722",
+		HTTPConnections:      2000,
+		HTTPRate:             1000,
 		LogLevel:             "info",
 		LogFormat:            "console",
 	}

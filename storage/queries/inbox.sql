@@ -22,3 +22,8 @@ order by id limit @max_rows;
 select * from turnkeeper.replies
 where (@agent::text = '' or agent = @agent) and (@before::bigint = 0 or id < @before)
 order by id desc limit @max_rows;
+
+-- name: WrittenHere :one
+-- Whether the message was written by this very transaction, or found.
+select (m.xmin = pg_current_xact_id()::xid)::boolean as written
+from turnkeeper.messages m where m.agent = @agent and m.idempotency_key = @key;

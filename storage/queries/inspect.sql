@@ -88,3 +88,6 @@ select current_setting('server_version')::text as version, current_setting('fsyn
     current_setting('server_encoding')::text as encoding,
     pg_is_in_recovery()::boolean as in_recovery,
     clock_timestamp()::timestamptz as now;
+
+-- name: AgentOfTurn :one
+select agent from turnkeeper.turns where id = @id;

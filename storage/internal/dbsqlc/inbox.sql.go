@@ -206,3 +206,16 @@ func (q *Queries) ReplyOfMessage(ctx context.Context, messageID int64) (Turnkeep
 	)
 	return i, err
 }
+
+const WrittenHere = `-- name: WrittenHere :one
+select (m.xmin = pg_current_xact_id()::xid)::boolean as written
+from turnkeeper.messages m where m.agent = $1 and m.idempotency_key = $2
+`
+
+// Whether the message was written by this very transaction, or found.
+func (q *Queries) WrittenHere(ctx context.Context, agent string, key *string) (bool, error) {
+	row := q.db.QueryRow(ctx, WrittenHere, agent, key)
+	var written bool
+	err := row.Scan(&written)
+	return written, err
+}

@@ -10,6 +10,17 @@ import (
 	"time"
 )
 
+const AgentOfTurn = `-- name: AgentOfTurn :one
+select agent from turnkeeper.turns where id = $1
+`
+
+func (q *Queries) AgentOfTurn(ctx context.Context, id int64) (string, error) {
+	row := q.db.QueryRow(ctx, AgentOfTurn, id)
+	var agent string
+	err := row.Scan(&agent)
+	return agent, err
+}
+
 const DescribeOutput = `-- name: DescribeOutput :one
 select media_type, size_bytes, raw_bytes, chars, tokens, sha256, incomplete, description, retrieved, created_at
 from turnkeeper.outputs where id = $1 and turn_id = $2

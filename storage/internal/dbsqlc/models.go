@@ -8,6 +8,17 @@ import (
 	"time"
 )
 
+type TurnkeeperApiToken struct {
+	ID         int64
+	Name       string
+	Sha256     string
+	Scopes     []string
+	Agents     []string
+	CreatedAt  time.Time
+	ExpiresAt  *time.Time
+	LastUsedAt *time.Time
+}
+
 type TurnkeeperCall struct {
 	TurnID          int64
 	Round           int32

@@ -1,0 +1,119 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"turnkeeper"
+	"turnkeeper/storage"
+	"turnkeeper/stream"
+)
+
+// A Store is what the API reads and writes; a *storage.Store is one.
+type Store interface {
+	Accept(ctx context.Context, m turnkeeper.Submission) (id turnkeeper.MessageID, repeated bool, err error)
+	Message(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.Message, error)
+	ReplyTo(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.Reply, error)
+	Replies(ctx context.Context, p storage.Page) ([]turnkeeper.Reply, error)
+
+	Turns(ctx context.Context, p storage.Page) ([]turnkeeper.Turn, error)
+	ViewTurn(ctx context.Context, id turnkeeper.TurnID) (storage.TurnView, error)
+	AgentOfTurn(ctx context.Context, id turnkeeper.TurnID) (string, error)
+	Events(ctx context.Context, turn turnkeeper.TurnID, after int64, limit int) ([]turnkeeper.Event, error)
+	FindOutput(ctx context.Context, id turnkeeper.OutputID) (turnkeeper.Output, error)
+	Output(ctx context.Context, id turnkeeper.OutputID) (turnkeeper.Output, error)
+	ReadOutput(ctx context.Context, turn turnkeeper.TurnID, id turnkeeper.OutputID, from, to int64) (string, error)
+
+	Lanes(ctx context.Context, p storage.Page) ([]storage.LaneView, error)
+	Schedules(ctx context.Context) ([]turnkeeper.Schedule, error)
+	Agents(ctx context.Context) ([]turnkeeper.AgentRegistration, error)
+	SchedulerSettings(ctx context.Context) (storage.SchedulerSettings, error)
+	PauseScheduler(ctx context.Context, reason string) error
+	ResumeScheduler(ctx context.Context) error
+
+	FindToken(ctx context.Context, secret string) (storage.Token, error)
+	Ping(ctx context.Context) error
+}
+
+// A Config says what an API serves, and to whom.
+type Config struct {
+	Store Store
+	// Rings subscribes to the doorbell of turns that have ended. nil: there is
+	// none, and polling finds them.
+	Rings func() (rings <-chan struct{}, cancel func())
+	Log   *zap.Logger         // nil: none
+	Mask  func(string) string // masks secrets in errors; nil: there are none
+
+	NeedToken       bool     // nobody is served without a token; false: on loopback
+	Hosts           []string // names, beside localhost, by which it may be called
+	MaxMessageBytes int      // of a message's body; 0: turnkeeper.DefaultMaxMessageBytes
+	Rate            int      // requests a second of one token; 0: 100
+
+	KeepAlive time.Duration // between comments in a stream; 0: 15 s
+}
+
+// An API answers requests. Several goroutines may use it.
+type API struct {
+	cfg    Config
+	hub    *stream.Hub
+	limits *limits
+	mux    *http.ServeMux
+
+	drainOnce sync.Once
+	draining  chan struct{} // closed by Drain
+}
+
+// New returns an API. It starts nothing.
+func New(cfg Config) *API {
+	if cfg.Log == nil {
+		cfg.Log = zap.NewNop()
+	}
+	if cfg.Mask == nil {
+		cfg.Mask = func(s string) string { return s }
+	}
+	if cfg.Rings == nil {
+		cfg.Rings = func() (<-chan struct{}, func()) { return nil, func() {} }
+	}
+	setDefault(&cfg.MaxMessageBytes, turnkeeper.DefaultMaxMessageBytes)
+	setDefault(&cfg.Rate, 100)
+	setDefault(&cfg.KeepAlive, 15*time.Second)
+	a := &API{cfg: cfg, limits: newLimits(cfg.Rate), mux: http.NewServeMux(), draining: make(chan struct{})}
+	a.hub = stream.NewHub(source{cfg})
+	for _, r := range a.routes() {
+		a.mux.Handle(r.pattern, a.serve(r))
+	}
+	return a
+}
+
+func setDefault[T int | time.Duration](v *T, def T) {
+	if *v == 0 {
+		*v = def
+	}
+}
+
+// Drain says that this process stops: it is no longer ready, streams and waits
+// are ended so that their clients go on elsewhere. Other requests are still
+// answered.
+func (a *API) Drain() { a.drainOnce.Do(func() { close(a.draining) }) }
+
+func (a *API) isDraining() bool {
+	select {
+	case <-a.draining:
+		return true
+	default:
+		return false
+	}
+}
+
+// source is where events are read.
+type source struct{ cfg Config }
+
+func (s source) Events(ctx context.Context, turn turnkeeper.TurnID, after int64, limit int) ([]turnkeeper.Event, error) {
+	return s.cfg.Store.Events(ctx, turn, after, limit)
+}
+
+func (s source) Subscribe() (<-chan struct{}, func()) { return s.cfg.Rings() }

@@ -1,0 +1,196 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"turnkeeper"
+)
+
+const (
+	defaultEvents = 500
+	maxEvents     = 1000
+)
+
+// getEvents gives the events after a number: those that are stored, as a list, or
+// those and all that come, as a stream of server-sent events.
+func (a *API) getEvents(c *call) error {
+	id, err := idOf[turnkeeper.TurnID](c, "turn")
+	if err != nil {
+		return err
+	}
+	after, err := afterOf(c)
+	if err != nil {
+		return err
+	}
+	err = a.mayTurn(c, id)
+	if !wantsStream(c.Request.Header) {
+		if err != nil {
+			return err
+		}
+		return a.eventList(c, id, after)
+	}
+	if _, refused := errors.AsType[*problem](err); refused {
+		return err
+	}
+	// An EventSource gives up for good at any other status, so whatever passes is
+	// told by an end: it comes again.
+	return a.eventStream(c, id, after, err == nil)
+}
+
+func wantsStream(h http.Header) bool {
+	return strings.Contains(strings.ToLower(strings.Join(h.Values("Accept"), ",")), "text/event-stream")
+}
+
+// afterOf is the number of the last event that the client has. The header comes
+// from a client that was cut off, and has the URL of its first request.
+func afterOf(c *call) (int64, error) {
+	text := c.Request.Header.Get("Last-Event-ID")
+	if text == "" {
+		return c.number("after", 0)
+	}
+	after, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || after < 0 {
+		return 0, refusal(http.StatusBadRequest, "Last-Event-ID must be the number of an event")
+	}
+	return after, nil
+}
+
+func (a *API) eventList(c *call, id turnkeeper.TurnID, after int64) error {
+	limit, err := c.number("limit", defaultEvents)
+	if err != nil || limit < 1 || limit > maxEvents {
+		return refusal(http.StatusBadRequest, "limit must be 1 to %d", maxEvents)
+	}
+	events, err := a.cfg.Store.Events(c.Context(), id, after, int(limit))
+	if err != nil {
+		return err
+	}
+	next := after
+	if len(events) > 0 {
+		next = events[len(events)-1].Seq
+	}
+	return c.answer(http.StatusOK, listOf(events, viewEvent, next))
+}
+
+func (a *API) eventStream(c *call, id turnkeeper.TurnID, after int64, reachable bool) error {
+	header := c.w.Header()
+	header.Set("Content-Type", "text/event-stream")
+	header.Set("X-Accel-Buffering", "no")
+	if reachable && !a.isDraining() && a.isOver(c.Context(), id, after) {
+		// There is nothing after the last event: this is how a client is told not
+		// to come again.
+		c.w.WriteHeader(http.StatusNoContent)
+		return nil
+	}
+	w := &eventWriter{w: c.w, control: http.NewResponseController(c.w)}
+	if err := w.write([]byte("retry: 1000\n\n")); err != nil || !reachable {
+		return errGone
+	}
+	ctx, stop := context.WithCancelCause(c.Context())
+	defer stop(nil)
+	if a.isDraining() {
+		return a.stored(ctx, w, id, after)
+	}
+	watched := make(chan struct{})
+	var keeping sync.WaitGroup
+	defer keeping.Wait()
+	defer close(watched)
+	keeping.Go(func() { a.keepAlive(w, watched, stop) })
+	for event, err := range a.hub.Follow(ctx, id, after) {
+		if ctx.Err() != nil {
+			return errGone
+		}
+		if err != nil {
+			continue // it is read again
+		}
+		if err := w.event(event); err != nil {
+			return errGone
+		}
+	}
+	return nil
+}
+
+var errDraining = errors.New("the process stops")
+
+// keepAlive writes a comment now and then, and ends the stream when the process
+// stops or the client does not read.
+func (a *API) keepAlive(w *eventWriter, watched <-chan struct{}, stop context.CancelCauseFunc) {
+	tick := time.NewTicker(a.cfg.KeepAlive)
+	defer tick.Stop()
+	for {
+		select {
+		case <-watched:
+			return
+		case <-a.draining:
+			stop(errDraining)
+			return
+		case <-tick.C:
+			if err := w.write([]byte(": still here\n\n")); err != nil {
+				stop(err)
+				return
+			}
+		}
+	}
+}
+
+// isOver says that the client has the turn's last event.
+func (a *API) isOver(ctx context.Context, id turnkeeper.TurnID, after int64) bool {
+	if after == 0 {
+		return false
+	}
+	events, err := a.cfg.Store.Events(ctx, id, after-1, 1)
+	return err == nil && len(events) > 0 && events[0].Seq == after && events[0].Type.Terminal()
+}
+
+// stored writes what there is and ends: the client goes on elsewhere.
+func (a *API) stored(ctx context.Context, w *eventWriter, id turnkeeper.TurnID, after int64) error {
+	for {
+		events, err := a.cfg.Store.Events(ctx, id, after, defaultEvents)
+		if err != nil || len(events) == 0 {
+			return errGone
+		}
+		for _, event := range events {
+			after = event.Seq
+			if err := w.event(event); err != nil {
+				return errGone
+			}
+		}
+	}
+}
+
+// An eventWriter writes a stream; two goroutines may use it.
+type eventWriter struct {
+	mu      sync.Mutex
+	w       http.ResponseWriter
+	control *http.ResponseController
+}
+
+func (w *eventWriter) event(e turnkeeper.Event) error {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "id: %d\nevent: %s\ndata: ", e.Seq, e.Type)
+	if err := encode(&b, viewEvent(e)); err != nil { // one line, with its end
+		return err
+	}
+	b.WriteByte('\n')
+	return w.write(b.Bytes())
+}
+
+// write gives a slow client its time and no more.
+func (w *eventWriter) write(b []byte) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := w.control.SetWriteDeadline(time.Now().Add(writeTime)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	if _, err := w.w.Write(b); err != nil {
+		return err
+	}
+	return w.control.Flush()
+}

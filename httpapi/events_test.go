@@ -1,0 +1,184 @@
+package httpapi_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"turnkeeper/httpapi"
+)
+
+// A watcher is a client of a stream that knows what it has seen.
+type watcher struct {
+	base string
+	seen []int64
+	over bool // it was told that nothing follows, or has the last event
+	cuts int
+}
+
+// watch reads until the stream ends or budget events have come.
+func (w *watcher) watch(ctx context.Context, path string, budget int) error {
+	ctx, cut := context.WithCancel(ctx)
+	defer cut()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, w.base+path, nil)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Accept", "text/event-stream")
+	if len(w.seen) > 0 {
+		req.Header.Set("Last-Event-ID", strconv.FormatInt(w.seen[len(w.seen)-1], 10))
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	switch {
+	case resp.StatusCode == http.StatusNoContent:
+		w.over = true
+		return nil
+	case resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != "text/event-stream":
+		return fmt.Errorf("answered %d %s: a client gives up", resp.StatusCode, resp.Header.Get("Content-Type"))
+	}
+	return w.read(bufio.NewScanner(resp.Body), budget)
+}
+
+func (w *watcher) read(lines *bufio.Scanner, budget int) error {
+	var id int64
+	var kind string
+	for lines.Scan() {
+		switch name, value, _ := strings.Cut(lines.Text(), ": "); name {
+		case "id":
+			id, _ = strconv.ParseInt(value, 10, 64)
+		case "event":
+			kind = value
+		case "": // a comment, or the end of an event
+			if kind == "" {
+				continue
+			}
+			w.seen, kind = append(w.seen, id), endOf(kind, &w.over)
+			if budget--; budget == 0 {
+				w.cuts++
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+func endOf(kind string, over *bool) string {
+	*over = *over || kind == "turn_complete"
+	return ""
+}
+
+func TestStreamsThatAreCut(t *testing.T) {
+	h := newHouse(t, func(c *httpapi.Config) { c.KeepAlive = 5 * time.Millisecond })
+	const events, watchers = 300, 10
+	d := h.turn("clerk", "talk")
+	path := fmt.Sprintf("/v1/turns/%d/events", d.id)
+	all := make([]*watcher, watchers)
+	var group sync.WaitGroup
+	for i := range all {
+		w := &watcher{base: h.base}
+		all[i] = w
+		group.Go(func() {
+			for !w.over {
+				if err := w.watch(t.Context(), path, 1+rand.IntN(40)); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	first := one[int64](h, "select last_seq from turnkeeper.turns where id = $1", d.id)
+	for i := range events {
+		d.say(strconv.Itoa(i))
+	}
+	d.finish("said")
+	group.Wait()
+	last := one[int64](h, "select last_seq from turnkeeper.turns where id = $1", d.id)
+	if last < first+events {
+		t.Fatalf("the turn has %d events", last)
+	}
+	cuts := 0
+	for i, w := range all {
+		cuts += w.cuts
+		if int64(len(w.seen)) != last {
+			t.Errorf("watcher %d saw %d events of %d", i, len(w.seen), last)
+		}
+		for j, seq := range w.seen {
+			if seq != int64(j)+1 {
+				t.Fatalf("watcher %d: event %d is at place %d: %v", i, seq, j+1, w.seen)
+			}
+		}
+	}
+	t.Logf("%d watchers, %d events each, %d cuts", watchers, last, cuts)
+	if cuts < watchers {
+		t.Errorf("only %d streams were cut", cuts)
+	}
+}
+
+func TestEventsAsAList(t *testing.T) {
+	h := newHouse(t)
+	d := h.turn("clerk", "talk")
+	d.say("one")
+	d.say("two")
+	d.finish("said")
+	last := one[int64](h, "select last_seq from turnkeeper.turns where id = $1", d.id)
+	page := decode[struct {
+		Items []struct{ Seq int64 }
+		Next  int64
+	}](t, h.ask("GET", fmt.Sprintf("/v1/turns/%d/events?after=%d&limit=1", d.id, last-2), ""))
+	if len(page.Items) != 1 || page.Items[0].Seq != last-1 || page.Next != last-1 {
+		t.Errorf("the page is %+v, want event %d", page, last-1)
+	}
+	// Last-Event-ID wins over the URL, which is that of the client's first request.
+	w := &watcher{base: h.base, seen: []int64{last - 1}}
+	if err := w.watch(t.Context(), fmt.Sprintf("/v1/turns/%d/events?after=0", d.id), 0); err != nil || len(w.seen) != 2 || w.seen[1] != last {
+		t.Errorf("the stream gave %v, %v", w.seen, err)
+	}
+}
+
+func TestDraining(t *testing.T) {
+	h := newHouse(t)
+	h.ask("GET", "/readyz", "").want(t, http.StatusOK, "ready")
+	d := h.turn("clerk", "talk")
+	d.say("one")
+	path := fmt.Sprintf("/v1/turns/%d/events", d.id)
+	running := &watcher{base: h.base}
+	ended := make(chan error, 1)
+	go func() { ended <- running.watch(t.Context(), path, 0) }()
+
+	h.server.Drain()
+	if err := <-ended; err != nil || running.over {
+		t.Errorf("the running stream ended with %v, over is %t", err, running.over)
+	}
+	h.ask("GET", "/readyz", "").want(t, http.StatusServiceUnavailable, "stopping")
+	h.ask("GET", "/healthz", "").want(t, http.StatusOK, "ok")
+
+	late := &watcher{base: h.base}
+	if err := late.watch(t.Context(), path, 0); err != nil || len(late.seen) == 0 {
+		t.Errorf("a new stream gave %v, %v", late.seen, err)
+	}
+	d.finish("said")
+	for !late.over {
+		if err := late.watch(t.Context(), path, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	late.over = false // who has all comes again, and is told so elsewhere
+	if err := late.watch(t.Context(), path, 0); err != nil || late.over {
+		t.Errorf("a client that has all was told to go for good by a process that stops: %v", err)
+	}
+	_, late.base = h.serve()
+	if err := late.watch(t.Context(), path, 0); err != nil || !late.over {
+		t.Errorf("elsewhere it was not told that nothing follows: %v", err)
+	}
+}

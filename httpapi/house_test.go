@@ -1,0 +1,243 @@
+package httpapi_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"go.uber.org/zap"
+
+	"turnkeeper"
+	"turnkeeper/httpapi"
+	"turnkeeper/storage"
+	"turnkeeper/storage/storagetest"
+)
+
+// A house is an API on a free port before a real database with two agents, clerk
+// and desk.
+type house struct {
+	*storage.Store
+	t      *testing.T
+	base   string
+	bell   *storage.Bell
+	server *httpapi.Server
+}
+
+func newHouse(t *testing.T, changes ...func(*httpapi.Config)) *house {
+	t.Helper()
+	t.Parallel()
+	url := storagetest.URL(t)
+	h := &house{Store: storagetest.Open(t, url), t: t, bell: storage.NewBell(url, zap.NewNop())}
+	for _, name := range []string{"clerk", "desk"} {
+		source := "You are " + name + "."
+		sum := sha256.Sum256([]byte(source))
+		err := h.RegisterAgents(t.Context(), []turnkeeper.AgentRegistration{{
+			Name: name, Definition: []byte(source), DefinitionHash: hex.EncodeToString(sum[:]),
+			Schedules: []turnkeeper.Schedule{{Agent: name, Name: "daily", Cron: "@daily", TimeZone: "UTC", Message: "look"}},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	rung := make(chan struct{})
+	go func() { defer close(rung); h.bell.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-rung })
+	h.server, h.base = h.serve(changes...)
+	return h
+}
+
+// serve starts another server on the same database.
+func (h *house) serve(changes ...func(*httpapi.Config)) (*httpapi.Server, string) {
+	h.t.Helper()
+	cfg := httpapi.Config{
+		Store: h.Store, Rings: func() (<-chan struct{}, func()) { return h.bell.Subscribe(storage.TopicTurns) },
+		Rate: 100_000, MaxMessageBytes: 1000,
+	}
+	for _, change := range changes {
+		change(&cfg)
+	}
+	listener, err := httpapi.Listen(h.t.Context(), "127.0.0.1:0")
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	s := httpapi.Serve(httpapi.New(cfg), listener, 200)
+	h.t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		if err := s.Close(ctx); err != nil {
+			h.t.Errorf("the server was not stopped: %v", err)
+		}
+	})
+	return s, "http://" + s.Address()
+}
+
+// An answer is one, read whole.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+// ask asks, with headers given as name and value.
+func (h *house) ask(method, path, body string, headers ...string) answer {
+	h.t.Helper()
+	return h.askAt(h.base, method, path, body, headers...)
+}
+
+func (h *house) askAt(base, method, path, body string, headers ...string) answer {
+	h.t.Helper()
+	req, err := http.NewRequestWithContext(h.t.Context(), method, base+path, strings.NewReader(body))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i+1 < len(headers); i += 2 {
+		if headers[i] == "Host" {
+			req.Host = headers[i+1]
+		}
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return answer{resp.StatusCode, resp.Header, text}
+}
+
+// client keeps no connection: a test's end finds none.
+var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+
+// want fails the test if the answer is another.
+func (a answer) want(t *testing.T, status int, contains string) {
+	t.Helper()
+	if a.status != status || !strings.Contains(string(a.body), contains) {
+		t.Errorf("answered %d %s, want %d and %q", a.status, a.body, status, contains)
+	}
+	if status >= 400 && a.header.Get("Content-Type") != "application/problem+json" {
+		t.Errorf("a problem has the type %q", a.header.Get("Content-Type"))
+	}
+}
+
+func decode[V any](t *testing.T, a answer) (v V) {
+	t.Helper()
+	if err := json.Unmarshal(a.body, &v); err != nil {
+		t.Fatalf("%v: %s", err, a.body)
+	}
+	return v
+}
+
+// A dispatch is a turn as its worker has it.
+type dispatch struct {
+	*storage.TurnWriter
+	id turnkeeper.TurnID
+	t  *testing.T
+}
+
+// turn enqueues a message and grants its turn, as a scheduler and a worker do.
+func (h *house) turn(agent, body string) *dispatch {
+	h.t.Helper()
+	if _, err := h.Enqueue(h.t.Context(), turnkeeper.Submission{Agent: agent, Body: body}); err != nil {
+		h.t.Fatal(err)
+	}
+	return h.dispatch(agent)
+}
+
+func (h *house) dispatch(agent string) *dispatch {
+	h.t.Helper()
+	ctx := h.t.Context()
+	var grant turnkeeper.GrantID
+	if err := h.Pool().QueryRow(ctx, "select gen_random_uuid()::text").Scan(&grant); err != nil {
+		h.t.Fatal(err)
+	}
+	err := h.InTick(ctx, func(tick *storage.Tick) error {
+		if _, _, err := tick.Look(ctx); err != nil {
+			return err
+		}
+		ready, err := tick.ReadyMessages(ctx, 1)
+		if err != nil || len(ready) != 1 {
+			h.t.Errorf("%d messages are ready: %v", len(ready), err)
+			return err
+		}
+		return tick.Grant(ctx, ready, []turnkeeper.GrantID{grant}, storage.Job{Kind: "AgentTurn", Queue: "turns"}, 240*time.Second)
+	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	var turn turnkeeper.TurnID
+	var job turnkeeper.JobID
+	row := h.Pool().QueryRow(ctx, "select turn_id, job_id from turnkeeper.lease_log where grant_id = $1", grant)
+	if err := row.Scan(&turn, &job); err != nil {
+		h.t.Fatal(err)
+	}
+	record, err := h.Load(ctx, turn, grant)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return &dispatch{h.Writer(record, turnkeeper.Grant{
+		TurnID: turn, Lane: record.Turn.Lane, Token: record.Turn.Token, GrantID: grant, JobID: job, WorkerID: "worker-1",
+	}), turn, h.t}
+}
+
+func (d *dispatch) write(e turnkeeper.Entry, ending storage.Ending) {
+	d.t.Helper()
+	if err := d.Append(context.WithoutCancel(d.t.Context()), e, ending); err != nil {
+		d.t.Errorf("writing to turn %d: %v", d.id, err)
+	}
+}
+
+func (d *dispatch) say(text string) {
+	d.t.Helper()
+	data, _ := json.Marshal(map[string]string{"text": text})
+	d.write(turnkeeper.Entry{Events: []turnkeeper.Event{{Type: turnkeeper.EventBlockDelta, Round: 1, Block: 1, Data: data}}}, storage.Ending{})
+}
+
+func (d *dispatch) finish(reply string) {
+	d.t.Helper()
+	d.write(turnkeeper.Entry{
+		Events:  []turnkeeper.Event{{Type: turnkeeper.EventTurnComplete, Data: []byte(`{}`)}},
+		Outcome: &turnkeeper.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: reply},
+	}, storage.Ending{Message: turnkeeper.MessageAnswered, Log: "finished"})
+}
+
+// token makes a token and returns the header that sends it.
+func (h *house) token(token storage.Token) string {
+	h.t.Helper()
+	_, secret, err := h.CreateToken(h.t.Context(), token)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return "Bearer " + secret
+}
+
+func (h *house) exec(sql string, args ...any) {
+	h.t.Helper()
+	if _, err := h.Pool().Exec(h.t.Context(), sql, args...); err != nil {
+		h.t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+func one[V any](h *house, sql string, args ...any) V {
+	h.t.Helper()
+	rows, _ := h.Pool().Query(h.t.Context(), sql, args...)
+	v, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[V])
+	if err != nil {
+		h.t.Fatalf("%s: %v", sql, err)
+	}
+	return v
+}
+

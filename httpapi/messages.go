@@ -1,0 +1,150 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"turnkeeper"
+)
+
+// A submission is the body of POST /v1/messages.
+type submission struct {
+	Agent        string `json:"agent"`
+	Body         string `json:"body"`
+	Conversation string `json:"conversation"`
+	Priority     int    `json:"priority"`
+}
+
+// Beside the body there is little in a submission; each byte of the body may be
+// written as six.
+const (
+	aroundBody  = 16 << 10
+	bytesEscape = 6
+)
+
+func (a *API) postMessage(c *call) error {
+	wait, err := waitOf(c)
+	if err != nil {
+		return err
+	}
+	var s submission
+	if err := c.read(int64(a.cfg.MaxMessageBytes)*bytesEscape+aroundBody, &s); err != nil {
+		return err
+	}
+	if len(s.Body) > a.cfg.MaxMessageBytes {
+		return refusal(http.StatusRequestEntityTooLarge, "the message has %d bytes, the limit is %d", len(s.Body), a.cfg.MaxMessageBytes)
+	}
+	if !c.caller.sees(s.Agent) {
+		return refusal(http.StatusForbidden, "this token is not for the agent %q", s.Agent)
+	}
+	id, repeated, err := a.cfg.Store.Accept(c.Context(), turnkeeper.Submission{
+		Agent: s.Agent, Body: s.Body, Conversation: s.Conversation, Priority: s.Priority,
+		Key: c.Request.Header.Get("Idempotency-Key"), TraceParent: traceParent(c.Request.Header),
+	})
+	if err != nil {
+		return err
+	}
+	answered := true
+	if wait > 0 {
+		if answered, err = a.await(c.Context(), id, wait); err != nil {
+			return err
+		}
+	}
+	view, err := a.message(c.Context(), id)
+	if err != nil {
+		return err
+	}
+	c.w.Header().Set("Location", fmt.Sprintf("/v1/messages/%d", id))
+	switch {
+	case !answered:
+		return c.answer(http.StatusAccepted, view)
+	case repeated:
+		return c.answer(http.StatusOK, view)
+	default:
+		return c.answer(http.StatusCreated, view)
+	}
+}
+
+// maxTraceParent is what a traceparent of a later version may have.
+const maxTraceParent = 256
+
+// traceParent is the sender's trace context, if it is one.
+func traceParent(h http.Header) string {
+	value := h.Get("Traceparent")
+	if len(value) > maxTraceParent || !traceParentForm.MatchString(value) {
+		return ""
+	}
+	return value
+}
+
+func (a *API) getMessage(c *call) error {
+	id, err := idOf[turnkeeper.MessageID](c, "message")
+	if err != nil {
+		return err
+	}
+	wait, err := waitOf(c)
+	if err != nil {
+		return err
+	}
+	m, err := a.cfg.Store.Message(c.Context(), id)
+	if errors.Is(err, turnkeeper.ErrNotFound) || err == nil && !c.caller.sees(m.Agent) {
+		return refusal(http.StatusNotFound, "there is no message %d", id)
+	}
+	if err == nil && wait > 0 {
+		_, err = a.await(c.Context(), id, wait)
+	}
+	if err != nil {
+		return err
+	}
+	view, err := a.message(c.Context(), id)
+	if err != nil {
+		return err
+	}
+	return c.answer(http.StatusOK, view)
+}
+
+// message is a message with its reply, if there is one.
+func (a *API) message(ctx context.Context, id turnkeeper.MessageID) (answeredView, error) {
+	// The reply first: a message that is closed has been answered by then.
+	reply, err := a.cfg.Store.ReplyTo(ctx, id)
+	if err != nil && !errors.Is(err, turnkeeper.ErrNotFound) {
+		return answeredView{}, err
+	}
+	m, err := a.cfg.Store.Message(ctx, id)
+	view := answeredView{messageView: viewMessage(m)}
+	if reply.ID != 0 {
+		v := viewReply(reply)
+		view.Reply = &v
+	}
+	return view, err
+}
+
+// await waits until a message has its reply, or is closed without one, and is
+// false when the time is over first or the process stops.
+func (a *API) await(ctx context.Context, id turnkeeper.MessageID, wait time.Duration) (answered bool, err error) {
+	rings, cancel := a.cfg.Rings()
+	defer cancel()
+	over := time.NewTimer(wait)
+	defer over.Stop()
+	poll := time.NewTicker(time.Second)
+	defer poll.Stop()
+	for {
+		m, err := a.cfg.Store.Message(ctx, id)
+		if err != nil || !m.ClosedAt.IsZero() {
+			return true, err
+		}
+		select {
+		case <-rings:
+		case <-poll.C:
+		case <-over.C:
+			return false, nil
+		case <-a.draining:
+			return false, nil
+		case <-ctx.Done():
+			return false, errGone
+		}
+	}
+}

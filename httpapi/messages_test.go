@@ -1,0 +1,98 @@
+package httpapi_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"turnkeeper"
+)
+
+type accepted struct {
+	ID    int64 `json:"id"`
+	State string
+	Reply *struct{ Body string }
+}
+
+func TestAMessageIsAccepted(t *testing.T) {
+	h := newHouse(t)
+	const trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+	body := `{"agent":"clerk","body":"hello","conversation":"c","priority":3}`
+	first := h.ask("POST", "/v1/messages", body, "Idempotency-Key", "k", "Traceparent", trace)
+	first.want(t, http.StatusCreated, `"conversation":"c"`)
+	id := decode[accepted](t, first).ID
+	if got, want := first.header.Get("Location"), fmt.Sprintf("/v1/messages/%d", id); got != want {
+		t.Errorf("Location is %q, want %q", got, want)
+	}
+	m, err := h.Message(t.Context(), turnkeeper.MessageID(id))
+	if err != nil || m.Priority != 3 || m.TraceParent != trace || m.Key != "k" {
+		t.Errorf("the message is %+v, %v", m, err)
+	}
+
+	again := h.ask("POST", "/v1/messages", body, "Idempotency-Key", "k")
+	again.want(t, http.StatusOK, "hello")
+	if got := decode[accepted](t, again).ID; got != id {
+		t.Errorf("a repeat gave message %d, want %d", got, id)
+	}
+	h.ask("POST", "/v1/messages", `{"agent":"clerk","body":"other"}`, "Idempotency-Key", "k").want(t, http.StatusConflict, "idempotency key")
+	h.ask("GET", first.header.Get("Location"), "").want(t, http.StatusOK, `"reply":null`)
+}
+
+func TestRefusedMessages(t *testing.T) {
+	h := newHouse(t)
+	tests := []struct {
+		name, body string
+		headers    []string
+		status     int
+		detail     string
+	}{
+		{"empty body", `{"agent":"clerk","body":" "}`, nil, 422, "message cannot be empty"},
+		{"unknown agent", `{"agent":"nobody","body":"x"}`, nil, 422, "unknown agent"},
+		{"impossible priority", `{"agent":"clerk","body":"x","priority":5000}`, nil, 422, "priority 5000"},
+		{"too long", `{"agent":"clerk","body":"` + strings.Repeat("x", 1001) + `"}`, nil, 413, "1001 bytes, the limit is 1000"},
+		{"far too long", `{"agent":"clerk","body":"` + strings.Repeat("x", 100_000) + `"}`, nil, 413, "longer than"},
+		{"unknown field", `{"agent":"clerk","body":"x","prio":1}`, nil, 400, `unknown field \"prio\"`},
+		{"wrong type", `{"agent":"clerk","body":1}`, nil, 400, `\"body\" cannot be a number`},
+		{"half", `{"agent":"clerk"`, nil, 400, "ends too soon"},
+		{"two", `{"agent":"clerk","body":"x"}{}`, nil, 400, "goes on after"},
+		{"not UTF-8", "{\"agent\":\"clerk\",\"body\":\"\xff\"}", nil, 400, "UTF-8"},
+		{"a form", `agent=clerk`, []string{"Content-Type", "application/x-www-form-urlencoded"}, 415, "application/json"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			h.ask("POST", "/v1/messages", test.body, test.headers...).want(t, test.status, test.detail)
+		})
+	}
+	h.ask("POST", "/v1/messages?wait=2h", `{"agent":"clerk","body":"x"}`).want(t, 400, "wait must be")
+	if n := one[int](h, "select count(*) from turnkeeper.messages"); n != 0 {
+		t.Errorf("%d messages were written", n)
+	}
+}
+
+func TestWaitingForTheReply(t *testing.T) {
+	h := newHouse(t)
+	h.ask("POST", "/v1/messages?wait=30ms", `{"agent":"clerk","body":"slow"}`).want(t, http.StatusAccepted, `"reply":null`)
+
+	answered := make(chan answer, 1)
+	go func() { answered <- h.ask("GET", "/v1/messages/1?wait=30s", "") }()
+	h.dispatch("clerk").finish("done")
+	a := <-answered
+	a.want(t, http.StatusOK, `"state":"answered"`)
+	if reply := decode[accepted](t, a).Reply; reply == nil || reply.Body != "done" {
+		t.Errorf("the reply is %+v", reply)
+	}
+}
+
+func TestUnknownIds(t *testing.T) {
+	h := newHouse(t)
+	for path, detail := range map[string]string{
+		"/v1/messages/7": "there is no message 7", "/v1/messages/x": `there is no message \"x\"`, "/v1/turns/7": "there is no turn 7",
+		"/v1/turns/7/events": "there is no turn 7", "/v1/outputs/none": `there is no output \"none\"`, "/v1/nothing": "there is nothing at this path",
+	} {
+		h.ask("GET", path, "").want(t, http.StatusNotFound, detail)
+	}
+	h.ask("DELETE", "/v1/turns", "").want(t, http.StatusMethodNotAllowed, "this path takes GET")
+	h.ask("GET", "/v1/turns?limit=101", "").want(t, 400, "limit must be 1 to 100")
+	h.ask("GET", "/v1/turns?state=odd", "").want(t, 400, "state must be one of")
+}

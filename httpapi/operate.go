@@ -1,0 +1,88 @@
+package httpapi
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"turnkeeper"
+)
+
+func (a *API) listLanes(c *call) error {
+	page, err := c.page("")
+	if err != nil {
+		return err
+	}
+	lanes, err := a.cfg.Store.Lanes(c.Context(), page)
+	if err != nil {
+		return err
+	}
+	return c.answer(http.StatusOK, listOf(lanes, viewLane, 0))
+}
+
+func (a *API) listSchedules(c *call) error {
+	all, err := a.cfg.Store.Schedules(c.Context())
+	if err != nil {
+		return err
+	}
+	all = slices.DeleteFunc(all, func(s turnkeeper.Schedule) bool { return !c.caller.sees(s.Agent) })
+	return c.answer(http.StatusOK, listOf(all, viewSchedule, 0))
+}
+
+func (a *API) listAgents(c *call) error {
+	all, err := a.cfg.Store.Agents(c.Context())
+	if err != nil {
+		return err
+	}
+	all = slices.DeleteFunc(all, func(r turnkeeper.AgentRegistration) bool { return !c.caller.sees(r.Name) })
+	return c.answer(http.StatusOK, listOf(all, viewAgent, 0))
+}
+
+func (a *API) getScheduler(c *call) error {
+	settings, err := a.cfg.Store.SchedulerSettings(c.Context())
+	if err != nil {
+		return err
+	}
+	return c.answer(http.StatusOK, viewScheduler(settings))
+}
+
+// maxReason bounds why the scheduler is paused.
+const maxReason = 1000
+
+func (a *API) pauseScheduler(c *call) error {
+	if err := c.forAll(); err != nil {
+		return err
+	}
+	var body struct {
+		Reason string `json:"reason"`
+	}
+	if err := c.read(aroundBody, &body); err != nil {
+		return err
+	}
+	reason := strings.TrimSpace(body.Reason)
+	if reason == "" || len(reason) > maxReason || strings.ContainsRune(reason, 0) {
+		return refusal(http.StatusUnprocessableEntity, "say in reason why the scheduler is paused, in at most %d bytes: others will ask", maxReason)
+	}
+	if err := a.cfg.Store.PauseScheduler(c.Context(), reason); err != nil {
+		return err
+	}
+	return a.getScheduler(c)
+}
+
+func (a *API) resumeScheduler(c *call) error {
+	if err := c.forAll(); err != nil {
+		return err
+	}
+	if err := a.cfg.Store.ResumeScheduler(c.Context()); err != nil {
+		return err
+	}
+	return a.getScheduler(c)
+}
+
+// forAll refuses a token that is for some agents: the scheduler is everybody's.
+func (c *call) forAll() error {
+	if c.caller.seesAll() {
+		return nil
+	}
+	return refusal(http.StatusForbidden, "the scheduler is for all agents, and this token is not")
+}

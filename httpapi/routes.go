@@ -1,0 +1,137 @@
+package httpapi
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// A route is one method of one path. scope is what a token needs for it; empty:
+// it is for everybody.
+type route struct {
+	pattern string
+	scope   string
+	handle  func(*API, *call) error
+}
+
+// The scopes of a token.
+const (
+	ScopeSend    = "send"    // put messages into inboxes, and read what became of them
+	ScopeRead    = "read"    // read all that there is
+	ScopeOperate = "operate" // change what runs
+)
+
+// Scopes are all scopes.
+func Scopes() []string { return []string{ScopeSend, ScopeRead, ScopeOperate} }
+
+func (a *API) routes() []route {
+	return []route{
+		{"POST /v1/messages", ScopeSend, (*API).postMessage},
+		{"GET /v1/messages/{id}", ScopeSend, (*API).getMessage},
+		{"GET /v1/turns", ScopeRead, (*API).listTurns},
+		{"GET /v1/turns/{id}", ScopeRead, (*API).getTurn},
+		{"GET /v1/turns/{id}/events", ScopeRead, (*API).getEvents},
+		{"GET /v1/outbox", ScopeRead, (*API).listReplies},
+		{"GET /v1/outputs/{id}", ScopeRead, (*API).getOutput},
+		{"GET /v1/lanes", ScopeRead, (*API).listLanes},
+		{"GET /v1/schedules", ScopeRead, (*API).listSchedules},
+		{"GET /v1/agents", ScopeRead, (*API).listAgents},
+		{"GET /v1/scheduler", ScopeRead, (*API).getScheduler},
+		{"POST /v1/scheduler/pause", ScopeOperate, (*API).pauseScheduler},
+		{"POST /v1/scheduler/resume", ScopeOperate, (*API).resumeScheduler},
+		{"GET /openapi.json", "", (*API).getDescription},
+		{"GET /healthz", "", (*API).getHealth},
+		{"GET /readyz", "", (*API).getReadiness},
+	}
+}
+
+// Patterns are the methods and paths that are served, as net/http writes them.
+func (a *API) Patterns() (all []string) {
+	for _, r := range a.routes() {
+		all = append(all, r.pattern)
+	}
+	return all
+}
+
+// A call is one request on its way.
+type call struct {
+	w http.ResponseWriter
+	*http.Request
+	caller caller
+}
+
+// Handler answers requests.
+func (a *API) Handler() http.Handler {
+	origin := http.NewCrossOriginProtection()
+	origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		a.refuse(w, refusal(http.StatusForbidden, "a page of another origin may not do this"))
+	}))
+	return a.checkHost(origin.Handler(http.HandlerFunc(a.dispatch)))
+}
+
+// writeTime is what a client may take for the whole of an ordinary answer, and
+// for each piece of a stream.
+const writeTime = 30 * time.Second
+
+func (a *API) dispatch(w http.ResponseWriter, r *http.Request) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTime + maxWait))
+	header := w.Header()
+	header.Set("Cache-Control", "no-store")
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+	if _, pattern := a.mux.Handler(r); pattern == "" {
+		a.refuse(w, a.noRoute(w, r))
+		return
+	}
+	a.mux.ServeHTTP(w, r)
+}
+
+// noRoute says whether it is the path that is wrong or the method.
+func (a *API) noRoute(w http.ResponseWriter, r *http.Request) *problem {
+	other := r.Clone(r.Context())
+	var allowed []string
+	for _, method := range []string{http.MethodGet, http.MethodPost} {
+		other.Method = method
+		if _, pattern := a.mux.Handler(other); pattern != "" {
+			allowed = append(allowed, method)
+		}
+	}
+	if len(allowed) == 0 {
+		return refusal(http.StatusNotFound, "there is nothing at this path: GET /openapi.json tells what there is")
+	}
+	w.Header()["Allow"] = allowed
+	return refusal(http.StatusMethodNotAllowed, "this path takes %s", slices.Concat(allowed)[0])
+}
+
+// serve is a route with all that stands before it.
+func (a *API) serve(route route) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c := &call{Request: r, w: w}
+		err := a.admit(c, route.scope)
+		if err == nil {
+			err = route.handle(a, c)
+		}
+		if err != nil {
+			a.refuse(w, a.problemOf(r, err))
+		}
+	})
+}
+
+// errGone says that the client is gone, or that the answer has begun: there is
+// nothing more to say.
+var errGone = errors.New("the answer has begun")
+
+func (a *API) refuse(w http.ResponseWriter, p *problem) {
+	if p == nil {
+		return
+	}
+	p.Detail = a.cfg.Mask(p.Detail)
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(p.Status)
+	if err := encode(w, p); err != nil {
+		a.cfg.Log.Debug("an answer was not read", zap.Error(err))
+	}
+}

@@ -1,0 +1,51 @@
+package config
+
+import (
+	"errors"
+	"net"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// checkListen accepts host:port, and nothing.
+func checkListen(text string) error {
+	if text == "" {
+		return nil
+	}
+	host, port, err := net.SplitHostPort(text)
+	n, notNumber := strconv.ParseUint(port, 10, 16)
+	switch {
+	case err != nil || notNumber != nil || n > 65535:
+		return errors.New("it must be HOST:PORT, such as 127.0.0.1:8722")
+	case host == "":
+		return errors.New("it must name the host: 127.0.0.1 for this machine, 0.0.0.0 for every address")
+	default:
+		return nil
+	}
+}
+
+var hostName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$`)
+
+// hostNames reads a list of names, with commas between.
+func hostNames(field func(*Config) *[]string, s Setting) Setting {
+	s.Type, s.Bounds = "list", "names of hosts, without ports"
+	s.set = func(c *Config, text string) error {
+		list := []string{}
+		for name := range strings.SplitSeq(text, ",") {
+			if name = strings.ToLower(strings.TrimSpace(name)); name == "" {
+				continue
+			}
+			if !hostName.MatchString(name) {
+				return errors.New("it must be names of hosts, without ports, and commas between")
+			}
+			list = append(list, name)
+		}
+		slices.Sort(list)
+		*field(c) = slices.Compact(list)
+		return nil
+	}
+	s.get = func(c *Config) string { return strings.Join(*field(c), ",") }
+	return s
+}
