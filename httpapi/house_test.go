@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"go.uber.org/zap"
 
 	"turnkeeper"
@@ -231,13 +230,10 @@ func (h *house) exec(sql string, args ...any) {
 	}
 }
 
-func one[V any](h *house, sql string, args ...any) V {
+func one[V any](h *house, sql string, args ...any) (v V) {
 	h.t.Helper()
-	rows, _ := h.Pool().Query(h.t.Context(), sql, args...)
-	v, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[V])
-	if err != nil {
+	if err := h.Pool().QueryRow(h.t.Context(), sql, args...).Scan(&v); err != nil {
 		h.t.Fatalf("%s: %v", sql, err)
 	}
 	return v
 }
-

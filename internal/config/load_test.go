@@ -111,6 +111,7 @@ func TestEverySettingFromEveryPlace(t *testing.T) {
 		"agents_dir": "a", "data_dir": "d", "database_url": "postgres://h/db", "db_pool_size": "9", "migrate_on_start": "false",
 		"default_model": "demo/other", "extraction_model": "demo/small", "roles": "worker", "worker_slots": "3", "detached_slots": "2", "shutdown_grace": "0", "takeover_after": "0",
 		"poll_interval": "7s", "max_dispatches_per_tick": "8", "max_message_bytes": "9", "log_level": "debug", "log_format": "json",
+		"listen": "0.0.0.0:80", "allowed_hosts": "turns.example", "http_connections": "20", "http_rate": "21",
 		"max_rounds": "2", "round_ceiling": "4", "max_duration": "11s", "max_tool_calls": "0", "max_paging_calls": "5",
 		"tool_timeout": "12s", "model_timeout": "13s", "model_idle_timeout": "14s", "continuation": "false", "paging": "false", "summarise": "false",
 		"async": "false", "async_token_threshold": "16", "async_timeout": "19s", "output_handles": "true",

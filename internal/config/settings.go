@@ -71,20 +71,19 @@ func Settings() []Setting {
 			Name: "max_dispatches_per_tick", Group: "Process", Unit: "turns", Doc: "Turns that one pass of the scheduler hands out, before it looks again."}),
 		number(func(c *Config) *int { return &c.MaxMessageBytes }, 1, 16<<20, Setting{
 			Name: "max_message_bytes", Group: "Process", Unit: "bytes", Doc: "The longest message that is accepted."}),
-
-		text(func(c *Config) *string { return &c.Listen }, checkListen, Setting{
-			Name: "listen", Group: "HTTP API", Bounds: "HOST:PORT", Zero: "the API is off", Doc: "Where the HTTP API listens. On an address that other machines can reach, every request needs a token."}),
-		hostNames(func(c *Config) *[]string { return &c.AllowedHosts }, Setting{
-			Name: "allowed_hosts", Group: "HTTP API", Zero: "only localhost, and what listen names", Doc: "Names by which the API may be called; an address is always right."}),
-		number(func(c *Config) *int { return &c.HTTPConnections }, 10, 100_000, Setting{
-			Name: "http_connections", Group: "HTTP API", Unit: "connections", Doc: "Connections to the API at the same time; more wait."}),
-		number(func(c *Config) *int { return &c.HTTPRate }, 1, 100_000, Setting{
-			Name: "http_rate", Group: "HTTP API", Unit: "requests", Doc: "Requests a second of one token, or of all who have none."}),
-
 		choice(func(c *Config) *string { return &c.LogLevel }, []string{"debug", "info", "warn", "error"}, Setting{
 			Name: "log_level", Group: "Process", Doc: "The least important log lines that are written."}),
 		choice(func(c *Config) *string { return &c.LogFormat }, []string{"console", "json"}, Setting{
 			Name: "log_format", Group: "Process", Doc: "Log lines for people, or for programs."}),
+
+		text(func(c *Config) *string { return &c.Listen }, checkListen, Setting{
+			Name: "listen", Group: "HTTP API", Bounds: "HOST:PORT", Doc: "Where the HTTP API listens. On an address that other machines can reach, every request needs a token. Empty: the API is off."}),
+		hostNames(func(c *Config) *[]string { return &c.AllowedHosts }, Setting{
+			Name: "allowed_hosts", Group: "HTTP API", Doc: "Names by which the API may be called; an address, localhost and what listen names are always right."}),
+		number(func(c *Config) *int { return &c.HTTPConnections }, 10, 100_000, Setting{
+			Name: "http_connections", Group: "HTTP API", Unit: "connections", Doc: "Connections to the API at the same time; more wait."}),
+		number(func(c *Config) *int { return &c.HTTPRate }, 1, 100_000, Setting{
+			Name: "http_rate", Group: "HTTP API", Unit: "requests", Doc: "Requests a second of one token, or of all who have none."}),
 	}
 	list = append(list, boundSettings()...)
 	for i := range list {

@@ -1,0 +1,129 @@
+package httpapi_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"turnkeeper/httpapi"
+	"turnkeeper/storage"
+)
+
+func TestTokens(t *testing.T) {
+	h := newHouse(t, func(c *httpapi.Config) { c.NeedToken = true })
+	h.turn("clerk", "a").finish("a")
+	h.turn("desk", "b").finish("b")
+	all := h.token(storage.Token{Name: "all", Scopes: httpapi.Scopes()})
+	send := h.token(storage.Token{Name: "send", Scopes: []string{"send"}, Agents: []string{"clerk"}})
+	read := h.token(storage.Token{Name: "read", Scopes: []string{"read"}, Agents: []string{"clerk"}})
+	several := h.token(storage.Token{Name: "several", Scopes: []string{"read", "operate"}, Agents: []string{"clerk", "desk"}})
+	expired := h.token(storage.Token{Name: "expired", Scopes: []string{"read"}, Lifetime: time.Microsecond})
+	hello, toDesk := `{"agent":"clerk","body":"hello"}`, `{"agent":"desk","body":"hello"}`
+	tests := []struct {
+		name, token, method, path, body string
+		status                          int
+		text                            string
+	}{
+		{"no token", "", "GET", "/v1/turns", "", 401, "a token is needed"},
+		{"a false one", "Bearer tk_false", "GET", "/v1/turns", "", 401, "not known"},
+		{"another scheme", "Basic eDp5", "GET", "/v1/turns", "", 401, "must be: Bearer TOKEN"},
+		{"an expired one", expired, "GET", "/v1/turns", "", 401, "has expired"},
+		{"in the URL", "", "GET", "/v1/turns?access_token=x", "", 400, "does not belong into a URL"},
+		{"all", all, "GET", "/v1/turns", "", 200, `"agent":"desk"`},
+		{"send may send", send, "POST", "/v1/messages", hello, 201, "hello"},
+		{"send to another agent", send, "POST", "/v1/messages", toDesk, 403, "not for the agent"},
+		{"send may see its message", send, "GET", "/v1/messages/1", "", 200, `"reply":{`},
+		{"send may not see another's", send, "GET", "/v1/messages/2", "", 404, "there is no message 2"},
+		{"send may not read", send, "GET", "/v1/turns", "", 403, "the scope \\\"read\\\""},
+		{"read may not operate", read, "POST", "/v1/scheduler/resume", "", 403, "the scope \\\"operate\\\""},
+		{"read sees its turn", read, "GET", "/v1/turns/1", "", 200, `"agent":"clerk"`},
+		{"read sees no other", read, "GET", "/v1/turns/2", "", 404, "there is no turn 2"},
+		{"read sees no other's events", read, "GET", "/v1/turns/2/events", "", 404, "there is no turn 2"},
+		{"read asks for another agent", read, "GET", "/v1/turns?agent=desk", "", 403, "not for the agent"},
+		{"several agents must be named", several, "GET", "/v1/outbox", "", 400, "name one of them"},
+		{"several agents", several, "GET", "/v1/outbox?agent=desk", "", 200, `"body":"b"`},
+		{"the scheduler is for all", several, "POST", "/v1/scheduler/resume", "", 403, "for all agents"},
+		{"health needs none", "", "GET", "/healthz", "", 200, "ok"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			headers := []string{}
+			if test.token != "" {
+				headers = append(headers, "Authorization", test.token)
+			}
+			a := h.ask(test.method, test.path, test.body, headers...)
+			a.want(t, test.status, test.text)
+			if a.status == 401 && test.token == "" && a.header.Get("WWW-Authenticate") == "" {
+				t.Error("the answer does not say what it wants")
+			}
+		})
+	}
+	list := decode[struct{ Items []struct{ Agent string } }](t, h.ask("GET", "/v1/turns", "", "Authorization", read))
+	for _, turn := range list.Items {
+		if turn.Agent != "clerk" {
+			t.Errorf("a token for clerk lists a turn of %s", turn.Agent)
+		}
+	}
+	if one[bool](h, "select last_used_at is null from turnkeeper.api_tokens where name = 'read'") {
+		t.Error("it is not on record that the token was used")
+	}
+	if one[bool](h, "select exists (select from turnkeeper.api_tokens a where $1 like '%' || a.sha256 || '%' or a::text like '%tk\\_%')", read) {
+		t.Error("the database has a token itself")
+	}
+	if err := h.RevokeToken(t.Context(), "read"); err != nil {
+		t.Fatal(err)
+	}
+	h.ask("GET", "/v1/turns", "", "Authorization", read).want(t, 401, "not known")
+}
+
+func TestATokenIsHeldToItsScopesOnLoopback(t *testing.T) {
+	h := newHouse(t)
+	send := h.token(storage.Token{Name: "send", Scopes: []string{"send"}})
+	h.ask("GET", "/v1/turns", "", "Authorization", send).want(t, 403, "scope")
+	h.ask("GET", "/v1/turns", "", "Authorization", "Bearer no").want(t, 401, "not known")
+	h.ask("GET", "/v1/turns", "").want(t, 200, "items")
+}
+
+func TestHostsAndOrigins(t *testing.T) {
+	h := newHouse(t, func(c *httpapi.Config) { c.Hosts = []string{"turns.example"} })
+	hello := `{"agent":"clerk","body":"hello"}`
+	tests := []struct {
+		name    string
+		headers []string
+		status  int
+		text    string
+	}{
+		{"a name that was made to point here", []string{"Host", "evil.example:8722"}, http.StatusMisdirectedRequest, "not called that"},
+		{"a name of the settings", []string{"Host", "Turns.Example:8722"}, 201, "hello"},
+		{"localhost", []string{"Host", "localhost"}, 201, "hello"},
+		{"an address of version 6", []string{"Host", "[::1]:8722"}, 201, "hello"},
+		{"a page of another origin", []string{"Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site"}, 403, "another origin"},
+		{"an old browser's", []string{"Origin", "https://evil.example"}, 403, "another origin"},
+		{"a page of ours", []string{"Origin", h.base, "Sec-Fetch-Site", "same-origin"}, 201, "hello"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			h.ask("POST", "/v1/messages", hello, test.headers...).want(t, test.status, test.text)
+		})
+	}
+}
+
+func TestTheRateIsBounded(t *testing.T) {
+	h := newHouse(t, func(c *httpapi.Config) { c.Rate = 3 })
+	token := h.token(storage.Token{Name: "t", Scopes: []string{"read"}})
+	refused := 0
+	for range 12 {
+		if a := h.ask("GET", "/v1/agents", ""); a.status == 429 {
+			refused++
+			a.want(t, 429, "at most 3 a second")
+			if a.header.Get("Retry-After") == "" {
+				t.Error("the answer does not say when to come again")
+			}
+		}
+	}
+	if refused == 0 {
+		t.Error("nothing was refused")
+	}
+	h.ask("GET", "/v1/agents", "", "Authorization", token).want(t, 200, "clerk")
+	h.ask("GET", "/healthz", "").want(t, 200, "ok")
+}

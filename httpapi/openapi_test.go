@@ -1,0 +1,192 @@
+package httpapi_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"turnkeeper"
+	"turnkeeper/httpapi"
+	"turnkeeper/storage"
+)
+
+// A document is what the test reads of openapi.json.
+type document struct {
+	OpenAPI string `json:"openapi"`
+	Paths   map[string]map[string]struct {
+		OperationID string                `json:"operationId"`
+		Responses   map[string]described  `json:"responses"`
+		Security    []map[string][]string `json:"security"`
+	} `json:"paths"`
+	Components struct {
+		Schemas map[string]map[string]any `json:"schemas"`
+	} `json:"components"`
+}
+
+type described struct {
+	Content map[string]struct {
+		Schema map[string]any `json:"schema"`
+	} `json:"content"`
+}
+
+func readDocument(t *testing.T, text []byte) (d document) {
+	t.Helper()
+	// JSON Schema finds definitions by this name.
+	text = []byte(strings.ReplaceAll(string(text), "#/components/schemas/", "#/$defs/"))
+	if err := json.Unmarshal(text, &d); err != nil {
+		t.Fatal(err)
+	}
+	for _, schema := range d.Components.Schemas {
+		if schema["type"] == "object" { // here what is not described is an error
+			schema["additionalProperties"] = false
+		}
+	}
+	return d
+}
+
+// check validates an answer against what the document says of it.
+func (d document) check(t *testing.T, method, path string, a answer) {
+	t.Helper()
+	op, there := d.Paths[path][strings.ToLower(method)]
+	if !there {
+		t.Errorf("%s %s is not described", method, path)
+		return
+	}
+	response, there := op.Responses[fmt.Sprint(a.status)]
+	if !there {
+		response = op.Responses["default"]
+	}
+	if a.status == http.StatusNoContent {
+		return
+	}
+	kind, _, _ := strings.Cut(a.header.Get("Content-Type"), ";")
+	content, there := response.Content[kind]
+	if !there {
+		t.Errorf("%s %s: the type %s of answer %d is not described", method, path, kind, a.status)
+		return
+	}
+	if !strings.HasSuffix(kind, "json") {
+		return
+	}
+	root := map[string]any{"$defs": d.Components.Schemas}
+	for name, value := range content.Schema {
+		root[name] = value
+	}
+	text, _ := json.Marshal(root)
+	var schema jsonschema.Schema
+	if err := json.Unmarshal(text, &schema); err != nil {
+		t.Fatal(err)
+	}
+	resolved, err := schema.Resolve(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := resolved.Validate(decode[any](t, a)); err != nil {
+		t.Errorf("%s %s answered %d, and it is not as described: %v\n%s", method, path, a.status, err, a.body)
+	}
+}
+
+func TestTheDescriptionHasEveryRoute(t *testing.T) {
+	text, err := os.ReadFile("openapi.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := readDocument(t, text)
+	if !strings.HasPrefix(d.OpenAPI, "3.1.") {
+		t.Errorf("the version is %q", d.OpenAPI)
+	}
+	var has, ids []string
+	for path, ops := range d.Paths {
+		for method, op := range ops {
+			has = append(has, strings.ToUpper(method)+" "+path)
+			ids = append(ids, op.OperationID)
+		}
+	}
+	want := httpapi.New(httpapi.Config{}).Patterns()
+	slices.Sort(has)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, has); diff != "" {
+		t.Error(diff)
+	}
+	slices.Sort(ids)
+	if len(slices.Compact(ids)) != len(has) {
+		t.Errorf("operation ids are missing or repeated: %v", ids)
+	}
+}
+
+func TestAnswersAreAsDescribed(t *testing.T) {
+	h := newHouse(t)
+	d := readDocument(t, h.ask("GET", "/openapi.json", "").body)
+	call := turnkeeper.CallKey{Round: 1, Ordinal: 1}
+	turn := h.turn("clerk", "work")
+	turn.write(turnkeeper.Entry{
+		Round: &turnkeeper.Round{
+			Number: 1, Charged: true, Provider: "p", Model: "m", Attempts: 1, FinishReason: "tool_calls", Text: "I look.",
+			Usage: turnkeeper.Usage{InputTokens: 3, OutputTokens: 4},
+			Calls: []turnkeeper.ToolCall{{
+				Key: call, WireID: "c1", Name: "look", Arguments: "{}", ArgsHash: "h", Effect: turnkeeper.EffectNone, State: turnkeeper.CallPlanned,
+			}},
+		},
+		Starts: []turnkeeper.CallStart{{Key: call, Nonce: "n", Attempt: 1, Effect: turnkeeper.EffectNone}},
+		Events: []turnkeeper.Event{{Type: turnkeeper.EventRoundStart, Round: 1, Data: []byte(`{}`)}},
+	}, storage.Ending{})
+	turn.write(turnkeeper.Entry{Results: []turnkeeper.CallResult{{
+		Key: call, Nonce: "n", State: turnkeeper.CallSucceeded, Shown: "grüße", Preview: "grüße", Ran: true,
+		Output: &turnkeeper.Output{ID: "out-1", TurnID: turn.id, Call: call, MediaType: "text/plain", Text: "grüße", SizeBytes: 7, RawBytes: 7, Chars: 5, Tokens: 2, SHA256: strings.Repeat("a", 64)},
+	}}}, storage.Ending{})
+
+	checked := map[string]bool{}
+	ask := func(method, path, query, body string, status int, headers ...string) answer {
+		t.Helper()
+		checked[method+" "+path] = true
+		real := strings.NewReplacer("/v1/turns/{id}", fmt.Sprintf("/v1/turns/%d", turn.id), "/v1/messages/{id}", "/v1/messages/1", "{id}", "out-1").Replace(path)
+		a := h.ask(method, real+query, body, headers...)
+		a.want(t, status, "")
+		d.check(t, method, path, a)
+		return a
+	}
+	ask("GET", "/v1/turns/{id}", "", "", 200) // while it runs
+	ask("GET", "/v1/lanes", "", "", 200)
+	turn.finish("done")
+	message := `{"agent":"clerk","body":"hello"}`
+	ask("POST", "/v1/messages", "", message, 201, "Idempotency-Key", "k")
+	ask("POST", "/v1/messages", "", message, 200, "Idempotency-Key", "k")
+	ask("POST", "/v1/messages", "?wait=1ms", message, 202)
+	ask("POST", "/v1/messages", "", `{}`, 422)
+	ask("GET", "/v1/messages/{id}", "", "", 200)
+	ask("GET", "/v1/turns", "?agent=clerk&state=succeeded&limit=1", "", 200)
+	ask("GET", "/v1/turns", "?limit=0", "", 400)
+	ask("GET", "/v1/turns/{id}", "", "", 200)
+	ask("GET", "/v1/turns/{id}/events", "", "", 200)
+	ask("GET", "/v1/turns/{id}/events", "", "", 200, "Accept", "text/event-stream")
+	ask("GET", "/v1/turns/{id}/events", fmt.Sprintf("?after=%d", one[int64](h, "select last_seq from turnkeeper.turns")), "", 204, "Accept", "text/event-stream")
+	ask("GET", "/v1/outbox", "", "", 200)
+	if part := ask("GET", "/v1/outputs/{id}", "?from=2&to=4", "", 200); string(part.body) != "üß" {
+		t.Errorf("characters 2 to 4 are %q", part.body)
+	}
+	ask("GET", "/v1/outputs/{id}", "?from=3&to=2", "", 400)
+	ask("GET", "/v1/lanes", "", "", 200)
+	ask("GET", "/v1/schedules", "", "", 200)
+	ask("GET", "/v1/agents", "", "", 200)
+	ask("POST", "/v1/scheduler/pause", "", `{"reason":"a look"}`, 200)
+	ask("POST", "/v1/scheduler/pause", "", `{"reason":" "}`, 422)
+	if paused := ask("GET", "/v1/scheduler", "", "", 200); !strings.Contains(string(paused.body), "a look") {
+		t.Errorf("the scheduler is not paused: %s", paused.body)
+	}
+	ask("POST", "/v1/scheduler/resume", "", "", 200)
+	ask("GET", "/openapi.json", "", "", 200)
+	ask("GET", "/healthz", "", "", 200)
+	ask("GET", "/readyz", "", "", 200)
+	for _, pattern := range httpapi.New(httpapi.Config{}).Patterns() {
+		if !checked[pattern] {
+			t.Errorf("no answer of %s was held against its description", pattern)
+		}
+	}
+}

@@ -1,0 +1,148 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"turnkeeper"
+	"turnkeeper/internal/app"
+	"turnkeeper/internal/config"
+	"turnkeeper/storage"
+)
+
+func (s *session) tokensCommand() *cobra.Command {
+	look := func(ctx context.Context, store *storage.Store) ([]storage.Token, error) { return store.Tokens(ctx) }
+	show := func(cmd *cobra.Command, _ []string) error {
+		return list(s, cmd, look, viewToken, showTokens, "no tokens: the HTTP API answers this machine only")
+	}
+	cmd := &cobra.Command{
+		Use: "tokens", Short: "List, make and revoke tokens of the HTTP API", Args: cobra.NoArgs,
+		Long: `List, make and revoke tokens of the HTTP API. A token is printed once, when it is
+made: the database has only a hash of it. Who has lost one revokes it and makes
+another. What is revoked is refused from then on.`,
+		Example: `  turnctl tokens create shop --scopes send --agents clerk
+  turnctl tokens create board --scopes read --expires 720h
+  turnctl tokens revoke shop`,
+		RunE: show,
+	}
+	cmd.AddCommand(
+		&cobra.Command{Use: "list", Short: "List tokens", Args: cobra.NoArgs, RunE: show},
+		s.createTokenCommand(),
+		&cobra.Command{
+			Use: "revoke NAME", Short: "Revoke a token", Args: exactArgs(1),
+			RunE: func(cmd *cobra.Command, args []string) error { return s.revokeToken(cmd.Context(), args[0]) },
+		},
+	)
+	return cmd
+}
+
+func (s *session) createTokenCommand() *cobra.Command {
+	t := storage.Token{}
+	cmd := &cobra.Command{
+		Use: "create NAME", Short: "Make a token, and print it once", Args: exactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t.Name = args[0]
+			if err := checkToken(t); err != nil {
+				return err
+			}
+			return s.createToken(cmd.Context(), t)
+		},
+	}
+	f := cmd.Flags()
+	f.StringSliceVar(&t.Scopes, "scopes", nil, "what it may do, with commas between: "+strings.Join(app.TokenScopes(), ", "))
+	f.StringSliceVar(&t.Agents, "agents", nil, "the agents that it is for, with commas between; none: all")
+	durationFlag(f, &t.Lifetime, "expires", 0, "after how long it expires, such as 720h; 0: never")
+	return cmd
+}
+
+// checkToken says what is wrong with a token that is to be made.
+func checkToken(t storage.Token) error {
+	if err := turnkeeper.CheckAgentName(t.Name); err != nil {
+		return usageError("the token's name %q: use at most %d of a-z, 0-9, _ and -, starting with a letter or digit", t.Name, turnkeeper.MaxNameLength)
+	}
+	if len(t.Scopes) == 0 {
+		return usageError("say with --scopes what the token may do: %s", strings.Join(app.TokenScopes(), ", "))
+	}
+	for _, scope := range t.Scopes {
+		if err := oneOf("--scopes", scope, app.TokenScopes()); err != nil || scope == "" {
+			return usageError("--scopes has %q: it must be of %s", scope, strings.Join(app.TokenScopes(), ", "))
+		}
+	}
+	for _, agent := range t.Agents {
+		if err := turnkeeper.CheckAgentName(agent); err != nil {
+			return usageError("--agents: %s", err)
+		}
+	}
+	if t.Lifetime < 0 {
+		return usageError("--expires must not be negative")
+	}
+	return nil
+}
+
+func (s *session) createToken(ctx context.Context, t storage.Token) error {
+	slices.Sort(t.Scopes)
+	t.Scopes = slices.Compact(t.Scopes)
+	return s.withDatabase(ctx, func(_ *config.Config, db *app.Database) error {
+		made, secret, err := db.Store.CreateToken(ctx, t)
+		if errors.Is(err, storage.ErrTokenExists) {
+			return usageError("there is a token %q: revoke it first, or take another name", t.Name)
+		}
+		if err != nil {
+			return err
+		}
+		view := newTokenView{viewToken(made), secret}
+		return s.print(view, func() {
+			s.out.line("%s", secret)
+			s.err.line("this is the only time that the token is shown; send it as Authorization: Bearer TOKEN")
+		})
+	})
+}
+
+func (s *session) revokeToken(ctx context.Context, name string) error {
+	return s.withDatabase(ctx, func(_ *config.Config, db *app.Database) error {
+		err := db.Store.RevokeToken(ctx, name)
+		if errors.Is(err, turnkeeper.ErrNotFound) {
+			return notFound(`there is no token %q: "turnctl tokens" lists them`, name)
+		}
+		if err != nil {
+			return err
+		}
+		return s.print(map[string]string{"revoked": name}, func() { s.out.line("token %s revoked", plain(name)) })
+	})
+}
+
+type tokenView struct {
+	Name       string     `json:"name"`
+	Scopes     []string   `json:"scopes"`
+	Agents     []string   `json:"agents"` // null: all
+	CreatedAt  time.Time  `json:"created_at"`
+	ExpiresAt  *time.Time `json:"expires_at"`
+	LastUsedAt *time.Time `json:"last_used_at"` // to the minute
+}
+
+// newTokenView is a token as it is shown once.
+type newTokenView struct {
+	tokenView
+	Token string `json:"token"`
+}
+
+func viewToken(t storage.Token) tokenView {
+	return tokenView{t.Name, t.Scopes, t.Agents, t.CreatedAt, orNull(t.ExpiresAt), orNull(t.LastUsedAt)}
+}
+
+func showTokens(s *screen, c clock, tokens []storage.Token) {
+	t := newTable("TOKEN", "SCOPES", "AGENTS", "MADE", "EXPIRES", "LAST USED")
+	for _, token := range tokens {
+		agents := "all"
+		if token.Agents != nil {
+			agents = strings.Join(token.Agents, ", ")
+		}
+		t.add(token.Name, strings.Join(token.Scopes, ", "), agents, c.at(token.CreatedAt), c.at(token.ExpiresAt), c.at(token.LastUsedAt))
+	}
+	t.print(s)
+}
