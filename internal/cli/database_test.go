@@ -3,10 +3,12 @@ package cli_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -319,5 +321,46 @@ func TestDoctor(t *testing.T) {
 	}
 	if got.code != 1 {
 		t.Errorf("exit code %d, want 1", got.code)
+	}
+}
+
+func TestTokens(t *testing.T) {
+	env, store := somewhere(t)
+	turnctl := func(args ...string) ran { return run(t, cli.Turnctl(), env, "", append([]string{"tokens"}, args...)...) }
+	if got := turnctl(); got.code != 0 || !strings.Contains(got.stderr, "no tokens") {
+		t.Errorf("%+v", got)
+	}
+	made := turnctl("create", "shop", "--scopes", "send,read", "--agents", "echo", "--expires", "1h")
+	secret := strings.TrimSpace(made.stdout)
+	if made.code != 0 || !strings.Contains(made.stderr, "only time") {
+		t.Fatalf("%+v", made)
+	}
+	token, err := store.FindToken(t.Context(), secret)
+	if err != nil || token.Name != "shop" || token.ExpiresAt.IsZero() || !slices.Equal(token.Agents, []string{"echo"}) {
+		t.Errorf("%+v, %v", token, err)
+	}
+	if got := turnctl("list"); !strings.Contains(got.stdout, "shop") || strings.Contains(got.stdout, secret) {
+		t.Errorf("%+v", got)
+	}
+	for name, c := range map[string]struct {
+		got  ran
+		code int
+		want string
+	}{
+		"a second of the name": {turnctl("create", "shop", "--scopes", "send"), 2, `there is a token "shop"`},
+		"no scope":             {turnctl("create", "other"), 2, "say with --scopes"},
+		"another scope":        {turnctl("create", "other", "--scopes", "all"), 2, `--scopes has "all"`},
+		"an impossible name":   {turnctl("create", "Other", "--scopes", "send"), 2, "the token's name"},
+		"unknown":              {turnctl("revoke", "other"), 3, `there is no token "other"`},
+	} {
+		if c.got.code != c.code || !strings.Contains(c.got.stderr, c.want) {
+			t.Errorf("%s: %+v", name, c.got)
+		}
+	}
+	if got := turnctl("revoke", "shop"); got.code != 0 {
+		t.Errorf("%+v", got)
+	}
+	if _, err := store.FindToken(t.Context(), secret); !errors.Is(err, turnkeeper.ErrNotFound) {
+		t.Errorf("a revoked token is found: %v", err)
 	}
 }
