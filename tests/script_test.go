@@ -54,7 +54,7 @@ func startInScript(t *testing.T, ts *testscript.TestScript, args []string) {
 	if len(args) == 0 {
 		ts.Fatalf("usage: start program [flags]")
 	}
-	var env []string
+	env := []string{"TURNKEEPER_LISTEN=127.0.0.1:0"}
 	for _, name := range []string{"PATH", "HOME", "NO_COLOR", "DATABASE_URL"} {
 		env = append(env, name+"="+ts.Getenv(name))
 	}
