@@ -111,6 +111,7 @@ type Record struct {
 	Failures   int           // failed turns of the lane in a row
 	NextBlock  int           // first unused block number
 	OpenRound  int           // round that has streamed events but no answer; 0: none
+	Cancelled  bool          // somebody asked for the turn's cancellation
 	ReadySince time.Time     // the turn could be granted since then: it was made, or what it waited for has come
 	Remaining  time.Duration // of the lease when the record was read, by the database's clock
 	Elapsed    time.Duration // since the grant, by the database's clock

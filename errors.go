@@ -35,6 +35,10 @@ var (
 	// from what it says.
 	ErrJournalMoved = errors.New("the journal has moved on")
 
+	// ErrWrongState refuses what an operator asked for, because of where the turn
+	// or the message stands. The error says where.
+	ErrWrongState = errors.New("not possible as things stand")
+
 	// ErrBadMove refuses a change of state that the state machine does not
 	// know.
 	ErrBadMove = errors.New("state change refused")

@@ -121,6 +121,14 @@ const shownNoHandles = "invalid arguments: a tool that runs detached takes no ou
 
 const shownEnded = "cancelled: the turn ended before this call had"
 
+// PreviewEnded is the preview of a call that was open elsewhere when its turn ended.
+func PreviewEnded(effect turnkeeper.Effect) string {
+	if effect == turnkeeper.EffectNone {
+		return shownEnded + "."
+	}
+	return shownEnded + shownMaybe
+}
+
 // closeElsewhere ends what is open elsewhere: no call is open under a closed turn.
 // What has arrived by now is its result.
 func (t *turn) closeElsewhere(ctx context.Context) {
@@ -133,12 +141,8 @@ func (t *turn) closeElsewhere(ctx context.Context) {
 		t.log.Warn("it could not be read what has arrived for the turn; its open calls are cancelled", zap.Error(err))
 	}
 	for _, call := range t.elsewhere() {
-		preview := shownEnded + "."
-		if call.Effect != turnkeeper.EffectNone {
-			preview = shownEnded + shownMaybe
-		}
 		t.answer(call, turnkeeper.CallResult{
-			Key: call.Key, Nonce: call.Nonce, State: turnkeeper.CallCancelled, Shown: call.Shown, Preview: preview,
+			Key: call.Key, Nonce: call.Nonce, State: turnkeeper.CallCancelled, Shown: call.Shown, Preview: PreviewEnded(call.Effect),
 		})
 	}
 }

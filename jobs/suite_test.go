@@ -101,6 +101,16 @@ func (d *door) Journal(record turnkeeper.Record, grant turnkeeper.Grant) agenttu
 	return jobs.NewJournal(d.overCutter(), record, grant)
 }
 
+func (d *door) CancelTurn(ctx context.Context, id turnkeeper.TurnID) (bool, error) {
+	done, err := d.Store.CancelTurn(ctx, id, "asked by the suite")
+	return done.Closed, err
+}
+
+func (d *door) CancelMessage(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.TurnID, bool, error) {
+	done, err := d.Store.CancelMessage(ctx, id, "asked by the suite")
+	return done.Turn, done.Closed, err
+}
+
 func (d *door) overCutter() *storage.Store {
 	if d.far == nil {
 		var url string

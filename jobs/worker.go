@@ -168,6 +168,9 @@ func (w *Worker) dispatch(ctx context.Context, job *river.Job[TurnArgs]) error {
 	if err != nil {
 		return w.handBack(ctx, record, writer, err)
 	}
+	if record.Cancelled {
+		w.cancel(record.Turn.GrantID)
+	}
 	bounds := w.BoundsFor(definition)
 	_, err = w.Runner.Run(ctx, agentturn.Assignment{
 		Record: record, Definition: definition, Bounds: bounds,

@@ -18,6 +18,8 @@ const (
 	TopicInbox Topic = "turnkeeper_inbox" // a message came, or a lane became free
 	TopicTurns Topic = "turnkeeper_turns" // a turn ended
 	TopicCalls Topic = "turnkeeper_calls" // detached calls are to stop
+
+	TopicCancels Topic = "turnkeeper_cancels" // turns are to be cancelled
 )
 
 // A Bell listens for doorbells on a connection of its own. A ring says "look
@@ -89,7 +91,7 @@ func (b *Bell) listen(ctx context.Context) error {
 		defer cancel()
 		_ = conn.Close(closing)
 	}()
-	for _, topic := range []Topic{TopicInbox, TopicTurns, TopicCalls} {
+	for _, topic := range []Topic{TopicInbox, TopicTurns, TopicCalls, TopicCancels} {
 		if _, err := conn.Exec(ctx, "listen "+string(topic)); err != nil {
 			return err
 		}

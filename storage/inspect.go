@@ -18,6 +18,7 @@ type TurnView struct {
 	Dispatches []turnkeeper.Dispatch
 	Outputs    []turnkeeper.Output // without their content
 	Awaited    []turnkeeper.AwaitedCall
+	Cancel     *Cancellation // nil: nobody asked for one
 }
 
 // Turns lists turns, newest first.
@@ -66,6 +67,9 @@ func (s *Store) ViewTurn(ctx context.Context, id turnkeeper.TurnID) (TurnView, e
 	}
 	v.Dispatches = mapRows(grants, dispatchOf)
 	if v.Awaited, err = s.awaitedOf(ctx, id); err != nil {
+		return TurnView{}, err
+	}
+	if v.Cancel, err = s.cancellationOf(ctx, id); err != nil {
 		return TurnView{}, err
 	}
 	outputs, err := s.q.OutputsOfTurn(ctx, int64(id))

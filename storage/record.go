@@ -72,6 +72,7 @@ func recordOf(row dbsqlc.TurnForWorkerRow) turnkeeper.Record {
 		Entries:    row.TurnkeeperTurn.Entries,
 		Failures:   int(row.Failures),
 		NextBlock:  1,
+		Cancelled:  row.Cancelled,
 		ReadySince: row.ReadySince,
 		Remaining:  micros(row.RemainingUs),
 		Elapsed:    micros(row.ElapsedUs),

@@ -230,6 +230,7 @@ func (w *worker) run(soft, hard context.Context, ready func(Ready)) (err error) 
 		}
 		background.Go(func() { w.turns.GiveBackOverlooked(ctx) })
 		background.Go(func() { w.watchCalls(ctx) })
+		background.Go(func() { w.watchCancels(ctx) })
 	}
 	if w.cfg.HasRole(config.RoleScheduler) {
 		background.Go(func() { w.schedule(scheduling) })
@@ -253,6 +254,13 @@ func (w *worker) watchCalls(ctx context.Context) {
 	rings, cancel := w.bell.Subscribe(storage.TopicCalls)
 	defer cancel()
 	w.calls.Watch(ctx, rings)
+}
+
+// watchCancels ends the turns here that somebody asked to be cancelled.
+func (w *worker) watchCancels(ctx context.Context) {
+	rings, cancel := w.bell.Subscribe(storage.TopicCancels)
+	defer cancel()
+	w.turns.WatchCancels(ctx, rings)
 }
 
 // stop ends every turn and detached call that runs, with the cause.

@@ -18,6 +18,7 @@ const (
 	ExitNotFound = 3   // there is nothing with that id or name
 	ExitNoReply  = 4   // enqueue --wait: no reply in time; the message stays accepted
 	ExitNotDone  = 5   // enqueue --wait: the message failed or was cancelled
+	ExitRefused  = 6   // turnctl: not possible as things stand
 	ExitSignal   = 130 // stopped by a signal before it was done
 )
 

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -44,23 +43,13 @@ by its SHA-256: where the two differ, that is said and the exit code is 1.`,
 }
 
 func findTurn(ctx context.Context, store *storage.Store, name string) (storage.TurnView, error) {
-	if name == "latest" {
-		id, err := store.LatestTurn(ctx)
-		if errors.Is(err, turnkeeper.ErrNotFound) {
-			return storage.TurnView{}, notFound("there is no turn yet")
-		}
-		if err != nil {
-			return storage.TurnView{}, err
-		}
-		return store.ViewTurn(ctx, id)
+	id, err := turnNamed(ctx, store, name)
+	if err != nil {
+		return storage.TurnView{}, err
 	}
-	id, err := strconv.ParseInt(name, 10, 64)
-	if err != nil || id < 1 {
-		return storage.TurnView{}, usageError(`%q is no turn: give its id, or "latest"`, name)
-	}
-	view, err := store.ViewTurn(ctx, turnkeeper.TurnID(id))
+	view, err := store.ViewTurn(ctx, id)
 	if errors.Is(err, turnkeeper.ErrNotFound) {
-		return view, notFound(`there is no turn %d: "turnctl turns" lists them`, id)
+		return view, noSuchTurn(id)
 	}
 	return view, err
 }

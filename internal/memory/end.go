@@ -58,6 +58,7 @@ func (s *Store) endDispatch(t *turnRow, grant turnkeeper.GrantID, e ending, ring
 	if job := s.state.job(t.JobID); e.job && job != nil && job.state == "running" {
 		job.state = "completed"
 	}
+	s.cancelAtEnd(t, rings)
 	*rings = append(*rings, Bell{Topic: TopicInbox})
 	return nil
 }

@@ -31,7 +31,8 @@ type state struct {
 	drafts  map[turnkeeper.OutputID]*draft
 
 	extractions map[turnkeeper.ExtractionKey][]byte
-	moved       []string // moves that a table would have refused, for Check
+	cancels     map[turnkeeper.TurnID]bool // turns that somebody asked to be cancelled
+	moved       []string                   // moves that a table would have refused, for Check
 
 	// What the tables would have an index on.
 	waiting map[turnkeeper.Lane][]*turnkeeper.Message
@@ -100,7 +101,7 @@ func newState() state {
 		keys: map[messageKey]turnkeeper.MessageID{}, slots: map[slotKey]turnkeeper.MessageID{},
 		leases: map[turnkeeper.Lane]*leaseRow{}, workers: map[turnkeeper.WorkerID]*turnkeeper.Heartbeat{},
 		waiting: map[turnkeeper.Lane][]*turnkeeper.Message{}, open: map[turnkeeper.Lane]*turnRow{}, held: map[turnkeeper.Lane]*leaseRow{},
-		drafts: map[turnkeeper.OutputID]*draft{}, extractions: map[turnkeeper.ExtractionKey][]byte{},
+		drafts: map[turnkeeper.OutputID]*draft{}, extractions: map[turnkeeper.ExtractionKey][]byte{}, cancels: map[turnkeeper.TurnID]bool{},
 		timeline: "00000001",
 	}
 }

@@ -106,6 +106,14 @@ func (d *door) Journal(record turnkeeper.Record, grant turnkeeper.Grant) agenttu
 	return d.store.Connect(d).Journal(record, grant)
 }
 
+func (d *door) CancelTurn(ctx context.Context, id turnkeeper.TurnID) (bool, error) {
+	return d.conn.CancelTurn(ctx, id)
+}
+
+func (d *door) CancelMessage(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.TurnID, bool, error) {
+	return d.conn.CancelMessage(ctx, id)
+}
+
 func (d *door) Extractions() agentturn.ExtractionCache { return d.conn }
 
 // Carry makes the door the wire of the journals.

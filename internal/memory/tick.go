@@ -202,7 +202,10 @@ func (t *tick) Lost(_ context.Context, limit int) (lost []turnkeeper.LostGrant, 
 }
 
 func (t *tick) Requeue(_ context.Context, lost turnkeeper.LostGrant) error {
-	t.freed[lost.Lane], t.again[lost.TurnID] = true, true
+	t.freed[lost.Lane] = true
+	if err := t.read(func(s *state, _ time.Time) { t.again[lost.TurnID] = !s.cancels[lost.TurnID] }); err != nil {
+		return err
+	}
 	end := ending{outcome: turnkeeper.Outcome{State: turnkeeper.TurnQueued}, log: "lost", lost: lost.WorkerID != ""}
 	if lost.WorkerID == "" {
 		end.log = "unclaimed"

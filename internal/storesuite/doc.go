@@ -32,6 +32,9 @@ type Door interface {
 	HandOn(ctx context.Context, c turnkeeper.ClaimedCall) error
 	ClaimsHeld(ctx context.Context, claims []turnkeeper.ClaimID) ([]turnkeeper.ClaimID, error)
 	Journal(record turnkeeper.Record, grant turnkeeper.Grant) agentturn.Journal
+	// CancelTurn and CancelMessage say whether the turn is over; else its holder ends it.
+	CancelTurn(ctx context.Context, id turnkeeper.TurnID) (closed bool, err error)
+	CancelMessage(ctx context.Context, id turnkeeper.MessageID) (turn turnkeeper.TurnID, closed bool, err error)
 	// Extractions are what the store keeps of them.
 	Extractions() agentturn.ExtractionCache
 	// Outputs reads stored results, and Sweep removes what nobody finished of others.
@@ -134,6 +137,14 @@ func Run(t *testing.T, open func(t *testing.T) Door) {
 		{"a job of a detached call that was fetched and overlooked rings again", overlookedFetch},
 		{"a clock put back keeps no detached call", clockPutBackCall},
 		{"what has arrived outlives its turn's workers", arrivedThenLost},
+		{"a message that waits is cancelled with a reply", cancelWaiting},
+		{"a turn that waits is cancelled with its calls", cancelAwaiting},
+		{"what has arrived is kept by a cancellation", cancelArrived},
+		{"a turn that is queued is cancelled with its calls", cancelQueued},
+		{"a turn that runs is cancelled by its holder", cancelRunning},
+		{"a cancellation outlives the turn's worker", cancelThenLost},
+		{"a turn that was asked to be cancelled neither waits nor is tried again", cancelThenEnd},
+		{"a turn that has ended is not cancelled", cancelEnded},
 	} {
 		t.Run(property.name, func(t *testing.T) { property.hold(newHouse(t, open(t))) })
 	}

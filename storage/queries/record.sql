@@ -9,7 +9,8 @@ select sqlc.embed(t), d.content as definition, coalesce(l.failures, 0)::integer 
         where s.agent = t.agent and s.conversation = t.conversation and s.up_to < t.id), 0)::bigint as summary_up_to,
     coalesce((select max(a.arrived_at) from turnkeeper.awaited_calls a where a.turn_id = t.id), t.created_at)::timestamptz as ready_since,
     exists (select from turnkeeper.turns p where p.agent = t.agent and p.conversation = t.conversation and p.id < t.id
-        and p.state in ('succeeded', 'degraded'))::boolean as has_past
+        and p.state in ('succeeded', 'degraded'))::boolean as has_past,
+    exists (select from turnkeeper.cancellations x where x.turn_id = t.id)::boolean as cancelled
 from turnkeeper.turns t
 join turnkeeper.messages m on m.id = t.message_id
 join turnkeeper.definitions d on d.hash = t.definition_hash

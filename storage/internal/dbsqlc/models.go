@@ -51,6 +51,12 @@ type TurnkeeperCall struct {
 	Elsewhere       bool
 }
 
+type TurnkeeperCancellation struct {
+	TurnID  int64
+	Reason  string
+	AskedAt time.Time
+}
+
 type TurnkeeperLeaseLog struct {
 	ID         int64
 	Lane       string
@@ -115,6 +121,12 @@ type TurnkeeperReply struct {
 	Outcome      string
 	Body         string
 	CreatedAt    time.Time
+}
+
+type TurnkeeperRetry struct {
+	MessageID int64
+	RetriedAs int64
+	AskedAt   time.Time
 }
 
 type TurnkeeperRound struct {

@@ -285,7 +285,8 @@ select t.id, t.message_id, t.attempt, t.agent, t.conversation, t.lane, t.trigger
         where s.agent = t.agent and s.conversation = t.conversation and s.up_to < t.id), 0)::bigint as summary_up_to,
     coalesce((select max(a.arrived_at) from turnkeeper.awaited_calls a where a.turn_id = t.id), t.created_at)::timestamptz as ready_since,
     exists (select from turnkeeper.turns p where p.agent = t.agent and p.conversation = t.conversation and p.id < t.id
-        and p.state in ('succeeded', 'degraded'))::boolean as has_past
+        and p.state in ('succeeded', 'degraded'))::boolean as has_past,
+    exists (select from turnkeeper.cancellations x where x.turn_id = t.id)::boolean as cancelled
 from turnkeeper.turns t
 join turnkeeper.messages m on m.id = t.message_id
 join turnkeeper.definitions d on d.hash = t.definition_hash
@@ -311,6 +312,7 @@ type TurnForWorkerRow struct {
 	SummaryUpTo     int64
 	ReadySince      time.Time
 	HasPast         bool
+	Cancelled       bool
 }
 
 // A clock that was set back since the grant makes the lease no longer.
@@ -368,6 +370,7 @@ func (q *Queries) TurnForWorker(ctx context.Context, turnID int64) (TurnForWorke
 		&i.SummaryUpTo,
 		&i.ReadySince,
 		&i.HasPast,
+		&i.Cancelled,
 	)
 	return i, err
 }

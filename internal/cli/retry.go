@@ -1,0 +1,101 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"turnkeeper"
+	"turnkeeper/internal/app"
+	"turnkeeper/internal/config"
+	"turnkeeper/storage"
+)
+
+type retriedView struct {
+	MessageID turnkeeper.MessageID  `json:"message_id"` // that is handled next
+	RetryOf   *turnkeeper.MessageID `json:"retry_of"`   // null: the message is tried again itself
+	DueNow    bool                  `json:"due_now"`
+	Repeat    bool                  `json:"repeat"` // it was put into the inbox again before
+}
+
+func (s *session) retryCommand() *cobra.Command {
+	var turn string
+	var anyway bool
+	cmd := &cobra.Command{
+		Use: "retry MESSAGE | --turn TURN", Short: "Try a message again", Args: atMostOneArg,
+		Long: `Try a message again. One that failed for good is put into the inbox once more,
+as a new message in the same conversation: a message has one reply, and it has
+it. A repeat names the same new message. One that waits for its time, because an
+attempt failed or a budget was used up, is due now.
+
+A message whose turn was degraded or cancelled may have had effects already, and
+another try may have them again: "turnctl explain" tells which calls ran. It is
+tried again with --anyway only.
+
+` + refusedHelp,
+		Example: `  turnctl retry 12
+  turnctl retry --turn latest --anyway`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if (len(args) == 1) == cmd.Flags().Changed("turn") {
+				return usageError("give a message, or --turn with one of its turns")
+			}
+			return s.retry(cmd.Context(), strings.Join(args, ""), turn, anyway)
+		},
+	}
+	cmd.Flags().StringVar(&turn, "turn", "", "the message of this turn: its id, or \"latest\"")
+	cmd.Flags().BoolVar(&anyway, "anyway", false, "also where effects may happen twice")
+	return cmd
+}
+
+func (s *session) retry(ctx context.Context, message, turn string, anyway bool) error {
+	return s.withDatabase(ctx, func(_ *config.Config, db *app.Database) error {
+		id, err := messageNamed(ctx, db.Store, message, turn)
+		if err != nil {
+			return err
+		}
+		done, err := db.Store.Retry(ctx, id, anyway)
+		switch {
+		case errors.Is(err, turnkeeper.ErrNotFound):
+			return notFound(`there is no message %d: "turnctl inbox" lists them`, id)
+		case errors.Is(err, turnkeeper.ErrWrongState) && !anyway && strings.Contains(err.Error(), "may have had effects"):
+			return refused(fmt.Errorf(`%w; look at "turnctl explain", and give --anyway if that does no harm`, err))
+		case errors.Is(err, turnkeeper.ErrWrongState):
+			return refused(err)
+		case err != nil:
+			return err
+		}
+		view := retriedView{MessageID: done.Message, DueNow: done.DueNow, Repeat: done.Repeat}
+		if done.Message != id {
+			view.RetryOf = &id
+		}
+		return s.print(view, func() { s.tellRetried(id, done) })
+	})
+}
+
+func (s *session) tellRetried(id turnkeeper.MessageID, done storage.Retried) {
+	switch {
+	case done.DueNow:
+		s.out.line("message %d is due now", id)
+	case done.Repeat:
+		s.out.line("message %d was put into the inbox again before, as message %d", id, done.Message)
+	default:
+		s.out.line("message %d is tried again as message %d", id, done.Message)
+	}
+}
+
+// messageNamed is a message by its own id or by one of its turns.
+func messageNamed(ctx context.Context, store *storage.Store, message, turn string) (turnkeeper.MessageID, error) {
+	if turn != "" {
+		view, err := findTurn(ctx, store, turn)
+		return view.Turn.MessageID, err
+	}
+	id, err := strconv.ParseInt(message, 10, 64)
+	if err != nil || id < 1 {
+		return 0, usageError("%q is no message: give its id", message)
+	}
+	return turnkeeper.MessageID(id), nil
+}

@@ -1,0 +1,214 @@
+package memory
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/agentturn"
+)
+
+// lockTick returns with the store's lock held and no tick under way: what it finds
+// is not being granted.
+func (s *Store) lockTick(ctx context.Context) error {
+	timeout := time.NewTimer(lockTimeout)
+	defer timeout.Stop()
+	for {
+		s.mu.Lock()
+		ticker := s.ticker
+		left, busy := ticker.blocks()
+		if !busy {
+			return nil
+		}
+		s.mu.Unlock()
+		if err := awaitLock(ctx, ticker.done, left, timeout.C); err != nil {
+			return err
+		}
+	}
+}
+
+// CancelTurn cancels a turn; closed: it is over, else its holder ends it. The
+// refusals are those of storage: ErrNotFound, ErrWrongState.
+func (c *Conn) CancelTurn(ctx context.Context, id turnkeeper.TurnID) (closed bool, err error) {
+	err = c.ask(ctx, "cancel", func() error {
+		return c.store.outsideTicks(ctx, func(rings *[]Bell) error {
+			closed, err = c.store.cancelTurn(id, rings)
+			return err
+		})
+	})
+	return closed, err
+}
+
+// CancelMessage cancels a message, and the turn that handles it.
+func (c *Conn) CancelMessage(ctx context.Context, id turnkeeper.MessageID) (turn turnkeeper.TurnID, closed bool, err error) {
+	err = c.ask(ctx, "cancel", func() error {
+		return c.store.outsideTicks(ctx, func(rings *[]Bell) error {
+			m := c.store.state.message(id)
+			if m == nil {
+				return turnkeeper.ErrNotFound
+			}
+			if m.State == turnkeeper.MessageWaiting {
+				c.store.commit++
+				turn, closed = c.store.cancelWaiting(m, rings), true
+				return nil
+			}
+			turn = m.TurnID
+			closed, err = c.store.cancelTurn(turn, rings)
+			return err
+		})
+	})
+	return turn, closed, err
+}
+
+// outsideTicks runs f as one transaction while no tick is under way.
+func (s *Store) outsideTicks(ctx context.Context, f func(*[]Bell) error) error {
+	if err := s.lockTick(ctx); err != nil {
+		return err
+	}
+	var rings []Bell
+	err := f(&rings)
+	s.mu.Unlock()
+	if err == nil {
+		for _, bell := range rings {
+			s.opts.Ring(bell)
+		}
+	}
+	return err
+}
+
+func (s *Store) cancelTurn(id turnkeeper.TurnID, rings *[]Bell) (closed bool, err error) {
+	row := s.state.turn(id)
+	switch {
+	case row == nil:
+		return false, turnkeeper.ErrNotFound
+	case row.State == turnkeeper.TurnCancelled:
+		return true, nil
+	case row.State.Terminal():
+		return false, turnkeeper.ErrWrongState
+	}
+	s.state.cancels[id] = true
+	if row.State == turnkeeper.TurnRunning {
+		return false, nil
+	}
+	s.commit++
+	draft := row.draft()
+	s.closeCancelled(draft, rings)
+	s.state.setTurn(draft)
+	return true, nil
+}
+
+// cancelWaiting closes a message that waits, with a turn that was never granted.
+func (s *Store) cancelWaiting(m *turnkeeper.Message, rings *[]Bell) turnkeeper.TurnID {
+	st := &s.state
+	st.unsetWaiting(m)
+	m.Attempts++
+	turn := &turnRow{Turn: turnkeeper.Turn{
+		ID: turnkeeper.TurnID(len(st.turns) + 1), MessageID: m.ID, Attempt: m.Attempts, Agent: m.Agent, Conversation: m.Conversation,
+		Lane: m.Lane, Trigger: m.Trigger, DefinitionHash: st.agents[m.Agent].DefinitionHash, State: turnkeeper.TurnQueued, CreatedAt: s.now(),
+	}}
+	if l := st.leases[m.Lane]; l != nil {
+		turn.Token = l.Token
+	}
+	m.TurnID = turn.ID
+	st.turns = append(st.turns, turn)
+	st.cancels[turn.ID] = true
+	s.closeCancelled(turn, rings)
+	return turn.ID
+}
+
+// cancelAtEnd closes, at the end of a dispatch, what was asked to be cancelled and
+// would go on. t is a draft of the turn.
+func (s *Store) cancelAtEnd(t *turnRow, rings *[]Bell) {
+	m := s.state.message(t.MessageID)
+	switch {
+	case !s.state.cancels[t.ID]:
+	case !t.State.Terminal():
+		s.closeCancelled(t, rings)
+	case m.State == turnkeeper.MessageWaiting:
+		s.cancelWaiting(m, rings)
+	}
+}
+
+// closeCancelled closes a turn that nobody runs as cancelled. t is a draft of it.
+func (s *Store) closeCancelled(t *turnRow, rings *[]Bell) {
+	const reply = "This turn was cancelled."
+	now := s.now()
+	if err := t.State.MoveTo(turnkeeper.TurnCancelled); err != nil {
+		s.state.moved = append(s.state.moved, err.Error())
+	}
+	t.settleArrived(now)
+	t.endElsewhere(now)
+	t.settleCalls(now)
+	if round := openRound(t); round > 0 {
+		t.tell(turnkeeper.EventRoundRollback, round, agentturn.RollbackData{Reason: "the turn was cancelled"}, now)
+	}
+	o := turnkeeper.Outcome{State: turnkeeper.TurnCancelled, StopReason: turnkeeper.StopCancelled, Reply: reply}
+	if t.Trigger == turnkeeper.TriggerSchedule {
+		o.Reply = ""
+	}
+	calls := 0
+	var said []string
+	for _, round := range t.rounds {
+		calls += len(round.Calls)
+		if strings.TrimSpace(round.Text) != "" {
+			said = append(said, round.Text)
+		}
+	}
+	t.tell(turnkeeper.EventTurnError, 0, agentturn.TurnEndData{
+		State: o.State, StopReason: o.StopReason, Rounds: len(t.rounds), Calls: calls, Reply: o.Reply,
+	}, now)
+	t.State, t.StopReason, t.EndedAt, t.DueAt, t.ErrorClass, t.Error = o.State, o.StopReason, now, time.Time{}, "", ""
+	if t.Trigger == turnkeeper.TriggerSchedule {
+		t.InnerDialogue = strings.Join(said, "\n\n")
+	}
+	m := s.state.message(t.MessageID)
+	m.State, m.ClosedAt, m.LastError = turnkeeper.MessageCancelled, now, ""
+	if o.Reply != "" {
+		s.reply(t, o, now)
+	}
+	*rings = append(*rings, Bell{Topic: TopicInbox})
+}
+
+// endElsewhere ends the calls that are open elsewhere, as the end of a turn does.
+func (t *turnRow) endElsewhere(now time.Time) {
+	for i := range t.rounds {
+		for j := range t.rounds[i].Calls {
+			call := &t.rounds[i].Calls[j]
+			if !call.Elsewhere || call.State != turnkeeper.CallRunning {
+				continue
+			}
+			t.closeAwaited(call.Key)
+			call.State, call.EndedAt = turnkeeper.CallCancelled, now
+			call.Preview = agentturn.PreviewEnded(call.Effect)
+		}
+	}
+}
+
+// openRound is the round that has streamed and not ended; 0: none.
+func openRound(t *turnRow) (round int) {
+	for _, e := range slices.Backward(t.events) {
+		switch e.Type {
+		case turnkeeper.EventRoundRollback:
+			return 0
+		case turnkeeper.EventRoundStart:
+			if e.Round > len(t.rounds) {
+				return e.Round
+			}
+			return 0
+		default:
+		}
+	}
+	return 0
+}
+
+func (t *turnRow) tell(kind turnkeeper.EventType, round int, data any, now time.Time) {
+	text, err := json.Marshal(data)
+	if err != nil { // the types of events always encode
+		panic(err)
+	}
+	t.LastSeq++
+	t.events = append(t.events, turnkeeper.Event{TurnID: t.ID, Seq: t.LastSeq, Type: kind, Round: round, Data: text, At: now})
+}

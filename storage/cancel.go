@@ -1,0 +1,126 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"turnkeeper"
+)
+
+// A Cancelled says what came of a cancellation.
+type Cancelled struct {
+	Turn turnkeeper.TurnID
+	// Closed: the turn is cancelled, now or before. Else a worker runs it, which
+	// ends it; should that worker be lost, whoever takes the turn from it does.
+	Closed bool
+}
+
+// settleTries bounds how often a turn may move while it is being cancelled.
+const settleTries = 5
+
+// CancelTurn cancels a turn: one that nobody runs at once, one that a worker runs
+// through that worker. A repeat does nothing more. A turn that ended otherwise is
+// refused with turnkeeper.ErrWrongState, an unknown one with ErrNotFound. reason
+// is for operators; it may be empty.
+//
+// It asks first and then closes, in two transactions: whoever ends a dispatch of
+// the turn after the first sees the request, and the second waits for whoever
+// ended one before.
+func (s *Store) CancelTurn(ctx context.Context, id turnkeeper.TurnID, reason string) (Cancelled, error) {
+	if err := s.q.AskCancel(ctx, int64(id), s.clean(reason)); err != nil {
+		return Cancelled{}, translate(err)
+	}
+	for range settleTries {
+		row, err := s.q.SettleCancel(ctx, int64(id))
+		switch err = translate(err); {
+		case lockRefused(err): // its worker is in a transaction of its own, and finds the request after it
+			return Cancelled{Turn: id}, nil
+		case err != nil:
+			return Cancelled{}, err
+		case row.Again:
+			continue
+		}
+		return cancelledAs(id, turnkeeper.TurnState(row.State))
+	}
+	return Cancelled{Turn: id}, nil
+}
+
+func cancelledAs(id turnkeeper.TurnID, state turnkeeper.TurnState) (Cancelled, error) {
+	switch {
+	case state == "":
+		return Cancelled{}, turnkeeper.ErrNotFound
+	case state == turnkeeper.TurnCancelled:
+		return Cancelled{Turn: id, Closed: true}, nil
+	case state.Terminal():
+		return Cancelled{}, &conditionError{turnkeeper.ErrWrongState, fmt.Sprintf("turn %d has ended already: it %s", id, endedAs(state))}
+	default:
+		return Cancelled{Turn: id}, nil
+	}
+}
+
+func endedAs(state turnkeeper.TurnState) string {
+	if state == turnkeeper.TurnDegraded {
+		return "was degraded"
+	}
+	return string(state)
+}
+
+// CancelMessage cancels a message: one that waits in the inbox gets a turn that is
+// closed without a grant, so that it has its one reply and its place in every list;
+// of one that is being handled the turn is cancelled. Else it is as CancelTurn.
+func (s *Store) CancelMessage(ctx context.Context, id turnkeeper.MessageID, reason string) (Cancelled, error) {
+	for range settleTries {
+		row, err := s.q.CancelMessage(ctx, int64(id), s.clean(reason))
+		if err != nil {
+			return Cancelled{}, translate(err)
+		}
+		if row.Turn != 0 {
+			return Cancelled{Turn: turnkeeper.TurnID(row.Turn), Closed: true}, nil
+		}
+		m, err := s.Message(ctx, id)
+		switch {
+		case err != nil:
+			return Cancelled{}, err
+		case m.State == turnkeeper.MessageCancelled:
+			return Cancelled{Turn: m.TurnID, Closed: true}, nil
+		case !m.ClosedAt.IsZero():
+			return Cancelled{}, &conditionError{turnkeeper.ErrWrongState, fmt.Sprintf("message %d is closed already: it is %s", id, m.State)}
+		}
+		done, err := s.CancelTurn(ctx, m.TurnID, reason)
+		if !errors.Is(err, turnkeeper.ErrWrongState) { // else its turn has failed meanwhile, and the message may wait again
+			return done, err
+		}
+	}
+	return Cancelled{}, &conditionError{turnkeeper.ErrWrongState, fmt.Sprintf("message %d does not stand still; try again", id)}
+}
+
+// CancelledGrants are those of the grants whose turns somebody asked to be
+// cancelled.
+func (s *Store) CancelledGrants(ctx context.Context, grants []turnkeeper.GrantID) ([]turnkeeper.GrantID, error) {
+	ids := make([]string, len(grants))
+	for i, g := range grants {
+		ids[i] = string(g)
+	}
+	asked, err := s.q.CancelledGrants(ctx, ids)
+	return mapRows(asked, func(g string) turnkeeper.GrantID { return turnkeeper.GrantID(g) }), translate(err)
+}
+
+// A Cancellation is somebody's request that a turn be cancelled.
+type Cancellation struct {
+	Reason  string // empty: none was given
+	AskedAt time.Time
+}
+
+// cancellationOf is that of a turn; nil: nobody asked.
+func (s *Store) cancellationOf(ctx context.Context, id turnkeeper.TurnID) (*Cancellation, error) {
+	row, err := s.q.CancellationOf(ctx, int64(id))
+	switch err = translate(err); {
+	case errors.Is(err, turnkeeper.ErrNotFound):
+		return nil, nil //nolint:nilnil // there is none
+	case err != nil:
+		return nil, err
+	}
+	return &Cancellation{row.Reason, row.AskedAt}, nil
+}

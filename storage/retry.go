@@ -1,0 +1,66 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+
+	"turnkeeper"
+)
+
+// A Retried says what came of a retry.
+type Retried struct {
+	Message turnkeeper.MessageID // that is handled next: a new one, or the one asked for
+	DueNow  bool                 // it waited for its time, and is due now
+	Repeat  bool                 // it was put into the inbox again before, as Message
+}
+
+// Retry tries a message again. One that failed for good is put into the inbox once
+// more as a new message, for a message has one reply and has it; a repeat gives the
+// same new message. One that waits for its time, after a failure or by a budget, is
+// due now. What may have had effects, a degraded or cancelled turn, is tried again
+// only if anyway is set. What cannot be tried again is refused with
+// turnkeeper.ErrWrongState, an unknown message with ErrNotFound.
+func (s *Store) Retry(ctx context.Context, id turnkeeper.MessageID, anyway bool) (Retried, error) {
+	row, err := s.q.RetryMessage(ctx, int64(id), anyway)
+	if err != nil {
+		return Retried{}, translate(err)
+	}
+	refused := func(why string) (Retried, error) {
+		return Retried{}, &conditionError{turnkeeper.ErrWrongState, fmt.Sprintf("message %d %s", id, why)}
+	}
+	done := Retried{Message: turnkeeper.MessageID(row.Message)}
+	switch row.Verdict {
+	case "new":
+		return done, nil
+	case "repeated":
+		done.Repeat = true
+		return done, nil
+	case "due_now":
+		done.DueNow = true
+		return done, nil
+	case "waiting":
+		return refused("waits in the inbox and is due already")
+	case "running":
+		return refused("is being handled")
+	case "answered":
+		return refused("was answered; send it again as a message of its own if you want a second answer")
+	case "risky":
+		return refused("may have had effects already, which another try would have again")
+	default:
+		return Retried{}, turnkeeper.ErrNotFound
+	}
+}
+
+// RetriesOf says as which message one was put into the inbox again, and of which one
+// it is the retry; 0: none.
+func (s *Store) RetriesOf(ctx context.Context, id turnkeeper.MessageID) (as, of turnkeeper.MessageID, err error) {
+	rows, err := s.q.RetryOf(ctx, int64(id))
+	for _, r := range rows {
+		if turnkeeper.MessageID(r.MessageID) == id {
+			as = turnkeeper.MessageID(r.RetriedAs)
+		} else {
+			of = turnkeeper.MessageID(r.MessageID)
+		}
+	}
+	return as, of, translate(err)
+}
