@@ -1,0 +1,151 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"turnkeeper"
+	"turnkeeper/agentturn"
+	"turnkeeper/internal/app"
+	"turnkeeper/internal/config"
+	"turnkeeper/storage"
+	"turnkeeper/stream"
+)
+
+type eventView struct {
+	TurnID turnkeeper.TurnID    `json:"turn_id"`
+	Seq    int64                `json:"seq"`
+	Type   turnkeeper.EventType `json:"type"`
+	Round  int                  `json:"round"`
+	Block  int                  `json:"block"`
+	Data   json.RawMessage      `json:"data"`
+	At     time.Time            `json:"at"`
+}
+
+func viewEvent(e turnkeeper.Event) eventView {
+	v := eventView{e.TurnID, e.Seq, e.Type, e.Round, e.Block, e.Data, e.At}
+	if len(v.Data) == 0 {
+		v.Data = json.RawMessage("null")
+	}
+	return v
+}
+
+func (s *session) eventsCommand() *cobra.Command {
+	var after int64
+	var follow bool
+	cmd := &cobra.Command{
+		Use: "events TURN|latest", Short: "Print what a turn does, or follow it live", Args: exactArgs(1),
+		Long: `Print the events of a turn as a transcript: its rounds, what the model says, the
+tools with their state and time, waits, and the end. With --follow it goes on
+while the turn does, and ends with it. A round that begins again after a worker
+was lost is marked: what it had said before is void, so that what stands equals
+the reply. With -o json each event is an object; with --follow one a line.
+
+A connection that breaks goes on with --after and the last number that was seen.
+
+` + exitHelp + `
+  5  --follow: the turn failed or was cancelled
+  130  stopped by a signal before the turn's end`,
+		Example: `  turnctl events latest --follow
+  turnctl events 41 --after 120 -o json`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if after < 0 {
+				return usageError("--after is %d: it must be the number of an event, or 0", after)
+			}
+			return s.withDatabase(cmd.Context(), func(_ *config.Config, db *app.Database) error {
+				view, err := findTurn(cmd.Context(), db.Store, args[0])
+				if err != nil {
+					return err
+				}
+				if follow {
+					return s.followEvents(cmd.Context(), db, view.Turn, after)
+				}
+				return s.storedEvents(cmd.Context(), db.Store, view.Turn, after)
+			})
+		},
+	}
+	cmd.Flags().Int64Var(&after, "after", 0, "only events with numbers above this one")
+	cmd.Flags().BoolVar(&follow, "follow", false, "go on until the turn has ended")
+	return cmd
+}
+
+// eventPage is how many events are read at a time.
+const eventPage = 500
+
+// storedEvents prints what there is now.
+func (s *session) storedEvents(ctx context.Context, store *storage.Store, turn turnkeeper.Turn, after int64) error {
+	all := []eventView{}
+	paper := newTranscript(s.out)
+	defer paper.end()
+	for {
+		page, err := store.Events(ctx, turn.ID, after, eventPage)
+		if err != nil {
+			return err
+		}
+		for _, e := range page {
+			after = e.Seq
+			if s.json() {
+				all = append(all, viewEvent(e))
+			} else {
+				paper.show(e)
+			}
+		}
+		if len(page) < eventPage {
+			break
+		}
+	}
+	if s.json() {
+		return writeJSON(s.Stdout, all)
+	}
+	if !turn.State.Terminal() {
+		s.err.line("%s", s.err.in(dim, "the turn is "+string(turn.State)+"; --follow goes on with it"))
+	}
+	return nil
+}
+
+// followEvents prints events as they come, to the last one.
+func (s *session) followEvents(ctx context.Context, db *app.Database, turn turnkeeper.Turn, after int64) error {
+	if turn.State.Terminal() && after >= turn.LastSeq {
+		return endCode(turn.State)
+	}
+	bell, stop := hangBell(ctx, db)
+	defer stop()
+	paper := newTranscript(s.out)
+	defer paper.end()
+	answered := s.Now()
+	for e, err := range stream.Follow(ctx, eventSource{db.Store, bell}, turn.ID, after) {
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil && (errors.Is(err, turnkeeper.ErrNotFound) || s.Now().Sub(answered) > patience):
+			return err
+		case err != nil:
+			continue
+		}
+		answered = s.Now()
+		if s.json() {
+			err = writeJSONLine(s.Stdout, viewEvent(e))
+		} else {
+			err = paper.show(e)
+		}
+		if err != nil {
+			return err
+		}
+		if e.Type.Terminal() {
+			return endCode(dataOf[agentturn.TurnEndData](e).State)
+		}
+	}
+	return nil
+}
+
+// endCode is how a command ends that waited for the end of a turn.
+func endCode(state turnkeeper.TurnState) error {
+	if state == turnkeeper.TurnFailed || state == turnkeeper.TurnCancelled {
+		return silent(ExitNotDone)
+	}
+	return nil
+}
