@@ -184,3 +184,10 @@ func (s *Store) AgentOfTurn(ctx context.Context, id turnkeeper.TurnID) (string, 
 	agent, err := s.q.AgentOfTurn(ctx, int64(id))
 	return agent, translate(err)
 }
+
+// Definition is an agent's definition by its hash, as it was recorded, or
+// ErrNotFound.
+func (s *Store) Definition(ctx context.Context, hash string) ([]byte, error) {
+	content, err := s.q.DefinitionByHash(ctx, hash)
+	return []byte(content), translate(err)
+}

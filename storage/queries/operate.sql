@@ -23,3 +23,6 @@ from turnkeeper.retry_message(@message::bigint, @anyway::boolean);
 -- name: RetryOf :many
 -- What a message was put into the inbox again for, and as which.
 select message_id, retried_as, asked_at from turnkeeper.retries where message_id = @message or retried_as = @message order by message_id;
+
+-- name: DefinitionByHash :one
+select content from turnkeeper.definitions where hash = @hash;

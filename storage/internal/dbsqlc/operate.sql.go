@@ -71,6 +71,17 @@ func (q *Queries) CancelledGrants(ctx context.Context, grants []string) ([]strin
 	return items, nil
 }
 
+const DefinitionByHash = `-- name: DefinitionByHash :one
+select content from turnkeeper.definitions where hash = $1
+`
+
+func (q *Queries) DefinitionByHash(ctx context.Context, hash string) (string, error) {
+	row := q.db.QueryRow(ctx, DefinitionByHash, hash)
+	var content string
+	err := row.Scan(&content)
+	return content, err
+}
+
 const RetryMessage = `-- name: RetryMessage :one
 select coalesce(verdict, '')::text as verdict, coalesce(message, 0)::bigint as message
 from turnkeeper.retry_message($1::bigint, $2::boolean)

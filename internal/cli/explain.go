@@ -1,0 +1,91 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"turnkeeper"
+	"turnkeeper/agentdef"
+	"turnkeeper/internal/app"
+	"turnkeeper/internal/config"
+)
+
+// An explanation is what can be said of a turn in sentences, by topic.
+type explanation struct {
+	TurnID turnkeeper.TurnID    `json:"turn_id"`
+	State  turnkeeper.TurnState `json:"state"`
+	Topics []topic              `json:"topics"`
+}
+
+type topic struct {
+	Name      string   `json:"topic"` // asked, ran, uncertain, ended, held, cost, requests, next
+	Sentences []string `json:"sentences"`
+}
+
+// topicHeadings are the topics in words.
+var topicHeadings = map[string]string{
+	"asked": "What was asked", "ran": "What ran", "uncertain": "What is not certain", "ended": "Why it ended so", "held": "Who held it",
+	"cost": "What it cost", "requests": "What the model was not shown", "next": "What you can do",
+}
+
+func (s *session) explainCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "explain TURN|latest", Short: "Tell in sentences why a turn ended as it did", Args: exactArgs(1),
+		Long: `Tell in sentences what was asked of a turn, what ran, which calls are of unknown
+outcome, which bound or error stopped it, who held it when, what it cost, and
+what can be done now. With -o json the sentences come by topic: asked, ran,
+uncertain, ended, held, cost, requests, next. Their wording may change.
+
+` + exitHelp,
+		Example: `  turnctl explain latest
+  turnctl explain 41 -o json`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return s.withDatabase(cmd.Context(), func(cfg *config.Config, db *app.Database) error {
+				e, err := s.explanation(cmd.Context(), cfg, db, args[0])
+				if err != nil {
+					return err
+				}
+				return s.print(e, func() { showExplanation(s.out, e) })
+			})
+		},
+	}
+}
+
+func (s *session) explanation(ctx context.Context, cfg *config.Config, db *app.Database, name string) (explanation, error) {
+	view, err := findTurn(ctx, db.Store, name)
+	if err != nil {
+		return explanation{}, err
+	}
+	x := explainer{TurnView: view, clock: s.clock()}
+	if x.as, x.of, err = db.Store.RetriesOf(ctx, view.Turn.MessageID); err != nil {
+		return explanation{}, err
+	}
+	source, err := db.Store.Definition(ctx, view.Turn.DefinitionHash)
+	if err == nil {
+		// A definition that this program cannot read has bounds that it does not know.
+		if definition, err := agentdef.ParseRecorded(view.Turn.Agent, source); err == nil {
+			bounds := cfg.BoundsFor(definition)
+			x.bounds = &bounds
+		}
+	}
+	return x.explain(), nil
+}
+
+func showExplanation(s *screen, e explanation) {
+	for i, topic := range e.Topics {
+		if i > 0 {
+			s.line("")
+		}
+		heading := topicHeadings[topic.Name]
+		if topic.Name == "ended" && !e.State.Terminal() {
+			heading = "Where it stands"
+		}
+		s.line("%s", s.in(bold, heading))
+		for _, sentence := range topic.Sentences {
+			for j, line := range wrap(sentence, s.readable()-4) {
+				s.line("%s%s", [...]string{"  ", "    "}[min(j, 1)], line)
+			}
+		}
+	}
+}

@@ -1,0 +1,346 @@
+package cli_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"turnkeeper"
+	"turnkeeper/internal/cli"
+	"turnkeeper/storage"
+)
+
+// A stage is a database in which turns are granted and written to, as a scheduler
+// and a worker do.
+type stage struct {
+	*storage.Store
+	t      *testing.T
+	grants int
+}
+
+func (s *stage) exec(sql string, args ...any) {
+	s.t.Helper()
+	if _, err := s.Pool().Exec(s.t.Context(), sql, args...); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// An act is a granted turn as its worker has it.
+type act struct {
+	*storage.TurnWriter
+	s     *stage
+	grant turnkeeper.Grant
+}
+
+func (s *stage) send(body string) turnkeeper.MessageID {
+	s.t.Helper()
+	id, err := s.Enqueue(s.t.Context(), turnkeeper.Submission{Agent: "echo", Body: body})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return id
+}
+
+// turn sends a message and has its turn granted.
+func (s *stage) turn(body string) *act {
+	s.t.Helper()
+	s.send(body)
+	return s.next("host-1")
+}
+
+// next grants what is ready: one turn.
+func (s *stage) next(worker turnkeeper.WorkerID) *act {
+	s.t.Helper()
+	s.exec("update turnkeeper.leases set not_before = null")
+	ctx := s.t.Context()
+	s.grants++
+	grant := turnkeeper.GrantID(fmt.Sprintf("00000000-0000-4000-8000-%012x", s.grants))
+	var job turnkeeper.JobID
+	s.tick(func(tick *storage.Tick) error {
+		turns, err := tick.ReadyTurns(ctx, 1)
+		if err != nil {
+			return err
+		}
+		messages, err := tick.ReadyMessages(ctx, 1)
+		if err != nil {
+			return err
+		}
+		ready := slices.Concat(turns, messages)[:1]
+		return tick.Grant(ctx, ready, []turnkeeper.GrantID{grant}, storage.Job{Kind: "AgentTurn", Queue: "turns"}, 240*time.Second)
+	})
+	var turn turnkeeper.TurnID
+	row := s.Pool().QueryRow(ctx, `update turnkeeper.river_job j set state = 'running', attempted_by = $2, attempted_at = now()
+		from turnkeeper.lease_log g where g.grant_id = $1 and j.id = g.job_id returning g.turn_id, j.id`, grant, []string{string(worker)})
+	if err := row.Scan(&turn, &job); err != nil {
+		s.t.Fatal(err)
+	}
+	record, err := s.Load(ctx, turn, grant)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	g := turnkeeper.Grant{TurnID: turn, Lane: record.Turn.Lane, Token: record.Turn.Token, GrantID: grant, JobID: job, WorkerID: worker}
+	return &act{s.Writer(record, g), s, g}
+}
+
+func (s *stage) tick(f func(*storage.Tick) error) {
+	s.t.Helper()
+	err := s.InTick(s.t.Context(), func(tick *storage.Tick) error {
+		if _, _, err := tick.Look(s.t.Context()); err != nil {
+			return err
+		}
+		return f(tick)
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// lose takes the grant from its worker.
+func (a *act) lose() {
+	a.s.t.Helper()
+	a.s.exec("update turnkeeper.leases set granted_at = granted_at - interval '1 hour', lease_until = clock_timestamp() where grant_id = $1", a.grant.GrantID)
+	a.s.tick(func(tick *storage.Tick) error {
+		lost, err := tick.Lost(a.s.t.Context(), 1)
+		if err != nil {
+			return err
+		}
+		return tick.Requeue(a.s.t.Context(), lost[0])
+	})
+}
+
+func (a *act) write(e turnkeeper.Entry) *act {
+	a.s.t.Helper()
+	if err := a.Append(a.s.t.Context(), e, storage.Ending{}); err != nil {
+		a.s.t.Fatal(err)
+	}
+	return a
+}
+
+// round writes an answer that calls the tools, each of the effect.
+func (a *act) round(number int, effect turnkeeper.Effect, tools ...string) *act {
+	a.s.t.Helper()
+	r := &turnkeeper.Round{
+		Number: number, Charged: true, Provider: "openai", Model: "gpt-5-mini", Attempts: number, Latency: time.Second, FinishReason: "stop",
+		Usage: turnkeeper.Usage{InputTokens: 1000, OutputTokens: 50},
+	}
+	for i, name := range tools {
+		k := turnkeeper.CallKey{Round: number, Ordinal: i + 1}
+		r.Calls = append(r.Calls, turnkeeper.ToolCall{
+			Key: k, WireID: k.String(), Name: name, Arguments: "{}", ArgsHash: "h", Effect: effect, State: turnkeeper.CallPlanned,
+		})
+	}
+	return a.write(turnkeeper.Entry{Round: r})
+}
+
+func first(round int) turnkeeper.CallKey { return turnkeeper.CallKey{Round: round, Ordinal: 1} }
+
+func (a *act) start(k turnkeeper.CallKey, effect turnkeeper.Effect, detached time.Duration) *act {
+	e := turnkeeper.Entry{Starts: []turnkeeper.CallStart{{Key: k, Nonce: a.nonce(k), Attempt: 1, Effect: effect, Detached: detached}}}
+	if detached > 0 {
+		e.Results = []turnkeeper.CallResult{{Key: k, Nonce: a.nonce(k), State: turnkeeper.CallRunning, Shown: "handle", OutputID: "abcdefghijkl"}}
+	}
+	return a.write(e)
+}
+
+func (a *act) nonce(k turnkeeper.CallKey) string { return fmt.Sprintf("%d/%s", a.grant.TurnID, k) }
+
+func (a *act) result(k turnkeeper.CallKey, state turnkeeper.CallState, text string) *act {
+	r := turnkeeper.CallResult{Key: k, Nonce: a.nonce(k), State: state, Shown: text, Preview: text, Duration: 5 * time.Millisecond}
+	if state == turnkeeper.CallDenied {
+		r.Nonce = "" // it was never started
+	}
+	if state == turnkeeper.CallUnknown {
+		return a.write(turnkeeper.Entry{Verdicts: []turnkeeper.CallResult{r}})
+	}
+	return a.write(turnkeeper.Entry{Results: []turnkeeper.CallResult{r}})
+}
+
+func (a *act) end(message turnkeeper.MessageState, o turnkeeper.Outcome) {
+	a.s.t.Helper()
+	log := map[turnkeeper.TurnState]string{turnkeeper.TurnQueued: "deferred", turnkeeper.TurnWaiting: "waiting"}[o.State]
+	if log == "" {
+		log = "finished"
+	}
+	if err := a.Append(a.s.t.Context(), turnkeeper.Entry{Outcome: &o}, storage.Ending{Message: message, Log: log}); err != nil {
+		a.s.t.Fatal(err)
+	}
+}
+
+// capped is a turn that a bound ended after a call.
+func capped(stop turnkeeper.StopReason) func(*stage) {
+	return func(s *stage) {
+		a := s.turn("Order 3 boxes.").round(1, turnkeeper.EffectOnce, "order").start(first(1), turnkeeper.EffectOnce, 0)
+		a.result(first(1), turnkeeper.CallSucceeded, "ordered")
+		a.end(turnkeeper.MessageAnswered, turnkeeper.Outcome{State: turnkeeper.TurnDegraded, StopReason: stop, Reply: "Tool results: 1 succeeded, 0 failed."})
+	}
+}
+
+// The endings, as they are stored.
+var endings = []struct {
+	name string
+	play func(*stage)
+}{
+	{"succeeded", func(s *stage) {
+		s.turn("What time is it?").round(1, turnkeeper.EffectNone).end(turnkeeper.MessageAnswered, turnkeeper.Outcome{
+			State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "Noon.",
+		})
+	}},
+	{"max-rounds", capped(turnkeeper.StopMaxRounds)},
+	{"max-duration", capped(turnkeeper.StopMaxDuration)},
+	{"max-tool-calls", capped(turnkeeper.StopMaxToolCalls)},
+	{"budget", func(s *stage) {
+		s.turn("Go on.").end(turnkeeper.MessageAnswered, turnkeeper.Outcome{
+			State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopBudget, ErrorClass: "budget", Error: "the turn's budget of 100 tokens is used up", Reply: "Tool results: 0 succeeded, 0 failed.",
+		})
+	}},
+	{"degraded-by-the-model", func(s *stage) {
+		a := s.turn("Order 3 boxes.").round(1, turnkeeper.EffectOnce, "order", "tell").start(first(1), turnkeeper.EffectOnce, 0)
+		a.result(first(1), turnkeeper.CallFailed, "tool error: no boxes").result(turnkeeper.CallKey{Round: 1, Ordinal: 2}, turnkeeper.CallDenied, "denied")
+		a.end(turnkeeper.MessageAnswered, turnkeeper.Outcome{
+			State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopInferenceError, ErrorClass: "overloaded", Error: "503 Service Unavailable", Reply: "Tool results: 0 succeeded, 1 failed.",
+		})
+	}},
+	{"failed-for-now", func(s *stage) {
+		s.turn("Hello.").end(turnkeeper.MessageWaiting, turnkeeper.Outcome{
+			State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, ErrorClass: "auth", Error: "401 Unauthorized", Retry: true,
+		})
+	}},
+	{"failed-for-good", func(s *stage) {
+		s.next("host-2").end(turnkeeper.MessageFailed, turnkeeper.Outcome{
+			State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, ErrorClass: "auth", Error: "401 Unauthorized", Reply: "This message could not be answered.",
+		})
+	}},
+	{"retry", func(s *stage) {
+		var failed turnkeeper.MessageID
+		if err := s.Pool().QueryRow(s.t.Context(), "select max(id) from turnkeeper.messages where state = 'failed'").Scan(&failed); err != nil {
+			s.t.Fatal(err)
+		}
+		if _, err := s.Retry(s.t.Context(), failed, false); err != nil {
+			s.t.Fatal(err)
+		}
+		s.next("host-2").round(1, turnkeeper.EffectNone).end(turnkeeper.MessageAnswered, turnkeeper.Outcome{
+			State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "Hello.",
+		})
+	}},
+	{"worker-lost", func(s *stage) {
+		a := s.turn("Order 3 boxes.").round(1, turnkeeper.EffectOnce, "order").start(first(1), turnkeeper.EffectOnce, 0)
+		a.lose()
+		b := s.next("host-2")
+		b.result(first(1), turnkeeper.CallUnknown, "outcome unknown")
+		b.end(turnkeeper.MessageAnswered, turnkeeper.Outcome{
+			State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopWorkerLost, Reply: "Tool results: 0 succeeded, 0 failed, 1 unknown.",
+		})
+	}},
+	{"cut-request", func(s *stage) {
+		a := s.turn("Long.")
+		a.write(turnkeeper.Entry{
+			Round: &turnkeeper.Round{
+				Number: 1, Charged: true, Provider: "openai", Model: "gpt-5-mini", Attempts: 1, FinishReason: "stop", Text: "Short.",
+				Recipe: &turnkeeper.Recipe{Version: 1, Frame: sixty("1"), SHA256: sixty("2"), Omitted: 12, Dropped: "1-3", Compacted: 9000, Cut: true},
+			},
+			Parts: []turnkeeper.RequestPart{{SHA256: sixty("1"), Content: "{}"}},
+		})
+		a.end(turnkeeper.MessageAnswered, turnkeeper.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "Short."})
+	}},
+	{"cancelled-in-the-inbox", func(s *stage) {
+		if _, err := s.CancelMessage(s.t.Context(), s.send("Never mind."), "asked by the sender"); err != nil {
+			s.t.Fatal(err)
+		}
+	}},
+	{"cancelled-while-waiting", func(s *stage) {
+		a := s.turn("Build all.").round(1, turnkeeper.EffectOnce, "build").start(first(1), turnkeeper.EffectOnce, time.Hour)
+		a.end("", turnkeeper.Outcome{State: turnkeeper.TurnWaiting})
+		if _, err := s.CancelTurn(s.t.Context(), a.grant.TurnID, ""); err != nil {
+			s.t.Fatal(err)
+		}
+	}},
+	{"deferred", func(s *stage) {
+		a := s.turn("Later.")
+		a.end("", turnkeeper.Outcome{State: turnkeeper.TurnQueued, ErrorClass: "budget", Error: "the day's budget is used up", Backoff: time.Minute})
+	}},
+	{"running", func(s *stage) {
+		s.exec("update turnkeeper.turns set due_at = null where state = 'queued'")
+		s.next("host-1").round(1, turnkeeper.EffectNone, "clock")
+	}},
+}
+
+func sixty(digit string) string {
+	text := ""
+	for len(text) < 64 {
+		text += digit
+	}
+	return text
+}
+
+// keepsPromises fails the test if a promise is broken, but for the times that the test
+// itself has moved.
+func (s *stage) keepsPromises() {
+	s.t.Helper()
+	promises, err := s.Check(s.t.Context(), false)
+	if err != nil {
+		s.t.Error(err)
+	}
+	for _, p := range promises {
+		if len(p.Broken) > 0 {
+			s.t.Errorf("%s: %v", p.Text, p.Broken)
+		}
+	}
+}
+
+var (
+	clockTimes = regexp.MustCompile(`\b(\d{4}-\d\d-\d\d )?\d\d:\d\d(:\d\d)?\b`)
+	durations  = regexp.MustCompile(`\b(\d+m)?\d+(\.\d+)?( ms| s|s)\b`)
+)
+
+// Each ending of a turn is told as it should be.
+func TestExplain(t *testing.T) {
+	env, store := somewhere(t)
+	s := &stage{Store: store, t: t}
+	for _, ending := range endings {
+		ending.play(s)
+		got := run(t, cli.Turnctl(), env, "", "explain", "latest")
+		if got.code != 0 || got.stderr != "" {
+			t.Fatalf("%s: %+v", ending.name, got)
+		}
+		text := durations.ReplaceAllString(clockTimes.ReplaceAllString(got.stdout, "TIME"), "DURATION")
+		path := filepath.Join("testdata", "explain-"+ending.name+".txt")
+		if update, _ := strconv.ParseBool(flag.Lookup("update").Value.String()); update {
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatalf("%v (run with -update to write it)", err)
+		}
+		if diff := cmp.Diff(string(want), text); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", path, diff)
+		}
+	}
+	type view struct {
+		TurnID int64 `json:"turn_id"`
+		State  string
+		Topics []struct {
+			Topic     string
+			Sentences []string
+		}
+	}
+	v := decode[view](t, run(t, cli.Turnctl(), env, "", "explain", "1", "-o", "json"))
+	if v.TurnID != 1 || v.State != "succeeded" || len(v.Topics) < 4 || v.Topics[0].Topic != "asked" {
+		t.Errorf("%+v", v)
+	}
+	for _, args := range [][]string{{"explain", "999"}, {"events", "999"}, {"cancel", "999"}, {"retry", "999"}} {
+		if got := run(t, cli.Turnctl(), env, "", args...); got.code != 3 || got.stdout != "" {
+			t.Errorf("%v: %+v", args, got)
+		}
+	}
+	s.keepsPromises()
+}

@@ -1,0 +1,328 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/storage"
+)
+
+// An explainer says what is to be said of a turn.
+type explainer struct {
+	storage.TurnView
+	clock
+	bounds *turnkeeper.Bounds   // of the agent, by this program's settings; nil: not known
+	as, of turnkeeper.MessageID // the message was tried again as, and is itself a retry of; 0: none
+}
+
+func (x *explainer) explain() explanation {
+	e := explanation{TurnID: x.Turn.ID, State: x.Turn.State}
+	for _, t := range []topic{
+		{"asked", x.asked()}, {"ran", x.ran()}, {"uncertain", x.uncertain()}, {"ended", x.ended()}, {"held", x.heldBy()},
+		{"cost", x.cost()}, {"requests", x.requests()}, {"next", x.next()},
+	} {
+		if len(t.Sentences) > 0 {
+			e.Topics = append(e.Topics, t)
+		}
+	}
+	return e
+}
+
+func (x *explainer) asked() []string {
+	t, m := x.Turn, x.Message
+	body := "“" + oneLine(m.Body, 200) + "”"
+	first := fmt.Sprintf("Message %d asked agent %s, in conversation %s: %s", m.ID, t.Agent, oneLine(t.Conversation, 64), body)
+	if m.Trigger == turnkeeper.TriggerSchedule {
+		first = fmt.Sprintf("Schedule %s of agent %s started it for %s: %s", m.Schedule, t.Agent, x.moment(m.Slot), body)
+	}
+	said := []string{first}
+	if t.Attempt > 1 {
+		said = append(said, fmt.Sprintf("This is turn %d at that message: %s before it.", t.Attempt, plural(t.Attempt-1, "turn")))
+	}
+	if x.of != 0 {
+		said = append(said, fmt.Sprintf("The message is a retry of message %d.", x.of))
+	}
+	return said
+}
+
+func (x *explainer) ran() []string {
+	t := x.Turn
+	if len(x.Rounds) == 0 {
+		return []string{"No model has answered, and no tool ran."}
+	}
+	var models []string
+	var latency time.Duration
+	again := 0
+	for _, r := range x.Rounds {
+		if name := r.Provider + "/" + r.Model; !slices.Contains(models, name) {
+			models = append(models, name)
+		}
+		latency += r.Latency
+		again += max(r.Attempts-1, 0)
+	}
+	said := []string{fmt.Sprintf("It made %s (%d charged) of %s, which took %s together.",
+		plural(t.InferenceRounds, "model call"), t.ChargedRounds, strings.Join(models, ", "), exact(latency))}
+	if again > 0 {
+		said = append(said, fmt.Sprintf("A model had to be asked again %s before it answered.", plural(again, "time")))
+	}
+	return append(said, x.tools()...)
+}
+
+// tools says what became of the calls, tool by tool.
+func (x *explainer) tools() []string {
+	type tally struct {
+		states []turnkeeper.CallState
+		counts map[turnkeeper.CallState]int
+		took   time.Duration
+	}
+	var names []string
+	byName := map[string]*tally{}
+	for _, call := range x.calls() {
+		of := byName[call.Name]
+		if of == nil {
+			of = &tally{counts: map[turnkeeper.CallState]int{}}
+			byName[call.Name] = of
+			names = append(names, call.Name)
+		}
+		if of.counts[call.State] == 0 {
+			of.states = append(of.states, call.State)
+		}
+		of.counts[call.State]++
+		of.took += call.Duration
+	}
+	if len(names) == 0 {
+		return []string{"It called no tools."}
+	}
+	said := []string{plural(x.Turn.ExecutedCalls, "tool call") + " ran:"}
+	for _, name := range names {
+		of := byName[name]
+		parts := make([]string, len(of.states))
+		for i, state := range of.states {
+			parts[i] = fmt.Sprintf("%d %s", of.counts[state], state)
+		}
+		said = append(said, fmt.Sprintf("- %s: %s, in %s", oneLine(name, 64), strings.Join(parts, ", "), exact(of.took)))
+	}
+	return said
+}
+
+func (x *explainer) calls() (all []turnkeeper.ToolCall) {
+	for _, r := range x.Rounds {
+		all = append(all, r.Calls...)
+	}
+	return all
+}
+
+// uncertain are the calls that may or may not have had their effect.
+func (x *explainer) uncertain() (said []string) {
+	for _, c := range x.calls() {
+		what := fmt.Sprintf("Call %s of %s (effect %s)", c.Key, oneLine(c.Name, 64), c.Effect)
+		switch {
+		case c.State == turnkeeper.CallUnknown:
+			said = append(said, what+" is of unknown outcome: it was started, and it may or may not have happened.")
+		case c.State == turnkeeper.CallCancelled && c.Starts > 0 && c.Effect != turnkeeper.EffectNone:
+			said = append(said, what+" was cut short after its start: it may or may not have happened.")
+		case c.State == turnkeeper.CallCancelled && c.Starts == 0:
+			said = append(said, what+" was planned and not run.")
+		}
+		if c.LateResult != "" {
+			said = append(said, "Its result came too late and was kept beside it: "+oneLine(c.LateResult, 200))
+		}
+	}
+	return said
+}
+
+func (x *explainer) ended() []string {
+	t := x.Turn
+	var said []string
+	if !t.State.Terminal() {
+		said = append(said, x.standing())
+	} else {
+		said = append(said, fmt.Sprintf("It %s %s after it began: %s.", stateWords[t.State], exact(turnDuration(t)), x.reason()))
+	}
+	if t.Error != "" {
+		said = append(said, fmt.Sprintf("The error (%s): %s", orDash(t.ErrorClass), oneLine(t.Error, 500)))
+	}
+	if c := x.Cancel; c != nil {
+		asked := fmt.Sprintf("Its cancellation was asked for at %s", x.moment(c.AskedAt))
+		if c.Reason != "" {
+			asked += ": " + oneLine(c.Reason, 200)
+		}
+		if t.State.Terminal() && t.State != turnkeeper.TurnCancelled {
+			asked += "; it had ended by then, or ended of itself"
+		}
+		said = append(said, asked+".")
+	}
+	switch {
+	case x.Reply != nil:
+		said = append(said, fmt.Sprintf("Reply %d, %s, was written.", x.Reply.ID, x.Reply.Outcome))
+	case t.State == turnkeeper.TurnFailed && x.Message.State == turnkeeper.MessageWaiting:
+		said = append(said, "The message stays in the inbox for another turn.")
+	case t.State.Terminal() && t.Trigger == turnkeeper.TriggerSchedule:
+		said = append(said, "A turn of a schedule writes a reply only for what the model says as its answer.")
+	}
+	return said
+}
+
+// stateWords say how a turn ended.
+var stateWords = map[turnkeeper.TurnState]string{
+	turnkeeper.TurnSucceeded: "succeeded", turnkeeper.TurnDegraded: "was degraded", turnkeeper.TurnFailed: "failed", turnkeeper.TurnCancelled: "was cancelled",
+}
+
+// standing is where an open turn stands.
+func (x *explainer) standing() string {
+	t := x.Turn
+	switch {
+	case t.State == turnkeeper.TurnWaiting:
+		return fmt.Sprintf("It waits for %s that run elsewhere, and holds nothing meanwhile.", plural(len(x.Awaited), "call"))
+	case t.State == turnkeeper.TurnQueued && !t.DueAt.IsZero():
+		return fmt.Sprintf("It is queued, and goes on at %s at the earliest.", x.moment(t.DueAt))
+	case t.State == turnkeeper.TurnQueued:
+		return "It is queued, and goes on when a worker has room."
+	default:
+		return fmt.Sprintf("It runs, and its lease lasts until %s.", x.moment(t.LeaseUntil))
+	}
+}
+
+// reason is the stop reason in words, with the bound.
+func (x *explainer) reason() string {
+	t := x.Turn
+	bound := func(text string, of func(turnkeeper.Bounds) string) string {
+		if x.bounds == nil {
+			return text
+		}
+		return text + ", which is " + of(*x.bounds) + " by the agent's file and this machine's settings"
+	}
+	switch t.StopReason {
+	case turnkeeper.StopMaxRounds:
+		return bound("it stopped at the bound on model calls (max_rounds)", func(b turnkeeper.Bounds) string { return fmt.Sprint(b.MaxRounds) })
+	case turnkeeper.StopMaxDuration:
+		return bound("its time was over (max_duration)", func(b turnkeeper.Bounds) string { return b.MaxDuration.String() })
+	case turnkeeper.StopMaxToolCalls:
+		return bound("it stopped at the bound on tool calls (max_tool_calls)", func(b turnkeeper.Bounds) string { return fmt.Sprint(b.MaxToolCalls) })
+	case turnkeeper.StopWorkerLost:
+		if t.Losses > 1 {
+			return fmt.Sprintf("it lost its worker %s, and was answered without being run again", plural(t.Losses, "time"))
+		}
+		return "a worker was lost while a call ran that must not run twice"
+	case turnkeeper.StopInferenceError:
+		if t.State == turnkeeper.TurnDegraded {
+			return "a model call failed after tools had run, so that it could not be tried again"
+		}
+		return "a model call failed before any tool had run"
+	case turnkeeper.StopCancelled:
+		return "somebody asked for that"
+	default:
+		return stopWords[t.StopReason]
+	}
+}
+
+// dispatchWords say how a grant ended.
+var dispatchWords = map[string]string{
+	"finished": "ended it", "lost": "was lost", "handed_back": "handed it back", "deferred": "put it off", "unclaimed": "never took it",
+	"waiting": "left it waiting",
+}
+
+func (x *explainer) heldBy() (said []string) {
+	if len(x.Dispatches) == 0 {
+		return []string{"Nobody ever held it."}
+	}
+	for i, d := range x.Dispatches {
+		who := "worker " + string(d.WorkerID)
+		if d.WorkerID == "" {
+			who = "a worker that wrote nothing"
+		}
+		end := "and holds it"
+		if !d.EndedAt.IsZero() {
+			end = fmt.Sprintf("and %s after %s", dispatchWords[d.Outcome], exact(max(d.EndedAt.Sub(d.GrantedAt), 0)))
+		}
+		said = append(said, fmt.Sprintf("%d. It was granted at %s to %s (token %d), %s.", i+1, x.moment(d.GrantedAt), oneLine(who, 100), d.Token, end))
+	}
+	return said
+}
+
+func (x *explainer) cost() []string {
+	if x.Turn.Usage == (turnkeeper.Usage{}) {
+		return []string{"It used no tokens."}
+	}
+	text := "It used " + tokens(x.Turn.Usage)
+	var extractions turnkeeper.Usage
+	for _, c := range x.calls() {
+		extractions = extractions.Add(c.Usage)
+	}
+	if extractions.Total() > 0 {
+		text += fmt.Sprintf(" (with %s for searches in stored results)", thousands(extractions.Total()))
+	}
+	return []string{text + " tokens."}
+}
+
+// requests says what a request was without, for want of room.
+func (x *explainer) requests() (said []string) {
+	for _, r := range x.Rounds {
+		c := r.Recipe
+		if c == nil {
+			continue
+		}
+		var parts []string
+		if c.Dropped != "" {
+			parts = append(parts, "the results of calls "+c.Dropped+" were replaced by a line each")
+		}
+		if c.LeanPast != 0 {
+			parts = append(parts, fmt.Sprintf("turns up to %d were told without their results", c.LeanPast))
+		}
+		if c.Omitted > 0 {
+			parts = append(parts, plural(c.Omitted, "earlier turn")+" were not shown")
+		}
+		if c.Summary != 0 {
+			parts = append(parts, fmt.Sprintf("a summary stood for the turns up to %d", c.Summary))
+		}
+		if c.Compacted > 0 {
+			parts = append(parts, "it was cut down after the provider had refused it as too long")
+		}
+		if c.Cut {
+			parts = append(parts, "the provider seems to have cut it without a word")
+		}
+		if len(parts) > 0 {
+			said = append(said, fmt.Sprintf("Request %d: %s.", r.Number, strings.Join(parts, "; ")))
+		}
+	}
+	return said
+}
+
+// next is what an operator can do.
+func (x *explainer) next() (said []string) {
+	t := x.Turn
+	advise := func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }
+	if slices.ContainsFunc(x.calls(), func(c turnkeeper.ToolCall) bool { return c.State == turnkeeper.CallUnknown }) {
+		advise("Look where the calls of unknown outcome have their effect, before anything is repeated.")
+	}
+	switch {
+	case !t.State.Terminal():
+		advise(`Watch it: turnctl events %d --follow. Stop it: turnctl cancel %d.`, t.ID, t.ID)
+	case x.as != 0:
+		advise("The message was tried again as message %d.", x.as)
+	case t.State == turnkeeper.TurnFailed && x.Message.State == turnkeeper.MessageWaiting:
+		advise("Mend what the error says; the message is tried again by itself, or at once: turnctl retry %d.", t.MessageID)
+	case t.State == turnkeeper.TurnFailed:
+		advise("Mend what the error says, and try the message again: turnctl retry %d.", t.MessageID)
+	case t.State == turnkeeper.TurnSucceeded:
+		advise("Nothing: it went well. All of it: turnctl show %d.", t.ID)
+	default:
+		advise("Try the message again where that does no harm twice: turnctl retry %d --anyway.", t.MessageID)
+	}
+	if setting := settingOf[t.StopReason]; setting != "" {
+		advise("Where that bound is too tight, set %s in the agent's file.", setting)
+	}
+	if t.StopReason == turnkeeper.StopInferenceError {
+		advise(`See whether the provider answers: turnctl doctor.`)
+	}
+	return said
+}
+
+// settingOf is the setting behind a bound.
+var settingOf = map[turnkeeper.StopReason]string{
+	turnkeeper.StopMaxRounds: "max_rounds", turnkeeper.StopMaxDuration: "max_duration", turnkeeper.StopMaxToolCalls: "max_tool_calls",
+	turnkeeper.StopBudget: "budget",
+}
