@@ -46,9 +46,9 @@ func (a *API) admit(c *call, scope string) error {
 		}
 		return a.limit(c, "")
 	}
-	// Guesses are bounded before the database is asked.
-	if err := a.limit(c, "from "+hostOf(c.RemoteAddr)); err != nil {
-		return err
+	// Who has guessed too often is refused before the database is asked.
+	if from := "from " + hostOf(c.RemoteAddr); a.limits.spent(from) {
+		return a.limit(c, from)
 	}
 	token, err := a.cfg.Store.FindToken(c.Context(), secret)
 	switch {

@@ -126,4 +126,14 @@ func TestTheRateIsBounded(t *testing.T) {
 	}
 	h.ask("GET", "/v1/agents", "", "Authorization", token).want(t, 200, "clerk")
 	h.ask("GET", "/healthz", "").want(t, 200, "ok")
+
+	guesses := 0
+	for range 12 {
+		if a := h.ask("GET", "/v1/agents", "", "Authorization", "Bearer tk_guess"); a.status == 401 {
+			guesses++
+		}
+	}
+	if guesses > 8 {
+		t.Errorf("%d of 12 guesses were looked up", guesses)
+	}
 }

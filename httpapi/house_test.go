@@ -5,7 +5,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -236,4 +238,18 @@ func one[V any](h *house, sql string, args ...any) (v V) {
 		h.t.Fatalf("%s: %v", sql, err)
 	}
 	return v
+}
+
+// stuck asks for a stream and reads nothing of it.
+func (h *house) stuck(path string) (end func()) {
+	h.t.Helper()
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(h.t.Context(), "tcp", strings.TrimPrefix(h.base, "http://"))
+	if err == nil {
+		_, err = fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n", path)
+	}
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return func() { _ = conn.Close() }
 }

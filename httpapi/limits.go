@@ -46,6 +46,14 @@ func (l *limits) take(who string) time.Duration {
 	return 0
 }
 
+// spent says that who has nothing left, and takes nothing.
+func (l *limits) spent(who string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	b, known := l.buckets[who]
+	return known && b.left+l.rate*time.Since(b.at).Seconds() < 1
+}
+
 func (l *limits) makeRoom(now time.Time) {
 	if len(l.buckets) < mostBuckets {
 		return
