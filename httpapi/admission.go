@@ -36,7 +36,7 @@ func (a *API) admit(c *call, scope string) error {
 	if c.URL.Query().Has("access_token") || c.URL.Query().Has("token") {
 		return refusal(http.StatusBadRequest, "a token does not belong into a URL, where others read it: send it as Authorization: Bearer TOKEN")
 	}
-	secret, given, err := bearer(c.Request.Header)
+	secret, given, err := bearer(c.Header)
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ func (a *API) getEvents(c *call) error {
 		return err
 	}
 	err = a.mayTurn(c, id)
-	if !wantsStream(c.Request.Header) {
+	if !wantsStream(c.Header) {
 		if err != nil {
 			return err
 		}
@@ -52,7 +52,7 @@ func wantsStream(h http.Header) bool {
 // afterOf is the number of the last event that the client has. The header comes
 // from a client that was cut off, and has the URL of its first request.
 func afterOf(c *call) (int64, error) {
-	text := c.Request.Header.Get("Last-Event-ID")
+	text := c.Header.Get("Last-Event-ID")
 	if text == "" {
 		return c.number("after", 0)
 	}

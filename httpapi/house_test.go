@@ -225,13 +225,6 @@ func (h *house) token(token storage.Token) string {
 	return "Bearer " + secret
 }
 
-func (h *house) exec(sql string, args ...any) {
-	h.t.Helper()
-	if _, err := h.Pool().Exec(h.t.Context(), sql, args...); err != nil {
-		h.t.Fatalf("%s: %v", sql, err)
-	}
-}
-
 func one[V any](h *house, sql string, args ...any) (v V) {
 	h.t.Helper()
 	if err := h.Pool().QueryRow(h.t.Context(), sql, args...).Scan(&v); err != nil {

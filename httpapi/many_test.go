@@ -64,7 +64,7 @@ func TestAClientThatDoesNotRead(t *testing.T) {
 	stuck := h.stuck(fmt.Sprintf("/v1/turns/%d/events", d.id))
 	defer stuck()
 	long := fmt.Sprintf("%08000d", 0)
-	for range 1000 { // more more than the buffers between
+	for range 500 { // more more than the buffers between
 		d.say(long)
 	}
 	d.finish("said")

@@ -42,7 +42,7 @@ func (a *API) postMessage(c *call) error {
 	}
 	id, repeated, err := a.cfg.Store.Accept(c.Context(), turnkeeper.Submission{
 		Agent: s.Agent, Body: s.Body, Conversation: s.Conversation, Priority: s.Priority,
-		Key: c.Request.Header.Get("Idempotency-Key"), TraceParent: traceParent(c.Request.Header),
+		Key: c.Header.Get("Idempotency-Key"), TraceParent: traceParent(c.Header),
 	})
 	if err != nil {
 		return err

@@ -89,7 +89,7 @@ const readTime = 30 * time.Second
 
 // read reads the JSON object of the request, strictly.
 func (c *call) read(limit int64, to any) error {
-	if kind, _, _ := mime.ParseMediaType(c.Request.Header.Get("Content-Type")); kind != "application/json" {
+	if kind, _, _ := mime.ParseMediaType(c.Header.Get("Content-Type")); kind != "application/json" {
 		return refusal(http.StatusUnsupportedMediaType, "the body must be application/json")
 	}
 	control := http.NewResponseController(c.w)

@@ -59,7 +59,10 @@ func TestALateWatcherMissesNothing(t *testing.T) {
 		var group sync.WaitGroup
 		watch := func(after int64, stop <-chan struct{}) {
 			next := after + 1
-			for event := range hub.Follow(t.Context(), turn, after) {
+			for event, err := range hub.Follow(t.Context(), turn, after) {
+				if err != nil {
+					t.Error(err)
+				}
 				if event.Seq != next {
 					t.Errorf("event %d came in place of %d", event.Seq, next)
 					return
@@ -97,13 +100,18 @@ func TestAHubOutlastsFaults(t *testing.T) {
 		leaving, leave := context.WithCancel(t.Context())
 		var group sync.WaitGroup
 		group.Go(func() {
-			for range hub.Follow(leaving, turn, 0) {
-				continue
+			for _, err := range hub.Follow(leaving, turn, 0) {
+				if !errors.Is(err, context.Canceled) {
+					t.Error(err)
+				}
 			}
 		})
 		ended := false
 		group.Go(func() {
-			for event := range hub.Follow(t.Context(), turn, 0) {
+			for event, err := range hub.Follow(t.Context(), turn, 0) {
+				if err != nil {
+					t.Error(err)
+				}
 				ended = event.Type == turnkeeper.EventTurnComplete
 			}
 		})

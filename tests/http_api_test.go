@@ -61,7 +61,7 @@ func (r *listener) read(ctx context.Context, events int) error {
 	}
 	resp, err := r.client.Do(req)
 	if err != nil {
-		return nil //nolint:nilerr // the process is gone: it comes again
+		return nil // the process is gone: it comes again
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode == http.StatusNoContent {

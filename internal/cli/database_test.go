@@ -326,7 +326,9 @@ func TestDoctor(t *testing.T) {
 
 func TestTokens(t *testing.T) {
 	env, store := somewhere(t)
-	turnctl := func(args ...string) ran { return run(t, cli.Turnctl(), env, "", append([]string{"tokens"}, args...)...) }
+	turnctl := func(args ...string) ran {
+		return run(t, cli.Turnctl(), env, "", append([]string{"tokens"}, args...)...)
+	}
 	if got := turnctl(); got.code != 0 || !strings.Contains(got.stderr, "no tokens") {
 		t.Errorf("%+v", got)
 	}
