@@ -21,6 +21,8 @@ type watcher struct {
 	seen []int64
 	over bool // it was told that nothing follows, or has the last event
 	cuts int
+
+	began chan struct{} // closed at the first event; nil: nobody asks
 }
 
 // watch reads until the stream ends or budget events have come.
@@ -62,6 +64,9 @@ func (w *watcher) read(lines *bufio.Scanner, budget int) error {
 		case "": // a comment, or the end of an event
 			if kind == "" {
 				continue
+			}
+			if w.began != nil && len(w.seen) == 0 {
+				close(w.began)
 			}
 			w.seen, kind = append(w.seen, id), endOf(kind, &w.over)
 			if budget--; budget == 0 {
@@ -152,11 +157,14 @@ func TestDraining(t *testing.T) {
 	d := h.turn("clerk", "talk")
 	d.say("one")
 	path := fmt.Sprintf("/v1/turns/%d/events", d.id)
-	running := &watcher{base: h.base}
-	ended := make(chan error, 1)
+	running := &watcher{base: h.base, began: make(chan struct{})}
+	ended, waited := make(chan error, 1), make(chan answer, 1)
 	go func() { ended <- running.watch(t.Context(), path, 0) }()
+	<-running.began
+	go func() { waited <- h.ask("GET", "/v1/messages/1?wait=50s", "") }()
 
 	h.server.Drain()
+	(<-waited).want(t, http.StatusOK, `"reply":null`)
 	if err := <-ended; err != nil || running.over {
 		t.Errorf("the running stream ended with %v, over is %t", err, running.over)
 	}

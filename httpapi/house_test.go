@@ -58,6 +58,11 @@ func newHouse(t *testing.T, changes ...func(*httpapi.Config)) *house {
 // serve starts another server on the same database.
 func (h *house) serve(changes ...func(*httpapi.Config)) (*httpapi.Server, string) {
 	h.t.Helper()
+	return h.serveUpTo(200, changes...)
+}
+
+func (h *house) serveUpTo(connections int, changes ...func(*httpapi.Config)) (*httpapi.Server, string) {
+	h.t.Helper()
 	cfg := httpapi.Config{
 		Store: h.Store, Rings: func() (<-chan struct{}, func()) { return h.bell.Subscribe(storage.TopicTurns) },
 		Rate: 100_000, MaxMessageBytes: 1000,
@@ -69,7 +74,7 @@ func (h *house) serve(changes ...func(*httpapi.Config)) (*httpapi.Server, string
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	s := httpapi.Serve(httpapi.New(cfg), listener, 200)
+	s := httpapi.Serve(httpapi.New(cfg), listener, connections)
 	h.t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()

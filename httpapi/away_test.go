@@ -1,0 +1,37 @@
+package httpapi_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+
+	"turnkeeper"
+	"turnkeeper/httpapi"
+)
+
+// away is a store whose database does not answer.
+type away struct{ httpapi.Store }
+
+var errAway = errors.New("dial tcp 10.1.2.3:5432: password=hunter2")
+
+func (away) AgentOfTurn(context.Context, turnkeeper.TurnID) (string, error) { return "", errAway }
+func (away) Ping(context.Context) error                                     { return errAway }
+
+// Nothing of what is inside is told; and an EventSource, which gives up at any
+// status but 200, is made to come again.
+func TestTheDatabaseIsAway(t *testing.T) {
+	h := newHouse(t, func(c *httpapi.Config) { c.Store = away{c.Store} })
+	for path, want := range map[string]string{"/v1/turns/1": "cannot be answered now", "/v1/turns/1/events": "cannot be answered now", "/readyz": "does not answer"} {
+		a := h.ask("GET", path, "")
+		a.want(t, http.StatusServiceUnavailable, want)
+		if strings.Contains(string(a.body), "10.1.2.3") || strings.Contains(string(a.body), "hunter2") {
+			t.Errorf("%s tells what is inside: %s", path, a.body)
+		}
+	}
+	w := &watcher{base: h.base}
+	if err := w.watch(t.Context(), "/v1/turns/1/events", 0); err != nil || w.over || len(w.seen) > 0 {
+		t.Errorf("the stream ended with %v", err)
+	}
+}
