@@ -27,6 +27,7 @@ func settings(t *testing.T, agent string) *config.Config {
 	}
 	cfg.DatabaseURL = url
 	cfg.AgentsDir = t.TempDir()
+	cfg.Listen = "127.0.0.1:0"
 	if err := os.WriteFile(filepath.Join(cfg.AgentsDir, "helper.md"), []byte(agent), 0o600); err != nil {
 		t.Fatal(err)
 	}

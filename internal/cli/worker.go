@@ -33,6 +33,7 @@ SIGHUP reads the agents' files again.
 ` + exitHelp,
 			Example: `  worker                          everything in one process
   worker --roles scheduler        only hand out turns
+  worker --roles api              only answer HTTP requests
   worker --worker-slots 50        run up to 50 turns at a time`,
 			Args: cobra.NoArgs,
 			RunE: func(cmd *cobra.Command, _ []string) error { return s.work(cmd, more) },
@@ -77,7 +78,7 @@ func readiness(cfg *config.Config, r app.Ready) []string {
 		database = "a private Postgres in " + cfg.DataDir
 	}
 	lines := []string{
-		fmt.Sprintf("worker ready: %s on %s, as %s", r.WorkerID, database, strings.Join(r.Roles, " and ")),
+		fmt.Sprintf("worker ready: %s on %s, as %s", r.WorkerID, database, enumerate(r.Roles)),
 	}
 	if r.API != "" {
 		lines = append(lines, "  api        "+r.API)
@@ -92,4 +93,13 @@ func readiness(cfg *config.Config, r app.Ready) []string {
 	return append(lines,
 		"  providers  "+strings.Join(r.Providers, ", "),
 		fmt.Sprintf("  try        %s --agent %s --wait \"Hello\"", command("enqueue"), r.Agents[0]))
+}
+
+// enumerate is a list in words: "api, scheduler and worker".
+func enumerate(words []string) string {
+	last := len(words) - 1
+	if last < 1 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:last], ", ") + " and " + words[last]
 }

@@ -1,0 +1,84 @@
+package app_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"go.uber.org/zap"
+
+	"turnkeeper/internal/app"
+	"turnkeeper/internal/config"
+)
+
+// startAndStop runs a worker until it is ready, and a moment more.
+func startAndStop(cfg *config.Config, meanwhile func(app.Ready)) error {
+	soft, stop := context.WithCancel(context.Background())
+	defer stop()
+	return app.RunWorker(soft, context.Background(), cfg, zap.NewNop(), func(r app.Ready) {
+		meanwhile(r)
+		stop()
+	})
+}
+
+func TestWhereTheAPIIs(t *testing.T) {
+	taken, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = taken.Close() }()
+	tests := []struct {
+		name   string
+		change func(*config.Config)
+		served bool
+		refuse string
+	}{
+		{"by default", func(*config.Config) {}, true, ""},
+		{"the only role", func(c *config.Config) { c.Roles = []string{config.RoleAPI} }, true, ""},
+		{"not a role", func(c *config.Config) { c.Roles = []string{config.RoleWorker} }, false, ""},
+		{"off", func(c *config.Config) { c.Listen = "" }, false, ""},
+		{"an address that is taken", func(c *config.Config) { c.Listen = taken.Addr().String() }, false, "cannot listen there"},
+		{"every address, and no token", func(c *config.Config) { c.Listen = "0.0.0.0:0" }, false, "there is no token yet"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			cfg := settings(t, "---\n---\nYou help.\n")
+			test.change(cfg)
+			err := startAndStop(cfg, func(r app.Ready) {
+				if (r.API != "") != test.served {
+					t.Errorf("the worker says that its API is at %q", r.API)
+				}
+				if test.served {
+					answers(t, r.API)
+				}
+			})
+			switch {
+			case test.refuse == "" && err != nil:
+				t.Error(err)
+			case test.refuse != "" && (err == nil || !strings.Contains(err.Error(), test.refuse)):
+				t.Errorf("the worker ended with %v, want %q", err, test.refuse)
+			}
+		})
+	}
+}
+
+func answers(t *testing.T, base string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, base+"/v1/agents", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Do(req)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if text, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != http.StatusOK || !strings.Contains(string(text), "helper") {
+		t.Errorf("the agents are answered with %s %s, %v", resp.Status, text, err)
+	}
+}
