@@ -112,6 +112,9 @@ func TestHostsAndOrigins(t *testing.T) {
 func TestTheRateIsBounded(t *testing.T) {
 	h := newHouse(t, func(c *httpapi.Config) { c.Rate = 3 })
 	token := h.token(storage.Token{Name: "t", Scopes: []string{"read"}})
+	d := h.turn("clerk", "talk")
+	d.finish("said")
+	path := fmt.Sprintf("/v1/turns/%d/events", d.id)
 	refused := 0
 	for range 12 {
 		if a := h.ask("GET", "/v1/agents", ""); a.status == 429 {
@@ -124,6 +127,12 @@ func TestTheRateIsBounded(t *testing.T) {
 	}
 	if refused == 0 {
 		t.Error("nothing was refused")
+	}
+	for range 6 { // of which some are too many
+		w := &watcher{base: h.base, seen: []int64{1}}
+		if err := w.watch(t.Context(), path, 0); err != nil {
+			t.Errorf("a stream was refused for good: %v", err)
+		}
 	}
 	h.ask("GET", "/v1/agents", "", "Authorization", token).want(t, 200, "clerk")
 	h.ask("GET", "/healthz", "").want(t, 200, "ok")

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -31,7 +32,7 @@ func (a *API) getEvents(c *call) error {
 		return err
 	}
 	err = a.mayTurn(c, id)
-	if !wantsStream(c.Header) {
+	if !wantsStream(c.Request) {
 		if err != nil {
 			return err
 		}
@@ -45,8 +46,15 @@ func (a *API) getEvents(c *call) error {
 	return a.eventStream(c, id, after, err == nil)
 }
 
-func wantsStream(h http.Header) bool {
-	return strings.Contains(strings.ToLower(strings.Join(h.Values("Accept"), ",")), "text/event-stream")
+func wantsStream(r *http.Request) bool {
+	return r.Method == http.MethodGet && strings.Contains(strings.ToLower(strings.Join(r.Header.Values("Accept"), ",")), "text/event-stream")
+}
+
+// comeLater ends a stream before its first event, where too many ask at once: as
+// when all clients of a process that stopped come here.
+func comeLater(w http.ResponseWriter) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	_, _ = io.WriteString(w, "retry: 3000\n\n")
 }
 
 // afterOf is the number of the last event that the client has. The header comes

@@ -114,9 +114,15 @@ func (a *API) serve(route route) http.Handler {
 		if err == nil {
 			err = route.handle(a, c)
 		}
-		if err != nil {
-			a.refuse(w, a.problemOf(r, err))
+		if err == nil {
+			return
 		}
+		p := a.problemOf(r, err)
+		if p != nil && p.Status == http.StatusTooManyRequests && wantsStream(r) {
+			comeLater(w)
+			return
+		}
+		a.refuse(w, p)
 	})
 }
 

@@ -1,0 +1,44 @@
+package config_test
+
+import (
+	"strings"
+	"testing"
+
+	"turnkeeper/internal/config"
+)
+
+func TestAddressesOfTheAPI(t *testing.T) {
+	for _, c := range []struct{ name, setting, value, want, refuse string }{
+		{"an address", "listen", "127.0.0.1:8080", "127.0.0.1:8080", ""},
+		{"of version 6", "listen", "[::1]:0", "[::1]:0", ""},
+		{"a name", "listen", "localhost:80", "localhost:80", ""},
+		{"off", "listen", "", "", ""},
+		{"no port", "listen", "127.0.0.1", "", "must be HOST:PORT"},
+		{"no such port", "listen", "127.0.0.1:70000", "", "must be HOST:PORT"},
+		{"no host", "listen", ":80", "", "must name the host"},
+		{"names", "allowed-hosts", "b.example, A.Example,b.example", "a.example,b.example", ""},
+		{"a URL", "allowed-hosts", "http://a.example", "", "without ports"},
+		{"a port", "allowed-hosts", "a.example:80", "", "without ports"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Chdir(t.TempDir())
+			got, err := config.Load(config.LoadOptions{Env: env(nil), Flags: map[string]string{c.setting: c.value}})
+			if c.refuse != "" {
+				if err == nil || !strings.Contains(err.Error(), c.refuse) {
+					t.Errorf("got %v, want %q", err, c.refuse)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			value := got.Listen
+			if c.setting == "allowed-hosts" {
+				value = strings.Join(got.AllowedHosts, ",")
+			}
+			if value != c.want {
+				t.Errorf("got %q, want %q", value, c.want)
+			}
+		})
+	}
+}
