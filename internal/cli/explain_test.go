@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -336,6 +337,17 @@ func TestExplain(t *testing.T) {
 	v := decode[view](t, run(t, cli.Turnctl(), env, "", "explain", "1", "-o", "json"))
 	if v.TurnID != 1 || v.State != "succeeded" || len(v.Topics) < 4 || v.Topics[0].Topic != "asked" {
 		t.Errorf("%+v", v)
+	}
+	type sight struct {
+		Running int `json:"running_turns"`
+		Turns   []struct{ ID int64 }
+		Lanes   []struct{ Lane string }
+	}
+	if top := decode[sight](t, run(t, cli.Turnctl(), env, "", "top", "--once", "-o", "json")); top.Running != 1 || len(top.Turns) != 1 || len(top.Lanes) != 1 {
+		t.Errorf("top: %+v", top)
+	}
+	if got := run(t, cli.Turnctl(), env, "", "top"); got.code != 0 || !strings.Contains(got.stdout, "turns    1 running of 0 slots on 0 workers") {
+		t.Errorf("top into a pipe: %+v", got)
 	}
 	for _, args := range [][]string{{"explain", "999"}, {"events", "999"}, {"cancel", "999"}, {"retry", "999"}} {
 		if got := run(t, cli.Turnctl(), env, "", args...); got.code != 3 || got.stdout != "" {

@@ -249,6 +249,14 @@ func TestLists(t *testing.T) {
 				{Lease: turnkeeper.Lease{Lane: "watcher", Token: 3, Failures: 2, NotBefore: after(10*time.Minute + 4*time.Second)}},
 			})
 		},
+		"top": func(s *screen) {
+			drawSight(s, utcNow, sight{
+				Figures: storage.Figures{Waiting: 1234, Oldest: 3 * time.Minute, Running: 1, Queued: 1, Ended: 42, Succeeded: 40, Failed: 1, Tokens: 123456, Now: utcNow.now},
+				Workers: []turnkeeper.Heartbeat{{WorkerID: "host-2-bbbb", Host: "two", PID: 2, Version: "v1", Slots: 10, TakeoverAfter: 15 * time.Second, StartedAt: began, Silent: 2 * time.Second}},
+				Turns:   []turnkeeper.Turn{open.Turn},
+				Lanes:   []storage.LaneView{{Lease: turnkeeper.Lease{Lane: "watcher", Token: 3}, TurnState: turnkeeper.TurnQueued, OpenTurn: 42}},
+			})
+		},
 		"schedules": func(s *screen) {
 			showSchedules(s, utcNow, []turnkeeper.Schedule{
 				{Agent: "watcher", Name: "default", Cron: "0 9 * * *", TimeZone: "Europe/Berlin", Conversation: "main", Active: true, NextDue: after(23 * time.Hour), LastSlot: after(-time.Hour)},

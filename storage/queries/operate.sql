@@ -26,3 +26,30 @@ select message_id, retried_as, asked_at from turnkeeper.retries where message_id
 
 -- name: DefinitionByHash :one
 select content from turnkeeper.definitions where hash = @hash;
+
+-- name: Figures :one
+-- What an operator looks at first. The queue is counted to 100,000; rates are of the
+-- newest 5,000 turns that ended in the window.
+select
+    (select count(*) from (select from turnkeeper.messages where state = 'waiting' limit 100000) w)::bigint as waiting,
+    coalesce((select extract(epoch from clock_timestamp() - m.due_at) from turnkeeper.messages m
+        where m.state = 'waiting' order by m.due_at, m.priority desc, m.id limit 1), 0)::float8 as oldest_seconds,
+    (select count(*) from turnkeeper.turns where state = 'running')::bigint as running,
+    (select count(*) from turnkeeper.turns where state = 'queued')::bigint as queued,
+    (select count(*) from turnkeeper.turns where state = 'waiting')::bigint as elsewhere,
+    recent.ended, recent.good, recent.bad, recent.tokens,
+    clock_timestamp()::timestamptz as now
+from (
+    select count(*)::bigint as ended, count(*) filter (where t.state = 'succeeded')::bigint as good,
+        count(*) filter (where t.state = 'failed')::bigint as bad, coalesce(sum(t.input_tokens + t.output_tokens), 0)::bigint as tokens
+    from (select state, ended_at, input_tokens, output_tokens from turnkeeper.turns order by id desc limit 5000) t
+    where t.ended_at > clock_timestamp() - @span::interval
+) recent;
+
+-- name: OpenTurns :many
+-- Turns that run, wait or are queued, those that run longest first.
+select sqlc.embed(t), coalesce(nullif(t.worker_id, ''), j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as holder
+from turnkeeper.turns t left join turnkeeper.river_job j on j.id = t.job_id
+where t.state in ('queued', 'running', 'waiting')
+order by t.state <> 'running', t.granted_at nulls last, t.id
+limit @max_rows;

@@ -7,6 +7,7 @@ package dbsqlc
 
 import (
 	"context"
+	"time"
 )
 
 const AskCancel = `-- name: AskCancel :exec
@@ -80,6 +81,127 @@ func (q *Queries) DefinitionByHash(ctx context.Context, hash string) (string, er
 	var content string
 	err := row.Scan(&content)
 	return content, err
+}
+
+const Figures = `-- name: Figures :one
+select
+    (select count(*) from (select from turnkeeper.messages where state = 'waiting' limit 100000) w)::bigint as waiting,
+    coalesce((select extract(epoch from clock_timestamp() - m.due_at) from turnkeeper.messages m
+        where m.state = 'waiting' order by m.due_at, m.priority desc, m.id limit 1), 0)::float8 as oldest_seconds,
+    (select count(*) from turnkeeper.turns where state = 'running')::bigint as running,
+    (select count(*) from turnkeeper.turns where state = 'queued')::bigint as queued,
+    (select count(*) from turnkeeper.turns where state = 'waiting')::bigint as elsewhere,
+    recent.ended, recent.good, recent.bad, recent.tokens,
+    clock_timestamp()::timestamptz as now
+from (
+    select count(*)::bigint as ended, count(*) filter (where t.state = 'succeeded')::bigint as good,
+        count(*) filter (where t.state = 'failed')::bigint as bad, coalesce(sum(t.input_tokens + t.output_tokens), 0)::bigint as tokens
+    from (select state, ended_at, input_tokens, output_tokens from turnkeeper.turns order by id desc limit 5000) t
+    where t.ended_at > clock_timestamp() - $1::interval
+) recent
+`
+
+type FiguresRow struct {
+	Waiting       int64
+	OldestSeconds float64
+	Running       int64
+	Queued        int64
+	Elsewhere     int64
+	Ended         int64
+	Good          int64
+	Bad           int64
+	Tokens        int64
+	Now           time.Time
+}
+
+// What an operator looks at first. The queue is counted to 100,000; rates are of the
+// newest 5,000 turns that ended in the window.
+func (q *Queries) Figures(ctx context.Context, span time.Duration) (FiguresRow, error) {
+	row := q.db.QueryRow(ctx, Figures, span)
+	var i FiguresRow
+	err := row.Scan(
+		&i.Waiting,
+		&i.OldestSeconds,
+		&i.Running,
+		&i.Queued,
+		&i.Elsewhere,
+		&i.Ended,
+		&i.Good,
+		&i.Bad,
+		&i.Tokens,
+		&i.Now,
+	)
+	return i, err
+}
+
+const OpenTurns = `-- name: OpenTurns :many
+select t.id, t.message_id, t.attempt, t.agent, t.conversation, t.lane, t.trigger, t.definition_hash, t.state, t.token, t.grant_id, t.job_id, t.worker_id, t.entries, t.dispatches, t.losses, t.created_at, t.due_at, t.granted_at, t.lease_until, t.ended_at, t.inference_rounds, t.charged_rounds, t.executed_calls, t.input_tokens, t.output_tokens, t.cached_tokens, t.reasoning_tokens, t.usage_estimated, t.stop_reason, t.error_class, t.error, t.inner_dialogue, t.last_seq, coalesce(nullif(t.worker_id, ''), j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as holder
+from turnkeeper.turns t left join turnkeeper.river_job j on j.id = t.job_id
+where t.state in ('queued', 'running', 'waiting')
+order by t.state <> 'running', t.granted_at nulls last, t.id
+limit $1
+`
+
+type OpenTurnsRow struct {
+	TurnkeeperTurn TurnkeeperTurn
+	Holder         string
+}
+
+// Turns that run, wait or are queued, those that run longest first.
+func (q *Queries) OpenTurns(ctx context.Context, maxRows int32) ([]OpenTurnsRow, error) {
+	rows, err := q.db.Query(ctx, OpenTurns, maxRows)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []OpenTurnsRow
+	for rows.Next() {
+		var i OpenTurnsRow
+		if err := rows.Scan(
+			&i.TurnkeeperTurn.ID,
+			&i.TurnkeeperTurn.MessageID,
+			&i.TurnkeeperTurn.Attempt,
+			&i.TurnkeeperTurn.Agent,
+			&i.TurnkeeperTurn.Conversation,
+			&i.TurnkeeperTurn.Lane,
+			&i.TurnkeeperTurn.Trigger,
+			&i.TurnkeeperTurn.DefinitionHash,
+			&i.TurnkeeperTurn.State,
+			&i.TurnkeeperTurn.Token,
+			&i.TurnkeeperTurn.GrantID,
+			&i.TurnkeeperTurn.JobID,
+			&i.TurnkeeperTurn.WorkerID,
+			&i.TurnkeeperTurn.Entries,
+			&i.TurnkeeperTurn.Dispatches,
+			&i.TurnkeeperTurn.Losses,
+			&i.TurnkeeperTurn.CreatedAt,
+			&i.TurnkeeperTurn.DueAt,
+			&i.TurnkeeperTurn.GrantedAt,
+			&i.TurnkeeperTurn.LeaseUntil,
+			&i.TurnkeeperTurn.EndedAt,
+			&i.TurnkeeperTurn.InferenceRounds,
+			&i.TurnkeeperTurn.ChargedRounds,
+			&i.TurnkeeperTurn.ExecutedCalls,
+			&i.TurnkeeperTurn.InputTokens,
+			&i.TurnkeeperTurn.OutputTokens,
+			&i.TurnkeeperTurn.CachedTokens,
+			&i.TurnkeeperTurn.ReasoningTokens,
+			&i.TurnkeeperTurn.UsageEstimated,
+			&i.TurnkeeperTurn.StopReason,
+			&i.TurnkeeperTurn.ErrorClass,
+			&i.TurnkeeperTurn.Error,
+			&i.TurnkeeperTurn.InnerDialogue,
+			&i.TurnkeeperTurn.LastSeq,
+			&i.Holder,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const RetryMessage = `-- name: RetryMessage :one

@@ -1,0 +1,217 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"turnkeeper"
+	"turnkeeper/internal/app"
+	"turnkeeper/internal/config"
+	"turnkeeper/storage"
+)
+
+// topWindow is what rates are taken over.
+const topWindow = time.Minute
+
+func (s *session) topCommand() *cobra.Command {
+	var once bool
+	var interval time.Duration
+	var limit int
+	cmd := &cobra.Command{
+		Use: "top", Short: "Watch the service: queue, running turns, lanes, workers", Args: cobra.NoArgs,
+		Long: `Watch the service in the terminal: how much waits and for how long, what ended in
+the last minute, the workers, the open turns and the lanes. It is drawn anew
+every --interval; q or Ctrl-C ends it. Where the output is no terminal, or with
+--once, it is printed once; -o json prints an object for each look.
+
+` + exitHelp,
+		Example: `  turnctl top
+  turnctl top --once | head
+  turnctl top --interval 10s -o json`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if interval < 100*time.Millisecond || interval > time.Hour {
+				return usageError("--interval is %s: it must be 100ms to 1h", interval)
+			}
+			if limit < 1 || limit > maxLimit {
+				return usageError("--limit is %d: it must be 1 to %d", limit, maxLimit)
+			}
+			once = once || !s.out.terminal && !s.json()
+			return s.withDatabase(cmd.Context(), func(_ *config.Config, db *app.Database) error {
+				return s.top(cmd.Context(), db.Store, once, interval, limit)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&once, "once", false, "look once and end")
+	durationFlag(cmd.Flags(), &interval, "interval", 2*time.Second, "how often it looks again")
+	cmd.Flags().IntVar(&limit, "limit", 15, "open turns, and lanes, 1 to 100")
+	return cmd
+}
+
+// A sight is what top shows at one moment.
+type sight struct {
+	storage.Figures
+	Workers []turnkeeper.Heartbeat
+	Turns   []turnkeeper.Turn
+	Lanes   []storage.LaneView
+}
+
+type sightView struct {
+	Now             time.Time    `json:"now"`
+	Waiting         int          `json:"waiting_messages"`
+	OldestMs        int64        `json:"oldest_due_ms"` // 0: nothing is due
+	Running         int          `json:"running_turns"`
+	Queued          int          `json:"queued_turns"`
+	Elsewhere       int          `json:"waiting_turns"`
+	EndedPerMin     int          `json:"ended_last_minute"`
+	SucceededPerMin int          `json:"succeeded_last_minute"`
+	FailedPerMin    int          `json:"failed_last_minute"`
+	TokensPerMin    int64        `json:"tokens_last_minute"`
+	Workers         []workerView `json:"workers"`
+	Turns           []turnView   `json:"turns"`
+	Lanes           []laneView   `json:"lanes"`
+}
+
+func viewSight(v sight) sightView {
+	return sightView{
+		v.Now, v.Waiting, millis(v.Oldest), v.Running, v.Queued, v.Elsewhere, v.Ended, v.Succeeded, v.Failed, v.Tokens,
+		viewAll(v.Workers, viewWorker), viewAll(v.Turns, viewTurn), viewAll(v.Lanes, viewLane),
+	}
+}
+
+func look(ctx context.Context, store *storage.Store, limit int) (v sight, err error) {
+	if v.Figures, err = store.Figures(ctx, topWindow); err != nil {
+		return v, err
+	}
+	if v.Workers, err = store.Workers(ctx); err != nil {
+		return v, err
+	}
+	if v.Turns, err = store.OpenTurns(ctx, limit); err != nil {
+		return v, err
+	}
+	v.Lanes, err = store.Lanes(ctx, storage.Page{Limit: limit})
+	return v, err
+}
+
+// top looks again and again until ctx ends or q is typed, which are its good ends.
+func (s *session) top(ctx context.Context, store *storage.Store, once bool, interval time.Duration, limit int) error {
+	live := !once && !s.json()
+	if live {
+		var stop func()
+		ctx, stop = untilKey(ctx, s.Stdin, 'q')
+		defer stop()
+		fmt.Fprint(s.Stdout, "\x1b[2J")
+	}
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		v, err := look(ctx, store, limit)
+		if err != nil {
+			return unlessEnded(ctx, err)
+		}
+		if err := s.showSight(v, live, once); err != nil || once {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+func (s *session) showSight(v sight, live, once bool) (err error) {
+	switch {
+	case s.json() && once:
+		return writeJSON(s.Stdout, viewSight(v))
+	case s.json():
+		return writeJSONLine(s.Stdout, viewSight(v))
+	}
+	var page bytes.Buffer
+	paper := *s.out
+	paper.w = &page
+	drawSight(&paper, clock{now: v.Now, zone: s.Zone}, v)
+	text := page.String()
+	if live { // over what is there: no flicker
+		text = "\x1b[H" + strings.ReplaceAll(text, "\n", "\x1b[K\n") + "\x1b[J"
+	}
+	_, err = io.WriteString(s.Stdout, text)
+	return err
+}
+
+func drawSight(s *screen, c clock, v sight) {
+	alive, slots := 0, 0
+	for _, w := range v.Workers {
+		if workerState(w) == workerAlive {
+			alive++
+			slots += w.Slots
+		}
+	}
+	s.line("%s  %s", s.in(bold, "turnkeeper"), s.in(dim, c.moment(v.Now)))
+	oldest := "none due"
+	if v.Waiting > 0 && v.Oldest > 0 {
+		oldest = "the oldest due " + coarse(v.Oldest) + " ago"
+	}
+	s.line("queue    %s, %s", plural(v.Waiting, "message"), oldest)
+	s.line("turns    %d running of %s on %s, %d queued, %d waiting for calls", v.Running, plural(slots, "slot"), plural(alive, "worker"), v.Queued, v.Elsewhere)
+	s.line("minute   %s, %d succeeded, %d failed, %s tokens", plural(v.Ended, "turn")+" ended", v.Succeeded, v.Failed, thousands(v.Tokens))
+	if len(v.Turns) > 0 {
+		s.line("")
+		showOpenTurns(s, c, v.Turns)
+	}
+	if len(v.Lanes) > 0 {
+		s.line("")
+		showLanes(s, c, v.Lanes)
+	}
+	if len(v.Workers) > 0 {
+		s.line("")
+		showWorkers(s, c, v.Workers)
+	}
+}
+
+func showOpenTurns(s *screen, c clock, turns []turnkeeper.Turn) {
+	t := newTable(">TURN", "STATE", "AGENT", "CONVERSATION", ">MESSAGE", ">ROUNDS", ">CALLS", ">TOKENS", "SINCE", "WORKER")
+	for _, turn := range turns {
+		since := turn.GrantedAt
+		if since.IsZero() {
+			since = turn.CreatedAt
+		}
+		t.add(fmt.Sprint(turn.ID), stateCell(turn.State), turn.Agent, turn.Conversation, fmt.Sprint(turn.MessageID), fmt.Sprint(turn.InferenceRounds),
+			fmt.Sprint(turn.ExecutedCalls), thousands(turn.Usage.Total()), c.ago(since), orDash(string(turn.WorkerID)))
+	}
+	t.print(s)
+}
+
+// untilKey is a context that ends when the key is typed on in, if that is a
+// terminal. stop gives the terminal back as it was; what was being read by then
+// is lost.
+func untilKey(ctx context.Context, in io.Reader, key byte) (_ context.Context, stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	file, ok := in.(*os.File)
+	if !ok {
+		return ctx, cancel
+	}
+	restore, ok := singleKeys(file)
+	if !ok {
+		return ctx, cancel
+	}
+	go func() { // it ends with the process: a read of a terminal cannot be broken off
+		typed := make([]byte, 1)
+		for {
+			if n, err := file.Read(typed); err != nil || n == 1 && typed[0] == key {
+				cancel()
+				return
+			}
+		}
+	}()
+	return ctx, func() {
+		restore()
+		cancel()
+	}
+}

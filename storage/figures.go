@@ -1,0 +1,44 @@
+package storage
+
+import (
+	"context"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/storage/internal/dbsqlc"
+)
+
+// Figures are what an operator looks at first.
+type Figures struct {
+	Waiting   int           // messages in the inbox; counted up to 100,000
+	Oldest    time.Duration // the oldest of them is due for so long; negative: it comes due in so long
+	Running   int           // turns
+	Queued    int           // turns that wait for a worker
+	Elsewhere int           // turns that wait for calls
+
+	// Of turns that ended within the window, at most the 5,000 newest.
+	Ended, Succeeded, Failed int
+	Tokens                   int64
+
+	Now time.Time // by the database's clock
+}
+
+// Figures reads them, the rates over the window.
+func (s *Store) Figures(ctx context.Context, window time.Duration) (Figures, error) {
+	r, err := s.q.Figures(ctx, window)
+	return Figures{
+		Waiting: int(r.Waiting), Oldest: time.Duration(r.OldestSeconds * float64(time.Second)), Running: int(r.Running), Queued: int(r.Queued),
+		Elsewhere: int(r.Elsewhere), Ended: int(r.Ended), Succeeded: int(r.Good), Failed: int(r.Bad), Tokens: r.Tokens, Now: r.Now,
+	}, translate(err)
+}
+
+// OpenTurns lists turns that run, wait or are queued, at most limit: those that run
+// come first, longest first.
+func (s *Store) OpenTurns(ctx context.Context, limit int) ([]turnkeeper.Turn, error) {
+	rows, err := s.q.OpenTurns(ctx, int32(min(limit, maxLimit))) //nolint:gosec // bounded
+	return mapRows(rows, func(r dbsqlc.OpenTurnsRow) turnkeeper.Turn {
+		t := turnOf(r.TurnkeeperTurn)
+		t.WorkerID = turnkeeper.WorkerID(r.Holder)
+		return t
+	}), translate(err)
+}
