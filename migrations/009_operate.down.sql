@@ -1,3 +1,5 @@
+drop function turnkeeper.purge;
+drop index turnkeeper.spend_reservations_turn;
 drop function turnkeeper.retry_message, turnkeeper.cancel_message, turnkeeper.settle_cancel, turnkeeper.ask_cancel,
     turnkeeper.cancel_waiting, turnkeeper.close_cancelled, turnkeeper.tell;
 alter table turnkeeper.summaries

@@ -33,7 +33,7 @@ Lists show 25 entries, newest first; --limit asks for up to 100.
 			s.turnsCommand(), s.showCommand(), s.inboxCommand(), s.outboxCommand(), s.lanesCommand(), s.schedulesCommand(),
 			s.schedulerCommand(), s.agentsCommand(), s.outputCommand(), s.workersCommand(), s.migrateCommand(), s.doctorCommand(), s.checkCommand(),
 			s.tokensCommand(),
-			s.cancelCommand(), s.retryCommand(), s.eventsCommand(), s.explainCommand(), s.topCommand(),
+			s.cancelCommand(), s.retryCommand(), s.eventsCommand(), s.explainCommand(), s.topCommand(), s.purgeCommand(),
 		)
 		return root
 	}}

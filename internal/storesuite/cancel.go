@@ -65,6 +65,14 @@ func cancelWaiting(h *house) {
 	isIt(h, "cancellation in back-off", err, nil)
 	now, _ := h.Turn(turn)
 	equal(h, "attempt", now.Attempt, 2)
+
+	// One that waits behind a turn that runs.
+	d = h.isCancelled(turn)
+	behind := h.enqueue("clerk", "", "behind")
+	turn, _, err = h.CancelMessage(h.Context(), behind)
+	isIt(h, "cancellation behind a turn that runs", err, nil)
+	equal(h, "turn that runs", d.turnState(), turnkeeper.TurnRunning)
+	h.ends(d, succeeded("done"))
 	h.isCancelled(turn)
 	_, _, err = h.CancelMessage(h.Context(), 999)
 	isIt(h, "no such message", err, turnkeeper.ErrNotFound)

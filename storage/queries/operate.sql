@@ -53,3 +53,13 @@ from turnkeeper.turns t left join turnkeeper.river_job j on j.id = t.job_id
 where t.state in ('queued', 'running', 'waiting')
 order by t.state <> 'running', t.granted_at nulls last, t.id
 limit @max_rows;
+
+-- name: Purge :one
+select messages::bigint as messages, turns::bigint as turns, outputs::bigint as outputs, coalesce(last, 0)::bigint as last
+from turnkeeper.purge(@agent::text, @conversation::text, clock_timestamp() - sqlc.narg(older)::interval, @after::bigint, @max_rows::integer, @dry::boolean);
+
+-- name: PurgeNotes :execrows
+delete from turnkeeper.notes where agent = @agent;
+
+-- name: CountNotes :one
+select count(*) from turnkeeper.notes where agent = @agent;

@@ -72,6 +72,17 @@ func (q *Queries) CancelledGrants(ctx context.Context, grants []string) ([]strin
 	return items, nil
 }
 
+const CountNotes = `-- name: CountNotes :one
+select count(*) from turnkeeper.notes where agent = $1
+`
+
+func (q *Queries) CountNotes(ctx context.Context, agent string) (int64, error) {
+	row := q.db.QueryRow(ctx, CountNotes, agent)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const DefinitionByHash = `-- name: DefinitionByHash :one
 select content from turnkeeper.definitions where hash = $1
 `
@@ -202,6 +213,58 @@ func (q *Queries) OpenTurns(ctx context.Context, maxRows int32) ([]OpenTurnsRow,
 		return nil, err
 	}
 	return items, nil
+}
+
+const Purge = `-- name: Purge :one
+select messages::bigint as messages, turns::bigint as turns, outputs::bigint as outputs, coalesce(last, 0)::bigint as last
+from turnkeeper.purge($1::text, $2::text, clock_timestamp() - $3::interval, $4::bigint, $5::integer, $6::boolean)
+`
+
+type PurgeParams struct {
+	Agent        string
+	Conversation string
+	Older        *time.Duration
+	After        int64
+	MaxRows      int32
+	Dry          bool
+}
+
+type PurgeRow struct {
+	Messages int64
+	Turns    int64
+	Outputs  int64
+	Last     int64
+}
+
+func (q *Queries) Purge(ctx context.Context, arg PurgeParams) (PurgeRow, error) {
+	row := q.db.QueryRow(ctx, Purge,
+		arg.Agent,
+		arg.Conversation,
+		arg.Older,
+		arg.After,
+		arg.MaxRows,
+		arg.Dry,
+	)
+	var i PurgeRow
+	err := row.Scan(
+		&i.Messages,
+		&i.Turns,
+		&i.Outputs,
+		&i.Last,
+	)
+	return i, err
+}
+
+const PurgeNotes = `-- name: PurgeNotes :execrows
+delete from turnkeeper.notes where agent = $1
+`
+
+func (q *Queries) PurgeNotes(ctx context.Context, agent string) (int64, error) {
+	result, err := q.db.Exec(ctx, PurgeNotes, agent)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const RetryMessage = `-- name: RetryMessage :one

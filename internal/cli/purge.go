@@ -1,0 +1,88 @@
+package cli
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"turnkeeper/internal/app"
+	"turnkeeper/internal/config"
+	"turnkeeper/storage"
+)
+
+type purgedView struct {
+	DryRun   bool `json:"dry_run"`
+	Messages int  `json:"messages"`
+	Turns    int  `json:"turns"`
+	Outputs  int  `json:"outputs"`
+	Notes    int  `json:"notes"`
+}
+
+func (s *session) purgeCommand() *cobra.Command {
+	var scope storage.PurgeScope
+	cmd := &cobra.Command{
+		Use: "purge", Short: "Remove closed messages for good, with all that belongs to them", Args: cobra.NoArgs,
+		Long: `Remove closed messages for good, with their turns, replies, tool results, events
+and jobs: those of --agent, of one --conversation of it, or those closed for
+longer than --older-than; where several are given, those that fit all. What is
+open is never touched: workers may run meanwhile. It goes in batches, may be
+broken off, and does nothing when it is repeated. --dry-run only counts.
+
+What stays: agents, their definitions and schedules, leases (so that a token
+never starts again), the spend of days, and an agent's notes unless --notes is
+given. An idempotency key of a removed message is free again.
+
+` + exitHelp,
+		Example: `  turnctl purge --older-than 720h --dry-run
+  turnctl purge --agent clerk --conversation anna
+  turnctl purge --agent clerk --notes`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkScope(scope, cmd.Flags().Changed("older-than")); err != nil {
+				return err
+			}
+			return s.withDatabase(cmd.Context(), func(_ *config.Config, db *app.Database) error {
+				done, err := db.Store.Purge(cmd.Context(), scope)
+				if err != nil {
+					return err
+				}
+				return s.print(purgedView{scope.Dry, done.Messages, done.Turns, done.Outputs, done.Notes}, func() { s.tellPurged(scope.Dry, done) })
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&scope.Agent, "agent", "", "of this agent")
+	f.StringVar(&scope.Conversation, "conversation", "", "of this conversation of --agent")
+	durationFlag(f, &scope.OlderThan, "older-than", 0, "closed for longer than this, as 720h")
+	f.BoolVar(&scope.Notes, "notes", false, "the notes of --agent too")
+	f.BoolVar(&scope.Dry, "dry-run", false, "count, and remove nothing")
+	return cmd
+}
+
+// checkScope refuses a purge that would remove more than was meant.
+func checkScope(scope storage.PurgeScope, aged bool) error {
+	switch {
+	case scope.Agent == "" && !aged:
+		return usageError("say what to remove: --agent, --agent with --conversation, or --older-than")
+	case scope.Agent == "" && scope.Conversation != "":
+		return usageError("--conversation needs --agent: conversations belong to an agent")
+	case scope.Agent == "" && scope.Notes:
+		return usageError("--notes needs --agent")
+	case scope.Notes && (scope.Conversation != "" || aged):
+		return usageError("--notes goes with --agent alone: notes belong to no conversation and have no age")
+	case aged && scope.OlderThan < time.Second:
+		return usageError("--older-than is %s: it must be 1s at least", scope.OlderThan)
+	}
+	return nil
+}
+
+func (s *session) tellPurged(dry bool, done storage.Purged) {
+	verb := "removed"
+	if dry {
+		verb = "would be removed"
+	}
+	text := plural(done.Messages, "message") + ", " + plural(done.Turns, "turn") + ", " + plural(done.Outputs, "tool result")
+	if done.Notes > 0 {
+		text += ", " + plural(done.Notes, "note")
+	}
+	s.out.line("%s: %s", verb, text)
+}

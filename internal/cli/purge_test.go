@@ -1,0 +1,108 @@
+package cli_test
+
+import (
+	"strings"
+	"testing"
+
+	"turnkeeper/internal/cli"
+)
+
+// tables are all that hold something of a turn or a message.
+var tables = strings.Fields(`messages turns replies rounds calls call_starts outputs output_chunks output_drafts turn_events
+	lease_log awaited_calls detached_calls extractions spend spend_reservations summaries cancellations retries river_job`)
+
+// A purge takes all that is closed out of every table, and nothing that is open.
+func TestPurge(t *testing.T) {
+	env, store := somewhere(t)
+	s := &stage{Store: store, t: t}
+	ctl := func(args ...string) ran { return run(t, cli.Turnctl(), env, "", args...) }
+	for _, ending := range endings {
+		ending.play(s)
+	}
+	// What the endings do not make.
+	s.exec("insert into turnkeeper.outputs (id, turn_id, round, ordinal, media_type, content, size_bytes, raw_bytes, chars, tokens, sha256, incomplete, description, chunked) values ('o', 2, 1, 1, 'text/plain', '', 4, 4, 4, 1, 'x', false, '', true)")
+	s.exec("insert into turnkeeper.output_chunks (output_id, first_char, first_byte, content) values ('o', 0, 0, 'text')")
+	s.exec("insert into turnkeeper.extractions values ('a', 'b', 'm', 1, 2, '{}')")
+	s.exec("insert into turnkeeper.spend values ('turn:2', '', 10, 1), ('agent:echo', '2026-01-01', 10, 1)")
+	s.exec("insert into turnkeeper.spend_reservations (turn_id, agent, period, tokens) values (2, 'echo', '2026-01-01', 10)")
+	s.exec("insert into turnkeeper.summaries values ('echo', 'main', 1, 2, 'Once upon a time.')")
+	s.exec("insert into turnkeeper.notes values ('echo', 'n', 'x'), ('watcher', 'n', 'x')")
+	s.exec("insert into turnkeeper.turn_events (turn_id, seq, type, round, block) values (2, 1, 'turn_start', 0, 0)")
+	s.exec("update turnkeeper.turns set last_seq = 1 where id = 2")
+	waiting := s.send("I wait.")
+	count := func(table string) (n int) {
+		t.Helper()
+		if err := store.Pool().QueryRow(t.Context(), "select count(*) from turnkeeper."+table).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	before := map[string]int{}
+	for _, table := range tables {
+		if before[table] = count(table); before[table] == 0 && table != "output_drafts" {
+			t.Errorf("%s is empty: the test would not see what is left there", table)
+		}
+	}
+	type purged struct{ Messages, Turns, Outputs, Notes int }
+	closed := before["messages"] - 2 // one waits, one runs
+	if got := decode[purged](t, ctl("purge", "--agent", "echo", "--dry-run", "-o", "json")); got.Messages != closed || got.Turns != before["turns"]-1 || got.Outputs != 1 {
+		t.Errorf("dry: %+v of %v", got, before)
+	}
+	for _, table := range tables {
+		if n := count(table); n != before[table] {
+			t.Errorf("a dry run left %d of %d %s", n, before[table], table)
+		}
+	}
+	for _, args := range [][]string{{"--agent", "watcher"}, {"--agent", "echo", "--conversation", "other"}, {"--older-than", "1h"}} {
+		if got := decode[purged](t, ctl(append([]string{"purge", "-o", "json"}, args...)...)); got != (purged{}) {
+			t.Errorf("purge %v: %+v", args, got)
+		}
+	}
+	// While a turn of the conversation runs, its summary stays.
+	if got := decode[purged](t, ctl("purge", "--agent", "echo", "--conversation", "main", "-o", "json")); got.Messages != closed {
+		t.Errorf("purge: %+v", got)
+	}
+	s.keepsPromises()
+	if n := count("summaries"); n != 1 {
+		t.Errorf("%d summaries are left under a turn that runs", n)
+	}
+	left := map[string]int{"messages": 2, "turns": 1, "rounds": 1, "calls": 1, "lease_log": 2, "river_job": 2, "spend": 1, "summaries": 1}
+	for _, table := range tables {
+		if n := count(table); n != left[table] {
+			t.Errorf("%d rows are left in %s, want %d", n, table, left[table])
+		}
+	}
+	var token int64
+	if err := store.Pool().QueryRow(t.Context(), "select token from turnkeeper.leases where lane = 'echo'").Scan(&token); err != nil || token < 10 {
+		t.Errorf("the lane's token is %d, %v", token, err)
+	}
+	if m, err := store.Message(t.Context(), waiting); err != nil || m.Body != "I wait." {
+		t.Errorf("%+v, %v", m, err)
+	}
+	// When the last turn is over it goes with the next purge, and a repeat does nothing.
+	if got := ctl("cancel", "14"); got.code != 0 {
+		t.Errorf("%+v", got)
+	}
+	s.exec("update turnkeeper.leases set granted_at = granted_at - interval '1 hour', lease_until = clock_timestamp() where grant_id is not null")
+	s.loseAll()
+	if got := decode[purged](t, ctl("purge", "--agent", "echo", "--notes", "-o", "json")); got.Messages != 1 || got.Notes != 1 {
+		t.Errorf("the last: %+v", got)
+	}
+	if got := ctl("purge", "--agent", "echo", "--notes"); got.stdout != "removed: 0 messages, 0 turns, 0 tool results\n" {
+		t.Errorf("again: %+v", got)
+	}
+	for _, table := range []string{"summaries", "turns", "cancellations"} {
+		if n := count(table); n != 0 {
+			t.Errorf("%d rows are left in %s", n, table)
+		}
+	}
+	if n := count("notes"); n != 1 {
+		t.Errorf("%d notes are left, want that of the other agent", n)
+	}
+	s.keepsPromises()
+	for _, args := range [][]string{{}, {"--conversation", "main"}, {"--notes"}, {"--older-than", "0"}, {"--agent", "echo", "--conversation", "main", "--notes"}} {
+		if got := ctl(append([]string{"purge"}, args...)...); got.code != 2 {
+			t.Errorf("purge %v: %+v", args, got)
+		}
+	}
+}

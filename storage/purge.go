@@ -1,0 +1,59 @@
+package storage
+
+import (
+	"context"
+	"time"
+
+	"turnkeeper/storage/internal/dbsqlc"
+)
+
+// A PurgeScope says which messages a purge removes: closed ones that fit all of
+// its fields.
+type PurgeScope struct {
+	Agent        string        // empty: all
+	Conversation string        // empty: all
+	OlderThan    time.Duration // closed for so long; 0: any
+	Notes        bool          // the notes of Agent too
+	Dry          bool          // count only
+}
+
+// Purged counts what a purge has removed, or would remove.
+type Purged struct {
+	Messages, Turns, Outputs, Notes int
+}
+
+// purgeBatch is how many messages one transaction of a purge removes.
+const purgeBatch = 100
+
+// Purge removes closed messages with all that belongs to them, in every table, in
+// batches, each of which is whole or not done. What is open is never touched, so
+// that it may run beside workers, and be broken off and repeated. With an error
+// comes what was removed before it.
+func (s *Store) Purge(ctx context.Context, scope PurgeScope) (done Purged, err error) {
+	p := dbsqlc.PurgeParams{Agent: scope.Agent, Conversation: scope.Conversation, MaxRows: purgeBatch, Dry: scope.Dry}
+	if scope.OlderThan > 0 {
+		p.Older = &scope.OlderThan
+	}
+	for {
+		row, err := s.q.Purge(ctx, p)
+		if err != nil {
+			return done, translate(err)
+		}
+		done.Messages += int(row.Messages)
+		done.Turns += int(row.Turns)
+		done.Outputs += int(row.Outputs)
+		if row.Messages == 0 {
+			break
+		}
+		p.After = row.Last
+	}
+	if !scope.Notes || scope.Agent == "" {
+		return done, nil
+	}
+	notes, err := s.q.CountNotes(ctx, scope.Agent)
+	if !scope.Dry && err == nil {
+		notes, err = s.q.PurgeNotes(ctx, scope.Agent)
+	}
+	done.Notes = int(notes)
+	return done, translate(err)
+}
