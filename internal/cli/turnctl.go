@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -23,7 +24,9 @@ in RFC 3339, lists as arrays.
 Lists show 25 entries, newest first; --limit asks for up to 100.
 
 ` + exitHelp,
-			Example: `  turnctl show latest             all about the newest turn
+			Example: `  turnctl top                     the service at a glance, live
+  turnctl show latest             all about the newest turn
+  turnctl explain latest          why it ended as it did
   turnctl turns --state failed    turns that failed
   turnctl doctor                  what is wrong, and what to do`,
 		}
@@ -35,6 +38,8 @@ Lists show 25 entries, newest first; --limit asks for up to 100.
 			s.tokensCommand(),
 			s.cancelCommand(), s.retryCommand(), s.eventsCommand(), s.explainCommand(), s.topCommand(), s.purgeCommand(),
 		)
+		giveExamples(root)
+		_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{formatText, formatJSON}, cobra.ShellCompDirectiveNoFileComp))
 		return root
 	}}
 }
@@ -56,6 +61,7 @@ func (p *pageFlags) add(cmd *cobra.Command, states string) {
 	f.StringVar(&p.agent, "agent", "", "only of this agent")
 	if states != "" {
 		f.StringVar(&p.state, "state", "", "only in this state: "+states)
+		_ = cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(strings.Split(states, ", "), cobra.ShellCompDirectiveNoFileComp))
 	}
 	f.IntVar(&p.limit, "limit", defaultLimit, "entries, 1 to 100")
 }

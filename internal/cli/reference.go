@@ -1,0 +1,69 @@
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+//go:generate go run ./refgen
+
+const referenceHead = `# turnctl
+
+<!-- Written by make generate from the commands' own --help. -->
+
+` + "`turnctl COMMAND --help`" + ` says the same. Text is for people; ` + "`-o json`" + ` is for programs.
+
+## Completion in the shell
+
+` + "```sh" + `
+source <(turnctl completion bash)               # bash, this session
+turnctl completion zsh > "${fpath[1]}/_turnctl" # zsh
+turnctl completion fish > ~/.config/fish/completions/turnctl.fish
+` + "```" + `
+
+` + "`turnctl completion bash --help`" + ` tells how to keep it. Values of ` + "`--state`" + ` and ` + "`--output`" + ` are completed too.
+`
+
+// Reference is the reference of turnctl, in Markdown, from what its --help says.
+func Reference() string {
+	s := newSession(nil, Environment{Zone: time.UTC}) //nolint:staticcheck // nothing runs
+	root := Turnctl().command(s)
+	var b strings.Builder
+	b.WriteString(referenceHead)
+	var write func(*cobra.Command)
+	write = func(cmd *cobra.Command) {
+		b.WriteString(s.referenceOf(cmd))
+		for _, sub := range cmd.Commands() {
+			if sub.IsAvailableCommand() {
+				write(sub)
+			}
+		}
+	}
+	write(root)
+	return b.String()
+}
+
+// referenceOf is the section of a command. Flags of settings are told once.
+func (s *session) referenceOf(cmd *cobra.Command) string {
+	var text bytes.Buffer
+	if cmd.Long != "" {
+		fmt.Fprintf(&text, "%s\n\n", cmd.Long)
+	}
+	fmt.Fprintf(&text, "Usage:\n  %s\n", useLine(cmd))
+	if cmd.HasExample() {
+		fmt.Fprintf(&text, "\nExamples:\n%s\n", cmd.Example)
+	}
+	flags := cmd.LocalNonPersistentFlags()
+	if !cmd.HasParent() {
+		flags = cmd.PersistentFlags()
+	}
+	flags.SortFlags = false
+	if usage := strings.TrimRight(flags.FlagUsagesWrapped(s.out.readable()), "\n"); usage != "" {
+		fmt.Fprintf(&text, "\nFlags:\n%s\n", usage)
+	}
+	return fmt.Sprintf("\n## %s\n\n%s.\n\n```text\n%s```\n", cmd.CommandPath(), strings.TrimSuffix(cmd.Short, "."), text.String())
+}

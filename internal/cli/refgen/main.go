@@ -1,0 +1,20 @@
+// Command refgen writes the reference of turnctl, docs/turnctl.md, from the commands
+// of internal/cli. It is run by go generate there; a test fails while the file is not
+// what it would write.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"turnkeeper/internal/cli"
+)
+
+const target = "../../docs/turnctl.md"
+
+func main() {
+	if err := os.WriteFile(target, []byte(cli.Reference()), 0o644); err != nil { //nolint:gosec // a document
+		fmt.Fprintln(os.Stderr, "refgen:", err)
+		os.Exit(1)
+	}
+}
