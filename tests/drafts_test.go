@@ -41,8 +41,8 @@ const streamPeak = 96 << 20
 func TestAWorkerIsNotFilledByStreams(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
-	h.agent("clerk", "tools: [misbehave]", "async_timeout: 0")
-	h.model.Then(rounds(calls(inferencetest.Call{ID: "g", Name: "misbehave", Arguments: `{"how":"gigabyte"}`}), text("done")))
+	h.agent("clerk", "tools: [overdo]", "async_timeout: 0")
+	h.model.Then(rounds(calls(inferencetest.Call{ID: "g", Name: "overdo", Arguments: `{"how":"gigabyte"}`}), text("done")))
 	w := h.startWorker()
 	turn := h.turnOf(h.enqueue("clerk", "Read."))
 	if got := answers(turn)["g"]; got.State != "succeeded" {

@@ -39,7 +39,7 @@ func main() {
 		detached("mark_far_once", turnkeeper.EffectOnce),
 		sure{marker("mark_sure", turnkeeper.EffectOnce, context.WithoutCancel)},
 		large{marker("mark_large", turnkeeper.EffectOnce, context.WithoutCancel)},
-		misbehave(),
+		misbehave("misbehave", misbehaveTimeout), misbehave("overdo", 0),
 		poison(),
 		tools.New(tools.Spec{
 			Name: "mark_tx", Description: "Makes a mark in the database.", Effect: turnkeeper.EffectOnce, Transactional: true,

@@ -16,11 +16,11 @@ type behaviour struct {
 	How string `json:"how"`
 }
 
-// misbehave is a Go tool that does what Go tools should not.
-func misbehave() tools.Tool {
-	spec := tools.Spec{
-		Name: "misbehave", Description: "Misbehaves.", Effect: turnkeeper.EffectNone, Timeout: misbehaveTimeout,
-	}
+// misbehave is a Go tool that does what Go tools should not. The one that has
+// a timeout is for what ends by it, the other for what wants room for the race
+// detector.
+func misbehave(name string, timeout time.Duration) tools.Tool {
+	spec := tools.Spec{Name: name, Description: "Misbehaves.", Effect: turnkeeper.EffectNone, Timeout: timeout}
 	return tools.New(spec, func(_ context.Context, _ tools.Call, b behaviour) (tools.Result, error) {
 		switch b.How {
 		case "hang":

@@ -6,4 +6,4 @@ import "time"
 
 // misbehaveTimeout is short, for most of the behaviours use all of it, and long
 // enough for ten million bytes to be stored.
-const misbehaveTimeout = 1500 * time.Millisecond
+const misbehaveTimeout = 500 * time.Millisecond

@@ -5,4 +5,4 @@ package main
 import "time"
 
 // misbehaveTimeout leaves room for what the race detector costs.
-const misbehaveTimeout = 8 * time.Second
+const misbehaveTimeout = 3 * time.Second
