@@ -145,6 +145,10 @@ end $$;
 create function turnkeeper.cancel_message(p_message bigint, p_reason text, out state text, out turn bigint) language plpgsql as $$
 begin
     turn := 0;
+    select m.state into cancel_message.state from turnkeeper.messages m where m.id = p_message;
+    if cancel_message.state is distinct from 'waiting' then
+        return;
+    end if;
     perform pg_advisory_xact_lock(hashtext('turnkeeper.scheduler'));
     select m.state into cancel_message.state from turnkeeper.messages m where m.id = p_message for update;
     if cancel_message.state = 'waiting' then

@@ -35,8 +35,8 @@ func (s *Store) CancelTurn(ctx context.Context, id turnkeeper.TurnID, reason str
 	for range settleTries {
 		row, err := s.q.SettleCancel(ctx, int64(id))
 		switch err = translate(err); {
-		case lockRefused(err): // its worker is in a transaction of its own, and finds the request after it
-			return Cancelled{Turn: id}, nil
+		case lockRefused(err):
+			return s.cancelLater(ctx, id)
 		case err != nil:
 			return Cancelled{}, err
 		case row.Again:
@@ -45,6 +45,32 @@ func (s *Store) CancelTurn(ctx context.Context, id turnkeeper.TurnID, reason str
 		return cancelledAs(id, turnkeeper.TurnState(row.State))
 	}
 	return Cancelled{Turn: id}, nil
+}
+
+// errHeldUp is for what cannot be done while a scheduler holds its lock for long, as
+// one does that is stopped in a tick.
+var errHeldUp = errors.New("a scheduler is held up in the middle of its work; try again in a moment")
+
+// cancelLater is for a turn whose row, or whose scheduler, was locked for long: the
+// request is on record. A worker in a transaction of its own finds it after that.
+func (s *Store) cancelLater(ctx context.Context, id turnkeeper.TurnID) (Cancelled, error) {
+	row, err := s.q.TurnByID(ctx, int64(id))
+	if err != nil {
+		return Cancelled{}, translate(err)
+	}
+	state := turnkeeper.TurnState(row.TurnkeeperTurn.State)
+	if state == turnkeeper.TurnQueued || state == turnkeeper.TurnWaiting {
+		return Cancelled{}, errHeldUp
+	}
+	return cancelledAs(id, state)
+}
+
+// heldUp puts a lock that was not free into plain words.
+func heldUp(err error) error {
+	if err = translate(err); lockRefused(err) {
+		return errHeldUp
+	}
+	return err
 }
 
 func cancelledAs(id turnkeeper.TurnID, state turnkeeper.TurnState) (Cancelled, error) {
@@ -74,7 +100,7 @@ func (s *Store) CancelMessage(ctx context.Context, id turnkeeper.MessageID, reas
 	for range settleTries {
 		row, err := s.q.CancelMessage(ctx, int64(id), s.clean(reason))
 		if err != nil {
-			return Cancelled{}, translate(err)
+			return Cancelled{}, heldUp(err)
 		}
 		if row.Turn != 0 {
 			return Cancelled{Turn: turnkeeper.TurnID(row.Turn), Closed: true}, nil

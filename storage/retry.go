@@ -23,7 +23,7 @@ type Retried struct {
 func (s *Store) Retry(ctx context.Context, id turnkeeper.MessageID, anyway bool) (Retried, error) {
 	row, err := s.q.RetryMessage(ctx, int64(id), anyway)
 	if err != nil {
-		return Retried{}, translate(err)
+		return Retried{}, heldUp(err)
 	}
 	refused := func(why string) (Retried, error) {
 		return Retried{}, &conditionError{turnkeeper.ErrWrongState, fmt.Sprintf("message %d %s", id, why)}

@@ -406,11 +406,26 @@ func (w *worker) tidy(ctx context.Context) {
 		if err := w.store.SweepDrafts(ctx); err != nil && ctx.Err() == nil {
 			w.log.Warn("parts of results that nobody finished could not be removed", zap.Error(err))
 		}
+		w.retain(ctx)
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
+	}
+}
+
+// retain removes messages that were closed for longer than they are kept.
+func (w *worker) retain(ctx context.Context) {
+	if w.cfg.Retention == 0 {
+		return
+	}
+	done, err := w.store.Purge(ctx, storage.PurgeScope{OlderThan: w.cfg.Retention})
+	if err != nil && ctx.Err() == nil {
+		w.log.Warn("old messages could not all be removed", zap.Error(err))
+	}
+	if done.Messages > 0 {
+		w.log.Info("old messages are removed", zap.Int("messages", done.Messages), zap.Int("turns", done.Turns), zap.Duration("retention", w.cfg.Retention))
 	}
 }
 

@@ -90,8 +90,8 @@ func (s *session) storedEvents(ctx context.Context, store *storage.Store, turn t
 			after = e.Seq
 			if s.json() {
 				all = append(all, viewEvent(e))
-			} else {
-				paper.show(e)
+			} else if err := paper.show(e); err != nil {
+				return err
 			}
 		}
 		if len(page) < eventPage {

@@ -56,6 +56,7 @@ type Config struct {
 	PollInterval         time.Duration
 	MaxDispatchesPerTick int
 	ShutdownGrace        time.Duration // 0: turns are handed back at once
+	Retention            time.Duration // closed messages older than this are removed; 0: none are
 	MaxMessageBytes      int
 
 	Listen          string   // host:port of the HTTP API; empty: it is off

@@ -63,6 +63,8 @@ func Settings() []Setting {
 			Name: "detached_slots", Group: "Process", Unit: "calls", Zero: "they run on other workers", Doc: "Detached calls of each tool that the process runs at the same time, beside its turns."}),
 		duration(func(c *Config) *time.Duration { return &c.ShutdownGrace }, 0, time.Hour, Setting{
 			Name: "shutdown_grace", Group: "Process", Zero: "they are handed back at once", Doc: "How long running turns may finish after the process was told to stop."}),
+		duration(func(c *Config) *time.Duration { return &c.Retention }, time.Hour, 36500*day, Setting{
+			Name: "retention", Group: "Process", Zero: "they stay until somebody purges them", Doc: "Age after which closed messages are removed for good, with all that belongs to them, by a look each hour."}),
 		duration(func(c *Config) *time.Duration { return &c.TakeoverAfter }, 100*moment, day, Setting{
 			Name: "takeover_after", Group: "Process", Zero: "only the end of its lease tells", Doc: "Silence after which a worker counts as lost and its turns go to others. It says that it lives five times within."}),
 		duration(func(c *Config) *time.Duration { return &c.PollInterval }, 10*moment, time.Hour, Setting{

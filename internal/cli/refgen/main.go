@@ -13,7 +13,7 @@ import (
 const target = "../../docs/turnctl.md"
 
 func main() {
-	if err := os.WriteFile(target, []byte(cli.Reference()), 0o644); err != nil { //nolint:gosec // a document
+	if err := os.WriteFile(target, []byte(cli.Reference()), 0o644); err != nil {
 		fmt.Fprintln(os.Stderr, "refgen:", err)
 		os.Exit(1)
 	}
