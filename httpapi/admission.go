@@ -41,7 +41,7 @@ func (a *API) admit(c *call, scope string) error {
 		return err
 	}
 	if !given {
-		if a.cfg.NeedToken {
+		if a.cfg.NeedToken || forwarded(c.Header) {
 			return a.unknown(c, "a token is needed: send Authorization: Bearer TOKEN; \"turnctl tokens create\" makes one")
 		}
 		return a.limit(c, "")
@@ -62,6 +62,17 @@ func (a *API) admit(c *call, scope string) error {
 		return refusal(http.StatusForbidden, "this needs a token with the scope %q; this one has %s", scope, strings.Join(token.Scopes, ", "))
 	}
 	return a.limit(c, "token "+strconv.FormatInt(token.ID, 10))
+}
+
+// forwarded says that the request came through a proxy: it is of this machine only
+// by its last step.
+func forwarded(h http.Header) bool {
+	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Real-Ip", "Via"} {
+		if len(h.Values(name)) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 func bearer(h http.Header) (secret string, given bool, err error) {

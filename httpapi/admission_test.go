@@ -83,6 +83,9 @@ func TestATokenIsHeldToItsScopesOnLoopback(t *testing.T) {
 	h.ask("GET", "/v1/turns", "", "Authorization", send).want(t, 403, "scope")
 	h.ask("GET", "/v1/turns", "", "Authorization", "Bearer no").want(t, 401, "not known")
 	h.ask("GET", "/v1/turns", "").want(t, 200, "items")
+	// What a proxy of this machine passes on is not of this machine.
+	h.ask("GET", "/v1/turns", "", "X-Forwarded-For", "203.0.113.7").want(t, 401, "a token is needed")
+	h.ask("POST", "/v1/messages", `{"agent":"clerk","body":"hello"}`, "X-Forwarded-For", "203.0.113.7", "Authorization", send).want(t, 201, "hello")
 }
 
 func TestHostsAndOrigins(t *testing.T) {

@@ -50,7 +50,8 @@ func openAPI(ctx context.Context, cfg *config.Config, db *Database, bell *storag
 	if err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
-	needToken := !onLoopback(listener)
+	// By another name it is called from elsewhere, through a proxy say.
+	needToken := !onLoopback(listener) || len(cfg.AllowedHosts) > 0
 	if needToken {
 		if err := checkTokens(ctx, store, listener); err != nil {
 			store.Close()
@@ -74,8 +75,8 @@ func onLoopback(l net.Listener) bool {
 func checkTokens(ctx context.Context, store *storage.Store, l net.Listener) error {
 	there, err := store.AnyToken(ctx)
 	if err == nil && !there {
-		err = fmt.Errorf("listen is %s, which other machines can reach, and there is no token yet: "+
-			"make one with \"turnctl tokens create\", or listen on 127.0.0.1", l.Addr())
+		err = fmt.Errorf("listen is %s, which other machines can reach by that address or by allowed_hosts, and there is no token yet: "+
+			"make one with \"turnctl tokens create\", or listen on 127.0.0.1 without allowed_hosts", l.Addr())
 	}
 	return err
 }

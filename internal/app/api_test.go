@@ -41,6 +41,7 @@ func TestWhereTheAPIIs(t *testing.T) {
 		{"not a role", func(c *config.Config) { c.Roles = []string{config.RoleWorker} }, false, ""},
 		{"off", func(c *config.Config) { c.Listen = "" }, false, ""},
 		{"an address that is taken", func(c *config.Config) { c.Listen = taken.Addr().String() }, false, "cannot listen there"},
+		{"another name, and no token", func(c *config.Config) { c.AllowedHosts = []string{"turns.example"} }, false, "there is no token yet"},
 		{"every address, and no token", func(c *config.Config) { c.Listen = "0.0.0.0:0" }, false, "there is no token yet"},
 	}
 	for _, test := range tests {

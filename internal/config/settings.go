@@ -79,7 +79,7 @@ func Settings() []Setting {
 			Name: "log_format", Group: "Process", Doc: "Log lines for people, or for programs."}),
 
 		text(func(c *Config) *string { return &c.Listen }, checkListen, Setting{
-			Name: "listen", Group: "HTTP API", Bounds: "HOST:PORT", Doc: "Where the HTTP API listens. On an address that other machines can reach, every request needs a token. Empty: the API is off."}),
+			Name: "listen", Group: "HTTP API", Bounds: "HOST:PORT", Doc: "Where the HTTP API listens. On an address that other machines can reach, and with allowed_hosts, every request needs a token. Empty: the API is off."}),
 		hostNames(func(c *Config) *[]string { return &c.AllowedHosts }, Setting{
 			Name: "allowed_hosts", Group: "HTTP API", Doc: "Names by which the API may be called; an address, localhost and what listen names are always right."}),
 		number(func(c *Config) *int { return &c.HTTPConnections }, 10, 100_000, Setting{
