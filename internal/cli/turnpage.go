@@ -98,6 +98,9 @@ func (p *turnPage) outcome() {
 	if t.Error != "" {
 		list.add("error", wrap(t.Error, p.readable()-16)...)
 	}
+	if c := p.Cancel; c != nil {
+		list.add("cancellation", oneLine(strings.TrimSpace("asked for "+p.at(c.AskedAt)+" "+c.Reason), 0))
+	}
 	if !t.State.Terminal() && !t.DueAt.IsZero() {
 		list.add("not before", p.at(t.DueAt))
 	}

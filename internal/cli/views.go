@@ -241,6 +241,13 @@ type wholeTurnView struct {
 	RoundLog    []roundView     `json:"rounds"`
 	Outputs     []outputView    `json:"outputs"`
 	Awaited     []elsewhereView `json:"waits_for"`
+
+	Cancellation *cancellationView `json:"cancellation"` // null: nobody asked for one
+}
+
+type cancellationView struct {
+	Reason  string    `json:"reason"`
+	AskedAt time.Time `json:"asked_at"`
 }
 
 func viewWholeTurn(v storage.TurnView) wholeTurnView {
@@ -252,6 +259,9 @@ func viewWholeTurn(v storage.TurnView) wholeTurnView {
 	if v.Reply != nil {
 		reply := viewReply(*v.Reply)
 		whole.Reply = &reply
+	}
+	if c := v.Cancel; c != nil {
+		whole.Cancellation = &cancellationView{c.Reason, c.AskedAt}
 	}
 	return whole
 }
