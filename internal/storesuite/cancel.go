@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/agentturn"
 )
 
 const cancelledReply = "This turn was cancelled."
@@ -118,8 +119,9 @@ func cancelQueued(h *house) {
 	isIt(h, "hand-back", d.end(turnkeeper.Outcome{State: turnkeeper.TurnQueued}), nil)
 	h.cancel(d.grant.TurnID, true)
 	equal(h, "started call", d.call(key(1, 1)).State, turnkeeper.CallUnknown)
+	equal(h, "what is said of it", d.call(key(1, 1)).Shown, agentturn.ShownUnknown)
 	equal(h, "planned call", d.call(key(1, 2)).State, turnkeeper.CallCancelled)
-	equal(h, "what is said of it", d.call(key(1, 2)).Shown, "cancelled: the turn ended before this call was run.")
+	equal(h, "what is said of it", d.call(key(1, 2)).Shown, agentturn.ShownNotRun)
 	h.isCancelled(d.grant.TurnID)
 }
 
