@@ -31,10 +31,10 @@ another. What is revoked is refused from then on.`,
 		RunE: show,
 	}
 	cmd.AddCommand(
-		&cobra.Command{Use: "list", Short: "List tokens", Args: cobra.NoArgs, RunE: show},
+		&cobra.Command{Use: "list", Short: "List tokens", Args: cobra.NoArgs, RunE: show, Example: "  turnctl tokens list -o json"},
 		s.createTokenCommand(),
 		&cobra.Command{
-			Use: "revoke NAME", Short: "Revoke a token", Args: exactArgs(1),
+			Use: "revoke NAME", Short: "Revoke a token", Args: exactArgs(1), Example: "  turnctl tokens revoke shop",
 			RunE: func(cmd *cobra.Command, args []string) error { return s.revokeToken(cmd.Context(), args[0]) },
 		},
 	)
@@ -45,6 +45,8 @@ func (s *session) createTokenCommand() *cobra.Command {
 	t := storage.Token{}
 	cmd := &cobra.Command{
 		Use: "create NAME", Short: "Make a token, and print it once", Args: exactArgs(1),
+		Example: `  turnctl tokens create shop --scopes send --agents clerk
+  turnctl tokens create board --scopes read --expires 720h`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t.Name = args[0]
 			if err := checkToken(t); err != nil {
