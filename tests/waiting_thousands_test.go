@@ -50,10 +50,12 @@ func TestThousandsOfTurnsWait(t *testing.T) {
 	h.ledger.release()
 	h.await("all turns are answered", "select count(*) = $1 from replies where agent = 'clerk' and outcome = 'succeeded'", n)
 	t.Logf("all were answered %s after the results came", time.Since(began).Round(time.Second))
-	if twice := query[int](h, "select count(*) from detached_calls where attempt > 2"); twice > 0 {
-		t.Errorf("%d calls had more than two attempts", twice)
+	if thrice := query[int](h, "select count(*) from detached_calls where attempt > 3"); thrice > 0 {
+		t.Errorf("%d calls had more than three attempts", thrice)
 	}
-	if runs := len(h.ledger.runs("all")); runs < n || runs > n+8 {
-		t.Errorf("%d calls had %d runs", n, runs)
+	// A worker that a busy machine keeps from its heartbeat loses what it runs, too.
+	begun := query[int](h, "select sum(attempt) from detached_calls")
+	if runs := len(h.ledger.runs("all")); runs < n || runs > begun {
+		t.Errorf("%d calls had %d runs, and %d are on record", n, runs, begun)
 	}
 }
