@@ -90,6 +90,7 @@ func recoveryScene(t *testing.T, c crash) {
 	h := newCrashHouse(t, c)
 	h.register("clerk")
 	h.ledger.hold("first 1")
+	h.ledger.hold("first 2") // which runs beside it where both are detached
 	victim := h.startWorker(crashFlags...)
 	first := h.send("clerk", "first")
 	h.ledger.await("first 1", 1)
