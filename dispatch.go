@@ -1,6 +1,9 @@
 package turnkeeper
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // A Situation is what the scheduler sees at the start of a tick.
 type Situation struct {
@@ -104,6 +107,35 @@ type Heartbeat struct {
 	Silent        time.Duration
 }
 
+// WorkerState is how a worker process stands.
+type WorkerState string
+
+// The states of a worker process.
+const (
+	WorkerAlive    WorkerState = "alive"
+	WorkerDraining WorkerState = "draining"
+	WorkerSilent   WorkerState = "silent"
+	WorkerStopped  WorkerState = "stopped"
+)
+
+// leastSilence is what a worker without TakeoverAfter, or with a very short one,
+// may be silent for and still counts as alive.
+const leastSilence = 15 * time.Second
+
+// State is how the process stands, by when it last gave a sign of life.
+func (h Heartbeat) State() WorkerState {
+	switch {
+	case !h.StoppedAt.IsZero():
+		return WorkerStopped
+	case h.Silent > max(h.TakeoverAfter, leastSilence):
+		return WorkerSilent
+	case h.Slots == 0:
+		return WorkerDraining
+	default:
+		return WorkerAlive
+	}
+}
+
 // An AgentRegistration is what the database keeps of an agent, so that messages
 // to it are accepted and its schedules come due.
 type AgentRegistration struct {
@@ -130,3 +162,6 @@ type Schedule struct {
 	LastSlot     time.Time
 	LastError    string
 }
+
+// InForce is the cron expression by which it comes due.
+func (s Schedule) InForce() string { return cmp.Or(s.CronOverride, s.Cron) }

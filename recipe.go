@@ -3,6 +3,7 @@ package turnkeeper
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"math"
 )
 
 // A Recipe says how the request of an answered round was made of what the
@@ -57,6 +58,9 @@ type Window struct {
 
 // Estimate is the sum of the parts, before correction.
 func (w Window) Estimate() int { return w.System + w.Tools + w.History + w.Turn + w.Notice }
+
+// Corrected is the estimate, corrected by Factor.
+func (w Window) Corrected() int { return int(math.Ceil(float64(w.Estimate()) * w.Factor)) }
 
 // Room is what the window leaves to a request.
 func (w Window) Room() int { return w.Size - w.Answer - w.Safety }

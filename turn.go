@@ -92,6 +92,10 @@ type Turn struct {
 	LastSeq       int64      // number of its newest event
 }
 
+// Duration is from the first grant, with which a turn is made, to its end; 0 for
+// a turn that is open.
+func (t Turn) Duration() time.Duration { return max(t.EndedAt.Sub(t.CreatedAt), 0) }
+
 // Usage counts what model calls took. Estimated says that at least one of the
 // figures was estimated because the provider reported none.
 type Usage struct {

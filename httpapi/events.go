@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/views"
 )
 
 const (
@@ -84,7 +85,7 @@ func (a *API) eventList(c *call, id turnkeeper.TurnID, after int64) error {
 	if len(events) > 0 {
 		next = events[len(events)-1].Seq
 	}
-	return c.answer(http.StatusOK, listOf(events, viewEvent, next))
+	return c.answer(http.StatusOK, listOf(events, views.OfEvent, next))
 }
 
 func (a *API) eventStream(c *call, id turnkeeper.TurnID, after int64, reachable bool) error {
@@ -183,7 +184,7 @@ type eventWriter struct {
 func (w *eventWriter) event(e turnkeeper.Event) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "id: %d\nevent: %s\ndata: ", e.Seq, e.Type)
-	if err := encode(&b, viewEvent(e)); err != nil { // one line, with its end
+	if err := encode(&b, views.OfEvent(e)); err != nil { // one line, with its end
 		return err
 	}
 	b.WriteByte('\n')

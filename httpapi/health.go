@@ -12,6 +12,10 @@ var description []byte
 
 func (a *API) getDescription(c *call) error { return c.content("application/json", description) }
 
+type healthView struct {
+	Status string `json:"status"`
+}
+
 // getHealth says that the process answers, and nothing else.
 func (a *API) getHealth(c *call) error {
 	return c.answer(http.StatusOK, healthView{Status: "ok"})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/views"
 )
 
 // A submission is the body of POST /v1/messages.
@@ -106,6 +107,12 @@ func (a *API) getMessage(c *call) error {
 	return c.answer(http.StatusOK, view)
 }
 
+// An answeredView is a message with its reply.
+type answeredView struct {
+	views.Message
+	Reply *views.Reply `json:"reply"`
+}
+
 // message is a message with its reply, if there is one.
 func (a *API) message(ctx context.Context, id turnkeeper.MessageID) (answeredView, error) {
 	// The reply first: a message that is closed has been answered by then.
@@ -114,9 +121,9 @@ func (a *API) message(ctx context.Context, id turnkeeper.MessageID) (answeredVie
 		return answeredView{}, err
 	}
 	m, err := a.cfg.Store.Message(ctx, id)
-	view := answeredView{messageView: viewMessage(m)}
+	view := answeredView{Message: views.OfMessage(m)}
 	if reply.ID != 0 {
-		v := viewReply(reply)
+		v := views.OfReply(reply)
 		view.Reply = &v
 	}
 	return view, err

@@ -129,7 +129,8 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	turn.write(turnkeeper.Entry{
 		Round: &turnkeeper.Round{
 			Number: 1, Charged: true, Provider: "p", Model: "m", Attempts: 1, FinishReason: "tool_calls", Text: "I look.",
-			Usage: turnkeeper.Usage{InputTokens: 3, OutputTokens: 4},
+			Usage:  turnkeeper.Usage{InputTokens: 3, OutputTokens: 4},
+			Recipe: &turnkeeper.Recipe{Provider: "p", Model: "m", Window: turnkeeper.Window{Size: 100, Factor: 1.5}},
 			Calls: []turnkeeper.ToolCall{{
 				Key: call, WireID: "c1", Name: "look", Arguments: "{}", ArgsHash: "h", Effect: turnkeeper.EffectNone, State: turnkeeper.CallPlanned,
 			}},

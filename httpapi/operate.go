@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"turnkeeper"
+	"turnkeeper/internal/views"
 )
 
 func (a *API) listLanes(c *call) error {
@@ -17,7 +18,7 @@ func (a *API) listLanes(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.answer(http.StatusOK, listOf(lanes, viewLane, 0))
+	return c.answer(http.StatusOK, listOf(lanes, views.OfLane, 0))
 }
 
 func (a *API) listSchedules(c *call) error {
@@ -26,7 +27,7 @@ func (a *API) listSchedules(c *call) error {
 		return err
 	}
 	all = slices.DeleteFunc(all, func(s turnkeeper.Schedule) bool { return !c.caller.sees(s.Agent) })
-	return c.answer(http.StatusOK, listOf(all, viewSchedule, 0))
+	return c.answer(http.StatusOK, listOf(all, views.OfSchedule, 0))
 }
 
 func (a *API) listAgents(c *call) error {
@@ -35,7 +36,7 @@ func (a *API) listAgents(c *call) error {
 		return err
 	}
 	all = slices.DeleteFunc(all, func(r turnkeeper.AgentRegistration) bool { return !c.caller.sees(r.Name) })
-	return c.answer(http.StatusOK, listOf(all, viewAgent, 0))
+	return c.answer(http.StatusOK, listOf(all, views.OfAgent, 0))
 }
 
 func (a *API) getScheduler(c *call) error {
@@ -43,7 +44,7 @@ func (a *API) getScheduler(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.answer(http.StatusOK, viewScheduler(settings))
+	return c.answer(http.StatusOK, views.OfScheduler(settings))
 }
 
 // maxReason bounds why the scheduler is paused.

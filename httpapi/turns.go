@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"turnkeeper"
+	"turnkeeper/internal/views"
 )
 
 var turnStates = []string{
@@ -27,7 +28,7 @@ func (a *API) listTurns(c *call) error {
 	if len(turns) == page.Limit {
 		next = int64(turns[len(turns)-1].ID)
 	}
-	return c.answer(http.StatusOK, listOf(turns, viewTurn, next))
+	return c.answer(http.StatusOK, listOf(turns, views.OfTurn, next))
 }
 
 func (a *API) getTurn(c *call) error {
@@ -42,7 +43,7 @@ func (a *API) getTurn(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.answer(http.StatusOK, viewWholeTurn(v))
+	return c.answer(http.StatusOK, views.OfWholeTurn(v))
 }
 
 // mayTurn refuses turns that do not exist and those that are not the caller's in
@@ -68,7 +69,7 @@ func (a *API) listReplies(c *call) error {
 	if len(replies) > 0 {
 		next = int64(replies[len(replies)-1].ID)
 	}
-	return c.answer(http.StatusOK, listOf(replies, viewReply, next))
+	return c.answer(http.StatusOK, listOf(replies, views.OfReply, next))
 }
 
 // getOutput gives a stored result as it is: never as something that a browser

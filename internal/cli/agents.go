@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"turnkeeper"
+	"turnkeeper/internal/views"
 	"turnkeeper/storage"
 )
 
@@ -17,7 +18,7 @@ func (s *session) agentsCommand() *cobra.Command {
 			look := func(ctx context.Context, store *storage.Store) ([]turnkeeper.AgentRegistration, error) {
 				return store.Agents(ctx)
 			}
-			return list(s, cmd, look, viewAgent, showAgents, "no agents: a worker registers the files of its agents folder when it starts")
+			return list(s, cmd, look, views.OfAgent, showAgents, "no agents: a worker registers the files of its agents folder when it starts")
 		},
 	}
 	cmd.AddCommand(&cobra.Command{
@@ -35,7 +36,7 @@ own may have.`,
 func showAgents(s *screen, _ clock, agents []turnkeeper.AgentRegistration) {
 	t := newTable("AGENT", "ONE LANE PER", "DEFINITION", "DESCRIPTION")
 	for _, a := range agents {
-		t.add(a.Name, viewAgent(a).Lane, cut(a.DefinitionHash, 13), a.Description)
+		t.add(a.Name, views.OfAgent(a).Lane, cut(a.DefinitionHash, 13), a.Description)
 	}
 	t.print(s)
 }

@@ -8,6 +8,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/internal/app"
+	"turnkeeper/internal/views"
 	"turnkeeper/storage"
 )
 
@@ -119,7 +120,7 @@ func (w *waiting) broken(ctx context.Context, m turnkeeper.Message, err error) e
 	case errors.Is(err, errWaitedLong):
 		if w.json {
 			view := w.accepted
-			view.awaitedView = &awaitedView{State: m.State, TurnID: orNull(m.TurnID)}
+			view.awaitedView = &awaitedView{State: m.State, TurnID: views.OrNull(m.TurnID)}
 			_ = writeJSON(w.Stdout, view)
 		}
 		return &codedError{ExitNoReply, fmt.Errorf("no reply within %s: %s", w.waitTimeout, stays)}
@@ -154,7 +155,7 @@ func (w *waiting) finish(m turnkeeper.Message, reply *turnkeeper.Reply) error {
 func (w *waiting) printReply(m turnkeeper.Message, reply *turnkeeper.Reply) error {
 	if w.json {
 		view := w.accepted
-		view.awaitedView = &awaitedView{State: m.State, TurnID: orNull(m.TurnID)}
+		view.awaitedView = &awaitedView{State: m.State, TurnID: views.OrNull(m.TurnID)}
 		if reply != nil {
 			view.Outcome, view.ReplyID, view.Reply = &reply.Outcome, &reply.ID, &reply.Body
 		}

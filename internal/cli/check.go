@@ -8,6 +8,7 @@ import (
 
 	"turnkeeper/internal/app"
 	"turnkeeper/internal/config"
+	"turnkeeper/internal/views"
 	"turnkeeper/storage"
 )
 
@@ -50,7 +51,7 @@ func (s *session) tellPromises(promises []storage.Promise) error {
 			broken++
 		}
 	}
-	if err := s.print(viewAll(promises, viewPromise), func() { showPromises(s.out, promises, broken) }); err != nil {
+	if err := s.print(views.All(promises, viewPromise), func() { showPromises(s.out, promises, broken) }); err != nil {
 		return err
 	}
 	if broken > 0 {

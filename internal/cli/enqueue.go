@@ -150,7 +150,7 @@ func (e *enqueuing) adviseWorker(ctx context.Context, store *storage.Store) {
 	if err != nil || e.json {
 		return
 	}
-	if !slices.ContainsFunc(workers, func(w turnkeeper.Heartbeat) bool { return workerState(w) == workerAlive }) {
+	if !slices.ContainsFunc(workers, func(w turnkeeper.Heartbeat) bool { return w.State() == turnkeeper.WorkerAlive }) {
 		e.err.line("%s", e.err.in(warned, "no worker is running: the message waits until one is started"))
 	}
 	if set, err := store.SchedulerSettings(ctx); err == nil && !set.PausedAt.IsZero() {

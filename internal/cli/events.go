@@ -2,9 +2,7 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -12,27 +10,10 @@ import (
 	"turnkeeper/agentturn"
 	"turnkeeper/internal/app"
 	"turnkeeper/internal/config"
+	"turnkeeper/internal/views"
 	"turnkeeper/storage"
 	"turnkeeper/stream"
 )
-
-type eventView struct {
-	TurnID turnkeeper.TurnID    `json:"turn_id"`
-	Seq    int64                `json:"seq"`
-	Type   turnkeeper.EventType `json:"type"`
-	Round  int                  `json:"round"`
-	Block  int                  `json:"block"`
-	Data   json.RawMessage      `json:"data"`
-	At     time.Time            `json:"at"`
-}
-
-func viewEvent(e turnkeeper.Event) eventView {
-	v := eventView{e.TurnID, e.Seq, e.Type, e.Round, e.Block, e.Data, e.At}
-	if len(v.Data) == 0 {
-		v.Data = json.RawMessage("null")
-	}
-	return v
-}
 
 func (s *session) eventsCommand() *cobra.Command {
 	var after int64
@@ -78,7 +59,7 @@ const eventPage = 500
 
 // storedEvents prints what there is now.
 func (s *session) storedEvents(ctx context.Context, store *storage.Store, turn turnkeeper.Turn, after int64) error {
-	all := []eventView{}
+	all := []views.Event{}
 	paper := newTranscript(s.out)
 	defer paper.end()
 	for {
@@ -89,7 +70,7 @@ func (s *session) storedEvents(ctx context.Context, store *storage.Store, turn t
 		for _, e := range page {
 			after = e.Seq
 			if s.json() {
-				all = append(all, viewEvent(e))
+				all = append(all, views.OfEvent(e))
 			} else if err := paper.show(e); err != nil {
 				return err
 			}
@@ -128,7 +109,7 @@ func (s *session) followEvents(ctx context.Context, db *app.Database, turn turnk
 		}
 		answered = s.Now()
 		if s.json() {
-			err = writeJSONLine(s.Stdout, viewEvent(e))
+			err = writeJSONLine(s.Stdout, views.OfEvent(e))
 		} else {
 			err = paper.show(e)
 		}

@@ -142,13 +142,13 @@ func examineWorkers(d *diagnosis, workers []turnkeeper.Heartbeat) (alive int) {
 	slots := 0
 	var silent, draining []string
 	for _, w := range workers {
-		switch workerState(w) {
-		case workerAlive:
+		switch w.State() {
+		case turnkeeper.WorkerAlive:
 			alive++
 			slots += w.Slots
-		case workerDraining:
+		case turnkeeper.WorkerDraining:
 			draining = append(draining, string(w.WorkerID))
-		case workerSilent:
+		case turnkeeper.WorkerSilent:
 			silent = append(silent, string(w.WorkerID))
 		}
 	}

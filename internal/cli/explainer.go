@@ -140,7 +140,7 @@ func (x *explainer) ended() []string {
 	if !t.State.Terminal() {
 		said = append(said, x.standing())
 	} else {
-		said = append(said, fmt.Sprintf("It %s %s after it began: %s.", stateWords[t.State], exact(turnDuration(t)), x.reason()))
+		said = append(said, fmt.Sprintf("It %s %s after it began: %s.", stateWords[t.State], exact(t.Duration()), x.reason()))
 	}
 	if t.Error != "" {
 		said = append(said, fmt.Sprintf("The error (%s): %s", orDash(t.ErrorClass), oneLine(t.Error, 500)))

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"turnkeeper"
+	"turnkeeper/internal/views"
 	"turnkeeper/storage"
 )
 
@@ -200,7 +201,7 @@ func TestTurnPage(t *testing.T) {
 
 func TestTurnJSON(t *testing.T) {
 	var out bytes.Buffer
-	if err := writeJSON(&out, viewWholeTurn(eventfulTurn())); err != nil {
+	if err := writeJSON(&out, views.OfWholeTurn(eventfulTurn())); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "show-eventful.json", out.String())

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"turnkeeper"
+	"turnkeeper/internal/views"
 	"turnkeeper/storage"
 )
 
@@ -23,7 +24,7 @@ func (s *session) inboxCommand() *cobra.Command {
 			look := func(ctx context.Context, store *storage.Store) ([]turnkeeper.Message, error) {
 				return store.Messages(ctx, page)
 			}
-			return list(s, cmd, look, viewMessage, showMessages, "no messages")
+			return list(s, cmd, look, views.OfMessage, showMessages, "no messages")
 		},
 	}
 	flags.add(cmd, strings.Join(messageStates, ", "))

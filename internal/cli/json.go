@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"time"
 )
 
 // writeJSON prints a value for programs, indented. Characters that a terminal
@@ -34,16 +33,4 @@ func encodeJSON(w io.Writer, value any, indent string) error {
 	}
 	_, err := w.Write(out.Bytes())
 	return err
-}
-
-// millis is a duration for programs.
-func millis(d time.Duration) int64 { return max(d.Milliseconds(), 0) }
-
-// orNull is null for the zero value.
-func orNull[T comparable](value T) *T {
-	var zero T
-	if value == zero {
-		return nil
-	}
-	return &value
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"turnkeeper/internal/views"
 	"turnkeeper/storage"
 )
 
@@ -21,7 +22,7 @@ func (s *session) lanesCommand() *cobra.Command {
 			look := func(ctx context.Context, store *storage.Store) ([]storage.LaneView, error) {
 				return store.Lanes(ctx, page)
 			}
-			return list(s, cmd, look, viewLane, showLanes, "no lanes: a lane comes with its first turn")
+			return list(s, cmd, look, views.OfLane, showLanes, "no lanes: a lane comes with its first turn")
 		},
 	}
 	flags.add(cmd, "")

@@ -7,6 +7,7 @@ import (
 
 	"turnkeeper/internal/app"
 	"turnkeeper/internal/config"
+	"turnkeeper/internal/views"
 	"turnkeeper/storage"
 )
 
@@ -29,7 +30,7 @@ private database is made if there is none.`,
 				for i := range applied {
 					applied[i].Applied = true
 				}
-				return s.print(viewAll(applied, viewMigration), func() { showApplied(s.out, applied) })
+				return s.print(views.All(applied, viewMigration), func() { showApplied(s.out, applied) })
 			})
 		},
 	}
@@ -52,7 +53,7 @@ func (s *session) migrationStatus(cmd *cobra.Command) error {
 		if err != nil {
 			return err
 		}
-		return s.print(viewAll(all, viewMigration), func() { showMigrations(s.out, all) })
+		return s.print(views.All(all, viewMigration), func() { showMigrations(s.out, all) })
 	})
 }
 
@@ -70,3 +71,14 @@ func showMigrations(s *screen, all []storage.Migration) {
 	}
 	t.print(s)
 }
+
+type migrationView struct {
+	Version int    `json:"version"`
+	Name    string `json:"name"`
+	Applied bool   `json:"applied"`
+	Newer   bool   `json:"newer"` // this program does not know it
+
+	OldestProgram int `json:"oldest_program"`
+}
+
+func viewMigration(m storage.Migration) migrationView { return migrationView(m) }

@@ -10,6 +10,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/internal/app"
 	"turnkeeper/internal/config"
+	"turnkeeper/internal/views"
 	"turnkeeper/storage"
 )
 
@@ -45,7 +46,7 @@ stopped; with -o json that is one object a line.`,
 				}
 				return store.LatestReplies(ctx, page)
 			}
-			return list(s, cmd, look, viewReply, showReplies, "no replies")
+			return list(s, cmd, look, views.OfReply, showReplies, "no replies")
 		},
 	}
 	flags.add(cmd, "")
@@ -110,7 +111,7 @@ func unlessEnded(ctx context.Context, err error) error {
 
 func (s *session) printReply(r turnkeeper.Reply) error {
 	if s.json() {
-		return writeJSONLine(s.Stdout, viewReply(r))
+		return writeJSONLine(s.Stdout, views.OfReply(r))
 	}
 	s.out.line("%s %s", s.out.in(toneOf(r.Outcome), signOf(r.Outcome)), s.out.in(bold, fmt.Sprintf("reply %d to message %d", r.ID, r.MessageID))+
 		s.out.in(dim, fmt.Sprintf("  %s/%s, turn %d, %s", plain(r.Agent), plain(r.Conversation), r.TurnID, s.clock().moment(r.CreatedAt))))

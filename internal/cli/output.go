@@ -12,6 +12,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/internal/app"
 	"turnkeeper/internal/config"
+	"turnkeeper/internal/views"
 	"turnkeeper/storage"
 )
 
@@ -66,7 +67,7 @@ func parseSpan(text string) (p span, err error) {
 
 // storedView is what programs read of an output.
 type storedView struct {
-	outputView
+	views.Output
 	Turn    turnkeeper.TurnID `json:"turn_id"`
 	Content *string           `json:"content"` // null: binary
 	Shown   string            `json:"shown"`   // to the model
@@ -95,7 +96,7 @@ func (s *session) showOutput(ctx context.Context, store *storage.Store, id turnk
 	if err != nil {
 		return err
 	}
-	view := storedView{outputView: viewOutput(o), Turn: o.TurnID, Shown: shown}
+	view := storedView{Output: views.OfOutput(o), Turn: o.TurnID, Shown: shown}
 	if o.Bytes == nil {
 		view.Content = &text
 	}

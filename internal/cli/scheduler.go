@@ -9,6 +9,7 @@ import (
 
 	"turnkeeper/internal/app"
 	"turnkeeper/internal/config"
+	"turnkeeper/internal/views"
 	"turnkeeper/storage"
 )
 
@@ -87,7 +88,7 @@ func (s *session) steerScheduler(ctx context.Context, change func(*storage.Store
 		if err != nil {
 			return err
 		}
-		return s.print(viewScheduler(settings), func() { showScheduler(s.out, s.clock(), settings) })
+		return s.print(views.OfScheduler(settings), func() { showScheduler(s.out, s.clock(), settings) })
 	})
 }
 

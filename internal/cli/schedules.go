@@ -10,6 +10,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/internal/app"
 	"turnkeeper/internal/config"
+	"turnkeeper/internal/views"
 	"turnkeeper/scheduler"
 	"turnkeeper/storage"
 )
@@ -27,7 +28,7 @@ agent's file.`,
 			look := func(ctx context.Context, store *storage.Store) ([]turnkeeper.Schedule, error) {
 				return store.Schedules(ctx)
 			}
-			return list(s, cmd, look, viewSchedule, showSchedules, "no schedules: no agent's file has one")
+			return list(s, cmd, look, views.OfSchedule, showSchedules, "no schedules: no agent's file has one")
 		},
 	}
 	cmd.AddCommand(
@@ -59,7 +60,7 @@ func showSchedules(s *screen, c clock, schedules []turnkeeper.Schedule) {
 		if note == "" && sched.CronOverride != "" {
 			note = "changed here; the file says " + sched.Cron
 		}
-		t.add(sched.Agent+"/"+sched.Name, state, cronOf(sched), sched.TimeZone, next, c.at(sched.LastSlot), sched.Conversation, note)
+		t.add(sched.Agent+"/"+sched.Name, state, sched.InForce(), sched.TimeZone, next, c.at(sched.LastSlot), sched.Conversation, note)
 	}
 	t.print(s)
 }
@@ -112,7 +113,7 @@ func (s *session) showSchedule(ctx context.Context, store *storage.Store, which 
 	if err != nil {
 		return err
 	}
-	return s.print(viewSchedule(sched), func() { showSchedules(s.out, s.clock(), []turnkeeper.Schedule{sched}) })
+	return s.print(views.OfSchedule(sched), func() { showSchedules(s.out, s.clock(), []turnkeeper.Schedule{sched}) })
 }
 
 func findSchedule(ctx context.Context, store *storage.Store, which target) (turnkeeper.Schedule, error) {

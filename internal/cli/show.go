@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"turnkeeper"
+	"turnkeeper/internal/views"
 	"turnkeeper/storage"
 )
 
@@ -32,7 +33,7 @@ by its SHA-256: where the two differ, that is said and the exit code is 1.`,
 			look := func(ctx context.Context, store *storage.Store) (storage.TurnView, error) {
 				return findTurn(ctx, store, args[0])
 			}
-			return read(s, cmd, look, func(v storage.TurnView) any { return viewWholeTurn(v) }, func(v storage.TurnView) {
+			return read(s, cmd, look, func(v storage.TurnView) any { return views.OfWholeTurn(v) }, func(v storage.TurnView) {
 				(&turnPage{screen: s.out, clock: s.clock(), full: full, TurnView: v}).print()
 			})
 		},

@@ -12,6 +12,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/internal/app"
 	"turnkeeper/internal/config"
+	"turnkeeper/internal/views"
 	"turnkeeper/storage"
 )
 
@@ -134,7 +135,7 @@ type newTokenView struct {
 }
 
 func viewToken(t storage.Token) tokenView {
-	return tokenView{t.Name, t.Scopes, t.Agents, t.CreatedAt, orNull(t.ExpiresAt), orNull(t.LastUsedAt)}
+	return tokenView{t.Name, t.Scopes, t.Agents, t.CreatedAt, views.OrNull(t.ExpiresAt), views.OrNull(t.LastUsedAt)}
 }
 
 func showTokens(s *screen, c clock, tokens []storage.Token) {

@@ -14,6 +14,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/internal/app"
 	"turnkeeper/internal/config"
+	"turnkeeper/internal/views"
 	"turnkeeper/storage"
 )
 
@@ -63,25 +64,25 @@ type sight struct {
 }
 
 type sightView struct {
-	Now             time.Time    `json:"now"`
-	Waiting         int          `json:"waiting_messages"`
-	OldestMs        int64        `json:"oldest_due_ms"` // 0: nothing is due
-	Running         int          `json:"running_turns"`
-	Queued          int          `json:"queued_turns"`
-	Elsewhere       int          `json:"waiting_turns"`
-	EndedPerMin     int          `json:"ended_last_minute"`
-	SucceededPerMin int          `json:"succeeded_last_minute"`
-	FailedPerMin    int          `json:"failed_last_minute"`
-	TokensPerMin    int64        `json:"tokens_last_minute"`
-	Workers         []workerView `json:"workers"`
-	Turns           []turnView   `json:"turns"`
-	Lanes           []laneView   `json:"lanes"`
+	Now             time.Time      `json:"now"`
+	Waiting         int            `json:"waiting_messages"`
+	OldestMs        int64          `json:"oldest_due_ms"` // 0: nothing is due
+	Running         int            `json:"running_turns"`
+	Queued          int            `json:"queued_turns"`
+	Elsewhere       int            `json:"waiting_turns"`
+	EndedPerMin     int            `json:"ended_last_minute"`
+	SucceededPerMin int            `json:"succeeded_last_minute"`
+	FailedPerMin    int            `json:"failed_last_minute"`
+	TokensPerMin    int64          `json:"tokens_last_minute"`
+	Workers         []views.Worker `json:"workers"`
+	Turns           []views.Turn   `json:"turns"`
+	Lanes           []views.Lane   `json:"lanes"`
 }
 
 func viewSight(v sight) sightView {
 	return sightView{
-		v.Now, v.Waiting, millis(v.Oldest), v.Running, v.Queued, v.Elsewhere, v.Ended, v.Succeeded, v.Failed, v.Tokens,
-		viewAll(v.Workers, viewWorker), viewAll(v.Turns, viewTurn), viewAll(v.Lanes, viewLane),
+		v.Now, v.Waiting, views.Millis(v.Oldest), v.Running, v.Queued, v.Elsewhere, v.Ended, v.Succeeded, v.Failed, v.Tokens,
+		views.All(v.Workers, views.OfWorker), views.All(v.Turns, views.OfTurn), views.All(v.Lanes, views.OfLane),
 	}
 }
 
@@ -148,7 +149,7 @@ func (s *session) showSight(v sight, live, once bool) (err error) {
 func drawSight(s *screen, c clock, v sight) {
 	alive, slots := 0, 0
 	for _, w := range v.Workers {
-		if workerState(w) == workerAlive {
+		if w.State() == turnkeeper.WorkerAlive {
 			alive++
 			slots += w.Slots
 		}

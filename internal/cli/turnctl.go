@@ -8,6 +8,7 @@ import (
 
 	"turnkeeper/internal/app"
 	"turnkeeper/internal/config"
+	"turnkeeper/internal/views"
 	"turnkeeper/storage"
 )
 
@@ -107,7 +108,7 @@ func (s *session) print(view any, text func()) error {
 func list[N, V any](s *session, cmd *cobra.Command, look func(context.Context, *storage.Store) ([]N, error),
 	view func(N) V, show func(*screen, clock, []N), none string,
 ) error {
-	return read(s, cmd, look, func(found []N) any { return viewAll(found, view) }, func(found []N) {
+	return read(s, cmd, look, func(found []N) any { return views.All(found, view) }, func(found []N) {
 		if len(found) == 0 {
 			s.err.line("%s", none)
 			return

@@ -139,7 +139,7 @@ func (p *turnPage) took() string {
 	if end.IsZero() {
 		text = exact(max(p.now.Sub(p.Turn.CreatedAt), 0)) + " so far"
 	} else {
-		text = exact(turnDuration(p.Turn))
+		text = exact(p.Turn.Duration())
 	}
 	return text + p.in(dim, fmt.Sprintf(": %s in models, %s in tools", exact(models), exact(tools)))
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"turnkeeper"
+	"turnkeeper/internal/views"
 	"turnkeeper/storage"
 )
 
@@ -23,7 +24,7 @@ func (s *session) turnsCommand() *cobra.Command {
 			look := func(ctx context.Context, store *storage.Store) ([]turnkeeper.Turn, error) {
 				return store.Turns(ctx, page)
 			}
-			return list(s, cmd, look, viewTurn, showTurns, "no turns")
+			return list(s, cmd, look, views.OfTurn, showTurns, "no turns")
 		},
 	}
 	flags.add(cmd, strings.Join(turnStates, ", "))
@@ -36,7 +37,7 @@ func showTurns(s *screen, c clock, turns []turnkeeper.Turn) {
 	for _, turn := range turns {
 		took := "-"
 		if !turn.EndedAt.IsZero() {
-			took = exact(turnDuration(turn))
+			took = exact(turn.Duration())
 		}
 		t.add(fmt.Sprint(turn.ID), stateCell(turn.State), turn.Agent, turn.Conversation, fmt.Sprint(turn.MessageID),
 			fmt.Sprint(turn.InferenceRounds), fmt.Sprint(turn.ExecutedCalls), thousands(turn.Usage.Total()), took,

@@ -277,7 +277,7 @@ func (t *tick) DueSchedules(_ context.Context, limit int) (list []turnkeeper.Due
 		for _, sched := range s.schedules {
 			if due(sched, now) {
 				list = append(list, turnkeeper.DueSchedule{
-					Agent: sched.Agent, Name: sched.Name, Cron: cmp.Or(sched.CronOverride, sched.Cron), TimeZone: sched.TimeZone,
+					Agent: sched.Agent, Name: sched.Name, Cron: sched.InForce(), TimeZone: sched.TimeZone,
 					Conversation: sched.Conversation, Message: sched.Message, NextDue: sched.NextDue, LastSlot: sched.LastSlot,
 				})
 			}

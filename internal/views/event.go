@@ -1,0 +1,28 @@
+package views
+
+import (
+	"encoding/json"
+	"time"
+
+	"turnkeeper"
+)
+
+// An Event is an entry of a turn's stream.
+type Event struct {
+	TurnID turnkeeper.TurnID    `json:"turn_id"`
+	Seq    int64                `json:"seq"`
+	Type   turnkeeper.EventType `json:"type"`
+	Round  int                  `json:"round"` // 0: none
+	Block  int                  `json:"block"` // 0: none
+	Data   json.RawMessage      `json:"data"`
+	At     time.Time            `json:"at"`
+}
+
+// OfEvent shows an event.
+func OfEvent(e turnkeeper.Event) Event {
+	v := Event(e)
+	if len(v.Data) == 0 {
+		v.Data = json.RawMessage("null")
+	}
+	return v
+}

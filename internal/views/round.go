@@ -1,0 +1,93 @@
+package views
+
+import (
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/agentturn"
+)
+
+// A Round is an answered model call, with the tool calls it asked for.
+type Round struct {
+	Round        int       `json:"round"`
+	Charged      bool      `json:"charged"`
+	Provider     string    `json:"provider"`
+	Model        string    `json:"model"`
+	Attempts     int       `json:"attempts"`
+	LatencyMs    int64     `json:"latency_ms"`
+	FinishReason string    `json:"finish_reason"`
+	Usage        Usage     `json:"usage"`
+	Text         string    `json:"text"`
+	Reasoning    string    `json:"reasoning"`
+	EndedAt      time.Time `json:"ended_at"`
+	ToolCalls    []Call    `json:"tool_calls"`
+
+	Request *Request `json:"request"` // null: an older release wrote the round
+}
+
+// OfRound shows a round.
+func OfRound(r turnkeeper.Round) Round {
+	return Round{
+		Round: r.Number, Charged: r.Charged, Provider: r.Provider, Model: r.Model, Attempts: r.Attempts,
+		LatencyMs: Millis(r.Latency), FinishReason: r.FinishReason, Usage: OfUsage(r.Usage), Text: r.Text,
+		Reasoning: r.Reasoning, EndedAt: r.EndedAt, ToolCalls: All(r.Calls, OfCall),
+		Request: OfRequest(r.Recipe),
+	}
+}
+
+// A Call is a tool call.
+type Call struct {
+	ID         string               `json:"id"` // round-R-tool-I
+	WireID     string               `json:"tool_call_id"`
+	ProviderID string               `json:"provider_tool_call_id"`
+	Name       string               `json:"name"`
+	Arguments  string               `json:"arguments"`
+	RawArgs    string               `json:"raw_arguments"`
+	Effect     turnkeeper.Effect    `json:"effect"`
+	State      turnkeeper.CallState `json:"state"`
+	Paging     bool                 `json:"paging"`
+	Background bool                 `json:"background"` // it went on while the turn did
+	Detached   bool                 `json:"detached"`   // it ran in a job of its own
+	Starts     int                  `json:"starts"`
+	StartedAt  *time.Time           `json:"started_at"`
+	EndedAt    *time.Time           `json:"ended_at"`
+	DurationMs int64                `json:"duration_ms"`
+	Preview    string               `json:"preview"`
+	Shown      string               `json:"result"`
+	OutputID   *turnkeeper.OutputID `json:"output_id"`
+	LateResult string               `json:"late_result"`
+	Usage      *Usage               `json:"usage"` // of model calls made for it; null: there were none
+}
+
+// OfCall shows a tool call.
+func OfCall(c turnkeeper.ToolCall) Call {
+	v := Call{
+		ID: c.Key.String(), WireID: c.WireID, ProviderID: c.ProviderID, Name: c.Name, Arguments: c.Arguments, RawArgs: c.RawArgs,
+		Effect: c.Effect, State: c.State, Paging: c.Paging,
+		Background: agentturn.WentOn(c), Detached: c.Elsewhere, Starts: c.Starts, StartedAt: OrNull(c.StartedAt), EndedAt: OrNull(c.EndedAt),
+		DurationMs: Millis(c.Duration), Preview: c.Preview, Shown: c.Shown, OutputID: OrNull(c.OutputID), LateResult: c.LateResult,
+	}
+	if c.Usage != (turnkeeper.Usage{}) {
+		usage := OfUsage(c.Usage)
+		v.Usage = &usage
+	}
+	return v
+}
+
+// An Output is a stored result, without its content.
+type Output struct {
+	ID         turnkeeper.OutputID `json:"id"`
+	Call       string              `json:"tool_call"` // round-R-tool-I
+	MediaType  string              `json:"media_type"`
+	SizeBytes  int64               `json:"size_bytes"`
+	Chars      int64               `json:"chars"`
+	Tokens     int64               `json:"tokens"`
+	SHA256     string              `json:"sha256"`
+	Incomplete bool                `json:"incomplete"`
+	Retrieved  int64               `json:"retrieved"`
+}
+
+// OfOutput shows a stored result.
+func OfOutput(o turnkeeper.Output) Output {
+	return Output{o.ID, o.Call.String(), o.MediaType, o.SizeBytes, o.Chars, o.Tokens, o.SHA256, o.Incomplete, o.Retrieved}
+}

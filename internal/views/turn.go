@@ -1,0 +1,145 @@
+package views
+
+import (
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/storage"
+)
+
+// A Usage is what model calls took, in tokens.
+type Usage struct {
+	InputTokens     int64 `json:"input_tokens"`
+	OutputTokens    int64 `json:"output_tokens"`
+	CachedTokens    int64 `json:"cached_tokens"`
+	ReasoningTokens int64 `json:"reasoning_tokens"`
+	TotalTokens     int64 `json:"total_tokens"`
+	Estimated       bool  `json:"estimated"`
+}
+
+// OfUsage shows what model calls took.
+func OfUsage(u turnkeeper.Usage) Usage {
+	return Usage{u.InputTokens, u.OutputTokens, u.CachedTokens, u.ReasoningTokens, u.Total(), u.Estimated}
+}
+
+// A Turn is one handling of a message.
+type Turn struct {
+	ID             turnkeeper.TurnID      `json:"id"`
+	MessageID      turnkeeper.MessageID   `json:"message_id"`
+	Attempt        int                    `json:"attempt"`
+	Agent          string                 `json:"agent"`
+	Conversation   string                 `json:"conversation"`
+	Lane           turnkeeper.Lane        `json:"lane"`
+	Trigger        turnkeeper.Trigger     `json:"trigger"`
+	State          turnkeeper.TurnState   `json:"state"`
+	StopReason     *turnkeeper.StopReason `json:"continuation_stop_reason"`
+	Rounds         int                    `json:"inference_round_count"`
+	Charged        int                    `json:"charged_round_count"`
+	Calls          int                    `json:"executed_tool_call_count"`
+	Dispatches     int                    `json:"dispatch_count"`
+	Losses         int                    `json:"lost_worker_count"`
+	DurationMs     *int64                 `json:"turn_duration_ms"` // from the first grant to the end
+	Tokens         Usage                  `json:"tokens"`
+	ErrorClass     string                 `json:"error_class"`
+	Error          string                 `json:"error"`
+	InnerDialogue  string                 `json:"inner_dialogue"`
+	WorkerID       turnkeeper.WorkerID    `json:"worker_id"`
+	JobID          *turnkeeper.JobID      `json:"job_id"`
+	Token          int64                  `json:"token"`
+	DefinitionHash string                 `json:"definition_hash"`
+	LastEvent      int64                  `json:"last_event_seq"`
+	CreatedAt      time.Time              `json:"created_at"`
+	DueAt          *time.Time             `json:"due_at"`
+	GrantedAt      *time.Time             `json:"granted_at"`
+	LeaseUntil     *time.Time             `json:"lease_until"`
+	EndedAt        *time.Time             `json:"ended_at"`
+}
+
+// OfTurn shows a turn.
+func OfTurn(t turnkeeper.Turn) Turn {
+	v := Turn{
+		ID: t.ID, MessageID: t.MessageID, Attempt: t.Attempt, Agent: t.Agent, Conversation: t.Conversation, Lane: t.Lane,
+		Trigger: t.Trigger, State: t.State, StopReason: OrNull(t.StopReason), Rounds: t.InferenceRounds, Charged: t.ChargedRounds,
+		Calls: t.ExecutedCalls, Dispatches: t.Dispatches, Losses: t.Losses, Tokens: OfUsage(t.Usage),
+		ErrorClass: t.ErrorClass, Error: t.Error, InnerDialogue: t.InnerDialogue, WorkerID: t.WorkerID, JobID: OrNull(t.JobID),
+		Token: t.Token, DefinitionHash: t.DefinitionHash, LastEvent: t.LastSeq, CreatedAt: t.CreatedAt, DueAt: OrNull(t.DueAt),
+		GrantedAt: OrNull(t.GrantedAt), LeaseUntil: OrNull(t.LeaseUntil), EndedAt: OrNull(t.EndedAt),
+	}
+	if !t.EndedAt.IsZero() {
+		ms := Millis(t.Duration())
+		v.DurationMs = &ms
+	}
+	return v
+}
+
+// A Dispatch is one grant of a turn to a worker.
+type Dispatch struct {
+	Token     int64               `json:"token"`
+	GrantID   turnkeeper.GrantID  `json:"grant_id"`
+	JobID     turnkeeper.JobID    `json:"job_id"`
+	WorkerID  turnkeeper.WorkerID `json:"worker_id"`
+	GrantedAt time.Time           `json:"granted_at"`
+	Until     time.Time           `json:"lease_until"`
+	EndedAt   *time.Time          `json:"ended_at"`
+	Outcome   *string             `json:"outcome"`
+}
+
+// OfDispatch shows a dispatch.
+func OfDispatch(d turnkeeper.Dispatch) Dispatch {
+	return Dispatch{d.Token, d.GrantID, d.JobID, d.WorkerID, d.GrantedAt, d.Until, OrNull(d.EndedAt), OrNull(d.Outcome)}
+}
+
+// An AwaitedCall is a call that is open elsewhere.
+type AwaitedCall struct {
+	Call      string              `json:"call"` // round-R-tool-I
+	Name      string              `json:"name"`
+	Since     time.Time           `json:"since"`
+	Until     *time.Time          `json:"until"` // then it counts as failed
+	Attempt   int                 `json:"attempt"`
+	WorkerID  turnkeeper.WorkerID `json:"worker_id"` // that runs it; empty: it waits for one
+	ClaimedAt *time.Time          `json:"claimed_at"`
+	ArrivedAt *time.Time          `json:"arrived_at"` // of its result, which the turn has not taken in yet
+}
+
+// OfAwaitedCall shows a call that is open elsewhere.
+func OfAwaitedCall(a turnkeeper.AwaitedCall) AwaitedCall {
+	return AwaitedCall{
+		a.Key.String(), a.Name, a.Since, OrNull(a.Until), a.Attempt, a.WorkerID, OrNull(a.ClaimedAt), OrNull(a.ArrivedAt),
+	}
+}
+
+// A WholeTurn is all about one turn.
+type WholeTurn struct {
+	Turn
+	Message     Message       `json:"message"`
+	Reply       *Reply        `json:"reply"`
+	DispatchLog []Dispatch    `json:"dispatches"`
+	RoundLog    []Round       `json:"rounds"`
+	Outputs     []Output      `json:"outputs"`
+	Awaited     []AwaitedCall `json:"waits_for"`
+
+	Cancellation *Cancellation `json:"cancellation"` // null: nobody asked for one
+}
+
+// A Cancellation is somebody's request that a turn be cancelled.
+type Cancellation struct {
+	Reason  string    `json:"reason"`
+	AskedAt time.Time `json:"asked_at"`
+}
+
+// OfWholeTurn shows all about a turn.
+func OfWholeTurn(v storage.TurnView) WholeTurn {
+	whole := WholeTurn{
+		Turn: OfTurn(v.Turn), Message: OfMessage(v.Message), DispatchLog: All(v.Dispatches, OfDispatch),
+		RoundLog: All(v.Rounds, OfRound), Outputs: All(v.Outputs, OfOutput),
+		Awaited: All(v.Awaited, OfAwaitedCall),
+	}
+	if v.Reply != nil {
+		reply := OfReply(*v.Reply)
+		whole.Reply = &reply
+	}
+	if c := v.Cancel; c != nil {
+		whole.Cancellation = &Cancellation{c.Reason, c.AskedAt}
+	}
+	return whole
+}
