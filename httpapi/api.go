@@ -22,6 +22,8 @@ type Store interface {
 
 	Turns(ctx context.Context, p storage.Page) ([]turnkeeper.Turn, error)
 	ViewTurn(ctx context.Context, id turnkeeper.TurnID) (storage.TurnView, error)
+	CancelTurn(ctx context.Context, id turnkeeper.TurnID, reason string) (storage.Cancelled, error)
+	Retry(ctx context.Context, id turnkeeper.MessageID, anyway bool) (storage.Retried, error)
 	AgentOfTurn(ctx context.Context, id turnkeeper.TurnID) (string, error)
 	Events(ctx context.Context, turn turnkeeper.TurnID, after int64, limit int) ([]turnkeeper.Event, error)
 	FindOutput(ctx context.Context, id turnkeeper.OutputID) (turnkeeper.Output, error)

@@ -153,7 +153,11 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		d.check(t, method, path, a)
 		return a
 	}
-	ask("GET", "/v1/turns/{id}", "", "", 200) // while it runs
+	ask("POST", "/v1/turns/{id}/retry", "", "", 409)
+	ask("POST", "/v1/turns/{id}/cancel", "", `{"reason":"a look"}`, 202)
+	running := ask("GET", "/v1/turns/{id}", "", "", 200)
+	running.want(t, 200, `"correction_factor":1.5`)
+	running.want(t, 200, `"cancellation":{"reason":"a look"`)
 	ask("GET", "/v1/lanes", "", "", 200)
 	turn.finish("done")
 	message := `{"agent":"clerk","body":"hello"}`
@@ -168,6 +172,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	ask("GET", "/v1/turns/{id}/events", "", "", 200)
 	ask("GET", "/v1/turns/{id}/events", "", "", 200, "Accept", "text/event-stream")
 	ask("GET", "/v1/turns/{id}/events", fmt.Sprintf("?after=%d", one[int64](h, "select last_seq from turnkeeper.turns")), "", 204, "Accept", "text/event-stream")
+	ask("POST", "/v1/turns/{id}/cancel", "", "", 409)
 	ask("GET", "/v1/outbox", "", "", 200)
 	if part := ask("GET", "/v1/outputs/{id}", "?from=2&to=4", "", 200); string(part.body) != "üß" {
 		t.Errorf("characters 2 to 4 are %q", part.body)
@@ -182,6 +187,10 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		t.Errorf("the scheduler is not paused: %s", paused.body)
 	}
 	ask("POST", "/v1/scheduler/resume", "", "", 200)
+	turn = h.dispatch("clerk") // of the messages above
+	turn.failForGood()
+	ask("POST", "/v1/turns/{id}/retry", "", `{"anyway":false}`, 201)
+	ask("POST", "/v1/turns/{id}/retry", "", "", 200)
 	ask("GET", "/openapi.json", "", "", 200)
 	ask("GET", "/healthz", "", "", 200)
 	ask("GET", "/readyz", "", "", 200)

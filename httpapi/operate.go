@@ -47,7 +47,7 @@ func (a *API) getScheduler(c *call) error {
 	return c.answer(http.StatusOK, views.OfScheduler(settings))
 }
 
-// maxReason bounds why the scheduler is paused.
+// maxReason bounds why something is done.
 const maxReason = 1000
 
 func (a *API) pauseScheduler(c *call) error {

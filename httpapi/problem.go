@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"turnkeeper"
+	"turnkeeper/storage"
 )
 
 // A problem is an error as RFC 9457 has it.
@@ -41,6 +42,8 @@ var conditions = []struct {
 	{turnkeeper.ErrInvalidMessage, http.StatusUnprocessableEntity},
 	{turnkeeper.ErrUnknownAgent, http.StatusUnprocessableEntity},
 	{turnkeeper.ErrKeyConflict, http.StatusConflict},
+	{turnkeeper.ErrWrongState, http.StatusConflict},
+	{storage.ErrHeldUp, http.StatusServiceUnavailable},
 }
 
 // problemOf is what the client is told of an error; nil: nothing any more.

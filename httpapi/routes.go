@@ -34,6 +34,8 @@ func (a *API) routes() []route {
 		{"GET /v1/turns", ScopeRead, (*API).listTurns},
 		{"GET /v1/turns/{id}", ScopeRead, (*API).getTurn},
 		{"GET /v1/turns/{id}/events", ScopeRead, (*API).getEvents},
+		{"POST /v1/turns/{id}/cancel", ScopeOperate, (*API).cancelTurn},
+		{"POST /v1/turns/{id}/retry", ScopeOperate, (*API).retryTurn},
 		{"GET /v1/outbox", ScopeRead, (*API).listReplies},
 		{"GET /v1/outputs/{id}", ScopeRead, (*API).getOutput},
 		{"GET /v1/lanes", ScopeRead, (*API).listLanes},

@@ -47,9 +47,9 @@ func (s *Store) CancelTurn(ctx context.Context, id turnkeeper.TurnID, reason str
 	return Cancelled{Turn: id}, nil
 }
 
-// errHeldUp is for what cannot be done while a scheduler holds its lock for long, as
+// ErrHeldUp is for what cannot be done while a scheduler holds its lock for long, as
 // one does that is stopped in a tick.
-var errHeldUp = errors.New("a scheduler is held up in the middle of its work; try again in a moment")
+var ErrHeldUp = errors.New("a scheduler is held up in the middle of its work; try again in a moment")
 
 // cancelLater is for a turn whose row, or whose scheduler, was locked for long: the
 // request is on record. A worker in a transaction of its own finds it after that.
@@ -60,7 +60,7 @@ func (s *Store) cancelLater(ctx context.Context, id turnkeeper.TurnID) (Cancelle
 	}
 	state := turnkeeper.TurnState(row.TurnkeeperTurn.State)
 	if state == turnkeeper.TurnQueued || state == turnkeeper.TurnWaiting {
-		return Cancelled{}, errHeldUp
+		return Cancelled{}, ErrHeldUp
 	}
 	return cancelledAs(id, state)
 }
@@ -68,7 +68,7 @@ func (s *Store) cancelLater(ctx context.Context, id turnkeeper.TurnID) (Cancelle
 // heldUp puts a lock that was not free into plain words.
 func heldUp(err error) error {
 	if err = translate(err); lockRefused(err) {
-		return errHeldUp
+		return ErrHeldUp
 	}
 	return err
 }

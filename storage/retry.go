@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"turnkeeper"
@@ -18,7 +19,7 @@ type Retried struct {
 // more as a new message, for a message has one reply and has it; a repeat gives the
 // same new message. One that waits for its time, after a failure or by a budget, is
 // due now. What may have had effects, a degraded or cancelled turn, is tried again
-// only if anyway is set. What cannot be tried again is refused with
+// only if anyway is set; else it is refused with ErrMayRepeatEffects. What cannot be tried again is refused with
 // turnkeeper.ErrWrongState, an unknown message with ErrNotFound.
 func (s *Store) Retry(ctx context.Context, id turnkeeper.MessageID, anyway bool) (Retried, error) {
 	row, err := s.q.RetryMessage(ctx, int64(id), anyway)
@@ -45,11 +46,21 @@ func (s *Store) Retry(ctx context.Context, id turnkeeper.MessageID, anyway bool)
 	case "answered":
 		return refused("was answered; send it again as a message of its own if you want a second answer")
 	case "risky":
-		return refused("may have had effects already, which another try would have again")
+		done, err := refused("may have had effects already, which another try would have again")
+		return done, &riskyError{err}
 	default:
 		return Retried{}, turnkeeper.ErrNotFound
 	}
 }
+
+// ErrMayRepeatEffects refuses a retry that anyway would allow. It comes with
+// turnkeeper.ErrWrongState.
+var ErrMayRepeatEffects = errors.New("effects may happen twice")
+
+type riskyError struct{ error }
+
+func (e *riskyError) Is(target error) bool { return target == ErrMayRepeatEffects }
+func (e *riskyError) Unwrap() error        { return e.error }
 
 // RetriesOf says as which message one was put into the inbox again, and of which one
 // it is the retry; 0: none.

@@ -11,13 +11,9 @@ import (
 	"turnkeeper"
 	"turnkeeper/internal/app"
 	"turnkeeper/internal/config"
+	"turnkeeper/internal/views"
 	"turnkeeper/storage"
 )
-
-type cancelledView struct {
-	TurnID    turnkeeper.TurnID `json:"turn_id"`
-	Cancelled bool              `json:"cancelled"` // false: its worker has been told, and ends it
-}
 
 func (s *session) cancelCommand() *cobra.Command {
 	var message int64
@@ -58,7 +54,7 @@ func (s *session) cancel(ctx context.Context, args []string, message turnkeeper.
 		case err != nil:
 			return err
 		}
-		return s.print(cancelledView{done.Turn, done.Closed}, func() {
+		return s.print(views.OfCancelled(done), func() {
 			if done.Closed {
 				s.out.line("turn %d is cancelled", done.Turn)
 				return

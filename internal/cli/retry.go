@@ -12,15 +12,9 @@ import (
 	"turnkeeper"
 	"turnkeeper/internal/app"
 	"turnkeeper/internal/config"
+	"turnkeeper/internal/views"
 	"turnkeeper/storage"
 )
-
-type retriedView struct {
-	MessageID turnkeeper.MessageID  `json:"message_id"` // that is handled next
-	RetryOf   *turnkeeper.MessageID `json:"retry_of"`   // null: the message is tried again itself
-	DueNow    bool                  `json:"due_now"`
-	Repeat    bool                  `json:"repeat"` // it was put into the inbox again before
-}
 
 func (s *session) retryCommand() *cobra.Command {
 	var turn string
@@ -61,18 +55,14 @@ func (s *session) retry(ctx context.Context, message, turn string, anyway bool) 
 		switch {
 		case errors.Is(err, turnkeeper.ErrNotFound):
 			return notFound(`there is no message %d: "turnctl inbox" lists them`, id)
-		case errors.Is(err, turnkeeper.ErrWrongState) && !anyway && strings.Contains(err.Error(), "may have had effects"):
+		case errors.Is(err, storage.ErrMayRepeatEffects):
 			return refused(fmt.Errorf(`%w; look at "turnctl explain", and give --anyway if that does no harm`, err))
 		case errors.Is(err, turnkeeper.ErrWrongState):
 			return refused(err)
 		case err != nil:
 			return err
 		}
-		view := retriedView{MessageID: done.Message, DueNow: done.DueNow, Repeat: done.Repeat}
-		if done.Message != id {
-			view.RetryOf = &id
-		}
-		return s.print(view, func() { s.tellRetried(id, done) })
+		return s.print(views.OfRetried(id, done), func() { s.tellRetried(id, done) })
 	})
 }
 

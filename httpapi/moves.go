@@ -1,0 +1,83 @@
+package httpapi
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+
+	"turnkeeper"
+	"turnkeeper/internal/views"
+	"turnkeeper/storage"
+)
+
+// cancelTurn answers 200 when the turn is closed, and 202 when its worker has been
+// told and will close it.
+func (a *API) cancelTurn(c *call) error {
+	id, err := idOf[turnkeeper.TurnID](c, "turn")
+	if err != nil {
+		return err
+	}
+	var body struct {
+		Reason string `json:"reason"`
+	}
+	if err := c.readOptional(&body); err != nil {
+		return err
+	}
+	if len(body.Reason) > maxReason {
+		return refusal(http.StatusUnprocessableEntity, "the reason has %d bytes, the limit is %d", len(body.Reason), maxReason)
+	}
+	if err := a.mayTurn(c, id); err != nil {
+		return err
+	}
+	done, err := a.cfg.Store.CancelTurn(c.Context(), id, body.Reason)
+	if err != nil {
+		return err
+	}
+	status := http.StatusAccepted
+	if done.Closed {
+		status = http.StatusOK
+	}
+	return c.answer(status, views.OfCancelled(done))
+}
+
+// retryTurn tries the message of a turn again: 201 when that is a new message, 200
+// when it is the same one or has been put into the inbox again before.
+func (a *API) retryTurn(c *call) error {
+	id, err := idOf[turnkeeper.TurnID](c, "turn")
+	if err != nil {
+		return err
+	}
+	var body struct {
+		Anyway bool `json:"anyway"`
+	}
+	if err := c.readOptional(&body); err != nil {
+		return err
+	}
+	if err := a.mayTurn(c, id); err != nil {
+		return err
+	}
+	turn, err := a.cfg.Store.ViewTurn(c.Context(), id)
+	if err != nil {
+		return err
+	}
+	done, err := a.cfg.Store.Retry(c.Context(), turn.Message.ID, body.Anyway)
+	if errors.Is(err, storage.ErrMayRepeatEffects) {
+		return refusal(http.StatusConflict, `%s; send {"anyway": true} if that does no harm`, err)
+	}
+	if err != nil {
+		return err
+	}
+	c.w.Header().Set("Location", fmt.Sprintf("/v1/messages/%d", done.Message))
+	if done.DueNow || done.Repeat {
+		return c.answer(http.StatusOK, views.OfRetried(turn.Message.ID, done))
+	}
+	return c.answer(http.StatusCreated, views.OfRetried(turn.Message.ID, done))
+}
+
+// readOptional is read for a body that need not be there.
+func (c *call) readOptional(to any) error {
+	if c.ContentLength == 0 {
+		return nil
+	}
+	return c.read(aroundBody, to)
+}

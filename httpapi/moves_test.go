@@ -1,0 +1,112 @@
+package httpapi_test
+
+import (
+	"fmt"
+	"testing"
+
+	"turnkeeper"
+	"turnkeeper/httpapi"
+	"turnkeeper/storage"
+)
+
+// end closes the turn as a worker would.
+func (d *dispatch) end(state turnkeeper.TurnState, message turnkeeper.MessageState, reply string) {
+	d.t.Helper()
+	d.write(turnkeeper.Entry{
+		Events:  []turnkeeper.Event{{Type: turnkeeper.EventTurnComplete, Data: []byte(`{}`)}},
+		Outcome: &turnkeeper.Outcome{State: state, StopReason: turnkeeper.StopInferenceError, Reply: reply, Error: "the model is away"},
+	}, storage.Ending{Message: message, Log: "finished"})
+}
+
+func (d *dispatch) failForGood() {
+	d.t.Helper()
+	d.end(turnkeeper.TurnFailed, turnkeeper.MessageFailed, "This message could not be answered.")
+}
+
+type cancelled struct {
+	TurnID    turnkeeper.TurnID `json:"turn_id"`
+	Cancelled bool
+}
+
+type retried struct {
+	MessageID turnkeeper.MessageID  `json:"message_id"`
+	RetryOf   *turnkeeper.MessageID `json:"retry_of"`
+	Repeat    bool
+}
+
+func TestCancel(t *testing.T) {
+	h := newHouse(t)
+	d := h.turn("clerk", "work")
+	path := fmt.Sprintf("/v1/turns/%d/cancel", d.id)
+	for range 2 {
+		a := h.ask("POST", path, `{"reason":"asked by the sender"}`)
+		a.want(t, 202, "")
+		if got := decode[cancelled](t, a); got.TurnID != d.id || got.Cancelled {
+			t.Errorf("a running turn: %+v", got)
+		}
+	}
+	if reason := one[string](h, "select reason from turnkeeper.cancellations where turn_id = $1", d.id); reason != "asked by the sender" {
+		t.Errorf("the reason is %q", reason)
+	}
+	d.end(turnkeeper.TurnCancelled, turnkeeper.MessageCancelled, "This turn was cancelled.")
+	if got := decode[cancelled](t, h.ask("POST", path, "")); !got.Cancelled {
+		t.Errorf("a cancelled turn: %+v", got)
+	}
+
+	done := h.turn("desk", "work")
+	done.finish("done")
+	path = fmt.Sprintf("/v1/turns/%d/cancel", done.id)
+	h.ask("POST", path, "").want(t, 409, "has ended already: it succeeded")
+	h.ask("POST", path, `{"why":"x"}`).want(t, 400, "unknown field")
+	h.ask("POST", path, "x", "Content-Type", "text/plain").want(t, 415, "application/json")
+	h.ask("POST", "/v1/turns/77/cancel", "").want(t, 404, "there is no turn 77")
+	h.ask("POST", "/v1/turns/none/cancel", "").want(t, 404, "there is no turn")
+}
+
+func TestRetry(t *testing.T) {
+	h := newHouse(t)
+	failed := h.turn("clerk", "work")
+	path := fmt.Sprintf("/v1/turns/%d/retry", failed.id)
+	h.ask("POST", path, "").want(t, 409, "is being handled")
+	failed.failForGood()
+	a := h.ask("POST", path, "")
+	a.want(t, 201, "")
+	first := decode[retried](t, a)
+	if first.RetryOf == nil || *first.RetryOf != 1 || a.header.Get("Location") != fmt.Sprintf("/v1/messages/%d", first.MessageID) {
+		t.Errorf("the retry is %+v at %q", first, a.header.Get("Location"))
+	}
+	h.ask("GET", a.header.Get("Location"), "").want(t, 200, `"body":"work"`)
+	a = h.ask("POST", path, "")
+	a.want(t, 200, "")
+	if again := decode[retried](t, a); again.MessageID != first.MessageID || !again.Repeat {
+		t.Errorf("the repeat is %+v, the first was %+v", again, first)
+	}
+
+	h.dispatch("clerk").finish("done")
+	h.ask("POST", fmt.Sprintf("/v1/turns/%d/retry", failed.id+1), "").want(t, 409, "was answered")
+
+	risky := h.turn("desk", "work")
+	risky.end(turnkeeper.TurnDegraded, turnkeeper.MessageAnswered, "Tool results: 1 succeeded, 0 failed.")
+	path = fmt.Sprintf("/v1/turns/%d/retry", risky.id)
+	h.ask("POST", path, "").want(t, 409, `\"anyway\": true`)
+	h.ask("POST", path, `{"anyway":true}`).want(t, 201, "message_id")
+	h.ask("POST", "/v1/turns/77/retry", "").want(t, 404, "there is no turn 77")
+}
+
+func TestWhoMayCancelAndRetry(t *testing.T) {
+	h := newHouse(t, func(c *httpapi.Config) { c.NeedToken = true })
+	mine, other := h.turn("clerk", "a"), h.turn("desk", "b")
+	read := h.token(storage.Token{Name: "read", Scopes: []string{"read", "send"}})
+	clerk := h.token(storage.Token{Name: "clerk", Scopes: []string{"operate"}, Agents: []string{"clerk"}})
+	for _, verb := range []string{"cancel", "retry"} {
+		path := func(d *dispatch) string { return fmt.Sprintf("/v1/turns/%d/%s", d.id, verb) }
+		h.ask("POST", path(mine), "").want(t, 401, "a token is needed")
+		h.ask("POST", path(mine), "", "Authorization", read).want(t, 403, `the scope \"operate\"`)
+		h.ask("POST", path(other), "", "Authorization", clerk).want(t, 404, fmt.Sprintf("there is no turn %d", other.id))
+		h.ask("POST", path(mine), "", "Authorization", clerk, "Origin", "https://evil.example").want(t, 403, "another origin")
+	}
+	if n := one[int](h, "select count(*) from turnkeeper.cancellations"); n != 0 {
+		t.Errorf("%d cancellations were asked for by who may not", n)
+	}
+	h.ask("POST", fmt.Sprintf("/v1/turns/%d/cancel", mine.id), "", "Authorization", clerk).want(t, 202, `"cancelled":false`)
+}
