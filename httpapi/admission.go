@@ -111,7 +111,7 @@ func (a *API) checkHost(next http.Handler) http.Handler {
 		host := strings.ToLower(strings.TrimSuffix(hostOf(r.Host), "."))
 		_, err := netip.ParseAddr(strings.Trim(host, "[]"))
 		if err != nil && host != "localhost" && !slices.Contains(a.cfg.Hosts, host) {
-			a.refuse(w, refusal(http.StatusMisdirectedRequest, "this server is not called that: allowed_hosts says by which names it may be"))
+			a.refuse(w, r, refusal(http.StatusMisdirectedRequest, "this server is not called that: allowed_hosts says by which names it may be"))
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"turnkeeper"
+	"turnkeeper/httpapi/responses"
 	"turnkeeper/storage"
 	"turnkeeper/stream"
 )
@@ -32,10 +33,11 @@ type Store interface {
 
 	Lanes(ctx context.Context, p storage.Page) ([]storage.LaneView, error)
 	Schedules(ctx context.Context) ([]turnkeeper.Schedule, error)
-	Agents(ctx context.Context) ([]turnkeeper.AgentRegistration, error)
 	SchedulerSettings(ctx context.Context) (storage.SchedulerSettings, error)
 	PauseScheduler(ctx context.Context, reason string) error
 	ResumeScheduler(ctx context.Context) error
+
+	responses.Store
 
 	FindToken(ctx context.Context, secret string) (storage.Token, error)
 	Ping(ctx context.Context) error
@@ -56,12 +58,16 @@ type Config struct {
 	Rate            int      // requests a second of one token; 0: 100
 
 	KeepAlive time.Duration // between comments in a stream; 0: 15 s
+	// ResponseWait is how long the request for a response waits for it, where it is
+	// neither streamed nor in the background; 0: 5 min.
+	ResponseWait time.Duration
 }
 
 // An API answers requests. Several goroutines may use it.
 type API struct {
 	cfg    Config
 	hub    *stream.Hub
+	openai *responses.API
 	limits *limits
 	mux    *http.ServeMux
 
@@ -85,6 +91,10 @@ func New(cfg Config) *API {
 	setDefault(&cfg.KeepAlive, 15*time.Second)
 	a := &API{cfg: cfg, limits: newLimits(cfg.Rate), mux: http.NewServeMux(), draining: make(chan struct{})}
 	a.hub = stream.NewHub(source{cfg})
+	a.openai = responses.New(responses.Config{
+		Store: cfg.Store, Rings: cfg.Rings, Draining: a.draining, MaxMessageBytes: cfg.MaxMessageBytes,
+		KeepAlive: cfg.KeepAlive, Wait: cfg.ResponseWait,
+	})
 	for _, r := range a.routes() {
 		a.mux.Handle(r.pattern, a.serve(r))
 	}

@@ -147,7 +147,8 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	ask := func(method, path, query, body string, status int, headers ...string) answer {
 		t.Helper()
 		checked[method+" "+path] = true
-		real := strings.NewReplacer("/v1/turns/{id}", fmt.Sprintf("/v1/turns/%d", turn.id), "/v1/messages/{id}", "/v1/messages/1", "{id}", "out-1").Replace(path)
+		real := strings.NewReplacer("/v1/turns/{id}", fmt.Sprintf("/v1/turns/%d", turn.id), "/v1/messages/{id}", "/v1/messages/1",
+			"/v1/responses/{id}", "/v1/responses/resp_5", "/v1/models/{id}", "/v1/models/clerk", "{id}", "out-1").Replace(path)
 		a := h.ask(method, real+query, body, headers...)
 		a.want(t, status, "")
 		d.check(t, method, path, a)
@@ -191,6 +192,15 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	turn.failForGood()
 	ask("POST", "/v1/turns/{id}/retry", "", `{"anyway":false}`, 201)
 	ask("POST", "/v1/turns/{id}/retry", "", "", 200)
+	ask("POST", "/v1/responses", "", `{"model":"clerk","input":"hello","background":true,"metadata":{"a":"b"}}`, 200)
+	ask("POST", "/v1/responses", "", `{"model":"clerk"}`, 400)
+	ask("GET", "/v1/responses/{id}", "", "", 200)
+	ask("GET", "/v1/responses/{id}/input_items", "", "", 200)
+	ask("POST", "/v1/responses/{id}/cancel", "", "", 200)
+	ask("GET", "/v1/responses/{id}", "?stream=true", "", 200)
+	ask("GET", "/v1/responses/{id}", "?starting_after=1", "", 400)
+	ask("GET", "/v1/models", "", "", 200)
+	ask("GET", "/v1/models/{id}", "", "", 200)
 	ask("GET", "/openapi.json", "", "", 200)
 	ask("GET", "/healthz", "", "", 200)
 	ask("GET", "/readyz", "", "", 200)

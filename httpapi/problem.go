@@ -25,12 +25,14 @@ type problem struct {
 	Title  string `json:"title"`
 	Status int    `json:"status"`
 	Detail string `json:"detail"`
+
+	param, code string // of an error of the Responses API
 }
 
 func (p *problem) Error() string { return p.Detail }
 
 func refusal(status int, format string, args ...any) *problem {
-	return &problem{"about:blank", http.StatusText(status), status, fmt.Sprintf(format, args...)}
+	return &problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: fmt.Sprintf(format, args...)}
 }
 
 // conditions are the errors whose own sentence is for the client.
@@ -92,21 +94,9 @@ const readTime = 30 * time.Second
 
 // read reads the JSON object of the request, strictly.
 func (c *call) read(limit int64, to any) error {
-	if kind, _, _ := mime.ParseMediaType(c.Header.Get("Content-Type")); kind != "application/json" {
-		return refusal(http.StatusUnsupportedMediaType, "the body must be application/json")
-	}
-	control := http.NewResponseController(c.w)
-	_ = control.SetReadDeadline(time.Now().Add(readTime))
-	body, err := io.ReadAll(http.MaxBytesReader(c.w, c.Body, limit))
-	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return refusal(http.StatusRequestEntityTooLarge, "the request's body is longer than %d bytes", limit)
-	}
+	body, err := c.body(limit)
 	if err != nil {
-		return refusal(http.StatusBadRequest, "the request's body could not be read to its end")
-	}
-	_ = control.SetReadDeadline(time.Time{})
-	if !utf8.Valid(body) {
-		return refusal(http.StatusBadRequest, "the request's body is not valid UTF-8")
+		return err
 	}
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()
@@ -117,6 +107,27 @@ func (c *call) read(limit int64, to any) error {
 		return refusal(http.StatusBadRequest, "the request's body goes on after its JSON object")
 	}
 	return nil
+}
+
+// body is the request's, which is to be JSON.
+func (c *call) body(limit int64) ([]byte, error) {
+	if kind, _, _ := mime.ParseMediaType(c.Header.Get("Content-Type")); kind != "application/json" {
+		return nil, refusal(http.StatusUnsupportedMediaType, "the body must be application/json")
+	}
+	control := http.NewResponseController(c.w)
+	_ = control.SetReadDeadline(time.Now().Add(readTime))
+	body, err := io.ReadAll(http.MaxBytesReader(c.w, c.Body, limit))
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return nil, refusal(http.StatusRequestEntityTooLarge, "the request's body is longer than %d bytes", limit)
+	}
+	if err != nil {
+		return nil, refusal(http.StatusBadRequest, "the request's body could not be read to its end")
+	}
+	_ = control.SetReadDeadline(time.Time{})
+	if !utf8.Valid(body) {
+		return nil, refusal(http.StatusBadRequest, "the request's body is not valid UTF-8")
+	}
+	return body, nil
 }
 
 func plainJSON(err error) string {

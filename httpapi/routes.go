@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"turnkeeper/httpapi/responses"
 )
 
 // A route is one method of one path. scope is what a token needs for it; empty:
@@ -42,6 +44,12 @@ func (a *API) routes() []route {
 		{"GET /v1/schedules", ScopeRead, (*API).listSchedules},
 		{"GET /v1/agents", ScopeRead, (*API).listAgents},
 		{"GET /v1/scheduler", ScopeRead, (*API).getScheduler},
+		{"POST /v1/responses", ScopeSend, (*API).postResponse},
+		{"GET /v1/responses/{id}", ScopeSend, respond((*responses.API).Get)},
+		{"GET /v1/responses/{id}/input_items", ScopeSend, respond((*responses.API).Input)},
+		{"POST /v1/responses/{id}/cancel", ScopeSend, respond((*responses.API).Cancel)},
+		{"GET /v1/models", ScopeSend, respond((*responses.API).Models)},
+		{"GET /v1/models/{id}", ScopeSend, respond((*responses.API).Model)},
 		{"POST /v1/scheduler/pause", ScopeOperate, (*API).pauseScheduler},
 		{"POST /v1/scheduler/resume", ScopeOperate, (*API).resumeScheduler},
 		{"GET /openapi.json", "", (*API).getDescription},
@@ -68,8 +76,8 @@ type call struct {
 // Handler answers requests.
 func (a *API) Handler() http.Handler {
 	origin := http.NewCrossOriginProtection()
-	origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		a.refuse(w, refusal(http.StatusForbidden, "a page of another origin may not do this"))
+	origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a.refuse(w, r, refusal(http.StatusForbidden, "a page of another origin may not do this"))
 	}))
 	return a.checkHost(origin.Handler(http.HandlerFunc(a.dispatch)))
 }
@@ -85,7 +93,7 @@ func (a *API) dispatch(w http.ResponseWriter, r *http.Request) {
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
 	if _, pattern := a.mux.Handler(r); pattern == "" {
-		a.refuse(w, a.noRoute(w, r))
+		a.refuse(w, r, a.noRoute(w, r))
 		return
 	}
 	a.mux.ServeHTTP(w, r)
@@ -120,11 +128,11 @@ func (a *API) serve(route route) http.Handler {
 			return
 		}
 		p := a.problemOf(r, err)
-		if p != nil && p.Status == http.StatusTooManyRequests && wantsStream(r) {
+		if p != nil && p.Status == http.StatusTooManyRequests && wantsStream(r) && !responses.Speaks(r.URL.Path) {
 			comeLater(w)
 			return
 		}
-		a.refuse(w, p)
+		a.refuse(w, r, p)
 	})
 }
 
@@ -132,11 +140,15 @@ func (a *API) serve(route route) http.Handler {
 // nothing more to say.
 var errGone = errors.New("the answer has begun")
 
-func (a *API) refuse(w http.ResponseWriter, p *problem) {
+func (a *API) refuse(w http.ResponseWriter, r *http.Request, p *problem) {
 	if p == nil {
 		return
 	}
 	p.Detail = a.cfg.Mask(p.Detail)
+	if responses.Speaks(r.URL.Path) {
+		refuseResponse(w, r, p)
+		return
+	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(p.Status)
 	if err := encode(w, p); err != nil {

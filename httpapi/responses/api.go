@@ -1,0 +1,244 @@
+package responses
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/storage"
+)
+
+// A Store is what the API reads and writes; a *storage.Store is one.
+type Store interface {
+	AcceptResponse(ctx context.Context, m turnkeeper.Submission, r storage.Response) (id turnkeeper.MessageID, repeated bool, err error)
+	Response(ctx context.Context, id turnkeeper.MessageID) (storage.Response, error)
+	CancelMessage(ctx context.Context, id turnkeeper.MessageID, reason string) (storage.Cancelled, error)
+	Agents(ctx context.Context) ([]turnkeeper.AgentRegistration, error)
+}
+
+// A Config says what an API serves.
+type Config struct {
+	Store Store
+	// Rings subscribes to the doorbell of turns that have ended.
+	Rings func() (rings <-chan struct{}, cancel func())
+	// Draining is closed when the process stops: streams and waits end then.
+	Draining        <-chan struct{}
+	MaxMessageBytes int
+	KeepAlive       time.Duration // between comments in a stream
+	Wait            time.Duration // for a reply, where the client waits for it; 0: 5 min
+}
+
+// An API answers requests. Several goroutines may use it.
+type API struct{ cfg Config }
+
+// New returns an API. It starts nothing.
+func New(cfg Config) *API {
+	if cfg.Wait == 0 {
+		cfg.Wait = 5 * time.Minute
+	}
+	return &API{cfg}
+}
+
+// A Caller is who asks.
+type Caller struct {
+	TokenID  int64                   // 0: nobody is asked for one
+	Sees     func(agent string) bool // what is the agent's may be shown, and asked for
+	Operates bool                    // may cancel what others made
+}
+
+// A Call is one request on its way.
+type Call struct {
+	W http.ResponseWriter
+	*http.Request
+	Caller      Caller
+	Body        []byte // of a POST with one
+	TraceParent string // the sender's trace context; empty: none
+}
+
+// keyOf is the idempotency key of a request.
+func keyOf(r *http.Request) string { return r.Header.Get("Idempotency-Key") }
+
+// Create accepts a message, and answers with its response: at once, with its events,
+// or when it is done.
+func (a *API) Create(c Call) error {
+	r, err := parse(c.Body)
+	if err != nil {
+		return err
+	}
+	if len(r.body) > a.cfg.MaxMessageBytes {
+		return invalid("input", "string_above_max_length", "input has %d bytes, the limit is %d", len(r.body), a.cfg.MaxMessageBytes)
+	}
+	if !c.Caller.Sees(r.agent) {
+		return noModel(r.agent)
+	}
+	kept := storage.Response{Background: r.background, Metadata: r.metadata, TokenID: c.Caller.TokenID}
+	conversation, err := a.conversation(c, r, &kept)
+	if err != nil {
+		return err
+	}
+	id, _, err := a.cfg.Store.AcceptResponse(c.Context(), turnkeeper.Submission{
+		Agent: r.agent, Body: r.body, Conversation: conversation, Key: keyOf(c.Request), TraceParent: c.TraceParent,
+	}, kept)
+	if err != nil {
+		return accepted(r.agent, err)
+	}
+	if r.stream {
+		return a.stream(c, id, -1)
+	}
+	wait := a.cfg.Wait
+	if r.background {
+		wait = 0
+	}
+	return a.answer(c, id, wait)
+}
+
+// conversation is the one that a request continues, or begins. A repeat with the same
+// key begins the same.
+func (a *API) conversation(c Call, r *request, kept *storage.Response) (string, error) {
+	switch key := keyOf(c.Request); {
+	case r.previous != "":
+		previous, err := a.find(c, r.previous)
+		if _, hidden := errors.AsType[*Error](err); hidden {
+			return "", invalid("previous_response_id", "previous_response_not_found", "there is no response %.60q to go on from", r.previous)
+		}
+		if err != nil {
+			return "", err
+		}
+		if previous.Message.Agent != r.agent {
+			return "", invalid("previous_response_id", "invalid_value", "%s is of the agent %q: a conversation goes on with its own", r.previous, previous.Message.Agent)
+		}
+		kept.Previous = previous.Message.ID
+		return previous.Message.Conversation, nil
+	case r.conversation != "":
+		return r.conversation, nil
+	case key != "":
+		sum := sha256.Sum256([]byte(r.agent + "\x00" + key))
+		return "conv_" + hex.EncodeToString(sum[:16]), nil
+	default:
+		return "conv_" + strings.ToLower(rand.Text()), nil
+	}
+}
+
+// find reads the response that an id names, if the caller may see it.
+func (a *API) find(c Call, id string) (storage.Response, error) {
+	message, ok := messageOf(id)
+	if !ok {
+		return storage.Response{}, noResponse(id)
+	}
+	r, err := a.cfg.Store.Response(c.Context(), message)
+	if errors.Is(err, turnkeeper.ErrNotFound) || err == nil && !c.Caller.Sees(r.Message.Agent) {
+		return storage.Response{}, noResponse(id)
+	}
+	return r, err
+}
+
+// Get gives a response as it stands, or its events.
+func (a *API) Get(c Call) error {
+	query := c.URL.Query()
+	stream, after := false, int64(-1)
+	if text := query.Get("stream"); text != "" {
+		var err error
+		if stream, err = strconv.ParseBool(text); err != nil {
+			return invalid("stream", "invalid_type", "stream must be true or false")
+		}
+	}
+	if text := query.Get("starting_after"); text != "" {
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || n < 0 || !stream {
+			return invalid("starting_after", "invalid_value", "starting_after must be the sequence_number of an event, and goes with stream=true")
+		}
+		after = n
+	}
+	r, err := a.find(c, c.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	if stream {
+		return a.stream(c, r.Message.ID, after)
+	}
+	return write(c.W, http.StatusOK, viewOf(r))
+}
+
+// cancelTime is what a worker may take to end its turn before the answer says that it
+// is not ended yet.
+const cancelTime = 10 * time.Second
+
+// Cancel cancels a response that is not done, and gives it.
+func (a *API) Cancel(c Call) error {
+	r, err := a.find(c, c.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	if !c.Caller.Operates && r.TokenID != c.Caller.TokenID {
+		return &Error{Status: http.StatusForbidden, Code: "insufficient_permissions", Message: "another token made this response: cancelling it needs the scope \"operate\""}
+	}
+	_, err = a.cfg.Store.CancelMessage(c.Context(), r.Message.ID, "asked by its sender")
+	if err != nil && !errors.Is(err, turnkeeper.ErrWrongState) { // else it is done already
+		return err
+	}
+	return a.answer(c, r.Message.ID, cancelTime)
+}
+
+type list[V any] struct {
+	Object  string `json:"object"`
+	Data    []V    `json:"data"`
+	FirstID string `json:"first_id,omitempty"`
+	LastID  string `json:"last_id,omitempty"`
+	HasMore *bool  `json:"has_more,omitempty"`
+}
+
+// Input gives the message of a response.
+func (a *API) Input(c Call) error {
+	r, err := a.find(c, c.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	in := inputOf(r)
+	return write(c.W, http.StatusOK, list[item]{"list", []item{in}, in.ID, in.ID, new(false)})
+}
+
+type model struct {
+	ID      string `json:"id"`
+	Object  string `json:"object"`
+	Created int64  `json:"created"`
+	OwnedBy string `json:"owned_by"`
+}
+
+// Models lists the agents that the caller may send to.
+func (a *API) Models(c Call) error {
+	agents, err := a.cfg.Store.Agents(c.Context())
+	if err != nil {
+		return err
+	}
+	all := list[model]{Object: "list", Data: []model{}}
+	for _, agent := range agents {
+		if c.Caller.Sees(agent.Name) {
+			all.Data = append(all.Data, modelOf(agent.Name))
+		}
+	}
+	return write(c.W, http.StatusOK, all)
+}
+
+// Model gives one of them.
+func (a *API) Model(c Call) error {
+	agents, err := a.cfg.Store.Agents(c.Context())
+	if err != nil {
+		return err
+	}
+	name := strings.TrimPrefix(c.PathValue("id"), modelPrefix)
+	for _, agent := range agents {
+		if agent.Name == name && c.Caller.Sees(name) {
+			return write(c.W, http.StatusOK, modelOf(name))
+		}
+	}
+	return noModel(name)
+}
+
+func modelOf(agent string) model { return model{agent, "model", 0, "turnkeeper"} }

@@ -1,0 +1,167 @@
+package responses
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/storage"
+)
+
+const (
+	pollTime  = time.Second      // between looks, where no doorbell rings
+	writeTime = 30 * time.Second // for a client to read what is written
+)
+
+// A watch looks at a response when there may be something new.
+type watch struct {
+	rings    <-chan struct{}
+	poll     *time.Ticker
+	alive    <-chan time.Time
+	draining <-chan struct{}
+	over     <-chan time.Time
+	cancel   func()
+}
+
+func (a *API) watch(over time.Duration) *watch {
+	rings, cancel := a.cfg.Rings()
+	alive, poll := time.NewTicker(a.cfg.KeepAlive), time.NewTicker(pollTime)
+	w := &watch{rings: rings, poll: poll, alive: alive.C, draining: a.cfg.Draining}
+	w.cancel = func() { cancel(); poll.Stop(); alive.Stop() }
+	if over > 0 {
+		w.over = time.After(over)
+	}
+	return w
+}
+
+// What a watch came back for.
+type reason int
+
+const (
+	look reason = iota
+	keepAlive
+	stopped // the process stops
+	timeUp
+	gone // the client is
+)
+
+func (w *watch) next(ctx context.Context) reason {
+	select {
+	case <-w.rings:
+		return look
+	case <-w.poll.C:
+		return look
+	case <-w.alive:
+		return keepAlive
+	case <-w.draining:
+		return stopped
+	case <-w.over:
+		return timeUp
+	case <-ctx.Done():
+		return gone
+	}
+}
+
+// answer gives a response when it is done; as it stands, when the time is over first.
+func (a *API) answer(c Call, id turnkeeper.MessageID, wait time.Duration) error {
+	_ = http.NewResponseController(c.W).SetWriteDeadline(time.Now().Add(wait + writeTime))
+	r, why, err := a.await(c.Context(), id, wait)
+	switch {
+	case err != nil:
+		return err
+	case why == gone:
+		return ErrGone
+	case why == stopped && r.Outcome == "" && c.Method == http.MethodPost && keyOf(c.Request) != "":
+		// Its repeat is the same response, and waits at another process.
+		c.W.Header().Set("Retry-After", "1")
+		return &Error{Status: http.StatusServiceUnavailable, Message: "this process is stopping; the response goes on: repeat the request, with its Idempotency-Key, or poll " + idOf(id), Code: "stopping"}
+	}
+	return write(c.W, http.StatusOK, viewOf(r))
+}
+
+func (a *API) await(ctx context.Context, id turnkeeper.MessageID, wait time.Duration) (r storage.Response, why reason, err error) {
+	w := a.watch(wait)
+	defer w.cancel()
+	for {
+		r, err = a.cfg.Store.Response(ctx, id)
+		if err != nil || r.Outcome != "" || wait == 0 {
+			return r, look, err
+		}
+		for why = keepAlive; why == keepAlive; {
+			why = w.next(ctx)
+		}
+		if why != look {
+			return r, why, nil
+		}
+	}
+}
+
+// stream writes the events of a response that have numbers above after, those that
+// are and those that come. A stream that ends before the last one is broken off, so
+// that no client takes it for whole.
+func (a *API) stream(c Call, id turnkeeper.MessageID, after int64) error {
+	out := &writer{c.W, http.NewResponseController(c.W)}
+	c.W.Header().Set("Content-Type", "text/event-stream")
+	c.W.Header().Set("X-Accel-Buffering", "no")
+	if err := out.write(nil); err != nil {
+		return ErrGone
+	}
+	w := a.watch(0)
+	defer w.cancel()
+	for {
+		r, err := a.cfg.Store.Response(c.Context(), id) // with an error: it is read again
+		if err == nil {
+			for _, e := range eventsOf(r) {
+				if e.Number <= after {
+					continue
+				}
+				if err := out.event(e); err != nil {
+					return ErrGone
+				}
+				after = e.Number
+			}
+			if r.Outcome != "" {
+				return nil
+			}
+		}
+		switch why := w.next(c.Context()); why {
+		case keepAlive:
+			// One line: a client that sends on an empty event at an empty line gets none.
+			if err := out.write([]byte(": still here\n")); err != nil {
+				return ErrGone
+			}
+		case stopped:
+			panic(http.ErrAbortHandler)
+		case gone:
+			return ErrGone
+		case look, timeUp:
+		}
+	}
+}
+
+type writer struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+}
+
+func (w *writer) event(e event) error {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "event: %s\ndata: ", e.Type)
+	if err := encode(&b, e); err != nil {
+		return err
+	}
+	b.WriteByte('\n')
+	return w.write(b.Bytes())
+}
+
+// write gives a slow client its time and no more.
+func (w *writer) write(b []byte) error {
+	_ = w.control.SetWriteDeadline(time.Now().Add(writeTime))
+	if _, err := w.w.Write(b); err != nil {
+		return err
+	}
+	return w.control.Flush()
+}

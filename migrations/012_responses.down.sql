@@ -1,0 +1,2 @@
+drop function turnkeeper.enqueue_response;
+drop table turnkeeper.responses;

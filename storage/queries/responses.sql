@@ -1,0 +1,20 @@
+-- name: EnqueueResponse :one
+select id::bigint as id, repeated::boolean as repeated
+from turnkeeper.enqueue_response(@agent::text, @body::text, @conversation::text, sqlc.narg(key)::text, sqlc.narg(trace_parent)::text,
+    sqlc.narg(previous)::bigint, @background::boolean, @metadata::jsonb, sqlc.narg(token)::bigint);
+
+-- name: ResponseByID :one
+-- A response as one statement sees it: where it is closed, its reply is there.
+select sqlc.embed(m), r.previous_id, r.background, r.metadata::text as metadata, r.token_id,
+    coalesce(p.outcome, '')::text as outcome, coalesce(p.body, '')::text as reply, coalesce(t.stop_reason, '')::text as stop_reason,
+    u.input_tokens::bigint as input_tokens, u.output_tokens::bigint as output_tokens,
+    u.cached_tokens::bigint as cached_tokens, u.reasoning_tokens::bigint as reasoning_tokens
+from turnkeeper.responses r
+join turnkeeper.messages m on m.id = r.message_id
+left join turnkeeper.replies p on p.message_id = m.id
+left join turnkeeper.turns t on t.id = m.turn_id
+cross join lateral (
+    select coalesce(sum(a.input_tokens), 0) as input_tokens, coalesce(sum(a.output_tokens), 0) as output_tokens,
+        coalesce(sum(a.cached_tokens), 0) as cached_tokens, coalesce(sum(a.reasoning_tokens), 0) as reasoning_tokens
+    from turnkeeper.turns a where a.message_id = m.id) u
+where r.message_id = @id;
