@@ -144,11 +144,12 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	}}}, storage.Ending{})
 
 	checked := map[string]bool{}
+	response := ""
 	ask := func(method, path, query, body string, status int, headers ...string) answer {
 		t.Helper()
 		checked[method+" "+path] = true
 		real := strings.NewReplacer("/v1/turns/{id}", fmt.Sprintf("/v1/turns/%d", turn.id), "/v1/messages/{id}", "/v1/messages/1",
-			"/v1/responses/{id}", "/v1/responses/resp_5", "/v1/models/{id}", "/v1/models/clerk", "{id}", "out-1").Replace(path)
+			"/v1/responses/{id}", "/v1/responses/"+response, "/v1/models/{id}", "/v1/models/clerk", "{id}", "out-1").Replace(path)
 		a := h.ask(method, real+query, body, headers...)
 		a.want(t, status, "")
 		d.check(t, method, path, a)
@@ -192,7 +193,11 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	turn.failForGood()
 	ask("POST", "/v1/turns/{id}/retry", "", `{"anyway":false}`, 201)
 	ask("POST", "/v1/turns/{id}/retry", "", "", 200)
-	ask("POST", "/v1/responses", "", `{"model":"clerk","input":"hello","background":true,"metadata":{"a":"b"}}`, 200)
+	var created struct{ ID string }
+	if err := json.Unmarshal(ask("POST", "/v1/responses", "", `{"model":"clerk","input":"hello","background":true,"metadata":{"a":"b"}}`, 200).body, &created); err != nil {
+		t.Fatal(err)
+	}
+	response = created.ID
 	ask("POST", "/v1/responses", "", `{"model":"clerk"}`, 400)
 	ask("GET", "/v1/responses/{id}", "", "", 200)
 	ask("GET", "/v1/responses/{id}/input_items", "", "", 200)

@@ -114,6 +114,11 @@ func (c *call) body(limit int64) ([]byte, error) {
 	if kind, _, _ := mime.ParseMediaType(c.Header.Get("Content-Type")); kind != "application/json" {
 		return nil, refusal(http.StatusUnsupportedMediaType, "the body must be application/json")
 	}
+	return c.bytes(limit)
+}
+
+// bytes is the request's body, whatever it says of itself.
+func (c *call) bytes(limit int64) ([]byte, error) {
 	control := http.NewResponseController(c.w)
 	_ = control.SetReadDeadline(time.Now().Add(readTime))
 	body, err := io.ReadAll(http.MaxBytesReader(c.w, c.Body, limit))

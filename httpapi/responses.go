@@ -18,6 +18,17 @@ func (a *API) postResponse(c *call) error {
 	return a.responseTo(c, body, (*responses.API).Create)
 }
 
+func (a *API) getResponse(c *call) error {
+	var body []byte
+	if c.ContentLength != 0 {
+		var err error
+		if body, err = c.bytes(aroundBody); err != nil { // openai-go sends it with no type
+			return err
+		}
+	}
+	return a.responseTo(c, body, (*responses.API).Get)
+}
+
 func respond(handle func(*responses.API, responses.Call) error) func(*API, *call) error {
 	return func(a *API, c *call) error { return a.responseTo(c, nil, handle) }
 }

@@ -245,6 +245,8 @@ func TestTheEventsOfAResponse(t *testing.T) {
 	_, second := h.serve()
 	const path = "/v1/responses/resp_1?stream=true"
 	h.respond(`{"model":"clerk","input":"talk","background":true}`)
+	// openai-go asks for events in the body of its GET.
+	h.ask("GET", "/v1/responses/resp_1?starting_after=1", `{"stream":false}`).want(t, http.StatusBadRequest, "stream=true")
 	begin, err := h.events(h.base, path, 2)
 	if err != nil {
 		t.Fatal(err)
@@ -278,6 +280,8 @@ func TestTheEventsOfAResponse(t *testing.T) {
 	if last := all[len(all)-1].Response; said(all) != reply || last == nil || last.text() != reply {
 		t.Errorf("what was streamed is not the reply: %q", said(all))
 	}
+	asked := h.ask("GET", fmt.Sprintf("/v1/responses/resp_1?starting_after=%d", len(all)-2), `{"stream":true}`)
+	asked.want(t, http.StatusOK, "data: "+all[len(all)-1].raw)
 	for i, e := range all {
 		if e.Number != int64(i) {
 			t.Fatalf("event %d has the number %d", i, e.Number)

@@ -45,7 +45,7 @@ func (a *API) routes() []route {
 		{"GET /v1/agents", ScopeRead, (*API).listAgents},
 		{"GET /v1/scheduler", ScopeRead, (*API).getScheduler},
 		{"POST /v1/responses", ScopeSend, (*API).postResponse},
-		{"GET /v1/responses/{id}", ScopeSend, respond((*responses.API).Get)},
+		{"GET /v1/responses/{id}", ScopeSend, (*API).getResponse},
 		{"GET /v1/responses/{id}/input_items", ScopeSend, respond((*responses.API).Input)},
 		{"POST /v1/responses/{id}/cancel", ScopeSend, respond((*responses.API).Cancel)},
 		{"GET /v1/models", ScopeSend, respond((*responses.API).Models)},

@@ -34,6 +34,9 @@ func removeBinaries() {
 	if binaryDir != "" {
 		_ = os.RemoveAll(binaryDir)
 	}
+	if clientsDir != "" {
+		_ = os.RemoveAll(clientsDir)
+	}
 }
 
 // binary is the path of a built program.

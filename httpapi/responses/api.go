@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"strconv"
@@ -58,7 +59,7 @@ type Call struct {
 	W http.ResponseWriter
 	*http.Request
 	Caller      Caller
-	Body        []byte // of a POST with one
+	Body        []byte // of a request that has one
 	TraceParent string // the sender's trace context; empty: none
 }
 
@@ -141,20 +142,9 @@ func (a *API) find(c Call, id string) (storage.Response, error) {
 
 // Get gives a response as it stands, or its events.
 func (a *API) Get(c Call) error {
-	query := c.URL.Query()
-	stream, after := false, int64(-1)
-	if text := query.Get("stream"); text != "" {
-		var err error
-		if stream, err = strconv.ParseBool(text); err != nil {
-			return invalid("stream", "invalid_type", "stream must be true or false")
-		}
-	}
-	if text := query.Get("starting_after"); text != "" {
-		n, err := strconv.ParseInt(text, 10, 64)
-		if err != nil || n < 0 || !stream {
-			return invalid("starting_after", "invalid_value", "starting_after must be the sequence_number of an event, and goes with stream=true")
-		}
-		after = n
+	stream, after, err := eventsAsked(c)
+	if err != nil {
+		return err
 	}
 	r, err := a.find(c, c.PathValue("id"))
 	if err != nil {
@@ -164,6 +154,31 @@ func (a *API) Get(c Call) error {
 		return a.stream(c, r.Message.ID, after)
 	}
 	return write(c.W, http.StatusOK, viewOf(r))
+}
+
+// eventsAsked says whether a GET is for events, and after which number.
+func eventsAsked(c Call) (stream bool, after int64, err error) {
+	query := c.URL.Query()
+	switch text := query.Get("stream"); {
+	case text != "":
+		if stream, err = strconv.ParseBool(text); err != nil {
+			return false, 0, invalid("stream", "invalid_type", "stream must be true or false")
+		}
+	case len(c.Body) > 0: // openai-go says it there
+		var body struct{ Stream bool }
+		if json.Unmarshal(c.Body, &body) != nil {
+			return false, 0, invalid("", "invalid_json", "the request's body is no JSON object")
+		}
+		stream = body.Stream
+	}
+	after = -1
+	if text := query.Get("starting_after"); text != "" {
+		after, err = strconv.ParseInt(text, 10, 64)
+		if err != nil || after < 0 || !stream {
+			return false, 0, invalid("starting_after", "invalid_value", "starting_after must be the sequence_number of an event, and goes with stream=true")
+		}
+	}
+	return stream, after, nil
 }
 
 // cancelTime is what a worker may take to end its turn before the answer says that it

@@ -1,0 +1,128 @@
+// The official client of OpenAI's API, as somebody uses it: create, poll, stream, go on
+// after a drop, cancel. Whatever is not as it should be ends the program.
+//
+// Usage: node openai.mjs BASE_URL CUTTING_BASE_URL, with OPENAI_API_KEY.
+import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
+import OpenAI from 'openai';
+
+const [base, cutting] = process.argv.slice(2);
+const client = new OpenAI({ baseURL: base + '/v1' });
+const keyed = (key) => ({ headers: { 'Idempotency-Key': key } });
+
+async function models() {
+  const names = [];
+  for await (const model of client.models.list()) names.push(model.id);
+  assert.deepEqual(names, ['clerk']);
+  assert.equal((await client.models.retrieve('turnkeeper/clerk')).id, 'clerk');
+}
+
+async function create() {
+  const first = await client.responses.create({ model: 'clerk', input: 'Hello', metadata: { order: '17' } });
+  assert.equal(first.status, 'completed');
+  assert.equal(first.output_text, '1: Hello');
+  assert.deepEqual(first.metadata, { order: '17' });
+  assert.ok(first.usage.total_tokens > 0);
+  const second = await client.responses.create({
+    model: 'turnkeeper/clerk', previous_response_id: first.id,
+    input: [{ role: 'user', content: [{ type: 'input_text', text: 'And now?' }] }],
+  });
+  assert.equal(second.output_text, '2: And now?'); // it has seen the first
+  assert.equal(second.previous_response_id, first.id);
+  const apart = await client.responses.create({ model: 'clerk', input: 'Hello' });
+  assert.equal(apart.output_text, '1: Hello');
+  const named = await client.responses.create({ model: 'clerk', input: 'Hello', conversation: second.conversation.id });
+  assert.equal(named.output_text, '3: Hello');
+  const sent = [];
+  for await (const item of client.responses.inputItems.list(second.id)) sent.push(item.content[0].text);
+  assert.deepEqual(sent, ['And now?']);
+}
+
+async function poll() {
+  let response = await client.responses.create({ model: 'clerk', input: 'Later', background: true });
+  assert.ok(['queued', 'in_progress'].includes(response.status), response.status);
+  while (['queued', 'in_progress'].includes(response.status)) {
+    await new Promise((later) => setTimeout(later, 20));
+    response = await client.responses.retrieve(response.id);
+  }
+  assert.equal(response.output_text, '1: Later');
+}
+
+async function stream() {
+  let text = '', last;
+  for await (const event of await client.responses.create({ model: 'clerk', input: 'Talk', stream: true })) {
+    assert.equal(event.sequence_number, last ? last.sequence_number + 1 : 0);
+    if (event.type === 'response.output_text.delta') text += event.delta;
+    last = event;
+  }
+  assert.equal(last.type, 'response.completed');
+  assert.equal(text, '1: Talk');
+  const helped = await client.responses.stream({ model: 'clerk', input: 'Talk' }).finalResponse();
+  assert.equal(helped.status, 'completed');
+  assert.equal(helped.output_text, '1: Talk');
+  const late = await client.responses.stream({ response_id: helped.id, starting_after: 2 }).finalResponse();
+  assert.equal(late.output_text, '1: Talk');
+}
+
+// resume reads one stream over many drops, and over a worker that is lost meanwhile.
+async function resume() {
+  const cut = new OpenAI({ baseURL: cutting + '/v1' });
+  const key = randomUUID();
+  let id, last = -1, text = '', drops = 0, over = false;
+  while (!over) {
+    try {
+      const events = id && last >= 0
+        ? await cut.responses.retrieve(id, { stream: true, starting_after: last })
+        : await cut.responses.create({ model: 'clerk', input: 'long', background: true, stream: true }, keyed(key));
+      for await (const event of events) {
+        assert.equal(event.sequence_number, last + 1, 'a gap, a repeat, or disorder');
+        last = event.sequence_number;
+        if (event.type === 'response.created') id = event.response.id;
+        if (event.type === 'response.output_text.delta') text += event.delta;
+        over = event.type === 'response.completed';
+      }
+      if (!over) drops++;
+    } catch (problem) {
+      if (problem instanceof assert.AssertionError) throw problem;
+      if (problem instanceof OpenAI.APIError && problem.status) throw problem; // told by a status: not a drop
+      drops++;
+    }
+  }
+  const stored = await client.responses.retrieve(id);
+  assert.equal(text, stored.output_text);
+  return { id, drops, events: last + 1 };
+}
+
+async function cancel() {
+  let response = await client.responses.create({ model: 'clerk', input: 'wait', background: true });
+  while (response.status === 'queued') response = await client.responses.retrieve(response.id);
+  response = await client.responses.cancel(response.id);
+  assert.equal(response.status, 'cancelled');
+  assert.equal((await client.responses.cancel(response.id)).status, 'cancelled');
+  let last;
+  for await (const event of await client.responses.retrieve(response.id, { stream: true })) last = event;
+  assert.equal(last.response.status, 'cancelled');
+}
+
+async function repeat() {
+  const key = randomUUID(), body = { model: 'clerk', input: 'Once' };
+  const [one, two] = await Promise.all([client.responses.create(body, keyed(key)), client.responses.create(body, keyed(key))]);
+  assert.equal(one.id, two.id);
+  assert.equal(one.output_text, '1: Once');
+  await assert.rejects(client.responses.create({ ...body, input: 'Twice' }, keyed(key)), OpenAI.ConflictError);
+}
+
+async function errors() {
+  const create = (body) => client.responses.create({ model: 'clerk', input: 'x', ...body });
+  await assert.rejects(create({ model: 'nobody' }), (e) => e instanceof OpenAI.NotFoundError && e.code === 'model_not_found' && e.param === 'model');
+  await assert.rejects(create({ instructions: 'Be kind' }), (e) => e instanceof OpenAI.BadRequestError && e.param === 'instructions' && e.type === 'invalid_request_error');
+  await assert.rejects(create({ previous_response_id: 'resp_999' }), (e) => e instanceof OpenAI.BadRequestError && e.code === 'previous_response_not_found');
+  await assert.rejects(client.responses.retrieve('resp_999'), OpenAI.NotFoundError);
+  await assert.rejects(client.responses.cancel('resp_999'), OpenAI.NotFoundError);
+  await assert.rejects(client.responses.delete('resp_1'), (e) => e instanceof OpenAI.APIError && e.status === 405);
+  const stranger = new OpenAI({ baseURL: base + '/v1', apiKey: 'tk_wrong' });
+  await assert.rejects(stranger.models.list(), (e) => e instanceof OpenAI.AuthenticationError && e.code === 'invalid_api_key');
+}
+
+for (const step of [models, create, poll, stream, cancel, repeat, errors]) await step();
+console.log(JSON.stringify(await resume()));

@@ -1,0 +1,47 @@
+package tests_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+)
+
+// clients is a folder with the clients of tests/clients installed, as their lock says;
+// removeBinaries takes it away.
+var clients = sync.OnceValues(func() (string, error) {
+	if out, err := exec.Command("../scripts/need", "node:nodejs", "npm:npm").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w\n%s", err, out)
+	}
+	dir, err := os.MkdirTemp("", "turnkeeper-clients-")
+	if err != nil {
+		return "", err
+	}
+	clientsDir = dir
+	if err := os.CopyFS(dir, os.DirFS("clients")); err != nil {
+		return "", err
+	}
+	install := exec.Command("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
+	install.Dir = dir
+	if out, err := install.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("npm ci: %w\n%s", err, out)
+	}
+	return dir, nil
+})
+
+var clientsDir string // empty: none was made
+
+// nodeProgram is a program of tests/clients, not yet started.
+func nodeProgram(ctx context.Context, t *testing.T, env []string, script string, args ...string) *exec.Cmd {
+	t.Helper()
+	dir, err := clients()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(ctx, "node", append([]string{filepath.Join(dir, script)}, args...)...)
+	cmd.Dir, cmd.Env = dir, append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir}, env...)
+	return cmd
+}
