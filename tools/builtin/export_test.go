@@ -1,8 +1,5 @@
 package builtin
 
-// Refusal is the rule of http_get.
-var Refusal = refusal
-
 // RefuseBy replaces the rule by which addresses are refused.
 func RefuseBy(opts HTTPOptions, refuse func(address string) string) HTTPOptions {
 	opts.refuse = refuse

@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"turnkeeper"
+	"turnkeeper/internal/netguard"
 	"turnkeeper/outputs"
 	"turnkeeper/tools"
 )
@@ -36,7 +37,7 @@ type HTTPOptions struct {
 	Resolver *net.Resolver
 
 	// refuse says why an address may not be dialled; empty: it may. nil:
-	// refusal. Only tests set it.
+	// netguard.Refusal. Only tests set it.
 	refuse func(address string) string
 }
 
@@ -54,9 +55,6 @@ type httpGetArgs struct {
 // MaxResponseBytes, and the result says so when there was more. A status of 400
 // and above is a failure that shows how the body begins.
 func NewHTTPGet(opts HTTPOptions) tools.Tool {
-	if opts.refuse == nil {
-		opts.refuse = refusal
-	}
 	spec := tools.Spec{
 		Name:        "http_get",
 		Description: "Reads a web address by HTTP GET, and follows up to 5 redirects. Addresses of private networks are refused.",
@@ -109,7 +107,7 @@ func (o HTTPOptions) client(agent string) (*http.Client, func()) {
 	if o.AllowPrivateHosts != nil {
 		allowed = o.AllowPrivateHosts(agent)
 	}
-	d := guardedDialer{allowed: allowed, resolver: o.Resolver, refuse: o.refuse}
+	d := netguard.Dialer{Allowed: allowed, Resolver: o.Resolver, Refuse: o.refuse}
 	transport := &http.Transport{
 		Proxy:                  nil,
 		DialContext:            d.DialContext,
@@ -160,8 +158,8 @@ func requestError(err error) error {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = e.Err
 	}
-	if refused, ok := errors.AsType[*refusedError](err); ok {
-		return refused
+	if refused, ok := errors.AsType[*netguard.RefusedError](err); ok {
+		return fmt.Errorf("%w; an operator can allow the host in the agent's file", refused)
 	}
 	if lookup, ok := errors.AsType[*net.DNSError](err); ok {
 		return fmt.Errorf("the host %q could not be looked up: %s", lookup.Name, lookup.Err)

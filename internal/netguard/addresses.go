@@ -1,4 +1,4 @@
-package builtin
+package netguard
 
 import "net/netip"
 
@@ -42,8 +42,8 @@ var refusedBlocks = []block{
 	blockOf("3fff::/20", "documentation"),
 }
 
-// refusal says why "ip:port" may not be dialled; empty: it may.
-func refusal(address string) string {
+// Refusal says why "ip:port" may not be dialled; empty: it may.
+func Refusal(address string) string {
 	target, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return "malformed"
