@@ -15,6 +15,7 @@ type PurgeScope struct {
 	OlderThan    time.Duration // closed for so long; 0: any
 	Notes        bool          // the notes of Agent too
 	Dry          bool          // count only
+	Undelivered  bool          // those too whose reply is still to be pushed to a webhook
 }
 
 // Purged counts what a purge has removed, or would remove.
@@ -26,11 +27,11 @@ type Purged struct {
 const purgeBatch = 100
 
 // Purge removes closed messages with all that belongs to them, in every table, in
-// batches, each of which is whole or not done. What is open is never touched, so
-// that it may run beside workers, and be broken off and repeated. With an error
+// batches, each of which is whole or not done. What is open is never touched, nor
+// a reply that is still to be delivered, so that it may run beside workers, and be broken off and repeated. With an error
 // comes what was removed before it.
 func (s *Store) Purge(ctx context.Context, scope PurgeScope) (done Purged, err error) {
-	p := dbsqlc.PurgeParams{Agent: scope.Agent, Conversation: scope.Conversation, MaxRows: purgeBatch, Dry: scope.Dry}
+	p := dbsqlc.PurgeParams{Agent: scope.Agent, Conversation: scope.Conversation, MaxRows: purgeBatch, Dry: scope.Dry, Undelivered: scope.Undelivered}
 	if scope.OlderThan > 0 {
 		p.Older = &scope.OlderThan
 	}

@@ -27,6 +27,8 @@ func sceneOf(point string) scene {
 		return lateScene
 	case point == "tick.occurred":
 		return slotScene
+	case strings.HasPrefix(point, "webhook."):
+		return webhookScene
 	default:
 		return turnScene
 	}
@@ -159,6 +161,31 @@ func shutdownScene(t *testing.T, c crash) {
 		faulty.wait()
 	}
 	h.rest(crash{c.point, "kill", c.tool}, faulty, func() {}, first)
+}
+
+// webhookScene: a worker is harmed around the push of a reply, to one of two endpoints.
+func webhookScene(t *testing.T, c crash) {
+	h := newCrashHouse(t, c)
+	h.register("clerk")
+	one, other := newReceiver(t, nil), newReceiver(t, nil)
+	h.webhook("one", one.url)
+	h.webhook("other", other.url)
+	first := h.send("clerk", "first")
+	faulty := h.faulty("markerworker", crashFlags...)
+	end := h.strike(c.fault, faulty, h.stand.await())
+	h.startWorker(crashFlags...)
+	if c.fault == "stop" {
+		h.awaitDeliveries("one", "delivered", 1)
+		h.awaitDeliveries("other", "delivered", 1)
+	}
+	h.rest(c, faulty, end, first)
+	for name, r := range map[string]*receiver{"one": one, "other": other} {
+		h.awaitDeliveries(name, "delivered", 3)
+		if n := len(r.all()); n != 3 {
+			t.Errorf("%d of 3 replies came to %s", n, name)
+		}
+		r.same()
+	}
 }
 
 // acceptScene: the sender is harmed, and sends again with the same key.

@@ -84,6 +84,15 @@ func (h *house) write(name, text string) {
 	}
 }
 
+func (h *house) read(name string) string {
+	h.t.Helper()
+	text, err := os.ReadFile(filepath.Join(h.dir, name))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return string(text)
+}
+
 // agent writes an agent's file. settings are lines of its front matter.
 func (h *house) agent(name string, settings ...string) {
 	h.t.Helper()

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"turnkeeper/agentturn"
+	"turnkeeper/internal/webhooks"
 	"turnkeeper/jobs"
 	"turnkeeper/scheduler"
 	"turnkeeper/storage"
@@ -32,7 +33,7 @@ const (
 // FaultPoints are all points there are, in the order of a message's way.
 func FaultPoints() []string {
 	return slices.Concat(
-		storage.FaultPoints(), scheduler.FaultPoints(), jobs.FaultPoints(), agentturn.FaultPoints(),
+		storage.FaultPoints(), scheduler.FaultPoints(), jobs.FaultPoints(), agentturn.FaultPoints(), webhooks.FaultPoints(),
 		[]string{pointStarting, pointReady, pointBeat, pointBeaten, pointStopping, pointDrained, pointStopped, pointNoted},
 	)
 }

@@ -57,7 +57,7 @@ func WithReload(again <-chan os.Signal) WorkerOption {
 // ends it stops at once. ready is called when it takes work. Where the agents'
 // files have faults, the error is one of ErrAgents and no database was touched.
 func RunWorker(soft, hard context.Context, cfg *config.Config, log *zap.Logger, ready func(Ready), options ...WorkerOption) error {
-	w := &worker{cfg: cfg, log: log, id: newWorkerID(), agents: &agents{}}
+	w := &worker{cfg: cfg, log: log, id: newWorkerID(), agents: &agents{}, pushed: make(chan struct{})}
 	for _, option := range options {
 		option(w)
 	}
@@ -139,6 +139,7 @@ type worker struct {
 	heart  *lease.Heart
 	bell   *storage.Bell
 	api    *api
+	pushed chan struct{} // closed when nothing is pushed any more
 
 	mu       sync.Mutex
 	draining bool
@@ -218,6 +219,10 @@ func (w *worker) run(soft, hard context.Context, ready func(Ready)) (err error) 
 		return err
 	}
 	defer w.api.close(hard)
+	push, err := w.openWebhooks(ctx)
+	if err != nil {
+		return err
+	}
 	scheduling, stopScheduling := context.WithCancel(ctx)
 	defer stopScheduling()
 	background.Go(func() { w.bell.Run(ctx) })
@@ -235,6 +240,10 @@ func (w *worker) run(soft, hard context.Context, ready func(Ready)) (err error) 
 	if w.cfg.HasRole(config.RoleScheduler) {
 		background.Go(func() { w.schedule(scheduling) })
 	}
+	background.Go(func() {
+		defer close(w.pushed)
+		push.run(scheduling, hard)
+	})
 	// There is room now: schedulers elsewhere need not wait for their poll.
 	if err := w.store.RingInbox(ctx); err != nil {
 		w.log.Warn("the schedulers could not be told of this worker; they find it by their poll", zap.Error(err))
@@ -337,6 +346,7 @@ func (w *worker) shutDown(ctx, hard context.Context) error {
 		w.calls.GiveBack(ctx, 0)
 	}
 	w.at(ctx, pointStopped)
+	<-w.pushed // others take what is under way from a worker that has stopped
 	if err := w.store.StopBeating(ctx, w.id); err != nil {
 		w.log.Warn("the end of this worker could not be noted", zap.Error(err))
 	}
@@ -405,6 +415,9 @@ func (w *worker) tidy(ctx context.Context) {
 		}
 		if err := w.store.SweepDrafts(ctx); err != nil && ctx.Err() == nil {
 			w.log.Warn("parts of results that nobody finished could not be removed", zap.Error(err))
+		}
+		if err := w.store.SweepDeliveries(ctx); err != nil && ctx.Err() == nil {
+			w.log.Warn("deliveries to webhooks that are gone could not be removed", zap.Error(err))
 		}
 		w.retain(ctx)
 		select {

@@ -25,6 +25,7 @@ const (
 	RoleWorker    = "worker"    // runs turns
 	RoleScheduler = "scheduler" // makes turns out of messages and schedules
 	RoleAPI       = "api"       // answers HTTP requests
+	RoleWebhooks  = "webhooks"  // pushes replies to webhooks
 )
 
 // A Config is the settings of one process. Start from Default or Load.
@@ -44,6 +45,7 @@ type Config struct {
 	Providers       map[string]Provider // by name, without the built-in demo
 	Models          map[string]Model    // by "provider/model"
 	Tools           map[string]Tool     // programs, by name
+	Webhooks        map[string]Webhook  // by name
 
 	Roles       []string // sorted, each once
 	WorkerSlots int      // turns at the same time
@@ -100,7 +102,8 @@ func Default() *Config {
 		Providers:            map[string]Provider{},
 		Models:               map[string]Model{},
 		Tools:                map[string]Tool{},
-		Roles:                []string{RoleAPI, RoleScheduler, RoleWorker},
+		Webhooks:             map[string]Webhook{},
+		Roles:                []string{RoleAPI, RoleScheduler, RoleWebhooks, RoleWorker},
 		WorkerSlots:          10,
 		DetachedSlots:        4,
 		Bounds:               turnkeeper.DefaultBounds(),
@@ -129,6 +132,9 @@ func (c *Config) Secrets() []string {
 	}
 	for _, t := range c.Tools {
 		secrets = append(secrets, t.secretValues...)
+	}
+	for _, w := range c.Webhooks {
+		secrets = append(secrets, w.secretValues...)
 	}
 	slices.Sort(secrets)
 	secrets = slices.Compact(secrets)

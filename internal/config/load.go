@@ -152,7 +152,7 @@ func (l *loader) decode(problems *strictyaml.Problems, source string) {
 		return
 	}
 	inFile := map[string]Setting{}
-	known := []string{"providers", "models", "tools"}
+	known := []string{"providers", "models", "tools", "webhooks"}
 	for _, s := range l.settings {
 		if !s.onlyAt {
 			inFile[s.Name] = s
@@ -167,6 +167,8 @@ func (l *loader) decode(problems *strictyaml.Problems, source string) {
 			l.readModels(problems, v)
 		case "tools":
 			l.readTools(problems, v)
+		case "webhooks":
+			l.readWebhooks(problems, v)
 		default:
 			l.setFromFile(problems, inFile[name], v)
 		}

@@ -48,6 +48,23 @@ var ToolKeys = []MappingKey{
 	{"media_type", "text", "not empty", "text/plain", "What the output is. What is not text is kept as binary content."},
 }
 
+// WebhookKeys are the keys of webhooks.NAME.
+var WebhookKeys = []MappingKey{
+	{"url", "text", "an http or https address without user and #", "must be given, this or one of the next two", "Where replies are posted. Only scheme, host and port of it are ever shown."},
+	{"url_env", "text", "", "none", "The variable that holds the address, where it is a secret."},
+	{"url_file", "text", "one line, at most 16 KiB", "none", "The file that holds the address."},
+	{"secret_env", "text", "", "must be given, this or secret_file", "The variable that holds the secret to sign with: `whsec_` and 24 to 64 bytes in base64, as `turnctl webhooks secret` makes one."},
+	{"secret_file", "text", "one line, at most 16 KiB", "none", "The file that holds the secret."},
+	{"old_secret_env", "text", "", "none", "The variable of the secret before, while receivers may still check with it: requests carry a signature of each."},
+	{"old_secret_file", "text", "one line, at most 16 KiB", "none", "The file of the secret before."},
+	{"agents", "list of text", "names of agents", "all agents", "Whose replies are delivered."},
+	{"allow_private", "true or false", "", "false", "Whether the address may be on this machine or in a private network. Without it only public addresses are connected to."},
+	{"timeout", "duration", "1s to 5m", "15s", "Time for one attempt, from the look-up of the name to the status."},
+	{"concurrency", "whole number", "1 to 100", "4", "Attempts at the same time, of all workers together."},
+	{"max_attempts", "whole number", "1 to 100", "20", "Attempts after which a delivery is given up."},
+	{"max_age", "duration", "1m to 30 days", "72h", "Time since the first attempt after which a delivery is given up."},
+}
+
 func keyNames(keys []MappingKey) []string {
 	var names []string
 	for _, key := range keys {

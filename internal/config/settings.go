@@ -55,8 +55,8 @@ func Settings() []Setting {
 		text(func(c *Config) *string { return &c.ExtractionModel }, checkModelOrNone, Setting{
 			Name: "extraction_model", Group: "Models", Bounds: "PROVIDER/MODEL", Zero: "the model and fallbacks of the agent", Doc: "The model that searches stored tool results, for agents that name none."}),
 
-		words(func(c *Config) *[]string { return &c.Roles }, []string{RoleAPI, RoleScheduler, RoleWorker}, Setting{
-			Name: "roles", Group: "Process", Doc: "What the process does: the worker runs turns, the scheduler hands them out, the api answers HTTP requests."}),
+		words(func(c *Config) *[]string { return &c.Roles }, []string{RoleAPI, RoleScheduler, RoleWebhooks, RoleWorker}, Setting{
+			Name: "roles", Group: "Process", Doc: "What the process does: the worker runs turns, the scheduler hands them out, the api answers HTTP requests, webhooks pushes replies to endpoints."}),
 		number(func(c *Config) *int { return &c.WorkerSlots }, 1, 1000, Setting{
 			Name: "worker_slots", Group: "Process", Unit: "turns", Doc: "Turns that the process runs at the same time."}),
 		number(func(c *Config) *int { return &c.DetachedSlots }, 0, 1000, Setting{

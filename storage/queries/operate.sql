@@ -56,7 +56,7 @@ limit @max_rows;
 
 -- name: Purge :one
 select messages::bigint as messages, turns::bigint as turns, outputs::bigint as outputs, coalesce(last, 0)::bigint as last
-from turnkeeper.purge(@agent::text, @conversation::text, clock_timestamp() - sqlc.narg(older)::interval, @after::bigint, @max_rows::integer, @dry::boolean);
+from turnkeeper.purge(@agent::text, @conversation::text, clock_timestamp() - sqlc.narg(older)::interval, @after::bigint, @max_rows::integer, @dry::boolean, @undelivered::boolean);
 
 -- name: PurgeNotes :execrows
 delete from turnkeeper.notes where agent = @agent;

@@ -111,6 +111,21 @@ orphaned escapes that, but what runs under another user or is started by another
 only the program's process group is killed, and not when the worker is killed.
 `
 
+const webhooksIntro = `
+## Webhooks
+
+` + "`webhooks`" + ` in the config file names endpoints that replies are pushed to, by workers with the role ` + "`webhooks`" + `. It is
+read when a worker starts; every worker of a database should have the same. More in [webhooks.md](webhooks.md).
+
+` + "```yaml" + `
+webhooks:
+  shop:
+    url: https://shop.example/turnkeeper
+    secret_env: SHOP_WEBHOOK_SECRET
+    agents: [clerk]
+` + "```" + `
+`
+
 const toolsIntro = `
 ## Built-in tools
 
@@ -140,6 +155,8 @@ func reference() string {
 	mapping(&b, config.ModelKeys)
 	b.WriteString(programsIntro)
 	mapping(&b, config.ToolKeys)
+	b.WriteString(webhooksIntro)
+	mapping(&b, config.WebhookKeys)
 	b.WriteString(agentIntro)
 	header(&b)
 	for _, k := range agentdef.Keys() {

@@ -233,3 +233,17 @@ type TurnkeeperTurnEvent struct {
 	Data   []byte
 	At     time.Time
 }
+
+type TurnkeeperWebhook struct {
+	Name         string
+	Origin       string
+	Agents       []string
+	AddedAt      time.Time
+	SeenAt       time.Time
+	NotBefore    *time.Time
+	PausedAt     *time.Time
+	PausedReason *string
+	SucceededAt  *time.Time
+	FailedAt     *time.Time
+	LastError    *string
+}

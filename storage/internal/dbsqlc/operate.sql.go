@@ -217,7 +217,7 @@ func (q *Queries) OpenTurns(ctx context.Context, maxRows int32) ([]OpenTurnsRow,
 
 const Purge = `-- name: Purge :one
 select messages::bigint as messages, turns::bigint as turns, outputs::bigint as outputs, coalesce(last, 0)::bigint as last
-from turnkeeper.purge($1::text, $2::text, clock_timestamp() - $3::interval, $4::bigint, $5::integer, $6::boolean)
+from turnkeeper.purge($1::text, $2::text, clock_timestamp() - $3::interval, $4::bigint, $5::integer, $6::boolean, $7::boolean)
 `
 
 type PurgeParams struct {
@@ -227,6 +227,7 @@ type PurgeParams struct {
 	After        int64
 	MaxRows      int32
 	Dry          bool
+	Undelivered  bool
 }
 
 type PurgeRow struct {
@@ -244,6 +245,7 @@ func (q *Queries) Purge(ctx context.Context, arg PurgeParams) (PurgeRow, error) 
 		arg.After,
 		arg.MaxRows,
 		arg.Dry,
+		arg.Undelivered,
 	)
 	var i PurgeRow
 	err := row.Scan(

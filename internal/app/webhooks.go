@@ -1,0 +1,83 @@
+package app
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"turnkeeper/internal/config"
+	"turnkeeper/internal/redact"
+	"turnkeeper/internal/webhooks"
+	"turnkeeper/storage"
+)
+
+// webhookConns are the deliveries' own connections to the database: what is slow to be
+// delivered takes none from the turns.
+const webhookConns = 3
+
+// webhookGrace is what attempts under way get at most when the worker stops.
+const webhookGrace = 10 * time.Second
+
+// A pusher delivers replies to webhooks; nil: the worker has none.
+type pusher struct {
+	*webhooks.Deliverer
+	store *storage.Store
+}
+
+// openWebhooks registers the webhooks of the settings, if the process delivers.
+func (w *worker) openWebhooks(ctx context.Context) (*pusher, error) {
+	if !w.cfg.HasRole(config.RoleWebhooks) || len(w.cfg.Webhooks) == 0 {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	mask := redact.New(w.cfg.Secrets()).String
+	store, err := storage.Open(ctx, storage.Options{URL: w.db.URL, MaxConns: webhookConns, Log: w.log, Mask: mask})
+	if err != nil {
+		return nil, err
+	}
+	c := webhooks.Config{
+		Store: store, WorkerID: w.id, PollInterval: w.cfg.PollInterval, Grace: min(w.cfg.ShutdownGrace, webhookGrace), Mask: mask, Log: w.log,
+		Rings: func() (<-chan struct{}, func()) { return w.bell.Subscribe(storage.TopicTurns) },
+	}
+	if w.fault != nil {
+		c.Fault = w.fault
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.cfg.Webhooks)) {
+		c.Endpoints = append(c.Endpoints, endpointOf(w.cfg.Webhooks[name]))
+		w.warnOfStrangers(name, w.cfg.Webhooks[name].Agents)
+	}
+	p := &pusher{webhooks.New(c), store}
+	if err := p.Register(ctx); err != nil {
+		store.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+func endpointOf(w config.Webhook) webhooks.Endpoint {
+	return webhooks.Endpoint{
+		Name: w.Name, URL: w.URL.Reveal(), Origin: w.Origin(), Keys: w.Keys, Agents: w.Agents, AllowPrivate: w.AllowPrivate, Timeout: w.Timeout,
+		Concurrency: w.Concurrency, MaxAttempts: w.MaxAttempts, MaxAge: w.MaxAge,
+	}
+}
+
+// warnOfStrangers tells of agents that are misspelt, perhaps: other workers may have them.
+func (w *worker) warnOfStrangers(webhook string, agents []string) {
+	known := w.agents.names()
+	strangers := slices.DeleteFunc(slices.Clone(agents), func(name string) bool { return slices.Contains(known, name) })
+	if len(strangers) > 0 {
+		w.log.Warn("a webhook names agents that this worker does not have", zap.String("webhook", webhook), zap.String("agents", strings.Join(strangers, ", ")))
+	}
+}
+
+// run delivers until ctx ends; what is under way then has a grace, or until hard ends.
+func (p *pusher) run(ctx, hard context.Context) {
+	if p == nil {
+		return
+	}
+	p.Run(ctx, hard)
+	p.store.Close()
+}

@@ -1,0 +1,41 @@
+package webhooks
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Waits before the next attempt: 5 s after the first, three times as long after each further
+// one, at most 6 h; a quarter more or less, so that what failed together does not come back
+// together.
+const (
+	firstWait  = 5 * time.Second
+	longest    = 6 * time.Hour
+	waitFactor = 3
+)
+
+// backoff is the wait after an attempt, from 1; random is in [0,1).
+func backoff(attempt int, random float64) time.Duration {
+	wait := firstWait
+	for range attempt - 1 {
+		if wait *= waitFactor; wait >= longest {
+			wait = longest
+			break
+		}
+	}
+	return time.Duration(float64(wait) * (0.75 + random/2))
+}
+
+// retryAfter is what an answer asks for: seconds, or a date; at most the longest wait. 0: nothing.
+func retryAfter(header http.Header, now time.Time) time.Duration {
+	text := strings.TrimSpace(header.Get("Retry-After"))
+	wait := time.Duration(0)
+	if seconds, err := strconv.ParseInt(text, 10, 32); err == nil {
+		wait = time.Duration(seconds) * time.Second
+	} else if date, err := http.ParseTime(text); err == nil {
+		wait = date.Sub(now)
+	}
+	return min(max(wait, 0), longest)
+}

@@ -1,0 +1,27 @@
+package webhooks
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"strings"
+)
+
+// The headers of a request, as Standard Webhooks has them.
+const (
+	headerID        = "Webhook-Id"
+	headerTimestamp = "Webhook-Timestamp"
+	headerSignature = "Webhook-Signature"
+)
+
+// sign is the signature of a message by each key, the newest first.
+func sign(keys [][]byte, id string, timestamp int64, body []byte) string {
+	signatures := make([]string, len(keys))
+	for i, key := range keys {
+		mac := hmac.New(sha256.New, key)
+		fmt.Fprintf(mac, "%s.%d.%s", id, timestamp, body)
+		signatures[i] = "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
+	}
+	return strings.Join(signatures, " ")
+}

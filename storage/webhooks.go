@@ -1,0 +1,214 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/storage/internal/dbsqlc"
+)
+
+// RegisterWebhook has replies that are written from now on delivered to the webhook. One that is
+// there already gets the origin and agents of w.
+func (s *Store) RegisterWebhook(ctx context.Context, w turnkeeper.Webhook) error {
+	return translate(s.q.RegisterWebhook(ctx, w.Name, w.Origin, w.Agents))
+}
+
+// SeeWebhooks notes that a worker has these webhooks in its settings, and returns those that
+// are still there: an operator may have removed one.
+func (s *Store) SeeWebhooks(ctx context.Context, names []string) ([]string, error) {
+	there, err := s.q.SeeWebhooks(ctx, names)
+	return there, translate(err)
+}
+
+// ClaimDeliveries claims what is due of a webhook, oldest first, for hold: at most limit, and so
+// that at most slots are claimed by all workers together. Each claim is an attempt.
+func (s *Store) ClaimDeliveries(ctx context.Context, webhook string, worker turnkeeper.WorkerID, slots, limit int, hold time.Duration) ([]turnkeeper.DeliveryClaim, error) {
+	rows, err := s.q.ClaimDeliveries(ctx, dbsqlc.ClaimDeliveriesParams{
+		Webhook: webhook, Worker: string(worker), Slots: int32(slots), MaxRows: int32(limit), Hold: hold, //nolint:gosec // settings bound them
+	})
+	return mapRows(rows, func(r dbsqlc.ClaimDeliveriesRow) turnkeeper.DeliveryClaim {
+		return turnkeeper.DeliveryClaim{
+			Webhook: webhook, Claim: r.Claim, Attempt: int(r.Attempts), Tried: time.Duration(r.TriedMs) * time.Millisecond,
+			Reply: turnkeeper.Reply{
+				ID: turnkeeper.ReplyID(r.ReplyID), MessageID: turnkeeper.MessageID(r.MessageID), TurnID: turnkeeper.TurnID(r.TurnID),
+				Agent: r.Agent, Conversation: r.Conversation, Outcome: turnkeeper.TurnState(r.Outcome), Body: r.Body, CreatedAt: r.RepliedAt,
+			},
+		}
+	}), translate(err)
+}
+
+// EndDelivery notes what became of an attempt. held is false where the claim had run out and
+// somebody else has it, or the delivery is gone: then nothing is noted.
+func (s *Store) EndDelivery(ctx context.Context, c turnkeeper.DeliveryClaim, end turnkeeper.DeliveryEnd) (held bool, err error) {
+	p := dbsqlc.EndDeliveryParams{
+		State: string(end.State), Wait: end.Wait, Rest: end.Rest, Gone: end.Gone, ReplyID: int64(c.Reply.ID), Webhook: c.Webhook, Claim: c.Claim,
+		Error: orNull(s.clean(end.Error)),
+	}
+	p.DurationMs, p.Uncounted = max(end.Duration.Milliseconds(), 0), end.Uncounted
+	if end.Status != 0 {
+		status := int32(end.Status) //nolint:gosec // three digits
+		p.Status = &status
+	}
+	n, err := s.q.EndDelivery(ctx, p)
+	return n > 0, translate(err)
+}
+
+// NextDelivery is how long nothing of a webhook will be due. ok: something is pending.
+func (s *Store) NextDelivery(ctx context.Context, webhook string) (wait time.Duration, ok bool, err error) {
+	seconds, err := s.q.NextDelivery(ctx, webhook)
+	if err = translate(err); errors.Is(err, turnkeeper.ErrNotFound) {
+		return 0, false, nil
+	}
+	return time.Duration(seconds * float64(time.Second)), err == nil, err
+}
+
+// A WebhookView is a webhook and what is under way to it. Counts go to 100,000.
+type WebhookView struct {
+	turnkeeper.Webhook
+	Pending int           // Sending included
+	Sending int           // attempts under way
+	Dead    int           // given up
+	Oldest  time.Duration // age of the oldest that is pending; 0: none is
+	Now     time.Time     // by the database's clock
+}
+
+// unseen is the silence of all workers after which nobody delivers for a webhook: they speak of
+// it each ten seconds.
+const unseen = 35 * time.Second
+
+// Served says that a worker delivers for the webhook.
+func (v WebhookView) Served() bool { return v.Now.Sub(v.SeenAt) < unseen }
+
+// Webhooks lists webhooks by name.
+func (s *Store) Webhooks(ctx context.Context) ([]WebhookView, error) {
+	rows, err := s.q.ListWebhooks(ctx, "")
+	return mapRows(rows, webhookOf), translate(err)
+}
+
+// Webhook is one webhook, or ErrNotFound.
+func (s *Store) Webhook(ctx context.Context, name string) (WebhookView, error) {
+	rows, err := s.q.ListWebhooks(ctx, name)
+	if err == nil && (name == "" || len(rows) == 0) {
+		return WebhookView{}, turnkeeper.ErrNotFound
+	}
+	if err != nil {
+		return WebhookView{}, translate(err)
+	}
+	return webhookOf(rows[0]), nil
+}
+
+// Deliveries lists the deliveries of a webhook, of the newest reply first.
+func (s *Store) Deliveries(ctx context.Context, webhook string, p Page) ([]turnkeeper.Delivery, error) {
+	rows, err := s.q.ListDeliveries(ctx, dbsqlc.ListDeliveriesParams{
+		Webhook: webhook, State: p.State, Agent: p.Agent, Before: p.Cursor, MaxRows: p.limit(),
+	})
+	return mapRows(rows, deliveryOf), translate(err)
+}
+
+// Redeliver has a reply delivered to a webhook, once more or, where it was written before there
+// was the webhook, at all. It fails with ErrNotFound where there is no such reply or webhook;
+// done is false while an attempt is under way.
+func (s *Store) Redeliver(ctx context.Context, webhook string, id turnkeeper.ReplyID) (done bool, err error) {
+	if _, err := s.Webhook(ctx, webhook); err != nil {
+		return false, err
+	}
+	if _, err := s.q.ReplyExists(ctx, int64(id)); err != nil {
+		return false, translate(err)
+	}
+	n, err := s.q.Redeliver(ctx, int64(id), webhook)
+	return n > 0, translate(err)
+}
+
+// RedeliverDead has all deliveries of a webhook that were given up tried again.
+func (s *Store) RedeliverDead(ctx context.Context, webhook string) (int, error) {
+	if _, err := s.Webhook(ctx, webhook); err != nil {
+		return 0, err
+	}
+	n, err := s.q.RedeliverDead(ctx, webhook)
+	return int(n), translate(err)
+}
+
+// PauseWebhook stops deliveries to a webhook; its replies are kept for it. It fails with
+// ErrNotFound.
+func (s *Store) PauseWebhook(ctx context.Context, name, reason string) error {
+	return found(s.q.PauseWebhook(ctx, reason, name))
+}
+
+// ResumeWebhook goes on with them, and what was tried before begins afresh.
+func (s *Store) ResumeWebhook(ctx context.Context, name string) error {
+	return found(s.q.ResumeWebhook(ctx, name))
+}
+
+func found(rows int64, err error) error {
+	if err == nil && rows == 0 {
+		return turnkeeper.ErrNotFound
+	}
+	return translate(err)
+}
+
+// ErrWebhookServed refuses to remove a webhook that a worker has in its settings.
+var ErrWebhookServed = errors.New("a worker delivers for the webhook")
+
+// deliveryBatch bounds the rows that one statement removes.
+const deliveryBatch = 1000
+
+// RemoveWebhook forgets a webhook and its deliveries. It fails with ErrNotFound, and with
+// ErrWebhookServed.
+func (s *Store) RemoveWebhook(ctx context.Context, name string) error {
+	if _, err := s.Webhook(ctx, name); err != nil {
+		return err
+	}
+	n, err := s.q.RemoveWebhook(ctx, name, unseen)
+	if err == nil && n == 0 {
+		return ErrWebhookServed
+	}
+	if err != nil {
+		return translate(err)
+	}
+	return s.removeDeliveries(ctx)
+}
+
+func (s *Store) removeDeliveries(ctx context.Context) error {
+	for {
+		n, err := s.q.RemoveDeliveries(ctx, deliveryBatch)
+		if err != nil || n < deliveryBatch {
+			return translate(err)
+		}
+	}
+}
+
+// longestWait is above every wait for an attempt.
+const longestWait = 9 * time.Hour
+
+// SweepDeliveries removes deliveries whose webhook was removed while their turn ended, and
+// mends waits that a clock set back has made endless.
+func (s *Store) SweepDeliveries(ctx context.Context) error {
+	if _, err := s.q.MendDeliveries(ctx, longestWait); err != nil {
+		return translate(err)
+	}
+	return s.removeDeliveries(ctx)
+}
+
+func webhookOf(r dbsqlc.ListWebhooksRow) WebhookView {
+	w := r.TurnkeeperWebhook
+	return WebhookView{
+		Webhook: turnkeeper.Webhook{
+			Name: w.Name, Origin: w.Origin, Agents: w.Agents, AddedAt: w.AddedAt, SeenAt: w.SeenAt, NotBefore: orZero(w.NotBefore),
+			PausedAt: orZero(w.PausedAt), PausedReason: orZero(w.PausedReason), SucceededAt: orZero(w.SucceededAt), FailedAt: orZero(w.FailedAt),
+			LastError: orZero(w.LastError),
+		},
+		Pending: int(r.Pending), Sending: int(r.Sending), Dead: int(r.Dead), Oldest: time.Duration(r.OldestSeconds * float64(time.Second)), Now: r.Now,
+	}
+}
+
+func deliveryOf(r dbsqlc.ListDeliveriesRow) turnkeeper.Delivery {
+	return turnkeeper.Delivery{
+		Webhook: r.Webhook, ReplyID: turnkeeper.ReplyID(r.ReplyID), MessageID: turnkeeper.MessageID(r.MessageID), TurnID: turnkeeper.TurnID(r.TurnID),
+		Agent: r.Agent, Conversation: r.Conversation, Outcome: turnkeeper.TurnState(r.Outcome), RepliedAt: r.RepliedAt,
+		State: turnkeeper.DeliveryState(r.State), Attempts: int(r.Attempts), DueAt: orZero(r.DueAt), Sending: r.Sending,
+		WorkerID: turnkeeper.WorkerID(orZero(r.WorkerID)), FirstAt: orZero(r.FirstAt), LastAt: orZero(r.LastAt), Status: int(orZero(r.Status)),
+		Error: orZero(r.Error), Duration: time.Duration(orZero(r.DurationMs)) * time.Millisecond, Redelivered: int(r.Redelivered), CreatedAt: r.CreatedAt,
+	}
+}
