@@ -31,6 +31,8 @@ type ClaimedCall struct {
 	Turn  Turn     // no more of it than is told to tools
 	Call  ToolCall // as planned
 	Limit time.Duration
+	// TraceParent is the trace context of the turn's message; empty: none.
+	TraceParent string
 }
 
 // CallTrouble is why a detached call has no result.

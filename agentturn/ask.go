@@ -24,6 +24,7 @@ func (t *turn) ask(ctx context.Context) (state, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
+	ctx = t.enterRound(ctx, len(t.rounds)+1, false)
 	a, err := t.generate(ctx)
 	t.at(ctx, PointModelAfter)
 	if err != nil {
@@ -72,6 +73,7 @@ type modelCall struct {
 	final  bool
 	stop   context.CancelCauseFunc // ends the call, whatever attempts are left
 	again  int                     // attempts beside those that the chain counts
+	sends  int                     // requests sent, for the Observer
 	sent   sentRequest             // of the newest answer
 }
 
@@ -122,15 +124,19 @@ func (a *attempt) send(ctx context.Context, request composed, onDelta func(infer
 		return inference.Response{}, err
 	}
 	a.debug("model request", request.Request)
+	a.sends++
+	ctx, told := a.observe(ctx, PurposeRound, a.sends, request.Request)
 	a.t.at(ctx, PointModelBefore)
 	res, err := a.model.provider.Generate(ctx, request.Request, onDelta)
 	if err != nil {
+		told(ModelEnd{Err: err})
 		a.t.settleFailed(ctx, spend, err)
 		return inference.Response{}, err
 	}
 	a.debug("model response", res)
 	a.sent = a.t.sent(a.model, request, res)
 	res.Usage = a.usageOf(res, request.tokens)
+	told(ModelEnd{Response: res})
 	a.t.settleSpend(ctx, spend, res.Usage)
 	res.Text = cmp.Or(res.Text, res.Refusal)
 	if strings.TrimSpace(res.Text) == "" && len(res.Calls) == 0 {
@@ -140,6 +146,14 @@ func (a *attempt) send(ctx context.Context, request composed, onDelta func(infer
 		}
 	}
 	return res, nil
+}
+
+// observe tells of a request that is about to be sent.
+func (a *attempt) observe(ctx context.Context, purpose ModelPurpose, n int, request inference.Request) (context.Context, func(ModelEnd)) {
+	return a.t.cfg.Observer.ModelCall(ctx, ModelBegin{
+		Purpose: purpose, Agent: a.t.record.Turn.Agent, Provider: a.model.info.Provider, Model: a.model.info.Model,
+		Attempt: n, Request: request,
+	})
 }
 
 // debug logs what goes to a model or comes from it, as text, so that whatever

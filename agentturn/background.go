@@ -118,6 +118,8 @@ func (t *turn) rerun(ctx context.Context, call *turnkeeper.ToolCall, spec tools.
 	j := t.launch(ctx, call)
 	j.nonce = call.Nonce
 	t.jobs[call.Key] = j
+	t.log.Info("tool call of a lost worker runs again in the background", zap.Stringer("call", call.Key), zap.String("tool", call.Name),
+		zap.Int("start", call.Starts))
 	return nil
 }
 

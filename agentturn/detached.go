@@ -69,8 +69,7 @@ func (r *Runner) RunDetached(ctx context.Context, c turnkeeper.ClaimedCall, box 
 
 // runDetached runs a claimed call. cut says that the end of ctx ended the run.
 func (r *Runner) runDetached(ctx context.Context, c turnkeeper.ClaimedCall) (result turnkeeper.CallResult, cut bool) {
-	log := r.cfg.Log.With(zap.Int64("turn_id", int64(c.Turn.ID)), zap.String("agent", c.Turn.Agent),
-		zap.String("tool", c.Call.Name), zap.Stringer("call", c.Call.Key))
+	log := r.cfg.Log.With(append(TurnFields(c.Turn, c.TraceParent), zap.String("tool", c.Call.Name), zap.Stringer("call", c.Call.Key))...)
 	tool, ok := r.cfg.Tools.Get(c.Call.Name)
 	if !ok { // it was claimed by name
 		return detachedResult(c, tools.Result{Text: "tool error: '" + c.Call.Name + "' is not here", IsError: true}, turnkeeper.CallFailed), false
@@ -87,11 +86,15 @@ func (r *Runner) runDetached(ctx context.Context, c turnkeeper.ClaimedCall) (res
 		log.Warn("a tool that was left behind has returned",
 			zap.String("outcome", string(late.Outcome)), zap.Int64("left_behind", r.leftBehind.Add(-1)))
 	}
+	ctx, told := r.cfg.Observer.ToolCall(ctx, ToolBegin{
+		Call: c.Call, Agent: c.Turn.Agent, Elsewhere: true, Turn: c.Turn, TraceParent: c.TraceParent,
+	})
 	started := time.Now()
 	ending := tools.Execute(ctx, tool, tools.Call{
 		TurnID: c.Turn.ID, Agent: c.Turn.Agent, Conversation: c.Turn.Conversation, Key: c.Call.Key,
 		Arguments: []byte(c.Call.Arguments), IdempotencyKey: idempotencyKey(c.Turn, c.Call.Key),
 	}, options)
+	told(toolEnd(ending))
 	state := turnkeeper.CallFailed
 	switch ending.Outcome {
 	case tools.Succeeded:

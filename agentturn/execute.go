@@ -13,6 +13,9 @@ import (
 // other, the others one by one. Results are written with the next start, or
 // before anything else is begun.
 func (t *turn) execute(ctx context.Context) (state, error) {
+	if n := len(t.rounds); t.round.number != n && len(t.pending()) > 0 { // its answer is of an earlier dispatch
+		ctx = t.enterRound(ctx, n, true)
+	}
 	for open := t.pending(); len(open) > 0; open = t.pending() {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)

@@ -138,8 +138,12 @@ func (a *searchAttempt) Generate(ctx context.Context, _ inference.Request, _ fun
 		a.stop(err)
 		return inference.Response{}, err
 	}
+	ctx, told := t.cfg.Observer.ModelCall(ctx, ModelBegin{
+		Purpose: PurposeExtract, Agent: t.record.Turn.Agent, Provider: a.model.info.Provider, Model: a.model.info.Model, Request: request,
+	})
 	res, err := a.model.provider.Generate(ctx, request, nil)
 	if err != nil {
+		told(ModelEnd{Err: err})
 		if failure, ok := errors.AsType[*inference.Error](err); ok {
 			a.e.used.add(failure.Usage)
 		}
@@ -147,6 +151,7 @@ func (a *searchAttempt) Generate(ctx context.Context, _ inference.Request, _ fun
 		return inference.Response{}, err
 	}
 	res.Usage = a.usageOf(res, estimate)
+	told(ModelEnd{Response: res})
 	a.e.used.add(res.Usage)
 	t.settleSpend(ctx, spend, res.Usage)
 	if err := a.accept(res.Text); err != nil {

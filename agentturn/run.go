@@ -30,9 +30,12 @@ func (t *turn) prepare(ctx context.Context, call *turnkeeper.ToolCall) (_ func()
 	used := &meter{}
 	asked, options := t.toolCall(call, used), t.executeOptions(call, spec)
 	options.Collect = t.collector(call, spec, id)
+	observer, begin := t.cfg.Observer, ToolBegin{Call: *call, Agent: t.record.Turn.Agent}
 	return func() run {
+		ctx, told := observer.ToolCall(ctx, begin)
 		started := time.Now()
 		ending := tools.Execute(ctx, tool, asked, options)
+		told(toolEnd(ending))
 		return run{Ending: ending, id: id, took: time.Since(started), used: used.read()}
 	}, id
 }

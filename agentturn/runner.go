@@ -41,6 +41,7 @@ type Config struct {
 	Tokens          func(model string) TokenCounter // nil: HeuristicTokens for all
 	Retry           inference.Retry                 // how a model is called; Provider, AttemptTimeout and OnRetry are set here
 	Log             *zap.Logger                     // nil: nothing is logged
+	Observer        Observer                        // nil: nobody is told
 	Fault           FaultHook                       // nil in production
 }
 
@@ -59,6 +60,9 @@ func New(cfg Config) *Runner {
 	}
 	if cfg.Log == nil {
 		cfg.Log = zap.NewNop()
+	}
+	if cfg.Observer == nil {
+		cfg.Observer = unobserved{}
 	}
 	return &Runner{cfg: cfg}
 }
@@ -79,6 +83,7 @@ func (r *Runner) Lacks(d *agentdef.Definition) (names []string) {
 type Assignment struct {
 	Record     turnkeeper.Record
 	Definition *agentdef.Definition // parsed from Record.Definition
+	Before     turnkeeper.Dispatch  // the grant before this one, for the Observer; zero: none, or not known
 
 	// Bounds of this turn. Zero: the definition's, over Config.Bounds.
 	Bounds turnkeeper.Bounds
@@ -107,7 +112,10 @@ func (r *Runner) Run(ctx context.Context, a Assignment, journal Journal) (turnke
 	t.leftBehind, t.learnt, t.counted = &r.leftBehind, &r.learnt, &r.counted
 	ctx, stop := context.WithDeadlineCause(ctx, t.wall, errWallTime)
 	defer stop()
-	return t.run(ctx)
+	ctx, end := t.cfg.Observer.Dispatch(ctx, DispatchBegin{Record: a.Record, Before: a.Before})
+	outcome, err := t.run(ctx)
+	t.observed(end, outcome, err)
+	return outcome, err
 }
 
 // LeftBehind is how many tools run now that did not return in their time: their

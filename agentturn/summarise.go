@@ -96,12 +96,16 @@ func (a *attempt) summarise(ctx context.Context, turns []turnkeeper.Past) (turnk
 		return turnkeeper.Summary{}, err
 	}
 	a.debug("summary request", request.Request)
+	ctx, told := a.observe(ctx, PurposeSummary, 0, request.Request)
 	res, err := a.model.provider.Generate(ctx, request.Request, nil)
 	if err != nil {
+		told(ModelEnd{Err: err})
 		a.t.settleFailed(ctx, spend, err)
 		return turnkeeper.Summary{}, err
 	}
 	used := a.usageOf(res, request.tokens)
+	res.Usage = used
+	told(ModelEnd{Response: res})
 	a.t.settleSpend(ctx, spend, used)
 	a.t.beside = a.t.beside.Add(used)
 	text := firstChars(strings.TrimSpace(outputs.Clean(res.Text)), summaryChars)

@@ -41,6 +41,7 @@ type turn struct {
 	stored       map[string]bool     // hashes of request parts that are on record
 	leftBehind   *atomic.Int64       // tools of the process that did not return in their time
 
+	round  openRound          // that this dispatch is in
 	rounds []turnkeeper.Round // as decided, with what next has not made durable yet
 	next   turnkeeper.Entry   // decided and not yet durable
 	block  int                // next block number
@@ -60,6 +61,13 @@ type turn struct {
 	end *ending // set by the state that ends the loop
 }
 
+// TurnFields are what every line of the log that is about a turn begins with.
+func TurnFields(turn turnkeeper.Turn, traceParent string) []zap.Field {
+	return []zap.Field{
+		zap.Int64("turn_id", int64(turn.ID)), zap.String("agent", turn.Agent), zap.Stringer("trace_id", turn.Trace(traceParent)),
+	}
+}
+
 // A state does one thing and says what comes next. nil: the turn's end is
 // decided.
 type state func(ctx context.Context) (state, error)
@@ -73,7 +81,7 @@ func newTurn(cfg Config, a Assignment, journal Journal) *turn {
 	t := &turn{
 		cfg: cfg, record: a.Record, def: a.Definition, bounds: bounds, journal: journal,
 		offered: offered(cfg.Tools, a.Definition.Tools),
-		log:     cfg.Log.With(zap.Int64("turn_id", int64(a.Record.Turn.ID)), zap.String("agent", a.Record.Turn.Agent)),
+		log:     cfg.Log.With(TurnFields(a.Record.Turn, a.Record.Message.TraceParent)...),
 		wall:    a.WallDeadline, lease: a.LeaseDeadline,
 		block:       max(1, a.Record.NextBlock),
 		interrupted: map[turnkeeper.CallKey]turnkeeper.CallResult{},
@@ -135,7 +143,7 @@ func (t *turn) run(ctx context.Context) (turnkeeper.Outcome, error) {
 func (t *turn) loop(ctx context.Context) (err error) {
 	t.at(ctx, PointStart)
 	for next := state(t.recover); next != nil && err == nil; {
-		next, err = next(ctx)
+		next, err = next(t.inRound(ctx))
 	}
 	return err
 }

@@ -61,6 +61,11 @@ type Config struct {
 	// ResponseWait is how long the request for a response waits for it, where it is
 	// neither streamed nor in the background; 0: 5 min.
 	ResponseWait time.Duration
+
+	Metrics http.Handler // of GET /metrics; nil: there are none
+	// Observe is told of each request that was answered. route is the path of
+	// its pattern; empty: there is nothing there. nil: nobody is told.
+	Observe func(method, route string, status int, took time.Duration)
 }
 
 // An API answers requests. Several goroutines may use it.

@@ -122,7 +122,7 @@ func TestTheDescriptionHasEveryRoute(t *testing.T) {
 }
 
 func TestAnswersAreAsDescribed(t *testing.T) {
-	h := newHouse(t)
+	h := newHouse(t, withMetrics)
 	d := readDocument(t, h.ask("GET", "/openapi.json", "").body)
 	call := turnkeeper.CallKey{Round: 1, Ordinal: 1}
 	turn := h.turn("clerk", "work")
@@ -206,6 +206,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	ask("GET", "/v1/responses/{id}", "?starting_after=1", "", 400)
 	ask("GET", "/v1/models", "", "", 200)
 	ask("GET", "/v1/models/{id}", "", "", 200)
+	ask("GET", "/metrics", "", "", 200)
 	ask("GET", "/openapi.json", "", "", 200)
 	ask("GET", "/healthz", "", "", 200)
 	ask("GET", "/readyz", "", "", 200)

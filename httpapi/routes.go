@@ -52,6 +52,7 @@ func (a *API) routes() []route {
 		{"GET /v1/models/{id}", ScopeSend, respond((*responses.API).Model)},
 		{"POST /v1/scheduler/pause", ScopeOperate, (*API).pauseScheduler},
 		{"POST /v1/scheduler/resume", ScopeOperate, (*API).resumeScheduler},
+		{"GET /metrics", ScopeRead, (*API).getMetrics},
 		{"GET /openapi.json", "", (*API).getDescription},
 		{"GET /healthz", "", (*API).getHealth},
 		{"GET /readyz", "", (*API).getReadiness},
@@ -79,7 +80,7 @@ func (a *API) Handler() http.Handler {
 	origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a.refuse(w, r, refusal(http.StatusForbidden, "a page of another origin may not do this"))
 	}))
-	return a.checkHost(origin.Handler(http.HandlerFunc(a.dispatch)))
+	return a.observed(a.checkHost(origin.Handler(http.HandlerFunc(a.dispatch))))
 }
 
 // writeTime is what a client may take for the whole of an ordinary answer, and

@@ -83,7 +83,7 @@ func (w *CallWorker) Work(ctx context.Context, job *river.Job[CallArgs]) error {
 	}
 	ctx, done := w.begin(ctx, call)
 	defer done()
-	log := w.Log.With(zap.Int64("turn", int64(ref.TurnID)), zap.Stringer("call", ref.Key), zap.String("tool", call.Call.Name))
+	log := w.Log.With(append(agentturn.TurnFields(call.Turn, call.TraceParent), zap.Stringer("call", ref.Key), zap.String("tool", call.Call.Name))...)
 	log.Info("detached call begins", zap.Int("attempt", ref.Attempt), zap.Duration("limit", call.Limit))
 	state, err := w.Runner.RunDetached(ctx, call, w.Store)
 	switch {

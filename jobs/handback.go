@@ -10,6 +10,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentdef"
+	"turnkeeper/agentturn"
 	"turnkeeper/storage"
 )
 
@@ -26,7 +27,8 @@ func (w *Worker) handBack(ctx context.Context, record turnkeeper.Record, writer 
 	if err := writer.Append(ctx, turnkeeper.Entry{Outcome: &outcome}, storage.Ending{Log: "handed_back"}); err != nil {
 		return err
 	}
-	w.Log.Warn("the turn is left to a newer worker", zap.Int64("turn", int64(record.Turn.ID)), zap.Error(reason))
+	w.Log.Warn("the turn is left to a newer worker",
+		append(agentturn.TurnFields(record.Turn, record.Message.TraceParent), zap.Error(reason))...)
 	return nil
 }
 

@@ -40,7 +40,10 @@ type WorkerConfig struct {
 	// agent's definition overrides.
 	BoundsFor func(*agentdef.Definition) turnkeeper.Bounds
 	Log       *zap.Logger // nil: none
-	Fault     agentturn.FaultHook
+	// Observed says that the Runner has an Observer, which is to be told of the
+	// grant before each.
+	Observed bool
+	Fault    agentturn.FaultHook
 }
 
 // NewWorker returns a worker.
@@ -114,7 +117,7 @@ const reloads = 5
 // Work runs the turn that the job rings for. It never asks River for another
 // attempt: what is left of a turn is the scheduler's to bring back.
 func (w *Worker) Work(ctx context.Context, job *river.Job[TurnArgs]) error {
-	log := w.Log.With(zap.Int64("turn", int64(job.Args.TurnID)), zap.Int64("job", job.ID))
+	log := &jobLog{w.Log.With(zap.Int64("turn_id", int64(job.Args.TurnID)), zap.Int64("job", job.ID))}
 	ctx, leave, first := w.enter(ctx, job.Args.GrantID)
 	if !first {
 		log.Warn("the turn runs here already; River has given its job out twice")
@@ -124,7 +127,7 @@ func (w *Worker) Work(ctx context.Context, job *river.Job[TurnArgs]) error {
 	w.at(ctx, PointFetched)
 	defer func() { w.at(ctx, PointWorked) }()
 	for range reloads {
-		err := w.dispatch(ctx, job)
+		err := w.dispatch(ctx, job, log)
 		switch {
 		case err == nil:
 			return nil
@@ -141,14 +144,18 @@ func (w *Worker) Work(ctx context.Context, job *river.Job[TurnArgs]) error {
 	return fmt.Errorf("the journal of turn %d kept moving", job.Args.TurnID)
 }
 
+// A jobLog tells more of a job's turn once that is read.
+type jobLog struct{ *zap.Logger }
+
 // dispatch goes on with a turn from what its journal says.
-func (w *Worker) dispatch(ctx context.Context, job *river.Job[TurnArgs]) error {
+func (w *Worker) dispatch(ctx context.Context, job *river.Job[TurnArgs], log *jobLog) error {
 	asked := time.Now()
 	record, unreadable := w.Store.LoadPatiently(ctx, job.Args.TurnID, job.Args.GrantID)
 	if unreadable != nil && !errors.Is(unreadable, storage.ErrNewerJournal) {
 		return unreadable
 	}
 	w.at(ctx, PointLoaded)
+	log.Logger = w.Log.With(append(agentturn.TurnFields(record.Turn, record.Message.TraceParent), zap.Int64("job", job.ID))...)
 	if taker := record.Turn.WorkerID; taker != "" && taker != w.WorkerID {
 		return fmt.Errorf("%w: worker %s has taken this grant", turnkeeper.ErrFenced, taker)
 	}
@@ -173,10 +180,28 @@ func (w *Worker) dispatch(ctx context.Context, job *river.Job[TurnArgs]) error {
 	}
 	bounds := w.BoundsFor(definition)
 	_, err = w.Runner.Run(ctx, agentturn.Assignment{
-		Record: record, Definition: definition, Bounds: bounds,
+		Record: record, Definition: definition, Bounds: bounds, Before: w.before(ctx, record.Turn),
 		WallDeadline: held.Start.Add(bounds.MaxDuration), LeaseDeadline: held.Deadline,
 	}, &journal{failures: record.Failures, writer: writer})
 	return err
+}
+
+// beforeTime bounds the look for the grant before this one: no turn waits long for
+// what only its trace tells.
+const beforeTime = time.Second
+
+// before is the grant before this one, where the Observer is to be told of it.
+func (w *Worker) before(ctx context.Context, turn turnkeeper.Turn) turnkeeper.Dispatch {
+	if !w.Observed || turn.Dispatches < 2 {
+		return turnkeeper.Dispatch{}
+	}
+	ctx, stop := context.WithTimeout(ctx, beforeTime)
+	defer stop()
+	before, err := w.Store.GrantBefore(ctx, turn.ID, turn.GrantID)
+	if err != nil && !errors.Is(err, turnkeeper.ErrNotFound) {
+		w.Log.Debug("the grant before this one was not found", zap.Int64("turn_id", int64(turn.ID)), zap.Error(err))
+	}
+	return before
 }
 
 // keptDefinitions bounds the definitions that a worker keeps parsed.

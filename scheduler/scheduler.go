@@ -75,6 +75,7 @@ type Config struct {
 	MaxLosses     int             // lost workers after which a message is answered without running; 0: 3
 	LeaseTTL      time.Duration   // how long the scheduler holds off where it cannot trust time; 0: 240 s
 	Log           *zap.Logger     // nil: none
+	Observer      Observer        // nil: nobody is told
 	Fault         FaultHook       // nil in production
 }
 
@@ -101,10 +102,21 @@ type FaultHook interface {
 	At(ctx context.Context, label string)
 }
 
+// An Observer is told of what a scheduler has done, for metrics. It never blocks
+// and never fails.
+type Observer interface {
+	// Ticked: a pass is over. busy: another scheduler was at work.
+	Ticked(busy bool, took time.Duration, err error)
+	// WorkerLost: the lease of a turn of the agent was taken from a lost worker.
+	// closed: the turn was ended by that.
+	WorkerLost(agent string, closed bool)
+}
+
 // A Scheduler runs ticks. Its methods are for one goroutine.
 type Scheduler struct {
 	Config
 	clock clockWatch
+	taken []taken // leases, in the pass that is under way
 }
 
 // New returns a scheduler.

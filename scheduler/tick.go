@@ -32,16 +32,38 @@ const (
 func (s *Scheduler) Tick(ctx context.Context) (Report, error) {
 	var report Report
 	s.at(ctx, PointBegin)
+	began := time.Now()
 	err := s.Store.InTick(ctx, func(t Tick) error {
-		report = Report{PollInterval: s.PollInterval} // InTick may run it again
+		report, s.taken = Report{PollInterval: s.PollInterval}, nil // InTick may run it again
 		return s.pass(ctx, t, &report)
 	})
+	s.observe(report, time.Since(began), err)
 	if err != nil {
 		return Report{}, err
 	}
 	s.at(ctx, PointDone)
 	s.tell(report)
 	return report, nil
+}
+
+// A taken is a lease that was taken from a lost worker.
+type taken struct {
+	agent  string
+	closed bool // and its turn was ended
+}
+
+// observe tells the Observer of a pass, once it is durable or has failed.
+func (s *Scheduler) observe(report Report, took time.Duration, err error) {
+	if s.Observer == nil {
+		return
+	}
+	s.Observer.Ticked(report.Busy, took, err)
+	if err != nil {
+		return
+	}
+	for _, lease := range s.taken {
+		s.Observer.WorkerLost(lease.agent, lease.closed)
+	}
 }
 
 func (s *Scheduler) pass(ctx context.Context, t Tick, report *Report) error {
@@ -93,13 +115,15 @@ func (s *Scheduler) bringBack(ctx context.Context, t Tick, sit turnkeeper.Situat
 	}
 	for _, grant := range lost {
 		s.at(ctx, PointLost)
-		if grant.WorkerID != "" && grant.Losses+1 >= s.MaxLosses {
+		closed := grant.WorkerID != "" && grant.Losses+1 >= s.MaxLosses
+		s.taken = append(s.taken, taken{grant.Lane.Agent(), closed})
+		if closed {
 			s.Log.Error("a message has lost its worker too often; it is answered without running",
-				zap.Int64("turn", int64(grant.TurnID)), zap.Int64("message", int64(grant.MessageID)), zap.Int("losses", grant.Losses+1))
+				zap.Int64("turn_id", int64(grant.TurnID)), zap.String("agent", grant.Lane.Agent()), zap.Int64("message", int64(grant.MessageID)), zap.Int("losses", grant.Losses+1))
 			err = t.CloseLost(ctx, grant)
 			report.Closed++
 		} else {
-			s.Log.Warn("a turn's worker was lost; the turn is queued again", zap.Int64("turn", int64(grant.TurnID)),
+			s.Log.Warn("a turn's worker was lost; the turn is queued again", zap.Int64("turn_id", int64(grant.TurnID)), zap.String("agent", grant.Lane.Agent()),
 				zap.String("worker", string(grant.WorkerID)), zap.Bool("lease_lapsed", grant.Lapsed))
 			err = t.Requeue(ctx, grant)
 			report.Requeued++

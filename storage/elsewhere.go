@@ -75,7 +75,8 @@ func (s *Store) Claim(ctx context.Context, ref turnkeeper.CallRef, worker turnke
 	})
 	return turnkeeper.ClaimedCall{
 		Ref: ref, Claim: turnkeeper.ClaimID(claim), Call: callOf(row.TurnkeeperCall), Limit: micros(row.LeftUs).Round(limitUnit),
-		Turn: turnkeeper.Turn{ID: ref.TurnID, Agent: row.Agent, Conversation: row.Conversation, CreatedAt: row.CreatedAt},
+		Turn:        turnkeeper.Turn{ID: ref.TurnID, Agent: row.Agent, Conversation: row.Conversation, CreatedAt: row.CreatedAt},
+		TraceParent: orZero(row.TraceParent),
 	}, err
 }
 

@@ -32,6 +32,15 @@ func (s *Store) Figures(ctx context.Context, window time.Duration) (Figures, err
 	}, translate(err)
 }
 
+// Queue are the figures of what waits and runs; the others are zero.
+func (s *Store) Queue(ctx context.Context) (Figures, error) {
+	r, err := s.q.Queue(ctx)
+	return Figures{
+		Waiting: int(r.Waiting), Oldest: time.Duration(r.OldestSeconds * float64(time.Second)),
+		Running: int(r.Running), Queued: int(r.Queued), Elsewhere: int(r.Elsewhere),
+	}, translate(err)
+}
+
 // OpenTurns lists turns that run, wait or are queued, at most limit: those that run
 // come first, longest first.
 func (s *Store) OpenTurns(ctx context.Context, limit int) ([]turnkeeper.Turn, error) {

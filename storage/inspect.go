@@ -39,6 +39,12 @@ func (s *Store) TurnsOf(ctx context.Context, id turnkeeper.MessageID) ([]turnkee
 	return mapRows(rows, turnOf), translate(err)
 }
 
+// GrantBefore is the grant of a turn before another; ErrNotFound: there was none.
+func (s *Store) GrantBefore(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID) (turnkeeper.Dispatch, error) {
+	row, err := s.q.GrantBefore(ctx, string(grant), int64(turn))
+	return dispatchOf(row), translate(err)
+}
+
 // ViewTurn reads a turn whole, or fails with ErrNotFound.
 func (s *Store) ViewTurn(ctx context.Context, id turnkeeper.TurnID) (TurnView, error) {
 	row, err := s.q.TurnByID(ctx, int64(id))

@@ -32,6 +32,16 @@ func (h *Hub) Follow(ctx context.Context, turn turnkeeper.TurnID, after int64) i
 	}
 }
 
+// Watchers is how many follow a turn now.
+func (h *Hub) Watchers() (n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, t := range h.tails {
+		n += t.watchers
+	}
+	return n
+}
+
 func (h *Hub) join(ctx context.Context, turn turnkeeper.TurnID, after int64) *tail {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -91,3 +91,9 @@ select current_setting('server_version')::text as version, current_setting('fsyn
 
 -- name: AgentOfTurn :one
 select agent from turnkeeper.turns where id = @id;
+
+-- name: GrantBefore :one
+-- The grant of a turn before another.
+select b.* from turnkeeper.lease_log b
+join turnkeeper.lease_log g on g.turn_id = b.turn_id and g.grant_id = @grant_id
+where b.turn_id = @turn_id and b.id < g.id order by b.id desc limit 1;

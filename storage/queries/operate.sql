@@ -63,3 +63,13 @@ delete from turnkeeper.notes where agent = @agent;
 
 -- name: CountNotes :one
 select count(*) from turnkeeper.notes where agent = @agent;
+
+-- name: Queue :one
+-- What waits, without the rates: it is asked every few seconds.
+select
+    (select count(*) from (select from turnkeeper.messages where state = 'waiting' limit 100000) w)::bigint as waiting,
+    coalesce((select extract(epoch from clock_timestamp() - m.due_at) from turnkeeper.messages m
+        where m.state = 'waiting' order by m.due_at, m.priority desc, m.id limit 1), 0)::float8 as oldest_seconds,
+    (select count(*) from turnkeeper.turns where state = 'running')::bigint as running,
+    (select count(*) from turnkeeper.turns where state = 'queued')::bigint as queued,
+    (select count(*) from turnkeeper.turns where state = 'waiting')::bigint as elsewhere;

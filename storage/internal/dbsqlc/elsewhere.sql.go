@@ -136,11 +136,12 @@ with claimed as (
       and (c.turn_id, c.round, c.ordinal) = (d.turn_id, d.round, d.ordinal) and c.state = 'running' and c.name = any($7::text[])
     returning d.turn_id, d.round, d.ordinal, d.time_limit, clock_timestamp() - d.claimed_at as passed
 )
-select c.turn_id, c.round, c.ordinal, c.agent, c.wire_id, c.provider_id, c.name, c.arguments, c.raw_args, c.args_hash, c.effect, c.paging, c.state, c.starts, c.nonce, c.started_at, c.ended_at, c.duration_ms, c.shown, c.preview, c.output_id, c.late_result, c.late_at, c.input_tokens, c.output_tokens, c.cached_tokens, c.reasoning_tokens, c.usage_estimated, c.elsewhere, t.agent, t.conversation, t.created_at,
+select c.turn_id, c.round, c.ordinal, c.agent, c.wire_id, c.provider_id, c.name, c.arguments, c.raw_args, c.args_hash, c.effect, c.paging, c.state, c.starts, c.nonce, c.started_at, c.ended_at, c.duration_ms, c.shown, c.preview, c.output_id, c.late_result, c.late_at, c.input_tokens, c.output_tokens, c.cached_tokens, c.reasoning_tokens, c.usage_estimated, c.elsewhere, t.agent, t.conversation, t.created_at, m.trace_parent,
     (extract(epoch from claimed.time_limit - greatest(claimed.passed, interval '0')) * 1000000)::bigint as left_us
 from claimed
 join turnkeeper.calls c on (c.turn_id, c.round, c.ordinal) = (claimed.turn_id, claimed.round, claimed.ordinal)
 join turnkeeper.turns t on t.id = claimed.turn_id
+join turnkeeper.messages m on m.id = t.message_id
 `
 
 type ClaimCallParams struct {
@@ -158,6 +159,7 @@ type ClaimCallRow struct {
 	Agent          string
 	Conversation   string
 	CreatedAt      time.Time
+	TraceParent    *string
 	LeftUs         int64
 }
 
@@ -207,6 +209,7 @@ func (q *Queries) ClaimCall(ctx context.Context, arg ClaimCallParams) (ClaimCall
 		&i.Agent,
 		&i.Conversation,
 		&i.CreatedAt,
+		&i.TraceParent,
 		&i.LeftUs,
 	)
 	return i, err

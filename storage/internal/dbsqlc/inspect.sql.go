@@ -90,6 +90,32 @@ func (q *Queries) EventsAfter(ctx context.Context, turnID int64, after int64, ma
 	return items, nil
 }
 
+const GrantBefore = `-- name: GrantBefore :one
+select b.id, b.lane, b.token, b.grant_id, b.turn_id, b.job_id, b.worker_id, b.granted_at, b.lease_until, b.ended_at, b.outcome from turnkeeper.lease_log b
+join turnkeeper.lease_log g on g.turn_id = b.turn_id and g.grant_id = $1
+where b.turn_id = $2 and b.id < g.id order by b.id desc limit 1
+`
+
+// The grant of a turn before another.
+func (q *Queries) GrantBefore(ctx context.Context, grantID string, turnID int64) (TurnkeeperLeaseLog, error) {
+	row := q.db.QueryRow(ctx, GrantBefore, grantID, turnID)
+	var i TurnkeeperLeaseLog
+	err := row.Scan(
+		&i.ID,
+		&i.Lane,
+		&i.Token,
+		&i.GrantID,
+		&i.TurnID,
+		&i.JobID,
+		&i.WorkerID,
+		&i.GrantedAt,
+		&i.LeaseUntil,
+		&i.EndedAt,
+		&i.Outcome,
+	)
+	return i, err
+}
+
 const GrantsOfTurn = `-- name: GrantsOfTurn :many
 select id, lane, token, grant_id, turn_id, job_id, worker_id, granted_at, lease_until, ended_at, outcome from turnkeeper.lease_log where turn_id = $1 order by id
 `

@@ -269,6 +269,38 @@ func (q *Queries) PurgeNotes(ctx context.Context, agent string) (int64, error) {
 	return result.RowsAffected(), nil
 }
 
+const Queue = `-- name: Queue :one
+select
+    (select count(*) from (select from turnkeeper.messages where state = 'waiting' limit 100000) w)::bigint as waiting,
+    coalesce((select extract(epoch from clock_timestamp() - m.due_at) from turnkeeper.messages m
+        where m.state = 'waiting' order by m.due_at, m.priority desc, m.id limit 1), 0)::float8 as oldest_seconds,
+    (select count(*) from turnkeeper.turns where state = 'running')::bigint as running,
+    (select count(*) from turnkeeper.turns where state = 'queued')::bigint as queued,
+    (select count(*) from turnkeeper.turns where state = 'waiting')::bigint as elsewhere
+`
+
+type QueueRow struct {
+	Waiting       int64
+	OldestSeconds float64
+	Running       int64
+	Queued        int64
+	Elsewhere     int64
+}
+
+// What waits, without the rates: it is asked every few seconds.
+func (q *Queries) Queue(ctx context.Context) (QueueRow, error) {
+	row := q.db.QueryRow(ctx, Queue)
+	var i QueueRow
+	err := row.Scan(
+		&i.Waiting,
+		&i.OldestSeconds,
+		&i.Running,
+		&i.Queued,
+		&i.Elsewhere,
+	)
+	return i, err
+}
+
 const RetryMessage = `-- name: RetryMessage :one
 select coalesce(verdict, '')::text as verdict, coalesce(message, 0)::bigint as message
 from turnkeeper.retry_message($1::bigint, $2::boolean)

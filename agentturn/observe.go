@@ -1,0 +1,174 @@
+package agentturn
+
+import (
+	"context"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/inference"
+	"turnkeeper/tools"
+)
+
+// An Observer is told of what turns do while they do it, for traces and metrics.
+// Each method is called when something begins and returns a function that is
+// called once, at its end; a process that dies calls none. The context that a
+// method returns is that of what has begun, so that what happens within can be
+// told from what happens beside it. An Observer never blocks and never fails, and
+// is safe for concurrent use.
+type Observer interface {
+	// Dispatch begins one dispatch of a turn.
+	Dispatch(ctx context.Context, d DispatchBegin) (context.Context, func(DispatchEnd))
+	// Round begins a round, or goes on with one that an earlier dispatch began.
+	// The rounds of a dispatch do not overlap.
+	Round(ctx context.Context, r RoundBegin) (context.Context, func(RoundEnd))
+	// ModelCall begins one attempt at a model call. Several may run at once.
+	ModelCall(ctx context.Context, m ModelBegin) (context.Context, func(ModelEnd))
+	// ToolCall begins a run of a tool. Several may run at once, and a run in the
+	// background may outlive its round.
+	ToolCall(ctx context.Context, t ToolBegin) (context.Context, func(ToolEnd))
+}
+
+// A DispatchBegin says whose turn goes on.
+type DispatchBegin struct {
+	Record turnkeeper.Record
+	Before turnkeeper.Dispatch // the grant before this one; zero: none, or not known
+}
+
+// A DispatchEnd says how a dispatch ended.
+type DispatchEnd struct {
+	Outcome turnkeeper.Outcome // as written; zero with Err
+	Err     error              // no outcome was written
+	Rounds  []turnkeeper.Round // of the turn so far, with their calls
+	// Continued is how long it is since the first answer of the model in this
+	// turn, in whichever dispatch that was.
+	Continued time.Duration
+}
+
+// A RoundBegin names a round.
+type RoundBegin struct {
+	Number  int
+	Resumed bool // its answer is of an earlier dispatch
+}
+
+// A RoundEnd says what a round came to. Round is nil where the model gave no
+// answer.
+type RoundEnd struct{ Round *turnkeeper.Round }
+
+// A ModelPurpose says what a model is asked for.
+type ModelPurpose string
+
+// The purposes.
+const (
+	PurposeRound   ModelPurpose = "round"   // the next step of the turn
+	PurposeSummary ModelPurpose = "summary" // of older conversation
+	PurposeExtract ModelPurpose = "extract" // a search in a stored result
+)
+
+// A ModelBegin is a request on its way to a model.
+type ModelBegin struct {
+	Purpose  ModelPurpose
+	Agent    string
+	Provider string // as configured, as is Model: never what somebody answered
+	Model    string
+	Attempt  int // in its round, from 1; 0: not a round's
+	Request  inference.Request
+}
+
+// A ModelEnd says what came of a request. Usage.Estimated of the response says
+// that the provider reported none.
+type ModelEnd struct {
+	Response inference.Response
+	Err      error
+}
+
+// A ToolBegin is a call about to run. Elsewhere says that it runs in a job of its
+// own: then Turn and TraceParent say whose it is, and no dispatch is told of.
+type ToolBegin struct {
+	Call        turnkeeper.ToolCall
+	Agent       string
+	Elsewhere   bool
+	Turn        turnkeeper.Turn
+	TraceParent string
+}
+
+// A ToolEnd says what a run ended with. Error says why it did not succeed, in one
+// word; empty: it did.
+type ToolEnd struct {
+	State  turnkeeper.CallState
+	Error  string
+	Result string // what it gave, as text, before bounds
+}
+
+// unobserved is the Observer where there is none.
+type unobserved struct{}
+
+func (unobserved) Dispatch(ctx context.Context, _ DispatchBegin) (context.Context, func(DispatchEnd)) {
+	return ctx, func(DispatchEnd) {}
+}
+
+func (unobserved) Round(ctx context.Context, _ RoundBegin) (context.Context, func(RoundEnd)) {
+	return ctx, func(RoundEnd) {}
+}
+
+func (unobserved) ModelCall(ctx context.Context, _ ModelBegin) (context.Context, func(ModelEnd)) {
+	return ctx, func(ModelEnd) {}
+}
+
+func (unobserved) ToolCall(ctx context.Context, _ ToolBegin) (context.Context, func(ToolEnd)) {
+	return ctx, func(ToolEnd) {}
+}
+
+func toolEnd(e tools.Ending) ToolEnd {
+	end := ToolEnd{State: stateOf(e.Outcome), Result: e.Result.Text}
+	if e.Outcome != tools.Succeeded {
+		end.Error = string(e.Outcome)
+	}
+	return end
+}
+
+// An openRound is the round that a dispatch is in. The zero value: none.
+type openRound struct {
+	number int
+	ctx    context.Context //nolint:containedctx // it is that of the states of the round
+	end    func(RoundEnd)
+}
+
+// enterRound ends the round that is open and begins another.
+func (t *turn) enterRound(ctx context.Context, number int, resumed bool) context.Context {
+	t.leaveRound()
+	ctx, end := t.cfg.Observer.Round(ctx, RoundBegin{Number: number, Resumed: resumed})
+	t.round = openRound{number, ctx, end}
+	return ctx
+}
+
+// leaveRound ends the round that is open, if there is one.
+func (t *turn) leaveRound() {
+	if t.round.end == nil {
+		return
+	}
+	var ended RoundEnd
+	if n := t.round.number; n <= len(t.rounds) {
+		ended.Round = &t.rounds[n-1]
+	}
+	t.round.end(ended)
+	t.round = openRound{}
+}
+
+// inRound is ctx within the round that is open. ctx must be the dispatch's, or
+// that of the round itself.
+func (t *turn) inRound(ctx context.Context) context.Context {
+	if t.round.ctx != nil {
+		return t.round.ctx
+	}
+	return ctx
+}
+
+// observed tells of the end of a dispatch.
+func (t *turn) observed(end func(DispatchEnd), outcome turnkeeper.Outcome, err error) {
+	t.leaveRound()
+	ended := DispatchEnd{Outcome: outcome, Err: err, Rounds: t.rounds}
+	if len(t.rounds) > 0 {
+		ended.Continued = max(0, time.Since(t.rounds[0].EndedAt))
+	}
+	end(ended)
+}

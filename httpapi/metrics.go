@@ -1,0 +1,63 @@
+package httpapi
+
+import (
+	"cmp"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// getMetrics answers what Prometheus reads. It tells of all agents.
+func (a *API) getMetrics(c *call) error {
+	if !c.caller.seesAll() {
+		return refusal(http.StatusForbidden, "the metrics are of all agents, and this token is not")
+	}
+	if a.cfg.Metrics == nil {
+		return refusal(http.StatusNotFound, "this process keeps no metrics")
+	}
+	a.cfg.Metrics.ServeHTTP(c.w, c.Request)
+	return nil
+}
+
+// Watchers is how many clients follow a turn's events.
+func (a *API) Watchers() int { return a.hub.Watchers() }
+
+// observed tells of every request and its answer.
+func (a *API) observed(next http.Handler) http.Handler {
+	if a.cfg.Observe == nil {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer, began := &recorded{ResponseWriter: w}, time.Now()
+		method, route := a.routeOf(r)
+		defer func() { a.cfg.Observe(method, route, cmp.Or(answer.status, http.StatusOK), time.Since(began)) }()
+		next.ServeHTTP(answer, r)
+	})
+}
+
+// routeOf is what a request asks for, in words that there are few of: a method and
+// a path can be anything.
+func (a *API) routeOf(r *http.Request) (method, route string) {
+	_, pattern := a.mux.Handler(r)
+	if method, route, ok := strings.Cut(pattern, " "); ok {
+		return method, route
+	}
+	return "_OTHER", ""
+}
+
+// A recorded answer remembers its status.
+type recorded struct {
+	http.ResponseWriter
+	status int
+}
+
+// WriteHeader is of http.ResponseWriter.
+func (a *recorded) WriteHeader(status int) {
+	if a.status == 0 && status >= http.StatusOK { // those before are not the last word
+		a.status = status
+	}
+	a.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap is for http.ResponseController.
+func (a *recorded) Unwrap() http.ResponseWriter { return a.ResponseWriter }
