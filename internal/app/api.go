@@ -27,12 +27,13 @@ const apiCloseTime = 3 * time.Second
 // An api is the HTTP API of a worker; nil: it has none.
 type api struct {
 	*httpapi.Server
-	store *storage.Store
-	log   *zap.Logger
+	served *httpapi.API
+	store  *storage.Store
+	log    *zap.Logger
 }
 
 // openAPI serves the HTTP API, if the process has it.
-func openAPI(ctx context.Context, cfg *config.Config, db *Database, bell *storage.Bell, log *zap.Logger) (*api, error) {
+func openAPI(ctx context.Context, cfg *config.Config, db *Database, bell *storage.Bell, telling *telling, log *zap.Logger) (*api, error) {
 	if !cfg.HasRole(config.RoleAPI) || cfg.Listen == "" {
 		return nil, nil //nolint:nilnil // there is none
 	}
@@ -61,8 +62,9 @@ func openAPI(ctx context.Context, cfg *config.Config, db *Database, bell *storag
 	served := httpapi.New(httpapi.Config{
 		Store: store, Rings: func() (<-chan struct{}, func()) { return bell.Subscribe(storage.TopicTurns) }, Log: log, Mask: mask,
 		NeedToken: needToken, Hosts: allowedHosts(cfg), MaxMessageBytes: cfg.MaxMessageBytes, Rate: cfg.HTTPRate,
+		Metrics: telling.Handler(), Observe: telling.Request,
 	})
-	return &api{httpapi.Serve(served, listener, cfg.HTTPConnections), store, log}, nil
+	return &api{httpapi.Serve(served, listener, cfg.HTTPConnections), served, store, log}, nil
 }
 
 func onLoopback(l net.Listener) bool {
@@ -97,6 +99,9 @@ func (a *api) url() string {
 	}
 	return "http://" + a.Address()
 }
+
+// watchers is how many clients follow a turn's events.
+func (a *api) watchers() int { return a.served.Watchers() }
 
 // drain tells clients to go on elsewhere; other requests are answered until close.
 func (a *api) drain() {

@@ -64,11 +64,19 @@ func RunWorker(soft, hard context.Context, cfg *config.Config, log *zap.Logger, 
 	if err := w.readAgents(); err != nil {
 		return err
 	}
+	telling, err := startTelling(soft, cfg, string(w.id), log)
+	if err != nil {
+		return err
+	}
+	w.telling = telling
+	stopTelling := telling.closer(hard)
+	defer stopTelling()
 	db, err := Open(soft, cfg, log, w.fault)
 	if err != nil {
 		return err
 	}
 	defer closeSoon(hard, db, log)
+	defer stopTelling() // its last look needs the database
 	w.db, w.store = db, db.Store
 	if err := w.prepare(soft); err != nil {
 		return err
@@ -141,6 +149,8 @@ type worker struct {
 	api    *api
 	pushed chan struct{} // closed when nothing is pushed any more
 
+	telling *telling
+
 	mu       sync.Mutex
 	draining bool
 }
@@ -185,11 +195,11 @@ func (w *worker) prepareTurns() (err error) {
 	w.runner = agentturn.New(agentturn.Config{
 		Models: w.models, DefaultModel: w.cfg.DefaultModel, Tools: w.tools, Bounds: w.cfg.Bounds,
 		ExtractionModel: w.cfg.ExtractionModel, Extractions: w.store,
-		Freshness: w.store, Outputs: w.store, Budget: &jobs.Spend{Store: w.store}, Log: w.log, Fault: w.fault,
+		Freshness: w.store, Outputs: w.store, Budget: &jobs.Spend{Store: w.store}, Log: w.log, Observer: w.telling, Fault: w.fault,
 		Tokens: func(model string) agentturn.TokenCounter { return tokens.For(model) },
 	})
 	w.turns = jobs.NewWorker(jobs.WorkerConfig{
-		Store: w.store, Runner: w.runner, WorkerID: w.id, Bounds: w.cfg.Bounds, Log: w.log, Fault: w.fault,
+		Store: w.store, Runner: w.runner, WorkerID: w.id, Bounds: w.cfg.Bounds, Log: w.log, Observed: w.telling.Traces(), Fault: w.fault,
 		BoundsFor: func(d *agentdef.Definition) turnkeeper.Bounds { return w.cfg.BoundsFor(d) },
 	})
 	w.calls = jobs.NewCallWorker(jobs.CallWorkerConfig{
@@ -215,10 +225,13 @@ func (w *worker) run(soft, hard context.Context, ready func(Ready)) (err error) 
 	if err := w.heart.Beat(ctx); err != nil {
 		return fmt.Errorf("the heartbeat cannot be written: %w", err)
 	}
-	if w.api, err = openAPI(ctx, w.cfg, w.db, w.bell, w.log); err != nil {
+	if w.api, err = openAPI(ctx, w.cfg, w.db, w.bell, w.telling, w.log); err != nil {
 		return err
 	}
 	defer w.api.close(hard)
+	if err := errors.Join(w.telling.listen(ctx, w.cfg), w.watch()); err != nil {
+		return err
+	}
 	push, err := w.openWebhooks(ctx)
 	if err != nil {
 		return err
@@ -301,7 +314,7 @@ func (w *worker) schedule(ctx context.Context) {
 	scheduler.New(scheduler.Config{
 		Store: &jobs.Dispatcher{Store: w.store, Client: w.client, TTL: w.cfg.Bounds.LeaseTTL},
 		Wake:  rings, PollInterval: w.cfg.PollInterval, MaxDispatches: w.cfg.MaxDispatchesPerTick,
-		MaxLosses: w.cfg.Bounds.MaxDispatches, LeaseTTL: w.cfg.Bounds.LeaseTTL, Log: w.log, Fault: w.fault,
+		MaxLosses: w.cfg.Bounds.MaxDispatches, LeaseTTL: w.cfg.Bounds.LeaseTTL, Log: w.log, Observer: w.telling, Fault: w.fault,
 	}).Run(ctx)
 }
 

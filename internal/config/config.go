@@ -66,8 +66,14 @@ type Config struct {
 	HTTPConnections int      // of the API at the same time
 	HTTPRate        int      // requests a second of one token, or of all without one
 
+	OTLPEndpoint     string // base URL of an OTLP receiver; empty: nothing is sent
+	MetricsListen    string // host:port of a listener for the metrics alone; empty: there is none
+	TelemetryContent bool   // what is asked and answered goes into spans
+
 	LogLevel  string // debug, info, warn, error
 	LogFormat string // console, json
+
+	otlpSecrets []string // of OpenTelemetry's own variables
 
 	lower   turnkeeper.Bounds // without what flags say
 	flagged []func(*Config)   // what flags say of bounds
@@ -136,6 +142,7 @@ func (c *Config) Secrets() []string {
 	for _, w := range c.Webhooks {
 		secrets = append(secrets, w.secretValues...)
 	}
+	secrets = append(secrets, c.otlpSecrets...)
 	slices.Sort(secrets)
 	secrets = slices.Compact(secrets)
 	return slices.DeleteFunc(secrets, func(s string) bool { return s == "" })

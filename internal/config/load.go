@@ -32,6 +32,7 @@ func Load(options LoadOptions) (*Config, error) {
 	l := &loader{LoadOptions: options, config: Default(), settings: Settings()}
 	l.readFile()
 	l.readEnvironment()
+	l.readOTLPSecrets()
 	l.readFlags()
 	l.readShortcuts()
 	l.checkTogether()

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"slices"
 	"strings"
 	"time"
 )
@@ -87,7 +88,7 @@ func Settings() []Setting {
 		number(func(c *Config) *int { return &c.HTTPRate }, 1, 100_000, Setting{
 			Name: "http_rate", Group: "HTTP API", Unit: "requests", Doc: "Requests a second of one token, or of all who have none."}),
 	}
-	list = append(list, boundSettings()...)
+	list = slices.Concat(list, telemetrySettings(), boundSettings())
 	for i := range list {
 		s := &list[i]
 		s.Env = envPrefix + strings.ToUpper(s.Name)
@@ -97,6 +98,20 @@ func Settings() []Setting {
 		}
 	}
 	return list
+}
+
+// telemetrySettings are those of traces and metrics.
+func telemetrySettings() []Setting {
+	return []Setting{
+		text(func(c *Config) *string { return &c.OTLPEndpoint }, anything, Setting{
+			Name: "otlp_endpoint", AlsoEnv: "OTEL_EXPORTER_OTLP_ENDPOINT", Group: "Telemetry", Bounds: "a URL such as http://localhost:4318", secret: true,
+			Zero: "nothing is sent, unless OpenTelemetry's variables for single signals say where", Doc: "Where traces and metrics are sent, by OTLP over HTTP. A worker checks it when it starts."}),
+		text(func(c *Config) *string { return &c.MetricsListen }, checkListen, Setting{
+			Name: "metrics_listen", Group: "Telemetry", Bounds: "HOST:PORT", Zero: "only the HTTP API has them",
+			Doc: "Where a worker has its metrics for Prometheus, at /metrics, for whoever can reach it: no token is asked for. For processes without the role api."}),
+		boolean(func(c *Config) *bool { return &c.TelemetryContent }, Setting{
+			Name: "telemetry_content", Group: "Telemetry", Doc: "Whether spans hold what models and tools are asked and what they answer, with secrets masked and cut to 4,000 characters each."}),
+	}
 }
 
 // boundSettings are those of turnkeeper.Bounds.

@@ -1,0 +1,162 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel/metric"
+)
+
+// A Queue is what waits in the whole database.
+type Queue struct {
+	Messages               int           // in the inbox
+	Oldest                 time.Duration // the oldest of them is due for so long
+	Running, Queued, Waits int           // turns
+}
+
+// A Pool is a pool of connections.
+type Pool struct {
+	Name            string
+	Used, Idle, Max int
+	Waits           int64         // times that somebody had to wait for a connection
+	Waited          time.Duration // all of these together
+}
+
+// Sources are asked when somebody reads the metrics. nil: there is nothing to tell.
+type Sources struct {
+	// Queue reads the database. It is asked at most once in some seconds, however
+	// often the metrics are read, and given up after two.
+	Queue    func(context.Context) (Queue, error)
+	Pools    func() []Pool
+	Leases   func() int // held by this process
+	Watchers func() int // of events
+}
+
+// Bounds of the look at the database.
+const (
+	queueTime = 2 * time.Second
+	queueKept = 5 * time.Second
+)
+
+// Watch has the sources asked from now on. It is called once.
+func (t *Telemetry) Watch(s Sources) error {
+	m := maker{meter: t.meter}
+	w := &watch{Sources: s, tele: t}
+	w.queue, w.queueAge, w.open = m.gauge(mQueue), m.gauge(mQueueAge), m.gauge(mOpen)
+	w.leases, w.watchers, w.tickAge, w.pool = m.gauge(mLeases), m.gauge(mWatchers), m.gauge(mTickAge), m.gauge(mPool)
+	w.poolWaits, w.poolWaitTime = m.observedCounter(mPoolWaits), m.observedCounter(mPoolWaitTime)
+	all := []metric.Observable{w.queue, w.queueAge, w.open, w.leases, w.watchers, w.tickAge, w.pool, w.poolWaits, w.poolWaitTime}
+	_, err := t.meter.RegisterCallback(w.look, all...)
+	return errors.Join(append(m.errs, err)...)
+}
+
+func (m *maker) gauge(d Metric) metric.Float64ObservableGauge {
+	g, err := m.meter.Float64ObservableGauge(d.Name, metric.WithUnit(d.Unit), metric.WithDescription(d.Doc))
+	m.errs = append(m.errs, err)
+	return g
+}
+
+func (m *maker) observedCounter(d Metric) metric.Float64ObservableCounter {
+	c, err := m.meter.Float64ObservableCounter(d.Name, metric.WithUnit(d.Unit), metric.WithDescription(d.Doc))
+	m.errs = append(m.errs, err)
+	return c
+}
+
+// A watch is the sources with what they are told to.
+type watch struct {
+	Sources
+	tele *Telemetry
+
+	queue, queueAge, open, leases, watchers, tickAge, pool metric.Float64ObservableGauge
+	poolWaits, poolWaitTime                                metric.Float64ObservableCounter
+
+	mu    sync.Mutex
+	kept  Queue
+	known bool      // kept is right
+	asked time.Time // when it was asked for
+}
+
+func (w *watch) look(ctx context.Context, o metric.Observer) error {
+	if w.Leases != nil {
+		o.ObserveFloat64(w.leases, float64(w.Leases()))
+	}
+	if w.Watchers != nil {
+		o.ObserveFloat64(w.watchers, float64(w.Watchers()))
+	}
+	if last := w.tele.ticked.Load(); last != nil {
+		o.ObserveFloat64(w.tickAge, time.Since(*last).Seconds())
+	}
+	if w.Pools != nil {
+		w.lookAtPools(o)
+	}
+	if w.Queue == nil {
+		return nil
+	}
+	if q, ok := w.current(ctx); ok {
+		o.ObserveFloat64(w.queue, float64(q.Messages))
+		o.ObserveFloat64(w.queueAge, max(0, q.Oldest).Seconds())
+		o.ObserveFloat64(w.open, float64(q.Running), with(labelState, "running"))
+		o.ObserveFloat64(w.open, float64(q.Queued), with(labelState, "queued"))
+		o.ObserveFloat64(w.open, float64(q.Waits), with(labelState, "waiting"))
+	}
+	return nil
+}
+
+func (w *watch) lookAtPools(o metric.Observer) {
+	for _, p := range w.Pools() {
+		for state, n := range map[string]int{"used": p.Used, "idle": p.Idle, "max": p.Max} {
+			o.ObserveFloat64(w.pool, float64(n), with(labelPool, p.Name, labelState, state))
+		}
+		o.ObserveFloat64(w.poolWaits, float64(p.Waits), with(labelPool, p.Name))
+		o.ObserveFloat64(w.poolWaitTime, p.Waited.Seconds(), with(labelPool, p.Name))
+	}
+}
+
+// current is the queue as it was some seconds ago at most. Whoever comes while
+// it is read waits for that reading.
+func (w *watch) current(ctx context.Context) (Queue, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.asked.IsZero() && time.Since(w.asked) < queueKept {
+		return w.kept, w.known
+	}
+	ctx, stop := context.WithTimeout(ctx, queueTime)
+	defer stop()
+	q, err := w.Queue(ctx)
+	w.kept, w.known, w.asked = q, err == nil, time.Now()
+	if err != nil {
+		w.tele.metrics.queueFailures.Add(always, 1)
+	}
+	return q, w.known
+}
+
+// Ticked tells of a pass of this process's scheduler.
+func (t *Telemetry) Ticked(busy bool, took time.Duration, err error) {
+	outcome := "done"
+	switch {
+	case err != nil:
+		outcome = "failed"
+	case busy:
+		outcome = "busy"
+	}
+	t.metrics.ticks.Record(always, took.Seconds(), with(labelOutcome, outcome))
+	if err == nil {
+		now := time.Now()
+		t.ticked.Store(&now)
+	}
+}
+
+// WorkerLost tells of a lease that was taken from a lost worker. closed says that
+// its turn was ended by that.
+func (t *Telemetry) WorkerLost(agent string, closed bool) {
+	t.metrics.lost.Add(always, 1, with(labelAgent, agent))
+	if closed {
+		t.metrics.turns.Add(always, 1, with(labelAgent, agent, labelState, "degraded", labelStop, "worker_lost"))
+	}
+}
+
+// lastTick is when the scheduler last looked; nil: never.
+type lastTick = atomic.Pointer[time.Time]

@@ -1,0 +1,50 @@
+package telemetry
+
+import (
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"go.opentelemetry.io/otel"
+	"go.uber.org/zap"
+)
+
+// reportEvery bounds how often the log tells that telemetry fails: a receiver that
+// is away fails every few seconds.
+const reportEvery = time.Minute
+
+// reporter passes errors of the exporters on to the log. OpenTelemetry has one
+// place for them in a process, and without it they go to the standard error.
+type reporter struct {
+	log  *zap.Logger
+	mask func(string) string
+
+	mu     sync.Mutex
+	last   time.Time
+	silent int // errors since
+	over   bool
+}
+
+// Handle is of otel.ErrorHandler.
+func (r *reporter) Handle(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.over || !r.last.IsZero() && time.Since(r.last) < reportEvery {
+		r.silent++
+		return
+	}
+	r.log.Warn("telemetry could not be sent; turns go on", zap.String("error", r.mask(err.Error())), zap.Int("errors_before", r.silent))
+	r.last, r.silent = time.Now(), 0
+}
+
+// reportTo has errors go to the log until quiet is called.
+func reportTo(log *zap.Logger, mask func(string) string) (quiet func()) {
+	r := &reporter{log: log, mask: mask}
+	otel.SetErrorHandler(r)
+	otel.SetLogger(logr.Discard()) // what matters of it comes to the handler
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.over = true
+	}
+}

@@ -1,0 +1,307 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"turnkeeper"
+	"turnkeeper/agentturn"
+	"turnkeeper/inference"
+)
+
+var _ agentturn.Observer = (*Telemetry)(nil)
+
+// Words of the grant log, and of the metric of dispatches.
+const (
+	outcomeFinished   = "finished"
+	outcomeWaiting    = "waiting"
+	outcomeDeferred   = "deferred"
+	outcomeHandedBack = "handed_back"
+	outcomeLost       = "lost"
+	outcomeFenced     = "fenced"
+	outcomeUnwritten  = "unwritten"
+)
+
+// A dispatch is one grant of a turn, at work.
+type dispatch struct {
+	tele  *Telemetry
+	turn  turnkeeper.Turn
+	made  time.Time // when the turn was, by the clock of this process
+	whole trace.Span
+	span  trace.Span
+}
+
+type dispatchKey struct{}
+
+// Dispatch begins the span of a grant. It hangs below that of the turn, which has
+// an id that every process finds, and is sent by the one that ends the turn: a
+// span cannot stay open from process to process.
+func (t *Telemetry) Dispatch(ctx context.Context, b agentturn.DispatchBegin) (context.Context, func(agentturn.DispatchEnd)) {
+	turn := b.Record.Turn
+	place := turn.Trace(b.Record.Message.TraceParent)
+	granted := time.Now().Add(-b.Record.Elapsed)
+	d := &dispatch{tele: t, turn: turn, made: granted.Add(-max(0, turn.GrantedAt.Sub(turn.CreatedAt)))}
+	d.whole = t.turnSpan(ctx, place, turn, d.made)
+	within := trace.ContextWithSpan(ctx, d.whole)
+	if b.Before.Outcome == outcomeLost {
+		t.lostSpan(within, place, b.Before, turn.Dispatches-1, granted.Add(-turn.GrantedAt.Sub(b.Before.GrantedAt)))
+	}
+	options := []trace.SpanStartOption{
+		trace.WithTimestamp(granted),
+		trace.WithAttributes(attribute.Int("turnkeeper.dispatch", turn.Dispatches)),
+	}
+	if b.Before.GrantID != "" {
+		options = append(options, trace.WithLinks(trace.Link{SpanContext: d.whole.SpanContext().WithSpanID(place.SpanOf(turnkeeper.GrantSpan(b.Before.GrantID)))}))
+	}
+	_, d.span = t.tracer.Start(wanting(within, place.TraceID, place.SpanOf(turnkeeper.GrantSpan(turn.GrantID))), "dispatch", options...)
+	t.metrics.granted(ctx, b.Record)
+	ctx = trace.ContextWithSpan(context.WithValue(ctx, dispatchKey{}, d), d.span)
+	return ctx, d.end
+}
+
+// turnSpan is the span of a whole turn. Only who ends the turn ends it.
+func (t *Telemetry) turnSpan(ctx context.Context, place turnkeeper.TraceContext, turn turnkeeper.Turn, made time.Time) trace.Span {
+	options := []trace.SpanStartOption{trace.WithTimestamp(made), trace.WithAttributes(
+		attribute.String("gen_ai.operation.name", "invoke_agent"),
+		attribute.String("gen_ai.agent.name", turn.Agent),
+		attribute.String("gen_ai.conversation.id", turn.Conversation),
+		attribute.Int64("turnkeeper.turn.id", int64(turn.ID)),
+		attribute.Int64("turnkeeper.message.id", int64(turn.MessageID)),
+		attribute.Int("turnkeeper.attempt", turn.Attempt),
+		attribute.String("turnkeeper.trigger", string(turn.Trigger)),
+	)}
+	if place.HasSender() {
+		var flags trace.TraceFlags
+		ctx = trace.ContextWithRemoteSpanContext(ctx, trace.NewSpanContext(trace.SpanContextConfig{
+			TraceID: place.TraceID, SpanID: place.Sender, TraceFlags: flags.WithSampled(place.Sampled), Remote: true,
+		}))
+	} else {
+		options = append(options, trace.WithNewRoot())
+	}
+	_, span := t.tracer.Start(wanting(ctx, place.TraceID, place.SpanOf(turnkeeper.TurnSpan(turn.ID))), "invoke_agent "+turn.Agent, options...)
+	return span
+}
+
+// lostSpan sends the span of a grant whose worker was lost and could not.
+func (t *Telemetry) lostSpan(ctx context.Context, place turnkeeper.TraceContext, lost turnkeeper.Dispatch, number int, granted time.Time) {
+	_, span := t.tracer.Start(wanting(ctx, place.TraceID, place.SpanOf(turnkeeper.GrantSpan(lost.GrantID))), "dispatch",
+		trace.WithTimestamp(granted), trace.WithAttributes(
+			attribute.Int("turnkeeper.dispatch", number),
+			attribute.String("turnkeeper.dispatch.outcome", outcomeLost),
+			attribute.String("turnkeeper.dispatch.worker", string(lost.WorkerID)),
+			attribute.String("error.type", string(turnkeeper.StopWorkerLost)),
+		))
+	span.SetStatus(codes.Error, "the worker was lost")
+	span.End(trace.WithTimestamp(granted.Add(max(0, lost.EndedAt.Sub(lost.GrantedAt)))))
+}
+
+// end ends a dispatch. Where no outcome could be written its span is not sent: the
+// grant is then lost, and who has the next one sends it.
+func (d *dispatch) end(e agentturn.DispatchEnd) {
+	outcome := outcomeOf(e)
+	d.tele.metrics.dispatched(d.turn, outcome)
+	if e.Err != nil {
+		return
+	}
+	d.span.SetAttributes(attribute.String("turnkeeper.dispatch.outcome", outcome))
+	d.span.End()
+	if !e.Outcome.State.Terminal() {
+		return
+	}
+	d.tele.metrics.ended(d.turn, e, time.Since(d.made))
+	var used turnkeeper.Usage
+	for _, round := range e.Rounds {
+		used = used.Add(round.Usage)
+	}
+	d.whole.SetAttributes(
+		attribute.String("turnkeeper.state", string(e.Outcome.State)),
+		attribute.String("turnkeeper.stop_reason", string(e.Outcome.StopReason)),
+		attribute.Int("turnkeeper.rounds", len(e.Rounds)),
+		attribute.Int64("gen_ai.usage.input_tokens", used.InputTokens),
+		attribute.Int64("gen_ai.usage.output_tokens", used.OutputTokens),
+	)
+	if e.Outcome.State == turnkeeper.TurnFailed {
+		d.whole.SetAttributes(attribute.String("error.type", orOther(e.Outcome.ErrorClass)))
+		d.whole.SetStatus(codes.Error, "")
+	}
+	d.whole.End()
+}
+
+func outcomeOf(e agentturn.DispatchEnd) string {
+	switch {
+	case errors.Is(e.Err, turnkeeper.ErrFenced):
+		return outcomeFenced
+	case e.Err != nil:
+		return outcomeUnwritten
+	case e.Outcome.State.Terminal():
+		return outcomeFinished
+	case e.Outcome.State == turnkeeper.TurnWaiting:
+		return outcomeWaiting
+	case e.Outcome.Backoff > 0:
+		return outcomeDeferred
+	default:
+		return outcomeHandedBack
+	}
+}
+
+// ofDispatch is ctx below the dispatch's span, whatever it was below.
+func ofDispatch(ctx context.Context) context.Context {
+	if d, ok := ctx.Value(dispatchKey{}).(*dispatch); ok {
+		return trace.ContextWithSpan(ctx, d.span)
+	}
+	return ctx
+}
+
+// Round begins the span of a round, or of what a later dispatch does of it.
+func (t *Telemetry) Round(ctx context.Context, r agentturn.RoundBegin) (context.Context, func(agentturn.RoundEnd)) {
+	ctx, span := t.tracer.Start(ofDispatch(ctx), "round", trace.WithAttributes(
+		attribute.Int("turnkeeper.round", r.Number), attribute.Bool("turnkeeper.round.resumed", r.Resumed),
+	))
+	return ctx, func(e agentturn.RoundEnd) {
+		if e.Round != nil {
+			span.SetAttributes(
+				attribute.Int("turnkeeper.round.calls", len(e.Round.Calls)), attribute.Bool("turnkeeper.round.charged", e.Round.Charged),
+				attribute.Int("turnkeeper.round.attempts", e.Round.Attempts),
+			)
+		}
+		span.End()
+	}
+}
+
+// ModelCall begins the span of one attempt at a model call.
+func (t *Telemetry) ModelCall(ctx context.Context, m agentturn.ModelBegin) (context.Context, func(agentturn.ModelEnd)) {
+	attributes := []attribute.KeyValue{
+		attribute.String("gen_ai.operation.name", "chat"),
+		attribute.String("gen_ai.provider.name", providerName(m.Provider)),
+		attribute.String("gen_ai.request.model", m.Model),
+		attribute.String("turnkeeper.purpose", string(m.Purpose)),
+	}
+	if m.Attempt > 0 {
+		attributes = append(attributes, attribute.Int("turnkeeper.attempt", m.Attempt))
+	}
+	if n := m.Request.MaxOutputTokens; n > 0 {
+		attributes = append(attributes, attribute.Int("gen_ai.request.max_tokens", n))
+	}
+	if temperature := m.Request.Temperature; temperature != nil {
+		attributes = append(attributes, attribute.Float64("gen_ai.request.temperature", *temperature))
+	}
+	ctx, span := t.tracer.Start(ctx, "chat "+m.Model, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attributes...))
+	if t.content && span.IsRecording() {
+		span.SetAttributes(t.asked(m.Request)...)
+	}
+	started := time.Now()
+	return ctx, func(e agentturn.ModelEnd) {
+		t.metrics.modelCalled(m, e, time.Since(started))
+		if e.Err != nil {
+			fail(span, modelError(e.Err))
+		} else {
+			span.SetAttributes(answered(e.Response)...)
+			if t.content && span.IsRecording() {
+				span.SetAttributes(t.said(e.Response)...)
+			}
+		}
+		span.End()
+	}
+}
+
+func answered(r inference.Response) []attribute.KeyValue {
+	attributes := []attribute.KeyValue{attribute.String("gen_ai.response.model", r.Model)}
+	if r.ID != "" {
+		attributes = append(attributes, attribute.String("gen_ai.response.id", r.ID))
+	}
+	if r.FinishReason != "" {
+		attributes = append(attributes, attribute.StringSlice("gen_ai.response.finish_reasons", []string{r.FinishReason}))
+	}
+	if r.Usage.Estimated { // the conventions want no estimates
+		return attributes
+	}
+	for name, n := range map[string]int64{
+		"gen_ai.usage.input_tokens": r.Usage.InputTokens, "gen_ai.usage.output_tokens": r.Usage.OutputTokens,
+		"gen_ai.usage.cache_read.input_tokens": r.Usage.CachedTokens, "gen_ai.usage.reasoning.output_tokens": r.Usage.ReasoningTokens,
+	} {
+		if n > 0 {
+			attributes = append(attributes, attribute.Int64(name, n))
+		}
+	}
+	return attributes
+}
+
+// modelError is the class of an error, one of a closed list. What it says may be
+// what a provider echoed of a request, and stays out.
+func modelError(err error) string {
+	if e, ok := errors.AsType[*inference.Error](err); ok {
+		return orOther(string(e.Class))
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return "timeout"
+	}
+	return "cancelled"
+}
+
+// ToolCall begins the span of a run of a tool.
+func (t *Telemetry) ToolCall(ctx context.Context, b agentturn.ToolBegin) (context.Context, func(agentturn.ToolEnd)) {
+	if b.Elsewhere {
+		ctx = t.ofTurn(ctx, b)
+	}
+	call := b.Call
+	ctx, span := t.tracer.Start(ctx, "execute_tool "+call.Name, trace.WithAttributes(
+		attribute.String("gen_ai.operation.name", "execute_tool"),
+		attribute.String("gen_ai.tool.name", call.Name),
+		attribute.String("gen_ai.tool.type", "function"),
+		attribute.String("gen_ai.tool.call.id", call.WireID),
+		attribute.String("turnkeeper.call", call.Key.String()),
+		attribute.String("turnkeeper.effect", string(call.Effect)),
+		attribute.Bool("turnkeeper.detached", b.Elsewhere),
+	))
+	if t.content {
+		span.SetAttributes(attribute.String("gen_ai.tool.call.arguments", t.shown(call.Arguments)))
+	}
+	started := time.Now()
+	return ctx, func(e agentturn.ToolEnd) {
+		t.metrics.toolRan(call.Name, e.State, time.Since(started))
+		span.SetAttributes(attribute.String("turnkeeper.state", string(e.State)))
+		if e.Error != "" {
+			fail(span, e.Error)
+		}
+		if t.content {
+			span.SetAttributes(attribute.String("gen_ai.tool.call.result", t.shown(e.Result)))
+		}
+		span.End()
+	}
+}
+
+// ofTurn is ctx below the span of the turn, for what runs outside of its
+// dispatches.
+func (t *Telemetry) ofTurn(ctx context.Context, b agentturn.ToolBegin) context.Context {
+	place := b.Turn.Trace(b.TraceParent)
+	return trace.ContextWithSpan(ctx, t.turnSpan(ctx, place, b.Turn, b.Turn.CreatedAt))
+}
+
+func fail(span trace.Span, class string) {
+	span.SetAttributes(attribute.String("error.type", class))
+	span.SetStatus(codes.Error, "")
+}
+
+func orOther(class string) string {
+	if class == "" {
+		return "_OTHER"
+	}
+	return class
+}
+
+// Names of providers that the conventions have under another name.
+var providerNames = map[string]string{
+	"mistral": "mistral_ai", "gemini": "gcp.gemini", "google": "gcp.gemini", "xai": "x_ai", "azure": "azure.ai.openai", "bedrock": "aws.bedrock",
+}
+
+func providerName(configured string) string {
+	if name, ok := providerNames[configured]; ok {
+		return name
+	}
+	return configured
+}
