@@ -105,9 +105,7 @@ func (p *turnPage) outcome() {
 		list.add("not before", p.at(t.DueAt))
 	}
 	list.add("definition", cut(t.DefinitionHash, 13))
-	if p.Message.TraceParent != "" {
-		list.add("trace", oneLine(p.Message.TraceParent, 0))
-	}
+	list.add("trace", t.Trace(p.Message.TraceParent).String())
 }
 
 func (p *turnPage) stopReason() string {

@@ -113,6 +113,7 @@ type WholeTurn struct {
 	Turn
 	Message     Message       `json:"message"`
 	Reply       *Reply        `json:"reply"`
+	TraceID     string        `json:"trace_id"`
 	DispatchLog []Dispatch    `json:"dispatches"`
 	RoundLog    []Round       `json:"rounds"`
 	Outputs     []Output      `json:"outputs"`
@@ -130,8 +131,9 @@ type Cancellation struct {
 // OfWholeTurn shows all about a turn.
 func OfWholeTurn(v storage.TurnView) WholeTurn {
 	whole := WholeTurn{
-		Turn: OfTurn(v.Turn), Message: OfMessage(v.Message), DispatchLog: All(v.Dispatches, OfDispatch),
-		RoundLog: All(v.Rounds, OfRound), Outputs: All(v.Outputs, OfOutput),
+		Turn: OfTurn(v.Turn), Message: OfMessage(v.Message), TraceID: v.Turn.Trace(v.Message.TraceParent).String(),
+		DispatchLog: All(v.Dispatches, OfDispatch),
+		RoundLog:    All(v.Rounds, OfRound), Outputs: All(v.Outputs, OfOutput),
 		Awaited: All(v.Awaited, OfAwaitedCall),
 	}
 	if v.Reply != nil {

@@ -1,0 +1,541 @@
+package tests_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"turnkeeper/telemetry"
+)
+
+// tells has the processes of the house send to the receiver, soon.
+func (h *house) tells(r *receiver) {
+	h.env["OTEL_EXPORTER_OTLP_ENDPOINT"] = r.url
+	h.env["OTEL_BSP_SCHEDULE_DELAY"] = "50"
+	h.env["OTEL_METRIC_EXPORT_INTERVAL"] = "200"
+}
+
+const (
+	senderTrace  = "0af7651916cd43dd8448eb211c80319c"
+	senderSpan   = "b7ad6b7169203331"
+	senderParent = "00-" + senderTrace + "-" + senderSpan + "-01"
+)
+
+// A turn whose worker is killed is one trace: that of its sender, with every span
+// below the right one, the lost worker's grant too, which it could not tell of.
+func TestATurnIsOneTraceThroughALostWorker(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	r := newReceiver(t)
+	h.tells(r)
+	h.agent("clerk", marks)
+	h.model.Then(rounds(callOnce("mark_once", "a"), hangOnce(text("It is marked."))))
+	first := h.startWorker("--takeover-after", "2s", "--log-format", "json")
+	message := h.enqueue("clerk", "Make a mark.", "--trace-parent", senderParent)
+	h.awaitRequests(2)
+	tool := r.awaitSpan("execute_tool mark_once", any1)
+	second := h.startWorker("--takeover-after", "2s", "--log-format", "json")
+	first.kill()
+	turn := h.turnOf(message)
+	h.ended(turn, "succeeded", "none", 2)
+	whole := r.awaitSpan("invoke_agent clerk", any1)
+
+	spans := map[string]sentSpan{}
+	for _, s := range r.all() {
+		if id(s.TraceId) != senderTrace {
+			t.Errorf("the span %s is of the trace %s", s.Name, id(s.TraceId))
+		}
+		if before, twice := spans[id(s.SpanId)]; twice {
+			t.Errorf("the span %s has the id of %s", s.Name, before.Name)
+		}
+		spans[id(s.SpanId)] = s
+	}
+	path := func(s sentSpan) (path string) {
+		for {
+			path = "/" + s.Name + path
+			up, there := spans[id(s.ParentSpanId)]
+			if !there {
+				return id(s.ParentSpanId) + path
+			}
+			s = up
+		}
+	}
+	var paths []string
+	for _, s := range r.all() {
+		paths = append(paths, path(s)+" "+s.attribute("turnkeeper.dispatch")+s.attribute("turnkeeper.round"))
+	}
+	root := senderSpan + "/invoke_agent clerk"
+	want := []string{
+		root + " ",
+		root + "/dispatch 1", root + "/dispatch 2",
+		root + "/dispatch/round 1", root + "/dispatch/round 2",
+		root + "/dispatch/round/chat scripted ", root + "/dispatch/round/chat scripted ",
+		root + "/dispatch/round/execute_tool mark_once ",
+	}
+	slices.Sort(paths)
+	slices.Sort(want)
+	if !slices.Equal(paths, want) {
+		t.Errorf("the spans are\n%s\nwant\n%s", strings.Join(paths, "\n"), strings.Join(want, "\n"))
+	}
+	lost := r.awaitSpan("dispatch", func(s sentSpan) bool { return s.attribute("turnkeeper.dispatch") == "1" })
+	took := r.awaitSpan("dispatch", func(s sentSpan) bool { return s.attribute("turnkeeper.dispatch") == "2" })
+	if lost.attribute("turnkeeper.dispatch.outcome") != "lost" || lost.attribute("error.type") != "worker_lost" || took.attribute("turnkeeper.dispatch.outcome") != "finished" {
+		t.Errorf("the dispatches are\n%v\n%v", lost, took)
+	}
+	if len(took.Links) != 1 || id(took.Links[0].SpanId) != id(lost.SpanId) {
+		t.Errorf("the second dispatch has the links %v", took.Links)
+	}
+	if tool.instance == whole.instance || lost.instance != whole.instance {
+		t.Errorf("the tool was told of by %s, the lost grant by %s, the turn by %s", tool.instance, lost.instance, whole.instance)
+	}
+	for _, s := range spans {
+		if s.EndTimeUnixNano < s.StartTimeUnixNano || s.StartTimeUnixNano+1e9 < whole.StartTimeUnixNano || s.EndTimeUnixNano > whole.EndTimeUnixNano+1e9 {
+			t.Errorf("the span %s is from %d to %d, the turn from %d to %d", s.Name, s.StartTimeUnixNano, s.EndTimeUnixNano, whole.StartTimeUnixNano, whole.EndTimeUnixNano)
+		}
+	}
+	h.conventions(r)
+	for _, w := range []*process{first, second} {
+		h.linesHaveTheirTurn(w, turn.ID)
+	}
+}
+
+// conventions holds attributes against those of OpenTelemetry for models and agents.
+func (h *house) conventions(r *receiver) {
+	h.t.Helper()
+	for name, want := range map[string]map[string]string{
+		"invoke_agent clerk": {
+			"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "clerk", "gen_ai.conversation.id": "main",
+			"turnkeeper.state": "succeeded", "turnkeeper.stop_reason": "none", "turnkeeper.rounds": "2", "turnkeeper.trigger": "message",
+		},
+		"chat scripted": {
+			"gen_ai.operation.name": "chat", "gen_ai.provider.name": "test", "gen_ai.request.model": "scripted",
+			"gen_ai.response.finish_reasons": "tool_calls", "turnkeeper.purpose": "round",
+		},
+		"execute_tool mark_once": {
+			"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "mark_once", "gen_ai.tool.type": "function",
+			"turnkeeper.call": "round-1-tool-1", "turnkeeper.state": "succeeded", "turnkeeper.effect": "once",
+		},
+	} {
+		span := r.awaitSpan(name, any1)
+		for attribute, value := range want {
+			if got := span.attribute(attribute); got != value {
+				h.t.Errorf("%s: %s is %q, not %q", name, attribute, got, value)
+			}
+		}
+	}
+	chat := r.awaitSpan("chat scripted", any1)
+	if chat.attribute("gen_ai.usage.input_tokens") == "" || chat.attribute("gen_ai.response.model") == "" || chat.Kind.String() != "SPAN_KIND_CLIENT" {
+		h.t.Errorf("the model call's span is %v", chat)
+	}
+}
+
+// linesHaveTheirTurn holds that each line of a log that is about a turn names it, its
+// agent and its trace.
+func (h *house) linesHaveTheirTurn(p *process, turn int64) {
+	h.t.Helper()
+	about := 0
+	for line := range strings.Lines(p.said.String()) {
+		var fields struct {
+			Message string `json:"msg"`
+			Turn    int64  `json:"turn_id"`
+			Agent   string `json:"agent"`
+			Trace   string `json:"trace_id"`
+			Round   *int   `json:"round"`
+			Calls   *int   `json:"calls"`
+		}
+		if json.Unmarshal([]byte(line), &fields) != nil {
+			continue
+		}
+		if strings.Contains(fields.Message, "worker was lost") { // the scheduler has not read the message
+			fields.Trace = senderTrace
+		}
+		if fields.Turn == 0 {
+			continue
+		}
+		about++
+		if fields.Turn != turn || fields.Agent != "clerk" || fields.Trace != senderTrace {
+			h.t.Errorf("%s wrote %s", p.name, line)
+		}
+		if fields.Message == "tool continuation started" && (fields.Round == nil || *fields.Round != 2 || fields.Calls == nil || *fields.Calls != 1) {
+			h.t.Errorf("%s wrote %s", p.name, line)
+		}
+	}
+	if about == 0 {
+		h.t.Errorf("%s wrote nothing of the turn:\n%s", p.name, p.said.tail())
+	}
+}
+
+// A turn that no sender has a trace for, one of a schedule say, is a trace of its
+// own, under the id that logs and turnctl have.
+func TestATurnWithoutASenderIsATraceOfItsOwn(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	r := newReceiver(t)
+	h.tells(r)
+	h.agent("clerk", marks)
+	h.model.Then(rounds(text("Hello.")))
+	w := h.startWorker()
+	first, second := h.turnOf(h.enqueue("clerk", "One.")), h.turnOf(h.enqueue("clerk", "Two.", "--trace-parent", "no trace at all"))
+	traces := map[string]bool{}
+	for _, turn := range []shown{first, second} {
+		whole := r.awaitSpan("invoke_agent clerk", func(s sentSpan) bool { return s.attribute("turnkeeper.turn.id") == fmt.Sprint(turn.ID) })
+		if len(whole.ParentSpanId) != 0 {
+			t.Errorf("it hangs below %s", id(whole.ParentSpanId))
+		}
+		traces[id(whole.TraceId)] = true
+		if page := h.run("", "turnctl", "show", fmt.Sprint(turn.ID)); !strings.Contains(page.stdout, id(whole.TraceId)) {
+			t.Errorf("turnctl does not tell of the trace %s:\n%s", id(whole.TraceId), page.stdout)
+		}
+		w.await(id(whole.TraceId))
+	}
+	if len(traces) != 2 {
+		t.Errorf("the traces are %v", traces)
+	}
+}
+
+// A detached call, run by whichever worker, is below its turn, and so are the two
+// dispatches of a turn that waited for it.
+func TestAWaitingTurnIsOneTrace(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	r := newReceiver(t)
+	h.tells(r)
+	h.agent("clerk", far)
+	h.ledger.hold("a")
+	h.model.Then(farTurn("mark_far_once", "a"))
+	h.startWorker()
+	message := h.enqueue("clerk", "Work.", "--trace-parent", senderParent)
+	h.await("the turn waits", "select exists (select from turns where state = 'waiting')")
+	h.ledger.release()
+	h.turnOf(message)
+	whole := r.awaitSpan("invoke_agent clerk", any1)
+	tool := r.awaitSpan("execute_tool mark_far_once", any1)
+	waited := r.awaitSpan("dispatch", func(s sentSpan) bool { return s.attribute("turnkeeper.dispatch.outcome") == "waiting" })
+	went := r.awaitSpan("dispatch", func(s sentSpan) bool { return s.attribute("turnkeeper.dispatch.outcome") == "finished" })
+	for _, s := range []sentSpan{tool, waited, went} {
+		if id(s.ParentSpanId) != id(whole.SpanId) || id(s.TraceId) != senderTrace {
+			t.Errorf("%s is below %s of %s", s.Name, id(s.ParentSpanId), id(s.TraceId))
+		}
+	}
+	if len(went.Links) != 1 || id(went.Links[0].SpanId) != id(waited.SpanId) || tool.attribute("turnkeeper.detached") != "true" {
+		t.Errorf("the second dispatch has the links %v; the tool is %v", went.Links, tool)
+	}
+}
+
+// scrape reads metrics as Prometheus does.
+func scrape(t *testing.T, base string) map[string]*dto.MetricFamily {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, base+"/metrics", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %v\n%s", resp.Status, err, body)
+	}
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(body))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, body)
+	}
+	return families
+}
+
+// sum is what all series of a metric add up to that have the labels, given as name
+// and value: of a histogram, how often something was observed.
+func sum(families map[string]*dto.MetricFamily, name string, labels ...string) (total float64) {
+	for _, m := range families[name].GetMetric() {
+		if !hasLabels(m, labels) {
+			continue
+		}
+		total += m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+	}
+	return total
+}
+
+func hasLabels(m *dto.Metric, labels []string) bool {
+	for n := 0; n < len(labels); n += 2 {
+		if !slices.ContainsFunc(m.Label, func(l *dto.LabelPair) bool { return l.GetName() == labels[n] && l.GetValue() == labels[n+1] }) {
+			return false
+		}
+	}
+	return true
+}
+
+// summed is the sum of what a histogram observed.
+func summed(families map[string]*dto.MetricFamily, name string, labels ...string) (total float64) {
+	for _, m := range families[name].GetMetric() {
+		if hasLabels(m, labels) {
+			total += m.GetHistogram().GetSampleSum()
+		}
+	}
+	return total
+}
+
+// What Prometheus reads is what the journal has, and what the documentation says.
+func TestMetricsAreWhatTheJournalHas(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	r := newReceiver(t)
+	h.tells(r)
+	h.agent("clerk", marks)
+	h.agent("capped", marks, "max_rounds: 2")
+	h.agent("broken")
+	w := h.startWorker("--metrics-listen", "127.0.0.1:0")
+	h.model.Then(rounds(calls(call("mark_none", "a"), call("mark_once", "b")), callOnce("mark_keyed", "c"), text("Done.")))
+	h.turnOf(h.enqueue("clerk", "Three rounds."))
+	h.model.Then(rounds(text("Hello.")))
+	h.turnOf(h.enqueue("clerk", "One round."))
+	h.model.Then(func(recorded) reply { return callOnce("mark_none", "again") })
+	h.turnOf(h.enqueue("capped", "Never done."))
+	h.model.Then(func(recorded) reply { return fault(http.StatusUnauthorized, "invalid_api_key", "no") })
+	failing := h.enqueue("broken", "It fails.")
+	h.await("the turn failed", "select exists (select from turns where message_id = $1 and state = 'failed')", failing)
+	if r := h.run("", "turnctl", "scheduler", "pause", "two messages wait"); r.code != 0 {
+		t.Fatal(r.stderr)
+	}
+	h.enqueue("clerk", "It waits.")
+	h.await("no turn runs", "select not exists (select from turns where ended_at is null)")
+
+	var got map[string]*dto.MetricFamily
+	h.poll("the message is in the metrics", func() bool {
+		got = scrape(t, w.api())
+		return sum(got, "turnkeeper_queue_messages") == 2 // the broken one too
+	})
+	h.metricsAreTheJournal(got)
+	for name, want := range map[string]float64{
+		"turnkeeper_scheduler_tick_age_seconds": 1, "turnkeeper_event_watchers": 1, "turnkeeper_leases_held": 1,
+		"turnkeeper_turns_open": 3, "turnkeeper_queue_age_seconds": 1, "go_goroutines": 1, "target_info": 1,
+	} {
+		if n := float64(len(got[name].GetMetric())); n != want {
+			t.Errorf("%s has %v series", name, n)
+		}
+	}
+	if sum(got, "http_server_request_duration_seconds", "http_route", "/metrics", "http_response_status_code", "200") == 0 {
+		t.Error("the requests for the metrics are not in them")
+	}
+	documented(t, got)
+	at := regexp.MustCompile(`"url": "(http://[^"]+)/metrics"`).FindStringSubmatch(w.said.String())
+	if at == nil {
+		t.Fatalf("the worker did not say where its metrics are:\n%s", w.said.tail())
+	}
+	if own := scrape(t, at[1]); sum(own, "turnkeeper_turns_total") != sum(got, "turnkeeper_turns_total") {
+		t.Errorf("at their own address the metrics are others")
+	}
+	for _, m := range telemetry.Metrics() {
+		if _, there := got[m.Prometheus()]; there {
+			await(r, "metric "+m.Name, func() (bool, bool) { return true, r.metrics[m.Name] })
+		}
+	}
+}
+
+// metricsAreTheJournal holds what was counted against what is on record.
+func (h *house) metricsAreTheJournal(got map[string]*dto.MetricFamily) {
+	h.t.Helper()
+	rows, err := h.db.Query(h.t.Context(), `
+		select 'turnkeeper_turns_total', array['agent', agent, 'state', state::text, 'stop_reason', stop_reason::text], count(*)::float8 from turns where ended_at is not null group by agent, state, stop_reason
+		union all select 'turnkeeper_turn_duration_seconds', array['agent', agent, 'state', state::text], count(*) from turns where ended_at is not null group by agent, state
+		union all select 'turnkeeper_dispatches_total', array['outcome', outcome], count(*) from lease_log where ended_at is not null group by outcome
+		union all select 'turnkeeper_dispatch_latency_seconds', array[]::text[], count(*) from lease_log
+		union all select 'turnkeeper_tool_duration_seconds', array['tool', name, 'state', state::text], count(*) from calls where duration_ms is not null group by name, state
+		union all select 'turnkeeper_tokens_total', array['agent', t.agent, 'model', 'scripted', 'type', 'input'], sum(r.input_tokens) from rounds r join turns t on t.id = r.turn_id group by t.agent
+		union all select 'turnkeeper_tokens_total', array['agent', t.agent, 'type', 'output'], sum(r.output_tokens) from rounds r join turns t on t.id = r.turn_id group by t.agent
+		union all select 'gen_ai_client_token_usage', array['gen_ai_token_type', 'input', 'gen_ai_request_model', 'scripted', 'gen_ai_provider_name', 'test'], count(*) from rounds
+		union all select 'gen_ai_client_operation_duration_seconds', array['gen_ai_operation_name', 'chat'], sum(attempts) + (select count(*) from turns where state = 'failed') from rounds
+		union all select 'gen_ai_client_operation_duration_seconds', array['error_type', 'auth'], count(*) from turns where state = 'failed'
+		union all select 'tool_continuation_count', array['agent', t.agent], count(*) from turns t where (select count(*) from rounds r where r.turn_id = t.id) > 1 group by t.agent
+		union all select 'tool_continuation_duration', array['agent', 'clerk'], 1
+		union all select 'tool_continuation_iterations', array['agent', 'clerk'], 1`)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	type expectation struct {
+		Metric string
+		Labels []string
+		Value  float64
+	}
+	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[expectation])
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if len(all) < 18 {
+		h.t.Errorf("there is little on record: %v", all)
+	}
+	for _, want := range all {
+		if value := sum(got, want.Metric, want.Labels...); value != want.Value {
+			h.t.Errorf("%s%q is %v, and on record are %v", want.Metric, want.Labels, value, want.Value)
+		}
+	}
+	if n := summed(got, "tool_continuation_iterations", "agent", "clerk"); n != 2 {
+		h.t.Errorf("the clerk went on %v times", n)
+	}
+	if ran := summed(got, "tool_continuation_duration", "agent", "clerk"); ran <= 0 || ran > 60 {
+		h.t.Errorf("the clerk went on for %v s", ran)
+	}
+}
+
+// documented holds that there is no metric, and no label, that the catalogue does
+// not have; labels of the Go collectors are their own.
+func documented(t *testing.T, got map[string]*dto.MetricFamily) {
+	t.Helper()
+	known := map[string]telemetry.Metric{}
+	for _, m := range telemetry.Metrics() {
+		known[m.Prometheus()] = m
+	}
+	seen := 0
+	for name, family := range got {
+		if strings.HasPrefix(name, "go_") || strings.HasPrefix(name, "process_") || strings.HasPrefix(name, "promhttp_") || name == "target_info" {
+			continue
+		}
+		m, ok := known[name]
+		if !ok {
+			t.Errorf("%s is not in the catalogue", name)
+			continue
+		}
+		seen++
+		if kind := strings.ToLower(family.GetType().String()); kind != string(m.Kind) {
+			t.Errorf("%s is a %s, and the catalogue says %s", name, kind, m.Kind)
+		}
+		for _, series := range family.Metric {
+			for _, label := range series.Label {
+				if !slices.Contains(m.PrometheusLabels(), label.GetName()) {
+					t.Errorf("%s has the label %s", name, label.GetName())
+				}
+			}
+		}
+	}
+	if seen < 20 {
+		t.Errorf("only %d metrics are there", seen)
+	}
+}
+
+// A receiver that takes everything and never answers, and one that is not there,
+// hold up no turn and no end.
+func TestAReceiverThatHangsHoldsNothingUp(t *testing.T) {
+	t.Parallel()
+	for name, to := range map[string]func(testing.TB) string{
+		"it hangs":        func(t testing.TB) string { return newReceiver(t).hangs().url },
+		"it is not there": func(testing.TB) string { return "http://127.0.0.1:1" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHouse(t)
+			h.env["OTEL_EXPORTER_OTLP_ENDPOINT"] = to(t)
+			h.env["OTEL_BSP_SCHEDULE_DELAY"] = "10"
+			h.env["OTEL_BSP_MAX_QUEUE_SIZE"] = "8" // full at once
+			h.env["OTEL_BSP_MAX_EXPORT_BATCH_SIZE"] = "4"
+			h.env["OTEL_EXPORTER_OTLP_TIMEOUT"] = "300"
+			h.env["OTEL_METRIC_EXPORT_INTERVAL"] = "100"
+			h.agent("clerk", "lane: conversation", marks)
+			h.model.Then(rounds(callOnce("mark_none", "a"), text("Done.")))
+			w := h.startWorker()
+			var messages []int64
+			for n := range 20 {
+				messages = append(messages, query[int64](h, "select turnkeeper.enqueue('clerk', 'Work.', $1)", fmt.Sprint("c", n)))
+			}
+			h.awaitClosed(messages...)
+			if n := query[int](h, "select count(*) from turns where state = 'succeeded' and dispatches = 1"); n != len(messages) {
+				t.Errorf("%d of %d turns succeeded", n, len(messages))
+			}
+			w.await("telemetry could not be sent; turns go on")
+			if code := w.terminate(); code != 0 {
+				t.Errorf("the worker ended with %d:\n%s", code, w.said.tail())
+			}
+		})
+	}
+}
+
+// What is said and done is in no span, metric or line of the log, unless it is asked
+// for; secrets are in none then either.
+func TestWhatIsSaidIsNotToldOf(t *testing.T) {
+	t.Parallel()
+	const asks, argues, answers, replies, complains = "canary-message-1f", "canary-argument-2e", "canary-result-3d", "canary-reply-4c", "canary-error-5b"
+	for name, content := range map[string]bool{"by default": false, "when it is asked for": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHouse(t)
+			r := newReceiver(t)
+			h.tells(r)
+			h.env["OTEL_EXPORTER_OTLP_HEADERS"] = "api-key=" + headerCanary
+			h.env["TURNKEEPER_TELEMETRY_CONTENT"] = fmt.Sprint(content)
+			h.agent("clerk", marks)
+			h.ledger.answer(argues, answers+" "+apiKey)
+			h.model.Add(fault(http.StatusInternalServerError, "server_error", complains+" about "+asks))
+			h.model.Then(rounds(calls(call("mark_none", argues)), text(replies)))
+			w := h.startWorker()
+			turn := h.turnOf(h.enqueue("clerk", asks+" "+apiKey))
+			h.replied(turn, replies)
+			metrics := fmt.Sprint(scrape(t, w.api()))
+			r.awaitSpan("invoke_agent clerk", any1)
+			w.terminate()
+			sent := r.everything()
+			for _, canary := range []string{apiKey, headerCanary} {
+				if strings.Contains(sent+metrics+w.said.String(), canary) {
+					t.Errorf("the secret %q is told of", canary)
+				}
+			}
+			for _, canary := range []string{asks, argues, answers, replies, complains} {
+				if strings.Contains(metrics, canary) {
+					t.Errorf("%q is in a metric", canary)
+				}
+				if told := strings.Contains(sent, canary); told != (content && canary != complains) {
+					t.Errorf("%q is told of: %v", canary, told)
+				}
+				if strings.Contains(w.said.String(), canary) && canary != complains && canary != asks { // the provider's error is for operators
+					t.Errorf("%q is in the log", canary)
+				}
+			}
+		})
+	}
+}
+
+// A setting of telemetry that cannot be right is told in a sentence before any work
+// is taken.
+func TestBadTelemetrySettings(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.agent("clerk")
+	for _, c := range []struct{ name, value, says string }{
+		{"OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4318", "otlp_endpoint (or OTEL_EXPORTER_OTLP_ENDPOINT): it must be a URL such as http://localhost:4318"},
+		{"TURNKEEPER_OTLP_ENDPOINT", "http://me:" + headerCanary + "@collector", "it must hold no user or password: send these by OTEL_EXPORTER_OTLP_HEADERS"},
+		{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "ftp://x", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: it must be a URL"},
+		{"OTEL_EXPORTER_OTLP_PROTOCOL", "grpc", `OTEL_EXPORTER_OTLP_PROTOCOL is "grpc": it must be http/protobuf`},
+		{"OTEL_TRACES_EXPORTER", "zipkin", `OTEL_TRACES_EXPORTER is "zipkin": it must be otlp or none`},
+		{"OTEL_TRACES_SAMPLER_ARG", "2", `OTEL_TRACES_SAMPLER_ARG is "2": it must be a number from 0 to 1`},
+		{"OTEL_EXPORTER_OTLP_HEADERS", headerCanary, "OTEL_EXPORTER_OTLP_HEADERS must be name=value"},
+		{"OTEL_SDK_DISABLED", "perhaps", `OTEL_SDK_DISABLED is "perhaps": it must be true or false`},
+		{"TURNKEEPER_METRICS_LISTEN", "9464", "metrics_listen (TURNKEEPER_METRICS_LISTEN) is 9464: it must be HOST:PORT"},
+		{"TURNKEEPER_METRICS_LISTEN", "192.0.2.1:9464", "metrics_listen is 192.0.2.1:9464, and the process cannot listen there"},
+		{"TURNKEEPER_TELEMETRY_CONTENT", "some", "telemetry_content (TURNKEEPER_TELEMETRY_CONTENT) is some"},
+	} {
+		t.Run(c.name+" "+c.value, func(t *testing.T) {
+			env := append(h.environment(), c.name+"="+c.value)
+			if !strings.HasSuffix(c.name, "ENDPOINT") {
+				env = append(env, "OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1")
+			}
+			p := startProcess(t, c.name, h.dir, env, binary(t, "markerworker"))
+			if code := p.wait(); code == 0 || !strings.Contains(p.said.String(), c.says) {
+				t.Errorf("it ended with %d and said:\n%s", code, p.said.String())
+			}
+			if strings.Contains(p.said.String(), headerCanary) {
+				t.Errorf("it repeats a secret:\n%s", p.said.String())
+			}
+		})
+	}
+}
