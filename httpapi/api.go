@@ -38,6 +38,9 @@ type Store interface {
 	ResumeScheduler(ctx context.Context) error
 
 	responses.Store
+	Webhooks(ctx context.Context) ([]storage.WebhookView, error)
+	Webhook(ctx context.Context, name string) (storage.WebhookView, error)
+	Deliveries(ctx context.Context, webhook string, p storage.Page) ([]turnkeeper.Delivery, error)
 
 	FindToken(ctx context.Context, secret string) (storage.Token, error)
 	Ping(ctx context.Context) error

@@ -149,7 +149,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		t.Helper()
 		checked[method+" "+path] = true
 		real := strings.NewReplacer("/v1/turns/{id}", fmt.Sprintf("/v1/turns/%d", turn.id), "/v1/messages/{id}", "/v1/messages/1",
-			"/v1/responses/{id}", "/v1/responses/"+response, "/v1/models/{id}", "/v1/models/clerk", "{id}", "out-1").Replace(path)
+			"/v1/responses/{id}", "/v1/responses/"+response, "/v1/models/{id}", "/v1/models/clerk", "{name}", "shop", "{id}", "out-1").Replace(path)
 		a := h.ask(method, real+query, body, headers...)
 		a.want(t, status, "")
 		d.check(t, method, path, a)
@@ -161,6 +161,10 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	running.want(t, 200, `"correction_factor":1.5`)
 	running.want(t, 200, `"cancellation":{"reason":"a look"`)
 	ask("GET", "/v1/lanes", "", "", 200)
+	webhook := turnkeeper.Webhook{Name: "shop", Origin: "https://shop.example", Agents: []string{"clerk"}}
+	if err := h.RegisterWebhook(t.Context(), webhook); err != nil {
+		t.Fatal(err)
+	}
 	turn.finish("done")
 	message := `{"agent":"clerk","body":"hello"}`
 	ask("POST", "/v1/messages", "", message, 201, "Idempotency-Key", "k")
@@ -183,6 +187,12 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	ask("GET", "/v1/lanes", "", "", 200)
 	ask("GET", "/v1/schedules", "", "", 200)
 	ask("GET", "/v1/agents", "", "", 200)
+	if got := decode[struct{ Items []map[string]any }](t, ask("GET", "/v1/webhooks", "", "", 200)); len(got.Items) != 1 || got.Items[0]["pending"] != 1.0 {
+		t.Errorf("the webhooks are %v", got)
+	}
+	if got := decode[struct{ Items []map[string]any }](t, ask("GET", "/v1/webhooks/{name}/deliveries", "?state=pending", "", 200)); len(got.Items) != 1 || got.Items[0]["webhook_id"] != "reply_1" {
+		t.Errorf("the deliveries are %v", got)
+	}
 	ask("POST", "/v1/scheduler/pause", "", `{"reason":"a look"}`, 200)
 	ask("POST", "/v1/scheduler/pause", "", `{"reason":" "}`, 422)
 	if paused := ask("GET", "/v1/scheduler", "", "", 200); !strings.Contains(string(paused.body), "a look") {

@@ -43,6 +43,8 @@ func (a *API) routes() []route {
 		{"GET /v1/lanes", ScopeRead, (*API).listLanes},
 		{"GET /v1/schedules", ScopeRead, (*API).listSchedules},
 		{"GET /v1/agents", ScopeRead, (*API).listAgents},
+		{"GET /v1/webhooks", ScopeRead, (*API).listWebhooks},
+		{"GET /v1/webhooks/{name}/deliveries", ScopeRead, (*API).listDeliveries},
 		{"GET /v1/scheduler", ScopeRead, (*API).getScheduler},
 		{"POST /v1/responses", ScopeSend, (*API).postResponse},
 		{"GET /v1/responses/{id}", ScopeSend, (*API).getResponse},

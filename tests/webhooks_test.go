@@ -1,26 +1,28 @@
 package tests_test
 
 import (
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
-	"slices"
-	"strconv"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 )
 
-// hookSecret is what the webhooks of the tests sign with.
-const hookSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+// hookSecret is what the webhooks of the tests sign with, and oldHookSecret what they
+// signed with before.
+const (
+	hookSecret    = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+	oldHookSecret = "whsec_b2xkIHNlY3JldCBvZiB0aGUgd2ViaG9va3M="
+)
 
 // A push is one request that a receiver got.
 type push struct {
@@ -36,6 +38,8 @@ type receiver struct {
 	url    string
 	answer func(w http.ResponseWriter, r *http.Request, p push)
 
+	secrets []string // each of which must have signed
+
 	mu     sync.Mutex
 	pushes []push
 }
@@ -45,7 +49,7 @@ func newReceiver(t testing.TB, answer func(w http.ResponseWriter, r *http.Reques
 	if answer == nil {
 		answer = func(w http.ResponseWriter, _ *http.Request, _ push) { w.WriteHeader(http.StatusNoContent) }
 	}
-	r := &receiver{t: t, answer: answer}
+	r := &receiver{t: t, answer: answer, secrets: []string{hookSecret}}
 	r.server = httptest.NewServer(r)
 	r.url = r.server.URL
 	t.Cleanup(func() {
@@ -61,8 +65,10 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		return // broken off before it was whole
 	}
 	p := push{req.Header.Get("webhook-id"), string(body), req.Header}
-	if err := verify(hookSecret, p); err != nil {
-		r.t.Errorf("a request to %s: %v", req.URL, err)
+	for _, secret := range r.secrets {
+		if err := verify(secret, p); err != nil {
+			r.t.Errorf("a request to %s: %v", req.URL, err)
+		}
 	}
 	r.mu.Lock()
 	r.pushes = append(r.pushes, p)
@@ -70,23 +76,13 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.answer(w, req, p)
 }
 
-// verify is what docs/webhooks.md tells receivers to do.
+// verify checks a request as the library of Standard Webhooks does.
 func verify(secret string, p push) error {
-	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
+	by, err := standardwebhooks.NewWebhook(secret)
 	if err != nil {
 		return err
 	}
-	sent, err := strconv.ParseInt(p.header.Get("webhook-timestamp"), 10, 64)
-	if age := time.Since(time.Unix(sent, 0)); err != nil || age > 5*time.Minute || age < -5*time.Minute {
-		return fmt.Errorf("the timestamp is %q", p.header.Get("webhook-timestamp"))
-	}
-	mac := hmac.New(sha256.New, key)
-	fmt.Fprintf(mac, "%s.%d.%s", p.id, sent, p.body)
-	want := "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
-	if !slices.Contains(strings.Fields(p.header.Get("webhook-signature")), want) {
-		return fmt.Errorf("the signature is %q, not %s", p.header.Get("webhook-signature"), want)
-	}
-	return nil
+	return by.Verify([]byte(p.body), p.header)
 }
 
 // all is what came so far, by id.
@@ -115,7 +111,7 @@ func (r *receiver) same() {
 // webhook adds a webhook to the settings of every worker that starts from now on.
 func (h *house) webhook(name, url string, settings ...string) {
 	h.t.Helper()
-	h.env["HOOK_SECRET"] = hookSecret
+	h.env["HOOK_SECRET"], h.env["OLD_HOOK_SECRET"] = hookSecret, oldHookSecret
 	if !strings.Contains(h.read("turnkeeper.yaml"), "webhooks:") {
 		h.write("turnkeeper.yaml", h.read("turnkeeper.yaml")+"webhooks:\n")
 	}
@@ -146,7 +142,8 @@ func TestWebhook(t *testing.T) {
 	}
 
 	every, some := newReceiver(t, nil), newReceiver(t, nil)
-	h.webhook("every", every.url+"/hook?token=canary-7f3a")
+	every.secrets = append(every.secrets, oldHookSecret)
+	h.webhook("every", every.url+"/hook?token=canary-7f3a", "old_secret_env: OLD_HOOK_SECRET")
 	h.webhook("some", some.url, "agents: [desk]")
 	w := h.startWorker("--log-level", "debug")
 	h.awaitClosed(h.send("clerk", "first"), h.send("desk", "second"))
@@ -197,9 +194,230 @@ func TestWebhook(t *testing.T) {
 			t.Errorf("%s for the agent desk is %s", id, p[0].body)
 		}
 	}
-	for _, secret := range []string{hookSecret, "canary-7f3a"} {
+	h.holdsNone(hookSecret, oldHookSecret, "canary-7f3a")
+	if code := w.terminate(); code != 0 {
+		t.Errorf("the worker ended with %d", code)
+	}
+	for _, secret := range []string{hookSecret, oldHookSecret, "canary-7f3a"} {
 		if strings.Contains(w.said.String(), secret) {
 			t.Errorf("%s is in the log", secret)
+		}
+	}
+}
+
+// A hook is what turnctl says of a webhook, as far as tests look.
+type hook struct {
+	Served        bool
+	PausedReason  string `json:"paused_reason"`
+	Pending, Dead int
+	LastError     string `json:"last_error"`
+	Deliveries    []struct {
+		ReplyID     int64  `json:"reply_id"`
+		WebhookID   string `json:"webhook_id"`
+		State       string
+		Attempts    int
+		Status      *int
+		Error       string
+		Redelivered int
+	}
+}
+
+// What cannot be delivered is given up after its attempts, seen, and delivered when an operator
+// says so: under the same id, with the same body. Meanwhile turns go on, and so do other webhooks.
+func TestDeadLetters(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.agent("clerk")
+	h.model.Then(func(r recorded) reply { return text("Done: " + newest(r)) })
+	early := h.startWorker()
+	before := h.send("clerk", "before")
+	h.awaitClosed(before)
+	early.terminate()
+
+	var well sync.Map
+	broken := newReceiver(t, func(w http.ResponseWriter, _ *http.Request, _ push) {
+		if _, yes := well.Load("well"); yes {
+			w.WriteHeader(http.StatusOK)
+			return
+		}
+		http.Error(w, "no room for "+hookSecret, http.StatusInternalServerError)
+	})
+	sound := newReceiver(t, nil)
+	h.webhook("broken", broken.url, "max_attempts: 2")
+	h.webhook("sound", sound.url)
+	w := h.startWorker()
+	h.awaitClosed(h.send("clerk", "first"), h.send("clerk", "second"))
+	h.awaitDeliveries("sound", "delivered", 2)
+	h.awaitDeliveries("broken", "dead", 2)
+	seen := turnctl[hook](h, "webhooks", "show", "broken", "--state", "dead")
+	if len(seen.Deliveries) != 2 || seen.Dead != 2 || seen.Pending != 0 || !seen.Served {
+		t.Fatalf("turnctl shows %+v", seen)
+	}
+	for _, d := range seen.Deliveries {
+		if d.Attempts != 2 || *d.Status != 500 || d.Error != "HTTP 500 Internal Server Error: no room for [redacted]" || len(broken.all()[d.WebhookID]) != 2 {
+			t.Errorf("turnctl shows the delivery %+v", d)
+		}
+	}
+	if found := h.run("", "turnctl", "doctor"); !strings.Contains(found.stdout, "redeliver broken --dead") {
+		t.Errorf("the doctor says\n%s", found.stdout)
+	}
+
+	well.Store("well", true)
+	turnctl[map[string]int](h, "webhooks", "redeliver", "broken", "--dead")
+	h.awaitDeliveries("broken", "delivered", 2)
+	first := query[int64](h, "select id from replies where message_id = $1", before)
+	turnctl[map[string]int](h, "webhooks", "redeliver", "broken", fmt.Sprint(first), fmt.Sprint(first+1))
+	h.awaitDeliveries("broken", "delivered", 3)
+	h.poll("the second delivery of a delivered reply", func() bool { return len(broken.all()[fmt.Sprintf("reply_%d", first+1)]) == 4 })
+	broken.same()
+	for _, args := range [][]string{{"redeliver", "broken", "999"}, {"redeliver", "none", "1"}, {"show", "none"}, {"resume", "none"}, {"remove", "none"}, {"pause", "none", "why"}} {
+		if r := h.run("", "turnctl", append([]string{"webhooks"}, args...)...); r.code != 3 {
+			t.Errorf("turnctl webhooks %v ended with %d: %s", args, r.code, r.stderr)
+		}
+	}
+	for _, args := range [][]string{{"redeliver", "broken"}, {"redeliver", "broken", "1", "--dead"}, {"redeliver", "broken", "x"}, {"pause", "broken", " "}, {"show", "broken", "--state", "lost"}} {
+		if r := h.run("", "turnctl", append([]string{"webhooks"}, args...)...); r.code != 2 {
+			t.Errorf("turnctl webhooks %v ended with %d: %s", args, r.code, r.stderr)
+		}
+	}
+
+	// It is forgotten when no worker has it any more.
+	if r := h.run("", "turnctl", "webhooks", "remove", "broken"); r.code != 6 {
+		t.Errorf("removing a webhook that a worker has ended with %d: %s", r.code, r.stderr)
+	}
+	w.terminate()
+	h.exec("update webhooks set seen_at = seen_at - interval '1 minute'")
+	turnctl[map[string]string](h, "webhooks", "remove", "broken")
+	if n := query[int](h, "select count(*) from webhook_deliveries where webhook = 'broken'"); n != 0 {
+		t.Errorf("%d deliveries are left of a removed webhook", n)
+	}
+}
+
+// An endpoint that says 410 is left alone, and its replies are kept for it.
+func TestAnEndpointThatIsGone(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.agent("clerk")
+	h.model.Then(func(r recorded) reply { return text("Done: " + newest(r)) })
+	var back sync.Map
+	r := newReceiver(t, func(w http.ResponseWriter, _ *http.Request, _ push) {
+		if _, yes := back.Load("back"); !yes {
+			w.WriteHeader(http.StatusGone)
+		}
+	})
+	h.webhook("shop", r.url)
+	h.startWorker()
+	h.awaitClosed(h.send("clerk", "first"))
+	h.await("the webhook is paused", "select paused_at is not null from webhooks")
+	h.awaitClosed(h.send("clerk", "second"))
+	h.awaitDeliveries("shop", "pending", 2)
+	if seen := turnctl[[]hook](h, "webhooks")[0]; seen.PausedReason != "the endpoint answered 410 Gone" || seen.Pending != 2 {
+		t.Errorf("turnctl shows %+v", seen)
+	}
+	if n := len(r.all()); n != 1 {
+		t.Errorf("%d replies were sent to an endpoint that is gone", n)
+	}
+	back.Store("back", true)
+	turnctl[map[string]string](h, "webhooks", "resume", "shop")
+	h.awaitDeliveries("shop", "delivered", 2)
+	turnctl[map[string]string](h, "webhooks", "pause", "shop", "they move house")
+	h.awaitClosed(h.send("clerk", "third"))
+	turnctl[map[string]string](h, "webhooks", "resume", "shop")
+	h.awaitDeliveries("shop", "delivered", 3)
+}
+
+// Several workers deliver to endpoints that fail and break off, and are killed meanwhile: each
+// reply comes at least once to each endpoint, always the same.
+func TestWebhooksOverKilledWorkers(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.agent("clerk", "lane: conversation")
+	h.model.Then(func(r recorded) reply { return text("Done: " + newest(r)) })
+	moody := func(w http.ResponseWriter, _ *http.Request, p push) {
+		switch rand.IntN(5) {
+		case 0:
+			w.WriteHeader(http.StatusServiceUnavailable)
+		case 1:
+			if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
+				_ = conn.Close()
+			}
+		default:
+			w.WriteHeader(http.StatusAccepted)
+		}
+	}
+	receivers := map[string]*receiver{"one": newReceiver(t, moody), "two": newReceiver(t, moody)}
+	for name, r := range receivers {
+		h.webhook(name, r.url, "concurrency: 2")
+	}
+	// What fails is due at once: the test is not about waiting.
+	h.exec(`create function no_wait() returns trigger language plpgsql as $$ begin
+		if new.state = 'pending' and new.claim is null then new.due_at := clock_timestamp(); end if; return new; end $$`)
+	h.exec("create trigger no_wait before update on webhook_deliveries for each row execute function no_wait()")
+	const messages = 60
+	workers := []*process{h.startWorker("--takeover-after", "2s"), h.startWorker("--takeover-after", "2s"), h.startWorker("--takeover-after", "2s")}
+	var ids []int64
+	for n := range messages {
+		ids = append(ids, query[int64](h, "select turnkeeper.enqueue('clerk', $1, $2)", fmt.Sprint("message ", n), fmt.Sprint("c", n%10)))
+	}
+	for killed, share := range []int{messages / 4, messages} {
+		h.await("deliveries are made", "select count(*) > $1 from webhook_deliveries where state = 'delivered'", share)
+		workers[killed].kill()
+	}
+	h.awaitClosed(ids...)
+	for name, r := range receivers {
+		h.awaitDeliveries(name, "delivered", messages)
+		all := r.all()
+		for id := range query[int64](h, "select max(id) from replies") {
+			if len(all[fmt.Sprintf("reply_%d", id+1)]) == 0 {
+				t.Errorf("reply %d did not come to %s", id+1, name)
+			}
+		}
+		r.same()
+	}
+}
+
+var receiverLine = regexp.MustCompile(`(?m)^listening at (http://\S+)$`)
+
+// The receiver of the documentation takes what a worker sends, once, and nothing else.
+func TestTheReceiverOfTheDocumentation(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.agent("clerk")
+	h.model.Then(func(r recorded) reply { return text("Done: " + newest(r)) })
+	h.env["WEBHOOK_SECRET"] = hookSecret
+	shop := startProcess(t, "receiver", h.dir, h.environment(), binary(t, "webhook-receiver"), "-listen", "127.0.0.1:0")
+	shop.await("listening at ")
+	url := receiverLine.FindStringSubmatch(shop.said.String())[1]
+	h.webhook("shop", url)
+	h.startWorker()
+	h.awaitClosed(h.send("clerk", "first"))
+	shop.await("reply_1: succeeded of clerk: \"Done: first\"\n")
+	turnctl[map[string]int](h, "webhooks", "redeliver", "shop", "1")
+	h.await("it was sent again", "select redelivered = 1 and state = 'delivered' from webhook_deliveries")
+	h.awaitClosed(h.send("clerk", "second"))
+	shop.await("reply_2: ")
+	if n := strings.Count(shop.said.String(), "reply_1: "); n != 1 {
+		t.Errorf("the work for a reply that came twice was done %d times", n)
+	}
+	forged, err := http.Post(url, "application/json", strings.NewReader(`{"type":"reply.created"}`)) //nolint:noctx // on this machine
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = forged.Body.Close()
+	if forged.StatusCode != http.StatusUnauthorized {
+		t.Errorf("a request that nobody signed is answered %s", forged.Status)
+	}
+	shop.kill()
+}
+
+// holdsNone fails the test where a secret is in a row of a table.
+func (h *house) holdsNone(secrets ...string) {
+	h.t.Helper()
+	for table, rows := range h.everyRow() {
+		for _, secret := range secrets {
+			if strings.Contains(rows, secret) {
+				h.t.Errorf("%s holds %s", table, secret)
+			}
 		}
 	}
 }

@@ -9,8 +9,10 @@ import (
 
 	"go.uber.org/zap"
 
+	"turnkeeper"
 	"turnkeeper/internal/config"
 	"turnkeeper/internal/redact"
+	"turnkeeper/internal/views"
 	"turnkeeper/internal/webhooks"
 	"turnkeeper/storage"
 )
@@ -40,6 +42,7 @@ func (w *worker) openWebhooks(ctx context.Context) (*pusher, error) {
 	}
 	c := webhooks.Config{
 		Store: store, WorkerID: w.id, PollInterval: w.cfg.PollInterval, Grace: min(w.cfg.ShutdownGrace, webhookGrace), Mask: mask, Log: w.log,
+		View:  func(r turnkeeper.Reply) any { return views.OfReply(r) },
 		Rings: func() (<-chan struct{}, func()) { return w.bell.Subscribe(storage.TopicTurns) },
 	}
 	if w.fault != nil {

@@ -106,6 +106,7 @@ func examineProcesses(ctx context.Context, d *diagnosis, cfg *config.Config, sto
 		return
 	}
 	alive := examineWorkers(d, workers)
+	examineWebhooks(ctx, d, store, c)
 	examineConnections(d, cfg, f, alive)
 	settings, err := store.SchedulerSettings(ctx)
 	if err != nil {
@@ -222,4 +223,28 @@ func usedProviders(cfg *config.Config) map[string]bool {
 		}
 	}
 	return used
+}
+
+// examineWebhooks tells of endpoints that get nothing.
+func examineWebhooks(ctx context.Context, d *diagnosis, store *storage.Store, c clock) {
+	all, err := store.Webhooks(ctx)
+	if err != nil {
+		d.add(checkFail, "webhooks", err.Error(), "")
+		return
+	}
+	for _, w := range all {
+		name := "webhook " + w.Name
+		switch {
+		case !w.PausedAt.IsZero():
+			d.add(checkWarn, name, fmt.Sprintf("paused %s: %s; %d replies wait", c.ago(w.PausedAt), w.PausedReason, w.Pending), "turnctl webhooks resume "+w.Name)
+		case !w.Served():
+			d.add(checkWarn, name, fmt.Sprintf("no worker has it in its settings; %d replies wait", w.Pending),
+				"start a worker that has it, or forget it with turnctl webhooks remove "+w.Name)
+		case w.Dead > 0:
+			d.add(checkWarn, name, fmt.Sprintf("%d deliveries were given up; last error: %s", w.Dead, orDash(w.LastError)),
+				"mend the endpoint, then turnctl webhooks redeliver "+w.Name+" --dead")
+		default:
+			d.add(checkOK, name, fmt.Sprintf("%d pending, none given up", w.Pending), "")
+		}
+	}
 }

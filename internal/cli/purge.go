@@ -25,8 +25,9 @@ func (s *session) purgeCommand() *cobra.Command {
 		Long: `Remove closed messages for good, with their turns, replies, tool results, events
 and jobs: those of --agent, of one --conversation of it, or those closed for
 longer than --older-than; where several are given, those that fit all. What is
-open is never touched: workers may run meanwhile. It goes in batches, may be
-broken off, and does nothing when it is repeated. --dry-run only counts.
+open is never touched: workers may run meanwhile. Nor is a message whose reply is
+still to be pushed to a webhook, unless --undelivered is given. It goes in batches,
+may be broken off, and does nothing when it is repeated. --dry-run only counts.
 
 What stays: agents, their definitions and schedules, leases (so that a token
 never starts again), the spend of days, and an agent's notes unless --notes is
@@ -54,6 +55,7 @@ given. An idempotency key of a removed message is free again.
 	f.StringVar(&scope.Conversation, "conversation", "", "of this conversation of --agent")
 	durationFlag(f, &scope.OlderThan, "older-than", 0, "closed for longer than this, as 720h")
 	f.BoolVar(&scope.Notes, "notes", false, "the notes of --agent too")
+	f.BoolVar(&scope.Undelivered, "undelivered", false, "those too whose reply is still to be pushed to a webhook")
 	f.BoolVar(&scope.Dry, "dry-run", false, "count, and remove nothing")
 	return cmd
 }

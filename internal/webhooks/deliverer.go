@@ -47,9 +47,10 @@ type Config struct {
 	WorkerID  turnkeeper.WorkerID
 	// Rings gives a channel that holds a ring when a turn may have ended, and ends the subscription.
 	Rings        func() (rings <-chan struct{}, cancel func())
-	PollInterval time.Duration       // when to look although nothing rang
-	Grace        time.Duration       // for attempts under way when it is told to stop
-	Mask         func(string) string // what is logged and kept of answers
+	PollInterval time.Duration              // when to look although nothing rang
+	Grace        time.Duration              // for attempts under way when it is told to stop
+	Mask         func(string) string        // what is logged and kept of answers
+	View         func(turnkeeper.Reply) any // what receivers read of a reply
 	Log          *zap.Logger
 	// Observe is told of each attempt; nil: nobody is. result is delivered, failed, dead or gone.
 	Observe func(webhook, result string, took time.Duration)
@@ -243,7 +244,7 @@ func sleep(ctx context.Context, d time.Duration) {
 // slept through is not made: the claim may be another's by then.
 func (e *endpoint) attempt(ctx context.Context, c turnkeeper.DeliveryClaim, claimed time.Time) {
 	e.at(ctx, pointClaimed)
-	body, err := bodyOf(c.Reply)
+	body, err := bodyOf(c.Reply, e.View)
 	if err != nil {
 		e.Log.Error("a reply cannot be written as JSON", zap.Int64("reply", int64(c.Reply.ID)), zap.Error(err))
 		return

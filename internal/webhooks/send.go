@@ -136,7 +136,7 @@ func plainError(ctx context.Context, timeout time.Duration, err error) error {
 		return fmt.Errorf("the host could not be looked up: %s", lookup.Err)
 	}
 	if op, ok := errors.AsType[*net.OpError](err); ok {
-		return fmt.Errorf("%s: %w", op.Op, op.Err)
+		return op.Err
 	}
 	return err
 }

@@ -1,0 +1,119 @@
+// Command webhook-receiver is what the other end of a webhook looks like: it checks who
+// calls, answers at once, and does the work for each reply once.
+//
+//	WEBHOOK_SECRET=whsec_... go run ./examples/webhook-receiver -listen 127.0.0.1:9000
+package main
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+func main() {
+	listen := flag.String("listen", "127.0.0.1:9000", "where to listen")
+	flag.Parse()
+	if err := run(*listen, os.Getenv("WEBHOOK_SECRET")); err != nil {
+		fmt.Fprintln(os.Stderr, "webhook-receiver:", err)
+		os.Exit(1)
+	}
+}
+
+func run(listen, secret string) error {
+	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
+	if err != nil || len(key) == 0 {
+		return errors.New("WEBHOOK_SECRET must be the secret of the webhook: whsec_ and base64")
+	}
+	listener, err := net.Listen("tcp", listen)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("listening at http://%s\n", listener.Addr())
+	server := &http.Server{Handler: &receiver{key: key, seen: map[string]bool{}}, ReadTimeout: 10 * time.Second}
+	return server.Serve(listener)
+}
+
+type receiver struct {
+	key []byte
+
+	mu   sync.Mutex
+	seen map[string]bool // ids; yours is a table, written in the transaction of the work
+}
+
+// A message is what is posted.
+type message struct {
+	Type string `json:"type"`
+	Data struct {
+		ID      int64  `json:"id"`
+		Agent   string `json:"agent"`
+		Outcome string `json:"outcome"`
+		Body    string `json:"body"`
+	} `json:"data"`
+}
+
+func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, 16<<20))
+	if err != nil {
+		return
+	}
+	id := req.Header.Get("webhook-id")
+	if err := verify(r.key, id, req.Header.Get("webhook-timestamp"), req.Header.Get("webhook-signature"), body, time.Now()); err != nil {
+		http.Error(w, err.Error(), http.StatusUnauthorized)
+		return
+	}
+	var m message
+	if err := json.Unmarshal(body, &m); err != nil {
+		http.Error(w, "the body is not JSON", http.StatusBadRequest)
+		return
+	}
+	if m.Type == "reply.created" && r.first(id) {
+		fmt.Printf("%s: %s of %s: %q\n", id, m.Data.Outcome, m.Data.Agent, m.Data.Body)
+	}
+	w.WriteHeader(http.StatusNoContent) // also for one that was seen: it has arrived
+}
+
+// first says that the id was not seen before.
+func (r *receiver) first(id string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	seen := r.seen[id]
+	r.seen[id] = true
+	return !seen
+}
+
+// tolerance is how far the clocks may be apart, and how old a request may be: an older one may
+// have been recorded and sent again by somebody else.
+const tolerance = 5 * time.Minute
+
+// verify says what is wrong with a request, or nil.
+func verify(key []byte, id, timestamp, signatures string, body []byte, now time.Time) error {
+	seconds, err := strconv.ParseInt(timestamp, 10, 64)
+	if err != nil {
+		return errors.New("the header webhook-timestamp is missing or is no number")
+	}
+	if now.Sub(time.Unix(seconds, 0)).Abs() > tolerance {
+		return errors.New("the request is too old, or the clocks are too far apart")
+	}
+	mac := hmac.New(sha256.New, key)
+	fmt.Fprintf(mac, "%s.%s.%s", id, timestamp, body)
+	for signature := range strings.FieldsSeq(signatures) { // several while the secret is changed
+		version, text, _ := strings.Cut(signature, ",")
+		sent, err := base64.StdEncoding.DecodeString(text)
+		if version == "v1" && err == nil && hmac.Equal(sent, mac.Sum(nil)) {
+			return nil
+		}
+	}
+	return errors.New("the signature is not by this secret")
+}

@@ -1,0 +1,77 @@
+package views
+
+import (
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/storage"
+)
+
+// A Webhook is an endpoint that replies are pushed to. Counts go to 100,000.
+type Webhook struct {
+	Name         string     `json:"name"`
+	Origin       string     `json:"origin"` // scheme, host and port of its address
+	Agents       []string   `json:"agents"` // null: all
+	Served       bool       `json:"served"` // a worker delivers for it
+	SeenAt       time.Time  `json:"seen_at"`
+	AddedAt      time.Time  `json:"added_at"`
+	PausedAt     *time.Time `json:"paused_at"`
+	PausedReason string     `json:"paused_reason"`
+	NotBefore    *time.Time `json:"not_before"` // the endpoint asked for a pause until then
+	Pending      int        `json:"pending"`    // sending included
+	Sending      int        `json:"sending"`
+	Dead         int        `json:"dead"`
+	OldestMs     int64      `json:"oldest_pending_ms"` // 0: nothing is pending
+	SucceededAt  *time.Time `json:"last_success_at"`
+	FailedAt     *time.Time `json:"last_failure_at"`
+	LastError    string     `json:"last_error"`
+}
+
+// OfWebhook shows a webhook.
+func OfWebhook(v storage.WebhookView) Webhook {
+	return Webhook{
+		Name: v.Name, Origin: v.Origin, Agents: v.Agents, Served: v.Served(), SeenAt: v.SeenAt, AddedAt: v.AddedAt, PausedAt: OrNull(v.PausedAt),
+		PausedReason: v.PausedReason, NotBefore: OrNull(v.NotBefore), Pending: v.Pending, Sending: v.Sending, Dead: v.Dead, OldestMs: Millis(v.Oldest),
+		SucceededAt: OrNull(v.SucceededAt), FailedAt: OrNull(v.FailedAt), LastError: v.LastError,
+	}
+}
+
+// A Delivery is a reply on its way to a webhook.
+type Delivery struct {
+	Webhook      string                   `json:"webhook"`
+	WebhookID    string                   `json:"webhook_id"` // as the receiver is told
+	ReplyID      turnkeeper.ReplyID       `json:"reply_id"`
+	MessageID    turnkeeper.MessageID     `json:"message_id"`
+	TurnID       turnkeeper.TurnID        `json:"turn_id"`
+	Agent        string                   `json:"agent"`
+	Conversation string                   `json:"conversation"`
+	Outcome      turnkeeper.TurnState     `json:"outcome"`
+	RepliedAt    time.Time                `json:"replied_at"`
+	State        turnkeeper.DeliveryState `json:"state"`
+	Sending      bool                     `json:"sending"`
+	Attempts     int                      `json:"attempts"`
+	DueAt        *time.Time               `json:"due_at"` // of the next attempt; null: it is over
+	WorkerID     turnkeeper.WorkerID      `json:"worker_id"`
+	FirstAt      *time.Time               `json:"first_attempt_at"`
+	LastAt       *time.Time               `json:"last_attempt_at"`
+	Status       *int                     `json:"status"` // HTTP; null: there was no answer
+	Error        string                   `json:"error"`
+	DurationMs   *int64                   `json:"duration_ms"`
+	Redelivered  int                      `json:"redelivered"`
+	CreatedAt    time.Time                `json:"created_at"`
+}
+
+// OfDelivery shows a delivery.
+func OfDelivery(d turnkeeper.Delivery) Delivery {
+	v := Delivery{
+		Webhook: d.Webhook, WebhookID: d.ReplyID.WebhookID(), ReplyID: d.ReplyID, MessageID: d.MessageID, TurnID: d.TurnID, Agent: d.Agent,
+		Conversation: d.Conversation, Outcome: d.Outcome, RepliedAt: d.RepliedAt, State: d.State, Sending: d.Sending, Attempts: d.Attempts,
+		DueAt: OrNull(d.DueAt), WorkerID: d.WorkerID, FirstAt: OrNull(d.FirstAt), LastAt: OrNull(d.LastAt), Status: OrNull(d.Status), Error: d.Error,
+		Redelivered: d.Redelivered, CreatedAt: d.CreatedAt,
+	}
+	if !d.LastAt.IsZero() {
+		ms := Millis(d.Duration)
+		v.DurationMs = &ms
+	}
+	return v
+}

@@ -1,0 +1,71 @@
+package webhooks_test
+
+import (
+	"encoding/base64"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"turnkeeper/internal/webhooks"
+)
+
+// The example of the Standard Webhooks specification.
+func TestSignature(t *testing.T) {
+	key, err := base64.StdEncoding.DecodeString("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := []byte(`{"test": 2432232314}`)
+	const want = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+	if got := webhooks.Sign([][]byte{key}, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, body); got != want {
+		t.Errorf("got %s", got)
+	}
+	both := webhooks.Sign([][]byte{make([]byte, 24), key}, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, body)
+	if first, second, found := strings.Cut(both, " "); !found || second != want || first == want {
+		t.Errorf("with two keys it is %s", both)
+	}
+}
+
+func TestBackoff(t *testing.T) {
+	for attempt, want := range map[int]time.Duration{
+		1: 5 * time.Second, 2: 15 * time.Second, 3: 45 * time.Second, 8: 5 * 3 * 3 * 3 * 3 * 3 * 3 * 3 * time.Second, 9: webhooks.Longest, 100: webhooks.Longest,
+	} {
+		if got := webhooks.Backoff(attempt, 0.5); got != want {
+			t.Errorf("after attempt %d it waits %s, not %s", attempt, got, want)
+		}
+		low, high := webhooks.Backoff(attempt, 0), webhooks.Backoff(attempt, 0.999999)
+		if low != want*3/4 || high <= want || high > want*5/4 {
+			t.Errorf("after attempt %d it waits %s to %s", attempt, low, high)
+		}
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	now := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
+	for text, want := range map[string]time.Duration{
+		"": 0, "7": 7 * time.Second, " 120 ": 2 * time.Minute, "-5": 0, "soon": 0, "1.5": 0, "999999999": webhooks.Longest,
+		"99999999999999999999": 0, "Wed, 04 Mar 2026 05:07:07 GMT": time.Minute, "Wed, 04 Mar 2026 05:00:00 GMT": 0,
+		"Thu, 04 Mar 2027 05:06:07 GMT": webhooks.Longest,
+	} {
+		if got := webhooks.RetryAfter(http.Header{"Retry-After": {text}}, now); got != want {
+			t.Errorf("%q is %s, want %s", text, got, want)
+		}
+	}
+}
+
+func TestExcerpt(t *testing.T) {
+	for body, want := range map[string]string{
+		"":                             "",
+		"no such\r\n\thook\x00 ":       "no such hook",
+		"\xff\xfe binary":              "",
+		"cut gr\xc3":                   "cut gr",
+		strings.Repeat("ü", 300):       strings.Repeat("ü", 200),
+		"\u202e\x1b[31mred\x1b[0m":     "[31mred [0m",
+		strings.Repeat("a", 200) + "b": strings.Repeat("a", 200),
+	} {
+		if got := webhooks.Excerpt([]byte(body)); got != want {
+			t.Errorf("%q becomes %q", body, got)
+		}
+	}
+}
