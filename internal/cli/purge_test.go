@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -9,16 +10,21 @@ import (
 
 // tables are all that hold something of a turn or a message.
 var tables = strings.Fields(`messages turns replies rounds calls call_starts outputs output_chunks output_drafts turn_events
-	lease_log awaited_calls detached_calls extractions spend spend_reservations summaries cancellations retries river_job`)
+	lease_log awaited_calls detached_calls extractions spend spend_reservations summaries cancellations retries webhook_deliveries river_job`)
 
 // A purge takes all that is closed out of every table, and nothing that is open.
 func TestPurge(t *testing.T) {
 	env, store := somewhere(t)
 	s := &stage{Store: store, t: t}
 	ctl := func(args ...string) ran { return run(t, cli.Turnctl(), env, "", args...) }
+	s.exec("insert into turnkeeper.webhooks (name, origin) values ('shop', 'https://shop.example')")
 	for _, ending := range endings {
 		ending.play(s)
 	}
+	settle := func() {
+		s.exec("update turnkeeper.webhook_deliveries set state = case when reply_id % 2 = 0 then 'delivered' else 'dead' end, due_at = null")
+	}
+	settle()
 	// What the endings do not make.
 	s.exec("insert into turnkeeper.outputs (id, turn_id, round, ordinal, media_type, content, size_bytes, raw_bytes, chars, tokens, sha256, incomplete, description, chunked) values ('o', 2, 1, 1, 'text/plain', '', 4, 4, 4, 1, 'x', false, '', true)")
 	s.exec("insert into turnkeeper.output_chunks (output_id, first_char, first_byte, content) values ('o', 0, 0, 'text')")
@@ -85,6 +91,7 @@ func TestPurge(t *testing.T) {
 	}
 	s.exec("update turnkeeper.leases set granted_at = granted_at - interval '1 hour', lease_until = clock_timestamp() where grant_id is not null")
 	s.loseAll()
+	settle()
 	if got := decode[purged](t, ctl("purge", "--agent", "echo", "--notes", "-o", "json")); got.Messages != 1 || got.Notes != 1 {
 		t.Errorf("the last: %+v", got)
 	}
@@ -100,6 +107,16 @@ func TestPurge(t *testing.T) {
 		t.Errorf("%d notes are left, want that of the other agent", n)
 	}
 	s.keepsPromises()
+	// What is still to be delivered stays, unless it is said to go.
+	if got := ctl("cancel", "--message", fmt.Sprint(waiting)); got.code != 0 {
+		t.Errorf("%+v", got)
+	}
+	if got := decode[purged](t, ctl("purge", "--agent", "echo", "-o", "json")); got.Messages != 0 || count("webhook_deliveries") != 1 {
+		t.Errorf("undelivered: %+v", got)
+	}
+	if got := decode[purged](t, ctl("purge", "--agent", "echo", "--undelivered", "-o", "json")); got.Messages != 1 || count("webhook_deliveries")+count("replies") != 0 {
+		t.Errorf("undelivered, and said to go: %+v", got)
+	}
 	for _, args := range [][]string{{}, {"--conversation", "main"}, {"--notes"}, {"--older-than", "0"}, {"--agent", "echo", "--conversation", "main", "--notes"}} {
 		if got := ctl(append([]string{"purge"}, args...)...); got.code != 2 {
 			t.Errorf("purge %v: %+v", args, got)
