@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/words"
 	"turnkeeper/storage"
 )
 
@@ -215,7 +216,7 @@ func (x *explainer) reason() string {
 	case turnkeeper.StopCancelled:
 		return "somebody asked for that"
 	default:
-		return stopWords[t.StopReason]
+		return words.StopReason(t.StopReason)
 	}
 }
 

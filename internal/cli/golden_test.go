@@ -14,6 +14,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/internal/views"
+	"turnkeeper/internal/words"
 	"turnkeeper/storage"
 )
 
@@ -228,7 +229,7 @@ func checkHarmless(t *testing.T, text string, colour bool) {
 			text = strings.ReplaceAll(text, "\x1b["+string(code)+"m", "")
 		}
 	}
-	if i := strings.IndexFunc(text, obeyed); i >= 0 {
+	if i := strings.IndexFunc(text, words.Obeyed); i >= 0 {
 		t.Errorf("a control character reaches the terminal: %q", text[max(0, i-20):min(len(text), i+20)])
 	}
 }

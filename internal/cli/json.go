@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+
+	"turnkeeper/internal/words"
 )
 
 // writeJSON prints a value for programs, indented. Characters that a terminal
@@ -25,7 +27,7 @@ func encodeJSON(w io.Writer, value any, indent string) error {
 	}
 	var out bytes.Buffer
 	for _, r := range b.String() {
-		if obeyed(r) {
+		if words.Obeyed(r) {
 			fmt.Fprintf(&out, `\u%04x`, r)
 		} else {
 			out.WriteRune(r)

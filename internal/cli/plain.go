@@ -1,55 +1,17 @@
 package cli
 
 import (
-	"fmt"
 	"strings"
 	"unicode"
-	"unicode/utf8"
 
 	"golang.org/x/text/width"
+
+	"turnkeeper/internal/words"
 )
 
 // plain makes foreign text safe to print: everything that a terminal would
-// obey (control characters, changes of direction) is written as an escape.
-// Line ends and tabs stay.
-func plain(text string) string {
-	if !strings.ContainsFunc(text, obeyed) && utf8.ValidString(text) {
-		return text
-	}
-	var b strings.Builder
-	for _, r := range text { // broken bytes come as U+FFFD
-		if obeyed(r) {
-			b.WriteString(escaped(r))
-		} else {
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
-}
-
-// obeyed says that the character does something to a terminal.
-func obeyed(r rune) bool {
-	switch {
-	case r == '\n' || r == '\t':
-		return false
-	case unicode.IsControl(r):
-		return true
-	case r == '\u2028' || r == '\u2029', r >= '\u202a' && r <= '\u202e', r >= '\u2066' && r <= '\u2069', r == '\u200e' || r == '\u200f' || r == '\u061c':
-		return true // line ends and directions of Unicode
-	}
-	return false
-}
-
-func escaped(r rune) string {
-	switch {
-	case r == '\r':
-		return `\r`
-	case r < 0x80:
-		return fmt.Sprintf(`\x%02x`, r)
-	default:
-		return fmt.Sprintf(`\u%04x`, r)
-	}
-}
+// obey is written as an escape.
+func plain(text string) string { return words.Plain(text) }
 
 // oneLine is the text on one line, at most columns wide, with … where it was
 // cut; columns 0: as wide as it is.

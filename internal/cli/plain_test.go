@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"turnkeeper/internal/words"
 )
 
 func TestPlain(t *testing.T) {
@@ -83,7 +85,7 @@ func FuzzWrap(f *testing.F) {
 			if columnsOf(line) > columns {
 				t.Errorf("%d columns where %d are allowed: %q", columnsOf(line), columns, line)
 			}
-			if strings.ContainsFunc(line, obeyed) || strings.Contains(line, "\n") {
+			if strings.ContainsFunc(line, words.Obeyed) || strings.Contains(line, "\n") {
 				t.Errorf("a control character is left in %q", line)
 			}
 		}

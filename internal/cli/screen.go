@@ -5,9 +5,9 @@ import (
 	"io"
 	"os"
 	"strconv"
-	"strings"
 
 	"turnkeeper"
+	"turnkeeper/internal/words"
 )
 
 // A screen is where text for people goes.
@@ -93,43 +93,10 @@ func toneOf[S ~string](state S) tone {
 	}
 }
 
-// signOf is a mark for a state, for those who see no colours.
-func signOf[S ~string](state S) string {
-	switch string(state) {
-	case string(turnkeeper.TurnSucceeded):
-		return "✓"
-	case string(turnkeeper.TurnFailed):
-		return "✗"
-	case string(turnkeeper.TurnDegraded), string(turnkeeper.CallDenied), string(turnkeeper.CallCancelled):
-		return "!"
-	case string(turnkeeper.CallUnknown):
-		return "?"
-	case string(turnkeeper.CallSkipped):
-		return "↷"
-	default:
-		return "·"
-	}
-}
+func signOf[S ~string](state S) string { return words.Sign(string(state)) }
 
 // plural is "1 round", "2 rounds".
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return thousands(int64(n)) + " " + noun + "s"
-}
+func plural(n int, noun string) string { return words.Plural(n, noun) }
 
 // thousands is a number in groups of three digits.
-func thousands(n int64) string {
-	digits := strconv.FormatInt(n, 10)
-	sign := ""
-	if n < 0 {
-		sign, digits = "-", digits[1:]
-	}
-	var groups []string
-	for len(digits) > 3 {
-		groups = append([]string{digits[len(digits)-3:]}, groups...)
-		digits = digits[:len(digits)-3]
-	}
-	return sign + strings.Join(append([]string{digits}, groups...), ",")
-}
+func thousands(n int64) string { return words.Thousands(n) }

@@ -7,6 +7,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
+	"turnkeeper/internal/words"
 	"turnkeeper/storage"
 )
 
@@ -71,18 +72,6 @@ func (p *turnPage) quote(text string) {
 	}
 }
 
-// stopWords say in words what a stop reason means.
-var stopWords = map[turnkeeper.StopReason]string{
-	turnkeeper.StopNone:           "the model had nothing more to ask",
-	turnkeeper.StopMaxRounds:      "the bound on model calls was reached",
-	turnkeeper.StopMaxDuration:    "its time was over",
-	turnkeeper.StopMaxToolCalls:   "the bound on tool calls was reached",
-	turnkeeper.StopInferenceError: "the model could not be asked",
-	turnkeeper.StopBudget:         "the budget was used up",
-	turnkeeper.StopCancelled:      "it was cancelled",
-	turnkeeper.StopWorkerLost:     "too many workers were lost on it",
-}
-
 func (p *turnPage) outcome() {
 	t := p.Turn
 	p.heading("Outcome", "")
@@ -116,11 +105,11 @@ func (p *turnPage) stopReason() string {
 		}
 		return p.in(dim, "it goes on")
 	}
-	words := stopWords[t.StopReason]
-	if words == "" {
-		return string(t.StopReason)
+	said := words.StopReason(t.StopReason)
+	if said == string(t.StopReason) {
+		return said
 	}
-	return string(t.StopReason) + p.in(dim, ": "+words)
+	return string(t.StopReason) + p.in(dim, ": "+said)
 }
 
 // took is the turn's time, and where it went.

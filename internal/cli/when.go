@@ -1,8 +1,9 @@
 package cli
 
 import (
-	"fmt"
 	"time"
+
+	"turnkeeper/internal/words"
 )
 
 // A clock tells times to people, in one zone and from one moment.
@@ -30,42 +31,10 @@ func (c clock) moment(t time.Time) string {
 }
 
 // ago is how long a time is past, or ahead: "3 min ago", "in 12 s".
-func (c clock) ago(t time.Time) string {
-	d := c.now.Sub(t)
-	switch {
-	case d.Abs() < time.Second:
-		return "now"
-	case d < 0:
-		return "in " + coarse(-d)
-	default:
-		return coarse(d) + " ago"
-	}
-}
+func (c clock) ago(t time.Time) string { return words.Ago(c.now, t) }
 
 // coarse is a duration in its largest unit.
-func coarse(d time.Duration) string {
-	switch {
-	case d < time.Minute:
-		return fmt.Sprintf("%d s", d/time.Second)
-	case d < time.Hour:
-		return fmt.Sprintf("%d min", d/time.Minute)
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%d h", d/time.Hour)
-	default:
-		return fmt.Sprintf("%d days", d/(24*time.Hour))
-	}
-}
+func coarse(d time.Duration) string { return words.Coarse(d) }
 
 // exact is a duration with about three digits.
-func exact(d time.Duration) string {
-	switch {
-	case d < time.Second:
-		return fmt.Sprintf("%d ms", d.Milliseconds())
-	case d < 10*time.Second:
-		return fmt.Sprintf("%.2f s", d.Seconds())
-	case d < time.Minute:
-		return fmt.Sprintf("%.1f s", d.Seconds())
-	default:
-		return d.Round(time.Second).String()
-	}
-}
+func exact(d time.Duration) string { return words.Exact(d) }
