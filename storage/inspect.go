@@ -108,9 +108,9 @@ type LaneView struct {
 	Waiting   int                  // messages; counted up to 10,000
 }
 
-// Lanes lists lanes, held ones first.
+// Lanes lists lanes, held ones first. The cursor is how many are passed over.
 func (s *Store) Lanes(ctx context.Context, p Page) ([]LaneView, error) {
-	rows, err := s.q.ListLanes(ctx, p.Agent, p.limit())
+	rows, err := s.q.ListLanes(ctx, p.Agent, int32(min(p.Cursor, maxSkip)), p.limit()) //nolint:gosec // bounded
 	return mapRows(rows, func(r dbsqlc.ListLanesRow) LaneView {
 		return LaneView{
 			Lease: turnkeeper.Lease{
@@ -122,6 +122,9 @@ func (s *Store) Lanes(ctx context.Context, p Page) ([]LaneView, error) {
 		}
 	}), translate(err)
 }
+
+// maxSkip bounds what a list passes over.
+const maxSkip = 1 << 30
 
 // Events reads a turn's stream after a number, in order, at most limit.
 func (s *Store) Events(ctx context.Context, turn turnkeeper.TurnID, after int64, limit int) ([]turnkeeper.Event, error) {

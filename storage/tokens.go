@@ -68,7 +68,11 @@ func (s *Store) FindToken(ctx context.Context, secret string) (Token, error) {
 	if err != nil {
 		return Token{}, translate(err)
 	}
-	t := tokenOf(row)
+	return s.used(ctx, tokenOf(row))
+}
+
+// used notes that a token was used.
+func (s *Store) used(ctx context.Context, t Token) (_ Token, err error) {
 	if time.Since(t.LastUsedAt) > time.Minute { // the statement looks again, by its own clock
 		err = s.q.NoteTokenUse(ctx, t.ID)
 	}

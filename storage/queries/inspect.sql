@@ -28,7 +28,7 @@ left join turnkeeper.turns t on t.id = l.turn_id
 left join turnkeeper.turns o on o.lane = l.lane and o.state in ('queued', 'running', 'waiting')
 left join turnkeeper.river_job j on j.id = t.job_id
 where (@agent::text = '' or l.agent = @agent)
-order by l.grant_id is null, l.lane limit @max_rows;
+order by l.grant_id is null, l.lane limit @max_rows offset @skip;
 
 -- name: ListSchedules :many
 select * from turnkeeper.schedules order by agent, name;

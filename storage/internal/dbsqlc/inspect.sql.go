@@ -173,7 +173,7 @@ left join turnkeeper.turns t on t.id = l.turn_id
 left join turnkeeper.turns o on o.lane = l.lane and o.state in ('queued', 'running', 'waiting')
 left join turnkeeper.river_job j on j.id = t.job_id
 where ($1::text = '' or l.agent = $1)
-order by l.grant_id is null, l.lane limit $2
+order by l.grant_id is null, l.lane limit $3 offset $2
 `
 
 type ListLanesRow struct {
@@ -193,8 +193,8 @@ type ListLanesRow struct {
 	Waiting     int64
 }
 
-func (q *Queries) ListLanes(ctx context.Context, agent string, maxRows int32) ([]ListLanesRow, error) {
-	rows, err := q.db.Query(ctx, ListLanes, agent, maxRows)
+func (q *Queries) ListLanes(ctx context.Context, agent string, skip int32, maxRows int32) ([]ListLanesRow, error) {
+	rows, err := q.db.Query(ctx, ListLanes, agent, skip, maxRows)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,1 @@
+drop table turnkeeper.page_sessions;
