@@ -41,7 +41,10 @@ func (a *API) admit(c *call, scope string) error {
 		return err
 	}
 	if !given {
-		if a.cfg.NeedToken || forwarded(c.Header) {
+		if known, err := a.admitSession(c, scope); known || err != nil {
+			return err
+		}
+		if a.needsToken(c) {
 			return a.unknown(c, "a token is needed: send Authorization: Bearer TOKEN; \"turnctl tokens create\" makes one")
 		}
 		return a.limit(c, "")
@@ -57,6 +60,14 @@ func (a *API) admit(c *call, scope string) error {
 	case err != nil:
 		return err
 	}
+	return a.admitToken(c, token, scope)
+}
+
+// needsToken says that who sends none is not served.
+func (a *API) needsToken(c *call) bool { return a.cfg.NeedToken || forwarded(c.Header) }
+
+// admitToken holds a caller to what their token is for.
+func (a *API) admitToken(c *call, token storage.Token, scope string) error {
 	c.caller.token = &token
 	if !c.caller.may(scope) {
 		return refusal(http.StatusForbidden, "this needs a token with the scope %q; this one has %s", scope, strings.Join(token.Scopes, ", "))

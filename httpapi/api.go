@@ -42,6 +42,7 @@ type Store interface {
 	Webhook(ctx context.Context, name string) (storage.WebhookView, error)
 	Deliveries(ctx context.Context, webhook string, p storage.Page) ([]turnkeeper.Delivery, error)
 
+	PageStore
 	FindToken(ctx context.Context, secret string) (storage.Token, error)
 	Ping(ctx context.Context) error
 }
@@ -105,6 +106,9 @@ func New(cfg Config) *API {
 	})
 	for _, r := range a.routes() {
 		a.mux.Handle(r.pattern, a.serve(r))
+	}
+	for _, r := range a.pages() {
+		a.mux.Handle(r.pattern, a.servePage(r))
 	}
 	return a
 }

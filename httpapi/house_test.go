@@ -125,8 +125,11 @@ func (h *house) askAt(base, method, path, body string, headers ...string) answer
 	return answer{resp.StatusCode, resp.Header, text}
 }
 
-// client keeps no connection: a test's end finds none.
-var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+// client keeps no connection: a test's end finds none. It follows no redirect.
+var client = &http.Client{
+	Transport:     &http.Transport{DisableKeepAlives: true},
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+}
 
 // want fails the test if the answer is another.
 func (a answer) want(t *testing.T, status int, contains string) {

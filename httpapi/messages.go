@@ -82,25 +82,18 @@ func traceParent(h http.Header) string {
 }
 
 func (a *API) getMessage(c *call) error {
-	id, err := idOf[turnkeeper.MessageID](c, "message")
-	if err != nil {
-		return err
-	}
 	wait, err := waitOf(c)
 	if err != nil {
 		return err
 	}
-	m, err := a.cfg.Store.Message(c.Context(), id)
-	if errors.Is(err, turnkeeper.ErrNotFound) || err == nil && !c.caller.sees(m.Agent) {
-		return refusal(http.StatusNotFound, "there is no message %d", id)
-	}
+	m, err := a.mayMessage(c)
 	if err == nil && wait > 0 {
-		_, err = a.await(c.Context(), id, wait)
+		_, err = a.await(c.Context(), m.ID, wait)
 	}
 	if err != nil {
 		return err
 	}
-	view, err := a.message(c.Context(), id)
+	view, err := a.message(c.Context(), m.ID)
 	if err != nil {
 		return err
 	}

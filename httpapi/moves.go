@@ -53,14 +53,7 @@ func (a *API) retryTurn(c *call) error {
 	if err := c.readOptional(&body); err != nil {
 		return err
 	}
-	if err := a.mayTurn(c, id); err != nil {
-		return err
-	}
-	turn, err := a.cfg.Store.ViewTurn(c.Context(), id)
-	if err != nil {
-		return err
-	}
-	done, err := a.cfg.Store.Retry(c.Context(), turn.Message.ID, body.Anyway)
+	done, of, err := a.retry(c, id, body.Anyway)
 	if errors.Is(err, storage.ErrMayRepeatEffects) {
 		return refusal(http.StatusConflict, `%s; send {"anyway": true} if that does no harm`, err)
 	}
@@ -69,9 +62,22 @@ func (a *API) retryTurn(c *call) error {
 	}
 	c.w.Header().Set("Location", fmt.Sprintf("/v1/messages/%d", done.Message))
 	if done.DueNow || done.Repeat {
-		return c.answer(http.StatusOK, views.OfRetried(turn.Message.ID, done))
+		return c.answer(http.StatusOK, views.OfRetried(of, done))
 	}
-	return c.answer(http.StatusCreated, views.OfRetried(turn.Message.ID, done))
+	return c.answer(http.StatusCreated, views.OfRetried(of, done))
+}
+
+// retry tries the message of a turn again, and says which one that is.
+func (a *API) retry(c *call, id turnkeeper.TurnID, anyway bool) (done storage.Retried, of turnkeeper.MessageID, err error) {
+	if err := a.mayTurn(c, id); err != nil {
+		return done, 0, err
+	}
+	turn, err := a.cfg.Store.ViewTurn(c.Context(), id)
+	if err != nil {
+		return done, 0, err
+	}
+	done, err = a.cfg.Store.Retry(c.Context(), turn.Message.ID, anyway)
+	return done, turn.Message.ID, err
 }
 
 // readOptional is read for a body that need not be there.

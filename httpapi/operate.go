@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"net/http"
 	"slices"
 	"strings"
@@ -10,7 +11,7 @@ import (
 )
 
 func (a *API) listLanes(c *call) error {
-	page, err := c.page("")
+	page, err := c.page("cursor")
 	if err != nil {
 		return err
 	}
@@ -18,7 +19,11 @@ func (a *API) listLanes(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.answer(http.StatusOK, listOf(lanes, views.OfLane, 0))
+	next := int64(0)
+	if len(lanes) == page.Limit {
+		next = page.Cursor + int64(len(lanes))
+	}
+	return c.answer(http.StatusOK, listOf(lanes, views.OfLane, next))
 }
 
 func (a *API) listSchedules(c *call) error {
@@ -60,14 +65,17 @@ func (a *API) pauseScheduler(c *call) error {
 	if err := c.read(aroundBody, &body); err != nil {
 		return err
 	}
-	reason := strings.TrimSpace(body.Reason)
-	if reason == "" || len(reason) > maxReason || strings.ContainsRune(reason, 0) {
-		return refusal(http.StatusUnprocessableEntity, "say in reason why the scheduler is paused, in at most %d bytes: others will ask", maxReason)
-	}
-	if err := a.cfg.Store.PauseScheduler(c.Context(), reason); err != nil {
+	if err := a.pause(c.Context(), strings.TrimSpace(body.Reason)); err != nil {
 		return err
 	}
 	return a.getScheduler(c)
+}
+
+func (a *API) pause(ctx context.Context, reason string) error {
+	if reason == "" || len(reason) > maxReason || strings.ContainsRune(reason, 0) {
+		return refusal(http.StatusUnprocessableEntity, "say in reason why the scheduler is paused, in at most %d bytes: others will ask", maxReason)
+	}
+	return a.cfg.Store.PauseScheduler(ctx, reason)
 }
 
 func (a *API) resumeScheduler(c *call) error {

@@ -61,7 +61,8 @@ func (a *API) routes() []route {
 	}
 }
 
-// Patterns are the methods and paths that are served, as net/http writes them.
+// Patterns are the methods and paths of the API, as net/http writes them. The page
+// has others.
 func (a *API) Patterns() (all []string) {
 	for _, r := range a.routes() {
 		all = append(all, r.pattern)
@@ -73,7 +74,9 @@ func (a *API) Patterns() (all []string) {
 type call struct {
 	w http.ResponseWriter
 	*http.Request
-	caller caller
+	caller  caller
+	forPage bool   // it is of the page, and not of the API
+	session string // by which the caller is known; empty: not by one
 }
 
 // Handler answers requests.
@@ -96,7 +99,11 @@ func (a *API) dispatch(w http.ResponseWriter, r *http.Request) {
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
 	if _, pattern := a.mux.Handler(r); pattern == "" {
-		a.refuse(w, r, a.noRoute(w, r))
+		if p := a.noRoute(w, r); wantsPage(r) {
+			a.refusePage(&call{Request: r, w: w}, p)
+		} else {
+			a.refuse(w, r, p)
+		}
 		return
 	}
 	a.mux.ServeHTTP(w, r)

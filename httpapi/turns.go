@@ -72,22 +72,29 @@ func (a *API) listReplies(c *call) error {
 	return c.answer(http.StatusOK, listOf(replies, views.OfReply, next))
 }
 
-// getOutput gives a stored result as it is: never as something that a browser
-// would run.
-func (a *API) getOutput(c *call) error {
+// mayOutput finds an output, and refuses those that do not exist and those that
+// are not the caller's in the same words.
+func (a *API) mayOutput(c *call) (turnkeeper.Output, error) {
 	id := turnkeeper.OutputID(c.PathValue("id"))
 	o, err := a.cfg.Store.FindOutput(c.Context(), id)
 	if err == nil {
 		err = a.mayTurn(c, o.TurnID)
 	}
 	if _, hidden := errors.AsType[*problem](err); hidden || errors.Is(err, turnkeeper.ErrNotFound) {
-		return refusal(http.StatusNotFound, "there is no output %.60q", id)
+		return o, refusal(http.StatusNotFound, "there is no output %.60q", id)
 	}
+	return o, err
+}
+
+// getOutput gives a stored result as it is: never as something that a browser
+// would run.
+func (a *API) getOutput(c *call) error {
+	o, err := a.mayOutput(c)
 	if err != nil {
 		return err
 	}
 	if o.Bytes != nil {
-		return a.bytesOf(c, id)
+		return a.bytesOf(c, o.ID)
 	}
 	from, err := c.number("from", 0)
 	if err != nil {

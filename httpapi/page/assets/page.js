@@ -1,0 +1,195 @@
+// What the pages gain by script: they refresh themselves, times count on, and a
+// turn is followed while it runs. All text comes in as text.
+"use strict";
+(() => {
+  const refreshEvery = 3000;
+
+  // ---- Text, as Go's words.Plain shows it: what a terminal or the direction of a
+  // text would obey is written as an escape.
+  const obeyed = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
+  const hex = (code, digits) => code.toString(16).padStart(digits, "0");
+  const escape = (c) => c === "\r" ? "\\r" : c.charCodeAt(0) < 0x80 ? "\\x" + hex(c.charCodeAt(0), 2) : "\\u" + hex(c.charCodeAt(0), 4);
+  const plain = (text) => String(text ?? "").replace(obeyed, escape);
+
+  const element = (name, classes, text) => {
+    const e = document.createElement(name);
+    if (classes) e.className = classes;
+    if (text !== undefined) e.textContent = plain(text);
+    return e;
+  };
+
+  // ---- Times
+  const coarse = (s) => s < 60 ? `${Math.floor(s)} s` : s < 3600 ? `${Math.floor(s / 60)} min` : s < 172800 ? `${Math.floor(s / 3600)} h` : `${Math.floor(s / 86400)} days`;
+  const exact = (ms) => ms < 1000 ? `${Math.round(ms)} ms` : ms < 10000 ? `${(ms / 1000).toFixed(2)} s` : `${(ms / 1000).toFixed(1)} s`;
+  // The server's clock is the one that counts: the page says what it showed when it
+  // was made, and was made when the document came.
+  let skew = 0;
+  const tellTime = () => {
+    const shown = document.querySelector("footer time");
+    if (shown) skew = Date.parse(shown.dateTime) - Date.now();
+  };
+  const countOn = () => {
+    for (const t of document.querySelectorAll("main time, footer time")) {
+      const s = (Date.now() + skew - Date.parse(t.dateTime)) / 1000;
+      const said = Math.abs(s) < 1 ? "now" : s < 0 ? `in ${coarse(-s)}` : `${coarse(s)} ago`;
+      if (t.textContent !== said) t.textContent = said;
+    }
+  };
+
+  // ---- Refreshing: what has changed is changed in place, so that focus, scroll,
+  // selection and what is typed stay.
+  function morph(was, now) {
+    if (was.hasAttribute("data-keep")) return;
+    for (const { name } of [...was.attributes]) {
+      if (!now.hasAttribute(name) && !(name === "open" && was.nodeName === "DETAILS")) was.removeAttribute(name);
+    }
+    for (const { name, value } of now.attributes) {
+      if (was.getAttribute(name) !== value) was.setAttribute(name, value);
+    }
+    const wanted = new Set([...now.children].map((e) => e.id).filter(Boolean));
+    for (const e of [...was.children]) {
+      if (e.id && !wanted.has(e.id)) e.remove();
+    }
+    const known = new Map([...was.children].filter((e) => e.id).map((e) => [e.id, e]));
+    let at = was.firstChild;
+    for (const next of [...now.childNodes]) {
+      const same = next.id ? known.get(next.id) : at && !at.id && at.nodeName === next.nodeName ? at : null;
+      if (!same) {
+        was.insertBefore(document.importNode(next, true), at);
+      } else if (same.nodeType !== Node.ELEMENT_NODE) {
+        if (same.data !== next.data) same.data = next.data;
+        at = same.nextSibling;
+      } else {
+        if (same !== at) was.insertBefore(same, at);
+        at = same.nextSibling;
+        morph(same, next);
+      }
+    }
+    while (at) {
+      const gone = at;
+      at = at.nextSibling;
+      gone.remove();
+    }
+  }
+
+  const fresh = document.getElementById("fresh");
+  const say = (text) => { if (fresh && fresh.textContent !== text) fresh.textContent = text; };
+  let asking = false, tag = "";
+  async function refresh() {
+    if (asking || document.hidden || !document.querySelector("[data-refresh]")) return;
+    asking = true;
+    try {
+      const answer = await fetch(location.pathname + location.search, { headers: { Accept: "text/html" }, redirect: "manual", cache: "no-store" });
+      if (answer.type === "opaqueredirect") return say(". You are signed out: load the page again to sign in");
+      if (!answer.ok) return say(". It could not be refreshed and is tried again");
+      const made = new DOMParser().parseFromString(await answer.text(), "text/html");
+      for (const now of made.querySelectorAll("[data-refresh]")) {
+        const was = document.getElementById(now.id);
+        if (was) morph(was, now);
+      }
+      const foot = document.querySelector("footer time"), stamp = made.querySelector("footer time");
+      if (foot && stamp) foot.dateTime = stamp.dateTime;
+      tellTime();
+      countOn();
+      say("");
+    } catch {
+      say(". The server does not answer; it is asked again");
+    } finally {
+      asking = false;
+    }
+  }
+
+  // ---- A turn while it runs
+  function follow(box) {
+    const rounds = document.getElementById("live-rounds");
+    const status = document.getElementById("live-status");
+    let round = null, blocks = new Map(), tools = new Map(), over = false;
+    const tell = (text) => { if (status.textContent !== text) status.textContent = text; };
+    const line = (into, text, name) => {
+      const p = element("p", "live-line");
+      if (name) p.append(element("b", "", name), " ");
+      p.append(plain(text));
+      into.append(p);
+      return p;
+    };
+    const into = () => round || rounds;
+    const handlers = {
+      turn_start: () => tell("It runs."),
+      turn_resumed: (e) => { tell("It goes on."); line(rounds, `The turn goes on: dispatch ${e.data.dispatch}.`); },
+      turn_waiting: (e) => { tell("It waits for calls that run elsewhere."); line(rounds, `Waits for ${(e.data.calls || []).join(", ")}.`); },
+      round_start: (e) => {
+        tell(`Round ${e.round} of ${e.data.of}${e.data.final ? ", the last: no tools" : ""}.`);
+        round = element("article", "live-round");
+        round.dataset.round = e.round;
+        round.append(element("h3", "", `Round ${e.round}`));
+        rounds.append(round);
+      },
+      round_rollback: (e) => {
+        const void_ = rounds.querySelector(`[data-round="${Number(e.round)}"]:not([data-void])`);
+        if (void_) {
+          void_.dataset.void = "";
+          void_.replaceChildren();
+          line(void_, `Round ${e.round} was taken back: ${e.data.reason}. What it had said is void.`);
+        }
+        round = null;
+        blocks.clear();
+      },
+      block_start: (e) => {
+        if (e.data.kind === "tool_use") line(into(), "is called with", e.data.tool);
+        else if (e.data.kind === "thinking") line(into(), "It thinks:");
+        const text = element("div", "live-text");
+        text.classList.add(/^[a-z_]+$/.test(e.data.kind) ? e.data.kind : "text");
+        text.dataset.kind = e.data.kind;
+        text.dir = "auto";
+        text.append("");
+        into().append(text);
+        blocks.set(e.block, text.firstChild);
+      },
+      block_delta: (e) => { const node = blocks.get(e.block); if (node) node.appendData(plain(e.data.text)); },
+      block_stop: (e) => { blocks.delete(e.block); },
+      tool_started: (e) => { tools.set(e.data.call, line(into(), "runs …", e.data.name)); },
+      tool_result: (e) => {
+        const took = e.data.duration_ms ? ` after ${exact(e.data.duration_ms)}` : "";
+        tools.get(e.data.call)?.remove();
+        line(into(), `${e.data.state}${took}${e.data.preview ? ": " + e.data.preview : ""}`, e.data.name);
+      },
+      notice: (e) => {
+        const d = element("details", "live-line"), pre = element("pre", "said-text quiet", e.data.text);
+        d.append(element("summary", "", "Notice to the model"), pre);
+        into().append(d);
+      },
+      round_stop: () => { round = null; refresh(); },
+    };
+    const end = (e) => {
+      over = true;
+      source.close();
+      tell(`It ${e.data.state === "degraded" ? "was degraded" : e.data.state === "cancelled" ? "was cancelled" : e.data.state}${e.data.retry ? "; another turn will try" : ""}.`);
+      box.dataset.over = e.data.state;
+      refresh();
+    };
+    handlers.turn_complete = end;
+    handlers.turn_error = end;
+    tell("Follows the turn.");
+    const source = new EventSource(box.dataset.events);
+    for (const [type, handle] of Object.entries(handlers)) {
+      source.addEventListener(type, (message) => {
+        const e = JSON.parse(message.data);
+        e.data ||= {};
+        handle(e);
+        box.dataset.seq = e.seq;
+      });
+    }
+    source.onerror = () => {
+      if (over) return;
+      tell(source.readyState === EventSource.CLOSED ? "The stream has ended. Load the page again to follow it." : "The connection was lost; it is made again.");
+    };
+  }
+
+  tellTime();
+  countOn();
+  setInterval(countOn, 1000);
+  setInterval(refresh, refreshEvery);
+  document.addEventListener("visibilitychange", refresh);
+  const live = document.getElementById("live");
+  if (live && live.dataset.events) follow(live);
+})();

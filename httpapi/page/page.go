@@ -1,0 +1,192 @@
+// Package page is what an operator sees in a browser: it makes HTML of what there
+// is. It knows no requests and reads nothing.
+//
+// All text of models, tools and senders is text: the templates escape it, and what
+// would turn a line's direction or control a terminal is written as an escape. No
+// page has a script or a style of its own, so that the strictest
+// Content-Security-Policy holds; it works without script, which only refreshes it,
+// follows a turn and counts times on.
+package page
+
+import (
+	"embed"
+	"fmt"
+	"html/template"
+	"io"
+	"strings"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/internal/words"
+)
+
+//go:embed templates/*.html
+var files embed.FS
+
+// A Viewer is who looks.
+type Viewer struct {
+	Token      string   // name of the token; empty: none, on loopback
+	SignedIn   bool     // through the page, and may sign out
+	MayOperate bool     // on what is shown
+	Agents     []string // that are shown; nil: all
+}
+
+// All says that the viewer sees everything, and may change what is everybody's.
+func (v Viewer) All() bool { return v.Agents == nil }
+
+// A Frame is what is around every page.
+type Frame struct {
+	Viewer Viewer
+	Now    time.Time
+	Path   string // of the page, with its query
+	Done   string // what was just done: a key of the sentences that the page has; others say nothing
+}
+
+// A Page is one of the pages of this package.
+type Page interface {
+	file() string
+	title() string
+	section() string // of the navigation; empty: none
+}
+
+// data is what a template gets.
+type data struct {
+	Frame
+	Page Page
+}
+
+// Write writes a page, whole or not at all.
+func Write(w io.Writer, f Frame, p Page) error {
+	t := templates[p.file()]
+	if t == nil {
+		return fmt.Errorf("there is no template %q", p.file())
+	}
+	var b strings.Builder
+	if err := t.ExecuteTemplate(&b, "layout", data{f, p}); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+var templates = parse()
+
+func parse() map[string]*template.Template {
+	shared := template.Must(template.New("").Funcs(functions).ParseFS(files, "templates/layout.html", "templates/parts.html"))
+	all := map[string]*template.Template{}
+	entries, err := files.ReadDir("templates")
+	if err != nil {
+		panic(err) // the files are built in
+	}
+	for _, entry := range entries {
+		name := strings.TrimSuffix(entry.Name(), ".html")
+		all[name] = template.Must(template.Must(shared.Clone()).ParseFS(files, "templates/"+entry.Name()))
+	}
+	return all
+}
+
+var functions = template.FuncMap{
+	"plain": words.Plain, "exact": words.Exact, "coarse": words.Coarse,
+	"count": func(n int) string { return words.Thousands(int64(n)) }, "thousands": words.Thousands, "plural": words.Plural,
+	"sign": func(state any) string { return words.Sign(fmt.Sprint(state)) }, "tone": tone, "reason": words.StopReason,
+	"brief": brief, "short": func(s string) string { return s[:min(len(s), 12)] }, "stoppedBy": stoppedBy, "join": strings.Join,
+	"bytes": inBytes, "add": func(a, b int) int { return a + b }, "args": func(values ...any) []any { return values },
+}
+
+// tone is the colour of a state. Nobody needs it: the sign and the word say the same.
+func tone(state any) string {
+	switch fmt.Sprint(state) {
+	case "succeeded", "answered", "alive", "finished":
+		return "good"
+	case "failed", "silent", "lost":
+		return "bad"
+	case "degraded", "denied", "unknown", "cancelled", "draining", "paused", "handed_back", "deferred", "unclaimed":
+		return "warn"
+	case "running", "started", "held":
+		return "active"
+	default:
+		return "idle"
+	}
+}
+
+// brief is the beginning of a text on one line.
+func brief(text string, most int) string {
+	line := strings.Join(strings.Fields(text), " ")
+	if runes := []rune(line); len(runes) > most {
+		line = string(runes[:most-1]) + "…"
+	}
+	return words.Plain(line)
+}
+
+// stoppedBy is why a turn ended, if there is anything to say.
+func stoppedBy(t turnkeeper.Turn) string {
+	if t.StopReason != "" && t.StopReason != turnkeeper.StopNone {
+		return string(t.StopReason)
+	}
+	return t.ErrorClass
+}
+
+func inBytes(n int64) string {
+	switch {
+	case n < 1<<10:
+		return fmt.Sprintf("%d bytes", n)
+	case n < 1<<20:
+		return fmt.Sprintf("%.1f KB", float64(n)/(1<<10))
+	default:
+		return fmt.Sprintf("%.1f MB", float64(n)/(1<<20))
+	}
+}
+
+// A moment is a time as a page shows it; the zero time is a dash.
+type moment struct{ ISO, Full, Ago string }
+
+// At is a time for the template "time".
+func (d data) At(t time.Time) moment {
+	if t.IsZero() {
+		return moment{}
+	}
+	t = t.UTC()
+	return moment{t.Format(time.RFC3339Nano), t.Format("2006-01-02 15:04:05 UTC"), words.Ago(d.Now, t)}
+}
+
+// Title is the page's, for the window.
+func (d data) Title() string { return words.Plain(d.Page.title()) }
+
+// A link of the navigation.
+type link struct {
+	Href, Name string
+	Here       bool
+}
+
+// Nav is the navigation.
+func (d data) Nav() []link {
+	links := []link{
+		{"/", "Overview", false}, {"/turns", "Turns", false}, {"/inbox", "Inbox", false}, {"/replies", "Replies", false},
+		{"/agents", "Agents", false}, {"/lanes", "Lanes", false}, {"/schedules", "Schedules", false},
+	}
+	for i := range links {
+		links[i].Here = links[i].Href == d.Page.section()
+	}
+	return links
+}
+
+// dones are what a page says of what was just done.
+var dones = map[string]string{
+	"cancelled": "The turn is cancelled.",
+	"told":      "The worker has been told, and ends the turn.",
+	"retried":   "The message was put into the inbox again: this is the new one.",
+	"repeated":  "The message had been put into the inbox again before: this is the new one.",
+	"due":       "The message is due now.",
+	"paused":    "The scheduler is paused: no turn is handed out, and what runs goes on.",
+	"resumed":   "The scheduler hands out turns again.",
+	"schedule":  "The schedule is changed.",
+}
+
+// Said is what was just done, in a sentence; empty: nothing.
+func (d data) Said() string { return dones[d.Done] }
+
+// Bare says that a page has no navigation.
+func (d data) Bare() bool {
+	_, is := d.Page.(SignIn)
+	return is
+}

@@ -1,0 +1,172 @@
+package page
+
+import (
+	"fmt"
+
+	"turnkeeper"
+	"turnkeeper/storage"
+)
+
+// A Listing is what lists have in common.
+type Listing struct {
+	Agents []string // to choose from
+	States []string // to choose from; nil: none
+	Agent  string   // that was chosen; empty: all
+	State  string   // that was chosen; empty: all
+	Newer  bool     // there is a first page before this one
+	First  string   // its address
+	Next   string   // address of the next page; empty: there is none
+}
+
+// Overview is the first page.
+type Overview struct {
+	Figures   *storage.Figures // nil: not for this viewer
+	Scheduler storage.SchedulerSettings
+	Workers   []turnkeeper.Heartbeat // nil: not for this viewer
+	Open      []turnkeeper.Turn
+	Ended     []turnkeeper.Turn // the newest
+	Agents    []string          // by name
+}
+
+func (Overview) file() string    { return "overview" }
+func (Overview) title() string   { return "Overview" }
+func (Overview) section() string { return "/" }
+
+// Slots are how many turns the live workers take at once, and how many workers live.
+func (p Overview) Slots() (s struct{ Slots, Workers int }) {
+	for _, w := range p.Workers {
+		if w.State() == turnkeeper.WorkerAlive {
+			s.Slots += w.Slots
+			s.Workers++
+		}
+	}
+	return s
+}
+
+// Turns is a list of turns.
+type Turns struct {
+	Listing
+	Turns []turnkeeper.Turn
+}
+
+func (Turns) file() string    { return "turns" }
+func (Turns) title() string   { return "Turns" }
+func (Turns) section() string { return "/turns" }
+
+// Inbox is a list of messages.
+type Inbox struct {
+	Listing
+	Messages []turnkeeper.Message
+}
+
+func (Inbox) file() string    { return "inbox" }
+func (Inbox) title() string   { return "Inbox" }
+func (Inbox) section() string { return "/inbox" }
+
+// Message is one message.
+type Message struct {
+	Message turnkeeper.Message
+	Reply   *turnkeeper.Reply // nil: none yet
+	Turns   []turnkeeper.Turn
+	As, Of  turnkeeper.MessageID // it was tried again as, and is a retry of; 0: none
+}
+
+func (Message) file() string    { return "message" }
+func (p Message) title() string { return fmt.Sprintf("Message %d", p.Message.ID) }
+func (Message) section() string { return "/inbox" }
+
+// Open says that it can be cancelled.
+func (p Message) Open() bool { return p.Message.ClosedAt.IsZero() }
+
+// Replies is a list of replies.
+type Replies struct {
+	Listing
+	Replies []turnkeeper.Reply
+}
+
+func (Replies) file() string    { return "replies" }
+func (Replies) title() string   { return "Replies" }
+func (Replies) section() string { return "/replies" }
+
+// Agents is a list of agents.
+type Agents struct {
+	Listing
+	Agents []turnkeeper.AgentRegistration
+}
+
+func (Agents) file() string    { return "agents" }
+func (Agents) title() string   { return "Agents" }
+func (Agents) section() string { return "/agents" }
+
+// Lanes is a list of lanes.
+type Lanes struct {
+	Listing
+	Lanes []storage.LaneView
+}
+
+func (Lanes) file() string    { return "lanes" }
+func (Lanes) title() string   { return "Lanes" }
+func (Lanes) section() string { return "/lanes" }
+
+// Schedules is a list of schedules.
+type Schedules struct {
+	Listing
+	Scheduler storage.SchedulerSettings
+	Schedules []turnkeeper.Schedule
+}
+
+func (Schedules) file() string    { return "schedules" }
+func (Schedules) title() string   { return "Schedules" }
+func (Schedules) section() string { return "/schedules" }
+
+// Output is a stored result, or a part of its text.
+type Output struct {
+	Output   turnkeeper.Output
+	Text     string // from character From to To
+	From, To int64
+	Step     int64 // characters of a part
+}
+
+func (Output) file() string    { return "output" }
+func (p Output) title() string { return "Output " + string(p.Output.ID) }
+func (Output) section() string { return "/turns" }
+
+// Binary says that there is no text.
+func (p Output) Binary() bool { return p.Output.Bytes != nil }
+
+// Prev and Next begin the parts before and after; -1: there is none.
+func (p Output) Prev() int64 {
+	if p.From == 0 {
+		return -1
+	}
+	return max(p.From-p.Step, 0)
+}
+
+// Next begins the part after this one; -1: there is none.
+func (p Output) Next() int64 {
+	if p.To >= p.Output.Chars {
+		return -1
+	}
+	return p.To
+}
+
+// SignIn asks for a token.
+type SignIn struct {
+	Next  string // where to go then: a path
+	Wrong string // what is wrong with the one that was given; empty: nothing
+}
+
+func (SignIn) file() string    { return "signin" }
+func (SignIn) title() string   { return "Sign in" }
+func (SignIn) section() string { return "" }
+
+// Problem says what is wrong.
+type Problem struct {
+	Status string
+	Detail string
+	Back   string // a path; empty: the overview
+}
+
+func (Problem) file() string    { return "problem" }
+func (p Problem) title() string { return p.Status }
+func (Problem) section() string { return "" }

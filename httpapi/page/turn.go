@@ -1,0 +1,81 @@
+package page
+
+import (
+	"fmt"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/agentturn"
+	"turnkeeper/storage"
+)
+
+// Turn is all about one turn.
+type Turn struct {
+	storage.TurnView
+	Attempts []turnkeeper.Turn    // all turns of the message
+	As, Of   turnkeeper.MessageID // the message was tried again as, and is a retry of; 0: none
+	Now      time.Time
+}
+
+func (Turn) file() string    { return "turn" }
+func (p Turn) title() string { return fmt.Sprintf("Turn %d", p.Turn.ID) }
+func (Turn) section() string { return "/turns" }
+
+// Open says that the turn goes on.
+func (p Turn) Open() bool { return !p.Turn.State.Terminal() }
+
+// CanRetry says that trying the message again may be allowed.
+func (p Turn) CanRetry() bool {
+	return !p.Open() && p.As == 0 && p.Turn.State != turnkeeper.TurnSucceeded &&
+		(p.Message.TurnID == p.Turn.ID || p.Message.State == turnkeeper.MessageWaiting)
+}
+
+// Risky says that trying again may repeat effects.
+func (p Turn) Risky() bool {
+	return p.Turn.State == turnkeeper.TurnDegraded || p.Turn.State == turnkeeper.TurnCancelled
+}
+
+// Took is the time of the turn, so far.
+func (p Turn) Took() time.Duration {
+	if p.Open() {
+		return max(p.Now.Sub(p.Turn.CreatedAt), 0)
+	}
+	return p.Turn.Duration()
+}
+
+// Spent is where the time went.
+func (p Turn) Spent() (s struct{ Models, Tools time.Duration }) {
+	for _, r := range p.Rounds {
+		s.Models += r.Latency
+		for _, c := range r.Calls {
+			s.Tools += c.Duration
+		}
+	}
+	return s
+}
+
+// Retries are the model calls that had to be made again.
+func (p Turn) Retries() (n int) {
+	for _, r := range p.Rounds {
+		n += max(r.Attempts-1, 0)
+	}
+	return n
+}
+
+// IsReply says that a round's text is the reply.
+func (p Turn) IsReply(r turnkeeper.Round) bool {
+	return p.Reply != nil && r.Text != "" && r.Text == p.Reply.Body
+}
+
+// Background says that a call went on while the turn did.
+func (Turn) Background(c turnkeeper.ToolCall) bool { return agentturn.WentOn(c) }
+
+// OutputOf is the stored result of a call; nil: there is none.
+func (p Turn) OutputOf(c turnkeeper.ToolCall) *turnkeeper.Output {
+	for i := range p.Outputs {
+		if p.Outputs[i].ID == c.OutputID {
+			return &p.Outputs[i]
+		}
+	}
+	return nil
+}

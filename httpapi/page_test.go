@@ -1,0 +1,246 @@
+package httpapi_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+
+	"turnkeeper"
+	"turnkeeper/httpapi"
+	"turnkeeper/storage"
+)
+
+// wantPage fails the test if the answer is no page that says this.
+func (a answer) wantPage(t *testing.T, status int, says ...string) {
+	t.Helper()
+	body := string(a.body)
+	if a.status != status || !strings.HasPrefix(a.header.Get("Content-Type"), "text/html") {
+		t.Errorf("answered %d %s, want %d and a page: %s", a.status, a.header.Get("Content-Type"), status, body)
+	}
+	for _, text := range says {
+		if !strings.Contains(body, text) {
+			t.Errorf("the page does not say %q:\n%s", text, body)
+		}
+	}
+	const csp = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+	if got := a.header.Get("Content-Security-Policy"); got != csp {
+		t.Errorf("the policy is %q", got)
+	}
+	if inline := regexp.MustCompile(`(?i)<script[^>]*>[^<]| style=|<style| on[a-z]+=|javascript:`).FindString(body); inline != "" {
+		t.Errorf("the page has %q in it", inline)
+	}
+}
+
+func (a answer) wantRedirect(t *testing.T, to string) {
+	t.Helper()
+	if a.status != http.StatusSeeOther || a.header.Get("Location") != to {
+		t.Errorf("answered %d to %q, want 303 to %q: %s", a.status, a.header.Get("Location"), to, a.body)
+	}
+}
+
+// submit sends a form as the page of base does.
+func (h *house) submit(path string, form url.Values, headers ...string) answer {
+	h.t.Helper()
+	headers = append([]string{"Content-Type", "application/x-www-form-urlencoded", "Origin", h.base, "Sec-Fetch-Site", "same-origin"}, headers...)
+	return h.ask("POST", path, form.Encode(), headers...)
+}
+
+// signIn returns the cookie of a session.
+func (h *house) signIn(token string, headers ...string) (cookie string) {
+	h.t.Helper()
+	a := h.submit("/sign-in", url.Values{"token": {strings.TrimPrefix(token, "Bearer ")}, "next": {"/turns"}}, headers...)
+	a.wantRedirect(h.t, "/turns")
+	cookie, _, _ = strings.Cut(a.header.Get("Set-Cookie"), ";")
+	return cookie
+}
+
+func TestPagesOfALivingHouse(t *testing.T) {
+	h := newHouse(t)
+	h.ask("GET", "/", "").wantPage(t, 200, "Nothing runs", `enqueue --agent clerk`, "No worker lives")
+	h.ask("GET", "/turns", "").wantPage(t, 200, "There is no turn yet")
+	h.ask("GET", "/inbox", "").wantPage(t, 200, "The inbox is empty")
+	h.ask("GET", "/replies", "").wantPage(t, 200, "There is no reply yet")
+	h.ask("GET", "/lanes", "").wantPage(t, 200, "There is no lane yet")
+	running := h.turn("clerk", "work")
+	running.say("I begin.")
+	done := h.turn("desk", "say hello")
+	done.finish("Hello.")
+	h.ask("GET", "/", "").wantPage(t, 200, fmt.Sprintf("/turns/%d", running.id), "running", fmt.Sprintf("/turns/%d", done.id), "succeeded")
+	h.ask("GET", "/turns?agent=desk", "").wantPage(t, 200, "desk")
+	h.ask("GET", fmt.Sprintf("/turns/%d", running.id), "").wantPage(t, 200, "Cancel the turn", fmt.Sprintf(`data-events="/v1/turns/%d/events"`, running.id))
+	h.ask("GET", fmt.Sprintf("/turns/%d", done.id), "").wantPage(t, 200, "Hello.", "say hello", "Who held it")
+	h.ask("GET", "/inbox/1", "").wantPage(t, 200, "Message 1", "work", "Cancel the message")
+	h.ask("GET", "/replies", "").wantPage(t, 200, "Hello.")
+	h.ask("GET", "/agents", "").wantPage(t, 200, "clerk", "desk")
+	h.ask("GET", "/lanes", "").wantPage(t, 200, "held", "free", "worker-1")
+	h.ask("GET", "/schedules", "").wantPage(t, 200, "@daily", "Pause clerk / daily")
+	h.ask("GET", "/turns/77", "").wantPage(t, 404, "There is no turn 77.")
+	h.ask("GET", "/turns?state=odd", "").wantPage(t, 400, "State must be one of")
+	h.ask("GET", "/nothing", "", "Accept", "text/html").wantPage(t, 404, "There is nothing at this path")
+	h.ask("GET", "/nothing", "").want(t, 404, "there is nothing at this path")
+}
+
+func TestListsArePaged(t *testing.T) {
+	h := newHouse(t)
+	for i := range 30 {
+		if _, err := h.Enqueue(t.Context(), turnkeeper.Submission{Agent: "clerk", Body: fmt.Sprintf("number %02d.", i+1)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := h.ask("GET", "/inbox?agent=clerk", "")
+	first.wantPage(t, 200, "number 30.", "number 06.", "Next page")
+	if strings.Contains(string(first.body), "number 05.") {
+		t.Error("the first page has more than 25 messages")
+	}
+	next := regexp.MustCompile(`href="([^"]+)" rel="next"`).FindSubmatch(first.body)
+	if next == nil {
+		t.Fatal("there is no next page")
+	}
+	second := h.ask("GET", strings.ReplaceAll(string(next[1]), "&amp;", "&"), "")
+	second.wantPage(t, 200, "number 05.", "number 01.", "First page")
+	if strings.Contains(string(second.body), "Next page") || strings.Contains(string(second.body), "number 06.") {
+		t.Error("the second page has what it should not have")
+	}
+	for range 3 {
+		h.dispatch("clerk").finish("done")
+	}
+	lanes := h.ask("GET", "/v1/lanes?limit=1", "")
+	lanes.want(t, 200, `"next":1`)
+	h.ask("GET", "/v1/lanes?limit=1&cursor=1", "").want(t, 200, `"items":[]`)
+}
+
+func TestSignIn(t *testing.T) {
+	h := newHouse(t, func(c *httpapi.Config) { c.NeedToken = true })
+	d := h.turn("clerk", "work")
+	other := h.turn("desk", "secret work")
+	full := h.token(storage.Token{Name: "full", Scopes: []string{"read", "operate"}})
+	send := h.token(storage.Token{Name: "send", Scopes: []string{"send"}})
+	some := h.token(storage.Token{Name: "some", Scopes: []string{"read"}, Agents: []string{"clerk"}})
+	turn := fmt.Sprintf("/turns/%d", d.id)
+
+	h.ask("GET", "/", "").wantRedirect(t, "/sign-in")
+	h.ask("GET", turn, "").wantRedirect(t, "/sign-in?next="+url.QueryEscape(turn))
+	h.ask("GET", "/sign-in?next=%2Fturns", "").wantPage(t, 200, `value="/turns"`, "turnctl tokens create")
+	for _, next := range []string{"https://evil.example/", "//evil.example", `/\evil.example`, "javascript:alert(1)", ""} {
+		h.ask("GET", "/sign-in?next="+url.QueryEscape(next), "").wantPage(t, 200, `name="next" value="/"`)
+	}
+	h.submit("/sign-in", url.Values{"token": {"tk_wrong"}}).wantPage(t, 401, "The token is not known")
+	h.submit("/sign-in", url.Values{"token": {strings.TrimPrefix(send, "Bearer ")}}).wantPage(t, 403, "the scope read")
+
+	a := h.submit("/sign-in", url.Values{"token": {strings.TrimPrefix(full, "Bearer ")}, "next": {turn}})
+	a.wantRedirect(t, turn)
+	set := a.header.Get("Set-Cookie")
+	for _, part := range []string{"HttpOnly", "SameSite=Strict", "Path=/", "Max-Age=43200"} {
+		if !strings.Contains(set, part) {
+			t.Errorf("the cookie %q lacks %s", set, part)
+		}
+	}
+	if strings.Contains(set, "Secure") || strings.Contains(set, strings.TrimPrefix(full, "Bearer ")) {
+		t.Errorf("the cookie is %q", set)
+	}
+	if set := h.submit("/sign-in", url.Values{"token": {strings.TrimPrefix(full, "Bearer ")}}, "X-Forwarded-Proto", "https").header.Get("Set-Cookie"); !strings.Contains(set, "; Secure") {
+		t.Errorf("behind TLS the cookie is %q", set)
+	}
+
+	cookie := h.signIn(full)
+	h.ask("GET", turn, "", "Cookie", cookie).wantPage(t, 200, "work", "Cancel the turn", "Sign out")
+	h.ask("GET", fmt.Sprintf("/v1/turns/%d/events", d.id), "", "Cookie", cookie).want(t, 200, "items")
+	// The session is for the page and for reads: the API is written to with a token.
+	h.ask("POST", fmt.Sprintf("/v1/turns/%d/cancel", d.id), "", "Cookie", cookie, "Origin", h.base, "Sec-Fetch-Site", "same-origin").want(t, 401, "a token is needed")
+	h.ask("GET", "/", "", "Cookie", "turnkeeper_session=ts_guess").wantRedirect(t, "/sign-in")
+	h.ask("GET", "/", "", "Cookie", "turnkeeper_session="+strings.TrimPrefix(full, "Bearer ")).wantRedirect(t, "/sign-in")
+
+	limited := h.signIn(some)
+	h.ask("GET", turn, "", "Cookie", limited).wantPage(t, 200, "reads only")
+	if got := h.ask("GET", turn, "", "Cookie", limited); strings.Contains(string(got.body), "Cancel the turn") {
+		t.Error("who only reads is offered a cancellation")
+	}
+	h.ask("GET", fmt.Sprintf("/turns/%d", other.id), "", "Cookie", limited).wantPage(t, 404, "There is no turn")
+	h.ask("GET", "/turns?agent=desk", "", "Cookie", limited).wantPage(t, 403, "not for the agent")
+	for _, path := range []string{"/", "/turns", "/inbox", "/replies", "/agents", "/lanes", "/schedules"} {
+		got := h.ask("GET", path, "", "Cookie", limited)
+		got.wantPage(t, 200, "clerk")
+		if strings.Contains(string(got.body), "desk") || strings.Contains(string(got.body), "secret work") {
+			t.Errorf("%s shows what is another agent's", path)
+		}
+	}
+
+	h.submit("/sign-out", nil, "Cookie", cookie).wantRedirect(t, "/sign-in")
+	h.ask("GET", turn, "", "Cookie", cookie).wantRedirect(t, "/sign-in?next="+url.QueryEscape(turn))
+	if err := h.RevokeToken(t.Context(), "some"); err != nil {
+		t.Fatal(err)
+	}
+	h.ask("GET", turn, "", "Cookie", limited).wantRedirect(t, "/sign-in?next="+url.QueryEscape(turn))
+	if one[bool](h, "select exists (select from turnkeeper.page_sessions s where $1 like '%' || s.sha256 || '%' or s::text like '%ts\\_%')", cookie) {
+		t.Error("the database has a session itself")
+	}
+}
+
+func TestForms(t *testing.T) {
+	h := newHouse(t, func(c *httpapi.Config) { c.NeedToken = true })
+	d := h.turn("clerk", "work")
+	reader := h.signIn(h.token(storage.Token{Name: "reader", Scopes: []string{"read"}}))
+	clerk := h.signIn(h.token(storage.Token{Name: "clerk", Scopes: []string{"read", "operate"}, Agents: []string{"clerk"}}))
+	full := h.signIn(h.token(storage.Token{Name: "full", Scopes: []string{"read", "operate"}}))
+	cancel, retry := fmt.Sprintf("/turns/%d/cancel", d.id), fmt.Sprintf("/turns/%d/retry", d.id)
+	reason := url.Values{"reason": {"asked <b>by</b> the sender"}}
+
+	for _, path := range []string{cancel, retry, "/inbox/1/cancel", "/scheduler/pause", "/scheduler/resume", "/schedules/clerk/daily/pause"} {
+		h.submit(path, reason).wantRedirect(t, "/sign-in")
+		h.submit(path, reason, "Cookie", reader).wantPage(t, 403, "the scope &#34;operate&#34;")
+		h.ask("POST", path, reason.Encode(), "Cookie", full, "Content-Type", "application/x-www-form-urlencoded", "Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site").
+			want(t, 403, "another origin")
+		h.ask("POST", path, reason.Encode(), "Cookie", full, "Content-Type", "application/x-www-form-urlencoded").wantPage(t, 403, "programs use the API")
+	}
+	h.submit("/scheduler/pause", reason, "Cookie", clerk).wantPage(t, 403, "The scheduler is for all agents")
+	h.submit("/schedules/desk/daily/pause", nil, "Cookie", clerk).wantPage(t, 404, "There is no schedule")
+	if n := one[int](h, "select count(*) from turnkeeper.cancellations"); n != 0 {
+		t.Fatalf("%d cancellations were asked for by who may not", n)
+	}
+
+	h.submit("/scheduler/pause", nil, "Cookie", full).wantPage(t, 422, "Say in reason why")
+	h.submit("/scheduler/pause", reason, "Cookie", full).wantRedirect(t, "/?done=paused")
+	h.ask("GET", "/?done=paused", "", "Cookie", full).wantPage(t, 200, "asked &lt;b&gt;by&lt;/b&gt; the sender", "no turn is handed out", "Resume")
+	h.submit("/scheduler/resume", nil, "Cookie", full).wantRedirect(t, "/?done=resumed")
+	h.submit("/schedules/desk/daily/pause", nil, "Cookie", full).wantRedirect(t, "/schedules?done=schedule")
+	if !one[bool](h, "select paused_at is not null from turnkeeper.schedules where agent = 'desk'") {
+		t.Error("the schedule is not paused")
+	}
+	h.submit("/schedules/desk/daily/resume", nil, "Cookie", full).wantRedirect(t, "/schedules?done=schedule")
+
+	h.submit(cancel, reason, "Cookie", clerk).wantRedirect(t, fmt.Sprintf("/turns/%d?done=told", d.id))
+	h.ask("GET", fmt.Sprintf("/turns/%d?done=told", d.id), "", "Cookie", clerk).wantPage(t, 200, "The worker has been told", "asked &lt;b&gt;by&lt;/b&gt;")
+	d.end(turnkeeper.TurnCancelled, turnkeeper.MessageCancelled, "This turn was cancelled.")
+	h.ask("GET", fmt.Sprintf("/turns/%d", d.id), "", "Cookie", clerk).wantPage(t, 200, "Try the message again", `name="anyway"`)
+	h.submit(retry, nil, "Cookie", clerk).wantPage(t, 409, "say in the form that this does no harm")
+	h.submit(retry, url.Values{"anyway": {"yes"}}, "Cookie", clerk).wantRedirect(t, "/inbox/2?done=retried")
+	h.submit("/inbox/2/cancel", nil, "Cookie", clerk).wantRedirect(t, fmt.Sprintf("/turns/%d?done=cancelled", d.id+1))
+	h.submit("/inbox/2/cancel", url.Values{"reason": {strings.Repeat("x", 1001)}}, "Cookie", clerk).wantPage(t, 422, "the limit is 1000")
+}
+
+// On loopback nobody signs in, and a cookie of another server of this machine does
+// no harm.
+func TestThePageOnLoopback(t *testing.T) {
+	h := newHouse(t)
+	d := h.turn("clerk", "work")
+	h.ask("GET", "/turns", "", "Cookie", "turnkeeper_session=ts_of_another").wantPage(t, 200, "clerk")
+	h.submit(fmt.Sprintf("/turns/%d/cancel", d.id), nil, "Cookie", "turnkeeper_session=ts_of_another").wantRedirect(t, fmt.Sprintf("/turns/%d?done=told", d.id))
+	h.ask("GET", "/turns", "", "X-Forwarded-For", "203.0.113.7").wantRedirect(t, "/sign-in?next=%2Fturns")
+	h.ask("GET", "/turns?token=x", "").wantPage(t, 400, "A token does not belong into a URL")
+}
+
+func TestAssets(t *testing.T) {
+	h := newHouse(t, func(c *httpapi.Config) { c.NeedToken = true })
+	for path, kind := range map[string]string{"/assets/page.css": "text/css", "/assets/page.js": "text/javascript", "/assets/icon.svg": "image/svg+xml"} {
+		a := h.ask("GET", path, "")
+		if a.status != 200 || !strings.HasPrefix(a.header.Get("Content-Type"), kind) || a.header.Get("ETag") == "" {
+			t.Errorf("%s is answered %d %v", path, a.status, a.header)
+		}
+		if again := h.ask("GET", path, "", "If-None-Match", a.header.Get("ETag")); again.status != http.StatusNotModified || len(again.body) > 0 {
+			t.Errorf("%s is sent again to who has it", path)
+		}
+	}
+}
