@@ -129,7 +129,7 @@ func toolEnd(e tools.Ending) ToolEnd {
 // An openRound is the round that a dispatch is in. The zero value: none.
 type openRound struct {
 	number int
-	ctx    context.Context //nolint:containedctx // it is that of the states of the round
+	ctx    context.Context // of the states of the round
 	end    func(RoundEnd)
 }
 

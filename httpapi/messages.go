@@ -75,7 +75,7 @@ const maxTraceParent = 256
 // traceParent is the sender's trace context, if it is one.
 func traceParent(h http.Header) string {
 	value := h.Get("Traceparent")
-	if len(value) > maxTraceParent || !traceParentForm.MatchString(value) {
+	if _, ok := turnkeeper.ParseTraceParent(value); !ok || len(value) > maxTraceParent {
 		return ""
 	}
 	return value

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"net/http"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,8 +9,6 @@ import (
 
 	"turnkeeper/storage"
 )
-
-var traceParentForm = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-[!-~]*)?$`)
 
 // maxWait bounds ?wait=.
 const maxWait = time.Minute

@@ -92,6 +92,10 @@ func (e *enqueuing) run(cmd *cobra.Command, args []string) error {
 	if e.waitTimeout < 0 {
 		return usageError("--wait-timeout is %s: it must not be negative", e.waitTimeout)
 	}
+	if _, ok := turnkeeper.ParseTraceParent(e.message.TraceParent); !ok && e.message.TraceParent != "" {
+		return usageError("--trace-parent is %q: it must be a W3C traceparent, such as "+
+			"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01, or empty", e.message.TraceParent)
+	}
 	var err error
 	if e.message.Body, err = e.readBody(args); err != nil {
 		return err

@@ -94,6 +94,7 @@ func TestBadInput(t *testing.T) {
 		{"endless", cli.Enqueue(), strings.Repeat("x", 16<<20+1), []string{"--agent", "a"}, 2, "the body has more than 16777216 bytes"},
 		{"priority", cli.Enqueue(), "", []string{"--agent", "a", "--priority", "1001", "hi"}, 2, "priority 1001 is outside -1000 to 1000"},
 		{"empty key", cli.Enqueue(), "", []string{"--agent", "a", "--key", "", "hi"}, 2, "--key is empty"},
+		{"no trace context", cli.Enqueue(), "", []string{"--agent", "a", "--trace-parent", "00-1-2-01", "hi"}, 2, `--trace-parent is "00-1-2-01": it must be a W3C traceparent`},
 		{"empty conversation", cli.Enqueue(), "", []string{"--agent", "a", "--conversation", "", "hi"}, 2, "--conversation is empty"},
 		{"priority no number", cli.Enqueue(), "", []string{"--agent", "a", "--priority", "high", "hi"}, 2, `--priority is "high": it must be a whole number`},
 		{"timeout in words", cli.Enqueue(), "", []string{"--agent", "a", "--wait-timeout", "soon", "hi"}, 2, "it must be a duration such as 90s"},
