@@ -219,6 +219,16 @@ func (d *dispatch) say(text string) {
 	d.write(turnkeeper.Entry{Events: []turnkeeper.Event{{Type: turnkeeper.EventBlockDelta, Round: 1, Block: 1, Data: data}}}, storage.Ending{})
 }
 
+// many writes so many deltas at once.
+func (d *dispatch) many(n int) {
+	d.t.Helper()
+	var events []turnkeeper.Event
+	for i := range n {
+		events = append(events, turnkeeper.Event{Type: turnkeeper.EventBlockDelta, Round: 1, Block: 1, Data: fmt.Appendf(nil, `{"text":"%d"}`, i)})
+	}
+	d.write(turnkeeper.Entry{Events: events}, storage.Ending{})
+}
+
 func (d *dispatch) finish(reply string) {
 	d.t.Helper()
 	d.write(turnkeeper.Entry{

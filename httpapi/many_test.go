@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"turnkeeper"
 	"turnkeeper/httpapi"
@@ -27,12 +28,13 @@ func (c *counted) Events(ctx context.Context, turn turnkeeper.TurnID, after int6
 func TestManyWatchersOfOneTurn(t *testing.T) {
 	store := &counted{}
 	h := newHouse(t, func(c *httpapi.Config) { store.Store, c.Store = c.Store, store })
-	const watchers, events = 100, 40
+	const watchers, events = 1000, 40
+	_, h.base = h.serveUpTo(watchers+10, func(c *httpapi.Config) { store.Store, c.Store = c.Store, store })
 	d := h.turn("clerk", "talk")
 	var group sync.WaitGroup
 	all := make([]*watcher, watchers)
 	for i := range all {
-		w := &watcher{base: h.base}
+		w := &watcher{base: h.base, began: make(chan struct{})}
 		all[i] = w
 		group.Go(func() {
 			if err := w.watch(t.Context(), fmt.Sprintf("/v1/turns/%d/events", d.id), 0); err != nil {
@@ -40,6 +42,13 @@ func TestManyWatchersOfOneTurn(t *testing.T) {
 			}
 		})
 	}
+	for i := range events {
+		d.say(strconv.Itoa(i))
+	}
+	for _, w := range all { // everybody is there
+		<-w.began
+	}
+	before := store.reads.Load()
 	for i := range events {
 		d.say(strconv.Itoa(i))
 	}
@@ -51,9 +60,34 @@ func TestManyWatchersOfOneTurn(t *testing.T) {
 			t.Errorf("watcher %d saw %d of %d events", i, len(w.seen), last)
 		}
 	}
-	t.Logf("%d reads for %d watchers of %d events", store.reads.Load(), watchers, last)
-	if reads := store.reads.Load(); reads >= watchers {
+	// One who watches alone reads as often as it is told, and polls.
+	reads := store.reads.Load() - before
+	t.Logf("%d reads for %d watchers of %d more events", reads, watchers, events)
+	if reads > 4*events {
 		t.Errorf("events were read %d times", reads)
+	}
+}
+
+// What is stored is caught up in few reads, whoever else watches.
+func TestManyStoredEvents(t *testing.T) {
+	store := &counted{}
+	h := newHouse(t, func(c *httpapi.Config) { store.Store, c.Store = c.Store, store })
+	const stored = 10_000
+	d := h.turn("clerk", "talk")
+	d.many(stored)
+	d.finish("said")
+	last := one[int64](h, "select last_seq from turnkeeper.turns where id = $1", d.id)
+	began := time.Now()
+	w := &watcher{base: h.base}
+	if err := w.watch(t.Context(), fmt.Sprintf("/v1/turns/%d/events", d.id), 0); err != nil || !w.over {
+		t.Fatalf("it saw %d events, %v", len(w.seen), err)
+	}
+	if int64(len(w.seen)) != last || last < stored || w.seen[0] != 1 || w.seen[len(w.seen)-1] != last {
+		t.Errorf("it saw %d of %d events", len(w.seen), last)
+	}
+	t.Logf("%d stored events were caught up in %s, by %d reads", last, time.Since(began).Round(time.Millisecond), store.reads.Load())
+	if reads := store.reads.Load(); reads > 2*(stored/500+2) {
+		t.Errorf("they were read by %d reads", reads)
 	}
 }
 

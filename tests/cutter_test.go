@@ -4,10 +4,13 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
+	"mime"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"path"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -42,7 +45,7 @@ func newCutter(t *testing.T, most func() int, pages map[string]string) *cutter {
 	}
 	c.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if page, here := c.pages[r.URL.Path]; here {
-			w.Header().Set("Content-Type", "text/html; charset=utf-8")
+			w.Header().Set("Content-Type", mime.TypeByExtension(path.Ext(r.URL.Path)))
 			_, _ = io.WriteString(w, page)
 			return
 		}
@@ -80,7 +83,8 @@ func (c *cutter) aim(r *httputil.ProxyRequest) {
 
 func (c *cutter) wrap(resp *http.Response) error {
 	streams := resp.Header.Get("Content-Type") == "text/event-stream"
-	if resp.StatusCode != http.StatusNoContent && (resp.StatusCode != http.StatusOK || !streams) {
+	events := strings.HasSuffix(resp.Request.URL.Path, "/events") // a browser asks for its icon too
+	if events && resp.StatusCode != http.StatusNoContent && (resp.StatusCode != http.StatusOK || !streams) {
 		c.refusals.Add(1)
 	}
 	resp.Body = &cutBody{ReadCloser: resp.Body, cutter: c, left: c.most()}

@@ -7,7 +7,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"testing"
+	"time"
 )
 
 // clients is a folder with the clients of tests/clients installed, as their lock says;
@@ -35,7 +37,7 @@ var clients = sync.OnceValues(func() (string, error) {
 var clientsDir string // empty: none was made
 
 // nodeProgram is a program of tests/clients, not yet started.
-func nodeProgram(ctx context.Context, t *testing.T, env []string, script string, args ...string) *exec.Cmd {
+func nodeProgram(ctx context.Context, t testing.TB, env []string, script string, args ...string) *exec.Cmd {
 	t.Helper()
 	dir, err := clients()
 	if err != nil {
@@ -43,5 +45,7 @@ func nodeProgram(ctx context.Context, t *testing.T, env []string, script string,
 	}
 	cmd := exec.CommandContext(ctx, "node", append([]string{filepath.Join(dir, script)}, args...)...)
 	cmd.Dir, cmd.Env = dir, append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir}, env...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 10 * time.Second
 	return cmd
 }
