@@ -10,6 +10,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -32,6 +33,7 @@ type Options struct {
 	Idle     int           // turns on an idle system; 0: 100
 	Turns    int           // turns for each throughput figure; 0: 600
 	Lanes    []int         // nil: 1, 10 and 100
+	Watched  int           // streamed turns, half of them watched; 0: 80
 	Pause    time.Duration // between idle turns; 0: 30 ms
 	Progress func(string)  // told what is being measured; nil: nobody
 }
@@ -42,6 +44,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Turns <= 0 {
 		o.Turns = 600
+	}
+	if o.Watched <= 0 {
+		o.Watched = 80
 	}
 	if o.Lanes == nil {
 		o.Lanes = []int{1, 10, 100}
@@ -67,6 +72,7 @@ type Report struct {
 	WriteTxPerTurn   float64       `json:"write_transactions_per_turn"`
 	FloorTxPerTurn   float64       `json:"floor_write_transactions_per_turn"`
 	Throughput       []Throughput  `json:"throughput"`
+	Watched          Watched       `json:"watched"`
 	Took             time.Duration `json:"took_ns"`
 	IdleTurns, Turns int
 }
@@ -131,6 +137,10 @@ type bench struct {
 	pool  *pgxpool.Pool // of the floor and of the counters
 	stop  context.CancelFunc
 	ended chan error
+
+	api           string // URL of the worker's HTTP API
+	web           *http.Client
+	watchedEvents int
 }
 
 func prepare(ctx context.Context, o Options, dir, url string) (b *bench, err error) {
@@ -179,13 +189,18 @@ tools: [noop]
 Call the tools, then answer.
 `
 
+// The model "streamed" of the same server takes its time.
+var streamedFile = strings.Replace(agentFile, "bench/instant", "bench/streamed", 1)
+
 func (b *bench) startWorker(ctx context.Context, dir string) error {
 	agents := filepath.Join(dir, "agents")
 	if err := os.MkdirAll(agents, 0o700); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(agents, "bench.md"), []byte(agentFile), 0o600); err != nil {
-		return err
+	for name, text := range map[string]string{"bench.md": agentFile, "streamed.md": streamedFile} {
+		if err := os.WriteFile(filepath.Join(agents, name), []byte(text), 0o600); err != nil {
+			return err
+		}
 	}
 	cfg := config.Default()
 	url, err := config.NewDatabaseURL(b.url)
@@ -193,14 +208,16 @@ func (b *bench) startWorker(ctx context.Context, dir string) error {
 		return err
 	}
 	cfg.DatabaseURL, cfg.AgentsDir, cfg.WorkerSlots = url, agents, max(slices.Max(b.Lanes), 10)
-	cfg.DBPoolSize = 16
+	cfg.DBPoolSize, cfg.Listen = 16, "127.0.0.1:0"
 	cfg.Providers["bench"] = config.Provider{Name: "bench", BaseURL: b.model.url, Profile: config.Profile{Name: "generic"}}
-	ready := make(chan struct{})
+	b.web = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: watchers}}
+	ready := make(chan app.Ready, 1)
 	go func() {
-		b.ended <- app.RunWorker(ctx, context.WithoutCancel(ctx), cfg, zap.NewNop(), func(app.Ready) { close(ready) }, app.WithTools(noop()))
+		b.ended <- app.RunWorker(ctx, context.WithoutCancel(ctx), cfg, zap.NewNop(), func(r app.Ready) { ready <- r }, app.WithTools(noop()))
 	}()
 	select {
-	case <-ready:
+	case r := <-ready:
+		b.api = r.API
 		return nil
 	case err := <-b.ended:
 		return fmt.Errorf("the worker did not start: %w", err)
@@ -208,6 +225,7 @@ func (b *bench) startWorker(ctx context.Context, dir string) error {
 }
 
 func (b *bench) close() {
+	b.web.CloseIdleConnections()
 	b.stop()
 	if err := <-b.ended; err != nil { // what was measured is measured
 		b.Progress("the worker did not stop in good order: " + err.Error())
@@ -225,6 +243,9 @@ func (b *bench) measure(ctx context.Context) (r Report, err error) {
 	r.CPUs, r.Postgres, r.FSync = runtime.NumCPU(), strings.Fields(facts.Version)[0], facts.FSync
 	r.IdleTurns, r.Turns = b.Idle, b.Turns
 	if err := b.measureIdle(ctx, &r); err != nil {
+		return r, err
+	}
+	if err := b.measureWatched(ctx, &r); err != nil {
 		return r, err
 	}
 	for _, lanes := range b.Lanes {

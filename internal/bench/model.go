@@ -41,7 +41,8 @@ func startModel() (*model, error) {
 func (m *model) close() { _ = m.server.Close() }
 
 type request struct {
-	Stream   bool `json:"stream"`
+	Model    string `json:"model"`
+	Stream   bool   `json:"stream"`
 	Messages []struct {
 		Role    string `json:"role"`
 		Content any    `json:"content"`
@@ -67,6 +68,10 @@ func (m *model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if round == 1 {
 		m.seen(message, at)
+	}
+	if req.Model == "streamed" {
+		m.stream(w, r, round)
+		return
 	}
 	if req.Stream {
 		w.Header().Set("Content-Type", "text/event-stream")

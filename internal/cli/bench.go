@@ -44,6 +44,7 @@ a private Postgres of its own, with fsync on, and leaves nothing behind.`,
 	flags := cmd.Flags()
 	flags.IntVar(&o.Idle, "idle", 100, "turns on an idle system")
 	flags.IntVar(&o.Turns, "turns", 600, "turns for each throughput figure")
+	flags.IntVar(&o.Watched, "watched", 80, "streamed turns, half of them with ten watchers")
 	flags.IntSliceVar(&o.Lanes, "lanes", []int{1, 10, 100}, "numbers of lanes to measure with")
 	flags.BoolVar(&asJSON, "json", false, "print one JSON object")
 	hideInherited(cmd)
@@ -77,6 +78,15 @@ func (s *session) printBench(r bench.Report) {
 	}
 	s.out.line("%-34s %9.2f×", "enqueue → reply, of the floor's", r.ReplyRatio)
 	s.out.line("%-34s %10.1f   (the floor: %.1f)", "write transactions a turn", r.WriteTxPerTurn, r.FloorTxPerTurn)
+	s.out.line("")
+	s.out.line("%-34s %10s %10s %10s", "streamed, 200 ms a round", "median", "90 %", "99 %")
+	for _, row := range []struct {
+		name string
+		bench.Latency
+	}{{"enqueue → reply", r.Watched.Alone}, {"enqueue → reply, 10 watchers", r.Watched.Watched}} {
+		s.out.line("%-34s %10s %10s %10s", row.name, inMillis(row.P50), inMillis(row.P90), inMillis(row.P99))
+	}
+	s.out.line("%-34s %9.3f×   (%d events a turn)", "watched, of unwatched", r.Watched.Ratio, r.Watched.Events)
 	s.out.line("")
 	s.out.line("%-34s %10s %10s %10s", "turns a second", "turns", "floor", "ratio")
 	for _, t := range r.Throughput {
