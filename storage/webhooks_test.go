@@ -285,3 +285,42 @@ func TestRemovedWebhooks(t *testing.T) {
 		t.Errorf("%d deliveries are left", n)
 	}
 }
+
+// Who counts claims waits for whoever is counting: both together do not take more than the slots.
+func TestClaimsAreCountedOneAfterTheOther(t *testing.T) {
+	h := newHouse(t)
+	h.hook("shop")
+	for n := range 5 {
+		h.reply(fmt.Sprint(n))
+	}
+	tx, err := h.Pool().Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(t.Context()) }() // the store's end waits for it
+	if _, err := tx.Exec(t.Context(), "select from turnkeeper.claim_deliveries('shop', 'worker-1', 3, 2, interval '1 minute')"); err != nil {
+		t.Fatal(err)
+	}
+	second := make(chan []turnkeeper.DeliveryClaim)
+	go func() {
+		claims, err := h.ClaimDeliveries(t.Context(), "shop", "worker-2", 3, 2, hold)
+		if err != nil {
+			t.Error(err)
+		}
+		second <- claims
+	}()
+	const waits = `select exists (select from pg_stat_activity where query like '%claim_deliveries%' and wait_event_type = 'Lock' and datname = current_database())`
+	for !one[bool](h, waits) {
+		select {
+		case claims := <-second:
+			t.Fatalf("it did not wait, and claimed %v", ids(claims))
+		default:
+		}
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if claims := <-second; len(claims) != 1 {
+		t.Errorf("of the one slot that is left it claimed %v", ids(claims))
+	}
+}
