@@ -169,8 +169,7 @@ func TestAJournalOfANewerProgramIsNotRead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHouse(t)
-			h.exec(`alter table turnkeeper.calls drop constraint calls_state_check, drop constraint calls_effect_check,
-				drop constraint calls_check, disable trigger call_moves`)
+			h.exec(`alter table turnkeeper.calls drop constraint calls_check, disable trigger call_moves`)
 			d := h.turn("what is it?")
 			d.append(t, turnkeeper.Entry{Round: round(1, turnkeeper.EffectNone)})
 			h.exec(change, d.grant.TurnID)
