@@ -24,7 +24,12 @@ type Situation struct {
 	Calls  bool // detached calls look lost
 	Queued bool // open turns wait for a lease
 	Room   int  // turns that live workers can take beyond those granted
+
+	Waiting int // messages in the inbox, due or not; MaxWaiting: so many, or more
 }
+
+// MaxWaiting is as far as a Situation counts the messages that wait.
+const MaxWaiting = 101
 
 // A LostGrant is a grant whose lease has lapsed or whose worker is silent.
 type LostGrant struct {

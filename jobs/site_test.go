@@ -231,9 +231,10 @@ func (s *site) work(ctx context.Context, p *process, k kind, group *sync.WaitGro
 func (s *site) schedule(ctx context.Context, p *process, group *sync.WaitGroup) {
 	bell := storage.NewBell(s.url, zap.NewNop())
 	rings, _ := bell.Subscribe(storage.TopicInbox)
+	freed, _ := bell.Subscribe(storage.TopicFreed)
 	group.Go(func() { bell.Run(ctx) })
 	group.Go(func() {
-		scheduler.New(scheduler.Config{Store: s.dispatcher(p), Wake: rings, PollInterval: time.Second}).Run(ctx)
+		scheduler.New(scheduler.Config{Store: s.dispatcher(p), Wake: rings, Freed: freed, PollInterval: time.Second}).Run(ctx)
 	})
 }
 

@@ -26,6 +26,7 @@ func TestRunLooksAgain(t *testing.T) {
 		set    func(*world)
 		config scheduler.Config
 		rings  []time.Duration
+		freed  []time.Duration // turns end
 		for_   time.Duration
 		want   []time.Duration
 	}{
@@ -38,7 +39,30 @@ func TestRunLooksAgain(t *testing.T) {
 		"on the doorbell": {rings: seconds(1, 1.5), for_: 6 * time.Second, want: seconds(0, 1, 1.5)},
 		"when something comes due": {
 			set:  func(w *world) { w.nextDue = func() (time.Duration, error) { return 2 * time.Second, nil } },
-			for_: 5 * time.Second, want: seconds(0, 2, 4),
+			for_: 5 * time.Second, want: seconds(0, 2.02, 4.04), // asked after a lull
+		},
+		"when a turn ended for which something waits": {
+			set:   func(w *world) { w.sit.Waiting = 1 },
+			freed: seconds(1, 1.5), for_: 4 * time.Second, want: seconds(0, 1, 1.5),
+		},
+		"not when a turn ended and all is granted": {
+			set:   func(w *world) { w.sit.Waiting, w.messages = 1, inLanes(1) },
+			freed: seconds(1), for_: 4 * time.Second, want: seconds(0),
+		},
+		"when a turn ended and there is more than is counted": {
+			set: func(w *world) {
+				w.sit.Waiting, w.messages = turnkeeper.MaxWaiting, inLanes(turnkeeper.MaxWaiting)
+			},
+			config: scheduler.Config{MaxDispatches: 1000},
+			freed:  seconds(1), for_: 4 * time.Second, want: seconds(0, 1),
+		},
+		"when a turn ended and an open one waits for its time": {
+			set:   func(w *world) { w.sit.Room, w.turns = 0, inLanes(1) },
+			freed: seconds(1), for_: 4 * time.Second, want: seconds(0, 1),
+		},
+		"once for the turns that ended before it looked": {
+			set:   func(w *world) { w.sit.Waiting, w.messages = 1, inLanes(1) },
+			freed: seconds(0.3), rings: seconds(0.5), for_: 4 * time.Second, want: seconds(0, 0.5),
 		},
 		"by the poll when it cannot know what is due": {
 			set:  func(w *world) { w.nextDue = func() (time.Duration, error) { return 0, errors.New("no database") } },
@@ -69,10 +93,13 @@ func TestRunLooksAgain(t *testing.T) {
 				if c.set != nil {
 					c.set(w)
 				}
-				wake := make(chan struct{}, 1)
-				c.config.Wake = wake
+				wake, freed := make(chan struct{}, 1), make(chan struct{}, 1)
+				c.config.Wake, c.config.Freed = wake, freed
 				for _, at := range c.rings {
 					time.AfterFunc(at, func() { wake <- struct{}{} })
+				}
+				for _, at := range c.freed {
+					time.AfterFunc(at, func() { freed <- struct{}{} })
 				}
 				w.runFor(t, c.for_, c.config)
 				if diff := cmp.Diff(c.want, w.looks); diff != "" {

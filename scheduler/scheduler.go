@@ -70,6 +70,7 @@ type Tick interface {
 type Config struct {
 	Store         Store
 	Wake          <-chan struct{} // the doorbell; nil: polls only
+	Freed         <-chan struct{} // rings when turns end, each of which makes room; nil: Wake rings for that too
 	PollInterval  time.Duration   // between looks when nothing rings and nothing is due; 0: 5 s
 	MaxDispatches int             // grants a tick; 0: 100
 	MaxLosses     int             // lost workers after which a message is answered without running; 0: 3
@@ -117,6 +118,7 @@ type Scheduler struct {
 	Config
 	clock clockWatch
 	taken []taken // leases, in the pass that is under way
+	left  bool    // work may wait for a turn to end: its lane was taken, or there was no room
 }
 
 // New returns a scheduler.
@@ -161,9 +163,22 @@ func (s *Scheduler) Run(ctx context.Context) {
 			s.wait(ctx, afterBusy)
 		case report.More:
 		default:
-			s.wait(ctx, s.untilNext(ctx, report))
+			s.rest(ctx, report)
 		}
 	}
+}
+
+// lull is how long it must be quiet before the scheduler asks what comes due. A
+// tick that follows at once would ask again, and after grants the machine has
+// better to do.
+const lull = 20 * time.Millisecond
+
+// rest waits for the next tick: until something rings, comes due, or the poll.
+func (s *Scheduler) rest(ctx context.Context, report Report) {
+	if s.wait(ctx, lull) {
+		return
+	}
+	s.wait(ctx, s.untilNext(ctx, report))
 }
 
 // whileHeld is the longest pause between looks while the scheduler holds off: no
@@ -172,9 +187,9 @@ func (s *Scheduler) Run(ctx context.Context) {
 const whileHeld = time.Second
 
 func (s *Scheduler) untilNext(ctx context.Context, report Report) time.Duration {
-	poll := report.PollInterval
+	poll := report.PollInterval - lull
 	if report.Held != "" {
-		poll = min(poll, whileHeld)
+		poll = min(poll, whileHeld-lull)
 	}
 	due, err := s.Store.NextDue(ctx)
 	if err != nil {
@@ -183,14 +198,22 @@ func (s *Scheduler) untilNext(ctx context.Context, report Report) time.Duration 
 	return max(min(poll, due), time.Millisecond)
 }
 
-func (s *Scheduler) wait(ctx context.Context, d time.Duration) {
+// wait waits for a doorbell, at most so long, and says whether to look at once.
+func (s *Scheduler) wait(ctx context.Context, d time.Duration) bool {
+	freed := s.Freed
+	if !s.left {
+		freed = nil
+	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 	case <-s.Wake:
+	case <-freed:
 	case <-timer.C:
+		return false
 	}
+	return true
 }
 
 func (s *Scheduler) at(ctx context.Context, label string) {

@@ -13,11 +13,13 @@ import (
 type Report struct {
 	Busy         bool // another scheduler was at work; nothing was done
 	More         bool // there may be more to do at once
+	Left         bool // work may wait for a turn to end
 	Requeued     int  // turns of lost workers brought back
 	Closed       int  // turns of lost workers answered without running
 	Calls        int  // detached calls that were lost, and run again or have ended
 	Slots        int  // schedule slots that became messages
 	Granted      int
+	granted      int    // of them to messages
 	Held         string // why the scheduler holds off; empty: it does not
 	PollInterval time.Duration
 }
@@ -33,6 +35,11 @@ func (s *Scheduler) Tick(ctx context.Context) (Report, error) {
 	var report Report
 	s.at(ctx, PointBegin)
 	began := time.Now()
+	s.left = true
+	select {
+	case <-s.Freed: // what has ended so far, this tick sees
+	default:
+	}
 	err := s.Store.InTick(ctx, func(t Tick) error {
 		report, s.taken = Report{PollInterval: s.PollInterval}, nil // InTick may run it again
 		return s.pass(ctx, t, &report)
@@ -42,6 +49,7 @@ func (s *Scheduler) Tick(ctx context.Context) (Report, error) {
 		return Report{}, err
 	}
 	s.at(ctx, PointDone)
+	s.left = report.Left
 	s.tell(report)
 	return report, nil
 }
@@ -75,6 +83,7 @@ func (s *Scheduler) pass(ctx context.Context, t Tick, report *Report) error {
 	if sit.PollInterval > 0 {
 		report.PollInterval = sit.PollInterval
 	}
+	report.Left = true
 	if !locked {
 		report.Busy = true
 		return nil
@@ -101,6 +110,8 @@ func (s *Scheduler) pass(ctx context.Context, t Tick, report *Report) error {
 			return err
 		}
 	}
+	report.Left = sit.Queued || sit.Waiting > report.granted || sit.Waiting >= turnkeeper.MaxWaiting ||
+		report.Slots+report.Calls+report.Requeued+report.Closed > 0
 	return s.note(ctx, t, sit, *report)
 }
 
@@ -195,6 +206,11 @@ func (s *Scheduler) grant(ctx context.Context, t Tick, sit turnkeeper.Situation,
 	}
 	s.at(ctx, PointGranted)
 	report.Granted = len(ready)
+	for _, r := range ready {
+		if r.New {
+			report.granted++
+		}
+	}
 	report.More = report.More || len(ready) == limit
 	return nil
 }

@@ -15,11 +15,15 @@ type Topic string
 
 // The topics.
 const (
-	TopicInbox Topic = "turnkeeper_inbox" // a message came, or a lane became free
+	TopicInbox Topic = "turnkeeper_inbox" // there may be something to schedule
 	TopicTurns Topic = "turnkeeper_turns" // a turn ended
 	TopicCalls Topic = "turnkeeper_calls" // detached calls are to stop
 
 	TopicCancels Topic = "turnkeeper_cancels" // turns are to be cancelled
+
+	// TopicFreed rings when a turn ended and left only room. On the wire it is a word
+	// with TopicInbox, for schedulers of older releases.
+	TopicFreed Topic = "turnkeeper_inbox freed"
 )
 
 // A Bell listens for doorbells on a connection of its own. A ring says "look
@@ -135,13 +139,20 @@ func (b *Bell) wait(ctx context.Context, conn *pgx.Conn) (Topic, error) {
 	note, err := conn.WaitForNotification(waiting)
 	switch {
 	case err == nil:
-		return Topic(note.Channel), nil
+		return topicOf(note), nil
 	case ctx.Err() != nil || !pgconn.Timeout(err):
 		return "", err
 	}
 	asking, cancel := context.WithTimeout(ctx, bellTime)
 	defer cancel()
 	return "", conn.Ping(asking)
+}
+
+func topicOf(note *pgconn.Notification) Topic {
+	if note.Payload == "" {
+		return Topic(note.Channel)
+	}
+	return Topic(note.Channel + " " + note.Payload)
 }
 
 // ring rings for one topic, or for all when topic is empty.

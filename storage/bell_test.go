@@ -25,6 +25,7 @@ func TestBell(t *testing.T) {
 	bell := storage.NewBell(h.url, zap.NewNop())
 	inbox, _ := bell.Subscribe(storage.TopicInbox)
 	turns, _ := bell.Subscribe(storage.TopicTurns)
+	freed, _ := bell.Subscribe(storage.TopicFreed)
 	gone, cancel := bell.Subscribe(storage.TopicInbox)
 	cancel()
 	ctx, stop := context.WithCancel(t.Context())
@@ -35,6 +36,7 @@ func TestBell(t *testing.T) {
 	}()
 	awaitRing(t, "all ring when the bell begins to listen", inbox)
 	awaitRing(t, "all ring when the bell begins to listen", turns)
+	awaitRing(t, "all ring when the bell begins to listen", freed)
 
 	h.enqueue("clerk", "", "x")
 	awaitRing(t, "a message", inbox)
@@ -44,7 +46,17 @@ func TestBell(t *testing.T) {
 	quiet(t, "the inbox, for a step", inbox)
 	d.finish(t, "done")
 	awaitRing(t, "the end of a turn", turns)
-	awaitRing(t, "a lane became free", inbox)
+	awaitRing(t, "a lane became free", freed)
+	quiet(t, "the inbox, for a turn that is over", inbox)
+
+	h.enqueue("clerk", "", "y")
+	awaitRing(t, "a message", inbox)
+	back := turnkeeper.Entry{Outcome: &turnkeeper.Outcome{State: turnkeeper.TurnQueued}}
+	if err := h.dispatch("w")[0].Append(t.Context(), back, storage.Ending{Log: "handed_back"}); err != nil {
+		t.Fatal(err)
+	}
+	awaitRing(t, "a turn goes back into the queue", inbox)
+	quiet(t, "room alone, for a turn that goes back", freed)
 
 	if n := one[int](h, "select count(*) from (select pg_terminate_backend(pid) from pg_stat_activity where query like 'listen%' and datname = current_database()) k"); n != 1 {
 		t.Fatalf("%d listening sessions, want 1", n)

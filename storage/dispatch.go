@@ -61,7 +61,7 @@ func (t *Tick) Look(ctx context.Context) (sit turnkeeper.Situation, locked bool,
 	var ahead []dbsqlc.ReadyMessagesRow
 	batch := &pgx.Batch{}
 	batch.BeginTx(pgx.TxOptions{})
-	batch.Queue(dbsqlc.Look).Query(func(rows pgx.Rows) (err error) {
+	batch.Queue(dbsqlc.Look, turnkeeper.MaxWaiting).Query(func(rows pgx.Rows) (err error) {
 		row, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[dbsqlc.LookRow])
 		return err
 	})
@@ -80,7 +80,7 @@ func (t *Tick) Look(ctx context.Context) (sit turnkeeper.Situation, locked bool,
 		Now: row.Now, Paused: row.Paused, PollInterval: orZero(row.PollInterval), MaxDispatches: int(orZero(row.MaxDispatchesPerTick)),
 		Timeline: row.CurrentTimeline, SeenTimeline: row.Timeline, LastTickAt: orZero(row.LastTickAt),
 		HoldUntil: orZero(row.HoldUntil), HoldReason: row.HoldReason, NewestGrant: row.NewestGrant,
-		Lost: row.Lost, Slots: row.Slots, Calls: row.Calls, Queued: row.Queued, Room: int(row.Room),
+		Lost: row.Lost, Slots: row.Slots, Calls: row.Calls, Queued: row.Queued, Room: int(row.Room), Waiting: int(row.Waiting),
 	}, row.Locked, nil
 }
 

@@ -311,9 +311,11 @@ func (w *worker) ready() Ready {
 func (w *worker) schedule(ctx context.Context) {
 	rings, cancel := w.bell.Subscribe(storage.TopicInbox)
 	defer cancel()
+	freed, cancel := w.bell.Subscribe(storage.TopicFreed)
+	defer cancel()
 	scheduler.New(scheduler.Config{
 		Store: &jobs.Dispatcher{Store: w.store, Client: w.client, TTL: w.cfg.Bounds.LeaseTTL},
-		Wake:  rings, PollInterval: w.cfg.PollInterval, MaxDispatches: w.cfg.MaxDispatchesPerTick,
+		Wake:  rings, Freed: freed, PollInterval: w.cfg.PollInterval, MaxDispatches: w.cfg.MaxDispatchesPerTick,
 		MaxLosses: w.cfg.Bounds.MaxDispatches, LeaseTTL: w.cfg.Bounds.LeaseTTL, Log: w.log, Observer: w.telling, Fault: w.fault,
 	}).Run(ctx)
 }

@@ -70,12 +70,14 @@ func (b *bench) repeat(ctx context.Context, n int, seen *idle, turn func(context
 // idleTurn sends a message and waits for its reply. Each has its own
 // conversation, so that history does not grow.
 func (b *bench) idleTurn(ctx context.Context) error {
+	rings, cancel := b.bell.Subscribe(storage.TopicTurns)
+	defer cancel()
 	body := b.model.expect()
 	id, err := b.store.Enqueue(ctx, turnkeeper.Submission{Agent: "bench", Conversation: body, Body: body})
 	if err != nil {
 		return err
 	}
-	return b.awaitReply(ctx, id)
+	return b.awaitReply(ctx, id, rings)
 }
 
 // transactions is how many transactions have written so far, this one
@@ -88,10 +90,18 @@ func (b *bench) transactions(ctx context.Context) (n uint64, err error) {
 // pollEvery is how often a waiting sender looks when no doorbell rings.
 const pollEvery = time.Second
 
-func (b *bench) awaitReply(ctx context.Context, id turnkeeper.MessageID) error {
-	rings, cancel := b.bell.Subscribe(storage.TopicTurns)
-	defer cancel()
+// awaitReply reads the reply when a doorbell rings that was listened to since
+// before the message was sent.
+func (b *bench) awaitReply(ctx context.Context, id turnkeeper.MessageID, rings <-chan struct{}) error {
 	for {
+		timer := time.NewTimer(pollEvery)
+		select {
+		case <-rings:
+		case <-timer.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		timer.Stop()
 		reply, err := b.store.ReplyTo(ctx, id)
 		if err == nil {
 			if reply.Outcome != turnkeeper.TurnSucceeded {
@@ -102,14 +112,6 @@ func (b *bench) awaitReply(ctx context.Context, id turnkeeper.MessageID) error {
 		if !errors.Is(err, turnkeeper.ErrNotFound) {
 			return err
 		}
-		timer := time.NewTimer(pollEvery)
-		select {
-		case <-rings:
-		case <-timer.C:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-		timer.Stop()
 	}
 }
 

@@ -112,6 +112,9 @@ func (s *state) situation(now time.Time) turnkeeper.Situation {
 	for _, l := range s.held {
 		sit.Lost = sit.Lost || s.isLost(l, now)
 	}
+	for _, messages := range s.waiting {
+		sit.Waiting += len(messages)
+	}
 	for _, sched := range s.schedules {
 		sit.Slots = sit.Slots || due(sched, now)
 	}

@@ -261,30 +261,13 @@ select pg_try_advisory_xact_lock(hashtext('turnkeeper.scheduler'))::boolean as l
     case when pg_is_in_recovery() then '' else substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) end::text as current_timeline,
     poll_interval, max_dispatches_per_tick, (paused_at is not null)::boolean as paused,
     coalesce(timeline, '')::text as timeline, last_tick_at, hold_until, coalesce(hold_reason, '')::text as hold_reason,
-    exists (select from turnkeeper.leases l
-            left join turnkeeper.turns t on t.id = l.turn_id
-            left join turnkeeper.river_job j on j.id = t.job_id
-            left join turnkeeper.worker_heartbeat h on h.worker_id = j.attempted_by[array_upper(j.attempted_by, 1)]
-            where l.grant_id is not null
-              and (turnkeeper.lease_over(l.granted_at, l.lease_until) or turnkeeper.heart_silent(h.beat_at, h.takeover_after)))::boolean as lost,
+    turnkeeper.grants_lost()::boolean as lost,
     coalesce((select max(granted_at) from turnkeeper.leases where grant_id is not null), to_timestamp(0))::timestamptz as newest_grant,
     exists (select from turnkeeper.schedules where active and paused_at is null
             and (next_due is null or next_due <= statement_timestamp()))::boolean as slots,
-    (exists (select from turnkeeper.detached_calls d left join turnkeeper.worker_heartbeat h on h.worker_id = d.worker_id
-             where d.claim is not null and d.ended_at is null
-               and (d.lost_at is not null or turnkeeper.worker_gone(h.stopped_at, h.beat_at, h.takeover_after)
-                    or turnkeeper.run_overdue(d.claimed_at, d.deadline, d.time_limit, h.beat_at)))
-     or exists (select from turnkeeper.detached_calls where claim is null and ended_at is null and look_at <= statement_timestamp())
-     or exists (select from turnkeeper.detached_calls where claim is null and ended_at is null and look_at > statement_timestamp() + interval '11 minutes')
-     or exists (with j as materialized (
-                    select r.id, r.args, r.attempted_by, r.attempted_at from turnkeeper.river_job r
-                    where r.state = 'running' and left(r.queue, 9) = 'detached_')
-                select from j
-                join turnkeeper.detached_calls d on d.turn_id = (j.args ->> 'turn_id')::bigint and d.round = (j.args ->> 'round')::integer
-                    and d.ordinal = (j.args ->> 'ordinal')::integer and d.job_id = j.id and d.claim is null and d.ended_at is null
-                left join turnkeeper.worker_heartbeat h on h.worker_id = j.attempted_by[array_upper(j.attempted_by, 1)]
-                where (turnkeeper.worker_gone(h.stopped_at, h.beat_at, h.takeover_after) or turnkeeper.fetch_overlooked(j.attempted_at))))::boolean as calls,
+    turnkeeper.calls_lost()::boolean as calls,
     exists (select from turnkeeper.turns where state = 'queued')::boolean as queued,
+    (select count(*) from turnkeeper.oldest_waiting($1::integer)) as waiting,
     (coalesce((select sum(slots) from turnkeeper.worker_heartbeat
                where stopped_at is null
                  and not turnkeeper.heart_silent(beat_at, greatest(takeover_after, interval '15 s'))), 0)
@@ -308,13 +291,14 @@ type LookRow struct {
 	Slots                bool
 	Calls                bool
 	Queued               bool
+	Waiting              int64
 	Room                 int64
 }
 
 // Takes the scheduler's lock if it is free, and says at one glance what there
 // is to do. The flags may be a tick old: what acts on them looks again.
-func (q *Queries) Look(ctx context.Context) (LookRow, error) {
-	row := q.db.QueryRow(ctx, Look)
+func (q *Queries) Look(ctx context.Context, maxRows int32) (LookRow, error) {
+	row := q.db.QueryRow(ctx, Look, maxRows)
 	var i LookRow
 	err := row.Scan(
 		&i.Locked,
@@ -332,6 +316,7 @@ func (q *Queries) Look(ctx context.Context) (LookRow, error) {
 		&i.Slots,
 		&i.Calls,
 		&i.Queued,
+		&i.Waiting,
 		&i.Room,
 	)
 	return i, err
