@@ -26,6 +26,11 @@ type Bounds struct {
 	ModelIdle      time.Duration // one model call without a byte
 	Continuation   bool          // false: one round, its tools run, then the turn ends
 
+	MaxSubAgentDepth int           // turns above another in a tree of sub-agents; 0: none is spawned
+	MaxSubAgents     int           // sub-agents that one turn spawns; 0: none
+	MaxTreeSubAgents int           // sub-agents in a whole tree; 0: none
+	SubAgentTimeout  time.Duration // how long the reply of one is waited for
+
 	LeaseTTL time.Duration // how long a grant lasts
 	Margin   time.Duration // what must be left of the lease for safety
 
@@ -60,6 +65,10 @@ func DefaultBounds() Bounds {
 		ModelTimeout:        60 * time.Second,
 		ModelIdle:           20 * time.Second,
 		Continuation:        true,
+		MaxSubAgentDepth:    3,
+		MaxSubAgents:        8,
+		MaxTreeSubAgents:    32,
+		SubAgentTimeout:     24 * time.Hour,
 		LeaseTTL:            240 * time.Second,
 		Margin:              30 * time.Second,
 		MaxToolResultChars:  6000,
@@ -88,6 +97,7 @@ func (b Bounds) Check() error {
 	}{
 		{"max_duration", b.MaxDuration}, {"tool_timeout", b.ToolTimeout},
 		{"model_timeout", b.ModelTimeout}, {"model_idle_timeout", b.ModelIdle}, {"lease_ttl", b.LeaseTTL},
+		{"sub_agent_timeout", b.SubAgentTimeout},
 	} {
 		if d.value <= 0 {
 			return fmt.Errorf("%s is %s; it must be more than 0", d.name, d.value)
@@ -102,6 +112,10 @@ func (b Bounds) Check() error {
 	}
 	if b.MaxToolCalls < 0 || b.MaxToolCalls > 1000 {
 		return fmt.Errorf("max_tool_calls is %d; it must be 0 to 1000", b.MaxToolCalls)
+	}
+	if b.MaxSubAgentDepth < 0 || b.MaxSubAgents < 0 || b.MaxTreeSubAgents < 0 {
+		return fmt.Errorf("max_sub_agent_depth is %d, max_sub_agents %d and max_tree_sub_agents %d; none may be negative",
+			b.MaxSubAgentDepth, b.MaxSubAgents, b.MaxTreeSubAgents)
 	}
 	if b.MaxToolResultChars < 1 {
 		return fmt.Errorf("max_tool_result_chars is %d; it must be at least 1", b.MaxToolResultChars)

@@ -22,6 +22,7 @@ type Situation struct {
 	Lost   bool // grants look lost
 	Slots  bool // schedules are due
 	Calls  bool // detached calls look lost
+	Spawns bool // something is to be done about sub-agents
 	Queued bool // open turns wait for a lease
 	Room   int  // turns that live workers can take beyond those granted
 

@@ -53,6 +53,10 @@ type CallStart struct {
 	// of its own, wherever there is room, and its result arrives. 0: it runs in
 	// the turn.
 	Detached time.Duration
+
+	// Spawn is the message to a sub-agent that is written with the start; its reply
+	// arrives. nil: none.
+	Spawn *Spawn
 }
 
 // A CallResult is what a call ended with.
@@ -74,6 +78,9 @@ type CallResult struct {
 	// Usage is what model calls took that were made for the call. It is added to
 	// the turn's. Not for verdicts.
 	Usage Usage
+	// Spawned is what a sub-agent has come to whose reply arrives: the turn makes the
+	// result of it. nil: the result is here.
+	Spawned *SpawnEnd
 }
 
 // An Outcome ends a dispatch of a turn. Its State says how:
@@ -111,6 +118,7 @@ type Record struct {
 	Failures   int           // failed turns of the lane in a row
 	NextBlock  int           // first unused block number
 	OpenRound  int           // round that has streamed events but no answer; 0: none
+	Lineage    Lineage       // who spawned the turn
 	Cancelled  bool          // somebody asked for the turn's cancellation
 	ReadySince time.Time     // the turn could be granted since then: it was made, or what it waited for has come
 	Remaining  time.Duration // of the lease when the record was read, by the database's clock

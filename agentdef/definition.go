@@ -31,6 +31,7 @@ type Definition struct {
 	LanePerConversation bool       // `lane: conversation`
 	Schedules           []Schedule // `schedule:`, one or a list
 	Tools               []string   // names; an agent has no others
+	SubAgents           []string   // agents it may give work to
 	Root                string     // folder for the file tools; empty: they are refused
 	AllowPrivateHosts   []string   // hosts http_get may reach on private addresses
 
@@ -48,6 +49,10 @@ type Definition struct {
 	OutputHandles       *bool
 	FreshnessWindow     *time.Duration
 	Summarise           *bool
+	MaxSubAgents        *int
+	MaxSubAgentDepth    *int
+	MaxTreeSubAgents    *int
+	SubAgentTimeout     *time.Duration
 
 	MaxOutputTokens int      // reserved for each answer; 0: DefaultOutputTokens
 	ContextWindow   int      // tokens the model takes; 0: by the model's name, else 32768
@@ -61,6 +66,8 @@ type Budget struct {
 	TurnCalls  int64
 	DayTokens  int64 // a day of UTC
 	DayCalls   int64
+	TreeTokens int64 // of a turn and all sub-agents below it
+	TreeCalls  int64
 }
 
 // DefaultOutputTokens is what is reserved for an answer of a model when the
@@ -97,6 +104,10 @@ func (d *Definition) Bounds(base turnkeeper.Bounds) turnkeeper.Bounds {
 	override(&base.OutputHandles, d.OutputHandles)
 	override(&base.Summarise, d.Summarise)
 	override(&base.FreshnessWindow, d.FreshnessWindow)
+	override(&base.MaxSubAgents, d.MaxSubAgents)
+	override(&base.MaxSubAgentDepth, d.MaxSubAgentDepth)
+	override(&base.MaxTreeSubAgents, d.MaxTreeSubAgents)
+	override(&base.SubAgentTimeout, d.SubAgentTimeout)
 	return base
 }
 

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 
+	"turnkeeper"
 	"turnkeeper/internal/config/strictyaml"
 )
 
@@ -73,6 +74,20 @@ func (r *reader) tools(name string, v *strictyaml.Node) {
 	r.def.Tools = tools
 }
 
+func (r *reader) subAgents(name string, v *strictyaml.Node) {
+	agents := r.texts(name, v)
+	r.distinct(name, v, agents)
+	for i, agent := range agents {
+		switch err := turnkeeper.CheckAgentName(agent); {
+		case err != nil:
+			r.Add(v.Items[i].Line, "%s: %s", name, err)
+		case agent == r.def.Name:
+			r.Add(v.Items[i].Line, "%s holds %q: an agent cannot work for itself", name, agent)
+		}
+	}
+	r.def.SubAgents = agents
+}
+
 func (r *reader) root(name string, v *strictyaml.Node) {
 	root := r.text(name, v)
 	switch {
@@ -126,6 +141,7 @@ func (r *reader) budget(name string, v *strictyaml.Node) {
 	bounds := map[string]*int64{
 		"turn_tokens": &r.def.Budget.TurnTokens, "turn_calls": &r.def.Budget.TurnCalls,
 		"day_tokens": &r.def.Budget.DayTokens, "day_calls": &r.def.Budget.DayCalls,
+		"tree_tokens": &r.def.Budget.TreeTokens, "tree_calls": &r.def.Budget.TreeCalls,
 	}
 	where := name + "."
 	r.Fields(where, v, names(where), nil, func(bound string, v *strictyaml.Node) {

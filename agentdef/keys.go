@@ -55,6 +55,16 @@ func table() []key {
 			(*reader).lane},
 		{Key{"tools", "list of text", "names of tools, none twice", "none", "The tools the agent may call. It has no others."},
 			(*reader).tools},
+		{Key{"sub_agents", "list of text", "names of other agents, none twice", "none", "The agents that this one may give work to, with the tool `spawn_agent`, which it then has. It may spawn no others."},
+			(*reader).subAgents},
+		{Key{"max_sub_agents", "whole number", "0 to 1000", "the setting `max_sub_agents`", "Sub-agents that one turn may spawn. 0: none."},
+			wholeP(func(d *Definition) **int { return &d.MaxSubAgents }, 0, 1000)},
+		{Key{"max_sub_agent_depth", "whole number", "0 to 20", "the setting `max_sub_agent_depth`", "How deep the tree below this agent may grow, where it is the first. 0: no sub-agents."},
+			wholeP(func(d *Definition) **int { return &d.MaxSubAgentDepth }, 0, 20)},
+		{Key{"max_tree_sub_agents", "whole number", "0 to 10000", "the setting `max_tree_sub_agents`", "Sub-agents of the whole tree below this agent, where it is the first. 0: none."},
+			wholeP(func(d *Definition) **int { return &d.MaxTreeSubAgents }, 0, 10_000)},
+		{Key{"sub_agent_timeout", "duration", "1s to 24h", "the setting `sub_agent_timeout`", "How long the reply of a sub-agent is waited for."},
+			durationP(func(d *Definition) **time.Duration { return &d.SubAgentTimeout }, time.Second, maxDuration)},
 		{Key{"root", "text", "a path; a relative one starts at the folder that holds the agents folder", "none: the file tools refuse", "The folder that the file tools are confined to."},
 			(*reader).root},
 		{Key{"allow_private_hosts", "list of text", "host names or IP addresses, none twice, without scheme, port or path", "none", "Hosts that `http_get` may reach although they have private addresses."},
@@ -97,11 +107,13 @@ func table() []key {
 		{Key{"budget.turn_calls", "whole number", "0 to 1000000000000 calls", "0", "Model calls of one turn, retries included. 0: no bound."}, nil},
 		{Key{"budget.day_tokens", "whole number", "0, or more than `max_output_tokens`, to 1000000000000 tokens", "0", "Tokens of one day (UTC). 0: no bound."}, nil},
 		{Key{"budget.day_calls", "whole number", "0 to 1000000000000 calls", "0", "Model calls of one day (UTC), retries included. 0: no bound."}, nil},
+		{Key{"budget.tree_tokens", "whole number", "0, or more than `max_output_tokens`, to 1000000000000 tokens", "0", "Tokens of a turn of this agent and of all sub-agents below it, where it is the first. 0: no bound."}, nil},
+		{Key{"budget.tree_calls", "whole number", "0 to 1000000000000 calls", "0", "Model calls of a turn of this agent and of all sub-agents below it, where it is the first. 0: no bound."}, nil},
 	}
 }
 
 // later are keys that the contract names and this version does not know.
-var later = []string{"mcp_servers", "sub_agents"}
+var later = []string{"mcp_servers"}
 
 // Keys lists every key of the front matter in the order of the reference.
 func Keys() []Key {

@@ -28,6 +28,11 @@ extraction_model: openai/gpt-5-nano
 tools:
   - clock
   - read_file
+sub_agents: [critic, scribe-2]
+max_sub_agents: 4
+max_sub_agent_depth: 2
+max_tree_sub_agents: 0
+sub_agent_timeout: 5m
 root: files
 allow_private_hosts: [Intranet.local, "10.0.0.7", "::1"]
 max_rounds: 20
@@ -46,7 +51,7 @@ freshness_window: 0
 max_output_tokens: 1000
 context_window: 128000
 temperature: 0.5
-budget: {turn_tokens: 1, turn_calls: 2, day_tokens: 3, day_calls: 4}
+budget: {turn_tokens: 1, turn_calls: 2, day_tokens: 3, day_calls: 4, tree_tokens: 5, tree_calls: 6}
 ---
 
 You are kind.
@@ -73,6 +78,11 @@ func TestParseReadsEveryKey(t *testing.T) {
 		ExtractionModel:     "openai/gpt-5-nano",
 		LanePerConversation: true,
 		Tools:               []string{"clock", "read_file"},
+		SubAgents:           []string{"critic", "scribe-2"},
+		MaxSubAgents:        new(4),
+		MaxSubAgentDepth:    new(2),
+		MaxTreeSubAgents:    new(0),
+		SubAgentTimeout:     new(5 * time.Minute),
 		Root:                "/srv/files",
 		AllowPrivateHosts:   []string{"intranet.local", "10.0.0.7", "::1"},
 		MaxRounds:           new(20),
@@ -89,7 +99,7 @@ func TestParseReadsEveryKey(t *testing.T) {
 		MaxOutputTokens: 1000,
 		ContextWindow:   128000,
 		Temperature:     new(0.5),
-		Budget:          agentdef.Budget{TurnTokens: 1, TurnCalls: 2, DayTokens: 3, DayCalls: 4},
+		Budget:          agentdef.Budget{TurnTokens: 1, TurnCalls: 2, DayTokens: 3, DayCalls: 4, TreeTokens: 5, TreeCalls: 6},
 	}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(agentdef.Definition{}, "Hash")); diff != "" {
 		t.Error(diff)
@@ -151,6 +161,9 @@ func TestParseRefuses(t *testing.T) {
 		{"tool as number", "tools: [clock, 5]", ":2: tools must be a list of texts: item 2 must be text, not a number: put it in quotes"},
 		{"tool twice", "tools: [clock, clock]", `:2: tools holds "clock" twice`},
 		{"bad tool", "tools: [\"a b\"]", `:2: tools holds "a b": a tool's name is 1 to 64 of a-z A-Z 0-9 _ -`},
+		{"itself below", "sub_agents: [y, x]", `:2: sub_agents holds "x": an agent cannot work for itself`},
+		{"bad sub-agent", "sub_agents: [No]", `:2: sub_agents: agent name "No": use at most 63 of a-z, 0-9, _ and -, starting with a letter or digit`},
+		{"sub-agent twice", "sub_agents: [y, y]", `:2: sub_agents holds "y" twice`},
 		{"bad lane", "lane: both", `:2: lane is "both": it must be agent or conversation`},
 		{"bad host", "allow_private_hosts: [\"http://x\"]", `:2: allow_private_hosts holds "http://x": it must be a host name or an IP address, without scheme, port or path`},
 		{"empty root", "root: ''", ":2: root must be the path of a folder"},

@@ -72,7 +72,7 @@ func (d *Definition) Check(base turnkeeper.Bounds) error {
 	for _, bound := range []struct {
 		name   string
 		tokens int64
-	}{{"turn_tokens", d.Budget.TurnTokens}, {"day_tokens", d.Budget.DayTokens}} {
+	}{{"turn_tokens", d.Budget.TurnTokens}, {"day_tokens", d.Budget.DayTokens}, {"tree_tokens", d.Budget.TreeTokens}} {
 		if answer := d.OutputTokens(); bound.tokens > 0 && bound.tokens <= int64(answer) {
 			faults = append(faults, &Problem{Path: d.label(), Text: fmt.Sprintf(
 				"budget.%s is %d: it must be more than the %d tokens that are reserved for each answer (max_output_tokens), or no turn can run",

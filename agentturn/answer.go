@@ -22,7 +22,7 @@ func (t *turn) answer(call *turnkeeper.ToolCall, result turnkeeper.CallResult) {
 // apply gives a call its result in memory, and tells the watchers.
 func (t *turn) apply(call *turnkeeper.ToolCall, result turnkeeper.CallResult) {
 	t.forget(call)
-	known := call.State == turnkeeper.CallRunning // the round went on without it
+	known := call.State == turnkeeper.CallRunning && WentOn(*call) // the round went on without it
 	call.State, call.Shown, call.Preview = result.State, result.Shown, result.Preview
 	call.OutputID = cmp.Or(result.OutputID, call.OutputID)
 	if result.State == turnkeeper.CallRunning {
@@ -47,7 +47,7 @@ func (t *turn) tellIfOver(number int) {
 	i := slices.IndexFunc(t.rounds, func(r turnkeeper.Round) bool { return r.Number == number })
 	round := t.rounds[i]
 	if slices.ContainsFunc(round.Calls, func(c turnkeeper.ToolCall) bool {
-		return !c.State.Answered() && c.State != turnkeeper.CallRunning
+		return !c.State.Answered() && (c.State != turnkeeper.CallRunning || owed(c))
 	}) {
 		return
 	}
@@ -59,7 +59,7 @@ func (t *turn) tellIfOver(number int) {
 func (t *turn) tellResult(call turnkeeper.ToolCall) {
 	t.event(turnkeeper.EventToolResult, call.Key.Round, t.newBlock(), ToolData{
 		Call: call.Key.String(), Name: call.Name, State: call.State,
-		Preview: call.Preview, Millis: call.Duration.Milliseconds(),
+		Preview: call.Preview, Millis: call.Duration.Milliseconds(), SubAgent: t.subAgents[call.Key],
 	})
 }
 

@@ -1,6 +1,7 @@
 package agentturn
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -23,14 +24,19 @@ func (t *turn) reserveCall(ctx context.Context, estimate turnkeeper.Usage) (Rese
 	if t.cfg.Budget == nil {
 		return Reservation{}, nil
 	}
-	limits := t.def.Budget
-	r, err := t.cfg.Budget.Reserve(ctx, Spender{
+	limits, tree := t.def.Budget, t.treeLimits()
+	who := Spender{
 		Turn: t.record.Turn.ID, Agent: t.record.Turn.Agent,
 		Limits: SpendLimits{
 			TurnTokens: limits.TurnTokens, TurnCalls: limits.TurnCalls,
 			DayTokens: limits.DayTokens, DayCalls: limits.DayCalls,
+			TreeTokens: tree.Tokens, TreeCalls: tree.Calls,
 		},
-	}, estimate)
+	}
+	if tree.Tokens > 0 || tree.Calls > 0 {
+		who.Root = cmp.Or(t.record.Lineage.Root, t.record.Turn.ID)
+	}
+	r, err := t.cfg.Budget.Reserve(ctx, who, estimate)
 	if err != nil {
 		return Reservation{}, err
 	}

@@ -17,6 +17,12 @@ func (t *turn) decide(ctx context.Context) (state, error) {
 		return nil, err
 	}
 	t.collect()
+	if waits, err := t.awaitReplies(ctx); waits || err != nil {
+		if waits {
+			t.end = t.waiting()
+		}
+		return nil, err
+	}
 	last := t.rounds[len(t.rounds)-1]
 	end, sees := t.endAfter(last)
 	if end == nil {

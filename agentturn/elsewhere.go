@@ -66,7 +66,11 @@ func (t *turn) takeArrivals(ctx context.Context) error {
 		if !isElsewhere(*call) {
 			continue
 		}
-		t.answer(call, t.arrival(ctx, call, result))
+		if result.Spawned != nil {
+			t.answer(call, t.replied(call, result))
+		} else {
+			t.answer(call, t.arrival(ctx, call, result))
+		}
 		t.measure(ctx, *call)
 		t.unseen = true
 		t.log.Info("result of a detached tool call has arrived", zap.Stringer("call", call.Key), zap.String("tool", call.Name),
@@ -143,8 +147,15 @@ func (t *turn) closeElsewhere(ctx context.Context) {
 		t.log.Warn("it could not be read what has arrived for the turn; its open calls are cancelled", zap.Error(err))
 	}
 	for _, call := range t.elsewhere() {
-		t.answer(call, turnkeeper.CallResult{
+		result := turnkeeper.CallResult{
 			Key: call.Key, Nonce: call.Nonce, State: turnkeeper.CallCancelled, Shown: call.Shown, Preview: PreviewEnded(call.Effect),
-		})
+		}
+		if isSpawn(*call) {
+			result.Preview = ShownReplyUnawaited
+		}
+		if owed(*call) {
+			result.Shown = ShownReplyUnawaited
+		}
+		t.answer(call, result)
 	}
 }

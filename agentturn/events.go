@@ -16,6 +16,7 @@ type (
 		Agent   string               `json:"agent"`
 		Message turnkeeper.MessageID `json:"message_id"`
 		Attempt int                  `json:"attempt"` // of the message, from 1
+		Parent  *ParentData          `json:"parent,omitempty"`
 	}
 
 	// TurnResumedData is the data of turn_resumed: the turn goes on under
@@ -55,6 +56,25 @@ type (
 		State   turnkeeper.CallState `json:"state"`
 		Preview string               `json:"preview,omitempty"`
 		Millis  int64                `json:"duration_ms,omitempty"`
+
+		SubAgent *SubAgentData `json:"sub_agent,omitempty"` // of spawn_agent
+	}
+
+	// SubAgentData says of a call that gave work to an agent where that is done. The
+	// turn and its outcome are there with the result.
+	SubAgentData struct {
+		Agent        string               `json:"agent"`
+		Conversation string               `json:"conversation"`
+		Message      turnkeeper.MessageID `json:"message_id,omitempty"`
+		Turn         turnkeeper.TurnID    `json:"turn_id,omitempty"`
+		Outcome      turnkeeper.TurnState `json:"outcome,omitempty"`
+	}
+
+	// ParentData is the call that a sub-agent's turn works for.
+	ParentData struct {
+		Turn turnkeeper.TurnID `json:"turn_id"`
+		Call string            `json:"call"`
+		Root turnkeeper.TurnID `json:"root_turn_id"` // that the tree began with
 	}
 
 	// RoundStopData is the data of round_stop: every call of the round is

@@ -51,6 +51,9 @@ func (t *turn) executeFirst(ctx context.Context, open []*turnkeeper.ToolCall) er
 	if refused, err := t.resolve(ctx, call); err != nil || refused != "" {
 		return t.refuse(call, refused, err)
 	}
+	if call.Name == turnkeeper.ToolSpawnAgent {
+		return t.spawn(ctx, call)
+	}
 	if spec.Detached {
 		return t.detach(ctx, call, spec)
 	}

@@ -28,7 +28,10 @@ type store struct {
 	events     []turnkeeper.Event
 	nonces     map[string]turnkeeper.CallKey
 	arrived    map[turnkeeper.CallKey]turnkeeper.CallResult // from elsewhere, not in the journal yet
-	effects    []string                                     // of transactional tools, committed
+	lineage    turnkeeper.Lineage
+	messages   turnkeeper.MessageID // taken for sub-agents
+	spawned    []turnkeeper.Spawn
+	effects    []string // of transactional tools, committed
 	entries    []turnkeeper.Entry
 	writes     []string // kinds of what was written, with transactions
 	outcomes   []turnkeeper.Outcome
@@ -75,7 +78,7 @@ func (s *store) record() turnkeeper.Record {
 	s.turn.LastSeq = int64(len(s.events))
 	return turnkeeper.Record{
 		Turn: s.turn, Message: s.message, Rounds: cloneRounds(s.rounds), History: s.history, Summary: s.summary, Older: s.older,
-		NextBlock: next, OpenRound: s.openRound, Remaining: 240 * time.Second, Entries: int64(len(s.entries)),
+		Lineage: s.lineage, NextBlock: next, OpenRound: s.openRound, Remaining: 240 * time.Second, Entries: int64(len(s.entries)),
 	}
 }
 
@@ -138,12 +141,12 @@ func (j *memJournal) Append(ctx context.Context, e turnkeeper.Entry) error {
 func (s *store) atomically(f func() error) error {
 	rounds, events, nonces := cloneRounds(s.rounds), slices.Clone(s.events), maps.Clone(s.nonces)
 	turn, open, entries, writes := s.turn, s.openRound, len(s.entries), len(s.writes)
-	outputs, outcomes := len(s.outputs), len(s.outcomes)
+	outputs, outcomes, spawned := len(s.outputs), len(s.outcomes), len(s.spawned)
 	err := f()
 	if err != nil {
 		s.rounds, s.events, s.nonces, s.turn, s.openRound = rounds, events, nonces, turn, open
 		s.entries, s.writes = s.entries[:entries], s.writes[:writes]
-		s.outputs, s.outcomes = s.outputs[:outputs], s.outcomes[:outcomes]
+		s.outputs, s.outcomes, s.spawned = s.outputs[:outputs], s.outcomes[:outcomes], s.spawned[:spawned]
 	}
 	return err
 }
@@ -264,7 +267,10 @@ func (s *store) start(start turnkeeper.CallStart) error {
 	}
 	s.nonces[start.Nonce] = start.Key
 	call.State, call.Nonce, call.Starts = turnkeeper.CallStarted, start.Nonce, start.Attempt
-	call.Elsewhere = start.Detached > 0
+	call.Elsewhere = start.Detached > 0 || start.Spawn != nil
+	if start.Spawn != nil {
+		s.spawned = append(s.spawned, *start.Spawn)
+	}
 	return nil
 }
 
@@ -394,6 +400,25 @@ func (s *store) arrive(key turnkeeper.CallKey, state turnkeeper.CallState, text 
 	if s.turn.State == turnkeeper.TurnWaiting {
 		s.turn.State = turnkeeper.TurnQueued
 	}
+}
+
+// reply brings what the sub-agent of a call has come to.
+func (s *store) reply(key turnkeeper.CallKey, end turnkeeper.SpawnEnd) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.arrived[key] = turnkeeper.CallResult{
+		Key: key, Nonce: s.call(key).Nonce, State: end.State(), Preview: "the agent " + end.Agent, Spawned: &end, Duration: time.Second,
+	}
+	if s.turn.State == turnkeeper.TurnWaiting {
+		s.turn.State = turnkeeper.TurnQueued
+	}
+}
+
+func (j *memJournal) NewMessage(context.Context) (turnkeeper.MessageID, error) {
+	j.s.mu.Lock()
+	defer j.s.mu.Unlock()
+	j.s.messages++
+	return 100 + j.s.messages, nil
 }
 
 func (j *memJournal) Arrivals(context.Context) ([]turnkeeper.CallResult, error) {

@@ -147,6 +147,9 @@ func (p *planner) check(call *turnkeeper.ToolCall, wire inference.Call) (fault s
 		call.RawArgs = outputs.Clean(wire.Arguments[:min(len(wire.Arguments), tools.MaxArgumentBytes)])
 	}
 	call.ArgsHash = tools.Hash(call.Name, call.Arguments)
+	if refused := p.t.refuseSpawn(*call, slices.Concat(p.before, p.calls)); refused != "" {
+		return refused
+	}
 	if !known {
 		return p.notFound(call.Name)
 	}

@@ -45,6 +45,10 @@ type Journal interface {
 	// them; an output that one names is kept already.
 	Arrivals(ctx context.Context) ([]turnkeeper.CallResult, error)
 
+	// NewMessage takes an id for a message to a sub-agent, which the start of a
+	// call will write (turnkeeper.Spawn). One that is not used is no harm.
+	NewMessage(ctx context.Context) (turnkeeper.MessageID, error)
+
 	// Late keeps a result that came after the lease was lost: as the call's
 	// result when nobody has given a verdict on it, else beside the verdict.
 	Late(ctx context.Context, result turnkeeper.CallResult) error
@@ -87,19 +91,21 @@ type Budget interface {
 type Spender struct {
 	Turn   turnkeeper.TurnID
 	Agent  string
+	Root   turnkeeper.TurnID // of the tree of agents that has limits; 0: it has none
 	Limits SpendLimits
 }
 
 // SpendLimits bound a spender. 0: no bound.
 type SpendLimits struct {
 	TurnTokens, TurnCalls, DayTokens, DayCalls int64
+	TreeTokens, TreeCalls                      int64 // of the turn's tree of agents
 }
 
 // A Reservation is an answer of Reserve.
 type Reservation struct {
 	ID      int64         // 0: nothing was reserved, Settle does nothing
 	Blocked bool          // the call must not be made
-	Scope   string        // Blocked: "turn" or "day"
+	Scope   string        // Blocked: "turn", "tree" or "day"
 	Retry   time.Duration // Blocked by the day: when the budget is open again
 	Reason  string        // Blocked: for operators; never a reply
 }
@@ -109,6 +115,14 @@ type Reservation struct {
 type Models interface {
 	// Find returns an error in plain words for a provider nobody configured.
 	Find(name string) (inference.Provider, ModelInfo, error)
+}
+
+// Agents tells of the agents that others may give work to. Implementations are safe
+// for concurrent use.
+type Agents interface {
+	// Describe is what an agent says it is for; known is false where this process
+	// has no such agent.
+	Describe(name string) (description string, known bool)
 }
 
 // ModelInfo is what a turn must know of a model.

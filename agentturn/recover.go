@@ -67,9 +67,11 @@ func (t *turn) measure(ctx context.Context, call turnkeeper.ToolCall) {
 func (t *turn) announce() {
 	turn := t.record.Turn
 	if turn.LastSeq == 0 {
-		t.event(turnkeeper.EventTurnStart, 0, 0, TurnStartData{
-			Trigger: turn.Trigger, Agent: turn.Agent, Message: turn.MessageID, Attempt: turn.Attempt,
-		})
+		data := TurnStartData{Trigger: turn.Trigger, Agent: turn.Agent, Message: turn.MessageID, Attempt: turn.Attempt}
+		if l := t.record.Lineage; l.Parent != 0 {
+			data.Parent = &ParentData{Turn: l.Parent, Call: l.Call.String(), Root: l.Root}
+		}
+		t.event(turnkeeper.EventTurnStart, 0, 0, data)
 		return
 	}
 	if t.record.OpenRound != 0 {

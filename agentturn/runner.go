@@ -34,6 +34,7 @@ type Config struct {
 	ExtractionModel string
 	Tools           *tools.Registry                 // all there are; an agent has those it lists. nil: none
 	Bounds          turnkeeper.Bounds               // of agents that set none; start from turnkeeper.DefaultBounds
+	Agents          Agents                          // nil: sub-agents are offered by name only
 	Freshness       Freshness                       // nil: scheduled turns run every call
 	Budget          Budget                          // nil: spend has no bounds
 	Outputs         Outputs                         // nil: results cannot be read on where they are cut
@@ -71,7 +72,7 @@ func New(cfg Config) *Runner {
 // turns run without them.
 func (r *Runner) Lacks(d *agentdef.Definition) (names []string) {
 	for _, name := range d.Tools {
-		if _, ok := r.cfg.Tools.Get(name); !ok {
+		if _, ok := r.cfg.Tools.Get(name); !ok && name != turnkeeper.ToolSpawnAgent {
 			names = append(names, name)
 		}
 	}

@@ -58,6 +58,9 @@ type turn struct {
 
 	unseen bool // a call in the background has ended that no request has told of
 
+	patience  time.Time                            // until then the turn stands still for replies of sub-agents
+	subAgents map[turnkeeper.CallKey]*SubAgentData // that have ended, for the watchers
+
 	end *ending // set by the state that ends the loop
 }
 
@@ -91,6 +94,8 @@ func newTurn(cfg Config, a Assignment, journal Journal) *turn {
 		toolsets:    map[string]*toolset{},
 		stored:      storedParts(a.Record.Rounds),
 	}
+	t.subAgents = map[turnkeeper.CallKey]*SubAgentData{}
+	t.offered = withSpawn(t.offered, t.spawnable(), cfg.Agents)
 	if t.wall.IsZero() {
 		t.wall = now.Add(bounds.MaxDuration - a.Record.Elapsed)
 	}

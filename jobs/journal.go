@@ -87,6 +87,10 @@ func (j *journal) Arrivals(ctx context.Context) ([]turnkeeper.CallResult, error)
 	return j.writer.Arrivals(ctx)
 }
 
+func (j *journal) NewMessage(ctx context.Context) (turnkeeper.MessageID, error) {
+	return j.writer.NewMessage(ctx)
+}
+
 func (j *journal) Late(ctx context.Context, r turnkeeper.CallResult) error {
 	return j.writer.Late(ctx, r)
 }

@@ -28,6 +28,7 @@ func (s *Spend) Reserve(ctx context.Context, who agentturn.Spender, estimate tur
 		Turn: who.Turn, Agent: who.Agent, Tokens: estimate.Total(),
 		TurnTokens: who.Limits.TurnTokens, TurnCalls: who.Limits.TurnCalls,
 		DayTokens: who.Limits.DayTokens, DayCalls: who.Limits.DayCalls,
+		Root: who.Root, TreeTokens: who.Limits.TreeTokens, TreeCalls: who.Limits.TreeCalls,
 	})
 	if err != nil {
 		return agentturn.Reservation{}, err
@@ -44,8 +45,11 @@ func (s *Spend) Reserve(ctx context.Context, who agentturn.Spender, estimate tur
 // blockedBy says which bound had no room for one more call.
 func blockedBy(limits agentturn.SpendLimits, answer storage.SpendAnswer, estimate int64) string {
 	whose, per, calls, tokens := "turn", "", limits.TurnCalls, limits.TurnTokens
-	if answer.Blocked == scopeDay {
+	switch answer.Blocked {
+	case scopeDay:
 		whose, per, calls, tokens = "agent", " a day", limits.DayCalls, limits.DayTokens
+	case scopeTree:
+		whose, per, calls, tokens = "tree", " for all its agents", limits.TreeCalls, limits.TreeTokens
 	}
 	if calls > 0 && answer.UsedCalls+1 > calls {
 		return fmt.Sprintf("the %s's budget of %s%s is used up", whose, count(calls, "model call"), per)
@@ -57,8 +61,11 @@ func blockedBy(limits agentturn.SpendLimits, answer storage.SpendAnswer, estimat
 		whose, count(tokens, "token"), per, answer.UsedTokens, estimate)
 }
 
-// scopeDay is how storage calls the budget of an agent's day.
-const scopeDay = "day"
+// How storage calls the budgets of an agent's day and of a tree of agents.
+const (
+	scopeDay  = "day"
+	scopeTree = "tree"
+)
 
 func count(n int64, noun string) string {
 	if n == 1 {

@@ -156,6 +156,7 @@ func (d *door) Pass(p time.Duration) {
 		"update turnkeeper.schedules set next_due = next_due - $1::interval, last_slot = last_slot - $1::interval",
 		"update turnkeeper.settings set last_tick_at = last_tick_at - $1::interval, hold_until = hold_until - $1::interval",
 		"update turnkeeper.detached_calls set deadline = deadline - $1::interval, look_at = look_at - $1::interval, claimed_at = claimed_at - $1::interval",
+		"update turnkeeper.spawned_calls set deadline = deadline - $1::interval",
 		"update turnkeeper.river_job set attempted_at = attempted_at - $1::interval",
 		"update turnkeeper.worker_heartbeat set beat_at = beat_at - $1::interval",
 	} {
@@ -169,6 +170,10 @@ func (d *door) Message(id turnkeeper.MessageID) turnkeeper.Message {
 		d.t.Fatal(err)
 	}
 	return m
+}
+
+func (d *door) FindMessage(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.Message, error) {
+	return d.Store.Message(ctx, id)
 }
 
 func (d *door) Reply(id turnkeeper.MessageID) (turnkeeper.Reply, bool) {

@@ -53,6 +53,11 @@ type Tick interface {
 	// EndCall gives a lost call a last word by its trouble, and queues its turn.
 	EndCall(ctx context.Context, call turnkeeper.LostCall) error
 
+	// SettleSpawned tells parents of sub-agents that have ended, gives up those that
+	// are overdue, if timely, and cancels those that nobody waits for, at most limit
+	// of each. It returns how many it did something about.
+	SettleSpawned(ctx context.Context, timely bool, limit int) (int, error)
+
 	// DueSchedules lists schedules whose slot has come or is not known yet.
 	DueSchedules(ctx context.Context, limit int) ([]turnkeeper.DueSchedule, error)
 	// Occur carries out the decision on a due schedule.
@@ -86,6 +91,7 @@ const (
 	PointLocked   = "tick.locked"    // the lock is held
 	PointLost     = "tick.lost"      // before a lost turn is brought back
 	PointLostCall = "tick.lost_call" // before something is done about a lost detached call
+	PointSpawned  = "tick.spawned"   // before something is done about sub-agents
 	PointOccurred = "tick.occurred"  // a slot has become a message
 	PointPicked   = "tick.picked"    // before the grants
 	PointGranted  = "tick.granted"   // nothing is committed yet
@@ -94,7 +100,7 @@ const (
 
 // FaultPoints are all labels that a FaultHook may be called with.
 func FaultPoints() []string {
-	return []string{PointBegin, PointLocked, PointLost, PointLostCall, PointOccurred, PointPicked, PointGranted, PointDone}
+	return []string{PointBegin, PointLocked, PointLost, PointLostCall, PointSpawned, PointOccurred, PointPicked, PointGranted, PointDone}
 }
 
 // A FaultHook is called at labelled points of a tick. It is nil in production;

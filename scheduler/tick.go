@@ -17,6 +17,7 @@ type Report struct {
 	Requeued     int  // turns of lost workers brought back
 	Closed       int  // turns of lost workers answered without running
 	Calls        int  // detached calls that were lost, and run again or have ended
+	Spawns       int  // sub-agents whose parent was told, or that were given up or cancelled
 	Slots        int  // schedule slots that became messages
 	Granted      int
 	granted      int    // of them to messages
@@ -26,8 +27,9 @@ type Report struct {
 
 // lostBatch and slotBatch bound what one transaction does.
 const (
-	lostBatch = 100
-	slotBatch = 100
+	lostBatch  = 100
+	slotBatch  = 100
+	spawnBatch = 100
 )
 
 // Tick does one pass.
@@ -105,6 +107,11 @@ func (s *Scheduler) pass(ctx context.Context, t Tick, report *Report) error {
 			return err
 		}
 	}
+	if trust.state {
+		if err := s.spawned(ctx, t, sit, trust.time, report); err != nil {
+			return err
+		}
+	}
 	if trust.state && !sit.Paused {
 		if err := s.grant(ctx, t, sit, report); err != nil {
 			return err
@@ -147,6 +154,18 @@ func (s *Scheduler) bringBack(ctx context.Context, t Tick, sit turnkeeper.Situat
 	return nil
 }
 
+// spawned does what is to be done about sub-agents. No clock is asked but for those
+// that are overdue.
+func (s *Scheduler) spawned(ctx context.Context, t Tick, sit turnkeeper.Situation, timely bool, report *Report) (err error) {
+	if !sit.Spawns {
+		return nil
+	}
+	s.at(ctx, PointSpawned)
+	report.Spawns, err = t.SettleSpawned(ctx, timely, spawnBatch)
+	report.More = report.More || report.Spawns >= spawnBatch
+	return err
+}
+
 // slots turns due slots into messages, many missed ones into one.
 func (s *Scheduler) slots(ctx context.Context, t Tick, sit turnkeeper.Situation, report *Report) error {
 	if !sit.Slots || sit.Paused {
@@ -185,7 +204,7 @@ func (s *Scheduler) grant(ctx context.Context, t Tick, sit turnkeeper.Situation,
 		return nil
 	}
 	var ready []turnkeeper.Ready
-	if sit.Queued || report.Requeued > 0 || report.Calls > 0 {
+	if sit.Queued || report.Requeued > 0 || report.Calls > 0 || report.Spawns > 0 {
 		turns, err := t.ReadyTurns(ctx, limit)
 		if err != nil {
 			return err
@@ -220,7 +239,7 @@ func (s *Scheduler) grant(ctx context.Context, t Tick, sit turnkeeper.Situation,
 const noteEvery = time.Minute
 
 func (s *Scheduler) note(ctx context.Context, t Tick, sit turnkeeper.Situation, r Report) error {
-	idle := r.Granted == 0 && r.Calls == 0 && r.Slots == 0 && r.Requeued == 0 && r.Closed == 0
+	idle := r.Granted == 0 && r.Calls == 0 && r.Spawns == 0 && r.Slots == 0 && r.Requeued == 0 && r.Closed == 0
 	since := sit.Now.Sub(sit.LastTickAt)
 	if idle && sit.Timeline == sit.SeenTimeline && since >= 0 && since < noteEvery {
 		return nil
@@ -232,9 +251,9 @@ func (s *Scheduler) note(ctx context.Context, t Tick, sit turnkeeper.Situation, 
 }
 
 func (s *Scheduler) tell(r Report) {
-	if r.Granted+r.Slots+r.Requeued+r.Closed+r.Calls == 0 {
+	if r.Granted+r.Slots+r.Requeued+r.Closed+r.Calls+r.Spawns == 0 {
 		return
 	}
 	s.Log.Debug("scheduler tick", zap.Int("granted", r.Granted), zap.Int("slots", r.Slots),
-		zap.Int("requeued", r.Requeued), zap.Int("calls", r.Calls), zap.Int("closed", r.Closed), zap.Bool("more", r.More))
+		zap.Int("requeued", r.Requeued), zap.Int("calls", r.Calls), zap.Int("sub_agents", r.Spawns), zap.Int("closed", r.Closed), zap.Bool("more", r.More))
 }

@@ -102,6 +102,18 @@ func (t *tick) Look(context.Context) (turnkeeper.Situation, bool, error) {
 	return sit, !t.world.locked, nil
 }
 
+func (t *tick) SettleSpawned(_ context.Context, timely bool, _ int) (int, error) {
+	if !timely {
+		return 0, nil
+	}
+	n := t.sit.Spawns
+	t.sit.Spawns = false
+	if n {
+		return 1, nil
+	}
+	return 0, nil
+}
+
 func (t *tick) Note(_ context.Context, now time.Time, timeline string) error {
 	t.sit.LastTickAt, t.sit.SeenTimeline = now, timeline
 	t.notes++

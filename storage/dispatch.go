@@ -80,7 +80,7 @@ func (t *Tick) Look(ctx context.Context) (sit turnkeeper.Situation, locked bool,
 		Now: row.Now, Paused: row.Paused, PollInterval: orZero(row.PollInterval), MaxDispatches: int(orZero(row.MaxDispatchesPerTick)),
 		Timeline: row.CurrentTimeline, SeenTimeline: row.Timeline, LastTickAt: orZero(row.LastTickAt),
 		HoldUntil: orZero(row.HoldUntil), HoldReason: row.HoldReason, NewestGrant: row.NewestGrant,
-		Lost: row.Lost, Slots: row.Slots, Calls: row.Calls, Queued: row.Queued, Room: int(row.Room), Waiting: int(row.Waiting),
+		Lost: row.Lost, Slots: row.Slots, Calls: row.Calls, Spawns: row.Spawns, Queued: row.Queued, Room: int(row.Room), Waiting: int(row.Waiting),
 	}, row.Locked, nil
 }
 
@@ -145,10 +145,12 @@ func (t *Tick) Rounds(ctx context.Context, turn turnkeeper.TurnID) ([]turnkeeper
 }
 
 // SettleCalls gives every open call of a turn its last word: a started one may
-// or may not have happened, a planned one has not.
-func (t *Tick) SettleCalls(ctx context.Context, turn turnkeeper.TurnID, unknown, notRun string) error {
+// or may not have happened, a planned one has not, and one whose sub-agent has not
+// replied has ended with the turn.
+func (t *Tick) SettleCalls(ctx context.Context, turn turnkeeper.TurnID, unknown, notRun, ended string) error {
 	return translate(errors.Join(
 		t.q.SettleArrivedCalls(ctx, int64(turn)),
+		t.q.SettleSpawnCalls(ctx, ended, int64(turn)),
 		t.q.SettleOpenCalls(ctx, notRun, unknown, int64(turn)),
 	))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"slices"
 	"time"
 
 	"turnkeeper"
@@ -40,6 +41,9 @@ func (w *TurnWriter) Arrivals(ctx context.Context) (arrived []turnkeeper.CallRes
 				Preview: r.Preview, Duration: time.Duration(r.DurationMs) * time.Millisecond, OutputID: turnkeeper.OutputID(r.OutputID),
 			}
 		})
+		if err == nil && slices.ContainsFunc(rows, func(r dbsqlc.ArrivalsRow) bool { return r.Spawned }) {
+			err = w.spawnEnds(ctx, arrived)
+		}
 		return translate(err)
 	})
 	return arrived, err

@@ -27,6 +27,7 @@ func (w *TurnWriter) queue(ctx context.Context, q *dbsqlc.Queries, step int64, e
 		w.queueRound(ctx, q, e, ride(e.Round != nil)),
 		w.queueStarts(ctx, q, e.Starts),
 		w.queueDetached(ctx, q, e.Starts),
+		w.queueSpawns(ctx, q, e.Starts),
 		w.queueOutputs(ctx, q, e.Results),
 		w.queueAnswers(ctx, q, e.Results, ride(len(e.Results) > 0)),
 		w.queueUsage(ctx, q, e.Results),

@@ -67,6 +67,23 @@ select 'turn ' || a.turn_id || ' call ' || a.round || '.' || a.ordinal
 from turnkeeper.awaited_calls a join turnkeeper.detached_calls d using (turn_id, round, ordinal)
 where (a.arrived_at is null and a.closed_at is null) <> (d.ended_at is null)
 
+-- promise: a sub-agent has ended when its message is closed
+select 'message ' || m.id || ' of turn ' || s.turn_id || ' call ' || s.round || '.' || s.ordinal
+from turnkeeper.spawned_calls s join turnkeeper.messages m on m.id = s.message_id
+where (m.closed_at is null) <> (s.ended_at is null)
+
+-- promise: a call whose sub-agent was told of has its letter, and one that has its answer waits for none
+select 'turn ' || s.turn_id || ' call ' || s.round || '.' || s.ordinal || ' ' || c.state
+from turnkeeper.spawned_calls s join turnkeeper.calls c using (turn_id, round, ordinal) join turnkeeper.awaited_calls a using (turn_id, round, ordinal)
+where c.state = 'running' and (s.dropped_at is not null or (s.told_at is null) <> (a.arrived_at is null))
+   or c.state <> 'running' and s.ended_at is null and s.dropped_at is null
+
+-- promise: a tree of sub-agents keeps its bounds, and no agent is above itself
+select 'turn ' || t.root from turnkeeper.agent_trees t join turnkeeper.spawned_calls s on s.root = t.root
+group by t.root, t.max_agents, t.max_depth
+having count(s.message_id) > t.max_agents or max(cardinality(s.agents)) - 1 > t.max_depth
+    or bool_or(cardinality(s.agents) <> (select count(distinct a) from unnest(s.agents) a))
+
 -- promise: the grants of a lane do not overlap
 select 'lane ' || a.lane || ' tokens ' || a.token || ' and ' || b.token
 from turnkeeper.lease_log a join turnkeeper.lease_log b on b.lane = a.lane and b.token = a.token + 1

@@ -37,6 +37,11 @@ func (s *Store) Load(ctx context.Context, turn turnkeeper.TurnID, grant turnkeep
 			return record, err
 		}
 	}
+	if row.Spawned {
+		if record.Lineage, err = s.lineageOf(ctx, record.Message.ID); err != nil {
+			return record, err
+		}
+	}
 	if row.HasPast {
 		err = s.loadConversation(ctx, &record, turnkeeper.TurnID(row.SummaryUpTo))
 	}

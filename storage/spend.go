@@ -14,12 +14,14 @@ type SpendRequest struct {
 	Agent                                      string
 	Tokens                                     int64
 	TurnTokens, TurnCalls, DayTokens, DayCalls int64
+	Root                                       turnkeeper.TurnID // of the tree whose budget bounds the turn too; 0: none does
+	TreeTokens, TreeCalls                      int64
 }
 
 // A SpendAnswer says whether there was room.
 type SpendAnswer struct {
 	Reservation int64  // 0: none was made
-	Blocked     string // "turn" or "day"; empty: there was room
+	Blocked     string // "turn", "day" or "tree"; empty: there was room
 	UsedTokens  int64  // of the scope that blocks
 	UsedCalls   int64
 }
@@ -27,7 +29,21 @@ type SpendAnswer struct {
 // ReserveSpend takes an estimate out of the budgets, if there is room. What is
 // never settled stays taken: spend only ever adds up.
 func (s *Store) ReserveSpend(ctx context.Context, r SpendRequest) (SpendAnswer, error) {
+	if r.Root != 0 {
+		return s.reserveTreeSpend(ctx, r)
+	}
 	row, err := s.q.ReserveSpend(ctx, dbsqlc.ReserveSpendParams{
+		Turn: int64(r.Turn), Agent: r.Agent, Tokens: r.Tokens, TurnTokens: r.TurnTokens, TurnCalls: r.TurnCalls,
+		DayTokens: r.DayTokens, DayCalls: r.DayCalls,
+	})
+	return SpendAnswer{
+		Reservation: row.Reservation, Blocked: row.Blocked, UsedTokens: row.UsedTokens, UsedCalls: row.UsedCalls,
+	}, translate(err)
+}
+
+func (s *Store) reserveTreeSpend(ctx context.Context, r SpendRequest) (SpendAnswer, error) {
+	row, err := s.q.ReserveTreeSpend(ctx, dbsqlc.ReserveTreeSpendParams{
+		Root: int64(r.Root), TreeTokens: r.TreeTokens, TreeCalls: r.TreeCalls,
 		Turn: int64(r.Turn), Agent: r.Agent, Tokens: r.Tokens, TurnTokens: r.TurnTokens, TurnCalls: r.TurnCalls,
 		DayTokens: r.DayTokens, DayCalls: r.DayCalls,
 	})

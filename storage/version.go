@@ -21,8 +21,13 @@ const journalVersion = 1
 // that for a call whose worker was lost.
 const chunkedVersion = 2
 
+// spawnedVersion is that of rounds with a call that gave work to a sub-agent (see the
+// function spawn_agents): an older program would ask the model again before such a call
+// is answered.
+const spawnedVersion = 3
+
 // newestVersion is the newest that this program reads.
-const newestVersion = max(journalVersion, chunkedVersion)
+const newestVersion = max(journalVersion, chunkedVersion, spawnedVersion)
 
 // ErrNewerJournal says that a turn's journal was written by a newer program, in
 // a way that this one would misread. The turn is to be left to a newer worker.

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
+	"turnkeeper"
 	"turnkeeper/agentdef"
 	"turnkeeper/internal/config"
 	"turnkeeper/tools"
@@ -41,7 +43,12 @@ func CheckAgents(dir string, cfg *config.Config, toolbox Toolbox) AgentsReport {
 	for _, file := range agentdef.Overlooked(dir) {
 		report.warn(file, "this file is not read: an agent's file ends in .md, in lower case")
 	}
+	names := map[string]bool{}
 	for _, agent := range agents {
+		names[agent.Name] = true
+	}
+	for _, agent := range agents {
+		report.checkSubAgents(agent, names)
 		if faults := report.check(agent, cfg, toolbox); len(faults) > 0 {
 			report.Faults = append(report.Faults, faults...)
 			continue
@@ -78,6 +85,9 @@ func (r *AgentsReport) check(d *agentdef.Definition, cfg *config.Config, toolbox
 		}
 	}
 	for _, name := range d.Tools {
+		if name == turnkeeper.ToolSpawnAgent && len(d.SubAgents) > 0 {
+			continue
+		}
 		if t, ok := cfg.Tools[name]; ok {
 			r.checkProgram(d, t)
 		}
@@ -93,6 +103,18 @@ func (r *AgentsReport) check(d *agentdef.Definition, cfg *config.Config, toolbox
 		r.warn(d.Path, "%s", problem)
 	}
 	return faults
+}
+
+// checkSubAgents warns of agents that have no file here: they may be on other workers.
+func (r *AgentsReport) checkSubAgents(d *agentdef.Definition, names map[string]bool) {
+	for _, name := range d.SubAgents {
+		if !names[name] {
+			r.warn(d.Path, "sub_agents holds %q, and no agent of that name is in this folder: spawning it fails unless another worker has it", name)
+		}
+	}
+	if slices.Contains(d.Tools, turnkeeper.ToolSpawnAgent) {
+		r.warn(d.Path, "%s need not be among the tools: an agent with sub_agents has it", turnkeeper.ToolSpawnAgent)
+	}
 }
 
 // strange says what becomes of a tool that only a worker of the user's own can

@@ -73,6 +73,15 @@ func (a *agents) root(agent string) string {
 	return ""
 }
 
+// Describe is what an agent of this process says it is for.
+func (a *agents) Describe(name string) (string, bool) {
+	d, ok := a.current.Load().Get(name)
+	if !ok {
+		return "", false
+	}
+	return d.Description, true
+}
+
 func (a *agents) privateHosts(agent string) []string {
 	if d, ok := a.current.Load().Get(agent); ok {
 		return d.AllowPrivateHosts

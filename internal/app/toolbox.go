@@ -2,8 +2,11 @@ package app
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 
+	"turnkeeper"
 	"turnkeeper/internal/config"
 	"turnkeeper/internal/redact"
 	"turnkeeper/storage"
@@ -20,13 +23,26 @@ func newToolbox(agents *agents, store *storage.Store, masker *redact.Masker, mor
 	if _, err := tools.NewRegistry(all...); err != nil {
 		return nil, err
 	}
-	return tools.NewRegistry(maskTools(all, masker)...)
+	registry, err := tools.NewRegistry(maskTools(all, masker)...)
+	return registry, errors.Join(err, checkReserved(registry))
+}
+
+// checkReserved refuses a tool with the name of one that every agent with sub_agents has.
+func checkReserved(registry *tools.Registry) error {
+	if _, taken := registry.Get(turnkeeper.ToolSpawnAgent); taken {
+		return fmt.Errorf("tool %q: the name is that of the tool by which agents give work to agents; give yours another", turnkeeper.ToolSpawnAgent)
+	}
+	return nil
 }
 
 // KnownTools are the tools that every worker with these settings has, and more
 // beside them, to be asked for their names and schemas; they cannot be run.
 func KnownTools(cfg *config.Config, more ...tools.Tool) (*tools.Registry, error) {
-	return tools.NewRegistry(slices.Concat(builtin.All(builtin.Deps{Notes: noNotes{}}), Programs(cfg), more)...)
+	registry, err := tools.NewRegistry(slices.Concat(builtin.All(builtin.Deps{Notes: noNotes{}}), Programs(cfg), more)...)
+	if err == nil {
+		err = checkReserved(registry)
+	}
+	return registry, err
 }
 
 // noNotes stands for a store of notes that nobody opens.

@@ -195,7 +195,7 @@ func (w *worker) prepareTurns() (err error) {
 	w.runner = agentturn.New(agentturn.Config{
 		Models: w.models, DefaultModel: w.cfg.DefaultModel, Tools: w.tools, Bounds: w.cfg.Bounds,
 		ExtractionModel: w.cfg.ExtractionModel, Extractions: w.store,
-		Freshness: w.store, Outputs: w.store, Budget: &jobs.Spend{Store: w.store}, Log: w.log, Observer: w.telling, Fault: w.fault,
+		Agents: w.agents, Freshness: w.store, Outputs: w.store, Budget: &jobs.Spend{Store: w.store}, Log: w.log, Observer: w.telling, Fault: w.fault,
 		Tokens: func(model string) agentturn.TokenCounter { return tokens.For(model) },
 	})
 	w.turns = jobs.NewWorker(jobs.WorkerConfig{

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/storage"
 )
 
 // watchers is how many follow a turn by HTTP while it is measured, in the process
@@ -75,6 +76,8 @@ func (b *bench) streamedTurns(ctx context.Context, watchers int) (took []time.Du
 
 // streamedTurn sends a message, has its turn watched, and waits for its reply.
 func (b *bench) streamedTurn(ctx context.Context, watchers int) error {
+	rings, cancel := b.bell.Subscribe(storage.TopicTurns)
+	defer cancel()
 	body := b.model.expect()
 	id, err := b.store.Enqueue(ctx, turnkeeper.Submission{Agent: "streamed", Conversation: body, Body: body})
 	if err != nil {
@@ -95,7 +98,7 @@ func (b *bench) streamedTurn(ctx context.Context, watchers int) error {
 			}
 		})
 	}
-	err = b.awaitReply(ctx, id)
+	err = b.awaitReply(ctx, id, rings)
 	group.Wait()
 	return errors.Join(append(faults, err)...)
 }

@@ -116,7 +116,7 @@ func telemetrySettings() []Setting {
 
 // boundSettings are those of turnkeeper.Bounds.
 func boundSettings() []Setting {
-	const turn, lease, repeats = "Bounds of a turn", "Leases", "Repeats and attempts"
+	const turn, agents, lease, repeats = "Bounds of a turn", "Sub-agents", "Leases", "Repeats and attempts"
 	return []Setting{
 		number(func(c *Config) *int { return &c.Bounds.MaxRounds }, 1, 20, Setting{
 			Name: "max_rounds", Group: turn, Unit: "model calls", Doc: "Model calls in a turn, the first included; rounds of nothing but paging are not counted."}),
@@ -150,6 +150,15 @@ func boundSettings() []Setting {
 			Name: "output_handles", Group: turn, Doc: "Whether a tool's string argument may be output:ID or output:ID[START:END], for which the tool gets the text of that result of the turn."}),
 		boolean(func(c *Config) *bool { return &c.Bounds.Summarise }, Setting{
 			Name: "summarise", Group: turn, Doc: "Whether earlier turns of a conversation that do not fit the context window are summarised, by a model call. false: they are left out."}),
+
+		number(func(c *Config) *int { return &c.Bounds.MaxSubAgents }, 0, 1000, Setting{
+			Name: "max_sub_agents", Group: agents, Unit: "agents", Zero: "none is spawned", Doc: "Sub-agents that one turn may spawn."}),
+		number(func(c *Config) *int { return &c.Bounds.MaxSubAgentDepth }, 0, 20, Setting{
+			Name: "max_sub_agent_depth", Group: agents, Unit: "turns", Zero: "none is spawned", Doc: "How deep a tree of sub-agents may grow below the first turn."}),
+		number(func(c *Config) *int { return &c.Bounds.MaxTreeSubAgents }, 0, 10_000, Setting{
+			Name: "max_tree_sub_agents", Group: agents, Unit: "agents", Zero: "none is spawned", Doc: "Sub-agents in a whole tree."}),
+		duration(func(c *Config) *time.Duration { return &c.Bounds.SubAgentTimeout }, time.Second, day, Setting{
+			Name: "sub_agent_timeout", Group: agents, Doc: "How long the reply of a sub-agent is waited for."}),
 
 		duration(func(c *Config) *time.Duration { return &c.Bounds.LeaseTTL }, moment, 2*day, Setting{
 			Name: "lease_ttl", Group: lease, Doc: "How long a worker has the right to run a turn."}),

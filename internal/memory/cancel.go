@@ -167,7 +167,7 @@ func (s *Store) closeCancelled(t *turnRow, rings *[]Bell) {
 	m := s.state.message(t.MessageID)
 	m.State, m.ClosedAt, m.LastError = turnkeeper.MessageCancelled, now, ""
 	if o.Reply != "" {
-		s.reply(t, o, now)
+		s.reply(t, o, now, rings)
 	}
 	*rings = append(*rings, Bell{Topic: TopicInbox})
 }
@@ -183,6 +183,17 @@ func (t *turnRow) endElsewhere(now time.Time) {
 			t.closeAwaited(call.Key)
 			call.State, call.EndedAt = turnkeeper.CallCancelled, now
 			call.Preview = agentturn.PreviewEnded(call.Effect)
+		}
+	}
+}
+
+// endSpawned ends the calls whose sub-agents have not replied.
+func (t *turnRow) endSpawned(now time.Time) {
+	for _, a := range slices.Clone(t.awaited) {
+		if call := t.call(a.key); a.spawned && call.State == turnkeeper.CallRunning {
+			t.closeAwaited(call.Key)
+			call.State, call.EndedAt = turnkeeper.CallCancelled, now
+			call.Shown, call.Preview = agentturn.ShownReplyUnawaited, agentturn.ShownReplyUnawaited
 		}
 	}
 }

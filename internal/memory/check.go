@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"turnkeeper"
@@ -32,6 +33,9 @@ const (
 	NoGap           = "event numbers have no gap"
 	NothingStuck    = "nothing is stuck"
 	NoBadMove       = "every move is allowed"
+	OneMessage      = "a call gives work to one agent, once"
+	RepliesTold     = "a sub-agent's reply is its call's result"
+	NobodyWaits     = "a sub-agent that nobody waits for is cancelled"
 	WaitsForResult  = "a turn that waits holds nothing and waits for what has not come"
 )
 
@@ -50,6 +54,7 @@ func (s *Store) Check(grace time.Duration) []Violation {
 		c.turn(turn)
 	}
 	c.grants()
+	c.spawned()
 	c.writes()
 	for lane, l := range s.state.held {
 		if s.now().After(l.Until.Add(grace)) {
@@ -161,6 +166,33 @@ func (c *checker) call(t *turnRow, call turnkeeper.ToolCall) {
 	}
 	if t.State == turnkeeper.TurnSucceeded && call.State == turnkeeper.CallUnknown {
 		c.found(NoFalseSuccess, "turn %d succeeded and its call %s is unknown", t.ID, call.Key)
+	}
+}
+
+// spawned checks the calls that gave work to sub-agents.
+func (c *checker) spawned() {
+	messages := map[turnkeeper.MessageID]bool{}
+	for _, row := range c.s.spawned {
+		if row.Message == 0 {
+			continue
+		}
+		messages[row.Message] = true
+		call := c.s.turn(row.parent).call(row.key)
+		m := c.s.message(row.Message)
+		if closed := !m.ClosedAt.IsZero(); closed != row.ended {
+			c.found(RepliesTold, "the message %d of call %s of turn %d is %s, and has ended: %v", m.ID, row.key, row.parent, m.State, row.ended)
+		}
+		if !row.ended && call.State.Answered() && !row.dropped {
+			c.found(NobodyWaits, "call %s of turn %d is %s, and its message %d is %s", row.key, row.parent, call.State, m.ID, m.State)
+		}
+		if a := c.s.turn(row.parent).await(row.key); row.ended && row.told && a.arrived == nil && !a.closed {
+			c.found(RepliesTold, "call %s of turn %d waits, and its message %d is %s", row.key, row.parent, m.ID, m.State)
+		}
+	}
+	for _, m := range c.s.messages {
+		if m != nil && strings.HasPrefix(m.Conversation, "turn-") && !messages[m.ID] {
+			c.found(OneMessage, "message %d in %s has no call", m.ID, m.Conversation)
+		}
 	}
 }
 

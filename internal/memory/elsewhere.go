@@ -29,6 +29,7 @@ type awaitedRow struct {
 	claimedAt time.Time
 	losses    int
 	ended     bool
+	spawned   bool // a sub-agent's reply is awaited; no job has it
 }
 
 // A CallJob rings for a run of a detached call.
@@ -106,6 +107,7 @@ func (j *Journal) Arrivals(ctx context.Context) (arrived []turnkeeper.CallResult
 			for _, a := range j.s.state.turn(j.grant.TurnID).awaited {
 				if a.arrived != nil && !a.closed {
 					result := *a.arrived
+					result.Spawned = j.s.state.endOf(j.grant.TurnID, a.key)
 					result.Key, result.Nonce = a.key, a.nonce
 					arrived = append(arrived, result)
 				}
@@ -325,8 +327,11 @@ func (c *Conn) ClaimsHeld(ctx context.Context, claims []turnkeeper.ClaimID) (hel
 // something is done.
 func (s *state) lostCalls(t *turnRow, now time.Time) (lost []turnkeeper.LostCall) {
 	for _, a := range t.awaited {
+		if a.ended || a.spawned {
+			continue
+		}
 		trouble := s.trouble(a, now)
-		if a.ended || trouble == "" {
+		if trouble == "" {
 			continue
 		}
 		call := t.call(a.key)

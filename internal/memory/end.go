@@ -50,7 +50,7 @@ func (s *Store) endDispatch(t *turnRow, grant turnkeeper.GrantID, e ending, ring
 		s.closeMessage(t, e, now)
 	}
 	if reply {
-		s.reply(t, o, now)
+		s.reply(t, o, now, rings)
 	}
 	s.release(l, o.State, e.laneBackoff, now)
 	log := s.state.grant(grant)
@@ -73,11 +73,13 @@ func (s *Store) closeMessage(t *turnRow, e ending, now time.Time) {
 	}
 }
 
-func (s *Store) reply(t *turnRow, o turnkeeper.Outcome, now time.Time) {
-	s.state.replies = append(s.state.replies, turnkeeper.Reply{
+func (s *Store) reply(t *turnRow, o turnkeeper.Outcome, now time.Time, rings *[]Bell) {
+	r := turnkeeper.Reply{
 		ID: turnkeeper.ReplyID(len(s.state.replies) + 1), MessageID: t.MessageID, TurnID: t.ID, Agent: t.Agent, Conversation: t.Conversation,
 		Outcome: o.State, Body: o.Reply, CreatedAt: now,
-	})
+	}
+	s.state.replies = append(s.state.replies, r)
+	s.noteReply(r, o.StopReason, rings)
 }
 
 // release ends a lease. The row stays, so that its token never starts again.
@@ -101,13 +103,13 @@ func (s *Store) release(l *leaseRow, state turnkeeper.TurnState, backoff time.Du
 func (j *Journal) endApart(ctx context.Context, e turnkeeper.Entry) error {
 	writeReply := func() error {
 		return j.conn.ask(ctx, "reply", func() error {
-			return j.inRow(ctx, func(*[]Bell) error {
+			return j.inRow(ctx, func(rings *[]Bell) error {
 				t := j.s.state.turn(j.grant.TurnID)
 				if err := j.checkFence(t); err != nil && j.s.bugs.has(BugReplyFirst) {
 					return err
 				}
 				if e.Outcome.Reply != "" {
-					j.s.reply(t, *e.Outcome, j.s.now())
+					j.s.reply(t, *e.Outcome, j.s.now(), rings)
 				}
 				return nil
 			})
@@ -170,6 +172,7 @@ func (j *Journal) attemptApart(ctx context.Context, e turnkeeper.Entry) error {
 				return err
 			}
 			j.s.state.setTurn(draft)
+			j.s.spawn(draft.ID, e.Starts, rings)
 			j.s.state.writes = append(j.s.state.writes, writeRow{j.grant.TurnID, j.grant.GrantID, j.s.commit})
 			return nil
 		})

@@ -133,6 +133,9 @@ func (j *Journal) start(t *turnRow, start turnkeeper.CallStart) error {
 	}
 	t.starts = append(t.starts, startRow{key: start.Key, nonce: start.Nonce})
 	call.State, call.Nonce, call.Starts, call.StartedAt = turnkeeper.CallStarted, start.Nonce, start.Attempt, j.s.now()
+	if start.Spawn != nil {
+		t.awaitReply(call)
+	}
 	if start.Detached > 0 {
 		j.s.detach(t, call, start.Detached)
 	}

@@ -24,7 +24,7 @@ func (t *tick) ReadyTurns(_ context.Context, limit int) (ready []turnkeeper.Read
 		for _, lane := range lanesOf(s.open) {
 			turn := s.open[lane]
 			again := t.again[turn.ID]
-			if !again && (turn.State != turnkeeper.TurnQueued || turn.DueAt.After(now)) || !t.free(lane, now) {
+			if t.gone[turn.MessageID] || !again && (turn.State != turnkeeper.TurnQueued || turn.DueAt.After(now)) || !t.free(lane, now) {
 				continue
 			}
 			m := s.message(turn.MessageID)
@@ -43,7 +43,7 @@ func (t *tick) ReadyMessages(_ context.Context, limit int) (ready []turnkeeper.R
 		heads := map[turnkeeper.Lane]*turnkeeper.Message{}
 		consider := func(m *turnkeeper.Message) {
 			due := !m.DueAt.After(now) || yetToCome(m.AcceptedAt, now)
-			if head := heads[m.Lane]; due && (head == nil || before(m, head)) {
+			if head := heads[m.Lane]; due && !t.gone[m.ID] && (head == nil || before(m, head)) {
 				heads[m.Lane] = m
 			}
 		}

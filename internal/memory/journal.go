@@ -112,6 +112,7 @@ func (j *Journal) apply(e turnkeeper.Entry, rings *[]Bell) error {
 		return err
 	}
 	j.s.state.setTurn(draft)
+	j.s.spawn(draft.ID, e.Starts, rings)
 	j.s.state.finish(e.Results)
 	j.s.state.writes = append(j.s.state.writes, writeRow{j.grant.TurnID, j.grant.GrantID, j.s.commit})
 	return nil

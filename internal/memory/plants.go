@@ -28,6 +28,8 @@ const (
 	BugVerdictForgotten                 // a verdict is not written down
 	BugWaitsInVain                      // a turn goes waiting without a look at what has arrived
 	BugClaimTwice                       // a claim is given to whoever asks
+	BugSpawnTwice                       // a start that gives work to an agent writes two messages
+	BugReplyUntold                      // a sub-agent's reply is not put into its parent's letter box
 	BugNumbersLost                      // the numbers of events that were not written are not used again
 )
 

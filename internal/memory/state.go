@@ -20,6 +20,7 @@ type state struct {
 	keys     map[messageKey]turnkeeper.MessageID
 	slots    map[slotKey]turnkeeper.MessageID
 	replies  []turnkeeper.Reply
+	spawned  []*spawnRow
 
 	turns   []*turnRow // by id, from 1
 	leases  map[turnkeeper.Lane]*leaseRow
@@ -168,6 +169,7 @@ func (t *turnRow) call(key turnkeeper.CallKey) *turnkeeper.ToolCall {
 // setTurn puts a written draft in the place of its turn.
 func (s *state) setTurn(d *turnRow) {
 	s.turns[d.ID-1] = d
+	s.dropSpawned(d)
 	if d.State.Terminal() {
 		if open := s.open[d.Lane]; open != nil && open.ID == d.ID {
 			delete(s.open, d.Lane)

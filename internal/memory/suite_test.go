@@ -156,6 +156,14 @@ func (d *door) Message(id turnkeeper.MessageID) turnkeeper.Message {
 	return m
 }
 
+func (d *door) FindMessage(_ context.Context, id turnkeeper.MessageID) (turnkeeper.Message, error) {
+	m, ok := d.store.Message(id)
+	if !ok {
+		return m, turnkeeper.ErrNotFound
+	}
+	return m, nil
+}
+
 func (d *door) Reply(id turnkeeper.MessageID) (turnkeeper.Reply, bool) { return d.store.ReplyTo(id) }
 
 func (d *door) Turn(id turnkeeper.TurnID) (turnkeeper.Turn, []turnkeeper.Round) {

@@ -20,16 +20,17 @@ type tick struct {
 	conn  *Conn
 	s     *Store
 	tx    *tx
-	freed map[turnkeeper.Lane]bool   // taken back, or closed, in this tick
-	again map[turnkeeper.TurnID]bool // queued again in this tick
-	slots []*turnkeeper.Message      // accepted in this tick
-	first func() error               // checked before anything is done; nil: nothing to check
+	freed map[turnkeeper.Lane]bool      // taken back, or closed, in this tick
+	again map[turnkeeper.TurnID]bool    // queued again in this tick
+	slots []*turnkeeper.Message         // accepted in this tick
+	gone  map[turnkeeper.MessageID]bool // cancelled in this tick
+	first func() error                  // checked before anything is done; nil: nothing to check
 	ops   []func(*[]Bell)
 }
 
 // InTick runs f in one transaction.
 func (c *Conn) InTick(ctx context.Context, f func(scheduler.Tick) error) error {
-	t := &tick{conn: c, s: c.store, freed: map[turnkeeper.Lane]bool{}, again: map[turnkeeper.TurnID]bool{}}
+	t := &tick{conn: c, s: c.store, freed: map[turnkeeper.Lane]bool{}, again: map[turnkeeper.TurnID]bool{}, gone: map[turnkeeper.MessageID]bool{}}
 	defer t.end()
 	if err := f(t); err != nil {
 		return err
@@ -122,6 +123,7 @@ func (s *state) situation(now time.Time) turnkeeper.Situation {
 		sit.Queued = sit.Queued || turn.State == turnkeeper.TurnQueued
 		sit.Calls = sit.Calls || len(s.lostCalls(turn, now)) > 0
 	}
+	sit.Spawns = s.spawnsToSettle(now)
 	for _, w := range s.workers {
 		if w.StoppedAt.IsZero() && w.BeatAt.Add(max(w.TakeoverAfter, leastSilence)).After(now) && !yetToCome(w.BeatAt, now) {
 			sit.Room += w.Slots
@@ -219,6 +221,15 @@ func (t *tick) Requeue(_ context.Context, lost turnkeeper.LostGrant) error {
 
 func (t *tick) CloseLost(_ context.Context, lost turnkeeper.LostGrant) error {
 	t.freed[lost.Lane] = true
+	if err := t.read(func(s *state, _ time.Time) {
+		for _, row := range s.spawned {
+			if row.parent == lost.TurnID { // it is dropped with the turn
+				t.gone[row.Message] = true
+			}
+		}
+	}); err != nil {
+		return err
+	}
 	t.later(func(rings *[]Bell) {
 		draft := t.s.state.turn(lost.TurnID).draft()
 		if !t.s.bugs.has(BugCallsLeftOpen) {
@@ -236,6 +247,7 @@ func (t *tick) CloseLost(_ context.Context, lost turnkeeper.LostGrant) error {
 // settleCalls gives every open call of a turn its last word.
 func (t *turnRow) settleCalls(now time.Time) {
 	t.settleArrived(now)
+	t.endSpawned(now)
 	for i := range t.rounds {
 		for j := range t.rounds[i].Calls {
 			call := &t.rounds[i].Calls[j]

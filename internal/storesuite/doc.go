@@ -52,6 +52,7 @@ type Door interface {
 	CutNext(done bool)
 
 	Message(id turnkeeper.MessageID) turnkeeper.Message
+	FindMessage(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.Message, error)
 	Reply(id turnkeeper.MessageID) (turnkeeper.Reply, bool)
 	Turn(id turnkeeper.TurnID) (turnkeeper.Turn, []turnkeeper.Round)
 	Events(id turnkeeper.TurnID) []turnkeeper.Event
@@ -137,6 +138,20 @@ func Run(t *testing.T, open func(t *testing.T) Door) {
 		{"a job of a detached call that was fetched and overlooked rings again", overlookedFetch},
 		{"a clock put back keeps no detached call", clockPutBackCall},
 		{"what has arrived outlives its turn's workers", arrivedThenLost},
+		{"a spawn is its start and one message", spawnIsOneMessage},
+		{"a lost answer of a spawn is settled", spawnLostAnswer},
+		{"a sub-agent's reply wakes its parent", replyWakesParent},
+		{"a sub-agent's reply is no write of its parent", replyWhileRunning},
+		{"a turn does not wait past a reply", replyBeforeTheWait},
+		{"a sub-agent's end waits for no lock of its parent", replyWhileParentIsHeld},
+		{"a sub-agent that fails for good has its one reply", failedForGoodBelow},
+		{"a sub-agent that is cancelled ends its call", cancelledBelow},
+		{"a sub-agent that loses its workers ends its call", lostBelow},
+		{"sub-agents end with the turn that they work for", cancelDown},
+		{"a cancellation goes down the tree", cancelDownFromWaiting},
+		{"a spawn that may not be is its call's result", spawnRefused},
+		{"a sub-agent that is overdue is given up and cancelled", spawnOverdue},
+		{"a turn that loses its workers spawns once", lostParent},
 		{"a message that waits is cancelled with a reply", cancelWaiting},
 		{"a turn that waits is cancelled with its calls", cancelAwaiting},
 		{"what has arrived is kept by a cancellation", cancelArrived},

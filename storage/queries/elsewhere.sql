@@ -4,10 +4,11 @@ select turnkeeper.detach_calls(@turn::bigint, @rounds::integer[], @ordinals::int
 
 -- name: Arrivals :many
 -- Results that have arrived for a turn and are not in its journal yet.
-select round, ordinal, nonce, state::text as state, preview, coalesce(duration_ms, 0)::bigint as duration_ms, coalesce(output_id, '')::text as output_id
-from turnkeeper.awaited_calls
-where turn_id = @turn_id and arrived_at is not null and closed_at is null
-order by arrived_at, round, ordinal;
+select a.round, a.ordinal, a.nonce, a.state::text as state, a.preview, coalesce(a.duration_ms, 0)::bigint as duration_ms, coalesce(a.output_id, '')::text as output_id,
+    exists (select from turnkeeper.spawned_calls s where (s.turn_id, s.round, s.ordinal) = (a.turn_id, a.round, a.ordinal))::boolean as spawned
+from turnkeeper.awaited_calls a
+where a.turn_id = @turn_id and a.arrived_at is not null and a.closed_at is null
+order by a.arrived_at, a.round, a.ordinal;
 
 -- name: ClaimCall :one
 -- Takes a detached call for one run. A claim whose answer was lost finds itself.

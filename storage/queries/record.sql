@@ -10,7 +10,8 @@ select sqlc.embed(t), d.content as definition, coalesce(l.failures, 0)::integer 
     coalesce((select max(a.arrived_at) from turnkeeper.awaited_calls a where a.turn_id = t.id), t.created_at)::timestamptz as ready_since,
     exists (select from turnkeeper.turns p where p.agent = t.agent and p.conversation = t.conversation and p.id < t.id
         and p.state in ('succeeded', 'degraded'))::boolean as has_past,
-    exists (select from turnkeeper.cancellations x where x.turn_id = t.id)::boolean as cancelled
+    exists (select from turnkeeper.cancellations x where x.turn_id = t.id)::boolean as cancelled,
+    exists (select from turnkeeper.spawned_calls s where s.message_id = t.message_id)::boolean as spawned
 from turnkeeper.turns t
 join turnkeeper.messages m on m.id = t.message_id
 join turnkeeper.definitions d on d.hash = t.definition_hash

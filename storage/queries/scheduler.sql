@@ -11,6 +11,9 @@ select pg_try_advisory_xact_lock(hashtext('turnkeeper.scheduler'))::boolean as l
     exists (select from turnkeeper.schedules where active and paused_at is null
             and (next_due is null or next_due <= statement_timestamp()))::boolean as slots,
     turnkeeper.calls_lost()::boolean as calls,
+    (exists (select from turnkeeper.spawned_calls where ended_at is not null and told_at is null)
+     or exists (select from turnkeeper.spawned_calls where ended_at is null and told_at is null and deadline <= statement_timestamp())
+     or exists (select from turnkeeper.spawned_calls where dropped_at is not null and ended_at is null))::boolean as spawns,
     exists (select from turnkeeper.turns where state = 'queued')::boolean as queued,
     (select count(*) from turnkeeper.oldest_waiting(@max_rows::integer)) as waiting,
     (coalesce((select sum(slots) from turnkeeper.worker_heartbeat

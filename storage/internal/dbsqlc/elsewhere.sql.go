@@ -11,10 +11,11 @@ import (
 )
 
 const Arrivals = `-- name: Arrivals :many
-select round, ordinal, nonce, state::text as state, preview, coalesce(duration_ms, 0)::bigint as duration_ms, coalesce(output_id, '')::text as output_id
-from turnkeeper.awaited_calls
-where turn_id = $1 and arrived_at is not null and closed_at is null
-order by arrived_at, round, ordinal
+select a.round, a.ordinal, a.nonce, a.state::text as state, a.preview, coalesce(a.duration_ms, 0)::bigint as duration_ms, coalesce(a.output_id, '')::text as output_id,
+    exists (select from turnkeeper.spawned_calls s where (s.turn_id, s.round, s.ordinal) = (a.turn_id, a.round, a.ordinal))::boolean as spawned
+from turnkeeper.awaited_calls a
+where a.turn_id = $1 and a.arrived_at is not null and a.closed_at is null
+order by a.arrived_at, a.round, a.ordinal
 `
 
 type ArrivalsRow struct {
@@ -25,6 +26,7 @@ type ArrivalsRow struct {
 	Preview    string
 	DurationMs int64
 	OutputID   string
+	Spawned    bool
 }
 
 // Results that have arrived for a turn and are not in its journal yet.
@@ -45,6 +47,7 @@ func (q *Queries) Arrivals(ctx context.Context, turnID int64) ([]ArrivalsRow, er
 			&i.Preview,
 			&i.DurationMs,
 			&i.OutputID,
+			&i.Spawned,
 		); err != nil {
 			return nil, err
 		}

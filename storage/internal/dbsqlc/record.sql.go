@@ -286,7 +286,8 @@ select t.id, t.message_id, t.attempt, t.agent, t.conversation, t.lane, t.trigger
     coalesce((select max(a.arrived_at) from turnkeeper.awaited_calls a where a.turn_id = t.id), t.created_at)::timestamptz as ready_since,
     exists (select from turnkeeper.turns p where p.agent = t.agent and p.conversation = t.conversation and p.id < t.id
         and p.state in ('succeeded', 'degraded'))::boolean as has_past,
-    exists (select from turnkeeper.cancellations x where x.turn_id = t.id)::boolean as cancelled
+    exists (select from turnkeeper.cancellations x where x.turn_id = t.id)::boolean as cancelled,
+    exists (select from turnkeeper.spawned_calls s where s.message_id = t.message_id)::boolean as spawned
 from turnkeeper.turns t
 join turnkeeper.messages m on m.id = t.message_id
 join turnkeeper.definitions d on d.hash = t.definition_hash
@@ -313,6 +314,7 @@ type TurnForWorkerRow struct {
 	ReadySince      time.Time
 	HasPast         bool
 	Cancelled       bool
+	Spawned         bool
 }
 
 // A clock that was set back since the grant makes the lease no longer.
@@ -371,6 +373,7 @@ func (q *Queries) TurnForWorker(ctx context.Context, turnID int64) (TurnForWorke
 		&i.ReadySince,
 		&i.HasPast,
 		&i.Cancelled,
+		&i.Spawned,
 	)
 	return i, err
 }

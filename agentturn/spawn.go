@@ -1,0 +1,306 @@
+package agentturn
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"turnkeeper"
+	"turnkeeper/outputs"
+	"turnkeeper/tools"
+)
+
+// How long a turn stands still for the reply of a sub-agent before it waits for it
+// and holds nothing, and how often it looks. It is short: with the slot that the turn
+// holds, the sub-agent may be run.
+const (
+	spawnPatience  = time.Second
+	firstSpawnLook = 50 * time.Millisecond
+	slowSpawnLook  = 500 * time.Millisecond
+)
+
+// spawnArguments are those of ToolSpawnAgent.
+type spawnArguments struct {
+	Agent string `json:"agent"`
+	Task  string `json:"task"`
+	Async bool   `json:"async"`
+}
+
+// withSpawn adds the tool that gives work to other agents, where the turn may.
+func withSpawn(offered *tools.Registry, agents []string, describe Agents) *tools.Registry {
+	if _, taken := offered.Get(turnkeeper.ToolSpawnAgent); taken || len(agents) == 0 {
+		return offered
+	}
+	if err := offered.Register(spawnTool(agents, describe)); err != nil { // its spec is ours
+		panic(err)
+	}
+	return offered
+}
+
+// spawnTool declares the tool to the model. The turn itself does what it stands for.
+func spawnTool(agents []string, describe Agents) tools.Tool {
+	var about strings.Builder
+	about.WriteString("Gives a task to another agent and returns its reply. The agent knows nothing of this conversation: " +
+		"say in the task all that it needs. It keeps no memory of earlier tasks. Several calls in one answer work side by side. " +
+		"With async true an id is returned at once and you can go on meanwhile. Agents:")
+	for _, name := range agents {
+		about.WriteString("\n- " + name)
+		if describe == nil {
+			continue
+		}
+		if text, known := describe.Describe(name); known && text != "" {
+			about.WriteString(": " + text)
+		}
+	}
+	schema := encode(map[string]any{
+		"type": "object", "additionalProperties": false, "required": []string{"agent", "task"},
+		"properties": map[string]any{
+			"agent": map[string]any{"type": "string", "enum": agents, "description": "Who is to do it."},
+			"task":  map[string]any{"type": "string", "minLength": 1, "description": "What is to be done, whole in itself."},
+			"async": map[string]any{"type": "boolean", "description": "Do not wait for the reply."},
+		},
+	})
+	return tools.New(tools.Spec{
+		Name: turnkeeper.ToolSpawnAgent, Description: about.String(), Effect: turnkeeper.EffectOnce, Parameters: schema,
+	}, func(context.Context, tools.Call, any) (tools.Result, error) {
+		return tools.Result{}, errors.New("only a turn can give work to an agent")
+	})
+}
+
+// treeLimits bound the tree that the turn is in, or would begin.
+func (t *turn) treeLimits() turnkeeper.TreeLimits {
+	if t.record.Lineage.Root != 0 {
+		return t.record.Lineage.Limits
+	}
+	return turnkeeper.TreeLimits{
+		MaxDepth: t.bounds.MaxSubAgentDepth, MaxAgents: t.bounds.MaxTreeSubAgents,
+		Tokens: t.def.Budget.TreeTokens, Calls: t.def.Budget.TreeCalls,
+	}
+}
+
+// spawnable are the agents that the turn may give work to.
+func (t *turn) spawnable() []string {
+	limits := t.treeLimits()
+	if t.record.Lineage.Depth() >= limits.MaxDepth || limits.MaxAgents == 0 || t.bounds.MaxSubAgents == 0 {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(t.def.SubAgents), t.isAncestor)
+}
+
+func (t *turn) isAncestor(agent string) bool {
+	return t.record.Lineage.Ancestor(t.record.Turn.Agent, agent)
+}
+
+// Reasons why no agent was spawned, beside those of turnkeeper.SpawnTrouble.
+const (
+	refusedCycle  = "cycle"
+	refusedDepth  = "max_sub_agent_depth"
+	refusedFanOut = "max_sub_agents"
+	refusedEmpty  = "task_empty"
+)
+
+// refuseSpawn says why a call may not spawn, or nothing. before are the calls of the
+// turn that came before it.
+func (t *turn) refuseSpawn(call turnkeeper.ToolCall, before []turnkeeper.ToolCall) string {
+	if call.Name != turnkeeper.ToolSpawnAgent || len(t.def.SubAgents) == 0 {
+		return ""
+	}
+	var args spawnArguments
+	if err := json.Unmarshal([]byte(call.Arguments), &args); err != nil || args.Agent == "" {
+		return "" // what is wrong with them is said already
+	}
+	spawned := 0
+	for _, c := range before {
+		if c.Name == turnkeeper.ToolSpawnAgent && (c.State == turnkeeper.CallPlanned || c.State.Executed()) {
+			spawned++
+		}
+	}
+	within, limits := t.record.Lineage.Within(t.record.Turn.Agent), t.treeLimits()
+	switch {
+	case t.isAncestor(args.Agent):
+		return notSpawned(args.Agent, refusedCycle, "it is already at work above: "+strings.Join(within, ", ")+". No agent may appear twice in a chain")
+	case t.record.Lineage.Depth() >= limits.MaxDepth:
+		return notSpawned(args.Agent, refusedDepth, fmt.Sprintf("no more than %d agents may work below each other; do it yourself", limits.MaxDepth))
+	case spawned >= t.bounds.MaxSubAgents:
+		return notSpawned(args.Agent, refusedFanOut, fmt.Sprintf("one turn may spawn %d agents", t.bounds.MaxSubAgents))
+	case limits.MaxAgents == 0:
+		return notSpawned(args.Agent, string(turnkeeper.SpawnTreeFull), "sub-agents are switched off")
+	case strings.TrimSpace(args.Task) == "":
+		return notSpawned(args.Agent, refusedEmpty, "say what it is to do")
+	}
+	return ""
+}
+
+// A spawnFailure is what the model is shown of a call that got no answer.
+type spawnFailure struct {
+	Error   string               `json:"error"`
+	Agent   string               `json:"agent"`
+	Reason  string               `json:"reason"`
+	Detail  string               `json:"detail,omitempty"`
+	Running bool                 `json:"may_still_be_running"`
+	Message turnkeeper.MessageID `json:"message_id,omitempty"`
+	Turn    turnkeeper.TurnID    `json:"turn_id,omitempty"`
+}
+
+func notSpawned(agent, reason, detail string) string {
+	return string(encode(spawnFailure{Error: "the agent was not spawned", Agent: agent, Reason: reason, Detail: detail}))
+}
+
+// isSpawn says that a call's message to a sub-agent is written, and not answered.
+func isSpawn(call turnkeeper.ToolCall) bool {
+	return call.Name == turnkeeper.ToolSpawnAgent && isElsewhere(call)
+}
+
+// owed says that the model cannot be asked before this call has its result: it was
+// shown nothing for it.
+func owed(call turnkeeper.ToolCall) bool { return isSpawn(call) && !WentOn(call) }
+
+// spawn starts a call that gives work to another agent: one write has its start, the
+// message, and the handle where it is not waited for.
+func (t *turn) spawn(ctx context.Context, call *turnkeeper.ToolCall) error {
+	var args spawnArguments
+	if err := json.Unmarshal(t.argumentsOf(call), &args); err != nil { // they were checked
+		return err
+	}
+	message, err := t.journal.NewMessage(ctx)
+	if err != nil {
+		return &journalError{err}
+	}
+	turn := t.record.Turn
+	start := newStart(call)
+	start.Spawn = &turnkeeper.Spawn{
+		Message: message, Agent: args.Agent, Task: args.Task, Limits: t.treeLimits(), Within: t.bounds.SubAgentTimeout,
+		Root: cmp.Or(t.record.Lineage.Root, turn.ID), Agents: append(slices.Clone(t.record.Lineage.Within(turn.Agent)), args.Agent),
+	}
+	t.told = len(t.next.Events)
+	handle := turnkeeper.CallResult{Key: call.Key, Nonce: start.Nonce, State: turnkeeper.CallRunning, Shown: shownUnreplied}
+	if args.Async && t.retrieves() {
+		handle.OutputID = outputs.NewID()
+		handle.Shown = outputs.Placeholder{ID: handle.OutputID, Tool: call.Name}.Background()
+	}
+	t.next.Starts = append(t.next.Starts, start)
+	t.next.Results = append(t.next.Results, handle)
+	t.event(turnkeeper.EventToolStarted, call.Key.Round, 0, ToolData{
+		Call: call.Key.String(), Name: call.Name, State: turnkeeper.CallStarted,
+		SubAgent: &SubAgentData{Agent: args.Agent, Message: message, Conversation: turnkeeper.SpawnConversation(turn.ID, call.Key)},
+	})
+	if err := t.commit(ctx); err != nil {
+		t.next.Results = slices.DeleteFunc(t.next.Results, func(r turnkeeper.CallResult) bool { return r.Nonce == start.Nonce })
+		return err
+	}
+	t.forget(call)
+	call.State, call.Elsewhere, call.Shown, call.OutputID = handle.State, true, handle.Shown, handle.OutputID
+	t.patience = time.Now().Add(spawnPatience)
+	t.log.Info("sub-agent spawned", zap.Stringer("call", call.Key), zap.String("sub_agent", args.Agent), zap.Int64("message", int64(message)))
+	return nil
+}
+
+// shownUnreplied is the result of a call as long as its sub-agent has not replied. The
+// model sees it only where the turn ends without.
+const shownUnreplied = "the agent has not replied yet."
+
+// ShownReplyUnawaited is the result of a call whose turn ended before its sub-agent replied.
+const ShownReplyUnawaited = shownEnded + ". Its agent is told to stop."
+
+// owesReply says that the model cannot be asked yet.
+func (t *turn) owesReply() bool { return slices.ContainsFunc(t.calls(), owed) }
+
+// awaitReplies stands still for replies that the model must be shown, for a moment,
+// and as long as something runs here. waits says that the turn is to wait for them.
+func (t *turn) awaitReplies(ctx context.Context) (waits bool, err error) {
+	for look := firstSpawnLook; t.owesReply(); look = min(2*look, slowSpawnLook) {
+		if len(t.jobs) == 0 && !time.Now().Before(t.patience) {
+			return true, nil
+		}
+		if !pause(ctx, look) {
+			return false, context.Cause(ctx)
+		}
+		if err := t.takeArrivals(ctx); err != nil {
+			return false, err
+		}
+		t.collect()
+	}
+	return false, nil
+}
+
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// replied makes the result of a call of what its sub-agent has come to: its reply goes
+// the way of every tool's result. Its transcript does not come with it.
+func (t *turn) replied(call *turnkeeper.ToolCall, arrived turnkeeper.CallResult) turnkeeper.CallResult {
+	end := *arrived.Spawned
+	t.subAgents[call.Key] = &SubAgentData{
+		Agent: end.Agent, Message: end.Message, Turn: end.Turn, Outcome: end.Outcome,
+		Conversation: turnkeeper.SpawnConversation(t.record.Turn.ID, call.Key),
+	}
+	text := replyText(end)
+	var result turnkeeper.CallResult
+	if WentOn(*call) {
+		result = t.later(call, tools.Result{Text: text})
+	} else {
+		result = t.take(call, tools.Result{Text: text}, outputs.NewID())
+		t.keepReply(&result, text, end)
+	}
+	result.Nonce, result.State, result.Duration, result.Ran = arrived.Nonce, end.State(), arrived.Duration, true
+	return result
+}
+
+// keepReply stores a reply, however short it is, and heads it with its handle: so it can
+// be searched, and passed on.
+func (t *turn) keepReply(result *turnkeeper.CallResult, text string, end turnkeeper.SpawnEnd) {
+	if end.State() != turnkeeper.CallSucceeded || t.cfg.Outputs == nil {
+		return
+	}
+	if result.Output == nil {
+		taken := outputs.Take(outputs.Raw{Text: text}, outputs.Limits{})
+		taken.Output.ID, taken.Output.TurnID, taken.Output.Call = outputs.NewID(), t.record.Turn.ID, result.Key
+		result.Output = &taken.Output
+		t.sizes[taken.Output.ID] = taken.Output.Tokens
+	}
+	if id := result.Output.ID; !strings.HasPrefix(result.Shown, outputs.Placeholder{ID: id, Tool: turnkeeper.ToolSpawnAgent}.Head()) {
+		result.Shown = fmt.Sprintf("[agent %s, %s, output %s]\n\n", end.Agent, end.Outcome, id) + result.Shown
+	}
+}
+
+// replyText is what the model may read of a sub-agent's end.
+func replyText(end turnkeeper.SpawnEnd) string {
+	switch {
+	case end.Outcome == turnkeeper.TurnSucceeded && end.Reply != "":
+		return end.Reply
+	case end.Outcome == turnkeeper.TurnDegraded && end.Reply != "":
+		return fmt.Sprintf("[The agent %s could not finish as asked (%s); what it has:]\n\n%s", end.Agent, end.Stop, end.Reply)
+	case end.State() == turnkeeper.CallSucceeded:
+		return fmt.Sprintf("[The agent %s has replied, and its reply was removed since.]", end.Agent)
+	}
+	failure := spawnFailure{
+		Error: "the agent gave no answer", Agent: end.Agent, Reason: cmp.Or(string(end.Trouble), string(end.Outcome)),
+		Detail: cmp.Or(troubleWords[end.Trouble], end.Reply), Running: end.Open, Message: end.Message, Turn: end.Turn,
+	}
+	if end.Trouble.Refused() {
+		failure.Error = "the agent was not spawned"
+	}
+	return string(encode(failure))
+}
+
+var troubleWords = map[turnkeeper.SpawnTrouble]string{
+	turnkeeper.SpawnUnknownAgent: "no worker has ever had this agent",
+	turnkeeper.SpawnTreeFull:     "all agents that work for each other here have spawned as many as they may together",
+	turnkeeper.SpawnTooLong:      "the task is longer than a message may be",
+	turnkeeper.SpawnTimeout:      "it did not reply in time, and is told to stop",
+}

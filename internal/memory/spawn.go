@@ -1,0 +1,270 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"turnkeeper"
+)
+
+// A spawnRow is a call that gave work to a sub-agent.
+type spawnRow struct {
+	turnkeeper.SpawnEnd
+	parent   turnkeeper.TurnID
+	key      turnkeeper.CallKey
+	root     turnkeeper.TurnID
+	agents   []string // from the root's to this one
+	limits   turnkeeper.TreeLimits
+	deadline time.Time // of the wait for its reply
+	since    time.Time
+	ended    bool // it has its reply, or was refused
+	told     bool // the call has its letter, or nobody waits for one
+	dropped  bool // nobody waits for it any more
+}
+
+// NewMessage takes an id for a message to a sub-agent.
+func (j *Journal) NewMessage(ctx context.Context) (id turnkeeper.MessageID, err error) {
+	err = patiently(ctx, func() error {
+		return j.conn.ask(ctx, "new message", func() error {
+			j.s.mu.Lock()
+			defer j.s.mu.Unlock()
+			id = j.s.state.nextMessage()
+			return nil
+		})
+	})
+	return id, err
+}
+
+// await opens the letter box of a call that was started just now for a sub-agent.
+func (t *turnRow) awaitReply(call *turnkeeper.ToolCall) {
+	call.Elsewhere = true
+	t.awaited = append(t.awaited, awaitedRow{key: call.Key, nonce: call.Nonce, spawned: true})
+}
+
+// spawn gives the work of calls to other agents, as part of the write that has started them.
+func (s *Store) spawn(parent turnkeeper.TurnID, starts []turnkeeper.CallStart, rings *[]Bell) {
+	for _, start := range starts {
+		if start.Spawn != nil {
+			s.spawnOne(s.state.turn(parent), start.Key, *start.Spawn, rings)
+		}
+	}
+}
+
+func (s *Store) spawnOne(parent *turnRow, key turnkeeper.CallKey, spawn turnkeeper.Spawn, rings *[]Bell) {
+	st, now := &s.state, s.now()
+	row := &spawnRow{
+		SpawnEnd: turnkeeper.SpawnEnd{Agent: spawn.Agent, Message: spawn.Message}, parent: parent.ID, key: key, root: spawn.Root,
+		agents: spawn.Agents, limits: spawn.Limits, since: now, deadline: now.Add(spawn.Within),
+	}
+	row.Trouble = st.refusal(spawn, s.opts.MaxMessage)
+	st.spawned = append(st.spawned, row)
+	if row.Trouble != "" {
+		row.Message, row.ended = 0, true
+		s.tellParent(row, nil, rings)
+		return
+	}
+	above := st.message(parent.MessageID)
+	conversation := turnkeeper.SpawnConversation(parent.ID, key)
+	due := now.Truncate(time.Second)
+	if above.DueAt.Before(due) {
+		due = above.DueAt
+	}
+	st.insertMessage(&turnkeeper.Message{
+		ID: spawn.Message, Agent: spawn.Agent, Conversation: conversation, Lane: turnkeeper.Lane(spawn.Agent + "/" + conversation),
+		Body: spawn.Task, Priority: above.Priority, Trigger: turnkeeper.TriggerMessage, State: turnkeeper.MessageWaiting, DueAt: due,
+		AcceptedAt: now, TraceParent: above.TraceParent,
+	})
+	if s.bugs.has(BugSpawnTwice) {
+		twin := *st.message(spawn.Message)
+		twin.ID = st.nextMessage()
+		twin.Conversation += "-again"
+		twin.Lane += "-again"
+		st.insertMessage(&twin)
+	}
+	*rings = append(*rings, Bell{Topic: TopicInbox})
+}
+
+func (s *state) refusal(spawn turnkeeper.Spawn, maxMessage int) turnkeeper.SpawnTrouble {
+	siblings := 0
+	most := spawn.Limits.MaxAgents
+	for _, row := range s.spawned {
+		if row.root == spawn.Root && row.Message != 0 {
+			siblings++
+			most = row.limits.MaxAgents
+		}
+	}
+	switch {
+	case s.agents[spawn.Agent] == nil:
+		return turnkeeper.SpawnUnknownAgent
+	case maxMessage > 0 && len(spawn.Task) > maxMessage:
+		return turnkeeper.SpawnTooLong
+	case siblings >= most:
+		return turnkeeper.SpawnTreeFull
+	default:
+		return ""
+	}
+}
+
+// tellParent puts what a sub-agent has come to into the letter box of its parent's
+// call, unless somebody else than own holds the parent's row: then a tick does it. It says
+// whether there is nothing left to tell.
+func (s *Store) tellParent(row *spawnRow, own *tx, rings *[]Bell) bool {
+	parent := s.state.turn(row.parent)
+	if _, busy := parent.held.blocks(); busy && parent.held != own {
+		return false
+	}
+	if row.told || s.bugs.has(BugReplyUntold) && row.Trouble == "" {
+		return true
+	}
+	row.told = true
+	draft := parent.draft()
+	if a := draft.await(row.key); !a.closed && a.arrived == nil {
+		s.arrive(draft, a, turnkeeper.CallResult{
+			State: row.State(), Preview: fmt.Sprintf("the agent %s: %s%s", row.Agent, row.Outcome, row.Trouble), Duration: max(s.now().Sub(row.since), 0),
+		}, a.nonce, rings)
+		s.state.setTurn(draft)
+	}
+	return true
+}
+
+// noteReply makes a reply the end of the call that it was written for, if there is one.
+func (s *Store) noteReply(r turnkeeper.Reply, stop turnkeeper.StopReason, rings *[]Bell) {
+	for _, row := range s.state.spawned {
+		if row.Message != r.MessageID || row.ended {
+			continue
+		}
+		row.ended, row.Outcome, row.Turn, row.Stop = true, r.Outcome, r.TurnID, stop
+		s.tellParent(row, nil, rings)
+		return
+	}
+}
+
+// dropSpawned gives up the sub-agents of calls that have an answer.
+func (s *state) dropSpawned(t *turnRow) {
+	for _, row := range s.spawned {
+		if row.parent != t.ID || row.ended || row.dropped || !t.await(row.key).closed {
+			continue
+		}
+		row.dropped, row.told = true, true
+		if child := s.turn(s.message(row.Message).TurnID); child != nil && !child.State.Terminal() {
+			s.cancels[child.ID] = true
+		}
+	}
+}
+
+// endOf is what a call's sub-agent has come to, as it is told to the turn; nil: the call
+// has none.
+func (s *state) endOf(turn turnkeeper.TurnID, key turnkeeper.CallKey) *turnkeeper.SpawnEnd {
+	for _, row := range s.spawned {
+		if row.parent != turn || row.key != key {
+			continue
+		}
+		end := row.SpawnEnd
+		if m := s.message(row.Message); m != nil {
+			end.Open = m.ClosedAt.IsZero()
+			if end.Turn == 0 {
+				end.Turn = m.TurnID
+			}
+			if reply, ok := s.replyOf(m.ID); ok {
+				end.Reply = reply.Body
+			}
+		}
+		return &end
+	}
+	return nil
+}
+
+// lineageOf says who spawned the turn of a message.
+func (s *state) lineageOf(m turnkeeper.MessageID) turnkeeper.Lineage {
+	for _, row := range s.spawned {
+		if row.Message == m && m != 0 {
+			return turnkeeper.Lineage{Root: row.root, Parent: row.parent, Call: row.key, Agents: slices.Clone(row.agents), Limits: row.limits}
+		}
+	}
+	return turnkeeper.Lineage{}
+}
+
+// spawnsToSettle says that a tick would do something about sub-agents.
+func (s *state) spawnsToSettle(now time.Time) bool {
+	return slices.ContainsFunc(s.spawned, func(r *spawnRow) bool {
+		return r.ended && !r.told || !r.ended && (r.dropped || !r.told && !r.deadline.After(now))
+	})
+}
+
+func (t *tick) SettleSpawned(_ context.Context, timely bool, limit int) (n int, err error) {
+	err = t.read(func(s *state, now time.Time) {
+		for _, row := range s.spawned {
+			if n >= limit {
+				break
+			}
+			switch {
+			case row.ended && !row.told, timely && !row.ended && !row.told && !row.deadline.After(now):
+				if parent := s.turn(row.parent); t.mayLock(parent) {
+					t.again[parent.ID] = t.again[parent.ID] || parent.State == turnkeeper.TurnWaiting
+					t.later(func(rings *[]Bell) { t.tell(row, rings) })
+					n++
+				}
+			case row.dropped && !row.ended:
+				if t.cancelDropped(row) {
+					n++
+				}
+			}
+		}
+	})
+	return n, err
+}
+
+// mayLock takes the lock of a turn's row for this tick, if it is free.
+func (t *tick) mayLock(row *turnRow) bool {
+	if _, busy := row.held.blocks(); busy && row.held != t.tx {
+		return false
+	}
+	row.held = t.tx
+	return true
+}
+
+func (t *tick) tell(row *spawnRow, rings *[]Bell) {
+	if !row.ended {
+		row.Trouble = turnkeeper.SpawnTimeout
+	}
+	t.s.tellParent(row, t.tx, rings)
+}
+
+// cancelDropped closes what nobody runs; what somebody runs is asked to stop.
+func (t *tick) cancelDropped(row *spawnRow) bool {
+	m := t.s.state.message(row.Message)
+	if m.State == turnkeeper.MessageWaiting {
+		t.gone[m.ID] = true
+		t.later(func(rings *[]Bell) {
+			if m.State == turnkeeper.MessageWaiting {
+				t.s.cancelWaiting(m, rings)
+			}
+		})
+		return true
+	}
+	child := t.s.state.turn(m.TurnID)
+	if child == nil || child.State.Terminal() {
+		return false
+	}
+	asked := t.s.state.cancels[child.ID]
+	if child.State == turnkeeper.TurnRunning && !t.freed[child.Lane] {
+		if !asked {
+			t.later(func(*[]Bell) { t.s.state.cancels[child.ID] = true })
+		}
+		return false
+	}
+	if !t.mayLock(child) {
+		return false
+	}
+	t.gone[m.ID] = true
+	t.later(func(rings *[]Bell) {
+		t.s.state.cancels[child.ID] = true
+		if draft := t.s.state.turn(child.ID).draft(); draft.State == turnkeeper.TurnQueued || draft.State == turnkeeper.TurnWaiting {
+			t.s.closeCancelled(draft, rings)
+			t.s.state.setTurn(draft)
+		}
+	})
+	return true
+}

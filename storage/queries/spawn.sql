@@ -1,0 +1,63 @@
+-- name: NextMessageID :one
+select nextval(pg_get_serial_sequence('turnkeeper.messages', 'id'))::bigint as id;
+
+-- name: SpawnAgents :exec
+select turnkeeper.spawn_agents(@turn::bigint, @rounds::integer[], @ordinals::integer[], @nonces::text[], @messages::bigint[],
+    @names::text[], @tasks::text[], @root::bigint, @agents::text[], @max_depth::integer, @max_agents::integer,
+    @tokens::bigint, @calls::bigint, @within::interval);
+
+-- name: SettleSpawned :one
+select turnkeeper.settle_spawned(@timely::boolean, @max_rows::integer)::integer as settled;
+
+-- name: SpawnedBy :many
+-- What calls of a turn have come to that gave work to other agents, and what they wrote.
+select s.round, s.ordinal, s.agent, coalesce(s.message_id, 0)::bigint as message_id, coalesce(s.trouble, '')::text as trouble,
+    coalesce(s.outcome, '')::text as outcome, coalesce(s.stop, '')::text as stop, coalesce(r.body, '')::text as reply,
+    coalesce(s.child, m.turn_id, 0)::bigint as child, (m.closed_at is null and m.id is not null)::boolean as open
+from turnkeeper.spawned_calls s
+left join turnkeeper.messages m on m.id = s.message_id
+left join turnkeeper.replies r on r.message_id = s.message_id
+where s.turn_id = @turn_id
+order by s.round, s.ordinal;
+
+-- name: SettleSpawnCalls :exec
+-- Calls of a turn that is closed without its worker, whose sub-agents have not replied:
+-- these are cancelled.
+update turnkeeper.calls c set state = 'cancelled', preview = @ended::text, shown = @ended::text,
+    ended_at = greatest(clock_timestamp(), c.started_at)
+from turnkeeper.spawned_calls s
+where c.turn_id = @turn_id and (s.turn_id, s.round, s.ordinal) = (c.turn_id, c.round, c.ordinal) and c.state = 'running';
+
+-- name: LineageOf :one
+-- Who spawned the turn of a message.
+select s.root, s.turn_id as parent, s.round, s.ordinal, s.agents, t.max_depth, t.max_agents, t.tokens, t.calls
+from turnkeeper.spawned_calls s join turnkeeper.agent_trees t on t.root = s.root
+where s.message_id = @message;
+
+-- name: SubAgents :many
+-- All that were spawned in the tree that a turn began, in the order of their calls.
+select s.turn_id, s.round, s.ordinal, s.agent, coalesce(s.message_id, 0)::bigint as message_id, coalesce(s.trouble, '')::text as trouble,
+    coalesce(m.state, '')::text as message_state, coalesce(t.id, 0)::bigint as child, coalesce(t.state, '')::text as child_state,
+    coalesce(t.input_tokens, 0)::bigint as input_tokens, coalesce(t.output_tokens, 0)::bigint as output_tokens,
+    cardinality(s.agents) - 1 as depth, s.spawned_at, s.deadline, s.ended_at, (s.dropped_at is not null)::boolean as dropped
+from turnkeeper.spawned_calls s
+left join turnkeeper.messages m on m.id = s.message_id
+left join turnkeeper.turns t on t.id = coalesce(s.child, m.turn_id)
+where s.root = @root
+order by s.spawned_at, s.turn_id, s.round, s.ordinal
+limit @max_rows;
+
+-- name: ReserveTreeSpend :one
+select reservation::bigint, blocked::text, used_tokens::bigint, used_calls::bigint
+from turnkeeper.reserve_tree_spend(@root::bigint, @tree_tokens::bigint, @tree_calls::bigint, @turn::bigint, @agent::text,
+    @tokens::bigint, @turn_tokens::bigint, @turn_calls::bigint, @day_tokens::bigint, @day_calls::bigint);
+
+-- name: AgentTree :one
+-- The bounds of a tree of agents, and what of its budget is taken.
+select a.max_depth, a.max_agents, a.tokens, a.calls, coalesce(s.tokens, 0)::bigint as used_tokens, coalesce(s.calls, 0)::bigint as used_calls,
+    coalesce(t.agent, '')::text as agent, coalesce(t.state, '')::text as state,
+    coalesce(t.input_tokens, 0)::bigint as input_tokens, coalesce(t.output_tokens, 0)::bigint as output_tokens
+from turnkeeper.agent_trees a
+left join turnkeeper.turns t on t.id = a.root
+left join turnkeeper.spend s on s.scope = 'tree:' || a.root and s.period = ''
+where a.root = @root;
