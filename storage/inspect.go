@@ -19,6 +19,7 @@ type TurnView struct {
 	Outputs    []turnkeeper.Output // without their content
 	Awaited    []turnkeeper.AwaitedCall
 	Cancel     *Cancellation // nil: nobody asked for one
+	Tree       *Tree         // of agents, that the turn is in; nil: it works for nobody, and nobody for it
 }
 
 // Turns lists turns, newest first.
@@ -76,6 +77,9 @@ func (s *Store) ViewTurn(ctx context.Context, id turnkeeper.TurnID) (TurnView, e
 		return TurnView{}, err
 	}
 	if v.Cancel, err = s.cancellationOf(ctx, id); err != nil {
+		return TurnView{}, err
+	}
+	if v.Tree, err = s.treeOf(ctx, v.Turn); err != nil {
 		return TurnView{}, err
 	}
 	outputs, err := s.q.OutputsOfTurn(ctx, int64(id))

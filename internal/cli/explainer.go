@@ -177,13 +177,34 @@ func (x *explainer) standing() string {
 	t := x.Turn
 	switch {
 	case t.State == turnkeeper.TurnWaiting:
-		return fmt.Sprintf("It waits for %s that run elsewhere, and holds nothing meanwhile.", plural(len(x.Awaited), "call"))
+		return fmt.Sprintf("It waits for %s that run elsewhere, and holds nothing meanwhile.", plural(len(x.Awaited), "call")) + x.workers()
 	case t.State == turnkeeper.TurnQueued && !t.DueAt.IsZero():
 		return fmt.Sprintf("It is queued, and goes on at %s at the earliest.", x.moment(t.DueAt))
 	case t.State == turnkeeper.TurnQueued:
 		return "It is queued, and goes on when a worker has room."
 	default:
 		return fmt.Sprintf("It runs, and its lease lasts until %s.", x.moment(t.LeaseUntil))
+	}
+}
+
+// workers are the sub-agents that a turn waits for.
+func (x *explainer) workers() string {
+	if x.Tree == nil {
+		return ""
+	}
+	var names []string
+	for _, a := range x.Tree.SubAgents {
+		if a.Parent == x.Turn.ID && a.EndedAt.IsZero() && !a.Dropped {
+			names = append(names, a.Agent)
+		}
+	}
+	switch len(names) {
+	case 0:
+		return ""
+	case 1:
+		return fmt.Sprintf(" The sub-agent %s works for it.", names[0])
+	default:
+		return fmt.Sprintf(" The sub-agents %s work for it.", strings.Join(names, ", "))
 	}
 }
 

@@ -163,6 +163,32 @@ func waitingTurn() storage.TurnView {
 	return v
 }
 
+// A turn in the middle of a tree of agents.
+func treeTurn() storage.TurnView {
+	v := waitingTurn()
+	v.Awaited = v.Awaited[3:]
+	v.Awaited[0].Name = turnkeeper.ToolSpawnAgent
+	call := func(n int) turnkeeper.CallKey { return turnkeeper.CallKey{Round: 1, Ordinal: n} }
+	used := turnkeeper.Usage{InputTokens: 1200, OutputTokens: 300}
+	agents := []turnkeeper.SubAgent{
+		{Parent: 40, Call: call(1), Agent: v.Turn.Agent, Message: 13, State: turnkeeper.MessageRunning, Turn: v.Turn.ID, TurnState: v.Turn.State, Depth: 1, Usage: used},
+		{Parent: v.Turn.ID, Call: call(1), Agent: "scout", Message: 15, State: turnkeeper.MessageWaiting, Depth: 2},
+		{Parent: v.Turn.ID, Call: call(2), Agent: "critic", Message: 16, State: turnkeeper.MessageAnswered, Turn: 44, TurnState: turnkeeper.TurnDegraded, Depth: 2, Usage: used, EndedAt: after(10 * time.Minute)},
+		{Parent: 40, Call: call(2), Agent: "scout\x1b", Message: 14, State: turnkeeper.MessageRunning, Turn: 43, TurnState: turnkeeper.TurnRunning, Depth: 1, Dropped: true},
+		{Parent: 40, Call: call(3), Agent: "scout", Trouble: turnkeeper.SpawnTreeFull, Depth: 1, EndedAt: after(9 * time.Minute)},
+		{Parent: 40, Call: call(4), Agent: "gone", Message: 3, Depth: 1, EndedAt: after(9 * time.Minute)},
+	}
+	for i := range agents {
+		agents[i].Since, agents[i].Until = after(9*time.Minute), after(25*time.Hour)
+	}
+	v.Tree = &storage.Tree{
+		Root: 40, Agent: "boss", State: turnkeeper.TurnWaiting, SubAgents: agents, Usage: used.Add(used).Add(used),
+		Lineage: turnkeeper.Lineage{Root: 40, Parent: 40, Call: call(1), Agents: []string{"boss", v.Turn.Agent}},
+		Limits:  turnkeeper.TreeLimits{MaxDepth: 3, MaxAgents: 32, Tokens: 1_000_000, Calls: 40}, UsedTokens: 4500, UsedCalls: 7,
+	}
+	return v
+}
+
 // A turn whose last round said what became the reply.
 func answeredTurn() storage.TurnView {
 	v := openTurn()
@@ -187,6 +213,7 @@ func TestTurnPage(t *testing.T) {
 		{"eventful-colour.txt", eventfulTurn(), 100, true, false},
 		{"open.txt", openTurn(), 0, false, false},
 		{"waiting.txt", waitingTurn(), 0, false, false},
+		{"tree.txt", treeTurn(), 0, false, false},
 		{"answered-colour.txt", answeredTurn(), 100, true, false},
 	}
 	for _, c := range cases {
@@ -206,6 +233,15 @@ func TestTurnJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden(t, "show-eventful.json", out.String())
+	out.Reset()
+	if err := writeJSON(&out, views.OfWholeTurn(treeTurn())); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "show-tree.json", out.String())
+	out.Reset()
+	if err := writeJSON(&out, views.OfWholeTurn(eventfulTurn())); err != nil {
+		t.Fatal(err)
+	}
 	checkHarmless(t, out.String(), false)
 	var back struct {
 		Message    struct{ Body string }

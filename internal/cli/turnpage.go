@@ -26,6 +26,7 @@ func (p *turnPage) print() {
 	p.outcome()
 	p.rounds()
 	p.awaited()
+	p.tree()
 	p.dispatches()
 }
 
@@ -187,6 +188,8 @@ func (p *turnPage) call(c turnkeeper.ToolCall) {
 	}
 	facts += " · effect " + string(c.Effect)
 	switch {
+	case c.Elsewhere && c.Name == turnkeeper.ToolSpawnAgent:
+		facts += " · sub-agent"
 	case c.Elsewhere:
 		facts += " · detached"
 	case agentturn.WentOn(c):
@@ -267,6 +270,8 @@ func (p *turnPage) whereabouts(a turnkeeper.AwaitedCall) string {
 	switch {
 	case !a.ArrivedAt.IsZero():
 		return "its result has come " + p.at(a.ArrivedAt) + ", and the turn has not taken it in yet"
+	case a.Name == turnkeeper.ToolSpawnAgent:
+		return "a sub-agent works on it: see below"
 	case a.WorkerID == "" && a.Until.IsZero():
 		return "it runs elsewhere"
 	case a.WorkerID == "":

@@ -120,6 +120,7 @@ type WholeTurn struct {
 	Awaited     []AwaitedCall `json:"waits_for"`
 
 	Cancellation *Cancellation `json:"cancellation"` // null: nobody asked for one
+	Tree         *AgentTree    `json:"tree"`         // null: it works for no agent, and none for it
 }
 
 // A Cancellation is somebody's request that a turn be cancelled.
@@ -142,6 +143,10 @@ func OfWholeTurn(v storage.TurnView) WholeTurn {
 	}
 	if c := v.Cancel; c != nil {
 		whole.Cancellation = &Cancellation{c.Reason, c.AskedAt}
+	}
+	if v.Tree != nil {
+		tree := OfAgentTree(*v.Tree)
+		whole.Tree = &tree
 	}
 	return whole
 }

@@ -1,0 +1,64 @@
+package views
+
+import (
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/storage"
+)
+
+// An AgentTree is a turn and all sub-agents that work for it, at whatever depth.
+type AgentTree struct {
+	Root       turnkeeper.TurnID  `json:"root_turn_id"`
+	Parent     *turnkeeper.TurnID `json:"parent_turn_id"` // whom this turn works for; null: nobody
+	ParentCall string             `json:"parent_call"`    // round-R-tool-I of that turn
+	Depth      int                `json:"depth"`          // of this turn; 0: it is the root
+	MaxDepth   int                `json:"max_depth"`
+	MaxAgents  int                `json:"max_sub_agents"`
+	Tokens     Usage              `json:"tokens"`        // of the root and the newest turn of each sub-agent
+	MaxTokens  int64              `json:"budget_tokens"` // 0: no bound
+	MaxCalls   int64              `json:"budget_calls"`  // 0: no bound
+	UsedTokens int64              `json:"used_tokens"`   // of the budget, where there is one
+	UsedCalls  int64              `json:"used_calls"`
+	SubAgents  []SubAgent         `json:"sub_agents"` // in the order they were spawned, at most 1000
+}
+
+// A SubAgent is a call that gave work to an agent.
+type SubAgent struct {
+	Parent    turnkeeper.TurnID       `json:"parent_turn_id"`
+	Call      string                  `json:"call"` // round-R-tool-I
+	Agent     string                  `json:"agent"`
+	Depth     int                     `json:"depth"`
+	MessageID *turnkeeper.MessageID   `json:"message_id"` // null: it was refused
+	State     turnkeeper.MessageState `json:"message_state"`
+	TurnID    *turnkeeper.TurnID      `json:"turn_id"`
+	TurnState turnkeeper.TurnState    `json:"turn_state"`
+	Trouble   turnkeeper.SpawnTrouble `json:"trouble"` // why its call got no reply; empty: it did, or will
+	Dropped   bool                    `json:"dropped"` // nobody waits for it any more
+	Tokens    Usage                   `json:"tokens"`
+	Since     time.Time               `json:"since"`
+	Until     time.Time               `json:"until"` // then its reply is no longer waited for
+	EndedAt   *time.Time              `json:"ended_at"`
+}
+
+// OfAgentTree shows a tree of agents.
+func OfAgentTree(t storage.Tree) AgentTree {
+	v := AgentTree{
+		Root: t.Root, Parent: OrNull(t.Lineage.Parent), Depth: t.Lineage.Depth(), MaxDepth: t.Limits.MaxDepth, MaxAgents: t.Limits.MaxAgents,
+		Tokens: OfUsage(t.Usage), MaxTokens: t.Limits.Tokens, MaxCalls: t.Limits.Calls, UsedTokens: t.UsedTokens, UsedCalls: t.UsedCalls,
+		SubAgents: All(t.SubAgents, OfSubAgent),
+	}
+	if t.Lineage.Parent != 0 {
+		v.ParentCall = t.Lineage.Call.String()
+	}
+	return v
+}
+
+// OfSubAgent shows a call that gave work to an agent.
+func OfSubAgent(a turnkeeper.SubAgent) SubAgent {
+	return SubAgent{
+		Parent: a.Parent, Call: a.Call.String(), Agent: a.Agent, Depth: a.Depth, MessageID: OrNull(a.Message), State: a.State,
+		TurnID: OrNull(a.Turn), TurnState: a.TurnState, Trouble: a.Trouble, Dropped: a.Dropped, Tokens: OfUsage(a.Usage),
+		Since: a.Since, Until: a.Until, EndedAt: OrNull(a.EndedAt),
+	}
+}
