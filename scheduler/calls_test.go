@@ -62,3 +62,32 @@ func TestAHoldOffKeepsCalls(t *testing.T) {
 		}
 	})
 }
+
+// A pause stops grants, and a doubt about time only what goes by the clock. A database
+// that may have forgotten who holds what is left alone.
+func TestWhenSubAgentsAreSeenTo(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*turnkeeper.Situation)
+		timely []bool
+	}{
+		"always":               {func(*turnkeeper.Situation) {}, []bool{true}},
+		"while it is paused":   {func(s *turnkeeper.Situation) { s.Paused = true }, []bool{true}},
+		"not without a reason": {func(s *turnkeeper.Situation) { s.Spawns = false }, nil},
+		"after a step": {func(s *turnkeeper.Situation) {
+			s.HoldUntil, s.HoldReason = time.Now().Add(time.Minute), "a step"
+		}, []bool{false}},
+		"on a new timeline": {func(s *turnkeeper.Situation) { s.SeenTimeline = "00000000" }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				w.sit.Spawns = true
+				w.sit.SeenTimeline, w.sit.LastTickAt = w.sit.Timeline, time.Now()
+				c.change(&w.sit)
+				w.tick(t, scheduler.New(scheduler.Config{Store: w}))
+				if diff := cmp.Diff(c.timely, w.spawned); diff != "" {
+					t.Error(diff)
+				}
+			})
+		})
+	}
+}

@@ -47,6 +47,7 @@ type state struct {
 	upcoming   turnkeeper.SlotDecision // of the newest decision
 	ranAgain   []string                // calls, by name
 	endedCalls []string
+	spawned    []bool // looks at sub-agents: whether time was trusted
 	holds      []string
 	notes      int
 }
@@ -103,15 +104,9 @@ func (t *tick) Look(context.Context) (turnkeeper.Situation, bool, error) {
 }
 
 func (t *tick) SettleSpawned(_ context.Context, timely bool, _ int) (int, error) {
-	if !timely {
-		return 0, nil
-	}
-	n := t.sit.Spawns
+	t.spawned = append(slices.Clone(t.spawned), timely)
 	t.sit.Spawns = false
-	if n {
-		return 1, nil
-	}
-	return 0, nil
+	return 1, nil
 }
 
 func (t *tick) Note(_ context.Context, now time.Time, timeline string) error {

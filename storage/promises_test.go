@@ -82,6 +82,9 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 			update turnkeeper.awaited_calls set closed_at = now()`,
 		"the run of a detached call has ended when its result has arrived or nobody awaits it": `
 			update turnkeeper.detached_calls set ended_at = now()`,
+		"a sub-agent has ended when its message is closed":                                              spawnedBy("'answered'", "null", "array['a', 'b']"),
+		"a call whose sub-agent was told of has its letter, and one that has its answer waits for none": spawnedBy("'running'", "now()", "array['a', 'b']"),
+		"a tree of sub-agents keeps its bounds, and no agent is above itself":                           spawnedBy("'running'", "null", "array['a', 'b', 'a']"),
 		"the grants of a lane do not overlap": `
 			update turnkeeper.lease_log set ended_at = ended_at + interval '1 hour'`,
 		"a turn that runs holds its lane, and a lane that is held runs its turn": `
@@ -117,8 +120,16 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 	}
 	t.Run("all are tried", func(t *testing.T) {
 		promises, err := newHouse(t).Check(t.Context(), false)
-		if err != nil || len(promises) != 25 {
+		if err != nil || len(promises) != 28 {
 			t.Errorf("%d promises, error %v", len(promises), err)
 		}
 	})
+}
+
+// spawnedBy has the call that is awaited have spawned a message of this state.
+func spawnedBy(message, told, agents string) string {
+	return `insert into turnkeeper.agent_trees (root, max_depth, max_agents) select turn_id, 5, 5 from turnkeeper.awaited_calls;
+		insert into turnkeeper.spawned_calls (turn_id, round, ordinal, message_id, agent, root, agents, deadline, told_at)
+		select a.turn_id, a.round, a.ordinal, (select min(id) from turnkeeper.messages where state = ` + message + `), 'b', a.turn_id, ` + agents + `, now(), ` + told + `
+		from turnkeeper.awaited_calls a`
 }

@@ -115,10 +115,13 @@ func (s *Store) tellParent(row *spawnRow, own *tx, rings *[]Bell) bool {
 	if _, busy := parent.held.blocks(); busy && parent.held != own {
 		return false
 	}
-	if row.told || s.bugs.has(BugReplyUntold) && row.Trouble == "" {
+	if row.told {
 		return true
 	}
 	row.told = true
+	if s.bugs.has(BugReplyUntold) {
+		return true
+	}
 	draft := parent.draft()
 	if a := draft.await(row.key); !a.closed && a.arrived == nil {
 		s.arrive(draft, a, turnkeeper.CallResult{

@@ -2,6 +2,7 @@ package simulation_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -70,6 +71,23 @@ func waits(req inference.Request) bool {
 	return slices.ContainsFunc(req.Tools, func(t inference.ToolDefinition) bool { return t.Name == turnkeeper.ToolWaitForToolOutput })
 }
 
+// spawnable are the agents that work can be given to.
+func spawnable(req inference.Request) []string {
+	for _, tool := range req.Tools {
+		if tool.Name != turnkeeper.ToolSpawnAgent {
+			continue
+		}
+		var schema struct {
+			Properties struct{ Agent struct{ Enum []string } }
+		}
+		if err := json.Unmarshal(tool.Parameters, &schema); err != nil {
+			panic(err)
+		}
+		return schema.Properties.Agent.Enum
+	}
+	return nil
+}
+
 func (a *actor) answer(req inference.Request) inference.Response {
 	res := inference.Response{Provider: "sim", Model: "m", FinishReason: "stop", Usage: turnkeeper.Usage{InputTokens: 10, OutputTokens: 5}}
 	calls := 0
@@ -83,6 +101,11 @@ func (a *actor) answer(req inference.Request) inference.Response {
 		name := toolNames[a.IntN(len(toolNames))]
 		if a.chance(0.02) {
 			name = "nonsense"
+		}
+		if agents := spawnable(req); len(agents) > 0 && a.chance(0.2) {
+			res.Calls = append(res.Calls, inference.Call{ID: fmt.Sprint("call_", i), Name: turnkeeper.ToolSpawnAgent, Arguments: fmt.Sprintf(
+				`{"agent":%q,"task":"task %d","async":%t}`, agents[a.IntN(len(agents))], a.IntN(1000), a.chance(0.4))})
+			continue
 		}
 		if waits(req) && a.chance(0.3) {
 			res.Calls = append(res.Calls, inference.Call{ID: fmt.Sprint("call_", i), Name: turnkeeper.ToolWaitForToolOutput, Arguments: "{}"})

@@ -43,6 +43,8 @@ var plants = []plant{
 	{name: "numbers of events lost", finds: memory.NoGap, bugs: []memory.Bug{memory.BugNumbersLost}},
 	{name: "a wait past what has arrived", finds: memory.WaitsForResult, bugs: []memory.Bug{memory.BugWaitsInVain}},
 	{name: "a claim given twice", finds: "of effect once, ran 2 times", bugs: []memory.Bug{memory.BugClaimTwice}},
+	{name: "two messages to a sub-agent", finds: memory.OneMessage, bugs: []memory.Bug{memory.BugSpawnTwice}},
+	{name: "a reply that is not told", finds: memory.RepliesTold, bugs: []memory.Bug{memory.BugReplyUntold}},
 	{name: "start after the effect", finds: "with 0 starts on record", startLate: true},
 	{name: "no starts", finds: memory.StartedBefore, noStarts: true},
 	{name: "doubt taken for success", finds: memory.NoFalseSuccess, hopeful: true},

@@ -57,8 +57,8 @@ func (w *world) newProfile() profile {
 
 // sources are the agents' files.
 var sources = map[string]string{
-	"clerk": "---\ndescription: d\ntools: [look, put, fire, ask, book, send, shoot]\n---\nYou are the clerk.\n",
-	"desk":  "---\ndescription: d\nlane: conversation\ntools: [look, put, fire, ask, book, send, shoot]\nmax_rounds: 5\n---\nYou are the desk.\n",
+	"clerk": "---\ndescription: d\nsub_agents: [desk, watch]\ntools: [look, put, fire, ask, book, send, shoot]\n---\nYou are the clerk.\n",
+	"desk":  "---\ndescription: d\nlane: conversation\nsub_agents: [clerk, watch]\nmax_tree_sub_agents: 3\ntools: [look, put, fire, ask, book, send, shoot]\nmax_rounds: 5\n---\nYou are the desk.\n",
 	"watch": "---\ndescription: d\ntools: [look, put, fire, ask, book, send, shoot]\nschedule: {cron: \"@every 17m\"}\n---\nYou are the watch.\n",
 }
 

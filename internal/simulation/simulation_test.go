@@ -71,7 +71,7 @@ func TestNothingLostNothingTwice(t *testing.T) {
 			t.Fatalf("seed %d:\n%s\n%s", *first+i, strings.Join(v.found, "\n"), &v.trace)
 		}
 	}
-	for _, label := range append(agentturn.FaultPoints(), "tick.locked", "tick.lost", "tick.picked", "tick.granted") {
+	for _, label := range append(agentturn.FaultPoints(), "tick.locked", "tick.lost", "tick.spawned", "tick.picked", "tick.granted") {
 		if !visited[label] && *seeds >= enough {
 			t.Errorf("nothing could go wrong at %s", label)
 		}
