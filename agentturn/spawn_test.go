@@ -363,7 +363,9 @@ func (b *treeBudget) Reserve(_ context.Context, who agentturn.Spender, _ turnkee
 	return agentturn.Reservation{}, nil
 }
 
-func (b *treeBudget) Settle(context.Context, agentturn.Reservation, turnkeeper.Usage) error { return nil }
+func (b *treeBudget) Settle(context.Context, agentturn.Reservation, turnkeeper.Usage) error {
+	return nil
+}
 
 func TestTheBudgetOfATree(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -49,7 +49,7 @@ func blockedBy(limits agentturn.SpendLimits, answer storage.SpendAnswer, estimat
 	case scopeDay:
 		whose, per, calls, tokens = "agent", " a day", limits.DayCalls, limits.DayTokens
 	case scopeTree:
-		whose, per, calls, tokens = "tree", " for all its agents", limits.TreeCalls, limits.TreeTokens
+		whose, per, calls, tokens = "tree", " for all its agents", limits.TreeCalls, limits.TreeTokens //nolint:gosec // tokens of models
 	}
 	if calls > 0 && answer.UsedCalls+1 > calls {
 		return fmt.Sprintf("the %s's budget of %s%s is used up", whose, count(calls, "model call"), per)

@@ -25,6 +25,8 @@ func sceneOf(point string) scene {
 		return recoveryScene
 	case point == "turn.late":
 		return lateScene
+	case point == "tick.spawned":
+		return dropScene
 	case point == "tick.occurred":
 		return slotScene
 	case strings.HasPrefix(point, "webhook."):
@@ -120,6 +122,32 @@ func lateScene(t *testing.T, c crash) {
 	faulty.signal(syscall.SIGCONT)
 	end := h.strike(c.fault, faulty, h.stand.await())
 	h.rest(c, faulty, end, first)
+}
+
+// dropScene: a turn ends while its sub-agent has not begun, and the worker is harmed
+// when it is about to cancel that.
+func dropScene(t *testing.T, c crash) {
+	h := newCrashHouse(t, c)
+	h.register("clerk")
+	h.register("boss", "sub_agents: [clerk]")
+	h.model.Then(staff(map[string]func(recorded) reply{
+		"boss": rounds(spawns("clerk first async", "nobody x"), text("I will not wait.")),
+	}))
+	flags := append([]string{"--worker-slots", "1"}, crashFlags...)
+	message := h.send("boss", "Hurry.")
+	faulty := h.faulty("markerworker", flags...)
+	end := h.strike(c.fault, faulty, h.stand.await())
+	h.startWorker(flags...)
+	h.awaitClosed(message)
+	end()
+	h.await("all are closed", "select not exists (select from messages where closed_at is null)")
+	if c.fault != "kill" {
+		h.livesOrSaysWhy(faulty)
+	}
+	states := query[string](h.house, "select string_agg(agent || ' ' || outcome, ', ' order by message_id) from replies")
+	if states != "boss succeeded, clerk cancelled" {
+		t.Errorf("replies %s", states)
+	}
 }
 
 // slotScene: a worker is harmed while a slot becomes a message.

@@ -108,19 +108,18 @@ func (s *state) refusal(spawn turnkeeper.Spawn, maxMessage int) turnkeeper.Spawn
 }
 
 // tellParent puts what a sub-agent has come to into the letter box of its parent's
-// call, unless somebody else than own holds the parent's row: then a tick does it. It says
-// whether there is nothing left to tell.
-func (s *Store) tellParent(row *spawnRow, own *tx, rings *[]Bell) bool {
+// call, unless somebody else than own holds the parent's row: then a tick does it.
+func (s *Store) tellParent(row *spawnRow, own *tx, rings *[]Bell) {
 	parent := s.state.turn(row.parent)
 	if _, busy := parent.held.blocks(); busy && parent.held != own {
-		return false
+		return
 	}
 	if row.told {
-		return true
+		return
 	}
 	row.told = true
 	if s.bugs.has(BugReplyUntold) {
-		return true
+		return
 	}
 	draft := parent.draft()
 	if a := draft.await(row.key); !a.closed && a.arrived == nil {
@@ -129,7 +128,6 @@ func (s *Store) tellParent(row *spawnRow, own *tx, rings *[]Bell) bool {
 		}, a.nonce, rings)
 		s.state.setTurn(draft)
 	}
-	return true
 }
 
 // noteReply makes a reply the end of the call that it was written for, if there is one.

@@ -70,12 +70,15 @@ type Job struct {
 	GrantID turnkeeper.GrantID
 }
 
+// A property is what a store must keep.
+type property struct {
+	name string
+	hold func(*house)
+}
+
 // Run runs the suite. open makes a Door for one subtest.
 func Run(t *testing.T, open func(t *testing.T) Door) {
-	for _, property := range []struct {
-		name string
-		hold func(*house)
-	}{
+	for _, property := range append(spawns, []property{
 		{"a message is accepted once a key", keys},
 		{"a message is refused with nothing written", refusals},
 		{"a lane has one open turn", oneOpenTurn},
@@ -138,20 +141,6 @@ func Run(t *testing.T, open func(t *testing.T) Door) {
 		{"a job of a detached call that was fetched and overlooked rings again", overlookedFetch},
 		{"a clock put back keeps no detached call", clockPutBackCall},
 		{"what has arrived outlives its turn's workers", arrivedThenLost},
-		{"a spawn is its start and one message", spawnIsOneMessage},
-		{"a lost answer of a spawn is settled", spawnLostAnswer},
-		{"a sub-agent's reply wakes its parent", replyWakesParent},
-		{"a sub-agent's reply is no write of its parent", replyWhileRunning},
-		{"a turn does not wait past a reply", replyBeforeTheWait},
-		{"a sub-agent's end waits for no lock of its parent", replyWhileParentIsHeld},
-		{"a sub-agent that fails for good has its one reply", failedForGoodBelow},
-		{"a sub-agent that is cancelled ends its call", cancelledBelow},
-		{"a sub-agent that loses its workers ends its call", lostBelow},
-		{"sub-agents end with the turn that they work for", cancelDown},
-		{"a cancellation goes down the tree", cancelDownFromWaiting},
-		{"a spawn that may not be is its call's result", spawnRefused},
-		{"a sub-agent that is overdue is given up and cancelled", spawnOverdue},
-		{"a turn that loses its workers spawns once", lostParent},
 		{"a message that waits is cancelled with a reply", cancelWaiting},
 		{"a turn that waits is cancelled with its calls", cancelAwaiting},
 		{"what has arrived is kept by a cancellation", cancelArrived},
@@ -160,7 +149,7 @@ func Run(t *testing.T, open func(t *testing.T) Door) {
 		{"a cancellation outlives the turn's worker", cancelThenLost},
 		{"a turn that was asked to be cancelled neither waits nor is tried again", cancelThenEnd},
 		{"a turn that has ended is not cancelled", cancelEnded},
-	} {
+	}...) {
 		t.Run(property.name, func(t *testing.T) { property.hold(newHouse(t, open(t))) })
 	}
 }

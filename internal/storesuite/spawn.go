@@ -8,6 +8,24 @@ import (
 	"turnkeeper/agentturn"
 )
 
+// spawns are the properties of sub-agents.
+var spawns = []property{
+	{"a spawn is its start and one message", spawnIsOneMessage},
+	{"a lost answer of a spawn is settled", spawnLostAnswer},
+	{"a sub-agent's reply wakes its parent", replyWakesParent},
+	{"a sub-agent's reply is no write of its parent", replyWhileRunning},
+	{"a turn does not wait past a reply", replyBeforeTheWait},
+	{"a sub-agent's end waits for no lock of its parent", replyWhileParentIsHeld},
+	{"a sub-agent that fails for good has its one reply", failedForGoodBelow},
+	{"a sub-agent that is cancelled ends its call", cancelledBelow},
+	{"a sub-agent that loses its workers ends its call", lostBelow},
+	{"sub-agents end with the turn that they work for", cancelDown},
+	{"a cancellation goes down the tree", cancelDownFromWaiting},
+	{"a spawn that may not be is its call's result", spawnRefused},
+	{"a sub-agent that is overdue is given up and cancelled", spawnOverdue},
+	{"a turn that loses its workers spawns once", lostParent},
+}
+
 var treeLimits = turnkeeper.TreeLimits{MaxDepth: 3, MaxAgents: 2}
 
 // spawnOf is the start of a call, and its first result, that gives work to an agent.
