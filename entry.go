@@ -67,6 +67,8 @@ type CallResult struct {
 	Shown   string
 	Preview string
 	Output  *Output // nil: nothing to store beside Shown
+	// Attached are outputs that came with the result, and are stored with it.
+	Attached []Output
 	// OutputID names an output that is stored apart, before or later: that of a
 	// call that goes on in the background, or whose result arrives. Empty: that of
 	// Output, or none.

@@ -28,12 +28,13 @@ type Definition struct {
 
 	ExtractionModel string // "provider/model" that searches stored results; empty: the setting's, else those above
 
-	LanePerConversation bool       // `lane: conversation`
-	Schedules           []Schedule // `schedule:`, one or a list
-	Tools               []string   // names; an agent has no others
-	SubAgents           []string   // agents it may give work to
-	Root                string     // folder for the file tools; empty: they are refused
-	AllowPrivateHosts   []string   // hosts http_get may reach on private addresses
+	LanePerConversation bool        // `lane: conversation`
+	Schedules           []Schedule  // `schedule:`, one or a list
+	Tools               []string    // names; an agent has no others
+	SubAgents           []string    // agents it may give work to
+	MCPServers          []MCPServer // in the order of the file; an agent has no other tools of servers
+	Root                string      // folder for the file tools; empty: they are refused
+	AllowPrivateHosts   []string    // hosts http_get may reach on private addresses
 
 	// Overrides of the process's bounds; nil: not set.
 	MaxRounds           *int
@@ -58,6 +59,12 @@ type Definition struct {
 	ContextWindow   int      // tokens the model takes; 0: by the model's name, else 32768
 	Temperature     *float64 // nil: the provider's default
 	Budget          Budget
+}
+
+// An MCPServer is what an agent has of an MCP server of the settings.
+type MCPServer struct {
+	Name  string   // in the settings
+	Tools []string // by the server's own names
 }
 
 // A Budget bounds what an agent's model calls may take. 0: no bound.

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"turnkeeper"
@@ -22,7 +23,7 @@ func (r *reader) read(front *strictyaml.Node) {
 	if front == nil {
 		return
 	}
-	r.Fields("", front, names(""), later, func(name string, v *strictyaml.Node) {
+	r.Fields("", front, names(""), nil, func(name string, v *strictyaml.Node) {
 		readerOf(name)(r, name, v)
 		if name == "max_output_tokens" || name == "context_window" {
 			r.checkWindow(v)
@@ -86,6 +87,39 @@ func (r *reader) subAgents(name string, v *strictyaml.Node) {
 		}
 	}
 	r.def.SubAgents = agents
+}
+
+// mcpServers reads which tools of which servers the agent has. Whether there is
+// such a server is for those to say who have the settings.
+func (r *reader) mcpServers(name string, v *strictyaml.Node) {
+	var servers []string
+	for _, field := range v.Fields {
+		servers = append(servers, field.Key)
+	}
+	known := map[string]bool{}
+	where := name + "."
+	r.Fields(where, v, servers, nil, func(server string, v *strictyaml.Node) {
+		if err := turnkeeper.CheckMCPServerName(server); err != nil {
+			r.Add(v.Line, "%s holds %v", name, err)
+			return
+		}
+		tools := r.texts(where+server, v)
+		r.distinct(where+server, v, tools)
+		if v.Kind == strictyaml.List && len(tools) == 0 {
+			r.Add(v.Line, "%s%s names no tool: list those the agent may call, or remove the line", where, server)
+		}
+		for i, tool := range tools {
+			if err := turnkeeper.CheckMCPToolName(tool); err != nil {
+				r.Add(v.Items[i].Line, "%s%s holds %v", where, server, err)
+			}
+			if full := turnkeeper.MCPToolName(server, tool); known[full] || slices.Contains(r.def.Tools, full) {
+				r.Add(v.Items[i].Line, "%s%s holds %q, which the agent has already", where, server, tool)
+			} else {
+				known[full] = true
+			}
+		}
+		r.def.MCPServers = append(r.def.MCPServers, MCPServer{Name: server, Tools: tools})
+	})
 }
 
 func (r *reader) root(name string, v *strictyaml.Node) {

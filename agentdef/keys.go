@@ -65,6 +65,8 @@ func table() []key {
 			wholeP(func(d *Definition) **int { return &d.MaxTreeSubAgents }, 0, 10_000)},
 		{Key{"sub_agent_timeout", "duration", "1s to 24h", "the setting `sub_agent_timeout`", "How long the reply of a sub-agent is waited for."},
 			durationP(func(d *Definition) **time.Duration { return &d.SubAgentTimeout }, time.Second, maxDuration)},
+		{Key{"mcp_servers", "mapping", "names of servers in the settings' `mcp_servers`, each with a list of its tools", "none", "The tools of MCP servers that the agent may call, by the servers' own names. It has no others of them."},
+			(*reader).mcpServers},
 		{Key{"root", "text", "a path; a relative one starts at the folder that holds the agents folder", "none: the file tools refuse", "The folder that the file tools are confined to."},
 			(*reader).root},
 		{Key{"allow_private_hosts", "list of text", "host names or IP addresses, none twice, without scheme, port or path", "none", "Hosts that `http_get` may reach although they have private addresses."},
@@ -111,9 +113,6 @@ func table() []key {
 		{Key{"budget.tree_calls", "whole number", "0 to 1000000000000 calls", "0", "Model calls of a turn of this agent and of all sub-agents below it, where it is the first. 0: no bound."}, nil},
 	}
 }
-
-// later are keys that the contract names and this version does not know.
-var later = []string{"mcp_servers"}
 
 // Keys lists every key of the front matter in the order of the reference.
 func Keys() []Key {

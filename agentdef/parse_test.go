@@ -33,6 +33,9 @@ max_sub_agents: 4
 max_sub_agent_depth: 2
 max_tree_sub_agents: 0
 sub_agent_timeout: 5m
+mcp_servers:
+  files: [read_text_file, write.file]
+  browser: [browser_navigate]
 root: files
 allow_private_hosts: [Intranet.local, "10.0.0.7", "::1"]
 max_rounds: 20
@@ -94,6 +97,10 @@ func TestParseReadsEveryKey(t *testing.T) {
 		MaxToolResultChars:  new(4000),
 		Paging:              new(false),
 		Async:               new(false), AsyncTokenThreshold: new(5000), AsyncTimeout: new(3 * time.Second),
+		MCPServers: []agentdef.MCPServer{
+			{Name: "files", Tools: []string{"read_text_file", "write.file"}},
+			{Name: "browser", Tools: []string{"browser_navigate"}},
+		},
 		OutputHandles:   new(true),
 		FreshnessWindow: new(time.Duration(0)),
 		MaxOutputTokens: 1000,
@@ -137,7 +144,6 @@ func TestParseRefuses(t *testing.T) {
 	}{
 		{"unknown key", "# mail\nmodle: a/b", `:3: unknown key "modle" (did you mean "model"?)`},
 		{"unknown key, nothing near", "colour: red", `:2: unknown key "colour"`},
-		{"key of later versions", "lane: agent\nmcp_servers: {}", `:3: "mcp_servers" is not supported yet`},
 		{"misspelt in a mapping", "budget:\n  turn_token: 5", `:3: unknown key "budget.turn_token" (did you mean "turn_tokens"?)`},
 		{"repeated key", "model: a/b\nlane: agent\nmodel: a/c", `:4: key "model" is already set on line 2`},
 		{"repeated in a mapping", "budget: {day_calls: 1, day_calls: 2}", `:2: key "budget.day_calls" is already set on line 2`},
@@ -233,8 +239,8 @@ func TestParseRecordedEqualsTheFile(t *testing.T) {
 	if diff := cmp.Diff(filed, recorded, cmpopts.IgnoreFields(agentdef.Definition{}, "Path")); diff != "" {
 		t.Error(diff)
 	}
-	_, err = agentdef.ParseRecorded("mail", []byte("---\nmcp_servers: {}\n---\nHi"))
-	if got, want := text(err), `mail.md (as recorded):2: "mcp_servers" is not supported yet`; got != want {
+	_, err = agentdef.ParseRecorded("mail", []byte("---\nsub_agents: {}\n---\nHi"))
+	if got, want := text(err), `mail.md (as recorded):2: "sub_agents" is not supported yet`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"turnkeeper"
@@ -21,6 +22,7 @@ func (t *turn) answer(call *turnkeeper.ToolCall, result turnkeeper.CallResult) {
 
 // apply gives a call its result in memory, and tells the watchers.
 func (t *turn) apply(call *turnkeeper.ToolCall, result turnkeeper.CallResult) {
+	t.tellProgress()
 	t.forget(call)
 	known := call.State == turnkeeper.CallRunning && WentOn(*call) // the round went on without it
 	call.State, call.Shown, call.Preview = result.State, result.Shown, result.Preview
@@ -74,8 +76,9 @@ func textResult(call *turnkeeper.ToolCall, state turnkeeper.CallState, text stri
 // take is the way of every tool's result: bounded, cleaned and measured. What
 // is shown whole is not stored a second time. id is that of the output.
 func (t *turn) take(call *turnkeeper.ToolCall, raw tools.Result, id turnkeeper.OutputID) turnkeeper.CallResult {
+	raw, attached := t.attach(call, raw)
 	taken, drafted := t.taken(raw, t.limits(call, id))
-	result := turnkeeper.CallResult{Key: call.Key, Shown: taken.Shown, Preview: taken.Preview}
+	result := turnkeeper.CallResult{Key: call.Key, Shown: taken.Shown, Preview: taken.Preview, Attached: attached}
 	if drafted || raw.ShowAs != nil || raw.Bytes != nil || taken.Shown != taken.Output.Text || taken.Output.Incomplete {
 		taken.Output.ID, taken.Output.TurnID, taken.Output.Call = id, t.record.Turn.ID, call.Key
 		result.Output = &taken.Output
@@ -86,6 +89,32 @@ func (t *turn) take(call *turnkeeper.ToolCall, raw tools.Result, id turnkeeper.O
 		result.Preview = outputs.Preview(result.Shown)
 	}
 	return result
+}
+
+// attach readies what comes with a result to be stored, and tells the model of it:
+// below the text, or above one that will be cut.
+func (t *turn) attach(call *turnkeeper.ToolCall, raw tools.Result) (tools.Result, []turnkeeper.Output) {
+	if len(raw.Attached) == 0 || raw.Bytes != nil || raw.Kept != nil || raw.ShowAs != nil {
+		return raw, nil
+	}
+	var attached []turnkeeper.Output
+	var lines []string
+	for _, a := range raw.Attached {
+		content := a.Bytes
+		if content == nil {
+			content = []byte{}
+		}
+		taken := outputs.Take(outputs.Raw{Bytes: content, MediaType: a.MediaType}, outputs.Limits{})
+		taken.Output.ID, taken.Output.TurnID, taken.Output.Call = outputs.NewID(), t.record.Turn.ID, call.Key
+		attached = append(attached, taken.Output)
+		lines = append(lines, fmt.Sprintf("[%s, stored as output %s: %s]", outputs.Preview(a.Name), taken.Output.ID, strings.Trim(taken.Output.Description, "[]")))
+	}
+	parts := []string{raw.Text, strings.Join(lines, "\n")}
+	if len(raw.Text) > t.bounds.MaxToolResultChars {
+		slices.Reverse(parts)
+	}
+	raw.Text = strings.TrimSpace(strings.Join(parts, "\n\n"))
+	return raw, attached
 }
 
 // taken is a result ready to be stored and shown. drafted says that its content
@@ -124,10 +153,11 @@ func (t *turn) limits(call *turnkeeper.ToolCall, id turnkeeper.OutputID) outputs
 func (t *turn) toolCall(call *turnkeeper.ToolCall, used *meter) tools.Call {
 	turn := t.record.Turn
 	return tools.Call{
-		TurnID: turn.ID, Agent: turn.Agent, Conversation: turn.Conversation, Key: call.Key,
+		TurnID: turn.ID, Agent: turn.Agent, Conversation: turn.Conversation, Lane: turn.Lane, Key: call.Key,
 		Arguments:      t.argumentsOf(call),
 		Outputs:        t.shelf(used),
 		IdempotencyKey: idempotencyKey(turn, call.Key),
+		Progress:       t.progress.of(call.Key, call.Name),
 	}
 }
 

@@ -50,18 +50,19 @@ func (j *job) isOver() bool { return j.over.Err() != nil }
 // inTime waits for a job as long as the turn stands still for one, and says
 // whether it is over. A job that must not go on in the background is waited for.
 func (t *turn) inTime(j *job) bool {
+	<-t.patience(j).Done()
+	return j.isOver()
+}
+
+// patience ends when a job is over, or has taken as long as the turn stands still
+// for it.
+func (t *turn) patience(j *job) context.Context {
 	if !t.mayGoOn(&j.call) {
-		<-j.over.Done()
-		return true
+		return j.over
 	}
-	patience := time.NewTimer(time.Until(j.since.Add(t.bounds.AsyncTimeout)))
-	defer patience.Stop()
-	select {
-	case <-j.over.Done():
-		return true
-	case <-patience.C:
-		return j.isOver()
-	}
+	ctx, stop := context.WithDeadline(j.over, j.since.Add(t.bounds.AsyncTimeout))
+	context.AfterFunc(ctx, stop)
+	return ctx
 }
 
 // mayGoOn says that a call may go on in the background.
@@ -155,7 +156,7 @@ func (t *turn) collect() {
 // the notice tells of its end.
 func (t *turn) takeLater(call *turnkeeper.ToolCall, j *job) turnkeeper.CallResult {
 	result := t.later(call, j.done.Result)
-	result.Nonce, result.State, result.Duration, result.Ran = j.nonce, stateOf(j.done.Outcome), j.done.took, true
+	result.Nonce, result.State, result.Duration, result.Ran = j.nonce, stateOf(j.done.Outcome, call.Effect), j.done.took, true
 	return result
 }
 
@@ -165,10 +166,11 @@ func (t *turn) later(call *turnkeeper.ToolCall, raw tools.Result) turnkeeper.Cal
 	if !t.retrieves() {
 		return t.take(call, raw, call.OutputID)
 	}
+	raw, attached := t.attach(call, raw)
 	taken, _ := t.taken(raw, outputs.Limits{MaxChars: t.bounds.MaxToolResultChars})
 	taken.Output.ID, taken.Output.TurnID, taken.Output.Call = call.OutputID, t.record.Turn.ID, call.Key
 	t.sizes[call.OutputID] = taken.Output.Tokens
-	return turnkeeper.CallResult{Key: call.Key, Shown: call.Shown, Preview: taken.Preview, Output: &taken.Output}
+	return turnkeeper.CallResult{Key: call.Key, Shown: call.Shown, Preview: taken.Preview, Output: &taken.Output, Attached: attached}
 }
 
 // inline shows in place of a handle what it stands for: a late result is kept
@@ -192,7 +194,11 @@ func endLater(call turnkeeper.ToolCall, result turnkeeper.CallResult) turnkeeper
 	return result
 }
 
-func stateOf(o tools.Outcome) turnkeeper.CallState {
+func stateOf(o tools.Outcome, e turnkeeper.Effect) turnkeeper.CallState {
+	switch {
+	case o == tools.InDoubt && !e.Repeatable():
+		return turnkeeper.CallUnknown
+	}
 	switch o {
 	case tools.Succeeded:
 		return turnkeeper.CallSucceeded

@@ -101,6 +101,10 @@ func (r *Runner) runDetached(ctx context.Context, c turnkeeper.ClaimedCall) (res
 		state = turnkeeper.CallSucceeded
 	case tools.Cancelled:
 		state = turnkeeper.CallCancelled
+	case tools.InDoubt:
+		if !c.Call.Effect.Repeatable() {
+			state = turnkeeper.CallUnknown
+		}
 	}
 	result = detachedResult(c, ending.Result, state)
 	result.Duration, result.Ran = time.Since(started), true

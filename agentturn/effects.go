@@ -28,7 +28,8 @@ func (t *turn) runEffect(ctx context.Context, call *turnkeeper.ToolCall, spec to
 		return context.Cause(ctx)
 	}
 	j := t.launch(ctx, call)
-	if !t.inTime(j) {
+	t.until(ctx, t.patience(j).Done())
+	if !j.isOver() {
 		t.goOn(call, j)
 		return nil
 	}

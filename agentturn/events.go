@@ -93,9 +93,10 @@ type (
 	}
 
 	// NoticeData is the data of notice: what the model is told beside the
-	// conversation.
+	// conversation, or, with a call, how far that is.
 	NoticeData struct {
 		Text string `json:"text"`
+		Call string `json:"call,omitempty"`
 	}
 
 	// TurnEndData is the data of turn_complete and turn_error, the last event.

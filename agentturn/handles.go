@@ -22,7 +22,7 @@ const handlesNote = " Any text argument of a tool may be output:ID, with the id 
 	"A text of your own that begins with output: begins with output:: instead."
 
 func (t *turn) standingNote() string {
-	if t.bounds.OutputHandles && t.cfg.Outputs != nil && len(t.def.Tools) > 0 {
+	if t.bounds.OutputHandles && t.cfg.Outputs != nil && len(t.def.Tools)+len(t.def.MCPServers) > 0 {
 		return standingNote + handlesNote
 	}
 	return standingNote

@@ -63,7 +63,12 @@ func (t *turn) runReads(ctx context.Context, calls []*turnkeeper.ToolCall) error
 			t.inTime(jobs[i])
 		})
 	}
-	group.Wait()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		group.Wait()
+	}()
+	t.until(ctx, done)
 	t.at(ctx, PointReadsDone)
 	t.collect() // what one of the calls has waited for is written before it
 	for i, call := range calls {

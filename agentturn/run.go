@@ -63,7 +63,7 @@ func (t *turn) executeOptions(call *turnkeeper.ToolCall, spec tools.Spec) tools.
 // turn's context waits for what the turn makes of that.
 func (t *turn) keep(call *turnkeeper.ToolCall, done run, nonce string) {
 	result := t.take(call, done.Result, done.id)
-	result.Nonce, result.Duration, result.Ran, result.State = nonce, done.took, !call.Paging, stateOf(done.Outcome)
+	result.Nonce, result.Duration, result.Ran, result.State = nonce, done.took, !call.Paging, stateOf(done.Outcome, call.Effect)
 	result.Usage = done.used
 	if result.State == turnkeeper.CallCancelled {
 		t.interrupted[call.Key] = result

@@ -33,6 +33,7 @@ type Config struct {
 	// the models of the agent's own turns.
 	ExtractionModel string
 	Tools           *tools.Registry                 // all there are; an agent has those it lists. nil: none
+	More            ToolSource                      // beside Tools; nil: none
 	Bounds          turnkeeper.Bounds               // of agents that set none; start from turnkeeper.DefaultBounds
 	Agents          Agents                          // nil: sub-agents are offered by name only
 	Freshness       Freshness                       // nil: scheduled turns run every call
@@ -59,6 +60,9 @@ func New(cfg Config) *Runner {
 	if cfg.Tools == nil {
 		cfg.Tools = &tools.Registry{}
 	}
+	if cfg.More == nil {
+		cfg.More = noSource{}
+	}
 	if cfg.Log == nil {
 		cfg.Log = zap.NewNop()
 	}
@@ -68,9 +72,28 @@ func New(cfg Config) *Runner {
 	return &Runner{cfg: cfg}
 }
 
+// A ToolSource has tools that are not the same for as long as the process lives.
+// Implementations are safe for concurrent use.
+type ToolSource interface {
+	// ToolsOf are an agent's tools, as they are now, of names that no other tool
+	// has. lacks names what the agent lists and this process cannot have.
+	ToolsOf(d *agentdef.Definition) (have []tools.Tool, lacks []string)
+}
+
+// noSource has no tools.
+type noSource struct{}
+
+func (noSource) ToolsOf(d *agentdef.Definition) (have []tools.Tool, lacks []string) {
+	for _, server := range d.MCPServers {
+		lacks = append(lacks, "mcp_servers."+server.Name)
+	}
+	return nil, lacks
+}
+
 // Lacks are the tools that an agent lists and this process does not have. Its
 // turns run without them.
 func (r *Runner) Lacks(d *agentdef.Definition) (names []string) {
+	_, names = r.cfg.More.ToolsOf(d)
 	for _, name := range d.Tools {
 		if _, ok := r.cfg.Tools.Get(name); !ok && name != turnkeeper.ToolSpawnAgent {
 			names = append(names, name)

@@ -83,7 +83,7 @@ func (t *turn) shelf(used *meter) tools.Outputs {
 func (s *shelf) Find(ctx context.Context, id string) (o tools.Output, found bool, err error) {
 	i := s.index(id)
 	if i < 0 {
-		return tools.Output{}, false, nil
+		return s.attached(ctx, id)
 	}
 	call := s.calls[i]
 	o = tools.Output{CallID: call.WireID, Tool: call.Name, MaxChars: s.maxChars, MaxTokens: s.maxTokens}
@@ -115,6 +115,20 @@ func (s *shelf) Find(ctx context.Context, id string) (o tools.Output, found bool
 	}
 	s.extractable(&o, stored.SHA256)
 	return o, true, err
+}
+
+// attached is an output that came with the result of a call, by its own id.
+func (s *shelf) attached(ctx context.Context, id string) (o tools.Output, found bool, err error) {
+	stored, err := s.store.DescribeOutput(ctx, s.turn, turnkeeper.OutputID(id))
+	if errors.Is(err, turnkeeper.ErrNotFound) {
+		return tools.Output{}, false, nil
+	}
+	if err != nil {
+		return tools.Output{}, false, err
+	}
+	o = tools.Output{CallID: id, MaxChars: s.maxChars, MaxTokens: s.maxTokens}
+	s.stored(&o, turnkeeper.ToolCall{WireID: id, OutputID: turnkeeper.OutputID(id), State: turnkeeper.CallSucceeded}, stored)
+	return o, true, nil
 }
 
 // extractable lets an output be searched by a model.

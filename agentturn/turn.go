@@ -41,13 +41,14 @@ type turn struct {
 	stored       map[string]bool     // hashes of request parts that are on record
 	leftBehind   *atomic.Int64       // tools of the process that did not return in their time
 
-	round  openRound          // that this dispatch is in
-	rounds []turnkeeper.Round // as decided, with what next has not made durable yet
-	next   turnkeeper.Entry   // decided and not yet durable
-	block  int                // next block number
-	told   int                // events in next before those of its starts
-	stream *stream            // of the model call under way; nil: none
-	values resolvedCall       // the arguments of the call that is run next, where these had handles
+	round    openRound          // that this dispatch is in
+	rounds   []turnkeeper.Round // as decided, with what next has not made durable yet
+	next     turnkeeper.Entry   // decided and not yet durable
+	block    int                // next block number
+	progress *progressNotes     // of the calls that run
+	told     int                // events in next before those of its starts
+	stream   *stream            // of the model call under way; nil: none
+	values   resolvedCall       // the arguments of the call that is run next, where these had handles
 
 	// interrupted are calls that were stopped while they ran, with what to
 	// record of them should the turn end.
@@ -83,9 +84,9 @@ func newTurn(cfg Config, a Assignment, journal Journal) *turn {
 	now := time.Now()
 	t := &turn{
 		cfg: cfg, record: a.Record, def: a.Definition, bounds: bounds, journal: journal,
-		offered: offered(cfg.Tools, a.Definition.Tools),
-		log:     cfg.Log.With(TurnFields(a.Record.Turn, a.Record.Message.TraceParent)...),
-		wall:    a.WallDeadline, lease: a.LeaseDeadline,
+		offered: offered(cfg, a.Definition), progress: newProgressNotes(),
+		log:  cfg.Log.With(TurnFields(a.Record.Turn, a.Record.Message.TraceParent)...),
+		wall: a.WallDeadline, lease: a.LeaseDeadline,
 		block:       max(1, a.Record.NextBlock),
 		interrupted: map[turnkeeper.CallKey]turnkeeper.CallResult{},
 		jobs:        map[turnkeeper.CallKey]*job{},
@@ -109,11 +110,13 @@ func newTurn(cfg Config, a Assignment, journal Journal) *turn {
 	return t
 }
 
-// offered are the tools an agent lists and the process has, and those that read
-// stored results. The check of agent files reports what is not there.
-func offered(all *tools.Registry, names []string) *tools.Registry {
+// offered are the tools an agent lists and the process has, as they are now, and
+// those that read stored results. The check of agent files reports what is not
+// there.
+func offered(cfg Config, d *agentdef.Definition) *tools.Registry {
+	all := cfg.Tools
 	var known []string
-	for _, name := range slices.Concat(names, readers) {
+	for _, name := range slices.Concat(d.Tools, readers) {
 		if _, ok := all.Get(name); ok && !slices.Contains(known, name) {
 			known = append(known, name)
 		}
@@ -121,6 +124,12 @@ func offered(all *tools.Registry, names []string) *tools.Registry {
 	subset, err := all.Subset(known)
 	if err != nil { // every name is known, once
 		panic(err)
+	}
+	more, _ := cfg.More.ToolsOf(d)
+	for _, tool := range more {
+		if err := subset.Register(tool); err != nil {
+			cfg.Log.Error("a tool is left out of a turn", zap.String("agent", d.Name), zap.Error(err))
+		}
 	}
 	return subset
 }
@@ -209,6 +218,9 @@ const lateTime = 5 * time.Second
 
 // commit makes what was decided durable.
 func (t *turn) commit(ctx context.Context) error {
+	if t.next.Outcome == nil {
+		t.tellProgress()
+	}
 	if emptyEntry(t.next) {
 		return nil
 	}

@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"errors"
+	"iter"
 	"slices"
 
 	"turnkeeper"
@@ -202,6 +203,22 @@ func (w *TurnWriter) queueOutputs(ctx context.Context, q *dbsqlc.Queries, result
 	return w.store.queueOutputs(ctx, q, w.grant, results)
 }
 
+// storedWith are the outputs that results store, each with its result.
+func storedWith(results []turnkeeper.CallResult) iter.Seq2[turnkeeper.CallResult, *turnkeeper.Output] {
+	return func(yield func(turnkeeper.CallResult, *turnkeeper.Output) bool) {
+		for _, r := range results {
+			if r.Output != nil && !yield(r, r.Output) {
+				return
+			}
+			for i := range r.Attached {
+				if !yield(r, &r.Attached[i]) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // queueOutputs puts what results of a turn store beside what is shown into a
 // pipeline. The grant need not be the turn's where no result is Drafted.
 func (s *Store) queueOutputs(ctx context.Context, q *dbsqlc.Queries, grant turnkeeper.Grant, results []turnkeeper.CallResult) error {
@@ -209,11 +226,7 @@ func (s *Store) queueOutputs(ctx context.Context, q *dbsqlc.Queries, grant turnk
 	var large chunks
 	var chunked []int32
 	var drafted []string
-	for _, r := range results {
-		o := r.Output
-		if o == nil {
-			continue
-		}
+	for r, o := range storedWith(results) {
 		text, bytes := s.clean(o.Text), o.Bytes
 		inChunks := o.Drafted || max(len(text), len(bytes)) > turnkeeper.OutputChunkBytes
 		if o.Drafted {

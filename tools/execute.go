@@ -27,6 +27,7 @@ const (
 	TimedOut  Outcome = "timed_out" // its own timeout
 	Cancelled Outcome = "cancelled" // the caller's context ended
 	Panicked  Outcome = "panicked"
+	InDoubt   Outcome = "in_doubt" // an error that wraps ErrInDoubt
 )
 
 // An Ending is what a run of a tool ended with.
@@ -160,6 +161,8 @@ func (e *execution) ended(ctx context.Context, result Result, err error) Ending 
 	switch {
 	case err != nil && ctx.Err() != nil:
 		ending = e.stopped(ctx)
+	case errors.Is(err, ErrInDoubt):
+		ending = e.failed(InDoubt, err.Error())
 	case err != nil:
 		ending = e.failed(Failed, err.Error())
 	case result.IsError:

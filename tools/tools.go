@@ -12,6 +12,7 @@ package tools
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"time"
 
@@ -52,6 +53,7 @@ type Call struct {
 	TurnID       turnkeeper.TurnID
 	Agent        string
 	Conversation string
+	Lane         turnkeeper.Lane
 	Key          turnkeeper.CallKey
 	Arguments    json.RawMessage // canonical; valid by the tool's schema
 	// IdempotencyKey is the same for every start of this call and for no
@@ -59,6 +61,10 @@ type Call struct {
 	IdempotencyKey string
 	// Outputs are the results of the turn's calls so far. nil: there are none.
 	Outputs Outputs
+	// Progress tells those who watch the turn how far the call is. It may be
+	// called by any goroutine, never waits, and drops what comes too fast, or
+	// after the call. nil: nobody is told.
+	Progress func(text string)
 }
 
 // Outputs are the results of a turn's calls, for tools that read more of them.
@@ -136,10 +142,28 @@ type Result struct {
 	// output, and must not panic.
 	ShowAs func(id string) string
 
+	// Attached are stored beside the content, each as an output of its own. The
+	// model is told of them below the text. With Bytes, Body or ShowAs they are
+	// dropped.
+	Attached []Attachment
+
 	// Kept is what the Collect of ExecuteOptions has made of a Body, for whoever
 	// gave it. A tool leaves it nil.
 	Kept any
 }
+
+// An Attachment is binary content that comes with a result.
+type Attachment struct {
+	Name      string // what it is, for the model: "image", "resource file:///a"
+	MediaType string // empty: application/octet-stream
+	Bytes     []byte
+}
+
+// ErrInDoubt is wrapped by the error of a tool that cannot tell whether its call
+// has happened: it was sent away, and the answer was lost. A call of effect once
+// is then of unknown outcome, and the turn can end only as degraded; any other
+// has failed.
+var ErrInDoubt = errors.New("the outcome is not known")
 
 // A Tool is something a model can call. Run may be called by several
 // goroutines at once. It must return soon after ctx ends; what ends it is

@@ -99,6 +99,9 @@ func (r *AgentsReport) check(d *agentdef.Definition, cfg *config.Config, toolbox
 			r.warn(d.Path, "%s", strange(name, toolbox.Registry))
 		}
 	}
+	for _, err := range checkMCP(d, cfg, toolbox.Registry) {
+		fault(err)
+	}
 	if problem := checkRoot(d.Root); problem != "" {
 		r.warn(d.Path, "%s", problem)
 	}

@@ -88,6 +88,9 @@ type maskedTool struct {
 }
 
 func (t maskedTool) Run(ctx context.Context, call tools.Call) (tools.Result, error) {
+	if tell := call.Progress; tell != nil {
+		call.Progress = func(text string) { tell(t.masker.String(text)) }
+	}
 	result, err := t.Tool.Run(ctx, call)
 	if err == nil && result.Body == nil { // bounded before it is gone through
 		result, err = tools.Collect(ctx, result)
@@ -97,6 +100,9 @@ func (t maskedTool) Run(ctx context.Context, call tools.Call) (tools.Result, err
 
 func (t maskedTool) mask(r tools.Result) tools.Result {
 	r.Text = t.masker.String(r.Text)
+	for i := range r.Attached {
+		r.Attached[i].Name = t.masker.String(r.Attached[i].Name)
+	}
 	if r.Body != nil && tools.IsText(r.MediaType) {
 		r.Body = t.masker.Reader(r.Body)
 	}

@@ -140,6 +140,7 @@ type worker struct {
 	agents *agents
 	models *models
 	tools  *tools.Registry
+	mcp    *mcpSource
 	runner *agentturn.Runner
 	turns  *jobs.Worker
 	calls  *jobs.CallWorker
@@ -188,12 +189,15 @@ func (w *worker) prepare(ctx context.Context) error {
 	if err := w.agents.register(ctx, w.store); err != nil {
 		return err
 	}
+	if w.mcp, err = newMCPSource(ctx, w.cfg, w.store, masker, w.log); err != nil {
+		return err
+	}
 	return w.prepareTurns()
 }
 
 func (w *worker) prepareTurns() (err error) {
 	w.runner = agentturn.New(agentturn.Config{
-		Models: w.models, DefaultModel: w.cfg.DefaultModel, Tools: w.tools, Bounds: w.cfg.Bounds,
+		Models: w.models, DefaultModel: w.cfg.DefaultModel, Tools: w.tools, More: w.mcp, Bounds: w.cfg.Bounds,
 		ExtractionModel: w.cfg.ExtractionModel, Extractions: w.store,
 		Agents: w.agents, Freshness: w.store, Outputs: w.store, Budget: &jobs.Spend{Store: w.store}, Log: w.log, Observer: w.telling, Fault: w.fault,
 		Tokens: func(model string) agentturn.TokenCounter { return tokens.For(model) },
@@ -243,6 +247,8 @@ func (w *worker) run(soft, hard context.Context, ready func(Ready)) (err error) 
 	background.Go(func() { w.tidy(ctx) })
 	background.Go(func() { w.rereadAgents(ctx) })
 	if w.cfg.HasRole(config.RoleWorker) {
+		defer w.mcp.client.Close()
+		w.mcp.use(w.agents.current.Load())
 		if err := w.client.Start(ctx); err != nil {
 			return fmt.Errorf("starting River: %w", err)
 		}
@@ -473,6 +479,9 @@ func (w *worker) rereadAgents(ctx context.Context) {
 		if err != nil {
 			w.log.Error("the agents were not reloaded; the old ones stay", zap.Error(err))
 			continue
+		}
+		if w.cfg.HasRole(config.RoleWorker) {
+			w.mcp.use(w.agents.current.Load())
 		}
 		w.log.Info("the agents were reloaded", zap.Strings("agents", w.agents.names()))
 	}

@@ -46,6 +46,7 @@ type Config struct {
 	Models          map[string]Model    // by "provider/model"
 	Tools           map[string]Tool     // programs, by name
 	Webhooks        map[string]Webhook  // by name
+	MCPServers      map[string]MCPServer
 
 	Roles       []string // sorted, each once
 	WorkerSlots int      // turns at the same time
@@ -109,6 +110,7 @@ func Default() *Config {
 		Models:               map[string]Model{},
 		Tools:                map[string]Tool{},
 		Webhooks:             map[string]Webhook{},
+		MCPServers:           map[string]MCPServer{},
 		Roles:                []string{RoleAPI, RoleScheduler, RoleWebhooks, RoleWorker},
 		WorkerSlots:          10,
 		DetachedSlots:        4,
@@ -143,6 +145,9 @@ func (c *Config) Secrets() []string {
 		secrets = append(secrets, w.secretValues...)
 	}
 	secrets = append(secrets, c.otlpSecrets...)
+	for _, s := range c.MCPServers {
+		secrets = append(secrets, s.secretValues...)
+	}
 	slices.Sort(secrets)
 	secrets = slices.Compact(secrets)
 	return slices.DeleteFunc(secrets, func(s string) bool { return s == "" })

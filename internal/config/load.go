@@ -153,7 +153,7 @@ func (l *loader) decode(problems *strictyaml.Problems, source string) {
 		return
 	}
 	inFile := map[string]Setting{}
-	known := []string{"providers", "models", "tools", "webhooks"}
+	known := []string{"providers", "models", "tools", "webhooks", "mcp_servers"}
 	for _, s := range l.settings {
 		if !s.onlyAt {
 			inFile[s.Name] = s
@@ -170,6 +170,8 @@ func (l *loader) decode(problems *strictyaml.Problems, source string) {
 			l.readTools(problems, v)
 		case "webhooks":
 			l.readWebhooks(problems, v)
+		case "mcp_servers":
+			l.readMCPServers(problems, v)
 		default:
 			l.setFromFile(problems, inFile[name], v)
 		}

@@ -65,6 +65,32 @@ var WebhookKeys = []MappingKey{
 	{"max_age", "duration", "1m to 30 days", "72h", "Time since the first attempt after which a delivery is given up."},
 }
 
+// MCPServerKeys are the keys of mcp_servers.NAME.
+var MCPServerKeys = []MappingKey{
+	{"command", "list of text", "the program, then its arguments", "this or `url` must be given", "A server that is run as a program, and spoken to over its standard input and output. No shell reads it; a program without a slash is looked up in the worker's PATH."},
+	{"dir", "text", "a path", "the working directory", "The folder that the program runs in."},
+	{"env", "mapping", "names of variables to texts, or to env: VARIABLE or file: PATH", "none", "The program's environment. It gets no other variable, PATH and HOME included."},
+	{"url", "text", "an http or https address without user and #", "this or `command` must be given", "A server that is reached over streamable HTTP. The address may be a private one: it is yours. It is not followed to another."},
+	{"headers", "mapping", "names of headers to texts, or to env: VARIABLE or file: PATH", "none", "More headers of each request."},
+	{"session", "text", "shared or lane", "shared", "One session for all agents, or one for each lane: a browser that no two should share, say."},
+	{"connect_timeout", "duration", "0 to 24h", "30s", "Time in which the server must have answered when a session begins. 0: the default."},
+	{"idle_timeout", "duration", "0 to 24h", "10m", "After how long without a call the session of a lane ends. 0: with the worker."},
+	{"protocol", "text", "2024-11-05, 2025-03-26, 2025-06-18, 2025-11-25 or 2026-07-28", "the newest that both know", "The protocol version that is asked for, for a server that does not take being asked for a newer one."},
+	{"effect", "text", "none, keyed or once", "once", "What running a call again would do, for tools of which `tools` does not say it. A server that takes calls as `keyed` knows them by `_meta`."},
+	{"trust_hints", "true or false", "", "false", "Whether the server's hints are believed where neither `effect` nor `tools` says anything: readOnlyHint as none, idempotentHint as keyed."},
+	{"timeout", "duration", "0 to 24h", "0", "Time for one call. 0: the `tool_timeout` of the turn."},
+	{"tools", "mapping", "the server's names of tools, each with keys `tools.NAME.*`", "none", "What differs for single tools."},
+	{"on_change", "text", "report or refuse", "report", "What happens when a tool's description or schema is no longer the pinned one: it is reported and used, or reported and refused, until `turnctl mcp pin`."},
+	{"elicitation", "text", "decline or defaults", "decline", "What a server is answered that asks for input in the middle of a call: that it is declined, or the defaults that it gave."},
+	{"roots", "list of text", "paths of folders", "none", "Folders that the server is told of as roots."},
+}
+
+// MCPToolKeys are the keys of mcp_servers.NAME.tools.TOOL.
+var MCPToolKeys = []MappingKey{
+	{"effect", "text", "none, keyed or once", "the server's", "What running a call again would do."},
+	{"timeout", "duration", "0 to 24h", "the server's", "Time for one call. 0: the server's."},
+}
+
 func keyNames(keys []MappingKey) []string {
 	var names []string
 	for _, key := range keys {

@@ -174,6 +174,13 @@ func (j *Journal) answer(t *turnRow, results []turnkeeper.CallResult) error {
 			call.OutputID = out.ID
 			t.outputs = append(t.outputs, out)
 		}
+		for _, o := range r.Attached {
+			out, err := j.whole(o)
+			if err != nil {
+				return err
+			}
+			t.outputs = append(t.outputs, out)
+		}
 	}
 	return nil
 }

@@ -18,7 +18,10 @@ import (
 // killTime after ctx ended. An error means that the program did not end by
 // itself; stdout and stderr are not to be read then.
 func (x execution) run(ctx context.Context, stdout, stderr io.Writer) (ending, error) {
-	k, err := x.startKeeper(ctx, stdout, stderr)
+	if ctx.Err() != nil {
+		return ending{}, context.Cause(ctx)
+	}
+	k, err := x.startKeeper(bytes.NewReader(x.stdin), stdout, stderr)
 	if err != nil {
 		return ending{}, err
 	}
@@ -65,22 +68,18 @@ type keeperProcess struct {
 	lost error  // why there is no report; nil: there is one
 }
 
-func (x execution) startKeeper(ctx context.Context, stdout, stderr io.Writer) (*keeperProcess, error) {
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
+func (x execution) startKeeper(stdin io.Reader, stdout, stderr io.Writer) (*keeperProcess, error) {
 	k := &keeperProcess{mark: x.mark, done: make(chan struct{})}
 	theirOrders, theirReport, err := k.pipes()
 	if err != nil {
 		return nil, fmt.Errorf("the program cannot be started: %w", err)
 	}
 	defer closeAll(theirOrders, theirReport)
-	// The context is not the command's: it would kill the keeper, and not the
-	// family.
+	// No context is the command's: it would kill the keeper, and not the family.
 	k.cmd = exec.Command(ownProgram) //nolint:noctx // see above
 	k.cmd.Args = []string{keeperName}
 	k.cmd.Env = []string{"GOMAXPROCS=1"}
-	k.cmd.Stdin, k.cmd.Stdout, k.cmd.Stderr = bytes.NewReader(x.stdin), stdout, stderr
+	k.cmd.Stdin, k.cmd.Stdout, k.cmd.Stderr = stdin, stdout, stderr
 	k.cmd.ExtraFiles = []*os.File{theirOrders, theirReport}
 	k.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // signals of a terminal are for the worker
 	k.cmd.WaitDelay = killTime
@@ -137,4 +136,26 @@ func (k *keeperProcess) ending(ctx context.Context) (ending, error) {
 		return ending{}, errors.New("the program cannot be started: " + k.said.Error)
 	}
 	return k.said.ending, nil
+}
+
+// startProcess starts the program by a keeper, with these files.
+func (x execution) startProcess(stdin, stdout, stderr *os.File) (*Process, error) {
+	k, err := x.startKeeper(stdin, stdout, stderr)
+	if err != nil {
+		return nil, err
+	}
+	p := &Process{done: k.done, kill: func() { _ = k.orders.Close() }}
+	p.ended = func() string {
+		switch {
+		case k.lost != nil:
+			return "lost its keeper"
+		case k.said.Error != "":
+			return "cannot be started: " + k.said.Error
+		case k.said.Killed:
+			return "was ended"
+		}
+		return k.said.String()
+	}
+	k.give(x.order(context.Background()))
+	return p, nil
 }

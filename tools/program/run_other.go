@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 )
 
@@ -35,4 +36,25 @@ func (x execution) run(ctx context.Context, stdout, stderr io.Writer) (ending, e
 		return ending{Code: code}, nil
 	}
 	return ending{Signal: cmd.ProcessState.String()}, nil
+}
+
+// startProcess starts the program with these files.
+func (x execution) startProcess(stdin, stdout, stderr *os.File) (*Process, error) {
+	cmd := exec.Command(x.path) //nolint:noctx // Kill ends it
+	cmd.Args, cmd.Dir, cmd.Env = x.argv, x.dir, x.env
+	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = stdin, stdout, stderr, killTime
+	alone(cmd)
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("the program cannot be started: %w", err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = cmd.Wait()
+		_ = killFamily(cmd) // what it leaves behind ends with it
+	}()
+	return &Process{
+		done: done, kill: func() { _ = killFamily(cmd) },
+		ended: func() string { return "ended (" + cmd.ProcessState.String() + ")" },
+	}, nil
 }

@@ -126,6 +126,31 @@ webhooks:
 ` + "```" + `
 `
 
+const mcpIntro = `
+## MCP servers
+
+` + "`mcp_servers`" + ` in the config file names MCP servers whose tools agents can have. An agent's own ` + "`mcp_servers`" + ` lists
+the tools it may call. More in [mcp.md](mcp.md).
+
+` + "```yaml" + `
+mcp_servers:
+  files:
+    command: [npx, -y, "@modelcontextprotocol/server-filesystem", /srv/files]
+    env: {PATH: /usr/bin:/bin, HOME: /srv}
+    tools:
+      read_text_file: {effect: none, timeout: 10s}
+  tracker:
+    url: https://tracker.example.org/mcp
+    headers:
+      Authorization: {env: TRACKER_AUTHORIZATION}
+    on_change: refuse
+` + "```" + `
+`
+
+const mcpToolsIntro = `
+The keys of ` + "`tools.NAME`" + `:
+`
+
 const toolsIntro = `
 ## Built-in tools
 
@@ -157,6 +182,10 @@ func reference() string {
 	mapping(&b, config.ToolKeys)
 	b.WriteString(webhooksIntro)
 	mapping(&b, config.WebhookKeys)
+	b.WriteString(mcpIntro)
+	mapping(&b, config.MCPServerKeys)
+	b.WriteString(mcpToolsIntro)
+	mapping(&b, config.MCPToolKeys)
 	b.WriteString(agentIntro)
 	header(&b)
 	for _, k := range agentdef.Keys() {

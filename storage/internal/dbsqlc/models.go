@@ -71,6 +71,24 @@ type TurnkeeperLeaseLog struct {
 	Outcome    *string
 }
 
+type TurnkeeperMcpTool struct {
+	Server            string
+	Tool              string
+	PinnedDescription string
+	PinnedSchema      string
+	PinnedReadOnly    bool
+	PinnedIdempotent  bool
+	PinnedHash        string
+	PinnedAt          time.Time
+	Description       string
+	Schema            string
+	ReadOnly          bool
+	Idempotent        bool
+	Hash              string
+	SeenAt            time.Time
+	Gone              bool
+}
+
 type TurnkeeperMessage struct {
 	ID             int64
 	Agent          string

@@ -1,0 +1,94 @@
+package agentturn
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/outputs"
+)
+
+// Bounds of what calls may tell of their progress.
+const (
+	noteEvery    = 500 * time.Millisecond // between two writes of it while a turn waits for a call
+	maxNotes     = 200                    // of one call
+	maxNoteChars = 300
+)
+
+// progressNotes are what calls tell of their progress, until it is written. They
+// are told by any goroutine; what comes faster than it is written takes the place
+// of what came before.
+type progressNotes struct {
+	bell chan struct{}
+
+	mu     sync.Mutex
+	order  []turnkeeper.CallKey
+	latest map[turnkeeper.CallKey]NoticeData
+	told   map[turnkeeper.CallKey]int
+}
+
+func newProgressNotes() *progressNotes {
+	return &progressNotes{
+		bell: make(chan struct{}, 1), latest: map[turnkeeper.CallKey]NoticeData{}, told: map[turnkeeper.CallKey]int{},
+	}
+}
+
+// of is how a call tells of its progress.
+func (n *progressNotes) of(key turnkeeper.CallKey, name string) func(string) {
+	return func(text string) {
+		text = outputs.Clean(text)
+		if runes := []rune(text); len(runes) > maxNoteChars {
+			text = string(runes[:maxNoteChars]) + "…"
+		}
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if n.told[key] >= maxNotes {
+			return
+		}
+		if _, waits := n.latest[key]; !waits {
+			n.told[key]++
+			n.order = append(n.order, key)
+		}
+		n.latest[key] = NoticeData{Text: name + ": " + text, Call: key.String()}
+		select {
+		case n.bell <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// tellProgress makes events of what calls told, with the next write.
+func (t *turn) tellProgress() {
+	n := t.progress
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, key := range n.order {
+		if !t.call(key).State.Answered() {
+			t.event(turnkeeper.EventNotice, key.Round, 0, n.latest[key])
+		}
+		delete(n.latest, key)
+	}
+	n.order = nil
+}
+
+// until waits for done, and writes meanwhile what calls tell of their progress. A
+// write that fails is made again with the next, which says why it failed.
+func (t *turn) until(ctx context.Context, done <-chan struct{}) {
+	var pause <-chan time.Time
+	bell := (<-chan struct{})(t.progress.bell)
+	for {
+		select {
+		case <-done:
+			return
+		case <-bell:
+			if err := t.commit(ctx); err != nil {
+				<-done
+				return
+			}
+			bell, pause = nil, time.After(noteEvery)
+		case <-pause:
+			bell, pause = t.progress.bell, nil
+		}
+	}
+}

@@ -1,0 +1,86 @@
+package turnkeeper
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"regexp"
+	"time"
+	"unicode/utf8"
+)
+
+// An MCPDefinition is what an MCP server says of one of its tools.
+type MCPDefinition struct {
+	Description string
+	Schema      string // JSON Schema of the arguments, as canonical JSON
+	// Hints of the server about what a call does. They are claims.
+	ReadOnly   bool
+	Idempotent bool
+	// Hash is the hex SHA-256 of all of it and of the tool's name.
+	Hash string
+}
+
+// An MCPTool is what is kept of a tool of an MCP server.
+type MCPTool struct {
+	Server string
+	Name   string // the server's own
+	// Pinned is the definition that was first seen, or that an operator has
+	// accepted since.
+	Pinned   MCPDefinition
+	PinnedAt time.Time
+	// Seen is what the server said last. Its hash is Pinned's unless the
+	// definition has changed.
+	Seen   MCPDefinition
+	SeenAt time.Time
+	// Gone says that the server did not list the tool any more when it was last
+	// asked.
+	Gone bool
+}
+
+// Changed says that the definition is not the pinned one.
+func (t MCPTool) Changed() bool { return t.Pinned.Hash != t.Seen.Hash }
+
+var (
+	mcpServerForm = regexp.MustCompile(`^[a-zA-Z0-9]([_-]?[a-zA-Z0-9])*$`)
+	mcpToolForm   = regexp.MustCompile(`^[^\s\x00-\x1f\x7f]{1,128}$`)
+)
+
+// CheckMCPServerName says what is wrong with the name that the settings give to
+// an MCP server. It cannot hold two _ in a row, so that it can be told from the
+// tool's in a name of both.
+func CheckMCPServerName(name string) error {
+	if len(name) > 32 || !mcpServerForm.MatchString(name) {
+		return fmt.Errorf("the server's name %.100q: use 1 to 32 of a-z A-Z 0-9, with single _ or - between them", name)
+	}
+	return nil
+}
+
+// CheckMCPToolName says what is wrong with the name of a server's tool.
+func CheckMCPToolName(name string) error {
+	if !utf8.ValidString(name) || !mcpToolForm.MatchString(name) {
+		return fmt.Errorf("the tool's name %.200q: it must be 1 to 128 characters without spaces", name)
+	}
+	return nil
+}
+
+const (
+	maxToolName   = 64
+	toolHashChars = 8
+)
+
+var notInToolName = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
+
+// MCPToolName is the name by which models know a tool of an MCP server:
+// "server__tool". What models' names cannot hold becomes _, and a name that was
+// changed by that, or that is longer than 64 characters, ends with a hash of the
+// server's own, so that two tools never have the same name.
+func MCPToolName(server, tool string) string {
+	whole := server + "__" + tool
+	name := notInToolName.ReplaceAllString(whole, "_")
+	if name == whole && len(name) <= maxToolName {
+		return name
+	}
+	sum := sha256.Sum256([]byte(whole))
+	tail := "-" + hex.EncodeToString(sum[:])[:toolHashChars]
+	return name[:min(len(name), maxToolName-len(tail))] + tail
+}

@@ -1,0 +1,183 @@
+package mcp
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"turnkeeper"
+	"turnkeeper/tools"
+)
+
+// A catalog is what is known of a server's tools: what is kept of them, and what
+// its sessions say.
+type catalog struct {
+	server Server
+	store  Store // nil: nothing is kept
+	log    *zap.Logger
+
+	mu       sync.Mutex
+	tools    map[string]entry
+	listed   bool      // a session has listed them
+	reread   time.Time // when what is kept was read last
+	reported map[string]string
+}
+
+type entry struct {
+	turnkeeper.MCPTool
+	schema *tools.Schema // of the definition in use
+	fault  string        // why the definition cannot be used; empty: it can
+}
+
+func newCatalog(s Server, store Store, log *zap.Logger) *catalog {
+	return &catalog{server: s, store: store, log: log, tools: map[string]entry{}, reported: map[string]string{}}
+}
+
+// inUse is the definition that counts: the pinned one where another is refused.
+func (c *catalog) inUse(t turnkeeper.MCPTool) turnkeeper.MCPDefinition {
+	if c.server.RefuseChange && t.Changed() {
+		return t.Pinned
+	}
+	return t.Seen
+}
+
+// read takes over what is kept. Without a store nothing is.
+func (c *catalog) read(ctx context.Context) error {
+	if c.store == nil {
+		return nil
+	}
+	kept, err := c.store.MCPTools(ctx, c.server.Name)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reread = time.Now()
+	c.take(kept)
+	return nil
+}
+
+// see takes what a session lists. Where it cannot be kept it counts all the same.
+func (c *catalog) see(ctx context.Context, seen []turnkeeper.MCPTool) {
+	c.mu.Lock()
+	merged := Merge(c.kept(), seen, time.Now())
+	c.mu.Unlock()
+	if c.store != nil {
+		stored, err := c.store.SeeMCPTools(ctx, c.server.Name, seen)
+		if err != nil {
+			c.log.Warn("what an MCP server says of its tools could not be kept", zap.Error(err))
+		} else {
+			merged = stored
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.listed, c.reread = true, time.Now()
+	c.take(merged)
+}
+
+func (c *catalog) kept() []turnkeeper.MCPTool {
+	var kept []turnkeeper.MCPTool
+	for _, e := range c.tools {
+		kept = append(kept, e.MCPTool)
+	}
+	return kept
+}
+
+// take compiles definitions, and reports the changed ones, each change once.
+func (c *catalog) take(kept []turnkeeper.MCPTool) {
+	known := c.tools
+	c.tools = map[string]entry{}
+	for _, t := range kept {
+		d := c.inUse(t)
+		e, same := known[t.Name]
+		if !same || c.inUse(e.MCPTool).Hash != d.Hash {
+			e = entry{}
+			e.schema, e.fault = compile(d)
+		}
+		e.MCPTool = t
+		c.tools[t.Name] = e
+		if t.Changed() && c.reported[t.Name] != t.Seen.Hash {
+			c.reported[t.Name] = t.Seen.Hash
+			c.log.Warn("the definition of an MCP server's tool is not the pinned one", zap.String("tool", t.Name),
+				zap.String("pinned", t.Pinned.Hash), zap.String("seen", t.Seen.Hash), zap.Bool("refused", c.server.RefuseChange))
+		}
+	}
+}
+
+func compile(d turnkeeper.MCPDefinition) (*tools.Schema, string) {
+	if size := len(d.Description) + len(d.Schema); size > maxDefinition {
+		return nil, fmt.Sprintf("its description and schema have %d bytes; at most %d are taken", size, maxDefinition)
+	}
+	schema, err := tools.CompileSchema([]byte(d.Schema))
+	if err != nil {
+		return nil, err.Error()
+	}
+	return schema, ""
+}
+
+// Merge is what is kept of tools once a server has listed others: what is new is
+// pinned as it is, what is missing is gone.
+func Merge(kept, seen []turnkeeper.MCPTool, now time.Time) []turnkeeper.MCPTool {
+	before := map[string]turnkeeper.MCPTool{}
+	for _, t := range kept {
+		before[t.Name] = t
+	}
+	var merged []turnkeeper.MCPTool
+	for _, s := range seen {
+		t, known := before[s.Name]
+		if !known {
+			t = turnkeeper.MCPTool{Server: s.Server, Name: s.Name, Pinned: s.Seen, PinnedAt: now}
+		}
+		t.Seen, t.SeenAt, t.Gone = s.Seen, now, false
+		merged = append(merged, t)
+		delete(before, s.Name)
+	}
+	for _, t := range before {
+		t.Gone = true
+		merged = append(merged, t)
+	}
+	return merged
+}
+
+// get is what is known of a tool, and whether a session has listed the tools yet.
+func (c *catalog) get(name string) (e entry, known, listed bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e, known = c.tools[name]
+	return e, known, c.listed
+}
+
+// rereadEvery is how often calls of a refused tool look whether an operator has
+// accepted it.
+const rereadEvery = time.Second
+
+// refusal says why a call of the tool is refused by its definition; empty: it is
+// not.
+func (c *catalog) refusal(ctx context.Context, name string) string {
+	e, known, listed := c.get(name)
+	if known && c.server.RefuseChange && e.Changed() && c.due() {
+		if err := c.read(ctx); err != nil {
+			c.log.Warn("the pinned definitions could not be read again", zap.Error(err))
+		}
+		e, known, listed = c.get(name)
+	}
+	switch {
+	case listed && (!known || e.Gone):
+		return fmt.Sprintf("the MCP server %q has no tool %q", c.server.Name, name)
+	case known && c.server.RefuseChange && e.Changed():
+		return fmt.Sprintf("the MCP server %q has changed its tool %q since an operator accepted it, and it is refused until it is accepted again (turnctl mcp pin)", c.server.Name, name)
+	case known && e.fault != "":
+		return fmt.Sprintf("what the MCP server %q says of its tool %q cannot be used: %s", c.server.Name, name, e.fault)
+	}
+	return ""
+}
+
+func (c *catalog) due() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Since(c.reread) > rereadEvery
+}

@@ -1,0 +1,313 @@
+package mcp
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"turnkeeper"
+	"turnkeeper/tools"
+)
+
+// maxLanes bounds the sessions of a server that has one for each lane.
+const maxLanes = 64
+
+// A Config sets up a Client.
+type Config struct {
+	Servers []Server
+	Store   Store       // nil: nothing is kept of definitions, and so every one is as pinned
+	Log     *zap.Logger // nil: nothing is logged
+
+	maxFrame int // 0: MaxFrame
+}
+
+// A Client has the tools of servers. New makes one, and Close ends it with all
+// that it started.
+type Client struct {
+	hosts  map[string]*host
+	ctx    context.Context
+	stop   context.CancelFunc
+	follow sync.WaitGroup
+}
+
+// New makes a Client. It starts nothing yet.
+func New(cfg Config) *Client {
+	if cfg.Log == nil {
+		cfg.Log = zap.NewNop()
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	c := &Client{hosts: map[string]*host{}, ctx: ctx, stop: stop}
+	for _, s := range cfg.Servers {
+		log := cfg.Log.With(field(s))
+		c.hosts[s.Name] = &host{
+			server: s, log: log, catalog: newCatalog(s, cfg.Store, log), maxFrame: cmp.Or(cfg.maxFrame, MaxFrame),
+			ctx: ctx, links: map[turnkeeper.Lane]*link{},
+		}
+	}
+	return c
+}
+
+// Load reads what is kept of the servers' tools, so that those of a server that is
+// down are known.
+func (c *Client) Load(ctx context.Context) error {
+	for _, h := range c.hosts {
+		if err := h.catalog.read(ctx); err != nil {
+			return fmt.Errorf("what is kept of the tools of MCP servers cannot be read: %w", err)
+		}
+	}
+	return nil
+}
+
+// Use makes the sessions of servers that agents have tools of, in the background:
+// a server that does not answer is asked again and again. A name that is used
+// already, or not known, is left out.
+func (c *Client) Use(names ...string) {
+	for _, name := range names {
+		if h := c.hosts[name]; h != nil && h.use() {
+			c.follow.Go(h.stayConnected)
+		}
+	}
+}
+
+// Has says that there is a server of this name.
+func (c *Client) Has(server string) bool { return c.hosts[server] != nil }
+
+// Tool is a server's tool, as it is known now. nil: there is no such server.
+func (c *Client) Tool(server, name string) tools.Tool {
+	h := c.hosts[server]
+	if h == nil {
+		return nil
+	}
+	return h.newTool(name)
+}
+
+// Close ends all sessions, and returns when the servers that were started are
+// gone.
+func (c *Client) Close() {
+	c.stop()
+	var group sync.WaitGroup
+	for _, h := range c.hosts {
+		group.Go(h.close)
+	}
+	group.Wait()
+	c.follow.Wait()
+}
+
+// A host is a server with its links.
+type host struct {
+	server   Server
+	log      *zap.Logger
+	catalog  *catalog
+	maxFrame int
+	ctx      context.Context // of the Client
+
+	mu      sync.Mutex
+	used    bool
+	closed  bool
+	links   map[turnkeeper.Lane]*link
+	listing sync.WaitGroup
+}
+
+func (h *host) use() (first bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	first = !h.used && !h.closed
+	h.used = true
+	return first
+}
+
+var errTooManyLanes = errors.New("too many conversations use it at once")
+
+// link is that of a lane.
+func (h *host) link(lane turnkeeper.Lane) (*link, error) {
+	if !h.server.SessionPerLane {
+		lane = ""
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return nil, errLinkClosed
+	}
+	if l := h.links[lane]; l != nil {
+		return l, nil
+	}
+	if len(h.links) >= maxLanes {
+		idlest := h.idlest()
+		if idlest == "" {
+			return nil, fmt.Errorf("the MCP server %q cannot be used now: %w. Nothing was run", h.server.Name, errTooManyLanes)
+		}
+		h.forget(idlest)
+	}
+	l := h.newLink()
+	h.links[lane] = l
+	if lane != "" && h.server.IdleTimeout > 0 {
+		h.listing.Go(func() { h.endIdle(lane, l) })
+	}
+	return l, nil
+}
+
+func (h *host) newLink() *link {
+	l := &link{timeout: h.server.connectTimeout(), log: h.log, used: time.Now()}
+	l.connect = func(ctx context.Context) (*session, error) { return h.connect(ctx, l) }
+	return l
+}
+
+// connect makes a session whose tools are known.
+func (h *host) connect(ctx context.Context, l *link) (*session, error) {
+	again := make(chan struct{}, 1)
+	relist := func() {
+		select {
+		case again <- struct{}{}:
+		default:
+		}
+	}
+	s, err := connector{server: h.server, log: h.log, maxFrame: h.maxFrame, relist: relist}.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	seen, err := s.list(ctx)
+	if err != nil {
+		s.drop(err)
+		return nil, plainError(err)
+	}
+	h.catalog.see(ctx, seen)
+	l.attempts.Go(func() { h.followList(s, again) })
+	return s, nil
+}
+
+// followList reads the list of tools again whenever the server says that it has
+// changed.
+func (h *host) followList(s *session, again <-chan struct{}) {
+	for {
+		select {
+		case <-s.lost():
+			return
+		case <-again:
+		}
+		ctx, stop := context.WithTimeout(s.ctx, h.server.connectTimeout())
+		seen, err := s.list(ctx)
+		if err == nil {
+			h.catalog.see(ctx, seen)
+			h.log.Info("the list of an MCP server's tools has changed", zap.Int("tools", len(seen)))
+		} else if s.ctx.Err() == nil {
+			h.log.Warn("the changed list of an MCP server's tools could not be read", zap.Error(plainError(err)))
+		}
+		stop()
+	}
+}
+
+// stayConnected keeps the shared session up. Where each lane has its own, one is
+// made for what the tools are, and ended.
+func (h *host) stayConnected() {
+	l, err := h.link("")
+	if err != nil {
+		return
+	}
+	for h.ctx.Err() == nil {
+		s, err := l.acquire(h.ctx)
+		if err != nil {
+			h.pause(err)
+			continue
+		}
+		s.finish()
+		if h.server.SessionPerLane {
+			h.mu.Lock()
+			h.forget("")
+			h.mu.Unlock()
+			return
+		}
+		select {
+		case <-s.lost():
+			h.pause(nil)
+		case <-h.ctx.Done():
+		}
+	}
+}
+
+// pause waits until the next attempt is due.
+func (h *host) pause(err error) {
+	wait := firstPause / 4
+	if u, ok := errors.AsType[*unreachable](err); ok && u.wait > wait {
+		wait = u.wait
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-h.ctx.Done():
+	}
+}
+
+// endIdle ends the link of a lane that was not used for long.
+func (h *host) endIdle(lane turnkeeper.Lane, l *link) {
+	for left := h.server.IdleTimeout; left > 0; left = h.server.IdleTimeout - l.unused() {
+		timer := time.NewTimer(left)
+		select {
+		case <-timer.C:
+		case <-h.ctx.Done():
+			timer.Stop()
+			return
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.links[lane] == l && !h.closed && l.unused() > 0 {
+		h.forget(lane)
+	}
+}
+
+// forget ends a link, in the background.
+func (h *host) forget(lane turnkeeper.Lane) {
+	if l := h.links[lane]; l != nil && !h.closed {
+		delete(h.links, lane)
+		h.listing.Go(l.close)
+	}
+}
+
+// idlest is the lane that was not used for longest; empty: all are in use.
+func (h *host) idlest() (lane turnkeeper.Lane) {
+	var most time.Duration
+	for name, l := range h.links {
+		if unused := l.unused(); unused > most {
+			lane, most = name, unused
+		}
+	}
+	return lane
+}
+
+func (h *host) close() {
+	h.mu.Lock()
+	h.closed = true
+	links := h.links
+	h.links = nil
+	h.mu.Unlock()
+	var group sync.WaitGroup
+	for _, l := range links {
+		group.Go(l.close)
+	}
+	group.Wait()
+	h.listing.Wait()
+}
+
+// Probe asks a server once what tools it has, and ends it. Nothing is kept.
+func Probe(ctx context.Context, s Server, log *zap.Logger) ([]turnkeeper.MCPTool, error) {
+	if log == nil {
+		log = zap.NewNop()
+	}
+	ctx, stop := context.WithTimeout(ctx, s.connectTimeout())
+	defer stop()
+	session, err := connector{server: s, log: log, maxFrame: MaxFrame, relist: func() {}}.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer session.close()
+	seen, err := session.list(ctx)
+	slices.SortFunc(seen, func(a, b turnkeeper.MCPTool) int { return cmp.Compare(a.Name, b.Name) })
+	return seen, plainError(err)
+}

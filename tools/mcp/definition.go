@@ -1,0 +1,95 @@
+package mcp
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"turnkeeper"
+)
+
+// Bounds of what a server may list.
+const (
+	maxPages      = 100
+	maxTools      = 2000
+	maxDefinition = 256 << 10 // bytes of one tool's description and schema
+)
+
+// emptySchema takes any arguments.
+const emptySchema = `{"properties":{},"type":"object"}`
+
+// listTools reads all pages of a session's list of tools.
+func listTools(ctx context.Context, session *sdk.ClientSession, server string) ([]turnkeeper.MCPTool, error) {
+	var all []turnkeeper.MCPTool
+	seen := map[string]bool{}
+	cursor := ""
+	for range maxPages {
+		page, err := session.ListTools(ctx, &sdk.ListToolsParams{Cursor: cursor})
+		if err != nil {
+			return nil, fmt.Errorf("its tools could not be listed: %w", err)
+		}
+		for _, tool := range page.Tools {
+			if tool == nil || seen[tool.Name] || turnkeeper.CheckMCPToolName(tool.Name) != nil {
+				continue // no agent can list it
+			}
+			if len(all) == maxTools {
+				return nil, fmt.Errorf("it lists more than %d tools", maxTools)
+			}
+			seen[tool.Name] = true
+			all = append(all, turnkeeper.MCPTool{Server: server, Name: tool.Name, Seen: definitionOf(tool)})
+		}
+		if page.NextCursor == "" {
+			return all, nil
+		}
+		cursor = page.NextCursor
+	}
+	return nil, errors.New("its list of tools has no end")
+}
+
+func definitionOf(tool *sdk.Tool) turnkeeper.MCPDefinition {
+	d := turnkeeper.MCPDefinition{Description: clean(tool.Description), Schema: emptySchema}
+	if schema, err := json.Marshal(tool.InputSchema); err == nil && tool.InputSchema != nil {
+		d.Schema = canonical(schema)
+	}
+	if a := tool.Annotations; a != nil {
+		d.ReadOnly, d.Idempotent = a.ReadOnlyHint, a.IdempotentHint
+	}
+	if d.Description == "" {
+		d.Description = clean(tool.Title)
+	}
+	d.Hash = hashOf(tool.Name, d)
+	return d
+}
+
+// canonical is JSON with the keys of objects in order, and nothing escaped that
+// need not be.
+func canonical(raw []byte) string {
+	var value any
+	decoder := json.NewDecoder(strings.NewReader(string(raw)))
+	decoder.UseNumber()
+	if err := decoder.Decode(&value); err != nil {
+		return emptySchema
+	}
+	var b strings.Builder
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	_ = encoder.Encode(value) // it was decoded
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+func hashOf(name string, d turnkeeper.MCPDefinition) string {
+	encoded, _ := json.Marshal([]any{name, d.Description, d.Schema, d.ReadOnly, d.Idempotent}) // they always encode
+	sum := sha256.Sum256(encoded)
+	return hex.EncodeToString(sum[:])
+}
+
+// clean is a server's text, fit to be stored.
+func clean(text string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(strings.TrimSpace(text), "\uFFFD"), "\x00", "")
+}

@@ -1,0 +1,140 @@
+package mcp_test
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/tools"
+	"turnkeeper/tools/mcp"
+)
+
+// The transports that everything is tried with.
+const (
+	overStdio = "stdio"
+	overHTTP  = "http"
+)
+
+// A bench has a client of one hostile server.
+type bench struct {
+	*mcp.Client
+	t     *testing.T
+	dir   string
+	http  *hostileHTTP // nil over stdio
+	store *memStore
+}
+
+func newBench(t *testing.T, transport, mode string, settings ...func(*mcp.Server)) *bench {
+	t.Helper()
+	b := &bench{t: t, dir: t.TempDir(), store: newMemStore()}
+	server := b.server(transport, mode)
+	for _, set := range settings {
+		set(&server)
+	}
+	b.Client = mcp.NewSmall(mcp.Config{Servers: []mcp.Server{server}, Store: b.store}, 1<<20)
+	t.Cleanup(func() {
+		b.Client.Close()
+		if b.http != nil {
+			b.http.CloseClientConnections()
+			b.http.Close()
+		}
+	})
+	return b
+}
+
+func (b *bench) server(transport, mode string) mcp.Server {
+	s := mcp.Server{Name: "h", ConnectTimeout: patience}
+	if transport == overHTTP {
+		b.http = newHostileHTTP(b.dir, "http")
+		s.URL = b.http.URL + "/mcp"
+		return s
+	}
+	self, err := os.Executable()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	s.Command, s.Env = []string{self, b.dir, mode}, []string{hostileVariable + "=yes"}
+	return s
+}
+
+func both(t *testing.T, run func(t *testing.T, transport string)) {
+	for _, transport := range []string{overStdio, overHTTP} {
+		t.Run(transport, func(t *testing.T) { run(t, transport) })
+	}
+}
+
+func effect(e turnkeeper.Effect) func(*mcp.Server) {
+	return func(s *mcp.Server) { s.Effect = e }
+}
+
+// call calls a tool as a worker does.
+func (b *bench) call(tool, arguments string) tools.Ending {
+	return b.callAs(context.Background(), tools.Call{Lane: "lane"}, tool, arguments, patience)
+}
+
+func (b *bench) callAs(ctx context.Context, call tools.Call, tool, arguments string, timeout time.Duration) tools.Ending {
+	call.Arguments, call.IdempotencyKey = json.RawMessage(arguments), "key"
+	return tools.Execute(ctx, b.Tool("h", tool), call, tools.ExecuteOptions{Timeout: timeout})
+}
+
+// answers calls a tool that must succeed.
+func (b *bench) answers(tool, want string) {
+	b.t.Helper()
+	if got := b.call(tool, `{}`); got.Outcome != tools.Succeeded || got.Result.Text != want {
+		b.t.Errorf("%s: %s: %q, want %q", tool, got.Outcome, got.Result.Text, want)
+	}
+}
+
+// await waits until something holds that no event tells of: a file that another
+// process writes.
+func await(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	late := time.After(patience)
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-late:
+			t.Fatalf("%s: it did not come to that", what)
+		}
+	}
+}
+
+// memStore keeps definitions in memory.
+type memStore struct {
+	mu    sync.Mutex
+	tools map[string][]turnkeeper.MCPTool
+}
+
+func newMemStore() *memStore {
+	return &memStore{tools: map[string][]turnkeeper.MCPTool{}}
+}
+
+func (m *memStore) MCPTools(_ context.Context, server string) ([]turnkeeper.MCPTool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.tools[server], nil
+}
+
+func (m *memStore) SeeMCPTools(_ context.Context, server string, seen []turnkeeper.MCPTool) ([]turnkeeper.MCPTool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.tools[server] = mcp.Merge(m.tools[server], seen, time.Now())
+	return m.tools[server], nil
+}
+
+// pin accepts everything.
+func (m *memStore) pin(server string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	pinned := append([]turnkeeper.MCPTool{}, m.tools[server]...)
+	for i := range pinned {
+		pinned[i].Pinned = pinned[i].Seen
+	}
+	m.tools[server] = pinned
+}

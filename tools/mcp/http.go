@@ -1,0 +1,133 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+const maxRedirects = 5
+
+// A wire carries the requests of one session over HTTP. When the session ends,
+// so do they.
+type wire struct {
+	base     http.RoundTripper
+	headers  map[string]string
+	session  context.Context
+	patience time.Duration  // for the headers of an answer to GET
+	stale    func(code int) // the server does not know the session any more
+	maxFrame int64
+}
+
+// newHTTPClient makes the client of one session. stale is called with the status
+// by which a server refused a request of it.
+func newHTTPClient(session context.Context, s Server, maxFrame int, stale func(int)) (_ *http.Client, closeIdle func()) {
+	transport := &http.Transport{ // without a proxy of the environment
+		DialContext:         (&net.Dialer{Timeout: 15 * time.Second}).DialContext,
+		ForceAttemptHTTP2:   true,
+		TLSHandshakeTimeout: 15 * time.Second,
+		IdleConnTimeout:     90 * time.Second,
+	}
+	w := &wire{
+		base: transport, headers: s.Headers, session: session, patience: s.connectTimeout(), stale: stale, maxFrame: int64(maxFrame),
+	}
+	return &http.Client{Transport: w, CheckRedirect: sameOrigin}, transport.CloseIdleConnections
+}
+
+// sameOrigin refuses to be led to where the operator did not point: the request
+// has headers that are secrets, and arguments of calls.
+func sameOrigin(next *http.Request, via []*http.Request) error {
+	if len(via) > maxRedirects {
+		return fmt.Errorf("stopped after %d redirects", maxRedirects)
+	}
+	if from := via[0].URL; next.URL.Scheme != from.Scheme || !strings.EqualFold(next.URL.Host, from.Host) {
+		return fmt.Errorf("redirect refused: it leads to another origin, %s://%s; if that is right, give it as the server's url", next.URL.Scheme, next.URL.Host)
+	}
+	return nil
+}
+
+// RoundTrip carries one request.
+func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
+	t := traceOf(req.Context())
+	ctx, cancel := context.WithCancelCause(req.Context())
+	stop := context.AfterFunc(w.session, func() { cancel(context.Cause(w.session)) })
+	end := func() { stop(); cancel(nil) }
+	if req.Method == http.MethodGet {
+		late := time.AfterFunc(w.patience, func() { cancel(errors.New("the server did not begin to answer in time")) })
+		defer late.Stop()
+	}
+	req = req.Clone(ctx)
+	for name, value := range w.headers {
+		req.Header.Set(name, value)
+	}
+	t.send()
+	res, err := w.base.RoundTrip(req)
+	if err != nil {
+		end()
+		if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
+			t.unsent()
+		}
+		return nil, err
+	}
+	t.answer(res.StatusCode)
+	if req.Method == http.MethodPost && refusedForGood(res.StatusCode) {
+		w.stale(res.StatusCode)
+	}
+	body := &boundedBody{ReadCloser: res.Body, end: end, left: -1}
+	if !strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream") {
+		body.left = w.maxFrame
+	}
+	res.Body = body
+	return res, nil
+}
+
+// refusedForGood says that a request was refused and that the same session is not
+// worth another: servers that were restarted say 404, or 400. What is refused for
+// its credentials, or for its rate, leaves the session as it is.
+func refusedForGood(status int) bool {
+	switch status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusMethodNotAllowed, http.StatusRequestTimeout, http.StatusTooManyRequests:
+		return false
+	}
+	return status >= 400 && status < 500
+}
+
+// A boundedBody ends its request's context with itself, and refuses to be longer
+// than a message may be. left below 0: a stream, whose messages have their own
+// bound.
+type boundedBody struct {
+	io.ReadCloser
+	end  func()
+	left int64
+}
+
+func (b *boundedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if b.left >= 0 {
+		if b.left -= int64(n); b.left < 0 {
+			b.left = 0
+			return 0, errFrame
+		}
+	}
+	return n, err
+}
+
+func (b *boundedBody) Close() error {
+	err := b.ReadCloser.Close()
+	b.end()
+	return err
+}
+
+// plainError is an error of a request without its URL, which may hold a secret.
+func plainError(err error) error {
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		return e.Err
+	}
+	return err
+}

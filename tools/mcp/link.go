@@ -1,0 +1,186 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// Pauses between sessions that fail one after the other. After the first failure
+// there is none.
+const (
+	firstPause = time.Second
+	lastPause  = time.Minute
+)
+
+// A link holds the session of one lane with a server, or of all lanes, and makes
+// a new one when that is lost.
+type link struct {
+	connect func(context.Context) (*session, error)
+	timeout time.Duration
+	log     *zap.Logger
+
+	mu         sync.Mutex
+	current    *session
+	connecting chan struct{} // closed when the attempt that is under way is over; nil: none is
+	failures   int           // in a row, without an answered call, or a session that lasted, between
+	notBefore  time.Time     // of the next attempt
+	why        error         // the last failure
+	closed     bool
+	used       time.Time // last
+	attempts   sync.WaitGroup
+	cancel     context.CancelFunc // of the attempt
+}
+
+// An unreachable error says that there is no session, and so that nothing was
+// sent.
+type unreachable struct {
+	why  error
+	wait time.Duration // until the next attempt; 0: the next call makes it
+}
+
+func (e *unreachable) Error() string {
+	text := e.why.Error()
+	if e.wait > 0 {
+		text += fmt.Sprintf("; it is tried again in %s", max(e.wait.Round(time.Second), time.Second))
+	}
+	return text
+}
+
+func (e *unreachable) Unwrap() error { return e.why }
+
+var errLinkClosed = errors.New("this worker is stopping")
+
+// acquire returns a session that has taken a call on; it must be released.
+func (l *link) acquire(ctx context.Context) (*session, error) {
+	for {
+		s, wait, err := l.take()
+		if s != nil || err != nil {
+			return s, err
+		}
+		select {
+		case <-wait:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// take is the session, or what to wait for.
+func (l *link) take() (*session, <-chan struct{}, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.used = time.Now()
+	if l.closed {
+		return nil, nil, &unreachable{why: errLinkClosed}
+	}
+	if l.current != nil && l.current.begin() {
+		return l.current, nil, nil
+	}
+	l.current = nil
+	if l.connecting != nil {
+		return nil, l.connecting, nil
+	}
+	if left := time.Until(l.notBefore); left > 0 && l.why != nil {
+		return nil, nil, &unreachable{why: l.why, wait: left}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), l.timeout)
+	l.connecting, l.cancel = make(chan struct{}), cancel
+	l.attempts.Go(func() { l.attempt(ctx, cancel) })
+	return nil, l.connecting, nil
+}
+
+// attempt makes a session. It has a time of its own: a call that does not wait
+// for it leaves it to the next.
+func (l *link) attempt(ctx context.Context, cancel context.CancelFunc) {
+	defer cancel()
+	s, err := l.connect(ctx)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	close(l.connecting)
+	l.connecting = nil
+	switch {
+	case err != nil:
+		l.fail(err)
+		l.notBefore = l.pause(l.failures)
+		l.log.Warn("an MCP server cannot be reached", zap.Error(err), zap.Int("failures", l.failures))
+	case l.closed:
+		l.attempts.Go(s.close)
+	default:
+		l.current, l.why, l.notBefore = s, nil, time.Time{}
+		l.attempts.Go(func() { l.watch(s) })
+	}
+}
+
+func (l *link) fail(why error) { l.failures, l.why = l.failures+1, why }
+
+// pause is when the next session may be made after failures in a row. A failed
+// attempt always has one, the loss of a session that was up only from the second
+// on.
+func (l *link) pause(failures int) time.Time {
+	pause := min(firstPause<<min(failures-1, 10), lastPause)
+	return time.Now().Add(pause/2 + rand.N(pause)) //nolint:gosec // no secret
+}
+
+// watch notes the loss of a session.
+func (l *link) watch(s *session) {
+	began := time.Now()
+	<-s.lost()
+	why := context.Cause(s.ctx)
+	if errors.Is(why, errClosed) {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.current == s {
+		l.current = nil
+	}
+	if time.Since(began) > lastPause {
+		l.failures = 0
+	}
+	l.fail(why)
+	if l.failures > 1 {
+		l.notBefore = l.pause(l.failures - 1)
+	} else {
+		l.why = nil
+	}
+	l.log.Warn("the session with an MCP server was lost", zap.Error(why), zap.Int("failures", l.failures))
+}
+
+// worked notes that a session has answered: whatever failed before is over.
+func (l *link) worked() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.failures = 0
+}
+
+// unused is how long the link was not used; 0 while it is.
+func (l *link) unused() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.connecting != nil || l.current != nil && l.current.busy() {
+		return 0
+	}
+	return time.Since(l.used)
+}
+
+// close ends the link, and returns when its server is gone.
+func (l *link) close() {
+	l.mu.Lock()
+	l.closed = true
+	s, cancel := l.current, l.cancel
+	l.current = nil
+	l.mu.Unlock()
+	if cancel != nil {
+		cancel()
+	}
+	if s != nil {
+		s.close()
+	}
+	l.attempts.Wait()
+}

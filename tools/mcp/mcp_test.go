@@ -1,0 +1,505 @@
+package mcp_test
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"turnkeeper"
+	"turnkeeper/tools"
+	"turnkeeper/tools/mcp"
+)
+
+func TestResults(t *testing.T) {
+	dot, err := base64.StdEncoding.DecodeString(png)
+	if err != nil {
+		t.Fatal(err)
+	}
+	image := tools.Attachment{Name: "image", MediaType: "image/png", Bytes: dot}
+	cases := map[string]struct {
+		want    tools.Result
+		outcome tools.Outcome
+	}{
+		"echo":       {want: tools.Result{Text: `{"text":"é"}`}},
+		"image":      {want: tools.Result{Bytes: dot, MediaType: "image/png"}},
+		"mixed":      {want: tools.Result{Text: "a picture:\n\n[link to the resource file:///x, x]", Attached: []tools.Attachment{image, {Name: "audio", MediaType: "audio/wav", Bytes: []byte{0, 1, 2}}}}},
+		"resource":   {want: tools.Result{Text: "[resource file:///a.txt]\nthe text of a", Attached: []tools.Attachment{{Name: "resource file:///b.bin", MediaType: "application/x-b", Bytes: []byte{0, 1, 2}}}}},
+		"structured": {want: tools.Result{Text: `{"b":[1,2],"a":1}`}},
+		"empty":      {want: tools.Result{Text: "The server answered with nothing."}},
+		"rubbish":    {want: tools.Result{Text: "after rubbish"}},
+		"fail":       {want: tools.Result{Text: "it went wrong", IsError: true}, outcome: tools.Failed},
+		"protocol_error": {
+			want:    tools.Result{Text: `tool error: the MCP server "h" answered with an error of the protocol: no such thing (code -32602). Nothing was run`, IsError: true},
+			outcome: tools.Failed,
+		},
+		"name.with/dots": {want: tools.Result{Text: `{"text":"é"}`}},
+		"nothing_such":   {want: tools.Result{Text: `denied: the MCP server "h" has no tool "nothing_such". Nothing was run.`, IsError: true}, outcome: tools.Failed},
+	}
+	both(t, func(t *testing.T, transport string) {
+		b := newBench(t, transport, "banner")
+		for name, c := range cases {
+			got := b.call(name, `{"text":"é"}`)
+			if c.outcome == "" {
+				c.outcome = tools.Succeeded
+			}
+			if diff := cmp.Diff(c.want, got.Result); diff != "" || got.Outcome != c.outcome {
+				t.Errorf("%s: %s (-want +got):\n%s", name, got.Outcome, diff)
+			}
+		}
+	})
+}
+
+// A call that was sent and not answered is in doubt; the next one is well.
+func TestACrashIsOneFailedCall(t *testing.T) {
+	both(t, func(t *testing.T, transport string) {
+		b := newBench(t, transport, "")
+		b.answers("echo", "{}")
+		got := b.call("crash_once", `{}`)
+		if got.Outcome != tools.InDoubt || !errors.Is(got.Err, tools.ErrInDoubt) || !strings.Contains(got.Result.Text, "may or may not have happened") {
+			t.Errorf("%s: %q", got.Outcome, got.Result.Text)
+		}
+		if transport == overStdio && !strings.Contains(got.Result.Text, "its program ended with exit code 7") {
+			t.Errorf("it does not say how: %q", got.Result.Text)
+		}
+		b.answers("crash_once", "alive")
+	})
+}
+
+// A call that only reads is sent once more.
+func TestARepeatableCallIsSentAgain(t *testing.T) {
+	for _, e := range []turnkeeper.Effect{turnkeeper.EffectNone, turnkeeper.EffectKeyed} {
+		both(t, func(t *testing.T, transport string) {
+			b := newBench(t, transport, "", effect(e))
+			b.answers("crash_once", "alive")
+			if got := b.call("crash", `{}`); got.Outcome != tools.Failed || !strings.Contains(got.Result.Text, "did not answer") {
+				t.Errorf("%s: %q", got.Outcome, got.Result.Text)
+			}
+			calls := marksIn(b.dir, "calls")
+			if want := []string{"crash_once", "crash_once", "crash", "crash"}; !cmp.Equal(calls, want) {
+				t.Errorf("%q were called", calls)
+			}
+		})
+	}
+}
+
+// A call of effect once reaches the server once, whatever happens.
+func TestOnceIsSentOnce(t *testing.T) {
+	both(t, func(t *testing.T, transport string) {
+		b := newBench(t, transport, "")
+		for range 3 {
+			b.call("crash", `{}`)
+		}
+		if calls := marksIn(b.dir, "calls"); len(calls) > 3 {
+			t.Errorf("three calls were sent %d times", len(calls))
+		}
+	})
+}
+
+func TestAGiantMessage(t *testing.T) {
+	both(t, func(t *testing.T, transport string) {
+		b := newBench(t, transport, "")
+		if got := b.call("giant", `{}`); got.Outcome != tools.InDoubt {
+			t.Errorf("%s: %.200q", got.Outcome, got.Result.Text)
+		}
+		b.answers("giant", "small")
+	})
+}
+
+func TestNonsenseForAResult(t *testing.T) {
+	both(t, func(t *testing.T, transport string) {
+		b := newBench(t, transport, "")
+		if got := b.call("nonsense", `{}`); got.Outcome != tools.InDoubt {
+			t.Errorf("%s: %.200q", got.Outcome, got.Result.Text)
+		}
+		b.answers("echo", "{}")
+	})
+}
+
+func TestPausesGrow(t *testing.T) {
+	b := newBench(t, overStdio, "dead")
+	got := b.call("echo", `{}`)
+	if got.Outcome != tools.Failed || !strings.Contains(got.Result.Text, `the MCP server "h" cannot be reached: its program ended with exit code 3; it is tried again in`) ||
+		!strings.Contains(got.Result.Text, "Nothing was run") {
+		t.Errorf("%q", got.Result.Text)
+	}
+	for range 20 {
+		b.call("echo", `{}`)
+	}
+	if starts := len(marksIn(b.dir, "starts")); starts > 2 {
+		t.Errorf("it was started %d times at once", starts)
+	}
+}
+
+// A server that is down at first is made again in the background.
+func TestUseKeepsTrying(t *testing.T) {
+	b := newBench(t, overStdio, "die-once")
+	b.Use("h", "h", "unknown")
+	await(t, "its tools", func() bool { return b.Tool("h", "echo").Spec().Description == "Does echo." })
+	b.answers("echo", "{}")
+}
+
+func TestAnHTTPServerThatForgotTheSession(t *testing.T) {
+	for _, status := range []int{http.StatusNotFound, http.StatusBadRequest} {
+		t.Run(strconv.Itoa(status), func(t *testing.T) {
+			b := newBench(t, overHTTP, "")
+			b.answers("echo", "{}")
+			b.http.forget(status)
+			got := b.call("count", `{}`)
+			if got.Outcome != tools.Failed || !strings.Contains(got.Result.Text, "refused the call with HTTP status "+strconv.Itoa(status)) ||
+				!strings.Contains(got.Result.Text, "Nothing was run") {
+				t.Errorf("%s: %q", got.Outcome, got.Result.Text)
+			}
+			b.answers("count", "2 key") // and the first, of echo
+			b.http.forget(status)
+			if got := b.callAs(t.Context(), tools.Call{}, "echo", `{}`, patience); got.Outcome != tools.Failed {
+				t.Errorf("%s: %q", got.Outcome, got.Result.Text)
+			}
+		})
+		t.Run("of effect none, "+strconv.Itoa(status), func(t *testing.T) {
+			b := newBench(t, overHTTP, "", effect(turnkeeper.EffectNone))
+			b.answers("echo", "{}")
+			b.http.forget(status)
+			b.answers("echo", "{}")
+		})
+	}
+}
+
+func TestHTTPStatuses(t *testing.T) {
+	cases := map[int]tools.Outcome{
+		http.StatusUnauthorized: tools.Failed, http.StatusTooManyRequests: tools.Failed, http.StatusServiceUnavailable: tools.Failed,
+		http.StatusInternalServerError: tools.InDoubt, http.StatusBadGateway: tools.InDoubt,
+	}
+	for status, want := range cases {
+		t.Run(strconv.Itoa(status), func(t *testing.T) {
+			b := newBench(t, overHTTP, "")
+			b.http.answerCallsWith(status)
+			if got := b.call("echo", `{}`); got.Outcome != want {
+				t.Errorf("%s: %q", got.Outcome, got.Result.Text)
+			}
+			b.http.answerCallsWith(0)
+			b.answers("echo", "{}")
+		})
+	}
+}
+
+func TestAServerThatIsDownCertainlyRanNothing(t *testing.T) {
+	b := newBench(t, overHTTP, "")
+	b.answers("echo", "{}")
+	b.http.CloseClientConnections()
+	b.http.Close()
+	b.call("echo", `{}`) // on a connection that the server may have closed just now
+	got := b.call("echo", `{}`)
+	if got.Outcome != tools.Failed || !strings.Contains(got.Result.Text, "Nothing was run") || strings.Contains(got.Result.Text, "/mcp") {
+		t.Errorf("%s: %q", got.Outcome, got.Result.Text)
+	}
+}
+
+func TestRedirectsToAnotherOriginAreRefused(t *testing.T) {
+	b := newBench(t, overHTTP, "", func(s *mcp.Server) {
+		s.URL = strings.TrimSuffix(s.URL, "/mcp") + "/elsewhere"
+		s.Headers = map[string]string{"X-Secret": "s"}
+	})
+	if got := b.call("echo", `{}`); got.Outcome != tools.Failed || !strings.Contains(got.Result.Text, "redirect refused: it leads to another origin") {
+		t.Errorf("%s: %q", got.Outcome, got.Result.Text)
+	}
+}
+
+func TestHeaders(t *testing.T) {
+	b := newBench(t, overHTTP, "", func(s *mcp.Server) { s.Headers = map[string]string{"Authorization": "Bearer abc"} })
+	b.answers("echo", "{}")
+	b.http.mu.Lock()
+	defer b.http.mu.Unlock()
+	if got := b.http.headers.Get("Authorization"); got != "Bearer abc" {
+		t.Errorf("Authorization: %q", got)
+	}
+}
+
+func TestCancellationIsSentOn(t *testing.T) {
+	both(t, func(t *testing.T, transport string) {
+		b := newBench(t, transport, "")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		ended := make(chan tools.Ending, 1)
+		go func() { ended <- b.callAs(ctx, tools.Call{}, "hang", `{}`, 0) }()
+		await(t, "the call", func() bool { return cmp.Equal(marksIn(b.dir, "calls"), []string{"hang"}) })
+		cancel(errors.New("enough"))
+		if got := <-ended; got.Outcome != tools.Cancelled || !strings.Contains(got.Result.Text, "enough") {
+			t.Errorf("%s: %q", got.Outcome, got.Result.Text)
+		}
+		await(t, "the cancellation", func() bool { return strings.Contains(marksIn(b.dir, "cancelled")[0], "requestId") })
+		b.answers("echo", "{}")
+	})
+}
+
+func TestAHangIsATimeout(t *testing.T) {
+	both(t, func(t *testing.T, transport string) {
+		b := newBench(t, transport, "")
+		b.answers("echo", "{}")
+		got := b.callAs(t.Context(), tools.Call{}, "hang", `{}`, 50*time.Millisecond)
+		if got.Outcome != tools.TimedOut || got.Result.Text != "tool error: 'h__hang' timed out after 0.05 s" {
+			t.Errorf("%s: %q", got.Outcome, got.Result.Text)
+		}
+		b.answers("echo", "{}")
+	})
+}
+
+// A server that does not answer a ping after a timeout is started again.
+func TestAFrozenServerIsStartedAgain(t *testing.T) {
+	b := newBench(t, overStdio, "frozen")
+	b.callAs(t.Context(), tools.Call{}, "hang", `{}`, 50*time.Millisecond)
+	b.Use("h")
+	await(t, "another start", func() bool { return len(marksIn(b.dir, "starts")) == 2 })
+	b.answers("echo", "{}")
+}
+
+func TestAServerThatSaysNothing(t *testing.T) {
+	b := newBench(t, overStdio, "mute", func(s *mcp.Server) { s.ConnectTimeout = 100 * time.Millisecond })
+	if got := b.call("echo", `{}`); got.Outcome != tools.Failed || !strings.Contains(got.Result.Text, "it did not answer in time") {
+		t.Errorf("%s: %q", got.Outcome, got.Result.Text)
+	}
+}
+
+// Some servers do not answer what they do not know.
+func TestAServerThatIgnoresTheNewestProtocol(t *testing.T) {
+	b := newBench(t, overStdio, "silent-discover", func(s *mcp.Server) { s.ConnectTimeout = time.Second })
+	b.answers("echo", "{}")
+	named := newBench(t, overStdio, "silent-discover", func(s *mcp.Server) { s.Protocol = "2025-11-25" })
+	named.answers("echo", "{}")
+	if starts := len(marksIn(named.dir, "starts")); starts != 1 {
+		t.Errorf("%d starts", starts)
+	}
+}
+
+func TestProgress(t *testing.T) {
+	both(t, func(t *testing.T, transport string) {
+		b := newBench(t, transport, "")
+		for _, tool := range []string{"progress", "late_progress"} {
+			told := make(chan string, 10)
+			if got := b.callAs(t.Context(), tools.Call{Progress: func(s string) { told <- s }}, tool, `{}`, patience); got.Result.Text != "done" {
+				t.Errorf("%q", got.Result.Text)
+			}
+			await(t, "the first step", func() bool {
+				select {
+				case text := <-told:
+					return text == "1 of 3: step 1" // what comes by another stream may come before it
+				default:
+					return false
+				}
+			})
+		}
+	})
+}
+
+func TestWhatAServerAsksFor(t *testing.T) {
+	cases := map[string]struct{ declined, allowed string }{
+		"elicit":          {`{"action":"decline"}`, `{"action":"accept","content":{"name":"Ada"}}`},
+		"elicit_required": {`{"action":"decline"}`, `{"action":"decline"}`},
+		"sample": {
+			`{"code":-1,"message":"sampling is declined by the operator's policy"}`, `{"code":-1,"message":"sampling is declined by the operator's policy"}`,
+		},
+		"roots": {`{"roots":[]}`, `{"roots":[{"name":"/srv/a b","uri":"file:///srv/a%20b"}]}`},
+	}
+	both(t, func(t *testing.T, transport string) {
+		declining := newBench(t, transport, "")
+		allowing := newBench(t, transport, "", func(s *mcp.Server) { s.AcceptDefaults, s.Roots = true, []string{"/srv/a b"} })
+		for tool, want := range cases {
+			declining.answers(tool, want.declined)
+			allowing.answers(tool, want.allowed)
+		}
+	})
+}
+
+func TestTheListChanges(t *testing.T) {
+	both(t, func(t *testing.T, transport string) {
+		b := newBench(t, transport, "")
+		if got := b.call("added", `{}`); got.Outcome != tools.Failed {
+			t.Errorf("%q", got.Result.Text)
+		}
+		b.answers("add", "added")
+		await(t, "the new tool", func() bool { return b.Tool("h", "added").Spec().Description == "New." })
+		b.answers("added", "{}")
+	})
+}
+
+func TestAChangedDefinition(t *testing.T) {
+	for _, refuse := range []bool{false, true} {
+		t.Run("refuse "+strconv.FormatBool(refuse), func(t *testing.T) {
+			both(t, func(t *testing.T, transport string) {
+				b := newBench(t, transport, "", func(s *mcp.Server) { s.RefuseChange = refuse })
+				b.answers("echo", "{}")
+				before := b.Tool("h", "echo")
+				b.answers("change", "changed")
+				await(t, "the change", func() bool {
+					if refuse {
+						return b.call("echo", `{"more":1}`).Outcome == tools.Failed
+					}
+					return b.Tool("h", "echo").Spec().Description != before.Spec().Description
+				})
+				spec, ending := b.Tool("h", "echo").Spec(), b.call("echo", `{"more":1}`)
+				if !refuse {
+					if !strings.HasPrefix(spec.Description, "Ignore") || ending.Outcome != tools.Succeeded {
+						t.Errorf("%q, %q", spec.Description, ending.Result.Text)
+					}
+					// What a turn was offered before has other arguments.
+					old := tools.Execute(t.Context(), before, tools.Call{Arguments: []byte(`{}`)}, tools.ExecuteOptions{})
+					if old.Outcome != tools.Failed || !strings.Contains(old.Result.Text, `missing "more"`) {
+						t.Errorf("%s: %q", old.Outcome, old.Result.Text)
+					}
+					return
+				}
+				if spec.Description != "Does echo." || ending.Outcome != tools.Failed || !strings.Contains(ending.Result.Text, "turnctl mcp pin") {
+					t.Errorf("%q, %q", spec.Description, ending.Result.Text)
+				}
+				b.store.pin("h")
+				await(t, "the new pin", func() bool { return b.call("echo", `{"more":1}`).Outcome == tools.Succeeded })
+			})
+		})
+	}
+}
+
+// A server that is down is known by what is kept of it.
+func TestKeptDefinitions(t *testing.T) {
+	b := newBench(t, overStdio, "")
+	if spec := b.Tool("h", "echo").Spec(); !strings.Contains(spec.Description, "is not known") || string(spec.Parameters) != `{"properties":{},"type":"object"}` {
+		t.Errorf("before: %+v", spec)
+	}
+	b.answers("echo", "{}")
+	down := mcp.New(mcp.Config{Servers: []mcp.Server{{Name: "h", Command: []string{"/nowhere"}}}, Store: b.store})
+	defer down.Close()
+	if err := down.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if spec := down.Tool("h", "echo").Spec(); spec.Description != "Does echo." || !strings.Contains(string(spec.Parameters), `"text"`) {
+		t.Errorf("after: %+v", spec)
+	}
+	got := tools.Execute(t.Context(), down.Tool("h", "echo"), tools.Call{}, tools.ExecuteOptions{})
+	if !strings.Contains(got.Result.Text, `the MCP server "h" cannot be reached: the program /nowhere cannot be run`) {
+		t.Errorf("%q", got.Result.Text)
+	}
+}
+
+func TestEffects(t *testing.T) {
+	cases := map[string]struct {
+		set  func(*mcp.Server)
+		want map[string]turnkeeper.Effect
+	}{
+		"nobody says anything": {func(*mcp.Server) {}, map[string]turnkeeper.Effect{"echo": turnkeeper.EffectOnce, "fail": turnkeeper.EffectOnce}},
+		"the hints are believed": {func(s *mcp.Server) { s.TrustHints = true },
+			map[string]turnkeeper.Effect{"echo": turnkeeper.EffectNone, "fail": turnkeeper.EffectOnce}},
+		"the operator says more than hints": {func(s *mcp.Server) {
+			s.TrustHints, s.Effect = true, turnkeeper.EffectKeyed
+			s.Tools = map[string]mcp.ToolSettings{"fail": {Effect: turnkeeper.EffectNone, Timeout: time.Minute}}
+		}, map[string]turnkeeper.Effect{"echo": turnkeeper.EffectKeyed, "fail": turnkeeper.EffectNone}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, overHTTP, "", c.set)
+			b.answers("echo", "{}")
+			for tool, want := range c.want {
+				if got := b.Tool("h", tool).Spec().Effect; got != want {
+					t.Errorf("%s: %s, want %s", tool, got, want)
+				}
+			}
+		})
+	}
+}
+
+func TestTheEnvironmentIsWhatIsDeclared(t *testing.T) {
+	t.Setenv("WORKERS_SECRET", "leaked")
+	b := newBench(t, overStdio, "", func(s *mcp.Server) { s.Env = append(s.Env, "MINE=1") })
+	got := b.call("env", `{}`)
+	var names []string
+	for line := range strings.SplitSeq(got.Result.Text, "\n") {
+		name, _, _ := strings.Cut(line, "=")
+		names = append(names, name)
+	}
+	if want := []string{hostileVariable, "MINE", "TURNKEEPER_PROGRAM_FAMILY"}; !cmp.Equal(names, want) {
+		t.Errorf("%q", names)
+	}
+}
+
+func TestSessions(t *testing.T) {
+	for _, perLane := range []bool{false, true} {
+		t.Run(strconv.FormatBool(perLane), func(t *testing.T) {
+			b := newBench(t, overStdio, "", func(s *mcp.Server) { s.SessionPerLane = perLane })
+			for _, lane := range []turnkeeper.Lane{"a", "b", "a"} {
+				b.callAs(t.Context(), tools.Call{Lane: lane}, "echo", `{}`, patience)
+			}
+			want := map[bool]int{false: 1, true: 2}[perLane]
+			if starts := len(marksIn(b.dir, "starts")); starts != want {
+				t.Errorf("%d processes, want %d", starts, want)
+			}
+		})
+	}
+}
+
+func TestALaneThatIsIdleEnds(t *testing.T) {
+	b := newBench(t, overStdio, "", func(s *mcp.Server) { s.SessionPerLane, s.IdleTimeout = true, 50*time.Millisecond })
+	b.answers("echo", "{}")
+	pid := marksIn(b.dir, "starts")[0]
+	await(t, "its end", func() bool { return !alive(pid) })
+	b.answers("echo", "{}")
+}
+
+func alive(pid string) bool {
+	n, err := strconv.Atoi(pid)
+	return err == nil && syscall.Kill(n, 0) == nil
+}
+
+// Nothing of a server outlives the client, be it deaf, or in a session of its own.
+func TestNothingIsLeft(t *testing.T) {
+	b := newBench(t, overStdio, "deaf")
+	b.answers("fork", "forked")
+	processes := append(marksIn(b.dir, "starts"), marksIn(b.dir, "children")...)
+	if len(processes) != 2 || !alive(processes[0]) || !alive(processes[1]) {
+		t.Fatalf("%q do not all run", processes)
+	}
+	b.Close()
+	for _, pid := range processes {
+		if alive(pid) {
+			t.Errorf("process %s lives on", pid)
+		}
+	}
+	if got := b.call("echo", `{}`); got.Outcome != tools.Failed || !strings.Contains(got.Result.Text, "this worker is stopping") {
+		t.Errorf("after the end: %q", got.Result.Text)
+	}
+}
+
+func TestProbe(t *testing.T) {
+	both(t, func(t *testing.T, transport string) {
+		b := newBench(t, transport, "")
+		found, err := mcp.Probe(t.Context(), b.server(transport, ""), nil)
+		if err != nil || len(found) != len(toolNames) || found[0].Name != "add" || len(found[0].Seen.Hash) != 64 {
+			t.Errorf("%d tools, error %v", len(found), err)
+		}
+	})
+	b := newBench(t, overStdio, "dead")
+	if _, err := mcp.Probe(t.Context(), b.server(overStdio, "dead"), nil); err == nil || err.Error() != "its program ended with exit code 3" {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestManyCallsAtOnce(t *testing.T) {
+	both(t, func(t *testing.T, transport string) {
+		b := newBench(t, transport, "")
+		ended := make(chan tools.Ending)
+		for range 20 {
+			go func() { ended <- b.call("slow", `{}`) }()
+		}
+		for range 20 {
+			if got := <-ended; got.Outcome != tools.Succeeded {
+				t.Errorf("%s: %q", got.Outcome, got.Result.Text)
+			}
+		}
+		if transport == overStdio && len(marksIn(b.dir, "starts")) != 1 {
+			t.Error("there was more than one process")
+		}
+	})
+}

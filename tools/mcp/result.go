@@ -1,0 +1,118 @@
+package mcp
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"turnkeeper/tools"
+)
+
+// resultOf makes a result of what a server answered. Text is the result's text.
+// Structured content is the text where there is no other, and is left out where
+// the text says the same. Images, audio and binary resources are stored each as
+// an output of its own; where there is only one and nothing else, it is the
+// result.
+func resultOf(r *sdk.CallToolResult) tools.Result {
+	p := parts{}
+	for _, content := range r.Content {
+		p.add(content)
+	}
+	if r.StructuredContent != nil {
+		p.structured(r.StructuredContent)
+	}
+	if len(p.texts) == 0 && len(p.files) == 1 && !r.IsError {
+		return tools.Result{Bytes: p.files[0].Bytes, MediaType: p.files[0].MediaType}
+	}
+	result := tools.Result{Text: strings.Join(p.texts, "\n\n"), MediaType: p.mediaType, IsError: r.IsError, Attached: p.files}
+	if result.Text == "" && len(p.files) == 0 {
+		result.Text = "The server answered with nothing."
+		if r.IsError {
+			result.Text = "tool error: the server says that the call failed, and not why"
+		}
+	}
+	return result
+}
+
+// parts are what an answer consists of.
+type parts struct {
+	texts     []string
+	mediaType string // of the only text; empty: plain
+	files     []tools.Attachment
+}
+
+func (p *parts) add(content sdk.Content) {
+	switch c := content.(type) {
+	case *sdk.TextContent:
+		p.text(c.Text, "")
+	case *sdk.ImageContent:
+		p.file("image", c.MIMEType, c.Data)
+	case *sdk.AudioContent:
+		p.file("audio", c.MIMEType, c.Data)
+	case *sdk.ResourceLink:
+		p.text(linkText(c), "")
+	case *sdk.EmbeddedResource:
+		p.resource(c.Resource)
+	default:
+		p.text(fmt.Sprintf("[content of a kind that is not known here: %T]", content), "")
+	}
+}
+
+func (p *parts) text(text, mediaType string) {
+	if text == "" {
+		return
+	}
+	p.mediaType = ""
+	if len(p.texts) == 0 {
+		p.mediaType = mediaType
+	}
+	p.texts = append(p.texts, text)
+}
+
+func (p *parts) file(name, mediaType string, content []byte) {
+	if content == nil {
+		content = []byte{}
+	}
+	p.files = append(p.files, tools.Attachment{Name: name, MediaType: mediaType, Bytes: content})
+}
+
+func (p *parts) resource(r *sdk.ResourceContents) {
+	switch {
+	case r == nil:
+	case r.Blob != nil:
+		p.file("resource "+r.URI, r.MIMEType, r.Blob)
+	default:
+		p.text(fmt.Sprintf("[resource %s]\n%s", r.URI, r.Text), "")
+	}
+}
+
+func linkText(l *sdk.ResourceLink) string {
+	text := "[link to the resource " + l.URI
+	for _, more := range []string{l.Name, l.Description, l.MIMEType} {
+		if more != "" {
+			text += ", " + more
+		}
+	}
+	return text + "]"
+}
+
+// structured adds structured content, where it is not said in a text already.
+func (p *parts) structured(value any) {
+	encoded, err := json.Marshal(value)
+	if err != nil {
+		return
+	}
+	whole := canonical(encoded)
+	for _, text := range p.texts {
+		if json.Valid([]byte(text)) && canonical([]byte(text)) == whole {
+			return
+		}
+	}
+	mediaType := "application/json"
+	if len(p.texts) > 0 {
+		whole, mediaType = "[structured content]\n"+whole, ""
+	}
+	p.text(whole, mediaType)
+}

@@ -1,0 +1,90 @@
+package mcp
+
+import (
+	"context"
+	"time"
+
+	"turnkeeper"
+)
+
+// A Server says how a server is reached, and what it is believed.
+type Server struct {
+	Name string // as turnkeeper.CheckMCPServerName wants it
+
+	// Command is the program and its arguments of a server over standard input
+	// and output. Empty: URL.
+	Command []string
+	Dir     string   // the program's folder; empty: the worker's
+	Env     []string // NAME=VALUE: all of the program's environment
+
+	// URL is the endpoint of a server over streamable HTTP. It may have a private
+	// address. Redirects to another origin are refused.
+	URL     string
+	Headers map[string]string // of each request
+
+	SessionPerLane bool          // one session for each lane; else one for all
+	ConnectTimeout time.Duration // until the server must have answered; 0: 30 s
+	IdleTimeout    time.Duration // after which a lane's session ends; 0: never
+	Protocol       string        // version to ask for; empty: the newest
+
+	Effect     turnkeeper.Effect       // of tools that say no other; empty: by TrustHints, else once
+	TrustHints bool                    // readOnlyHint means none, idempotentHint means keyed
+	Timeout    time.Duration           // of a call; 0: the turn's tool_timeout
+	Tools      map[string]ToolSettings // by the server's names
+
+	// RefuseChange refuses calls of a tool whose definition is not the pinned one.
+	RefuseChange bool
+
+	// AcceptDefaults answers elicitation with the defaults of the form. Else, and
+	// where a field that is required has none, it is declined.
+	AcceptDefaults bool
+	Roots          []string // absolute paths that the server is told of; nil: none
+}
+
+// ToolSettings are what the operator says of one tool.
+type ToolSettings struct {
+	Effect  turnkeeper.Effect // empty: the server's
+	Timeout time.Duration     // 0: the server's
+}
+
+// A Store keeps what servers said of their tools. Implementations are safe for
+// concurrent use.
+type Store interface {
+	// MCPTools are the tools that are kept of a server.
+	MCPTools(ctx context.Context, server string) ([]turnkeeper.MCPTool, error)
+	// SeeMCPTools notes what a server lists: a tool that is new is pinned as it
+	// is, and one that is kept and not among them is gone. It returns what is kept
+	// then.
+	SeeMCPTools(ctx context.Context, server string, seen []turnkeeper.MCPTool) ([]turnkeeper.MCPTool, error)
+}
+
+const defaultConnectTimeout = 30 * time.Second
+
+func (s Server) connectTimeout() time.Duration {
+	if s.ConnectTimeout > 0 {
+		return s.ConnectTimeout
+	}
+	return defaultConnectTimeout
+}
+
+// effectOf is what running a call of the tool again would do.
+func (s Server) effectOf(tool string, d turnkeeper.MCPDefinition) turnkeeper.Effect {
+	switch own := s.Tools[tool].Effect; {
+	case own != "":
+		return own
+	case s.Effect != "":
+		return s.Effect
+	case s.TrustHints && d.ReadOnly:
+		return turnkeeper.EffectNone
+	case s.TrustHints && d.Idempotent:
+		return turnkeeper.EffectKeyed
+	}
+	return turnkeeper.EffectOnce
+}
+
+func (s Server) timeoutOf(tool string) time.Duration {
+	if own := s.Tools[tool].Timeout; own > 0 {
+		return own
+	}
+	return s.Timeout
+}

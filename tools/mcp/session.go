@@ -1,0 +1,351 @@
+package mcp
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"go.uber.org/zap"
+
+	"turnkeeper"
+)
+
+// legacyProtocol is asked for where a server does not answer being asked for a
+// newer one.
+const legacyProtocol = "2025-11-25"
+
+// A session is one conversation with a server, from the handshake until it is
+// lost or closed.
+type session struct {
+	server  Server
+	log     *zap.Logger
+	sdk     *sdk.ClientSession
+	process *stdio          // nil: over HTTP
+	ctx     context.Context // ends with the session
+	end     context.CancelCauseFunc
+	idle    func() // closes connections that are kept
+	relist  func() // the list of tools has changed
+
+	up       atomic.Bool // the handshake is over
+	closing  sync.Once
+	mu       sync.Mutex
+	calls    int                     // that run
+	retired  error                   // why it takes no more calls; nil: it does
+	progress map[string]func(string) // of the calls that run, by token
+}
+
+// maxFrame is MaxFrame, but for tests.
+type connector struct {
+	server   Server
+	log      *zap.Logger
+	maxFrame int
+	relist   func()
+}
+
+// connect makes a session, within ctx. A server that does not answer being asked
+// for the newest protocol is asked again for an older one.
+func (c connector) connect(ctx context.Context) (*session, error) {
+	if c.server.Protocol != "" {
+		return c.try(ctx, c.server.Protocol)
+	}
+	first, stop := ctx, context.CancelFunc(func() {})
+	if deadline, ok := ctx.Deadline(); ok {
+		first, stop = context.WithTimeout(ctx, time.Until(deadline)/2)
+	}
+	defer stop()
+	s, err := c.try(first, "")
+	if err != nil && first.Err() != nil && ctx.Err() == nil {
+		return c.try(ctx, legacyProtocol)
+	}
+	return s, err
+}
+
+var errNoAnswer = errors.New("it did not answer in time")
+
+func (c connector) try(ctx context.Context, protocol string) (*session, error) {
+	own, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	s := &session{
+		server: c.server, log: c.log, ctx: own, end: end, idle: func() {}, relist: c.relist, progress: map[string]func(string){},
+	}
+	transport, err := c.transport(s)
+	if err != nil {
+		end(err)
+		return nil, err
+	}
+	client := s.client()
+	type made struct {
+		sdk *sdk.ClientSession
+		err error
+	}
+	done := make(chan made, 1)
+	go func() {
+		session, err := client.Connect(ctx, transport, &sdk.ClientSessionOptions{ProtocolVersion: protocol})
+		done <- made{session, err}
+	}()
+	select {
+	case m := <-done:
+		if m.err == nil {
+			s.sdk = m.sdk
+			s.up.Store(true)
+			go s.watch()
+			return s, nil
+		}
+		err = m.err
+	case <-ctx.Done():
+		err = errNoAnswer
+		go func() { // it may still come to an end
+			if m := <-done; m.sdk != nil {
+				_ = m.sdk.Close()
+			}
+		}()
+	}
+	if ctx.Err() != nil {
+		err = errNoAnswer
+	}
+	if s.process != nil && !errors.Is(err, errNoAnswer) {
+		err = errors.New(s.process.reason(err))
+	}
+	s.drop(err)
+	return nil, plainError(err)
+}
+
+func (c connector) transport(s *session) (sdk.Transport, error) {
+	if len(c.server.Command) > 0 {
+		process, err := startProgram(c.server, c.log, c.maxFrame)
+		s.process = process
+		return process, err
+	}
+	client, closeIdle := newHTTPClient(s.ctx, c.server, c.maxFrame, func(status int) {
+		if s.up.Load() { // else it is the handshake that is refused, or tried in another way
+			s.retire(fmt.Errorf("the server refused a request with HTTP status %d: it may have been restarted", status))
+		}
+	})
+	s.idle = closeIdle
+	return &sdk.StreamableClientTransport{Endpoint: c.server.URL, HTTPClient: client, MaxRetries: 3, MaxEventSize: c.maxFrame}, nil
+}
+
+// client is the client side of the protocol as the operator allows it.
+func (s *session) client() *sdk.Client {
+	options := &sdk.ClientOptions{
+		Capabilities:   &sdk.ClientCapabilities{},
+		MultiRoundTrip: &sdk.MultiRoundTripOptions{Disabled: true}, // see answerInput
+		ToolListChangedHandler: func(context.Context, *sdk.ToolListChangedRequest) {
+			s.relist()
+		},
+		ProgressNotificationHandler: func(_ context.Context, r *sdk.ProgressNotificationClientRequest) {
+			s.tell(r.Params)
+		},
+		LoggingMessageHandler: func(_ context.Context, r *sdk.LoggingMessageRequest) {
+			s.log.Debug("an MCP server logs", zap.String("level", string(r.Params.Level)), zap.String("text", bounded(fmt.Sprint(r.Params.Data), maxLogLine)))
+		},
+	}
+	if s.server.AcceptDefaults {
+		options.ElicitationHandler = s.elicit
+	}
+	if len(s.server.Roots) > 0 {
+		options.Capabilities.RootsV2 = &sdk.RootCapabilities{}
+	}
+	client := sdk.NewClient(&sdk.Implementation{Name: "turnkeeper", Version: "1"}, options)
+	client.AddRoots(s.roots()...)
+	client.AddReceivingMiddleware(s.decline)
+	return client
+}
+
+// watch ends the session when its connection is lost.
+func (s *session) watch() {
+	err := s.sdk.Wait()
+	if s.ctx.Err() != nil {
+		return
+	}
+	why := "the connection was lost"
+	if s.process != nil {
+		select {
+		case <-s.process.broken:
+			err = s.process.why
+		default:
+		}
+		why = s.process.reason(err)
+	} else if err != nil {
+		why = plainError(err).Error()
+	}
+	s.drop(errors.New(why))
+}
+
+// begin takes a call on. ok is false where the session takes none any more.
+func (s *session) begin() (ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.retired != nil || s.ctx.Err() != nil {
+		return false
+	}
+	s.calls++
+	return true
+}
+
+// finish ends a call. The last one of a session that is retired ends that.
+func (s *session) finish() {
+	s.mu.Lock()
+	s.calls--
+	over, why := s.calls == 0 && s.retired != nil, s.retired
+	s.mu.Unlock()
+	if over {
+		s.drop(why)
+	}
+}
+
+// retire lets the session take no more calls. Those that run go on.
+func (s *session) retire(why error) {
+	s.mu.Lock()
+	if s.retired == nil {
+		s.retired = why
+	}
+	over := s.calls == 0
+	s.mu.Unlock()
+	if over {
+		s.drop(why)
+	}
+}
+
+// busy says that calls run.
+func (s *session) busy() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.calls > 0
+}
+
+// lost is closed when the session cannot be used any more.
+func (s *session) lost() <-chan struct{} { return s.ctx.Done() }
+
+// drop ends the session. What is under way fails.
+func (s *session) drop(why error) {
+	s.closing.Do(func() {
+		s.end(why)
+		if s.process != nil {
+			_ = s.process.Close()
+		}
+		go s.hangUp()
+	})
+}
+
+// close ends the session in good manners, and returns when what it ran is gone.
+func (s *session) close() {
+	s.closing.Do(func() {
+		s.hangUp()
+		s.end(errClosed)
+	})
+	if s.process != nil {
+		_ = s.process.Close()
+		<-s.process.gone()
+		s.process.readers.Wait()
+	}
+}
+
+var errClosed = errors.New("the session was closed")
+
+func (s *session) hangUp() {
+	if s.sdk != nil {
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_ = s.sdk.Close() // what it has to say is told by watch
+		}()
+		select {
+		case <-done:
+		case <-time.After(endGrace):
+		}
+	}
+	s.idle()
+}
+
+// pingTime is how long a server may take to show that it is alive.
+const pingTime = 5 * time.Second
+
+// probe drops a session whose server does not even answer a ping any more. Any
+// answer is a sign of life, also that it knows no ping.
+func (s *session) probe() {
+	ctx, stop := context.WithTimeout(s.ctx, pingTime)
+	defer stop()
+	if err := s.sdk.Ping(ctx, nil); err != nil && ctx.Err() != nil && s.ctx.Err() == nil {
+		s.drop(errors.New("it does not answer any more"))
+	}
+}
+
+// list reads the server's tools.
+func (s *session) list(ctx context.Context) ([]turnkeeper.MCPTool, error) {
+	return listTools(ctx, s.sdk, s.server.Name)
+}
+
+// follow tells to of a call's progress, until the function that it returns is
+// called.
+func (s *session) follow(to func(string)) (token string, stop func()) {
+	token = rand.Text()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.progress[token] = to
+	return token, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.progress, token)
+	}
+}
+
+// tell passes progress on to its call. Some comes after the call has ended.
+func (s *session) tell(p *sdk.ProgressNotificationParams) {
+	token, _ := p.ProgressToken.(string)
+	s.mu.Lock()
+	to := s.progress[token]
+	s.mu.Unlock()
+	if to != nil {
+		to(progressText(p))
+	}
+}
+
+// tellAll tells every call that runs in the session.
+func (s *session) tellAll(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, to := range s.progress {
+		to(text)
+	}
+}
+
+func progressText(p *sdk.ProgressNotificationParams) string {
+	text := strconv.FormatFloat(p.Progress, 'f', -1, 64)
+	if p.Total > 0 {
+		text += " of " + strconv.FormatFloat(p.Total, 'f', -1, 64)
+	}
+	if p.Message != "" {
+		text += ": " + bounded(p.Message, maxNote)
+	}
+	return text
+}
+
+const maxNote = 300 // bytes of a message of progress
+
+// bounded is a text that came from outside, cleaned and at most n bytes.
+func bounded(text string, n int) string {
+	if len(text) <= n {
+		return clean(text)
+	}
+	return clean(text[:n]) + "…"
+}
+
+// lossTime is how long it may take until it is known what a session was lost to.
+const lossTime = 3 * time.Second
+
+// waitLost is closed when the session is lost, or should have been.
+func waitLost(s *session) <-chan struct{} {
+	done := make(chan struct{})
+	late := time.AfterFunc(lossTime, func() { s.drop(errors.New("the connection was lost")) })
+	context.AfterFunc(s.ctx, func() {
+		late.Stop()
+		close(done)
+	})
+	return done
+}

@@ -1,0 +1,257 @@
+package mcp
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"go.uber.org/zap"
+
+	"turnkeeper/tools/program"
+)
+
+// Bounds of what a server may send.
+const (
+	// MaxFrame is the largest message that is taken, in bytes.
+	MaxFrame   = 16 << 20
+	maxLogLine = 1000 // bytes of a line of its standard error, or of rubbish, in the log
+	maxTail    = 2000 // bytes of its standard error that are kept for the case that it ends
+)
+
+// endGrace is how long a server may take to end once its input is closed.
+const endGrace = 2 * time.Second
+
+var errFrame = fmt.Errorf("it sent a message of more than %d MiB", MaxFrame>>20)
+
+// A stdio is a connection to a program that serves over its standard input and
+// output. Lines on its output that are no messages are dropped: banners and
+// stray prints are common.
+type stdio struct {
+	process  *program.Process
+	log      *zap.Logger
+	maxFrame int
+
+	incoming chan jsonrpc.Message
+	broken   chan struct{} // closed when nothing more can be read, after why is set
+	why      error
+	closed   chan struct{}
+	once     sync.Once
+	writing  sync.Mutex
+	readers  sync.WaitGroup
+
+	mu   sync.Mutex
+	tail []byte // of its standard error
+}
+
+// A started process is a Transport, once.
+var _ sdk.Transport = (*stdio)(nil)
+
+func startProgram(s Server, log *zap.Logger, maxFrame int) (*stdio, error) {
+	process, err := program.Start(program.Program{Argv: s.Command, Dir: s.Dir, Env: s.Env})
+	if err != nil {
+		return nil, err
+	}
+	c := &stdio{
+		process: process, log: log, maxFrame: maxFrame,
+		incoming: make(chan jsonrpc.Message), broken: make(chan struct{}), closed: make(chan struct{}),
+	}
+	c.readers.Go(c.readOutput)
+	c.readers.Go(c.readErrors)
+	return c, nil
+}
+
+// Connect gives the connection itself: the program runs already.
+func (c *stdio) Connect(context.Context) (sdk.Connection, error) { return c, nil }
+
+// SessionID is empty: a program has one session.
+func (c *stdio) SessionID() string { return "" }
+
+// Read returns the next message.
+func (c *stdio) Read(ctx context.Context) (jsonrpc.Message, error) {
+	select {
+	case m := <-c.incoming:
+		return m, nil
+	case <-c.broken:
+		return nil, c.why
+	case <-c.closed:
+		return nil, io.EOF
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (c *stdio) readOutput() {
+	defer func() { _ = c.process.Stdout.Close() }()
+	input := bufio.NewReaderSize(c.process.Stdout, 64<<10)
+	for rubbish := 0; ; {
+		line, err := readLine(input, c.maxFrame)
+		messages, fault := decode(line)
+		switch {
+		case err == nil && fault != nil:
+			rubbish += len(line) + 1
+			c.log.Debug("an MCP server printed a line that is no message", zap.ByteString("line", line[:min(len(line), maxLogLine)]))
+			if rubbish > c.maxFrame {
+				err = fmt.Errorf("it printed more than %d MiB that is no message", c.maxFrame>>20)
+			}
+		case len(messages) > 0:
+			rubbish = 0
+		}
+		for _, m := range messages {
+			select {
+			case c.incoming <- m:
+			case <-c.closed:
+				err = io.EOF
+			}
+		}
+		if err != nil {
+			c.why = err
+			close(c.broken)
+			return
+		}
+	}
+}
+
+// readLine reads up to the next line break. A line that is longer than the bound
+// is an error.
+func readLine(input *bufio.Reader, bound int) (line []byte, err error) {
+	for {
+		piece, err := input.ReadSlice('\n')
+		line = append(line, piece...)
+		switch {
+		case len(line) > bound:
+			return nil, errFrame
+		case errors.Is(err, bufio.ErrBufferFull):
+			continue
+		}
+		return bytes.TrimSpace(line), err
+	}
+}
+
+// decode reads the message of a line, or the messages of an older protocol's
+// batch. An empty line has none.
+func decode(line []byte) (messages []jsonrpc.Message, err error) {
+	if len(line) == 0 {
+		return nil, nil
+	}
+	batch := []json.RawMessage{line}
+	if line[0] == '[' {
+		if err := json.Unmarshal(line, &batch); err != nil {
+			return nil, err
+		}
+	}
+	for _, raw := range batch {
+		m, err := jsonrpc.DecodeMessage(raw)
+		if err != nil {
+			return nil, err
+		}
+		messages = append(messages, m)
+	}
+	return messages, nil
+}
+
+func (c *stdio) readErrors() {
+	defer func() { _ = c.process.Stderr.Close() }()
+	input := bufio.NewReaderSize(c.process.Stderr, maxLogLine)
+	for {
+		line, err := input.ReadSlice('\n') // a longer one comes in pieces
+		if text := bytes.TrimSpace(line); len(text) > 0 {
+			c.log.Debug("an MCP server wrote to its standard error", zap.String("line", clean(string(text))))
+			c.keep(line)
+		}
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+			return
+		}
+	}
+}
+
+func (c *stdio) keep(line []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tail = append(c.tail, line...)
+	c.tail = c.tail[max(0, len(c.tail)-maxTail):]
+}
+
+// lastWords is the end of what the program wrote to its standard error.
+func (c *stdio) lastWords() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return clean(string(c.tail))
+}
+
+// Write sends a message. A write that ctx cuts short breaks the connection.
+func (c *stdio) Write(ctx context.Context, m jsonrpc.Message) error {
+	line, err := jsonrpc.EncodeMessage(m)
+	if err != nil {
+		return err
+	}
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	traceOf(ctx).send()
+	hurried := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		_ = c.process.Stdin.SetWriteDeadline(time.Now())
+		close(hurried)
+	})
+	n, err := c.process.Stdin.Write(append(line, '\n'))
+	if !stop() {
+		<-hurried
+		_ = c.process.Stdin.SetWriteDeadline(time.Time{})
+	}
+	switch {
+	case err == nil:
+		return nil
+	case n == 0 && ctx.Err() != nil: // the connection is as it was
+		traceOf(ctx).unsent()
+		return ctx.Err()
+	}
+	_ = c.Close()
+	return fmt.Errorf("it does not read what it is sent: %w", err)
+}
+
+// Close tells the program to end, and sees to it that it does. It does not wait
+// for that.
+func (c *stdio) Close() error {
+	c.once.Do(func() {
+		close(c.closed)
+		_ = c.process.Stdin.Close()
+		go func() {
+			select {
+			case <-c.process.Done():
+			case <-time.After(endGrace):
+				c.process.Kill()
+			}
+		}()
+	})
+	return nil
+}
+
+// gone is closed when the program and all that it started has ended.
+func (c *stdio) gone() <-chan struct{} { return c.process.Done() }
+
+// reason says why the connection is lost.
+func (c *stdio) reason(err error) string {
+	select {
+	case <-c.process.Done():
+		said := "its program " + c.process.Ended()
+		if words := c.lastWords(); words != "" {
+			c.log.Warn("an MCP server ended", zap.String("how", c.process.Ended()), zap.String("standard_error", words))
+		}
+		return said
+	case <-time.After(endGrace / 2):
+	}
+	if err == nil || errors.Is(err, io.EOF) {
+		return "its program closed its output"
+	}
+	return err.Error()
+}

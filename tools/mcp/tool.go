@@ -1,0 +1,258 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"turnkeeper"
+	"turnkeeper/tools"
+)
+
+// metaKey is where a server finds the idempotency key of a call.
+const metaKey = "turnkeeper/idempotency-key"
+
+// A tool is a server's tool as it was when it was asked for: what a turn was
+// offered stays as it is.
+type tool struct {
+	host *host
+	name string // the server's own
+	spec tools.Spec
+	hash string // of the definition; empty: it was not known
+}
+
+// newTool takes a tool as it is known now.
+func (h *host) newTool(name string) *tool {
+	t := &tool{host: h, name: name, spec: tools.Spec{
+		Name:       turnkeeper.MCPToolName(h.server.Name, name),
+		Parameters: json.RawMessage(emptySchema),
+		Timeout:    h.server.timeoutOf(name),
+	}}
+	e, known, _ := h.catalog.get(name)
+	if !known || e.fault != "" {
+		t.spec.Effect = h.server.effectOf(name, turnkeeper.MCPDefinition{})
+		t.spec.Description = fmt.Sprintf("The tool %s of the MCP server %s. What it does is not known, for the server has not told yet.", name, h.server.Name)
+		return t
+	}
+	d := h.catalog.inUse(e.MCPTool)
+	t.hash, t.spec.Effect = d.Hash, h.server.effectOf(name, d)
+	t.spec.Description, t.spec.Parameters = d.Description, json.RawMessage(d.Schema)
+	if d.Description == "" {
+		t.spec.Description = fmt.Sprintf("The tool %s of the MCP server %s.", name, h.server.Name)
+	}
+	return t
+}
+
+func (t *tool) Spec() tools.Spec { return t.spec }
+
+// Run calls the tool. A call that certainly did not reach the server is sent once
+// more, in a new session; one whose answer was lost only where its effect allows
+// that.
+func (t *tool) Run(ctx context.Context, call tools.Call) (tools.Result, error) {
+	l, err := t.host.link(call.Lane)
+	if err != nil {
+		return tools.Result{}, err
+	}
+	for again := false; ; again = true {
+		a := t.attempt(ctx, l, call)
+		switch {
+		case ctx.Err() != nil:
+			return tools.Result{}, context.Cause(ctx)
+		case a.err == nil:
+			return a.result, nil
+		case !again && a.fate == notSent, !again && a.fate != failed && t.spec.Effect.Repeatable():
+			continue
+		case a.fate == inDoubt && !t.spec.Effect.Repeatable():
+			return tools.Result{}, fmt.Errorf("%w: the call was sent to the MCP server %q, and its answer was lost (%w). It may or may not have happened. Find out before you do it again",
+				tools.ErrInDoubt, t.host.server.Name, a.err)
+		case a.fate == inDoubt:
+			return tools.Result{}, fmt.Errorf("the MCP server %q did not answer: %w", t.host.server.Name, a.err)
+		}
+		return tools.Result{}, a.err
+	}
+}
+
+// A fate is what is known of a call without a result.
+type fate int
+
+const (
+	failed  fate = iota // it is answered, or will not be otherwise
+	notSent             // it certainly did not reach the server
+	refused             // the server did not take it
+	inDoubt             // it was sent, and the answer was lost
+)
+
+type attempt struct {
+	result tools.Result
+	err    error
+	fate   fate
+}
+
+// attempt makes one attempt at a call.
+func (t *tool) attempt(ctx context.Context, l *link, call tools.Call) attempt {
+	server := t.host.server
+	s, err := l.acquire(ctx)
+	if err != nil {
+		return attempt{fate: failed, err: fmt.Errorf("the MCP server %q cannot be reached: %w. Nothing was run", server.Name, err)}
+	}
+	defer s.finish()
+	if fault := t.check(ctx, call); fault != "" {
+		return attempt{result: tools.Result{Text: fault, IsError: true}}
+	}
+	params := &sdk.CallToolParams{Name: t.name, Arguments: call.Arguments, Meta: sdk.Meta{metaKey: call.IdempotencyKey}}
+	if call.Progress != nil {
+		token, stop := s.follow(call.Progress)
+		defer func() { time.AfterFunc(lateProgress, stop) }() // what was told before the answer may be read after it
+		params.SetProgressToken(token)
+		t.tellChange(call)
+	}
+	answer, err := s.call(ctx, params)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		go s.probe()
+		return attempt{fate: failed, err: context.Cause(ctx)}
+	case err != nil:
+		return t.lost(s, err)
+	}
+	l.worked()
+	return attempt{result: resultOf(answer)}
+}
+
+// lateProgress is how long progress is still passed on after an answer.
+const lateProgress = time.Second
+
+// tellChange tells those who watch of a definition that is not the pinned one.
+func (t *tool) tellChange(call tools.Call) {
+	if e, known, _ := t.host.catalog.get(t.name); known && e.Changed() {
+		call.Progress("the definition of this tool has changed since it was pinned (turnctl mcp list)")
+	}
+}
+
+// check says why a call must not be sent; empty: it may. The definition that the
+// model knew may not be the server's any more.
+func (t *tool) check(ctx context.Context, call tools.Call) string {
+	if why := t.host.catalog.refusal(ctx, t.name); why != "" {
+		return "denied: " + why + ". Nothing was run."
+	}
+	e, known, _ := t.host.catalog.get(t.name)
+	if !known || t.host.catalog.inUse(e.MCPTool).Hash == t.hash {
+		return ""
+	}
+	_, fault := tools.CheckArguments(e.schema, string(call.Arguments))
+	return fault
+}
+
+// maxInputRounds bounds how often a server may ask for more in one call.
+const maxInputRounds = 5
+
+// errAsksTooMuch and errAsksModel are ends of calls whose server wants more than
+// it gets.
+var (
+	errAsksTooMuch = errors.New("the server asked for input again and again")
+	errAsksModel   = errors.New("the server asked for an answer of a model, which is declined by the operator's policy")
+)
+
+// call sends a call, and answers what the server asks for before it answers.
+func (s *session) call(ctx context.Context, params *sdk.CallToolParams) (*sdk.CallToolResult, error) {
+	for range maxInputRounds {
+		traced, trace := withTrace(ctx)
+		answer, err := s.sdk.CallTool(traced, params)
+		if err != nil {
+			return nil, &callError{err: err, sent: trace.sent.Load(), status: int(trace.status.Load())}
+		}
+		if !answer.NeedsInput() {
+			return answer, nil
+		}
+		responses, ok := s.answerInput(answer.InputRequests)
+		if !ok {
+			return nil, errAsksModel
+		}
+		params.InputResponses, params.RequestState = responses, answer.RequestState
+	}
+	return nil, errAsksTooMuch
+}
+
+// A callError is why there is no answer to a request, with how far that came.
+type callError struct {
+	err    error
+	sent   bool
+	status int
+}
+
+func (e *callError) Error() string { return plainError(e.err).Error() }
+func (e *callError) Unwrap() error { return e.err }
+
+// lost finds out what became of a call without an answer, and whether its session
+// is worth another.
+func (t *tool) lost(s *session, err error) attempt {
+	name := t.host.server.Name
+	e, ok := errors.AsType[*callError](err)
+	if !ok {
+		return attempt{fate: failed, err: fmt.Errorf("the MCP server %q: %w", name, err)}
+	}
+	if !e.sent {
+		s.retire(errors.New("it could not be reached any more"))
+		return attempt{fate: notSent, err: fmt.Errorf("the MCP server %q could not be reached: %w. Nothing was run", name, e)}
+	}
+	if refusedStatus(e.status) {
+		return attempt{fate: refused, err: fmt.Errorf("the MCP server %q refused the call with HTTP status %d (%s)%s. Nothing was run",
+			name, e.status, http.StatusText(e.status), said(e.err))}
+	}
+	if answer := answerOf(e.err); answer != nil {
+		return attempt{fate: failed, err: protocolError(name, answer)}
+	}
+	// What the session was lost to says more than the call's own error.
+	why := errors.New(plainError(e.err).Error())
+	s.retire(why)
+	if s.process != nil {
+		<-waitLost(s)
+		why = context.Cause(s.ctx)
+	}
+	return attempt{fate: inDoubt, err: why}
+}
+
+// refusedStatus are statuses by which a server says that it did not take a call.
+func refusedStatus(status int) bool {
+	return status >= 400 && status < 500 || status == http.StatusServiceUnavailable
+}
+
+// codeRejected is what the SDK gives to requests that it could not send, or whose
+// answer it could not take.
+const codeRejected = -32005
+
+// answerOf is the error that the server answered with; nil: it did not answer.
+func answerOf(err error) *jsonrpc.Error {
+	answer, ok := errors.AsType[*jsonrpc.Error](err)
+	if !ok || answer.Code == codeRejected {
+		return nil
+	}
+	return answer
+}
+
+func said(err error) string {
+	if answer := answerOf(err); answer != nil {
+		return ": " + bounded(answer.Message, maxSaid)
+	}
+	return ""
+}
+
+const maxSaid = 2000 // bytes of a server's error that are shown
+
+// protocolError is what the model is told of an error of the protocol, as opposed
+// to a failure of the tool: the server did not run the tool, or broke while it
+// did.
+func protocolError(server string, e *jsonrpc.Error) error {
+	text := fmt.Sprintf("the MCP server %q answered with an error of the protocol: %s (code %d)", server, bounded(e.Message, maxSaid), e.Code)
+	switch e.Code {
+	case jsonrpc.CodeInvalidRequest, jsonrpc.CodeMethodNotFound, jsonrpc.CodeInvalidParams, jsonrpc.CodeParseError:
+		text += ". Nothing was run"
+	}
+	return errors.New(strings.TrimSpace(text))
+}
