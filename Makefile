@@ -21,7 +21,7 @@ endif
 
 .PHONY: help
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## build bin/worker, bin/enqueue and bin/turnctl
@@ -68,6 +68,10 @@ model: ## check the lease protocol as a model, and that each of its mutants fail
 .PHONY: record
 record: setup ## keep this release's journals for later ones: RELEASE=name
 	go test ./tests -run RecordedJournals -record $(or $(RELEASE),$(error say RELEASE=name))
+
+.PHONY: mcp-conformance
+mcp-conformance: ## run the official MCP conformance suite for clients (needs npm)
+	@scripts/mcp-conformance
 
 .PHONY: bench
 bench: setup build ## measure turns a second on this machine
