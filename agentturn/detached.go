@@ -94,7 +94,7 @@ func (r *Runner) runDetached(ctx context.Context, c turnkeeper.ClaimedCall) (res
 		TurnID: c.Turn.ID, Agent: c.Turn.Agent, Conversation: c.Turn.Conversation, Key: c.Call.Key,
 		Arguments: []byte(c.Call.Arguments), IdempotencyKey: idempotencyKey(c.Turn, c.Call.Key),
 	}, options)
-	told(toolEnd(ending))
+	told(toolEnd(ending, c.Call.Effect))
 	state := turnkeeper.CallFailed
 	switch ending.Outcome {
 	case tools.Succeeded:

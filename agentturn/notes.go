@@ -76,7 +76,7 @@ func (t *turn) tellProgress() {
 // write that fails is made again with the next, which says why it failed.
 func (t *turn) until(ctx context.Context, done <-chan struct{}) {
 	var pause <-chan time.Time
-	bell := (<-chan struct{})(t.progress.bell)
+	var bell <-chan struct{} = t.progress.bell
 	for {
 		select {
 		case <-done:

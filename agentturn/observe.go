@@ -118,8 +118,8 @@ func (unobserved) ToolCall(ctx context.Context, _ ToolBegin) (context.Context, f
 	return ctx, func(ToolEnd) {}
 }
 
-func toolEnd(e tools.Ending) ToolEnd {
-	end := ToolEnd{State: stateOf(e.Outcome), Result: e.Result.Text}
+func toolEnd(e tools.Ending, effect turnkeeper.Effect) ToolEnd {
+	end := ToolEnd{State: stateOf(e.Outcome, effect), Result: e.Result.Text}
 	if e.Outcome != tools.Succeeded {
 		end.Error = string(e.Outcome)
 	}

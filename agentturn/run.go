@@ -35,7 +35,7 @@ func (t *turn) prepare(ctx context.Context, call *turnkeeper.ToolCall) (_ func()
 		ctx, told := observer.ToolCall(ctx, begin)
 		started := time.Now()
 		ending := tools.Execute(ctx, tool, asked, options)
-		told(toolEnd(ending))
+		told(toolEnd(ending, begin.Call.Effect))
 		return run{Ending: ending, id: id, took: time.Since(started), used: used.read()}
 	}, id
 }

@@ -55,9 +55,9 @@ func (s *Store) PinMCPTools(ctx context.Context, server, tool, hash string) ([]s
 	return names, translate(err)
 }
 
-// ForgetMCPTools removes what is kept of a server's tools that are gone, or of all
-// of them: what is listed then is pinned anew. It returns how many.
-func (s *Store) ForgetMCPTools(ctx context.Context, server, tool string, all bool) (int64, error) {
-	n, err := s.q.ForgetMCPTools(ctx, server, tool, all)
+// ForgetMCPTools removes what is kept of a server's tools: what it lists then is
+// pinned anew. It returns how many there were.
+func (s *Store) ForgetMCPTools(ctx context.Context, server string) (int64, error) {
+	n, err := s.q.ForgetMCPTools(ctx, server)
 	return n, translate(err)
 }

@@ -100,33 +100,69 @@ func checkMCP(d *agentdef.Definition, cfg *config.Config, known *tools.Registry)
 	return faults
 }
 
+// MCPEffect is what running a call of a tool again would do, by the settings.
+func MCPEffect(cfg *config.Config, t turnkeeper.MCPTool) turnkeeper.Effect {
+	for _, s := range mcpServers(cfg) {
+		if s.Name == t.Server {
+			return s.EffectOf(t.Name, t.Seen)
+		}
+	}
+	return turnkeeper.EffectOnce
+}
+
 // An MCPReport is what one MCP server answered when it was asked for its tools.
 type MCPReport struct {
 	Server string
-	Where  string // the program, or the address without what may be secret
-	Err    error  // why it has no tools; nil: it has
-	Tools  []turnkeeper.MCPTool
-	Wanted map[string][]string // tools that agents list, each with the agents
+	Where  string   // the program, or the address without what may be secret
+	Err    error    // why it told of none; nil: it did
+	Tools  int      // how many it has
+	Lacks  []string // what agents list and it does not have, as sentences that begin with the agent's file
 }
 
-// CheckMCPServers asks each of the named MCP servers, all at once, for its tools.
-func CheckMCPServers(ctx context.Context, cfg *config.Config, names []string, log *zap.Logger) []MCPReport {
-	var servers []mcp.Server
-	for _, s := range mcpServers(cfg) {
-		if slices.Contains(names, s.Name) {
-			servers = append(servers, s)
-		}
-	}
+// CheckMCPServers asks each MCP server that agents have tools of, all at once.
+func CheckMCPServers(ctx context.Context, cfg *config.Config, agents []*agentdef.Definition) []MCPReport {
+	used := usedMCPServers(agents)
+	servers := slices.DeleteFunc(mcpServers(cfg), func(s mcp.Server) bool { return !used[s.Name] })
 	reports := make([]MCPReport, len(servers))
 	var group sync.WaitGroup
 	for i, s := range servers {
 		group.Go(func() {
-			found, err := mcp.Probe(ctx, s, log)
-			reports[i] = MCPReport{Server: s.Name, Where: whereIs(s), Err: err, Tools: found}
+			found, err := mcp.Probe(ctx, s, nil)
+			reports[i] = MCPReport{Server: s.Name, Where: whereIs(s), Err: err, Tools: len(found)}
+			if err == nil {
+				reports[i].Lacks = lackingTools(s.Name, found, agents)
+			}
 		})
 	}
 	group.Wait()
 	return reports
+}
+
+func usedMCPServers(agents []*agentdef.Definition) map[string]bool {
+	used := map[string]bool{}
+	for _, d := range agents {
+		for _, server := range d.MCPServers {
+			used[server.Name] = true
+		}
+	}
+	return used
+}
+
+func lackingTools(server string, found []turnkeeper.MCPTool, agents []*agentdef.Definition) (lacks []string) {
+	var names []string
+	for _, tool := range found {
+		names = append(names, tool.Name)
+	}
+	for _, d := range agents {
+		for _, s := range d.MCPServers {
+			for _, tool := range s.Tools {
+				if s.Name == server && !slices.Contains(names, tool) {
+					lacks = append(lacks, fmt.Sprintf("%s: the MCP server %q has no tool %q; it has %s", d.Path, server, tool, strings.Join(names, ", ")))
+				}
+			}
+		}
+	}
+	return lacks
 }
 
 func whereIs(s mcp.Server) string {

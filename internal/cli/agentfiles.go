@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"strings"
 
 	"turnkeeper/internal/app"
@@ -18,12 +19,14 @@ type agentReport struct {
 
 // checkFolder checks the agents of a folder against the settings. The tools of
 // a worker of the user's own are not known here.
-func checkFolder(dir string, cfg *config.Config) agentReport {
+//
+// The MCP servers of the agents are asked for their tools.
+func checkFolder(ctx context.Context, dir string, cfg *config.Config) (agentReport, []app.MCPReport) {
 	report := agentReport{Folder: dir, Agents: []string{}, Tools: []string{}, Problems: []string{}, Warnings: []string{}}
 	known, err := app.KnownTools(cfg)
 	if err != nil {
 		report.Problems = append(report.Problems, err.Error())
-		return report
+		return report, nil
 	}
 	for _, tool := range app.Programs(cfg) {
 		report.Tools = append(report.Tools, tool.Spec().Name)
@@ -36,5 +39,5 @@ func checkFolder(dir string, cfg *config.Config) agentReport {
 		report.Problems = append(report.Problems, strings.Split(fault.Error(), "\n")...)
 	}
 	report.Warnings = append(report.Warnings, found.Warnings...)
-	return report
+	return report, app.CheckMCPServers(ctx, cfg, found.Agents)
 }

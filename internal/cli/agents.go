@@ -27,8 +27,8 @@ func (s *session) agentsCommand() *cobra.Command {
 program and the settings found here: keys and values, bounds, models' providers,
 tools, those of the config file included. Every fault is listed; with any, the exit code is 1. Warnings tell what may
 not be meant: a tool that is not known here, say, which a worker program of your
-own may have.`,
-		RunE: func(_ *cobra.Command, args []string) error { return s.checkAgents(args) },
+own may have. The MCP servers that agents have tools of are asked for them.`,
+		RunE: func(cmd *cobra.Command, args []string) error { return s.checkAgents(cmd.Context(), args) },
 	})
 	return cmd
 }
@@ -41,7 +41,7 @@ func showAgents(s *screen, _ clock, agents []turnkeeper.AgentRegistration) {
 	t.print(s)
 }
 
-func (s *session) checkAgents(args []string) error {
+func (s *session) checkAgents(ctx context.Context, args []string) error {
 	cfg, err := s.loadConfig()
 	if err != nil {
 		return err
@@ -50,7 +50,13 @@ func (s *session) checkAgents(args []string) error {
 	if len(args) > 0 {
 		dir = args[0]
 	}
-	report := checkFolder(dir, cfg)
+	report, servers := checkFolder(ctx, dir, cfg)
+	for _, r := range servers {
+		if r.Err != nil {
+			report.Warnings = append(report.Warnings, fmt.Sprintf("the MCP server %q (%s) does not answer: %s; calls of its tools fail until it does", r.Server, r.Where, s.masker.String(r.Err.Error())))
+		}
+		report.Warnings = append(report.Warnings, r.Lacks...)
+	}
 	if err := s.print(report, func() { showReport(s.out, report) }); err != nil {
 		return err
 	}

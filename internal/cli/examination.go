@@ -115,6 +115,7 @@ func examineProcesses(ctx context.Context, d *diagnosis, cfg *config.Config, sto
 	}
 	examineScheduler(d, cfg, settings, clock{now: f.Now, zone: c.zone}, alive)
 	examineSchedules(ctx, d, cfg, store)
+	examinePins(ctx, d, cfg, store)
 }
 
 // examineSchedules looks for agents that would be started by themselves and
@@ -192,7 +193,7 @@ func examineScheduler(d *diagnosis, cfg *config.Config, set storage.SchedulerSet
 }
 
 func examineAgents(ctx context.Context, d *diagnosis, cfg *config.Config) {
-	report := checkFolder(cfg.AgentsDir, cfg)
+	report, servers := checkFolder(ctx, cfg.AgentsDir, cfg)
 	for _, problem := range report.Problems {
 		d.add(checkFail, "agent files", problem, "correct it: a worker does not start with it")
 	}
@@ -202,6 +203,7 @@ func examineAgents(ctx context.Context, d *diagnosis, cfg *config.Config) {
 	if len(report.Problems)+len(report.Warnings) == 0 {
 		d.add(checkOK, "agent files", strings.Join(report.Agents, ", ")+" in "+cfg.AgentsDir, "")
 	}
+	examineMCP(d, servers)
 	used := usedProviders(cfg)
 	for _, p := range app.CheckProviders(ctx, cfg) {
 		verdict := checkWarn

@@ -25,4 +25,4 @@ where server = @server and (@tool = '' or tool = @tool) and (@hash = '' or hash 
 returning tool;
 
 -- name: ForgetMCPTools :execrows
-delete from turnkeeper.mcp_tools where server = @server and (@tool = '' or tool = @tool) and (gone or @all_of_them::boolean);
+delete from turnkeeper.mcp_tools where server = @server;

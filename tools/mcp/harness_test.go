@@ -37,7 +37,7 @@ func newBench(t *testing.T, transport, mode string, settings ...func(*mcp.Server
 	}
 	b.Client = mcp.NewSmall(mcp.Config{Servers: []mcp.Server{server}, Store: b.store}, 1<<20)
 	t.Cleanup(func() {
-		b.Client.Close()
+		b.Close()
 		if b.http != nil {
 			b.http.CloseClientConnections()
 			b.http.Close()

@@ -59,7 +59,7 @@ func serveStdio() {
 	case "mute":
 		select {}
 	case "banner":
-		fmt.Println("Welcome to the hostile server!")
+		fmt.Fprintln(os.Stdout, "Welcome to the hostile server!")
 	case "die-once":
 		if len(h.marks("starts")) == 1 {
 			os.Exit(4)
@@ -213,7 +213,7 @@ func (h *hostile) call(m message, answer func(any), fail func(int, string), repl
 		answer(text("alive"))
 	case "rubbish":
 		if h.mode != "http" {
-			fmt.Println("npm warn something\n{\"level\":30,\"msg\":\"a log line\"}\n\n[1,2")
+			fmt.Fprintln(os.Stdout, "npm warn something\n{\"level\":30,\"msg\":\"a log line\"}\n\n[1,2")
 		}
 		answer(text("after rubbish"))
 	case "giant":

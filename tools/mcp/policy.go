@@ -82,8 +82,8 @@ func (s *session) answerInput(requests sdk.InputRequestMap) (responses sdk.Input
 		switch p := request.(type) {
 		case *sdk.ElicitParams:
 			responses[id] = s.answerForm(p)
-		case *sdk.ListRootsParams:
-			responses[id] = &sdk.ListRootsResult{Roots: s.roots()}
+		case *sdk.ListRootsParams: //nolint:staticcheck // deprecated by the newest protocol, and asked for by the older ones
+			responses[id] = &sdk.ListRootsResult{Roots: s.roots()} //nolint:staticcheck // deprecated by the newest protocol, and asked for by the older ones
 		default:
 			s.note("asked for an answer of a model, which was declined")
 			return nil, false
@@ -92,10 +92,10 @@ func (s *session) answerInput(requests sdk.InputRequestMap) (responses sdk.Input
 	return responses, true
 }
 
-func (s *session) roots() []*sdk.Root {
-	roots := []*sdk.Root{}
+func (s *session) roots() []*sdk.Root { //nolint:staticcheck // deprecated by the newest protocol, and asked for by the older ones
+	roots := []*sdk.Root{} //nolint:staticcheck // deprecated by the newest protocol, and asked for by the older ones
 	for _, path := range s.server.Roots {
-		roots = append(roots, &sdk.Root{URI: (&url.URL{Scheme: "file", Path: path}).String(), Name: path})
+		roots = append(roots, &sdk.Root{URI: (&url.URL{Scheme: "file", Path: path}).String(), Name: path}) //nolint:staticcheck // deprecated by the newest protocol, and asked for by the older ones
 	}
 	return roots
 }

@@ -67,8 +67,8 @@ func (s Server) connectTimeout() time.Duration {
 	return defaultConnectTimeout
 }
 
-// effectOf is what running a call of the tool again would do.
-func (s Server) effectOf(tool string, d turnkeeper.MCPDefinition) turnkeeper.Effect {
+// EffectOf is what running a call of the tool again would do.
+func (s Server) EffectOf(tool string, d turnkeeper.MCPDefinition) turnkeeper.Effect {
 	switch own := s.Tools[tool].Effect; {
 	case own != "":
 		return own

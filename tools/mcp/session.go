@@ -33,6 +33,7 @@ type session struct {
 	relist  func() // the list of tools has changed
 
 	up       atomic.Bool // the handshake is over
+	leaving  atomic.Bool // it is closed in good manners
 	closing  sync.Once
 	mu       sync.Mutex
 	calls    int                     // that run
@@ -141,7 +142,7 @@ func (s *session) client() *sdk.Client {
 		ProgressNotificationHandler: func(_ context.Context, r *sdk.ProgressNotificationClientRequest) {
 			s.tell(r.Params)
 		},
-		LoggingMessageHandler: func(_ context.Context, r *sdk.LoggingMessageRequest) {
+		LoggingMessageHandler: func(_ context.Context, r *sdk.LoggingMessageRequest) { //nolint:staticcheck // deprecated by the newest protocol, and asked for by the older ones
 			s.log.Debug("an MCP server logs", zap.String("level", string(r.Params.Level)), zap.String("text", bounded(fmt.Sprint(r.Params.Data), maxLogLine)))
 		},
 	}
@@ -149,10 +150,10 @@ func (s *session) client() *sdk.Client {
 		options.ElicitationHandler = s.elicit
 	}
 	if len(s.server.Roots) > 0 {
-		options.Capabilities.RootsV2 = &sdk.RootCapabilities{}
+		options.Capabilities.RootsV2 = &sdk.RootCapabilities{} //nolint:staticcheck // deprecated by the newest protocol, and asked for by the older ones
 	}
 	client := sdk.NewClient(&sdk.Implementation{Name: "turnkeeper", Version: "1"}, options)
-	client.AddRoots(s.roots()...)
+	client.AddRoots(s.roots()...) //nolint:staticcheck // deprecated by the newest protocol, and asked for by the older ones
 	client.AddReceivingMiddleware(s.decline)
 	return client
 }
@@ -160,7 +161,7 @@ func (s *session) client() *sdk.Client {
 // watch ends the session when its connection is lost.
 func (s *session) watch() {
 	err := s.sdk.Wait()
-	if s.ctx.Err() != nil {
+	if s.ctx.Err() != nil || s.leaving.Load() {
 		return
 	}
 	why := "the connection was lost"
@@ -236,6 +237,7 @@ func (s *session) drop(why error) {
 // close ends the session in good manners, and returns when what it ran is gone.
 func (s *session) close() {
 	s.closing.Do(func() {
+		s.leaving.Store(true)
 		s.hangUp()
 		s.end(errClosed)
 	})

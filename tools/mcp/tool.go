@@ -37,12 +37,12 @@ func (h *host) newTool(name string) *tool {
 	}}
 	e, known, _ := h.catalog.get(name)
 	if !known || e.fault != "" {
-		t.spec.Effect = h.server.effectOf(name, turnkeeper.MCPDefinition{})
+		t.spec.Effect = h.server.EffectOf(name, turnkeeper.MCPDefinition{})
 		t.spec.Description = fmt.Sprintf("The tool %s of the MCP server %s. What it does is not known, for the server has not told yet.", name, h.server.Name)
 		return t
 	}
 	d := h.catalog.inUse(e.MCPTool)
-	t.hash, t.spec.Effect = d.Hash, h.server.effectOf(name, d)
+	t.hash, t.spec.Effect = d.Hash, h.server.EffectOf(name, d)
 	t.spec.Description, t.spec.Parameters = d.Description, json.RawMessage(d.Schema)
 	if d.Description == "" {
 		t.spec.Description = fmt.Sprintf("The tool %s of the MCP server %s.", name, h.server.Name)

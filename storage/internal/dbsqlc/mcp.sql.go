@@ -10,11 +10,11 @@ import (
 )
 
 const ForgetMCPTools = `-- name: ForgetMCPTools :execrows
-delete from turnkeeper.mcp_tools where server = $1 and ($2 = '' or tool = $2) and (gone or $3::boolean)
+delete from turnkeeper.mcp_tools where server = $1
 `
 
-func (q *Queries) ForgetMCPTools(ctx context.Context, server string, tool interface{}, allOfThem bool) (int64, error) {
-	result, err := q.db.Exec(ctx, ForgetMCPTools, server, tool, allOfThem)
+func (q *Queries) ForgetMCPTools(ctx context.Context, server string) (int64, error) {
+	result, err := q.db.Exec(ctx, ForgetMCPTools, server)
 	if err != nil {
 		return 0, err
 	}
