@@ -1,5 +1,7 @@
 -- What MCP servers say of their tools: the definition that is pinned, and the one
--- that was seen last. Locks: none; it creates a table.
+-- that was seen last.
+-- Oldest program: 2
+-- Locks: none; it creates a table.
 
 create table turnkeeper.mcp_tools (
     server             text not null,

@@ -253,6 +253,7 @@ func TestAHangIsATimeout(t *testing.T) {
 // A server that does not answer a ping after a timeout is started again.
 func TestAFrozenServerIsStartedAgain(t *testing.T) {
 	b := newBench(t, overStdio, "frozen")
+	b.answers("echo", "{}")
 	b.callAs(t.Context(), tools.Call{}, "hang", `{}`, 50*time.Millisecond)
 	b.Use("h")
 	await(t, "another start", func() bool { return len(marksIn(b.dir, "starts")) == 2 })
