@@ -11,6 +11,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/internal/app"
 	"turnkeeper/internal/config"
+	"turnkeeper/internal/views"
 	"turnkeeper/storage"
 )
 
@@ -41,7 +42,7 @@ func (s *session) listMCPCommand() *cobra.Command {
 					return err
 				}
 				view := func(t turnkeeper.MCPTool) mcpToolView { return viewMCPTool(t, app.MCPEffect(cfg, t)) }
-				return s.print(viewAll(found, view), func() {
+				return s.print(views.All(found, view), func() {
 					if len(found) == 0 {
 						s.err.line("no tools: a worker keeps what the MCP servers of its agents say of theirs")
 						return
