@@ -26,6 +26,8 @@ type bench struct {
 	dir   string
 	http  *hostileHTTP // nil over stdio
 	store *memStore
+
+	declared mcp.Server
 }
 
 func newBench(t *testing.T, transport, mode string, settings ...func(*mcp.Server)) *bench {
@@ -35,6 +37,7 @@ func newBench(t *testing.T, transport, mode string, settings ...func(*mcp.Server
 	for _, set := range settings {
 		set(&server)
 	}
+	b.declared = server
 	b.Client = mcp.NewSmall(mcp.Config{Servers: []mcp.Server{server}, Store: b.store}, 1<<20)
 	t.Cleanup(func() {
 		b.Close()

@@ -339,7 +339,7 @@ func bounded(text string, n int) string {
 }
 
 // lossTime is how long it may take until it is known what a session was lost to.
-const lossTime = 3 * time.Second
+const lossTime = reasonTime + time.Second
 
 // waitLost is closed when the session is lost, or should have been.
 func waitLost(s *session) <-chan struct{} {

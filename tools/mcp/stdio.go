@@ -29,6 +29,10 @@ const (
 // endGrace is how long a server may take to end once its input is closed.
 const endGrace = 2 * time.Second
 
+// reasonTime is how long a program whose output has ended may take to end itself,
+// before it counts as one that has only closed it.
+const reasonTime = 5 * time.Second
+
 var errFrame = fmt.Errorf("it sent a message of more than %d MiB", MaxFrame>>20)
 
 // A stdio is a connection to a program that serves over its standard input and
@@ -248,9 +252,9 @@ func (c *stdio) reason(err error) string {
 			c.log.Warn("an MCP server ended", zap.String("how", c.process.Ended()), zap.String("standard_error", words))
 		}
 		return said
-	case <-time.After(endGrace / 2):
+	case <-time.After(reasonTime):
 	}
-	if err == nil || errors.Is(err, io.EOF) {
+	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, sdk.ErrConnectionClosed) {
 		return "its program closed its output"
 	}
 	return err.Error()
