@@ -23,7 +23,7 @@ func (r *reader) read(front *strictyaml.Node) {
 	if front == nil {
 		return
 	}
-	r.Fields("", front, names(""), nil, func(name string, v *strictyaml.Node) {
+	r.Fields("", front, names(""), func(name string, v *strictyaml.Node) {
 		readerOf(name)(r, name, v)
 		if name == "max_output_tokens" || name == "context_window" {
 			r.checkWindow(v)
@@ -98,7 +98,7 @@ func (r *reader) mcpServers(name string, v *strictyaml.Node) {
 	}
 	known := map[string]bool{}
 	where := name + "."
-	r.Fields(where, v, servers, nil, func(server string, v *strictyaml.Node) {
+	r.Fields(where, v, servers, func(server string, v *strictyaml.Node) {
 		if err := turnkeeper.CheckMCPServerName(server); err != nil {
 			r.Add(v.Line, "%s holds %v", name, err)
 			return
@@ -178,7 +178,7 @@ func (r *reader) budget(name string, v *strictyaml.Node) {
 		"tree_tokens": &r.def.Budget.TreeTokens, "tree_calls": &r.def.Budget.TreeCalls,
 	}
 	where := name + "."
-	r.Fields(where, v, names(where), nil, func(bound string, v *strictyaml.Node) {
+	r.Fields(where, v, names(where), func(bound string, v *strictyaml.Node) {
 		*bounds[bound] = r.whole(where+bound, v, 0, maxSpend)
 	})
 }

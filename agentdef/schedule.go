@@ -34,7 +34,7 @@ func (r *reader) schedule(where string, v *strictyaml.Node) Schedule {
 		Message: fmt.Sprintf("Scheduled run of %s.", r.def.Name),
 	}
 	given := false
-	r.Fields(where, v, names(where), nil, func(key string, v *strictyaml.Node) {
+	r.Fields(where, v, names(where), func(key string, v *strictyaml.Node) {
 		value := r.text(where+key, v)
 		if v.Kind != strictyaml.Text {
 			given = given || key == "cron"

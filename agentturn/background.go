@@ -50,13 +50,13 @@ func (j *job) isOver() bool { return j.over.Err() != nil }
 // inTime waits for a job as long as the turn stands still for one, and says
 // whether it is over. A job that must not go on in the background is waited for.
 func (t *turn) inTime(j *job) bool {
-	<-t.patience(j).Done()
+	<-t.longEnough(j).Done()
 	return j.isOver()
 }
 
-// patience ends when a job is over, or has taken as long as the turn stands still
+// longEnough ends when a job is over, or has taken as long as the turn stands still
 // for it.
-func (t *turn) patience(j *job) context.Context {
+func (t *turn) longEnough(j *job) context.Context {
 	if !t.mayGoOn(&j.call) {
 		return j.over
 	}

@@ -28,7 +28,7 @@ func (t *turn) runEffect(ctx context.Context, call *turnkeeper.ToolCall, spec to
 		return context.Cause(ctx)
 	}
 	j := t.launch(ctx, call)
-	t.until(ctx, t.patience(j).Done())
+	t.until(ctx, t.longEnough(j).Done())
 	if !j.isOver() {
 		t.goOn(call, j)
 		return nil

@@ -160,7 +160,7 @@ func (l *loader) decode(problems *strictyaml.Problems, source string) {
 			known = append(known, s.Name)
 		}
 	}
-	problems.Fields("", document, known, nil, func(name string, v *strictyaml.Node) {
+	problems.Fields("", document, known, func(name string, v *strictyaml.Node) {
 		switch name {
 		case "providers":
 			l.readProviders(problems, v)

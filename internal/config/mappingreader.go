@@ -57,7 +57,7 @@ func (r *mappingReader) credential(key, by string, v *strictyaml.Node) Secret {
 
 // reference reads {env: VARIABLE} or {file: PATH}.
 func (r *mappingReader) reference(label string, v *strictyaml.Node, give func(Secret)) {
-	r.Fields(r.where+label+".", v, []string{"env", "file"}, nil, func(by string, v *strictyaml.Node) {
+	r.Fields(r.where+label+".", v, []string{"env", "file"}, func(by string, v *strictyaml.Node) {
 		give(r.credential(label+"."+by, by, v))
 	})
 	if len(v.Fields) != 1 {

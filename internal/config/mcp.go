@@ -73,7 +73,7 @@ type mcpReader struct {
 }
 
 func (r *mcpReader) read(v *strictyaml.Node) MCPServer {
-	r.Fields(r.where, v, keyNames(MCPServerKeys), nil, r.key)
+	r.Fields(r.where, v, keyNames(MCPServerKeys), r.key)
 	given := func(key string) bool {
 		return slices.ContainsFunc(v.Fields, func(f strictyaml.Field) bool { return f.Key == key })
 	}
@@ -231,7 +231,7 @@ func (r *mcpReader) tools(key string, v *strictyaml.Node) {
 		}
 		var settings MCPToolSettings
 		where := key + "." + name + "."
-		r.Fields(r.where+where, v, keyNames(MCPToolKeys), nil, func(one string, v *strictyaml.Node) {
+		r.Fields(r.where+where, v, keyNames(MCPToolKeys), func(one string, v *strictyaml.Node) {
 			switch one {
 			case "effect":
 				settings.Effect = r.effect(where+one, v)

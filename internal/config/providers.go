@@ -107,7 +107,7 @@ func (l *loader) readModels(problems *strictyaml.Problems, v *strictyaml.Node) {
 		}
 		var model Model
 		where := "models." + name + "."
-		problems.Fields(where, v, keyNames(ModelKeys), nil, func(_ string, v *strictyaml.Node) {
+		problems.Fields(where, v, keyNames(ModelKeys), func(_ string, v *strictyaml.Node) {
 			window, err := v.AsInt()
 			switch {
 			case err != nil:
@@ -129,7 +129,7 @@ func eachEntry(problems *strictyaml.Problems, where string, v *strictyaml.Node, 
 		names = append(names, field.Key)
 		lines[field.Key] = field.Line
 	}
-	problems.Fields(where+".", v, names, nil, func(name string, v *strictyaml.Node) { each(name, lines[name], v) })
+	problems.Fields(where+".", v, names, func(name string, v *strictyaml.Node) { each(name, lines[name], v) })
 }
 
 // readShortcuts fills in what the config file leaves open from the variables
@@ -189,7 +189,7 @@ type providerReader struct {
 
 func (r *providerReader) read(name string, v *strictyaml.Node) Provider {
 	r.p.Name = name
-	r.Fields(r.where, v, keyNames(ProviderKeys), nil, r.key)
+	r.Fields(r.where, v, keyNames(ProviderKeys), r.key)
 	if len(r.keys) > 1 {
 		r.Add(v.Line, "%s has %s: give one of them", strings.TrimSuffix(r.where, "."), strings.Join(r.keys, " and "))
 	}

@@ -52,7 +52,7 @@ type toolReader struct {
 }
 
 func (r *toolReader) read(v *strictyaml.Node) Tool {
-	r.Fields(r.where, v, keyNames(ToolKeys), nil, r.key)
+	r.Fields(r.where, v, keyNames(ToolKeys), r.key)
 	for _, key := range []string{"description", "command"} {
 		given := slices.ContainsFunc(v.Fields, func(f strictyaml.Field) bool { return f.Key == key })
 		if !given && v.Kind == strictyaml.Map {

@@ -68,7 +68,7 @@ type webhookReader struct {
 }
 
 func (r *webhookReader) read(v *strictyaml.Node) Webhook {
-	r.Fields(r.where, v, keyNames(WebhookKeys), nil, r.key)
+	r.Fields(r.where, v, keyNames(WebhookKeys), r.key)
 	if v.Kind != strictyaml.Map {
 		return r.w
 	}

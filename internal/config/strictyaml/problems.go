@@ -63,9 +63,8 @@ func (p *Problems) Errors() []error {
 // Fields calls each for the keys of a mapping that are known, in the order
 // written, and notes a fault for every other key, for a repeated one, and for
 // one without a value. where names the mapping in messages and ends with a
-// dot; empty for the document itself. Keys in later are refused as not
-// supported yet.
-func (p *Problems) Fields(where string, mapping *Node, known, later []string, each func(key string, value *Node)) {
+// dot; empty for the document itself.
+func (p *Problems) Fields(where string, mapping *Node, known []string, each func(key string, value *Node)) {
 	if mapping.Kind != Map {
 		p.Add(mapping.Line, "%s must be a mapping of keys to values, not %s", subject(where), mapping.Kind)
 		return
@@ -74,8 +73,6 @@ func (p *Problems) Fields(where string, mapping *Node, known, later []string, ea
 	for _, field := range mapping.Fields {
 		line, repeated := first[field.Key]
 		switch {
-		case slices.Contains(later, field.Key):
-			p.Add(field.Line, "%q is not supported yet", where+field.Key)
 		case !slices.Contains(known, field.Key):
 			p.Add(field.Line, "unknown key %q%s", where+field.Key, suggestion(field.Key, known))
 		case repeated:
