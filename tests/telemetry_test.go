@@ -19,8 +19,8 @@ import (
 	"turnkeeper/telemetry"
 )
 
-// tells has the processes of the house send to the receiver, soon.
-func (h *house) tells(r *receiver) {
+// tells has the processes of the house send to the collector, soon.
+func (h *house) tells(r *collector) {
 	h.env["OTEL_EXPORTER_OTLP_ENDPOINT"] = r.url
 	h.env["OTEL_BSP_SCHEDULE_DELAY"] = "50"
 	h.env["OTEL_METRIC_EXPORT_INTERVAL"] = "200"
@@ -37,7 +37,7 @@ const (
 func TestATurnIsOneTraceThroughALostWorker(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
-	r := newReceiver(t)
+	r := newCollector(t)
 	h.tells(r)
 	h.agent("clerk", marks)
 	h.model.Then(rounds(callOnce("mark_once", "a"), callOnce("mark_none", "b"), hangOnce(text("It is marked."))))
@@ -112,7 +112,7 @@ func TestATurnIsOneTraceThroughALostWorker(t *testing.T) {
 }
 
 // conventions holds attributes against those of OpenTelemetry for models and agents.
-func (h *house) conventions(r *receiver) {
+func (h *house) conventions(r *collector) {
 	h.t.Helper()
 	for name, want := range map[string]map[string]string{
 		"invoke_agent clerk": {
@@ -182,7 +182,7 @@ func (h *house) linesHaveTheirTurn(p *process, turn int64) {
 func TestATurnWithoutASenderIsATraceOfItsOwn(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
-	r := newReceiver(t)
+	r := newCollector(t)
 	h.tells(r)
 	h.agent("clerk", marks)
 	h.model.Then(rounds(text("Hello.")))
@@ -210,7 +210,7 @@ func TestATurnWithoutASenderIsATraceOfItsOwn(t *testing.T) {
 func TestAWaitingTurnIsOneTrace(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
-	r := newReceiver(t)
+	r := newCollector(t)
 	h.tells(r)
 	h.agent("clerk", far)
 	h.ledger.hold("a")
@@ -293,7 +293,7 @@ func summed(families map[string]*dto.MetricFamily, name string, labels ...string
 func TestMetricsAreWhatTheJournalHas(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
-	r := newReceiver(t)
+	r := newCollector(t)
 	h.tells(r)
 	h.agent("clerk", marks)
 	h.agent("capped", marks, "max_rounds: 2")
@@ -426,12 +426,12 @@ func documented(t *testing.T, got map[string]*dto.MetricFamily) {
 	}
 }
 
-// A receiver that takes everything and never answers, and one that is not there,
+// A collector that takes everything and never answers, and one that is not there,
 // hold up no turn and no end.
 func TestAReceiverThatHangsHoldsNothingUp(t *testing.T) {
 	t.Parallel()
 	for name, to := range map[string]func(testing.TB) string{
-		"it hangs":        func(t testing.TB) string { return newReceiver(t).hangs().url },
+		"it hangs":        func(t testing.TB) string { return newCollector(t).hangs().url },
 		"it is not there": func(testing.TB) string { return "http://127.0.0.1:1" },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -471,7 +471,7 @@ func TestWhatIsSaidIsNotToldOf(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := newHouse(t)
-			r := newReceiver(t)
+			r := newCollector(t)
 			h.tells(r)
 			h.env["OTEL_EXPORTER_OTLP_HEADERS"] = "api-key=" + headerCanary
 			h.env["TURNKEEPER_TELEMETRY_CONTENT"] = fmt.Sprint(content)

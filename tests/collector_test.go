@@ -20,8 +20,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// A receiver takes what is sent by OTLP over HTTP.
-type receiver struct {
+// A collector takes what is sent by OTLP over HTTP.
+type collector struct {
 	t    testing.TB
 	url  string
 	hang chan struct{} // closed: it answers; nil: it does at once
@@ -40,8 +40,8 @@ type sentSpan struct {
 	instance string // of the process that sent it
 }
 
-func newReceiver(t testing.TB) *receiver {
-	r := &receiver{t: t, metrics: map[string]bool{}, more: make(chan struct{})}
+func newCollector(t testing.TB) *collector {
+	r := &collector{t: t, metrics: map[string]bool{}, more: make(chan struct{})}
 	server := httptest.NewServer(r)
 	r.url = server.URL
 	t.Cleanup(func() {
@@ -51,14 +51,14 @@ func newReceiver(t testing.TB) *receiver {
 	return r
 }
 
-// hangs has the receiver read and never answer until the test ends.
-func (r *receiver) hangs() *receiver {
+// hangs has the collector read and never answer until the test ends.
+func (r *collector) hangs() *collector {
 	r.hang = make(chan struct{})
 	r.t.Cleanup(func() { close(r.hang) })
 	return r
 }
 
-func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+func (r *collector) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	body, err := io.ReadAll(req.Body)
 	if err == nil {
 		err = r.take(req, body)
@@ -76,7 +76,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	w.Header().Set("Content-Type", "application/x-protobuf") // an empty answer is a good one
 }
 
-func (r *receiver) take(req *http.Request, body []byte) error {
+func (r *collector) take(req *http.Request, body []byte) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	defer func() {
@@ -121,7 +121,7 @@ func (r *receiver) take(req *http.Request, body []byte) error {
 }
 
 // await returns what find finds, once it finds something.
-func await[V any](r *receiver, what string, find func() (V, bool)) V {
+func await[V any](r *collector, what string, find func() (V, bool)) V {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -142,7 +142,7 @@ func await[V any](r *receiver, what string, find func() (V, bool)) V {
 }
 
 // awaitSpan returns the first span of the name for which so is true.
-func (r *receiver) awaitSpan(name string, so func(sentSpan) bool) sentSpan {
+func (r *collector) awaitSpan(name string, so func(sentSpan) bool) sentSpan {
 	r.t.Helper()
 	return await(r, "span "+name, func() (sentSpan, bool) {
 		for _, s := range r.spans {
@@ -157,7 +157,7 @@ func (r *receiver) awaitSpan(name string, so func(sentSpan) bool) sentSpan {
 func any1(sentSpan) bool { return true }
 
 // all are the spans so far, by name and beginning.
-func (r *receiver) all() []sentSpan {
+func (r *collector) all() []sentSpan {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	all := slices.Clone(r.spans)
@@ -165,7 +165,7 @@ func (r *receiver) all() []sentSpan {
 	return all
 }
 
-func (r *receiver) names() (names []string) {
+func (r *collector) names() (names []string) {
 	for _, s := range r.all() {
 		names = append(names, s.Name)
 	}
@@ -173,7 +173,7 @@ func (r *receiver) names() (names []string) {
 }
 
 // everything is all that came, as text.
-func (r *receiver) everything() string {
+func (r *collector) everything() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.text.String()
