@@ -8,15 +8,20 @@ const types = [
 export function follow(EventSource, url) {
   const seen = { last: 0, text: '', rollbacks: 0, opens: 0, faults: [], over: false, closed: false };
   const source = new EventSource(url);
+  const fault = (what) => { // enough is known
+    seen.faults.push(what);
+    seen.closed = true;
+    source.close();
+  };
   source.onopen = () => seen.opens++;
   source.onerror = () => {
     seen.closed = source.readyState === 2; // it does not come again
-    if (seen.closed && !seen.over) seen.faults.push('gave up after event ' + seen.last);
+    if (seen.closed && !seen.over) fault('gave up after event ' + seen.last);
   };
   const take = (message) => {
     const event = JSON.parse(message.data);
     if (event.seq !== seen.last + 1 || message.lastEventId !== String(event.seq)) {
-      seen.faults.push(`event ${event.seq}, with the id ${message.lastEventId}, came after event ${seen.last}`);
+      fault(`event ${event.seq}, with the id ${message.lastEventId}, came after event ${seen.last}`);
     }
     seen.last = event.seq;
     if (event.type === 'round_rollback') seen.rollbacks++;
