@@ -65,10 +65,12 @@ func TestEventSourcesThatAreCut(t *testing.T) {
 		all = append(all, s.tabSaw(tab)...)
 	}
 	turn := s.turnOf(1)
-	if turn.Reply == nil || turn.Losses < 2 {
+	if turn.Reply == nil || turn.State != "succeeded" || turn.Losses != 2 {
 		t.Fatalf("the turn is %s, it lost %d workers", turn.State, turn.Losses)
 	}
 	last := query[int](s.house, "select last_seq from turns")
+	// Of two lost workers, and of a model call that was too slow for a busy machine.
+	rollbacks := query[int](s.house, "select count(*) from turn_events where type = 'round_rollback'")
 	if want := nodeSources + tabs*tabSources; len(all) != want {
 		t.Fatalf("%d of %d have ended", len(all), want)
 	}
@@ -78,9 +80,9 @@ func TestEventSourcesThatAreCut(t *testing.T) {
 		if len(saw.Faults) > 0 {
 			t.Errorf("source %d: %s", i, saw.Faults)
 		}
-		if saw.Last != last || saw.Rollbacks != 2 || saw.Text != turn.Reply.Body {
-			t.Errorf("source %d ended at event %d of %d, with %d roll-backs and %d bytes of %d",
-				i, saw.Last, last, saw.Rollbacks, len(saw.Text), len(turn.Reply.Body))
+		if saw.Last != last || saw.Rollbacks != rollbacks || saw.Text != turn.Reply.Body {
+			t.Errorf("source %d ended at event %d of %d, with %d roll-backs of %d and %d bytes of %d",
+				i, saw.Last, last, saw.Rollbacks, rollbacks, len(saw.Text), len(turn.Reply.Body))
 		}
 	}
 	if n := s.refusals(); n > 0 {
@@ -218,9 +220,12 @@ func (s *cutStand) loseTheRunner() {
 		select from turn_events where type = 'block_delta' and seq > (select max(seq) from turn_events where type = 'round_rollback'))`, grants)
 }
 
-// drainTheRunner tells the worker that runs the turn to stop: it ends the turn first,
-// and sends those who watch elsewhere.
-func (s *cutStand) drainTheRunner() { s.runner.signal(syscall.SIGTERM) }
+// drainTheRunner tells the worker that runs the turn to stop: it ends the turn first, if
+// there is time for that, and sends those who watch elsewhere.
+func (s *cutStand) drainTheRunner() {
+	s.serve(s.startWorker("--takeover-after", "2s"), s.serving[1], s.serving[2], s.runner)
+	s.runner.signal(syscall.SIGTERM)
+}
 
 func (s *cutStand) startNode() (ended <-chan []byte) {
 	s.t.Helper()
