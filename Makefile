@@ -73,6 +73,10 @@ record: setup ## keep this release's journals for later ones: RELEASE=name
 mcp-conformance: ## run the official MCP conformance suite for clients (needs npm)
 	@scripts/mcp-conformance
 
+.PHONY: screenshots
+screenshots: setup ## take the pictures of docs/page.md anew (Chromium)
+	go test ./tests -run TestScreenshots -screenshots
+
 .PHONY: bench
 bench: setup build ## measure turns a second on this machine
 	bin/worker bench

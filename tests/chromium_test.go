@@ -15,7 +15,7 @@ func newBrowser(ctx context.Context, t testing.TB) context.Context {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath("chromium"), chromedp.NoSandbox, chromedp.DisableGPU,
-		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true))
+		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.WSURLReadTimeout(patience))
 	ctx, stop := chromedp.NewExecAllocator(ctx, options...)
 	ctx, closeBrowser := chromedp.NewContext(ctx)
 	if err := chromedp.Do(ctx); err != nil {

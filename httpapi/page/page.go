@@ -88,15 +88,35 @@ func parse() map[string]*template.Template {
 var functions = template.FuncMap{
 	"plain": words.Plain, "exact": words.Exact, "coarse": words.Coarse,
 	"count": func(n int) string { return words.Thousands(int64(n)) }, "thousands": words.Thousands, "plural": words.Plural,
-	"sign": func(state any) string { return words.Sign(fmt.Sprint(state)) }, "tone": tone, "reason": words.StopReason,
+	"sign": sign, "tone": tone, "reason": words.StopReason,
 	"brief": brief, "short": func(s string) string { return s[:min(len(s), 12)] }, "stoppedBy": stoppedBy, "join": strings.Join,
 	"bytes": inBytes, "add": func(a, b int) int { return a + b }, "args": func(values ...any) []any { return values },
+}
+
+// sign is that of the terminal, and one of its own for what is open or lasts.
+func sign(state any) string {
+	switch text := fmt.Sprint(state); text {
+	case "running", "started", "held":
+		return "▸"
+	case "waiting", "queued", "planned":
+		return "…"
+	case "answered", "finished":
+		return words.Sign("succeeded")
+	case "alive", "on":
+		return "●"
+	case "free", "off", "stopped":
+		return "○"
+	case "paused":
+		return "‖"
+	default:
+		return words.Sign(text)
+	}
 }
 
 // tone is the colour of a state. Nobody needs it: the sign and the word say the same.
 func tone(state any) string {
 	switch fmt.Sprint(state) {
-	case "succeeded", "answered", "alive", "finished":
+	case "succeeded", "answered", "alive", "finished", "on":
 		return "good"
 	case "failed", "silent", "lost":
 		return "bad"

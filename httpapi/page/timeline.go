@@ -57,7 +57,7 @@ func (p Turn) held() (spans []Span) {
 		if waited.End.Sub(waited.Start) >= time.Millisecond {
 			spans = append(spans, waited)
 		}
-		who := cmp.Or(string(d.WorkerID), "a worker")
+		who := cmp.Or(string(p.Holder(d)), "a worker")
 		span := Span{Kind: "held", What: "Held by " + who, Note: fmt.Sprintf("dispatch %d", i+1), Start: d.GrantedAt, End: d.EndedAt}
 		if d.Outcome != "" {
 			span.Note += ", " + cmp.Or(dispatchEnds[d.Outcome], d.Outcome)
@@ -140,9 +140,9 @@ func (p Turn) draw(spans []Span) []Span {
 			end = to
 		}
 		left := int(1000 * spans[i].Start.Sub(from) / whole)
-		width := int(1000 * end.Sub(spans[i].Start) / whole)
+		right := int(1000 * end.Sub(from) / whole)
 		left = min(max(left, 0), 1000-least)
-		spans[i].Left, spans[i].Width = left, min(max(width, least), 1000-left)
+		spans[i].Left, spans[i].Width = left, min(max(right-left, least), 1000-left)
 	}
 	return spans
 }

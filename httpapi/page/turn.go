@@ -1,6 +1,7 @@
 package page
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -69,6 +70,14 @@ func (p Turn) IsReply(r turnkeeper.Round) bool {
 
 // Background says that a call went on while the turn did.
 func (Turn) Background(c turnkeeper.ToolCall) bool { return agentturn.WentOn(c) }
+
+// Holder is the worker of a dispatch: of one that goes on, who holds the turn.
+func (p Turn) Holder(d turnkeeper.Dispatch) turnkeeper.WorkerID {
+	if d.EndedAt.IsZero() {
+		return cmp.Or(d.WorkerID, p.Turn.WorkerID)
+	}
+	return d.WorkerID
+}
 
 // OutputOf is the stored result of a call; nil: there is none.
 func (p Turn) OutputOf(c turnkeeper.ToolCall) *turnkeeper.Output {
