@@ -20,7 +20,7 @@ type Tick struct {
 	tx    pgx.Tx // nil before Look
 	q     *dbsqlc.Queries
 	last  pipeline           // statements without answers, sent with the commit
-	ahead []turnkeeper.Ready // heads of lanes as Look found them; nil: to be read
+	ahead []turnkeeper.Ready // all heads of free lanes, read with the look: most ticks need no question more; nil: to be read
 }
 
 // InTick runs f in one transaction, which commits when f returns nil. Its begin
@@ -50,23 +50,19 @@ func (t *Tick) commit(ctx context.Context) error {
 // Tx is the transaction, for what must become true with the tick.
 func (t *Tick) Tx() pgx.Tx { return t.tx }
 
-// readAhead is how many heads of lanes are read together with the look at what
-// there is to do: most ticks then need no question more.
-const readAhead = 100
-
 // Look opens the tick, takes the scheduler's lock if it is free and says what there is to do.
 // locked is false while another process ticks; nothing may be done then.
 func (t *Tick) Look(ctx context.Context) (sit turnkeeper.Situation, locked bool, err error) {
 	var row dbsqlc.LookRow
-	var ahead []dbsqlc.ReadyMessagesRow
+	var ahead []dbsqlc.ShortQueueRow
 	batch := &pgx.Batch{}
 	batch.BeginTx(pgx.TxOptions{})
 	batch.Queue(dbsqlc.Look, turnkeeper.MaxWaiting).Query(func(rows pgx.Rows) (err error) {
 		row, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[dbsqlc.LookRow])
 		return err
 	})
-	batch.Queue(dbsqlc.ReadyMessages, readAhead).Query(func(rows pgx.Rows) (err error) {
-		ahead, err = pgx.CollectRows(rows, pgx.RowToStructByPos[dbsqlc.ReadyMessagesRow])
+	batch.Queue(dbsqlc.ShortQueue, turnkeeper.MaxWaiting).Query(func(rows pgx.Rows) (err error) {
+		ahead, err = pgx.CollectRows(rows, pgx.RowToStructByPos[dbsqlc.ShortQueueRow])
 		return err
 	})
 	results := t.conn.SendBatch(ctx, batch)
@@ -75,7 +71,9 @@ func (t *Tick) Look(ctx context.Context) (sit turnkeeper.Situation, locked bool,
 	if err := results.Close(); err != nil {
 		return turnkeeper.Situation{}, false, translate(err)
 	}
-	t.ahead = mapRows(ahead, readyOf)
+	if row.Waiting < turnkeeper.MaxWaiting {
+		t.ahead = mapRows(ahead, func(r dbsqlc.ShortQueueRow) turnkeeper.Ready { return readyOf(dbsqlc.ReadyMessagesRow(r)) })
+	}
 	return turnkeeper.Situation{
 		Now: row.Now, Paused: row.Paused, PollInterval: orZero(row.PollInterval), MaxDispatches: int(orZero(row.MaxDispatchesPerTick)),
 		Timeline: row.CurrentTimeline, SeenTimeline: row.Timeline, LastTickAt: orZero(row.LastTickAt),
@@ -220,7 +218,7 @@ func (t *Tick) ReadyTurns(ctx context.Context, limit int) ([]turnkeeper.Ready, e
 
 // ReadyMessages lists the heads of free lanes. Their turns are made by Grant.
 func (t *Tick) ReadyMessages(ctx context.Context, limit int) ([]turnkeeper.Ready, error) {
-	if t.ahead != nil && limit <= readAhead {
+	if t.ahead != nil {
 		ready := t.ahead[:min(limit, len(t.ahead))]
 		t.ahead = nil
 		return ready, nil

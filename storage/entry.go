@@ -107,15 +107,6 @@ func (w *TurnWriter) queueRound(ctx context.Context, q *dbsqlc.Queries, e turnke
 	if r.Recipe != nil {
 		p.Request = w.clean(recipeJSON(*r.Recipe))
 	}
-	// In one order for all, so that two who write the same ones wait for each
-	// other, and not in a circle.
-	for _, part := range slices.SortedFunc(slices.Values(e.Parts), byHash) {
-		p.PartHashes = append(p.PartHashes, part.SHA256)
-		p.PartContents = append(p.PartContents, w.clean(part.Content))
-	}
-	if e.Summary != nil {
-		p.SummaryUpTo, p.Summary = int64(e.Summary.UpTo), w.clean(e.Summary.Text)
-	}
 	for _, call := range r.Calls {
 		p.Ordinals = append(p.Ordinals, int32(call.Key.Ordinal)) //nolint:gosec // few
 		p.WireIds = append(p.WireIds, w.clean(call.WireID))
@@ -130,7 +121,27 @@ func (w *TurnWriter) queueRound(ctx context.Context, q *dbsqlc.Queries, e turnke
 		p.Shown = append(p.Shown, w.clean(call.Shown))
 		p.Previews = append(p.Previews, w.clean(call.Preview))
 	}
-	return q.InsertRound(ctx, p)
+	return errors.Join(q.InsertRound(ctx, p), w.queueParts(ctx, q, e.Parts), w.queueSummary(ctx, q, e.Summary))
+}
+
+func (w *TurnWriter) queueParts(ctx context.Context, q *dbsqlc.Queries, parts []turnkeeper.RequestPart) error {
+	if len(parts) == 0 {
+		return nil
+	}
+	var hashes, contents []string
+	// In one order for all, so that two who write the same ones wait for each
+	// other, and not in a circle.
+	for _, part := range slices.SortedFunc(slices.Values(parts), byHash) {
+		hashes, contents = append(hashes, part.SHA256), append(contents, w.clean(part.Content))
+	}
+	return q.InsertRequestParts(ctx, hashes, contents)
+}
+
+func (w *TurnWriter) queueSummary(ctx context.Context, q *dbsqlc.Queries, summary *turnkeeper.Summary) error {
+	if summary == nil || summary.Text == "" {
+		return nil
+	}
+	return q.InsertSummary(ctx, int64(summary.UpTo), w.clean(summary.Text), int64(w.grant.TurnID))
 }
 
 func orOnce(e turnkeeper.Effect) turnkeeper.Effect {

@@ -120,7 +120,7 @@ func TestLooksAtALongQueueUseIndexes(t *testing.T) {
 				if analyzed {
 					h.exec("vacuum analyze turnkeeper.messages, turnkeeper.turns, turnkeeper.leases")
 				}
-				for _, name := range []string{"ReadyMessages", "ReadyTurns", "Look", "NextDue"} {
+				for _, name := range []string{"ReadyMessages", "ShortQueue", "ReadyTurns", "Look", "NextDue"} {
 					plan := h.explain(query(t, "scheduler.sql", name))
 					plan.walk(func(n node) {
 						if (n.Relation == "messages" || n.Relation == "turns") && n.Type != "Index Scan" && n.Type != "Index Only Scan" && n.Rows*n.Loops > 0 {

@@ -53,6 +53,7 @@ func TestLooksBesideTenThousandWaitingTurnsUseIndexes(t *testing.T) {
 			{"scheduler.sql", "Look", 1200}, // before the tables are analyzed, the lanes' leases are read three times
 			{"scheduler.sql", "ReadyTurns", 30},
 			{"scheduler.sql", "ReadyMessages", 60},
+			{"scheduler.sql", "ShortQueue", 60},
 			{"scheduler.sql", "NextDue", 500}, // and here once
 			{"elsewhere.sql", "LostCalls", 200},
 			{"elsewhere.sql", "LookAgainAtCalls", 250}, // runs only when something looks lost

@@ -34,15 +34,6 @@ with answer as (
         @latency_ms::bigint, @finish_reason::text, @input_tokens::bigint, @output_tokens::bigint, @cached_tokens::bigint,
         @reasoning_tokens::bigint, @usage_estimated::boolean, @text::text, @reasoning::text, sqlc.narg(raw)::text,
         @version::smallint, nullif(@request::text, '')::json)
-), parts as (
-    insert into turnkeeper.request_parts (sha256, content)
-    select unnest(@part_hashes::text[]), unnest(@part_contents::text[])
-    on conflict do nothing
-), summary as (
-    insert into turnkeeper.summaries (agent, conversation, up_to, turn_id, content)
-    select t.agent, t.conversation, @summary_up_to::bigint, t.id, @summary::text from turnkeeper.turns t
-    where t.id = @turn_id and @summary <> ''
-    on conflict do nothing
 ), calls as (
     insert into turnkeeper.calls (turn_id, round, ordinal, agent, wire_id, provider_id, name, arguments, raw_args,
         args_hash, effect, paging, state, shown, preview, ended_at)
@@ -61,6 +52,17 @@ select @turn_id, e.seq, e.type, e.round, e.block, nullif(e.data, '')::json,
     greatest(clock_timestamp(), (select p.at from turnkeeper.turn_events p where p.turn_id = @turn_id order by p.seq desc limit 1))
 from (select generate_series(@first_seq::bigint, @last_seq::bigint) as seq, unnest(@event_types::text[]) as type,
     unnest(@event_rounds::integer[]) as round, unnest(@event_blocks::integer[]) as block, unnest(@event_data::text[]) as data) e;
+
+-- name: InsertRequestParts :exec
+-- What requests are made of beside the journal, each once.
+insert into turnkeeper.request_parts (sha256, content)
+select unnest(@hashes::text[]), unnest(@contents::text[])
+on conflict do nothing;
+
+-- name: InsertSummary :exec
+insert into turnkeeper.summaries (agent, conversation, up_to, turn_id, content)
+select t.agent, t.conversation, @up_to::bigint, t.id, @content::text from turnkeeper.turns t where t.id = @turn_id::bigint
+on conflict do nothing;
 
 -- name: StartCalls :exec
 select turnkeeper.start_calls(@turn::bigint, @token::bigint, @worker::text,

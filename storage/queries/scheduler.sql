@@ -100,6 +100,20 @@ where (t.due_at is null or t.due_at <= statement_timestamp() or other.worker_id 
 order by m.due_at, m.priority desc, m.id
 limit @max_rows;
 
+-- name: ShortQueue :many
+-- The heads of free lanes among the oldest waiting messages: all there are, when
+-- no more wait than that. It is asked at each look, and so it does little beside.
+select m.id as message_id, m.agent, m.conversation, m.lane, m.trigger, m.attempts + 1 as attempt, a.definition_hash,
+    m.due_at, m.priority
+from (select distinct on (w.lane) w.lane, w.id from turnkeeper.oldest_waiting(@max_rows::integer) as w (lane, id, due_at, priority)
+      order by w.lane, w.due_at, w.priority desc, w.id) head
+join turnkeeper.messages m on m.id = head.id
+join turnkeeper.agents a on a.name = m.agent
+where m.due_at <= greatest(statement_timestamp(), m.accepted_at) -- what was due once is, however the clock was set back
+  and (select l.grant_id is not null or turnkeeper.lane_pauses(l.not_before) from turnkeeper.leases l where l.lane = head.lane) is not true
+  and (select t.id from turnkeeper.turns t where t.lane = head.lane and t.state in ('queued', 'running', 'waiting')) is null
+order by m.due_at, m.priority desc, m.id;
+
 -- name: ReadyMessages :many
 -- The heads of free lanes, oldest due first. They are looked for among the
 -- oldest waiting messages of all: the first of a lane there is its head. Only

@@ -230,6 +230,18 @@ func (q *Queries) InsertOutputs(ctx context.Context, arg InsertOutputsParams) er
 	return err
 }
 
+const InsertRequestParts = `-- name: InsertRequestParts :exec
+insert into turnkeeper.request_parts (sha256, content)
+select unnest($1::text[]), unnest($2::text[])
+on conflict do nothing
+`
+
+// What requests are made of beside the journal, each once.
+func (q *Queries) InsertRequestParts(ctx context.Context, hashes []string, contents []string) error {
+	_, err := q.db.Exec(ctx, InsertRequestParts, hashes, contents)
+	return err
+}
+
 const InsertRound = `-- name: InsertRound :exec
 with answer as (
     insert into turnkeeper.rounds (turn_id, round, charged, provider, model, attempts, latency_ms, finish_reason,
@@ -238,27 +250,18 @@ with answer as (
         $13::bigint, $14::text, $15::bigint, $16::bigint, $17::bigint,
         $18::bigint, $19::boolean, $20::text, $21::text, $22::text,
         $23::smallint, nullif($24::text, '')::json)
-), parts as (
-    insert into turnkeeper.request_parts (sha256, content)
-    select unnest($25::text[]), unnest($26::text[])
-    on conflict do nothing
-), summary as (
-    insert into turnkeeper.summaries (agent, conversation, up_to, turn_id, content)
-    select t.agent, t.conversation, $27::bigint, t.id, $28::text from turnkeeper.turns t
-    where t.id = $1 and $28 <> ''
-    on conflict do nothing
 ), calls as (
     insert into turnkeeper.calls (turn_id, round, ordinal, agent, wire_id, provider_id, name, arguments, raw_args,
         args_hash, effect, paging, state, shown, preview, ended_at)
-    select $1, $8, c.ordinal, $29::text, c.wire_id, c.provider_id, c.name, c.arguments,
+    select $1, $8, c.ordinal, $25::text, c.wire_id, c.provider_id, c.name, c.arguments,
         c.raw_args, c.args_hash, c.effect, c.paging, c.state, c.shown, c.preview,
         case when c.state <> 'planned' then clock_timestamp() end
-    from (select unnest($30::integer[]) as ordinal, unnest($31::text[]) as wire_id,
-        unnest($32::text[]) as provider_id, unnest($33::text[]) as name,
-        unnest($34::text[]) as arguments, unnest($35::text[]) as raw_args,
-        unnest($36::text[]) as args_hash, unnest($37::text[]) as effect,
-        unnest($38::boolean[]) as paging, unnest($39::text[]) as state,
-        unnest($40::text[]) as shown, unnest($41::text[]) as preview) c
+    from (select unnest($26::integer[]) as ordinal, unnest($27::text[]) as wire_id,
+        unnest($28::text[]) as provider_id, unnest($29::text[]) as name,
+        unnest($30::text[]) as arguments, unnest($31::text[]) as raw_args,
+        unnest($32::text[]) as args_hash, unnest($33::text[]) as effect,
+        unnest($34::boolean[]) as paging, unnest($35::text[]) as state,
+        unnest($36::text[]) as shown, unnest($37::text[]) as preview) c
 )
 insert into turnkeeper.turn_events (turn_id, seq, type, round, block, data, at)
 select $1, e.seq, e.type, e.round, e.block, nullif(e.data, '')::json,
@@ -292,10 +295,6 @@ type InsertRoundParams struct {
 	Raw             *string
 	Version         int16
 	Request         string
-	PartHashes      []string
-	PartContents    []string
-	SummaryUpTo     int64
-	Summary         string
 	Agent           string
 	Ordinals        []int32
 	WireIds         []string
@@ -339,10 +338,6 @@ func (q *Queries) InsertRound(ctx context.Context, arg InsertRoundParams) error 
 		arg.Raw,
 		arg.Version,
 		arg.Request,
-		arg.PartHashes,
-		arg.PartContents,
-		arg.SummaryUpTo,
-		arg.Summary,
 		arg.Agent,
 		arg.Ordinals,
 		arg.WireIds,
@@ -357,6 +352,17 @@ func (q *Queries) InsertRound(ctx context.Context, arg InsertRoundParams) error 
 		arg.Shown,
 		arg.Previews,
 	)
+	return err
+}
+
+const InsertSummary = `-- name: InsertSummary :exec
+insert into turnkeeper.summaries (agent, conversation, up_to, turn_id, content)
+select t.agent, t.conversation, $1::bigint, t.id, $2::text from turnkeeper.turns t where t.id = $3::bigint
+on conflict do nothing
+`
+
+func (q *Queries) InsertSummary(ctx context.Context, upTo int64, content string, turnID int64) error {
+	_, err := q.db.Exec(ctx, InsertSummary, upTo, content, turnID)
 	return err
 }
 

@@ -692,3 +692,60 @@ func (q *Queries) Settings(ctx context.Context) (TurnkeeperSetting, error) {
 	)
 	return i, err
 }
+
+const ShortQueue = `-- name: ShortQueue :many
+select m.id as message_id, m.agent, m.conversation, m.lane, m.trigger, m.attempts + 1 as attempt, a.definition_hash,
+    m.due_at, m.priority
+from (select distinct on (w.lane) w.lane, w.id from turnkeeper.oldest_waiting($1::integer) as w (lane, id, due_at, priority)
+      order by w.lane, w.due_at, w.priority desc, w.id) head
+join turnkeeper.messages m on m.id = head.id
+join turnkeeper.agents a on a.name = m.agent
+where m.due_at <= greatest(statement_timestamp(), m.accepted_at) -- what was due once is, however the clock was set back
+  and (select l.grant_id is not null or turnkeeper.lane_pauses(l.not_before) from turnkeeper.leases l where l.lane = head.lane) is not true
+  and (select t.id from turnkeeper.turns t where t.lane = head.lane and t.state in ('queued', 'running', 'waiting')) is null
+order by m.due_at, m.priority desc, m.id
+`
+
+type ShortQueueRow struct {
+	MessageID      int64
+	Agent          string
+	Conversation   string
+	Lane           string
+	Trigger        string
+	Attempt        int32
+	DefinitionHash string
+	DueAt          time.Time
+	Priority       int32
+}
+
+// The heads of free lanes among the oldest waiting messages: all there are, when
+// no more wait than that. It is asked at each look, and so it does little beside.
+func (q *Queries) ShortQueue(ctx context.Context, maxRows int32) ([]ShortQueueRow, error) {
+	rows, err := q.db.Query(ctx, ShortQueue, maxRows)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ShortQueueRow
+	for rows.Next() {
+		var i ShortQueueRow
+		if err := rows.Scan(
+			&i.MessageID,
+			&i.Agent,
+			&i.Conversation,
+			&i.Lane,
+			&i.Trigger,
+			&i.Attempt,
+			&i.DefinitionHash,
+			&i.DueAt,
+			&i.Priority,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
