@@ -140,7 +140,20 @@ func TestConstraintsOfTheHouse(t *testing.T) {
 	h.turn("x").finish(t, "done")
 	const turn = `insert into turnkeeper.turns (message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, ended_at, stop_reason)
 		select message_id, attempt + n, agent, conversation, lane, trigger, definition_hash, `
+	const call = `insert into turnkeeper.calls (turn_id, round, ordinal, agent, wire_id, provider_id, name, arguments, args_hash, effect, paging, state, ended_at)
+		values (1, 1, `
 	for name, c := range map[string]struct{ sql, constraint string }{
+		"a state of no message":         {"update turnkeeper.messages set state = 'lost'", "messages_check"},
+		"a slot of no schedule":         {"update turnkeeper.messages set trigger = 'schedule'", "messages_check"},
+		"a priority out of bounds":      {"update turnkeeper.messages set priority = 1001", "messages_check"},
+		"a reason that is none":         {"update turnkeeper.turns set stop_reason = 'bored'", "turns_check"},
+		"a reason without an end":       {"update turnkeeper.turns set ended_at = null", "turns_check"},
+		"a started call, no nonce":      {call + "1, 'a', 'w', '', 'n', '{}', 'h', 'once', false, 'started', null)", "calls_check"},
+		"a planned call that ended":     {call + "1, 'a', 'w', '', 'n', '{}', 'h', 'once', false, 'planned', now())", "calls_check"},
+		"a result without its time":     {call + "1, 'a', 'w', '', 'n', '{}', 'h', 'once', false, 'failed', null)", "calls_check"},
+		"a call of half an effect":      {call + "1, 'a', 'w', '', 'n', '{}', 'h', 'half', false, 'planned', null)", "calls_check"},
+		"a call without a place":        {call + "0, 'a', 'w', '', 'n', '{}', 'h', 'once', false, 'planned', null)", "calls_check"},
+		"a negative number of failures": {"update turnkeeper.leases set failures = -1", "leases_check"},
 		"a second reply to a message": {
 			`insert into turnkeeper.replies (message_id, turn_id, agent, conversation, outcome, body)
 				select message_id, turn_id + 1, agent, conversation, outcome, body from turnkeeper.replies`, "replies_message_id_key",
