@@ -197,7 +197,7 @@ func (t *turn) spawn(ctx context.Context, call *turnkeeper.ToolCall) error {
 	}
 	t.forget(call)
 	call.State, call.Elsewhere, call.Shown, call.OutputID = handle.State, true, handle.Shown, handle.OutputID
-	t.patience = time.Now().Add(spawnPatience)
+	t.stillFor = time.Now().Add(spawnPatience)
 	t.log.Info("sub-agent spawned", zap.Stringer("call", call.Key), zap.String("sub_agent", args.Agent), zap.Int64("message", int64(message)))
 	return nil
 }
@@ -216,7 +216,7 @@ func (t *turn) owesReply() bool { return slices.ContainsFunc(t.calls(), owed) }
 // and as long as something runs here. waits says that the turn is to wait for them.
 func (t *turn) awaitReplies(ctx context.Context) (waits bool, err error) {
 	for look := firstSpawnLook; t.owesReply(); look = min(2*look, slowSpawnLook) {
-		if len(t.jobs) == 0 && !time.Now().Before(t.patience) {
+		if len(t.jobs) == 0 && !time.Now().Before(t.stillFor) {
 			return true, nil
 		}
 		if !pause(ctx, look) {

@@ -59,7 +59,7 @@ type turn struct {
 
 	unseen bool // a call in the background has ended that no request has told of
 
-	patience  time.Time                            // until then the turn stands still for replies of sub-agents
+	stillFor  time.Time                            // until then the turn stands still for replies of sub-agents
 	subAgents map[turnkeeper.CallKey]*SubAgentData // that have ended, for the watchers
 
 	end *ending // set by the state that ends the loop
