@@ -239,8 +239,8 @@ func TestParseRecordedEqualsTheFile(t *testing.T) {
 	if diff := cmp.Diff(filed, recorded, cmpopts.IgnoreFields(agentdef.Definition{}, "Path")); diff != "" {
 		t.Error(diff)
 	}
-	_, err = agentdef.ParseRecorded("mail", []byte("---\nsub_agents: {}\n---\nHi"))
-	if got, want := text(err), `mail.md (as recorded):2: "sub_agents" is not supported yet`; got != want {
+	_, err = agentdef.ParseRecorded("mail", []byte("---\nof_tomorrow: {}\n---\nHi"))
+	if got, want := text(err), `mail.md (as recorded):2: unknown key "of_tomorrow"`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
