@@ -5,11 +5,14 @@ import "strings"
 // clean makes text storable: Postgres refuses NUL and broken UTF-8. Known
 // secrets are masked here once more, as the last line before the disk.
 func (s *Store) clean(text string) string {
-	text = storable(text)
-	if s.mask != nil {
-		text = s.mask(text)
+	return s.masked(storable(text))
+}
+
+func (s *Store) masked(text string) string {
+	if s.mask == nil {
+		return text
 	}
-	return text
+	return s.mask(text)
 }
 
 func storable(text string) string {

@@ -13,7 +13,8 @@ import (
 // repeat with the same key returns the first id; with another body or
 // conversation it fails with turnkeeper.ErrKeyConflict. Other refusals match
 // ErrEmptyMessage, ErrInvalidMessage or ErrUnknownAgent; nothing is written
-// then.
+// then. A secret that this process knows is masked in the body: no model would be
+// told it anyway.
 func (s *Store) Enqueue(ctx context.Context, m turnkeeper.Submission) (turnkeeper.MessageID, error) {
 	id, _, err := s.Accept(ctx, m)
 	return id, err
@@ -30,7 +31,7 @@ func (s *Store) Accept(ctx context.Context, m turnkeeper.Submission) (_ turnkeep
 	var id int64
 	written := true
 	batch := &pgx.Batch{}
-	batch.Queue(dbsqlc.Enqueue, m.Agent, m.Body, m.Conversation, orNull(m.Key), m.Priority, orNull(storable(m.TraceParent))).
+	batch.Queue(dbsqlc.Enqueue, m.Agent, s.masked(m.Body), m.Conversation, orNull(m.Key), m.Priority, orNull(storable(m.TraceParent))).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&id) })
 	if m.Key != "" {
 		batch.Queue(dbsqlc.WrittenHere, m.Agent, m.Key).QueryRow(func(row pgx.Row) error { return row.Scan(&written) })

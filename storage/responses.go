@@ -39,7 +39,7 @@ func (s *Store) AcceptResponse(ctx context.Context, m turnkeeper.Submission, r R
 		}
 	}
 	row, err := s.q.EnqueueResponse(ctx, dbsqlc.EnqueueResponseParams{
-		Agent: m.Agent, Body: m.Body, Conversation: m.Conversation, Key: orNull(m.Key), TraceParent: orNull(storable(m.TraceParent)),
+		Agent: m.Agent, Body: s.masked(m.Body), Conversation: m.Conversation, Key: orNull(m.Key), TraceParent: orNull(storable(m.TraceParent)),
 		Previous: numberOrNull(int64(r.Previous)), Background: r.Background, Metadata: []byte(s.clean(string(metadata))), Token: numberOrNull(r.TokenID),
 	})
 	return turnkeeper.MessageID(row.ID), row.Repeated, translate(err)

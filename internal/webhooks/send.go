@@ -21,7 +21,7 @@ import (
 // Bounds of an answer. Of its body nothing is kept but a short excerpt of one that says no.
 const (
 	maxHeaderBytes  = 64 << 10
-	maxExcerptBytes = 1 << 10
+	maxExcerptBytes = 16 << 10 // masked whole, so that no half of a secret is left at the excerpt's end
 	maxExcerptChars = 200
 	maxDrainBytes   = 64 << 10 // read so that the connection can be used again
 	drainTime       = time.Second
@@ -74,7 +74,7 @@ func (e *endpoint) post(ctx context.Context, id string, body []byte) answer {
 	a := answer{status: res.StatusCode, header: res.Header}
 	if !a.good() {
 		text, _ := io.ReadAll(io.LimitReader(res.Body, maxExcerptBytes)) // as much of it as came
-		a.text = excerpt(text)
+		a.text = excerpt(text, e.Mask)
 	}
 	_, _ = io.CopyN(io.Discard, res.Body, maxDrainBytes)
 	return a
@@ -100,8 +100,8 @@ func (a answer) problem() string {
 	return said
 }
 
-// excerpt is a text in one short line; empty where it is none.
-func excerpt(body []byte) string {
+// excerpt is a text in one short line, masked; empty where it is none.
+func excerpt(body []byte, mask func(string) string) string {
 	for range utf8.UTFMax - 1 { // the last character may be cut
 		if r, size := utf8.DecodeLastRune(body); r != utf8.RuneError || size != 1 {
 			break
@@ -116,7 +116,7 @@ func excerpt(body []byte) string {
 			return r
 		}
 		return ' '
-	}, string(body))
+	}, mask(string(body)))
 	runes := []rune(strings.Join(strings.Fields(text), " "))
 	return string(runes[:min(len(runes), maxExcerptChars)])
 }
