@@ -18,7 +18,7 @@ func (e *enqueuing) readBody(args []string) (string, error) {
 		return strings.Join(args, " "), nil
 	}
 	if file, ok := e.Stdin.(*os.File); ok && len(args) == 0 {
-		if _, terminal := terminalSize(file); terminal {
+		if _, _, terminal := terminalSize(file); terminal {
 			return "", usageError(`there is no message: give it as an argument, pipe it in, or type it after "-" and end with Ctrl-D`)
 		}
 	}

@@ -8,8 +8,9 @@ import (
 	"unsafe"
 )
 
-// singleKeys has the terminal hand over each key as it is typed, and not show it.
-// Keys that send signals still do. ok: the file is a terminal.
+// singleKeys has the terminal hand over each key as it is typed, and not show it; a read ends
+// after a tenth of a second without any. Keys that send signals still do. ok: the file is a
+// terminal.
 func singleKeys(file *os.File) (restore func(), ok bool) {
 	var before syscall.Termios
 	if !termios(file, getTermios, &before) {
@@ -17,6 +18,7 @@ func singleKeys(file *os.File) (restore func(), ok bool) {
 	}
 	raw := before
 	raw.Lflag &^= syscall.ICANON | syscall.ECHO
+	raw.Cc[syscall.VMIN], raw.Cc[syscall.VTIME] = 0, 1
 	if !termios(file, setTermios, &raw) {
 		return nil, false
 	}

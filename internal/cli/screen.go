@@ -29,7 +29,7 @@ func newScreen(w io.Writer, env func(string) (string, bool)) *screen {
 	if !ok {
 		return s
 	}
-	if s.columns, s.terminal = terminalSize(file); !s.terminal {
+	if s.columns, _, s.terminal = terminalSize(file); !s.terminal {
 		return s
 	}
 	if s.columns <= 0 {

@@ -8,9 +8,9 @@ import (
 	"unsafe"
 )
 
-// terminalSize asks the file for its width. ok: it is a terminal.
-func terminalSize(file *os.File) (columns int, ok bool) {
+// terminalSize asks the file for its size. ok: it is a terminal.
+func terminalSize(file *os.File) (columns, rows int, ok bool) {
 	var size struct{ rows, columns, x, y uint16 }
 	_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, file.Fd(), syscall.TIOCGWINSZ, uintptr(unsafe.Pointer(&size)))
-	return int(size.columns), errno == 0
+	return int(size.columns), int(size.rows), errno == 0
 }

@@ -4,8 +4,8 @@ package cli
 
 import "os"
 
-// terminalSize says whether the file is a terminal; its width is not known.
-func terminalSize(file *os.File) (columns int, ok bool) {
+// terminalSize says whether the file is a terminal; its size is not known.
+func terminalSize(file *os.File) (columns, rows int, ok bool) {
 	info, err := file.Stat()
-	return 0, err == nil && info.Mode()&os.ModeCharDevice != 0
+	return 0, 0, err == nil && info.Mode()&os.ModeCharDevice != 0
 }

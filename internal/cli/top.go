@@ -1,12 +1,8 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"io"
-	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -29,8 +25,10 @@ func (s *session) topCommand() *cobra.Command {
 		Use: "top", Short: "Watch the service: queue, running turns, lanes, workers", Args: cobra.NoArgs,
 		Long: `Watch the service in the terminal: how much waits and for how long, what ended in
 the last minute, the workers, the open turns and the lanes. It is drawn anew
-every --interval; q or Ctrl-C ends it. Where the output is no terminal, or with
---once, it is printed once; -o json prints an object for each look.
+every --interval. Keys: q or Ctrl-C ends it, the space bar looks at once, arrows,
+page keys, Home and End (or k, j, g and G) scroll. Where the output is no
+terminal, or with --once, it is printed once; -o json prints an object for each
+look.
 
 ` + exitHelp,
 		Example: `  turnctl top
@@ -100,14 +98,10 @@ func look(ctx context.Context, store *storage.Store, limit int) (v sight, err er
 	return v, err
 }
 
-// top looks again and again until ctx ends or q is typed, which are its good ends.
+// top looks again and again until ctx ends, which is its good end.
 func (s *session) top(ctx context.Context, store *storage.Store, once bool, interval time.Duration, limit int) error {
-	live := !once && !s.json()
-	if live {
-		var stop func()
-		ctx, stop = untilKey(ctx, s.Stdin, 'q')
-		defer stop()
-		fmt.Fprint(s.Stdout, "\x1b[2J")
+	if !once && !s.json() {
+		return s.liveTop(ctx, store, interval, limit)
 	}
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
@@ -116,7 +110,15 @@ func (s *session) top(ctx context.Context, store *storage.Store, once bool, inte
 		if err != nil {
 			return unlessEnded(ctx, err)
 		}
-		if err := s.showSight(v, live, once); err != nil || once {
+		switch {
+		case s.json() && once:
+			err = writeJSON(s.Stdout, viewSight(v))
+		case s.json():
+			err = writeJSONLine(s.Stdout, viewSight(v))
+		default:
+			drawSight(s.out, clock{now: v.Now, zone: s.Zone}, v)
+		}
+		if err != nil || once {
 			return err
 		}
 		select {
@@ -127,23 +129,63 @@ func (s *session) top(ctx context.Context, store *storage.Store, once bool, inte
 	}
 }
 
-func (s *session) showSight(v sight, live, once bool) (err error) {
-	switch {
-	case s.json() && once:
-		return writeJSON(s.Stdout, viewSight(v))
-	case s.json():
-		return writeJSONLine(s.Stdout, viewSight(v))
+// liveTop draws on the terminal until ctx ends or q is typed. A database that is away is
+// told of, and looked at again.
+func (s *session) liveTop(ctx context.Context, store *storage.Store, interval time.Duration, limit int) error {
+	t, leave := s.enterLive(ctx)
+	defer leave()
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	v, err := look(ctx, store, limit)
+	answered := s.Now()
+	for {
+		if err == nil {
+			answered = s.Now()
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err := t.draw(s.pageOf(v), s.statusOf(err, s.Now().Sub(answered))); err != nil {
+			return err
+		}
+		switch t.next(ctx, tick.C) {
+		case liveQuit:
+			return nil
+		case liveLook:
+			v, err = lookAgain(ctx, store, limit, v)
+		case liveDraw:
+		}
 	}
-	var page bytes.Buffer
-	paper := *s.out
-	paper.w = &page
-	drawSight(&paper, clock{now: v.Now, zone: s.Zone}, v)
-	text := page.String()
-	if live { // over what is there: no flicker
-		text = "\x1b[H" + strings.ReplaceAll(text, "\n", "\x1b[K\n") + "\x1b[J"
+}
+
+// lookTime bounds a look: the terminal does not stand still longer.
+const lookTime = 5 * time.Second
+
+// lookAgain is what it is now, or what it was with the error.
+func lookAgain(ctx context.Context, store *storage.Store, limit int, before sight) (sight, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	v, err := look(ctx, store, limit)
+	if err != nil {
+		return before, err
 	}
-	_, err = io.WriteString(s.Stdout, text)
-	return err
+	return v, nil
+}
+
+// pageOf draws a sight for the terminal as it is now.
+func (s *session) pageOf(v sight) func(*screen) {
+	return func(paper *screen) {
+		if !v.Now.IsZero() {
+			drawSight(paper, clock{now: v.Now, zone: s.Zone}, v)
+		}
+	}
+}
+
+func (s *session) statusOf(err error, silent time.Duration) cell {
+	if err == nil {
+		return cell{}
+	}
+	return cell{"no answer from the database for " + coarse(silent) + ": " + oneLine(s.masker.String(err.Error()), 0), bad}
 }
 
 func drawSight(s *screen, c clock, v sight) {
@@ -187,32 +229,4 @@ func showOpenTurns(s *screen, c clock, turns []turnkeeper.Turn) {
 			fmt.Sprint(turn.ExecutedCalls), thousands(turn.Usage.Total()), c.ago(since), orDash(string(turn.WorkerID)))
 	}
 	t.print(s)
-}
-
-// untilKey is a context that ends when the key is typed on in, if that is a
-// terminal. stop gives the terminal back as it was; what was being read by then
-// is lost.
-func untilKey(ctx context.Context, in io.Reader, key byte) (_ context.Context, stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	file, ok := in.(*os.File)
-	if !ok {
-		return ctx, cancel
-	}
-	restore, ok := singleKeys(file)
-	if !ok {
-		return ctx, cancel
-	}
-	go func() { // it ends with the process: a read of a terminal cannot be broken off
-		typed := make([]byte, 1)
-		for {
-			if n, err := file.Read(typed); err != nil || n == 1 && typed[0] == key {
-				cancel()
-				return
-			}
-		}
-	}()
-	return ctx, func() {
-		restore()
-		cancel()
-	}
 }
