@@ -105,8 +105,22 @@ func (t *tick) checkFree(ready []turnkeeper.Ready) error {
 		if l := t.s.state.leases[r.Lane]; l != nil && l.Held() && !t.freed[r.Lane] {
 			return fmt.Errorf("lane %s was taken by somebody else; the tick is undone", r.Lane)
 		}
+		if t.wasClosed(r) {
+			return fmt.Errorf("message %d was cancelled by somebody else; the tick is undone", r.MessageID)
+		}
 	}
 	return nil
+}
+
+// wasClosed says that somebody has cancelled what this tick is about to grant. Those
+// that it accepts or queues again itself nobody else has seen.
+func (t *tick) wasClosed(r turnkeeper.Ready) bool {
+	if !r.New {
+		turn := t.s.state.open[r.Lane]
+		return !t.again[r.TurnID] && (turn == nil || turn.ID != r.TurnID || turn.State != turnkeeper.TurnQueued)
+	}
+	accepted := slices.ContainsFunc(t.slots, func(m *turnkeeper.Message) bool { return m.ID == r.MessageID })
+	return !accepted && t.s.state.message(r.MessageID).State != turnkeeper.MessageWaiting
 }
 
 // grant gives a lane its lease, makes or takes the turn, notes the grant and

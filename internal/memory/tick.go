@@ -208,7 +208,12 @@ func (t *tick) Lost(_ context.Context, limit int) (lost []turnkeeper.LostGrant, 
 
 func (t *tick) Requeue(_ context.Context, lost turnkeeper.LostGrant) error {
 	t.freed[lost.Lane] = true
-	if err := t.read(func(s *state, _ time.Time) { t.again[lost.TurnID] = !s.cancels[lost.TurnID] }); err != nil {
+	if err := t.read(func(s *state, _ time.Time) {
+		t.again[lost.TurnID] = !s.cancels[lost.TurnID]
+		if s.cancels[lost.TurnID] {
+			t.dropSpawned(s, lost.TurnID)
+		}
+	}); err != nil {
 		return err
 	}
 	end := ending{outcome: turnkeeper.Outcome{State: turnkeeper.TurnQueued}, log: "lost", lost: lost.WorkerID != ""}
@@ -219,15 +224,23 @@ func (t *tick) Requeue(_ context.Context, lost turnkeeper.LostGrant) error {
 	return nil
 }
 
+// dropSpawned notes that sub-agents are dropped with the turn that spawned them, and
+// theirs with them.
+func (t *tick) dropSpawned(s *state, parent turnkeeper.TurnID) {
+	for _, row := range s.spawned {
+		if row.parent != parent || t.gone[row.Message] {
+			continue
+		}
+		t.gone[row.Message] = true
+		if child := s.message(row.Message).TurnID; child != 0 {
+			t.dropSpawned(s, child)
+		}
+	}
+}
+
 func (t *tick) CloseLost(_ context.Context, lost turnkeeper.LostGrant) error {
 	t.freed[lost.Lane] = true
-	if err := t.read(func(s *state, _ time.Time) {
-		for _, row := range s.spawned {
-			if row.parent == lost.TurnID { // it is dropped with the turn
-				t.gone[row.Message] = true
-			}
-		}
-	}); err != nil {
+	if err := t.read(func(s *state, _ time.Time) { t.dropSpawned(s, lost.TurnID) }); err != nil {
 		return err
 	}
 	t.later(func(rings *[]Bell) {
