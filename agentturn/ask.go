@@ -127,7 +127,7 @@ func (a *attempt) send(ctx context.Context, request composed, onDelta func(infer
 	a.sends++
 	ctx, told := a.observe(ctx, PurposeRound, a.sends, request.Request)
 	a.t.at(ctx, PointModelBefore)
-	res, err := a.model.provider.Generate(ctx, request.Request, onDelta)
+	res, err := a.t.stream.listen(ctx, a.model.provider, request.Request, onDelta)
 	if err != nil {
 		told(ModelEnd{Err: err})
 		a.t.settleFailed(ctx, spend, err)

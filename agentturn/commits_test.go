@@ -94,7 +94,9 @@ func TestStreamedText(t *testing.T) {
 				return stream(time.Millisecond, "a", "b")(ctx, req, onDelta)
 			}), []string{"answer+outcome"}, []string{"ab"}},
 		{"a slow stream is written every 250 ms", stream(100*time.Millisecond, "a", "b", "c", "d", "e", "f"),
-			[]string{"events", "answer+outcome"}, []string{"abcd", "ef"}},
+			[]string{"events", "events", "answer+outcome"}, []string{"abc", "def"}},
+		{"what came before a pause is written in it", stream(10*time.Second, "a", "b"),
+			[]string{"events", "events", "answer+outcome"}, []string{"a", "b"}},
 		{"a kilobyte is written at once", stream(time.Millisecond, kilobyte, "b", kilobyte, "c"),
 			[]string{"events", "events", "answer+outcome"}, []string{kilobyte, "b" + kilobyte, "c"}},
 		{"an answer that did not stream", inferencetest.Func(
@@ -143,7 +145,7 @@ func TestRetryRollsBackWhatStreamed(t *testing.T) {
 			t.Errorf("reply %q, watchers have %q", got.Reply, b.streamed(1))
 		}
 		want := []string{"turn_start",
-			"round_start", "block_start", "block_delta", "block_stop", "round_rollback",
+			"round_start", "block_start", "block_delta", "block_delta", "block_stop", "round_rollback",
 			"round_start", "block_start", "block_delta", "block_stop", "round_stop", "turn_complete"}
 		if diff := cmp.Diff(want, b.eventTypes()); diff != "" {
 			t.Error(diff)

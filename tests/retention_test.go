@@ -45,7 +45,7 @@ func TestPurgesUnderLoad(t *testing.T) {
 		}
 		return text("Done: " + label)
 	})
-	hook := newPushed(t, nil)
+	hook := newReceiver(t, nil)
 	h.webhook("shop", hook.url)
 	h.startWorker()
 	h.startWorker()
