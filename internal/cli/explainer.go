@@ -64,8 +64,12 @@ func (x *explainer) ran() []string {
 		latency += r.Latency
 		again += max(r.Attempts-1, 0)
 	}
-	said := []string{fmt.Sprintf("It made %s (%d charged) of %s, which took %s together.",
-		plural(t.InferenceRounds, "model call"), t.ChargedRounds, strings.Join(models, ", "), exact(latency))}
+	together := ""
+	if t.InferenceRounds > 1 {
+		together = " together"
+	}
+	said := []string{fmt.Sprintf("It made %s (%d charged) of %s, which took %s%s.",
+		plural(t.InferenceRounds, "model call"), t.ChargedRounds, strings.Join(models, ", "), exact(latency), together)}
 	if again > 0 {
 		said = append(said, fmt.Sprintf("A model had to be asked again %s before it answered.", plural(again, "time")))
 	}
@@ -97,14 +101,18 @@ func (x *explainer) tools() []string {
 	if len(names) == 0 {
 		return []string{"It called no tools."}
 	}
-	said := []string{plural(x.Turn.ExecutedCalls, "tool call") + " ran:"}
+	said := []string{fmt.Sprintf("It asked for %s, of which %d ran:", plural(len(x.calls()), "tool call"), x.Turn.ExecutedCalls)}
 	for _, name := range names {
 		of := byName[name]
 		parts := make([]string, len(of.states))
 		for i, state := range of.states {
 			parts[i] = fmt.Sprintf("%d %s", of.counts[state], state)
 		}
-		said = append(said, fmt.Sprintf("- %s: %s, in %s", oneLine(name, 64), strings.Join(parts, ", "), exact(of.took)))
+		line := fmt.Sprintf("- %s: %s", oneLine(name, 64), strings.Join(parts, ", "))
+		if of.took > 0 {
+			line += ", in " + exact(of.took)
+		}
+		said = append(said, line)
 	}
 	return said
 }
