@@ -64,6 +64,7 @@ const (
 	labelProvider = "provider"
 	labelType     = "type"
 	labelPool     = "pool"
+	labelWebhook  = "webhook"
 )
 
 // Boundaries of buckets, in seconds.
@@ -173,6 +174,10 @@ var (
 		Labels: []string{"http.request.method", "http.route", "http.response.status_code"},
 		Doc:    "Requests to the HTTP API, streams included: these last as long as somebody follows. The route is as the API's document has it, or empty for a path there is not.",
 	}
+	mDeliveries = Metric{
+		Name: "turnkeeper.webhook.attempt.duration", Kind: Histogram, Unit: "s", Labels: []string{labelWebhook, labelOutcome}, bounds: fastSeconds,
+		Doc: "Attempts of this process to push a reply: delivered, failed (it is tried again), dead (given up), gone (the endpoint answered 410).",
+	}
 
 	mUsage = Metric{
 		Name: "gen_ai.client.token.usage", Kind: Histogram, Unit: "{token}", bounds: genAITokens,
@@ -193,6 +198,6 @@ func Metrics() []Metric {
 		mTurns, mTurnTime, mDispatches, mLatency, mLeases, mLost,
 		mToolTime, mTokens, mCost, mUsage, mOperation,
 		mQueue, mQueueAge, mOpen, mQueueFailures, mTickAge, mTicks,
-		mWatchers, mHTTP, mPool, mPoolWaits, mPoolWaitTime,
+		mWatchers, mHTTP, mDeliveries, mPool, mPoolWaits, mPoolWaitTime,
 	})
 }

@@ -24,7 +24,7 @@ type instruments struct {
 	tokens                             metric.Int64Counter
 	cost                               metric.Float64Counter
 	usage                              metric.Int64Histogram
-	operation, http                    metric.Float64Histogram
+	operation, http, deliveries        metric.Float64Histogram
 	queueFailures                      metric.Int64Counter
 }
 
@@ -36,7 +36,7 @@ func newInstruments(meter metric.Meter) (*instruments, error) {
 		turns: m.counter(mTurns), dispatches: m.counter(mDispatches), lost: m.counter(mLost),
 		turnTime: m.times(mTurnTime), latency: m.times(mLatency), toolTime: m.times(mToolTime), ticks: m.times(mTicks),
 		tokens: m.counter(mTokens), cost: m.sums(mCost), usage: m.sizes(mUsage),
-		operation: m.times(mOperation), http: m.times(mHTTP), queueFailures: m.counter(mQueueFailures),
+		operation: m.times(mOperation), http: m.times(mHTTP), deliveries: m.times(mDeliveries), queueFailures: m.counter(mQueueFailures),
 	}
 	return i, errors.Join(m.errs...)
 }
@@ -163,4 +163,9 @@ func (t *Telemetry) Request(method, route string, status int, took time.Duration
 	t.metrics.http.Record(always, took.Seconds(), with(
 		"http.request.method", method, "http.route", route, "http.response.status_code", strconv.Itoa(status),
 	))
+}
+
+// Delivery tells of one attempt to push a reply to a webhook.
+func (t *Telemetry) Delivery(webhook, outcome string, took time.Duration) {
+	t.metrics.deliveries.Record(always, took.Seconds(), with(labelWebhook, webhook, labelOutcome, outcome))
 }

@@ -258,6 +258,12 @@ func TestDeadLetters(t *testing.T) {
 			t.Errorf("turnctl shows the delivery %+v", d)
 		}
 	}
+	attempts := scrape(t, w.api())
+	for outcome, want := range map[string]float64{"failed": 2, "dead": 2, "delivered": 0} {
+		if n := sum(attempts, "turnkeeper_webhook_attempt_duration_seconds", "webhook", "broken", "outcome", outcome); n != want {
+			t.Errorf("by the metrics %v attempts %s", n, outcome)
+		}
+	}
 	if found := h.run("", "turnctl", "doctor"); !strings.Contains(found.stdout, "redeliver broken --dead") {
 		t.Errorf("the doctor says\n%s", found.stdout)
 	}

@@ -42,8 +42,9 @@ func (w *worker) openWebhooks(ctx context.Context) (*pusher, error) {
 	}
 	c := webhooks.Config{
 		Store: store, WorkerID: w.id, PollInterval: w.cfg.PollInterval, Grace: min(w.cfg.ShutdownGrace, webhookGrace), Mask: mask, Log: w.log,
-		View:  func(r turnkeeper.Reply) any { return views.OfReply(r) },
-		Rings: func() (<-chan struct{}, func()) { return w.bell.Subscribe(storage.TopicTurns) },
+		View:    func(r turnkeeper.Reply) any { return views.OfReply(r) },
+		Observe: w.telling.Delivery,
+		Rings:   func() (<-chan struct{}, func()) { return w.bell.Subscribe(storage.TopicTurns) },
 	}
 	if w.fault != nil {
 		c.Fault = w.fault
