@@ -232,8 +232,8 @@ func (t *tick) dropSpawned(s *state, parent turnkeeper.TurnID) {
 			continue
 		}
 		t.gone[row.Message] = true
-		if child := s.message(row.Message).TurnID; child != 0 {
-			t.dropSpawned(s, child)
+		if m := s.message(row.Message); m != nil && m.TurnID != 0 {
+			t.dropSpawned(s, m.TurnID)
 		}
 	}
 }
