@@ -37,7 +37,9 @@ func TestNoSecretComesOutOfTheService(t *testing.T) {
 		http.Error(w, "your header is "+r.Header.Get("Authorization")+"; "+said, http.StatusInternalServerError)
 	}))
 	t.Cleanup(gossip.Close)
-	shop := newReceiver(t, func(w http.ResponseWriter, _ *http.Request, _ push) { http.Error(w, said, http.StatusInternalServerError) })
+	shop := newReceiver(t, func(w http.ResponseWriter, _ *http.Request, _ push) {
+		http.Error(w, said, http.StatusInternalServerError)
+	})
 	h.write("turnkeeper.yaml", fmt.Sprintf(`default_model: test/scripted
 log_level: debug
 providers:

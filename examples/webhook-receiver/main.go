@@ -5,6 +5,7 @@
 package main
 
 import (
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -36,11 +37,11 @@ func run(listen, secret string) error {
 	if err != nil || len(key) == 0 {
 		return errors.New("WEBHOOK_SECRET must be the secret of the webhook: whsec_ and base64")
 	}
-	listener, err := net.Listen("tcp", listen)
+	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", listen)
 	if err != nil {
 		return err
 	}
-	fmt.Printf("listening at http://%s\n", listener.Addr())
+	fmt.Fprintf(os.Stdout, "listening at http://%s\n", listener.Addr())
 	server := &http.Server{Handler: &receiver{key: key, seen: map[string]bool{}}, ReadTimeout: 10 * time.Second}
 	return server.Serve(listener)
 }
@@ -79,7 +80,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	if m.Type == "reply.created" && r.first(id) {
-		fmt.Printf("%s: %s of %s: %q\n", id, m.Data.Outcome, m.Data.Agent, m.Data.Body)
+		fmt.Fprintf(os.Stdout, "%s: %s of %s: %q\n", id, m.Data.Outcome, m.Data.Agent, m.Data.Body)
 	}
 	w.WriteHeader(http.StatusNoContent) // also for one that was seen: it has arrived
 }
