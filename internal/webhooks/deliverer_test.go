@@ -316,6 +316,8 @@ func TestAnEndpointThatHangs(t *testing.T) {
 			dead++
 		}
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.most != slow.Concurrency {
 		t.Errorf("%d attempts were under way at once", r.most)
 	}
