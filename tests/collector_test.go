@@ -60,10 +60,10 @@ func (r *collector) hangs() *collector {
 
 func (r *collector) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	body, err := io.ReadAll(req.Body)
-	if err == nil {
-		err = r.take(req, body)
-	}
 	if err != nil {
+		return // broken off before it was whole: its sender ends
+	}
+	if err := r.take(req, body); err != nil {
 		r.t.Errorf("what was sent to %s cannot be read: %v", req.URL.Path, err)
 	}
 	if r.hang != nil {

@@ -157,7 +157,7 @@ func TestProgramsThatMisbehave(t *testing.T) {
 		rascals = append(rascals, rascal{c.how, c.timeout.String(), "none"})
 	}
 	h.rascals(token, rascals...)
-	h.agent("clerk", "tools: [mark_none, "+strings.Join(names, ", ")+"]")
+	h.agent("clerk", "tools: [mark_none, "+strings.Join(names, ", ")+"]", "async_timeout: 30s") // a slow machine needs more than five seconds
 	h.thenAsItIsTold(func(how string) (inferencetest.Call, bool) {
 		return inferencetest.Call{Name: rascalTool(how)}, how != "next"
 	})

@@ -87,7 +87,10 @@ func (x *terminal) shows(text string) string {
 // echo, and the exit code of what ran.
 func (x *terminal) asBefore(earlier string, code int) {
 	x.t.Helper()
-	x.shows(earlier)
+	x.await(earlier+" and the prompt", func(screen string) bool { // what is typed before the prompt stands is echoed before it
+		screen = strings.TrimRight(screen, " \n")
+		return strings.Contains(screen, earlier) && strings.HasSuffix(screen, "\n"+strings.TrimSpace(prompt))
+	})
 	x.line(`echo code:$? $(stty -a | tr " ;" "\n\n" | grep -cx -e echo -e icanon)`)
 	screen := x.shows(fmt.Sprintf("\ncode:%d 2", code))
 	if strings.Contains(screen, "q quit") {
