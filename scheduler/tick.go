@@ -87,6 +87,7 @@ func (s *Scheduler) pass(ctx context.Context, t Tick, report *Report) error {
 	}
 	report.Left = true
 	if !locked {
+		s.clock.glance(sit.Now, asked, time.Now())
 		report.Busy = true
 		return nil
 	}

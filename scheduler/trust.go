@@ -32,7 +32,7 @@ type clockWatch struct {
 }
 
 // step is how far the database's clock moved more than this process's can have
-// since the last look; 0 at the first. A slow answer, or a process that was
+// since the last look that it was told of; 0 at the first. A slow answer, or a process that was
 // stopped while it waited for one, is no step.
 func (c *clockWatch) step(database, asked, answered time.Time) time.Duration {
 	before := *c
@@ -43,6 +43,16 @@ func (c *clockWatch) step(database, asked, answered time.Time) time.Duration {
 	moved := database.Sub(before.database)
 	least, most := asked.Sub(before.answered), answered.Sub(before.asked)
 	return moved - min(max(moved, least), most)
+}
+
+// glance takes in a look while another scheduler ticks, which may be the first or
+// the only one for long. A step is left for the next tick of this process's own:
+// the other may have begun after it, and know nothing of it.
+func (c *clockWatch) glance(database, asked, answered time.Time) {
+	ahead := *c
+	if ahead.step(database, asked, answered).Abs() <= clockTolerance {
+		*c = ahead
+	}
 }
 
 // trust decides whether time and state can be relied on, and starts or ends a

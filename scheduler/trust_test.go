@@ -63,6 +63,31 @@ func TestClockStepsHoldOff(t *testing.T) {
 	}
 }
 
+// A scheduler that has found another at work all the time has seen the clock, too.
+func TestAStepIsSeenPastABusyScheduler(t *testing.T) {
+	for _, stepsBefore := range []string{"its own tick", "another busy look"} {
+		t.Run(stepsBefore, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				s := w.scheduler()
+				w.locked = true
+				w.tick(t, s)
+				time.Sleep(5 * time.Second)
+				w.tick(t, s)
+				w.skew = 5 * time.Minute
+				if stepsBefore == "another busy look" {
+					w.tick(t, s)
+					time.Sleep(5 * time.Second)
+				}
+				w.locked = false
+				w.lost = []turnkeeper.LostGrant{{TurnID: 1, Lane: "x", WorkerID: "w", Lapsed: true}}
+				if report := w.tick(t, s); !strings.Contains(report.Held, "5m") || len(w.requeued) > 0 {
+					t.Errorf("held %q, requeued %v", report.Held, w.requeued)
+				}
+			})
+		})
+	}
+}
+
 func TestStepThereAndBackHoldsOffUntilTheSecondIsOver(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		s := w.scheduler()

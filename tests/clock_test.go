@@ -46,6 +46,22 @@ func (h *house) awaitTrust() {
 	h.await("the hold-off is over", "select hold_until is null from settings")
 }
 
+// awaitLook returns when the worker's scheduler has looked once: one that first
+// looks after a step cannot know of it.
+func awaitLook(t *testing.T, w *process) {
+	t.Helper()
+	over := time.After(patience)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for sum(scrape(t, w.api()), "turnkeeper_scheduler_tick_duration_seconds") == 0 {
+		select {
+		case <-tick.C:
+		case <-over:
+			t.Fatal("the scheduler does not look")
+		}
+	}
+}
+
 // clockLease are the flags of a worker whose hold-off is over soon, and whose
 // turns have time for what a test does meanwhile.
 var clockLease = []string{"--lease-ttl", "12s", "--lease-margin", "1s", "--max-duration", "10s", "--tool-timeout", "8s", "--takeover-after", "10s"}
@@ -64,8 +80,8 @@ func TestTheDatabasesClockSteps(t *testing.T) {
 		}
 		return rounds(callOnce("mark_once", newest(r)), text("It is marked."))(r)
 	})
-	h.startWorker(clockLease...)
-	h.startWorker(clockLease...)
+	awaitLook(t, h.startWorker(clockLease...))
+	awaitLook(t, h.startWorker(clockLease...))
 	h.await("the schedule is known", "select exists (select from schedules where next_due is not null)")
 	var hold time.Time
 	off := time.Duration(0)
