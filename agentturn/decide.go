@@ -24,14 +24,14 @@ func (t *turn) decide(ctx context.Context) (state, error) {
 		return nil, err
 	}
 	last := t.rounds[len(t.rounds)-1]
-	end, sees := t.endAfter(last)
+	end, outlast := t.endAfter(last)
 	if end == nil {
 		return t.goOnFrom(ctx, last)
 	}
 	if err := t.awaitJobs(ctx, len(last.Calls) > 0); err != nil {
 		return nil, err
 	}
-	if sees && len(t.elsewhere()) > 0 {
+	if slices.ContainsFunc(t.elsewhere(), outlast) {
 		end = t.waiting
 	}
 	t.end = end()
@@ -39,29 +39,38 @@ func (t *turn) decide(ctx context.Context) (state, error) {
 }
 
 // endAfter makes the turn's end, if the newest round is its last; else it is nil.
-// sees says that the end tells of every call, so that what is open elsewhere is
-// waited for.
-func (t *turn) endAfter(last turnkeeper.Round) (end func() *ending, sees bool) {
+// outlast picks the calls open elsewhere that the end waits for: a summary tells
+// of all of them, and an answer does not cut an effect in two.
+func (t *turn) endAfter(last turnkeeper.Round) (end func() *ending, outlast func(*turnkeeper.ToolCall) bool) {
 	switch {
 	case len(last.Calls) == 0:
-		return func() *ending { return t.answered(last) }, false
+		return func() *ending { return t.answered(last) }, hasEffect
 	case anyRefused(last.Calls, shownNoTime):
-		return func() *ending { return t.capped(turnkeeper.StopMaxDuration) }, false
+		return func() *ending { return t.capped(turnkeeper.StopMaxDuration) }, noCall
 	case anyRefused(last.Calls, overLimit):
-		return func() *ending { return t.capped(turnkeeper.StopMaxToolCalls) }, false
+		return func() *ending { return t.capped(turnkeeper.StopMaxToolCalls) }, noCall
 	case !t.bounds.Continuation:
 		return func() *ending {
 			t.log.Warn("tool continuation disabled, completing turn", zap.Int("calls", len(last.Calls)))
 			return t.summarised()
-		}, true
+		}, anyCall
 	case t.roundsUsedUp():
 		return func() *ending {
 			t.logCap("max tool rounds reached, completing turn")
 			return t.summarised()
-		}, true
+		}, anyCall
 	default:
-		return nil, false
+		return nil, nil
 	}
+}
+
+func noCall(*turnkeeper.ToolCall) bool  { return false }
+func anyCall(*turnkeeper.ToolCall) bool { return true }
+
+// hasEffect picks what would be in doubt if it were stopped on its way. A
+// sub-agent's own turn keeps the record of what it has done.
+func hasEffect(call *turnkeeper.ToolCall) bool {
+	return call.Effect != turnkeeper.EffectNone && !isSpawn(*call)
 }
 
 // goOnFrom calls the model again as soon as it has something new to see. For what

@@ -235,8 +235,8 @@ func TestSIGTERMDuringADetachedCall(t *testing.T) {
 	}
 }
 
-// A turn that ends without waiting takes its detached calls with it: the run is
-// told to stop, and what it had done is not awaited.
+// A turn that ends without waiting takes its detached calls without effect with
+// it: the run is told to stop, and what it had done is not awaited.
 func TestATurnEndsBeforeItsDetachedCall(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -244,7 +244,7 @@ func TestATurnEndsBeforeItsDetachedCall(t *testing.T) {
 	h.ledger.hold("a")
 	h.model.Then(func(r recorded) reply {
 		if roundOf(r) == 1 {
-			a, b := call("mark_far_once", "a"), call("mark_once", "b")
+			a, b := call("mark_far_none", "a"), call("mark_once", "b")
 			a.ID, b.ID = "call_a", "call_b"
 			return calls(a, b)
 		}
@@ -261,6 +261,34 @@ func TestATurnEndsBeforeItsDetachedCall(t *testing.T) {
 	}
 	if n := query[int](h, "select count(*) from turns where state = 'waiting'"); n != 0 {
 		t.Errorf("%d turns wait", n)
+	}
+}
+
+// An answer does not cut an effect in two: the turn waits for it, and ends with
+// the answer that it had, without asking the model again.
+func TestAnAnswerWaitsForADetachedEffect(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.agent("clerk", far)
+	h.ledger.hold("a")
+	h.model.Then(func(r recorded) reply {
+		if roundOf(r) == 1 {
+			a, b := call("mark_far_once", "a"), call("mark_once", "b")
+			a.ID, b.ID = "call_a", "call_b"
+			return calls(a, b)
+		}
+		return text("It is begun.")
+	})
+	h.startWorker()
+	message := h.send("clerk", "Begin.")
+	h.waiting(1)
+	h.holdsNothing()
+	h.ledger.release()
+	turn := h.turnOf(message)
+	h.ended(turn, "succeeded", "none", 2)
+	h.replied(turn, "It is begun.")
+	if call := turn.calls()[0]; call.State != "succeeded" || call.Starts != 1 {
+		t.Errorf("the call is %s after %d starts", call.State, call.Starts)
 	}
 }
 
