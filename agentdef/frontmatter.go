@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"turnkeeper"
 	"turnkeeper/internal/config/strictyaml"
@@ -120,6 +122,17 @@ func (r *reader) mcpServers(name string, v *strictyaml.Node) {
 		}
 		r.def.MCPServers = append(r.def.MCPServers, MCPServer{Name: server, Tools: tools})
 	})
+}
+
+func (r *reader) quietReply(name string, v *strictyaml.Node) {
+	text := r.text(name, v)
+	if v.Kind != strictyaml.Text {
+		return
+	}
+	if core := quietCore(text); core == "" || utf8.RuneCountInString(text) > maxQuietReply || strings.ContainsFunc(text, unicode.IsControl) {
+		r.Add(v.Line, "%s must be 1 to %d characters on one line, with a letter or digit", name, maxQuietReply)
+	}
+	r.def.QuietReply = text
 }
 
 func (r *reader) root(name string, v *strictyaml.Node) {

@@ -51,6 +51,8 @@ func table() []key {
 		{Key{"schedule.time_zone", "text", "an IANA name such as Europe/Berlin", "UTC", "The time zone that `cron` is read in."}, nil},
 		{Key{"schedule.conversation", "text", "1 to 200 characters on one line", "main", "The conversation that its turns continue."}, nil},
 		{Key{"schedule.message", "text", "not empty", "Scheduled run of NAME.", "What the agent is told."}, nil},
+		{Key{"quiet_reply", "text", "1 to 200 characters on one line, with a letter or digit", "none: every answer is sent", "What the model answers in a turn of a schedule when it has nothing to tell. The turn then succeeds without a reply. Letter case and marks around it do not count. The model is not told: say it in the prompt."},
+			(*reader).quietReply},
 		{Key{"lane", "text", "agent or conversation", "agent", "What runs one turn at a time: the whole agent, or each of its conversations."},
 			(*reader).lane},
 		{Key{"tools", "list of text", "names of tools, none twice", "none", "The tools the agent may call. It has no others."},

@@ -23,6 +23,7 @@ schedule:
     cron: "@daily"
     conversation: night
     message: Clean up.
+quiet_reply: Nothing new.
 lane: conversation
 extraction_model: openai/gpt-5-nano
 tools:
@@ -72,6 +73,7 @@ func TestParseReadsEveryKey(t *testing.T) {
 		Name: "mail", Path: "/srv/agents/mail.md", Source: []byte(whole),
 		Prompt:         "You are kind.\n\n---\nBelow a rule.",
 		Description:    "Reads the mail.",
+		QuietReply:     "Nothing new.",
 		Model:          "openai/gpt-5-mini",
 		FallbackModels: []string{"openrouter/some/model", "demo/script"},
 		Schedules: []agentdef.Schedule{

@@ -128,8 +128,8 @@ func (t *turn) doubted(call *turnkeeper.ToolCall, result turnkeeper.CallResult) 
 }
 
 // outcome makes the outcome of an ending, with the rules for scheduled turns:
-// only what the model says as its answer goes to the outbox, whatever else it
-// said is kept for operators.
+// only what the model says as its answer goes to the outbox, and not where that
+// is its agent's word for nothing. Whatever else it said is kept for operators.
 func (t *turn) outcome(e ending) turnkeeper.Outcome {
 	o := e.outcome
 	o.State, o.StopReason = e.state, e.stop
@@ -141,8 +141,8 @@ func (t *turn) outcome(e ending) turnkeeper.Outcome {
 		return o
 	}
 	if t.scheduled() {
-		if e.said == 0 {
-			o.Reply = ""
+		if e.said == 0 || t.def.Quiet(o.Reply) {
+			o.Reply, e.said = "", 0
 		}
 		o.InnerDialogue = t.saidBeside(e.said)
 	}

@@ -101,6 +101,24 @@ func TestCancelledTurn(t *testing.T) {
 	}
 }
 
+// Its agent's word for nothing is no reply of a scheduled turn; to a sender it is.
+func TestQuietReply(t *testing.T) {
+	for trigger, want := range map[turnkeeper.Trigger]turnkeeper.Outcome{
+		turnkeeper.TriggerMessage:  {State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "**Nothing new**"},
+		turnkeeper.TriggerSchedule: {State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, InnerDialogue: "Looking.\n\n**Nothing new**"},
+	} {
+		t.Run(string(trigger), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, inferStep(asking("Looking.", "look")), says("**Nothing new**")).with(read("look"))
+				b.store.turn.Trigger, b.def.QuietReply = trigger, "Nothing new."
+				if diff := cmp.Diff(want, b.run(t.Context())); diff != "" {
+					t.Error(diff)
+				}
+			})
+		})
+	}
+}
+
 func TestShutdown(t *testing.T) {
 	canTell := &reconciler{tool: once("ask").does(hangs), look: func() (tools.Result, bool, error) {
 		return tools.Result{Text: "it was booked"}, true, nil

@@ -46,6 +46,30 @@ func TestMissedSlotsCollapse(t *testing.T) {
 	}
 }
 
+// A slot with nothing to tell leaves no reply, and what was said for operators.
+func TestAQuietSlot(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.agent("clerk", hourly+"\nquiet_reply: Nothing new.")
+	h.model.Then(rounds(text("*Nothing new*")))
+	h.startWorker()
+	h.miss(time.Second)
+	h.slots(1)
+	if n := query[int](h, "select count(*) from replies"); n != 0 {
+		t.Errorf("there are %d replies", n)
+	}
+	got := query[string](h, "select state || ' ' || stop_reason || ' ' || inner_dialogue from turns")
+	if got != "succeeded none *Nothing new*" {
+		t.Errorf("the turn is %q", got)
+	}
+	h.model.Then(rounds(text("The price fell.")))
+	h.miss(time.Second)
+	h.slots(2)
+	if got := query[string](h, "select string_agg(body, '|') from replies"); got != "The price fell." {
+		t.Errorf("the replies are %q", got)
+	}
+}
+
 func TestTwoWorkersOneSlot(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
