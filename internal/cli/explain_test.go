@@ -269,6 +269,13 @@ var endings = []struct {
 			s.t.Fatal(err)
 		}
 	}},
+	{"quiet", func(s *stage) {
+		s.exec(`insert into turnkeeper.messages (agent, conversation, lane, body, trigger, schedule, slot, due_at)
+			values ('echo', 'main', 'echo', 'Look around.', 'schedule', 'default', clock_timestamp(), date_trunc('second', clock_timestamp()))`)
+		s.next("host-1").round(1, turnkeeper.EffectNone).end(turnkeeper.MessageAnswered, turnkeeper.Outcome{
+			State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, InnerDialogue: "Nothing new.",
+		})
+	}},
 	{"deferred", func(s *stage) {
 		a := s.turn("Later.")
 		a.end("", turnkeeper.Outcome{State: turnkeeper.TurnQueued, ErrorClass: "budget", Error: "the day's budget is used up", Backoff: time.Minute})

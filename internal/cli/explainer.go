@@ -169,6 +169,8 @@ func (x *explainer) ended() []string {
 		said = append(said, fmt.Sprintf("Reply %d, %s, was written.", x.Reply.ID, x.Reply.Outcome))
 	case t.State == turnkeeper.TurnFailed && x.Message.State == turnkeeper.MessageWaiting:
 		said = append(said, "The message stays in the inbox for another turn.")
+	case t.State == turnkeeper.TurnSucceeded && t.Trigger == turnkeeper.TriggerSchedule:
+		said = append(said, "Its answer was the agent's word for nothing to tell (quiet_reply), so no reply was written.")
 	case t.State.Terminal() && t.Trigger == turnkeeper.TriggerSchedule:
 		said = append(said, "A turn of a schedule writes a reply only for what the model says as its answer.")
 	}
