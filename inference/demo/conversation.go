@@ -16,7 +16,9 @@ import (
 type conversation struct {
 	system  string
 	message string    // the last of the user's
+	notice  string    // what the turn says beside it; empty: nothing
 	rounds  int       // answers since then
+	played  int       // newest step of a file's script that asked for a call since then; 0: none
 	results []result  // of the calls since then
 	tools   toolNames // that may be called now
 }
@@ -27,6 +29,9 @@ type result struct {
 
 type toolNames map[string]bool
 
+// noticeHead begins what a turn says at the end of a request, beside the message.
+const noticeHead = "# System Notice"
+
 func read(req inference.Request) conversation {
 	c := conversation{tools: toolNames{}}
 	calls := map[string]inference.Call{}
@@ -35,15 +40,17 @@ func read(req inference.Request) conversation {
 		case inference.RoleSystem:
 			c.system += m.Text + "\n"
 		case inference.RoleUser:
-			if i > 0 && req.Messages[i-1].Role == inference.RoleTool {
-				continue // a notice within the turn
+			if i == len(req.Messages)-1 && c.rounds > 0 && strings.HasPrefix(m.Text, noticeHead) {
+				c.notice = m.Text
+				continue
 			}
-			c.message, c.rounds, c.results = m.Text, 0, nil
+			c.message, c.rounds, c.played, c.results = m.Text, 0, 0, nil
 			clear(calls)
 		case inference.RoleAssistant:
 			c.rounds++
 			for _, call := range m.Calls {
 				calls[call.ID] = call
+				c.played = max(c.played, stepOfCall(call.ID))
 			}
 		case inference.RoleTool:
 			call := calls[m.CallID]
@@ -62,26 +69,23 @@ func read(req inference.Request) conversation {
 	return c
 }
 
-// step is the next answer.
-func (c conversation) step() (step, error) {
-	next, err := c.planned()
-	if err != nil {
-		return step{}, err
-	}
+// orAnswer is the step without calls where none may be made, and the usual
+// answer where that leaves nothing to say.
+func (c conversation) orAnswer(next step) step {
 	if len(c.tools) == 0 {
 		next.Calls = nil
 	}
 	if next.Text == "" && len(next.Calls) == 0 {
 		next.Text = c.answer()
 	}
-	return next, nil
+	return next
 }
 
 // planned is the next step of a script of one's own, or of the usual one.
 func (c conversation) planned() (step, error) {
-	steps, found, err := script(c.system)
+	steps, found, err := fenced(c.system)
 	if !found && err == nil {
-		steps, found, err = script(c.message)
+		steps, found, err = fenced(c.message)
 	}
 	switch {
 	case err != nil:
@@ -96,8 +100,8 @@ func (c conversation) planned() (step, error) {
 
 var fence = regexp.MustCompile("(?s)```demo[ \t]*\r?\n(.*?)```")
 
-// script reads the steps of a fenced block in text.
-func script(text string) (steps []step, found bool, err error) {
+// fenced reads the steps of a fenced block in text.
+func fenced(text string) (steps []step, found bool, err error) {
 	block := fence.FindStringSubmatch(text)
 	if block == nil {
 		return nil, false, nil

@@ -6,7 +6,12 @@
 //
 // # Scripts of one's own
 //
-// A system prompt, or failing that the message, may hold a fenced block named
+// Beside the built-in script, demo/script, there are those of the agents
+// folder: the model demo/NAME plays the file NAME.demo.yaml (ParseScript, Load).
+// Its steps are chosen and worded by what the conversation holds, by templates.
+// docs/demo-scripts.md says how they are written.
+//
+// With demo/script a system prompt, or failing that the message, may hold a fenced block named
 // demo with a JSON array of steps:
 //
 //	```demo
@@ -30,25 +35,29 @@ import (
 	"turnkeeper/inference/tokens"
 )
 
-// Name is the provider's name, and Model the name of its one model. Other
-// model names are answered all the same.
+// Name is the provider's name, and Model that of its built-in script. Every
+// other model is a script of a file.
 const (
 	Name  = "demo"
 	Model = "script"
 )
 
-// Provider is the demo provider. It keeps nothing between calls.
-type Provider struct{}
+// Provider is the demo provider. It keeps nothing between calls. The zero value
+// has the built-in script only.
+type Provider struct {
+	// Script finds a script by name, at each call. nil: there are none.
+	Script func(name string) (*Script, bool)
+}
 
 var _ inference.Provider = Provider{}
 
 // Generate plays the script. It fails only with ClassInvalid, for a script
-// that cannot be read, and with the cause of ctx.
-func (Provider) Generate(ctx context.Context, req inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
+// that does not exist or cannot be played, and with the cause of ctx.
+func (p Provider) Generate(ctx context.Context, req inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
 	if ctx.Err() != nil {
 		return inference.Response{}, context.Cause(ctx)
 	}
-	step, err := stepOf(req)
+	step, err := p.step(req)
 	if err != nil {
 		return inference.Response{}, &inference.Error{
 			Class: inference.ClassInvalid, Provider: Name, Model: req.Model, Detail: err.Error(),
@@ -61,7 +70,7 @@ func (Provider) Generate(ctx context.Context, req inference.Request, onDelta fun
 	for i, call := range step.Calls {
 		res.FinishReason = "tool_calls"
 		res.Calls = append(res.Calls, inference.Call{
-			ID: fmt.Sprintf("demo_%d_%d", len(req.Messages), i), Name: call.Name, Arguments: string(call.Arguments),
+			ID: callID(len(req.Messages), i, step.number), Name: call.Name, Arguments: string(call.Arguments),
 		})
 	}
 	res.Usage = usage(req, res)
@@ -71,12 +80,46 @@ func (Provider) Generate(ctx context.Context, req inference.Request, onDelta fun
 	return res, nil
 }
 
-// stepOf is the answer to a request.
-func stepOf(req inference.Request) (step, error) {
+// step is the answer to a request.
+func (p Provider) step(req inference.Request) (step, error) {
 	if answer, ok := Extraction(req); ok {
 		return step{Text: answer}, nil
 	}
-	return read(req).step()
+	c := read(req)
+	if req.Model == "" || req.Model == Model {
+		next, err := c.planned()
+		return c.orAnswer(next), err
+	}
+	script, err := p.find(req.Model)
+	if err != nil {
+		return step{}, err
+	}
+	next, err := script.play(c)
+	if len(c.tools) == 0 {
+		next.Calls = nil
+	}
+	if next.Text != "" && len(next.Calls) == 0 {
+		next.Text = script.signed(next.Text)
+	}
+	return c.orAnswer(next), err
+}
+
+func (p Provider) find(name string) (*Script, error) {
+	if p.Script != nil {
+		if script, ok := p.Script(name); ok && script != nil {
+			return script, nil
+		}
+	}
+	return nil, fmt.Errorf("there is no demo script %q: it would be the file %s%s in the agents folder", name, name, Extension)
+}
+
+// signed is an answer that says whose it is.
+func (s *Script) signed(text string) string {
+	between := " "
+	if strings.Contains(text, "\n") {
+		between = "\n\n"
+	}
+	return fmt.Sprintf("%s%s[by the demo script %s, not by a language model]", text, between, s.name)
 }
 
 // usage is what a model that counts as package tokens does would report.
@@ -114,6 +157,8 @@ func stream(ctx context.Context, res inference.Response, onDelta func(inference.
 type step struct {
 	Text  string `json:"text"`
 	Calls []call `json:"calls"`
+
+	number int // of the script's file, from 1; 0: it is of none
 }
 
 type call struct {

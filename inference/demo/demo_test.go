@@ -121,7 +121,7 @@ func TestANoticeAfterResultsIsNoNewMessage(t *testing.T) {
 		user("what time is it?"),
 		{Role: inference.RoleAssistant, Calls: []inference.Call{{ID: "a", Name: "clock", Arguments: "{}"}}},
 		{Role: inference.RoleTool, CallID: "a", Text: "noon"},
-		user("This is the last round."),
+		user("# System Notice\n\nThis is the last round."),
 	}}, nil)
 	if rounds != nil || !strings.Contains(text, "what time is it?") || !strings.Contains(text, "- clock: noon") {
 		t.Errorf("called %v, said %q", rounds, text)

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"turnkeeper"
 	"turnkeeper/agentdef"
+	"turnkeeper/inference/demo"
 	"turnkeeper/internal/config"
 	"turnkeeper/tools"
 	"turnkeeper/tools/program"
@@ -30,16 +32,23 @@ type AgentsReport struct {
 	Agents   []*agentdef.Definition // without a fault, sorted by name
 	Faults   []error                // why a worker would not start; none: it would
 	Warnings []string               // what is allowed, and may not be meant
+
+	scripts demo.Scripts // of the folder
 }
 
-// CheckAgents reads the agents of a folder and checks them against settings and
-// tools. It is the one rule for a worker and for those who look at its files.
+// CheckAgents reads the agents of a folder, and its demo scripts, and checks them
+// against settings and tools. It is the one rule for a worker and for those who look at its files.
 func CheckAgents(dir string, cfg *config.Config, toolbox Toolbox) AgentsReport {
 	var report AgentsReport
 	agents, err := agentdef.Load(dir)
 	if err != nil {
 		report.Faults = append(report.Faults, err)
 	}
+	scripts, wrong := demo.Load(dir)
+	if wrong != nil {
+		report.Faults = append(report.Faults, wrong)
+	}
+	report.scripts = scripts
 	for _, file := range agentdef.Overlooked(dir) {
 		report.warn(file, "this file is not read: an agent's file ends in .md, in lower case")
 	}
@@ -80,7 +89,7 @@ func (r *AgentsReport) check(d *agentdef.Definition, cfg *config.Config, toolbox
 		models = append(models, extraction)
 	}
 	for _, model := range models {
-		if err := checkProvider(model, cfg); err != nil {
+		if err := checkModel(model, cfg, r.scripts, filepath.Dir(d.Path)); err != nil {
 			fault(err)
 		}
 	}

@@ -38,3 +38,46 @@ func TestTheExtractionModelIsChecked(t *testing.T) {
 		})
 	}
 }
+
+// A demo script is checked with the agents, whether or not one plays it; one that an agent names must be there.
+func TestDemoScriptsAreChecked(t *testing.T) {
+	for name, c := range map[string]struct {
+		model, setting, script string
+		faults                 []string
+	}{
+		"right":            {"demo/mine", "demo/script", "steps: [{text: Hello.}]", nil},
+		"not there":        {"demo/other", "demo/script", "steps: [{text: Hello.}]", []string{`a.md: the model "demo/other" wants the demo script`, "other.demo.yaml, which does not exist; there are: script, mine"}},
+		"the default's":    {"", "demo/other", "steps: [{text: Hello.}]", []string{`a.md: the model "demo/other" wants the demo script`}},
+		"a fault":          {"demo/mine", "demo/script", "steps: [{say: Hello.}]", []string{`mine.demo.yaml:1: unknown key "steps.1.say"`}},
+		"nobody's fault":   {"demo/script", "demo/script", "steps: [{say: Hello.}]", []string{`mine.demo.yaml:1: unknown key "steps.1.say"`}},
+		"out of the place": {"demo/../agents/mine", "demo/script", "steps: [{text: Hello.}]", []string{"is no demo script's"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			front := ""
+			if c.model != "" {
+				front = "model: " + c.model + "\n"
+			}
+			for file, text := range map[string]string{"a.md": "---\n" + front + "---\nHi.\n", "mine.demo.yaml": c.script} {
+				if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			cfg := config.Default()
+			cfg.DefaultModel = c.setting
+			report := app.CheckAgents(dir, cfg, app.Toolbox{Registry: &tools.Registry{}, Whole: true})
+			fault := ""
+			for _, err := range report.Faults {
+				fault += err.Error() + "\n"
+			}
+			if (fault == "") != (c.faults == nil) || strings.Count(fault, "\n") > 1 {
+				t.Errorf("faults: %s", fault)
+			}
+			for _, want := range c.faults {
+				if !strings.Contains(fault, want) {
+					t.Errorf("%q is not in the faults: %s", want, fault)
+				}
+			}
+		})
+	}
+}

@@ -9,14 +9,16 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentdef"
+	"turnkeeper/inference/demo"
 	"turnkeeper/internal/config"
 	"turnkeeper/storage"
 	"turnkeeper/tools"
 )
 
-// agents are the agents of the folder, as last loaded.
+// agents are the agents of the folder, with its demo scripts, as last loaded.
 type agents struct {
 	current atomic.Pointer[agentdef.Set]
+	scripts atomic.Pointer[demo.Scripts]
 }
 
 // load reads and checks the folder. With any fault nothing changes, and the
@@ -29,8 +31,19 @@ func (a *agents) load(cfg *config.Config, registry *tools.Registry, log *zap.Log
 	for _, warning := range report.Warnings {
 		log.Warn(warning)
 	}
+	a.scripts.Store(&report.scripts) // first, for who finds an agent that is new
 	a.current.Store(agentdef.NewSet(report.Agents))
 	return nil
+}
+
+// script finds a demo script of the folder.
+func (a *agents) script(name string) (*demo.Script, bool) {
+	scripts := a.scripts.Load()
+	if scripts == nil {
+		return nil, false
+	}
+	script, ok := (*scripts)[name]
+	return script, ok
 }
 
 // ErrAgents is what the agents' files are at fault for.

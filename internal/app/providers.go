@@ -25,8 +25,9 @@ type models struct {
 	known     map[string]config.Model
 }
 
-func newModels(cfg *config.Config, masker *redact.Masker, log *zap.Logger) (*models, error) {
-	m := &models{providers: map[string]inference.Provider{demoProvider: demo.Provider{}}, known: cfg.Models}
+// newModels makes the providers of the settings, and the demo's with its scripts.
+func newModels(cfg *config.Config, script func(string) (*demo.Script, bool), masker *redact.Masker, log *zap.Logger) (*models, error) {
+	m := &models{providers: map[string]inference.Provider{demoProvider: demo.Provider{Script: script}}, known: cfg.Models}
 	for name, p := range cfg.Providers {
 		client, err := newClient(p, cfg.Bounds.ModelIdle, log)
 		if err != nil {
@@ -37,7 +38,7 @@ func newModels(cfg *config.Config, masker *redact.Masker, log *zap.Logger) (*mod
 	return m, nil
 }
 
-const demoProvider = "demo"
+const demoProvider = demo.Name
 
 // Find finds the provider of "provider/model".
 func (m *models) Find(name string) (inference.Provider, agentturn.ModelInfo, error) {
@@ -54,11 +55,15 @@ func (m *models) Find(name string) (inference.Provider, agentturn.ModelInfo, err
 	}, nil
 }
 
-// checkProvider says why no provider has the model, or nil.
-func checkProvider(model string, cfg *config.Config) error {
-	provider, _, _ := strings.Cut(model, "/")
+// checkModel says why no provider has the model, or nil. dir is the folder of
+// the scripts.
+func checkModel(model string, cfg *config.Config, scripts demo.Scripts, dir string) error {
+	provider, own, _ := strings.Cut(model, "/")
 	configured := append([]string{demoProvider}, cfg.ProviderNames()...)
-	if slices.Contains(configured, provider) {
+	switch {
+	case provider == demoProvider:
+		return scripts.Check(own, dir)
+	case slices.Contains(configured, provider):
 		return nil
 	}
 	return notConfigured(model, provider, configured)

@@ -170,7 +170,7 @@ func (w *worker) readAgents() error {
 func (w *worker) prepare(ctx context.Context) error {
 	masker := redact.New(w.cfg.Secrets())
 	var err error
-	if w.models, err = newModels(w.cfg, masker, w.log); err != nil {
+	if w.models, err = newModels(w.cfg, w.agents.script, masker, w.log); err != nil {
 		return err
 	}
 	if w.tools, err = newToolbox(w.agents, w.store, masker, append(Programs(w.cfg), w.moreTools...)); err != nil {

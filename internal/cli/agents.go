@@ -25,7 +25,7 @@ func (s *session) agentsCommand() *cobra.Command {
 		Use: "check [DIR]", Short: "Check agent files; no database is needed", Args: cobra.MaximumNArgs(1),
 		Long: `Check the agent files of a folder (default: the setting agents_dir) against this
 program and the settings found here: keys and values, bounds, models' providers,
-tools, those of the config file included. Every fault is listed; with any, the exit code is 1. Warnings tell what may
+demo scripts, tools, those of the config file included. Every fault is listed; with any, the exit code is 1. Warnings tell what may
 not be meant: a tool that is not known here, say, which a worker program of your
 own may have. The MCP servers that agents have tools of are asked for them.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return s.checkAgents(cmd.Context(), args) },

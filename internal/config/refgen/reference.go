@@ -44,7 +44,8 @@ const providersIntro = `
 ## Providers
 
 ` + "`providers`" + ` in the config file names OpenAI-compatible endpoints; models are then written ` + "`PROVIDER/MODEL`" + `.
-The provider ` + "`demo`" + ` is built in, needs no key, and answers by script.
+The provider ` + "`demo`" + ` is built in, needs no key, and answers by script: ` + "`demo/script`" + ` by its own, ` + "`demo/NAME`" + ` by
+the file ` + "`NAME.demo.yaml`" + ` of the agents folder, as [demo-scripts.md](demo-scripts.md) says.
 
 ` + "```yaml" + `
 providers:
