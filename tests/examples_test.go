@@ -1,0 +1,362 @@
+package tests_test
+
+import (
+	"encoding/json"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// newExample is a house with a copy of an example's files, its settings among
+// them. What is another here than for its reader comes by variables: the
+// database, and a free port for the API.
+func newExample(t testing.TB, name string) *house {
+	t.Helper()
+	h := newHouse(t)
+	if err := os.Remove(filepath.Join(h.dir, "turnkeeper.yaml")); err != nil { // its own takes the place
+		t.Fatal(err)
+	}
+	h.model = nil
+	from := filepath.Join("..", "examples", name)
+	err := filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if slices.Contains([]string{"node_modules", ".turnkeeper", ".playwright-mcp", "reports"}, entry.Name()) { // what running it leaves
+			return fs.SkipDir
+		}
+		to := filepath.Join(h.dir, strings.TrimPrefix(path, from))
+		if entry.IsDir() {
+			return os.MkdirAll(to, 0o755)
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(to, text, 0o600)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// checkAgents fails the test unless "turnctl agents check" has nothing to say
+// about the agents, which are these.
+func (h *house) checkAgents(agents ...string) {
+	h.t.Helper()
+	report := turnctl[struct {
+		Agents   []string `json:"agents"`
+		Problems []string `json:"problems"`
+		Warnings []string `json:"warnings"`
+	}](h, "agents", "check")
+	if !slices.Equal(report.Agents, agents) || len(report.Problems)+len(report.Warnings) > 0 {
+		h.t.Errorf("agents check says %+v", report)
+	}
+}
+
+// startPlainWorker starts the worker that users have.
+func (h *house) startPlainWorker(flags ...string) *process {
+	h.t.Helper()
+	w := startProcess(h.t, "worker", h.dir, h.environment(), binary(h.t, "worker"), flags...)
+	w.await("worker ready")
+	return w
+}
+
+// says fails the test unless the turn succeeded, with a reply that holds all of
+// the parts and says whose script it is.
+func (h *house) says(turn shown, script string, parts ...string) {
+	h.t.Helper()
+	if turn.State != "succeeded" || turn.Reply == nil {
+		h.t.Fatalf("turn %d is %s (%s %s) with the reply %+v", turn.ID, turn.State, turn.ErrorClass, turn.Error, turn.Reply)
+	}
+	for _, part := range append(parts, "[by the demo script "+script+", not by a language model]") {
+		if !strings.Contains(turn.Reply.Body, part) {
+			h.t.Errorf("the reply of turn %d does not say %q:\n%s", turn.ID, part, turn.Reply.Body)
+		}
+	}
+}
+
+// called are the names of a turn's calls, with their states.
+func called(turn shown) (all []string) {
+	for _, c := range turn.calls() {
+		all = append(all, c.Name+" "+c.State)
+	}
+	return all
+}
+
+func (h *house) calledAs(turn shown, want ...string) {
+	h.t.Helper()
+	if got := called(turn); !slices.Equal(got, want) {
+		h.t.Errorf("turn %d called %q, not %q", turn.ID, got, want)
+	}
+}
+
+// TestTheInboxAssistant answers the example's mails. What the first says is
+// remembered for the second, by another worker, in another conversation.
+func TestTheInboxAssistant(t *testing.T) {
+	t.Parallel()
+	h := newExample(t, "inbox-assistant")
+	h.checkAgents("inbox")
+	mail := func(name string) shown {
+		return h.turnOf(h.enqueue("inbox", h.read("mails/"+name), "--conversation", name))
+	}
+	w := h.startPlainWorker("--takeover-after", "1s")
+
+	first := mail("1-anna.txt")
+	h.says(first, "inbox", "Dear Anna Weber,", "Inner tube, 16 inch: 7.50")
+	h.calledAs(first, "note_read failed", "list_files succeeded", "read_file succeeded", "note_write succeeded")
+	w.kill()
+
+	h.startPlainWorker("--takeover-after", "1s")
+	second := mail("2-anna.txt")
+	h.says(second, "inbox", "I remember your 16 inch wheels.", "Tyre, 16 inch: 21.90")
+	h.calledAs(second, "note_read succeeded", "list_files succeeded", "read_file succeeded")
+	if note := second.calls()[0].Result; note != "Name: Anna Weber\nWheels: 16 inch\n" {
+		t.Errorf("the note says %q", note)
+	}
+
+	third := mail("3-ben.txt")
+	h.says(third, "inbox", "Dear Ben Okafor,", "Which wheels does your bike have?", "Tyre, 16 inch: 21.90", "Tyre, 28 inch: 18.50")
+	h.calledAs(third, "note_read failed", "list_files succeeded", "read_file succeeded", "note_write succeeded")
+
+	if names := query[string](h, "select string_agg(name, ' ' order by name) from notes where agent = 'inbox'"); names != "anna@example.org ben@example.org" {
+		t.Errorf("there are notes of %s", names)
+	}
+	if n := query[int](h, "select count(*) from replies"); n != 3 {
+		t.Errorf("three mails have %d replies", n)
+	}
+}
+
+// A watchedPage changes, and can be away.
+type watchedPage struct {
+	mu   sync.Mutex
+	text string // empty: it is away
+	hits int
+}
+
+func (p *watchedPage) say(text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.text = text
+}
+
+func (p *watchedPage) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.hits++
+	if p.text == "" {
+		http.Error(w, "away for a while", http.StatusServiceUnavailable)
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain")
+	_, _ = w.Write([]byte(p.text))
+}
+
+// TestTheWatcher lets the example's schedule come due, again and again.
+func TestTheWatcher(t *testing.T) {
+	t.Parallel()
+	h := newExample(t, "watcher")
+	h.checkAgents("watcher")
+	site := &watchedPage{text: h.read("page/status.txt")}
+	server := httptest.NewServer(site)
+	t.Cleanup(server.Close)
+	h.write("watched/address.txt", server.URL+"/status.txt\n")
+	h.startPlainWorker()
+	if cron := query[string](h, "select cron from schedules where agent = 'watcher'"); cron != "*/5 * * * *" {
+		t.Errorf("the schedule is %s", cron)
+	}
+	h.setSchedule("set", "watcher", "@every 24h") // none comes due but those that the test makes
+
+	looks := 0
+	look := func() shown {
+		t.Helper()
+		looks++
+		h.miss(time.Second)
+		if n := h.slots(looks); n != looks {
+			t.Fatalf("%d looks made %d messages", looks, n)
+		}
+		return h.show(query[int64](h, "select max(id) from turns"))
+	}
+	reports := func() []string {
+		files, _ := filepath.Glob(filepath.Join(h.dir, "reports", "*"))
+		return files
+	}
+	quiet := []string{"read_file succeeded", "note_read succeeded", "http_get succeeded"}
+
+	first := look()
+	h.says(first, "watcher", "I have begun to watch the page.")
+	h.calledAs(first, "read_file succeeded", "note_read failed", "http_get succeeded", "note_write succeeded")
+	for range 2 {
+		same := look()
+		h.says(same, "watcher", "Nothing new.")
+		h.calledAs(same, quiet...)
+		if strings.Contains(same.Reply.Body, "\n") {
+			t.Errorf("nothing new is told in more than a line: %q", same.Reply.Body)
+		}
+	}
+	if files := reports(); len(files) != 0 {
+		t.Errorf("nothing has changed, and the reports are %v", files)
+	}
+
+	site.say("Bridge over the canal: closed until Friday.\n")
+	changed := look()
+	h.says(changed, "watcher", "The page has changed; the report is filed as reports/turn-")
+	h.calledAs(changed, append(slices.Clone(quiet), "file_report succeeded", "note_write succeeded")...)
+	files := reports()
+	if len(files) != 1 {
+		t.Fatalf("one change made the reports %v", files)
+	}
+	var report struct{ Title, Text string }
+	text, err := os.ReadFile(files[0])
+	if err == nil {
+		err = json.Unmarshal(text, &report)
+	}
+	if err != nil || report.Text != "It was:\nBridge over the canal: open to everyone.\n\nIt is:\nBridge over the canal: closed until Friday.\n" {
+		t.Errorf("the report says %q, %v", report.Text, err)
+	}
+	h.calledAs(look(), quiet...)
+
+	site.say("")
+	away := look()
+	h.says(away, "watcher", "The page cannot be read: HTTP 503")
+	h.calledAs(away, "read_file succeeded", "note_read succeeded", "http_get failed")
+	if len(reports()) != 1 {
+		t.Errorf("the reports are %v", reports())
+	}
+
+	if again := h.fileReport(strings.TrimSuffix(filepath.Base(files[0]), ".json")); !strings.HasPrefix(again, "filed before as ") || len(reports()) != 1 {
+		t.Errorf("a report that is filed again says %q; there are %v", again, reports())
+	}
+	if now, _ := os.ReadFile(files[0]); string(now) != string(text) {
+		t.Errorf("the report is now %s", now)
+	}
+	if site.hits != looks {
+		t.Errorf("%d looks have asked for the page %d times", looks, site.hits)
+	}
+}
+
+// setSchedule changes the schedule of an agent, as an operator does.
+func (h *house) setSchedule(args ...string) {
+	h.t.Helper()
+	if r := h.run("", "turnctl", append([]string{"schedules"}, args...)...); r.code != 0 {
+		h.t.Fatalf("turnctl schedules %v ended with %d\n%s%s", args, r.code, r.stdout, r.stderr)
+	}
+}
+
+// fileReport runs the program of file_report as a worker does that starts a call
+// again.
+func (h *house) fileReport(key string) string {
+	h.t.Helper()
+	cmd := exec.Command("sh", "tools/file_report.sh")
+	cmd.Dir, cmd.Env = h.dir, []string{"PATH=" + os.Getenv("PATH"), "TURNKEEPER_IDEMPOTENCY_KEY=" + key}
+	cmd.Stdin = strings.NewReader(`{"title":"another"}`)
+	out, err := cmd.Output()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return string(out)
+}
+
+// A report that cannot be filed leaves the note as it is: the next look sees the
+// change again.
+func TestTheWatcherTellsAChangeAgain(t *testing.T) {
+	t.Parallel()
+	h := newExample(t, "watcher")
+	site := &watchedPage{text: "one"}
+	server := httptest.NewServer(site)
+	t.Cleanup(server.Close)
+	h.write("watched/address.txt", server.URL)
+	h.write("reports", "a file where the folder should be")
+	h.startPlainWorker()
+	h.setSchedule("pause", "watcher")
+	look := func() shown { return h.turnOf(h.enqueue("watcher", "Look.")) }
+	look()
+	site.say("two")
+	h.says(look(), "watcher", "The page has changed, and no report could be filed:")
+	if note := query[string](h, "select content from notes where agent = 'watcher'"); note != "one" {
+		t.Errorf("the note says %q", note)
+	}
+	if err := os.Remove(filepath.Join(h.dir, "reports")); err != nil {
+		t.Fatal(err)
+	}
+	h.says(look(), "watcher", "The page has changed; the report is filed as")
+	h.says(look(), "watcher", "Nothing new.")
+}
+
+// researchBrowser installs what the research example's package.json names, in
+// the example's own folder, and returns where.
+var researchBrowser = sync.OnceValues(func() (string, error) {
+	for _, args := range [][]string{{"../scripts/need", "node:nodejs", "npm:npm", "chromium:chromium"}, {"../scripts/npm-ci", "../examples/research"}} {
+		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
+			return "", &installError{out, err}
+		}
+	}
+	return filepath.Abs("../examples/research/node_modules")
+})
+
+type installError struct {
+	said  []byte
+	cause error
+}
+
+func (e *installError) Error() string { return e.cause.Error() + "\n" + string(e.said) }
+
+// TestTheResearchAgent answers a question from a page that only a browser can
+// read, and from files, by three helpers.
+func TestTheResearchAgent(t *testing.T) {
+	t.Parallel()
+	h := newExample(t, "research")
+	modules, err := researchBrowser()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(modules, filepath.Join(h.dir, "node_modules")); err != nil {
+		t.Fatal(err)
+	}
+	h.checkAgents("critic", "librarian", "reader", "research")
+	site := httptest.NewServer(http.FileServer(http.Dir(filepath.Join(h.dir, "site"))))
+	t.Cleanup(site.Close)
+	h.startPlainWorker()
+
+	turn := h.turnOf(h.enqueue("research", "How does the apple harvest of 2025 compare? See "+site.URL+"/"))
+	h.says(turn, "research",
+		`The page: "Harvest report 2025" says: Apples: 1284 tonnes in 2025`,
+		"Our files: harvest-2024.md says: Apples: 1190 tonnes in 2024.",
+		"The critic: The page tells of 2025 and our files of 2024: two harvests do not make a trend")
+	var spawned []string
+	for _, c := range turn.calls() {
+		if c.Name == "spawn_agent" {
+			spawned = append(spawned, c.State)
+		}
+	}
+	if !slices.Equal(spawned, []string{"succeeded", "succeeded", "succeeded"}) {
+		t.Errorf("the helpers' calls are %v", called(turn))
+	}
+	h.repliedOnce(4)
+	for agent, want := range map[string][]string{
+		"reader":    {"browser__browser_navigate succeeded", "browser__browser_snapshot succeeded"},
+		"librarian": {"list_files succeeded", "read_file succeeded"},
+		"critic":    nil,
+	} {
+		helper := h.show(query[int64](h, "select id from turns where agent = $1", agent))
+		if helper.State != "succeeded" {
+			t.Errorf("%s's turn is %s", agent, helper.State)
+		}
+		h.calledAs(helper, want...)
+	}
+	if effects := query[string](h, "select string_agg(distinct substring(name from 10) || ' ' || effect, ', ' order by substring(name from 10) || ' ' || effect) from calls where name like 'browser\\_\\_%'"); effects != "browser_navigate keyed, browser_snapshot none" {
+		t.Errorf("the browser's tools have the effects %s", effects)
+	}
+	if both := query[bool](h, "select count(*) = 2 from spawned_calls where agent in ('reader', 'librarian') and round = 1"); !both {
+		t.Error("the reader and the librarian were not spawned side by side")
+	}
+}
