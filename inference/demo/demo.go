@@ -98,7 +98,7 @@ func (p Provider) step(req inference.Request) (step, error) {
 	if len(c.tools) == 0 {
 		next.Calls = nil
 	}
-	if next.Text != "" && len(next.Calls) == 0 {
+	if next.Text != "" && len(next.Calls) == 0 && !next.unsigned {
 		next.Text = script.signed(next.Text)
 	}
 	return c.orAnswer(next), err
@@ -158,7 +158,8 @@ type step struct {
 	Text  string `json:"text"`
 	Calls []call `json:"calls"`
 
-	number int // of the script's file, from 1; 0: it is of none
+	number   int  // of the script's file, from 1; 0: it is of none
+	unsigned bool // the text stands as it is
 }
 
 type call struct {

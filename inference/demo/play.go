@@ -43,7 +43,7 @@ func (s *Script) answer(i int, c conversation) (step, error) {
 	if err != nil {
 		return step{}, s.fault(i, "text", err)
 	}
-	next := step{Text: strings.TrimSpace(text), number: i + 1}
+	next := step{Text: strings.TrimSpace(text), number: i + 1, unsigned: s.steps[i].unsigned}
 	for j, from := range s.steps[i].calls {
 		arguments, err := from.arguments.render(c, &left)
 		if err != nil {

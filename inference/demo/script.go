@@ -30,10 +30,11 @@ type Script struct {
 
 // A scriptStep is one answer, and when it is given.
 type scriptStep struct {
-	when  pattern // zero: always
-	asks  bool    // when was given
-	text  pattern
-	calls []scriptCall
+	when     pattern // zero: always
+	asks     bool    // when was given
+	text     pattern
+	unsigned bool // as a reply it does not say that it is a script's
+	calls    []scriptCall
 }
 
 type scriptCall struct {
@@ -100,19 +101,25 @@ func (r *scriptReader) items(where string, v *strictyaml.Node, most int) []*stri
 }
 
 func (r *scriptReader) step(where string, v *strictyaml.Node) (s scriptStep) {
-	r.Fields(where+".", v, []string{"when", "text", "calls"}, func(key string, v *strictyaml.Node) {
+	r.Fields(where+".", v, []string{"when", "text", "signed", "calls"}, func(key string, v *strictyaml.Node) {
 		switch key {
 		case "when":
 			s.when, s.asks = r.pattern(where+".when", v), true
 		case "text":
 			s.text = r.pattern(where+".text", v)
+		case "signed":
+			signed, err := v.AsBool()
+			if err != nil {
+				r.Add(v.Line, "%s.signed %v", where, err)
+			}
+			s.unsigned = !signed
 		case "calls":
 			for i, item := range r.items(where+".calls", v, MaxCalls) {
 				s.calls = append(s.calls, r.call(fmt.Sprintf("%s.calls.%d", where, i+1), item))
 			}
 		}
 	})
-	other := func(f strictyaml.Field) bool { return f.Key != "when" }
+	other := func(f strictyaml.Field) bool { return f.Key != "when" && f.Key != "signed" }
 	if v.Kind == strictyaml.Map && !slices.ContainsFunc(v.Fields, other) {
 		r.Add(v.Line, "%s has neither text nor calls: it would say nothing", where)
 	}

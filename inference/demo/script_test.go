@@ -241,6 +241,16 @@ func TestAFenceIsNoScriptBesideAFile(t *testing.T) {
 	}
 }
 
+// A word that a program reads can stand as it is.
+func TestAnAnswerThatIsNotSigned(t *testing.T) {
+	s := script(t, "steps: [{when: '{{ eq message \"go\" }}', text: Nothing., signed: false}, {text: Something., signed: true}]")
+	for message, want := range map[string]string{"go": "Nothing.", "stay": "Something. " + signature} {
+		if _, text := perform(t, s, inference.Request{Messages: []inference.Message{user(message)}}, nil); text != want {
+			t.Errorf("said %q, not %q", text, want)
+		}
+	}
+}
+
 func TestAScriptThatDoesNotExist(t *testing.T) {
 	for _, p := range []demo.Provider{{}, with(nil)} {
 		_, err := p.Generate(t.Context(), inference.Request{Model: "other", Messages: []inference.Message{user("hi")}}, nil)
@@ -280,6 +290,8 @@ func TestScriptFilesThatCannotBeRead(t *testing.T) {
 		"a step's key":     {"a.demo.yaml", "steps:\n  - say: a", `a.demo.yaml:2: unknown key "steps.1.say"`},
 		"an idle step":     {"a.demo.yaml", "steps: [{when: a}]", "steps.1 has neither text nor calls: it would say nothing"},
 		"a number":         {"a.demo.yaml", "steps: [{text: 1}]", "steps.1.text must be text, not a number: put it in quotes"},
+		"a signature":      {"a.demo.yaml", "steps: [{text: a, signed: never}]", "steps.1.signed must be true or false, not text"},
+		"a signed nothing": {"a.demo.yaml", "steps: [{signed: false}]", "steps.1 has neither text nor calls"},
 		"no name":          {"a.demo.yaml", "steps: [{calls: [{arguments: {}}]}]", "steps.1.calls.1 has no name: give that of the tool"},
 		"an empty name":    {"a.demo.yaml", "steps: [{calls: [{name: ''}]}]", "steps.1.calls.1.name must be the name of a tool"},
 		"arguments":        {"a.demo.yaml", "steps: [{calls: [{name: x, arguments: [1]}]}]", "steps.1.calls.1.arguments must be a mapping, or a text that renders a JSON object, not a list"},
