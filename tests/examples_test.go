@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -200,7 +201,7 @@ func TestTheWatcher(t *testing.T) {
 		same := look()
 		h.ended(same, "succeeded", "none", 3)
 		h.calledAs(same, quiet...)
-		if said := query[string](h, "select inner_dialogue from turns where id = $1", same.ID); said != "Nothing new." || same.Reply != nil {
+		if said := query[string](h, "select coalesce(inner_dialogue, '') from turns where id = $1", same.ID); said != "Nothing new." || same.Reply != nil {
 			t.Errorf("nothing has changed, and turn %d said %q, with the reply %+v", same.ID, said, same.Reply)
 		}
 	}
@@ -212,7 +213,7 @@ func TestTheWatcher(t *testing.T) {
 
 	site.say("Bridge over the canal: closed until Friday.\n")
 	changed := look()
-	h.says(changed, "watcher", "The page has changed; the report is filed as reports/turn-")
+	h.says(changed, "watcher", "The page has changed; the report was filed as reports/turn-")
 	h.calledAs(changed, append(slices.Clone(quiet), "file_report succeeded", "note_write succeeded")...)
 	files := reports()
 	if len(files) != 1 {
@@ -291,8 +292,46 @@ func TestTheWatcherTellsAChangeAgain(t *testing.T) {
 	if err := os.Remove(filepath.Join(h.dir, "reports")); err != nil {
 		t.Fatal(err)
 	}
-	h.says(look(), "watcher", "The page has changed; the report is filed as")
+	h.says(look(), "watcher", "The page has changed; the report was filed as")
 	h.replied(look(), "Nothing new.")
+}
+
+// The worker is killed when the report is filed and nobody knows of it yet: its
+// program is started again with the same key, and finds it.
+func TestTheWatcherIsKilledWhileItReports(t *testing.T) {
+	t.Parallel()
+	h := newExample(t, "watcher")
+	site := &watchedPage{text: "one"}
+	server := httptest.NewServer(site)
+	t.Cleanup(server.Close)
+	h.write("watched/address.txt", server.URL)
+	h.write("tools/filed.sh", h.read("tools/file_report.sh"))
+	h.write("tools/file_report.sh", "sh tools/filed.sh\nif mkdir stands 2>/dev/null; then cat hold; fi\n")
+	if err := syscall.Mkfifo(filepath.Join(h.dir, "hold"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w := h.startPlainWorker("--takeover-after", "1s")
+	h.setSchedule("pause", "watcher")
+	h.turnOf(h.enqueue("watcher", "Look."))
+	site.say("two")
+	message := h.enqueue("watcher", "Look.")
+	h.poll("the report is filed", func() bool {
+		_, err := os.Stat(filepath.Join(h.dir, "stands"))
+		return err == nil
+	})
+	w.kill()
+	h.startPlainWorker("--takeover-after", "1s")
+	turn := h.turnOf(message)
+	h.says(turn, "watcher", "The page has changed; the report was filed before as reports/turn-2-")
+	if c := turn.calls()[3]; c.Name != "file_report" || c.Starts != 2 || c.State != "succeeded" {
+		t.Errorf("the report's call is %+v", c)
+	}
+	if files, _ := filepath.Glob(filepath.Join(h.dir, "reports", "*")); len(files) != 1 {
+		t.Errorf("the reports are %v", files)
+	}
+	if note := query[string](h, "select content from notes where agent = 'watcher'"); note != "two" {
+		t.Errorf("the note says %q", note)
+	}
 }
 
 // researchBrowser installs what the research example's package.json names, in
