@@ -150,6 +150,12 @@ func (p *watchedPage) say(text string) {
 	p.text = text
 }
 
+func (p *watchedPage) asked() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.hits
+}
+
 func (p *watchedPage) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -171,11 +177,13 @@ func TestTheWatcher(t *testing.T) {
 	server := httptest.NewServer(site)
 	t.Cleanup(server.Close)
 	h.write("watched/address.txt", server.URL+"/status.txt\n")
+	h.operate("scheduler", "pause", "the test makes the slots")
 	h.startPlainWorker()
 	if cron := query[string](h, "select cron from schedules where agent = 'watcher'"); cron != "*/5 * * * *" {
 		t.Errorf("the schedule is %s", cron)
 	}
-	h.setSchedule("set", "watcher", "@every 24h") // none comes due but those that the test makes
+	h.operate("schedules", "set", "watcher", "@every 24h")
+	h.operate("scheduler", "resume")
 
 	looks := 0
 	look := func() shown {
@@ -243,16 +251,27 @@ func TestTheWatcher(t *testing.T) {
 	if now, _ := os.ReadFile(files[0]); string(now) != string(text) {
 		t.Errorf("the report is now %s", now)
 	}
-	if site.hits != looks {
-		t.Errorf("%d looks have asked for the page %d times", looks, site.hits)
+	if hits := site.asked(); hits != looks {
+		t.Errorf("%d looks have asked for the page %d times", looks, hits)
 	}
 }
 
-// setSchedule changes the schedule of an agent, as an operator does.
-func (h *house) setSchedule(args ...string) {
+// startQuietWatcher starts a worker of the watcher, which looks only when it is
+// told to.
+func (h *house) startQuietWatcher(flags ...string) *process {
 	h.t.Helper()
-	if r := h.run("", "turnctl", append([]string{"schedules"}, args...)...); r.code != 0 {
-		h.t.Fatalf("turnctl schedules %v ended with %d\n%s%s", args, r.code, r.stdout, r.stderr)
+	h.operate("scheduler", "pause", "the test says when to look")
+	w := h.startPlainWorker(flags...)
+	h.operate("schedules", "pause", "watcher")
+	h.operate("scheduler", "resume")
+	return w
+}
+
+// operate runs a command of turnctl that must succeed.
+func (h *house) operate(args ...string) {
+	h.t.Helper()
+	if r := h.run("", "turnctl", args...); r.code != 0 {
+		h.t.Fatalf("turnctl %v ended with %d\n%s%s", args, r.code, r.stdout, r.stderr)
 	}
 }
 
@@ -280,8 +299,7 @@ func TestTheWatcherTellsAChangeAgain(t *testing.T) {
 	t.Cleanup(server.Close)
 	h.write("watched/address.txt", server.URL)
 	h.write("reports", "a file where the folder should be")
-	h.startPlainWorker()
-	h.setSchedule("pause", "watcher")
+	h.startQuietWatcher()
 	look := func() shown { return h.turnOf(h.enqueue("watcher", "Look.")) }
 	look()
 	site.say("two")
@@ -310,8 +328,7 @@ func TestTheWatcherIsKilledWhileItReports(t *testing.T) {
 	if err := syscall.Mkfifo(filepath.Join(h.dir, "hold"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	w := h.startPlainWorker("--takeover-after", "1s")
-	h.setSchedule("pause", "watcher")
+	w := h.startQuietWatcher("--takeover-after", "1s")
 	h.turnOf(h.enqueue("watcher", "Look."))
 	site.say("two")
 	message := h.enqueue("watcher", "Look.")
@@ -323,7 +340,7 @@ func TestTheWatcherIsKilledWhileItReports(t *testing.T) {
 	h.startPlainWorker("--takeover-after", "1s")
 	turn := h.turnOf(message)
 	h.says(turn, "watcher", "The page has changed; the report was filed before as reports/turn-2-")
-	if c := turn.calls()[3]; c.Name != "file_report" || c.Starts != 2 || c.State != "succeeded" {
+	if c := turn.calls()[3]; c.Name != "file_report" || c.Starts < 2 || c.State != "succeeded" {
 		t.Errorf("the report's call is %+v", c)
 	}
 	if files, _ := filepath.Glob(filepath.Join(h.dir, "reports", "*")); len(files) != 1 {
