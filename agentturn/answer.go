@@ -158,6 +158,7 @@ func (t *turn) toolCall(call *turnkeeper.ToolCall, used *meter) tools.Call {
 		Outputs:        t.shelf(used),
 		IdempotencyKey: idempotencyKey(turn, call.Key),
 		Progress:       t.progress.of(call.Key, call.Name),
+		Sample:         t.sampler(call, used),
 	}
 }
 

@@ -157,6 +157,7 @@ func (t *turn) collect() {
 func (t *turn) takeLater(call *turnkeeper.ToolCall, j *job) turnkeeper.CallResult {
 	result := t.later(call, j.done.Result)
 	result.Nonce, result.State, result.Duration, result.Ran = j.nonce, stateOf(j.done.Outcome, call.Effect), j.done.took, true
+	result.Usage = j.done.used
 	return result
 }
 

@@ -48,7 +48,7 @@ type extraction struct {
 	t      *turn
 	source extractSource
 	query  string
-	models []*searcher
+	models []*sideModel
 	used   *meter
 	log    *zap.Logger
 

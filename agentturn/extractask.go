@@ -18,41 +18,19 @@ import (
 // extractAttempts is how often a model is asked the same: once, and two retries.
 const extractAttempts = 3
 
-// A searcher is one model that may be asked.
-type searcher struct {
-	name     string // as configured
-	provider inference.Provider
-	info     ModelInfo
-	window   int // tokens
-	tokens   TokenCounter
-}
-
 // choose finds the models to ask: the extraction model, or else those of the
 // agent's turns.
-func (e *extraction) choose() error {
-	t := e.t
-	names := t.modelNames()
-	if name := cmp.Or(t.def.ExtractionModel, t.cfg.ExtractionModel); name != "" {
+func (e *extraction) choose() (err error) {
+	names := e.t.modelNames()
+	if name := cmp.Or(e.t.def.ExtractionModel, e.t.cfg.ExtractionModel); name != "" {
 		names = []string{name}
 	}
-	var problems []error
-	for _, name := range names {
-		provider, info, err := t.cfg.Models.Find(name)
-		if err != nil {
-			problems = append(problems, err)
-			continue
-		}
-		own := name == cmp.Or(t.def.Model, t.cfg.DefaultModel)
-		e.models = append(e.models, &searcher{name, provider, info, t.window(info, own), t.cfg.counter(name)})
-	}
-	if len(e.models) == 0 {
-		return &inference.Error{Class: inference.ClassInvalid, Detail: errors.Join(problems...).Error()}
-	}
-	return nil
+	e.models, err = e.t.sideModels(names)
+	return err
 }
 
 // answer is how many tokens are left to a model for its answer.
-func (e *extraction) answer(m *searcher) int { return min(e.t.def.OutputTokens(), m.window/4) }
+func (e *extraction) answer(m *sideModel) int { return e.t.sideAnswer(m) }
 
 // size is how many tokens the text is taken to have, and the window that a chunk
 // fills half of: that of the model with the smallest, or less where its half and
@@ -120,7 +98,7 @@ func (e *extraction) ask(ctx context.Context, prompt outputs.Prompt, accept func
 // Generate is one attempt, which the budget is asked for and which is accounted.
 type searchAttempt struct {
 	e      *extraction
-	model  *searcher
+	model  *sideModel
 	prompt outputs.Prompt
 	accept func(answer string) error
 	stop   context.CancelCauseFunc // ends the call, whatever attempts are left
@@ -150,7 +128,7 @@ func (a *searchAttempt) Generate(ctx context.Context, _ inference.Request, _ fun
 		t.settleFailed(ctx, spend, err)
 		return inference.Response{}, err
 	}
-	res.Usage = a.usageOf(res, estimate)
+	res.Usage = a.model.usageOf(res, estimate)
 	told(ModelEnd{Response: res})
 	a.e.used.add(res.Usage)
 	t.settleSpend(ctx, spend, res.Usage)
@@ -186,38 +164,11 @@ func (a *searchAttempt) failure(class inference.Class, detail string) error {
 	return &inference.Error{Class: class, Provider: a.model.info.Provider, Model: a.model.info.Model, Detail: detail}
 }
 
-// usageOf is what an answer took, estimated where the provider did not say.
-func (a *searchAttempt) usageOf(res inference.Response, estimate turnkeeper.Usage) turnkeeper.Usage {
-	if res.Usage.InputTokens != 0 || res.Usage.OutputTokens != 0 {
-		return res.Usage
-	}
-	estimate.OutputTokens = int64(a.model.tokens.CountText(res.Text) + a.model.tokens.CountText(res.Reasoning))
-	return estimate
-}
-
 // extractReason is what a model is told of an extraction that failed. It says
 // nothing of how the worker is set up.
 func extractReason(err error) string {
-	if _, ok := errors.AsType[*blockedError](err); ok {
-		return "the budget allows no more model calls"
-	}
 	if errors.Is(err, errExtractTime) {
 		return "there was no time left for it"
 	}
-	failure, ok := errors.AsType[*inference.Error](err)
-	if !ok {
-		return "something went wrong inside the service"
-	}
-	switch failure.Class {
-	case inference.ClassRateLimited, inference.ClassOverloaded, inference.ClassTransport:
-		return "the model could not be reached"
-	case inference.ClassBadOutput:
-		return "the model gave no usable answer"
-	case inference.ClassContextOverflow:
-		return "the text does not fit into the model's window"
-	case inference.ClassRefused:
-		return "the model declined to answer"
-	default:
-		return "the model is not available at present"
-	}
+	return sideReason(err)
 }

@@ -23,9 +23,16 @@ type progressNotes struct {
 	bell chan struct{}
 
 	mu     sync.Mutex
+	kept   []keptNote
 	order  []turnkeeper.CallKey
 	latest map[turnkeeper.CallKey]NoticeData
 	told   map[turnkeeper.CallKey]int
+}
+
+// A keptNote is one that no later one takes the place of.
+type keptNote struct {
+	key  turnkeeper.CallKey
+	data NoticeData
 }
 
 func newProgressNotes() *progressNotes {
@@ -37,10 +44,6 @@ func newProgressNotes() *progressNotes {
 // of is how a call tells of its progress.
 func (n *progressNotes) of(key turnkeeper.CallKey, name string) func(string) {
 	return func(text string) {
-		text = outputs.Clean(text)
-		if runes := []rune(text); len(runes) > maxNoteChars {
-			text = string(runes[:maxNoteChars]) + "…"
-		}
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		if n.told[key] >= maxNotes {
@@ -50,12 +53,36 @@ func (n *progressNotes) of(key turnkeeper.CallKey, name string) func(string) {
 			n.told[key]++
 			n.order = append(n.order, key)
 		}
-		n.latest[key] = NoticeData{Text: name + ": " + text, Call: key.String()}
-		select {
-		case n.bell <- struct{}{}:
-		default:
-		}
+		n.latest[key] = noteOf(key, name, text)
+		n.ring()
 	}
+}
+
+// keep tells of what nothing may take the place of.
+func (n *progressNotes) keep(key turnkeeper.CallKey, name, text string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.told[key] >= maxNotes {
+		return
+	}
+	n.told[key]++
+	n.kept = append(n.kept, keptNote{key, noteOf(key, name, text)})
+	n.ring()
+}
+
+func (n *progressNotes) ring() {
+	select {
+	case n.bell <- struct{}{}:
+	default:
+	}
+}
+
+func noteOf(key turnkeeper.CallKey, name, text string) NoticeData {
+	text = outputs.Clean(text)
+	if runes := []rune(text); len(runes) > maxNoteChars {
+		text = string(runes[:maxNoteChars]) + "…"
+	}
+	return NoticeData{Text: name + ": " + text, Call: key.String()}
 }
 
 // tellProgress makes events of what calls told, with the next write.
@@ -63,6 +90,12 @@ func (t *turn) tellProgress() {
 	n := t.progress
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	for _, note := range n.kept {
+		if !t.call(note.key).State.Answered() {
+			t.event(turnkeeper.EventNotice, note.key.Round, 0, note.data)
+		}
+	}
+	n.kept = nil
 	for _, key := range n.order {
 		if !t.call(key).State.Answered() {
 			t.event(turnkeeper.EventNotice, key.Round, 0, n.latest[key])

@@ -62,6 +62,7 @@ const (
 	PurposeRound   ModelPurpose = "round"   // the next step of the turn
 	PurposeSummary ModelPurpose = "summary" // of older conversation
 	PurposeExtract ModelPurpose = "extract" // a search in a stored result
+	PurposeSample  ModelPurpose = "sample"  // a question of a tool
 )
 
 // A ModelBegin is a request on its way to a model.

@@ -65,6 +65,11 @@ type Call struct {
 	// called by any goroutine, never waits, and drops what comes too fast, or
 	// after the call. nil: nobody is told.
 	Progress func(text string)
+	// Sample has a model of the agent's chain answer a question of the tool, at the
+	// expense of the turn. It sees nothing of the turn but what the question says. It
+	// may be called by any goroutine, within the call's context. Its error may be
+	// shown to whoever asks. nil: no model can be asked.
+	Sample func(ctx context.Context, s Sampling) (Sampled, error)
 }
 
 // Outputs are the results of a turn's calls, for tools that read more of them.

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"slices"
 
 	"turnkeeper/inference"
 	"turnkeeper/internal/redact"
@@ -91,11 +92,25 @@ func (t maskedTool) Run(ctx context.Context, call tools.Call) (tools.Result, err
 	if tell := call.Progress; tell != nil {
 		call.Progress = func(text string) { tell(t.masker.String(text)) }
 	}
+	if call.Sample != nil {
+		call.Sample = t.maskSample(call.Sample)
+	}
 	result, err := t.Tool.Run(ctx, call)
 	if err == nil && result.Body == nil { // bounded before it is gone through
 		result, err = tools.Collect(ctx, result)
 	}
 	return t.mask(result), t.masker.Error(err)
+}
+
+// maskSample keeps secrets out of what a tool asks a model, as out of its results.
+func (t maskedTool) maskSample(sample func(context.Context, tools.Sampling) (tools.Sampled, error)) func(context.Context, tools.Sampling) (tools.Sampled, error) {
+	return func(ctx context.Context, s tools.Sampling) (tools.Sampled, error) {
+		s.System, s.Messages = t.masker.String(s.System), slices.Clone(s.Messages)
+		for i := range s.Messages {
+			s.Messages[i].Text = t.masker.String(s.Messages[i].Text)
+		}
+		return sample(ctx, s)
+	}
 }
 
 func (t maskedTool) mask(r tools.Result) tools.Result {

@@ -28,6 +28,7 @@ func mcpServers(cfg *config.Config) []mcp.Server {
 			SessionPerLane: s.SessionPerLane, ConnectTimeout: s.ConnectTimeout, IdleTimeout: s.IdleTimeout, Protocol: s.Protocol,
 			Effect: s.Effect, TrustHints: s.TrustHints, Timeout: s.Timeout, Tools: map[string]mcp.ToolSettings{},
 			RefuseChange: s.RefuseChange, AcceptDefaults: s.AcceptDefaults, Roots: s.Roots,
+			AllowSampling: s.AllowSampling, MaxSamplingCalls: s.MaxSamplingCalls, MaxSamplingTokens: s.MaxSamplingTokens,
 		}
 		for _, variable := range slices.Sorted(maps.Keys(s.Env)) {
 			server.Env = append(server.Env, variable+"="+s.Env[variable].Reveal())

@@ -93,3 +93,15 @@ func (r *mappingReader) boolean(key string, v *strictyaml.Node) *bool {
 	}
 	return &value
 }
+
+// number reads a whole number from 1 on.
+func (r *mappingReader) number(key string, v *strictyaml.Node, most int64) int {
+	n, err := v.AsInt()
+	switch {
+	case err != nil:
+		r.fault(v, key, err)
+	case n < 1 || n > most:
+		r.Add(v.Line, "%s%s is %d: it must be 1 to %d", r.where, key, n, most)
+	}
+	return int(n)
+}

@@ -82,6 +82,9 @@ var MCPServerKeys = []MappingKey{
 	{"tools", "mapping", "the server's names of tools, each with keys `tools.NAME.*`", "none", "What differs for single tools."},
 	{"on_change", "text", "report or refuse", "report", "What happens when a tool's description or schema is no longer the pinned one: it is reported and used, or reported and refused, until `turnctl mcp pin`."},
 	{"elicitation", "text", "decline or defaults", "decline", "What a server is answered that asks for input in the middle of a call: that it is declined, or the defaults that it gave."},
+	{"sampling", "text", "decline or allow", "decline", "What a server is answered that asks for an answer of a model in the middle of a call: that it is declined, or what a model of the agent's answers, at the expense of the turn."},
+	{"max_sampling_calls", "whole number", "1 to 100", "4", "How often a server may ask a model in one call."},
+	{"max_sampling_tokens", "whole number", "1 to 10000000", "8000", "Tokens that all questions and answers of one call may take together."},
 	{"roots", "list of text", "paths of folders", "none", "Folders that the server is told of as roots."},
 }
 

@@ -34,8 +34,11 @@ type MCPServer struct {
 	Tools        map[string]MCPToolSettings
 	RefuseChange bool // of a definition that is not the pinned one
 
-	AcceptDefaults bool     // of what the server asks for; else it is declined
-	Roots          []string // absolute paths; nil: it is told of none
+	AcceptDefaults    bool     // of what the server asks for; else it is declined
+	AllowSampling     bool     // it may ask the agent's models; else that is declined
+	MaxSamplingCalls  int      // in one call
+	MaxSamplingTokens int      // of all questions and answers in one call
+	Roots             []string // absolute paths; nil: it is told of none
 
 	secretValues []string
 }
@@ -50,6 +53,9 @@ type MCPToolSettings struct {
 const (
 	defaultConnectTimeout = 30 * time.Second
 	defaultIdleTimeout    = 10 * time.Minute
+
+	defaultSamplingCalls  = 4
+	defaultSamplingTokens = 8000
 )
 
 var mcpProtocols = []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"}
@@ -60,7 +66,10 @@ func (l *loader) readMCPServers(problems *strictyaml.Problems, v *strictyaml.Nod
 			problems.Add(line, "mcp_servers: %v", err)
 			return
 		}
-		r := &mcpReader{server: MCPServer{Name: name, ConnectTimeout: defaultConnectTimeout, IdleTimeout: defaultIdleTimeout}}
+		r := &mcpReader{server: MCPServer{
+			Name: name, ConnectTimeout: defaultConnectTimeout, IdleTimeout: defaultIdleTimeout,
+			MaxSamplingCalls: defaultSamplingCalls, MaxSamplingTokens: defaultSamplingTokens,
+		}}
 		r.mappingReader = mappingReader{loader: l, Problems: problems, where: "mcp_servers." + name + "."}
 		l.config.MCPServers[name] = r.read(v)
 	})
@@ -137,6 +146,12 @@ func (r *mcpReader) policy(key string, v *strictyaml.Node) {
 		s.RefuseChange = r.choice(key, v, "report", "refuse") == "refuse"
 	case "elicitation":
 		s.AcceptDefaults = r.choice(key, v, "decline", "defaults") == "defaults"
+	case "sampling":
+		s.AllowSampling = r.choice(key, v, "decline", "allow") == "allow"
+	case "max_sampling_calls":
+		s.MaxSamplingCalls = r.number(key, v, 100)
+	case "max_sampling_tokens":
+		s.MaxSamplingTokens = r.number(key, v, 10_000_000)
 	case "roots":
 		s.Roots = r.roots(key, v)
 	}

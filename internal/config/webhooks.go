@@ -107,9 +107,9 @@ func (r *webhookReader) key(key string, v *strictyaml.Node) {
 	case "timeout":
 		w.Timeout = r.within(key, v, time.Second, 5*time.Minute)
 	case "concurrency":
-		w.Concurrency = r.number(key, v, 1, 100)
+		w.Concurrency = r.number(key, v, 100)
 	case "max_attempts":
-		w.MaxAttempts = r.number(key, v, 1, 100)
+		w.MaxAttempts = r.number(key, v, 100)
 	case "max_age":
 		w.MaxAge = r.within(key, v, time.Minute, month)
 	}
@@ -172,17 +172,6 @@ func (r *webhookReader) agents(key string, v *strictyaml.Node) []string {
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
-}
-
-func (r *webhookReader) number(key string, v *strictyaml.Node, low, high int64) int {
-	n, err := v.AsInt()
-	switch {
-	case err != nil:
-		r.fault(v, key, err)
-	case n < low || n > high:
-		r.Add(v.Line, "%s%s is %d: it must be %d to %d", r.where, key, n, low, high)
-	}
-	return int(n)
 }
 
 func (r *webhookReader) within(key string, v *strictyaml.Node, low, high time.Duration) time.Duration {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -183,6 +184,7 @@ func (h *hostile) list() (list []object) {
 var toolNames = []string{
 	"echo", "crash", "crash_once", "rubbish", "giant", "hang", "progress", "late_progress", "elicit", "elicit_required", "sample", "roots", "image",
 	"mixed", "resource", "structured", "add", "change", "fail", "protocol_error", "env", "fork", "empty", "nonsense", "count", "name.with/dots", "slow",
+	"ask",
 }
 
 func text(s string) object { return object{"content": []object{{"type": "text", "text": s}}} }
@@ -245,6 +247,8 @@ func (h *hostile) call(m message, answer func(any), fail func(int, string), repl
 		answer(text(string(h.ask(reply, "sampling/createMessage", object{
 			"maxTokens": 10, "messages": []object{{"role": "user", "content": object{"type": "text", "text": "hi"}}},
 		}))))
+	case "ask":
+		h.askModel(p.Arguments, answer, reply, notify)
 	case "roots":
 		answer(text(string(h.ask(reply, "roots/list", object{}))))
 	case "image":
@@ -289,6 +293,49 @@ func (h *hostile) call(m message, answer func(any), fail func(int, string), repl
 		}
 		h.mark("children", strconv.Itoa(child.Process.Pid))
 		answer(text("forked"))
+	}
+}
+
+// askModel asks for answers of a model, as the arguments say, and tells how many it
+// got, and one of those that differ. What it is told is marked.
+func (h *hostile) askModel(arguments json.RawMessage, answer func(any), reply, notify func(any)) {
+	var p struct {
+		Params object `json:"params"` // of a question; nil: a plain one
+		Times  int    `json:"times"`
+		Late   bool   `json:"late"`  // after the call was answered
+		After  string `json:"after"` // a mark to wait for
+	}
+	_ = json.Unmarshal(arguments, &p)
+	if p.Params == nil {
+		p.Params = object{"maxTokens": 10, "messages": []object{{"role": "user", "content": object{"type": "text", "text": "hi"}}}}
+	}
+	send := reply
+	if p.Late {
+		answer(text("answered"))
+		send = notify
+	}
+	for p.After != "" && len(h.marks(p.After)[0]) == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	var mu sync.Mutex
+	var group sync.WaitGroup
+	told := map[string]int{}
+	for range max(p.Times, 1) {
+		group.Go(func() {
+			got := string(h.ask(send, "sampling/createMessage", p.Params))
+			h.mark("told", got)
+			mu.Lock()
+			defer mu.Unlock()
+			told[got]++
+		})
+	}
+	group.Wait()
+	var lines []string
+	for _, one := range slices.Sorted(maps.Keys(told)) {
+		lines = append(lines, fmt.Sprintf("%d times %s", told[one], one))
+	}
+	if !p.Late {
+		answer(text(strings.Join(lines, "\n")))
 	}
 }
 

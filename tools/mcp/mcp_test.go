@@ -303,7 +303,7 @@ func TestWhatAServerAsksFor(t *testing.T) {
 		"elicit":          {`{"action":"decline"}`, `{"action":"accept","content":{"name":"Ada"}}`},
 		"elicit_required": {`{"action":"decline"}`, `{"action":"decline"}`},
 		"sample": {
-			`{"code":-1,"message":"sampling is declined by the operator's policy"}`, `{"code":-1,"message":"sampling is declined by the operator's policy"}`,
+			`{"code":-1,"message":"sampling is declined: the operator's policy does not allow it"}`, `{"code":-1,"message":"sampling is declined: the operator's policy does not allow it"}`,
 		},
 		"roots": {`{"roots":[]}`, `{"roots":[{"name":"/srv/a b","uri":"file:///srv/a%20b"}]}`},
 	}

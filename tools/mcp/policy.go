@@ -2,9 +2,9 @@ package mcp
 
 import (
 	"context"
+	"fmt"
 	"net/url"
 
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/zap"
 )
@@ -15,24 +15,32 @@ import (
 // codeDeclined is what the protocol names for a request that a user declined.
 const codeDeclined = -1
 
-// decline answers what is not allowed, and was asked for all the same.
-func (s *session) decline(next sdk.MethodHandler) sdk.MethodHandler {
+// answerAsked answers what is not allowed, and was asked for all the same, and what
+// needs to know the calls that run.
+func (s *session) answerAsked(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
 		switch {
 		case method == "elicitation/create" && !s.server.AcceptDefaults:
 			s.note("asked for input, which was declined")
 			return &sdk.ElicitResult{Action: "decline"}, nil
 		case method == "sampling/createMessage":
-			s.note("asked for an answer of a model, which was declined")
-			return nil, &jsonrpc.Error{Code: codeDeclined, Message: "sampling is declined by the operator's policy"}
+			return s.createMessage(ctx, req)
 		}
 		return next(ctx, method, req)
 	}
 }
 
+// loggedNotes is how often it is logged what a session's server asks for; what comes
+// after that is logged at level debug.
+const loggedNotes = 100
+
 // note tells the operators, and the calls that run, what a server asked for.
 func (s *session) note(what string) {
-	s.log.Info("an MCP server " + what)
+	level := zap.InfoLevel
+	if s.noted.Add(1) > loggedNotes {
+		level = zap.DebugLevel
+	}
+	s.log.Log(level, "an MCP server "+what)
 	s.tellAll("the server " + what)
 }
 
@@ -74,22 +82,31 @@ func defaultsOf(p *sdk.ElicitParams) (content map[string]any, ok bool) {
 	return content, true
 }
 
-// answerInput answers what a server asks for by the result of a call. ok is false
-// where it asks for what cannot be given or declined in kind.
-func (s *session) answerInput(requests sdk.InputRequestMap) (responses sdk.InputResponseMap, ok bool) {
-	responses = sdk.InputResponseMap{}
+// answerInput answers what a server asks for by the result of a call. An error says
+// what could neither be given nor be declined in kind.
+func (s *session) answerInput(ctx context.Context, requests sdk.InputRequestMap, asker *sampler) (sdk.InputResponseMap, error) {
+	responses := sdk.InputResponseMap{}
 	for id, request := range requests {
 		switch p := request.(type) {
 		case *sdk.ElicitParams:
 			responses[id] = s.answerForm(p)
 		case *sdk.ListRootsParams: //nolint:staticcheck // deprecated by the newest protocol, and asked for by the older ones
 			responses[id] = &sdk.ListRootsResult{Roots: s.roots()} //nolint:staticcheck // deprecated by the newest protocol, and asked for by the older ones
+		case *sdk.CreateMessageWithToolsParams: //nolint:staticcheck // deprecated by the newest protocol, and asked for by the older ones
+			if asker == nil {
+				s.noteSampling("which was declined")
+				return nil, errAsksModel
+			}
+			answer, refused := s.sampleFor(ctx, asker, p)
+			if refused != nil {
+				return nil, fmt.Errorf("the server asked for an answer of a model, and got none: %s", refused.Message)
+			}
+			responses[id] = answer
 		default:
-			s.note("asked for an answer of a model, which was declined")
-			return nil, false
+			return nil, fmt.Errorf("the server asked for what is not known here: %T", request)
 		}
 	}
-	return responses, true
+	return responses, nil
 }
 
 func (s *session) roots() []*sdk.Root { //nolint:staticcheck // deprecated by the newest protocol, and asked for by the older ones

@@ -38,7 +38,16 @@ type Server struct {
 	// AcceptDefaults answers elicitation with the defaults of the form. Else, and
 	// where a field that is required has none, it is declined.
 	AcceptDefaults bool
-	Roots          []string // absolute paths that the server is told of; nil: none
+
+	// AllowSampling lets the server ask the models of the agent whose call runs
+	// (tools.Call.Sample); else that is declined. MaxSamplingCalls bounds how often
+	// in one call, 0: never; MaxSamplingTokens what all questions and answers of one
+	// call take, 0: not bounded.
+	AllowSampling     bool
+	MaxSamplingCalls  int
+	MaxSamplingTokens int
+
+	Roots []string // absolute paths that the server is told of; nil: none
 }
 
 // ToolSettings are what the operator says of one tool.

@@ -39,6 +39,8 @@ type session struct {
 	calls    int                     // that run
 	retired  error                   // why it takes no more calls; nil: it does
 	progress map[string]func(string) // of the calls that run, by token
+	samplers []*sampler              // of the calls that run and may ask models, the oldest first
+	noted    atomic.Int64            // what the server asked for so far
 }
 
 // maxFrame is MaxFrame, but for tests.
@@ -149,12 +151,15 @@ func (s *session) client() *sdk.Client {
 	if s.server.AcceptDefaults {
 		options.ElicitationHandler = s.elicit
 	}
+	if s.server.AllowSampling {
+		options.Capabilities.Sampling = &sdk.SamplingCapabilities{} //nolint:staticcheck // deprecated by the newest protocol, and asked for by the older ones
+	}
 	if len(s.server.Roots) > 0 {
 		options.Capabilities.RootsV2 = &sdk.RootCapabilities{} //nolint:staticcheck // deprecated by the newest protocol, and asked for by the older ones
 	}
 	client := sdk.NewClient(&sdk.Implementation{Name: "turnkeeper", Version: "1"}, options)
 	client.AddRoots(s.roots()...) //nolint:staticcheck // deprecated by the newest protocol, and asked for by the older ones
-	client.AddReceivingMiddleware(s.decline)
+	client.AddReceivingMiddleware(s.answerAsked)
 	return client
 }
 

@@ -60,8 +60,9 @@ func (t *tool) Run(ctx context.Context, call tools.Call) (tools.Result, error) {
 	if err != nil {
 		return tools.Result{}, err
 	}
+	asker := newSampler(ctx, t.host.server, call)
 	for again := false; ; again = true {
-		a := t.attempt(ctx, l, call)
+		a := t.attempt(ctx, l, call, asker)
 		switch {
 		case ctx.Err() != nil:
 			return tools.Result{}, context.Cause(ctx)
@@ -96,7 +97,7 @@ type attempt struct {
 }
 
 // attempt makes one attempt at a call.
-func (t *tool) attempt(ctx context.Context, l *link, call tools.Call) attempt {
+func (t *tool) attempt(ctx context.Context, l *link, call tools.Call, asker *sampler) attempt {
 	server := t.host.server
 	s, err := l.acquire(ctx)
 	if err != nil {
@@ -113,7 +114,9 @@ func (t *tool) attempt(ctx context.Context, l *link, call tools.Call) attempt {
 		params.SetProgressToken(token)
 		t.tellChange(call)
 	}
-	answer, err := s.call(ctx, params)
+	stop := s.answering(asker)
+	answer, err := s.call(ctx, params, asker)
+	stop()
 	switch {
 	case err != nil && ctx.Err() != nil:
 		go s.probe()
@@ -160,8 +163,8 @@ var (
 )
 
 // call sends a call, and answers what the server asks for before it answers.
-func (s *session) call(ctx context.Context, params *sdk.CallToolParams) (*sdk.CallToolResult, error) {
-	for range maxInputRounds {
+func (s *session) call(ctx context.Context, params *sdk.CallToolParams, asker *sampler) (*sdk.CallToolResult, error) {
+	for range maxInputRounds + s.server.MaxSamplingCalls {
 		traced, trace := withTrace(ctx)
 		answer, err := s.sdk.CallTool(traced, params)
 		if err != nil {
@@ -170,9 +173,9 @@ func (s *session) call(ctx context.Context, params *sdk.CallToolParams) (*sdk.Ca
 		if !answer.NeedsInput() {
 			return answer, nil
 		}
-		responses, ok := s.answerInput(answer.InputRequests)
-		if !ok {
-			return nil, errAsksModel
+		responses, err := s.answerInput(ctx, answer.InputRequests, asker)
+		if err != nil {
+			return nil, err
 		}
 		params.InputResponses, params.RequestState = responses, answer.RequestState
 	}

@@ -1,0 +1,244 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"turnkeeper"
+	"turnkeeper/tools"
+)
+
+// Sampling: a server asks for an answer of a model in the middle of a call. The
+// models are those of the agent whose call runs, and so is what they cost. The
+// server gets the answer to what it asked, and nothing of the turn.
+
+// A sampler answers the questions that a server has in one call, one after the
+// other.
+type sampler struct {
+	turn    turnkeeper.TurnID
+	ctx     context.Context // of the call
+	sample  func(context.Context, tools.Sampling) (tools.Sampled, error)
+	bounded bool // in tokens
+	slot    chan struct{}
+
+	mu     sync.Mutex
+	calls  int   // that are left
+	tokens int64 // likewise
+	told   bool  // that nothing is left
+}
+
+// newSampler is nil where the server may not ask, or nobody can answer.
+func newSampler(ctx context.Context, server Server, call tools.Call) *sampler {
+	if !server.AllowSampling || call.Sample == nil {
+		return nil
+	}
+	return &sampler{
+		turn: call.TurnID, ctx: ctx, sample: call.Sample, slot: make(chan struct{}, 1),
+		calls: server.MaxSamplingCalls, tokens: int64(server.MaxSamplingTokens), bounded: server.MaxSamplingTokens > 0,
+	}
+}
+
+// refusal answers a question that no model is asked.
+func refusal(code int64, format string, args ...any) *jsonrpc.Error {
+	return &jsonrpc.Error{Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+// createMessage answers sampling/createMessage for the call that it can be for.
+func (s *session) createMessage(ctx context.Context, req sdk.Request) (sdk.Result, error) {
+	p, ok := req.GetParams().(*sdk.CreateMessageWithToolsParams) //nolint:staticcheck // deprecated by the newest protocol, and asked for by the older ones
+	if !ok {
+		return nil, refusal(jsonrpc.CodeInvalidParams, "this is no question")
+	}
+	asker, why := s.asker()
+	if why != "" {
+		why = "sampling is declined: " + why
+		s.noteSampling("which was declined: " + why)
+		return nil, refusal(codeDeclined, "%s", why)
+	}
+	result, refused := s.sampleFor(ctx, asker, p)
+	if refused != nil {
+		return nil, refused
+	}
+	return result, nil
+}
+
+// asker is the call that a question can be for: the protocol does not say which.
+// Calls of one turn may stand for each other, for it is that which pays.
+func (s *session) asker() (_ *sampler, why string) {
+	if !s.server.AllowSampling {
+		return nil, "the operator's policy does not allow it"
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.samplers) == 0 {
+		return nil, "no call runs that it could be for"
+	}
+	first := s.samplers[0]
+	for _, other := range s.samplers {
+		if other.turn != first.turn {
+			return nil, "calls of several turns run in this session, and it is not known which it is for (session: lane gives each lane its own)"
+		}
+		if first.spent() && !other.spent() {
+			first = other
+		}
+	}
+	return first, ""
+}
+
+// answering lets a call's questions be answered until the function that it returns
+// is called.
+func (s *session) answering(asker *sampler) (stop func()) {
+	if asker == nil {
+		return func() {}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.samplers = append(s.samplers, asker)
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.samplers = slices.DeleteFunc(s.samplers, func(one *sampler) bool { return one == asker })
+	}
+}
+
+// sampleFor has a call's models answer, within the call's bounds.
+func (s *session) sampleFor(ctx context.Context, asker *sampler, p *sdk.CreateMessageWithToolsParams) (*sdk.CreateMessageResult, *jsonrpc.Error) { //nolint:staticcheck // deprecated by the newest protocol, and asked for by the older ones
+	question, fault := questionOf(p)
+	if fault != "" {
+		s.noteSampling("which was declined: " + fault)
+		return nil, refusal(jsonrpc.CodeInvalidParams, "sampling is declined: %s", fault)
+	}
+	if why, first := asker.take(); why != "" {
+		if first {
+			s.noteSampling("which was declined: " + why)
+		}
+		return nil, refusal(codeDeclined, "sampling is declined: %s", why)
+	}
+	s.noteSampling("which is allowed")
+	answer, err := asker.ask(ctx, question)
+	if err != nil {
+		return nil, refusal(jsonrpc.CodeInternalError, "no model has answered: %v", err)
+	}
+	text, reason := answer.Text, "endTurn"
+	if answer.Cut {
+		reason = "maxTokens"
+	}
+	if cut, found := cutAt(text, p.StopSequences); found {
+		text, reason = cut, "stopSequence"
+	}
+	return &sdk.CreateMessageResult{ //nolint:staticcheck // deprecated by the newest protocol, and asked for by the older ones
+		Content: &sdk.TextContent{Text: text}, Model: answer.Model, Role: "assistant", StopReason: reason,
+	}, nil
+}
+
+// spent says that nothing is left of the call's bounds.
+func (a *sampler) spent() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.calls <= 0 || a.bounded && a.tokens <= 0
+}
+
+// take counts a question, or says why there can be none. first says that it says
+// so for the first time.
+func (a *sampler) take() (why string, first bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case a.calls <= 0:
+		why = "the call has asked as often as it may (max_sampling_calls)"
+	case a.bounded && a.tokens <= 0:
+		why = "the call has used up the tokens that it may take (max_sampling_tokens)"
+	default:
+		a.calls--
+		return "", false
+	}
+	first, a.told = !a.told, true
+	return why, first
+}
+
+// ask asks the models. The answer must come within the call's time, and while the
+// server wants it.
+func (a *sampler) ask(ctx context.Context, question tools.Sampling) (tools.Sampled, error) {
+	ended := errors.New("the call has ended")
+	select {
+	case a.slot <- struct{}{}:
+		defer func() { <-a.slot }()
+	case <-ctx.Done():
+		return tools.Sampled{}, ended
+	case <-a.ctx.Done():
+		return tools.Sampled{}, ended
+	}
+	own, stop := context.WithCancelCause(a.ctx)
+	defer stop(nil)
+	defer context.AfterFunc(ctx, func() { stop(context.Cause(ctx)) })()
+	if a.bounded {
+		a.mu.Lock()
+		question.Tokens = a.tokens
+		a.mu.Unlock()
+		if question.Tokens <= 0 {
+			return tools.Sampled{}, errors.New("its earlier questions have used up the tokens that the call may take (max_sampling_tokens)")
+		}
+	}
+	answer, err := a.sample(own, question)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.tokens -= answer.Tokens
+	return answer, err
+}
+
+// questionOf is what a server asks, as far as it can be asked. What it would like
+// to know of the conversation (includeContext), and which model it would like, is
+// not heeded.
+func questionOf(p *sdk.CreateMessageWithToolsParams) (question tools.Sampling, fault string) { //nolint:staticcheck // deprecated by the newest protocol, and asked for by the older ones
+	if len(p.Tools) > 0 || p.ToolChoice != nil {
+		return question, "tools in sampling are not supported"
+	}
+	question.System = p.SystemPrompt
+	for _, m := range p.Messages {
+		if m == nil || m.Role != "user" && m.Role != "assistant" {
+			return question, "a message must have the role user or assistant"
+		}
+		var texts []string
+		for _, content := range m.Content {
+			text, isText := content.(*sdk.TextContent)
+			if !isText {
+				return question, "only text can be asked"
+			}
+			texts = append(texts, text.Text)
+		}
+		if len(texts) == 0 {
+			return question, "a message is empty"
+		}
+		question.Messages = append(question.Messages, tools.SamplingMessage{FromModel: m.Role == "assistant", Text: strings.Join(texts, "\n\n")})
+	}
+	if len(question.Messages) == 0 {
+		return question, "there is no message in it"
+	}
+	question.MaxTokens = int(min(max(p.MaxTokens, 0), maxAnswerTokens))
+	if p.Temperature > 0 {
+		question.Temperature = &p.Temperature
+	}
+	return question, ""
+}
+
+// maxAnswerTokens is more than any answer has.
+const maxAnswerTokens = 1 << 30
+
+// cutAt ends a text where the first of the sequences begins.
+func cutAt(text string, sequences []string) (cut string, found bool) {
+	for _, sequence := range sequences {
+		if at := strings.Index(text, sequence); sequence != "" && at >= 0 {
+			text, found = text[:at], true
+		}
+	}
+	return text, found
+}
+
+func (s *session) noteSampling(what string) { s.note("asked for an answer of a model, " + what) }
