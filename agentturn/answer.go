@@ -91,9 +91,14 @@ func (t *turn) take(call *turnkeeper.ToolCall, raw tools.Result, id turnkeeper.O
 	return result
 }
 
-// attach readies what comes with a result to be stored, and tells the model of it:
-// below the text, or above one that will be cut.
+// attach readies what comes with a result to be stored, and tells the model of it.
 func (t *turn) attach(call *turnkeeper.ToolCall, raw tools.Result) (tools.Result, []turnkeeper.Output) {
+	return attach(t.record.Turn.ID, call.Key, raw, t.bounds.MaxToolResultChars)
+}
+
+// attach does so for the call of a turn: below the text, or above one of more than
+// maxChars, which will be cut.
+func attach(turn turnkeeper.TurnID, key turnkeeper.CallKey, raw tools.Result, maxChars int) (tools.Result, []turnkeeper.Output) {
 	if len(raw.Attached) == 0 || raw.Bytes != nil || raw.Kept != nil || raw.ShowAs != nil {
 		return raw, nil
 	}
@@ -105,16 +110,21 @@ func (t *turn) attach(call *turnkeeper.ToolCall, raw tools.Result) (tools.Result
 			content = []byte{}
 		}
 		taken := outputs.Take(outputs.Raw{Bytes: content, MediaType: a.MediaType}, outputs.Limits{})
-		taken.Output.ID, taken.Output.TurnID, taken.Output.Call = outputs.NewID(), t.record.Turn.ID, call.Key
+		taken.Output.ID, taken.Output.TurnID, taken.Output.Call = outputs.NewID(), turn, key
 		attached = append(attached, taken.Output)
-		lines = append(lines, fmt.Sprintf("[%s, stored as output %s: %s]", outputs.Preview(a.Name), taken.Output.ID, strings.Trim(taken.Output.Description, "[]")))
+		lines = append(lines, attachedLine(a.Name, taken.Output))
 	}
 	parts := []string{raw.Text, strings.Join(lines, "\n")}
-	if len(raw.Text) > t.bounds.MaxToolResultChars {
+	if len(raw.Text) > maxChars {
 		slices.Reverse(parts)
 	}
 	raw.Text = strings.TrimSpace(strings.Join(parts, "\n\n"))
 	return raw, attached
+}
+
+// attachedLine tells of an output that is stored beside what is shown.
+func attachedLine(name string, o turnkeeper.Output) string {
+	return fmt.Sprintf("[%s, stored as output %s: %s]", outputs.Preview(name), o.ID, strings.Trim(o.Description, "[]"))
 }
 
 // taken is a result ready to be stored and shown. drafted says that its content

@@ -175,15 +175,20 @@ func (t *turn) later(call *turnkeeper.ToolCall, raw tools.Result) turnkeeper.Cal
 }
 
 // inline shows in place of a handle what it stands for: a late result is kept
-// without its output.
+// without its output. Binary content stays an output, and is told of.
 func (t *turn) inline(r *turnkeeper.CallResult) {
 	o := r.Output
 	switch {
 	case o == nil:
 	case o.Drafted:
 		r.Shown = r.Preview
+	case o.Bytes != nil:
+		late := *o
+		late.ID = outputs.NewID() // a later run of the call may store its own under the handle
+		r.Attached = append(slices.Clip(r.Attached), late)
+		r.Shown = attachedLine("the result", late)
 	default:
-		r.Shown = outputs.Take(outputs.Raw{Text: o.Text, Bytes: o.Bytes, MediaType: o.MediaType}, outputs.Limits{MaxChars: t.bounds.MaxToolResultChars}).Shown
+		r.Shown = outputs.Take(outputs.Raw{Text: o.Text, MediaType: o.MediaType}, outputs.Limits{MaxChars: t.bounds.MaxToolResultChars}).Shown
 	}
 }
 

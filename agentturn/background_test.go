@@ -102,6 +102,28 @@ func TestASlowCallGoesToTheBackground(t *testing.T) {
 	})
 }
 
+// What comes with a result of the background is stored with it, and can be had by
+// its own id.
+func TestAttachmentsOfACallInTheBackground(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := asyncBench(t, asks("camera"), asks("wait_for_tool_output {}"), says("Done."))
+		b.with(once("camera").does(func(context.Context, tools.Call) (tools.Result, error) {
+			time.Sleep(8 * time.Second)
+			return tools.Result{Text: "a picture", Attached: []tools.Attachment{{Name: "image", MediaType: "image/png", Bytes: []byte{0, 1}}}}, nil
+		}))
+		if outcome := b.run(t.Context()); outcome.State != turnkeeper.TurnSucceeded {
+			t.Fatalf("%+v", outcome)
+		}
+		if len(b.store.outputs) != 2 {
+			t.Fatalf("%+v", b.store.outputs)
+		}
+		text, picture := b.store.outputs[0], b.store.outputs[1]
+		if !strings.Contains(text.Text, "[image, stored as output "+string(picture.ID)) || picture.MediaType != "image/png" || len(picture.Bytes) != 2 {
+			t.Errorf("%+v, %+v", text, picture)
+		}
+	})
+}
+
 // Where all went to the background the loop waits for the first.
 func TestTheLoopWaitsForTheFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -113,12 +113,13 @@ func (r *Runner) runDetached(ctx context.Context, c turnkeeper.ClaimedCall) (res
 
 // detachedResult bounds, cleans and measures what a detached call ended with.
 func detachedResult(c turnkeeper.ClaimedCall, raw tools.Result, state turnkeeper.CallState) turnkeeper.CallResult {
+	raw, attached := attach(c.Turn.ID, c.Call.Key, raw, turnkeeper.DefaultBounds().MaxToolResultChars)
 	taken := outputs.Take(
 		outputs.Raw{Text: raw.Text, Bytes: raw.Bytes, MediaType: raw.MediaType, Incomplete: raw.Incomplete, Size: raw.RawBytes},
 		outputs.Limits{},
 	)
 	taken.Output.ID, taken.Output.TurnID, taken.Output.Call = c.Call.OutputID, c.Turn.ID, c.Call.Key
-	return turnkeeper.CallResult{Key: c.Call.Key, State: state, Preview: taken.Preview, Output: &taken.Output}
+	return turnkeeper.CallResult{Key: c.Call.Key, State: state, Preview: taken.Preview, Output: &taken.Output, Attached: attached}
 }
 
 // cutDetached is the result of a call of effect once whose run was cut short by

@@ -3,6 +3,7 @@ package agentturn_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -339,6 +340,37 @@ func TestRunDetached(t *testing.T) {
 				}
 				time.Sleep(3 * time.Hour) // what was left behind returns
 			})
+		})
+	}
+}
+
+// What comes with a detached result is stored with it, and told of in its text.
+func TestAttachmentsOfADetachedCall(t *testing.T) {
+	for name, text := range map[string]string{"below": "two pictures", "above": strings.Repeat("long ", 2000)} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t).with(far("remote", turnkeeper.EffectOnce).does(func(context.Context, tools.Call) (tools.Result, error) {
+				return tools.Result{Text: text, Attached: []tools.Attachment{
+					{Name: "image", MediaType: "image/png", Bytes: []byte{0, 1}}, {Name: "resource file:///a", Bytes: []byte{2}},
+				}}, nil
+			}))
+			box := &callBox{}
+			_, err := b.runner().RunDetached(t.Context(), turnkeeper.ClaimedCall{
+				Turn: turnkeeper.Turn{ID: 7, Agent: "clerk"}, Limit: time.Hour,
+				Call: turnkeeper.ToolCall{Key: farKey, Name: "remote", Arguments: `{"n":1}`, OutputID: "abc", Effect: turnkeeper.EffectOnce},
+			}, box)
+			if err != nil || len(box.arrived) != 1 || len(box.arrived[0].Attached) != 2 {
+				t.Fatalf("%v, %+v", err, box)
+			}
+			r := box.arrived[0]
+			lines := fmt.Sprintf("[image, stored as output %s: ", r.Attached[0].ID)
+			if want := map[string]string{"below": text + "\n\n" + lines, "above": lines}[name]; !strings.HasPrefix(r.Output.Text, want) {
+				t.Errorf("%.300q", r.Output.Text)
+			}
+			for i, o := range r.Attached {
+				if o.TurnID != 7 || o.Call != farKey || o.ID == "" || o.SizeBytes != int64(2-i) || !strings.Contains(r.Output.Text, "stored as output "+string(o.ID)) {
+					t.Errorf("%+v", o)
+				}
+			}
 		})
 	}
 }

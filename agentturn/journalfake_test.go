@@ -299,6 +299,7 @@ func (s *store) answer(result turnkeeper.CallResult) error {
 		call.OutputID = result.Output.ID
 		s.outputs = append(s.outputs, *result.Output)
 	}
+	s.outputs = append(s.outputs, result.Attached...)
 	return nil
 }
 

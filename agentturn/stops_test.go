@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -277,6 +278,39 @@ func TestLostLease(t *testing.T) {
 				}
 				if test.late == 1 && b.store.calls()[1].Shown != "sent" {
 					t.Errorf("the late result is not kept: %+v", b.store.calls()[1])
+				}
+			})
+		})
+	}
+}
+
+// What comes with a late result, or is binary, is stored all the same: nothing tells
+// of an output that is not there.
+func TestAttachmentsOfALateResult(t *testing.T) {
+	for name, c := range map[string]struct {
+		result tools.Result
+		shown  string // before the id
+	}{
+		"attached": {tools.Result{Text: "a picture:", Attached: []tools.Attachment{{Name: "image", MediaType: "image/png", Bytes: []byte{0, 1}}}}, "a picture:\n\n[image, stored as output "},
+		"binary":   {tools.Result{Bytes: []byte{0, 1}, MediaType: "image/png"}, "[the result, stored as output "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, asks("send"), says("never asked"))
+				ctx, cancel := context.WithCancelCause(t.Context())
+				b.with(once("send").does(func(context.Context, tools.Call) (tools.Result, error) {
+					cancel(turnkeeper.ErrFenced)
+					return c.result, nil
+				}))
+				if _, err := b.dispatch(ctx); !errors.Is(err, turnkeeper.ErrFenced) {
+					t.Errorf("error %v, want ErrFenced", err)
+				}
+				late := b.store.lateCalls[0]
+				if len(late.Attached) != 1 || string(late.Attached[0].Bytes) != "\x00\x01" || late.Attached[0].MediaType != "image/png" {
+					t.Fatalf("%+v", late)
+				}
+				if !strings.HasPrefix(late.Shown, c.shown+string(late.Attached[0].ID)) {
+					t.Errorf("%q", late.Shown)
 				}
 			})
 		})

@@ -131,10 +131,8 @@ func (s *Store) Arrive(ctx context.Context, c turnkeeper.ClaimedCall, r turnkeep
 		return err
 	})
 	if errors.Is(err, turnkeeper.ErrFenced) {
-		_ = s.q.LateResult(ctx, dbsqlc.LateResultParams{ // it changes nothing, and its loss neither
-			Turn: int64(c.Ref.TurnID), Round: int32(r.Key.Round), Ordinal: int32(r.Key.Ordinal), Nonce: c.Call.Nonce, //nolint:gosec // few
-			State: string(r.State), Shown: s.clean(lateText(r)), Preview: s.clean(r.Preview),
-		})
+		r.Nonce, r.Shown = c.Call.Nonce, lateText(r)
+		_ = s.keepLate(ctx, c.Ref.TurnID, r) // it changes nothing, and its loss neither
 	}
 	return err
 }

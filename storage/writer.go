@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"turnkeeper"
@@ -80,10 +81,33 @@ func (w *TurnWriter) remember(r *turnkeeper.Round) {
 }
 
 // Late keeps a result that came after the lease was lost: as the call's result
-// while nobody has given a verdict on it, else beside the verdict.
+// while nobody has given a verdict on it, else beside the verdict. What is attached
+// to it is stored in any case.
 func (w *TurnWriter) Late(ctx context.Context, r turnkeeper.CallResult) error {
-	return translate(w.store.q.LateResult(ctx, dbsqlc.LateResultParams{
-		Turn: int64(w.grant.TurnID), Round: int32(r.Key.Round), Ordinal: int32(r.Key.Ordinal), Nonce: r.Nonce, //nolint:gosec // few
-		State: string(r.State), Shown: w.clean(r.Shown), Preview: w.clean(r.Preview),
-	}))
+	return w.store.keepLate(ctx, w.grant.TurnID, r)
+}
+
+// keepLate keeps a late result of the start whose nonce it has. One that answers no
+// start changes nothing.
+func (s *Store) keepLate(ctx context.Context, turn turnkeeper.TurnID, r turnkeeper.CallResult) error {
+	p := dbsqlc.LateResultParams{
+		Turn: int64(turn), Round: int32(r.Key.Round), Ordinal: int32(r.Key.Ordinal), Nonce: r.Nonce, //nolint:gosec // few
+		State: string(r.State), Shown: s.clean(r.Shown), Preview: s.clean(r.Preview),
+	}
+	if len(r.Attached) == 0 {
+		return translate(s.q.LateResult(ctx, p))
+	}
+	started, err := s.q.HasStart(ctx, p.Turn, p.Round, p.Ordinal, r.Nonce)
+	if err != nil || !started {
+		return translate(err)
+	}
+	both := &pipeline{}
+	err = errors.Join(
+		both.queries().LateResult(ctx, p),
+		s.queueOutputs(ctx, both.queries(), turnkeeper.Grant{TurnID: turn}, []turnkeeper.CallResult{{Key: r.Key, Attached: r.Attached}}),
+	)
+	if err != nil {
+		return err
+	}
+	return both.send(ctx, s.pool, func() {})
 }

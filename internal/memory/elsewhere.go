@@ -267,7 +267,8 @@ func (s *Store) arrive(t *turnRow, a *awaitedRow, r turnkeeper.CallResult, by st
 		t.outputs = append(t.outputs, *r.Output)
 		r.OutputID, r.Output = r.Output.ID, nil
 	}
-	r.Nonce = by
+	t.outputs = append(t.outputs, r.Attached...)
+	r.Nonce, r.Attached = by, nil
 	a.arrived, a.ended = &r, true
 	if t.State == turnkeeper.TurnWaiting {
 		t.State, t.DueAt = turnkeeper.TurnQueued, time.Time{}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"turnkeeper"
@@ -254,6 +255,9 @@ func (t *turnRow) late(r turnkeeper.CallResult, s *Store) {
 	fits := open && call.Nonce == r.Nonce && !t.State.Terminal()
 	if s.bugs.has(BugLateOverwrites) {
 		fits = fits || call.State == turnkeeper.CallUnknown && call.Nonce == r.Nonce
+	}
+	if slices.ContainsFunc(t.starts, func(start startRow) bool { return start.key == r.Key && start.nonce == r.Nonce }) {
+		t.outputs = append(t.outputs, r.Attached...)
 	}
 	if fits {
 		if call.State != turnkeeper.CallRunning { // else the model was told already, and what was told stays

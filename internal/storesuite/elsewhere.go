@@ -68,6 +68,23 @@ func arrival(c turnkeeper.ClaimedCall, text string) turnkeeper.CallResult {
 	}
 }
 
+// with attaches binary content to a result.
+func with(r turnkeeper.CallResult, id turnkeeper.OutputID) turnkeeper.CallResult {
+	r.Attached = append(r.Attached, turnkeeper.Output{
+		ID: id, Call: r.Key, MediaType: "image/png", Bytes: []byte{0, 1}, SizeBytes: 2, RawBytes: 2, Description: "[a dot]",
+	})
+	return r
+}
+
+// attached checks that what was attached to a result is stored.
+func (d *dispatch) attached(id turnkeeper.OutputID) {
+	d.h.Helper()
+	o, err := d.h.Outputs().DescribeOutput(d.h.Context(), d.grant.TurnID, id)
+	isIt(d.h, "what is attached", err, nil)
+	equal(d.h, "its kind", o.MediaType, "image/png")
+	equal(d.h, "its size", o.SizeBytes, 2)
+}
+
 // takeIn appends the one result that has arrived, and nothing more arrives.
 func (d *dispatch) takeIn(state turnkeeper.CallState) turnkeeper.CallResult {
 	d.h.Helper()
@@ -106,7 +123,9 @@ func arrivalWakes(h *house) {
 	c := h.claim(second)
 	equal(h, "limit", c.Limit > 59*time.Minute, true)
 	equal(h, "tool", c.Call.Name, "tool")
-	isIt(h, "arrival", h.Arrive(h.Context(), c, arrival(c, "done")), nil)
+	isIt(h, "arrival", h.Arrive(h.Context(), c, with(with(arrival(c, "done"), "dot"), "another")), nil)
+	d.attached("dot")
+	d.attached("another")
 	equal(h, "turn", d.turnState(), turnkeeper.TurnQueued)
 	equal(h, "call, for nobody holds the turn", d.call(key(1, 1)).State, turnkeeper.CallRunning)
 	after := h.next(second)
@@ -184,7 +203,8 @@ func claimVoid(h *house) {
 	held, err = h.ClaimsHeld(h.Context(), []turnkeeper.ClaimID{c.Claim})
 	isIt(h, "claims", err, nil)
 	equal(h, "claims that stand after the end", len(held), 0)
-	isIt(h, "a result", h.Arrive(h.Context(), c, arrival(c, "it came")), turnkeeper.ErrFenced)
+	isIt(h, "a result", h.Arrive(h.Context(), c, with(arrival(c, "it came"), "dot")), turnkeeper.ErrFenced)
+	d.attached("dot")
 	equal(h, "state", d.call(key(1, 1)).State, turnkeeper.CallCancelled)
 	isIt(h, "a hand-on", h.HandOn(h.Context(), c), turnkeeper.ErrFenced)
 	equal(h, "calls that ring", len(h.FetchCalls(first)), 0)

@@ -111,6 +111,10 @@ select turnkeeper.end_dispatch(@turn::bigint, @grant_id::uuid, @state::text, @lo
 select turnkeeper.late_result(@turn::bigint, @round::integer, @ordinal::integer, @nonce::text, @state::text,
     @shown::text, @preview::text);
 
+-- name: HasStart :one
+-- Whether a call was started under the nonce.
+select exists (select from turnkeeper.call_starts where turn_id = @turn_id and round = @round and ordinal = @ordinal and nonce = @nonce);
+
 -- name: ReadBack :one
 select token, grant_id, entries, state from turnkeeper.turns where id = @id;
 

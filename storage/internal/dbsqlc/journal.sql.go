@@ -144,6 +144,23 @@ func (q *Queries) EndDispatch(ctx context.Context, arg EndDispatchParams) error 
 	return err
 }
 
+const HasStart = `-- name: HasStart :one
+select exists (select from turnkeeper.call_starts where turn_id = $1 and round = $2 and ordinal = $3 and nonce = $4)
+`
+
+// Whether a call was started under the nonce.
+func (q *Queries) HasStart(ctx context.Context, turnID int64, round int32, ordinal int32, nonce string) (bool, error) {
+	row := q.db.QueryRow(ctx, HasStart,
+		turnID,
+		round,
+		ordinal,
+		nonce,
+	)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
+}
+
 const InsertEvents = `-- name: InsertEvents :exec
 insert into turnkeeper.turn_events (turn_id, seq, type, round, block, data, at)
 select $1::bigint, e.seq, e.type, e.round, e.block, nullif(e.data, '')::json,
