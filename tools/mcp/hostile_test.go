@@ -184,7 +184,7 @@ func (h *hostile) list() (list []object) {
 var toolNames = []string{
 	"echo", "crash", "crash_once", "rubbish", "giant", "hang", "progress", "late_progress", "elicit", "elicit_required", "sample", "roots", "image",
 	"mixed", "resource", "structured", "add", "change", "fail", "protocol_error", "env", "fork", "empty", "nonsense", "count", "name.with/dots", "slow",
-	"ask",
+	"ask", "ask_by_result",
 }
 
 func text(s string) object { return object{"content": []object{{"type": "text", "text": s}}} }
@@ -198,6 +198,7 @@ func (h *hostile) call(m message, answer func(any), fail func(int, string), repl
 		Name      string          `json:"name"`
 		Arguments json.RawMessage `json:"arguments"`
 		Meta      object          `json:"_meta"`
+		Responses json.RawMessage `json:"inputResponses"`
 	}
 	_ = json.Unmarshal(m.Params, &p)
 	h.mark("calls", p.Name)
@@ -249,6 +250,14 @@ func (h *hostile) call(m message, answer func(any), fail func(int, string), repl
 		}))))
 	case "ask":
 		h.askModel(p.Arguments, answer, reply, notify)
+	case "ask_by_result": // as the protocol of 2026-07-28 has it
+		if p.Responses == nil {
+			answer(object{"resultType": "input_required", "requestState": "s", "inputRequests": object{"q": object{"method": "sampling/createMessage", "params": object{
+				"maxTokens": 10, "messages": []object{{"role": "user", "content": object{"type": "text", "text": "hi"}}},
+			}}}})
+			return
+		}
+		answer(text(string(p.Responses)))
 	case "roots":
 		answer(text(string(h.ask(reply, "roots/list", object{}))))
 	case "image":

@@ -194,6 +194,30 @@ func TestSamplingOfACallThatIsCancelled(t *testing.T) {
 	})
 }
 
+// A server that asks by the result of a call says itself which call it is for.
+func TestSamplingByTheResult(t *testing.T) {
+	both(t, func(t *testing.T, transport string) {
+		for name, c := range map[string]struct {
+			set     func(*mcp.Server)
+			does    func(context.Context) (tools.Sampled, error)
+			outcome tools.Outcome
+			want    string
+		}{
+			"allowed":  {allowing(2, 1000), nil, tools.Succeeded, `{"q":{"content":{"type":"text","text":"hello STOP and more"},"model":"m","role":"assistant","stopReason":"endTurn"}}`},
+			"declined": {func(*mcp.Server) {}, nil, tools.Failed, "tool error: the MCP server \"h\": the server asked for an answer of a model, which is declined by the operator's policy"},
+			"fails": {allowing(2, 1000), func(context.Context) (tools.Sampled, error) { return tools.Sampled{}, errors.New("too dear") }, tools.Failed,
+				`tool error: the MCP server "h": the server asked for an answer of a model, and got none: no model has answered: too dear`},
+		} {
+			b := newBench(t, transport, "", c.set)
+			o := &oracle{does: c.does}
+			got := b.callAs(t.Context(), tools.Call{TurnID: 1, Sample: o.sample}, "ask_by_result", `{}`, patience)
+			if got.Outcome != c.outcome || got.Result.Text != c.want {
+				t.Errorf("%s: %s: %s", name, got.Outcome, got.Result.Text)
+			}
+		}
+	})
+}
+
 // In a session that calls of two turns use it is not known which a question is
 // for. With a session for each lane it is.
 func TestSamplingInASessionOfTwoTurns(t *testing.T) {
