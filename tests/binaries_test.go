@@ -10,7 +10,7 @@ import (
 )
 
 // programs are the packages that are built, once for all tests.
-var programs = []string{"../cmd/worker", "../cmd/enqueue", "../cmd/turnctl", "./markerworker", "./faultenqueue", "./rascal", "../examples/webhook-receiver"}
+var programs = []string{"../cmd/worker", "../cmd/enqueue", "../cmd/turnctl", "./markerworker", "./faultenqueue", "./rascal", "./toolserver", "../examples/webhook-receiver"}
 
 // binaryDir is the folder of the built programs; empty: none was built yet.
 var binaryDir string

@@ -16,6 +16,7 @@ import (
 )
 
 func (s *session) mcpCommand() *cobra.Command {
+	list := s.listMCPCommand()
 	cmd := &cobra.Command{
 		Use: "mcp", Short: "List the tools of MCP servers, and accept changes of them", Args: cobra.NoArgs,
 		Long: `List what is kept of the tools of MCP servers, and accept changes. A tool is pinned
@@ -25,8 +26,9 @@ the change is accepted. Nothing here asks a server: that is what doctor does.`,
 		Example: `  turnctl mcp list
   turnctl mcp pin files read_text_file
   turnctl mcp forget files`,
+		RunE: list.RunE,
 	}
-	cmd.AddCommand(s.listMCPCommand(), s.pinMCPCommand(), s.forgetMCPCommand())
+	cmd.AddCommand(list, s.pinMCPCommand(), s.forgetMCPCommand())
 	return cmd
 }
 
