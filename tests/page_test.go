@@ -301,6 +301,61 @@ func (h *house) awaitTurn(message int64) int64 {
 	return query[int64](h, "select turn_id from messages where id = $1", message)
 }
 
+// The turn of a tree of agents shows all of it, leads to each with the keyboard, and
+// goes on by itself, in both themes and on a narrow screen.
+func TestATreeOfAgentsInABrowser(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.team("budget: {tree_calls: 40}")
+	h.ledger.hold("a")
+	h.model.Then(staff(map[string]func(recorded) reply{
+		"boss":   tells(spawns("scout find it", "nobody do it")),
+		"scout":  tells(spawns("runner fetch it")),
+		"runner": rounds(callOnce("mark_once", "a"), text("fetched")),
+	}))
+	w := h.startWorker()
+	message := h.enqueue("boss", "Get it done.")
+	h.ledger.await("a", 1)
+	h.waiting(2)
+	b := openBrowser(t, w.api())
+	for _, screen := range []struct {
+		width int64
+		dark  bool
+	}{{1280, false}, {360, true}} {
+		b.window(screen.width, 800, screen.dark)
+		b.open("/turns/2")
+		if over := says[int](b, "document.documentElement.scrollWidth - window.innerWidth"); over > 0 {
+			t.Errorf("%d pixels wider than a screen of %d: %s", over, screen.width, says[string](b, widest))
+		}
+		if faults := says[string](b, accessible); faults != "" {
+			t.Error(faults)
+		}
+	}
+	const line = `(li => li.querySelector("strong").textContent + " " + li.querySelector(".state").textContent.replace(/[^a-z]/g, "") + " " + li.querySelector("a").textContent)`
+	const tree = `[...document.querySelectorAll("#tree li")].map(` + line + `).join(", ")`
+	if got := says[string](b, tree); got != "boss waiting turn 1, scout waiting turn 2, runner running turn 3" {
+		t.Errorf("the tree is %q", got)
+	}
+	if depth := says[int](b, `(e => { let n = 0; for (; e && e.id !== "tree"; e = e.parentElement) n += e.tagName === "UL"; return n; })(document.querySelector("#tree a[href='/turns/3']"))`); depth != 3 {
+		t.Errorf("the runner is at depth %d", depth)
+	}
+	if here := says[string](b, `document.querySelector("#tree [aria-current]").textContent`); here != "turn 2" {
+		t.Errorf("this one is %q", here)
+	}
+	if facts := says[string](b, `document.querySelector("#tree .about").textContent`); !strings.HasPrefix(facts, "2 sub-agents, ") || !strings.Contains(facts, " of 40 model calls of the budget") {
+		t.Errorf("the tree has taken %q", facts)
+	}
+	b.tabTo("turn 3")
+	b.press(kb.Enter)
+	b.awaitPage("/turns/3")
+	b.tabTo("turn 1")
+	b.press(kb.Enter)
+	b.awaitPage("/turns/1")
+	h.ledger.release()
+	h.turnOf(message)
+	b.await("the tree goes on by itself", tree+` === "boss succeeded turn 1, scout succeeded turn 2, runner succeeded turn 3"`)
+}
+
 // A list goes on by itself: focus, scroll and what is open stay.
 func TestAListRefreshesItself(t *testing.T) {
 	t.Parallel()

@@ -1,0 +1,87 @@
+package page
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"turnkeeper"
+	"turnkeeper/internal/words"
+)
+
+// A Branch is one agent of a tree, with those that work for it.
+type Branch struct {
+	Agent   string
+	Turn    turnkeeper.TurnID    // 0: there is none, or none yet
+	Message turnkeeper.MessageID // of a sub-agent; 0: it was refused, or it is the root
+	State   string               // of the turn, else of the message; empty: its records are gone
+	Call    turnkeeper.CallKey   // of the turn above; zero: it is the root
+	Note    string               // what else is to be said
+	Tokens  int64
+	Here    bool // it is the turn of this page
+	Below   []Branch
+}
+
+// Branches is the tree that the turn is in, from its root. It must be in one.
+func (p Turn) Branches() Branch {
+	tree := p.Tree
+	root := Branch{
+		Agent: tree.Agent, Turn: tree.Root, State: string(tree.State), Tokens: tree.Usage.Total(), Here: tree.Root == p.Turn.ID,
+		Below: p.below(tree.Root),
+	}
+	for _, a := range tree.SubAgents {
+		root.Tokens -= a.Usage.Total()
+	}
+	if root.State == "" {
+		root.Note = "purged"
+	}
+	return root
+}
+
+func (p Turn) below(turn turnkeeper.TurnID) (all []Branch) {
+	for _, a := range p.Tree.SubAgents {
+		if a.Parent != turn {
+			continue
+		}
+		b := Branch{
+			Agent: a.Agent, Turn: a.Turn, Message: a.Message, State: cmp.Or(string(a.TurnState), string(a.State)), Call: a.Call,
+			Note: noteOn(a), Tokens: a.Usage.Total(), Here: a.Turn == p.Turn.ID,
+		}
+		if a.Turn != 0 {
+			b.Below = p.below(a.Turn)
+		}
+		all = append(all, b)
+	}
+	return all
+}
+
+func noteOn(a turnkeeper.SubAgent) string {
+	switch {
+	case a.Message == 0:
+		return "not spawned: " + string(a.Trouble)
+	case a.State == "":
+		return "purged"
+	case a.Trouble != "":
+		return "given up: " + string(a.Trouble)
+	case a.Dropped && a.EndedAt.IsZero():
+		return "nobody waits for it any more"
+	}
+	return ""
+}
+
+// TreeFacts are what the whole tree has taken.
+func (p Turn) TreeFacts() string {
+	tree := p.Tree
+	facts := []string{words.Plural(len(tree.SubAgents), "sub-agent"), words.Thousands(tree.Usage.Total()) + " tokens in all"}
+	if most := tree.Limits.Tokens; most > 0 {
+		facts = append(facts, fmt.Sprintf("%s of %s tokens of the budget", words.Thousands(tree.UsedTokens), words.Thousands(most)))
+	}
+	if most := tree.Limits.Calls; most > 0 {
+		facts = append(facts, fmt.Sprintf("%s of %s model calls of the budget", words.Thousands(tree.UsedCalls), words.Thousands(most)))
+	}
+	return strings.Join(facts, ", ")
+}
+
+// May says that the viewer sees what is the agent's.
+func (v Viewer) May(agent string) bool { return v.All() || slices.Contains(v.Agents, agent) }
