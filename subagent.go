@@ -50,6 +50,10 @@ type Spawn struct {
 	Agents  []string // from the root's to the new one
 	Limits  TreeLimits
 	Within  time.Duration // how long its reply is waited for
+
+	// TraceParent is where the message's turn hangs in a trace: below the call. Empty:
+	// where the parent's message does.
+	TraceParent string
 }
 
 // SpawnConversation is the conversation of a call's sub-agent: no two calls have

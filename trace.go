@@ -51,6 +51,18 @@ func TurnSpan(id TurnID) string { return fmt.Sprintf("turn %d", id) }
 // GrantSpan names the span of one grant, for SpanOf.
 func GrantSpan(id GrantID) string { return "grant " + string(id) }
 
+// CallSpan names the span of a call whose result comes from elsewhere, for SpanOf.
+func CallSpan(id TurnID, call CallKey) string { return fmt.Sprintf("turn %d %s", id, call) }
+
+// Below is the traceparent of what hangs below a span of the trace.
+func (c TraceContext) Below(span [8]byte, sampled bool) string {
+	flags := 0
+	if sampled {
+		flags = 1
+	}
+	return fmt.Sprintf("00-%x-%x-%02x", c.TraceID, span, flags)
+}
+
 // ParseTraceParent reads a traceparent of the W3C's Trace Context, of version 00
 // or later. What is none is not ok.
 func ParseTraceParent(text string) (c TraceContext, ok bool) {

@@ -75,3 +75,19 @@ func TestATurnsTrace(t *testing.T) {
 		t.Errorf("%d ids are different of %d", len(seen), 3*len(others))
 	}
 }
+
+// What hangs below a span is in its trace, and sampled as it is told.
+func TestBelowASpan(t *testing.T) {
+	t.Parallel()
+	turn := turnkeeper.Turn{ID: 7, CreatedAt: time.Date(2026, 2, 3, 4, 5, 6, 789000, time.UTC)}
+	for _, from := range []string{"", sender} {
+		for _, sampled := range []bool{true, false} {
+			above := turn.Trace(from)
+			span := above.SpanOf(turnkeeper.CallSpan(7, turnkeeper.CallKey{Round: 1, Ordinal: 2}))
+			below := turnkeeper.Turn{ID: 8}.Trace(above.Below(span, sampled))
+			if below.TraceID != above.TraceID || below.Sender != span || below.Sampled != sampled {
+				t.Errorf("below %+v is %+v", above, below)
+			}
+		}
+	}
+}

@@ -67,7 +67,7 @@ func (t *turn) takeArrivals(ctx context.Context) error {
 			continue
 		}
 		if result.Spawned != nil {
-			t.answer(call, t.replied(call, result))
+			t.answer(call, t.replied(ctx, call, result))
 		} else {
 			t.answer(call, t.arrival(ctx, call, result))
 		}
@@ -152,6 +152,7 @@ func (t *turn) closeElsewhere(ctx context.Context) {
 		}
 		if isSpawn(*call) {
 			result.Preview = ShownReplyUnawaited
+			t.observeSpawn(ctx, call, result.State, t.runs(*call), string(turnkeeper.CallCancelled))
 		}
 		if owed(*call) {
 			result.Shown = ShownReplyUnawaited

@@ -26,6 +26,12 @@ type Observer interface {
 	// ToolCall begins a run of a tool. Several may run at once, and a run in the
 	// background may outlive its round.
 	ToolCall(ctx context.Context, t ToolBegin) (context.Context, func(ToolEnd))
+	// SubAgent tells of a call that gave work to another agent, once it has ended,
+	// and begins nothing: what lies between is the other agent's turn.
+	SubAgent(ctx context.Context, s SubAgentEnd)
+	// Traced says that what happens in ctx is kept, and so what hangs below it is to
+	// be as well.
+	Traced(ctx context.Context) bool
 }
 
 // A DispatchBegin says whose turn goes on.
@@ -100,6 +106,20 @@ type ToolEnd struct {
 	Result string // what it gave, as text, before bounds
 }
 
+// A SubAgentEnd is a call that gave work to another agent, with what it has come to.
+// Its place in the trace is that of turnkeeper.CallSpan.
+type SubAgentEnd struct {
+	Call        turnkeeper.ToolCall
+	Turn        turnkeeper.Turn
+	TraceParent string // of the turn's message
+	Agent       string // that works; empty: not known
+	Child       turnkeeper.TurnID
+	Began       time.Time // zero: not known
+	Took        time.Duration
+	State       turnkeeper.CallState
+	Error       string // why there is no reply, in one word; empty: there is
+}
+
 // unobserved is the Observer where there is none.
 type unobserved struct{}
 
@@ -118,6 +138,10 @@ func (unobserved) ModelCall(ctx context.Context, _ ModelBegin) (context.Context,
 func (unobserved) ToolCall(ctx context.Context, _ ToolBegin) (context.Context, func(ToolEnd)) {
 	return ctx, func(ToolEnd) {}
 }
+
+func (unobserved) SubAgent(context.Context, SubAgentEnd) {}
+
+func (unobserved) Traced(context.Context) bool { return false }
 
 func toolEnd(e tools.Ending, effect turnkeeper.Effect) ToolEnd {
 	end := ToolEnd{State: stateOf(e.Outcome, effect), Result: e.Result.Text}

@@ -178,6 +178,7 @@ func (t *turn) spawn(ctx context.Context, call *turnkeeper.ToolCall) error {
 	start.Spawn = &turnkeeper.Spawn{
 		Message: message, Agent: args.Agent, Task: args.Task, Limits: t.treeLimits(), Within: t.bounds.SubAgentTimeout,
 		Root: cmp.Or(t.record.Lineage.Root, turn.ID), Agents: append(slices.Clone(t.record.Lineage.Within(turn.Agent)), args.Agent),
+		TraceParent: t.traceBelow(ctx, call.Key),
 	}
 	t.told = len(t.next.Events)
 	handle := turnkeeper.CallResult{Key: call.Key, Nonce: start.Nonce, State: turnkeeper.CallRunning, Shown: shownUnreplied}
@@ -200,6 +201,29 @@ func (t *turn) spawn(ctx context.Context, call *turnkeeper.ToolCall) error {
 	t.stillFor = time.Now().Add(spawnPatience)
 	t.log.Info("sub-agent spawned", zap.Stringer("call", call.Key), zap.String("sub_agent", args.Agent), zap.Int64("message", int64(message)))
 	return nil
+}
+
+// traceBelow is where a sub-agent's turn hangs: below the span of its call, and kept
+// where the turn above is.
+func (t *turn) traceBelow(ctx context.Context, key turnkeeper.CallKey) string {
+	place := t.record.Turn.Trace(t.record.Message.TraceParent)
+	kept := place.Sampled
+	if !place.HasSender() {
+		kept = t.cfg.Observer.Traced(ctx)
+	}
+	return place.Below(place.SpanOf(turnkeeper.CallSpan(t.record.Turn.ID, key)), kept)
+}
+
+// observeSpawn tells of the end of a call that gave work to another agent.
+func (t *turn) observeSpawn(ctx context.Context, call *turnkeeper.ToolCall, state turnkeeper.CallState, took time.Duration, failure string) {
+	end := SubAgentEnd{
+		Call: *call, Turn: t.record.Turn, TraceParent: t.record.Message.TraceParent, Began: call.StartedAt, Took: took,
+		State: state, Error: failure,
+	}
+	if s := t.subAgents[call.Key]; s != nil {
+		end.Agent, end.Child = s.Agent, s.Turn
+	}
+	t.cfg.Observer.SubAgent(ctx, end)
 }
 
 // shownUnreplied is the result of a call as long as its sub-agent has not replied. The
@@ -243,7 +267,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 
 // replied makes the result of a call of what its sub-agent has come to: its reply goes
 // the way of every tool's result. Its transcript does not come with it.
-func (t *turn) replied(call *turnkeeper.ToolCall, arrived turnkeeper.CallResult) turnkeeper.CallResult {
+func (t *turn) replied(ctx context.Context, call *turnkeeper.ToolCall, arrived turnkeeper.CallResult) turnkeeper.CallResult {
 	end := *arrived.Spawned
 	t.subAgents[call.Key] = &SubAgentData{
 		Agent: end.Agent, Message: end.Message, Turn: end.Turn, Outcome: end.Outcome,
@@ -258,6 +282,11 @@ func (t *turn) replied(call *turnkeeper.ToolCall, arrived turnkeeper.CallResult)
 		t.keepReply(&result, text, end)
 	}
 	result.Nonce, result.State, result.Duration, result.Ran = arrived.Nonce, end.State(), arrived.Duration, true
+	failure := ""
+	if result.State != turnkeeper.CallSucceeded {
+		failure = cmp.Or(string(end.Trouble), string(end.Outcome))
+	}
+	t.observeSpawn(ctx, call, result.State, result.Duration, failure)
 	return result
 }
 

@@ -24,6 +24,8 @@ func (w *TurnWriter) NewMessage(ctx context.Context) (id turnkeeper.MessageID, e
 // one tree.
 func (w *TurnWriter) queueSpawns(ctx context.Context, q *dbsqlc.Queries, starts []turnkeeper.CallStart) error {
 	p := dbsqlc.SpawnAgentsParams{Turn: int64(w.grant.TurnID)}
+	var hung []int64
+	var parents []string
 	for _, s := range starts {
 		if s.Spawn == nil {
 			continue
@@ -38,11 +40,17 @@ func (w *TurnWriter) queueSpawns(ctx context.Context, q *dbsqlc.Queries, starts 
 		p.Root, p.Agents, p.Within = int64(s.Spawn.Root), s.Spawn.Agents[:len(s.Spawn.Agents)-1], s.Spawn.Within
 		p.MaxDepth, p.MaxAgents = int32(limits.MaxDepth), int32(limits.MaxAgents) //nolint:gosec // settings bound them
 		p.Tokens, p.Calls = limits.Tokens, limits.Calls
+		if s.Spawn.TraceParent != "" {
+			hung, parents = append(hung, int64(s.Spawn.Message)), append(parents, s.Spawn.TraceParent)
+		}
 	}
 	if len(p.Rounds) == 0 {
 		return nil
 	}
-	return q.SpawnAgents(ctx, p)
+	if err := q.SpawnAgents(ctx, p); err != nil || len(hung) == 0 {
+		return err
+	}
+	return q.HangSpawned(ctx, hung, parents)
 }
 
 // spawnEnds adds to arrivals what the sub-agents among them have come to.

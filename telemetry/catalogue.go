@@ -121,7 +121,7 @@ var (
 	}
 	mToolTime = Metric{
 		Name: "turnkeeper.tool.duration", Kind: Histogram, Unit: "s", Labels: []string{labelTool, labelState}, bounds: workSeconds,
-		Doc: "Runs of tools; detached ones too, on the process that runs them.",
+		Doc: "Runs of tools; detached ones too, on the process that runs them; of spawn_agent, how long its replies took.",
 	}
 	mTokens = Metric{
 		Name: "turnkeeper.tokens", Kind: Counter, Unit: "{token}", Labels: []string{labelAgent, labelProvider, labelModel, labelType},

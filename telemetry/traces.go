@@ -275,6 +275,50 @@ func (t *Telemetry) ToolCall(ctx context.Context, b agentturn.ToolBegin) (contex
 	}
 }
 
+// SubAgent sends the span of a call that gave work to another agent. It hangs below
+// the turn, for more than one dispatch may have waited, and the other agent's turn
+// hangs below it.
+func (t *Telemetry) SubAgent(ctx context.Context, s agentturn.SubAgentEnd) {
+	t.metrics.toolRan(s.Call.Name, s.State, s.Took)
+	place := s.Turn.Trace(s.TraceParent)
+	ctx = trace.ContextWithSpan(ctx, t.turnSpan(ctx, place, s.Turn, s.Turn.CreatedAt))
+	attributes := []attribute.KeyValue{
+		attribute.String("gen_ai.operation.name", "execute_tool"),
+		attribute.String("gen_ai.tool.name", s.Call.Name),
+		attribute.String("gen_ai.tool.type", "function"),
+		attribute.String("gen_ai.tool.call.id", s.Call.WireID),
+		attribute.String("turnkeeper.call", s.Call.Key.String()),
+		attribute.String("turnkeeper.effect", string(s.Call.Effect)),
+		attribute.String("turnkeeper.state", string(s.State)),
+	}
+	if s.Agent != "" {
+		attributes = append(attributes, attribute.String("turnkeeper.sub_agent", s.Agent))
+	}
+	if s.Child != 0 {
+		attributes = append(attributes, attribute.Int64("turnkeeper.sub_agent.turn.id", int64(s.Child)))
+	}
+	ended := time.Now()
+	began := ended.Add(-s.Took)
+	if !s.Began.IsZero() && s.Began.Before(ended) {
+		began = s.Began
+		ended = began.Add(s.Took)
+	}
+	id := place.SpanOf(turnkeeper.CallSpan(s.Turn.ID, s.Call.Key))
+	_, span := t.tracer.Start(wanting(ctx, place.TraceID, id), "execute_tool "+s.Call.Name, trace.WithTimestamp(began), trace.WithAttributes(attributes...))
+	if t.content {
+		span.SetAttributes(attribute.String("gen_ai.tool.call.arguments", t.shown(s.Call.Arguments)))
+	}
+	if s.Error != "" {
+		fail(span, s.Error)
+	}
+	span.End(trace.WithTimestamp(ended))
+}
+
+// Traced says that the span of ctx is kept.
+func (t *Telemetry) Traced(ctx context.Context) bool {
+	return trace.SpanContextFromContext(ctx).IsSampled()
+}
+
 // ofTurn is ctx below the span of the turn, for what runs outside of its
 // dispatches.
 func (t *Telemetry) ofTurn(ctx context.Context, b agentturn.ToolBegin) context.Context {

@@ -235,6 +235,87 @@ func TestAWaitingTurnIsOneTrace(t *testing.T) {
 }
 
 // scrape reads metrics as Prometheus does.
+// The turns of sub-agents are below the calls that gave them work, down the tree, and
+// show says that they are in one trace.
+func TestSubAgentsAreOneTrace(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	r := newCollector(t)
+	h.tells(r)
+	h.team()
+	h.ledger.hold("a")
+	h.model.Then(staff(map[string]func(recorded) reply{
+		"boss":   tells(spawns("scout find it", "nobody do it")),
+		"scout":  tells(spawns("runner fetch it")),
+		"runner": rounds(callOnce("mark_once", "a"), text("fetched")),
+	}))
+	w := h.startWorker()
+	message := h.enqueue("boss", "Get it done.")
+	h.waiting(2)
+	h.ledger.release()
+	turn := h.turnOf(message)
+	root := r.awaitSpan("invoke_agent boss", any1)
+	if len(root.ParentSpanId) != 0 {
+		t.Errorf("the boss's turn hangs below %s", id(root.ParentSpanId))
+	}
+	above := root
+	for _, agent := range []string{"scout", "runner"} {
+		called := r.awaitSpan("execute_tool spawn_agent", func(s sentSpan) bool { return s.attribute("turnkeeper.sub_agent") == agent })
+		child := r.awaitSpan("invoke_agent "+agent, any1)
+		if id(called.ParentSpanId) != id(above.SpanId) || id(child.ParentSpanId) != id(called.SpanId) {
+			t.Errorf("%s hangs below %s, and its call %s below %s", agent, id(child.ParentSpanId), id(called.SpanId), id(called.ParentSpanId))
+		}
+		if id(child.TraceId) != id(root.TraceId) || id(called.TraceId) != id(root.TraceId) {
+			t.Errorf("%s is in the trace %s", agent, id(child.TraceId))
+		}
+		number := query[int64](h, "select id from turns where agent = $1", agent)
+		if called.attribute("turnkeeper.sub_agent.turn.id") != fmt.Sprint(number) || called.attribute("turnkeeper.state") != "succeeded" ||
+			called.attribute("gen_ai.tool.name") != "spawn_agent" || called.attribute("gen_ai.operation.name") != "execute_tool" || called.attribute("turnkeeper.call") != "round-1-tool-1" {
+			t.Errorf("the call is %v", called)
+		}
+		if called.StartTimeUnixNano > child.StartTimeUnixNano+1e9 || called.EndTimeUnixNano+1e9 < child.EndTimeUnixNano {
+			t.Errorf("the call is from %d to %d, the turn of %s from %d to %d", called.StartTimeUnixNano, called.EndTimeUnixNano, agent, child.StartTimeUnixNano, child.EndTimeUnixNano)
+		}
+		if page := h.run("", "turnctl", "show", fmt.Sprint(number)); !strings.Contains(page.stdout, id(root.TraceId)) {
+			t.Errorf("turnctl does not tell that %s is in the trace %s:\n%s", agent, id(root.TraceId), page.stdout)
+		}
+		above = child
+	}
+	if n := sum(scrape(t, w.api()), "turnkeeper_tool_duration_seconds", "tool", "spawn_agent", "state", "succeeded"); n != 2 {
+		t.Errorf("%g replies of sub-agents are counted", n)
+	}
+	w.terminate()
+	seen := map[string]bool{}
+	for _, s := range r.all() {
+		if seen[id(s.SpanId)] {
+			t.Errorf("%s has the id of another span", s.Name)
+		}
+		seen[id(s.SpanId)] = true
+	}
+	_ = turn
+}
+
+// Where the turn above is not sampled, those below it are not either.
+func TestSubAgentsAreSampledAsTheirParent(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	r := newCollector(t)
+	h.tells(r)
+	h.env["OTEL_TRACES_SAMPLER"] = "parentbased_always_off"
+	h.team()
+	h.model.Then(staff(map[string]func(recorded) reply{"boss": tells(spawns("scout find it")), "scout": rounds(text("found"))}))
+	w := h.startWorker()
+	h.turnOf(h.enqueue("boss", "Get it done."))
+	h.turnOf(h.enqueue("boss", "Get it done.", "--trace-parent", senderParent)) // whose sender wants it
+	r.awaitSpan("invoke_agent scout", any1)
+	w.terminate()
+	for _, s := range r.all() {
+		if id(s.TraceId) != senderTrace {
+			t.Errorf("the span %s of another trace is sent", s.Name)
+		}
+	}
+}
+
 func scrape(t *testing.T, base string) map[string]*dto.MetricFamily {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, base+"/metrics", nil)

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -74,7 +75,7 @@ func (s *Store) spawnOne(parent *turnRow, key turnkeeper.CallKey, spawn turnkeep
 	st.insertMessage(&turnkeeper.Message{
 		ID: spawn.Message, Agent: spawn.Agent, Conversation: conversation, Lane: turnkeeper.Lane(spawn.Agent + "/" + conversation),
 		Body: spawn.Task, Priority: above.Priority, Trigger: turnkeeper.TriggerMessage, State: turnkeeper.MessageWaiting, DueAt: due,
-		AcceptedAt: now, TraceParent: above.TraceParent,
+		AcceptedAt: now, TraceParent: cmp.Or(spawn.TraceParent, above.TraceParent),
 	})
 	if s.bugs.has(BugSpawnTwice) {
 		twin := *st.message(spawn.Message)

@@ -26,6 +26,9 @@ var spawns = []property{
 	{"a turn that loses its workers spawns once", lostParent},
 }
 
+// hung is where sub-agents hang in a trace.
+const hung = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
 var treeLimits = turnkeeper.TreeLimits{MaxDepth: 3, MaxAgents: 2}
 
 // spawnOf is the start of a call, and its first result, that gives work to an agent.
@@ -42,7 +45,7 @@ func (d *dispatch) spawnOf(k turnkeeper.CallKey, agent, task string) (turnkeeper
 	}
 	start := turnkeeper.CallStart{Key: k, Nonce: n, Attempt: 1, Effect: turnkeeper.EffectOnce, Spawn: &turnkeeper.Spawn{
 		Message: message, Agent: agent, Task: task, Root: root, Limits: treeLimits, Within: time.Hour,
-		Agents: append(d.record.Lineage.Within(turn.Agent), agent),
+		Agents: append(d.record.Lineage.Within(turn.Agent), agent), TraceParent: hung,
 	}}
 	return start, turnkeeper.CallResult{Key: k, Nonce: n, State: turnkeeper.CallRunning, Shown: "not yet"}
 }
@@ -106,6 +109,7 @@ func spawnIsOneMessage(h *house) {
 	equal(h, "body", m.Body, "look it up")
 	equal(h, "conversation", m.Conversation, conversation)
 	equal(h, "lane", m.Lane, turnkeeper.Lane("desk/"+conversation))
+	equal(h, "place in a trace", m.TraceParent, hung)
 	equal(h, "due with what its parent handles", m.DueAt.Equal(d.record.Message.DueAt), true)
 	start, result := d.spawnOf(key(1, 1), "desk", "again")
 	err := d.Append(h.Context(), turnkeeper.Entry{Starts: []turnkeeper.CallStart{start}, Results: []turnkeeper.CallResult{result}})

@@ -6,6 +6,12 @@ select turnkeeper.spawn_agents(@turn::bigint, @rounds::integer[], @ordinals::int
     @names::text[], @tasks::text[], @root::bigint, @agents::text[], @max_depth::integer, @max_agents::integer,
     @tokens::bigint, @calls::bigint, @within::interval);
 
+-- name: HangSpawned :exec
+-- Where the turns of messages hang in a trace that the same write has made.
+update turnkeeper.messages m set trace_parent = u.parent
+from (select unnest(@messages::bigint[]) as id, unnest(@parents::text[]) as parent) u
+where m.id = u.id;
+
 -- name: SettleSpawned :one
 select turnkeeper.settle_spawned(@timely::boolean, @max_rows::integer)::integer as settled;
 

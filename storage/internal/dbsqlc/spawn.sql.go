@@ -52,6 +52,18 @@ func (q *Queries) AgentTree(ctx context.Context, root int64) (AgentTreeRow, erro
 	return i, err
 }
 
+const HangSpawned = `-- name: HangSpawned :exec
+update turnkeeper.messages m set trace_parent = u.parent
+from (select unnest($1::bigint[]) as id, unnest($2::text[]) as parent) u
+where m.id = u.id
+`
+
+// Where the turns of messages hang in a trace that the same write has made.
+func (q *Queries) HangSpawned(ctx context.Context, messages []int64, parents []string) error {
+	_, err := q.db.Exec(ctx, HangSpawned, messages, parents)
+	return err
+}
+
 const LineageOf = `-- name: LineageOf :one
 select s.root, s.turn_id as parent, s.round, s.ordinal, s.agents, t.max_depth, t.max_agents, t.tokens, t.calls
 from turnkeeper.spawned_calls s join turnkeeper.agent_trees t on t.root = s.root
