@@ -13,7 +13,6 @@ import (
 
 	"turnkeeper/httpapi"
 	"turnkeeper/internal/config"
-	"turnkeeper/internal/redact"
 	"turnkeeper/storage"
 )
 
@@ -46,7 +45,7 @@ func openAPI(ctx context.Context, cfg *config.Config, db *Database, bell *storag
 	if err != nil {
 		return nil, fmt.Errorf("listen is %s, and the process cannot listen there: %w", cfg.Listen, err)
 	}
-	mask := redact.New(cfg.Secrets()).String
+	mask := cfg.Masker().String
 	store, err := storage.Open(ctx, storage.Options{URL: db.URL, MaxConns: apiConns, Log: log, Mask: mask})
 	if err != nil {
 		return nil, errors.Join(err, listener.Close())

@@ -9,7 +9,6 @@ import (
 
 	"turnkeeper/internal/config"
 	"turnkeeper/internal/pgdev"
-	"turnkeeper/internal/redact"
 	"turnkeeper/jobs"
 	"turnkeeper/storage"
 )
@@ -37,7 +36,7 @@ func Open(ctx context.Context, cfg *config.Config, log *zap.Logger, fault FaultH
 		db.server, db.URL, db.Private = server, server.URL(), true
 	}
 	store, err := storage.Open(ctx, storage.Options{
-		URL: db.URL, MaxConns: cfg.DBPoolSize, Log: log, Mask: redact.New(cfg.Secrets()).String, Fault: fault,
+		URL: db.URL, MaxConns: cfg.DBPoolSize, Log: log, Mask: cfg.Masker().String, Fault: fault,
 	})
 	if err != nil {
 		return nil, errors.Join(err, db.Close(ctx))

@@ -8,7 +8,6 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"turnkeeper/internal/config"
-	"turnkeeper/internal/redact"
 )
 
 // NewLogger returns the process's logger. Everything it writes has the secrets
@@ -19,7 +18,7 @@ func NewLogger(cfg *config.Config, w io.Writer) *zap.Logger {
 		level = zapcore.InfoLevel
 	}
 	core := zapcore.NewCore(encoder(cfg.LogFormat), zapcore.Lock(zapcore.AddSync(w)), level)
-	return zap.New(redact.New(cfg.Secrets()).WrapCore(core))
+	return zap.New(cfg.Masker().WrapCore(core))
 }
 
 func encoder(format string) zapcore.Encoder {

@@ -143,7 +143,7 @@ const checkTime = 5 * time.Second
 // CheckProviders asks each configured provider for its models.
 func CheckProviders(ctx context.Context, cfg *config.Config) []ProviderCheck {
 	checks := []ProviderCheck{{Name: demoProvider, OK: true, Detail: "built in: a script, not a language model"}}
-	masker := redact.New(cfg.Secrets())
+	masker := cfg.Masker()
 	for _, name := range slices.Sorted(maps.Keys(cfg.Providers)) {
 		p := cfg.Providers[name]
 		check := ProviderCheck{Name: name, BaseURL: masker.String(p.BaseURL)}

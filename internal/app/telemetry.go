@@ -9,7 +9,6 @@ import (
 
 	"turnkeeper/httpapi"
 	"turnkeeper/internal/config"
-	"turnkeeper/internal/redact"
 	"turnkeeper/storage"
 	"turnkeeper/telemetry"
 )
@@ -24,7 +23,7 @@ type telling struct {
 // startTelling begins. What is wrong with the settings is found here.
 func startTelling(ctx context.Context, cfg *config.Config, id string, log *zap.Logger) (*telling, error) {
 	t, err := telemetry.Start(ctx, telemetry.Options{
-		Endpoint: cfg.OTLPEndpoint, Content: cfg.TelemetryContent, Mask: redact.New(cfg.Secrets()).String,
+		Endpoint: cfg.OTLPEndpoint, Content: cfg.TelemetryContent, Mask: cfg.Masker().String,
 		Version: version(), Instance: id, Log: log,
 	})
 	if err != nil {

@@ -11,7 +11,6 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/internal/config"
-	"turnkeeper/internal/redact"
 	"turnkeeper/internal/views"
 	"turnkeeper/internal/webhooks"
 	"turnkeeper/storage"
@@ -35,7 +34,7 @@ func (w *worker) openWebhooks(ctx context.Context) (*pusher, error) {
 	if !w.cfg.HasRole(config.RoleWebhooks) || len(w.cfg.Webhooks) == 0 {
 		return nil, nil //nolint:nilnil // there is none
 	}
-	mask := redact.New(w.cfg.Secrets()).String
+	mask := w.cfg.Masker().String
 	store, err := storage.Open(ctx, storage.Options{URL: w.db.URL, MaxConns: webhookConns, Log: w.log, Mask: mask})
 	if err != nil {
 		return nil, err

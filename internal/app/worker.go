@@ -20,7 +20,6 @@ import (
 	"turnkeeper/agentturn"
 	"turnkeeper/inference/tokens"
 	"turnkeeper/internal/config"
-	"turnkeeper/internal/redact"
 	"turnkeeper/jobs"
 	"turnkeeper/lease"
 	"turnkeeper/scheduler"
@@ -168,7 +167,7 @@ func (w *worker) readAgents() error {
 
 // prepare makes everything that can be wrong go wrong before any work is taken.
 func (w *worker) prepare(ctx context.Context) error {
-	masker := redact.New(w.cfg.Secrets())
+	masker := w.cfg.Masker()
 	var err error
 	if w.models, err = newModels(w.cfg, w.agents.script, masker, w.log); err != nil {
 		return err

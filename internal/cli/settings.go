@@ -11,7 +11,6 @@ import (
 
 	"turnkeeper/internal/config"
 	"turnkeeper/internal/config/strictyaml"
-	"turnkeeper/internal/redact"
 )
 
 // flags are the flags of settings that a program has.
@@ -112,7 +111,7 @@ func (s *session) loadConfig() (*config.Config, error) {
 	if err != nil {
 		return nil, &codedError{ExitUsage, settingsError(err)}
 	}
-	s.masker = redact.New(cfg.Secrets())
+	s.masker = cfg.Masker()
 	return cfg, nil
 }
 

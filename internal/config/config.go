@@ -9,8 +9,8 @@
 // higher place overrides must be correct all the same.
 //
 // The package reads the config file and the files that secrets are in, and
-// nothing else. A Config is not written to once loaded, and is then safe for
-// concurrent use.
+// nothing else. A Config is not written to once loaded, but by Learn, and is then
+// safe for concurrent use.
 package config
 
 import (
@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/redact"
 )
 
 // Roles of a process.
@@ -75,6 +76,7 @@ type Config struct {
 	LogFormat string // console, json
 
 	otlpSecrets []string // of OpenTelemetry's own variables
+	learnt      *redact.Register
 
 	lower   turnkeeper.Bounds // without what flags say
 	flagged []func(*Config)   // what flags say of bounds
@@ -101,6 +103,7 @@ type Model struct {
 func Default() *Config {
 	return &Config{
 		lower:                turnkeeper.DefaultBounds(),
+		learnt:               &redact.Register{},
 		DataDir:              "./.turnkeeper",
 		MigrateOnStart:       true,
 		DBPoolSize:           8,
@@ -152,3 +155,11 @@ func (c *Config) Secrets() []string {
 	secrets = slices.Compact(secrets)
 	return slices.DeleteFunc(secrets, func(s string) bool { return s == "" })
 }
+
+// Masker masks the secrets of the settings, and those that Learn was told of, also
+// after the masker was made.
+func (c *Config) Masker() *redact.Masker { return redact.NewWith(c.Secrets(), c.learnt) }
+
+// Learn has a secret masked that is in no settings: a token that the process was
+// given.
+func (c *Config) Learn(secret string) { c.learnt.Add(secret) }

@@ -12,7 +12,10 @@
 // imports nothing of this module and knows no settings.
 package redact
 
-import "unicode/utf8"
+import (
+	"sync/atomic"
+	"unicode/utf8"
+)
 
 // Placeholder stands where a secret stood.
 const Placeholder = "[redacted]"
@@ -25,20 +28,47 @@ const MinLength = 6
 // A Masker masks. It is safe for concurrent use. A nil Masker knows no values
 // and still masks what looks like a secret.
 type Masker struct {
+	secrets  []string
+	register *Register // nil: nothing comes to secrets
+	current  atomic.Pointer[known]
+}
+
+// known is what a Masker finds, as of a version of its register.
+type known struct {
 	automaton *automaton
+	version   int64
 }
 
 // New makes a masker of secret values. Values shorter than MinLength are
 // ignored. A value that holds a bracket or is part of Placeholder may be seen
 // again in what Placeholder makes together with the text beside it.
-func New(secrets []string) *Masker {
+func New(secrets []string) *Masker { return NewWith(secrets, nil) }
+
+// NewWith makes a masker of secret values, and of those that the register has and
+// comes to have. A text that is masked in pieces is masked by what was known when
+// it began.
+func NewWith(secrets []string, register *Register) *Masker {
+	m := &Masker{secrets: secrets, register: register}
+	m.learn()
+	return m
+}
+
+// learn takes over what the register has.
+func (m *Masker) learn() *known {
+	next, all := &known{}, m.secrets
+	if m.register != nil {
+		values, version := m.register.all()
+		all, next.version = append(values, all...), version
+	}
 	var patterns []string
-	for _, secret := range secrets {
+	for _, secret := range all {
 		if utf8.RuneCountInString(secret) >= MinLength {
 			patterns = append(patterns, forms(secret)...)
 		}
 	}
-	return &Masker{automaton: newAutomaton(patterns)}
+	next.automaton = newAutomaton(patterns)
+	m.current.Store(next)
+	return next
 }
 
 // String is s without secrets.
@@ -96,8 +126,15 @@ func (m *Masker) finds(s string) bool {
 }
 
 func (m *Masker) scanner() scanner {
-	if m == nil || m.automaton == nil {
+	if m == nil {
 		return newScanner(empty)
 	}
-	return newScanner(m.automaton)
+	k := m.current.Load()
+	if k == nil { // the zero value
+		return newScanner(empty)
+	}
+	if m.register != nil && m.register.version.Load() != k.version {
+		k = m.learn()
+	}
+	return newScanner(k.automaton)
 }
