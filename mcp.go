@@ -40,6 +40,24 @@ type MCPTool struct {
 // Changed says that the definition is not the pinned one.
 func (t MCPTool) Changed() bool { return t.Pinned.Hash != t.Seen.Hash }
 
+// An MCPLogin is what is kept of a person's login to an MCP server.
+type MCPLogin struct {
+	Server   string
+	Revision int64    // grows with every change of it
+	Sealed   []byte   // the tokens, for whoever has the key
+	Scopes   []string // that were given, as far as that was told
+	// Wanted are scopes that the server has asked for since, for the next login.
+	Wanted []string
+	// Expires is when the access token does. Zero: it was not told.
+	Expires time.Time
+	// Renewable says that the access token can be had anew without a person.
+	Renewable  bool
+	LoggedInAt time.Time
+	RenewedAt  time.Time // zero: never
+	// Lapsed says why the login does not hold any more. Empty: it does.
+	Lapsed string
+}
+
 var (
 	mcpServerForm = regexp.MustCompile(`^[a-zA-Z0-9]([_-]?[a-zA-Z0-9])*$`)
 	mcpToolForm   = regexp.MustCompile(`^[^\s\x00-\x1f\x7f]{1,128}$`)

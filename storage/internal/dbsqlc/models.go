@@ -71,6 +71,21 @@ type TurnkeeperLeaseLog struct {
 	Outcome    *string
 }
 
+type TurnkeeperMcpLogin struct {
+	Server       string
+	Revision     int64
+	Sealed       []byte
+	Scopes       []string
+	Wanted       []string
+	ExpiresAt    *time.Time
+	Renewable    bool
+	LoggedInAt   time.Time
+	RenewedAt    *time.Time
+	Lapsed       *string
+	Claim        *string
+	ClaimedUntil *time.Time
+}
+
 type TurnkeeperMcpTool struct {
 	Server            string
 	Tool              string

@@ -1,0 +1,1 @@
+drop table turnkeeper.mcp_logins;
