@@ -48,6 +48,9 @@ type Config struct {
 	Tools           map[string]Tool     // programs, by name
 	Webhooks        map[string]Webhook  // by name
 	MCPServers      map[string]MCPServer
+	// MCPLoginKey seals people's logins to MCP servers: MCPLoginKeyBytes of it, in
+	// base64. Not set: nobody can log in.
+	MCPLoginKey Secret
 
 	Roles       []string // sorted, each once
 	WorkerSlots int      // turns at the same time
@@ -148,6 +151,7 @@ func (c *Config) Secrets() []string {
 		secrets = append(secrets, w.secretValues...)
 	}
 	secrets = append(secrets, c.otlpSecrets...)
+	secrets = append(secrets, c.MCPLoginKey.Reveal())
 	for _, s := range c.MCPServers {
 		secrets = append(secrets, s.secretValues...)
 	}

@@ -153,7 +153,7 @@ func (l *loader) decode(problems *strictyaml.Problems, source string) {
 		return
 	}
 	inFile := map[string]Setting{}
-	known := []string{"providers", "models", "tools", "webhooks", "mcp_servers"}
+	known := []string{"providers", "models", "tools", "webhooks", "mcp_servers", "mcp_login_key"}
 	for _, s := range l.settings {
 		if !s.onlyAt {
 			inFile[s.Name] = s
@@ -172,6 +172,8 @@ func (l *loader) decode(problems *strictyaml.Problems, source string) {
 			l.readWebhooks(problems, v)
 		case "mcp_servers":
 			l.readMCPServers(problems, v)
+		case "mcp_login_key":
+			l.readMCPLoginKey(problems, v)
 		default:
 			l.setFromFile(problems, inFile[name], v)
 		}
@@ -225,6 +227,7 @@ func (l *loader) checkTogether() {
 		l.add("takeover_after is %s: it must not be more than lease_ttl, which is %s",
 			strictyaml.FormatDuration(c.TakeoverAfter), strictyaml.FormatDuration(c.Bounds.LeaseTTL))
 	}
+	l.checkMCPLogins()
 	l.checkProviderOf("default_model", c.DefaultModel)
 	if c.ExtractionModel != "" {
 		l.checkProviderOf("extraction_model", c.ExtractionModel)

@@ -72,6 +72,7 @@ var MCPServerKeys = []MappingKey{
 	{"env", "mapping", "names of variables to texts, or to env: VARIABLE or file: PATH", "none", "The program's environment. It gets no other variable, PATH and HOME included."},
 	{"url", "text", "an http or https address without user and #", "this or `command` must be given", "A server that is reached over streamable HTTP. The address may be a private one: it is yours. It is not followed to another."},
 	{"headers", "mapping", "names of headers to texts, or to env: VARIABLE or file: PATH", "none", "More headers of each request."},
+	{"oauth", "mapping", "the keys `oauth.*`", "none", "How tokens for the server are had. Only with `url`."},
 	{"session", "text", "shared or lane", "shared", "One session for all agents, or one for each lane: a browser that no two should share, say."},
 	{"connect_timeout", "duration", "0 to 24h", "30s", "Time in which the server must have answered when a session begins. 0: the default."},
 	{"idle_timeout", "duration", "0 to 24h", "10m", "After how long without a call the session of a lane ends. 0: with the worker."},
@@ -92,6 +93,29 @@ var MCPServerKeys = []MappingKey{
 var MCPToolKeys = []MappingKey{
 	{"effect", "text", "none, keyed or once", "the server's", "What running a call again would do."},
 	{"timeout", "duration", "0 to 24h", "the server's", "Time for one call. 0: the server's."},
+}
+
+// MCPOAuthKeys are the keys of mcp_servers.NAME.oauth.
+var MCPOAuthKeys = []MappingKey{
+	{"grant", "text", "client_credentials, authorization_code or enterprise", "must be given", "How tokens are had: by what the worker is known by itself; by a person, who logs in once with `turnctl mcp login NAME`; or by an identity provider that vouches for the worker."},
+	{"client_id", "text", "", "none; must be given but with authorization_code", "What the worker is called at the authorization server. With authorization_code and without it the worker registers itself."},
+	{"client_secret", "mapping", "env: VARIABLE or file: PATH", "none", "The secret that proves it."},
+	{"private_key", "mapping", "env: VARIABLE or file: PATH, which hold a key in PEM: RSA, Ed25519, or EC on P-256, P-384 or P-521", "none", "A key that proves it in place of a secret, by what it signs (private_key_jwt). Not with authorization_code."},
+	{"key_id", "text", "", "none", "What the authorization server calls that key (kid)."},
+	{"client_metadata_url", "text", "an https address with a path", "none", "An address at which you describe the client. With authorization_code it is the client's id, where the authorization server takes such."},
+	{"issuer", "text", "an https address", "whichever the server names", "The only authorization server that is talked to. It may have a private address. Without it a secret goes to the one that the server names."},
+	{"token_endpoint", "text", "an https address", "is looked up", "Where tokens are asked for, if nothing is to be looked up. Only with client_credentials."},
+	{"scopes", "list of text", "", "what the server asks for", "What is asked for to begin with."},
+	{"redirect_port", "whole number", "0 to 65535", "0", "The port of this machine that the browser comes back to after a login, for authorization servers that want to know it before. 0: any that is free."},
+	{"identity", "mapping", "the keys `oauth.identity.*`", "must be given with enterprise", "What the identity provider knows the worker by."},
+}
+
+// MCPIdentityKeys are the keys of mcp_servers.NAME.oauth.identity.
+var MCPIdentityKeys = []MappingKey{
+	{"token_endpoint", "text", "an https address", "must be given", "Where the identity provider exchanges tokens."},
+	{"client_id", "text", "", "must be given", "What the worker is called there."},
+	{"client_secret", "mapping", "env: VARIABLE or file: PATH", "none", "The secret that proves it there."},
+	{"token", "mapping", "env: VARIABLE or file: PATH", "must be given", "The ID token. A file is read anew each time, for whoever renews it."},
 }
 
 func keyNames(keys []MappingKey) []string {

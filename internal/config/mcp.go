@@ -22,6 +22,7 @@ type MCPServer struct {
 	Env     map[string]Secret // all of the program's environment; nil: none
 	URL     string            // of the endpoint; empty: Command
 	Headers map[string]Secret // of each request; nil: none
+	OAuth   *MCPOAuth         // nil: it wants no tokens
 
 	SessionPerLane bool          // else one for all
 	ConnectTimeout time.Duration // until the server must have answered
@@ -95,8 +96,13 @@ func (r *mcpReader) read(v *strictyaml.Node) MCPServer {
 				r.Add(v.Line, "%s%s is for a server with command; this one has url", r.where, key)
 			}
 		}
-		if given("headers") && given("command") {
-			r.Add(v.Line, "%sheaders is for a server with url; this one has command", r.where)
+		for _, key := range []string{"headers", "oauth"} {
+			if given(key) && given("command") {
+				r.Add(v.Line, "%s%s is for a server with url; this one has command", r.where, key)
+			}
+		}
+		if given("oauth") && r.hasHeader("Authorization") {
+			r.Add(v.Line, "%sheaders.Authorization is set by oauth: take one of them out", r.where)
 		}
 	}
 	r.server.Env = r.tool.Env
@@ -117,6 +123,8 @@ func (r *mcpReader) key(key string, v *strictyaml.Node) {
 		s.URL = r.url(key, v)
 	case "headers":
 		r.headers(key, v)
+	case "oauth":
+		r.server.OAuth = r.oauth(key, v)
 	case "session":
 		s.SessionPerLane = r.choice(key, v, "shared", "lane") == "lane"
 	case "connect_timeout":

@@ -152,6 +152,20 @@ const mcpToolsIntro = `
 The keys of ` + "`tools.NAME`" + `:
 `
 
+const mcpOAuthIntro = `
+The keys of ` + "`oauth`" + `:
+`
+
+const mcpIdentityIntro = `
+The keys of ` + "`oauth.identity`" + `:
+`
+
+const mcpKeyIntro = `
+With the grant authorization_code the config file needs ` + "`mcp_login_key: {env: VARIABLE}`" + ` or ` + "`{file: PATH}`" + `: the key
+that logins are sealed with in the database, 32 bytes in base64, as ` + "`turnctl mcp key`" + ` makes one. All workers, and whoever
+logs in, have the same.
+`
+
 const toolsIntro = `
 ## Built-in tools
 
@@ -187,6 +201,11 @@ func reference() string {
 	mapping(&b, config.MCPServerKeys)
 	b.WriteString(mcpToolsIntro)
 	mapping(&b, config.MCPToolKeys)
+	b.WriteString(mcpOAuthIntro)
+	mapping(&b, config.MCPOAuthKeys)
+	b.WriteString(mcpIdentityIntro)
+	mapping(&b, config.MCPIdentityKeys)
+	b.WriteString(mcpKeyIntro)
 	b.WriteString(agentIntro)
 	header(&b)
 	for _, k := range agentdef.Keys() {
