@@ -27,7 +27,7 @@ func mcpServers(cfg *config.Config) []mcp.Server {
 			Name: name, Command: s.Command, Dir: s.Dir, URL: s.URL, Headers: map[string]string{},
 			SessionPerLane: s.SessionPerLane, ConnectTimeout: s.ConnectTimeout, IdleTimeout: s.IdleTimeout, Protocol: s.Protocol,
 			Effect: s.Effect, TrustHints: s.TrustHints, Timeout: s.Timeout, Tools: map[string]mcp.ToolSettings{},
-			RefuseChange: s.RefuseChange, AcceptDefaults: s.AcceptDefaults, Roots: s.Roots,
+			RefuseChange: s.RefuseChange, AcceptDefaults: s.AcceptDefaults, Roots: s.Roots, OAuth: mcpOAuth(cfg, s.OAuth),
 			AllowSampling: s.AllowSampling, MaxSamplingCalls: s.MaxSamplingCalls, MaxSamplingTokens: s.MaxSamplingTokens,
 		}
 		for _, variable := range slices.Sorted(maps.Keys(s.Env)) {
@@ -52,8 +52,8 @@ type mcpSource struct {
 
 // newMCPSource makes what a worker has of MCP servers. Those of servers that are
 // down are known by what is kept of them.
-func newMCPSource(ctx context.Context, cfg *config.Config, store mcp.Store, masker *redact.Masker, log *zap.Logger) (*mcpSource, error) {
-	s := &mcpSource{client: mcp.New(mcp.Config{Servers: mcpServers(cfg), Store: store, Log: log}), masker: masker}
+func newMCPSource(ctx context.Context, cfg *config.Config, store mcpStore, masker *redact.Masker, log *zap.Logger) (*mcpSource, error) {
+	s := &mcpSource{client: mcp.New(mcp.Config{Servers: mcpServers(cfg), Store: store, Log: log, Access: mcpAccess(cfg, store)}), masker: masker}
 	return s, s.client.Load(ctx)
 }
 
@@ -120,15 +120,17 @@ type MCPReport struct {
 	Lacks  []string // what agents list and it does not have, as sentences that begin with the agent's file
 }
 
-// CheckMCPServers asks each MCP server that agents have tools of, all at once.
-func CheckMCPServers(ctx context.Context, cfg *config.Config, agents []*agentdef.Definition) []MCPReport {
+// CheckMCPServers asks each MCP server that agents have tools of, all at once. logins
+// are those that people have made; nil: they cannot be read, and servers that want one
+// are reported so.
+func CheckMCPServers(ctx context.Context, cfg *config.Config, agents []*agentdef.Definition, logins mcp.LoginStore) []MCPReport {
 	used := usedMCPServers(agents)
 	servers := slices.DeleteFunc(mcpServers(cfg), func(s mcp.Server) bool { return !used[s.Name] })
 	reports := make([]MCPReport, len(servers))
 	var group sync.WaitGroup
 	for i, s := range servers {
 		group.Go(func() {
-			found, err := mcp.Probe(ctx, s, nil)
+			found, err := mcp.Probe(ctx, s, mcpAccess(cfg, logins), nil)
 			reports[i] = MCPReport{Server: s.Name, Where: whereIs(s), Err: err, Tools: len(found)}
 			if err == nil {
 				reports[i].Lacks = lackingTools(s.Name, found, agents)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 
+	"turnkeeper/agentdef"
 	"turnkeeper/internal/app"
 	"turnkeeper/internal/config"
 )
@@ -21,7 +22,7 @@ type agentReport struct {
 // a worker of the user's own are not known here.
 //
 // The MCP servers of the agents are asked for their tools.
-func checkFolder(ctx context.Context, dir string, cfg *config.Config) (agentReport, []app.MCPReport) {
+func (s *session) checkFolder(ctx context.Context, dir string, cfg *config.Config) (agentReport, []app.MCPReport) {
 	report := agentReport{Folder: dir, Agents: []string{}, Tools: []string{}, Problems: []string{}, Warnings: []string{}}
 	known, err := app.KnownTools(cfg)
 	if err != nil {
@@ -39,5 +40,21 @@ func checkFolder(ctx context.Context, dir string, cfg *config.Config) (agentRepo
 		report.Problems = append(report.Problems, strings.Split(fault.Error(), "\n")...)
 	}
 	report.Warnings = append(report.Warnings, found.Warnings...)
-	return report, app.CheckMCPServers(ctx, cfg, found.Agents)
+	return report, s.askServers(ctx, cfg, found.Agents)
+}
+
+// askServers asks the MCP servers that agents have tools of. The database is opened
+// only for logins that people have made.
+func (s *session) askServers(ctx context.Context, cfg *config.Config, agents []*agentdef.Definition) (reports []app.MCPReport) {
+	asked := false
+	if app.MCPLoginsUsed(cfg, agents) {
+		_ = s.withDatabase(ctx, func(cfg *config.Config, db *app.Database) error { // doctor tells of it
+			asked, reports = true, app.CheckMCPServers(ctx, cfg, agents, db.Store)
+			return nil
+		})
+	}
+	if !asked {
+		reports = app.CheckMCPServers(ctx, cfg, agents, nil)
+	}
+	return reports
 }

@@ -50,7 +50,7 @@ func (s *session) checkAgents(ctx context.Context, args []string) error {
 	if len(args) > 0 {
 		dir = args[0]
 	}
-	report, servers := checkFolder(ctx, dir, cfg)
+	report, servers := s.checkFolder(ctx, dir, cfg)
 	for _, r := range servers {
 		if r.Err != nil {
 			report.Warnings = append(report.Warnings, fmt.Sprintf("the MCP server %q (%s) does not answer: %s; calls of its tools fail until it does", r.Server, r.Where, s.masker.String(r.Err.Error())))

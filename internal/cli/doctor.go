@@ -97,7 +97,7 @@ func (s *session) examine(ctx context.Context) *diagnosis {
 		}
 		d.add(checkFail, "database", s.masker.String(err.Error()), advice)
 	}
-	examineAgents(ctx, d, cfg)
+	s.examineAgents(ctx, d, cfg)
 	return d
 }
 

@@ -116,6 +116,7 @@ func examineProcesses(ctx context.Context, d *diagnosis, cfg *config.Config, sto
 	examineScheduler(d, cfg, settings, clock{now: f.Now, zone: c.zone}, alive)
 	examineSchedules(ctx, d, cfg, store)
 	examinePins(ctx, d, cfg, store)
+	examineLogins(ctx, d, cfg, store, c.now)
 }
 
 // examineSchedules looks for agents that would be started by themselves and
@@ -192,8 +193,8 @@ func examineScheduler(d *diagnosis, cfg *config.Config, set storage.SchedulerSet
 	}
 }
 
-func examineAgents(ctx context.Context, d *diagnosis, cfg *config.Config) {
-	report, servers := checkFolder(ctx, cfg.AgentsDir, cfg)
+func (s *session) examineAgents(ctx context.Context, d *diagnosis, cfg *config.Config) {
+	report, servers := s.checkFolder(ctx, cfg.AgentsDir, cfg)
 	for _, problem := range report.Problems {
 		d.add(checkFail, "agent files", problem, "correct it: a worker does not start with it")
 	}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -13,22 +14,28 @@ import (
 	"turnkeeper/internal/config"
 	"turnkeeper/internal/views"
 	"turnkeeper/storage"
+	"turnkeeper/tools/mcp"
 )
 
 func (s *session) mcpCommand() *cobra.Command {
 	list := s.listMCPCommand()
 	cmd := &cobra.Command{
-		Use: "mcp", Short: "List the tools of MCP servers, and accept changes of them", Args: cobra.NoArgs,
+		Use: "mcp", Short: "List the tools of MCP servers, accept changes of them, and log in", Args: cobra.NoArgs,
 		Long: `List what is kept of the tools of MCP servers, and accept changes. A tool is pinned
 as it was when a worker saw it first. When the server says something else of it
 since, it is shown as changed; with on_change: refuse its calls are refused until
-the change is accepted. Nothing here asks a server: that is what doctor does.`,
+the change is accepted. Only login and
+logout ask a server here; doctor asks all.
+
+Where a server wants a person to log in, one does so once, for all workers.`,
 		Example: `  turnctl mcp list
   turnctl mcp pin files read_text_file
-  turnctl mcp forget files`,
+  turnctl mcp forget files
+  turnctl mcp login tracker`,
 		RunE: list.RunE,
 	}
-	cmd.AddCommand(list, s.pinMCPCommand(), s.forgetMCPCommand())
+	cmd.AddCommand(list, s.pinMCPCommand(), s.forgetMCPCommand(),
+		s.loginMCPCommand(), s.logoutMCPCommand(), s.loginsMCPCommand(), s.mcpKeyCommand())
 	return cmd
 }
 
@@ -41,6 +48,9 @@ func (s *session) listMCPCommand() *cobra.Command {
 			return s.withDatabase(cmd.Context(), func(cfg *config.Config, db *app.Database) error {
 				found, err := db.Store.MCPTools(cmd.Context(), strings.Join(args, ""))
 				if err != nil {
+					return err
+				}
+				if err := s.warnOfLogins(cmd.Context(), cfg, db.Store, strings.Join(args, "")); err != nil {
 					return err
 				}
 				view := func(t turnkeeper.MCPTool) mcpToolView { return viewMCPTool(t, app.MCPEffect(cfg, t)) }
@@ -178,7 +188,7 @@ func examineMCP(d *diagnosis, reports []app.MCPReport) {
 	for _, r := range reports {
 		name := "MCP server " + r.Server
 		if r.Err != nil {
-			d.add(checkWarn, name, r.Where+": "+r.Err.Error(), "calls of its tools fail until it answers; look at its settings, and at its standard error in the worker's log (log_level debug)")
+			d.add(checkWarn, name, r.Where+": "+r.Err.Error(), adviceOf(r.Err))
 			continue
 		}
 		d.add(checkOK, name, fmt.Sprintf("%s: %s", r.Where, plural(r.Tools, "tool")), "")
@@ -186,6 +196,17 @@ func examineMCP(d *diagnosis, reports []app.MCPReport) {
 			d.add(checkWarn, name, lack, "correct the agent's mcp_servers")
 		}
 	}
+}
+
+func adviceOf(err error) string {
+	auth, ok := errors.AsType[*mcp.AuthError](err)
+	switch {
+	case ok && auth.Login != "":
+		return fmt.Sprintf("calls of its tools fail until somebody has logged in: %s mcp login %s", command("turnctl"), auth.Login)
+	case ok:
+		return "calls of its tools fail until it has a token; look at oauth in its settings"
+	}
+	return "calls of its tools fail until it answers; look at its settings, and at its standard error in the worker's log (log_level debug)"
 }
 
 // examinePins looks for definitions that are not the pinned ones.

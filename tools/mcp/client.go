@@ -23,6 +23,7 @@ type Config struct {
 	Servers []Server
 	Store   Store       // nil: nothing is kept of definitions, and so every one is as pinned
 	Log     *zap.Logger // nil: nothing is logged
+	Access  Access      // what tokens for servers take
 
 	maxFrame int // 0: MaxFrame
 }
@@ -47,7 +48,7 @@ func New(cfg Config) *Client {
 		log := cfg.Log.With(field(s))
 		c.hosts[s.Name] = &host{
 			server: s, log: log, catalog: newCatalog(s, cfg.Store, log), maxFrame: cmp.Or(cfg.maxFrame, MaxFrame),
-			ctx: ctx, links: map[turnkeeper.Lane]*link{},
+			ctx: ctx, links: map[turnkeeper.Lane]*link{}, auth: newAuthorizer(s, cfg.Access),
 		}
 	}
 	return c
@@ -106,6 +107,7 @@ type host struct {
 	catalog  *catalog
 	maxFrame int
 	ctx      context.Context // of the Client
+	auth     authorizer      // nil: the server wants no tokens
 
 	mu      sync.Mutex
 	used    bool
@@ -167,7 +169,7 @@ func (h *host) connect(ctx context.Context, l *link) (*session, error) {
 		default:
 		}
 	}
-	s, err := connector{server: h.server, log: h.log, maxFrame: h.maxFrame, relist: relist}.connect(ctx)
+	s, err := connector{server: h.server, log: h.log, maxFrame: h.maxFrame, relist: relist, auth: h.auth}.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -293,16 +295,24 @@ func (h *host) close() {
 	}
 	group.Wait()
 	h.listing.Wait()
+	if h.auth != nil {
+		h.auth.close()
+	}
 }
 
-// Probe asks a server once what tools it has, and ends it. Nothing is kept.
-func Probe(ctx context.Context, s Server, log *zap.Logger) ([]turnkeeper.MCPTool, error) {
+// Probe asks a server once what tools it has, and ends it. Nothing is kept, but for
+// what a login was renewed to.
+func Probe(ctx context.Context, s Server, access Access, log *zap.Logger) ([]turnkeeper.MCPTool, error) {
 	if log == nil {
 		log = zap.NewNop()
 	}
 	ctx, stop := context.WithTimeout(ctx, s.connectTimeout())
 	defer stop()
-	session, err := connector{server: s, log: log, maxFrame: MaxFrame, relist: func() {}}.connect(ctx)
+	tokens := newAuthorizer(s, access)
+	if tokens != nil {
+		defer tokens.close()
+	}
+	session, err := connector{server: s, log: log, maxFrame: MaxFrame, relist: func() {}, auth: tokens}.connect(ctx)
 	if err != nil {
 		return nil, err
 	}

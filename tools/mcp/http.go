@@ -27,7 +27,7 @@ type wire struct {
 
 // newHTTPClient makes the client of one session. stale is called with the status
 // by which a server refused a request of it.
-func newHTTPClient(session context.Context, s Server, maxFrame int, stale func(int)) (_ *http.Client, closeIdle func()) {
+func newHTTPClient(session context.Context, s Server, tokens authorizer, maxFrame int, stale func(int)) (_ *http.Client, closeIdle func()) {
 	transport := &http.Transport{ // without a proxy of the environment
 		DialContext:         (&net.Dialer{Timeout: 15 * time.Second}).DialContext,
 		ForceAttemptHTTP2:   true,
@@ -37,7 +37,11 @@ func newHTTPClient(session context.Context, s Server, maxFrame int, stale func(i
 	w := &wire{
 		base: transport, headers: s.Headers, session: session, patience: s.connectTimeout(), stale: stale, maxFrame: int64(maxFrame),
 	}
-	return &http.Client{Transport: w, CheckRedirect: sameOrigin}, transport.CloseIdleConnections
+	client := &http.Client{Transport: w, CheckRedirect: sameOrigin}
+	if tokens != nil {
+		client.Transport = &bearer{next: w, auth: tokens}
+	}
+	return client, transport.CloseIdleConnections
 }
 
 // sameOrigin refuses to be led to where the operator did not point: the request

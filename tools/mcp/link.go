@@ -16,6 +16,7 @@ import (
 const (
 	firstPause = time.Second
 	lastPause  = time.Minute
+	loginPause = 2 * time.Second // between looks whether somebody has logged in
 )
 
 // A link holds the session of one lane with a server, or of all lanes, and makes
@@ -106,15 +107,30 @@ func (l *link) attempt(ctx context.Context, cancel context.CancelFunc) {
 	l.connecting = nil
 	switch {
 	case err != nil:
-		l.fail(err)
-		l.notBefore = l.pause(l.failures)
-		l.log.Warn("an MCP server cannot be reached", zap.Error(err), zap.Int("failures", l.failures))
+		l.miss(err)
 	case l.closed:
 		l.attempts.Go(s.close)
 	default:
 		l.current, l.why, l.notBefore = s, nil, time.Time{}
 		l.attempts.Go(func() { l.watch(s) })
 	}
+}
+
+// miss notes that an attempt has failed. One that waits for a person is made again
+// soon, for the server is not asked, and is told of once.
+func (l *link) miss(err error) {
+	waits, ok := errors.AsType[*AuthError](err)
+	if ok && waits.Login != "" {
+		told := l.why != nil && l.why.Error() == err.Error()
+		l.failures, l.why, l.notBefore = 0, err, time.Now().Add(loginPause)
+		if !told {
+			l.log.Warn("an MCP server waits for a login", zap.Error(err))
+		}
+		return
+	}
+	l.fail(err)
+	l.notBefore = l.pause(l.failures)
+	l.log.Warn("an MCP server cannot be reached", zap.Error(err), zap.Int("failures", l.failures))
 }
 
 func (l *link) fail(why error) { l.failures, l.why = l.failures+1, why }

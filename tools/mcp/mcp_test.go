@@ -476,13 +476,13 @@ func TestNothingIsLeft(t *testing.T) {
 func TestProbe(t *testing.T) {
 	both(t, func(t *testing.T, transport string) {
 		b := newBench(t, transport, "")
-		found, err := mcp.Probe(t.Context(), b.declared, nil)
+		found, err := mcp.Probe(t.Context(), b.declared, mcp.Access{}, nil)
 		if err != nil || len(found) != len(toolNames) || found[0].Name != "add" || len(found[0].Seen.Hash) != 64 {
 			t.Errorf("%d tools, error %v", len(found), err)
 		}
 	})
 	b := newBench(t, overStdio, "dead")
-	if _, err := mcp.Probe(t.Context(), b.declared, nil); err == nil || err.Error() != "its program ended with exit code 3" {
+	if _, err := mcp.Probe(t.Context(), b.declared, mcp.Access{}, nil); err == nil || err.Error() != "its program ended with exit code 3" {
 		t.Errorf("error %v", err)
 	}
 }

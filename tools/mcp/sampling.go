@@ -45,8 +45,8 @@ func newSampler(ctx context.Context, server Server, call tools.Call) *sampler {
 	}
 }
 
-// refusal answers a question that no model is asked.
-func refusal(code int64, format string, args ...any) *jsonrpc.Error {
+// unanswered answers a question that no model is asked.
+func unanswered(code int64, format string, args ...any) *jsonrpc.Error {
 	return &jsonrpc.Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
@@ -54,13 +54,13 @@ func refusal(code int64, format string, args ...any) *jsonrpc.Error {
 func (s *session) createMessage(ctx context.Context, req sdk.Request) (sdk.Result, error) {
 	p, ok := req.GetParams().(*sdk.CreateMessageWithToolsParams) //nolint:staticcheck // deprecated by the newest protocol, and asked for by the older ones
 	if !ok {
-		return nil, refusal(jsonrpc.CodeInvalidParams, "this is no question")
+		return nil, unanswered(jsonrpc.CodeInvalidParams, "this is no question")
 	}
 	asker, why := s.asker()
 	if why != "" {
 		why = "sampling is declined: " + why
 		s.noteSampling("which was declined: " + why)
-		return nil, refusal(codeDeclined, "%s", why)
+		return nil, unanswered(codeDeclined, "%s", why)
 	}
 	result, refused := s.sampleFor(ctx, asker, p)
 	if refused != nil {
@@ -113,18 +113,18 @@ func (s *session) sampleFor(ctx context.Context, asker *sampler, p *sdk.CreateMe
 	question, fault := questionOf(p)
 	if fault != "" {
 		s.noteSampling("which was declined: " + fault)
-		return nil, refusal(jsonrpc.CodeInvalidParams, "sampling is declined: %s", fault)
+		return nil, unanswered(jsonrpc.CodeInvalidParams, "sampling is declined: %s", fault)
 	}
 	if why, first := asker.take(); why != "" {
 		if first {
 			s.noteSampling("which was declined: " + why)
 		}
-		return nil, refusal(codeDeclined, "sampling is declined: %s", why)
+		return nil, unanswered(codeDeclined, "sampling is declined: %s", why)
 	}
 	s.noteSampling("which is allowed")
 	answer, err := asker.ask(ctx, question)
 	if err != nil {
-		return nil, refusal(jsonrpc.CodeInternalError, "no model has answered: %v", err)
+		return nil, unanswered(jsonrpc.CodeInternalError, "no model has answered: %v", err)
 	}
 	text, reason := answer.Text, "endTurn"
 	if answer.Cut {

@@ -22,6 +22,9 @@ type Server struct {
 	URL     string
 	Headers map[string]string // of each request
 
+	// OAuth says how tokens for it are had. nil: it wants none but those of Headers.
+	OAuth *OAuth
+
 	SessionPerLane bool          // one session for each lane; else one for all
 	ConnectTimeout time.Duration // until the server must have answered; 0: 30 s
 	IdleTimeout    time.Duration // after which a lane's session ends; 0: never

@@ -49,6 +49,7 @@ type connector struct {
 	log      *zap.Logger
 	maxFrame int
 	relist   func()
+	auth     authorizer // nil: the server wants no tokens
 }
 
 // connect makes a session, within ctx. A server that does not answer being asked
@@ -124,7 +125,7 @@ func (c connector) transport(s *session) (sdk.Transport, error) {
 		s.process = process
 		return process, err
 	}
-	client, closeIdle := newHTTPClient(s.ctx, c.server, c.maxFrame, func(status int) {
+	client, closeIdle := newHTTPClient(s.ctx, c.server, c.auth, c.maxFrame, func(status int) {
 		if s.up.Load() { // else it is the handshake that is refused, or tried in another way
 			s.retire(fmt.Errorf("the server refused a request with HTTP status %d: it may have been restarted", status))
 		}

@@ -200,6 +200,9 @@ func (t *tool) lost(s *session, err error) attempt {
 	if !ok {
 		return attempt{fate: failed, err: fmt.Errorf("the MCP server %q: %w", name, err)}
 	}
+	if auth, ok := errors.AsType[*AuthError](e.err); ok {
+		return attempt{fate: failed, err: fmt.Errorf("the MCP server %q: %w. Nothing was run", name, auth)}
+	}
 	if !e.sent {
 		s.retire(errors.New("it could not be reached any more"))
 		return attempt{fate: notSent, err: fmt.Errorf("the MCP server %q could not be reached: %w. Nothing was run", name, e)}

@@ -1,0 +1,119 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/auth"
+	"github.com/modelcontextprotocol/go-sdk/oauthex"
+)
+
+// An authority is who gives tokens for a server, as far as that is found out.
+type authority struct {
+	resource   string // what the token is for
+	issuer     string
+	token      string   // endpoint
+	revocation string   // endpoint; empty: it has none
+	methods    []string // by which clients may say who they are; nil: it does not tell
+	scopes     []string // that the server names
+}
+
+// discover finds out who gives tokens for a server: what that says of itself, then
+// what the authorization server says that it names. A server that says nothing is
+// taken for its own, as older versions of the protocol have it.
+func discover(ctx context.Context, client *http.Client, s Server, metadata string) (authority, error) {
+	if s.OAuth.TokenEndpoint != "" {
+		return authority{resource: s.URL, issuer: s.OAuth.Issuer, token: s.OAuth.TokenEndpoint}, nil
+	}
+	resource, own, err := resourceMetadata(ctx, client, s.URL, metadata)
+	if err != nil {
+		return authority{}, err
+	}
+	if own {
+		ctx = withLegacy(ctx, resource.AuthorizationServers[0])
+	}
+	issuer, err := chosenIssuer(resource.AuthorizationServers, s.OAuth.Issuer)
+	if err != nil {
+		return authority{}, err
+	}
+	found, err := auth.GetAuthServerMetadata(ctx, issuer, client)
+	switch {
+	case err != nil:
+		return authority{}, fmt.Errorf("what its authorization server %s says of itself cannot be used: %w", bounded(issuer, maxNote), plainAuthError(err))
+	case found == nil:
+		base := strings.TrimSuffix(issuer, "/")
+		found = &oauthex.AuthServerMeta{Issuer: issuer, TokenEndpoint: base + "/token"}
+	case found.TokenEndpoint == "":
+		return authority{}, errors.New("its authorization server has no token endpoint")
+	}
+	return authority{
+		resource: resource.Resource, issuer: found.Issuer, token: found.TokenEndpoint, revocation: found.RevocationEndpoint,
+		methods: found.TokenEndpointAuthMethodsSupported, scopes: cleanScopes(resource.ScopesSupported),
+	}, nil
+}
+
+// chosenIssuer is the first authorization server, or the one that the operator wants.
+func chosenIssuer(named []string, wanted string) (string, error) {
+	if wanted == "" {
+		return named[0], nil
+	}
+	for _, issuer := range named {
+		if sameIssuer(issuer, wanted) {
+			return issuer, nil
+		}
+	}
+	return "", fmt.Errorf("it wants tokens of %s, and the settings (oauth.issuer) have another authorization server", bounded(strings.Join(named, ", "), maxNote))
+}
+
+func sameIssuer(a, b string) bool { return strings.TrimSuffix(a, "/") == strings.TrimSuffix(b, "/") }
+
+// resourceMetadata is what a server says of the tokens that it takes. It must say it
+// of its own address. own: it says nothing, and is its own authorization server.
+func resourceMetadata(ctx context.Context, client *http.Client, server, told string) (_ *oauthex.ProtectedResourceMetadata, own bool, err error) {
+	places, err := metadataPlaces(server, told)
+	if err != nil {
+		return nil, false, err
+	}
+	for _, p := range places {
+		traced, trace := withTrace(ctx)
+		found, err := oauthex.GetProtectedResourceMetadata(traced, p.url, p.resource, client)
+		status := trace.status.Load()
+		switch {
+		case err == nil && len(found.AuthorizationServers) == 0:
+			return nil, false, errors.New("it wants a token and names no authorization server")
+		case err == nil:
+			return found, false, nil
+		case p.url != told && status >= 400 && status < 500:
+			continue // there is nothing
+		}
+		return nil, false, fmt.Errorf("what it says of the tokens that it takes cannot be used: %w", plainAuthError(err))
+	}
+	return &oauthex.ProtectedResourceMetadata{Resource: server, AuthorizationServers: []string{places[len(places)-1].resource}}, true, nil
+}
+
+type metadataPlace struct{ url, resource string }
+
+// metadataPlaces are where a server may say it: where it has told us to look, below
+// its own path, at its root.
+func metadataPlaces(server, told string) ([]metadataPlace, error) {
+	const wellKnown = "/.well-known/oauth-protected-resource"
+	own, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+	if told != "" {
+		return []metadataPlace{{told, server}}, nil
+	}
+	root := url.URL{Scheme: own.Scheme, Host: own.Host}
+	places := []metadataPlace{{root.String() + wellKnown, root.String()}}
+	if path := strings.TrimLeft(own.Path, "/"); path != "" {
+		below := *own
+		below.Path = wellKnown + "/" + path
+		places = append([]metadataPlace{{below.String(), server}}, places...)
+	}
+	return places, nil
+}

@@ -1,0 +1,172 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+	"github.com/modelcontextprotocol/go-sdk/oauthex"
+	"golang.org/x/oauth2"
+	"golang.org/x/oauth2/clientcredentials"
+)
+
+// A credential is what a client says of itself at a token endpoint.
+type credential struct {
+	id     string
+	secret string // empty: a public client, or params has what proves it
+	style  oauth2.AuthStyle
+	params url.Values
+}
+
+// styleOf is how a secret is sent: as the authorization server wants it, and in the
+// header where it does not say.
+func styleOf(secret string, methods []string) oauth2.AuthStyle {
+	switch {
+	case secret == "":
+		return oauth2.AuthStyleInParams
+	case slices.Contains(methods, "client_secret_post"):
+		return oauth2.AuthStyleInParams
+	}
+	return oauth2.AuthStyleInHeader
+}
+
+// assertionTime is how long what a key has signed may be used.
+const assertionTime = time.Minute
+
+const assertionType = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+
+// credentialOf is the client's at an authorization server: its secret, or what its
+// key signs for that server alone.
+func credentialOf(o *OAuth, a authority) (credential, error) {
+	if o.PrivateKey == nil {
+		return credential{id: o.ClientID, secret: o.ClientSecret, style: styleOf(o.ClientSecret, a.methods)}, nil
+	}
+	method, err := signingMethod(o.PrivateKey)
+	if err != nil {
+		return credential{}, err
+	}
+	audience := a.issuer
+	if audience == "" {
+		audience = a.token
+	}
+	now := time.Now()
+	claims := jwt.MapClaims{
+		"iss": o.ClientID, "sub": o.ClientID, "aud": audience, "jti": newID(),
+		"iat": now.Unix(), "exp": now.Add(assertionTime).Unix(),
+	}
+	assertion := jwt.NewWithClaims(method, claims)
+	if o.KeyID != "" {
+		assertion.Header["kid"] = o.KeyID
+	}
+	signed, err := assertion.SignedString(o.PrivateKey)
+	if err != nil {
+		return credential{}, errors.New("the private key could not sign")
+	}
+	return credential{id: o.ClientID, style: oauth2.AuthStyleInParams, params: url.Values{
+		"client_assertion": {signed}, "client_assertion_type": {assertionType},
+	}}, nil
+}
+
+// ask asks a token endpoint for a token, once.
+func ask(ctx context.Context, endpoint string, c credential, scopes []string, params url.Values) (*oauth2.Token, error) {
+	all := url.Values{}
+	for _, some := range []url.Values{c.params, params} {
+		for name, values := range some {
+			all[name] = values
+		}
+	}
+	request := &clientcredentials.Config{
+		ClientID: c.id, ClientSecret: c.secret, AuthStyle: c.style, TokenURL: endpoint, Scopes: scopes, EndpointParams: all,
+	}
+	token, err := request.Token(ctx)
+	if err != nil {
+		return nil, askError(err)
+	}
+	if kind := token.TokenType; kind != "" && !strings.EqualFold(kind, "bearer") {
+		return nil, fmt.Errorf("the authorization server has given a token of the kind %q, which cannot be used", bounded(kind, maxScope))
+	}
+	return token, nil
+}
+
+// A refusedGrant is what a token endpoint answered that gives no token.
+type refusedGrant struct {
+	code   string // such as invalid_grant; empty: it did not say
+	text   string
+	status int
+}
+
+func (e *refusedGrant) Error() string {
+	text := fmt.Sprintf("the authorization server refuses a token (HTTP status %d", e.status)
+	if e.code != "" {
+		text += ", " + e.code
+	}
+	text += ")"
+	if e.text != "" {
+		text += ": " + e.text
+	}
+	return text
+}
+
+// askError does not repeat what was answered beyond its code and description.
+func askError(err error) error {
+	if answer, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
+		return &refusedGrant{
+			code: bounded(answer.ErrorCode, maxScope), text: bounded(answer.ErrorDescription, maxNote), status: answer.Response.StatusCode,
+		}
+	}
+	plain := plainAuthError(err)
+	if strings.HasPrefix(plain.Error(), "oauth2: cannot parse") {
+		return errors.New("what the authorization server answered is no token")
+	}
+	return plain
+}
+
+const (
+	grantJWTBearer = "urn:ietf:params:oauth:grant-type:jwt-bearer" //nolint:gosec // no secret
+	grantRefresh   = "refresh_token"
+)
+
+// askAsMachine asks for a token that nobody has to log in for.
+func askAsMachine(ctx context.Context, s Server, a authority, scopes []string, learn func(string)) (*oauth2.Token, error) {
+	c, err := credentialOf(s.OAuth, a)
+	if err != nil {
+		return nil, err
+	}
+	params := url.Values{"resource": {a.resource}}
+	if s.OAuth.Grant == GrantEnterprise {
+		assertion, err := vouched(ctx, s.OAuth.Identity, a, scopes)
+		if err != nil {
+			return nil, err
+		}
+		learn(assertion)
+		params.Set("grant_type", grantJWTBearer)
+		params.Set("assertion", assertion)
+	}
+	return ask(ctx, a.token, c, scopes, params)
+}
+
+// vouched is what the identity provider says of the worker to an authorization
+// server.
+func vouched(ctx context.Context, id Identity, a authority, scopes []string) (string, error) {
+	identity, err := id.Token()
+	if err != nil {
+		return "", fmt.Errorf("the ID token cannot be read: %w", err)
+	}
+	c := &oauthex.ClientCredentials{ClientID: id.ClientID}
+	if id.ClientSecret != "" {
+		c.ClientSecretAuth = &oauthex.ClientSecretAuth{ClientSecret: id.ClientSecret}
+	}
+	token, err := oauthex.ExchangeToken(ctx, id.TokenEndpoint, &oauthex.TokenExchangeRequest{
+		RequestedTokenType: oauthex.TokenTypeIDJAG, Audience: a.issuer, Resource: a.resource, Scope: scopes,
+		SubjectToken: identity, SubjectTokenType: oauthex.TokenTypeIDToken,
+	}, c, clientOf(ctx))
+	if err != nil {
+		return "", fmt.Errorf("the identity provider does not vouch for this worker: %w", askError(err))
+	}
+	return token.AccessToken, nil
+}

@@ -1,0 +1,322 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/auth"
+	"github.com/modelcontextprotocol/go-sdk/oauthex"
+	"go.uber.org/zap"
+	"golang.org/x/oauth2"
+
+	"turnkeeper"
+)
+
+// A Person is who logs in.
+type Person struct {
+	// Redirect is the address on the person's machine that the authorization server
+	// sends the browser back to.
+	Redirect string
+	// Visit has the person go to an address, and returns the one that they were sent
+	// back to. It may be called more than once, for a server that asks for more.
+	Visit func(ctx context.Context, address string) (back *url.URL, err error)
+}
+
+// clientName is what people are asked to trust, where the worker registers itself.
+const clientName = "Turnkeeper"
+
+// maxVisits bounds how often one login sends a person to their browser.
+const maxVisits = 3
+
+// Login has a person log in to a server, and keeps the login. It returns the login,
+// and how many tools the server lists with it.
+func Login(ctx context.Context, s Server, access Access, person Person) (turnkeeper.MCPLogin, int, error) {
+	if s.OAuth == nil || s.OAuth.Grant != GrantAuthorizationCode {
+		return turnkeeper.MCPLogin{}, 0, errors.New("nobody logs in to this server: its oauth.grant is not authorization_code")
+	}
+	visitor, err := newVisitor(ctx, s, access, person)
+	if err != nil {
+		return turnkeeper.MCPLogin{}, 0, err
+	}
+	defer visitor.close()
+	tools, err := visitor.tools(ctx)
+	if err != nil {
+		return turnkeeper.MCPLogin{}, 0, plainAuthError(err)
+	}
+	if visitor.given == nil {
+		return turnkeeper.MCPLogin{}, 0, errors.New("the server answers without a login: take oauth out of its settings")
+	}
+	l, err := visitor.keep(ctx)
+	return l, tools, err
+}
+
+// A visitor is the authorizer of a session in which a person logs in.
+type visitor struct {
+	server    Server
+	access    Access
+	client    *http.Client
+	closeIdle func()
+	person    Person
+	before    turnkeeper.MCPLogin // what is kept of the server; its zero value: nothing
+	flow      *auth.AuthorizationCodeHandler
+	turn      gate
+
+	visits   int
+	scopes   []string // asked for
+	resource string
+	metadata string
+	config   *oauth2.Config
+	given    *oauth2.Token // nil: none yet
+}
+
+func newVisitor(ctx context.Context, s Server, access Access, person Person) (*visitor, error) {
+	before, err := access.Logins.MCPLogin(ctx, s.Name)
+	if err != nil && !errors.Is(err, turnkeeper.ErrNotFound) {
+		return nil, err
+	}
+	v := &visitor{server: s, access: access, person: person, before: before, turn: newGate()}
+	v.client, v.closeIdle = newAuthClient(s)
+	v.flow, err = auth.NewAuthorizationCodeHandler(v.settings())
+	return v, err
+}
+
+// settings are those of the SDK's flow.
+func (v *visitor) settings() *auth.AuthorizationCodeHandlerConfig {
+	o := v.server.OAuth
+	settings := &auth.AuthorizationCodeHandlerConfig{
+		RedirectURL: v.person.Redirect, AuthorizationCodeFetcher: v.visit, ScopeFilter: v.choose,
+		RequestRefreshToken: true, AcceptUnadvertisedIss: true, Client: v.client,
+		NewTokenSource: func(_ context.Context, cfg *oauth2.Config, token *oauth2.Token) (oauth2.TokenSource, error) {
+			v.access.learn(token.AccessToken)
+			v.access.learn(token.RefreshToken)
+			v.config, v.given = cfg, token
+			return oauth2.StaticTokenSource(token), nil
+		},
+	}
+	if o.ClientMetadataURL != "" {
+		settings.ClientIDMetadataDocumentConfig = &auth.ClientIDMetadataDocumentConfig{URL: o.ClientMetadataURL}
+	}
+	if o.ClientID == "" {
+		settings.DynamicClientRegistrationConfig = &auth.DynamicClientRegistrationConfig{Metadata: &oauthex.ClientRegistrationMetadata{
+			ClientName: clientName, RedirectURIs: []string{v.person.Redirect}, TokenEndpointAuthMethod: "none",
+			GrantTypes: []string{"authorization_code", grantRefresh}, ResponseTypes: []string{"code"},
+		}}
+		return settings
+	}
+	settings.PreregisteredClient = &oauthex.ClientCredentials{ClientID: o.ClientID, Issuer: o.Issuer}
+	if o.ClientSecret != "" {
+		settings.PreregisteredClient.ClientSecretAuth = &oauthex.ClientSecretAuth{ClientSecret: o.ClientSecret}
+	}
+	return settings
+}
+
+// choose is what to ask for: what the settings say, or else the server; and what it
+// has asked for while the login before was in use.
+func (v *visitor) choose(named []string) []string {
+	scopes := named
+	if len(v.server.OAuth.Scopes) > 0 {
+		scopes = v.server.OAuth.Scopes
+	}
+	return union(scopes, v.before.Wanted)
+}
+
+// visit sends the person to the authorization server.
+func (v *visitor) visit(ctx context.Context, args *auth.AuthorizationArgs) (*auth.AuthorizationResult, error) {
+	if v.visits++; v.visits > maxVisits {
+		return nil, errors.New("the server asks for one login after the other")
+	}
+	to, err := url.Parse(args.URL)
+	if err != nil || to.Scheme != "https" && !isLoopback(to.Hostname()) {
+		return nil, errors.New("the authorization server's page for logins is refused: its address must be https")
+	}
+	asked := to.Query()
+	v.resource, v.scopes = asked.Get("resource"), strings.Fields(asked.Get("scope"))
+	back, err := v.person.Visit(ctx, args.URL)
+	if err != nil {
+		return nil, err
+	}
+	said := back.Query()
+	if code := said.Get("error"); code != "" {
+		text := "the authorization server refuses the login: " + bounded(code, maxScope)
+		if more := said.Get("error_description"); more != "" {
+			text += ": " + bounded(more, maxNote)
+		}
+		return nil, errors.New(text)
+	}
+	if said.Get("code") == "" {
+		return nil, errors.New("the address that the browser was sent back to has no code")
+	}
+	v.access.learn(said.Get("code"))
+	return &auth.AuthorizationResult{Code: said.Get("code"), State: said.Get("state"), Iss: said.Get("iss")}, nil
+}
+
+// tools lists the server's tools, and so finds out whether the login is any good.
+func (v *visitor) tools(ctx context.Context) (int, error) {
+	s, err := connector{server: v.server, log: zap.NewNop(), maxFrame: MaxFrame, relist: func() {}, auth: v}.connect(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer s.close()
+	list, err := s.list(ctx)
+	return len(list), err
+}
+
+func (v *visitor) close() { v.closeIdle() }
+
+// token is called while requests run beside each other.
+func (v *visitor) token(ctx context.Context) (string, error) {
+	if err := v.turn.enter(ctx); err != nil {
+		return "", err
+	}
+	defer v.turn.leave()
+	if v.given == nil {
+		return "", nil
+	}
+	return v.given.AccessToken, nil
+}
+
+func (v *visitor) renew(ctx context.Context, used string, why refusal) (bool, error) {
+	if err := v.turn.enter(ctx); err != nil {
+		return false, err
+	}
+	defer v.turn.leave()
+	switch {
+	case v.given != nil && v.given.AccessToken != used:
+		return true, nil
+	case why.status == http.StatusForbidden && !why.insufficientScope():
+		return false, nil
+	case why.insufficientScope() && v.given != nil && contains(v.scopes, why.scopes):
+		return false, notGranted(why.scopes)
+	}
+	v.metadata = why.metadata
+	resource, own, err := resourceMetadata(ctx, v.client, v.server.URL, why.metadata)
+	if err == nil { // the flow takes the first authorization server
+		_, err = chosenIssuer(resource.AuthorizationServers[:1], v.server.OAuth.Issuer)
+	}
+	if err != nil {
+		return false, noToken(err)
+	}
+	if own {
+		ctx = withLegacy(ctx, resource.AuthorizationServers[0])
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, v.server.URL, http.NoBody)
+	if err != nil {
+		return false, err
+	}
+	if err := v.flow.Authorize(ctx, request, why.response()); err != nil { //nolint:bodyclose // the flow closes it, and it is empty
+		return false, &AuthError{Why: "the login has failed: " + flowError(err).Error()}
+	}
+	return true, nil
+}
+
+// response is what the refusal was, for the SDK.
+func (r refusal) response() *http.Response {
+	return &http.Response{StatusCode: r.status, Header: http.Header{"Www-Authenticate": slices.Clone(r.challenges)}, Body: io.NopCloser(strings.NewReader(""))}
+}
+
+// flowError is why a flow has failed, without what a token endpoint answered.
+func flowError(err error) error {
+	if _, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
+		return askError(err)
+	}
+	return plainAuthError(err)
+}
+
+// keep keeps the login.
+func (v *visitor) keep(ctx context.Context) (turnkeeper.MCPLogin, error) {
+	l := login{
+		URL: v.server.URL, Resource: v.resource, Endpoint: v.config.Endpoint.TokenURL, Metadata: v.metadata,
+		ClientID: v.config.ClientID, Secret: v.config.ClientSecret, Style: int(v.config.Endpoint.AuthStyle),
+	}
+	v.access.learn(l.Secret)
+	if v.config.Endpoint.AuthStyle == oauth2.AuthStyleAutoDetect {
+		l.Style = int(styleOf(l.Secret, nil))
+	}
+	l.take(v.given)
+	now := time.Now()
+	row, err := l.row(v.access.Key, turnkeeper.MCPLogin{Server: v.server.Name, Scopes: cleanScopes(v.scopes), LoggedInAt: now}, v.given)
+	if err != nil {
+		return row, err
+	}
+	return row, v.access.Logins.SaveMCPLogin(ctx, row)
+}
+
+// Logout forgets the login to a server, and tells the authorization server so. was is
+// false where there was none; told says why the authorization server does not know of
+// it, and so goes on taking the tokens until they expire; nil: it does.
+func Logout(ctx context.Context, s Server, access Access) (was bool, told, err error) {
+	row, err := access.Logins.MCPLogin(ctx, s.Name)
+	switch {
+	case errors.Is(err, turnkeeper.ErrNotFound):
+		return false, nil, nil
+	case err != nil:
+		return false, nil, err
+	}
+	told = revoke(ctx, s, access, row)
+	was, err = access.Logins.ForgetMCPLogin(ctx, s.Name)
+	return was, told, err
+}
+
+// revoke tells the authorization server that the tokens are not used any more.
+func revoke(ctx context.Context, s Server, access Access, row turnkeeper.MCPLogin) error {
+	l, err := unseal(access.Key, s.Name, row.Sealed)
+	if err != nil {
+		return fmt.Errorf("the login cannot be opened: %w", err)
+	}
+	if l.URL != s.URL || s.OAuth == nil {
+		return errors.New("the login was made with other settings of the server")
+	}
+	for _, secret := range []string{l.Access, l.Refresh, l.Secret} {
+		access.learn(secret)
+	}
+	client, closeIdle := newAuthClient(s)
+	defer closeIdle()
+	from, err := discover(ctx, client, s, l.Metadata)
+	switch {
+	case err != nil:
+		return err
+	case from.revocation == "":
+		return errors.New("it has no way to be told")
+	}
+	c := credential{id: l.ClientID, secret: l.Secret, style: oauth2.AuthStyle(l.Style)}
+	for _, one := range []struct{ hint, token string }{{"refresh_token", l.Refresh}, {"access_token", l.Access}} {
+		if one.token != "" {
+			err = errors.Join(err, revokeOne(ctx, client, from.revocation, c, one.token, one.hint))
+		}
+	}
+	return err
+}
+
+func revokeOne(ctx context.Context, client *http.Client, endpoint string, c credential, token, hint string) error {
+	form := url.Values{"token": {token}, "token_type_hint": {hint}}
+	if c.style == oauth2.AuthStyleInParams {
+		form.Set("client_id", c.id)
+		if c.secret != "" {
+			form.Set("client_secret", c.secret)
+		}
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, endpoint, strings.NewReader(form.Encode()))
+	if err != nil {
+		return errors.New("its address for that cannot be used")
+	}
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	if c.style == oauth2.AuthStyleInHeader {
+		req.SetBasicAuth(url.QueryEscape(c.id), url.QueryEscape(c.secret))
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		return plainAuthError(err)
+	}
+	drain(res)
+	if res.StatusCode/100 != 2 {
+		return fmt.Errorf("it answered with HTTP status %d", res.StatusCode)
+	}
+	return nil
+}

@@ -1,0 +1,106 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+
+	"turnkeeper/internal/netguard"
+)
+
+// maxAuthBody bounds what an authorization server may answer, in bytes.
+const maxAuthBody = 1 << 20
+
+// An authWire carries requests to authorization servers. Where these are is said by
+// others: so only https is spoken, and only public addresses are connected to, but
+// for the hosts that the operator has named, and this machine for a server that is
+// here itself.
+type authWire struct {
+	base     http.RoundTripper
+	loopback bool // the server is on this machine
+}
+
+// newAuthClient makes the client for what a server's tokens take.
+func newAuthClient(s Server) (_ *http.Client, closeIdle func()) {
+	loopback := isLoopback(hostOf(s.URL))
+	named := []string{hostOf(s.URL), hostOf(s.OAuth.Issuer), hostOf(s.OAuth.TokenEndpoint), hostOf(s.OAuth.Identity.TokenEndpoint)}
+	guard := netguard.Dialer{Allowed: named, Refuse: func(address string) string {
+		why := netguard.Refusal(address)
+		if why == "loopback" && loopback {
+			return ""
+		}
+		return why
+	}}
+	transport := &http.Transport{ // without a proxy of the environment
+		DialContext:            guard.DialContext,
+		ForceAttemptHTTP2:      true,
+		TLSHandshakeTimeout:    tokenTime,
+		ResponseHeaderTimeout:  tokenTime,
+		IdleConnTimeout:        30 * time.Second,
+		MaxResponseHeaderBytes: maxDrained,
+	}
+	client := &http.Client{Transport: &authWire{base: transport, loopback: loopback}, CheckRedirect: sameOrigin, Timeout: tokenTime}
+	return client, transport.CloseIdleConnections
+}
+
+func hostOf(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return ""
+	}
+	return u.Hostname()
+}
+
+func isLoopback(host string) bool {
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return ip.Unmap().IsLoopback()
+	}
+	host = strings.TrimSuffix(strings.ToLower(host), ".")
+	return host == "localhost" || strings.HasSuffix(host, ".localhost")
+}
+
+// RoundTrip carries one request.
+func (w *authWire) RoundTrip(req *http.Request) (*http.Response, error) {
+	if err := w.check(req.URL); err != nil {
+		closeBody(req)
+		return nil, err
+	}
+	res, err := w.base.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	traceOf(req.Context()).answer(res.StatusCode)
+	res.Body = &boundedBody{ReadCloser: res.Body, end: func() {}, left: maxAuthBody}
+	if err := legacyIssuer(req, res); err != nil {
+		return nil, err
+	}
+	return res, nil
+}
+
+func (w *authWire) check(u *url.URL) error {
+	if u.Scheme == "https" || u.Scheme == "http" && w.loopback && isLoopback(u.Hostname()) {
+		return nil
+	}
+	return fmt.Errorf("the address %s://%s of an authorization server is refused: it must be https", u.Scheme, u.Host)
+}
+
+// plainAuthError is why a request to an authorization server has failed, for
+// operators: without addresses that may hold secrets, and without what was answered.
+func plainAuthError(err error) error {
+	if refused, ok := errors.AsType[*netguard.RefusedError](err); ok {
+		return fmt.Errorf("the authorization server that it names is at a %s address; where that is right, say so by oauth.issuer", refused.Kind)
+	}
+	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
+		return fmt.Errorf("the authorization server did not answer within %s", tokenTime)
+	}
+	if errors.Is(err, context.Canceled) {
+		return context.Canceled
+	}
+	return plainError(err)
+}
