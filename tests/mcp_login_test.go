@@ -1,0 +1,273 @@
+package tests_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"turnkeeper/inference/inferencetest"
+)
+
+// A gatekeeper is an MCP server that wants tokens, and the authorization server that
+// gives them. A refresh token may be used once. Its tool answers with the token that it
+// was called with.
+type gatekeeper struct {
+	*httptest.Server
+
+	mu      sync.Mutex
+	made    int
+	good    map[string]bool // what is taken: access tokens and refresh tokens
+	secrets []string
+	reused  int // refresh tokens that came twice
+	renewed int
+	revoked int
+}
+
+func newGatekeeper(t testing.TB) *gatekeeper {
+	g := &gatekeeper{good: map[string]bool{}}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/.well-known/oauth-protected-resource/mcp", func(w http.ResponseWriter, _ *http.Request) {
+		answerJSON(w, map[string]any{"resource": g.URL + "/mcp", "authorization_servers": []string{g.URL}})
+	})
+	mux.HandleFunc("/.well-known/oauth-authorization-server", func(w http.ResponseWriter, _ *http.Request) {
+		answerJSON(w, map[string]any{
+			"issuer": g.URL, "authorization_endpoint": g.URL + "/authorize", "token_endpoint": g.URL + "/token", "registration_endpoint": g.URL + "/register",
+			"revocation_endpoint": g.URL + "/revoke", "code_challenge_methods_supported": []string{"S256"},
+		})
+	})
+	mux.HandleFunc("/register", func(w http.ResponseWriter, _ *http.Request) {
+		answerJSON(w, map[string]any{"client_id": "turnkeeper", "client_secret": g.secret("client"), "token_endpoint_auth_method": "client_secret_basic"})
+	})
+	mux.HandleFunc("/authorize", func(w http.ResponseWriter, r *http.Request) {
+		asked := r.URL.Query()
+		back := url.Values{"code": {g.secret("code")}, "state": {asked.Get("state")}}
+		http.Redirect(w, r, asked.Get("redirect_uri")+"?"+back.Encode(), http.StatusFound)
+	})
+	mux.HandleFunc("/token", g.token)
+	mux.HandleFunc("/revoke", func(_ http.ResponseWriter, r *http.Request) {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.revoked++
+		delete(g.good, r.PostFormValue("token"))
+	})
+	mux.HandleFunc("/mcp", g.serve)
+	g.Server = httptest.NewServer(mux)
+	t.Cleanup(func() {
+		g.CloseClientConnections()
+		g.Close()
+	})
+	return g
+}
+
+func answerJSON(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(v)
+}
+
+// secret is a new one, that is good.
+func (g *gatekeeper) secret(kind string) string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.made++
+	text := fmt.Sprintf("canary-%s-%d-4be1", kind, g.made)
+	g.good[text] = true
+	g.secrets = append(g.secrets, text)
+	return text
+}
+
+func (g *gatekeeper) token(w http.ResponseWriter, r *http.Request) {
+	_ = r.ParseForm()
+	given := r.PostForm.Get("code") + r.PostForm.Get("refresh_token")
+	_, secret, _ := r.BasicAuth()
+	g.mu.Lock()
+	good := g.good[given] && g.good[secret]
+	delete(g.good, given)
+	if r.PostForm.Get("grant_type") == "refresh_token" {
+		if g.renewed++; !good {
+			g.reused++
+		}
+	}
+	g.mu.Unlock()
+	if !good {
+		w.WriteHeader(http.StatusBadRequest)
+		answerJSON(w, map[string]any{"error": "invalid_grant"})
+		return
+	}
+	answerJSON(w, map[string]any{
+		"access_token": g.secret("access"), "refresh_token": g.secret("refresh"), "token_type": "Bearer", "expires_in": 3600, "scope": "notes",
+	})
+}
+
+// serve speaks as much of the protocol as a tool takes.
+func (g *gatekeeper) serve(w http.ResponseWriter, r *http.Request) {
+	token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+	g.mu.Lock()
+	good := g.good[token]
+	g.mu.Unlock()
+	var m struct {
+		ID     json.RawMessage `json:"id"`
+		Method string          `json:"method"`
+	}
+	switch {
+	case !good:
+		w.Header().Set("WWW-Authenticate", `Bearer scope="notes"`)
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	case r.Method != http.MethodPost || json.NewDecoder(r.Body).Decode(&m) != nil:
+		w.WriteHeader(http.StatusMethodNotAllowed)
+		return
+	}
+	results := map[string]any{
+		"initialize": map[string]any{"protocolVersion": "2025-11-25", "serverInfo": map[string]any{"name": "gatekeeper", "version": "1"}, "capabilities": map[string]any{"tools": map[string]any{}}},
+		"tools/list": map[string]any{"tools": []any{map[string]any{"name": "whoami", "inputSchema": map[string]any{"type": "object"}}}},
+		"tools/call": map[string]any{"content": []any{map[string]any{"type": "text", "text": "you come with " + token}}},
+		"ping":       map[string]any{},
+	}
+	switch result, known := results[m.Method]; {
+	case m.ID == nil:
+		w.WriteHeader(http.StatusAccepted)
+	case !known:
+		answerJSON(w, map[string]any{"jsonrpc": "2.0", "id": m.ID, "error": map[string]any{"code": -32601, "message": "no such method"}})
+	default:
+		answerJSON(w, map[string]any{"jsonrpc": "2.0", "id": m.ID, "result": result})
+	}
+}
+
+// forget makes every access token one that is not taken.
+func (g *gatekeeper) forget() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for text := range g.good {
+		if strings.Contains(text, "-access-") {
+			delete(g.good, text)
+		}
+	}
+}
+
+var loginAddress = regexp.MustCompile(`http://127\.0\.0\.1:\d+/authorize\?\S+`)
+
+// logIn runs turnctl mcp login, and is its browser.
+func (h *house) logIn(server string) *process {
+	h.t.Helper()
+	p := startProcess(h.t, "login", h.dir, h.environment(), binary(h.t, "turnctl"), "mcp", "login", server)
+	p.await("code_challenge")
+	p.await("state=")
+	address := loginAddress.FindString(p.said.String())
+	stray, err := http.Get(callbackOf(h.t, address) + "?code=forged&state=forged")
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	stray.Body.Close()
+	page, err := http.Get(address)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	page.Body.Close()
+	if code := p.wait(); code != 0 || page.StatusCode != http.StatusOK || page.Request.URL.Path != "/callback" {
+		h.t.Fatalf("the login ended with %d, its page with %d at %s\n%s", code, page.StatusCode, page.Request.URL.Path, p.said.String())
+	}
+	return p
+}
+
+func callbackOf(t testing.TB, address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u.Query().Get("redirect_uri")
+}
+
+// TestALoginToAnMCPServer has a person log in while workers run, the login renewed by
+// two workers, and forgotten.
+func TestALoginToAnMCPServer(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	g := newGatekeeper(t)
+	settings := h.read("turnkeeper.yaml") + fmt.Sprintf("log_level: debug\nmcp_servers:\n  tracker:\n    url: %s/mcp\n    oauth: {grant: authorization_code}\n", g.URL)
+	h.write("turnkeeper.yaml", settings)
+	h.agent("clerk", "mcp_servers: {tracker: [whoami]}", "lane: conversation")
+	if r := h.run("", "turnctl", "mcp", "logins"); r.code == 0 || !strings.Contains(r.stderr, "turnctl mcp key") {
+		t.Errorf("without a key it ended with %d: %s", r.code, r.stderr)
+	}
+	key := strings.TrimSpace(h.run("", "turnctl", "--config", "/dev/null", "mcp", "key").stdout)
+	h.env["LOGIN_KEY"] = key
+	h.write("turnkeeper.yaml", settings+"mcp_login_key: {env: LOGIN_KEY}\n")
+
+	one, two := h.startWorker(), h.startWorker()
+	h.model.Then(rounds(calls(inferencetest.Call{ID: "who", Name: "tracker__whoami"}), text("done")))
+	said := map[string]string{}
+	call := func(want, holds string) {
+		t.Helper()
+		turn := h.turnOf(h.enqueue("clerk", "Who are you?", "--conversation", fmt.Sprint(len(said), want)))
+		if got := answers(turn)["who"]; got.State != want || !strings.Contains(got.Result, holds) {
+			t.Errorf("the call is %s: %s, want %q", got.State, got.Result, holds)
+		}
+	}
+	tell := func(args ...string) string {
+		r := h.run("", "turnctl", args...)
+		said[fmt.Sprint(len(said), args)] = r.stdout + r.stderr
+		return r.stdout + r.stderr
+	}
+	call("failed", `run "turnctl mcp login tracker"`)
+	for _, command := range [][]string{{"doctor"}, {"agents", "check"}, {"mcp", "list"}} {
+		if text := strings.Join(strings.Fields(tell(command...)), " "); !strings.Contains(text, "nobody is logged in to it") || !strings.Contains(text, "mcp login tracker") {
+			t.Errorf("turnctl %v does not tell of the login that is missing:\n%s", command, text)
+		}
+	}
+
+	login := h.logIn("tracker")
+	if text := login.said.String(); !strings.Contains(text, "logged in to tracker: 1 tool, scopes: notes") {
+		t.Errorf("the login says:\n%s", text)
+	}
+	said["login"] = login.said.String()
+	h.await("a worker has found the login", "select exists (select from mcp_tools where server = 'tracker')")
+	call("succeeded", "you come with [redacted]")
+	if text := tell("mcp", "logins"); !strings.Contains(text, "ok") {
+		t.Errorf("the login does not hold:\n%s", text)
+	}
+
+	// Two workers find at once that their token is not taken any more.
+	g.forget()
+	var ids []int64
+	for i := range 8 {
+		ids = append(ids, h.enqueue("clerk", "Who are you?", "--conversation", fmt.Sprint("at once ", i)))
+	}
+	for _, id := range ids {
+		if got := answers(h.turnOf(id))["who"]; got.State != "succeeded" {
+			t.Errorf("the call is %s: %s", got.State, got.Result)
+		}
+	}
+	if g.reused != 0 || g.renewed == 0 {
+		t.Errorf("the login was renewed %d times, %d times with a refresh token that was used", g.renewed, g.reused)
+	}
+
+	tell("doctor")
+	for table, rows := range h.everyRow() {
+		said["table "+table] = rows
+	}
+	if text := tell("mcp", "logout", "tracker"); !strings.Contains(text, "logged out") || g.revoked != 2 {
+		t.Errorf("%d tokens were revoked:\n%s", g.revoked, text)
+	}
+	h.await("the login is forgotten", "select not exists (select from mcp_logins)")
+	call("failed", `run "turnctl mcp login tracker"`)
+	for _, w := range []*process{one, two} {
+		w.terminate()
+		said["the log of "+w.name] = w.said.String()
+	}
+	for place, text := range said {
+		for _, secret := range append(g.secrets, key) {
+			if strings.Contains(text, secret) {
+				t.Errorf("%s holds the secret %s", place, secret)
+			}
+		}
+	}
+	if said["table turnkeeper.mcp_logins"] == "" || !strings.Contains(said["table turnkeeper.calls"], "you come with [redacted]") {
+		t.Error("the search did not see the login, or the calls")
+	}
+}
