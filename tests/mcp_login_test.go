@@ -1,15 +1,19 @@
 package tests_test
 
 import (
+	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os/exec"
 	"regexp"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"turnkeeper/inference/inferencetest"
 )
@@ -150,6 +154,10 @@ func (g *gatekeeper) forget() {
 	}
 }
 
+func (g *gatekeeper) settings() string {
+	return fmt.Sprintf("mcp_servers:\n  tracker:\n    url: %s/mcp\n    oauth: {grant: authorization_code}\n", g.URL)
+}
+
 var loginAddress = regexp.MustCompile(`http://127\.0\.0\.1:\d+/authorize\?\S+`)
 
 // logIn runs turnctl mcp login, and is its browser.
@@ -189,7 +197,7 @@ func TestALoginToAnMCPServer(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	g := newGatekeeper(t)
-	settings := h.read("turnkeeper.yaml") + fmt.Sprintf("log_level: debug\nmcp_servers:\n  tracker:\n    url: %s/mcp\n    oauth: {grant: authorization_code}\n", g.URL)
+	settings := h.read("turnkeeper.yaml") + "log_level: debug\n" + g.settings()
 	h.write("turnkeeper.yaml", settings)
 	h.agent("clerk", "mcp_servers: {tracker: [whoami]}", "lane: conversation")
 	if r := h.run("", "turnctl", "mcp", "logins"); r.code == 0 || !strings.Contains(r.stderr, "turnctl mcp key") {
@@ -269,5 +277,79 @@ func TestALoginToAnMCPServer(t *testing.T) {
 	}
 	if said["table turnkeeper.mcp_logins"] == "" || !strings.Contains(said["table turnkeeper.calls"], "you come with [redacted]") {
 		t.Error("the search did not see the login, or the calls")
+	}
+}
+
+// TestLoginsWithoutABrowserHere has the address pasted that a browser elsewhere ends at,
+// and logins that come to nothing.
+func TestLoginsWithoutABrowserHere(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	g := newGatekeeper(t)
+	h.env["LOGIN_KEY"] = base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("k"), 32))
+	h.write("turnkeeper.yaml", h.read("turnkeeper.yaml")+g.settings()+"mcp_login_key: {env: LOGIN_KEY}\n")
+	if r := h.run("", "turnctl", "migrate"); r.code != 0 {
+		t.Fatal(r.stderr)
+	}
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"login", "nothing"}, `no MCP server "nothing"`},
+		{[]string{"login", "tracker", "--within", "1ms"}, "nobody has logged in within 1ms"},
+		{[]string{"login", "tracker", "--paste"}, "no address came from standard input"},
+		{[]string{"logout", "tracker"}, "nobody is logged in"},
+	} {
+		if r := h.run("", "turnctl", append([]string{"mcp"}, c.args...)...); r.code != 1 || !strings.Contains(r.stderr, c.want) {
+			t.Errorf("turnctl mcp %v ended with %d: %s", c.args, r.code, r.stderr)
+		}
+	}
+	paste := func(address func(asked string) string) (code int, said string) {
+		cmd := exec.Command(binary(t, "turnctl"), "mcp", "login", "tracker", "--paste")
+		cmd.Dir, cmd.Env = h.dir, h.environment()
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := newTranscript()
+		cmd.Stdout, cmd.Stderr = out, out
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan struct{})
+		go func() { defer close(ended); _ = cmd.Wait() }()
+		if err := out.await(t.Context(), "state=", ended); err != nil {
+			t.Fatal(err)
+		}
+		defer in.Close()
+		if _, err := fmt.Fprintln(in, address(loginAddress.FindString(out.String()))); err != nil {
+			t.Error(err)
+		}
+		select {
+		case <-ended:
+		case <-time.After(patience):
+			_ = cmd.Process.Kill()
+			<-ended
+			t.Error("it did not end")
+		}
+		return cmd.ProcessState.ExitCode(), out.String()
+	}
+	code, said := paste(func(string) string { return "http://127.0.0.1:9/callback?code=forged&state=forged" })
+	if code != 1 || !strings.Contains(said, "that is not the address that this login ends at") {
+		t.Errorf("a forged address ended with %d: %s", code, said)
+	}
+	code, said = paste(func(asked string) string {
+		res, err := http.DefaultTransport.RoundTrip(httptest.NewRequest(http.MethodGet, asked, http.NoBody))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		return res.Header.Get("Location")
+	})
+	if code != 0 || !strings.Contains(said, "logged in to tracker: 1 tool") {
+		t.Errorf("the login ended with %d: %s", code, said)
+	}
+	if text := h.run("", "turnctl", "mcp", "list"); strings.Contains(text.stderr, "login") {
+		t.Errorf("with a login it warns: %s", text.stderr)
 	}
 }

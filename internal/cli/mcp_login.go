@@ -35,9 +35,9 @@ workers. They replace those of a login before; workers use them within seconds.`
 		Example: `  turnctl mcp login tracker
   turnctl mcp login tracker --paste`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := context.WithTimeoutCause(cmd.Context(), within, fmt.Errorf("nobody has logged in within %s", within))
-			defer stop()
-			return s.withDatabase(ctx, func(cfg *config.Config, db *app.Database) error {
+			return s.withDatabase(cmd.Context(), func(cfg *config.Config, db *app.Database) error {
+				ctx, stop := context.WithTimeoutCause(cmd.Context(), within, fmt.Errorf("nobody has logged in within %s", within))
+				defer stop()
 				return s.logInToMCP(ctx, cfg, db.Store, args[0], paste)
 			})
 		},

@@ -74,6 +74,7 @@ type visitor struct {
 	metadata string
 	config   *oauth2.Config
 	given    *oauth2.Token // nil: none yet
+	failed   error         // why there will be none: the person is not sent there again
 }
 
 func newVisitor(ctx context.Context, s Server, access Access, person Person) (*visitor, error) {
@@ -188,6 +189,8 @@ func (v *visitor) renew(ctx context.Context, used string, why refusal) (bool, er
 	}
 	defer v.turn.leave()
 	switch {
+	case v.failed != nil:
+		return false, v.failed
 	case v.given != nil && v.given.AccessToken != used:
 		return true, nil
 	case why.status == http.StatusForbidden && !why.insufficientScope():
@@ -211,7 +214,8 @@ func (v *visitor) renew(ctx context.Context, used string, why refusal) (bool, er
 		return false, err
 	}
 	if err := v.flow.Authorize(ctx, request, why.response()); err != nil { //nolint:bodyclose // the flow closes it, and it is empty
-		return false, &AuthError{Why: "the login has failed: " + flowError(err).Error()}
+		v.failed = &AuthError{Why: "the login has failed: " + flowError(err).Error()}
+		return false, v.failed
 	}
 	return true, nil
 }

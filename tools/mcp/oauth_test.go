@@ -501,9 +501,17 @@ func TestLoginsThatFail(t *testing.T) {
 			a := newAuthority(t)
 			logins, s, person := newMemLogins(), a.server(mcp.GrantAuthorizationCode), a.person()
 			c.change(a, &s, &person)
+			visits, visit := 0, person.Visit
+			person.Visit = func(ctx context.Context, address string) (*url.URL, error) {
+				visits++
+				return visit(ctx, address)
+			}
 			_, _, err := mcp.Login(t.Context(), s, mcp.Access{Logins: logins, Key: loginKey}, person)
 			if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "hush") || logins.kept().Revision != 0 {
 				t.Errorf("%v, want %q", err, c.want)
+			}
+			if visits > 1 {
+				t.Errorf("the person was sent there %d times", visits)
 			}
 		})
 	}
