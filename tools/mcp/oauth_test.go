@@ -263,6 +263,9 @@ func TestALoginIsForAllWorkers(t *testing.T) {
 		if strings.Contains(sealed, secret) {
 			t.Error("a token is kept in the open")
 		}
+		if !strings.Contains(secret, "code") && !two.learnt[secret] {
+			t.Errorf("no masker would know %.20s…", secret)
+		}
 	}
 	one.quiet()
 	two.quiet()
