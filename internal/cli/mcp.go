@@ -24,8 +24,7 @@ func (s *session) mcpCommand() *cobra.Command {
 		Long: `List what is kept of the tools of MCP servers, and accept changes. A tool is pinned
 as it was when a worker saw it first. When the server says something else of it
 since, it is shown as changed; with on_change: refuse its calls are refused until
-the change is accepted. Only login and
-logout ask a server here; doctor asks all.
+the change is accepted. Only login and logout ask a server here; doctor asks all.
 
 Where a server wants a person to log in, one does so once, for all workers.`,
 		Example: `  turnctl mcp list

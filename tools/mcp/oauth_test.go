@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -280,10 +281,22 @@ func TestOneWorkerRenewsForAll(t *testing.T) {
 	logIn(t, a, s, logins)
 	a.do(func() {
 		a.life = 3600
-		// The first renewal goes on only when another worker has come for its own.
+		// The first renewal goes on only when another worker has come for its own, and was
+		// sent away, or has got as far as this.
+		twice := make(chan struct{})
+		again := sync.OnceFunc(func() { close(twice) })
+		var renewals atomic.Int32
 		a.before = func(form url.Values) {
-			if form.Get("grant_type") == "refresh_token" {
-				<-logins.refused
+			if form.Get("grant_type") != "refresh_token" {
+				return
+			}
+			if renewals.Add(1) > 1 {
+				again()
+				return
+			}
+			select {
+			case <-logins.refused:
+			case <-twice:
 			}
 		}
 	})
