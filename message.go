@@ -140,4 +140,5 @@ type Reply struct {
 	Outcome      TurnState // succeeded, degraded, failed or cancelled
 	Body         string
 	CreatedAt    time.Time
+	ParentTurn   TurnID // that a sub-agent wrote it for; 0: it is no sub-agent's
 }

@@ -11,6 +11,7 @@ type Webhook struct {
 	Name         string
 	Origin       string   // scheme, host and port of its address
 	Agents       []string // whose replies; nil: of all
+	SubAgents    bool     // also those that they write for other agents
 	AddedAt      time.Time
 	SeenAt       time.Time // when a worker that has it in its settings last said so
 	NotBefore    time.Time // the endpoint asked for a pause until then; zero: it did not

@@ -47,6 +47,19 @@ func (c *call) number(name string, byDefault int64) (int64, error) {
 	return n, nil
 }
 
+// flag reads true or false.
+func (c *call) flag(name string, byDefault bool) (bool, error) {
+	switch c.URL.Query().Get(name) {
+	case "":
+		return byDefault, nil
+	case "true":
+		return true, nil
+	case "false":
+		return false, nil
+	}
+	return false, refusal(http.StatusBadRequest, "%s must be true or false", name)
+}
+
 const (
 	defaultLimit = 25
 	maxLimit     = 100

@@ -61,6 +61,11 @@ func (a *API) listReplies(c *call) error {
 	if err != nil {
 		return err
 	}
+	ofSubAgents, err := c.flag("sub_agents", true)
+	if err != nil {
+		return err
+	}
+	page.TopOnly = !ofSubAgents
 	replies, err := a.cfg.Store.Replies(c.Context(), page)
 	if err != nil {
 		return err

@@ -58,6 +58,8 @@ type Page struct {
 	Agent string // empty: all
 	State string // empty: all
 	Limit int    // 0: 25; at most 100
+	// TopOnly leaves out replies of sub-agents. Lists of replies only.
+	TopOnly bool
 	// Cursor is an id: newest-first lists begin below it, oldest-first lists
 	// after it. 0: at the start.
 	Cursor int64
@@ -83,13 +85,13 @@ func (s *Store) Messages(ctx context.Context, p Page) ([]turnkeeper.Message, err
 
 // Replies lists the outbox in the order it was written, after the cursor.
 func (s *Store) Replies(ctx context.Context, p Page) ([]turnkeeper.Reply, error) {
-	rows, err := s.q.ListReplies(ctx, p.Agent, p.Cursor, p.limit())
+	rows, err := s.q.ListReplies(ctx, p.Agent, p.Cursor, p.TopOnly, p.limit())
 	return mapRows(rows, replyOf), translate(err)
 }
 
 // LatestReplies lists the outbox newest first, below the cursor.
 func (s *Store) LatestReplies(ctx context.Context, p Page) ([]turnkeeper.Reply, error) {
-	rows, err := s.q.ListRepliesNewestFirst(ctx, p.Agent, p.Cursor, p.limit())
+	rows, err := s.q.ListRepliesNewestFirst(ctx, p.Agent, p.Cursor, p.TopOnly, p.limit())
 	return mapRows(rows, replyOf), translate(err)
 }
 

@@ -48,6 +48,7 @@ func replyOf(r dbsqlc.TurnkeeperReply) turnkeeper.Reply {
 	return turnkeeper.Reply{
 		ID: turnkeeper.ReplyID(r.ID), MessageID: turnkeeper.MessageID(r.MessageID), TurnID: turnkeeper.TurnID(r.TurnID),
 		Agent: r.Agent, Conversation: r.Conversation, Outcome: turnkeeper.TurnState(r.Outcome), Body: r.Body, CreatedAt: r.CreatedAt,
+		ParentTurn: turnkeeper.TurnID(orZero(r.ParentTurnID)),
 	}
 }
 

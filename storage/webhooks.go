@@ -12,7 +12,7 @@ import (
 // RegisterWebhook has replies that are written from now on delivered to the webhook. One that is
 // there already gets the origin and agents of w.
 func (s *Store) RegisterWebhook(ctx context.Context, w turnkeeper.Webhook) error {
-	return translate(s.q.RegisterWebhook(ctx, w.Name, w.Origin, w.Agents))
+	return translate(s.q.RegisterWebhook(ctx, w.Name, w.Origin, w.Agents, w.SubAgents))
 }
 
 // SeeWebhooks notes that a worker has these webhooks in its settings, and returns those that
@@ -28,15 +28,38 @@ func (s *Store) ClaimDeliveries(ctx context.Context, webhook string, worker turn
 	rows, err := s.q.ClaimDeliveries(ctx, dbsqlc.ClaimDeliveriesParams{
 		Webhook: webhook, Worker: string(worker), Slots: int32(slots), MaxRows: int32(limit), Hold: hold, //nolint:gosec // settings bound them
 	})
+	if err != nil {
+		return nil, translate(err)
+	}
+	parents, err := s.parentsOf(ctx, rows)
 	return mapRows(rows, func(r dbsqlc.ClaimDeliveriesRow) turnkeeper.DeliveryClaim {
 		return turnkeeper.DeliveryClaim{
 			Webhook: webhook, Claim: r.Claim, Attempt: int(r.Attempts), Tried: time.Duration(r.TriedMs) * time.Millisecond,
 			Reply: turnkeeper.Reply{
 				ID: turnkeeper.ReplyID(r.ReplyID), MessageID: turnkeeper.MessageID(r.MessageID), TurnID: turnkeeper.TurnID(r.TurnID),
 				Agent: r.Agent, Conversation: r.Conversation, Outcome: turnkeeper.TurnState(r.Outcome), Body: r.Body, CreatedAt: r.RepliedAt,
+				ParentTurn: parents[r.ReplyID],
 			},
 		}
-	}), translate(err)
+	}), err
+}
+
+// parentsOf are the turns that claimed replies were for, by the replies' ids. Without
+// them nothing may be sent: a reply has the same body at every attempt.
+func (s *Store) parentsOf(ctx context.Context, claimed []dbsqlc.ClaimDeliveriesRow) (map[int64]turnkeeper.TurnID, error) {
+	parents := map[int64]turnkeeper.TurnID{}
+	ids := mapRows(claimed, func(r dbsqlc.ClaimDeliveriesRow) int64 { return r.ReplyID })
+	if len(ids) == 0 {
+		return parents, nil
+	}
+	err := patiently(ctx, func() error {
+		rows, err := s.q.ParentsOfReplies(ctx, ids)
+		for _, r := range rows {
+			parents[r.ID] = turnkeeper.TurnID(r.Parent)
+		}
+		return translate(err)
+	})
+	return parents, err
 }
 
 // EndDelivery notes what became of an attempt. held is false where the claim had run out and
@@ -195,7 +218,7 @@ func webhookOf(r dbsqlc.ListWebhooksRow) WebhookView {
 	w := r.TurnkeeperWebhook
 	return WebhookView{
 		Webhook: turnkeeper.Webhook{
-			Name: w.Name, Origin: w.Origin, Agents: w.Agents, AddedAt: w.AddedAt, SeenAt: w.SeenAt, NotBefore: orZero(w.NotBefore),
+			Name: w.Name, Origin: w.Origin, Agents: w.Agents, SubAgents: w.SubAgents, AddedAt: w.AddedAt, SeenAt: w.SeenAt, NotBefore: orZero(w.NotBefore),
 			PausedAt: orZero(w.PausedAt), PausedReason: orZero(w.PausedReason), SucceededAt: orZero(w.SucceededAt), FailedAt: orZero(w.FailedAt),
 			LastError: orZero(w.LastError),
 		},

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -220,6 +221,112 @@ type hook struct {
 		Error       string
 		Redelivered int
 	}
+}
+
+// Replies that agents write for other agents are pushed to the webhooks that want them.
+// The outbox has them all, and says whose they are.
+func TestRepliesOfSubAgents(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.team()
+	h.model.Then(staff(map[string]func(recorded) reply{
+		"boss":  tells(spawns("scout find it")),
+		"scout": rounds(text("under the stone")),
+	}))
+	shop, audit := newReceiver(t, nil), newReceiver(t, nil)
+	h.webhook("shop", shop.url)
+	h.webhook("audit", audit.url, "sub_agents: true")
+	w := h.startWorker()
+	message := h.enqueue("boss", "Get it done.")
+	turn := h.turnOf(message)
+	h.awaitDeliveries("audit", "delivered", 2)
+	h.awaitDeliveries("shop", "delivered", 1)
+	type data struct {
+		ID     int64
+		Agent  string
+		Parent *int64 `json:"parent_turn_id"`
+	}
+	pushed := func(r *receiver) (told []string) {
+		for _, pushes := range r.all() {
+			var body struct{ Data data }
+			if err := json.Unmarshal([]byte(pushes[0].body), &body); err != nil {
+				t.Fatal(err)
+			}
+			one := body.Data.Agent
+			if p := body.Data.Parent; p != nil {
+				one += fmt.Sprintf(" for %d", *p)
+			}
+			told = append(told, one)
+		}
+		slices.Sort(told)
+		return told
+	}
+	if got := pushed(shop); !slices.Equal(got, []string{"boss"}) {
+		t.Errorf("the shop was told of %q", got)
+	}
+	if got, want := pushed(audit), []string{"boss", fmt.Sprintf("scout for %d", turn.ID)}; !slices.Equal(got, want) {
+		t.Errorf("the audit was told of %q, not %q", got, want)
+	}
+	if n := query[int](h, "select count(*) from webhook_deliveries"); n != 3 {
+		t.Errorf("there are %d deliveries", n)
+	}
+
+	all, top := turnctl[[]data](h, "outbox"), turnctl[[]data](h, "outbox", "--sub-agents=false")
+	if len(all) != 2 || len(top) != 1 || top[0].Agent != "boss" || top[0].Parent != nil {
+		t.Errorf("the outbox has %+v, and without sub-agents %+v", all, top)
+	}
+	if in := turnctl[[]data](h, "outbox", "--after", "0", "--sub-agents=false"); len(in) != 1 || in[0].Agent != "boss" {
+		t.Errorf("in order, without sub-agents: %+v", in)
+	}
+	i := slices.IndexFunc(all, func(d data) bool { return d.Agent == "scout" })
+	if i < 0 || all[i].Parent == nil || *all[i].Parent != turn.ID {
+		t.Fatalf("the outbox has %+v", all)
+	}
+	r := h.run("", "turnctl", "outbox")
+	if r.code != 0 || !strings.Contains(r.stdout, fmt.Sprintf("2 for %d", turn.ID)) {
+		t.Errorf("turnctl outbox says\n%s%s", r.stdout, r.stderr)
+	}
+	for path, want := range map[string]string{"?sub_agents=false": "boss", "?sub_agents=true": "scout boss", "": "scout boss"} {
+		var page struct{ Items []data }
+		status := h.get(w, "/v1/outbox"+path, &page)
+		var agents []string
+		for _, d := range page.Items {
+			agents = append(agents, d.Agent)
+		}
+		if got := strings.Join(agents, " "); status != http.StatusOK || got != want {
+			t.Errorf("%q gives %d, %q", path, status, got)
+		}
+	}
+	if status := h.get(w, "/v1/outbox?sub_agents=some", nil); status != http.StatusBadRequest {
+		t.Errorf("a bad flag is answered with %d", status)
+	}
+
+	// Who asks for one gets it.
+	if r := h.run("", "turnctl", "webhooks", "redeliver", "shop", fmt.Sprint(all[i].ID)); r.code != 0 {
+		t.Fatal(r.stderr)
+	}
+	h.awaitDeliveries("shop", "delivered", 2)
+	if got, want := pushed(shop), pushed(audit); !slices.Equal(got, want) {
+		t.Errorf("the shop was told of %q, the audit of %q", got, want)
+	}
+	shop.same()
+	audit.same()
+}
+
+// get asks a worker's API for an object, and is the status of the answer.
+func (h *house) get(w *process, path string, into any) int {
+	h.t.Helper()
+	res, err := http.Get(w.api() + path)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if into != nil {
+		if err := json.NewDecoder(res.Body).Decode(into); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+	return res.StatusCode
 }
 
 // What cannot be delivered is given up after its attempts, seen, and delivered when an operator

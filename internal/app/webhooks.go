@@ -62,7 +62,7 @@ func (w *worker) openWebhooks(ctx context.Context) (*pusher, error) {
 
 func endpointOf(w config.Webhook) webhooks.Endpoint {
 	return webhooks.Endpoint{
-		Name: w.Name, URL: w.URL.Reveal(), Origin: w.Origin(), Keys: w.Keys, Agents: w.Agents, AllowPrivate: w.AllowPrivate, Timeout: w.Timeout,
+		Name: w.Name, URL: w.URL.Reveal(), Origin: w.Origin(), Keys: w.Keys, Agents: w.Agents, SubAgents: w.SubAgents, AllowPrivate: w.AllowPrivate, Timeout: w.Timeout,
 		Concurrency: w.Concurrency, MaxAttempts: w.MaxAttempts, MaxAge: w.MaxAge,
 	}
 }

@@ -17,7 +17,7 @@ import (
 func (s *session) outboxCommand() *cobra.Command {
 	var flags pageFlags
 	var after int64
-	var follow bool
+	var follow, ofSubAgents bool
 	cmd := &cobra.Command{
 		Use: "outbox", Short: "List replies, newest first, or follow them", Args: cobra.NoArgs,
 		Long: `List replies, newest first. With --after, list those after an id in the order
@@ -28,6 +28,7 @@ stopped; with -o json that is one object a line.`,
 			if err != nil {
 				return err
 			}
+			page.TopOnly = !ofSubAgents
 			inOrder := cmd.Flags().Changed("after")
 			if after < 0 {
 				return usageError("--after is %d: it must be an id, or 0", after)
@@ -50,6 +51,7 @@ stopped; with -o json that is one object a line.`,
 		},
 	}
 	flags.add(cmd, "")
+	cmd.Flags().BoolVar(&ofSubAgents, "sub-agents", true, "also the replies that sub-agents wrote for other agents; =false leaves them out")
 	flags.addBefore(cmd)
 	cmd.Flags().Int64Var(&after, "after", 0, "only entries with ids above this one, in the order they were written")
 	cmd.Flags().BoolVar(&follow, "follow", false, "go on with what is written from now on, or after --after")
@@ -59,10 +61,18 @@ stopped; with -o json that is one object a line.`,
 func showReplies(s *screen, c clock, replies []turnkeeper.Reply) {
 	t := newTable(">REPLY", "OUTCOME", "AGENT", "CONVERSATION", ">MESSAGE", ">TURN", "WRITTEN", "BODY")
 	for _, r := range replies {
-		t.add(fmt.Sprint(r.ID), stateCell(r.Outcome), r.Agent, r.Conversation, fmt.Sprint(r.MessageID), fmt.Sprint(r.TurnID),
+		t.add(fmt.Sprint(r.ID), stateCell(r.Outcome), r.Agent, r.Conversation, fmt.Sprint(r.MessageID), turnAndParent(r),
 			c.at(r.CreatedAt), oneLine(r.Body, previewColumns))
 	}
 	t.print(s)
+}
+
+// turnAndParent is the turn of a reply and, of a sub-agent's, the one it is for.
+func turnAndParent(r turnkeeper.Reply) string {
+	if r.ParentTurn == 0 {
+		return fmt.Sprint(r.TurnID)
+	}
+	return fmt.Sprintf("%d for %d", r.TurnID, r.ParentTurn)
 }
 
 // outboxPoll finds replies whose doorbell was lost.
@@ -72,7 +82,7 @@ const outboxPoll = 2 * time.Second
 func (s *session) followOutbox(ctx context.Context, page storage.Page, fromCursor bool) error {
 	return s.withDatabase(ctx, func(_ *config.Config, db *app.Database) error {
 		if !fromCursor {
-			newest, err := db.Store.LatestReplies(ctx, storage.Page{Agent: page.Agent, Limit: 1})
+			newest, err := db.Store.LatestReplies(ctx, storage.Page{Agent: page.Agent, Limit: 1, TopOnly: page.TopOnly})
 			if err != nil {
 				return err
 			}
@@ -114,7 +124,7 @@ func (s *session) printReply(r turnkeeper.Reply) error {
 		return writeJSONLine(s.Stdout, views.OfReply(r))
 	}
 	s.out.line("%s %s", s.out.in(toneOf(r.Outcome), signOf(r.Outcome)), s.out.in(bold, fmt.Sprintf("reply %d to message %d", r.ID, r.MessageID))+
-		s.out.in(dim, fmt.Sprintf("  %s/%s, turn %d, %s", plain(r.Agent), plain(r.Conversation), r.TurnID, s.clock().moment(r.CreatedAt))))
+		s.out.in(dim, fmt.Sprintf("  %s/%s, turn %s, %s", plain(r.Agent), plain(r.Conversation), turnAndParent(r), s.clock().moment(r.CreatedAt))))
 	for _, line := range wrap(r.Body, s.out.readable()-2) {
 		s.out.line("  %s", line)
 	}

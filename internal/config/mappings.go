@@ -58,6 +58,7 @@ var WebhookKeys = []MappingKey{
 	{"old_secret_env", "text", "", "none", "The variable of the secret before, while receivers may still check with it: requests carry a signature of each."},
 	{"old_secret_file", "text", "one line, at most 16 KiB", "none", "The file of the secret before."},
 	{"agents", "list of text", "names of agents", "all agents", "Whose replies are delivered."},
+	{"sub_agents", "true or false", "", "false", "Whether replies that agents write for other agents are delivered as well."},
 	{"allow_private", "true or false", "", "false", "Whether the address may be on this machine or in a private network. Without it only public addresses are connected to."},
 	{"timeout", "duration", "1s to 5m", "15s", "Time for one attempt, from the look-up of the name to the status."},
 	{"concurrency", "whole number", "1 to 100", "4", "Attempts at the same time, of all workers together."},

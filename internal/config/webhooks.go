@@ -18,6 +18,7 @@ type Webhook struct {
 	URL          Secret
 	Keys         [][]byte // to sign with: the secret's, and the old secret's where there is one
 	Agents       []string // nil: all; sorted, each once
+	SubAgents    bool     // also replies that they write for other agents
 	AllowPrivate bool     // its address may be one that is not public
 	Timeout      time.Duration
 	Concurrency  int
@@ -102,6 +103,8 @@ func (r *webhookReader) key(key string, v *strictyaml.Node) {
 		w.Keys = append(w.Keys, r.secret(key, strings.TrimPrefix(key, "old_secret_"), v)...)
 	case "agents":
 		w.Agents = r.agents(key, v)
+	case "sub_agents":
+		w.SubAgents = *r.boolean(key, v)
 	case "allow_private":
 		w.AllowPrivate = *r.boolean(key, v)
 	case "timeout":

@@ -76,7 +76,7 @@ func (s *Store) closeMessage(t *turnRow, e ending, now time.Time) {
 func (s *Store) reply(t *turnRow, o turnkeeper.Outcome, now time.Time, rings *[]Bell) {
 	r := turnkeeper.Reply{
 		ID: turnkeeper.ReplyID(len(s.state.replies) + 1), MessageID: t.MessageID, TurnID: t.ID, Agent: t.Agent, Conversation: t.Conversation,
-		Outcome: o.State, Body: o.Reply, CreatedAt: now,
+		Outcome: o.State, Body: o.Reply, CreatedAt: now, ParentTurn: s.state.parentOf(t.MessageID),
 	}
 	s.state.replies = append(s.state.replies, r)
 	s.noteReply(r, o.StopReason, rings)

@@ -270,3 +270,13 @@ func (t *tick) cancelDropped(row *spawnRow) bool {
 	})
 	return true
 }
+
+// parentOf is the turn that a message's sub-agent works for; 0: it is no sub-agent's.
+func (s *state) parentOf(message turnkeeper.MessageID) turnkeeper.TurnID {
+	for _, row := range s.spawned {
+		if row.Message == message {
+			return row.parent
+		}
+	}
+	return 0
+}

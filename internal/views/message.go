@@ -48,7 +48,13 @@ type Reply struct {
 	Outcome      turnkeeper.TurnState `json:"outcome"`
 	Body         string               `json:"body"`
 	CreatedAt    time.Time            `json:"created_at"`
+	ParentTurn   *turnkeeper.TurnID   `json:"parent_turn_id"` // the turn that a sub-agent wrote it for; null: it is no sub-agent's
 }
 
 // OfReply shows a reply.
-func OfReply(r turnkeeper.Reply) Reply { return Reply(r) }
+func OfReply(r turnkeeper.Reply) Reply {
+	return Reply{
+		ID: r.ID, MessageID: r.MessageID, TurnID: r.TurnID, Agent: r.Agent, Conversation: r.Conversation, Outcome: r.Outcome,
+		Body: r.Body, CreatedAt: r.CreatedAt, ParentTurn: OrNull(r.ParentTurn),
+	}
+}

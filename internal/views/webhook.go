@@ -10,9 +10,10 @@ import (
 // A Webhook is an endpoint that replies are pushed to. Counts go to 100,000.
 type Webhook struct {
 	Name         string     `json:"name"`
-	Origin       string     `json:"origin"` // scheme, host and port of its address
-	Agents       []string   `json:"agents"` // null: all
-	Served       bool       `json:"served"` // a worker delivers for it
+	Origin       string     `json:"origin"`     // scheme, host and port of its address
+	Agents       []string   `json:"agents"`     // null: all
+	SubAgents    bool       `json:"sub_agents"` // also what they write for other agents
+	Served       bool       `json:"served"`     // a worker delivers for it
 	SeenAt       time.Time  `json:"seen_at"`
 	AddedAt      time.Time  `json:"added_at"`
 	PausedAt     *time.Time `json:"paused_at"`
@@ -30,7 +31,7 @@ type Webhook struct {
 // OfWebhook shows a webhook.
 func OfWebhook(v storage.WebhookView) Webhook {
 	return Webhook{
-		Name: v.Name, Origin: v.Origin, Agents: v.Agents, Served: v.Served(), SeenAt: v.SeenAt, AddedAt: v.AddedAt, PausedAt: OrNull(v.PausedAt),
+		Name: v.Name, Origin: v.Origin, Agents: v.Agents, SubAgents: v.SubAgents, Served: v.Served(), SeenAt: v.SeenAt, AddedAt: v.AddedAt, PausedAt: OrNull(v.PausedAt),
 		PausedReason: v.PausedReason, NotBefore: OrNull(v.NotBefore), Pending: v.Pending, Sending: v.Sending, Dead: v.Dead, OldestMs: Millis(v.Oldest),
 		SucceededAt: OrNull(v.SucceededAt), FailedAt: OrNull(v.FailedAt), LastError: v.LastError,
 	}

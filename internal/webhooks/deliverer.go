@@ -31,6 +31,7 @@ type Endpoint struct {
 	Origin       string // what may be shown of it
 	Keys         [][]byte
 	Agents       []string // nil: all
+	SubAgents    bool     // also what they write for other agents
 	AllowPrivate bool
 	Timeout      time.Duration // of one attempt
 	Concurrency  int           // attempts at the same time, of all workers together
@@ -98,7 +99,7 @@ func New(c Config) *Deliverer {
 // Register has replies from now on delivered.
 func (d *Deliverer) Register(ctx context.Context) error {
 	for _, e := range d.endpoints {
-		if err := d.Store.RegisterWebhook(ctx, turnkeeper.Webhook{Name: e.Name, Origin: e.Origin, Agents: e.Agents}); err != nil {
+		if err := d.Store.RegisterWebhook(ctx, turnkeeper.Webhook{Name: e.Name, Origin: e.Origin, Agents: e.Agents, SubAgents: e.SubAgents}); err != nil {
 			return fmt.Errorf("the webhook %s cannot be registered: %w", e.Name, err)
 		}
 	}

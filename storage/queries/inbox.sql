@@ -15,13 +15,17 @@ select * from turnkeeper.replies where message_id = @message_id;
 
 -- name: ListReplies :many
 select * from turnkeeper.replies
-where (@agent::text = '' or agent = @agent) and id > @after::bigint
+where (@agent::text = '' or agent = @agent) and id > @after::bigint and (not @top_only::boolean or parent_turn_id is null)
 order by id limit @max_rows;
 
 -- name: ListRepliesNewestFirst :many
 select * from turnkeeper.replies
-where (@agent::text = '' or agent = @agent) and (@before::bigint = 0 or id < @before)
+where (@agent::text = '' or agent = @agent) and (@before::bigint = 0 or id < @before) and (not @top_only::boolean or parent_turn_id is null)
 order by id desc limit @max_rows;
+
+-- name: ParentsOfReplies :many
+-- Those of the replies that sub-agents wrote, with the turns that they were for.
+select id, parent_turn_id::bigint as parent from turnkeeper.replies where id = any(@ids::bigint[]) and parent_turn_id is not null;
 
 -- name: WrittenHere :one
 -- Whether the message was written by this very transaction, or found.

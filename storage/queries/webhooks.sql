@@ -1,7 +1,7 @@
 -- name: RegisterWebhook :exec
 -- An endpoint that was elsewhere before begins afresh.
-insert into turnkeeper.webhooks as w (name, origin, agents) values (@name, @origin, sqlc.narg(agents)::text[])
-on conflict (name) do update set origin = excluded.origin, agents = excluded.agents, seen_at = clock_timestamp();
+insert into turnkeeper.webhooks as w (name, origin, agents, sub_agents) values (@name, @origin, sqlc.narg(agents)::text[], @sub_agents)
+on conflict (name) do update set origin = excluded.origin, agents = excluded.agents, sub_agents = excluded.sub_agents, seen_at = clock_timestamp();
 
 -- name: SeeWebhooks :many
 -- Those of the names that are still there.

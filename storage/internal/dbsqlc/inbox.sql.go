@@ -88,13 +88,18 @@ func (q *Queries) ListMessages(ctx context.Context, agent string, state string, 
 }
 
 const ListReplies = `-- name: ListReplies :many
-select id, message_id, turn_id, agent, conversation, outcome, body, created_at from turnkeeper.replies
-where ($1::text = '' or agent = $1) and id > $2::bigint
-order by id limit $3
+select id, message_id, turn_id, agent, conversation, outcome, body, created_at, parent_turn_id from turnkeeper.replies
+where ($1::text = '' or agent = $1) and id > $2::bigint and (not $3::boolean or parent_turn_id is null)
+order by id limit $4
 `
 
-func (q *Queries) ListReplies(ctx context.Context, agent string, after int64, maxRows int32) ([]TurnkeeperReply, error) {
-	rows, err := q.db.Query(ctx, ListReplies, agent, after, maxRows)
+func (q *Queries) ListReplies(ctx context.Context, agent string, after int64, topOnly bool, maxRows int32) ([]TurnkeeperReply, error) {
+	rows, err := q.db.Query(ctx, ListReplies,
+		agent,
+		after,
+		topOnly,
+		maxRows,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -111,6 +116,7 @@ func (q *Queries) ListReplies(ctx context.Context, agent string, after int64, ma
 			&i.Outcome,
 			&i.Body,
 			&i.CreatedAt,
+			&i.ParentTurnID,
 		); err != nil {
 			return nil, err
 		}
@@ -123,13 +129,18 @@ func (q *Queries) ListReplies(ctx context.Context, agent string, after int64, ma
 }
 
 const ListRepliesNewestFirst = `-- name: ListRepliesNewestFirst :many
-select id, message_id, turn_id, agent, conversation, outcome, body, created_at from turnkeeper.replies
-where ($1::text = '' or agent = $1) and ($2::bigint = 0 or id < $2)
-order by id desc limit $3
+select id, message_id, turn_id, agent, conversation, outcome, body, created_at, parent_turn_id from turnkeeper.replies
+where ($1::text = '' or agent = $1) and ($2::bigint = 0 or id < $2) and (not $3::boolean or parent_turn_id is null)
+order by id desc limit $4
 `
 
-func (q *Queries) ListRepliesNewestFirst(ctx context.Context, agent string, before int64, maxRows int32) ([]TurnkeeperReply, error) {
-	rows, err := q.db.Query(ctx, ListRepliesNewestFirst, agent, before, maxRows)
+func (q *Queries) ListRepliesNewestFirst(ctx context.Context, agent string, before int64, topOnly bool, maxRows int32) ([]TurnkeeperReply, error) {
+	rows, err := q.db.Query(ctx, ListRepliesNewestFirst,
+		agent,
+		before,
+		topOnly,
+		maxRows,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -146,6 +157,7 @@ func (q *Queries) ListRepliesNewestFirst(ctx context.Context, agent string, befo
 			&i.Outcome,
 			&i.Body,
 			&i.CreatedAt,
+			&i.ParentTurnID,
 		); err != nil {
 			return nil, err
 		}
@@ -187,8 +199,38 @@ func (q *Queries) MessageByID(ctx context.Context, id int64) (TurnkeeperMessage,
 	return i, err
 }
 
+const ParentsOfReplies = `-- name: ParentsOfReplies :many
+select id, parent_turn_id::bigint as parent from turnkeeper.replies where id = any($1::bigint[]) and parent_turn_id is not null
+`
+
+type ParentsOfRepliesRow struct {
+	ID     int64
+	Parent int64
+}
+
+// Those of the replies that sub-agents wrote, with the turns that they were for.
+func (q *Queries) ParentsOfReplies(ctx context.Context, ids []int64) ([]ParentsOfRepliesRow, error) {
+	rows, err := q.db.Query(ctx, ParentsOfReplies, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ParentsOfRepliesRow
+	for rows.Next() {
+		var i ParentsOfRepliesRow
+		if err := rows.Scan(&i.ID, &i.Parent); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const ReplyOfMessage = `-- name: ReplyOfMessage :one
-select id, message_id, turn_id, agent, conversation, outcome, body, created_at from turnkeeper.replies where message_id = $1
+select id, message_id, turn_id, agent, conversation, outcome, body, created_at, parent_turn_id from turnkeeper.replies where message_id = $1
 `
 
 func (q *Queries) ReplyOfMessage(ctx context.Context, messageID int64) (TurnkeeperReply, error) {
@@ -203,6 +245,7 @@ func (q *Queries) ReplyOfMessage(ctx context.Context, messageID int64) (Turnkeep
 		&i.Outcome,
 		&i.Body,
 		&i.CreatedAt,
+		&i.ParentTurnID,
 	)
 	return i, err
 }

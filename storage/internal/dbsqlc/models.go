@@ -154,6 +154,7 @@ type TurnkeeperReply struct {
 	Outcome      string
 	Body         string
 	CreatedAt    time.Time
+	ParentTurnID *int64
 }
 
 type TurnkeeperRetry struct {
@@ -279,4 +280,5 @@ type TurnkeeperWebhook struct {
 	SucceededAt  *time.Time
 	FailedAt     *time.Time
 	LastError    *string
+	SubAgents    bool
 }

@@ -226,7 +226,7 @@ func (q *Queries) ListDeliveries(ctx context.Context, arg ListDeliveriesParams) 
 }
 
 const ListWebhooks = `-- name: ListWebhooks :many
-select w.name, w.origin, w.agents, w.added_at, w.seen_at, w.not_before, w.paused_at, w.paused_reason, w.succeeded_at, w.failed_at, w.last_error, clock_timestamp()::timestamptz as now, p.pending::bigint as pending, p.oldest_seconds::float8 as oldest_seconds,
+select w.name, w.origin, w.agents, w.added_at, w.seen_at, w.not_before, w.paused_at, w.paused_reason, w.succeeded_at, w.failed_at, w.last_error, w.sub_agents, clock_timestamp()::timestamptz as now, p.pending::bigint as pending, p.oldest_seconds::float8 as oldest_seconds,
     (select count(*) from (select from turnkeeper.webhook_deliveries d where d.webhook = w.name and d.state = 'dead' limit 100000) p)::bigint as dead,
     (select count(*) from turnkeeper.webhook_deliveries d where d.webhook = w.name and d.claim is not null and d.due_at > clock_timestamp())::bigint as sending
 from turnkeeper.webhooks w, lateral (
@@ -268,6 +268,7 @@ func (q *Queries) ListWebhooks(ctx context.Context, name string) ([]ListWebhooks
 			&i.TurnkeeperWebhook.SucceededAt,
 			&i.TurnkeeperWebhook.FailedAt,
 			&i.TurnkeeperWebhook.LastError,
+			&i.TurnkeeperWebhook.SubAgents,
 			&i.Now,
 			&i.Pending,
 			&i.OldestSeconds,
@@ -357,13 +358,18 @@ func (q *Queries) RedeliverDead(ctx context.Context, webhook string) (int64, err
 }
 
 const RegisterWebhook = `-- name: RegisterWebhook :exec
-insert into turnkeeper.webhooks as w (name, origin, agents) values ($1, $2, $3::text[])
-on conflict (name) do update set origin = excluded.origin, agents = excluded.agents, seen_at = clock_timestamp()
+insert into turnkeeper.webhooks as w (name, origin, agents, sub_agents) values ($1, $2, $3::text[], $4)
+on conflict (name) do update set origin = excluded.origin, agents = excluded.agents, sub_agents = excluded.sub_agents, seen_at = clock_timestamp()
 `
 
 // An endpoint that was elsewhere before begins afresh.
-func (q *Queries) RegisterWebhook(ctx context.Context, name string, origin string, agents []string) error {
-	_, err := q.db.Exec(ctx, RegisterWebhook, name, origin, agents)
+func (q *Queries) RegisterWebhook(ctx context.Context, name string, origin string, agents []string, subAgents bool) error {
+	_, err := q.db.Exec(ctx, RegisterWebhook,
+		name,
+		origin,
+		agents,
+		subAgents,
+	)
 	return err
 }
 
