@@ -238,6 +238,9 @@ func (h *host) pause(err error) {
 	if u, ok := errors.AsType[*unreachable](err); ok && u.wait > wait {
 		wait = u.wait
 	}
+	if waitsForLogin(err) {
+		wait = loginPause
+	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {

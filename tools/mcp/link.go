@@ -16,7 +16,8 @@ import (
 const (
 	firstPause = time.Second
 	lastPause  = time.Minute
-	loginPause = 2 * time.Second // between looks whether somebody has logged in
+	loginPause = 2 * time.Second       // between looks whether somebody has logged in
+	answerTime = 50 * time.Millisecond // in which those who waited for such a look take what it found
 )
 
 // A link holds the session of one lane with a server, or of all lanes, and makes
@@ -47,7 +48,7 @@ type unreachable struct {
 
 func (e *unreachable) Error() string {
 	text := e.why.Error()
-	if e.wait > 0 {
+	if e.wait > 0 && !waitsForLogin(e.why) {
 		text += fmt.Sprintf("; it is tried again in %s", max(e.wait.Round(time.Second), time.Second))
 	}
 	return text
@@ -116,13 +117,17 @@ func (l *link) attempt(ctx context.Context, cancel context.CancelFunc) {
 	}
 }
 
-// miss notes that an attempt has failed. One that waits for a person is made again
-// soon, for the server is not asked, and is told of once.
-func (l *link) miss(err error) {
+func waitsForLogin(err error) bool {
 	waits, ok := errors.AsType[*AuthError](err)
-	if ok && waits.Login != "" {
+	return ok && waits.Login != ""
+}
+
+// miss notes that an attempt has failed. One that waits for a person is made again by
+// the next call, for the server is not asked, and is told of once.
+func (l *link) miss(err error) {
+	if waitsForLogin(err) {
 		told := l.why != nil && l.why.Error() == err.Error()
-		l.failures, l.why, l.notBefore = 0, err, time.Now().Add(loginPause)
+		l.failures, l.why, l.notBefore = 0, err, time.Now().Add(answerTime)
 		if !told {
 			l.log.Warn("an MCP server waits for a login", zap.Error(err))
 		}
