@@ -1,5 +1,6 @@
 // Package bench measures what a turn costs, as ratios to a bare floor taken in
-// the same run: the same turn on two plain tables, with one commit a step.
+// the same run: the same turn on two plain tables, with one commit a step. Between the
+// two stands the same turn as a plain River job.
 //
 // The standard turn is one message and three rounds against a model server that
 // answers at once over HTTP, with two no-op tools of 200 bytes in each of the
@@ -9,6 +10,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -30,12 +32,15 @@ import (
 
 // Options say how much to measure.
 type Options struct {
-	Idle     int           // turns on an idle system; 0: 100
-	Turns    int           // turns for each throughput figure; 0: 600
-	Lanes    []int         // nil: 1, 10 and 100
-	Watched  int           // streamed turns, half of them watched; 0: 80
-	Pause    time.Duration // between idle turns; 0: 30 ms
-	Progress func(string)  // told what is being measured; nil: nobody
+	Idle    int           // turns on an idle system; 0: 100
+	Turns   int           // turns for each throughput figure; 0: 600
+	Lanes   []int         // nil: 1, 10 and 100
+	Watched int           // streamed turns, half of them watched; 0: 80
+	Pause   time.Duration // between idle turns; 0: 30 ms
+	// FlushDelay makes each flush of the log so much slower, up to 100 ms: to see what
+	// another disk would make of the figures.
+	FlushDelay time.Duration
+	Progress   func(string) // told what is being measured; nil: nobody
 }
 
 func (o Options) withDefaults() Options {
@@ -65,11 +70,16 @@ type Report struct {
 	CPUs             int           `json:"cpus"`
 	Postgres         string        `json:"postgres"`
 	FSync            string        `json:"fsync"`
+	Flush            time.Duration `json:"flush_ns"`       // of a page to this disk
+	FlushDelay       time.Duration `json:"flush_delay_ns"` // by which each was made slower
 	FirstRequest     Latency       `json:"idle_enqueue_to_first_request"`
 	Reply            Latency       `json:"idle_enqueue_to_reply"`
+	PlainReply       Latency       `json:"plain_job_idle_enqueue_to_reply"`
 	FloorReply       Latency       `json:"floor_idle_enqueue_to_reply"`
-	ReplyRatio       float64       `json:"idle_reply_ratio"` // median to median
+	ReplyRatio       float64       `json:"idle_reply_ratio"` // median to median of the floor
+	PlainRatio       float64       `json:"plain_job_idle_reply_ratio"`
 	WriteTxPerTurn   float64       `json:"write_transactions_per_turn"`
+	PlainTxPerTurn   float64       `json:"plain_job_write_transactions_per_turn"`
 	FloorTxPerTurn   float64       `json:"floor_write_transactions_per_turn"`
 	Throughput       []Throughput  `json:"throughput"`
 	Watched          Watched       `json:"watched"`
@@ -92,6 +102,8 @@ type Throughput struct {
 	Ratio float64 `json:"ratio"` // of the floor's
 }
 
+func ratio(of, to Latency) float64 { return float64(of.P50) / float64(to.P50) }
+
 func latencyOf(all []time.Duration) Latency {
 	slices.Sort(all)
 	at := func(q float64) time.Duration { return all[min(int(q*float64(len(all))), len(all)-1)] }
@@ -103,6 +115,10 @@ func latencyOf(all []time.Duration) Latency {
 func Run(ctx context.Context, o Options) (Report, error) {
 	o = o.withDefaults()
 	began := time.Now()
+	settings, err := slowDisk(o.FlushDelay)
+	if err != nil {
+		return Report{}, err
+	}
 	dir, err := os.MkdirTemp("", "turnkeeper-bench-")
 	if err != nil {
 		return Report{}, err
@@ -111,7 +127,11 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	if err := os.Chmod(dir, 0o711); err != nil { // the server's user passes through, and so its data stays within
 		return Report{}, err
 	}
-	server, err := pgdev.Open(ctx, pgdev.Options{Dir: filepath.Join(dir, "database")})
+	flush, err := flushTime(dir)
+	if err != nil {
+		return Report{}, err
+	}
+	server, err := pgdev.Open(ctx, pgdev.Options{Dir: filepath.Join(dir, "database"), Settings: settings})
 	if err != nil {
 		return Report{}, err
 	}
@@ -122,7 +142,7 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	}
 	defer b.close()
 	report, err := b.measure(ctx)
-	report.Took = time.Since(began)
+	report.Flush, report.FlushDelay, report.Took = flush, o.FlushDelay, time.Since(began)
 	return report, err
 }
 
@@ -134,6 +154,7 @@ type bench struct {
 	store *storage.Store
 	bell  *storage.Bell
 	floor *floor
+	plain *plain
 	pool  *pgxpool.Pool // of the floor and of the counters
 	stop  context.CancelFunc
 	ended chan error
@@ -168,13 +189,18 @@ func prepare(ctx context.Context, o Options, dir, url string) (b *bench, err err
 	if b.floor, err = newFloor(ctx, b.pool, b.model.url); err != nil {
 		return nil, err
 	}
+	if b.plain, err = newPlain(ctx, b.pool, url, b.floor); err != nil {
+		return nil, err
+	}
 	return b, b.startWorker(ctx, dir)
 }
+
+var errUnreadableAddress = errors.New("the bench's own database address cannot be read")
 
 func poolFor(ctx context.Context, url string, lanes int) (*pgxpool.Pool, error) {
 	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
-		return nil, fmt.Errorf("the bench's own database address cannot be read")
+		return nil, errUnreadableAddress
 	}
 	cfg.MaxConns = int32(min(max(lanes, 4), 16))
 	return pgxpool.NewWithConfig(ctx, cfg)
@@ -230,6 +256,7 @@ func (b *bench) close() {
 	if err := <-b.ended; err != nil { // what was measured is measured
 		b.Progress("the worker did not stop in good order: " + err.Error())
 	}
+	b.plain.close()
 	b.pool.Close()
 	b.store.Close()
 	b.model.close()

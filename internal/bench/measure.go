@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,25 +17,37 @@ import (
 // made by them.
 const warmUp = 20
 
-// block is how many turns are measured before the floor is again: both see the
+// block is how many turns of a kind are measured before the next kind: all see the
 // same machine, whatever else it does.
 const block = 10
 
 func (b *bench) measureIdle(ctx context.Context, r *Report) error {
-	b.Progress("a turn and the floor, idle")
-	var warm, floor, turns idle
-	if err := errors.Join(b.repeat(ctx, warmUp, &warm, b.floor.turn), b.repeat(ctx, warmUp, &warm, b.idleTurn)); err != nil {
-		return err
-	}
-	for range max(b.Idle/block, 1) {
-		if err := errors.Join(b.repeat(ctx, block, &floor, b.floor.turn), b.repeat(ctx, block, &turns, b.idleTurn)); err != nil {
+	b.Progress("a turn, a plain River job and the floor, idle")
+	var warm, floor, plain, turns idle
+	for range warmUp / block {
+		if err := b.idleBlock(ctx, &warm, &warm, &warm); err != nil {
 			return err
 		}
 	}
-	r.FloorReply, r.FirstRequest, r.Reply = latencyOf(floor.took), latencyOf(b.model.untilFirstRequest()[warmUp:]), latencyOf(turns.took)
-	r.ReplyRatio = float64(r.Reply.P50) / float64(r.FloorReply.P50)
-	r.FloorTxPerTurn, r.WriteTxPerTurn = floor.txPerTurn(), turns.txPerTurn()
+	for range max(b.Idle/block, 1) {
+		if err := b.idleBlock(ctx, &floor, &plain, &turns); err != nil {
+			return err
+		}
+	}
+	r.FloorReply, r.PlainReply, r.Reply = latencyOf(floor.took), latencyOf(plain.took), latencyOf(turns.took)
+	r.FirstRequest = latencyOf(b.model.untilFirstRequest()[warmUp:])
+	r.ReplyRatio, r.PlainRatio = ratio(r.Reply, r.FloorReply), ratio(r.PlainReply, r.FloorReply)
+	r.FloorTxPerTurn, r.PlainTxPerTurn, r.WriteTxPerTurn = floor.txPerTurn(), plain.txPerTurn(), turns.txPerTurn()
 	return nil
+}
+
+// idleBlock measures some turns of each kind.
+func (b *bench) idleBlock(ctx context.Context, floor, plain, turns *idle) error {
+	return errors.Join(
+		b.repeat(ctx, block, floor, b.floor.turn),
+		b.repeat(ctx, block, plain, b.plain.turn),
+		b.repeat(ctx, block, turns, b.idleTurn),
+	)
 }
 
 // idle is what was seen of turns that ran one by one.
@@ -137,7 +148,7 @@ func (b *bench) floorThroughput(ctx context.Context, lanes, turns int) (float64,
 // throughput keeps every lane busy: each lane sends its next message when its
 // last one is answered, as the floor does.
 func (b *bench) throughput(ctx context.Context, lanes, turns int) (float64, error) {
-	answered := newAnswers(b)
+	answered := newAnswers(b, lanes)
 	defer answered.stop()
 	began := time.Now()
 	group, ctx := errgroup.WithContext(ctx)
@@ -160,100 +171,6 @@ func (b *bench) throughput(ctx context.Context, lanes, turns int) (float64, erro
 	}
 	err := group.Wait()
 	return float64(turns/lanes*lanes) / time.Since(began).Seconds(), err
-}
-
-// answers tells many senders of their replies by reading the outbox once for
-// all of them.
-type answers struct {
-	bench *bench
-	quit  context.CancelFunc
-	done  chan struct{}
-
-	mu      sync.Mutex
-	arrived map[turnkeeper.MessageID]bool
-	waiting map[turnkeeper.MessageID]chan struct{}
-	failed  error
-}
-
-func newAnswers(b *bench) *answers {
-	ctx, quit := context.WithCancel(context.Background())
-	a := &answers{
-		bench: b, quit: quit, done: make(chan struct{}),
-		arrived: map[turnkeeper.MessageID]bool{}, waiting: map[turnkeeper.MessageID]chan struct{}{},
-	}
-	go a.read(ctx)
-	return a
-}
-
-func (a *answers) stop() {
-	a.quit()
-	<-a.done
-}
-
-func (a *answers) read(ctx context.Context) {
-	defer close(a.done)
-	rings, cancel := a.bench.bell.Subscribe(storage.TopicTurns)
-	defer cancel()
-	poll := time.NewTicker(pollEvery)
-	defer poll.Stop()
-	seen := map[turnkeeper.ReplyID]bool{}
-	after := int64(0)
-	if latest, err := a.bench.store.LatestReplies(ctx, storage.Page{Limit: 1}); err == nil && len(latest) > 0 {
-		after = int64(latest[0].ID)
-	}
-	for ctx.Err() == nil {
-		select {
-		case <-ctx.Done():
-			return
-		case <-rings:
-		case <-poll.C:
-		}
-		// Ids are taken before commit: look a little behind for late ones.
-		for cursor := max(after-200, 0); ; {
-			replies, err := a.bench.store.Replies(ctx, storage.Page{Cursor: cursor, Limit: 100})
-			if err != nil || len(replies) == 0 {
-				break
-			}
-			for _, reply := range replies {
-				cursor = int64(reply.ID)
-				if !seen[reply.ID] {
-					seen[reply.ID] = true
-					a.tell(reply)
-				}
-			}
-			after = max(after, cursor)
-		}
-	}
-}
-
-func (a *answers) tell(reply turnkeeper.Reply) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if reply.Outcome != turnkeeper.TurnSucceeded {
-		a.failed = fmt.Errorf("a turn of the benchmark ended %s: %s", reply.Outcome, reply.Body)
-	}
-	a.arrived[reply.MessageID] = true
-	if waiting := a.waiting[reply.MessageID]; waiting != nil {
-		close(waiting)
-		delete(a.waiting, reply.MessageID)
-	}
-}
-
-func (a *answers) await(ctx context.Context, id turnkeeper.MessageID) error {
-	a.mu.Lock()
-	if a.arrived[id] || a.failed != nil {
-		defer a.mu.Unlock()
-		return a.failed
-	}
-	arrived := make(chan struct{})
-	a.waiting[id] = arrived
-	a.mu.Unlock()
-	select {
-	case <-arrived:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 func pause(ctx context.Context, d time.Duration) error {

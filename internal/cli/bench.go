@@ -23,9 +23,15 @@ the first two rounds, every answer and result durable before the next step.
 
 Every figure stands beside the floor's: the same turn, done in the same run on
 two plain tables with one commit a step, without a queue, leases or a second
-process. Sender, worker, model server and Postgres share this machine. It uses
-a private Postgres of its own, with fsync on, and leaves nothing behind.`,
+process. An idle turn stands beside a plain River job as well, which inserts a
+row a step. Sender, worker, model server and Postgres share this machine. It
+uses a private Postgres of its own, with fsync on, and leaves nothing behind.
+
+What a turn costs beside its commits hardly waits for the disk, so the ratios
+tell as much of the disk as of the worker: they are best with a slow one.
+--flush-delay shows what another disk would make of them.`,
 		Example: `  worker bench
+  worker bench --flush-delay 1ms
   worker bench --json > bench.json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -46,6 +52,7 @@ a private Postgres of its own, with fsync on, and leaves nothing behind.`,
 	flags.IntVar(&o.Turns, "turns", 600, "turns for each throughput figure")
 	flags.IntVar(&o.Watched, "watched", 80, "streamed turns, half of them with ten watchers")
 	flags.IntSliceVar(&o.Lanes, "lanes", []int{1, 10, 100}, "numbers of lanes to measure with")
+	flags.DurationVar(&o.FlushDelay, "flush-delay", 0, "by how much longer each flush of the log takes, up to 100ms")
 	flags.BoolVar(&asJSON, "json", false, "print one JSON object")
 	hideInherited(cmd)
 	return cmd
@@ -64,6 +71,7 @@ func hideInherited(cmd *cobra.Command) {
 func (s *session) printBench(r bench.Report) {
 	s.out.line("%d processors, Postgres %s with fsync %s; %d idle turns, %d turns a throughput figure, %s in all",
 		r.CPUs, r.Postgres, r.FSync, r.IdleTurns, r.Turns, r.Took.Round(time.Second))
+	s.out.line("a flush of the disk takes %s%s", inMillis(r.Flush), slower(r.FlushDelay))
 	s.out.line("")
 	s.out.line("%-34s %10s %10s %10s", "idle", "median", "90 %", "99 %")
 	for _, row := range []struct {
@@ -72,12 +80,13 @@ func (s *session) printBench(r bench.Report) {
 	}{
 		{"enqueue → first model request", r.FirstRequest},
 		{"enqueue → reply", r.Reply},
-		{"the floor, enqueue → reply", r.FloorReply},
+		{"a plain River job", r.PlainReply},
+		{"the floor", r.FloorReply},
 	} {
 		s.out.line("%-34s %10s %10s %10s", row.name, inMillis(row.P50), inMillis(row.P90), inMillis(row.P99))
 	}
-	s.out.line("%-34s %9.2f×", "enqueue → reply, of the floor's", r.ReplyRatio)
-	s.out.line("%-34s %10.1f   (the floor: %.1f)", "write transactions a turn", r.WriteTxPerTurn, r.FloorTxPerTurn)
+	s.out.line("%-34s %9.2f×   (a plain River job: %.2f×)", "enqueue → reply, of the floor's", r.ReplyRatio, r.PlainRatio)
+	s.out.line("%-34s %10.1f   (a plain River job: %.1f, the floor: %.1f)", "write transactions a turn", r.WriteTxPerTurn, r.PlainTxPerTurn, r.FloorTxPerTurn)
 	s.out.line("")
 	s.out.line("%-34s %10s %10s %10s", "streamed, 200 ms a round", "median", "90 %", "99 %")
 	for _, row := range []struct {
@@ -90,8 +99,23 @@ func (s *session) printBench(r bench.Report) {
 	s.out.line("")
 	s.out.line("%-34s %10s %10s %10s", "turns a second", "turns", "floor", "ratio")
 	for _, t := range r.Throughput {
-		s.out.line("%-34s %10.1f %10.1f %10.2f", fmt.Sprintf("%d lanes", t.Lanes), t.Turns, t.Floor, t.Ratio)
+		s.out.line("%-34s %10.1f %10.1f %10.2f", plural(t.Lanes, "lane"), t.Turns, t.Floor, t.Ratio)
 	}
 }
 
-func inMillis(d time.Duration) string { return fmt.Sprintf("%.1f ms", float64(d.Microseconds())/1000) }
+// slower says by how much each flush was made slower than the disk's own.
+func slower(delay time.Duration) string {
+	if delay == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; each flush of the log was made %s slower", inMillis(delay))
+}
+
+// inMillis gives two places to what is short.
+func inMillis(d time.Duration) string {
+	places := 1
+	if d < time.Millisecond {
+		places = 2
+	}
+	return fmt.Sprintf("%.*f ms", places, float64(d.Microseconds())/1000)
+}
