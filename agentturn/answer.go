@@ -76,6 +76,9 @@ func textResult(call *turnkeeper.ToolCall, state turnkeeper.CallState, text stri
 // take is the way of every tool's result: bounded, cleaned and measured. What
 // is shown whole is not stored a second time. id is that of the output.
 func (t *turn) take(call *turnkeeper.ToolCall, raw tools.Result, id turnkeeper.OutputID) turnkeeper.CallResult {
+	if raw.IsError && isRefusal(outputs.Clean(raw.Text)) { // the words of a tool are no bound of the turn
+		raw.Text = "tool error: " + raw.Text
+	}
 	raw, attached := t.attach(call, raw)
 	taken, drafted := t.taken(raw, t.limits(call, id))
 	result := turnkeeper.CallResult{Key: call.Key, Shown: taken.Shown, Preview: taken.Preview, Attached: attached}

@@ -102,6 +102,11 @@ func anyRefused(calls []turnkeeper.ToolCall, reason string) bool {
 	})
 }
 
+// isRefusal says that a text begins as the results do by which anyRefused knows calls.
+func isRefusal(text string) bool {
+	return strings.HasPrefix(text, shownNoTime) || strings.HasPrefix(text, overLimit)
+}
+
 // answered is the end of a turn whose model had nothing more to ask. Where the
 // outcome of a call is in doubt it is no plain success.
 func (t *turn) answered(last turnkeeper.Round) *ending {
