@@ -28,14 +28,14 @@ func (t *turn) runEffect(ctx context.Context, call *turnkeeper.ToolCall, spec to
 		return context.Cause(ctx)
 	}
 	j := t.launch(ctx, call)
-	t.until(ctx, t.longEnough(j).Done())
+	err := t.until(ctx, t.longEnough(j).Done(), j.cancel)
 	if !j.isOver() {
 		t.goOn(call, j)
-		return nil
+		return err
 	}
 	t.at(ctx, PointEffectDone)
 	t.keep(call, j.done, call.Nonce)
-	return nil
+	return err
 }
 
 // notBegun keeps that a call with a start on record certainly did not run. One

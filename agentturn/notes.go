@@ -2,6 +2,7 @@ package agentturn
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -106,18 +107,26 @@ func (t *turn) tellProgress() {
 }
 
 // until waits for done, and writes meanwhile what calls tell of their progress. A
-// write that fails is made again with the next, which says why it failed.
-func (t *turn) until(ctx context.Context, done <-chan struct{}) {
+// write that fails is made again with the next, which says why it failed; one that
+// fails the fence ends with kill what is waited for, for nobody waits for it any more,
+// and is the error.
+func (t *turn) until(ctx context.Context, done <-chan struct{}, kill func(cause error)) error {
 	var pause <-chan time.Time
 	var bell <-chan struct{} = t.progress.bell
 	for {
 		select {
 		case <-done:
-			return
+			return nil
 		case <-bell:
-			if err := t.commit(ctx); err != nil {
+			err := t.commit(ctx)
+			if errors.Is(err, turnkeeper.ErrFenced) {
+				kill(turnkeeper.ErrFenced)
 				<-done
-				return
+				return err
+			}
+			if err != nil {
+				<-done
+				return nil
 			}
 			bell, pause = nil, time.After(noteEvery)
 		case <-pause:

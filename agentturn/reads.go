@@ -52,6 +52,7 @@ func (t *turn) runReads(ctx context.Context, calls []*turnkeeper.ToolCall) error
 	for _, call := range calls {
 		t.tellStarted(call)
 	}
+	running, kill := context.WithCancelCause(ctx) // what goes on in the background goes on in it
 	jobs := make([]*job, len(calls))
 	var group sync.WaitGroup
 	slots := make(chan struct{}, maxParallel)
@@ -59,7 +60,7 @@ func (t *turn) runReads(ctx context.Context, calls []*turnkeeper.ToolCall) error
 		group.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			jobs[i] = t.launch(ctx, call)
+			jobs[i] = t.launch(running, call)
 			t.inTime(jobs[i])
 		})
 	}
@@ -68,7 +69,7 @@ func (t *turn) runReads(ctx context.Context, calls []*turnkeeper.ToolCall) error
 		defer close(done)
 		group.Wait()
 	}()
-	t.until(ctx, done)
+	err := t.until(ctx, done, kill)
 	t.at(ctx, PointReadsDone)
 	t.collect() // what one of the calls has waited for is written before it
 	for i, call := range calls {
@@ -78,7 +79,7 @@ func (t *turn) runReads(ctx context.Context, calls []*turnkeeper.ToolCall) error
 			t.goOn(call, jobs[i])
 		}
 	}
-	return nil
+	return err
 }
 
 // owesOutput says that an output waits to be written, which a call may read.
