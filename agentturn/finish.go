@@ -32,8 +32,8 @@ const (
 
 // finish writes the outcome, with everything that is still owed.
 func (t *turn) finish(ctx context.Context, e ending) (turnkeeper.Outcome, error) {
+	t.dropStarts() // before anything is told of what ends now
 	t.stopJobs(errOver)
-	t.dropStarts()
 	switch e.state {
 	case turnkeeper.TurnWaiting: // nothing is open here
 	case turnkeeper.TurnQueued:

@@ -1,0 +1,46 @@
+package agentturn_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"turnkeeper"
+)
+
+// What the end of a turn takes back of a start that could not be written are the
+// events of that start alone.
+func TestEventsOfAJobThatEndsWhileAStartCannotBeWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := asyncBench(t, asks("fetcher", "send"))
+		b.with(lasting("fetcher", turnkeeper.EffectNone, 8*time.Second), once("send"))
+		b.wall = 30 * time.Second
+		away := false
+		b.before = func(e turnkeeper.Entry) error {
+			for _, s := range e.Starts {
+				away = away || s.Key == turnkeeper.CallKey{Round: 1, Ordinal: 2}
+			}
+			if away && e.Outcome == nil { // the database is away until the turn's time is over
+				time.Sleep(26 * time.Second)
+				return context.DeadlineExceeded
+			}
+			return nil
+		}
+		got := b.run(t.Context())
+		if diff := cmp.Diff([]turnkeeper.CallState{"succeeded", "cancelled"}, b.states()); diff != "" {
+			t.Error(diff)
+		}
+		told := map[string]int{}
+		for _, e := range b.store.events {
+			if e.Type == turnkeeper.EventToolResult {
+				told[string(e.Data)]++
+			}
+		}
+		if len(told) != 2 {
+			t.Errorf("%+v: %d of 2 results were told of: %v, %v", got, len(told), told, b.eventTypes())
+		}
+	})
+}
