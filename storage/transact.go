@@ -14,7 +14,8 @@ import (
 // CallFailed undoes what run wrote. It returns what was recorded, which is a
 // failure where a statement of run's had failed. Errors are those of Append; when the
 // transaction cannot commit, nothing of the call has happened, and run is run
-// again when the reason passes.
+// again when the reason passes. A run that failed, and broke the connection by that,
+// as one whose time ends in a statement does, is recorded as it failed.
 func (w *TurnWriter) Transact(ctx context.Context, start turnkeeper.CallStart,
 	run func(context.Context) turnkeeper.CallResult,
 ) (result turnkeeper.CallResult, err error) {
@@ -25,6 +26,9 @@ func (w *TurnWriter) Transact(ctx context.Context, start turnkeeper.CallStart,
 				return err
 			}
 			if result, err = runInSavepoint(ctx, tx, run); err != nil {
+				if failed := result; failed.State == turnkeeper.CallFailed && ctx.Err() == nil {
+					run = func(context.Context) turnkeeper.CallResult { return failed }
+				}
 				return err
 			}
 			return w.sendIn(ctx, tx, 1, turnkeeper.Entry{Results: []turnkeeper.CallResult{result}})
@@ -74,7 +78,23 @@ func runInSavepoint(ctx context.Context, tx pgx.Tx, run func(context.Context) tu
 		result.Preview = result.Shown
 	}
 	if result.State == turnkeeper.CallSucceeded {
-		return result, save.Commit(ctx)
+		err := checkDeferred(ctx, save)
+		if err == nil {
+			return result, save.Commit(ctx)
+		}
+		if tx.Conn().PgConn().TxStatus() != inFailedTransaction {
+			return result, err
+		}
+		result.State, result.Output, result.Attached = turnkeeper.CallFailed, nil, nil
+		result.Shown = "tool error: what the tool wrote was refused by the database, and so nothing of it was kept"
+		result.Preview = result.Shown
 	}
 	return result, save.Rollback(ctx)
+}
+
+// checkDeferred has all that is checked at a commit be checked now, while a failure
+// is still the tool's own.
+func checkDeferred(ctx context.Context, tx pgx.Tx) error {
+	_, err := tx.Exec(ctx, "set constraints all immediate")
+	return err
 }
