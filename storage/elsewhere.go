@@ -203,7 +203,7 @@ func (t *Tick) LostCalls(ctx context.Context, limit int) ([]turnkeeper.LostCall,
 			Trouble: turnkeeper.CallTrouble(r.Trouble), Name: r.Name, Effect: turnkeeper.Effect(r.Effect), OutputID: turnkeeper.OutputID(r.OutputID),
 			Losses: int(r.Losses), Limit: r.TimeLimit, WorkerID: turnkeeper.WorkerID(r.WorkerID), JobID: turnkeeper.JobID(r.JobID),
 		}
-	}), translate(t.q.LookAgainAtCalls(ctx))
+	}), translate(t.q.LookAgainAtCalls(ctx, int32(limit))) //nolint:gosec // small
 }
 
 // RunAgain has a lost call run again: the next attempt where one was begun.

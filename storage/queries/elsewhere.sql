@@ -107,10 +107,17 @@ limit @max_rows
 for update of t, d skip locked;
 
 -- name: LookAgainAtCalls :exec
--- Calls that wait for a worker and whose job is there are looked at again later.
+-- Calls that wait for a worker, that LostCalls has looked at, and whose job is there
+-- are looked at again later. By ctid, so that no plan reads them all.
 update turnkeeper.detached_calls set look_at = least(clock_timestamp() + interval '10 minutes', greatest(deadline, clock_timestamp() + interval '1 second'))
 where claim is null and ended_at is null
-  and (look_at <= statement_timestamp() or look_at > statement_timestamp() + interval '11 minutes');
+  and ctid = any(array(select looked_at.ctid from (
+    (select w.ctid from turnkeeper.detached_calls w where w.claim is null and w.ended_at is null
+       and w.look_at <= statement_timestamp() order by w.look_at limit @max_rows)
+    union all
+    (select w.ctid from turnkeeper.detached_calls w where w.claim is null and w.ended_at is null
+       and w.look_at > statement_timestamp() + interval '11 minutes' order by w.look_at limit @max_rows)
+) looked_at));
 
 -- name: SettleArrivedCalls :exec
 -- What has arrived for a turn that is closed without its worker.

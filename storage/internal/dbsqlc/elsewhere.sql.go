@@ -336,12 +336,19 @@ func (q *Queries) GiveUpClaims(ctx context.Context, worker string, older time.Du
 const LookAgainAtCalls = `-- name: LookAgainAtCalls :exec
 update turnkeeper.detached_calls set look_at = least(clock_timestamp() + interval '10 minutes', greatest(deadline, clock_timestamp() + interval '1 second'))
 where claim is null and ended_at is null
-  and (look_at <= statement_timestamp() or look_at > statement_timestamp() + interval '11 minutes')
+  and ctid = any(array(select looked_at.ctid from (
+    (select w.ctid from turnkeeper.detached_calls w where w.claim is null and w.ended_at is null
+       and w.look_at <= statement_timestamp() order by w.look_at limit $1)
+    union all
+    (select w.ctid from turnkeeper.detached_calls w where w.claim is null and w.ended_at is null
+       and w.look_at > statement_timestamp() + interval '11 minutes' order by w.look_at limit $1)
+) looked_at))
 `
 
-// Calls that wait for a worker and whose job is there are looked at again later.
-func (q *Queries) LookAgainAtCalls(ctx context.Context) error {
-	_, err := q.db.Exec(ctx, LookAgainAtCalls)
+// Calls that wait for a worker, that LostCalls has looked at, and whose job is there
+// are looked at again later. By ctid, so that no plan reads them all.
+func (q *Queries) LookAgainAtCalls(ctx context.Context, maxRows int32) error {
+	_, err := q.db.Exec(ctx, LookAgainAtCalls, maxRows)
 	return err
 }
 
