@@ -27,8 +27,17 @@ type SpendAnswer struct {
 }
 
 // ReserveSpend takes an estimate out of the budgets, if there is room. What is
-// never settled stays taken: spend only ever adds up.
-func (s *Store) ReserveSpend(ctx context.Context, r SpendRequest) (SpendAnswer, error) {
+// never settled stays taken: spend only ever adds up. It waits for a database that is
+// away until ctx ends; where an answer was lost, what was reserved stays taken too.
+func (s *Store) ReserveSpend(ctx context.Context, r SpendRequest) (answer SpendAnswer, err error) {
+	err = patiently(ctx, func() (err error) {
+		answer, err = s.reserveSpend(ctx, r)
+		return err
+	})
+	return answer, err
+}
+
+func (s *Store) reserveSpend(ctx context.Context, r SpendRequest) (SpendAnswer, error) {
 	if r.Root != 0 {
 		return s.reserveTreeSpend(ctx, r)
 	}
