@@ -44,7 +44,7 @@ func table() []key {
 			(*reader).fallbackModels},
 		{Key{"extraction_model", "text", "PROVIDER/MODEL", "the setting `extraction_model`, else `model` and its fallbacks", "The model that searches stored tool results, in mode extract of `get_tool_output`."},
 			func(r *reader, name string, v *strictyaml.Node) { r.def.ExtractionModel = r.model(name, v) }},
-		{Key{"schedule", "mapping, or a list of them", "keys `schedule.*`", "none", "When the agent runs by itself. Times missed while nothing ran are caught up by one run."},
+		{Key{"schedule", "mapping, or a list of them", "keys `schedule.*`", "none", "When the agent runs by itself. Times missed while nothing ran, and times that come while a run of the schedule waits in the inbox, are caught up by one run."},
 			(*reader).schedules},
 		{Key{"schedule.name", "text", "unique in the agent; 1 to 64 of a-z A-Z 0-9 . _ -", "default", "Tells several schedules of an agent apart."}, nil},
 		{Key{"schedule.cron", "text", "five fields (minute hour day month weekday), or @hourly, @daily, @weekly, @monthly, @yearly, @every DURATION (1s or more)", "must be given", "When it is due."}, nil},

@@ -42,9 +42,29 @@ func (s *Store) CancelTurn(ctx context.Context, id turnkeeper.TurnID, reason str
 		case row.Again:
 			continue
 		}
-		return cancelledAs(id, turnkeeper.TurnState(row.State))
+		return s.toldOfFailure(ctx, id, turnkeeper.TurnState(row.State))
 	}
 	return Cancelled{Turn: id}, nil
+}
+
+// toldOfFailure tells a turn that failed before it could be cancelled, and whose
+// message was cancelled in place of another try, from one that failed for good.
+func (s *Store) toldOfFailure(ctx context.Context, id turnkeeper.TurnID, state turnkeeper.TurnState) (Cancelled, error) {
+	if state != turnkeeper.TurnFailed {
+		return cancelledAs(id, state)
+	}
+	row, err := s.q.TurnByID(ctx, int64(id))
+	if err != nil {
+		return Cancelled{}, translate(err)
+	}
+	message, err := s.Message(ctx, turnkeeper.MessageID(row.TurnkeeperTurn.MessageID))
+	if err != nil {
+		return Cancelled{}, err
+	}
+	if message.State == turnkeeper.MessageCancelled {
+		return Cancelled{Turn: id, Closed: true}, nil
+	}
+	return cancelledAs(id, state)
 }
 
 // ErrHeldUp is for what cannot be done while a scheduler holds its lock for long, as

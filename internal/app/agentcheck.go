@@ -111,7 +111,7 @@ func (r *AgentsReport) check(d *agentdef.Definition, cfg *config.Config, toolbox
 	for _, err := range checkMCP(d, cfg, toolbox.Registry) {
 		fault(err)
 	}
-	if problem := checkRoot(d.Root); problem != "" {
+	if problem := checkRoot(d); problem != "" {
 		r.warn(d.Path, "%s", problem)
 	}
 	return faults
@@ -154,11 +154,22 @@ func (r *AgentsReport) checkProgram(d *agentdef.Definition, t config.Tool) {
 	}
 }
 
+// withoutRoot says which of an agent's tools need a root folder, where it has none.
+func withoutRoot(names []string) string {
+	for _, name := range names {
+		if name == "read_file" || name == "list_files" {
+			return fmt.Sprintf("%s needs a folder, and there is no root: each of its calls fails; set root", name)
+		}
+	}
+	return ""
+}
+
 // checkRoot says what is odd about the folder of the file tools; empty: nothing.
 // It may be made later, by a tool even, and so it is no fault.
-func checkRoot(root string) string {
+func checkRoot(d *agentdef.Definition) string {
+	root := d.Root
 	if root == "" {
-		return ""
+		return withoutRoot(d.Tools)
 	}
 	switch info, err := os.Stat(root); {
 	case errors.Is(err, os.ErrNotExist):

@@ -182,6 +182,9 @@ func (s *Store) turnOf(r turnkeeper.Ready) *turnRow {
 	if open := st.open[r.Lane]; open != nil {
 		st.moved = append(st.moved, fmt.Sprintf("turn %d was made beside the open turn %d of lane %s", turn.ID, open.ID, r.Lane))
 	}
+	if before := st.turn(m.TurnID); r.Attempt > 1 && before != nil { // it is the message that loses its workers
+		turn.Losses = before.Losses
+	}
 	st.turns = append(st.turns, turn)
 	st.unsetWaiting(m)
 	m.State, m.TurnID = turnkeeper.MessageRunning, turn.ID

@@ -318,15 +318,25 @@ func (t *tick) DueSchedules(_ context.Context, limit int) (list []turnkeeper.Due
 	return list, err
 }
 
+// waits says that a message of the schedule waits already: it is the run for the
+// next slot as well.
+func (t *tick) waits(lane turnkeeper.Lane, sched turnkeeper.DueSchedule) bool {
+	ofSchedule := func(m *turnkeeper.Message) bool {
+		return m.Lane == lane && m.Agent == sched.Agent && m.Schedule == sched.Name && m.Trigger == turnkeeper.TriggerSchedule
+	}
+	return slices.ContainsFunc(t.s.state.waiting[lane], ofSchedule) || slices.ContainsFunc(t.slots, ofSchedule)
+}
+
 func (t *tick) Occur(_ context.Context, d turnkeeper.SlotDecision) error {
 	sched := d.Schedule
 	t.s.mu.Lock()
 	defer t.s.mu.Unlock()
 	slot := slotKey{sched.Agent, sched.Name, d.Slot.UnixMicro()}
-	if _, taken := t.s.state.slots[slot]; !d.Slot.IsZero() && !taken {
+	lane := laneOf(t.s.state.agents[sched.Agent], sched.Conversation)
+	if _, taken := t.s.state.slots[slot]; !d.Slot.IsZero() && !taken && !t.waits(lane, sched) {
 		m := &turnkeeper.Message{
 			ID: t.s.state.nextMessage(), Agent: sched.Agent, Conversation: sched.Conversation,
-			Lane: laneOf(t.s.state.agents[sched.Agent], sched.Conversation), Body: sched.Message, Trigger: turnkeeper.TriggerSchedule,
+			Lane: lane, Body: sched.Message, Trigger: turnkeeper.TriggerSchedule,
 			Schedule: sched.Name, Slot: d.Slot, State: turnkeeper.MessageWaiting, DueAt: d.Slot.Truncate(time.Second), AcceptedAt: t.s.now(),
 		}
 		t.slots = append(t.slots, m)

@@ -63,11 +63,15 @@ limit @max_rows
 for update;
 
 -- name: Occur :exec
+-- A slot becomes a message unless one of its schedule waits still, because its lane
+-- is held or no worker has room: that one is the run for both.
 insert into turnkeeper.messages (agent, conversation, lane, body, trigger, schedule, slot, due_at)
-select @agent::text, @conversation::text,
-    case when a.lane_per_conversation then a.name || '/' || @conversation else a.name end,
-    @body::text, 'schedule', @schedule::text, @slot::timestamptz, date_trunc('second', @slot::timestamptz)
-from turnkeeper.agents a where a.name = @agent
+select @agent::text, @conversation::text, l.lane, @body::text, 'schedule', @schedule::text, @slot::timestamptz,
+    date_trunc('second', @slot::timestamptz)
+from turnkeeper.agents a,
+    lateral (select case when a.lane_per_conversation then a.name || '/' || @conversation else a.name end as lane) l
+where a.name = @agent and not exists (select from turnkeeper.messages w
+    where w.state = 'waiting' and w.lane = l.lane and w.agent = a.name and w.schedule = @schedule)
 on conflict (agent, schedule, slot) do nothing;
 
 -- name: AdvanceSchedule :exec
@@ -197,9 +201,11 @@ with input as (
     returning l.lane, l.token, l.granted_at, l.lease_until
 ), new_turns as (
     insert into turnkeeper.turns (id, message_id, attempt, agent, conversation, lane, trigger, definition_hash,
-        state, token, grant_id, job_id, dispatches, granted_at, lease_until)
+        state, token, grant_id, job_id, dispatches, losses, granted_at, lease_until)
     select i.turn_id, i.message_id, i.attempt, i.agent, i.conversation, i.lane, i.trigger, i.definition_hash,
-        'running', g.token, i.grant_id, i.job_id, 1, g.granted_at, g.lease_until
+        'running', g.token, i.grant_id, i.job_id, 1, case when i.attempt > 1 then coalesce(( -- it is the message that loses its workers
+            select p.losses from turnkeeper.turns p where p.message_id = i.message_id and p.attempt = i.attempt - 1), 0) else 0 end,
+        g.granted_at, g.lease_until
     from input i join granted g on g.lane = i.lane where i.is_new
 ), old_turns as (
     update turnkeeper.turns t set state = 'running', token = g.token, grant_id = i.grant_id, job_id = i.job_id,

@@ -54,8 +54,15 @@ order by s.spawned_at, s.turn_id, s.round, s.ordinal
 limit @max_rows;
 
 -- name: ReserveTreeSpend :one
+-- Both budgets are kept with the first attempt at a message, as in ReserveSpend.
 select reservation::bigint, blocked::text, used_tokens::bigint, used_calls::bigint
-from turnkeeper.reserve_tree_spend(@root::bigint, @tree_tokens::bigint, @tree_calls::bigint, @turn::bigint, @agent::text,
+from turnkeeper.reserve_tree_spend(
+    coalesce((select f.id from turnkeeper.turns t join turnkeeper.turns f on f.message_id = t.message_id
+        where t.id = @root::bigint order by f.attempt limit 1), @root)::bigint,
+    @tree_tokens::bigint, @tree_calls::bigint,
+    coalesce((select f.id from turnkeeper.turns t join turnkeeper.turns f on f.message_id = t.message_id
+        where t.id = @turn::bigint order by f.attempt limit 1), @turn)::bigint,
+    @agent::text,
     @tokens::bigint, @turn_tokens::bigint, @turn_calls::bigint, @day_tokens::bigint, @day_calls::bigint);
 
 -- name: AgentTree :one
@@ -65,5 +72,6 @@ select a.max_depth, a.max_agents, a.tokens, a.calls, coalesce(s.tokens, 0)::bigi
     coalesce(t.input_tokens, 0)::bigint as input_tokens, coalesce(t.output_tokens, 0)::bigint as output_tokens
 from turnkeeper.agent_trees a
 left join turnkeeper.turns t on t.id = a.root
-left join turnkeeper.spend s on s.scope = 'tree:' || a.root and s.period = ''
+left join turnkeeper.spend s on s.period = '' and s.scope = 'tree:' || coalesce((select f.id from turnkeeper.turns f
+    where f.message_id = t.message_id order by f.attempt limit 1), a.root)
 where a.root = @root;

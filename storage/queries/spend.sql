@@ -1,6 +1,11 @@
 -- name: ReserveSpend :one
+-- A turn's budget is that of all attempts at its message, kept with the first: no
+-- retry resets what is spent.
 select reservation::bigint, blocked::text, used_tokens::bigint, used_calls::bigint
-from turnkeeper.reserve_spend(@turn::bigint, @agent::text, @tokens::bigint, @turn_tokens::bigint, @turn_calls::bigint,
+from turnkeeper.reserve_spend(
+    coalesce((select f.id from turnkeeper.turns t join turnkeeper.turns f on f.message_id = t.message_id
+        where t.id = @turn::bigint order by f.attempt limit 1), @turn)::bigint,
+    @agent::text, @tokens::bigint, @turn_tokens::bigint, @turn_calls::bigint,
     @day_tokens::bigint, @day_calls::bigint);
 
 -- name: SettleSpend :exec

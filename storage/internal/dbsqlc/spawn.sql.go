@@ -16,7 +16,8 @@ select a.max_depth, a.max_agents, a.tokens, a.calls, coalesce(s.tokens, 0)::bigi
     coalesce(t.input_tokens, 0)::bigint as input_tokens, coalesce(t.output_tokens, 0)::bigint as output_tokens
 from turnkeeper.agent_trees a
 left join turnkeeper.turns t on t.id = a.root
-left join turnkeeper.spend s on s.scope = 'tree:' || a.root and s.period = ''
+left join turnkeeper.spend s on s.period = '' and s.scope = 'tree:' || coalesce((select f.id from turnkeeper.turns f
+    where f.message_id = t.message_id order by f.attempt limit 1), a.root)
 where a.root = $1
 `
 
@@ -113,7 +114,13 @@ func (q *Queries) NextMessageID(ctx context.Context) (int64, error) {
 
 const ReserveTreeSpend = `-- name: ReserveTreeSpend :one
 select reservation::bigint, blocked::text, used_tokens::bigint, used_calls::bigint
-from turnkeeper.reserve_tree_spend($1::bigint, $2::bigint, $3::bigint, $4::bigint, $5::text,
+from turnkeeper.reserve_tree_spend(
+    coalesce((select f.id from turnkeeper.turns t join turnkeeper.turns f on f.message_id = t.message_id
+        where t.id = $1::bigint order by f.attempt limit 1), $1)::bigint,
+    $2::bigint, $3::bigint,
+    coalesce((select f.id from turnkeeper.turns t join turnkeeper.turns f on f.message_id = t.message_id
+        where t.id = $4::bigint order by f.attempt limit 1), $4)::bigint,
+    $5::text,
     $6::bigint, $7::bigint, $8::bigint, $9::bigint, $10::bigint)
 `
 
@@ -137,6 +144,7 @@ type ReserveTreeSpendRow struct {
 	UsedCalls   int64
 }
 
+// Both budgets are kept with the first attempt at a message, as in ReserveSpend.
 func (q *Queries) ReserveTreeSpend(ctx context.Context, arg ReserveTreeSpendParams) (ReserveTreeSpendRow, error) {
 	row := q.db.QueryRow(ctx, ReserveTreeSpend,
 		arg.Root,

@@ -11,7 +11,10 @@ import (
 
 const ReserveSpend = `-- name: ReserveSpend :one
 select reservation::bigint, blocked::text, used_tokens::bigint, used_calls::bigint
-from turnkeeper.reserve_spend($1::bigint, $2::text, $3::bigint, $4::bigint, $5::bigint,
+from turnkeeper.reserve_spend(
+    coalesce((select f.id from turnkeeper.turns t join turnkeeper.turns f on f.message_id = t.message_id
+        where t.id = $1::bigint order by f.attempt limit 1), $1)::bigint,
+    $2::text, $3::bigint, $4::bigint, $5::bigint,
     $6::bigint, $7::bigint)
 `
 
@@ -32,6 +35,8 @@ type ReserveSpendRow struct {
 	UsedCalls   int64
 }
 
+// A turn's budget is that of all attempts at its message, kept with the first: no
+// retry resets what is spent.
 func (q *Queries) ReserveSpend(ctx context.Context, arg ReserveSpendParams) (ReserveSpendRow, error) {
 	row := q.db.QueryRow(ctx, ReserveSpend,
 		arg.Turn,
