@@ -195,3 +195,37 @@ func TestTheDemoScript(t *testing.T) {
 		t.Errorf("the demo leaves Postgres %d running", pid)
 	}
 }
+
+// TestAPrivateDatabaseThatDies shows that a worker whose private Postgres is killed
+// starts it again, by itself, and goes on.
+func TestAPrivateDatabaseThatDies(t *testing.T) {
+	t.Parallel()
+	h := newPlainHouse(t)
+	data := filepath.Join(h.dir, ".turnkeeper")
+	w := startProcess(t, "worker", h.dir, h.environment(), binary(t, "worker"))
+	w.await("worker ready")
+	first := postmaster(t, data)
+	if first == 0 {
+		t.Fatal("there is no private Postgres")
+	}
+	if err := syscall.Kill(first, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	w.await("the private Postgres runs again") // nobody else has looked at it
+
+	r := h.run("", "enqueue", "--agent", "helper", "--wait", "--json", "What time is it?")
+	var answer struct{ Outcome string }
+	if err := json.Unmarshal([]byte(r.stdout), &answer); err != nil || r.code != 0 || answer.Outcome != "succeeded" {
+		t.Fatalf("enqueue --wait ended with %d\n%s%s", r.code, r.stdout, r.stderr)
+	}
+	second := postmaster(t, data)
+	if second == first || !alive(second) {
+		t.Errorf("the server is process %d, and was %d", second, first)
+	}
+	if code := w.terminate(); code != 0 {
+		t.Errorf("the worker ended with %d", code)
+	}
+	if alive(second) {
+		t.Error("the private Postgres outlived its worker")
+	}
+}

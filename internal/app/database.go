@@ -20,8 +20,9 @@ type Database struct {
 	URL     string // a secret
 	Private bool   // it is ours, and stops with its last user
 
-	server *pgdev.Server
-	log    *zap.Logger
+	server  *pgdev.Server
+	private pgdev.Options // of server
+	log     *zap.Logger
 }
 
 // Open opens the database of cfg, and starts the private one if there is no
@@ -29,7 +30,8 @@ type Database struct {
 func Open(ctx context.Context, cfg *config.Config, log *zap.Logger, fault FaultHook) (*Database, error) {
 	db := &Database{URL: cfg.DatabaseURL.Reveal(), log: log}
 	if !cfg.DatabaseURL.IsSet() {
-		server, err := pgdev.Open(ctx, pgdev.Options{Dir: cfg.DataDir, Log: log})
+		db.private = pgdev.Options{Dir: cfg.DataDir, Log: log}
+		server, err := pgdev.Open(ctx, db.private)
 		if err != nil {
 			return nil, err
 		}

@@ -243,6 +243,7 @@ func (w *worker) run(soft, hard context.Context, ready func(Ready)) (err error) 
 	defer stopScheduling()
 	background.Go(func() { w.bell.Run(ctx) })
 	background.Go(func() { w.heart.Run(ctx, func() { w.stop(lease.ErrSilent) }) })
+	background.Go(func() { w.db.keepUp(ctx) })
 	background.Go(func() { w.tidy(ctx) })
 	background.Go(func() { w.rereadAgents(ctx) })
 	if w.cfg.HasRole(config.RoleWorker) {

@@ -92,6 +92,16 @@ func Open(ctx context.Context, opts Options) (*Server, error) {
 // this server. It holds the password: it must not be logged.
 func (s *Server) URL() string { return s.url }
 
+// Alive says that the server's process is there. One that died is started again by
+// another Open of the folder, at the same address.
+func (s *Server) Alive() bool {
+	_, alive := s.home.postmaster()
+	return alive
+}
+
+// LogFile is the server's own log.
+func (s *Server) LogFile() string { return s.home.log() }
+
 // Close gives up this process's share. If nobody else has one, the server is
 // stopped: sessions are ended, open transactions rolled back, and the data is
 // written out before Close returns. ctx bounds the wait; even with a ctx that
