@@ -118,17 +118,17 @@ func (t *turn) until(ctx context.Context, done <-chan struct{}, kill func(cause 
 		case <-done:
 			return nil
 		case <-bell:
-			err := t.commit(ctx)
-			if errors.Is(err, turnkeeper.ErrFenced) {
+			switch err := t.commit(ctx); {
+			case err == nil:
+				bell, pause = nil, time.After(noteEvery)
+			case errors.Is(err, turnkeeper.ErrFenced):
 				kill(turnkeeper.ErrFenced)
 				<-done
 				return err
-			}
-			if err != nil {
+			default:
 				<-done
-				return nil
+				return nil // the next write says it
 			}
-			bell, pause = nil, time.After(noteEvery)
 		case <-pause:
 			bell, pause = t.progress.bell, nil
 		}
