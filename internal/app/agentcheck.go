@@ -14,6 +14,7 @@ import (
 	"turnkeeper/inference/demo"
 	"turnkeeper/internal/config"
 	"turnkeeper/tools"
+	"turnkeeper/tools/builtin"
 	"turnkeeper/tools/program"
 )
 
@@ -157,7 +158,7 @@ func (r *AgentsReport) checkProgram(d *agentdef.Definition, t config.Tool) {
 // withoutRoot says which of an agent's tools need a root folder, where it has none.
 func withoutRoot(names []string) string {
 	for _, name := range names {
-		if name == "read_file" || name == "list_files" {
+		if builtin.NeedsRoot(name) {
 			return fmt.Sprintf("%s needs a folder, and there is no root: each of its calls fails; set root", name)
 		}
 	}

@@ -265,6 +265,16 @@ func TestAgentsCheck(t *testing.T) {
 			}
 		}
 	})
+	t.Run("file tools without a folder", func(t *testing.T) {
+		bare := t.TempDir()
+		if err := os.WriteFile(filepath.Join(bare, "bare.md"), []byte("---\ntools: [clock, list_files]\n---\nHello.\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		code, report := check(t, bare)
+		if code != 0 || len(report.Warnings) != 1 || !strings.Contains(report.Warnings[0], "list_files needs a folder, and there is no root") {
+			t.Errorf("exit code %d, %+v", code, report)
+		}
+	})
 	t.Run("every fault is told", func(t *testing.T) {
 		write("keys.md", "---\nmodell: demo/script\nmax_rounds: 99\n---\nHello.\n")
 		write("spend.md", "---\nbudget: {turn_tokens: 2000}\n---\nHello.\n")

@@ -31,6 +31,14 @@ type listFilesArgs struct {
 	Recursive bool   `json:"recursive,omitempty" jsonschema:"list the folders below it too"`
 }
 
+const (
+	nameReadFile  = "read_file"
+	nameListFiles = "list_files"
+)
+
+// NeedsRoot says that a tool of this package fails for an agent without a root folder.
+func NeedsRoot(tool string) bool { return tool == nameReadFile || tool == nameListFiles }
+
 // NewFiles are the tools `read_file` and `list_files`, both of effect none, and
 // `write_file` of effect keyed.
 // They see nothing but regular files and folders below the folder that root
@@ -39,13 +47,13 @@ type listFilesArgs struct {
 func NewFiles(root func(agent string) string) []tools.Tool {
 	f := files{root: root}
 	read := tools.Spec{
-		Name: "read_file",
+		Name: nameReadFile,
 		Description: "Reads a file of the root folder. A text file gives its text. " +
 			"Files over 10 MB must be read in parts, with offset and limit.",
 		Effect: turnkeeper.EffectNone,
 	}
 	list := tools.Spec{
-		Name: "list_files",
+		Name: nameListFiles,
 		Description: "Lists a folder of the root folder, one entry a line: a file with a tab and its size in bytes, " +
 			"a folder with a slash, a link with @. At most 1000 entries.",
 		Effect: turnkeeper.EffectNone,
