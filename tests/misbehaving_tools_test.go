@@ -91,7 +91,9 @@ func (h *house) misbehave(w *process, c misbehaviour, timeout time.Duration) {
 		h.t.Errorf("the call is %s: %.300q ... %.300q", call.State, call.Result, call.Result[max(0, len(call.Result)-300):])
 	}
 	took := time.Duration(query[int64](h, "select coalesce(duration_ms, 0) from calls where turn_id = $1", turn.ID)) * time.Millisecond
-	if h.t.Logf("the call took %s", took); took > timeout+time.Second {
+	// The second is promised of programs without the race detector, which is what
+	// make test runs: with it, a process on two busy cores wakes a third of one late.
+	if h.t.Logf("the call took %s", took); took > timeout+time.Second && !raceDetector {
 		h.t.Errorf("the call took %s, its timeout is %s", took, timeout)
 	}
 	if c.stored > 0 {
