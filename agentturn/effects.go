@@ -94,7 +94,7 @@ func (t *turn) runTransactional(ctx context.Context, call *turnkeeper.ToolCall, 
 	}
 	t.at(ctx, PointTransactEnter)
 	start := newStart(call)
-	result, err := t.journal.Transact(ctx, start, func(ctx context.Context) turnkeeper.CallResult {
+	result, err := t.journal.Transact(ctx, start, t.timeout(spec)+tools.DefaultGrace, func(ctx context.Context) turnkeeper.CallResult {
 		execute, id := t.prepare(ctx, call)
 		done := execute()
 		result := t.take(call, done.Result, id)

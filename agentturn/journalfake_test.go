@@ -356,7 +356,7 @@ type txKey struct{}
 // A tx collects what a transactional tool does.
 type tx struct{ effects []string }
 
-func (j *memJournal) Transact(ctx context.Context, start turnkeeper.CallStart, run func(context.Context) turnkeeper.CallResult) (result turnkeeper.CallResult, err error) {
+func (j *memJournal) Transact(ctx context.Context, start turnkeeper.CallStart, _ time.Duration, run func(context.Context) turnkeeper.CallResult) (result turnkeeper.CallResult, err error) {
 	if ctx.Err() != nil {
 		return result, context.Cause(ctx)
 	}

@@ -34,11 +34,12 @@ type Journal interface {
 
 	// Transact records the start of a transactional call, runs it, and records
 	// its result, in one transaction. run gets a context that carries the
-	// transaction. A result in state CallFailed undoes what run wrote and
-	// keeps the result. It returns the result that was recorded, which is a
+	// transaction, and takes no longer than within. A result in state
+	// CallFailed undoes what run wrote and keeps the result. It returns the result that was recorded, which is a
 	// failure where a statement of the tool had failed, whatever run said.
 	// Errors are those of Append.
-	Transact(ctx context.Context, start turnkeeper.CallStart, run func(context.Context) turnkeeper.CallResult) (turnkeeper.CallResult, error)
+	Transact(ctx context.Context, start turnkeeper.CallStart, within time.Duration,
+		run func(context.Context) turnkeeper.CallResult) (turnkeeper.CallResult, error)
 
 	// Arrivals are the results of calls that are open elsewhere which have arrived
 	// and are not in the journal yet, without what is shown. The turn appends

@@ -71,8 +71,10 @@ func (j *journal) ending(o turnkeeper.Outcome) storage.Ending {
 	return ending
 }
 
-func (j *journal) Transact(ctx context.Context, start turnkeeper.CallStart, run func(context.Context) turnkeeper.CallResult) (turnkeeper.CallResult, error) {
-	return j.writer.Transact(ctx, start, run)
+func (j *journal) Transact(ctx context.Context, start turnkeeper.CallStart, within time.Duration,
+	run func(context.Context) turnkeeper.CallResult,
+) (turnkeeper.CallResult, error) {
+	return j.writer.Transact(ctx, start, within, run)
 }
 
 func (j *journal) WriteDraft(ctx context.Context, part turnkeeper.OutputPart) error {

@@ -19,7 +19,7 @@ func TestTransactionalToolThatTimesOutInAStatementHasFailed(t *testing.T) {
 	ctx, stop := context.WithTimeout(t.Context(), 4*time.Second) // the turn's time
 	defer stop()
 	runs := 0
-	_, err := d.Transact(ctx, start(k, "n", 1, turnkeeper.EffectOnce), func(ctx context.Context) turnkeeper.CallResult {
+	_, err := d.Transact(ctx, start(k, "n", 1, turnkeeper.EffectOnce), time.Minute, func(ctx context.Context) turnkeeper.CallResult {
 		runs++
 		own, stop := context.WithTimeout(ctx, 300*time.Millisecond) // its tool_timeout
 		defer stop()

@@ -3,6 +3,7 @@ package storage_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"turnkeeper"
 	"turnkeeper/storage"
@@ -17,7 +18,7 @@ func TestTransactionalToolThatBreaksADeferredConstraintHasFailed(t *testing.T) {
 	d := h.turn("x")
 	d.append(t, turnkeeper.Entry{Round: round(1, turnkeeper.EffectOnce)})
 	k := key(1, 1)
-	recorded, err := d.Transact(t.Context(), start(k, "n", 1, turnkeeper.EffectOnce), func(ctx context.Context) turnkeeper.CallResult {
+	recorded, err := d.Transact(t.Context(), start(k, "n", 1, turnkeeper.EffectOnce), time.Minute, func(ctx context.Context) turnkeeper.CallResult {
 		tx, _ := storage.TxFrom(ctx)
 		if _, err := tx.Exec(ctx, "insert into public.children values (1)"); err != nil {
 			t.Error(err)

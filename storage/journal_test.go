@@ -136,7 +136,7 @@ func TestFence(t *testing.T) {
 		if err := d.Append(t.Context(), turnkeeper.Entry{Outcome: succeeded("stale")}, answered); !errors.Is(err, turnkeeper.ErrFenced) {
 			t.Errorf("a reply %s: %v", when, err)
 		}
-		_, err := d.Transact(t.Context(), start(key(1, 1), "n", 1, turnkeeper.EffectOnce), nil)
+		_, err := d.Transact(t.Context(), start(key(1, 1), "n", 1, turnkeeper.EffectOnce), time.Minute, nil)
 		if !errors.Is(err, turnkeeper.ErrFenced) {
 			t.Errorf("a transactional call %s: %v", when, err)
 		}

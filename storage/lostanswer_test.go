@@ -212,7 +212,7 @@ func TestLostAnswerOfATransactionalCall(t *testing.T) {
 			d.append(t, turnkeeper.Entry{Round: round(1, turnkeeper.EffectOnce)})
 			happened := p.CutNext(c.what, commits)
 			runs := 0
-			_, err := d.Transact(t.Context(), start(key(1, 1), "n", 1, turnkeeper.EffectOnce), func(ctx context.Context) turnkeeper.CallResult {
+			_, err := d.Transact(t.Context(), start(key(1, 1), "n", 1, turnkeeper.EffectOnce), time.Minute, func(ctx context.Context) turnkeeper.CallResult {
 				runs++
 				tx, _ := storage.TxFrom(ctx)
 				if _, err := tx.Exec(ctx, "insert into turnkeeper.notes (agent, name, content) values ('clerk', 'run', 'x')"); err != nil {

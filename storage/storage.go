@@ -17,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.uber.org/zap"
@@ -38,12 +39,14 @@ type Store struct {
 	log    *zap.Logger
 	mask   func(string) string // nil: nothing is masked
 	fault  FaultHook
+
+	statementTimeout time.Duration
 }
 
 // Open connects. It fails in plain words when the database cannot be reached.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	o = o.withDefaults()
-	s := &Store{files: migrations.Files, log: o.Log, mask: o.Mask, fault: o.Fault}
+	s := &Store{files: migrations.Files, log: o.Log, mask: o.Mask, fault: o.Fault, statementTimeout: o.StatementTimeout}
 	err := errors.Join(
 		s.connect(ctx, &s.pool, o, o.MaxConns, "turnkeeper", nil),
 		s.connect(ctx, &s.finish, o, o.FinishConns, "turnkeeper finish", nil),

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -10,19 +11,22 @@ import (
 )
 
 // Transact records the start of a call, runs it, and records its result, in one
-// transaction, which run finds in its context (see TxFrom). A result in state
-// CallFailed undoes what run wrote. It returns what was recorded, which is a
+// transaction, which run finds in its context (see TxFrom). within is the longest that
+// run takes: so long may the transaction be left alone. A result in state CallFailed undoes what run wrote. It returns what was recorded, which is a
 // failure where a statement of run's had failed. Errors are those of Append; when the
 // transaction cannot commit, nothing of the call has happened, and run is run
 // again when the reason passes. A run that failed, and broke the connection by that,
 // as one whose time ends in a statement does, is recorded as it failed.
-func (w *TurnWriter) Transact(ctx context.Context, start turnkeeper.CallStart,
+func (w *TurnWriter) Transact(ctx context.Context, start turnkeeper.CallStart, within time.Duration,
 	run func(context.Context) turnkeeper.CallResult,
 ) (result turnkeeper.CallResult, err error) {
 	const steps = 2 // one for the start, one for the result
 	err = w.write(ctx, steps, 0, func(ctx context.Context) error {
 		return translate(w.inTx(ctx, func(tx pgx.Tx) error {
 			if err := w.sendIn(ctx, tx, 0, turnkeeper.Entry{Starts: []turnkeeper.CallStart{start}}); err != nil {
+				return err
+			}
+			if err := w.letWait(ctx, tx, within); err != nil {
 				return err
 			}
 			if result, err = runInSavepoint(ctx, tx, run); err != nil {
@@ -54,6 +58,15 @@ func (w *TurnWriter) inTx(ctx context.Context, f func(pgx.Tx) error) error {
 	})
 }
 
+// letWait lets a transaction be left alone for as long as its tool may run. The
+// database would end the session else (see connect), and the tool be run again, to wait
+// as long.
+func (w *TurnWriter) letWait(ctx context.Context, tx pgx.Tx, within time.Duration) error {
+	_, err := tx.Exec(ctx, "select set_config('idle_in_transaction_session_timeout', $1, true)",
+		millis(max(within+time.Second, w.store.statementTimeout)))
+	return err
+}
+
 func (w *TurnWriter) sendIn(ctx context.Context, tx pgx.Tx, step int64, e turnkeeper.Entry) error {
 	p := &pipeline{}
 	if err := w.queue(ctx, p.queries(), step, e, Ending{}); err != nil {
@@ -73,9 +86,7 @@ func runInSavepoint(ctx context.Context, tx pgx.Tx, run func(context.Context) tu
 	result := run(withTx(ctx, save))
 	const inFailedTransaction = 'E'
 	if result.State == turnkeeper.CallSucceeded && tx.Conn().PgConn().TxStatus() == inFailedTransaction {
-		result.State, result.Output = turnkeeper.CallFailed, nil
-		result.Shown = "tool error: a statement of the tool failed in the database, and so nothing of it was kept"
-		result.Preview = result.Shown
+		result = undone(result, shownBroken)
 	}
 	if result.State == turnkeeper.CallSucceeded {
 		err := checkDeferred(ctx, save)
@@ -85,11 +96,20 @@ func runInSavepoint(ctx context.Context, tx pgx.Tx, run func(context.Context) tu
 		if tx.Conn().PgConn().TxStatus() != inFailedTransaction {
 			return result, err
 		}
-		result.State, result.Output, result.Attached = turnkeeper.CallFailed, nil, nil
-		result.Shown = "tool error: what the tool wrote was refused by the database, and so nothing of it was kept"
-		result.Preview = result.Shown
+		result = undone(result, shownRefused)
 	}
 	return result, save.Rollback(ctx)
+}
+
+// Results of tools that call themselves a success, and of which nothing can be kept.
+const (
+	shownBroken  = "tool error: a statement of the tool failed in the database, and so nothing of it was kept"
+	shownRefused = "tool error: what the tool wrote was refused by the database, and so nothing of it was kept"
+)
+
+func undone(r turnkeeper.CallResult, shown string) turnkeeper.CallResult {
+	r.State, r.Output, r.Attached, r.Shown, r.Preview = turnkeeper.CallFailed, nil, nil, shown, shown
+	return r
 }
 
 // checkDeferred has all that is checked at a commit be checked now, while a failure

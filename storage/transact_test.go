@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"turnkeeper"
 	"turnkeeper/storage"
@@ -14,7 +15,7 @@ func TestTransactionalCall(t *testing.T) {
 	d := h.turn("x")
 	d.append(t, turnkeeper.Entry{Round: round(1, turnkeeper.EffectOnce, turnkeeper.EffectOnce, turnkeeper.EffectOnce)})
 	run := func(k turnkeeper.CallKey, state turnkeeper.CallState, also func(ctx context.Context)) error {
-		_, err := d.Transact(t.Context(), start(k, k.String(), 1, turnkeeper.EffectOnce), func(ctx context.Context) turnkeeper.CallResult {
+		_, err := d.Transact(t.Context(), start(k, k.String(), 1, turnkeeper.EffectOnce), time.Minute, func(ctx context.Context) turnkeeper.CallResult {
 			if err := h.WriteNote(ctx, "clerk", k.String(), "from the tool"); err != nil {
 				t.Error(err)
 			}
@@ -74,7 +75,7 @@ func TestTransactionalCallOfALostLeaseLeavesNothing(t *testing.T) {
 	d := h.turn("x")
 	d.append(t, turnkeeper.Entry{Round: round(1, turnkeeper.EffectOnce)})
 	h.lose(d)
-	_, err := d.Transact(t.Context(), start(key(1, 1), "n", 1, turnkeeper.EffectOnce), func(context.Context) turnkeeper.CallResult {
+	_, err := d.Transact(t.Context(), start(key(1, 1), "n", 1, turnkeeper.EffectOnce), time.Minute, func(context.Context) turnkeeper.CallResult {
 		t.Error("the tool ran")
 		return turnkeeper.CallResult{}
 	})
@@ -89,7 +90,7 @@ func TestSchedulerDoesNotWaitForATransactionalTool(t *testing.T) {
 	h := newHouse(t)
 	d := h.turn("x")
 	d.append(t, turnkeeper.Entry{Round: round(1, turnkeeper.EffectOnce)})
-	_, err := d.Transact(t.Context(), start(key(1, 1), "n", 1, turnkeeper.EffectOnce), func(context.Context) turnkeeper.CallResult {
+	_, err := d.Transact(t.Context(), start(key(1, 1), "n", 1, turnkeeper.EffectOnce), time.Minute, func(context.Context) turnkeeper.CallResult {
 		h.exec("update turnkeeper.leases set granted_at = granted_at - interval '1 hour', lease_until = clock_timestamp()")
 		h.inTick(func(ctx context.Context, tick *storage.Tick) error {
 			lost, err := tick.Lost(ctx, 10)
@@ -130,7 +131,7 @@ func TestTransactionalToolThatHidesItsFailureHasFailed(t *testing.T) {
 	d := h.turn("x")
 	d.append(t, turnkeeper.Entry{Round: round(1, turnkeeper.EffectOnce)})
 	k := key(1, 1)
-	recorded, err := d.Transact(t.Context(), start(k, "n", 1, turnkeeper.EffectOnce), func(ctx context.Context) turnkeeper.CallResult {
+	recorded, err := d.Transact(t.Context(), start(k, "n", 1, turnkeeper.EffectOnce), time.Minute, func(ctx context.Context) turnkeeper.CallResult {
 		tx, _ := storage.TxFrom(ctx)
 		if err := h.WriteNote(ctx, "clerk", "n", "lost"); err != nil {
 			t.Error(err)

@@ -29,7 +29,8 @@ type Spec struct {
 
 	// Transactional says that the tool's only effect is in the database that
 	// keeps the journal, and that it runs in the transaction that records its
-	// result: it happens exactly when the result does.
+	// result: it happens exactly when the result does. That transaction is open,
+	// with what it has locked, until the tool returns or its time is up.
 	Transactional bool
 
 	// Detached says that a call runs in a job of its own, on any worker that has

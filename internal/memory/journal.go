@@ -151,7 +151,7 @@ func (j *Journal) checkFence(row *turnRow) error {
 
 // Transact runs a transactional call: see agentturn.Journal. What the tool hands
 // to OnCommit is done when its transaction is.
-func (j *Journal) Transact(ctx context.Context, start turnkeeper.CallStart,
+func (j *Journal) Transact(ctx context.Context, start turnkeeper.CallStart, _ time.Duration,
 	run func(context.Context) turnkeeper.CallResult,
 ) (result turnkeeper.CallResult, err error) {
 	const steps = 2 // one for the start, one for the result

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"testing"
+	"time"
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
@@ -232,5 +233,5 @@ func isIt(h *house, what string, err, want error) {
 }
 
 func (d *dispatch) transact(k turnkeeper.CallKey, nonce string, run func(context.Context) turnkeeper.CallResult) (turnkeeper.CallResult, error) {
-	return d.Transact(d.h.Context(), turnkeeper.CallStart{Key: k, Nonce: nonce, Attempt: 1, Effect: turnkeeper.EffectOnce}, run)
+	return d.Transact(d.h.Context(), turnkeeper.CallStart{Key: k, Nonce: nonce, Attempt: 1, Effect: turnkeeper.EffectOnce}, time.Minute, run)
 }
