@@ -95,13 +95,13 @@ func TestAKillWithACallInTheBackground(t *testing.T) {
 			h.agent("clerk", marks, quickly)
 			h.ledger.hold("a")
 			h.model.Then(rounds(calls(call(c.tool, "a"), call("mark_none", "b")), hangOnce(reader("wait_for_tool_output", "{}")), text("So be it.")))
-			first := h.startWorker("--takeover-after", "2s")
+			first := h.startWorker("--takeover-after", silence)
 			message := h.enqueue("clerk", "Make a mark.")
 			h.awaitRequests(2)
 			if state := query[string](h, "select state from calls where ordinal = 1"); state != "running" {
 				t.Errorf("the call is %s", state)
 			}
-			h.startWorker("--takeover-after", "2s")
+			h.startWorker("--takeover-after", silence)
 			first.kill()
 			h.ledger.release()
 

@@ -108,7 +108,7 @@ func TestCancelledAndTheWorkerIsLost(t *testing.T) {
 	h := newHouse(t)
 	h.agent("clerk", marks)
 	h.model.Then(func(recorded) reply { return inferencetest.Hang() })
-	first := h.startWorker("--takeover-after", "2s")
+	first := h.startWorker("--takeover-after", silence)
 	message := h.enqueue("clerk", "Go.")
 	h.awaitRequests(1)
 	first.signal(syscall.SIGSTOP) // it hears nothing of it
@@ -116,7 +116,7 @@ func TestCancelledAndTheWorkerIsLost(t *testing.T) {
 		t.Fatalf("%+v", r)
 	}
 	first.kill()
-	h.startWorker("--takeover-after", "2s")
+	h.startWorker("--takeover-after", silence)
 	h.awaitClosed(message)
 	if turn := h.cancelled(message); turn.Dispatches != 1 {
 		t.Errorf("it was dispatched %d times", turn.Dispatches)

@@ -39,7 +39,7 @@ func sceneOf(point string) scene {
 // crashFlags are those of all workers here: leases that are soon over, and no
 // hurry that a busy machine could not keep up with.
 var crashFlags = []string{
-	"--lease-ttl", "10s", "--lease-margin", "1s", "--max-duration", "8s", "--tool-timeout", "5s", "--takeover-after", "2s", "--shutdown-grace", "5s",
+	"--lease-ttl", "10s", "--lease-margin", "1s", "--max-duration", "8s", "--tool-timeout", "5s", "--takeover-after", silence, "--shutdown-grace", "5s",
 }
 
 // turnScene: the only worker is harmed on the way of a message; a second one

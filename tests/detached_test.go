@@ -82,7 +82,7 @@ func TestADetachedCallOutlivesItsTurnsTime(t *testing.T) {
 		return farTurn("mark_far_once", "a")(r)
 	})
 	h.startWorker("--max-duration", "2s", "--tool-timeout", "1s", "--lease-ttl", "5s", "--lease-margin", "1s",
-		"--takeover-after", "2s", "--worker-slots", "1")
+		"--takeover-after", "0", "--worker-slots", "1")
 	message := h.enqueue("clerk", "Take your time.")
 	h.ledger.await("a", 1)
 	h.waiting(1)
@@ -145,11 +145,11 @@ func TestAKillDuringADetachedCall(t *testing.T) {
 			h.agent("clerk", far)
 			h.ledger.hold("a")
 			h.model.Then(farTurn(c.tool, "a"))
-			first := h.startWorker("--takeover-after", "2s")
+			first := h.startWorker("--takeover-after", silence)
 			message := h.enqueue("clerk", "Take your time.")
 			h.ledger.await("a", 1)
 			h.waiting(1)
-			h.startWorker("--takeover-after", "2s")
+			h.startWorker("--takeover-after", silence)
 			first.kill()
 			if c.runs > 1 {
 				h.ledger.await("a", 2)
@@ -336,7 +336,7 @@ func TestAKillBetweenWaitAndResume(t *testing.T) {
 			h := newCrashHouse(t, crash{point: point, tool: "mark_far_keyed"})
 			h.model.Then(farTurn("mark_far_keyed", "a"))
 			h.register("clerk")
-			flags := []string{"--takeover-after", "2s"}
+			flags := []string{"--takeover-after", silence}
 			message := h.send("clerk", "Take your time.")
 			if strings.HasPrefix(point, "tick") || strings.HasPrefix(point, "work") {
 				h.ledger.hold("a")
@@ -376,7 +376,7 @@ tools:
 `, h.address, h.dir))
 	h.agent("clerk", "tools: [build]")
 	h.model.Then(farTurn("build", "all"))
-	h.startWorker("--max-duration", "2s", "--tool-timeout", "1s", "--lease-ttl", "5s", "--lease-margin", "1s", "--takeover-after", "2s")
+	h.startWorker("--max-duration", "2s", "--tool-timeout", "1s", "--lease-ttl", "5s", "--lease-margin", "1s", "--takeover-after", "0")
 	message := h.enqueue("clerk", "Build it.")
 	h.await("the program runs", "select exists (select from detached_calls where claim is not null)")
 	h.waiting(1)

@@ -125,7 +125,7 @@ func TestAKilledWorkersPrivateDatabaseIsTakenUp(t *testing.T) {
 	t.Parallel()
 	h := newPlainHouse(t)
 	data := filepath.Join(h.dir, ".turnkeeper")
-	flags := []string{"--takeover-after", "1s"}
+	flags := []string{"--takeover-after", silence}
 	w := startProcess(t, "worker", h.dir, h.environment(), binary(t, "worker"), flags...)
 	w.await("worker ready")
 	if r := h.run("", "enqueue", "--agent", "helper", "--wait", "One?"); r.code != 0 {

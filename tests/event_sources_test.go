@@ -118,7 +118,7 @@ func newCutStand(t *testing.T) *cutStand {
 			"/follow.js": string(follow), "/watch.html": watchPage,
 		}))
 	}
-	s.runner = s.startWorker("--takeover-after", "2s")
+	s.runner = s.startWorker("--takeover-after", silence)
 	s.serve(s.runner, s.startWorker("--roles", "api"), s.startWorker("--roles", "api"))
 	s.send("clerk", "Talk.")
 	s.await("the turn streams", "select exists (select from turn_events where type = 'block_delta')")
@@ -212,7 +212,7 @@ func (s *cutStand) drainAnAPI() {
 // loseTheRunner kills the worker that runs the turn; another one takes it over.
 func (s *cutStand) loseTheRunner() {
 	grants := query[int](s.house, "select dispatches from turns")
-	next := s.startWorker("--takeover-after", "2s")
+	next := s.startWorker("--takeover-after", silence)
 	s.serve(next, s.serving[1], s.serving[2])
 	s.runner.kill()
 	s.runner = next
@@ -223,7 +223,7 @@ func (s *cutStand) loseTheRunner() {
 // drainTheRunner tells the worker that runs the turn to stop: it ends the turn first, if
 // there is time for that, and sends those who watch elsewhere.
 func (s *cutStand) drainTheRunner() {
-	s.serve(s.startWorker("--takeover-after", "2s"), s.serving[1], s.serving[2], s.runner)
+	s.serve(s.startWorker("--takeover-after", silence), s.serving[1], s.serving[2], s.runner)
 	s.runner.signal(syscall.SIGTERM)
 }
 

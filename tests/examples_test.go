@@ -110,14 +110,14 @@ func TestTheInboxAssistant(t *testing.T) {
 	mail := func(name string) shown {
 		return h.turnOf(h.enqueue("inbox", h.read("mails/"+name), "--conversation", name))
 	}
-	w := h.startPlainWorker("--takeover-after", "1s")
+	w := h.startPlainWorker("--takeover-after", silence)
 
 	first := mail("1-anna.txt")
 	h.says(first, "inbox", "Dear Anna Weber,", "Inner tube, 16 inch: 7.50")
 	h.calledAs(first, "note_read failed", "list_files succeeded", "read_file succeeded", "note_write succeeded")
 	w.kill()
 
-	h.startPlainWorker("--takeover-after", "1s")
+	h.startPlainWorker("--takeover-after", silence)
 	second := mail("2-anna.txt")
 	h.says(second, "inbox", "I remember your 16 inch wheels.", "Tyre, 16 inch: 21.90")
 	h.calledAs(second, "note_read succeeded", "list_files succeeded", "read_file succeeded")
@@ -328,7 +328,7 @@ func TestTheWatcherIsKilledWhileItReports(t *testing.T) {
 	if err := syscall.Mkfifo(filepath.Join(h.dir, "hold"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	w := h.startQuietWatcher("--takeover-after", "1s")
+	w := h.startQuietWatcher("--takeover-after", silence)
 	h.turnOf(h.enqueue("watcher", "Look."))
 	site.say("two")
 	message := h.enqueue("watcher", "Look.")
@@ -337,7 +337,7 @@ func TestTheWatcherIsKilledWhileItReports(t *testing.T) {
 		return err == nil
 	})
 	w.kill()
-	h.startPlainWorker("--takeover-after", "1s")
+	h.startPlainWorker("--takeover-after", silence)
 	turn := h.turnOf(message)
 	h.says(turn, "watcher", "The page has changed; the report was filed before as reports/turn-2-")
 	if c := turn.calls()[3]; c.Name != "file_report" || c.Starts < 2 || c.State != "succeeded" {

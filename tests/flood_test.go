@@ -27,7 +27,7 @@ func TestAToolThatKillsItsWorker(t *testing.T) {
 		}
 		return rounds(callOnce("mark_none", newest(r)), text("answer to "+newest(r)))(r)
 	})
-	w := h.startWorker("--takeover-after", "1s")
+	w := h.startWorker("--takeover-after", silence)
 	doomed := h.send("doomed", "Die.")
 	var others []int64
 	for death := 1; death <= 3; death++ {
@@ -36,7 +36,7 @@ func TestAToolThatKillsItsWorker(t *testing.T) {
 		// Sent while nobody works: what waits now is under way with the next death
 		// at most once, and not three times as what kills.
 		others = append(others, h.send("clerk", fmt.Sprint("other ", death)))
-		w = h.startWorker("--takeover-after", "1s")
+		w = h.startWorker("--takeover-after", silence)
 	}
 	turn := h.turnOf(doomed)
 	h.ended(turn, "degraded", "worker_lost", 1)

@@ -25,7 +25,7 @@ func TestFollowOverALostWorker(t *testing.T) {
 		}
 		return text(long)
 	})
-	first := h.startWorker("--takeover-after", "2s")
+	first := h.startWorker("--takeover-after", silence)
 	message := h.send("clerk", "Talk.")
 	h.await("the turn streams", "select exists (select from turn_events where type = 'block_delta')")
 
@@ -37,7 +37,7 @@ func TestFollowOverALostWorker(t *testing.T) {
 	pipe.await("line 3 of what")
 	programs.await("line 3 of what")
 	first.kill()
-	h.startWorker("--takeover-after", "2s")
+	h.startWorker("--takeover-after", silence)
 	h.awaitClosed(message)
 	h.replied(h.turnOf(message), long)
 

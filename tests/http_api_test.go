@@ -126,13 +126,13 @@ func TestAStreamOverALostWorker(t *testing.T) {
 		}
 		return text(long)
 	})
-	first := h.startWorker("--takeover-after", "2s")
+	first := h.startWorker("--takeover-after", silence)
 	posted, accepted := post(t, first.api(), `{"agent":"clerk","body":"Talk."}`, "Idempotency-Key", "k")
 	if posted.StatusCode != http.StatusCreated {
 		t.Fatalf("answered %s %v", posted.Status, accepted)
 	}
 	h.await("the turn streams", "select exists (select from turn_events where type = 'block_delta')")
-	second := h.startWorker("--takeover-after", "2s")
+	second := h.startWorker("--takeover-after", silence)
 	bases := []string{first.api(), second.api()}
 	follow := &listener{path: "/v1/turns/1/events", client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -28,10 +28,10 @@ func TestAKilledWorkersTurnIsTakenOver(t *testing.T) {
 	h := newHouse(t)
 	h.agent("clerk", marks)
 	h.model.Then(rounds(callOnce("mark_once", "a"), hangOnce(text("It is marked."))))
-	first := h.startWorker("--takeover-after", "2s")
+	first := h.startWorker("--takeover-after", silence)
 	message := h.enqueue("clerk", "Make a mark.")
 	h.awaitRequests(2)
-	h.startWorker("--takeover-after", "2s")
+	h.startWorker("--takeover-after", silence)
 	killed := query[time.Time](h, "select clock_timestamp()")
 	first.kill()
 
@@ -70,10 +70,10 @@ func TestAKillDuringATool(t *testing.T) {
 			h.agent("clerk", marks)
 			h.ledger.hold("a")
 			h.model.Then(rounds(callOnce(c.tool, "a"), text("So be it.")))
-			first := h.startWorker("--takeover-after", "2s")
+			first := h.startWorker("--takeover-after", silence)
 			message := h.enqueue("clerk", "Make a mark.")
 			h.ledger.await("a", 1)
-			h.startWorker("--takeover-after", "2s")
+			h.startWorker("--takeover-after", silence)
 			first.kill()
 			h.ledger.release()
 
@@ -103,7 +103,7 @@ var shortLease = []string{"--lease-ttl", "6s", "--lease-margin", "1s", "--max-du
 
 func TestAStoppedWorkerIsFenced(t *testing.T) {
 	t.Parallel()
-	for name, takeover := range map[string]string{"at the end of its lease": "0", "when its heart is silent": "2s"} {
+	for name, takeover := range map[string]string{"at the end of its lease": "0", "when its heart is silent": silence} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := newHouse(t)
@@ -151,7 +151,7 @@ func TestAStoppedWorkersAnswerIsRefused(t *testing.T) {
 	late := make(chan struct{})
 	h.model.Add(waitFor(late, text("stale")))
 	h.model.Then(rounds(text("fresh")))
-	flags := append([]string{"--takeover-after", "2s"}, shortLease...)
+	flags := append([]string{"--takeover-after", silence}, shortLease...)
 	first := h.startWorker(flags...)
 	message := h.enqueue("clerk", "Hello")
 	h.awaitRequests(1)
@@ -188,14 +188,14 @@ func TestAMessageThatKillsItsWorkers(t *testing.T) {
 	h.model.Then(rounds(callOnce("mark_once", "a"), hang()))
 	message := int64(0)
 	for death := 1; death <= 3; death++ {
-		w := h.startWorker("--takeover-after", "1s")
+		w := h.startWorker("--takeover-after", silence)
 		if message == 0 {
 			message = h.enqueue("clerk", "Die.")
 		}
 		h.awaitRequests(1 + death)
 		w.kill()
 	}
-	h.startWorker("--takeover-after", "1s")
+	h.startWorker("--takeover-after", silence)
 	turn := h.turnOf(message)
 	h.ended(turn, "degraded", "worker_lost", 1)
 	h.replied(turn, "Tool results: 1 succeeded, 0 failed.\n- mark_once: marked a")
@@ -212,11 +212,11 @@ func TestARestartedRoundIsRolledBackForWatchers(t *testing.T) {
 	h.agent("clerk")
 	h.model.Add(drip("Half a sentence. "))
 	h.model.Then(rounds(text("A whole sentence.")))
-	first := h.startWorker("--takeover-after", "2s")
+	first := h.startWorker("--takeover-after", silence)
 	message := h.enqueue("clerk", "Speak.")
 	h.await("the first half is streamed", "select exists (select from turn_events where type = 'block_delta')")
 	first.kill()
-	h.startWorker("--takeover-after", "2s")
+	h.startWorker("--takeover-after", silence)
 
 	turn := h.turnOf(message)
 	h.replied(turn, "A whole sentence.")

@@ -13,7 +13,7 @@ import (
 )
 
 // patience bounds every wait for an event: far above what any takes.
-var patience = time.Duration(faults(1, 4)) * time.Minute
+var patience = time.Duration(faults(3, 4)) * time.Minute
 
 // A process is a program that runs, with all that it writes.
 type process struct {

@@ -188,10 +188,10 @@ func TestRequestsOfALostWorkersTurnAreRebuilt(t *testing.T) {
 		}
 		return text("It may be done.")
 	})
-	first := h.startWorker("--takeover-after", "2s")
+	first := h.startWorker("--takeover-after", silence)
 	message := h.enqueue("clerk", "Do both.")
 	h.ledger.await("b", 1)
-	h.startWorker("--takeover-after", "2s")
+	h.startWorker("--takeover-after", silence)
 	first.kill()
 	h.ledger.release()
 	turn := h.turnOf(message)

@@ -60,7 +60,7 @@ func newOpenAIStand(t *testing.T) *openaiStand {
 			return text(fmt.Sprintf("%d: %s", users, said))
 		}
 	})
-	s.runner, s.front = s.startWorker("--takeover-after", "2s"), s.startWorker("--roles", "api")
+	s.runner, s.front = s.startWorker("--takeover-after", silence), s.startWorker("--roles", "api")
 	var answers atomic.Int64
 	s.cutter = newCutter(t, func() int {
 		if answers.Add(1) <= leastDrops {
@@ -78,7 +78,7 @@ func (s *openaiStand) loseTheWorker() {
 	s.t.Helper()
 	s.await("the turn streams", `select exists (select from turn_events e join turns t on t.id = e.turn_id
 		join messages m on m.id = t.message_id where m.body = 'long' and e.type = 'block_delta')`)
-	third := s.startWorker("--takeover-after", "2s")
+	third := s.startWorker("--takeover-after", silence)
 	s.cutter.to(s.front.api(), third.api())
 	s.runner.kill()
 }

@@ -69,7 +69,7 @@ func TestASecondSignalStopsAtOnce(t *testing.T) {
 	h := newHouse(t)
 	h.agent("clerk", marks)
 	h.model.Then(rounds(callOnce("mark_once", "a"), hangOnce(text("Finished by another."))))
-	w := h.startWorker("--takeover-after", "2s")
+	w := h.startWorker("--takeover-after", silence)
 	message := h.enqueue("clerk", "Make a mark.")
 	h.awaitRequests(2)
 	w.signal(syscall.SIGTERM)
@@ -81,7 +81,7 @@ func TestASecondSignalStopsAtOnce(t *testing.T) {
 	if took := time.Since(began); took > 2*time.Second {
 		t.Errorf("the worker took %s to stop at once", took)
 	}
-	h.startWorker("--takeover-after", "2s")
+	h.startWorker("--takeover-after", silence)
 	turn := h.turnOf(message)
 	h.ended(turn, "succeeded", "none", 2)
 	h.ledger.ran("a", 1)

@@ -83,7 +83,7 @@ func stopAt(t *testing.T, p holdUp, twice bool) {
 		p.model = rounds(text("Done."))
 	}
 	h.model.Then(p.model)
-	flags := []string{"--shutdown-grace", stopGrace.String(), "--takeover-after", "2s"}
+	flags := []string{"--shutdown-grace", stopGrace.String(), "--takeover-after", silence}
 	w := h.startWorker(flags...)
 	var message int64
 	if p.tool != "" || p.requests > 0 || p.says != "" {

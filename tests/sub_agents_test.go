@@ -522,7 +522,7 @@ func killAround(t *testing.T, phase, point string) {
 		},
 		"scout": func(recorded) reply { return inferencetest.WaitFor(gates["scout"], text("found")) },
 	}))
-	flags := []string{"--takeover-after", "2s", "--worker-slots", "1"}
+	flags := []string{"--takeover-after", silence, "--worker-slots", "1"}
 	message := h.send("boss", "Get it done.")
 	pass := func(who string) { close(gates[who]) }
 	if phase == "parent" {

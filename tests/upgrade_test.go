@@ -8,7 +8,7 @@ import (
 )
 
 // soon makes a lost worker's turns go to others soon.
-var soon = []string{"--takeover-after", "2s"}
+var soon = []string{"--takeover-after", silence}
 
 // Workers of two releases work one inbox, the newer one migrates the database
 // under the older, one of each is killed or stopped: every message is answered

@@ -467,7 +467,7 @@ func TestWebhooksOverKilledWorkers(t *testing.T) {
 		if new.state = 'pending' and new.claim is null then new.due_at := clock_timestamp(); end if; return new; end $$`)
 	h.exec("create trigger no_wait before update on webhook_deliveries for each row execute function no_wait()")
 	const messages = 60
-	workers := []*process{h.startWorker("--takeover-after", "2s"), h.startWorker("--takeover-after", "2s"), h.startWorker("--takeover-after", "2s")}
+	workers := []*process{h.startWorker("--takeover-after", silence), h.startWorker("--takeover-after", silence), h.startWorker("--takeover-after", silence)}
 	var ids []int64
 	for n := range messages {
 		ids = append(ids, query[int64](h, "select turnkeeper.enqueue('clerk', $1, $2)", fmt.Sprint("message ", n), fmt.Sprint("c", n%10)))
