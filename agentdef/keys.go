@@ -49,7 +49,7 @@ func table() []key {
 		{Key{"schedule.name", "text", "unique in the agent; 1 to 64 of a-z A-Z 0-9 . _ -", "default", "Tells several schedules of an agent apart."}, nil},
 		{Key{"schedule.cron", "text", "five fields (minute hour day month weekday), or @hourly, @daily, @weekly, @monthly, @yearly, @every DURATION (1s or more)", "must be given", "When it is due."}, nil},
 		{Key{"schedule.time_zone", "text", "an IANA name such as Europe/Berlin", "UTC", "The time zone that `cron` is read in."}, nil},
-		{Key{"schedule.conversation", "text", "1 to 200 characters on one line", "main", "The conversation that its turns continue."}, nil},
+		{Key{"schedule.conversation", "text", "1 to 200 bytes on one line", "main", "The conversation that its turns continue."}, nil},
 		{Key{"schedule.message", "text", "not empty", "Scheduled run of NAME.", "What the agent is told."}, nil},
 		{Key{"quiet_reply", "text", "1 to 200 characters on one line, with a letter or digit", "none: every answer is sent", "What the model answers in a turn of a schedule when it has nothing to tell. The turn then succeeds without a reply. Letter case and marks around it do not count. The model is not told: say it in the prompt."},
 			(*reader).quietReply},

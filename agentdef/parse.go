@@ -42,7 +42,7 @@ func Parse(path string, source []byte) (*Definition, error) {
 }
 
 // ParseRecorded reads the definition that is kept with a turn. It is as strict
-// as Parse: what was accepted once is accepted again by the same version, and
+// as Parse was, at least: what was accepted once is accepted again by the same version, and
 // a version that no longer knows a key says so instead of running the agent
 // without it. Path is empty. A relative root starts at the working directory;
 // a caller whose agents folder is elsewhere uses Parse with the path that

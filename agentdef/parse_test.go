@@ -180,6 +180,7 @@ func TestParseRefuses(t *testing.T) {
 		{"answer fills the window", "context_window: 2000\nmax_output_tokens: 2000", ":3: max_output_tokens is 2000: it must be less than the context_window of 2000"},
 		{"bad cron", "schedule:\n  cron: every day", `:3: schedule.cron is "every day": it must be five fields such as 0 9 * * 1-5, or @hourly, @daily, @every 10m (expected exactly 5 fields, found 2: [every day])`},
 		{"cron with zone", "schedule: {cron: \"TZ=UTC\"}", `:2: schedule.cron is "TZ=UTC": give the time zone by the key time_zone`},
+		{"conversation too long", "schedule: {cron: \"@daily\", conversation: " + strings.Repeat("ж", 101) + "}", `:2: schedule.conversation is "` + strings.Repeat("ж", 101) + `": it must be 1 to 200 bytes on one line`},
 		{"cron never", "schedule: {cron: 0 0 30 2 *}", `:2: schedule.cron is "0 0 30 2 *": no such day comes in five years`},
 		{"cron too often", "schedule: {cron: \"@every 10ms\"}", `:2: schedule.cron is "@every 10ms": it must be @every with a duration of 1s or more, such as @every 90s`},
 		{"no cron", "schedule: {name: x}", `:2: schedule.cron is missing: say when the agent runs, such as cron: "0 9 * * *"`},
@@ -240,6 +241,10 @@ func TestParseRecordedEqualsTheFile(t *testing.T) {
 	}
 	if diff := cmp.Diff(filed, recorded, cmpopts.IgnoreFields(agentdef.Definition{}, "Path")); diff != "" {
 		t.Error(diff)
+	}
+	long := "---\nschedule: {cron: \"@daily\", conversation: " + strings.Repeat("ж", 200) + "}\n---\nHi"
+	if _, err = agentdef.ParseRecorded("mail", []byte(long)); err != nil {
+		t.Errorf("what an older release accepted is refused: %v", err)
 	}
 	_, err = agentdef.ParseRecorded("mail", []byte("---\nof_tomorrow: {}\n---\nHi"))
 	if got, want := text(err), `mail.md (as recorded):2: unknown key "of_tomorrow"`; got != want {

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/robfig/cron/v3"
 
+	"turnkeeper"
 	"turnkeeper/internal/config/strictyaml"
 )
 
@@ -50,7 +50,7 @@ func (r *reader) schedule(where string, v *strictyaml.Node) Schedule {
 		case "time_zone":
 			s.TimeZone, err = value, checkTimeZone(value)
 		case "conversation":
-			s.Conversation, err = value, checkConversation(value)
+			s.Conversation, err = value, r.checkConversation(value)
 		case "message":
 			s.Message, err = value, checkMessage(value)
 		}
@@ -99,9 +99,12 @@ func checkTimeZone(name string) error {
 	return nil
 }
 
-func checkConversation(name string) error {
-	if strings.TrimSpace(name) == "" || utf8.RuneCountInString(name) > 200 || strings.ContainsAny(name, "\n\r\x00") {
-		return errors.New("it must be 1 to 200 characters on one line")
+// checkConversation counts as the inbox does. A recorded definition, which makes no
+// messages, may be from when characters were counted.
+func (r *reader) checkConversation(name string) error {
+	long := len(name) > turnkeeper.MaxKeyLength && r.def.Path != ""
+	if strings.TrimSpace(name) == "" || long || strings.ContainsAny(name, "\n\r\x00") {
+		return fmt.Errorf("it must be 1 to %d bytes on one line", turnkeeper.MaxKeyLength)
 	}
 	return nil
 }

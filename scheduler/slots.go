@@ -13,6 +13,10 @@ import (
 // one message is made, for the newest of them.
 func Decide(d turnkeeper.DueSchedule, now time.Time) turnkeeper.SlotDecision {
 	decision := turnkeeper.SlotDecision{Schedule: d}
+	if len(d.Conversation) > turnkeeper.MaxKeyLength { // it would be refused, and the tick with it
+		decision.Error = fmt.Sprintf("the schedule's conversation has a name of %d bytes: at most %d are allowed", len(d.Conversation), turnkeeper.MaxKeyLength)
+		return decision
+	}
 	spec, err := parse(d.Cron, d.TimeZone)
 	if err != nil {
 		decision.Error = err.Error()

@@ -26,6 +26,7 @@ func TestDecide(t *testing.T) {
 		cron, zone   string
 		due, now     string
 		slot, next   string // empty: none
+		conversation string
 		errorMention string
 	}{
 		"on time": {
@@ -102,6 +103,10 @@ func TestDecide(t *testing.T) {
 		"unreadable": {
 			cron: "every day", due: "2026-03-01T12:00:00Z", now: "2026-03-01T12:00:00Z", errorMention: `"every day" cannot be read`,
 		},
+		"a conversation that no message may have": {
+			cron: "* * * * *", conversation: strings.Repeat("ж", 101), due: "2026-03-01T12:00:00Z", now: "2026-03-01T12:00:00Z",
+			errorMention: "a name of 202 bytes: at most 200",
+		},
 		"a year away from every minute": {
 			cron: "* * * * *", due: "2025-03-01T12:00:00Z", now: "2026-03-01T12:00:30Z",
 			slot: "2026-03-01T12:00:00Z", next: "2026-03-01T12:01:00Z",
@@ -113,7 +118,7 @@ func TestDecide(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			d := turnkeeper.DueSchedule{Agent: "a", Name: "s", Cron: c.cron, TimeZone: c.zone, NextDue: at(t, c.due)}
+			d := turnkeeper.DueSchedule{Agent: "a", Name: "s", Cron: c.cron, TimeZone: c.zone, Conversation: c.conversation, NextDue: at(t, c.due)}
 			got := scheduler.Decide(d, at(t, c.now))
 			if c.errorMention != "" {
 				if !strings.Contains(got.Error, c.errorMention) || !got.Slot.IsZero() || !got.NextDue.IsZero() {

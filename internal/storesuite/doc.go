@@ -118,6 +118,7 @@ func Run(t *testing.T, open func(t *testing.T) Door) {
 		{"a clock put back keeps no message", messageBeforeStep},
 		{"missed slots collapse into one", slotsCollapse},
 		{"a slot becomes one message", slotOnce},
+		{"a schedule that cannot become a message holds up nobody", slotRefused},
 		{"event numbers have no gap", eventNumbers},
 		{"what model calls took for a tool call is the turn's too", callUsage},
 		{"an extraction is found by its whole key", extractionKeys},

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"turnkeeper"
@@ -326,4 +327,17 @@ func slotOnce(h *house) {
 	isIt(h, "again", h.Scheduler().InTick(ctx, occur), nil)
 	isIt(h, "end", h.next(first).end(succeeded("done")), nil)
 	equal(h, "granted: there is one message", h.tick().Granted, 0)
+}
+
+// slotRefused has a schedule come due in a conversation whose name no message may
+// have, as one of an older release may be registered.
+func slotRefused(h *house) {
+	h.Register(registration("clerk", false, turnkeeper.Schedule{
+		Name: "s", Cron: "* * * * *", TimeZone: "UTC", Conversation: strings.Repeat("ж", turnkeeper.MaxKeyLength), Message: "Go.",
+	}))
+	h.tick()
+	h.Pass(2 * time.Minute)
+	id := h.enqueue("desk", "", "somebody else's")
+	d := h.next(first)
+	equal(h, "message that is handled", d.record.Message.ID, id)
 }
