@@ -32,6 +32,7 @@ func (t *turn) apply(call *turnkeeper.ToolCall, result turnkeeper.CallResult) {
 		t.tellIfOver(call.Key.Round)
 		return
 	}
+	t.unseen = true
 	call.Duration, call.Usage, call.EndedAt = result.Duration, result.Usage, time.Now()
 	if result.Output != nil {
 		call.OutputID = result.Output.ID

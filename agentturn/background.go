@@ -147,7 +147,6 @@ func (t *turn) collect() {
 			continue
 		}
 		t.answer(call, result)
-		t.unseen = true
 	}
 }
 

@@ -72,7 +72,6 @@ func (t *turn) takeArrivals(ctx context.Context) error {
 			t.answer(call, t.arrival(ctx, call, result))
 		}
 		t.measure(ctx, *call)
-		t.unseen = true
 		t.log.Info("result of a detached tool call has arrived", zap.Stringer("call", call.Key), zap.String("tool", call.Name),
 			zap.String("state", string(call.State)), zap.Duration("took", result.Duration))
 	}

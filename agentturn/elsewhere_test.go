@@ -124,6 +124,32 @@ func TestOneOfTwoArrives(t *testing.T) {
 	})
 }
 
+// What the journal has of an earlier dispatch has the database's times, which are not
+// the worker's: a clock that is behind makes no news of what the model has seen.
+func TestNewsIsNotToldByTwoClocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, asks("local", "remote"), asks(`remote {"n":5}`), asks(`remote {"n":6}`), says("Nothing new, is there?"))
+		b.bounds.MaxRounds = 6
+		b.with(far("remote", turnkeeper.EffectNone), read("local"))
+		b.waits()
+		b.store.arrive(turnkeeper.CallKey{Round: 1, Ordinal: 2}, turnkeeper.CallSucceeded, "one")
+		for i := range b.store.rounds {
+			round := &b.store.rounds[i]
+			round.EndedAt = round.EndedAt.Add(time.Minute)
+			for j := range round.Calls {
+				if round.Calls[j].State.Answered() {
+					round.Calls[j].EndedAt = round.EndedAt.Add(time.Millisecond)
+				}
+			}
+		}
+		b.store.rounds[1].EndedAt = b.store.rounds[1].EndedAt.Add(time.Second)
+		b.waits()
+		if n := len(b.requests()); n != 3 {
+			t.Errorf("the model was asked %d times, want 3: it has seen all there is", n)
+		}
+	})
+}
+
 // A result that comes while the model is asked is there when the turn ends.
 func TestAResultComesWhileTheTurnRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -1,6 +1,10 @@
 package agentturn
 
-import "turnkeeper"
+import (
+	"slices"
+
+	"turnkeeper"
+)
 
 // A move is how a turn goes on when none of its calls is left to be run.
 type move string
@@ -12,10 +16,8 @@ const (
 
 // nextMove says whether the model has anything new to see. rounds are those of a
 // turn; every call of the newest is answered or runs in the background. News is
-// a call of the newest round that was answered, whatever with, and a call of
-// any earlier round that ended in the background since the newest answer came:
-// unseen says that this dispatch has taken one; of earlier dispatches the
-// journal's times tell.
+// a call of the newest round that was answered, whatever with; unseen says that
+// there is other.
 func nextMove(rounds []turnkeeper.Round, unseen bool) move {
 	if unseen {
 		return moveAsk
@@ -26,7 +28,7 @@ func nextMove(rounds []turnkeeper.Round, unseen bool) move {
 		switch {
 		case call.State == turnkeeper.CallRunning:
 			running = true
-		case call.Key.Round == last.Number, call.EndedAt.After(last.EndedAt):
+		case call.Key.Round == last.Number:
 			return moveAsk
 		}
 	}
@@ -34,4 +36,17 @@ func nextMove(rounds []turnkeeper.Round, unseen bool) move {
 		return moveWait
 	}
 	return moveAsk
+}
+
+// unseenIn says whether, by a journal, a call of an earlier round has ended since the
+// newest answer came. All times of a journal are the database's: they must not be held
+// against those of this process.
+func unseenIn(rounds []turnkeeper.Round) bool {
+	if len(rounds) == 0 {
+		return false
+	}
+	last := rounds[len(rounds)-1]
+	return slices.ContainsFunc(callsOf(rounds), func(c turnkeeper.ToolCall) bool {
+		return c.Key.Round < last.Number && c.EndedAt.After(last.EndedAt)
+	})
 }

@@ -57,7 +57,7 @@ type turn struct {
 	jobs  map[turnkeeper.CallKey]*job   // of the calls in the background
 	sizes map[turnkeeper.OutputID]int64 // of stored outputs, in tokens
 
-	unseen bool // a call in the background has ended that no request has told of
+	unseen bool // a call has ended that no request has told of
 
 	stillFor  time.Time                            // until then the turn stands still for replies of sub-agents
 	subAgents map[turnkeeper.CallKey]*SubAgentData // that have ended, for the watchers
@@ -94,6 +94,7 @@ func newTurn(cfg Config, a Assignment, journal Journal) *turn {
 		extracting:  make(chan struct{}, extractParallel),
 		toolsets:    map[string]*toolset{},
 		stored:      storedParts(a.Record.Rounds),
+		unseen:      unseenIn(a.Record.Rounds),
 	}
 	t.subAgents = map[turnkeeper.CallKey]*SubAgentData{}
 	t.offered = withSpawn(t.offered, t.spawnable(), cfg.Agents)
