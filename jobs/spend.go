@@ -3,7 +3,6 @@ package jobs
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
@@ -14,7 +13,6 @@ import (
 // turn and a day of UTC.
 type Spend struct {
 	Store *storage.Store
-	Now   func() time.Time // nil: time.Now
 }
 
 var _ agentturn.Budget = (*Spend)(nil)
@@ -37,7 +35,7 @@ func (s *Spend) Reserve(ctx context.Context, who agentturn.Spender, estimate tur
 		return agentturn.Reservation{ID: answer.Reservation}, nil
 	}
 	return agentturn.Reservation{
-		Blocked: true, Scope: answer.Blocked, Retry: s.untilTomorrow(),
+		Blocked: true, Scope: answer.Blocked, Retry: answer.DayLeft,
 		Reason: blockedBy(who.Limits, answer, estimate.Total()),
 	}, nil
 }
@@ -80,14 +78,4 @@ func (s *Spend) Settle(ctx context.Context, r agentturn.Reservation, used turnke
 		return nil
 	}
 	return s.Store.SettleSpend(ctx, r.ID, used.Total())
-}
-
-// untilTomorrow is the time until a day's budget is open again.
-func (s *Spend) untilTomorrow() time.Duration {
-	now := time.Now
-	if s.Now != nil {
-		now = s.Now
-	}
-	at := now().UTC()
-	return at.Truncate(24 * time.Hour).Add(24 * time.Hour).Sub(at)
 }

@@ -2,6 +2,8 @@ package jobs_test
 
 import (
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
@@ -43,4 +45,28 @@ func TestReasonOfABlockedCall(t *testing.T) {
 			}
 		})
 	}
+}
+
+// When a day's budget is open again is told by the clock that the day is counted by:
+// the database's. In the bubble it is some other year.
+func TestADaysBudgetOpensByTheDatabasesClock(t *testing.T) {
+	s := newSite(t)
+	spend := &jobs.Spend{Store: s.Store}
+	who := agentturn.Spender{Turn: 1, Agent: "clerk", Limits: agentturn.SpendLimits{DayCalls: 1}}
+	reserve := func(t *testing.T) agentturn.Reservation {
+		t.Helper()
+		r, err := spend.Reserve(t.Context(), who, turnkeeper.Usage{InputTokens: 100})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	reserve(t)
+	left := time.Until(time.Now().UTC().Truncate(24 * time.Hour).Add(24 * time.Hour))
+	synctest.Test(t, func(t *testing.T) {
+		r := reserve(t)
+		if !r.Blocked || r.Retry <= 0 || r.Retry > left {
+			t.Errorf("%+v, want it to be open again within %s", r, left)
+		}
+	})
 }

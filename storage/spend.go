@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"time"
 
 	"turnkeeper"
 	"turnkeeper/storage/internal/dbsqlc"
@@ -24,6 +25,7 @@ type SpendAnswer struct {
 	Blocked     string // "turn", "day" or "tree"; empty: there was room
 	UsedTokens  int64  // of the scope that blocks
 	UsedCalls   int64
+	DayLeft     time.Duration // until the next day's budget is open, by the database's clock
 }
 
 // ReserveSpend takes an estimate out of the budgets, if there is room. What is
@@ -47,6 +49,7 @@ func (s *Store) reserveSpend(ctx context.Context, r SpendRequest) (SpendAnswer, 
 	})
 	return SpendAnswer{
 		Reservation: row.Reservation, Blocked: row.Blocked, UsedTokens: row.UsedTokens, UsedCalls: row.UsedCalls,
+		DayLeft: time.Duration(row.DayLeft * float64(time.Second)),
 	}, translate(err)
 }
 
@@ -58,6 +61,7 @@ func (s *Store) reserveTreeSpend(ctx context.Context, r SpendRequest) (SpendAnsw
 	})
 	return SpendAnswer{
 		Reservation: row.Reservation, Blocked: row.Blocked, UsedTokens: row.UsedTokens, UsedCalls: row.UsedCalls,
+		DayLeft: time.Duration(row.DayLeft * float64(time.Second)),
 	}, translate(err)
 }
 

@@ -55,7 +55,8 @@ limit @max_rows;
 
 -- name: ReserveTreeSpend :one
 -- Both budgets are kept with the first attempt at a message, as in ReserveSpend.
-select reservation::bigint, blocked::text, used_tokens::bigint, used_calls::bigint
+select reservation::bigint, blocked::text, used_tokens::bigint, used_calls::bigint,
+    extract(epoch from date_trunc('day', clock_timestamp() at time zone 'UTC') + interval '1 day' - (clock_timestamp() at time zone 'UTC'))::float8 as day_left
 from turnkeeper.reserve_tree_spend(
     coalesce((select f.id from turnkeeper.turns t join turnkeeper.turns f on f.message_id = t.message_id
         where t.id = @root::bigint order by f.attempt limit 1), @root)::bigint,

@@ -1,7 +1,9 @@
 -- name: ReserveSpend :one
 -- A turn's budget is that of all attempts at its message, kept with the first: no
--- retry resets what is spent.
-select reservation::bigint, blocked::text, used_tokens::bigint, used_calls::bigint
+-- retry resets what is spent. The day is the database's, and so is the time that is
+-- left of it.
+select reservation::bigint, blocked::text, used_tokens::bigint, used_calls::bigint,
+    extract(epoch from date_trunc('day', clock_timestamp() at time zone 'UTC') + interval '1 day' - (clock_timestamp() at time zone 'UTC'))::float8 as day_left
 from turnkeeper.reserve_spend(
     coalesce((select f.id from turnkeeper.turns t join turnkeeper.turns f on f.message_id = t.message_id
         where t.id = @turn::bigint order by f.attempt limit 1), @turn)::bigint,

@@ -113,7 +113,8 @@ func (q *Queries) NextMessageID(ctx context.Context) (int64, error) {
 }
 
 const ReserveTreeSpend = `-- name: ReserveTreeSpend :one
-select reservation::bigint, blocked::text, used_tokens::bigint, used_calls::bigint
+select reservation::bigint, blocked::text, used_tokens::bigint, used_calls::bigint,
+    extract(epoch from date_trunc('day', clock_timestamp() at time zone 'UTC') + interval '1 day' - (clock_timestamp() at time zone 'UTC'))::float8 as day_left
 from turnkeeper.reserve_tree_spend(
     coalesce((select f.id from turnkeeper.turns t join turnkeeper.turns f on f.message_id = t.message_id
         where t.id = $1::bigint order by f.attempt limit 1), $1)::bigint,
@@ -142,6 +143,7 @@ type ReserveTreeSpendRow struct {
 	Blocked     string
 	UsedTokens  int64
 	UsedCalls   int64
+	DayLeft     float64
 }
 
 // Both budgets are kept with the first attempt at a message, as in ReserveSpend.
@@ -164,6 +166,7 @@ func (q *Queries) ReserveTreeSpend(ctx context.Context, arg ReserveTreeSpendPara
 		&i.Blocked,
 		&i.UsedTokens,
 		&i.UsedCalls,
+		&i.DayLeft,
 	)
 	return i, err
 }

@@ -10,7 +10,8 @@ import (
 )
 
 const ReserveSpend = `-- name: ReserveSpend :one
-select reservation::bigint, blocked::text, used_tokens::bigint, used_calls::bigint
+select reservation::bigint, blocked::text, used_tokens::bigint, used_calls::bigint,
+    extract(epoch from date_trunc('day', clock_timestamp() at time zone 'UTC') + interval '1 day' - (clock_timestamp() at time zone 'UTC'))::float8 as day_left
 from turnkeeper.reserve_spend(
     coalesce((select f.id from turnkeeper.turns t join turnkeeper.turns f on f.message_id = t.message_id
         where t.id = $1::bigint order by f.attempt limit 1), $1)::bigint,
@@ -33,10 +34,12 @@ type ReserveSpendRow struct {
 	Blocked     string
 	UsedTokens  int64
 	UsedCalls   int64
+	DayLeft     float64
 }
 
 // A turn's budget is that of all attempts at its message, kept with the first: no
-// retry resets what is spent.
+// retry resets what is spent. The day is the database's, and so is the time that is
+// left of it.
 func (q *Queries) ReserveSpend(ctx context.Context, arg ReserveSpendParams) (ReserveSpendRow, error) {
 	row := q.db.QueryRow(ctx, ReserveSpend,
 		arg.Turn,
@@ -53,6 +56,7 @@ func (q *Queries) ReserveSpend(ctx context.Context, arg ReserveSpendParams) (Res
 		&i.Blocked,
 		&i.UsedTokens,
 		&i.UsedCalls,
+		&i.DayLeft,
 	)
 	return i, err
 }
