@@ -109,7 +109,7 @@ func table() []key {
 			(*reader).budget},
 		{Key{"budget.turn_tokens", "whole number", "0, or more than `max_output_tokens`, to 1000000000000 tokens", "0", "Tokens of one turn. 0: no bound."}, nil},
 		{Key{"budget.turn_calls", "whole number", "0 to 1000000000000 calls", "0", "Model calls of one turn, retries included. 0: no bound."}, nil},
-		{Key{"budget.day_tokens", "whole number", "0, or more than `max_output_tokens`, to 1000000000000 tokens", "0", "Tokens of one day (UTC). 0: no bound."}, nil},
+		{Key{"budget.day_tokens", "whole number", "0, or more than `max_output_tokens`, to 1000000000000 tokens", "0", "Tokens of one day (UTC). A turn waits for the next day where that is used up; where one call would take more than a whole day's it ends degraded. 0: no bound."}, nil},
 		{Key{"budget.day_calls", "whole number", "0 to 1000000000000 calls", "0", "Model calls of one day (UTC), retries included. 0: no bound."}, nil},
 		{Key{"budget.tree_tokens", "whole number", "0, or more than `max_output_tokens`, to 1000000000000 tokens", "0", "Tokens of a turn of this agent and of all sub-agents below it, where it is the first. 0: no bound."}, nil},
 		{Key{"budget.tree_calls", "whole number", "0 to 1000000000000 calls", "0", "Model calls of a turn of this agent and of all sub-agents below it, where it is the first. 0: no bound."}, nil},

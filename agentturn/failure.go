@@ -99,12 +99,12 @@ type blockedError struct{ Reservation }
 
 func (e *blockedError) Error() string { return cmp.Or(e.Reason, "the budget is used up") }
 
-// blocked is the end by the budget. The day's budget opens again, a turn's
-// never does.
+// blocked is the end by the budget. The day's budget opens again, which helps where
+// the call fits into one; a turn's never does.
 func (t *turn) blocked(b *blockedError) *ending {
 	o := turnkeeper.Outcome{ErrorClass: classBudget, Error: b.Error()}
 	t.log.Warn("model call blocked by the budget", zap.String("scope", b.Scope), zap.String("reason", b.Reason))
-	if b.Scope != "day" || t.anyExecuted() {
+	if b.Scope != "day" || b.Never || t.anyExecuted() {
 		e := t.degraded(turnkeeper.StopBudget)
 		e.outcome = o
 		return e

@@ -233,6 +233,10 @@ func TestBudget(t *testing.T) {
 		{"the day's, after a tool", till{n: 1, block: day}, turnkeeper.Outcome{
 			State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopBudget, ErrorClass: "budget",
 			Reply: "Tool results: 1 succeeded, 0 failed.\n- look: look ran", Error: "the day is spent"}},
+		{"the day's, in which there is never room", till{block: agentturn.Reservation{
+			Blocked: true, Scope: "day", Retry: 3 * time.Hour, Never: true, Reason: "no day has room"}}, turnkeeper.Outcome{
+			State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopBudget, ErrorClass: "budget",
+			Reply: "Tool results: 0 succeeded, 0 failed.", Error: "no day has room"}},
 		{"the turn's, before any tool", till{block: turn}, turnkeeper.Outcome{
 			State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopBudget, ErrorClass: "budget",
 			Reply: "Tool results: 0 succeeded, 0 failed.", Error: "the turn is spent"}},

@@ -108,6 +108,7 @@ type Reservation struct {
 	Blocked bool          // the call must not be made
 	Scope   string        // Blocked: "turn", "tree" or "day"
 	Retry   time.Duration // Blocked by the day: when the budget is open again
+	Never   bool          // Blocked by the day: it takes more than any day has
 	Reason  string        // Blocked: for operators; never a reply
 }
 

@@ -36,6 +36,7 @@ func (s *Spend) Reserve(ctx context.Context, who agentturn.Spender, estimate tur
 	}
 	return agentturn.Reservation{
 		Blocked: true, Scope: answer.Blocked, Retry: answer.DayLeft,
+		Never:  answer.Blocked == scopeDay && who.Limits.DayTokens > 0 && estimate.Total() > who.Limits.DayTokens,
 		Reason: blockedBy(who.Limits, answer, estimate.Total()),
 	}, nil
 }

@@ -1,6 +1,7 @@
 package jobs_test
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -69,4 +70,32 @@ func TestADaysBudgetOpensByTheDatabasesClock(t *testing.T) {
 			t.Errorf("%+v, want it to be open again within %s", r, left)
 		}
 	})
+}
+
+// A call that takes more than a day may have is not waited for: no day has room for it.
+func TestACallThatNoDayHasRoomFor(t *testing.T) {
+	s := newSite(t)
+	spend := &jobs.Spend{Store: s.Store}
+	for name, c := range map[string]struct {
+		limits agentturn.SpendLimits
+		never  bool
+	}{
+		"tokens of one day":    {agentturn.SpendLimits{DayTokens: 99}, true},
+		"tokens that are left": {agentturn.SpendLimits{DayTokens: 100}, false},
+		"calls that are left":  {agentturn.SpendLimits{DayCalls: 1}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			who := agentturn.Spender{Turn: 1, Agent: "agent-" + strings.ReplaceAll(name, " ", "-"), Limits: c.limits}
+			var r agentturn.Reservation
+			for range 2 {
+				var err error
+				if r, err = spend.Reserve(t.Context(), who, turnkeeper.Usage{InputTokens: 100}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if !r.Blocked || r.Scope != "day" || r.Never != c.never {
+				t.Errorf("%+v", r)
+			}
+		})
+	}
 }
