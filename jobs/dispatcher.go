@@ -85,6 +85,10 @@ func (t *tick) CloseLost(ctx context.Context, lost turnkeeper.LostGrant) error {
 	if err != nil {
 		return err
 	}
-	outcome, event := agentturn.Lost(lost.TurnID, lost.Trigger, rounds, lost.Losses+1)
-	return t.Close(ctx, lost, outcome, []turnkeeper.Event{event})
+	open, err := t.OpenRound(ctx, lost.TurnID, len(rounds))
+	if err != nil {
+		return err
+	}
+	outcome, events := agentturn.Lost(lost.TurnID, lost.Trigger, rounds, open, lost.Losses+1)
+	return t.Close(ctx, lost, outcome, events)
 }

@@ -142,6 +142,13 @@ func (t *Tick) Rounds(ctx context.Context, turn turnkeeper.TurnID) ([]turnkeeper
 	return rounds(answers, calls), readable(answers, calls)
 }
 
+// OpenRound is the round of a turn that has begun to stream and is not among the so many
+// that its journal has; 0: there is none.
+func (t *Tick) OpenRound(ctx context.Context, turn turnkeeper.TurnID, rounds int) (int, error) {
+	position, err := t.q.StreamPosition(ctx, int64(turn))
+	return openRound(position, rounds), translate(err)
+}
+
 // SettleCalls gives every open call of a turn its last word: a started one may
 // or may not have happened, a planned one has not, and one whose sub-agent has not
 // replied has ended with the turn.

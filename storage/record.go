@@ -104,10 +104,16 @@ func (s *Store) loadJournal(ctx context.Context, record *turnkeeper.Record) erro
 		return translate(err)
 	}
 	record.NextBlock = int(position.LastBlock) + 1
-	if int(position.StartedRound) > len(record.Rounds) && position.StartedSeq > position.RollbackSeq {
-		record.OpenRound = int(position.StartedRound)
-	}
+	record.OpenRound = openRound(position, len(record.Rounds))
 	return nil
+}
+
+// openRound is the round that was begun and is neither void nor among those answered.
+func openRound(position dbsqlc.StreamPositionRow, answered int) int {
+	if int(position.StartedRound) > answered && position.StartedSeq > position.RollbackSeq {
+		return int(position.StartedRound)
+	}
+	return 0
 }
 
 func (s *Store) loadHistory(ctx context.Context, turn turnkeeper.Turn) ([]turnkeeper.Past, error) {

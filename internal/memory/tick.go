@@ -248,10 +248,12 @@ func (t *tick) CloseLost(_ context.Context, lost turnkeeper.LostGrant) error {
 		if !t.s.bugs.has(BugCallsLeftOpen) {
 			draft.settleCalls(t.s.now())
 		}
-		outcome, event := agentturn.Lost(lost.TurnID, lost.Trigger, cloneRounds(draft.rounds), lost.Losses+1)
-		event.Seq, event.At = int64(len(draft.events)+1), t.s.now()
-		draft.events = append(draft.events, event)
-		draft.LastSeq++
+		outcome, events := agentturn.Lost(lost.TurnID, lost.Trigger, cloneRounds(draft.rounds), openRound(draft), lost.Losses+1)
+		for _, event := range events {
+			event.Seq, event.At = int64(len(draft.events)+1), t.s.now()
+			draft.events = append(draft.events, event)
+			draft.LastSeq++
+		}
 		t.endLost(lost, draft, ending{outcome: outcome, log: "lost", message: turnkeeper.MessageAnswered, lost: true}, rings)
 	})
 	return nil

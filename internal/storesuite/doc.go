@@ -107,6 +107,7 @@ func Run(t *testing.T, open func(t *testing.T) Door) {
 		{"a failed turn backs off and is tried again", failedRetry},
 		{"a message that fails for good is answered", failedForGood},
 		{"three losses end a message without running it", threeLosses},
+		{"a round that was streamed as a message lost its last worker is void", lostInARound},
 		{"a grant nobody took is no loss", unclaimed},
 		{"a silent worker's turn is taken", silentWorker},
 		{"a lost answer is settled by reading back", lostAnswer},

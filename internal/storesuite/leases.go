@@ -341,3 +341,22 @@ func slotRefused(h *house) {
 	d := h.next(first)
 	equal(h, "message that is handled", d.record.Message.ID, id)
 }
+
+// lostInARound has a message lose its last worker while a round is streamed: whoever
+// watches must not take what came of it for a part of the reply.
+func lostInARound(h *house) {
+	d := h.planned(turnkeeper.EffectNone)
+	d.append(turnkeeper.Entry{Results: []turnkeeper.CallResult{result(key(1, 1), "", turnkeeper.CallSucceeded, "x")}})
+	for range 2 {
+		d = h.again(d)
+	}
+	d.append(turnkeeper.Entry{Events: []turnkeeper.Event{{Type: turnkeeper.EventRoundStart, Round: 2}}})
+	h.Pass(LeaseTTL)
+	equal(h, "closed", h.tick().Closed, 1)
+	all := h.Events(d.grant.TurnID)
+	equal(h, "last event", all[len(all)-1].Type, turnkeeper.EventTurnComplete)
+	before := all[len(all)-2]
+	equal(h, "what the lost worker had streamed", before.Type, turnkeeper.EventRoundRollback)
+	equal(h, "of round", before.Round, 2)
+	equal(h, "number of the last event", all[len(all)-1].Seq, int64(len(all)))
+}
