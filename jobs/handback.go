@@ -34,17 +34,21 @@ func (w *Worker) handBack(ctx context.Context, record turnkeeper.Record, writer 
 
 const handBackPause = time.Minute
 
-// waitForTools is how long a turn waits for a worker with all of its agent's
-// tools. Then none is to be expected, as after a tool was given up for good, and
-// the turn runs without.
+// waitForTools is how long a turn is handed on for want of a worker with all of its
+// agent's tools. Then none is to be expected, as after a tool was given up for good,
+// and the turn runs without.
 const waitForTools = 5 * time.Minute
 
 // equipped says which tools the agent lists and this worker lacks, as while a
 // newer program brings them. Without them the model would be told that they do
 // not exist.
-func (w *Worker) equipped(record turnkeeper.Record, definition *agentdef.Definition) error {
+func (w *Worker) equipped(ctx context.Context, record turnkeeper.Record, definition *agentdef.Definition) error {
 	lacking := w.Runner.Lacks(definition)
-	if len(lacking) == 0 || record.Turn.GrantedAt.Sub(record.ReadySince) > waitForTools { // both by the database's clock
+	if len(lacking) == 0 {
+		return nil
+	}
+	since, err := w.Store.HandedOnSince(ctx, record.Turn.ID)
+	if err == nil && !since.IsZero() && record.Turn.GrantedAt.Sub(since) > waitForTools { // both by the database's clock
 		return nil
 	}
 	return fmt.Errorf("the agent has tools that this worker lacks: %s", strings.Join(lacking, ", "))

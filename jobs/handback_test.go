@@ -37,6 +37,7 @@ const plainClerk = "---\ndescription: d\nmodel: script/m\n---\nYou are the clerk
 // What this worker cannot run as it should be run waits for one that can. It is
 // not failed, not answered, not counted as a loss, and does not spin.
 func TestATurnForANewerWorkerIsHandedBack(t *testing.T) {
+	const leftLongAgo = "update turnkeeper.lease_log set granted_at = granted_at - interval '6 min', ended_at = ended_at - interval '6 min'"
 	const tooled = "---\ndescription: d\nmodel: script/m\ntools: [divine]\n---\nYou are the clerk.\n"
 	for name, c := range map[string]struct {
 		version    int
@@ -46,8 +47,13 @@ func TestATurnForANewerWorkerIsHandedBack(t *testing.T) {
 	}{
 		"journal":    {99, plainClerk, "update turnkeeper.rounds set version = 1", ""},
 		"definition": {1, "---\nunheard_of: 1\n---\nYou are the clerk.\n", "update turnkeeper.definitions set content = '" + plainClerk + "' where hash ~ '^1+$'", ""},
-		"tool":       {1, tooled, "update turnkeeper.turns set created_at = created_at - interval '6 min'", ""},
-		"tool, after a wait": {1, tooled, "update turnkeeper.awaited_calls set arrived_at = arrived_at - interval '6 min'", `
+		"tool":       {1, tooled, leftLongAgo, ""},
+		"tool, after it was put off": {1, tooled, leftLongAgo, `
+			update turnkeeper.turns set created_at = created_at - interval '1 day';
+			insert into turnkeeper.lease_log (lane, token, grant_id, turn_id, job_id, granted_at, lease_until, ended_at, outcome)
+			select lane, 0, gen_random_uuid(), id, 1, created_at, created_at + interval '4 min', created_at + interval '1 s', 'deferred'
+			from turnkeeper.turns`},
+		"tool, after a wait": {1, tooled, leftLongAgo, `
 			update turnkeeper.turns set created_at = created_at - interval '1 hour';
 			insert into turnkeeper.calls (turn_id, round, ordinal, agent, wire_id, provider_id, name, arguments, args_hash, effect, paging, state, starts, nonce, started_at, ended_at, elsewhere)
 			select id, 1, 1, 'clerk', 'w', '', 'divine', '{}', 'h', 'once', false, 'failed', 0, 'n', now(), now(), true from turnkeeper.turns;

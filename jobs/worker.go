@@ -170,7 +170,7 @@ func (w *Worker) dispatch(ctx context.Context, job *river.Job[TurnArgs], log *jo
 	}
 	definition, err := w.definitionOf(record)
 	if err == nil {
-		err = w.equipped(record, definition)
+		err = w.equipped(ctx, record, definition)
 	}
 	if err != nil {
 		return w.handBack(ctx, record, writer, err)

@@ -40,6 +40,16 @@ func (s *Store) TurnsOf(ctx context.Context, id turnkeeper.MessageID) ([]turnkee
 	return mapRows(rows, turnOf), translate(err)
 }
 
+// HandedOnSince says since when a turn is handed from worker to worker, with nothing
+// else between; zero: it was not handed back last.
+func (s *Store) HandedOnSince(ctx context.Context, turn turnkeeper.TurnID) (time.Time, error) {
+	since, err := s.q.HandedOnSince(ctx, int64(turn))
+	if err != nil || since.Unix() == 0 {
+		return time.Time{}, translate(err)
+	}
+	return since, nil
+}
+
 // GrantBefore is the grant of a turn before another; ErrNotFound: there was none.
 func (s *Store) GrantBefore(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID) (turnkeeper.Dispatch, error) {
 	row, err := s.q.GrantBefore(ctx, string(grant), int64(turn))

@@ -97,3 +97,10 @@ select agent from turnkeeper.turns where id = @id;
 select b.* from turnkeeper.lease_log b
 join turnkeeper.lease_log g on g.turn_id = b.turn_id and g.grant_id = @grant_id
 where b.turn_id = @turn_id and b.id < g.id order by b.id desc limit 1;
+
+-- name: HandedOnSince :one
+-- Since when a turn is handed from worker to worker, with nothing else between; 1970:
+-- it was not handed back last.
+select coalesce(min(b.ended_at), to_timestamp(0))::timestamptz as since from turnkeeper.lease_log b
+where b.turn_id = @turn_id and b.outcome = 'handed_back' and not exists (select from turnkeeper.lease_log o
+    where o.turn_id = b.turn_id and o.id > b.id and o.outcome <> 'handed_back');

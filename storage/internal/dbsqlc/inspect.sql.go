@@ -152,6 +152,21 @@ func (q *Queries) GrantsOfTurn(ctx context.Context, turnID int64) ([]TurnkeeperL
 	return items, nil
 }
 
+const HandedOnSince = `-- name: HandedOnSince :one
+select coalesce(min(b.ended_at), to_timestamp(0))::timestamptz as since from turnkeeper.lease_log b
+where b.turn_id = $1 and b.outcome = 'handed_back' and not exists (select from turnkeeper.lease_log o
+    where o.turn_id = b.turn_id and o.id > b.id and o.outcome <> 'handed_back')
+`
+
+// Since when a turn is handed from worker to worker, with nothing else between; 1970:
+// it was not handed back last.
+func (q *Queries) HandedOnSince(ctx context.Context, turnID int64) (time.Time, error) {
+	row := q.db.QueryRow(ctx, HandedOnSince, turnID)
+	var since time.Time
+	err := row.Scan(&since)
+	return since, err
+}
+
 const LatestTurn = `-- name: LatestTurn :one
 select id from turnkeeper.turns order by id desc limit 1
 `
