@@ -19,12 +19,8 @@ import (
 // is counted. The scheduler offers it to every other worker that lives or comes,
 // and, where all have left it, to anybody again after a pause.
 func (w *Worker) handBack(ctx context.Context, record turnkeeper.Record, writer *storage.TurnWriter, reason error) error {
-	outcome := turnkeeper.Outcome{
-		State: turnkeeper.TurnQueued, ErrorClass: storage.ClassNewer, Error: reason.Error(), Backoff: handBackPause,
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
-	defer cancel()
-	if err := writer.Append(ctx, turnkeeper.Entry{Outcome: &outcome}, storage.Ending{Log: "handed_back"}); err != nil {
+	err := leave(ctx, writer, "handed_back", turnkeeper.Outcome{ErrorClass: storage.ClassNewer, Error: reason.Error(), Backoff: handBackPause})
+	if err != nil {
 		return err
 	}
 	w.Log.Warn("the turn is left to a newer worker",
@@ -33,6 +29,39 @@ func (w *Worker) handBack(ctx context.Context, record turnkeeper.Record, writer 
 }
 
 const handBackPause = time.Minute
+
+// leave ends a dispatch in which nothing was done; its turn is queued again.
+func leave(ctx context.Context, writer *storage.TurnWriter, log string, outcome turnkeeper.Outcome) error {
+	outcome.State = turnkeeper.TurnQueued
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
+	defer cancel()
+	return writer.Append(ctx, turnkeeper.Entry{Outcome: &outcome}, storage.Ending{Log: log})
+}
+
+// classLate is the error class of a turn that had no worker for most of its time.
+const classLate = "late_worker"
+
+// late says that half of a turn's time was over before any worker had it, as where it
+// was granted into the room of one that was dead already: the others may be busy for
+// as long as their turns take. Once is enough: a turn that comes late again runs with
+// what is left.
+func late(record turnkeeper.Record, bounds turnkeeper.Bounds) bool {
+	turn := record.Turn
+	return turn.WorkerID == "" && turn.ErrorClass != classLate && !record.Cancelled && record.Elapsed > bounds.MaxDuration/2
+}
+
+// putOff queues a late turn, to be granted anew with the whole of its time.
+func (w *Worker) putOff(ctx context.Context, record turnkeeper.Record, writer *storage.TurnWriter) error {
+	waited := record.Elapsed.Round(time.Second)
+	err := leave(ctx, writer, "deferred", turnkeeper.Outcome{
+		ErrorClass: classLate, Error: fmt.Sprintf("no worker had the turn for %s after its grant; it is granted anew", waited),
+	})
+	if err == nil {
+		w.Log.Warn("no worker had the turn for most of its time; it is granted anew",
+			append(agentturn.TurnFields(record.Turn, record.Message.TraceParent), zap.Duration("waited", waited))...)
+	}
+	return err
+}
 
 // waitForTools is how long a turn is handed on for want of a worker with all of its
 // agent's tools. Then none is to be expected, as after a tool was given up for good,

@@ -179,6 +179,9 @@ func (w *Worker) dispatch(ctx context.Context, job *river.Job[TurnArgs], log *jo
 		w.cancel(record.Turn.GrantID)
 	}
 	bounds := w.BoundsFor(definition)
+	if late(record, bounds) {
+		return w.putOff(ctx, record, writer)
+	}
 	_, err = w.Runner.Run(ctx, agentturn.Assignment{
 		Record: record, Definition: definition, Bounds: bounds, Before: w.before(ctx, record.Turn),
 		WallDeadline: held.Start.Add(bounds.MaxDuration), LeaseDeadline: held.Deadline,
