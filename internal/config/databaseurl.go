@@ -24,18 +24,22 @@ var (
 	unescape   = regexp.MustCompile(`\\(.)`)
 )
 
+// urlForm says what a URL of a database looks like. Brackets stand around the parts
+// because a mask over errors takes what stands between a bare : and @ for a password.
+const urlForm = "postgres://<user>:<password>@<host>:<port>/<database>"
+
 // NewDatabaseURL checks the form; the server is not asked. The error does not
 // hold the text.
 func NewDatabaseURL(text string) (DatabaseURL, error) {
 	d := DatabaseURL{value: NewSecret(text)}
 	if d.isURL() {
 		if _, err := url.Parse(text); err != nil {
-			return DatabaseURL{}, errors.New("it is not a URL: write postgres://USER:PASSWORD@HOST:PORT/DATABASE, and % codes for special characters in the password")
+			return DatabaseURL{}, errors.New("it is not a URL: write " + urlForm + ", and % codes for special characters in the password")
 		}
 		return d, nil
 	}
 	if text != "" && !wordForm.MatchString(text) {
-		return DatabaseURL{}, errors.New("it must be postgres://USER:PASSWORD@HOST:PORT/DATABASE, or words such as host=HOST user=USER dbname=DATABASE")
+		return DatabaseURL{}, errors.New("it must be " + urlForm + ", or words such as host=<host> user=<user> dbname=<database>")
 	}
 	return d, nil
 }

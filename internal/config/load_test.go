@@ -164,7 +164,7 @@ func TestLoadReportsEveryFaultAtOnce(t *testing.T) {
 turnkeeper.yaml:2: unknown key "max_round" (did you mean "max_rounds"?)
 turnkeeper.yaml:3: worker_slots must be a whole number, not text
 turnkeeper.yaml:4: roles is worker,cook: it must be one of api, scheduler, webhooks, worker, or all
-database_url (DATABASE_URL): it must be postgres://USER:PASSWORD@HOST:PORT/DATABASE, or words such as host=HOST user=USER dbname=DATABASE
+database_url (DATABASE_URL): it must be postgres://<user>:<password>@<host>:<port>/<database>, or words such as host=<host> user=<user> dbname=<database>
 takeover_after (TURNKEEPER_TAKEOVER_AFTER) is 10ms: it must be 0, or 100ms to 24h
 log_level (TURNKEEPER_LOG_LEVEL) is loud: it must be one of debug, info, warn, error
 max_rounds (TURNKEEPER_MAX_ROUNDS) is 40: it must be 1 to 20
