@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -82,7 +83,14 @@ func (s *Store) ViewTurn(ctx context.Context, id turnkeeper.TurnID) (TurnView, e
 	if err != nil {
 		return TurnView{}, translate(err)
 	}
-	v.Dispatches = mapRows(grants, dispatchOf)
+	v.Dispatches = mapRows(grants, func(r dbsqlc.GrantsOfTurnRow) turnkeeper.Dispatch {
+		d := dispatchOf(r.TurnkeeperLeaseLog)
+		if d.EndedAt.IsZero() { // it is the turn's own
+			d.WorkerID = v.Turn.WorkerID
+		}
+		d.WorkerID = cmp.Or(d.WorkerID, turnkeeper.WorkerID(r.TakenBy))
+		return d
+	})
 	if v.Awaited, err = s.awaitedOf(ctx, id); err != nil {
 		return TurnView{}, err
 	}

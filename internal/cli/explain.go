@@ -61,6 +61,9 @@ func (s *session) explanation(ctx context.Context, cfg *config.Config, db *app.D
 	if x.as, x.of, err = db.Store.RetriesOf(ctx, view.Turn.MessageID); err != nil {
 		return explanation{}, err
 	}
+	if x.workers, err = db.Store.Workers(ctx); err != nil {
+		return explanation{}, err
+	}
 	source, err := db.Store.Definition(ctx, view.Turn.DefinitionHash)
 	if err == nil {
 		// A definition that this program cannot read has bounds that it does not know.

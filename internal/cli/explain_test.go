@@ -41,6 +41,14 @@ type act struct {
 	grant turnkeeper.Grant
 }
 
+// beat is a sign of life of a worker.
+func (s *stage) beat(worker turnkeeper.WorkerID) {
+	s.t.Helper()
+	if err := s.Beat(s.t.Context(), turnkeeper.Heartbeat{WorkerID: worker, Host: "host", PID: 1, Version: "v", Slots: 1, TakeoverAfter: 15 * time.Second}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
 func (s *stage) send(body string) turnkeeper.MessageID {
 	s.t.Helper()
 	id, err := s.Enqueue(s.t.Context(), turnkeeper.Submission{Agent: "echo", Body: body})
@@ -173,8 +181,11 @@ func (a *act) result(k turnkeeper.CallKey, state turnkeeper.CallState, text stri
 func (a *act) end(message turnkeeper.MessageState, o turnkeeper.Outcome) {
 	a.s.t.Helper()
 	log := map[turnkeeper.TurnState]string{turnkeeper.TurnQueued: "deferred", turnkeeper.TurnWaiting: "waiting"}[o.State]
-	if log == "" {
+	switch {
+	case log == "":
 		log = "finished"
+	case o.State == turnkeeper.TurnQueued && o.Backoff == 0:
+		log = "handed_back"
 	}
 	if err := a.Append(a.s.t.Context(), turnkeeper.Entry{Outcome: &o}, storage.Ending{Message: message, Log: log}); err != nil {
 		a.s.t.Fatal(err)
@@ -280,7 +291,29 @@ var endings = []struct {
 		a := s.turn("Later.")
 		a.end("", turnkeeper.Outcome{State: turnkeeper.TurnQueued, ErrorClass: "budget", Error: "the day's budget is used up", Backoff: time.Minute})
 	}},
+	{"handed-back", func(s *stage) {
+		s.exec("update turnkeeper.turns set due_at = null where state = 'queued'")
+		s.beat("host-1")
+		s.next("host-1").end("", turnkeeper.Outcome{State: turnkeeper.TurnQueued, Error: "the worker is shutting down"})
+	}},
+	{"granted", func(s *stage) {
+		a := s.next("host-1")
+		s.exec("update turnkeeper.river_job set state = 'available', attempted_by = null where id = $1", a.grant.JobID)
+	}},
+	{"taken-up", func(s *stage) {
+		s.exec("update turnkeeper.river_job set state = 'running', attempted_by = '{host-1}' where state = 'available'")
+	}},
+	{"running-on-a-silent-worker", func(s *stage) {
+		s.exec("update turnkeeper.worker_heartbeat set beat_at = clock_timestamp() - interval '20.2 s'")
+	}},
+	{"never-taken-up", func(s *stage) {
+		s.exec("update turnkeeper.river_job set state = 'available', attempted_by = null where state = 'running' and attempted_by = '{host-1}'")
+		s.exec("update turnkeeper.lease_log set ended_at = clock_timestamp(), outcome = 'unclaimed' where ended_at is null")
+		s.exec("update turnkeeper.turns set state = 'queued', grant_id = null, lease_until = null, error = null where state = 'running'")
+		s.exec("update turnkeeper.leases set grant_id = null, turn_id = null, granted_at = null, lease_until = null where grant_id is not null")
+	}},
 	{"running", func(s *stage) {
+		s.exec("update turnkeeper.worker_heartbeat set stopped_at = clock_timestamp()")
 		s.exec("update turnkeeper.turns set due_at = null where state = 'queued'")
 		s.next("host-1").round(1, turnkeeper.EffectNone, "clock")
 	}},

@@ -15,8 +15,9 @@ import (
 type explainer struct {
 	storage.TurnView
 	clock
-	bounds *turnkeeper.Bounds   // of the agent, by this program's settings; nil: not known
-	as, of turnkeeper.MessageID // the message was tried again as, and is itself a retry of; 0: none
+	bounds  *turnkeeper.Bounds     // of the agent, by this program's settings; nil: not known
+	as, of  turnkeeper.MessageID   // the message was tried again as, and is itself a retry of; 0: none
+	workers []turnkeeper.Heartbeat // of all worker processes
 }
 
 func (x *explainer) explain() explanation {
@@ -152,7 +153,7 @@ func (x *explainer) ended() []string {
 		said = append(said, fmt.Sprintf("It %s %s after it began: %s.", stateWords[t.State], exact(t.Duration()), x.reason()))
 	}
 	if t.Error != "" {
-		said = append(said, fmt.Sprintf("The error (%s): %s", orDash(t.ErrorClass), oneLine(t.Error, 500)))
+		said = append(said, x.trouble())
 	}
 	if c := x.Cancel; c != nil {
 		asked := fmt.Sprintf("Its cancellation was asked for at %s", x.moment(c.AskedAt))
@@ -177,6 +178,21 @@ func (x *explainer) ended() []string {
 	return said
 }
 
+// trouble is the error of a turn that has ended, or why one that has not was put back.
+func (x *explainer) trouble() string {
+	what := "The error"
+	switch {
+	case x.Turn.State == turnkeeper.TurnQueued:
+		what = "It was put back into the queue"
+	case !x.Turn.State.Terminal():
+		what = "Before that it was put back into the queue"
+	}
+	if x.Turn.ErrorClass != "" {
+		what += " (" + x.Turn.ErrorClass + ")"
+	}
+	return what + ": " + oneLine(x.Turn.Error, 500)
+}
+
 // stateWords say how a turn ended.
 var stateWords = map[turnkeeper.TurnState]string{
 	turnkeeper.TurnSucceeded: "succeeded", turnkeeper.TurnDegraded: "was degraded", turnkeeper.TurnFailed: "failed", turnkeeper.TurnCancelled: "was cancelled",
@@ -187,18 +203,35 @@ func (x *explainer) standing() string {
 	t := x.Turn
 	switch {
 	case t.State == turnkeeper.TurnWaiting:
-		return fmt.Sprintf("It waits for %s that run elsewhere, and holds nothing meanwhile.", plural(len(x.Awaited), "call")) + x.workers()
+		return fmt.Sprintf("It waits for %s that run elsewhere, and holds nothing meanwhile.", plural(len(x.Awaited), "call")) + x.subAgents()
 	case t.State == turnkeeper.TurnQueued && !t.DueAt.IsZero():
 		return fmt.Sprintf("It is queued, and goes on at %s at the earliest.", x.moment(t.DueAt))
 	case t.State == turnkeeper.TurnQueued:
 		return "It is queued, and goes on when a worker has room."
+	case t.WorkerID == "":
+		return fmt.Sprintf("It is granted, and no worker has taken it up yet; its lease lasts until %s.", x.moment(t.LeaseUntil))
 	default:
-		return fmt.Sprintf("It runs, and its lease lasts until %s.", x.moment(t.LeaseUntil))
+		return fmt.Sprintf("It runs on worker %s, and its lease lasts until %s.", oneLine(string(t.WorkerID), 100), x.moment(t.LeaseUntil)) + x.silence()
 	}
 }
 
-// workers are the sub-agents that a turn waits for.
-func (x *explainer) workers() string {
+// silence is what a silent worker means for the turn that it runs.
+func (x *explainer) silence() string {
+	for _, w := range x.workers {
+		if w.WorkerID == x.Turn.WorkerID && w.State() == turnkeeper.WorkerSilent {
+			return fmt.Sprintf(" That worker has been silent for %s: the turn goes on with another, from its journal.", exact(w.Silent))
+		}
+	}
+	return ""
+}
+
+// attended says that there is a worker that could go on with an open turn.
+func (x *explainer) attended() bool {
+	return slices.ContainsFunc(x.workers, func(w turnkeeper.Heartbeat) bool { return w.State() == turnkeeper.WorkerAlive })
+}
+
+// subAgents are those that a turn waits for.
+func (x *explainer) subAgents() string {
 	if x.Tree == nil {
 		return ""
 	}
@@ -253,8 +286,7 @@ func (x *explainer) reason() string {
 
 // dispatchWords say how a grant ended.
 var dispatchWords = map[string]string{
-	"finished": "ended it", "lost": "was lost", "handed_back": "handed it back", "deferred": "put it off", "unclaimed": "never took it",
-	"waiting": "left it waiting",
+	"finished": "ended it", "lost": "was lost", "handed_back": "handed it back", "deferred": "put it off", "waiting": "left it waiting",
 }
 
 func (x *explainer) heldBy() (said []string) {
@@ -262,17 +294,28 @@ func (x *explainer) heldBy() (said []string) {
 		return []string{"Nobody ever held it."}
 	}
 	for i, d := range x.Dispatches {
-		who := "worker " + string(d.WorkerID)
-		if d.WorkerID == "" {
-			who = "a worker that wrote nothing"
-		}
-		end := "and holds it"
-		if !d.EndedAt.IsZero() {
-			end = fmt.Sprintf("and %s after %s", dispatchWords[d.Outcome], exact(max(d.EndedAt.Sub(d.GrantedAt), 0)))
-		}
-		said = append(said, fmt.Sprintf("%d. It was granted at %s to %s (token %d), %s.", i+1, x.moment(d.GrantedAt), oneLine(who, 100), d.Token, end))
+		said = append(said, fmt.Sprintf("%d. It was granted at %s %s.", i+1, x.moment(d.GrantedAt), x.holder(d)))
 	}
 	return said
+}
+
+// holder is who held a grant, and what came of it.
+func (x *explainer) holder(d turnkeeper.Dispatch) string {
+	took := exact(max(d.EndedAt.Sub(d.GrantedAt), 0))
+	who := "to worker " + oneLine(string(d.WorkerID), 100)
+	if d.WorkerID == "" {
+		who = "to a worker that wrote nothing"
+	}
+	switch {
+	case d.EndedAt.IsZero() && d.WorkerID == "":
+		return fmt.Sprintf("(token %d); no worker has taken it up yet", d.Token)
+	case d.EndedAt.IsZero():
+		return fmt.Sprintf("%s (token %d), which holds it", who, d.Token)
+	case d.Outcome == "unclaimed":
+		return fmt.Sprintf("(token %d); no worker took it up in %s", d.Token, took)
+	default:
+		return fmt.Sprintf("%s (token %d), which %s after %s", who, d.Token, dispatchWords[d.Outcome], took)
+	}
 }
 
 func (x *explainer) cost() []string {
@@ -331,6 +374,8 @@ func (x *explainer) next() (said []string) {
 		advise("Look where the calls of unknown outcome have their effect, before anything is repeated.")
 	}
 	switch {
+	case !t.State.Terminal() && !x.attended():
+		advise(`No worker runs: start one (%s), and it goes on. Stop it: turnctl cancel %d.`, command("worker"), t.ID)
 	case !t.State.Terminal():
 		advise(`Watch it: turnctl events %d --follow. Stop it: turnctl cancel %d.`, t.ID, t.ID)
 	case x.as != 0:

@@ -72,7 +72,7 @@ func TestPurge(t *testing.T) {
 	if n := count("summaries"); n != 1 {
 		t.Errorf("%d summaries are left under a turn that runs", n)
 	}
-	left := map[string]int{"messages": 2, "turns": 1, "rounds": 1, "calls": 1, "lease_log": 2, "river_job": 2, "spend": 1, "summaries": 1}
+	left := map[string]int{"messages": 2, "turns": 1, "rounds": 1, "calls": 1, "lease_log": 4, "river_job": 4, "spend": 1, "summaries": 1}
 	for _, table := range tables {
 		if n := count(table); n != left[table] {
 			t.Errorf("%d rows are left in %s, want %d", n, table, left[table])

@@ -16,7 +16,12 @@ where t.id = @id;
 select * from turnkeeper.turns where message_id = @message_id order by attempt;
 
 -- name: GrantsOfTurn :many
-select * from turnkeeper.lease_log where turn_id = @turn_id order by id;
+-- Who held a grant is on record when it has ended, if it was written under. Where it
+-- was not, the queue knows who fetched the job, for as long as it keeps that.
+select sqlc.embed(g), coalesce(j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as taken_by
+from turnkeeper.lease_log g
+left join turnkeeper.river_job j on j.id = g.job_id and j.state not in ('available', 'pending', 'retryable', 'scheduled')
+where g.turn_id = @turn_id order by g.id;
 
 -- name: ListLanes :many
 select l.*, coalesce(extract(epoch from l.lease_until - clock_timestamp()) * 1000, 0)::bigint as remaining_ms,

@@ -117,30 +117,41 @@ func (q *Queries) GrantBefore(ctx context.Context, grantID string, turnID int64)
 }
 
 const GrantsOfTurn = `-- name: GrantsOfTurn :many
-select id, lane, token, grant_id, turn_id, job_id, worker_id, granted_at, lease_until, ended_at, outcome from turnkeeper.lease_log where turn_id = $1 order by id
+select g.id, g.lane, g.token, g.grant_id, g.turn_id, g.job_id, g.worker_id, g.granted_at, g.lease_until, g.ended_at, g.outcome, coalesce(j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as taken_by
+from turnkeeper.lease_log g
+left join turnkeeper.river_job j on j.id = g.job_id and j.state not in ('available', 'pending', 'retryable', 'scheduled')
+where g.turn_id = $1 order by g.id
 `
 
-func (q *Queries) GrantsOfTurn(ctx context.Context, turnID int64) ([]TurnkeeperLeaseLog, error) {
+type GrantsOfTurnRow struct {
+	TurnkeeperLeaseLog TurnkeeperLeaseLog
+	TakenBy            string
+}
+
+// Who held a grant is on record when it has ended, if it was written under. Where it
+// was not, the queue knows who fetched the job, for as long as it keeps that.
+func (q *Queries) GrantsOfTurn(ctx context.Context, turnID int64) ([]GrantsOfTurnRow, error) {
 	rows, err := q.db.Query(ctx, GrantsOfTurn, turnID)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []TurnkeeperLeaseLog
+	var items []GrantsOfTurnRow
 	for rows.Next() {
-		var i TurnkeeperLeaseLog
+		var i GrantsOfTurnRow
 		if err := rows.Scan(
-			&i.ID,
-			&i.Lane,
-			&i.Token,
-			&i.GrantID,
-			&i.TurnID,
-			&i.JobID,
-			&i.WorkerID,
-			&i.GrantedAt,
-			&i.LeaseUntil,
-			&i.EndedAt,
-			&i.Outcome,
+			&i.TurnkeeperLeaseLog.ID,
+			&i.TurnkeeperLeaseLog.Lane,
+			&i.TurnkeeperLeaseLog.Token,
+			&i.TurnkeeperLeaseLog.GrantID,
+			&i.TurnkeeperLeaseLog.TurnID,
+			&i.TurnkeeperLeaseLog.JobID,
+			&i.TurnkeeperLeaseLog.WorkerID,
+			&i.TurnkeeperLeaseLog.GrantedAt,
+			&i.TurnkeeperLeaseLog.LeaseUntil,
+			&i.TurnkeeperLeaseLog.EndedAt,
+			&i.TurnkeeperLeaseLog.Outcome,
+			&i.TakenBy,
 		); err != nil {
 			return nil, err
 		}
