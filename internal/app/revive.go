@@ -12,27 +12,45 @@ import (
 // lookEvery is how often a worker looks whether the private database still runs.
 const lookEvery = time.Second
 
+// longestPause is how long it waits at most before it tries once more to start a
+// private database that would not start.
+const longestPause = 30 * time.Second
+
 // keepUp starts the private database again when it has died, as by a system that was
 // short of memory, until ctx ends. It comes back at the same address, and what was
 // waiting for it goes on. Nothing else may use or close db's server meanwhile.
 func (db *Database) keepUp(ctx context.Context) {
-	if !db.Private {
-		return
+	if db.Private {
+		keepAlive(ctx, func() bool { return db.server.Alive() }, db.revive, db.log.With(zap.String("its_log", db.server.LogFile())))
 	}
+}
+
+// keepAlive looks every second. Where the start fails it is tried for ever, after pauses
+// that grow: a full disk is not emptied by a log that says so each second.
+func keepAlive(ctx context.Context, alive func() bool, revive func(context.Context) error, log *zap.Logger) {
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
+	pause := time.Duration(0) // after the last failure; 0: none since it was alive
+	next := time.Time{}
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-look.C:
 		}
-		if db.server.Alive() {
+		if alive() {
+			pause = 0
 			continue
 		}
-		db.log.Warn("the private Postgres has died; it is started again", zap.String("its_log", db.server.LogFile()))
-		if err := db.revive(ctx); err != nil && ctx.Err() == nil {
-			db.log.Error("the private Postgres could not be started again; it is tried once more", zap.Error(err))
+		if pause == 0 {
+			log.Warn("the private Postgres has died; it is started again")
+		} else if time.Now().Before(next) {
+			continue
+		}
+		if err := revive(ctx); err != nil && ctx.Err() == nil {
+			pause = min(max(2*pause, lookEvery), longestPause)
+			next = time.Now().Add(pause)
+			log.Error("the private Postgres could not be started again", zap.Error(err), zap.Duration("tried_again_in", pause))
 		}
 	}
 }
