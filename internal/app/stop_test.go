@@ -18,7 +18,7 @@ import (
 )
 
 // A worker that is told twice to stop says that its turn was handed back only
-// where that was written.
+// where that was written; and then it has not been lost.
 func TestStoppedAtOnce(t *testing.T) {
 	asked := make(chan struct{}, 10)
 	model := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -63,5 +63,12 @@ func TestStoppedAtOnce(t *testing.T) {
 	}
 	if told && view.Turn.State != turnkeeper.TurnQueued {
 		t.Errorf("the turn is %s, and the log says that it was handed back", view.Turn.State)
+	}
+	workers, err := store.Workers(t.Context())
+	if err != nil || len(workers) != 1 {
+		t.Fatalf("%+v, %v", workers, err)
+	}
+	if ended := workers[0].State() == turnkeeper.WorkerStopped; ended != told {
+		t.Errorf("the worker is %s, and that its turn was handed back is %t", workers[0].State(), told)
 	}
 }

@@ -401,14 +401,17 @@ func (w *worker) stopTurns(ctx, hard context.Context) error {
 			return fmt.Errorf("%d turns did not stop in time; they are brought back when their leases end", w.turns.Running())
 		case <-hard.Done():
 			w.stop(agentturn.ErrShutdown)
-			w.awaitMoment(stopped)
+			if w.awaitMoment(stopped) {
+				w.noteEndAtOnce(ctx)
+			}
 			return errStoppedHard
 		}
 	}
 }
 
-// awaitMoment lets turns be handed back, and River end, where that takes no time.
-func (w *worker) awaitMoment(stopped <-chan error) {
+// awaitMoment lets turns be handed back, and River end, where that takes no time. It
+// says whether River has ended.
+func (w *worker) awaitMoment(stopped <-chan error) bool {
 	timer := time.NewTimer(atOnce)
 	defer timer.Stop()
 	select {
@@ -416,7 +419,27 @@ func (w *worker) awaitMoment(stopped <-chan error) {
 		if err != nil {
 			w.log.Warn("stopping River", zap.Error(err))
 		}
+		return true
 	case <-timer.C:
+		return false
+	}
+}
+
+// noteEndAtOnce notes the end of a worker that was told twice to stop, unless something
+// of it still runs: that is found by its silence alone.
+func (w *worker) noteEndAtOnce(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, atOnce)
+	defer cancel()
+	select {
+	case <-w.pushed:
+	case <-ctx.Done():
+		return
+	}
+	if w.turns.Running()+w.calls.Running() > 0 {
+		return
+	}
+	if err := w.store.StopBeating(ctx, w.id); err != nil {
+		w.log.Warn("the end of this worker could not be noted", zap.Error(err))
 	}
 }
 
