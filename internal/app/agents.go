@@ -63,6 +63,25 @@ func (a *agents) register(ctx context.Context, store *storage.Store) error {
 	return store.RegisterAgents(ctx, all)
 }
 
+// tellFileless says which agents are registered and have no file here. It is no fault:
+// another worker may have it.
+func (a *agents) tellFileless(ctx context.Context, store *storage.Store, log *zap.Logger) {
+	registered, err := store.Agents(ctx)
+	if err != nil {
+		log.Warn("the registered agents could not be listed", zap.Error(err))
+		return
+	}
+	var without []string
+	for _, r := range registered {
+		if _, ok := a.current.Load().Get(r.Name); !ok {
+			without = append(without, r.Name)
+		}
+	}
+	if len(without) > 0 {
+		log.Info("agents without a file here stay registered, and are answered as they last were", zap.Strings("agents", without))
+	}
+}
+
 func registrationOf(d *agentdef.Definition) turnkeeper.AgentRegistration {
 	r := turnkeeper.AgentRegistration{
 		Name: d.Name, Description: d.Description, DefinitionHash: d.Hash, Definition: d.Source,

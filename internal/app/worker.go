@@ -188,6 +188,7 @@ func (w *worker) prepare(ctx context.Context) error {
 	if err := w.agents.register(ctx, w.store); err != nil {
 		return err
 	}
+	w.agents.tellFileless(ctx, w.store, w.log)
 	if w.mcp, err = newMCPSource(ctx, w.cfg, w.store, masker, w.log); err != nil {
 		return err
 	}
@@ -507,6 +508,7 @@ func (w *worker) rereadAgents(ctx context.Context) {
 			w.mcp.use(w.agents.current.Load())
 		}
 		w.log.Info("the agents were reloaded", zap.Strings("agents", w.agents.names()))
+		w.agents.tellFileless(ctx, w.store, w.log)
 	}
 }
 

@@ -2,8 +2,12 @@ package cli
 
 import (
 	"context"
+	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 
+	"turnkeeper"
 	"turnkeeper/agentdef"
 	"turnkeeper/internal/app"
 	"turnkeeper/internal/config"
@@ -57,4 +61,25 @@ func (s *session) askServers(ctx context.Context, cfg *config.Config, agents []*
 		reports = app.CheckMCPServers(ctx, cfg, agents, nil)
 	}
 	return reports
+}
+
+// hasFile says whether the agent has a file in the folder. One that cannot be looked
+// at counts as there.
+func hasFile(dir, agent string) bool {
+	_, err := os.Stat(filepath.Join(dir, agent+".md"))
+	return !errors.Is(err, os.ErrNotExist)
+}
+
+// fileless are the registered agents without a file in the folder; none where there is
+// no such folder here.
+func fileless(dir string, agents []turnkeeper.AgentRegistration) (names []string) {
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return nil
+	}
+	for _, a := range agents {
+		if !hasFile(dir, a.Name) {
+			names = append(names, a.Name)
+		}
+	}
+	return names
 }

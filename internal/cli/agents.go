@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -18,7 +19,11 @@ func (s *session) agentsCommand() *cobra.Command {
 			look := func(ctx context.Context, store *storage.Store) ([]turnkeeper.AgentRegistration, error) {
 				return store.Agents(ctx)
 			}
-			return list(s, cmd, look, views.OfAgent, showAgents, "no agents: a worker registers the files of its agents folder when it starts")
+			show := func(out *screen, c clock, agents []turnkeeper.AgentRegistration) {
+				showAgents(out, c, agents)
+				s.tellFileless(agents)
+			}
+			return list(s, cmd, look, views.OfAgent, show, "no agents: a worker registers the files of its agents folder when it starts")
 		},
 	}
 	cmd.AddCommand(&cobra.Command{
@@ -31,6 +36,18 @@ own may have. The MCP servers that agents have tools of are asked for them.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return s.checkAgents(cmd.Context(), args) },
 	})
 	return cmd
+}
+
+// tellFileless says which agents have no file here, as after it was removed.
+func (s *session) tellFileless(agents []turnkeeper.AgentRegistration) {
+	cfg, err := s.loadConfig()
+	if err != nil {
+		return // the list was had without it
+	}
+	if without := fileless(cfg.AgentsDir, agents); len(without) > 0 {
+		s.err.line("%s", s.err.in(warned, fmt.Sprintf("without a file in %s: %s; they stay registered, and are answered as they last were, unless another worker has their files",
+			cfg.AgentsDir, strings.Join(without, ", "))))
+	}
 }
 
 func showAgents(s *screen, _ clock, agents []turnkeeper.AgentRegistration) {

@@ -3,10 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -114,29 +111,44 @@ func examineProcesses(ctx context.Context, d *diagnosis, cfg *config.Config, sto
 		return
 	}
 	examineScheduler(d, cfg, settings, clock{now: f.Now, zone: c.zone}, alive)
-	examineSchedules(ctx, d, cfg, store)
+	told := examineSchedules(ctx, d, cfg, store)
+	examineRegistered(ctx, d, cfg, store, told)
 	examinePins(ctx, d, cfg, store)
 	examineLogins(ctx, d, cfg, store, c.now)
 }
 
 // examineSchedules looks for agents that would be started by themselves and
-// whose files are not in the folder here, as after a file was removed.
-func examineSchedules(ctx context.Context, d *diagnosis, cfg *config.Config, store *storage.Store) {
+// whose files are not in the folder here, as after a file was removed. It returns them.
+func examineSchedules(ctx context.Context, d *diagnosis, cfg *config.Config, store *storage.Store) (foreign []string) {
 	schedules, err := store.Schedules(ctx)
 	if err != nil {
 		d.add(checkFail, "schedules", err.Error(), "")
-		return
+		return nil
 	}
-	var foreign []string
 	for _, s := range schedules {
-		file := filepath.Join(cfg.AgentsDir, s.Agent+".md")
-		if _, err := os.Stat(file); errors.Is(err, os.ErrNotExist) && s.Active && s.PausedAt.IsZero() && !slices.Contains(foreign, s.Agent) {
+		if s.Active && s.PausedAt.IsZero() && !slices.Contains(foreign, s.Agent) && !hasFile(cfg.AgentsDir, s.Agent) {
 			foreign = append(foreign, s.Agent)
 		}
 	}
 	for _, agent := range foreign {
 		d.add(checkWarn, "schedules", fmt.Sprintf("%s runs by its schedule, and its file is not in %s", agent, cfg.AgentsDir),
 			fmt.Sprintf("right if another worker serves it; else end it: %s schedules pause %s", command("turnctl"), agent))
+	}
+	return foreign
+}
+
+// examineRegistered looks for the other agents that messages are taken for and whose
+// files are not in the folder here.
+func examineRegistered(ctx context.Context, d *diagnosis, cfg *config.Config, store *storage.Store, told []string) {
+	agents, err := store.Agents(ctx)
+	if err != nil {
+		d.add(checkFail, "agents", err.Error(), "")
+		return
+	}
+	without := slices.DeleteFunc(fileless(cfg.AgentsDir, agents), func(name string) bool { return slices.Contains(told, name) })
+	if len(without) > 0 {
+		d.add(checkWarn, "agents", fmt.Sprintf("registered, and without a file in %s: %s", cfg.AgentsDir, strings.Join(without, ", ")),
+			"right if another worker has the file; else it was removed: their messages are still taken, and answered as they were last registered")
 	}
 }
 
