@@ -179,8 +179,24 @@ func TestLookups(t *testing.T) {
 			t.Errorf("%v: %+v", args, got)
 		}
 	}
-	if got := ctl("agents"); !strings.Contains(got.stdout, "watcher") {
+	for _, args := range [][]string{{"turns"}, {"inbox"}, {"outbox"}, {"outbox", "--follow"}, {"lanes"}, {"purge", "--notes"}} {
+		got := ctl(append(args, "--agent", "ecco")...)
+		if got.code != 3 || got.stdout != "" || !strings.Contains(got.stderr, `there is no agent "ecco" (did you mean "echo"?): "turnctl agents" lists`) {
+			t.Errorf("%v of an agent that is not there: %+v", args, got)
+		}
+		if args[len(args)-1] == "--follow" {
+			continue
+		}
+		if got := ctl(append(args, "--agent", "watcher")...); got.code != 0 {
+			t.Errorf("%v of an agent that has nothing: %+v", args, got)
+		}
+	}
+	if got := ctl("agents"); !strings.Contains(got.stdout, "watcher") || !strings.Contains(got.stderr, env["TURNKEEPER_AGENTS_DIR"]+": watcher; they stay registered") {
 		t.Errorf("%+v", got)
+	}
+	env["TURNKEEPER_AGENTS_DIR"] += "/none"
+	if got := ctl("agents"); got.code != 0 || got.stderr != "" {
+		t.Errorf("with no folder to compare with: %+v", got)
 	}
 }
 
@@ -297,6 +313,11 @@ func TestDoctor(t *testing.T) {
 	if err := store.PauseScheduler(t.Context(), "repairs"); err != nil {
 		t.Fatal(err)
 	}
+	if err := store.RegisterAgents(t.Context(), []turnkeeper.AgentRegistration{
+		{Name: "gone", DefinitionHash: strings.Repeat("c", 64), Definition: []byte("---\n---\nHello.")},
+	}); err != nil {
+		t.Fatal(err)
+	}
 	got := run(t, cli.Turnctl(), env, "", "doctor", "-o", "json")
 	var d diagnosis
 	if err := json.Unmarshal([]byte(got.stdout), &d); err != nil {
@@ -305,11 +326,14 @@ func TestDoctor(t *testing.T) {
 	// The test server is quick and not safe, and nothing runs.
 	want := map[string]string{
 		"settings": "ok", "database": "ok", "encoding": "ok", "schema": "ok", "fsync": "fail", "workers": "warn",
-		"scheduler": "warn", "schedules": "warn", "agent files": "ok", "provider demo": "ok", "clock": "ok",
+		"scheduler": "warn", "schedules": "warn", "agents": "warn", "agent files": "ok", "provider demo": "ok", "clock": "ok",
 	}
 	found := map[string]string{}
 	for _, c := range d.Checks {
 		found[c.Name] = c.Verdict
+		if c.Name == "agents" && !strings.HasSuffix(c.Found, ": gone") {
+			t.Errorf("without a file: %+v; the watcher is told of by its schedule", c)
+		}
 		if (c.Verdict == "ok") != (c.Advice == "") {
 			t.Errorf("%+v: advice belongs to what is not ok", c)
 		}

@@ -92,6 +92,9 @@ func (e *enqueuing) run(cmd *cobra.Command, args []string) error {
 	if e.waitTimeout < 0 {
 		return usageError("--wait-timeout is %s: it must not be negative", e.waitTimeout)
 	}
+	if !e.wait && cmd.Flags().Changed("wait-timeout") {
+		return usageError("--wait-timeout says how long --wait waits: add --wait, or leave it out")
+	}
 	if _, ok := turnkeeper.ParseTraceParent(e.message.TraceParent); !ok && e.message.TraceParent != "" {
 		return usageError("--trace-parent is %q: it must be a W3C traceparent, such as "+
 			"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01, or empty", e.message.TraceParent)

@@ -17,8 +17,8 @@ const (
 	ExitUsage    = 2   // the command line, the settings or the input are wrong
 	ExitNotFound = 3   // there is nothing with that id or name
 	ExitNoReply  = 4   // enqueue --wait: no reply in time; the message stays accepted
-	ExitNotDone  = 5   // enqueue --wait: the message failed or was cancelled
-	ExitRefused  = 6   // turnctl: not possible as things stand
+	ExitNotDone  = 5   // enqueue --wait, turnctl events --follow: it failed or was cancelled
+	ExitRefused  = 6   // turnctl cancel, retry, webhooks: not possible as things stand
 	ExitSignal   = 130 // stopped by a signal before it was done
 )
 
@@ -27,6 +27,18 @@ const exitHelp = `Exit codes:
   1  it failed, or something could not be reached
   2  the command line, the settings or the input are wrong
   3  there is nothing with that id or name`
+
+// turnctlExitHelp lists what any command of turnctl may end with.
+const turnctlExitHelp = exitHelp + `
+  5  events --follow: the turn failed or was cancelled
+  6  cancel, retry, webhooks: not possible as things stand
+  130  stopped by a signal before it was done`
+
+const workerExitHelp = `Exit codes:
+  0  stopped by one signal; every turn has finished or was handed back
+  1  told twice to stop; or a turn did not stop in time; or it could not start
+  2  the command line, the settings or the agents' files are wrong
+  130  stopped by a signal before it took work`
 
 const enqueueExitHelp = exitHelp + `
   4  --wait: no reply in time; the message stays accepted

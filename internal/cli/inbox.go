@@ -22,6 +22,9 @@ func (s *session) inboxCommand() *cobra.Command {
 				return err
 			}
 			look := func(ctx context.Context, store *storage.Store) ([]turnkeeper.Message, error) {
+				if err := flags.known(ctx, store); err != nil {
+					return nil, err
+				}
 				return store.Messages(ctx, page)
 			}
 			return list(s, cmd, look, views.OfMessage, showMessages, "no messages")

@@ -20,6 +20,9 @@ func (s *session) lanesCommand() *cobra.Command {
 				return err
 			}
 			look := func(ctx context.Context, store *storage.Store) ([]storage.LaneView, error) {
+				if err := flags.known(ctx, store); err != nil {
+					return nil, err
+				}
 				return store.Lanes(ctx, page)
 			}
 			return list(s, cmd, look, views.OfLane, showLanes, "no lanes: a lane comes with its first turn")

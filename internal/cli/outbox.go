@@ -41,6 +41,9 @@ stopped; with -o json that is one object a line.`,
 				return s.followOutbox(cmd.Context(), page, inOrder)
 			}
 			look := func(ctx context.Context, store *storage.Store) ([]turnkeeper.Reply, error) {
+				if err := flags.known(ctx, store); err != nil {
+					return nil, err
+				}
 				if inOrder {
 					page.Cursor = after
 					return store.Replies(ctx, page)
@@ -81,6 +84,9 @@ const outboxPoll = 2 * time.Second
 // followOutbox prints replies until ctx ends, which is its good end.
 func (s *session) followOutbox(ctx context.Context, page storage.Page, fromCursor bool) error {
 	return s.withDatabase(ctx, func(_ *config.Config, db *app.Database) error {
+		if err := registered(ctx, db.Store, page.Agent); err != nil {
+			return unlessEnded(ctx, err)
+		}
 		if !fromCursor {
 			newest, err := db.Store.LatestReplies(ctx, storage.Page{Agent: page.Agent, Limit: 1, TopOnly: page.TopOnly})
 			if err != nil {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -79,7 +80,8 @@ func TestBadInput(t *testing.T) {
 		{"too many dispatches", cli.Turnctl(), "", []string{"scheduler", "set", "--max-dispatches", "10001"}, 2, "--max-dispatches is 10001"},
 		{"no database", cli.Turnctl(), "", []string{"turns"}, 1, "there is no database yet: no worker ever ran with the data folder"},
 		{"no database for a message", cli.Enqueue(), "", []string{"--agent", "a", "hi"}, 1, "there is no database yet"},
-		{"bad setting", cli.Turnctl(), "", []string{"turns", "--database-url", "nonsense"}, 2, "database_url (--database-url): it must be postgres://"},
+		{"bad setting", cli.Turnctl(), "", []string{"turns", "--database-url", "nonsense"}, 2, "database_url (--database-url): it must be postgres://<user>:<password>@<host>:<port>/<database>, or words"},
+		{"no URL", cli.Turnctl(), "", []string{"turns", "--database-url", "postgres://a:%zz@b/c"}, 2, "it is not a URL: write postgres://<user>:<password>@<host>:<port>/<database>, and"},
 		{"several bad settings", cli.Worker(), "", []string{"--max-rounds", "21", "--worker-slots", "x"}, 2, "max_rounds (--max-rounds) is 21: it must be 1 to 20"},
 		{"bounds against each other", cli.Worker(), "", []string{"--lease-ttl", "100s"}, 2, "must be less than the lease of 1m40s"},
 		{"worker takes no arguments", cli.Worker(), "", []string{"start"}, 2, `unknown command "start"`},
@@ -100,6 +102,7 @@ func TestBadInput(t *testing.T) {
 		{"timeout in words", cli.Enqueue(), "", []string{"--agent", "a", "--wait-timeout", "soon", "hi"}, 2, "it must be a duration such as 90s"},
 		{"pause without reason", cli.Turnctl(), "", []string{"scheduler", "pause"}, 2, "turnctl scheduler pause REASON"},
 		{"key", cli.Enqueue(), "", []string{"--agent", "a", "--key", strings.Repeat("k", 201), "hi"}, 2, "the idempotency key is longer than 200 bytes"},
+		{"time for no wait", cli.Enqueue(), "", []string{"--agent", "a", "--wait-timeout", "5s", "hi"}, 2, "add --wait, or leave it out"},
 		{"negative wait", cli.Enqueue(), "", []string{"--agent", "a", "--wait-timeout", "-1s", "hi"}, 2, "it must not be negative"},
 	}
 	for _, c := range cases {
@@ -188,6 +191,25 @@ func TestHelp(t *testing.T) {
 	for _, p := range []cli.Program{cli.Worker(), cli.Enqueue(), cli.Turnctl()} {
 		if got := run(t, p, nil, "", "--version"); got.code != 0 || len(strings.Fields(got.stdout)) != 2 {
 			t.Errorf("--version: %+v", got)
+		}
+	}
+}
+
+// The help of turnctl lists every exit code that the help of a command of it does.
+func TestExitCodesOfTurnctl(t *testing.T) {
+	reference := cli.Reference()
+	head, _, _ := strings.Cut(reference, "\n## turnctl agents\n")
+	codes := regexp.MustCompile(`(?m)^  (\d+)  `)
+	listed := map[string]bool{}
+	for _, code := range codes.FindAllString(head, -1) {
+		listed[code] = true
+	}
+	if len(listed) < 7 {
+		t.Errorf("the help of turnctl lists %v", listed)
+	}
+	for _, code := range codes.FindAllString(reference, -1) {
+		if !listed[code] {
+			t.Errorf("a command may end with %s, and the help of turnctl does not say so", strings.TrimSpace(code))
 		}
 	}
 }

@@ -42,6 +42,9 @@ given. An idempotency key of a removed message is free again.
 				return err
 			}
 			return s.withDatabase(cmd.Context(), func(_ *config.Config, db *app.Database) error {
+				if err := registered(cmd.Context(), db.Store, scope.Agent); err != nil {
+					return err
+				}
 				done, err := db.Store.Purge(cmd.Context(), scope)
 				if err != nil {
 					return err

@@ -2,12 +2,15 @@ package cli
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"turnkeeper/internal/app"
 	"turnkeeper/internal/config"
+	"turnkeeper/internal/config/strictyaml"
 	"turnkeeper/internal/views"
 	"turnkeeper/storage"
 )
@@ -24,7 +27,7 @@ in RFC 3339, lists as arrays.
 
 Lists show 25 entries, newest first; --limit asks for up to 100.
 
-` + exitHelp,
+` + turnctlExitHelp,
 			Example: `  turnctl top                     the service at a glance, live
   turnctl show latest             all about the newest turn
   turnctl explain latest          why it ended as it did
@@ -82,6 +85,35 @@ func (p *pageFlags) page(states ...string) (storage.Page, error) {
 		return storage.Page{}, err
 	}
 	return storage.Page{Agent: p.agent, State: p.state, Limit: p.limit, Cursor: p.before}, nil
+}
+
+// known fails when the list is asked for of an agent that nobody has registered: an
+// empty list would say that it has nothing.
+func (p *pageFlags) known(ctx context.Context, store *storage.Store) error {
+	return registered(ctx, store, p.agent)
+}
+
+// registered fails when there is no such agent; no name is every agent.
+func registered(ctx context.Context, store *storage.Store, agent string) error {
+	if agent == "" {
+		return nil
+	}
+	all, err := store.Agents(ctx)
+	if err != nil {
+		return err
+	}
+	names := make([]string, len(all))
+	for i, a := range all {
+		names[i] = a.Name
+	}
+	if slices.Contains(names, agent) {
+		return nil
+	}
+	hint := ""
+	if near := strictyaml.Nearest(agent, names); near != "" {
+		hint = fmt.Sprintf(" (did you mean %q?)", near)
+	}
+	return notFound(`there is no agent %q%s: "turnctl agents" lists those that are registered`, agent, hint)
 }
 
 // read is a command that looks something up in the database and prints it.

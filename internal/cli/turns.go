@@ -22,6 +22,9 @@ func (s *session) turnsCommand() *cobra.Command {
 				return err
 			}
 			look := func(ctx context.Context, store *storage.Store) ([]turnkeeper.Turn, error) {
+				if err := flags.known(ctx, store); err != nil {
+					return nil, err
+				}
 				return store.Turns(ctx, page)
 			}
 			return list(s, cmd, look, views.OfTurn, showTurns, "no turns")

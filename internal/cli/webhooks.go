@@ -123,6 +123,9 @@ func (s *session) showWebhookCommand() *cobra.Command {
 				if err != nil {
 					return webhookError(args[0], err)
 				}
+				if err := flags.known(cmd.Context(), db.Store); err != nil {
+					return err
+				}
 				deliveries, err := db.Store.Deliveries(cmd.Context(), args[0], page)
 				if err != nil {
 					return err

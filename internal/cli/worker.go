@@ -30,7 +30,7 @@ The first SIGINT or SIGTERM lets running turns finish for as long as
 shutdown-grace says and hands the others back; a second one stops at once.
 SIGHUP reads the agents' files again.
 
-` + exitHelp,
+` + workerExitHelp,
 			Example: `  worker                          everything in one process
   worker --roles scheduler        only hand out turns
   worker --roles api              only answer HTTP requests
