@@ -1,6 +1,7 @@
 package turnkeeper
 
 import (
+	"errors"
 	"fmt"
 	"time"
 )
@@ -86,10 +87,13 @@ func DefaultBounds() Bounds {
 	}
 }
 
-// Check says which bound is impossible, or nil.
+// Check says which bounds are impossible, each in an error that begins with the name of
+// one, joined; or nil.
 func (b Bounds) Check() error {
+	var faults []error
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 	if b.MaxRounds < 1 || b.MaxRounds > 20 {
-		return fmt.Errorf("max_rounds is %d; it must be 1 to 20", b.MaxRounds)
+		fault("max_rounds is %d; it must be 1 to 20", b.MaxRounds)
 	}
 	for _, d := range []struct {
 		name  string
@@ -100,28 +104,28 @@ func (b Bounds) Check() error {
 		{"sub_agent_timeout", b.SubAgentTimeout},
 	} {
 		if d.value <= 0 {
-			return fmt.Errorf("%s is %s; it must be more than 0", d.name, d.value)
+			fault("%s is %s; it must be more than 0", d.name, d.value)
 		}
 	}
 	if b.Margin < 0 {
-		return fmt.Errorf("lease_margin is %s; it must not be negative", b.Margin)
+		fault("lease_margin is %s; it must not be negative", b.Margin)
 	}
 	if b.MaxDuration+b.Margin >= b.LeaseTTL {
-		return fmt.Errorf("max_duration %s plus the lease margin %s must be less than the lease of %s: lower max_duration or raise lease_ttl",
+		fault("max_duration %s plus the lease margin %s must be less than the lease of %s: lower max_duration or raise lease_ttl",
 			b.MaxDuration, b.Margin, b.LeaseTTL)
 	}
 	if b.MaxToolCalls < 0 || b.MaxToolCalls > 1000 {
-		return fmt.Errorf("max_tool_calls is %d; it must be 0 to 1000", b.MaxToolCalls)
+		fault("max_tool_calls is %d; it must be 0 to 1000", b.MaxToolCalls)
 	}
 	if b.MaxSubAgentDepth < 0 || b.MaxSubAgents < 0 || b.MaxTreeSubAgents < 0 {
-		return fmt.Errorf("max_sub_agent_depth is %d, max_sub_agents %d and max_tree_sub_agents %d; none may be negative",
+		fault("max_sub_agent_depth is %d, max_sub_agents %d and max_tree_sub_agents %d; none may be negative",
 			b.MaxSubAgentDepth, b.MaxSubAgents, b.MaxTreeSubAgents)
 	}
 	if b.MaxToolResultChars < 1 {
-		return fmt.Errorf("max_tool_result_chars is %d; it must be at least 1", b.MaxToolResultChars)
+		fault("max_tool_result_chars is %d; it must be at least 1", b.MaxToolResultChars)
 	}
 	if b.AsyncTokenThreshold < 0 || b.AsyncTimeout < 0 {
-		return fmt.Errorf("async_token_threshold is %d and async_timeout is %s; neither may be negative", b.AsyncTokenThreshold, b.AsyncTimeout)
+		fault("async_token_threshold is %d and async_timeout is %s; neither may be negative", b.AsyncTokenThreshold, b.AsyncTimeout)
 	}
-	return nil
+	return errors.Join(faults...)
 }

@@ -19,6 +19,26 @@ import (
 // names and lines; the definitions of the files without a fault come with it.
 // A folder that does not exist or cannot be read is a plain error.
 func Load(dir string) ([]*Definition, error) {
+	readings, err := ReadAll(dir)
+	if err != nil {
+		return nil, err
+	}
+	var defs []*Definition
+	var errs []error
+	for _, r := range readings {
+		if len(r.Faults) > 0 {
+			errs = append(errs, r.Faults...)
+			continue
+		}
+		defs = append(defs, r.Definition)
+	}
+	slices.SortFunc(defs, func(a, b *Definition) int { return cmp.Compare(a.Name, b.Name) })
+	return defs, errors.Join(errs...)
+}
+
+// ReadAll reads the files that Load does, in the order of their names, faults and
+// all. Its error is a folder that does not exist or cannot be read.
+func ReadAll(dir string) ([]Reading, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("the agents folder %s does not exist: create it, or set agents_dir", dir)
@@ -26,22 +46,13 @@ func Load(dir string) ([]*Definition, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the agents folder %s cannot be read: %w", dir, err)
 	}
-	var defs []*Definition
-	var errs []error
+	var readings []Reading
 	for _, entry := range entries {
-		path := filepath.Join(dir, entry.Name())
-		if !isAgent(path) {
-			continue
+		if path := filepath.Join(dir, entry.Name()); isAgent(path) {
+			readings = append(readings, Read(path))
 		}
-		def, err := load(path)
-		if err != nil {
-			errs = append(errs, flatten(err)...)
-			continue
-		}
-		defs = append(defs, def)
 	}
-	slices.SortFunc(defs, func(a, b *Definition) int { return cmp.Compare(a.Name, b.Name) })
-	return defs, errors.Join(errs...)
+	return readings, nil
 }
 
 func isAgent(path string) bool {
@@ -71,7 +82,16 @@ func Overlooked(dir string) []string {
 	return files
 }
 
-func load(path string) (*Definition, error) {
+// Read reads the file of one agent as ReadAll does.
+func Read(path string) Reading {
+	source, err := readFile(path)
+	if err != nil {
+		return Reading{Path: path, Faults: []error{err}}
+	}
+	return inspect(path, source)
+}
+
+func readFile(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, unreadable(path, err)
@@ -88,7 +108,7 @@ func load(path string) (*Definition, error) {
 	if err != nil {
 		return nil, unreadable(path, err)
 	}
-	return Parse(path, source)
+	return source, nil
 }
 
 func unreadable(path string, err error) error {
@@ -96,12 +116,4 @@ func unreadable(path string, err error) error {
 		err = cause.Err // the path is already named
 	}
 	return &Problem{Path: path, Text: fmt.Sprintf("the file cannot be read: %v", err)}
-}
-
-// flatten gives the errors that were joined into err.
-func flatten(err error) []error {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		return joined.Unwrap()
-	}
-	return []error{err}
 }

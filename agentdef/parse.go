@@ -37,6 +37,11 @@ type Problem = strictyaml.Problem
 // have no zero meaning. The error joins every fault of the file, in the order
 // of lines, each a *Problem; with an error there is no Definition.
 func Parse(path string, source []byte) (*Definition, error) {
+	reading := inspect(path, source)
+	return reading.definition()
+}
+
+func inspect(path string, source []byte) Reading {
 	name := strings.TrimSuffix(filepath.Base(path), ".md")
 	return parse(path, name, filepath.Join(filepath.Dir(path), ".."), source)
 }
@@ -48,16 +53,18 @@ func Parse(path string, source []byte) (*Definition, error) {
 // a caller whose agents folder is elsewhere uses Parse with the path that
 // the file would have there.
 func ParseRecorded(name string, source []byte) (*Definition, error) {
-	return parse("", name, ".", source)
+	reading := parse("", name, ".", source)
+	return reading.definition()
 }
 
-func parse(path, name, start string, source []byte) (*Definition, error) {
+func parse(path, name, start string, source []byte) Reading {
 	sum := sha256.Sum256(source)
 	def := &Definition{Name: name, Path: path, Hash: hex.EncodeToString(sum[:]), Source: bytes.Clone(source)}
 	problems := &strictyaml.Problems{Path: def.label()}
 	if err := turnkeeper.CheckAgentName(name); err != nil {
 		problems.Add(0, "the file's name is the agent's, and then .md: %s", err)
 	}
+	reading := Reading{Path: path}
 	if body, ok := clean(problems, source); ok {
 		front, prompt, ok := split(problems, body)
 		if ok {
@@ -67,12 +74,11 @@ func parse(path, name, start string, source []byte) (*Definition, error) {
 			}
 			(&reader{Problems: problems, def: def, start: start}).read(node)
 			def.Prompt = prompt
+			reading.Definition, reading.settings = def, node
 		}
 	}
-	if problems.Any() {
-		return nil, problems.Err()
-	}
-	return def, nil
+	reading.took(problems.Errors())
+	return reading
 }
 
 // clean gives the text with LF line ends and without a byte order mark.

@@ -67,7 +67,9 @@ func (s *Set) All() iter.Seq[*Definition] {
 func (d *Definition) Check(base turnkeeper.Bounds) error {
 	var faults []error
 	if err := d.Bounds(base).Check(); err != nil {
-		faults = append(faults, &Problem{Path: d.label(), Text: err.Error()})
+		for _, fault := range flatten(err) {
+			faults = append(faults, &Problem{Path: d.label(), Text: fault.Error()})
+		}
 	}
 	for _, bound := range []struct {
 		name   string
@@ -88,4 +90,12 @@ func (d *Definition) label() string {
 		return d.Path
 	}
 	return d.Name + ".md (as recorded)"
+}
+
+// flatten gives the errors that were joined into err.
+func flatten(err error) []error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return joined.Unwrap()
+	}
+	return []error{err}
 }

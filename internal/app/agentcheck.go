@@ -41,7 +41,7 @@ type AgentsReport struct {
 // against settings and tools. It is the one rule for a worker and for those who look at its files.
 func CheckAgents(dir string, cfg *config.Config, toolbox Toolbox) AgentsReport {
 	var report AgentsReport
-	agents, err := agentdef.Load(dir)
+	readings, err := agentdef.ReadAll(dir)
 	if err != nil {
 		report.Faults = append(report.Faults, err)
 	}
@@ -51,82 +51,167 @@ func CheckAgents(dir string, cfg *config.Config, toolbox Toolbox) AgentsReport {
 	}
 	report.scripts = scripts
 	for _, file := range agentdef.Overlooked(dir) {
-		report.warn(file, "this file is not read: an agent's file ends in .md, in lower case")
+		report.warn(file, 0, "this file is not read: an agent's file ends in .md, in lower case")
 	}
-	names := map[string]bool{}
-	for _, agent := range agents {
-		names[agent.Name] = true
-	}
-	for _, agent := range agents {
-		report.checkSubAgents(agent, names)
-		if faults := report.check(agent, cfg, toolbox); len(faults) > 0 {
-			report.Faults = append(report.Faults, faults...)
-			continue
-		}
-		report.Agents = append(report.Agents, agent)
-	}
-	if len(agents) == 0 && err == nil {
+	report.checkAll(readings, namesOf(readings), cfg, toolbox)
+	if len(readings) == 0 && err == nil {
 		report.Faults = append(report.Faults,
 			fmt.Errorf("the folder %s has no agent: put a file NAME.md there, or set agents_dir", dir))
 	}
 	return report
 }
 
-func (r *AgentsReport) warn(file, format string, args ...any) {
-	r.Warnings = append(r.Warnings, file+": "+fmt.Sprintf(format, args...))
+// CheckAgent is CheckAgents for one file of a folder. Of the folder's demo scripts it
+// tells the faults of those that the agent names.
+func CheckAgent(file string, cfg *config.Config, toolbox Toolbox) AgentsReport {
+	var report AgentsReport
+	reading := agentdef.Read(file)
+	dir := filepath.Dir(file)
+	scripts, wrong := demo.Load(dir)
+	report.scripts = scripts
+	if reading.Definition != nil {
+		report.Faults = append(report.Faults, faultsOfScripts(wrong, modelsOf(reading.Definition, cfg))...)
+	}
+	others, _ := agentdef.ReadAll(dir) // only their names are asked for
+	report.checkAll([]agentdef.Reading{reading}, namesOf(others), cfg, toolbox)
+	return report
 }
 
-// check notes what may not be meant, and returns why a well-formed agent would
-// not run.
-func (r *AgentsReport) check(d *agentdef.Definition, cfg *config.Config, toolbox Toolbox) (faults []error) {
-	fault := func(err error) { faults = append(faults, fmt.Errorf("%s: %w", d.Path, err)) }
+// faultsOfScripts are those of the scripts that play these models.
+func faultsOfScripts(wrong error, models []namedModel) (faults []error) {
+	joined, ok := wrong.(interface{ Unwrap() []error })
+	if !ok {
+		return nil
+	}
+	for _, err := range joined.Unwrap() {
+		for _, fault := range flat(err) {
+			problem, ok := errors.AsType[*agentdef.Problem](fault)
+			if ok && slices.ContainsFunc(models, func(m namedModel) bool {
+				return demoProvider+"/"+strings.TrimSuffix(filepath.Base(problem.Path), demo.Extension) == m.name
+			}) {
+				faults = append(faults, fault)
+			}
+		}
+	}
+	return faults
+}
+
+// flat gives the errors that were joined into err.
+func flat(err error) []error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return joined.Unwrap()
+	}
+	return []error{err}
+}
+
+// namesOf are the names that the files give, good or not.
+func namesOf(readings []agentdef.Reading) map[string]bool {
+	names := map[string]bool{}
+	for _, r := range readings {
+		names[strings.TrimSuffix(filepath.Base(r.Path), ".md")] = true
+	}
+	return names
+}
+
+// checkAll checks what could be read. A file with faults of form is checked further, so
+// that all is told in one go.
+func (r *AgentsReport) checkAll(readings []agentdef.Reading, names map[string]bool, cfg *config.Config, toolbox Toolbox) {
+	for _, reading := range readings {
+		if reading.Definition != nil {
+			r.checkSubAgents(&reading, names)
+			r.check(&reading, cfg, toolbox)
+		}
+		if len(reading.Faults) > 0 {
+			r.Faults = append(r.Faults, reading.Faults...)
+			continue
+		}
+		r.Agents = append(r.Agents, reading.Definition)
+	}
+	slices.SortFunc(r.Agents, func(a, b *agentdef.Definition) int { return cmp.Compare(a.Name, b.Name) })
+}
+
+func (r *AgentsReport) warn(file string, line int, format string, args ...any) {
+	problem := agentdef.Problem{Path: file, Line: line, Text: fmt.Sprintf(format, args...)}
+	r.Warnings = append(r.Warnings, problem.Error())
+}
+
+// check notes what may not be meant, and why a well-formed agent would not run.
+func (r *AgentsReport) check(file *agentdef.Reading, cfg *config.Config, toolbox Toolbox) {
+	d := file.Definition
 	if err := d.Check(cfg.Bounds); err != nil {
-		faults = append(faults, err) // names the file itself
+		for _, fault := range flat(err) {
+			addBound(file, fault)
+		}
 	} else if err := cfg.BoundsFor(d).Check(); err != nil {
-		fault(err)
+		for _, fault := range flat(err) {
+			addBound(file, fault)
+		}
 	}
-	models := append([]string{cmp.Or(d.Model, cfg.DefaultModel)}, d.FallbackModels...)
-	if extraction := cmp.Or(d.ExtractionModel, cfg.ExtractionModel); extraction != "" {
-		models = append(models, extraction)
-	}
-	for _, model := range models {
-		if err := checkModel(model, cfg, r.scripts, filepath.Dir(d.Path)); err != nil {
-			fault(err)
+	for _, model := range modelsOf(d, cfg) {
+		if err := checkModel(model.name, cfg, r.scripts, filepath.Dir(d.Path)); err != nil {
+			file.Add(file.Line(model.key, model.name), err.Error())
 		}
 	}
 	for _, name := range d.Tools {
 		if name == turnkeeper.ToolSpawnAgent && len(d.SubAgents) > 0 {
 			continue
 		}
+		line := file.Line("tools", name)
 		if t, ok := cfg.Tools[name]; ok {
-			r.checkProgram(d, t)
+			r.checkProgram(file, line, t)
 		}
 		if _, err := toolbox.Subset([]string{name}); err == nil {
 			continue
 		} else if toolbox.Whole {
-			fault(err)
+			file.Add(line, err.Error())
 		} else {
-			r.warn(d.Path, "%s", strange(name, toolbox.Registry))
+			r.warn(file.Path, line, "%s", strange(name, toolbox.Registry))
 		}
 	}
-	for _, err := range checkMCP(d, cfg, toolbox.Registry) {
-		fault(err)
+	checkMCP(file, cfg, toolbox.Registry)
+	if key, item, problem := checkRoot(d); problem != "" {
+		r.warn(file.Path, file.Line(key, item), "%s", problem)
 	}
-	if problem := checkRoot(d); problem != "" {
-		r.warn(d.Path, "%s", problem)
+}
+
+// addBound adds a fault whose text begins with the key that it is about.
+func addBound(file *agentdef.Reading, fault error) {
+	text := fault.Error()
+	if problem, ok := errors.AsType[*agentdef.Problem](fault); ok {
+		text = problem.Text
 	}
-	return faults
+	word, _, _ := strings.Cut(text, " ")
+	key, item, _ := strings.Cut(word, ".")
+	file.Add(file.Line(key, item), text)
+}
+
+// A namedModel is a model and the key that names it.
+type namedModel struct{ key, name string }
+
+// modelsOf are those that the agent asks.
+func modelsOf(d *agentdef.Definition, cfg *config.Config) []namedModel {
+	all := []namedModel{{"model", cmp.Or(d.Model, cfg.DefaultModel)}}
+	for _, name := range d.FallbackModels {
+		all = append(all, namedModel{"fallback_models", name})
+	}
+	if extraction := cmp.Or(d.ExtractionModel, cfg.ExtractionModel); extraction != "" {
+		all = append(all, namedModel{"extraction_model", extraction})
+	}
+	return all
 }
 
 // checkSubAgents warns of agents that have no file here: they may be on other workers.
-func (r *AgentsReport) checkSubAgents(d *agentdef.Definition, names map[string]bool) {
+func (r *AgentsReport) checkSubAgents(file *agentdef.Reading, names map[string]bool) {
+	d := file.Definition
 	for _, name := range d.SubAgents {
 		if !names[name] {
-			r.warn(d.Path, "sub_agents holds %q, and no agent of that name is in this folder: spawning it fails unless another worker has it", name)
+			r.warn(file.Path, file.Line("sub_agents", name),
+				"sub_agents holds %q, and no agent of that name is in this folder: spawning it fails unless another worker has it", name)
 		}
 	}
 	if slices.Contains(d.Tools, turnkeeper.ToolSpawnAgent) {
-		r.warn(d.Path, "%s need not be among the tools: an agent with sub_agents has it", turnkeeper.ToolSpawnAgent)
+		r.warn(file.Path, file.Line("tools", turnkeeper.ToolSpawnAgent),
+			"%s need not be among the tools: an agent with sub_agents has it", turnkeeper.ToolSpawnAgent)
 	}
 }
 
@@ -143,42 +228,42 @@ func strange(name string, known *tools.Registry) string {
 
 // checkProgram warns of a program that is not here: it may be where the worker
 // runs, or come later.
-func (r *AgentsReport) checkProgram(d *agentdef.Definition, t config.Tool) {
+func (r *AgentsReport) checkProgram(file *agentdef.Reading, line int, t config.Tool) {
 	if _, err := program.Find(t.Command[0]); err != nil {
-		r.warn(d.Path, "calls of the tool %q fail here: %v", t.Name, err)
+		r.warn(file.Path, line, "calls of the tool %q fail here: %v", t.Name, err)
 	}
 	if t.Dir == "" {
 		return
 	}
 	if info, err := os.Stat(t.Dir); err != nil || !info.IsDir() {
-		r.warn(d.Path, "calls of the tool %q fail here: its folder %s does not exist", t.Name, t.Dir)
+		r.warn(file.Path, line, "calls of the tool %q fail here: its folder %s does not exist", t.Name, t.Dir)
 	}
 }
 
 // withoutRoot says which of an agent's tools need a root folder, where it has none.
-func withoutRoot(names []string) string {
+func withoutRoot(names []string) (key, item, problem string) {
 	for _, name := range names {
 		if builtin.NeedsRoot(name) {
-			return fmt.Sprintf("%s needs a folder, and there is no root: each of its calls fails; set root", name)
+			return "tools", name, fmt.Sprintf("%s needs a folder, and there is no root: each of its calls fails; set root", name)
 		}
 	}
-	return ""
+	return "", "", ""
 }
 
-// checkRoot says what is odd about the folder of the file tools; empty: nothing.
+// checkRoot says what is odd about the folder of the file tools, and where; empty: nothing.
 // It may be made later, by a tool even, and so it is no fault.
-func checkRoot(d *agentdef.Definition) string {
+func checkRoot(d *agentdef.Definition) (key, item, problem string) {
 	root := d.Root
 	if root == "" {
 		return withoutRoot(d.Tools)
 	}
 	switch info, err := os.Stat(root); {
 	case errors.Is(err, os.ErrNotExist):
-		return fmt.Sprintf("root is %s, which does not exist here: the file tools fail until it does", root)
+		problem = fmt.Sprintf("root is %s, which does not exist here: the file tools fail until it does", root)
 	case err != nil:
-		return fmt.Sprintf("root cannot be looked at: %v", err)
+		problem = fmt.Sprintf("root cannot be looked at: %v", err)
 	case !info.IsDir():
-		return fmt.Sprintf("root is %s, which is not a folder: the file tools fail until it is", root)
+		problem = fmt.Sprintf("root is %s, which is not a folder: the file tools fail until it is", root)
 	}
-	return ""
+	return "root", "", problem
 }

@@ -46,7 +46,7 @@ func TestDemoScriptsAreChecked(t *testing.T) {
 		faults                 []string
 	}{
 		"right":            {"demo/mine", "demo/script", "steps: [{text: Hello.}]", nil},
-		"not there":        {"demo/other", "demo/script", "steps: [{text: Hello.}]", []string{`a.md: the model "demo/other" wants the demo script`, "other.demo.yaml, which does not exist; there are: script, mine"}},
+		"not there":        {"demo/other", "demo/script", "steps: [{text: Hello.}]", []string{`a.md:2: the model "demo/other" wants the demo script`, "other.demo.yaml, which does not exist; there are: script, mine"}},
 		"the default's":    {"", "demo/other", "steps: [{text: Hello.}]", []string{`a.md: the model "demo/other" wants the demo script`}},
 		"a fault":          {"demo/mine", "demo/script", "steps: [{say: Hello.}]", []string{`mine.demo.yaml:1: unknown key "steps.1.say"`}},
 		"nobody's fault":   {"demo/script", "demo/script", "steps: [{say: Hello.}]", []string{`mine.demo.yaml:1: unknown key "steps.1.say"`}},

@@ -81,24 +81,24 @@ func (s *mcpSource) use(agents *agentdef.Set) {
 }
 
 // checkMCP says why an agent cannot have the tools of MCP servers that it lists.
-func checkMCP(d *agentdef.Definition, cfg *config.Config, known *tools.Registry) (faults []error) {
-	for _, server := range d.MCPServers {
+func checkMCP(file *agentdef.Reading, cfg *config.Config, known *tools.Registry) {
+	for _, server := range file.Definition.MCPServers {
+		line := file.Line("mcp_servers", server.Name)
 		if _, ok := cfg.MCPServers[server.Name]; !ok {
 			names := slices.Sorted(maps.Keys(cfg.MCPServers))
 			have := "there are none; add it to mcp_servers in the config file"
 			if len(names) > 0 {
 				have = "there are " + strings.Join(names, ", ")
 			}
-			faults = append(faults, fmt.Errorf("mcp_servers names %q, which is no MCP server of the settings: %s", server.Name, have))
+			file.Add(line, fmt.Sprintf("mcp_servers names %q, which is no MCP server of the settings: %s", server.Name, have))
 		}
 		for _, tool := range server.Tools {
 			name := turnkeeper.MCPToolName(server.Name, tool)
 			if _, taken := known.Get(name); taken {
-				faults = append(faults, fmt.Errorf("the tool %q of the MCP server %q would be called %q, as another tool is", tool, server.Name, name))
+				file.Add(line, fmt.Sprintf("the tool %q of the MCP server %q would be called %q, as another tool is", tool, server.Name, name))
 			}
 		}
 	}
-	return faults
 }
 
 // MCPEffect is what running a call of a tool again would do, by the settings.

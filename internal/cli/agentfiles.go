@@ -16,18 +16,19 @@ import (
 // An agentReport is what a check of agent files found.
 type agentReport struct {
 	Folder   string   `json:"folder"`
+	File     string   `json:"file,omitempty"` // the only one that was looked at
 	Agents   []string `json:"agents"` // without a fault, sorted
 	Tools    []string `json:"tools"`  // that the config file makes of programs, sorted
 	Problems []string `json:"problems"`
 	Warnings []string `json:"warnings"`
 }
 
-// checkFolder checks the agents of a folder against the settings. The tools of
-// a worker of the user's own are not known here.
+// checkFiles checks the agents of a folder, or the one of a file, against the settings.
+// The tools of a worker of the user's own are not known here.
 //
 // The MCP servers of the agents are asked for their tools.
-func (s *session) checkFolder(ctx context.Context, dir string, cfg *config.Config) (agentReport, []app.MCPReport) {
-	report := agentReport{Folder: dir, Agents: []string{}, Tools: []string{}, Problems: []string{}, Warnings: []string{}}
+func (s *session) checkFiles(ctx context.Context, path string, cfg *config.Config) (agentReport, []app.MCPReport) {
+	check, report := app.CheckAgents, agentReport{Folder: path, Agents: []string{}, Tools: []string{}, Problems: []string{}, Warnings: []string{}}
 	known, err := app.KnownTools(cfg)
 	if err != nil {
 		report.Problems = append(report.Problems, err.Error())
@@ -36,7 +37,10 @@ func (s *session) checkFolder(ctx context.Context, dir string, cfg *config.Confi
 	for _, tool := range app.Programs(cfg) {
 		report.Tools = append(report.Tools, tool.Spec().Name)
 	}
-	found := app.CheckAgents(dir, cfg, app.Toolbox{Registry: known})
+	if isFile(path) {
+		check, report.Folder, report.File = app.CheckAgent, filepath.Dir(path), path
+	}
+	found := check(path, cfg, app.Toolbox{Registry: known})
 	for _, agent := range found.Agents {
 		report.Agents = append(report.Agents, agent.Name)
 	}
@@ -45,6 +49,15 @@ func (s *session) checkFolder(ctx context.Context, dir string, cfg *config.Confi
 	}
 	report.Warnings = append(report.Warnings, found.Warnings...)
 	return report, s.askServers(ctx, cfg, found.Agents)
+}
+
+// isFile says that the path is meant as one agent's file, also where it is not there.
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	if err != nil {
+		return filepath.Ext(path) == ".md"
+	}
+	return !info.IsDir()
 }
 
 // askServers asks the MCP servers that agents have tools of. The database is opened

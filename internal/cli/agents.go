@@ -27,8 +27,8 @@ func (s *session) agentsCommand() *cobra.Command {
 		},
 	}
 	cmd.AddCommand(&cobra.Command{
-		Use: "check [DIR]", Short: "Check agent files; no database is needed", Args: cobra.MaximumNArgs(1),
-		Long: `Check the agent files of a folder (default: the setting agents_dir) against this
+		Use: "check [DIR|FILE]", Short: "Check agent files; no database is needed", Args: atMostOneArg,
+		Long: `Check the agent files of a folder (default: the setting agents_dir), or one of them, against this
 program and the settings found here: keys and values, bounds, models' providers,
 demo scripts, tools, those of the config file included. Every fault is listed; with any, the exit code is 1. Warnings tell what may
 not be meant: a tool that is not known here, say, which a worker program of your
@@ -63,11 +63,11 @@ func (s *session) checkAgents(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	dir := cfg.AgentsDir
+	path := cfg.AgentsDir
 	if len(args) > 0 {
-		dir = args[0]
+		path = args[0]
 	}
-	report, servers := s.checkFolder(ctx, dir, cfg)
+	report, servers := s.checkFiles(ctx, path, cfg)
 	for _, r := range servers {
 		if r.Err != nil {
 			report.Warnings = append(report.Warnings, fmt.Sprintf("the MCP server %q (%s) does not answer: %s; calls of its tools fail until it does", r.Server, r.Where, s.masker.String(r.Err.Error())))
@@ -96,9 +96,13 @@ func showReport(s *screen, r agentReport) {
 	for _, warning := range r.Warnings {
 		s.line("%s %s", s.in(warned, "!"), plain(warning))
 	}
-	if len(r.Problems) == 0 {
-		s.line("%s", s.in(dim, fmt.Sprintf("%s in %s, no faults", plural(len(r.Agents), "agent"), r.Folder)))
+	good, faults := plural(len(r.Agents), "agent"), "no faults"
+	if len(r.Problems) > 0 {
+		good, faults = plural(len(r.Agents), "good agent"), plural(len(r.Problems), "fault")
+	}
+	if r.File != "" {
+		s.line("%s", s.in(dim, fmt.Sprintf("%s in %s", faults, r.File)))
 		return
 	}
-	s.line("%s", s.in(dim, fmt.Sprintf("%s in %s, %s", plural(len(r.Agents), "good agent"), r.Folder, plural(len(r.Problems), "fault"))))
+	s.line("%s", s.in(dim, fmt.Sprintf("%s in %s, %s", good, r.Folder, faults)))
 }

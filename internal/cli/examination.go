@@ -206,7 +206,7 @@ func examineScheduler(d *diagnosis, cfg *config.Config, set storage.SchedulerSet
 }
 
 func (s *session) examineAgents(ctx context.Context, d *diagnosis, cfg *config.Config) {
-	report, servers := s.checkFolder(ctx, cfg.AgentsDir, cfg)
+	report, servers := s.checkFiles(ctx, cfg.AgentsDir, cfg)
 	for _, problem := range report.Problems {
 		d.add(checkFail, "agent files", problem, "correct it: a worker does not start with it")
 	}

@@ -279,8 +279,8 @@ func TestAgentsCheck(t *testing.T) {
 			t.Fatalf("exit code %d, %+v", code, report)
 		}
 		for i, want := range []string{
-			"LOUD.MD: this file is not read", `odd.md: the tool "clok" is neither built in nor in the config file (did you mean "clock"?)`,
-			`odd.md: the tool "weather" is neither built in nor in the config file`, "nowhere, which does not exist here",
+			"LOUD.MD: this file is not read", `odd.md:2: the tool "clok" is neither built in nor in the config file (did you mean "clock"?)`,
+			`odd.md:2: the tool "weather" is neither built in nor in the config file`, "nowhere, which does not exist here",
 		} {
 			if !strings.Contains(report.Warnings[i], want) {
 				t.Errorf("warning %q, want in it %q", report.Warnings[i], want)
@@ -293,8 +293,50 @@ func TestAgentsCheck(t *testing.T) {
 			t.Fatal(err)
 		}
 		code, report := check(t, bare)
-		if code != 0 || len(report.Warnings) != 1 || !strings.Contains(report.Warnings[0], "list_files needs a folder, and there is no root") {
+		if code != 0 || len(report.Warnings) != 1 || !strings.Contains(report.Warnings[0], "bare.md:2: list_files needs a folder, and there is no root") {
 			t.Errorf("exit code %d, %+v", code, report)
+		}
+	})
+	t.Run("one file, with faults of form and others", func(t *testing.T) {
+		folder := t.TempDir()
+		file := filepath.Join(folder, "bad.md")
+		text := "---\nmodel: acme/large\nmax_rounds: 99\ntools: [clok,\n  read_file]\nroot: nowhere\nmodle: x\nmax_duration: 235s\nbudget:\n  turn_tokens: 5\n" +
+			"fallback_models: [demo/none]\nsub_agents: [ghost, bad2]\nmcp_servers:\n  shop: [buy]\n---\n"
+		for name, text := range map[string]string{"bad.md": text, "bad2.md": "---\nlane: x\n---\nHi.\n", "other.demo.yaml": "steps: x\n"} {
+			if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		code, report := check(t, file)
+		if code != 1 || len(report.Agents) != 0 {
+			t.Errorf("exit code %d, %+v", code, report)
+		}
+		for _, told := range []struct {
+			got  []string
+			want []string
+		}{
+			{report.Problems, []string{
+				`:2: the model "acme/large" wants the provider`, ":3: max_rounds is 99", `:7: unknown key "modle"`, ":8: max_duration 3m55s plus the lease margin",
+				":10: budget.turn_tokens is 5", `:11: the model "demo/none" wants the demo script`, `:14: mcp_servers names "shop"`, ":15: the system prompt is empty",
+			}},
+			{report.Warnings, []string{`:12: sub_agents holds "ghost"`, `:4: the tool "clok" is neither`, ":6: root is "}},
+		} {
+			if len(told.got) != len(told.want) {
+				t.Fatalf("it tells of %q", told.got)
+			}
+			for i, want := range told.want {
+				if !strings.HasPrefix(told.got[i], file+want) {
+					t.Errorf("it tells %q, want %q first in it", told.got[i], want)
+				}
+			}
+		}
+		if got := run(t, cli.Turnctl(), nowhere(t), "", "agents", "check", file); !strings.HasSuffix(got.stdout, "\n8 faults in "+file+"\n") {
+			t.Errorf("%+v", got)
+		}
+		for missing, want := range map[string]string{"none.md": "none.md: the file cannot be read: no such file or directory", "none": "none does not exist"} {
+			if code, report := check(t, filepath.Join(folder, missing)); code != 1 || len(report.Problems) != 1 || !strings.Contains(report.Problems[0], want) {
+				t.Errorf("%s: exit code %d, %+v", missing, code, report)
+			}
 		}
 	})
 	t.Run("every fault is told", func(t *testing.T) {
