@@ -97,6 +97,7 @@ func wantsPage(r *http.Request) bool {
 // refusePage says what is wrong; who is not known is asked to sign in.
 func (a *API) refusePage(c *call, p *problem) {
 	if p == nil {
+		endUnanswered(c.Request)
 		return
 	}
 	pageHeaders(c.w.Header())

@@ -150,8 +150,18 @@ func (a *API) serve(route route) http.Handler {
 // nothing more to say.
 var errGone = errors.New("the answer has begun")
 
+// endUnanswered cuts off who is gone. They may be there all the same, and have ended
+// only what they send: a handler that just returned would answer them 200, whatever
+// has become of what they asked for.
+func endUnanswered(r *http.Request) {
+	if r.Context().Err() != nil {
+		panic(http.ErrAbortHandler)
+	}
+}
+
 func (a *API) refuse(w http.ResponseWriter, r *http.Request, p *problem) {
 	if p == nil {
+		endUnanswered(r)
 		return
 	}
 	p.Detail = a.cfg.Mask(p.Detail)

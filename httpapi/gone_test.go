@@ -1,0 +1,49 @@
+package httpapi_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/httpapi"
+)
+
+// late is a store that accepts nothing before its caller is gone.
+type late struct{ httpapi.Store }
+
+func (late) Accept(ctx context.Context, _ turnkeeper.Submission) (turnkeeper.MessageID, bool, error) {
+	<-ctx.Done()
+	return 0, false, context.Cause(ctx)
+}
+
+// Who has ended what they send counts as gone. They may read on, and are not told that
+// a message was accepted which was not.
+func TestAClientThatEndsItsSideIsToldNothingFalse(t *testing.T) {
+	h := newHouse(t, func(c *httpapi.Config) { c.Store = late{c.Store} })
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(t.Context(), "tcp", strings.TrimPrefix(h.base, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	const body = `{"agent":"clerk","body":"hello"}`
+	if _, err = fmt.Fprintf(conn, "POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body); err == nil {
+		err = conn.(*net.TCPConn).CloseWrite()
+	}
+	if err == nil {
+		err = conn.SetReadDeadline(time.Now().Add(time.Minute))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if resp, err := http.ReadResponse(bufio.NewReader(conn), nil); err == nil {
+		_ = resp.Body.Close()
+		t.Errorf("a message that was not accepted was answered %s", resp.Status)
+	}
+}
