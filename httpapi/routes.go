@@ -85,15 +85,28 @@ func (a *API) Handler() http.Handler {
 	origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a.refuse(w, r, refusal(http.StatusForbidden, "a page of another origin may not do this"))
 	}))
-	return a.observed(a.checkHost(origin.Handler(http.HandlerFunc(a.dispatch))))
+	return a.observed(timed(a.checkHost(origin.Handler(http.HandlerFunc(a.dispatch)))))
 }
 
 // writeTime is what a client may take for the whole of an ordinary answer, and
 // for each piece of a stream.
 const writeTime = 30 * time.Second
 
+// timed bounds the time that a client may take, whoever it is and whatever becomes of its
+// request. A body that nobody reads is bounded as well: net/http waits for it before it
+// answers.
+func timed(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		control := http.NewResponseController(w)
+		_ = control.SetWriteDeadline(time.Now().Add(writeTime + maxWait))
+		if r.ContentLength != 0 {
+			_ = control.SetReadDeadline(time.Now().Add(readTime))
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
 func (a *API) dispatch(w http.ResponseWriter, r *http.Request) {
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTime + maxWait))
 	header := w.Header()
 	header.Set("Cache-Control", "no-store")
 	header.Set("X-Content-Type-Options", "nosniff")

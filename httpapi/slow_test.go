@@ -1,0 +1,112 @@
+package httpapi_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/httpapi"
+)
+
+// pipes is a listener whose connections need no network, so that their time can be a
+// bubble's.
+type pipes struct {
+	conns  chan net.Conn
+	closed chan struct{}
+}
+
+func (p pipes) Accept() (net.Conn, error) {
+	select {
+	case conn := <-p.conns:
+		return conn, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p pipes) Close() error { close(p.closed); return nil }
+func (pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+// inBubble serves an API within a bubble, to whoever says what they send.
+func inBubble(t *testing.T, store httpapi.Store, test func(t *testing.T, send func(string) *bufio.Reader)) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := pipes{make(chan net.Conn), make(chan struct{})}
+		s := httpapi.Serve(httpapi.New(httpapi.Config{Store: store}), p, 10)
+		test(t, func(text string) *bufio.Reader {
+			client, server := net.Pipe()
+			p.conns <- server
+			t.Cleanup(func() { _ = client.Close() })
+			go func() { _, _ = io.WriteString(client, text) }()
+			return bufio.NewReader(client)
+		})
+		if err := s.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Whoever it is, and whatever they ask for: a body that does not come holds a
+// connection for a while and no longer.
+func TestABodyThatDoesNotCome(t *testing.T) {
+	for name, request := range map[string]string{
+		"that nobody reads":           "GET /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n",
+		"of nobody that is known":     "POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nVia: proxy\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n{",
+		"to a host of another name":   "POST /v1/messages HTTP/1.1\r\nHost: other\r\nContent-Length: 10\r\n\r\n",
+		"from a page of elsewhere":    "POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nOrigin: https://other\r\nContent-Length: 10\r\n\r\n",
+		"to a path that there is not": "POST /no HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, nil, func(t *testing.T, send func(string) *bufio.Reader) {
+				began := time.Now()
+				rest, err := io.ReadAll(send(request))
+				if took := time.Since(began); err != nil || took > 30*time.Second || !strings.HasPrefix(string(rest), "HTTP/1.1 ") {
+					t.Errorf("after %s: %q, %v", took, rest, err)
+				}
+			})
+		})
+	}
+}
+
+// still is a store with one turn, of which nothing is heard for long.
+type still struct {
+	httpapi.Store
+	ends time.Time
+}
+
+func (still) AgentOfTurn(context.Context, turnkeeper.TurnID) (string, error) { return "clerk", nil }
+
+func (s still) Events(_ context.Context, turn turnkeeper.TurnID, after int64, _ int) ([]turnkeeper.Event, error) {
+	if after > 0 || time.Now().Before(s.ends) {
+		return nil, nil
+	}
+	return []turnkeeper.Event{{TurnID: turn, Seq: 1, Type: turnkeeper.EventTurnComplete}}, nil
+}
+
+// What bounds a body does not bound the stream that is its answer.
+func TestAStreamOutlivesTheTimeOfABody(t *testing.T) {
+	for name, body := range map[string]string{"with a body": "Content-Length: 2\r\n\r\n{}", "without": "\r\n"} {
+		t.Run(name, func(t *testing.T) {
+			store := &still{ends: time.Date(2000, 1, 1, 0, 5, 0, 0, time.UTC)} // a bubble begins at midnight
+			inBubble(t, store, func(t *testing.T, send func(string) *bufio.Reader) {
+				resp, err := http.ReadResponse(send("GET /v1/turns/1/events HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n"+body), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = resp.Body.Close() }()
+				text, err := io.ReadAll(resp.Body)
+				if err != nil || !strings.Contains(string(text), fmt.Sprint("event: ", turnkeeper.EventTurnComplete)) {
+					t.Errorf("%q, %v", text, err)
+				}
+			})
+		})
+	}
+}
