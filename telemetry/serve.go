@@ -23,7 +23,7 @@ func (t *Telemetry) Serve(listener net.Listener, log *zap.Logger) *Server {
 	mux.Handle("GET /metrics", t.handler)
 	errorLog, _ := zap.NewStdLogAt(log, zap.DebugLevel) // only what clients did to their connections
 	s := &Server{served: make(chan error, 1), http: &http.Server{
-		Handler: mux, ReadHeaderTimeout: 10 * time.Second, WriteTimeout: 2 * scrapeTime, IdleTimeout: 2 * time.Minute,
+		Handler: mux, ReadTimeout: scrapeTime, WriteTimeout: 2 * scrapeTime, IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: 32 << 10, ErrorLog: errorLog,
 	}}
 	go func() { s.served <- s.http.Serve(listener) }()
