@@ -9,6 +9,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/httpapi"
+	"turnkeeper/storage"
 )
 
 // away is a store whose database does not answer.
@@ -17,7 +18,13 @@ type away struct{ httpapi.Store }
 var errAway = errors.New("dial tcp 10.1.2.3:5432: password=hunter2")
 
 func (away) AgentOfTurn(context.Context, turnkeeper.TurnID) (string, error) { return "", errAway }
-func (away) Ping(context.Context) error                                     { return errAway }
+func (away) FindToken(context.Context, string) (storage.Token, error) {
+	return storage.Token{}, errAway
+}
+func (away) FindSession(context.Context, string) (storage.Token, error) {
+	return storage.Token{}, errAway
+}
+func (away) Ping(context.Context) error { return errAway }
 
 // Nothing of what is inside is told; and an EventSource, which gives up at any
 // status but 200, is made to come again.
@@ -33,5 +40,13 @@ func TestTheDatabaseIsAway(t *testing.T) {
 	w := &watcher{base: h.base}
 	if err := w.watch(t.Context(), "/v1/turns/1/events", 0); err != nil || w.over || len(w.seen) > 0 {
 		t.Errorf("the stream ended with %v", err)
+	}
+	for name, value := range map[string]string{"Authorization": "Bearer tk_some", "Cookie": "turnkeeper_session=ts_some"} {
+		h.ask("GET", "/v1/turns/1/events", "", name, value).want(t, http.StatusServiceUnavailable, "cannot be answered now")
+		h.ask("GET", "/readyz", "", name, value, "Accept", "text/event-stream").want(t, http.StatusServiceUnavailable, "does not answer")
+		a := h.ask("GET", "/v1/turns/1/events", "", name, value, "Accept", "text/event-stream")
+		if a.status != http.StatusOK || a.header.Get("Content-Type") != "text/event-stream" || strings.Contains(string(a.body), "data") {
+			t.Errorf("with %s an EventSource was answered %d %s, and gives up", name, a.status, a.body)
+		}
 	}
 }

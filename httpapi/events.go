@@ -51,8 +51,9 @@ func wantsStream(r *http.Request) bool {
 	return r.Method == http.MethodGet && strings.Contains(strings.ToLower(strings.Join(r.Header.Values("Accept"), ",")), "text/event-stream")
 }
 
-// comeLater ends a stream before its first event, where too many ask at once: as
-// when all clients of a process that stopped come here.
+// comeLater ends a stream before its first event, where too many ask at once, as when
+// all clients of a process that stopped come here, or where nobody can say whose a
+// token is while the database is away.
 func comeLater(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	_, _ = io.WriteString(w, "retry: 3000\n\n")

@@ -31,6 +31,11 @@ type problem struct {
 
 func (p *problem) Error() string { return p.Detail }
 
+// passes says that the same request may be answered later.
+func (p *problem) passes() bool {
+	return p.Status == http.StatusTooManyRequests || p.Status == http.StatusServiceUnavailable
+}
+
 func refusal(status int, format string, args ...any) *problem {
 	return &problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: fmt.Sprintf(format, args...)}
 }

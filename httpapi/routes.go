@@ -29,13 +29,16 @@ const (
 // Scopes are all scopes.
 func Scopes() []string { return []string{ScopeSend, ScopeRead, ScopeOperate} }
 
+// eventsPattern is the route that an EventSource reads.
+const eventsPattern = "GET /v1/turns/{id}/events"
+
 func (a *API) routes() []route {
 	return []route{
 		{"POST /v1/messages", ScopeSend, (*API).postMessage},
 		{"GET /v1/messages/{id}", ScopeSend, (*API).getMessage},
 		{"GET /v1/turns", ScopeRead, (*API).listTurns},
 		{"GET /v1/turns/{id}", ScopeRead, (*API).getTurn},
-		{"GET /v1/turns/{id}/events", ScopeRead, (*API).getEvents},
+		{eventsPattern, ScopeRead, (*API).getEvents},
 		{"POST /v1/turns/{id}/cancel", ScopeOperate, (*API).cancelTurn},
 		{"POST /v1/turns/{id}/retry", ScopeOperate, (*API).retryTurn},
 		{"GET /v1/outbox", ScopeRead, (*API).listReplies},
@@ -151,7 +154,7 @@ func (a *API) serve(route route) http.Handler {
 			return
 		}
 		p := a.problemOf(r, err)
-		if p != nil && p.Status == http.StatusTooManyRequests && wantsStream(r) && !responses.Speaks(r.URL.Path) {
+		if p != nil && p.passes() && route.pattern == eventsPattern && wantsStream(r) {
 			comeLater(w)
 			return
 		}
