@@ -14,6 +14,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/internal/views"
+	"turnkeeper/storage"
 )
 
 const (
@@ -93,11 +94,14 @@ func (a *API) eventStream(c *call, id turnkeeper.TurnID, after int64, reachable 
 	header := c.w.Header()
 	header.Set("Content-Type", "text/event-stream")
 	header.Set("X-Accel-Buffering", "no")
-	if reachable && !a.isDraining() && a.isOver(c.Context(), id, after) {
-		// There is nothing after the last event: this is how a client is told not
-		// to come again.
-		c.w.WriteHeader(http.StatusNoContent)
-		return nil
+	if reachable && !a.isDraining() {
+		var over bool
+		if after, over = a.place(c.Context(), id, after); over {
+			// There is nothing after the last event: this is how a client is told not
+			// to come again.
+			c.w.WriteHeader(http.StatusNoContent)
+			return nil
+		}
 	}
 	w := &eventWriter{w: c.w, control: http.NewResponseController(c.w)}
 	if err := w.write([]byte("retry: 1000\n\n")); err != nil || !reachable {
@@ -112,7 +116,7 @@ func (a *API) eventStream(c *call, id turnkeeper.TurnID, after int64, reachable 
 	var keeping sync.WaitGroup
 	defer keeping.Wait()
 	defer close(watched)
-	keeping.Go(func() { a.keepAlive(w, watched, stop) })
+	keeping.Go(func() { a.keepAlive(ctx, w, id, watched, stop) })
 	for event, err := range a.hub.Follow(ctx, id, after) {
 		if ctx.Err() != nil {
 			return errGone
@@ -127,14 +131,21 @@ func (a *API) eventStream(c *call, id turnkeeper.TurnID, after int64, reachable 
 	return nil
 }
 
-var errDraining = errors.New("the process stops")
+var (
+	errDraining = errors.New("the process stops")
+	errPurged   = errors.New("the turn is gone")
+)
+
+// lookEvery is after how many comments it is looked whether there still is the turn: one
+// that was purged has no last event.
+const lookEvery = 4
 
 // keepAlive writes a comment now and then, and ends the stream when the process
-// stops or the client does not read.
-func (a *API) keepAlive(w *eventWriter, watched <-chan struct{}, stop context.CancelCauseFunc) {
+// stops, the client does not read or the turn is purged.
+func (a *API) keepAlive(ctx context.Context, w *eventWriter, id turnkeeper.TurnID, watched <-chan struct{}, stop context.CancelCauseFunc) {
 	tick := time.NewTicker(a.cfg.KeepAlive)
 	defer tick.Stop()
-	for {
+	for n := 1; ; n++ {
 		select {
 		case <-watched:
 			return
@@ -146,17 +157,43 @@ func (a *API) keepAlive(w *eventWriter, watched <-chan struct{}, stop context.Ca
 				stop(err)
 				return
 			}
+			if n%lookEvery == 0 && a.isGone(ctx, id) {
+				stop(errPurged)
+				return
+			}
 		}
 	}
 }
 
-// isOver says that the client has the turn's last event.
-func (a *API) isOver(ctx context.Context, id turnkeeper.TurnID, after int64) bool {
-	if after == 0 {
-		return false
+func (a *API) isGone(ctx context.Context, id turnkeeper.TurnID) bool {
+	_, err := a.cfg.Store.AgentOfTurn(ctx, id)
+	return errors.Is(err, turnkeeper.ErrNotFound)
+}
+
+// place is where a client stands in a turn's events, and says whether it has the last.
+// A number that the turn has not come to, of a database that was set back say, counts
+// as that of its newest event: else nothing would come for it, and no end.
+func (a *API) place(ctx context.Context, id turnkeeper.TurnID, after int64) (_ int64, over bool) {
+	event, there, err := a.eventAt(ctx, id, after)
+	if err == nil && !there && after > 0 {
+		var turn storage.TurnView
+		if turn, err = a.cfg.Store.ViewTurn(ctx, id); err == nil {
+			after = min(after, turn.Turn.LastSeq)
+			event, _, err = a.eventAt(ctx, id, after)
+		}
 	}
-	events, err := a.cfg.Store.Events(ctx, id, after-1, 1)
-	return err == nil && len(events) > 0 && events[0].Seq == after && events[0].Type.Terminal()
+	return after, err == nil && event.Type.Terminal()
+}
+
+func (a *API) eventAt(ctx context.Context, id turnkeeper.TurnID, seq int64) (event turnkeeper.Event, there bool, err error) {
+	if seq == 0 {
+		return event, false, nil
+	}
+	events, err := a.cfg.Store.Events(ctx, id, seq-1, 1)
+	if err != nil || len(events) == 0 {
+		return event, false, err
+	}
+	return events[0], true, nil
 }
 
 // stored writes what there is and ends: the client goes on elsewhere.

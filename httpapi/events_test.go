@@ -151,6 +151,36 @@ func TestEventsAsAList(t *testing.T) {
 	}
 }
 
+// A number that the turn has not come to is that of a database that was set back, or
+// none. Who sends it is told what is new, and when nothing more comes.
+func TestANumberFromTheFuture(t *testing.T) {
+	h := newHouse(t)
+	d := h.turn("clerk", "talk")
+	d.say("one")
+	path := fmt.Sprintf("/v1/turns/%d/events", d.id)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, h.base+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Accept", "text/event-stream")
+	req.Header.Set("Last-Event-ID", strconv.Itoa(1<<40))
+	resp, err := client.Do(req) // it returns when the stream has begun
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	d.finish("said")
+	last := one[int64](h, "select last_seq from turnkeeper.turns where id = $1", d.id)
+	ahead := &watcher{}
+	if err := ahead.read(bufio.NewScanner(resp.Body), 0); err != nil || !ahead.over || len(ahead.seen) != 1 || ahead.seen[0] != last {
+		t.Errorf("it was told %v of %d events, over is %t: %v", ahead.seen, last, ahead.over, err)
+	}
+	late := &watcher{base: h.base, seen: []int64{1 << 62}}
+	if err := late.watch(t.Context(), path, 0); err != nil || !late.over || len(late.seen) > 1 {
+		t.Errorf("after the end it was told %v: %v", late.seen, err)
+	}
+}
+
 func TestDraining(t *testing.T) {
 	h := newHouse(t)
 	h.ask("GET", "/readyz", "").want(t, http.StatusOK, "ready")

@@ -3,6 +3,7 @@ package httpapi_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -14,6 +15,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/httpapi"
+	"turnkeeper/storage"
 )
 
 // pipes is a listener whose connections need no network, so that their time can be a
@@ -105,6 +107,59 @@ func TestAStreamOutlivesTheTimeOfABody(t *testing.T) {
 				text, err := io.ReadAll(resp.Body)
 				if err != nil || !strings.Contains(string(text), fmt.Sprint("event: ", turnkeeper.EventTurnComplete)) {
 					t.Errorf("%q, %v", text, err)
+				}
+			})
+		})
+	}
+}
+
+// purged is a store whose one turn, and response, is purged at the time that its last
+// event would come.
+type purged struct{ still }
+
+func (p purged) gone() bool { return time.Now().After(p.ends) }
+
+func (p purged) AgentOfTurn(context.Context, turnkeeper.TurnID) (string, error) {
+	if p.gone() {
+		return "", turnkeeper.ErrNotFound
+	}
+	return "clerk", nil
+}
+
+func (p purged) Events(context.Context, turnkeeper.TurnID, int64, int) ([]turnkeeper.Event, error) {
+	return nil, nil
+}
+
+func (p purged) Response(context.Context, turnkeeper.MessageID) (storage.Response, error) {
+	if p.gone() {
+		return storage.Response{}, turnkeeper.ErrNotFound
+	}
+	return storage.Response{Message: turnkeeper.Message{ID: 1, Agent: "clerk", Attempts: 1}}, nil
+}
+
+// Of what was purged there comes no last event, and who waits for it is not kept.
+func TestStreamsOfWhatIsPurged(t *testing.T) {
+	for path, want := range map[string]error{"/v1/turns/1/events": nil, "/v1/responses/resp_1?stream=true": io.ErrUnexpectedEOF} {
+		t.Run(path, func(t *testing.T) {
+			store := &purged{still{ends: time.Date(2000, 1, 1, 0, 5, 0, 0, time.UTC)}}
+			inBubble(t, store, func(t *testing.T, send func(string) *bufio.Reader) {
+				resp, err := http.ReadResponse(send("GET "+path+" HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n"), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = resp.Body.Close() }()
+				read := make(chan error, 1)
+				go func() {
+					_, err := io.Copy(io.Discard, resp.Body)
+					read <- err
+				}()
+				select {
+				case err := <-read:
+					if !errors.Is(err, want) || time.Now().Before(store.ends) {
+						t.Errorf("it ended with %v", err)
+					}
+				case <-time.After(10 * time.Minute):
+					t.Error("it goes on for ever")
 				}
 			})
 		})

@@ -3,6 +3,7 @@ package responses
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -112,7 +113,10 @@ func (a *API) stream(c Call, id turnkeeper.MessageID, after int64) error {
 	w := a.watch(0)
 	defer w.cancel()
 	for {
-		r, err := a.cfg.Store.Response(c.Context(), id) // with an error: it is read again
+		r, err := a.cfg.Store.Response(c.Context(), id) // with another error: it is read again
+		if errors.Is(err, turnkeeper.ErrNotFound) {
+			panic(http.ErrAbortHandler) // it was purged: nothing more will come
+		}
 		if err == nil {
 			for _, e := range eventsOf(r) {
 				if e.Number <= after {
