@@ -72,7 +72,7 @@ func (a *API) pauseScheduler(c *call) error {
 }
 
 func (a *API) pause(ctx context.Context, reason string) error {
-	if reason == "" || len(reason) > maxReason || strings.ContainsRune(reason, 0) {
+	if reason == "" || len(reason) > maxReason || !isText(reason) {
 		return refusal(http.StatusUnprocessableEntity, "say in reason why the scheduler is paused, in at most %d bytes: others will ask", maxReason)
 	}
 	return a.cfg.Store.PauseScheduler(ctx, reason)

@@ -3,8 +3,11 @@ package httpapi
 import (
 	"errors"
 	"net/http"
+	"net/url"
 	"slices"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"go.uber.org/zap"
 
@@ -114,16 +117,35 @@ func (a *API) dispatch(w http.ResponseWriter, r *http.Request) {
 	header.Set("Cache-Control", "no-store")
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
-	if _, pattern := a.mux.Handler(r); pattern == "" {
-		if p := a.noRoute(w, r); wantsPage(r) {
-			a.refusePage(&call{Request: r, w: w}, p)
-		} else {
-			a.refuse(w, r, p)
-		}
-		return
+	p := unreadable(r.URL)
+	if _, pattern := a.mux.Handler(r); p == nil && pattern == "" {
+		p = a.noRoute(w, r)
 	}
-	a.mux.ServeHTTP(w, r)
+	switch {
+	case p == nil:
+		a.mux.ServeHTTP(w, r)
+	case wantsPage(r):
+		a.refusePage(&call{Request: r, w: w}, p)
+	default:
+		a.refuse(w, r, p)
+	}
 }
+
+// unreadable refuses an address that says what nothing here is called, and that the
+// database would not take: no NUL, no broken UTF-8, no broken escape.
+func unreadable(u *url.URL) *problem {
+	query, err := url.QueryUnescape(u.RawQuery)
+	switch {
+	case !isText(u.Path):
+		return refusal(http.StatusNotFound, "there is nothing at this path: it is no text")
+	case err != nil || !isText(query) || strings.Contains(u.RawQuery, ";"):
+		return refusal(http.StatusBadRequest, "what follows the ? cannot be read: write it as name=value, with & between, and escapes of UTF-8")
+	default:
+		return nil
+	}
+}
+
+func isText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
 
 // noRoute says whether it is the path that is wrong or the method.
 func (a *API) noRoute(w http.ResponseWriter, r *http.Request) *problem {
