@@ -83,10 +83,17 @@ func (s *Store) Messages(ctx context.Context, p Page) ([]turnkeeper.Message, err
 	return mapRows(rows, messageOf), translate(err)
 }
 
-// Replies lists the outbox in the order it was written, after the cursor.
+// Replies lists the outbox in the order of its ids, after the cursor. Who goes on from
+// the last one misses none: where one with a lower id is still being committed, it is
+// waited for, for two seconds at most, and what comes after it is left for then.
 func (s *Store) Replies(ctx context.Context, p Page) ([]turnkeeper.Reply, error) {
-	rows, err := s.q.ListReplies(ctx, p.Agent, p.Cursor, p.TopOnly, p.limit())
-	return mapRows(rows, replyOf), translate(err)
+	rows, err := s.q.ListReplies(ctx, p.Cursor, p.limit(), p.Agent, p.TopOnly)
+	return mapRows(rows, func(r dbsqlc.ListRepliesRow) turnkeeper.Reply {
+		return replyOf(dbsqlc.TurnkeeperReply{
+			ID: r.ID, MessageID: r.MessageID, TurnID: r.TurnID, Agent: r.Agent, Conversation: r.Conversation, Outcome: r.Outcome,
+			Body: r.Body, CreatedAt: r.CreatedAt, ParentTurnID: numberOrNull(r.ParentTurnID),
+		})
+	}), translate(err)
 }
 
 // LatestReplies lists the outbox newest first, below the cursor.

@@ -14,9 +14,10 @@ order by id desc limit @max_rows;
 select * from turnkeeper.replies where message_id = @message_id;
 
 -- name: ListReplies :many
-select * from turnkeeper.replies
-where (@agent::text = '' or agent = @agent) and id > @after::bigint and (not @top_only::boolean or parent_turn_id is null)
-order by id limit @max_rows;
+-- In order, and without passing over one that is still being committed.
+select id::bigint as id, message_id::bigint as message_id, turn_id::bigint as turn_id, agent::text as agent, conversation::text as conversation,
+    outcome::text as outcome, body::text as body, created_at::timestamptz as created_at, coalesce(parent_turn_id, 0)::bigint as parent_turn_id
+from turnkeeper.replies_after(@after::bigint, @max_rows::integer, @agent::text, @top_only::boolean);
 
 -- name: ListRepliesNewestFirst :many
 select * from turnkeeper.replies

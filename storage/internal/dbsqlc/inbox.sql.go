@@ -7,6 +7,7 @@ package dbsqlc
 
 import (
 	"context"
+	"time"
 )
 
 const Enqueue = `-- name: Enqueue :one
@@ -88,25 +89,38 @@ func (q *Queries) ListMessages(ctx context.Context, agent string, state string, 
 }
 
 const ListReplies = `-- name: ListReplies :many
-select id, message_id, turn_id, agent, conversation, outcome, body, created_at, parent_turn_id from turnkeeper.replies
-where ($1::text = '' or agent = $1) and id > $2::bigint and (not $3::boolean or parent_turn_id is null)
-order by id limit $4
+select id::bigint as id, message_id::bigint as message_id, turn_id::bigint as turn_id, agent::text as agent, conversation::text as conversation,
+    outcome::text as outcome, body::text as body, created_at::timestamptz as created_at, coalesce(parent_turn_id, 0)::bigint as parent_turn_id
+from turnkeeper.replies_after($1::bigint, $2::integer, $3::text, $4::boolean)
 `
 
-func (q *Queries) ListReplies(ctx context.Context, agent string, after int64, topOnly bool, maxRows int32) ([]TurnkeeperReply, error) {
+type ListRepliesRow struct {
+	ID           int64
+	MessageID    int64
+	TurnID       int64
+	Agent        string
+	Conversation string
+	Outcome      string
+	Body         string
+	CreatedAt    time.Time
+	ParentTurnID int64
+}
+
+// In order, and without passing over one that is still being committed.
+func (q *Queries) ListReplies(ctx context.Context, after int64, maxRows int32, agent string, topOnly bool) ([]ListRepliesRow, error) {
 	rows, err := q.db.Query(ctx, ListReplies,
-		agent,
 		after,
-		topOnly,
 		maxRows,
+		agent,
+		topOnly,
 	)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []TurnkeeperReply
+	var items []ListRepliesRow
 	for rows.Next() {
-		var i TurnkeeperReply
+		var i ListRepliesRow
 		if err := rows.Scan(
 			&i.ID,
 			&i.MessageID,
