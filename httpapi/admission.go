@@ -50,16 +50,18 @@ func (a *API) admit(c *call, scope string) error {
 		return a.limit(c, "")
 	}
 	// Who has guessed too often is refused before the database is asked.
-	if from := "from " + hostOf(c.RemoteAddr); a.limits.spent(from) {
+	if from := "from " + hostOf(c.RemoteAddr); a.limits.guesses(from, secret) {
 		return a.limit(c, from)
 	}
 	token, err := a.cfg.Store.FindToken(c.Context(), secret)
 	switch {
 	case errors.Is(err, turnkeeper.ErrNotFound):
+		a.limits.forget(secret)
 		return a.unknown(c, "the token is not known, or has expired")
 	case err != nil:
 		return err
 	}
+	a.limits.meet(secret)
 	return a.admitToken(c, token, scope)
 }
 

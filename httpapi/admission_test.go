@@ -151,6 +151,24 @@ func TestTheRateIsBounded(t *testing.T) {
 	}
 }
 
+// Those behind one proxy have one address. Who guesses there shuts out nobody whose token
+// is known.
+func TestGuessesOfOthersAtTheSameAddress(t *testing.T) {
+	h := newHouse(t, func(c *httpapi.Config) { c.Rate, c.NeedToken = 5, true })
+	token := h.token(storage.Token{Name: "t", Scopes: []string{"read"}})
+	session := h.signIn(token)
+	h.ask("GET", "/v1/agents", "", "Authorization", token).want(t, 200, "clerk")
+	h.ask("GET", "/v1/agents", "", "Cookie", session).want(t, 200, "clerk")
+	for h.ask("GET", "/v1/agents", "", "Authorization", "Bearer tk_guess").status != http.StatusTooManyRequests {
+		continue
+	}
+	for name, value := range map[string]string{"Authorization": token, "Cookie": session} {
+		if a := h.ask("GET", "/v1/agents", "", name, value); a.status != 200 {
+			t.Errorf("who is known by %s is answered %d %s", name, a.status, a.body)
+		}
+	}
+}
+
 // What is above the bound waits until there is room.
 func TestConnectionsAreBounded(t *testing.T) {
 	h := newHouse(t)

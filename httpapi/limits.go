@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"crypto/sha256"
 	"sync"
 	"time"
 )
@@ -12,6 +13,7 @@ type limits struct {
 
 	mu      sync.Mutex
 	buckets map[string]bucket
+	met     map[[sha256.Size]byte]time.Time // when secrets were last found to be somebody's
 }
 
 type bucket struct {
@@ -23,7 +25,7 @@ type bucket struct {
 const mostBuckets = 10_000
 
 func newLimits(rate int) *limits {
-	return &limits{rate: float64(rate), buckets: map[string]bucket{}}
+	return &limits{rate: float64(rate), buckets: map[string]bucket{}, met: map[[sha256.Size]byte]time.Time{}}
 }
 
 // take takes one request, or says how long to wait.
@@ -52,6 +54,35 @@ func (l *limits) spent(who string) bool {
 	defer l.mu.Unlock()
 	b, known := l.buckets[who]
 	return known && b.left+l.rate*time.Since(b.at).Seconds() < 1
+}
+
+// metFor is for how long a secret that was found is looked up whatever else comes from
+// its address: those behind one proxy have one address.
+const metFor = 10 * time.Minute
+
+// meet notes that a secret was found.
+func (l *limits) meet(secret string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.met) >= mostBuckets {
+		clear(l.met)
+	}
+	l.met[sha256.Sum256([]byte(secret))] = time.Now()
+}
+
+// forget notes that a secret is nobody's any more.
+func (l *limits) forget(secret string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.met, sha256.Sum256([]byte(secret)))
+}
+
+// guesses says that who sends this secret may be guessing, and has guessed too often.
+func (l *limits) guesses(who, secret string) bool {
+	l.mu.Lock()
+	at, met := l.met[sha256.Sum256([]byte(secret))]
+	l.mu.Unlock()
+	return (!met || time.Since(at) >= metFor) && l.spent(who)
 }
 
 func (l *limits) makeRoom(now time.Time) {

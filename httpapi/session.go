@@ -28,11 +28,12 @@ func (a *API) admitSession(c *call, scope string) (known bool, _ error) {
 		return false, nil
 	}
 	from := "from " + hostOf(c.RemoteAddr)
-	if a.limits.spent(from) {
+	if a.limits.guesses(from, session) {
 		return true, a.limit(c, from)
 	}
 	token, err := a.cfg.Store.FindSession(c.Context(), session)
 	if errors.Is(err, turnkeeper.ErrNotFound) {
+		a.limits.forget(session)
 		if !a.needsToken(c) {
 			return false, nil
 		}
@@ -41,6 +42,7 @@ func (a *API) admitSession(c *call, scope string) (known bool, _ error) {
 	if err != nil {
 		return true, err
 	}
+	a.limits.meet(session)
 	c.session = session
 	return true, a.admitToken(c, token, scope)
 }
