@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"mime"
 	"net/http"
 	"strconv"
 	"strings"
@@ -48,8 +49,19 @@ func (a *API) getEvents(c *call) error {
 	return a.eventStream(c, id, after, err == nil)
 }
 
+// wantsStream says that the client takes a stream of events, and not at a weight of 0.
 func wantsStream(r *http.Request) bool {
-	return r.Method == http.MethodGet && strings.Contains(strings.ToLower(strings.Join(r.Header.Values("Accept"), ",")), "text/event-stream")
+	if r.Method != http.MethodGet {
+		return false
+	}
+	for part := range strings.SplitSeq(strings.Join(r.Header.Values("Accept"), ","), ",") {
+		kind, parameters, _ := mime.ParseMediaType(part)
+		weight, err := strconv.ParseFloat(parameters["q"], 64)
+		if kind == "text/event-stream" && (err != nil || weight > 0) {
+			return true
+		}
+	}
+	return false
 }
 
 // comeLater ends a stream before its first event, where too many ask at once, as when

@@ -144,6 +144,14 @@ func TestEventsAsAList(t *testing.T) {
 	if len(page.Items) != 1 || page.Items[0].Seq != last-1 || page.Next != last-1 {
 		t.Errorf("the page is %+v, want event %d", page, last-1)
 	}
+	for accept, kind := range map[string]string{
+		"application/json, text/event-stream;q=0": "application/json", "text/event-stream;q=0.5": "text/event-stream",
+		"Text/Event-Stream; charset=utf-8": "text/event-stream", "text/event-streams": "application/json", "*/*": "application/json",
+	} {
+		if got := h.ask("GET", fmt.Sprintf("/v1/turns/%d/events", d.id), "", "Accept", accept).header.Get("Content-Type"); got != kind {
+			t.Errorf("who accepts %s is answered with %s", accept, got)
+		}
+	}
 	// Last-Event-ID wins over the URL, which is that of the client's first request.
 	w := &watcher{base: h.base, seen: []int64{last - 1}}
 	if err := w.watch(t.Context(), fmt.Sprintf("/v1/turns/%d/events?after=0", d.id), 0); err != nil || len(w.seen) != 2 || w.seen[1] != last {
