@@ -17,6 +17,7 @@ func TestTokens(t *testing.T) {
 	all := h.token(storage.Token{Name: "all", Scopes: httpapi.Scopes()})
 	send := h.token(storage.Token{Name: "send", Scopes: []string{"send"}, Agents: []string{"clerk"}})
 	read := h.token(storage.Token{Name: "read", Scopes: []string{"read"}, Agents: []string{"clerk"}})
+	ghost := h.token(storage.Token{Name: "ghost", Scopes: []string{"send"}, Agents: []string{"ghost"}})
 	several := h.token(storage.Token{Name: "several", Scopes: []string{"read", "operate"}, Agents: []string{"clerk", "desk"}})
 	expired := h.token(storage.Token{Name: "expired", Scopes: []string{"read"}, Lifetime: time.Microsecond})
 	hello, toDesk := `{"agent":"clerk","body":"hello"}`, `{"agent":"desk","body":"hello"}`
@@ -33,6 +34,7 @@ func TestTokens(t *testing.T) {
 		{"all", all, "GET", "/v1/turns", "", 200, `"agent":"desk"`},
 		{"send may send", send, "POST", "/v1/messages", hello, 201, "hello"},
 		{"send to another agent", send, "POST", "/v1/messages", toDesk, 403, "not for the agent"},
+		{"send to an agent that there is not", ghost, "POST", "/v1/messages", `{"agent":"ghost","body":"boo"}`, 422, "unknown agent \\\"ghost\\\"\"}"},
 		{"send may see its message", send, "GET", "/v1/messages/1", "", 200, `"reply":{`},
 		{"send may not see another's", send, "GET", "/v1/messages/2", "", 404, "there is no message 2"},
 		{"send may not read", send, "GET", "/v1/turns", "", 403, "the scope \\\"read\\\""},

@@ -45,6 +45,9 @@ func (a *API) postMessage(c *call) error {
 		Agent: s.Agent, Body: s.Body, Conversation: s.Conversation, Priority: s.Priority,
 		Key: c.Header.Get("Idempotency-Key"), TraceParent: traceParent(c.Header),
 	})
+	if errors.Is(err, turnkeeper.ErrUnknownAgent) && !c.caller.seesAll() {
+		return refusal(http.StatusUnprocessableEntity, "unknown agent %q", s.Agent) // the sentence of the database names the others
+	}
 	if err != nil {
 		return err
 	}
