@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"turnkeeper"
@@ -28,6 +29,9 @@ const (
 
 func (a *API) postMessage(c *call) error {
 	wait, err := waitOf(c)
+	if err == nil {
+		err = c.checkKey()
+	}
 	if err != nil {
 		return err
 	}
@@ -70,6 +74,16 @@ func (a *API) postMessage(c *call) error {
 	default:
 		return c.answer(http.StatusCreated, view)
 	}
+}
+
+const headerKey = "Idempotency-Key"
+
+// checkKey refuses what does not say one key: who sends it counts on a repeat being one.
+func (c *call) checkKey() error {
+	if keys := c.Header.Values(headerKey); len(keys) > 1 || len(keys) == 1 && strings.TrimSpace(keys[0]) == "" {
+		return refusal(http.StatusBadRequest, "the header %s must hold one key, or not be sent", headerKey)
+	}
+	return nil
 }
 
 // maxTraceParent is what a traceparent of a later version may have.

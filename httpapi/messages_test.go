@@ -57,6 +57,10 @@ func TestRefusedMessages(t *testing.T) {
 		{"half", `{"agent":"clerk"`, nil, 400, "ends too soon"},
 		{"two", `{"agent":"clerk","body":"x"}{}`, nil, 400, "goes on after"},
 		{"not UTF-8", "{\"agent\":\"clerk\",\"body\":\"\xff\"}", nil, 400, "UTF-8"},
+		{"a name twice", `{"agent":"clerk","body":"x","body":"y"}`, nil, 400, `has \"body\" twice`},
+		{"a name in another case", `{"agent":"clerk","body":"x","AGENT":"desk"}`, nil, 400, `has \"AGENT\" twice`},
+		{"an empty key", `{"agent":"clerk","body":"x"}`, []string{"Idempotency-Key", ""}, 400, "must hold one key"},
+		{"a key that is no text", `{"agent":"clerk","body":"x"}`, []string{"Idempotency-Key", "\xff"}, 422, "not valid UTF-8"},
 		{"a form", `agent=clerk`, []string{"Content-Type", "application/x-www-form-urlencoded"}, 415, "application/json"},
 	}
 	for _, test := range tests {
@@ -64,6 +68,7 @@ func TestRefusedMessages(t *testing.T) {
 			h.ask("POST", "/v1/messages", test.body, test.headers...).want(t, test.status, test.detail)
 		})
 	}
+	h.ask("POST", "/v1/scheduler/pause", `{"reason":"a","reason":"b"}`).want(t, 400, "twice")
 	h.ask("POST", "/v1/messages?wait=2h", `{"agent":"clerk","body":"x"}`).want(t, 400, "wait must be")
 	if n := one[int](h, "select count(*) from turnkeeper.messages"); n != 0 {
 		t.Errorf("%d messages were written", n)

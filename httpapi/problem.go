@@ -103,6 +103,9 @@ func (c *call) read(limit int64, to any) error {
 	if err != nil {
 		return err
 	}
+	if err := once(body, strings.ToLower); err != nil { // as it is read below: by whatever case
+		return err
+	}
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()
 	if err := d.Decode(to); err != nil {
@@ -110,6 +113,14 @@ func (c *call) read(limit int64, to any) error {
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return refusal(http.StatusBadRequest, "the request's body goes on after its JSON object")
+	}
+	return nil
+}
+
+// once refuses an object that has a name twice.
+func once(body []byte, as func(string) string) error {
+	if name := repeated(body, as); name != "" {
+		return refusal(http.StatusBadRequest, "the request's body has %.80q twice", name)
 	}
 	return nil
 }

@@ -11,7 +11,13 @@ import (
 // The Responses API is a package of its own: here is what it shares with the rest.
 
 func (a *API) postResponse(c *call) error {
+	if err := c.checkKey(); err != nil {
+		return err
+	}
 	body, err := c.body(int64(a.cfg.MaxMessageBytes)*bytesEscape + aroundBody)
+	if err == nil {
+		err = once(body, func(name string) string { return name }) // metadata may have an A and an a
+	}
 	if err != nil {
 		return err
 	}

@@ -207,6 +207,9 @@ func TestRefusedResponses(t *testing.T) {
 		`{"model":"clerk","input":"x","previous_response_id":"resp_9"}`:                     {400, "previous_response_id", "previous_response_not_found"},
 		`{"model":"clerk","input":"x","previous_response_id":"resp_9","conversation":"c"}`:  {400, "previous_response_id", "mutually_exclusive_parameters"},
 		`{"model":"clerk","input":"x","metadata":{"a":1}}`:                                  {400, "metadata", "invalid_type"},
+		`{"model":"clerk","input":"x","metadata":{"a":null}}`:                               {400, "metadata", "invalid_type"},
+		`{"model":"clerk","input":"x","model":"desk"}`:                                      {400, "", ""},
+		`{"model":"clerk","input":[{"role":"user","content":"x","content":"y"}]}`:           {400, "", ""},
 		`{"model":"clerk","input":"x","metadata":{"a":"\u0000"}}`:                           {400, "metadata", "invalid_value"},
 		`{"model":"clerk","input":[{"role":"assistant","content":"x"}]}`:                    {400, "input[0].role", "unsupported_value"},
 		`{"model":"clerk","input":[{"role":"user","content":[{"type":"input_image"}]}]}`:    {400, "input[0].content[0].type", "unsupported_value"},
@@ -230,12 +233,22 @@ func TestRefusedResponses(t *testing.T) {
 	if n := one[int](h, "select count(*) from turnkeeper.messages"); n != 0 {
 		t.Errorf("%d messages were written", n)
 	}
+	h.ask("POST", "/v1/responses", `{"model":"clerk","input":"x"}`, "Idempotency-Key", "").want(t, 400, "must hold one key")
 	for _, id := range []string{"resp_7", "resp_07", "resp_", "7", "resp_x", "resp_-1", "resp_99999999999999999999"} {
 		h.ask("GET", "/v1/responses/"+id, "").want(t, http.StatusNotFound, "there is no response")
 	}
 	h.ask("DELETE", "/v1/responses/resp_1", "").want(t, http.StatusMethodNotAllowed, `{"error":{"message":"this path takes GET"`)
 	h.ask("GET", "/v1/models/nobody", "").want(t, http.StatusNotFound, "model_not_found")
 	h.ask("GET", "/v1/responses/resp_1", "", "Host", "evil.example").want(t, http.StatusMisdirectedRequest, `{"error":{`)
+}
+
+// A HEAD has no body that could be streamed, and waits for none.
+func TestTheHeadOfAResponse(t *testing.T) {
+	h := newHouse(t)
+	r := h.respond(`{"model":"clerk","input":"x","background":true,"metadata":{"A":"b","a":"b"}}`)
+	if a := h.ask("HEAD", "/v1/responses/"+r.ID+"?stream=true", ""); a.status != 200 || a.header.Get("Content-Type") != "application/json" {
+		t.Errorf("answered %d %v", a.status, a.header)
+	}
 }
 
 // The events of a response are the same, by their numbers, whoever sends them and

@@ -150,7 +150,7 @@ func (a *API) Get(c Call) error {
 	if err != nil {
 		return err
 	}
-	if stream {
+	if stream && c.Method != http.MethodHead {
 		return a.stream(c, r.Message.ID, after)
 	}
 	return write(c.W, http.StatusOK, viewOf(r))

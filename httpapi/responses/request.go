@@ -163,8 +163,16 @@ func takeConversation(r *request, value json.RawMessage) error {
 }
 
 func takeMetadata(r *request, value json.RawMessage) error {
-	if err := scalar("metadata", "an object of strings", value, &r.metadata); err != nil {
+	var pairs map[string]*string // nil: null, which is no text
+	if err := scalar("metadata", "an object of strings", value, &pairs); err != nil {
 		return err
+	}
+	r.metadata = map[string]string{}
+	for name, v := range pairs {
+		if v == nil {
+			return invalid("metadata", "invalid_type", "metadata must be an object of strings")
+		}
+		r.metadata[name] = *v
 	}
 	if len(r.metadata) > maxPairs {
 		return invalid("metadata", "object_above_max_properties", "metadata has %d pairs, at most %d may be", len(r.metadata), maxPairs)
