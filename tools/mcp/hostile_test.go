@@ -184,7 +184,7 @@ func (h *hostile) list() (list []object) {
 var toolNames = []string{
 	"echo", "crash", "crash_once", "rubbish", "giant", "hang", "progress", "late_progress", "elicit", "elicit_required", "sample", "roots", "image",
 	"mixed", "resource", "structured", "add", "change", "fail", "protocol_error", "env", "fork", "empty", "nonsense", "count", "name.with/dots", "slow",
-	"ask", "ask_by_result",
+	"ask", "ask_by_result", "cut_stream",
 }
 
 func text(s string) object { return object{"content": []object{{"type": "text", "text": s}}} }
@@ -381,7 +381,8 @@ type hostileHTTP struct {
 	mu       sync.Mutex
 	sessions []string
 	made     int
-	refusal  int // status for sessions that are not known
+	resumed  http.HandlerFunc // for who reads on in a stream that was cut
+	refusal  int              // status for sessions that are not known
 	status   int // of every call, unless 0
 	streams  []func(any)
 	headers  http.Header // of the last call
@@ -424,6 +425,11 @@ func (h *hostileHTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.mu.Unlock()
 	switch r.Method {
 	case http.MethodGet:
+		if r.Header.Get("Last-Event-ID") != "" {
+			h.mark("resumed", r.Header.Get("Last-Event-ID"))
+			h.resumed(w, r)
+			return
+		}
 		h.stream(w, r)
 		return
 	case http.MethodDelete:
@@ -464,6 +470,12 @@ func (h *hostileHTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.WriteHeader(http.StatusOK)
+	if m.Method == "tools/call" && strings.Contains(string(m.Params), `"name":"cut_stream"`) {
+		h.mark("calls", "cut_stream")
+		fmt.Fprintf(w, "id: %s\nretry: 1\ndata:\n\n", m.ID)
+		w.(http.Flusher).Flush()
+		panic(http.ErrAbortHandler)
+	}
 	var out sync.Mutex
 	h.handle(m, eventWriter(w, &out), h.broadcast)
 	if m.Method == "tools/call" && strings.Contains(string(m.Params), `"name":"hang"`) {

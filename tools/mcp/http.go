@@ -58,7 +58,10 @@ func sameOrigin(next *http.Request, via []*http.Request) error {
 
 // RoundTrip carries one request.
 func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
-	t := traceOf(req.Context())
+	var t *trace // of the request that is the call; to read on in its answer tells nothing of it
+	if req.Method == http.MethodPost {
+		t = traceOf(req.Context())
+	}
 	ctx, cancel := context.WithCancelCause(req.Context())
 	stop := context.AfterFunc(w.session, func() { cancel(context.Cause(w.session)) })
 	end := func() { stop(); cancel(nil) }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -186,6 +187,57 @@ func TestHTTPStatuses(t *testing.T) {
 			}
 			b.http.answerCallsWith(0)
 			b.answers("echo", "{}")
+		})
+	}
+}
+
+// An answer whose stream is cut is read on. What becomes of that says nothing of
+// whether the call was run: it was taken when the stream began.
+func TestAStreamThatIsCut(t *testing.T) {
+	away := func(b *bench) { _ = b.http.Listener.Close() }
+	cases := map[string]struct {
+		resumed http.HandlerFunc
+		cut     func(*bench)
+		want    tools.Outcome
+	}{
+		"it goes on": {
+			resumed: func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "text/event-stream")
+				fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"content\":[]}}\n\n", r.Header.Get("Last-Event-ID"))
+			},
+			want: tools.Succeeded,
+		},
+		"it is not known any more": {
+			resumed: func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no such stream", http.StatusNotFound) },
+			want:    tools.InDoubt,
+		},
+		"not now": {
+			resumed: func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "not now", http.StatusServiceUnavailable) },
+			want:    tools.InDoubt,
+		},
+		"the server is away": {
+			resumed: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+			cut:     away, want: tools.InDoubt,
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, overHTTP, "")
+			b.http.resumed = func(w http.ResponseWriter, r *http.Request) {
+				if c.cut != nil {
+					c.cut(b)
+				}
+				c.resumed(w, r)
+			}
+			b.answers("echo", "{}")
+			got := b.call("cut_stream", `{}`)
+			if got.Outcome != c.want || strings.Contains(got.Result.Text, "Nothing was run") {
+				t.Errorf("%s, want %s: %q", got.Outcome, c.want, got.Result.Text)
+			}
+			if calls := marksIn(b.dir, "calls"); !cmp.Equal(calls, []string{"echo", "cut_stream"}) {
+				t.Errorf("%q were called", calls)
+			}
 		})
 	}
 }
