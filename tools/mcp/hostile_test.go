@@ -184,7 +184,7 @@ func (h *hostile) list() (list []object) {
 var toolNames = []string{
 	"echo", "crash", "crash_once", "rubbish", "giant", "hang", "progress", "late_progress", "elicit", "elicit_required", "sample", "roots", "image",
 	"mixed", "resource", "structured", "add", "change", "fail", "protocol_error", "env", "fork", "empty", "nonsense", "count", "name.with/dots", "slow",
-	"ask", "ask_by_result", "cut_stream",
+	"ask", "ask_by_result", "cut_stream", "begin_and_ask",
 }
 
 func text(s string) object { return object{"content": []object{{"type": "text", "text": s}}} }
@@ -250,6 +250,8 @@ func (h *hostile) call(m message, answer func(any), fail func(int, string), repl
 		}))))
 	case "ask":
 		h.askModel(p.Arguments, answer, reply, notify)
+	case "begin_and_ask": // has begun before it asks; over HTTP it takes no answer
+		answer(object{"resultType": "input_required", "requestState": "s", "inputRequests": object{"q": object{"method": "roots/list", "params": object{}}}})
 	case "ask_by_result": // as the protocol of 2026-07-28 has it
 		if p.Responses == nil {
 			answer(object{"resultType": "input_required", "requestState": "s", "inputRequests": object{"q": object{"method": "sampling/createMessage", "params": object{
@@ -454,6 +456,9 @@ func (h *hostileHTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Mcp-Session-Id", id)
 	case !known:
 		http.Error(w, `{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID provided"},"id":null}`, refusal)
+		return
+	case m.Method == "tools/call" && strings.Contains(string(m.Params), `"begin_and_ask"`) && strings.Contains(string(m.Params), `"requestState"`):
+		http.Error(w, "not now", http.StatusServiceUnavailable)
 		return
 	case m.Method == "tools/call" && status != 0:
 		http.Error(w, "not now", status)

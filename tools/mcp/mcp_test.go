@@ -242,6 +242,19 @@ func TestAStreamThatIsCut(t *testing.T) {
 	}
 }
 
+// A call that the server has begun, and asked for more in, was run in part whatever
+// becomes of the answer to that.
+func TestACallThatHasBegunIsInDoubt(t *testing.T) {
+	b := newBench(t, overHTTP, "")
+	got := b.call("begin_and_ask", `{}`)
+	if got.Outcome != tools.InDoubt || strings.Contains(got.Result.Text, "Nothing was run") {
+		t.Errorf("%s: %q", got.Outcome, got.Result.Text)
+	}
+	if calls := marksIn(b.dir, "calls"); !cmp.Equal(calls, []string{"begin_and_ask"}) {
+		t.Errorf("%q were called", calls)
+	}
+}
+
 func TestAServerThatIsDownCertainlyRanNothing(t *testing.T) {
 	b := newBench(t, overHTTP, "")
 	b.answers("echo", "{}")

@@ -164,11 +164,11 @@ var (
 
 // call sends a call, and answers what the server asks for before it answers.
 func (s *session) call(ctx context.Context, params *sdk.CallToolParams, asker *sampler) (*sdk.CallToolResult, error) {
-	for range maxInputRounds + s.server.MaxSamplingCalls {
+	for leg := range maxInputRounds + s.server.MaxSamplingCalls {
 		traced, trace := withTrace(ctx)
 		answer, err := s.sdk.CallTool(traced, params)
 		if err != nil {
-			return nil, &callError{err: err, sent: trace.sent.Load(), status: int(trace.status.Load())}
+			return nil, &callError{err: err, begun: leg > 0, sent: trace.sent.Load(), status: int(trace.status.Load())}
 		}
 		if !answer.NeedsInput() {
 			return answer, nil
@@ -185,9 +185,13 @@ func (s *session) call(ctx context.Context, params *sdk.CallToolParams, asker *s
 // A callError is why there is no answer to a request, with how far that came.
 type callError struct {
 	err    error
+	begun  bool // the server has answered before, and asked for more
 	sent   bool
 	status int
 }
+
+// notTaken says that the server certainly has not begun with the call.
+func (e *callError) notTaken() bool { return !e.begun && (!e.sent || refusedStatus(e.status)) }
 
 func (e *callError) Error() string { return plainError(e.err).Error() }
 func (e *callError) Unwrap() error { return e.err }
@@ -200,19 +204,18 @@ func (t *tool) lost(s *session, err error) attempt {
 	if !ok {
 		return attempt{fate: failed, err: fmt.Errorf("the MCP server %q: %w", name, err)}
 	}
-	if auth, ok := errors.AsType[*AuthError](e.err); ok {
+	if auth, ok := errors.AsType[*AuthError](e.err); ok && !e.begun {
 		return attempt{fate: failed, err: fmt.Errorf("the MCP server %q: %w. Nothing was run", name, auth)}
 	}
-	if !e.sent {
+	switch answer := answerOf(e.err); {
+	case e.notTaken() && !e.sent:
 		s.retire(errors.New("it could not be reached any more"))
 		return attempt{fate: notSent, err: fmt.Errorf("the MCP server %q could not be reached: %w. Nothing was run", name, e)}
-	}
-	if refusedStatus(e.status) {
+	case e.notTaken():
 		return attempt{fate: refused, err: fmt.Errorf("the MCP server %q refused the call with HTTP status %d (%s)%s. Nothing was run",
 			name, e.status, http.StatusText(e.status), said(e.err))}
-	}
-	if answer := answerOf(e.err); answer != nil {
-		return attempt{fate: failed, err: protocolError(name, answer)}
+	case answer != nil && !refusedStatus(e.status):
+		return attempt{fate: failed, err: protocolError(name, answer, e.begun)}
 	}
 	// What the session was lost to says more than the call's own error.
 	why := errors.New(plainError(e.err).Error())
@@ -254,11 +257,13 @@ const maxSaid = 2000 // bytes of a server's error that are shown
 // protocolError is what the model is told of an error of the protocol, as opposed
 // to a failure of the tool: the server did not run the tool, or broke while it
 // did.
-func protocolError(server string, e *jsonrpc.Error) error {
+func protocolError(server string, e *jsonrpc.Error, begun bool) error {
 	text := fmt.Sprintf("the MCP server %q answered with an error of the protocol: %s (code %d)", server, bounded(e.Message, maxSaid), e.Code)
 	switch e.Code {
 	case jsonrpc.CodeInvalidRequest, jsonrpc.CodeMethodNotFound, jsonrpc.CodeInvalidParams, jsonrpc.CodeParseError:
-		text += ". Nothing was run"
+		if !begun {
+			text += ". Nothing was run"
+		}
 	}
 	return errors.New(strings.TrimSpace(text))
 }
