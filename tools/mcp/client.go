@@ -183,6 +183,10 @@ func (h *host) connect(ctx context.Context, l *link) (*session, error) {
 	return s, nil
 }
 
+// relistPause is the least time between two looks at a list that changes: each look
+// is also written down.
+const relistPause = time.Second
+
 // followList reads the list of tools again whenever the server says that it has
 // changed.
 func (h *host) followList(s *session, again <-chan struct{}) {
@@ -201,6 +205,13 @@ func (h *host) followList(s *session, again <-chan struct{}) {
 			h.log.Warn("the changed list of an MCP server's tools could not be read", zap.Error(plainError(err)))
 		}
 		stop()
+		pause := time.NewTimer(relistPause)
+		select {
+		case <-s.lost():
+			pause.Stop()
+			return
+		case <-pause.C:
+		}
 	}
 }
 

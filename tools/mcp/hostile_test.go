@@ -151,7 +151,11 @@ func (h *hostile) handle(m message, reply, notify func(any)) {
 			answer(object{})
 		}
 	case "tools/list":
+		h.mark("lists", strconv.FormatInt(time.Now().UnixMilli(), 10))
 		answer(object{"tools": h.list()})
+		if h.mode == "restless" {
+			notify(object{"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+		}
 	case "notifications/cancelled":
 		h.mark("cancelled", string(m.Params))
 	case "tools/call":

@@ -394,6 +394,21 @@ func TestTheListChanges(t *testing.T) {
 	})
 }
 
+// A server whose list changes with every look at it is looked at once a second.
+func TestAListThatNeverStopsChanging(t *testing.T) {
+	b := newBench(t, overStdio, "restless")
+	b.answers("echo", "{}")
+	await(t, "three looks", func() bool { return len(marksIn(b.dir, "lists")) >= 3 })
+	var at [3]int
+	for i, when := range marksIn(b.dir, "lists")[:3] {
+		at[i], _ = strconv.Atoi(when)
+	}
+	if at[2]-at[1] < 900 {
+		t.Errorf("it was looked at again after %d ms", at[2]-at[1])
+	}
+	b.answers("echo", "{}")
+}
+
 func TestAChangedDefinition(t *testing.T) {
 	for _, refuse := range []bool{false, true} {
 		t.Run("refuse "+strconv.FormatBool(refuse), func(t *testing.T) {
