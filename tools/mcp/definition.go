@@ -19,6 +19,7 @@ const (
 	maxPages      = 100
 	maxTools      = 2000
 	maxDefinition = 256 << 10 // bytes of one tool's description and schema
+	maxListing    = 16 << 20  // bytes of all of these
 )
 
 // emptySchema takes any arguments.
@@ -28,7 +29,7 @@ const emptySchema = `{"properties":{},"type":"object"}`
 func listTools(ctx context.Context, session *sdk.ClientSession, server string) ([]turnkeeper.MCPTool, error) {
 	var all []turnkeeper.MCPTool
 	seen := map[string]bool{}
-	cursor := ""
+	cursor, size := "", 0
 	for range maxPages {
 		page, err := session.ListTools(ctx, &sdk.ListToolsParams{Cursor: cursor})
 		if err != nil {
@@ -42,7 +43,11 @@ func listTools(ctx context.Context, session *sdk.ClientSession, server string) (
 				return nil, fmt.Errorf("it lists more than %d tools", maxTools)
 			}
 			seen[tool.Name] = true
-			all = append(all, turnkeeper.MCPTool{Server: server, Name: tool.Name, Seen: definitionOf(tool)})
+			d := definitionOf(tool)
+			if size += len(d.Description) + len(d.Schema); size > maxListing {
+				return nil, fmt.Errorf("its list of tools is too large: at most %d MiB are taken", maxListing>>20)
+			}
+			all = append(all, turnkeeper.MCPTool{Server: server, Name: tool.Name, Seen: d})
 		}
 		if page.NextCursor == "" {
 			return all, nil

@@ -152,6 +152,12 @@ func (h *hostile) handle(m message, reply, notify func(any)) {
 		}
 	case "tools/list":
 		h.mark("lists", strconv.FormatInt(time.Now().UnixMilli(), 10))
+		if h.mode == "hoarder" { // each page fits, and there are many of them
+			answer(object{"nextCursor": "more", "tools": []object{{
+				"name": "t" + strconv.Itoa(len(h.marks("lists"))), "description": strings.Repeat("x", 900<<10), "inputSchema": anyArguments,
+			}}})
+			return
+		}
 		answer(object{"tools": h.list()})
 		if h.mode == "restless" {
 			notify(object{"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})

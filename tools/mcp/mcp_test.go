@@ -409,6 +409,18 @@ func TestAListThatNeverStopsChanging(t *testing.T) {
 	b.answers("echo", "{}")
 }
 
+// What a server says of its tools has a bound as a whole.
+func TestAListThatIsTooLarge(t *testing.T) {
+	b := newBench(t, overStdio, "hoarder")
+	got := b.call("echo", `{}`)
+	if got.Outcome != tools.Failed || !strings.Contains(got.Result.Text, "its list of tools is too large") {
+		t.Errorf("%s: %q", got.Outcome, got.Result.Text)
+	}
+	if pages := len(marksIn(b.dir, "lists")); pages > 20 {
+		t.Errorf("%d pages were read", pages)
+	}
+}
+
 func TestAChangedDefinition(t *testing.T) {
 	for _, refuse := range []bool{false, true} {
 		t.Run("refuse "+strconv.FormatBool(refuse), func(t *testing.T) {
