@@ -3,6 +3,7 @@ package tools
 import (
 	"encoding/json"
 	"fmt"
+	"math/big"
 	"regexp"
 	"slices"
 	"strings"
@@ -16,11 +17,15 @@ type Schema struct {
 	root    *jsonschema.Schema
 	whole   *jsonschema.Resolved
 	partial *jsonschema.Resolved // accepts any subset of the properties; nil where that cannot be had
+
+	steps map[*jsonschema.Schema]*big.Rat // multipleOf that the validator does not check
+	refs  map[*jsonschema.Schema]*jsonschema.Schema
 }
 
 // CompileSchema compiles the JSON Schema of an object: draft 2020-12 or 7,
-// with references only to itself. Schemas come from the operator's own code or
-// from servers the operator trusts; a schema can make its checks slow.
+// with references only to itself. Patterns that Go's regular expressions cannot
+// read (a look-ahead, say) are not checked. Schemas come from the operator's own
+// code or from servers the operator trusts; a schema can make its checks slow.
 func CompileSchema(parameters json.RawMessage) (*Schema, error) {
 	if len(parameters) == 0 {
 		return nil, fmt.Errorf("the schema of the parameters is missing")
@@ -35,9 +40,15 @@ func CompileSchema(parameters json.RawMessage) (*Schema, error) {
 	if root.Type != "object" {
 		return nil, fmt.Errorf(`the schema of the parameters must be of "type": "object"`)
 	}
-	if err := checkRefs(root); err != nil {
+	refs, err := checkRefs(root)
+	if err != nil {
 		return nil, err
 	}
+	root.Schema = strings.TrimSuffix(root.Schema, "#")
+	if root.Schema == draft7 || root.Schema == draft7Secure {
+		root.Schema += "#" // the validator knows it with this sign alone
+	}
+	steps := refs.relax()
 	partial := partialOf(root)
 	whole, err := root.Resolve(nil)
 	if err != nil {
@@ -46,8 +57,13 @@ func CompileSchema(parameters json.RawMessage) (*Schema, error) {
 	if err := whole.Validate(map[string]any{}); err != nil && strings.Contains(err.Error(), "cannot validate version") {
 		return nil, fmt.Errorf("the schema of the parameters is of draft %s; use draft 2020-12 or draft 7", root.Schema)
 	}
-	return &Schema{root: root, whole: whole, partial: partial}, nil
+	return &Schema{root: root, whole: whole, partial: partial, steps: steps, refs: refs.targets()}, nil
 }
+
+const (
+	draft7       = "http://json-schema.org/draft-07/schema"
+	draft7Secure = "https://json-schema.org/draft-07/schema"
+)
 
 // partialOf is the schema with what binds properties together left out, so
 // that each property can be judged alone.
@@ -79,6 +95,9 @@ func (s *Schema) problems(args map[string]any) []string {
 	plain := plainValue(args).(map[string]any)
 	whole := s.whole.Validate(plain)
 	if whole == nil {
+		if off := s.offStep(s.root, args, ""); off != "" {
+			return []string{off}
+		}
 		return nil
 	}
 	var found []string

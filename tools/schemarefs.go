@@ -10,35 +10,34 @@ import (
 // checkRefs refuses a schema whose references lead back to where they started
 // without going into a property or an item: checking a value by it would never
 // end. Dynamic references and inner $ids are refused, for they cannot be
-// followed here.
-func checkRefs(root *jsonschema.Schema) error {
-	c := refChecker{state: map[*jsonschema.Schema]visit{}, ids: map[string]*jsonschema.Schema{}}
+// followed here. So is one by which a single value would be checked too often.
+func checkRefs(root *jsonschema.Schema) (*refChecker, error) {
+	c := &refChecker{checks: map[*jsonschema.Schema]int{}, ids: map[string]*jsonschema.Schema{}}
 	c.collect(root, "#")
 	for _, s := range c.all {
 		if s.DynamicRef != "" {
-			return fmt.Errorf("the schema of the parameters has a $dynamicRef; use $ref")
+			return nil, fmt.Errorf("the schema of the parameters has a $dynamicRef; use $ref")
 		}
 		if s.ID != "" && s != root {
-			return fmt.Errorf("the schema of the parameters has an $id below its root; use $defs")
+			return nil, fmt.Errorf("the schema of the parameters has an $id below its root; use $defs")
 		}
-		if err := c.follow(s); err != nil {
-			return err
+		if _, err := c.follow(s); err != nil {
+			return nil, err
 		}
 	}
-	return nil
+	return c, nil
 }
 
-type visit int
+// maxChecks is how often a schema may have one value checked: references to
+// schemas that are made of references make few lines as many checks as one likes.
+const maxChecks = 10_000
 
-const (
-	visiting visit = iota + 1
-	visited
-)
+const visiting = -1
 
 type refChecker struct {
-	all   []*jsonschema.Schema
-	ids   map[string]*jsonschema.Schema // by what a $ref may say: "#/...", "#anchor" or an $id
-	state map[*jsonschema.Schema]visit
+	all    []*jsonschema.Schema
+	ids    map[string]*jsonschema.Schema // by what a $ref may say: "#/...", "#anchor" or an $id
+	checks map[*jsonschema.Schema]int    // of one value, by each schema; visiting: being counted
 }
 
 // collect finds every schema below s, and the references that lead to it.
@@ -59,25 +58,33 @@ func (c *refChecker) collect(s *jsonschema.Schema, pointer string) {
 	})
 }
 
-// follow goes through all schemas that judge the same value as s does.
-func (c *refChecker) follow(s *jsonschema.Schema) error {
-	switch c.state[s] {
-	case visiting:
-		return fmt.Errorf("the schema of the parameters refers to itself without end")
-	case visited:
-		return nil
+// follow goes through all schemas that judge the same value as s does, and counts
+// their checks.
+func (c *refChecker) follow(s *jsonschema.Schema) (checks int, err error) {
+	switch known := c.checks[s]; {
+	case known == visiting:
+		return 0, fmt.Errorf("the schema of the parameters refers to itself without end")
+	case known > 0:
+		return known, nil
 	}
-	c.state[s] = visiting
-	var err error
+	c.checks[s] = visiting
+	checks = 1
 	next := func(other *jsonschema.Schema) {
-		if err == nil && other != nil {
-			err = c.follow(other)
+		if err != nil {
+			return
+		}
+		var more int
+		if more, err = c.follow(other); err == nil {
+			checks += more
+		}
+		if err == nil && checks > maxChecks {
+			err = fmt.Errorf("the schema of the parameters has one value checked more than %d times; simplify it", maxChecks)
 		}
 	}
 	if s.Ref != "" {
 		target, ok := c.ids[s.Ref]
 		if !ok {
-			return fmt.Errorf("the schema of the parameters has the reference %q; only references within the schema, as \"#/$defs/NAME\", can be followed", s.Ref)
+			return 0, fmt.Errorf("the schema of the parameters has the reference %q; only references within the schema, as \"#/$defs/NAME\", can be followed", s.Ref)
 		}
 		next(target)
 	}
@@ -86,8 +93,19 @@ func (c *refChecker) follow(s *jsonschema.Schema) error {
 			next(child)
 		}
 	})
-	c.state[s] = visited
-	return err
+	c.checks[s] = checks
+	return checks, err
+}
+
+// targets are the schemas that references lead to, by where they stand.
+func (c *refChecker) targets() map[*jsonschema.Schema]*jsonschema.Schema {
+	targets := map[*jsonschema.Schema]*jsonschema.Schema{}
+	for _, s := range c.all {
+		if s.Ref != "" {
+			targets[s] = c.ids[s.Ref]
+		}
+	}
+	return targets
 }
 
 // eachChild calls f with every schema directly in s, its step of a JSON

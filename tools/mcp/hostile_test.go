@@ -395,7 +395,7 @@ type hostileHTTP struct {
 	made     int
 	resumed  http.HandlerFunc // for who reads on in a stream that was cut
 	refusal  int              // status for sessions that are not known
-	status   int // of every call, unless 0
+	status   int              // of every call, unless 0
 	streams  []func(any)
 	headers  http.Header // of the last call
 }

@@ -1,0 +1,172 @@
+package tools
+
+import (
+	"errors"
+	"maps"
+	"math"
+	"math/big"
+	"regexp"
+	"regexp/syntax"
+	"slices"
+	"strconv"
+
+	"github.com/google/jsonschema-go/jsonschema"
+)
+
+// relax takes out of a schema what the validator cannot judge:
+//
+//   - patterns of JSON Schema's regular expressions that Go's have not, such as
+//     a look-ahead. Nobody here checks these, but whoever runs the tool.
+//   - steps (multipleOf) that are no whole numbers: it divides floats, and has
+//     19.99 for no multiple of 0.01. They are returned, and checked by offStep.
+//
+// What is left takes all values that the schema takes, and maybe more: keywords
+// that would refuse a value because a part of them takes it (not, oneOf, if) go
+// with that part.
+func (c *refChecker) relax() map[*jsonschema.Schema]*big.Rat {
+	lax, steps := map[*jsonschema.Schema]bool{}, map[*jsonschema.Schema]*big.Rat{}
+	for _, s := range c.all {
+		if dropPatterns(s) {
+			lax[s] = true
+		}
+		if step := fraction(s.MultipleOf); step != nil {
+			lax[s], steps[s], s.MultipleOf = true, step, nil
+		}
+	}
+	if len(lax) == 0 {
+		return steps
+	}
+	within := c.leadingTo(lax)
+	isLax := func(part *jsonschema.Schema) bool { return within[part] }
+	for _, s := range c.all {
+		if isLax(s.Not) {
+			s.Not = nil
+		}
+		if slices.ContainsFunc(s.OneOf, isLax) {
+			s.OneOf = nil
+		}
+		if isLax(s.If) {
+			s.If, s.Then, s.Else = nil, nil, nil
+		}
+		if isLax(s.Contains) {
+			s.MaxContains = nil
+		}
+		if isLax(s) {
+			s.UnevaluatedProperties, s.UnevaluatedItems = nil, nil
+		}
+	}
+	return steps
+}
+
+// leadingTo are those schemas, and all that refer to them or are made of them.
+func (c *refChecker) leadingTo(those map[*jsonschema.Schema]bool) map[*jsonschema.Schema]bool {
+	users := map[*jsonschema.Schema][]*jsonschema.Schema{}
+	for _, s := range c.all {
+		if s.Ref != "" {
+			users[c.ids[s.Ref]] = append(users[c.ids[s.Ref]], s)
+		}
+		eachChild(s, func(_ string, child *jsonschema.Schema, _ bool) { users[child] = append(users[child], s) })
+	}
+	leading := maps.Clone(those)
+	for next := slices.Collect(maps.Keys(those)); len(next) > 0; next = next[1:] {
+		for _, user := range users[next[0]] {
+			if !leading[user] {
+				leading[user] = true
+				next = append(next, user)
+			}
+		}
+	}
+	return leading
+}
+
+// dropPatterns says whether there were any to drop.
+func dropPatterns(s *jsonschema.Schema) (dropped bool) {
+	if s.Pattern != "" && beyondGo(s.Pattern) {
+		s.Pattern, dropped = "", true
+	}
+	for pattern := range s.PatternProperties {
+		if beyondGo(pattern) { // what it is for would count as additional
+			delete(s.PatternProperties, pattern)
+			s.AdditionalProperties, dropped = nil, true
+		}
+	}
+	return dropped
+}
+
+// beyondGo says that a pattern uses what Go's regular expressions have not. One
+// that is wrong in any language is not meant.
+func beyondGo(pattern string) bool {
+	_, err := regexp.Compile(pattern)
+	fault, ok := errors.AsType[*syntax.Error](err)
+	if !ok {
+		return false
+	}
+	switch fault.Code {
+	case syntax.ErrInvalidPerlOp, syntax.ErrInvalidEscape, syntax.ErrInvalidRepeatSize, syntax.ErrInvalidCharRange,
+		syntax.ErrInvalidNamedCapture, syntax.ErrLarge, syntax.ErrNestingDepth:
+		return true
+	}
+	return false
+}
+
+// fraction is a step that is no whole number, as it is written; nil: it is one,
+// or there is none.
+func fraction(step *float64) *big.Rat {
+	if step == nil || *step <= 0 || *step == math.Trunc(*step) {
+		return nil
+	}
+	exact, ok := new(big.Rat).SetString(strconv.FormatFloat(*step, 'g', -1, 64))
+	if !ok {
+		return nil
+	}
+	return exact
+}
+
+// offStep names the first number that is no multiple of its step; empty: there
+// is none. It goes where every value must: through properties, items, references
+// and allOf.
+func (s *Schema) offStep(schema *jsonschema.Schema, value any, at string) string {
+	if schema == nil || len(s.steps) == 0 {
+		return ""
+	}
+	if n, ok := value.(number); ok {
+		if step := s.steps[schema]; step != nil && !multiple(n, step) {
+			return strconv.Quote(clip(at, maxKeyChars)) + ": " + string(n) + " is not a multiple of " + step.FloatString(decimals(step))
+		}
+	}
+	for _, same := range append([]*jsonschema.Schema{s.refs[schema]}, schema.AllOf...) {
+		if off := s.offStep(same, value, at); off != "" {
+			return off
+		}
+	}
+	switch v := value.(type) {
+	case map[string]any:
+		for _, name := range sortedKeys(v) {
+			within := name
+			if at != "" {
+				within = at + "." + name
+			}
+			if off := s.offStep(schema.Properties[name], v[name], within); off != "" {
+				return off
+			}
+		}
+	case []any:
+		for _, item := range v {
+			if off := s.offStep(schema.Items, item, at+"[]"); off != "" {
+				return off
+			}
+		}
+	}
+	return ""
+}
+
+func multiple(n number, step *big.Rat) bool {
+	exact, ok := new(big.Rat).SetString(string(n))
+	return ok && exact.Quo(exact, step).IsInt()
+}
+
+// decimals is how many digits after the point a step has.
+func decimals(step *big.Rat) int {
+	n, _ := step.FloatPrec()
+	return n
+}
