@@ -23,7 +23,7 @@ const (
 type readFileArgs struct {
 	Path   string `json:"path" jsonschema:"path of the file, relative to the root folder"`
 	Offset int64  `json:"offset,omitempty" jsonschema:"byte to start at; 0 is the beginning"`
-	Limit  int64  `json:"limit,omitempty" jsonschema:"bytes to read at most; the rest of the file when left out"`
+	Limit  int64  `json:"limit,omitempty" jsonschema:"bytes to read, and what is left of the last character; the rest of the file when left out. The next part begins at offset + limit"`
 }
 
 type listFilesArgs struct {

@@ -58,12 +58,26 @@ func TestReadFile(t *testing.T) {
 		{"through a link that stays inside", `{"path":"inside"}`, "grüße"},
 		{"empty", `{"path":"empty"}`, ""},
 		{"part", `{"path":"notes/a.txt","offset":1,"limit":1}`, "r"},
-		{"part that would split its last character", `{"path":"notes/a.txt","limit":3}`, "gr"},
+		{"part that would split its last character", `{"path":"notes/a.txt","limit":3}`, "grü"},
 		{"part that would split its first character", `{"path":"notes/a.txt","offset":3}`, "ße"},
 		{"from the end", `{"path":"notes/a.txt","offset":7}`, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) { wantText(t, use(t, files, "read_file", tt.args), tt.want) })
 	}
+	t.Run("parts make the whole, wherever they are cut", func(t *testing.T) {
+		const whole = "grüße, 世界 \U0001f600!\xff\xc3\xa9\xe9\x80\x80\xf0\x9f!"
+		put(t, filepath.Join(root, "parts"), whole)
+		for limit := 1; limit <= len(whole); limit++ {
+			all := ""
+			for offset := 0; offset < len(whole); offset += limit {
+				got := use(t, files, "read_file", fmt.Sprintf(`{"path":"parts","offset":%d,"limit":%d}`, offset, limit))
+				all += got.Result.Text
+			}
+			if all != whole {
+				t.Errorf("parts of %d bytes: %q, want %q", limit, all, whole)
+			}
+		}
+	})
 	t.Run("a broken character at the end stays", func(t *testing.T) {
 		put(t, filepath.Join(root, "broken"), "ab\xc3")
 		wantText(t, use(t, files, "read_file", `{"path":"broken"}`), "ab\xc3")

@@ -36,17 +36,59 @@ func readFile(ctx context.Context, root *os.Root, args readFileArgs) (tools.Resu
 	if err != nil {
 		return tools.Result{}, err
 	}
-	content, err := io.ReadAll(contextReader{ctx, io.NewSectionReader(file, args.Offset, length)})
-	if err != nil {
+	part := part{from: args.Offset, to: args.Offset + length}
+	if err := part.read(ctx, file, size); err != nil {
 		return tools.Result{}, pathError(args.Path, err)
 	}
-	if binary, err := isBinary(file, content); err != nil {
+	if binary, err := isBinary(file, part.bytes()); err != nil {
 		return tools.Result{}, pathError(args.Path, err)
 	} else if binary {
-		return tools.Result{Bytes: content, MediaType: mediaTypeOf(name, content)}, nil
+		return tools.Result{Bytes: part.bytes(), MediaType: mediaTypeOf(name, part.bytes())}, nil
 	}
-	cutAfter := args.Offset+int64(len(content)) < size
-	return tools.Result{Text: string(wholeCharacters(content, args.Offset > 0, cutAfter))}, nil
+	return tools.Result{Text: part.text()}, nil
+}
+
+// A part of a file, from one byte up to another.
+type part struct {
+	from, to int64
+	content  []byte // with up to beside bytes more at each end
+	before   int    // how many more at the beginning
+}
+
+// beside is how many bytes of a character may lie beyond a border.
+const beside = utf8.UTFMax - 1
+
+func (p *part) read(ctx context.Context, file io.ReaderAt, size int64) (err error) {
+	p.before = int(min(p.from, beside))
+	begin := p.from - int64(p.before)
+	length := min(p.to+beside, size) - begin
+	p.content, err = io.ReadAll(contextReader{ctx, io.NewSectionReader(file, begin, length)})
+	p.to = min(p.to, begin+int64(len(p.content))) // it may have become shorter
+	p.before = min(p.before, len(p.content))
+	return err
+}
+
+// end is where the part ends in what was read.
+func (p *part) end() int { return max(p.before+int(p.to-p.from), p.before) }
+
+func (p *part) bytes() []byte { return p.content[p.before:p.end():p.end()] }
+
+// text are the characters that begin in the part: so parts that follow on each
+// other make the whole text, wherever they were cut.
+func (p *part) text() string { return string(p.content[p.border(p.before):p.border(p.end())]) }
+
+// border is where the first character begins that does not begin before at.
+func (p *part) border(at int) int {
+	for i := at - 1; i >= max(at-beside, 0); i-- {
+		if !utf8.RuneStart(p.content[i]) {
+			continue
+		}
+		if _, n := utf8.DecodeRune(p.content[i:]); i+n > at {
+			return i + n
+		}
+		break
+	}
+	return at
 }
 
 // openRegular opens a regular file for reading. It looks before it opens, and
@@ -96,9 +138,13 @@ func span(args readFileArgs, size int64) (int64, error) {
 	if args.Limit > 0 {
 		length = min(length, args.Limit)
 	}
-	if length > MaxReadBytes {
+	most := int64(MaxReadBytes)
+	if args.Offset+length < size {
+		most -= beside // of its last character
+	}
+	if length > most {
 		return 0, fmt.Errorf("%q is too large to be read at once: it has %d bytes; use offset and limit, with a limit of at most %d",
-			args.Path, size, MaxReadBytes)
+			args.Path, size, MaxReadBytes-beside)
 	}
 	return length, nil
 }
@@ -116,21 +162,6 @@ func isBinary(file io.ReaderAt, content []byte) (bool, error) {
 
 func mediaTypeOf(name string, content []byte) string {
 	return cmp.Or(mime.TypeByExtension(path.Ext(name)), http.DetectContentType(content))
-}
-
-// wholeCharacters drops the parts of characters where a text was cut: it
-// begins at the next character, and ends with the last whole one.
-func wholeCharacters(content []byte, cutBefore, cutAfter bool) []byte {
-	for i := 0; cutBefore && i < utf8.UTFMax-1 && len(content) > 0 && !utf8.RuneStart(content[0]); i++ {
-		content = content[1:]
-	}
-	for back := 1; cutAfter && back < utf8.UTFMax && back <= len(content); back++ {
-		last := content[len(content)-back:]
-		if utf8.RuneStart(last[0]) && !utf8.FullRune(last) {
-			return content[:len(content)-back]
-		}
-	}
-	return content
 }
 
 // A contextReader stops reading when its context ends.
