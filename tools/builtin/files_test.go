@@ -207,6 +207,12 @@ func TestListFilesIsBounded(t *testing.T) {
 	if len(lines) != 1001 || lines[1000] != "[... truncated: showing first 1000 entries]" {
 		t.Errorf("%d lines, the last is %q", len(lines), lines[len(lines)-1])
 	}
+	for i := range 2 * builtin.MaxListEntries {
+		put(t, filepath.Join(root, "many", fmt.Sprintf("x%04d", i)), "")
+	}
+	if got := strings.Split(use(t, files, "list_files", `{"path":"many"}`).Result.Text, "\n"); !cmp.Equal(got, lines) {
+		t.Errorf("of a larger folder others are the first: %s", cmp.Diff(lines, got))
+	}
 }
 
 func TestEmptyFolder(t *testing.T) {

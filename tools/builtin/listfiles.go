@@ -66,19 +66,30 @@ func (l *lister) folder(name string) error {
 	return nil
 }
 
-// entries reads no more of a folder than can be listed.
+// entries are the first of a folder by name, one more than can be listed. A folder
+// gives its entries in no order, so all are looked at, and few kept.
 func (l *lister) entries(name string) ([]fs.DirEntry, error) {
 	folder, err := l.root.Open(name)
 	if err != nil {
 		return nil, pathError(name, err)
 	}
 	defer func() { _ = folder.Close() }()
-	entries, err := folder.ReadDir(MaxListEntries + 1)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, pathError(name, err)
+	var first []fs.DirEntry
+	for {
+		if err := context.Cause(l.ctx); err != nil {
+			return nil, err
+		}
+		some, err := folder.ReadDir(MaxListEntries)
+		first = append(first, some...)
+		slices.SortFunc(first, func(a, b fs.DirEntry) int { return cmp.Compare(a.Name(), b.Name()) })
+		first = first[:min(len(first), MaxListEntries+1)]
+		switch {
+		case errors.Is(err, io.EOF):
+			return first, nil
+		case err != nil:
+			return nil, pathError(name, err)
+		}
 	}
-	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return cmp.Compare(a.Name(), b.Name()) })
-	return entries, nil
 }
 
 func (l *lister) entry(name string, entry fs.DirEntry) error {
