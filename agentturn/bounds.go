@@ -26,6 +26,18 @@ func (t *turn) overCap(call turnkeeper.ToolCall, executed, paged int) string {
 	return ""
 }
 
+// roomForCalls is how many calls that do not page may still begin. What is planned
+// fits, but for repeats that have to be run.
+func (t *turn) roomForCalls() int {
+	room := t.bounds.MaxToolCalls
+	for _, call := range t.calls() {
+		if call.State.Executed() && !call.Paging {
+			room--
+		}
+	}
+	return room
+}
+
 // overLimit begins the result of every call that is denied for its number.
 const overLimit = "denied: over the limit of "
 

@@ -284,6 +284,56 @@ func TestRepeatedCalls(t *testing.T) {
 	}
 }
 
+// A repeat that is answered from the first call is not executed, and so takes no
+// other call's place under the cap; one that is run, because the first has failed,
+// does, and the cap holds.
+func TestRepeatsAndTheCap(t *testing.T) {
+	const n = ` {"n":1}`
+	tests := []struct {
+		name string
+		max  int
+		ask  []string
+		want []turnkeeper.CallState
+		runs int
+		stop turnkeeper.StopReason
+	}{
+		{"a repeat is free", 2, []string{"send" + n, "send" + n, "look"}, []turnkeeper.CallState{"succeeded", "skipped", "succeeded"}, 2, turnkeeper.StopNone},
+		{"of a read too", 2, []string{"look" + n, "look" + n, "look" + n, "look"}, []turnkeeper.CallState{"succeeded", "skipped", "skipped", "succeeded"}, 2, turnkeeper.StopNone},
+		{"at the cap", 1, []string{"send" + n, "send" + n}, []turnkeeper.CallState{"succeeded", "skipped"}, 1, turnkeeper.StopNone},
+		{"with paging between", 1, []string{"send" + n, "page", "send" + n}, []turnkeeper.CallState{"succeeded", "succeeded", "skipped"}, 2, turnkeeper.StopNone},
+		{"after a failure it counts", 2, []string{"fail" + n, "fail" + n, "look"}, []turnkeeper.CallState{"failed", "failed", "denied"}, 2, turnkeeper.StopMaxToolCalls},
+		{"of a read that fails", 2, []string{"miss" + n, "miss" + n, "look", "page"}, []turnkeeper.CallState{"failed", "failed", "denied", "succeeded"}, 3, turnkeeper.StopMaxToolCalls},
+		{"after a failure at the cap", 1, []string{"fail" + n, "fail" + n}, []turnkeeper.CallState{"failed", "denied"}, 1, turnkeeper.StopMaxToolCalls},
+		{"others count", 2, []string{"look", "send", "send"}, []turnkeeper.CallState{"succeeded", "succeeded", "denied"}, 2, turnkeeper.StopMaxToolCalls},
+		{"no call at all", 0, []string{"send" + n, "send" + n}, []turnkeeper.CallState{"denied", "denied"}, 0, turnkeeper.StopMaxToolCalls},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				page, failing := read("page"), func(context.Context, tools.Call) (tools.Result, error) { return tools.Result{}, errors.New("no") }
+				page.spec.Paging = true
+				all := []*tool{once("send"), read("look"), page, once("fail").does(failing), read("miss").does(failing)}
+				b := newBench(t, asks(test.ask...), says("done"))
+				for _, tool := range all {
+					b.with(tool)
+				}
+				b.bounds.MaxToolCalls = test.max
+				got := b.run(t.Context())
+				if diff := cmp.Diff(test.want, b.states()); diff != "" {
+					t.Error(diff)
+				}
+				runs := 0
+				for _, tool := range all {
+					runs += tool.runs.count()
+				}
+				if runs != test.runs || got.StopReason != test.stop {
+					t.Errorf("%d runs, stop %q; want %d, %q", runs, got.StopReason, test.runs, test.stop)
+				}
+			})
+		})
+	}
+}
+
 type pastCalls []turnkeeper.PastCall
 
 func (p pastCalls) RecentCalls(context.Context, string, string, string, time.Duration) ([]turnkeeper.PastCall, error) {

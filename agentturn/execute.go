@@ -45,6 +45,10 @@ func (t *turn) executeFirst(ctx context.Context, open []*turnkeeper.ToolCall) er
 		t.answer(call, result)
 		return nil
 	}
+	if call.State == turnkeeper.CallPlanned && !call.Paging && t.roomForCalls() < 1 {
+		t.answer(call, textResult(call, turnkeeper.CallDenied, shownOverCalls(t.bounds)))
+		return nil
+	}
 	if spec.Detached && t.hasHandles(call) {
 		return t.refuse(call, shownNoHandles, nil)
 	}

@@ -102,7 +102,13 @@ func (t *turn) newPlanner(a answer) *planner {
 	return p
 }
 
+// count counts a call that will run. One that may be answered from the call before
+// it does not take another's place: should it have to run, its turn to be counted
+// comes then.
 func (p *planner) count(call turnkeeper.ToolCall) {
+	if mayRepeat(append(slices.Clip(p.calls), call)) {
+		return
+	}
 	if call.State != turnkeeper.CallPlanned && !call.State.Executed() {
 		return
 	}
@@ -190,7 +196,7 @@ func (p *planner) verdict(ctx context.Context, call turnkeeper.ToolCall, fault s
 	if text, skip := p.t.skip(ctx, call); skip {
 		return turnkeeper.CallSkipped, text
 	}
-	if over := p.t.overCap(call, p.executed, p.paged); over != "" {
+	if over := p.t.overCap(call, p.executed, p.paged); over != "" && !mayRepeat(append(slices.Clip(p.calls), call)) {
 		return turnkeeper.CallDenied, over
 	}
 	return turnkeeper.CallPlanned, ""

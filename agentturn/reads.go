@@ -20,7 +20,13 @@ func isRead(call *turnkeeper.ToolCall) bool {
 // repeats the call before it waits for that one's result, and so does one with
 // handles for whatever they may name.
 func (t *turn) reads(open []*turnkeeper.ToolCall) []*turnkeeper.ToolCall {
+	room := t.roomForCalls()
 	for i, call := range open {
+		if !call.Paging {
+			if room--; room < 0 {
+				return open[:i]
+			}
+		}
 		spec, known := t.offered.Spec(call.Name)
 		if !known || spec.Detached || !isRead(call) || i > 0 && t.hasHandles(call) || i > 0 && !call.Paging && call.ArgsHash == lastHash(open[:i]) {
 			return open[:i]

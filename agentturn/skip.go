@@ -3,6 +3,7 @@ package agentturn
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -31,6 +32,22 @@ func repeated(calls []turnkeeper.ToolCall) (first turnkeeper.ToolCall, ok bool) 
 		}
 	}
 	return first, false
+}
+
+// mayRepeat says that the last of an answer's calls, which is to run, equals the one
+// directly before it, which is to run first: whether the last one is run as well
+// depends on what becomes of that.
+func mayRepeat(calls []turnkeeper.ToolCall) bool {
+	last := calls[len(calls)-1]
+	if last.Paging || last.State != turnkeeper.CallPlanned {
+		return false
+	}
+	for _, call := range slices.Backward(calls[:len(calls)-1]) {
+		if !call.Paging {
+			return call.ArgsHash == last.ArgsHash && call.State == turnkeeper.CallPlanned
+		}
+	}
+	return false
 }
 
 func repeatedResult(first turnkeeper.ToolCall) string {
