@@ -55,7 +55,8 @@ func (w *world) start() {
 	p.conn = w.store.Connect(p)
 	p.heart = lease.NewHeart(p.beat, w.takeover, zap.NewNop())
 	p.turns = agentturn.New(agentturn.Config{
-		Models: w.model, DefaultModel: defaultModel, Tools: w.tools, Bounds: bounds(), Outputs: p.conn, Extractions: p.conn, Fault: p,
+		Models: w.model, DefaultModel: defaultModel, Tools: w.tools, More: fakeServers{w.tools}, Bounds: bounds(),
+		Outputs: p.conn, Extractions: p.conn, Fault: p,
 	})
 	w.join(p)
 	w.note(p, "starts")

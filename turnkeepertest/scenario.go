@@ -31,7 +31,8 @@ type Scenario struct {
 	Agent     string
 	AgentFile string
 
-	// Tools are those the agent's file may list.
+	// Tools are those the agent's file may list. A fake of an MCP server's tool is
+	// one with the name that models know that by: turnkeeper.MCPToolName.
 	Tools []tools.Tool
 
 	// Talk is said in order; each message is sent when the one before has its
@@ -78,9 +79,10 @@ type Exchange struct {
 // agentName is the agent's where it has no file.
 const agentName = "agent"
 
-// definition is the agent of the scenario, checked against its tools.
-func (s *Scenario) definition(registry *tools.Registry) (*agentdef.Definition, error) {
-	path, source, err := s.source(registry.Names())
+// definition is the agent of the scenario, checked against its tools; given are
+// those of the scenario.
+func (s *Scenario) definition(registry *tools.Registry, given []string) (*agentdef.Definition, error) {
+	path, source, err := s.source(given)
 	if err != nil {
 		return nil, err
 	}
@@ -88,13 +90,36 @@ func (s *Scenario) definition(registry *tools.Registry) (*agentdef.Definition, e
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range def.Tools {
+	for _, name := range append(slices.Clip(def.Tools), mcpTools(def)...) {
 		if _, ok := registry.Get(name); !ok {
 			return nil, fmt.Errorf("the agent lists the tool %q, which is not among the scenario's Tools (there are: %s)",
-				name, strings.Join(registry.Names(), ", "))
+				name, strings.Join(given, ", "))
 		}
 	}
 	return def, nil
+}
+
+// mcpTools are the agent's tools of MCP servers, by the names that models know.
+func mcpTools(def *agentdef.Definition) (names []string) {
+	for _, server := range def.MCPServers {
+		for _, tool := range server.Tools {
+			names = append(names, turnkeeper.MCPToolName(server.Name, tool))
+		}
+	}
+	return names
+}
+
+// fakeServers stand for the MCP servers of the agent.
+type fakeServers struct{ registry *tools.Registry }
+
+// ToolsOf are fakes; a scenario without one of them does not begin.
+func (f fakeServers) ToolsOf(def *agentdef.Definition) (have []tools.Tool, lacks []string) {
+	for _, name := range mcpTools(def) {
+		if tool, ok := f.registry.Get(name); ok {
+			have = append(have, tool)
+		}
+	}
+	return have, nil
 }
 
 func (s *Scenario) source(all []string) (path string, source []byte, err error) {

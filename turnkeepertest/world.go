@@ -73,13 +73,17 @@ func newWorld(s Scenario, faults []Fault) (*world, error) {
 	if w.tools, err = w.watch(s.Tools); err != nil {
 		return nil, err
 	}
-	if w.agent, err = s.definition(w.tools); err != nil {
-		return nil, err
-	}
-	for _, reader := range builtin.NewReaders() { // every agent has them, listed or not
+	given := w.tools.Names()
+	for _, reader := range builtin.NewReaders() { // every agent has them, listed and given or not
+		if slices.Contains(given, reader.Spec().Name) {
+			continue
+		}
 		if err := w.tools.Register(reader); err != nil {
 			return nil, err
 		}
+	}
+	if w.agent, err = s.definition(w.tools, given); err != nil {
+		return nil, err
 	}
 	w.store = memory.New(memory.Options{LeaseTTL: bounds().LeaseTTL, Ring: func(memory.Bell) { w.ring() }})
 	w.conn = w.store.Connect(nil)
