@@ -109,5 +109,6 @@
 // none: that needs Postgres. Put your writes behind an interface, test the tool
 // here with a fake that writes in OnCommit, and your SQL against a Postgres.
 //
-// Schedules, budgets, the freshness window and signals are not part of a run.
+// Schedules, budgets, the freshness window, sub-agents and signals are not part of a
+// run.
 package turnkeepertest
