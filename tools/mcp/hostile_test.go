@@ -194,7 +194,7 @@ func (h *hostile) list() (list []object) {
 var toolNames = []string{
 	"echo", "crash", "crash_once", "rubbish", "giant", "hang", "progress", "late_progress", "elicit", "elicit_required", "sample", "roots", "image",
 	"mixed", "resource", "structured", "add", "change", "fail", "protocol_error", "env", "fork", "empty", "nonsense", "count", "name.with/dots", "slow",
-	"ask", "ask_by_result", "cut_stream", "begin_and_ask",
+	"ask", "ask_by_result", "cut_stream", "begin_and_ask", "no_message", "numbers",
 }
 
 func text(s string) object { return object{"content": []object{{"type": "text", "text": s}}} }
@@ -290,6 +290,10 @@ func (h *hostile) call(m message, answer func(any), fail func(int, string), repl
 		answer(object{"content": []object{{"type": "text", "text": `{"b":[1,2],"a":1}`}}, "structuredContent": object{"a": 1, "b": []int{1, 2}}})
 	case "empty":
 		answer(object{"content": []object{}})
+	case "no_message":
+		reply(object{"jsonrpc": "2.0", "id": m.ID, "error": "boom"})
+	case "numbers":
+		answer(json.RawMessage(`{"content":[{"type":"text","text":"{\"degrees\": 20.0, \"id\": 9007199254740993}"}],"structuredContent":{"id":9007199254740993,"degrees":20.0}}`))
 	case "nonsense":
 		answer(object{"content": "not a list"})
 	case "add":

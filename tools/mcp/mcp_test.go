@@ -34,6 +34,7 @@ func TestResults(t *testing.T) {
 		"mixed":      {want: tools.Result{Text: "a picture:\n\n[link to the resource file:///x, x]", Attached: []tools.Attachment{image, {Name: "audio", MediaType: "audio/wav", Bytes: []byte{0, 1, 2}}}}},
 		"resource":   {want: tools.Result{Text: "[resource file:///a.txt]\nthe text of a", Attached: []tools.Attachment{{Name: "resource file:///b.bin", MediaType: "application/x-b", Bytes: []byte{0, 1, 2}}}}},
 		"structured": {want: tools.Result{Text: `{"b":[1,2],"a":1}`}},
+		"numbers":    {want: tools.Result{Text: `{"degrees": 20.0, "id": 9007199254740993}`}},
 		"empty":      {want: tools.Result{Text: "The server answered with nothing."}},
 		"rubbish":    {want: tools.Result{Text: "after rubbish"}},
 		"fail":       {want: tools.Result{Text: "it went wrong", IsError: true}, outcome: tools.Failed},
@@ -107,21 +108,42 @@ func TestOnceIsSentOnce(t *testing.T) {
 func TestAGiantMessage(t *testing.T) {
 	both(t, func(t *testing.T, transport string) {
 		b := newBench(t, transport, "")
-		if got := b.call("giant", `{}`); got.Outcome != tools.InDoubt {
+		if got := b.call("giant", `{}`); got.Outcome != tools.InDoubt || transport == overStdio && !strings.Contains(got.Result.Text, "it sent a message of more than") {
 			t.Errorf("%s: %.200q", got.Outcome, got.Result.Text)
 		}
 		b.answers("giant", "small")
 	})
 }
 
+// An answer that cannot be read is that call's trouble alone.
 func TestNonsenseForAResult(t *testing.T) {
 	both(t, func(t *testing.T, transport string) {
 		b := newBench(t, transport, "")
-		if got := b.call("nonsense", `{}`); got.Outcome != tools.InDoubt {
+		other := make(chan tools.Ending, 1)
+		go func() { other <- b.callAs(context.Background(), tools.Call{Lane: "other"}, "slow", `{}`, patience) }()
+		await(t, "the other call", func() bool { return cmp.Equal(marksIn(b.dir, "calls"), []string{"slow"}) })
+		if got := b.call("nonsense", `{}`); got.Outcome != tools.InDoubt || !strings.Contains(got.Result.Text, "not a list") {
 			t.Errorf("%s: %.200q", got.Outcome, got.Result.Text)
 		}
+		if got := <-other; got.Outcome != tools.Succeeded {
+			t.Errorf("the other call: %s: %q", got.Outcome, got.Result.Text)
+		}
 		b.answers("echo", "{}")
+		if transport == overStdio && len(marksIn(b.dir, "starts")) != 1 {
+			t.Errorf("it was started %d times", len(marksIn(b.dir, "starts")))
+		}
 	})
+}
+
+// A line that is meant for an answer and is none is not left for the call to wait
+// for until its time is up.
+func TestAnAnswerThatIsNoMessage(t *testing.T) {
+	b := newBench(t, overStdio, "")
+	got := b.call("no_message", `{}`)
+	if got.Outcome != tools.InDoubt || !strings.Contains(got.Result.Text, "it sent an answer that cannot be read") {
+		t.Errorf("%s: %.300q", got.Outcome, got.Result.Text)
+	}
+	b.answers("echo", "{}")
 }
 
 func TestPausesGrow(t *testing.T) {

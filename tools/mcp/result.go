@@ -3,6 +3,7 @@ package mcp
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"strings"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -106,7 +107,7 @@ func (p *parts) structured(value any) {
 	}
 	whole := canonical(encoded)
 	for _, text := range p.texts {
-		if json.Valid([]byte(text)) && canonical([]byte(text)) == whole {
+		if says(text, whole) {
 			return
 		}
 	}
@@ -115,4 +116,11 @@ func (p *parts) structured(value any) {
 		whole, mediaType = "[structured content]\n"+whole, ""
 	}
 	p.text(whole, mediaType)
+}
+
+// says that a text is the same JSON value, however its numbers are written: 1.0 is 1,
+// and structured content has lost what is more exact than a float.
+func says(text, whole string) bool {
+	var one, other any
+	return json.Unmarshal([]byte(text), &one) == nil && json.Unmarshal([]byte(whole), &other) == nil && reflect.DeepEqual(one, other)
 }

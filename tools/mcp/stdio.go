@@ -33,7 +33,12 @@ const endGrace = 2 * time.Second
 // before it counts as one that has only closed it.
 const reasonTime = 5 * time.Second
 
-var errFrame = fmt.Errorf("it sent a message of more than %d MiB", MaxFrame>>20)
+var errFrame = &badOutput{fmt.Sprintf("it sent a message of more than %d MiB", MaxFrame>>20)}
+
+// A badOutput is why a connection is ended that the server has not ended.
+type badOutput struct{ text string }
+
+func (e *badOutput) Error() string { return e.text }
 
 // A stdio is a connection to a program that serves over its standard input and
 // output. Lines on its output that are no messages are dropped: banners and
@@ -75,6 +80,17 @@ func startProgram(s Server, log *zap.Logger, maxFrame int) (*stdio, error) {
 // Connect gives the connection itself: the program runs already.
 func (c *stdio) Connect(context.Context) (sdk.Connection, error) { return c, nil }
 
+// intact says that messages still go both ways.
+func (c *stdio) intact() bool {
+	select {
+	case <-c.broken:
+	case <-c.closed:
+	default:
+		return true
+	}
+	return false
+}
+
 // SessionID is empty: a program has one session.
 func (c *stdio) SessionID() string { return "" }
 
@@ -99,11 +115,13 @@ func (c *stdio) readOutput() {
 		line, err := readLine(input, c.maxFrame)
 		messages, fault := decode(line)
 		switch {
+		case err == nil && fault != nil && isAnswer(line): // somebody waits for it
+			err = &badOutput{fmt.Sprintf("it sent an answer that cannot be read: %v", fault)}
 		case err == nil && fault != nil:
 			rubbish += len(line) + 1
 			c.log.Debug("an MCP server printed a line that is no message", zap.ByteString("line", line[:min(len(line), maxLogLine)]))
 			if rubbish > c.maxFrame {
-				err = fmt.Errorf("it printed more than %d MiB that is no message", c.maxFrame>>20)
+				err = &badOutput{fmt.Sprintf("it printed more than %d MiB that is no message", c.maxFrame>>20)}
 			}
 		case len(messages) > 0:
 			rubbish = 0
@@ -159,6 +177,16 @@ func decode(line []byte) (messages []jsonrpc.Message, err error) {
 		messages = append(messages, m)
 	}
 	return messages, nil
+}
+
+// isAnswer says that a line is meant for the answer to a request.
+func isAnswer(line []byte) bool {
+	var m struct {
+		Version       json.RawMessage `json:"jsonrpc"`
+		ID            json.RawMessage `json:"id"`
+		Result, Error json.RawMessage
+	}
+	return json.Unmarshal(line, &m) == nil && m.Version != nil && m.ID != nil && (m.Result != nil || m.Error != nil)
 }
 
 func (c *stdio) readErrors() {
@@ -245,6 +273,9 @@ func (c *stdio) gone() <-chan struct{} { return c.process.Done() }
 
 // reason says why the connection is lost.
 func (c *stdio) reason(err error) string {
+	if bad, ok := errors.AsType[*badOutput](err); ok {
+		return bad.text
+	}
 	select {
 	case <-c.process.Done():
 		said := "its program " + c.process.Ended()

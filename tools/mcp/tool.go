@@ -217,8 +217,11 @@ func (t *tool) lost(s *session, err error) attempt {
 	case answer != nil && !refusedStatus(e.status):
 		return attempt{fate: failed, err: protocolError(name, answer, e.begun)}
 	}
-	// What the session was lost to says more than the call's own error.
 	why := errors.New(plainError(e.err).Error())
+	if s.process != nil && s.process.intact() { // it is this answer alone that cannot be read
+		return attempt{fate: inDoubt, err: why}
+	}
+	// What the session was lost to says more than the call's own error.
 	s.retire(why)
 	if s.process != nil {
 		<-waitLost(s)
