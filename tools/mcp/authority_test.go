@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -289,6 +290,7 @@ type memLogins struct {
 	reads   int
 	refused chan struct{} // gets one for each claim that is refused
 	broken  error         // of every read
+	away    int           // renewals to come that cannot be kept
 }
 
 func newMemLogins() *memLogins { return &memLogins{refused: make(chan struct{}, 1000)} }
@@ -333,6 +335,10 @@ func (m *memLogins) ClaimMCPLogin(_ context.Context, _ string, revision int64, c
 func (m *memLogins) RenewMCPLogin(_ context.Context, l turnkeeper.MCPLogin, claim string) (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.away > 0 {
+		m.away--
+		return false, errors.New("the database is away")
+	}
 	if m.claim != claim {
 		return false, nil
 	}

@@ -223,12 +223,24 @@ func (k *keeper) exchange(ctx context.Context, row turnkeeper.MCPLogin, l login,
 	if err != nil {
 		return err
 	}
-	// Where the claim had run out somebody has taken over: what they keep counts, and is
-	// read next.
-	if _, err := k.access.Logins.RenewMCPLogin(keeping, next, claim); err != nil {
-		return fmt.Errorf("the renewed login could not be kept: %w", err)
+	return k.save(keeping, next, claim)
+}
+
+// save keeps a renewed login, and goes on trying: the old refresh token may be of no
+// use any more. Where the claim had run out somebody has taken over: what they keep
+// counts, and is read next.
+func (k *keeper) save(ctx context.Context, next turnkeeper.MCPLogin, claim string) error {
+	for {
+		_, err := k.access.Logins.RenewMCPLogin(ctx, next, claim)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-time.After(lookTime):
+		case <-ctx.Done():
+			return fmt.Errorf("the renewed login could not be kept: %w", err)
+		}
 	}
-	return nil
 }
 
 // take takes tokens over. A refresh token that is not replaced stays.

@@ -374,6 +374,24 @@ func TestARenewalThatFailsIsTriedAgain(t *testing.T) {
 	w.succeeds()
 }
 
+// What a refresh token was given for is kept, also by a database that was away for a
+// moment: the refresh token cannot be used again.
+func TestARenewalIsKeptAfterAMoment(t *testing.T) {
+	a := newAuthority(t)
+	logins, s := newMemLogins(), a.server(mcp.GrantAuthorizationCode)
+	logIn(t, a, s, logins)
+	w := newWorker(t, s, logins)
+	w.succeeds()
+	a.do(func() { clear(a.access) })
+	logins.mu.Lock()
+	logins.away = 2
+	logins.mu.Unlock()
+	w.succeeds()
+	if n := len(a.requests("refresh_token")); n != 1 {
+		t.Errorf("the login was renewed %d times", n)
+	}
+}
+
 // A renewal that a call does not wait for is kept all the same: the refresh token was
 // used.
 func TestARenewalOutlivesItsCall(t *testing.T) {
