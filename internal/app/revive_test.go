@@ -30,7 +30,7 @@ func TestAPrivateDatabaseThatWouldNotStart(t *testing.T) {
 		}
 		go keepAlive(ctx, func() bool { return up }, revive, zap.New(core))
 		wait := func(d time.Duration) {
-			time.Sleep(d)
+			time.Sleep(d) //nolint:forbidigo // of the bubble
 			synctest.Wait()
 		}
 

@@ -17,8 +17,8 @@ import (
 type agentReport struct {
 	Folder   string   `json:"folder"`
 	File     string   `json:"file,omitempty"` // the only one that was looked at
-	Agents   []string `json:"agents"` // without a fault, sorted
-	Tools    []string `json:"tools"`  // that the config file makes of programs, sorted
+	Agents   []string `json:"agents"`         // without a fault, sorted
+	Tools    []string `json:"tools"`          // that the config file makes of programs, sorted
 	Problems []string `json:"problems"`
 	Warnings []string `json:"warnings"`
 }
