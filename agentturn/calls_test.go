@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -486,5 +487,29 @@ func (h *trap) At(_ context.Context, label string) {
 	}
 	if h.n--; h.n == 0 {
 		h.f()
+	}
+}
+
+// A model in a loop asks for thousands of calls at once. What it takes to deny them
+// grows with their number, not with its square: the turn's time cannot cut it short.
+func TestThousandsOfCallsInOneAnswer(t *testing.T) {
+	planned := func(n int) (bytes uint64) {
+		var calls []inference.Call
+		for i := range n {
+			calls = append(calls, inference.Call{ID: fmt.Sprint("c", i), Name: "look", Arguments: fmt.Sprintf(`{"n":%d}`, i)})
+		}
+		b := newBench(t, inferStep(inference.Response{FinishReason: "tool_calls", Calls: calls})).with(read("look"))
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		o := b.run(t.Context())
+		runtime.ReadMemStats(&after)
+		if o.StopReason != turnkeeper.StopMaxToolCalls || len(b.store.calls()) != n {
+			t.Errorf("%s with %d calls on record", o.StopReason, len(b.store.calls()))
+		}
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	few, many := planned(300), planned(2400)
+	if many > 16*few {
+		t.Errorf("8 times as many calls take %d times the memory", many/few)
 	}
 }

@@ -45,11 +45,11 @@ func (t *turn) plan(ctx context.Context, a answer) (state, error) {
 	for i, wire := range a.Calls {
 		p.add(ctx, turnkeeper.CallKey{Round: a.number, Ordinal: i + 1}, wire)
 	}
-	round.Calls = p.calls
+	round.Calls = p.all[p.first:]
 	round.Recipe, t.next.Parts = a.sent.recipe, t.unstored(a.sent.parts)
 	t.next.Summary, t.newSummary, t.beside = t.newSummary, nil, turnkeeper.Usage{}
 	// The last round is charged whatever it asks for, so that it stays the last.
-	round.Charged = a.final || !allPaging(p.calls)
+	round.Charged = a.final || !allPaging(round.Calls)
 	t.add(round)
 	t.at(ctx, PointPlanned)
 	return t.execute, nil
@@ -85,17 +85,18 @@ type planner struct {
 	t         *turn
 	final     bool
 	truncated bool
-	before    []turnkeeper.ToolCall // of earlier rounds
-	calls     []turnkeeper.ToolCall // decided
+	all       []turnkeeper.ToolCall // of earlier rounds, and those decided
+	first     int                   // of these, among them
 	wireIDs   map[string]bool       // used in the turn
 	executed  int                   // that ran, or will
 	paged     int
 }
 
 func (t *turn) newPlanner(a answer) *planner {
-	p := &planner{t: t, final: a.final, before: t.calls(), wireIDs: map[string]bool{}}
+	p := &planner{t: t, final: a.final, all: t.calls(), wireIDs: map[string]bool{}}
+	p.first = len(p.all)
 	p.truncated = slices.ContainsFunc(a.Calls, func(c inference.Call) bool { return c.Truncated })
-	for _, call := range p.before {
+	for _, call := range p.all {
 		p.wireIDs[call.WireID] = true
 		p.count(call)
 	}
@@ -106,7 +107,7 @@ func (t *turn) newPlanner(a answer) *planner {
 // it does not take another's place: should it have to run, its turn to be counted
 // comes then.
 func (p *planner) count(call turnkeeper.ToolCall) {
-	if mayRepeat(append(slices.Clip(p.calls), call)) {
+	if mayRepeat(append(p.all[p.first:], call)) {
 		return
 	}
 	if call.State != turnkeeper.CallPlanned && !call.State.Executed() {
@@ -134,7 +135,7 @@ func (p *planner) add(ctx context.Context, key turnkeeper.CallKey, wire inferenc
 		call.EndedAt = time.Now()
 	}
 	p.count(call)
-	p.calls = append(p.calls, call)
+	p.all = append(p.all, call)
 }
 
 // check fills in what the tool's spec and the arguments say, and returns what
@@ -153,7 +154,7 @@ func (p *planner) check(call *turnkeeper.ToolCall, wire inference.Call) (fault s
 		call.RawArgs = outputs.Clean(wire.Arguments[:min(len(wire.Arguments), tools.MaxArgumentBytes)])
 	}
 	call.ArgsHash = tools.Hash(call.Name, call.Arguments)
-	if refused := p.t.refuseSpawn(*call, slices.Concat(p.before, p.calls)); refused != "" {
+	if refused := p.t.refuseSpawn(*call, p.all); refused != "" {
 		return refused
 	}
 	if !known {
@@ -190,13 +191,13 @@ func (p *planner) verdict(ctx context.Context, call turnkeeper.ToolCall, fault s
 	case fault != "":
 		return turnkeeper.CallDenied, fault
 	}
-	if first, ok := repeated(append(slices.Clip(p.before), append(slices.Clip(p.calls), call)...)); ok {
+	if first, ok := repeated(append(p.all, call)); ok {
 		return turnkeeper.CallSkipped, repeatedResult(first)
 	}
 	if text, skip := p.t.skip(ctx, call); skip {
 		return turnkeeper.CallSkipped, text
 	}
-	if over := p.t.overCap(call, p.executed, p.paged); over != "" && !mayRepeat(append(slices.Clip(p.calls), call)) {
+	if over := p.t.overCap(call, p.executed, p.paged); over != "" && !mayRepeat(append(p.all[p.first:], call)) {
 		return turnkeeper.CallDenied, over
 	}
 	return turnkeeper.CallPlanned, ""
