@@ -84,7 +84,9 @@ func connect(ctx context.Context, o Options, conns int, name string, more map[st
 	return pool, nil
 }
 
-var errUnreadableURL = errors.New("DATABASE_URL cannot be read: write it as postgres://user:password@host:port/database")
+// The brackets keep a mask over errors from taking the form for somebody's password.
+var errUnreadableURL = errors.New("DATABASE_URL cannot be read: look at its port, its sslmode and other parameters; " +
+	"it is written postgres://<user>:<password>@<host>:<port>/<database>")
 
 func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 

@@ -13,8 +13,8 @@
 package storage
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"time"
@@ -47,7 +47,7 @@ type Store struct {
 func Open(ctx context.Context, o Options) (*Store, error) {
 	o = o.withDefaults()
 	s := &Store{files: migrations.Files, log: o.Log, mask: o.Mask, fault: o.Fault, statementTimeout: o.StatementTimeout}
-	err := errors.Join(
+	err := cmp.Or( // what is wrong with one is wrong with all
 		s.connect(ctx, &s.pool, o, o.MaxConns, "turnkeeper", nil),
 		s.connect(ctx, &s.finish, o, o.FinishConns, "turnkeeper finish", nil),
 		s.connect(ctx, &s.queue, o, queueConns, "turnkeeper queue", doorbellsOnly),

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"turnkeeper"
 	"turnkeeper/internal/app"
 	"turnkeeper/internal/config"
+	"turnkeeper/internal/pgdev"
 	"turnkeeper/storage"
 )
 
@@ -54,7 +54,7 @@ func findPrivate(cfg *config.Config) error {
 	if cfg.DatabaseURL.IsSet() {
 		return nil
 	}
-	if _, err := os.Stat(cfg.DataDir); errors.Is(err, os.ErrNotExist) {
+	if !pgdev.Made(cfg.DataDir) {
 		return fmt.Errorf("there is no database yet: no worker ever ran with the data folder %s; start a worker here, or set DATABASE_URL or --data-dir", cfg.DataDir)
 	}
 	return nil

@@ -214,6 +214,34 @@ func TestExitCodesOfTurnctl(t *testing.T) {
 	}
 }
 
+// A command that only looks makes no database, in a folder that is there either.
+func TestLookingMakesNoDatabase(t *testing.T) {
+	env := nowhere(t)
+	env["TURNKEEPER_DATA_DIR"] = t.TempDir()
+	for _, args := range [][]string{{"turns"}, {"doctor"}} {
+		got := run(t, cli.Turnctl(), env, "", args...)
+		if got.code != 1 || !strings.Contains(strings.Join(strings.Fields(got.stdout+got.stderr), " "), "there is no database yet") {
+			t.Errorf("%v: %+v", args, got)
+		}
+	}
+	if made, err := os.ReadDir(env["TURNKEEPER_DATA_DIR"]); err != nil || len(made) > 0 {
+		t.Errorf("%v, %v", made, err)
+	}
+}
+
+// What is wrong with a URL of a database is said once, and can be read.
+func TestUnreadableDatabaseURL(t *testing.T) {
+	env := nowhere(t)
+	for _, end := range []string{"h:99999/d", "h/d?sslmode=foo"} {
+		env["DATABASE_URL"] = "postgres://user:hunter2secret@" + end
+		got := run(t, cli.Turnctl(), env, "", "turns")
+		const want = "turnctl: DATABASE_URL cannot be read: look at its port, its sslmode and other parameters; it is written postgres://<user>:<password>@<host>:<port>/<database>\n"
+		if got.code != 1 || got.stderr != want {
+			t.Errorf("%s: %+v", end, got)
+		}
+	}
+}
+
 // A message to a program that fails must not hold the secret of its settings.
 func TestErrorsHoldNoSecret(t *testing.T) {
 	env := nowhere(t)

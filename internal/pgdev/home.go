@@ -73,6 +73,13 @@ func (h home) hasCluster() (bool, error) {
 	return false, h.noCluster()
 }
 
+// Made says whether a private Postgres was made in the folder, or that something stands
+// in its place. It changes nothing.
+func Made(dir string) bool {
+	_, err := os.Lstat(home{dir}.data())
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
 // noCluster says what is wrong where there is something else than a cluster,
 // or nil: there is nothing. It never advises to remove what may be, or lead
 // to, the only copy of somebody's messages.
