@@ -172,7 +172,7 @@ func examineWorkers(d *diagnosis, workers []turnkeeper.Heartbeat) (alive int) {
 		d.add(checkWarn, "lost workers", strings.Join(silent, ", "), "look why they died; their turns go to others")
 	}
 	if len(draining) > 0 {
-		d.add(checkOK, "draining workers", strings.Join(draining, ", "), "")
+		d.add(checkOK, "taking no turns", strings.Join(draining, ", ")+": they stop, or do not have the role worker", "")
 	}
 	return alive
 }
