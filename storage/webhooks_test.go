@@ -324,3 +324,32 @@ func TestClaimsAreCountedOneAfterTheOther(t *testing.T) {
 		t.Errorf("of the one slot that is left it claimed %v", ids(claims))
 	}
 }
+
+// What an endpoint asked for holds, whatever comes of attempts that were under way then.
+func TestAnEndpointRestsForAsLongAsItAsked(t *testing.T) {
+	for name, later := range map[string]turnkeeper.DeliveryEnd{
+		"a success":      {State: turnkeeper.DeliveryDelivered, Status: 200},
+		"a shorter rest": {State: turnkeeper.DeliveryPending, Status: 503, Error: "busy", Rest: time.Second},
+		"a failure":      {State: turnkeeper.DeliveryPending, Error: "no answer"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHouse(t)
+			h.hook("shop")
+			for n := range 3 {
+				h.reply(fmt.Sprint(n))
+			}
+			claims := h.claim("shop", "w", 2, 2)
+			if len(claims) != 2 {
+				t.Fatalf("%d are claimed", len(claims))
+			}
+			h.end(claims[0], turnkeeper.DeliveryEnd{State: turnkeeper.DeliveryPending, Status: 429, Error: "slow", Rest: time.Hour})
+			h.end(claims[1], later)
+			if wait, ok, err := h.NextDelivery(t.Context(), "shop"); err != nil || !ok || wait < 59*time.Minute {
+				t.Errorf("it is left alone for %s: %v, %v", wait, ok, err)
+			}
+			if got := h.claim("shop", "w", 2, 2); len(got) != 0 {
+				t.Errorf("it gets %v", ids(got))
+			}
+		})
+	}
+}

@@ -23,7 +23,8 @@ from turnkeeper.webhooks w, lateral (
 where w.name = @webhook and w.paused_at is null and d.due_at is not null;
 
 -- name: EndDelivery :one
--- What became of an attempt, while the claim stands. A rest holds up the whole endpoint. One
+-- What became of an attempt, while the claim stands. A rest holds up the whole endpoint, also where an attempt
+-- that was under way before comes to a good end. One
 -- that was broken off does not count, and tells nothing of the endpoint.
 with ended as (
     update turnkeeper.webhook_deliveries set state = @state, claim = null, attempts = attempts - case when @uncounted::boolean then 1 else 0 end,
@@ -39,7 +40,8 @@ with ended as (
         succeeded_at = case when ended.state = 'delivered' then clock_timestamp() else w.succeeded_at end,
         failed_at = case when ended.state = 'delivered' then w.failed_at else clock_timestamp() end,
         last_error = coalesce(sqlc.narg(error)::text, w.last_error),
-        not_before = case when @rest::interval > interval '0' then clock_timestamp() + @rest::interval when ended.state = 'delivered' then null else w.not_before end,
+        not_before = case when @rest::interval > interval '0' then greatest(w.not_before, clock_timestamp() + @rest::interval)
+            when ended.state = 'delivered' and w.not_before <= clock_timestamp() then null else w.not_before end,
         paused_at = case when @gone::boolean then coalesce(w.paused_at, clock_timestamp()) else w.paused_at end,
         paused_reason = case when @gone::boolean then coalesce(w.paused_reason, 'the endpoint answered 410 Gone') else w.paused_reason end
     from ended

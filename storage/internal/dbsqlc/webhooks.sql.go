@@ -92,7 +92,8 @@ with ended as (
         succeeded_at = case when ended.state = 'delivered' then clock_timestamp() else w.succeeded_at end,
         failed_at = case when ended.state = 'delivered' then w.failed_at else clock_timestamp() end,
         last_error = coalesce($6::text, w.last_error),
-        not_before = case when $10::interval > interval '0' then clock_timestamp() + $10::interval when ended.state = 'delivered' then null else w.not_before end,
+        not_before = case when $10::interval > interval '0' then greatest(w.not_before, clock_timestamp() + $10::interval)
+            when ended.state = 'delivered' and w.not_before <= clock_timestamp() then null else w.not_before end,
         paused_at = case when $11::boolean then coalesce(w.paused_at, clock_timestamp()) else w.paused_at end,
         paused_reason = case when $11::boolean then coalesce(w.paused_reason, 'the endpoint answered 410 Gone') else w.paused_reason end
     from ended
@@ -116,7 +117,8 @@ type EndDeliveryParams struct {
 	Gone       bool
 }
 
-// What became of an attempt, while the claim stands. A rest holds up the whole endpoint. One
+// What became of an attempt, while the claim stands. A rest holds up the whole endpoint, also where an attempt
+// that was under way before comes to a good end. One
 // that was broken off does not count, and tells nothing of the endpoint.
 func (q *Queries) EndDelivery(ctx context.Context, arg EndDeliveryParams) (int64, error) {
 	row := q.db.QueryRow(ctx, EndDelivery,
