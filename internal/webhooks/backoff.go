@@ -1,6 +1,7 @@
 package webhooks
 
 import (
+	"errors"
 	"net/http"
 	"strconv"
 	"strings"
@@ -32,8 +33,8 @@ func backoff(attempt int, random float64) time.Duration {
 func retryAfter(header http.Header, now time.Time) time.Duration {
 	text := strings.TrimSpace(header.Get("Retry-After"))
 	wait := time.Duration(0)
-	if seconds, err := strconv.ParseInt(text, 10, 32); err == nil {
-		wait = time.Duration(seconds) * time.Second
+	if seconds, err := strconv.ParseInt(text, 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
+		wait = time.Duration(min(max(seconds, 0), int64(longest/time.Second))) * time.Second // where it is too large, it is the largest
 	} else if date, err := http.ParseTime(text); err == nil {
 		wait = date.Sub(now)
 	}

@@ -45,7 +45,7 @@ func TestRetryAfter(t *testing.T) {
 	now := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 	for text, want := range map[string]time.Duration{
 		"": 0, "7": 7 * time.Second, " 120 ": 2 * time.Minute, "-5": 0, "soon": 0, "1.5": 0, "999999999": webhooks.Longest,
-		"99999999999999999999": 0, "Wed, 04 Mar 2026 05:07:07 GMT": time.Minute, "Wed, 04 Mar 2026 05:00:00 GMT": 0,
+		"99999999999": webhooks.Longest, "99999999999999999999": webhooks.Longest, "-99999999999999999999": 0, "-10000000000": 0, "Wed, 04 Mar 2026 05:07:07 GMT": time.Minute, "Wed, 04 Mar 2026 05:00:00 GMT": 0,
 		"Thu, 04 Mar 2027 05:06:07 GMT": webhooks.Longest,
 	} {
 		if got := webhooks.RetryAfter(http.Header{"Retry-After": {text}}, now); got != want {
