@@ -25,7 +25,11 @@ func (late) Accept(ctx context.Context, _ turnkeeper.Submission) (turnkeeper.Mes
 // Who has ended what they send counts as gone. They may read on, and are not told that
 // a message was accepted which was not.
 func TestAClientThatEndsItsSideIsToldNothingFalse(t *testing.T) {
-	h := newHouse(t, func(c *httpapi.Config) { c.Store = late{c.Store} })
+	told := make(chan int, 1)
+	h := newHouse(t, func(c *httpapi.Config) {
+		c.Store = late{c.Store}
+		c.Observe = func(_, _ string, status int, _ time.Duration) { told <- status }
+	})
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(t.Context(), "tcp", strings.TrimPrefix(h.base, "http://"))
 	if err != nil {
@@ -45,5 +49,8 @@ func TestAClientThatEndsItsSideIsToldNothingFalse(t *testing.T) {
 	if resp, err := http.ReadResponse(bufio.NewReader(conn), nil); err == nil {
 		_ = resp.Body.Close()
 		t.Errorf("a message that was not accepted was answered %s", resp.Status)
+	}
+	if status := <-told; status != 499 {
+		t.Errorf("it is told that the answer was %d", status)
 	}
 }

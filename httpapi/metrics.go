@@ -22,6 +22,10 @@ func (a *API) getMetrics(c *call) error {
 // Watchers is how many clients follow a turn's events.
 func (a *API) Watchers() int { return a.hub.Watchers() }
 
+// statusNone stands for the status of a request whose client was gone before there was
+// an answer, as proxies have it.
+const statusNone = 499
+
 // observed tells of every request and its answer.
 func (a *API) observed(next http.Handler) http.Handler {
 	if a.cfg.Observe == nil {
@@ -30,7 +34,7 @@ func (a *API) observed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer, began := &recorded{ResponseWriter: w}, time.Now()
 		method, route := a.routeOf(r)
-		defer func() { a.cfg.Observe(method, route, cmp.Or(answer.status, http.StatusOK), time.Since(began)) }()
+		defer func() { a.cfg.Observe(method, route, cmp.Or(answer.status, statusNone), time.Since(began)) }()
 		next.ServeHTTP(answer, r)
 	})
 }
@@ -57,6 +61,12 @@ func (a *recorded) WriteHeader(status int) {
 		a.status = status
 	}
 	a.ResponseWriter.WriteHeader(status)
+}
+
+// Write is of http.ResponseWriter.
+func (a *recorded) Write(b []byte) (int, error) {
+	a.status = cmp.Or(a.status, http.StatusOK)
+	return a.ResponseWriter.Write(b)
 }
 
 // Unwrap is for http.ResponseController.

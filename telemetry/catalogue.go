@@ -172,7 +172,7 @@ var (
 	mHTTP = Metric{
 		Name: "http.server.request.duration", Kind: Histogram, Unit: "s", bounds: fastSeconds,
 		Labels: []string{"http.request.method", "http.route", "http.response.status_code"},
-		Doc:    "Requests to the HTTP API, streams included: these last as long as somebody follows. The route is as the API's document has it, or empty for a path there is not.",
+		Doc:    "Requests to the HTTP API, streams included: these last as long as somebody follows. The route is as the API's document has it, or empty for a path there is not. Status 499: the client was gone before there was an answer.",
 	}
 	mDeliveries = Metric{
 		Name: "turnkeeper.webhook.attempt.duration", Kind: Histogram, Unit: "s", Labels: []string{labelWebhook, labelOutcome}, bounds: fastSeconds,
