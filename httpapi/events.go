@@ -127,6 +127,7 @@ func (a *API) eventStream(c *call, id turnkeeper.TurnID, after int64, reachable 
 	watched := make(chan struct{})
 	var keeping sync.WaitGroup
 	defer keeping.Wait()
+	defer stop(nil)
 	defer close(watched)
 	keeping.Go(func() { a.keepAlive(ctx, w, id, watched, stop) })
 	for event, err := range a.hub.Follow(ctx, id, after) {
@@ -178,6 +179,8 @@ func (a *API) keepAlive(ctx context.Context, w *eventWriter, id turnkeeper.TurnI
 }
 
 func (a *API) isGone(ctx context.Context, id turnkeeper.TurnID) bool {
+	ctx, cancel := context.WithTimeout(ctx, pingTime)
+	defer cancel()
 	_, err := a.cfg.Store.AgentOfTurn(ctx, id)
 	return errors.Is(err, turnkeeper.ErrNotFound)
 }
