@@ -51,8 +51,8 @@ type httpGetArgs struct {
 // the agent is allowed. Proxies of the environment are not used, no cookies
 // are kept, and URLs with a user name are refused.
 //
-// A text response gives its text, everything else its bytes, both bounded by
-// MaxResponseBytes, and the result says so when there was more. A status of 400
+// A text response gives its text, in UTF-8 whatever charset its type names, everything
+// else its bytes, both bounded by MaxResponseBytes, and the result says so when there was more. A status of 400
 // and above is a failure that shows how the body begins.
 func NewHTTPGet(opts HTTPOptions) tools.Tool {
 	spec := tools.Spec{
@@ -182,23 +182,30 @@ func responseResult(res *http.Response, body *responseBody) (tools.Result, error
 	}
 	switch {
 	case res.StatusCode >= 400:
-		return failure(failedStatus(res, tools.IsText(mediaType), head)), nil
+		return failure(failedStatus(res, mediaType, head)), nil
 	case len(head) == 0:
 		return tools.Result{Text: fmt.Sprintf("HTTP %s: the response is empty.", status(res))}, nil
 	}
-	result := tools.Result{Body: body, MediaType: mediaType}
+	text, mediaType := inUTF8(body, mediaType)
+	result := tools.Result{Body: readCloser{text, body}, MediaType: mediaType}
 	if res.ContentLength > MaxResponseBytes { // only then it tells more than the body does
 		result.RawBytes = res.ContentLength
 	}
 	return result, nil
 }
 
-func failedStatus(res *http.Response, text bool, body []byte) string {
+// A readCloser reads what is decoded of what it closes.
+type readCloser struct {
+	io.Reader
+	io.Closer
+}
+
+func failedStatus(res *http.Response, mediaType string, body []byte) string {
 	shown := "HTTP " + status(res)
-	if !text || len(body) == 0 {
+	if !tools.IsText(mediaType) || len(body) == 0 {
 		return shown
 	}
-	runes := []rune(outputs.Clean(string(body)))
+	runes := []rune(outputs.Clean(shownInUTF8(body, mediaType)))
 	return shown + "\n\n" + string(runes[:min(len(runes), maxErrorBodyChars)])
 }
 
