@@ -107,9 +107,11 @@ func ReadBody(ctx context.Context, body io.Reader, take func(piece []byte) error
 	}
 }
 
-// closeBody closes a body that can be closed. Its error says nothing about what
-// was read.
+// closeBody closes a body that can be closed. Neither its error nor a panic says
+// anything about what was read; the panic would end the program where nobody waits
+// for the tool.
 func closeBody(body io.Reader) {
+	defer func() { _ = recover() }()
 	if c, ok := body.(io.Closer); ok {
 		_ = c.Close()
 	}

@@ -206,3 +206,42 @@ func TestExecuteTellsOfAbandonedTools(t *testing.T) {
 		}
 	})
 }
+
+// A brokenCloser waits until it is closed, which panics.
+type brokenCloser struct{ closed chan struct{} }
+
+func (b brokenCloser) Read([]byte) (int, error) {
+	<-b.closed
+	return 0, io.EOF
+}
+
+func (b brokenCloser) Close() error {
+	select {
+	case <-b.closed:
+	default:
+		close(b.closed)
+	}
+	panic("it cannot be closed")
+}
+
+// A Body that panics when it is closed is no end of the program, though it is closed
+// from another goroutine when its time is up, nor of what was read of it.
+func TestABodyThatPanicsWhenItIsClosed(t *testing.T) {
+	for name, c := range map[string]struct {
+		waits   bool
+		timeout time.Duration
+		want    tools.Outcome
+	}{"in time": {false, time.Minute, tools.Succeeded}, "too late": {true, 10 * time.Millisecond, tools.TimedOut}} {
+		body := brokenCloser{make(chan struct{})}
+		if !c.waits {
+			close(body.closed)
+		}
+		tool := tools.New(tools.Spec{Name: "tool"}, func(context.Context, tools.Call, struct{}) (tools.Result, error) {
+			return tools.Result{Body: body}, nil
+		})
+		got := tools.Execute(t.Context(), tool, tools.Call{Arguments: []byte(`{}`)}, tools.ExecuteOptions{Timeout: c.timeout})
+		if got.Outcome != c.want {
+			t.Errorf("%s: %s: %q", name, got.Outcome, got.Result.Text)
+		}
+	}
+}
