@@ -1,6 +1,7 @@
 package agentturn
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -31,12 +32,18 @@ func (t *turn) elsewhere() []*turnkeeper.ToolCall {
 }
 
 // detach starts a call in a job of its own: one write has its start, the job and
-// the handle that the model is shown.
+// the handle that the model is shown. One that was in the background of a lost worker,
+// whose release ran the tool so, keeps the handle that it has.
 func (t *turn) detach(ctx context.Context, call *turnkeeper.ToolCall, spec tools.Spec) error {
+	if call.OutputID != "" {
+		if err := t.dropDraft(ctx, call.OutputID); err != nil {
+			return err
+		}
+	}
 	t.told = len(t.next.Events)
 	start := newStart(call)
 	start.Detached = spec.Timeout
-	id := outputs.NewID()
+	id := cmp.Or(call.OutputID, outputs.NewID())
 	handle := turnkeeper.CallResult{
 		Key: call.Key, Nonce: start.Nonce, State: turnkeeper.CallRunning, Shown: outputs.Placeholder{ID: id, Tool: call.Name}.Background(), OutputID: id,
 	}

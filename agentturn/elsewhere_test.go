@@ -435,3 +435,27 @@ func TestADetachedCallTakesNoHandles(t *testing.T) {
 		}
 	})
 }
+
+// A call that was in the background when its worker was shut down runs elsewhere where
+// the next worker's release runs the tool so. The model knows it by its handle, which
+// stays.
+func TestACallKeepsItsHandleWhereItsToolHasBecomeDetached(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := lasting("slow", turnkeeper.EffectKeyed, 20*time.Second)
+		b := asyncBench(t, asks("slow")).with(slow)
+		ctx, stop := context.WithCancelCause(t.Context())
+		time.AfterFunc(12*time.Second, func() { stop(agentturn.ErrShutdown) })
+		if o := b.run(ctx); o.State != turnkeeper.TurnQueued {
+			t.Fatalf("the dispatch ended %s", o.State)
+		}
+		before := b.store.calls()[0]
+		if before.State != turnkeeper.CallRunning || before.OutputID == "" {
+			t.Fatalf("the call is %+v", before)
+		}
+		slow.spec.Detached, slow.spec.Timeout = true, time.Hour
+		b.waits()
+		if after := b.store.calls()[0]; after.OutputID != before.OutputID || after.Shown != before.Shown {
+			t.Errorf("the call was shown as %q, and is as %q", before.Shown, after.Shown)
+		}
+	})
+}
