@@ -23,12 +23,13 @@ type launch struct {
 	opts Options
 	log  *zap.Logger
 
-	account   account
-	install   install
-	socketDir string
-	password  string
-	child     int   // process id of the server, if this launch started it
-	logged    int64 // length of the server's log before this launch
+	account       account
+	install       install
+	socketDir     string
+	madeSocketDir bool // by this launch
+	password      string
+	child         int   // process id of the server, if this launch started it
+	logged        int64 // length of the server's log before this launch
 }
 
 // run joins the server or starts it, and makes sure of the database.
@@ -245,8 +246,9 @@ func (l *launch) ensureDatabase(ctx context.Context) error {
 	return nil
 }
 
-// abandon ends a server that this launch has started and cannot use, and
-// clears what no server needs.
+// abandon ends a server that this launch has started and cannot use, and clears
+// what it has made for it. A folder of the socket that was there stays: processes that
+// outlived a crash of the server wait for one to come back there.
 func (l *launch) abandon() {
 	ctx, cancel := context.WithTimeout(context.Background(), immediateStop)
 	defer cancel()
@@ -256,7 +258,7 @@ func (l *launch) abandon() {
 			return
 		}
 	}
-	if _, running := l.home.postmaster(); !running {
+	if _, running := l.home.postmaster(); l.madeSocketDir && !running {
 		l.home.forgetSocketDir()
 	}
 }

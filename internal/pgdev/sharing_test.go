@@ -158,6 +158,31 @@ func TestFolderOfAKilledServerIsTakenOver(t *testing.T) {
 	owner.leave(t)
 }
 
+// A start that fails, as on a full disk, leaves the address as it was: processes that
+// outlived the server wait for it there.
+func TestAStartThatFailsKeepsTheAddress(t *testing.T) {
+	t.Parallel()
+	dir := openFolder(t)
+	outliving := open(t, pgdev.Options{Dir: dir})
+	server := pid(t, dir)
+	if err := syscall.Kill(server, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the server to be gone", func() bool { return !outliving.Alive() })
+	for range 2 {
+		if _, err := pgdev.Open(t.Context(), pgdev.Options{Dir: dir, Settings: map[string]string{"no_such_setting": "1"}}); err == nil {
+			t.Fatal("it started with a setting that does not exist")
+		}
+	}
+	again := open(t, pgdev.Options{Dir: dir})
+	if again.URL() != outliving.URL() {
+		t.Errorf("it came back at %s, not at %s", socketFolder(t, again), socketFolder(t, outliving))
+	}
+	if got := ask(t, outliving.URL(), "select 1"); got != "1" {
+		t.Errorf("it answers %q", got)
+	}
+}
+
 func TestProcessIDOfAKilledServerGivenToAnother(t *testing.T) {
 	t.Parallel()
 	dir, otherDir := openFolder(t), openFolder(t)

@@ -42,7 +42,7 @@ func (l *launch) prepareSocketDir(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot make a folder for the socket of the private Postgres: %w", err)
 	}
-	l.socketDir = dir
+	l.socketDir, l.madeSocketDir = dir, true
 	if err := os.WriteFile(l.home.socket(), []byte(dir+"\n"), 0o600); err != nil {
 		return errors.Join(fmt.Errorf("cannot record the socket of the private Postgres: %w", err), os.RemoveAll(dir))
 	}
