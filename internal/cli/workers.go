@@ -14,6 +14,9 @@ import (
 func (s *session) workersCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "workers", Short: "List worker processes, those that ended in the last hour included", Args: cobra.NoArgs,
+		Long: `List worker processes, those that ended in the last hour included. Each is alive,
+draining (it takes no turns: it is told to stop, or does not have the role worker),
+silent (lost: its turns go to others) or stopped.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			look := func(ctx context.Context, store *storage.Store) ([]turnkeeper.Heartbeat, error) {
 				return store.Workers(ctx)
