@@ -194,7 +194,7 @@ func (h *hostile) list() (list []object) {
 var toolNames = []string{
 	"echo", "crash", "crash_once", "rubbish", "giant", "hang", "progress", "late_progress", "elicit", "elicit_required", "sample", "roots", "image",
 	"mixed", "resource", "structured", "add", "change", "fail", "protocol_error", "env", "fork", "empty", "nonsense", "count", "name.with/dots", "slow",
-	"ask", "ask_by_result", "cut_stream", "begin_and_ask", "no_message", "numbers",
+	"ask", "ask_by_result", "cut_stream", "begin_and_ask", "no_message", "numbers", "refuse",
 }
 
 func text(s string) object { return object{"content": []object{{"type": "text", "text": s}}} }
@@ -394,27 +394,31 @@ type hostileHTTP struct {
 	*hostile
 	*httptest.Server
 
-	mu       sync.Mutex
-	sessions []string
-	made     int
-	resumed  http.HandlerFunc // for who reads on in a stream that was cut
-	refusal  int              // status for sessions that are not known
-	status   int              // of every call, unless 0
-	streams  []func(any)
-	headers  http.Header // of the last call
+	mu        sync.Mutex
+	sessions  []string
+	made      int
+	resumed   http.HandlerFunc // for who reads on in a stream that was cut
+	refusal   int              // status for sessions that are not known
+	refusedAs string           // id of that answer
+	status    int              // of every call, unless 0
+	streams   []func(any)
+	headers   http.Header // of the last call
 }
 
 func newHostileHTTP(dir, mode string) *hostileHTTP {
-	h := &hostileHTTP{hostile: newHostile(dir, mode), refusal: http.StatusNotFound}
+	h := &hostileHTTP{hostile: newHostile(dir, mode), refusal: http.StatusNotFound, refusedAs: "null"}
 	h.Server = httptest.NewServer(h)
 	return h
 }
 
 // forget makes every session one that is not known, as a restart does.
-func (h *hostileHTTP) forget(refusal int) {
+func (h *hostileHTTP) forget(refusal int) { h.forgetAs(refusal, "null") }
+
+// forgetAs is forget by a server that refuses requests with this id.
+func (h *hostileHTTP) forgetAs(refusal int, id string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.sessions, h.refusal = nil, refusal
+	h.sessions, h.refusal, h.refusedAs = nil, refusal, id
 }
 
 func (h *hostileHTTP) answerCallsWith(status int) {
@@ -437,7 +441,7 @@ func (h *hostileHTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h.mu.Lock()
-	known, refusal, status := slices.Contains(h.sessions, r.Header.Get("Mcp-Session-Id")), h.refusal, h.status
+	known, refusal, id, status := slices.Contains(h.sessions, r.Header.Get("Mcp-Session-Id")), h.refusal, h.refusedAs, h.status
 	h.mu.Unlock()
 	switch r.Method {
 	case http.MethodGet:
@@ -464,15 +468,20 @@ func (h *hostileHTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case m.Method == "initialize":
 		h.mu.Lock()
 		h.made++
-		id := "session-" + strconv.Itoa(h.made)
+		id = "session-" + strconv.Itoa(h.made)
 		h.sessions = append(h.sessions, id)
 		h.mu.Unlock()
 		w.Header().Set("Mcp-Session-Id", id)
 	case !known:
-		http.Error(w, `{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID provided"},"id":null}`, refusal)
+		http.Error(w, `{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID provided"},"id":`+id+`}`, refusal)
 		return
 	case m.Method == "tools/call" && strings.Contains(string(m.Params), `"begin_and_ask"`) && strings.Contains(string(m.Params), `"requestState"`):
 		http.Error(w, "not now", http.StatusServiceUnavailable)
+		return
+	case m.Method == "tools/call" && strings.Contains(string(m.Params), `"name":"refuse"`):
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusBadRequest)
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"no such thing"}}`, m.ID)
 		return
 	case m.Method == "tools/call" && status != 0:
 		http.Error(w, "not now", status)

@@ -1,7 +1,9 @@
 package mcp
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -83,7 +85,7 @@ func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	t.answer(res.StatusCode)
-	if req.Method == http.MethodPost && refusedForGood(res.StatusCode) {
+	if req.Method == http.MethodPost && refusedForGood(res.StatusCode) && !isAnswered(req, res) {
 		w.stale(res.StatusCode)
 	}
 	body := &boundedBody{ReadCloser: res.Body, end: end, left: -1}
@@ -103,6 +105,35 @@ func refusedForGood(status int) bool {
 		return false
 	}
 	return status >= 400 && status < 500
+}
+
+// maxRefusal bounds what is looked at of a refusal, in bytes.
+const maxRefusal = 64 << 10
+
+// isAnswered says that a refusal is the answer to its request, and so comes from who
+// knows the session: an error of the protocol with the request's own id. A 404 never
+// does. What was looked at can be read again.
+func isAnswered(req *http.Request, res *http.Response) bool {
+	if res.StatusCode == http.StatusNotFound || req.GetBody == nil {
+		return false
+	}
+	sent, err := req.GetBody()
+	if err != nil {
+		return false
+	}
+	var asked, answered struct {
+		ID    json.RawMessage `json:"id"`
+		Error json.RawMessage `json:"error"`
+	}
+	if json.NewDecoder(sent).Decode(&asked) != nil || asked.ID == nil {
+		return false
+	}
+	head, _ := io.ReadAll(io.LimitReader(res.Body, maxRefusal)) // what there is, is enough
+	res.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(head), res.Body), res.Body}
+	return json.Unmarshal(head, &answered) == nil && answered.Error != nil && bytes.Equal(answered.ID, asked.ID)
 }
 
 // A boundedBody ends its request's context with itself, and refuses to be longer

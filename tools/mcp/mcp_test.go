@@ -171,6 +171,12 @@ func TestUseKeepsTrying(t *testing.T) {
 
 func TestAnHTTPServerThatForgotTheSession(t *testing.T) {
 	for _, status := range []int{http.StatusNotFound, http.StatusBadRequest} {
+		t.Run("in the way of the Python SDK, "+strconv.Itoa(status), func(t *testing.T) {
+			b := newBench(t, overHTTP, "", effect(turnkeeper.EffectNone))
+			b.answers("echo", "{}")
+			b.http.forgetAs(status, `"server-error"`)
+			b.answers("echo", "{}")
+		})
 		t.Run(strconv.Itoa(status), func(t *testing.T) {
 			b := newBench(t, overHTTP, "")
 			b.answers("echo", "{}")
@@ -192,6 +198,23 @@ func TestAnHTTPServerThatForgotTheSession(t *testing.T) {
 			b.http.forget(status)
 			b.answers("echo", "{}")
 		})
+	}
+}
+
+// A server that says by a status, too, that it does not like a request knows the session
+// all the same: nobody else has to wait for another.
+func TestARefusalIsNoLostSession(t *testing.T) {
+	b := newBench(t, overHTTP, "")
+	for range 3 {
+		if got := b.call("refuse", `{}`); got.Outcome != tools.Failed || !strings.Contains(got.Result.Text, "400 (Bad Request): no such thing. Nothing was run") {
+			t.Errorf("%s: %q", got.Outcome, got.Result.Text)
+		}
+	}
+	b.answers("echo", "{}")
+	b.http.mu.Lock()
+	defer b.http.mu.Unlock()
+	if b.http.made != 1 {
+		t.Errorf("%d sessions were made", b.http.made)
 	}
 }
 

@@ -186,7 +186,7 @@ func isAnswer(line []byte) bool {
 		ID            json.RawMessage `json:"id"`
 		Result, Error json.RawMessage
 	}
-	return json.Unmarshal(line, &m) == nil && m.Version != nil && m.ID != nil && (m.Result != nil || m.Error != nil)
+	return json.Unmarshal(line, &m) == nil && m.Version != nil && m.ID != nil && string(m.ID) != "null" && (m.Result != nil || m.Error != nil)
 }
 
 func (c *stdio) readErrors() {
