@@ -456,8 +456,9 @@ func TestAListThatNeverStopsChanging(t *testing.T) {
 
 // What a server says of its tools has a bound as a whole.
 func TestAListThatIsTooLarge(t *testing.T) {
-	b := newBench(t, overStdio, "hoarder")
-	got := b.call("echo", `{}`)
+	const long = 6 * patience // sixteen MiB go through two processes
+	b := newBench(t, overStdio, "hoarder", func(s *mcp.Server) { s.ConnectTimeout = long })
+	got := b.callAs(t.Context(), tools.Call{Lane: "lane"}, "echo", `{}`, long)
 	if got.Outcome != tools.Failed || !strings.Contains(got.Result.Text, "its list of tools is too large") {
 		t.Errorf("%s: %q", got.Outcome, got.Result.Text)
 	}
