@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,48 +17,51 @@ import (
 func TestAPrivateDatabaseThatWouldNotStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began, full := time.Now(), 10*time.Minute
-		up, starts := true, 0
+		var up atomic.Bool
+		var starts atomic.Int64
+		up.Store(true)
 		core, logged := observer.New(zap.InfoLevel)
 		ctx, end := context.WithCancel(t.Context())
 		defer end()
 		revive := func(context.Context) error {
-			starts++
+			starts.Add(1)
 			if time.Since(began) < full {
 				return errors.New("no space left on device")
 			}
-			up = true
+			up.Store(true)
 			return nil
 		}
-		go keepAlive(ctx, func() bool { return up }, revive, zap.New(core))
+		go keepAlive(ctx, up.Load, revive, zap.New(core))
 		wait := func(d time.Duration) {
 			time.Sleep(d) //nolint:forbidigo // of the bubble
 			synctest.Wait()
 		}
 
 		wait(time.Minute)
-		if starts != 0 {
-			t.Fatalf("one that runs was started %d times", starts)
+		if n := starts.Load(); n != 0 {
+			t.Fatalf("one that runs was started %d times", n)
 		}
-		up = false
+		up.Store(false)
 		wait(time.Minute)
-		if starts < 5 || starts > 8 {
-			t.Errorf("it was tried %d times in the first minute", starts)
+		if n := starts.Load(); n < 5 || n > 8 {
+			t.Errorf("it was tried %d times in the first minute", n)
 		}
 		wait(8 * time.Minute)
-		if n := logged.FilterMessageSnippet("could not be started").Len(); n != starts || n > 30 {
-			t.Errorf("%d lines tell of %d tries in nine minutes", n, starts)
+		if n := logged.FilterMessageSnippet("could not be started").Len(); n != int(starts.Load()) || n > 30 {
+			t.Errorf("%d lines tell of %d tries in nine minutes", n, starts.Load())
 		}
 		if n := logged.FilterMessageSnippet("has died").Len(); n != 1 {
 			t.Errorf("its death is told %d times", n)
 		}
 		wait(longestPause + lookEvery)
-		if !up {
+		if !up.Load() {
 			t.Error("it was not started when that was possible")
 		}
-		starts, up = 0, false
+		starts.Store(0)
+		up.Store(false)
 		wait(lookEvery)
-		if !up || starts != 1 {
-			t.Errorf("after its second death it was started %d times", starts)
+		if n := starts.Load(); !up.Load() || n != 1 {
+			t.Errorf("after its second death it was started %d times", n)
 		}
 		if n := logged.FilterMessageSnippet("has died").Len(); n != 2 {
 			t.Errorf("two deaths are told %d times", n)
