@@ -316,12 +316,19 @@ func TestOneWorkerRenewsForAll(t *testing.T) {
 	two.quiet()
 }
 
-func TestARefusedTokenIsRenewed(t *testing.T) {
+// atWork is a worker that has the login of somebody, and has used it.
+func atWork(t *testing.T) (*authority, *memLogins, *worker) {
+	t.Helper()
 	a := newAuthority(t)
 	logins, s := newMemLogins(), a.server(mcp.GrantAuthorizationCode)
 	logIn(t, a, s, logins)
 	w := newWorker(t, s, logins)
 	w.succeeds()
+	return a, logins, w
+}
+
+func TestARefusedTokenIsRenewed(t *testing.T) {
+	a, _, w := atWork(t)
 	a.do(func() { clear(a.access) })
 	w.succeeds()
 	a.do(func() { clear(a.access) })
@@ -357,11 +364,7 @@ func TestALoginThatEnds(t *testing.T) {
 
 // An authorization server that is down does not end a login.
 func TestARenewalThatFailsIsTriedAgain(t *testing.T) {
-	a := newAuthority(t)
-	logins, s := newMemLogins(), a.server(mcp.GrantAuthorizationCode)
-	logIn(t, a, s, logins)
-	w := newWorker(t, s, logins)
-	w.succeeds()
+	a, logins, w := atWork(t)
 	a.do(func() {
 		clear(a.access)
 		a.answer = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }
@@ -377,11 +380,7 @@ func TestARenewalThatFailsIsTriedAgain(t *testing.T) {
 // What a refresh token was given for is kept, also by a database that was away for a
 // moment: the refresh token cannot be used again.
 func TestARenewalIsKeptAfterAMoment(t *testing.T) {
-	a := newAuthority(t)
-	logins, s := newMemLogins(), a.server(mcp.GrantAuthorizationCode)
-	logIn(t, a, s, logins)
-	w := newWorker(t, s, logins)
-	w.succeeds()
+	a, logins, w := atWork(t)
 	a.do(func() { clear(a.access) })
 	logins.mu.Lock()
 	logins.away = 2
@@ -395,11 +394,7 @@ func TestARenewalIsKeptAfterAMoment(t *testing.T) {
 // A renewal that a call does not wait for is kept all the same: the refresh token was
 // used.
 func TestARenewalOutlivesItsCall(t *testing.T) {
-	a := newAuthority(t)
-	logins, s := newMemLogins(), a.server(mcp.GrantAuthorizationCode)
-	logIn(t, a, s, logins)
-	w := newWorker(t, s, logins)
-	w.succeeds()
+	a, logins, w := atWork(t)
 	under, release := make(chan struct{}), make(chan struct{})
 	a.do(func() {
 		clear(a.access)
