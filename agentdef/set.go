@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"turnkeeper"
+	"turnkeeper/internal/config/strictyaml"
 )
 
 // A Set holds agents by name. It never changes and is safe for concurrent
@@ -67,7 +68,7 @@ func (s *Set) All() iter.Seq[*Definition] {
 func (d *Definition) Check(base turnkeeper.Bounds) error {
 	var faults []error
 	if err := d.Bounds(base).Check(); err != nil {
-		for _, fault := range flatten(err) {
+		for _, fault := range strictyaml.Split(err) {
 			faults = append(faults, &Problem{Path: d.label(), Text: fault.Error()})
 		}
 	}
@@ -90,12 +91,4 @@ func (d *Definition) label() string {
 		return d.Path
 	}
 	return d.Name + ".md (as recorded)"
-}
-
-// flatten gives the errors that were joined into err.
-func flatten(err error) []error {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		return joined.Unwrap()
-	}
-	return []error{err}
 }

@@ -13,6 +13,7 @@ import (
 	"turnkeeper/agentdef"
 	"turnkeeper/inference/demo"
 	"turnkeeper/internal/config"
+	"turnkeeper/internal/config/strictyaml"
 	"turnkeeper/tools"
 	"turnkeeper/tools/builtin"
 	"turnkeeper/tools/program"
@@ -79,12 +80,8 @@ func CheckAgent(file string, cfg *config.Config, toolbox Toolbox) AgentsReport {
 
 // faultsOfScripts are those of the scripts that play these models.
 func faultsOfScripts(wrong error, models []namedModel) (faults []error) {
-	joined, ok := wrong.(interface{ Unwrap() []error })
-	if !ok {
-		return nil
-	}
-	for _, err := range joined.Unwrap() {
-		for _, fault := range flat(err) {
+	for _, err := range strictyaml.Split(wrong) {
+		for _, fault := range strictyaml.Split(err) {
 			problem, ok := errors.AsType[*agentdef.Problem](fault)
 			if ok && slices.ContainsFunc(models, func(m namedModel) bool {
 				return demoProvider+"/"+strings.TrimSuffix(filepath.Base(problem.Path), demo.Extension) == m.name
@@ -94,14 +91,6 @@ func faultsOfScripts(wrong error, models []namedModel) (faults []error) {
 		}
 	}
 	return faults
-}
-
-// flat gives the errors that were joined into err.
-func flat(err error) []error {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		return joined.Unwrap()
-	}
-	return []error{err}
 }
 
 // namesOf are the names that the files give, good or not.
@@ -139,11 +128,11 @@ func (r *AgentsReport) warn(file string, line int, format string, args ...any) {
 func (r *AgentsReport) check(file *agentdef.Reading, cfg *config.Config, toolbox Toolbox) {
 	d := file.Definition
 	if err := d.Check(cfg.Bounds); err != nil {
-		for _, fault := range flat(err) {
+		for _, fault := range strictyaml.Split(err) {
 			addBound(file, fault)
 		}
 	} else if err := cfg.BoundsFor(d).Check(); err != nil {
-		for _, fault := range flat(err) {
+		for _, fault := range strictyaml.Split(err) {
 			addBound(file, fault)
 		}
 	}

@@ -60,6 +60,17 @@ func (p *Problems) Errors() []error {
 	return errs
 }
 
+// Split gives the errors that were joined into err, or else err alone; none for nil.
+func Split(err error) []error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return joined.Unwrap()
+	}
+	if err == nil {
+		return nil
+	}
+	return []error{err}
+}
+
 // Fields calls each for the keys of a mapping that are known, in the order
 // written, and notes a fault for every other key, for a repeated one, and for
 // one without a value. where names the mapping in messages and ends with a
