@@ -13,29 +13,29 @@ import (
 	"turnkeeper/storage"
 )
 
-// warmUp turns are run and not counted: connections, statements and caches are
-// made by them.
-const warmUp = 20
+// warmUp is how many blocks are run first and not counted: they make connections, statements and
+// caches.
+const warmUp = 2
 
-// block is how many turns of a kind are measured before the next kind: all see the
-// same machine, whatever else it does.
-const block = 10
+// block is how many idle turns of a kind are measured before the next kind, so that all kinds see
+// the same machine, whatever else it does.
+func (b *bench) block() int { return min(10, b.Idle) }
 
 func (b *bench) measureIdle(ctx context.Context, r *Report) error {
 	b.Progress("a turn, a plain River job and the floor, idle")
 	var warm, floor, plain, turns idle
-	for range warmUp / block {
+	for range warmUp {
 		if err := b.idleBlock(ctx, &warm, &warm, &warm); err != nil {
 			return err
 		}
 	}
-	for range max(b.Idle/block, 1) {
+	for range b.Idle / b.block() {
 		if err := b.idleBlock(ctx, &floor, &plain, &turns); err != nil {
 			return err
 		}
 	}
 	r.FloorReply, r.PlainReply, r.Reply = latencyOf(floor.took), latencyOf(plain.took), latencyOf(turns.took)
-	r.FirstRequest = latencyOf(b.model.untilFirstRequest()[warmUp:])
+	r.FirstRequest = latencyOf(b.model.untilFirstRequest()[warmUp*b.block():])
 	r.ReplyRatio, r.PlainRatio = ratio(r.Reply, r.FloorReply), ratio(r.PlainReply, r.FloorReply)
 	r.FloorTxPerTurn, r.PlainTxPerTurn, r.WriteTxPerTurn = floor.txPerTurn(), plain.txPerTurn(), turns.txPerTurn()
 	return nil
@@ -44,9 +44,9 @@ func (b *bench) measureIdle(ctx context.Context, r *Report) error {
 // idleBlock measures some turns of each kind.
 func (b *bench) idleBlock(ctx context.Context, floor, plain, turns *idle) error {
 	return errors.Join(
-		b.repeat(ctx, block, floor, b.floor.turn),
-		b.repeat(ctx, block, plain, b.plain.turn),
-		b.repeat(ctx, block, turns, b.idleTurn),
+		b.repeat(ctx, b.block(), floor, b.floor.turn),
+		b.repeat(ctx, b.block(), plain, b.plain.turn),
+		b.repeat(ctx, b.block(), turns, b.idleTurn),
 	)
 }
 

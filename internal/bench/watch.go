@@ -29,7 +29,7 @@ type Watched struct {
 }
 
 // watchBlock is how many turns of one kind are measured before the other.
-const watchBlock = 4
+func (b *bench) watchBlock() int { return min(4, max(b.Watched/2, 1)) }
 
 // measureWatched measures turns with and without watchers by turns. Which comes first
 // in a pair of blocks changes too.
@@ -40,7 +40,7 @@ func (b *bench) measureWatched(ctx context.Context, r *Report) error {
 	}
 	var alone, watched []time.Duration
 	var ratios []float64
-	for pair := range max(b.Watched/(2*watchBlock), 1) {
+	for pair := range max(b.Watched/(2*b.watchBlock()), 1) {
 		kinds := []int{0, watchers}
 		if pair%2 == 1 {
 			slices.Reverse(kinds)
@@ -61,7 +61,7 @@ func (b *bench) measureWatched(ctx context.Context, r *Report) error {
 }
 
 func (b *bench) streamedTurns(ctx context.Context, watchers int) (took []time.Duration, err error) {
-	for range watchBlock {
+	for range b.watchBlock() {
 		began := time.Now()
 		if err := b.streamedTurn(ctx, watchers); err != nil {
 			return nil, err

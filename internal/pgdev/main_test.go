@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"go.uber.org/goleak"
 
 	"turnkeeper/internal/pgdev"
+	"turnkeeper/internal/testrun"
 )
 
 // guestVariable names the folder that the test binary, run once more, opens.
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	goleak.VerifyTestMain(m) // no test leaves a goroutine behind
+	testrun.Main(m)
 }
 
 // runGuest opens a server, prints its address, and closes it at the end of its

@@ -1,15 +1,24 @@
-// Package storagetest gives tests a real Postgres: one private server for the
-// tests of a package, and for each test a fresh database, cloned from a
+// Package storagetest gives tests a real Postgres: for each test a fresh database, cloned from a
 // migrated template. A package that uses it calls Main from its TestMain.
+//
+// The server is the one that ServerVariable names (make test starts one for all packages), or one
+// that the first test of the package starts. Either way it loses its data in a crash: a test that
+// stops the server needs one of its own.
 package storagetest
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -17,22 +26,31 @@ import (
 	"go.uber.org/zap"
 
 	"turnkeeper/internal/pgdev"
+	"turnkeeper/internal/testrun"
 	"turnkeeper/jobs"
+	"turnkeeper/migrations"
 	"turnkeeper/storage"
 )
 
-const template = "turnkeeper_template"
+// ServerVariable names the address of a Postgres server for tests: a superuser's.
+const ServerVariable = "TURNKEEPER_TEST_POSTGRES"
+
+// A server is where the databases of the tests are made.
+type server struct {
+	url      string
+	template string        // the name of a database with the current schema
+	private  *pgdev.Server // nil if the server is shared
+	made     atomic.Int64  // databases so far
+}
 
 var (
-	start  sync.Once
-	server *pgdev.Server
-	failed error
-	number atomic.Int64
+	inMain bool // the package has called Main or Run
+	start  = sync.OnceValues(startServer)
+	opened atomic.Pointer[server]
 )
 
-// Main runs the tests of a package and stops the server, if one was started,
-// when they are done. They fail when they leave a goroutine behind. It does not
-// return.
+// Main runs the tests of a package and cleans up after them (see package testrun). They fail when
+// they leave a goroutine behind. It does not return.
 func Main(m *testing.M) { goleak.VerifyTestMain(suite{m}) }
 
 // A suite is a package's tests with their server.
@@ -42,43 +60,81 @@ func (s suite) Run() int { return Run(s.m) }
 
 // Run is Main for a package that has more to do after its tests: it returns
 // the exit code.
-func Run(m *testing.M) (code int) {
-	dir, err := os.MkdirTemp("", "turnkeeper-test-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	serverDir = dir
-	defer os.RemoveAll(dir)
-	defer func() {
-		if server == nil {
-			return
-		}
-		if err := server.Close(context.Background()); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = 1
-		}
-	}()
-	return m.Run()
-}
-
-var serverDir string // set by Main
-
-func startServer() {
-	ctx := context.Background()
-	server, failed = pgdev.Open(ctx, pgdev.Options{
-		Dir: serverDir, Quick: true, Settings: map[string]string{"max_connections": "300"},
+func Run(m *testing.M) int {
+	inMain = true
+	return testrun.Run(func() (code int) {
+		defer func() {
+			s := opened.Load()
+			if s == nil || s.private == nil {
+				return
+			}
+			if err := s.private.Close(context.Background()); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				code = 1
+			}
+		}()
+		return m.Run()
 	})
-	if failed == nil {
-		failed = makeTemplate(ctx)
-	}
 }
 
-func makeTemplate(ctx context.Context) error {
-	if err := admin(ctx, "create database "+template); err != nil {
+// StartServer starts a server for tests in a folder. Its data does not survive a crash.
+func StartServer(ctx context.Context, dir string) (*pgdev.Server, error) {
+	return pgdev.Open(ctx, pgdev.Options{Dir: dir, Quick: true, Settings: map[string]string{"max_connections": "1000"}})
+}
+
+func startServer() (*server, error) {
+	ctx := context.Background()
+	s := &server{}
+	// Not os.Getenv: go test would record the variable as an input of the tests, and as it differs
+	// in every run, never use a cached result.
+	if url, set := syscall.Getenv(ServerVariable); set {
+		s.url = url
+	} else {
+		private, err := StartServer(ctx, filepath.Join(os.TempDir(), "postgres"))
+		if err != nil {
+			return nil, err
+		}
+		s.private, s.url = private, private.URL()
+	}
+	opened.Store(s)
+	return s, s.makeTemplate(ctx)
+}
+
+// makeTemplate makes the template if nobody has made it yet. Its name is a hash of the schema.
+func (s *server) makeTemplate(ctx context.Context) error {
+	hash, err := schemaHash()
+	if err != nil {
 		return err
 	}
-	store, err := storage.Open(ctx, storage.Options{URL: urlOf(template)})
+	s.template = "template_" + hash
+	conn, err := pgx.Connect(ctx, s.url)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	if _, err := conn.Exec(ctx, "select pg_advisory_lock(hashtext($1))", s.template); err != nil {
+		return err
+	}
+	var made bool
+	if err := conn.QueryRow(ctx, "select exists (select from pg_database where datname = $1)", s.template).Scan(&made); err != nil || made {
+		return err
+	}
+	begun := s.template + "_begun" // one that was not finished has another name
+	if _, err := conn.Exec(ctx, "drop database if exists "+begun); err != nil {
+		return err
+	}
+	if _, err := conn.Exec(ctx, "create database "+begun); err != nil {
+		return err
+	}
+	if err := migrate(ctx, s.urlOf(begun)); err != nil {
+		return err
+	}
+	_, err = conn.Exec(ctx, "alter database "+begun+" rename to "+s.template)
+	return err
+}
+
+func migrate(ctx context.Context, url string) error {
+	store, err := storage.Open(ctx, storage.Options{URL: url})
 	if err != nil {
 		return err
 	}
@@ -87,24 +143,38 @@ func makeTemplate(ctx context.Context) error {
 	return err
 }
 
+// schemaHash is a hash of our migrations. River's do not count: a shared server lives for one run.
+func schemaHash() (string, error) {
+	hash := sha256.New()
+	err := fs.WalkDir(migrations.Files, ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := fs.ReadFile(migrations.Files, path)
+		fmt.Fprintln(hash, path, len(text))
+		_, _ = hash.Write(text)
+		return err
+	})
+	return hex.EncodeToString(hash.Sum(nil))[:16], err
+}
+
 // Migrate brings a schema up to date, River's tables included, as every process
 // does. Any number of them may do it at once.
 func Migrate(ctx context.Context, store *storage.Store) ([]storage.Migration, error) {
 	return jobs.Migrate(ctx, store, zap.NewNop())
 }
 
-func admin(ctx context.Context, sql string) error {
-	conn, err := pgx.Connect(ctx, server.URL())
+func (s *server) admin(ctx context.Context, sql string) error {
+	conn, err := pgx.Connect(ctx, s.url)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = conn.Close(ctx) }()
 	_, err = conn.Exec(ctx, sql)
-	return err
+	return errors.Join(err, conn.Close(ctx))
 }
 
-func urlOf(database string) string {
-	u, err := url.Parse(server.URL())
+func (s *server) urlOf(database string) string {
+	u, err := url.Parse(s.url)
 	if err != nil {
 		panic(err)
 	}
@@ -113,30 +183,34 @@ func urlOf(database string) string {
 }
 
 // URL makes a fresh, migrated database for the test and returns its address.
-func URL(t testing.TB) string { return fresh(t, " template "+template) }
+func URL(t testing.TB) string { return fresh(t, true) }
 
 // EmptyURL makes a fresh database without a schema.
-func EmptyURL(t testing.TB) string { return fresh(t, "") }
+func EmptyURL(t testing.TB) string { return fresh(t, false) }
 
-func fresh(t testing.TB, from string) string {
+func fresh(t testing.TB, migrated bool) string {
 	t.Helper()
-	if serverDir == "" {
+	if !inMain {
 		t.Fatal("the package's TestMain must call storagetest.Main or Run")
 	}
-	start.Do(startServer)
-	if failed != nil {
-		t.Fatal(failed)
+	s, err := start()
+	if err != nil {
+		t.Fatal(err)
 	}
-	name := fmt.Sprintf("test_%d", number.Add(1))
-	if err := admin(t.Context(), "create database "+name+from); err != nil {
+	name := fmt.Sprintf("test_%d_%d", os.Getpid(), s.made.Add(1)) // other packages use the server too
+	create := "create database " + name
+	if migrated {
+		create += " template " + s.template
+	}
+	if err := s.admin(t.Context(), create); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := admin(context.Background(), "drop database "+name+" with (force)"); err != nil {
+		if err := s.admin(context.Background(), "drop database "+name+" with (force)"); err != nil {
 			t.Error(err)
 		}
 	})
-	return urlOf(name)
+	return s.urlOf(name)
 }
 
 // New opens a store on a fresh database. It is closed when the test ends.

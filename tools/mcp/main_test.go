@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
+	"turnkeeper/internal/testrun"
 )
 
 func TestMain(m *testing.M) {
@@ -13,7 +13,7 @@ func TestMain(m *testing.M) {
 		serveStdio()
 		return
 	}
-	goleak.VerifyTestMain(m) // no test leaves a goroutine behind
+	testrun.Main(m)
 }
 
 // patience bounds every wait for an event: far above what any takes.

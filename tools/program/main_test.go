@@ -4,14 +4,13 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
+	"turnkeeper/internal/testrun"
 	"turnkeeper/tools/program/programtest"
 )
 
 func TestMain(m *testing.M) {
 	programtest.Main()
-	goleak.VerifyTestMain(m) // no test leaves a goroutine behind
+	testrun.Main(m)
 }
 
 // patience bounds every wait for an event: far above what any takes.

@@ -1,0 +1,93 @@
+package testrun
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// killAll kills every process that belongs to the folder, until there is none. Postgres gets a
+// moment to remove its shared memory, which outlives a kill.
+func killAll(root string) {
+	const patience, pause = 10 * time.Second, 20 * time.Millisecond
+	for start := time.Now(); time.Since(start) < patience; time.Sleep(pause) {
+		left := processesOf(root)
+		if len(left) == 0 {
+			return
+		}
+		for _, p := range left {
+			signal := syscall.SIGKILL
+			if p.postgres && time.Since(start) < patience/3 {
+				signal = syscall.SIGQUIT // an immediate stop
+			}
+			_ = syscall.Kill(p.pid, signal)
+		}
+	}
+}
+
+// A process is one that belongs to the folder of a test run.
+type process struct {
+	pid      int
+	postgres bool
+}
+
+// processesOf finds the processes of a folder, without this one.
+func processesOf(root string) []process {
+	entries, err := os.ReadDir("/proc")
+	if err != nil || !slices.ContainsFunc(entries, func(e os.DirEntry) bool { return e.Name() == "self" }) {
+		return listedProcesses(root)
+	}
+	var found []process
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		dir := filepath.Join("/proc", e.Name())
+		cwd, _ := os.Readlink(filepath.Join(dir, "cwd"))
+		exe, _ := os.Readlink(filepath.Join(dir, "exe"))
+		args, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
+		env, _ := os.ReadFile(filepath.Join(dir, "environ"))
+		if mentions(root, cwd, exe, string(args), string(env)) {
+			found = append(found, process{pid, strings.HasSuffix(exe, "/postgres")})
+		}
+	}
+	return found
+}
+
+// listedProcesses is processesOf for systems without /proc: it sees arguments only.
+func listedProcesses(root string) (found []process) {
+	out, err := exec.Command("ps", "-axwwo", "pid=,command=").Output()
+	if err != nil {
+		return nil
+	}
+	for line := range strings.Lines(string(out)) {
+		id, command, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if pid, err := strconv.Atoi(id); err == nil && pid != os.Getpid() && mentions(root, command) {
+			found = append(found, process{pid, strings.Contains(command, "postgres")})
+		}
+	}
+	return found
+}
+
+// mentions says whether one of the texts holds the folder's path, or a path in it.
+func mentions(root string, texts ...string) bool {
+	for _, text := range texts {
+		for rest := text; ; {
+			_, after, found := strings.Cut(rest, root)
+			if !found {
+				break
+			}
+			if after == "" || strings.ContainsAny(after[:1], "/\x00 :\"'\n") {
+				return true
+			}
+			rest = after
+		}
+	}
+	return false
+}

@@ -1,0 +1,137 @@
+package testrun_test
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"turnkeeper/internal/testrun"
+)
+
+// victimVariable makes the test binary a victim in place of running its tests.
+const victimVariable = "TESTRUN_VICTIM"
+
+func TestMain(m *testing.M) {
+	switch os.Getenv(victimVariable) {
+	case "":
+		os.Exit(testrun.Run(m.Run))
+	case "parent": // as go test is: it starts the victim, and waits for it
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), victimVariable+"=tests")
+		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+		_ = cmd.Run()
+	default:
+		os.Exit(testrun.Run(victim))
+	}
+}
+
+// victim starts programs, says which, and waits for its end.
+func victim() int {
+	dir := filepath.Join(os.TempDir(), "work")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		panic(err)
+	}
+	stopped := []*exec.Cmd{
+		{Dir: dir},                              // found by its working directory
+		{Env: []string{"TMPDIR=" + dir}},        // by its environment
+		{Args: []string{"sh", "-c", loop, dir}}, // by an argument
+	}
+	fmt.Println(os.TempDir())
+	for _, cmd := range stopped {
+		cmd.Path = "/bin/sh"
+		if cmd.Args == nil {
+			cmd.Args = []string{"sh", "-c", loop}
+		}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // no signal of ours reaches it
+		if err := cmd.Start(); err != nil {
+			panic(err)
+		}
+		fmt.Println(cmd.Process.Pid)
+	}
+	fmt.Println(os.Getpid())
+	select {}
+}
+
+// loop is a shell program that ignores requests to end.
+const loop = `trap "" INT TERM HUP; while :; do sleep 60; done`
+
+func TestNothingIsLeftBehind(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		start string
+		end   func(parent, victim int) error
+	}{
+		"the tests are killed":       {"tests", func(_, victim int) error { return syscall.Kill(victim, syscall.SIGKILL) }},
+		"the tests are interrupted":  {"tests", func(_, victim int) error { return syscall.Kill(victim, syscall.SIGINT) }},
+		"the tests run out of time":  {"tests", func(_, victim int) error { return syscall.Kill(victim, syscall.SIGQUIT) }},
+		"who started them is killed": {"parent", func(parent, _ int) error { return syscall.Kill(parent, syscall.SIGKILL) }},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cmd := exec.Command(os.Args[0])
+			cmd.Env = append(os.Environ(), victimVariable+"="+tt.start)
+			out, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			lines := bufio.NewScanner(out)
+			next := func() string {
+				if !lines.Scan() {
+					t.Fatalf("the victim said too little: %v", lines.Err())
+				}
+				return lines.Text()
+			}
+			folder := next()
+			var pids []int
+			for range 4 {
+				pid, err := strconv.Atoi(next())
+				if err != nil {
+					t.Fatal(err)
+				}
+				pids = append(pids, pid)
+			}
+			if err := tt.end(cmd.Process.Pid, pids[3]); err != nil {
+				t.Fatal(err)
+			}
+			_ = cmd.Wait()
+			await(t, "the folder is removed", func() bool {
+				_, err := os.Stat(folder)
+				return errors.Is(err, fs.ErrNotExist)
+			})
+			for _, pid := range pids {
+				await(t, fmt.Sprintf("process %d is gone", pid), func() bool { return !runs(pid) })
+			}
+		})
+	}
+}
+
+// runs says whether a process runs. One that has ended and that nobody has waited for does not.
+func runs(pid int) bool {
+	if syscall.Kill(pid, 0) != nil {
+		return false
+	}
+	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	return !strings.Contains(string(status), "State:\tZ")
+}
+
+func await(t *testing.T, what string, so func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !so(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited in vain: %s", what)
+		}
+	}
+}
