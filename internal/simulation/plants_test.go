@@ -15,6 +15,7 @@ import (
 type plant struct {
 	name      string
 	finds     string       // part of what it must find
+	seed      uint64       // one that found it when it was last looked for; 0: 1
 	bugs      []memory.Bug // of the store
 	startLate bool         // a start is written with the result, after the effect
 	noStarts  bool         // starts are not written at all
@@ -26,28 +27,28 @@ type plant struct {
 
 // Every invariant has a plant that breaks it, and so have the ledger's.
 var plants = []plant{
-	{name: "no fence", finds: memory.NoOldWrite, bugs: []memory.Bug{memory.BugNoFence}},
-	{name: "fence without a lock", finds: memory.NoOldWrite, bugs: []memory.Bug{memory.BugFenceApart}, tilt: longStops},
-	{name: "reply before the end", finds: memory.OneReply, bugs: []memory.Bug{memory.BugReplyFirst}},
-	{name: "end before the reply", finds: memory.ClosedAnswered, bugs: []memory.Bug{memory.BugReplyLast}},
-	{name: "grant in two steps", finds: memory.NothingStuck, bugs: []memory.Bug{memory.BugGrantApart}},
+	{name: "no fence", seed: 34, finds: memory.NoOldWrite, bugs: []memory.Bug{memory.BugNoFence}},
+	{name: "fence without a lock", seed: 49, finds: memory.NoOldWrite, bugs: []memory.Bug{memory.BugFenceApart}, tilt: longStops},
+	{name: "reply before the end", seed: 2, finds: memory.OneReply, bugs: []memory.Bug{memory.BugReplyFirst}},
+	{name: "end before the reply", seed: 2, finds: memory.ClosedAnswered, bugs: []memory.Bug{memory.BugReplyLast}},
+	{name: "grant in two steps", seed: 2, finds: memory.NothingStuck, bugs: []memory.Bug{memory.BugGrantApart}},
 	{name: "ticks overlap", finds: memory.NoOverlap, bugs: []memory.Bug{memory.BugTicksOverlap}},
 	{name: "ticks overlap in a lane", finds: memory.NoBadMove, bugs: []memory.Bug{memory.BugTicksOverlap}},
 	{name: "journal by attempt", finds: memory.OnceStartedOnce, bugs: []memory.Bug{memory.BugJournalByAttempt}},
 	{name: "open start run again", finds: "of effect once, ran 2 times", bugs: []memory.Bug{memory.BugStartTwice}},
-	{name: "late result over the verdict", finds: memory.VerdictStays, bugs: []memory.Bug{memory.BugLateOverwrites}},
-	{name: "lost answer done again", finds: memory.OnceStartedOnce, bugs: []memory.Bug{memory.BugLostAnswerRedone}},
+	{name: "late result over the verdict", seed: 14, finds: memory.VerdictStays, bugs: []memory.Bug{memory.BugLateOverwrites}},
+	{name: "lost answer done again", seed: 14, finds: memory.OnceStartedOnce, bugs: []memory.Bug{memory.BugLostAnswerRedone}},
 	{name: "calls left open", finds: memory.NoOpenCall, bugs: []memory.Bug{memory.BugCallsLeftOpen}},
 	{name: "token starts again", finds: memory.TokenGrows, bugs: []memory.Bug{memory.BugTokenRestarts}},
-	{name: "verdict forgotten", finds: memory.NoOpenCall, bugs: []memory.Bug{memory.BugVerdictForgotten}},
-	{name: "numbers of events lost", finds: memory.NoGap, bugs: []memory.Bug{memory.BugNumbersLost}},
-	{name: "a wait past what has arrived", finds: memory.WaitsForResult, bugs: []memory.Bug{memory.BugWaitsInVain}},
-	{name: "a claim given twice", finds: "of effect once, ran 2 times", bugs: []memory.Bug{memory.BugClaimTwice}},
+	{name: "verdict forgotten", seed: 2, finds: memory.NoOpenCall, bugs: []memory.Bug{memory.BugVerdictForgotten}},
+	{name: "numbers of events lost", seed: 2, finds: memory.NoGap, bugs: []memory.Bug{memory.BugNumbersLost}},
+	{name: "a wait past what has arrived", seed: 10, finds: memory.WaitsForResult, bugs: []memory.Bug{memory.BugWaitsInVain}},
+	{name: "a claim given twice", seed: 33, finds: "of effect once, ran 2 times", bugs: []memory.Bug{memory.BugClaimTwice}},
 	{name: "two messages to a sub-agent", finds: memory.OneMessage, bugs: []memory.Bug{memory.BugSpawnTwice}},
 	{name: "a reply that is not told", finds: memory.RepliesTold, bugs: []memory.Bug{memory.BugReplyUntold}},
 	{name: "start after the effect", finds: "with 0 starts on record", startLate: true},
 	{name: "no starts", finds: memory.StartedBefore, noStarts: true},
-	{name: "doubt taken for success", finds: memory.NoFalseSuccess, hopeful: true},
+	{name: "doubt taken for success", seed: 2, finds: memory.NoFalseSuccess, hopeful: true},
 	{name: "time counted from the work", finds: "after the time of its turn was over", fromWork: true, tilt: slowPickup},
 }
 

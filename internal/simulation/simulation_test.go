@@ -110,7 +110,8 @@ func TestASeedDecidesEverything(t *testing.T) {
 // unplanted is the same world without its fault.
 func unplanted(p plant) plant { return plant{tilt: p.tilt} }
 
-// plantedSeeds bounds how many seeds it may take to find a planted fault.
+// plantedSeeds bounds how many seeds it may take to find a planted fault. The one that found it
+// last is tried first.
 const plantedSeeds = 100
 
 // The simulation finds each planted fault; the seed that finds it is clean
@@ -118,7 +119,11 @@ const plantedSeeds = 100
 func TestPlantedFaultsAreFound(t *testing.T) {
 	for _, plant := range plants {
 		t.Run(plant.name, func(t *testing.T) {
-			for seed := uint64(1); seed <= plantedSeeds; seed++ {
+			for i := range uint64(plantedSeeds) {
+				seed := i
+				if i == 0 {
+					seed = max(plant.seed, 1)
+				}
 				v := live(t, seed, plant, false)
 				if !plant.in(v.found) {
 					continue
