@@ -30,7 +30,11 @@ type ClaimedCall struct {
 	Claim ClaimID
 	Turn  Turn     // no more of it than is told to tools
 	Call  ToolCall // as planned
+	// Limit is the most that a run may take. It is what the model is told of a run that timed out.
 	Limit time.Duration
+	// Left is what is left of Limit: less where the answer to an earlier claim was lost. 0 or less:
+	// the time is up.
+	Left time.Duration
 	// TraceParent is the trace context of the turn's message; empty: none.
 	TraceParent string
 }

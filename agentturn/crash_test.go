@@ -325,7 +325,7 @@ func TestFaultPoints(t *testing.T) {
 		p.run(t.Context())
 		detached := newBench(t).with(far("remote", turnkeeper.EffectNone))
 		detached.fault = hook
-		claimed := turnkeeper.ClaimedCall{Limit: time.Hour, Call: turnkeeper.ToolCall{Key: farKey, Name: "remote", Arguments: "{}"}}
+		claimed := turnkeeper.ClaimedCall{Limit: time.Hour, Left: time.Hour, Call: turnkeeper.ToolCall{Key: farKey, Name: "remote", Arguments: "{}"}}
 		if _, err := detached.runner().RunDetached(t.Context(), claimed, &callBox{}); err != nil {
 			t.Error(err)
 		}

@@ -74,8 +74,8 @@ func (r *Runner) runDetached(ctx context.Context, c turnkeeper.ClaimedCall) (res
 	if !ok { // it was claimed by name
 		return detachedResult(c, tools.Result{Text: "tool error: '" + c.Call.Name + "' is not here", IsError: true}, turnkeeper.CallFailed), false
 	}
-	options := tools.ExecuteOptions{Timeout: c.Limit, Log: log}
-	if c.Limit <= 0 {
+	options := tools.ExecuteOptions{Timeout: c.Left, Limit: c.Limit, Log: log}
+	if c.Left <= 0 {
 		options.Timeout = -1
 	}
 	options.Abandoned = func() {

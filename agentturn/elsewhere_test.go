@@ -352,7 +352,7 @@ func TestRunDetached(t *testing.T) {
 				}
 				box := &callBox{}
 				state, err := b.runner().RunDetached(ctx, turnkeeper.ClaimedCall{
-					Turn: turnkeeper.Turn{ID: 7, Agent: "clerk", CreatedAt: time.UnixMicro(0)}, Limit: time.Hour,
+					Turn: turnkeeper.Turn{ID: 7, Agent: "clerk", CreatedAt: time.UnixMicro(0)}, Limit: time.Hour, Left: time.Hour,
 					Call: turnkeeper.ToolCall{Key: farKey, Name: "remote", Arguments: `{"n":1}`, OutputID: "abc", Effect: c.effect},
 				}, box)
 				if c.text == "" {
@@ -381,7 +381,7 @@ func TestAttachmentsOfADetachedCall(t *testing.T) {
 			}))
 			box := &callBox{}
 			_, err := b.runner().RunDetached(t.Context(), turnkeeper.ClaimedCall{
-				Turn: turnkeeper.Turn{ID: 7, Agent: "clerk"}, Limit: time.Hour,
+				Turn: turnkeeper.Turn{ID: 7, Agent: "clerk"}, Limit: time.Hour, Left: time.Hour,
 				Call: turnkeeper.ToolCall{Key: farKey, Name: "remote", Arguments: `{"n":1}`, OutputID: "abc", Effect: turnkeeper.EffectOnce},
 			}, box)
 			if err != nil || len(box.arrived) != 1 || len(box.arrived[0].Attached) != 2 {

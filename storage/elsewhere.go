@@ -78,14 +78,11 @@ func (s *Store) Claim(ctx context.Context, ref turnkeeper.CallRef, worker turnke
 		return translate(err)
 	})
 	return turnkeeper.ClaimedCall{
-		Ref: ref, Claim: turnkeeper.ClaimID(claim), Call: callOf(row.TurnkeeperCall), Limit: micros(row.LeftUs).Round(limitUnit),
+		Ref: ref, Claim: turnkeeper.ClaimID(claim), Call: callOf(row.TurnkeeperCall), Limit: row.TimeLimit, Left: micros(row.LeftUs),
 		Turn:        turnkeeper.Turn{ID: ref.TurnID, Agent: row.Agent, Conversation: row.Conversation, CreatedAt: row.CreatedAt},
 		TraceParent: orZero(row.TraceParent),
 	}, err
 }
-
-// limitUnit is how exactly a run's time is told: the claim itself takes a moment.
-const limitUnit = 10 * time.Millisecond
 
 // CallIsOpen says that this attempt of a detached call waits for a worker.
 func (s *Store) CallIsOpen(ctx context.Context, ref turnkeeper.CallRef) (open bool, err error) {

@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,6 +44,9 @@ type ExecuteOptions struct {
 	// Timeout is the most the run may take. 0: only ctx bounds it. Less than
 	// 0: the time is up already, and the tool is not run.
 	Timeout time.Duration
+	// Limit is the timeout that the message to the model names, where part of it had passed before
+	// this run. 0: Timeout.
+	Limit time.Duration
 	// Grace is how long a tool may take to return after its context ended,
 	// before it is abandoned. 0: DefaultGrace.
 	Grace time.Duration
@@ -178,7 +182,7 @@ func (e *execution) ended(ctx context.Context, result Result, err error) Ending 
 func (e *execution) stopped(ctx context.Context) Ending {
 	cause := context.Cause(ctx)
 	if errors.Is(cause, e.expired) {
-		return e.failed(TimedOut, fmt.Sprintf("'%s' timed out after %s s", e.name, seconds(max(e.opts.Timeout, 0))))
+		return e.failed(TimedOut, fmt.Sprintf("'%s' timed out after %s s", e.name, seconds(max(cmp.Or(e.opts.Limit, e.opts.Timeout), 0))))
 	}
 	return e.failed(Cancelled, fmt.Sprintf("'%s' was cancelled: %s", e.name, cause))
 }

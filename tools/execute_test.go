@@ -37,6 +37,7 @@ func TestExecuteEndings(t *testing.T) {
 		name    string
 		run     behaviour
 		timeout time.Duration
+		limit   time.Duration
 		want    tools.Ending
 		took    time.Duration
 	}{
@@ -60,6 +61,7 @@ func TestExecuteEndings(t *testing.T) {
 		{name: "timeout, whole seconds", run: wait, timeout: 60 * time.Second, want: failed(tools.TimedOut, "tool error: 'fake' timed out after 60 s"), took: 60 * time.Second},
 		{name: "timeout, part of a second", run: wait, timeout: 2500 * time.Millisecond, want: failed(tools.TimedOut, "tool error: 'fake' timed out after 2.5 s"), took: 2500 * time.Millisecond},
 		{name: "timeout, odd rest", run: wait, timeout: 1234567 * time.Microsecond, want: failed(tools.TimedOut, "tool error: 'fake' timed out after 1.235 s"), took: 1234567 * time.Microsecond},
+		{name: "timeout, what is left of a limit", run: wait, timeout: 1987 * time.Millisecond, limit: 2 * time.Second, want: failed(tools.TimedOut, "tool error: 'fake' timed out after 2 s"), took: 1987 * time.Millisecond},
 		{
 			name: "success after the timeout, within the grace",
 			run: func(ctx context.Context, _ tools.Call) (tools.Result, error) {
@@ -90,7 +92,7 @@ func TestExecuteEndings(t *testing.T) {
 				tool := named("fake")
 				tool.run = tt.run
 				start := time.Now()
-				got := tools.Execute(t.Context(), tool, tools.Call{}, tools.ExecuteOptions{Timeout: tt.timeout})
+				got := tools.Execute(t.Context(), tool, tools.Call{}, tools.ExecuteOptions{Timeout: tt.timeout, Limit: tt.limit})
 				if diff := cmp.Diff(tt.want, got, cmpopts.IgnoreFields(tools.Ending{}, "Err")); diff != "" {
 					t.Errorf("ending (-want +got):\n%s", diff)
 				}

@@ -191,7 +191,7 @@ func (c *Conn) Claim(ctx context.Context, ref turnkeeper.CallRef, worker turnkee
 					a.claim, a.worker, a.claimedAt, a.deadline = claim, worker, c.store.now(), c.store.now().Add(a.limit)
 				}
 				claimed = turnkeeper.ClaimedCall{
-					Ref: ref, Claim: claim, Call: *call, Limit: a.deadline.Sub(c.store.now()),
+					Ref: ref, Claim: claim, Call: *call, Limit: a.limit, Left: a.deadline.Sub(c.store.now()),
 					Turn: turnkeeper.Turn{ID: t.ID, Agent: t.Agent, Conversation: t.Conversation, CreatedAt: t.CreatedAt},
 				}
 				return nil
