@@ -46,7 +46,7 @@ race: setup ## run all tests with the race detector (needs a C compiler)
 
 .PHONY: crash
 crash: setup ## harm a program at every point, in every way, with every kind of tool (about half an hour)
-	TURNKEEPER_CRASH_MATRIX=1 go test -timeout 90m -run 'TestCrashMatrix|TestAPanicInsideATurn|TestHarmBetween' ./tests
+	TURNKEEPER_CRASH_MATRIX=1 go test -timeout 90m -run 'TestCrashMatrix|TestAPanicInsideATurn|TestHarmBetween' ./tests/faults
 
 .PHONY: sim
 sim: ## live through SEEDS (5000) simulated worlds of faults, from seed SEED (1) on
@@ -54,7 +54,7 @@ sim: ## live through SEEDS (5000) simulated worlds of faults, from seed SEED (1)
 
 .PHONY: faults
 faults: setup ## make faults of the database for a quarter of an hour: cuts, crashes, a full disk
-	TURNKEEPER_FAULTS=long go test -timeout 30m ./tests -v -run '$(FAULTS)'
+	TURNKEEPER_FAULTS=long go test -timeout 30m ./tests/faults -v -run '$(FAULTS)'
 
 .PHONY: fuzz
 fuzz: setup ## fuzz each target for FUZZTIME (10s)
@@ -67,7 +67,7 @@ model: ## check the lease protocol as a model, and that each of its mutants fail
 
 .PHONY: record
 record: setup ## keep this release's journals for later ones: RELEASE=name
-	go test ./tests -run RecordedJournals -record $(or $(RELEASE),$(error say RELEASE=name))
+	go test ./tests/core -run RecordedJournals -record $(or $(RELEASE),$(error say RELEASE=name))
 
 .PHONY: mcp-conformance
 mcp-conformance: ## run the official MCP conformance suite for clients (needs npm)
@@ -75,7 +75,7 @@ mcp-conformance: ## run the official MCP conformance suite for clients (needs np
 
 .PHONY: screenshots
 screenshots: setup ## take the pictures of docs/page.md anew (Chromium)
-	go test ./tests -run TestScreenshots -screenshots
+	go test ./tests/api -run TestScreenshots -screenshots
 
 .PHONY: bench
 bench: setup build ## measure turns a second on this machine

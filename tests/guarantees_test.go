@@ -1,3 +1,13 @@
+// Package tests is black-box. Its folders run the real programs, and kill, stop
+// and cut them:
+//
+//	core    what a turn guarantees and offers
+//	faults  crashes, lost workers, a database that fails
+//	api     the HTTP API, the page in a browser, webhooks, telemetry
+//	mcp     MCP servers
+//	cli     the commands, and the examples
+//
+// All of them run in an Env of internal/env. What is tested here runs no program.
 package tests_test
 
 import (

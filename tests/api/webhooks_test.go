@@ -1,0 +1,437 @@
+package api_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"turnkeeper/inference/inferencetest"
+	"turnkeeper/tests/internal/env"
+)
+
+// Each reply is pushed, signed, with the fields of the outbox; a webhook that comes later starts
+// with the replies from then on.
+func TestWebhook(t *testing.T) {
+	t.Parallel()
+	e := env.New(t)
+	e.WriteAgent("clerk")
+	e.WriteAgent("desk")
+	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
+		return inferencetest.Text("Done: <" + env.NewestMessage(r) + "> & ✓")
+	})
+	early := e.StartWorker()
+	before := e.Send("clerk", "before")
+	e.AwaitClosed(before)
+	if code := early.Terminate(); code != 0 {
+		t.Fatalf("the worker ended with %d", code)
+	}
+
+	every, some := env.NewWebhookReceiver(t, nil), env.NewWebhookReceiver(t, nil)
+	every.Secrets = append(every.Secrets, env.OldWebhookSecret)
+	e.AddWebhook("every", every.URL+"/hook?token=canary-7f3a", "old_secret_env: OLD_HOOK_SECRET")
+	e.AddWebhook("some", some.URL, "agents: [desk]")
+	w := e.StartWorker("--log-level", "debug")
+	e.AwaitClosed(e.Send("clerk", "first"), e.Send("desk", "second"))
+	e.AwaitDeliveries("every", "delivered", 2)
+	e.AwaitDeliveries("some", "delivered", 1)
+	if n := len(every.Deliveries()); n != 2 {
+		t.Errorf("%d replies came: the one before the webhook is not among them", n)
+	}
+
+	type reply struct {
+		ID      int64
+		Agent   string
+		Body    string
+		Outcome string
+	}
+	outbox := env.Turnctl[[]map[string]any](e, "outbox")
+	for _, r := range outbox {
+		id := fmt.Sprintf("reply_%v", r["id"])
+		pushes := every.Deliveries()[id]
+		if r["message_id"] == float64(before) {
+			continue
+		}
+		if len(pushes) != 1 {
+			t.Fatalf("%s came %d times", id, len(pushes))
+		}
+		var body struct {
+			Type      string
+			Timestamp time.Time
+			Data      map[string]any
+		}
+		if err := json.Unmarshal([]byte(pushes[0].Body), &body); err != nil {
+			t.Fatal(err)
+		}
+		for _, fields := range []map[string]any{r, body.Data} { // one moment, in two zones
+			at, err := time.Parse(time.RFC3339Nano, fields["created_at"].(string))
+			if err != nil {
+				t.Fatal(err)
+			}
+			fields["created_at"] = at.UTC().Format(time.RFC3339Nano)
+		}
+		if diff := cmp.Diff(r, body.Data); diff != "" || body.Type != "reply.created" {
+			t.Errorf("%s is not what the outbox has:\n%s", body.Type, diff)
+		}
+	}
+	for id, p := range some.Deliveries() {
+		var body struct{ Data reply }
+		if err := json.Unmarshal([]byte(p[0].Body), &body); err != nil || body.Data.Agent != "desk" {
+			t.Errorf("%s for the agent desk is %s", id, p[0].Body)
+		}
+	}
+	wantNoSecrets(e, env.WebhookSecret, env.OldWebhookSecret, "canary-7f3a")
+	if code := w.Terminate(); code != 0 {
+		t.Errorf("the worker ended with %d", code)
+	}
+	for _, secret := range []string{env.WebhookSecret, env.OldWebhookSecret, "canary-7f3a"} {
+		if strings.Contains(w.Output.String(), secret) {
+			t.Errorf("%s is in the log", secret)
+		}
+	}
+}
+
+// A hook is what turnctl says of a webhook, as far as tests look.
+type hook struct {
+	Served        bool
+	PausedReason  string `json:"paused_reason"`
+	Pending, Dead int
+	LastError     string `json:"last_error"`
+	Deliveries    []struct {
+		ReplyID     int64  `json:"reply_id"`
+		WebhookID   string `json:"webhook_id"`
+		State       string
+		Attempts    int
+		Status      *int
+		Error       string
+		Redelivered int
+	}
+}
+
+// Replies that agents write for other agents are pushed to the webhooks that want them.
+// The outbox has them all, and says whose they are.
+func TestRepliesOfSubAgents(t *testing.T) {
+	t.Parallel()
+	e := env.New(t)
+	e.WriteTeam()
+	e.Model.Then(env.ModelPerAgent(map[string]func(inferencetest.Recorded) inferencetest.Reply{
+		"boss":  env.ReportResult(env.Spawn("scout find it")),
+		"scout": env.Rounds(inferencetest.Text("under the stone")),
+	}))
+	shop, audit := env.NewWebhookReceiver(t, nil), env.NewWebhookReceiver(t, nil)
+	e.AddWebhook("shop", shop.URL)
+	e.AddWebhook("audit", audit.URL, "sub_agents: true")
+	w := e.StartWorker()
+	message := e.Enqueue("boss", "Get it done.")
+	turn := e.TurnOf(message)
+	e.AwaitDeliveries("audit", "delivered", 2)
+	e.AwaitDeliveries("shop", "delivered", 1)
+	type data struct {
+		ID     int64
+		Agent  string
+		Parent *int64 `json:"parent_turn_id"`
+	}
+	pushed := func(r *env.WebhookReceiver) (told []string) {
+		for _, pushes := range r.Deliveries() {
+			var body struct{ Data data }
+			if err := json.Unmarshal([]byte(pushes[0].Body), &body); err != nil {
+				t.Fatal(err)
+			}
+			one := body.Data.Agent
+			if p := body.Data.Parent; p != nil {
+				one += fmt.Sprintf(" for %d", *p)
+			}
+			told = append(told, one)
+		}
+		slices.Sort(told)
+		return told
+	}
+	if got := pushed(shop); !slices.Equal(got, []string{"boss"}) {
+		t.Errorf("the shop was told of %q", got)
+	}
+	if got, want := pushed(audit), []string{"boss", fmt.Sprintf("scout for %d", turn.ID)}; !slices.Equal(got, want) {
+		t.Errorf("the audit was told of %q, not %q", got, want)
+	}
+	if n := env.Query[int](e, "select count(*) from webhook_deliveries"); n != 3 {
+		t.Errorf("there are %d deliveries", n)
+	}
+
+	all, top := env.Turnctl[[]data](e, "outbox"), env.Turnctl[[]data](e, "outbox", "--sub-agents=false")
+	if len(all) != 2 || len(top) != 1 || top[0].Agent != "boss" || top[0].Parent != nil {
+		t.Errorf("the outbox has %+v, and without sub-agents %+v", all, top)
+	}
+	if in := env.Turnctl[[]data](e, "outbox", "--after", "0", "--sub-agents=false"); len(in) != 1 || in[0].Agent != "boss" {
+		t.Errorf("in order, without sub-agents: %+v", in)
+	}
+	i := slices.IndexFunc(all, func(d data) bool { return d.Agent == "scout" })
+	if i < 0 || all[i].Parent == nil || *all[i].Parent != turn.ID {
+		t.Fatalf("the outbox has %+v", all)
+	}
+	r := e.Run("", "turnctl", "outbox")
+	if r.Code != 0 || !strings.Contains(r.Stdout, fmt.Sprintf("2 for %d", turn.ID)) {
+		t.Errorf("turnctl outbox says\n%s%s", r.Stdout, r.Stderr)
+	}
+	for path, want := range map[string]string{"?sub_agents=false": "boss", "?sub_agents=true": "scout boss", "": "scout boss"} {
+		var page struct{ Items []data }
+		status := getJSON(e, w, "/v1/outbox"+path, &page)
+		var agents []string
+		for _, d := range page.Items {
+			agents = append(agents, d.Agent)
+		}
+		if got := strings.Join(agents, " "); status != http.StatusOK || got != want {
+			t.Errorf("%q gives %d, %q", path, status, got)
+		}
+	}
+	if status := getJSON(e, w, "/v1/outbox?sub_agents=some", nil); status != http.StatusBadRequest {
+		t.Errorf("a bad flag is answered with %d", status)
+	}
+
+	// Who asks for one gets it.
+	if r := e.Run("", "turnctl", "webhooks", "redeliver", "shop", fmt.Sprint(all[i].ID)); r.Code != 0 {
+		t.Fatal(r.Stderr)
+	}
+	e.AwaitDeliveries("shop", "delivered", 2)
+	if got, want := pushed(shop), pushed(audit); !slices.Equal(got, want) {
+		t.Errorf("the shop was told of %q, the audit of %q", got, want)
+	}
+	shop.WantSameBodies()
+	audit.WantSameBodies()
+}
+
+// getJSON asks a worker's API for an object, and is the status of the answer.
+func getJSON(e *env.Env, w *env.Process, path string, into any) int {
+	e.T.Helper()
+	res, err := http.Get(w.APIURL() + path)
+	if err != nil {
+		e.T.Fatal(err)
+	}
+	defer res.Body.Close()
+	if into != nil {
+		if err := json.NewDecoder(res.Body).Decode(into); err != nil {
+			e.T.Fatal(err)
+		}
+	}
+	return res.StatusCode
+}
+
+// What cannot be delivered is given up after its attempts, seen, and delivered when an operator
+// says so: under the same id, with the same body. Meanwhile turns go on, and so do other webhooks.
+func TestDeadLetters(t *testing.T) {
+	t.Parallel()
+	e := env.New(t)
+	e.WriteAgent("clerk")
+	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
+		return inferencetest.Text("Done: " + env.NewestMessage(r))
+	})
+	early := e.StartWorker()
+	before := e.Send("clerk", "before")
+	e.AwaitClosed(before)
+	early.Terminate()
+
+	var well sync.Map
+	broken := env.NewWebhookReceiver(t, func(w http.ResponseWriter, _ *http.Request, _ env.Delivery) {
+		if _, yes := well.Load("well"); yes {
+			w.WriteHeader(http.StatusOK)
+			return
+		}
+		http.Error(w, "no room for "+env.WebhookSecret, http.StatusInternalServerError)
+	})
+	sound := env.NewWebhookReceiver(t, nil)
+	e.AddWebhook("broken", broken.URL, "max_attempts: 2")
+	e.AddWebhook("sound", sound.URL)
+	w := e.StartWorker()
+	e.AwaitClosed(e.Send("clerk", "first"), e.Send("clerk", "second"))
+	e.AwaitDeliveries("sound", "delivered", 2)
+	e.AwaitDeliveries("broken", "dead", 2)
+	seen := env.Turnctl[hook](e, "webhooks", "show", "broken", "--state", "dead")
+	if len(seen.Deliveries) != 2 || seen.Dead != 2 || seen.Pending != 0 || !seen.Served {
+		t.Fatalf("turnctl shows %+v", seen)
+	}
+	for _, d := range seen.Deliveries {
+		if d.Attempts != 2 || *d.Status != 500 || d.Error != "HTTP 500 Internal Server Error: no room for [redacted]" || len(broken.Deliveries()[d.WebhookID]) != 2 {
+			t.Errorf("turnctl shows the delivery %+v", d)
+		}
+	}
+	attempts := env.Scrape(t, w.APIURL())
+	for outcome, want := range map[string]float64{"failed": 2, "dead": 2, "delivered": 0} {
+		if n := env.Sum(attempts, "turnkeeper_webhook_attempt_duration_seconds", "webhook", "broken", "outcome", outcome); n != want {
+			t.Errorf("by the metrics %v attempts %s", n, outcome)
+		}
+	}
+	if found := e.Run("", "turnctl", "doctor"); !strings.Contains(found.Stdout, "redeliver broken --dead") {
+		t.Errorf("the doctor says\n%s", found.Stdout)
+	}
+
+	well.Store("well", true)
+	env.Turnctl[map[string]int](e, "webhooks", "redeliver", "broken", "--dead")
+	e.AwaitDeliveries("broken", "delivered", 2)
+	first := env.Query[int64](e, "select id from replies where message_id = $1", before)
+	env.Turnctl[map[string]int](e, "webhooks", "redeliver", "broken", fmt.Sprint(first), fmt.Sprint(first+1))
+	e.AwaitDeliveries("broken", "delivered", 3)
+	e.Poll("the second delivery of a delivered reply", func() bool { return len(broken.Deliveries()[fmt.Sprintf("reply_%d", first+1)]) == 4 })
+	broken.WantSameBodies()
+	for _, args := range [][]string{{"redeliver", "broken", "999"}, {"redeliver", "none", "1"}, {"show", "none"}, {"resume", "none"}, {"remove", "none"}, {"pause", "none", "why"}} {
+		if r := e.Run("", "turnctl", append([]string{"webhooks"}, args...)...); r.Code != 3 {
+			t.Errorf("turnctl webhooks %v ended with %d: %s", args, r.Code, r.Stderr)
+		}
+	}
+	for _, args := range [][]string{{"redeliver", "broken"}, {"redeliver", "broken", "1", "--dead"}, {"redeliver", "broken", "x"}, {"pause", "broken", " "}, {"show", "broken", "--state", "lost"}} {
+		if r := e.Run("", "turnctl", append([]string{"webhooks"}, args...)...); r.Code != 2 {
+			t.Errorf("turnctl webhooks %v ended with %d: %s", args, r.Code, r.Stderr)
+		}
+	}
+
+	// It is forgotten when no worker has it any more.
+	if r := e.Run("", "turnctl", "webhooks", "remove", "broken"); r.Code != 6 {
+		t.Errorf("removing a webhook that a worker has ended with %d: %s", r.Code, r.Stderr)
+	}
+	w.Terminate()
+	e.Exec("update webhooks set seen_at = seen_at - interval '1 minute'")
+	env.Turnctl[map[string]string](e, "webhooks", "remove", "broken")
+	if n := env.Query[int](e, "select count(*) from webhook_deliveries where webhook = 'broken'"); n != 0 {
+		t.Errorf("%d deliveries are left of a removed webhook", n)
+	}
+}
+
+// An endpoint that says 410 is left alone, and its replies are kept for it.
+func TestAnEndpointThatIsGone(t *testing.T) {
+	t.Parallel()
+	e := env.New(t)
+	e.WriteAgent("clerk")
+	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
+		return inferencetest.Text("Done: " + env.NewestMessage(r))
+	})
+	var back sync.Map
+	r := env.NewWebhookReceiver(t, func(w http.ResponseWriter, _ *http.Request, _ env.Delivery) {
+		if _, yes := back.Load("back"); !yes {
+			w.WriteHeader(http.StatusGone)
+		}
+	})
+	e.AddWebhook("shop", r.URL)
+	e.StartWorker()
+	e.AwaitClosed(e.Send("clerk", "first"))
+	e.Await("the webhook is paused", "select paused_at is not null from webhooks")
+	e.AwaitClosed(e.Send("clerk", "second"))
+	e.AwaitDeliveries("shop", "pending", 2)
+	if seen := env.Turnctl[[]hook](e, "webhooks")[0]; seen.PausedReason != "the endpoint answered 410 Gone" || seen.Pending != 2 {
+		t.Errorf("turnctl shows %+v", seen)
+	}
+	if n := len(r.Deliveries()); n != 1 {
+		t.Errorf("%d replies were sent to an endpoint that is gone", n)
+	}
+	back.Store("back", true)
+	env.Turnctl[map[string]string](e, "webhooks", "resume", "shop")
+	e.AwaitDeliveries("shop", "delivered", 2)
+	env.Turnctl[map[string]string](e, "webhooks", "pause", "shop", "they move house")
+	e.AwaitClosed(e.Send("clerk", "third"))
+	env.Turnctl[map[string]string](e, "webhooks", "resume", "shop")
+	e.AwaitDeliveries("shop", "delivered", 3)
+}
+
+// Several workers deliver to endpoints that fail and break off, and are killed meanwhile: each
+// reply comes at least once to each endpoint, always the same.
+func TestWebhooksOverKilledWorkers(t *testing.T) {
+	t.Parallel()
+	e := env.New(t)
+	e.WriteAgent("clerk", "lane: conversation")
+	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
+		return inferencetest.Text("Done: " + env.NewestMessage(r))
+	})
+	moody := func(w http.ResponseWriter, _ *http.Request, p env.Delivery) {
+		switch rand.IntN(5) {
+		case 0:
+			w.WriteHeader(http.StatusServiceUnavailable)
+		case 1:
+			if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
+				_ = conn.Close()
+			}
+		default:
+			w.WriteHeader(http.StatusAccepted)
+		}
+	}
+	receivers := map[string]*env.WebhookReceiver{"one": env.NewWebhookReceiver(t, moody), "two": env.NewWebhookReceiver(t, moody)}
+	for name, r := range receivers {
+		e.AddWebhook(name, r.URL, "concurrency: 2")
+	}
+	// What fails is due at once: the test is not about waiting.
+	e.Exec(`create function no_wait() returns trigger language plpgsql as $$ begin
+		if new.state = 'pending' and new.claim is null then new.due_at := clock_timestamp(); end if; return new; end $$`)
+	e.Exec("create trigger no_wait before update on webhook_deliveries for each row execute function no_wait()")
+	const messages = 60
+	workers := []*env.Process{e.StartWorker("--takeover-after", env.TakeoverAfter), e.StartWorker("--takeover-after", env.TakeoverAfter), e.StartWorker("--takeover-after", env.TakeoverAfter)}
+	var ids []int64
+	for n := range messages {
+		ids = append(ids, env.Query[int64](e, "select turnkeeper.enqueue('clerk', $1, $2)", fmt.Sprint("message ", n), fmt.Sprint("c", n%10)))
+	}
+	for killed, share := range []int{messages / 4, messages} {
+		e.Await("deliveries are made", "select count(*) > $1 from webhook_deliveries where state = 'delivered'", share)
+		workers[killed].Kill()
+	}
+	e.AwaitClosed(ids...)
+	for name, r := range receivers {
+		e.AwaitDeliveries(name, "delivered", messages)
+		all := r.Deliveries()
+		for id := range env.Query[int64](e, "select max(id) from replies") {
+			if len(all[fmt.Sprintf("reply_%d", id+1)]) == 0 {
+				t.Errorf("reply %d did not come to %s", id+1, name)
+			}
+		}
+		r.WantSameBodies()
+	}
+}
+
+var receiverLine = regexp.MustCompile(`(?m)^listening at (http://\S+)$`)
+
+// The receiver of the documentation takes what a worker sends, once, and nothing else.
+func TestTheReceiverOfTheDocumentation(t *testing.T) {
+	t.Parallel()
+	e := env.New(t)
+	e.WriteAgent("clerk")
+	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
+		return inferencetest.Text("Done: " + env.NewestMessage(r))
+	})
+	e.Vars["WEBHOOK_SECRET"] = env.WebhookSecret
+	shop := env.StartProcess(t, "receiver", e.Dir, e.Environ(), env.Binary(t, "webhook-receiver"), "-listen", "127.0.0.1:0")
+	shop.Await("listening at ")
+	url := receiverLine.FindStringSubmatch(shop.Output.String())[1]
+	e.AddWebhook("shop", url)
+	e.StartWorker()
+	e.AwaitClosed(e.Send("clerk", "first"))
+	shop.Await("reply_1: succeeded of clerk: \"Done: first\"\n")
+	env.Turnctl[map[string]int](e, "webhooks", "redeliver", "shop", "1")
+	e.Await("it was sent again", "select redelivered = 1 and state = 'delivered' from webhook_deliveries")
+	e.AwaitClosed(e.Send("clerk", "second"))
+	shop.Await("reply_2: ")
+	if n := strings.Count(shop.Output.String(), "reply_1: "); n != 1 {
+		t.Errorf("the work for a reply that came twice was done %d times", n)
+	}
+	forged, err := http.Post(url, "application/json", strings.NewReader(`{"type":"reply.created"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = forged.Body.Close()
+	if forged.StatusCode != http.StatusUnauthorized {
+		t.Errorf("a request that nobody signed is answered %s", forged.Status)
+	}
+	shop.Kill()
+}
+
+// wantNoSecrets fails the test where a secret is in a row of a table.
+func wantNoSecrets(e *env.Env, secrets ...string) {
+	e.T.Helper()
+	for table, rows := range e.Rows() {
+		for _, secret := range secrets {
+			if strings.Contains(rows, secret) {
+				e.T.Errorf("%s holds %s", table, secret)
+			}
+		}
+	}
+}

@@ -1,0 +1,51 @@
+package cli_test
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+
+	"turnkeeper/tests/internal/env"
+)
+
+// Demo scripts are read with the agents: what is wrong with them is told, and
+// what was there before stays.
+func TestDemoScriptsAreReadAgain(t *testing.T) {
+	t.Parallel()
+	e := env.New(t)
+	e.WriteAgent("clerk", "model: demo/clerk")
+	e.WriteFile("agents/clerk.demo.yaml", "steps: [{text: First.}]")
+	w := e.StartWorker()
+	wantReplyOf(e, e.TurnOf(e.Enqueue("clerk", "Hello")), "clerk", "First.")
+
+	e.WriteFile("agents/clerk.demo.yaml", "steps: [{text: '{{ massage }}'}]")
+	w.Signal(syscall.SIGHUP)
+	w.Await("the agents were not reloaded")
+	w.Await(`function \"massage\" not defined`)
+	wantReplyOf(e, e.TurnOf(e.Enqueue("clerk", "Hello")), "clerk", "First.")
+	if r := e.Run("", "turnctl", "doctor"); r.Code != 1 || !strings.Contains(r.Stdout, "clerk.demo.yaml:1: steps.1.text: function") {
+		t.Errorf("doctor ended with %d:\n%s", r.Code, r.Stdout)
+	}
+
+	e.WriteFile("agents/clerk.demo.yaml", `steps: [{text: '{{ match "He(.*)" message }}'}]`)
+	w.Signal(syscall.SIGHUP)
+	w.Await("the agents were reloaded")
+	wantReplyOf(e, e.TurnOf(e.Enqueue("clerk", "Hello")), "clerk", "llo")
+}
+
+// A script that cannot be played is a model call that failed for good.
+func TestADemoScriptThatCannotBePlayed(t *testing.T) {
+	t.Parallel()
+	e := env.New(t)
+	e.WriteAgent("clerk", "model: demo/clerk", "tools: [clock]")
+	e.WriteFile("agents/clerk.demo.yaml", "steps: [{calls: [{name: clock, arguments: '{{ message }}'}]}]")
+	e.StartWorker("--max-attempts", "1")
+	turn := e.TurnOf(e.Enqueue("clerk", "not JSON"))
+	e.WantEnd(turn, "failed", "inference_error", 0)
+	const want = "the demo script clerk cannot be played: steps.1.calls.1.arguments: what it renders is no JSON object"
+	if !strings.Contains(turn.Error, want) || turn.ErrorClass != "invalid" {
+		t.Errorf("the turn failed with %s: %s", turn.ErrorClass, turn.Error)
+	}
+	good := e.TurnOf(e.Enqueue("clerk", `{"timezone":"UTC"}`))
+	wantCalls(e, good, "clock succeeded")
+}

@@ -1,0 +1,157 @@
+package core_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"turnkeeper/inference/inferencetest"
+	"turnkeeper/tests/internal/env"
+)
+
+// quickly sends calls to the background soon.
+const quickly = "async_timeout: 200ms"
+
+// outputOf is the handle that the newest request with one tells.
+func outputOf(r inferencetest.Recorded) string {
+	for _, m := range r.Chat().Messages {
+		if rest, ok := strings.CutPrefix(m.Text(), "Tool Output ID: "); ok && m.Role == "tool" {
+			id, _, _ := strings.Cut(rest, "\n")
+			return id
+		}
+	}
+	return ""
+}
+
+func reader(name, arguments string) inferencetest.Reply {
+	return inferencetest.Calls(inferencetest.Call{ID: "call_" + name, Name: name, Arguments: arguments})
+}
+
+// A tool that takes long goes to the background; the model is told, waits, and
+// reads what came.
+func TestASlowToolGoesToTheBackground(t *testing.T) {
+	t.Parallel()
+	e := env.New(t)
+	e.WriteAgent("clerk", env.MarkerTools, quickly)
+	e.Ledger.Hold("a")
+	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
+		switch env.RoundOf(r) {
+		case 1:
+			return inferencetest.Calls(env.MarkerCall("mark_once", "a"), env.MarkerCall("mark_none", "b"))
+		case 2:
+			e.Ledger.Release()
+			return reader("wait_for_tool_output", "{}")
+		case 3:
+			return reader("get_tool_output", fmt.Sprintf(`{"id":%q,"mode":"raw"}`, outputOf(r)))
+		default:
+			return inferencetest.Text("It was slow.")
+		}
+	})
+	e.StartWorker()
+	turn := e.TurnOf(e.Enqueue("clerk", "Make a mark."))
+	e.WantEnd(turn, "succeeded", "none", 4)
+	requests := e.WantRequests(4)
+	id := outputOf(requests[1])
+	told := requests[1].Chat().Messages
+	if notice := told[len(told)-1].Text(); !strings.Contains(notice, "### Running (1)\n- mark_once (id: "+id+", running ") {
+		t.Errorf("the notice is %q", notice)
+	}
+	told = requests[3].Chat().Messages
+	var results []string
+	for _, m := range told {
+		if m.Role == "tool" {
+			results = append(results, m.Text())
+		}
+	}
+	want := []string{
+		"Tool Output ID: " + id + "\nTool: mark_once\n\nWhen the System Notice shows this tool is ready, use get_tool_output(\"" + id + "\", mode) to retrieve its output.",
+		"marked b", "Completed tools:\n- mark_once (id: " + id + ", size: 8B)", "marked a",
+	}
+	if fmt.Sprint(results) != fmt.Sprint(want) {
+		t.Errorf("the model was shown %q", results)
+	}
+	e.Ledger.WantRuns("a", 1)
+	if got := turn.Calls()[0]; got.State != "succeeded" || got.Starts != 1 {
+		t.Errorf("the call is %+v", got)
+	}
+	if out := e.Run("", "turnctl", "output", id); out.Code != 0 || !strings.Contains(out.Stdout, "marked a") || !strings.Contains(out.Stdout, "When the System Notice") {
+		t.Errorf("turnctl output: %+v", out)
+	}
+}
+
+// A worker is killed while a call is in the background and the model is called.
+func TestAKillWithACallInTheBackground(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		tool       string
+		runs       int
+		state, end string
+		stop       string
+	}{
+		{"mark_none", 2, "succeeded", "succeeded", "none"},
+		{"mark_keyed", 2, "succeeded", "succeeded", "none"},
+		{"mark_once", 1, "unknown", "degraded", "worker_lost"},
+	} {
+		t.Run(c.tool, func(t *testing.T) {
+			t.Parallel()
+			e := env.New(t)
+			e.WriteAgent("clerk", env.MarkerTools, quickly)
+			e.Ledger.Hold("a")
+			e.Model.Then(env.Rounds(inferencetest.Calls(env.MarkerCall(c.tool, "a"), env.MarkerCall("mark_none", "b")), env.HangOnce(reader("wait_for_tool_output", "{}")), inferencetest.Text("So be it.")))
+			first := e.StartWorker("--takeover-after", env.TakeoverAfter)
+			message := e.Enqueue("clerk", "Make a mark.")
+			e.AwaitRequests(2)
+			if state := env.Query[string](e, "select state from calls where ordinal = 1"); state != "running" {
+				t.Errorf("the call is %s", state)
+			}
+			e.StartWorker("--takeover-after", env.TakeoverAfter)
+			first.Kill()
+			e.Ledger.Release()
+
+			turn := e.TurnOf(message)
+			e.WantEnd(turn, c.end, c.stop, 3)
+			e.WantReply(turn, "So be it.")
+			e.Ledger.WantRuns("a", c.runs)
+			if got := turn.Calls()[0]; got.State != c.state {
+				t.Errorf("the call is %s", got.State)
+			}
+		})
+	}
+}
+
+// Flag, front matter, config file and environment, default: in this order.
+func TestWhereAsyncIsSwitched(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		agent []string
+		flags []string
+		goes  bool
+	}{
+		"the agent says so":               {[]string{quickly}, nil, true},
+		"the agent switches it off":       {[]string{quickly, "async: false"}, nil, false},
+		"a flag switches it off":          {[]string{quickly, "async: true"}, []string{"--no-async"}, false},
+		"a flag switches it on":           {[]string{quickly, "async: false"}, []string{"--async"}, true},
+		"a flag sets the time for agents": {nil, []string{"--async-timeout", "200ms"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := env.New(t)
+			e.WriteAgent("clerk", append([]string{env.MarkerTools}, c.agent...)...)
+			e.Ledger.Hold("a")
+			e.Model.Then(env.Rounds(inferencetest.Calls(env.MarkerCall("mark_none", "a"), env.MarkerCall("mark_none", "b")), inferencetest.Text("Done.")))
+			e.StartWorker(c.flags...)
+			message := e.Enqueue("clerk", "Make a mark.")
+			if c.goes {
+				e.AwaitRequests(2) // while the tool still runs
+			} else {
+				e.Ledger.Await("b", 1)
+			}
+			e.Ledger.Release()
+			turn := e.TurnOf(message)
+			e.WantEnd(turn, "succeeded", "none", 2)
+			if got := outputOf(e.WantRequests(2)[1]) != ""; got != c.goes {
+				t.Errorf("it went to the background: %v", got)
+			}
+		})
+	}
+}

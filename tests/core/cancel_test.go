@@ -1,0 +1,193 @@
+package core_test
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"turnkeeper/inference/inferencetest"
+	"turnkeeper/tests/internal/env"
+)
+
+// wantCancelled fails the test unless the message was answered by its cancellation.
+func wantCancelled(e *env.Env, message int64) env.Turn {
+	e.T.Helper()
+	turn := e.TurnOf(message)
+	if turn.State != "cancelled" || turn.Reply == nil || turn.Reply.Body != "This turn was cancelled." {
+		e.T.Errorf("turn %d is %s, its reply %+v", turn.ID, turn.State, turn.Reply)
+	}
+	last := env.Query[string](e, "select type from turn_events where turn_id = $1 order by seq desc limit 1", turn.ID)
+	if last != "turn_error" {
+		e.T.Errorf("the last event is %s", last)
+	}
+	return turn
+}
+
+func cancelTurn(e *env.Env, args ...string) env.Result {
+	e.T.Helper()
+	return e.Run("", "turnctl", append([]string{"cancel"}, args...)...)
+}
+
+// What runs is stopped, wherever it is, and the lane goes on.
+func TestCancel(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		model   func(inferencetest.Recorded) inferencetest.Reply
+		held    string // label that the ledger holds
+		reached func(e *env.Env, message int64)
+		told    string // by turnctl
+		call    string // state of the call; empty: there is none
+	}{
+		"while the model hangs": {
+			model:   func(inferencetest.Recorded) inferencetest.Reply { return inferencetest.Hang() },
+			reached: func(e *env.Env, _ int64) { e.AwaitRequests(1) },
+			told:    "turn 1 is", // told to stop, or closed already
+		},
+		"while a tool runs": {
+			model: func(inferencetest.Recorded) inferencetest.Reply { return env.MarkerReply("mark_slow", "a") }, held: "a",
+			reached: func(e *env.Env, _ int64) { e.Ledger.Await("a", 1) },
+			told:    "turn 1 is", call: "cancelled",
+		},
+		"while it waits for a detached call": {
+			model: func(inferencetest.Recorded) inferencetest.Reply { return env.MarkerReply("mark_far_once", "a") }, held: "a",
+			reached: func(e *env.Env, _ int64) { e.Ledger.Await("a", 1); e.AwaitWaiting(1) },
+			told:    "is cancelled", call: "cancelled",
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := env.New(t)
+			e.WriteAgent("clerk", "tools: [mark_slow, mark_far_once]")
+			if c.held != "" {
+				e.Ledger.Hold(c.held)
+				defer e.Ledger.Release()
+			}
+			e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
+				if env.NewestMessage(r) == "And now?" {
+					return inferencetest.Text("Now.")
+				}
+				return c.model(r)
+			})
+			e.StartWorker()
+			message := e.Enqueue("clerk", "Go.")
+			c.reached(e, message)
+			turn := env.Query[int64](e, "select turn_id from messages where id = $1", message)
+			r := cancelTurn(e, strconv.FormatInt(turn, 10), "--reason", "no need")
+			if r.Code != 0 || !strings.Contains(r.Stdout, c.told) {
+				t.Fatalf("%+v", r)
+			}
+			e.AwaitClosed(message)
+			ended := wantCancelled(e, message)
+			if calls := ended.Calls(); c.call == "" && len(calls) != 0 || c.call != "" && (len(calls) != 1 || calls[0].State != c.call) {
+				t.Errorf("calls %+v, want one that is %q", calls, c.call)
+			}
+			if again := cancelTurn(e, fmt.Sprint(turn)); again.Code != 0 || !strings.Contains(again.Stdout, "is cancelled") {
+				t.Errorf("again: %+v", again)
+			}
+			if r := e.Run("", "turnctl", "events", fmt.Sprint(turn), "--follow"); r.Code != 5 || !strings.Contains(r.Stdout, "reply\nThis turn was cancelled.\n") {
+				t.Errorf("its events: %+v", r)
+			}
+			behind := e.Enqueue("clerk", "And now?")
+			e.AwaitClosed(behind)
+			if r := e.Run("", "turnctl", "events", "latest", "--follow"); r.Code != 0 || !strings.Contains(r.Stdout, "\nNow.\n") {
+				t.Errorf("the events of the turn behind: %+v", r)
+			}
+			e.WantReply(e.TurnOf(behind), "Now.")
+			if r := cancelTurn(e, "--message", fmt.Sprint(behind)); r.Code != 6 || !strings.Contains(r.Stderr, "is closed already: it is answered") {
+				t.Errorf("of what has ended: %+v", r)
+			}
+		})
+	}
+}
+
+// A worker that dies before it has closed the turn leaves that to the scheduler.
+func TestCancelledAndTheWorkerIsLost(t *testing.T) {
+	t.Parallel()
+	e := env.New(t)
+	e.WriteAgent("clerk", env.MarkerTools)
+	e.Model.Then(func(inferencetest.Recorded) inferencetest.Reply { return inferencetest.Hang() })
+	first := e.StartWorker("--takeover-after", env.TakeoverAfter)
+	message := e.Enqueue("clerk", "Go.")
+	e.AwaitRequests(1)
+	first.Signal(syscall.SIGSTOP) // it hears nothing of it
+	if r := cancelTurn(e, "--message", fmt.Sprint(message)); r.Code != 0 || !strings.Contains(r.Stdout, "is told to stop") {
+		t.Fatalf("%+v", r)
+	}
+	first.Kill()
+	e.StartWorker("--takeover-after", env.TakeoverAfter)
+	e.AwaitClosed(message)
+	if turn := wantCancelled(e, message); turn.Dispatches != 1 {
+		t.Errorf("it was dispatched %d times", turn.Dispatches)
+	}
+}
+
+// A message is cancelled where it waits, and tried again.
+func TestCancelAndRetryInTheInbox(t *testing.T) {
+	t.Parallel()
+	e := env.New(t)
+	e.WriteAgent("clerk", env.MarkerTools)
+	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
+		return inferencetest.Text("Re: " + env.NewestMessage(r))
+	})
+	e.StartWorker()
+	if r := e.Run("", "turnctl", "scheduler", "pause", "a test"); r.Code != 0 {
+		t.Fatalf("%+v", r)
+	}
+	message := e.Enqueue("clerk", "Go.")
+	if r := cancelTurn(e, "--message", fmt.Sprint(message)); r.Code != 0 || !strings.Contains(r.Stdout, "is cancelled") {
+		t.Fatalf("%+v", r)
+	}
+	if turn := wantCancelled(e, message); turn.Dispatches != 0 {
+		t.Errorf("it was dispatched %d times", turn.Dispatches)
+	}
+	id := fmt.Sprint(message)
+	if r := e.Run("", "turnctl", "retry", id); r.Code != 6 || !strings.Contains(r.Stderr, "--anyway") {
+		t.Errorf("retry of what was cancelled: %+v", r)
+	}
+	type retried struct {
+		MessageID int64 `json:"message_id"`
+		RetryOf   int64 `json:"retry_of"`
+		Repeat    bool
+	}
+	again := env.Turnctl[retried](e, "retry", id, "--anyway")
+	if again.RetryOf != message || again.MessageID <= message {
+		t.Errorf("%+v", again)
+	}
+	if repeat := env.Turnctl[retried](e, "retry", id, "--anyway"); repeat.MessageID != again.MessageID || !repeat.Repeat {
+		t.Errorf("the repeat gave %+v", repeat)
+	}
+	if r := e.Run("", "turnctl", "scheduler", "resume"); r.Code != 0 {
+		t.Fatalf("%+v", r)
+	}
+	e.AwaitClosed(again.MessageID)
+	e.WantReply(e.TurnOf(again.MessageID), "Re: Go.")
+	if n := env.Query[int](e, "select count(*) from replies where message_id = $1", message); n != 1 {
+		t.Errorf("the first message has %d replies", n)
+	}
+}
+
+// A message in back-off is due now.
+func TestRetryInBackOff(t *testing.T) {
+	t.Parallel()
+	e := env.New(t)
+	e.WriteAgent("clerk", env.MarkerTools)
+	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply { return inferencetest.Text("Done.") })
+	e.StartWorker()
+	e.WantEnd(e.TurnOf(e.Enqueue("clerk", "The first.")), "succeeded", "none", 1)
+	e.Exec("update leases set not_before = clock_timestamp() + interval '100 s', failures = 2")
+	message := e.Enqueue("clerk", "Go.")
+	type retried struct {
+		MessageID int64 `json:"message_id"`
+		DueNow    bool  `json:"due_now"`
+	}
+	if r := env.Turnctl[retried](e, "retry", fmt.Sprint(message)); !r.DueNow || r.MessageID != message {
+		t.Errorf("%+v", r)
+	}
+	e.AwaitClosed(message)
+	if r := e.Run("", "turnctl", "retry", fmt.Sprint(message)); r.Code != 6 || !strings.Contains(r.Stderr, "was answered") {
+		t.Errorf("retry of what was answered: %+v", r)
+	}
+}

@@ -1,0 +1,112 @@
+package core_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"turnkeeper/inference/inferencetest"
+	"turnkeeper/tests/internal/env"
+)
+
+// What a worker that was lost had written of a result is removed by the next that
+// starts; what is recorded stays.
+func TestPartsThatWereLeftBehind(t *testing.T) {
+	t.Parallel()
+	e := env.New(t)
+	e.WriteAgent("clerk", "tools: [mark_large]")
+	e.Model.Then(env.Rounds(env.MarkerReply("mark_large", "a"), inferencetest.Text("done")))
+	first := e.StartWorker()
+	e.WantEnd(e.TurnOf(e.Enqueue("clerk", "Do it.")), "succeeded", "none", 2)
+	if code := first.Terminate(); code != 0 {
+		t.Errorf("the worker ended with %d", code)
+	}
+	kept := env.Query[int](e, "select count(*) from output_chunks")
+	e.Exec("insert into output_drafts (output_id, turn_id, grant_id) select 'left', turn_id, grant_id from lease_log")
+	e.Exec("insert into output_chunks (output_id, first_char, first_byte, content) values ('left', 0, 0, 'behind')")
+	e.StartWorker()
+	e.Await("what was left behind is gone", "select not exists (select from output_drafts) and not exists (select from output_chunks where output_id = 'left')")
+	if n := env.Query[int](e, "select count(*) from output_chunks"); n != kept || n < 16 {
+		t.Errorf("%d chunks are left of %d", n, kept)
+	}
+}
+
+// streamPeak is what a worker may take at its peak that reads nothing but streams.
+const streamPeak = 96 << 20
+
+// A gigabyte costs a worker little memory.
+func TestAWorkerIsNotFilledByStreams(t *testing.T) {
+	t.Parallel()
+	e := env.New(t)
+	e.WriteAgent("clerk", "tools: [overdo]", "async_timeout: 0")
+	e.Model.Then(env.Rounds(inferencetest.Calls(inferencetest.Call{ID: "g", Name: "overdo", Arguments: `{"how":"gigabyte"}`}), inferencetest.Text("done")))
+	w := e.StartWorker()
+	turn := e.TurnOf(e.Enqueue("clerk", "Read."))
+	if got := env.CallsByWireID(turn)["g"]; got.State != "succeeded" {
+		t.Errorf("the call is %s: %.200s", got.State, got.Result)
+	}
+	checkPeak(w, streamPeak)
+}
+
+// Of a page of 12 MB ten are kept; a model reads anywhere in them, the page is
+// fetched once, and little of it crosses the wire to the model.
+func TestAPageOfTwelveMegabytes(t *testing.T) {
+	t.Parallel()
+	var lines strings.Builder
+	for i := 0; lines.Len() < 12_000_000; i++ {
+		fmt.Fprintf(&lines, "line %d, é日😀\n", i)
+	}
+	whole := lines.String()
+	chars := []rune(whole[:10_000_000]) // it is cut where a character ends, or within one
+	fetched := 0
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fetched++
+		w.Header().Set("Content-Type", "text/plain")
+		w.Header().Set("Content-Length", fmt.Sprint(len(whole)))
+		_, _ = w.Write([]byte(whole))
+	}))
+	t.Cleanup(site.Close)
+	address, err := url.Parse(site.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := env.New(t)
+	e.WriteAgent("clerk", "tools: [http_get]", "allow_private_hosts: ["+address.Hostname()+"]", "max_tool_result_chars: 4000", "async: false")
+	slice := func(id, slice string) inferencetest.Call {
+		return inferencetest.Call{ID: id, Name: "get_tool_output", Arguments: `{"id":"call_get","mode":"slice","slice":` + slice + `}`}
+	}
+	e.Model.Then(env.Rounds(
+		inferencetest.Calls(inferencetest.Call{ID: "call_get", Name: "http_get", Arguments: `{"url":` + env.Quote(site.URL) + `}`}),
+		inferencetest.Calls(page("far", `{"tool_call_id":"call_get","offset":7000000}`), slice("anchor", `{"anchor":"line 400000,","window":40}`),
+			slice("part", `{"start":6999990,"length":20}`), slice("lost", `{"anchor":"line 520000,"}`)),
+		inferencetest.Text("done"),
+	))
+	w := e.StartWorker()
+	turn := e.TurnOf(e.Enqueue("clerk", "Read."))
+	e.WantEnd(turn, "succeeded", "none", 3)
+	got := env.CallsByWireID(turn)
+	note := fmt.Sprintf("\n\n[cut: the result had %d bytes; what is missing at its end was not kept]", len(whole))
+	before, _, _ := strings.Cut(whole, "line 400000,")
+	anchor := utf8.RuneCountInString(before)
+	total := env.Query[int](e, "select chars from outputs")
+	for id, want := range map[string]string{
+		"call_get": string(chars[:4000]) + fmt.Sprintf("\n\n[truncated — showing 4000/%d chars. Call get_continuation with tool_call_id=\"call_get\" to read more]", total) + note,
+		"far": string(chars[7_000_000:7_004_000]) + fmt.Sprintf("\n\n[truncated — showing 7000000-7004000/%d chars. %d chars remaining. Call get_continuation with tool_call_id=\"call_get\" offset=7004000 to read more]",
+			total, total-7_004_000),
+		"anchor": string(chars[anchor-20 : anchor+12+20]),
+		"part":   string(chars[6_999_990:7_000_010]),
+		"lost":   `{"error":"Anchor not found in content"}`,
+	} {
+		if got[id].Result != want {
+			t.Errorf("%s is answered\n%.300q, not\n%.300q", id, got[id].Result, want)
+		}
+	}
+	if kept := env.Query[int](e, "select size_bytes from outputs"); fetched != 1 || kept > 10_000_000 || kept < 9_999_990 {
+		t.Errorf("fetched %d times, %d bytes are kept", fetched, kept)
+	}
+	checkPeak(w, streamPeak)
+}

@@ -1,0 +1,108 @@
+package core_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"turnkeeper/migrations"
+	"turnkeeper/tests/internal/env"
+)
+
+// newerWorker is the path of markerworker as the next release may be: built from
+// the same source, with one more migration, a newer version of the journal, and
+// one more tool. The compiler is given the changed files in place of those of
+// the tree, so that the product has nothing that only a test could switch.
+func newerWorker(t testing.TB) string {
+	t.Helper()
+	dir := env.BinaryDir(t) // most of the build
+	buildNewer.Do(func() { buildNewerError = compileNewer(dir) })
+	if buildNewerError != nil {
+		t.Fatal(buildNewerError)
+	}
+	return filepath.Join(dir, newerName)
+}
+
+const newerName = "newerworker"
+
+var (
+	buildNewer      sync.Once
+	buildNewerError error
+)
+
+func compileNewer(dir string) error {
+	overlay, err := writeOverlay(filepath.Join(dir, "newer"))
+	if err != nil {
+		return err
+	}
+	return env.Build("-overlay", overlay, "-o", filepath.Join(dir, newerName), "./tests/internal/programs/markerworker")
+}
+
+// knownMigration is the newest migration of the present release.
+func knownMigration() int {
+	files, _ := migrations.Files.ReadDir(".")
+	return len(files) / 2
+}
+
+// writeOverlay writes what the next release has otherwise into dir, and the list
+// of it that the compiler reads.
+func writeOverlay(dir string) (list string, err error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	replaced := map[string]string{}
+	put := func(target, text string) error {
+		path := env.Path(target)
+		replaced[path] = filepath.Join(dir, fmt.Sprint(len(replaced)))
+		return os.WriteFile(replaced[path], []byte(text), 0o600)
+	}
+	edit := func(target, old, changed string) error {
+		text, err := os.ReadFile(env.Path(target))
+		if err != nil {
+			return err
+		}
+		if strings.Count(string(text), old) != 1 {
+			return fmt.Errorf("%s should say %q once", target, old)
+		}
+		return put(target, strings.Replace(string(text), old, changed, 1))
+	}
+	migration, err := os.ReadFile("testdata/next_release.sql")
+	if err != nil {
+		return "", err
+	}
+	next := knownMigration() + 1
+	for _, err := range []error{
+		edit("storage/version.go", "const journalVersion = 1\n", "const journalVersion = 9\n"),
+		edit("tests/internal/programs/markerworker/main.go", "\tprogram := cli.Worker(\n", "\tprogram := cli.Worker(\n\t\tmarker(\"mark_new\", turnkeeper.EffectNone, context.WithoutCancel),\n"),
+		put(fmt.Sprintf("migrations/%03d_next_release.up.sql", next), fmt.Sprintf("-- Oldest program: %d\n%s", next-1, migration)),
+	} {
+		if err != nil {
+			return "", err
+		}
+	}
+	text, err := json.Marshal(map[string]any{"Replace": replaced})
+	if err != nil {
+		return "", err
+	}
+	list = filepath.Join(dir, "overlay.json")
+	return list, os.WriteFile(list, text, 0o600)
+}
+
+// launchNewer launches the worker of the next release.
+func launchNewer(e *env.Env, flags ...string) *env.Process {
+	e.T.Helper()
+	e.Workers++
+	return env.StartProcess(e.T, fmt.Sprintf("newer worker %d", e.Workers), e.Dir, e.Environ(), newerWorker(e.T), flags...)
+}
+
+// startNewer is launchNewer that waits until the worker takes work.
+func startNewer(e *env.Env, flags ...string) *env.Process {
+	e.T.Helper()
+	w := launchNewer(e, flags...)
+	w.Await("worker ready")
+	return w
+}

@@ -1,0 +1,115 @@
+package core_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"turnkeeper/inference/inferencetest"
+	"turnkeeper/tests/internal/env"
+)
+
+func page(id, arguments string) inferencetest.Call {
+	return inferencetest.Call{ID: id, Name: "get_continuation", Arguments: arguments}
+}
+
+// A provider that gives the same id in every round: each result is read on by the
+// id in its marker, and by no id of another turn.
+func TestIDsThatAreRepeated(t *testing.T) {
+	t.Parallel()
+	e := env.New(t)
+	e.WriteAgent("clerk", env.MarkerTools, "max_tool_result_chars: 100", "max_rounds: 6", "output_handles: true")
+	first, second := strings.Repeat("first one ", 30), strings.Repeat("second 日 ", 30)
+	e.Ledger.SetAnswer("one", first)
+	e.Ledger.SetAnswer("two", second)
+	again := func(label string) inferencetest.Call {
+		c := env.MarkerCall("mark_none", label)
+		c.ID = "call_1"
+		return c
+	}
+	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
+		if env.NewestMessage(r) == "Two." {
+			theirs := env.Query[string](e, "select id from outputs order by turn_id, round limit 1")
+			return env.Rounds(inferencetest.Calls(again("three")), inferencetest.Calls(
+				page("other", `{"tool_call_id":"round-2-tool-1"}`), page("mine", `{"tool_call_id":"call_1"}`),
+				inferencetest.Call{ID: "stored", Name: "get_tool_output", Arguments: `{"id":"` + theirs + `","mode":"raw"}`},
+				inferencetest.Call{ID: "handle", Name: "mark_none", Arguments: `{"label":"output:` + theirs + `"}`},
+			), inferencetest.Text("done"))(r)
+		}
+		return env.Rounds(inferencetest.Calls(again("one")), inferencetest.Calls(again("two")), inferencetest.Calls(
+			page("a", `{"tool_call_id":"call_1"}`), page("b", `{"tool_call_id":"round-2-tool-1"}`), page("c", `{"tool_call_id":"2","offset":200}`),
+		), inferencetest.Text("done"))(r)
+	})
+	e.StartWorker()
+	got := env.CallsByWireID(e.TurnOf(e.Enqueue("clerk", "One.")))
+	for id, want := range map[string]string{
+		"call_1":         first[:100] + "\n\n[truncated — showing 100/300 chars. Call get_continuation with tool_call_id=\"call_1\" to read more]",
+		"round-2-tool-1": string([]rune(second)[:100]) + "\n\n[truncated — showing 100/270 chars. Call get_continuation with tool_call_id=\"round-2-tool-1\" to read more]",
+		"a":              first[100:200] + "\n\n[truncated — showing 100-200/300 chars. 100 chars remaining. Call get_continuation with tool_call_id=\"call_1\" offset=200 to read more]",
+		"b":              string([]rune(second)[100:200]) + "\n\n[truncated — showing 100-200/270 chars. 70 chars remaining. Call get_continuation with tool_call_id=\"round-2-tool-1\" offset=200 to read more]",
+		"c":              string([]rune(second)[200:]),
+	} {
+		if got[id].Result != want {
+			t.Errorf("%s is answered\n%q, not\n%q", id, got[id].Result, want)
+		}
+	}
+	other := env.CallsByWireID(e.TurnOf(e.Enqueue("clerk", "Two.")))
+	for id, want := range map[string]string{
+		"other":  `{"error":"Unknown tool ID: round-2-tool-1"}`, // of the turn before
+		"mine":   `{"error":"offset 12 is past the end: there are 12 characters"}`,
+		"stored": `{"error":"Unknown tool ID: `,
+		"handle": "invalid arguments: output:",
+	} {
+		if !strings.HasPrefix(other[id].Result, want) || id == "handle" && !strings.Contains(other[id].Result, ": no earlier call of this turn has that id") {
+			t.Errorf("%s is answered %q", id, other[id].Result)
+		}
+	}
+}
+
+// A model that only pages ends at its bounds, with every round counted and none of
+// the pages charged.
+func TestAModelThatOnlyPages(t *testing.T) {
+	t.Parallel()
+	e := env.New(t)
+	e.WriteAgent("clerk", env.MarkerTools, "max_tool_result_chars: 10")
+	e.WriteAgent("greedy", env.MarkerTools, "max_tool_result_chars: 10")
+	e.Ledger.SetAnswer("long", strings.Repeat("0123456789", 200))
+	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
+		if env.RoundOf(r) == 1 {
+			return env.MarkerReply("mark_none", "long")
+		}
+		pages := 1
+		if env.NewestMessage(r) == "Greedily." {
+			pages = 30
+		}
+		var all []inferencetest.Call
+		for i := range pages {
+			all = append(all, page(fmt.Sprintf("page_%d_%d", env.RoundOf(r), i), `{"tool_call_id":"call_long"}`))
+		}
+		return inferencetest.Calls(all...)
+	})
+	e.StartWorker()
+	turn := e.TurnOf(e.Enqueue("clerk", "One by one."))
+	e.WantEnd(turn, "degraded", "max_rounds", 20)
+	if turn.Charged != 2 || turn.Executed != 1 { // the first, and the last, which was announced
+		t.Errorf("%d rounds are charged, %d calls executed", turn.Charged, turn.Executed)
+	}
+	for i, c := range turn.Calls()[1:19] {
+		want := fmt.Sprintf("showing %d-%d/2000 chars", 10*i+10, 10*i+20)
+		if c.State != "succeeded" || !strings.Contains(c.Result, want) {
+			t.Errorf("page %d is %s: %s", i+1, c.State, c.Result)
+		}
+	}
+	greedy := e.TurnOf(e.Enqueue("greedy", "Greedily."))
+	e.WantEnd(greedy, "degraded", "max_tool_calls", 4)
+	denied := 0
+	for _, c := range greedy.Calls() {
+		if c.State == "denied" {
+			denied++
+		}
+	}
+	if denied != 26 { // of 90, 64 are allowed
+		t.Errorf("%d calls were denied", denied)
+	}
+	e.Ledger.WantRuns("long", 2)
+}

@@ -1,0 +1,210 @@
+package core_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"turnkeeper/inference/inferencetest"
+	"turnkeeper/tests/internal/env"
+)
+
+// rebuiltRequest is the request of a round as "turnctl show --request" gives it.
+func rebuiltRequest(e *env.Env, turn int64, round int) env.Result {
+	e.T.Helper()
+	return e.Run("", "turnctl", "show", fmt.Sprint(turn), "--request", fmt.Sprint(round))
+}
+
+// Every request of a conversation, with pages, results that gave way, earlier
+// turns and an announced last round, comes out of the database as the endpoint
+// got it.
+func TestRequestsAreRebuiltByteForByte(t *testing.T) {
+	t.Parallel()
+	e := env.New(t)
+	e.WriteAgent("clerk", env.MarkerTools, "max_rounds: 8", "max_tool_calls: 100", "max_tool_result_chars: 3000", "context_window: 8000", "summarise: false", "max_output_tokens: 500", "temperature: 0.5")
+	odd := "<a href=\"x\">&amp;</a> \u2028 日本語 👩‍👩‍👧 \\ \"quoted\" \t"
+	for i, label := range []string{"a", "b", "c", "d"} {
+		e.Ledger.SetAnswer(label, strings.Repeat(fmt.Sprintf("%d %s ", i, odd), 150))
+	}
+	e.Ledger.SetAnswer("small", "{\"n\": 1, \"z\": \"<&>\"}")
+	page := func(id string) inferencetest.Call {
+		return inferencetest.Call{ID: "page_" + id, Name: "get_continuation", Arguments: `{"tool_call_id":"call_` + id + `"}`}
+	}
+	say := inferencetest.Message
+	script := env.Rounds(
+		say("I look <first> & then "+odd, inferencetest.Call{ID: "call_a", Name: "mark_none", Arguments: `{"label":"a"}`}, inferencetest.Call{ID: "call_s", Name: "mark_once", Arguments: `{ "label" : "small" }`}),
+		inferencetest.Calls(page("a")),
+		inferencetest.Calls(inferencetest.Call{ID: "call_b", Name: "mark_none", Arguments: `{"label":"b"}`}, inferencetest.Call{ID: "call_x", Name: "no_such_tool", Arguments: `{"q":[1,`}),
+		inferencetest.Calls(inferencetest.Call{ID: "call_c", Name: "mark_keyed", Arguments: `{"label":"c"}`}),
+		inferencetest.Calls(inferencetest.Call{ID: "call_d", Name: "mark_none", Arguments: `{"label":"d"}`}),
+		inferencetest.Calls(inferencetest.Call{ID: "call_e", Name: "mark_none", Arguments: `{"label":"a"}`}),
+		inferencetest.Calls(inferencetest.Call{ID: "call_f", Name: "mark_none", Arguments: `{"label":"small"}`}),
+		inferencetest.Calls(inferencetest.Call{ID: "call_g", Name: "mark_none", Arguments: `{"label":"b"}`}),
+		inferencetest.Text("That is "+odd),
+	)
+	e.Model.Then(script)
+	e.StartWorker()
+
+	var sent []inferencetest.Recorded
+	var turns []env.Turn
+	for _, body := range []string{"First, " + odd, "Second.", strings.Repeat("Third. ", 300)} {
+		before := len(e.Model.Requests())
+		turn := e.TurnOf(e.Enqueue("clerk", body))
+		turns = append(turns, turn)
+		asked := e.Model.Requests()[before:]
+		if len(asked) != turn.Rounds || turn.Rounds < 8 {
+			t.Fatalf("turn %d had %d rounds, and %d requests were sent", turn.ID, turn.Rounds, len(asked))
+		}
+		sent = append(sent, asked...)
+	}
+	all := ""
+	for _, turn := range turns {
+		for round := 1; round <= turn.Rounds; round++ {
+			got := rebuiltRequest(e, turn.ID, round)
+			if got.Code != 0 || !bytes.Equal([]byte(got.Stdout), sent[0].Body) {
+				t.Fatalf("round %d of turn %d: exit code %d\n%s\nrebuilt %s\nsent    %s", round, turn.ID, got.Code, got.Stderr, got.Stdout, sent[0].Body)
+			}
+			all += got.Stdout
+			sent = sent[1:]
+		}
+	}
+	for what, sign := range map[string]string{
+		"a page": "chars remaining", "a result that gave way": "dropped to fit the context window; to read it again call get_tool_output",
+		"turns that are not shown": "of this conversation", "the last round": "tools can no longer be called", "an earlier turn's id": "turn-1-round-1-tool-1",
+	} {
+		if !strings.Contains(all, sign) {
+			t.Errorf("no request had %s", what)
+		}
+	}
+	checkUnavailableRequests(e, turns[0].ID)
+}
+
+// checkUnavailableRequests fails the test unless turnctl says, with an exit code, which
+// requests it cannot rebuild.
+func checkUnavailableRequests(e *env.Env, turn int64) {
+	e.T.Helper()
+	id := fmt.Sprint(turn)
+	for _, c := range []struct {
+		what, sql string
+		args      []string
+		code      int
+		says      string
+	}{
+		{"another result", "update turnkeeper.calls set shown = '[redacted]' where turn_id = $1 and round = 1 and ordinal = 1", []string{"show", id, "--request", "2"}, 1, "this is not what was sent, byte for byte"},
+		{"no part", "update turnkeeper.rounds set request = jsonb_set(request::jsonb, '{tools}', to_jsonb(repeat('0', 64)))::json where turn_id = $1 and round = 2", []string{"show", id, "--request", "2"}, 1, "a part of the request is not stored"},
+		{"a newer release", "update turnkeeper.rounds set request = jsonb_set(request::jsonb, '{v}', '99')::json where turn_id = $1 and round = 3", []string{"show", id, "--request", "3"}, 1, "written by a newer release"},
+		{"an older release", "update turnkeeper.rounds set request = null where turn_id = $1 and round = 4", []string{"show", id, "--request", "4"}, 1, "written by an older release"},
+		{"no such round", "select $1::bigint", []string{"show", id, "--request", "99"}, 3, "has no answered round 99"},
+		{"round 0", "select $1::bigint", []string{"show", id, "--request", "0"}, 3, "has no answered round 0"},
+	} {
+		e.Exec(c.sql, turn)
+		if r := e.Run("", "turnctl", c.args...); r.Code != c.code || !strings.Contains(r.Stderr, c.says) {
+			e.T.Errorf("%s: exit code %d\n%s", c.what, r.Code, r.Stderr)
+		}
+	}
+	// Nothing that turns go on by was changed for good.
+	e.Exec("update turnkeeper.rounds set request = null where turn_id = $1 and round in (2, 3)", turn)
+}
+
+// A provider without a wire is asked by requests too.
+func TestARequestToTheDemoProviderIsRebuilt(t *testing.T) {
+	t.Parallel()
+	e := env.New(t)
+	e.WriteAgent("shop", "model: demo/script", "tools: [clock]")
+	e.StartWorker()
+	turn := e.TurnOf(e.Enqueue("shop", "What time is it? <&>"))
+	for round := 1; round <= turn.Rounds; round++ {
+		view := env.Turnctl[struct {
+			Exact bool   `json:"exact"`
+			Body  string `json:"body"`
+		}](e, "show", fmt.Sprint(turn.ID), "--request", fmt.Sprint(round))
+		if !view.Exact || !strings.Contains(view.Body, "What time is it? <&>") || !json.Valid([]byte(view.Body)) {
+			t.Errorf("round %d: %+v", round, view)
+		}
+	}
+}
+
+// Turns that do not fit are summarised by a model call, once; the requests that
+// hold the summary are rebuilt with it.
+func TestRequestsWithASummaryAreRebuilt(t *testing.T) {
+	t.Parallel()
+	e := env.New(t)
+	e.WriteAgent("clerk", "context_window: 6000", "max_output_tokens: 500")
+	isSummary := func(r inferencetest.Recorded) bool {
+		return strings.HasPrefix(r.Chat().Messages[0].Text(), "You condense the beginning of a conversation")
+	}
+	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
+		if isSummary(r) {
+			return inferencetest.Text("They <greeted> each other & went on.")
+		}
+		return inferencetest.Text(strings.Repeat("Something long. ", 130))
+	})
+	e.StartWorker()
+	summaries := 0
+	for n := range 16 {
+		before := len(e.Model.Requests())
+		turn := e.TurnOf(e.Send("clerk", fmt.Sprintf("Say %d.", n)))
+		asked := e.Model.Requests()[before:]
+		for _, r := range asked[:len(asked)-1] {
+			if !isSummary(r) {
+				t.Errorf("turn %d was asked twice", turn.ID)
+			}
+			summaries++
+		}
+		sent := asked[len(asked)-1]
+		if got := rebuiltRequest(e, turn.ID, 1); got.Code != 0 || got.Stdout != string(sent.Body) {
+			t.Errorf("turn %d: exit code %d\n%s\nrebuilt %s\nsent    %s", turn.ID, got.Code, got.Stderr, got.Stdout, sent.Body)
+		}
+		if told := strings.Contains(sent.Chat().Messages[0].Text(), "They <greeted> each other & went on."); told != (summaries > 0) {
+			t.Errorf("turn %d: after %d summaries, one is told: %v", turn.ID, summaries, told)
+		}
+	}
+	if stored := env.Query[int](e, "select count(*) from summaries"); stored != summaries || summaries < 2 || summaries > 6 {
+		t.Errorf("%d summaries were made, %d are stored", summaries, stored)
+	}
+}
+
+// What was decided by a lost worker, and on a verdict, is rebuilt like all else;
+// of several attempts it is the answered one.
+func TestRequestsOfALostWorkersTurnAreRebuilt(t *testing.T) {
+	t.Parallel()
+	e := env.New(t)
+	e.WriteAgent("clerk", env.MarkerTools, "max_tool_result_chars: 1000")
+	e.Ledger.SetAnswer("a", strings.Repeat("A long result. ", 500))
+	e.Ledger.Hold("b")
+	busy := inferencetest.Fault(503, "overloaded", "busy")
+	var asked atomic.Int64
+	e.Model.Then(func(inferencetest.Recorded) inferencetest.Reply {
+		switch asked.Add(1) {
+		case 1:
+			return busy
+		case 2:
+			return env.MarkerReply("mark_none", "a")
+		case 3:
+			return env.MarkerReply("mark_once", "b")
+		case 4:
+			return busy
+		}
+		return inferencetest.Text("It may be done.")
+	})
+	first := e.StartWorker("--takeover-after", env.TakeoverAfter)
+	message := e.Enqueue("clerk", "Do both.")
+	e.Ledger.Await("b", 1)
+	e.StartWorker("--takeover-after", env.TakeoverAfter)
+	first.Kill()
+	e.Ledger.Release()
+	turn := e.TurnOf(message)
+	e.WantEnd(turn, "degraded", "worker_lost", 3)
+	all := e.WantRequests(5)
+	for round, sent := range []inferencetest.Recorded{all[1], all[2], all[4]} {
+		if got := rebuiltRequest(e, turn.ID, round+1); got.Code != 0 || got.Stdout != string(sent.Body) {
+			t.Errorf("round %d: exit code %d\n%s\nrebuilt %s\nsent    %s", round+1, got.Code, got.Stderr, got.Stdout, sent.Body)
+		}
+	}
+	if !strings.Contains(string(all[4].Body), "outcome unknown") {
+		t.Error("the last request does not hold the verdict")
+	}
+}

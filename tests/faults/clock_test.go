@@ -1,0 +1,223 @@
+package faults_test
+
+import (
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+
+	"turnkeeper/inference/inferencetest"
+	"turnkeeper/tests/internal/env"
+)
+
+// newClockEnv is an Env on a server whose clock the test sets. Stamps of
+// that clock do not show whether grants overlapped, so the order of the writes
+// is kept: a grant over an open one is an overlap.
+func newClockEnv(t testing.TB) (*env.Env, *clockwork) {
+	t.Helper()
+	c := newClockwork(t)
+	e := env.NewOn(t, c.url)
+	e.ClockStepped = true
+	e.Exec(`create table regrants (lane text, token bigint)`)
+	e.Exec(`create function note_overlap() returns trigger language plpgsql as $$
+		begin
+			insert into turnkeeper.regrants select g.lane, g.token from turnkeeper.lease_log g
+			where g.lane = new.lane and g.id <> new.id and g.ended_at is null;
+			return null;
+		end $$`)
+	e.Exec(`create trigger overlap after insert on lease_log for each row execute function note_overlap()`)
+	return e, c
+}
+
+// wakeScheduler has the scheduler look at once.
+func wakeScheduler(e *env.Env) {
+	e.T.Helper()
+	e.Exec("notify turnkeeper_inbox")
+}
+
+// awaitHold returns when the scheduler holds off for a step of the clock.
+func awaitHold(e *env.Env, until *time.Time) {
+	e.T.Helper()
+	wakeScheduler(e)
+	e.Await("the scheduler holds off", "select hold_until is not null and hold_until is distinct from $1 from settings", until)
+	*until = env.Query[time.Time](e, "select hold_until from settings")
+}
+
+// awaitTrust returns when the scheduler trusts the clock again.
+func awaitTrust(e *env.Env) {
+	e.T.Helper()
+	e.Await("the hold-off is over", "select hold_until is null from settings")
+}
+
+// awaitLook returns when the worker's scheduler has looked once: one that first
+// looks after a step cannot know of it.
+func awaitLook(t *testing.T, w *env.Process) {
+	t.Helper()
+	over := time.After(env.Patience)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for env.Sum(env.Scrape(t, w.APIURL()), "turnkeeper_scheduler_tick_duration_seconds") == 0 {
+		select {
+		case <-tick.C:
+		case <-over:
+			t.Fatal("the scheduler does not look")
+		}
+	}
+}
+
+// clockLease are the flags of a worker whose hold-off is over soon, and whose
+// turns have time for what a test does meanwhile.
+var clockLease = []string{"--lease-ttl", "12s", "--lease-margin", "1s", "--max-duration", "10s", "--tool-timeout", "8s", "--takeover-after", "10s"}
+
+// TestTheDatabasesClockSteps sets the clock to and fro in the middle of turns,
+// while messages wait and a schedule has slots. No live worker loses its turn,
+// nothing waits for the clock, and no slot comes of a step alone.
+func TestTheDatabasesClockSteps(t *testing.T) {
+	t.Parallel()
+	e, c := newClockEnv(t)
+	e.WriteAgent("clerk", env.MarkerTools)
+	e.WriteAgent("herald", `schedule: {cron: "@every 20m", message: "Look around."}`)
+	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
+		if env.NewestMessage(r) == "Look around." {
+			return inferencetest.Text("All quiet.")
+		}
+		return env.Rounds(env.MarkerReply("mark_once", env.NewestMessage(r)), inferencetest.Text("It is marked."))(r)
+	})
+	awaitLook(t, e.StartWorker(clockLease...))
+	awaitLook(t, e.StartWorker(clockLease...))
+	e.Await("the schedule is known", "select exists (select from schedules where next_due is not null)")
+	var hold time.Time
+	off := time.Duration(0)
+	for i, step := range []time.Duration{5 * time.Minute, -10 * time.Minute, 65 * time.Minute, -2 * time.Hour} {
+		during, behind := fmt.Sprint("during step ", i), fmt.Sprint("behind it ", i)
+		e.Ledger.Hold(during)
+		running := e.Send("clerk", during)
+		waiting := e.Send("clerk", behind)
+		e.Ledger.Await(during, 1)
+		off += step
+		c.set(off)
+		awaitHold(e, &hold)
+		e.Ledger.Release()
+		after := e.Send("clerk", fmt.Sprint("after step ", i))
+		e.AwaitClosed(running, waiting, after)
+		for _, id := range []int64{running, waiting, after} {
+			turn := e.TurnOf(id)
+			e.WantEnd(turn, "succeeded", "none", 2)
+			if turn.Dispatches != 1 || turn.DurationMs == nil || *turn.DurationMs < 0 || *turn.DurationMs > (2*time.Hour).Milliseconds() {
+				t.Errorf("after a step of %v: turn %d had %d dispatches in %v ms", step, id, turn.Dispatches, *turn.DurationMs)
+			}
+		}
+		e.Ledger.WantRuns(during, 1)
+		e.Ledger.WantRuns(behind, 1)
+	}
+	if n := env.Query[int](e, "select count(*) from messages where trigger = 'schedule'"); n != 0 {
+		t.Errorf("%d slots came due while the clock was not to be trusted", n)
+	}
+	// An hour that stays: what was missed is one slot, after the hold-off.
+	c.set(time.Hour)
+	awaitHold(e, &hold)
+	awaitTrust(e)
+	if n := e.AwaitSlots(1); n != 1 {
+		t.Errorf("an hour forth made %d messages of the schedule", n)
+	}
+	if most := e.Model.MaxInFlight(); most > 2 { // one a lane
+		t.Errorf("%d requests were open at once", most)
+	}
+}
+
+// A worker dies, and the clock is set back: its turn must not wait until the
+// clock shows the end of its lease again.
+func TestAWorkerDiesAndTheClockIsSetBack(t *testing.T) {
+	t.Parallel()
+	for name, dies := range map[string]string{"before the step": "before", "with all others": "all"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e, c := newClockEnv(t)
+			e.WriteAgent("clerk", env.MarkerTools)
+			e.Model.Then(env.Rounds(env.MarkerReply("mark_once", "a"), env.HangOnce(inferencetest.Text("It is marked."))))
+			flags := append([]string{"--takeover-after", "0"}, shortLease...)
+			first := e.StartWorker(flags...)
+			message := e.Send("clerk", "Make a mark.")
+			behind := e.Send("clerk", "And another.")
+			e.AwaitRequests(2)
+			if dies == "before" {
+				e.StartWorker(flags...)
+			}
+			first.Kill()
+			c.set(-time.Hour)
+			if dies == "all" {
+				e.StartWorker(flags...)
+			}
+			turn := e.TurnOf(message)
+			e.WantEnd(turn, "succeeded", "none", 2)
+			e.AwaitClosed(behind)
+			e.Ledger.WantRuns("a", 2) // once for each message
+			if turn.Dispatches != 2 || turn.Losses != 1 {
+				t.Errorf("the turn had %d dispatches, %d losses", turn.Dispatches, turn.Losses)
+			}
+		})
+	}
+}
+
+// A machine that sleeps: everything stops, and when it goes on, the clock on
+// the wall shows an hour more, but no program has noticed.
+func TestTheMachineSleepsForAnHour(t *testing.T) {
+	t.Parallel()
+	e, c := newClockEnv(t)
+	e.WriteAgent("clerk", env.MarkerTools)
+	e.WriteAgent("herald", `schedule: {cron: "@every 10m", message: "Look around."}`)
+	e.Ledger.Hold("a")
+	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
+		if env.NewestMessage(r) == "Look around." {
+			return inferencetest.Text("All quiet.")
+		}
+		return env.Rounds(env.MarkerReply("mark_once", "a"), inferencetest.Text("It is marked."))(r)
+	})
+	w := e.StartWorker(clockLease...)
+	e.Await("the schedule is known", "select exists (select from schedules where next_due is not null)")
+	message := e.Send("clerk", "Make a mark.")
+	e.Ledger.Await("a", 1)
+
+	w.Signal(syscall.SIGSTOP)
+	c.signal(syscall.SIGSTOP)
+	c.set(time.Hour)
+	c.signal(syscall.SIGCONT)
+	w.Signal(syscall.SIGCONT)
+
+	var hold time.Time
+	awaitHold(e, &hold)
+	e.Ledger.Release()
+	turn := e.TurnOf(message)
+	e.WantEnd(turn, "succeeded", "none", 2)
+	if turn.Dispatches != 1 {
+		t.Errorf("the turn had %d dispatches", turn.Dispatches)
+	}
+	e.Ledger.WantRuns("a", 1)
+	awaitTrust(e)
+	if n := e.AwaitSlots(1); n != 1 {
+		t.Errorf("six missed slots made %d messages", n)
+	}
+}
+
+// The database stops answering, its connections open, for longer than a worker
+// may be silent. The worker gives its turn up; the call is not run again.
+func TestTheDatabaseStandsStill(t *testing.T) {
+	t.Parallel()
+	e, c := newClockEnv(t)
+	e.WriteAgent("clerk", env.MarkerTools)
+	e.Ledger.Hold("a")
+	e.Model.Then(env.Rounds(env.MarkerReply("mark_once", "a"), inferencetest.Text("Perhaps.")))
+	w := e.StartWorker(append(clockLease[:len(clockLease):len(clockLease)], "--takeover-after", "2s")...)
+	message := e.Send("clerk", "Make a mark.")
+	e.Ledger.Await("a", 1)
+	c.signal(syscall.SIGSTOP)
+	w.Await("this worker gives its turns up")
+	c.signal(syscall.SIGCONT)
+	e.Ledger.Release()
+	turn := e.TurnOf(message)
+	if turn.State != "succeeded" && turn.State != "degraded" {
+		t.Errorf("the turn is %s", turn.State)
+	}
+	e.Ledger.WantRuns("a", 1)
+	e.WantEnd(e.TurnOf(e.Send("clerk", "Are you there?")), "succeeded", "none", 2)
+}

@@ -1,0 +1,66 @@
+package faults_test
+
+import (
+	"testing"
+
+	"turnkeeper/tests/internal/env"
+)
+
+// A panic within a turn ends neither the worker nor the message.
+func TestAPanicInsideATurn(t *testing.T) {
+	t.Parallel()
+	for _, point := range []string{"turn.start", "model.before", "model.first", "plan.after", "call.checked", "call.effect_done", "finish.before", "finish.after"} {
+		t.Run(point, func(t *testing.T) {
+			t.Parallel()
+			c := env.Crash{Point: point, Fault: "panic", Tool: "mark_once"}
+			e := env.NewCrash(t, c)
+			e.Register("clerk")
+			first := e.Send("clerk", "first")
+			faulty := e.StartFaulty("markerworker", crashFlags...)
+			e.Hook.Await().Panic()
+			e.AwaitClosed(first)
+			finish(e, c, faulty, func() {}, first)
+		})
+	}
+}
+
+// finishing is what the end of a turn writes, table by table, in one
+// transaction.
+var finishing = []struct{ table, when string }{
+	{"turns", "new.ended_at is not null"},
+	{"messages", "new.closed_at is not null"},
+	{"replies", "true"},
+	{"leases", "new.grant_id is null"},
+	{"lease_log", "new.outcome is not null"},
+	{"river_job", "new.state = 'completed'"},
+}
+
+// TestHarmBetweenTheStatementsOfTheEnd stops the end of a turn inside the
+// server, at each of its statements, and then takes the worker or the server's
+// own process away.
+func TestHarmBetweenTheStatementsOfTheEnd(t *testing.T) {
+	t.Parallel()
+	for _, at := range finishing {
+		for _, fault := range []string{"kill", "terminate", "cut"} {
+			t.Run(at.table+"/"+fault, func(t *testing.T) {
+				t.Parallel()
+				e := env.NewCrash(t, env.Crash{Point: "none", Fault: fault, Tool: "mark_once"})
+				e.Register("clerk")
+				gate := e.Gate(at.table, at.when)
+				first := e.Send("clerk", "first")
+				faulty := e.StartFaulty("markerworker", crashFlags...)
+				e.Await("the end waits at the gate", "select exists (select "+env.AtTheGate+")")
+				end := func() {}
+				switch fault {
+				case "terminate":
+					e.Exec("select pg_terminate_backend(pid) " + env.AtTheGate)
+				default:
+					end = strike(e, fault, faulty, func() {}) // no point holds it
+				}
+				e.StartWorker(crashFlags...)
+				gate()
+				finish(e, env.Crash{Fault: fault}, faulty, end, first)
+			})
+		}
+	}
+}

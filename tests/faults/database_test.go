@@ -1,0 +1,338 @@
+package faults_test
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"go.uber.org/zap"
+
+	"turnkeeper/inference/inferencetest"
+	"turnkeeper/internal/pgdev"
+	"turnkeeper/jobs"
+	"turnkeeper/storage"
+	"turnkeeper/storage/storagetest"
+	"turnkeeper/tests/internal/env"
+)
+
+// patientWorker are the flags of a worker that is not given up while a busy
+// machine brings its database back.
+var patientWorker = []string{"--takeover-after", "45s"}
+
+// TestTheDatabaseGoesAwayUnderLoad cuts every connection, and crashes and
+// restarts Postgres, again and again, while messages arrive and two workers
+// answer them with turns that have a call of each effect.
+func TestTheDatabaseGoesAwayUnderLoad(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(env.SharedDir(t), "postgres")
+	server := startPostgres(t, dir)
+	migrate(t, server.URL())
+	e := env.NewOn(t, server.URL())
+	e.WriteAgent("clerk", env.MarkerTools, "lane: conversation")
+	var asked atomic.Int64
+	due := make(chan struct{}, 10000)
+	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
+		if asked.Add(1)%20 == 0 {
+			due <- struct{}{}
+		}
+		return standardTurn(r)
+	})
+	e.StartWorker(patientWorker...)
+	e.StartWorker(patientWorker...)
+	load := startLoad(e, 50*time.Millisecond)
+	for range env.FaultCount(2, 15) {
+		for range 2 {
+			<-due
+			e.Await("every connection is cut", `select count(pg_terminate_backend(pid)) >= 0 from pg_stat_activity
+				where pid <> pg_backend_pid() and backend_type = 'client backend'`)
+		}
+		<-due
+		if err := syscall.Kill(env.PostmasterPID(t, dir), syscall.SIGQUIT); err != nil {
+			t.Fatal(err)
+		}
+		startPostgres(t, dir)
+	}
+	load.finish()
+}
+
+// TestEachBackendIsTerminated ends the sessions of the worker, pool after pool,
+// in each round of a turn: while the model is asked, so that the round's writes
+// find them gone.
+func TestEachBackendIsTerminated(t *testing.T) {
+	t.Parallel()
+	e := env.New(t)
+	e.WriteAgent("clerk", env.MarkerTools, "lane: conversation")
+	type moment struct {
+		pool  string
+		round int
+	}
+	moments := map[string]moment{}
+	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
+		m, ok := moments[env.NewestMessage(r)]
+		if !ok || env.RoundOf(r) != m.round {
+			return standardTurn(r)
+		}
+		return meanwhile(func() { terminateSessions(e, m.pool) }, standardTurn(r))
+	})
+	for run := range env.FaultCount(1, 20) {
+		for _, pool := range []string{"turnkeeper", "turnkeeper finish", "turnkeeper queue", "turnkeeper bell"} {
+			for round := 1; round <= 3; round++ {
+				moments[fmt.Sprintf("%s, round %d (%d)", pool, round, run)] = moment{pool, round}
+			}
+		}
+	}
+	e.StartWorker(patientWorker...)
+	wantAnswered(e, acceptAndAwait(e, "warm"), "warm") // each pool has a session now
+	for body := range moments {
+		wantAnswered(e, acceptAndAwait(e, body), body)
+	}
+}
+
+// acceptAndAwait sends a message to the clerk and returns when it is closed.
+func acceptAndAwait(e *env.Env, body string) int64 {
+	e.T.Helper()
+	message, refusals := acceptMessage(e, "clerk", body)
+	if len(refusals) > 0 {
+		e.T.Errorf("%q was refused: %q", body, refusals)
+	}
+	e.AwaitClosed(message)
+	return message
+}
+
+// terminateSessions ends the sessions with an application's name.
+func terminateSessions(e *env.Env, application string) {
+	n, err := env.TryQuery[int](e, `select count(*) from (select pg_terminate_backend(pid) from pg_stat_activity
+		where application_name = $1 and datname = current_database() and pid <> pg_backend_pid()) ended`, application)
+	if err != nil || n == 0 {
+		e.T.Errorf("%d sessions of %q were ended, %v", n, application, err)
+	}
+}
+
+// TestASmallPool has more turns at once than connections.
+func TestASmallPool(t *testing.T) {
+	t.Parallel()
+	e := env.New(t)
+	e.WriteAgent("clerk", env.MarkerTools, "lane: conversation")
+	e.Model.Then(standardTurn)
+	e.StartWorker(append([]string{"--db-pool-size", "2"}, patientWorker...)...)
+	load := startLoad(e, 50*time.Millisecond)
+	e.Await("some are answered", "select count(*) > $1 from replies", env.FaultCount(20, 500))
+	load.finish()
+}
+
+// TestNoConnectionIsLeft: others hold all connections that the server has, and
+// the worker's are ended, so that it can do nothing; an effect whose start
+// cannot be recorded is not begun.
+func TestNoConnectionIsLeft(t *testing.T) {
+	t.Parallel()
+	server := startPostgresWith(t, pgdev.Options{
+		Dir: filepath.Join(env.SharedDir(t), "postgres"), Settings: map[string]string{"max_connections": "20"},
+	})
+	migrate(t, server.URL())
+	e := env.NewOn(t, server.URL())
+	e.WriteAgent("clerk", env.MarkerTools)
+	crowd := &connectionHog{h: e}
+	t.Cleanup(crowd.leave)
+	full := make(chan struct{})
+	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
+		if env.RoundOf(r) > 1 {
+			return standardTurn(r)
+		}
+		return meanwhile(func() {
+			crowd.fill()
+			close(full)
+		}, env.Rounds(env.MarkerReply("mark_once", "a once"))(r))
+	})
+	w := e.StartWorker(patientWorker...)
+	message := e.Send("clerk", "a")
+	<-full
+	w.Await("too many clients already")
+	r := e.Run("b", "enqueue", "--agent", "clerk", "--key", "b", "-")
+	if r.Code != 1 || !plainSentence(r.Stderr) {
+		t.Errorf("enqueue ended with %d and said %q", r.Code, r.Stderr)
+	}
+	e.Ledger.WantRuns("a once", 0)
+	crowd.leave()
+	e.AwaitClosed(message)
+	e.Ledger.WantRuns("a once", 1)
+}
+
+// A connectionHog holds every connection of a server.
+type connectionHog struct {
+	h    *env.Env
+	held []*pgx.Conn
+}
+
+// fill returns when the worker has no connection and can get none.
+func (c *connectionHog) fill() {
+	for empty := 0; empty < 3; empty++ {
+		for conn, err := pgx.Connect(context.Background(), c.h.DatabaseURL); err == nil; conn, err = pgx.Connect(context.Background(), c.h.DatabaseURL) {
+			c.held = append(c.held, conn)
+		}
+		n, err := env.TryQuery[int](c.h, `select count(pg_terminate_backend(pid)) from pg_stat_activity where application_name like 'turnkeeper%'`)
+		if err != nil {
+			c.h.T.Error(err)
+			return
+		}
+		if n > 0 {
+			empty = 0
+		}
+	}
+}
+
+func (c *connectionHog) leave() {
+	for _, conn := range c.held {
+		_ = conn.Close(context.Background())
+	}
+	c.held = nil
+}
+
+// TestNoEffectWithoutTheDatabase: the database is away when the model asks for a
+// call. Its start cannot be recorded, so it does not start; when the database is
+// back, all goes on.
+func TestNoEffectWithoutTheDatabase(t *testing.T) {
+	t.Parallel()
+	e, p := newEnvBehindProxy(t)
+	e.WriteAgent("clerk", env.MarkerTools)
+	away := make(chan struct{})
+	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
+		if env.RoundOf(r) > 1 {
+			return standardTurn(r)
+		}
+		return meanwhile(func() {
+			p.Refuse(true)
+			p.Break()
+			close(away)
+		}, env.Rounds(env.MarkerReply("mark_once", "a once"))(r))
+	})
+	w := e.StartWorker(patientWorker...)
+	message := e.Send("clerk", "a")
+	<-away
+	r := e.Run("b", "enqueue", "--agent", "clerk", "-")
+	if r.Code != 1 || !plainSentence(r.Stderr) {
+		t.Errorf("enqueue ended with %d and said %q", r.Code, r.Stderr)
+	}
+	w.Await("the heartbeat could not be written") // seconds after the write was tried first
+	e.Ledger.WantRuns("a once", 0)
+	p.Refuse(false)
+	e.AwaitClosed(message)
+	e.Ledger.WantRuns("a once", 1)
+}
+
+// TestTheEndWaitsForTheDatabase: the database is away when a turn ends, for
+// longer than the end's own grace, while the turn has time left.
+func TestTheEndWaitsForTheDatabase(t *testing.T) {
+	t.Parallel()
+	e, p := newEnvBehindProxy(t)
+	e.WriteAgent("clerk")
+	away := make(chan struct{})
+	e.Model.Add(meanwhile(func() {
+		p.Refuse(true)
+		p.Break()
+		close(away)
+	}, inferencetest.Text("Done.")))
+	e.Model.Then(env.Rounds(inferencetest.Text("Done once more.")))
+	e.StartWorker(patientWorker...)
+	message := e.Send("clerk", "a")
+	<-away
+	<-env.After(12 * time.Second)
+	p.Refuse(false)
+	turn := e.TurnOf(message)
+	e.WantReply(turn, "Done.")
+	if turn.Dispatches != 1 {
+		t.Errorf("the turn was dispatched %d times", turn.Dispatches)
+	}
+}
+
+// TestATurnThatCouldNotEndIsGivenBack: the database is away for longer than a
+// turn has. The worker is alive when it is back, and goes on with the turn long
+// before its lease ends.
+func TestATurnThatCouldNotEndIsGivenBack(t *testing.T) {
+	t.Parallel()
+	e, p := newEnvBehindProxy(t)
+	e.WriteAgent("clerk", env.MarkerTools, "max_duration: 3s")
+	away := make(chan struct{})
+	e.Model.Then(env.Rounds(env.MarkerReply("mark_once", "a"), inferencetest.Text("Done.")))
+	e.Model.Add(env.MarkerReply("mark_once", "a"), meanwhile(func() {
+		p.Refuse(true)
+		p.Break()
+		close(away)
+	}, inferencetest.Text("Done.")))
+	w := e.StartWorker(patientWorker...)
+	message := e.Send("clerk", "a")
+	<-away
+	w.Await("the turn stops here")
+	p.Refuse(false)
+	turn := e.TurnOf(message)
+	e.WantReply(turn, "Done.")
+	e.Ledger.WantRuns("a", 1)
+	if turn.Dispatches != 2 || turn.Losses != 1 {
+		t.Errorf("the turn had %d dispatches, %d losses", turn.Dispatches, turn.Losses)
+	}
+}
+
+func startPostgres(t testing.TB, dir string) *pgdev.Server {
+	t.Helper()
+	return startPostgresWith(t, pgdev.Options{Dir: dir})
+}
+
+func startPostgresWith(t testing.TB, options pgdev.Options) *pgdev.Server {
+	t.Helper()
+	server, err := pgdev.Open(t.Context(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return server
+}
+
+func migrate(t testing.TB, url string) {
+	t.Helper()
+	store, err := storage.Open(t.Context(), storage.Options{URL: url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	if _, err := jobs.Migrate(t.Context(), store, zap.NewNop()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestASlowDatabase delays all that goes to the database, and in the long form
+// also each write of a turn by itself for longer.
+func TestASlowDatabase(t *testing.T) {
+	t.Parallel()
+	e, p := newEnvBehindProxy(t)
+	e.WriteAgent("clerk", env.MarkerTools, "lane: conversation")
+	e.Model.Then(standardTurn)
+	e.StartWorker(patientWorker...)
+	steps := countStandardSteps(e, p)
+	delay := func(d time.Duration, match func(storagetest.Sent) bool) {
+		p.Plan(func(s storagetest.Sent) storagetest.Cut {
+			if match(s) {
+				<-env.After(d)
+			}
+			return storagetest.Pass
+		})
+	}
+	delay(30*time.Millisecond, storagetest.Sent.Executes)
+	load := startLoad(e, 50*time.Millisecond)
+	e.Await("some are answered", "select count(*) > $1 from replies", env.FaultCount(10, 200))
+	load.finish()
+	if !env.LongFaults {
+		return
+	}
+	for _, place := range places(steps) {
+		delay(8*time.Second, place.at())
+		wantAnswered(e, acceptAndAwait(e, "late "+place.name), "late "+place.name)
+	}
+}

@@ -1,0 +1,196 @@
+package faults_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"turnkeeper/internal/pgdev"
+	"turnkeeper/tests/internal/env"
+)
+
+// A clockwork is a Postgres whose clock the test sets while it runs, and which
+// it can stop and let go on as a whole.
+type clockwork struct {
+	t    testing.TB
+	url  string
+	file string // how far the clock is off, for the library that fakes it
+	pid  int    // of the server
+}
+
+// fakeLibrary is where the library is that fakes a program's clock. Without it
+// the test fails on a build machine, and is left out on others.
+func fakeLibrary(t testing.TB) string {
+	t.Helper()
+	for _, pattern := range []string{"/usr/lib/*/faketime/libfaketime.so.1", "/usr/lib/faketime/libfaketime.so.1", "/usr/lib64/faketime/libfaketime.so.1"} {
+		if found, _ := filepath.Glob(pattern); len(found) > 0 {
+			return found[0]
+		}
+	}
+	const missing = "libfaketime, which sets the database's clock, is not installed (Debian and Ubuntu: apt-get install faketime)"
+	if os.Getenv("CI") != "" {
+		t.Fatal(missing)
+	}
+	t.Skip(missing)
+	return ""
+}
+
+// newClockwork starts a server as the worker does, and then once more, with the
+// same command line, under the library.
+func newClockwork(t testing.TB) *clockwork {
+	t.Helper()
+	library := fakeLibrary(t)
+	dir := env.SharedDir(t)
+	home := filepath.Join(dir, "postgres")
+	server, err := pgdev.Open(t.Context(), pgdev.Options{Dir: home, Quick: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	migrate(t, server.URL())
+	c := &clockwork{t: t, url: server.URL(), file: filepath.Join(dir, "clock")}
+	c.set(0)
+	c.pid = restart(t, env.PostmasterPID(t, home), filepath.Join(home, "log"), []string{
+		"LD_PRELOAD=" + library, "FAKETIME_TIMESTAMP_FILE=" + c.file, "FAKETIME_NO_CACHE=1",
+		// Only what the clock on the wall shows is set.
+		"FAKETIME_DONT_FAKE_MONOTONIC=1", "DONT_FAKE_MONOTONIC=1", "NO_FAKE_STAT=1",
+	})
+	c.awaitReady()
+	return c
+}
+
+// restart stops a server and starts it with the same command line, as the same
+// user, with more in its environment.
+func restart(t testing.TB, pid int, log string, more []string) int {
+	t.Helper()
+	process := fmt.Sprintf("/proc/%d/", pid)
+	line, err := os.ReadFile(process + "cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := strings.Split(strings.TrimSuffix(string(line), "\x00"), "\x00")
+	folder, err := os.Readlink(process + "cwd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(folder) // the data belongs to the server's user
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	awaitEnd(t, pid)
+	output, err := os.OpenFile(log, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer output.Close()
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = folder, output, output
+	cmd.Env = append([]string{"LC_ALL=C", "PATH=" + os.Getenv("PATH")}, more...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if owner := info.Sys().(*syscall.Stat_t); os.Geteuid() == 0 {
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: owner.Uid, Gid: owner.Gid}
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = cmd.Wait() }() // pgdev stops it
+	return cmd.Process.Pid
+}
+
+func awaitEnd(t testing.TB, pid int) {
+	t.Helper()
+	over := time.After(env.Patience)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for env.ProcessAlive(pid) {
+		select {
+		case <-tick.C:
+		case <-over:
+			t.Fatalf("process %d does not end", pid)
+		}
+	}
+}
+
+func (c *clockwork) awaitReady() {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), env.Patience)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		conn, err := pgx.Connect(ctx, c.url)
+		if err == nil {
+			_ = conn.Close(ctx)
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			c.t.Fatalf("the server does not come up under the library that fakes its clock: %v", err)
+		}
+	}
+}
+
+// set makes the server's clock show so much more than the true time.
+func (c *clockwork) set(off time.Duration) {
+	c.t.Helper()
+	next := c.file + ".next"
+	if err := os.WriteFile(next, fmt.Appendf(nil, "%+d\n", int(off.Seconds())), 0o644); err != nil { // the server reads it as another user
+		c.t.Fatal(err)
+	}
+	if err := os.Rename(next, c.file); err != nil { // never read half written
+		c.t.Fatal(err)
+	}
+}
+
+// signal sends a signal to the server and all processes of its sessions.
+func (c *clockwork) signal(s syscall.Signal) {
+	c.t.Helper()
+	for _, pid := range append(children(c.t, c.pid), c.pid) {
+		if err := syscall.Kill(pid, s); err != nil && err != syscall.ESRCH {
+			c.t.Fatal(err)
+		}
+	}
+}
+
+// children are the processes that a process has started.
+func children(t testing.TB, parent int) (all []int) {
+	t.Helper()
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, stat := range stats {
+		text, err := os.ReadFile(stat)
+		if err != nil {
+			continue // it has ended
+		}
+		// pid (name) state parent; the name may hold anything
+		fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
+		if len(fields) > 1 && string(fields[1]) == strconv.Itoa(parent) {
+			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(stat)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, pid)
+		}
+	}
+	return all
+}

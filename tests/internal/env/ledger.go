@@ -1,0 +1,165 @@
+package env
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// A Mark is one run of a marker tool.
+type Mark struct {
+	Tool           string `json:"tool"`
+	Label          string `json:"label"`
+	Turn           int64  `json:"turn"`
+	Call           string `json:"call"`
+	IdempotencyKey string `json:"idempotency_key"`
+	PID            int    `json:"pid"`
+
+	Started bool `json:"-"` // its start was on record when it ran
+}
+
+// A Ledger counts runs of marker tools outside of the product. Its answer, the
+// tool's result, is "marked LABEL"; while labels are held it comes later.
+type Ledger struct {
+	t       testing.TB
+	URL     string
+	mu      sync.Mutex
+	marks   []Mark
+	held    map[string]chan struct{} // by label
+	answers map[string]string        // by label, in place of "marked LABEL"
+	witness func(Mark) bool          // says whether a run's start is on record
+	more    chan struct{}            // closed and replaced at each mark
+}
+
+// NewLedger starts a ledger, which is closed when the test ends.
+func NewLedger(t testing.TB) *Ledger {
+	l := &Ledger{t: t, held: map[string]chan struct{}{}, answers: map[string]string{}, more: make(chan struct{})}
+	server := httptest.NewServer(l)
+	l.URL = server.URL
+	t.Cleanup(func() {
+		l.Release()
+		server.CloseClientConnections()
+		server.Close()
+	})
+	return l
+}
+
+func (l *Ledger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var m Mark
+	if err := json.NewDecoder(r.Body).Decode(&m); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	if r.Method == http.MethodGet { // it only asks
+		l.lookUp(w, m)
+		return
+	}
+	if l.witness != nil {
+		m.Started = l.witness(m)
+	}
+	held, answer := l.note(m)
+	if held != nil {
+		select {
+		case <-held:
+		case <-r.Context().Done():
+			return
+		}
+	}
+	_, _ = fmt.Fprint(w, answer)
+}
+
+// lookUp says whether a call has made its mark.
+func (l *Ledger) lookUp(w http.ResponseWriter, m Mark) {
+	for _, made := range l.Marks() {
+		if made.IdempotencyKey == m.IdempotencyKey {
+			_, _ = fmt.Fprint(w, "marked "+made.Label)
+			return
+		}
+	}
+	http.NotFound(w, nil)
+}
+
+func (l *Ledger) note(m Mark) (held <-chan struct{}, answer string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.marks = append(l.marks, m)
+	close(l.more)
+	l.more = make(chan struct{})
+	if answer = l.answers[m.Label]; answer == "" {
+		answer = "marked " + m.Label
+	}
+	return l.held[m.Label], answer
+}
+
+// Hold keeps back the answers to marks of the label until Release.
+func (l *Ledger) Hold(label string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held[label] = make(chan struct{})
+}
+
+// SetAnswer sets what marks of the label are answered with.
+func (l *Ledger) SetAnswer(label, text string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.answers[label] = text
+}
+
+// Release lets all answers go, and later ones too.
+func (l *Ledger) Release() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for label, held := range l.held {
+		close(held)
+		delete(l.held, label)
+	}
+}
+
+// Marks returns the marks so far.
+func (l *Ledger) Marks() []Mark {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.marks)
+}
+
+// Runs returns the marks of a label so far.
+func (l *Ledger) Runs(label string) []Mark {
+	runs, _ := l.read(label)
+	return runs
+}
+
+func (l *Ledger) read(label string) ([]Mark, <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(l.marks), func(m Mark) bool { return m.Label != label }), l.more
+}
+
+// Await returns when the label was marked n times.
+func (l *Ledger) Await(label string, n int) []Mark {
+	l.t.Helper()
+	over := time.After(Patience)
+	for {
+		runs, more := l.read(label)
+		if len(runs) >= n {
+			return runs
+		}
+		select {
+		case <-more:
+		case <-over:
+			l.t.Fatalf("%d marks of %q came, %d were expected", len(runs), label, n)
+		}
+	}
+}
+
+// WantRuns fails the test if the label was not marked exactly n times.
+func (l *Ledger) WantRuns(label string, n int) {
+	l.t.Helper()
+	if runs := l.Runs(label); len(runs) != n {
+		l.t.Errorf("%q was marked %d times, not %d: %+v", label, len(runs), n, runs)
+	}
+}

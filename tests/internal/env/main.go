@@ -1,0 +1,52 @@
+// Package env is what black-box tests run Turnkeeper in. It builds the
+// programs and runs them as processes against a real Postgres, a scripted model
+// server and a ledger that counts what tools did.
+//
+// A test makes an Env with New, which has a database and a folder of its own,
+// and at whose end every invariant is checked (Env.CheckInvariants). The test
+// packages beside this one share nothing else, so that go test runs and caches
+// each by itself. Each of them calls Main from its TestMain.
+package env
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"turnkeeper/storage/storagetest"
+)
+
+// atOnce is how many tests run at the same time: most of their time is spent
+// on waiting for leases and heartbeats.
+const atOnce = "4"
+
+// Main runs the tests of a package and exits. It removes what was built for
+// them, and fails if a goroutine is left.
+func Main(m *testing.M) {
+	flag.Parse()
+	if err := limitParallel(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(suite{m}) // the tests' own goroutines: a process that was not waited for is one
+}
+
+type suite struct{ m *testing.M }
+
+func (s suite) Run() int {
+	defer removeBinaries()
+	return storagetest.Run(s.m)
+}
+
+// limitParallel sets the number of parallel tests, unless the command line did.
+func limitParallel() error {
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if given {
+		return nil
+	}
+	return flag.Set("test.parallel", atOnce)
+}

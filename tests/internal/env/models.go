@@ -1,0 +1,114 @@
+package env
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"turnkeeper/inference/inferencetest"
+)
+
+// Rounds answers by what the request holds: the n-th reply for a request with
+// n-1 exchanges after the newest message, the last for all later ones. So a
+// request that is made again is answered the same.
+func Rounds(replies ...inferencetest.Reply) func(inferencetest.Recorded) inferencetest.Reply {
+	return func(r inferencetest.Recorded) inferencetest.Reply {
+		return replies[min(RoundOf(r), len(replies))-1]
+	}
+}
+
+// RoundOf is the round that a request is made for.
+func RoundOf(r inferencetest.Recorded) int {
+	round := 1
+	for _, m := range r.Chat().Messages {
+		switch m.Role {
+		case "user":
+			if !IsNotice(m) {
+				round = 1
+			}
+		case "assistant":
+			round++
+		}
+	}
+	return round
+}
+
+// IsNotice tells the program's own words at a request's end from a message.
+func IsNotice(m inferencetest.ChatMessage) bool {
+	return strings.HasPrefix(m.Text(), "# System Notice")
+}
+
+// NewestMessage is the message that a request is about.
+func NewestMessage(r inferencetest.Recorded) string {
+	text := ""
+	for _, m := range r.Chat().Messages {
+		if m.Role == "user" && !IsNotice(m) {
+			text = m.Text()
+		}
+	}
+	return text
+}
+
+// MarkerCall is a marker call.
+func MarkerCall(tool, label string) inferencetest.Call {
+	return inferencetest.Call{Name: tool, Arguments: fmt.Sprintf(`{"label":%q}`, label)}
+}
+
+// MarkerReply asks for a call with an id of its own, whatever the request's number.
+func MarkerReply(tool, label string) inferencetest.Reply {
+	c := MarkerCall(tool, label)
+	c.ID = "call_" + label
+	return inferencetest.Calls(c)
+}
+
+// Quote writes text as a JSON string.
+func Quote(text string) string {
+	b, err := json.Marshal(text)
+	if err != nil {
+		panic(err)
+	}
+	return string(b)
+}
+
+// HangHalfway streams the first half of a text and then nothing.
+func HangHalfway(long string) inferencetest.Reply {
+	var chunks []string
+	for rest := long[:len(long)/2]; rest != ""; {
+		n := min(1500, len(rest))
+		chunks = append(chunks, fmt.Sprintf(`{"id":"c","object":"chat.completion.chunk","created":1,"model":"scripted","choices":[{"index":0,"delta":{"role":"assistant","content":%s},"finish_reason":null}]}`, Quote(rest[:n])))
+		rest = rest[n:]
+	}
+	return inferencetest.HangAfter(inferencetest.OpenSSE(chunks...))
+}
+
+// HangOnce gives the reply, but the first time it never comes.
+func HangOnce(reply inferencetest.Reply) inferencetest.Reply {
+	var asked atomic.Bool
+	return func(x *inferencetest.Exchange) {
+		if asked.CompareAndSwap(false, true) {
+			x.Hang()
+			return
+		}
+		reply(x)
+	}
+}
+
+// Drip streams the text over and over, until the client leaves.
+func Drip(text string) inferencetest.Reply {
+	chunk := fmt.Sprintf(`{"id":"x","object":"chat.completion.chunk","created":1,"model":"scripted","choices":[{"index":0,"delta":{"role":"assistant","content":%q},"finish_reason":null}]}`, text)
+	return func(x *inferencetest.Exchange) {
+		inferencetest.OpenSSE(chunk)(x)
+		for x.Wait(After(100 * time.Millisecond)) {
+			x.Send("data: " + chunk + "\n\n")
+		}
+	}
+}
+
+// After is an event that happens once d has passed.
+func After(d time.Duration) <-chan struct{} {
+	event := make(chan struct{})
+	time.AfterFunc(d, func() { close(event) })
+	return event
+}

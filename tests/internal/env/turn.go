@@ -1,0 +1,134 @@
+package env
+
+import (
+	"fmt"
+
+	"turnkeeper/inference/inferencetest"
+)
+
+// A Turn is what "turnctl show" says of one, as far as tests look.
+type Turn struct {
+	ID         int64   `json:"id"`
+	State      string  `json:"state"`
+	StopReason *string `json:"continuation_stop_reason"`
+	Rounds     int     `json:"inference_round_count"`
+	Charged    int     `json:"charged_round_count"`
+	Executed   int     `json:"executed_tool_call_count"`
+	Dispatches int     `json:"dispatch_count"`
+	Losses     int     `json:"lost_worker_count"`
+	DurationMs *int64  `json:"turn_duration_ms"`
+	ErrorClass string  `json:"error_class"`
+	Error      string  `json:"error"`
+	Message    struct {
+		ID       int64  `json:"id"`
+		State    string `json:"state"`
+		Attempts int    `json:"attempts"`
+	} `json:"message"`
+	Reply *struct {
+		Outcome string `json:"outcome"`
+		Body    string `json:"body"`
+	} `json:"reply"`
+	DispatchLog []struct {
+		Outcome  *string `json:"outcome"`
+		WorkerID string  `json:"worker_id"`
+	} `json:"dispatches"`
+	RoundLog []struct {
+		Round int        `json:"round"`
+		Text  string     `json:"text"`
+		Calls []ToolCall `json:"tool_calls"`
+	} `json:"rounds"`
+}
+
+// A ToolCall is what "turnctl show" says of a call.
+type ToolCall struct {
+	ID         string `json:"id"`
+	WireID     string `json:"tool_call_id"`
+	Name       string `json:"name"`
+	State      string `json:"state"`
+	Starts     int    `json:"starts"`
+	Result     string `json:"result"`
+	LateResult string `json:"late_result"`
+}
+
+// TurnOf shows the newest turn of a message, once that is closed.
+func (e *Env) TurnOf(message int64) Turn {
+	e.T.Helper()
+	e.AwaitClosed(message)
+	return e.Show(Query[int64](e, "select turn_id from messages where id = $1", message))
+}
+
+// Show shows a turn as it is now.
+func (e *Env) Show(turn int64) Turn {
+	e.T.Helper()
+	return Turnctl[Turn](e, "show", fmt.Sprint(turn))
+}
+
+// Calls returns the calls of all rounds.
+func (turn Turn) Calls() (all []ToolCall) {
+	for _, r := range turn.RoundLog {
+		all = append(all, r.Calls...)
+	}
+	return all
+}
+
+// CallsByWireID are a turn's calls by the id that the model gave them.
+func CallsByWireID(turn Turn) map[string]ToolCall {
+	all := map[string]ToolCall{}
+	for _, c := range turn.Calls() {
+		all[c.WireID] = c
+	}
+	return all
+}
+
+// WantEnd fails the test if the turn did not end like this.
+func (e *Env) WantEnd(turn Turn, state, stop string, rounds int) {
+	e.T.Helper()
+	reason := "null"
+	if turn.StopReason != nil {
+		reason = *turn.StopReason
+	}
+	if turn.State != state || reason != stop || turn.Rounds != rounds {
+		e.T.Errorf("turn %d ended %s, %s after %d rounds (%s %s); expected %s, %s after %d",
+			turn.ID, turn.State, reason, turn.Rounds, turn.ErrorClass, turn.Error, state, stop, rounds)
+	}
+}
+
+// WantReply fails the test if the reply is not exactly this.
+func (e *Env) WantReply(turn Turn, body string) {
+	e.T.Helper()
+	if turn.Reply == nil || turn.Reply.Body != body {
+		e.T.Errorf("turn %d has the reply %+v, not %q", turn.ID, turn.Reply, body)
+	}
+}
+
+// An Event is an event of a turn, as turnctl and the API write it.
+type Event struct {
+	Seq  int64
+	Type string
+	Data struct{ Text, Kind string }
+}
+
+// JournalOf is all that a turn's holders wrote, late results aside.
+func JournalOf(e *Env, turn int64) string {
+	e.T.Helper()
+	return Query[string](e, `
+		select t::text || coalesce((select string_agg(r::text, E'\n' order by r.round) from rounds r where r.turn_id = t.id), '')
+			|| coalesce((select string_agg(c.state || c.shown || c.nonce, E'\n' order by c.round, c.ordinal) from calls c where c.turn_id = t.id), '')
+			|| coalesce((select string_agg(e::text, E'\n' order by e.seq) from turn_events e where e.turn_id = t.id), '')
+			|| coalesce((select string_agg(r::text, E'\n') from replies r where r.turn_id = t.id), '')
+		from turns t where t.id = $1`, turn)
+}
+
+// WantNothingMore shows that a closed message is not taken up again: a later
+// one is answered, and the model was not asked about anything else.
+func (e *Env) WantNothingMore(asked int) {
+	e.T.Helper()
+	e.Model.Then(Rounds(inferencetest.Text("later")))
+	e.Exec("update leases set not_before = null")
+	later := e.TurnOf(e.Enqueue("clerk", "And now?"))
+	e.WantReply(later, "later")
+	e.WantRequests(asked + 1)
+	if n := Query[int](e, "select count(*) from turns"); n != 2 {
+		e.T.Errorf("there are %d turns, not 2", n)
+	}
+}

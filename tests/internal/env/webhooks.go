@@ -1,0 +1,122 @@
+package env
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+)
+
+// WebhookSecret is what the webhooks of the tests sign with, and OldWebhookSecret what they
+// signed with before.
+const (
+	WebhookSecret    = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+	OldWebhookSecret = "whsec_b2xkIHNlY3JldCBvZiB0aGUgd2ViaG9va3M="
+)
+
+// A Delivery is one request that a receiver got.
+type Delivery struct {
+	ID, Body string
+	Header   http.Header
+}
+
+// A WebhookReceiver is a program that a webhook posts to. It answers by what the test has it do, and
+// keeps what it was sent.
+type WebhookReceiver struct {
+	t      testing.TB
+	server *httptest.Server
+	URL    string
+	answer func(w http.ResponseWriter, r *http.Request, p Delivery)
+
+	Secrets []string // each of which must have signed
+
+	mu         sync.Mutex
+	deliveries []Delivery
+}
+
+// NewWebhookReceiver answers 204 where answer is nil.
+func NewWebhookReceiver(t testing.TB, answer func(w http.ResponseWriter, r *http.Request, p Delivery)) *WebhookReceiver {
+	if answer == nil {
+		answer = func(w http.ResponseWriter, _ *http.Request, _ Delivery) { w.WriteHeader(http.StatusNoContent) }
+	}
+	r := &WebhookReceiver{t: t, answer: answer, Secrets: []string{WebhookSecret}}
+	r.server = httptest.NewServer(r)
+	r.URL = r.server.URL
+	t.Cleanup(func() {
+		r.server.CloseClientConnections()
+		r.server.Close()
+	})
+	return r
+}
+
+func (r *WebhookReceiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	body, err := io.ReadAll(req.Body)
+	if err != nil {
+		return // broken off before it was whole
+	}
+	p := Delivery{req.Header.Get("webhook-id"), string(body), req.Header}
+	for _, secret := range r.Secrets {
+		if err := verifySignature(secret, p); err != nil {
+			r.t.Errorf("a request to %s: %v", req.URL, err)
+		}
+	}
+	r.mu.Lock()
+	r.deliveries = append(r.deliveries, p)
+	r.mu.Unlock()
+	r.answer(w, req, p)
+}
+
+// verifySignature checks a request as the library of Standard Webhooks does.
+func verifySignature(secret string, p Delivery) error {
+	by, err := standardwebhooks.NewWebhook(secret)
+	if err != nil {
+		return err
+	}
+	return by.Verify([]byte(p.Body), p.Header)
+}
+
+// Deliveries is what came so far, by id.
+func (r *WebhookReceiver) Deliveries() map[string][]Delivery {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := map[string][]Delivery{}
+	for _, p := range r.deliveries {
+		all[p.ID] = append(all[p.ID], p)
+	}
+	return all
+}
+
+// WantSameBodies fails the test where a reply came with different bodies.
+func (r *WebhookReceiver) WantSameBodies() {
+	r.t.Helper()
+	for id, pushes := range r.Deliveries() {
+		for _, p := range pushes {
+			if p.Body != pushes[0].Body {
+				r.t.Errorf("%s came as %s and as %s", id, pushes[0].Body, p.Body)
+			}
+		}
+	}
+}
+
+// AddWebhook adds a webhook to the settings of every worker that starts from now on.
+func (e *Env) AddWebhook(name, url string, settings ...string) {
+	e.T.Helper()
+	e.Vars["HOOK_SECRET"], e.Vars["OLD_HOOK_SECRET"] = WebhookSecret, OldWebhookSecret
+	if !strings.Contains(e.ReadFile("turnkeeper.yaml"), "webhooks:") {
+		e.WriteFile("turnkeeper.yaml", e.ReadFile("turnkeeper.yaml")+"webhooks:\n")
+	}
+	lines := append([]string{"url: " + url, "secret_env: HOOK_SECRET", "allow_private: true"}, settings...)
+	e.WriteFile("turnkeeper.yaml", e.ReadFile("turnkeeper.yaml")+"  "+name+":\n    "+strings.Join(lines, "\n    ")+"\n")
+}
+
+// AwaitDeliveries returns when so many deliveries to a webhook are in the state.
+func (e *Env) AwaitDeliveries(webhook, state string, n int) {
+	e.T.Helper()
+	e.Await(fmt.Sprintf("%d deliveries to %s are %s", n, webhook, state),
+		"select count(*) = $3 from webhook_deliveries where webhook = $1 and state = $2", webhook, state, n)
+}

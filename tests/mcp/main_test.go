@@ -1,0 +1,9 @@
+package mcp_test
+
+import (
+	"testing"
+
+	"turnkeeper/tests/internal/env"
+)
+
+func TestMain(m *testing.M) { env.Main(m) }
