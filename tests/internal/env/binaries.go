@@ -24,8 +24,30 @@ var build = sync.OnceValue(func() (err error) {
 	if binaryDir, err = os.MkdirTemp("", "turnkeeper-bin-"); err != nil {
 		return err
 	}
-	return Build(append([]string{"-o", binaryDir + "/"}, programs...)...)
+	if err := Build(append([]string{"-o", binaryDir + "/"}, programs...)...); err != nil {
+		return err
+	}
+	return statSources()
 })
+
+// statSources looks at each source file of the programs and its folder. go test
+// takes a result from its cache unless a file that the tests looked at has
+// changed, and the programs are not among what the tests import.
+func statSources() error {
+	const format = "{{if .Module}}{{if .Module.Main}}{{.Dir}}{{range .GoFiles}}\n{{$.Dir}}/{{.}}{{end}}{{range .EmbedFiles}}\n{{$.Dir}}/{{.}}{{end}}{{end}}{{end}}"
+	cmd := exec.Command("go", append([]string{"list", "-deps", "-f", format}, programs...)...)
+	cmd.Dir = root()
+	out, err := cmd.Output()
+	if err != nil {
+		return fmt.Errorf("listing the sources of the programs: %w", err)
+	}
+	for name := range strings.SplitSeq(strings.TrimSpace(string(out)), "\n") {
+		if _, err := os.Stat(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // Build runs go build with these arguments in the module's root, with the race
 // detector if the tests have it.
