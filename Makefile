@@ -36,17 +36,23 @@ setup: ## install Postgres' programs if they are missing and we may (Debian, Ubu
 demo: setup build ## send a message to the demo agent and watch its one reply come out
 	@scripts/demo.sh
 
+.PHONY: quick
+quick: setup ## run what takes less than a minute in all: for use after every edit
+	scripts/test -short -timeout 10m
+
+# TURNKEEPER_TESTS=full asks for every case of the tests that have many, RACE=1 for the race detector:
+# CI asks for both. CONTRIBUTING.md says what runs in which tier.
 .PHONY: test
 test: setup ## run all tests
-	go test -timeout 10m ./...
+	scripts/test $(if $(RACE),-race) -timeout $(if $(RACE),60m,30m)
 
 .PHONY: race
-race: setup ## run all tests with the race detector (needs a C compiler)
-	CGO_ENABLED=1 go test -race -timeout 20m ./...
+race: ## run all tests as CI does: every case, with the race detector (needs a C compiler)
+	TURNKEEPER_TESTS=full $(MAKE) test RACE=1
 
 .PHONY: crash
 crash: setup ## harm a program at every point, in every way, with every kind of tool (about half an hour)
-	TURNKEEPER_CRASH_MATRIX=1 go test -timeout 90m -run 'TestCrashMatrix|TestAPanicInsideATurn|TestHarmBetween' ./tests/faults
+	TURNKEEPER_TESTS=long scripts/test -timeout 90m -run 'TestCrashMatrix|TestAPanicInsideATurn|TestHarmBetween' ./tests/faults
 
 .PHONY: sim
 sim: ## live through SEEDS (5000) simulated worlds of faults, from seed SEED (1) on
@@ -54,7 +60,7 @@ sim: ## live through SEEDS (5000) simulated worlds of faults, from seed SEED (1)
 
 .PHONY: faults
 faults: setup ## make faults of the database for a quarter of an hour: cuts, crashes, a full disk
-	TURNKEEPER_FAULTS=long go test -timeout 30m ./tests/faults -v -run '$(FAULTS)'
+	TURNKEEPER_TESTS=long scripts/test -timeout 30m -v -run '$(FAULTS)' ./tests/faults ./tests/core
 
 .PHONY: fuzz
 fuzz: setup ## fuzz each target for FUZZTIME (10s)
@@ -67,7 +73,7 @@ model: ## check the lease protocol as a model, and that each of its mutants fail
 
 .PHONY: record
 record: setup ## keep this release's journals for later ones: RELEASE=name
-	go test ./tests/core -run RecordedJournals -record $(or $(RELEASE),$(error say RELEASE=name))
+	scripts/test ./tests/core -run RecordedJournals -record $(or $(RELEASE),$(error say RELEASE=name))
 
 .PHONY: mcp-conformance
 mcp-conformance: ## run the official MCP conformance suite for clients (needs npm)
@@ -75,7 +81,7 @@ mcp-conformance: ## run the official MCP conformance suite for clients (needs np
 
 .PHONY: screenshots
 screenshots: setup ## take the pictures of docs/page.md anew (Chromium)
-	go test ./tests/api -run TestScreenshots -screenshots
+	scripts/test ./tests/api -run TestScreenshots -screenshots
 
 .PHONY: bench
 bench: setup build ## measure turns a second on this machine

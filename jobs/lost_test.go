@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"turnkeeper"
+
+	"turnkeeper/internal/testrun"
 )
 
 const takeover = 500 * time.Millisecond
@@ -60,6 +62,7 @@ func TestSilentWorkersTurnIsTakenOver(t *testing.T) {
 }
 
 func TestMessageThatLosesItsWorkerThreeTimesIsAnsweredWithoutRunning(t *testing.T) {
+	testrun.Slow(t)
 	s := newSite(t)
 	var tally tally
 	deadly := s.start(kind{takeover: takeover, model: tally.counted(func(ctx context.Context, _ string) (string, error) {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/testrun"
 	"turnkeeper/scheduler"
 	"turnkeeper/storage"
 )
@@ -13,6 +14,7 @@ import (
 // that did not arrive, and a turn that was left without an end. What it works,
 // and what is another's, or new, is not.
 func TestOverlooked(t *testing.T) {
+	testrun.Slow(t)
 	job, grant, none := storage.Overlooked{Jobs: 1}, storage.Overlooked{Grants: 1}, storage.Overlooked{}
 	for name, c := range map[string]struct {
 		then  string // SQL of what came after the fetch

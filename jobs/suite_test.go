@@ -10,6 +10,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentturn"
 	"turnkeeper/internal/storesuite"
+	"turnkeeper/internal/testrun"
 	"turnkeeper/jobs"
 	"turnkeeper/scheduler"
 	"turnkeeper/storage"
@@ -18,6 +19,7 @@ import (
 
 // Postgres keeps what the store in memory keeps.
 func TestSuite(t *testing.T) {
+	testrun.Slow(t)
 	storesuite.Run(t, func(t *testing.T) storesuite.Door {
 		t.Parallel()
 		url := storagetest.URL(t)

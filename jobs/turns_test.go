@@ -11,6 +11,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentturn"
 	"turnkeeper/inference"
+	"turnkeeper/internal/testrun"
 	"turnkeeper/jobs"
 	"turnkeeper/scheduler"
 )
@@ -195,6 +196,7 @@ func TestShutdownHandsBack(t *testing.T) {
 }
 
 func TestFailedTurnIsTriedAgain(t *testing.T) {
+	testrun.Slow(t)
 	s := newSite(t)
 	calls := 0
 	s.start(kind{scheduler: true, model: func(context.Context, string) (string, error) {

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"turnkeeper"
+	"turnkeeper/internal/testrun"
 	"turnkeeper/storage"
 	"turnkeeper/storage/storagetest"
 )
@@ -31,6 +32,7 @@ func impatient(t *testing.T, h *house) (*storagetest.Proxy, *storage.Store) {
 }
 
 func TestADeadConnectionDelaysAStep(t *testing.T) {
+	testrun.Slow(t)
 	for name, what := range map[string]storagetest.Cut{"after the commit": storagetest.Hush, "before the server has it": storagetest.Freeze} {
 		t.Run(name, func(t *testing.T) {
 			h := newHouse(t)
@@ -56,6 +58,7 @@ func TestADeadConnectionDelaysAStep(t *testing.T) {
 // A tick that hears nothing more ends, and so does its transaction on the
 // server, which holds the scheduler's lock.
 func TestADeadConnectionDelaysATick(t *testing.T) {
+	testrun.Slow(t)
 	h := newHouse(t)
 	p, far := impatient(t, h)
 	ctx := t.Context()
@@ -87,6 +90,7 @@ func TestADeadConnectionDelaysATick(t *testing.T) {
 }
 
 func TestADeadBellIsReplaced(t *testing.T) {
+	testrun.Slow(t)
 	h := newHouse(t)
 	p, url := storagetest.NewProxy(t, h.url)
 	bell := storage.NewBell(url, zap.NewNop())

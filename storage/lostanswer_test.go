@@ -14,6 +14,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/internal/pgdev"
+	"turnkeeper/internal/testrun"
 	"turnkeeper/storage"
 	"turnkeeper/storage/storagetest"
 )
@@ -239,6 +240,7 @@ func TestLostAnswerOfATransactionalCall(t *testing.T) {
 
 // The server is stopped without ceremony while an entry waits, and started again.
 func TestServerRestartsWhileAppendWaits(t *testing.T) {
+	testrun.Slow(t)
 	dir, err := os.MkdirTemp("", "turnkeeper-test-") // the server's user can enter it; not so t.TempDir of root
 	if err != nil {
 		t.Fatal(err)

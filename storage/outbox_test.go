@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"turnkeeper"
+	"turnkeeper/internal/testrun"
 	"turnkeeper/storage"
 )
 
@@ -79,6 +80,7 @@ func TestRepliesThatCommitOutOfOrder(t *testing.T) {
 
 // A writer that stands still holds up what comes after its reply, and nothing before.
 func TestAReplyThatIsLongInComing(t *testing.T) {
+	testrun.Slow(t)
 	h := newHouse(t)
 	for i := range 3 {
 		h.enqueue("desk", fmt.Sprint("c", i), "hello")

@@ -6,12 +6,14 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/testrun"
 	"turnkeeper/storage"
 )
 
 // The database ends a session whose transaction is left alone for as long as a statement
 // may take. A tool may wait for longer, where its own time is longer.
 func TestTransactionalToolMayWaitForAsLongAsItMayRun(t *testing.T) {
+	testrun.Slow(t)
 	h := newHouse(t)
 	const statementTimeout = time.Second
 	store, err := storage.Open(t.Context(), storage.Options{URL: h.url, StatementTimeout: statementTimeout, MaxConns: 3})

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"turnkeeper/internal/testrun"
 	"turnkeeper/storage"
 )
 
@@ -112,6 +113,7 @@ func (f flood) mayRead() (pages int) {
 // TestLooksAtALongQueueUseIndexes has the statements of a tick explained over a
 // hundred thousand waiting messages, before and after the server has statistics.
 func TestLooksAtALongQueueUseIndexes(t *testing.T) {
+	testrun.Slow(t)
 	for _, f := range floods {
 		t.Run(f.name, func(t *testing.T) {
 			h := newHouse(t)

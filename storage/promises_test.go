@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"turnkeeper"
+
+	"turnkeeper/internal/testrun"
 )
 
 // busyHouse has a turn that ended well, with a call of effect once, a turn that
@@ -57,6 +59,7 @@ func TestPromisesHold(t *testing.T) {
 
 // Each promise is broken by hand, past the constraints that guard it.
 func TestBrokenPromisesAreFound(t *testing.T) {
+	testrun.Slow(t)
 	for promise, damage := range map[string]string{
 		"a closed message has one reply":                             `delete from turnkeeper.replies`,
 		"a reply belongs to a closed message and to its newest turn": `update turnkeeper.messages set turn_id = 99 where state = 'answered'`,

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/testrun"
 	"turnkeeper/migrations"
 	"turnkeeper/storage"
 	"turnkeeper/storage/storagetest"
@@ -120,6 +121,7 @@ func TestTheRecordOfMigrationsIsWidened(t *testing.T) {
 // While somebody holds a table a migration that wants it does not stop those
 // who come after it for longer than a moment, and is done in the end.
 func TestAMigrationDoesNotBlockThoseWhoWork(t *testing.T) {
+	testrun.Slow(t)
 	h := newHouse(t)
 	files, next := newer("-- Oldest program: 1\nalter table turnkeeper.turns add column next integer;")
 	program := storagetest.Open(t, h.url)

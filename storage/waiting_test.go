@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"turnkeeper/internal/testrun"
 	"turnkeeper/storage"
 )
 
@@ -40,6 +41,7 @@ func pourWaiting(h *house) {
 
 // Ten thousand waiting turns cost a tick next to nothing.
 func TestLooksBesideTenThousandWaitingTurnsUseIndexes(t *testing.T) {
+	testrun.Slow(t)
 	h := newHouse(t)
 	pourWaiting(h)
 	for _, analyzed := range []bool{false, true} {

@@ -6,11 +6,13 @@ import (
 	"time"
 
 	"turnkeeper/internal/bench"
+	"turnkeeper/internal/testrun"
 )
 
 // TestRun shows that the benchmark measures the turn that it says, and that every commit waits for
 // the flush that was asked for: the floor's turn has six, one after the other.
 func TestRun(t *testing.T) {
+	testrun.Slow(t)
 	const delay = 5 * time.Millisecond
 	report, err := bench.Run(t.Context(), bench.Options{
 		Idle: 2, Turns: 4, Watched: 1, Lanes: []int{1, 2}, Pause: time.Millisecond, FlushDelay: delay,

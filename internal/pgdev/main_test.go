@@ -98,6 +98,7 @@ func (g *guest) kill(t *testing.T) {
 
 // openFolder is a folder that every user can enter, as t.TempDir is not.
 func openFolder(t *testing.T) string {
+	testrun.Slow(t)
 	t.Helper()
 	dir, err := os.MkdirTemp("", "pgdev-test-")
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"turnkeeper/agentturn"
+	"turnkeeper/internal/testrun"
 )
 
 var (
@@ -56,6 +57,9 @@ const enough = 50
 // twice. A seed that fails is lived through again by
 // make sim SEED=n SEEDS=1.
 func TestNothingLostNothingTwice(t *testing.T) {
+	if testing.Short() {
+		*seeds = min(*seeds, 5)
+	}
 	began := processorTime()
 	var simulated, awake time.Duration
 	steps, visited := 0, map[string]bool{}
@@ -93,6 +97,7 @@ func processorTime() time.Duration {
 
 // A seed decides everything.
 func TestASeedDecidesEverything(t *testing.T) {
+	testrun.Slow(t)
 	for seed := uint64(1); seed <= 5; seed++ {
 		one, other := live(t, seed, plant{}, true), live(t, seed, plant{}, true)
 		for i := range min(len(one.trace.all), len(other.trace.all)) {
@@ -117,6 +122,7 @@ const plantedSeeds = 100
 // The simulation finds each planted fault; the seed that finds it is clean
 // without.
 func TestPlantedFaultsAreFound(t *testing.T) {
+	testrun.Slow(t)
 	for _, plant := range plants {
 		t.Run(plant.name, func(t *testing.T) {
 			for i := range uint64(plantedSeeds) {

@@ -16,7 +16,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"syscall"
-	"testing"
 	"time"
 
 	"go.uber.org/goleak"
@@ -30,9 +29,9 @@ const parentPoll = 200 * time.Millisecond
 
 // Main is Run for the tests of a package, for its TestMain. They fail when they leave a goroutine
 // behind. It does not return.
-func Main(m *testing.M) { goleak.VerifyTestMain(suite{m}) }
+func Main(m goleak.TestingM) { goleak.VerifyTestMain(suite{m}) }
 
-type suite struct{ m *testing.M }
+type suite struct{ m goleak.TestingM }
 
 func (s suite) Run() int { return Run(s.m.Run) }
 

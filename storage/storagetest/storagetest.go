@@ -10,7 +10,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io/fs"
 	"net/url"
@@ -22,7 +21,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
-	"go.uber.org/goleak"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"go.uber.org/zap"
 
 	"turnkeeper/internal/pgdev"
@@ -39,42 +38,43 @@ const ServerVariable = "TURNKEEPER_TEST_POSTGRES"
 type server struct {
 	url      string
 	template string        // the name of a database with the current schema
+	pool     *pgxpool.Pool // makes and drops databases
 	private  *pgdev.Server // nil if the server is shared
 	made     atomic.Int64  // databases so far
 }
 
 var (
-	inMain bool // the package has called Main or Run
+	inMain bool // the package has called Main
 	start  = sync.OnceValues(startServer)
 	opened atomic.Pointer[server]
 )
 
-// Main runs the tests of a package and cleans up after them (see package testrun). They fail when
-// they leave a goroutine behind. It does not return.
-func Main(m *testing.M) { goleak.VerifyTestMain(suite{m}) }
+// Main runs the tests of a package as testrun.Main does, and stops their server. It does not
+// return.
+func Main(m *testing.M) {
+	inMain = true
+	testrun.Main(suite{m})
+}
 
 // A suite is a package's tests with their server.
 type suite struct{ m *testing.M }
 
-func (s suite) Run() int { return Run(s.m) }
-
-// Run is Main for a package that has more to do after its tests: it returns
-// the exit code.
-func Run(m *testing.M) int {
-	inMain = true
-	return testrun.Run(func() (code int) {
-		defer func() {
-			s := opened.Load()
-			if s == nil || s.private == nil {
-				return
-			}
-			if err := s.private.Close(context.Background()); err != nil {
-				fmt.Fprintln(os.Stderr, err)
-				code = 1
-			}
-		}()
-		return m.Run()
-	})
+func (s suite) Run() int {
+	code := s.m.Run()
+	server := opened.Load()
+	if server == nil {
+		return code
+	}
+	if server.pool != nil {
+		server.pool.Close()
+	}
+	if server.private != nil {
+		if err := server.private.Close(context.Background()); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
+	return code
 }
 
 // StartServer starts a server for tests in a folder. Its data does not survive a crash.
@@ -97,6 +97,10 @@ func startServer() (*server, error) {
 		s.private, s.url = private, private.URL()
 	}
 	opened.Store(s)
+	var err error
+	if s.pool, err = pgxpool.New(ctx, s.url); err != nil {
+		return nil, err
+	}
 	return s, s.makeTemplate(ctx)
 }
 
@@ -107,7 +111,7 @@ func (s *server) makeTemplate(ctx context.Context) error {
 		return err
 	}
 	s.template = "template_" + hash
-	conn, err := pgx.Connect(ctx, s.url)
+	conn, err := pgx.Connect(ctx, s.url) // its end ends the lock
 	if err != nil {
 		return err
 	}
@@ -165,12 +169,8 @@ func Migrate(ctx context.Context, store *storage.Store) ([]storage.Migration, er
 }
 
 func (s *server) admin(ctx context.Context, sql string) error {
-	conn, err := pgx.Connect(ctx, s.url)
-	if err != nil {
-		return err
-	}
-	_, err = conn.Exec(ctx, sql)
-	return errors.Join(err, conn.Close(ctx))
+	_, err := s.pool.Exec(ctx, sql)
+	return err
 }
 
 func (s *server) urlOf(database string) string {
@@ -191,7 +191,7 @@ func EmptyURL(t testing.TB) string { return fresh(t, false) }
 func fresh(t testing.TB, migrated bool) string {
 	t.Helper()
 	if !inMain {
-		t.Fatal("the package's TestMain must call storagetest.Main or Run")
+		t.Fatal("the package's TestMain must call storagetest.Main")
 	}
 	s, err := start()
 	if err != nil {

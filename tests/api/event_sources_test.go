@@ -17,6 +17,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"turnkeeper/inference/inferencetest"
+	"turnkeeper/internal/testrun"
 	"turnkeeper/tests/internal/env"
 )
 
@@ -30,11 +31,11 @@ type followed struct {
 }
 
 // How many follow, and how often they are cut off in all.
-const (
-	nodeSources = 100
-	tabs        = 4 // each with an origin of its own: a browser has six connections to one
+var (
+	nodeSources = testrun.Count(20, 100)
+	tabs        = testrun.Count(1, 4) // each with an origin of its own: a browser has six connections to one
 	tabSources  = 5
-	manyCuts    = 2000
+	manyCuts    = int64(testrun.Count(200, 2000))
 )
 
 // cutAt is after how many bytes a connection is cut: as a rule soon, and now and then so

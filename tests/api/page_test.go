@@ -9,6 +9,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"turnkeeper/inference/inferencetest"
+	"turnkeeper/internal/testrun"
 	"turnkeeper/tests/internal/env"
 )
 
@@ -114,6 +115,7 @@ const accessible = `(() => {
 // A turn is followed while its model speaks, over a connection to the model that
 // breaks: what stands in the end is the reply.
 func TestATurnIsFollowedInABrowser(t *testing.T) {
+	testrun.OnlyFull(t)
 	t.Parallel()
 	e := env.New(t)
 	e.WriteAgent("clerk", env.MarkerTools)
@@ -305,6 +307,7 @@ func awaitTurnOf(e *env.Env, message int64) int64 {
 // The turn of a tree of agents shows all of it, leads to each with the keyboard, and
 // goes on by itself, in both themes and on a narrow screen.
 func TestATreeOfAgentsInABrowser(t *testing.T) {
+	testrun.OnlyFull(t)
 	t.Parallel()
 	e := env.New(t)
 	e.WriteTeam("budget: {tree_calls: 40}")
@@ -359,6 +362,7 @@ func TestATreeOfAgentsInABrowser(t *testing.T) {
 
 // A list goes on by itself: focus, scroll and what is open stay.
 func TestAListRefreshesItself(t *testing.T) {
+	testrun.OnlyFull(t)
 	t.Parallel()
 	e := env.New(t)
 	e.WriteAgent("clerk")

@@ -14,6 +14,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"turnkeeper/inference/inferencetest"
+	"turnkeeper/internal/testrun"
 	"turnkeeper/tests/internal/env"
 )
 
@@ -31,6 +32,9 @@ const orders = `order  customer            item                      paid      s
 // docs/page.md. That they show what they should is looked at; here it is checked
 // that each is there and not blank.
 func TestScreenshots(t *testing.T) {
+	if !*writeScreenshots {
+		testrun.OnlyFull(t)
+	}
 	t.Parallel()
 	e := env.New(t)
 	office(e)

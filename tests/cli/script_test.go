@@ -20,6 +20,7 @@ import (
 //
 // DATABASE_URL is a migrated database, EMPTY_DATABASE_URL one without a schema.
 func TestScripts(t *testing.T) {
+	env.SkipInQuick(t)
 	t.Parallel()
 	binaries := env.BinaryDir(t)
 	testscript.Run(t, testscript.Params{

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"turnkeeper/inference/inferencetest"
+	"turnkeeper/internal/testrun"
 	"turnkeeper/tests/internal/env"
 )
 
@@ -18,7 +19,7 @@ func TestTwoHundredEnqueuesFromTenProcesses(t *testing.T) {
 	if r := e.Run("", "turnctl", "scheduler", "pause", "the messages are counted first"); r.Code != 0 {
 		t.Fatal(r.Stderr)
 	}
-	const processes, each = 10, 20
+	processes, each := 10, testrun.Count(3, 20)
 	var senders sync.WaitGroup
 	ids := make([][]int64, processes)
 	for p := range processes {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"turnkeeper/inference/inferencetest"
+	"turnkeeper/internal/testrun"
 	"turnkeeper/tests/internal/env"
 )
 
@@ -14,10 +15,7 @@ import (
 // results come.
 func TestThousandsOfTurnsWait(t *testing.T) {
 	t.Parallel()
-	n := env.FaultCount(2000, 10_000)
-	if env.RaceDetector {
-		n /= 4 // it looks for races; make test holds the thousands
-	}
+	n := testrun.Count(300, env.FaultCount(1000, 10_000))
 	e := env.New(t)
 	e.WriteAgent("clerk", env.DetachedTools, "lane: conversation")
 	e.WriteAgent("other")

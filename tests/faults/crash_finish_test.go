@@ -3,13 +3,14 @@ package faults_test
 import (
 	"testing"
 
+	"turnkeeper/internal/testrun"
 	"turnkeeper/tests/internal/env"
 )
 
 // A panic within a turn ends neither the worker nor the message.
 func TestAPanicInsideATurn(t *testing.T) {
 	t.Parallel()
-	for _, point := range []string{"turn.start", "model.before", "model.first", "plan.after", "call.checked", "call.effect_done", "finish.before", "finish.after"} {
+	for _, point := range testrun.Sample([]string{"turn.start", "model.before", "model.first", "plan.after", "call.checked", "call.effect_done", "finish.before", "finish.after"}, 3) {
 		t.Run(point, func(t *testing.T) {
 			t.Parallel()
 			c := env.Crash{Point: point, Fault: "panic", Tool: "mark_once"}
@@ -40,8 +41,12 @@ var finishing = []struct{ table, when string }{
 // own process away.
 func TestHarmBetweenTheStatementsOfTheEnd(t *testing.T) {
 	t.Parallel()
-	for _, at := range finishing {
-		for _, fault := range []string{"kill", "terminate", "cut"} {
+	for i, at := range finishing {
+		faults := []string{"kill", "terminate", "cut"}
+		if !testrun.Full() {
+			faults = faults[i%len(faults):][:1]
+		}
+		for _, fault := range faults {
 			t.Run(at.table+"/"+fault, func(t *testing.T) {
 				t.Parallel()
 				e := env.NewCrash(t, env.Crash{Point: "none", Fault: fault, Tool: "mark_once"})

@@ -1,18 +1,15 @@
 package faults_test
 
 import (
-	"os"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
 	"turnkeeper/internal/app"
+	"turnkeeper/internal/testrun"
 	"turnkeeper/tests/internal/env"
 )
-
-// crashVariable asks for the whole matrix; make crash sets it.
-const crashVariable = "TURNKEEPER_CRASH_MATRIX"
 
 // harms are what may happen to a program at a fault point.
 var harms = []string{"kill", "stop", "cut"}
@@ -21,7 +18,7 @@ var harms = []string{"kill", "stop", "cut"}
 // looks whether every message has its one reply and every promise holds.
 func TestCrashMatrix(t *testing.T) {
 	t.Parallel()
-	for _, c := range matrix(os.Getenv(crashVariable) != "") {
+	for _, c := range matrix() {
 		t.Run(strings.Join([]string{c.Point, c.Fault, c.Tool}, "/"), func(t *testing.T) {
 			t.Parallel()
 			crashTestOf(c.Point)(t, c)
@@ -29,20 +26,26 @@ func TestCrashMatrix(t *testing.T) {
 	}
 }
 
-// matrix is every point with every fault and every tool that brings a turn
-// there; or, in short, each point once, faults and tools by turns, and all
-// faults at the points around an effect.
-func matrix(whole bool) (all []env.Crash) {
+// matrix is what the tier asks for. make crash: every point with every fault and every tool that
+// brings a turn there. CI: each point once, faults and tools in turn, and all faults at the points
+// around an effect. make test: one point of each class, faults and tools in turn.
+func matrix() (all []env.Crash) {
+	classes := map[string]bool{}
 	for i, point := range app.FaultPoints() {
+		tools := toolsAt(point)
+		class := point[:strings.LastIndex(point, ".")]
+		first := !classes[class]
 		for j, fault := range harms {
-			for k, tool := range toolsAt(point) {
-				turn := i%len(harms) == j && (i/len(harms))%len(toolsAt(point)) == k
+			for k, tool := range tools {
+				turn := i%len(harms) == j && (i/len(harms))%len(tools) == k
 				core := slices.Contains(aroundEffects, point) && tool == "mark_once"
-				if whole || turn || core {
+				one := first && len(classes)%len(harms) == j && (len(classes)/len(harms))%len(tools) == k
+				if testrun.Long() || testrun.Full() && (turn || core) || !testrun.Full() && one {
 					all = append(all, env.Crash{Point: point, Fault: fault, Tool: tool})
 				}
 			}
 		}
+		classes[class] = true
 	}
 	return all
 }

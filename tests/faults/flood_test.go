@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"turnkeeper/inference/inferencetest"
+	"turnkeeper/internal/testrun"
 	"turnkeeper/tests/internal/env"
 )
 
@@ -66,7 +67,7 @@ func TestAToolThatKillsItsWorker(t *testing.T) {
 const sample = 400
 
 // TestAHundredThousandMessagesWait has half of them in one lane and half in ten
-// thousand. The worker starts on the oldest, in order, and does not grow.
+// thousand; in make test a tenth of that. The worker starts on the oldest, in order, and does not grow.
 func TestAHundredThousandMessagesWait(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -75,15 +76,16 @@ func TestAHundredThousandMessagesWait(t *testing.T) {
 	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
 		return inferencetest.Text("answer to " + env.NewestMessage(r))
 	})
+	half := testrun.Count(5000, 50_000)
 	w := e.StartWorker()
 	first := e.Send("clerk", "first")
 	e.AwaitClosed(first)
 	e.Run("", "turnctl", "scheduler", "pause", "--reason", "the flood is poured in")
 	e.Exec(`insert into messages (agent, conversation, lane, body, due_at)
-		select 'clerk', 'main', 'clerk', 'clerk ' || i, date_trunc('second', now() - interval '1 hour') from generate_series(1, 50000) i`)
+		select 'clerk', 'main', 'clerk', 'clerk ' || i, date_trunc('second', now() - interval '1 hour') from generate_series(1, $1::int) i`, half)
 	e.Exec(`insert into messages (agent, conversation, lane, body, due_at)
-		select 'crew', 'c' || i % 10000, 'crew/c' || i % 10000, 'crew ' || i, date_trunc('second', now() - interval '1 hour') + i / 1000 * interval '1 s'
-		from generate_series(1, 50000) i`)
+		select 'crew', 'c' || i % ($1 / 5), 'crew/c' || i % ($1 / 5), 'crew ' || i, date_trunc('second', now() - interval '1 hour') + i / 1000 * interval '1 s'
+		from generate_series(1, $1::int) i`, half)
 	e.Run("", "turnctl", "scheduler", "resume")
 	drained := func(n int) {
 		e.Await(fmt.Sprint(n, " messages are answered"), "select count(*) >= $1 from replies", 1+n)
@@ -93,8 +95,8 @@ func TestAHundredThousandMessagesWait(t *testing.T) {
 	accepted := e.Enqueue("clerk", "the youngest")
 	drained(sample)
 	after := resident(t, w.Cmd.Process.Pid)
-	t.Logf("%.0f turns a second with 100,000 waiting; the worker has %d MB, %d MB after %d turns",
-		float64(sample-sample/4)/time.Since(began).Seconds(), before>>20, after>>20, sample)
+	t.Logf("%.0f turns a second with %d waiting; the worker has %d MB, %d MB after %d turns",
+		float64(sample-sample/4)/time.Since(began).Seconds(), 2*half, before>>20, after>>20, sample)
 	if grown := after - before; grown > 24<<20 {
 		t.Errorf("the worker grew by %d MB", grown>>20)
 	}

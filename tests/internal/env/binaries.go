@@ -1,34 +1,63 @@
 package env
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 )
 
-// programs are the packages that are built, once for all tests of a package.
+// programs are the packages that are built for the tests.
 var programs = []string{
 	"./cmd/worker", "./cmd/enqueue", "./cmd/turnctl", "./examples/webhook-receiver",
 	"./tests/internal/programs/markerworker", "./tests/internal/programs/faultenqueue",
 	"./tests/internal/programs/misbehaving", "./tests/internal/programs/toolserver",
 }
 
-// binaryDir is the folder of the built programs; empty: none was built yet.
-var binaryDir string
+// binaryDir is the folder of the built programs. It stays from one run to the next: go build links
+// only what has changed, and one package of tests finds what another has built.
+func binaryDir() string {
+	if RaceDetector {
+		return Path("bin/test-race")
+	}
+	return Path("bin/test")
+}
 
-var build = sync.OnceValue(func() (err error) {
-	if binaryDir, err = os.MkdirTemp("", "turnkeeper-bin-"); err != nil {
+var build = sync.OnceValue(func() error {
+	unlock, err := lockFile(binaryDir() + ".lock")
+	if err != nil {
 		return err
 	}
-	if err := Build(append([]string{"-o", binaryDir + "/"}, programs...)...); err != nil {
+	defer unlock()
+	if err := Build(append([]string{"-o", binaryDir() + "/"}, programs...)...); err != nil {
 		return err
 	}
 	return statSources()
 })
+
+// lockFile makes a file and its folder if need be, and locks it against other processes.
+func lockFile(name string) (unlock func(), err error) {
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for err = syscall.EINTR; errors.Is(err, syscall.EINTR); {
+		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX)
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return func() { _ = f.Close() }, nil
+}
 
 // statSources looks at each source file of the programs and its folder. go test
 // takes a result from its cache unless a file that the tests looked at has
@@ -52,7 +81,7 @@ func statSources() error {
 // Build runs go build with these arguments in the module's root, with the race
 // detector if the tests have it.
 func Build(args ...string) error {
-	command := []string{"build", "-buildvcs=false"}
+	command := []string{"build", "-buildvcs=false", "-ldflags=-s -w"} // without debug information, linking takes half as long
 	if RaceDetector {
 		command = append(command, "-race")
 	}
@@ -64,22 +93,13 @@ func Build(args ...string) error {
 	return nil
 }
 
-func removeBinaries() {
-	if binaryDir != "" {
-		_ = os.RemoveAll(binaryDir)
-	}
-	if clientsDir != "" {
-		_ = os.RemoveAll(clientsDir)
-	}
-}
-
 // BinaryDir is the folder of the built programs.
 func BinaryDir(t testing.TB) string {
 	t.Helper()
 	if err := build(); err != nil {
 		t.Fatal(err)
 	}
-	return binaryDir
+	return binaryDir()
 }
 
 // Binary is the path of a built program.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -40,11 +41,27 @@ type Env struct {
 
 // New makes an Env with an empty inbox and no agent. When the test ends,
 // all processes are stopped first, and then every invariant is checked.
-func New(t testing.TB) *Env { return NewOn(t, storagetest.URL(t)) }
+func New(t testing.TB) *Env {
+	t.Helper()
+	SkipInQuick(t)
+	return NewOn(t, storagetest.URL(t))
+}
+
+// quick are the tests that run with -short: one of each way into the product.
+var quick = []string{"TestAToolCallThenText", "TestAKilledWorkersTurnIsTakenOver", "TestTheOpenAIClientOfGo", "TestWebhook", "TestTheInboxAssistant"}
+
+// SkipInQuick skips a test with -short, unless it is in quick. New and NewOn call it.
+func SkipInQuick(t testing.TB) {
+	t.Helper()
+	if testing.Short() && !slices.Contains(quick, t.Name()) {
+		t.Skip("runs without -short")
+	}
+}
 
 // NewOn is New on a database of the caller's.
 func NewOn(t testing.TB, url string) *Env {
 	t.Helper()
+	SkipInQuick(t)
 	e := &Env{T: t, Dir: t.TempDir(), DatabaseURL: url, Ledger: NewLedger(t), Model: inferencetest.NewServer().Strict()}
 	e.ModelURL = e.Model.Start(t)
 	e.DB = OpenPool(t, url)

@@ -14,31 +14,21 @@ import (
 	"os"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"turnkeeper/storage/storagetest"
 )
 
-// atOnce is how many tests run at the same time: most of their time is spent
-// on waiting for leases and heartbeats.
-const atOnce = "4"
+// atOnce is how many tests of a package run at the same time. They wait for leases, heartbeats and
+// model servers most of the time.
+const atOnce = "8"
 
-// Main runs the tests of a package and exits. It removes what was built for
-// them, and fails if a goroutine is left.
+// Main runs the tests of a package and exits (see storagetest.Main).
 func Main(m *testing.M) {
 	flag.Parse()
 	if err := limitParallel(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	goleak.VerifyTestMain(suite{m}) // the tests' own goroutines: a process that was not waited for is one
-}
-
-type suite struct{ m *testing.M }
-
-func (s suite) Run() int {
-	defer removeBinaries()
-	return storagetest.Run(s.m)
+	storagetest.Main(m)
 }
 
 // limitParallel sets the number of parallel tests, unless the command line did.

@@ -1,0 +1,56 @@
+package testrun
+
+import (
+	"os"
+	"testing"
+)
+
+// TierVariable says how much runs of the tests that have many cases: empty is make test, "full" is
+// CI, "long" is make crash and make faults.
+const TierVariable = "TURNKEEPER_TESTS"
+
+// Full says that every case is wanted.
+func Full() bool { tier := os.Getenv(TierVariable); return tier == "full" || tier == "long" }
+
+// Long says that tests may take minutes each.
+func Long() bool { return os.Getenv(TierVariable) == "long" }
+
+// Sample returns all cases in CI, n of them in make test, spread evenly, and one with -short.
+// Cases that are alike should be next to each other.
+func Sample[T any](cases []T, n int) []T {
+	if testing.Short() {
+		n = 1
+	}
+	if Full() || n >= len(cases) {
+		return cases
+	}
+	some := make([]T, 0, n)
+	for i := range n {
+		some = append(some, cases[i*len(cases)/n])
+	}
+	return some
+}
+
+// Count returns few in make test, and many in CI.
+func Count(few, many int) int {
+	if Full() {
+		return many
+	}
+	return few
+}
+
+// OnlyFull skips a test outside of CI.
+func OnlyFull(t testing.TB) {
+	t.Helper()
+	if !Full() {
+		t.Skip("runs with " + TierVariable + "=full, as in CI")
+	}
+}
+
+// Slow skips a test with -short: one that takes a second, or is one of many that are alike.
+func Slow(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("runs without -short")
+	}
+}
