@@ -18,6 +18,9 @@ type catalog struct {
 	server Server
 	store  Store // nil: nothing is kept
 	log    *zap.Logger
+	// rereadEvery is how often calls of a refused tool look whether an operator has
+	// accepted it.
+	rereadEvery time.Duration
 
 	mu       sync.Mutex
 	tools    map[string]entry
@@ -32,8 +35,8 @@ type entry struct {
 	fault  string        // why the definition cannot be used; empty: it can
 }
 
-func newCatalog(s Server, store Store, log *zap.Logger) *catalog {
-	return &catalog{server: s, store: store, log: log, tools: map[string]entry{}, reported: map[string]string{}}
+func newCatalog(s Server, store Store, log *zap.Logger, rereadEvery time.Duration) *catalog {
+	return &catalog{server: s, store: store, log: log, rereadEvery: rereadEvery, tools: map[string]entry{}, reported: map[string]string{}}
 }
 
 // inUse is the definition that counts: the pinned one where another is refused.
@@ -151,10 +154,6 @@ func (c *catalog) get(name string) (e entry, known, listed bool) {
 	return e, known, c.listed
 }
 
-// rereadEvery is how often calls of a refused tool look whether an operator has
-// accepted it.
-const rereadEvery = time.Second
-
 // refusal says why a call of the tool is refused by its definition; empty: it is
 // not.
 func (c *catalog) refusal(ctx context.Context, name string) string {
@@ -179,5 +178,5 @@ func (c *catalog) refusal(ctx context.Context, name string) string {
 func (c *catalog) due() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return time.Since(c.reread) > rereadEvery
+	return time.Since(c.reread) > c.rereadEvery
 }

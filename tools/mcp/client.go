@@ -25,7 +25,7 @@ type Config struct {
 	Log     *zap.Logger // nil: nothing is logged
 	Access  Access      // what tokens for servers take
 
-	maxFrame int // 0: MaxFrame
+	limits *limits // nil: defaultLimits
 }
 
 // A Client has the tools of servers. New makes one, and Close ends it with all
@@ -42,12 +42,16 @@ func New(cfg Config) *Client {
 	if cfg.Log == nil {
 		cfg.Log = zap.NewNop()
 	}
+	bounds := defaultLimits()
+	if cfg.limits != nil {
+		bounds = *cfg.limits
+	}
 	ctx, stop := context.WithCancel(context.Background())
 	c := &Client{hosts: map[string]*host{}, ctx: ctx, stop: stop}
 	for _, s := range cfg.Servers {
 		log := cfg.Log.With(field(s))
 		c.hosts[s.Name] = &host{
-			server: s, log: log, catalog: newCatalog(s, cfg.Store, log), maxFrame: cmp.Or(cfg.maxFrame, MaxFrame),
+			server: s, log: log, catalog: newCatalog(s, cfg.Store, log, bounds.Reread), limits: bounds,
 			ctx: ctx, links: map[turnkeeper.Lane]*link{}, auth: newAuthorizer(s, cfg.Access),
 		}
 	}
@@ -102,12 +106,12 @@ func (c *Client) Close() {
 
 // A host is a server with its links.
 type host struct {
-	server   Server
-	log      *zap.Logger
-	catalog  *catalog
-	maxFrame int
-	ctx      context.Context // of the Client
-	auth     authorizer      // nil: the server wants no tokens
+	server  Server
+	log     *zap.Logger
+	catalog *catalog
+	limits  limits
+	ctx     context.Context // of the Client
+	auth    authorizer      // nil: the server wants no tokens
 
 	mu      sync.Mutex
 	used    bool
@@ -155,7 +159,7 @@ func (h *host) link(lane turnkeeper.Lane) (*link, error) {
 }
 
 func (h *host) newLink() *link {
-	l := &link{timeout: h.server.connectTimeout(), log: h.log, used: time.Now()}
+	l := &link{timeout: h.server.connectTimeout(), limits: h.limits, log: h.log, used: time.Now()}
 	l.connect = func(ctx context.Context) (*session, error) { return h.connect(ctx, l) }
 	return l
 }
@@ -169,7 +173,7 @@ func (h *host) connect(ctx context.Context, l *link) (*session, error) {
 		default:
 		}
 	}
-	s, err := connector{server: h.server, log: h.log, maxFrame: h.maxFrame, relist: relist, auth: h.auth}.connect(ctx)
+	s, err := connector{server: h.server, log: h.log, limits: h.limits, relist: relist, auth: h.auth}.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -182,10 +186,6 @@ func (h *host) connect(ctx context.Context, l *link) (*session, error) {
 	l.attempts.Go(func() { h.followList(s, again) })
 	return s, nil
 }
-
-// relistPause is the least time between two looks at a list that changes: each look
-// is also written down.
-const relistPause = time.Second
 
 // followList reads the list of tools again whenever the server says that it has
 // changed.
@@ -205,7 +205,7 @@ func (h *host) followList(s *session, again <-chan struct{}) {
 			h.log.Warn("the changed list of an MCP server's tools could not be read", zap.Error(plainError(err)))
 		}
 		stop()
-		pause := time.NewTimer(relistPause)
+		pause := time.NewTimer(h.limits.Relist)
 		select {
 		case <-s.lost():
 			pause.Stop()
@@ -245,7 +245,7 @@ func (h *host) stayConnected() {
 
 // pause waits until the next attempt is due.
 func (h *host) pause(err error) {
-	wait := firstPause / 4
+	wait := h.limits.FirstPause / 4
 	if u, ok := errors.AsType[*unreachable](err); ok && u.wait > wait {
 		wait = u.wait
 	}
@@ -326,7 +326,7 @@ func Probe(ctx context.Context, s Server, access Access, log *zap.Logger) ([]tur
 	if tokens != nil {
 		defer tokens.close()
 	}
-	session, err := connector{server: s, log: log, maxFrame: MaxFrame, relist: func() {}, auth: tokens}.connect(ctx)
+	session, err := connector{server: s, log: log, limits: defaultLimits(), relist: func() {}, auth: tokens}.connect(ctx)
 	if err != nil {
 		return nil, err
 	}

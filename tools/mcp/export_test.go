@@ -5,9 +5,16 @@ import (
 	"net/http"
 )
 
-// NewSmall is New with a smaller bound for messages.
-func NewSmall(cfg Config, maxFrame int) *Client {
-	cfg.maxFrame = maxFrame
+// Limits are the limits of a client.
+type Limits = limits
+
+// NewLimited returns a Client whose limits are changed by set.
+func NewLimited(cfg Config, set ...func(*Limits)) *Client {
+	l := defaultLimits()
+	for _, f := range set {
+		f(&l)
+	}
+	cfg.limits = &l
 	return New(cfg)
 }
 

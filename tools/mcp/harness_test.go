@@ -32,13 +32,19 @@ type bench struct {
 
 func newBench(t *testing.T, transport, mode string, settings ...func(*mcp.Server)) *bench {
 	t.Helper()
+	return newBenchWithin(t, func(*mcp.Limits) {}, transport, mode, settings...)
+}
+
+// newBenchWithin returns a bench whose client has other limits than forTests.
+func newBenchWithin(t *testing.T, limit func(*mcp.Limits), transport, mode string, settings ...func(*mcp.Server)) *bench {
+	t.Helper()
 	b := &bench{t: t, dir: t.TempDir(), store: newMemStore()}
 	server := b.server(transport, mode)
 	for _, set := range settings {
 		set(&server)
 	}
 	b.declared = server
-	b.Client = mcp.NewSmall(mcp.Config{Servers: []mcp.Server{server}, Store: b.store}, 1<<20)
+	b.Client = mcp.NewLimited(mcp.Config{Servers: []mcp.Server{server}, Store: b.store}, forTests, limit)
 	t.Cleanup(func() {
 		b.Close()
 		if b.http != nil {
@@ -62,6 +68,14 @@ func (b *bench) server(transport, mode string) mcp.Server {
 	}
 	s.Command, s.Env = []string{self, b.dir, mode}, []string{hostileVariable + "=yes"}
 	return s
+}
+
+// forTests sets small sizes and short pauses. What a server may take is far more than
+// any takes, and the tests of servers that take more set less.
+func forTests(l *mcp.Limits) {
+	l.Frame = 1 << 20
+	l.Ping, l.Reason, l.Progress = patience, patience, patience
+	l.Relist, l.Reread, l.FirstPause = 10*time.Millisecond, 10*time.Millisecond, 20*time.Millisecond
 }
 
 func both(t *testing.T, run func(t *testing.T, transport string)) {

@@ -11,11 +11,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// Pauses between sessions that fail one after the other. After the first failure
-// there is none.
+// Pauses of a link whose server waits for a login.
 const (
-	firstPause = time.Second
-	lastPause  = time.Minute
 	loginPause = 2 * time.Second       // between looks whether somebody has logged in
 	answerTime = 50 * time.Millisecond // in which those who waited for such a look take what it found
 )
@@ -25,6 +22,7 @@ const (
 type link struct {
 	connect func(context.Context) (*session, error)
 	timeout time.Duration
+	limits  limits
 	log     *zap.Logger
 
 	mu         sync.Mutex
@@ -144,7 +142,7 @@ func (l *link) fail(why error) { l.failures, l.why = l.failures+1, why }
 // attempt always has one, the loss of a session that was up only from the second
 // on.
 func (l *link) pause(failures int) time.Time {
-	pause := min(firstPause<<min(failures-1, 10), lastPause)
+	pause := min(l.limits.FirstPause<<min(failures-1, 10), l.limits.LastPause)
 	return time.Now().Add(pause/2 + rand.N(pause)) //nolint:gosec // no secret
 }
 
@@ -161,7 +159,7 @@ func (l *link) watch(s *session) {
 	if l.current == s {
 		l.current = nil
 	}
-	if time.Since(began) > lastPause {
+	if time.Since(began) > l.limits.LastPause {
 		l.failures = 0
 	}
 	l.fail(why)

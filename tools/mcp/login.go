@@ -160,7 +160,7 @@ func (v *visitor) visit(ctx context.Context, args *auth.AuthorizationArgs) (*aut
 
 // tools lists the server's tools, and so finds out whether the login is any good.
 func (v *visitor) tools(ctx context.Context) (int, error) {
-	s, err := connector{server: v.server, log: zap.NewNop(), maxFrame: MaxFrame, relist: func() {}, auth: v}.connect(ctx)
+	s, err := connector{server: v.server, log: zap.NewNop(), limits: defaultLimits(), relist: func() {}, auth: v}.connect(ctx)
 	if err != nil {
 		return 0, err
 	}

@@ -20,6 +20,7 @@ import (
 )
 
 func TestResults(t *testing.T) {
+	t.Parallel()
 	dot, err := base64.StdEncoding.DecodeString(png)
 	if err != nil {
 		t.Fatal(err)
@@ -61,6 +62,7 @@ func TestResults(t *testing.T) {
 
 // A call that was sent and not answered is in doubt; the next one is well.
 func TestACrashIsOneFailedCall(t *testing.T) {
+	t.Parallel()
 	both(t, func(t *testing.T, transport string) {
 		b := newBench(t, transport, "")
 		b.answers("echo", "{}")
@@ -77,6 +79,7 @@ func TestACrashIsOneFailedCall(t *testing.T) {
 
 // A call that only reads is sent once more.
 func TestARepeatableCallIsSentAgain(t *testing.T) {
+	t.Parallel()
 	for _, e := range []turnkeeper.Effect{turnkeeper.EffectNone, turnkeeper.EffectKeyed} {
 		both(t, func(t *testing.T, transport string) {
 			b := newBench(t, transport, "", effect(e))
@@ -94,6 +97,7 @@ func TestARepeatableCallIsSentAgain(t *testing.T) {
 
 // A call of effect once reaches the server once, whatever happens.
 func TestOnceIsSentOnce(t *testing.T) {
+	t.Parallel()
 	both(t, func(t *testing.T, transport string) {
 		b := newBench(t, transport, "")
 		for range 3 {
@@ -106,6 +110,7 @@ func TestOnceIsSentOnce(t *testing.T) {
 }
 
 func TestAGiantMessage(t *testing.T) {
+	t.Parallel()
 	both(t, func(t *testing.T, transport string) {
 		b := newBench(t, transport, "")
 		if got := b.call("giant", `{}`); got.Outcome != tools.InDoubt || transport == overStdio && !strings.Contains(got.Result.Text, "it sent a message of more than") {
@@ -117,6 +122,7 @@ func TestAGiantMessage(t *testing.T) {
 
 // An answer that cannot be read is that call's trouble alone.
 func TestNonsenseForAResult(t *testing.T) {
+	t.Parallel()
 	both(t, func(t *testing.T, transport string) {
 		b := newBench(t, transport, "")
 		other := make(chan tools.Ending, 1)
@@ -138,6 +144,7 @@ func TestNonsenseForAResult(t *testing.T) {
 // A line that is meant for an answer and is none is not left for the call to wait
 // for until its time is up.
 func TestAnAnswerThatIsNoMessage(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, overStdio, "")
 	got := b.call("no_message", `{}`)
 	if got.Outcome != tools.InDoubt || !strings.Contains(got.Result.Text, "it sent an answer that cannot be read") {
@@ -147,7 +154,8 @@ func TestAnAnswerThatIsNoMessage(t *testing.T) {
 }
 
 func TestPausesGrow(t *testing.T) {
-	b := newBench(t, overStdio, "dead")
+	t.Parallel()
+	b := newBenchWithin(t, func(l *mcp.Limits) { l.FirstPause, l.LastPause = time.Hour, time.Hour }, overStdio, "dead")
 	got := b.call("echo", `{}`)
 	if got.Outcome != tools.Failed || !strings.Contains(got.Result.Text, `the MCP server "h" cannot be reached: its program ended with exit code 3; it is tried again in`) ||
 		!strings.Contains(got.Result.Text, "Nothing was run") {
@@ -156,13 +164,14 @@ func TestPausesGrow(t *testing.T) {
 	for range 20 {
 		b.call("echo", `{}`)
 	}
-	if starts := len(marksIn(b.dir, "starts")); starts > 2 {
+	if starts := len(marksIn(b.dir, "starts")); starts > 1 {
 		t.Errorf("it was started %d times at once", starts)
 	}
 }
 
 // A server that is down at first is made again in the background.
 func TestUseKeepsTrying(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, overStdio, "die-once")
 	b.Use("h", "h", "unknown")
 	await(t, "its tools", func() bool { return b.Tool("h", "echo").Spec().Description == "Does echo." })
@@ -170,6 +179,7 @@ func TestUseKeepsTrying(t *testing.T) {
 }
 
 func TestAnHTTPServerThatForgotTheSession(t *testing.T) {
+	t.Parallel()
 	for _, status := range []int{http.StatusNotFound, http.StatusBadRequest} {
 		t.Run("in the way of the Python SDK, "+strconv.Itoa(status), func(t *testing.T) {
 			b := newBench(t, overHTTP, "", effect(turnkeeper.EffectNone))
@@ -204,6 +214,7 @@ func TestAnHTTPServerThatForgotTheSession(t *testing.T) {
 // A server that says by a status, too, that it does not like a request knows the session
 // all the same: nobody else has to wait for another.
 func TestARefusalIsNoLostSession(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, overHTTP, "")
 	for range 3 {
 		if got := b.call("refuse", `{}`); got.Outcome != tools.Failed || !strings.Contains(got.Result.Text, "400 (Bad Request): no such thing. Nothing was run") {
@@ -219,6 +230,7 @@ func TestARefusalIsNoLostSession(t *testing.T) {
 }
 
 func TestHTTPStatuses(t *testing.T) {
+	t.Parallel()
 	cases := map[int]tools.Outcome{
 		http.StatusUnauthorized: tools.Failed, http.StatusTooManyRequests: tools.Failed, http.StatusServiceUnavailable: tools.Failed,
 		http.StatusInternalServerError: tools.InDoubt, http.StatusBadGateway: tools.InDoubt,
@@ -239,8 +251,10 @@ func TestHTTPStatuses(t *testing.T) {
 // An answer whose stream is cut is read on. What becomes of that says nothing of
 // whether the call was run: it was taken when the stream began.
 func TestAStreamThatIsCut(t *testing.T) {
+	t.Parallel()
 	away := func(b *bench) { _ = b.http.Listener.Close() }
 	cases := map[string]struct {
+		resume  int // attempts to read on; 0: as many as workers make
 		resumed http.HandlerFunc
 		cut     func(*bench)
 		want    tools.Outcome
@@ -262,13 +276,18 @@ func TestAStreamThatIsCut(t *testing.T) {
 		},
 		"the server is away": {
 			resumed: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+			resume:  1, // those after the first have long pauses
 			cut:     away, want: tools.InDoubt,
 		},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t, overHTTP, "")
+			b := newBenchWithin(t, func(l *mcp.Limits) {
+				if c.resume > 0 {
+					l.Resume = c.resume
+				}
+			}, overHTTP, "")
 			b.http.resumed = func(w http.ResponseWriter, r *http.Request) {
 				if c.cut != nil {
 					c.cut(b)
@@ -290,6 +309,7 @@ func TestAStreamThatIsCut(t *testing.T) {
 // A call that the server has begun, and asked for more in, was run in part whatever
 // becomes of the answer to that.
 func TestACallThatHasBegunIsInDoubt(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, overHTTP, "")
 	got := b.call("begin_and_ask", `{}`)
 	if got.Outcome != tools.InDoubt || strings.Contains(got.Result.Text, "Nothing was run") {
@@ -301,6 +321,7 @@ func TestACallThatHasBegunIsInDoubt(t *testing.T) {
 }
 
 func TestAServerThatIsDownCertainlyRanNothing(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, overHTTP, "")
 	b.answers("echo", "{}")
 	b.http.CloseClientConnections()
@@ -313,6 +334,7 @@ func TestAServerThatIsDownCertainlyRanNothing(t *testing.T) {
 }
 
 func TestRedirectsToAnotherOriginAreRefused(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, overHTTP, "", func(s *mcp.Server) {
 		s.URL = strings.TrimSuffix(s.URL, "/mcp") + "/elsewhere"
 		s.Headers = map[string]string{"X-Secret": "s"}
@@ -323,6 +345,7 @@ func TestRedirectsToAnotherOriginAreRefused(t *testing.T) {
 }
 
 func TestHeaders(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, overHTTP, "", func(s *mcp.Server) { s.Headers = map[string]string{"Authorization": "Bearer abc"} })
 	b.answers("echo", "{}")
 	b.http.mu.Lock()
@@ -333,6 +356,7 @@ func TestHeaders(t *testing.T) {
 }
 
 func TestCancellationIsSentOn(t *testing.T) {
+	t.Parallel()
 	both(t, func(t *testing.T, transport string) {
 		b := newBench(t, transport, "")
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -349,6 +373,7 @@ func TestCancellationIsSentOn(t *testing.T) {
 }
 
 func TestAHangIsATimeout(t *testing.T) {
+	t.Parallel()
 	both(t, func(t *testing.T, transport string) {
 		b := newBench(t, transport, "")
 		b.answers("echo", "{}")
@@ -362,7 +387,8 @@ func TestAHangIsATimeout(t *testing.T) {
 
 // A server that does not answer a ping after a timeout is started again.
 func TestAFrozenServerIsStartedAgain(t *testing.T) {
-	b := newBench(t, overStdio, "frozen")
+	t.Parallel()
+	b := newBenchWithin(t, func(l *mcp.Limits) { l.Ping = 50 * time.Millisecond }, overStdio, "frozen")
 	b.answers("echo", "{}")
 	b.callAs(t.Context(), tools.Call{}, "hang", `{}`, 50*time.Millisecond)
 	b.Use("h")
@@ -371,6 +397,7 @@ func TestAFrozenServerIsStartedAgain(t *testing.T) {
 }
 
 func TestAServerThatSaysNothing(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, overStdio, "mute", func(s *mcp.Server) { s.ConnectTimeout = 100 * time.Millisecond })
 	if got := b.call("echo", `{}`); got.Outcome != tools.Failed || !strings.Contains(got.Result.Text, "it did not answer in time") {
 		t.Errorf("%s: %q", got.Outcome, got.Result.Text)
@@ -379,7 +406,8 @@ func TestAServerThatSaysNothing(t *testing.T) {
 
 // Some servers do not answer what they do not know.
 func TestAServerThatIgnoresTheNewestProtocol(t *testing.T) {
-	b := newBench(t, overStdio, "silent-discover", func(s *mcp.Server) { s.ConnectTimeout = time.Second })
+	t.Parallel()
+	b := newBenchWithin(t, func(l *mcp.Limits) { l.Newest = 100 * time.Millisecond }, overStdio, "silent-discover")
 	b.answers("echo", "{}")
 	named := newBench(t, overStdio, "silent-discover", func(s *mcp.Server) { s.Protocol = "2025-11-25" })
 	named.answers("echo", "{}")
@@ -389,6 +417,7 @@ func TestAServerThatIgnoresTheNewestProtocol(t *testing.T) {
 }
 
 func TestProgress(t *testing.T) {
+	t.Parallel()
 	both(t, func(t *testing.T, transport string) {
 		b := newBench(t, transport, "")
 		for _, tool := range []string{"progress", "late_progress"} {
@@ -409,6 +438,7 @@ func TestProgress(t *testing.T) {
 }
 
 func TestWhatAServerAsksFor(t *testing.T) {
+	t.Parallel()
 	cases := map[string]struct{ declined, allowed string }{
 		"elicit":          {`{"action":"decline"}`, `{"action":"accept","content":{"name":"Ada"}}`},
 		"elicit_required": {`{"action":"decline"}`, `{"action":"decline"}`},
@@ -428,6 +458,7 @@ func TestWhatAServerAsksFor(t *testing.T) {
 }
 
 func TestTheListChanges(t *testing.T) {
+	t.Parallel()
 	both(t, func(t *testing.T, transport string) {
 		b := newBench(t, transport, "")
 		if got := b.call("added", `{}`); got.Outcome != tools.Failed {
@@ -439,16 +470,18 @@ func TestTheListChanges(t *testing.T) {
 	})
 }
 
-// A server whose list changes with every look at it is looked at once a second.
+// A server whose list changes with every look at it is looked at in intervals.
 func TestAListThatNeverStopsChanging(t *testing.T) {
-	b := newBench(t, overStdio, "restless")
+	t.Parallel()
+	const pause = 200 * time.Millisecond
+	b := newBenchWithin(t, func(l *mcp.Limits) { l.Relist = pause }, overStdio, "restless")
 	b.answers("echo", "{}")
 	await(t, "three looks", func() bool { return len(marksIn(b.dir, "lists")) >= 3 })
 	var at [3]int
 	for i, when := range marksIn(b.dir, "lists")[:3] {
 		at[i], _ = strconv.Atoi(when)
 	}
-	if at[2]-at[1] < 900 {
+	if at[2]-at[1] < int(pause.Milliseconds())-1 {
 		t.Errorf("it was looked at again after %d ms", at[2]-at[1])
 	}
 	b.answers("echo", "{}")
@@ -456,6 +489,7 @@ func TestAListThatNeverStopsChanging(t *testing.T) {
 
 // What a server says of its tools has a bound as a whole.
 func TestAListThatIsTooLarge(t *testing.T) {
+	t.Parallel()
 	const long = 6 * patience // sixteen MiB go through two processes
 	b := newBench(t, overStdio, "hoarder", func(s *mcp.Server) { s.ConnectTimeout = long })
 	got := b.callAs(t.Context(), tools.Call{Lane: "lane"}, "echo", `{}`, long)
@@ -468,6 +502,7 @@ func TestAListThatIsTooLarge(t *testing.T) {
 }
 
 func TestAChangedDefinition(t *testing.T) {
+	t.Parallel()
 	for _, refuse := range []bool{false, true} {
 		t.Run("refuse "+strconv.FormatBool(refuse), func(t *testing.T) {
 			both(t, func(t *testing.T, transport string) {
@@ -505,6 +540,7 @@ func TestAChangedDefinition(t *testing.T) {
 
 // A server that is down is known by what is kept of it.
 func TestKeptDefinitions(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, overStdio, "")
 	if spec := b.Tool("h", "echo").Spec(); !strings.Contains(spec.Description, "is not known") || string(spec.Parameters) != `{"properties":{},"type":"object"}` {
 		t.Errorf("before: %+v", spec)
@@ -525,6 +561,7 @@ func TestKeptDefinitions(t *testing.T) {
 }
 
 func TestEffects(t *testing.T) {
+	t.Parallel()
 	cases := map[string]struct {
 		set  func(*mcp.Server)
 		want map[string]turnkeeper.Effect
@@ -565,6 +602,7 @@ func TestTheEnvironmentIsWhatIsDeclared(t *testing.T) {
 }
 
 func TestSessions(t *testing.T) {
+	t.Parallel()
 	for _, perLane := range []bool{false, true} {
 		t.Run(strconv.FormatBool(perLane), func(t *testing.T) {
 			b := newBench(t, overStdio, "", func(s *mcp.Server) { s.SessionPerLane = perLane })
@@ -580,6 +618,7 @@ func TestSessions(t *testing.T) {
 }
 
 func TestALaneThatIsIdleEnds(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, overStdio, "", func(s *mcp.Server) { s.SessionPerLane, s.IdleTimeout = true, 50*time.Millisecond })
 	b.answers("echo", "{}")
 	pid := marksIn(b.dir, "starts")[0]
@@ -594,7 +633,8 @@ func alive(pid string) bool {
 
 // Nothing of a server outlives the client, be it deaf, or in a session of its own.
 func TestNothingIsLeft(t *testing.T) {
-	b := newBench(t, overStdio, "deaf")
+	t.Parallel()
+	b := newBenchWithin(t, func(l *mcp.Limits) { l.End = 50 * time.Millisecond }, overStdio, "deaf")
 	b.answers("fork", "forked")
 	processes := append(marksIn(b.dir, "starts"), marksIn(b.dir, "children")...)
 	if len(processes) != 2 || !alive(processes[0]) || !alive(processes[1]) {
@@ -612,6 +652,7 @@ func TestNothingIsLeft(t *testing.T) {
 }
 
 func TestProbe(t *testing.T) {
+	t.Parallel()
 	both(t, func(t *testing.T, transport string) {
 		b := newBench(t, transport, "")
 		found, err := mcp.Probe(t.Context(), b.declared, mcp.Access{}, nil)
@@ -626,6 +667,7 @@ func TestProbe(t *testing.T) {
 }
 
 func TestManyCallsAtOnce(t *testing.T) {
+	t.Parallel()
 	both(t, func(t *testing.T, transport string) {
 		b := newBench(t, transport, "")
 		ended := make(chan tools.Ending)

@@ -54,6 +54,7 @@ func (b *bench) asks(o *oracle, arguments string) string {
 const declined = `{"code":-1,"message":"sampling is declined: %s"}`
 
 func TestSampling(t *testing.T) {
+	t.Parallel()
 	both(t, func(t *testing.T, transport string) {
 		o := &oracle{}
 		b := newBench(t, transport, "", allowing(4, 1000))
@@ -73,6 +74,7 @@ func TestSampling(t *testing.T) {
 }
 
 func TestSamplingIsDeclined(t *testing.T) {
+	t.Parallel()
 	plain := `"messages":[{"role":"user","content":{"type":"text","text":"hi"}}]`
 	invalid := `{"code":-32602,"message":"sampling is declined: %s"}`
 	cases := map[string]struct {
@@ -113,6 +115,7 @@ func TestSamplingIsDeclined(t *testing.T) {
 // A server that asks a thousand times is answered a thousand times, at once, and
 // the models are asked as often as they may be.
 func TestSamplingIsBounded(t *testing.T) {
+	t.Parallel()
 	both(t, func(t *testing.T, transport string) {
 		o := &oracle{}
 		b := newBench(t, transport, "", allowing(3, 1000))
@@ -129,6 +132,7 @@ func TestSamplingIsBounded(t *testing.T) {
 }
 
 func TestSamplingTokensAreBounded(t *testing.T) {
+	t.Parallel()
 	both(t, func(t *testing.T, transport string) {
 		o := &oracle{}
 		b := newBench(t, transport, "", allowing(10, 150))
@@ -144,6 +148,7 @@ func TestSamplingTokensAreBounded(t *testing.T) {
 
 // Whatever the turn says of its budget or its models is told at once.
 func TestSamplingThatFails(t *testing.T) {
+	t.Parallel()
 	both(t, func(t *testing.T, transport string) {
 		o := &oracle{does: func(context.Context) (tools.Sampled, error) {
 			return tools.Sampled{}, errors.New("the budget allows no more model calls")
@@ -156,6 +161,7 @@ func TestSamplingThatFails(t *testing.T) {
 }
 
 func TestSamplingAfterTheCall(t *testing.T) {
+	t.Parallel()
 	both(t, func(t *testing.T, transport string) {
 		o := &oracle{}
 		b := newBench(t, transport, "", allowing(3, 1000))
@@ -173,6 +179,7 @@ func TestSamplingAfterTheCall(t *testing.T) {
 
 // The end of the call ends the model's work, and the server is told.
 func TestSamplingOfACallThatIsCancelled(t *testing.T) {
+	t.Parallel()
 	both(t, func(t *testing.T, transport string) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		ended := make(chan error, 1)
@@ -196,6 +203,7 @@ func TestSamplingOfACallThatIsCancelled(t *testing.T) {
 
 // A server that asks by the result of a call says itself which call it is for.
 func TestSamplingByTheResult(t *testing.T) {
+	t.Parallel()
 	both(t, func(t *testing.T, transport string) {
 		for name, c := range map[string]struct {
 			set     func(*mcp.Server)
@@ -221,6 +229,7 @@ func TestSamplingByTheResult(t *testing.T) {
 // In a session that calls of two turns use it is not known which a question is
 // for. With a session for each lane it is.
 func TestSamplingInASessionOfTwoTurns(t *testing.T) {
+	t.Parallel()
 	for _, perLane := range []bool{false, true} {
 		t.Run(fmt.Sprint("a session for each lane: ", perLane), func(t *testing.T) {
 			both(t, func(t *testing.T, transport string) {
@@ -245,6 +254,7 @@ func TestSamplingInASessionOfTwoTurns(t *testing.T) {
 
 // Calls of one turn may stand for each other: it is that which pays.
 func TestSamplingInASessionOfOneTurn(t *testing.T) {
+	t.Parallel()
 	both(t, func(t *testing.T, transport string) {
 		b := newBench(t, transport, "", allowing(3, 1000))
 		ctx, stop := context.WithCancel(t.Context())

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -24,6 +25,7 @@ const legacyProtocol = "2025-11-25"
 // lost or closed.
 type session struct {
 	server  Server
+	limits  limits
 	log     *zap.Logger
 	sdk     *sdk.ClientSession
 	process *stdio          // nil: over HTTP
@@ -43,13 +45,12 @@ type session struct {
 	noted    atomic.Int64            // what the server asked for so far
 }
 
-// maxFrame is MaxFrame, but for tests.
 type connector struct {
-	server   Server
-	log      *zap.Logger
-	maxFrame int
-	relist   func()
-	auth     authorizer // nil: the server wants no tokens
+	server Server
+	log    *zap.Logger
+	limits limits
+	relist func()
+	auth   authorizer // nil: the server wants no tokens
 }
 
 // connect makes a session, within ctx. A server that does not answer being asked
@@ -60,7 +61,7 @@ func (c connector) connect(ctx context.Context) (*session, error) {
 	}
 	first, stop := ctx, context.CancelFunc(func() {})
 	if deadline, ok := ctx.Deadline(); ok {
-		first, stop = context.WithTimeout(ctx, time.Until(deadline)/2)
+		first, stop = context.WithTimeout(ctx, cmp.Or(c.limits.Newest, time.Until(deadline)/2))
 	}
 	defer stop()
 	s, err := c.try(first, "")
@@ -75,7 +76,7 @@ var errNoAnswer = errors.New("it did not answer in time")
 func (c connector) try(ctx context.Context, protocol string) (*session, error) {
 	own, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	s := &session{
-		server: c.server, log: c.log, ctx: own, end: end, idle: func() {}, relist: c.relist, progress: map[string]func(string){},
+		server: c.server, limits: c.limits, log: c.log, ctx: own, end: end, idle: func() {}, relist: c.relist, progress: map[string]func(string){},
 	}
 	transport, err := c.transport(s)
 	if err != nil {
@@ -121,17 +122,17 @@ func (c connector) try(ctx context.Context, protocol string) (*session, error) {
 
 func (c connector) transport(s *session) (sdk.Transport, error) {
 	if len(c.server.Command) > 0 {
-		process, err := startProgram(c.server, c.log, c.maxFrame)
+		process, err := startProgram(c.server, c.log, c.limits)
 		s.process = process
 		return process, err
 	}
-	client, closeIdle := newHTTPClient(s.ctx, c.server, c.auth, c.maxFrame, func(status int) {
+	client, closeIdle := newHTTPClient(s.ctx, c.server, c.auth, c.limits.Frame, func(status int) {
 		if s.up.Load() { // else it is the handshake that is refused, or tried in another way
 			s.retire(fmt.Errorf("the server refused a request with HTTP status %d: it may have been restarted", status))
 		}
 	})
 	s.idle = closeIdle
-	return &sdk.StreamableClientTransport{Endpoint: c.server.URL, HTTPClient: client, MaxRetries: 3, MaxEventSize: c.maxFrame}, nil
+	return &sdk.StreamableClientTransport{Endpoint: c.server.URL, HTTPClient: client, MaxRetries: c.limits.Resume, MaxEventSize: c.limits.Frame}, nil
 }
 
 // client is the client side of the protocol as the operator allows it.
@@ -265,19 +266,16 @@ func (s *session) hangUp() {
 		}()
 		select {
 		case <-done:
-		case <-time.After(endGrace):
+		case <-time.After(s.limits.End):
 		}
 	}
 	s.idle()
 }
 
-// pingTime is how long a server may take to show that it is alive.
-const pingTime = 5 * time.Second
-
 // probe drops a session whose server does not even answer a ping any more. Any
 // answer is a sign of life, also that it knows no ping.
 func (s *session) probe() {
-	ctx, stop := context.WithTimeout(s.ctx, pingTime)
+	ctx, stop := context.WithTimeout(s.ctx, s.limits.Ping)
 	defer stop()
 	if err := s.sdk.Ping(ctx, nil); err != nil && ctx.Err() != nil && s.ctx.Err() == nil {
 		s.drop(errors.New("it does not answer any more"))
@@ -344,13 +342,11 @@ func bounded(text string, n int) string {
 	return clean(text[:n]) + "…"
 }
 
-// lossTime is how long it may take until it is known what a session was lost to.
-const lossTime = reasonTime + time.Second
-
-// waitLost is closed when the session is lost, or should have been.
+// waitLost is closed when the session is lost, or should have been: what it was lost to
+// is known a moment after limits.Reason at the latest.
 func waitLost(s *session) <-chan struct{} {
 	done := make(chan struct{})
-	late := time.AfterFunc(lossTime, func() { s.drop(errors.New("the connection was lost")) })
+	late := time.AfterFunc(s.limits.Reason+time.Second, func() { s.drop(errors.New("the connection was lost")) })
 	context.AfterFunc(s.ctx, func() {
 		late.Stop()
 		close(done)

@@ -26,13 +26,6 @@ const (
 	maxTail    = 2000 // bytes of its standard error that are kept for the case that it ends
 )
 
-// endGrace is how long a server may take to end once its input is closed.
-const endGrace = 2 * time.Second
-
-// reasonTime is how long a program whose output has ended may take to end itself,
-// before it counts as one that has only closed it.
-const reasonTime = 5 * time.Second
-
 var errFrame = &badOutput{fmt.Sprintf("it sent a message of more than %d MiB", MaxFrame>>20)}
 
 // A badOutput is why a connection is ended that the server has not ended.
@@ -44,9 +37,9 @@ func (e *badOutput) Error() string { return e.text }
 // output. Lines on its output that are no messages are dropped: banners and
 // stray prints are common.
 type stdio struct {
-	process  *program.Process
-	log      *zap.Logger
-	maxFrame int
+	process *program.Process
+	log     *zap.Logger
+	limits  limits
 
 	incoming chan jsonrpc.Message
 	broken   chan struct{} // closed when nothing more can be read, after why is set
@@ -63,13 +56,13 @@ type stdio struct {
 // A started process is a Transport, once.
 var _ sdk.Transport = (*stdio)(nil)
 
-func startProgram(s Server, log *zap.Logger, maxFrame int) (*stdio, error) {
+func startProgram(s Server, log *zap.Logger, limits limits) (*stdio, error) {
 	process, err := program.Start(program.Program{Argv: s.Command, Dir: s.Dir, Env: s.Env})
 	if err != nil {
 		return nil, err
 	}
 	c := &stdio{
-		process: process, log: log, maxFrame: maxFrame,
+		process: process, log: log, limits: limits,
 		incoming: make(chan jsonrpc.Message), broken: make(chan struct{}), closed: make(chan struct{}),
 	}
 	c.readers.Go(c.readOutput)
@@ -112,7 +105,7 @@ func (c *stdio) readOutput() {
 	defer func() { _ = c.process.Stdout.Close() }()
 	input := bufio.NewReaderSize(c.process.Stdout, 64<<10)
 	for rubbish := 0; ; {
-		line, err := readLine(input, c.maxFrame)
+		line, err := readLine(input, c.limits.Frame)
 		messages, fault := decode(line)
 		switch {
 		case err == nil && fault != nil && isAnswer(line): // somebody waits for it
@@ -120,8 +113,8 @@ func (c *stdio) readOutput() {
 		case err == nil && fault != nil:
 			rubbish += len(line) + 1
 			c.log.Debug("an MCP server printed a line that is no message", zap.ByteString("line", line[:min(len(line), maxLogLine)]))
-			if rubbish > c.maxFrame {
-				err = &badOutput{fmt.Sprintf("it printed more than %d MiB that is no message", c.maxFrame>>20)}
+			if rubbish > c.limits.Frame {
+				err = &badOutput{fmt.Sprintf("it printed more than %d MiB that is no message", c.limits.Frame>>20)}
 			}
 		case len(messages) > 0:
 			rubbish = 0
@@ -260,7 +253,7 @@ func (c *stdio) Close() error {
 		go func() {
 			select {
 			case <-c.process.Done():
-			case <-time.After(endGrace):
+			case <-time.After(c.limits.End):
 				c.process.Kill()
 			}
 		}()
@@ -283,7 +276,7 @@ func (c *stdio) reason(err error) string {
 			c.log.Warn("an MCP server ended", zap.String("how", c.process.Ended()), zap.String("standard_error", words))
 		}
 		return said
-	case <-time.After(reasonTime):
+	case <-time.After(c.limits.Reason):
 	}
 	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, sdk.ErrConnectionClosed) {
 		return "its program closed its output"

@@ -110,7 +110,7 @@ func (t *tool) attempt(ctx context.Context, l *link, call tools.Call, asker *sam
 	params := &sdk.CallToolParams{Name: t.name, Arguments: call.Arguments, Meta: sdk.Meta{metaKey: call.IdempotencyKey}}
 	if call.Progress != nil {
 		token, stop := s.follow(call.Progress)
-		defer func() { time.AfterFunc(lateProgress, stop) }() // what was told before the answer may be read after it
+		defer func() { time.AfterFunc(s.limits.Progress, stop) }() // what was told before the answer may be read after it
 		params.SetProgressToken(token)
 		t.tellChange(call)
 	}
@@ -127,9 +127,6 @@ func (t *tool) attempt(ctx context.Context, l *link, call tools.Call, asker *sam
 	l.worked()
 	return attempt{result: resultOf(answer)}
 }
-
-// lateProgress is how long progress is still passed on after an answer.
-const lateProgress = time.Second
 
 // tellChange tells those who watch of a definition that is not the pinned one.
 func (t *tool) tellChange(call tools.Call) {
