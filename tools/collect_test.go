@@ -143,10 +143,9 @@ func TestExecuteBoundsABody(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			tool := named("slow")
 			tool.run = func(context.Context, tools.Call) (tools.Result, error) { return tools.Result{Body: tt.body}, nil }
-			start := time.Now()
-			got := tools.Execute(t.Context(), tool, tools.Call{}, tools.ExecuteOptions{Timeout: 20 * time.Millisecond})
-			if got.Outcome != tools.TimedOut || got.Abandoned || time.Since(start) > time.Second {
-				t.Errorf("%s after %s, abandoned %v", got.Outcome, time.Since(start), got.Abandoned)
+			got := tools.Execute(t.Context(), tool, tools.Call{}, tools.ExecuteOptions{Timeout: 20 * time.Millisecond, Grace: time.Minute})
+			if got.Outcome != tools.TimedOut || got.Abandoned {
+				t.Errorf("%s, abandoned %v", got.Outcome, got.Abandoned)
 			}
 		})
 	}

@@ -133,7 +133,7 @@ func TestAwait(t *testing.T) {
 		_, got := post(t, base, `{}`)
 		done <- got
 	}()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := s.Await(ctx, 1); err != nil {
 		t.Fatal(err)

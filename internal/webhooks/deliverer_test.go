@@ -31,8 +31,8 @@ type ledger struct {
 	flying  map[string]int
 	most    int // under way at once, of one webhook
 	ended   chan ending
-	ring    chan struct{}
-	failing int // how many of the next EndDelivery fail
+	rings   []chan struct{} // one of each endpoint
+	failing int             // how many of the next EndDelivery fail
 }
 
 type ending struct {
@@ -41,7 +41,7 @@ type ending struct {
 }
 
 func newLedger() *ledger {
-	return &ledger{pending: map[string][]turnkeeper.DeliveryClaim{}, flying: map[string]int{}, ended: make(chan ending, 1000), ring: make(chan struct{}, 1)}
+	return &ledger{pending: map[string][]turnkeeper.DeliveryClaim{}, flying: map[string]int{}, ended: make(chan ending, 1000)}
 }
 
 func (l *ledger) put(webhook string, ids ...int64) {
@@ -52,10 +52,20 @@ func (l *ledger) put(webhook string, ids ...int64) {
 			ID: turnkeeper.ReplyID(id), Agent: "clerk", Outcome: turnkeeper.TurnSucceeded, Body: fmt.Sprint("reply ", id), CreatedAt: time.Unix(1e9, 0),
 		}})
 	}
-	select {
-	case l.ring <- struct{}{}:
-	default:
+	for _, ring := range l.rings {
+		select {
+		case ring <- struct{}{}:
+		default:
+		}
 	}
+}
+
+func (l *ledger) subscribe() (<-chan struct{}, func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	ring := make(chan struct{}, 1)
+	l.rings = append(l.rings, ring)
+	return ring, func() {}
 }
 
 func (l *ledger) RegisterWebhook(context.Context, turnkeeper.Webhook) error { return nil }
@@ -114,7 +124,7 @@ func (l *ledger) await(t *testing.T) ending {
 // endpoint is one whose address may be on this machine.
 func endpoint(name, url string) webhooks.Endpoint {
 	return webhooks.Endpoint{
-		Name: name, URL: url, Keys: [][]byte{make([]byte, 24)}, AllowPrivate: true, Timeout: 10 * time.Second, Concurrency: 2,
+		Name: name, URL: url, Keys: [][]byte{make([]byte, 24)}, AllowPrivate: true, Timeout: patience, Concurrency: 2,
 		MaxAttempts: 3, MaxAge: time.Hour,
 	}
 }
@@ -134,7 +144,7 @@ func deliver(t *testing.T, endpoints ...webhooks.Endpoint) *running {
 	hard, r.hard = context.WithCancel(t.Context())
 	d := webhooks.New(webhooks.Config{
 		Store: r, Endpoints: endpoints, WorkerID: "w", PollInterval: time.Minute, Grace: time.Minute, Log: zap.NewNop(),
-		Rings: func() (<-chan struct{}, func()) { return r.ring, func() {} },
+		Rings: r.subscribe,
 		Mask:  func(text string) string { return strings.ReplaceAll(text, "canary", "[redacted]") },
 		View:  func(r turnkeeper.Reply) any { return map[string]any{"id": r.ID, "body": r.Body} },
 	})
@@ -290,26 +300,49 @@ func TestFailuresDoNotRepeatTheAddress(t *testing.T) {
 	}
 }
 
-// An endpoint that hangs has its time and no more, and holds up no other.
-func TestAnEndpointThatHangs(t *testing.T) {
+// An endpoint that hangs holds up no other.
+func TestAnEndpointThatHangsHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
-	slow := endpoint("slow", serve(t, func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-		<-r.Context().Done()
-	}))
-	slow.Timeout, slow.MaxAttempts = 4*time.Second, 1
+	url, arrived := hanging(t)
+	slow := endpoint("slow", url)
+	slow.Timeout = time.Hour
 	r := deliver(t, slow, endpoint("quick", serve(t, status(204))))
 	r.put("slow", 1, 2, 3)
+	for range slow.Concurrency {
+		<-arrived
+	}
 	r.put("quick", 1, 2, 3, 4, 5, 6, 7, 8)
-	for range 8 { // all of the quick one, before the first of the slow one gives up
+	for range 8 {
 		if got := r.await(t); got.Webhook != "quick" || got.State != turnkeeper.DeliveryDelivered {
 			t.Fatalf("%s: %+v", got.Webhook, got.DeliveryEnd)
 		}
 	}
+}
+
+// hanging returns the address of an endpoint that never answers, and what gets one for
+// each request.
+func hanging(t *testing.T) (url string, arrived chan struct{}) {
+	t.Helper()
+	arrived = make(chan struct{}, 100)
+	return serve(t, func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		arrived <- struct{}{}
+		<-r.Context().Done()
+	}), arrived
+}
+
+// An endpoint that hangs has its time and no more.
+func TestAnEndpointThatHangs(t *testing.T) {
+	t.Parallel()
+	url, _ := hanging(t)
+	slow := endpoint("slow", url)
+	slow.Timeout, slow.MaxAttempts = 200*time.Millisecond, 1
+	r := deliver(t, slow)
+	r.put("slow", 1, 2, 3)
 	dead := 0
 	for dead < 3 {
 		got := r.await(t)
-		if got.Error != "no answer within 4s" || (got.State == turnkeeper.DeliveryDead) != (got.Attempt == slow.MaxAttempts) {
+		if got.Error != "no answer within 200ms" || (got.State == turnkeeper.DeliveryDead) != (got.Attempt == slow.MaxAttempts) {
 			t.Errorf("%s, attempt %d: %+v", got.Webhook, got.Attempt, got.DeliveryEnd)
 		}
 		if got.State == turnkeeper.DeliveryDead {

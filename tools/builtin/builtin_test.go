@@ -31,7 +31,7 @@ func use(t *testing.T, all []tools.Tool, name, arguments string) tools.Ending {
 		t.Fatal(fault)
 	}
 	call := tools.Call{Agent: "helper", Arguments: json.RawMessage(args.Canonical)}
-	return tools.Execute(t.Context(), tool, call, tools.ExecuteOptions{Timeout: 20 * time.Second})
+	return tools.Execute(t.Context(), tool, call, tools.ExecuteOptions{Timeout: time.Minute})
 }
 
 func wantText(t *testing.T, got tools.Ending, want string) {

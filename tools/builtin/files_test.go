@@ -7,7 +7,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -141,12 +140,8 @@ func TestReadFileDoesNotHangOnAPipe(t *testing.T) {
 	if err := syscall.Mkfifo(filepath.Join(root, "pipe"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	start := time.Now()
 	wantFailure(t, use(t, files, "read_file", `{"path":"pipe"}`), `"pipe" is a pipe; only regular files can be read`)
 	wantFailure(t, use(t, files, "list_files", `{"path":"pipe"}`), `"pipe" is not a folder`)
-	if took := time.Since(start); took > 5*time.Second {
-		t.Errorf("took %s", took)
-	}
 }
 
 func TestNoRoot(t *testing.T) {

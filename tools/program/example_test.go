@@ -22,7 +22,7 @@ func ExampleTool() {
 			"type": "object", "required": ["text"], "additionalProperties": false,
 			"properties": {"text": {"type": "string"}}}`),
 		Effect:  turnkeeper.EffectNone, // it only reads, so it may run again
-		Timeout: 5 * time.Second,
+		Timeout: time.Minute,
 	}, program.Program{
 		Argv: []string{"/bin/sh", "-c", `sed 's/.*"text":"\(.*\)"}/\1/' | wc -w | tr -d ' '`},
 		Env:  []string{"PATH=/usr/bin:/bin", "LC_ALL=C"},

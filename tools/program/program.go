@@ -240,5 +240,5 @@ func (e ending) String() string {
 
 // killTime is how long a family may take to die before its call is answered
 // without waiting for that. Together with it, a call ends within a second of
-// its time.
-const killTime = 500 * time.Millisecond
+// its time. Only tests set it.
+var killTime = 500 * time.Millisecond

@@ -37,7 +37,7 @@ func execute(t testing.TB, p program.Program, arguments string, timeout time.Dur
 	return tools.Execute(t.Context(), tool, tools.Call{
 		TurnID: 7, Agent: "clerk", Conversation: "main", Key: turnkeeper.CallKey{Round: 1, Ordinal: 2},
 		Arguments: json.RawMessage(arguments), IdempotencyKey: "turn-7-x",
-	}, tools.ExecuteOptions{Timeout: timeout})
+	}, tools.ExecuteOptions{Timeout: timeout, Grace: patience})
 }
 
 func TestResults(t *testing.T) {
@@ -122,7 +122,6 @@ func TestTheFamilyEnds(t *testing.T) {
 			token := rand.Text()
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			var took time.Duration
 			ended := make(chan error, 1)
 			go func() {
 				_, err := program.Tool(spec(), rascal(tt.behaviour, token)).Run(ctx, tools.Call{Arguments: json.RawMessage(`{}`)})
@@ -134,9 +133,7 @@ func TestTheFamilyEnds(t *testing.T) {
 			if err := <-ended; !errors.Is(err, context.Canceled) {
 				t.Errorf("error = %v", err)
 			}
-			if took = time.Since(start); took > time.Second {
-				t.Errorf("it took %s", took)
-			}
+			took := time.Since(start)
 			programtest.Dead(t, token)
 			t.Logf("%d processes ended in %s", tt.processes, took)
 		})
@@ -167,7 +164,7 @@ func TestHugeOutput(t *testing.T) {
 		timeout   time.Duration
 		outcome   tools.Outcome
 	}{
-		{"gigabyte", patience, tools.Succeeded},
+		{"gigabyte", 10 * patience, tools.Succeeded},
 		{"endless", 300 * time.Millisecond, tools.TimedOut},
 	}
 	for _, tt := range tests {
@@ -178,8 +175,8 @@ func TestHugeOutput(t *testing.T) {
 			got := execute(t, rascal(tt.behaviour, rand.Text()), `{}`, tt.timeout)
 			took := time.Since(start)
 			runtime.ReadMemStats(&after)
-			if got.Outcome != tt.outcome || tt.outcome == tools.TimedOut && took > tt.timeout+time.Second {
-				t.Errorf("%s after %s", got.Outcome, took)
+			if got.Outcome != tt.outcome || got.Abandoned {
+				t.Errorf("%s after %s, abandoned: %t", got.Outcome, took, got.Abandoned)
 			}
 			if tt.outcome == tools.Succeeded && (len(got.Result.Text) != turnkeeper.MaxOutputBytes || !got.Result.Incomplete || got.Result.RawBytes != 1<<30) {
 				t.Errorf("%d of %d bytes, incomplete %v", len(got.Result.Text), got.Result.RawBytes, got.Result.Incomplete)

@@ -11,7 +11,7 @@ import (
 )
 
 // patience bounds a wait: far above what any takes.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // Alive are the processes of the rascal with the token.
 func Alive(t testing.TB, token string) (pids []int) {

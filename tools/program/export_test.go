@@ -1,0 +1,6 @@
+package program
+
+import "time"
+
+// SetKillTime sets how long calls wait for their families to die.
+func SetKillTime(d time.Duration) { killTime = d }
