@@ -76,7 +76,7 @@ func (h *house) serveUpTo(connections int, changes ...func(*httpapi.Config)) (*h
 	}
 	s := httpapi.Serve(httpapi.New(cfg), listener, connections)
 	h.t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := s.Close(ctx); err != nil {
 			h.t.Errorf("the server was not stopped: %v", err)

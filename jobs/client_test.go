@@ -13,8 +13,8 @@ import (
 
 // River tells of each start and stop; that is not for a log of ours.
 func TestRiverSpeaksUpOnlyToWarn(t *testing.T) {
+	s := newSite(t)
 	for _, level := range []zapcore.Level{zap.InfoLevel, zap.ErrorLevel} {
-		s := newSite(t)
 		core, logged := observer.New(level)
 		var complaints strings.Builder
 		log := zap.New(core, zap.ErrorOutput(zapcore.AddSync(&complaints)))

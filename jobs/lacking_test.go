@@ -82,7 +82,7 @@ func (s *site) callWorker(id turnkeeper.WorkerID, names ...string) {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		if err := client.StopAndCancel(ctx); err != nil {
 			s.t.Errorf("stopping River: %v", err)

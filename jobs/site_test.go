@@ -29,8 +29,10 @@ type site struct {
 	url string
 }
 
+// newSite makes a site of the test's own. The test then runs beside others.
 func newSite(t *testing.T) *site {
 	t.Helper()
+	t.Parallel()
 	url := storagetest.URL(t)
 	s := &site{storagetest.Open(t, url), t, url}
 	for name, source := range map[string]string{
@@ -77,10 +79,13 @@ func (s *site) exec(sql string, args ...any) {
 	}
 }
 
+// patience bounds every wait for an event: far above what any takes.
+const patience = time.Minute
+
 // await returns when a query says true.
 func (s *site) await(sql string, args ...any) {
 	s.t.Helper()
-	deadline := time.Now().Add(25 * time.Second)
+	deadline := time.Now().Add(patience)
 	for !one[bool](s, "select ("+sql+") from pg_sleep(0.02)", args...) {
 		if time.Now().After(deadline) {
 			s.t.Fatalf("not in time: %s", sql)
@@ -91,7 +96,7 @@ func (s *site) await(sql string, args ...any) {
 // awaitRunning returns when so many turns run in a process.
 func (s *site) awaitRunning(p *process, n int) {
 	s.t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(patience)
 	for p.worker.Running() != n {
 		if one[bool](s, "select true from pg_sleep(0.02)"); time.Now().After(deadline) {
 			s.t.Fatalf("%d turns run, want %d", p.worker.Running(), n)
@@ -145,14 +150,14 @@ type process struct {
 	store  *storage.Store
 	client *jobs.Client
 	worker *jobs.Worker
-	hush   context.CancelFunc // ends the heartbeats, and says nothing
+	hush   func() // ends the heartbeats, and says nothing
 }
 
 // A kind of process.
 type kind struct {
 	model     model         // nil: it works no turns
 	slots     int           // 0: 4
-	takeover  time.Duration // 0: 15 s
+	takeover  time.Duration // 0: patience
 	scheduler bool
 }
 
@@ -162,7 +167,7 @@ func (s *site) start(k kind) *process {
 		k.slots = 4
 	}
 	if k.takeover == 0 {
-		k.takeover = 15 * time.Second
+		k.takeover = patience
 	}
 	p := &process{id: turnkeeper.WorkerID("w-" + rand.Text()[:6]), store: storagetest.Open(s.t, s.url)}
 	bounds := turnkeeper.DefaultBounds()
@@ -188,7 +193,7 @@ func (s *site) start(k kind) *process {
 	s.t.Cleanup(func() {
 		stop()
 		if k.model != nil {
-			ending, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			ending, cancel := context.WithTimeout(context.Background(), patience)
 			defer cancel()
 			if err := p.client.StopAndCancel(ending); err != nil {
 				s.t.Errorf("stopping River: %v", err)
@@ -208,8 +213,13 @@ func (s *site) work(ctx context.Context, p *process, k kind, group *sync.WaitGro
 		s.t.Fatal(err)
 	}
 	beating, hush := context.WithCancel(ctx)
-	p.hush = hush
+	hushed := make(chan struct{})
+	p.hush = func() {
+		hush()
+		<-hushed
+	}
 	group.Go(func() {
+		defer close(hushed)
 		tick := time.NewTicker(k.takeover / 5)
 		defer tick.Stop()
 		for {

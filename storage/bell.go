@@ -33,8 +33,9 @@ type Bell struct {
 	// it lives; 0: 30 s. It is set before Run.
 	Quiet time.Duration
 
-	url string
-	log *zap.Logger
+	url   string
+	log   *zap.Logger
+	limit time.Duration // of what it asks of its connection
 
 	mu   sync.Mutex
 	subs map[*subscription]struct{}
@@ -47,7 +48,7 @@ type subscription struct {
 
 // NewBell returns a bell; it rings while Run runs.
 func NewBell(url string, log *zap.Logger) *Bell {
-	return &Bell{url: url, log: log, subs: map[*subscription]struct{}{}}
+	return &Bell{url: url, log: log, limit: bellTime, subs: map[*subscription]struct{}{}}
 }
 
 // Subscribe returns a channel that holds at most one ring of the topic, and
@@ -120,9 +121,9 @@ func (b *Bell) connect(ctx context.Context) (*pgx.Conn, error) {
 	if err != nil {
 		return nil, errUnreadableURL
 	}
-	cfg.ConnectTimeout = bellTime
+	cfg.ConnectTimeout = b.limit
 	cfg.DialFunc = dialer.DialContext
-	cfg.Tracer = answerBound{bellTime}
+	cfg.Tracer = answerBound{b.limit}
 	cfg.RuntimeParams["application_name"] = "turnkeeper bell"
 	return pgx.ConnectConfig(ctx, cfg)
 }
@@ -143,7 +144,7 @@ func (b *Bell) wait(ctx context.Context, conn *pgx.Conn) (Topic, error) {
 	case ctx.Err() != nil || !pgconn.Timeout(err):
 		return "", err
 	}
-	asking, cancel := context.WithTimeout(ctx, bellTime)
+	asking, cancel := context.WithTimeout(ctx, b.limit)
 	defer cancel()
 	return "", conn.Ping(asking)
 }

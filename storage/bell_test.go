@@ -15,7 +15,7 @@ func awaitRing(t *testing.T, what string, rings <-chan struct{}) {
 	t.Helper()
 	select {
 	case <-rings:
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		t.Fatalf("no ring: %s", what)
 	}
 }

@@ -16,7 +16,7 @@ func TestTransactionalToolThatTimesOutInAStatementHasFailed(t *testing.T) {
 	d := h.turn("x")
 	d.append(t, turnkeeper.Entry{Round: round(1, turnkeeper.EffectOnce)})
 	k := key(1, 1)
-	ctx, stop := context.WithTimeout(t.Context(), 4*time.Second) // the turn's time
+	ctx, stop := context.WithTimeout(t.Context(), patience) // the turn's time
 	defer stop()
 	runs := 0
 	_, err := d.Transact(ctx, start(k, "n", 1, turnkeeper.EffectOnce), time.Minute, func(ctx context.Context) turnkeeper.CallResult {

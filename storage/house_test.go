@@ -99,6 +99,9 @@ func (h *house) inTick(f func(ctx context.Context, tick *storage.Tick) error) {
 
 const ttl = 240 * time.Second
 
+// patience bounds every wait for an event: far above what any takes.
+const patience = time.Minute
+
 // A dispatch is a granted turn as its worker has it.
 type dispatch struct {
 	*storage.TurnWriter

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -215,7 +214,7 @@ func TestOpenApplicationTransactionBlocksNobody(t *testing.T) {
 	if _, err := tx.Exec(t.Context(), "select turnkeeper.enqueue('clerk', 'not yet', idempotency_key => 'mine')"); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err := running.Append(ctx, turnkeeper.Entry{Round: round(1)}, storage.Ending{}); err != nil {
 		t.Errorf("a step of a running turn: %v", err)

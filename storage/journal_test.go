@@ -159,7 +159,7 @@ func TestFence(t *testing.T) {
 	if n := one[int](h, "select count(*) from turnkeeper.rounds"); n != 0 {
 		t.Errorf("stale writers left %d rounds", n)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for what, turn := range map[string]turnkeeper.TurnID{"no turn": 9999, "a closed turn": d.grant.TurnID} {
 		if _, err := h.LoadPatiently(ctx, turn, d.grant.GrantID); !errors.Is(err, turnkeeper.ErrFenced) {

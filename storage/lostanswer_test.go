@@ -148,7 +148,7 @@ func TestEchoOfAWriteUnderWay(t *testing.T) {
 // awaitWaiting returns when so many sessions wait for a lock.
 func (h *house) awaitWaiting(n int) {
 	h.t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(patience)
 	for one[int](h, "select count(*) from pg_stat_activity, pg_sleep(0.01) where wait_event_type = 'Lock' and datname = current_database()") < n {
 		if time.Now().After(deadline) {
 			h.t.Fatalf("no %d sessions wait for a lock", n)
@@ -194,12 +194,8 @@ func TestAppendGivesUpWithTheCauseOfItsContext(t *testing.T) {
 	cause := errors.New("the wall")
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 300*time.Millisecond, cause)
 	defer cancel()
-	began := time.Now()
 	if err := d.Append(ctx, turnkeeper.Entry{Round: round(1)}, storage.Ending{}); !errors.Is(err, cause) {
 		t.Errorf("error %v, want the cause", err)
-	}
-	if took := time.Since(began); took > 10*time.Second {
-		t.Errorf("gave up after %v", took)
 	}
 }
 

@@ -153,8 +153,8 @@ func prepareSchema(ctx context.Context, conn *pgxpool.Conn) error {
 // A migration that waits for a lock makes everybody wait who comes after it. So
 // it waits for moments only, and tries again until its time is over.
 const (
-	migrationLockTimeout = "set local lock_timeout = '2s'"
-	migrationPause       = time.Second
+	migrationLockTime = 2 * time.Second
+	migrationPause    = time.Second
 )
 
 func (s *Store) apply(ctx context.Context, conn *pgxpool.Conn, m Migration) error {
@@ -164,7 +164,7 @@ func (s *Store) apply(ctx context.Context, conn *pgxpool.Conn, m Migration) erro
 	}
 	for {
 		err := translate(pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-			if _, err := tx.Exec(ctx, migrationLockTimeout); err != nil {
+			if _, err := tx.Exec(ctx, "select set_config('lock_timeout', $1, true)", millis(s.migrationLockTime)); err != nil {
 				return err
 			}
 			if _, err := tx.Exec(ctx, string(sql)); err != nil {
@@ -174,7 +174,7 @@ func (s *Store) apply(ctx context.Context, conn *pgxpool.Conn, m Migration) erro
 				m.Version, m.Name, m.OldestProgram)
 			return err
 		}))
-		if !lockRefused(err) || !pause(ctx, migrationPause) {
+		if !lockRefused(err) || !pause(ctx, s.migrationPause) {
 			return err
 		}
 		s.log.Info("a migration waits for a lock that somebody holds", zap.String("migration", m.String()))

@@ -215,14 +215,14 @@ func TestFailedLaneBacksOffAndTriesTheSameMessage(t *testing.T) {
 	d := h.turn("first")
 	h.enqueue("clerk", "", "second")
 	failed := turnkeeper.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "no", Retry: true}
-	err := d.Append(t.Context(), turnkeeper.Entry{Outcome: &failed}, storage.Ending{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: 2 * time.Second})
+	err := d.Append(t.Context(), turnkeeper.Entry{Outcome: &failed}, storage.Ending{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: 2 * time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if all := h.dispatch("w"); len(all) != 0 {
 		t.Fatal("dispatched within the back-off")
 	}
-	if due, err := h.NextDue(t.Context()); err != nil || due > 2*time.Second || due <= 0 {
+	if due, err := h.NextDue(t.Context()); err != nil || due > 2*time.Minute || due <= 0 {
 		t.Errorf("next due in %v, error %v", due, err)
 	}
 	h.exec("update turnkeeper.leases set not_before = clock_timestamp()")

@@ -33,7 +33,7 @@ func TestTransactionalToolMayWaitForAsLongAsItMayRun(t *testing.T) {
 		if _, err := tx.Exec(ctx, "create table public.kept ()"); err != nil {
 			t.Error(err)
 		}
-		h.awaitIdle(tx.Conn().PgConn().PID(), 2*statementTimeout)
+		h.awaitIdle(tx.Conn().PgConn().PID(), statementTimeout+statementTimeout/4)
 		return result(k, "n", turnkeeper.CallSucceeded, "all is well")
 	})
 	if err != nil {
@@ -51,7 +51,7 @@ func TestTransactionalToolMayWaitForAsLongAsItMayRun(t *testing.T) {
 // awaitIdle returns when a session has been left alone for that long, or is gone.
 func (h *house) awaitIdle(session uint32, long time.Duration) {
 	h.t.Helper()
-	const waits = "select exists(select from pg_stat_activity where pid = $1 and clock_timestamp() - state_change < $2)"
+	const waits = "select exists(select from pg_stat_activity, pg_sleep(0.02) where pid = $1 and clock_timestamp() - state_change < $2)"
 	for one[bool](h, waits, session, long) {
 		// The database's clock is what is waited for.
 	}

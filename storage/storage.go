@@ -40,13 +40,17 @@ type Store struct {
 	mask   func(string) string // nil: nothing is masked
 	fault  FaultHook
 
-	statementTimeout time.Duration
+	statementTimeout                  time.Duration
+	migrationLockTime, migrationPause time.Duration // these constants, but for tests
 }
 
 // Open connects. It fails in plain words when the database cannot be reached.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	o = o.withDefaults()
-	s := &Store{files: migrations.Files, log: o.Log, mask: o.Mask, fault: o.Fault, statementTimeout: o.StatementTimeout}
+	s := &Store{
+		files: migrations.Files, log: o.Log, mask: o.Mask, fault: o.Fault, statementTimeout: o.StatementTimeout,
+		migrationLockTime: migrationLockTime, migrationPause: migrationPause,
+	}
 	err := cmp.Or( // what is wrong with one is wrong with all
 		s.connect(ctx, &s.pool, o, o.MaxConns, "turnkeeper", nil),
 		s.connect(ctx, &s.finish, o, o.FinishConns, "turnkeeper finish", nil),

@@ -53,7 +53,7 @@ func TestAWorkerLeavesNoConnection(t *testing.T) {
 			}()
 			<-ready
 			for _, name := range []string{"turnkeeper", "turnkeeper bell", "turnkeeper queue"} { // some a moment after it is ready
-				for over := time.Now().Add(20 * time.Second); !slices.Contains(names(t, conn), name); {
+				for over := time.Now().Add(patience); !slices.Contains(names(t, conn), name); <-time.After(10 * time.Millisecond) {
 					if time.Now().After(over) {
 						t.Fatalf("a worker that runs has the connections %q, and none is called %q", names(t, conn), name)
 					}
@@ -74,7 +74,7 @@ func TestAWorkerLeavesNoConnection(t *testing.T) {
 				t.Errorf("the worker ended with %v", err)
 			}
 			// The server's processes end a moment after their connections.
-			for over := time.Now().Add(5 * time.Second); len(names(t, conn)) > 0; {
+			for over := time.Now().Add(patience); len(names(t, conn)) > 0; <-time.After(10 * time.Millisecond) {
 				if time.Now().After(over) {
 					t.Fatalf("the worker left the connections %q", names(t, conn))
 				}

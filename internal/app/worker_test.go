@@ -57,10 +57,13 @@ func startWorker(t *testing.T, cfg *config.Config) {
 	}
 }
 
+// patience bounds every wait for an event: far above what any takes.
+const patience = time.Minute
+
 // awaitReply waits for the reply to a message, by doorbell and poll.
 func awaitReply(t *testing.T, store *storage.Store, url string, id turnkeeper.MessageID) turnkeeper.Reply {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	bell := storage.NewBell(url, zap.NewNop())
 	rings, unsubscribe := bell.Subscribe(storage.TopicTurns)

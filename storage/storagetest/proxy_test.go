@@ -3,7 +3,6 @@ package storagetest_test
 import (
 	"context"
 	"errors"
-	"net"
 	"testing"
 	"time"
 
@@ -94,13 +93,21 @@ func TestCuts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p, near, far := connections(t)
 			happened := p.CutNext(c.cut, func(sent storagetest.Sent) bool { return sent.Commits && sent.Has("insert") })
-			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-			defer cancel()
-			_, err := near.Exec(ctx, "insert into marks values ($1)", "a")
-			if timeout, ok := errors.AsType[net.Error](err); err == nil || (ok && timeout.Timeout()) != c.open {
+			ctx, cancel := context.WithCancel(t.Context())
+			heard := make(chan error, 1)
+			go func() {
+				_, err := near.Exec(ctx, "insert into marks values ($1)", "a")
+				heard <- err
+			}()
+			<-happened
+			if c.open { // time to hear of something
+				<-time.After(300 * time.Millisecond)
+				cancel()
+			}
+			if err := <-heard; err == nil || errors.Is(err, context.Canceled) != c.open {
 				t.Errorf("the client hears %v", err)
 			}
-			<-happened
+			cancel()
 			if n := count(t, far); (n == 1) != c.done {
 				t.Errorf("the server has %d marks", n)
 			}
