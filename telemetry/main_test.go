@@ -3,7 +3,7 @@ package telemetry_test
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"turnkeeper/internal/testrun"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testrun.Main(m) }

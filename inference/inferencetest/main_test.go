@@ -3,8 +3,8 @@ package inferencetest_test
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"turnkeeper/internal/testrun"
 )
 
 // No test leaves a goroutine behind.
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testrun.Main(m) }

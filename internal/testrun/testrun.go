@@ -33,7 +33,22 @@ func Main(m goleak.TestingM) { goleak.VerifyTestMain(suite{m}) }
 
 type suite struct{ m goleak.TestingM }
 
-func (s suite) Run() int { return Run(s.m.Run) }
+func (s suite) Run() int {
+	code := Run(s.m.Run)
+	if code == 0 {
+		awaitGoroutines()
+	}
+	return code
+}
+
+// awaitGoroutines returns when no goroutine is left, or after far longer than any takes that is
+// about to end: on a busy machine that may be more than the half second that goleak waits.
+func awaitGoroutines() {
+	const patience = 30 * time.Second
+	for start := time.Now(); goleak.Find() != nil && time.Since(start) < patience; {
+		continue // Find waits
+	}
+}
 
 // Run calls run, which runs the tests, and returns its exit code. Until run returns, TMPDIR is a
 // new folder, which Run removes. Run is called once, from TestMain or main, before anything else

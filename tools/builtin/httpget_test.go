@@ -17,8 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"go.uber.org/goleak"
-
+	"turnkeeper/internal/testrun"
 	"turnkeeper/tools"
 	"turnkeeper/tools/builtin"
 )
@@ -197,7 +196,7 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 	}
-	goleak.VerifyTestMain(m) // no test leaves a goroutine behind
+	testrun.Main(m) // no test leaves a goroutine behind
 }
 
 func TestHTTPGetIgnoresProxies(t *testing.T) {
