@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"turnkeeper"
 	"turnkeeper/tools"
@@ -26,7 +27,8 @@ func TestRealTime(t *testing.T) {
 		order := tools.Func(tools.Spec{Name: "order", Description: "Orders an item.", Effect: turnkeeper.EffectOnce},
 			func(ctx context.Context, args item) (string, error) { return get(ctx, server, "?item="+args.Item) })
 		scenario := ordering(order, &shop{})
-		scenario.RealTime = true
+		// No worker is lost, also on a busy machine.
+		scenario.RealTime, scenario.TakeoverAfter, scenario.Patience = true, time.Minute, 10*time.Minute
 		scenario.Check = func(t testing.TB, r *turnkeepertest.Result) {
 			if call := r.Calls("order")[0]; asked.Load() != 1 || call.Shown != "ordered tea" || r.Reply() != "Done." {
 				t.Errorf("asked %d times; the call shows %q, the reply is %q", asked.Load(), call.Shown, r.Reply())

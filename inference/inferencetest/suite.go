@@ -46,7 +46,7 @@ func RunProviderSuite(t *testing.T, factory Factory) {
 const (
 	suiteProvider = "suite"
 	suiteKey      = "sk-suite-0123456789abcdef"
-	suiteIdle     = 30 * time.Second
+	suiteIdle     = time.Minute
 )
 
 type suite struct{ factory Factory }
@@ -195,7 +195,7 @@ func cut(c inference.Call) inference.Call {
 // within is the time in which what should happen at once must have happened.
 func within(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
