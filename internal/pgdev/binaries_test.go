@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"turnkeeper/internal/pgdev"
+	"turnkeeper/internal/testrun"
 )
 
 // archive is a download in small: bin/postgres says that it is version 18.3,
@@ -184,6 +185,7 @@ func TestDownloadThatFails(t *testing.T) {
 }
 
 func TestDownloadThatTakesTooLong(t *testing.T) {
+	testrun.Slow(t)
 	asked, answer := make(chan struct{}), make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		close(asked)
