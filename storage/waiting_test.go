@@ -13,6 +13,7 @@ import (
 // run, beside as many that are long done.
 func pourWaiting(h *house) {
 	h.t.Helper()
+	h.neverAnalyzed()
 	h.waits("c0") // as the program makes one: the others are made after it
 	for what, ids := range map[string]string{"done": "2, 10000", "waiting": "10001, 20000"} {
 		h.exec(strings.NewReplacer("$IDS", ids, "$DONE", map[string]string{"done": "true", "waiting": "false"}[what]).Replace(`
@@ -36,7 +37,7 @@ func pourWaiting(h *house) {
 				case when $DONE or i % 1000 = 0 then 'worker-1' end, case when $DONE or i % 1000 = 0 then now() end, case when $DONE then now() end from generate_series($IDS) i;
 		`))
 	}
-	h.exec(`insert into turnkeeper.worker_heartbeat (worker_id, host, pid, version, slots, takeover_after) values ('worker-1', 'h', 1, 'v', 10, '15 s')`)
+	h.exec(`insert into turnkeeper.worker_heartbeat (worker_id, host, pid, version, slots, takeover_after) values ('worker-1', 'h', 1, 'v', 10, '1 hour')`)
 }
 
 // Ten thousand waiting turns cost a tick next to nothing.
@@ -61,6 +62,11 @@ func TestLooksBesideTenThousandWaitingTurnsUseIndexes(t *testing.T) {
 			{"elsewhere.sql", "LookAgainAtCalls", 250}, // runs only when something looks lost
 		} {
 			plan := h.explain(query(t, q.file, q.name))
+			if q.name == "Look" && plan.pages() > q.most {
+				// The session has read the catalogs for Look's functions: it is new, or what it
+				// knew of them was dropped for changes in other databases. It knows them now.
+				plan = h.explain(query(t, q.file, q.name))
+			}
 			plan.walk(func(n node) {
 				big := map[string]bool{"turns": true, "calls": true, "awaited_calls": true, "detached_calls": true, "river_job": true}
 				if analyzed && big[n.Relation] && strings.HasPrefix(n.Type, "Seq") && n.Rows*n.Loops > 0 {
