@@ -14,6 +14,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentturn"
 	"turnkeeper/inference"
+	"turnkeeper/internal/testrun"
 	"turnkeeper/tools"
 	"turnkeeper/tools/builtin"
 )
@@ -219,8 +220,8 @@ func TestKilledTwice(t *testing.T) {
 }
 
 func killedTwice(t *testing.T, pace pace) {
-	for first := 1; first < 60; first += 3 {
-		for second := 1; second < 45; second += 2 {
+	for first := 1; first < 60; first += testrun.Count(9, 3) {
+		for second := 1; second < 45; second += testrun.Count(4, 2) {
 			synctest.Test(t, func(t *testing.T) {
 				p := newPlot(t, pace)
 				for _, n := range []int{first, second} {

@@ -126,7 +126,7 @@ func (f flood) mayRead() (pages int) {
 // hundred thousand waiting messages, before and after the server has statistics.
 func TestLooksAtALongQueueUseIndexes(t *testing.T) {
 	testrun.Slow(t)
-	for _, f := range floods {
+	for _, f := range testrun.Sample(floods, 2) {
 		t.Run(f.name, func(t *testing.T) {
 			h := newHouse(t)
 			f.pour(h)

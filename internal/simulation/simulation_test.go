@@ -17,7 +17,7 @@ import (
 )
 
 var (
-	seeds = flag.Int("simulation.seeds", 50, "how many seeds to live through")
+	seeds = flag.Int("simulation.seeds", 0, "how many seeds to live through; 0: as the tier has it")
 	first = flag.Uint64("simulation.seed", 1, "the first of them")
 )
 
@@ -57,8 +57,11 @@ const enough = 50
 // twice. A seed that fails is lived through again by
 // make sim SEED=n SEEDS=1.
 func TestNothingLostNothingTwice(t *testing.T) {
-	if testing.Short() {
-		*seeds = min(*seeds, 5)
+	if *seeds == 0 {
+		*seeds = testrun.Count(20, enough)
+		if testing.Short() {
+			*seeds = 3
+		}
 	}
 	began := processorTime()
 	var simulated, awake time.Duration
