@@ -2,9 +2,12 @@ package jobs_test
 
 import (
 	"testing"
+	"time"
 
 	"turnkeeper"
 	"turnkeeper/internal/testrun"
+	"turnkeeper/jobs"
+	"turnkeeper/scheduler"
 	"turnkeeper/storage"
 )
 
@@ -120,5 +123,51 @@ func TestALostTurnForANewerWorkerIsNotClosed(t *testing.T) {
 	s.start(kind{model: echo})
 	if reply := s.reply(id); reply.Body != "As I said." {
 		t.Errorf("%+v", reply)
+	}
+}
+
+// A turn may be granted to one worker by name, in whose own queue its job waits. When that worker
+// is gone, nobody else looks there.
+func TestAGrantInTheQueueOfAWorkerThatIsGone(t *testing.T) {
+	tests := map[string]struct {
+		becomes string // of the worker's heartbeat
+		lost    bool
+	}{
+		"it lives":       {"update turnkeeper.worker_heartbeat set beat_at = clock_timestamp()", false},
+		"it is silent":   {"update turnkeeper.worker_heartbeat set beat_at = clock_timestamp() - takeover_after", true},
+		"it has stopped": {"update turnkeeper.worker_heartbeat set stopped_at = clock_timestamp()", true},
+		"it is unknown":  {"delete from turnkeeper.worker_heartbeat", true},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			ctx := t.Context()
+			s.enqueue("clerk", "", "hello")
+			if err := s.Beat(ctx, turnkeeper.Heartbeat{WorkerID: "w", Slots: 1, TakeoverAfter: time.Hour}); err != nil {
+				t.Fatal(err)
+			}
+			client, err := jobs.NewClient(jobs.ClientConfig{Pool: s.QueuePool(), WorkerID: "w"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			tick := func() {
+				t.Helper()
+				d := &jobs.Dispatcher{Store: s.Store, Client: client, TTL: time.Hour}
+				if _, err := scheduler.New(scheduler.Config{Store: d}).Tick(ctx); err != nil {
+					t.Fatal(err)
+				}
+			}
+			tick()
+			grant := one[string](s, "select grant_id::text from turnkeeper.turns where state = 'running'")
+			s.exec("update turnkeeper.river_job set queue = $1", jobs.QueueOf("w"))
+			s.exec(tt.becomes)
+			tick()
+			if lost := one[bool](s, "select outcome is not distinct from 'unclaimed' from turnkeeper.lease_log where grant_id = $1", grant); lost != tt.lost {
+				t.Errorf("the grant is found lost: %v, want %v", lost, tt.lost)
+			}
+			if n := one[int](s, "select losses from turnkeeper.turns"); n != 0 {
+				t.Errorf("%d losses are counted: nobody had the turn", n)
+			}
+		})
 	}
 }

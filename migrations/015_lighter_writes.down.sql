@@ -68,6 +68,7 @@ begin
 end $$;
 
 drop function turnkeeper.grants_lost();
+drop function turnkeeper.owner_gone(text);
 drop function turnkeeper.calls_lost();
 alter table turnkeeper.messages drop constraint messages_check;
 alter table turnkeeper.messages

@@ -83,6 +83,16 @@ alter table turnkeeper.calls
 alter table turnkeeper.calls add constraint calls_check check (turnkeeper.call_holds(
     ordinal, wire_id, effect, state, nonce, ended_at, duration_ms)) not valid;
 
+-- Whether a queue is the own queue of a worker that is gone. A turn that was granted to a worker by
+-- name (see jobs.QueueOf) would wait there until its lease ends.
+create function turnkeeper.owner_gone(queue text) returns boolean stable language plpgsql as $$
+begin
+    return left(queue, 6) = 'turns_' and not exists (
+        select from turnkeeper.worker_heartbeat h
+        where queue = 'turns_' || left(encode(sha256(convert_to(h.worker_id, 'UTF8')), 'hex'), 32)
+          and not turnkeeper.worker_gone(h.stopped_at, h.beat_at, h.takeover_after));
+end $$;
+
 -- Whether grants look lost. A function, so that no more is prepared than is asked.
 create function turnkeeper.grants_lost() returns boolean stable language plpgsql as $$
 begin
@@ -94,7 +104,8 @@ begin
         left join turnkeeper.river_job j on j.id = t.job_id
         left join turnkeeper.worker_heartbeat h on h.worker_id = j.attempted_by[array_upper(j.attempted_by, 1)]
         where l.grant_id is not null
-          and (turnkeeper.lease_over(l.granted_at, l.lease_until) or turnkeeper.heart_silent(h.beat_at, h.takeover_after)));
+          and (turnkeeper.lease_over(l.granted_at, l.lease_until) or turnkeeper.heart_silent(h.beat_at, h.takeover_after)
+               or j.state = 'available' and turnkeeper.owner_gone(j.queue)));
 end $$;
 
 -- Whether detached calls look lost; a function for the same reason.

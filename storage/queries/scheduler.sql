@@ -37,9 +37,9 @@ with held as (
 update turnkeeper.leases set not_before = null where not_before is not null and exists (select from held);
 
 -- name: LostGrants :many
--- A lease is lost when it has lapsed, or when the worker that took its job is
--- silent for as long as that worker said it may be. Who took the job is what
--- River noted when the job was fetched: a hint only, for the fence decides.
+-- A lease is lost when it has lapsed, when the worker that took its job is silent for as long as
+-- that worker said it may be, or when its job waits in the own queue of a worker that is gone. Who
+-- took the job is what River noted when the job was fetched: a hint only, for the fence decides.
 select l.lane, l.turn_id::bigint as turn_id, l.grant_id::uuid as grant_id, l.granted_at::timestamptz as granted_at,
     t.job_id::bigint as job_id, t.losses, t.dispatches, t.last_seq, t.trigger, t.message_id,
     coalesce(j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as worker_id,
@@ -49,7 +49,8 @@ join turnkeeper.turns t on t.id = l.turn_id
 left join turnkeeper.river_job j on j.id = t.job_id
 left join turnkeeper.worker_heartbeat h on h.worker_id = j.attempted_by[array_upper(j.attempted_by, 1)]
 where l.grant_id is not null
-  and (turnkeeper.lease_over(l.granted_at, l.lease_until) or turnkeeper.heart_silent(h.beat_at, h.takeover_after))
+  and (turnkeeper.lease_over(l.granted_at, l.lease_until) or turnkeeper.heart_silent(h.beat_at, h.takeover_after)
+       or j.state = 'available' and turnkeeper.owner_gone(j.queue))
 order by l.granted_at
 limit @max_rows
 for update of l, t skip locked;

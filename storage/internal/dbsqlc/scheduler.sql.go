@@ -339,7 +339,8 @@ join turnkeeper.turns t on t.id = l.turn_id
 left join turnkeeper.river_job j on j.id = t.job_id
 left join turnkeeper.worker_heartbeat h on h.worker_id = j.attempted_by[array_upper(j.attempted_by, 1)]
 where l.grant_id is not null
-  and (turnkeeper.lease_over(l.granted_at, l.lease_until) or turnkeeper.heart_silent(h.beat_at, h.takeover_after))
+  and (turnkeeper.lease_over(l.granted_at, l.lease_until) or turnkeeper.heart_silent(h.beat_at, h.takeover_after)
+       or j.state = 'available' and turnkeeper.owner_gone(j.queue))
 order by l.granted_at
 limit $1
 for update of l, t skip locked
@@ -360,9 +361,9 @@ type LostGrantsRow struct {
 	Lapsed     bool
 }
 
-// A lease is lost when it has lapsed, or when the worker that took its job is
-// silent for as long as that worker said it may be. Who took the job is what
-// River noted when the job was fetched: a hint only, for the fence decides.
+// A lease is lost when it has lapsed, when the worker that took its job is silent for as long as
+// that worker said it may be, or when its job waits in the own queue of a worker that is gone. Who
+// took the job is what River noted when the job was fetched: a hint only, for the fence decides.
 func (q *Queries) LostGrants(ctx context.Context, maxRows int32) ([]LostGrantsRow, error) {
 	rows, err := q.db.Query(ctx, LostGrants, maxRows)
 	if err != nil {
