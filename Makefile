@@ -91,6 +91,10 @@ bench: setup build ## measure turns a second on this machine
 format: ## rewrite the source with gofmt
 	gofmt -l -w .
 
+.PHONY: vet
+vet: ## look for faults with go vet
+	go vet ./...
+
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint-$(GOLANGCI_LINT) ## look for faults with the linters of .golangci.yml
 	$< run ./...
