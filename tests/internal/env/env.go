@@ -68,6 +68,7 @@ func NewOn(t testing.TB, url string) *Env {
 	e.Vars = map[string]string{
 		"PATH": os.Getenv("PATH"), "HOME": e.Dir, "TMPDIR": os.TempDir(), "NO_COLOR": "1",
 		"DATABASE_URL": url, "TEST_API_KEY": ModelAPIKey, "TURNKEEPER_LISTEN": "127.0.0.1:0", "MARKER_LEDGER_URL": e.Ledger.URL,
+		"TURNKEEPER_TAKEOVER_AFTER": takeoverAfter, "TURNKEEPER_ASYNC_TIMEOUT": holdTime, "TURNKEEPER_MODEL_IDLE_TIMEOUT": holdTime,
 	}
 	if err := os.Mkdir(filepath.Join(e.Dir, "agents"), 0o755); err != nil {
 		t.Fatal(err)
@@ -145,6 +146,41 @@ func (e *Env) LaunchWorker(flags ...string) *Process {
 	e.T.Helper()
 	e.Workers++
 	return StartProcess(e.T, fmt.Sprintf("worker %d", e.Workers), e.Dir, e.Environ(), Binary(e.T, "markerworker"), flags...)
+}
+
+// takeoverAfter is the silence after which workers count as lost, unless a flag says
+// otherwise. A live worker of a busy machine is silent for seconds; one that the test has
+// killed or stopped need not be waited for (see Kill and CountAsLost).
+const takeoverAfter = "1m"
+
+// holdTime is for how long a test may hold up a call before it goes to the background, and
+// a model before it is asked again, unless the test says otherwise. Meanwhile it may
+// start other workers.
+const holdTime = "1m"
+
+// Kill ends a worker as a power cut would, and has it count as lost.
+func (e *Env) Kill(w *Process) {
+	e.T.Helper()
+	w.Kill()
+	e.CountAsLost(w)
+}
+
+// CountAsLost has a worker that is dead or stopped count as lost now: as if it had been silent
+// for an hour, and had promised to be silent for a moment at most, so that a heartbeat which
+// is still on its way does not help it. A worker that promised nothing is left to the end of
+// its leases.
+func (e *Env) CountAsLost(w *Process) {
+	e.T.Helper()
+	e.Exec(`update worker_heartbeat set beat_at = beat_at - interval '1 hour', takeover_after = least(takeover_after, interval '1 ms')
+		where pid = $1`, w.Cmd.Process.Pid)
+	e.Exec("notify turnkeeper_inbox")
+}
+
+// CountAsAlive undoes CountAsLost for a worker that is about to go on.
+func (e *Env) CountAsAlive(w *Process) {
+	e.T.Helper()
+	e.Exec(`update worker_heartbeat set beat_at = clock_timestamp(), takeover_after = case when takeover_after > interval '0' then $2::text::interval else takeover_after end
+		where pid = $1`, w.Cmd.Process.Pid, takeoverAfter)
 }
 
 // A Result is what a program wrote and ended with.
