@@ -20,14 +20,13 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// How long a worker may take to end beyond its grace: a tool that does not obey
-// is left behind after a moment, and turns are then handed back. And how long
-// one that is told twice may take. On a machine that is busy with other tests;
-// docs/upgrading.md promises the product's own bounds.
+// The grace of a worker that is told to stop: short where its end is to be reached, and
+// longer than a test waits where the worker is told twice and must not use it. What
+// holds a turn up lasts until the test is over, so that a worker that ends has not
+// waited for that.
 const (
-	stopGrace  = time.Second
-	stopBound  = 5 * time.Second
-	twiceBound = 3500 * time.Millisecond
+	stopGrace  = "1s"
+	twiceGrace = "1h"
 )
 
 // A holdUp is where a turn is held when the worker is told to stop.
@@ -88,8 +87,11 @@ func stopAt(t *testing.T, p holdUp, twice bool) {
 		p.model = env.Rounds(inferencetest.Text("Done."))
 	}
 	e.Model.Then(p.model)
-	flags := []string{"--shutdown-grace", stopGrace.String(), "--takeover-after", env.TakeoverAfter}
-	w := e.StartWorker(flags...)
+	grace := stopGrace
+	if twice {
+		grace = twiceGrace
+	}
+	w := e.StartWorker("--shutdown-grace", grace)
 	var message int64
 	if p.tool != "" || p.requests > 0 || p.says != "" {
 		message = e.Send("clerk", "Do it.")
@@ -100,23 +102,18 @@ func stopAt(t *testing.T, p holdUp, twice bool) {
 	e.AwaitRequests(p.requests)
 	w.Await(p.says)
 
-	began, bound := time.Now(), stopGrace+stopBound
 	w.Signal(syscall.SIGTERM)
 	if twice {
 		w.Await("no new turns are taken")
-		began, bound = time.Now(), twiceBound
 		// The worker may have had nothing to wait for.
 		if err := w.Cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 			t.Fatal(err)
 		}
 	}
-	code, took := w.Wait(), time.Since(began)
-	if took > bound {
-		t.Errorf("the worker took %s to end", took)
-	}
-	if code != 0 && (!twice || code != 1) {
+	if code := w.Wait(); code != 0 && (!twice || code != 1) {
 		t.Errorf("the worker ended with %d", code)
 	}
+	e.CountAsLost(w) // it may have left its turn
 	wantNothingLeft(e)
 
 	e.Model.Then(env.Rounds(inferencetest.Text("Done.")))
@@ -129,7 +126,7 @@ func stopAt(t *testing.T, p holdUp, twice bool) {
 		})
 	}
 	e.Ledger.Release()
-	e.StartWorker(flags...)
+	e.StartWorker()
 	if message == 0 {
 		message = e.Send("clerk", "Do it.")
 	}
@@ -174,14 +171,10 @@ func TestSIGTERMDuringTheStart(t *testing.T) {
 			e.WriteAgent("clerk")
 			e.Model.Then(env.Rounds(inferencetest.Text("Done.")))
 			tx, release := holdLocks(e, c.hold)
-			w := e.LaunchWorker("--shutdown-grace", stopGrace.String())
+			w := e.LaunchWorker("--shutdown-grace", stopGrace)
 			e.Await("the worker waits", c.waits)
-			began := time.Now()
-			if code := w.Terminate(); code != 130 {
+			if code := w.Terminate(); code != 130 { // while what it waits for is held
 				t.Errorf("the worker ended with %d", code)
-			}
-			if took := time.Since(began); took > stopBound {
-				t.Errorf("the worker took %s to end", took)
 			}
 			wantNothingLeft(e, tx)
 			release()
@@ -216,18 +209,14 @@ func TestSIGTERMWhileAGrantIsOnItsWay(t *testing.T) {
 	e.WriteAgent("clerk", env.MarkerTools)
 	e.Model.Then(env.Rounds(env.MarkerReply("mark_once", "a"), inferencetest.Text("Done.")))
 	e.StartWorker("--roles", "scheduler", "--poll-interval", "200ms")
-	w := e.StartWorker("--roles", "worker", "--shutdown-grace", stopGrace.String())
+	w := e.StartWorker("--roles", "worker")
 	w.Signal(syscall.SIGSTOP)
 	message := e.Send("clerk", "Do it.")
 	e.Await("the turn is granted", "select exists (select from leases where grant_id is not null)")
 	w.Signal(syscall.SIGTERM)
 	w.Signal(syscall.SIGCONT)
-	began := time.Now()
 	if code := w.Wait(); code != 0 {
 		t.Errorf("the worker ended with %d", code)
-	}
-	if took := time.Since(began); took > stopGrace+stopBound {
-		t.Errorf("the worker took %s to end", took)
 	}
 	e.StartWorker("--roles", "worker")
 	e.WantEnd(e.TurnOf(message), "succeeded", "none", 2)
