@@ -17,8 +17,7 @@ type behaviour struct {
 }
 
 // misbehave is a Go tool that does what Go tools should not. The one that has
-// a timeout is for what ends by it, the other for what wants room for the race
-// detector.
+// a timeout is for what ends by it, the other for what needs time on a slow machine.
 func misbehave(name string, timeout time.Duration) tools.Tool {
 	spec := tools.Spec{Name: name, Description: "Misbehaves.", Effect: turnkeeper.EffectNone, Timeout: timeout}
 	return tools.New(spec, func(_ context.Context, _ tools.Call, b behaviour) (tools.Result, error) {
@@ -54,6 +53,9 @@ func misbehave(name string, timeout time.Duration) tools.Tool {
 		return tools.Result{Text: "no such behaviour", IsError: true}, nil
 	})
 }
+
+// misbehaveTimeout is short, for the behaviours that end by it use all of it.
+const misbehaveTimeout = 500 * time.Millisecond
 
 type forever struct{}
 
