@@ -97,10 +97,14 @@ func TestAPausedScheduler(t *testing.T) {
 	e := env.New(t)
 	e.WriteAgent("clerk")
 	e.Model.Then(env.Rounds(inferencetest.Text("done")))
-	e.StartWorker("--poll-interval", "50ms")
+	w := e.StartWorker("--poll-interval", "50ms")
 	e.Run("", "turnctl", "scheduler", "pause", "the provider is down")
 	held := e.Enqueue("clerk", "Hello")
-	e.Await("the scheduler has looked several times", "select clock_timestamp() > accepted_at + interval '300 ms' from messages where id = $1", held)
+	looks := func() float64 {
+		return env.Sum(env.Scrape(t, w.APIURL()), "turnkeeper_scheduler_tick_duration_seconds")
+	}
+	before := looks()
+	e.Poll("the scheduler has looked several times", func() bool { return looks() > before+3 })
 	if state := env.Query[string](e, "select state from messages where id = $1", held); state != "waiting" {
 		t.Errorf("under a paused scheduler the message is %s", state)
 	}
@@ -180,7 +184,7 @@ func TestAHeldLaneIsShown(t *testing.T) {
 		Token       int64  `json:"token"`
 	}](e, "lanes")
 	left := time.Duration(lanes[0].RemainingMs) * time.Millisecond
-	if !lanes[0].Held || lanes[0].Token != 1 || lanes[0].WorkerID == "" || left < 200*time.Second || left > 240*time.Second {
+	if !lanes[0].Held || lanes[0].Token != 1 || lanes[0].WorkerID == "" || left <= 0 || left > 240*time.Second {
 		t.Errorf("the lane is %+v", lanes[0])
 	}
 	close(goOn)
