@@ -421,6 +421,7 @@ func TestSubAgentsDoNotStarve(t *testing.T) {
 	if n := env.Query[int](e, `select count(*) from turns where agent = 'other' and created_at < (select created_at from turns where agent = 'scout')`); n > 1 {
 		t.Errorf("%d younger messages were begun before the sub-agent", n)
 	}
+	e.Await("all are answered", "select not exists (select from messages where closed_at is null)")
 }
 
 // Real workers are killed between any two steps of a parent, of its sub-agent, and of
@@ -458,7 +459,7 @@ func killAround(t *testing.T, phase, point string) {
 			return inferencetest.WaitFor(gates["scout"], inferencetest.Text("found"))
 		},
 	}))
-	flags := []string{"--takeover-after", env.TakeoverAfter, "--worker-slots", "1"}
+	flags := []string{"--worker-slots", "1"}
 	message := e.Send("boss", "Get it done.")
 	pass := func(who string) { close(gates[who]) }
 	if phase == "parent" {
@@ -487,7 +488,7 @@ func killAround(t *testing.T, phase, point string) {
 	}
 	faulty := e.StartFaulty("markerworker", flags...)
 	e.Hook.Await()
-	faulty.Kill()
+	e.Kill(faulty)
 	e.StartWorker(flags...)
 	turn := e.TurnOf(message)
 	e.WantEnd(turn, "succeeded", "none", 2)

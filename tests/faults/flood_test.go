@@ -31,16 +31,17 @@ func TestAToolThatKillsItsWorker(t *testing.T) {
 		}
 		return env.Rounds(env.MarkerReply("mark_none", env.NewestMessage(r)), inferencetest.Text("answer to "+env.NewestMessage(r)))(r)
 	})
-	w := e.StartWorker("--takeover-after", env.TakeoverAfter)
+	w := e.StartWorker()
 	doomed := e.Send("doomed", "Die.")
 	var others []int64
 	for death := 1; death <= 3; death++ {
 		w.Wait()
+		e.CountAsLost(w)
 		e.Ledger.WantRuns("death", death)
 		// Sent while nobody works: what waits now is under way with the next death
 		// at most once, and not three times as what kills.
 		others = append(others, e.Send("clerk", fmt.Sprint("other ", death)))
-		w = e.StartWorker("--takeover-after", env.TakeoverAfter)
+		w = e.StartWorker()
 	}
 	turn := e.TurnOf(doomed)
 	e.WantEnd(turn, "degraded", "worker_lost", 1)
@@ -80,7 +81,7 @@ func TestAHundredThousandMessagesWait(t *testing.T) {
 	w := e.StartWorker()
 	first := e.Send("clerk", "first")
 	e.AwaitClosed(first)
-	e.Run("", "turnctl", "scheduler", "pause", "--reason", "the flood is poured in")
+	pauseScheduler(e, "the flood is poured in")
 	e.Exec(`insert into messages (agent, conversation, lane, body, due_at)
 		select 'clerk', 'main', 'clerk', 'clerk ' || i, date_trunc('second', now() - interval '1 hour') from generate_series(1, $1::int) i`, half)
 	e.Exec(`insert into messages (agent, conversation, lane, body, due_at)
@@ -100,8 +101,9 @@ func TestAHundredThousandMessagesWait(t *testing.T) {
 	if grown := after - before; grown > 24<<20 {
 		t.Errorf("the worker grew by %d MB", grown>>20)
 	}
+	pauseScheduler(e, "it is counted")
+	e.Await("what was granted is worked", "select not exists (select from leases where grant_id is not null)")
 	w.Terminate()
-	e.Exec("update settings set paused_at = now(), paused_reason = 'counted'")
 
 	// A lane is worked from its beginning, and the lanes whose heads are oldest first.
 	if broken := env.Query[int](e, `select count(*) from messages late join messages early on early.lane = late.lane and early.id < late.id
@@ -115,6 +117,13 @@ func TestAHundredThousandMessagesWait(t *testing.T) {
 	}
 	if state := env.Query[string](e, "select state from messages where id = $1", accepted); state != "waiting" {
 		t.Errorf("the youngest of the lane is %s", state)
+	}
+}
+
+func pauseScheduler(e *env.Env, reason string) {
+	e.T.Helper()
+	if r := e.Run("", "turnctl", "scheduler", "pause", reason); r.Code != 0 {
+		e.T.Fatalf("pause: %s", r.Stderr)
 	}
 }
 
