@@ -109,7 +109,8 @@ func newStreamEnv(t *testing.T) *streamEnv {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*env.Patience)
 	t.Cleanup(cancel)
 	s.ctx = ctx
-	s.WriteAgent("clerk")
+	s.WriteAgent("clerk", "max_duration: 200s")
+	s.Vars["TURNKEEPER_MODEL_TIMEOUT"] = "190s"
 	s.Model.Then(func(inferencetest.Recorded) inferencetest.Reply { return untilEnough(s.enough) })
 	follow, err := os.ReadFile(env.Path("tests/internal/clients/follow.js"))
 	if err != nil {
@@ -120,7 +121,7 @@ func newStreamEnv(t *testing.T) *streamEnv {
 			"/follow.js": string(follow), "/watch.html": watchPage,
 		}))
 	}
-	s.runner = s.StartWorker("--takeover-after", env.TakeoverAfter)
+	s.runner = s.StartWorker()
 	s.serve(s.runner, s.StartWorker("--roles", "api"), s.StartWorker("--roles", "api"))
 	s.Send("clerk", "Talk.")
 	s.Await("the turn streams", "select exists (select from turn_events where type = 'block_delta')")
@@ -199,7 +200,7 @@ func (s *streamEnv) awaitCuts(n int64) {
 
 // loseAnAPI kills a process: for a while its clients find nobody there.
 func (s *streamEnv) loseAnAPI() {
-	s.serving[1].Kill()
+	s.Kill(s.serving[1])
 	s.serve(s.serving[0], s.StartWorker("--roles", "api"), s.serving[2])
 }
 
@@ -214,9 +215,9 @@ func (s *streamEnv) drainAnAPI() {
 // loseTheRunner kills the worker that runs the turn; another one takes it over.
 func (s *streamEnv) loseTheRunner() {
 	grants := env.Query[int](s.Env, "select dispatches from turns")
-	next := s.StartWorker("--takeover-after", env.TakeoverAfter)
+	next := s.StartWorker()
 	s.serve(next, s.serving[1], s.serving[2])
-	s.runner.Kill()
+	s.Kill(s.runner)
 	s.runner = next
 	s.Await("the turn is taken over and streams again", `select exists (select from turns where dispatches > $1) and exists (
 		select from turn_events where type = 'block_delta' and seq > (select max(seq) from turn_events where type = 'round_rollback'))`, grants)
@@ -225,7 +226,7 @@ func (s *streamEnv) loseTheRunner() {
 // drainTheRunner tells the worker that runs the turn to stop: it ends the turn first, if
 // there is time for that, and sends those who watch elsewhere.
 func (s *streamEnv) drainTheRunner() {
-	s.serve(s.StartWorker("--takeover-after", env.TakeoverAfter), s.serving[1], s.serving[2], s.runner)
+	s.serve(s.StartWorker(), s.serving[1], s.serving[2], s.runner)
 	s.runner.Signal(syscall.SIGTERM)
 }
 

@@ -39,16 +39,19 @@ func TestATurnIsOneTraceThroughALostWorker(t *testing.T) {
 	exportTo(e, r)
 	e.WriteAgent("clerk", env.MarkerTools)
 	e.Model.Then(env.Rounds(env.MarkerReply("mark_once", "a"), env.MarkerReply("mark_none", "b"), env.HangOnce(inferencetest.Text("It is marked."))))
-	first := e.StartWorker("--takeover-after", env.TakeoverAfter, "--log-format", "json")
+	first := e.StartWorker("--log-format", "json")
 	message := e.Enqueue("clerk", "Make a mark.", "--trace-parent", senderParent)
 	e.AwaitRequests(3)
 	tool := r.awaitSpan("execute_tool mark_none", any1)
 	r.awaitSpan("round", func(s sentSpan) bool { return s.attribute("turnkeeper.round") == "2" })
-	second := e.StartWorker("--takeover-after", env.TakeoverAfter, "--log-format", "json")
-	first.Kill()
+	second := e.StartWorker("--log-format", "json")
+	e.Kill(first)
 	turn := e.TurnOf(message)
 	e.WantEnd(turn, "succeeded", "none", 3)
 	whole := r.awaitSpan("invoke_agent clerk", any1)
+	r.awaitSpan("round", func(s sentSpan) bool { return s.attribute("turnkeeper.round") == "3" })
+	lost := r.awaitSpan("dispatch", func(s sentSpan) bool { return s.attribute("turnkeeper.dispatch") == "1" })
+	took := r.awaitSpan("dispatch", func(s sentSpan) bool { return s.attribute("turnkeeper.dispatch") == "2" })
 
 	spans := map[string]sentSpan{}
 	for _, s := range r.all() {
@@ -87,8 +90,6 @@ func TestATurnIsOneTraceThroughALostWorker(t *testing.T) {
 	if !slices.Equal(paths, want) {
 		t.Errorf("the spans are\n%s\nwant\n%s", strings.Join(paths, "\n"), strings.Join(want, "\n"))
 	}
-	lost := r.awaitSpan("dispatch", func(s sentSpan) bool { return s.attribute("turnkeeper.dispatch") == "1" })
-	took := r.awaitSpan("dispatch", func(s sentSpan) bool { return s.attribute("turnkeeper.dispatch") == "2" })
 	if lost.attribute("turnkeeper.dispatch.outcome") != "lost" || lost.attribute("error.type") != "worker_lost" || took.attribute("turnkeeper.dispatch.outcome") != "finished" {
 		t.Errorf("the dispatches are\n%v\n%v", lost, took)
 	}
@@ -99,7 +100,8 @@ func TestATurnIsOneTraceThroughALostWorker(t *testing.T) {
 		t.Errorf("the tool was told of by %s, the lost grant by %s, the turn by %s", tool.instance, lost.instance, whole.instance)
 	}
 	for _, s := range spans {
-		if s.EndTimeUnixNano < s.StartTimeUnixNano || s.StartTimeUnixNano+1e9 < whole.StartTimeUnixNano || s.EndTimeUnixNano > whole.EndTimeUnixNano+1e9 {
+		// The turn's times are the database's, most others those of a worker that comes to it later.
+		if s.EndTimeUnixNano < s.StartTimeUnixNano || s.StartTimeUnixNano+1e9 < whole.StartTimeUnixNano || s.EndTimeUnixNano > whole.EndTimeUnixNano+60e9 {
 			t.Errorf("the span %s is from %d to %d, the turn from %d to %d", s.Name, s.StartTimeUnixNano, s.EndTimeUnixNano, whole.StartTimeUnixNano, whole.EndTimeUnixNano)
 		}
 	}
@@ -421,7 +423,7 @@ func wantMetricsOfJournal(e *env.Env, got map[string]*dto.MetricFamily) {
 	if n := summed(got, "tool_continuation_iterations", "agent", "clerk"); n != 2 {
 		e.T.Errorf("the clerk went on %v times", n)
 	}
-	if ran := summed(got, "tool_continuation_duration", "agent", "clerk"); ran <= 0 || ran > 60 {
+	if ran := summed(got, "tool_continuation_duration", "agent", "clerk"); ran <= 0 || ran > env.Patience.Seconds() {
 		e.T.Errorf("the clerk went on for %v s", ran)
 	}
 }

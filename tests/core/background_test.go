@@ -32,7 +32,7 @@ func reader(name, arguments string) inferencetest.Reply {
 func TestASlowToolGoesToTheBackground(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
-	e.WriteAgent("clerk", env.MarkerTools, quickly)
+	e.WriteAgent("clerk", env.MarkerTools, "async_timeout: 5s") // enough for the call that is not held
 	e.Ledger.Hold("a")
 	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
 		switch env.RoundOf(r) {
@@ -98,14 +98,14 @@ func TestAKillWithACallInTheBackground(t *testing.T) {
 			e.WriteAgent("clerk", env.MarkerTools, quickly)
 			e.Ledger.Hold("a")
 			e.Model.Then(env.Rounds(inferencetest.Calls(env.MarkerCall(c.tool, "a"), env.MarkerCall("mark_none", "b")), env.HangOnce(reader("wait_for_tool_output", "{}")), inferencetest.Text("So be it.")))
-			first := e.StartWorker("--takeover-after", env.TakeoverAfter)
+			first := e.StartWorker()
 			message := e.Enqueue("clerk", "Make a mark.")
 			e.AwaitRequests(2)
 			if state := env.Query[string](e, "select state from calls where ordinal = 1"); state != "running" {
 				t.Errorf("the call is %s", state)
 			}
-			e.StartWorker("--takeover-after", env.TakeoverAfter)
-			first.Kill()
+			e.StartWorker()
+			e.Kill(first)
 			e.Ledger.Release()
 
 			turn := e.TurnOf(message)

@@ -39,7 +39,7 @@ func TestRetention(t *testing.T) {
 func TestPurgesUnderLoad(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
-	e.WriteAgent("clerk", "lane: conversation", env.MarkerTools, "max_rounds: 3")
+	e.WriteAgent("clerk", "lane: conversation", env.MarkerTools, "max_rounds: 3", "max_duration: 200s", "tool_timeout: 190s", "async: false")
 	e.Ledger.Hold("held")
 	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
 		label := env.NewestMessage(r)
