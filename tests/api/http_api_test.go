@@ -106,20 +106,20 @@ func TestAStreamOverALostWorker(t *testing.T) {
 		}
 		return inferencetest.Text(long)
 	})
-	first := e.StartWorker("--takeover-after", env.TakeoverAfter)
+	first := e.StartWorker()
 	posted, accepted := post(t, first.APIURL(), `{"agent":"clerk","body":"Talk."}`, "Idempotency-Key", "k")
 	if posted.StatusCode != http.StatusCreated {
 		t.Fatalf("answered %s %v", posted.Status, accepted)
 	}
 	e.Await("the turn streams", "select exists (select from turn_events where type = 'block_delta')")
-	second := e.StartWorker("--takeover-after", env.TakeoverAfter)
+	second := e.StartWorker()
 	bases := []string{first.APIURL(), second.APIURL()}
 	follow := &listener{path: "/v1/turns/1/events", client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
 	ctx, cancel := context.WithTimeout(t.Context(), env.Patience)
 	defer cancel()
 	for n := 0; !follow.over && ctx.Err() == nil; n++ {
 		if follow.cuts == 5 && first.Running() {
-			first.Kill()
+			e.Kill(first)
 		}
 		follow.base = bases[rand.IntN(len(bases))]
 		if first.Running() && follow.last > 10 {

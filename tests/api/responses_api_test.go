@@ -63,7 +63,7 @@ func newResponsesEnv(t *testing.T) *responsesEnv {
 			return inferencetest.Text(fmt.Sprintf("%d: %s", users, said))
 		}
 	})
-	s.runner, s.front = s.StartWorker("--takeover-after", env.TakeoverAfter), s.StartWorker("--roles", "api")
+	s.runner, s.front = s.StartWorker(), s.StartWorker("--roles", "api")
 	var answers atomic.Int64
 	s.cutter = newCutter(t, func() int {
 		if answers.Add(1) <= leastDrops {
@@ -81,9 +81,9 @@ func (s *responsesEnv) loseTheWorker() {
 	s.T.Helper()
 	s.Await("the turn streams", `select exists (select from turn_events e join turns t on t.id = e.turn_id
 		join messages m on m.id = t.message_id where m.body = 'long' and e.type = 'block_delta')`)
-	third := s.StartWorker("--takeover-after", env.TakeoverAfter)
+	third := s.StartWorker()
 	s.cutter.to(s.front.APIURL(), third.APIURL())
-	s.runner.Kill()
+	s.Kill(s.runner)
 }
 
 // The official npm client.

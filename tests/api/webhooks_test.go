@@ -366,14 +366,14 @@ func TestWebhooksOverKilledWorkers(t *testing.T) {
 		if new.state = 'pending' and new.claim is null then new.due_at := clock_timestamp(); end if; return new; end $$`)
 	e.Exec("create trigger no_wait before update on webhook_deliveries for each row execute function no_wait()")
 	const messages = 60
-	workers := []*env.Process{e.StartWorker("--takeover-after", env.TakeoverAfter), e.StartWorker("--takeover-after", env.TakeoverAfter), e.StartWorker("--takeover-after", env.TakeoverAfter)}
+	workers := []*env.Process{e.StartWorker(), e.StartWorker(), e.StartWorker()}
 	var ids []int64
 	for n := range messages {
 		ids = append(ids, env.Query[int64](e, "select turnkeeper.enqueue('clerk', $1, $2)", fmt.Sprint("message ", n), fmt.Sprint("c", n%10)))
 	}
 	for killed, share := range []int{messages / 4, messages} {
 		e.Await("deliveries are made", "select count(*) > $1 from webhook_deliveries where state = 'delivered'", share)
-		workers[killed].Kill()
+		e.Kill(workers[killed])
 	}
 	e.AwaitClosed(ids...)
 	for name, r := range receivers {

@@ -112,14 +112,14 @@ func TestTheInboxAssistant(t *testing.T) {
 	mail := func(name string) env.Turn {
 		return e.TurnOf(e.Enqueue("inbox", e.ReadFile("mails/"+name), "--conversation", name))
 	}
-	w := startPlainWorker(e, "--takeover-after", env.TakeoverAfter)
+	w := startPlainWorker(e)
 
 	first := mail("1-anna.txt")
 	wantReplyOf(e, first, "inbox", "Dear Anna Weber,", "Inner tube, 16 inch: 7.50")
 	wantCalls(e, first, "note_read failed", "list_files succeeded", "read_file succeeded", "note_write succeeded")
-	w.Kill()
+	e.Kill(w)
 
-	startPlainWorker(e, "--takeover-after", env.TakeoverAfter)
+	startPlainWorker(e)
 	second := mail("2-anna.txt")
 	wantReplyOf(e, second, "inbox", "I remember your 16 inch wheels.", "Tyre, 16 inch: 21.90")
 	wantCalls(e, second, "note_read succeeded", "list_files succeeded", "read_file succeeded")
@@ -330,7 +330,7 @@ func TestTheWatcherIsKilledWhileItReports(t *testing.T) {
 	if err := syscall.Mkfifo(filepath.Join(e.Dir, "hold"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	w := startQuietWatcher(e, "--takeover-after", env.TakeoverAfter)
+	w := startQuietWatcher(e)
 	e.TurnOf(e.Enqueue("watcher", "Look."))
 	site.say("two")
 	message := e.Enqueue("watcher", "Look.")
@@ -338,8 +338,8 @@ func TestTheWatcherIsKilledWhileItReports(t *testing.T) {
 		_, err := os.Stat(filepath.Join(e.Dir, "stands"))
 		return err == nil
 	})
-	w.Kill()
-	startPlainWorker(e, "--takeover-after", env.TakeoverAfter)
+	e.Kill(w)
+	startPlainWorker(e)
 	turn := e.TurnOf(message)
 	wantReplyOf(e, turn, "watcher", "The page has changed; the report was filed before as reports/turn-2-")
 	if c := turn.Calls()[3]; c.Name != "file_report" || c.Starts < 2 || c.State != "succeeded" {

@@ -28,7 +28,7 @@ func TestFollowOverALostWorker(t *testing.T) {
 		}
 		return inferencetest.Text(long)
 	})
-	first := e.StartWorker("--takeover-after", env.TakeoverAfter)
+	first := e.StartWorker()
 	message := e.Send("clerk", "Talk.")
 	e.Await("the turn streams", "select exists (select from turn_events where type = 'block_delta')")
 
@@ -39,8 +39,8 @@ func TestFollowOverALostWorker(t *testing.T) {
 	programs := env.StartProcess(t, "events as JSON", e.Dir, e.Environ(), env.Binary(t, "turnctl"), "events", "1", "--follow", "-o", "json")
 	pipe.Await("line 3 of what")
 	programs.Await("line 3 of what")
-	first.Kill()
-	e.StartWorker("--takeover-after", env.TakeoverAfter)
+	e.Kill(first)
+	e.StartWorker()
 	e.AwaitClosed(message)
 	e.WantReply(e.TurnOf(message), long)
 

@@ -109,15 +109,15 @@ func TestCancelledAndTheWorkerIsLost(t *testing.T) {
 	e := env.New(t)
 	e.WriteAgent("clerk", env.MarkerTools)
 	e.Model.Then(func(inferencetest.Recorded) inferencetest.Reply { return inferencetest.Hang() })
-	first := e.StartWorker("--takeover-after", env.TakeoverAfter)
+	first := e.StartWorker()
 	message := e.Enqueue("clerk", "Go.")
 	e.AwaitRequests(1)
 	first.Signal(syscall.SIGSTOP) // it hears nothing of it
 	if r := cancelTurn(e, "--message", fmt.Sprint(message)); r.Code != 0 || !strings.Contains(r.Stdout, "is told to stop") {
 		t.Fatalf("%+v", r)
 	}
-	first.Kill()
-	e.StartWorker("--takeover-after", env.TakeoverAfter)
+	e.Kill(first)
+	e.StartWorker()
 	e.AwaitClosed(message)
 	if turn := wantCancelled(e, message); turn.Dispatches != 1 {
 		t.Errorf("it was dispatched %d times", turn.Dispatches)

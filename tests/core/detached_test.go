@@ -34,7 +34,7 @@ func TestADetachedCallOutlivesItsTurnsTime(t *testing.T) {
 		}
 		return env.DetachedTurn("mark_far_once", "a")(r)
 	})
-	e.StartWorker("--max-duration", "2s", "--tool-timeout", "1s", "--lease-ttl", "5s", "--lease-margin", "1s",
+	e.StartWorker("--max-duration", "20s", "--tool-timeout", "10s", "--lease-ttl", "25s", "--lease-margin", "1s",
 		"--takeover-after", "0", "--worker-slots", "1")
 	message := e.Enqueue("clerk", "Take your time.")
 	e.Ledger.Await("a", 1)
@@ -45,7 +45,7 @@ func TestADetachedCallOutlivesItsTurnsTime(t *testing.T) {
 	e.WantEnd(e.TurnOf(e.Enqueue("other", "Are you free?")), "succeeded", "none", 1)
 	behind := e.Enqueue("clerk", "Are you free?")
 	e.Await("more time has passed than a turn or a lease has",
-		"select clock_timestamp() - created_at > interval '6 s' from turns where state = 'waiting'")
+		"select clock_timestamp() - created_at > interval '26 s' from turns where state = 'waiting'")
 	if state := env.Query[string](e, "select state from messages where id = $1", behind); state != "waiting" {
 		t.Errorf("the message behind is %s", state)
 	}
@@ -98,12 +98,12 @@ func TestAKillDuringADetachedCall(t *testing.T) {
 			e.WriteAgent("clerk", env.DetachedTools)
 			e.Ledger.Hold("a")
 			e.Model.Then(env.DetachedTurn(c.tool, "a"))
-			first := e.StartWorker("--takeover-after", env.TakeoverAfter)
+			first := e.StartWorker()
 			message := e.Enqueue("clerk", "Take your time.")
 			e.Ledger.Await("a", 1)
 			e.AwaitWaiting(1)
-			e.StartWorker("--takeover-after", env.TakeoverAfter)
-			first.Kill()
+			e.StartWorker()
+			e.Kill(first)
 			if c.runs > 1 {
 				e.Ledger.Await("a", 2)
 			}
@@ -289,19 +289,18 @@ func TestAKillBetweenWaitAndResume(t *testing.T) {
 			e := env.NewCrash(t, env.Crash{Point: point, Tool: "mark_far_keyed"})
 			e.Model.Then(env.DetachedTurn("mark_far_keyed", "a"))
 			e.Register("clerk")
-			flags := []string{"--takeover-after", env.TakeoverAfter}
 			message := e.Send("clerk", "Take your time.")
 			if strings.HasPrefix(point, "tick") || strings.HasPrefix(point, "work") {
 				e.Ledger.Hold("a")
-				early := e.StartWorker(flags...)
+				early := e.StartWorker()
 				e.AwaitWaiting(1)
-				early.Kill()
+				e.Kill(early)
 				e.Ledger.Release()
 			}
-			faulty := e.StartFaulty("markerworker", flags...)
+			faulty := e.StartFaulty("markerworker")
 			e.Hook.Await()
-			faulty.Kill()
-			e.StartWorker(flags...)
+			e.Kill(faulty)
+			e.StartWorker()
 			turn := e.TurnOf(message)
 			e.WantEnd(turn, "succeeded", "none", 3)
 			e.WantReply(turn, "It says: marked a")
@@ -329,7 +328,7 @@ tools:
 `, e.ModelURL, e.Dir))
 	e.WriteAgent("clerk", "tools: [build]")
 	e.Model.Then(env.DetachedTurn("build", "all"))
-	e.StartWorker("--max-duration", "2s", "--tool-timeout", "1s", "--lease-ttl", "5s", "--lease-margin", "1s", "--takeover-after", "0")
+	e.StartWorker("--max-duration", "20s", "--tool-timeout", "10s", "--lease-ttl", "25s", "--lease-margin", "1s", "--takeover-after", "0")
 	message := e.Enqueue("clerk", "Build it.")
 	e.Await("the program runs", "select exists (select from detached_calls where claim is not null)")
 	e.AwaitWaiting(1)

@@ -10,9 +10,6 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// soon makes a lost worker's turns go to others soon.
-var soon = []string{"--takeover-after", env.TakeoverAfter}
-
 // Workers of two releases work one inbox, the newer one migrates the database
 // under the older, one of each is killed or stopped: every message is answered
 // once.
@@ -38,15 +35,15 @@ func TestTwoReleasesSideBySide(t *testing.T) {
 			ids = append(ids, env.Query[int64](e, "select turnkeeper.enqueue('desk', $1, $2)", bodies[len(bodies)-1], fmt.Sprint(body, " ", i%4)))
 		}
 	}
-	old := e.StartWorker(soon...)
-	e.StartWorker(soon...)
+	old := e.StartWorker()
+	e.StartWorker()
 	e.Ledger.Hold(tool + " 0")
 	send(tool, 1)
 	send("in a model call", 2)
 	e.Ledger.Await(tool+" 0", 1)
 	e.AwaitRequests(2 + 3 + 3)
 
-	newer := startNewer(e, soon...)
+	newer := startNewer(e)
 	if n := env.Query[int](e, "select max(version) from schema_migrations"); n != knownMigration()+1 {
 		t.Fatalf("the newer worker left the schema at %d", n)
 	}
@@ -58,10 +55,10 @@ func TestTwoReleasesSideBySide(t *testing.T) {
 		send(fmt.Sprint("for the newer ", n), 1)
 		e.AwaitClosed(ids[len(ids)-1])
 	}
-	newer.Kill()
+	e.Kill(newer)
 	send("after the kill", 8)
 	old.Signal(syscall.SIGTERM)
-	startNewer(e, soon...)
+	startNewer(e)
 	if code := old.Wait(); code != 0 {
 		t.Errorf("the old worker ended with %d", code)
 	}

@@ -30,7 +30,7 @@ func TestThousandsOfTurnsWait(t *testing.T) {
 	const pools = (8 + 2 + 4) + (4 + 2 + 4) + 2
 	const connections = "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
 	slots := []string{"--worker-slots", "50", "--detached-slots", "8"}
-	w := e.StartWorker(append(slots, "--takeover-after", "8s")...)
+	w := e.StartWorker(slots...)
 	e.WantEnd(e.TurnOf(e.Enqueue("other", "Are you free?")), "succeeded", "none", 1)
 	const send = "select turnkeeper.enqueue('clerk', 'Take your time, ' || i, 'c' || i) from generate_series($1::int, $2::int) i"
 	began := time.Now()
@@ -48,7 +48,7 @@ func TestThousandsOfTurnsWait(t *testing.T) {
 	t.Logf("another turn took %s beside them", time.Since(asked).Round(time.Millisecond))
 
 	// Nothing of this is in the worker's memory.
-	w.Kill()
+	e.Kill(w)
 	e.StartWorker(slots...)
 	began = time.Now()
 	e.Ledger.Release()

@@ -67,7 +67,7 @@ func awaitLook(t *testing.T, w *env.Process) {
 
 // clockLease are the flags of a worker whose hold-off is over soon, and whose
 // turns have time for what a test does meanwhile.
-var clockLease = []string{"--lease-ttl", "12s", "--lease-margin", "1s", "--max-duration", "10s", "--tool-timeout", "8s", "--takeover-after", "10s"}
+var clockLease = []string{"--lease-ttl", "25s", "--lease-margin", "1s", "--max-duration", "22s", "--tool-timeout", "20s", "--takeover-after", "20s"}
 
 // TestTheDatabasesClockSteps sets the clock to and fro in the middle of turns,
 // while messages wait and a schedule has slots. No live worker loses its turn,
@@ -135,18 +135,17 @@ func TestAWorkerDiesAndTheClockIsSetBack(t *testing.T) {
 			e, c := newClockEnv(t)
 			e.WriteAgent("clerk", env.MarkerTools)
 			e.Model.Then(env.Rounds(env.MarkerReply("mark_once", "a"), env.HangOnce(inferencetest.Text("It is marked."))))
-			flags := append([]string{"--takeover-after", "0"}, shortLease...)
-			first := e.StartWorker(flags...)
+			first := e.StartWorker(shortLease...)
 			message := e.Send("clerk", "Make a mark.")
 			behind := e.Send("clerk", "And another.")
 			e.AwaitRequests(2)
 			if dies == "before" {
-				e.StartWorker(flags...)
+				e.StartWorker(shortLease...)
 			}
 			first.Kill()
 			c.set(-time.Hour)
 			if dies == "all" {
-				e.StartWorker(flags...)
+				e.StartWorker(shortLease...)
 			}
 			turn := e.TurnOf(message)
 			e.WantEnd(turn, "succeeded", "none", 2)
@@ -207,7 +206,7 @@ func TestTheDatabaseStandsStill(t *testing.T) {
 	e.WriteAgent("clerk", env.MarkerTools)
 	e.Ledger.Hold("a")
 	e.Model.Then(env.Rounds(env.MarkerReply("mark_once", "a"), inferencetest.Text("Perhaps.")))
-	w := e.StartWorker(append(clockLease[:len(clockLease):len(clockLease)], "--takeover-after", "2s")...)
+	w := e.StartWorker(clockLease...)
 	message := e.Send("clerk", "Make a mark.")
 	e.Ledger.Await("a", 1)
 	c.signal(syscall.SIGSTOP)

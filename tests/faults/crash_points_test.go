@@ -35,10 +35,10 @@ func crashTestOf(point string) crashTest {
 	}
 }
 
-// crashFlags are those of all workers here: leases that are soon over, and no
-// hurry that a busy machine could not keep up with.
+// crashFlags are those of all workers here: leases that end while a test waits, and
+// no hurry that a busy machine could not keep up with.
 var crashFlags = []string{
-	"--lease-ttl", "10s", "--lease-margin", "1s", "--max-duration", "8s", "--tool-timeout", "5s", "--takeover-after", env.TakeoverAfter, "--shutdown-grace", "5s",
+	"--lease-ttl", "1m", "--lease-margin", "5s", "--max-duration", "50s", "--tool-timeout", "30s", "--shutdown-grace", "5s",
 }
 
 // crashDuringTurn: the only worker is harmed on the way of a message; a second one
@@ -97,7 +97,7 @@ func crashDuringRecovery(t *testing.T, c env.Crash) {
 	victim := e.StartWorker(crashFlags...)
 	first := e.Send("clerk", "first")
 	e.Ledger.Await("first 1", 1)
-	victim.Kill()
+	e.Kill(victim)
 	e.Ledger.Release()
 	faulty := e.StartFaulty("markerworker", crashFlags...)
 	end := strike(e, c.Fault, faulty, e.Hook.Await().Resume)
@@ -115,9 +115,11 @@ func crashWithLateResult(t *testing.T, c env.Crash) {
 	faulty := e.StartFaulty("markerworker", crashFlags...)
 	e.Ledger.Await("first 1", 1)
 	faulty.Signal(syscall.SIGSTOP)
+	e.CountAsLost(faulty)
 	e.StartWorker(crashFlags...)
 	e.AwaitClosed(first)
 	e.Ledger.Release()
+	e.CountAsAlive(faulty)
 	faulty.Signal(syscall.SIGCONT)
 	end := strike(e, c.Fault, faulty, e.Hook.Await().Resume)
 	finish(e, c, faulty, end, first)

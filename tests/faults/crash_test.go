@@ -84,11 +84,13 @@ func strike(e *env.CrashEnv, fault string, p *env.Process, resume func()) (end f
 	e.T.Helper()
 	switch fault {
 	case "kill":
-		p.Kill()
+		e.Kill(p)
 		return func() {}
 	case "stop":
 		p.Signal(syscall.SIGSTOP)
+		e.CountAsLost(p)
 		return func() {
+			e.CountAsAlive(p)
 			resume()
 			p.Signal(syscall.SIGCONT)
 		}

@@ -20,10 +20,6 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// patientWorker are the flags of a worker that is not given up while a busy
-// machine brings its database back.
-var patientWorker = []string{"--takeover-after", "45s"}
-
 // TestTheDatabaseGoesAwayUnderLoad cuts every connection, and crashes and
 // restarts Postgres, again and again, while messages arrive and two workers
 // answer them with turns that have a call of each effect.
@@ -42,8 +38,8 @@ func TestTheDatabaseGoesAwayUnderLoad(t *testing.T) {
 		}
 		return standardTurn(r)
 	})
-	e.StartWorker(patientWorker...)
-	e.StartWorker(patientWorker...)
+	e.StartWorker()
+	e.StartWorker()
 	load := startLoad(e, 50*time.Millisecond)
 	for range env.FaultCount(2, 15) {
 		for range 2 {
@@ -86,7 +82,7 @@ func TestEachBackendIsTerminated(t *testing.T) {
 			}
 		}
 	}
-	e.StartWorker(patientWorker...)
+	e.StartWorker()
 	wantAnswered(e, acceptAndAwait(e, "warm"), "warm") // each pool has a session now
 	for body := range moments {
 		wantAnswered(e, acceptAndAwait(e, body), body)
@@ -119,7 +115,7 @@ func TestASmallPool(t *testing.T) {
 	e := env.New(t)
 	e.WriteAgent("clerk", env.MarkerTools, "lane: conversation")
 	e.Model.Then(standardTurn)
-	e.StartWorker(append([]string{"--db-pool-size", "2"}, patientWorker...)...)
+	e.StartWorker("--db-pool-size", "2")
 	load := startLoad(e, 50*time.Millisecond)
 	e.Await("some are answered", "select count(*) > $1 from replies", env.FaultCount(20, 500))
 	load.finish()
@@ -148,7 +144,7 @@ func TestNoConnectionIsLeft(t *testing.T) {
 			close(full)
 		}, env.Rounds(env.MarkerReply("mark_once", "a once"))(r))
 	})
-	w := e.StartWorker(patientWorker...)
+	w := e.StartWorker()
 	message := e.Send("clerk", "a")
 	<-full
 	w.Await("too many clients already")
@@ -210,7 +206,7 @@ func TestNoEffectWithoutTheDatabase(t *testing.T) {
 			close(away)
 		}, env.Rounds(env.MarkerReply("mark_once", "a once"))(r))
 	})
-	w := e.StartWorker(patientWorker...)
+	w := e.StartWorker()
 	message := e.Send("clerk", "a")
 	<-away
 	r := e.Run("b", "enqueue", "--agent", "clerk", "-")
@@ -237,7 +233,7 @@ func TestTheEndWaitsForTheDatabase(t *testing.T) {
 		close(away)
 	}, inferencetest.Text("Done.")))
 	e.Model.Then(env.Rounds(inferencetest.Text("Done once more.")))
-	e.StartWorker(patientWorker...)
+	e.StartWorker()
 	message := e.Send("clerk", "a")
 	<-away
 	<-env.After(12 * time.Second)
@@ -255,7 +251,7 @@ func TestTheEndWaitsForTheDatabase(t *testing.T) {
 func TestATurnThatCouldNotEndIsGivenBack(t *testing.T) {
 	t.Parallel()
 	e, p := newEnvBehindProxy(t)
-	e.WriteAgent("clerk", env.MarkerTools, "max_duration: 3s")
+	e.WriteAgent("clerk", env.MarkerTools, "max_duration: 20s")
 	away := make(chan struct{})
 	e.Model.Then(env.Rounds(env.MarkerReply("mark_once", "a"), inferencetest.Text("Done.")))
 	e.Model.Add(env.MarkerReply("mark_once", "a"), meanwhile(func() {
@@ -263,7 +259,7 @@ func TestATurnThatCouldNotEndIsGivenBack(t *testing.T) {
 		p.Break()
 		close(away)
 	}, inferencetest.Text("Done.")))
-	w := e.StartWorker(patientWorker...)
+	w := e.StartWorker()
 	message := e.Send("clerk", "a")
 	<-away
 	w.Await("the turn stops here")
@@ -314,7 +310,7 @@ func TestASlowDatabase(t *testing.T) {
 	e, p := newEnvBehindProxy(t)
 	e.WriteAgent("clerk", env.MarkerTools, "lane: conversation")
 	e.Model.Then(standardTurn)
-	e.StartWorker(patientWorker...)
+	e.StartWorker()
 	steps := countStandardSteps(e, p)
 	delay := func(d time.Duration, match func(storagetest.Sent) bool) {
 		p.Plan(func(s storagetest.Sent) storagetest.Cut {

@@ -24,7 +24,7 @@ func TestDeadConnections(t *testing.T) {
 				e, p := newEnvBehindProxy(t)
 				e.WriteAgent("clerk", env.MarkerTools)
 				e.Model.Then(standardTurn)
-				e.StartWorker(patientWorker...)
+				e.StartWorker()
 				cutAt(e, p, cut, place, "dead at "+place.name)
 				p.Break() // what is dead would be waited for at the end
 			})

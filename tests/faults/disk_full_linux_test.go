@@ -114,7 +114,7 @@ func TestTheDiskIsFull(t *testing.T) {
 			}, inferencetest.Message(incompressible(40_000), ask)), inferencetest.Text("Done."))(r)
 		})
 		if e.Workers == 0 {
-			e.StartWorker(patientWorker...)
+			e.StartWorker()
 		}
 		message := env.Query[int64](e, "select turnkeeper.enqueue('clerk', $1, $1)", name)
 		<-full

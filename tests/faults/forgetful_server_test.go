@@ -37,8 +37,8 @@ func TestPostgresForgetsThatAJobWasFetched(t *testing.T) {
 			answers.pass()
 		}, standardTurn(r))
 	})
-	e.StartWorker(patientWorker...)
-	e.StartWorker(patientWorker...)
+	e.StartWorker()
+	e.StartWorker()
 	forgotten := 0
 	for n := range env.FaultCount(2, 20) {
 		answers.shut()

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"turnkeeper/inference/inferencetest"
 	"turnkeeper/tests/internal/env"
@@ -16,23 +15,18 @@ func TestAKilledWorkersTurnIsTakenOver(t *testing.T) {
 	e := env.New(t)
 	e.WriteAgent("clerk", env.MarkerTools)
 	e.Model.Then(env.Rounds(env.MarkerReply("mark_once", "a"), env.HangOnce(inferencetest.Text("It is marked."))))
-	first := e.StartWorker("--takeover-after", env.TakeoverAfter)
+	first := e.StartWorker()
 	message := e.Enqueue("clerk", "Make a mark.")
 	e.AwaitRequests(2)
-	e.StartWorker("--takeover-after", env.TakeoverAfter)
-	killed := env.Query[time.Time](e, "select clock_timestamp()")
-	first.Kill()
+	e.StartWorker()
+	e.Kill(first)
 
-	turn := e.TurnOf(message)
+	turn := e.TurnOf(message) // sooner than its lease ends
 	e.WantEnd(turn, "succeeded", "none", 2)
 	e.WantReply(turn, "It is marked.")
 	e.Ledger.WantRuns("a", 1)
 	if turn.Dispatches != 2 || turn.Losses != 1 || *turn.DispatchLog[0].Outcome != "lost" {
 		t.Errorf("the turn had %d dispatches, %d losses", turn.Dispatches, turn.Losses)
-	}
-	again := env.Query[time.Time](e, "select max(granted_at) from lease_log")
-	if took := again.Sub(killed); took > 7*time.Second {
-		t.Errorf("the turn was taken over %s after the kill", took)
 	}
 	e.WantRequests(3) // the second round was asked for twice
 	e.WantEnd(e.TurnOf(e.Enqueue("clerk", "And again.")), "succeeded", "none", 2)
@@ -58,11 +52,11 @@ func TestAKillDuringATool(t *testing.T) {
 			e.WriteAgent("clerk", env.MarkerTools)
 			e.Ledger.Hold("a")
 			e.Model.Then(env.Rounds(env.MarkerReply(c.tool, "a"), inferencetest.Text("So be it.")))
-			first := e.StartWorker("--takeover-after", env.TakeoverAfter)
+			first := e.StartWorker()
 			message := e.Enqueue("clerk", "Make a mark.")
 			e.Ledger.Await("a", 1)
-			e.StartWorker("--takeover-after", env.TakeoverAfter)
-			first.Kill()
+			e.StartWorker()
+			e.Kill(first)
 			e.Ledger.Release()
 
 			turn := e.TurnOf(message)
@@ -86,19 +80,19 @@ func TestAKillDuringATool(t *testing.T) {
 	}
 }
 
-// shortLease are the flags of a worker whose leases are over soon.
-var shortLease = []string{"--lease-ttl", "6s", "--lease-margin", "1s", "--max-duration", "4s", "--tool-timeout", "3s"}
+// shortLease are the flags of a worker whose leases are over soon, with time for a few
+// steps of a turn on a slow machine, and are all that tells that it is lost.
+var shortLease = []string{"--lease-ttl", "25s", "--lease-margin", "1s", "--max-duration", "22s", "--tool-timeout", "20s", "--takeover-after", "0"}
 
 func TestAStoppedWorkerIsFenced(t *testing.T) {
 	t.Parallel()
-	for name, takeover := range map[string]string{"at the end of its lease": "0", "when its heart is silent": env.TakeoverAfter} {
+	for name, flags := range map[string][]string{"at the end of its lease": shortLease, "when its heart is silent": {"--takeover-after", "20s"}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := env.New(t)
 			e.WriteAgent("clerk", env.MarkerTools)
 			e.Ledger.Hold("a")
 			e.Model.Then(env.Rounds(env.MarkerReply("mark_once", "a"), inferencetest.Text("Perhaps.")))
-			flags := append([]string{"--takeover-after", takeover}, shortLease...)
 			first := e.StartWorker(flags...)
 			message := e.Enqueue("clerk", "Make a mark.")
 			e.Ledger.Await("a", 1)
@@ -139,12 +133,12 @@ func TestAStoppedWorkersAnswerIsRefused(t *testing.T) {
 	late := make(chan struct{})
 	e.Model.Add(inferencetest.WaitFor(late, inferencetest.Text("stale")))
 	e.Model.Then(env.Rounds(inferencetest.Text("fresh")))
-	flags := append([]string{"--takeover-after", env.TakeoverAfter}, shortLease...)
-	first := e.StartWorker(flags...)
+	first := e.StartWorker()
 	message := e.Enqueue("clerk", "Hello")
 	e.AwaitRequests(1)
 	first.Signal(syscall.SIGSTOP)
-	e.StartWorker(flags...)
+	e.CountAsLost(first)
+	e.StartWorker()
 	turn := e.TurnOf(message)
 	e.WantEnd(turn, "succeeded", "none", 1)
 	before := env.JournalOf(e, turn.ID)
@@ -165,14 +159,14 @@ func TestAMessageThatKillsItsWorkers(t *testing.T) {
 	e.Model.Then(env.Rounds(env.MarkerReply("mark_once", "a"), inferencetest.Hang()))
 	message := int64(0)
 	for death := 1; death <= 3; death++ {
-		w := e.StartWorker("--takeover-after", env.TakeoverAfter)
+		w := e.StartWorker()
 		if message == 0 {
 			message = e.Enqueue("clerk", "Die.")
 		}
 		e.AwaitRequests(1 + death)
-		w.Kill()
+		e.Kill(w)
 	}
-	e.StartWorker("--takeover-after", env.TakeoverAfter)
+	e.StartWorker()
 	turn := e.TurnOf(message)
 	e.WantEnd(turn, "degraded", "worker_lost", 1)
 	e.WantReply(turn, "Tool results: 1 succeeded, 0 failed.\n- mark_once: marked a")
@@ -189,11 +183,11 @@ func TestARestartedRoundIsRolledBackForWatchers(t *testing.T) {
 	e.WriteAgent("clerk")
 	e.Model.Add(env.Drip("Half a sentence. "))
 	e.Model.Then(env.Rounds(inferencetest.Text("A whole sentence.")))
-	first := e.StartWorker("--takeover-after", env.TakeoverAfter)
+	first := e.StartWorker()
 	message := e.Enqueue("clerk", "Speak.")
 	e.Await("the first half is streamed", "select exists (select from turn_events where type = 'block_delta')")
-	first.Kill()
-	e.StartWorker("--takeover-after", env.TakeoverAfter)
+	e.Kill(first)
+	e.StartWorker()
 
 	turn := e.TurnOf(message)
 	e.WantReply(turn, "A whole sentence.")

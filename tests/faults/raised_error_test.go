@@ -19,7 +19,7 @@ func TestRaisedErrors(t *testing.T) {
 	e := env.New(t)
 	e.WriteAgent("clerk", env.MarkerTools, "lane: conversation")
 	e.Model.Then(standardTurn)
-	e.StartWorker(patientWorker...)
+	e.StartWorker()
 	wantAnswered(e, acceptAndAwait(e, "warm"), "warm")
 	e.Exec("create sequence raised minvalue 0")
 	e.Exec(`create function raise_error() returns trigger language plpgsql as $$
@@ -88,7 +88,7 @@ func TestLockedRows(t *testing.T) {
 		}
 		return meanwhile(func() { lockForLong(e, lock) }, standardTurn(r))
 	})
-	e.StartWorker(patientWorker...)
+	e.StartWorker()
 	for body := range rows {
 		wantAnswered(e, acceptAndAwait(e, body), body)
 	}
