@@ -12,20 +12,24 @@ import (
 )
 
 // killAll kills every process that belongs to the folder, until there is none. Postgres gets a
-// moment to remove its shared memory, which outlives a kill.
+// moment to remove its shared memory, which outlives a kill. Guards of test processes that belong to
+// the folder, as those of make test belong to its server's, get time to clean up.
 func killAll(root string) {
-	const patience, pause = 10 * time.Second, 20 * time.Millisecond
+	const patience, pause = 30 * time.Second, 20 * time.Millisecond
 	for start := time.Now(); time.Since(start) < patience; time.Sleep(pause) {
 		left := processesOf(root)
 		if len(left) == 0 {
 			return
 		}
+		early := time.Since(start) < patience/3
 		for _, p := range left {
-			signal := syscall.SIGKILL
-			if p.postgres && time.Since(start) < patience/3 {
-				signal = syscall.SIGQUIT // an immediate stop
+			switch {
+			case p.guard && early:
+			case p.postgres && early:
+				_ = syscall.Kill(p.pid, syscall.SIGQUIT) // an immediate stop
+			default:
+				_ = syscall.Kill(p.pid, syscall.SIGKILL)
 			}
-			_ = syscall.Kill(p.pid, signal)
 		}
 	}
 }
@@ -34,6 +38,7 @@ func killAll(root string) {
 type process struct {
 	pid      int
 	postgres bool
+	guard    bool
 }
 
 // processesOf finds the processes of a folder, without this one.
@@ -54,7 +59,7 @@ func processesOf(root string) []process {
 		args, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
 		env, _ := os.ReadFile(filepath.Join(dir, "environ"))
 		if mentions(root, cwd, exe, string(args), string(env)) {
-			found = append(found, process{pid, strings.HasSuffix(exe, "/postgres")})
+			found = append(found, process{pid, strings.HasSuffix(exe, "/postgres"), strings.HasPrefix(string(env), guardVariable+"=")})
 		}
 	}
 	return found
@@ -69,7 +74,7 @@ func listedProcesses(root string) (found []process) {
 	for line := range strings.Lines(string(out)) {
 		id, command, _ := strings.Cut(strings.TrimSpace(line), " ")
 		if pid, err := strconv.Atoi(id); err == nil && pid != os.Getpid() && mentions(root, command) {
-			found = append(found, process{pid, strings.Contains(command, "postgres")})
+			found = append(found, process{pid: pid, postgres: strings.Contains(command, "postgres")})
 		}
 	}
 	return found

@@ -29,6 +29,24 @@ func TestMain(m *testing.M) {
 		cmd.Env = append(os.Environ(), victimVariable+"=tests")
 		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 		_ = cmd.Run()
+	case "server": // as that of make test: the program of the tests is in its folder
+		os.Exit(testrun.Run(func() int {
+			inner := filepath.Join(os.TempDir(), "inner.test")
+			if err := os.Link(os.Args[0], inner); err != nil {
+				program, err := os.ReadFile(os.Args[0])
+				if err == nil {
+					err = os.WriteFile(inner, program, 0o700)
+				}
+				if err != nil {
+					panic(err)
+				}
+			}
+			cmd := exec.Command(inner)
+			cmd.Env = append(os.Environ(), victimVariable+"=tests")
+			cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+			_ = cmd.Run()
+			return 0
+		}))
 	default:
 		os.Exit(testrun.Run(victim))
 	}
@@ -73,6 +91,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		"the tests are killed":       {"tests", func(_, victim int) error { return syscall.Kill(victim, syscall.SIGKILL) }},
 		"the tests are interrupted":  {"tests", func(_, victim int) error { return syscall.Kill(victim, syscall.SIGINT) }},
 		"the tests run out of time":  {"tests", func(_, victim int) error { return syscall.Kill(victim, syscall.SIGQUIT) }},
+		"their server is killed":     {"server", func(parent, _ int) error { return syscall.Kill(parent, syscall.SIGKILL) }},
 		"who started them is killed": {"parent", func(parent, _ int) error { return syscall.Kill(parent, syscall.SIGKILL) }},
 	}
 	for name, tt := range tests {
