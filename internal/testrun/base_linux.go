@@ -20,7 +20,7 @@ func base() string {
 	if err != nil || info.Mode().Perm()&rwxOnly == 0 || syscall.Statfs(shm, &fs) != nil {
 		return os.TempDir()
 	}
-	if fs.Type != tmpfs || fs.Flags&noExec != 0 || int64(fs.Bavail)*fs.Bsize < room { //nolint:gosec // sizes of a file system fit
+	if fs.Type != tmpfs || fs.Flags&noExec != 0 || int64(fs.Bavail)*fs.Bsize < room {
 		return os.TempDir()
 	}
 	return shm

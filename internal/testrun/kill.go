@@ -16,7 +16,9 @@ import (
 // the folder, as those of make test belong to its server's, get time to clean up.
 func killAll(root string) {
 	const patience, pause = 30 * time.Second, 20 * time.Millisecond
-	for start := time.Now(); time.Since(start) < patience; time.Sleep(pause) {
+	tick := time.NewTicker(pause)
+	defer tick.Stop()
+	for start := time.Now(); time.Since(start) < patience; <-tick.C {
 		left := processesOf(root)
 		if len(left) == 0 {
 			return

@@ -90,7 +90,7 @@ func newRoot() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return root, os.Chmod(root, 0o711) //nolint:gosec // see above
+	return root, os.Chmod(root, 0o711)
 }
 
 // startGuard starts this program as the guard of a folder. release tells it that the tests are

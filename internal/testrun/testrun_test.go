@@ -148,7 +148,9 @@ func runs(pid int) bool {
 
 func await(t *testing.T, what string, so func() bool) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); !so(); time.Sleep(20 * time.Millisecond) {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(time.Minute); !so(); <-tick.C {
 		if time.Now().After(end) {
 			t.Fatalf("waited in vain: %s", what)
 		}

@@ -14,6 +14,7 @@ type Transcript struct {
 	more chan struct{} // closed and replaced at each write
 }
 
+// NewTranscript returns an empty transcript.
 func NewTranscript() *Transcript { return &Transcript{more: make(chan struct{})} }
 
 func (s *Transcript) Write(b []byte) (int, error) {
@@ -46,6 +47,8 @@ func (s *Transcript) Tail() string {
 
 var errEnded = errors.New("it has ended")
 
+// Await returns nil when text has been written. It fails when ctx ends, or when ended is closed and
+// text is not among what was written before.
 func (s *Transcript) Await(ctx context.Context, text string, ended <-chan struct{}) error {
 	for over := false; ; {
 		said, more := s.read()
