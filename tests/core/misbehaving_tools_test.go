@@ -125,7 +125,7 @@ const deepJSON = 20_000 // bytes
 func TestProgramsThatMisbehave(t *testing.T) {
 	t.Parallel()
 	const timedOut = "tool error: '%s' timed out after 0.7 s"
-	const short, long = 700 * time.Millisecond, 30 * time.Second
+	const short, long = 700 * time.Millisecond, 80 * time.Second
 	tests := []struct {
 		misbehaviour
 		timeout time.Duration
@@ -156,7 +156,7 @@ func TestProgramsThatMisbehave(t *testing.T) {
 		tools = append(tools, misbehavingTool{c.how, c.timeout.String(), "none"})
 	}
 	writeMisbehavingTools(e, token, tools...)
-	e.WriteAgent("clerk", "tools: [mark_none, "+strings.Join(names, ", ")+"]", "async_timeout: 30s") // a slow machine needs more than five seconds
+	e.WriteAgent("clerk", "tools: [mark_none, "+strings.Join(names, ", ")+"]", "async_timeout: 85s") // a slow machine needs more than five seconds
 	modelCalls(e, func(how string) (inferencetest.Call, bool) {
 		return inferencetest.Call{Name: misbehavingToolName(how)}, how != "next"
 	})
