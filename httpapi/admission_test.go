@@ -1,8 +1,11 @@
 package httpapi_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -120,17 +123,25 @@ func TestTheRateIsBounded(t *testing.T) {
 	d := h.turn("clerk", "talk")
 	d.finish("said")
 	path := fmt.Sprintf("/v1/turns/%d/events", d.id)
-	refused := 0
-	for range 12 {
-		if a := h.ask("GET", "/v1/agents", ""); a.status == 429 {
-			refused++
-			a.want(t, 429, "at most 3 a second")
-			if a.header.Get("Retry-After") == "" {
-				t.Error("the answer does not say when to come again")
+	var refused atomic.Bool
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	var clients sync.WaitGroup
+	for range 8 { // more at once than the rate, until one is refused
+		clients.Go(func() {
+			for !refused.Load() && ctx.Err() == nil {
+				if a := h.ask("GET", "/v1/agents", ""); a.status == 429 {
+					refused.Store(true)
+					a.want(t, 429, "at most 3 a second")
+					if a.header.Get("Retry-After") == "" {
+						t.Error("the answer does not say when to come again")
+					}
+				}
 			}
-		}
+		})
 	}
-	if refused == 0 {
+	clients.Wait()
+	if !refused.Load() {
 		t.Error("nothing was refused")
 	}
 	for range 6 { // of which some are too many

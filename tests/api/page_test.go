@@ -189,7 +189,8 @@ func TestOperatingInABrowser(t *testing.T) {
 	})
 	full := env.Turnctl[struct{ Token string }](e, "tokens", "create", "full", "--scopes", "read,operate")
 	reads := env.Turnctl[struct{ Token string }](e, "tokens", "create", "reads", "--scopes", "read")
-	w := e.StartWorker("--listen", "0.0.0.0:0", "--model-idle-timeout", "5m", "--model-timeout", "5m")
+	w := e.StartWorker("--listen", "0.0.0.0:0", "--model-idle-timeout", "5m", "--model-timeout", "5m",
+		"--lease-ttl", "20m", "--max-duration", "15m")
 	base := strings.NewReplacer("[::]", "127.0.0.1", "0.0.0.0", "127.0.0.1").Replace(w.APIURL())
 	turn := awaitTurnOf(e, e.Enqueue("clerk", "Work for long."))
 	path := fmt.Sprintf("/turns/%d", turn)

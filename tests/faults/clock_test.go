@@ -2,6 +2,7 @@ package faults_test
 
 import (
 	"fmt"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -188,7 +189,8 @@ func TestTheMachineSleepsForAnHour(t *testing.T) {
 	e.Ledger.Release()
 	turn := e.TurnOf(message)
 	e.WantEnd(turn, "succeeded", "none", 2)
-	if turn.Dispatches != 1 {
+	// On a busy machine the sleep takes longer than a worker may be silent.
+	if gaveUp := strings.Contains(w.Output.String(), "this worker gives its turns up"); turn.Dispatches != 1 && !gaveUp {
 		t.Errorf("the turn had %d dispatches", turn.Dispatches)
 	}
 	e.Ledger.WantRuns("a", 1)

@@ -158,6 +158,32 @@ func (h *host) link(lane turnkeeper.Lane) (*link, error) {
 	return l, nil
 }
 
+// acquire returns the link of a lane and a session of it that has taken a call on;
+// the session must be finished. A link that ends for idleness at the same moment is
+// replaced by a new one.
+func (h *host) acquire(ctx context.Context, lane turnkeeper.Lane) (*link, *session, error) {
+	for {
+		l, err := h.link(lane)
+		if err != nil {
+			return nil, nil, err
+		}
+		s, err := l.acquire(ctx)
+		switch {
+		case err == nil:
+			return l, s, nil
+		case !errors.Is(err, errLinkClosed) || h.ended():
+			return nil, nil, fmt.Errorf("the MCP server %q cannot be reached: %w. Nothing was run", h.server.Name, err)
+		}
+	}
+}
+
+// ended reports whether the client was closed.
+func (h *host) ended() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.closed
+}
+
 func (h *host) newLink() *link {
 	l := &link{timeout: h.server.connectTimeout(), limits: h.limits, log: h.log, used: time.Now()}
 	l.connect = func(ctx context.Context) (*session, error) { return h.connect(ctx, l) }

@@ -56,13 +56,9 @@ func (t *tool) Spec() tools.Spec { return t.spec }
 // more, in a new session; one whose answer was lost only where its effect allows
 // that.
 func (t *tool) Run(ctx context.Context, call tools.Call) (tools.Result, error) {
-	l, err := t.host.link(call.Lane)
-	if err != nil {
-		return tools.Result{}, err
-	}
 	asker := newSampler(ctx, t.host.server, call)
 	for again := false; ; again = true {
-		a := t.attempt(ctx, l, call, asker)
+		a := t.attempt(ctx, call, asker)
 		switch {
 		case ctx.Err() != nil:
 			return tools.Result{}, context.Cause(ctx)
@@ -97,11 +93,10 @@ type attempt struct {
 }
 
 // attempt makes one attempt at a call.
-func (t *tool) attempt(ctx context.Context, l *link, call tools.Call, asker *sampler) attempt {
-	server := t.host.server
-	s, err := l.acquire(ctx)
+func (t *tool) attempt(ctx context.Context, call tools.Call, asker *sampler) attempt {
+	l, s, err := t.host.acquire(ctx, call.Lane)
 	if err != nil {
-		return attempt{fate: failed, err: fmt.Errorf("the MCP server %q cannot be reached: %w. Nothing was run", server.Name, err)}
+		return attempt{fate: failed, err: err}
 	}
 	defer s.finish()
 	if fault := t.check(ctx, call); fault != "" {
