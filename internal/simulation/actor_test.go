@@ -30,6 +30,7 @@ const (
 	kindTurn
 	kindTool
 	kindCall
+	kindServer
 )
 
 func (w *world) actor(p *process, kind uint64, ids ...uint64) *actor {
@@ -39,6 +40,12 @@ func (w *world) actor(p *process, kind uint64, ids ...uint64) *actor {
 		state ^= state >> 31
 	}
 	return &actor{rand.New(&stream{numbers: rand.NewPCG(w.seed, state)}), w, p}
+}
+
+// branch is an actor for a goroutine that the actor's own waits for, and may stop
+// waiting for while it goes on.
+func (a *actor) branch() *actor {
+	return &actor{rand.New(&stream{numbers: rand.NewPCG(a.Uint64(), a.Uint64())}), a.w, a.p}
 }
 
 // A stream of numbers may be drawn from by goroutines that follow each other.

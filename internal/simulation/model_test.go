@@ -20,7 +20,7 @@ func (p *process) Find(string) (inference.Provider, agentturn.ModelInfo, error) 
 
 // Generate is a model that asks for tools at random, takes its time, and fails.
 func (p *process) Generate(ctx context.Context, req inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
-	a := actorOf(ctx)
+	a := actorOf(ctx).branch()
 	p.gate(a)
 	took := a.between(50*time.Millisecond, 3*time.Second)
 	if !p.w.isCalm() && a.chance(0.1) {
