@@ -117,6 +117,7 @@ type Record struct {
 	Summary    Summary       // of the beginning of the conversation, the newest; zero: none
 	Older      int           // turns of the conversation before History, counted up to 1000
 	Entries    int64         // writes to the journal so far
+	LastWrite  string        // id of the last of them; empty: there is none, or it has none
 	Failures   int           // failed turns of the lane in a row
 	NextBlock  int           // first unused block number
 	OpenRound  int           // round that has streamed events but no answer; 0: none

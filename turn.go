@@ -70,7 +70,7 @@ type Turn struct {
 	Token      int64 // fencing token of its newest grant
 	GrantID    GrantID
 	JobID      JobID
-	WorkerID   WorkerID // who last wrote to it; empty before its first write
+	WorkerID   WorkerID // that its newest grant is bound to; empty: none has begun to work under it
 	Dispatches int      // grants so far
 	Losses     int      // dispatches that ended with a lost worker
 

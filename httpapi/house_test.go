@@ -197,6 +197,9 @@ func (h *house) dispatch(agent string) *dispatch {
 	if err := row.Scan(&turn, &job); err != nil {
 		h.t.Fatal(err)
 	}
+	if _, err := h.BindGrant(ctx, turn, grant, "worker-1"); err != nil {
+		h.t.Fatal(err)
+	}
 	record, err := h.Load(ctx, turn, grant)
 	if err != nil {
 		h.t.Fatal(err)

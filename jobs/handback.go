@@ -41,13 +41,13 @@ func leave(ctx context.Context, writer *storage.TurnWriter, log string, outcome 
 // classLate is the error class of a turn that had no worker for most of its time.
 const classLate = "late_worker"
 
-// late says that half of a turn's time was over before any worker had it, as where it
-// was granted into the room of one that was dead already: the others may be busy for
-// as long as their turns take. Once is enough: a turn that comes late again runs with
-// what is left.
+// late says of a grant that no worker had before that half of its turn's time is over,
+// as where it was granted into the room of one that was dead already: the others may be
+// busy for as long as their turns take. Once is enough: a turn that comes late again runs
+// with what is left.
 func late(record turnkeeper.Record, bounds turnkeeper.Bounds) bool {
 	turn := record.Turn
-	return turn.WorkerID == "" && turn.ErrorClass != classLate && !record.Cancelled && record.Elapsed > bounds.MaxDuration/2
+	return turn.ErrorClass != classLate && !record.Cancelled && record.Elapsed > bounds.MaxDuration/2
 }
 
 // putOff queues a late turn, to be granted anew with the whole of its time.

@@ -31,7 +31,11 @@ func (s *site) detachedCall() turnkeeper.TurnID {
 		s.t.Fatal(err)
 	}
 	id := one[turnkeeper.TurnID](s, "select id from turnkeeper.turns")
-	record, err := s.Load(ctx, id, one[turnkeeper.GrantID](s, "select grant_id::text from turnkeeper.turns"))
+	grant := one[turnkeeper.GrantID](s, "select grant_id::text from turnkeeper.turns")
+	if _, err := s.BindGrant(ctx, id, grant, "w"); err != nil {
+		s.t.Fatal(err)
+	}
+	record, err := s.Load(ctx, id, grant)
 	if err != nil {
 		s.t.Fatal(err)
 	}

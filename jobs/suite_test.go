@@ -78,6 +78,10 @@ func (d *door) Fetch(worker turnkeeper.WorkerID) []storesuite.Job {
 	return all
 }
 
+func (d *door) ForgetFetch(job turnkeeper.JobID) {
+	d.exec("update turnkeeper.river_job set state = 'available', attempt = 0, attempted_at = null, attempted_by = null where id = $1", job)
+}
+
 func (d *door) FetchCalls(worker turnkeeper.WorkerID) []turnkeeper.CallRef {
 	rows, err := d.Pool().Query(d.t.Context(), `update turnkeeper.river_job set state = 'running', attempt = 1, attempted_at = now(), attempted_by = $1
 		where state = 'available' and kind = 'DetachedCall'

@@ -18,8 +18,8 @@ import (
 	"turnkeeper/storage"
 )
 
-// A Worker works turns for River. The first thing it does is to check that the
-// job's grant is still the turn's.
+// A Worker works turns for River. The first thing it does is to bind the job's
+// grant to itself, if it is still the turn's.
 type Worker struct {
 	river.WorkerDefaults[TurnArgs]
 	WorkerConfig
@@ -147,8 +147,13 @@ func (w *Worker) Work(ctx context.Context, job *river.Job[TurnArgs]) error {
 // A jobLog tells more of a job's turn once that is read.
 type jobLog struct{ *zap.Logger }
 
-// dispatch goes on with a turn from what its journal says.
+// dispatch goes on with a turn from what its journal says, once the grant is
+// this worker's: River may have given the job to another as well.
 func (w *Worker) dispatch(ctx context.Context, job *river.Job[TurnArgs], log *jobLog) error {
+	first, err := w.Store.BindGrant(ctx, job.Args.TurnID, job.Args.GrantID, w.WorkerID)
+	if err != nil {
+		return err
+	}
 	asked := time.Now()
 	record, unreadable := w.Store.LoadPatiently(ctx, job.Args.TurnID, job.Args.GrantID)
 	if unreadable != nil && !errors.Is(unreadable, storage.ErrNewerJournal) {
@@ -156,9 +161,6 @@ func (w *Worker) dispatch(ctx context.Context, job *river.Job[TurnArgs], log *jo
 	}
 	w.at(ctx, PointLoaded)
 	log.Logger = w.Log.With(append(agentturn.TurnFields(record.Turn, record.Message.TraceParent), zap.Int64("job", job.ID))...)
-	if taker := record.Turn.WorkerID; taker != "" && taker != w.WorkerID {
-		return fmt.Errorf("%w: worker %s has taken this grant", turnkeeper.ErrFenced, taker)
-	}
 	ctx, held, release := lease.Hold(ctx, asked, record.Remaining, record.Elapsed)
 	defer release()
 	writer := w.Store.Writer(record, turnkeeper.Grant{
@@ -179,7 +181,7 @@ func (w *Worker) dispatch(ctx context.Context, job *river.Job[TurnArgs], log *jo
 		w.cancel(record.Turn.GrantID)
 	}
 	bounds := w.BoundsFor(definition)
-	if late(record, bounds) {
+	if first && late(record, bounds) {
 		return w.putOff(ctx, record, writer)
 	}
 	_, err = w.Runner.Run(ctx, agentturn.Assignment{

@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"turnkeeper"
+	"turnkeeper/internal/commit"
 	"turnkeeper/storage/internal/dbsqlc"
 )
 
@@ -23,7 +24,7 @@ import (
 func (s *Store) RegisterAgents(ctx context.Context, agents []turnkeeper.AgentRegistration) error {
 	for tries := 1; ; tries++ {
 		err := s.registerAll(ctx, agents)
-		if !lockRefused(err) || tries == registerTries || !pause(ctx, firstRetry) {
+		if !lockRefused(err) || tries == registerTries || !commit.Pause(ctx, registerPause) {
 			return err
 		}
 		s.log.Warn("another session keeps the agents' rows; registering them is tried again", zap.Int("tries", tries))
@@ -31,7 +32,10 @@ func (s *Store) RegisterAgents(ctx context.Context, agents []turnkeeper.AgentReg
 }
 
 // registerTries, each as long as the lock timeout, outlast a stopped session.
-const registerTries = 6
+const (
+	registerTries = 6
+	registerPause = 50 * time.Millisecond
+)
 
 func (s *Store) registerAll(ctx context.Context, agents []turnkeeper.AgentRegistration) error {
 	return translate(pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {

@@ -8,6 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"go.uber.org/zap"
+
+	"turnkeeper/internal/commit"
 )
 
 // A Topic is what a doorbell is about.
@@ -68,7 +70,8 @@ func (b *Bell) Subscribe(topic Topic) (rings <-chan struct{}, cancel func()) {
 // Run listens until ctx ends. It connects again when the connection breaks, and
 // then rings for every topic, since rings may have been lost meanwhile.
 func (b *Bell) Run(ctx context.Context) {
-	wait := firstRetry
+	const first, steady = 50 * time.Millisecond, time.Second
+	wait := first
 	for ctx.Err() == nil {
 		began := time.Now()
 		err := b.listen(ctx)
@@ -76,10 +79,10 @@ func (b *Bell) Run(ctx context.Context) {
 			return
 		}
 		b.log.Warn("the doorbell connection broke; polling goes on", zap.Error(plainConnect(err)))
-		if time.Since(began) > slowRetry {
-			wait = firstRetry
+		if time.Since(began) > steady {
+			wait = first
 		}
-		if !pause(ctx, wait) {
+		if !commit.Pause(ctx, wait) {
 			return
 		}
 		wait = min(wait*2, 5*time.Second)

@@ -20,15 +20,7 @@ func (w *TurnWriter) WriteDraft(ctx context.Context, part turnkeeper.OutputPart)
 	if len(c.OutputIds) == 0 {
 		return nil
 	}
-	for wait := firstRetry; ; wait = min(wait*2, slowRetry) {
-		err := w.sendDraft(ctx, part, c)
-		if err == nil || !uncertain(err) {
-			return err
-		}
-		if !pause(ctx, wait) {
-			return context.Cause(ctx)
-		}
-	}
+	return patiently(ctx, func() error { return w.sendDraft(ctx, part, c) })
 }
 
 func (w *TurnWriter) sendDraft(ctx context.Context, part turnkeeper.OutputPart, c chunks) error {

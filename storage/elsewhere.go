@@ -49,21 +49,6 @@ func (w *TurnWriter) Arrivals(ctx context.Context) (arrived []turnkeeper.CallRes
 	return arrived, err
 }
 
-// patiently does f again as long as the reason that it failed for passes.
-func patiently(ctx context.Context, f func() error) error {
-	wait := firstRetry
-	for {
-		err := f()
-		if err == nil || !uncertain(err) {
-			return err
-		}
-		if !pause(ctx, wait) {
-			return errors.Join(context.Cause(ctx), err)
-		}
-		wait = min(wait*2, slowRetry)
-	}
-}
-
 // Claim takes a detached call for one run by the worker, which has the tools. It
 // waits for a database that is away until ctx ends. ErrNotFound: somebody else
 // runs it, it is over, or the worker lacks the tool; CallIsOpen tells.

@@ -10,9 +10,15 @@ import (
 	"turnkeeper/storage/internal/dbsqlc"
 )
 
+// A step is the place of an entry in a write.
+type step struct {
+	id    string // of the write
+	after int64  // entries of the same write that stand before it
+}
+
 // queue puts the statements of an entry into a pipeline, the fence first. The
 // events ride with the round or with the results where there are any.
-func (w *TurnWriter) queue(ctx context.Context, q *dbsqlc.Queries, step int64, e turnkeeper.Entry, ending Ending) error {
+func (w *TurnWriter) queue(ctx context.Context, q *dbsqlc.Queries, at step, e turnkeeper.Entry, ending Ending) error {
 	events := w.store.eventsOf(w.lastSeq, e.Events)
 	ride := func(with bool) storedEvents {
 		if !with {
@@ -23,7 +29,7 @@ func (w *TurnWriter) queue(ctx context.Context, q *dbsqlc.Queries, step int64, e
 		return taken
 	}
 	return errors.Join(
-		q.Step(ctx, w.stepOf(step, e)),
+		q.Step(ctx, w.stepOf(at, e)),
 		w.queueAnswers(ctx, q, e.Verdicts, noEvents),
 		w.queueRound(ctx, q, e, ride(e.Round != nil)),
 		w.queueStarts(ctx, q, e.Starts),
@@ -37,10 +43,10 @@ func (w *TurnWriter) queue(ctx context.Context, q *dbsqlc.Queries, step int64, e
 	)
 }
 
-func (w *TurnWriter) stepOf(step int64, e turnkeeper.Entry) dbsqlc.StepParams {
+func (w *TurnWriter) stepOf(at step, e turnkeeper.Entry) dbsqlc.StepParams {
 	params := dbsqlc.StepParams{
 		Turn: int64(w.grant.TurnID), Token: w.grant.Token, GrantID: string(w.grant.GrantID), Worker: string(w.grant.WorkerID),
-		Expected: w.entries + step, Events: int32(len(e.Events)), Calls: w.executed(e), //nolint:gosec // far below
+		WriteID: at.id, Expected: w.journal.Entries + at.after, Events: int32(len(e.Events)), Calls: w.executed(e), //nolint:gosec // far below
 	}
 	u := usedBy(e)
 	params.Input, params.Output, params.Cached = u.InputTokens, u.OutputTokens, u.CachedTokens

@@ -153,9 +153,14 @@ func (h *house) fetchJob(id turnkeeper.JobID, worker turnkeeper.WorkerID) {
 	}
 }
 
-// take loads a turn under a grant.
+// take binds a grant to a worker that there is, and loads the turn.
 func (h *house) take(turn turnkeeper.TurnID, grant turnkeeper.GrantID, job turnkeeper.JobID, worker turnkeeper.WorkerID) *dispatch {
 	h.t.Helper()
+	if worker != "" {
+		if _, err := h.BindGrant(h.t.Context(), turn, grant, worker); err != nil {
+			h.t.Fatal(err)
+		}
+	}
 	record, err := h.Load(h.t.Context(), turn, grant)
 	if err != nil {
 		h.t.Fatal(err)

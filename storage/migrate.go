@@ -15,6 +15,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.uber.org/zap"
+
+	"turnkeeper/internal/commit"
 )
 
 // migrationLock serialises everybody who migrates this database: River's own
@@ -107,7 +109,7 @@ func lockMigrations(ctx context.Context, conn *pgxpool.Conn) error {
 		if err != nil || locked {
 			return translate(err)
 		}
-		if !pause(ctx, lockPoll) {
+		if !commit.Pause(ctx, lockPoll) {
 			return context.Cause(ctx)
 		}
 	}
@@ -174,7 +176,7 @@ func (s *Store) apply(ctx context.Context, conn *pgxpool.Conn, m Migration) erro
 				m.Version, m.Name, m.OldestProgram)
 			return err
 		}))
-		if !lockRefused(err) || !pause(ctx, s.migrationPause) {
+		if !lockRefused(err) || !commit.Pause(ctx, s.migrationPause) {
 			return err
 		}
 		s.log.Info("a migration waits for a lock that somebody holds", zap.String("migration", m.String()))

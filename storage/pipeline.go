@@ -68,9 +68,9 @@ func committed(answer pgconn.CommandTag) error {
 	return nil
 }
 
-// commit ends a transaction. sent is called between the last byte and the first
+// commitTx ends a transaction. sent is called between the last byte and the first
 // of the answer.
-func commit(ctx context.Context, conn *pgxpool.Conn, sent func()) error {
+func commitTx(ctx context.Context, conn *pgxpool.Conn, sent func()) error {
 	answer := conn.Conn().PgConn().Exec(ctx, "commit")
 	sent()
 	results, err := answer.ReadAll()
@@ -80,7 +80,7 @@ func commit(ctx context.Context, conn *pgxpool.Conn, sent func()) error {
 	return committed(results[0].CommandTag)
 }
 
-// commitWith is commit with the last statements of the transaction in the same
+// commitWith is commitTx with the last statements of the transaction in the same
 // round trip.
 func commitWith(ctx context.Context, conn *pgxpool.Conn, last *pgx.Batch, sent func()) error {
 	last.Queue("commit").Exec(committed)

@@ -75,6 +75,7 @@ func recordOf(row dbsqlc.TurnForWorkerRow) turnkeeper.Record {
 		},
 		Definition: []byte(row.Definition),
 		Entries:    row.TurnkeeperTurn.Entries,
+		LastWrite:  orZero(row.TurnkeeperTurn.WriteID),
 		Failures:   int(row.Failures),
 		NextBlock:  1,
 		Cancelled:  row.Cancelled,
@@ -170,16 +171,10 @@ func foreignTurns(answers []dbsqlc.TurnkeeperRound, calls []dbsqlc.TurnkeeperCal
 
 // LoadPatiently is Load, which waits for a database that is away until ctx
 // ends.
-func (s *Store) LoadPatiently(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID) (turnkeeper.Record, error) {
-	wait := firstRetry
-	for {
-		record, err := s.Load(ctx, turn, grant)
-		if err == nil || !uncertain(err) {
-			return record, err
-		}
-		if !pause(ctx, wait) {
-			return record, context.Cause(ctx)
-		}
-		wait = min(wait*2, slowRetry)
-	}
+func (s *Store) LoadPatiently(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID) (record turnkeeper.Record, err error) {
+	err = patiently(ctx, func() error {
+		record, err = s.Load(ctx, turn, grant)
+		return err
+	})
+	return record, err
 }

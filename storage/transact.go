@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"turnkeeper"
+	"turnkeeper/internal/commit"
 )
 
 // Transact records the start of a call, runs it, and records its result, in one
@@ -21,9 +22,9 @@ func (w *TurnWriter) Transact(ctx context.Context, start turnkeeper.CallStart, w
 	run func(context.Context) turnkeeper.CallResult,
 ) (result turnkeeper.CallResult, err error) {
 	const steps = 2 // one for the start, one for the result
-	err = w.write(ctx, steps, 0, func(ctx context.Context) error {
+	err = w.write(ctx, commit.Write{Entries: steps, Attempt: func(ctx context.Context, id string) error {
 		return translate(w.inTx(ctx, func(tx pgx.Tx) error {
-			if err := w.sendIn(ctx, tx, 0, turnkeeper.Entry{Starts: []turnkeeper.CallStart{start}}); err != nil {
+			if err := w.sendIn(ctx, tx, step{id: id}, turnkeeper.Entry{Starts: []turnkeeper.CallStart{start}}); err != nil {
 				return err
 			}
 			if err := w.letWait(ctx, tx, within); err != nil {
@@ -35,9 +36,9 @@ func (w *TurnWriter) Transact(ctx context.Context, start turnkeeper.CallStart, w
 				}
 				return err
 			}
-			return w.sendIn(ctx, tx, 1, turnkeeper.Entry{Results: []turnkeeper.CallResult{result}})
+			return w.sendIn(ctx, tx, step{id: id, after: 1}, turnkeeper.Entry{Results: []turnkeeper.CallResult{result}})
 		}))
-	})
+	}})
 	return result, err
 }
 
@@ -49,7 +50,7 @@ func (w *TurnWriter) inTx(ctx context.Context, f func(pgx.Tx) error) error {
 			return err
 		}
 		if err = f(tx); err == nil {
-			err = commit(ctx, conn, func() { w.store.at(ctx, pointTransactSent) })
+			err = commitTx(ctx, conn, func() { w.store.at(ctx, pointTransactSent) })
 		}
 		if err != nil {
 			rollBack(ctx, conn)
@@ -67,9 +68,9 @@ func (w *TurnWriter) letWait(ctx context.Context, tx pgx.Tx, within time.Duratio
 	return err
 }
 
-func (w *TurnWriter) sendIn(ctx context.Context, tx pgx.Tx, step int64, e turnkeeper.Entry) error {
+func (w *TurnWriter) sendIn(ctx context.Context, tx pgx.Tx, at step, e turnkeeper.Entry) error {
 	p := &pipeline{}
-	if err := w.queue(ctx, p.queries(), step, e, Ending{}); err != nil {
+	if err := w.queue(ctx, p.queries(), at, e, Ending{}); err != nil {
 		return err
 	}
 	return p.send(ctx, tx, func() {})

@@ -1,6 +1,8 @@
 package storage_test
 
 import (
+	"cmp"
+	"fmt"
 	"testing"
 	"time"
 
@@ -119,23 +121,53 @@ func TestLostGrantsAreFoundBySilenceOrByTheLease(t *testing.T) {
 	}
 	h := newHouse(t)
 	for name, c := range cases {
+		for _, bound := range []bool{true, false} { // or only fetched by its taker
+			t.Run(fmt.Sprintf("%s, bound %t", name, bound), func(t *testing.T) {
+				h.beat("w", 1, c.takeover)
+				h.exec("update turnkeeper.worker_heartbeat set takeover_after = $1", c.takeover)
+				h.silence("w", c.silence)
+				h.enqueue("clerk", "", "x")
+				d := h.dispatch("")[0]
+				h.fetchJob(d.grant.JobID, c.taker)
+				if bound && c.taker != "" {
+					d = h.take(d.grant.TurnID, d.grant.GrantID, d.grant.JobID, c.taker)
+				}
+				if c.lapsed {
+					h.exec("update turnkeeper.leases set granted_at = granted_at - interval '1 hour', lease_until = clock_timestamp()")
+				}
+				sit, lost := h.look()
+				if sit.Lost != c.lost || (len(lost) == 1) != c.lost {
+					t.Errorf("looks lost %v, is listed %v; want %v", sit.Lost, lost, c.lost)
+				}
+				if c.lost && (lost[0].WorkerID != c.taker || lost[0].Lapsed != c.lapsed || lost[0].TurnID != d.grant.TurnID || lost[0].JobID != d.grant.JobID) {
+					t.Errorf("listed as %+v", lost[0])
+				}
+				h.take(d.grant.TurnID, d.grant.GrantID, d.grant.JobID, cmp.Or(d.grant.WorkerID, "w")).cancel(t)
+			})
+		}
+	}
+}
+
+// A grant is the worker's that it is bound to, whoever its job was given to.
+func TestLostGrantIsThatOfItsWorker(t *testing.T) {
+	for name, c := range map[string]struct {
+		silent turnkeeper.WorkerID
+		lost   int
+	}{"its worker is silent": {"worker-1", 1}, "the other is silent": {"worker-2", 0}} {
 		t.Run(name, func(t *testing.T) {
-			h.beat("w", 1, c.takeover)
-			h.exec("update turnkeeper.worker_heartbeat set takeover_after = $1", c.takeover)
-			h.silence("w", c.silence)
-			h.enqueue("clerk", "", "x")
-			d := h.dispatch(c.taker)[0]
-			if c.lapsed {
-				h.exec("update turnkeeper.leases set granted_at = granted_at - interval '1 hour', lease_until = clock_timestamp()")
-			}
+			h := newHouse(t)
+			h.beat("worker-1", 1, 15*time.Second)
+			h.beat("worker-2", 1, 15*time.Second)
+			d := h.turn("x")
+			h.fetchJob(d.grant.JobID, "worker-2")
+			h.silence(c.silent, time.Minute)
 			sit, lost := h.look()
-			if sit.Lost != c.lost || (len(lost) == 1) != c.lost {
-				t.Errorf("looks lost %v, is listed %v; want %v", sit.Lost, lost, c.lost)
+			if sit.Lost != (c.lost == 1) || len(lost) != c.lost {
+				t.Fatalf("looks lost %v, is listed %v; want %d", sit.Lost, lost, c.lost)
 			}
-			if c.lost && (lost[0].WorkerID != c.taker || lost[0].Lapsed != c.lapsed || lost[0].TurnID != d.grant.TurnID || lost[0].JobID != d.grant.JobID) {
-				t.Errorf("listed as %+v", lost[0])
+			if c.lost == 1 && lost[0].WorkerID != "worker-1" {
+				t.Errorf("the lost worker is %s", lost[0].WorkerID)
 			}
-			d.cancel(t)
 		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/commit"
 	"turnkeeper/storage/internal/dbsqlc"
 )
 
@@ -15,7 +16,7 @@ type TurnWriter struct {
 	store   *Store
 	grant   turnkeeper.Grant
 	agent   string
-	entries int64 // writes on record; tells a write that was not answered from one that was not done
+	journal commit.Writer
 	lastSeq int64
 	paging  map[turnkeeper.CallKey]bool
 }
@@ -31,11 +32,12 @@ type Ending struct {
 // clean makes text storable and masks what must not be stored.
 func (w *TurnWriter) clean(text string) string { return w.store.clean(text) }
 
-// Writer returns the writer for a turn as record has it, under the grant.
+// Writer returns the writer for a turn as record has it, under the grant, which
+// BindGrant has bound to its worker: else every write fails with ErrFenced.
 func (s *Store) Writer(record turnkeeper.Record, grant turnkeeper.Grant) *TurnWriter {
 	w := &TurnWriter{
-		store: s, grant: grant, agent: record.Turn.Agent, entries: record.Entries, lastSeq: record.Turn.LastSeq,
-		paging: map[turnkeeper.CallKey]bool{},
+		store: s, grant: grant, agent: record.Turn.Agent, lastSeq: record.Turn.LastSeq, paging: map[turnkeeper.CallKey]bool{},
+		journal: commit.Writer{Grant: grant, Entries: record.Entries, LastWrite: record.LastWrite},
 	}
 	for _, round := range record.Rounds {
 		w.remember(&round)
@@ -55,14 +57,15 @@ func (w *TurnWriter) Append(ctx context.Context, e turnkeeper.Entry, ending Endi
 	if e.Outcome != nil {
 		pool = w.store.finish
 	}
-	err := w.write(ctx, 1, len(e.Events), func(ctx context.Context) error {
+	err := w.write(ctx, commit.Write{Entries: 1, Ends: e.Outcome != nil, Attempt: func(ctx context.Context, id string) error {
 		p := &pipeline{}
-		if err := w.queue(ctx, p.queries(), 0, e, ending); err != nil {
+		if err := w.queue(ctx, p.queries(), step{id: id}, e, ending); err != nil {
 			return err
 		}
 		return p.send(ctx, pool, func() { w.store.at(ctx, pointSent(e)) })
-	})
+	}})
 	if err == nil {
+		w.lastSeq += int64(len(e.Events))
 		w.remember(e.Round)
 	}
 	return err

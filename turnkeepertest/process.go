@@ -161,13 +161,13 @@ func (p *process) turn(ctx context.Context, job memory.Job) {
 }
 
 func (p *process) dispatch(ctx context.Context, job memory.Job) (turnkeeper.Outcome, error) {
+	if _, err := p.conn.BindGrant(ctx, job.TurnID, job.GrantID, p.id); err != nil {
+		return turnkeeper.Outcome{}, err
+	}
 	asked := time.Now()
 	record, err := p.conn.LoadPatiently(ctx, job.TurnID, job.GrantID)
 	if err != nil {
 		return turnkeeper.Outcome{}, err
-	}
-	if taker := record.Turn.WorkerID; taker != "" && taker != p.id {
-		return turnkeeper.Outcome{}, fmt.Errorf("%w: %s has taken this grant", turnkeeper.ErrFenced, taker)
 	}
 	p.world.note(p, "takes turn %d, dispatch %d", job.TurnID, record.Turn.Dispatches)
 	ctx, held, release := lease.Hold(ctx, asked, record.Remaining, record.Elapsed)

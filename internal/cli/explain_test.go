@@ -91,6 +91,9 @@ func (s *stage) next(worker turnkeeper.WorkerID) *act {
 	if err := row.Scan(&turn, &job); err != nil {
 		s.t.Fatal(err)
 	}
+	if _, err := s.BindGrant(ctx, turn, grant, worker); err != nil {
+		s.t.Fatal(err)
+	}
 	record, err := s.Load(ctx, turn, grant)
 	if err != nil {
 		s.t.Fatal(err)
@@ -299,6 +302,7 @@ var endings = []struct {
 	{"granted", func(s *stage) {
 		a := s.next("host-1")
 		s.exec("update turnkeeper.river_job set state = 'available', attempted_by = null where id = $1", a.grant.JobID)
+		s.exec("update turnkeeper.turns set worker_id = null where id = $1", a.grant.TurnID)
 	}},
 	{"taken-up", func(s *stage) {
 		s.exec("update turnkeeper.river_job set state = 'running', attempted_by = '{host-1}' where state = 'available'")

@@ -2,7 +2,6 @@ package memory
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -22,20 +21,14 @@ type draft struct {
 
 // WriteDraft writes a part of a result: see agentturn.Drafts.
 func (j *Journal) WriteDraft(ctx context.Context, part turnkeeper.OutputPart) error {
-	for wait := firstRetry; ; wait = min(wait*2, slowRetry) {
-		err := j.conn.ask(ctx, "draft", func() error {
+	return patiently(ctx, func() error {
+		return j.conn.ask(ctx, "draft", func() error {
 			j.s.mu.Lock()
 			defer j.s.mu.Unlock()
 			j.writeDraft(part)
 			return nil
 		})
-		if !errors.Is(err, ErrAway) {
-			return err
-		}
-		if !pause(ctx, wait) {
-			return context.Cause(ctx)
-		}
-	}
+	})
 }
 
 // writeDraft adds a part, unless it is there, or the result is not to be had.

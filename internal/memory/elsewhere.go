@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -116,21 +115,6 @@ func (j *Journal) Arrivals(ctx context.Context) (arrived []turnkeeper.CallResult
 		})
 	})
 	return arrived, err
-}
-
-// patiently does f again while the store is away.
-func patiently(ctx context.Context, f func() error) error {
-	wait := firstRetry
-	for {
-		err := f()
-		if err == nil || !errors.Is(err, ErrAway) {
-			return err
-		}
-		if !pause(ctx, wait) {
-			return errors.Join(context.Cause(ctx), err)
-		}
-		wait = min(wait*2, slowRetry)
-	}
 }
 
 // FetchCalls takes at most limit jobs of detached calls for a worker, oldest

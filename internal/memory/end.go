@@ -100,7 +100,7 @@ func (s *Store) release(l *leaseRow, state turnkeeper.TurnState, backoff time.Du
 }
 
 // endApart is BugReplyFirst, or BugReplyLast.
-func (j *Journal) endApart(ctx context.Context, e turnkeeper.Entry) error {
+func (j *Journal) endApart(ctx context.Context, id string, e turnkeeper.Entry) error {
 	writeReply := func() error {
 		return j.conn.ask(ctx, "reply", func() error {
 			return j.inRow(ctx, func(rings *[]Bell) error {
@@ -117,7 +117,7 @@ func (j *Journal) endApart(ctx context.Context, e turnkeeper.Entry) error {
 	}
 	end := func() error {
 		return j.conn.ask(ctx, "finish", func() error {
-			return j.inRow(ctx, func(rings *[]Bell) error { return j.applyWithoutReply(e, rings) })
+			return j.inRow(ctx, func(rings *[]Bell) error { return j.applyWithoutReply(id, e, rings) })
 		})
 	}
 	steps := []func() error{writeReply, end}
@@ -132,10 +132,10 @@ func (j *Journal) endApart(ctx context.Context, e turnkeeper.Entry) error {
 	return nil
 }
 
-func (j *Journal) applyWithoutReply(e turnkeeper.Entry, rings *[]Bell) error {
+func (j *Journal) applyWithoutReply(id string, e turnkeeper.Entry, rings *[]Bell) error {
 	outcome := e.Outcome
 	e.Outcome = nil
-	draft, err := j.fenced()
+	draft, err := j.fenced(id)
 	if err != nil {
 		return err
 	}
@@ -153,10 +153,10 @@ func (j *Journal) applyWithoutReply(e turnkeeper.Entry, rings *[]Bell) error {
 }
 
 // attemptApart is BugFenceApart: the check is right, and the write comes later.
-func (j *Journal) attemptApart(ctx context.Context, e turnkeeper.Entry) error {
+func (j *Journal) attemptApart(ctx context.Context, id string, e turnkeeper.Entry) error {
 	err := j.conn.ask(ctx, "fence", func() error {
 		return j.inRow(ctx, func(*[]Bell) error {
-			_, err := j.fenced()
+			_, err := j.fenced(id)
 			return err
 		})
 	})
@@ -167,6 +167,7 @@ func (j *Journal) attemptApart(ctx context.Context, e turnkeeper.Entry) error {
 		return j.inRow(ctx, func(rings *[]Bell) error {
 			draft := j.s.state.turn(j.grant.TurnID).draft()
 			draft.entries++
+			draft.writeID = id
 			j.s.commit++
 			if err := j.entry(draft, e, rings); err != nil {
 				return err

@@ -116,6 +116,9 @@ func (t *tick) checkFree(ready []turnkeeper.Ready) error {
 // that it accepts or queues again itself nobody else has seen.
 func (t *tick) wasClosed(r turnkeeper.Ready) bool {
 	if !r.New {
+		if t.again[r.TurnID] && t.s.state.cancels[r.TurnID] { // with the call that spawned it, since it was queued again
+			return true
+		}
 		turn := t.s.state.open[r.Lane]
 		return !t.again[r.TurnID] && (turn == nil || turn.ID != r.TurnID || turn.State != turnkeeper.TurnQueued)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
+	"turnkeeper/internal/commit"
 	"turnkeeper/scheduler"
 )
 
@@ -17,7 +18,7 @@ type Journal struct {
 	conn     *Conn
 	s        *Store
 	grant    turnkeeper.Grant
-	entries  int64 // writes on record; tells a write that was not answered from one that was not done
+	writer   commit.Writer
 	lastSeq  int64
 	failures int // failed turns of the lane in a row, before this one
 	paging   map[turnkeeper.CallKey]bool
@@ -25,11 +26,12 @@ type Journal struct {
 
 var _ agentturn.Journal = (*Journal)(nil)
 
-// Journal is that of a dispatch whose record was loaded, under its grant.
+// Journal is that of a dispatch whose record was loaded, under its grant, which
+// BindGrant has bound to its worker.
 func (c *Conn) Journal(record turnkeeper.Record, grant turnkeeper.Grant) *Journal {
 	j := &Journal{
-		conn: c, s: c.store, grant: grant, entries: record.Entries, lastSeq: record.Turn.LastSeq, failures: record.Failures,
-		paging: map[turnkeeper.CallKey]bool{},
+		conn: c, s: c.store, grant: grant, lastSeq: record.Turn.LastSeq, failures: record.Failures, paging: map[turnkeeper.CallKey]bool{},
+		writer: commit.Writer{Grant: grant, Entries: record.Entries, LastWrite: record.LastWrite},
 	}
 	for _, round := range record.Rounds {
 		j.remember(&round)
@@ -59,23 +61,31 @@ func (j *Journal) Append(ctx context.Context, e turnkeeper.Entry) error {
 		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), endTime)
 		defer cancel()
 	}
-	err := j.write(ctx, 1, len(e.Events), func(ctx context.Context) error { return j.attempt(ctx, e) })
+	again := false
+	err := j.write(ctx, commit.Write{Entries: 1, Ends: e.Outcome != nil, Attempt: func(ctx context.Context, id string) error {
+		if again && j.s.has(BugNumbersLost) {
+			j.lastSeq += int64(len(e.Events))
+		}
+		again = true
+		return j.attempt(ctx, id, e)
+	}})
 	if err == nil {
+		j.lastSeq += int64(len(e.Events))
 		j.remember(e.Round)
 	}
 	return err
 }
 
 // attempt is one try at an entry.
-func (j *Journal) attempt(ctx context.Context, e turnkeeper.Entry) error {
+func (j *Journal) attempt(ctx context.Context, id string, e turnkeeper.Entry) error {
 	if j.s.has(BugFenceApart) {
-		return j.attemptApart(ctx, e)
+		return j.attemptApart(ctx, id, e)
 	}
 	if e.Outcome != nil && (j.s.has(BugReplyFirst) || j.s.has(BugReplyLast)) {
-		return j.endApart(ctx, e)
+		return j.endApart(ctx, id, e)
 	}
 	return j.conn.ask(ctx, requestOf(e), func() error {
-		return j.inRow(ctx, func(rings *[]Bell) error { return j.apply(e, rings) })
+		return j.inRow(ctx, func(rings *[]Bell) error { return j.apply(id, e, rings) })
 	})
 }
 
@@ -88,23 +98,27 @@ func requestOf(e turnkeeper.Entry) string {
 
 // inRow runs f with the lock of the turn's row, as one transaction.
 func (j *Journal) inRow(ctx context.Context, f func(rings *[]Bell) error) error {
-	if err := j.s.lockTurn(ctx, int64(j.grant.TurnID), nil); err != nil {
+	return j.s.inRow(ctx, j.grant.TurnID, f)
+}
+
+func (s *Store) inRow(ctx context.Context, turn turnkeeper.TurnID, f func(rings *[]Bell) error) error {
+	if err := s.lockTurn(ctx, int64(turn), nil); err != nil {
 		return err
 	}
 	var rings []Bell
 	err := f(&rings)
-	j.s.mu.Unlock()
+	s.mu.Unlock()
 	if err == nil {
 		for _, bell := range rings {
-			j.s.opts.Ring(bell)
+			s.opts.Ring(bell)
 		}
 	}
 	return err
 }
 
 // apply does one entry, or nothing of it. The caller has the row's lock.
-func (j *Journal) apply(e turnkeeper.Entry, rings *[]Bell) error {
-	draft, err := j.fenced()
+func (j *Journal) apply(id string, e turnkeeper.Entry, rings *[]Bell) error {
+	draft, err := j.fenced(id)
 	if err != nil {
 		return err
 	}
@@ -119,9 +133,9 @@ func (j *Journal) apply(e turnkeeper.Entry, rings *[]Bell) error {
 	return nil
 }
 
-// fenced is the turn to write to, for the holder of its newest grant. No time
-// is in the condition. A grant belongs to the worker that first wrote under it.
-func (j *Journal) fenced() (*turnRow, error) {
+// fenced is the turn to write to, for the worker that its newest grant is bound
+// to. No time is in the condition.
+func (j *Journal) fenced(id string) (*turnRow, error) {
 	row := j.s.state.turn(j.grant.TurnID)
 	if row == nil {
 		return nil, turnkeeper.ErrFenced
@@ -130,8 +144,8 @@ func (j *Journal) fenced() (*turnRow, error) {
 		return nil, err
 	}
 	draft := row.draft()
-	draft.WorkerID = j.grant.WorkerID
 	draft.entries++
+	draft.writeID = id
 	return draft, nil
 }
 
@@ -140,11 +154,11 @@ func (j *Journal) checkFence(row *turnRow) error {
 		return nil
 	}
 	if row.Token != j.grant.Token || row.GrantID != j.grant.GrantID || row.State != turnkeeper.TurnRunning ||
-		row.WorkerID != "" && row.WorkerID != j.grant.WorkerID {
+		row.WorkerID != j.grant.WorkerID && !j.s.bugs.has(BugGrantUnbound) {
 		return turnkeeper.ErrFenced
 	}
-	if row.entries != j.entries && !j.s.bugs.has(BugLostAnswerRedone) {
-		return fmt.Errorf("%w: %d writes where %d were expected", turnkeeper.ErrJournalMoved, row.entries, j.entries)
+	if row.entries != j.writer.Entries && !j.s.bugs.has(BugLostAnswerRedone) {
+		return fmt.Errorf("%w: %d writes where %d were expected", turnkeeper.ErrJournalMoved, row.entries, j.writer.Entries)
 	}
 	return nil
 }
@@ -155,14 +169,14 @@ func (j *Journal) Transact(ctx context.Context, start turnkeeper.CallStart, _ ti
 	run func(context.Context) turnkeeper.CallResult,
 ) (result turnkeeper.CallResult, err error) {
 	const steps = 2 // one for the start, one for the result
-	err = j.write(ctx, steps, 0, func(ctx context.Context) (err error) {
-		result, err = j.transact(ctx, start, run)
+	err = j.write(ctx, commit.Write{Entries: steps, Attempt: func(ctx context.Context, id string) (err error) {
+		result, err = j.transact(ctx, id, start, run)
 		return err
-	})
+	}})
 	return result, err
 }
 
-func (j *Journal) transact(ctx context.Context, start turnkeeper.CallStart,
+func (j *Journal) transact(ctx context.Context, id string, start turnkeeper.CallStart,
 	run func(context.Context) turnkeeper.CallResult,
 ) (result turnkeeper.CallResult, err error) {
 	var t *tx
@@ -182,7 +196,7 @@ func (j *Journal) transact(ctx context.Context, start turnkeeper.CallStart,
 			return err
 		}
 		defer j.s.mu.Unlock()
-		draft, err := j.fenced()
+		draft, err := j.fenced(id)
 		if err != nil {
 			return err
 		}
@@ -200,13 +214,13 @@ func (j *Journal) transact(ctx context.Context, start turnkeeper.CallStart,
 			return err
 		}
 		defer t.end()
-		return j.commitTransact(started, result, effects)
+		return j.commitTransact(id, started, result, effects)
 	})
 	return result, err
 }
 
-func (j *Journal) commitTransact(started turnkeeper.Entry, result turnkeeper.CallResult, effects *effects) error {
-	draft, err := j.fenced()
+func (j *Journal) commitTransact(id string, started turnkeeper.Entry, result turnkeeper.CallResult, effects *effects) error {
+	draft, err := j.fenced(id)
 	if err != nil {
 		return err
 	}

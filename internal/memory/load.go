@@ -2,7 +2,6 @@ package memory
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -26,18 +25,12 @@ func (c *Conn) Load(ctx context.Context, turn turnkeeper.TurnID, grant turnkeepe
 }
 
 // LoadPatiently is Load, which waits for a store that is away until ctx ends.
-func (c *Conn) LoadPatiently(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID) (turnkeeper.Record, error) {
-	wait := firstRetry
-	for {
-		record, err := c.Load(ctx, turn, grant)
-		if err == nil || !errors.Is(err, ErrAway) {
-			return record, err
-		}
-		if !pause(ctx, wait) {
-			return record, context.Cause(ctx)
-		}
-		wait = min(wait*2, slowRetry)
-	}
+func (c *Conn) LoadPatiently(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID) (record turnkeeper.Record, err error) {
+	err = patiently(ctx, func() error {
+		record, err = c.Load(ctx, turn, grant)
+		return err
+	})
+	return record, err
 }
 
 // pastTurns is how many earlier turns of a conversation are read as history.
@@ -50,7 +43,7 @@ func (s *Store) recordOf(row *turnRow) turnkeeper.Record {
 	now := s.now()
 	r := turnkeeper.Record{
 		Turn: row.Turn, Message: *s.state.message(row.MessageID), Definition: slices.Clone(s.state.definitions[row.DefinitionHash]),
-		Rounds: cloneRounds(row.rounds), Entries: row.entries, NextBlock: 1, ReadySince: row.CreatedAt, Cancelled: s.state.cancels[row.ID], Lineage: s.state.lineageOf(row.MessageID), Remaining: row.LeaseUntil.Sub(now), Elapsed: now.Sub(row.GrantedAt),
+		Rounds: cloneRounds(row.rounds), Entries: row.entries, LastWrite: row.writeID, NextBlock: 1, ReadySince: row.CreatedAt, Cancelled: s.state.cancels[row.ID], Lineage: s.state.lineageOf(row.MessageID), Remaining: row.LeaseUntil.Sub(now), Elapsed: now.Sub(row.GrantedAt),
 	}
 	if l := s.state.leases[row.Lane]; l != nil {
 		r.Failures = l.Failures

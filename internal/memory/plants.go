@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"turnkeeper"
+	"turnkeeper/internal/commit"
 )
 
 // A Bug is a fault of the store that a test can plant, to see whether its
@@ -31,6 +32,8 @@ const (
 	BugSpawnTwice                       // a start that gives work to an agent writes two messages
 	BugReplyUntold                      // a sub-agent's reply is not put into its parent's letter box
 	BugNumbersLost                      // the numbers of events that were not written are not used again
+	BugReadBackByCount                  // a write whose answer was lost is taken for done when there is one entry more
+	BugGrantUnbound                     // whoever has the job of a grant works, and writes
 )
 
 func (b Bug) has(one Bug) bool { return b&one != 0 }
@@ -51,12 +54,22 @@ func (s *Store) has(bug Bug) bool {
 	return s.bugs.has(bug)
 }
 
-// forget is BugLostAnswerRedone: the writer goes on from what there is.
-func (j *Journal) forget() {
-	j.s.mu.Lock()
-	defer j.s.mu.Unlock()
-	row := j.s.state.turn(j.grant.TurnID)
-	j.entries, j.lastSeq = row.entries, int64(len(row.events))
+// misread is how the row of the turn is read back with a plant, after a write
+// whose id is own.
+func (j *Journal) misread(row commit.Row, write commit.Write, own string) commit.Row {
+	bugs, g := j.s.bugs, j.grant
+	if bugs.has(BugGrantUnbound) {
+		row.WorkerID = g.WorkerID
+	}
+	if bugs.has(BugReadBackByCount) && row.Entries == j.writer.Entries+write.Entries {
+		row.LastWrite = own
+	}
+	if bugs.has(BugLostAnswerRedone) { // the writer goes on from what there is, whatever that is
+		j.lastSeq = int64(len(j.s.state.turn(g.TurnID).events))
+		j.writer.Entries, j.writer.LastWrite = row.Entries, ""
+		row = commit.Row{Token: g.Token, GrantID: g.GrantID, WorkerID: g.WorkerID, State: turnkeeper.TurnRunning, Entries: row.Entries}
+	}
+	return row
 }
 
 // dispatchApart is BugGrantApart.

@@ -3,125 +3,75 @@ package memory
 import (
 	"context"
 	"errors"
-	"fmt"
-	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/commit"
 )
 
-const (
-	firstRetry = 50 * time.Millisecond
-	slowRetry  = time.Second
-)
-
-// write runs one attempt after another until the entry is on record or cannot
-// be any more.
-func (j *Journal) write(ctx context.Context, steps int64, events int, attempt func(context.Context) error) error {
-	wait := firstRetry
-	for {
-		err := attempt(ctx)
-		if err == nil {
-			j.advance(steps, events)
-			return nil
-		}
-		if errors.Is(err, errKeyTaken) {
-			return fmt.Errorf("%w: %w", turnkeeper.ErrJournalMoved, err)
-		}
-		// A refusal may be the echo of our own write: see storage.
-		refused := errors.Is(err, turnkeeper.ErrJournalMoved) || errors.Is(err, turnkeeper.ErrFenced)
-		echo := refused && wait > firstRetry
-		if !errors.Is(err, ErrAway) && !echo && !endedOnTheWay(ctx, err) {
-			return err
-		}
-		written, settled := j.readBack(ctx, steps)
-		if settled != nil {
-			return settled
-		}
-		if written {
-			j.advance(steps, events)
-			return nil
-		}
-		if echo {
-			return err
-		}
-		if j.s.has(BugNumbersLost) {
-			j.lastSeq += int64(events)
-		}
-		if !pause(ctx, wait) {
-			return context.Cause(ctx)
-		}
-		wait = min(wait*2, slowRetry)
-	}
-}
-
-func (j *Journal) advance(steps int64, events int) {
-	j.entries += steps
-	j.lastSeq += int64(events)
-}
-
-// endedOnTheWay says that the caller's time ended while a write was under way:
-// whether it was done must still be found out.
-func endedOnTheWay(ctx context.Context, err error) bool {
-	return ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx)))
-}
-
-// readBackGrace bounds the question whether a write was done when the writer's
-// own time is over.
-const readBackGrace = 3 * time.Second
-
-// readBack says whether the write under way is on record. An error means that
-// the grant is no longer the turn's, or that the time to find out is over.
-func (j *Journal) readBack(ctx context.Context, steps int64) (written bool, err error) {
-	if j.s.has(BugLostAnswerRedone) {
-		j.forget()
-		return false, nil
-	}
-	if ctx.Err() != nil {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(context.WithoutCancel(ctx), readBackGrace, context.Cause(ctx))
-		defer cancel()
-	}
-	wait := firstRetry
-	for {
-		err := j.conn.ask(ctx, "read back", func() (err error) {
-			written, err = j.onRecord(steps)
-			return err
+// BindGrant binds a grant of a turn to the worker, before any work on the turn:
+// see storage. It waits for a store that is away until ctx ends.
+func (c *Conn) BindGrant(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID, worker turnkeeper.WorkerID) (first bool, err error) {
+	var taker turnkeeper.WorkerID
+	err = patiently(ctx, func() error {
+		return c.ask(ctx, "bind", func() error {
+			return c.store.inRow(ctx, turn, func(*[]Bell) (err error) {
+				taker, err = c.store.bind(turn, grant, worker)
+				return err
+			})
 		})
-		if err == nil || !errors.Is(err, ErrAway) {
-			return written, err
-		}
-		if !pause(ctx, wait) {
-			return false, errors.Join(context.Cause(ctx), err)
-		}
-		wait = min(wait*2, slowRetry)
-	}
+	})
+	return commit.Bound(taker, worker, err)
 }
 
-func (j *Journal) onRecord(steps int64) (bool, error) {
+// bind returns whom the grant was bound to before.
+func (s *Store) bind(turn turnkeeper.TurnID, grant turnkeeper.GrantID, worker turnkeeper.WorkerID) (turnkeeper.WorkerID, error) {
+	row := s.state.turn(turn)
+	switch {
+	case row == nil || row.GrantID != grant || row.State != turnkeeper.TurnRunning:
+		return "", turnkeeper.ErrNotFound
+	case row.WorkerID != "" || s.bugs.has(BugGrantUnbound):
+		return row.WorkerID, nil
+	}
+	draft := row.draft()
+	draft.WorkerID = worker
+	s.state.setTurn(draft)
+	return "", nil
+}
+
+// write makes a write to the journal, once.
+func (j *Journal) write(ctx context.Context, write commit.Write) error {
+	var own string
+	attempt := write.Attempt
+	write.Attempt = func(ctx context.Context, id string) error {
+		own = id
+		return attempt(ctx, id)
+	}
+	return j.writer.Write(ctx, commit.Database{
+		Uncertain: isAway,
+		KeyTaken:  func(err error) bool { return errors.Is(err, errKeyTaken) },
+		ReadBack: func(ctx context.Context) (row commit.Row, err error) {
+			err = j.conn.ask(ctx, "read back", func() error {
+				row = j.readBack(write, own)
+				return nil
+			})
+			return row, err
+		},
+	}, write)
+}
+
+func (j *Journal) readBack(write commit.Write, own string) commit.Row {
 	j.s.mu.Lock()
 	defer j.s.mu.Unlock()
-	row := j.s.state.turn(j.grant.TurnID)
-	switch {
-	case row.Token != j.grant.Token:
-		return false, turnkeeper.ErrFenced
-	case row.entries == j.entries+steps:
-		return true, nil
-	case row.State != turnkeeper.TurnRunning || row.GrantID != j.grant.GrantID:
-		return false, turnkeeper.ErrFenced
-	case row.entries == j.entries:
-		return false, nil
-	default:
-		return false, turnkeeper.ErrJournalMoved
+	turn := j.s.state.turn(j.grant.TurnID)
+	row := commit.Row{
+		Token: turn.Token, GrantID: turn.GrantID, WorkerID: turn.WorkerID, State: turn.State, Entries: turn.entries, LastWrite: turn.writeID,
 	}
+	return j.misread(row, write, own)
 }
 
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
+func isAway(err error) bool { return errors.Is(err, ErrAway) }
+
+// patiently does f again while the store is away.
+func patiently(ctx context.Context, f func() error) error {
+	return commit.Patiently(ctx, isAway, f)
 }

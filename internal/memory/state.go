@@ -59,6 +59,7 @@ type (
 type turnRow struct {
 	turnkeeper.Turn
 	entries  int64
+	writeID  string // of the last of them
 	rounds   []turnkeeper.Round
 	starts   []startRow
 	events   []turnkeeper.Event

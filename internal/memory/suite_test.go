@@ -98,6 +98,12 @@ func (d *door) ClaimsHeld(ctx context.Context, claims []turnkeeper.ClaimID) ([]t
 	return d.conn.ClaimsHeld(ctx, claims)
 }
 
+func (d *door) ForgetFetch(job turnkeeper.JobID) { d.store.Forget(job) }
+
+func (d *door) BindGrant(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID, worker turnkeeper.WorkerID) (bool, error) {
+	return d.conn.BindGrant(ctx, turn, grant, worker)
+}
+
 func (d *door) Load(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID) (turnkeeper.Record, error) {
 	return d.conn.Load(ctx, turn, grant)
 }

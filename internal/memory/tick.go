@@ -154,7 +154,11 @@ func (s *state) silent(l *leaseRow, now time.Time) bool {
 	return w != nil && w.TakeoverAfter > 0 && (!w.BeatAt.Add(w.TakeoverAfter).After(now) || yetToCome(w.BeatAt, now))
 }
 
+// taker is whom the grant of a lease is bound to, or else who took its job.
 func (s *state) taker(l *leaseRow) turnkeeper.WorkerID {
+	if turn := s.turn(l.TurnID); turn != nil && turn.WorkerID != "" {
+		return turn.WorkerID
+	}
 	if job := s.job(l.jobID); job != nil {
 		return job.attemptedBy
 	}

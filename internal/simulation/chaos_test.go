@@ -22,6 +22,9 @@ func (w *world) run() []string {
 	for i := range w.profile.messages {
 		go w.client(ctx, w.actor(nil, kindClient, uint64(i)), i, accepted)
 	}
+	if w.profile.crashes > 0 {
+		go w.crashServer(ctx, w.actor(nil, kindServer))
+	}
 	w.befall(chaos)
 	w.calmDown()
 	took := w.drain(chaos)
@@ -86,11 +89,8 @@ func (w *world) disaster(a *actor) {
 		w.stepClock(a)
 	case kind == 2: // a failover that has lost nothing
 		w.store.SetTimeline(fmt.Sprint("timeline-", time.Since(w.began)))
-	case kind == 3: // the server forgets that a job was taken
-		if grants := w.store.Grants(); len(grants) > 0 {
-			w.store.Forget(grants[len(grants)-1-a.IntN(min(3, len(grants)))].JobID)
-			w.ring(memory.Bell{Topic: memory.TopicJobs})
-		}
+	case kind == 3:
+		w.forget(a)
 	case len(alive) == 0:
 	case kind == 4: // the power fails
 		for _, p := range alive {
@@ -103,6 +103,29 @@ func (w *world) disaster(a *actor) {
 		victim().freeze(a.between(time.Second, 10*time.Minute), "disaster")
 	default:
 		victim().kill("disaster")
+	}
+}
+
+// forget has the server forget that a job was taken.
+func (w *world) forget(a *actor) {
+	if grants := w.store.Grants(); len(grants) > 0 {
+		w.store.Forget(grants[len(grants)-1-a.IntN(min(3, len(grants)))].JobID)
+		w.ring(memory.Bell{Topic: memory.TopicJobs})
+	}
+}
+
+// crashServer crashes the server again and again until ctx ends or all is calm: it
+// is away for a moment, and has forgotten that a job was taken.
+func (w *world) crashServer(ctx context.Context, a *actor) {
+	gap := w.profile.length / time.Duration(w.profile.crashes)
+	for sleep(ctx, a.between(0, 2*gap)) && !w.isCalm() {
+		w.mu.Lock()
+		w.away = time.Now().Add(a.between(time.Millisecond, 2*time.Second))
+		w.mu.Unlock()
+		for _, p := range w.alive() {
+			p.conn.Break()
+		}
+		w.forget(a)
 	}
 }
 

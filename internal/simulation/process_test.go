@@ -321,15 +321,16 @@ func (p *process) enter(ctx context.Context, job memory.Job) (_ context.Context,
 
 // dispatch goes on with a turn from what its journal says.
 func (p *process) dispatch(ctx context.Context, job memory.Job) error {
+	if _, err := p.conn.BindGrant(ctx, job.TurnID, job.GrantID, p.id); err != nil {
+		return err
+	}
 	asked := time.Now()
 	record, err := p.conn.LoadPatiently(ctx, job.TurnID, job.GrantID)
 	if err != nil {
 		return err
 	}
 	turn := record.Turn
-	if turn.WorkerID != "" && turn.WorkerID != p.id {
-		return turnkeeper.ErrFenced
-	}
+	p.w.checkWorker(p, turn)
 	remaining, elapsed := p.byOwnClock(record.Remaining), p.byOwnClock(record.Elapsed)
 	if p.w.plant.fromWork {
 		asked, remaining, elapsed = time.Now(), bounds().LeaseTTL, 0

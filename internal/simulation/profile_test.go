@@ -26,6 +26,7 @@ type profile struct {
 	disasters                      int // things that befall the whole installation
 	clockSteps                     bool
 	nights                         int // how often nobody works for hours
+	crashes                        int // of the server, which then has forgotten who took its newest jobs
 }
 
 func (w *world) newProfile() profile {

@@ -71,6 +71,7 @@ func (t *tool) Run(ctx context.Context, call tools.Call) (tools.Result, error) {
 		memory.OnCommit(ctx, func() { w.ledger.book(k) })
 	} else {
 		w.begin(k, t.spec.Effect)
+		w.checkArguments(k, t.spec.Name, string(call.Arguments))
 		if !t.spec.Detached && t.spec.Effect != turnkeeper.EffectNone {
 			w.checkTime(p, k)
 		}
@@ -129,15 +130,30 @@ type callID struct {
 
 // A ledger is kept outside of the system: what tools really did.
 type ledger struct {
-	mu     *sync.Mutex
-	asked  map[callID]int // runs begun, and transactional ones that may be undone
-	runs   map[callID]int // of effects that are not transactional
-	booked map[callID]int // transactional effects that happened
+	mu      *sync.Mutex
+	asked   map[callID]int // runs begun, and transactional ones that may be undone
+	runs    map[callID]int // of effects that are not transactional
+	booked  map[callID]int // transactional effects that happened
+	workers map[turnkeeper.GrantID]turnkeeper.WorkerID
 }
 
 func newLedger() ledger {
-	return ledger{&sync.Mutex{}, map[callID]int{}, map[callID]int{}, map[callID]int{}}
+	return ledger{&sync.Mutex{}, map[callID]int{}, map[callID]int{}, map[callID]int{}, map[turnkeeper.GrantID]turnkeeper.WorkerID{}}
 }
+
+// checkWorker says that nobody else works, or has worked, under the grant of a
+// turn that a process is about to work.
+func (w *world) checkWorker(p *process, turn turnkeeper.Turn) {
+	w.ledger.mu.Lock()
+	first, known := w.ledger.workers[turn.GrantID]
+	w.ledger.workers[turn.GrantID] = p.id
+	w.ledger.mu.Unlock()
+	if known && first != p.id {
+		w.violated("%s: turn %d under token %d, %s and %s", oneWorker, turn.ID, turn.Token, first, p.id)
+	}
+}
+
+const oneWorker = "two workers worked under one grant"
 
 // tries counts how often a call's tool was entered.
 func (l *ledger) tries(turn turnkeeper.TurnID, key turnkeeper.CallKey) int {
@@ -175,6 +191,21 @@ func (w *world) begin(k callID, effect turnkeeper.Effect) {
 		w.violated("call %s of turn %d ran %d times with %d starts on record", k.key, k.turn, runs, starts)
 	}
 }
+
+// checkArguments says that a call runs as the journal has it: it is planned
+// there before it begins.
+func (w *world) checkArguments(k callID, name, arguments string) {
+	_, rounds, _, _ := w.store.Turn(k.turn)
+	if k.key.Round > len(rounds) || k.key.Ordinal > len(rounds[k.key.Round-1].Calls) {
+		w.violated("call %s of turn %d runs, and %s", k.key, k.turn, notPlanned)
+		return
+	}
+	if planned := rounds[k.key.Round-1].Calls[k.key.Ordinal-1]; planned.Name != name || planned.Arguments != arguments {
+		w.violated("call %s of turn %d runs as %s %s, and %s: %s %s", k.key, k.turn, name, arguments, notPlanned, planned.Name, planned.Arguments)
+	}
+}
+
+const notPlanned = "the journal has it otherwise"
 
 // checkTime says that a call begins in its turn's time, unless its process was
 // stopped between the last look at the clock and the call, or nobody can tell.

@@ -24,7 +24,11 @@ type Door interface {
 	Beat(h turnkeeper.Heartbeat)
 	// Fetch takes every job that rings, as the worker.
 	Fetch(worker turnkeeper.WorkerID) []Job
+	BindGrant(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID, worker turnkeeper.WorkerID) (first bool, err error)
 	Load(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID) (turnkeeper.Record, error)
+	// ForgetFetch makes a job ring again, as a crash of the server does that has
+	// forgotten who took it.
+	ForgetFetch(job turnkeeper.JobID)
 	// FetchCalls takes every job of a detached call that rings, as the worker.
 	FetchCalls(worker turnkeeper.WorkerID) []turnkeeper.CallRef
 	Claim(ctx context.Context, ref turnkeeper.CallRef, worker turnkeeper.WorkerID, tools []string) (turnkeeper.ClaimedCall, error)
@@ -87,7 +91,11 @@ func Run(t *testing.T, open func(t *testing.T) Door) {
 		{"a tick excludes another", ticksExclude},
 		{"a tick that fails leaves nothing", tickUndone},
 		{"the fence refuses an old grant", oldGrant},
-		{"a grant belongs to the worker that first wrote under it", firstWriter},
+		{"a grant is bound to one worker", oneWorker},
+		{"a grant is its worker's, whoever is given its job", boundNotFetched},
+		{"a writer builds on what it has read", buildsOnLess},
+		{"a write that was lost is not found in another's", lostAmongOthers},
+		{"a write that was lost before a take-over is not found", lostBeforeTakeover},
 		{"an entry is written whole or not at all", wholeEntry},
 		{"a round keeps how its request was made", recipeKept},
 		{"a summary is of its conversation and comes with its round", summaryKept},

@@ -91,7 +91,17 @@ func (h *house) take(worker turnkeeper.WorkerID) []*dispatch {
 	return all
 }
 
+// load begins to work a job: it binds the grant, and loads the turn.
 func (h *house) load(job Job, worker turnkeeper.WorkerID) *dispatch {
+	h.Helper()
+	if _, err := h.BindGrant(h.Context(), job.TurnID, job.GrantID, worker); err != nil {
+		h.Fatal(err)
+	}
+	return h.read(job, worker)
+}
+
+// read is load for whoever has not bound the grant.
+func (h *house) read(job Job, worker turnkeeper.WorkerID) *dispatch {
 	h.Helper()
 	record, err := h.Load(h.Context(), job.TurnID, job.GrantID)
 	if err != nil {

@@ -165,16 +165,87 @@ func oldGrant(h *house) {
 	isIt(h, "the new holder's write", after.Append(h.Context(), turnkeeper.Entry{Round: round(2)}), nil)
 }
 
-func firstWriter(h *house) {
+func oneWorker(h *house) {
 	h.enqueue("clerk", "", "x")
 	h.tick()
 	job := h.Fetch(first)[0]
-	one, other := h.load(job, first), h.load(job, second)
+	bind := func(worker turnkeeper.WorkerID) (bool, error) {
+		return h.BindGrant(h.Context(), job.TurnID, job.GrantID, worker)
+	}
+	early := h.read(job, first)
+	isIt(h, "a write under a grant that is not bound", early.Append(h.Context(), turnkeeper.Entry{Round: round(1)}), turnkeeper.ErrFenced)
+	fresh, err := bind(first)
+	isIt(h, "bind", err, nil)
+	equal(h, "it is the first", fresh, true)
+	turn, _ := h.Turn(job.TurnID)
+	equal(h, "worker", turn.WorkerID, first)
+	fresh, err = bind(first)
+	isIt(h, "bind again", err, nil)
+	equal(h, "it is the first again", fresh, false)
+	_, err = bind(second)
+	isIt(h, "bind to another", err, turnkeeper.ErrFenced)
+	one, other := h.read(job, first), h.read(job, second)
+	isIt(h, "the other's write", other.Append(h.Context(), turnkeeper.Entry{Round: round(1)}), turnkeeper.ErrFenced)
 	one.append(turnkeeper.Entry{Round: round(1)})
-	isIt(h, "the other worker's write", other.Append(h.Context(), turnkeeper.Entry{Round: round(1)}), turnkeeper.ErrFenced)
+	isIt(h, "the other's write after one", h.read(job, second).Append(h.Context(), turnkeeper.Entry{Round: round(2)}), turnkeeper.ErrFenced)
+	isIt(h, "end", one.end(succeeded("done")), nil)
+	_, err = bind(first)
+	isIt(h, "bind after the end", err, turnkeeper.ErrFenced)
+	_, err = h.BindGrant(h.Context(), job.TurnID+99, job.GrantID, first)
+	isIt(h, "bind for another turn", err, turnkeeper.ErrFenced)
+	_, err = h.BindGrant(h.Context(), job.TurnID, "00000000-0000-4000-8000-999999999999", first)
+	isIt(h, "bind another grant", err, turnkeeper.ErrFenced)
+}
+
+// boundNotFetched has the job of a grant fetched by a second worker, as after a crash
+// of the server, and that worker fall silent, and then the one that has the grant.
+func boundNotFetched(h *house) {
+	d := h.turn()
+	h.ForgetFetch(d.grant.JobID)
+	equal(h, "jobs", len(h.Fetch(second)), 1)
+	h.Pass(takeover + time.Second)
+	h.beat(first)
+	equal(h, "requeued while its worker lives", h.tickAlone().Requeued, 0)
+	d.append(turnkeeper.Entry{Round: round(1)})
+	h.Pass(takeover + time.Second)
+	h.beat(second)
+	equal(h, "requeued when its worker is silent", h.tickAlone().Requeued, 1)
+	equal(h, "holder in the log", h.Grants(d.grant.TurnID)[0].WorkerID, first)
+}
+
+func buildsOnLess(h *house) {
+	one := h.turn()
+	job := Job{one.grant.JobID, one.grant.TurnID, one.grant.GrantID}
 	twin := h.load(job, first)
-	one.append(turnkeeper.Entry{Round: round(2)})
-	isIt(h, "a write that builds on less", twin.Append(h.Context(), turnkeeper.Entry{Round: round(2)}), turnkeeper.ErrJournalMoved)
+	one.append(turnkeeper.Entry{Round: round(1)})
+	isIt(h, "a write that builds on less", twin.Append(h.Context(), turnkeeper.Entry{Round: round(1)}), turnkeeper.ErrJournalMoved)
+}
+
+// lostAmongOthers loses a write where somebody else has made one: the journal then
+// has as many entries as the writer expects after its own.
+func lostAmongOthers(h *house) {
+	one := h.turn()
+	twin := h.load(Job{one.grant.JobID, one.grant.TurnID, one.grant.GrantID}, first)
+	one.append(turnkeeper.Entry{Round: round(1, turnkeeper.EffectOnce), Starts: []turnkeeper.CallStart{
+		{Key: key(1, 1), Nonce: nonce(), Attempt: 1, Effect: turnkeeper.EffectOnce},
+	}})
+	h.CutNext(false)
+	err := twin.Append(h.Context(), turnkeeper.Entry{Round: round(1, turnkeeper.EffectOnce), Starts: []turnkeeper.CallStart{
+		{Key: key(1, 1), Nonce: nonce(), Attempt: 1, Effect: turnkeeper.EffectOnce},
+	}})
+	isIt(h, "the lost write", err, turnkeeper.ErrJournalMoved)
+	equal(h, "starts", one.call(key(1, 1)).Starts, 1)
+}
+
+func lostBeforeTakeover(h *house) {
+	d := h.planned(turnkeeper.EffectOnce)
+	after := h.again(d)
+	after.append(turnkeeper.Entry{Round: round(2)})
+	h.CutNext(false)
+	isIt(h, "the lost start", d.start(key(1, 1), nonce(), 1), turnkeeper.ErrFenced)
+	equal(h, "starts", d.call(key(1, 1)).Starts, 0)
+	h.CutNext(false)
+	isIt(h, "the lost end", d.end(succeeded("stale")), turnkeeper.ErrFenced)
 }
 
 func handedBack(h *house) {

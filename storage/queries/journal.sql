@@ -1,13 +1,13 @@
 -- name: Step :exec
 -- One write to a turn's journal. It locks the turn's row and refuses whoever
--- does not hold the newest grant; no time is in the condition. A grant belongs
--- to the worker that first wrote under it: a job that River gives out twice is
--- worked once. expected is the number of writes so far: it tells a writer whose
--- commit was not answered whether it went through.
+-- does not hold the newest grant, and every worker but the one that the grant is
+-- bound to (see BindGrant); no time is in the condition. expected is the number
+-- of writes that this one builds on. write_id is how a writer whose commit was
+-- not answered finds out that it went through: see ReadBack.
 with fence as (
     update turnkeeper.turns set
         entries          = entries + 1,
-        worker_id        = @worker::text,
+        write_id         = @write_id::uuid,
         last_seq         = last_seq + @events::integer,
         inference_rounds = inference_rounds + @rounds::integer,
         charged_rounds   = charged_rounds + @charged::integer,
@@ -18,7 +18,7 @@ with fence as (
         reasoning_tokens = reasoning_tokens + @reasoning::bigint,
         usage_estimated  = usage_estimated or @estimated::boolean
     where id = @turn::bigint and token = @token::bigint and grant_id = @grant_id::uuid and state = 'running'
-      and entries = @expected::bigint and (worker_id is null or worker_id = @worker::text)
+      and entries = @expected::bigint and worker_id = @worker::text
     returning id
 )
 select turnkeeper.refuse_step(@turn::bigint, @token::bigint, @grant_id::uuid, @worker::text, @expected::bigint)
@@ -115,8 +115,21 @@ select turnkeeper.late_result(@turn::bigint, @round::integer, @ordinal::integer,
 -- Whether a call was started under the nonce.
 select exists (select from turnkeeper.call_starts where turn_id = @turn_id and round = @round and ordinal = @ordinal and nonce = @nonce);
 
+-- name: BindGrant :one
+-- Binds a grant to the worker that begins to work under it, for good: a job that
+-- River gives out twice is worked once. It returns whom the grant was bound to
+-- before, empty: nobody; it then stays bound to that one. No row: it is no longer
+-- the turn's grant.
+with held as (
+    select t.id, coalesce(t.worker_id, '')::text as bound_to from turnkeeper.turns t
+    where t.id = @turn_id and t.grant_id = @grant_id::uuid and t.state = 'running' for update
+), bound as (
+    update turnkeeper.turns t set worker_id = @worker::text from held where t.id = held.id and held.bound_to = ''
+)
+select held.bound_to from held;
+
 -- name: ReadBack :one
-select token, grant_id, entries, state from turnkeeper.turns where id = @id;
+select token, grant_id, worker_id, state, entries, write_id from turnkeeper.turns where id = @id;
 
 -- name: SettleOpenCalls :exec
 -- What a turn that is closed without its worker leaves behind: a started call

@@ -37,20 +37,21 @@ with held as (
 update turnkeeper.leases set not_before = null where not_before is not null and exists (select from held);
 
 -- name: LostGrants :many
--- A lease is lost when it has lapsed, when the worker that took its job is silent for as long as
--- that worker said it may be, or when its job waits in the own queue of a worker that is gone. Who
--- took the job is what River noted when the job was fetched: a hint only, for the fence decides.
+-- A lease is lost when it has lapsed, when the worker that has it is silent for as long as that
+-- worker said it may be, or when its job waits in the own queue of a worker that is gone. A worker
+-- has it that the grant is bound to, or, while it is bound to none, that River has given the job to:
+-- the latter is a hint only, for that worker may never come to bind it.
 select l.lane, l.turn_id::bigint as turn_id, l.grant_id::uuid as grant_id, l.granted_at::timestamptz as granted_at,
     t.job_id::bigint as job_id, t.losses, t.dispatches, t.last_seq, t.trigger, t.message_id,
-    coalesce(j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as worker_id,
+    coalesce(t.worker_id, j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as worker_id,
     turnkeeper.lease_over(l.granted_at, l.lease_until)::boolean as lapsed
 from turnkeeper.leases l
 join turnkeeper.turns t on t.id = l.turn_id
 left join turnkeeper.river_job j on j.id = t.job_id
-left join turnkeeper.worker_heartbeat h on h.worker_id = j.attempted_by[array_upper(j.attempted_by, 1)]
+left join turnkeeper.worker_heartbeat h on h.worker_id = coalesce(t.worker_id, j.attempted_by[array_upper(j.attempted_by, 1)])
 where l.grant_id is not null
   and (turnkeeper.lease_over(l.granted_at, l.lease_until) or turnkeeper.heart_silent(h.beat_at, h.takeover_after)
-       or j.state = 'available' and turnkeeper.owner_gone(j.queue))
+       or t.worker_id is null and j.state = 'available' and turnkeeper.owner_gone(j.queue))
 order by l.granted_at
 limit @max_rows
 for update of l, t skip locked;
@@ -239,7 +240,7 @@ where id = any(@ids::bigint[]) and state not in ('completed', 'cancelled', 'disc
 
 -- name: GiveBackJobs :execrows
 -- Jobs that River gave to this worker and that did not arrive: their fetch was
--- committed and its answer was lost. Nobody has written under their grants.
+-- committed and its answer was lost. Their grants are bound to nobody.
 update turnkeeper.river_job j set state = 'available', attempt = greatest(j.attempt - 1, 0)
 from turnkeeper.leases l
 join turnkeeper.turns t on t.id = l.turn_id and t.grant_id = l.grant_id
@@ -250,13 +251,14 @@ where l.grant_id is not null and t.state = 'running' and t.worker_id is null
   and l.grant_id <> all(@working::uuid[]);
 
 -- name: GiveUpGrants :execrows
--- Grants that this worker worked and left without an end, which it could not
--- write: they are over now, and the scheduler finds them lost.
+-- Grants that this worker left without an end, which it could not write: bound to
+-- it, whoever else was given their jobs, or bound to nobody, and their jobs, which
+-- were this worker's, are over. They are over now, and the scheduler finds them lost.
 update turnkeeper.leases l set lease_until = clock_timestamp()
 from turnkeeper.turns t join turnkeeper.river_job j on j.id = t.job_id
 where t.id = l.turn_id and t.grant_id = l.grant_id and t.state = 'running' and l.lease_until > clock_timestamp()
-  and j.attempted_by[array_upper(j.attempted_by, 1)] = @worker::text
-  and (t.worker_id = @worker::text or t.worker_id is null and j.state not in ('available', 'running'))
+  and (t.worker_id = @worker::text or t.worker_id is null and j.state not in ('available', 'running')
+       and j.attempted_by[array_upper(j.attempted_by, 1)] = @worker::text)
   and j.attempted_at <= statement_timestamp() - @older::interval
   and l.grant_id <> all(@working::uuid[]);
 
@@ -278,7 +280,7 @@ select * from turnkeeper.settings;
 select pg_notify('turnkeeper_inbox', '');
 
 -- name: NoteTaker :exec
--- Who had a turn that it never wrote to.
+-- Who was given a turn that it never came to bind.
 update turnkeeper.turns set worker_id = coalesce(worker_id, nullif(@worker::text, '')) where id = @id;
 
 -- name: BumpSeq :exec

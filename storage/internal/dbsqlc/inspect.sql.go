@@ -293,7 +293,7 @@ func (q *Queries) ListSchedules(ctx context.Context) ([]TurnkeeperSchedule, erro
 }
 
 const ListTurns = `-- name: ListTurns :many
-select id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, entries, dispatches, losses, created_at, due_at, granted_at, lease_until, ended_at, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, stop_reason, error_class, error, inner_dialogue, last_seq from turnkeeper.turns
+select id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, entries, dispatches, losses, created_at, due_at, granted_at, lease_until, ended_at, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, stop_reason, error_class, error, inner_dialogue, last_seq, write_id from turnkeeper.turns
 where ($1::text = '' or agent = $1) and ($2::text = '' or state = $2)
   and ($3::bigint = 0 or id < $3)
 order by id desc limit $4
@@ -348,6 +348,7 @@ func (q *Queries) ListTurns(ctx context.Context, agent string, state string, bef
 			&i.Error,
 			&i.InnerDialogue,
 			&i.LastSeq,
+			&i.WriteID,
 		); err != nil {
 			return nil, err
 		}
@@ -570,7 +571,7 @@ func (q *Queries) SpendOf(ctx context.Context, scope string) ([]TurnkeeperSpend,
 }
 
 const TurnByID = `-- name: TurnByID :one
-select t.id, t.message_id, t.attempt, t.agent, t.conversation, t.lane, t.trigger, t.definition_hash, t.state, t.token, t.grant_id, t.job_id, t.worker_id, t.entries, t.dispatches, t.losses, t.created_at, t.due_at, t.granted_at, t.lease_until, t.ended_at, t.inference_rounds, t.charged_rounds, t.executed_calls, t.input_tokens, t.output_tokens, t.cached_tokens, t.reasoning_tokens, t.usage_estimated, t.stop_reason, t.error_class, t.error, t.inner_dialogue, t.last_seq, coalesce(j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as taken_by
+select t.id, t.message_id, t.attempt, t.agent, t.conversation, t.lane, t.trigger, t.definition_hash, t.state, t.token, t.grant_id, t.job_id, t.worker_id, t.entries, t.dispatches, t.losses, t.created_at, t.due_at, t.granted_at, t.lease_until, t.ended_at, t.inference_rounds, t.charged_rounds, t.executed_calls, t.input_tokens, t.output_tokens, t.cached_tokens, t.reasoning_tokens, t.usage_estimated, t.stop_reason, t.error_class, t.error, t.inner_dialogue, t.last_seq, t.write_id, coalesce(j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as taken_by
 from turnkeeper.turns t left join turnkeeper.river_job j on j.id = t.job_id
 where t.id = $1
 `
@@ -618,13 +619,14 @@ func (q *Queries) TurnByID(ctx context.Context, id int64) (TurnByIDRow, error) {
 		&i.TurnkeeperTurn.Error,
 		&i.TurnkeeperTurn.InnerDialogue,
 		&i.TurnkeeperTurn.LastSeq,
+		&i.TurnkeeperTurn.WriteID,
 		&i.TakenBy,
 	)
 	return i, err
 }
 
 const TurnsOfMessage = `-- name: TurnsOfMessage :many
-select id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, entries, dispatches, losses, created_at, due_at, granted_at, lease_until, ended_at, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, stop_reason, error_class, error, inner_dialogue, last_seq from turnkeeper.turns where message_id = $1 order by attempt
+select id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, entries, dispatches, losses, created_at, due_at, granted_at, lease_until, ended_at, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, stop_reason, error_class, error, inner_dialogue, last_seq, write_id from turnkeeper.turns where message_id = $1 order by attempt
 `
 
 func (q *Queries) TurnsOfMessage(ctx context.Context, messageID int64) ([]TurnkeeperTurn, error) {
@@ -671,6 +673,7 @@ func (q *Queries) TurnsOfMessage(ctx context.Context, messageID int64) ([]Turnke
 			&i.Error,
 			&i.InnerDialogue,
 			&i.LastSeq,
+			&i.WriteID,
 		); err != nil {
 			return nil, err
 		}

@@ -101,6 +101,27 @@ func (q *Queries) AnswerCalls(ctx context.Context, arg AnswerCallsParams) error 
 	return err
 }
 
+const BindGrant = `-- name: BindGrant :one
+with held as (
+    select t.id, coalesce(t.worker_id, '')::text as bound_to from turnkeeper.turns t
+    where t.id = $1 and t.grant_id = $2::uuid and t.state = 'running' for update
+), bound as (
+    update turnkeeper.turns t set worker_id = $3::text from held where t.id = held.id and held.bound_to = ''
+)
+select held.bound_to from held
+`
+
+// Binds a grant to the worker that begins to work under it, for good: a job that
+// River gives out twice is worked once. It returns whom the grant was bound to
+// before, empty: nobody; it then stays bound to that one. No row: it is no longer
+// the turn's grant.
+func (q *Queries) BindGrant(ctx context.Context, turnID int64, grantID string, worker string) (string, error) {
+	row := q.db.QueryRow(ctx, BindGrant, turnID, grantID, worker)
+	var bound_to string
+	err := row.Scan(&bound_to)
+	return bound_to, err
+}
+
 const EndDispatch = `-- name: EndDispatch :exec
 select turnkeeper.end_dispatch($1::bigint, $2::uuid, $3::text, $4::text, $5::text, $6::text,
     $7::text, $8::text, $9::text, $10::text, $11::boolean,
@@ -412,14 +433,16 @@ func (q *Queries) LateResult(ctx context.Context, arg LateResultParams) error {
 }
 
 const ReadBack = `-- name: ReadBack :one
-select token, grant_id, entries, state from turnkeeper.turns where id = $1
+select token, grant_id, worker_id, state, entries, write_id from turnkeeper.turns where id = $1
 `
 
 type ReadBackRow struct {
-	Token   int64
-	GrantID *string
-	Entries int64
-	State   string
+	Token    int64
+	GrantID  *string
+	WorkerID *string
+	State    string
+	Entries  int64
+	WriteID  *string
 }
 
 func (q *Queries) ReadBack(ctx context.Context, id int64) (ReadBackRow, error) {
@@ -428,8 +451,10 @@ func (q *Queries) ReadBack(ctx context.Context, id int64) (ReadBackRow, error) {
 	err := row.Scan(
 		&i.Token,
 		&i.GrantID,
-		&i.Entries,
+		&i.WorkerID,
 		&i.State,
+		&i.Entries,
+		&i.WriteID,
 	)
 	return i, err
 }
@@ -481,18 +506,18 @@ const Step = `-- name: Step :exec
 with fence as (
     update turnkeeper.turns set
         entries          = entries + 1,
-        worker_id        = $4::text,
-        last_seq         = last_seq + $6::integer,
-        inference_rounds = inference_rounds + $7::integer,
-        charged_rounds   = charged_rounds + $8::integer,
-        executed_calls   = executed_calls + $9::integer,
-        input_tokens     = input_tokens + $10::bigint,
-        output_tokens    = output_tokens + $11::bigint,
-        cached_tokens    = cached_tokens + $12::bigint,
-        reasoning_tokens = reasoning_tokens + $13::bigint,
-        usage_estimated  = usage_estimated or $14::boolean
+        write_id         = $6::uuid,
+        last_seq         = last_seq + $7::integer,
+        inference_rounds = inference_rounds + $8::integer,
+        charged_rounds   = charged_rounds + $9::integer,
+        executed_calls   = executed_calls + $10::integer,
+        input_tokens     = input_tokens + $11::bigint,
+        output_tokens    = output_tokens + $12::bigint,
+        cached_tokens    = cached_tokens + $13::bigint,
+        reasoning_tokens = reasoning_tokens + $14::bigint,
+        usage_estimated  = usage_estimated or $15::boolean
     where id = $1::bigint and token = $2::bigint and grant_id = $3::uuid and state = 'running'
-      and entries = $5::bigint and (worker_id is null or worker_id = $4::text)
+      and entries = $5::bigint and worker_id = $4::text
     returning id
 )
 select turnkeeper.refuse_step($1::bigint, $2::bigint, $3::uuid, $4::text, $5::bigint)
@@ -505,6 +530,7 @@ type StepParams struct {
 	GrantID   string
 	Worker    string
 	Expected  int64
+	WriteID   string
 	Events    int32
 	Rounds    int32
 	Charged   int32
@@ -517,10 +543,10 @@ type StepParams struct {
 }
 
 // One write to a turn's journal. It locks the turn's row and refuses whoever
-// does not hold the newest grant; no time is in the condition. A grant belongs
-// to the worker that first wrote under it: a job that River gives out twice is
-// worked once. expected is the number of writes so far: it tells a writer whose
-// commit was not answered whether it went through.
+// does not hold the newest grant, and every worker but the one that the grant is
+// bound to (see BindGrant); no time is in the condition. expected is the number
+// of writes that this one builds on. write_id is how a writer whose commit was
+// not answered finds out that it went through: see ReadBack.
 func (q *Queries) Step(ctx context.Context, arg StepParams) error {
 	_, err := q.db.Exec(ctx, Step,
 		arg.Turn,
@@ -528,6 +554,7 @@ func (q *Queries) Step(ctx context.Context, arg StepParams) error {
 		arg.GrantID,
 		arg.Worker,
 		arg.Expected,
+		arg.WriteID,
 		arg.Events,
 		arg.Rounds,
 		arg.Charged,

@@ -256,6 +256,7 @@ type TurnkeeperTurn struct {
 	Error           *string
 	InnerDialogue   *string
 	LastSeq         int64
+	WriteID         *string
 }
 
 type TurnkeeperTurnEvent struct {

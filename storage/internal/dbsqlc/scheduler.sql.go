@@ -130,7 +130,7 @@ where l.grant_id is not null and t.state = 'running' and t.worker_id is null
 `
 
 // Jobs that River gave to this worker and that did not arrive: their fetch was
-// committed and its answer was lost. Nobody has written under their grants.
+// committed and its answer was lost. Their grants are bound to nobody.
 func (q *Queries) GiveBackJobs(ctx context.Context, worker string, older time.Duration, working []string) (int64, error) {
 	result, err := q.db.Exec(ctx, GiveBackJobs, worker, older, working)
 	if err != nil {
@@ -143,14 +143,15 @@ const GiveUpGrants = `-- name: GiveUpGrants :execrows
 update turnkeeper.leases l set lease_until = clock_timestamp()
 from turnkeeper.turns t join turnkeeper.river_job j on j.id = t.job_id
 where t.id = l.turn_id and t.grant_id = l.grant_id and t.state = 'running' and l.lease_until > clock_timestamp()
-  and j.attempted_by[array_upper(j.attempted_by, 1)] = $1::text
-  and (t.worker_id = $1::text or t.worker_id is null and j.state not in ('available', 'running'))
+  and (t.worker_id = $1::text or t.worker_id is null and j.state not in ('available', 'running')
+       and j.attempted_by[array_upper(j.attempted_by, 1)] = $1::text)
   and j.attempted_at <= statement_timestamp() - $2::interval
   and l.grant_id <> all($3::uuid[])
 `
 
-// Grants that this worker worked and left without an end, which it could not
-// write: they are over now, and the scheduler finds them lost.
+// Grants that this worker left without an end, which it could not write: bound to
+// it, whoever else was given their jobs, or bound to nobody, and their jobs, which
+// were this worker's, are over. They are over now, and the scheduler finds them lost.
 func (q *Queries) GiveUpGrants(ctx context.Context, worker string, older time.Duration, working []string) (int64, error) {
 	result, err := q.db.Exec(ctx, GiveUpGrants, worker, older, working)
 	if err != nil {
@@ -332,15 +333,15 @@ func (q *Queries) Look(ctx context.Context, maxRows int32) (LookRow, error) {
 const LostGrants = `-- name: LostGrants :many
 select l.lane, l.turn_id::bigint as turn_id, l.grant_id::uuid as grant_id, l.granted_at::timestamptz as granted_at,
     t.job_id::bigint as job_id, t.losses, t.dispatches, t.last_seq, t.trigger, t.message_id,
-    coalesce(j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as worker_id,
+    coalesce(t.worker_id, j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as worker_id,
     turnkeeper.lease_over(l.granted_at, l.lease_until)::boolean as lapsed
 from turnkeeper.leases l
 join turnkeeper.turns t on t.id = l.turn_id
 left join turnkeeper.river_job j on j.id = t.job_id
-left join turnkeeper.worker_heartbeat h on h.worker_id = j.attempted_by[array_upper(j.attempted_by, 1)]
+left join turnkeeper.worker_heartbeat h on h.worker_id = coalesce(t.worker_id, j.attempted_by[array_upper(j.attempted_by, 1)])
 where l.grant_id is not null
   and (turnkeeper.lease_over(l.granted_at, l.lease_until) or turnkeeper.heart_silent(h.beat_at, h.takeover_after)
-       or j.state = 'available' and turnkeeper.owner_gone(j.queue))
+       or t.worker_id is null and j.state = 'available' and turnkeeper.owner_gone(j.queue))
 order by l.granted_at
 limit $1
 for update of l, t skip locked
@@ -361,9 +362,10 @@ type LostGrantsRow struct {
 	Lapsed     bool
 }
 
-// A lease is lost when it has lapsed, when the worker that took its job is silent for as long as
-// that worker said it may be, or when its job waits in the own queue of a worker that is gone. Who
-// took the job is what River noted when the job was fetched: a hint only, for the fence decides.
+// A lease is lost when it has lapsed, when the worker that has it is silent for as long as that
+// worker said it may be, or when its job waits in the own queue of a worker that is gone. A worker
+// has it that the grant is bound to, or, while it is bound to none, that River has given the job to:
+// the latter is a hint only, for that worker may never come to bind it.
 func (q *Queries) LostGrants(ctx context.Context, maxRows int32) ([]LostGrantsRow, error) {
 	rows, err := q.db.Query(ctx, LostGrants, maxRows)
 	if err != nil {
@@ -420,7 +422,7 @@ const NoteTaker = `-- name: NoteTaker :exec
 update turnkeeper.turns set worker_id = coalesce(worker_id, nullif($1::text, '')) where id = $2
 `
 
-// Who had a turn that it never wrote to.
+// Who was given a turn that it never came to bind.
 func (q *Queries) NoteTaker(ctx context.Context, worker string, iD int64) error {
 	_, err := q.db.Exec(ctx, NoteTaker, worker, iD)
 	return err
