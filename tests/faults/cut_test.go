@@ -64,6 +64,7 @@ func places(steps int) []place {
 		{"look", nth(1, "Look")},
 		{"grant", nth(1, "Grant")},
 		{"fetch", following("Grant", "JobGetAvailable")},
+		{"bind", nth(1, "BindGrant")},
 		{"load", nth(1, "TurnForWorker")},
 	}
 	for n := range steps - 1 {

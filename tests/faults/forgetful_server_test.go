@@ -3,24 +3,71 @@ package faults_test
 import (
 	"fmt"
 	"path/filepath"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"turnkeeper/inference/inferencetest"
 	"turnkeeper/internal/pgdev"
+	"turnkeeper/jobs"
+	"turnkeeper/storage/storagetest"
 	"turnkeeper/tests/internal/env"
+	"turnkeeper/tests/internal/faultpoint"
 )
 
-// TestPostgresForgetsThatAJobWasFetched crashes Postgres just after River has
-// fetched a job. River's commits do not wait for the disk, so the server may
-// have forgotten it when it is back, and give the job out again while its first
-// worker is at it: the turn is worked once all the same.
+// forgetful is a server that forgets, when it crashes, what did not have to reach the
+// disk.
+func forgetful(dir string) pgdev.Options {
+	return pgdev.Options{Dir: dir, Settings: map[string]string{"wal_writer_delay": "10s"}}
+}
+
+// crash stops Postgres at once, with SIGQUIT, and starts it again.
+func crash(t *testing.T, options pgdev.Options) {
+	t.Helper()
+	if err := syscall.Kill(env.PostmasterPID(t, options.Dir), syscall.SIGQUIT); err != nil {
+		t.Fatal(err)
+	}
+	startPostgresWith(t, options)
+}
+
+// forgetFetch has River give a job out again, as after a crash that forgot that it
+// was fetched. It says whether the crash has forgotten it by itself.
+func forgetFetch(e *env.Env, message int64) (forgotten bool) {
+	e.T.Helper()
+	e.Await("the server is back", "select true")
+	job := env.Query[int64](e, "select t.job_id from messages m join turns t on t.id = m.turn_id where m.id = $1", message)
+	again := env.Query[int](e, `with j as (update river_job set state = 'available', attempt = 0, attempted_at = null, attempted_by = null
+		where id = $1 and state = 'running' returning true) select count(*) from j`, job)
+	return again == 0
+}
+
+// oneSlot are the flags of a worker that does not fetch its own job again.
+var oneSlot = append([]string{"--worker-slots", "1"}, patientWorker...)
+
+// awaitLeftOrAsked returns when a worker that was given a job, which another has, has
+// left it again, or, which it must not, has asked its model.
+func awaitLeftOrAsked[T any](e *env.Env, worker string, message int64, asked chan T) {
+	e.T.Helper()
+	end := time.Now().Add(env.Patience)
+	for len(asked) == 0 && env.Query[bool](e, `select j.state in ('available', 'running')
+			from turns t join river_job j on j.id = t.job_id where t.message_id = $1`, message) {
+		if time.Now().After(end) {
+			e.T.Fatalf("the %s worker has not left the job", worker)
+		}
+		<-env.After(50 * time.Millisecond)
+	}
+}
+
+// TestPostgresForgetsThatAJobWasFetched crashes Postgres just after River has fetched a
+// job. River's commits do not wait for the disk, so the server may have forgotten it
+// when it is back: the job is given to a second worker, while the first is still at it.
+// The first finds that out before it asks its model.
 func TestPostgresForgetsThatAJobWasFetched(t *testing.T) {
 	t.Parallel()
-	dir := filepath.Join(env.SharedDir(t), "postgres")
-	options := pgdev.Options{Dir: dir, Settings: map[string]string{"wal_writer_delay": "10s"}}
+	options := forgetful(filepath.Join(env.SharedDir(t), "postgres"))
 	server := startPostgresWith(t, options)
 	migrate(t, server.URL())
 	e := env.NewOn(t, server.URL())
@@ -37,48 +84,124 @@ func TestPostgresForgetsThatAJobWasFetched(t *testing.T) {
 			answers.pass()
 		}, standardTurn(r))
 	})
-	e.StartWorker()
-	e.StartWorker()
 	forgotten := 0
-	for n := range env.FaultCount(2, 20) {
+	for n := range env.FaultCount(2, 10) {
 		answers.shut()
+		hook := env.NewHookServer(t, jobs.PointFetched)
+		for _, variable := range hook.Environ() {
+			name, value, _ := strings.Cut(variable, "=")
+			e.Vars[name] = value
+		}
+		first := e.StartWorker(oneSlot...)
+		delete(e.Vars, faultpoint.URLVariable)
 		body := fmt.Sprint("message ", n)
 		message := e.Send("clerk", body)
-		<-asked
-		if err := syscall.Kill(env.PostmasterPID(t, dir), syscall.SIGQUIT); err != nil {
-			t.Fatal(err)
-		}
-		startPostgresWith(t, options)
-		if fetchedAgain(e, message) {
+		fetched := hook.Await()
+		crash(t, options)
+		if forgetFetch(e, message) {
 			forgotten++
 		}
+		second := e.StartWorker(oneSlot...)
+		<-asked // by the second
+		fetched.Resume()
+		awaitLeftOrAsked(e, "first", message, asked)
 		answers.open()
 		e.AwaitClosed(message)
 		wantAnswered(e, message, body)
-		for len(asked) > 0 {
-			<-asked // by the second worker
+		if n := len(asked); n != 0 {
+			t.Errorf("models were asked %d times more", n)
 		}
+		first.Stop()
+		second.Stop()
 	}
-	t.Logf("%d of %d fetches were forgotten", forgotten, env.FaultCount(2, 20))
+	t.Logf("%d of %d fetches were forgotten by the server itself", forgotten, env.FaultCount(2, 10))
 	if env.LongFaults && forgotten == 0 {
 		t.Error("the server forgot no fetch")
 	}
 }
 
-// fetchedAgain says whether the job of a message's turn is fetched once more,
-// within the time in which River looks for jobs by itself.
-func fetchedAgain(e *env.Env, message int64) bool {
-	const looks = 3 * time.Second
-	e.Await("the server is back", "select true")
-	back := env.Query[time.Time](e, "select pg_postmaster_start_time()")
-	for end := time.Now().Add(looks); time.Now().Before(end); <-env.After(50 * time.Millisecond) {
-		again, err := env.TryQuery[bool](e, `select j.attempted_at > $2 from messages m join turns t on t.id = m.turn_id
-			join river_job j on j.id = t.job_id where m.id = $1 and j.attempted_at is not null`, message, back)
-		if err == nil && again {
-			return true
+// TestTwoWorkersAreGivenOneGrant crashes Postgres while a worker waits for its model, and
+// has the job given to a second worker, whose model wants something else. The first
+// worker's write is lost, and it reads back when the second had time to write: what was
+// written then is not its own, and its tool must not run for it.
+func TestTwoWorkersAreGivenOneGrant(t *testing.T) {
+	t.Parallel()
+	options := forgetful(filepath.Join(env.SharedDir(t), "postgres"))
+	server := startPostgresWith(t, options)
+	migrate(t, server.URL())
+	e := env.NewOn(t, server.URL())
+	e.WriteAgent("clerk", env.MarkerTools)
+	asked := make(chan string, 10)
+	answers := map[string]chan struct{}{"first": make(chan struct{}), "second": make(chan struct{}), "third": make(chan struct{})}
+	lost, written := make(chan struct{}), make(chan struct{})
+	pass := func(gates ...chan struct{}) {
+		for _, gate := range gates {
+			select {
+			case <-gate:
+			default:
+				close(gate)
+			}
 		}
 	}
-	return false
+	var requests atomic.Int32
+	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
+		if env.RoundOf(r) > 1 {
+			return inferencetest.Text("done")
+		}
+		label := []string{"first", "second", "third"}[min(requests.Add(1), 3)-1]
+		return meanwhile(func() {
+			asked <- label
+			<-answers[label]
+		}, env.MarkerReply("mark_once", label))
+	})
+	p := behindProxy(e)
+	t.Cleanup(func() { pass(answers["first"], answers["second"], answers["third"], written) })
+	var once sync.Once
+	p.Plan(func(sent storagetest.Sent) storagetest.Cut {
+		cut := storagetest.Pass
+		switch {
+		case sent.Has("name: Step "):
+			once.Do(func() {
+				cut = storagetest.Lose
+				close(lost)
+			})
+		case sent.Has("name: ReadBack "):
+			<-written
+		}
+		return cut
+	})
+	e.StartWorker(oneSlot...)
+	message := e.Send("clerk", "pay")
+	<-asked
+	crash(t, options)
+	e.Vars["DATABASE_URL"] = e.DatabaseURL
+	forgetFetch(e, message)
+	e.StartWorker(oneSlot...)
+	awaitLeftOrAsked(e, "second", message, asked)
+	pass(answers["first"])
+	<-lost
+	pass(answers["second"])
+	if len(asked) > 0 {
+		e.Ledger.Await("second", 1)
+	}
+	pass(written, answers["third"])
+	e.AwaitClosed(message)
+	if reply := env.Query[string](e, "select string_agg(outcome || ': ' || body, '; ') from replies where message_id = $1", message); reply != "succeeded: done" {
+		t.Errorf("the reply is %q", reply)
+	}
+	runs := 0
+	for _, mark := range e.Ledger.Marks() {
+		runs++
+		if arguments := env.Query[string](e, "select string_agg(arguments::json ->> 'label', ' ') from calls"); arguments != mark.Label {
+			t.Errorf("%s ran, and the journal has %s", mark.Label, arguments)
+		}
+	}
+	if runs != 1 {
+		t.Errorf("a call of effect once ran %d times", runs)
+	}
+	if n := requests.Load(); n != 1 {
+		t.Errorf("models were asked %d times for one grant", n)
+	}
 }
 
 // A gate lets everybody pass while it is open, and makes them wait while it is
