@@ -44,6 +44,17 @@ from turnkeeper.call_starts s join turnkeeper.turns t on t.id = s.turn_id
 left join turnkeeper.lease_log g on g.lane = t.lane and g.token = s.token and g.turn_id = s.turn_id
 where s.token > 0 and (g.id is null or s.started_at < g.granted_at or s.started_at > g.ended_at)
 
+-- promise: what was started under a grant was started by the one worker that had it
+select 'turn ' || s.turn_id || ' call ' || s.round || '.' || s.ordinal || ' by worker ' || s.worker_id || ' under token ' || s.token
+from turnkeeper.call_starts s join turnkeeper.turns t on t.id = s.turn_id
+left join turnkeeper.lease_log g on g.lane = t.lane and g.token = s.token and g.turn_id = s.turn_id
+where s.token > 0 and s.worker_id is distinct from coalesce(g.worker_id, case when t.token = s.token then t.worker_id end)
+
+-- promise: what a call has come to is that of a start on record
+select 'turn ' || c.turn_id || ' call ' || c.round || '.' || c.ordinal || ' ' || c.state from turnkeeper.calls c
+where c.starts > 0 and not exists (select from turnkeeper.call_starts s
+    where (s.turn_id, s.round, s.ordinal, s.attempt, s.nonce) = (c.turn_id, c.round, c.ordinal, c.starts, c.nonce))
+
 -- promise: only a detached call was started again under no grant
 select 'turn ' || s.turn_id || ' call ' || s.round || '.' || s.ordinal from turnkeeper.call_starts s
 where s.token = 0 and (s.attempt = 1 or not exists (select from turnkeeper.detached_calls d

@@ -77,6 +77,10 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 			select turn_id, round, ordinal, 2, 'once', token, 'again' || turn_id, 'w' from turnkeeper.call_starts`,
 		"a call was started under the grant that held its turn then": `
 			update turnkeeper.call_starts set started_at = started_at + interval '1 hour'`,
+		"what was started under a grant was started by the one worker that had it": `
+			update turnkeeper.call_starts set worker_id = 'worker-2'`,
+		"what a call has come to is that of a start on record": `
+			update turnkeeper.calls set nonce = 'another worker''s'`,
 		"only a detached call was started again under no grant": `
 			update turnkeeper.call_starts set token = 0`,
 		"a turn that waits holds nothing, and waits for a result that has not come": `
@@ -121,9 +125,23 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 			}
 		})
 	}
+	t.Run("two workers have run calls under one grant that is not over", func(t *testing.T) {
+		h := newHouse(t)
+		d := h.turn("x")
+		d.append(t, turnkeeper.Entry{Round: round(1, turnkeeper.EffectOnce, turnkeeper.EffectOnce), Starts: []turnkeeper.CallStart{
+			start(key(1, 1), "n1", 1, turnkeeper.EffectOnce), start(key(1, 2), "n2", 1, turnkeeper.EffectOnce),
+		}})
+		if broken := h.broken(false); len(broken) != 0 {
+			t.Errorf("broken by one: %q", broken)
+		}
+		h.exec("update turnkeeper.call_starts set worker_id = 'worker-2' where ordinal = 2")
+		if broken := strings.Join(h.broken(false), "; "); broken != "what was started under a grant was started by the one worker that had it" {
+			t.Errorf("broken by two: %q", broken)
+		}
+	})
 	t.Run("all are tried", func(t *testing.T) {
 		promises, err := newHouse(t).Check(t.Context(), false)
-		if err != nil || len(promises) != 28 {
+		if err != nil || len(promises) != 30 {
 			t.Errorf("%d promises, error %v", len(promises), err)
 		}
 	})
