@@ -3,14 +3,17 @@
  *
  * Names here and in the code: intent = a row of call_starts, verdict = the call's
  * state unknown, reply = a row of replies, curtok = leases.token, taker =
- * turns.worker_id, FENCE = the condition of the statement Step.
+ * turns.worker_id, last = turns.write_id, FENCE = the condition of the statement Step.
  *
  * What is modelled
  *   durable  : what Postgres holds. One atomic{} block = one SQL transaction that
  *              takes the lease row lock (SELECT ... FOR UPDATE) before it writes.
  *   Exec     : one execution of the turn by a worker under one grant (= one token).
  *              The queue may give a grant's job out twice (-DDOUBLE): then there are
- *              two under one token, and the first that writes has claimed the grant.
+ *              two under one token, and the grant is bound to the first that comes,
+ *              before it does anything (-DCLAIM_LATE: with its first write).
+ *   lost     : with -DLOST the answer to the write of the intent may be lost, done or
+ *              not, and the execution reads back: who wrote last is what it looks at.
  *              Old executions are never stopped: any of them may sleep for any time
  *              between any two steps and then go on (SIGSTOP, GC, VM pause, slow net).
  *   crash    : an execution may die at every labelled point.
@@ -50,7 +53,8 @@ bool  done     = false;       /* inbox row marked answered */
 byte  outbox   = 0;           /* reply rows */
 byte  curtok   = 0;           /* fencing token of the last grant */
 byte  owner    = 0;           /* worker name of the last grant */
-byte  taker    = 0;           /* execution that claimed the last grant by its first write; 0: none yet */
+byte  taker    = 0;           /* execution that the last grant is bound to; 0: none yet */
+byte  last     = 0;           /* execution that wrote the intent; 0: nobody */
 bool  live     = false;       /* lease not lapsed, by the database clock */
 mtype j        = J_NONE;      /* journal row of the one non-idempotent call */
 byte  jtok     = 0;           /* token that wrote the intent */
@@ -77,13 +81,32 @@ bool  renewing = false;       /* a renewer is keeping the lease alive */
 #define FENCE (curtok == tok && MINE)
 #endif
 
-/* every write under the fence claims the grant for its execution */
-#ifdef BUG_NO_CLAIM
+/* a grant is its execution's alone */
+#if defined(BUG_NO_CLAIM)
 #define MINE true
-#else
-#define MINE (taker == 0 || taker == me)
-#endif
 #define CLAIM taker = me
+#elif defined(CLAIM_LATE)
+/* every write under the fence claims it */
+#define MINE (taker == 0 || taker == me)
+#define CLAIM taker = me
+#else
+#define MINE (taker == me)
+#define CLAIM skip
+#endif
+
+/* what a writer whose answer was lost takes for its own write */
+#ifdef BUG_READ_BACK_ANY
+#define OWN (curtok == tok && j == J_INTENT)
+#else
+#define OWN (FENCE && j == J_INTENT && last == me)
+#endif
+
+/* answers get lost; not for ever */
+#ifdef LIVE
+#define LOSES (tok < MAXGRANT)
+#else
+#define LOSES true
+#endif
 
 /* an execution may die here; the last grant may not (finitely many faults) */
 #define CRASH  if :: (tok < MAXGRANT) -> goto stop :: true fi
@@ -93,6 +116,10 @@ proctype Exec(byte w; byte tok; byte me)
 	mtype seen;
 	bool ok;
 
+#if !defined(BUG_NO_CLAIM) && !defined(CLAIM_LATE)
+	/* bind the grant, before anything is done under it */
+	atomic { if :: (curtok == tok && (taker == 0 || taker == me)) -> taker = me :: else -> goto stop fi };
+#endif
 reading:
 	CRASH;
 #ifdef BUG_JOURNAL_PER_ATTEMPT
@@ -141,9 +168,24 @@ reading:
 #else
 	atomic {
 		if
-		:: (FENCE && j == J_NONE) -> CLAIM; j = J_INTENT; jtok = tok
+		:: (FENCE && j == J_NONE) -> CLAIM; j = J_INTENT; jtok = tok; last = me
 		:: (FENCE && j != J_NONE) -> goto reading
 		:: !(FENCE) -> goto stop
+#ifdef LOST
+		:: (LOSES && FENCE && j == J_NONE) -> CLAIM; j = J_INTENT; jtok = tok; last = me; goto lost
+		:: (LOSES) -> goto lost                 /* it was not done */
+#endif
+		fi
+	};
+#endif
+#ifdef LOST
+	goto effect;
+lost:
+	CRASH;
+	atomic {
+		if
+		:: (OWN) -> goto effect
+		:: !(OWN) -> goto reading               /* not done, or another has written */
 		fi
 	};
 #endif

@@ -38,6 +38,14 @@ one holds  live "tool hangs, no renewal"                   -DLIVE -DHANG
 one holds  safe "a job given out twice, 2 grants"         -DDOUBLE -DMAXGRANT=2
 one holds  live "a job given out twice, 2 grants"         -DLIVE -DDOUBLE -DMAXGRANT=2
 one broken safe "a job given out twice, no claim"         -DDOUBLE -DMAXGRANT=2 -DBUG_NO_CLAIM
+one holds  safe "  claimed by the first write"             -DDOUBLE -DMAXGRANT=2 -DCLAIM_LATE
+one holds  safe "a lost answer"                            -DLOST -DMAXGRANT=2
+one holds  live "a lost answer"                            -DLIVE -DLOST -DMAXGRANT=2
+one holds  safe "  and a job given out twice"              -DLOST -DDOUBLE -DMAXGRANT=2
+one broken safe "  any row taken as own, claimed late"     -DLOST -DDOUBLE -DMAXGRANT=2 -DBUG_READ_BACK_ANY -DCLAIM_LATE
+one broken safe "  any row taken as own, no claim"         -DLOST -DDOUBLE -DMAXGRANT=2 -DBUG_READ_BACK_ANY -DBUG_NO_CLAIM
+one holds  safe "  any row taken as own, bound at first"   -DLOST -DDOUBLE -DMAXGRANT=2 -DBUG_READ_BACK_ANY
+one holds  safe "  own row by its id, claimed late"        -DLOST -DDOUBLE -DMAXGRANT=2 -DCLAIM_LATE
 one broken safe "zombie effect after take-over (A-Z)"      -DCHECK_ZOMBIE_EFFECT
 one broken safe "no fence"                                 -DBUG_NOFENCE
 one broken safe "no fence, unique(reply)"                  -DBUG_NOFENCE -DUNIQUE_OUTBOX
