@@ -107,8 +107,11 @@ func (s *Store) Arrive(ctx context.Context, c turnkeeper.ClaimedCall, r turnkeep
 			return err
 		}
 		err = p.send(ctx, s.pool, func() { s.at(ctx, PointArriveSent) })
-		if keyTaken(err) { // the output is there: it was done, and not answered
-			return nil
+		if keyTaken(err) { // the output is there: it was done, and not answered, or it is another's
+			delivered, asked := s.q.ClaimDelivered(ctx, int64(c.Ref.TurnID), int32(c.Ref.Key.Round), int32(c.Ref.Key.Ordinal), string(c.Claim)) //nolint:gosec // few
+			if asked != nil || delivered {
+				return translate(asked)
+			}
 		}
 		return err
 	})

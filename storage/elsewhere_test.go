@@ -44,3 +44,32 @@ func (d *dispatch) wait(t testing.TB) {
 		t.Fatal(err)
 	}
 }
+
+// A result whose output has an id that is taken has not arrived by that.
+func TestArrivalIsNotTakenForDoneByItsOutput(t *testing.T) {
+	h := newHouse(t)
+	d := h.waits("a")
+	ref := turnkeeper.CallRef{TurnID: d.grant.TurnID, Key: key(1, 1), Attempt: 1}
+	c, err := h.Claim(t.Context(), ref, "worker-2", []string{round(1, turnkeeper.EffectOnce).Calls[0].Name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.exec(`insert into turnkeeper.outputs (id, turn_id, round, ordinal, media_type, content, size_bytes, raw_bytes, chars, tokens, sha256, incomplete, description)
+		values ('taken', $1, 1, 1, 'text/plain', 'x', 1, 1, 1, 1, '', false, '')`, d.grant.TurnID)
+	r := turnkeeper.CallResult{Key: key(1, 1), Nonce: c.Call.Nonce, State: turnkeeper.CallSucceeded, Output: &turnkeeper.Output{ID: "taken", Text: "paid"}}
+	if err := h.Arrive(t.Context(), c, r); err == nil {
+		t.Error("it has arrived")
+	}
+	if n := one[int](h, "select count(*) from turnkeeper.awaited_calls where arrived_at is not null"); n != 0 {
+		t.Error("it is on record")
+	}
+	r.Output.ID = "free"
+	for range 2 { // the second as if the first had had no answer
+		if err := h.Arrive(t.Context(), c, r); err != nil {
+			t.Error(err)
+		}
+	}
+	if output := one[string](h, "select output_id from turnkeeper.awaited_calls where arrived_at is not null"); output != "free" {
+		t.Errorf("output %s", output)
+	}
+}

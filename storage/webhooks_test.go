@@ -259,6 +259,25 @@ func TestEndsOfAttempts(t *testing.T) {
 	}
 }
 
+// A delivery that is asked for again is no longer that of an attempt that took too long.
+func TestRedeliveryIsNotEndedByAnOlderAttempt(t *testing.T) {
+	h := newHouse(t)
+	h.hook("shop")
+	h.reply("hello")
+	c := h.claim("shop", "w", 1, 1)[0]
+	h.exec("update turnkeeper.webhook_deliveries set due_at = clock_timestamp() - interval '1 s'")
+	if done, err := h.Redeliver(t.Context(), "shop", c.Reply.ID); !done || err != nil {
+		t.Fatal(done, err)
+	}
+	if h.end(c, turnkeeper.DeliveryEnd{State: turnkeeper.DeliveryDelivered, Status: 200}) {
+		t.Error("the older attempt has ended it")
+	}
+	again := h.claim("shop", "w", 1, 1)
+	if len(again) != 1 || again[0].Claim == c.Claim || !h.end(again[0], turnkeeper.DeliveryEnd{State: turnkeeper.DeliveryDelivered, Status: 200}) {
+		t.Errorf("claimed again: %+v", again)
+	}
+}
+
 // A webhook is forgotten when no worker speaks of it, and what a turn left behind is swept; a
 // clock that was set back leaves no endless wait.
 func TestRemovedWebhooks(t *testing.T) {

@@ -43,6 +43,11 @@ select claim::text from turnkeeper.detached_calls where claim = any(@claims::tex
 select turnkeeper.end_detached(@turn::bigint, @round::integer, @ordinal::integer, @attempt::integer, @claim::text,
     @state::text, @preview::text, @duration::bigint, @output::text);
 
+-- name: ClaimDelivered :one
+-- Whether a claim has brought the result of its call.
+select exists (select from turnkeeper.detached_calls where turn_id = @turn_id and round = @round and ordinal = @ordinal
+    and claim = @claim::text and delivered)::boolean as delivered;
+
 -- name: RunDetachedAgain :exec
 select turnkeeper.run_detached_again(@turn::bigint, @round::integer, @ordinal::integer, @attempt::integer, @claim::text,
     @nonce::text, @lost::boolean, @wait::interval);

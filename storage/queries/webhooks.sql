@@ -73,11 +73,12 @@ order by d.reply_id desc limit @max_rows;
 select id from turnkeeper.replies where id = @id;
 
 -- name: Redeliver :execrows
--- One that is under way is left to who has it.
+-- One that is under way is left to who has it. Whoever had one for longer than it may
+-- no longer says what becomes of it.
 insert into turnkeeper.webhook_deliveries as d (reply_id, webhook)
 select r.id, w.name from turnkeeper.replies r, turnkeeper.webhooks w where r.id = @reply_id and w.name = @webhook
 on conflict (reply_id, webhook) do update set state = 'pending', due_at = clock_timestamp(), attempts = 0, first_at = null,
-    redelivered = d.redelivered + 1
+    claim = null, redelivered = d.redelivered + 1
 where d.claim is null or d.due_at < clock_timestamp();
 
 -- name: RedeliverDead :execrows

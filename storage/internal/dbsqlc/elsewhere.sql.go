@@ -220,6 +220,24 @@ func (q *Queries) ClaimCall(ctx context.Context, arg ClaimCallParams) (ClaimCall
 	return i, err
 }
 
+const ClaimDelivered = `-- name: ClaimDelivered :one
+select exists (select from turnkeeper.detached_calls where turn_id = $1 and round = $2 and ordinal = $3
+    and claim = $4::text and delivered)::boolean as delivered
+`
+
+// Whether a claim has brought the result of its call.
+func (q *Queries) ClaimDelivered(ctx context.Context, turnID int64, round int32, ordinal int32, claim string) (bool, error) {
+	row := q.db.QueryRow(ctx, ClaimDelivered,
+		turnID,
+		round,
+		ordinal,
+		claim,
+	)
+	var delivered bool
+	err := row.Scan(&delivered)
+	return delivered, err
+}
+
 const ClaimsHeld = `-- name: ClaimsHeld :many
 select claim::text from turnkeeper.detached_calls where claim = any($1::text[]) and ended_at is null
 `

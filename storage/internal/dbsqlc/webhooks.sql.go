@@ -333,11 +333,12 @@ const Redeliver = `-- name: Redeliver :execrows
 insert into turnkeeper.webhook_deliveries as d (reply_id, webhook)
 select r.id, w.name from turnkeeper.replies r, turnkeeper.webhooks w where r.id = $1 and w.name = $2
 on conflict (reply_id, webhook) do update set state = 'pending', due_at = clock_timestamp(), attempts = 0, first_at = null,
-    redelivered = d.redelivered + 1
+    claim = null, redelivered = d.redelivered + 1
 where d.claim is null or d.due_at < clock_timestamp()
 `
 
-// One that is under way is left to who has it.
+// One that is under way is left to who has it. Whoever had one for longer than it may
+// no longer says what becomes of it.
 func (q *Queries) Redeliver(ctx context.Context, replyID int64, webhook string) (int64, error) {
 	result, err := q.db.Exec(ctx, Redeliver, replyID, webhook)
 	if err != nil {
