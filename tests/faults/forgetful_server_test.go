@@ -45,7 +45,7 @@ func forgetFetch(e *env.Env, message int64) (forgotten bool) {
 }
 
 // oneSlot are the flags of a worker that does not fetch its own job again.
-var oneSlot = append([]string{"--worker-slots", "1"}, patientWorker...)
+var oneSlot = []string{"--worker-slots", "1"}
 
 // awaitLeftOrAsked returns when a worker that was given a job, which another has, has
 // left it again, or, which it must not, has asked its model.
