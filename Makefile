@@ -104,6 +104,10 @@ generate: $(TOOLS)/sqlc-$(SQLC) ## write generated code and documents anew
 	$< generate
 	go generate ./...
 
+.PHONY: models-table
+models-table: ## take the context windows of known models from the newest Catwalk (VERSION=v...: that one)
+	cd inference/modeltable && go run generate.go $(or $(VERSION),latest)
+
 .PHONY: drift
 drift: $(TOOLS)/sqlc-$(SQLC) ## check that what is generated is what make generate writes
 	@scripts/drift

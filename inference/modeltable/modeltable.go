@@ -1,0 +1,152 @@
+// Package modeltable knows the context windows of models by their names, from a public list that
+// is built in (table.txt; `make models-table` writes it anew).
+//
+// A wrong window is worse than none: one that is too large makes providers refuse requests, or cut
+// them without a word. So a name is only found as it is written, or without what says nothing of
+// the window: a date, `-latest`, a routing suffix, the prefix of a path. Sizes and variants are
+// never taken off, and servers that people run themselves are not in the table, for they are
+// started with windows of their own.
+package modeltable
+
+import (
+	_ "embed" // the table
+	"maps"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+//go:embed table.txt
+var text string
+
+// table maps "section/model" to a window in tokens.
+var table = sync.OnceValue(func() map[string]int {
+	all := map[string]int{}
+	for line := range strings.Lines(text) {
+		name, window, ok := strings.Cut(strings.TrimSpace(line), " ")
+		if n, err := strconv.Atoi(window); ok && err == nil && name != "#" {
+			all[name] = n
+		}
+	}
+	return all
+})
+
+// Date is the day of the list that the table was made of, as 2006-01-02.
+func Date() string {
+	_, rest, _ := strings.Cut(text, "# date: ")
+	date, _, _ := strings.Cut(rest, "\n")
+	return date
+}
+
+// hosts are the sections of the table by the host of an endpoint, or the end of it after a dot.
+var hosts = map[string]string{
+	"api.openai.com": "openai", "openai.azure.com": "openai", "cognitiveservices.azure.com": "openai", "services.ai.azure.com": "openai",
+	"api.anthropic.com": "anthropic", "generativelanguage.googleapis.com": "gemini", "openrouter.ai": "openrouter",
+	"api.cerebras.ai": "cerebras", "api.deepseek.com": "deepseek", "api.groq.com": "groq",
+	"api.minimax.io": "minimax", "api.moonshot.ai": "moonshot", "api.x.ai": "xai", "api.z.ai": "zai",
+}
+
+// profiles are the sections of the table by the kind of a server. An OpenAI profile is no
+// sign of OpenAI: servers of other models are given it as well.
+var profiles = map[string]string{"azure": "openai", "anthropic": "anthropic", "gemini": "gemini", "openrouter": "openrouter"}
+
+// own are the profiles of servers that are started with windows of their own.
+var own = []string{"llamacpp", "ollama", "vllm"}
+
+// vendors are the sections of those who alone have their models, and the prefixes that gateways
+// give the names of these.
+var vendors = map[string][]string{
+	"openai": {"", "openai/"}, "anthropic": {"", "anthropic/"}, "gemini": {"", "gemini/", "google/"},
+}
+
+// Lookup returns the context window of a model, in tokens, by the profile and the base URL of the
+// endpoint that it is asked at.
+func Lookup(profile, baseURL, model string) (tokens int, ok bool) {
+	if slices.Contains(own, profile) {
+		return 0, false
+	}
+	host := hostOf(baseURL)
+	if section := sectionOf(profile, host); section != "" {
+		return find(section, model)
+	}
+	if isNear(host) {
+		return 0, false
+	}
+	for _, section := range slices.Sorted(maps.Keys(vendors)) {
+		for _, prefix := range vendors[section] {
+			if rest, is := strings.CutPrefix(model, prefix); is {
+				if tokens, ok := find(section, rest); ok {
+					return tokens, true
+				}
+			}
+		}
+	}
+	return 0, false
+}
+
+func hostOf(baseURL string) string {
+	u, err := url.Parse(baseURL)
+	if err != nil {
+		return ""
+	}
+	return strings.ToLower(u.Hostname())
+}
+
+func sectionOf(profile, host string) string {
+	for name, section := range hosts {
+		if host == name || strings.HasSuffix(host, "."+name) {
+			return section
+		}
+	}
+	return profiles[profile]
+}
+
+// isNear says that an endpoint is on this machine or in a private network. Servers of open models
+// are there, and some give them the names of OpenAI's.
+func isNear(host string) bool {
+	if addr, err := netip.ParseAddr(host); err == nil {
+		return addr.IsLoopback() || addr.IsPrivate() || addr.IsLinkLocalUnicast() || addr.IsUnspecified()
+	}
+	return !strings.Contains(host, ".") || slices.ContainsFunc([]string{".local", ".internal", ".localhost", ".lan", ".home.arpa"},
+		func(end string) bool { return strings.HasSuffix(host, end) })
+}
+
+var (
+	dated   = regexp.MustCompile(`-(20\d{2}-?[01]\d-?[0-3]\d|latest)$`)
+	routing = regexp.MustCompile(`:(nitro|floor|online|exacto)$`) // of OpenRouter: the model is the same
+)
+
+// find looks a model up in a section: as it is written, else without what says nothing of the
+// window. A name without a date is also found by dated names, where these agree.
+func find(section, model string) (int, bool) {
+	names := []string{model}
+	switch section {
+	case "gemini":
+		names = append(names, strings.TrimPrefix(model, "models/"))
+	case "openrouter":
+		names = append(names, routing.ReplaceAllString(model, ""))
+	}
+	for _, name := range names {
+		if n, ok := table()[section+"/"+name]; ok {
+			return n, true
+		}
+	}
+	bare := dated.ReplaceAllString(names[len(names)-1], "")
+	if n, ok := table()[section+"/"+bare]; ok {
+		return n, true
+	}
+	found := 0
+	for name, n := range table() {
+		if dated.MatchString(name) && dated.ReplaceAllString(name, "") == section+"/"+bare {
+			if found != 0 && found != n {
+				return 0, false
+			}
+			found = n
+		}
+	}
+	return found, found != 0
+}
