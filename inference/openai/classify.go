@@ -179,7 +179,7 @@ var (
 	}, "|"))
 	unreadableJSON = regexp.MustCompile(`(?i)^(invalid character .+|unexpected end of json input)`)
 
-	wrongKey   = regexp.MustCompile(`(?i)api.?key (not valid|is invalid|expired)|(invalid|incorrect|missing) api.?key|api_key_invalid`)
+	wrongKey   = regexp.MustCompile(`(?i)api.?key (not valid|is invalid|expired)|(invalid|incorrect|missing) api.?key|api_key_invalid|user location is not supported`)
 	noModel    = regexp.MustCompile(`(?i)\bmodel\b.{0,80}(not found|does not exist|is not a valid model|not exist)|(not a valid|unknown|no such) model\b`)
 	outOfFunds = regexp.MustCompile(`(?i)insufficient (balance|credits|funds)|credit balance is too low`)
 )

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"math/big"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -191,6 +192,9 @@ func objectText(arguments string) string {
 	return string(quoted)
 }
 
+// wordID is what Anthropic's models take for the id of a call.
+var wordID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
 // wireIDs gives each call an id that fits the server and no other call has.
 // The same ids come out for the same history, so that prompt caches hold.
 type wireIDs struct {
@@ -208,6 +212,9 @@ func (w wireIDs) take(id string) string {
 }
 
 func (w wireIDs) fits(id string) bool {
+	if w.format == IDWord {
+		return wordID.MatchString(id)
+	}
 	if w.format == IDNine {
 		return len(id) == 9 && strings.IndexFunc(id, func(r rune) bool { return !isAlnum(r) }) < 0
 	}

@@ -18,6 +18,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	sdk "github.com/openai/openai-go/v3"
@@ -42,6 +43,7 @@ type Config struct {
 	BaseURL string // up to and without /chat/completions; empty: DefaultBaseURL
 	APIKey  Secret // empty: none is sent
 	Headers map[string]Secret
+	Query   map[string]Secret // parameters of each request's address
 	Profile Profile
 
 	// IdleTimeout ends a call without a byte for so long; 0: 20 s. Where
@@ -64,6 +66,8 @@ type Client struct {
 	sdk     sdk.Client
 	mask    mask
 	form    string // of inference.Sent
+	key     Secret
+	paths   bool // the model is named in the path
 }
 
 var _ inference.Provider = (*Client)(nil)
@@ -84,7 +88,8 @@ func New(cfg Config) (*Client, error) {
 		log:  cmp.Or(cfg.Logger, zap.NewNop()),
 		http: httpClient(cfg.HTTPClient),
 		mask: newMask(secrets(cfg, base)...),
-		form: formOf(cfg.Name, cfg.Profile),
+		form: formOf(cfg.Name, cfg.Profile), key: cfg.APIKey,
+		paths: cfg.Profile.Deployments && strings.HasSuffix(strings.TrimRight(base.Path, "/"), "/openai"),
 	}
 	c.sdk = sdk.Client{Options: options(cfg, base, c.http)}
 	return c, nil
@@ -97,8 +102,12 @@ func options(cfg Config, base *url.URL, client *http.Client) []option.RequestOpt
 	bare.RawQuery, bare.Fragment = "", ""
 	opts := []option.RequestOption{
 		option.WithHTTPClient(client), option.WithBaseURL(bare.String()),
-		option.WithMaxRetries(0), option.WithAPIKey(string(cfg.APIKey)),
-		option.WithHeader("User-Agent", "turnkeeper"),
+		option.WithMaxRetries(0), option.WithHeader("User-Agent", "turnkeeper"),
+	}
+	if header := cfg.Profile.KeyHeader; header == "" {
+		opts = append(opts, option.WithAPIKey(string(cfg.APIKey)))
+	} else if cfg.APIKey != "" {
+		opts = append(opts, option.WithHeader(header, string(cfg.APIKey)))
 	}
 	for _, name := range []string{"Lang", "Package-Version", "OS", "Arch", "Runtime", "Runtime-Version", "Retry-Count"} {
 		opts = append(opts, option.WithHeaderDel("X-Stainless-"+name)) // they describe this machine
@@ -107,6 +116,9 @@ func options(cfg Config, base *url.URL, client *http.Client) []option.RequestOpt
 		for _, value := range values {
 			opts = append(opts, option.WithQueryAdd(name, value))
 		}
+	}
+	for name, value := range cfg.Query {
+		opts = append(opts, option.WithQuery(name, string(value)))
 	}
 	for name, value := range cfg.Headers {
 		opts = append(opts, option.WithHeader(name, string(value)))
@@ -173,7 +185,11 @@ func (c *Client) generate(ctx context.Context, req inference.Request, onDelta fu
 	if c.profile.NoStream {
 		dog.stop()
 	}
-	res, failure := c.send(ctx, http.MethodPost, "chat/completions", body)
+	path := "chat/completions"
+	if c.paths {
+		path = "deployments/" + url.PathEscape(req.Model) + "/" + path
+	}
+	res, failure := c.send(ctx, http.MethodPost, path, body)
 	if failure != nil {
 		return inference.Response{}, failure
 	}
@@ -196,7 +212,7 @@ func (c *Client) generate(ctx context.Context, req inference.Request, onDelta fu
 
 // send makes a request. A nil error means a status below 300, with its body
 // open.
-func (c *Client) send(ctx context.Context, method, path string, body []byte) (*http.Response, *inference.Error) {
+func (c *Client) send(ctx context.Context, method, path string, body []byte, more ...option.RequestOption) (*http.Response, *inference.Error) {
 	var res *http.Response
 	var refusal *inference.Error
 	// The library keeps of an error body only what has OpenAI's shape, so it
@@ -208,7 +224,7 @@ func (c *Client) send(ctx context.Context, method, path string, body []byte) (*h
 		}
 		return res, err
 	})
-	opts := []option.RequestOption{inspect}
+	opts := append([]option.RequestOption{inspect}, more...)
 	if body != nil {
 		opts = append(opts, option.WithRequestBody("application/json", body))
 		if !c.profile.NoStream {
@@ -306,23 +322,6 @@ func readStream(ctx context.Context, res *http.Response, body io.Reader, a *answ
 	return nil
 }
 
-// Reach asks for the list of models, to see whether the endpoint is there and
-// takes the key. An endpoint without such a list counts as there. Errors are
-// those of Generate.
-func (c *Client) Reach(ctx context.Context) error {
-	res, failure := c.send(ctx, http.MethodGet, "models", nil)
-	if failure == nil {
-		return res.Body.Close()
-	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	if failure.Class == inference.ClassNotFound && failure.Status >= 400 {
-		return nil
-	}
-	return c.own(failure, "")
-}
-
 // secrets are all texts of the configuration that no error may show.
 func secrets(cfg Config, base *url.URL) []string {
 	found := []string{string(cfg.APIKey)}
@@ -339,6 +338,11 @@ func secrets(cfg Config, base *url.URL) []string {
 	}
 	for _, values := range base.Query() {
 		found = append(found, values...)
+	}
+	for name, value := range cfg.Query {
+		if !strings.EqualFold(name, "api-version") { // errors tell of it
+			found = append(found, string(value))
+		}
 	}
 	return found
 }

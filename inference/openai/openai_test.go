@@ -243,7 +243,7 @@ func TestReach(t *testing.T) {
 			if ctx == nil {
 				ctx = t.Context()
 			}
-			err := newClient(t, cfg).Reach(ctx)
+			_, _, err := newClient(t, cfg).Models(ctx)
 			if (err == nil) != (tc.class == "") || err != nil && inference.ClassOf(err) != tc.class {
 				t.Errorf("got %v", err)
 			}

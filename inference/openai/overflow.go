@@ -22,6 +22,7 @@ var (
 		`with ([\d,]+) maximum context length`,
 		`[\d,]+ tokens > ([\d,]+) maximum`,
 		`maximum number of tokens allowed \(?([\d,]+)`,
+		`configured limit of ([\d,]+) tokens`,
 		`available context size \(([\d,]+)`,
 		`context (?:window|length|size) (?:of|is) ([\d,]+)`,
 	)

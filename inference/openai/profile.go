@@ -14,6 +14,15 @@ type Profile struct {
 	NoToolChoice  bool // leave out tool_choice, which the server refuses
 	NoUser        bool // leave out user, which the server refuses
 
+	// Deployments names the model in the path as well, as Azure's API by
+	// deployments wants it: .../deployments/MODEL/chat/completions, where the
+	// base URL ends in /openai.
+	Deployments bool `json:"-"`
+	// KeyHeader carries the key; empty: Authorization, as a bearer token.
+	KeyHeader string `json:"-"`
+	// Listing is how the server is asked for its models and their windows.
+	Listing Listing `json:"-"`
+
 	TokenField   string          // the limit of the answer's length; empty: max_tokens
 	EmptyContent EmptyContent    // of an assistant message that holds only calls
 	IDs          IDFormat        // of tool calls
@@ -41,6 +50,19 @@ type IDFormat string
 const (
 	IDAny  IDFormat = "any"  // 1 to 64 visible ASCII characters
 	IDNine IDFormat = "nine" // exactly 9 letters and digits
+	IDWord IDFormat = "word" // 1 to 64 letters, digits, _ and -
+)
+
+// Listing says how a server tells of its models.
+type Listing string
+
+// The ways to tell of models. The zero value is ListingOpenAI.
+const (
+	ListingOpenAI    Listing = ""          // GET models
+	ListingAnthropic Listing = "anthropic" // the same in Anthropic's own API: another header for the key, and pages
+	ListingOllama    Listing = "ollama"    // GET models; windows are told by Ollama's own API
+	ListingLlamaCPP  Listing = "llamacpp"  // GET models; the window is told by GET props
+	ListingNone      Listing = "none"      // the names that requests give are not listed
 )
 
 // ReasoningReplay says what the server gets back of its own reasoning.
@@ -55,10 +77,13 @@ const (
 
 var profiles = map[string]Profile{
 	"openai":     {TokenField: "max_completion_tokens"},
+	"azure":      {TokenField: "max_completion_tokens", Deployments: true, KeyHeader: "Api-Key", Listing: ListingNone},
+	"anthropic":  {IDs: IDWord, Reasoning: ReasoningNever, NoUser: true, Listing: ListingAnthropic},
+	"gemini":     {NoUser: true, Reasoning: ReasoningNever},
 	"openrouter": {},
-	"ollama":     {EmptyContent: ContentString, NoToolChoice: true},
+	"ollama":     {EmptyContent: ContentString, NoToolChoice: true, Listing: ListingOllama},
 	"vllm":       {EmptyContent: ContentString},
-	"llamacpp":   {EmptyContent: ContentString},
+	"llamacpp":   {EmptyContent: ContentString, Listing: ListingLlamaCPP},
 	"mistral":    {EmptyContent: ContentString, IDs: IDNine, NoStreamUsage: true, NoUser: true},
 	"deepseek":   {EmptyContent: ContentString, Reasoning: ReasoningRequire},
 	"generic":    {},
