@@ -101,7 +101,7 @@ func table() []key {
 			durationP(func(d *Definition) **time.Duration { return &d.FreshnessWindow }, 0, maxWindow)},
 		{Key{"max_output_tokens", "whole number", "0 to 1000000 tokens", "4096", "Tokens reserved for each answer of the model. 0: the default."},
 			whole(func(d *Definition) *int { return &d.MaxOutputTokens }, 0, maxCount)},
-		{Key{"context_window", "whole number", "0, or 1024 to 100000000 tokens", "by the model's name, else 32768", "Tokens that the model takes, question and answer together. 0: the default."},
+		{Key{"context_window", "whole number", "0, or 1024 to 100000000 tokens", "that of `models`, else what the server tells or the table of known models has, else 32768; 4096 with the profile ollama", "Tokens that the model takes, question and answer together. 0: the default."},
 			(*reader).contextWindow},
 		{Key{"temperature", "number", "0 to 2", "the provider's", "How freely the model chooses its words."},
 			(*reader).temperature},

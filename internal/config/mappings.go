@@ -16,22 +16,23 @@ var ProviderKeys = []MappingKey{
 	{"api_key_file", "text", "one line, at most 16 KiB", "none", "The file that holds the API key."},
 	{"api_key", "text", "", "none", "The API key itself. Better not: the file is easily copied. Give one of the three, or none."},
 	{"headers", "mapping", "names of headers to texts, or to env: VARIABLE or file: PATH", "none", "More headers of each request."},
+	{"query", "mapping", "names of parameters to texts, or to env: VARIABLE or file: PATH", "none", "Parameters of each request's address, such as Azure's `api-version`."},
 	{"timeout", "duration", "0 to 24h", "0", "Time for one model call. 0: the setting `model_timeout`."},
-	{"profile", "text", "deepseek, generic, llamacpp, mistral, ollama, openai, openrouter, vllm", "the provider's name if it is one of these, else generic", "What kind of server it is. The keys below change single habits of it."},
+	{"profile", "text", "anthropic, azure, deepseek, gemini, generic, llamacpp, mistral, ollama, openai, openrouter, vllm", "the provider's name if it is one of these, else generic", "What kind of server it is. The keys below change single habits of it."},
 	{"max_tokens_field", "text", "max_tokens or max_completion_tokens", "by profile", "The field that bounds the answer's length."},
 	{"stream", "true or false", "", "by profile", "Whether answers are asked for piece by piece."},
 	{"stream_usage", "true or false", "", "by profile", "Whether the server knows `stream_options`."},
 	{"tool_choice", "true or false", "", "by profile", "Whether the server knows `tool_choice`."},
 	{"user", "true or false", "", "by profile", "Whether the server knows `user`."},
 	{"empty_content", "text", `"null", string or omit`, "by profile", "How an answer of nothing but tool calls is sent back."},
-	{"tool_call_ids", "text", "any or nine", "by profile", "Which ids of tool calls the server takes: any, or exactly nine letters and digits."},
+	{"tool_call_ids", "text", "any, nine or word", "by profile", "Which ids of tool calls the server takes: any, exactly nine letters and digits, or letters, digits, _ and -."},
 	{"reasoning", "text", "same, never or require", "by profile", "Whether the server gets its own reasoning back: as it came, never, or always a field for it."},
-	{"extra", "mapping", "", "none", "More fields of the request's body."},
+	{"extra", "mapping", "", "none", "More fields of the request's body, such as OpenRouter's `provider`."},
 }
 
 // ModelKeys are the keys of models.PROVIDER/MODEL.
 var ModelKeys = []MappingKey{
-	{"context_window", "whole number", "1024 to 100000000 tokens", "by the model's name, else 32768", "Tokens that the model takes, question and answer together."},
+	{"context_window", "whole number", "1024 to 100000000 tokens", "what the server tells or the table of known models has, else 32768; 4096 with the profile ollama", "Tokens that the model takes, question and answer together."},
 }
 
 // ToolKeys are the keys of tools.NAME.

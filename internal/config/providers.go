@@ -26,10 +26,11 @@ type Provider struct {
 	BaseURL string            // without a slash at the end
 	APIKey  Secret            // not set: none is sent
 	Headers map[string]Secret // sent with each request; nil: none
+	Query   map[string]Secret // added to the address of each request; nil: none
 	Timeout time.Duration     // of one model call; 0: model_timeout
 	Profile Profile
 
-	secretHeaders []string // values of Headers that the masker must know
+	secretValues []string // of Headers and Query, which the masker must know
 }
 
 // A Profile is what the endpoint wants that others do not. Unset fields are
@@ -49,7 +50,7 @@ type Profile struct {
 
 // ProfileNames are the profiles that a provider can have. A provider that has
 // the name of one has it unless it says otherwise; others have "generic".
-var ProfileNames = []string{"deepseek", "generic", "llamacpp", "mistral", "ollama", "openai", "openrouter", "vllm"}
+var ProfileNames = []string{"anthropic", "azure", "deepseek", "gemini", "generic", "llamacpp", "mistral", "ollama", "openai", "openrouter", "vllm"}
 
 // A shortcut makes a provider out of variables.
 type shortcut struct {
@@ -63,11 +64,12 @@ var shortcuts = []shortcut{
 }
 
 var (
-	providerForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
-	modelForm    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]*/[^\s]+$`)
-	variableForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-	headerForm   = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
-	secretHeader = regexp.MustCompile(`(?i)auth|key|token|secret|cookie`)
+	providerForm  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
+	modelForm     = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]*/[^\s]+$`)
+	variableForm  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	parameterForm = regexp.MustCompile(`^[A-Za-z0-9._~$-]{1,64}$`)
+	headerForm    = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
+	secretHeader  = regexp.MustCompile(`(?i)auth|key|token|secret|cookie`)
 )
 
 func checkModel(name string) error {
@@ -84,7 +86,7 @@ func checkModelOrNone(name string) error {
 	return checkModel(name)
 }
 
-func (p Provider) secrets() []string { return append([]string{p.APIKey.Reveal()}, p.secretHeaders...) }
+func (p Provider) secrets() []string { return append([]string{p.APIKey.Reveal()}, p.secretValues...) }
 
 func (l *loader) readProviders(problems *strictyaml.Problems, v *strictyaml.Node) {
 	eachEntry(problems, "providers", v, func(name string, line int, v *strictyaml.Node) {
@@ -204,6 +206,9 @@ func (r *providerReader) read(name string, v *strictyaml.Node) Provider {
 			r.p.Profile.Name = name
 		}
 	}
+	if r.p.azureNeedsVersion() {
+		r.Add(v.Line, "%squery must give api-version, such as 2024-10-21: Azure's API by deployments refuses every request without it; a base_url that ends in /openai/v1 needs none", r.where)
+	}
 	return r.p
 }
 
@@ -217,6 +222,8 @@ func (r *providerReader) key(key string, v *strictyaml.Node) {
 		p.APIKey = r.credential(key, strings.TrimPrefix(strings.TrimPrefix(key, "api_key"), "_"), v)
 	case "headers":
 		r.headers(key, v)
+	case "query":
+		r.query(key, v)
 	case "timeout":
 		p.Timeout = r.timeout(key, v)
 	case "profile":
@@ -234,7 +241,7 @@ func (r *providerReader) key(key string, v *strictyaml.Node) {
 	case "empty_content":
 		profile.EmptyContent = r.choice(key, v, "null", "string", "omit")
 	case "tool_call_ids":
-		profile.ToolCallIDs = r.choice(key, v, "any", "nine")
+		profile.ToolCallIDs = r.choice(key, v, "any", "nine", "word")
 	case "reasoning":
 		profile.Reasoning = r.choice(key, v, "same", "never", "require")
 	case "extra":
@@ -263,7 +270,7 @@ func baseURL(text string) (string, error) {
 	case err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "":
 		return "", errors.New("it must be an http or https address, such as http://localhost:11434/v1")
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		return "", errors.New("it must not hold a user, a password, ? or #: give secrets by api_key_env or headers")
+		return "", errors.New("it must not hold a user, a password, ? or #: give parameters by query, and secrets by api_key_env or headers")
 	}
 	return strings.TrimRight(text, "/"), nil
 }
@@ -306,8 +313,38 @@ func (r *providerReader) headers(key string, v *strictyaml.Node) {
 func (r *providerReader) header(name string, value Secret, secret bool) {
 	r.p.Headers[name] = value
 	if secret {
-		r.p.secretHeaders = append(r.p.secretHeaders, value.Reveal())
+		r.p.secretValues = append(r.p.secretValues, value.Reveal())
 	}
+}
+
+// query reads the parameters of each request's address. A value that is looked up, or whose name
+// speaks of a secret, is masked.
+func (r *providerReader) query(key string, v *strictyaml.Node) {
+	r.p.Query = map[string]Secret{}
+	eachEntry(r.Problems, r.where+key, v, func(name string, line int, v *strictyaml.Node) {
+		label := key + "." + name
+		give := func(value Secret, secret bool) {
+			r.p.Query[name] = value
+			if secret {
+				r.p.secretValues = append(r.p.secretValues, value.Reveal())
+			}
+		}
+		switch {
+		case !parameterForm.MatchString(name):
+			r.Add(line, "%s%s has the name %q: it must be 1 to 64 of a-z A-Z 0-9 . _ ~ - $", r.where, key, name)
+		case v.Kind != strictyaml.Map:
+			give(r.credential(label, "", v), secretHeader.MatchString(name))
+		default:
+			r.reference(label, v, func(value Secret) { give(value, true) })
+		}
+	})
+}
+
+// azureNeedsVersion says whether Azure would refuse every request, for it asks for a version of its
+// API by deployments.
+func (p Provider) azureNeedsVersion() bool {
+	_, given := p.Query["api-version"]
+	return p.Profile.Name == "azure" && !given && p.BaseURL != "" && !strings.HasSuffix(p.BaseURL, "/v1")
 }
 
 func (r *providerReader) extra(key string, v *strictyaml.Node) {

@@ -33,6 +33,10 @@ providers:
       X-Title: Turnkeeper
       X-Token: literal-token
       api-version: {env: AZURE_VERSION}
+    query:
+      region: eu
+      sig: {env: AZURE_SIGNATURE}
+      token: token-in-query
   mistral:
     base_url: https://api.mistral.ai/v1
     api_key_file: key.txt
@@ -44,7 +48,7 @@ models:
 	if err := os.WriteFile("key.txt", []byte("file-key-00\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	got, err := config.Load(config.LoadOptions{Env: env(map[string]string{"AZURE_KEY": "azure-key-0", "AZURE_VERSION": "version-1"})})
+	got, err := config.Load(config.LoadOptions{Env: env(map[string]string{"AZURE_KEY": "azure-key-0", "AZURE_VERSION": "version-1", "AZURE_SIGNATURE": "signature-1"})})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +61,8 @@ models:
 			},
 		},
 		"azure": {
-			Name: "azure", BaseURL: "https://x.example/v1", APIKey: config.NewSecret("azure-key-0"), Profile: config.Profile{Name: "generic"},
+			Name: "azure", BaseURL: "https://x.example/v1", APIKey: config.NewSecret("azure-key-0"), Profile: config.Profile{Name: "azure"},
+			Query: map[string]config.Secret{"region": config.NewSecret("eu"), "sig": config.NewSecret("signature-1"), "token": config.NewSecret("token-in-query")},
 			Headers: map[string]config.Secret{"X-Title": config.NewSecret("Turnkeeper"), "X-Token": config.NewSecret("literal-token"), "api-version": config.NewSecret("version-1")},
 		},
 		"mistral":    {Name: "mistral", BaseURL: "https://api.mistral.ai/v1", APIKey: config.NewSecret("file-key-00"), Profile: config.Profile{Name: "mistral"}},
@@ -69,7 +74,7 @@ models:
 	if diff := cmp.Diff(map[string]config.Model{"local/qwen3": {ContextWindow: 40960}}, got.Models); diff != "" {
 		t.Error(diff)
 	}
-	secrets := []string{"azure-key-0", "file-key-00", "inline-key-0", "literal-token", "other-one", "p%40ss-word", "p@ss-word", "version-1"}
+	secrets := []string{"azure-key-0", "file-key-00", "inline-key-0", "literal-token", "other-one", "p%40ss-word", "p@ss-word", "signature-1", "token-in-query", "version-1"}
 	if diff := cmp.Diff(secrets, got.Secrets()); diff != "" {
 		t.Error(diff)
 	}
@@ -122,16 +127,19 @@ func TestProvidersRefused(t *testing.T) {
 		{"key of two lines", `api_key: "hush\nhush"`, ":4: providers.local.api_key: it holds a line break or another control character: it must be one line"},
 		{"key as number", "api_key: 12345678", ":4: providers.local.api_key must be text, not a number: put it in quotes"},
 		{"unknown key", "apikey: hush-hush", `:4: unknown key "providers.local.apikey" (did you mean "api_key"?)`},
-		{"bad profile", "profile: gpt", `:4: providers.local.profile is "gpt": it must be one of deepseek, generic, llamacpp, mistral, ollama, openai, openrouter, vllm`},
+		{"bad profile", "profile: gpt", `:4: providers.local.profile is "gpt": it must be one of anthropic, azure, deepseek, gemini, generic, llamacpp, mistral, ollama, openai, openrouter, vllm`},
 		{"bad header", "headers: {\"a b\": c}", `:4: providers.local.headers has the name "a b", which is none for a header`},
 		{"header by nothing", "headers: {a: {}}", ":4: providers.local.headers.a must have one of env and file"},
+		{"bad parameter", "query: {\"a b\": c}", `:4: providers.local.query has the name "a b": it must be 1 to 64 of a-z A-Z 0-9 . _ ~ - $`},
+		{"parameter by a missing variable", "query: {sig: {env: NO_SUCH}}", `:4: providers.local.query.sig.env names the variable "NO_SUCH", which is not set`},
+		{"Azure without a version", "profile: azure", ":4: providers.local.query must give api-version, such as 2024-10-21: Azure's API by deployments refuses every request without it; a base_url that ends in /openai/v1 needs none"},
 		{"long timeout", "timeout: 25h", ":4: providers.local.timeout is 25h: it must be 0 to 24h"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			body := "\n    base_url: http://h/v1\n"
+			body := "\n    base_url: http://h/openai\n"
 			text := "# one\nproviders:\n  local:\n    " + c.line + body
 			if c.line[0] == '{' {
-				text = "# one\nproviders:\n  local: " + c.line[:len(c.line)-1] + ", base_url: \"http://h/v1\"}\n"
+				text = "# one\nproviders:\n  local: " + c.line[:len(c.line)-1] + ", base_url: \"http://h/openai\"}\n"
 			}
 			file(t, text)
 			_, err := config.Load(config.LoadOptions{Env: env(map[string]string{"GOOD": "good-key"})})
@@ -145,7 +153,7 @@ func TestProvidersRefused(t *testing.T) {
 		{"bad name", "providers: {a b: {base_url: \"http://h\"}}", `:1: providers has the name "a b": it must be 1 to 64 of a-z A-Z 0-9 _ -`},
 		{"no address", "providers: {x: {profile: vllm}}", ":1: providers.x.base_url is missing: give the endpoint's address, such as http://localhost:11434/v1"},
 		{"no http", "providers: {x: {base_url: \"ftp://h\"}}", ":1: providers.x.base_url: it must be an http or https address, such as http://localhost:11434/v1"},
-		{"password in the address", "providers: {x: {base_url: \"http://u:hush@h\"}}", ":1: providers.x.base_url: it must not hold a user, a password, ? or #: give secrets by api_key_env or headers"},
+		{"password in the address", "providers: {x: {base_url: \"http://u:hush@h\"}}", ":1: providers.x.base_url: it must not hold a user, a password, ? or #: give parameters by query, and secrets by api_key_env or headers"},
 		{"not a mapping", "providers: [x]", ":1: providers must be a mapping of keys to values, not a list"},
 		{"model without provider", "models: {gpt: {context_window: 5000}}", `:1: models has the name "gpt": it must be PROVIDER/MODEL, such as openai/gpt-5-mini`},
 		{"small window", "models: {a/b: {context_window: 5}}", ":1: models.a/b.context_window is 5: it must be 1024 to 100000000"},
