@@ -189,6 +189,16 @@ func modelsOf(d *agentdef.Definition, cfg *config.Config) []namedModel {
 	return all
 }
 
+// ModelsOf are the names of the models that an agent asks, each once.
+func ModelsOf(d *agentdef.Definition, cfg *config.Config) (names []string) {
+	for _, m := range modelsOf(d, cfg) {
+		if !slices.Contains(names, m.name) {
+			names = append(names, m.name)
+		}
+	}
+	return names
+}
+
 // checkSubAgents warns of agents that have no file here: they may be on other workers.
 func (r *AgentsReport) checkSubAgents(file *agentdef.Reading, names map[string]bool) {
 	d := file.Definition

@@ -1,8 +1,6 @@
 package app
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -22,19 +20,22 @@ import (
 // models finds providers by model name.
 type models struct {
 	providers map[string]inference.Provider
-	known     map[string]config.Model
+	windows   *windows
 }
 
 // newModels makes the providers of the settings, and the demo's with its scripts.
 func newModels(cfg *config.Config, script func(string) (*demo.Script, bool), masker *redact.Masker, log *zap.Logger) (*models, error) {
-	m := &models{providers: map[string]inference.Provider{demoProvider: demo.Provider{Script: script}}, known: cfg.Models}
+	m := &models{providers: map[string]inference.Provider{demoProvider: demo.Provider{Script: script}}}
+	clients := map[string]*openai.Client{}
 	for name, p := range cfg.Providers {
 		client, err := newClient(p, cfg.Bounds.ModelIdle, log)
 		if err != nil {
 			return nil, err
 		}
+		clients[name] = client
 		m.providers[name] = maskedProvider{limited(client, name, p.Timeout), masker}
 	}
+	m.windows = newWindows(cfg, clients)
 	return m, nil
 }
 
@@ -50,9 +51,18 @@ func (m *models) Find(name string) (inference.Provider, agentturn.ModelInfo, err
 	if !ok {
 		return nil, agentturn.ModelInfo{}, notConfigured(name, provider, slices.Sorted(maps.Keys(m.providers)))
 	}
-	return client, agentturn.ModelInfo{
-		Provider: provider, Model: model, ContextWindow: m.known[name].ContextWindow,
-	}, nil
+	info := agentturn.ModelInfo{Provider: provider, Model: model}
+	if provider != demoProvider {
+		known := m.windows.of(name)
+		m.windows.want(known)
+		// What is assumed of a server that says nothing gives way to what an agent's file says.
+		if known.Source != WindowAssumed || known.Tokens != assumedWindow {
+			info.ContextWindow = known.Tokens
+		}
+	} else {
+		info.ContextWindow = m.windows.cfg.Models[name].ContextWindow
+	}
+	return client, info, nil
 }
 
 // checkModel says why no provider has the model, or nil. dir is the folder of
@@ -88,15 +98,19 @@ func providerHint(provider string) string {
 }
 
 func newClient(p config.Provider, idle time.Duration, log *zap.Logger) (*openai.Client, error) {
-	headers := map[string]openai.Secret{}
-	for name, value := range p.Headers {
-		headers[name] = openai.Secret(value.Reveal())
-	}
 	profile, _ := openai.ProfileNamed(p.Profile.Name)
 	return openai.New(openai.Config{
-		Name: p.Name, BaseURL: p.BaseURL, APIKey: openai.Secret(p.APIKey.Reveal()), Headers: headers,
+		Name: p.Name, BaseURL: p.BaseURL, APIKey: openai.Secret(p.APIKey.Reveal()), Headers: revealed(p.Headers), Query: revealed(p.Query),
 		Profile: adjusted(profile, p.Profile), IdleTimeout: idle, Logger: log,
 	})
+}
+
+func revealed(values map[string]config.Secret) map[string]openai.Secret {
+	texts := map[string]openai.Secret{}
+	for name, value := range values {
+		texts[name] = openai.Secret(value.Reveal())
+	}
+	return texts
 }
 
 // adjusted is a named profile with what the config says otherwise.
@@ -128,45 +142,4 @@ func adjusted(profile openai.Profile, c config.Profile) openai.Profile {
 		profile.Extra = c.Extra
 	}
 	return profile
-}
-
-// A ProviderCheck says whether a provider can be reached.
-type ProviderCheck struct {
-	Name    string
-	BaseURL string
-	OK      bool
-	Detail  string
-}
-
-const checkTime = 5 * time.Second
-
-// CheckProviders asks each configured provider for its models.
-func CheckProviders(ctx context.Context, cfg *config.Config) []ProviderCheck {
-	checks := []ProviderCheck{{Name: demoProvider, OK: true, Detail: "built in: a script, not a language model"}}
-	masker := cfg.Masker()
-	for _, name := range slices.Sorted(maps.Keys(cfg.Providers)) {
-		p := cfg.Providers[name]
-		check := ProviderCheck{Name: name, BaseURL: masker.String(p.BaseURL)}
-		check.OK, check.Detail = reach(ctx, p)
-		check.Detail = masker.String(check.Detail)
-		checks = append(checks, check)
-	}
-	return checks
-}
-
-func reach(ctx context.Context, p config.Provider) (ok bool, detail string) {
-	ctx, cancel := context.WithTimeout(ctx, checkTime)
-	defer cancel()
-	client, err := newClient(p, checkTime, zap.NewNop())
-	if err != nil {
-		return false, err.Error()
-	}
-	defer client.Close()
-	switch err := client.Reach(ctx); {
-	case errors.Is(err, context.DeadlineExceeded):
-		return false, fmt.Sprintf("no answer within %s", checkTime)
-	case err != nil:
-		return false, err.Error()
-	}
-	return true, "answers"
 }

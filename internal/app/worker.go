@@ -56,7 +56,7 @@ func WithReload(again <-chan os.Signal) WorkerOption {
 // ends it stops at once. ready is called when it takes work. Where the agents'
 // files have faults, the error is one of ErrAgents and no database was touched.
 func RunWorker(soft, hard context.Context, cfg *config.Config, log *zap.Logger, ready func(Ready), options ...WorkerOption) error {
-	w := &worker{cfg: cfg, log: log, id: newWorkerID(), agents: &agents{}, pushed: make(chan struct{})}
+	w := &worker{cfg: cfg, log: log, id: newWorkerID(), agents: &agents{}, pushed: make(chan struct{}), windowsWarned: map[string]bool{}}
 	for _, option := range options {
 		option(w)
 	}
@@ -151,6 +151,8 @@ type worker struct {
 
 	telling *telling
 
+	windowsWarned map[string]bool // models; used by one goroutine at a time
+
 	mu       sync.Mutex
 	draining bool
 }
@@ -189,6 +191,7 @@ func (w *worker) prepare(ctx context.Context) error {
 		return err
 	}
 	w.agents.tellFileless(ctx, w.store, w.log)
+	w.learnWindows(ctx)
 	if w.mcp, err = newMCPSource(ctx, w.cfg, w.store, masker, w.log); err != nil {
 		return err
 	}
@@ -255,6 +258,7 @@ func (w *worker) run(soft, hard context.Context, ready func(Ready)) (err error) 
 		}
 		background.Go(func() { w.turns.GiveBackOverlooked(ctx) })
 		background.Go(func() { w.watchCalls(ctx) })
+		background.Go(func() { w.models.windows.keepAsking(ctx, w.log) })
 		background.Go(func() { w.watchCancels(ctx) })
 	}
 	if w.cfg.HasRole(config.RoleScheduler) {
@@ -275,6 +279,16 @@ func (w *worker) run(soft, hard context.Context, ready func(Ready)) (err error) 
 	w.api.drain()
 	stopScheduling()
 	return w.shutDown(ctx, hard)
+}
+
+// learnWindows finds out the context windows of the agents' models, and warns of those that nobody
+// knows.
+func (w *worker) learnWindows(ctx context.Context) {
+	if !w.cfg.HasRole(config.RoleWorker) {
+		return
+	}
+	names := windowsNeeded(w.cfg, slices.Collect(w.agents.current.Load().All()))
+	w.models.windows.tell(w.models.windows.learn(ctx, names), w.windowsWarned, w.log)
 }
 
 // watchCalls stops detached calls that are no longer this worker's, and gives back
@@ -507,6 +521,7 @@ func (w *worker) rereadAgents(ctx context.Context) {
 		if w.cfg.HasRole(config.RoleWorker) {
 			w.mcp.use(w.agents.current.Load())
 		}
+		w.learnWindows(ctx)
 		w.log.Info("the agents were reloaded", zap.Strings("agents", w.agents.names()))
 		w.agents.tellFileless(ctx, w.store, w.log)
 	}

@@ -21,12 +21,15 @@ type agentReport struct {
 	Tools    []string `json:"tools"`          // that the config file makes of programs, sorted
 	Problems []string `json:"problems"`
 	Warnings []string `json:"warnings"`
+
+	windows []app.ModelWindow // of the agents' models
 }
 
 // checkFiles checks the agents of a folder, or the one of a file, against the settings.
 // The tools of a worker of the user's own are not known here.
 //
-// The MCP servers of the agents are asked for their tools.
+// The MCP servers of the agents are asked for their tools, and model servers for context windows that
+// nothing else tells.
 func (s *session) checkFiles(ctx context.Context, path string, cfg *config.Config) (agentReport, []app.MCPReport) {
 	check, report := app.CheckAgents, agentReport{Folder: path, Agents: []string{}, Tools: []string{}, Problems: []string{}, Warnings: []string{}}
 	known, err := app.KnownTools(cfg)
@@ -48,6 +51,7 @@ func (s *session) checkFiles(ctx context.Context, path string, cfg *config.Confi
 		report.Problems = append(report.Problems, strings.Split(fault.Error(), "\n")...)
 	}
 	report.Warnings = append(report.Warnings, found.Warnings...)
+	report.windows = app.CheckWindows(ctx, cfg, found.Agents)
 	return report, s.askServers(ctx, cfg, found.Agents)
 }
 

@@ -32,7 +32,8 @@ func (s *session) agentsCommand() *cobra.Command {
 program and the settings found here: keys and values, bounds, models' providers,
 demo scripts, tools, those of the config file included. Every fault is listed; with any, the exit code is 1. Warnings tell what may
 not be meant: a tool that is not known here, say, which a worker program of your
-own may have. The MCP servers that agents have tools of are asked for them.`,
+own may have. The MCP servers that agents have tools of are asked for them, and model servers for
+context windows that neither the settings nor the table of known models have.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return s.checkAgents(cmd.Context(), args) },
 	})
 	return cmd
@@ -73,6 +74,11 @@ func (s *session) checkAgents(ctx context.Context, args []string) error {
 			report.Warnings = append(report.Warnings, fmt.Sprintf("the MCP server %q (%s) does not answer: %s; calls of its tools fail until it does", r.Server, r.Where, s.masker.String(r.Err.Error())))
 		}
 		report.Warnings = append(report.Warnings, r.Lacks...)
+	}
+	for _, w := range report.windows {
+		if what, advice := w.Warning(); what != "" {
+			report.Warnings = append(report.Warnings, s.masker.String(what)+"; "+advice)
+		}
 	}
 	if err := s.print(report, func() { showReport(s.out, report) }); err != nil {
 		return err

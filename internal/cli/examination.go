@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -217,24 +218,56 @@ func (s *session) examineAgents(ctx context.Context, d *diagnosis, cfg *config.C
 		d.add(checkOK, "agent files", strings.Join(report.Agents, ", ")+" in "+cfg.AgentsDir, "")
 	}
 	examineMCP(d, servers)
-	used := usedProviders(cfg)
-	for _, p := range app.CheckProviders(ctx, cfg) {
+	examineProviders(d, app.CheckProviders(ctx, cfg), usedModels(cfg))
+	examineWindows(d, s.masker.String, report.windows)
+}
+
+// examineProviders tells which providers can be used, and which of the agents' models they do not
+// list.
+func examineProviders(d *diagnosis, checks []app.ProviderCheck, used map[string][]string) {
+	for _, p := range checks {
 		verdict := checkWarn
-		if used[p.Name] {
-			verdict = checkFail
+		for model := range used {
+			if provider, _, _ := strings.Cut(model, "/"); provider == p.Name {
+				verdict = checkFail
+			}
 		}
-		d.judge(p.OK, verdict, "provider "+p.Name, strings.TrimSpace(p.BaseURL+" "+p.Detail), "look at its address and key in the settings, and at the network")
+		d.judge(p.OK, verdict, "provider "+p.Name, strings.TrimSpace(p.BaseURL+" "+p.Detail), p.Advice)
+		for _, model := range slices.Sorted(maps.Keys(used)) {
+			if !p.Lacks(model) {
+				continue
+			}
+			advice := "correct the name, if the provider does not serve it unlisted; calls of a model that is not there fail"
+			if near := p.Nearest(model); len(near) > 0 {
+				advice += "; listed are " + strings.Join(near, ", ")
+			}
+			d.add(checkWarn, "model "+model, fmt.Sprintf("the provider does not list it; asked by %s", strings.Join(used[model], ", ")), advice)
+		}
 	}
 }
 
-// usedProviders are those that an agent of the folder would ask.
-func usedProviders(cfg *config.Config) map[string]bool {
-	used := map[string]bool{}
+// examineWindows tells which context windows the models of agents are taken to have.
+func examineWindows(d *diagnosis, masked func(string) string, windows []app.ModelWindow) {
+	var known []string
+	for _, w := range windows {
+		if what, advice := w.Warning(); what != "" {
+			d.add(checkWarn, "context window", masked(what), advice)
+			continue
+		}
+		known = append(known, w.String())
+	}
+	if len(known) > 0 {
+		d.add(checkOK, "context window", strings.Join(known, "; "), "")
+	}
+}
+
+// usedModels are those that agents of the folder would ask, with the agents' names.
+func usedModels(cfg *config.Config) map[string][]string {
+	used := map[string][]string{}
 	agents, _ := agentdef.Load(cfg.AgentsDir) // its faults are reported elsewhere
 	for _, agent := range agents {
-		for _, model := range append([]string{cmp.Or(agent.Model, cfg.DefaultModel)}, agent.FallbackModels...) {
-			provider, _, _ := strings.Cut(model, "/")
-			used[provider] = true
+		for _, model := range app.ModelsOf(agent, cfg) {
+			used[model] = append(used[model], agent.Name)
 		}
 	}
 	return used
