@@ -84,6 +84,9 @@ func TestProfiles(t *testing.T) {
 		"llamacpp":   with(func(s *sent) { s.Content = "" }),
 		"mistral":    with(func(s *sent) { s.Content, s.StreamOptions, s.User, s.ID = "", absent, absent, 9 }),
 		"deepseek":   with(func(s *sent) { s.Content, s.ReasoningContent = "", "" }),
+		"azure":      with(func(s *sent) { s.TokenField = "max_completion_tokens" }),
+		"anthropic":  with(func(s *sent) { s.User, s.Reasoning = absent, absent }),
+		"gemini":     with(func(s *sent) { s.User, s.Reasoning = absent, absent }),
 	} {
 		t.Run(name, func(t *testing.T) {
 			profile, ok := openai.ProfileNamed(name)
@@ -121,7 +124,7 @@ func TestProfiles(t *testing.T) {
 			}
 		})
 	}
-	if len(openai.ProfileNames()) != 8 {
+	if len(openai.ProfileNames()) != 11 {
 		t.Errorf("profiles are %v", openai.ProfileNames())
 	}
 }
@@ -211,7 +214,7 @@ func TestWholeAnswersMayTakeLonger(t *testing.T) {
 	})
 }
 
-func TestReach(t *testing.T) {
+func TestModels(t *testing.T) {
 	base := inferencetest.NewServer().Start(t)
 	status := func(code int) http.RoundTripper {
 		return roundTrip(func(r *http.Request) (*http.Response, error) {
