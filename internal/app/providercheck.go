@@ -97,7 +97,7 @@ func reach(ctx context.Context, p config.Provider) ProviderCheck {
 	}
 	check.OK, check.Detail = true, "answers"
 	if check.lists {
-		check.Detail = fmt.Sprintf("answers, and lists %d models", len(check.models))
+		check.Detail = fmt.Sprintf("answers; models listed: %d", len(check.models))
 	}
 	return check
 }

@@ -21,7 +21,11 @@ import (
 // where that was written; and then it has not been lost.
 func TestStoppedAtOnce(t *testing.T) {
 	asked := make(chan struct{}, 10)
-	model := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	model := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet { // the worker's question for the model's context window
+			http.NotFound(w, r)
+			return
+		}
 		_, _ = io.Copy(io.Discard, r.Body) // before that the end of the connection is not seen
 		asked <- struct{}{}
 		<-r.Context().Done()

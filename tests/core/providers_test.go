@@ -261,7 +261,7 @@ func TestEachProvidersRecipe(t *testing.T) {
 			turn := e.TurnOf(e.Enqueue("clerk", "Mark one."))
 			e.WantEnd(turn, "succeeded", "none", 2)
 			e.WantReply(turn, "Done.")
-			if got := env.Turnctl[shownWindow](e, "show", fmt.Sprint(turn.ID)).RoundLog[0].Request.Window; got != tc.window {
+			if got := windowOf(e, turn); got != tc.window {
 				t.Errorf("the context window is %d, want %d", got, tc.window)
 			}
 			for _, args := range [][]string{{"agents", "check"}, {"doctor"}} {
@@ -279,6 +279,16 @@ func TestEachProvidersRecipe(t *testing.T) {
 	}
 }
 
+// windowOf is the context window that a turn's first request was made for.
+func windowOf(e *env.Env, turn env.Turn) int {
+	e.T.Helper()
+	rounds := env.Turnctl[shownWindow](e, "show", fmt.Sprint(turn.ID)).RoundLog
+	if len(rounds) == 0 {
+		e.T.Fatalf("turn %d has no round", turn.ID)
+	}
+	return rounds[0].Request.Window
+}
+
 // Doctor tells a wrong key, a dead endpoint and a model that is not listed apart, and is quiet about
 // Azure's deployments.
 func TestDoctorOnProviders(t *testing.T) {
@@ -290,7 +300,8 @@ func TestDoctorOnProviders(t *testing.T) {
 	hangs := endpointThatHangs(t)
 	g := endpoints["Gemini 1"].serve(e)
 	a := endpoints["Azure OpenAI 1"].serve(e)
-	e.Vars["RIGHT"], e.Vars["WRONG"] = endpointKey, "wrong-key-0011223344"
+	elsewhere := endpoints["Any other endpoint 1"].serve(e)
+	e.Vars["RIGHT"], e.Vars["WRONG"], e.Vars["SIGNATURE"] = endpointKey, "wrong-key-0011223344", signature
 	e.WriteFile("turnkeeper.yaml", fmt.Sprintf(`
 default_model: gemini/gemini-2.5-flash
 providers:
@@ -300,16 +311,18 @@ providers:
   azure: {base_url: %[2]s/openai, api_key_env: RIGHT, query: {api-version: 2024-10-21}}
   dead: {base_url: %[3]s/v1}
   hangs: {base_url: %[4]s/v1}
-`, g, a, deadURL, hangs))
+  signed: {base_url: %[5]s/v1, api_key_env: RIGHT, query: {signature: {env: SIGNATURE}}}
+`, g, a, deadURL, hangs, elsewhere))
 	e.WriteAgent("listed", "model: gemini/models/gemini-2.5-pro")
 	e.WriteAgent("misspelt", "model: gemini/gemini-2.5-flush", "fallback_models: [azure/my-deployment]", "context_window: 20000")
 	e.WriteAgent("unlucky", "model: wrong/gemini-2.5-pro", "fallback_models: [dead/x]", "context_window: 20000")
 	found := diagnose(e)
 	for name, want := range map[string][3]string{
-		"provider gemini":               {"ok", "answers, and lists 2 models", ""},
+		"provider gemini":               {"ok", "answers; models listed: 2", ""},
 		"provider azure":                {"ok", "answers", ""},
 		"provider wrong":                {"fail", "refuses the key: HTTP 400, API key not valid", "replace the key"},
 		"provider keyless":              {"warn", "wants a key, and none is set: HTTP 401, Access denied", "set providers.keyless.api_key_env"},
+		"provider signed":               {"warn", "refuses the key: HTTP 403, not for [redacted]", "replace the key"},
 		"provider dead":                 {"fail", "cannot be reached: ", "start the server, or correct providers.dead.base_url"},
 		"provider hangs":                {"warn", "cannot be reached: no answer within", "start the server"},
 		"model gemini/gemini-2.5-flush": {"warn", "does not list it; asked by misspelt", "listed are gemini/gemini-2.5-flash"},
@@ -339,7 +352,7 @@ type finding struct{ Name, Verdict, Found, Advice string }
 func diagnose(e *env.Env) []finding {
 	e.T.Helper()
 	r := e.Run("", "turnctl", "-o", "json", "doctor")
-	if strings.Contains(r.Stdout+r.Stderr, endpointKey) || strings.Contains(r.Stdout+r.Stderr, "wrong-key") {
+	if strings.Contains(r.Stdout+r.Stderr, endpointKey) || strings.Contains(r.Stdout+r.Stderr, "wrong-key") || strings.Contains(r.Stdout+r.Stderr, signature) {
 		e.T.Errorf("doctor shows a key:\n%s%s", r.Stdout, r.Stderr)
 	}
 	var found struct{ Checks []finding }
@@ -405,8 +418,7 @@ models:
 	e.Model.Then(func(inferencetest.Recorded) inferencetest.Reply { return inferencetest.Text("Hello.") })
 	w := e.StartWorker()
 	window := func(agent string) int {
-		turn := e.TurnOf(e.Enqueue(agent, "Hello"))
-		return env.Turnctl[shownWindow](e, "show", fmt.Sprint(turn.ID)).RoundLog[0].Request.Window
+		return windowOf(e, e.TurnOf(e.Enqueue(agent, "Hello")))
 	}
 	for agent, want := range map[string]int{"known": 1047576, "overridden": 64000, "unknown": 32768, "given": 5000, "local": 4096} {
 		if got := window(agent); got != want {
