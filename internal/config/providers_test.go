@@ -62,7 +62,7 @@ models:
 		},
 		"azure": {
 			Name: "azure", BaseURL: "https://x.example/v1", APIKey: config.NewSecret("azure-key-0"), Profile: config.Profile{Name: "azure"},
-			Query: map[string]config.Secret{"region": config.NewSecret("eu"), "sig": config.NewSecret("signature-1"), "token": config.NewSecret("token-in-query")},
+			Query:   map[string]config.Secret{"region": config.NewSecret("eu"), "sig": config.NewSecret("signature-1"), "token": config.NewSecret("token-in-query")},
 			Headers: map[string]config.Secret{"X-Title": config.NewSecret("Turnkeeper"), "X-Token": config.NewSecret("literal-token"), "api-version": config.NewSecret("version-1")},
 		},
 		"mistral":    {Name: "mistral", BaseURL: "https://api.mistral.ai/v1", APIKey: config.NewSecret("file-key-00"), Profile: config.Profile{Name: "mistral"}},
