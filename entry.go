@@ -114,6 +114,7 @@ type Record struct {
 	Definition []byte        // the definition file as it was when the turn was made
 	Rounds     []Round       // in order, with their calls
 	History    []Past        // earlier turns of the conversation, oldest first
+	LastRun    *Past         // the run before of the turn's schedule, in its conversation; nil: there is none, or the turn is of no schedule
 	Summary    Summary       // of the beginning of the conversation, the newest; zero: none
 	Older      int           // turns of the conversation before History, counted up to 1000
 	Entries    int64         // writes to the journal so far
@@ -128,10 +129,15 @@ type Record struct {
 	Elapsed    time.Duration // since the grant, by the database's clock
 }
 
-// A Past is an earlier turn of the conversation, as history for the model.
+// A Past is an earlier turn of the conversation, as history for the model: one
+// that was answered, one that was cancelled after it was begun, or one that failed
+// and closed its message, or in which a tool with an effect has run.
 type Past struct {
-	TurnID TurnID
-	Body   string // the message
-	Rounds []Round
-	Reply  string // what was answered; empty: nothing
+	TurnID     TurnID
+	Body       string // the message
+	Rounds     []Round
+	Reply      string // what was answered; empty: nothing
+	Silent     bool   // it wrote no reply: Reply is what the model said in it
+	State      TurnState
+	ErrorClass string // class of the error that ended it; empty: none
 }

@@ -95,7 +95,19 @@ type Schedule struct {
 	TimeZone     string // IANA name; default UTC
 	Conversation string // default: "main"
 	Message      string // what the agent is told; default: "Scheduled run of NAME."
+	History      History
 }
+
+// History says what a run of a schedule is told of its conversation. Empty:
+// HistoryLast.
+type History string
+
+// What runs of a schedule are told.
+const (
+	HistoryNone History = "none" // nothing
+	HistoryLast History = "last" // the run of the schedule before
+	HistoryAll  History = "all"  // the whole conversation, as a message is
+)
 
 // Bounds are base with the definition's overrides.
 func (d *Definition) Bounds(base turnkeeper.Bounds) turnkeeper.Bounds {

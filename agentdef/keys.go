@@ -51,6 +51,7 @@ func table() []key {
 		{Key{"schedule.time_zone", "text", "an IANA name such as Europe/Berlin", "UTC", "The time zone that `cron` is read in."}, nil},
 		{Key{"schedule.conversation", "text", "1 to 200 bytes on one line", "main", "The conversation that its turns continue."}, nil},
 		{Key{"schedule.message", "text", "not empty", "Scheduled run of NAME.", "What the agent is told."}, nil},
+		{Key{"schedule.history", "text", "none, last or all", "last", "What a run is told of its conversation. none: nothing. last: the run of this schedule before it: its message, the calls of it that had an effect, and its reply. all: the whole conversation, as far as it fits; each run then makes the next one larger."}, nil},
 		{Key{"quiet_reply", "text", "1 to 200 characters on one line, with a letter or digit", "none: every answer is sent", "What the model answers in a turn of a schedule when it has nothing to tell. The turn then succeeds without a reply. Letter case and marks around it do not count. The model is not told: say it in the prompt."},
 			(*reader).quietReply},
 		{Key{"lane", "text", "agent or conversation", "agent", "What runs one turn at a time: the whole agent, or each of its conversations."},

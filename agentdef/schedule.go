@@ -31,7 +31,7 @@ func (r *reader) schedules(name string, v *strictyaml.Node) {
 func (r *reader) schedule(where string, v *strictyaml.Node) Schedule {
 	s := Schedule{
 		Name: "default", TimeZone: "UTC", Conversation: "main",
-		Message: fmt.Sprintf("Scheduled run of %s.", r.def.Name),
+		Message: fmt.Sprintf("Scheduled run of %s.", r.def.Name), History: HistoryLast,
 	}
 	given := false
 	r.Fields(where, v, names(where), func(key string, v *strictyaml.Node) {
@@ -53,6 +53,8 @@ func (r *reader) schedule(where string, v *strictyaml.Node) Schedule {
 			s.Conversation, err = value, r.checkConversation(value)
 		case "message":
 			s.Message, err = value, checkMessage(value)
+		case "history":
+			s.History, err = History(value), checkHistory(value)
 		}
 		if err != nil {
 			r.Add(v.Line, "%s%s is %q: %v", where, key, value, err)
@@ -107,6 +109,14 @@ func (r *reader) checkConversation(name string) error {
 		return fmt.Errorf("it must be 1 to %d bytes on one line", turnkeeper.MaxKeyLength)
 	}
 	return nil
+}
+
+func checkHistory(word string) error {
+	switch History(word) {
+	case HistoryNone, HistoryLast, HistoryAll:
+		return nil
+	}
+	return errors.New("it must be none, last or all")
 }
 
 func checkMessage(message string) error {

@@ -21,6 +21,8 @@ type wording struct {
 	reread bool
 	// past says that the rounds are of an earlier turn.
 	past bool
+	// version is that of the request's recipe.
+	version int
 }
 
 // roundMessages are the answer of a round and the results of its calls, in call
@@ -33,7 +35,7 @@ func (w *wording) roundMessages(round turnkeeper.Round, dropped func(turnkeeper.
 		case dropped(call):
 			text = w.droppedLine(call)
 		case w.past && handled(call):
-			text = pastLine(call)
+			text = w.pastLine(call)
 		}
 		messages = append(messages, inference.Message{
 			Role: inference.RoleTool, CallID: call.WireID, Tool: call.Name, Text: text,
@@ -76,6 +78,9 @@ func shownOf(call turnkeeper.ToolCall) string {
 // the handle by which the result can be read, where that is possible: pages of
 // other results cannot.
 func (w *wording) droppedLine(call turnkeeper.ToolCall) string {
+	if w.past {
+		return w.leanLine(call)
+	}
 	if !w.reread || call.Paging {
 		return plainLine(call)
 	}
@@ -85,11 +90,6 @@ func (w *wording) droppedLine(call turnkeeper.ToolCall) string {
 	}
 	return fmt.Sprintf("[result of %s dropped to fit the context window; to read it again call get_tool_output(%q, mode) "+
 		"or get_continuation with tool_call_id=%q offset=0]", call.Name, id, id)
-}
-
-// pastLine stands for a handle of an earlier turn, which is of no use any more.
-func pastLine(call turnkeeper.ToolCall) string {
-	return fmt.Sprintf("[the output of %s was kept for its own turn; it began: %s]", call.Name, call.Preview)
 }
 
 func plainLine(call turnkeeper.ToolCall) string {
@@ -107,19 +107,26 @@ func (w *wording) pastMessages(past turnkeeper.Past, lean bool) []inference.Mess
 // pastAnswers are the rounds of an earlier turn, and its reply, which as a rule
 // is what its last round said. Its results can no longer be read.
 func (w *wording) pastAnswers(past turnkeeper.Past, lean bool) []inference.Message {
-	rounds, final := past.Rounds, inference.Message{Role: inference.RoleAssistant, Text: past.Reply}
+	rounds, reply := past.Rounds, past.Reply
+	if w.version >= firstWithEffects && (statementOn(past) != "" || past.Silent && len(rounds) > 0) {
+		reply = "" // the rounds have what was said, and endOf says the rest
+	}
+	final := inference.Message{Role: inference.RoleAssistant, Text: reply}
 	if n := len(rounds); n > 0 && len(rounds[n-1].Calls) == 0 {
-		if said := rounds[n-1]; past.Reply == "" || past.Reply == said.Text {
+		if said := rounds[n-1]; reply == "" || reply == said.Text {
 			final = answerOf(said)
 		}
 		rounds = rounds[:n-1]
 	}
-	earlier := wording{ids: w.ids, plain: w.plain, past: true}
+	earlier := wording{ids: w.ids, plain: w.plain, past: true, version: w.version}
 	var messages []inference.Message
 	for _, round := range rounds {
 		messages = append(messages, earlier.roundMessages(round, func(call turnkeeper.ToolCall) bool {
-			return lean && len(plainLine(call)) < len(shownOf(call))
+			return lean && len(earlier.leanLine(call)) < len(shownOf(call))
 		})...)
+	}
+	if w.version >= firstWithEffects {
+		return append(messages, endOf(past, final))
 	}
 	if strings.TrimSpace(final.Text) != "" {
 		messages = append(messages, final)

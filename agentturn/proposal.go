@@ -11,7 +11,7 @@ import (
 
 // recipeVersion is the version of recipes that this program writes: it grows
 // when material.request makes another request of the same recipe.
-const recipeVersion = 1
+const recipeVersion = 2
 
 // A proposal is all that decides about a request before it is fitted.
 type proposal struct {
@@ -96,7 +96,7 @@ func (d *decision) keep(p proposal, f fitting) {
 
 // load counts what the request would hold.
 func (p proposal) load(b blueprint) (load, turnkeeper.Window) {
-	s := &scale{p.counts, wording{ids: map[string]bool{}, plain: b.tools == nil, reread: reads(p.final, b.tools)}, p.provider}
+	s := &scale{p.counts, wording{ids: map[string]bool{}, plain: b.tools == nil, reread: reads(p.final, b.tools), version: recipeVersion}, p.provider}
 	window := turnkeeper.Window{
 		Size: p.window.size, Answer: p.window.answer, Safety: p.window.safety, Factor: p.factor,
 		System: s.message(p.system(b)), Tools: p.tools.tokens(p.counts), Turn: s.message(p.body),

@@ -49,7 +49,12 @@ func Rebuild(record turnkeeper.Record, d *agentdef.Definition, number int, parts
 		p.summary = record.Summary.Text
 	}
 	m := material{
-		turn: record.Turn.ID, def: d, body: record.Message.Body, history: record.History, rounds: record.Rounds[:number-1],
+		turn: record.Turn.ID, def: d, body: record.Message.Body, rounds: record.Rounds[:number-1],
+	}
+	if recipe.Version >= firstWithEffects {
+		m.history = tellHistory(record, d).History
+	} else {
+		m.history = answeredOnly(record.History)
 	}
 	request, err := m.request(p)
 	return Rebuilt{Request: request, Recipe: *recipe, Form: form}, err

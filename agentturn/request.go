@@ -42,7 +42,7 @@ func (m material) request(p blueprint) (inference.Request, error) {
 	if err != nil {
 		return inference.Request{}, err
 	}
-	w := wording{ids: map[string]bool{}, plain: request.Tools == nil, reread: reads(p.Final, p.tools)}
+	w := wording{ids: map[string]bool{}, plain: request.Tools == nil, reread: reads(p.Final, p.tools), version: p.Version}
 	w.reserveIDs(m.rounds)
 	request.Messages = []inference.Message{{Role: inference.RoleSystem, Text: m.system(p)}}
 	for _, past := range m.history {

@@ -1,6 +1,7 @@
 package agentturn
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -144,9 +145,19 @@ func conversation(before string, turns []turnkeeper.Past, chars int) string {
 	for _, past := range turns {
 		fmt.Fprintf(&b, "\n\nUser: %s", ends(past.Body, chars))
 		for _, call := range callsOf(past.Rounds) {
-			fmt.Fprintf(&b, "\n(tool %s: %s)", call.Name, ends(call.Preview, chars))
+			name := call.Name
+			if hadEffect(call) {
+				name += " " + ends(call.Arguments, chars)
+			}
+			if call.State != turnkeeper.CallSucceeded {
+				name += ", " + string(call.State)
+			}
+			fmt.Fprintf(&b, "\n(tool %s: %s)", name, ends(cmp.Or(call.Preview, call.Shown), chars))
 		}
-		if past.Reply != "" {
+		switch statement := statementOn(past); {
+		case statement != "":
+			fmt.Fprintf(&b, "\n%s", statement)
+		case past.Reply != "":
 			fmt.Fprintf(&b, "\n\nAgent: %s", ends(past.Reply, chars))
 		}
 	}

@@ -83,7 +83,7 @@ func newTurn(cfg Config, a Assignment, journal Journal) *turn {
 	}
 	now := time.Now()
 	t := &turn{
-		cfg: cfg, record: a.Record, def: a.Definition, bounds: bounds, journal: journal,
+		cfg: cfg, record: tellHistory(a.Record, a.Definition), def: a.Definition, bounds: bounds, journal: journal,
 		offered: offered(cfg, a.Definition), progress: newProgressNotes(),
 		log:  cfg.Log.With(TurnFields(a.Record.Turn, a.Record.Message.TraceParent)...),
 		wall: a.WallDeadline, lease: a.LeaseDeadline,

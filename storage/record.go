@@ -48,11 +48,15 @@ func (s *Store) Load(ctx context.Context, turn turnkeeper.TurnID, grant turnkeep
 	return record, err
 }
 
-// loadConversation reads the newest earlier turns, the summary up to a turn, if
-// that is not 0, and counts the turns before those read.
+// loadConversation reads the newest earlier turns, the run of the turn's schedule
+// before it, the summary up to a turn, if that is not 0, and counts the turns before
+// those read.
 func (s *Store) loadConversation(ctx context.Context, record *turnkeeper.Record, summary turnkeeper.TurnID) (err error) {
 	turn := record.Turn
 	if record.History, err = s.loadHistory(ctx, turn); err != nil {
+		return err
+	}
+	if record.LastRun, err = s.loadLastRun(ctx, *record); err != nil {
 		return err
 	}
 	if record.Summary, err = s.summaryUpTo(ctx, turn, summary); err != nil || len(record.History) < pastTurns {
@@ -123,6 +127,35 @@ func (s *Store) loadHistory(ctx context.Context, turn turnkeeper.Turn) ([]turnke
 		return nil, translate(err)
 	}
 	slices.Reverse(past)
+	return s.withJournals(ctx, past)
+}
+
+// loadLastRun reads the run of the turn's schedule before it. nil: there is none, or
+// the turn is of no schedule.
+func (s *Store) loadLastRun(ctx context.Context, record turnkeeper.Record) (*turnkeeper.Past, error) {
+	turn := record.Turn
+	if record.Message.Schedule == "" {
+		return nil, nil
+	}
+	rows, err := s.q.LastRun(ctx, turn.Agent, record.Message.Schedule, turn.Conversation, int64(turn.ID))
+	if err != nil || len(rows) == 0 {
+		return nil, translate(err)
+	}
+	for i := range record.History {
+		if int64(record.History[i].TurnID) == rows[0].ID {
+			return &record.History[i], nil
+		}
+	}
+	runs, err := s.withJournals(ctx, []dbsqlc.PastTurnsRow{dbsqlc.PastTurnsRow(rows[0])})
+	if err != nil {
+		return nil, err
+	}
+	return &runs[0], nil
+}
+
+// withJournals reads what was done in earlier turns, which are in the order of
+// their ids.
+func (s *Store) withJournals(ctx context.Context, past []dbsqlc.PastTurnsRow) ([]turnkeeper.Past, error) {
 	ids := mapRows(past, func(p dbsqlc.PastTurnsRow) int64 { return p.ID })
 	answers, err := s.q.RoundsOfTurns(ctx, ids)
 	if err != nil {
@@ -143,7 +176,10 @@ func (s *Store) loadHistory(ctx context.Context, turn turnkeeper.Turn) ([]turnke
 			}
 			n++
 		}
-		history[i] = turnkeeper.Past{TurnID: turnkeeper.TurnID(p.ID), Body: p.Body, Reply: p.Reply, Rounds: all[:n]}
+		history[i] = turnkeeper.Past{
+			TurnID: turnkeeper.TurnID(p.ID), Body: p.Body, Rounds: all[:n], Reply: p.Reply, Silent: p.Silent,
+			State: turnkeeper.TurnState(p.State), ErrorClass: p.ErrorClass,
+		}
 		if foreign[p.ID] {
 			history[i].Rounds = nil
 		}

@@ -67,6 +67,7 @@ func (s *Store) recordOf(row *turnRow) turnkeeper.Record {
 		r.OpenRound = 0
 	}
 	r.History, r.Older = s.history(row)
+	r.LastRun = s.lastRun(row)
 	if all := s.state.summaries[conversationKey{row.Agent, row.Conversation}]; len(all) > 0 {
 		r.Summary = all[len(all)-1]
 	}
@@ -93,22 +94,70 @@ func (s *Store) forgetStarts(rounds []turnkeeper.Round) {
 func (s *Store) history(row *turnRow) (past []turnkeeper.Past, older int) {
 	for i := int(row.ID) - 2; i >= 0 && older < countedTurns; i-- {
 		t := s.state.turns[i]
-		if t.Agent != row.Agent || t.Conversation != row.Conversation ||
-			t.State != turnkeeper.TurnSucceeded && t.State != turnkeeper.TurnDegraded {
+		if t.Agent != row.Agent || t.Conversation != row.Conversation || !s.told(t) {
 			continue
 		}
 		if len(past) == pastTurns {
 			older++
 			continue
 		}
-		p := turnkeeper.Past{TurnID: t.ID, Body: s.state.message(t.MessageID).Body, Rounds: cloneRounds(t.rounds), Reply: t.InnerDialogue}
-		if reply, ok := s.state.replyOf(t.MessageID); ok && reply.TurnID == t.ID {
-			p.Reply = reply.Body
-		}
-		past = append(past, p)
+		past = append(past, s.pastOf(t))
 	}
 	slices.Reverse(past)
 	return past, older
+}
+
+// told says that later turns of its conversation are told of a turn, by the rules
+// of the view told_turns.
+func (s *Store) told(t *turnRow) bool {
+	switch t.State {
+	case turnkeeper.TurnSucceeded, turnkeeper.TurnDegraded:
+		return true
+	case turnkeeper.TurnCancelled:
+		return t.Dispatches > 0
+	case turnkeeper.TurnFailed:
+		m := s.state.message(t.MessageID)
+		return m.State == turnkeeper.MessageFailed && m.TurnID == t.ID || slices.ContainsFunc(t.rounds, func(r turnkeeper.Round) bool {
+			return slices.ContainsFunc(r.Calls, func(c turnkeeper.ToolCall) bool {
+				return c.Effect != turnkeeper.EffectNone && c.State.Executed()
+			})
+		})
+	default:
+		return false
+	}
+}
+
+// lastRun is the run of a turn's schedule before it.
+func (s *Store) lastRun(row *turnRow) *turnkeeper.Past {
+	schedule := s.state.message(row.MessageID).Schedule
+	if schedule == "" {
+		return nil
+	}
+	var last *turnRow
+	var slot time.Time
+	for i := int(row.ID) - 2; i >= 0; i-- {
+		t := s.state.turns[i]
+		m := s.state.message(t.MessageID)
+		if t.Agent == row.Agent && t.Conversation == row.Conversation && m.Schedule == schedule && s.told(t) && (last == nil || m.Slot.After(slot)) {
+			last, slot = t, m.Slot
+		}
+	}
+	if last == nil {
+		return nil
+	}
+	past := s.pastOf(last)
+	return &past
+}
+
+func (s *Store) pastOf(t *turnRow) turnkeeper.Past {
+	p := turnkeeper.Past{
+		TurnID: t.ID, Body: s.state.message(t.MessageID).Body, Rounds: cloneRounds(t.rounds), Reply: t.InnerDialogue, Silent: true,
+		State: t.State, ErrorClass: t.ErrorClass,
+	}
+	if reply, ok := s.state.replyOf(t.MessageID); ok && reply.TurnID == t.ID {
+		p.Reply, p.Silent = reply.Body, false
+	}
+	return p
 }
 
 // RequestParts are what the recipes of requests name, by hash. What is not there

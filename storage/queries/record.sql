@@ -9,7 +9,7 @@ select sqlc.embed(t), d.content as definition, coalesce(l.failures, 0)::integer 
         where s.agent = t.agent and s.conversation = t.conversation and s.up_to < t.id), 0)::bigint as summary_up_to,
     coalesce((select max(a.arrived_at) from turnkeeper.awaited_calls a where a.turn_id = t.id), t.created_at)::timestamptz as ready_since,
     exists (select from turnkeeper.turns p where p.agent = t.agent and p.conversation = t.conversation and p.id < t.id
-        and p.state in ('succeeded', 'degraded'))::boolean as has_past,
+        and p.state in ('succeeded', 'degraded', 'failed', 'cancelled'))::boolean as has_past,
     exists (select from turnkeeper.cancellations x where x.turn_id = t.id)::boolean as cancelled,
     exists (select from turnkeeper.spawned_calls s where s.message_id = t.message_id)::boolean as spawned
 from turnkeeper.turns t
@@ -25,18 +25,28 @@ select * from turnkeeper.rounds where turn_id = any(@turn_ids::bigint[]) order b
 select * from turnkeeper.calls where turn_id = any(@turn_ids::bigint[]) order by turn_id, round, ordinal;
 
 -- name: PastTurns :many
-select t.id, m.body, coalesce(r.body, t.inner_dialogue, '')::text as reply
-from turnkeeper.turns t
-join turnkeeper.messages m on m.id = t.message_id
-left join turnkeeper.replies r on r.turn_id = t.id
-where t.agent = @agent and t.conversation = @conversation and t.id < @before
-  and t.state in ('succeeded', 'degraded')
-order by t.id desc limit @max_rows;
+select p.id, p.state, coalesce(p.error_class, '')::text as error_class, m.body, (r.id is null)::boolean as silent,
+    coalesce(r.body, p.inner_dialogue, '')::text as reply
+from turnkeeper.told_turns p
+join turnkeeper.messages m on m.id = p.message_id
+left join turnkeeper.replies r on r.turn_id = p.id
+where p.agent = @agent and p.conversation = @conversation and p.id < @before
+order by p.id desc limit @max_rows;
 
 -- name: CountPastTurns :one
-select count(*) from (select from turnkeeper.turns t
-    where t.agent = @agent and t.conversation = @conversation and t.id < @before and t.state in ('succeeded', 'degraded')
+select count(*) from (select from turnkeeper.told_turns p
+    where p.agent = @agent and p.conversation = @conversation and p.id < @before
     limit @max_rows) counted;
+
+-- name: LastRun :many
+-- The run of a schedule before a turn, in its conversation.
+select p.id, p.state, coalesce(p.error_class, '')::text as error_class, m.body, (r.id is null)::boolean as silent,
+    coalesce(r.body, p.inner_dialogue, '')::text as reply
+from turnkeeper.messages m
+join turnkeeper.told_turns p on p.message_id = m.id
+left join turnkeeper.replies r on r.turn_id = p.id
+where m.agent = @agent and m.schedule = @schedule::text and p.conversation = @conversation and p.id < @before
+order by m.slot desc, p.id desc limit 1;
 
 -- name: StreamPosition :one
 -- Where a turn's stream stands, for whoever goes on with it.

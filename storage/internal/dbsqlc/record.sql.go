@@ -65,8 +65,8 @@ func (q *Queries) CallsOfTurns(ctx context.Context, turnIds []int64) ([]Turnkeep
 }
 
 const CountPastTurns = `-- name: CountPastTurns :one
-select count(*) from (select from turnkeeper.turns t
-    where t.agent = $1 and t.conversation = $2 and t.id < $3 and t.state in ('succeeded', 'degraded')
+select count(*) from (select from turnkeeper.told_turns p
+    where p.agent = $1 and p.conversation = $2 and p.id < $3
     limit $4) counted
 `
 
@@ -82,20 +82,75 @@ func (q *Queries) CountPastTurns(ctx context.Context, agent string, conversation
 	return count, err
 }
 
+const LastRun = `-- name: LastRun :many
+select p.id, p.state, coalesce(p.error_class, '')::text as error_class, m.body, (r.id is null)::boolean as silent,
+    coalesce(r.body, p.inner_dialogue, '')::text as reply
+from turnkeeper.messages m
+join turnkeeper.told_turns p on p.message_id = m.id
+left join turnkeeper.replies r on r.turn_id = p.id
+where m.agent = $1 and m.schedule = $2::text and p.conversation = $3 and p.id < $4
+order by m.slot desc, p.id desc limit 1
+`
+
+type LastRunRow struct {
+	ID         int64
+	State      string
+	ErrorClass string
+	Body       string
+	Silent     bool
+	Reply      string
+}
+
+// The run of a schedule before a turn, in its conversation.
+func (q *Queries) LastRun(ctx context.Context, agent string, schedule string, conversation string, before int64) ([]LastRunRow, error) {
+	rows, err := q.db.Query(ctx, LastRun,
+		agent,
+		schedule,
+		conversation,
+		before,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LastRunRow
+	for rows.Next() {
+		var i LastRunRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.State,
+			&i.ErrorClass,
+			&i.Body,
+			&i.Silent,
+			&i.Reply,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const PastTurns = `-- name: PastTurns :many
-select t.id, m.body, coalesce(r.body, t.inner_dialogue, '')::text as reply
-from turnkeeper.turns t
-join turnkeeper.messages m on m.id = t.message_id
-left join turnkeeper.replies r on r.turn_id = t.id
-where t.agent = $1 and t.conversation = $2 and t.id < $3
-  and t.state in ('succeeded', 'degraded')
-order by t.id desc limit $4
+select p.id, p.state, coalesce(p.error_class, '')::text as error_class, m.body, (r.id is null)::boolean as silent,
+    coalesce(r.body, p.inner_dialogue, '')::text as reply
+from turnkeeper.told_turns p
+join turnkeeper.messages m on m.id = p.message_id
+left join turnkeeper.replies r on r.turn_id = p.id
+where p.agent = $1 and p.conversation = $2 and p.id < $3
+order by p.id desc limit $4
 `
 
 type PastTurnsRow struct {
-	ID    int64
-	Body  string
-	Reply string
+	ID         int64
+	State      string
+	ErrorClass string
+	Body       string
+	Silent     bool
+	Reply      string
 }
 
 func (q *Queries) PastTurns(ctx context.Context, agent string, conversation string, before int64, maxRows int32) ([]PastTurnsRow, error) {
@@ -112,7 +167,14 @@ func (q *Queries) PastTurns(ctx context.Context, agent string, conversation stri
 	var items []PastTurnsRow
 	for rows.Next() {
 		var i PastTurnsRow
-		if err := rows.Scan(&i.ID, &i.Body, &i.Reply); err != nil {
+		if err := rows.Scan(
+			&i.ID,
+			&i.State,
+			&i.ErrorClass,
+			&i.Body,
+			&i.Silent,
+			&i.Reply,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -285,7 +347,7 @@ select t.id, t.message_id, t.attempt, t.agent, t.conversation, t.lane, t.trigger
         where s.agent = t.agent and s.conversation = t.conversation and s.up_to < t.id), 0)::bigint as summary_up_to,
     coalesce((select max(a.arrived_at) from turnkeeper.awaited_calls a where a.turn_id = t.id), t.created_at)::timestamptz as ready_since,
     exists (select from turnkeeper.turns p where p.agent = t.agent and p.conversation = t.conversation and p.id < t.id
-        and p.state in ('succeeded', 'degraded'))::boolean as has_past,
+        and p.state in ('succeeded', 'degraded', 'failed', 'cancelled'))::boolean as has_past,
     exists (select from turnkeeper.cancellations x where x.turn_id = t.id)::boolean as cancelled,
     exists (select from turnkeeper.spawned_calls s where s.message_id = t.message_id)::boolean as spawned
 from turnkeeper.turns t

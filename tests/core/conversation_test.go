@@ -1,0 +1,237 @@
+package core_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+
+	"turnkeeper/inference/inferencetest"
+	"turnkeeper/tests/internal/env"
+)
+
+// told renders the messages of a request, one a line: role, text, calls.
+func told(r inferencetest.Recorded) string {
+	var b strings.Builder
+	for _, m := range r.Chat().Messages {
+		fmt.Fprintf(&b, "%s: %s", m.Role, m.Text())
+		for _, c := range m.ToolCalls {
+			fmt.Fprintf(&b, " <%s %s>", c.Function.Name, c.Function.Arguments)
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+// wantNoRepeatedRole fails the test where two messages of users, or two of
+// assistants, follow each other: some providers refuse that.
+func wantNoRepeatedRole(t *testing.T, r inferencetest.Recorded) {
+	t.Helper()
+	last := ""
+	for _, m := range r.Chat().Messages {
+		if m.Role == last && m.Role != "tool" {
+			t.Errorf("two messages of role %s follow each other:\n%s", m.Role, told(r))
+		}
+		last = m.Role
+	}
+}
+
+// wantRebuilt fails the test unless the request of a turn's round comes out of
+// the database as it was sent.
+func wantRebuilt(e *env.Env, turn int64, round int, sent inferencetest.Recorded) {
+	e.T.Helper()
+	if got := rebuiltRequest(e, turn, round); got.Code != 0 || got.Stdout != string(sent.Body) {
+		e.T.Errorf("turn %d, round %d: exit code %d\n%s\nrebuilt %s\nsent    %s", turn, round, got.Code, got.Stderr, got.Stdout, sent.Body)
+	}
+}
+
+func lastRequest(e *env.Env) inferencetest.Recorded {
+	all := e.Model.Requests()
+	return all[len(all)-1]
+}
+
+// A payment that ran before its turn was cancelled, and one that was cut short,
+// are told to the next turn with their results.
+func TestACancelledTurnIsToldToTheNext(t *testing.T) {
+	t.Parallel()
+	for name, tools := range map[string]string{"by calls": env.MarkerTools, "in words": ""} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := env.New(t)
+			e.WriteAgent("clerk", env.MarkerTools)
+			e.Ledger.SetAnswer("pay", "paid invoice 7")
+			e.Ledger.Hold("more")
+			defer e.Ledger.Release()
+			e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
+				if env.NewestMessage(r) == "Pay invoice 7." {
+					return env.Rounds(env.MarkerReply("mark_once", "pay"), env.MarkerReply("mark_slow", "more"))(r)
+				}
+				return inferencetest.Text("It is paid.")
+			})
+			w := e.StartWorker()
+			message := e.Enqueue("clerk", "Pay invoice 7.")
+			e.Ledger.Await("more", 1)
+			cancelTurn(e, "--message", strconv.FormatInt(message, 10))
+			e.AwaitClosed(message)
+			wantCancelled(e, message)
+			if tools == "" { // it has lost its tools: calls are told in words
+				e.WriteAgent("clerk", "tools: []")
+				w.Terminate()
+				e.StartWorker()
+			}
+
+			next := e.TurnOf(e.Enqueue("clerk", "Is it paid?"))
+			e.WantReply(next, "It is paid.")
+			sent := lastRequest(e)
+			for _, sign := range []string{"user: Pay invoice 7.\n", "paid invoice 7", "cancelled", "may or may not have happened", "This turn was cancelled"} {
+				if !strings.Contains(told(sent), sign) {
+					t.Errorf("the request after a cancelled turn lacks %q:\n%s", sign, told(sent))
+				}
+			}
+			if byCalls := strings.Contains(told(sent), `<mark_once {"label":"pay"}>`); byCalls != (tools != "") {
+				t.Errorf("the call is told as one: %v\n%s", byCalls, told(sent))
+			}
+			wantNoRepeatedRole(t, sent)
+			wantRebuilt(e, next.ID, 1, sent)
+		})
+	}
+}
+
+// A turn that waited, with no worker, and one whose message was never begun.
+func TestCancelledBetweenDispatches(t *testing.T) {
+	t.Parallel()
+	e := env.New(t)
+	e.WriteAgent("clerk", "tools: [mark_once, mark_far_once]")
+	e.Ledger.Hold("far")
+	defer e.Ledger.Release()
+	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
+		if env.NewestMessage(r) == "Go." {
+			return env.Rounds(env.MarkerReply("mark_once", "near"), env.MarkerReply("mark_far_once", "far"))(r)
+		}
+		return inferencetest.Text("Seen.")
+	})
+	e.StartWorker()
+	message := e.Enqueue("clerk", "Go.")
+	e.Ledger.Await("far", 1)
+	e.AwaitWaiting(1)
+	behind := e.Enqueue("clerk", "Never begun.")
+	cancelTurn(e, "--message", strconv.FormatInt(behind, 10))
+	cancelTurn(e, "--message", strconv.FormatInt(message, 10))
+	e.AwaitClosed(message, behind)
+	next := e.TurnOf(e.Enqueue("clerk", "What was done?"))
+	sent := lastRequest(e)
+	for _, sign := range []string{"user: Go.\n", `<mark_far_once {"label":"far"}>`, "may or may not have happened", "This turn was cancelled"} {
+		if !strings.Contains(told(sent), sign) {
+			t.Errorf("the request lacks %q:\n%s", sign, told(sent))
+		}
+	}
+	if strings.Contains(told(sent), "Never begun.") {
+		t.Errorf("a message that was withdrawn before it was begun is told:\n%s", told(sent))
+	}
+	wantNoRepeatedRole(t, sent)
+	wantRebuilt(e, next.ID, 1, sent)
+}
+
+// A message that failed is told once, whatever its attempts, with what its last
+// attempt came to.
+func TestAFailedTurnIsToldToTheNext(t *testing.T) {
+	t.Parallel()
+	e := env.New(t)
+	e.Vars["TURNKEEPER_MAX_ATTEMPTS"] = "2"
+	e.WriteAgent("clerk", env.MarkerTools)
+	refused := inferencetest.Fault(http.StatusBadRequest, "invalid_request_error", "no such parameter")
+	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
+		switch env.NewestMessage(r) {
+		case "Plain.":
+			return refused
+		case "With a call.":
+			return env.Rounds(inferencetest.Calls(inferencetest.Call{ID: "call_no", Name: "no_such_tool", Arguments: `{"n":7}`}), refused)(r)
+		}
+		return inferencetest.Text("I see.")
+	})
+	e.StartWorker()
+	for _, body := range []string{"Plain.", "With a call."} {
+		message := e.Enqueue("clerk", body)
+		e.AwaitClosed(message)
+		if turn := e.TurnOf(message); turn.State != "failed" {
+			t.Fatalf("the turn is %s", turn.State)
+		}
+		next := e.TurnOf(e.Enqueue("clerk", "After "+body))
+		sent := lastRequest(e)
+		text := told(sent)
+		if n := strings.Count(text, "user: "+body+"\n"); n != 1 {
+			t.Errorf("the message is told %d times:\n%s", n, text)
+		}
+		if !strings.Contains(text, "This turn failed") || !strings.Contains(text, "could not be answered") {
+			t.Errorf("it is not told that the turn failed, and why:\n%s", text)
+		}
+		if body == "With a call." && (!strings.Contains(text, `<no_such_tool {"n":7}>`) || !strings.Contains(text, "tool not found: no_such_tool")) {
+			t.Errorf("the call is not told:\n%s", text)
+		}
+		wantNoRepeatedRole(t, sent)
+		wantRebuilt(e, next.ID, 1, sent)
+	}
+}
+
+// What a cancelled turn did is in the summary's source, and in what is told with
+// little room.
+func TestACancelledTurnIsSummarised(t *testing.T) {
+	t.Parallel()
+	e := env.New(t)
+	e.WriteAgent("clerk", env.MarkerTools, "context_window: 6000", "max_output_tokens: 500")
+	e.Ledger.SetAnswer("pay", "paid invoice 7")
+	e.Ledger.Hold("more")
+	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
+		switch {
+		case strings.HasPrefix(r.Chat().Messages[0].Text(), "You condense"):
+			return inferencetest.Text("Invoice 7 was paid in a turn that was cancelled.")
+		case env.NewestMessage(r) == "Pay.":
+			return env.Rounds(env.MarkerReply("mark_once", "pay"), env.MarkerReply("mark_slow", "more"))(r)
+		}
+		return inferencetest.Text(strings.Repeat("Something long. ", 130))
+	})
+	e.StartWorker()
+	message := e.Enqueue("clerk", "Pay.")
+	e.Ledger.Await("more", 1)
+	cancelTurn(e, "--message", strconv.FormatInt(message, 10))
+	e.AwaitClosed(message)
+	e.Ledger.Release()
+	for n := range 9 {
+		turn := e.TurnOf(e.Send("clerk", fmt.Sprintf("Say %d.", n)))
+		wantRebuilt(e, turn.ID, 1, lastRequest(e))
+	}
+	source := ""
+	for _, r := range e.Model.Requests() {
+		if strings.HasPrefix(r.Chat().Messages[0].Text(), "You condense") && source == "" {
+			source = told(r)
+		}
+	}
+	for _, sign := range []string{`mark_once {"label":"pay"}: paid invoice 7`, "may or may not have happened", "This turn was cancelled"} {
+		if !strings.Contains(source, sign) {
+			t.Errorf("the summary is made of a text without %q:\n%s", sign, source)
+		}
+	}
+}
+
+// The message of a run that gave no reply does not stand beside the next one.
+func TestASilentRunIsFollowedByAnAssistant(t *testing.T) {
+	t.Parallel()
+	e := env.New(t)
+	e.WriteAgent("clerk", `schedule: {cron: "@every 1h", message: "Look around.", history: all}`, env.MarkerTools, "max_rounds: 1")
+	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
+		if env.NewestMessage(r) == "Look around." {
+			return inferencetest.JSON(http.StatusOK, json.RawMessage(`{"id":"c","object":"chat.completion","model":"scripted","choices":[{"index":0,"finish_reason":"tool_calls","message":{"role":"assistant","content":null,"tool_calls":[{"id":"call_a","type":"function","function":{"name":"mark_once","arguments":"{\"label\":\"a\"}"}}]}}]}`))
+		}
+		return inferencetest.Text("Hello.")
+	})
+	e.StartWorker()
+	e.MissSlots(0)
+	e.AwaitSlots(1)
+	e.TurnOf(e.Enqueue("clerk", "Anything?"))
+	wantNoRepeatedRole(t, lastRequest(e))
+	if !strings.Contains(told(lastRequest(e)), "Look around.") {
+		t.Errorf("the run is not told:\n%s", told(lastRequest(e)))
+	}
+}

@@ -1,0 +1,166 @@
+package core_test
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	"turnkeeper/inference/inferencetest"
+	"turnkeeper/tests/internal/env"
+)
+
+// scheduleWith is a schedule of the agent's, with more keys.
+func scheduleWith(keys string) string {
+	return `schedule: {cron: "@every 1h", message: "Look around."` + keys + `}`
+}
+
+// runSlots lets the schedule run so often, and returns what was sent in each run.
+func runSlots(e *env.Env, from, n int) (sent []inferencetest.Recorded) {
+	e.T.Helper()
+	for i := range n {
+		e.MissSlots(0)
+		e.AwaitSlots(from + i)
+		sent = append(sent, lastRequest(e))
+	}
+	return sent
+}
+
+// roles are the roles of a request's messages after the system prompt.
+func roles(r inferencetest.Recorded) string {
+	var all []string
+	for _, m := range r.Chat().Messages[1:] {
+		all = append(all, m.Role)
+	}
+	return strings.Join(all, " ")
+}
+
+func TestTheHistoryOfASchedule(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		keys string
+		want [4]string
+	}{
+		"none":        {", history: none", [4]string{"user", "user", "user", "user"}},
+		"last":        {", history: last", [4]string{"user", "user assistant user", "user assistant user", "user assistant user"}},
+		"the default": {"", [4]string{"user", "user assistant user", "user assistant user", "user assistant user"}},
+		"all": {", history: all", [4]string{"user", "user assistant user", "user assistant user user assistant user",
+			"user assistant user assistant user user assistant user assistant user"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := env.New(t)
+			e.WriteAgent("clerk", scheduleWith(c.keys))
+			e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
+				return inferencetest.Text(fmt.Sprintf("Seen %05d.", r.N))
+			})
+			e.StartWorker()
+			var sizes []int
+			for i := range 4 {
+				sent := runSlots(e, i+1, 1)[0]
+				sizes = append(sizes, len(sent.Body))
+				want := c.want[i]
+				if name == "all" {
+					want = strings.Repeat("user assistant ", 2*i) + "user"
+				}
+				if got := roles(sent); got != want {
+					t.Errorf("run %d was sent %q, not %q", i+1, got, want)
+				}
+				if i > 0 && strings.Contains(c.want[1], "assistant") {
+					if before := fmt.Sprintf("Seen %05d.", sent.N-2); !strings.Contains(told(sent), before) {
+						t.Errorf("run %d does not see what the run before said, %q:\n%s", i+1, before, told(sent))
+					}
+				}
+				wantRebuilt(e, env.Query[int64](e, "select max(id) from turns"), 1, sent)
+				// A person's message between the runs, which sees all of them.
+				e.TurnOf(e.Enqueue("clerk", "What is new?"))
+				if n := strings.Count(told(lastRequest(e)), "Look around."); n != i+1 {
+					t.Errorf("a message sees %d of %d runs:\n%s", n, i+1, told(lastRequest(e)))
+				}
+			}
+			if grows := sizes[3] > sizes[1]+50; grows != (name == "all") {
+				t.Errorf("the requests have %v bytes", sizes)
+			}
+		})
+	}
+}
+
+// The run before is found whatever happened in between, by its schedule and
+// conversation; its reads are not told, its effects are.
+func TestTheRunBefore(t *testing.T) {
+	t.Parallel()
+	e := env.New(t)
+	e.WriteAgent("clerk", env.MarkerTools, "quiet_reply: Nothing new", `schedule:
+  - {name: watch, cron: "@every 1h", message: "Watch."}
+  - {name: other, cron: "@every 1h", message: "Other."}`)
+	e.Ledger.SetAnswer("read", "a long reading")
+	e.Ledger.SetAnswer("act", "booked seat 4")
+	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
+		if env.NewestMessage(r) != "Watch." {
+			return inferencetest.Text("Well.")
+		}
+		return env.Rounds(
+			inferencetest.Message("I look.", env.MarkerCall("mark_none", "read"), env.MarkerCall("mark_once", "act")),
+			inferencetest.Text("Nothing new"),
+		)(r)
+	})
+	e.StartWorker()
+	e.Await("the schedules are known", "select count(*) = 2 from schedules where next_due is not null")
+	run := func(schedule string, n int) {
+		e.Exec("update schedules set next_due = clock_timestamp() where name = $1", schedule)
+		e.Exec("notify turnkeeper_inbox")
+		e.AwaitSlots(n)
+	}
+	run("watch", 1)
+	run("other", 2)
+	for n := range 41 {
+		e.Exec("select turnkeeper.enqueue('clerk', $1)", fmt.Sprintf("Message %d.", n))
+	}
+	e.Await("all are answered", "select count(*) = 41 from replies where outcome = 'succeeded' and body = 'Well.' and message_id in (select id from messages where trigger = 'message')")
+	asked := len(e.Model.Requests())
+	run("watch", 3)
+	sent := e.Model.Requests()[asked]
+	got := told(sent)
+	for _, sign := range []string{"user: Watch.\n", `<mark_once {"label":"act"}>`, "booked seat 4", "assistant: Nothing new"} {
+		if !strings.Contains(got, sign) {
+			t.Errorf("the run before is told without %q:\n%s", sign, got)
+		}
+	}
+	for _, sign := range []string{"a long reading", "mark_none", "Message ", "Other.", "not shown"} {
+		if strings.Contains(got[strings.Index(got, "\nuser: "):], sign) {
+			t.Errorf("beside the run before %q is told:\n%s", sign, got)
+		}
+	}
+	wantNoRepeatedRole(t, sent)
+	wantRebuilt(e, env.Query[int64](e, "select max(id) from turns"), 1, sent)
+}
+
+// A run that was cancelled, or gave nothing, is told to the next.
+func TestACancelledRunIsToldToTheNext(t *testing.T) {
+	t.Parallel()
+	e := env.New(t)
+	e.WriteAgent("clerk", env.MarkerTools, scheduleWith(""))
+	e.Ledger.SetAnswer("pay", "paid invoice 7")
+	e.Ledger.Hold("more")
+	defer e.Ledger.Release()
+	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
+		if strings.Contains(told(r), "paid invoice 7") && r.Chat().Messages[len(r.Chat().Messages)-1].Role == "user" {
+			return inferencetest.Text("It was paid.")
+		}
+		return env.Rounds(env.MarkerReply("mark_once", "pay"), env.MarkerReply("mark_slow", "more"))(r)
+	})
+	e.StartWorker()
+	e.MissSlots(0)
+	e.Ledger.Await("more", 1)
+	cancelTurn(e, strconv.FormatInt(env.Query[int64](e, "select max(id) from turns"), 10))
+	e.AwaitSlots(1)
+	runSlots(e, 2, 1)
+	sent := lastRequest(e)
+	for _, sign := range []string{"paid invoice 7", "may or may not have happened", "This turn was cancelled"} {
+		if !strings.Contains(told(sent), sign) {
+			t.Errorf("the request lacks %q:\n%s", sign, told(sent))
+		}
+	}
+	wantNoRepeatedRole(t, sent)
+	e.Ledger.WantRuns("pay", 1)
+}
