@@ -23,6 +23,7 @@ schedule:
     cron: "@daily"
     conversation: night
     message: Clean up.
+    history: all
 quiet_reply: Nothing new.
 lane: conversation
 extraction_model: openai/gpt-5-nano
@@ -77,8 +78,8 @@ func TestParseReadsEveryKey(t *testing.T) {
 		Model:          "openai/gpt-5-mini",
 		FallbackModels: []string{"openrouter/some/model", "demo/script"},
 		Schedules: []agentdef.Schedule{
-			{Name: "default", Cron: "*/5 8-18 * * 1-5", TimeZone: "Europe/Berlin", Conversation: "main", Message: "Scheduled run of mail."},
-			{Name: "nightly", Cron: "@daily", TimeZone: "UTC", Conversation: "night", Message: "Clean up."},
+			{Name: "default", Cron: "*/5 8-18 * * 1-5", TimeZone: "Europe/Berlin", Conversation: "main", Message: "Scheduled run of mail.", History: agentdef.HistoryLast},
+			{Name: "nightly", Cron: "@daily", TimeZone: "UTC", Conversation: "night", Message: "Clean up.", History: agentdef.HistoryAll},
 		},
 		ExtractionModel:     "openai/gpt-5-nano",
 		LanePerConversation: true,

@@ -2,6 +2,7 @@ package agentturn
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -97,7 +98,7 @@ func (t *turn) take(call *turnkeeper.ToolCall, raw tools.Result, id turnkeeper.O
 
 // attach readies what comes with a result to be stored, and tells the model of it.
 func (t *turn) attach(call *turnkeeper.ToolCall, raw tools.Result) (tools.Result, []turnkeeper.Output) {
-	return attach(t.record.Turn.ID, call.Key, raw, t.bounds.MaxToolResultChars)
+	return attach(t.record.Turn.ID, call.Key, raw, t.maxChars(call.Name))
 }
 
 // attach does so for the call of a turn: below the text, or above one of more than
@@ -148,18 +149,43 @@ func rawOf(r tools.Result) outputs.Raw {
 // own: what it says of more comes on top. What reads an output is never
 // answered with a handle.
 func (t *turn) limits(call *turnkeeper.ToolCall, id turnkeeper.OutputID) outputs.Limits {
-	limits := outputs.Limits{MaxChars: t.bounds.MaxToolResultChars}
+	limits := outputs.Limits{MaxChars: t.maxChars(call.Name)}
 	if t.retrieves() && !call.Paging {
 		limits.Placeholder = outputs.Placeholder{ID: id, Tool: call.Name}
 		limits.PlaceholderAbove = int64(t.bounds.AsyncTokenThreshold)
 	}
 	switch {
 	case call.Name == turnkeeper.ToolGetContinuation:
-		limits.MaxChars += outputs.PageMarkerChars
+		limits.MaxChars = t.largestPage() + outputs.PageMarkerChars
+	case readsRaw(call): // bounded by the threshold, and by nothing else
+		limits.MaxChars = turnkeeper.MaxOutputBytes
 	case t.pages():
 		limits.CallID = call.WireID
 	}
 	return limits
+}
+
+// maxChars is how much of a tool's result the model is shown at once.
+func (t *turn) maxChars(tool string) int {
+	spec, _ := t.offered.Spec(tool)
+	return cmp.Or(spec.MaxResultChars, t.bounds.MaxToolResultChars)
+}
+
+// largestPage is the most that a page of any tool's result has.
+func (t *turn) largestPage() int {
+	most := t.bounds.MaxToolResultChars
+	for _, spec := range t.offered.Specs() {
+		most = max(most, spec.MaxResultChars)
+	}
+	return most
+}
+
+// readsRaw says that a call asks for the whole of a stored text.
+func readsRaw(call *turnkeeper.ToolCall) bool {
+	var args struct {
+		Mode string `json:"mode"`
+	}
+	return call.Name == turnkeeper.ToolGetToolOutput && json.Unmarshal([]byte(call.Arguments), &args) == nil && args.Mode == "raw"
 }
 
 // toolCall is a call as its tool gets it. What model calls take that it makes

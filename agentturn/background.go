@@ -167,7 +167,7 @@ func (t *turn) later(call *turnkeeper.ToolCall, raw tools.Result) turnkeeper.Cal
 		return t.take(call, raw, call.OutputID)
 	}
 	raw, attached := t.attach(call, raw)
-	taken, _ := t.taken(raw, outputs.Limits{MaxChars: t.bounds.MaxToolResultChars})
+	taken, _ := t.taken(raw, outputs.Limits{MaxChars: t.maxChars(call.Name)})
 	taken.Output.ID, taken.Output.TurnID, taken.Output.Call = call.OutputID, t.record.Turn.ID, call.Key
 	t.sizes[call.OutputID] = taken.Output.Tokens
 	return turnkeeper.CallResult{Key: call.Key, Shown: call.Shown, Preview: taken.Preview, Output: &taken.Output, Attached: attached}
@@ -187,7 +187,7 @@ func (t *turn) inline(r *turnkeeper.CallResult) {
 		r.Attached = append(slices.Clip(r.Attached), late)
 		r.Shown = attachedLine("the result", late)
 	default:
-		r.Shown = outputs.Take(outputs.Raw{Text: o.Text, MediaType: o.MediaType}, outputs.Limits{MaxChars: t.bounds.MaxToolResultChars}).Shown
+		r.Shown = outputs.Take(outputs.Raw{Text: o.Text, MediaType: o.MediaType}, outputs.Limits{MaxChars: t.maxChars(t.call(r.Key).Name)}).Shown
 	}
 }
 

@@ -39,7 +39,7 @@ func (t *turn) executeFirst(ctx context.Context, open []*turnkeeper.ToolCall) er
 		t.answerMissing(call)
 		return nil
 	}
-	if first, ok := repeated(t.callsUpTo(call.Key)); ok {
+	if first, ok := t.repeated(t.callsUpTo(call.Key)); ok {
 		result := textResult(call, turnkeeper.CallSkipped, repeatedResult(first))
 		result.Preview = first.Preview
 		t.answer(call, result)

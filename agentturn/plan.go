@@ -107,7 +107,7 @@ func (t *turn) newPlanner(a answer) *planner {
 // it does not take another's place: should it have to run, its turn to be counted
 // comes then.
 func (p *planner) count(call turnkeeper.ToolCall) {
-	if mayRepeat(append(p.all[p.first:], call)) {
+	if p.t.mayRepeat(append(p.all[p.first:], call)) {
 		return
 	}
 	if call.State != turnkeeper.CallPlanned && !call.State.Executed() {
@@ -191,13 +191,13 @@ func (p *planner) verdict(ctx context.Context, call turnkeeper.ToolCall, fault s
 	case fault != "":
 		return turnkeeper.CallDenied, fault
 	}
-	if first, ok := repeated(append(p.all, call)); ok {
+	if first, ok := p.t.repeated(append(p.all, call)); ok {
 		return turnkeeper.CallSkipped, repeatedResult(first)
 	}
 	if text, skip := p.t.skip(ctx, call); skip {
 		return turnkeeper.CallSkipped, text
 	}
-	if over := p.t.overCap(call, p.executed, p.paged); over != "" && !mayRepeat(append(p.all[p.first:], call)) {
+	if over := p.t.overCap(call, p.executed, p.paged); over != "" && !p.t.mayRepeat(append(p.all[p.first:], call)) {
 		return turnkeeper.CallDenied, over
 	}
 	return turnkeeper.CallPlanned, ""

@@ -17,7 +17,7 @@ func isRead(call *turnkeeper.ToolCall) bool {
 }
 
 // reads are the leading open calls that may run beside each other. One that
-// repeats the call before it waits for that one's result, and so does one with
+// repeats the call before it waits for that one's result, where its tool is guarded, and so does one with
 // handles for whatever they may name.
 func (t *turn) reads(open []*turnkeeper.ToolCall) []*turnkeeper.ToolCall {
 	room := t.roomForCalls()
@@ -28,7 +28,7 @@ func (t *turn) reads(open []*turnkeeper.ToolCall) []*turnkeeper.ToolCall {
 			}
 		}
 		spec, known := t.offered.Spec(call.Name)
-		if !known || spec.Detached || !isRead(call) || i > 0 && t.hasHandles(call) || i > 0 && !call.Paging && call.ArgsHash == lastHash(open[:i]) {
+		if !known || spec.Detached || !isRead(call) || i > 0 && t.hasHandles(call) || i > 0 && spec.Guarded() && call.ArgsHash == lastHash(open[:i]) {
 			return open[:i]
 		}
 		if call.Name == turnkeeper.ToolWaitForToolOutput { // what comes after it may read what it waits for

@@ -55,23 +55,46 @@ func repeatedResult(first turnkeeper.ToolCall) string {
 		" again: the same call was made directly before, and was not run a second time. Use the result, or change the arguments.]"
 }
 
+// guarded says that a call is not run directly after an equal one that succeeded.
+// It is judged by what its tool says now; a tool that is gone runs nothing.
+func (t *turn) guarded(call turnkeeper.ToolCall) bool {
+	spec, known := t.offered.Spec(call.Name)
+	return known && spec.Guarded()
+}
+
+// repeated is repeated, for calls whose tool wants it looked at.
+func (t *turn) repeated(calls []turnkeeper.ToolCall) (first turnkeeper.ToolCall, ok bool) {
+	if !t.guarded(calls[len(calls)-1]) {
+		return first, false
+	}
+	return repeated(calls)
+}
+
+// mayRepeat is mayRepeat, for calls whose tool wants it looked at.
+func (t *turn) mayRepeat(calls []turnkeeper.ToolCall) bool {
+	return t.guarded(calls[len(calls)-1]) && mayRepeat(calls)
+}
+
 // skip decides whether a call of a scheduled turn's first round is left out for
-// what earlier turns did. A handle names a result of this turn: with equal ones
+// what earlier turns did: one of a tool with an effect, or of a reading tool that asks
+// for it. A handle names a result of this turn: with equal ones
 // an earlier turn's call had other arguments.
 func (t *turn) skip(ctx context.Context, call turnkeeper.ToolCall) (text string, skip bool) {
 	b := t.bounds
-	if !t.scheduled() || call.Key.Round != 1 || call.Paging || t.hasHandles(&call) || t.cfg.Freshness == nil ||
-		b.FreshnessWindow <= 0 && b.CooldownFailures <= 0 {
+	spec, _ := t.offered.Spec(call.Name)
+	window, checks := spec.ChecksEarlier(b.FreshnessWindow)
+	if !checks || !t.scheduled() || call.Key.Round != 1 || t.hasHandles(&call) || t.cfg.Freshness == nil ||
+		window <= 0 && b.CooldownFailures <= 0 {
 		return "", false
 	}
-	within := max(b.FreshnessWindow, b.CooldownWindow+b.Cooldown)
+	within := max(window, b.CooldownWindow+b.Cooldown)
 	past, err := t.cfg.Freshness.RecentCalls(ctx, t.record.Turn.Agent, call.Name, call.ArgsHash, within)
 	if err != nil {
 		t.log.Warn("earlier calls could not be read; the call is not checked for freshness",
 			zap.Stringer("call", call.Key), zap.Error(err))
 		return "", false
 	}
-	if text, skip = fresh(past, b.FreshnessWindow); skip {
+	if text, skip = fresh(past, window); skip {
 		return text, true
 	}
 	return coolingDown(past, b)

@@ -56,8 +56,9 @@ type shelf struct {
 	turn      turnkeeper.TurnID
 	store     Outputs
 	calls     []turnkeeper.ToolCall
-	jobs      []*job // in the background, as the calls are asked for
-	maxChars  int
+	jobs      []*job                // in the background, as the calls are asked for
+	maxChars  int                   // of what reads an output
+	pageOf    func(tool string) int // characters of a page of a tool's result
 	maxTokens int64
 	extract   func(ctx context.Context, from extractSource, query string) (tools.Result, error)
 }
@@ -68,7 +69,7 @@ func (t *turn) shelf(used *meter) tools.Outputs {
 	}
 	s := &shelf{
 		turn: t.record.Turn.ID, store: t.cfg.Outputs, calls: t.calls(),
-		maxChars: t.bounds.MaxToolResultChars, maxTokens: int64(t.bounds.AsyncTokenThreshold),
+		maxChars: t.bounds.MaxToolResultChars, pageOf: t.maxChars, maxTokens: int64(t.bounds.AsyncTokenThreshold),
 		extract: func(ctx context.Context, from extractSource, query string) (tools.Result, error) {
 			return t.extract(ctx, from, query, used)
 		},
@@ -86,7 +87,7 @@ func (s *shelf) Find(ctx context.Context, id string) (o tools.Output, found bool
 		return s.attached(ctx, id)
 	}
 	call := s.calls[i]
-	o = tools.Output{CallID: call.WireID, Tool: call.Name, MaxChars: s.maxChars, MaxTokens: s.maxTokens}
+	o = tools.Output{CallID: call.WireID, Tool: call.Name, MaxChars: s.pageOf(call.Name), MaxTokens: s.maxTokens}
 	switch {
 	case call.State == turnkeeper.CallRunning:
 		o.Running = true
@@ -182,15 +183,13 @@ func (s *shelf) stored(o *tools.Output, call turnkeeper.ToolCall, out turnkeeper
 // unseen is the first character of a result that the model has not been shown:
 // after the first page, and after every later one that went on from there.
 func (s *shelf) unseen(call turnkeeper.ToolCall, chars int64) int64 {
-	seen := min(int64(s.maxChars), chars)
-	if !outputs.HasFirstPage(call.Shown) {
-		seen = 0
-	}
-	for _, page := range s.calls {
-		if page.Name != turnkeeper.ToolGetContinuation || page.State != turnkeeper.CallSucceeded {
+	seen := min(outputs.FirstPageChars(call.Shown), chars)
+	page := int64(s.pageOf(call.Name))
+	for _, read := range s.calls {
+		if read.Name != turnkeeper.ToolGetContinuation || read.State != turnkeeper.CallSucceeded {
 			continue
 		}
-		asked, err := outputs.ParseContinuation([]byte(page.Arguments))
+		asked, err := outputs.ParseContinuation([]byte(read.Arguments))
 		if err != nil {
 			continue
 		}
@@ -202,7 +201,7 @@ func (s *shelf) unseen(call turnkeeper.ToolCall, chars int64) int64 {
 			from = *asked.Offset
 		}
 		if from <= seen {
-			seen = max(seen, min(from+int64(s.maxChars), chars))
+			seen = max(seen, min(from+page, chars))
 		}
 	}
 	return seen

@@ -3,6 +3,7 @@ package outputs
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -46,9 +47,23 @@ func (p Page) Render(id string) string {
 		p.Text, p.Start, p.End, p.Total, p.Total-p.End, id, p.End)
 }
 
-// HasFirstPage says that what a model was shown of a result is its first page.
-func HasFirstPage(shown string) bool {
-	return strings.Contains(shown, firstMarker) || strings.Contains(shown, plainMarker)
+// FirstPageChars is how many characters of a result a model was shown as its first
+// page. 0: what it was shown is none.
+func FirstPageChars(shown string) int64 {
+	for _, marker := range []string{firstMarker, plainMarker} {
+		i := strings.LastIndex(shown, marker)
+		if i < 0 {
+			continue
+		}
+		digits := shown[i+len(marker):]
+		if end := strings.IndexFunc(digits, func(r rune) bool { return r < '0' || r > '9' }); end >= 0 {
+			digits = digits[:end]
+		}
+		if n, err := strconv.ParseInt(digits, 10, 64); err == nil {
+			return n
+		}
+	}
+	return 0
 }
 
 const (

@@ -41,8 +41,8 @@ func NewRegistry(tools ...Tool) (*Registry, error) {
 
 // Register adds a tool. It refuses a name of impossible form or one that is
 // taken, a schema that is not the schema of an object or does not compile, an
-// unknown effect, a negative timeout, a detached tool without a timeout, and what
-// a Checker finds.
+// unknown effect or repeat, a negative timeout, a max_result_chars out of bounds, a
+// detached tool without a timeout, and what a Checker finds.
 func (r *Registry) Register(tool Tool) error {
 	if tool == nil {
 		return fmt.Errorf("a nil tool cannot be registered")
@@ -88,6 +88,9 @@ func checkSpec(spec *Spec) (*Schema, error) {
 		return nil, fmt.Errorf("tool %q has a timeout of %s; it must not be negative", spec.Name, spec.Timeout)
 	}
 	if err := checkDetached(*spec); err != nil {
+		return nil, err
+	}
+	if err := checkSwitches(*spec); err != nil {
 		return nil, err
 	}
 	schema, err := CompileSchema(spec.Parameters)

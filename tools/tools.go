@@ -27,6 +27,19 @@ type Spec struct {
 	Effect      turnkeeper.Effect // zero: EffectOnce
 	Timeout     time.Duration     // of one call; 0: the turn's tool_timeout
 
+	// Freshness is how recently an equal call must have succeeded for a call not to be
+	// run in the first round of a turn of a schedule. 0: the turn's freshness_window
+	// for a tool with an effect, and FreshnessOff for one of effect none.
+	Freshness time.Duration
+
+	// Repeat says what becomes of a call that equals the one directly before it, where
+	// that one succeeded. Empty: RepeatAllow for a tool of effect none, else RepeatGuard.
+	Repeat Repeat
+
+	// MaxResultChars is how many characters of a result the model is shown at once.
+	// 0: the turn's max_tool_result_chars.
+	MaxResultChars int
+
 	// Transactional says that the tool's only effect is in the database that
 	// keeps the journal, and that it runs in the transaction that records its
 	// result: it happens exactly when the result does. That transaction is open,

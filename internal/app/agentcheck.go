@@ -146,7 +146,7 @@ func (r *AgentsReport) check(file *agentdef.Reading, cfg *config.Config, toolbox
 			continue
 		}
 		line := file.Line("tools", name)
-		if t, ok := cfg.Tools[name]; ok {
+		if t, ok := cfg.Tools[name]; ok && t.Command != nil {
 			r.checkProgram(file, line, t)
 		}
 		if _, err := toolbox.Subset([]string{name}); err == nil {

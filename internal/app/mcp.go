@@ -37,7 +37,10 @@ func mcpServers(cfg *config.Config) []mcp.Server {
 			server.Headers[header] = value.Reveal()
 		}
 		for tool, settings := range s.Tools {
-			server.Tools[tool] = mcp.ToolSettings(settings)
+			server.Tools[tool] = mcp.ToolSettings{
+				Effect: settings.Effect, Timeout: settings.Timeout, Freshness: freshness(settings.ToolSwitches),
+				Repeat: tools.Repeat(settings.Repeat), MaxResultChars: settings.MaxResultChars,
+			}
 		}
 		servers = append(servers, server)
 	}

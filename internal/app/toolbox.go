@@ -15,7 +15,7 @@ import (
 )
 
 // newToolbox has every tool that an agent of this process can list.
-func newToolbox(agents *agents, store *storage.Store, masker *redact.Masker, more []tools.Tool) (*tools.Registry, error) {
+func newToolbox(agents *agents, store *storage.Store, cfg *config.Config, masker *redact.Masker, more []tools.Tool) (*tools.Registry, error) {
 	all := builtin.All(builtin.Deps{Root: agents.root, AllowPrivateHosts: agents.privateHosts, Notes: notes{store}})
 	all = append(all, more...)
 	// First as they are: behind the mask, the registry cannot see what tools.New
@@ -24,7 +24,10 @@ func newToolbox(agents *agents, store *storage.Store, masker *redact.Masker, mor
 		return nil, err
 	}
 	registry, err := tools.NewRegistry(maskTools(all, masker)...)
-	return registry, errors.Join(err, checkReserved(registry))
+	if err != nil {
+		return nil, err
+	}
+	return registry, errors.Join(checkReserved(registry), configure(registry, cfg, true))
 }
 
 // checkReserved refuses a tool with the name of one that every agent with sub_agents has.
@@ -40,7 +43,7 @@ func checkReserved(registry *tools.Registry) error {
 func KnownTools(cfg *config.Config, more ...tools.Tool) (*tools.Registry, error) {
 	registry, err := tools.NewRegistry(slices.Concat(builtin.All(builtin.Deps{Notes: noNotes{}}), Programs(cfg), more)...)
 	if err == nil {
-		err = checkReserved(registry)
+		err = errors.Join(checkReserved(registry), configure(registry, cfg, false))
 	}
 	return registry, err
 }

@@ -174,7 +174,7 @@ func (w *worker) prepare(ctx context.Context) error {
 	if w.models, err = newModels(w.cfg, w.agents.script, masker, w.log); err != nil {
 		return err
 	}
-	if w.tools, err = newToolbox(w.agents, w.store, masker, append(Programs(w.cfg), w.moreTools...)); err != nil {
+	if w.tools, err = newToolbox(w.agents, w.store, w.cfg, masker, append(Programs(w.cfg), w.moreTools...)); err != nil {
 		return err
 	}
 	if w.cfg.MigrateOnStart {

@@ -35,13 +35,17 @@ var ModelKeys = []MappingKey{
 	{"context_window", "whole number", "1024 to 100000000 tokens", "what the server tells or the table of known models has, else 32768; 4096 with the profile ollama", "Tokens that the model takes, question and answer together."},
 }
 
-// ToolKeys are the keys of tools.NAME.
+// ToolKeys are the keys of tools.NAME. A tool that is there without the config file
+// may have the keys of switchKeys.
 var ToolKeys = []MappingKey{
 	{"description", "text", "not empty", "must be given", "What the tool does, for the model."},
 	{"command", "list of text", "the program, then its arguments", "must be given", "What is run, without a shell. A program without a slash is looked up in the worker's PATH."},
 	{"arguments", "mapping", "the JSON Schema of an object", "no arguments", "What the model may pass. The program gets it as JSON, on one line, on its standard input."},
 	{"effect", "text", "none, keyed or once", "once", "What running a call again would do. A `keyed` program passes on `TURNKEEPER_IDEMPOTENCY_KEY`."},
 	{"timeout", "duration", "0 to 24h", "0", "Time for one call. 0: the `tool_timeout` of the turn."},
+	{"freshness", "duration", "0 to 720h", "the agent's `freshness_window` for a tool with an effect; else 0", "In turns of a schedule, a call that equals one that succeeded this recently is not run. 0: it is run."},
+	{"repeat", "text", "allow or guard", "allow for a tool of effect none, else guard", "Whether a call that equals the one directly before it runs again (allow), or is answered with the result of that one, where it succeeded (guard)."},
+	{"max_result_chars", "whole number", "1 to 1000000 characters", "the agent's `max_tool_result_chars`", "How much of a result the model is shown at once."},
 	{"detached", "true or false", "", "false", "Whether a call runs in a job of its own, apart from its turn. It needs a `timeout`, which may be longer than any turn."},
 	{"dir", "text", "a path", "the working directory", "The folder that the program runs in."},
 	{"env", "mapping", "names of variables to texts, or to env: VARIABLE or file: PATH", "none", "The program's environment. It gets no other variable but those of the call."},
@@ -95,6 +99,9 @@ var MCPServerKeys = []MappingKey{
 var MCPToolKeys = []MappingKey{
 	{"effect", "text", "none, keyed or once", "the server's", "What running a call again would do."},
 	{"timeout", "duration", "0 to 24h", "the server's", "Time for one call. 0: the server's."},
+	{"freshness", "duration", "0 to 720h", "the agent's `freshness_window` for a tool with an effect; else 0", "As `tools.NAME.freshness`."},
+	{"repeat", "text", "allow or guard", "allow for a tool of effect none, else guard", "As `tools.NAME.repeat`."},
+	{"max_result_chars", "whole number", "1 to 1000000 characters", "the agent's `max_tool_result_chars`", "As `tools.NAME.max_result_chars`."},
 }
 
 // MCPOAuthKeys are the keys of mcp_servers.NAME.oauth.

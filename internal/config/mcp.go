@@ -48,6 +48,7 @@ type MCPServer struct {
 type MCPToolSettings struct {
 	Effect  turnkeeper.Effect // empty: the server's
 	Timeout time.Duration     // 0: the server's
+	ToolSwitches
 }
 
 // Defaults of an MCPServer.
@@ -260,6 +261,8 @@ func (r *mcpReader) tools(key string, v *strictyaml.Node) {
 				settings.Effect = r.effect(where+one, v)
 			case "timeout":
 				settings.Timeout = r.timeout(where+one, v)
+			default:
+				r.toolSwitch(&settings.ToolSwitches, one, where+one, v)
 			}
 		})
 		r.server.Tools[name] = settings

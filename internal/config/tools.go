@@ -12,11 +12,12 @@ import (
 	"turnkeeper/internal/config/strictyaml"
 )
 
-// A Tool is a program that agents can have as a tool.
+// A Tool is a program that agents can have as a tool; or, without a Command, the
+// switches of a tool that is built in or registered in Go.
 type Tool struct {
 	Name        string
 	Description string
-	Command     []string          // the program and its arguments
+	Command     []string          // the program and its arguments; nil: the tool is another's
 	Arguments   json.RawMessage   // JSON Schema; nil: it takes none
 	Effect      turnkeeper.Effect // never empty
 	Timeout     time.Duration     // 0: tool_timeout of the turn
@@ -25,6 +26,7 @@ type Tool struct {
 	Env         map[string]Secret // all of its environment; nil: none
 	MaxOutput   int               // bytes; 0: turnkeeper.MaxOutputBytes
 	MediaType   string            // of its output; empty: text/plain
+	ToolSwitches
 
 	secretValues []string // of Env, that the masker must know
 }
@@ -53,6 +55,9 @@ type toolReader struct {
 
 func (r *toolReader) read(v *strictyaml.Node) Tool {
 	r.Fields(r.where, v, keyNames(ToolKeys), r.key)
+	if onlySwitches(v) {
+		return r.tool
+	}
 	for _, key := range []string{"description", "command"} {
 		given := slices.ContainsFunc(v.Fields, func(f strictyaml.Field) bool { return f.Key == key })
 		if !given && v.Kind == strictyaml.Map {
@@ -78,6 +83,8 @@ func (r *toolReader) key(key string, v *strictyaml.Node) {
 		t.Effect = turnkeeper.Effect(r.choice(key, v, string(turnkeeper.EffectNone), string(turnkeeper.EffectKeyed), string(turnkeeper.EffectOnce)))
 	case "timeout":
 		t.Timeout = r.timeout(key, v)
+	case "freshness", "repeat", "max_result_chars":
+		r.toolSwitch(&t.ToolSwitches, key, key, v)
 	case "detached":
 		t.Detached = *r.boolean(key, v)
 	case "dir":

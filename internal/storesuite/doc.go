@@ -100,6 +100,8 @@ func Run(t *testing.T, open func(t *testing.T) Door) {
 		{"a round keeps how its request was made", recipeKept},
 		{"a summary is of its conversation and comes with its round", summaryKept},
 		{"the turns before the history are counted", olderCounted},
+		{"turns that were cancelled or failed are told", toldTurns},
+		{"a run of a schedule is told of the one before", lastRunKept},
 		{"a start is unique", startUnique},
 		{"a repeatable call may be started again", startAgain},
 		{"a result is taken from the newest start only", newestStart},

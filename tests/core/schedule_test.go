@@ -77,7 +77,7 @@ func TestAScheduledTurnDoesNotRepeatWhatIsFresh(t *testing.T) {
 		if m := r.Chat().Messages; m[len(m)-1].Role == "tool" {
 			return inferencetest.Text("Seen.")
 		}
-		return inferencetest.Calls(env.MarkerCall("mark_none", "look"))
+		return inferencetest.Calls(env.MarkerCall("mark_once", "look"))
 	})
 	e.StartWorker()
 	e.MissSlots(time.Second)

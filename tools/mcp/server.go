@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/tools"
 )
 
 // A Server says how a server is reached, and what it is believed.
@@ -57,6 +58,10 @@ type Server struct {
 type ToolSettings struct {
 	Effect  turnkeeper.Effect // empty: the server's
 	Timeout time.Duration     // 0: the server's
+
+	Freshness      time.Duration // as in tools.Spec
+	Repeat         tools.Repeat  // as in tools.Spec
+	MaxResultChars int           // as in tools.Spec
 }
 
 // A Store keeps what servers said of their tools. Implementations are safe for

@@ -34,6 +34,7 @@ func (h *host) newTool(name string) *tool {
 		Name:       turnkeeper.MCPToolName(h.server.Name, name),
 		Parameters: json.RawMessage(emptySchema),
 		Timeout:    h.server.timeoutOf(name),
+		Freshness:  h.server.Tools[name].Freshness, Repeat: h.server.Tools[name].Repeat, MaxResultChars: h.server.Tools[name].MaxResultChars,
 	}}
 	e, known, _ := h.catalog.get(name)
 	if !known || e.fault != "" {

@@ -1,0 +1,82 @@
+package tools
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"turnkeeper"
+)
+
+// MaxResultChars is the most that Spec.MaxResultChars may be.
+const MaxResultChars = 1_000_000
+
+// FreshnessOff as a Spec's Freshness runs equal calls again, however fresh they are.
+const FreshnessOff time.Duration = -1
+
+// Repeat says what becomes of a call that repeats the one directly before it.
+type Repeat string
+
+// What becomes of a call that is repeated. The zero value is RepeatAllow for a tool of
+// effect none, and RepeatGuard for all others.
+const (
+	RepeatAllow Repeat = "allow" // it runs again
+	RepeatGuard Repeat = "guard" // where the first one succeeded, it is answered with that one's result
+)
+
+// Guarded says that a call is not run again directly after an equal one that
+// succeeded.
+func (s Spec) Guarded() bool {
+	if s.Paging {
+		return false
+	}
+	if s.Repeat == "" {
+		return s.Effect != turnkeeper.EffectNone
+	}
+	return s.Repeat == RepeatGuard
+}
+
+// ChecksEarlier says that a call in a turn of a schedule depends on equal calls of
+// earlier turns: whether one succeeded within fresh (0: that does not matter), and
+// whether they kept failing. window is the turn's.
+func (s Spec) ChecksEarlier(window time.Duration) (fresh time.Duration, ok bool) {
+	if s.Paging || s.Effect == turnkeeper.EffectNone && s.Freshness <= 0 {
+		return 0, false
+	}
+	return max(0, cmp.Or(s.Freshness, window)), true
+}
+
+// Switches change what a tool's Spec says. A zero field leaves it as it is.
+type Switches struct {
+	Timeout        time.Duration
+	Freshness      time.Duration
+	Repeat         Repeat
+	MaxResultChars int
+}
+
+// Configure changes the spec of a registered tool. It refuses what Register does.
+func (r *Registry) Configure(name string, s Switches) error {
+	e, ok := r.entries[name]
+	if !ok {
+		return r.unknown(name)
+	}
+	e.spec.Timeout = cmp.Or(s.Timeout, e.spec.Timeout)
+	e.spec.Freshness = cmp.Or(s.Freshness, e.spec.Freshness)
+	e.spec.Repeat = cmp.Or(s.Repeat, e.spec.Repeat)
+	e.spec.MaxResultChars = cmp.Or(s.MaxResultChars, e.spec.MaxResultChars)
+	if _, err := checkSpec(&e.spec); err != nil {
+		return err
+	}
+	r.entries[name] = e
+	return nil
+}
+
+func checkSwitches(spec Spec) error {
+	switch {
+	case spec.Repeat != "" && spec.Repeat != RepeatAllow && spec.Repeat != RepeatGuard:
+		return fmt.Errorf("tool %q has repeat %q; it must be %s or %s", spec.Name, spec.Repeat, RepeatAllow, RepeatGuard)
+	case spec.MaxResultChars < 0 || spec.MaxResultChars > MaxResultChars:
+		return fmt.Errorf("tool %q has a max_result_chars of %d; it must be 0 to %d", spec.Name, spec.MaxResultChars, MaxResultChars)
+	}
+	return nil
+}
