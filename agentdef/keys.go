@@ -98,7 +98,7 @@ func table() []key {
 			boolP(func(d *Definition) **bool { return &d.OutputHandles })},
 		{Key{"summarise", "true or false", "", "the setting `summarise`", "Whether earlier turns that do not fit the context window are summarised, by a model call."},
 			boolP(func(d *Definition) **bool { return &d.Summarise })},
-		{Key{"freshness_window", "duration", "0 to 720h", "the setting `freshness_window`", "In turns of a schedule, an equal call that succeeded this recently is not run again. 0: off."},
+		{Key{"freshness_window", "duration", "0 to 720h", "the setting `freshness_window`", "In turns of a schedule, a call of a tool with an effect is not run where an equal one succeeded this recently. 0: off."},
 			durationP(func(d *Definition) **time.Duration { return &d.FreshnessWindow }, 0, maxWindow)},
 		{Key{"max_output_tokens", "whole number", "0 to 1000000 tokens", "4096", "Tokens reserved for each answer of the model. 0: the default."},
 			whole(func(d *Definition) *int { return &d.MaxOutputTokens }, 0, maxCount)},

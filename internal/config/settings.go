@@ -166,7 +166,7 @@ func boundSettings() []Setting {
 			Name: "lease_margin", Group: lease, Zero: "no margin", Doc: "What must be left of a lease for safety."}),
 
 		duration(func(c *Config) *time.Duration { return &c.Bounds.FreshnessWindow }, 0, month, Setting{
-			Name: "freshness_window", Group: repeats, Zero: "off", Doc: "In turns of a schedule, an equal call that succeeded this recently is not run again."}),
+			Name: "freshness_window", Group: repeats, Zero: "off", Doc: "In turns of a schedule, a call of a tool with an effect is not run where an equal one succeeded this recently."}),
 		number(func(c *Config) *int { return &c.Bounds.CooldownFailures }, 0, 20, Setting{
 			Name: "cooldown_failures", Group: repeats, Unit: "failures", Zero: "off", Doc: "Equal failures, in turns of a schedule, of a call with an effect, or of a read that has a `freshness` of its own, after which it is not run for a while."}),
 		duration(func(c *Config) *time.Duration { return &c.Bounds.CooldownWindow }, time.Second, month, Setting{
