@@ -224,6 +224,7 @@ func TestAskingForWhatIsNotThere(t *testing.T) {
 func TestACallThatRunsIsNotRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := lasting("fetcher", turnkeeper.EffectNone, 20*time.Second)
+		slow.spec.Repeat = tools.RepeatGuard
 		b := asyncBench(t, asks("fetcher", "quick"), asks("fetcher {\"n\":1}"), says("Well.")).with(read("quick"), slow)
 		b.script = inferencetest.NewScript(asks("quick", `fetcher {"n":1}`), asks(`fetcher {"n":1}`), says("Well."))
 		b.models["main/model"] = b.script

@@ -248,7 +248,9 @@ func TestRepeatedCalls(t *testing.T) {
 	}{
 		{"in the next round", [][]string{{"send " + n}, {"send " + n}}, []turnkeeper.CallState{"succeeded", "skipped"}, 1},
 		{"in the same answer", [][]string{{"send " + n, "send " + n, "send " + n}}, []turnkeeper.CallState{"succeeded", "skipped", "skipped"}, 1},
-		{"reads too", [][]string{{"look " + n, "look " + n}}, []turnkeeper.CallState{"succeeded", "skipped"}, 1},
+		{"a read", [][]string{{"look " + n, "look " + n}, {"look " + n}}, []turnkeeper.CallState{"succeeded", "succeeded", "succeeded"}, 3},
+		{"a read that is guarded", [][]string{{"watch " + n, "watch " + n}}, []turnkeeper.CallState{"succeeded", "skipped"}, 1},
+		{"an effect that may repeat", [][]string{{"poke " + n, "poke " + n}, {"poke " + n}}, []turnkeeper.CallState{"succeeded", "succeeded", "succeeded"}, 3},
 		{"written otherwise", [][]string{{"send " + n}, {`send { "n": 1.0 }`}}, []turnkeeper.CallState{"succeeded", "skipped"}, 1},
 		{"with another between", [][]string{{"send " + n, "look", "send " + n}}, []turnkeeper.CallState{"succeeded", "succeeded", "succeeded"}, 3},
 		{"with paging between", [][]string{{"send " + n, "page", "send " + n}}, []turnkeeper.CallState{"succeeded", "succeeded", "skipped"}, 2},
@@ -261,8 +263,9 @@ func TestRepeatedCalls(t *testing.T) {
 				page := read("page")
 				page.spec.Paging = true
 				fail := once("fail").does(func(context.Context, tools.Call) (tools.Result, error) { return tools.Result{}, errors.New("no") })
-				send, look := once("send"), read("look")
-				b := newBench(t).with(send, look, page, fail)
+				send, look, watch, poke := once("send"), read("look"), read("watch"), once("poke")
+				watch.spec.Repeat, poke.spec.Repeat = tools.RepeatGuard, tools.RepeatAllow
+				b := newBench(t).with(send, look, watch, poke, page, fail)
 				for _, calls := range test.ask {
 					b.script.Add(asks(calls...))
 				}
@@ -271,7 +274,7 @@ func TestRepeatedCalls(t *testing.T) {
 				if diff := cmp.Diff(test.want, b.states()); diff != "" {
 					t.Error(diff)
 				}
-				if runs := send.runs.count() + look.runs.count() + page.runs.count() + fail.runs.count(); runs != test.runs {
+				if runs := send.runs.count() + look.runs.count() + watch.runs.count() + poke.runs.count() + page.runs.count() + fail.runs.count(); runs != test.runs {
 					t.Errorf("%d runs, want %d", runs, test.runs)
 				}
 				for _, call := range b.store.calls() {
@@ -299,7 +302,7 @@ func TestRepeatsAndTheCap(t *testing.T) {
 		stop turnkeeper.StopReason
 	}{
 		{"a repeat is free", 2, []string{"send" + n, "send" + n, "look"}, []turnkeeper.CallState{"succeeded", "skipped", "succeeded"}, 2, turnkeeper.StopNone},
-		{"of a read too", 2, []string{"look" + n, "look" + n, "look" + n, "look"}, []turnkeeper.CallState{"succeeded", "skipped", "skipped", "succeeded"}, 2, turnkeeper.StopNone},
+		{"reads count", 2, []string{"look" + n, "look" + n, "look" + n}, []turnkeeper.CallState{"succeeded", "succeeded", "denied"}, 2, turnkeeper.StopMaxToolCalls},
 		{"at the cap", 1, []string{"send" + n, "send" + n}, []turnkeeper.CallState{"succeeded", "skipped"}, 1, turnkeeper.StopNone},
 		{"with paging between", 1, []string{"send" + n, "page", "send" + n}, []turnkeeper.CallState{"succeeded", "succeeded", "skipped"}, 2, turnkeeper.StopNone},
 		{"after a failure it counts", 2, []string{"fail" + n, "fail" + n, "look"}, []turnkeeper.CallState{"failed", "failed", "denied"}, 2, turnkeeper.StopMaxToolCalls},

@@ -101,7 +101,7 @@ func (t *turn) refuse(call *turnkeeper.ToolCall, refused string, err error) erro
 // shelfBefore has the results of the calls before one.
 func (t *turn) shelfBefore(key turnkeeper.CallKey) *shelf {
 	calls := t.callsUpTo(key)
-	return &shelf{turn: t.record.Turn.ID, store: t.cfg.Outputs, calls: calls[:len(calls)-1]}
+	return &shelf{turn: t.record.Turn.ID, store: t.cfg.Outputs, pageOf: t.maxChars, calls: calls[:len(calls)-1]}
 }
 
 // values gives out the values of one call's handles.

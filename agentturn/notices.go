@@ -113,7 +113,7 @@ func thousands(tokens int64) string {
 
 // retrievals counts the calls of this turn that have read of a call's output.
 func (t *turn) retrievals(call turnkeeper.ToolCall) (n int) {
-	s := &shelf{calls: t.calls()}
+	s := &shelf{calls: t.calls(), pageOf: t.maxChars}
 	for _, reader := range s.calls {
 		if !slices.Contains(readers, reader.Name) || reader.State != turnkeeper.CallSucceeded {
 			continue
