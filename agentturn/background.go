@@ -67,7 +67,8 @@ func (t *turn) longEnough(j *job) context.Context {
 
 // mayGoOn says that a call may go on in the background.
 func (t *turn) mayGoOn(call *turnkeeper.ToolCall) bool {
-	return t.retrieves() && t.bounds.AsyncTimeout > 0 && !call.Paging
+	spec, _ := t.offered.Spec(call.Name)
+	return t.retrieves() && t.bounds.AsyncTimeout > 0 && spec.MayGoOn()
 }
 
 // retrieves says that the model can retrieve what it was given a handle for.

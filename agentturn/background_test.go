@@ -107,7 +107,7 @@ func TestASlowCallGoesToTheBackground(t *testing.T) {
 func TestAttachmentsOfACallInTheBackground(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := asyncBench(t, asks("camera"), asks("wait_for_tool_output {}"), says("Done."))
-		b.with(once("camera").does(func(context.Context, tools.Call) (tools.Result, error) {
+		b.with(once("camera").inBackground().does(func(context.Context, tools.Call) (tools.Result, error) {
 			time.Sleep(8 * time.Second)
 			return tools.Result{Text: "a picture", Attached: []tools.Attachment{{Name: "image", MediaType: "image/png", Bytes: []byte{0, 1}}}}, nil
 		}))
@@ -128,7 +128,7 @@ func TestAttachmentsOfACallInTheBackground(t *testing.T) {
 func TestTheLoopWaitsForTheFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := asyncBench(t, asks("slow", "slower"), says("One is enough."))
-		b.with(lasting("slow", turnkeeper.EffectOnce, 20*time.Second), lasting("slower", turnkeeper.EffectNone, 50*time.Second))
+		b.with(lasting("slow", turnkeeper.EffectOnce, 20*time.Second).inBackground(), lasting("slower", turnkeeper.EffectNone, 50*time.Second))
 		start := time.Now()
 		outcome := b.run(t.Context())
 		if outcome.State != turnkeeper.TurnSucceeded || time.Since(start) != 20*time.Second {
@@ -144,7 +144,8 @@ func TestTheLoopWaitsForTheFirst(t *testing.T) {
 	})
 }
 
-// What has an effect is let finish, within its time, before the turn closes.
+// What has an effect is let finish, within its time, before the turn closes, and the model
+// is told how it ended.
 func TestTheTurnClosesAfterItsEffects(t *testing.T) {
 	for name, c := range map[string]struct {
 		takes time.Duration
@@ -152,20 +153,25 @@ func TestTheTurnClosesAfterItsEffects(t *testing.T) {
 		state turnkeeper.CallState
 		turn  turnkeeper.TurnState
 		stop  turnkeeper.StopReason
+		reply string
 	}{
-		"it ends":             {30 * time.Second, 30 * time.Second, turnkeeper.CallSucceeded, turnkeeper.TurnSucceeded, turnkeeper.StopNone},
-		"its time is up":      {80 * time.Second, 60 * time.Second, turnkeeper.CallFailed, turnkeeper.TurnSucceeded, turnkeeper.StopNone},
-		"the turn's is first": {80 * time.Second, 40 * time.Second, turnkeeper.CallCancelled, turnkeeper.TurnDegraded, turnkeeper.StopMaxDuration},
+		"it ends":        {30 * time.Second, 30 * time.Second, turnkeeper.CallSucceeded, turnkeeper.TurnSucceeded, turnkeeper.StopNone, "It is over."},
+		"its time is up": {80 * time.Second, 60 * time.Second, turnkeeper.CallFailed, turnkeeper.TurnSucceeded, turnkeeper.StopNone, "It is over."},
+		"the turn's is first": {
+			80 * time.Second, 40 * time.Second, turnkeeper.CallCancelled, turnkeeper.TurnDegraded, turnkeeper.StopMaxDuration,
+			"Tool results: 1 succeeded, 1 failed.\n- sender: cancelled: tool error: 'sender' was cancelled: the turn's time is over. " +
+				"It may or may not have happened.\n- quick: quick ran",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := asyncBench(t, asks("sender", "quick"), says("It is on its way.")).with(lasting("sender", turnkeeper.EffectOnce, c.takes), read("quick"))
+				b := asyncBench(t, asks("sender", "quick"), says("It is on its way."), says("It is over.")).with(lasting("sender", turnkeeper.EffectOnce, c.takes).inBackground(), read("quick"))
 				if name == "the turn's is first" {
 					b.bounds.MaxDuration, b.wall = 40*time.Second, 40*time.Second
 				}
 				start := time.Now()
 				outcome := b.run(t.Context())
-				if outcome.State != c.turn || outcome.StopReason != c.stop || time.Since(start) != c.after || outcome.Reply != "It is on its way." {
+				if outcome.State != c.turn || outcome.StopReason != c.stop || time.Since(start) != c.after || outcome.Reply != c.reply {
 					t.Errorf("%+v after %s", outcome, time.Since(start))
 				}
 				if got := b.states()[0]; got != c.state {
@@ -273,7 +279,7 @@ func TestAWorkerIsLostWithACallInTheBackground(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				slow := lasting("worker", c.effect, 20*time.Second)
+				slow := lasting("worker", c.effect, 20*time.Second).inBackground()
 				b := asyncBench(t, asks("worker", "quick")).with(slow, read("quick"))
 				b.lose(agentturn.PointModelBefore, 2)
 				call := b.store.calls()[0]
@@ -305,15 +311,16 @@ func TestAWorkerIsLostWithACallInTheBackground(t *testing.T) {
 // A worker that shuts down leaves to the next one what may run again.
 func TestAShutdownWithCallsInTheBackground(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		again, never := lasting("again", turnkeeper.EffectKeyed, 20*time.Second), lasting("never", turnkeeper.EffectOnce, 20*time.Second)
-		b := asyncBench(t, asks("again", "never")).with(again, never)
+		again := lasting("again", turnkeeper.EffectKeyed, 20*time.Second).inBackground()
+		never := lasting("never", turnkeeper.EffectOnce, 20*time.Second).inBackground()
+		b := asyncBench(t, asks("again", "quick"), asks("never")).with(again, never, read("quick"))
 		ctx, stop := context.WithCancelCause(t.Context())
 		time.AfterFunc(12*time.Second, func() { stop(agentturn.ErrShutdown) })
 		outcome := b.run(ctx)
 		if outcome.State != turnkeeper.TurnQueued {
 			t.Fatalf("ended %s", outcome.State)
 		}
-		if got, want := b.states(), []turnkeeper.CallState{turnkeeper.CallRunning, turnkeeper.CallCancelled}; !cmp.Equal(got, want) {
+		if got, want := b.states(), []turnkeeper.CallState{turnkeeper.CallRunning, turnkeeper.CallSucceeded, turnkeeper.CallCancelled}; !cmp.Equal(got, want) {
 			t.Fatalf("states %v", got)
 		}
 		b.script.Add(asks("wait_for_tool_output {}"), says("Done."))

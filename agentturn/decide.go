@@ -28,11 +28,19 @@ func (t *turn) decide(ctx context.Context) (state, error) {
 	if end == nil {
 		return t.goOnFrom(ctx, last)
 	}
+	if len(last.Calls) == 0 && len(t.jobs) > 0 { // the answer is not lost with the worker
+		if err := t.commit(ctx); err != nil {
+			return nil, err
+		}
+	}
 	if err := t.awaitJobs(ctx, len(last.Calls) > 0); err != nil {
 		return nil, err
 	}
 	if slices.ContainsFunc(t.elsewhere(), outlast) {
 		end = t.waiting
+	} else if len(last.Calls) == 0 && len(unseenEffects(t.rounds)) > 0 && !t.roundsUsedUp() {
+		t.log.Info("a call with an effect has ended after the answer; the model is asked once more", zap.Int("round", last.Number+1))
+		return t.ask, nil
 	}
 	t.end = end()
 	return nil, nil
@@ -111,6 +119,10 @@ func isRefusal(text string) bool {
 // outcome of a call is in doubt it is no plain success.
 func (t *turn) answered(last turnkeeper.Round) *ending {
 	e := &ending{state: turnkeeper.TurnSucceeded, stop: turnkeeper.StopNone, reply: says(last.Text), said: last.Number}
+	if slices.ContainsFunc(unseenEffects(t.rounds), func(c turnkeeper.ToolCall) bool { return c.State != turnkeeper.CallSucceeded }) {
+		t.logCap("a call with an effect failed after the last answer, completing turn")
+		e = t.summarised()
+	}
 	if slices.ContainsFunc(t.calls(), inDoubt) {
 		e.state, e.stop = turnkeeper.TurnDegraded, turnkeeper.StopWorkerLost
 	}
@@ -141,7 +153,16 @@ func (t *turn) capped(stop turnkeeper.StopReason) *ending {
 // degraded is an end whose reply is the model's last text, if there is one,
 // else the summary.
 func (t *turn) degraded(stop turnkeeper.StopReason) *ending {
-	return &ending{state: turnkeeper.TurnDegraded, stop: stop, reply: DegradedReply}
+	return &ending{state: turnkeeper.TurnDegraded, stop: stop, reply: replyOf}
+}
+
+// replyOf is the reply of a turn that could not end as asked. An answer that has not seen
+// how an effect ended is no reply.
+func replyOf(rounds []turnkeeper.Round) string {
+	if len(unseenEffects(rounds)) > 0 {
+		return summaryOf(rounds)
+	}
+	return DegradedReply(rounds)
 }
 
 // summarised is the end by max_rounds. What a model says beside tool calls is

@@ -150,15 +150,15 @@ func TestNewsIsNotToldByTwoClocks(t *testing.T) {
 	})
 }
 
-// A result that comes while the model is asked is there when the turn ends.
+// The model is told of a result that comes while it is asked.
 func TestAResultComesWhileTheTurnRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, asks("remote", "local"), says("I will not wait.")).with(far("remote", turnkeeper.EffectOnce))
+		b := newBench(t, asks("remote", "local"), says("I will not wait."), says("It has come.")).with(far("remote", turnkeeper.EffectOnce))
 		b.with(read("local").does(func(context.Context, tools.Call) (tools.Result, error) {
 			return tools.Result{Text: "here"}, nil
 		}))
 		b.fault = atPoint(agentturn.PointModelAfter, 2, func() { b.store.arrive(farKey, turnkeeper.CallSucceeded, "there") })
-		if o := b.run(t.Context()); o.State != turnkeeper.TurnSucceeded || o.Reply != "I will not wait." {
+		if o := b.run(t.Context()); o.State != turnkeeper.TurnSucceeded || o.Reply != "It has come." {
 			t.Errorf("the turn ended %s with %q", o.State, o.Reply)
 		}
 		if got := b.states(); got[0] != turnkeeper.CallSucceeded {
@@ -232,8 +232,8 @@ func TestWithoutRoundsLeftTheTurnWaitsForAll(t *testing.T) {
 	})
 }
 
-// An answer ends the turn when no effect is open elsewhere any more, and the model
-// is not asked again for what comes meanwhile.
+// An answer ends the turn when no effect is open elsewhere any more, and the model has
+// been told of those that came meanwhile.
 func TestAnAnswerWaitsForEffectsElsewhere(t *testing.T) {
 	for _, test := range []struct {
 		effect turnkeeper.Effect
@@ -247,17 +247,18 @@ func TestAnAnswerWaitsForEffectsElsewhere(t *testing.T) {
 	} {
 		t.Run(string(test.effect)+" "+string(test.comes), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, asks("remote", "local"), says("It is begun.")).with(far("remote", test.effect), read("local"))
-				want := turnkeeper.CallCancelled
+				b := newBench(t, asks("remote", "local"), says("It is begun."), says("It is over.")).with(far("remote", test.effect), read("local"))
+				want, asked, reply := turnkeeper.CallCancelled, 2, "It is begun."
 				if test.comes != "" {
+					asked, reply = 3, "It is over."
 					b.waits()
 					b.store.arrive(farKey, test.comes, "forty-two")
 					want = test.comes
 				}
-				if o := b.run(t.Context()); o.State != test.ends || o.Reply != "It is begun." {
+				if o := b.run(t.Context()); o.State != test.ends || o.Reply != reply {
 					t.Errorf("the turn ended %s with %q", o.State, o.Reply)
 				}
-				if n := len(b.requests()); n != 2 {
+				if n := len(b.requests()); n != asked {
 					t.Errorf("the model was asked %d times", n)
 				}
 				if call := b.store.calls()[0]; call.State != want {
@@ -441,7 +442,7 @@ func TestADetachedCallTakesNoHandles(t *testing.T) {
 // stays.
 func TestACallKeepsItsHandleWhereItsToolHasBecomeDetached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		slow := lasting("slow", turnkeeper.EffectKeyed, 20*time.Second)
+		slow := lasting("slow", turnkeeper.EffectKeyed, 20*time.Second).inBackground()
 		b := asyncBench(t, asks("slow")).with(slow)
 		ctx, stop := context.WithCancelCause(t.Context())
 		time.AfterFunc(12*time.Second, func() { stop(agentturn.ErrShutdown) })

@@ -20,9 +20,16 @@ func (t *turn) execute(ctx context.Context) (state, error) {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		if wait, err := t.mustWait(ctx, open[0]); wait || err != nil {
-			t.end = t.waiting()
+		wait, err := t.awaitHolders(ctx, open[0])
+		if !wait && err == nil {
+			wait, err = t.mustWait(ctx, open[0])
+		}
+		if err != nil {
 			return nil, err
+		}
+		if wait {
+			t.end = t.waiting()
+			return nil, nil
 		}
 		if err := t.executeFirst(ctx, open); err != nil {
 			return nil, err

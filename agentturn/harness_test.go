@@ -246,6 +246,12 @@ type tool struct {
 
 func (t *tool) Spec() tools.Spec { return t.spec }
 
+// inBackground lets the tool's calls go on in the background, whatever its effect.
+func (t *tool) inBackground() *tool {
+	t.spec.Background = new(true)
+	return t
+}
+
 func (t *tool) Run(ctx context.Context, call tools.Call) (tools.Result, error) {
 	t.runs.add(call)
 	if t.f == nil {

@@ -17,7 +17,7 @@ const (
 // that had begun to stream and has no answer there, which is void (0: none).
 func Lost(turn turnkeeper.TurnID, trigger turnkeeper.Trigger, rounds []turnkeeper.Round, open, losses int) (turnkeeper.Outcome, []turnkeeper.Event) {
 	outcome := turnkeeper.Outcome{
-		State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopWorkerLost, Reply: DegradedReply(rounds),
+		State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopWorkerLost, Reply: replyOf(rounds),
 		ErrorClass: string(turnkeeper.StopWorkerLost),
 		Error:      fmt.Sprintf("the turn lost its worker %d times; it was answered without being run again", losses),
 	}

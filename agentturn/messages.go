@@ -29,6 +29,9 @@ type wording struct {
 // order. Those that are dropped are replaced by a line.
 func (w *wording) roundMessages(round turnkeeper.Round, dropped func(turnkeeper.ToolCall) bool) []inference.Message {
 	messages := []inference.Message{answerOf(round)}
+	if len(round.Calls) == 0 { // two answers must not follow each other
+		return append(messages, inference.Message{Role: inference.RoleUser, Text: answerUnsent})
+	}
 	for _, call := range round.Calls {
 		text := shownOf(call)
 		switch {
@@ -46,6 +49,9 @@ func (w *wording) roundMessages(round turnkeeper.Round, dropped func(turnkeeper.
 	}
 	return messages
 }
+
+// answerUnsent follows an answer after which the model was asked once more.
+const answerUnsent = "# System Notice\n\nThis answer was not sent: a tool call that was still running has ended since."
 
 // inWords tells an answer that called tools, and the results, without calls.
 func inWords(messages []inference.Message) []inference.Message {

@@ -47,7 +47,7 @@ func (t *turn) status() string {
 	for _, call := range t.calls() {
 		switch {
 		case call.State == turnkeeper.CallRunning:
-			running = append(running, fmt.Sprintf("- %s (id: %s, running %.1fs)", call.Name, call.OutputID, t.runs(call).Seconds()))
+			running = append(running, fmt.Sprintf("- %s %s%.1fs)", call.Name, runningMark(call), t.runs(call).Seconds()))
 		case WentOn(call) && call.State == turnkeeper.CallUnknown:
 			unknown = append(unknown, endedLine(call))
 		case WentOn(call) && call.State != turnkeeper.CallSucceeded:
@@ -69,6 +69,11 @@ func (t *turn) status() string {
 		}
 	}
 	return strings.Join(lines, "\n")
+}
+
+// runningMark begins what a notice says of a call that runs. unseenEffects finds it there.
+func runningMark(call turnkeeper.ToolCall) string {
+	return fmt.Sprintf("(id: %s, running ", call.OutputID)
 }
 
 // runs is how long a call has been in the background.

@@ -47,6 +47,9 @@ func (s *scale) answer(m inference.Message) int {
 
 func (s *scale) round(round turnkeeper.Round) roundLoad {
 	l := roundLoad{answer: s.answer(answerOf(round))}
+	if len(round.Calls) == 0 {
+		l.answer += s.message(answerUnsent)
+	}
 	for _, call := range round.Calls {
 		l.results = append(l.results, resultLoad{
 			whole: messageTokens + s.content(shownOf(call)),

@@ -42,7 +42,7 @@ func NewRegistry(tools ...Tool) (*Registry, error) {
 // Register adds a tool. It refuses a name of impossible form or one that is
 // taken, a schema that is not the schema of an object or does not compile, an
 // unknown effect or repeat, a negative timeout, a max_result_chars out of bounds, a
-// detached tool without a timeout, and what a Checker finds.
+// detached tool without a timeout, a background that cannot be, and what a Checker finds.
 func (r *Registry) Register(tool Tool) error {
 	if tool == nil {
 		return fmt.Errorf("a nil tool cannot be registered")
@@ -92,6 +92,9 @@ func checkSpec(spec *Spec) (*Schema, error) {
 	}
 	if err := checkSwitches(*spec); err != nil {
 		return nil, err
+	}
+	if b := spec.Background; b != nil && (*b && spec.Transactional || !*b && spec.Detached) {
+		return nil, fmt.Errorf("tool %q says background %t; a transactional tool never goes to the background, and a detached one always does", spec.Name, *b)
 	}
 	schema, err := CompileSchema(spec.Parameters)
 	if err != nil {

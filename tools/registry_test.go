@@ -52,6 +52,8 @@ func TestRegisterRefuses(t *testing.T) {
 		{"detached without a timeout", spec(func(s *tools.Spec) { s.Detached = true }), "needs one of its own"},
 		{"detached for two days", spec(func(s *tools.Spec) { s.Detached, s.Timeout = true, 48*time.Hour }), "at most 24h"},
 		{"detached and transactional", spec(func(s *tools.Spec) { s.Detached, s.Transactional, s.Timeout = true, true, time.Hour }), "cannot be transactional"},
+		{"detached and never in the background", spec(func(s *tools.Spec) { s.Detached, s.Timeout, s.Background = true, time.Hour, new(false) }), "a detached one always does"},
+		{"transactional and in the background", spec(func(s *tools.Spec) { s.Transactional, s.Background = true, new(true) }), "a transactional tool never goes"},
 		{"detached and paging", spec(func(s *tools.Spec) { s.Detached, s.Paging, s.Timeout = true, true, time.Hour }), "cannot be transactional or paging"},
 		{"no schema", parameters(``), "schema of the parameters is missing"},
 		{"broken schema", parameters(`{`), "not valid JSON"},

@@ -51,6 +51,12 @@ type Spec struct {
 	// must be given, bounds it instead of the turn's time; Call.Outputs is nil.
 	Detached bool
 
+	// Background says whether a call that takes longer than async_timeout goes on in
+	// the background while the turn goes on. nil: only one of effect none does. A call
+	// with an effect that comes after it in the same answer waits for its end all the
+	// same.
+	Background *bool
+
 	// Paging says that the tool only reads stored outputs. Its calls are not
 	// counted as executed, a round of nothing else is not charged, and equal
 	// calls in a row are all run.
@@ -60,6 +66,17 @@ type Spec struct {
 	// pass outputs on by handle (output_handles), these get the name and not the
 	// text. Those of paging tools always do.
 	OutputIDs []string
+}
+
+// MayGoOn says whether a call may go on in the background.
+func (s Spec) MayGoOn() bool {
+	if s.Paging {
+		return false
+	}
+	if s.Background != nil {
+		return *s.Background
+	}
+	return s.Effect == turnkeeper.EffectNone
 }
 
 // A Call is one run of a tool.

@@ -58,7 +58,8 @@ func Programs(cfg *config.Config) []tools.Tool {
 		}
 		all = append(all, program.Tool(tools.Spec{
 			Name: t.Name, Description: t.Description, Parameters: t.Arguments, Effect: t.Effect, Timeout: t.Timeout,
-			Detached: t.Detached, Freshness: freshness(t.ToolSwitches), Repeat: tools.Repeat(t.Repeat), MaxResultChars: t.MaxResultChars,
+			Detached: t.Detached, Background: t.Background,
+			Freshness: freshness(t.ToolSwitches), Repeat: tools.Repeat(t.Repeat), MaxResultChars: t.MaxResultChars,
 		}, program.Program{
 			Argv: t.Command, Dir: t.Dir, Env: env, MaxOutput: t.MaxOutput, MediaType: t.MediaType,
 		}))

@@ -47,6 +47,7 @@ var ToolKeys = []MappingKey{
 	{"repeat", "text", "allow or guard", "allow for a tool of effect none, else guard", "Whether a call that equals the one directly before it runs again (allow), or is answered with the result of that one, where it succeeded (guard)."},
 	{"max_result_chars", "whole number", "1 to 1000000 characters", "the agent's `max_tool_result_chars`", "How much of a result the model is shown at once."},
 	{"detached", "true or false", "", "false", "Whether a call runs in a job of its own, apart from its turn. It needs a `timeout`, which may be longer than any turn."},
+	{"background", "true or false", "", "true for effect none, else false", "Whether a call that takes longer than `async_timeout` goes on in the background. What has an effect and comes after it in the same answer waits for it all the same."},
 	{"dir", "text", "a path", "the working directory", "The folder that the program runs in."},
 	{"env", "mapping", "names of variables to texts, or to env: VARIABLE or file: PATH", "none", "The program's environment. It gets no other variable but those of the call."},
 	{"max_output", "whole number", "1 to 10000000 bytes", "10000000", "How much of the output is kept. The rest is read and dropped, and the model is told so."},
@@ -86,6 +87,7 @@ var MCPServerKeys = []MappingKey{
 	{"effect", "text", "none, keyed or once", "once", "What running a call again would do, for tools of which `tools` does not say it. A server that takes calls as `keyed` knows them by `_meta`."},
 	{"trust_hints", "true or false", "", "false", "Whether the server's hints are believed where neither `effect` nor `tools` says anything: readOnlyHint as none, idempotentHint as keyed."},
 	{"timeout", "duration", "0 to 24h", "0", "Time for one call. 0: the `tool_timeout` of the turn."},
+	{"background", "true or false", "", "true for effect none, else false", "Whether a call that takes longer than `async_timeout` goes on in the background. What has an effect and comes after it in the same answer waits for it all the same."},
 	{"tools", "mapping", "the server's names of tools, each with keys `tools.NAME.*`", "none", "What differs for single tools."},
 	{"on_change", "text", "report or refuse", "report", "What happens when a tool's description or schema is no longer the pinned one: it is reported and used, or reported and refused, until `turnctl mcp pin`."},
 	{"elicitation", "text", "decline or defaults", "decline", "What a server is answered that asks for input in the middle of a call: that it is declined, or the defaults that it gave."},
@@ -102,6 +104,7 @@ var MCPToolKeys = []MappingKey{
 	{"freshness", "duration", "0 to 720h", "the agent's `freshness_window` for a tool with an effect; else 0", "As `tools.NAME.freshness`."},
 	{"repeat", "text", "allow or guard", "allow for a tool of effect none, else guard", "As `tools.NAME.repeat`."},
 	{"max_result_chars", "whole number", "1 to 1000000 characters", "the agent's `max_tool_result_chars`", "As `tools.NAME.max_result_chars`."},
+	{"background", "true or false", "", "the server's", "Whether a call may go on in the background."},
 }
 
 // MCPOAuthKeys are the keys of mcp_servers.NAME.oauth.

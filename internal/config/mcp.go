@@ -32,6 +32,7 @@ type MCPServer struct {
 	Effect       turnkeeper.Effect // of tools that say no other; empty: once
 	TrustHints   bool              // the server's hints count where the settings say nothing
 	Timeout      time.Duration     // of a call; 0: tool_timeout of the turn
+	Background   *bool             // whether calls may go on in the background; nil: by the effect
 	Tools        map[string]MCPToolSettings
 	RefuseChange bool // of a definition that is not the pinned one
 
@@ -46,8 +47,9 @@ type MCPServer struct {
 
 // MCPToolSettings are what the settings say of one tool of a server.
 type MCPToolSettings struct {
-	Effect  turnkeeper.Effect // empty: the server's
-	Timeout time.Duration     // 0: the server's
+	Effect     turnkeeper.Effect // empty: the server's
+	Timeout    time.Duration     // 0: the server's
+	Background *bool             // nil: the server's
 	ToolSwitches
 }
 
@@ -138,6 +140,8 @@ func (r *mcpReader) key(key string, v *strictyaml.Node) {
 		s.Effect = r.effect(key, v)
 	case "timeout":
 		s.Timeout = r.timeout(key, v)
+	case "background":
+		s.Background = r.boolean(key, v)
 	case "tools":
 		r.tools(key, v)
 	default:
@@ -261,6 +265,8 @@ func (r *mcpReader) tools(key string, v *strictyaml.Node) {
 				settings.Effect = r.effect(where+one, v)
 			case "timeout":
 				settings.Timeout = r.timeout(where+one, v)
+			case "background":
+				settings.Background = r.boolean(where+one, v)
 			default:
 				r.toolSwitch(&settings.ToolSwitches, one, where+one, v)
 			}

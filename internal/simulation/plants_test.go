@@ -9,6 +9,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentturn"
 	"turnkeeper/internal/memory"
+	"turnkeeper/tools"
 )
 
 // A plant is a fault that the simulation must find.
@@ -21,6 +22,7 @@ type plant struct {
 	noStarts  bool         // starts are not written at all
 	hopeful   bool         // a turn in doubt counts as a success
 	fromWork  bool         // lease and time are counted from the start of the work
+	unordered bool         // effects are taken for reads, which nothing waits for
 	// tilt, if not nil, makes worlds in which the fault has room to show.
 	tilt func(*profile)
 }
@@ -52,6 +54,7 @@ var plants = []plant{
 	{name: "start after the effect", finds: "with 0 starts on record", startLate: true},
 	{name: "no starts", finds: memory.StartedBefore, noStarts: true},
 	{name: "doubt taken for success", seed: 2, finds: memory.NoFalseSuccess, hopeful: true},
+	{name: "an effect that is not waited for", finds: outOfOrder, unordered: true},
 	{name: "time counted from the work", finds: "after the time of its turn was over", fromWork: true, tilt: slowPickup},
 }
 
@@ -129,6 +132,17 @@ func (p plant) faulty(journal agentturn.Journal) agentturn.Journal {
 	default:
 		return journal
 	}
+}
+
+// tools are those of the processes as the plant has them.
+func (p plant) tools() *tools.Registry {
+	if !p.unordered {
+		return toolbox
+	}
+	return toolsWith(map[string]turnkeeper.Effect{
+		"look": turnkeeper.EffectNone, "put": turnkeeper.EffectNone, "fire": turnkeeper.EffectOnce, "ask": turnkeeper.EffectOnce,
+		"book": turnkeeper.EffectOnce, "send": turnkeeper.EffectKeyed, "shoot": turnkeeper.EffectOnce,
+	})
 }
 
 // in says that what the plant must find was found.

@@ -22,6 +22,9 @@ var effects = map[string]turnkeeper.Effect{
 	"book": turnkeeper.EffectOnce, "send": turnkeeper.EffectKeyed, "shoot": turnkeeper.EffectOnce,
 }
 
+// laterTools have effects, and their calls may go on in the background.
+var laterTools = []string{"put", "fire"}
+
 // farTools run apart from their turns.
 var farTools = []string{"send", "shoot"}
 
@@ -31,13 +34,19 @@ const farTime = 15 * time.Minute
 // toolbox holds the tools of every process: one of each effect, one that can look
 // up what happened, one that is transactional, two that are detached, and those
 // that read outputs and wait for them.
-var toolbox = func() *tools.Registry {
+var toolbox = toolsWith(effects)
+
+// toolsWith makes the tools, with effects as they are told to the product.
+func toolsWith(effects map[string]turnkeeper.Effect) *tools.Registry {
 	var all []tools.Tool
 	for _, name := range toolNames {
 		t := &tool{spec: tools.Spec{
 			Name: name, Description: "A tool of the simulation.", Effect: effects[name], Transactional: name == "book",
 			Parameters: json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"}},"additionalProperties":false}`),
 		}}
+		if slices.Contains(laterTools, name) {
+			t.spec.Background = new(true)
+		}
 		if slices.Contains(farTools, name) {
 			t.spec.Detached, t.spec.Timeout = true, farTime
 		}
@@ -52,7 +61,7 @@ var toolbox = func() *tools.Registry {
 		panic(err)
 	}
 	return registry
-}()
+}
 
 type tool struct{ spec tools.Spec }
 
@@ -67,6 +76,7 @@ func (t *tool) Run(ctx context.Context, call tools.Call) (tools.Result, error) {
 	a.apart()
 	p.gate(a)
 	k := callID{call.TurnID, call.Key}
+	w.checkOrder(k, t.spec.Name)
 	if t.spec.Transactional {
 		memory.OnCommit(ctx, func() { w.ledger.book(k) })
 	} else {
@@ -190,6 +200,29 @@ func (w *world) begin(k callID, effect turnkeeper.Effect) {
 	if starts := w.store.Starts(k.turn, k.key); starts < runs {
 		w.violated("call %s of turn %d ran %d times with %d starts on record", k.key, k.turn, runs, starts)
 	}
+}
+
+// checkOrder says that a call with an effect begins when every one before it in its answer
+// has ended. The journal knows that: what a call ended with is written before, or with,
+// the next start.
+func (w *world) checkOrder(k callID, name string) {
+	_, rounds, _, _ := w.store.Turn(k.turn)
+	if effects[name] == turnkeeper.EffectNone || k.key.Round > len(rounds) {
+		return
+	}
+	for _, before := range rounds[k.key.Round-1].Calls {
+		if before.Key.Ordinal < k.key.Ordinal && hasEffect(before.Name) && !before.State.Answered() {
+			w.violated("call %s of turn %d began %s: %s is %s", k.key, k.turn, outOfOrder, before.Key, before.State)
+		}
+	}
+}
+
+const outOfOrder = "before the effect ahead of it had ended"
+
+// hasEffect says that a tool has an effect, or gives work to a sub-agent that may have one.
+func hasEffect(name string) bool {
+	effect, own := effects[name]
+	return own && effect != turnkeeper.EffectNone || name == turnkeeper.ToolSpawnAgent
 }
 
 // checkArguments says that a call runs as the journal has it: it is planned

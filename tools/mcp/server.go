@@ -34,6 +34,7 @@ type Server struct {
 	Effect     turnkeeper.Effect       // of tools that say no other; empty: by TrustHints, else once
 	TrustHints bool                    // readOnlyHint means none, idempotentHint means keyed
 	Timeout    time.Duration           // of a call; 0: the turn's tool_timeout
+	Background *bool                   // whether a call may go on in the background; nil: by the effect
 	Tools      map[string]ToolSettings // by the server's names
 
 	// RefuseChange refuses calls of a tool whose definition is not the pinned one.
@@ -56,8 +57,9 @@ type Server struct {
 
 // ToolSettings are what the operator says of one tool.
 type ToolSettings struct {
-	Effect  turnkeeper.Effect // empty: the server's
-	Timeout time.Duration     // 0: the server's
+	Effect     turnkeeper.Effect // empty: the server's
+	Timeout    time.Duration     // 0: the server's
+	Background *bool             // nil: the server's
 
 	Freshness      time.Duration // as in tools.Spec
 	Repeat         tools.Repeat  // as in tools.Spec

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -34,6 +35,7 @@ func (h *host) newTool(name string) *tool {
 		Name:       turnkeeper.MCPToolName(h.server.Name, name),
 		Parameters: json.RawMessage(emptySchema),
 		Timeout:    h.server.timeoutOf(name),
+		Background: cmp.Or(h.server.Tools[name].Background, h.server.Background),
 		Freshness:  h.server.Tools[name].Freshness, Repeat: h.server.Tools[name].Repeat, MaxResultChars: h.server.Tools[name].MaxResultChars,
 	}}
 	e, known, _ := h.catalog.get(name)

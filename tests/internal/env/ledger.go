@@ -32,13 +32,15 @@ type Ledger struct {
 	marks   []Mark
 	held    map[string]chan struct{} // by label
 	answers map[string]string        // by label, in place of "marked LABEL"
+	failing map[string]bool          // labels whose runs fail
+	order   []string                 // "begin LABEL" and "end LABEL", as they happened
 	witness func(Mark) bool          // says whether a run's start is on record
 	more    chan struct{}            // closed and replaced at each mark
 }
 
 // NewLedger starts a ledger, which is closed when the test ends.
 func NewLedger(t testing.TB) *Ledger {
-	l := &Ledger{t: t, held: map[string]chan struct{}{}, answers: map[string]string{}, more: make(chan struct{})}
+	l := &Ledger{t: t, held: map[string]chan struct{}{}, answers: map[string]string{}, failing: map[string]bool{}, more: make(chan struct{})}
 	server := httptest.NewServer(l)
 	l.URL = server.URL
 	t.Cleanup(func() {
@@ -70,7 +72,19 @@ func (l *Ledger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+	if l.end(m.Label) {
+		http.Error(w, "the mark "+m.Label+" could not be made", http.StatusConflict)
+		return
+	}
 	_, _ = fmt.Fprint(w, answer)
+}
+
+// end notes that a run is about to be answered, and says whether it fails.
+func (l *Ledger) end(label string) (fails bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.order = append(l.order, "end "+label)
+	return l.failing[label]
 }
 
 // lookUp says whether a call has made its mark.
@@ -88,6 +102,7 @@ func (l *Ledger) note(m Mark) (held <-chan struct{}, answer string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.marks = append(l.marks, m)
+	l.order = append(l.order, "begin "+m.Label)
 	close(l.more)
 	l.more = make(chan struct{})
 	if answer = l.answers[m.Label]; answer == "" {
@@ -108,6 +123,21 @@ func (l *Ledger) SetAnswer(label, text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.answers[label] = text
+}
+
+// Fail makes the runs of the label fail.
+func (l *Ledger) Fail(label string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.failing[label] = true
+}
+
+// Order returns the beginnings and ends of runs, "begin LABEL" and "end LABEL", in the
+// order in which they happened. A run whose worker left it has no end.
+func (l *Ledger) Order() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.order)
 }
 
 // Release lets all answers go, and later ones too.

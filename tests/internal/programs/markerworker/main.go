@@ -33,6 +33,8 @@ func main() {
 		marker("mark_none", turnkeeper.EffectNone, context.WithoutCancel),
 		marker("mark_keyed", turnkeeper.EffectKeyed, context.WithoutCancel),
 		marker("mark_once", turnkeeper.EffectOnce, context.WithoutCancel),
+		background("mark_later", turnkeeper.EffectOnce),
+		background("mark_later_keyed", turnkeeper.EffectKeyed),
 		marker("mark_slow", turnkeeper.EffectOnce, asItIs),
 		detached("mark_far_none", turnkeeper.EffectNone),
 		detached("mark_far_keyed", turnkeeper.EffectKeyed),
@@ -89,6 +91,19 @@ func marker(name string, effect turnkeeper.Effect, patience func(context.Context
 			IdempotencyKey: call.IdempotencyKey, PID: os.Getpid(),
 		})
 	})
+}
+
+// background is a marker whose calls may go on in the background.
+func background(name string, effect turnkeeper.Effect) tools.Tool {
+	return tools.New(
+		tools.Spec{Name: name, Description: "Makes a mark.", Effect: effect, Background: new(true)},
+		func(ctx context.Context, call tools.Call, args mark) (tools.Result, error) {
+			return report(context.WithoutCancel(ctx), entry{
+				Tool: name, Label: args.Label, Turn: int64(call.TurnID), Call: call.Key.String(),
+				IdempotencyKey: call.IdempotencyKey, PID: os.Getpid(),
+			})
+		},
+	)
 }
 
 // farVariable names the variable with the time limit of detached markers.
