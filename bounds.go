@@ -23,7 +23,7 @@ type Bounds struct {
 	MaxToolCalls   int           // executed calls
 	MaxPagingCalls int           // paging calls
 	ToolTimeout    time.Duration // one tool call
-	ModelTimeout   time.Duration // one model call
+	ModelTimeout   time.Duration // one model call that does not stream; 0: what is left of the turn
 	ModelIdle      time.Duration // one model call without a byte
 	Continuation   bool          // false: one round, its tools run, then the turn ends
 
@@ -63,7 +63,6 @@ func DefaultBounds() Bounds {
 		MaxToolCalls:        12,
 		MaxPagingCalls:      64,
 		ToolTimeout:         60 * time.Second,
-		ModelTimeout:        60 * time.Second,
 		ModelIdle:           20 * time.Second,
 		Continuation:        true,
 		MaxSubAgentDepth:    3,
@@ -100,12 +99,15 @@ func (b Bounds) Check() error {
 		value time.Duration
 	}{
 		{"max_duration", b.MaxDuration}, {"tool_timeout", b.ToolTimeout},
-		{"model_timeout", b.ModelTimeout}, {"model_idle_timeout", b.ModelIdle}, {"lease_ttl", b.LeaseTTL},
+		{"model_idle_timeout", b.ModelIdle}, {"lease_ttl", b.LeaseTTL},
 		{"sub_agent_timeout", b.SubAgentTimeout},
 	} {
 		if d.value <= 0 {
 			fault("%s is %s; it must be more than 0", d.name, d.value)
 		}
+	}
+	if b.ModelTimeout < 0 {
+		fault("model_timeout is %s; it must not be negative", b.ModelTimeout)
 	}
 	if b.Margin < 0 {
 		fault("lease_margin is %s; it must not be negative", b.Margin)

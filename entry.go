@@ -35,6 +35,10 @@ type Entry struct {
 	// the nonce of that start.
 	Results []CallResult
 
+	// Failed are model calls for a round that gave no answer to it. What they took is
+	// added to the turn's usage.
+	Failed []FailedAttempt
+
 	// Events continue the turn's stream, in order. Seq is set by the writer.
 	Events []Event
 

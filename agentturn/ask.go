@@ -45,7 +45,7 @@ func (t *turn) generate(ctx context.Context) (answer, error) {
 	t.stream = &stream{t: t, ctx: ctx, round: call.number, final: call.final, stop: stop}
 
 	retry := t.cfg.Retry
-	retry.Provider, retry.AttemptTimeout, retry.OnRetry = nil, t.bounds.ModelTimeout, call.retried
+	retry.Provider, retry.OnRetry = nil, call.retried
 	chain := inference.Chain{Retry: retry}
 	for _, model := range models {
 		chain.Models = append(chain.Models, inference.Candidate{
@@ -127,10 +127,16 @@ func (a *attempt) send(ctx context.Context, request composed, onDelta func(infer
 	a.sends++
 	ctx, told := a.observe(ctx, PurposeRound, a.sends, request.Request)
 	a.t.at(ctx, PointModelBefore)
-	res, err := a.t.stream.listen(ctx, a.model.provider, request.Request, onDelta)
+	started, heard := time.Now(), &overheard{}
+	res, err := a.t.stream.listen(ctx, a.model.provider, request.Request, func(d inference.Delta) {
+		heard.hear(d)
+		onDelta(d)
+	})
 	if err != nil {
 		told(ModelEnd{Err: err})
-		a.t.settleFailed(ctx, spend, err)
+		used := failedUsage(err, int64(request.tokens), heard, a.model.tokens.counter)
+		a.failed(err, heard, used, time.Since(started))
+		a.t.settleSpend(ctx, spend, used)
 		return inference.Response{}, err
 	}
 	a.debug("model response", res)
@@ -140,10 +146,11 @@ func (a *attempt) send(ctx context.Context, request composed, onDelta func(infer
 	a.t.settleSpend(ctx, spend, res.Usage)
 	res.Text = cmp.Or(res.Text, res.Refusal)
 	if strings.TrimSpace(res.Text) == "" && len(res.Calls) == 0 {
-		return inference.Response{}, &inference.Error{
-			Class: inference.ClassBadOutput, Provider: a.model.info.Provider, Model: a.model.info.Model,
-			Detail: "the answer is empty", Usage: res.Usage,
+		err := &inference.Error{
+			Class: inference.ClassBadOutput, Provider: a.model.info.Provider, Model: a.model.info.Model, Detail: "the answer is empty",
 		}
+		a.failed(err, heard, res.Usage, time.Since(started))
+		return inference.Response{}, err
 	}
 	return res, nil
 }

@@ -3,13 +3,11 @@ package agentturn
 import (
 	"cmp"
 	"context"
-	"errors"
 	"time"
 
 	"go.uber.org/zap"
 
 	"turnkeeper"
-	"turnkeeper/inference"
 )
 
 // reserve asks the budget for one model call. A *blockedError: it must not be
@@ -44,15 +42,6 @@ func (t *turn) reserveCall(ctx context.Context, estimate turnkeeper.Usage) (Rese
 		return Reservation{}, &blockedError{r}
 	}
 	return r, nil
-}
-
-// settleFailed settles a call that failed with what its provider reported.
-func (t *turn) settleFailed(ctx context.Context, r Reservation, err error) {
-	var used turnkeeper.Usage
-	if e, ok := errors.AsType[*inference.Error](err); ok {
-		used = e.Usage
-	}
-	t.settleSpend(ctx, r, used)
 }
 
 // settleSpend replaces a reservation by what was used. Where that fails the

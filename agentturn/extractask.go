@@ -78,7 +78,7 @@ func (e *extraction) ask(ctx context.Context, prompt outputs.Prompt, accept func
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	retry := e.t.cfg.Retry
-	retry.Provider, retry.AttemptTimeout = nil, e.t.bounds.ModelTimeout
+	retry.Provider = nil
 	retry.MaxAttempts, retry.MaxBadOutput = extractAttempts, extractAttempts-1
 	retry.OnRetry = func(attempt int, err *inference.Error, wait time.Duration) {
 		e.log.Warn("model call of an extraction failed, trying again", zap.Int("attempt", attempt),
@@ -119,13 +119,13 @@ func (a *searchAttempt) Generate(ctx context.Context, _ inference.Request, _ fun
 	ctx, told := t.cfg.Observer.ModelCall(ctx, ModelBegin{
 		Purpose: PurposeExtract, Agent: t.record.Turn.Agent, Provider: a.model.info.Provider, Model: a.model.info.Model, Request: request,
 	})
-	res, err := a.model.provider.Generate(ctx, request, nil)
+	heard := &overheard{}
+	res, err := a.model.provider.Generate(ctx, request, heard.hear)
 	if err != nil {
 		told(ModelEnd{Err: err})
-		if failure, ok := errors.AsType[*inference.Error](err); ok {
-			a.e.used.add(failure.Usage)
-		}
-		t.settleFailed(ctx, spend, err)
+		used := failedUsage(err, estimate.InputTokens, heard, a.model.tokens)
+		a.e.used.add(used)
+		t.settleSpend(ctx, spend, used)
 		return inference.Response{}, err
 	}
 	res.Usage = a.model.usageOf(res, estimate)

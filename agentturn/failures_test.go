@@ -159,11 +159,63 @@ func TestUsage(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBench(t, inferencetest.Fail(&inference.Error{Class: inference.ClassTransport, Usage: turnkeeper.Usage{InputTokens: 100}}), says("hello"))
 			b.run(t.Context())
-			if u := b.store.rounds[0].Usage; u.InputTokens != 110 || u.Estimated {
-				t.Errorf("%+v", u)
+			if u := b.store.turn.Usage; u.InputTokens != 110 || u.Estimated || b.store.rounds[0].Usage.InputTokens != 10 {
+				t.Errorf("the turn took %+v, its round %+v", u, b.store.rounds[0].Usage)
 			}
 		})
 	})
+	transport := &inference.Error{Class: inference.ClassTransport, Detail: "cut"}
+	streams := func(err error) inferencetest.Step {
+		return inferencetest.Func(func(ctx context.Context, _ inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
+			onDelta(inference.Delta{Kind: inference.DeltaThinking, Text: "I should say half."})
+			onDelta(inference.Delta{Kind: inference.DeltaText, Text: strings.Repeat("half a sentence ", 1000)})
+			onDelta(inference.Delta{Kind: inference.DeltaTool, Name: "put", Text: `{"n":`})
+			if err != nil {
+				return inference.Response{}, err
+			}
+			<-ctx.Done()
+			return inference.Response{}, context.Cause(ctx)
+		})
+	}
+	for name, c := range map[string]struct {
+		step   inferencetest.Step
+		class  string
+		worked bool // by a model
+		said   bool
+	}{
+		"a stream that is cut":            {streams(transport), "transport", true, true},
+		"a stream that the provider ends": {streams(&inference.Error{Class: inference.ClassOverloaded, Status: 200}), "overloaded", true, true},
+		"a stream that outlasts the turn": {streams(nil), "interrupted", true, true},
+		"an answer that does not come":    {inferencetest.Fail(transport), "transport", true, false},
+		"a request that was not sent":     {inferencetest.Fail(&inference.Error{Class: inference.ClassTransport, Unsent: true}), "transport", false, false},
+		"a refusal":                       {inferencetest.Fail(&inference.Error{Class: inference.ClassRateLimited, Status: 429}), "rate_limited", false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, c.step, says("hello"))
+				b.run(t.Context())
+				if len(b.store.failed) != 1 {
+					t.Fatalf("%d failed attempts are kept", len(b.store.failed))
+				}
+				f := b.store.failed[0]
+				if f.Round != 1 || f.Attempt != 1 || f.Class != c.class || f.Usage.Estimated != c.worked || (f.Usage.InputTokens > 0) != c.worked {
+					t.Errorf("%+v", f)
+				}
+				if c.said && (f.Usage.OutputTokens < 4000 || len(f.Text) > 9000 || !strings.HasPrefix(f.Text, "half a sentence half") ||
+					!strings.HasSuffix(f.Text, `[call of put] {"n":`) || f.Reasoning != "I should say half.") {
+					t.Errorf("%+v", f)
+				}
+				if want := f.Usage.InputTokens + int64(10*len(b.store.rounds)); b.store.turn.Usage.InputTokens != want {
+					t.Errorf("the turn took %+v, not %d", b.store.turn.Usage, want)
+				}
+				for _, text := range []string{b.store.turn.InnerDialogue, b.store.outcomes[len(b.store.outcomes)-1].Reply} {
+					if strings.Contains(text, "half a sentence") {
+						t.Errorf("%q was told", text)
+					}
+				}
+			})
+		})
+	}
 }
 
 func TestPanicsOfTheLoop(t *testing.T) {

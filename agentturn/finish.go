@@ -43,6 +43,7 @@ func (t *turn) finish(ctx context.Context, e ending) (turnkeeper.Outcome, error)
 		t.closeCalls()
 	}
 	t.abandonStream("the turn ended")
+	t.keepBeside()
 	outcome := t.outcome(e)
 	if e.state.Terminal() {
 		t.event(endEvent(e.state), 0, 0, TurnEndData{

@@ -35,6 +35,7 @@ type store struct {
 	entries    []turnkeeper.Entry
 	writes     []string // kinds of what was written, with transactions
 	outcomes   []turnkeeper.Outcome
+	failed     []turnkeeper.FailedAttempt
 	lateCalls  []turnkeeper.CallResult
 	violations []string
 	grant      int
@@ -141,12 +142,13 @@ func (j *memJournal) Append(ctx context.Context, e turnkeeper.Entry) error {
 func (s *store) atomically(f func() error) error {
 	rounds, events, nonces := cloneRounds(s.rounds), slices.Clone(s.events), maps.Clone(s.nonces)
 	turn, open, entries, writes := s.turn, s.openRound, len(s.entries), len(s.writes)
-	outputs, outcomes, spawned := len(s.outputs), len(s.outcomes), len(s.spawned)
+	outputs, outcomes, spawned, failed := len(s.outputs), len(s.outcomes), len(s.spawned), len(s.failed)
 	err := f()
 	if err != nil {
 		s.rounds, s.events, s.nonces, s.turn, s.openRound = rounds, events, nonces, turn, open
 		s.entries, s.writes = s.entries[:entries], s.writes[:writes]
 		s.outputs, s.outcomes, s.spawned = s.outputs[:outputs], s.outcomes[:outcomes], s.spawned[:spawned]
+		s.failed = s.failed[:failed]
 	}
 	return err
 }
@@ -168,6 +170,9 @@ func (s *store) apply(e turnkeeper.Entry) error {
 		if err := s.addRound(*e.Round); err != nil {
 			return err
 		}
+	}
+	for _, failed := range e.Failed {
+		s.failed, s.turn.Usage = append(s.failed, failed), s.turn.Usage.Add(failed.Usage)
 	}
 	for _, start := range e.Starts {
 		if err := s.start(start); err != nil {

@@ -34,7 +34,7 @@ func (t *turn) plan(ctx context.Context, a answer) (state, error) {
 		Attempts:     max(1, a.Attempts),
 		Latency:      a.latency,
 		FinishReason: outputs.Clean(a.FinishReason),
-		Usage:        a.Usage.Add(a.Wasted).Add(t.beside),
+		Usage:        a.Usage.Add(t.beside),
 		Text:         outputs.Clean(a.Text),
 		Reasoning:    outputs.Clean(a.Reasoning),
 		Raw:          cleanRaw(a.Raw),

@@ -70,7 +70,7 @@ func (s *sampling) ask(ctx context.Context) (tools.Sampled, error) {
 	ctx, s.stop = context.WithCancelCause(ctx)
 	defer s.stop(nil)
 	retry := s.t.cfg.Retry
-	retry.Provider, retry.AttemptTimeout = nil, s.t.bounds.ModelTimeout
+	retry.Provider = nil
 	retry.OnRetry = func(attempt int, err *inference.Error, wait time.Duration) {
 		s.log.Warn("model call for a tool failed, trying again", zap.Int("attempt", attempt),
 			zap.String("class", string(err.Class)), zap.Duration("wait", wait), zap.Error(err))
@@ -113,13 +113,13 @@ func (a *samplingAttempt) Generate(ctx context.Context, _ inference.Request, _ f
 	ctx, told := t.cfg.Observer.ModelCall(ctx, ModelBegin{
 		Purpose: PurposeSample, Agent: t.record.Turn.Agent, Provider: a.model.info.Provider, Model: a.model.info.Model, Request: request,
 	})
-	res, err := a.model.provider.Generate(ctx, request, nil)
+	heard := &overheard{}
+	res, err := a.model.provider.Generate(ctx, request, heard.hear)
 	if err != nil {
 		told(ModelEnd{Err: err})
-		if failure, ok := errors.AsType[*inference.Error](err); ok {
-			a.account(failure.Usage)
-		}
-		t.settleFailed(ctx, spend, err)
+		used := failedUsage(err, estimate.InputTokens, heard, a.model.tokens)
+		a.account(used)
+		t.settleSpend(ctx, spend, used)
 		return inference.Response{}, err
 	}
 	res.Usage = a.model.usageOf(res, estimate)

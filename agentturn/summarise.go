@@ -98,10 +98,13 @@ func (a *attempt) summarise(ctx context.Context, turns []turnkeeper.Past) (turnk
 	}
 	a.debug("summary request", request.Request)
 	ctx, told := a.observe(ctx, PurposeSummary, 0, request.Request)
-	res, err := a.model.provider.Generate(ctx, request.Request, nil)
+	heard := &overheard{}
+	res, err := a.model.provider.Generate(ctx, request.Request, heard.hear)
 	if err != nil {
 		told(ModelEnd{Err: err})
-		a.t.settleFailed(ctx, spend, err)
+		used := failedUsage(err, int64(request.tokens), heard, a.model.tokens.counter)
+		a.t.settleSpend(ctx, spend, used)
+		a.t.beside = a.t.beside.Add(used)
 		return turnkeeper.Summary{}, err
 	}
 	used := a.usageOf(res, request.tokens)

@@ -52,7 +52,8 @@ type Error struct {
 	Have  int // what it counted of the request
 	Limit int // its window
 
-	Usage    turnkeeper.Usage // what failed attempts used, where the provider said so
+	Usage    turnkeeper.Usage // what the attempt used, where the provider said so
+	Unsent   bool             // the request certainly did not reach the provider
 	Attempts int              // model calls made; set by Retry and Chain
 }
 
@@ -74,6 +75,19 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // Transient says that the same request to the same model may succeed later.
 func (e *Error) Transient() bool { return e.Class.Transient() && !e.NoRetry }
+
+// Unworked says that no model has worked on the request: it did not reach the provider, or
+// was refused.
+func (e *Error) Unworked() bool {
+	switch e.Class {
+	case ClassTransport:
+		return e.Unsent || e.Status >= 300
+	case ClassBadOutput:
+		return false
+	default:
+		return true
+	}
+}
 
 // ClassOf gives the class of err, or ClassTransport for an error that no
 // provider classified.

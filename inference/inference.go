@@ -121,7 +121,6 @@ type Response struct {
 	Raw          json.RawMessage  // for Message.Raw; nil: nothing worth replaying
 	Sent         Sent             // what was sent for it; zero: the provider does not say
 	Attempts     int              // model calls made for it; set by Retry and Chain
-	Wasted       turnkeeper.Usage // what failed attempts before it used; set by Retry and Chain
 }
 
 // A Sent says what a provider put on the wire for a request.

@@ -3,20 +3,16 @@ package inference
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"time"
-
-	"turnkeeper"
 )
 
 // Defaults of a Retry.
 const (
-	DefaultMaxAttempts    = 4
-	DefaultMaxBadOutput   = 2
-	DefaultAttemptTimeout = 60 * time.Second
-	DefaultBackoff        = 500 * time.Millisecond
-	DefaultMaxBackoff     = 8 * time.Second
+	DefaultMaxAttempts  = 4
+	DefaultMaxBadOutput = 2
+	DefaultBackoff      = 500 * time.Millisecond
+	DefaultMaxBackoff   = 8 * time.Second
 )
 
 // A Retry calls a Provider until it answers, for as long as that is sensible:
@@ -26,16 +22,18 @@ const (
 // doubles from Backoff to MaxBackoff. A pause that would not end before ctx's
 // deadline is not begun: the error is returned at once.
 //
+// A call itself has no limit here: one whose answer still comes is never cut off before ctx
+// ends. A Provider gives up one that sends nothing.
+//
 // The zero value of every field but Provider is its default. A Retry is a
 // Provider; it is safe for concurrent use when its functions are.
 type Retry struct {
 	Provider Provider
 
-	MaxAttempts    int           // calls of the model; 0: 4
-	MaxBadOutput   int           // of these, after a ClassBadOutput; 0: 2; negative: none
-	AttemptTimeout time.Duration // of one call; 0: 60 s
-	Backoff        time.Duration // limit of the first pause; 0: 0.5 s
-	MaxBackoff     time.Duration // limit of every pause that the provider did not ask for; 0: 8 s
+	MaxAttempts  int           // calls of the model; 0: 4
+	MaxBadOutput int           // of these, after a ClassBadOutput; 0: 2; negative: none
+	Backoff      time.Duration // limit of the first pause; 0: 0.5 s
+	MaxBackoff   time.Duration // limit of every pause that the provider did not ask for; 0: 8 s
 
 	// Jitter gives the part of the limit to pause, in [0, 1). nil: random.
 	Jitter func() float64
@@ -65,7 +63,6 @@ func (r Retry) Generate(ctx context.Context, req Request, onDelta func(Delta)) (
 type loop struct {
 	Retry
 	attempts int // through all models
-	wasted   turnkeeper.Usage
 }
 
 // run calls one model until it answers or gives up.
@@ -98,26 +95,13 @@ func (l *loop) run(ctx context.Context, p Provider, req Request, onDelta func(De
 
 // attempt makes one call and turns whatever went wrong into an *Error.
 func (l *loop) attempt(ctx context.Context, p Provider, req Request, onDelta func(Delta)) (Response, *Error) {
-	timeout := orDefault(l.AttemptTimeout, DefaultAttemptTimeout)
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errAttemptTimeout)
-	defer cancel()
 	l.attempts++
 	res, err := p.Generate(ctx, req, onDelta)
 	if err == nil {
 		return res, nil
 	}
-	failure := asError(err, req.Model)
-	if errors.Is(context.Cause(ctx), errAttemptTimeout) {
-		failure = &Error{
-			Class: ClassTransport, Model: req.Model, Err: err,
-			Detail: fmt.Sprintf("no whole answer within %s", timeout),
-		}
-	}
-	l.wasted = l.wasted.Add(failure.Usage)
-	return Response{}, failure
+	return Response{}, asError(err, req.Model)
 }
-
-var errAttemptTimeout = errors.New("the time for one model call is over")
 
 // asError gives err as an *Error of its own, which the caller may change.
 func asError(err error, model string) *Error {
@@ -136,13 +120,13 @@ func (l *loop) report(failure *Error, wait time.Duration) {
 
 // total sets what is known of an answer only at the end.
 func (l *loop) total(res Response) Response {
-	res.Attempts, res.Wasted = l.attempts, l.wasted
+	res.Attempts = l.attempts
 	return res
 }
 
-// spent is a failure with what all attempts until it took.
+// spent is a failure with the number of attempts until it.
 func (l *loop) spent(failure *Error) *Error {
-	failure.Attempts, failure.Usage = l.attempts, l.wasted
+	failure.Attempts = l.attempts
 	return failure
 }
 

@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"turnkeeper"
 	"turnkeeper/inference"
 	"turnkeeper/inference/inferencetest"
 )
@@ -188,25 +187,6 @@ func TestRetryDoesNotBeginAPauseThatWillNotEnd(t *testing.T) {
 	}
 }
 
-func TestRetryTimesOutAnAttemptAndTriesAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		start := time.Now()
-		var seen *inference.Error
-		p := inferencetest.NewScript(inferencetest.Block(), inferencetest.Answer(answer))
-		retry := inference.Retry{Provider: p, Jitter: upper, OnRetry: func(_ int, err *inference.Error, _ time.Duration) { seen = err }}
-		res, err := retry.Generate(t.Context(), inference.Request{}, nil)
-		if err != nil || res.Attempts != 2 {
-			t.Errorf("got %+v, %v", res, err)
-		}
-		if waited := time.Since(start); waited != 60*time.Second+500*time.Millisecond {
-			t.Errorf("waited %s", waited)
-		}
-		if seen == nil || seen.Class != inference.ClassTransport {
-			t.Errorf("the timeout was announced as %v", seen)
-		}
-	})
-}
-
 func TestRetryEndsWithItsContext(t *testing.T) {
 	cause := errors.New("the lease was lost")
 	for name, steps := range map[string][]inferencetest.Step{
@@ -241,19 +221,41 @@ func TestRetryEndsWithItsContext(t *testing.T) {
 	})
 }
 
-func TestRetryAddsUpWhatFailedAttemptsUsed(t *testing.T) {
+// A call has no limit of its own: an answer that comes for an hour is not cut off.
+func TestRetryLeavesACallItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		failed := &inference.Error{Class: inference.ClassBadOutput, Usage: turnkeeper.Usage{InputTokens: 10, OutputTokens: 1}}
-		p := inferencetest.NewScript(inferencetest.Fail(failed), inferencetest.Fail(failed), inferencetest.Answer(answer))
-		res, err := inference.Retry{Provider: p, OnRetry: func(int, *inference.Error, time.Duration) {}}.Generate(t.Context(), inference.Request{}, nil)
-		if err != nil {
-			t.Fatal(err)
+		p := inferencetest.NewScript(inferencetest.Func(func(ctx context.Context, _ inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
+			for range 3600 {
+				if !pausing(ctx, time.Second) {
+					return inference.Response{}, context.Cause(ctx)
+				}
+				onDelta(inference.Delta{Kind: inference.DeltaText, Text: "x"})
+			}
+			return answer, nil
+		}))
+		res, err := inference.Retry{Provider: p}.Generate(t.Context(), inference.Request{}, func(inference.Delta) {})
+		if err != nil || res.Attempts != 1 {
+			t.Errorf("%d attempts, %v", res.Attempts, err)
 		}
-		if diff := cmp.Diff(turnkeeper.Usage{InputTokens: 20, OutputTokens: 2}, res.Wasted); diff != "" {
-			t.Error(diff)
-		}
-		if failed.Attempts != 0 {
-			t.Error("the provider's own error was changed")
+	})
+}
+
+func pausing(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// The error of a Provider stays as it is.
+func TestRetryLeavesTheErrorsOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		failed := &inference.Error{Class: inference.ClassBadOutput}
+		p := inferencetest.NewScript(inferencetest.Fail(failed), inferencetest.Answer(answer))
+		if _, err := (inference.Retry{Provider: p}).Generate(t.Context(), inference.Request{}, nil); err != nil || failed.Attempts != 0 {
+			t.Errorf("%v, and the provider's own error has %d attempts", err, failed.Attempts)
 		}
 	})
 }

@@ -32,6 +32,7 @@ func (w *TurnWriter) queue(ctx context.Context, q *dbsqlc.Queries, at step, e tu
 		q.Step(ctx, w.stepOf(at, e)),
 		w.queueAnswers(ctx, q, e.Verdicts, noEvents),
 		w.queueRound(ctx, q, e, ride(e.Round != nil)),
+		w.queueFailed(ctx, q, e.Failed),
 		w.queueStarts(ctx, q, e.Starts),
 		w.queueDetached(ctx, q, e.Starts),
 		w.queueSpawns(ctx, q, e.Starts),
@@ -60,11 +61,14 @@ func (w *TurnWriter) stepOf(at step, e turnkeeper.Entry) dbsqlc.StepParams {
 	return params
 }
 
-// usedBy is what model calls took that an entry tells of: that of its round, and
-// those made for calls.
+// usedBy is what model calls took that an entry tells of: that of its round, those that
+// failed, and those made for calls.
 func usedBy(e turnkeeper.Entry) (u turnkeeper.Usage) {
 	if e.Round != nil {
 		u = e.Round.Usage
+	}
+	for _, failed := range e.Failed {
+		u = u.Add(failed.Usage)
 	}
 	for _, result := range e.Results {
 		u = u.Add(result.Usage)
@@ -128,6 +132,24 @@ func (w *TurnWriter) queueRound(ctx context.Context, q *dbsqlc.Queries, e turnke
 		p.Previews = append(p.Previews, w.clean(call.Preview))
 	}
 	return errors.Join(q.InsertRound(ctx, p), w.queueParts(ctx, q, e.Parts), w.queueSummary(ctx, q, e.Summary))
+}
+
+func (w *TurnWriter) queueFailed(ctx context.Context, q *dbsqlc.Queries, failed []turnkeeper.FailedAttempt) error {
+	if len(failed) == 0 {
+		return nil
+	}
+	p := dbsqlc.InsertFailedAttemptsParams{TurnID: int64(w.grant.TurnID)}
+	for _, f := range failed {
+		p.Rounds, p.Attempts = append(p.Rounds, int32(f.Round)), append(p.Attempts, int32(f.Attempt)) //nolint:gosec // few
+		p.Providers, p.Models = append(p.Providers, w.clean(f.Provider)), append(p.Models, w.clean(f.Model))
+		p.Classes, p.Errors = append(p.Classes, f.Class), append(p.Errors, w.clean(f.Error))
+		p.Texts, p.Reasonings = append(p.Texts, w.clean(f.Text)), append(p.Reasonings, w.clean(f.Reasoning))
+		p.Latencies = append(p.Latencies, max(f.Latency.Milliseconds(), 0))
+		p.Inputs, p.Outputs = append(p.Inputs, f.Usage.InputTokens), append(p.Outputs, f.Usage.OutputTokens)
+		p.Cacheds, p.ReasoningTokens = append(p.Cacheds, f.Usage.CachedTokens), append(p.ReasoningTokens, f.Usage.ReasoningTokens)
+		p.Estimateds = append(p.Estimateds, f.Usage.Estimated)
+	}
+	return q.InsertFailedAttempts(ctx, p)
 }
 
 func (w *TurnWriter) queueParts(ctx context.Context, q *dbsqlc.Queries, parts []turnkeeper.RequestPart) error {

@@ -16,6 +16,7 @@ type TurnView struct {
 	Message    turnkeeper.Message
 	Reply      *turnkeeper.Reply // nil: none
 	Rounds     []turnkeeper.Round
+	Failed     []turnkeeper.FailedAttempt // model calls without an answer, in order
 	Dispatches []turnkeeper.Dispatch
 	Outputs    []turnkeeper.Output // without their content
 	Awaited    []turnkeeper.AwaitedCall
@@ -79,6 +80,11 @@ func (s *Store) ViewTurn(ctx context.Context, id turnkeeper.TurnID) (TurnView, e
 	if v.Rounds, err = s.roundsOf(ctx, id); err != nil {
 		return TurnView{}, err
 	}
+	failed, err := s.q.FailedAttemptsOfTurn(ctx, int64(id))
+	if err != nil {
+		return TurnView{}, translate(err)
+	}
+	v.Failed = mapRows(failed, failedOf)
 	grants, err := s.q.GrantsOfTurn(ctx, int64(id))
 	if err != nil {
 		return TurnView{}, translate(err)

@@ -136,10 +136,11 @@ select 'turn ' || t.id || ' event ' || e.seq from turnkeeper.turns t
 join turnkeeper.turn_events e on e.turn_id = t.id and e.type in ('turn_complete', 'turn_error')
 where t.ended_at is null or e.seq <> t.last_seq
 
--- promise: a turn's tokens are those of its rounds and of its calls
+-- promise: a turn's tokens are those of its rounds, of its calls and of its failed attempts
 select 'turn ' || t.id from turnkeeper.turns t
 left join (select turn_id, sum(input_tokens) as input, sum(output_tokens) as output, sum(cached_tokens) as cached, sum(reasoning_tokens) as reasoning
     from (select turn_id, input_tokens, output_tokens, cached_tokens, reasoning_tokens from turnkeeper.rounds union all
+          select turn_id, input_tokens, output_tokens, cached_tokens, reasoning_tokens from turnkeeper.failed_attempts union all
           select turn_id, input_tokens, output_tokens, cached_tokens, reasoning_tokens from turnkeeper.calls) u group by turn_id) u on u.turn_id = t.id
 where (t.input_tokens, t.output_tokens, t.cached_tokens, t.reasoning_tokens)
     is distinct from (coalesce(u.input, 0)::bigint, coalesce(u.output, 0)::bigint, coalesce(u.cached, 0)::bigint, coalesce(u.reasoning, 0)::bigint)

@@ -88,6 +88,17 @@ func roundOf(r dbsqlc.TurnkeeperRound) turnkeeper.Round {
 	return round
 }
 
+func failedOf(r dbsqlc.TurnkeeperFailedAttempt) turnkeeper.FailedAttempt {
+	return turnkeeper.FailedAttempt{
+		Round: int(r.Round), Attempt: int(r.Attempt), Provider: r.Provider, Model: r.Model, Class: r.ErrorClass, Error: r.Error,
+		Text: r.Text, Reasoning: r.Reasoning, Latency: time.Duration(r.LatencyMs) * time.Millisecond, EndedAt: r.EndedAt,
+		Usage: turnkeeper.Usage{
+			InputTokens: r.InputTokens, OutputTokens: r.OutputTokens, CachedTokens: r.CachedTokens,
+			ReasoningTokens: r.ReasoningTokens, Estimated: r.UsageEstimated,
+		},
+	}
+}
+
 func callOf(r dbsqlc.TurnkeeperCall) turnkeeper.ToolCall {
 	return turnkeeper.ToolCall{
 		Key: turnkeeper.CallKey{Round: int(r.Round), Ordinal: int(r.Ordinal)}, WireID: r.WireID, ProviderID: r.ProviderID,

@@ -63,6 +63,26 @@ func (p Turn) Retries() (n int) {
 	return n
 }
 
+// FailedFor are the model calls for a round that gave no answer.
+func (p Turn) FailedFor(round int) (failed []turnkeeper.FailedAttempt) {
+	for _, f := range p.Failed {
+		if f.Round == round {
+			failed = append(failed, f)
+		}
+	}
+	return failed
+}
+
+// FailedAfter are those for a round that has no answer.
+func (p Turn) FailedAfter() (failed []turnkeeper.FailedAttempt) {
+	for _, f := range p.Failed {
+		if f.Round > len(p.Rounds) {
+			failed = append(failed, f)
+		}
+	}
+	return failed
+}
+
 // IsReply says that a round's text is the reply.
 func (p Turn) IsReply(r turnkeeper.Round) bool {
 	return p.Reply != nil && r.Text != "" && r.Text == p.Reply.Body

@@ -17,8 +17,10 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	sdk "github.com/openai/openai-go/v3"
@@ -137,6 +139,9 @@ func httpClient(given *http.Client) *http.Client {
 	return &own
 }
 
+// Streams says that answers are asked for piece by piece.
+func (c *Client) Streams() bool { return !c.profile.NoStream }
+
 // Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
@@ -231,6 +236,8 @@ func (c *Client) send(ctx context.Context, method, path string, body []byte, mor
 			opts = append(opts, option.WithHeader("Accept", "text/event-stream, application/json"))
 		}
 	}
+	var sent atomic.Bool
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }})
 	err := c.sdk.Execute(ctx, method, path, nil, &res, opts...)
 	switch {
 	case refusal != nil:
@@ -239,7 +246,9 @@ func (c *Client) send(ctx context.Context, method, path string, body []byte, mor
 		}
 		return nil, refusal
 	case err != nil:
-		return nil, transportError(ctx, err)
+		failure := transportError(ctx, err)
+		failure.Unsent = !sent.Load()
+		return nil, failure
 	}
 	return res, nil
 }

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -33,7 +34,11 @@ func newModels(cfg *config.Config, script func(string) (*demo.Script, bool), mas
 			return nil, err
 		}
 		clients[name] = client
-		m.providers[name] = maskedProvider{limited(client, name, p.Timeout), masker}
+		limit := time.Duration(0)
+		if !client.Streams() { // what streams is never cut off while it does
+			limit = cmp.Or(p.Timeout, cfg.Bounds.ModelTimeout)
+		}
+		m.providers[name] = maskedProvider{limited(client, name, limit), masker}
 	}
 	m.windows = newWindows(cfg, clients)
 	return m, nil

@@ -152,7 +152,40 @@ func (p *turnPage) rounds() {
 		p.line("  %s", p.in(dim, "none: no model has answered"))
 	}
 	for _, r := range p.Rounds {
+		p.failed(r.Number)
 		p.round(r)
+	}
+	for open := len(p.Rounds) + 1; open <= p.lastAsked(); open++ {
+		p.failed(open)
+	}
+}
+
+// lastAsked is the last round that a model was asked for, answered or not.
+func (p *turnPage) lastAsked() (last int) {
+	for _, f := range p.Failed {
+		last = max(last, f.Round)
+	}
+	return last
+}
+
+// failed are the model calls for a round that gave no answer, with what they had said.
+func (p *turnPage) failed(round int) {
+	for _, f := range p.Failed {
+		if f.Round != round {
+			continue
+		}
+		about := []string{"failed attempt"}
+		if f.Model != "" {
+			about = append(about, f.Provider+"/"+f.Model)
+		}
+		about = append(about, exact(f.Latency), f.Class, tokens(f.Usage))
+		p.line("  %s  %s", p.in(bold, fmt.Sprint(f.Round)), p.in(dim, oneLine(strings.Join(about, " · "), 0)))
+		for _, line := range p.shorten(strings.TrimSpace(f.Error), 4, 2) {
+			p.line("     %s", line)
+		}
+		for _, line := range p.shorten(strings.TrimSpace(f.Text), 4, 4) {
+			p.line("     %s", p.in(dim, "had said: "+line))
+		}
 	}
 }
 

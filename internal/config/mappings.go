@@ -17,7 +17,7 @@ var ProviderKeys = []MappingKey{
 	{"api_key", "text", "", "none", "The API key itself. Better not: the file is easily copied. Give one of the three, or none."},
 	{"headers", "mapping", "names of headers to texts, or to env: VARIABLE or file: PATH", "none", "More headers of each request."},
 	{"query", "mapping", "names of parameters to texts, or to env: VARIABLE or file: PATH", "none", "Parameters of each request's address, such as Azure's `api-version`."},
-	{"timeout", "duration", "0 to 24h", "0", "Time for one model call. 0: the setting `model_timeout`."},
+	{"timeout", "duration", "0 to 24h", "0", "Time for one model call where answers do not stream (`stream: false`). 0: the setting `model_timeout`."},
 	{"profile", "text", "anthropic, azure, deepseek, gemini, generic, llamacpp, mistral, ollama, openai, openrouter, vllm", "the provider's name if it is one of these, else generic", "What kind of server it is. The keys below change single habits of it."},
 	{"max_tokens_field", "text", "max_tokens or max_completion_tokens", "by profile", "The field that bounds the answer's length."},
 	{"stream", "true or false", "", "by profile", "Whether answers are asked for piece by piece."},

@@ -27,7 +27,7 @@ type Provider struct {
 	APIKey  Secret            // not set: none is sent
 	Headers map[string]Secret // sent with each request; nil: none
 	Query   map[string]Secret // added to the address of each request; nil: none
-	Timeout time.Duration     // of one model call; 0: model_timeout
+	Timeout time.Duration     // of one model call that does not stream; 0: model_timeout
 	Profile Profile
 
 	secretValues []string // of Headers and Query, which the masker must know

@@ -130,8 +130,8 @@ func boundSettings() []Setting {
 			Name: "max_paging_calls", Group: turn, Unit: "calls", Zero: "none runs", Doc: "Calls in a turn that read more of a stored output."}),
 		duration(func(c *Config) *time.Duration { return &c.Bounds.ToolTimeout }, moment, day, Setting{
 			Name: "tool_timeout", Group: turn, Doc: "Time for one tool call."}),
-		duration(func(c *Config) *time.Duration { return &c.Bounds.ModelTimeout }, moment, day, Setting{
-			Name: "model_timeout", Group: turn, Doc: "Time for one model call."}),
+		duration(func(c *Config) *time.Duration { return &c.Bounds.ModelTimeout }, 0, day, Setting{
+			Name: "model_timeout", Group: turn, Zero: "what is left of the turn", Doc: "Time for one model call of a provider that does not stream (`stream: false`). A call that streams has no such limit: see model_idle_timeout."}),
 		duration(func(c *Config) *time.Duration { return &c.Bounds.ModelIdle }, moment, day, Setting{
 			Name: "model_idle_timeout", Group: turn, Doc: "Time that a model call may pass without a byte."}),
 		boolean(func(c *Config) *bool { return &c.Bounds.Continuation }, Setting{

@@ -21,6 +21,9 @@ func (j *Journal) entry(t *turnRow, e turnkeeper.Entry, rings *[]Bell) error {
 	if err := j.addRound(t, e.Round); err != nil {
 		return err
 	}
+	for _, failed := range e.Failed {
+		t.Usage = t.Usage.Add(failed.Usage)
+	}
 	j.keepParts(e)
 	if e.Summary != nil && e.Round != nil {
 		key := conversationKey{t.Agent, t.Conversation}

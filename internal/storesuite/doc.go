@@ -131,7 +131,7 @@ func Run(t *testing.T, open func(t *testing.T) Door) {
 		{"a slot becomes one message", slotOnce},
 		{"a schedule that cannot become a message holds up nobody", slotRefused},
 		{"event numbers have no gap", eventNumbers},
-		{"what model calls took for a tool call is the turn's too", callUsage},
+		{"what model calls took for a tool call, or failed with, is the turn's too", callUsage},
 		{"an extraction is found by its whole key", extractionKeys},
 		{"a stored result is read by its characters", readByCharacters},
 		{"a result that comes in parts is seen when it is recorded", seenWhenRecorded},

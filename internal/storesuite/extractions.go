@@ -20,8 +20,12 @@ func callUsage(h *house) {
 	// Lost or not, a write counts once.
 	h.CutNext(true)
 	d.append(turnkeeper.Entry{Results: []turnkeeper.CallResult{three}})
+	// So do calls that failed, with or without a round.
+	failed := turnkeeper.FailedAttempt{Round: 3, Attempt: 1, Class: "transport", Usage: turnkeeper.Usage{InputTokens: 20_000, OutputTokens: 300, Estimated: true}}
+	h.CutNext(true)
+	d.append(turnkeeper.Entry{Failed: []turnkeeper.FailedAttempt{failed, failed}})
 	turn, _ := h.Turn(d.grant.TurnID)
-	equal(h, "the turn's", turn.Usage, turnkeeper.Usage{InputTokens: 1008, OutputTokens: 105, CachedTokens: 3, ReasoningTokens: 2, Estimated: true})
+	equal(h, "the turn's", turn.Usage, turnkeeper.Usage{InputTokens: 41_008, OutputTokens: 705, CachedTokens: 3, ReasoningTokens: 2, Estimated: true})
 	equal(h, "the first call's", d.call(key(1, 1)).Usage, used)
 	equal(h, "the second call's", d.call(key(1, 2)).Usage, turnkeeper.Usage{})
 	equal(h, "the third call's", d.call(key(1, 3)).Usage, three.Usage)

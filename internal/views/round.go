@@ -35,6 +35,28 @@ func OfRound(r turnkeeper.Round) Round {
 	}
 }
 
+// A FailedAttempt is a model call that gave no answer.
+type FailedAttempt struct {
+	Round      int       `json:"round"`   // that it was made for; it may have no answer
+	Attempt    int       `json:"attempt"` // of the round; 0: a call beside the rounds
+	Provider   string    `json:"provider"`
+	Model      string    `json:"model"`
+	ErrorClass string    `json:"error_class"`
+	Error      string    `json:"error"`
+	Text       string    `json:"text"` // what it had streamed, its middle cut out where that is long
+	Reasoning  string    `json:"reasoning"`
+	LatencyMs  int64     `json:"latency_ms"`
+	Usage      Usage     `json:"usage"` // estimated where the provider did not report it
+	EndedAt    time.Time `json:"ended_at"`
+}
+
+// OfFailedAttempt shows a model call that gave no answer.
+func OfFailedAttempt(f turnkeeper.FailedAttempt) FailedAttempt {
+	return FailedAttempt{
+		f.Round, f.Attempt, f.Provider, f.Model, f.Class, f.Error, f.Text, f.Reasoning, Millis(f.Latency), OfUsage(f.Usage), f.EndedAt,
+	}
+}
+
 // A Call is a tool call.
 type Call struct {
 	ID         string               `json:"id"` // round-R-tool-I

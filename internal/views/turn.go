@@ -119,6 +119,8 @@ type WholeTurn struct {
 	Outputs     []Output      `json:"outputs"`
 	Awaited     []AwaitedCall `json:"waits_for"`
 
+	Failed []FailedAttempt `json:"failed_attempts"` // in order; they are part of its tokens
+
 	Cancellation *Cancellation `json:"cancellation"` // null: nobody asked for one
 	Tree         *AgentTree    `json:"tree"`         // null: it works for no agent, and none for it
 }
@@ -135,7 +137,7 @@ func OfWholeTurn(v storage.TurnView) WholeTurn {
 		Turn: OfTurn(v.Turn), Message: OfMessage(v.Message), TraceID: v.Turn.Trace(v.Message.TraceParent).String(),
 		DispatchLog: All(v.Dispatches, OfDispatch),
 		RoundLog:    All(v.Rounds, OfRound), Outputs: All(v.Outputs, OfOutput),
-		Awaited: All(v.Awaited, OfAwaitedCall),
+		Awaited: All(v.Awaited, OfAwaitedCall), Failed: All(v.Failed, OfFailedAttempt),
 	}
 	if v.Reply != nil {
 		reply := OfReply(*v.Reply)

@@ -95,6 +95,17 @@ from (select unnest(@ids::text[]) as id, unnest(@rounds::integer[]) as round, un
     unnest(@sha256s::text[]) as sha256, unnest(@incompletes::boolean[]) as incomplete,
     unnest(@descriptions::text[]) as description) o;
 
+-- name: InsertFailedAttempts :exec
+insert into turnkeeper.failed_attempts (turn_id, round, attempt, provider, model, error_class, error, text, reasoning, latency_ms,
+    input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated)
+select @turn_id::bigint, a.round, a.attempt, a.provider, a.model, a.class, a.error, a.text, a.reasoning, a.latency,
+    a.input, a.output, a.cached, a.reasoning_tokens, a.estimated
+from (select unnest(@rounds::integer[]) as round, unnest(@attempts::integer[]) as attempt, unnest(@providers::text[]) as provider,
+    unnest(@models::text[]) as model, unnest(@classes::text[]) as class, unnest(@errors::text[]) as error,
+    unnest(@texts::text[]) as text, unnest(@reasonings::text[]) as reasoning, unnest(@latencies::bigint[]) as latency,
+    unnest(@inputs::bigint[]) as input, unnest(@outputs::bigint[]) as output, unnest(@cacheds::bigint[]) as cached,
+    unnest(@reasoning_tokens::bigint[]) as reasoning_tokens, unnest(@estimateds::boolean[]) as estimated) a;
+
 -- name: InsertEvents :exec
 insert into turnkeeper.turn_events (turn_id, seq, type, round, block, data, at)
 select @turn_id::bigint, e.seq, e.type, e.round, e.block, nullif(e.data, '')::json,

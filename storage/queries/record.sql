@@ -21,6 +21,9 @@ where t.id = @turn_id;
 -- name: RoundsOfTurns :many
 select * from turnkeeper.rounds where turn_id = any(@turn_ids::bigint[]) order by turn_id, round;
 
+-- name: FailedAttemptsOfTurn :many
+select * from turnkeeper.failed_attempts where turn_id = @turn_id order by id;
+
 -- name: CallsOfTurns :many
 select * from turnkeeper.calls where turn_id = any(@turn_ids::bigint[]) order by turn_id, round, ordinal;
 

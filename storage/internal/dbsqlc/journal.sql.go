@@ -213,6 +213,57 @@ func (q *Queries) InsertEvents(ctx context.Context, arg InsertEventsParams) erro
 	return err
 }
 
+const InsertFailedAttempts = `-- name: InsertFailedAttempts :exec
+insert into turnkeeper.failed_attempts (turn_id, round, attempt, provider, model, error_class, error, text, reasoning, latency_ms,
+    input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated)
+select $1::bigint, a.round, a.attempt, a.provider, a.model, a.class, a.error, a.text, a.reasoning, a.latency,
+    a.input, a.output, a.cached, a.reasoning_tokens, a.estimated
+from (select unnest($2::integer[]) as round, unnest($3::integer[]) as attempt, unnest($4::text[]) as provider,
+    unnest($5::text[]) as model, unnest($6::text[]) as class, unnest($7::text[]) as error,
+    unnest($8::text[]) as text, unnest($9::text[]) as reasoning, unnest($10::bigint[]) as latency,
+    unnest($11::bigint[]) as input, unnest($12::bigint[]) as output, unnest($13::bigint[]) as cached,
+    unnest($14::bigint[]) as reasoning_tokens, unnest($15::boolean[]) as estimated) a
+`
+
+type InsertFailedAttemptsParams struct {
+	TurnID          int64
+	Rounds          []int32
+	Attempts        []int32
+	Providers       []string
+	Models          []string
+	Classes         []string
+	Errors          []string
+	Texts           []string
+	Reasonings      []string
+	Latencies       []int64
+	Inputs          []int64
+	Outputs         []int64
+	Cacheds         []int64
+	ReasoningTokens []int64
+	Estimateds      []bool
+}
+
+func (q *Queries) InsertFailedAttempts(ctx context.Context, arg InsertFailedAttemptsParams) error {
+	_, err := q.db.Exec(ctx, InsertFailedAttempts,
+		arg.TurnID,
+		arg.Rounds,
+		arg.Attempts,
+		arg.Providers,
+		arg.Models,
+		arg.Classes,
+		arg.Errors,
+		arg.Texts,
+		arg.Reasonings,
+		arg.Latencies,
+		arg.Inputs,
+		arg.Outputs,
+		arg.Cacheds,
+		arg.ReasoningTokens,
+		arg.Estimateds,
+	)
+	return err
+}
+
 const InsertOutputs = `-- name: InsertOutputs :exec
 insert into turnkeeper.outputs (id, turn_id, round, ordinal, media_type, content, bytes, chunked, size_bytes, raw_bytes,
     chars, tokens, sha256, incomplete, description)

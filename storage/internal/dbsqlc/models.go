@@ -57,6 +57,26 @@ type TurnkeeperCancellation struct {
 	AskedAt time.Time
 }
 
+type TurnkeeperFailedAttempt struct {
+	ID              int64
+	TurnID          int64
+	Round           int32
+	Attempt         int32
+	Provider        string
+	Model           string
+	ErrorClass      string
+	Error           string
+	Text            string
+	Reasoning       string
+	LatencyMs       int64
+	InputTokens     int64
+	OutputTokens    int64
+	CachedTokens    int64
+	ReasoningTokens int64
+	UsageEstimated  bool
+	EndedAt         time.Time
+}
+
 type TurnkeeperLeaseLog struct {
 	ID         int64
 	Lane       string

@@ -82,6 +82,48 @@ func (q *Queries) CountPastTurns(ctx context.Context, agent string, conversation
 	return count, err
 }
 
+const FailedAttemptsOfTurn = `-- name: FailedAttemptsOfTurn :many
+select id, turn_id, round, attempt, provider, model, error_class, error, text, reasoning, latency_ms, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, ended_at from turnkeeper.failed_attempts where turn_id = $1 order by id
+`
+
+func (q *Queries) FailedAttemptsOfTurn(ctx context.Context, turnID int64) ([]TurnkeeperFailedAttempt, error) {
+	rows, err := q.db.Query(ctx, FailedAttemptsOfTurn, turnID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []TurnkeeperFailedAttempt
+	for rows.Next() {
+		var i TurnkeeperFailedAttempt
+		if err := rows.Scan(
+			&i.ID,
+			&i.TurnID,
+			&i.Round,
+			&i.Attempt,
+			&i.Provider,
+			&i.Model,
+			&i.ErrorClass,
+			&i.Error,
+			&i.Text,
+			&i.Reasoning,
+			&i.LatencyMs,
+			&i.InputTokens,
+			&i.OutputTokens,
+			&i.CachedTokens,
+			&i.ReasoningTokens,
+			&i.UsageEstimated,
+			&i.EndedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const LastRun = `-- name: LastRun :many
 select p.id, p.state, coalesce(p.error_class, '')::text as error_class, m.body, (r.id is null)::boolean as silent,
     coalesce(r.body, p.inner_dialogue, '')::text as reply

@@ -32,11 +32,26 @@ type Turn struct {
 		Outcome  *string `json:"outcome"`
 		WorkerID string  `json:"worker_id"`
 	} `json:"dispatches"`
+	Tokens Usage `json:"tokens"`
+	Failed []struct {
+		Round int    `json:"round"`
+		Class string `json:"error_class"`
+		Text  string `json:"text"`
+		Usage Usage  `json:"usage"`
+	} `json:"failed_attempts"`
 	RoundLog []struct {
 		Round int        `json:"round"`
 		Text  string     `json:"text"`
+		Usage Usage      `json:"usage"`
 		Calls []ToolCall `json:"tool_calls"`
 	} `json:"rounds"`
+}
+
+// A Usage is what model calls took.
+type Usage struct {
+	Input     int64 `json:"input_tokens"`
+	Output    int64 `json:"output_tokens"`
+	Estimated bool  `json:"estimated"`
 }
 
 // A ToolCall is what "turnctl show" says of a call.
