@@ -32,12 +32,12 @@ func reader(name, arguments string) inferencetest.Reply {
 func TestASlowToolGoesToTheBackground(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
-	e.WriteAgent("clerk", env.MarkerTools, "async_timeout: 5s") // enough for the call that is not held
+	e.WriteAgent("clerk", laterTools, "async_timeout: 5s") // enough for the call that is not held
 	e.Ledger.Hold("a")
 	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
 		switch env.RoundOf(r) {
 		case 1:
-			return inferencetest.Calls(env.MarkerCall("mark_once", "a"), env.MarkerCall("mark_none", "b"))
+			return inferencetest.Calls(env.MarkerCall("mark_later", "a"), env.MarkerCall("mark_none", "b"))
 		case 2:
 			e.Ledger.Release()
 			return reader("wait_for_tool_output", "{}")
@@ -53,7 +53,7 @@ func TestASlowToolGoesToTheBackground(t *testing.T) {
 	requests := e.WantRequests(4)
 	id := outputOf(requests[1])
 	told := requests[1].Chat().Messages
-	if notice := told[len(told)-1].Text(); !strings.Contains(notice, "### Running (1)\n- mark_once (id: "+id+", running ") {
+	if notice := told[len(told)-1].Text(); !strings.Contains(notice, "### Running (1)\n- mark_later (id: "+id+", running ") {
 		t.Errorf("the notice is %q", notice)
 	}
 	told = requests[3].Chat().Messages
@@ -64,8 +64,8 @@ func TestASlowToolGoesToTheBackground(t *testing.T) {
 		}
 	}
 	want := []string{
-		"Tool Output ID: " + id + "\nTool: mark_once\n\nWhen the System Notice shows this tool is ready, use get_tool_output(\"" + id + "\", mode) to retrieve its output.",
-		"marked b", "Completed tools:\n- mark_once (id: " + id + ", size: 8B)", "marked a",
+		"Tool Output ID: " + id + "\nTool: mark_later\n\nWhen the System Notice shows this tool is ready, use get_tool_output(\"" + id + "\", mode) to retrieve its output.",
+		"marked b", "Completed tools:\n- mark_later (id: " + id + ", size: 8B)", "marked a",
 	}
 	if fmt.Sprint(results) != fmt.Sprint(want) {
 		t.Errorf("the model was shown %q", results)
@@ -89,13 +89,13 @@ func TestAKillWithACallInTheBackground(t *testing.T) {
 		stop       string
 	}{
 		{"mark_none", 2, "succeeded", "succeeded", "none"},
-		{"mark_keyed", 2, "succeeded", "succeeded", "none"},
-		{"mark_once", 1, "unknown", "degraded", "worker_lost"},
+		{"mark_later_keyed", 2, "succeeded", "succeeded", "none"},
+		{"mark_later", 1, "unknown", "degraded", "worker_lost"},
 	} {
 		t.Run(c.tool, func(t *testing.T) {
 			t.Parallel()
 			e := env.New(t)
-			e.WriteAgent("clerk", env.MarkerTools, quickly)
+			e.WriteAgent("clerk", laterTools, quickly)
 			e.Ledger.Hold("a")
 			e.Model.Then(env.Rounds(inferencetest.Calls(env.MarkerCall(c.tool, "a"), env.MarkerCall("mark_none", "b")), env.HangOnce(reader("wait_for_tool_output", "{}")), inferencetest.Text("So be it.")))
 			first := e.StartWorker()
