@@ -217,20 +217,24 @@ func TestATurnEndsBeforeItsDetachedCall(t *testing.T) {
 	}
 }
 
-// An answer does not cut an effect in two: the turn waits for it, and ends with
-// the answer that it had, without asking the model again.
+// An answer does not cut an effect in two: the turn waits for it, and asks the model once
+// more.
 func TestAnAnswerWaitsForADetachedEffect(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
-	e.WriteAgent("clerk", env.DetachedTools)
+	e.WriteAgent("clerk", laterTools)
 	e.Ledger.Hold("a")
 	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
-		if env.RoundOf(r) == 1 {
-			a, b := env.MarkerCall("mark_far_once", "a"), env.MarkerCall("mark_once", "b")
+		switch env.RoundOf(r) {
+		case 1:
+			a, b := env.MarkerCall("mark_far_once", "a"), env.MarkerCall("mark_none", "b")
 			a.ID, b.ID = "call_a", "call_b"
 			return inferencetest.Calls(a, b)
+		case 2:
+			return inferencetest.Text("It is begun.")
+		default:
+			return inferencetest.Text("It is done.")
 		}
-		return inferencetest.Text("It is begun.")
 	})
 	e.StartWorker()
 	message := e.Send("clerk", "Begin.")
@@ -238,8 +242,8 @@ func TestAnAnswerWaitsForADetachedEffect(t *testing.T) {
 	wantNothingHeld(e)
 	e.Ledger.Release()
 	turn := e.TurnOf(message)
-	e.WantEnd(turn, "succeeded", "none", 2)
-	e.WantReply(turn, "It is begun.")
+	e.WantEnd(turn, "succeeded", "none", 3)
+	e.WantReply(turn, "It is done.")
 	if call := turn.Calls()[0]; call.State != "succeeded" || call.Starts != 1 {
 		t.Errorf("the call is %s after %d starts", call.State, call.Starts)
 	}
