@@ -104,7 +104,7 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 		"nothing took less than no time":                       `update turnkeeper.calls set ended_at = started_at - interval '1 s'`,
 		"events are numbered 1 to n":                           `delete from turnkeeper.turn_events where seq = 2`,
 		"a closed turn has one last event, and it is the last": `update turnkeeper.turn_events set type = 'turn_error' where seq = 1`,
-		"a turn's tokens are those of its rounds and of its calls": `
+		"a turn's tokens are those of its rounds, of its calls and of its failed attempts": `
 			update turnkeeper.calls set reasoning_tokens = 1`,
 		"a result in chunks has all of them": `
 			update turnkeeper.outputs set size_bytes = 7, chunked = true`,
