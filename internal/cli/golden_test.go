@@ -68,6 +68,17 @@ func eventfulTurn() storage.TurnView {
 			ID: 5, MessageID: 12, TurnID: 41, Agent: "clerk", Conversation: "anna", Outcome: turnkeeper.TurnDegraded,
 			Body: "Tool results: 1 succeeded, 0 failed, 1 unknown.\nclock: 09:30\norder: it may or may not have happened", CreatedAt: after(42500 * time.Millisecond),
 		},
+		Failed: []turnkeeper.FailedAttempt{
+			{
+				Round: 1, Attempt: 1, Provider: "openai", Model: "gpt-5-mini", Class: "transport", Error: "model openai/gpt-5-mini: transport: the provider sent nothing for 20s\x1b[31m",
+				Text: "Let me che\x1b]0;x\a", Latency: 21 * time.Second, Usage: turnkeeper.Usage{InputTokens: 1200, OutputTokens: 4, Estimated: true},
+				EndedAt: time.Date(2026, 3, 14, 9, 26, 1, 0, time.UTC),
+			},
+			{
+				Round: 4, Attempt: 1, Provider: "openai", Model: "gpt-5-mini", Class: "interrupted", Error: "the turn's time is over",
+				Usage: turnkeeper.Usage{InputTokens: 1500, Estimated: true}, EndedAt: time.Date(2026, 3, 14, 9, 27, 1, 0, time.UTC),
+			},
+		},
 		Rounds: []turnkeeper.Round{
 			{
 				Number: 1, Charged: true, Provider: "openai", Model: "gpt-5-mini", Attempts: 3, Latency: 4200 * time.Millisecond,
