@@ -52,6 +52,7 @@ type Switches struct {
 	Freshness      time.Duration
 	Repeat         Repeat
 	MaxResultChars int
+	Background     *bool
 }
 
 // Configure changes the spec of a registered tool. It refuses what Register does.
@@ -64,6 +65,7 @@ func (r *Registry) Configure(name string, s Switches) error {
 	e.spec.Freshness = cmp.Or(s.Freshness, e.spec.Freshness)
 	e.spec.Repeat = cmp.Or(s.Repeat, e.spec.Repeat)
 	e.spec.MaxResultChars = cmp.Or(s.MaxResultChars, e.spec.MaxResultChars)
+	e.spec.Background = cmp.Or(s.Background, e.spec.Background)
 	if _, err := checkSpec(&e.spec); err != nil {
 		return err
 	}

@@ -39,7 +39,7 @@ func mcpServers(cfg *config.Config) []mcp.Server {
 		for tool, settings := range s.Tools {
 			server.Tools[tool] = mcp.ToolSettings{
 				Effect: settings.Effect, Timeout: settings.Timeout, Freshness: freshness(settings.ToolSwitches),
-				Repeat: tools.Repeat(settings.Repeat), MaxResultChars: settings.MaxResultChars,
+				Repeat: tools.Repeat(settings.Repeat), MaxResultChars: settings.MaxResultChars, Background: settings.Background,
 			}
 		}
 		servers = append(servers, server)

@@ -25,6 +25,7 @@ func configure(registry *tools.Registry, cfg *config.Config, whole bool) error {
 		}
 		err := registry.Configure(name, tools.Switches{
 			Timeout: t.Timeout, Freshness: freshness(t.ToolSwitches), Repeat: tools.Repeat(t.Repeat), MaxResultChars: t.MaxResultChars,
+			Background: t.Background,
 		})
 		if err != nil {
 			return fmt.Errorf("tools.%s has no command, so it must be the name of a tool that is there without it: %w", name, err)

@@ -47,9 +47,8 @@ type MCPServer struct {
 
 // MCPToolSettings are what the settings say of one tool of a server.
 type MCPToolSettings struct {
-	Effect     turnkeeper.Effect // empty: the server's
-	Timeout    time.Duration     // 0: the server's
-	Background *bool             // nil: the server's
+	Effect  turnkeeper.Effect // empty: the server's
+	Timeout time.Duration     // 0: the server's
 	ToolSwitches
 }
 
@@ -265,8 +264,6 @@ func (r *mcpReader) tools(key string, v *strictyaml.Node) {
 				settings.Effect = r.effect(where+one, v)
 			case "timeout":
 				settings.Timeout = r.timeout(where+one, v)
-			case "background":
-				settings.Background = r.boolean(where+one, v)
 			default:
 				r.toolSwitch(&settings.ToolSwitches, one, where+one, v)
 			}

@@ -13,10 +13,11 @@ type ToolSwitches struct {
 	Freshness      *time.Duration // 0: equal calls are run, however fresh they are
 	Repeat         string         // allow or guard; empty: unset
 	MaxResultChars int            // 0: unset
+	Background     *bool          // nil: unset
 }
 
 // switchKeys are the keys of tools.NAME that a tool may have which is no program.
-var switchKeys = []string{"timeout", "freshness", "repeat", "max_result_chars"}
+var switchKeys = []string{"timeout", "freshness", "repeat", "max_result_chars", "background"}
 
 // onlySwitches says that an entry of tools is about a tool that is there already.
 func onlySwitches(v *strictyaml.Node) bool {
@@ -32,6 +33,8 @@ func (r *mappingReader) toolSwitch(s *ToolSwitches, key, label string, v *strict
 		s.Repeat = r.choice(label, v, "allow", "guard")
 	case "max_result_chars":
 		s.MaxResultChars = r.number(label, v, 1_000_000)
+	case "background":
+		s.Background = r.boolean(label, v)
 	}
 }
 

@@ -22,7 +22,6 @@ type Tool struct {
 	Effect      turnkeeper.Effect // never empty
 	Timeout     time.Duration     // 0: tool_timeout of the turn
 	Detached    bool              // a call runs in a job of its own; Timeout is not 0
-	Background  *bool             // whether a call may go on in the background; nil: by the effect
 	Dir         string            // empty: the working directory
 	Env         map[string]Secret // all of its environment; nil: none
 	MaxOutput   int               // bytes; 0: turnkeeper.MaxOutputBytes
@@ -84,12 +83,10 @@ func (r *toolReader) key(key string, v *strictyaml.Node) {
 		t.Effect = turnkeeper.Effect(r.choice(key, v, string(turnkeeper.EffectNone), string(turnkeeper.EffectKeyed), string(turnkeeper.EffectOnce)))
 	case "timeout":
 		t.Timeout = r.timeout(key, v)
-	case "freshness", "repeat", "max_result_chars":
+	case "freshness", "repeat", "max_result_chars", "background":
 		r.toolSwitch(&t.ToolSwitches, key, key, v)
 	case "detached":
 		t.Detached = *r.boolean(key, v)
-	case "background":
-		t.Background = r.boolean(key, v)
 	case "dir":
 		t.Dir = r.notEmpty(key, v)
 	case "env":
