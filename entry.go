@@ -102,7 +102,8 @@ type CallResult struct {
 type Outcome struct {
 	State         TurnState
 	StopReason    StopReason
-	Reply         string // empty: no outbox row (only for scheduled turns, retries, and hand-backs)
+	Reply         string // empty: no outbox row (only for scheduled turns, retries, and hand-backs), unless Silent
+	Silent        bool   // the outbox row has no text
 	InnerDialogue string
 	ErrorClass    string
 	Error         string // for operators

@@ -129,16 +129,3 @@ func checkText(name, text string) error {
 	}
 	return nil
 }
-
-// A Reply is the one outbox row that a message ends with.
-type Reply struct {
-	ID           ReplyID
-	MessageID    MessageID
-	TurnID       TurnID
-	Agent        string
-	Conversation string
-	Outcome      TurnState // succeeded, degraded, failed or cancelled
-	Body         string
-	CreatedAt    time.Time
-	ParentTurn   TurnID // that a sub-agent wrote it for; 0: it is no sub-agent's
-}

@@ -84,8 +84,10 @@ type SpawnEnd struct {
 	Trouble SpawnTrouble
 	Outcome TurnState // of the reply; empty with a trouble
 	Stop    StopReason
-	Reply   string // empty: it was purged
-	Open    bool   // its turn may still run
+	Replied bool        // its reply is on record; else it was purged, or there is none
+	Reply   string      // empty: it has no text
+	Calls   []ReplyCall // of the reply
+	Open    bool        // its turn may still run
 }
 
 // State is what the end makes of the call.

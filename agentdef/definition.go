@@ -31,6 +31,7 @@ type Definition struct {
 	LanePerConversation bool        // `lane: conversation`
 	Schedules           []Schedule  // `schedule:`, one or a list
 	QuietReply          string      // the answer of a scheduled turn that is not sent; empty: all are
+	Replies             Replies     // of turns without an answer of their own
 	Tools               []string    // names; an agent has no others
 	SubAgents           []string    // agents it may give work to
 	MCPServers          []MCPServer // in the order of the file; an agent has no other tools of servers

@@ -25,6 +25,9 @@ schedule:
     message: Clean up.
     history: all
 quiet_reply: Nothing new.
+on_degraded: silent
+on_failed: Please call us.
+summary_output: true
 lane: conversation
 extraction_model: openai/gpt-5-nano
 tools:

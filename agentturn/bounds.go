@@ -69,7 +69,19 @@ func (t *turn) roundsUsedUp() bool {
 // continuation, so that tools would be of no use to it.
 func (t *turn) lastRound() bool {
 	return len(t.rounds) > 0 &&
-		(t.charged()+1 >= t.bounds.MaxRounds || len(t.rounds)+1 >= t.bounds.RoundCeiling)
+		(t.charged()+1 >= t.bounds.MaxRounds || len(t.rounds)+1 >= t.bounds.RoundCeiling || t.overLimit())
+}
+
+// overLimit says that more calls were asked for than the turn may run. The next round is
+// the last one then.
+func (t *turn) overLimit() bool { return anyRefused(t.calls(), overLimit) }
+
+// lastRoundStop is the bound that makes a round the last one.
+func (t *turn) lastRoundStop() turnkeeper.StopReason {
+	if t.overLimit() {
+		return turnkeeper.StopMaxToolCalls
+	}
+	return turnkeeper.StopMaxRounds
 }
 
 // timeout is how long a call of a tool may take: its own bound, or what is left

@@ -501,7 +501,8 @@ func TestThousandsOfCallsInOneAnswer(t *testing.T) {
 		for i := range n {
 			calls = append(calls, inference.Call{ID: fmt.Sprint("c", i), Name: "look", Arguments: fmt.Sprintf(`{"n":%d}`, i)})
 		}
-		b := newBench(t, inferStep(inference.Response{FinishReason: "tool_calls", Calls: calls})).with(read("look"))
+		b := newBench(t, inferStep(inference.Response{FinishReason: "tool_calls", Calls: calls}), says("Enough.")).with(read("look"))
+		b.def.ContextWindow = 10_000_000
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		o := b.run(t.Context())

@@ -119,7 +119,7 @@ func TestWindowOfARequest(t *testing.T) {
 			b.def.ContextWindow = 1500
 			got := b.run(t.Context())
 			if got.State != turnkeeper.TurnDegraded || got.StopReason != turnkeeper.StopInferenceError ||
-				got.Reply != long || len(b.requests()) != 1 {
+				got.Reply != "Tool results: 1 succeeded, 0 failed.\n- look: succeeded" || len(b.requests()) != 1 {
 				t.Errorf("%+v", got)
 			}
 		})

@@ -55,18 +55,10 @@ func (t *turn) endAfter(last turnkeeper.Round) (end func() *ending, outlast func
 		return func() *ending { return t.answered(last) }, hasEffect
 	case anyRefused(last.Calls, shownNoTime):
 		return func() *ending { return t.capped(turnkeeper.StopMaxDuration) }, noCall
-	case anyRefused(last.Calls, overLimit):
-		return func() *ending { return t.capped(turnkeeper.StopMaxToolCalls) }, noCall
-	case !t.bounds.Continuation:
-		return func() *ending {
-			t.log.Warn("tool continuation disabled, completing turn", zap.Int("calls", len(last.Calls)))
-			return t.summarised()
-		}, anyCall
-	case t.roundsUsedUp():
-		return func() *ending {
-			t.logCap("max tool rounds reached, completing turn")
-			return t.summarised()
-		}, anyCall
+	case !t.bounds.Continuation && !t.overLimit():
+		return func() *ending { return t.single(last) }, anyCall
+	case !t.bounds.Continuation, t.roundsUsedUp(), announcedLast(last):
+		return func() *ending { return t.capped(t.lastRoundStop()) }, anyCall
 	default:
 		return nil, nil
 	}
@@ -118,30 +110,44 @@ func isRefusal(text string) bool {
 // answered is the end of a turn whose model had nothing more to ask. Where the
 // outcome of a call is in doubt it is no plain success.
 func (t *turn) answered(last turnkeeper.Round) *ending {
-	e := &ending{state: turnkeeper.TurnSucceeded, stop: turnkeeper.StopNone, reply: says(last.Text), said: last.Number}
-	if slices.ContainsFunc(unseenEffects(t.rounds), func(c turnkeeper.ToolCall) bool { return c.State != turnkeeper.CallSucceeded }) {
-		t.logCap("a call with an effect failed after the last answer, completing turn")
-		e = t.summarised()
-	}
-	if slices.ContainsFunc(t.calls(), inDoubt) {
-		e.state, e.stop = turnkeeper.TurnDegraded, turnkeeper.StopWorkerLost
-	}
-	if strings.TrimSpace(last.Text) == "" { // written by a provider that calls this an answer
+	switch {
+	case strings.TrimSpace(last.Text) == "": // written by a provider that calls this an answer
 		return t.degraded(turnkeeper.StopInferenceError)
+	case turnkeeper.AnyInDoubt(t.calls()):
+		return t.degraded(turnkeeper.StopWorkerLost)
+	case slices.ContainsFunc(unseenEffects(t.rounds), func(c turnkeeper.ToolCall) bool { return c.State != turnkeeper.CallSucceeded }):
+		t.logCap("a call with an effect failed after the last answer, completing turn")
+		return t.degraded(turnkeeper.StopMaxRounds)
+	case t.overLimit():
+		return t.capped(turnkeeper.StopMaxToolCalls)
 	}
-	return e
+	return succeeded(func([]turnkeeper.Round) reply { return reply{text: last.Text, said: last.Number} })
 }
 
-// inDoubt says that nobody knows whether a call happened: its worker was lost,
-// or was shut down while it ran.
-func inDoubt(call turnkeeper.ToolCall) bool {
-	return call.State == turnkeeper.CallUnknown ||
-		call.State == turnkeeper.CallCancelled && call.Effect != turnkeeper.EffectNone && call.Nonce != ""
+func succeeded(answer func([]turnkeeper.Round) reply) *ending {
+	return &ending{state: turnkeeper.TurnSucceeded, stop: turnkeeper.StopNone, reply: answer}
+}
+
+// single is the end of a turn that may have one round: its text is the answer, else the
+// summary. That is how the agent is meant to work, and no fault.
+func (t *turn) single(only turnkeeper.Round) *ending {
+	t.log.Warn("tool continuation disabled, completing turn", zap.Int("calls", len(only.Calls)))
+	if turnkeeper.AnyInDoubt(t.calls()) {
+		return t.degraded(turnkeeper.StopWorkerLost)
+	}
+	if strings.TrimSpace(only.Text) != "" {
+		return succeeded(func([]turnkeeper.Round) reply { return reply{text: only.Text, said: only.Number} })
+	}
+	return succeeded(func(rounds []turnkeeper.Round) reply {
+		return reply{text: summaryReply(callsOf(rounds), turnkeeper.StopNone, t.def.Replies.SummaryOutput)}
+	})
 }
 
 // capped is the end by a bound.
 func (t *turn) capped(stop turnkeeper.StopReason) *ending {
 	switch stop {
+	case turnkeeper.StopMaxRounds:
+		t.logCap("max tool rounds reached, completing turn")
 	case turnkeeper.StopMaxToolCalls:
 		t.logCap("max tool calls reached, completing turn")
 	case turnkeeper.StopMaxDuration:
@@ -150,25 +156,12 @@ func (t *turn) capped(stop turnkeeper.StopReason) *ending {
 	return t.degraded(stop)
 }
 
-// degraded is an end whose reply is the model's last text, if there is one,
-// else the summary.
+// degraded is an end whose reply is the model's answer, if it gave one, else what the
+// agent has in its place.
 func (t *turn) degraded(stop turnkeeper.StopReason) *ending {
-	return &ending{state: turnkeeper.TurnDegraded, stop: stop, reply: replyOf}
-}
-
-// replyOf is the reply of a turn that could not end as asked. An answer that has not seen
-// how an effect ended is no reply.
-func replyOf(rounds []turnkeeper.Round) string {
-	if len(unseenEffects(rounds)) > 0 {
-		return summaryOf(rounds)
-	}
-	return DegradedReply(rounds)
-}
-
-// summarised is the end by max_rounds. What a model says beside tool calls is
-// no answer, so the summary is the reply.
-func (t *turn) summarised() *ending {
-	return &ending{state: turnkeeper.TurnDegraded, stop: turnkeeper.StopMaxRounds, reply: summaryOf}
+	return &ending{state: turnkeeper.TurnDegraded, stop: stop, reply: func(rounds []turnkeeper.Round) reply {
+		return degradedReply(rounds, stop, t.def.Replies)
+	}}
 }
 
 func (t *turn) logCap(message string) {
@@ -178,7 +171,7 @@ func (t *turn) logCap(message string) {
 			executed++
 		}
 	}
-	t.log.Info(message,
+	t.log.Warn(message,
 		zap.Int("rounds", len(t.rounds)), zap.Int("charged_rounds", t.charged()), zap.Int("max_rounds", t.bounds.MaxRounds),
 		zap.Int("executed_calls", executed), zap.Int("max_tool_calls", t.bounds.MaxToolCalls),
 		zap.Duration("max_duration", t.bounds.MaxDuration))

@@ -21,9 +21,8 @@ func (t *turn) endingOf(ctx context.Context, err error) *ending {
 		return t.blocked(blocked)
 	}
 	if silent, ok := errors.AsType[*silentError](err); ok {
-		t.logCap("max tool rounds reached, completing turn")
 		t.log.Warn("the model gave no answer in its last round", zap.Error(silent.err))
-		return t.summarised()
+		return t.capped(t.lastRoundStop())
 	}
 	return t.failed(err)
 }
@@ -55,7 +54,7 @@ func (t *turn) failed(err error) *ending {
 	o.Retry = t.record.Turn.Attempt < t.bounds.MaxAttempts
 	e := &ending{state: turnkeeper.TurnFailed, stop: turnkeeper.StopInferenceError, outcome: o}
 	if !o.Retry {
-		e.reply = says(failureReply(class))
+		e.reply = func([]turnkeeper.Round) reply { return failedReply(class, t.def.Replies) }
 	}
 	t.log.Warn("turn failed", zap.String("class", class), zap.Bool("retry", o.Retry), zap.Error(err))
 	return e
@@ -72,26 +71,6 @@ func classOf(err error) string {
 		return string(e.Class)
 	}
 	return classInternal
-}
-
-// failureReply is what the sender of a message is told when every attempt at it
-// has failed. It says nothing of how the worker is set up.
-func failureReply(class string) string {
-	const start = "This message could not be answered: "
-	switch inference.Class(class) {
-	case inference.ClassRateLimited, inference.ClassOverloaded, inference.ClassTransport:
-		return start + "the model could not be reached."
-	case inference.ClassBadOutput:
-		return start + "the model gave no usable answer."
-	case inference.ClassContextOverflow:
-		return start + "the conversation is too long for the model."
-	case inference.ClassRefused:
-		return start + "the model declined to answer."
-	case inference.ClassAuth, inference.ClassQuota, inference.ClassNotFound, inference.ClassInvalid:
-		return start + "the model is not available at present."
-	default:
-		return start + "something went wrong inside the service."
-	}
 }
 
 // A blockedError is a model call that the budget did not allow.

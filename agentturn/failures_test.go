@@ -31,10 +31,10 @@ func TestModelFailsBeforeAnyTool(t *testing.T) {
 			turnkeeper.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, ErrorClass: "invalid", Retry: true}},
 		{"last attempt", inference.ClassTransport, 3, false,
 			turnkeeper.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, ErrorClass: "transport",
-				Reply: "This message could not be answered: the model could not be reached."}},
+				Reply: "This message could not be answered: the model could not be reached; please send it again later."}},
 		{"last attempt, bad key", inference.ClassAuth, 3, false,
 			turnkeeper.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, ErrorClass: "auth",
-				Reply: "This message could not be answered: the model is not available at present."}},
+				Reply: "This message could not be answered: the model is not available at present; the operator was told."}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -69,12 +69,12 @@ func TestModelFailsAfterATool(t *testing.T) {
 		class string
 		reply string
 	}{
-		{"summary", "", fails(inference.ClassAuth), "auth", "Tool results: 1 succeeded, 0 failed.\n- send: send ran"},
-		{"last text", "I sent it.", fails(inference.ClassOverloaded), "overloaded", "I sent it."},
-		{"silence", "", says(""), "bad_output", "Tool results: 1 succeeded, 0 failed.\n- send: send ran"},
+		{"summary", "", fails(inference.ClassAuth), "auth", "Tool results: 1 succeeded, 0 failed.\n- send: succeeded"},
+		{"text before the tool", "I send it.", fails(inference.ClassOverloaded), "overloaded", "Tool results: 1 succeeded, 0 failed.\n- send: succeeded"},
+		{"silence", "", says(""), "bad_output", "Tool results: 1 succeeded, 0 failed.\n- send: succeeded"},
 		{"panic", "", inferencetest.Func(func(context.Context, inference.Request, func(inference.Delta)) (inference.Response, error) {
 			panic("provider bug")
-		}), "internal", "Tool results: 1 succeeded, 0 failed.\n- send: send ran"},
+		}), "internal", "Tool results: 1 succeeded, 0 failed.\n- send: succeeded"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -284,14 +284,14 @@ func TestBudget(t *testing.T) {
 			State: turnkeeper.TurnQueued, Backoff: 3 * time.Hour, ErrorClass: "budget", Error: "the day is spent"}},
 		{"the day's, after a tool", till{n: 1, block: day}, turnkeeper.Outcome{
 			State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopBudget, ErrorClass: "budget",
-			Reply: "Tool results: 1 succeeded, 0 failed.\n- look: look ran", Error: "the day is spent"}},
+			Reply: "Tool results: 1 succeeded, 0 failed.\n- look: succeeded", Error: "the day is spent"}},
 		{"the day's, in which there is never room", till{block: agentturn.Reservation{
 			Blocked: true, Scope: "day", Retry: 3 * time.Hour, Never: true, Reason: "no day has room"}}, turnkeeper.Outcome{
 			State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopBudget, ErrorClass: "budget",
-			Reply: "Tool results: 0 succeeded, 0 failed.", Error: "no day has room"}},
+			Reply: "This message could not be answered: the budget for it is used up; the operator was told.", Error: "no day has room"}},
 		{"the turn's, before any tool", till{block: turn}, turnkeeper.Outcome{
 			State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopBudget, ErrorClass: "budget",
-			Reply: "Tool results: 0 succeeded, 0 failed.", Error: "the turn is spent"}},
+			Reply: "This message could not be answered: the budget for it is used up; the operator was told.", Error: "the turn is spent"}},
 		{"that cannot be asked", till{err: errors.New("no connection")}, turnkeeper.Outcome{
 			State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, ErrorClass: "internal", Retry: true, Error: "no connection"}},
 		{"that suffices", till{n: 9}, turnkeeper.Outcome{

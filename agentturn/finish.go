@@ -3,6 +3,7 @@ package agentturn
 import (
 	"context"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"go.uber.org/zap"
@@ -16,9 +17,8 @@ import (
 type ending struct {
 	state   turnkeeper.TurnState
 	stop    turnkeeper.StopReason
-	reply   func([]turnkeeper.Round) string // made when every call is answered; nil: none
-	said    int                             // round whose text the reply is; 0: none
-	outcome turnkeeper.Outcome              // what else is known: error, retry, back-off
+	reply   func([]turnkeeper.Round) reply // made when every call is answered; nil: none
+	outcome turnkeeper.Outcome             // what else is known: error, retry, back-off
 }
 
 // Results of calls that the end of a turn, or of a dispatch, cuts short.
@@ -71,14 +71,21 @@ func (t *turn) logEnd(o turnkeeper.Outcome) {
 		t.log.Info("turn handed back", zap.String("reason", o.Error))
 	default:
 		fields := []zap.Field{
-			zap.String("state", string(o.State)), zap.String("stop_reason", string(o.StopReason)),
-			zap.Int("rounds", len(t.rounds)), zap.Int("calls", len(t.calls())),
+			zap.String("state", string(o.State)), zap.String("continuation_stop_reason", string(o.StopReason)),
+			zap.Int("inference_round_count", len(t.rounds)), zap.Int("calls", len(t.calls())),
+			zap.Int64("turn_duration_ms", t.duration().Milliseconds()),
 		}
 		if o.Error != "" {
 			fields = append(fields, zap.String("error", o.Error))
 		}
 		t.log.Info("turn ended", fields...)
 	}
+}
+
+// duration is from the first grant until now, by the database's clock up to this dispatch.
+func (t *turn) duration() time.Duration {
+	turn := t.record.Turn
+	return max(turn.GrantedAt.Sub(turn.CreatedAt), 0) + t.record.Elapsed + time.Since(t.loaded)
 }
 
 func endEvent(s turnkeeper.TurnState) turnkeeper.EventType {
@@ -134,26 +141,28 @@ func (t *turn) doubted(call *turnkeeper.ToolCall, result turnkeeper.CallResult) 
 func (t *turn) outcome(e ending) turnkeeper.Outcome {
 	o := e.outcome
 	o.State, o.StopReason = e.state, e.stop
+	var r reply
 	if e.reply != nil {
-		o.Reply = e.reply(t.rounds)
+		r = e.reply(t.rounds)
 	}
 	o.Error = firstChars(outputs.Clean(o.Error), maxOperatorErrors)
 	if !e.state.Terminal() {
 		return o
 	}
 	if t.scheduled() {
-		if e.said == 0 || t.def.Quiet(o.Reply) {
-			o.Reply, e.said = "", 0
+		if r.said == 0 || t.def.Quiet(t.rounds[r.said-1].Text) {
+			r = reply{}
 		}
-		o.InnerDialogue = t.saidBeside(e.said)
+		o.InnerDialogue = saidBeside(t.rounds, r.said)
 	}
+	o.Reply, o.Silent = r.text, r.silent
 	return o
 }
 
 // saidBeside is what the model said in all rounds but the one of the reply.
-func (t *turn) saidBeside(reply int) string {
+func saidBeside(rounds []turnkeeper.Round, reply int) string {
 	var said []string
-	for _, round := range t.rounds {
+	for _, round := range rounds {
 		if round.Number != reply && strings.TrimSpace(round.Text) != "" {
 			said = append(said, round.Text)
 		}
@@ -167,10 +176,3 @@ func firstChars(text string, n int) string {
 	}
 	return string([]rune(text)[:n]) + "…"
 }
-
-// says is the reply of a fixed text.
-func says(text string) func([]turnkeeper.Round) string {
-	return func([]turnkeeper.Round) string { return text }
-}
-
-func summaryOf(rounds []turnkeeper.Round) string { return Summary(callsOf(rounds)) }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"turnkeeper"
+	"turnkeeper/agentdef"
 )
 
 // Results of calls that are still open when a turn is closed without a worker.
@@ -14,16 +15,27 @@ const (
 
 // Lost is how a turn ends that has lost its worker too often to be run again,
 // with its last events. rounds are its journal, every call answered; open is a round
-// that had begun to stream and has no answer there, which is void (0: none).
-func Lost(turn turnkeeper.TurnID, trigger turnkeeper.Trigger, rounds []turnkeeper.Round, open, losses int) (turnkeeper.Outcome, []turnkeeper.Event) {
+// that had begun to stream and has no answer there, which is void (0: none). definition
+// is the file of the agent, as it was when the turn was made.
+func Lost(lost turnkeeper.LostGrant, agent string, definition []byte, rounds []turnkeeper.Round, open int) (turnkeeper.Outcome, []turnkeeper.Event) {
+	turn, losses := lost.TurnID, lost.Losses+1
+	def, err := agentdef.ParseRecorded(agent, definition)
+	if err != nil { // no worker could run it as it is: the defaults will do
+		def = &agentdef.Definition{}
+	}
+	r := degradedReply(rounds, turnkeeper.StopWorkerLost, def.Replies)
 	outcome := turnkeeper.Outcome{
-		State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopWorkerLost, Reply: replyOf(rounds),
+		State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopWorkerLost,
 		ErrorClass: string(turnkeeper.StopWorkerLost),
 		Error:      fmt.Sprintf("the turn lost its worker %d times; it was answered without being run again", losses),
 	}
-	if trigger == turnkeeper.TriggerSchedule {
-		outcome.InnerDialogue, outcome.Reply = LastText(rounds), ""
+	if lost.Trigger == turnkeeper.TriggerSchedule {
+		if r.said == 0 || def.Quiet(rounds[r.said-1].Text) {
+			r = reply{}
+		}
+		outcome.InnerDialogue = saidBeside(rounds, r.said)
 	}
+	outcome.Reply, outcome.Silent = r.text, r.silent
 	var events []turnkeeper.Event
 	if open != 0 {
 		events = append(events, turnkeeper.Event{

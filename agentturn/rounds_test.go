@@ -105,16 +105,22 @@ func TestLastRound(t *testing.T) {
 			calls: []turnkeeper.CallState{turnkeeper.CallSucceeded},
 		},
 		{
-			name: "calls with text are no answer",
-			last: func() inference.Response { return asking("Let me look again.", `look {"n":9}`) },
+			name:  "text with calls is an answer",
+			last:  func() inference.Response { return asking("What I have.", `look {"n":9}`) },
+			want:  turnkeeper.Outcome{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopMaxRounds, Reply: "What I have."},
+			calls: []turnkeeper.CallState{turnkeeper.CallSucceeded, turnkeeper.CallDenied},
+		},
+		{
+			name: "calls are no answer",
+			last: func() inference.Response { return asking(" \n", `look {"n":9}`) },
 			want: turnkeeper.Outcome{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopMaxRounds,
-				Reply: "Tool results: 1 succeeded, 1 failed.\n- look: look ran\n- look: denied: tools could not be called in the last round of this turn."},
+				Reply: "Tool results: 1 succeeded, 1 failed.\n- look: succeeded\n- look: denied: tools could not be called in the last round of this turn."},
 			calls: []turnkeeper.CallState{turnkeeper.CallSucceeded, turnkeeper.CallDenied},
 		},
 		{
 			name:  "nothing is no answer",
 			last:  func() inference.Response { return inference.Response{Text: "  \n"} },
-			want:  turnkeeper.Outcome{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopMaxRounds, Reply: "Tool results: 1 succeeded, 0 failed.\n- look: look ran"},
+			want:  turnkeeper.Outcome{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopMaxRounds, Reply: "Tool results: 1 succeeded, 0 failed.\n- look: succeeded"},
 			calls: []turnkeeper.CallState{turnkeeper.CallSucceeded},
 		},
 	}
@@ -146,8 +152,8 @@ func TestContinuationDisabled(t *testing.T) {
 		b := newBench(t, asks("look"), says("never asked")).with(look)
 		b.bounds.Continuation = false
 		got := b.run(t.Context())
-		want := turnkeeper.Outcome{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopMaxRounds,
-			Reply: "Tool results: 1 succeeded, 0 failed.\n- look: look ran"}
+		want := turnkeeper.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone,
+			Reply: "Tool results: 1 succeeded, 0 failed.\n- look: succeeded"}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Error(diff)
 		}
@@ -192,9 +198,9 @@ func TestPagingRounds(t *testing.T) {
 	})
 	t.Run("end at their own bound", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			b := newBench(t, asks(slices.Repeat([]string{"page"}, 65)...)).with(page)
+			b := newBench(t, asks(slices.Repeat([]string{"page"}, 65)...), says("read enough")).with(page)
 			got := b.run(t.Context())
-			if got.StopReason != turnkeeper.StopMaxToolCalls || len(b.requests()) != 1 || page.runs.count() < 64 {
+			if got.StopReason != turnkeeper.StopMaxToolCalls || got.Reply != "read enough" || len(b.requests()) != 2 || page.runs.count() < 64 {
 				t.Errorf("%+v after %d requests", got, len(b.requests()))
 			}
 			if states := b.states(); states[63] != turnkeeper.CallSucceeded || states[64] != turnkeeper.CallDenied {
@@ -207,13 +213,13 @@ func TestPagingRounds(t *testing.T) {
 func TestThirtyCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		look := read("look")
-		b := newBench(t, asks(slices.Repeat([]string{"look"}, 30)...), says("never asked")).with(look)
+		b := newBench(t, asks(slices.Repeat([]string{"look"}, 30)...), says("Twelve I have seen."), says("never asked")).with(look)
 		got := b.run(t.Context())
 		if got.State != turnkeeper.TurnDegraded || got.StopReason != turnkeeper.StopMaxToolCalls ||
-			!strings.HasPrefix(got.Reply, "Tool results: 12 succeeded, 18 failed.\n") {
+			got.Reply != "Twelve I have seen." {
 			t.Errorf("%+v", got)
 		}
-		if look.runs.count() != 12 || len(b.requests()) != 1 {
+		if look.runs.count() != 12 || len(b.requests()) != 2 {
 			t.Errorf("%d runs, %d requests", look.runs.count(), len(b.requests()))
 		}
 		for i, call := range b.store.calls() {
@@ -230,9 +236,9 @@ func TestThirtyCalls(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			look := read("look")
 			b := newBench(t, asks(slices.Repeat([]string{"look"}, 11)...)).with(look)
-			b.script.Add(inferStep(asking("Two more.", `look {"n":21}`, `look {"n":22}`)))
+			b.script.Add(inferStep(asking("Two more.", `look {"n":21}`, `look {"n":22}`)), says("Twelve I have seen."))
 			got := b.run(t.Context())
-			if got.StopReason != turnkeeper.StopMaxToolCalls || got.Reply != "Two more." || look.runs.count() != 12 {
+			if got.StopReason != turnkeeper.StopMaxToolCalls || got.Reply != "Twelve I have seen." || look.runs.count() != 12 {
 				t.Errorf("%+v after %d runs", got, look.runs.count())
 			}
 		})

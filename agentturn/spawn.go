@@ -314,6 +314,8 @@ func replyText(end turnkeeper.SpawnEnd) string {
 		return end.Reply
 	case end.Outcome == turnkeeper.TurnDegraded && end.Reply != "":
 		return fmt.Sprintf("[The agent %s could not finish as asked (%s); what it has:]\n\n%s", end.Agent, end.Stop, end.Reply)
+	case end.Outcome == turnkeeper.TurnDegraded && end.Replied:
+		return fmt.Sprintf("[The agent %s could not finish as asked (%s), and says nothing of it. What it did:]\n%s", end.Agent, end.Stop, callLines(end.Calls))
 	case end.State() == turnkeeper.CallSucceeded:
 		return fmt.Sprintf("[The agent %s has replied, and its reply was removed since.]", end.Agent)
 	}
@@ -325,6 +327,18 @@ func replyText(end turnkeeper.SpawnEnd) string {
 		failure.Error = "the agent was not spawned"
 	}
 	return string(encode(failure))
+}
+
+// callLines say what became of each call of a reply.
+func callLines(calls []turnkeeper.ReplyCall) string {
+	if len(calls) == 0 {
+		return "\n- nothing"
+	}
+	var lines strings.Builder
+	for _, c := range calls {
+		lines.WriteString("\n" + outputs.Preview("- "+c.Name+": "+outcomeWords(c.State, c.Problem)))
+	}
+	return lines.String()
 }
 
 var troubleWords = map[turnkeeper.SpawnTrouble]string{

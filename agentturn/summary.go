@@ -11,15 +11,15 @@ import (
 // Summary is the deterministic reply of a turn whose model gave none: a line of
 // counts, then a line a call, in the order given, each of at most 220
 // characters. Denied and cancelled calls count as failed, and so do those that
-// were never run; a call whose run was never recorded counts as unknown.
-func Summary(calls []turnkeeper.ToolCall) string {
+// were never run; a call that nobody knows the outcome of counts as unknown. output
+// adds the beginning of what the tools returned.
+func Summary(calls []turnkeeper.ToolCall, output bool) string {
 	var n [4]int
 	lines := make([]string, 0, len(calls)+1)
 	lines = append(lines, "")
 	for _, call := range calls {
-		kind := kindOf(call.State)
-		n[kind]++
-		lines = append(lines, outputs.Preview("- "+call.Name+": "+describe(call, kind)))
+		n[kindOf(call)]++
+		lines = append(lines, summaryLine(call, output))
 	}
 	counts := fmt.Sprintf("%d succeeded, %d failed", n[kindSucceeded], n[kindFailed])
 	if n[kindUnknown] > 0 {
@@ -32,6 +32,27 @@ func Summary(calls []turnkeeper.ToolCall) string {
 	return strings.Join(lines, "\n")
 }
 
+func summaryLine(call turnkeeper.ToolCall, output bool) string {
+	told := outcomeWords(call.State, call.Problem())
+	if output {
+		told = withOutput(call)
+	}
+	return outputs.Preview("- " + call.Name + ": " + told)
+}
+
+// outcomeWords are the state of a call, and its problem where that says more.
+func outcomeWords(state turnkeeper.CallState, problem string) string {
+	switch problem {
+	case "", turnkeeper.ProblemFailed, turnkeeper.ProblemCancelled:
+		return string(state)
+	case turnkeeper.ProblemNotRun:
+		return problem
+	case turnkeeper.ProblemInDoubt:
+		state = turnkeeper.CallUnknown
+	}
+	return string(state) + ": " + problem
+}
+
 const (
 	kindSucceeded = iota
 	kindFailed
@@ -39,29 +60,31 @@ const (
 	kindSkipped
 )
 
-func kindOf(s turnkeeper.CallState) int {
-	switch s {
+func kindOf(call turnkeeper.ToolCall) int {
+	if call.InDoubt() {
+		return kindUnknown
+	}
+	switch call.State {
 	case turnkeeper.CallSucceeded:
 		return kindSucceeded
 	case turnkeeper.CallSkipped:
 		return kindSkipped
-	case turnkeeper.CallUnknown, turnkeeper.CallStarted, turnkeeper.CallRunning:
+	case turnkeeper.CallStarted, turnkeeper.CallRunning:
 		return kindUnknown
 	default:
 		return kindFailed
 	}
 }
 
-func describe(call turnkeeper.ToolCall, kind int) string {
+func withOutput(call turnkeeper.ToolCall) string {
 	text := call.Preview
 	if text == "" {
 		text = outputs.Preview(call.Shown)
 	}
+	kind := kindOf(call)
 	switch {
-	case kind == kindUnknown:
-		return "unknown: it may or may not have happened"
-	case call.State == turnkeeper.CallPlanned:
-		return "not run"
+	case kind == kindUnknown || call.State == turnkeeper.CallPlanned:
+		return outcomeWords(call.State, call.Problem())
 	case kind == kindSucceeded && text == "":
 		return "done"
 	case kind == kindSucceeded:
@@ -72,24 +95,4 @@ func describe(call turnkeeper.ToolCall, kind int) string {
 		return word + strings.TrimPrefix(text, word)
 	}
 	return word + ": " + text
-}
-
-// LastText is the last text that the model gave in any of the rounds, or
-// nothing.
-func LastText(rounds []turnkeeper.Round) string {
-	for i := len(rounds) - 1; i >= 0; i-- {
-		if strings.TrimSpace(rounds[i].Text) != "" {
-			return rounds[i].Text
-		}
-	}
-	return ""
-}
-
-// DegradedReply is the reply of a turn that could not end as asked: the model's
-// last text, else the Summary of its calls.
-func DegradedReply(rounds []turnkeeper.Round) string {
-	if text := LastText(rounds); text != "" {
-		return text
-	}
-	return Summary(callsOf(rounds))
 }

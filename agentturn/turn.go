@@ -27,6 +27,7 @@ type turn struct {
 	log      *zap.Logger
 	models   []*candidate        // found on the first model call
 	toolsets map[string]*toolset // made when first offered, by the readers among them
+	loaded   time.Time           // when the journal was read
 	wall     time.Time           // when the turn's time is over
 	lease    time.Time           // when the lease is
 
@@ -85,8 +86,8 @@ func newTurn(cfg Config, a Assignment, journal Journal) *turn {
 	t := &turn{
 		cfg: cfg, record: tellHistory(a.Record, a.Definition), def: a.Definition, bounds: bounds, journal: journal,
 		offered: offered(cfg, a.Definition), progress: newProgressNotes(),
-		log:  cfg.Log.With(TurnFields(a.Record.Turn, a.Record.Message.TraceParent)...),
-		wall: a.WallDeadline, lease: a.LeaseDeadline,
+		log:    cfg.Log.With(TurnFields(a.Record.Turn, a.Record.Message.TraceParent)...),
+		loaded: now, wall: a.WallDeadline, lease: a.LeaseDeadline,
 		block:       max(1, a.Record.NextBlock),
 		interrupted: map[turnkeeper.CallKey]turnkeeper.CallResult{},
 		jobs:        map[turnkeeper.CallKey]*job{},

@@ -89,6 +89,10 @@ func (t *tick) CloseLost(ctx context.Context, lost turnkeeper.LostGrant) error {
 	if err != nil {
 		return err
 	}
-	outcome, events := agentturn.Lost(lost.TurnID, lost.Trigger, rounds, open, lost.Losses+1)
+	agent, definition, err := t.Definition(ctx, lost.TurnID)
+	if err != nil {
+		return err
+	}
+	outcome, events := agentturn.Lost(lost, agent, definition, rounds, open)
 	return t.Close(ctx, lost, outcome, events)
 }

@@ -149,6 +149,12 @@ func (t *Tick) OpenRound(ctx context.Context, turn turnkeeper.TurnID, rounds int
 	return openRound(position, rounds), translate(err)
 }
 
+// Definition is the file of a turn's agent, as it was when the turn was made.
+func (t *Tick) Definition(ctx context.Context, turn turnkeeper.TurnID) (agent string, file []byte, err error) {
+	row, err := t.q.DefinitionOfTurn(ctx, int64(turn))
+	return row.Agent, []byte(row.Content), translate(err)
+}
+
 // SettleCalls gives every open call of a turn its last word: a started one may
 // or may not have happened, a planned one has not, and one whose sub-agent has not
 // replied has ended with the turn.
@@ -172,6 +178,7 @@ func (t *Tick) Close(ctx context.Context, lost turnkeeper.LostGrant, o turnkeepe
 			Reply: t.store.clean(o.Reply), InnerDialogue: t.store.clean(o.InnerDialogue), ErrorClass: t.store.clean(o.ErrorClass), Error: t.store.clean(o.Error),
 			MessageState: string(turnkeeper.MessageAnswered), Lost: true,
 		})),
+		translate(queueSilent(ctx, t.q, lost.TurnID, o)),
 		translate(t.q.CloseJobs(ctx, []int64{int64(lost.JobID)})),
 	)
 }

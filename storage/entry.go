@@ -310,10 +310,18 @@ func (w *TurnWriter) queueEnd(ctx context.Context, q *dbsqlc.Queries, o *turnkee
 	if o == nil {
 		return nil
 	}
-	return q.EndDispatch(ctx, dbsqlc.EndDispatchParams{
+	return errors.Join(q.EndDispatch(ctx, dbsqlc.EndDispatchParams{
 		Turn: int64(w.grant.TurnID), GrantID: string(w.grant.GrantID), State: string(o.State), Log: ending.Log,
 		Stop: string(o.StopReason), Reply: w.clean(o.Reply), InnerDialogue: w.clean(o.InnerDialogue),
 		ErrorClass: w.clean(o.ErrorClass), Error: w.clean(o.Error), MessageState: string(ending.Message),
 		Backoff: o.Backoff, LaneBackoff: ending.LaneBackoff, Job: int64(w.grant.JobID),
-	})
+	}), queueSilent(ctx, q, w.grant.TurnID, *o))
+}
+
+// queueSilent writes the reply without a text of a turn that has just been ended.
+func queueSilent(ctx context.Context, q *dbsqlc.Queries, turn turnkeeper.TurnID, o turnkeeper.Outcome) error {
+	if !o.Silent {
+		return nil
+	}
+	return q.InsertSilentReply(ctx, int64(turn))
 }

@@ -1,6 +1,8 @@
 package storage
 
 import (
+	"encoding/json"
+	"fmt"
 	"time"
 
 	"turnkeeper"
@@ -48,8 +50,35 @@ func replyOf(r dbsqlc.TurnkeeperReply) turnkeeper.Reply {
 	return turnkeeper.Reply{
 		ID: turnkeeper.ReplyID(r.ID), MessageID: turnkeeper.MessageID(r.MessageID), TurnID: turnkeeper.TurnID(r.TurnID),
 		Agent: r.Agent, Conversation: r.Conversation, Outcome: turnkeeper.TurnState(r.Outcome), Body: r.Body, CreatedAt: r.CreatedAt,
+		StopReason: turnkeeper.StopReason(orZero(r.StopReason)), ErrorClass: orZero(r.ErrorClass), Calls: replyCallsOf(r.Calls),
 		ParentTurn: turnkeeper.TurnID(orZero(r.ParentTurnID)),
 	}
+}
+
+// A storedCall is an entry of what the function turnkeeper.reply_calls writes.
+type storedCall struct {
+	Ordinal  int                  `json:"ordinal"`
+	ID       string               `json:"id"`
+	Name     string               `json:"name"`
+	Effect   turnkeeper.Effect    `json:"effect"`
+	State    turnkeeper.CallState `json:"state"`
+	Duration *int64               `json:"duration_ms"`
+	Error    string               `json:"error"`
+}
+
+func replyCallsOf(stored []byte) []turnkeeper.ReplyCall {
+	var rows []storedCall
+	if err := json.Unmarshal(stored, &rows); err != nil {
+		return nil // there is no reply
+	}
+	return mapRows(rows, func(r storedCall) turnkeeper.ReplyCall {
+		call := turnkeeper.ReplyCall{Ordinal: r.Ordinal, Name: r.Name, Effect: r.Effect, State: r.State, Duration: -1, Problem: r.Error}
+		_, _ = fmt.Sscanf(r.ID, "round-%d-tool-%d", &call.Key.Round, &call.Key.Ordinal)
+		if r.Duration != nil {
+			call.Duration = time.Duration(*r.Duration) * time.Millisecond
+		}
+		return call
+	})
 }
 
 func turnOf(r dbsqlc.TurnkeeperTurn) turnkeeper.Turn {

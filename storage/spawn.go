@@ -67,7 +67,7 @@ func (w *TurnWriter) spawnEnds(ctx context.Context, arrived []turnkeeper.CallRes
 			arrived[i].Spawned = &turnkeeper.SpawnEnd{
 				Agent: r.Agent, Message: turnkeeper.MessageID(r.MessageID), Turn: turnkeeper.TurnID(r.Child),
 				Trouble: turnkeeper.SpawnTrouble(r.Trouble), Outcome: turnkeeper.TurnState(r.Outcome), Stop: turnkeeper.StopReason(r.Stop),
-				Reply: r.Reply, Open: r.Open,
+				Reply: r.Reply, Open: r.Open, Replied: r.Replied, Calls: replyCallsOf(r.Calls),
 			}
 		}
 	}

@@ -31,35 +31,36 @@ func (s *Store) ClaimDeliveries(ctx context.Context, webhook string, worker turn
 	if err != nil {
 		return nil, translate(err)
 	}
-	parents, err := s.parentsOf(ctx, rows)
-	return mapRows(rows, func(r dbsqlc.ClaimDeliveriesRow) turnkeeper.DeliveryClaim {
-		return turnkeeper.DeliveryClaim{
-			Webhook: webhook, Claim: r.Claim, Attempt: int(r.Attempts), Tried: time.Duration(r.TriedMs) * time.Millisecond,
-			Reply: turnkeeper.Reply{
-				ID: turnkeeper.ReplyID(r.ReplyID), MessageID: turnkeeper.MessageID(r.MessageID), TurnID: turnkeeper.TurnID(r.TurnID),
-				Agent: r.Agent, Conversation: r.Conversation, Outcome: turnkeeper.TurnState(r.Outcome), Body: r.Body, CreatedAt: r.RepliedAt,
-				ParentTurn: parents[r.ReplyID],
-			},
+	replies, err := s.repliesOf(ctx, rows)
+	var claims []turnkeeper.DeliveryClaim
+	for _, r := range rows {
+		reply, there := replies[r.ReplyID]
+		if !there {
+			continue // it was purged meanwhile
 		}
-	}), err
+		claims = append(claims, turnkeeper.DeliveryClaim{
+			Webhook: webhook, Claim: r.Claim, Attempt: int(r.Attempts), Tried: time.Duration(r.TriedMs) * time.Millisecond, Reply: reply,
+		})
+	}
+	return claims, err
 }
 
-// parentsOf are the turns that claimed replies were for, by the replies' ids. Without
-// them nothing may be sent: a reply has the same body at every attempt.
-func (s *Store) parentsOf(ctx context.Context, claimed []dbsqlc.ClaimDeliveriesRow) (map[int64]turnkeeper.TurnID, error) {
-	parents := map[int64]turnkeeper.TurnID{}
+// repliesOf are the replies of claims, by their ids. Without them nothing may be sent: a
+// reply has the same body at every attempt.
+func (s *Store) repliesOf(ctx context.Context, claimed []dbsqlc.ClaimDeliveriesRow) (map[int64]turnkeeper.Reply, error) {
+	replies := map[int64]turnkeeper.Reply{}
 	ids := mapRows(claimed, func(r dbsqlc.ClaimDeliveriesRow) int64 { return r.ReplyID })
 	if len(ids) == 0 {
-		return parents, nil
+		return replies, nil
 	}
 	err := patiently(ctx, func() error {
-		rows, err := s.q.ParentsOfReplies(ctx, ids)
+		rows, err := s.q.RepliesByID(ctx, ids)
 		for _, r := range rows {
-			parents[r.ID] = turnkeeper.TurnID(r.Parent)
+			replies[r.ID] = replyOf(r)
 		}
 		return translate(err)
 	})
-	return parents, err
+	return replies, err
 }
 
 // EndDelivery notes what became of an attempt. held is false where the claim had run out and

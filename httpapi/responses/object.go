@@ -1,6 +1,7 @@
 package responses
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 
@@ -145,7 +146,7 @@ func viewOf(r storage.Response) object {
 	case statusCompleted, statusIncomplete:
 		view.Output = []item{outputOf(r, statusOf(r), text(r.Reply))}
 	case statusFailed:
-		view.Error = &failure{"server_error", r.Reply}
+		view.Error = &failure{"server_error", cmp.Or(r.Reply, "This message could not be answered.")} // silent: an error needs a text
 	}
 	if view.Status == statusIncomplete {
 		view.IncompleteDetails = &incompleteDetails{string(r.StopReason)}

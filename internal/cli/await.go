@@ -142,10 +142,14 @@ func (w *waiting) finish(m turnkeeper.Message, reply *turnkeeper.Reply) error {
 		return &codedError{ExitNotDone, fmt.Errorf("the message failed in its %s: %s", turn, orDash(m.LastError))}
 	case m.State == turnkeeper.MessageCancelled:
 		return &codedError{ExitNotDone, fmt.Errorf("the message was cancelled in its %s", turn)}
+	case reply != nil && reply.Outcome == turnkeeper.TurnDegraded:
+		text := "the reply is degraded: it is not all that was asked for"
+		if reply.Body == "" {
+			text = "the outcome is degraded, and the agent gives no text for that"
+		}
+		return &codedError{ExitDegraded, fmt.Errorf("%s (%s, %s)", text, reply.StopReason, turn)}
 	case w.json:
 		return nil
-	case reply != nil && reply.Outcome == turnkeeper.TurnDegraded:
-		w.err.line("%s", w.err.in(warned, "the reply is degraded: it is not all that was asked for ("+turn+")"))
 	case w.err.terminal || w.verbose:
 		w.err.line("%s", w.err.in(dim, turn))
 	}
@@ -158,10 +162,11 @@ func (w *waiting) printReply(m turnkeeper.Message, reply *turnkeeper.Reply) erro
 		view.awaitedView = &awaitedView{State: m.State, TurnID: views.OrNull(m.TurnID)}
 		if reply != nil {
 			view.Outcome, view.ReplyID, view.Reply = &reply.Outcome, &reply.ID, &reply.Body
+			view.ReplyEnd = new(views.EndOfReply(*reply))
 		}
 		return writeJSON(w.Stdout, view)
 	}
-	if reply == nil {
+	if reply == nil || reply.Body == "" {
 		return nil
 	}
 	body := reply.Body

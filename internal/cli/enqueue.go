@@ -11,6 +11,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/internal/app"
 	"turnkeeper/internal/config"
+	"turnkeeper/internal/views"
 	"turnkeeper/storage"
 )
 
@@ -77,6 +78,7 @@ type awaitedView struct {
 	TurnID  *turnkeeper.TurnID      `json:"turn_id"`
 	ReplyID *turnkeeper.ReplyID     `json:"reply_id"`
 	Reply   *string                 `json:"reply"`
+	*views.ReplyEnd
 }
 
 func (e *enqueuing) run(cmd *cobra.Command, args []string) error {

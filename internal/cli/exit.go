@@ -19,6 +19,7 @@ const (
 	ExitNoReply  = 4   // enqueue --wait: no reply in time; the message stays accepted
 	ExitNotDone  = 5   // enqueue --wait, turnctl events --follow: it failed or was cancelled
 	ExitRefused  = 6   // turnctl cancel, retry, webhooks: not possible as things stand
+	ExitDegraded = 7   // enqueue --wait: the reply is degraded, not all that was asked for
 	ExitSignal   = 130 // stopped by a signal before it was done
 )
 
@@ -43,9 +44,8 @@ const workerExitHelp = `Exit codes:
 const enqueueExitHelp = exitHelp + `
   4  --wait: no reply in time; the message stays accepted
   5  --wait: the message failed or was cancelled; its reply, if any, is printed
-  130  stopped by a signal before it was done
-
-A degraded reply is a reply: exit code 0, with a line on stderr.`
+  7  --wait: the reply is degraded, not all that was asked for; its text, if any, is printed
+  130  stopped by a signal before it was done`
 
 // A codedError ends the program with its code. An empty text is not printed:
 // all has been said.

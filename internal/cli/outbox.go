@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -61,11 +62,14 @@ stopped; with -o json that is one object a line.`,
 	return cmd
 }
 
+// silentReply stands for a reply without a text.
+const silentReply = "(no text: on_degraded or on_failed of the agent is silent)"
+
 func showReplies(s *screen, c clock, replies []turnkeeper.Reply) {
 	t := newTable(">REPLY", "OUTCOME", "AGENT", "CONVERSATION", ">MESSAGE", ">TURN", "WRITTEN", "BODY")
 	for _, r := range replies {
 		t.add(fmt.Sprint(r.ID), stateCell(r.Outcome), r.Agent, r.Conversation, fmt.Sprint(r.MessageID), turnAndParent(r),
-			c.at(r.CreatedAt), oneLine(r.Body, previewColumns))
+			c.at(r.CreatedAt), oneLine(cmp.Or(r.Body, silentReply), previewColumns))
 	}
 	t.print(s)
 }
@@ -131,7 +135,7 @@ func (s *session) printReply(r turnkeeper.Reply) error {
 	}
 	s.out.line("%s %s", s.out.in(toneOf(r.Outcome), signOf(r.Outcome)), s.out.in(bold, fmt.Sprintf("reply %d to message %d", r.ID, r.MessageID))+
 		s.out.in(dim, fmt.Sprintf("  %s/%s, turn %s, %s", plain(r.Agent), plain(r.Conversation), turnAndParent(r), s.clock().moment(r.CreatedAt))))
-	for _, line := range wrap(r.Body, s.out.readable()-2) {
+	for _, line := range wrap(cmp.Or(r.Body, silentReply), s.out.readable()-2) {
 		s.out.line("  %s", line)
 	}
 	_, err := fmt.Fprintln(s.Stdout)

@@ -54,7 +54,11 @@ func (p *turnPage) exchange() {
 	p.quote(p.Message.Body)
 	if r := p.Reply; r != nil {
 		p.heading("Answered", fmt.Sprintf("reply %d, %s", r.ID, p.at(r.CreatedAt)))
-		p.quote(r.Body)
+		if r.Body == "" {
+			p.line("  %s", p.in(dim, silentReply))
+		} else {
+			p.quote(r.Body)
+		}
 	}
 	if p.Turn.InnerDialogue != "" {
 		p.heading("Said to itself", "")

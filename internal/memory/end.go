@@ -34,7 +34,7 @@ func (s *Store) endDispatch(t *turnRow, grant turnkeeper.GrantID, e ending, ring
 		return err
 	}
 	open := o.State == turnkeeper.TurnQueued || o.State == turnkeeper.TurnWaiting
-	reply := o.Reply != "" && !open && !e.noReply
+	reply := (o.Reply != "" || o.Silent) && !open && !e.noReply
 	if _, taken := s.state.replyOf(t.MessageID); taken && reply && !s.bugs.has(BugReplyFirst) {
 		return fmt.Errorf("%w: message %d has a reply", errKeyTaken, t.MessageID)
 	}
@@ -76,7 +76,8 @@ func (s *Store) closeMessage(t *turnRow, e ending, now time.Time) {
 func (s *Store) reply(t *turnRow, o turnkeeper.Outcome, now time.Time, rings *[]Bell) {
 	r := turnkeeper.Reply{
 		ID: turnkeeper.ReplyID(len(s.state.replies) + 1), MessageID: t.MessageID, TurnID: t.ID, Agent: t.Agent, Conversation: t.Conversation,
-		Outcome: o.State, Body: o.Reply, CreatedAt: now, ParentTurn: s.state.parentOf(t.MessageID),
+		Outcome: o.State, Body: o.Reply, StopReason: o.StopReason, ErrorClass: o.ErrorClass, Calls: turnkeeper.ReplyCalls(t.rounds),
+		CreatedAt: now, ParentTurn: s.state.parentOf(t.MessageID),
 	}
 	s.state.replies = append(s.state.replies, r)
 	s.noteReply(r, o.StopReason, rings)
@@ -108,7 +109,7 @@ func (j *Journal) endApart(ctx context.Context, id string, e turnkeeper.Entry) e
 				if err := j.checkFence(t); err != nil && j.s.bugs.has(BugReplyFirst) {
 					return err
 				}
-				if e.Outcome.Reply != "" {
+				if e.Outcome.Reply != "" || e.Outcome.Silent {
 					j.s.reply(t, *e.Outcome, j.s.now(), rings)
 				}
 				return nil

@@ -170,7 +170,7 @@ func (s *state) endOf(turn turnkeeper.TurnID, key turnkeeper.CallKey) *turnkeepe
 				end.Turn = m.TurnID
 			}
 			if reply, ok := s.replyOf(m.ID); ok {
-				end.Reply = reply.Body
+				end.Reply, end.Replied, end.Calls = reply.Body, true, reply.Calls
 			}
 		}
 		return &end

@@ -252,7 +252,7 @@ func (t *tick) CloseLost(_ context.Context, lost turnkeeper.LostGrant) error {
 		if !t.s.bugs.has(BugCallsLeftOpen) {
 			draft.settleCalls(t.s.now())
 		}
-		outcome, events := agentturn.Lost(lost.TurnID, lost.Trigger, cloneRounds(draft.rounds), openRound(draft), lost.Losses+1)
+		outcome, events := agentturn.Lost(lost, draft.Agent, t.s.state.definitions[draft.DefinitionHash], cloneRounds(draft.rounds), openRound(draft))
 		for _, event := range events {
 			event.Seq, event.At = int64(len(draft.events)+1), t.s.now()
 			draft.events = append(draft.events, event)

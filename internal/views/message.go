@@ -46,15 +46,47 @@ type Reply struct {
 	Agent        string               `json:"agent"`
 	Conversation string               `json:"conversation"`
 	Outcome      turnkeeper.TurnState `json:"outcome"`
-	Body         string               `json:"body"`
+	Body         string               `json:"body"` // empty: the agent replies to such an outcome without a text
 	CreatedAt    time.Time            `json:"created_at"`
 	ParentTurn   *turnkeeper.TurnID   `json:"parent_turn_id"` // the turn that a sub-agent wrote it for; null: it is no sub-agent's
+	ReplyEnd
+}
+
+// A ReplyEnd is how the turn of a reply ended.
+type ReplyEnd struct {
+	StopReason *turnkeeper.StopReason `json:"stop_reason"` // null: an older release wrote the reply
+	ErrorClass string                 `json:"error_class"`
+	Calls      []ReplyCall            `json:"calls"`
+}
+
+// A ReplyCall is what became of a tool call of the turn, without what its tool returned.
+type ReplyCall struct {
+	Ordinal    int                  `json:"ordinal"` // in the turn, from 1
+	ID         string               `json:"id"`      // round-R-tool-I
+	Name       string               `json:"name"`
+	Effect     turnkeeper.Effect    `json:"effect"`
+	State      turnkeeper.CallState `json:"state"`
+	DurationMs *int64               `json:"duration_ms"` // null: it did not run, or nobody knows
+	Error      string               `json:"error"`
 }
 
 // OfReply shows a reply.
 func OfReply(r turnkeeper.Reply) Reply {
 	return Reply{
 		ID: r.ID, MessageID: r.MessageID, TurnID: r.TurnID, Agent: r.Agent, Conversation: r.Conversation, Outcome: r.Outcome,
-		Body: r.Body, CreatedAt: r.CreatedAt, ParentTurn: OrNull(r.ParentTurn),
+		Body: r.Body, CreatedAt: r.CreatedAt, ParentTurn: OrNull(r.ParentTurn), ReplyEnd: EndOfReply(r),
 	}
+}
+
+// EndOfReply shows how the turn of a reply ended.
+func EndOfReply(r turnkeeper.Reply) ReplyEnd {
+	return ReplyEnd{OrNull(r.StopReason), r.ErrorClass, All(r.Calls, ofReplyCall)}
+}
+
+func ofReplyCall(c turnkeeper.ReplyCall) ReplyCall {
+	v := ReplyCall{Ordinal: c.Ordinal, ID: c.Key.String(), Name: c.Name, Effect: c.Effect, State: c.State, Error: c.Problem}
+	if c.Duration >= 0 {
+		v.DurationMs = new(Millis(c.Duration))
+	}
+	return v
 }

@@ -16,7 +16,8 @@ select * from turnkeeper.replies where message_id = @message_id;
 -- name: ListReplies :many
 -- In order, and without passing over one that is still being committed.
 select id::bigint as id, message_id::bigint as message_id, turn_id::bigint as turn_id, agent::text as agent, conversation::text as conversation,
-    outcome::text as outcome, body::text as body, created_at::timestamptz as created_at, coalesce(parent_turn_id, 0)::bigint as parent_turn_id
+    outcome::text as outcome, body::text as body, created_at::timestamptz as created_at, coalesce(parent_turn_id, 0)::bigint as parent_turn_id,
+    coalesce(stop_reason, '')::text as stop_reason, coalesce(error_class, '')::text as error_class, calls::jsonb as calls
 from turnkeeper.replies_after(@after::bigint, @max_rows::integer, @agent::text, @top_only::boolean);
 
 -- name: ListRepliesNewestFirst :many
@@ -24,9 +25,8 @@ select * from turnkeeper.replies
 where (@agent::text = '' or agent = @agent) and (@before::bigint = 0 or id < @before) and (not @top_only::boolean or parent_turn_id is null)
 order by id desc limit @max_rows;
 
--- name: ParentsOfReplies :many
--- Those of the replies that sub-agents wrote, with the turns that they were for.
-select id, parent_turn_id::bigint as parent from turnkeeper.replies where id = any(@ids::bigint[]) and parent_turn_id is not null;
+-- name: RepliesByID :many
+select * from turnkeeper.replies where id = any(@ids::bigint[]);
 
 -- name: WrittenHere :one
 -- Whether the message was written by this very transaction, or found.

@@ -118,6 +118,13 @@ select turnkeeper.end_dispatch(@turn::bigint, @grant_id::uuid, @state::text, @lo
     @inner_dialogue::text, @error_class::text, @error::text, @message_state::text, @lost::boolean,
     @backoff::interval, @lane_backoff::interval, @job::bigint);
 
+-- name: InsertSilentReply :exec
+-- The reply of a turn that was ended in this transaction, whose agent replies without a text.
+insert into turnkeeper.replies (message_id, turn_id, agent, conversation, outcome, body, created_at)
+select t.message_id, t.id, t.agent, t.conversation, t.state, '', greatest(clock_timestamp(), m.accepted_at)
+from turnkeeper.turns t join turnkeeper.messages m on m.id = t.message_id
+where t.id = @turn;
+
 -- name: LateResult :exec
 select turnkeeper.late_result(@turn::bigint, @round::integer, @ordinal::integer, @nonce::text, @state::text,
     @shown::text, @preview::text);

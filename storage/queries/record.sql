@@ -18,6 +18,9 @@ join turnkeeper.definitions d on d.hash = t.definition_hash
 left join turnkeeper.leases l on l.lane = t.lane
 where t.id = @turn_id;
 
+-- name: DefinitionOfTurn :one
+select t.agent, d.content from turnkeeper.turns t join turnkeeper.definitions d on d.hash = t.definition_hash where t.id = @turn_id;
+
 -- name: RoundsOfTurns :many
 select * from turnkeeper.rounds where turn_id = any(@turn_ids::bigint[]) order by turn_id, round;
 

@@ -19,6 +19,7 @@ select turnkeeper.settle_spawned(@timely::boolean, @max_rows::integer)::integer 
 -- What calls of a turn have come to that gave work to other agents, and what they wrote.
 select s.round, s.ordinal, s.agent, coalesce(s.message_id, 0)::bigint as message_id, coalesce(s.trouble, '')::text as trouble,
     coalesce(s.outcome, '')::text as outcome, coalesce(s.stop, '')::text as stop, coalesce(r.body, '')::text as reply,
+    coalesce(r.calls, '[]')::jsonb as calls, (r.id is not null)::boolean as replied,
     coalesce(s.child, m.turn_id, 0)::bigint as child, (m.closed_at is null and m.id is not null)::boolean as open
 from turnkeeper.spawned_calls s
 left join turnkeeper.messages m on m.id = s.message_id

@@ -231,7 +231,7 @@ func TestAnEffectThatFailsAfterTheAnswer(t *testing.T) {
 				e := env.New(t)
 				e.WriteAgent("clerk", laterTools, quickly, c.rounds)
 				e.Ledger.Hold("a")
-				e.Ledger.Fail("a")
+				e.Ledger.Fail("a", "the mark a could not be made")
 				e.Model.Then(env.Rounds(
 					inferencetest.Calls(env.MarkerCall(tool, "a"), env.MarkerCall("mark_none", "r")),
 					inferencetest.Text("All went well."), inferencetest.Text("It failed."),

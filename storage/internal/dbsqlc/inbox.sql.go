@@ -90,7 +90,8 @@ func (q *Queries) ListMessages(ctx context.Context, agent string, state string, 
 
 const ListReplies = `-- name: ListReplies :many
 select id::bigint as id, message_id::bigint as message_id, turn_id::bigint as turn_id, agent::text as agent, conversation::text as conversation,
-    outcome::text as outcome, body::text as body, created_at::timestamptz as created_at, coalesce(parent_turn_id, 0)::bigint as parent_turn_id
+    outcome::text as outcome, body::text as body, created_at::timestamptz as created_at, coalesce(parent_turn_id, 0)::bigint as parent_turn_id,
+    coalesce(stop_reason, '')::text as stop_reason, coalesce(error_class, '')::text as error_class, calls::jsonb as calls
 from turnkeeper.replies_after($1::bigint, $2::integer, $3::text, $4::boolean)
 `
 
@@ -104,6 +105,9 @@ type ListRepliesRow struct {
 	Body         string
 	CreatedAt    time.Time
 	ParentTurnID int64
+	StopReason   string
+	ErrorClass   string
+	Calls        []byte
 }
 
 // In order, and without passing over one that is still being committed.
@@ -131,6 +135,9 @@ func (q *Queries) ListReplies(ctx context.Context, after int64, maxRows int32, a
 			&i.Body,
 			&i.CreatedAt,
 			&i.ParentTurnID,
+			&i.StopReason,
+			&i.ErrorClass,
+			&i.Calls,
 		); err != nil {
 			return nil, err
 		}
@@ -143,7 +150,7 @@ func (q *Queries) ListReplies(ctx context.Context, after int64, maxRows int32, a
 }
 
 const ListRepliesNewestFirst = `-- name: ListRepliesNewestFirst :many
-select id, message_id, turn_id, agent, conversation, outcome, body, created_at, parent_turn_id from turnkeeper.replies
+select id, message_id, turn_id, agent, conversation, outcome, body, created_at, parent_turn_id, stop_reason, error_class, calls from turnkeeper.replies
 where ($1::text = '' or agent = $1) and ($2::bigint = 0 or id < $2) and (not $3::boolean or parent_turn_id is null)
 order by id desc limit $4
 `
@@ -172,6 +179,9 @@ func (q *Queries) ListRepliesNewestFirst(ctx context.Context, agent string, befo
 			&i.Body,
 			&i.CreatedAt,
 			&i.ParentTurnID,
+			&i.StopReason,
+			&i.ErrorClass,
+			&i.Calls,
 		); err != nil {
 			return nil, err
 		}
@@ -213,26 +223,33 @@ func (q *Queries) MessageByID(ctx context.Context, id int64) (TurnkeeperMessage,
 	return i, err
 }
 
-const ParentsOfReplies = `-- name: ParentsOfReplies :many
-select id, parent_turn_id::bigint as parent from turnkeeper.replies where id = any($1::bigint[]) and parent_turn_id is not null
+const RepliesByID = `-- name: RepliesByID :many
+select id, message_id, turn_id, agent, conversation, outcome, body, created_at, parent_turn_id, stop_reason, error_class, calls from turnkeeper.replies where id = any($1::bigint[])
 `
 
-type ParentsOfRepliesRow struct {
-	ID     int64
-	Parent int64
-}
-
-// Those of the replies that sub-agents wrote, with the turns that they were for.
-func (q *Queries) ParentsOfReplies(ctx context.Context, ids []int64) ([]ParentsOfRepliesRow, error) {
-	rows, err := q.db.Query(ctx, ParentsOfReplies, ids)
+func (q *Queries) RepliesByID(ctx context.Context, ids []int64) ([]TurnkeeperReply, error) {
+	rows, err := q.db.Query(ctx, RepliesByID, ids)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []ParentsOfRepliesRow
+	var items []TurnkeeperReply
 	for rows.Next() {
-		var i ParentsOfRepliesRow
-		if err := rows.Scan(&i.ID, &i.Parent); err != nil {
+		var i TurnkeeperReply
+		if err := rows.Scan(
+			&i.ID,
+			&i.MessageID,
+			&i.TurnID,
+			&i.Agent,
+			&i.Conversation,
+			&i.Outcome,
+			&i.Body,
+			&i.CreatedAt,
+			&i.ParentTurnID,
+			&i.StopReason,
+			&i.ErrorClass,
+			&i.Calls,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -244,7 +261,7 @@ func (q *Queries) ParentsOfReplies(ctx context.Context, ids []int64) ([]ParentsO
 }
 
 const ReplyOfMessage = `-- name: ReplyOfMessage :one
-select id, message_id, turn_id, agent, conversation, outcome, body, created_at, parent_turn_id from turnkeeper.replies where message_id = $1
+select id, message_id, turn_id, agent, conversation, outcome, body, created_at, parent_turn_id, stop_reason, error_class, calls from turnkeeper.replies where message_id = $1
 `
 
 func (q *Queries) ReplyOfMessage(ctx context.Context, messageID int64) (TurnkeeperReply, error) {
@@ -260,6 +277,9 @@ func (q *Queries) ReplyOfMessage(ctx context.Context, messageID int64) (Turnkeep
 		&i.Body,
 		&i.CreatedAt,
 		&i.ParentTurnID,
+		&i.StopReason,
+		&i.ErrorClass,
+		&i.Calls,
 	)
 	return i, err
 }

@@ -444,6 +444,19 @@ func (q *Queries) InsertRound(ctx context.Context, arg InsertRoundParams) error 
 	return err
 }
 
+const InsertSilentReply = `-- name: InsertSilentReply :exec
+insert into turnkeeper.replies (message_id, turn_id, agent, conversation, outcome, body, created_at)
+select t.message_id, t.id, t.agent, t.conversation, t.state, '', greatest(clock_timestamp(), m.accepted_at)
+from turnkeeper.turns t join turnkeeper.messages m on m.id = t.message_id
+where t.id = $1
+`
+
+// The reply of a turn that was ended in this transaction, whose agent replies without a text.
+func (q *Queries) InsertSilentReply(ctx context.Context, turn int64) error {
+	_, err := q.db.Exec(ctx, InsertSilentReply, turn)
+	return err
+}
+
 const InsertSummary = `-- name: InsertSummary :exec
 insert into turnkeeper.summaries (agent, conversation, up_to, turn_id, content)
 select t.agent, t.conversation, $1::bigint, t.id, $2::text from turnkeeper.turns t where t.id = $3::bigint

@@ -175,6 +175,9 @@ type TurnkeeperReply struct {
 	Body         string
 	CreatedAt    time.Time
 	ParentTurnID *int64
+	StopReason   *string
+	ErrorClass   *string
+	Calls        []byte
 }
 
 type TurnkeeperRetry struct {

@@ -82,6 +82,22 @@ func (q *Queries) CountPastTurns(ctx context.Context, agent string, conversation
 	return count, err
 }
 
+const DefinitionOfTurn = `-- name: DefinitionOfTurn :one
+select t.agent, d.content from turnkeeper.turns t join turnkeeper.definitions d on d.hash = t.definition_hash where t.id = $1
+`
+
+type DefinitionOfTurnRow struct {
+	Agent   string
+	Content string
+}
+
+func (q *Queries) DefinitionOfTurn(ctx context.Context, turnID int64) (DefinitionOfTurnRow, error) {
+	row := q.db.QueryRow(ctx, DefinitionOfTurn, turnID)
+	var i DefinitionOfTurnRow
+	err := row.Scan(&i.Agent, &i.Content)
+	return i, err
+}
+
 const FailedAttemptsOfTurn = `-- name: FailedAttemptsOfTurn :many
 select id, turn_id, round, attempt, provider, model, error_class, error, text, reasoning, latency_ms, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, ended_at from turnkeeper.failed_attempts where turn_id = $1 order by id
 `

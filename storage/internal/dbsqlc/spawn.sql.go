@@ -242,6 +242,7 @@ func (q *Queries) SpawnAgents(ctx context.Context, arg SpawnAgentsParams) error 
 const SpawnedBy = `-- name: SpawnedBy :many
 select s.round, s.ordinal, s.agent, coalesce(s.message_id, 0)::bigint as message_id, coalesce(s.trouble, '')::text as trouble,
     coalesce(s.outcome, '')::text as outcome, coalesce(s.stop, '')::text as stop, coalesce(r.body, '')::text as reply,
+    coalesce(r.calls, '[]')::jsonb as calls, (r.id is not null)::boolean as replied,
     coalesce(s.child, m.turn_id, 0)::bigint as child, (m.closed_at is null and m.id is not null)::boolean as open
 from turnkeeper.spawned_calls s
 left join turnkeeper.messages m on m.id = s.message_id
@@ -259,6 +260,8 @@ type SpawnedByRow struct {
 	Outcome   string
 	Stop      string
 	Reply     string
+	Calls     []byte
+	Replied   bool
 	Child     int64
 	Open      bool
 }
@@ -282,6 +285,8 @@ func (q *Queries) SpawnedBy(ctx context.Context, turnID int64) ([]SpawnedByRow, 
 			&i.Outcome,
 			&i.Stop,
 			&i.Reply,
+			&i.Calls,
+			&i.Replied,
 			&i.Child,
 			&i.Open,
 		); err != nil {

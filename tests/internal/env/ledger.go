@@ -73,7 +73,7 @@ func (l *Ledger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if l.end(m.Label) {
-		http.Error(w, "the mark "+m.Label+" could not be made", http.StatusConflict)
+		http.Error(w, answer, http.StatusConflict)
 		return
 	}
 	_, _ = fmt.Fprint(w, answer)
@@ -125,11 +125,11 @@ func (l *Ledger) SetAnswer(label, text string) {
 	l.answers[label] = text
 }
 
-// Fail makes the runs of the label fail.
-func (l *Ledger) Fail(label string) {
+// Fail makes the runs of the label fail with this text.
+func (l *Ledger) Fail(label, text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.failing[label] = true
+	l.answers[label], l.failing[label] = text, true
 }
 
 // Order returns the beginnings and ends of runs, "begin LABEL" and "end LABEL", in the

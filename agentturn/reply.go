@@ -1,0 +1,142 @@
+package agentturn
+
+import (
+	"slices"
+	"strings"
+
+	"turnkeeper"
+	"turnkeeper/agentdef"
+	"turnkeeper/inference"
+)
+
+// A reply is what a turn answers its message with.
+type reply struct {
+	text   string
+	said   int  // round whose text it is; 0: the model did not say it
+	silent bool // the outbox row has no text
+}
+
+// says is the reply of a fixed text.
+func says(text string) func([]turnkeeper.Round) reply {
+	return func([]turnkeeper.Round) reply { return reply{text: text} }
+}
+
+// finalAnswer is the model's answer, and the round of it: the last text that no executed call
+// follows. What it says beside its calls is none, but in the announced last round, and neither
+// is an answer that has not seen how an effect ended. 0: there is none.
+func finalAnswer(rounds []turnkeeper.Round) (text string, round int) {
+	if len(unseenEffects(rounds)) > 0 {
+		return "", 0
+	}
+	for _, r := range slices.Backward(rounds) {
+		if slices.ContainsFunc(r.Calls, hasRun) {
+			return "", 0
+		}
+		if strings.TrimSpace(r.Text) != "" && (len(r.Calls) == 0 || announcedLast(r)) {
+			return r.Text, r.Number
+		}
+	}
+	return "", 0
+}
+
+// hasRun says that a call has run, or may have.
+func hasRun(c turnkeeper.ToolCall) bool { return c.State.Executed() && c.Shown != shownNotRun }
+
+// announcedLast says that a round was announced as the last one and asked for calls all
+// the same.
+func announcedLast(r turnkeeper.Round) bool {
+	return len(r.Calls) > 0 && !slices.ContainsFunc(r.Calls, func(c turnkeeper.ToolCall) bool {
+		return c.State != turnkeeper.CallDenied || c.Shown != shownFinal
+	})
+}
+
+// degradedReply is the reply of a turn that could not end as asked: the model's answer, with
+// the calls of unknown outcome below it, or what the agent has in its place.
+func degradedReply(rounds []turnkeeper.Round, stop turnkeeper.StopReason, rules agentdef.Replies) reply {
+	if text, said := finalAnswer(rounds); said != 0 {
+		return reply{text: text + inDoubtLines(rounds), said: said}
+	}
+	switch rules.OnDegraded {
+	case "":
+		return reply{text: summaryReply(callsOf(rounds), stop, rules.SummaryOutput)}
+	case agentdef.ReplySilent:
+		return reply{silent: true}
+	default:
+		return reply{text: rules.OnDegraded}
+	}
+}
+
+// inDoubtLines name the calls of unknown outcome below a text.
+func inDoubtLines(rounds []turnkeeper.Round) string {
+	var lines strings.Builder
+	for _, call := range callsOf(rounds) {
+		if call.InDoubt() {
+			if lines.Len() == 0 {
+				lines.WriteString("\n")
+			}
+			lines.WriteString("\n" + summaryLine(call, false))
+		}
+	}
+	return lines.String()
+}
+
+// summaryReply is the Summary, or, where no call has anything to tell, a plain sentence.
+func summaryReply(calls []turnkeeper.ToolCall, stop turnkeeper.StopReason, output bool) string {
+	if slices.ContainsFunc(calls, func(c turnkeeper.ToolCall) bool { return hasRun(c) || c.State == turnkeeper.CallSkipped }) {
+		return Summary(calls, output)
+	}
+	return unanswered + withoutResult(stop)
+}
+
+// unanswered begins each sentence that stands for an answer.
+const unanswered = "This message could not be answered: "
+
+// withoutResult says why a turn ended before any tool had run, and what to do.
+func withoutResult(stop turnkeeper.StopReason) string {
+	switch stop {
+	case turnkeeper.StopMaxRounds:
+		return "the agent came to no result in the steps that it may take; please ask for less at once."
+	case turnkeeper.StopMaxDuration:
+		return "the time for it was over before there was an answer; please send it again later."
+	case turnkeeper.StopMaxToolCalls:
+		return "the agent may make no more tool calls; the operator was told."
+	case turnkeeper.StopBudget:
+		return "the budget for it is used up; the operator was told."
+	case turnkeeper.StopWorkerLost:
+		return "the service stopped each time it worked on it; the operator was told."
+	default:
+		return "the agent came to no result; the operator was told."
+	}
+}
+
+// failedReply is what the sender of a message is told when every attempt at it has failed.
+func failedReply(class string, rules agentdef.Replies) reply {
+	switch rules.OnFailed {
+	case "":
+		return reply{text: unanswered + failureWords(class)}
+	case agentdef.ReplySilent:
+		return reply{silent: true}
+	default:
+		return reply{text: rules.OnFailed}
+	}
+}
+
+// failureWords say what went wrong and what to do, and nothing of how the worker is set up.
+func failureWords(class string) string {
+	switch inference.Class(class) {
+	case inference.ClassRateLimited, inference.ClassOverloaded, inference.ClassTransport:
+		return "the model could not be reached; please send it again later."
+	case inference.ClassBadOutput:
+		return "the model gave no usable answer; please send it again."
+	case inference.ClassContextOverflow:
+		return "the conversation is too long for the model; please begin a new one, or send less."
+	case inference.ClassRefused:
+		return "the model declined to answer; please change the message."
+	case inference.ClassInvalid:
+		return "the model does not take it as it is; the operator was told."
+	case inference.ClassAuth, inference.ClassQuota, inference.ClassNotFound:
+		return "the model is not available at present; the operator was told."
+	default:
+		return "something went wrong inside the service; the operator was told."
+	}
+}
