@@ -75,9 +75,9 @@ func TestParseReadsEveryKey(t *testing.T) {
 	}
 	want := &agentdef.Definition{
 		Name: "mail", Path: "/srv/agents/mail.md", Source: []byte(whole),
-		Prompt:         "You are kind.\n\n---\nBelow a rule.",
-		Description:    "Reads the mail.",
-		QuietReply:     "Nothing new.",
+		Prompt:      "You are kind.\n\n---\nBelow a rule.",
+		Description: "Reads the mail.",
+		QuietReply:  "Nothing new.", Replies: agentdef.Replies{OnDegraded: "silent", OnFailed: "Please call us.", SummaryOutput: true},
 		Model:          "openai/gpt-5-mini",
 		FallbackModels: []string{"openrouter/some/model", "demo/script"},
 		Schedules: []agentdef.Schedule{

@@ -112,6 +112,7 @@ func Run(t *testing.T, open func(t *testing.T) Door) {
 		{"a late result without a verdict is the result", lateFirst},
 		{"a late result after the end changes nothing", lateAfterEnd},
 		{"reply and end come together", endTogether},
+		{"a reply without a text", replyWithoutText},
 		{"a stale end leaves no trace", staleEnd},
 		{"a turn handed back goes on", handedBack},
 		{"a failed turn backs off and is tried again", failedRetry},
