@@ -50,8 +50,9 @@ type Bounds struct {
 	CooldownWindow   time.Duration // within which they count
 	Cooldown         time.Duration // how long the call is then not run
 
-	MaxAttempts   int // turns for one message that fail before any tool started
-	MaxDispatches int // lost workers after which a message is answered without running
+	MaxAttempts   int           // turns for one message that fail by what counts against it
+	GiveUpAfter   time.Duration // how long a message waits for a service that fails, from its acceptance; 0: not at all
+	MaxDispatches int           // lost workers after which a message is answered without running
 }
 
 // DefaultBounds are the bounds of a turn whose agent sets none.
@@ -81,6 +82,7 @@ func DefaultBounds() Bounds {
 		CooldownWindow:      1800 * time.Second,
 		Cooldown:            1800 * time.Second,
 		MaxAttempts:         3,
+		GiveUpAfter:         24 * time.Hour,
 		MaxDispatches:       3,
 		Summarise:           true,
 	}
@@ -108,6 +110,9 @@ func (b Bounds) Check() error {
 	}
 	if b.ModelTimeout < 0 {
 		fault("model_timeout is %s; it must not be negative", b.ModelTimeout)
+	}
+	if b.GiveUpAfter < 0 {
+		fault("give_up_after is %s; it must not be negative", b.GiveUpAfter)
 	}
 	if b.Margin < 0 {
 		fault("lease_margin is %s; it must not be negative", b.Margin)

@@ -27,6 +27,8 @@ type Situation struct {
 	Room   int  // turns that live workers can take beyond those granted
 
 	Waiting int // messages in the inbox, due or not; MaxWaiting: so many, or more
+
+	Down []ModelHealth // models that are down
 }
 
 // MaxWaiting is as far as a Situation counts the messages that wait.
@@ -83,6 +85,8 @@ type Ready struct {
 	DueAt          time.Time
 	Priority       int
 	WorkerID       WorkerID // the only worker to offer it to; empty: whoever comes first
+	Overdue        bool     // it has waited for a service for as long as it may
+	Probes         []string // models that are down and that its turn tries
 }
 
 // A Dispatch is one grant of a turn, as the grant log has it.
@@ -150,6 +154,8 @@ type AgentRegistration struct {
 	DefinitionHash      string
 	Definition          []byte
 	LanePerConversation bool
+	Models              []string      // that its turns ask, in order; nil: not known
+	GiveUpAfter         time.Duration // how long its messages wait for a service that fails; 0: not at all
 	Schedules           []Schedule
 }
 

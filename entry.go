@@ -42,6 +42,11 @@ type Entry struct {
 	// Events continue the turn's stream, in order. Seq is set by the writer.
 	Events []Event
 
+	// Answered are models that have answered, and ModelFailures those that could not be
+	// used, each in order of their names. They change the models' health, last of all.
+	Answered      []string
+	ModelFailures []ModelFailure
+
 	// Outcome ends this dispatch. nil: the turn goes on.
 	Outcome *Outcome
 }
@@ -108,6 +113,8 @@ type Outcome struct {
 	ErrorClass    string
 	Error         string // for operators
 	Retry         bool
+	Counted       bool     // failed: this attempt counts against the message
+	WaitsFor      []string // failed, Retry: models whose next answer ends the lane's pause
 	Backoff       time.Duration
 }
 
@@ -122,6 +129,8 @@ type Record struct {
 	LastRun    *Past         // the run before of the turn's schedule, in its conversation; nil: there is none, or the turn is of no schedule
 	Summary    Summary       // of the beginning of the conversation, the newest; zero: none
 	Older      int           // turns of the conversation before History, counted up to 1000
+	Down       []ModelHealth // models that are down
+	Waited     time.Duration // since the message was accepted, by the database's clock
 	Entries    int64         // writes to the journal so far
 	LastWrite  string        // id of the last of them; empty: there is none, or it has none
 	Failures   int           // failed turns of the lane in a row

@@ -69,6 +69,8 @@ type Message struct {
 	ClosedAt     time.Time // zero while open
 	TurnID       TurnID    // its newest turn; 0 before the first
 	LastError    string    // why its newest attempt failed, for operators
+	Faults       int       // turns that failed by what counts against it
+	WaitsFor     []string  // models, all of them down, that it waits for; nil: none
 	TraceParent  string
 }
 

@@ -9,6 +9,7 @@ package agentdef
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"turnkeeper"
@@ -56,6 +57,7 @@ type Definition struct {
 	MaxSubAgentDepth    *int
 	MaxTreeSubAgents    *int
 	SubAgentTimeout     *time.Duration
+	GiveUpAfter         *time.Duration
 
 	MaxOutputTokens int      // reserved for each answer; 0: DefaultOutputTokens
 	ContextWindow   int      // tokens the model takes; 0: by the model's name, else 32768
@@ -85,6 +87,16 @@ const DefaultOutputTokens = 4096
 
 // OutputTokens is what is reserved for each answer.
 func (d *Definition) OutputTokens() int { return cmp.Or(d.MaxOutputTokens, DefaultOutputTokens) }
+
+// Chain returns the models that the agent's turns ask, in order, each once.
+func (d *Definition) Chain(defaultModel string) (names []string) {
+	for _, name := range append([]string{cmp.Or(d.Model, defaultModel)}, d.FallbackModels...) {
+		if name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
 
 // Set says that any bound is set.
 func (b Budget) Set() bool { return b != Budget{} }
@@ -129,6 +141,7 @@ func (d *Definition) Bounds(base turnkeeper.Bounds) turnkeeper.Bounds {
 	override(&base.MaxSubAgentDepth, d.MaxSubAgentDepth)
 	override(&base.MaxTreeSubAgents, d.MaxTreeSubAgents)
 	override(&base.SubAgentTimeout, d.SubAgentTimeout)
+	override(&base.GiveUpAfter, d.GiveUpAfter)
 	return base
 }
 

@@ -84,6 +84,8 @@ func table() []key {
 			wholeP(func(d *Definition) **int { return &d.MaxRounds }, 1, 20)},
 		{Key{"max_duration", "duration", "1ms to 24h, and with the lease margin less than the lease", "the setting `max_duration`", "Wall time of a turn."},
 			durationP(func(d *Definition) **time.Duration { return &d.MaxDuration }, time.Millisecond, maxDuration)},
+		{Key{"give_up_after", "duration", "0 to 720h", "the setting `give_up_after`", "How long a message waits for a model that cannot be reached, from its acceptance; then it fails with a reply. 0: it fails at once."},
+			durationP(func(d *Definition) **time.Duration { return &d.GiveUpAfter }, 0, maxWindow)},
 		{Key{"max_tool_calls", "whole number", "0 to 1000", "the setting `max_tool_calls`", "Tool calls run in a turn. 0: none."},
 			wholeP(func(d *Definition) **int { return &d.MaxToolCalls }, 0, 1000)},
 		{Key{"tool_timeout", "duration", "1ms to 24h", "the setting `tool_timeout`", "Time for one tool call."},

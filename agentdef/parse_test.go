@@ -38,6 +38,7 @@ max_sub_agents: 4
 max_sub_agent_depth: 2
 max_tree_sub_agents: 0
 sub_agent_timeout: 5m
+give_up_after: 2h
 mcp_servers:
   files: [read_text_file, write.file]
   browser: [browser_navigate]
@@ -92,6 +93,7 @@ func TestParseReadsEveryKey(t *testing.T) {
 		MaxSubAgentDepth:    new(2),
 		MaxTreeSubAgents:    new(0),
 		SubAgentTimeout:     new(5 * time.Minute),
+		GiveUpAfter:         new(2 * time.Hour),
 		Root:                "/srv/files",
 		AllowPrivateHosts:   []string{"intranet.local", "10.0.0.7", "::1"},
 		MaxRounds:           new(20),

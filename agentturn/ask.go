@@ -35,31 +35,42 @@ func (t *turn) ask(ctx context.Context) (state, error) {
 
 // generate calls the models of the chain until one answers.
 func (t *turn) generate(ctx context.Context) (answer, error) {
-	models, err := t.candidates()
+	all, err := t.candidates()
 	if err != nil {
 		return answer{}, err
+	}
+	models := t.usable(all)
+	if len(models) == 0 {
+		return answer{}, t.faultOf(all, nil, t.allDown(all))
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	call := &modelCall{t: t, number: len(t.rounds) + 1, final: t.lastRound(), stop: stop}
 	t.stream = &stream{t: t, ctx: ctx, round: call.number, final: call.final, stop: stop}
 
-	retry := t.cfg.Retry
-	retry.Provider, retry.OnRetry = nil, call.retried
-	chain := inference.Chain{Retry: retry}
-	for _, model := range models {
-		chain.Models = append(chain.Models, inference.Candidate{
-			Name: model.info.Provider, Model: model.info.Model, Provider: &attempt{call, model},
-		})
-	}
 	started := time.Now()
-	res, err := chain.Generate(ctx, inference.Request{}, t.stream.delta)
+	res, err := call.ask(ctx, models)
+	for times := 1; err != nil; times++ {
+		if cause := t.stream.err; cause != nil {
+			return answer{}, cause
+		}
+		if ctx.Err() == nil { // else it says nothing of the models
+			err = t.faultOf(all, call.given, err)
+		}
+		wait, again := t.longPause(ctx, err, times)
+		if !again {
+			return answer{}, call.failed(ctx, err)
+		}
+		call.longRetried(err, wait)
+		if err := pauseFor(ctx, wait); err != nil {
+			return answer{}, err
+		}
+		res, err = call.ask(ctx, all)
+	}
 	if cause := t.stream.err; cause != nil {
 		return answer{}, cause
 	}
-	if err != nil {
-		return answer{}, call.failed(ctx, err)
-	}
+	t.answeredBy(call.answered)
 	t.stream.complete(res)
 	t.stream = nil
 	res.Attempts += call.again
@@ -75,10 +86,41 @@ type modelCall struct {
 	again  int                     // attempts beside those that the chain counts
 	sends  int                     // requests sent, for the Observer
 	sent   sentRequest             // of the newest answer
+
+	answered string                      // the model that has answered
+	given    map[string]*inference.Error // failures of the models that the chain gave up, by name
+}
+
+// ask asks the models in turn, each through its retries.
+func (c *modelCall) ask(ctx context.Context, models []*candidate) (inference.Response, error) {
+	retry := c.t.cfg.Retry
+	retry.Provider, retry.OnRetry = nil, c.retried
+	c.given = map[string]*inference.Error{}
+	clear(c.t.health.asked)
+	chain := inference.Chain{Retry: retry, OnGiveUp: func(i int, err *inference.Error) {
+		c.given[models[i].name] = err
+		c.t.gaveUp(models[i].name, err)
+	}}
+	for _, model := range models {
+		chain.Models = append(chain.Models, inference.Candidate{
+			Name: model.info.Provider, Model: model.info.Model, Provider: &attempt{c, model}, Once: c.t.health.probed(model.name),
+		})
+	}
+	return chain.Generate(ctx, inference.Request{}, c.t.stream.delta)
+}
+
+// longRetried tells that the whole chain has failed and is asked again after a pause.
+func (c *modelCall) longRetried(err error, wait time.Duration) {
+	failure, ok := errors.AsType[*inference.Error](err)
+	if !ok {
+		failure = &inference.Error{Class: inference.ClassTransport}
+	}
+	c.retried(failure.Attempts, failure, wait)
+	c.again += failure.Attempts
 }
 
 func (c *modelCall) retried(attempt int, err *inference.Error, wait time.Duration) {
-	c.t.log.Warn("model call failed, trying again", zap.Int("round", c.number), zap.Int("attempt", attempt),
+	c.t.log.Warn("model call failed, trying again", zap.Int("round", c.number), zap.Int("attempt", attempt+c.again),
 		zap.String("class", string(err.Class)), zap.Duration("wait", wait), zap.Error(err))
 	c.t.abandonAttempt(string(err.Class))
 }
@@ -125,6 +167,7 @@ func (a *attempt) send(ctx context.Context, request composed, onDelta func(infer
 	}
 	a.debug("model request", request.Request)
 	a.sends++
+	a.t.health.asked[a.model.name] = true
 	ctx, told := a.observe(ctx, PurposeRound, a.sends, request.Request)
 	a.t.at(ctx, PointModelBefore)
 	started, heard := time.Now(), &overheard{}
@@ -152,6 +195,7 @@ func (a *attempt) send(ctx context.Context, request composed, onDelta func(infer
 		a.failed(err, heard, res.Usage, time.Since(started))
 		return inference.Response{}, err
 	}
+	a.answered = a.model.name
 	return res, nil
 }
 

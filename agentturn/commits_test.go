@@ -160,7 +160,7 @@ func TestRetryRollsBackWhatStreamed(t *testing.T) {
 			b.script.Add(asks("look"))
 			b.script.Then(cut)
 			got := b.run(t.Context())
-			if got.State != turnkeeper.TurnDegraded || b.streamed(2) != "" {
+			if got.State != turnkeeper.TurnFailed || b.streamed(2) != "" {
 				t.Errorf("%+v; watchers have %q", got, b.streamed(2))
 			}
 		})

@@ -113,13 +113,13 @@ func TestWindowOfARequest(t *testing.T) {
 			}
 		})
 	})
-	t.Run("a turn that grows too long is degraded", func(t *testing.T) {
+	t.Run("a turn that grows too long fails", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBench(t, inferencetest.Answer(asking(long, "look")), says("never asked")).with(read("look"))
 			b.def.ContextWindow = 1500
 			got := b.run(t.Context())
-			if got.State != turnkeeper.TurnDegraded || got.StopReason != turnkeeper.StopInferenceError ||
-				got.Reply != "Tool results: 1 succeeded, 0 failed.\n- look: succeeded" || len(b.requests()) != 1 {
+			if got.State != turnkeeper.TurnFailed || got.StopReason != turnkeeper.StopInferenceError ||
+				got.Retry || got.ErrorClass != "context_overflow" || len(b.requests()) != 1 {
 				t.Errorf("%+v", got)
 			}
 		})

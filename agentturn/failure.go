@@ -31,7 +31,7 @@ func (t *turn) endingOf(ctx context.Context, err error) *ending {
 func (t *turn) stopped(cause error) *ending {
 	switch {
 	case errors.Is(cause, errWallTime):
-		return t.capped(turnkeeper.StopMaxDuration)
+		return t.outOfTime()
 	case errors.Is(cause, ErrCancelled):
 		return &ending{state: turnkeeper.TurnCancelled, stop: turnkeeper.StopCancelled, reply: says(replyCancelled)}
 	default:
@@ -40,24 +40,57 @@ func (t *turn) stopped(cause error) *ending {
 }
 
 // failed is the end by a model that could not be called, by a request that
-// could not be built, or by a panic. Once a tool has started the message is
-// never tried again.
+// could not be built, or by a panic.
 func (t *turn) failed(err error) *ending {
 	class := classOf(err)
+	f := t.failure(faultIn(err))
 	o := turnkeeper.Outcome{ErrorClass: class, Error: err.Error()}
-	if t.anyExecuted() {
-		t.log.Warn("turn degraded by an error", zap.String("class", class), zap.Error(err))
-		e := t.degraded(turnkeeper.StopInferenceError)
+	if service, ok := errors.AsType[*serviceError](err); ok {
+		f.Pause, o.WaitsFor = service.pause, service.waitsFor
+	}
+	return t.judged(f, turnkeeper.StopInferenceError, o)
+}
+
+// failure is what the turn itself knows of its failure.
+func (t *turn) failure(fault Fault) Failure {
+	return Failure{
+		Fault: fault, Ran: t.anyExecuted(), Effects: t.anyEffect(),
+		Counted: t.record.Message.Faults, MaxAttempts: t.bounds.MaxAttempts,
+		Waited: t.record.Waited + time.Since(t.began), GiveUpAfter: t.bounds.GiveUpAfter,
+	}
+}
+
+// judged is the end of a turn that cannot go on.
+func (t *turn) judged(f Failure, stop turnkeeper.StopReason, o turnkeeper.Outcome) *ending {
+	v := f.Verdict()
+	if v.Degraded {
+		t.log.Warn("turn degraded by an error", zap.String("class", o.ErrorClass), zap.String("error", o.Error))
+		e := t.degraded(stop)
+		o.WaitsFor = nil
 		e.outcome = o
 		return e
 	}
-	o.Retry = t.record.Turn.Attempt < t.bounds.MaxAttempts
-	e := &ending{state: turnkeeper.TurnFailed, stop: turnkeeper.StopInferenceError, outcome: o}
+	o.Retry, o.Counted, o.Backoff = v.Retry, v.Counted, v.Backoff
+	e := &ending{state: turnkeeper.TurnFailed, stop: stop, outcome: o}
 	if !o.Retry {
-		e.reply = func([]turnkeeper.Round) reply { return failedReply(class, t.def.Replies) }
+		e.outcome.WaitsFor = nil
+		e.reply = func([]turnkeeper.Round) reply { return failedReply(o.ErrorClass, t.def.Replies) }
 	}
-	t.log.Warn("turn failed", zap.String("class", class), zap.Bool("retry", o.Retry), zap.Error(err))
+	t.log.Warn("turn failed", zap.String("class", o.ErrorClass), zap.Bool("retry", o.Retry), zap.Bool("counted", o.Counted),
+		zap.Duration("backoff", o.Backoff), zap.String("error", o.Error))
 	return e
+}
+
+// outOfTime is the end by the wall time. Where no tool has run there is nothing to
+// tell, and the message is tried again, a bounded number of times.
+func (t *turn) outOfTime() *ending {
+	if t.anyExecuted() {
+		return t.capped(turnkeeper.StopMaxDuration)
+	}
+	t.logCap("max turn duration reached, completing turn")
+	return t.judged(t.failure(FaultTime), turnkeeper.StopMaxDuration, turnkeeper.Outcome{
+		ErrorClass: string(turnkeeper.StopMaxDuration), Error: "the turn's time was over before the model had answered",
+	})
 }
 
 // The classes of errors that are not a model's.
@@ -66,7 +99,26 @@ const (
 	classBudget   = "budget"
 )
 
+// faultIn says whose fault an error is that stopped the loop.
+func faultIn(err error) Fault {
+	if _, ok := errors.AsType[*serviceError](err); ok {
+		return FaultService
+	}
+	e, ok := errors.AsType[*inference.Error](err)
+	switch {
+	case !ok:
+		return FaultInside
+	case e.Class == inference.ClassBadOutput:
+		return FaultAnswer
+	default:
+		return FaultMessage
+	}
+}
+
 func classOf(err error) string {
+	if e, ok := errors.AsType[*serviceError](err); ok {
+		return e.class
+	}
 	if e, ok := errors.AsType[*inference.Error](err); ok {
 		return string(e.Class)
 	}
@@ -84,9 +136,7 @@ func (t *turn) blocked(b *blockedError) *ending {
 	o := turnkeeper.Outcome{ErrorClass: classBudget, Error: b.Error()}
 	t.log.Warn("model call blocked by the budget", zap.String("scope", b.Scope), zap.String("reason", b.Reason))
 	if b.Scope != "day" || b.Never || t.anyExecuted() {
-		e := t.degraded(turnkeeper.StopBudget)
-		e.outcome = o
-		return e
+		return t.judged(t.failure(FaultBound), turnkeeper.StopBudget, o)
 	}
 	o.Backoff = b.Retry
 	if o.Backoff <= 0 {

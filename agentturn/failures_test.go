@@ -19,20 +19,29 @@ import (
 
 func TestModelFailsBeforeAnyTool(t *testing.T) {
 	tests := []struct {
-		name    string
-		class   inference.Class
-		attempt int
-		denied  bool // a round with a call that did not run came before
-		want    turnkeeper.Outcome
+		name   string
+		class  inference.Class
+		faults int           // attempts that counted before
+		waited time.Duration // since the message was accepted
+		denied bool          // a round with a call that did not run came before
+		want   turnkeeper.Outcome
 	}{
-		{"first attempt", inference.ClassAuth, 1, false,
-			turnkeeper.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, ErrorClass: "auth", Retry: true}},
-		{"after a call that was denied", inference.ClassInvalid, 2, true,
-			turnkeeper.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, ErrorClass: "invalid", Retry: true}},
-		{"last attempt", inference.ClassTransport, 3, false,
+		{"bad key", inference.ClassAuth, 9, 0, false,
+			turnkeeper.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, ErrorClass: "auth",
+				Retry: true, WaitsFor: []string{"main/model"}, Backoff: 2 * time.Second}},
+		{"refused after a call that was denied", inference.ClassInvalid, 0, 0, true,
+			turnkeeper.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, ErrorClass: "invalid", Counted: true,
+				Reply: "This message could not be answered: the model does not take it as it is; the operator was told."}},
+		{"unusable answers", inference.ClassBadOutput, 1, 0, false,
+			turnkeeper.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, ErrorClass: "bad_output",
+				Retry: true, Counted: true, Backoff: 4 * time.Second}},
+		{"unusable answers for the third time", inference.ClassBadOutput, 2, 0, false,
+			turnkeeper.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, ErrorClass: "bad_output", Counted: true,
+				Reply: "This message could not be answered: the model gave no usable answer; please send it again."}},
+		{"given up", inference.ClassTransport, 0, 24 * time.Hour, false,
 			turnkeeper.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, ErrorClass: "transport",
 				Reply: "This message could not be answered: the model could not be reached; please send it again later."}},
-		{"last attempt, bad key", inference.ClassAuth, 3, false,
+		{"given up, bad key", inference.ClassAuth, 0, 24 * time.Hour, false,
 			turnkeeper.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, ErrorClass: "auth",
 				Reply: "This message could not be answered: the model is not available at present; the operator was told."}},
 	}
@@ -44,7 +53,7 @@ func TestModelFailsBeforeAnyTool(t *testing.T) {
 					b.script.Add(asks("nothing"))
 				}
 				b.script.Then(fails(test.class))
-				b.store.turn.Attempt = test.attempt
+				b.store.message.Faults, b.store.waited = test.faults, test.waited
 				got := b.run(t.Context())
 				if !strings.Contains(got.Error, "as scripted") {
 					t.Errorf("operators are told %q", got.Error)
@@ -287,13 +296,13 @@ func TestBudget(t *testing.T) {
 			Reply: "Tool results: 1 succeeded, 0 failed.\n- look: succeeded", Error: "the day is spent"}},
 		{"the day's, in which there is never room", till{block: agentturn.Reservation{
 			Blocked: true, Scope: "day", Retry: 3 * time.Hour, Never: true, Reason: "no day has room"}}, turnkeeper.Outcome{
-			State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopBudget, ErrorClass: "budget",
+			State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopBudget, ErrorClass: "budget", Counted: true,
 			Reply: "This message could not be answered: the budget for it is used up; the operator was told.", Error: "no day has room"}},
 		{"the turn's, before any tool", till{block: turn}, turnkeeper.Outcome{
-			State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopBudget, ErrorClass: "budget",
+			State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopBudget, ErrorClass: "budget", Counted: true,
 			Reply: "This message could not be answered: the budget for it is used up; the operator was told.", Error: "the turn is spent"}},
 		{"that cannot be asked", till{err: errors.New("no connection")}, turnkeeper.Outcome{
-			State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, ErrorClass: "internal", Retry: true, Error: "no connection"}},
+			State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, ErrorClass: "internal", Retry: true, Counted: true, Backoff: 2 * time.Second, Error: "no connection"}},
 		{"that suffices", till{n: 9}, turnkeeper.Outcome{
 			State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "done"}},
 	}

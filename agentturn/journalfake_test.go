@@ -23,6 +23,7 @@ type store struct {
 	history    []turnkeeper.Past
 	summary    turnkeeper.Summary
 	older      int
+	waited     time.Duration // since the message was accepted
 	rounds     []turnkeeper.Round
 	outputs    []turnkeeper.Output
 	events     []turnkeeper.Event
@@ -78,7 +79,7 @@ func (s *store) record() turnkeeper.Record {
 	}
 	s.turn.LastSeq = int64(len(s.events))
 	return turnkeeper.Record{
-		Turn: s.turn, Message: s.message, Rounds: cloneRounds(s.rounds), History: s.history, Summary: s.summary, Older: s.older,
+		Turn: s.turn, Message: s.message, Rounds: cloneRounds(s.rounds), History: s.history, Summary: s.summary, Older: s.older, Waited: s.waited,
 		Lineage: s.lineage, NextBlock: next, OpenRound: s.openRound, Remaining: 240 * time.Second, Entries: int64(len(s.entries)),
 	}
 }

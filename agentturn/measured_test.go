@@ -245,7 +245,7 @@ func TestAnOverflowIsHandledOnce(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBench(t, asks("look"), overflows(0, 0), overflows(0, 0)).with(gives("look", 6000))
 			got := b.run(t.Context())
-			if got.State != turnkeeper.TurnDegraded || got.StopReason != turnkeeper.StopInferenceError || got.ErrorClass != "context_overflow" {
+			if got.State != turnkeeper.TurnFailed || got.StopReason != turnkeeper.StopInferenceError || got.ErrorClass != "context_overflow" {
 				t.Errorf("%+v", got)
 			}
 			if n := len(b.requests()); n != 3 || b.logged(sentAgain) != 1 {
@@ -277,7 +277,7 @@ func TestAnOverflowIsHandledOnce(t *testing.T) {
 			}
 			b.script.Then(overflows(0, 0))
 			got := b.run(t.Context())
-			if got.State != turnkeeper.TurnDegraded || b.logged(sentAgain) != 0 {
+			if got.State != turnkeeper.TurnFailed || b.logged(sentAgain) != 0 {
 				t.Errorf("%+v; cut down %d times more", got, b.logged(sentAgain))
 			}
 		})

@@ -3,7 +3,6 @@ package agentturn
 import (
 	"cmp"
 	"errors"
-	"slices"
 
 	"go.uber.org/zap"
 
@@ -12,6 +11,7 @@ import (
 
 // A candidate is one model of the agent's chain.
 type candidate struct {
+	name     string // "provider/model", as the agent names it
 	provider inference.Provider
 	info     ModelInfo
 	window   int // tokens
@@ -43,23 +43,18 @@ func (t *turn) candidates() ([]*candidate, error) {
 			counts.model, counts.cache = name, t.counted
 		}
 		t.models = append(t.models, &candidate{
-			provider: provider, info: info, window: t.window(info, i == 0), tokens: counts,
+			name: name, provider: provider, info: info, window: t.window(info, i == 0), tokens: counts,
 		})
 	}
 	if len(t.models) == 0 {
-		return nil, &inference.Error{Class: inference.ClassInvalid, Detail: errors.Join(problems...).Error()}
+		return nil, t.unconfigured(names, &inference.Error{Class: inference.ClassNotFound, Detail: errors.Join(problems...).Error()})
 	}
 	return t.models, nil
 }
 
 // modelNames are those of the agent's chain, each once.
 func (t *turn) modelNames() (names []string) {
-	for _, name := range append([]string{cmp.Or(t.def.Model, t.cfg.DefaultModel)}, t.def.FallbackModels...) {
-		if name != "" && !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	return names
+	return t.def.Chain(t.cfg.DefaultModel)
 }
 
 // window is the context window of a model. What the agent's file says is of its

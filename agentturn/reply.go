@@ -136,7 +136,12 @@ func failureWords(class string) string {
 		return "the model does not take it as it is; the operator was told."
 	case inference.ClassAuth, inference.ClassQuota, inference.ClassNotFound:
 		return "the model is not available at present; the operator was told."
-	default:
-		return "something went wrong inside the service; the operator was told."
 	}
+	switch class {
+	case string(turnkeeper.StopMaxDuration):
+		return withoutResult(turnkeeper.StopMaxDuration)
+	case classBudget:
+		return withoutResult(turnkeeper.StopBudget)
+	}
+	return "something went wrong inside the service; the operator was told."
 }

@@ -31,7 +31,6 @@ func TestWallTime(t *testing.T) {
 		reply string
 		calls []turnkeeper.CallState
 	}{
-		{"in the first model call", []inferencetest.Step{inferencetest.Block()}, "This message could not be answered: the time for it was over before there was an answer; please send it again later.", nil},
 		{"in a later model call", []inferencetest.Step{asks("look"), inferencetest.Block()},
 			"Tool results: 1 succeeded, 0 failed.\n- look: succeeded", []turnkeeper.CallState{"succeeded"}},
 		{"in an effect", []inferencetest.Step{inferStep(asking("Wait.", "look", "hang", "send"))},
@@ -76,6 +75,55 @@ func TestWallTime(t *testing.T) {
 			}
 		})
 	})
+}
+
+// Before any tool has run there is nothing to tell: the message is tried again, three times in all.
+func TestWallTimeBeforeAnyTool(t *testing.T) {
+	for faults, retry := range []bool{true, true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t).with(once("send"))
+			b.script.Then(inferencetest.Block())
+			b.store.message.Faults = faults
+			got := b.run(t.Context())
+			if got.State != turnkeeper.TurnFailed || got.StopReason != turnkeeper.StopMaxDuration || got.Retry != retry || !got.Counted ||
+				(got.Reply == "") != retry || strings.HasPrefix(got.Reply, "Tool results") {
+				t.Errorf("after %d attempts: %+v", faults, got)
+			}
+		})
+	}
+}
+
+// A model that fails after an effect is asked again for as long as there is time.
+func TestAnEffectKeepsTheTurnGoing(t *testing.T) {
+	for name, class := range map[string]inference.Class{"overloaded": inference.ClassOverloaded, "a wrong key": inference.ClassAuth} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				send := once("send")
+				b := newBench(t, asks("send")).with(send)
+				began := time.Now()
+				b.script.Then(inferencetest.Func(func(_ context.Context, req inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
+					if time.Since(began) < 70*time.Second {
+						return inference.Response{}, &inference.Error{Class: class, Detail: "as scripted"}
+					}
+					return inference.Response{Text: "done", FinishReason: "stop"}, nil
+				}))
+				b.wall = 90 * time.Second
+				if got := b.run(t.Context()); got.State != turnkeeper.TurnSucceeded || got.Reply != "done" || send.runs.count() != 1 {
+					t.Errorf("%+v after %d runs", got, send.runs.count())
+				}
+			})
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, asks("send")).with(once("send"))
+				b.script.Then(fails(class))
+				b.wall = 90 * time.Second
+				began := time.Now()
+				got := b.run(t.Context())
+				if took := time.Since(began); got.State != turnkeeper.TurnDegraded || got.ErrorClass != string(class) || took < 80*time.Second || took > 91*time.Second {
+					t.Errorf("%+v after %s", got, took)
+				}
+			})
+		})
+	}
 }
 
 func TestCancelledTurn(t *testing.T) {

@@ -26,6 +26,8 @@ type turn struct {
 	journal  Journal
 	log      *zap.Logger
 	models   []*candidate        // found on the first model call
+	health   modelHealth         // of models that are down
+	began    time.Time           // this dispatch
 	toolsets map[string]*toolset // made when first offered, by the readers among them
 	loaded   time.Time           // when the journal was read
 	wall     time.Time           // when the turn's time is over
@@ -97,6 +99,7 @@ func newTurn(cfg Config, a Assignment, journal Journal) *turn {
 		stored:      storedParts(a.Record.Rounds),
 		unseen:      unseenIn(a.Record.Rounds),
 	}
+	t.health, t.began = newModelHealth(a.Record), now
 	t.subAgents = map[turnkeeper.CallKey]*SubAgentData{}
 	t.offered = withSpawn(t.offered, t.spawnable(), cfg.Agents)
 	if t.wall.IsZero() {

@@ -31,6 +31,8 @@ type Store interface {
 	Output(ctx context.Context, id turnkeeper.OutputID) (turnkeeper.Output, error)
 	ReadOutput(ctx context.Context, turn turnkeeper.TurnID, id turnkeeper.OutputID, from, to int64) (string, error)
 
+	Models(ctx context.Context) ([]turnkeeper.ModelHealth, error)
+	RetryFailed(ctx context.Context, scope storage.FailedScope) ([]storage.BulkRetried, error)
 	Lanes(ctx context.Context, p storage.Page) ([]storage.LaneView, error)
 	Schedules(ctx context.Context) ([]turnkeeper.Schedule, error)
 	SchedulerSettings(ctx context.Context) (storage.SchedulerSettings, error)

@@ -181,7 +181,7 @@ func (h *house) dispatch(agent string) *dispatch {
 		if _, _, err := tick.Look(ctx); err != nil {
 			return err
 		}
-		ready, err := tick.ReadyMessages(ctx, 1)
+		ready, err := tick.ReadyMessages(ctx, 1, nil)
 		if err != nil || len(ready) != 1 {
 			h.t.Errorf("%d messages are ready: %v", len(ready), err)
 			return err

@@ -203,6 +203,12 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	turn.failForGood()
 	ask("POST", "/v1/turns/{id}/retry", "", `{"anyway":false}`, 201)
 	ask("POST", "/v1/turns/{id}/retry", "", "", 200)
+	ask("POST", "/v1/messages/retry", "", `{"state":"failed","since":"1h","agent":"clerk","error_class":"auth"}`, 200)
+	ask("POST", "/v1/messages/retry", "", `{"state":"answered"}`, 422)
+	ask("POST", "/v1/messages/retry", "", `{"state":"failed","since":"yesterday"}`, 422)
+	one[string](h, `insert into turnkeeper.model_health (model, down_since, until, failures, error_class, error)
+		values ('p/m', now(), now(), 1, 'auth', 'who are you?') returning model`)
+	ask("GET", "/v1/model-health", "", "", 200).want(t, 200, `"state":"down"`)
 	var created struct{ ID string }
 	if err := json.Unmarshal(ask("POST", "/v1/responses", "", `{"model":"clerk","input":"hello","background":true,"metadata":{"a":"b"}}`, 200).body, &created); err != nil {
 		t.Fatal(err)

@@ -32,6 +32,15 @@ func (a *API) showOverview(c *call) (err error) {
 	if v.Scheduler, err = store.SchedulerSettings(ctx); err != nil {
 		return err
 	}
+	models, err := a.modelsFor(c)
+	if err != nil {
+		return err
+	}
+	for _, m := range models {
+		if m.Down() {
+			v.Down = append(v.Down, m)
+		}
+	}
 	agents, err := a.agentsFor(c)
 	if err != nil {
 		return err

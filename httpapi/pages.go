@@ -48,6 +48,7 @@ func (a *API) pages() []route {
 		{"GET /outputs/{id}", ScopeRead, (*API).showOutput},
 		{"POST /turns/{id}/cancel", ScopeOperate, (*API).formCancelTurn},
 		{"POST /turns/{id}/retry", ScopeOperate, (*API).formRetryTurn},
+		{"POST /inbox/retry-failed", ScopeOperate, (*API).formRetryFailed},
 		{"POST /inbox/{id}/cancel", ScopeOperate, (*API).formCancelMessage},
 		{"POST /scheduler/pause", ScopeOperate, (*API).formPauseScheduler},
 		{"POST /scheduler/resume", ScopeOperate, (*API).formResumeScheduler},

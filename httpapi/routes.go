@@ -42,6 +42,8 @@ func (a *API) routes() []route {
 		{"GET /v1/turns", ScopeRead, (*API).listTurns},
 		{"GET /v1/turns/{id}", ScopeRead, (*API).getTurn},
 		{eventsPattern, ScopeRead, (*API).getEvents},
+		{"POST /v1/messages/retry", ScopeOperate, (*API).retryMessages},
+		{"GET /v1/model-health", ScopeRead, (*API).listModelHealth},
 		{"POST /v1/turns/{id}/cancel", ScopeOperate, (*API).cancelTurn},
 		{"POST /v1/turns/{id}/retry", ScopeOperate, (*API).retryTurn},
 		{"GET /v1/outbox", ScopeRead, (*API).listReplies},

@@ -15,6 +15,7 @@ type Candidate struct {
 	Name     string // the provider's, as configured
 	Provider Provider
 	Model    string // the provider's own name for the model
+	Once     bool   // one attempt only, however transient its failure
 }
 
 // A Chain asks its models in order until one answers. Each is called through
@@ -30,6 +31,10 @@ type Candidate struct {
 type Chain struct {
 	Models []Candidate
 	Retry  Retry // how each model is called; its Provider is not used
+
+	// OnGiveUp, if not nil, is called when a model is given up: with its place in
+	// Models, and the failure that ended its attempts.
+	OnGiveUp func(i int, err *Error)
 }
 
 var _ Provider = Chain{}
@@ -65,6 +70,9 @@ func (c Chain) run(ctx context.Context, l *loop, req Request, onDelta func(Delta
 		failure := asError(err, m.Model)
 		failure.Provider, failure.Model = cmp.Or(failure.Provider, m.Name), cmp.Or(failure.Model, m.Model)
 		failures = append(failures, failure)
+		if c.OnGiveUp != nil {
+			c.OnGiveUp(i, failure)
+		}
 	}
 	return Response{}, l.spent(joined(failures))
 }
@@ -81,7 +89,11 @@ func (c Chain) ask(ctx context.Context, l *loop, m Candidate, left int, req Requ
 		defer cancel()
 	}
 	req.Model = m.Model
-	res, err := l.run(ctx, m.Provider, req, onDelta)
+	tries := l.maxAttempts()
+	if m.Once {
+		tries = 1
+	}
+	res, err := l.run(ctx, m.Provider, tries, req, onDelta)
 	if err != nil {
 		return Response{}, err
 	}

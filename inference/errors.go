@@ -35,6 +35,17 @@ func (c Class) Transient() bool {
 	}
 }
 
+// OfService says that the failure says nothing of the request: the service could
+// not be used, and the same request may be answered once it can.
+func (c Class) OfService() bool {
+	switch c {
+	case ClassRateLimited, ClassOverloaded, ClassTransport, ClassAuth, ClassQuota, ClassNotFound:
+		return true
+	default:
+		return false
+	}
+}
+
 // An Error is a failed model call.
 type Error struct {
 	Class      Class

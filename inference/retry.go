@@ -52,7 +52,7 @@ var _ Provider = Retry{}
 // the last attempt's, or the cause of ctx once ctx has ended.
 func (r Retry) Generate(ctx context.Context, req Request, onDelta func(Delta)) (Response, error) {
 	l := &loop{Retry: r}
-	res, err := l.run(ctx, r.Provider, req, onDelta)
+	res, err := l.run(ctx, r.Provider, l.maxAttempts(), req, onDelta)
 	if err != nil {
 		return Response{}, err
 	}
@@ -65,8 +65,8 @@ type loop struct {
 	attempts int // through all models
 }
 
-// run calls one model until it answers or gives up.
-func (l *loop) run(ctx context.Context, p Provider, req Request, onDelta func(Delta)) (Response, error) {
+// run calls one model, at most so many times, until it answers or gives up.
+func (l *loop) run(ctx context.Context, p Provider, tries int, req Request, onDelta func(Delta)) (Response, error) {
 	if ctx.Err() != nil {
 		return Response{}, context.Cause(ctx)
 	}
@@ -83,7 +83,7 @@ func (l *loop) run(ctx context.Context, p Provider, req Request, onDelta func(De
 			badOutput++
 		}
 		wait := l.pause(attempt, failure)
-		if !failure.Transient() || attempt >= l.maxAttempts() || badOutput > l.maxBadOutput() || !fits(ctx, wait) {
+		if !failure.Transient() || attempt >= tries || badOutput > l.maxBadOutput() || !fits(ctx, wait) {
 			return Response{}, l.spent(failure)
 		}
 		l.report(failure, wait)

@@ -8,5 +8,5 @@ import (
 
 // NewJournal is the journal that a worker gives a dispatch.
 func NewJournal(store *storage.Store, record turnkeeper.Record, grant turnkeeper.Grant) agentturn.Journal {
-	return &journal{failures: record.Failures, writer: store.Writer(record, grant)}
+	return &journal{writer: store.Writer(record, grant)}
 }

@@ -6,7 +6,6 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
-	"turnkeeper/scheduler"
 	"turnkeeper/storage"
 )
 
@@ -14,8 +13,7 @@ import (
 // must become true with it: what becomes of the message, the lane's back-off,
 // and the end of the River job.
 type journal struct {
-	writer   *storage.TurnWriter
-	failures int // failed turns of the lane in a row, before this one
+	writer *storage.TurnWriter
 }
 
 var (
@@ -30,9 +28,10 @@ func (j *journal) Append(ctx context.Context, e turnkeeper.Entry) error {
 	if e.Outcome == nil {
 		return j.writer.Append(ctx, e, storage.Ending{})
 	}
+	end := agentturn.EndingOf(*e.Outcome)
 	ctx, cancel := outlive(ctx, endTime)
 	defer cancel()
-	return j.writer.Append(ctx, e, j.ending(*e.Outcome))
+	return j.writer.Append(ctx, e, storage.Ending{Message: end.Message, Log: end.Log, LaneBackoff: end.Pause})
 }
 
 // outlive is a context that ends by the grace later than ctx.
@@ -46,29 +45,6 @@ func outlive(ctx context.Context, grace time.Duration) (context.Context, context
 		stop()
 		cancel(nil)
 	}
-}
-
-func (j *journal) ending(o turnkeeper.Outcome) storage.Ending {
-	ending := storage.Ending{Message: turnkeeper.MessageAnswered, Log: "finished"}
-	switch o.State {
-	case turnkeeper.TurnQueued:
-		ending.Log = "handed_back"
-		if o.Backoff > 0 {
-			ending.Log = "deferred"
-		}
-	case turnkeeper.TurnWaiting:
-		ending.Log = "waiting"
-	case turnkeeper.TurnFailed:
-		ending.LaneBackoff = scheduler.Backoff(j.failures + 1)
-		ending.Message = turnkeeper.MessageFailed
-		if o.Retry {
-			ending.Message = turnkeeper.MessageWaiting
-		}
-	case turnkeeper.TurnCancelled:
-		ending.Message = turnkeeper.MessageCancelled
-	default:
-	}
-	return ending
 }
 
 func (j *journal) Transact(ctx context.Context, start turnkeeper.CallStart, within time.Duration,

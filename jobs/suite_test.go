@@ -164,6 +164,7 @@ func (d *door) Pass(p time.Duration) {
 		"update turnkeeper.detached_calls set deadline = deadline - $1::interval, look_at = look_at - $1::interval, claimed_at = claimed_at - $1::interval",
 		"update turnkeeper.spawned_calls set deadline = deadline - $1::interval",
 		"update turnkeeper.river_job set attempted_at = attempted_at - $1::interval",
+		"update turnkeeper.model_health set until = until - $1::interval, down_since = down_since - $1::interval, changed_at = changed_at - $1::interval",
 		"update turnkeeper.worker_heartbeat set beat_at = beat_at - $1::interval",
 	} {
 		d.exec(sql, p)

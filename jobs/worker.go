@@ -187,7 +187,7 @@ func (w *Worker) dispatch(ctx context.Context, job *river.Job[TurnArgs], log *jo
 	_, err = w.Runner.Run(ctx, agentturn.Assignment{
 		Record: record, Definition: definition, Bounds: bounds, Before: w.before(ctx, record.Turn),
 		WallDeadline: held.Start.Add(bounds.MaxDuration), LeaseDeadline: held.Deadline,
-	}, &journal{failures: record.Failures, writer: writer})
+	}, &journal{writer: writer})
 	return err
 }
 

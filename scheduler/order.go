@@ -23,17 +23,5 @@ func oldestFirst(ready []turnkeeper.Ready, limit int) []turnkeeper.Ready {
 	return ready[:min(len(ready), limit)]
 }
 
-// maxBackoff bounds the pause of a lane whose turns fail.
-const maxBackoff = 120 * time.Second
-
-// Backoff is the pause of a lane after its n-th failed turn in a row: 2^n
-// seconds, at most 120.
-func Backoff(n int) time.Duration {
-	if n < 1 {
-		return 0
-	}
-	if n > 6 { // 2^7 is past the bound
-		return maxBackoff
-	}
-	return time.Duration(1<<n) * time.Second
-}
+// Backoff is the pause after the n-th failure in a row: 2^n seconds, at most 120.
+func Backoff(n int) time.Duration { return turnkeeper.Backoff(n) }

@@ -64,10 +64,17 @@ type Tick interface {
 	Occur(ctx context.Context, d turnkeeper.SlotDecision) error
 
 	// ReadyTurns and ReadyMessages list what can be granted, oldest due first,
-	// then priority, then id; at most one a lane.
-	ReadyTurns(ctx context.Context, limit int) ([]turnkeeper.Ready, error)
-	ReadyMessages(ctx context.Context, limit int) ([]turnkeeper.Ready, error)
-	// Dispatch grants each of ready its lane and sends it to a worker.
+	// then priority, then id; at most one a lane. Of the held agents there are only
+	// turns that are overdue, and no messages.
+	ReadyTurns(ctx context.Context, limit int, held []string) ([]turnkeeper.Ready, error)
+	ReadyMessages(ctx context.Context, limit int, held []string) ([]turnkeeper.Ready, error)
+	// Chains lists the agents that ask one of the models.
+	Chains(ctx context.Context, models []string) ([]turnkeeper.AgentChain, error)
+	// Overdue lists heads of free lanes of the agents that have waited for a service
+	// for as long as they may.
+	Overdue(ctx context.Context, limit int, agents []string) ([]turnkeeper.Ready, error)
+	// Dispatch grants each of ready its lane, sends it to a worker, and notes which
+	// models its turn tries.
 	Dispatch(ctx context.Context, ready []turnkeeper.Ready) error
 }
 

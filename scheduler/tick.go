@@ -204,19 +204,32 @@ func (s *Scheduler) grant(ctx context.Context, t Tick, sit turnkeeper.Situation,
 	if limit <= 0 {
 		return nil
 	}
+	outage, err := s.outage(ctx, t, sit)
+	if err != nil {
+		return err
+	}
+	stuck, held := outage.stuck()
 	var ready []turnkeeper.Ready
+	if len(stuck) > 0 {
+		if ready, err = t.Overdue(ctx, limit, stuck); err != nil {
+			return err
+		}
+	}
 	if sit.Queued || report.Requeued > 0 || report.Calls > 0 || report.Spawns > 0 {
-		turns, err := t.ReadyTurns(ctx, limit)
+		turns, err := t.ReadyTurns(ctx, limit, held)
 		if err != nil {
 			return err
 		}
-		ready = turns
+		ready = append(ready, turns...)
 	}
-	messages, err := t.ReadyMessages(ctx, limit)
+	messages, err := t.ReadyMessages(ctx, limit, held)
 	if err != nil {
 		return err
 	}
 	ready = oldestFirst(append(ready, messages...), limit)
+	full := len(ready) == limit
+	ready, left := outage.admit(ready)
+	report.More = report.More || full || left // what was left out may have hidden others
 	if len(ready) == 0 {
 		return nil
 	}
@@ -231,7 +244,6 @@ func (s *Scheduler) grant(ctx context.Context, t Tick, sit turnkeeper.Situation,
 			report.granted++
 		}
 	}
-	report.More = report.More || len(ready) == limit
 	return nil
 }
 

@@ -36,6 +36,8 @@ type state struct {
 	lost      []turnkeeper.LostGrant
 	calls     []turnkeeper.LostCall
 	schedules []turnkeeper.DueSchedule
+	chains    []turnkeeper.AgentChain
+	overdue   []turnkeeper.Ready
 	turns     []turnkeeper.Ready
 	messages  []turnkeeper.Ready
 
@@ -172,11 +174,19 @@ func (t *tick) Occur(_ context.Context, d turnkeeper.SlotDecision) error {
 	return nil
 }
 
-func (t *tick) ReadyTurns(_ context.Context, limit int) ([]turnkeeper.Ready, error) {
+func (t *tick) Chains(_ context.Context, _ []string) ([]turnkeeper.AgentChain, error) {
+	return slices.Clone(t.chains), nil
+}
+
+func (t *tick) Overdue(_ context.Context, limit int, _ []string) ([]turnkeeper.Ready, error) {
+	return slices.Clone(t.overdue[:min(limit, len(t.overdue))]), nil
+}
+
+func (t *tick) ReadyTurns(_ context.Context, limit int, _ []string) ([]turnkeeper.Ready, error) {
 	return slices.Clone(t.turns[:min(limit, len(t.turns))]), nil
 }
 
-func (t *tick) ReadyMessages(_ context.Context, limit int) ([]turnkeeper.Ready, error) {
+func (t *tick) ReadyMessages(_ context.Context, limit int, _ []string) ([]turnkeeper.Ready, error) {
 	return slices.Clone(t.messages[:min(limit, len(t.messages))]), nil
 }
 

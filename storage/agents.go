@@ -13,8 +13,8 @@ import (
 )
 
 // RegisterAgents makes agents known, so that messages to them are accepted and
-// their schedules come due. It ends the back-off of their lanes: whoever starts a
-// worker or changes an agent may have mended what failed. Agents that are not
+// their schedules come due. It ends the back-off of their lanes and has models that are down
+// tried at once: whoever starts a worker or changes an agent may have mended what failed. Agents that are not
 // named stay: another worker may serve them. Every process may do it; the last
 // one wins.
 //
@@ -40,10 +40,15 @@ const (
 func (s *Store) registerAll(ctx context.Context, agents []turnkeeper.AgentRegistration) error {
 	return translate(pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		q := dbsqlc.New(tx)
+		models := []string{}
 		for _, a := range agents {
 			if err := register(ctx, q, a); err != nil {
 				return err
 			}
+			models = append(models, a.Models...)
+		}
+		if _, err := q.TryModels(ctx, models); err != nil { // after all lanes, as the ends of turns do
+			return err
 		}
 		return q.RingInbox(ctx)
 	}))
@@ -53,7 +58,11 @@ func register(ctx context.Context, q *dbsqlc.Queries, a turnkeeper.AgentRegistra
 	if err := q.SaveDefinition(ctx, a.DefinitionHash, a.Name, string(a.Definition)); err != nil {
 		return err
 	}
-	if err := q.SaveAgent(ctx, a.Name, a.DefinitionHash, a.Description, a.LanePerConversation); err != nil {
+	err := q.SaveAgent(ctx, dbsqlc.SaveAgentParams{
+		Name: a.Name, DefinitionHash: a.DefinitionHash, Description: a.Description, LanePerConversation: a.LanePerConversation,
+		Models: append([]string{}, a.Models...), GiveUpAfter: a.GiveUpAfter,
+	})
+	if err != nil {
 		return err
 	}
 	if err := q.EndBackoff(ctx, a.Name); err != nil {

@@ -55,6 +55,7 @@ func (t *Tick) Tx() pgx.Tx { return t.tx }
 func (t *Tick) Look(ctx context.Context) (sit turnkeeper.Situation, locked bool, err error) {
 	var row dbsqlc.LookRow
 	var ahead []dbsqlc.ShortQueueRow
+	var down []dbsqlc.DownModelsRow
 	batch := &pgx.Batch{}
 	batch.BeginTx(pgx.TxOptions{})
 	batch.Queue(dbsqlc.Look, turnkeeper.MaxWaiting).Query(func(rows pgx.Rows) (err error) {
@@ -63,6 +64,10 @@ func (t *Tick) Look(ctx context.Context) (sit turnkeeper.Situation, locked bool,
 	})
 	batch.Queue(dbsqlc.ShortQueue, turnkeeper.MaxWaiting).Query(func(rows pgx.Rows) (err error) {
 		ahead, err = pgx.CollectRows(rows, pgx.RowToStructByPos[dbsqlc.ShortQueueRow])
+		return err
+	})
+	batch.Queue(dbsqlc.DownModels).Query(func(rows pgx.Rows) (err error) {
+		down, err = pgx.CollectRows(rows, pgx.RowToStructByPos[dbsqlc.DownModelsRow])
 		return err
 	})
 	results := t.conn.SendBatch(ctx, batch)
@@ -79,6 +84,7 @@ func (t *Tick) Look(ctx context.Context) (sit turnkeeper.Situation, locked bool,
 		Timeline: row.CurrentTimeline, SeenTimeline: row.Timeline, LastTickAt: orZero(row.LastTickAt),
 		HoldUntil: orZero(row.HoldUntil), HoldReason: row.HoldReason, NewestGrant: row.NewestGrant,
 		Lost: row.Lost, Slots: row.Slots, Calls: row.Calls, Spawns: row.Spawns, Queued: row.Queued, Room: int(row.Room), Waiting: int(row.Waiting),
+		Down: mapRows(down, downModel),
 	}, row.Locked, nil
 }
 
@@ -90,7 +96,7 @@ func (t *Tick) Note(ctx context.Context, now time.Time, timeline string) error {
 // Hold makes all schedulers hold off until then. A zero time ends the hold.
 func (t *Tick) Hold(ctx context.Context, until time.Time, reason string) error {
 	if until.IsZero() {
-		return translate(t.q.EndHold(ctx))
+		return translate(errors.Join(t.q.EndHold(ctx), t.q.TryAllModels(ctx)))
 	}
 	return translate(t.q.HoldOff(ctx, until, reason))
 }
@@ -218,26 +224,29 @@ func orNullTime(at time.Time) *time.Time {
 	return &at
 }
 
-// ReadyTurns lists open turns that wait for a lease of a free lane.
-func (t *Tick) ReadyTurns(ctx context.Context, limit int) ([]turnkeeper.Ready, error) {
-	rows, err := t.q.ReadyTurns(ctx, ClassNewer, int32(limit)) //nolint:gosec // small
+// ReadyTurns lists open turns that wait for a lease of a free lane. Those of the held agents
+// are among them only where they are overdue.
+func (t *Tick) ReadyTurns(ctx context.Context, limit int, held []string) ([]turnkeeper.Ready, error) {
+	rows, err := t.q.ReadyTurns(ctx, ClassNewer, orNone(held), int32(limit)) //nolint:gosec // small
 	return mapRows(rows, func(r dbsqlc.ReadyTurnsRow) turnkeeper.Ready {
 		return turnkeeper.Ready{
 			TurnID: turnkeeper.TurnID(r.ID), MessageID: turnkeeper.MessageID(r.MessageID), Agent: r.Agent, Conversation: r.Conversation,
 			Lane: turnkeeper.Lane(r.Lane), Trigger: turnkeeper.Trigger(r.Trigger), Attempt: int(r.Attempt),
 			DefinitionHash: r.DefinitionHash, DueAt: r.DueAt, Priority: int(r.Priority), WorkerID: turnkeeper.WorkerID(r.WorkerID),
+			Overdue: r.Overdue,
 		}
 	}), translate(err)
 }
 
-// ReadyMessages lists the heads of free lanes. Their turns are made by Grant.
-func (t *Tick) ReadyMessages(ctx context.Context, limit int) ([]turnkeeper.Ready, error) {
-	if t.ahead != nil {
+// ReadyMessages lists the heads of free lanes, but for those of the held agents. Their turns are
+// made by Grant.
+func (t *Tick) ReadyMessages(ctx context.Context, limit int, held []string) ([]turnkeeper.Ready, error) {
+	if t.ahead != nil && len(held) == 0 {
 		ready := t.ahead[:min(limit, len(t.ahead))]
 		t.ahead = nil
 		return ready, nil
 	}
-	rows, err := t.q.ReadyMessages(ctx, int32(limit)) //nolint:gosec // small
+	rows, err := t.q.ReadyMessages(ctx, int32(limit), orNone(held)) //nolint:gosec // small
 	return mapRows(rows, readyOf), translate(err)
 }
 
@@ -282,7 +291,10 @@ func (t *Tick) Grant(ctx context.Context, ready []turnkeeper.Ready, grants []tur
 		p.IsNew = append(p.IsNew, r.New)
 		p.Queues = append(p.Queues, job.queueFor(r))
 	}
-	return t.last.queries().Grant(ctx, p)
+	if err := t.last.queries().Grant(ctx, p); err != nil {
+		return err
+	}
+	return t.noteProbes(ctx, ready, grants)
 }
 
 // NextDue is in what time something comes due that is not due now; at most an

@@ -41,6 +41,7 @@ func (w *TurnWriter) queue(ctx context.Context, q *dbsqlc.Queries, at step, e tu
 		w.queueUsage(ctx, q, e.Results),
 		w.queueEvents(ctx, q, events),
 		w.queueEnd(ctx, q, e.Outcome, ending),
+		w.queueHealth(ctx, q, e),
 	)
 }
 

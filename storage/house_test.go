@@ -115,11 +115,11 @@ func (h *house) dispatch(worker turnkeeper.WorkerID) []*dispatch {
 	h.t.Helper()
 	var grants []turnkeeper.GrantID
 	h.inTick(func(ctx context.Context, tick *storage.Tick) error {
-		ready, err := tick.ReadyTurns(ctx, 100)
+		ready, err := tick.ReadyTurns(ctx, 100, nil)
 		if err != nil {
 			return err
 		}
-		messages, err := tick.ReadyMessages(ctx, 100)
+		messages, err := tick.ReadyMessages(ctx, 100, nil)
 		if err != nil {
 			return err
 		}

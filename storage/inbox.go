@@ -50,7 +50,12 @@ const maxPostgresText = 1 << 29
 // Message reads one message of the inbox, or fails with ErrNotFound.
 func (s *Store) Message(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.Message, error) {
 	row, err := s.q.MessageByID(ctx, int64(id))
-	return messageOf(row), translate(err)
+	if err != nil {
+		return turnkeeper.Message{}, translate(err)
+	}
+	found := []turnkeeper.Message{messageOf(row)}
+	err = s.withWaits(ctx, found)
+	return found[0], err
 }
 
 // A Page selects rows of a list.
@@ -80,7 +85,11 @@ func (p Page) limit() int32 {
 // Messages lists the inbox, newest first.
 func (s *Store) Messages(ctx context.Context, p Page) ([]turnkeeper.Message, error) {
 	rows, err := s.q.ListMessages(ctx, p.Agent, p.State, p.Cursor, p.limit())
-	return mapRows(rows, messageOf), translate(err)
+	if err != nil {
+		return nil, translate(err)
+	}
+	messages := mapRows(rows, messageOf)
+	return messages, s.withWaits(ctx, messages)
 }
 
 // Replies lists the outbox in the order of its ids, after the cursor. Who goes on from

@@ -27,6 +27,7 @@ func query(t testing.TB, file, name string) string {
 	_, sql, _ := strings.Cut(after, "\n")
 	sql, _, _ = strings.Cut(sql, "-- name: ")
 	sql = strings.ReplaceAll(sql, "@left_to_newer", "'x'")
+	sql = strings.ReplaceAll(sql, "@held", "'{}'")
 	return regexp.MustCompile(`@max_rows(::integer)?\b`).ReplaceAllString(sql, "100")
 }
 
@@ -162,7 +163,7 @@ func (f flood) checkHeads(h *house) {
 		where not exists (select from turnkeeper.leases l where l.lane = head.lane and l.grant_id is not null)
 		order by due_at, priority desc, id limit 100) heads`)
 	h.inTick(func(ctx context.Context, tick *storage.Tick) error {
-		ready, err := tick.ReadyMessages(ctx, 100)
+		ready, err := tick.ReadyMessages(ctx, 100, nil)
 		var got []string
 		for _, r := range ready {
 			got = append(got, fmt.Sprint(r.MessageID))
@@ -201,7 +202,7 @@ func TestReadyMessagesOrder(t *testing.T) {
 		('desk', 'c', 'desk/c', 'c not yet', 0, now() + interval '1 minute'),
 		('desk', 'd', 'desk/d', 'd', 9, now() - interval '3 minutes')`)
 	h.inTick(func(ctx context.Context, tick *storage.Tick) error {
-		ready, err := tick.ReadyMessages(ctx, 100)
+		ready, err := tick.ReadyMessages(ctx, 100, nil)
 		var bodies []string
 		for _, r := range ready {
 			bodies = append(bodies, one[string](h, "select body from turnkeeper.messages where id = $1", r.MessageID))

@@ -32,6 +32,11 @@ func (s *Store) Load(ctx context.Context, turn turnkeeper.TurnID, grant turnkeep
 		return turnkeeper.Record{}, turnkeeper.ErrFenced
 	}
 	record := recordOf(row)
+	if row.AnyDown {
+		if record.Down, err = s.DownModels(ctx); err != nil {
+			return record, err
+		}
+	}
 	if row.TurnkeeperTurn.Entries > 0 {
 		if err := s.loadJournal(ctx, &record); err != nil {
 			return record, err
@@ -75,7 +80,7 @@ func recordOf(row dbsqlc.TurnForWorkerRow) turnkeeper.Record {
 			ID: turn.MessageID, Agent: turn.Agent, Conversation: turn.Conversation, Lane: turn.Lane, Body: row.Body,
 			Key: orZero(row.IdempotencyKey), Priority: int(row.Priority), Trigger: turn.Trigger, Schedule: orZero(row.Schedule),
 			Slot: orZero(row.Slot), State: turnkeeper.MessageRunning, Attempts: int(row.MessageAttempts),
-			DueAt: row.MessageDueAt, AcceptedAt: row.AcceptedAt, TurnID: turn.ID, TraceParent: orZero(row.TraceParent),
+			Faults: int(row.Faults), DueAt: row.MessageDueAt, AcceptedAt: row.AcceptedAt, TurnID: turn.ID, TraceParent: orZero(row.TraceParent),
 		},
 		Definition: []byte(row.Definition),
 		Entries:    row.TurnkeeperTurn.Entries,
@@ -84,6 +89,7 @@ func recordOf(row dbsqlc.TurnForWorkerRow) turnkeeper.Record {
 		NextBlock:  1,
 		Cancelled:  row.Cancelled,
 		ReadySince: row.ReadySince,
+		Waited:     micros(row.WaitedUs),
 		Remaining:  micros(row.RemainingUs),
 		Elapsed:    micros(row.ElapsedUs),
 	}

@@ -26,6 +26,11 @@ func (s *Store) Retry(ctx context.Context, id turnkeeper.MessageID, anyway bool)
 	if err != nil {
 		return Retried{}, heldUp(err)
 	}
+	if row.Verdict == "waiting" || row.Verdict == "due_now" {
+		if row.Verdict, err = s.tryModelsOf(ctx, id, row.Verdict); err != nil {
+			return Retried{}, err
+		}
+	}
 	refused := func(why string) (Retried, error) {
 		return Retried{}, &conditionError{turnkeeper.ErrWrongState, fmt.Sprintf("message %d %s", id, why)}
 	}

@@ -42,7 +42,7 @@ func messageOf(r dbsqlc.TurnkeeperMessage) turnkeeper.Message {
 		Body: r.Body, Key: orZero(r.IdempotencyKey), Priority: int(r.Priority), Trigger: turnkeeper.Trigger(r.Trigger),
 		Schedule: orZero(r.Schedule), Slot: orZero(r.Slot), State: turnkeeper.MessageState(r.State), Attempts: int(r.Attempts),
 		DueAt: r.DueAt, AcceptedAt: r.AcceptedAt, ClosedAt: orZero(r.ClosedAt), TurnID: turnkeeper.TurnID(orZero(r.TurnID)),
-		LastError: orZero(r.LastError), TraceParent: orZero(r.TraceParent),
+		LastError: orZero(r.LastError), Faults: int(r.Faults), TraceParent: orZero(r.TraceParent),
 	}
 }
 

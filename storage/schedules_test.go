@@ -237,7 +237,7 @@ func TestGrantOfATakenLaneUndoesTheTick(t *testing.T) {
 		if _, _, err := tick.Look(t.Context()); err != nil {
 			return err
 		}
-		ready, err := tick.ReadyMessages(t.Context(), 10)
+		ready, err := tick.ReadyMessages(t.Context(), 10, nil)
 		if err != nil {
 			return err
 		}

@@ -202,7 +202,7 @@ func TestAJournalOfANewerProgramIsNotRead(t *testing.T) {
 func (h *house) offers() (ready []turnkeeper.Ready) {
 	h.t.Helper()
 	h.inTick(func(ctx context.Context, tick *storage.Tick) (err error) {
-		ready, err = tick.ReadyTurns(ctx, 10)
+		ready, err = tick.ReadyTurns(ctx, 10, nil)
 		return err
 	})
 	return ready

@@ -143,9 +143,13 @@ var (
 		Name: "turnkeeper.turns.open", Kind: Gauge, Unit: "{turn}", Labels: []string{labelState},
 		Doc: "Turns of the whole database that run, are queued, or wait.",
 	}
+	mModelDown = Metric{
+		Name: "turnkeeper.model.down", Kind: Gauge, Unit: "{model}", Labels: []string{labelModel},
+		Doc: "Whether a model that agents ask is down for the whole database: 1, else 0.",
+	}
 	mQueueFailures = Metric{
 		Name: "turnkeeper.queue.read.failures", Kind: Counter, Unit: "{read}",
-		Doc: "Looks at the database for the three above that gave nothing; these are then left out.",
+		Doc: "Looks at the database for the four above that gave nothing; these are then left out.",
 	}
 	mTickAge = Metric{
 		Name: "turnkeeper.scheduler.tick.age", Kind: Gauge, Unit: "s",
@@ -197,7 +201,7 @@ func Metrics() []Metric {
 		mContinuations, mIterations, mContinuationErrors, mContinuationTime,
 		mTurns, mTurnTime, mDispatches, mLatency, mLeases, mLost,
 		mToolTime, mTokens, mCost, mUsage, mOperation,
-		mQueue, mQueueAge, mOpen, mQueueFailures, mTickAge, mTicks,
+		mQueue, mQueueAge, mOpen, mModelDown, mQueueFailures, mTickAge, mTicks,
 		mWatchers, mHTTP, mDeliveries, mPool, mPoolWaits, mPoolWaitTime,
 	})
 }

@@ -15,6 +15,8 @@ type Queue struct {
 	Messages               int           // in the inbox
 	Oldest                 time.Duration // the oldest of them is due for so long
 	Running, Queued, Waits int           // turns
+
+	down map[string]bool // models
 }
 
 // A Pool is a pool of connections.
@@ -29,7 +31,9 @@ type Pool struct {
 type Sources struct {
 	// Queue reads the database. It is asked at most once in some seconds, however
 	// often the metrics are read, and given up after two.
-	Queue    func(context.Context) (Queue, error)
+	Queue func(context.Context) (Queue, error)
+	// Models reads which models are down, at most as often as Queue.
+	Models   func(context.Context) (down map[string]bool, err error)
 	Pools    func() []Pool
 	Leases   func() int // held by this process
 	Watchers func() int // of events
@@ -47,8 +51,9 @@ func (t *Telemetry) Watch(s Sources) error {
 	w := &watch{Sources: s, tele: t}
 	w.queue, w.queueAge, w.open = m.gauge(mQueue), m.gauge(mQueueAge), m.gauge(mOpen)
 	w.leases, w.watchers, w.tickAge, w.pool = m.gauge(mLeases), m.gauge(mWatchers), m.gauge(mTickAge), m.gauge(mPool)
+	w.modelDown = m.gauge(mModelDown)
 	w.poolWaits, w.poolWaitTime = m.observedCounter(mPoolWaits), m.observedCounter(mPoolWaitTime)
-	all := []metric.Observable{w.queue, w.queueAge, w.open, w.leases, w.watchers, w.tickAge, w.pool, w.poolWaits, w.poolWaitTime}
+	all := []metric.Observable{w.queue, w.queueAge, w.open, w.modelDown, w.leases, w.watchers, w.tickAge, w.pool, w.poolWaits, w.poolWaitTime}
 	_, err := t.meter.RegisterCallback(w.look, all...)
 	return errors.Join(append(m.errs, err)...)
 }
@@ -70,8 +75,8 @@ type watch struct {
 	Sources
 	tele *Telemetry
 
-	queue, queueAge, open, leases, watchers, tickAge, pool metric.Float64ObservableGauge
-	poolWaits, poolWaitTime                                metric.Float64ObservableCounter
+	queue, queueAge, open, modelDown, leases, watchers, tickAge, pool metric.Float64ObservableGauge
+	poolWaits, poolWaitTime                                           metric.Float64ObservableCounter
 
 	mu    sync.Mutex
 	kept  Queue
@@ -101,6 +106,9 @@ func (w *watch) look(ctx context.Context, o metric.Observer) error {
 		o.ObserveFloat64(w.open, float64(q.Running), with(labelState, "running"))
 		o.ObserveFloat64(w.open, float64(q.Queued), with(labelState, "queued"))
 		o.ObserveFloat64(w.open, float64(q.Waits), with(labelState, "waiting"))
+		for model, down := range q.down {
+			o.ObserveFloat64(w.modelDown, map[bool]float64{true: 1}[down], with(labelModel, model))
+		}
 	}
 	return nil
 }
@@ -126,6 +134,9 @@ func (w *watch) current(ctx context.Context) (Queue, bool) {
 	ctx, stop := context.WithTimeout(ctx, queueTime)
 	defer stop()
 	q, err := w.Queue(ctx)
+	if err == nil && w.Models != nil {
+		q.down, err = w.Models(ctx)
+	}
 	w.kept, w.known, w.asked = q, err == nil, time.Now()
 	if err != nil {
 		w.tele.metrics.queueFailures.Add(always, 1)

@@ -24,8 +24,9 @@ type Overview struct {
 	Scheduler storage.SchedulerSettings
 	Workers   []turnkeeper.Heartbeat // nil: not for this viewer
 	Open      []turnkeeper.Turn
-	Ended     []turnkeeper.Turn // the newest
-	Agents    []string          // by name
+	Ended     []turnkeeper.Turn        // the newest
+	Agents    []string                 // by name
+	Down      []turnkeeper.ModelHealth // models that are down
 }
 
 func (Overview) file() string    { return "overview" }

@@ -3,6 +3,8 @@ package app
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"sync/atomic"
 
 	"go.uber.org/zap"
@@ -55,10 +57,10 @@ func (e *agentsError) Error() string   { return e.faults.Error() }
 func (e *agentsError) Unwrap() []error { return []error{ErrAgents, e.faults} }
 
 // register makes the agents known to the database.
-func (a *agents) register(ctx context.Context, store *storage.Store) error {
+func (a *agents) register(ctx context.Context, store *storage.Store, cfg *config.Config) error {
 	var all []turnkeeper.AgentRegistration
 	for d := range a.current.Load().All() {
-		all = append(all, registrationOf(d))
+		all = append(all, registrationOf(d, cfg))
 	}
 	return store.RegisterAgents(ctx, all)
 }
@@ -82,10 +84,10 @@ func (a *agents) tellFileless(ctx context.Context, store *storage.Store, log *za
 	}
 }
 
-func registrationOf(d *agentdef.Definition) turnkeeper.AgentRegistration {
+func registrationOf(d *agentdef.Definition, cfg *config.Config) turnkeeper.AgentRegistration {
 	r := turnkeeper.AgentRegistration{
 		Name: d.Name, Description: d.Description, DefinitionHash: d.Hash, Definition: d.Source,
-		LanePerConversation: d.LanePerConversation,
+		LanePerConversation: d.LanePerConversation, Models: usableModels(d.Chain(cfg.DefaultModel), cfg), GiveUpAfter: d.Bounds(cfg.Bounds).GiveUpAfter,
 	}
 	for _, s := range d.Schedules {
 		r.Schedules = append(r.Schedules, turnkeeper.Schedule{
@@ -93,6 +95,20 @@ func registrationOf(d *agentdef.Definition) turnkeeper.AgentRegistration {
 		})
 	}
 	return r
+}
+
+// usableModels are the models of a chain whose providers are configured here: the others are
+// never asked. All, where none is.
+func usableModels(chain []string, cfg *config.Config) []string {
+	configured := append([]string{demoProvider}, cfg.ProviderNames()...)
+	usable := slices.DeleteFunc(slices.Clone(chain), func(model string) bool {
+		provider, _, _ := strings.Cut(model, "/")
+		return !slices.Contains(configured, provider)
+	})
+	if len(usable) == 0 {
+		return chain
+	}
+	return usable
 }
 
 func (a *agents) names() []string { return a.current.Load().Names() }

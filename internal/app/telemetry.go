@@ -66,7 +66,7 @@ func (t *telling) closer(hard context.Context) func() {
 
 // watch has the worker's figures looked up when somebody reads the metrics.
 func (w *worker) watch() error {
-	sources := telemetry.Sources{Queue: w.queue, Pools: w.pools}
+	sources := telemetry.Sources{Queue: w.queue, Models: w.modelsDown, Pools: w.pools}
 	if w.cfg.HasRole(config.RoleWorker) {
 		sources.Leases = w.turns.Running
 	}
@@ -79,6 +79,15 @@ func (w *worker) watch() error {
 func (w *worker) queue(ctx context.Context) (telemetry.Queue, error) {
 	f, err := w.store.Queue(ctx)
 	return telemetry.Queue{Messages: f.Waiting, Oldest: f.Oldest, Running: f.Running, Queued: f.Queued, Waits: f.Elsewhere}, err
+}
+
+func (w *worker) modelsDown(ctx context.Context) (map[string]bool, error) {
+	models, err := w.store.Models(ctx)
+	down := map[string]bool{}
+	for _, m := range models {
+		down[m.Model] = m.Down()
+	}
+	return down, err
 }
 
 func (w *worker) pools() (all []telemetry.Pool) {

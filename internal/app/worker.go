@@ -187,7 +187,7 @@ func (w *worker) prepare(ctx context.Context) error {
 	if err := w.store.SetMaxMessageBytes(ctx, w.cfg.MaxMessageBytes); err != nil {
 		return err
 	}
-	if err := w.agents.register(ctx, w.store); err != nil {
+	if err := w.agents.register(ctx, w.store, w.cfg); err != nil {
 		return err
 	}
 	w.agents.tellFileless(ctx, w.store, w.log)
@@ -512,7 +512,7 @@ func (w *worker) rereadAgents(ctx context.Context) {
 		}
 		err := w.agents.load(w.cfg, w.tools, w.log)
 		if err == nil {
-			err = w.agents.register(ctx, w.store)
+			err = w.agents.register(ctx, w.store, w.cfg)
 		}
 		if err != nil {
 			w.log.Error("the agents were not reloaded; the old ones stay", zap.Error(err))

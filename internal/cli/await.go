@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"turnkeeper"
@@ -19,7 +20,8 @@ type waiting struct {
 	db       *app.Database
 	accepted acceptedView
 	watcher  *watcher
-	told     int // the failed attempt that was told last
+	told     int  // the failed attempt that was told last
+	down     bool // it was told that the message waits for a model
 }
 
 // How often to look for the reply when no doorbell rings.
@@ -69,6 +71,7 @@ func (w *waiting) closed(ctx context.Context, bell *storage.Bell) (turnkeeper.Me
 			last, answered = message, time.Now()
 			w.watcher.turn(ctx, message.TurnID)
 			w.tellFailure(message)
+			w.tellDown(ctx, message)
 		}
 		switch {
 		case err == nil && !message.ClosedAt.IsZero():
@@ -92,6 +95,31 @@ func (w *waiting) tellFailure(m turnkeeper.Message) {
 	w.told = m.Attempts
 	w.watcher.settle(true)
 	w.err.line("%s", w.err.in(warned, fmt.Sprintf("attempt %d failed: %s; it is tried again after a pause", m.Attempts, oneLine(w.masker.String(m.LastError), 500))))
+}
+
+// tellDown says, once, that the message waits for a model that is down.
+func (w *waiting) tellDown(ctx context.Context, m turnkeeper.Message) {
+	if len(m.WaitsFor) == 0 {
+		w.down = false
+		return
+	}
+	if w.json || w.down {
+		return
+	}
+	w.down = true
+	since, what := "", "model "+m.WaitsFor[0]+", which is"
+	if len(m.WaitsFor) > 1 {
+		what = "models " + strings.Join(m.WaitsFor, ", ") + ", which are"
+	}
+	if models, err := w.db.Store.DownModels(ctx); err == nil {
+		for _, h := range models {
+			if h.Model == m.WaitsFor[0] {
+				since = fmt.Sprintf(" since %s (%s)", h.DownSince.Local().Format(time.TimeOnly), h.ErrorClass)
+			}
+		}
+	}
+	w.watcher.settle(true)
+	w.err.line("%s", w.err.in(warned, "the message waits for the "+what+" down"+since+`; it goes on with the first answer, see "turnctl models"`))
 }
 
 // look reads the message and, once it is closed, its reply.

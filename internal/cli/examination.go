@@ -105,6 +105,7 @@ func examineProcesses(ctx context.Context, d *diagnosis, cfg *config.Config, sto
 	}
 	alive := examineWorkers(d, workers)
 	examineWebhooks(ctx, d, store, c)
+	examineModels(ctx, d, store, c)
 	examineConnections(d, cfg, f, alive)
 	settings, err := store.SchedulerSettings(ctx)
 	if err != nil {

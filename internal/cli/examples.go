@@ -11,6 +11,7 @@ var examples = map[string]string{
 	"turnctl outbox": `  turnctl outbox --agent clerk
   turnctl outbox --after 120 --follow -o json`,
 	"turnctl lanes":            `  turnctl lanes --agent clerk`,
+	"turnctl models":           `  turnctl models`,
 	"turnctl schedules pause":  `  turnctl schedules pause watcher`,
 	"turnctl schedules resume": `  turnctl schedules resume watcher/default`,
 	"turnctl schedules set":    `  turnctl schedules set watcher "*/5 * * * *"`,

@@ -74,11 +74,11 @@ func (s *stage) next(worker turnkeeper.WorkerID) *act {
 	grant := turnkeeper.GrantID(fmt.Sprintf("00000000-0000-4000-8000-%012x", s.grants))
 	var job turnkeeper.JobID
 	s.tick(func(tick *storage.Tick) error {
-		turns, err := tick.ReadyTurns(ctx, 1)
+		turns, err := tick.ReadyTurns(ctx, 1, nil)
 		if err != nil {
 			return err
 		}
-		messages, err := tick.ReadyMessages(ctx, 1)
+		messages, err := tick.ReadyMessages(ctx, 1, nil)
 		if err != nil {
 			return err
 		}

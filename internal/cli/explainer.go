@@ -380,6 +380,9 @@ func (x *explainer) next() (said []string) {
 		advise(`Watch it: turnctl events %d --follow. Stop it: turnctl cancel %d.`, t.ID, t.ID)
 	case x.as != 0:
 		advise("The message was tried again as message %d.", x.as)
+	case t.State == turnkeeper.TurnFailed && len(x.Message.WaitsFor) > 0:
+		advise("Mend what the error says. The message waits for %s, which cannot be used at present, and goes on with the first answer; turnctl models tells more. To try it at once: turnctl retry %d.",
+			strings.Join(x.Message.WaitsFor, ", "), t.MessageID)
 	case t.State == turnkeeper.TurnFailed && x.Message.State == turnkeeper.MessageWaiting:
 		advise("Mend what the error says; the message is tried again by itself, or at once: turnctl retry %d.", t.MessageID)
 	case t.State == turnkeeper.TurnFailed:

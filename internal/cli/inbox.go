@@ -42,7 +42,11 @@ func showMessages(s *screen, c clock, messages []turnkeeper.Message) {
 		if m.TurnID != 0 {
 			turn = fmt.Sprint(m.TurnID)
 		}
-		t.add(fmt.Sprint(m.ID), stateCell(m.State), m.Agent, m.Conversation, fmt.Sprint(m.Priority), fmt.Sprint(m.Attempts),
+		state := stateCell(m.State)
+		if len(m.WaitsFor) > 0 {
+			state = cell{"waits for " + strings.Join(m.WaitsFor, ", "), warned}
+		}
+		t.add(fmt.Sprint(m.ID), state, m.Agent, m.Conversation, fmt.Sprint(m.Priority), fmt.Sprint(m.Attempts),
 			turn, c.at(m.AcceptedAt), oneLine(m.Body, previewColumns))
 	}
 	t.print(s)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -17,10 +18,12 @@ import (
 )
 
 func (s *session) retryCommand() *cobra.Command {
-	var turn string
-	var anyway bool
+	var turn, agent string
+	var anyway, failed bool
+	var since time.Duration
+	var scope storage.FailedScope
 	cmd := &cobra.Command{
-		Use: "retry MESSAGE | --turn TURN", Short: "Try a message again", Args: atMostOneArg,
+		Use: "retry MESSAGE | --turn TURN | --failed", Short: "Try a message, or all that failed, again", Args: atMostOneArg,
 		Long: `Try a message again. One that failed for good is put into the inbox once more,
 as a new message in the same conversation: a message has one reply, and it has
 it. A repeat names the same new message. One that waits for its time, because an
@@ -30,10 +33,28 @@ A message whose turn was degraded or cancelled may have had effects already, and
 another try may have them again: "turnctl explain" tells which calls ran. It is
 tried again with --anyway only.
 
+With --failed all messages that failed for good are put into the inbox once more,
+oldest first, but those that were before: all of them, or those that failed within
+--since, of one --agent, or by one --error-class (overloaded, auth, bad_output and
+others: "turnctl show" names that of a turn).
+
 ` + refusedHelp,
 		Example: `  turnctl retry 12
-  turnctl retry --turn latest --anyway`,
+  turnctl retry --turn latest --anyway
+  turnctl retry --failed --since 2h --error-class auth`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if failed {
+				if len(args) > 0 || cmd.Flags().Changed("turn") || anyway {
+					return usageError("--failed goes with --since, --agent and --error-class only")
+				}
+				if agent != "" {
+					scope.Agents = []string{agent}
+				}
+				return s.retryFailed(cmd.Context(), scope, since)
+			}
+			if scope.ErrorClass != "" || agent != "" || cmd.Flags().Changed("since") {
+				return usageError("--since, --agent and --error-class go with --failed")
+			}
 			if (len(args) == 1) == cmd.Flags().Changed("turn") {
 				return usageError("give a message, or --turn with one of its turns")
 			}
@@ -42,7 +63,42 @@ tried again with --anyway only.
 	}
 	cmd.Flags().StringVar(&turn, "turn", "", "the message of this turn: its id, or \"latest\"")
 	cmd.Flags().BoolVar(&anyway, "anyway", false, "also where effects may happen twice")
+	f := cmd.Flags()
+	f.BoolVar(&failed, "failed", false, "all messages that failed for good")
+	durationFlag(f, &since, "since", 0, "with --failed: only those that failed within this time; 0: at any time")
+	f.StringVar(&agent, "agent", "", "with --failed: only of this agent")
+	f.StringVar(&scope.ErrorClass, "error-class", "", "with --failed: only those whose last turn failed by this")
 	return cmd
+}
+
+// retryFailed puts all failed messages of a scope into the inbox again.
+func (s *session) retryFailed(ctx context.Context, scope storage.FailedScope, since time.Duration) error {
+	return s.withDatabase(ctx, func(_ *config.Config, db *app.Database) error {
+		for _, agent := range scope.Agents {
+			if err := (&pageFlags{agent: agent}).known(ctx, db.Store); err != nil {
+				return err
+			}
+		}
+		if since > 0 {
+			facts, err := db.Store.ServerFacts(ctx)
+			if err != nil {
+				return err
+			}
+			scope.Since = facts.Now.Add(-since)
+		}
+		all, err := db.Store.RetryFailed(ctx, scope)
+		if err != nil {
+			return fmt.Errorf("%d messages were put into the inbox again, then: %w", len(all), err)
+		}
+		return s.print(views.OfBulkRetried(all), func() {
+			for _, r := range all {
+				s.out.line("message %d of %s is tried again as message %d", r.Message, r.Agent, r.As)
+			}
+			if len(all) == 0 {
+				s.err.line("no message failed that was not tried again")
+			}
+		})
+	})
 }
 
 func (s *session) retry(ctx context.Context, message, turn string, anyway bool) error {

@@ -39,7 +39,7 @@ Lists show 25 entries, newest first; --limit asks for up to 100.
 		root.AddCommand(
 			s.turnsCommand(), s.showCommand(), s.inboxCommand(), s.outboxCommand(), s.lanesCommand(), s.schedulesCommand(),
 			s.schedulerCommand(), s.agentsCommand(), s.outputCommand(), s.workersCommand(), s.migrateCommand(), s.doctorCommand(), s.checkCommand(),
-			s.tokensCommand(), s.webhooksCommand(), s.mcpCommand(),
+			s.modelsCommand(), s.tokensCommand(), s.webhooksCommand(), s.mcpCommand(),
 			s.cancelCommand(), s.retryCommand(), s.eventsCommand(), s.explainCommand(), s.topCommand(), s.purgeCommand(),
 		)
 		giveExamples(root)

@@ -118,7 +118,7 @@ func TestEverySettingFromEveryPlace(t *testing.T) {
 		"async": "false", "async_token_threshold": "16", "async_timeout": "19s", "output_handles": "true",
 		"max_tool_result_chars": "15", "lease_ttl": "300s", "lease_margin": "16s", "freshness_window": "0",
 		"cooldown_failures": "2", "cooldown_window": "17s", "cooldown": "18s", "max_attempts": "4", "max_dispatches": "5",
-		"max_sub_agents": "6", "max_sub_agent_depth": "7", "max_tree_sub_agents": "8", "sub_agent_timeout": "9s",
+		"max_sub_agents": "6", "max_sub_agent_depth": "7", "max_tree_sub_agents": "8", "sub_agent_timeout": "9s", "give_up_after": "11s",
 	}
 	for _, s := range config.Settings() {
 		if s.Name == "config" {

@@ -174,7 +174,9 @@ func boundSettings() []Setting {
 		duration(func(c *Config) *time.Duration { return &c.Bounds.Cooldown }, 0, month, Setting{
 			Name: "cooldown", Group: repeats, Zero: "off", Doc: "For how long the call is then not run."}),
 		number(func(c *Config) *int { return &c.Bounds.MaxAttempts }, 1, 100, Setting{
-			Name: "max_attempts", Group: repeats, Unit: "turns", Doc: "Turns for one message that fail before any tool started; then it is given up."}),
+			Name: "max_attempts", Group: repeats, Unit: "turns", Doc: "Turns for one message that fail by what counts against it: answers that cannot be used, and the end of max_duration before any tool ran. A service that fails does not count: see give_up_after."}),
+		duration(func(c *Config) *time.Duration { return &c.Bounds.GiveUpAfter }, 0, month, Setting{
+			Name: "give_up_after", Group: repeats, Zero: "it fails at once", Doc: "How long a message waits for a model that cannot be reached, from its acceptance; then it fails with a reply."}),
 		number(func(c *Config) *int { return &c.Bounds.MaxDispatches }, 1, 100, Setting{
 			Name: "max_dispatches", Group: repeats, Unit: "workers", Doc: "Workers that a message may cost; then it is answered without being run again."}),
 	}

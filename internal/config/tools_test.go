@@ -46,7 +46,7 @@ tools:
 		"count": {
 			Name: "count", Description: "Counts.", Command: []string{"python3", "count.py", "-n"},
 			Arguments: json.RawMessage(`{"properties":{"n":{"maximum":9,"type":"integer"}},"type":"object"}`),
-			Effect:    "keyed", Timeout: 5 * time.Second, Detached: true, Background: new(true), Dir: "./work", MaxOutput: 1000, MediaType: "image/png",
+			Effect:    "keyed", Timeout: 5 * time.Second, Detached: true, ToolSwitches: config.ToolSwitches{Background: new(true)}, Dir: "./work", MaxOutput: 1000, MediaType: "image/png",
 			Env: map[string]config.Secret{
 				"LANG": config.NewSecret("C.UTF-8"), "API_TOKEN": config.NewSecret("literal-token"),
 				"KEY": config.NewSecret("count-key-0"), "CERTIFICATE": config.NewSecret("file-key-00"),

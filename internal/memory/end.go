@@ -144,7 +144,7 @@ func (j *Journal) applyWithoutReply(id string, e turnkeeper.Entry, rings *[]Bell
 	if err := j.entry(draft, e, rings); err != nil {
 		return err
 	}
-	end := j.endingOf(*outcome)
+	end := endingOf(*outcome)
 	end.noReply = true
 	if err := j.s.endDispatch(draft, j.grant.GrantID, end, rings); err != nil {
 		return err

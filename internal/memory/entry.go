@@ -44,9 +44,15 @@ func (j *Journal) entry(t *turnRow, e turnkeeper.Entry, rings *[]Bell) error {
 		return err
 	}
 	if e.Outcome == nil {
+		j.s.noteModels(e, rings)
 		return nil
 	}
-	return j.s.endDispatch(t, j.grant.GrantID, j.endingOf(*e.Outcome), rings)
+	if err := j.s.endDispatch(t, j.grant.GrantID, endingOf(*e.Outcome), rings); err != nil {
+		return err
+	}
+	j.s.noteFault(t, *e.Outcome)
+	j.s.noteModels(e, rings)
+	return nil
 }
 
 // executed counts the calls of an entry that begin to count as executed with

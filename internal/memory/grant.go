@@ -19,7 +19,7 @@ func (t *tick) free(lane turnkeeper.Lane, now time.Time) bool {
 	return (!l.Held() || t.freed[lane]) && !l.NotBefore.After(now)
 }
 
-func (t *tick) ReadyTurns(_ context.Context, limit int) (ready []turnkeeper.Ready, err error) {
+func (t *tick) ReadyTurns(_ context.Context, limit int, held []string) (ready []turnkeeper.Ready, err error) {
 	err = t.read(func(s *state, now time.Time) {
 		for _, lane := range lanesOf(s.open) {
 			turn := s.open[lane]
@@ -28,8 +28,12 @@ func (t *tick) ReadyTurns(_ context.Context, limit int) (ready []turnkeeper.Read
 				continue
 			}
 			m := s.message(turn.MessageID)
+			overdue := s.givenUp(m.ID, turn.Agent, now)
+			if !overdue && slices.Contains(held, turn.Agent) {
+				continue
+			}
 			ready = append(ready, turnkeeper.Ready{
-				TurnID: turn.ID, MessageID: m.ID, Agent: turn.Agent, Conversation: turn.Conversation, Lane: lane, Trigger: turn.Trigger,
+				Overdue: overdue, TurnID: turn.ID, MessageID: m.ID, Agent: turn.Agent, Conversation: turn.Conversation, Lane: lane, Trigger: turn.Trigger,
 				Attempt: turn.Attempt, DefinitionHash: turn.DefinitionHash, DueAt: m.DueAt, Priority: m.Priority,
 			})
 		}
@@ -38,7 +42,7 @@ func (t *tick) ReadyTurns(_ context.Context, limit int) (ready []turnkeeper.Read
 	return ready, err
 }
 
-func (t *tick) ReadyMessages(_ context.Context, limit int) (ready []turnkeeper.Ready, err error) {
+func (t *tick) ReadyMessages(_ context.Context, limit int, held []string) (ready []turnkeeper.Ready, err error) {
 	err = t.read(func(s *state, now time.Time) {
 		heads := map[turnkeeper.Lane]*turnkeeper.Message{}
 		consider := func(m *turnkeeper.Message) {
@@ -59,7 +63,7 @@ func (t *tick) ReadyMessages(_ context.Context, limit int) (ready []turnkeeper.R
 			m := heads[lane]
 			open := s.open[lane]
 			closed := open != nil && t.freed[lane] && !t.again[open.ID]
-			if open != nil && !closed || !t.free(lane, now) {
+			if open != nil && !closed || !t.free(lane, now) || slices.Contains(held, m.Agent) {
 				continue
 			}
 			ready = append(ready, turnkeeper.Ready{
@@ -164,6 +168,9 @@ func (s *Store) grantTurn(r turnkeeper.Ready, l *leaseRow, rings *[]Bell) {
 	turn.Dispatches++
 	turn.GrantedAt, turn.LeaseUntil, turn.DueAt = l.GrantedAt, l.Until, time.Time{}
 	st.setTurn(turn)
+	for _, model := range r.Probes {
+		st.probes[model] = l.GrantID
+	}
 	*rings = append(*rings, Bell{Topic: TopicJobs})
 }
 

@@ -15,7 +15,7 @@ func (c *Conn) RegisterAgents(ctx context.Context, agents []turnkeeper.AgentRegi
 	return c.ask(ctx, "register", func() error {
 		return c.store.locked(func(rings *[]Bell) error {
 			for _, a := range agents {
-				c.store.state.register(a)
+				c.store.state.register(a, c.store.now())
 			}
 			*rings = append(*rings, Bell{Topic: TopicInbox})
 			return nil
@@ -23,7 +23,7 @@ func (c *Conn) RegisterAgents(ctx context.Context, agents []turnkeeper.AgentRegi
 	})
 }
 
-func (s *state) register(a turnkeeper.AgentRegistration) {
+func (s *state) register(a turnkeeper.AgentRegistration, now time.Time) {
 	s.definitions[a.DefinitionHash] = slices.Clone(a.Definition)
 	known := a
 	s.agents[a.Name] = &known
@@ -32,6 +32,7 @@ func (s *state) register(a turnkeeper.AgentRegistration) {
 			l.NotBefore = time.Time{}
 		}
 	}
+	s.tryModels(a.Models, now)
 	kept := map[string]bool{}
 	for _, sched := range a.Schedules {
 		kept[sched.Name] = true

@@ -10,18 +10,16 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentturn"
 	"turnkeeper/internal/commit"
-	"turnkeeper/scheduler"
 )
 
 // A Journal is the journal of one dispatch. It belongs to one goroutine.
 type Journal struct {
-	conn     *Conn
-	s        *Store
-	grant    turnkeeper.Grant
-	writer   commit.Writer
-	lastSeq  int64
-	failures int // failed turns of the lane in a row, before this one
-	paging   map[turnkeeper.CallKey]bool
+	conn    *Conn
+	s       *Store
+	grant   turnkeeper.Grant
+	writer  commit.Writer
+	lastSeq int64
+	paging  map[turnkeeper.CallKey]bool
 }
 
 var _ agentturn.Journal = (*Journal)(nil)
@@ -30,7 +28,7 @@ var _ agentturn.Journal = (*Journal)(nil)
 // BindGrant has bound to its worker.
 func (c *Conn) Journal(record turnkeeper.Record, grant turnkeeper.Grant) *Journal {
 	j := &Journal{
-		conn: c, s: c.store, grant: grant, lastSeq: record.Turn.LastSeq, failures: record.Failures, paging: map[turnkeeper.CallKey]bool{},
+		conn: c, s: c.store, grant: grant, lastSeq: record.Turn.LastSeq, paging: map[turnkeeper.CallKey]bool{},
 		writer: commit.Writer{Grant: grant, Entries: record.Entries, LastWrite: record.LastWrite},
 	}
 	for _, round := range record.Rounds {
@@ -287,29 +285,10 @@ func (t *turnRow) late(r turnkeeper.CallResult, s *Store) {
 	}
 }
 
-// endingOf decides about the end of a dispatch what the turn's own outcome does
-// not say.
-func (j *Journal) endingOf(o turnkeeper.Outcome) ending {
-	e := ending{outcome: o, message: turnkeeper.MessageAnswered, log: "finished", job: true}
-	switch o.State {
-	case turnkeeper.TurnQueued:
-		e.log = "handed_back"
-		if o.Backoff > 0 {
-			e.log = "deferred"
-		}
-	case turnkeeper.TurnWaiting:
-		e.log = "waiting"
-	case turnkeeper.TurnFailed:
-		e.laneBackoff = scheduler.Backoff(j.failures + 1)
-		e.message = turnkeeper.MessageFailed
-		if o.Retry {
-			e.message = turnkeeper.MessageWaiting
-		}
-	case turnkeeper.TurnCancelled:
-		e.message = turnkeeper.MessageCancelled
-	default:
-	}
-	return e
+// endingOf is what the end of a dispatch does.
+func endingOf(o turnkeeper.Outcome) ending {
+	e := agentturn.EndingOf(o)
+	return ending{outcome: o, message: e.Message, log: e.Log, laneBackoff: e.Pause, job: true}
 }
 
 type effectsKey struct{}

@@ -31,6 +31,9 @@ type state struct {
 	writes  []writeRow
 	drafts  map[turnkeeper.OutputID]*draft
 
+	health map[string]turnkeeper.ModelHealth // of models that were down at any time
+	probes map[string]turnkeeper.GrantID     // the grant whose turn tries a model that is down
+
 	extractions map[turnkeeper.ExtractionKey][]byte
 	cancels     map[turnkeeper.TurnID]bool // turns that somebody asked to be cancelled
 	moved       []string                   // moves that a table would have refused, for Check
@@ -76,7 +79,8 @@ type startRow struct {
 
 type leaseRow struct {
 	turnkeeper.Lease
-	jobID turnkeeper.JobID
+	jobID    turnkeeper.JobID
+	waitsFor []string // models whose failure pauses the lane
 }
 
 type grantRow struct {
@@ -104,6 +108,7 @@ func newState() state {
 		leases: map[turnkeeper.Lane]*leaseRow{}, workers: map[turnkeeper.WorkerID]*turnkeeper.Heartbeat{},
 		waiting: map[turnkeeper.Lane][]*turnkeeper.Message{}, open: map[turnkeeper.Lane]*turnRow{}, held: map[turnkeeper.Lane]*leaseRow{},
 		drafts: map[turnkeeper.OutputID]*draft{}, extractions: map[turnkeeper.ExtractionKey][]byte{}, cancels: map[turnkeeper.TurnID]bool{},
+		health: map[string]turnkeeper.ModelHealth{}, probes: map[string]turnkeeper.GrantID{},
 		timeline: "00000001",
 	}
 }

@@ -124,6 +124,7 @@ func (s *state) situation(now time.Time) turnkeeper.Situation {
 		sit.Calls = sit.Calls || len(s.lostCalls(turn, now)) > 0
 	}
 	sit.Spawns = s.spawnsToSettle(now)
+	sit.Down = s.downModels(now)
 	for _, w := range s.workers {
 		if w.StoppedAt.IsZero() && w.BeatAt.Add(max(w.TakeoverAfter, leastSilence)).After(now) && !yetToCome(w.BeatAt, now) {
 			sit.Room += w.Slots
@@ -177,6 +178,7 @@ func (t *tick) Hold(_ context.Context, until time.Time, reason string) error {
 			for _, l := range t.s.state.leases {
 				l.NotBefore = time.Time{}
 			}
+			t.s.state.tryModels(sorted(t.s.state.health), t.s.now())
 		}
 	})
 	return nil
@@ -397,6 +399,9 @@ func (s *state) nextDue(now time.Time) time.Duration {
 		if turn.State == turnkeeper.TurnQueued {
 			consider(turn.DueAt)
 		}
+	}
+	for _, h := range s.health {
+		consider(h.Until)
 	}
 	for _, w := range s.workers {
 		if w.StoppedAt.IsZero() && w.TakeoverAfter > 0 {

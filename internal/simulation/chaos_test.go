@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/inference"
 	"turnkeeper/internal/memory"
 )
 
@@ -246,6 +247,7 @@ func (w *world) check(drained time.Duration, accepted chan turnkeeper.MessageID)
 			w.violated("message %d was accepted and has no reply", id)
 		}
 	}
+	w.checkWaits()
 	slots := map[string]turnkeeper.MessageID{}
 	for _, m := range w.store.Messages() {
 		if m.Trigger != turnkeeper.TriggerSchedule {
@@ -256,6 +258,18 @@ func (w *world) check(drained time.Duration, accepted chan turnkeeper.MessageID)
 			w.violated("messages %d and %d are of one slot", first, m.ID)
 		}
 		slots[slot] = m.ID
+	}
+}
+
+const failedByService = "failed by a fault of the service"
+
+// checkWaits checks that no message failed because the model's provider was away.
+func (w *world) checkWaits() {
+	for _, m := range w.store.Messages() {
+		turn, _, _, _ := w.store.Turn(m.TurnID)
+		if m.State == turnkeeper.MessageFailed && inference.Class(turn.ErrorClass).OfService() {
+			w.violated("message %d %s: %s", m.ID, failedByService, turn.Error)
+		}
 	}
 }
 

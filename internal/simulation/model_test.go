@@ -13,6 +13,8 @@ import (
 	"turnkeeper/inference"
 )
 
+const simulatedModel = "sim/m"
+
 // Find makes every process a provider.
 func (p *process) Find(string) (inference.Provider, agentturn.ModelInfo, error) {
 	return p, agentturn.ModelInfo{Provider: "sim", Model: "m"}, nil
@@ -22,6 +24,9 @@ func (p *process) Find(string) (inference.Provider, agentturn.ModelInfo, error) 
 func (p *process) Generate(ctx context.Context, req inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
 	a := actorOf(ctx).branch()
 	p.gate(a)
+	if class := p.w.modelAway(); class != "" {
+		return inference.Response{}, &inference.Error{Class: class, Provider: "sim", Model: "m", Detail: "the provider is away"}
+	}
 	took := a.between(50*time.Millisecond, 3*time.Second)
 	if !p.w.isCalm() && a.chance(0.1) {
 		took = a.between(0, 100*time.Second)

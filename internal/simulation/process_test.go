@@ -75,7 +75,7 @@ func (w *world) boot() *process {
 
 func (w *world) newRunner(p *process) *agentturn.Runner {
 	return agentturn.New(agentturn.Config{
-		Models: p, DefaultModel: "sim/m", Tools: w.plant.tools(), Bounds: bounds(), Freshness: p.conn, Outputs: p.conn, Fault: p,
+		Models: p, DefaultModel: simulatedModel, Tools: w.plant.tools(), Bounds: bounds(), Freshness: p.conn, Outputs: p.conn, Fault: p,
 		Retry: inference.Retry{Jitter: func() float64 { return 0.5 }},
 	})
 }

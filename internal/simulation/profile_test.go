@@ -5,6 +5,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentdef"
+	"turnkeeper/inference"
 )
 
 // A profile is what sort of a world a seed makes: how big, how long, and what
@@ -27,6 +28,38 @@ type profile struct {
 	clockSteps                     bool
 	nights                         int // how often nobody works for hours
 	crashes                        int // of the server, which then has forgotten who took its newest jobs
+	outages                        []outage
+}
+
+// An outage is a time in which the model's provider is away, counted from the world's
+// beginning.
+type outage struct {
+	from, until time.Duration
+	class       inference.Class
+}
+
+// newOutages draws from an actor of its own, so that worlds are what they would be without.
+func (w *world) newOutages(length time.Duration) (all []outage) {
+	a := w.actor(nil, kindChaos, 2)
+	for range a.IntN(4) {
+		from := a.between(0, length)
+		all = append(all, outage{
+			from: from, until: from + a.between(time.Second, 40*time.Minute),
+			class: []inference.Class{inference.ClassOverloaded, inference.ClassAuth, inference.ClassTransport, inference.ClassQuota}[a.IntN(4)],
+		})
+	}
+	return all
+}
+
+// modelAway is the fault of the model's provider at present; empty: it has none.
+func (w *world) modelAway() inference.Class {
+	now := time.Since(w.began)
+	for _, o := range w.profile.outages {
+		if now >= o.from && now < o.until && !w.isCalm() {
+			return o.class
+		}
+	}
+	return ""
 }
 
 func (w *world) newProfile() profile {
@@ -53,8 +86,12 @@ func (w *world) newProfile() profile {
 			*rate.of = a.Float64() * rate.most
 		}
 	}
+	p.outages = w.newOutages(p.length)
 	return p
 }
+
+// givenUp is longer than any world lasts: no message may fail by the model's provider.
+const givenUp = 365 * 24 * time.Hour
 
 // sources are the agents' files.
 var sources = map[string]string{
@@ -84,6 +121,7 @@ func (w *world) agents() []turnkeeper.AgentRegistration {
 	for _, d := range definitions {
 		r := turnkeeper.AgentRegistration{
 			Name: d.Name, Definition: d.Source, DefinitionHash: d.Hash, LanePerConversation: d.LanePerConversation,
+			Models: d.Chain(simulatedModel), GiveUpAfter: givenUp,
 		}
 		for _, s := range d.Schedules {
 			if !calm {

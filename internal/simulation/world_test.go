@@ -52,7 +52,11 @@ func newWorld(t *testing.T, seed uint64, plant plant) *world {
 }
 
 // bounds are those of every turn: the ones that are shipped.
-func bounds() turnkeeper.Bounds { return turnkeeper.DefaultBounds() }
+func bounds() turnkeeper.Bounds {
+	b := turnkeeper.DefaultBounds()
+	b.GiveUpAfter = givenUp
+	return b
+}
 
 func (w *world) databaseNow() time.Time {
 	w.mu.Lock()

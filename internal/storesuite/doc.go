@@ -6,6 +6,7 @@ package storesuite
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -82,7 +83,7 @@ type property struct {
 
 // Run runs the suite. open makes a Door for one subtest.
 func Run(t *testing.T, open func(t *testing.T) Door) {
-	for _, property := range append(spawns, []property{
+	for _, property := range append(slices.Concat(spawns, healths), []property{
 		{"a message is accepted once a key", keys},
 		{"a message is refused with nothing written", refusals},
 		{"a lane has one open turn", oneOpenTurn},

@@ -2,6 +2,7 @@ package storesuite
 
 import (
 	"context"
+	"time"
 
 	"turnkeeper"
 	"turnkeeper/scheduler"
@@ -174,9 +175,16 @@ func failed(retry bool) turnkeeper.Outcome {
 	return o
 }
 
+// failedFor is a failure after which the message is tried again after a pause.
+func failedFor(pause time.Duration) turnkeeper.Outcome {
+	o := failed(true)
+	o.Backoff, o.Counted = pause, true
+	return o
+}
+
 func failedRetry(h *house) {
 	d := h.turn()
-	isIt(h, "end", d.end(failed(true)), nil)
+	isIt(h, "end", d.end(failedFor(scheduler.Backoff(1))), nil)
 	message := h.Message(d.record.Message.ID)
 	equal(h, "message", message.State, turnkeeper.MessageWaiting)
 	equal(h, "error", message.LastError, "no model")
@@ -185,7 +193,7 @@ func failedRetry(h *house) {
 	after := h.next(first)
 	equal(h, "attempt", after.record.Turn.Attempt, 2)
 	equal(h, "failures", after.record.Failures, 1)
-	isIt(h, "end", after.end(failed(true)), nil)
+	isIt(h, "end", after.end(failedFor(scheduler.Backoff(2))), nil)
 	h.Pass(scheduler.Backoff(1))
 	equal(h, "granted before the longer back-off is over", h.tick().Granted, 0)
 	h.Pass(scheduler.Backoff(2) - scheduler.Backoff(1))

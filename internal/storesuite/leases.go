@@ -132,7 +132,7 @@ func tickUndone(h *house) {
 		if err := t.Requeue(ctx, lost[0]); err != nil {
 			return err
 		}
-		ready, err := t.ReadyTurns(ctx, 10)
+		ready, err := t.ReadyTurns(ctx, 10, nil)
 		if err != nil || len(ready) != 1 {
 			h.Fatalf("%d turns are ready after it, error %v", len(ready), err)
 		}

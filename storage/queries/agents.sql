@@ -3,13 +3,13 @@ insert into turnkeeper.definitions (hash, agent, content) values (@hash, @agent,
 on conflict (hash) do nothing;
 
 -- name: SaveAgent :exec
-insert into turnkeeper.agents (name, definition_hash, description, lane_per_conversation)
-values (@name, @definition_hash, @description, @lane_per_conversation)
+insert into turnkeeper.agents (name, definition_hash, description, lane_per_conversation, models, give_up_after)
+values (@name, @definition_hash, @description, @lane_per_conversation, @models::text[], @give_up_after::interval)
 on conflict (name) do update set definition_hash = excluded.definition_hash,
     description = excluded.description, lane_per_conversation = excluded.lane_per_conversation,
-    updated_at = clock_timestamp()
-where (agents.definition_hash, agents.description, agents.lane_per_conversation)
-    is distinct from (excluded.definition_hash, excluded.description, excluded.lane_per_conversation);
+    models = excluded.models, give_up_after = excluded.give_up_after, updated_at = clock_timestamp()
+where (agents.definition_hash, agents.description, agents.lane_per_conversation, agents.models, agents.give_up_after)
+    is distinct from (excluded.definition_hash, excluded.description, excluded.lane_per_conversation, excluded.models, excluded.give_up_after);
 
 -- name: SaveSchedule :exec
 insert into turnkeeper.schedules as s (agent, name, cron, time_zone, conversation, message)

@@ -91,10 +91,12 @@ with t as materialized (
     from turnkeeper.turns where state = 'queued'
 )
 select t.id, t.message_id, t.agent, t.conversation, t.lane, t.trigger, t.attempt, t.definition_hash, m.due_at, m.priority,
-    coalesce(other.worker_id, '')::text as worker_id
+    coalesce(other.worker_id, '')::text as worker_id,
+    (a.give_up_after is not null and m.accepted_at + a.give_up_after <= statement_timestamp())::boolean as overdue
 from t
 join turnkeeper.leases l on l.lane = t.lane
 join turnkeeper.messages m on m.id = t.message_id
+left join turnkeeper.agents a on a.name = t.agent
 left join lateral (
     select h.worker_id from turnkeeper.worker_heartbeat h
     where h.stopped_at is null and h.slots > 0 and not turnkeeper.heart_silent(h.beat_at, greatest(h.takeover_after, interval '15 s'))
@@ -103,6 +105,7 @@ left join lateral (
 ) other on t.error_class = @left_to_newer::text
 where (t.due_at is null or t.due_at <= statement_timestamp() or other.worker_id is not null)
   and l.grant_id is null and turnkeeper.lane_pauses(l.not_before) is not true
+  and (t.agent <> all(@held::text[]) or m.accepted_at + a.give_up_after <= statement_timestamp())
 order by m.due_at, m.priority desc, m.id
 limit @max_rows;
 
@@ -126,7 +129,7 @@ order by m.due_at, m.priority desc, m.id;
 -- where these do not hold enough, because they crowd in few lanes or in busy
 -- ones, the heads of all lanes are found, by jumping through the index from lane
 -- to lane. So neither a long queue in one lane nor ten thousand lanes are read
--- through at each tick.
+-- through at each tick. Lanes of agents that are held are left out.
 with recursive oldest as materialized (
     select w.lane, w.id, w.due_at, w.priority
     from turnkeeper.oldest_waiting(4 * @max_rows::integer) as w (lane, id, due_at, priority)
@@ -135,7 +138,8 @@ with recursive oldest as materialized (
     order by o.lane, o.due_at, o.priority desc, o.id
 ), far as materialized (
     select (select count(*) from oldest) >= 4 * @max_rows::integer and (select count(*) from near
-        where not exists (select from turnkeeper.leases l where l.lane = near.lane
+        where split_part(near.lane, '/', 1) <> all(@held::text[])
+          and not exists (select from turnkeeper.leases l where l.lane = near.lane
                 and (l.grant_id is not null or turnkeeper.lane_pauses(l.not_before)))
           and not exists (select from turnkeeper.turns t where t.lane = near.lane
                 and t.state in ('queued', 'running', 'waiting'))) < @max_rows::integer as needed
@@ -154,7 +158,8 @@ with recursive oldest as materialized (
     select jumps.lane, jumps.id, jumps.due_at, jumps.priority from jumps
 ), picked as (
     select heads.id from heads
-    where not exists (select from turnkeeper.leases l where l.lane = heads.lane
+    where split_part(heads.lane, '/', 1) <> all(@held::text[])
+      and not exists (select from turnkeeper.leases l where l.lane = heads.lane
                       and (l.grant_id is not null or turnkeeper.lane_pauses(l.not_before)))
       and not exists (select from turnkeeper.turns t where t.lane = heads.lane
                       and t.state in ('queued', 'running', 'waiting'))
@@ -175,6 +180,7 @@ select extract(epoch from coalesce(least(
     (select min(next_due) from turnkeeper.schedules where active and paused_at is null and next_due > statement_timestamp()),
     (select min(not_before) from turnkeeper.leases where grant_id is null and not_before > statement_timestamp()),
     (select min(t.due_at) from turnkeeper.turns t where t.state = 'queued' and t.due_at > statement_timestamp()),
+    (select min(h.until) from turnkeeper.model_health h where h.down_since is not null and h.until > statement_timestamp()),
     (select min(lease_until) from turnkeeper.leases where grant_id is not null and lease_until > statement_timestamp()),
     (select min(beat_at + takeover_after) from turnkeeper.worker_heartbeat
      where stopped_at is null and takeover_after > interval '0' and beat_at + takeover_after > statement_timestamp())

@@ -87,7 +87,7 @@ providers:
 	e.Await("the turn failed", "select exists (select from turns where message_id = $1 and state = 'failed')", failing)
 	record("enqueue of an unknown agent", e.Run("", "enqueue", "--agent", "nobody", "Hello"))
 	for _, args := range [][]string{
-		{"show", "1"}, {"show", "latest"}, {"turns"}, {"inbox"}, {"outbox"}, {"lanes"}, {"schedules"}, {"scheduler"}, {"workers"}, {"agents", "check"}, {"doctor"}, {"migrate"},
+		{"show", "1"}, {"show", "latest"}, {"turns"}, {"inbox"}, {"outbox"}, {"lanes"}, {"models"}, {"schedules"}, {"scheduler"}, {"workers"}, {"agents", "check"}, {"doctor"}, {"migrate"},
 	} {
 		record("turnctl "+strings.Join(args, " "), e.Run("", "turnctl", args...))
 		record("turnctl -o json "+strings.Join(args, " "), e.Run("", "turnctl", append([]string{"-o", "json"}, args...)...))

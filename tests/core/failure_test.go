@@ -36,11 +36,11 @@ func whilePaused(e *env.Env, reply inferencetest.Reply) inferencetest.Reply {
 	}
 }
 
-func TestARefusedFirstRequestKeepsTheMessage(t *testing.T) {
+func TestARefusedKeyKeepsTheMessage(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
 	e.WriteAgent("clerk", env.MarkerTools)
-	e.Model.Add(whilePaused(e, inferencetest.Fault(http.StatusBadRequest, "invalid_request_error", "no such parameter")))
+	e.Model.Add(whilePaused(e, inferencetest.Fault(http.StatusUnauthorized, "invalid_api_key", "no such key")))
 	e.Model.Then(env.Rounds(inferencetest.Text("Now it works.")))
 	e.StartWorker()
 	message := e.Enqueue("clerk", "Hello")
@@ -51,7 +51,7 @@ func TestARefusedFirstRequestKeepsTheMessage(t *testing.T) {
 		t.Errorf("the lane does not back off: %+v", lanes)
 	}
 	first := env.Turnctl[[]env.Turn](e, "turns", "--state", "failed")
-	if len(first) != 1 || first[0].ErrorClass == "" || !strings.Contains(first[0].Error, "no such parameter") {
+	if len(first) != 1 || first[0].ErrorClass == "" || !strings.Contains(first[0].Error, "no such key") {
 		t.Errorf("the failed turn is %+v", first)
 	}
 	if n := env.Query[int](e, "select count(*) from replies where turn_id = $1", first[0].ID); n != 0 {
@@ -64,7 +64,7 @@ func TestARefusedFirstRequestKeepsTheMessage(t *testing.T) {
 	if turn.Message.Attempts != 2 {
 		t.Errorf("the message was attempted %d times", turn.Message.Attempts)
 	}
-	e.WantRequests(2) // a 400 is not retried in place
+	e.WantRequests(2) // a 401 is not retried in place
 	if lanes := env.Turnctl[[]lane](e, "lanes"); lanes[0].Failures != 0 || lanes[0].NotBefore != nil {
 		t.Errorf("success does not reset the back-off: %+v", lanes)
 	}
@@ -89,13 +89,11 @@ func TestAFailedMessageWaitsInTheInbox(t *testing.T) {
 		t.Errorf("the lane is %+v", lanes[0])
 	}
 
-	// Three attempts, then it is answered for good.
+	// A day after it was accepted it is answered for good, and the model is not asked for that.
+	e.Exec("update model_health set until = clock_timestamp() + interval '1 hour'")
+	e.Exec("update messages set accepted_at = accepted_at - interval '1 day', due_at = due_at - interval '1 day'")
+	e.Exec("update leases set not_before = clock_timestamp()")
 	e.Run("", "turnctl", "scheduler", "resume")
-	for attempt := 2; attempt <= 3; attempt++ {
-		e.Exec("update leases set not_before = clock_timestamp()")
-		e.Exec("notify turnkeeper_inbox")
-		e.Await("the next attempt failed", "select count(*) >= $1 from turns where state = 'failed'", attempt)
-	}
 	turn := e.TurnOf(message)
 	e.WantEnd(turn, "failed", "inference_error", 0)
 	if turn.Message.State != "failed" || turn.Reply == nil || turn.Reply.Outcome != "failed" {
@@ -104,7 +102,7 @@ func TestAFailedMessageWaitsInTheInbox(t *testing.T) {
 	if strings.Contains(turn.Reply.Body, "who are you") {
 		t.Errorf("the reply holds the provider's error: %s", turn.Reply.Body)
 	}
-	e.WantRequests(3)
+	e.WantRequests(1)
 }
 
 func TestAPassingErrorIsRetriedInPlace(t *testing.T) {
@@ -152,16 +150,18 @@ func TestTheNextModelOfTheChainAnswers(t *testing.T) {
 func TestAnErrorAfterAToolDegrades(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
-	e.WriteAgent("clerk", env.MarkerTools)
+	e.WriteAgent("clerk", env.MarkerTools, "max_duration: 10s")
 	broken := inferencetest.Fault(http.StatusInternalServerError, "server_error", "the model is on fire")
 	e.Model.Then(env.Rounds(env.MarkerReply("mark_once", "a"), broken))
 	e.StartWorker()
 	turn := e.TurnOf(e.Enqueue("clerk", "Make a mark."))
-	e.WantEnd(turn, "degraded", "inference_error", 1)
+	if stop := *turn.StopReason; turn.State != "degraded" || stop != "inference_error" && stop != "max_duration" {
+		t.Errorf("the turn ended %s, %s", turn.State, stop)
+	}
 	e.WantReply(turn, "Tool results: 1 succeeded, 0 failed.\n- mark_once: succeeded")
 	e.Ledger.WantRuns("a", 1)
 	asked := len(e.Model.Requests())
-	if asked != 5 { // the first round, and four attempts at the second
+	if asked < 3 { // the first round, and as many attempts at the second as there is time for
 		t.Errorf("the model was asked %d times", asked)
 	}
 

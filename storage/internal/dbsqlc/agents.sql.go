@@ -68,21 +68,32 @@ func (q *Queries) RetireSchedules(ctx context.Context, agent string, keep []stri
 }
 
 const SaveAgent = `-- name: SaveAgent :exec
-insert into turnkeeper.agents (name, definition_hash, description, lane_per_conversation)
-values ($1, $2, $3, $4)
+insert into turnkeeper.agents (name, definition_hash, description, lane_per_conversation, models, give_up_after)
+values ($1, $2, $3, $4, $5::text[], $6::interval)
 on conflict (name) do update set definition_hash = excluded.definition_hash,
     description = excluded.description, lane_per_conversation = excluded.lane_per_conversation,
-    updated_at = clock_timestamp()
-where (agents.definition_hash, agents.description, agents.lane_per_conversation)
-    is distinct from (excluded.definition_hash, excluded.description, excluded.lane_per_conversation)
+    models = excluded.models, give_up_after = excluded.give_up_after, updated_at = clock_timestamp()
+where (agents.definition_hash, agents.description, agents.lane_per_conversation, agents.models, agents.give_up_after)
+    is distinct from (excluded.definition_hash, excluded.description, excluded.lane_per_conversation, excluded.models, excluded.give_up_after)
 `
 
-func (q *Queries) SaveAgent(ctx context.Context, name string, definitionHash string, description string, lanePerConversation bool) error {
+type SaveAgentParams struct {
+	Name                string
+	DefinitionHash      string
+	Description         string
+	LanePerConversation bool
+	Models              []string
+	GiveUpAfter         time.Duration
+}
+
+func (q *Queries) SaveAgent(ctx context.Context, arg SaveAgentParams) error {
 	_, err := q.db.Exec(ctx, SaveAgent,
-		name,
-		definitionHash,
-		description,
-		lanePerConversation,
+		arg.Name,
+		arg.DefinitionHash,
+		arg.Description,
+		arg.LanePerConversation,
+		arg.Models,
+		arg.GiveUpAfter,
 	)
 	return err
 }

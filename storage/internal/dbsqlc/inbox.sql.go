@@ -38,7 +38,7 @@ func (q *Queries) Enqueue(ctx context.Context, arg EnqueueParams) (int64, error)
 }
 
 const ListMessages = `-- name: ListMessages :many
-select id, agent, conversation, lane, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, due_at, accepted_at, closed_at, turn_id, last_error, trace_parent from turnkeeper.messages
+select id, agent, conversation, lane, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, due_at, accepted_at, closed_at, turn_id, last_error, trace_parent, faults from turnkeeper.messages
 where ($1::text = '' or agent = $1) and ($2::text = '' or state = $2)
   and ($3::bigint = 0 or id < $3)
 order by id desc limit $4
@@ -77,6 +77,7 @@ func (q *Queries) ListMessages(ctx context.Context, agent string, state string, 
 			&i.TurnID,
 			&i.LastError,
 			&i.TraceParent,
+			&i.Faults,
 		); err != nil {
 			return nil, err
 		}
@@ -194,7 +195,7 @@ func (q *Queries) ListRepliesNewestFirst(ctx context.Context, agent string, befo
 }
 
 const MessageByID = `-- name: MessageByID :one
-select id, agent, conversation, lane, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, due_at, accepted_at, closed_at, turn_id, last_error, trace_parent from turnkeeper.messages where id = $1
+select id, agent, conversation, lane, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, due_at, accepted_at, closed_at, turn_id, last_error, trace_parent, faults from turnkeeper.messages where id = $1
 `
 
 func (q *Queries) MessageByID(ctx context.Context, id int64) (TurnkeeperMessage, error) {
@@ -219,6 +220,7 @@ func (q *Queries) MessageByID(ctx context.Context, id int64) (TurnkeeperMessage,
 		&i.TurnID,
 		&i.LastError,
 		&i.TraceParent,
+		&i.Faults,
 	)
 	return i, err
 }

@@ -190,7 +190,7 @@ func (q *Queries) LatestTurn(ctx context.Context) (int64, error) {
 }
 
 const ListLanes = `-- name: ListLanes :many
-select l.lane, l.agent, l.token, l.grant_id, l.turn_id, l.granted_at, l.lease_until, l.failures, l.not_before, coalesce(extract(epoch from l.lease_until - clock_timestamp()) * 1000, 0)::bigint as remaining_ms,
+select l.lane, l.agent, l.token, l.grant_id, l.turn_id, l.granted_at, l.lease_until, l.failures, l.not_before, l.waits_for, coalesce(extract(epoch from l.lease_until - clock_timestamp()) * 1000, 0)::bigint as remaining_ms,
     coalesce(nullif(t.worker_id, ''), j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as holder,
     coalesce(t.state, o.state, '')::text as turn_state, coalesce(o.id, 0)::bigint as open_turn,
     (select count(*) from (select from turnkeeper.messages m where m.lane = l.lane and m.state = 'waiting' limit 10000) w)::bigint as waiting
@@ -212,6 +212,7 @@ type ListLanesRow struct {
 	LeaseUntil  *time.Time
 	Failures    int32
 	NotBefore   *time.Time
+	WaitsFor    []string
 	RemainingMs int64
 	Holder      string
 	TurnState   string
@@ -238,6 +239,7 @@ func (q *Queries) ListLanes(ctx context.Context, agent string, skip int32, maxRo
 			&i.LeaseUntil,
 			&i.Failures,
 			&i.NotBefore,
+			&i.WaitsFor,
 			&i.RemainingMs,
 			&i.Holder,
 			&i.TurnState,

@@ -143,6 +143,7 @@ type TurnkeeperMessage struct {
 	TurnID         *int64
 	LastError      *string
 	TraceParent    *string
+	Faults         int32
 }
 
 type TurnkeeperOutput struct {

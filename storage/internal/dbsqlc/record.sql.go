@@ -400,7 +400,9 @@ select t.id, t.message_id, t.attempt, t.agent, t.conversation, t.lane, t.trigger
     (extract(epoch from least(t.lease_until - clock_timestamp(), t.lease_until - t.granted_at)) * 1000000)::bigint as remaining_us,
     (extract(epoch from greatest(clock_timestamp() - t.granted_at, interval '0')) * 1000000)::bigint as elapsed_us,
     m.body, m.idempotency_key, m.priority, m.schedule, m.slot, m.attempts as message_attempts, m.due_at as message_due_at,
-    m.accepted_at, m.trace_parent,
+    m.accepted_at, m.trace_parent, m.faults,
+    (extract(epoch from greatest(clock_timestamp() - m.accepted_at, interval '0')) * 1000000)::bigint as waited_us,
+    exists (select from turnkeeper.model_health where down_since is not null)::boolean as any_down,
     coalesce((select max(s.up_to) from turnkeeper.summaries s
         where s.agent = t.agent and s.conversation = t.conversation and s.up_to < t.id), 0)::bigint as summary_up_to,
     coalesce((select max(a.arrived_at) from turnkeeper.awaited_calls a where a.turn_id = t.id), t.created_at)::timestamptz as ready_since,
@@ -430,6 +432,9 @@ type TurnForWorkerRow struct {
 	MessageDueAt    time.Time
 	AcceptedAt      time.Time
 	TraceParent     *string
+	Faults          int32
+	WaitedUs        int64
+	AnyDown         bool
 	SummaryUpTo     int64
 	ReadySince      time.Time
 	HasPast         bool
@@ -490,6 +495,9 @@ func (q *Queries) TurnForWorker(ctx context.Context, turnID int64) (TurnForWorke
 		&i.MessageDueAt,
 		&i.AcceptedAt,
 		&i.TraceParent,
+		&i.Faults,
+		&i.WaitedUs,
+		&i.AnyDown,
 		&i.SummaryUpTo,
 		&i.ReadySince,
 		&i.HasPast,

@@ -404,6 +404,7 @@ select extract(epoch from coalesce(least(
     (select min(next_due) from turnkeeper.schedules where active and paused_at is null and next_due > statement_timestamp()),
     (select min(not_before) from turnkeeper.leases where grant_id is null and not_before > statement_timestamp()),
     (select min(t.due_at) from turnkeeper.turns t where t.state = 'queued' and t.due_at > statement_timestamp()),
+    (select min(h.until) from turnkeeper.model_health h where h.down_since is not null and h.until > statement_timestamp()),
     (select min(lease_until) from turnkeeper.leases where grant_id is not null and lease_until > statement_timestamp()),
     (select min(beat_at + takeover_after) from turnkeeper.worker_heartbeat
      where stopped_at is null and takeover_after > interval '0' and beat_at + takeover_after > statement_timestamp())
@@ -487,7 +488,8 @@ with recursive oldest as materialized (
     order by o.lane, o.due_at, o.priority desc, o.id
 ), far as materialized (
     select (select count(*) from oldest) >= 4 * $1::integer and (select count(*) from near
-        where not exists (select from turnkeeper.leases l where l.lane = near.lane
+        where split_part(near.lane, '/', 1) <> all($2::text[])
+          and not exists (select from turnkeeper.leases l where l.lane = near.lane
                 and (l.grant_id is not null or turnkeeper.lane_pauses(l.not_before)))
           and not exists (select from turnkeeper.turns t where t.lane = near.lane
                 and t.state in ('queued', 'running', 'waiting'))) < $1::integer as needed
@@ -506,7 +508,8 @@ with recursive oldest as materialized (
     select jumps.lane, jumps.id, jumps.due_at, jumps.priority from jumps
 ), picked as (
     select heads.id from heads
-    where not exists (select from turnkeeper.leases l where l.lane = heads.lane
+    where split_part(heads.lane, '/', 1) <> all($2::text[])
+      and not exists (select from turnkeeper.leases l where l.lane = heads.lane
                       and (l.grant_id is not null or turnkeeper.lane_pauses(l.not_before)))
       and not exists (select from turnkeeper.turns t where t.lane = heads.lane
                       and t.state in ('queued', 'running', 'waiting'))
@@ -539,9 +542,9 @@ type ReadyMessagesRow struct {
 // where these do not hold enough, because they crowd in few lanes or in busy
 // ones, the heads of all lanes are found, by jumping through the index from lane
 // to lane. So neither a long queue in one lane nor ten thousand lanes are read
-// through at each tick.
-func (q *Queries) ReadyMessages(ctx context.Context, maxRows int32) ([]ReadyMessagesRow, error) {
-	rows, err := q.db.Query(ctx, ReadyMessages, maxRows)
+// through at each tick. Lanes of agents that are held are left out.
+func (q *Queries) ReadyMessages(ctx context.Context, maxRows int32, held []string) ([]ReadyMessagesRow, error) {
+	rows, err := q.db.Query(ctx, ReadyMessages, maxRows, held)
 	if err != nil {
 		return nil, err
 	}
@@ -576,10 +579,12 @@ with t as materialized (
     from turnkeeper.turns where state = 'queued'
 )
 select t.id, t.message_id, t.agent, t.conversation, t.lane, t.trigger, t.attempt, t.definition_hash, m.due_at, m.priority,
-    coalesce(other.worker_id, '')::text as worker_id
+    coalesce(other.worker_id, '')::text as worker_id,
+    (a.give_up_after is not null and m.accepted_at + a.give_up_after <= statement_timestamp())::boolean as overdue
 from t
 join turnkeeper.leases l on l.lane = t.lane
 join turnkeeper.messages m on m.id = t.message_id
+left join turnkeeper.agents a on a.name = t.agent
 left join lateral (
     select h.worker_id from turnkeeper.worker_heartbeat h
     where h.stopped_at is null and h.slots > 0 and not turnkeeper.heart_silent(h.beat_at, greatest(h.takeover_after, interval '15 s'))
@@ -588,8 +593,9 @@ left join lateral (
 ) other on t.error_class = $1::text
 where (t.due_at is null or t.due_at <= statement_timestamp() or other.worker_id is not null)
   and l.grant_id is null and turnkeeper.lane_pauses(l.not_before) is not true
+  and (t.agent <> all($2::text[]) or m.accepted_at + a.give_up_after <= statement_timestamp())
 order by m.due_at, m.priority desc, m.id
-limit $2
+limit $3
 `
 
 type ReadyTurnsRow struct {
@@ -604,14 +610,15 @@ type ReadyTurnsRow struct {
 	DueAt          time.Time
 	Priority       int32
 	WorkerID       string
+	Overdue        bool
 }
 
 // Open turns without a lease: handed back, taken from a lost worker, deferred.
 // One that a worker has left to a newer one is offered at once, and by name, to
 // each live worker that has not left it to others yet, the newest first; when
 // there is none it waits for its time, as a deferred one.
-func (q *Queries) ReadyTurns(ctx context.Context, leftToNewer string, maxRows int32) ([]ReadyTurnsRow, error) {
-	rows, err := q.db.Query(ctx, ReadyTurns, leftToNewer, maxRows)
+func (q *Queries) ReadyTurns(ctx context.Context, leftToNewer string, held []string, maxRows int32) ([]ReadyTurnsRow, error) {
+	rows, err := q.db.Query(ctx, ReadyTurns, leftToNewer, held, maxRows)
 	if err != nil {
 		return nil, err
 	}
@@ -631,6 +638,7 @@ func (q *Queries) ReadyTurns(ctx context.Context, leftToNewer string, maxRows in
 			&i.DueAt,
 			&i.Priority,
 			&i.WorkerID,
+			&i.Overdue,
 		); err != nil {
 			return nil, err
 		}

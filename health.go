@@ -1,0 +1,95 @@
+package turnkeeper
+
+import (
+	"slices"
+	"time"
+)
+
+// ModelHealth is what all workers know of a model. The zero value, with a name, is
+// a model that is up.
+type ModelHealth struct {
+	Model      string    // "provider/model", as agents name it
+	DownSince  time.Time // zero: it is up
+	Until      time.Time // a model that is down is not asked before
+	Failures   int       // in a row; 0: it is up
+	ErrorClass string    // of the newest failure
+	Error      string    // for operators
+	Probe      GrantID   // the grant whose turn tries it now; empty: none does
+	ProbeTurn  TurnID    // the turn of that grant
+	Due        bool      // it is down and may be tried now
+	Agents     []string  // that ask it; only for operators
+}
+
+// Down says that the model cannot be asked at present.
+func (h ModelHealth) Down() bool { return !h.DownSince.IsZero() }
+
+// State is how the model stands, in a word: up, down or probing.
+func (h ModelHealth) State() string {
+	switch {
+	case !h.Down():
+		return "up"
+	case h.Probe != "":
+		return "probing"
+	default:
+		return "down"
+	}
+}
+
+// A ModelFailure is a model that a turn could not use, by a fault of the service.
+type ModelFailure struct {
+	Model      string
+	Seen       int // failures in a row that were known before
+	ErrorClass string
+	Error      string        // for operators
+	RetryAfter time.Duration // that the provider asked for; 0: none
+}
+
+// Pause is how long the model is left alone after the failure.
+func (f ModelFailure) Pause() time.Duration { return max(Backoff(f.Seen+1), f.RetryAfter) }
+
+// Fail is the health after a failure. Requests that fail side by side count once:
+// a failure of a request that was made before the newest one was known adds
+// nothing but the pause that the provider asked for.
+func (h ModelHealth) Fail(f ModelFailure, now time.Time) ModelHealth {
+	if !h.Down() {
+		h.DownSince = now
+	}
+	if h.Failures > f.Seen {
+		if asked := now.Add(f.RetryAfter); asked.After(h.Until) {
+			h.Until = asked
+		}
+	} else {
+		h.Failures++
+		h.Until = now.Add(max(Backoff(h.Failures), f.RetryAfter))
+	}
+	h.ErrorClass, h.Error, h.Probe, h.ProbeTurn = f.ErrorClass, f.Error, "", 0
+	return h
+}
+
+// maxBackoff bounds the pause after failures.
+const maxBackoff = 120 * time.Second
+
+// Backoff is the pause after the n-th failure in a row: 2^n seconds, at most 120.
+func Backoff(n int) time.Duration {
+	if n < 1 {
+		return 0
+	}
+	if n > 6 { // 2^7 is past the bound
+		return maxBackoff
+	}
+	return time.Duration(1<<n) * time.Second
+}
+
+// An AgentChain is the models that an agent's turns ask, in order.
+type AgentChain struct {
+	Agent  string
+	Models []string
+}
+
+// Down says that no model of the chain is up. An agent whose models are not known
+// is not down.
+func (c AgentChain) Down(down []ModelHealth) bool {
+	return len(c.Models) > 0 && !slices.ContainsFunc(c.Models, func(model string) bool {
+		return !slices.ContainsFunc(down, func(h ModelHealth) bool { return h.Model == model && h.Down() })
+	})
+}

@@ -1,0 +1,128 @@
+package memory
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"turnkeeper"
+)
+
+func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// downModels are the models that are down, by name, as they stand now.
+func (s *state) downModels(now time.Time) (down []turnkeeper.ModelHealth) {
+	for _, name := range sorted(s.health) {
+		h := s.health[name]
+		if !h.Down() {
+			continue
+		}
+		h.Probe, h.ProbeTurn = "", 0
+		for _, l := range s.held {
+			if grant := s.probes[name]; grant != "" && l.GrantID == grant {
+				h.Probe, h.ProbeTurn = grant, l.TurnID
+			}
+		}
+		h.Due = h.Probe == "" && !h.Until.After(now)
+		down = append(down, h)
+	}
+	return down
+}
+
+// noteModels writes what a turn has learnt of models: see turnkeeper.Entry. The first
+// answer of a model that was down ends the pauses of the lanes that waited for it.
+func (s *Store) noteModels(e turnkeeper.Entry, rings *[]Bell) {
+	for _, name := range e.Answered {
+		if h := s.state.health[name]; !h.Down() {
+			continue
+		}
+		s.state.health[name] = turnkeeper.ModelHealth{Model: name}
+		delete(s.state.probes, name)
+		for _, l := range s.state.leases {
+			if slices.Contains(l.waitsFor, name) {
+				l.NotBefore, l.waitsFor = time.Time{}, nil
+			}
+		}
+		*rings = append(*rings, Bell{Topic: TopicInbox})
+	}
+	for _, f := range e.ModelFailures {
+		h := s.state.health[f.Model]
+		h.Model = f.Model
+		s.state.health[f.Model] = h.Fail(f, s.now())
+		delete(s.state.probes, f.Model)
+	}
+}
+
+// noteFault is what the end of a turn that failed means for its message and its lane.
+func (s *Store) noteFault(t *turnRow, o turnkeeper.Outcome) {
+	if o.State != turnkeeper.TurnFailed {
+		return
+	}
+	if o.Counted {
+		s.state.message(t.MessageID).Faults++
+	}
+	if l := s.state.leases[t.Lane]; l != nil {
+		l.waitsFor = o.WaitsFor
+	}
+}
+
+// tryModels has models that are down tried at once.
+func (s *state) tryModels(models []string, now time.Time) {
+	for _, name := range models {
+		if h := s.health[name]; h.Down() && h.Until.After(now) {
+			h.Until = now
+			s.health[name] = h
+		}
+	}
+}
+
+// Models are the models that were down at any time, by name.
+func (s *Store) Models() (all []turnkeeper.ModelHealth) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, name := range sorted(s.state.health) {
+		all = append(all, s.state.health[name])
+	}
+	return all
+}
+
+// Chains lists the agents that ask one of the models.
+func (t *tick) Chains(_ context.Context, models []string) (chains []turnkeeper.AgentChain, err error) {
+	err = t.read(func(s *state, _ time.Time) {
+		for _, name := range sorted(s.agents) {
+			a := s.agents[name]
+			if slices.ContainsFunc(a.Models, func(m string) bool { return slices.Contains(models, m) }) {
+				chains = append(chains, turnkeeper.AgentChain{Agent: name, Models: a.Models})
+			}
+		}
+	})
+	return chains, err
+}
+
+// Overdue lists heads of free lanes of the agents that have waited for a service for
+// as long as they may.
+func (t *tick) Overdue(ctx context.Context, limit int, agents []string) (overdue []turnkeeper.Ready, err error) {
+	ready, err := t.ReadyMessages(ctx, maxHeads, nil)
+	if err != nil {
+		return nil, err
+	}
+	err = t.read(func(s *state, now time.Time) {
+		for _, r := range ready {
+			if r.Overdue = s.givenUp(r.MessageID, r.Agent, now); r.Overdue && slices.Contains(agents, r.Agent) {
+				overdue = append(overdue, r)
+			}
+		}
+	})
+	return overdue[:min(limit, len(overdue))], err
+}
+
+// maxHeads is more than a store in memory ever has lanes.
+const maxHeads = 1 << 20
+
+// givenUp says that a message has waited for as long as it may. One that this tick
+// accepted has not.
+func (s *state) givenUp(id turnkeeper.MessageID, agent string, now time.Time) bool {
+	m, a := s.message(id), s.agents[agent]
+	return m != nil && a != nil && !now.Before(m.AcceptedAt.Add(a.GiveUpAfter))
+}

@@ -1,0 +1,87 @@
+package scheduler_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"turnkeeper"
+)
+
+// Of agents whose whole chain is down only those turns are granted that try a model, one for each, and
+// those of messages that have waited for long enough.
+func TestOutage(t *testing.T) {
+	since := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	down := func(model string, due bool) turnkeeper.ModelHealth {
+		return turnkeeper.ModelHealth{Model: model, DownSince: since, Due: due}
+	}
+	chain := func(agent string, models ...string) turnkeeper.AgentChain {
+		return turnkeeper.AgentChain{Agent: agent, Models: models}
+	}
+	ready := func(id turnkeeper.MessageID, agent string) turnkeeper.Ready {
+		return turnkeeper.Ready{New: true, MessageID: id, Agent: agent, Lane: turnkeeper.Lane(agent + "/" + string(rune('a'+id))), DueAt: since}
+	}
+	cases := map[string]struct {
+		down    []turnkeeper.ModelHealth
+		chains  []turnkeeper.AgentChain
+		ready   []turnkeeper.Ready
+		overdue []turnkeeper.Ready
+		want    map[turnkeeper.MessageID][]string // probes of what is granted
+	}{
+		"nothing is down": {
+			ready: []turnkeeper.Ready{ready(1, "a"), ready(2, "a")},
+			want:  map[turnkeeper.MessageID][]string{1: nil, 2: nil},
+		},
+		"one turn tries it": {
+			down: []turnkeeper.ModelHealth{down("m", true)}, chains: []turnkeeper.AgentChain{chain("a", "m"), chain("b", "m")},
+			ready: []turnkeeper.Ready{ready(1, "a"), ready(2, "a"), ready(3, "b"), ready(4, "c")},
+			want:  map[turnkeeper.MessageID][]string{1: {"m"}, 4: nil},
+		},
+		"not due": {
+			down: []turnkeeper.ModelHealth{down("m", false)}, chains: []turnkeeper.AgentChain{chain("a", "m")},
+			ready: []turnkeeper.Ready{ready(1, "a"), ready(2, "c")},
+			want:  map[turnkeeper.MessageID][]string{2: nil},
+		},
+		"a fallback is up": {
+			down: []turnkeeper.ModelHealth{down("m", true)}, chains: []turnkeeper.AgentChain{chain("a", "m", "n")},
+			ready: []turnkeeper.Ready{ready(1, "a"), ready(2, "a")},
+			want:  map[turnkeeper.MessageID][]string{1: {"m"}, 2: nil},
+		},
+		"a turn for each model": {
+			down:   []turnkeeper.ModelHealth{down("m", true), down("n", true)},
+			chains: []turnkeeper.AgentChain{chain("a", "m"), chain("b", "n"), chain("both", "m", "n")},
+			ready:  []turnkeeper.Ready{ready(1, "a"), ready(2, "both"), ready(3, "b"), ready(4, "both")},
+			want:   map[turnkeeper.MessageID][]string{1: {"m"}, 2: {"n"}},
+		},
+		"waited for long enough": {
+			down: []turnkeeper.ModelHealth{down("m", false)}, chains: []turnkeeper.AgentChain{chain("a", "m")},
+			ready: []turnkeeper.Ready{ready(2, "a")}, overdue: []turnkeeper.Ready{ready(1, "a")},
+			want: map[turnkeeper.MessageID][]string{1: nil},
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				w.sit.Down, w.chains, w.messages = c.down, c.chains, c.ready
+				for _, r := range c.overdue {
+					r.Overdue = true
+					w.overdue = append(w.overdue, r)
+				}
+				report := w.tick(t, w.scheduler())
+				got := map[turnkeeper.MessageID][]string{}
+				for _, grants := range w.granted {
+					for _, r := range grants {
+						got[r.MessageID] = r.Probes
+					}
+				}
+				if diff := cmp.Diff(c.want, got); diff != "" {
+					t.Errorf("granted, with the models that are tried (-want +got):\n%s", diff)
+				}
+				if left := len(c.ready)+len(c.overdue) > len(c.want); left && len(c.want) > 0 && name == "one turn tries it" && !report.More {
+					t.Error("what was left out may hide other work, and the scheduler does not look again")
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,86 @@
+-- name: DownModels :many
+-- The models that are down. One is tried by a turn for as long as that turn's grant has a lease. A mark from the
+-- future is of a clock that was set back since.
+select h.model, h.down_since::timestamptz as down_since, h.until::timestamptz as until, h.failures, h.error_class, h.error,
+    coalesce(l.grant_id::text, '')::text as probe, coalesce(l.turn_id, 0)::bigint as probe_turn,
+    (l.grant_id is null and (h.until <= statement_timestamp() or h.changed_at > statement_timestamp() + interval '10 s'))::boolean as due
+from turnkeeper.model_health h
+left join turnkeeper.leases l on l.grant_id = h.probe_grant
+where h.down_since is not null
+order by h.model;
+
+-- name: Chains :many
+-- The agents that ask one of the models.
+select name, models, turnkeeper.chain_down(models)::boolean as down from turnkeeper.agents
+where models && @models::text[] order by name;
+
+-- name: OverdueMessages :many
+-- Heads of free lanes of agents whose models are all down, which have waited for as long as they may: a turn ends each.
+select m.id as message_id, m.agent, m.conversation, m.lane, m.trigger, m.attempts + 1 as attempt, a.definition_hash,
+    m.due_at, m.priority
+from (select distinct on (w.lane) w.lane, w.id from turnkeeper.oldest_waiting(4 * @max_rows::integer) as w (lane, id, due_at, priority)
+      order by w.lane, w.due_at, w.priority desc, w.id) head
+join turnkeeper.messages m on m.id = head.id
+join turnkeeper.agents a on a.name = m.agent
+where m.agent = any(@agents::text[]) and m.accepted_at + a.give_up_after <= statement_timestamp() and m.due_at <= statement_timestamp()
+  and not exists (select from turnkeeper.leases l where l.lane = head.lane and (l.grant_id is not null or turnkeeper.lane_pauses(l.not_before)))
+  and not exists (select from turnkeeper.turns t where t.lane = head.lane and t.state in ('queued', 'running', 'waiting'))
+order by m.due_at, m.priority desc, m.id
+limit @max_rows::integer;
+
+-- name: NoteProbe :exec
+update turnkeeper.model_health set probe_grant = @grant_id::uuid where model = @model and down_since is not null;
+
+-- name: NoteModels :exec
+select turnkeeper.note_models(@answered::text[], @failed::text[], @seen::integer[], @classes::text[], @errors::text[], @asked::interval[]);
+
+-- name: NoteFault :exec
+-- What the end of a turn that failed means for its message and for its lane, beside what end_dispatch does.
+with m as (
+    update turnkeeper.messages m set faults = m.faults + 1 from turnkeeper.turns t
+    where t.id = @turn::bigint and m.id = t.message_id and @counted::boolean
+)
+update turnkeeper.leases l set waits_for = nullif(@waits_for::text[], '{}') from turnkeeper.turns t
+where t.id = @turn::bigint and l.lane = t.lane;
+
+-- name: TryModels :execrows
+-- Somebody may have mended what failed: the models are tried at once.
+update turnkeeper.model_health set until = statement_timestamp()
+where model = any(@models::text[]) and down_since is not null and until > statement_timestamp();
+
+-- name: TryModelsOfMessage :execrows
+-- As TryModels, for those that a message waits for.
+update turnkeeper.model_health h set until = statement_timestamp()
+from turnkeeper.messages m join turnkeeper.agents a on a.name = m.agent
+where m.id = @message and m.state in ('waiting', 'running') and h.model = any(a.models) and h.down_since is not null
+  and h.until > statement_timestamp();
+
+-- name: TryAllModels :exec
+-- After a hold-off times of before say nothing.
+update turnkeeper.model_health set until = statement_timestamp() where down_since is not null;
+
+-- name: ListModels :many
+-- The models that agents ask, and those that were ever down.
+select n.model::text as model, h.down_since, h.until, coalesce(h.failures, 0)::integer as failures, coalesce(h.error_class, '')::text as error_class,
+    coalesce(h.error, '')::text as error, h.changed_at, coalesce(l.turn_id, 0)::bigint as probe_turn, coalesce(l.grant_id::text, '')::text as probe,
+    coalesce((select array_agg(a.name order by a.name) from turnkeeper.agents a where n.model = any(a.models)), '{}')::text[] as agents
+from (select unnest(models) as model from turnkeeper.agents union select model from turnkeeper.model_health) n
+left join turnkeeper.model_health h on h.model = n.model
+left join turnkeeper.leases l on l.grant_id = h.probe_grant
+order by n.model;
+
+-- name: WaitsOfAgents :many
+-- The models that each of the agents waits for: none of its chain is up.
+select name, models from turnkeeper.agents where name = any(@names::text[]) and turnkeeper.chain_down(models);
+
+-- name: FailedMessages :many
+-- Messages that failed for good and were not put into the inbox again, oldest first.
+select m.id, m.agent, coalesce(t.error_class, '')::text as error_class
+from turnkeeper.messages m
+join turnkeeper.turns t on t.id = m.turn_id
+where m.state = 'failed' and m.id > @after
+  and (@agents::text[] = '{}' or m.agent = any(@agents::text[]))
+  and (@error_class::text = '' or t.error_class = @error_class)
+  and (sqlc.narg(since)::timestamptz is null or m.closed_at >= sqlc.narg(since))
+  and not exists (select from turnkeeper.retries r where r.message_id = m.id)
+order by m.id limit @max_rows;

@@ -1,0 +1,546 @@
+package core_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"turnkeeper/inference/inferencetest"
+	"turnkeeper/tests/internal/env"
+)
+
+// An outage makes the model server fail until it is over.
+type outage struct {
+	over   atomic.Bool
+	failed atomic.Int64 // requests it answered
+}
+
+func (o *outage) until(fault inferencetest.Reply, then func(inferencetest.Recorded) inferencetest.Reply) func(inferencetest.Recorded) inferencetest.Reply {
+	return func(r inferencetest.Recorded) inferencetest.Reply {
+		if o.over.Load() {
+			return then(r)
+		}
+		o.failed.Add(1)
+		return fault
+	}
+}
+
+// probeNow has every model that is down be tried again at once, so that no test waits for a back-off.
+func probeNow(e *env.Env) {
+	e.T.Helper()
+	e.Exec("update model_health set until = clock_timestamp() where down_since is not null")
+	e.Exec("update leases set not_before = clock_timestamp() where not_before is not null")
+	e.Exec("notify turnkeeper_inbox")
+}
+
+// awaitFailures waits until so many turns have failed, with the back-offs cut short.
+func awaitFailures(e *env.Env, n int) {
+	e.T.Helper()
+	e.Poll(fmt.Sprintf("%d turns have failed", n), func() bool {
+		probeNow(e)
+		return env.Query[int](e, "select count(*) from turns where state = 'failed'") >= n
+	})
+}
+
+var (
+	serviceAway = inferencetest.Fault(http.StatusServiceUnavailable, "unavailable", "the service is away", "Retry-After-Ms", "1")
+	wrongKey    = inferencetest.Fault(http.StatusUnauthorized, "invalid_api_key", "who are you?")
+)
+
+func fine(inferencetest.Recorded) inferencetest.Reply { return inferencetest.Text("Fine.") }
+
+// sendTo sends a message to each of n agents, so that none waits for another.
+func sendTo(e *env.Env, n int, settings ...string) (ids []int64) {
+	e.T.Helper()
+	for i := range n {
+		e.WriteAgent(fmt.Sprintf("clerk%d", i), settings...)
+	}
+	e.StartWorker()
+	for i := range n {
+		ids = append(ids, e.Send(fmt.Sprintf("clerk%d", i), "Hello"))
+	}
+	return ids
+}
+
+func wantAllSucceeded(e *env.Env, ids []int64) {
+	e.T.Helper()
+	e.AwaitClosed(ids...)
+	if got := env.Query[int](e, "select count(*) from replies where outcome = 'succeeded' and message_id = any($1)", ids); got != len(ids) {
+		e.T.Errorf("%d of %d messages have a reply that succeeded", got, len(ids))
+	}
+	if got := env.Query[int](e, "select count(*) from replies"); got != len(ids) {
+		e.T.Errorf("%d replies were written for %d messages", got, len(ids))
+	}
+}
+
+// Longer than any number of attempts, and no message fails: whether the service is overloaded, the
+// key wrong, the credit used up or the model unknown.
+func TestAServiceThatIsAwayFailsNoMessage(t *testing.T) {
+	t.Parallel()
+	for name, fault := range map[string]inferencetest.Reply{
+		"503": serviceAway,
+		"401": wrongKey,
+		"402": inferencetest.Fault(http.StatusPaymentRequired, "insufficient_credits", "pay first"),
+		"403": inferencetest.Fault(http.StatusForbidden, "forbidden", "not for you"),
+		"404": inferencetest.Fault(http.StatusNotFound, "model_not_found", "no such model"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := env.New(t)
+			hook := env.NewWebhookReceiver(t, nil)
+			e.AddWebhook("every", hook.URL)
+			var away outage
+			e.Model.Then(away.until(fault, fine))
+			ids := sendTo(e, 10)
+			awaitFailures(e, 3*len(ids)+1) // more than all attempts of all messages would be
+			if n := env.Query[int](e, "select count(*) from messages where state in ('waiting', 'running')"); n != len(ids) {
+				t.Errorf("%d of %d messages are left in the inbox", n, len(ids))
+			}
+			away.over.Store(true)
+			probeNow(e)
+			wantAllSucceeded(e, ids)
+			e.AwaitDeliveries("every", "delivered", len(ids))
+			for _, pushes := range hook.Deliveries() {
+				if !strings.Contains(pushes[0].Body, `"succeeded"`) {
+					t.Errorf("a webhook was told %s", pushes[0].Body)
+				}
+			}
+			if n := env.Query[int](e, "select count(*) from model_health where down_since is not null"); n != 0 {
+				t.Errorf("%d models still count as down", n)
+			}
+		})
+	}
+}
+
+// The first success brings everything back, however far away the next try of the others is.
+func TestTheFirstSuccessBringsEverythingBack(t *testing.T) {
+	t.Parallel()
+	e := env.New(t)
+	var away outage
+	e.Model.Then(away.until(serviceAway, fine))
+	ids := sendTo(e, 10)
+	e.Await("the model is down", "select exists (select from model_health where down_since is not null)")
+	awaitFailures(e, 12)
+	away.over.Store(true)
+	// All lanes wait for a minute; the model itself is due.
+	e.Exec("update leases set not_before = clock_timestamp() + interval '1 minute' where not_before is not null")
+	e.Exec("update leases set not_before = clock_timestamp() where lane = (select lane from messages order by id limit 1)")
+	e.Exec("update model_health set until = clock_timestamp()")
+	e.Exec("notify turnkeeper_inbox")
+	wantAllSucceeded(e, ids)
+	if n := env.Query[int](e, "select count(*) from leases where not_before > clock_timestamp()"); n != 0 {
+		t.Errorf("%d lanes still wait", n)
+	}
+}
+
+// While the whole chain is down, one message at a time is tried, and the others ask nobody.
+func TestOnlyProbesAskAModelThatIsDown(t *testing.T) {
+	t.Parallel()
+	e := env.New(t)
+	var away outage
+	e.Model.Then(away.until(serviceAway, fine))
+	e.WriteAgent("clerk", "lane: conversation")
+	e.Vars["TURNKEEPER_WORKER_SLOTS"] = "5"
+	e.StartWorker()
+	e.StartWorker()
+	var ids []int64
+	send := func(i int) {
+		ids = append(ids, env.Query[int64](e, "select turnkeeper.enqueue('clerk', 'Hello', $1)", fmt.Sprintf("c%d", i)))
+	}
+	send(0)
+	e.Await("the model is down", "select exists (select from model_health where down_since is not null)")
+	const hour = "update model_health set until = clock_timestamp() + interval '1 hour'"
+	e.Exec(hour)
+	e.Await("nothing runs", "select not exists (select from turns where state in ('running', 'queued'))")
+	asked := away.failed.Load()
+	for i := 1; i < 50; i++ {
+		send(i)
+	}
+	const probes = 5
+	for i := range probes {
+		before := env.Query[int](e, "select failures from model_health")
+		probeNow(e)
+		e.Await("a probe has failed", "select failures > $1 from model_health", before)
+		if i == probes-1 {
+			e.Exec(hour)
+		}
+	}
+	e.Await("nothing runs", "select not exists (select from turns where state in ('running', 'queued'))")
+	// One request a probe; probes may come by themselves between two looks of this test, and each is a failure on record.
+	failures := env.Query[int](e, "select failures from model_health")
+	if got := int(away.failed.Load() - asked); got > failures {
+		t.Errorf("%d requests were made by %d probes, while %d messages waited", got, failures, len(ids))
+	}
+	if at := e.Model.MaxInFlight(); at > 1 {
+		t.Errorf("%d requests were under way at once", at)
+	}
+	away.over.Store(true)
+	probeNow(e)
+	wantAllSucceeded(e, ids)
+}
+
+// A probe ends with its worker.
+func TestAProbeWhoseWorkerDies(t *testing.T) {
+	t.Parallel()
+	e := env.New(t)
+	var hang, away atomic.Bool
+	away.Store(true)
+	e.Model.Then(func(inferencetest.Recorded) inferencetest.Reply {
+		switch {
+		case hang.Load():
+			return inferencetest.Hang()
+		case away.Load():
+			return serviceAway
+		}
+		return inferencetest.Text("Fine.")
+	})
+	e.WriteAgent("clerk", "lane: conversation")
+	w := e.StartWorker()
+	var ids []int64
+	for i := range 3 {
+		ids = append(ids, env.Query[int64](e, "select turnkeeper.enqueue('clerk', 'Hello', $1)", fmt.Sprintf("c%d", i)))
+	}
+	e.Await("the model is down", "select exists (select from model_health where down_since is not null)")
+	e.Await("nothing runs", "select not exists (select from turns where state in ('running', 'queued'))")
+	hang.Store(true)
+	asked := len(e.Model.Requests())
+	e.Poll("a probe is under way", func() bool {
+		probeNow(e)
+		return len(e.Model.Requests()) > asked
+	})
+	e.Kill(w)
+	hang.Store(false)
+	away.Store(false)
+	e.StartWorker()
+	wantAllSucceeded(e, ids)
+}
+
+// An agent of another model, and one whose fallback answers, know nothing of it.
+func TestOneModelsFaultIsNotAnothers(t *testing.T) {
+	t.Parallel()
+	e := env.New(t)
+	e.WriteAgent("down", "model: test/broken")
+	e.WriteAgent("up", "model: test/sound")
+	e.WriteAgent("both", "model: test/broken", "fallback_models: [test/sound]")
+	var broken atomic.Int64
+	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
+		if r.Chat().Model == "broken" {
+			broken.Add(1)
+			return wrongKey
+		}
+		return inferencetest.Text("Fine.")
+	})
+	e.StartWorker()
+	stuck := e.Send("down", "Hello")
+	e.Await("the model is down", "select exists (select from model_health where model = 'test/broken' and down_since is not null)")
+	e.Await("nothing runs", "select not exists (select from turns where state in ('running', 'queued'))")
+	e.Exec("update model_health set until = clock_timestamp() + interval '1 hour'")
+	asked := broken.Load()
+	ids := []int64{e.Send("up", "Hello"), e.Send("both", "Hello")}
+	e.AwaitClosed(ids...)
+	for _, id := range ids {
+		e.WantReply(e.TurnOf(id), "Fine.")
+	}
+	if broken.Load() != asked {
+		t.Error("a model that is down was asked before the one that is up")
+	}
+	if state := env.Query[string](e, "select state from messages where id = $1", stuck); state != "waiting" {
+		t.Errorf("the message is %s", state)
+	}
+
+	type model struct {
+		Model     string     `json:"model"`
+		State     string     `json:"state"`
+		DownSince *time.Time `json:"down_since"`
+		Until     *time.Time `json:"next_try_at"`
+		Class     string     `json:"error_class"`
+		Error     string     `json:"error"`
+		Agents    []string   `json:"agents"`
+	}
+	models := map[string]model{}
+	for _, m := range env.Turnctl[[]model](e, "models") {
+		models[m.Model] = m
+	}
+	if m := models["test/broken"]; m.State != "down" || m.DownSince == nil || m.Until == nil || m.Class != "auth" ||
+		!strings.Contains(m.Error, "who are you?") || len(m.Agents) != 2 {
+		t.Errorf("the model that is down is %+v", m)
+	}
+	if m := models["test/sound"]; m.State != "up" || m.DownSince != nil {
+		t.Errorf("the model that is up is %+v", m)
+	}
+	if r := e.Run("", "turnctl", "doctor"); !strings.Contains(r.Stdout, "model test/broken") || !strings.Contains(r.Stdout, "auth") {
+		t.Errorf("doctor says\n%s", r.Stdout)
+	}
+	inbox := env.Turnctl[[]struct {
+		ID       int64    `json:"id"`
+		WaitsFor []string `json:"waits_for_models"`
+	}](e, "inbox", "--state", "waiting")
+	if len(inbox) != 1 || len(inbox[0].WaitsFor) != 1 || inbox[0].WaitsFor[0] != "test/broken" {
+		t.Errorf("the inbox is %+v", inbox)
+	}
+}
+
+// Somebody who changes the model of an agent need not wait for the old one.
+func TestANewChainIsTriedAtOnce(t *testing.T) {
+	t.Parallel()
+	e := env.New(t)
+	e.WriteAgent("clerk", "model: test/broken")
+	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
+		if r.Chat().Model == "broken" {
+			return wrongKey
+		}
+		return inferencetest.Text("Fine.")
+	})
+	w := e.StartWorker()
+	id := e.Send("clerk", "Hello")
+	e.Await("the model is down", "select exists (select from model_health where model = 'test/broken' and down_since is not null)")
+	e.Exec("update model_health set until = clock_timestamp() + interval '1 hour'")
+	e.WriteAgent("clerk", "model: test/sound")
+	w.Signal(syscall.SIGHUP)
+	wantAllSucceeded(e, []int64{id})
+}
+
+// gate is a way to the model server that can refuse connections.
+type gate struct {
+	mu     sync.Mutex
+	addr   string
+	target *url.URL
+	server *http.Server
+}
+
+func newGate(t *testing.T, target string) *gate {
+	u, err := url.Parse(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &gate{addr: "127.0.0.1:0", target: u}
+	g.open(t)
+	t.Cleanup(g.close)
+	return g
+}
+
+func (g *gate) open(t *testing.T) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	l, err := net.Listen("tcp", g.addr)
+	if err != nil {
+		t.Errorf("the gate cannot open again: %v", err)
+		return
+	}
+	g.addr = l.Addr().String()
+	base := *g.target
+	base.Path = ""
+	g.server = &http.Server{Handler: httputil.NewSingleHostReverseProxy(&base), ReadHeaderTimeout: env.Patience}
+	go func() { _ = g.server.Serve(l) }()
+}
+
+func (g *gate) close() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	_ = g.server.Close()
+}
+
+// Once effects have run the turn goes on trying, far beyond its four attempts in place.
+func TestAfterEffectsATurnGoesOnTrying(t *testing.T) {
+	t.Parallel()
+	e := env.New(t)
+	g := newGate(t, e.ModelURL)
+	e.WriteFile("turnkeeper.yaml", strings.Replace(e.ReadFile("turnkeeper.yaml"), g.target.Host, g.addr, 1))
+	e.WriteAgent("clerk", env.MarkerTools)
+	e.Ledger.Hold("a")
+	e.Model.Then(env.Rounds(env.MarkerReply("mark_once", "a"), inferencetest.Text("All done.")))
+	w := e.StartWorker()
+	id := e.Send("clerk", "Make a mark.")
+	e.Ledger.Await("a", 1)
+	g.close()
+	e.Ledger.Release()
+	for attempt := 1; attempt <= 8; attempt++ {
+		w.Await(fmt.Sprintf(`"attempt": %d,`, attempt))
+	}
+	g.open(t)
+	turn := e.TurnOf(id)
+	e.WantEnd(turn, "succeeded", "none", 2)
+	e.WantReply(turn, "All done.")
+	e.Ledger.WantRuns("a", 1)
+}
+
+// Only reads have run: the turn is taken up again from its beginning, and reads again.
+func TestReadsRunAgainAfterAFaultOfTheService(t *testing.T) {
+	t.Parallel()
+	e := env.New(t)
+	e.WriteAgent("clerk", env.MarkerTools)
+	var away outage
+	e.Model.Then(env.Rounds(env.MarkerReply("mark_none", "a"), inferencetest.By(away.until(serviceAway, fine))))
+	e.StartWorker()
+	id := e.Send("clerk", "Look.")
+	awaitFailures(e, 4)
+	away.over.Store(true)
+	probeNow(e)
+	wantAllSucceeded(e, []int64{id})
+	if n := len(e.Ledger.Runs("a")); n < 2 {
+		t.Errorf("the read ran %d times", n)
+	}
+}
+
+// A message that the provider refuses for what it is fails at once, with a reply in plain words.
+func TestARefusedMessageFailsAtOnce(t *testing.T) {
+	t.Parallel()
+	for name, fault := range map[string]inferencetest.Reply{
+		"400": inferencetest.Fault(http.StatusBadRequest, "invalid_request_error", "no such parameter"),
+		"422": inferencetest.Fault(http.StatusUnprocessableEntity, "invalid_request_error", "no such shape"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := env.New(t)
+			e.WriteAgent("clerk")
+			e.Model.Then(func(inferencetest.Recorded) inferencetest.Reply { return fault })
+			e.StartWorker()
+			turn := e.TurnOf(e.Send("clerk", "Hello"))
+			e.WantEnd(turn, "failed", "inference_error", 0)
+			if turn.Message.Attempts != 1 || turn.Reply == nil || turn.Reply.Outcome != "failed" || strings.Contains(turn.Reply.Body, "no such") {
+				t.Errorf("the message is %+v, its reply %+v", turn.Message, turn.Reply)
+			}
+			e.WantRequests(1)
+			if n := env.Query[int](e, "select count(*) from model_health where down_since is not null"); n != 0 {
+				t.Error("a fault of the message counts as one of the model")
+			}
+		})
+	}
+}
+
+// Answers that cannot be used count: three attempts.
+func TestUnusableAnswersCount(t *testing.T) {
+	t.Parallel()
+	e := env.New(t)
+	e.WriteAgent("clerk")
+	e.Model.Then(func(inferencetest.Recorded) inferencetest.Reply { return inferencetest.Text("") })
+	e.StartWorker()
+	id := e.Send("clerk", "Hello")
+	awaitFailures(e, 3)
+	turn := e.TurnOf(id)
+	e.WantEnd(turn, "failed", "inference_error", 0)
+	if turn.Message.Attempts != 3 || turn.ErrorClass != "bad_output" {
+		t.Errorf("the turn is %+v", turn)
+	}
+}
+
+// A model that is always too slow is asked three times.
+func TestTooSlowAModelCounts(t *testing.T) {
+	t.Parallel()
+	e := env.New(t)
+	e.WriteAgent("clerk", "max_duration: 2s")
+	e.Model.Then(func(inferencetest.Recorded) inferencetest.Reply { return inferencetest.Hang() })
+	e.StartWorker()
+	id := e.Send("clerk", "Hello")
+	awaitFailures(e, 3)
+	turn := e.TurnOf(id)
+	e.WantEnd(turn, "failed", "max_duration", 0)
+	if turn.Message.Attempts != 3 || turn.Reply == nil || strings.HasPrefix(turn.Reply.Body, "Tool results") {
+		t.Errorf("the message is %+v, its reply %+v", turn.Message, turn.Reply)
+	}
+}
+
+// give_up_after ends the wait with a reply in plain words, also of messages that never had a turn.
+func TestAWaitForTheServiceIsGivenUp(t *testing.T) {
+	t.Parallel()
+	e := env.New(t)
+	e.WriteAgent("hasty", "give_up_after: 1h")
+	e.WriteAgent("patient")
+	e.Model.Then(func(inferencetest.Recorded) inferencetest.Reply { return wrongKey })
+	e.StartWorker()
+	first, other := e.Send("hasty", "Hello"), e.Send("patient", "Hello")
+	e.Await("both failed", "select count(distinct message_id) >= 1 from turns where state = 'failed'")
+	e.Exec("update model_health set until = clock_timestamp() + interval '1 hour'")
+	second := e.Send("hasty", "Hello again")
+	e.Exec("update messages set accepted_at = accepted_at - interval '1 hour', due_at = due_at - interval '1 hour'")
+	e.Exec("update leases set not_before = null where not_before is not null")
+	e.Exec("notify turnkeeper_inbox")
+	e.AwaitClosed(first, second)
+	for _, id := range []int64{first, second} {
+		turn := e.TurnOf(id)
+		e.WantEnd(turn, "failed", "inference_error", 0)
+		if turn.ErrorClass != "auth" || turn.Reply == nil || strings.Contains(turn.Reply.Body, "who are you") {
+			t.Errorf("message %d ended with class %s and reply %+v", id, turn.ErrorClass, turn.Reply)
+		}
+	}
+	if state := env.Query[string](e, "select state from messages where id = $1", other); state != "waiting" {
+		t.Errorf("the message of the patient agent is %s", state)
+	}
+}
+
+// What failed for good is put into the inbox again, all of it by one command or request.
+func TestRetryOfAllThatFailed(t *testing.T) {
+	t.Parallel()
+	e := env.New(t)
+	e.WriteAgent("one", "give_up_after: 0s")
+	e.WriteAgent("two", "give_up_after: 0s")
+	e.WriteAgent("three")
+	var away outage
+	e.Model.Then(away.until(wrongKey, fine))
+	w := e.StartWorker()
+	ids := []int64{e.Send("one", "a"), e.Send("one", "b"), e.Send("two", "c")}
+	e.AwaitClosed(ids...)
+	away.over.Store(true)
+	probeNow(e)
+	e.AwaitClosed(e.Send("three", "d")) // the model is up again: nothing of the others would wait for that
+
+	type retried struct {
+		Retried []struct {
+			MessageID int64 `json:"message_id"`
+		} `json:"retried"`
+	}
+	for _, nothing := range [][]string{
+		{"retry", "--failed", "--error-class", "overloaded"}, {"retry", "--failed", "--agent", "one", "--error-class", "quota"},
+	} {
+		if r := env.Turnctl[retried](e, nothing...); len(r.Retried) != 0 {
+			t.Errorf("%v retried %+v", nothing, r)
+		}
+	}
+	if r := env.Turnctl[retried](e, "retry", "--failed", "--since", "1h", "--agent", "two", "--error-class", "auth"); len(r.Retried) != 1 {
+		t.Errorf("one message of the agent was to be retried: %+v", r)
+	}
+	res, err := http.Post(w.APIURL()+"/v1/messages/retry", "application/json", strings.NewReader(`{"state":"failed","error_class":"auth"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	var r retried
+	if err := json.NewDecoder(res.Body).Decode(&r); err != nil || res.StatusCode != http.StatusOK || len(r.Retried) != 2 {
+		t.Errorf("the request ended with %s, %v: %+v", res.Status, err, r)
+	}
+	if r := env.Turnctl[retried](e, "retry", "--failed"); len(r.Retried) != 0 {
+		t.Errorf("a second retry took %+v", r)
+	}
+	e.Await("all are answered", "select count(*) = 4 from replies where outcome = 'succeeded'")
+	if r := e.Run("", "turnctl", "retry", "--since", "1h"); r.Code == 0 {
+		t.Error("--since without --failed was taken")
+	}
+}
+
+// Who waits for a reply is told what it waits for.
+func TestAWaitingSenderIsTold(t *testing.T) {
+	t.Parallel()
+	e := env.New(t)
+	e.WriteAgent("clerk")
+	var away outage
+	e.Model.Then(away.until(wrongKey, fine))
+	e.StartWorker()
+	e.Send("clerk", "Hello")
+	e.Await("the model is down", "select exists (select from model_health where down_since is not null)")
+	p := env.StartProcess(t, "enqueue", e.Dir, e.Environ(), env.Binary(t, "enqueue"), "--agent", "clerk", "--wait", "Me too")
+	p.Await("waits for the model test/scripted, which is down")
+	away.over.Store(true)
+	probeNow(e)
+	if code := p.Wait(); code != 0 {
+		t.Errorf("enqueue ended with %d", code)
+	}
+}
