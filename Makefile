@@ -71,6 +71,13 @@ model: ## check the lease protocol as a model, and that each of its mutants fail
 	@scripts/need spin:spin gcc:gcc
 	@protocol/lease_check.sh
 
+.PHONY: mutants
+mutants: setup ## plant faults of one condition each in what guards something: TARGET="fence grant" (default: all; hours)
+	@mkdir -p bin/tools
+	go build -ldflags='-s -w' -o bin/tools/serve ./storage/storagetest/serve
+	go build -o bin/tools/mutants ./internal/mutants
+	bin/tools/serve bin/tools/mutants $(if $(JOBS),-jobs $(JOBS)) $(if $(AGAIN),-again) $(TARGET)
+
 .PHONY: record
 record: setup ## keep this release's journals for later ones: RELEASE=name
 	scripts/test ./tests/core -run RecordedJournals -record $(or $(RELEASE),$(error say RELEASE=name))

@@ -10,6 +10,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io/fs"
 	"net/url"
@@ -40,7 +41,8 @@ type server struct {
 	template string        // the name of a database with the current schema
 	pool     *pgxpool.Pool // makes and drops databases
 	private  *pgdev.Server // nil if the server is shared
-	made     atomic.Int64  // databases so far
+	patch    patch
+	made     atomic.Int64 // databases so far
 }
 
 var (
@@ -66,6 +68,9 @@ func (s suite) Run() int {
 		return code
 	}
 	if server.pool != nil {
+		if server.patch.sql != "" { // nobody else has this template
+			_ = server.admin(context.Background(), "drop database if exists "+server.template)
+		}
 		server.pool.Close()
 	}
 	if server.private != nil {
@@ -98,19 +103,40 @@ func startServer() (*server, error) {
 	}
 	opened.Store(s)
 	var err error
+	if s.patch, err = readPatch(); err != nil {
+		return nil, err
+	}
 	if s.pool, err = pgxpool.New(ctx, s.url); err != nil {
 		return nil, err
 	}
-	return s, s.makeTemplate(ctx)
+	return s, s.makeTemplates(ctx)
 }
 
-// makeTemplate makes the template if nobody has made it yet. Its name is a hash of the schema.
-func (s *server) makeTemplate(ctx context.Context) error {
+// makeTemplates makes the template, and the one with the patch if there is one. Its name is a hash of
+// the schema.
+func (s *server) makeTemplates(ctx context.Context) error {
 	hash, err := schemaHash()
 	if err != nil {
 		return err
 	}
 	s.template = "template_" + hash
+	if err := s.makeTemplate(ctx, "", func(url string) error { return migrate(ctx, url) }); err != nil || s.patch.sql == "" {
+		return err
+	}
+	from := s.template
+	s.template = fmt.Sprintf("%s_%s_%d", from, s.patch.hash(), os.Getpid())
+	return s.makeTemplate(ctx, from, func(url string) error {
+		conn, err := pgx.Connect(ctx, url)
+		if err != nil {
+			return err
+		}
+		_, err = conn.Exec(ctx, s.patch.sql)
+		return errors.Join(err, conn.Close(ctx))
+	})
+}
+
+// makeTemplate makes the template if nobody has made it yet: from another, or an empty database.
+func (s *server) makeTemplate(ctx context.Context, from string, fill func(url string) error) error {
 	conn, err := pgx.Connect(ctx, s.url) // its end ends the lock
 	if err != nil {
 		return err
@@ -127,10 +153,14 @@ func (s *server) makeTemplate(ctx context.Context) error {
 	if _, err := conn.Exec(ctx, "drop database if exists "+begun); err != nil {
 		return err
 	}
-	if _, err := conn.Exec(ctx, "create database "+begun); err != nil {
+	create := "create database " + begun
+	if from != "" {
+		create += " template " + from
+	}
+	if _, err := conn.Exec(ctx, create); err != nil {
 		return err
 	}
-	if err := migrate(ctx, s.urlOf(begun)); err != nil {
+	if err := fill(s.urlOf(begun)); err != nil {
 		return err
 	}
 	_, err = conn.Exec(ctx, "alter database "+begun+" rename to "+s.template)
@@ -206,6 +236,11 @@ func fresh(t testing.TB, migrated bool) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		if migrated {
+			if err := s.patch.report(context.Background(), s.urlOf(name)); err != nil {
+				t.Error(err)
+			}
+		}
 		if err := s.admin(context.Background(), "drop database "+name+" with (force)"); err != nil {
 			t.Error(err)
 		}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"strings"
+)
+
+const (
+	chosenVariable  = "TURNKEEPER_MUTANT"       // the id of the mutant that a test process runs
+	reachVariable   = "TURNKEEPER_MUTANT_REACH" // a file for the ids of mutants that it comes by
+	equivalentsFile = "internal/mutants/equivalent.txt"
+)
+
+// A Mutant is a program with one fault.
+type Mutant struct {
+	ID            int
+	File          string
+	Line          int
+	Function      string // or statement
+	Before, After string
+	Again         int // of several that read the same, which one; 0: the first
+
+	Query    string // the statement that Text stands for
+	Schema   string // the function of the schema that Text makes anew
+	Text     string
+	verdict  verdict
+	noticed  string // by which test
+	reaching []*test
+}
+
+// Key names a mutant in equivalent.txt: no line number, so that it lasts.
+func (m Mutant) Key() string {
+	key := fmt.Sprintf("%s %s: %s -> %s", m.File, m.Function, m.Before, m.After)
+	if m.Again > 0 {
+		key += fmt.Sprintf(" (%d)", m.Again+1)
+	}
+	return key
+}
+
+func (m Mutant) String() string {
+	s := fmt.Sprintf("%s:%d %s", m.File, m.Line, m.Function)
+	if m.Again > 0 {
+		s += fmt.Sprintf(" (%d)", m.Again+1)
+	}
+	return s + "\n\t- " + m.Before + "\n\t+ " + m.After
+}
+
+type verdict int
+
+const (
+	survived verdict = iota
+	killed
+	invalid
+	equivalent
+)
+
+func (v verdict) String() string {
+	return [...]string{"survived", "killed", "invalid", "equivalent"}[v]
+}
+
+// number tells mutants apart that read the same.
+func number(mutants []Mutant) {
+	seen := map[string]int{}
+	for i := range mutants {
+		key := mutants[i].Key()
+		mutants[i].Again = seen[key]
+		seen[key]++
+	}
+}
+
+// readEquivalents reads the mutants that do the same as the original: a line with the key of each,
+// and an indented one with the reason.
+func readEquivalents(path string) (map[string]string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	reasons, key, n := map[string]string{}, "", 0
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		n++
+		line := lines.Text()
+		switch {
+		case line == "" || strings.HasPrefix(line, "#"):
+		case strings.HasPrefix(line, "\t"):
+			if key == "" {
+				return nil, fmt.Errorf("%s:%d: a reason without a mutant", path, n)
+			}
+			reasons[key] = strings.TrimSpace(reasons[key] + " " + strings.TrimSpace(line))
+		default:
+			if key != "" && reasons[key] == "" {
+				return nil, fmt.Errorf("%s:%d: the mutant above has no reason", path, n)
+			}
+			if _, twice := reasons[line]; twice {
+				return nil, fmt.Errorf("%s:%d: the mutant is listed twice", path, n)
+			}
+			key = line
+			reasons[key] = ""
+		}
+	}
+	return reasons, lines.Err()
+}

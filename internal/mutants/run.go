@@ -1,0 +1,417 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A runner shows the mutants of one target to its tests.
+type runner struct {
+	target     Target
+	root, out  string
+	jobs       int
+	again      bool
+	equivalent map[string]string
+
+	world    *world
+	list     string // of the overlay
+	binaries map[string]string
+	tests    []*test
+}
+
+// A test is one function of a test package.
+type test struct {
+	pkg, name string
+	took      time.Duration
+	reached   map[string]bool // ids of mutants in Go, names of statements and functions
+}
+
+func (r *runner) run(ctx context.Context) (sum tally, err error) {
+	if err := os.MkdirAll(r.out, 0o700); err != nil {
+		return sum, err
+	}
+	if err := r.build(ctx); err != nil {
+		return sum, err
+	}
+	if err := r.checkEquivalents(); err != nil {
+		return sum, err
+	}
+	if err := r.measure(ctx); err != nil {
+		return sum, err
+	}
+	chosen, err := r.choose()
+	if err != nil {
+		return sum, err
+	}
+	r.each(ctx, len(chosen), func(i int) { r.judge(ctx, chosen[i]) })
+	if ctx.Err() != nil {
+		return sum, context.Cause(ctx)
+	}
+	return r.report(chosen)
+}
+
+// build compiles the tests with all mutants. A mutant that the compiler refuses is left out.
+func (r *runner) build(ctx context.Context) (err error) {
+	refused := map[string]map[int]bool{}
+	for range 5 {
+		if r.world, err = makeMutants(r.root, r.target, refused); err != nil {
+			return err
+		}
+		fmt.Printf("%s: %d mutants; building the tests\n", r.target.Name, len(r.world.mutants))
+		if r.list, err = r.world.write(r.out); err != nil {
+			return err
+		}
+		again := false
+		for _, pkg := range r.target.Tests {
+			output, err := r.compile(ctx, pkg)
+			if err == nil {
+				continue
+			}
+			if again = r.refuse(output, refused); !again {
+				return fmt.Errorf("%s does not compile with the mutants: %w\n%s", pkg, err, output)
+			}
+			break
+		}
+		if !again {
+			return nil
+		}
+	}
+	return errors.New("the mutants do not compile")
+}
+
+func (r *runner) compile(ctx context.Context, pkg string) (output []byte, err error) {
+	if r.binaries == nil {
+		r.binaries = map[string]string{}
+	}
+	r.binaries[pkg] = filepath.Join(r.out, strings.ReplaceAll(strings.Trim(pkg, "./"), "/", "_")+".test")
+	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", r.list, "-o", r.binaries[pkg], pkg)
+	cmd.Dir = r.root
+	return cmd.CombinedOutput()
+}
+
+var compilerError = regexp.MustCompile(`(?m)^(\S+?):(\d+):\d+: `)
+
+// refuse notes the lines that the compiler complains of.
+func (r *runner) refuse(output []byte, refused map[string]map[int]bool) (found bool) {
+	for _, at := range compilerError.FindAllStringSubmatch(string(output), -1) {
+		for path := range r.world.overlay {
+			if !strings.HasSuffix(at[1], filepath.Base(path)) {
+				continue
+			}
+			if refused[path] == nil {
+				refused[path] = map[int]bool{}
+			}
+			line, _ := strconv.Atoi(at[2])
+			fmt.Printf("%s:%d: the compiler refuses a mutant: %s\n", path, line, output)
+			found = found || !refused[path][line]
+			refused[path][line] = true
+		}
+	}
+	return found
+}
+
+// checkEquivalents marks the mutants that equivalent.txt lists.
+func (r *runner) checkEquivalents() error {
+	for i := range r.world.mutants {
+		if _, listed := r.equivalent[r.world.mutants[i].Key()]; listed {
+			r.world.mutants[i].verdict = equivalent
+		}
+	}
+	return nil
+}
+
+// process runs tests of a package.
+func (r *runner) process(ctx context.Context, pkg string, environment []string, arguments ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, r.binaries[pkg], append([]string{"-test.short"}, arguments...)...)
+	cmd.Dir = filepath.Join(r.root, pkg)
+	cmd.Env = append(os.Environ(), environment...)
+	return cmd.CombinedOutput()
+}
+
+// measure runs each test alone, to find out how long it takes and what it reaches.
+func (r *runner) measure(ctx context.Context) error {
+	for _, pkg := range r.target.Tests {
+		arguments := []string{"-test.list", "^Test"}
+		if r.target.Skip != "" {
+			arguments = append(arguments, "-test.skip", r.target.Skip)
+		}
+		output, err := r.process(ctx, pkg, nil, arguments...)
+		if err != nil {
+			return fmt.Errorf("%s: %w\n%s", pkg, err, output)
+		}
+		skip := regexp.MustCompile(r.target.Skip)
+		for _, name := range strings.Fields(string(output)) {
+			if strings.HasPrefix(name, "Test") && (r.target.Skip == "" || !skip.MatchString(name)) {
+				r.tests = append(r.tests, &test{pkg: pkg, name: name})
+			}
+		}
+	}
+	fmt.Printf("%s: %d tests; running each of them alone\n", r.target.Name, len(r.tests))
+	patch, err := r.counting()
+	if err != nil {
+		return err
+	}
+	var mu sync.Mutex
+	var faults []error
+	r.each(ctx, len(r.tests), func(i int) {
+		if err := r.measureOne(ctx, r.tests[i], patch); err != nil {
+			mu.Lock()
+			defer mu.Unlock()
+			faults = append(faults, err)
+		}
+	})
+	if err := errors.Join(faults...); err != nil {
+		return fmt.Errorf("tests fail without a mutant: %w", err)
+	}
+	slices.SortStableFunc(r.tests, func(a, b *test) int { return int(a.took - b.took) })
+	return ctx.Err()
+}
+
+// counting is a patch of the schema by which functions count their calls.
+func (r *runner) counting() (sql string, err error) {
+	for _, name := range r.target.Functions {
+		_, _, text, err := schemaFunction(r.root, name)
+		if err != nil {
+			return "", err
+		}
+		if counts, ok := counted(name, text); ok {
+			sql += counts
+		}
+	}
+	if sql != "" {
+		sql = "create schema mutants;\ngrant usage on schema mutants to public;\n" +
+			"alter default privileges in schema mutants grant all on sequences to public;\n" + sql
+	}
+	return sql, nil
+}
+
+func (r *runner) measureOne(ctx context.Context, t *test, patch string) (err error) {
+	for range 3 { // a busy machine may need a second look
+		var folder string
+		if folder, err = os.MkdirTemp(r.out, "reach"); err != nil {
+			return err
+		}
+		defer func() { _ = os.RemoveAll(folder) }()
+		environment := []string{reachVariable + "=" + filepath.Join(folder, "reached")}
+		if patch != "" {
+			last := "select sequencename::text from pg_sequences where schemaname = 'mutants' and last_value is not null"
+			if err := writePatch(folder, patch, last); err != nil {
+				return err
+			}
+			environment = append(environment, patchVariable+"="+folder)
+		}
+		began := time.Now()
+		output, failed := r.process(ctx, t.pkg, environment, "-test.run", "^"+t.name+"$")
+		t.took = time.Since(began)
+		if failed == nil {
+			t.reached = readLines(filepath.Join(folder, "reached"), filepath.Join(folder, "last.txt"))
+			return nil
+		}
+		err = fmt.Errorf("%s %s: %w\n%s", t.pkg, t.name, failed, output)
+	}
+	return err
+}
+
+const patchVariable = "TURNKEEPER_TEST_PATCH" // see storagetest.PatchVariable
+
+func writePatch(folder, patch, last string) error {
+	err := os.WriteFile(filepath.Join(folder, "patch.sql"), []byte(patch), 0o600)
+	if err == nil && last != "" {
+		err = os.WriteFile(filepath.Join(folder, "last.sql"), []byte(last), 0o600)
+	}
+	return err
+}
+
+func readLines(paths ...string) map[string]bool {
+	lines := map[string]bool{}
+	for _, path := range paths {
+		content, _ := os.ReadFile(path)
+		for _, line := range strings.Fields(string(content)) {
+			lines[line] = true
+		}
+	}
+	return lines
+}
+
+// choose picks the mutants to judge, and the tests that each is shown to.
+func (r *runner) choose() (chosen []*Mutant, err error) {
+	last := map[string]bool{}
+	if r.again {
+		content, err := os.ReadFile(r.survivors())
+		if err != nil {
+			return nil, err
+		}
+		for line := range strings.Lines(string(content)) {
+			last[strings.TrimSuffix(line, "\n")] = true
+		}
+	}
+	known := map[string]bool{}
+	for _, t := range r.tests {
+		for name := range t.reached {
+			known[name] = true
+		}
+	}
+	for i := range r.world.mutants {
+		m := &r.world.mutants[i]
+		if r.again && !last[m.Key()] {
+			continue
+		}
+		place := strconv.Itoa(m.ID)
+		if m.Query+m.Schema != "" {
+			place = m.Query + m.Schema
+		}
+		for _, t := range r.tests {
+			// What no test is seen to reach may be reached in a way that is not seen.
+			if t.reached[place] || m.Query+m.Schema != "" && !known[place] {
+				m.reaching = append(m.reaching, t)
+			}
+		}
+		chosen = append(chosen, m)
+	}
+	return chosen, nil
+}
+
+func (r *runner) survivors() string { return filepath.Join(r.out, "survivors") }
+
+// each calls f with 0 to n-1, as many at once as the runner may, and prints how far it is.
+func (r *runner) each(ctx context.Context, n int, f func(int)) {
+	var group sync.WaitGroup
+	var mu sync.Mutex
+	next, done, said := 0, 0, time.Now()
+	for range max(1, r.jobs) {
+		group.Go(func() {
+			for ctx.Err() == nil {
+				mu.Lock()
+				i := next
+				next++
+				mu.Unlock()
+				if i >= n {
+					return
+				}
+				f(i)
+				mu.Lock()
+				if done++; time.Since(said) > 10*time.Second {
+					said = time.Now()
+					fmt.Printf("%s: %d of %d\n", r.target.Name, done, n)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	group.Wait()
+}
+
+// judge shows a mutant to the tests that reach it, those that take least first.
+func (r *runner) judge(ctx context.Context, m *Mutant) {
+	if m.verdict == equivalent {
+		return
+	}
+	folder, err := os.MkdirTemp(r.out, "mutant")
+	if err != nil {
+		m.verdict, m.noticed = invalid, err.Error()
+		return
+	}
+	defer func() { _ = os.RemoveAll(folder) }()
+	environment := []string{chosenVariable + "=" + strconv.Itoa(m.ID)}
+	if m.Schema != "" {
+		if err := writePatch(folder, m.Text, ""); err != nil {
+			m.verdict, m.noticed = invalid, err.Error()
+			return
+		}
+		environment = []string{patchVariable + "=" + folder}
+	}
+	for _, batch := range batches(m.reaching) {
+		if m.verdict, m.noticed = r.show(ctx, batch, environment); m.verdict != survived {
+			break
+		}
+	}
+	if m.verdict != killed {
+		fmt.Printf("%s: %s: %s\n", r.target.Name, m.verdict, m)
+	}
+}
+
+// batches cuts tests, of one package each, into what takes a moment, what takes longer, and so on.
+func batches(tests []*test) (all [][]*test) {
+	open := map[string]int{}
+	room := map[string]time.Duration{}
+	for _, t := range tests {
+		if _, begun := open[t.pkg]; !begun || total(all[open[t.pkg]]) > room[t.pkg] {
+			open[t.pkg] = len(all)
+			room[t.pkg] = max(2*time.Second, 4*room[t.pkg])
+			all = append(all, nil)
+		}
+		all[open[t.pkg]] = append(all[open[t.pkg]], t)
+	}
+	return all
+}
+
+func total(tests []*test) (sum time.Duration) {
+	for _, t := range tests {
+		sum += t.took
+	}
+	return sum
+}
+
+var (
+	failedTest = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
+	// A mutant that the server cannot read says nothing about the tests.
+	unreadable = regexp.MustCompile(`SQLSTATE (42601|42804|42883|42P18|42703)`)
+)
+
+// show runs tests of one package with a mutant.
+func (r *runner) show(ctx context.Context, tests []*test, environment []string) (verdict, string) {
+	var names []string
+	for _, t := range tests {
+		names = append(names, t.name)
+	}
+	limit := time.Minute + 10*total(tests)
+	output, err := r.process(ctx, tests[0].pkg, environment, "-test.failfast", "-test.timeout", limit.String(),
+		"-test.run", "^("+strings.Join(names, "|")+")$")
+	switch {
+	case err == nil:
+		return survived, ""
+	case ctx.Err() != nil:
+		return survived, "interrupted"
+	case unreadable.Match(output):
+		return invalid, string(unreadable.Find(output))
+	}
+	if found := failedTest.FindSubmatch(output); found != nil {
+		return killed, string(found[1])
+	}
+	if bytes.Contains(output, []byte("panic: test timed out")) {
+		return killed, "timeout"
+	}
+	return killed, "the process ended: " + oneLine(string(output[max(0, len(output)-200):]))
+}
+
+// report writes what became of each mutant, and counts.
+func (r *runner) report(mutants []*Mutant) (sum tally, err error) {
+	var all, survivors bytes.Buffer
+	for _, m := range mutants {
+		fmt.Fprintf(&all, "%s: %s\n\t%s\n", m.verdict, m, m.noticed)
+		switch m.verdict {
+		case killed:
+			sum.killed++
+		case equivalent:
+			sum.equivalent++
+		case invalid:
+			sum.invalid++
+		case survived:
+			sum.survived++
+			fmt.Fprintln(&survivors, m.Key())
+		}
+	}
+	err = os.WriteFile(filepath.Join(r.out, "report"), all.Bytes(), 0o600)
+	return sum, errors.Join(err, os.WriteFile(r.survivors(), survivors.Bytes(), 0o600))
+}

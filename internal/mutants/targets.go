@@ -1,0 +1,166 @@
+package main
+
+// plans are tests of how statements are planned: a condition that is forced is planned otherwise, which
+// is not what it guards.
+const plans = "^TestLooksAtALongQueueUseIndexes$"
+
+// The tests of the stores: two packages over the same SQL.
+var stores = []string{"./storage", "./jobs"}
+
+var targets = []Target{
+	// The journal in Postgres.
+	{
+		Name:      "fence",
+		Queries:   []string{"Step", "BindGrant", "ReadBack", "HasStart"},
+		Functions: []string{"refuse_step"},
+		Tests:     stores, Skip: plans,
+	},
+	{
+		Name:      "calls",
+		Queries:   []string{"AddCallUsage", "SettleOpenCalls"},
+		Functions: []string{"start_calls", "answer_calls", "late_result", "check_call_move", "call_holds"},
+		Tests:     stores, Skip: plans,
+	},
+	{
+		Name:      "end",
+		Functions: []string{"end_dispatch", "check_turn_move", "check_token", "keep_lease", "turn_holds", "lease_holds", "message_holds"},
+		Tests:     stores, Skip: plans,
+	},
+	{
+		Name:    "grant",
+		Queries: []string{"Grant", "ReadyTurns", "ReadyMessages", "ShortQueue", "LostGrants", "CloseJobs", "GiveBackJobs", "GiveUpGrants"},
+		Functions: []string{"lease_over", "heart_silent", "lane_pauses", "check_granted", "worker_gone", "owner_gone",
+			"grants_lost"},
+		Tests: stores, Skip: plans,
+	},
+	{
+		Name: "claims",
+		Queries: []string{"ClaimCall", "CallIsOpen", "ClaimsHeld", "ClaimDelivered", "Arrivals", "GiveUpClaims", "GiveBackCallJobs",
+			"LostCalls", "LookAgainAtCalls", "SettleArrivedCalls", "RingCalls"},
+		Functions: []string{"run_overdue", "fetch_overlooked", "ring_detached", "detach_calls", "arrive_call", "end_detached",
+			"run_detached_again", "close_awaited", "calls_lost"},
+		Tests: stores, Skip: plans,
+	},
+	{
+		Name:      "cancel",
+		Queries:   []string{"CancelledGrants", "CancellationOf"},
+		Functions: []string{"close_cancelled", "cancel_waiting", "ask_cancel", "settle_cancel", "cancel_message", "retry_message"},
+		Tests:     []string{"./storage", "./jobs", "./httpapi"}, Skip: plans,
+	},
+	{
+		Name:      "inbox",
+		Queries:   []string{"WrittenHere", "DueSchedules", "Occur", "AdvanceSchedule", "NextDue"},
+		Functions: []string{"enqueue", "replies_after"},
+		Tests:     stores, Skip: plans,
+	},
+	{
+		Name:      "spend",
+		Queries:   []string{"ReserveSpend", "ReserveTreeSpend"},
+		Functions: []string{"reserve_spend", "settle_spend", "reserve_tree_spend", "settle_tree_spend"},
+		Tests:     stores, Skip: plans,
+	},
+	{
+		Name:    "spawn",
+		Queries: []string{"HangSpawned", "SpawnedBy", "SettleSpawnCalls"},
+		Functions: []string{"spawn_agents", "tell_parent", "note_spawned_reply", "drop_spawned", "dropped_because", "settle_spawned",
+			"forget_spawned"},
+		Tests: stores, Skip: plans,
+	},
+	{
+		Name: "writer",
+		Go: []Code{
+			{File: "storage/settle.go"}, {File: "storage/writer.go"}, {File: "storage/tx.go"},
+			{"storage/transact.go", []string{"TurnWriter.Transact", "TurnWriter.inTx", "runInSavepoint", "undone", "checkDeferred"}},
+			{"storage/errors.go", []string{"conditionError.Is", "translate", "Unanswered", "isBroken", "uncertain", "keyTaken", "lockRefused"}},
+			{"storage/pipeline.go", []string{"pipeline.send", "committed"}},
+			{"jobs/worker.go", []string{"Worker.enter", "Worker.Work", "Worker.dispatch", "Worker.before"}},
+			{File: "jobs/handback.go"}, {File: "jobs/journal.go"},
+			{"jobs/calls.go", []string{"CallWorker.Work", "CallWorker.leave", "CallWorker.enter", "CallWorker.begin"}},
+		},
+		Tests: stores, Skip: plans,
+	},
+
+	// The journal in memory, and what both share.
+	{
+		Name:  "commit",
+		Go:    []Code{{File: "internal/commit/commit.go"}, {File: "internal/commit/patience.go"}},
+		Tests: []string{"./internal/commit", "./internal/memory", "./internal/simulation", "./storage"}, Skip: plans,
+	},
+	{
+		Name: "memory",
+		Go: []Code{
+			{File: "internal/memory/settle.go"}, {File: "internal/memory/journal.go"}, {File: "internal/memory/entry.go"},
+			{File: "internal/memory/end.go"}, {File: "internal/memory/grant.go"}, {File: "internal/memory/tick.go"},
+			{File: "internal/memory/elsewhere.go"}, {File: "internal/memory/cancel.go"},
+		},
+		Tests: []string{"./internal/memory", "./internal/simulation", "./turnkeepertest"},
+	},
+	{
+		Name:  "lease",
+		Go:    []Code{{File: "lease/lease.go"}, {File: "lease/heart.go"}},
+		Tests: []string{"./lease"},
+	},
+
+	// Who may do what.
+	{
+		Name:    "tokens",
+		Go:      []Code{{File: "httpapi/admission.go"}, {File: "httpapi/session.go"}, {File: "httpapi/limits.go"}, {File: "storage/tokens.go"}},
+		Queries: []string{"TokenByHash", "NoteTokenUse", "AnyToken", "RevokeToken", "CreateSession", "TokenOfSession", "EndSession"},
+		Tests:   []string{"./httpapi", "./storage"},
+	},
+	{
+		Name: "routes",
+		Go: []Code{
+			{File: "httpapi/turns.go"}, {File: "httpapi/messages.go"}, {File: "httpapi/moves.go"}, {File: "httpapi/operate.go"},
+			{File: "httpapi/parameters.go"}, {File: "httpapi/routes.go"}, {File: "httpapi/responses.go"}, {File: "httpapi/webhooks.go"},
+			{"httpapi/events.go", []string{"API.getEvents", "wantsStream", "afterOf", "API.eventList", "API.isGone", "API.place", "API.eventAt"}},
+		},
+		Queries: []string{"ListTurns", "LatestTurn", "ListMessages", "ListReplies", "ListRepliesNewestFirst", "ListLanes", "OutputByID",
+			"ReadOutput", "DescribeOutput", "EventsAfter"},
+		Tests: []string{"./httpapi", "./storage"}, Skip: plans,
+	},
+	{
+		Name:  "netguard",
+		Go:    []Code{{File: "internal/netguard/addresses.go"}, {File: "internal/netguard/dial.go"}},
+		Tests: []string{"./internal/netguard", "./tools/builtin"},
+	},
+
+	// What a model and its tools say.
+	{
+		Name: "arguments",
+		Go: []Code{
+			{File: "tools/arguments.go"}, {File: "tools/parse.go"}, {File: "tools/number.go"}, {File: "tools/canonical.go"},
+			{File: "tools/coerce.go"}, {File: "tools/schema.go"}, {File: "tools/values.go"}, {File: "tools/registry.go"},
+		},
+		Tests: []string{"./tools"},
+	},
+	{
+		Name:  "schemas",
+		Go:    []Code{{File: "tools/schemarefs.go"}, {File: "tools/schemarelax.go"}},
+		Tests: []string{"./tools"},
+	},
+	{
+		Name: "provenance",
+		Go: []Code{
+			{File: "outputs/provenance.go"}, {File: "outputs/chunks.go"}, {File: "outputs/page.go"}, {File: "outputs/slice.go"},
+			{File: "outputs/handle.go"}, {File: "outputs/clean.go"}, {File: "outputs/continuation.go"},
+			{"outputs/extraction.go", []string{"Extraction.Verify", "Extraction.Render", "fits", "Extraction.shortened"}},
+		},
+		Tests: []string{"./outputs"},
+	},
+
+	// When.
+	{
+		Name: "schedule",
+		Go: []Code{
+			{File: "scheduler/slots.go"}, {File: "scheduler/order.go"}, {File: "scheduler/trust.go"}, {File: "scheduler/calls.go"},
+			{File: "agentdef/schedule.go"},
+		},
+		Tests: []string{"./scheduler", "./agentdef"},
+	},
+	{
+		Name:  "tick",
+		Go:    []Code{{File: "scheduler/tick.go"}, {"scheduler/scheduler.go", []string{"Scheduler.rest", "Scheduler.untilNext", "Scheduler.wait"}}},
+		Tests: []string{"./scheduler"},
+	},
+}
