@@ -189,6 +189,15 @@ func TestParseRefuses(t *testing.T) {
 		{"conversation too long", "schedule: {cron: \"@daily\", conversation: " + strings.Repeat("ж", 101) + "}", `:2: schedule.conversation is "` + strings.Repeat("ж", 101) + `": it must be 1 to 200 bytes on one line`},
 		{"cron never", "schedule: {cron: 0 0 30 2 *}", `:2: schedule.cron is "0 0 30 2 *": no such day comes in five years`},
 		{"cron too often", "schedule: {cron: \"@every 10ms\"}", `:2: schedule.cron is "@every 10ms": it must be @every with a duration of 1s or more, such as @every 90s`},
+		{"cron by no duration", "schedule: {cron: \"@every day\"}", `:2: schedule.cron is "@every day": it must be @every with a duration of 1s or more, such as @every 90s`},
+		{"cron as list", "schedule: {cron: [1]}", ":2: schedule.cron must be text, not a list"},
+		{"name as list, no cron", "schedule: {name: [x]}", ":2: schedule.name must be text, not a list\nagents/x.md:2: schedule.cron is missing: say when the agent runs, such as cron: \"0 9 * * *\""},
+		{"message as list", "schedule: {cron: \"@daily\", message: [x]}", ":2: schedule.message must be text, not a list"},
+		{"bad name of a schedule", "schedule: {cron: \"@daily\", name: \"a b\"}", `:2: schedule.name is "a b": it must be 1 to 64 of a-z A-Z 0-9 . _ -`},
+		{"empty zone", "schedule: {cron: \"@daily\", time_zone: \"\"}", `:2: schedule.time_zone is "": it must be an IANA time zone such as UTC or Europe/Berlin`},
+		{"empty message", "schedule: {cron: \"@daily\", message: \" \"}", `:2: schedule.message is " ": it must not be empty`},
+		{"empty conversation", "schedule: {cron: \"@daily\", conversation: \" \"}", `:2: schedule.conversation is " ": it must be 1 to 200 bytes on one line`},
+		{"conversation on two lines", "schedule: {cron: \"@daily\", conversation: \"a\\nb\"}", ":2: schedule.conversation is \"a\\nb\": it must be 1 to 200 bytes on one line"},
 		{"no cron", "schedule: {name: x}", `:2: schedule.cron is missing: say when the agent runs, such as cron: "0 9 * * *"`},
 		{"bad zone", "schedule: {cron: \"@daily\", time_zone: Mars/Base}", `:2: schedule.time_zone is "Mars/Base": it must be an IANA time zone such as UTC or Europe/Berlin`},
 		{"zone of the machine", "schedule: {cron: \"@daily\", time_zone: Local}", `:2: schedule.time_zone is "Local": it must be an IANA time zone such as UTC or Europe/Berlin`},
@@ -247,6 +256,10 @@ func TestParseRecordedEqualsTheFile(t *testing.T) {
 	}
 	if diff := cmp.Diff(filed, recorded, cmpopts.IgnoreFields(agentdef.Definition{}, "Path")); diff != "" {
 		t.Error(diff)
+	}
+	longest := "---\nschedule: {cron: \"@every 1s\", conversation: " + strings.Repeat("ж", 100) + "}\n---\nHi"
+	if _, err = agentdef.Parse("agents/mail.md", []byte(longest)); err != nil {
+		t.Errorf("a name of 200 bytes, each second: %v", err)
 	}
 	long := "---\nschedule: {cron: \"@daily\", conversation: " + strings.Repeat("ж", 200) + "}\n---\nHi"
 	if _, err = agentdef.ParseRecorded("mail", []byte(long)); err != nil {

@@ -46,6 +46,36 @@ func TestWhatBecomesOfALostCall(t *testing.T) {
 	}
 }
 
+// TestManyLostCalls shows that a tick that did all it may is followed by another at once, and only that one.
+func TestManyLostCalls(t *testing.T) {
+	for name, c := range map[string]struct {
+		grants, calls int
+		more          bool
+	}{
+		"one call":            {0, 1, false},
+		"ninety-nine":         {0, 99, false},
+		"a batch":             {0, 100, true},
+		"a batch of turns":    {100, 1, true},
+		"more turns, no call": {101, 0, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				w.sit.Room, w.sit.Paused = 0, true
+				for i := range c.grants {
+					w.lost = append(w.lost, turnkeeper.LostGrant{TurnID: turnkeeper.TurnID(i + 1), WorkerID: "w"})
+				}
+				for i := range c.calls {
+					w.calls = append(w.calls, turnkeeper.LostCall{Name: string(rune('A' + i)), Trouble: turnkeeper.CallUnwanted})
+				}
+				report := w.tick(t, w.scheduler())
+				if report.More != c.more || report.Calls != c.calls {
+					t.Errorf("more: %t, want %t; %d calls", report.More, c.more, report.Calls)
+				}
+			})
+		})
+	}
+}
+
 // While the clock cannot be trusted, silence and time over say nothing.
 func TestAHoldOffKeepsCalls(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {

@@ -65,12 +65,38 @@ const everyHour = 1 << 63
 // once where the end of summer time repeats one of them; one of every hour goes
 // on through it.
 func (s slotSpec) Next(after time.Time) time.Time {
-	slot := s.Schedule.Next(after)
 	fixed, ok := s.Schedule.(*cron.SpecSchedule)
-	for ok && fixed.Hour&everyHour == 0 && !slot.IsZero() && repeated(slot.In(fixed.Location)) {
-		slot = s.Schedule.Next(slot)
+	if !ok {
+		return s.Schedule.Next(after)
+	}
+	slot := nextField(fixed, after)
+	for fixed.Hour&everyHour == 0 && repeated(slot.In(fixed.Location)) {
+		slot = nextField(fixed, slot)
 	}
 	return slot
+}
+
+// nextField is the first time after another that fits the fields of a schedule; zero: there is none.
+// The library counts from one full hour to the next, and so misses the rest of a day on which clocks
+// are moved by half an hour: it is asked again from the full hour after each such change.
+func nextField(s *cron.SpecSchedule, after time.Time) time.Time {
+	next := s.Next(after)
+	for change := clockChange(s.Location, after); !change.IsZero() && change.Before(next); change = clockChange(s.Location, change) {
+		past := time.Duration(change.Minute())*time.Minute + time.Duration(change.Second())*time.Second
+		if past == 0 {
+			continue
+		}
+		if other := s.Next(change.Add(time.Hour - past - 1)); !other.IsZero() && other.Before(next) {
+			next = other
+		}
+	}
+	return next
+}
+
+// clockChange is the next time at which clocks of a place are moved; zero: they are not.
+func clockChange(place *time.Location, after time.Time) time.Time {
+	_, change := after.In(place).ZoneBounds()
+	return change
 }
 
 // repeated says that the clocks of the place showed this time before, since

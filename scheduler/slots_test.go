@@ -103,6 +103,14 @@ func TestDecide(t *testing.T) {
 		"unreadable": {
 			cron: "every day", due: "2026-03-01T12:00:00Z", now: "2026-03-01T12:00:00Z", errorMention: `"every day" cannot be read`,
 		},
+		"a conversation with the longest name": {
+			cron: "*/10 * * * *", conversation: strings.Repeat("ж", 100), due: "2026-03-01T12:00:00Z", now: "2026-03-01T12:00:00Z",
+			slot: "2026-03-01T12:00:00Z", next: "2026-03-01T12:10:00Z",
+		},
+		"a zone in the expression": { // which agents may not give, but their applications
+			cron: "TZ=Asia/Tokyo 0 9 * * *", zone: "Europe/Berlin", due: "2026-03-01T00:00:00Z", now: "2026-03-01T00:00:01Z",
+			slot: "2026-03-01T00:00:00Z", next: "2026-03-02T00:00:00Z",
+		},
 		"a conversation that no message may have": {
 			cron: "* * * * *", conversation: strings.Repeat("ж", 101), due: "2026-03-01T12:00:00Z", now: "2026-03-01T12:00:00Z",
 			errorMention: "a name of 202 bytes: at most 200",
@@ -165,6 +173,81 @@ func TestDecideInTheHourThatSummerTimeMoves(t *testing.T) {
 				t.Errorf("ran in %d nights of four: %v", len(nights), nights)
 			}
 		})
+	}
+}
+
+// TestDecideEachMinuteOfALongDay gives each minute of a day on which clocks are put back a schedule of
+// its own, in zones whose clocks are put back by an hour, half an hour, two hours, and at midnight: it
+// comes due when the clocks show the minute first, and not again.
+func TestDecideEachMinuteOfALongDay(t *testing.T) {
+	for _, c := range []struct{ zone, day string }{
+		{"Europe/Berlin", "2026-10-25"}, {"America/New_York", "2026-11-01"}, {"Australia/Lord_Howe", "2026-04-05"},
+		{"Antarctica/Troll", "2026-10-25"}, {"America/Havana", "2026-11-01"}, {"Atlantic/Azores", "2026-10-25"},
+	} {
+		t.Run(c.zone, func(t *testing.T) {
+			t.Parallel()
+			zone, err := time.LoadLocation(c.zone)
+			if err != nil {
+				t.Fatal(err)
+			}
+			day, err := time.ParseInLocation(time.DateOnly, c.day, zone)
+			if err != nil {
+				t.Fatal(err)
+			}
+			shown, repeats := map[string]time.Time{}, 0
+			for at := day.UTC(); at.In(zone).Day() == day.Day(); at = at.Add(time.Minute) {
+				minute := at.In(zone).Format("4 15")
+				if _, again := shown[minute]; again {
+					repeats++
+				} else {
+					shown[minute] = at
+				}
+			}
+			if repeats == 0 || len(shown) != 24*60 {
+				t.Fatalf("%d minutes, %d of them twice: the clocks are not put back on this day", len(shown), repeats)
+			}
+			for minute, first := range shown {
+				d := turnkeeper.DueSchedule{Cron: minute + " * * *", TimeZone: c.zone}
+				d.NextDue = scheduler.Decide(d, day.Add(-time.Minute)).NextDue
+				if !d.NextDue.Equal(first) {
+					t.Errorf("%q comes due at %v, want %v", d.Cron, d.NextDue.In(zone), first.In(zone))
+					continue
+				}
+				if next := scheduler.Decide(d, d.NextDue).NextDue.In(zone); next.YearDay() != day.YearDay()+1 {
+					t.Errorf("%q comes due again at %v", d.Cron, next)
+				}
+			}
+		})
+	}
+}
+
+// TestDecideOnADayWithHalfAnHourMore does the same where the clocks go forth by half an hour: each minute
+// that the clocks show on that day comes due.
+func TestDecideOnADayWithHalfAnHourMore(t *testing.T) {
+	zone, err := time.LoadLocation("Australia/Lord_Howe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	day := time.Date(2026, 10, 4, 0, 0, 0, 0, zone)
+	n := 0
+	for at := day; at.Day() == day.Day(); at = at.Add(time.Minute) {
+		n++
+		d := turnkeeper.DueSchedule{Cron: at.Format("4 15") + " * * *", TimeZone: zone.String()}
+		if next := scheduler.Decide(d, day.Add(-time.Minute)).NextDue; !next.Equal(at) {
+			t.Errorf("%q comes due at %v, want %v", d.Cron, next.In(zone), at)
+		}
+	}
+	if n != 24*60-30 {
+		t.Errorf("the day has %d minutes", n)
+	}
+}
+
+// TestDecideTheLastSlot is about a schedule that was changed to one that never comes: what is due is due once.
+func TestDecideTheLastSlot(t *testing.T) {
+	due := at(t, "2026-03-01T12:00:00Z")
+	got := scheduler.Decide(turnkeeper.DueSchedule{Cron: "0 0 30 2 *", NextDue: due}, due.Add(time.Hour))
+	if !got.Slot.Equal(due) || !got.NextDue.IsZero() || !strings.Contains(got.Error, "never comes due") {
+		t.Errorf("decided %+v", got)
 	}
 }
 

@@ -61,7 +61,7 @@ func (c *clockWatch) glance(database, asked, answered time.Time) {
 func (s *Scheduler) trust(ctx context.Context, t Tick, sit turnkeeper.Situation, asked time.Time) (trusted, error) {
 	first := s.clock.asked.IsZero()
 	step := s.clock.step(sit.Now, asked, time.Now())
-	if !sit.LastTickAt.IsZero() && sit.Now.Before(sit.LastTickAt.Add(-clockTolerance)) {
+	if sit.Now.Before(sit.LastTickAt.Add(-clockTolerance)) {
 		step = min(step, sit.Now.Sub(sit.LastTickAt))
 	}
 	if first && sit.HoldUntil.IsZero() && sit.Now.Before(sit.NewestGrant.Add(-clockTolerance)) {

@@ -23,6 +23,10 @@ func TestClockStepsHoldOff(t *testing.T) {
 		"an hour back":       {-time.Hour, true},
 		"a second forth":     {time.Second, false},
 		"a second back":      {-time.Second, false},
+		"two seconds forth":  {2 * time.Second, false},
+		"two seconds back":   {-2 * time.Second, false},
+		"a bit more forth":   {2*time.Second + time.Millisecond, true},
+		"a bit more back":    {-2*time.Second - time.Millisecond, true},
 		"none":               {0, false},
 	}
 	for name, c := range cases {
@@ -61,6 +65,55 @@ func TestClockStepsHoldOff(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestAStepThatAnotherDidNotSee lets a scheduler that was just started tick after a step, and write down
+// that it did: the one that knows the time before still sees the step.
+func TestAStepThatAnotherDidNotSee(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		old := w.scheduler()
+		w.tick(t, old)
+		time.Sleep(5 * time.Second)
+		w.skew = 5 * time.Minute
+		if report := w.tick(t, w.scheduler()); report.Held != "" {
+			t.Fatalf("the new scheduler holds off: %s", report.Held)
+		}
+		w.sit.LastTickAt = w.now()
+		time.Sleep(time.Second)
+		if report := w.tick(t, old); !strings.Contains(report.Held, "5m") {
+			t.Errorf("the old scheduler holds off for %q", report.Held)
+		}
+	})
+}
+
+// TestAnUnknownTimeline is about a server that does not tell its timeline: that is no new one.
+func TestAnUnknownTimeline(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		s := w.scheduler()
+		w.tick(t, s)
+		w.sit.Timeline = ""
+		if report := w.tick(t, s); report.Held != "" {
+			t.Errorf("holds off: %s", report.Held)
+		}
+	})
+}
+
+// TestSmallStepsPastABusyScheduler lets the clock go two seconds forth between looks at a busy
+// scheduler: no single step is one that counts, and their sum is none either.
+func TestSmallStepsPastABusyScheduler(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		s := w.scheduler()
+		w.locked = true
+		for range 5 {
+			w.tick(t, s)
+			time.Sleep(5 * time.Second)
+			w.skew += 2 * time.Second
+		}
+		w.locked = false
+		if report := w.tick(t, s); report.Held != "" {
+			t.Errorf("holds off: %s", report.Held)
+		}
+	})
 }
 
 // A scheduler that has found another at work all the time has seen the clock, too.

@@ -22,6 +22,7 @@ type runner struct {
 	root, out  string
 	jobs       int
 	again      bool
+	budget     time.Duration
 	equivalent map[string]string
 
 	world    *world
@@ -277,9 +278,21 @@ func (r *runner) choose() (chosen []*Mutant, err error) {
 				m.reaching = append(m.reaching, t)
 			}
 		}
+		m.reaching = r.within(m.reaching)
 		chosen = append(chosen, m)
 	}
 	return chosen, nil
+}
+
+// within are the first of the tests, which take least, as far as the budget goes.
+func (r *runner) within(tests []*test) []*test {
+	sum := time.Duration(0)
+	for i, t := range tests {
+		if sum += t.took; r.budget > 0 && sum > r.budget {
+			return tests[:max(1, i)]
+		}
+	}
+	return tests
 }
 
 func (r *runner) survivors() string { return filepath.Join(r.out, "survivors") }

@@ -160,7 +160,7 @@ var targets = []Target{
 	},
 	{
 		Name:  "tick",
-		Go:    []Code{{File: "scheduler/tick.go"}, {"scheduler/scheduler.go", []string{"Scheduler.rest", "Scheduler.untilNext", "Scheduler.wait"}}},
+		Go:    []Code{{"scheduler/tick.go", []string{"Scheduler.pass", "Scheduler.bringBack", "Scheduler.spawned", "Scheduler.slots", "Scheduler.grant"}}},
 		Tests: []string{"./scheduler"},
 	},
 }

@@ -29,7 +29,7 @@ func TestRefusal(t *testing.T) {
 			t.Errorf("refusal(%s) = %q, want %q", address, got, want)
 		}
 	}
-	if netguard.Refusal("example.com:80") == "" {
-		t.Error("a name passed for an address")
+	if got := netguard.Refusal("example.com:80"); got != "malformed" {
+		t.Errorf("a name is refused as %q", got)
 	}
 }
