@@ -4,7 +4,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"unicode/utf8"
 )
 
 // appendCanonical writes a value as parseJSON gives it.
@@ -57,10 +56,10 @@ func appendString(to []byte, text string) []byte {
 		b := text[i]
 		short, ok := shortEscapes[b]
 		switch {
-		case b >= utf8.RuneSelf || b >= ' ' && !ok:
-			to = append(to, b)
 		case ok:
 			to = append(to, '\\', short)
+		case b >= ' ':
+			to = append(to, b)
 		default:
 			to = append(to, '\\', 'u', '0', '0', hexDigits[b>>4], hexDigits[b&15])
 		}

@@ -83,9 +83,6 @@ func partialOf(root *jsonschema.Schema) *jsonschema.Resolved {
 
 // required lists the properties that the schema requires, for a sentence.
 func (s *Schema) required() string {
-	if len(s.root.Required) == 0 {
-		return ""
-	}
 	return quoteAll(s.root.Required)
 }
 

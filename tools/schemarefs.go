@@ -42,9 +42,6 @@ type refChecker struct {
 
 // collect finds every schema below s, and the references that lead to it.
 func (c *refChecker) collect(s *jsonschema.Schema, pointer string) {
-	if s == nil {
-		return
-	}
 	c.all = append(c.all, s)
 	c.ids[pointer] = s
 	if s.Anchor != "" {
@@ -74,10 +71,8 @@ func (c *refChecker) follow(s *jsonschema.Schema) (checks int, err error) {
 			return
 		}
 		var more int
-		if more, err = c.follow(other); err == nil {
-			checks += more
-		}
-		if err == nil && checks > maxChecks {
+		more, err = c.follow(other)
+		if checks += more; err == nil && checks > maxChecks {
 			err = fmt.Errorf("the schema of the parameters has one value checked more than %d times; simplify it", maxChecks)
 		}
 	}

@@ -33,9 +33,6 @@ func (c *refChecker) relax() map[*jsonschema.Schema]*big.Rat {
 			lax[s], steps[s], s.MultipleOf = true, step, nil
 		}
 	}
-	if len(lax) == 0 {
-		return steps
-	}
 	within := c.leadingTo(lax)
 	isLax := func(part *jsonschema.Schema) bool { return within[part] }
 	for _, s := range c.all {
@@ -81,7 +78,7 @@ func (c *refChecker) leadingTo(those map[*jsonschema.Schema]bool) map[*jsonschem
 
 // dropPatterns says whether there were any to drop.
 func dropPatterns(s *jsonschema.Schema) (dropped bool) {
-	if s.Pattern != "" && beyondGo(s.Pattern) {
+	if beyondGo(s.Pattern) {
 		s.Pattern, dropped = "", true
 	}
 	for pattern := range s.PatternProperties {
@@ -112,7 +109,7 @@ func beyondGo(pattern string) bool {
 // fraction is a step that is no whole number, as it is written; nil: it is one,
 // or there is none.
 func fraction(step *float64) *big.Rat {
-	if step == nil || *step <= 0 || *step == math.Trunc(*step) {
+	if step == nil || *step == math.Trunc(*step) {
 		return nil
 	}
 	exact, ok := new(big.Rat).SetString(strconv.FormatFloat(*step, 'g', -1, 64))
