@@ -18,7 +18,8 @@ type Target struct {
 	Queries   []string // statements of storage/queries
 	Functions []string // of the schema, as the last migration has them
 	Tests     []string // packages
-	Skip      string   // tests that are not asked, as -test.skip takes them
+	First     string   // tests that are asked before others, which need less time; a regular expression
+	Skip      string   // tests that are not asked; a regular expression
 }
 
 // Code is a Go file; no functions named means all.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -175,7 +176,14 @@ func (r *runner) measure(ctx context.Context) error {
 	if err := errors.Join(faults...); err != nil {
 		return fmt.Errorf("tests fail without a mutant: %w", err)
 	}
-	slices.SortStableFunc(r.tests, func(a, b *test) int { return int(a.took - b.took) })
+	first := regexp.MustCompile(cmp.Or(r.target.First, "^$"))
+	rank := func(t *test) time.Duration {
+		if first.MatchString(t.name) {
+			return t.took - time.Hour
+		}
+		return t.took
+	}
+	slices.SortStableFunc(r.tests, func(a, b *test) int { return cmp.Compare(rank(a), rank(b)) })
 	return ctx.Err()
 }
 

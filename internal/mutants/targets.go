@@ -13,17 +13,20 @@ var targets = []Target{
 		Name:      "fence",
 		Queries:   []string{"Step", "BindGrant", "ReadBack", "HasStart"},
 		Functions: []string{"refuse_step"},
+		First:     "^(TestEachConditionOfTheFence|TestBindGrantChecks|TestTheSecondBinding|TestTurnsThatShare|TestLateAttachments)",
 		Tests:     stores, Skip: plans,
 	},
 	{
 		Name:      "calls",
 		Queries:   []string{"AddCallUsage", "SettleOpenCalls"},
 		Functions: []string{"start_calls", "answer_calls", "late_result", "check_call_move", "call_holds"},
+		First:     "^(TestRowRules|TestALateResult|TestStartsAndAnswers|TestACallInTheBackground|TestWhatACancelledTurn|TestNothingHappens|Test.*Moves)",
 		Tests:     stores, Skip: plans,
 	},
 	{
 		Name:      "end",
 		Functions: []string{"end_dispatch", "check_turn_move", "check_token", "keep_lease", "turn_holds", "lease_holds", "message_holds"},
+		First:     "^(TestRowRules|TestTablesKeep|TestNothingHappens|Test.*Move|TestHowATurnEnds|TestBackground)",
 		Tests:     stores, Skip: plans,
 	},
 	{
@@ -31,6 +34,7 @@ var targets = []Target{
 		Queries: []string{"Grant", "ReadyTurns", "ReadyMessages", "ShortQueue", "LostGrants", "CloseJobs", "GiveBackJobs", "GiveUpGrants"},
 		Functions: []string{"lease_over", "heart_silent", "lane_pauses", "check_granted", "worker_gone", "owner_gone",
 			"grants_lost"},
+		First: "^(Test.*Lost|TestRoomIs|TestHeartbeats|TestUnclaimed|TestReadyMessages|TestDeferred|TestFailedLane|TestOverlooked|TestGrant|TestWaiting|TestNothingHappens)",
 		Tests: stores, Skip: plans,
 	},
 	{
@@ -39,6 +43,7 @@ var targets = []Target{
 			"LostCalls", "LookAgainAtCalls", "SettleArrivedCalls", "RingCalls"},
 		Functions: []string{"run_overdue", "fetch_overlooked", "ring_detached", "detach_calls", "arrive_call", "end_detached",
 			"run_detached_again", "close_awaited", "calls_lost"},
+		First: "^(TestNothingHappens|TestClaim|TestADetached|TestArrival|TestOpenCalls|TestLostCalls)",
 		Tests: stores, Skip: plans,
 	},
 	{
