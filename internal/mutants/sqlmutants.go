@@ -205,13 +205,15 @@ func (m *sqlMutator) chain(operator string, parts [][2]int) {
 }
 
 func (m *sqlMutator) leaf(begin, end int, always, never bool) {
+	from, to := begin, end
 	if inside, ok := m.group(begin, end); ok {
-		operator, parts := m.split(inside, end-1)
-		if operator != "" {
-			m.chain(operator, parts)
-		}
-	} else if operator, parts := m.split(begin, end); operator != "" { // ands between ors
+		from, to = inside, end-1
+	}
+	operator, parts := m.split(from, to) // in parentheses, or ands between ors
+	if operator != "" {
 		m.chain(operator, parts)
+	} else {
+		m.list(begin, end)
 	}
 	if always {
 		m.force(begin, end, true)
@@ -220,7 +222,6 @@ func (m *sqlMutator) leaf(begin, end int, always, never bool) {
 		m.force(begin, end, false)
 	}
 	m.boundary(begin, end)
-	m.list(begin, end)
 }
 
 // group says that a condition is one in parentheses, also after a not, and where it begins in them.

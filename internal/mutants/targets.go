@@ -34,7 +34,7 @@ var targets = []Target{
 		Queries: []string{"Grant", "ReadyTurns", "ReadyMessages", "ShortQueue", "LostGrants", "CloseJobs", "GiveBackJobs", "GiveUpGrants"},
 		Functions: []string{"lease_over", "heart_silent", "lane_pauses", "check_granted", "worker_gone", "owner_gone",
 			"grants_lost"},
-		First: "^(Test.*Lost|TestRoomIs|TestHeartbeats|TestUnclaimed|TestReadyMessages|TestDeferred|TestFailedLane|TestOverlooked|TestGrant|TestWaiting|TestNothingHappens)",
+		First: "^(Test.*Lost|TestRoomIs|TestHeartbeats|TestUnclaimed|TestReadyMessages|TestDeferred|TestFailedLane|TestWhich|TestATurnForANewer|TestAGrantOfALane|TestWhatAWorker|TestTimeRules|TestJobsThatAreOver|TestNothingHappens)",
 		Tests: stores, Skip: plans,
 	},
 	{
@@ -56,6 +56,7 @@ var targets = []Target{
 		Name:      "inbox",
 		Queries:   []string{"WrittenHere", "DueSchedules", "Occur", "AdvanceSchedule", "NextDue"},
 		Functions: []string{"enqueue", "replies_after"},
+		First:     "^(TestWhatIsWaited|TestEnqueue|Test.*Schedule|TestSlots)",
 		Tests:     stores, Skip: plans,
 	},
 	{

@@ -1,0 +1,335 @@
+package storage_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"turnkeeper"
+	"turnkeeper/storage"
+)
+
+// readyMessages are the conversations whose heads a tick would grant, by the statement for short queues
+// and by the general one.
+func (h *house) readyMessages(limit int) (short, general string) {
+	h.t.Helper()
+	ask := func(ctx context.Context, tick *storage.Tick) string {
+		ready, err := tick.ReadyMessages(ctx, limit)
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		var names []string
+		for _, r := range ready {
+			names = append(names, r.Conversation)
+		}
+		return strings.Join(names, " ")
+	}
+	h.inTick(func(ctx context.Context, tick *storage.Tick) error {
+		short, general = ask(ctx, tick), ask(ctx, tick)
+		return nil
+	})
+	return short, general
+}
+
+// TestWhichMessagesAreReady has a lane for each reason to be granted or not.
+func TestWhichMessagesAreReady(t *testing.T) {
+	h := newHouse(t)
+	for _, name := range []string{"held", "queued", "waits", "ended"} {
+		h.enqueue("desk", name, "x")
+	}
+	for _, d := range h.dispatch("worker-1") {
+		switch d.record.Turn.Conversation {
+		case "queued":
+			h.lose(d)
+		case "waits":
+			h.exec("update turnkeeper.turns set state = 'waiting' where id = $1", d.grant.TurnID)
+			h.exec("update turnkeeper.leases set grant_id = null, turn_id = null, granted_at = null, lease_until = null where lane = $1", d.grant.Lane)
+		case "ended":
+			d.finish(t, "done")
+		}
+	}
+	names := []string{
+		"held", "queued", "waits", "ended", "free", "pauses", "paused", "paused-oddly", "later", "later-once", "running", "answered",
+	}
+	for i, name := range names {
+		h.enqueue("desk", name, "y")
+		h.exec("update turnkeeper.messages set due_at = statement_timestamp() + ($2 - 60) * interval '1 second' where conversation = $1 and state = 'waiting'", name, i)
+	}
+	lane := func(name, notBefore string) {
+		h.exec("insert into turnkeeper.leases (lane, agent, not_before) select lane, agent, clock_timestamp() + $2::interval from turnkeeper.messages where conversation = $1", name, notBefore)
+	}
+	lane("pauses", "100 s")
+	lane("paused", "-1 s")
+	lane("paused-oddly", "1 h")
+	h.exec("update turnkeeper.messages set due_at = clock_timestamp() + interval '1 h' where conversation in ('later', 'later-once')")
+	h.exec("update turnkeeper.messages set accepted_at = due_at where conversation = 'later-once'") // by a clock that was set back since
+	h.exec("update turnkeeper.messages set state = 'running' where conversation = 'running'")
+	h.exec("update turnkeeper.messages set state = 'answered', closed_at = clock_timestamp() where conversation = 'answered'")
+	for limit, want := range map[int]string{100: "ended free paused paused-oddly later-once", 2: "ended free"} {
+		short, general := h.readyMessages(limit)
+		if short != want || general != want {
+			t.Errorf("limit %d: %q by the short statement, %q by the general one, want %q", limit, short, general, want)
+		}
+	}
+	// Many in a busy lane and in one that pauses, before all others.
+	h.exec(`insert into turnkeeper.messages (agent, conversation, lane, body, due_at) select m.agent, m.conversation, m.lane, 'z', now() - interval '1 h'
+		from turnkeeper.messages m, generate_series(1, 10) where m.body = 'y' and m.conversation in ('held', 'pauses', 'queued')`)
+	for limit, want := range map[int]string{2: "ended free", 6: "ended free paused paused-oddly later-once"} {
+		if _, general := h.readyMessages(limit); general != want {
+			t.Errorf("limit %d, behind a crowd: %q, want %q", limit, general, want)
+		}
+	}
+}
+
+// TestWhichTurnsAreReady has an open turn for each reason to be granted or not.
+func TestWhichTurnsAreReady(t *testing.T) {
+	h := newHouse(t)
+	names := []string{"free", "due", "later", "held", "pauses", "paused", "running"}
+	for _, name := range names {
+		h.enqueue("desk", name, "x")
+	}
+	for _, d := range h.dispatch("worker-1") {
+		name := d.record.Turn.Conversation
+		if name == "running" {
+			continue
+		}
+		h.lose(d)
+		set := func(due, notBefore string) {
+			h.exec("update turnkeeper.turns set due_at = statement_timestamp() + $2::interval where id = $1", d.grant.TurnID, due)
+			h.exec("update turnkeeper.leases set not_before = statement_timestamp() + $2::interval where lane = $1", d.grant.Lane, notBefore)
+		}
+		switch name {
+		case "due":
+			set("-1 s", "-1 h")
+		case "later":
+			set("1 h", "-1 h")
+		case "pauses":
+			set("-1 s", "100 s")
+		case "paused":
+			set("-1 s", "-1 s")
+		case "held":
+			h.exec(`update turnkeeper.leases set grant_id = gen_random_uuid(), turn_id = $2, granted_at = clock_timestamp(), lease_until = clock_timestamp() + interval '1 h'
+				where lane = $1`, d.grant.Lane, d.grant.TurnID)
+		}
+	}
+	h.inTick(func(ctx context.Context, tick *storage.Tick) error {
+		ready, err := tick.ReadyTurns(ctx, 100)
+		var got []string
+		for _, r := range ready {
+			got = append(got, r.Conversation)
+		}
+		if want := "free due paused"; strings.Join(got, " ") != want {
+			t.Errorf("ready are %v, want %s", got, want)
+		}
+		return err
+	})
+}
+
+// TestATurnForANewerWorkerIsOffered offers a turn that was left to a newer worker to one that lives and
+// has not left it to others.
+func TestATurnForANewerWorkerIsOffered(t *testing.T) {
+	for name, c := range map[string]struct {
+		change string // of the worker "newer"
+		want   turnkeeper.WorkerID
+	}{
+		"it lives":            {"", "newer"},
+		"it has stopped":      {"update turnkeeper.worker_heartbeat set stopped_at = now() where worker_id = 'newer'", "older"},
+		"it takes none":       {"update turnkeeper.worker_heartbeat set slots = 0 where worker_id = 'newer'", "older"},
+		"it is silent":        {"update turnkeeper.worker_heartbeat set beat_at = now() - interval '1 minute' where worker_id = 'newer'", "older"},
+		"it has left it, too": {"insert into turnkeeper.lease_log (lane, token, grant_id, turn_id, job_id, worker_id, granted_at, lease_until, ended_at, outcome) select lane, 1000, gen_random_uuid(), id, 1, 'newer', now(), now(), now(), 'handed_back' from turnkeeper.turns", "older"},
+		"it lost it before":   {"insert into turnkeeper.lease_log (lane, token, grant_id, turn_id, job_id, worker_id, granted_at, lease_until, ended_at, outcome) select lane, 1000, gen_random_uuid(), id, 1, 'newer', now(), now(), now(), 'lost' from turnkeeper.turns", "newer"},
+		"it left another":     {"insert into turnkeeper.lease_log (lane, token, grant_id, turn_id, job_id, worker_id, granted_at, lease_until, ended_at, outcome) select lane, 1000, gen_random_uuid(), id + 1, 1, 'newer', now(), now(), now(), 'handed_back' from turnkeeper.turns", "newer"},
+		"nobody is there":     {"delete from turnkeeper.worker_heartbeat", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHouse(t)
+			h.beat("older", 1, 15*time.Second)
+			h.exec("update turnkeeper.worker_heartbeat set started_at = started_at - interval '1 h'")
+			h.beat("newer", 1, 15*time.Second)
+			d := h.turn("x")
+			h.lose(d)
+			h.exec("update turnkeeper.turns set due_at = clock_timestamp() + interval '1 h', error_class = $1", storage.ClassNewer)
+			if c.change != "" {
+				h.exec(c.change)
+			}
+			h.inTick(func(ctx context.Context, tick *storage.Tick) error {
+				ready, err := tick.ReadyTurns(ctx, 100)
+				if (len(ready) == 1) != (c.want != "") || len(ready) == 1 && ready[0].WorkerID != c.want {
+					t.Errorf("ready are %+v, want one for %q", ready, c.want)
+				}
+				return err
+			})
+			h.exec("update turnkeeper.turns set error_class = 'other'")
+			h.inTick(func(ctx context.Context, tick *storage.Tick) error {
+				ready, err := tick.ReadyTurns(ctx, 100)
+				if len(ready) != 0 {
+					t.Errorf("a turn that is deferred for another reason is ready: %+v", ready)
+				}
+				return err
+			})
+		})
+	}
+}
+
+// TestAGrantOfALaneThatIsHeld is undone, and with it the grants beside it.
+func TestAGrantOfALaneThatIsHeld(t *testing.T) {
+	h := newHouse(t)
+	d := h.turn("x")
+	h.enqueue("clerk", "", "y")
+	h.enqueue("desk", "free", "z")
+	before := h.rows()
+	ctx := t.Context()
+	err := h.InTick(ctx, func(tick *storage.Tick) error {
+		if _, _, err := tick.Look(ctx); err != nil {
+			return err
+		}
+		ready, err := tick.ReadyMessages(ctx, 100)
+		if err != nil {
+			return err
+		}
+		held := ready[0]
+		held.MessageID, held.Agent, held.Lane, held.Conversation = d.record.Turn.MessageID+1, "clerk", d.grant.Lane, "main"
+		grants := []turnkeeper.GrantID{turnkeeper.GrantID(uuid.NewString()), turnkeeper.GrantID(uuid.NewString())}
+		return tick.Grant(ctx, append(slices.Clone(ready), held), grants, turnJob, ttl)
+	})
+	if err == nil || !strings.Contains(err.Error(), "1 of 2 lanes were free") {
+		t.Errorf("error %v", err)
+	}
+	for _, row := range changed(before, h.rows()) {
+		t.Errorf("changed %s", row)
+	}
+}
+
+// TestWhatAWorkerGivesBack has a grant for each reason that keeps one from being given back, and one without.
+func TestWhatAWorkerGivesBack(t *testing.T) {
+	const old = "interval '1 minute'"
+	fetched := func(state, worker, since string) string {
+		return fmt.Sprintf("update turnkeeper.river_job set state = '%s', attempted_by = array['%s'], attempted_at = now() - %s, attempt = 1, finalized_at = case when '%s' in ('completed', 'cancelled', 'discarded') then now() end where id = $1",
+			state, worker, since, state)
+	}
+	for name, c := range map[string]struct {
+		bound        turnkeeper.WorkerID
+		job          string
+		turn         string
+		working      bool
+		jobs, grants int
+	}{
+		"fetched, not bound":           {"", fetched("running", "w", old), "", false, 1, 0},
+		"fetched by another":           {"", fetched("running", "other", old), "", false, 0, 0},
+		"fetched just now":             {"", fetched("running", "w", "interval '1 second'"), "", false, 0, 0},
+		"fetched, not bound, worked":   {"", fetched("running", "w", old), "", true, 0, 0},
+		"not fetched":                  {"", fetched("available", "w", old), "", false, 0, 0},
+		"not bound, its job over":      {"", fetched("completed", "w", old), "", false, 0, 1},
+		"not bound, another's is over": {"", fetched("completed", "other", old), "", false, 0, 0},
+		"bound, left":                  {"w", fetched("running", "w", old), "", false, 0, 1},
+		"bound, worked":                {"w", fetched("running", "w", old), "", true, 0, 0},
+		"bound, fetched just now":      {"w", fetched("running", "w", "interval '1 second'"), "", false, 0, 0},
+		"bound, fetched by another":    {"w", fetched("running", "other", old), "", false, 0, 1},
+		"bound to another":             {"other", fetched("running", "w", old), "", false, 0, 0},
+		"bound to another, over":       {"other", fetched("completed", "w", old), "", false, 0, 0},
+		"of a grant that is another's": {"", fetched("running", "w", old), "update turnkeeper.turns set grant_id = gen_random_uuid()", false, 0, 0},
+		"left, of another grant":       {"w", fetched("running", "w", old), "update turnkeeper.turns set grant_id = gen_random_uuid()", false, 0, 0},
+		"of a turn that waits":         {"", fetched("running", "w", old), "update turnkeeper.turns set state = 'waiting'", false, 0, 0},
+		"left, of a turn that waits":   {"w", fetched("running", "w", old), "update turnkeeper.turns set state = 'waiting'", false, 0, 0},
+		"left, and over already":       {"w", fetched("running", "w", old), "update turnkeeper.leases set granted_at = granted_at - interval '1 h', lease_until = now()", false, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHouse(t)
+			h.enqueue("clerk", "", "x")
+			d := h.dispatch("")[0]
+			if c.bound != "" {
+				d = h.take(d.grant.TurnID, d.grant.GrantID, d.grant.JobID, c.bound)
+			}
+			h.exec(c.job, d.grant.JobID)
+			if c.turn != "" {
+				h.exec(c.turn)
+			}
+			var working []turnkeeper.GrantID
+			if c.working {
+				working = append(working, d.grant.GrantID)
+			}
+			before := h.rows()
+			got, err := h.GiveBack(t.Context(), "w", 10*time.Second, working)
+			if err != nil || got.Jobs != c.jobs || got.Grants != c.grants {
+				t.Errorf("gave back %+v, error %v; want %d jobs, %d grants", got, err, c.jobs, c.grants)
+			}
+			if n := len(changed(before, h.rows())); n != c.jobs+c.grants {
+				t.Errorf("%d rows changed", n)
+			}
+		})
+	}
+}
+
+// TestJobsThatAreOver loses grants whose jobs River has ended: these stay as they are, and so do those of others.
+func TestJobsThatAreOver(t *testing.T) {
+	h := newHouse(t)
+	for state, want := range map[string]string{
+		"available": "cancelled", "running": "cancelled", "completed": "completed", "cancelled": "cancelled", "discarded": "discarded",
+	} {
+		h.enqueue("desk", state, "x")
+		d := h.dispatch("worker-1")[0]
+		h.exec("update turnkeeper.river_job set state = $2::turnkeeper.river_job_state, finalized_at = case when $2 in ('completed', 'cancelled', 'discarded') then timestamptz '2026-01-01' end where id = $1", d.grant.JobID, state)
+		h.lose(d)
+		if got := one[string](h, "select state::text from turnkeeper.river_job where id = $1", d.grant.JobID); got != want {
+			t.Errorf("a job that was %s is %s", state, got)
+		}
+		kept := one[bool](h, "select finalized_at = timestamptz '2026-01-01' from turnkeeper.river_job where id = $1", d.grant.JobID)
+		if over := state != "available" && state != "running"; kept != over {
+			t.Errorf("a job that was %s keeps its end: %t", state, kept)
+		}
+	}
+}
+
+// TestWhatIsWaitedForNext makes one thing at a time come due later.
+func TestWhatIsWaitedForNext(t *testing.T) {
+	h := newHouse(t)
+	near := func(want time.Duration, name string) {
+		t.Helper()
+		got, err := h.NextDue(t.Context())
+		if err != nil || got > want || got < want-10*time.Minute {
+			t.Errorf("%s: next due in %s, error %v; want %s", name, got, err, want)
+		}
+	}
+	near(time.Hour, "nothing")
+	h.enqueue("clerk", "", "x")
+	d := h.turn("y")
+	near(ttl, "a lease")
+	h.exec("update turnkeeper.leases set lease_until = lease_until + interval '1 day'")
+	near(24*time.Hour+ttl, "a lease of days")
+	h.exec("update turnkeeper.leases set granted_at = granted_at - interval '1 day', lease_until = now() - interval '1 minute'")
+	near(time.Hour, "a lease that is over")
+	h.exec("update turnkeeper.turns set state = 'queued', due_at = now() + interval '30 minutes' where id = $1", d.grant.TurnID)
+	near(30*time.Minute, "a queued turn")
+	h.exec("update turnkeeper.turns set state = 'running' where id = $1", d.grant.TurnID)
+	h.exec("update turnkeeper.turns set state = 'waiting' where id = $1", d.grant.TurnID)
+	near(time.Hour, "a waiting turn")
+	h.exec("update turnkeeper.turns set state = 'queued', due_at = now() - interval '1 second' where id = $1", d.grant.TurnID)
+	near(time.Hour, "a turn that is due")
+	h.exec("update turnkeeper.leases set not_before = now() + interval '20 minutes'")
+	near(time.Hour, "a pause of a lane that is held")
+	h.exec("update turnkeeper.leases set grant_id = null, turn_id = null, granted_at = null, lease_until = null")
+	near(20*time.Minute, "a pause of a lane")
+	h.exec("update turnkeeper.leases set not_before = now() - interval '1 minute'")
+	near(time.Hour, "a pause that is over")
+	h.beat("w", 1, 40*time.Minute)
+	near(40*time.Minute, "a silence")
+	h.silence("w", time.Hour)
+	near(time.Hour, "a silence that is over")
+	h.exec("update turnkeeper.worker_heartbeat set beat_at = now(), stopped_at = now()")
+	near(time.Hour, "a worker that stopped")
+	h.exec("update turnkeeper.worker_heartbeat set stopped_at = null, takeover_after = '0', beat_at = now() + interval '40 minutes'")
+	near(time.Hour, "a worker that promised nothing")
+	h.exec("insert into turnkeeper.schedules (agent, name, cron, time_zone, conversation, message, next_due) values ('clerk', 's', '@daily', 'UTC', 'main', 'x', now() + interval '10 minutes')")
+	near(10*time.Minute, "a schedule")
+	h.exec("update turnkeeper.schedules set paused_at = now()")
+	near(time.Hour, "a schedule that is paused")
+	h.exec("update turnkeeper.schedules set paused_at = null, active = false")
+	near(time.Hour, "a schedule that is off")
+	h.exec("update turnkeeper.schedules set active = true, next_due = now() - interval '1 second'")
+	near(time.Hour, "a schedule that is due")
+}

@@ -1,0 +1,66 @@
+package storage_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// TestTimeRules asks the functions that judge by time, on either side of each bound and on it. NOW is the
+// time of the statement.
+func TestTimeRules(t *testing.T) {
+	h := newHouse(t)
+	h.exec("insert into turnkeeper.worker_heartbeat (worker_id, host, pid, version, slots, takeover_after) values ('live', 'h', 1, 'v', 1, '15 s')")
+	h.exec("insert into turnkeeper.worker_heartbeat (worker_id, host, pid, version, slots, takeover_after, beat_at) values ('silent', 'h', 1, 'v', 1, '15 s', now() - interval '1 minute')")
+	h.exec("insert into turnkeeper.worker_heartbeat (worker_id, host, pid, version, slots, takeover_after, stopped_at) values ('stopped', 'h', 1, 'v', 1, '15 s', now())")
+	queue := func(worker string) string {
+		return fmt.Sprintf("'turns_' || left(encode(sha256('%s'), 'hex'), 32)", worker)
+	}
+	for call, want := range map[string]string{
+		"lease_over(NOW - '240 s', NOW + '1 us')":                               "false",
+		"lease_over(NOW - '240 s', NOW)":                                        "true",
+		"lease_over(NOW + '10 s', NOW + '240 s')":                               "false",
+		"lease_over(NOW + '10 s' + '1 us', NOW + '250 s')":                      "true", // from a clock that was set back
+		"heart_silent(NOW - '15 s', '15 s')":                                    "true",
+		"heart_silent(NOW - '15 s' + '1 us', '15 s')":                           "false",
+		"heart_silent(NOW - '1 h', '0')":                                        "false",
+		"heart_silent(NOW + '10 s', '15 s')":                                    "false",
+		"heart_silent(NOW + '10 s' + '1 us', '15 s')":                           "true",
+		"heart_silent(NOW + '1 h', '0')":                                        "false",
+		"heart_silent(null, null)":                                              "null",
+		"lane_pauses(NOW)":                                                      "false",
+		"lane_pauses(NOW + '1 us')":                                             "true",
+		"lane_pauses(NOW + '130 s')":                                            "true",
+		"lane_pauses(NOW + '130 s' + '1 us')":                                   "false",
+		"lane_pauses(null)":                                                     "null",
+		"worker_gone(null, NOW, '15 s')":                                        "false",
+		"worker_gone(NOW, NOW, '15 s')":                                         "true",
+		"worker_gone(null, NOW - '15 s', '15 s')":                               "true",
+		"worker_gone(null, null, null)":                                         "null",
+		"run_overdue(NOW - '1 h', NOW - '30 s', '1 h', NOW)":                    "true",
+		"run_overdue(NOW - '1 h', NOW - '29 s', '1 h', NOW)":                    "false",
+		"run_overdue(NOW + '10 s', NOW + '1 h', '60 s', null)":                  "false",
+		"run_overdue(NOW + '11 s', NOW + '1 h', '60 s', null)":                  "true", // nobody knows of its worker
+		"run_overdue(NOW + '11 s', NOW + '1 h', '60 s', NOW)":                   "false",
+		"run_overdue(NOW + '11 s', NOW + '1 h', '60 s', NOW + '10 s')":          "false",
+		"run_overdue(NOW + '11 s', NOW + '1 h', '60 s', NOW + '10 s' + '1 us')": "true",
+		"run_overdue(NOW + '11 s', NOW + '1 h', '60 s', NOW - '90 s')":          "true",
+		"run_overdue(NOW + '11 s', NOW + '1 h', '60 s', NOW - '89 s')":          "false",
+		"fetch_overlooked(NOW - '5 minutes')":                                   "true",
+		"fetch_overlooked(NOW - '5 minutes' + '1 us')":                          "false",
+		"fetch_overlooked(NOW + '10 s')":                                        "false",
+		"fetch_overlooked(NOW + '10 s' + '1 us')":                               "true",
+		"owner_gone('turns')":                                                   "false",
+		"owner_gone('turns_of_nobody')":                                         "true",
+		"owner_gone('detached_of_nobody')":                                      "false",
+		"owner_gone(" + queue("live") + ")":                                     "false",
+		"owner_gone(" + queue("Live") + ")":                                     "true",
+		"owner_gone(" + queue("silent") + ")":                                   "true",
+		"owner_gone(" + queue("stopped") + ")":                                  "true",
+	} {
+		sql := strings.NewReplacer("NOW", "statement_timestamp()", "+ '", "+ interval '", "- '", "- interval '").Replace(call)
+		if got := one[string](h, "select coalesce(turnkeeper."+sql+"::text, 'null')"); got != want {
+			t.Errorf("%s is %s", call, got)
+		}
+	}
+}
