@@ -79,6 +79,11 @@ func (s scene) nonce(round, ordinal int) string {
 
 // open gives a turn two rounds of two calls that are open elsewhere, and lets it wait.
 func (s scene) open() {
+	s.openRunning()
+	s.wait(s.t)
+}
+
+func (s scene) openRunning() {
 	for n := 1; n <= 2; n++ {
 		e := turnkeeper.Entry{Round: round(n, turnkeeper.EffectKeyed, turnkeeper.EffectKeyed)}
 		for o := 1; o <= 2; o++ {
@@ -91,7 +96,6 @@ func (s scene) open() {
 		}
 		s.append(s.t, e)
 	}
-	s.wait(s.t)
 }
 
 func (s scene) ref() turnkeeper.CallRef {
@@ -174,6 +178,9 @@ func TestNothingHappensToBystanders(t *testing.T) {
 		}, "awaited 1.1, awaited 1.2, awaited 2.1, awaited 2.2, call 1.1, call 1.2, call 2.1, call 2.2, cancellation, " +
 			"detached 1.1, detached 1.2, detached 2.1, detached 2.2, event 2, job 1.1, job 1.2, job 2.1, job 2.2, message, reply, turn"},
 		{"a claim", scene.open, nothing, func(s scene) { s.claim("w") }, "detached 1.1"},
+		{"an answer of an open call", scene.openRunning, nothing, func(s scene) {
+			s.append(s.t, turnkeeper.Entry{Results: []turnkeeper.CallResult{result(key(1, 1), s.nonce(1, 1), turnkeeper.CallSucceeded, "ok")}})
+		}, "awaited 1.1, call 1.1, detached 1.1, job 1.1, turn"},
 		{"an arrival", scene.open, func(s scene) { s.claim("w") }, func(s scene) {
 			s.must(s.Arrive(s.t.Context(), s.claimed(), result(key(1, 1), s.nonce(1, 1), turnkeeper.CallSucceeded, "ok")))
 		}, "awaited 1.1, detached 1.1, job 1.1, turn"},
