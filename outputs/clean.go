@@ -22,7 +22,7 @@ func cutText(text string, n int) string {
 	if len(text) <= n {
 		return text
 	}
-	for start := n; start > 0 && start > n-utf8.UTFMax; start-- {
+	for start := n; start >= 0 && start > n-utf8.UTFMax; start-- {
 		if !utf8.RuneStart(text[start]) {
 			continue
 		}

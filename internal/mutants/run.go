@@ -144,7 +144,7 @@ func (r *runner) process(ctx context.Context, pkg string, environment []string, 
 // measure runs each test alone, to find out how long it takes and what it reaches.
 func (r *runner) measure(ctx context.Context) error {
 	for _, pkg := range r.target.Tests {
-		arguments := []string{"-test.list", "^Test"}
+		arguments := []string{"-test.list", "^(Test|Fuzz)"}
 		if r.target.Skip != "" {
 			arguments = append(arguments, "-test.skip", r.target.Skip)
 		}
@@ -154,7 +154,7 @@ func (r *runner) measure(ctx context.Context) error {
 		}
 		skip := regexp.MustCompile(r.target.Skip)
 		for _, name := range strings.Fields(string(output)) {
-			if strings.HasPrefix(name, "Test") && (r.target.Skip == "" || !skip.MatchString(name)) {
+			if (strings.HasPrefix(name, "Test") || strings.HasPrefix(name, "Fuzz")) && (r.target.Skip == "" || !skip.MatchString(name)) {
 				r.tests = append(r.tests, &test{pkg: pkg, name: name})
 			}
 		}
