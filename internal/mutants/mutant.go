@@ -101,5 +101,8 @@ func readEquivalents(path string) (map[string]string, error) {
 			reasons[key] = ""
 		}
 	}
+	if key != "" && reasons[key] == "" {
+		return nil, fmt.Errorf("%s:%d: the mutant above has no reason", path, n)
+	}
 	return reasons, lines.Err()
 }

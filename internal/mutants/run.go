@@ -35,6 +35,7 @@ type runner struct {
 // A test is one function of a test package.
 type test struct {
 	pkg, name string
+	first     bool // it is asked before others
 	took      time.Duration
 	reached   map[string]bool // ids of mutants in Go, names of statements and functions
 }
@@ -177,13 +178,15 @@ func (r *runner) measure(ctx context.Context) error {
 		return fmt.Errorf("tests fail without a mutant: %w", err)
 	}
 	first := regexp.MustCompile(cmp.Or(r.target.First, "^$"))
-	rank := func(t *test) time.Duration {
-		if first.MatchString(t.name) {
-			return t.took - time.Hour
-		}
-		return t.took
+	for _, t := range r.tests {
+		t.first = first.MatchString(t.name)
 	}
-	slices.SortStableFunc(r.tests, func(a, b *test) int { return cmp.Compare(rank(a), rank(b)) })
+	slices.SortStableFunc(r.tests, func(a, b *test) int {
+		if a.first != b.first {
+			return map[bool]int{true: -1, false: 1}[a.first]
+		}
+		return cmp.Compare(a.took, b.took)
+	})
 	return ctx.Err()
 }
 
@@ -292,10 +295,13 @@ func (r *runner) choose() (chosen []*Mutant, err error) {
 	return chosen, nil
 }
 
-// within are the first of the tests, which take least, as far as the budget goes.
+// within are the tests to be asked first, and of the others those that take least, as far as the budget goes.
 func (r *runner) within(tests []*test) []*test {
 	sum := time.Duration(0)
 	for i, t := range tests {
+		if t.first {
+			continue
+		}
 		if sum += t.took; r.budget > 0 && sum > r.budget {
 			return tests[:max(1, i)]
 		}
