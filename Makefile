@@ -76,7 +76,7 @@ mutants: setup ## plant faults of one condition each in what guards something: T
 	@mkdir -p bin/tools
 	go build -ldflags='-s -w' -o bin/tools/serve ./storage/storagetest/serve
 	go build -o bin/tools/mutants ./internal/mutants
-	bin/tools/serve bin/tools/mutants $(if $(JOBS),-jobs $(JOBS)) $(if $(BUDGET),-budget $(BUDGET)) $(if $(AGAIN),-again) $(TARGET)
+	bin/tools/serve bin/tools/mutants $(if $(JOBS),-jobs $(JOBS)) $(if $(BUDGET),-budget $(BUDGET)) $(if $(QUICK),-quick) $(if $(AGAIN),-again) $(TARGET)
 
 .PHONY: record
 record: setup ## keep this release's journals for later ones: RELEASE=name

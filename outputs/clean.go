@@ -9,11 +9,7 @@ import (
 // UTF-8 becomes one U+FFFD, and NUL characters are dropped. Clean text is
 // returned as it is.
 func Clean(text string) string {
-	text = strings.ToValidUTF8(text, "\uFFFD")
-	if strings.IndexByte(text, 0) < 0 {
-		return text
-	}
-	return strings.ReplaceAll(text, "\x00", "")
+	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "")
 }
 
 // cutText is at most the first n bytes of the text, less where the cut would

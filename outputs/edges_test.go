@@ -14,7 +14,7 @@ import (
 
 // TestCutsBetweenCharacters cuts texts at each byte: a character is kept whole, or not at all.
 func TestCutsBetweenCharacters(t *testing.T) {
-	for _, text := range []string{"abcdef", "éèüöä", "日本語日本", "😀😁😂", "a日b😀é", "\xff\xfe\xfd\xfc\xfb", "x\x00y"} {
+	for _, text := range []string{"abcdef", "éèüöä", "日本語日本", "😀😁😂", "a日b😀é", "\xff\xfe\xfd\xfc\xfb", "a\x80b\x80", "\x80\x80\x80\x80\x80\x80", "x\x00y"} {
 		for limit := 1; limit <= len(text)+1; limit++ {
 			out := outputs.Take(outputs.Raw{Text: text}, outputs.Limits{MaxBytes: limit}).Output
 			cut := limit
@@ -265,7 +265,13 @@ func TestRenderAtEachLength(t *testing.T) {
 		if cut && n < limit-8 { // a digit of a position more or less
 			t.Fatalf("in the room of %d only %d characters", limit, n)
 		}
+		if limit > whole-100 && !cut && limit < whole || strings.Contains(got, `"text":""`) {
+			t.Fatalf("in the room of %d of %d: %s", limit, whole, got)
+		}
 		last = got
+	}
+	if none := (outputs.Extraction{NoMatchReason: outputs.NoMatch}); none.Render(10) != none.Render(1<<30) {
+		t.Errorf("nothing, in little room: %s", none.Render(10))
 	}
 	if !strings.Contains(last, `"snippets_dropped":1`) {
 		t.Errorf("at last: %s", last)

@@ -26,7 +26,7 @@ const MaxHandleBytes = 300
 // that has blanks in it, or goes on after it, is a text. ok is false for one; the
 // error is for a handle that makes no sense, in plain words for the model.
 func ParseHandle(value string) (h Handle, ok bool, err error) {
-	if len(value) > MaxHandleBytes || !strings.HasPrefix(value, handlePrefix) {
+	if len(value) > MaxHandleBytes {
 		return Handle{}, false, nil
 	}
 	m := handleForm.FindStringSubmatch(value)

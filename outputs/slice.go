@@ -83,9 +83,6 @@ func find(ctx context.Context, src Source, anchor string, n int64) (int64, error
 				break
 			}
 			at += int64(utf8.RuneCountInString(rest[:i]))
-			if at >= from+stride {
-				break // the next part begins with it
-			}
 			if n == 0 {
 				return at, nil
 			}

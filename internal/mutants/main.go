@@ -1,7 +1,7 @@
 // Mutants makes faults of one condition each in what guards something, and runs the tests that should
 // notice. A mutant that no test notices is printed as a survivor.
 //
-//	mutants [-jobs N] [-budget D] [-again] [TARGET...]
+//	mutants [-jobs N] [-budget D] [-quick] [-again] [TARGET...]
 //
 // It runs under storage/storagetest/serve, from the root of the module; make mutants does that.
 // targets.go says what is mutated, and which packages' tests are to notice; equivalent.txt names the
@@ -41,6 +41,7 @@ func run(ctx context.Context, arguments []string) error {
 	flags := flag.NewFlagSet("mutants", flag.ExitOnError)
 	jobs := flags.Int("jobs", runtime.NumCPU(), "how many tests run at once")
 	budget := flags.Duration("budget", 0, "how long the tests that a mutant is shown to may take, each alone and all together; 0: any time")
+	quick := flags.Bool("quick", false, "run only the tests that a target names to be asked first")
 	again := flags.Bool("again", false, "run only the mutants that survived the last run of the target")
 	_ = flags.Parse(arguments)
 
@@ -58,7 +59,7 @@ func run(ctx context.Context, arguments []string) error {
 	}
 	var total tally
 	for _, t := range chosen {
-		r := &runner{target: t, root: root, out: filepath.Join(root, "bin", "mutants", t.Name), jobs: *jobs, again: *again, budget: *budget, equivalent: equivalent}
+		r := &runner{target: t, root: root, out: filepath.Join(root, "bin", "mutants", t.Name), jobs: *jobs, again: *again, quick: *quick, budget: *budget, equivalent: equivalent}
 		sum, err := r.run(ctx)
 		if err != nil {
 			return fmt.Errorf("%s: %w", t.Name, err)

@@ -23,6 +23,7 @@ type runner struct {
 	root, out  string
 	jobs       int
 	again      bool
+	quick      bool
 	budget     time.Duration
 	equivalent map[string]string
 
@@ -154,7 +155,11 @@ func (r *runner) measure(ctx context.Context) error {
 			return fmt.Errorf("%s: %w\n%s", pkg, err, output)
 		}
 		skip := regexp.MustCompile(r.target.Skip)
+		first := regexp.MustCompile(r.target.First)
 		for _, name := range strings.Fields(string(output)) {
+			if r.quick && !first.MatchString(name) {
+				continue
+			}
 			if (strings.HasPrefix(name, "Test") || strings.HasPrefix(name, "Fuzz")) && (r.target.Skip == "" || !skip.MatchString(name)) {
 				r.tests = append(r.tests, &test{pkg: pkg, name: name})
 			}
