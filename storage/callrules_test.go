@@ -1,6 +1,7 @@
 package storage_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -151,14 +152,39 @@ func TestACallInTheBackground(t *testing.T) {
 	}
 	done := result(key(1, 1), "a", turnkeeper.CallSucceeded, "done")
 	done.Duration = 7 * time.Millisecond
+	done.Usage = turnkeeper.Usage{InputTokens: 11, OutputTokens: 3}
 	d.append(t, turnkeeper.Entry{Results: []turnkeeper.CallResult{done}})
-	if call := h.call(d.grant.TurnID, key(1, 1)); call.State != turnkeeper.CallSucceeded || call.Duration != 7*time.Millisecond {
+	if call := h.call(d.grant.TurnID, key(1, 1)); call.State != turnkeeper.CallSucceeded || call.Duration != 7*time.Millisecond || call.Usage != done.Usage {
 		t.Errorf("the call that ended is %+v", call)
 	}
 	d = h.again(d, "worker-2")
 	d.append(t, turnkeeper.Entry{Starts: []turnkeeper.CallStart{start(key(1, 2), "c", 2, turnkeeper.EffectKeyed)}})
 	if call := h.call(d.grant.TurnID, key(1, 2)); call.State != turnkeeper.CallStarted || call.Starts != 2 {
 		t.Errorf("the call that runs again is %+v", call)
+	}
+}
+
+// TestWhatALostTurnLeaves looks at the calls of a turn that the scheduler closes, beside one that is just like it.
+func TestWhatALostTurnLeaves(t *testing.T) {
+	h, it, _ := twoTurns(t)
+	it.append(t, turnkeeper.Entry{Results: []turnkeeper.CallResult{result(key(2, 1), it.nonce(2, 1), turnkeeper.CallRunning, "handle")}})
+	it.append(t, turnkeeper.Entry{Results: []turnkeeper.CallResult{result(key(2, 2), "", turnkeeper.CallSkipped, "skipped")}})
+	before := h.rows()
+	h.inTick(func(ctx context.Context, tick *storage.Tick) error {
+		return tick.SettleCalls(ctx, it.grant.TurnID, "may have happened", "was not run", "")
+	})
+	for k, want := range map[turnkeeper.CallKey]turnkeeper.ToolCall{
+		key(1, 1): {State: turnkeeper.CallUnknown, Shown: "may have happened", Preview: "may have happened"},
+		key(1, 2): {State: turnkeeper.CallCancelled, Shown: "was not run", Preview: "was not run"},
+		key(2, 1): {State: turnkeeper.CallUnknown, Shown: "may have happened", Preview: "may have happened"},
+		key(2, 2): {State: turnkeeper.CallSkipped, Shown: "skipped", Preview: "skipped"},
+	} {
+		if c := h.call(it.grant.TurnID, k); c.State != want.State || c.Shown != want.Shown || c.Preview != want.Preview {
+			t.Errorf("call %s is %s, shown %q, preview %q", k, c.State, c.Shown, c.Preview)
+		}
+	}
+	if rows := changed(before, h.rows()); len(rows) != 3 {
+		t.Errorf("changed %v", rows)
 	}
 }
 

@@ -205,6 +205,13 @@ func TestAGrantOfALaneThatIsHeld(t *testing.T) {
 	}
 }
 
+// turnOf enqueues a message for an agent and dispatches it to a worker.
+func (h *house) turnOf(agent string, worker turnkeeper.WorkerID) *dispatch {
+	h.t.Helper()
+	h.enqueue(agent, "", "x")
+	return h.dispatch(worker)[0]
+}
+
 // TestWhatAWorkerGivesBack has a grant for each reason that keeps one from being given back, and one without.
 func TestWhatAWorkerGivesBack(t *testing.T) {
 	const old = "interval '1 minute'"
@@ -232,14 +239,16 @@ func TestWhatAWorkerGivesBack(t *testing.T) {
 		"bound, fetched by another":    {"w", fetched("running", "other", old), "", false, 0, 1},
 		"bound to another":             {"other", fetched("running", "w", old), "", false, 0, 0},
 		"bound to another, over":       {"other", fetched("completed", "w", old), "", false, 0, 0},
-		"of a grant that is another's": {"", fetched("running", "w", old), "update turnkeeper.turns set grant_id = gen_random_uuid()", false, 0, 0},
-		"left, of another grant":       {"w", fetched("running", "w", old), "update turnkeeper.turns set grant_id = gen_random_uuid()", false, 0, 0},
-		"of a turn that waits":         {"", fetched("running", "w", old), "update turnkeeper.turns set state = 'waiting'", false, 0, 0},
-		"left, of a turn that waits":   {"w", fetched("running", "w", old), "update turnkeeper.turns set state = 'waiting'", false, 0, 0},
-		"left, and over already":       {"w", fetched("running", "w", old), "update turnkeeper.leases set granted_at = granted_at - interval '1 h', lease_until = now()", false, 0, 0},
+		"of a grant that is another's": {"", fetched("running", "w", old), "update turnkeeper.leases set grant_id = gen_random_uuid() where turn_id = $1", false, 0, 0},
+		"left, of another grant":       {"w", fetched("running", "w", old), "update turnkeeper.leases set grant_id = gen_random_uuid() where turn_id = $1", false, 0, 0},
+		"of a turn that waits":         {"", fetched("running", "w", old), "update turnkeeper.turns set state = 'waiting' where id = $1", false, 0, 0},
+		"left, of a turn that waits":   {"w", fetched("running", "w", old), "update turnkeeper.turns set state = 'waiting' where id = $1", false, 0, 0},
+		"left, and over already":       {"w", fetched("running", "w", old), "update turnkeeper.leases set granted_at = granted_at - interval '1 h', lease_until = now() where turn_id = $1", false, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHouse(t)
+			twin := h.turnOf("desk", "w") // which the worker works
+			h.exec(fetched("running", "w", old), twin.grant.JobID)
 			h.enqueue("clerk", "", "x")
 			d := h.dispatch("")[0]
 			if c.bound != "" {
@@ -247,9 +256,9 @@ func TestWhatAWorkerGivesBack(t *testing.T) {
 			}
 			h.exec(c.job, d.grant.JobID)
 			if c.turn != "" {
-				h.exec(c.turn)
+				h.exec(c.turn, d.grant.TurnID)
 			}
-			var working []turnkeeper.GrantID
+			working := []turnkeeper.GrantID{twin.grant.GrantID}
 			if c.working {
 				working = append(working, d.grant.GrantID)
 			}

@@ -20,7 +20,7 @@ var targets = []Target{
 		Name:      "calls",
 		Queries:   []string{"AddCallUsage", "SettleOpenCalls"},
 		Functions: []string{"start_calls", "answer_calls", "late_result", "check_call_move", "call_holds"},
-		First:     "^(TestRowRules|TestALateResult|TestStartsAndAnswers|TestACallInTheBackground|TestWhatACancelledTurn|TestNothingHappens|Test.*Moves)",
+		First:     "^(TestRowRules|TestALateResult|TestStartsAndAnswers|TestACallInTheBackground|TestWhatACancelledTurn|TestWhatALostTurn|TestNothingHappens|Test.*Moves)",
 		Tests:     stores, Skip: plans,
 	},
 	{
@@ -34,7 +34,7 @@ var targets = []Target{
 		Queries: []string{"Grant", "ReadyTurns", "ReadyMessages", "ShortQueue", "LostGrants", "CloseJobs", "GiveBackJobs", "GiveUpGrants"},
 		Functions: []string{"lease_over", "heart_silent", "lane_pauses", "check_granted", "worker_gone", "owner_gone",
 			"grants_lost"},
-		First: "^(Test.*Lost|TestRoomIs|TestHeartbeats|TestUnclaimed|TestReadyMessages|TestDeferred|TestFailedLane|TestWhich|TestATurnForANewer|TestAGrantOfALane|TestWhatAWorker|TestTimeRules|TestJobsThatAreOver|TestNothingHappens)",
+		First: "^(Test.*Lost|TestRoomIs|TestHeartbeats|TestUnclaimed|TestReadyMessages|TestDeferred|TestFailedLane|TestWhich|TestATurnForANewer|TestAGrantOfALane|TestWhatAWorker|TestTimeRules|TestJobsThatAreOver|TestLosses|TestNothingHappens)",
 		Tests: stores, Skip: plans,
 	},
 	{
