@@ -59,8 +59,12 @@ func TestWhoMayClaim(t *testing.T) {
 			if open, err := h.CallIsOpen(t.Context(), ref); err != nil || open != c.open {
 				t.Errorf("open: %t, error %v", open, err)
 			}
+			h.exec("update turnkeeper.messages set trace_parent = conversation")
 			claim, err := h.Claim(t.Context(), ref, "w", c.tools)
 			if name == "nothing" {
+				if claim.Call.Key != key(1, 1) || claim.Call.Nonce != it.nonce(1, 1) || claim.Turn.Conversation != "it" || claim.TraceParent != "it" {
+					t.Errorf("claimed is %+v", claim)
+				}
 				if err != nil || claim.Limit != time.Hour || claim.Left <= 0 || claim.Left > time.Hour {
 					t.Errorf("%+v, error %v", claim, err)
 				}
@@ -87,6 +91,21 @@ func TestWhoMayClaim(t *testing.T) {
 			t.Errorf("%+v, error %v", claim, err)
 		}
 	})
+}
+
+// TestWhatHasArrived lists what has arrived for a turn beside what has not, and what has for another.
+func TestWhatHasArrived(t *testing.T) {
+	h, it, other := openCalls(t)
+	for _, s := range []scene{it, other} {
+		r := result(key(1, 1), s.nonce(1, 1), turnkeeper.CallSucceeded, s.nonce(1, 1))
+		if err := h.Arrive(t.Context(), s.claim("w"), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	arrived, err := it.Arrivals(t.Context())
+	if err != nil || len(arrived) != 1 || arrived[0].Key != key(1, 1) || arrived[0].Nonce != it.nonce(1, 1) || arrived[0].Preview != it.nonce(1, 1) {
+		t.Errorf("arrived are %+v, error %v", arrived, err)
+	}
 }
 
 func TestWhichClaimsAreHeld(t *testing.T) {

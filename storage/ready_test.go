@@ -2,6 +2,7 @@ package storage_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -202,6 +203,69 @@ func TestAGrantOfALaneThatIsHeld(t *testing.T) {
 	}
 	for _, row := range changed(before, h.rows()) {
 		t.Errorf("changed %s", row)
+	}
+}
+
+// TestAGrantLeavesOthersAlone grants one of two queued turns, one of two messages, and then the rest together.
+func TestAGrantLeavesOthersAlone(t *testing.T) {
+	h := newHouse(t)
+	for _, name := range []string{"a", "b"} {
+		h.enqueue("desk", name, "x")
+	}
+	for _, d := range h.dispatch("worker-1") {
+		h.lose(d)
+	}
+	for _, name := range []string{"c", "d"} {
+		h.enqueue("desk", name, "x")
+	}
+	grant := func(pick func(context.Context, *storage.Tick) ([]turnkeeper.Ready, error)) (rows []string) {
+		before := h.rows()
+		h.inTick(func(ctx context.Context, tick *storage.Tick) error {
+			ready, err := pick(ctx, tick)
+			if err != nil {
+				return err
+			}
+			var grants []turnkeeper.GrantID
+			for range ready {
+				grants = append(grants, turnkeeper.GrantID(uuid.NewString()))
+			}
+			return tick.Grant(ctx, ready, grants, turnJob, ttl)
+		})
+		for _, name := range changed(before, h.rows()) {
+			kind, _, _ := strings.Cut(name, " ")
+			rows = append(rows, kind)
+		}
+		return rows
+	}
+	turn := grant(func(ctx context.Context, tick *storage.Tick) ([]turnkeeper.Ready, error) {
+		return tick.ReadyTurns(ctx, 1)
+	})
+	if want := []string{"grant", "job", "lane", "turn"}; !slices.Equal(turn, want) {
+		t.Errorf("the grant of a turn changed %v, want %v", turn, want)
+	}
+	message := grant(func(ctx context.Context, tick *storage.Tick) ([]turnkeeper.Ready, error) {
+		return tick.ReadyMessages(ctx, 1)
+	})
+	if want := []string{"grant", "job", "lane", "message", "turn"}; !slices.Equal(message, want) {
+		t.Errorf("the grant of a message changed %v, want %v", message, want)
+	}
+	h.dispatch("worker-1")
+	h.exec("update turnkeeper.leases set granted_at = granted_at - interval '1 hour', lease_until = clock_timestamp() where grant_id is not null")
+	h.inTick(func(ctx context.Context, tick *storage.Tick) error {
+		lost, err := tick.Lost(ctx, 100)
+		for _, l := range lost {
+			err = errors.Join(err, tick.Requeue(ctx, l))
+		}
+		return err
+	})
+	if n := len(h.dispatch("worker-1")); n != 4 {
+		t.Fatalf("%d turns are granted together, want 4", n)
+	}
+	wrong := one[int](h, `select count(*) from turnkeeper.turns t full join turnkeeper.leases l on l.lane = t.lane full join turnkeeper.lease_log g on g.grant_id = l.grant_id
+		where (t.token, t.grant_id, t.id, t.lease_until) is distinct from (l.token, l.grant_id, l.turn_id, l.lease_until)
+		   or g.ended_at is null and (g.token, g.turn_id, g.lane, g.job_id) is distinct from (t.token, t.id, t.lane, t.job_id)`)
+	if wrong != 0 {
+		t.Errorf("%d turns, leases and entries of the log do not agree", wrong)
 	}
 }
 

@@ -43,7 +43,7 @@ var targets = []Target{
 			"LostCalls", "LookAgainAtCalls", "SettleArrivedCalls", "RingCalls"},
 		Functions: []string{"run_overdue", "fetch_overlooked", "ring_detached", "detach_calls", "arrive_call", "end_detached",
 			"run_detached_again", "close_awaited", "calls_lost"},
-		First: "^(TestNothingHappens|TestWhoMayClaim|TestWhichC|TestArrivals|TestWhatAnArrival|TestAnArrival|TestWhatAWorker|TestTimeRules)",
+		First: "^(TestNothingHappens|TestWhoMayClaim|TestWhichC|TestArrivals|TestWhatAnArrival|TestAnArrival|TestWhatAWorker|TestTimeRules|TestWhatHasArrived)",
 		Tests: stores, Skip: plans,
 	},
 	{
