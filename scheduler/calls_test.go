@@ -76,6 +76,57 @@ func TestManyLostCalls(t *testing.T) {
 	}
 }
 
+// TestWhatAFullBatchLeaves has one kind of work fill its batch, and another come after it in the same tick.
+func TestWhatAFullBatchLeaves(t *testing.T) {
+	for name, c := range map[string]struct {
+		lost, calls, schedules, messages int
+		spawns                           bool
+		more, left                       bool
+	}{
+		"nothing":                 {},
+		"one lost turn":           {lost: 1, left: true},
+		"one call":                {calls: 1, left: true},
+		"one schedule":            {schedules: 1, left: true},
+		"sub-agents":              {spawns: true},
+		"one message":             {messages: 1},
+		"many schedules":          {schedules: 99, left: true},
+		"a batch of schedules":    {schedules: 100, more: true, left: true},
+		"calls, and a schedule":   {calls: 100, schedules: 1, more: true, left: true},
+		"calls, and sub-agents":   {calls: 100, spawns: true, more: true, left: true},
+		"calls, and a message":    {calls: 100, messages: 1, more: true, left: true},
+		"calls, and a lost turn":  {calls: 100, lost: 1, more: true, left: true},
+		"a batch of lost turns":   {lost: 100, more: true, left: true},
+		"nearly so many of these": {lost: 99, left: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				w.sit.Spawns = c.spawns
+				for i := range c.lost {
+					w.lost = append(w.lost, turnkeeper.LostGrant{
+						TurnID: turnkeeper.TurnID(i + 1), MessageID: turnkeeper.MessageID(1000 + i), Lane: turnkeeper.Lane(string(rune(0x4e00 + i))), WorkerID: "w",
+					})
+				}
+				for i := range c.calls {
+					w.calls = append(w.calls, turnkeeper.LostCall{Name: string(rune('A' + i)), Trouble: turnkeeper.CallUnwanted})
+				}
+				for i := range c.schedules {
+					w.schedules = append(w.schedules, turnkeeper.DueSchedule{Name: string(rune('A' + i)), Cron: "* * * * *", NextDue: w.now()})
+				}
+				w.messages = inLanes(c.messages)
+				s := w.scheduler()
+				s.MaxDispatches = 1000
+				report := w.tick(t, s)
+				if report.More != c.more || report.Left != c.left {
+					t.Errorf("more %t, left %t; want %t, %t: %+v", report.More, report.Left, c.more, c.left, report)
+				}
+				if report.Requeued != c.lost || report.Granted != c.lost+c.messages {
+					t.Errorf("%d brought back, %d granted", report.Requeued, report.Granted)
+				}
+			})
+		})
+	}
+}
+
 // While the clock cannot be trusted, silence and time over say nothing.
 func TestAHoldOffKeepsCalls(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {

@@ -259,7 +259,7 @@ func TestEndOnTheWay(t *testing.T) {
 				if !errors.Is(err, c.err) {
 					t.Errorf("error %v, want %v", err, c.err)
 				}
-				if reads := len(s.asked) - 1; c.reading > 0 && reads != c.reading || c.failing == errBroken && reads != 0 {
+				if reads := len(s.asked) - 1; c.reading > 0 && reads != c.reading || errors.Is(c.failing, errBroken) && reads != 0 {
 					t.Errorf("%v", s.asked)
 				}
 				if took := time.Since(began); took > 4*time.Second {

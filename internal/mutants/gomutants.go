@@ -115,25 +115,25 @@ func (r *goRewriter) walk(body ast.Node, results []bool) {
 			return n.Tok != token.CONST
 		case *ast.IfStmt:
 			if !plumbing(n) {
-				r.root(n.Cond, true, true)
+				r.root(n.Cond, true)
 			} else {
 				r.seen[n.Cond] = true
 			}
 		case *ast.ForStmt:
 			if n.Cond != nil { // a loop that always goes on says nothing
-				r.root(n.Cond, false, true)
+				r.root(n.Cond, false)
 			}
 		case *ast.SwitchStmt:
 			r.cases(n)
 		case *ast.ReturnStmt:
 			for i, result := range n.Results {
 				if len(results) == len(n.Results) && results[i] && !constant(result) {
-					r.root(result, true, true)
+					r.root(result, true)
 				}
 			}
 		case *ast.BinaryExpr:
 			if logical(n) || compares(n) {
-				r.root(n, true, true)
+				r.root(n, true)
 			}
 		}
 		return true
@@ -181,7 +181,7 @@ func (r *goRewriter) cases(n *ast.SwitchStmt) {
 	for _, s := range n.Body.List {
 		for _, e := range s.(*ast.CaseClause).List {
 			if tag == "" {
-				r.root(e, true, true)
+				r.root(e, true)
 				continue
 			}
 			rewritten = true
@@ -220,20 +220,20 @@ func compares(e ast.Expr) bool {
 }
 
 // root makes the mutants of a whole condition: each of its parts dropped, and the whole forced.
-func (r *goRewriter) root(e ast.Expr, always, never bool) {
+func (r *goRewriter) root(e ast.Expr, always bool) {
 	if r.seen[e] || r.skip[r.file.Line(e.Pos())] {
 		return
 	}
 	if b, ok := inner(e).(*ast.BinaryExpr); ok && logical(b) {
 		r.chain(e, b)
 		if b.Op == token.LAND {
-			r.force(e, false, never, false)
+			r.force(e, false, true, false)
 		} else {
 			r.force(e, always, false, false)
 		}
 		return
 	}
-	r.leaf(e, always, never)
+	r.leaf(e, always, true)
 }
 
 func inner(e ast.Expr) ast.Expr {

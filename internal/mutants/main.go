@@ -64,11 +64,11 @@ func run(ctx context.Context, arguments []string) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", t.Name, err)
 		}
-		fmt.Printf("%s: %s\n", t.Name, sum)
+		say("%s: %s\n", t.Name, sum)
 		total.add(sum)
 	}
 	if len(chosen) > 1 {
-		fmt.Printf("total: %s\n", total)
+		say("total: %s\n", total)
 	}
 	if total.survived > 0 {
 		return fmt.Errorf("%d mutants survived", total.survived)

@@ -33,6 +33,9 @@ type runner struct {
 	tests    []*test
 }
 
+// say prints how far a run is.
+func say(format string, arguments ...any) { fmt.Fprintf(os.Stdout, format, arguments...) }
+
 // A test is one function of a test package.
 type test struct {
 	pkg, name string
@@ -48,9 +51,7 @@ func (r *runner) run(ctx context.Context) (sum tally, err error) {
 	if err := r.build(ctx); err != nil {
 		return sum, err
 	}
-	if err := r.checkEquivalents(); err != nil {
-		return sum, err
-	}
+	r.markEquivalents()
 	if err := r.measure(ctx); err != nil {
 		return sum, err
 	}
@@ -72,7 +73,7 @@ func (r *runner) build(ctx context.Context) (err error) {
 		if r.world, err = makeMutants(r.root, r.target, refused); err != nil {
 			return err
 		}
-		fmt.Printf("%s: %d mutants; building the tests\n", r.target.Name, len(r.world.mutants))
+		say("%s: %d mutants; building the tests\n", r.target.Name, len(r.world.mutants))
 		if r.list, err = r.world.write(r.out); err != nil {
 			return err
 		}
@@ -117,7 +118,7 @@ func (r *runner) refuse(output []byte, refused map[string]map[int]bool) (found b
 				refused[path] = map[int]bool{}
 			}
 			line, _ := strconv.Atoi(at[2])
-			fmt.Printf("%s:%d: the compiler refuses a mutant: %s\n", path, line, output)
+			say("%s:%d: the compiler refuses a mutant: %s\n", path, line, output)
 			found = found || !refused[path][line]
 			refused[path][line] = true
 		}
@@ -125,14 +126,13 @@ func (r *runner) refuse(output []byte, refused map[string]map[int]bool) (found b
 	return found
 }
 
-// checkEquivalents marks the mutants that equivalent.txt lists.
-func (r *runner) checkEquivalents() error {
+// markEquivalents marks the mutants that equivalent.txt lists.
+func (r *runner) markEquivalents() {
 	for i := range r.world.mutants {
 		if _, listed := r.equivalent[r.world.mutants[i].Key()]; listed {
 			r.world.mutants[i].verdict = equivalent
 		}
 	}
-	return nil
 }
 
 // process runs tests of a package.
@@ -165,7 +165,7 @@ func (r *runner) measure(ctx context.Context) error {
 			}
 		}
 	}
-	fmt.Printf("%s: %d tests; running each of them alone\n", r.target.Name, len(r.tests))
+	say("%s: %d tests; running each of them alone\n", r.target.Name, len(r.tests))
 	patch, err := r.counting()
 	if err != nil {
 		return err
@@ -335,7 +335,7 @@ func (r *runner) each(ctx context.Context, n int, f func(int)) {
 				mu.Lock()
 				if done++; time.Since(said) > 10*time.Second {
 					said = time.Now()
-					fmt.Printf("%s: %d of %d\n", r.target.Name, done, n)
+					say("%s: %d of %d\n", r.target.Name, done, n)
 				}
 				mu.Unlock()
 			}
@@ -369,7 +369,7 @@ func (r *runner) judge(ctx context.Context, m *Mutant) {
 		}
 	}
 	if m.verdict != killed {
-		fmt.Printf("%s: %s: %s\n", r.target.Name, m.verdict, m)
+		say("%s: %s: %s\n", r.target.Name, m.verdict, m)
 	}
 }
 

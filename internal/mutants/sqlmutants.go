@@ -109,47 +109,45 @@ var clauseEnds = []string{";", "$$", "group", "order", "limit", "for", "returnin
 
 // region is the condition that the word at i begins: from token begin up to end.
 func (m *sqlMutator) region(i int) (begin, end int, ok bool) {
-	t := m.tokens[i]
-	previous, next := m.word(i-1), m.word(i+1)
-	stops := clauseEnds
-	switch t.text {
-	case "where", "having", "while":
-	case "on":
-		if next == "conflict" || next == "function" || next == "table" || previous == "update" || previous == "delete" {
-			return 0, 0, false
-		}
-	case "if":
-		if previous == "end" || next == "exists" && previous == "drop" {
-			return 0, 0, false
-		}
-		stops = []string{"then"}
-	case "elsif":
-		stops = []string{"then"}
-	case "when":
-		if !t.searched && previous != "exit" && previous != "continue" {
-			return 0, 0, false
-		}
-		stops = []string{"then", ";"}
-	case "return":
-		if !m.truth || next == "query" || next == "next" || next == ";" || next == "true" || next == "false" {
-			return 0, 0, false
-		}
-		stops = []string{";", "$$"}
-	case "then", "else":
-		if !m.truth || !t.searched || next == "true" || next == "false" {
-			return 0, 0, false
-		}
-		stops = []string{"when", "else"}
-	default:
+	stops := m.stops(i)
+	if stops == nil {
 		return 0, 0, false
 	}
+	depth := m.tokens[i].depth
 	for end = i + 1; end < len(m.tokens); end++ {
-		u := m.tokens[end]
-		if u.depth < t.depth || u.depth == t.depth && (slices.Contains(stops, u.text) && !(u.text == "left" && m.word(end+1) == "(")) {
+		t := m.tokens[end]
+		calls := t.text == "left" && m.word(end+1) == "(" // the function, not the join
+		if t.depth < depth || t.depth == depth && slices.Contains(stops, t.text) && !calls {
 			break
 		}
 	}
 	return i + 1, end, true
+}
+
+// stops are the words that end the condition which the word at i begins; nil: it begins none.
+func (m *sqlMutator) stops(i int) []string {
+	t, previous, next := m.tokens[i], m.word(i-1), m.word(i+1)
+	among := func(word string, words ...string) bool { return slices.Contains(words, word) }
+	begins := false
+	stops := clauseEnds
+	switch t.text {
+	case "where", "having", "while":
+		begins = true
+	case "on":
+		begins = !among(next, "conflict", "function", "table") && !among(previous, "update", "delete")
+	case "if", "elsif":
+		begins, stops = previous != "end", []string{"then"}
+	case "when":
+		begins, stops = t.searched || among(previous, "exit", "continue"), []string{"then", ";"}
+	case "return":
+		begins, stops = m.truth && !among(next, "query", "next", ";", "true", "false"), []string{";", "$$"}
+	case "then", "else":
+		begins, stops = m.truth && t.searched && !among(next, "true", "false"), []string{"when", "else"}
+	}
+	if !begins {
+		return nil
+	}
+	return stops
 }
 
 func (m *sqlMutator) word(i int) string {
