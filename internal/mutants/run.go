@@ -33,6 +33,9 @@ type runner struct {
 	tests    []*test
 }
 
+// overlayFolder has a name that go takes for no package's.
+const overlayFolder = "_overlay"
+
 // say prints how far a run is.
 func say(format string, arguments ...any) { fmt.Fprintf(os.Stdout, format, arguments...) }
 
@@ -45,7 +48,7 @@ type test struct {
 }
 
 func (r *runner) run(ctx context.Context) (sum tally, err error) {
-	if err := os.MkdirAll(r.out, 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Join(r.out, overlayFolder), 0o700); err != nil {
 		return sum, err
 	}
 	if err := r.build(ctx); err != nil {
@@ -74,7 +77,7 @@ func (r *runner) build(ctx context.Context) (err error) {
 			return err
 		}
 		say("%s: %d mutants; building the tests\n", r.target.Name, len(r.world.mutants))
-		if r.list, err = r.world.write(r.out); err != nil {
+		if r.list, err = r.world.write(filepath.Join(r.out, overlayFolder)); err != nil {
 			return err
 		}
 		again := false
