@@ -163,15 +163,15 @@ func TestWhatIsAFirstPage(t *testing.T) {
 	long := strings.Repeat("x", 7000)
 	for name, c := range map[string]struct {
 		shown string
-		want  bool
+		want  int64
 	}{
-		"with paging":    {outputs.Take(outputs.Raw{Text: long}, outputs.Limits{CallID: "c"}).Shown, true},
-		"without paging": {outputs.Take(outputs.Raw{Text: long}, outputs.Limits{}).Shown, true},
-		"whole":          {outputs.Take(outputs.Raw{Text: "x"}, outputs.Limits{}).Shown, false},
-		"nearly":         {"\n\n[truncated - showing ", false},
+		"with paging":    {outputs.Take(outputs.Raw{Text: long}, outputs.Limits{CallID: "c"}).Shown, 6000},
+		"without paging": {outputs.Take(outputs.Raw{Text: long}, outputs.Limits{}).Shown, 6000},
+		"whole":          {outputs.Take(outputs.Raw{Text: "x"}, outputs.Limits{}).Shown, 0},
+		"nearly":         {"\n\n[truncated - showing ", 0},
 	} {
-		if got := outputs.HasFirstPage(c.shown); got != c.want {
-			t.Errorf("%s: %t of %q", name, got, c.shown[max(0, len(c.shown)-100):])
+		if got := outputs.FirstPageChars(c.shown); got != c.want {
+			t.Errorf("%s: %d of %q", name, got, c.shown[max(0, len(c.shown)-100):])
 		}
 	}
 }

@@ -57,7 +57,7 @@ func TestABystanderSeesAllOrNothing(t *testing.T) {
 					if _, _, err := tick.Look(ctx); err != nil {
 						return err
 					}
-					ready, err := tick.ReadyMessages(ctx, 1)
+					ready, err := tick.ReadyMessages(ctx, 1, nil)
 					if err != nil {
 						return err
 					}

@@ -20,7 +20,7 @@ import (
 func (h *house) readyMessages(limit int) (short, general string) {
 	h.t.Helper()
 	ask := func(ctx context.Context, tick *storage.Tick) string {
-		ready, err := tick.ReadyMessages(ctx, limit)
+		ready, err := tick.ReadyMessages(ctx, limit, nil)
 		if err != nil {
 			h.t.Fatal(err)
 		}
@@ -119,7 +119,7 @@ func TestWhichTurnsAreReady(t *testing.T) {
 		}
 	}
 	h.inTick(func(ctx context.Context, tick *storage.Tick) error {
-		ready, err := tick.ReadyTurns(ctx, 100)
+		ready, err := tick.ReadyTurns(ctx, 100, nil)
 		var got []string
 		for _, r := range ready {
 			got = append(got, r.Conversation)
@@ -159,7 +159,7 @@ func TestATurnForANewerWorkerIsOffered(t *testing.T) {
 				h.exec(c.change)
 			}
 			h.inTick(func(ctx context.Context, tick *storage.Tick) error {
-				ready, err := tick.ReadyTurns(ctx, 100)
+				ready, err := tick.ReadyTurns(ctx, 100, nil)
 				if (len(ready) == 1) != (c.want != "") || len(ready) == 1 && ready[0].WorkerID != c.want {
 					t.Errorf("ready are %+v, want one for %q", ready, c.want)
 				}
@@ -167,7 +167,7 @@ func TestATurnForANewerWorkerIsOffered(t *testing.T) {
 			})
 			h.exec("update turnkeeper.turns set error_class = 'other'")
 			h.inTick(func(ctx context.Context, tick *storage.Tick) error {
-				ready, err := tick.ReadyTurns(ctx, 100)
+				ready, err := tick.ReadyTurns(ctx, 100, nil)
 				if len(ready) != 0 {
 					t.Errorf("a turn that is deferred for another reason is ready: %+v", ready)
 				}
@@ -189,7 +189,7 @@ func TestAGrantOfALaneThatIsHeld(t *testing.T) {
 		if _, _, err := tick.Look(ctx); err != nil {
 			return err
 		}
-		ready, err := tick.ReadyMessages(ctx, 100)
+		ready, err := tick.ReadyMessages(ctx, 100, nil)
 		if err != nil {
 			return err
 		}
@@ -238,13 +238,13 @@ func TestAGrantLeavesOthersAlone(t *testing.T) {
 		return rows
 	}
 	turn := grant(func(ctx context.Context, tick *storage.Tick) ([]turnkeeper.Ready, error) {
-		return tick.ReadyTurns(ctx, 1)
+		return tick.ReadyTurns(ctx, 1, nil)
 	})
 	if want := []string{"grant", "job", "lane", "turn"}; !slices.Equal(turn, want) {
 		t.Errorf("the grant of a turn changed %v, want %v", turn, want)
 	}
 	message := grant(func(ctx context.Context, tick *storage.Tick) ([]turnkeeper.Ready, error) {
-		return tick.ReadyMessages(ctx, 1)
+		return tick.ReadyMessages(ctx, 1, nil)
 	})
 	if want := []string{"grant", "job", "lane", "message", "turn"}; !slices.Equal(message, want) {
 		t.Errorf("the grant of a message changed %v, want %v", message, want)
