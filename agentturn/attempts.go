@@ -22,10 +22,10 @@ type overheard struct {
 
 // hear notes a piece of an answer.
 func (o *overheard) hear(d inference.Delta) {
-	switch {
-	case d.Kind == inference.DeltaThinking:
+	switch d.Kind {
+	case inference.DeltaThinking:
 		o.reasoning.WriteString(d.Text)
-	case d.Kind == inference.DeltaTool:
+	case inference.DeltaTool:
 		if d.Name != "" {
 			fmt.Fprintf(&o.calls, "\n[call of %s] ", cleanName(d.Name))
 		}

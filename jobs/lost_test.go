@@ -82,7 +82,7 @@ func TestMessageThatLosesItsWorkerThreeTimesIsAnsweredWithoutRunning(t *testing.
 	s.await("exists (select from turnkeeper.turns where state = 'running')")
 	s.falls(deadly)
 	reply := s.reply(id)
-	if reply.Outcome != turnkeeper.TurnDegraded || !strings.HasPrefix(reply.Body, "Tool results:") {
+	if reply.Outcome != turnkeeper.TurnDegraded || !strings.HasPrefix(reply.Body, "This message could not be answered: ") {
 		t.Errorf("%s %q", reply.Outcome, reply.Body)
 	}
 	view := s.view(id)

@@ -202,7 +202,7 @@ func TestFailedTurnIsTriedAgain(t *testing.T) {
 	calls := 0
 	s.start(kind{scheduler: true, model: func(context.Context, string) (string, error) {
 		if calls++; calls == 1 {
-			return "", &inference.Error{Class: inference.ClassInvalid, Detail: "bad day"}
+			return "", &inference.Error{Class: inference.ClassAuth, Detail: "bad day"}
 		}
 		return "better", nil
 	}})

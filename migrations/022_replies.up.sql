@@ -7,7 +7,8 @@ alter table turnkeeper.replies
     add column stop_reason text, -- why the turn ended: none, max_rounds, ...; null: an older release wrote the reply
     add column error_class text, -- of the error that ended the turn; null: none
     add column calls jsonb not null default '[]', -- see turnkeeper.reply_calls
-    drop constraint replies_body_check;          -- empty: the agent replies to such an outcome without a text
+    drop constraint replies_body_check,
+    add constraint replies_body_check check (body <> '' or outcome <> 'succeeded') not valid; -- empty: the agent replies to such an outcome without a text
 
 -- In plain words why a call did not succeed; empty: it did, or was not needed. What its tool returned is not in it. The
 -- programs have the same rules.

@@ -82,7 +82,7 @@ type property struct {
 }
 
 // Run runs the suite. open makes a Door for one subtest.
-func Run(t *testing.T, open func(t *testing.T) Door) {
+func Run(t *testing.T, open func(t *testing.T) Door) { //nolint:funlen // one entry a property
 	for _, property := range append(slices.Concat(spawns, healths), []property{
 		{"a message is accepted once a key", keys},
 		{"a message is refused with nothing written", refusals},

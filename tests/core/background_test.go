@@ -112,7 +112,7 @@ func TestAKillWithACallInTheBackground(t *testing.T) {
 			e.WantEnd(turn, c.end, c.stop, 3)
 			reply := "So be it."
 			if c.state == "unknown" {
-				reply += "\n\n- mark_once: unknown: it may or may not have happened"
+				reply += "\n\n- " + c.tool + ": unknown: it may or may not have happened"
 			}
 			e.WantReply(turn, reply)
 			e.Ledger.WantRuns("a", c.runs)

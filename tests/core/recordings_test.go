@@ -47,7 +47,7 @@ var interruptions = map[string]struct {
 	runs     int // of the call, by whoever goes on
 }{
 	"planned": {inTool("mark_none"), env.Rounds(env.MarkerReply("mark_none", "a"), inferencetest.Text("Done.")), "succeeded Done.", 1, 1},
-	"started": {inTool("mark_once"), env.Rounds(env.MarkerReply("mark_once", "a"), inferencetest.Text("Done.")), "degraded Done.", 1, 0},
+	"started": {inTool("mark_once"), env.Rounds(env.MarkerReply("mark_once", "a"), inferencetest.Text("Done.")), "degraded Done.\n\n- mark_once: unknown: it may or may not have happened", 1, 0},
 	"keyed":   {inTool("mark_keyed"), env.Rounds(env.MarkerReply("mark_keyed", "a"), inferencetest.Text("Done.")), "succeeded Done.", 1, 1},
 	"answered": {func(e *env.Env, _ *env.Process) {
 		e.Ledger.SetAnswer("a", strings.Repeat("A long result. ", 1000))

@@ -336,7 +336,7 @@ func TestTheReplyOfADegradedSlot(t *testing.T) {
 	if got := env.Query[string](e, "select string_agg(outcome || ': ' || body, '|') from replies"); got != "degraded: The price fell." {
 		t.Errorf("the replies are %q", got)
 	}
-	e.Model.Then(env.Rounds(inferencetest.Message("Let me look.", env.MarkerCall("mark_none", "a")), brokenModel()))
+	e.Model.Then(env.Rounds(inferencetest.Message("Let me look.", env.MarkerCall("mark_once", "c")), brokenModel()))
 	e.MissSlots(time.Second)
 	e.AwaitSlots(2)
 	if n := env.Query[int](e, "select count(*) from replies"); n != 1 {

@@ -126,8 +126,9 @@ func TestTheRunBefore(t *testing.T) {
 			t.Errorf("the run before is told without %q:\n%s", sign, got)
 		}
 	}
+	_, conversation, _ := strings.Cut(got, "\nuser: ")
 	for _, sign := range []string{"a long reading", "mark_none", "Message ", "Other.", "not shown"} {
-		if strings.Contains(got[strings.Index(got, "\nuser: "):], sign) {
+		if strings.Contains(conversation, sign) {
 			t.Errorf("beside the run before %q is told:\n%s", sign, got)
 		}
 	}

@@ -221,8 +221,8 @@ func TestASubAgentThatFails(t *testing.T) {
 		harm  func(e *env.Env)
 		want  []string
 	}{
-		"for good": {scout: func(inferencetest.Recorded) inferencetest.Reply { return inferencetest.Status(401, "no key") },
-			want: []string{`"reason":"failed"`, `"detail":"This message could not be answered: the model is not available at present; the operator was told."`, `"may_still_be_running":false`}},
+		"for good": {scout: func(inferencetest.Recorded) inferencetest.Reply { return inferencetest.Status(400, "no such field") },
+			want: []string{`"reason":"failed"`, `"detail":"This message could not be answered: the model does not take it as it is; the operator was told."`, `"may_still_be_running":false`}},
 		"degraded": {scout: env.Rounds(env.MarkerReply("mark_once", "a"), env.MarkerReply("mark_once", "b"), env.MarkerReply("mark_once", "c")),
 			want: []string{"[The agent scout could not finish as asked (max_rounds)", "Tool results: 2 succeeded"}},
 		"is cancelled": {scout: func(inferencetest.Recorded) inferencetest.Reply { return inferencetest.Hang() },

@@ -188,10 +188,12 @@ func TestTheMachineSleepsForAnHour(t *testing.T) {
 	awaitHold(e, &hold)
 	e.Ledger.Release()
 	turn := e.TurnOf(message)
-	e.WantEnd(turn, "succeeded", "none", 2)
 	// On a busy machine the sleep takes longer than a worker may be silent.
-	if gaveUp := strings.Contains(w.Output.String(), "this worker gives its turns up"); turn.Dispatches != 1 && !gaveUp {
-		t.Errorf("the turn had %d dispatches", turn.Dispatches)
+	if !strings.Contains(w.Output.String(), "this worker gives its turns up") {
+		e.WantEnd(turn, "succeeded", "none", 2)
+		if turn.Dispatches != 1 {
+			t.Errorf("the turn had %d dispatches", turn.Dispatches)
+		}
 	}
 	e.Ledger.WantRuns("a", 1)
 	awaitTrust(e)
