@@ -6,12 +6,14 @@ import (
 	"testing"
 
 	"turnkeeper"
+	"turnkeeper/internal/testrun"
 	"turnkeeper/storage"
 )
 
 // TestABystanderSeesAllOrNothing stops each write at its last row, which somebody holds, and looks at all
 // rows from outside: until the write is whole, there is nothing of it.
 func TestABystanderSeesAllOrNothing(t *testing.T) {
+	testrun.Slow(t)
 	for _, c := range []struct {
 		name   string
 		before func(scene)

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"turnkeeper"
+	"turnkeeper/internal/testrun"
 	"turnkeeper/storage"
 )
 
@@ -131,6 +132,7 @@ func (s scene) lostCall(ctx context.Context, tick *storage.Tick) turnkeeper.Lost
 // TestNothingHappensToBystanders does each thing to a turn beside others that are just like it, and
 // looks at every row.
 func TestNothingHappensToBystanders(t *testing.T) {
+	testrun.Slow(t)
 	nothing := func(scene) {}
 	for _, c := range []struct {
 		name   string

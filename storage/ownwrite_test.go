@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"turnkeeper"
+	"turnkeeper/internal/testrun"
 	"turnkeeper/storage"
 	"turnkeeper/storage/storagetest"
 )
@@ -68,6 +69,7 @@ func TestAnothersWriteIsNotTakenForOnesOwn(t *testing.T) {
 
 // A write whose answer was lost is its writer's only while the grant is.
 func TestLostAnswerAndATakeOver(t *testing.T) {
+	testrun.Slow(t)
 	handedBack := turnkeeper.Entry{Outcome: &turnkeeper.Outcome{State: turnkeeper.TurnQueued}}
 	for name, c := range map[string]struct {
 		entry  turnkeeper.Entry
@@ -108,6 +110,7 @@ func TestLostAnswerAndATakeOver(t *testing.T) {
 // A second worker is given the job while the first does not know whether its write
 // was done.
 func TestLostAnswerAndADoubleDelivery(t *testing.T) {
+	testrun.Slow(t)
 	for name, what := range cuts {
 		t.Run(name, func(t *testing.T) {
 			h, p, d := overProxy(t)
@@ -134,6 +137,7 @@ func TestLostAnswerAndADoubleDelivery(t *testing.T) {
 }
 
 func TestLostAnswerOfABinding(t *testing.T) {
+	testrun.Slow(t)
 	for name, what := range cuts {
 		t.Run(name, func(t *testing.T) {
 			h := newHouse(t)

@@ -28,7 +28,11 @@ func TestAWorkerLeavesNoConnection(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			asked := make(chan struct{}, 10)
-			model := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			model := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Method == http.MethodGet { // the list of models, which a worker waits for at its start
+					http.NotFound(w, r)
+					return
+				}
 				_, _ = io.Copy(io.Discard, r.Body) // before that the end of the connection is not seen
 				asked <- struct{}{}
 				<-r.Context().Done()

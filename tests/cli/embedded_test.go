@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"turnkeeper/internal/pgdev"
+	"turnkeeper/internal/testrun"
 	"turnkeeper/tests/internal/env"
 )
 
@@ -74,6 +75,7 @@ func TestAFirstRunWithoutADatabase(t *testing.T) {
 
 func TestAKilledWorkersPrivateDatabaseIsTakenUp(t *testing.T) {
 	t.Parallel()
+	testrun.Slow(t)
 	e := newPlainEnv(t)
 	data := filepath.Join(e.Dir, ".turnkeeper")
 	w := env.StartProcess(t, "worker", e.Dir, e.Environ(), env.Binary(t, "worker"))
@@ -145,6 +147,7 @@ func TestTheDemoScript(t *testing.T) {
 // starts it again, by itself, and goes on.
 func TestAPrivateDatabaseThatDies(t *testing.T) {
 	t.Parallel()
+	testrun.Slow(t)
 	e := newPlainEnv(t)
 	data := filepath.Join(e.Dir, ".turnkeeper")
 	w := env.StartProcess(t, "worker", e.Dir, e.Environ(), env.Binary(t, "worker"))

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"turnkeeper/internal/testrun"
 	"turnkeeper/tests/internal/env"
 )
 
@@ -107,6 +108,7 @@ func wantCalls(e *env.Env, turn env.Turn, want ...string) {
 // remembered for the second, by another worker, in another conversation.
 func TestTheInboxAssistant(t *testing.T) {
 	t.Parallel()
+	testrun.Slow(t)
 	e := newExample(t, "inbox-assistant")
 	checkAgents(e, "inbox")
 	mail := func(name string) env.Turn {

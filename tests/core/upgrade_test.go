@@ -15,8 +15,8 @@ import (
 // once.
 func TestTwoReleasesSideBySide(t *testing.T) {
 	t.Parallel()
-	newerWorker(t)
 	e := env.New(t)
+	newerWorker(t)
 	e.WriteAgent("desk", "lane: conversation", env.MarkerTools)
 	model, tool := make(chan struct{}), "in a tool"
 	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
@@ -86,8 +86,8 @@ func TestTwoReleasesSideBySide(t *testing.T) {
 // and all else goes on with the old one.
 func TestTheNewerReleaseStopsAndTheOldGoesOn(t *testing.T) {
 	t.Parallel()
-	newerWorker(t)
 	e := env.New(t)
+	newerWorker(t)
 	e.WriteAgent("clerk", env.MarkerTools)
 	e.WriteAgent("desk", env.MarkerTools)
 	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
@@ -154,8 +154,8 @@ func TestTheNewerReleaseStopsAndTheOldGoesOn(t *testing.T) {
 // that file that is granted to an old worker waits for a newer one.
 func TestANewToolIsRolledOut(t *testing.T) {
 	t.Parallel()
-	newerWorker(t)
 	e := env.New(t)
+	newerWorker(t)
 	e.WriteAgent("clerk", env.MarkerTools)
 	e.Model.Then(env.Rounds(env.MarkerReply("mark_new", "n"), inferencetest.Text("done")))
 	old := e.StartWorker()
