@@ -118,7 +118,6 @@ func (t *turn) faultOf(all []*candidate, given map[string]*inference.Error, err 
 		}
 	}
 	fault := &serviceError{err: err}
-	whole := true // no model of the chain can be asked at present
 	for _, c := range all {
 		failure := given[c.name]
 		switch {
@@ -131,7 +130,6 @@ func (t *turn) faultOf(all []*candidate, given map[string]*inference.Error, err 
 		case failure == nil && t.health.down(c.name):
 			fault.class = cmp.Or(fault.class, t.health.known[c.name].ErrorClass)
 		default:
-			whole = false
 			continue
 		}
 		fault.waitsFor = append(fault.waitsFor, c.name)
@@ -139,7 +137,9 @@ func (t *turn) faultOf(all []*candidate, given map[string]*inference.Error, err 
 	if len(fault.waitsFor) == 0 {
 		return err
 	}
-	if fault.pause == 0 && !whole {
+	if fault.pause == 0 {
+		// Also where all are known to be down. The grant waits for them as well, but by the models
+		// that the newest worker has registered, which need not be those of this definition.
 		fault.pause = turnkeeper.Backoff(t.record.Failures + 1)
 	}
 	return fault

@@ -101,6 +101,9 @@ func TestFaultsOfAChain(t *testing.T) {
 				if got.State != c.state || got.ErrorClass != c.class || got.Retry != c.retry || got.Counted != c.counted {
 					t.Errorf("%+v", got)
 				}
+				if got.Retry && got.Backoff <= 0 {
+					t.Error("it would be granted again at once, and fail again")
+				}
 				for _, diff := range []string{cmp.Diff(c.waitsFor, got.WaitsFor), cmp.Diff(c.failed, failed), cmp.Diff(c.answered, answered)} {
 					if diff != "" {
 						t.Error(diff)

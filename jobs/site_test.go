@@ -44,7 +44,7 @@ func newSite(t *testing.T) *site {
 			t.Fatal(err)
 		}
 		err = s.RegisterAgents(t.Context(), []turnkeeper.AgentRegistration{{
-			Name: name, Definition: d.Source, DefinitionHash: d.Hash, LanePerConversation: d.LanePerConversation,
+			Name: name, Definition: d.Source, DefinitionHash: d.Hash, LanePerConversation: d.LanePerConversation, Models: []string{"script/m"}, GiveUpAfter: turnkeeper.DefaultBounds().GiveUpAfter,
 		}})
 		if err != nil {
 			t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"html/template"
 	"io"
 	"strings"
+	"sync"
 	"time"
 
 	"turnkeeper"
@@ -57,7 +58,7 @@ type data struct {
 
 // Write writes a page, whole or not at all.
 func Write(w io.Writer, f Frame, p Page) error {
-	t := templates[p.file()]
+	t := templates()[p.file()]
 	if t == nil {
 		return fmt.Errorf("there is no template %q", p.file())
 	}
@@ -69,7 +70,8 @@ func Write(w io.Writer, f Frame, p Page) error {
 	return err
 }
 
-var templates = parse()
+// Parsed when a page is first asked for: each command of turnctl has this package too.
+var templates = sync.OnceValue(parse)
 
 func parse() map[string]*template.Template {
 	shared := template.Must(template.New("").Funcs(functions).ParseFS(files, "templates/layout.html", "templates/parts.html"))
