@@ -24,6 +24,7 @@ var pagesOf = []string{"/", "/turns", "/turns/1", "/inbox", "/inbox/1", "/replie
 // light and in dark: no complaint of the browser, nothing runs, nothing sticks out.
 func TestPagesInABrowser(t *testing.T) {
 	t.Parallel()
+	testrun.OnlyFull(t) // a browser takes seconds of a processor
 	e := env.New(t)
 	e.WriteAgent("clerk", env.MarkerTools, "description: >-", "  "+`<b onmouseover="window.harmed=4">Clerk</b>`,
 		"schedule:", `  cron: "0 7 * * *"`, "  time_zone: UTC", `  message: "<i>look</i>"`)

@@ -2,10 +2,12 @@ package env
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +21,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"turnkeeper/inference/inferencetest"
+	"turnkeeper/internal/cli"
 	"turnkeeper/storage/storagetest"
 )
 
@@ -211,11 +214,25 @@ func (e *Env) Run(stdin, program string, args ...string) Result {
 	return Result{out.String(), errs.String(), cmd.ProcessState.ExitCode()}
 }
 
+// inProcess runs a program as Run does, in this process: starting one takes longer than most of
+// what it does here. Tests of the programs themselves use Run.
+func (e *Env) inProcess(program cli.Program, stdin string, args ...string) Result {
+	vars := maps.Clone(e.Vars)
+	vars["TURNKEEPER_CONFIG"] = cmp.Or(vars["TURNKEEPER_CONFIG"], filepath.Join(e.Dir, "turnkeeper.yaml"))
+	var out, errs bytes.Buffer
+	ctx := context.Background()
+	code := program.Run(ctx, ctx, cli.Environment{
+		Args: args, Stdin: strings.NewReader(stdin), Stdout: &out, Stderr: &errs, Zone: time.UTC,
+		Getenv: func(name string) (string, bool) { value, set := vars[name]; return value, set },
+	})
+	return Result{out.String(), errs.String(), code}
+}
+
 // Enqueue sends a message with the command enqueue and returns its id.
 func (e *Env) Enqueue(agent, body string, flags ...string) int64 {
 	e.T.Helper()
 	args := append([]string{"--agent", agent, "--json"}, flags...)
-	r := e.Run(body, "enqueue", append(args, "-")...)
+	r := e.inProcess(cli.Enqueue(), body, append(args, "-")...)
 	var accepted struct {
 		MessageID int64 `json:"message_id"`
 	}
@@ -234,7 +251,7 @@ func (e *Env) Send(agent, body string) int64 {
 // Turnctl runs turnctl -o json and decodes what it prints.
 func Turnctl[V any](e *Env, args ...string) V {
 	e.T.Helper()
-	r := e.Run("", "turnctl", append([]string{"-o", "json"}, args...)...)
+	r := e.inProcess(cli.Turnctl(), "", append([]string{"-o", "json"}, args...)...)
 	if r.Code != 0 {
 		e.T.Fatalf("turnctl %s ended with %d\n%s%s", strings.Join(args, " "), r.Code, r.Stdout, r.Stderr)
 	}

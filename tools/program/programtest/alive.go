@@ -42,7 +42,7 @@ func AwaitAlive(t testing.TB, token string, n int) {
 		select {
 		case <-over:
 			t.Fatalf("the processes are %v, not %d", pids, n)
-		case <-time.After(5 * time.Millisecond):
+		case <-time.After(30 * time.Millisecond): // each look reads all of /proc
 		}
 	}
 }
