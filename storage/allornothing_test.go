@@ -13,7 +13,7 @@ import (
 // TestABystanderSeesAllOrNothing stops each write at its last row, which somebody holds, and looks at all
 // rows from outside: until the write is whole, there is nothing of it.
 func TestABystanderSeesAllOrNothing(t *testing.T) {
-	testrun.Slow(t)
+	testrun.Guard(t)
 	for _, c := range []struct {
 		name   string
 		before func(scene)

@@ -132,7 +132,7 @@ func (s scene) lostCall(ctx context.Context, tick *storage.Tick) turnkeeper.Lost
 // TestNothingHappensToBystanders does each thing to a turn beside others that are just like it, and
 // looks at every row.
 func TestNothingHappensToBystanders(t *testing.T) {
-	testrun.Slow(t)
+	testrun.Guard(t)
 	nothing := func(scene) {}
 	for _, c := range []struct {
 		name   string

@@ -34,7 +34,7 @@ const ofCall = " where turn_id = $1 and round = 1 and ordinal = 1"
 
 // TestWhoMayClaim tries to claim a call while one thing is in the way.
 func TestWhoMayClaim(t *testing.T) {
-	testrun.Slow(t)
+	testrun.Guard(t)
 	for name, c := range map[string]struct {
 		change  string
 		attempt int
@@ -124,7 +124,7 @@ func TestWhichClaimsAreHeld(t *testing.T) {
 
 // TestArrivalsThatAreRefused brings a result, and hands a call on, by a claim that misses the call's by one thing.
 func TestArrivalsThatAreRefused(t *testing.T) {
-	testrun.Slow(t)
+	testrun.Guard(t)
 	for name, c := range map[string]struct {
 		claim  func(*turnkeeper.ClaimedCall)
 		change string
@@ -241,7 +241,7 @@ func TestAnArrivalWhileTheTurnRuns(t *testing.T) {
 
 // TestWhichCallsAreLost has one detached call, in each state that it may be in.
 func TestWhichCallsAreLost(t *testing.T) {
-	testrun.Slow(t)
+	testrun.Guard(t)
 	const (
 		claimed  = "update turnkeeper.detached_calls set claim = 'c', worker_id = 'w', claimed_at = now(), deadline = now() + interval '1 h'"
 		looked   = "update turnkeeper.detached_calls set look_at = now() - interval '1 s'"
@@ -331,7 +331,7 @@ func TestWhichCallsAreLost(t *testing.T) {
 
 // TestWhatAWorkerGivesBackOfCalls has one detached call, and one thing that keeps it from being given back.
 func TestWhatAWorkerGivesBackOfCalls(t *testing.T) {
-	testrun.Slow(t)
+	testrun.Guard(t)
 	const (
 		claimed = "update turnkeeper.detached_calls set claim = 'c', worker_id = 'w', claimed_at = now() - interval '1 minute'"
 		fetched = "update turnkeeper.river_job set state = 'running', attempt = 1, attempted_at = now() - interval '1 minute', attempted_by = array['w'] where kind = 'DetachedCall'"

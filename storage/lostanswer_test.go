@@ -84,7 +84,7 @@ func TestLostAnswerOfAStep(t *testing.T) {
 }
 
 func TestLostAnswerOfTheEnd(t *testing.T) {
-	testrun.Slow(t)
+	testrun.Guard(t)
 	for name, what := range cuts {
 		t.Run(name, func(t *testing.T) {
 			h, p, d := overProxy(t)
@@ -201,7 +201,7 @@ func TestAppendGivesUpWithTheCauseOfItsContext(t *testing.T) {
 }
 
 func TestLostAnswerOfATransactionalCall(t *testing.T) {
-	testrun.Slow(t)
+	testrun.Guard(t)
 	for name, c := range map[string]struct {
 		what storagetest.Cut
 		runs int

@@ -69,7 +69,7 @@ func TestAnothersWriteIsNotTakenForOnesOwn(t *testing.T) {
 
 // A write whose answer was lost is its writer's only while the grant is.
 func TestLostAnswerAndATakeOver(t *testing.T) {
-	testrun.Slow(t)
+	testrun.Guard(t)
 	handedBack := turnkeeper.Entry{Outcome: &turnkeeper.Outcome{State: turnkeeper.TurnQueued}}
 	for name, c := range map[string]struct {
 		entry  turnkeeper.Entry
@@ -110,7 +110,7 @@ func TestLostAnswerAndATakeOver(t *testing.T) {
 // A second worker is given the job while the first does not know whether its write
 // was done.
 func TestLostAnswerAndADoubleDelivery(t *testing.T) {
-	testrun.Slow(t)
+	testrun.Guard(t)
 	for name, what := range cuts {
 		t.Run(name, func(t *testing.T) {
 			h, p, d := overProxy(t)
@@ -137,7 +137,7 @@ func TestLostAnswerAndADoubleDelivery(t *testing.T) {
 }
 
 func TestLostAnswerOfABinding(t *testing.T) {
-	testrun.Slow(t)
+	testrun.Guard(t)
 	for name, what := range cuts {
 		t.Run(name, func(t *testing.T) {
 			h := newHouse(t)

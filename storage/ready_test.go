@@ -135,7 +135,7 @@ func TestWhichTurnsAreReady(t *testing.T) {
 // TestATurnForANewerWorkerIsOffered offers a turn that was left to a newer worker to one that lives and
 // has not left it to others.
 func TestATurnForANewerWorkerIsOffered(t *testing.T) {
-	testrun.Slow(t)
+	testrun.Guard(t)
 	for name, c := range map[string]struct {
 		change string // of the worker "newer"
 		want   turnkeeper.WorkerID
@@ -280,7 +280,7 @@ func (h *house) turnOf(agent string, worker turnkeeper.WorkerID) *dispatch {
 
 // TestWhatAWorkerGivesBack has a grant for each reason that keeps one from being given back, and one without.
 func TestWhatAWorkerGivesBack(t *testing.T) {
-	testrun.Slow(t)
+	testrun.Guard(t)
 	const old = "interval '1 minute'"
 	fetched := func(state, worker, since string) string {
 		return fmt.Sprintf("update turnkeeper.river_job set state = '%s', attempted_by = array['%s'], attempted_at = now() - %s, attempt = 1, finalized_at = case when '%s' in ('completed', 'cancelled', 'discarded') then now() end where id = $1",

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"turnkeeper/internal/testrun"
 )
 
 // A runner shows the mutants of one target to its tests.
@@ -142,7 +144,7 @@ func (r *runner) markEquivalents() {
 func (r *runner) process(ctx context.Context, pkg string, environment []string, arguments ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, r.binaries[pkg], append([]string{"-test.short"}, arguments...)...)
 	cmd.Dir = filepath.Join(r.root, pkg)
-	cmd.Env = append(os.Environ(), environment...)
+	cmd.Env = append(append(os.Environ(), testrun.TierVariable+"="+testrun.Mutants), environment...)
 	return cmd.CombinedOutput()
 }
 

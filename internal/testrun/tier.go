@@ -6,8 +6,11 @@ import (
 )
 
 // TierVariable says how much runs of the tests that have many cases: empty is make test, "full" is
-// CI, "long" is make crash and make faults.
+// CI, "long" is make crash and make faults, and "mutants" is make mutants.
 const TierVariable = "TURNKEEPER_TESTS"
+
+// Mutants is the value of TierVariable in make mutants.
+const Mutants = "mutants"
 
 // Full says that every case is wanted.
 func Full() bool { tier := os.Getenv(TierVariable); return tier == "full" || tier == "long" }
@@ -52,5 +55,14 @@ func Slow(t testing.TB) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("runs without -short")
+	}
+}
+
+// Guard skips a test with -short: one of many that are alike and cost a second together. Other
+// than with Slow, make mutants runs it: it shows that each condition of a guard is needed.
+func Guard(t testing.TB) {
+	t.Helper()
+	if os.Getenv(TierVariable) != Mutants {
+		Slow(t)
 	}
 }
