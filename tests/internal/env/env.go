@@ -292,21 +292,24 @@ func (e *Env) Exec(sql string, args ...any) {
 // Poll returns when what it asks for is so.
 func (e *Env) Poll(what string, so func() bool) {
 	e.T.Helper()
-	for end := time.Now().Add(Patience); !so(); <-After(20 * time.Millisecond) {
+	pause := minPause
+	for end := time.Now().Add(Patience); !so(); <-After(pause) {
+		pause = min(pause*5/4, maxPause)
 		if time.Now().After(end) {
 			e.T.Fatalf("waited in vain: %s", what)
 		}
 	}
 }
 
+// The pauses between two looks: they grow, as what takes long need not be seen at once.
+const minPause, maxPause = 10 * time.Millisecond, 150 * time.Millisecond
+
 // Await returns when the query says true. A database that is away has not said
 // it yet.
 func (e *Env) Await(what, sql string, args ...any) {
 	e.T.Helper()
 	over := time.After(Patience)
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
+	for pause := minPause; ; pause = min(pause*5/4, maxPause) {
 		yes, err := TryQuery[bool](e, sql, args...)
 		if yes {
 			return
@@ -315,7 +318,7 @@ func (e *Env) Await(what, sql string, args ...any) {
 			e.T.Fatalf("%s: %v", sql, err)
 		}
 		select {
-		case <-tick.C:
+		case <-After(pause):
 		case <-over:
 			e.T.Fatalf("waited in vain: %s", what)
 		}
