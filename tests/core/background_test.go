@@ -159,3 +159,40 @@ func TestWhereAsyncIsSwitched(t *testing.T) {
 		})
 	}
 }
+
+// The switch of a tool decides before its effect does.
+func TestTheBackgroundSwitch(t *testing.T) {
+	t.Parallel()
+	e := env.New(t)
+	writeProgramTools(e, map[string]string{"order": "effect: once; background: true", "look": "effect: none; background: false"})
+	text := e.ReadFile("turnkeeper.yaml")
+	for _, name := range []string{"order", "look"} {
+		text = strings.ReplaceAll(text, fmt.Sprintf("echo x >>%s/%s; wc -l <%[1]s/%[2]s", e.Dir, name), "sleep 1; echo "+name+" done")
+	}
+	e.WriteFile("turnkeeper.yaml", text)
+	e.WriteAgent("clerk", "tools: [order, look]", "async_timeout: 100ms")
+	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
+		switch env.RoundOf(r) {
+		case 1:
+			return inferencetest.Calls(callOf("look", 1), callOf("order", 1))
+		case 2:
+			return reader("wait_for_tool_output", "{}")
+		default:
+			return inferencetest.Text("Done.")
+		}
+	})
+	e.StartWorker()
+	turn := e.TurnOf(e.Enqueue("clerk", "Go."))
+	var shown []string
+	for _, m := range e.Model.Requests()[1].Chat().Messages {
+		if m.Role == "tool" {
+			shown = append(shown, m.Text())
+		}
+	}
+	if len(shown) != 2 || shown[0] != "look done\n" && shown[0] != "look done" || !strings.HasPrefix(shown[1], "Tool Output ID: ") {
+		t.Errorf("the model was shown %q: look has background: false, order has background: true", shown)
+	}
+	if turn.State != "succeeded" {
+		t.Errorf("the turn ended %s, %s", turn.State, turn.Error)
+	}
+}
