@@ -19,6 +19,8 @@ type Response struct {
 	Outcome    turnkeeper.TurnState // of its reply; empty: there is none yet
 	Reply      string
 	StopReason turnkeeper.StopReason // of its newest turn; empty while that is open
+	ErrorClass string                // of its reply; empty: no error
+	Calls      []turnkeeper.ReplyCall
 	Usage      turnkeeper.Usage      // of all its turns
 }
 
@@ -62,6 +64,7 @@ func (s *Store) Response(ctx context.Context, id turnkeeper.MessageID) (Response
 	r := Response{
 		Message: messageOf(row.TurnkeeperMessage), Previous: turnkeeper.MessageID(orZero(row.PreviousID)), Background: row.Background,
 		TokenID: orZero(row.TokenID), Outcome: turnkeeper.TurnState(row.Outcome), Reply: row.Reply, StopReason: turnkeeper.StopReason(row.StopReason),
+		ErrorClass: row.ErrorClass, Calls: replyCallsOf(row.Calls),
 		Usage: turnkeeper.Usage{
 			InputTokens: row.InputTokens, OutputTokens: row.OutputTokens, CachedTokens: row.CachedTokens, ReasoningTokens: row.ReasoningTokens,
 		},

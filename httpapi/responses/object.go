@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"turnkeeper"
+	"turnkeeper/internal/views"
 	"turnkeeper/storage"
 )
 
@@ -86,6 +87,8 @@ type own struct {
 	TurnID     turnkeeper.TurnID      `json:"turn_id"`
 	Outcome    turnkeeper.TurnState   `json:"outcome"`
 	StopReason *turnkeeper.StopReason `json:"continuation_stop_reason"`
+	ErrorClass string                 `json:"error_class"`
+	Calls      []views.ReplyCall      `json:"calls"`
 }
 
 // An item is a message: the reply in an output, what was sent in a list of the input.
@@ -141,7 +144,7 @@ func viewOf(r storage.Response) object {
 	}
 	view.CompletedAt = new(r.Message.ClosedAt.Unix())
 	view.Usage = usageOf(r.Usage)
-	view.Turnkeeper = &own{r.Message.ID, r.Message.TurnID, r.Outcome, orNull(r.StopReason)}
+	view.Turnkeeper = &own{r.Message.ID, r.Message.TurnID, r.Outcome, orNull(r.StopReason), r.ErrorClass, views.OfReplyCalls(r.Calls)}
 	switch view.Status {
 	case statusCompleted, statusIncomplete:
 		view.Output = []item{outputOf(r, statusOf(r), text(r.Reply))}

@@ -82,8 +82,11 @@ func OfReply(r turnkeeper.Reply) Reply {
 
 // EndOfReply shows how the turn of a reply ended.
 func EndOfReply(r turnkeeper.Reply) ReplyEnd {
-	return ReplyEnd{OrNull(r.StopReason), r.ErrorClass, All(r.Calls, ofReplyCall)}
+	return ReplyEnd{OrNull(r.StopReason), r.ErrorClass, OfReplyCalls(r.Calls)}
 }
+
+// OfReplyCalls shows the calls of a reply.
+func OfReplyCalls(calls []turnkeeper.ReplyCall) []ReplyCall { return All(calls, ofReplyCall) }
 
 func ofReplyCall(c turnkeeper.ReplyCall) ReplyCall {
 	v := ReplyCall{Ordinal: c.Ordinal, ID: c.Key.String(), Name: c.Name, Effect: c.Effect, State: c.State, Error: c.Problem}

@@ -7,6 +7,7 @@ from turnkeeper.enqueue_response(@agent::text, @body::text, @conversation::text,
 -- A response as one statement sees it: where it is closed, its reply is there.
 select sqlc.embed(m), r.previous_id, r.background, r.metadata::text as metadata, r.token_id,
     coalesce(p.outcome, '')::text as outcome, coalesce(p.body, '')::text as reply, coalesce(t.stop_reason, '')::text as stop_reason,
+    coalesce(p.error_class, '')::text as error_class, coalesce(p.calls, '[]')::jsonb as calls,
     u.input_tokens::bigint as input_tokens, u.output_tokens::bigint as output_tokens,
     u.cached_tokens::bigint as cached_tokens, u.reasoning_tokens::bigint as reasoning_tokens
 from turnkeeper.responses r

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -68,6 +70,23 @@ func TestAReplyIsTheSameEverywhere(t *testing.T) {
 	for _, field := range []string{"outcome", "stop_reason", "error_class", "calls", "turn_id", "message_id"} {
 		if diff := cmp.Diff(want[field], told[field]); diff != "" {
 			t.Errorf("enqueue --wait has another %s:\n%s", field, diff)
+		}
+	}
+
+	var response struct{ Turnkeeper map[string]any }
+	asked, err := http.Post(w.APIURL()+"/v1/responses", "application/json", strings.NewReader(`{"model":"clerk","input":"Go on."}`)) //nolint:noctx // a worker of the test
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = asked.Body.Close() }()
+	if err := json.NewDecoder(asked.Body).Decode(&response); err != nil {
+		t.Fatal(err)
+	}
+	outbox = env.Turnctl[[]map[string]any](e, "outbox")
+	second := outbox[slices.IndexFunc(outbox, func(r map[string]any) bool { return r["id"] != want["id"] })]
+	for field, name := range map[string]string{"outcome": "outcome", "stop_reason": "continuation_stop_reason", "error_class": "error_class", "calls": "calls"} {
+		if diff := cmp.Diff(second[field], response.Turnkeeper[name]); diff != "" || second[field] == nil {
+			t.Errorf("POST /v1/responses has another %s:\n%s", name, diff)
 		}
 	}
 	if told["reply"] != want["body"] || told["reply_id"] != want["id"] {

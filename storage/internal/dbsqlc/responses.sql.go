@@ -52,6 +52,7 @@ func (q *Queries) EnqueueResponse(ctx context.Context, arg EnqueueResponseParams
 const ResponseByID = `-- name: ResponseByID :one
 select m.id, m.agent, m.conversation, m.lane, m.body, m.idempotency_key, m.priority, m.trigger, m.schedule, m.slot, m.state, m.attempts, m.due_at, m.accepted_at, m.closed_at, m.turn_id, m.last_error, m.trace_parent, m.faults, r.previous_id, r.background, r.metadata::text as metadata, r.token_id,
     coalesce(p.outcome, '')::text as outcome, coalesce(p.body, '')::text as reply, coalesce(t.stop_reason, '')::text as stop_reason,
+    coalesce(p.error_class, '')::text as error_class, coalesce(p.calls, '[]')::jsonb as calls,
     u.input_tokens::bigint as input_tokens, u.output_tokens::bigint as output_tokens,
     u.cached_tokens::bigint as cached_tokens, u.reasoning_tokens::bigint as reasoning_tokens
 from turnkeeper.responses r
@@ -74,6 +75,8 @@ type ResponseByIDRow struct {
 	Outcome           string
 	Reply             string
 	StopReason        string
+	ErrorClass        string
+	Calls             []byte
 	InputTokens       int64
 	OutputTokens      int64
 	CachedTokens      int64
@@ -111,6 +114,8 @@ func (q *Queries) ResponseByID(ctx context.Context, id int64) (ResponseByIDRow, 
 		&i.Outcome,
 		&i.Reply,
 		&i.StopReason,
+		&i.ErrorClass,
+		&i.Calls,
 		&i.InputTokens,
 		&i.OutputTokens,
 		&i.CachedTokens,
