@@ -21,7 +21,7 @@ type Response struct {
 	StopReason turnkeeper.StopReason // of its newest turn; empty while that is open
 	ErrorClass string                // of its reply; empty: no error
 	Calls      []turnkeeper.ReplyCall
-	Usage      turnkeeper.Usage      // of all its turns
+	Usage      turnkeeper.Usage // of all its turns
 }
 
 // AcceptResponse accepts the message of a response, as Accept does a message, with

@@ -74,7 +74,7 @@ func TestAReplyIsTheSameEverywhere(t *testing.T) {
 	}
 
 	var response struct{ Turnkeeper map[string]any }
-	asked, err := http.Post(w.APIURL()+"/v1/responses", "application/json", strings.NewReader(`{"model":"clerk","input":"Go on."}`)) //nolint:noctx // a worker of the test
+	asked, err := http.Post(w.APIURL()+"/v1/responses", "application/json", strings.NewReader(`{"model":"clerk","input":"Go on."}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func inUTC(t *testing.T, reply map[string]any) map[string]any {
 
 func get(t *testing.T, url string, into any) {
 	t.Helper()
-	resp, err := http.Get(url) //nolint:gosec,noctx // a worker of the test
+	resp, err := http.Get(url)
 	if err != nil {
 		t.Fatal(err)
 	}
