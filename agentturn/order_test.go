@@ -3,7 +3,9 @@ package agentturn_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,16 +18,44 @@ import (
 	"turnkeeper/tools"
 )
 
+// A timeline is what tools did, and when. Entries of one moment are in the order of their names.
+type timeline struct {
+	start time.Time
+	mu    sync.Mutex
+	at    []time.Duration
+	what  []string
+}
+
+func (l *timeline) note(what string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at := time.Since(l.start)
+	i := len(l.at)
+	for i > 0 && l.at[i-1] == at && l.what[i-1] > what {
+		i--
+	}
+	l.at, l.what = slices.Insert(l.at, i, at), slices.Insert(l.what, i, what)
+}
+
+func (l *timeline) lines() (lines []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i, what := range l.what {
+		lines = append(lines, fmt.Sprintf("%s at %s", what, l.at[i]))
+	}
+	return lines
+}
+
 // timed is a tool that takes its time, and notes when it begins and ends.
-func timed(name string, effect turnkeeper.Effect, d time.Duration, since time.Time, log *[]string) *tool {
+func timed(name string, effect turnkeeper.Effect, d time.Duration, log *timeline) *tool {
 	return newTool(name, effect).does(func(ctx context.Context, _ tools.Call) (tools.Result, error) {
-		*log = append(*log, fmt.Sprintf("%s begins at %s", name, time.Since(since)))
+		log.note(name + " begins")
 		select {
 		case <-time.After(d):
 		case <-ctx.Done():
 			return tools.Result{}, context.Cause(ctx)
 		}
-		*log = append(*log, fmt.Sprintf("%s ends at %s", name, time.Since(since)))
+		log.note(name + " ends")
 		return tools.Result{Text: name + " is done"}, nil
 	})
 }
@@ -58,16 +88,15 @@ func TestEffectsRunInOrder(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var log []string
-				start := time.Now()
-				first := timed("first", c.firstIs, 20*time.Second, start, &log)
+				log := &timeline{start: time.Now()}
+				first := timed("first", c.firstIs, 20*time.Second, log)
 				first.spec.Background = c.background
 				b := asyncBench(t, asks("first", "look", "second"), asks("wait_for_tool_output {}"), says("Done.")).with(
-					first, timed("look", turnkeeper.EffectNone, time.Second, start, &log), timed("second", turnkeeper.EffectKeyed, time.Second, start, &log))
+					first, timed("look", turnkeeper.EffectNone, time.Second, log), timed("second", turnkeeper.EffectKeyed, time.Second, log))
 				if outcome := b.run(t.Context()); outcome.State != turnkeeper.TurnSucceeded {
 					t.Errorf("%+v", outcome)
 				}
-				if diff := cmp.Diff(c.want, log); diff != "" {
+				if diff := cmp.Diff(c.want, log.lines()); diff != "" {
 					t.Errorf("(-want +got)\n%s", diff)
 				}
 				if got := results(b.requests()[1]); !strings.HasPrefix(got[0], c.shown) || got[2] != "second is done" {

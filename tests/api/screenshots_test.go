@@ -151,7 +151,7 @@ func officeModel(held <-chan struct{}) func(inferencetest.Recorded) inferencetes
 		{"Tomasz", []inferencetest.Reply{inferencetest.Calls(order(1044), mail("tomasz.wojcik@example.org", "Your standing desk", "Thank you, your payment is here.")),
 			inferencetest.Fault(400, "invalid_request_error", "the model is not available to this key")}},
 		{"Compare ash", []inferencetest.Reply{inferencetest.Calls(search), inferencetest.Text("Ash is about a fifth cheaper than oak this month, and there is enough of it. Oak is scarce until January.")}},
-		{"new supplier", []inferencetest.Reply{inferencetest.Fault(401, "invalid_api_key", "this key has no access to the model")}},
+		{"new supplier", []inferencetest.Reply{inferencetest.Fault(400, "invalid_request_error", "the model does not answer such requests")}},
 		{"tax papers", []inferencetest.Reply{inferencetest.Calls(inferencetest.Call{Name: "note_write", Arguments: `{"name":"todo-ana","text":"Friday: tax papers"}`}), inferencetest.Text("It is on your list: tax papers, Friday.")}},
 		{"comes next", []inferencetest.Reply{inferencetest.Text("Nothing: your list is empty.")}},
 		{"summary of the week", []inferencetest.Reply{

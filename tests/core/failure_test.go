@@ -198,7 +198,7 @@ func TestTheWallCap(t *testing.T) {
 
 	turn := e.TurnOf(e.Enqueue("clerk", "Take your time."))
 	e.WantEnd(turn, "degraded", "max_duration", 1)
-	if ms := *turn.DurationMs; ms < 14_900 {
+	if ms := *turn.DurationMs; ms < 14_000 { // not at once; the time counts from the grant
 		t.Errorf("the turn took %d ms", ms)
 	}
 	c := turn.Calls()[0]
@@ -237,7 +237,7 @@ func TestAModelThatHangsMeetsTheWallCap(t *testing.T) {
 	turn := e.TurnOf(e.Enqueue("clerk", "Hello"))
 	e.WantEnd(turn, "degraded", "max_duration", 1)
 	e.WantReply(turn, "Tool results: 1 succeeded, 0 failed.\n- mark_once: succeeded")
-	if ms := *turn.DurationMs; ms < 14_900 {
+	if ms := *turn.DurationMs; ms < 14_000 { // not at once; the time counts from the grant
 		t.Errorf("the turn took %d ms", ms)
 	}
 }

@@ -215,13 +215,20 @@ func (e *Env) Run(stdin, program string, args ...string) Result {
 }
 
 // inProcess runs a program as Run does, in this process: starting one takes longer than most of
-// what it does here. Tests of the programs themselves use Run.
-func (e *Env) inProcess(program cli.Program, stdin string, args ...string) Result {
+// what it does here. Tests of the programs themselves use Run. What needs the working folder is a
+// process of its own all the same: a private database, agents' files, and files of the settings.
+func (e *Env) inProcess(stdin, program string, args ...string) Result {
+	e.T.Helper()
+	_, shared := e.Vars["DATABASE_URL"]
+	settings, err := os.ReadFile(filepath.Join(e.Dir, "turnkeeper.yaml"))
+	if !shared || err != nil || bytes.Contains(settings, []byte("file: ")) || len(args) > 2 && slices.Contains([]string{"agents", "mcp", "doctor"}, args[2]) {
+		return e.Run(stdin, program, args...)
+	}
 	vars := maps.Clone(e.Vars)
 	vars["TURNKEEPER_CONFIG"] = cmp.Or(vars["TURNKEEPER_CONFIG"], filepath.Join(e.Dir, "turnkeeper.yaml"))
 	var out, errs bytes.Buffer
 	ctx := context.Background()
-	code := program.Run(ctx, ctx, cli.Environment{
+	code := map[string]cli.Program{"turnctl": cli.Turnctl(), "enqueue": cli.Enqueue()}[program].Run(ctx, ctx, cli.Environment{
 		Args: args, Stdin: strings.NewReader(stdin), Stdout: &out, Stderr: &errs, Zone: time.UTC,
 		Getenv: func(name string) (string, bool) { value, set := vars[name]; return value, set },
 	})
@@ -232,7 +239,7 @@ func (e *Env) inProcess(program cli.Program, stdin string, args ...string) Resul
 func (e *Env) Enqueue(agent, body string, flags ...string) int64 {
 	e.T.Helper()
 	args := append([]string{"--agent", agent, "--json"}, flags...)
-	r := e.inProcess(cli.Enqueue(), body, append(args, "-")...)
+	r := e.inProcess(body, "enqueue", append(args, "-")...)
 	var accepted struct {
 		MessageID int64 `json:"message_id"`
 	}
@@ -251,7 +258,7 @@ func (e *Env) Send(agent, body string) int64 {
 // Turnctl runs turnctl -o json and decodes what it prints.
 func Turnctl[V any](e *Env, args ...string) V {
 	e.T.Helper()
-	r := e.inProcess(cli.Turnctl(), "", append([]string{"-o", "json"}, args...)...)
+	r := e.inProcess("", "turnctl", append([]string{"-o", "json"}, args...)...)
 	if r.Code != 0 {
 		e.T.Fatalf("turnctl %s ended with %d\n%s%s", strings.Join(args, " "), r.Code, r.Stdout, r.Stderr)
 	}

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"turnkeeper/internal/cli"
 )
 
 // clockInvariants are the promises that the stamps of a clock show only while nobody
@@ -51,7 +49,7 @@ type BrokenInvariant struct {
 func (e *Env) BrokenInvariants(flags ...string) []BrokenInvariant {
 	e.T.Helper()
 	e.Vars["DATABASE_URL"] = e.DatabaseURL // no proxy is between
-	r := e.inProcess(cli.Turnctl(), "", append([]string{"-o", "json", "check"}, flags...)...)
+	r := e.inProcess("", "turnctl", append([]string{"-o", "json", "check"}, flags...)...)
 	var all []BrokenInvariant
 	if err := json.Unmarshal([]byte(r.Stdout), &all); err != nil || len(all) == 0 {
 		return []BrokenInvariant{{"turnctl check works", []string{fmt.Sprintf("it ended with %d, %v\n%s%s", r.Code, err, r.Stdout, r.Stderr)}}}
