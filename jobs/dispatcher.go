@@ -30,9 +30,9 @@ func (d *Dispatcher) InTick(ctx context.Context, f func(scheduler.Tick) error) e
 	})
 }
 
-// NextDue is in what time something comes due that is not due now.
-func (d *Dispatcher) NextDue(ctx context.Context) (time.Duration, error) {
-	return d.Store.NextDue(ctx)
+// NextDue returns how long until something comes due that was not due then.
+func (d *Dispatcher) NextDue(ctx context.Context, then time.Time) (time.Duration, error) {
+	return d.Store.NextDue(ctx, then)
 }
 
 // A tick is a pass of the scheduler over the database and River.

@@ -38,8 +38,20 @@ func TestRunLooksAgain(t *testing.T) {
 		},
 		"on the doorbell": {rings: seconds(1, 1.5), for_: 6 * time.Second, want: seconds(0, 1, 1.5)},
 		"when something comes due": {
-			set:  func(w *world) { w.nextDue = func() (time.Duration, error) { return 2 * time.Second, nil } },
+			set:  func(w *world) { w.nextDue = func(time.Time) (time.Duration, error) { return 2 * time.Second, nil } },
 			for_: 5 * time.Second, want: seconds(0, 2.02, 4.04), // asked after a lull
+		},
+		"when something came due since it looked": {
+			set: func(w *world) {
+				at := w.now().Add(10 * time.Millisecond)
+				w.nextDue = func(then time.Time) (time.Duration, error) {
+					if at.After(then) {
+						return at.Sub(w.now()), nil
+					}
+					return time.Hour, nil
+				}
+			},
+			for_: 4 * time.Second, want: seconds(0, 0.021),
 		},
 		"when a turn ended for which something waits": {
 			set:   func(w *world) { w.sit.Waiting = 1 },
@@ -65,7 +77,9 @@ func TestRunLooksAgain(t *testing.T) {
 			freed: seconds(0.3), rings: seconds(0.5), for_: 4 * time.Second, want: seconds(0, 0.5),
 		},
 		"by the poll when it cannot know what is due": {
-			set:  func(w *world) { w.nextDue = func() (time.Duration, error) { return 0, errors.New("no database") } },
+			set: func(w *world) {
+				w.nextDue = func(time.Time) (time.Duration, error) { return 0, errors.New("no database") }
+			},
 			for_: 6 * time.Second, want: seconds(0, 5),
 		},
 		"soon after one that failed": {
@@ -112,7 +126,7 @@ func TestRunLooksAgain(t *testing.T) {
 
 func TestRunNeverSpins(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
-		w.nextDue = func() (time.Duration, error) { return -time.Minute, nil }
+		w.nextDue = func(time.Time) (time.Duration, error) { return -time.Minute, nil }
 		w.runFor(t, 100*time.Millisecond, scheduler.Config{})
 		if n := len(w.looks); n < 2 || n > 101 {
 			t.Errorf("looked %d times in 100 ms at something that is long due", n)

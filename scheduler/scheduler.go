@@ -23,9 +23,9 @@ type Store interface {
 	// InTick runs f in one transaction, which commits when f returns nil and
 	// leaves nothing behind when it does not.
 	InTick(ctx context.Context, f func(Tick) error) error
-	// NextDue is when something comes due that is not due now, as a span from
-	// now. It may be early, never late.
-	NextDue(ctx context.Context) (time.Duration, error)
+	// NextDue returns how long until something comes due that was not due then, which is a time of
+	// Situation.Now. It is zero or less for what has come due since. It may be early, never late.
+	NextDue(ctx context.Context, then time.Time) (time.Duration, error)
 }
 
 // A Tick is one pass, in its transaction.
@@ -204,7 +204,7 @@ func (s *Scheduler) untilNext(ctx context.Context, report Report) time.Duration 
 	if report.Held != "" {
 		poll = min(poll, whileHeld-lull)
 	}
-	due, err := s.Store.NextDue(ctx)
+	due, err := s.Store.NextDue(ctx, report.Looked)
 	if err != nil {
 		return poll
 	}

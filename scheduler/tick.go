@@ -23,6 +23,7 @@ type Report struct {
 	granted      int    // of them to messages
 	Held         string // why the scheduler holds off; empty: it does not
 	PollInterval time.Duration
+	Looked       time.Time // when, by the store's clock
 }
 
 // lostBatch and slotBatch bound what one transaction does.
@@ -85,7 +86,7 @@ func (s *Scheduler) pass(ctx context.Context, t Tick, report *Report) error {
 	if sit.PollInterval > 0 {
 		report.PollInterval = sit.PollInterval
 	}
-	report.Left = true
+	report.Left, report.Looked = true, sit.Now
 	if !locked {
 		s.clock.glance(sit.Now, asked, time.Now())
 		report.Busy = true

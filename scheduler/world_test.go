@@ -25,7 +25,7 @@ type world struct {
 	fail            error         // of every tick
 	failFor         time.Duration // how long fail lasts; 0: for ever
 	stall           time.Duration // between the database's reading of its clock and the answer
-	nextDue         func() (time.Duration, error)
+	nextDue         func(then time.Time) (time.Duration, error)
 	looks           []time.Duration // when it was looked at, since the world began
 	began           time.Time
 }
@@ -84,11 +84,11 @@ func (w *world) InTick(ctx context.Context, f func(scheduler.Tick) error) error 
 	return nil
 }
 
-func (w *world) NextDue(context.Context) (time.Duration, error) {
+func (w *world) NextDue(_ context.Context, then time.Time) (time.Duration, error) {
 	if w.nextDue == nil {
 		return time.Hour, nil
 	}
-	return w.nextDue()
+	return w.nextDue(then)
 }
 
 type tick struct {

@@ -297,9 +297,9 @@ func (t *Tick) Grant(ctx context.Context, ready []turnkeeper.Ready, grants []tur
 	return t.noteProbes(ctx, ready, grants)
 }
 
-// NextDue is in what time something comes due that is not due now; at most an
-// hour.
-func (s *Store) NextDue(ctx context.Context) (time.Duration, error) {
-	seconds, err := s.q.NextDue(ctx)
+// NextDue returns how long until something comes due that was not due then, at most an hour. It
+// is zero or less for what has come due since.
+func (s *Store) NextDue(ctx context.Context, then time.Time) (time.Duration, error) {
+	seconds, err := s.q.NextDue(ctx, then)
 	return time.Duration(seconds * float64(time.Second)), translate(err)
 }

@@ -72,6 +72,9 @@ func (h *house) exec(sql string, args ...any) {
 	}
 }
 
+// now is the database's time.
+func (h *house) now() time.Time { return one[time.Time](h, "select clock_timestamp()") }
+
 func one[T any](h *house, sql string, args ...any) T {
 	h.t.Helper()
 	rows, _ := h.Pool().Query(h.t.Context(), sql, args...)

@@ -201,7 +201,7 @@ func TestDeferredTurnWaitsAndKeepsItsLane(t *testing.T) {
 	if all := h.dispatch("w"); len(all) != 0 {
 		t.Fatalf("dispatched %q while the lane's turn is deferred", all[0].record.Message.Body)
 	}
-	if due, err := h.NextDue(t.Context()); err != nil || due > time.Hour || due < 50*time.Minute {
+	if due, err := h.NextDue(t.Context(), h.now()); err != nil || due > time.Hour || due < 50*time.Minute {
 		t.Errorf("next due in %v, error %v", due, err)
 	}
 	h.exec("update turnkeeper.turns set due_at = clock_timestamp() where state = 'queued'")
@@ -222,7 +222,7 @@ func TestFailedLaneBacksOffAndTriesTheSameMessage(t *testing.T) {
 	if all := h.dispatch("w"); len(all) != 0 {
 		t.Fatal("dispatched within the back-off")
 	}
-	if due, err := h.NextDue(t.Context()); err != nil || due > 2*time.Minute || due <= 0 {
+	if due, err := h.NextDue(t.Context(), h.now()); err != nil || due > 2*time.Minute || due <= 0 {
 		t.Errorf("next due in %v, error %v", due, err)
 	}
 	h.exec("update turnkeeper.leases set not_before = clock_timestamp()")

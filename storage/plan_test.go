@@ -28,6 +28,7 @@ func query(t testing.TB, file, name string) string {
 	sql, _, _ = strings.Cut(sql, "-- name: ")
 	sql = strings.ReplaceAll(sql, "@left_to_newer", "'x'")
 	sql = strings.ReplaceAll(sql, "@held", "'{}'")
+	sql = strings.ReplaceAll(sql, "@since", "now()")
 	return regexp.MustCompile(`@max_rows(::integer)?\b`).ReplaceAllString(sql, "100")
 }
 

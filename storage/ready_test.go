@@ -366,7 +366,7 @@ func TestWhatIsWaitedForNext(t *testing.T) {
 	h := newHouse(t)
 	near := func(want time.Duration, name string) {
 		t.Helper()
-		got, err := h.NextDue(t.Context())
+		got, err := h.NextDue(t.Context(), h.now())
 		if err != nil || got > want || got < want-10*time.Minute {
 			t.Errorf("%s: next due in %s, error %v; want %s", name, got, err, want)
 		}
@@ -408,4 +408,9 @@ func TestWhatIsWaitedForNext(t *testing.T) {
 	near(time.Hour, "a schedule that is off")
 	h.exec("update turnkeeper.schedules set active = true, next_due = now() - interval '1 second'")
 	near(time.Hour, "a schedule that is due")
+	looked := h.now()
+	h.exec("update turnkeeper.schedules set next_due = clock_timestamp()")
+	if due, err := h.NextDue(t.Context(), looked); err != nil || due > 0 || due < -10*time.Minute {
+		t.Errorf("a schedule that came due after the look: next due in %s, error %v", due, err)
+	}
 }

@@ -364,22 +364,21 @@ func (t *tick) Occur(_ context.Context, d turnkeeper.SlotDecision) error {
 	return nil
 }
 
-// NextDue is in what time something comes due that is not due now; at most an
-// hour.
-func (c *Conn) NextDue(ctx context.Context) (wait time.Duration, err error) {
+// NextDue returns how long until something comes due that was not due then, at most an hour.
+func (c *Conn) NextDue(ctx context.Context, then time.Time) (wait time.Duration, err error) {
 	err = c.ask(ctx, "next due", func() error {
 		c.store.mu.Lock()
 		defer c.store.mu.Unlock()
-		wait = c.store.state.nextDue(c.store.now())
+		wait = c.store.state.nextDue(then, c.store.now())
 		return nil
 	})
 	return wait, err
 }
 
-func (s *state) nextDue(now time.Time) time.Duration {
+func (s *state) nextDue(then, now time.Time) time.Duration {
 	wait := time.Hour
 	consider := func(at time.Time) {
-		if at.After(now) {
+		if at.After(then) {
 			wait = min(wait, at.Sub(now))
 		}
 	}

@@ -175,15 +175,16 @@ where m.due_at <= greatest(statement_timestamp(), m.accepted_at) -- what was due
 order by m.due_at, m.priority desc, m.id;
 
 -- name: NextDue :one
--- In how many seconds something becomes due that is not due now; at most an hour.
+-- In how many seconds something becomes due that was not due when the tick looked; at most an hour. What has become
+-- due since, the tick may not have seen: that is in no time.
 select extract(epoch from coalesce(least(
-    (select min(next_due) from turnkeeper.schedules where active and paused_at is null and next_due > statement_timestamp()),
-    (select min(not_before) from turnkeeper.leases where grant_id is null and not_before > statement_timestamp()),
-    (select min(t.due_at) from turnkeeper.turns t where t.state = 'queued' and t.due_at > statement_timestamp()),
-    (select min(h.until) from turnkeeper.model_health h where h.down_since is not null and h.until > statement_timestamp()),
-    (select min(lease_until) from turnkeeper.leases where grant_id is not null and lease_until > statement_timestamp()),
+    (select min(next_due) from turnkeeper.schedules where active and paused_at is null and next_due > @since::timestamptz),
+    (select min(not_before) from turnkeeper.leases where grant_id is null and not_before > @since::timestamptz),
+    (select min(t.due_at) from turnkeeper.turns t where t.state = 'queued' and t.due_at > @since::timestamptz),
+    (select min(h.until) from turnkeeper.model_health h where h.down_since is not null and h.until > @since::timestamptz),
+    (select min(lease_until) from turnkeeper.leases where grant_id is not null and lease_until > @since::timestamptz),
     (select min(beat_at + takeover_after) from turnkeeper.worker_heartbeat
-     where stopped_at is null and takeover_after > interval '0' and beat_at + takeover_after > statement_timestamp())
+     where stopped_at is null and takeover_after > interval '0' and beat_at + takeover_after > @since::timestamptz)
 ), statement_timestamp() + interval '1 hour') - statement_timestamp())::float8 as seconds;
 
 -- name: Grant :exec

@@ -401,19 +401,20 @@ func (q *Queries) LostGrants(ctx context.Context, maxRows int32) ([]LostGrantsRo
 
 const NextDue = `-- name: NextDue :one
 select extract(epoch from coalesce(least(
-    (select min(next_due) from turnkeeper.schedules where active and paused_at is null and next_due > statement_timestamp()),
-    (select min(not_before) from turnkeeper.leases where grant_id is null and not_before > statement_timestamp()),
-    (select min(t.due_at) from turnkeeper.turns t where t.state = 'queued' and t.due_at > statement_timestamp()),
-    (select min(h.until) from turnkeeper.model_health h where h.down_since is not null and h.until > statement_timestamp()),
-    (select min(lease_until) from turnkeeper.leases where grant_id is not null and lease_until > statement_timestamp()),
+    (select min(next_due) from turnkeeper.schedules where active and paused_at is null and next_due > $1::timestamptz),
+    (select min(not_before) from turnkeeper.leases where grant_id is null and not_before > $1::timestamptz),
+    (select min(t.due_at) from turnkeeper.turns t where t.state = 'queued' and t.due_at > $1::timestamptz),
+    (select min(h.until) from turnkeeper.model_health h where h.down_since is not null and h.until > $1::timestamptz),
+    (select min(lease_until) from turnkeeper.leases where grant_id is not null and lease_until > $1::timestamptz),
     (select min(beat_at + takeover_after) from turnkeeper.worker_heartbeat
-     where stopped_at is null and takeover_after > interval '0' and beat_at + takeover_after > statement_timestamp())
+     where stopped_at is null and takeover_after > interval '0' and beat_at + takeover_after > $1::timestamptz)
 ), statement_timestamp() + interval '1 hour') - statement_timestamp())::float8 as seconds
 `
 
-// In how many seconds something becomes due that is not due now; at most an hour.
-func (q *Queries) NextDue(ctx context.Context) (float64, error) {
-	row := q.db.QueryRow(ctx, NextDue)
+// In how many seconds something becomes due that was not due when the tick looked; at most an hour. What has become
+// due since, the tick may not have seen: that is in no time.
+func (q *Queries) NextDue(ctx context.Context, since time.Time) (float64, error) {
+	row := q.db.QueryRow(ctx, NextDue, since)
 	var seconds float64
 	err := row.Scan(&seconds)
 	return seconds, err
