@@ -9,9 +9,6 @@ import (
 // CI, "long" is make crash and make faults, and "mutants" is make mutants.
 const TierVariable = "TURNKEEPER_TESTS"
 
-// Mutants is the value of TierVariable in make mutants.
-const Mutants = "mutants"
-
 // Full says that every case is wanted.
 func Full() bool { tier := os.Getenv(TierVariable); return tier == "full" || tier == "long" }
 
@@ -62,7 +59,7 @@ func Slow(t testing.TB) {
 // than with Slow, make mutants runs it: it shows that each condition of a guard is needed.
 func Guard(t testing.TB) {
 	t.Helper()
-	if os.Getenv(TierVariable) != Mutants {
+	if os.Getenv(TierVariable) != "mutants" {
 		Slow(t)
 	}
 }
