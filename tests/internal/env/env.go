@@ -50,8 +50,9 @@ func New(t testing.TB) *Env {
 	return NewOn(t, storagetest.URL(t))
 }
 
-// quick are the tests that run with -short: one of each way into the product.
-var quick = []string{"TestAToolCallThenText", "TestAKilledWorkersTurnIsTakenOver", "TestTheOpenAIClientOfGo", "TestWebhook", "TestTheInboxAssistant"}
+// quick are the tests that run with -short: one of each way into the product. make quick leaves out
+// tests/api and tests/faults, which take longer to link.
+var quick = []string{"TestAToolCallThenText", "TestAKilledWorkersTurnIsTakenOver", "TestTheOpenAIClientOfGo", "TestWebhook"}
 
 // SkipInQuick skips a test with -short, unless it is in quick. New and NewOn call it.
 func SkipInQuick(t testing.TB) {
