@@ -167,7 +167,11 @@ func TestProgramsThatMisbehave(t *testing.T) {
 				c.result = fmt.Sprintf(c.result, misbehavingToolName(c.how))
 			}
 			runMisbehaviour(envOf(t, e), processOf(t, w), c.misbehaviour, c.timeout)
-			programtest.Dead(t, token+c.how)
+			if c.timeout == short { // a call that times out waits half a second for its processes to die
+				programtest.AwaitAlive(t, token+c.how, 0)
+			} else {
+				programtest.Dead(t, token+c.how)
+			}
 		})
 	}
 }
