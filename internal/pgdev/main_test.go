@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -114,6 +115,32 @@ func openFolder(t *testing.T) string {
 	}
 	return dir
 }
+
+// usedFolder is a folder in which a server ran before: a copy, as making a cluster takes most of a
+// second of a processor.
+func usedFolder(t *testing.T) string {
+	dir := openFolder(t)
+	from, err := cluster()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("cp", "-a", from+"/.", dir).CombinedOutput(); err != nil {
+		t.Fatalf("copying a cluster: %v\n%s", err, out)
+	}
+	return dir
+}
+
+var cluster = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "pgdev-cluster-")
+	if err != nil {
+		return "", err
+	}
+	server, err := pgdev.Open(context.Background(), pgdev.Options{Dir: dir, Quick: true})
+	if err != nil {
+		return "", err
+	}
+	return dir, server.Close(context.Background())
+})
 
 func open(t *testing.T, opts pgdev.Options) *pgdev.Server {
 	t.Helper()

@@ -41,7 +41,7 @@ func TestDataIsKeptOverARestart(t *testing.T) {
 
 func TestLastOneOutStopsTheServer(t *testing.T) {
 	t.Parallel()
-	dir := openFolder(t)
+	dir := usedFolder(t)
 	starter := startGuest(t, dir)
 	server := pid(t, dir)
 	us := open(t, pgdev.Options{Dir: dir})
@@ -67,7 +67,7 @@ func TestLastOneOutStopsTheServer(t *testing.T) {
 
 func TestTwoSharesInOneProcess(t *testing.T) {
 	t.Parallel()
-	dir := openFolder(t)
+	dir := usedFolder(t)
 	first, second := open(t, pgdev.Options{Dir: dir, Quick: true}), open(t, pgdev.Options{Dir: dir, Quick: true})
 	server := pid(t, dir)
 	closeServer(t, first)
@@ -120,7 +120,7 @@ func TestManyStartersStartOneServer(t *testing.T) {
 
 func TestServerOfAKilledProcessIsJoined(t *testing.T) {
 	t.Parallel()
-	dir := openFolder(t)
+	dir := usedFolder(t)
 	owner := startGuest(t, dir)
 	server := pid(t, dir)
 	ask(t, owner.url, "create table letters as select 'kept' as body")
@@ -139,7 +139,7 @@ func TestServerOfAKilledProcessIsJoined(t *testing.T) {
 
 func TestFolderOfAKilledServerIsTakenOver(t *testing.T) {
 	t.Parallel()
-	dir := openFolder(t)
+	dir := usedFolder(t)
 	owner := startGuest(t, dir)
 	ask(t, owner.url, "create table letters as select 'kept' as body")
 	server := pid(t, dir)
@@ -162,7 +162,7 @@ func TestFolderOfAKilledServerIsTakenOver(t *testing.T) {
 // outlived the server wait for it there.
 func TestAStartThatFailsKeepsTheAddress(t *testing.T) {
 	t.Parallel()
-	dir := openFolder(t)
+	dir := usedFolder(t)
 	outliving := open(t, pgdev.Options{Dir: dir})
 	server := pid(t, dir)
 	if err := syscall.Kill(server, syscall.SIGKILL); err != nil {
@@ -211,7 +211,7 @@ func TestProcessIDOfAKilledServerGivenToAnother(t *testing.T) {
 
 func TestServerIsNotInOurSession(t *testing.T) {
 	t.Parallel()
-	dir := openFolder(t)
+	dir := usedFolder(t)
 	open(t, pgdev.Options{Dir: dir, Quick: true})
 	server := pid(t, dir)
 	group, err := syscall.Getpgid(server)
@@ -225,7 +225,7 @@ func TestServerIsNotInOurSession(t *testing.T) {
 
 func TestCloseTellsTheServerToStopEvenWithoutTime(t *testing.T) {
 	t.Parallel()
-	dir := openFolder(t)
+	dir := usedFolder(t)
 	server := open(t, pgdev.Options{Dir: dir, Quick: true})
 	id := pid(t, dir)
 	ended, cancel := context.WithCancel(t.Context())

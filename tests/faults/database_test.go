@@ -3,7 +3,6 @@ package faults_test
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -25,7 +24,7 @@ import (
 // answer them with turns that have a call of each effect.
 func TestTheDatabaseGoesAwayUnderLoad(t *testing.T) {
 	t.Parallel()
-	dir := filepath.Join(env.SharedDir(t), "postgres")
+	dir := env.ServerDir(t)
 	server := startPostgres(t, dir)
 	migrate(t, server.URL())
 	e := env.NewOn(t, server.URL())
@@ -127,7 +126,7 @@ func TestASmallPool(t *testing.T) {
 func TestNoConnectionIsLeft(t *testing.T) {
 	t.Parallel()
 	server := startPostgresWith(t, pgdev.Options{
-		Dir: filepath.Join(env.SharedDir(t), "postgres"), Settings: map[string]string{"max_connections": "20"},
+		Dir: env.ServerDir(t), Settings: map[string]string{"max_connections": "20"},
 	})
 	migrate(t, server.URL())
 	e := env.NewOn(t, server.URL())

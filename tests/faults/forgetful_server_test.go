@@ -2,7 +2,6 @@ package faults_test
 
 import (
 	"fmt"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -67,7 +66,7 @@ func awaitLeftOrAsked[T any](e *env.Env, worker string, message int64, asked cha
 // The first finds that out before it asks its model.
 func TestPostgresForgetsThatAJobWasFetched(t *testing.T) {
 	t.Parallel()
-	options := forgetful(filepath.Join(env.SharedDir(t), "postgres"))
+	options := forgetful(env.ServerDir(t))
 	server := startPostgresWith(t, options)
 	migrate(t, server.URL())
 	e := env.NewOn(t, server.URL())
@@ -126,7 +125,7 @@ func TestPostgresForgetsThatAJobWasFetched(t *testing.T) {
 // written then is not its own, and its tool must not run for it.
 func TestTwoWorkersAreGivenOneGrant(t *testing.T) {
 	t.Parallel()
-	options := forgetful(filepath.Join(env.SharedDir(t), "postgres"))
+	options := forgetful(env.ServerDir(t))
 	server := startPostgresWith(t, options)
 	migrate(t, server.URL())
 	e := env.NewOn(t, server.URL())

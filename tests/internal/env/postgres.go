@@ -1,13 +1,18 @@
 package env
 
 import (
+	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
+
+	"turnkeeper/internal/pgdev"
 )
 
 // SharedDir is a temporary folder that every user may pass through, for a
@@ -56,3 +61,30 @@ func ProcessAlive(pid int) bool {
 	}
 	return syscall.Kill(pid, 0) == nil
 }
+
+// ServerDir is a folder for a Postgres of the test's own. It has a copy of a cluster that was made
+// once for the package: making one takes most of a second of a processor.
+func ServerDir(t testing.TB) string {
+	t.Helper()
+	from, err := cluster()
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := filepath.Join(SharedDir(t), "postgres")
+	if out, err := exec.Command("cp", "-a", from, to).CombinedOutput(); err != nil {
+		t.Fatalf("copying a cluster: %v\n%s", err, out)
+	}
+	return to
+}
+
+var cluster = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "cluster-") // goes with the package's temporary folder
+	if err != nil {
+		return "", err
+	}
+	server, err := pgdev.Open(context.Background(), pgdev.Options{Dir: dir})
+	if err != nil {
+		return "", err
+	}
+	return dir, server.Close(context.Background())
+})
