@@ -19,6 +19,7 @@ import (
 	"github.com/openai/openai-go/v3/responses"
 
 	"turnkeeper/inference/inferencetest"
+	"turnkeeper/internal/testrun"
 	"turnkeeper/tests/internal/env"
 )
 
@@ -88,6 +89,7 @@ func (s *responsesEnv) loseTheWorker() {
 
 // The official npm client.
 func TestTheOpenAIClientOfNPM(t *testing.T) {
+	testrun.OnlyFull(t)
 	s := newResponsesEnv(t)
 	ctx, cancel := context.WithTimeout(t.Context(), env.Patience)
 	defer cancel()

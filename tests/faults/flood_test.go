@@ -68,7 +68,7 @@ func TestAToolThatKillsItsWorker(t *testing.T) {
 const sample = 400
 
 // TestAHundredThousandMessagesWait has half of them in one lane and half in ten
-// thousand; in make test a tenth of that. The worker starts on the oldest, in order, and does not grow.
+// thousand; in make test a few thousand. The worker starts on the oldest, in order, and does not grow.
 func TestAHundredThousandMessagesWait(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -77,7 +77,7 @@ func TestAHundredThousandMessagesWait(t *testing.T) {
 	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
 		return inferencetest.Text("answer to " + env.NewestMessage(r))
 	})
-	half := testrun.Count(5000, 50_000)
+	half := testrun.Count(3000, 50_000)
 	w := e.StartWorker()
 	first := e.Send("clerk", "first")
 	e.AwaitClosed(first)
