@@ -1,4 +1,4 @@
--- What later turns of a conversation are told of: cancelled and failed turns too.
+-- Show cancelled and failed turns to later turns of their conversation.
 -- Oldest program: 2
 -- Locks: turns, against writes, while an index over its closed rows is built and takes the place of a smaller one.
 
@@ -6,9 +6,9 @@ drop index turnkeeper.turns_conversation;
 create index turns_conversation on turnkeeper.turns (agent, conversation, id)
     where state in ('succeeded', 'degraded', 'failed', 'cancelled');
 
--- The turns that later turns of their conversation are told of. A message that was cancelled before a turn of it was
--- granted is not among them. Of the failed attempts at a message the one that closed it is, and besides each in which
--- a tool with an effect has run. A row never changes its place here after the turn has ended: requests are made again from it.
+-- The turns that later turns of their conversation see. A message that was cancelled before its first turn is not among
+-- them. Of a message's failed attempts, the last one is, and each earlier one that ran a tool with an effect. Whether a
+-- turn is among them never changes after it ended, because requests are rebuilt from this view.
 create view turnkeeper.told_turns as
 select t.id, t.message_id, t.agent, t.conversation, t.state, t.error_class, t.inner_dialogue
 from turnkeeper.turns t

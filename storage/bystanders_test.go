@@ -78,7 +78,7 @@ func (s scene) nonce(round, ordinal int) string {
 	return fmt.Sprintf("n-%d-%d.%d", s.grant.TurnID, round, ordinal)
 }
 
-// open gives a turn two rounds of two calls that are open elsewhere, and lets it wait.
+// open gives the turn two rounds with two detached calls each, and makes the turn wait for them.
 func (s scene) open() {
 	s.openRunning()
 	s.wait(s.t)

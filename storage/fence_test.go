@@ -127,7 +127,8 @@ func TestTurnsThatShareAGrant(t *testing.T) {
 	}
 }
 
-// TestLateAttachmentsNeedTheStart brings a late result with an output beside it, each time with one part of the start wrong.
+// TestLateAttachmentsNeedTheStart delivers a late result with an attached output. The output is
+// stored only if turn, round, call and nonce match a start in the journal.
 func TestLateAttachmentsNeedTheStart(t *testing.T) {
 	h := newHouse(t)
 	calls := func(conversation, nonce string) *dispatch {

@@ -179,7 +179,8 @@ func TestATurnForANewerWorkerIsOffered(t *testing.T) {
 	}
 }
 
-// TestAGrantOfALaneThatIsHeld is undone, and with it the grants beside it.
+// TestAGrantOfALaneThatIsHeld shows that granting a lane that another turn holds fails, and rolls
+// back the other grants of the same batch.
 func TestAGrantOfALaneThatIsHeld(t *testing.T) {
 	h := newHouse(t)
 	d := h.turn("x")

@@ -63,8 +63,8 @@ var vendors = map[string][]string{
 	"openai": {"", "openai/"}, "anthropic": {"", "anthropic/"}, "gemini": {"", "gemini/", "google/"},
 }
 
-// Lookup returns the context window of a model, in tokens, by the profile and the base URL of the
-// endpoint that it is asked at.
+// Lookup returns the context window of a model, in tokens. profile and baseURL are those of the
+// endpoint that serves the model. ok is false if the table does not know the model.
 func Lookup(profile, baseURL, model string) (tokens int, ok bool) {
 	if slices.Contains(own, profile) {
 		return 0, false

@@ -53,16 +53,16 @@ const (
 	IDWord IDFormat = "word" // 1 to 64 letters, digits, _ and -
 )
 
-// Listing says how a server tells of its models.
+// Listing selects the request that lists a server's models.
 type Listing string
 
-// The ways to tell of models. The zero value is ListingOpenAI.
+// The ways to list models. The zero value is ListingOpenAI.
 const (
 	ListingOpenAI    Listing = ""          // GET models
 	ListingAnthropic Listing = "anthropic" // the same in Anthropic's own API: another header for the key, and pages
-	ListingOllama    Listing = "ollama"    // GET models; windows are told by Ollama's own API
-	ListingLlamaCPP  Listing = "llamacpp"  // GET models; the window is told by GET props
-	ListingNone      Listing = "none"      // the names that requests give are not listed
+	ListingOllama    Listing = "ollama"    // GET models; context windows come from Ollama's own API
+	ListingLlamaCPP  Listing = "llamacpp"  // GET models; the context window comes from GET props
+	ListingNone      Listing = "none"      // the server cannot list the names that requests use
 )
 
 // ReasoningReplay says what the server gets back of its own reasoning.

@@ -7,9 +7,10 @@ import (
 	"turnkeeper"
 )
 
-// toldTurns: later turns of a conversation are told of those that were cancelled or
-// failed too. Of the attempts at a message the one that closed it is told, and each
-// in which a tool with an effect has run. A message that was never begun is not told.
+// toldTurns checks which earlier turns of a conversation the model sees. Cancelled and
+// failed turns are among them. If a message took several attempts, the last one is
+// included, and each earlier one that ran a tool with an effect. A message that was
+// cancelled before its first turn is not.
 func toldTurns(h *house) {
 	withdrawn := h.enqueue("clerk", "", "withdrawn")
 	_, _, err := h.CancelMessage(h.Context(), withdrawn)

@@ -35,7 +35,8 @@ update turnkeeper.model_health set probe_grant = @grant_id::uuid where model = @
 select turnkeeper.note_models(@answered::text[], @failed::text[], @seen::integer[], @classes::text[], @errors::text[], @asked::interval[]);
 
 -- name: NoteFault :exec
--- What the end of a turn that failed means for its message and for its lane, beside what end_dispatch does.
+-- Runs after end_dispatch, when a turn failed: counts the fault on the message if @counted, and stores the models
+-- that the lane waits for.
 with m as (
     update turnkeeper.messages m set faults = m.faults + 1 from turnkeeper.turns t
     where t.id = @turn::bigint and m.id = t.message_id and @counted::boolean
@@ -44,19 +45,19 @@ update turnkeeper.leases l set waits_for = nullif(@waits_for::text[], '{}') from
 where t.id = @turn::bigint and l.lane = t.lane;
 
 -- name: TryModels :execrows
--- Somebody may have mended what failed: the models are tried at once.
+-- Makes the scheduler probe these models at once: an operator may have fixed them.
 update turnkeeper.model_health set until = statement_timestamp()
 where model = any(@models::text[]) and down_since is not null and until > statement_timestamp();
 
 -- name: TryModelsOfMessage :execrows
--- As TryModels, for those that a message waits for.
+-- Like TryModels, for the models that a message waits for.
 update turnkeeper.model_health h set until = statement_timestamp()
 from turnkeeper.messages m join turnkeeper.agents a on a.name = m.agent
 where m.id = @message and m.state in ('waiting', 'running') and h.model = any(a.models) and h.down_since is not null
   and h.until > statement_timestamp();
 
 -- name: TryAllModels :exec
--- After a hold-off times of before say nothing.
+-- Run after a hold-off, which makes earlier probe times meaningless.
 update turnkeeper.model_health set until = statement_timestamp() where down_since is not null;
 
 -- name: ListModels :many

@@ -42,7 +42,7 @@ func probeNow(e *env.Env) {
 	e.Exec("notify turnkeeper_inbox")
 }
 
-// awaitFailures waits until so many turns have failed, with the back-offs cut short.
+// awaitFailures waits until n turns have failed. It clears every back-off, so that retries start at once.
 func awaitFailures(e *env.Env, n int) {
 	e.T.Helper()
 	e.Poll(fmt.Sprintf("%d turns have failed", n), func() bool {
