@@ -213,7 +213,8 @@ update turnkeeper.leases l set waits_for = nullif($1::text[], '{}') from turnkee
 where t.id = $2::bigint and l.lane = t.lane
 `
 
-// What the end of a turn that failed means for its message and for its lane, beside what end_dispatch does.
+// Runs after end_dispatch, when a turn failed: counts the fault on the message if @counted, and stores the models
+// that the lane waits for.
 func (q *Queries) NoteFault(ctx context.Context, waitsFor []string, turn int64, counted bool) error {
 	_, err := q.db.Exec(ctx, NoteFault, waitsFor, turn, counted)
 	return err
@@ -314,7 +315,7 @@ const TryAllModels = `-- name: TryAllModels :exec
 update turnkeeper.model_health set until = statement_timestamp() where down_since is not null
 `
 
-// After a hold-off times of before say nothing.
+// Run after a hold-off, which makes earlier probe times meaningless.
 func (q *Queries) TryAllModels(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, TryAllModels)
 	return err
@@ -325,7 +326,7 @@ update turnkeeper.model_health set until = statement_timestamp()
 where model = any($1::text[]) and down_since is not null and until > statement_timestamp()
 `
 
-// Somebody may have mended what failed: the models are tried at once.
+// Makes the scheduler probe these models at once: an operator may have fixed them.
 func (q *Queries) TryModels(ctx context.Context, models []string) (int64, error) {
 	result, err := q.db.Exec(ctx, TryModels, models)
 	if err != nil {
@@ -341,7 +342,7 @@ where m.id = $1 and m.state in ('waiting', 'running') and h.model = any(a.models
   and h.until > statement_timestamp()
 `
 
-// As TryModels, for those that a message waits for.
+// Like TryModels, for the models that a message waits for.
 func (q *Queries) TryModelsOfMessage(ctx context.Context, message int64) (int64, error) {
 	result, err := q.db.Exec(ctx, TryModelsOfMessage, message)
 	if err != nil {
