@@ -34,7 +34,18 @@ func (o *outage) until(fault inferencetest.Reply, then func(inferencetest.Record
 	}
 }
 
-// probeNow has every model that is down be tried again at once, so that no test waits for a back-off.
+// end ends the outage, and clears back-offs until a model call has succeeded: a probe that began before
+// the end fails after it, and sets the next one minutes later. A message must be waiting for the model.
+func (o *outage) end(e *env.Env) {
+	e.T.Helper()
+	o.over.Store(true)
+	e.Poll("no model is down", func() bool {
+		probeNow(e)
+		return !env.Query[bool](e, "select exists (select from model_health where down_since is not null)")
+	})
+}
+
+// probeNow clears every back-off, of models and of lanes.
 func probeNow(e *env.Env) {
 	e.T.Helper()
 	e.Exec("update model_health set until = clock_timestamp() where down_since is not null")
@@ -105,8 +116,7 @@ func TestAServiceThatIsAwayFailsNoMessage(t *testing.T) {
 			if n := env.Query[int](e, "select count(*) from messages where state in ('waiting', 'running')"); n != len(ids) {
 				t.Errorf("%d of %d messages are left in the inbox", n, len(ids))
 			}
-			away.over.Store(true)
-			probeNow(e)
+			away.end(e)
 			wantAllSucceeded(e, ids)
 			e.AwaitDeliveries("every", "delivered", len(ids))
 			for _, pushes := range hook.Deliveries() {
@@ -133,9 +143,12 @@ func TestTheFirstSuccessBringsEverythingBack(t *testing.T) {
 	away.over.Store(true)
 	// All lanes wait for a minute; the model itself is due.
 	e.Exec("update leases set not_before = clock_timestamp() + interval '1 minute' where not_before is not null")
-	e.Exec("update leases set not_before = clock_timestamp() where lane = (select lane from messages order by id limit 1)")
-	e.Exec("update model_health set until = clock_timestamp()")
-	e.Exec("notify turnkeeper_inbox")
+	e.Poll("no model is down", func() bool { // a probe that began before the outage ended delays the next one
+		e.Exec("update leases set not_before = clock_timestamp() where lane = (select lane from messages order by id limit 1)")
+		e.Exec("update model_health set until = clock_timestamp() where down_since is not null")
+		e.Exec("notify turnkeeper_inbox")
+		return !env.Query[bool](e, "select exists (select from model_health where down_since is not null)")
+	})
 	wantAllSucceeded(e, ids)
 	if n := env.Query[int](e, "select count(*) from leases where not_before > clock_timestamp()"); n != 0 {
 		t.Errorf("%d lanes still wait", n)
@@ -183,8 +196,7 @@ func TestOnlyProbesAskAModelThatIsDown(t *testing.T) {
 	if at := e.Model.MaxInFlight(); at > 1 {
 		t.Errorf("%d requests were under way at once", at)
 	}
-	away.over.Store(true)
-	probeNow(e)
+	away.end(e)
 	wantAllSucceeded(e, ids)
 }
 
@@ -383,8 +395,7 @@ func TestReadsRunAgainAfterAFaultOfTheService(t *testing.T) {
 	e.StartWorker()
 	id := e.Send("clerk", "Look.")
 	awaitFailures(e, 4)
-	away.over.Store(true)
-	probeNow(e)
+	away.end(e)
 	wantAllSucceeded(e, []int64{id})
 	if n := len(e.Ledger.Runs("a")); n < 2 {
 		t.Errorf("the read ran %d times", n)
@@ -489,9 +500,9 @@ func TestRetryOfAllThatFailed(t *testing.T) {
 	w := e.StartWorker()
 	ids := []int64{e.Send("one", "a"), e.Send("one", "b"), e.Send("two", "c")}
 	e.AwaitClosed(ids...)
-	away.over.Store(true)
-	probeNow(e)
-	e.AwaitClosed(e.Send("three", "d")) // the model is up again: nothing of the others would wait for that
+	last := e.Send("three", "d")
+	away.end(e)
+	e.AwaitClosed(last) // the model is up again: nothing of the others would wait for that
 
 	type retried struct {
 		Retried []struct {
@@ -538,8 +549,7 @@ func TestAWaitingSenderIsTold(t *testing.T) {
 	e.Await("the model is down", "select exists (select from model_health where down_since is not null)")
 	p := env.StartProcess(t, "enqueue", e.Dir, e.Environ(), env.Binary(t, "enqueue"), "--agent", "clerk", "--wait", "Me too")
 	p.Await("waits for the model test/scripted, which is down")
-	away.over.Store(true)
-	probeNow(e)
+	away.end(e)
 	if code := p.Wait(); code != 0 {
 		t.Errorf("enqueue ended with %d", code)
 	}
