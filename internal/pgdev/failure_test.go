@@ -85,9 +85,8 @@ func TestPlainErrors(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c.opts.Dir, c.opts.Quick = openFolder(t), true
+			c.opts.Dir, c.opts.Quick = usedFolder(t), true
 			if c.spoil != nil {
-				closeServer(t, open(t, pgdev.Options{Dir: c.opts.Dir, Quick: true}))
 				c.spoil(t, c.opts.Dir)
 			}
 			server, err := pgdev.Open(t.Context(), c.opts)

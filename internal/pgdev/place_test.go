@@ -121,7 +121,7 @@ func TestSettings(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c.opts.Dir = openFolder(t)
+			c.opts.Dir = usedFolder(t)
 			server := open(t, c.opts)
 			got := make([]string, len(names))
 			for i, setting := range names {

@@ -35,6 +35,9 @@ import (
 // ServerVariable names the address of a Postgres server for tests: a superuser's.
 const ServerVariable = "TURNKEEPER_TEST_POSTGRES"
 
+// RunVariable names a folder that all packages of one run share, and that is removed after it.
+const RunVariable = "TURNKEEPER_TEST_RUN"
+
 // A server is where the databases of the tests are made.
 type server struct {
 	url      string

@@ -182,6 +182,7 @@ const ending = `{"id":"c","object":"chat.completion.chunk","created":1,"model":"
 // An operator signs in and steers with the keyboard alone; who may only read is
 // offered nothing, and refused.
 func TestOperatingInABrowser(t *testing.T) {
+	testrun.OnlyFull(t)
 	t.Parallel()
 	e := env.New(t)
 	e.WriteAgent("clerk", env.MarkerTools)

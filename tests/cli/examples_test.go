@@ -378,6 +378,7 @@ func (e *installError) Error() string { return e.cause.Error() + "\n" + string(e
 func TestTheResearchAgent(t *testing.T) {
 	t.Parallel()
 	e := newExample(t, "research")
+	testrun.OnlyFull(t) // npm's packages and a browser
 	modules, err := researchBrowser()
 	if err != nil {
 		t.Fatal(err)

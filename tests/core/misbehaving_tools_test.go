@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"turnkeeper/inference/inferencetest"
+	"turnkeeper/internal/testrun"
 	"turnkeeper/tests/internal/env"
 	"turnkeeper/tools/program/programtest"
 )
@@ -147,6 +148,7 @@ func TestProgramsThatMisbehave(t *testing.T) {
 		{misbehaviour{how: "surrogates", state: "succeeded", result: `{"a":"\ud800"}` + "\uFFFD."}, long},
 		{misbehaviour{how: "deep", state: "succeeded", result: "[[[[[", stored: deepJSON}, long},
 	}
+	tests = testrun.Sample(tests, 8)
 	e := env.New(t)
 	token := rand.Text()
 	var names []string
@@ -209,6 +211,7 @@ func TestGoToolsThatMisbehave(t *testing.T) {
 		{how: "surrogates", state: "succeeded", result: `{"a":"\ud800"}` + "\uFFFD."},
 		{how: "deep", state: "succeeded", result: "[[[[[", stored: deepJSON},
 	}
+	tests = testrun.Sample(tests, 7) // hang and hang a while among them
 	e := env.New(t)
 	e.WriteAgent("clerk", "tools: [mark_none, misbehave, overdo]", "async_timeout: 0")
 	modelCalls(e, func(how string) (inferencetest.Call, bool) {

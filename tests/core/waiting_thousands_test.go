@@ -15,7 +15,7 @@ import (
 // results come.
 func TestThousandsOfTurnsWait(t *testing.T) {
 	t.Parallel()
-	n := testrun.Count(300, env.FaultCount(1000, 10_000))
+	n := testrun.Count(200, env.FaultCount(1000, 10_000))
 	e := env.New(t)
 	e.WriteAgent("clerk", env.DetachedTools, "lane: conversation")
 	e.WriteAgent("other")

@@ -50,8 +50,8 @@ func fakeLibrary(t testing.TB) string {
 func newClockwork(t testing.TB) *clockwork {
 	t.Helper()
 	library := fakeLibrary(t)
-	dir := env.SharedDir(t)
-	home := filepath.Join(dir, "postgres")
+	home := env.ServerDir(t)
+	dir := filepath.Dir(home)
 	server, err := pgdev.Open(t.Context(), pgdev.Options{Dir: home, Quick: true})
 	if err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"turnkeeper/inference/inferencetest"
+	"turnkeeper/internal/testrun"
 	"turnkeeper/tests/internal/env"
 )
 
@@ -34,6 +35,7 @@ var publicServers = sync.OnceValues(func() (string, error) {
 // processes has the variable TEST_DIR, with the Env's folder.
 func withPublicServers(t *testing.T) *env.Env {
 	t.Helper()
+	testrun.OnlyFull(t) // npm's packages and a browser
 	modules, err := publicServers()
 	if err != nil {
 		t.Fatal(err)

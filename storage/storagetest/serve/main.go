@@ -1,5 +1,6 @@
-// Serve starts a Postgres server for tests, runs a command that finds it by the variable
-// TURNKEEPER_TEST_POSTGRES, and stops the server when the command has ended:
+// Serve starts a Postgres server for tests, runs a command, and stops the server when the command has
+// ended. The command finds the server by the variable TURNKEEPER_TEST_POSTGRES, and by
+// TURNKEEPER_TEST_RUN a folder that is removed after the run:
 //
 //	serve go test ./...
 //
@@ -48,7 +49,7 @@ func run(command []string) int {
 
 func await(command []string, url string, signals <-chan os.Signal) int {
 	cmd := exec.Command(command[0], command[1:]...)
-	cmd.Env = append(os.Environ(), storagetest.ServerVariable+"="+url)
+	cmd.Env = append(os.Environ(), storagetest.ServerVariable+"="+url, storagetest.RunVariable+"="+os.TempDir())
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	if err := cmd.Start(); err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -1,6 +1,7 @@
 package env
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -10,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"turnkeeper/storage/storagetest"
 )
 
 // programs are the packages that are built for the tests.
@@ -28,16 +31,40 @@ func binaryDir() string {
 	return Path("bin/test")
 }
 
+// build builds the programs once per run of scripts/test: the first package to ask builds them, and
+// keeps the list of their sources for the others.
 var build = sync.OnceValue(func() error {
 	unlock, err := lockFile(binaryDir() + ".lock")
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	if err := Build(append([]string{"-o", binaryDir() + "/"}, programs...)...); err != nil {
-		return err
+	list := ""
+	if run, set := syscall.Getenv(storagetest.RunVariable); set {
+		list = filepath.Join(run, filepath.Base(binaryDir())+".sources")
 	}
-	return statSources()
+	names, err := os.ReadFile(list)
+	if err != nil {
+		if err := Build(append([]string{"-o", binaryDir() + "/"}, programs...)...); err != nil {
+			return err
+		}
+		if names, err = sources(); err != nil {
+			return err
+		}
+		if list != "" {
+			if err := os.WriteFile(list, names, 0o600); err != nil {
+				return err
+			}
+		}
+	}
+	// go test takes a result from its cache unless a file that the tests looked at has changed, and
+	// the programs are not among what the tests import.
+	for name := range strings.Lines(string(names)) {
+		if _, err := os.Stat(strings.TrimSpace(name)); err != nil {
+			return err
+		}
+	}
+	return nil
 })
 
 // lockFile makes a file and its folder if need be, and locks it against other processes.
@@ -59,23 +86,16 @@ func lockFile(name string) (unlock func(), err error) {
 	return func() { _ = f.Close() }, nil
 }
 
-// statSources looks at each source file of the programs and its folder. go test
-// takes a result from its cache unless a file that the tests looked at has
-// changed, and the programs are not among what the tests import.
-func statSources() error {
+// sources lists each source file of the programs and its folder, a line each.
+func sources() ([]byte, error) {
 	const format = "{{if .Module}}{{if .Module.Main}}{{.Dir}}{{range .GoFiles}}\n{{$.Dir}}/{{.}}{{end}}{{range .EmbedFiles}}\n{{$.Dir}}/{{.}}{{end}}{{end}}{{end}}"
 	cmd := exec.Command("go", append([]string{"list", "-deps", "-f", format}, programs...)...)
 	cmd.Dir = root()
 	out, err := cmd.Output()
 	if err != nil {
-		return fmt.Errorf("listing the sources of the programs: %w", err)
+		return nil, fmt.Errorf("listing the sources of the programs: %w", err)
 	}
-	for name := range strings.SplitSeq(strings.TrimSpace(string(out)), "\n") {
-		if _, err := os.Stat(name); err != nil {
-			return err
-		}
-	}
-	return nil
+	return bytes.TrimSpace(out), nil
 }
 
 // Build runs go build with these arguments in the module's root, with the race
