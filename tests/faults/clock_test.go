@@ -106,7 +106,9 @@ func TestTheDatabasesClockSteps(t *testing.T) {
 			turn := e.TurnOf(id)
 			e.WantEnd(turn, "succeeded", "none", 2)
 			if turn.Dispatches != 1 || turn.DurationMs == nil || *turn.DurationMs < 0 || *turn.DurationMs > (2*time.Hour).Milliseconds() {
-				t.Errorf("after a step of %v: turn %d had %d dispatches in %v ms", step, id, turn.Dispatches, *turn.DurationMs)
+				t.Errorf("after a step of %v: message %d had %d dispatches in %v ms; the grants and jobs are\n%s\n%s", step, id, turn.Dispatches, *turn.DurationMs,
+					env.Query[string](e, "select string_agg(g::text, E'\n' order by id) from lease_log g"),
+					env.Query[string](e, "select string_agg(j::text, E'\n' order by id) from river_job j"))
 			}
 		}
 		e.Ledger.WantRuns(during, 1)
