@@ -129,6 +129,27 @@ func TestTheDatabasesClockSteps(t *testing.T) {
 	}
 }
 
+// The clock is set back between a grant and the fetch of its job, which must not wait until the
+// clock shows that time again.
+func TestTheClockIsSetBackBeforeAFetch(t *testing.T) {
+	t.Parallel()
+	e, c := newClockEnv(t)
+	e.WriteAgent("clerk")
+	e.Model.Then(func(inferencetest.Recorded) inferencetest.Reply { return inferencetest.Text("Hello to you.") })
+	e.StartWorker(append([]string{"--roles", "scheduler"}, clockLease...)...)
+	w := e.StartWorker(append([]string{"--roles", "worker"}, clockLease...)...)
+	w.Signal(syscall.SIGSTOP)
+	message := e.Send("clerk", "Hello")
+	e.Await("the message is granted", "select exists (select from turns where state = 'running' and worker_id is null)")
+	c.set(-time.Hour)
+	w.Signal(syscall.SIGCONT)
+	turn := e.TurnOf(message)
+	e.WantEnd(turn, "succeeded", "none", 1)
+	if turn.Dispatches != 1 || turn.Losses != 0 {
+		t.Errorf("the turn had %d dispatches, %d losses", turn.Dispatches, turn.Losses)
+	}
+}
+
 // A worker dies, and the clock is set back: its turn must not wait until the
 // clock shows the end of its lease again.
 func TestAWorkerDiesAndTheClockIsSetBack(t *testing.T) {
