@@ -19,8 +19,7 @@ type caller struct {
 }
 
 func (c caller) may(scope string) bool {
-	return c.token == nil || slices.Contains(c.token.Scopes, scope) ||
-		scope == ScopeSend && slices.Contains(c.token.Scopes, ScopeRead)
+	return c.token == nil || slices.Contains(c.token.Scopes, scope)
 }
 
 // sees says that what is the agent's may be shown, and asked for.
@@ -71,7 +70,9 @@ func (a *API) needsToken(c *call) bool { return a.cfg.NeedToken || forwarded(c.H
 // admitToken holds a caller to what their token is for.
 func (a *API) admitToken(c *call, token storage.Token, scope string) error {
 	c.caller.token = &token
-	if !c.caller.may(scope) {
+	// Who may read everything may read what a sender may, and send nothing.
+	reads := scope == ScopeSend && (c.Method == http.MethodGet || c.Method == http.MethodHead)
+	if !c.caller.may(scope) && (!reads || !c.caller.may(ScopeRead)) {
 		return refusal(http.StatusForbidden, "this needs a token with the scope %q; this one has %s", scope, strings.Join(token.Scopes, ", "))
 	}
 	return a.limit(c, "token "+strconv.FormatInt(token.ID, 10))
