@@ -46,7 +46,7 @@ func (r *reader) schedule(where string, v *strictyaml.Node) Schedule {
 			s.Name, err = value, checkForm(value)
 		case "cron":
 			given = true
-			s.Cron, err = value, checkCron(value)
+			s.Cron, err = value, CheckCron(value)
 		case "time_zone":
 			s.TimeZone, err = value, checkTimeZone(value)
 		case "conversation":
@@ -73,9 +73,10 @@ func checkForm(name string) error {
 	return nil
 }
 
-// checkCron accepts what the scheduler's parser does, less what never comes
-// due or hides a time zone.
-func checkCron(spec string) error {
+// CheckCron returns an error that says what to write if a schedule cannot have the spec: it must
+// be five cron fields or a word such as @daily or @every 10m, come due within five years, and
+// not name a time zone.
+func CheckCron(spec string) error {
 	if strings.Contains(spec, "TZ=") {
 		return errors.New("give the time zone by the key time_zone")
 	}

@@ -97,6 +97,7 @@ func TestUnknownIds(t *testing.T) {
 	} {
 		h.ask("GET", path, "").want(t, http.StatusNotFound, detail)
 	}
+	h.ask("POST", "/v1/chat/completions", `{"model":"clerk","messages":[]}`).want(t, http.StatusNotFound, `{"error":{"message":"this server has OpenAI's Responses API`)
 	h.ask("DELETE", "/v1/turns", "").want(t, http.StatusMethodNotAllowed, "this path takes GET")
 	h.ask("GET", "/v1/turns?limit=101", "").want(t, 400, "limit must be 1 to 100")
 	h.ask("GET", "/v1/turns?state=odd", "").want(t, 400, "state must be one of")

@@ -160,7 +160,7 @@ func (a *API) noRoute(w http.ResponseWriter, r *http.Request) *problem {
 		}
 	}
 	if len(allowed) == 0 {
-		return refusal(http.StatusNotFound, "there is nothing at this path: GET /openapi.json tells what there is")
+		return refusal(http.StatusNotFound, "%s", responses.NoPath(r.URL.Path))
 	}
 	w.Header()["Allow"] = allowed
 	return refusal(http.StatusMethodNotAllowed, "this path takes %s", slices.Concat(allowed)[0])

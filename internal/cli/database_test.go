@@ -211,7 +211,7 @@ func TestSteering(t *testing.T) {
 	if got := decode[schedule](t, ctl("schedules", "set", "watcher", "*/5  * * * *")); got.Cron != "*/5 * * * *" || got.FileCron != "0 9 * * *" {
 		t.Errorf("set: %+v", got)
 	}
-	for _, cron := range []string{"every day", "0 0 30 2 *", "TZ=Europe/Berlin 0 9 * * *"} {
+	for _, cron := range []string{"every day", "0 0 30 2 *", "TZ=Europe/Berlin 0 9 * * *", "@every 0s", "@every 500ms"} {
 		if got := ctl("schedules", "set", "watcher", cron); got.code != 2 {
 			t.Errorf("set %s: %+v", cron, got)
 		}

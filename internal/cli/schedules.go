@@ -8,10 +8,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"turnkeeper"
+	"turnkeeper/agentdef"
 	"turnkeeper/internal/app"
 	"turnkeeper/internal/config"
 	"turnkeeper/internal/views"
-	"turnkeeper/scheduler"
 	"turnkeeper/storage"
 )
 
@@ -129,24 +129,14 @@ func findSchedule(ctx context.Context, store *storage.Store, which target) (turn
 	return turnkeeper.Schedule{}, turnkeeper.ErrNotFound
 }
 
-// setSchedule changes when a schedule comes due, to what the scheduler can
-// read.
+// setSchedule changes when a schedule comes due.
 func setSchedule(ctx context.Context, store *storage.Store, to target, args []string) error {
-	sched, err := findSchedule(ctx, store, to)
-	if err != nil {
+	if _, err := findSchedule(ctx, store, to); err != nil {
 		return err
 	}
 	cron := strings.Join(strings.Fields(args[0]), " ")
-	facts, err := store.ServerFacts(ctx)
-	if err != nil {
-		return err
-	}
-	decision := scheduler.Decide(turnkeeper.DueSchedule{Cron: cron, TimeZone: sched.TimeZone}, facts.Now)
-	switch {
-	case strings.Contains(cron, "TZ="):
-		return usageError("the schedule %q names a time zone: that is for time_zone in the agent's file", cron)
-	case decision.Error != "":
-		return usageError("%s: write five fields such as \"0 9 * * 1-5\", or @hourly, @daily, @every 10m", decision.Error)
+	if err := agentdef.CheckCron(cron); err != nil {
+		return usageError("the schedule is %q: %v", cron, err)
 	}
 	return store.OverrideSchedule(ctx, to.agent, to.name, cron)
 }
