@@ -58,7 +58,7 @@ const enough = 50
 // make sim SEED=n SEEDS=1.
 func TestNothingLostNothingTwice(t *testing.T) {
 	if *seeds == 0 {
-		*seeds = testrun.Count(20, enough)
+		*seeds = testrun.Count(12, enough)
 		if testing.Short() {
 			*seeds = 3
 		}

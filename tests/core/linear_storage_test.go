@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"turnkeeper/inference/inferencetest"
+	"turnkeeper/internal/testrun"
 	"turnkeeper/tests/internal/env"
 )
 
@@ -18,7 +19,8 @@ import (
 // with indexes, dead rows and River's tables; docs/context-window.md has the figure.
 func TestStorageGrowsWithWhatIsNew(t *testing.T) {
 	t.Parallel()
-	const turns, rounds, resultBytes = 5, 20, 5000
+	const rounds, resultBytes = 20, 5000
+	turns := testrun.Count(2, 5)
 	e := env.New(t)
 	e.WriteAgent("clerk", "tools: [mark_none]", "max_rounds: 20", "max_tool_calls: 100", "context_window: 1000000")
 	e.Model.Then(func(inferencetest.Recorded) inferencetest.Reply { return inferencetest.Text("Noted.") })
