@@ -14,30 +14,30 @@ import (
 	"turnkeeper/tools"
 )
 
-// A CallBox takes what runs of detached calls ended with. Implementations are safe
-// for concurrent use, and wait for a database that is away until ctx ends.
+// A CallBox takes the results of detached calls. Implementations are safe for
+// concurrent use. While the database is unavailable, they wait until ctx ends.
 type CallBox interface {
-	// Arrive brings the result of a claimed call, and has its turn go on if that
-	// waits. turnkeeper.ErrFenced: the claim is void; the result is then kept
-	// beside what the call has ended with.
+	// Arrive delivers the result of a claimed call, and resumes its turn if the turn
+	// waits. It returns turnkeeper.ErrFenced if the claim is void; the result is then
+	// kept beside what the call has ended with.
 	Arrive(ctx context.Context, c turnkeeper.ClaimedCall, r turnkeeper.CallResult) error
-	// HandOn gives a claimed call back, to be run again from its beginning.
-	// turnkeeper.ErrFenced: the claim is void.
+	// HandOn gives a claimed call back, to be run again from its beginning. It returns
+	// turnkeeper.ErrFenced if the claim is void.
 	HandOn(ctx context.Context, c turnkeeper.ClaimedCall) error
 }
 
-// How long the end of a run may take to be written: while the database is away,
-// and when the run was cut short.
+// The timeouts for writing the end of a run: the usual one, which allows for an
+// unavailable database, and the one after the run was cut short.
 const (
 	arriveTime    = 10 * time.Minute
 	arriveCutTime = 10 * time.Second
 )
 
-// RunDetached runs a claimed call within its time, and brings what it ended with.
-// When ctx ends first, a call that may run again is handed on, and one of effect
-// once has ended as cancelled; with the cause turnkeeper.ErrFenced the claim is
-// void, and nothing is written. It returns the state that was written; an error
-// says that none was.
+// RunDetached runs a claimed call within its time limit, and delivers its result. If
+// ctx ends first, a call that may run again is handed on, and a call of effect once
+// ends as cancelled. If the cause is turnkeeper.ErrFenced, the claim is void and
+// nothing is written. RunDetached returns the state that was written; on an error, none
+// was.
 func (r *Runner) RunDetached(ctx context.Context, c turnkeeper.ClaimedCall, box CallBox) (turnkeeper.CallState, error) {
 	r.at(ctx, PointDetachedClaimed)
 	result, cut := r.runDetached(ctx, c)
@@ -67,7 +67,7 @@ func (r *Runner) RunDetached(ctx context.Context, c turnkeeper.ClaimedCall, box 
 	return result.State, nil
 }
 
-// runDetached runs a claimed call. cut says that the end of ctx ended the run.
+// runDetached runs a claimed call. cut reports whether the run ended because ctx did.
 func (r *Runner) runDetached(ctx context.Context, c turnkeeper.ClaimedCall) (result turnkeeper.CallResult, cut bool) {
 	log := r.cfg.Log.With(append(TurnFields(c.Turn, c.TraceParent), zap.String("tool", c.Call.Name), zap.Stringer("call", c.Call.Key))...)
 	tool, ok := r.cfg.Tools.Get(c.Call.Name)
@@ -122,8 +122,8 @@ func detachedResult(c turnkeeper.ClaimedCall, raw tools.Result, state turnkeeper
 	return turnkeeper.CallResult{Key: c.Call.Key, State: state, Preview: taken.Preview, Output: &taken.Output, Attached: attached}
 }
 
-// cutDetached is the result of a call of effect once whose run was cut short by
-// the end of its worker: it is not run again.
+// cutDetached returns the result of a call of effect once whose run was cut short by
+// the end of its worker. The call is not run again.
 func cutDetached(c turnkeeper.ClaimedCall, took time.Duration) turnkeeper.CallResult {
 	text := "cancelled: the worker that ran this call had to stop" + shownMaybe
 	result := detachedResult(c, tools.Result{Text: text}, turnkeeper.CallCancelled)
@@ -131,7 +131,7 @@ func cutDetached(c turnkeeper.ClaimedCall, took time.Duration) turnkeeper.CallRe
 	return result
 }
 
-// LostCall is the result of a detached call that will have no other.
+// LostCall returns the result of a detached call that will have no other.
 func LostCall(c turnkeeper.LostCall) turnkeeper.CallResult {
 	text := ""
 	switch {
@@ -141,7 +141,7 @@ func LostCall(c turnkeeper.LostCall) turnkeeper.CallResult {
 		text = fmt.Sprintf("tool error: '%s' was not begun within %s: no worker had the tool and room for it", c.Name, turnkeeper.MaxDetachedWait)
 	case c.Effect.Repeatable():
 		text = fmt.Sprintf("tool error: '%s' lost its worker %d times; it is not run again", c.Name, c.Losses+1)
-	default: // the tool may be able to tell what became of it: nothing takes the place of its output
+	default: // the tool may be able to tell the outcome: nothing is stored as its output
 		return turnkeeper.CallResult{Key: c.Ref.Key, State: turnkeeper.CallUnknown, Preview: outputs.Preview(shownUnknown), OutputID: c.OutputID}
 	}
 	return detachedResult(turnkeeper.ClaimedCall{

@@ -9,8 +9,8 @@ import (
 	"turnkeeper/tools"
 )
 
-// runEffect runs one call of effect keyed or once: start on record, time check,
-// effect. Its result is left for the next write.
+// runEffect runs one call of effect keyed or once: it writes the start, checks the time
+// left and runs the effect. The result goes into the next write.
 func (t *turn) runEffect(ctx context.Context, call *turnkeeper.ToolCall, spec tools.Spec) error {
 	if err := t.start(ctx, call); err != nil {
 		return err
@@ -38,7 +38,7 @@ func (t *turn) runEffect(ctx context.Context, call *turnkeeper.ToolCall, spec to
 	return err
 }
 
-// notBegun keeps that a call with a start on record certainly did not run. One
+// notBegun notes that a call whose start is on record certainly did not run. A call
 // that may be started again is left to the next dispatch, if there is one.
 func (t *turn) notBegun(call *turnkeeper.ToolCall) {
 	if call.Effect.Repeatable() {
@@ -48,7 +48,7 @@ func (t *turn) notBegun(call *turnkeeper.ToolCall) {
 	}
 }
 
-// start makes the start of a call durable, together with what else is owed.
+// start makes the start of a call durable, together with everything not yet written.
 func (t *turn) start(ctx context.Context, call *turnkeeper.ToolCall) error {
 	t.told = len(t.next.Events)
 	t.next.Starts = append(t.next.Starts, newStart(call))
@@ -56,9 +56,9 @@ func (t *turn) start(ctx context.Context, call *turnkeeper.ToolCall) error {
 	return t.commit(ctx)
 }
 
-// dropStarts takes back a start that could not be written: the call did not
-// run, and must not look as if it had. That of a call which has run all the
-// same, because it only reads, stays.
+// dropStarts removes starts that could not be written: their calls did not run, and
+// must not look as if they had. The start of a call that has run anyway, because it
+// only reads, stays.
 func (t *turn) dropStarts() {
 	kept := slices.DeleteFunc(slices.Clone(t.next.Starts), func(s turnkeeper.CallStart) bool { return !t.hasResult(s.Key) })
 	if len(kept) < len(t.next.Starts) {
@@ -66,7 +66,7 @@ func (t *turn) dropStarts() {
 	}
 }
 
-// hasResult says that a result of the call is in the next write.
+// hasResult reports whether the next write has a result of the call.
 func (t *turn) hasResult(key turnkeeper.CallKey) bool {
 	return slices.ContainsFunc(t.next.Results, func(r turnkeeper.CallResult) bool { return r.Key == key })
 }
@@ -99,7 +99,7 @@ func (t *turn) runTransactional(ctx context.Context, call *turnkeeper.ToolCall, 
 		done := execute()
 		result := t.take(call, done.Result, id)
 		result.Nonce, result.Duration, result.Ran, result.Usage = start.Nonce, done.took, !call.Paging, done.used
-		// Whatever did not succeed is undone, and so has failed.
+		// A call that did not succeed is rolled back, and so has failed.
 		result.State = turnkeeper.CallFailed
 		if done.Outcome == tools.Succeeded {
 			result.State = turnkeeper.CallSucceeded

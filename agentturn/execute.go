@@ -9,11 +9,11 @@ import (
 	"turnkeeper"
 )
 
-// execute runs the open calls in order: neighbours of effect none beside each
-// other, the others one by one. Results are written with the next start, or
-// before anything else is begun.
+// execute runs the open calls in order: adjacent calls of effect none in parallel, the
+// others one at a time. Results are written with the next start, or before anything
+// else begins.
 func (t *turn) execute(ctx context.Context) (state, error) {
-	if n := len(t.rounds); t.round.number != n && len(t.pending()) > 0 { // its answer is of an earlier dispatch
+	if n := len(t.rounds); t.round.number != n && len(t.pending()) > 0 { // the round's answer came in an earlier dispatch
 		ctx = t.enterRound(ctx, n, true)
 	}
 	for open := t.pending(); len(open) > 0; open = t.pending() {
@@ -38,11 +38,11 @@ func (t *turn) execute(ctx context.Context) (state, error) {
 	return t.decide, nil
 }
 
-// executeFirst brings the first of the open calls, or more, to an answer.
+// executeFirst gets the first of the open calls answered, and possibly more of them.
 func (t *turn) executeFirst(ctx context.Context, open []*turnkeeper.ToolCall) error {
 	call := open[0]
 	spec, ok := t.offered.Spec(call.Name)
-	if !ok { // planned by a worker that had it
+	if !ok { // planned by a worker that had the tool
 		t.answerMissing(call)
 		return nil
 	}
@@ -104,9 +104,9 @@ func (t *turn) answerMissing(call *turnkeeper.ToolCall) {
 		"tool not found: "+call.Name+"\nIt was taken away after the call was planned. Nothing was run."))
 }
 
-// denyRest answers all open calls: the lease is too short for the first of
-// them, and so the turn goes to its reply. Calls that a lost worker had started
-// keep their doubt.
+// denyRest answers all open calls: the lease is too short for the first of them, so the
+// turn goes on to its reply. Calls that a lost worker had started get a verdict instead
+// of a denial.
 func (t *turn) denyRest(open []*turnkeeper.ToolCall) {
 	t.log.Warn("not enough time left in this turn", zap.Stringer("call", open[0].Key),
 		zap.String("tool", open[0].Name), zap.Duration("lease_left", time.Until(t.lease)), zap.Duration("margin", t.bounds.Margin))

@@ -17,11 +17,11 @@ import (
 type ending struct {
 	state   turnkeeper.TurnState
 	stop    turnkeeper.StopReason
-	reply   func([]turnkeeper.Round) reply // made when every call is answered; nil: none
+	reply   func([]turnkeeper.Round) reply // called once every call is answered; nil: no reply
 	outcome turnkeeper.Outcome             // what else is known: error, retry, back-off
 }
 
-// Results of calls that the end of a turn, or of a dispatch, cuts short.
+// Results of calls that are cut short by the end of a turn or of a dispatch.
 const (
 	shownNotRun       = "cancelled: the turn ended before this call was run."
 	shownNotBegun     = "not run: the turn was stopped before this call began."
@@ -30,9 +30,9 @@ const (
 	maxOperatorErrors = 4000 // characters
 )
 
-// finish writes the outcome, with everything that is still owed.
+// finish writes the outcome together with everything not yet written.
 func (t *turn) finish(ctx context.Context, e ending) (turnkeeper.Outcome, error) {
-	t.dropStarts() // before anything is told of what ends now
+	t.dropStarts() // before the events of the end are added
 	t.stopJobs(errOver)
 	switch e.state {
 	case turnkeeper.TurnWaiting: // nothing is open here
@@ -60,7 +60,7 @@ func (t *turn) finish(ctx context.Context, e ending) (turnkeeper.Outcome, error)
 	return outcome, nil
 }
 
-// logEnd says how this dispatch ended, once that is written.
+// logEnd logs how this dispatch ended, once that is written.
 func (t *turn) logEnd(o turnkeeper.Outcome) {
 	switch {
 	case o.State == turnkeeper.TurnWaiting:
@@ -82,7 +82,8 @@ func (t *turn) logEnd(o turnkeeper.Outcome) {
 	}
 }
 
-// duration is from the first grant until now, by the database's clock up to this dispatch.
+// duration returns the time from the first grant until now. The part before this dispatch
+// is by the database's clock.
 func (t *turn) duration() time.Duration {
 	turn := t.record.Turn
 	return max(turn.GrantedAt.Sub(turn.CreatedAt), 0) + t.record.Elapsed + time.Since(t.loaded)
@@ -95,7 +96,7 @@ func endEvent(s turnkeeper.TurnState) turnkeeper.EventType {
 	return turnkeeper.EventTurnError
 }
 
-// closeCalls answers every open call: no call is open under a closed turn.
+// closeCalls answers every open call: a closed turn must have none.
 func (t *turn) closeCalls() {
 	for _, call := range t.open() {
 		switch result, cut := t.interrupted[call.Key]; {
@@ -109,8 +110,8 @@ func (t *turn) closeCalls() {
 	}
 }
 
-// handBack leaves open what the next dispatch can run again or look up, and
-// answers what it could not: a call of effect once that was cut short.
+// handBack leaves calls open that the next dispatch can run again or look up. It
+// answers the others: calls of effect once that were cut short.
 func (t *turn) handBack() {
 	for _, call := range t.open() {
 		result, cut := t.interrupted[call.Key]
@@ -122,7 +123,7 @@ func (t *turn) handBack() {
 	}
 }
 
-// doubted adds to the result of an effect that was cut short what that means.
+// doubted adds a note to the result of an effect that was cut short: it may or may not have happened.
 func (t *turn) doubted(call *turnkeeper.ToolCall, result turnkeeper.CallResult) turnkeeper.CallResult {
 	switch {
 	case !result.Ran || call.Effect == turnkeeper.EffectNone:
@@ -135,9 +136,9 @@ func (t *turn) doubted(call *turnkeeper.ToolCall, result turnkeeper.CallResult) 
 	return result
 }
 
-// outcome makes the outcome of an ending, with the rules for scheduled turns:
-// only what the model says as its answer goes to the outbox, and not where that
-// is its agent's word for nothing. Whatever else it said is kept for operators.
+// outcome makes the outcome of an ending. For a scheduled turn, only the model's answer
+// goes into the outbox, and only if it is not the agent's word for having nothing to
+// tell. Everything else the model said is kept for operators.
 func (t *turn) outcome(e ending) turnkeeper.Outcome {
 	o := e.outcome
 	o.State, o.StopReason = e.state, e.stop
@@ -159,7 +160,7 @@ func (t *turn) outcome(e ending) turnkeeper.Outcome {
 	return o
 }
 
-// saidBeside is what the model said in all rounds but the one of the reply.
+// saidBeside returns what the model said in all rounds except the one of the reply.
 func saidBeside(rounds []turnkeeper.Round, reply int) string {
 	var said []string
 	for _, round := range rounds {

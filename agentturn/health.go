@@ -14,12 +14,11 @@ import (
 	"turnkeeper/inference"
 )
 
-// modelHealth is what a turn knows of the health of models. It belongs to the
-// goroutine of the turn.
+// modelHealth holds what a turn knows about the health of models. Only the turn's goroutine uses it.
 type modelHealth struct {
 	grant turnkeeper.GrantID
-	known map[string]turnkeeper.ModelHealth // that were down, by name
-	asked map[string]bool                   // a request was sent to, in the call under way
+	known map[string]turnkeeper.ModelHealth // models that are down, by name
+	asked map[string]bool                   // models that got a request in the current call
 }
 
 func newModelHealth(record turnkeeper.Record) modelHealth {
@@ -30,20 +29,19 @@ func newModelHealth(record turnkeeper.Record) modelHealth {
 	return h
 }
 
-// down says that a model is not to be asked: it is down, and it is not this turn
-// that tries it.
+// down reports whether a model must not be asked: it is down, and this turn does not probe it.
 func (h *modelHealth) down(name string) bool {
 	m, known := h.known[name]
 	return known && (m.Probe == "" || m.Probe != h.grant)
 }
 
-// probed says that this turn tries whether a model that is down is up again.
+// probed reports whether this turn probes a model that is down.
 func (h *modelHealth) probed(name string) bool {
 	m, known := h.known[name]
 	return known && m.Probe != "" && m.Probe == h.grant
 }
 
-// failed notes a fault of the service and returns it as it is written.
+// failed notes a fault of the service and returns the failure to write.
 func (h *modelHealth) failed(name string, err *inference.Error) turnkeeper.ModelFailure {
 	m := h.known[name]
 	f := turnkeeper.ModelFailure{
@@ -54,11 +52,11 @@ func (h *modelHealth) failed(name string, err *inference.Error) turnkeeper.Model
 	return f
 }
 
-// maxHealthError bounds what is kept of a model's newest failure, in characters.
+// maxHealthError limits the stored error text of a model's newest failure, in characters.
 const maxHealthError = 1000
 
-// usable are the models of the chain to ask: those that are not down. Once an effect has
-// happened all are, where no other is left.
+// usable returns the models of the chain that may be asked: those that are not down. If
+// all of them are down, it returns all of them once an effect has happened.
 func (t *turn) usable(all []*candidate) []*candidate {
 	up := slices.DeleteFunc(slices.Clone(all), func(c *candidate) bool { return t.health.down(c.name) })
 	if len(up) == 0 && t.anyEffect() {
@@ -67,7 +65,7 @@ func (t *turn) usable(all []*candidate) []*candidate {
 	return up
 }
 
-// answeredBy notes that a model has answered, be it with a refusal.
+// answeredBy notes that a model has answered. A refusal counts as an answer.
 func (t *turn) answeredBy(name string) {
 	delete(t.health.known, name)
 	t.next.ModelFailures = slices.DeleteFunc(t.next.ModelFailures, func(f turnkeeper.ModelFailure) bool { return f.Model == name })
@@ -77,8 +75,8 @@ func (t *turn) answeredBy(name string) {
 	}
 }
 
-// gaveUp notes why a model was given up. A fault of the service is told with the next
-// write; a model that refuses a request is there.
+// gaveUp notes why a model was given up. A fault of the service goes into the next
+// write. A model that refuses a request counts as available.
 func (t *turn) gaveUp(name string, err *inference.Error) {
 	asked := t.health.asked[name]
 	switch {
@@ -95,22 +93,23 @@ func (t *turn) gaveUp(name string, err *inference.Error) {
 	}
 }
 
-// A serviceError is a call that failed by a fault of the service: the same request
-// may be answered later.
+// A serviceError is a call that failed by a fault of the service. The same request may
+// be answered later.
 type serviceError struct {
 	err      error
 	class    string
-	waitsFor []string      // models of the chain that may answer it
-	pause    time.Duration // until one of them may be asked
-	after    time.Duration // that a provider asked for
+	waitsFor []string      // models of the chain that may answer it later
+	pause    time.Duration // time until one of them may be asked
+	after    time.Duration // pause that a provider asked for
 }
 
 func (e *serviceError) Error() string { return e.err.Error() }
 func (e *serviceError) Unwrap() error { return e.err }
 
-// faultOf is err, or, where any model of the chain may answer the request later,
-// a *serviceError with it. given are the failures of the models that were asked. A model that
-// gave an answer which cannot be used counts, whatever the others did: it costs.
+// faultOf returns err, wrapped in a *serviceError if a model of the chain may answer the
+// request later. given holds the failures of the models that were asked. If one of them gave
+// an answer that cannot be used, faultOf returns that failure, whatever the others did: such
+// an answer costs.
 func (t *turn) faultOf(all []*candidate, given map[string]*inference.Error, err error) error {
 	for _, c := range all {
 		if failure := given[c.name]; failure != nil && failure.Class == inference.ClassBadOutput {
@@ -138,21 +137,23 @@ func (t *turn) faultOf(all []*candidate, given map[string]*inference.Error, err 
 		return err
 	}
 	if fault.pause == 0 {
-		// Also where all are known to be down. The grant waits for them as well, but by the models
-		// that the newest worker has registered, which need not be those of this definition.
+		// This includes the case that all models are known to be down. The grant waits for
+		// them too, but it goes by the models that the newest worker has registered, which
+		// may differ from those of this definition.
 		fault.pause = turnkeeper.Backoff(t.record.Failures + 1)
 	}
 	return fault
 }
 
-// unconfigured is the error of a turn whose models this worker does not know: one that
-// does may come, and the settings may be put right. It says nothing of the models.
+// unconfigured returns the error of a turn whose models this worker does not know. A
+// worker that knows them may come, or the settings may be corrected. The error says
+// nothing about the models.
 func (t *turn) unconfigured(names []string, err *inference.Error) error {
 	return &serviceError{err: err, class: string(err.Class), waitsFor: names, pause: turnkeeper.Backoff(t.record.Failures + 1)}
 }
 
-// allDown is the error of a call that is not made, because every model is down and
-// another turn tries them.
+// allDown returns the error of a call that is not made because every model is down and
+// another turn probes them.
 func (t *turn) allDown(all []*candidate) error {
 	var details []string
 	for _, c := range all {
@@ -166,15 +167,15 @@ func (t *turn) allDown(all []*candidate) error {
 	}
 }
 
-// The pauses between tries of the whole chain, once an effect has happened.
+// The pauses between retries of the whole chain, once an effect has happened.
 const (
 	firstLongPause = time.Second
 	maxLongPause   = 8 * time.Second
 )
 
-// longPause is how long to wait before the whole chain is asked again, after so many
-// times. ok is false where the turn ends instead: no effect has happened, so that the
-// message can wait, or there is no time left.
+// longPause returns how long to wait before the whole chain is asked again, after it
+// was asked the given number of times. ok is false if the turn ends instead: no effect
+// has happened, so the message can wait, or no time is left.
 func (t *turn) longPause(ctx context.Context, err error, times int) (wait time.Duration, ok bool) {
 	fault, service := errors.AsType[*serviceError](err)
 	if !service || ctx.Err() != nil || !t.anyEffect() {
@@ -185,8 +186,7 @@ func (t *turn) longPause(ctx context.Context, err error, times int) (wait time.D
 	return wait, !bounded || wait < time.Until(deadline)
 }
 
-// anyEffect says that a tool with an effect has started in this turn, in whichever
-// dispatch.
+// anyEffect reports whether a tool with an effect has started in this turn, in any dispatch.
 func (t *turn) anyEffect() bool {
 	return slices.ContainsFunc(t.calls(), func(c turnkeeper.ToolCall) bool {
 		if c.Effect == turnkeeper.EffectNone || !c.State.Executed() {

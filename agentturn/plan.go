@@ -24,8 +24,8 @@ type answer struct {
 	inference.Response
 }
 
-// plan turns an answer into a round: every call is checked, and either denied,
-// skipped, or planned to run. It becomes durable before any of them does.
+// plan turns an answer into a round: it checks every call and denies it, skips it, or
+// plans it to run. The round becomes durable before any of its calls runs.
 func (t *turn) plan(ctx context.Context, a answer) (state, error) {
 	round := turnkeeper.Round{
 		Number:       a.number,
@@ -40,7 +40,7 @@ func (t *turn) plan(ctx context.Context, a answer) (state, error) {
 		Raw:          cleanRaw(a.Raw),
 		EndedAt:      time.Now(),
 	}
-	t.unseen = false // its request has told all
+	t.unseen = false // the request of this answer told everything
 	p := t.newPlanner(a)
 	for i, wire := range a.Calls {
 		p.add(ctx, turnkeeper.CallKey{Round: a.number, Ordinal: i + 1}, wire)
@@ -55,7 +55,7 @@ func (t *turn) plan(ctx context.Context, a answer) (state, error) {
 	return t.execute, nil
 }
 
-// add appends a round, in memory and with the next write.
+// add appends a round in memory, and puts it into the next write.
 func (t *turn) add(round turnkeeper.Round) {
 	written := round
 	written.Calls = slices.Clone(round.Calls)
@@ -85,10 +85,10 @@ type planner struct {
 	t         *turn
 	final     bool
 	truncated bool
-	all       []turnkeeper.ToolCall // of earlier rounds, and those decided
-	first     int                   // of these, among them
-	wireIDs   map[string]bool       // used in the turn
-	executed  int                   // that ran, or will
+	all       []turnkeeper.ToolCall // calls of earlier rounds, and those decided so far
+	first     int                   // index in all of this answer's first call
+	wireIDs   map[string]bool       // wire IDs used in the turn
+	executed  int                   // calls that ran or will run
 	paged     int
 }
 
@@ -103,9 +103,8 @@ func (t *turn) newPlanner(a answer) *planner {
 	return p
 }
 
-// count counts a call that will run. One that may be answered from the call before
-// it does not take another's place: should it have to run, its turn to be counted
-// comes then.
+// count counts a call that ran or will run. A call that may be answered from the call
+// before it is not counted yet: if it has to run after all, it is counted then.
 func (p *planner) count(call turnkeeper.ToolCall) {
 	if p.t.mayRepeat(append(p.all[p.first:], call)) {
 		return
@@ -138,8 +137,8 @@ func (p *planner) add(ctx context.Context, key turnkeeper.CallKey, wire inferenc
 	p.all = append(p.all, call)
 }
 
-// check fills in what the tool's spec and the arguments say, and returns what
-// is wrong with the call.
+// check fills in what the tool's spec and the arguments say, and returns what is wrong
+// with the call, if anything.
 func (p *planner) check(call *turnkeeper.ToolCall, wire inference.Call) (fault string) {
 	spec, known := p.t.offered.Spec(wire.Name)
 	if known {
@@ -163,7 +162,7 @@ func (p *planner) check(call *turnkeeper.ToolCall, wire inference.Call) (fault s
 	return fault
 }
 
-// anyObject takes whatever is a JSON object.
+// anyObject accepts any JSON object.
 var anyObject = func() *tools.Schema {
 	schema, err := tools.CompileSchema(json.RawMessage(`{"type":"object"}`))
 	if err != nil {
@@ -172,8 +171,8 @@ var anyObject = func() *tools.Schema {
 	return schema
 }()
 
-// unchecked is how faulty arguments go into the journal and back to the model:
-// as they are where they are an object, else as one that quotes them.
+// unchecked returns faulty arguments as they go into the journal and back to the model:
+// in canonical form if they are an object, else as an object that quotes them.
 func (p *planner) unchecked(raw string) string {
 	if args, fault := tools.CheckArguments(anyObject, raw); fault == "" {
 		return args.Canonical
@@ -203,15 +202,15 @@ func (p *planner) verdict(ctx context.Context, call turnkeeper.ToolCall, fault s
 	return turnkeeper.CallPlanned, ""
 }
 
-// Results of calls that are denied for what the whole answer is.
+// Results of calls that are denied because of the answer as a whole.
 const (
 	shownFinal     = "denied: tools could not be called in the last round of this turn."
 	shownTruncated = "denied: the answer was cut off before all of its tool calls were complete. None was run. " +
 		"Ask for them again, in a shorter answer."
 )
 
-// wireID is the id under which the call is answered: the provider's own where
-// it is fit and was not used before in this turn.
+// wireID returns the ID under which the call is answered: the provider's own ID if it
+// is valid and was not used before in this turn.
 func (p *planner) wireID(id string, key turnkeeper.CallKey) string {
 	if id == "" || len(id) > maxWireID || outputs.Clean(id) != id || p.wireIDs[id] {
 		id = key.String()
@@ -225,10 +224,10 @@ func (p *planner) wireID(id string, key turnkeeper.CallKey) string {
 
 const (
 	maxWireID   = 200 // bytes
-	maxToolName = 100 // characters of a name that no tool can have
+	maxToolName = 100 // characters; no tool has a longer name
 )
 
-// cleanName is a tool's name as a model wrote it, fit to be stored and quoted.
+// cleanName returns a tool's name as a model wrote it, made fit to be stored and quoted.
 func cleanName(name string) string {
 	name = outputs.Clean(name)
 	if utf8.RuneCountInString(name) > maxToolName {
@@ -237,7 +236,8 @@ func cleanName(name string) string {
 	return name
 }
 
-// notFound does not tell a tool that is missing from one the agent may not use.
+// notFound returns the result of a call of an unknown tool. It does not reveal whether
+// the tool is missing or the agent may not use it.
 func (p *planner) notFound(name string) string {
 	names := p.t.offered.Names()
 	text := "tool not found: " + name

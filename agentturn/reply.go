@@ -12,18 +12,18 @@ import (
 // A reply is what a turn answers its message with.
 type reply struct {
 	text   string
-	said   int  // round whose text it is; 0: the model did not say it
+	said   int  // number of the round whose text it is; 0: the text is not the model's
 	silent bool // the outbox row has no text
 }
 
-// says is the reply of a fixed text.
+// says returns a function that makes a reply of a fixed text.
 func says(text string) func([]turnkeeper.Round) reply {
 	return func([]turnkeeper.Round) reply { return reply{text: text} }
 }
 
-// finalAnswer is the model's answer, and the round of it: the last text that no executed call
-// follows. What it says beside its calls is none, but in the announced last round, and neither
-// is an answer that has not seen how an effect ended. 0: there is none.
+// finalAnswer returns the model's answer and its round: the last text that no executed call
+// follows. Text beside calls counts only in the announced last round. An answer does not count
+// if the model had not yet seen how an effect ended. round is 0 if there is no answer.
 func finalAnswer(rounds []turnkeeper.Round) (text string, round int) {
 	if len(unseenEffects(rounds)) > 0 {
 		return "", 0
@@ -39,19 +39,18 @@ func finalAnswer(rounds []turnkeeper.Round) (text string, round int) {
 	return "", 0
 }
 
-// hasRun says that a call has run, or may have.
+// hasRun reports whether a call has run or may have run.
 func hasRun(c turnkeeper.ToolCall) bool { return c.State.Executed() && c.Shown != shownNotRun }
 
-// announcedLast says that a round was announced as the last one and asked for calls all
-// the same.
+// announcedLast reports whether a round was announced as the last one and asked for calls anyway.
 func announcedLast(r turnkeeper.Round) bool {
 	return len(r.Calls) > 0 && !slices.ContainsFunc(r.Calls, func(c turnkeeper.ToolCall) bool {
 		return c.State != turnkeeper.CallDenied || c.Shown != shownFinal
 	})
 }
 
-// degradedReply is the reply of a turn that could not end as asked: the model's answer, with
-// the calls of unknown outcome below it, or what the agent has in its place.
+// degradedReply returns the reply of a turn that could not end as asked: the model's answer,
+// followed by the calls of unknown outcome, or what the agent's rules give instead.
 func degradedReply(rounds []turnkeeper.Round, stop turnkeeper.StopReason, rules agentdef.Replies) reply {
 	if text, said := finalAnswer(rounds); said != 0 {
 		return reply{text: text + inDoubtLines(rounds), said: said}
@@ -66,7 +65,7 @@ func degradedReply(rounds []turnkeeper.Round, stop turnkeeper.StopReason, rules 
 	}
 }
 
-// inDoubtLines name the calls of unknown outcome below a text.
+// inDoubtLines returns lines that name the calls of unknown outcome, to be added to a text.
 func inDoubtLines(rounds []turnkeeper.Round) string {
 	var lines strings.Builder
 	for _, call := range callsOf(rounds) {
@@ -80,7 +79,7 @@ func inDoubtLines(rounds []turnkeeper.Round) string {
 	return lines.String()
 }
 
-// summaryReply is the Summary, or, where no call has anything to tell, a plain sentence.
+// summaryReply returns the Summary, or a plain sentence if no call has anything to tell.
 func summaryReply(calls []turnkeeper.ToolCall, stop turnkeeper.StopReason, output bool) string {
 	if slices.ContainsFunc(calls, func(c turnkeeper.ToolCall) bool { return hasRun(c) || c.State == turnkeeper.CallSkipped }) {
 		return Summary(calls, output)
@@ -109,7 +108,7 @@ func withoutResult(stop turnkeeper.StopReason) string {
 	}
 }
 
-// failedReply is what the sender of a message is told when every attempt at it has failed.
+// failedReply returns what the sender of a message is told when every attempt at it has failed.
 func failedReply(class string, rules agentdef.Replies) reply {
 	switch rules.OnFailed {
 	case "":
@@ -121,7 +120,7 @@ func failedReply(class string, rules agentdef.Replies) reply {
 	}
 }
 
-// failureWords say what went wrong and what to do, and nothing of how the worker is set up.
+// failureWords says what went wrong and what to do. It reveals nothing about how the worker is set up.
 func failureWords(class string) string {
 	switch inference.Class(class) {
 	case inference.ClassRateLimited, inference.ClassOverloaded, inference.ClassTransport:

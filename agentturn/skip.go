@@ -11,9 +11,9 @@ import (
 	"turnkeeper"
 )
 
-// repeated says that the last of the calls repeats the one directly before it
-// (paging calls left out of account), which succeeded or still runs, and gives
-// that one.
+// repeated reports whether the last of the calls repeats the one directly before it,
+// which succeeded or still runs. Paging calls are ignored. first is the call that is
+// repeated.
 func repeated(calls []turnkeeper.ToolCall) (first turnkeeper.ToolCall, ok bool) {
 	last := calls[len(calls)-1]
 	if last.Paging || last.Starts > 0 {
@@ -27,16 +27,16 @@ func repeated(calls []turnkeeper.ToolCall) (first turnkeeper.ToolCall, ok bool) 
 			return first, false
 		case call.State == turnkeeper.CallSucceeded, call.State == turnkeeper.CallRunning:
 			return call, true
-		case call.State != turnkeeper.CallSkipped: // a skipped one repeats, maybe, another
+		case call.State != turnkeeper.CallSkipped: // a skipped call may itself repeat an earlier one
 			return first, false
 		}
 	}
 	return first, false
 }
 
-// mayRepeat says that the last of an answer's calls, which is to run, equals the one
-// directly before it, which is to run first: whether the last one is run as well
-// depends on what becomes of that.
+// mayRepeat reports whether the last of an answer's calls equals the one directly
+// before it and both are still to run. Whether the last one runs then depends on how
+// the first one ends.
 func mayRepeat(calls []turnkeeper.ToolCall) bool {
 	last := calls[len(calls)-1]
 	if last.Paging || last.State != turnkeeper.CallPlanned {
@@ -55,14 +55,14 @@ func repeatedResult(first turnkeeper.ToolCall) string {
 		" again: the same call was made directly before, and was not run a second time. Use the result, or change the arguments.]"
 }
 
-// guarded says that a call is not run directly after an equal one that succeeded.
-// It is judged by what its tool says now; a tool that is gone runs nothing.
+// guarded reports whether a call is not to run directly after an equal one that
+// succeeded. The tool's current spec decides; a tool that is gone runs nothing.
 func (t *turn) guarded(call turnkeeper.ToolCall) bool {
 	spec, known := t.offered.Spec(call.Name)
 	return known && spec.Guarded()
 }
 
-// repeated is repeated, for calls whose tool wants it looked at.
+// repeated is like the function repeated, but only for calls that are guarded.
 func (t *turn) repeated(calls []turnkeeper.ToolCall) (first turnkeeper.ToolCall, ok bool) {
 	if !t.guarded(calls[len(calls)-1]) {
 		return first, false
@@ -70,15 +70,15 @@ func (t *turn) repeated(calls []turnkeeper.ToolCall) (first turnkeeper.ToolCall,
 	return repeated(calls)
 }
 
-// mayRepeat is mayRepeat, for calls whose tool wants it looked at.
+// mayRepeat is like the function mayRepeat, but only for calls that are guarded.
 func (t *turn) mayRepeat(calls []turnkeeper.ToolCall) bool {
 	return t.guarded(calls[len(calls)-1]) && mayRepeat(calls)
 }
 
-// skip decides whether a call of a scheduled turn's first round is left out for
-// what earlier turns did: one of a tool with an effect, or of a reading tool that asks
-// for it. A handle names a result of this turn: with equal ones
-// an earlier turn's call had other arguments.
+// skip decides whether a call in the first round of a scheduled turn is skipped because
+// of what earlier turns did. It applies to tools with an effect, and to reading tools
+// that ask for it. A call with handles is not skipped: a handle names a result of this
+// turn, so an earlier turn's call with equal handles had other arguments.
 func (t *turn) skip(ctx context.Context, call turnkeeper.ToolCall) (text string, skip bool) {
 	b := t.bounds
 	spec, _ := t.offered.Spec(call.Name)
@@ -100,8 +100,7 @@ func (t *turn) skip(ctx context.Context, call turnkeeper.ToolCall) (text string,
 	return coolingDown(past, b)
 }
 
-// fresh says that an equal call succeeded within the window. past is newest
-// first.
+// fresh reports whether an equal call succeeded within the window. past is sorted newest first.
 func fresh(past []turnkeeper.PastCall, window time.Duration) (text string, skip bool) {
 	for _, call := range past {
 		if window > 0 && call.Succeeded && call.Ago <= window {
@@ -112,8 +111,7 @@ func fresh(past []turnkeeper.PastCall, window time.Duration) (text string, skip 
 	return "", false
 }
 
-// coolingDown says that the newest equal calls all failed, close together and
-// not long ago.
+// coolingDown reports whether the newest equal calls all failed, close together and not long ago.
 func coolingDown(past []turnkeeper.PastCall, b turnkeeper.Bounds) (text string, skip bool) {
 	n := b.CooldownFailures
 	if n <= 0 || len(past) < n {

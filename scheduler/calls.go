@@ -8,10 +8,10 @@ import (
 	"turnkeeper"
 )
 
-// callBatch bounds what one transaction does about lost calls.
+// callBatch limits how many lost calls one transaction handles.
 const callBatch = 100
 
-// lostCalls does something about detached calls that would have no result.
+// lostCalls runs detached calls again, or ends them, that would have no result otherwise.
 func (s *Scheduler) lostCalls(ctx context.Context, t Tick, sit turnkeeper.Situation, report *Report) error {
 	if !sit.Calls {
 		return nil
@@ -40,9 +40,9 @@ func (s *Scheduler) lostCalls(ctx context.Context, t Tick, sit turnkeeper.Situat
 	return nil
 }
 
-// RunAgain decides about a lost call. One that was never begun is; one that was,
-// only where its effect allows that, and not for ever: a tool may be what kills
-// its workers.
+// RunAgain reports whether a lost call runs again. A call that was never begun does. A
+// call that was begun does only if its effect allows that, and not for ever: its tool
+// may be what kills its workers.
 func RunAgain(call turnkeeper.LostCall) bool {
 	switch call.Trouble {
 	case turnkeeper.CallUnrung:

@@ -46,7 +46,8 @@ func TestWhatBecomesOfALostCall(t *testing.T) {
 	}
 }
 
-// TestManyLostCalls shows that a tick that did all it may is followed by another at once, and only that one.
+// TestManyLostCalls shows that a tick that did as much as it may is followed at once by another, and no
+// other tick is.
 func TestManyLostCalls(t *testing.T) {
 	for name, c := range map[string]struct {
 		grants, calls int
@@ -127,7 +128,7 @@ func TestWhatAFullBatchLeaves(t *testing.T) {
 	}
 }
 
-// While the clock cannot be trusted, silence and time over say nothing.
+// While the clock cannot be trusted, a silent worker and a passed deadline mean nothing.
 func TestAHoldOffKeepsCalls(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.calls = []turnkeeper.LostCall{{Name: "it", Trouble: turnkeeper.CallLost, Effect: turnkeeper.EffectOnce}}
@@ -136,7 +137,7 @@ func TestAHoldOffKeepsCalls(t *testing.T) {
 		if report := w.tick(t, s); report.Calls != 0 || len(w.calls) != 1 {
 			t.Errorf("%+v", report)
 		}
-		w.sit.Paused = true // which stops grants, and nothing else
+		w.sit.Paused = true // a pause stops grants, and nothing else
 		time.Sleep(2 * time.Minute)
 		if report := w.tick(t, s); report.Calls != 1 {
 			t.Errorf("%+v", report)
@@ -144,8 +145,8 @@ func TestAHoldOffKeepsCalls(t *testing.T) {
 	})
 }
 
-// A pause stops grants, and a doubt about time only what goes by the clock. A database
-// that may have forgotten who holds what is left alone.
+// A pause stops grants only. An untrusted clock stops only what depends on the clock. A
+// database that may have forgotten who holds what is left alone.
 func TestWhenSubAgentsAreSeenTo(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*turnkeeper.Situation)

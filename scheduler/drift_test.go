@@ -8,7 +8,7 @@ import (
 	"turnkeeper/scheduler"
 )
 
-// A clock that runs wrong by far more than a real one is no step.
+// A clock that drifts, even far more than a real one, does not count as a step.
 func TestADriftingClockIsNoStep(t *testing.T) {
 	for name, drift := range map[string]float64{"fast": 0.01, "slow": -0.01, "very fast": 0.1, "very slow": -0.1} {
 		t.Run(name, func(t *testing.T) {
@@ -23,7 +23,7 @@ func TestADriftingClockIsNoStep(t *testing.T) {
 	}
 }
 
-// A step is seen on a drifting clock too, and only once.
+// A step of a drifting clock is seen too, and only once.
 func TestAStepOfADriftingClockHoldsOff(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.drift = 0.02
@@ -35,8 +35,8 @@ func TestAStepOfADriftingClockHoldsOff(t *testing.T) {
 	})
 }
 
-// Nobody saw the step: all schedulers were started after it, and the last tick
-// on record is older than it. A lease from the future gives it away.
+// No scheduler saw the step: all were started after it, and the last recorded tick is
+// older than it. A lease from the future reveals it.
 func TestAStepBackIsSeenByTheNewestGrant(t *testing.T) {
 	cases := map[string]struct {
 		newest, heldFor time.Duration
@@ -64,7 +64,7 @@ func TestAStepBackIsSeenByTheNewestGrant(t *testing.T) {
 				if !c.held || c.heldFor != 0 {
 					return
 				}
-				// The grant stays where it is: it is no step again.
+				// The grant is still in the future, but is not taken for another step.
 				for range 60 {
 					time.Sleep(5 * time.Second)
 					w.tick(t, s)
@@ -77,8 +77,8 @@ func TestAStepBackIsSeenByTheNewestGrant(t *testing.T) {
 	}
 }
 
-// clockwork runs a scheduler over a schedule of every five minutes while the
-// database's clock is set to and fro, and keeps what came out.
+// clockwork runs a scheduler with a five-minute schedule while the database's clock is
+// set forward and back, and records the results.
 func clockwork(t *testing.T, w *world, steps map[time.Duration]time.Duration, for_ time.Duration) {
 	t.Helper()
 	s := w.scheduler()
@@ -103,7 +103,7 @@ func TestStepsMakeNoBurstOfSlots(t *testing.T) {
 	const m = time.Minute
 	cases := map[string]struct {
 		steps map[time.Duration]time.Duration
-		least int // slots of three hours; 35 on a clock that is right
+		least int // slots in three hours; a correct clock gives 35
 	}{
 		"none":                         {nil, 35},
 		"five minutes forth":           {map[time.Duration]time.Duration{31 * m: 5 * m}, 34},
@@ -131,8 +131,8 @@ func TestStepsMakeNoBurstOfSlots(t *testing.T) {
 						t.Errorf("the slot %v was made twice", d.Slot)
 					}
 					seen[d.Slot] = true
-					// One slot that was held back and the next on time may be closer than
-					// five minutes; three never are within that.
+					// A slot that was held back and the next one on time may be less
+					// than five minutes apart; three slots never are.
 					if i >= 2 && w.slotsAt[i]-w.slotsAt[i-2] < 5*time.Minute {
 						t.Errorf("a burst: slots at %v, %v, %v", w.slotsAt[i-2], w.slotsAt[i-1], w.slotsAt[i])
 					}

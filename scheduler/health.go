@@ -7,14 +7,14 @@ import (
 	"turnkeeper"
 )
 
-// An outage is what a tick knows of models that are down.
+// An outage is what a tick knows about models that are down.
 type outage struct {
 	down   []turnkeeper.ModelHealth
-	chains map[string]turnkeeper.AgentChain // of the agents that ask one of them
-	taken  map[string]bool                  // models that a turn granted in this tick tries
+	chains map[string]turnkeeper.AgentChain // by agent, of the agents that use one of them
+	taken  map[string]bool                  // models that a turn granted in this tick probes
 }
 
-// outage reads which agents the models concern that are down.
+// outage reads which agents use the models that are down.
 func (s *Scheduler) outage(ctx context.Context, t Tick, sit turnkeeper.Situation) (*outage, error) {
 	o := &outage{down: sit.Down, chains: map[string]turnkeeper.AgentChain{}, taken: map[string]bool{}}
 	if len(sit.Down) == 0 {
@@ -31,8 +31,8 @@ func (s *Scheduler) outage(ctx context.Context, t Tick, sit turnkeeper.Situation
 	return o, err
 }
 
-// probes are the models of a chain that are down, may be tried now, and are not tried
-// by a turn of this tick yet.
+// probes returns the models of a chain that are down, may be tried now, and are not yet
+// tried by a turn of this tick.
 func (o *outage) probes(c turnkeeper.AgentChain) (models []string) {
 	for _, h := range o.down {
 		if h.Due && !o.taken[h.Model] && slices.Contains(c.Models, h.Model) {
@@ -42,8 +42,8 @@ func (o *outage) probes(c turnkeeper.AgentChain) (models []string) {
 	return models
 }
 
-// stuck are the agents whose whole chain is down, and held those of them that cannot
-// try any of it: nothing of these is granted.
+// stuck returns the agents whose whole chain is down. held are those of them that
+// cannot try any model of it: only their overdue work is granted.
 func (o *outage) stuck() (stuck, held []string) {
 	for agent, c := range o.chains {
 		if !c.Down(o.down) {
@@ -59,10 +59,10 @@ func (o *outage) stuck() (stuck, held []string) {
 	return stuck, held
 }
 
-// admit leaves out what would ask a model in vain. Each model that may be tried is
-// tried by the first turn that asks it, and by no other. Of agents whose whole chain is
-// down only such a turn is admitted, and what has waited for as long as it may. left says
-// that something was left out.
+// admit leaves out work that would ask a model in vain. A model that may be tried is
+// tried by the first turn that asks it, and by no other. If an agent's whole chain is
+// down, only such a turn is admitted, and work that has waited as long as it may. left
+// reports whether anything was left out.
 func (o *outage) admit(ready []turnkeeper.Ready) (admitted []turnkeeper.Ready, left bool) {
 	if len(o.down) == 0 {
 		return ready, false

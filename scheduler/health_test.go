@@ -9,8 +9,8 @@ import (
 	"turnkeeper"
 )
 
-// Of agents whose whole chain is down only those turns are granted that try a model, one for each, and
-// those of messages that have waited for long enough.
+// If an agent's whole chain is down, only two kinds of turns are granted: those that probe a model,
+// one per model, and those of messages that have waited long enough.
 func TestOutage(t *testing.T) {
 	since := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	down := func(model string, due bool) turnkeeper.ModelHealth {

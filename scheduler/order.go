@@ -8,8 +8,8 @@ import (
 	"turnkeeper"
 )
 
-// oldestFirst puts ready work in the order it is granted in: oldest due first,
-// then priority, then id; the first of each lane, at most limit.
+// oldestFirst sorts ready work in the order in which it is granted: oldest due first,
+// then priority, then ID. It keeps the first of each lane, and at most limit in all.
 func oldestFirst(ready []turnkeeper.Ready, limit int) []turnkeeper.Ready {
 	slices.SortStableFunc(ready, func(a, b turnkeeper.Ready) int {
 		return cmp.Or(a.DueAt.Compare(b.DueAt), cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.MessageID, b.MessageID))
@@ -23,5 +23,5 @@ func oldestFirst(ready []turnkeeper.Ready, limit int) []turnkeeper.Ready {
 	return ready[:min(len(ready), limit)]
 }
 
-// Backoff is the pause after the n-th failure in a row: 2^n seconds, at most 120.
+// Backoff returns the pause after the n-th failure in a row: 2^n seconds, at most 120.
 func Backoff(n int) time.Duration { return turnkeeper.Backoff(n) }

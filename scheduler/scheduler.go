@@ -4,9 +4,9 @@
 // turns of lost workers, turns due schedule slots into messages, and grants
 // free lanes to the oldest due work.
 //
-// The package knows no database and no queue: it sees them through Store and
-// Tick, and all times are the database's, which those return. It must not
-// import storage or jobs.
+// The package depends on no database and no queue: it uses them through Store and Tick.
+// All times are the database's, as those return them. The package must not import
+// storage or jobs.
 package scheduler
 
 import (
@@ -18,24 +18,24 @@ import (
 	"turnkeeper"
 )
 
-// A Store is what the scheduler schedules.
+// A Store is the durable state that the scheduler works on.
 type Store interface {
-	// InTick runs f in one transaction, which commits when f returns nil and
-	// leaves nothing behind when it does not.
+	// InTick runs f in one transaction. It commits if f returns nil, and rolls back otherwise.
 	InTick(ctx context.Context, f func(Tick) error) error
-	// NextDue returns how long until something comes due that was not due then, which is a time of
-	// Situation.Now. It is zero or less for what has come due since. It may be early, never late.
+	// NextDue returns how long until something comes due that was not yet due at then, a time
+	// taken from Situation.Now. The result is zero or negative if something has come due since.
+	// It may be too short, never too long.
 	NextDue(ctx context.Context, then time.Time) (time.Duration, error)
 }
 
 // A Tick is one pass, in its transaction.
 type Tick interface {
-	// Look takes the scheduler's lock if it is free and says what there is to
-	// do. While locked is false another scheduler ticks and nothing may be done.
+	// Look takes the scheduler's lock if it is free, and returns what there is to do.
+	// If locked is false, another scheduler ticks and nothing may be done.
 	Look(ctx context.Context) (sit turnkeeper.Situation, locked bool, err error)
-	// Note puts the tick on record.
+	// Note records the tick.
 	Note(ctx context.Context, now time.Time, timeline string) error
-	// Hold makes every scheduler hold off until then; a zero time ends it.
+	// Hold makes every scheduler hold off until the given time. A zero time ends the hold-off.
 	Hold(ctx context.Context, until time.Time, reason string) error
 
 	// Lost lists lost grants, oldest first, at most limit.
@@ -45,17 +45,16 @@ type Tick interface {
 	// CloseLost answers the message of a lost grant without running its turn.
 	CloseLost(ctx context.Context, lost turnkeeper.LostGrant) error
 
-	// LostCalls lists detached calls that will have no result unless something is
-	// done about them, at most limit.
+	// LostCalls lists detached calls that will have no result unless the scheduler acts, at most limit.
 	LostCalls(ctx context.Context, limit int) ([]turnkeeper.LostCall, error)
-	// RunAgain has a lost call run again, on whichever worker.
+	// RunAgain makes a lost call run again, on any worker.
 	RunAgain(ctx context.Context, call turnkeeper.LostCall) error
-	// EndCall gives a lost call a last word by its trouble, and queues its turn.
+	// EndCall gives a lost call its final result, depending on its trouble, and queues its turn.
 	EndCall(ctx context.Context, call turnkeeper.LostCall) error
 
-	// SettleSpawned tells parents of sub-agents that have ended, gives up those that
-	// are overdue, if timely, and cancels those that nobody waits for, at most limit
-	// of each. It returns how many it did something about.
+	// SettleSpawned tells parents about sub-agents that have ended, gives up overdue
+	// sub-agents if timely is set, and cancels those that nobody waits for, at most
+	// limit of each. It returns how many it handled.
 	SettleSpawned(ctx context.Context, timely bool, limit int) (int, error)
 
 	// DueSchedules lists schedules whose slot has come or is not known yet.
@@ -63,18 +62,18 @@ type Tick interface {
 	// Occur carries out the decision on a due schedule.
 	Occur(ctx context.Context, d turnkeeper.SlotDecision) error
 
-	// ReadyTurns and ReadyMessages list what can be granted, oldest due first,
-	// then priority, then id; at most one a lane. Of the held agents there are only
-	// turns that are overdue, and no messages.
+	// ReadyTurns and ReadyMessages list what can be granted, oldest due first, then
+	// priority, then ID, at most one per lane. For the held agents, they list only
+	// overdue turns, and no messages.
 	ReadyTurns(ctx context.Context, limit int, held []string) ([]turnkeeper.Ready, error)
 	ReadyMessages(ctx context.Context, limit int, held []string) ([]turnkeeper.Ready, error)
-	// Chains lists the agents that ask one of the models.
+	// Chains lists the agents that use one of the models.
 	Chains(ctx context.Context, models []string) ([]turnkeeper.AgentChain, error)
-	// Overdue lists heads of free lanes of the agents that have waited for a service
-	// for as long as they may.
+	// Overdue lists the heads of free lanes that have waited for a service as long as
+	// they may, of the given agents.
 	Overdue(ctx context.Context, limit int, agents []string) ([]turnkeeper.Ready, error)
-	// Dispatch grants each of ready its lane, sends it to a worker, and notes which
-	// models its turn tries.
+	// Dispatch grants each item of ready its lane, sends it to a worker, and records
+	// which models its turn probes.
 	Dispatch(ctx context.Context, ready []turnkeeper.Ready) error
 }
 
@@ -84,7 +83,7 @@ type Config struct {
 	Wake          <-chan struct{} // the doorbell; nil: polls only
 	Freed         <-chan struct{} // rings when turns end, each of which makes room; nil: Wake rings for that too
 	PollInterval  time.Duration   // between looks when nothing rings and nothing is due; 0: 5 s
-	MaxDispatches int             // grants a tick; 0: 100
+	MaxDispatches int             // grants per tick; 0: 100
 	MaxLosses     int             // lost workers after which a message is answered without running; 0: 3
 	LeaseTTL      time.Duration   // how long the scheduler holds off where it cannot trust time; 0: 240 s
 	Log           *zap.Logger     // nil: none
@@ -102,10 +101,10 @@ const (
 	PointOccurred = "tick.occurred"  // a slot has become a message
 	PointPicked   = "tick.picked"    // before the grants
 	PointGranted  = "tick.granted"   // nothing is committed yet
-	PointDone     = "tick.done"      // everything is
+	PointDone     = "tick.done"      // everything is committed
 )
 
-// FaultPoints are all labels that a FaultHook may be called with.
+// FaultPoints returns all labels that a FaultHook may be called with.
 func FaultPoints() []string {
 	return []string{PointBegin, PointLocked, PointLost, PointLostCall, PointSpawned, PointOccurred, PointPicked, PointGranted, PointDone}
 }
@@ -119,10 +118,10 @@ type FaultHook interface {
 // An Observer is told of what a scheduler has done, for metrics. It never blocks
 // and never fails.
 type Observer interface {
-	// Ticked: a pass is over. busy: another scheduler was at work.
+	// Ticked is called when a pass is over. busy means that another scheduler was at work.
 	Ticked(busy bool, took time.Duration, err error)
-	// WorkerLost: the lease of a turn of the agent was taken from a lost worker.
-	// closed: the turn was ended by that.
+	// WorkerLost is called when a lease of a turn of the agent was taken from a lost
+	// worker. closed means that this ended the turn.
 	WorkerLost(agent string, closed bool)
 }
 
@@ -130,7 +129,7 @@ type Observer interface {
 type Scheduler struct {
 	Config
 	clock clockWatch
-	taken []taken // leases, in the pass that is under way
+	taken []taken // leases taken from lost workers in the current pass
 	left  bool    // work may wait for a turn to end: its lane was taken, or there was no room
 }
 
@@ -154,15 +153,15 @@ func New(c Config) *Scheduler {
 	return &Scheduler{Config: c}
 }
 
-// afterError is the pause after a tick that failed, and after one that found
-// another scheduler at work: that one hears the same doorbells.
+// afterError is the pause after a tick that failed. afterBusy is the pause after a tick
+// that found another scheduler at work, which hears the same doorbells.
 const (
 	afterError = time.Second
 	afterBusy  = 100 * time.Millisecond
 )
 
-// Run ticks until ctx ends: on the doorbell, when something comes due, and on
-// a slow poll. A tick that fails is logged and tried again.
+// Run ticks until ctx ends: on the doorbell, when something comes due, and on a slow
+// poll. A failed tick is logged and retried.
 func (s *Scheduler) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		report, err := s.Tick(ctx)
@@ -181,12 +180,12 @@ func (s *Scheduler) Run(ctx context.Context) {
 	}
 }
 
-// lull is how long it must be quiet before the scheduler asks what comes due. A
-// tick that follows at once would ask again, and after grants the machine has
-// better to do.
+// lull is how long nothing must ring before the scheduler queries what comes due next.
+// A tick that follows at once would repeat the query, and after grants the machine is
+// busy with other things.
 const lull = 20 * time.Millisecond
 
-// rest waits for the next tick: until something rings, comes due, or the poll.
+// rest waits for the next tick: until something rings or comes due, or the poll interval is over.
 func (s *Scheduler) rest(ctx context.Context, report Report) {
 	if s.wait(ctx, lull) {
 		return
@@ -194,8 +193,8 @@ func (s *Scheduler) rest(ctx context.Context, report Report) {
 	s.wait(ctx, s.untilNext(ctx, report))
 }
 
-// whileHeld is the longest pause between looks while the scheduler holds off: no
-// doorbell rings when the workers' next beats make them known to live, nor when
+// whileHeld is the longest pause between looks while the scheduler holds off. No
+// doorbell rings when the workers' next heartbeats show that they are alive, nor when
 // the hold-off ends.
 const whileHeld = time.Second
 
@@ -211,7 +210,7 @@ func (s *Scheduler) untilNext(ctx context.Context, report Report) time.Duration 
 	return max(min(poll, due), time.Millisecond)
 }
 
-// wait waits for a doorbell, at most so long, and says whether to look at once.
+// wait waits for a doorbell, at most d, and reports whether to look at once.
 func (s *Scheduler) wait(ctx context.Context, d time.Duration) bool {
 	freed := s.Freed
 	if !s.left {

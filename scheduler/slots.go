@@ -9,11 +9,11 @@ import (
 	"turnkeeper"
 )
 
-// Decide says what becomes of a due schedule. However many slots were missed,
-// one message is made, for the newest of them.
+// Decide returns what to do about a due schedule. However many slots were missed, it
+// makes one message, for the newest of them.
 func Decide(d turnkeeper.DueSchedule, now time.Time) turnkeeper.SlotDecision {
 	decision := turnkeeper.SlotDecision{Schedule: d}
-	if len(d.Conversation) > turnkeeper.MaxKeyLength { // it would be refused, and the tick with it
+	if len(d.Conversation) > turnkeeper.MaxKeyLength { // the message would be refused, and the tick would fail
 		decision.Error = fmt.Sprintf("the schedule's conversation has a name of %d bytes: at most %d are allowed", len(d.Conversation), turnkeeper.MaxKeyLength)
 		return decision
 	}
@@ -58,12 +58,12 @@ func parse(expression, zone string) (slotSpec, error) {
 	return slotSpec{schedule, location}, nil
 }
 
-// everyHour is how the parser marks an hour field of "*".
+// everyHour is the bit that the parser sets for an hour field of "*".
 const everyHour = 1 << 63
 
-// Next is the first slot after a time. A schedule with hours of its own runs
-// once where the end of summer time repeats one of them; one of every hour goes
-// on through it.
+// Next returns the first slot after a time. When the end of summer time repeats an
+// hour, a schedule that names its hours runs once in it, and a schedule of every hour
+// runs in both.
 func (s slotSpec) Next(after time.Time) time.Time {
 	fixed, ok := s.Schedule.(*cron.SpecSchedule)
 	if !ok {
@@ -76,9 +76,10 @@ func (s slotSpec) Next(after time.Time) time.Time {
 	return slot
 }
 
-// nextField is the first time after another that fits the fields of a schedule; zero: there is none.
-// The library counts from one full hour to the next, and so misses the rest of a day on which clocks
-// are moved by half an hour: it is asked again from the full hour after each such change.
+// nextField returns the first time after another that matches the fields of a schedule, or zero if
+// there is none. The library steps from one full hour to the next, so it misses the rest of a day on
+// which clocks move by half an hour. nextField asks it again from the full hour after each such
+// change.
 func nextField(s *cron.SpecSchedule, after time.Time) time.Time {
 	next := s.Next(after)
 	for change := clockChange(s.Location, after); !change.IsZero() && change.Before(next); change = clockChange(s.Location, change) {
@@ -93,14 +94,14 @@ func nextField(s *cron.SpecSchedule, after time.Time) time.Time {
 	return next
 }
 
-// clockChange is the next time at which clocks of a place are moved; zero: they are not.
+// clockChange returns the next time at which the clocks of a place change, or zero if they do not.
 func clockChange(place *time.Location, after time.Time) time.Time {
 	_, change := after.In(place).ZoneBounds()
 	return change
 }
 
-// repeated says that the clocks of the place showed this time before, since
-// they were put back.
+// repeated reports whether the clocks of the place, since they were put back, have
+// shown this time before.
 func repeated(slot time.Time) bool {
 	const within = 3 * time.Hour // of the change
 	_, offset := slot.Zone()
@@ -109,8 +110,7 @@ func repeated(slot time.Time) bool {
 	return before > offset && then == before
 }
 
-// after is the first slot after now. Slots of an interval are counted from
-// last.
+// after returns the first slot after now. Slots of an interval are counted from last.
 func (s slotSpec) after(last, now time.Time) time.Time {
 	if every, ok := s.Schedule.(cron.ConstantDelaySchedule); ok {
 		passed := max(now.Sub(last), 0) / every.Delay
@@ -119,12 +119,12 @@ func (s slotSpec) after(last, now time.Time) time.Time {
 	return s.Next(now.In(s.location))
 }
 
-// lookBack are the spans in which the newest slot is looked for, so that a
-// schedule that was missed for a year is not counted through slot by slot. The
-// longest holds a 29th of February.
+// lookBack lists the spans that are searched for the newest slot, shortest first, so
+// that a schedule that was missed for a year is not walked slot by slot. The longest
+// contains a 29th of February.
 var lookBack = []time.Duration{2 * time.Minute, 2 * time.Hour, 50 * time.Hour, 32 * 24 * time.Hour, 367 * 24 * time.Hour, 9 * 366 * 24 * time.Hour}
 
-// newest is the last slot from first to now; first itself is one.
+// newest returns the last slot from first to now. first itself is a slot.
 func (s slotSpec) newest(first, now time.Time) time.Time {
 	if every, ok := s.Schedule.(cron.ConstantDelaySchedule); ok {
 		return first.Add(max(now.Sub(first), 0) / every.Delay * every.Delay)

@@ -107,7 +107,7 @@ func TestDecide(t *testing.T) {
 			cron: "*/10 * * * *", conversation: strings.Repeat("ж", 100), due: "2026-03-01T12:00:00Z", now: "2026-03-01T12:00:00Z",
 			slot: "2026-03-01T12:00:00Z", next: "2026-03-01T12:10:00Z",
 		},
-		"a zone in the expression": { // which agents may not give, but their applications
+		"a zone in the expression": { // agents may not give one, but their applications may
 			cron: "TZ=Asia/Tokyo 0 9 * * *", zone: "Europe/Berlin", due: "2026-03-01T00:00:00Z", now: "2026-03-01T00:00:01Z",
 			slot: "2026-03-01T00:00:00Z", next: "2026-03-02T00:00:00Z",
 		},
@@ -141,8 +141,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// What a nightly job at an hour that a change of summer time skips or repeats
-// does: it runs at most once a night, and never twice for one slot.
+// A nightly job at an hour that a change of summer time skips or repeats runs at most
+// once a night, and never twice for one slot.
 func TestDecideInTheHourThatSummerTimeMoves(t *testing.T) {
 	for name, c := range map[string]struct{ from, to string }{
 		"begins": {"2026-03-27T12:00:00Z", "2026-03-31T12:00:00Z"},
@@ -176,9 +176,9 @@ func TestDecideInTheHourThatSummerTimeMoves(t *testing.T) {
 	}
 }
 
-// TestDecideEachMinuteOfALongDay gives each minute of a day on which clocks are put back a schedule of
-// its own, in zones whose clocks are put back by an hour, half an hour, two hours, and at midnight: it
-// comes due when the clocks show the minute first, and not again.
+// TestDecideEachMinuteOfALongDay has one schedule for each minute of a day on which clocks are put
+// back, in zones whose clocks are put back by an hour, half an hour, two hours, and at midnight. Each
+// comes due when the clocks first show its minute, and not again.
 func TestDecideEachMinuteOfALongDay(t *testing.T) {
 	for _, c := range []struct{ zone, day string }{
 		{"Europe/Berlin", "2026-10-25"}, {"America/New_York", "2026-11-01"}, {"Australia/Lord_Howe", "2026-04-05"},
@@ -221,8 +221,8 @@ func TestDecideEachMinuteOfALongDay(t *testing.T) {
 	}
 }
 
-// TestDecideOnADayWithHalfAnHourMore does the same where the clocks go forth by half an hour: each minute
-// that the clocks show on that day comes due.
+// TestDecideOnADayWithHalfAnHourMore does the same where the clocks go forward by half an hour: each
+// minute that the clocks show on that day comes due.
 func TestDecideOnADayWithHalfAnHourMore(t *testing.T) {
 	zone, err := time.LoadLocation("Australia/Lord_Howe")
 	if err != nil {
@@ -242,7 +242,8 @@ func TestDecideOnADayWithHalfAnHourMore(t *testing.T) {
 	}
 }
 
-// TestDecideTheLastSlot is about a schedule that was changed to one that never comes: what is due is due once.
+// TestDecideTheLastSlot changes a schedule to one that never comes due: the slot that is due already comes
+// due once.
 func TestDecideTheLastSlot(t *testing.T) {
 	due := at(t, "2026-03-01T12:00:00Z")
 	got := scheduler.Decide(turnkeeper.DueSchedule{Cron: "0 0 30 2 *", NextDue: due}, due.Add(time.Hour))
@@ -251,8 +252,8 @@ func TestDecideTheLastSlot(t *testing.T) {
 	}
 }
 
-// Going through every slot of ten years twenty times would take more than a minute, by the
-// second ten.
+// Walking every slot of ten years twenty times would take more than a minute, and ten
+// minutes for slots of a second.
 func TestDecideIsCheapAfterALongAbsence(t *testing.T) {
 	due, now := at(t, "2016-01-01T00:00:00Z"), at(t, "2026-03-01T00:00:30Z")
 	for _, cron := range []string{"* * * * *", "*/7 3 * * *", "0 0 1 1 *", "@every 1s", "0 0 29 2 *"} {

@@ -16,17 +16,17 @@ type Report struct {
 	Left         bool // work may wait for a turn to end
 	Requeued     int  // turns of lost workers brought back
 	Closed       int  // turns of lost workers answered without running
-	Calls        int  // detached calls that were lost, and run again or have ended
+	Calls        int  // lost detached calls that run again or were ended
 	Spawns       int  // sub-agents whose parent was told, or that were given up or cancelled
 	Slots        int  // schedule slots that became messages
 	Granted      int
-	granted      int    // of them to messages
+	granted      int    // grants to messages
 	Held         string // why the scheduler holds off; empty: it does not
 	PollInterval time.Duration
-	Looked       time.Time // when, by the store's clock
+	Looked       time.Time // time of the look, by the store's clock
 }
 
-// lostBatch and slotBatch bound what one transaction does.
+// lostBatch, slotBatch and spawnBatch limit what one transaction does.
 const (
 	lostBatch  = 100
 	slotBatch  = 100
@@ -40,7 +40,7 @@ func (s *Scheduler) Tick(ctx context.Context) (Report, error) {
 	began := time.Now()
 	s.left = true
 	select {
-	case <-s.Freed: // what has ended so far, this tick sees
+	case <-s.Freed: // this tick sees what has ended so far
 	default:
 	}
 	err := s.Store.InTick(ctx, func(t Tick) error {
@@ -124,7 +124,8 @@ func (s *Scheduler) pass(ctx context.Context, t Tick, report *Report) error {
 	return s.note(ctx, t, sit, *report)
 }
 
-// bringBack takes the lanes of lost workers and opens their turns to others.
+// bringBack takes lanes back from lost workers. It queues their turns again, or closes
+// them after too many losses.
 func (s *Scheduler) bringBack(ctx context.Context, t Tick, sit turnkeeper.Situation, report *Report) error {
 	if !sit.Lost {
 		return nil
@@ -156,8 +157,7 @@ func (s *Scheduler) bringBack(ctx context.Context, t Tick, sit turnkeeper.Situat
 	return nil
 }
 
-// spawned does what is to be done about sub-agents. No clock is asked but for those
-// that are overdue.
+// spawned settles sub-agents. It relies on the clock only for those that are overdue.
 func (s *Scheduler) spawned(ctx context.Context, t Tick, sit turnkeeper.Situation, timely bool, report *Report) (err error) {
 	if !sit.Spawns {
 		return nil
@@ -168,7 +168,7 @@ func (s *Scheduler) spawned(ctx context.Context, t Tick, sit turnkeeper.Situatio
 	return err
 }
 
-// slots turns due slots into messages, many missed ones into one.
+// slots turns due slots into messages. Several missed slots of a schedule become one message.
 func (s *Scheduler) slots(ctx context.Context, t Tick, sit turnkeeper.Situation, report *Report) error {
 	if !sit.Slots || sit.Paused {
 		return nil
@@ -200,7 +200,7 @@ func (s *Scheduler) grant(ctx context.Context, t Tick, sit turnkeeper.Situation,
 	if sit.MaxDispatches > 0 {
 		limit = sit.MaxDispatches
 	}
-	// Lanes taken back in this tick are room again.
+	// Lanes taken back in this tick make room.
 	limit = min(limit, sit.Room+report.Requeued+report.Closed)
 	if limit <= 0 {
 		return nil
@@ -248,8 +248,8 @@ func (s *Scheduler) grant(ctx context.Context, t Tick, sit turnkeeper.Situation,
 	return nil
 }
 
-// noteEvery bounds how stale the record of the last tick gets while nothing
-// happens: a tick that did nothing should write nothing.
+// noteEvery limits the age of the last recorded tick while nothing happens. Until then,
+// a tick that did nothing writes nothing.
 const noteEvery = time.Minute
 
 func (s *Scheduler) note(ctx context.Context, t Tick, sit turnkeeper.Situation, r Report) error {

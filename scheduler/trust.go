@@ -10,30 +10,30 @@ import (
 	"turnkeeper"
 )
 
-// clockTolerance is how far the database's clock may run from this process's
-// monotonic one between two looks before it counts as a step.
+// clockTolerance is how far the database's clock may deviate from this process's
+// monotonic clock between two looks before it counts as a step.
 const clockTolerance = 2 * time.Second
 
-// newTimeline is the reason of a hold-off in which nothing is granted either:
-// a database that lost acknowledged commits may have forgotten who holds what.
+// newTimeline is the reason of a hold-off that stops grants too: a database that lost
+// acknowledged commits may have forgotten who holds what.
 const newTimeline = "the database has a new timeline"
 
-// A trusted is what a tick may rely on.
+// A trusted says what a tick may rely on.
 type trusted struct {
-	time   bool   // the clock: lapsed means lapsed, due means due
-	state  bool   // the leases: a free lane is free
-	reason string // why not; empty: everything
+	time   bool   // the clock: what looks lapsed or due is
+	state  bool   // the leases: a lane that looks free is free
+	reason string // why something is not trusted; empty: everything is
 }
 
 // clockWatch compares the database's clock with this process's monotonic one.
 type clockWatch struct {
 	database        time.Time // its clock at the last look
-	asked, answered time.Time // between which it was read, by this process's clock
+	asked, answered time.Time // it was read between these times of this process's clock
 }
 
-// step is how far the database's clock moved more than this process's can have
-// since the last look that it was told of; 0 at the first. A slow answer, or a process that was
-// stopped while it waited for one, is no step.
+// step returns how far the database's clock has moved beyond what this process's clock allows
+// since the last look; 0 at the first look. A slow answer is no step, nor is a process that was
+// stopped while it waited for the answer.
 func (c *clockWatch) step(database, asked, answered time.Time) time.Duration {
 	before := *c
 	*c = clockWatch{database, asked, answered}
@@ -45,9 +45,9 @@ func (c *clockWatch) step(database, asked, answered time.Time) time.Duration {
 	return moved - min(max(moved, least), most)
 }
 
-// glance takes in a look while another scheduler ticks, which may be the first or
-// the only one for long. A step is left for the next tick of this process's own:
-// the other may have begun after it, and know nothing of it.
+// glance takes in a look made while another scheduler ticks. There may be no other look
+// for a long time. glance leaves a step for this process's own next tick: the other
+// scheduler may have started after the step and know nothing of it.
 func (c *clockWatch) glance(database, asked, answered time.Time) {
 	ahead := *c
 	if ahead.step(database, asked, answered).Abs() <= clockTolerance {
@@ -55,9 +55,9 @@ func (c *clockWatch) glance(database, asked, answered time.Time) {
 	}
 }
 
-// trust decides whether time and state can be relied on, and starts or ends a
-// hold-off. asked is when the look was sent. A hold-off lasts one lease: by then
-// every lease that was granted before it is over by its holder's own clock.
+// trust decides whether time and state can be relied on, and starts or ends a hold-off.
+// asked is when the look was sent. A hold-off lasts one lease: by then, every lease
+// granted before it has expired by its holder's own clock.
 func (s *Scheduler) trust(ctx context.Context, t Tick, sit turnkeeper.Situation, asked time.Time) (trusted, error) {
 	first := s.clock.asked.IsZero()
 	step := s.clock.step(sit.Now, asked, time.Now())
@@ -76,7 +76,7 @@ func (s *Scheduler) trust(ctx context.Context, t Tick, sit turnkeeper.Situation,
 	}
 	if reason != "" {
 		s.Log.Warn("the scheduler holds off", zap.String("reason", reason), zap.Duration("for", s.LeaseTTL))
-		// The step must not be seen again at the next look.
+		// The next look must not see the step again.
 		if err := t.Note(ctx, sit.Now, sit.Timeline); err != nil {
 			return trusted{}, err
 		}

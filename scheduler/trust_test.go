@@ -67,8 +67,8 @@ func TestClockStepsHoldOff(t *testing.T) {
 	}
 }
 
-// TestAStepThatAnotherDidNotSee lets a scheduler that was just started tick after a step, and write down
-// that it did: the one that knows the time before still sees the step.
+// TestAStepThatAnotherDidNotSee lets a newly started scheduler tick after a step, and record its tick.
+// The scheduler that knows the time before still sees the step.
 func TestAStepThatAnotherDidNotSee(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		old := w.scheduler()
@@ -86,7 +86,7 @@ func TestAStepThatAnotherDidNotSee(t *testing.T) {
 	})
 }
 
-// TestAnUnknownTimeline is about a server that does not tell its timeline: that is no new one.
+// TestAnUnknownTimeline covers a server that does not tell its timeline: this is not a new timeline.
 func TestAnUnknownTimeline(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		s := w.scheduler()
@@ -98,8 +98,8 @@ func TestAnUnknownTimeline(t *testing.T) {
 	})
 }
 
-// TestSmallStepsPastABusyScheduler lets the clock go two seconds forth between looks at a busy
-// scheduler: no single step is one that counts, and their sum is none either.
+// TestSmallStepsPastABusyScheduler moves the clock forward by two seconds between looks at a
+// busy scheduler: no single step counts, and neither does their sum.
 func TestSmallStepsPastABusyScheduler(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		s := w.scheduler()
@@ -116,7 +116,7 @@ func TestSmallStepsPastABusyScheduler(t *testing.T) {
 	})
 }
 
-// A scheduler that has found another at work all the time has seen the clock, too.
+// A scheduler that has always found another at work has watched the clock, too.
 func TestAStepIsSeenPastABusyScheduler(t *testing.T) {
 	for _, stepsBefore := range []string{"its own tick", "another busy look"} {
 		t.Run(stepsBefore, func(t *testing.T) {

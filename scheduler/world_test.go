@@ -13,20 +13,19 @@ import (
 	"turnkeeper/scheduler"
 )
 
-// A world is what a scheduler schedules, in memory. It belongs to one bubble;
-// its database's clock is the bubble's, which goes wrong by drift and is set
-// wrong by skew.
+// A world is a scheduler.Store in memory. It belongs to one synctest bubble. Its
+// database's clock is the bubble's clock, made wrong by drift and skew.
 type world struct {
 	state
 	skew            time.Duration
-	step, stepAfter time.Duration // the clock is set by step once so long has passed
+	step, stepAfter time.Duration // after stepAfter, the clock is set by step
 	drift           float64       // seconds a second
 	locked          bool          // another scheduler is at work
-	fail            error         // of every tick
+	fail            error         // returned by every tick
 	failFor         time.Duration // how long fail lasts; 0: for ever
 	stall           time.Duration // between the database's reading of its clock and the answer
 	nextDue         func(then time.Time) (time.Duration, error)
-	looks           []time.Duration // when it was looked at, since the world began
+	looks           []time.Duration // times of the looks, since the world began
 	began           time.Time
 }
 
@@ -46,7 +45,7 @@ type state struct {
 	closed     []turnkeeper.TurnID
 	slots      []turnkeeper.SlotDecision
 	slotsAt    []time.Duration         // when they were made, since the world began
-	upcoming   turnkeeper.SlotDecision // of the newest decision
+	upcoming   turnkeeper.SlotDecision // the newest decision
 	ranAgain   []string                // calls, by name
 	endedCalls []string
 	spawned    []bool // looks at sub-agents: whether time was trusted

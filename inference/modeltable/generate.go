@@ -27,13 +27,13 @@ import (
 
 const module = "charm.land/catwalk"
 
-// providers are those of the list that the table has a section of, by their names there.
+// providers lists the providers that have a section in the table, by their names in the list.
 var providers = []string{
 	"anthropic", "azure", "cerebras", "deepseek", "gemini", "groq", "minimax", "moonshot", "openai", "openrouter", "xai", "zai",
 }
 
-// also adds a provider's models under another name, where the other does not have them:
-// OpenAI's own models are the same at Azure and at OpenRouter.
+// also adds a provider's models under the name of another that lacks them: OpenAI's own
+// models are the same at Azure and at OpenRouter.
 var also = []struct {
 	from, to, prefix string
 	skip             *regexp.Regexp
@@ -43,8 +43,9 @@ var also = []struct {
 	{"openrouter", "gemini", "google/gemini-", regexp.MustCompile(`image|banana|:`)},
 }
 
-// questionOnly replaces what the list gives for OpenAI's reasoning models, which is question and
-// answer at their longest: OpenAI refuses a question that is longer than this, whatever the answer.
+// questionOnly replaces the windows that the list gives for OpenAI's reasoning models. Those are
+// the longest question and answer together, but OpenAI refuses a question that is longer than this,
+// whatever the answer.
 var questionOnly = map[int]int{400_000: 272_000, 1_050_000: 922_000}
 
 func main() {

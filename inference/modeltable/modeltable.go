@@ -1,11 +1,11 @@
-// Package modeltable knows the context windows of models by their names, from a public list that
-// is built in (table.txt; `make models-table` writes it anew).
+// Package modeltable looks up the context windows of models by name, in a public list that is
+// built in (table.txt, which `make models-table` writes).
 //
 // A wrong window is worse than none: one that is too large makes providers refuse requests, or cut
-// them without a word. So a name is only found as it is written, or without what says nothing of
+// them silently. So a name must match as it is written, or without parts that say nothing about
 // the window: a date, `-latest`, a routing suffix, the prefix of a path. Sizes and variants are
-// never taken off, and servers that people run themselves are not in the table, for they are
-// started with windows of their own.
+// never removed. Servers that people run themselves are not in the table, because they are started
+// with windows of their own.
 package modeltable
 
 import (
@@ -35,14 +35,14 @@ var table = sync.OnceValue(func() map[string]int {
 	return all
 })
 
-// Date is the day of the list that the table was made of, as 2006-01-02.
+// Date returns the date of the list that the table was made from, as 2006-01-02.
 func Date() string {
 	_, rest, _ := strings.Cut(text, "# date: ")
 	date, _, _ := strings.Cut(rest, "\n")
 	return date
 }
 
-// hosts are the sections of the table by the host of an endpoint, or the end of it after a dot.
+// hosts maps the host of an endpoint, or a suffix of it after a dot, to a section of the table.
 var hosts = map[string]string{
 	"api.openai.com": "openai", "openai.azure.com": "openai", "cognitiveservices.azure.com": "openai", "services.ai.azure.com": "openai",
 	"api.anthropic.com": "anthropic", "generativelanguage.googleapis.com": "gemini", "openrouter.ai": "openrouter",
@@ -50,15 +50,15 @@ var hosts = map[string]string{
 	"api.minimax.io": "minimax", "api.moonshot.ai": "moonshot", "api.x.ai": "xai", "api.z.ai": "zai",
 }
 
-// profiles are the sections of the table by the kind of a server. An OpenAI profile is no
-// sign of OpenAI: servers of other models are given it as well.
+// profiles maps the profile of a server to a section of the table. An OpenAI profile does
+// not imply OpenAI: servers of other models are given it as well.
 var profiles = map[string]string{"azure": "openai", "anthropic": "anthropic", "gemini": "gemini", "openrouter": "openrouter"}
 
-// own are the profiles of servers that are started with windows of their own.
+// own lists the profiles of servers that are started with windows of their own.
 var own = []string{"llamacpp", "ollama", "vllm"}
 
-// vendors are the sections of those who alone have their models, and the prefixes that gateways
-// give the names of these.
+// vendors maps the sections of vendors that alone have their models to the prefixes that
+// gateways put before the models' names.
 var vendors = map[string][]string{
 	"openai": {"", "openai/"}, "anthropic": {"", "anthropic/"}, "gemini": {"", "gemini/", "google/"},
 }
@@ -105,8 +105,8 @@ func sectionOf(profile, host string) string {
 	return profiles[profile]
 }
 
-// isNear says that an endpoint is on this machine or in a private network. Servers of open models
-// are there, and some give them the names of OpenAI's.
+// isNear reports whether an endpoint is on this machine or in a private network. Servers of open
+// models run there, and some give them the names of OpenAI's.
 func isNear(host string) bool {
 	if addr, err := netip.ParseAddr(host); err == nil {
 		return addr.IsLoopback() || addr.IsPrivate() || addr.IsLinkLocalUnicast() || addr.IsUnspecified()
@@ -120,8 +120,9 @@ var (
 	routing = regexp.MustCompile(`:(nitro|floor|online|exacto)$`) // of OpenRouter: the model is the same
 )
 
-// find looks a model up in a section: as it is written, else without what says nothing of the
-// window. A name without a date is also found by dated names, where these agree.
+// find looks a model up in a section: first as the name is written, then without the parts
+// that say nothing about the window. A name without a date also matches dated names, if these
+// have the same window.
 func find(section, model string) (int, bool) {
 	names := []string{model}
 	switch section {

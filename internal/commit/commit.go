@@ -1,14 +1,13 @@
-// Package commit writes to a turn's journal over a connection whose answers get
-// lost: each write is done once, or the writer learns that it cannot be done.
+// Package commit writes to a turn's journal over a connection that may lose answers:
+// each write is done once, or the writer learns that it cannot be done.
 //
-// A commit that was sent and not answered may have been done. So each write has
-// a random id, which the row of the turn keeps with what was written, and the
-// writer reads back whether the row has that id. Nothing else says whose a write
-// is: another worker may have written in the meantime, and the journal then has
-// as many entries as if this one had.
+// A commit without an answer may have succeeded. So each write has a random ID, which
+// is stored in the turn's row together with the write, and the writer reads back
+// whether the row has that ID. Nothing else shows whose write it is: if another worker
+// has written in the meantime, the journal has as many entries as if this one had.
 //
-// Package storage does this with Postgres, package memory with a database in
-// memory: so the simulation tests this code. The package knows no database. A
+// Package storage uses it with Postgres, and package memory with a database in memory,
+// so that the simulation tests this code. The package itself depends on no database. A
 // Writer belongs to one goroutine.
 package commit
 
@@ -32,9 +31,9 @@ type Writer struct {
 
 // A Write is something to be written, whole or not at all.
 type Write struct {
-	Entries int64 // that the journal grows by
+	Entries int64 // that the write adds to the journal
 	Ends    bool  // it ends the dispatch, and the grant with it
-	// Attempt tries to write, and has the row of the turn keep id.
+	// Attempt tries to write, and stores id in the turn's row.
 	Attempt func(ctx context.Context, id string) error
 }
 
@@ -42,26 +41,26 @@ type Write struct {
 type Row struct {
 	Token     int64
 	GrantID   turnkeeper.GrantID
-	WorkerID  turnkeeper.WorkerID // that the grant is bound to
+	WorkerID  turnkeeper.WorkerID // worker that the grant is bound to
 	State     turnkeeper.TurnState
 	Entries   int64
 	LastWrite string
 }
 
-// A Database is asked by a Writer.
+// A Database gives a Writer access to the turn's row, and classifies the errors of attempts.
 type Database struct {
 	ReadBack func(context.Context) (Row, error) // reads the turn's row
-	// Uncertain says of an error that what failed may have been done, or was
-	// undone for a reason that passes.
+	// Uncertain reports whether an error leaves open if the write was done, or means
+	// that it was undone for a temporary reason.
 	Uncertain func(error) bool
-	// KeyTaken says of an error that a unique key refused the write.
+	// KeyTaken reports whether an error means that a unique key refused the write.
 	KeyTaken func(error) bool
 }
 
-// Write makes one attempt after another until the write is on record, or cannot
-// be any more: it fails with ErrFenced when the grant is not the writer's any
-// more, and with ErrJournalMoved when somebody else has written. While the
-// database is away it waits until ctx ends, and then fails with its cause.
+// Write retries until the write is on record or can no longer be. It fails with
+// ErrFenced if the grant is no longer the writer's, and with ErrJournalMoved if
+// somebody else has written. While the database is unavailable, it waits until ctx
+// ends, and then fails with its cause.
 func (w *Writer) Write(ctx context.Context, db Database, write Write) error {
 	id := uuid.NewString()
 	wait := firstRetry
@@ -74,9 +73,9 @@ func (w *Writer) Write(ctx context.Context, db Database, write Write) error {
 		if db.KeyTaken(err) {
 			return fmt.Errorf("%w: %w", turnkeeper.ErrJournalMoved, err)
 		}
-		// A refusal may be the echo of our own write: its commit went through
-		// and the answer was lost, so that the attempt after it finds itself,
-		// or the turn that it has ended.
+		// A refusal may be caused by our own write: if its commit succeeded and the
+		// answer was lost, the next attempt finds that write, or the turn that it has
+		// ended.
 		refused := errors.Is(err, turnkeeper.ErrJournalMoved) || errors.Is(err, turnkeeper.ErrFenced)
 		echo := refused && again
 		if !db.Uncertain(err) && !echo && !endedOnTheWay(ctx, err) {
@@ -104,18 +103,18 @@ func (w *Writer) advance(write Write, id string) {
 	w.LastWrite = id
 }
 
-// endedOnTheWay says that the caller's time ended while a write was under way:
-// whether it was done must still be found out.
+// endedOnTheWay reports whether ctx ended during a write. Whether the write was done
+// must still be found out.
 func endedOnTheWay(ctx context.Context, err error) bool {
 	return ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx)))
 }
 
-// readBackGrace bounds the question whether a write was done when the writer's
-// own time is over.
+// readBackGrace is the timeout for finding out whether a write was done after the
+// writer's own ctx has ended.
 const readBackGrace = 3 * time.Second
 
-// readBack says whether the write under way is on record. An error means that it
-// never will be, that the grant is over, or that the time to find out is.
+// readBack reports whether the current write is on record. An error means that it never
+// will be, that the grant is over, or that there was no time to find out.
 func (w *Writer) readBack(ctx context.Context, db Database, write Write, id string) (written bool, err error) {
 	row, err := db.row(ctx)
 	if err != nil && ctx.Err() != nil {
@@ -131,7 +130,7 @@ func (w *Writer) readBack(ctx context.Context, db Database, write Write, id stri
 	return w.settle(row, write, id)
 }
 
-// row reads the turn's row, and waits for a database that is away.
+// row reads the turn's row, and retries while the database is unavailable.
 func (db Database) row(ctx context.Context) (row Row, err error) {
 	if ctx.Err() != nil {
 		return row, context.Cause(ctx)
@@ -143,7 +142,7 @@ func (db Database) row(ctx context.Context) (row Row, err error) {
 	return row, err
 }
 
-// settle decides by the row of the turn about a write that was not answered.
+// settle decides from the turn's row what became of a write that was not answered.
 func (w *Writer) settle(row Row, write Write, id string) (written bool, err error) {
 	g := w.Grant
 	held := row.State == turnkeeper.TurnRunning && row.Token == g.Token && row.GrantID == g.GrantID && row.WorkerID == g.WorkerID
@@ -151,7 +150,7 @@ func (w *Writer) settle(row Row, write Write, id string) (written bool, err erro
 	switch {
 	case own && (held || write.Ends):
 		return true, nil
-	case !held: // also after an own write: what is on record is another's to go on with
+	case !held: // also after an own write: another worker goes on from what is on record
 		return false, turnkeeper.ErrFenced
 	case row.LastWrite == w.LastWrite && row.Entries == w.Entries:
 		return false, nil
@@ -160,9 +159,10 @@ func (w *Writer) settle(row Row, write Write, id string) (written bool, err erro
 	}
 }
 
-// Bound says what it means that a grant, which was to be bound to worker, was
-// found bound to taker, or to nobody: first, that it was worker's from then on. err
-// is that of the question; ErrNotFound: it is no longer the turn's grant.
+// Bound returns the result of binding a grant to worker. taker is the worker that the
+// grant was bound to before, or empty; first reports whether it was empty. err is the
+// error of the query, with ErrNotFound if the turn no longer has this grant. Bound
+// fails with ErrFenced if the turn no longer has the grant, or another worker has it.
 func Bound(taker, worker turnkeeper.WorkerID, err error) (first bool, _ error) {
 	switch {
 	case errors.Is(err, turnkeeper.ErrNotFound):

@@ -21,7 +21,7 @@ var (
 
 var grant = turnkeeper.Grant{TurnID: 7, Token: 3, GrantID: "grant", WorkerID: "worker"}
 
-// A script is a database that answers each attempt, and each question, with the next of its answers.
+// A script is a fake database that answers each attempt, and each read, with the next of its answers.
 type script struct {
 	attempts []error
 	reads    []func(*commit.Row) error
@@ -64,7 +64,7 @@ func (s *script) write(ctx context.Context, w *commit.Writer, ends bool) error {
 
 func writer() *commit.Writer { return &commit.Writer{Grant: grant, Entries: 5, LastWrite: "before"} }
 
-// unchanged is the row as the writer left it, and own the row with the write under way.
+// unchanged leaves the row as the writer left it, and own puts the current write into it.
 func unchanged(*commit.Row) error { return nil }
 
 func (s *script) own(row *commit.Row) error {
@@ -72,7 +72,7 @@ func (s *script) own(row *commit.Row) error {
 	return nil
 }
 
-// TestSettle shows what a writer takes from the row of the turn when an attempt was not answered.
+// TestSettle shows what a writer concludes from the turn's row when an attempt was not answered.
 func TestSettle(t *testing.T) {
 	others := map[string]func(*commit.Row){
 		"an older token": func(r *commit.Row) { r.Token = grant.Token - 1 },
@@ -133,7 +133,7 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-// TestAttempts shows which answers a writer takes, and after which it looks or tries again.
+// TestAttempts shows which answers a writer accepts, and after which it reads back or tries again.
 func TestAttempts(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -212,8 +212,8 @@ func TestAttempts(t *testing.T) {
 	}
 }
 
-// TestEndOnTheWay lets the writer's time end while its write is under way: it still finds out whether
-// the write was done, and no longer waits for a database that is away.
+// TestEndOnTheWay ends the writer's ctx during a write: it still finds out whether the write was
+// done, and no longer waits for an unavailable database.
 func TestEndOnTheWay(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -270,7 +270,7 @@ func TestEndOnTheWay(t *testing.T) {
 	}
 }
 
-// TestPatiently asks again as long as the reason passes, a little later each time.
+// TestPatiently shows that f is retried as long as the reason is temporary, with growing pauses.
 func TestPatiently(t *testing.T) {
 	passes := func(err error) bool { return errors.Is(err, errAway) }
 	synctest.Test(t, func(t *testing.T) {

@@ -11,8 +11,8 @@ const (
 	slowRetry  = time.Second
 )
 
-// Patiently does f again as long as the reason that it failed for passes, which
-// passes says of its error, and until ctx ends.
+// Patiently retries f until ctx ends, as long as passes reports that the reason for its
+// error is temporary.
 func Patiently(ctx context.Context, passes func(error) bool, f func() error) error {
 	wait := firstRetry
 	for {
@@ -27,7 +27,7 @@ func Patiently(ctx context.Context, passes func(error) bool, f func() error) err
 	}
 }
 
-// Pause waits for d, or until ctx ends, which it then reports as false.
+// Pause waits for d. It returns false if ctx ends first.
 func Pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -11,8 +11,8 @@ import (
 	"turnkeeper/agentturn"
 )
 
-// lockTick returns with the store's lock held and no tick under way: what it finds
-// is not being granted.
+// lockTick returns with the store's lock held and no tick in progress: nothing that the
+// caller finds is being granted.
 func (s *Store) lockTick(ctx context.Context) error {
 	timeout := time.NewTimer(lockTimeout)
 	defer timeout.Stop()
@@ -30,8 +30,8 @@ func (s *Store) lockTick(ctx context.Context) error {
 	}
 }
 
-// CancelTurn cancels a turn; closed: it is over, else its holder ends it. The
-// refusals are those of storage: ErrNotFound, ErrWrongState.
+// CancelTurn cancels a turn. closed reports whether it is over; if not, its holder ends
+// it. The errors are those of storage: ErrNotFound, ErrWrongState.
 func (c *Conn) CancelTurn(ctx context.Context, id turnkeeper.TurnID) (closed bool, err error) {
 	err = c.ask(ctx, "cancel", func() error {
 		return c.store.outsideTicks(ctx, func(rings *[]Bell) error {
@@ -119,8 +119,8 @@ func (s *Store) cancelWaiting(m *turnkeeper.Message, rings *[]Bell) turnkeeper.T
 	return turn.ID
 }
 
-// cancelAtEnd closes, at the end of a dispatch, what was asked to be cancelled and
-// would go on. t is a draft of the turn.
+// cancelAtEnd runs at the end of a dispatch. It closes a turn or message that was asked
+// to be cancelled and would go on otherwise. t is a draft of the turn.
 func (s *Store) cancelAtEnd(t *turnRow, rings *[]Bell) {
 	m := s.state.message(t.MessageID)
 	switch {
@@ -198,7 +198,7 @@ func (t *turnRow) endSpawned(now time.Time) {
 	}
 }
 
-// openRound is the round that has streamed and not ended; 0: none.
+// openRound returns the round that has streamed and not ended, or 0 if there is none.
 func openRound(t *turnRow) (round int) {
 	for _, e := range slices.Backward(t.events) {
 		switch e.Type {

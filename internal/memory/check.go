@@ -39,8 +39,8 @@ const (
 	WaitsForResult  = "a turn that waits holds nothing and waits for what has not come"
 )
 
-// Check says which invariants do not hold. grace is how long after the end of
-// its lease a grant may still be open.
+// Check returns the invariants that do not hold. grace is how long after the end of its
+// lease a grant may still be open.
 func (s *Store) Check(grace time.Duration) []Violation {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,7 +76,7 @@ func (c *checker) found(invariant, format string, args ...any) {
 	c.violations = append(c.violations, Violation{invariant, fmt.Sprintf(format, args...)})
 }
 
-// closes says what state of a turn goes with what state of its message.
+// closes lists the states of a turn that go with each state of its message.
 var closes = map[turnkeeper.MessageState][]turnkeeper.TurnState{
 	turnkeeper.MessageWaiting:   {turnkeeper.TurnFailed},
 	turnkeeper.MessageRunning:   {turnkeeper.TurnQueued, turnkeeper.TurnRunning, turnkeeper.TurnWaiting},
@@ -217,7 +217,7 @@ func (c *checker) grants() {
 	}
 }
 
-// writes checks that every write to a journal came while its grant went on.
+// writes checks that every write to a journal was made while its grant was open.
 func (c *checker) writes() {
 	log := map[turnkeeper.GrantID]*grantRow{}
 	for _, g := range c.s.grants {

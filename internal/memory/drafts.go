@@ -31,7 +31,9 @@ func (j *Journal) WriteDraft(ctx context.Context, part turnkeeper.OutputPart) er
 	})
 }
 
-// writeDraft adds a part, unless it is there, or the result is not to be had.
+// writeDraft appends a part. It ignores a part that it already has or that does not
+// follow the last one, and a part of a result that is recorded already or whose grant
+// is over.
 func (j *Journal) writeDraft(part turnkeeper.OutputPart) {
 	d := j.s.state.drafts[part.Output]
 	if d == nil {
@@ -46,7 +48,7 @@ func (j *Journal) writeDraft(part turnkeeper.OutputPart) {
 	}
 }
 
-// recorded says that the turn has the result.
+// recorded reports whether the turn has the result.
 func (j *Journal) recorded(id turnkeeper.OutputID) bool {
 	return slices.ContainsFunc(j.s.state.turn(j.grant.TurnID).outputs, func(o turnkeeper.Output) bool { return o.ID == id })
 }
@@ -75,13 +77,13 @@ func (c *Conn) SweepDrafts(ctx context.Context) error {
 	})
 }
 
-// runsUnder says that a turn is run under the grant.
+// runsUnder reports whether a turn runs under the grant.
 func (s *state) runsUnder(turn turnkeeper.TurnID, grant turnkeeper.GrantID) bool {
 	row := s.turn(turn)
 	return row != nil && row.State == turnkeeper.TurnRunning && row.GrantID == grant
 }
 
-// whole is an output with its content, which for a drafted one has come before.
+// whole returns an output with its content. The content of a drafted output comes from its draft.
 func (j *Journal) whole(o turnkeeper.Output) (turnkeeper.Output, error) {
 	if !o.Drafted {
 		return o, nil
@@ -99,7 +101,7 @@ func (j *Journal) whole(o turnkeeper.Output) (turnkeeper.Output, error) {
 	return o, nil
 }
 
-// finish ends the drafts of results that are recorded now.
+// finish removes the drafts of results that are recorded now.
 func (s *state) finish(results []turnkeeper.CallResult) {
 	for _, r := range results {
 		if r.Output != nil && r.Output.Drafted {

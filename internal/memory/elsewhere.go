@@ -12,8 +12,8 @@ import (
 	"turnkeeper/agentturn"
 )
 
-// An awaitedRow is a call that is open elsewhere: the letter box of its result, and
-// its run.
+// An awaitedRow is a call that is open elsewhere: the place where its result arrives,
+// and the state of its run.
 type awaitedRow struct {
 	key       turnkeeper.CallKey
 	nonce     string
@@ -31,7 +31,7 @@ type awaitedRow struct {
 	spawned   bool // a sub-agent's reply is awaited; no job has it
 }
 
-// A CallJob rings for a run of a detached call.
+// A CallJob asks a worker to run a detached call.
 type CallJob struct {
 	ID  turnkeeper.JobID
 	Ref turnkeeper.CallRef
@@ -53,7 +53,7 @@ func (t *turnRow) await(key turnkeeper.CallKey) *awaitedRow {
 	return nil
 }
 
-// mayWait says that something is awaited, and that nothing has arrived.
+// mayWait reports whether something is awaited and nothing has arrived.
 func (t *turnRow) mayWait() bool {
 	open := slices.DeleteFunc(slices.Clone(t.awaited), func(a awaitedRow) bool { return a.closed })
 	return len(open) > 0 && !slices.ContainsFunc(open, func(a awaitedRow) bool { return a.arrived != nil })
@@ -81,7 +81,7 @@ func (t *turnRow) settleArrived(now time.Time) {
 	}
 }
 
-// detach sends a call that was started just now to where it runs.
+// detach makes a call that was just started run elsewhere.
 func (s *Store) detach(t *turnRow, call *turnkeeper.ToolCall, limit time.Duration) {
 	call.Elsewhere = true
 	t.awaited = append(t.awaited, awaitedRow{
@@ -96,7 +96,7 @@ func (s *Store) ringCall(ref turnkeeper.CallRef) turnkeeper.JobID {
 	return id
 }
 
-// Arrivals are results that have arrived and are not in the journal yet.
+// Arrivals returns the results that have arrived and are not in the journal yet.
 func (j *Journal) Arrivals(ctx context.Context) (arrived []turnkeeper.CallResult, err error) {
 	err = patiently(ctx, func() error {
 		arrived = nil
@@ -141,8 +141,7 @@ func (c *Conn) FetchCalls(ctx context.Context, worker turnkeeper.WorkerID, limit
 	return taken, nil
 }
 
-// GiveBackCalls gives out again what was given to this worker and is not among
-// what it works.
+// GiveBackCalls makes the unclaimed jobs of this worker available again, except those in working.
 func (c *Conn) GiveBackCalls(ctx context.Context, worker turnkeeper.WorkerID, working []turnkeeper.JobID) error {
 	return c.ask(ctx, "give back calls", func() error {
 		c.store.mu.Lock()
@@ -158,9 +157,9 @@ func (c *Conn) GiveBackCalls(ctx context.Context, worker turnkeeper.WorkerID, wo
 	})
 }
 
-// Claim takes a detached call for one run by the worker, which has the tools.
-// turnkeeper.ErrNotFound: somebody else runs it, it is over, or the worker lacks
-// the tool.
+// Claim takes a detached call for one run by the worker. tools are the tools that the
+// worker has. Claim returns turnkeeper.ErrNotFound if somebody else runs the call, it
+// is over, or the worker lacks its tool.
 func (c *Conn) Claim(ctx context.Context, ref turnkeeper.CallRef, worker turnkeeper.WorkerID, tools []string) (claimed turnkeeper.ClaimedCall, err error) {
 	claim := turnkeeper.ClaimID(rand.Text())
 	err = patiently(ctx, func() error {
@@ -212,16 +211,16 @@ func (s *Store) onCall(ctx context.Context, ref turnkeeper.CallRef, f func(*turn
 	return err
 }
 
-// Arrive brings the result of a claimed call, and has its turn go on if that waits.
-// turnkeeper.ErrFenced: the claim is void; the result is then kept beside what the
-// call has ended with.
+// Arrive delivers the result of a claimed call, and resumes its turn if the turn waits.
+// It returns turnkeeper.ErrFenced if the claim is void; the result is then kept beside
+// what the call has ended with.
 func (c *Conn) Arrive(ctx context.Context, call turnkeeper.ClaimedCall, r turnkeeper.CallResult) error {
 	return patiently(ctx, func() error {
 		var void error
 		err := c.ask(ctx, "arrive", func() error {
 			return c.store.onCall(ctx, call.Ref, func(t *turnRow, a *awaitedRow, rings *[]Bell) error {
 				if a.claim == call.Claim && a.arrived != nil && a.arrived.Nonce == string(call.Claim) {
-					return nil // it was done, and not answered
+					return nil // it was done, but the answer was lost
 				}
 				if a.ended || a.attempt != call.Ref.Attempt || a.claim != call.Claim {
 					r.Nonce, r.Shown = call.Call.Nonce, lateText(r)
@@ -237,7 +236,7 @@ func (c *Conn) Arrive(ctx context.Context, call turnkeeper.ClaimedCall, r turnke
 	})
 }
 
-// lateText is what is kept of a result that came too late.
+// lateText returns the text to keep of a result that came too late.
 func lateText(r turnkeeper.CallResult) string {
 	if r.Output != nil && r.Output.Text != "" {
 		return r.Output.Text
@@ -245,7 +244,7 @@ func lateText(r turnkeeper.CallResult) string {
 	return r.Preview
 }
 
-// arrive puts a result into its letter box. by is kept in place of its nonce.
+// arrive stores a result for its call, with by in place of its nonce.
 func (s *Store) arrive(t *turnRow, a *awaitedRow, r turnkeeper.CallResult, by string, rings *[]Bell) {
 	if r.Output != nil {
 		t.outputs = append(t.outputs, *r.Output)
@@ -273,8 +272,7 @@ func (c *Conn) HandOn(ctx context.Context, call turnkeeper.ClaimedCall) error {
 	})
 }
 
-// again has a call run again: the next attempt of one that was claimed, a new
-// doorbell for one that was not.
+// again makes a call run again: a claimed call with its next attempt, an unclaimed one with a new job.
 func (s *Store) again(t *turnRow, a *awaitedRow, lost bool, rings *[]Bell) {
 	s.state.calls[a.job-1].state = "over"
 	if a.claim != "" {
@@ -291,7 +289,7 @@ func (s *Store) again(t *turnRow, a *awaitedRow, lost bool, rings *[]Bell) {
 	*rings = append(*rings, Bell{Topic: TopicJobs})
 }
 
-// ClaimsHeld are those of the claims that still stand.
+// ClaimsHeld returns those of the claims that are still valid.
 func (c *Conn) ClaimsHeld(ctx context.Context, claims []turnkeeper.ClaimID) (held []turnkeeper.ClaimID, err error) {
 	err = c.ask(ctx, "claims held", func() error {
 		c.store.mu.Lock()
@@ -308,8 +306,7 @@ func (c *Conn) ClaimsHeld(ctx context.Context, claims []turnkeeper.ClaimID) (hel
 	return held, err
 }
 
-// lostCalls are the detached calls of a turn that will have no result unless
-// something is done.
+// lostCalls returns the detached calls of a turn that will have no result unless something is done.
 func (s *state) lostCalls(t *turnRow, now time.Time) (lost []turnkeeper.LostCall) {
 	for _, a := range t.awaited {
 		if a.ended || a.spawned {
@@ -328,7 +325,7 @@ func (s *state) lostCalls(t *turnRow, now time.Time) (lost []turnkeeper.LostCall
 	return lost
 }
 
-// overdueAfter is what a run gets on top of its time to say itself that it is over.
+// overdueAfter is how long after its time limit a run may still report its own end.
 const overdueAfter = 30 * time.Second
 
 func (s *state) trouble(a awaitedRow, now time.Time) turnkeeper.CallTrouble {
@@ -349,8 +346,8 @@ func (s *state) trouble(a awaitedRow, now time.Time) turnkeeper.CallTrouble {
 	}
 }
 
-// overdue says that a run outlasts its time. One that was claimed in a future that
-// is no more goes by its worker's sign of life.
+// overdue reports whether a run has exceeded its time. A run that was claimed before
+// the clock was put back is judged by its worker's heartbeat.
 func (s *state) overdue(a awaitedRow, now time.Time) bool {
 	if !a.deadline.Add(overdueAfter).After(now) {
 		return true
@@ -359,13 +356,12 @@ func (s *state) overdue(a awaitedRow, now time.Time) bool {
 	return yetToCome(a.claimedAt, now) && (w == nil || yetToCome(w.BeatAt, now) || !w.BeatAt.Add(a.limit+overdueAfter).After(now))
 }
 
-// overlooked says that a job was taken so long ago that its call would be claimed
-// by now.
+// overlooked reports whether a job was taken so long ago that its call should have been claimed by now.
 func overlooked(attemptedAt, now time.Time) bool {
 	return !attemptedAt.Add(5*time.Minute).After(now) || yetToCome(attemptedAt, now)
 }
 
-// gone says that a worker has stopped, or is silent for longer than it may be.
+// gone reports whether a worker has stopped, or has been silent for longer than it may be.
 func (s *state) gone(id turnkeeper.WorkerID, now time.Time) bool {
 	w := s.workers[id]
 	return w != nil && (!w.StoppedAt.IsZero() || w.TakeoverAfter > 0 && (!w.BeatAt.Add(w.TakeoverAfter).After(now) || yetToCome(w.BeatAt, now)))
@@ -404,7 +400,7 @@ func (t *tick) EndCall(_ context.Context, c turnkeeper.LostCall) error {
 	return nil
 }
 
-// onLost does something about a lost call with the tick's commit.
+// onLost applies f to a lost call when the tick commits.
 func (t *tick) onLost(c turnkeeper.LostCall, f func(*turnRow, *awaitedRow, *[]Bell)) {
 	t.later(func(rings *[]Bell) {
 		draft := t.s.state.turn(c.Ref.TurnID).draft()

@@ -16,11 +16,11 @@ type ending struct {
 	log         string                  // in the grant log
 	laneBackoff time.Duration
 	lost        bool
-	job         bool // is completed with it
-	noReply     bool // it is written apart: see BugReplyFirst and BugReplyLast
+	job         bool // whether the job is completed with it
+	noReply     bool // the reply is written apart: see BugReplyFirst and BugReplyLast
 }
 
-// endDispatch writes an ending, or nothing of it. t is a draft of the turn.
+// endDispatch writes an ending completely or not at all. t is a draft of the turn.
 func (s *Store) endDispatch(t *turnRow, grant turnkeeper.GrantID, e ending, rings *[]Bell) error {
 	o, now := e.outcome, s.now()
 	l := s.state.leases[t.Lane]
@@ -100,7 +100,7 @@ func (s *Store) release(l *leaseRow, state turnkeeper.TurnState, backoff time.Du
 	}
 }
 
-// endApart is BugReplyFirst, or BugReplyLast.
+// endApart implements BugReplyFirst and BugReplyLast.
 func (j *Journal) endApart(ctx context.Context, id string, e turnkeeper.Entry) error {
 	writeReply := func() error {
 		return j.conn.ask(ctx, "reply", func() error {
@@ -153,7 +153,7 @@ func (j *Journal) applyWithoutReply(id string, e turnkeeper.Entry, rings *[]Bell
 	return nil
 }
 
-// attemptApart is BugFenceApart: the check is right, and the write comes later.
+// attemptApart implements BugFenceApart: it checks the fence first, and writes later.
 func (j *Journal) attemptApart(ctx context.Context, id string, e turnkeeper.Entry) error {
 	err := j.conn.ask(ctx, "fence", func() error {
 		return j.inRow(ctx, func(*[]Bell) error {

@@ -55,8 +55,8 @@ func (j *Journal) entry(t *turnRow, e turnkeeper.Entry, rings *[]Bell) error {
 	return nil
 }
 
-// executed counts the calls of an entry that begin to count as executed with
-// it: first starts, and results of calls that needed no start on record.
+// executed returns how many calls count as executed once the entry is written: first
+// starts, and results of calls that needed no start on record.
 func (j *Journal) executed(e turnkeeper.Entry) (n int) {
 	for _, start := range e.Starts {
 		if start.Attempt == 1 && !j.paging[start.Key] {
@@ -111,9 +111,9 @@ func (j *Journal) addRound(t *turnRow, r *turnkeeper.Round) error {
 	return nil
 }
 
-// keepParts keeps what the request of a round shares with others. What is there
-// stays, also when the entry that brought it is not written after all: a part
-// says nothing that its hash does not.
+// keepParts stores the parts that a round's request shares with other requests. Stored
+// parts stay, even if the entry that brought them is not written after all: a part says
+// nothing that its hash does not.
 func (j *Journal) keepParts(e turnkeeper.Entry) {
 	for _, part := range e.Parts {
 		if _, known := j.s.state.parts[part.SHA256]; !known && e.Round != nil {
@@ -151,8 +151,8 @@ func (j *Journal) start(t *turnRow, start turnkeeper.CallStart) error {
 	return nil
 }
 
-// answer records what calls ended with. A started call takes a result only from
-// its newest start; a verdict needs none.
+// answer records the results of calls. The result of a started call must come from its
+// newest start; a verdict need not.
 func (j *Journal) answer(t *turnRow, results []turnkeeper.CallResult) error {
 	for _, r := range results {
 		call := t.call(r.Key)
@@ -194,7 +194,7 @@ func (j *Journal) answer(t *turnRow, results []turnkeeper.CallResult) error {
 	return nil
 }
 
-// addEvents continues the stream from where this writer knows it to stand.
+// addEvents appends events after the last event that this writer knows of.
 func (j *Journal) addEvents(t *turnRow, events []turnkeeper.Event) error {
 	for i, e := range events {
 		e.TurnID, e.Seq, e.At = t.ID, j.lastSeq+int64(i)+1, j.s.now()

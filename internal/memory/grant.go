@@ -10,7 +10,7 @@ import (
 	"turnkeeper"
 )
 
-// free says that a lane can be granted, as this tick sees it.
+// free reports whether a lane can be granted, as this tick sees it.
 func (t *tick) free(lane turnkeeper.Lane, now time.Time) bool {
 	l := t.s.state.leases[lane]
 	if l == nil {
@@ -76,7 +76,7 @@ func (t *tick) ReadyMessages(_ context.Context, limit int, held []string) (ready
 	return ready, err
 }
 
-// before is the order of a lane: oldest due, then priority, then id.
+// before reports whether a comes before b in a lane: oldest due, then priority, then ID.
 func before(a, b *turnkeeper.Message) bool {
 	return cmp.Or(a.DueAt.Compare(b.DueAt), cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.ID, b.ID)) < 0
 }
@@ -103,7 +103,7 @@ func (t *tick) Dispatch(ctx context.Context, ready []turnkeeper.Ready) error {
 	return nil
 }
 
-// checkFree undoes the tick when somebody else was faster.
+// checkFree returns an error, which undoes the tick, if somebody else was faster.
 func (t *tick) checkFree(ready []turnkeeper.Ready) error {
 	for _, r := range ready {
 		if l := t.s.state.leases[r.Lane]; l != nil && l.Held() && !t.freed[r.Lane] {
@@ -116,11 +116,11 @@ func (t *tick) checkFree(ready []turnkeeper.Ready) error {
 	return nil
 }
 
-// wasClosed says that somebody has cancelled what this tick is about to grant. Those
-// that it accepts or queues again itself nobody else has seen.
+// wasClosed reports whether somebody has cancelled what this tick is about to grant.
+// Nobody else has seen the work that the tick itself accepted or queued again.
 func (t *tick) wasClosed(r turnkeeper.Ready) bool {
 	if !r.New {
-		if t.again[r.TurnID] && t.s.state.cancels[r.TurnID] { // with the call that spawned it, since it was queued again
+		if t.again[r.TurnID] && t.s.state.cancels[r.TurnID] { // cancelled with the call that spawned it, after it was queued again
 			return true
 		}
 		turn := t.s.state.open[r.Lane]
@@ -174,7 +174,7 @@ func (s *Store) grantTurn(r turnkeeper.Ready, l *leaseRow, rings *[]Bell) {
 	*rings = append(*rings, Bell{Topic: TopicJobs})
 }
 
-// turnOf is the turn of a grant: a new one, or the open one that waited.
+// turnOf returns the turn of a grant: a new one, or the open one that waited.
 func (s *Store) turnOf(r turnkeeper.Ready) *turnRow {
 	st := &s.state
 	if !r.New {
@@ -192,7 +192,7 @@ func (s *Store) turnOf(r turnkeeper.Ready) *turnRow {
 	if open := st.open[r.Lane]; open != nil {
 		st.moved = append(st.moved, fmt.Sprintf("turn %d was made beside the open turn %d of lane %s", turn.ID, open.ID, r.Lane))
 	}
-	if before := st.turn(m.TurnID); r.Attempt > 1 && before != nil { // it is the message that loses its workers
+	if before := st.turn(m.TurnID); r.Attempt > 1 && before != nil { // losses count per message
 		turn.Losses = before.Losses
 	}
 	st.turns = append(st.turns, turn)

@@ -11,7 +11,7 @@ import (
 
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// downModels are the models that are down, by name, as they stand now.
+// downModels returns the models that are down now, by name.
 func (s *state) downModels(now time.Time) (down []turnkeeper.ModelHealth) {
 	for _, name := range sorted(s.health) {
 		h := s.health[name]
@@ -30,8 +30,9 @@ func (s *state) downModels(now time.Time) (down []turnkeeper.ModelHealth) {
 	return down
 }
 
-// noteModels writes what a turn has learnt of models: see turnkeeper.Entry. The first
-// answer of a model that was down ends the pauses of the lanes that waited for it.
+// noteModels records what a turn has learnt about models: see turnkeeper.Entry. The
+// first answer of a model that was down ends the pauses of the lanes that waited for
+// it.
 func (s *Store) noteModels(e turnkeeper.Entry, rings *[]Bell) {
 	for _, name := range e.Answered {
 		if h := s.state.health[name]; !h.Down() {
@@ -54,7 +55,7 @@ func (s *Store) noteModels(e turnkeeper.Entry, rings *[]Bell) {
 	}
 }
 
-// noteFault is what the end of a turn that failed means for its message and its lane.
+// noteFault updates the message and the lane of a turn that failed.
 func (s *Store) noteFault(t *turnRow, o turnkeeper.Outcome) {
 	if o.State != turnkeeper.TurnFailed {
 		return
@@ -67,7 +68,7 @@ func (s *Store) noteFault(t *turnRow, o turnkeeper.Outcome) {
 	}
 }
 
-// tryModels has models that are down tried at once.
+// tryModels makes models that are down due at once.
 func (s *state) tryModels(models []string, now time.Time) {
 	for _, name := range models {
 		if h := s.health[name]; h.Down() && h.Until.After(now) {
@@ -77,7 +78,7 @@ func (s *state) tryModels(models []string, now time.Time) {
 	}
 }
 
-// Models are the models that were down at any time, by name.
+// Models returns the models that were ever down, by name.
 func (s *Store) Models() (all []turnkeeper.ModelHealth) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,8 +101,8 @@ func (t *tick) Chains(_ context.Context, models []string) (chains []turnkeeper.A
 	return chains, err
 }
 
-// Overdue lists heads of free lanes of the agents that have waited for a service for
-// as long as they may.
+// Overdue lists the heads of free lanes that have waited for a service as long as they
+// may, of the given agents.
 func (t *tick) Overdue(ctx context.Context, limit int, agents []string) (overdue []turnkeeper.Ready, err error) {
 	ready, err := t.ReadyMessages(ctx, maxHeads, nil)
 	if err != nil {
@@ -120,8 +121,7 @@ func (t *tick) Overdue(ctx context.Context, limit int, agents []string) (overdue
 // maxHeads is more than a store in memory ever has lanes.
 const maxHeads = 1 << 20
 
-// givenUp says that a message has waited for as long as it may. One that this tick
-// accepted has not.
+// givenUp reports whether a message has waited as long as it may. One that this tick accepted has not.
 func (s *state) givenUp(id turnkeeper.MessageID, agent string, now time.Time) bool {
 	m, a := s.message(id), s.agents[agent]
 	return m != nil && a != nil && !now.Before(m.AcceptedAt.Add(a.GiveUpAfter))

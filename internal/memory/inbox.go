@@ -103,7 +103,7 @@ func (s *Store) accept(m turnkeeper.Submission, rings *[]Bell) (turnkeeper.Messa
 	return row.ID, nil
 }
 
-// nextMessage takes an id, which is not given back.
+// nextMessage takes the next message ID, which is never given back.
 func (s *state) nextMessage() turnkeeper.MessageID {
 	s.messages = append(s.messages, nil)
 	return turnkeeper.MessageID(len(s.messages))
@@ -121,7 +121,7 @@ func laneOf(a *turnkeeper.AgentRegistration, conversation string) turnkeeper.Lan
 	return turnkeeper.Lane(a.Name)
 }
 
-// Beat is a sign of life of a worker process.
+// Beat records a heartbeat of a worker process.
 func (c *Conn) Beat(ctx context.Context, h turnkeeper.Heartbeat) error {
 	return c.ask(ctx, "beat", func() error {
 		c.store.mu.Lock()
@@ -138,7 +138,7 @@ func (c *Conn) Beat(ctx context.Context, h turnkeeper.Heartbeat) error {
 	})
 }
 
-// StopBeating says that a worker has ended in good order.
+// StopBeating records that a worker has stopped cleanly.
 func (c *Conn) StopBeating(ctx context.Context, id turnkeeper.WorkerID) error {
 	return c.ask(ctx, "stop beating", func() error {
 		c.store.mu.Lock()
@@ -151,21 +151,21 @@ func (c *Conn) StopBeating(ctx context.Context, id turnkeeper.WorkerID) error {
 	})
 }
 
-// A Job rings for one grant.
+// A Job asks a worker to run the turn of one grant.
 type Job struct {
 	ID      turnkeeper.JobID
 	TurnID  turnkeeper.TurnID
 	GrantID turnkeeper.GrantID
 }
 
-// Fetch takes at most limit jobs for a worker, oldest first. Who took a job is
-// kept: it lets the scheduler find the turns of a silent worker.
+// Fetch takes at most limit jobs for a worker, oldest first. It records who took a job,
+// so that the scheduler finds the turns of a silent worker.
 func (c *Conn) Fetch(ctx context.Context, worker turnkeeper.WorkerID, limit int) (taken []Job, err error) {
 	err = c.ask(ctx, "fetch", func() error {
 		c.store.mu.Lock()
 		defer c.store.mu.Unlock()
 		s := &c.store.state
-		for _, lane := range lanesOf(s.held) { // what is granted and not yet taken
+		for _, lane := range lanesOf(s.held) { // jobs that are granted and not yet taken
 			job := s.job(s.held[lane].jobID)
 			if job == nil || job.state != "available" {
 				continue
@@ -186,8 +186,7 @@ func (c *Conn) Fetch(ctx context.Context, worker turnkeeper.WorkerID, limit int)
 	return taken, nil
 }
 
-// Forget makes a job that was taken one that was not, as a database server that
-// crashes may do.
+// Forget makes a taken job available again, as a crash of the database server may do.
 func (s *Store) Forget(id turnkeeper.JobID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -24,8 +24,8 @@ type Journal struct {
 
 var _ agentturn.Journal = (*Journal)(nil)
 
-// Journal is that of a dispatch whose record was loaded, under its grant, which
-// BindGrant has bound to its worker.
+// Journal returns the journal of a dispatch whose record was loaded under its grant.
+// BindGrant must have bound the grant to its worker.
 func (c *Conn) Journal(record turnkeeper.Record, grant turnkeeper.Grant) *Journal {
 	j := &Journal{
 		conn: c, s: c.store, grant: grant, lastSeq: record.Turn.LastSeq, paging: map[turnkeeper.CallKey]bool{},
@@ -49,7 +49,7 @@ func (j *Journal) remember(r *turnkeeper.Round) {
 	}
 }
 
-// endTime is what the last write of a turn gets when its own time is over.
+// endTime is the timeout for writing the outcome of a dispatch, which the end of ctx does not stop.
 const endTime = 10 * time.Second
 
 // Append makes the entry durable: see agentturn.Journal.
@@ -74,7 +74,7 @@ func (j *Journal) Append(ctx context.Context, e turnkeeper.Entry) error {
 	return err
 }
 
-// attempt is one try at an entry.
+// attempt tries once to write an entry.
 func (j *Journal) attempt(ctx context.Context, id string, e turnkeeper.Entry) error {
 	if j.s.has(BugFenceApart) {
 		return j.attemptApart(ctx, id, e)
@@ -114,7 +114,7 @@ func (s *Store) inRow(ctx context.Context, turn turnkeeper.TurnID, f func(rings 
 	return err
 }
 
-// apply does one entry, or nothing of it. The caller has the row's lock.
+// apply applies one entry completely or not at all. The caller has the row's lock.
 func (j *Journal) apply(id string, e turnkeeper.Entry, rings *[]Bell) error {
 	draft, err := j.fenced(id)
 	if err != nil {
@@ -131,8 +131,8 @@ func (j *Journal) apply(id string, e turnkeeper.Entry, rings *[]Bell) error {
 	return nil
 }
 
-// fenced is the turn to write to, for the worker that its newest grant is bound
-// to. No time is in the condition.
+// fenced returns the turn to write to, if its newest grant is bound to this writer's
+// worker. The check does not depend on time.
 func (j *Journal) fenced(id string) (*turnRow, error) {
 	row := j.s.state.turn(j.grant.TurnID)
 	if row == nil {
@@ -161,8 +161,8 @@ func (j *Journal) checkFence(row *turnRow) error {
 	return nil
 }
 
-// Transact runs a transactional call: see agentturn.Journal. What the tool hands
-// to OnCommit is done when its transaction is.
+// Transact runs a transactional call: see agentturn.Journal. Functions that the tool
+// passed to OnCommit are called when its transaction commits.
 func (j *Journal) Transact(ctx context.Context, start turnkeeper.CallStart, _ time.Duration,
 	run func(context.Context) turnkeeper.CallResult,
 ) (result turnkeeper.CallResult, err error) {
@@ -238,8 +238,8 @@ func (j *Journal) commitTransact(id string, started turnkeeper.Entry, result tur
 	return nil
 }
 
-// Late keeps a result that came after the lease was lost: as the call's result
-// while nobody has given a verdict on it, else beside the verdict.
+// Late keeps a result that came after the lease was lost: as the call's result if
+// nobody has given a verdict on it, else beside the verdict.
 func (j *Journal) Late(ctx context.Context, r turnkeeper.CallResult) error {
 	return j.conn.ask(ctx, "late", func() error {
 		return j.inRow(ctx, func(*[]Bell) error {
@@ -285,7 +285,7 @@ func (t *turnRow) late(r turnkeeper.CallResult, s *Store) {
 	}
 }
 
-// endingOf is what the end of a dispatch does.
+// endingOf returns the ending of a dispatch with this outcome.
 func endingOf(o turnkeeper.Outcome) ending {
 	e := agentturn.EndingOf(o)
 	return ending{outcome: o, message: e.Message, log: e.Log, laneBackoff: e.Pause, job: true}
@@ -293,7 +293,7 @@ func endingOf(o turnkeeper.Outcome) ending {
 
 type effectsKey struct{}
 
-// effects are what a transactional tool does in its transaction.
+// effects collects what a transactional tool does in its transaction.
 type effects struct{ all []func() }
 
 func (e *effects) happen() {
@@ -302,9 +302,9 @@ func (e *effects) happen() {
 	}
 }
 
-// OnCommit is the transaction of a transactional tool: f is called when the
-// record of the tool's success commits, and never when it does not. It must not
-// call the store. ok is false outside of such a tool, and f is dropped.
+// OnCommit registers f in the transaction of a transactional tool. f is called when the
+// record of the tool's success commits, and never otherwise. It must not call the
+// store. Outside of such a tool ok is false, and f is dropped.
 func OnCommit(ctx context.Context, f func()) (ok bool) {
 	e, ok := ctx.Value(effectsKey{}).(*effects)
 	if ok {
@@ -313,5 +313,5 @@ func OnCommit(ctx context.Context, f func()) (ok bool) {
 	return ok
 }
 
-// errKeyTaken is a unique key that refused a write.
+// errKeyTaken means that a unique key refused a write.
 var errKeyTaken = errors.New("a key of the journal is taken")

@@ -24,7 +24,7 @@ func (c *Conn) Load(ctx context.Context, turn turnkeeper.TurnID, grant turnkeepe
 	return record, err
 }
 
-// LoadPatiently is Load, which waits for a store that is away until ctx ends.
+// LoadPatiently is like Load, but retries while the store is unavailable, until ctx ends.
 func (c *Conn) LoadPatiently(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID) (record turnkeeper.Record, err error) {
 	err = patiently(ctx, func() error {
 		record, err = c.Load(ctx, turn, grant)
@@ -74,8 +74,7 @@ func (s *Store) recordOf(row *turnRow) turnkeeper.Record {
 	return r
 }
 
-// forgetStarts is how a dispatch sees calls with BugStartTwice, or with
-// BugJournalByAttempt.
+// forgetStarts changes calls to what a dispatch sees with BugStartTwice or BugJournalByAttempt.
 func (s *Store) forgetStarts(rounds []turnkeeper.Round) {
 	for i := range rounds {
 		for j := range rounds[i].Calls {
@@ -107,8 +106,8 @@ func (s *Store) history(row *turnRow) (past []turnkeeper.Past, older int) {
 	return past, older
 }
 
-// told says that later turns of its conversation are told of a turn, by the rules
-// of the view told_turns.
+// told reports whether later turns of its conversation are told about a turn, by the
+// rules of the view told_turns.
 func (s *Store) told(t *turnRow) bool {
 	switch t.State {
 	case turnkeeper.TurnSucceeded, turnkeeper.TurnDegraded:
@@ -127,7 +126,7 @@ func (s *Store) told(t *turnRow) bool {
 	}
 }
 
-// lastRun is the run of a turn's schedule before it.
+// lastRun returns the previous run of a turn's schedule.
 func (s *Store) lastRun(row *turnRow) *turnkeeper.Past {
 	schedule := s.state.message(row.MessageID).Schedule
 	if schedule == "" {
@@ -160,8 +159,7 @@ func (s *Store) pastOf(t *turnRow) turnkeeper.Past {
 	return p
 }
 
-// RequestParts are what the recipes of requests name, by hash. What is not there
-// is left out.
+// RequestParts returns the parts that recipes of requests name, by hash. Unknown hashes are left out.
 func (c *Conn) RequestParts(ctx context.Context, hashes ...string) (parts map[string]string, err error) {
 	err = c.ask(ctx, "request parts", func() error {
 		c.store.mu.Lock()

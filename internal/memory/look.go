@@ -6,7 +6,7 @@ import (
 	"turnkeeper"
 )
 
-// Message is a message of the inbox; ok is false where there is none.
+// Message returns a message of the inbox. ok is false if there is none.
 func (s *Store) Message(id turnkeeper.MessageID) (m turnkeeper.Message, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -16,7 +16,7 @@ func (s *Store) Message(id turnkeeper.MessageID) (m turnkeeper.Message, ok bool)
 	return m, false
 }
 
-// Messages are all messages, by id.
+// Messages returns all messages, by ID.
 func (s *Store) Messages() []turnkeeper.Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -29,7 +29,7 @@ func (s *Store) Messages() []turnkeeper.Message {
 	return all
 }
 
-// Open is how many messages are not closed.
+// Open returns how many messages are not closed.
 func (s *Store) Open() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -40,23 +40,21 @@ func (s *Store) Open() int {
 	return max(open, len(s.state.held))
 }
 
-// Replies is the outbox.
+// Replies returns the outbox.
 func (s *Store) Replies() []turnkeeper.Reply {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.state.replies)
 }
 
-// ReplyTo is the reply that a message ended with; ok is false while there is
-// none.
+// ReplyTo returns the reply that a message ended with, and false while there is none.
 func (s *Store) ReplyTo(id turnkeeper.MessageID) (turnkeeper.Reply, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.state.replyOf(id)
 }
 
-// Turn is a turn with its rounds, calls and events; ok is false where there is
-// none.
+// Turn returns a turn with its rounds, calls and events. ok is false if there is none.
 func (s *Store) Turn(id turnkeeper.TurnID) (turn turnkeeper.Turn, rounds []turnkeeper.Round, events []turnkeeper.Event, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,7 +65,7 @@ func (s *Store) Turn(id turnkeeper.TurnID) (turn turnkeeper.Turn, rounds []turnk
 	return row.Turn, cloneRounds(row.rounds), slices.Clone(row.events), true
 }
 
-// Grants is the grant log, oldest first.
+// Grants returns the grant log, oldest first.
 func (s *Store) Grants() []turnkeeper.Dispatch {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,7 +76,7 @@ func (s *Store) Grants() []turnkeeper.Dispatch {
 	return all
 }
 
-// Lease is the lease of a lane; ok is false where it was never granted.
+// Lease returns the lease of a lane, and false if it was never granted.
 func (s *Store) Lease(lane turnkeeper.Lane) (turnkeeper.Lease, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,7 +86,7 @@ func (s *Store) Lease(lane turnkeeper.Lane) (turnkeeper.Lease, bool) {
 	return turnkeeper.Lease{}, false
 }
 
-// Starts is how many starts of a call are on record.
+// Starts returns how many starts of a call are on record.
 func (s *Store) Starts(turn turnkeeper.TurnID, call turnkeeper.CallKey) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,15 +7,15 @@ import (
 	"turnkeeper"
 )
 
-// DescribeOutput is an output of the turn without its content.
+// DescribeOutput returns an output of the turn without its content.
 func (c *Conn) DescribeOutput(ctx context.Context, turn turnkeeper.TurnID, id turnkeeper.OutputID) (o turnkeeper.Output, err error) {
 	err = c.output(ctx, turn, id, func(stored *turnkeeper.Output) { o = *stored })
 	o.Text, o.Bytes = "", nil
 	return o, err
 }
 
-// ReadOutput returns the characters of an output of the turn from one position
-// up to another; of binary content, those of its description.
+// ReadOutput returns the characters of an output of the turn from one position up to
+// another. For binary content, it reads the description instead.
 func (c *Conn) ReadOutput(ctx context.Context, turn turnkeeper.TurnID, id turnkeeper.OutputID, from, to int64) (text string, err error) {
 	err = c.output(ctx, turn, id, func(stored *turnkeeper.Output) {
 		chars := []rune(stored.Text + stored.Description) // it has one of them

@@ -47,15 +47,14 @@ func (s *Store) Plant(_ testing.TB, bugs ...Bug) {
 	}
 }
 
-// has is for code that does not hold the lock.
+// has reports whether a bug is planted, for code that does not hold the lock.
 func (s *Store) has(bug Bug) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.bugs.has(bug)
 }
 
-// misread is how the row of the turn is read back with a plant, after a write
-// whose id is own.
+// misread changes the turn's row as the planted bugs make it read back. own is the ID of the write.
 func (j *Journal) misread(row commit.Row, write commit.Write, own string) commit.Row {
 	bugs, g := j.s.bugs, j.grant
 	if bugs.has(BugGrantUnbound) {
@@ -72,7 +71,7 @@ func (j *Journal) misread(row commit.Row, write commit.Write, own string) commit
 	return row
 }
 
-// dispatchApart is BugGrantApart.
+// dispatchApart implements BugGrantApart.
 func (t *tick) dispatchApart(ctx context.Context, ready []turnkeeper.Ready) error {
 	leases := make([]*leaseRow, len(ready))
 	t.later(func(*[]Bell) {

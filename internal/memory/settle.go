@@ -23,7 +23,7 @@ func (c *Conn) BindGrant(ctx context.Context, turn turnkeeper.TurnID, grant turn
 	return commit.Bound(taker, worker, err)
 }
 
-// bind returns whom the grant was bound to before.
+// bind binds a grant, and returns the worker that it was bound to before.
 func (s *Store) bind(turn turnkeeper.TurnID, grant turnkeeper.GrantID, worker turnkeeper.WorkerID) (turnkeeper.WorkerID, error) {
 	row := s.state.turn(turn)
 	switch {
@@ -71,7 +71,7 @@ func (j *Journal) readBack(write commit.Write, own string) commit.Row {
 
 func isAway(err error) bool { return errors.Is(err, ErrAway) }
 
-// patiently does f again while the store is away.
+// patiently retries f while the store is unavailable.
 func patiently(ctx context.Context, f func() error) error {
 	return commit.Patiently(ctx, isAway, f)
 }

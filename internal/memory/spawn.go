@@ -38,7 +38,7 @@ func (j *Journal) NewMessage(ctx context.Context) (id turnkeeper.MessageID, err 
 	return id, err
 }
 
-// await opens the letter box of a call that was started just now for a sub-agent.
+// awaitReply makes a call that was just started await the reply of a sub-agent.
 func (t *turnRow) awaitReply(call *turnkeeper.ToolCall) {
 	call.Elsewhere = true
 	t.awaited = append(t.awaited, awaitedRow{key: call.Key, nonce: call.Nonce, spawned: true})
@@ -108,8 +108,8 @@ func (s *state) refusal(spawn turnkeeper.Spawn, maxMessage int) turnkeeper.Spawn
 	}
 }
 
-// tellParent puts what a sub-agent has come to into the letter box of its parent's
-// call, unless somebody else than own holds the parent's row: then a tick does it.
+// tellParent delivers the result of a sub-agent to its parent's call. If a transaction
+// other than own holds the parent's row, it does nothing: then a tick does it.
 func (s *Store) tellParent(row *spawnRow, own *tx, rings *[]Bell) {
 	parent := s.state.turn(row.parent)
 	if _, busy := parent.held.blocks(); busy && parent.held != own {
@@ -131,7 +131,7 @@ func (s *Store) tellParent(row *spawnRow, own *tx, rings *[]Bell) {
 	}
 }
 
-// noteReply makes a reply the end of the call that it was written for, if there is one.
+// noteReply makes a reply the end of the call that its message was written for, if there is one.
 func (s *Store) noteReply(r turnkeeper.Reply, stop turnkeeper.StopReason, rings *[]Bell) {
 	for _, row := range s.state.spawned {
 		if row.Message != r.MessageID || row.ended {
@@ -156,8 +156,8 @@ func (s *state) dropSpawned(t *turnRow) {
 	}
 }
 
-// endOf is what a call's sub-agent has come to, as it is told to the turn; nil: the call
-// has none.
+// endOf returns the result of a call's sub-agent, as it is told to the turn, or nil if
+// the call has none.
 func (s *state) endOf(turn turnkeeper.TurnID, key turnkeeper.CallKey) *turnkeeper.SpawnEnd {
 	for _, row := range s.spawned {
 		if row.parent != turn || row.key != key {
@@ -178,7 +178,7 @@ func (s *state) endOf(turn turnkeeper.TurnID, key turnkeeper.CallKey) *turnkeepe
 	return nil
 }
 
-// lineageOf says who spawned the turn of a message.
+// lineageOf returns who spawned the turn of a message.
 func (s *state) lineageOf(m turnkeeper.MessageID) turnkeeper.Lineage {
 	for _, row := range s.spawned {
 		if row.Message == m && m != 0 {
@@ -188,7 +188,7 @@ func (s *state) lineageOf(m turnkeeper.MessageID) turnkeeper.Lineage {
 	return turnkeeper.Lineage{}
 }
 
-// spawnsToSettle says that a tick would do something about sub-agents.
+// spawnsToSettle reports whether a tick has sub-agents to settle.
 func (s *state) spawnsToSettle(now time.Time) bool {
 	return slices.ContainsFunc(s.spawned, func(r *spawnRow) bool {
 		return r.ended && !r.told || !r.ended && (r.dropped || !r.told && !r.deadline.After(now))
@@ -218,7 +218,7 @@ func (t *tick) SettleSpawned(_ context.Context, timely bool, limit int) (n int, 
 	return n, err
 }
 
-// mayLock takes the lock of a turn's row for this tick, if it is free.
+// mayLock takes the lock of a turn's row for this tick if it is free, and reports whether it did.
 func (t *tick) mayLock(row *turnRow) bool {
 	if _, busy := row.held.blocks(); busy && row.held != t.tx {
 		return false
@@ -234,7 +234,7 @@ func (t *tick) tell(row *spawnRow, rings *[]Bell) {
 	t.s.tellParent(row, t.tx, rings)
 }
 
-// cancelDropped closes what nobody runs; what somebody runs is asked to stop.
+// cancelDropped closes a dropped sub-agent that nobody runs, and asks one that runs to stop.
 func (t *tick) cancelDropped(row *spawnRow) bool {
 	m := t.s.state.message(row.Message)
 	if m.State == turnkeeper.MessageWaiting {
@@ -271,7 +271,8 @@ func (t *tick) cancelDropped(row *spawnRow) bool {
 	return true
 }
 
-// parentOf is the turn that a message's sub-agent works for; 0: it is no sub-agent's.
+// parentOf returns the turn that a message's sub-agent works for, or 0 if the message
+// is not for a sub-agent.
 func (s *state) parentOf(message turnkeeper.MessageID) turnkeeper.TurnID {
 	for _, row := range s.spawned {
 		if row.Message == message {

@@ -66,7 +66,7 @@ type turnRow struct {
 	rounds   []turnkeeper.Round
 	starts   []startRow
 	events   []turnkeeper.Event
-	verdicts []turnkeeper.CallKey // unknown, by whoever decided
+	verdicts []turnkeeper.CallKey // calls with the verdict unknown
 	outputs  []turnkeeper.Output
 	awaited  []awaitedRow
 	held     *tx // that has the row's lock; nil: it is free
@@ -143,7 +143,7 @@ func (s *state) grant(id turnkeeper.GrantID) *grantRow {
 	return nil
 }
 
-// draft is a copy of a turn that can be written to and thrown away.
+// draft returns a copy of a turn that can be written to and thrown away.
 func (t *turnRow) draft() *turnRow {
 	d := *t
 	d.rounds = cloneRounds(t.rounds)
@@ -172,7 +172,7 @@ func (t *turnRow) call(key turnkeeper.CallKey) *turnkeeper.ToolCall {
 	return &calls[key.Ordinal-1]
 }
 
-// setTurn puts a written draft in the place of its turn.
+// setTurn replaces a turn with its written draft.
 func (s *state) setTurn(d *turnRow) {
 	s.turns[d.ID-1] = d
 	s.dropSpawned(d)

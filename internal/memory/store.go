@@ -75,7 +75,7 @@ func New(o Options) *Store {
 	return &Store{opts: o, state: newState()}
 }
 
-// A Conn is one process's way to the store.
+// A Conn is the connection of one process to the store.
 type Conn struct {
 	store *Store
 	wire  Wire
@@ -83,13 +83,13 @@ type Conn struct {
 	txs map[*tx]bool // open; guarded by the store's lock
 }
 
-// Connect opens the way of one process. wire nil: every request is done and
-// answered at once.
+// Connect opens the connection of one process. If wire is nil, every request is done
+// and answered at once.
 func (s *Store) Connect(wire Wire) *Conn {
 	return &Conn{store: s, wire: wire, txs: map[*tx]bool{}}
 }
 
-// Break undoes what the process has under way, as the database does when it
+// Break undoes the open transactions of the process, as the database does when it
 // notices that a process is gone. Requests that still arrive are done.
 func (c *Conn) Break() {
 	c.store.mu.Lock()
@@ -109,7 +109,7 @@ func (c *Conn) ask(ctx context.Context, request string, do func() error) error {
 	return do()
 }
 
-// locked runs f under the store's lock, and rings its bells after it.
+// locked runs f under the store's lock, and then rings its bells.
 func (s *Store) locked(f func(rings *[]Bell) error) error {
 	var rings []Bell
 	s.mu.Lock()
@@ -125,7 +125,7 @@ func (s *Store) locked(f func(rings *[]Bell) error) error {
 
 func (s *Store) now() time.Time { return s.opts.Now() }
 
-// SetTimeline is a failover: the database goes on as another history.
+// SetTimeline simulates a failover: the database goes on with another timeline.
 func (s *Store) SetTimeline(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

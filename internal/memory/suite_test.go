@@ -30,8 +30,7 @@ func TestSuite(t *testing.T) {
 	})
 }
 
-// A door is a store whose clock can be put forward, and with requests that get
-// lost.
+// A door is a store whose clock can be moved forward, and whose requests can get lost.
 type door struct {
 	t       *testing.T
 	store   *memory.Store

@@ -102,7 +102,7 @@ func (t *tick) Look(ctx context.Context) (sit turnkeeper.Situation, locked bool,
 	return sit, locked, err
 }
 
-// leastSilence is how long a worker counts as live at least.
+// leastSilence is the minimum time for which a worker counts as live.
 const leastSilence = 15 * time.Second
 
 func (s *state) situation(now time.Time) turnkeeper.Situation {
@@ -137,11 +137,11 @@ func due(sched *turnkeeper.Schedule, now time.Time) bool {
 	return sched.Active && sched.PausedAt.IsZero() && !sched.NextDue.After(now)
 }
 
-// yetToCome says of a time that something happened at that the clock was put
-// back since. Whoever asks holds off for a lease after such a step.
+// yetToCome reports whether a past event now lies in the future, because the clock was
+// put back since. Callers hold off for a lease after such a step.
 func yetToCome(happened, now time.Time) bool { return happened.After(now.Add(time.Minute)) }
 
-// isLost says that the lease has lapsed, or that whoever took its job is silent.
+// isLost reports whether the lease has lapsed, or the worker that took its job is silent.
 func (s *state) isLost(l *leaseRow, now time.Time) bool {
 	return lapsed(l, now) || s.silent(l, now)
 }
@@ -155,7 +155,7 @@ func (s *state) silent(l *leaseRow, now time.Time) bool {
 	return w != nil && w.TakeoverAfter > 0 && (!w.BeatAt.Add(w.TakeoverAfter).After(now) || yetToCome(w.BeatAt, now))
 }
 
-// taker is whom the grant of a lease is bound to, or else who took its job.
+// taker returns the worker that the grant of a lease is bound to, or else the one that took its job.
 func (s *state) taker(l *leaseRow) turnkeeper.WorkerID {
 	if turn := s.turn(l.TurnID); turn != nil && turn.WorkerID != "" {
 		return turn.WorkerID
@@ -174,7 +174,7 @@ func (t *tick) Note(_ context.Context, now time.Time, timeline string) error {
 func (t *tick) Hold(_ context.Context, until time.Time, reason string) error {
 	t.later(func(*[]Bell) {
 		t.s.state.holdUntil, t.s.state.holdReason = until, reason
-		if until.IsZero() { // by a clock that was put back, a back-off would go on for as long as that
+		if until.IsZero() { // after the clock was put back, back-offs would last that much longer
 			for _, l := range t.s.state.leases {
 				l.NotBefore = time.Time{}
 			}
@@ -199,7 +199,7 @@ func (t *tick) Lost(_ context.Context, limit int) (lost []turnkeeper.LostGrant, 
 			})
 		}
 		slices.SortStableFunc(lost, func(a, b turnkeeper.LostGrant) int { return a.GrantedAt.Compare(b.GrantedAt) })
-		// As `for update skip locked`: whom somebody writes to just now is alive.
+		// As `for update skip locked` does: a turn that is being written to has a live worker.
 		lost = slices.DeleteFunc(lost, func(l turnkeeper.LostGrant) bool {
 			_, busy := s.turn(l.TurnID).held.blocks()
 			return busy
@@ -265,7 +265,7 @@ func (t *tick) CloseLost(_ context.Context, lost turnkeeper.LostGrant) error {
 	return nil
 }
 
-// settleCalls gives every open call of a turn its last word.
+// settleCalls gives every open call of a turn its final result.
 func (t *turnRow) settleCalls(now time.Time) {
 	t.settleArrived(now)
 	t.endSpawned(now)
@@ -326,8 +326,8 @@ func (t *tick) DueSchedules(_ context.Context, limit int) (list []turnkeeper.Due
 	return list, err
 }
 
-// waits says that a message of the schedule waits already: it is the run for the
-// next slot as well.
+// waits reports whether a message of the schedule waits already. That message is the
+// run for the next slot as well.
 func (t *tick) waits(lane turnkeeper.Lane, sched turnkeeper.DueSchedule) bool {
 	ofSchedule := func(m *turnkeeper.Message) bool {
 		return m.Lane == lane && m.Agent == sched.Agent && m.Schedule == sched.Name && m.Trigger == turnkeeper.TriggerSchedule
@@ -364,7 +364,7 @@ func (t *tick) Occur(_ context.Context, d turnkeeper.SlotDecision) error {
 	return nil
 }
 
-// NextDue returns how long until something comes due that was not due then, at most an hour.
+// NextDue returns how long until something comes due that was not yet due at then, at most an hour.
 func (c *Conn) NextDue(ctx context.Context, then time.Time) (wait time.Duration, err error) {
 	err = c.ask(ctx, "next due", func() error {
 		c.store.mu.Lock()

@@ -21,7 +21,7 @@ func (c *Conn) begin() *tx {
 	return t
 }
 
-// end lets go of all locks.
+// end releases all locks.
 func (t *tx) end() {
 	if t.over {
 		return
@@ -31,8 +31,8 @@ func (t *tx) end() {
 	delete(t.conn.txs, t)
 }
 
-// blocks says that the transaction still holds its locks, and for how long at
-// most, should nothing more come from it.
+// blocks reports whether the transaction still holds its locks, and for how long at
+// most if no more requests come from it.
 func (t *tx) blocks() (left time.Duration, still bool) {
 	if t == nil || t.over {
 		return 0, false
@@ -45,7 +45,7 @@ func (t *tx) blocks() (left time.Duration, still bool) {
 	return left, true
 }
 
-// alive is asked at each request of a transaction.
+// alive is called at each request of a transaction. It fails if the transaction was undone.
 func (t *tx) alive() error {
 	if _, still := t.blocks(); !still {
 		return fmt.Errorf("%w: the transaction was undone", ErrAway)
@@ -65,7 +65,7 @@ func (s *Store) lockTurn(ctx context.Context, turn int64, own *tx) error {
 	for {
 		s.mu.Lock()
 		if turn < 1 || int(turn) > len(s.state.turns) {
-			return nil // the fence will tell
+			return nil // the fence check will refuse it
 		}
 		row := s.state.turns[turn-1]
 		holder := row.held

@@ -57,7 +57,7 @@ func functionName(f *ast.FuncDecl) string {
 	return f.Name.Name
 }
 
-// boolResults says which results of a function are of type bool.
+// boolResults reports which results of a function are of type bool.
 func boolResults(f *ast.FuncType) (are []bool) {
 	if f.Results == nil {
 		return nil
@@ -71,7 +71,7 @@ func boolResults(f *ast.FuncType) (are []bool) {
 	return are
 }
 
-// An insertion is text that comes to stand at an offset of the source.
+// An insertion is text to insert at an offset of the source.
 type insertion struct {
 	at, order int
 	text      string
@@ -145,7 +145,7 @@ func constant(e ast.Expr) bool {
 	return ok && (name.Name == "true" || name.Name == "false")
 }
 
-// plumbing says that a statement only passes an error on.
+// plumbing reports whether a statement only passes an error on.
 func plumbing(n *ast.IfStmt) bool {
 	c, ok := n.Cond.(*ast.BinaryExpr)
 	if !ok || c.Op != token.NEQ && c.Op != token.EQL {
@@ -197,7 +197,7 @@ func (r *goRewriter) cases(n *ast.SwitchStmt) {
 	}
 }
 
-// pure says that an expression may be evaluated any number of times.
+// pure reports whether an expression may be evaluated any number of times.
 func pure(e ast.Expr) bool {
 	switch e := e.(type) {
 	case *ast.Ident:
@@ -297,8 +297,8 @@ func (r *goRewriter) force(e ast.Expr, always, never, boundary bool) {
 	r.insert(e.End(), order, " }, "+other+")", 0)
 }
 
-// insert keeps what comes to stand before and after nested conditions in order: the outer one,
-// which is forced later, begins earlier and ends later.
+// insert adds text before or after a condition. Texts of nested conditions stay in order: the
+// outer condition, which is forced later, begins earlier and ends later.
 func (r *goRewriter) insert(at token.Pos, order int, text string, remove int) {
 	r.insertions = append(r.insertions, insertion{r.offset(at), order, text, remove})
 }
@@ -324,7 +324,7 @@ func (r *goRewriter) apply() []byte {
 	return append(out, r.source[last:]...)
 }
 
-// helper is a file of each rewritten package: what the switches call.
+// helper returns the source of a file for each rewritten package: what the switches call.
 func helper(pkg string, offset, last int) string {
 	return fmt.Sprintf(`package %s
 

@@ -1,5 +1,5 @@
-// Mutants makes faults of one condition each in what guards something, and runs the tests that should
-// notice. A mutant that no test notices is printed as a survivor.
+// Mutants breaks one condition at a time in code that guards something, and runs the tests that
+// should notice. A mutant that no test notices is printed as a survivor.
 //
 //	mutants [-jobs N] [-budget D] [-quick] [-again] [TARGET...]
 //
@@ -7,11 +7,11 @@
 // targets.go says what is mutated, and which packages' tests are to notice; equivalent.txt names the
 // mutants that do the same as the original, with the reason.
 //
-// Nothing in the work tree changes. Go code is compiled once for all mutants of a target, by an
-// overlay that puts a switch around each condition; a variable of the environment then says which
-// switch is thrown. Statements are exchanged in the same way. A function of the schema is put
-// over the one in the template of the tests' databases. First each test runs alone, to find out
-// which mutants it reaches: a mutant is shown only to tests that reach it.
+// Nothing in the work tree changes. Go code is compiled once for all mutants of a target, with an
+// overlay that puts a switch around each condition; an environment variable then selects the
+// switch to throw. SQL statements are replaced in the same way. A mutated function of the schema
+// replaces the one in the template of the tests' databases. First each test runs alone, to find
+// out which mutants it reaches: a mutant is shown only to tests that reach it.
 package main
 
 import (

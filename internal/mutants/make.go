@@ -11,15 +11,16 @@ import (
 	"strings"
 )
 
-// A Target is code that guards something together, and the packages whose tests are to notice.
+// A Target is code that together guards something, and the packages whose tests should notice
+// its mutants.
 type Target struct {
 	Name      string
 	Go        []Code   // conditions in Go
 	Queries   []string // statements of storage/queries
 	Functions []string // of the schema, as the last migration has them
 	Tests     []string // packages
-	First     string   // tests that are asked before others, which need less time; a regular expression
-	Skip      string   // tests that are not asked; a regular expression
+	First     string   // tests to run first, even if others are faster; a regular expression
+	Skip      string   // tests not to run; a regular expression
 }
 
 // Code is a Go file; no functions named means all.
@@ -28,7 +29,7 @@ type Code struct {
 	Functions []string
 }
 
-// A world is the mutants of a target, and the files that the compiler is to take for others.
+// A world holds the mutants of a target, and the files that replace others for the compiler.
 type world struct {
 	root    string
 	mutants []Mutant
@@ -37,7 +38,7 @@ type world struct {
 
 const queriesPackage = "storage/internal/dbsqlc"
 
-// makeMutants makes the mutants of a target. refused has the lines, by file, whose mutants the compiler refused.
+// makeMutants makes the mutants of a target. refused has, by file, the lines whose mutants the compiler refused.
 func makeMutants(root string, t Target, refused map[string]map[int]bool) (*world, error) {
 	w := &world{root: root, overlay: map[string][]byte{}}
 	byFolder := map[string]bool{}
@@ -80,7 +81,7 @@ var (
 	use           = regexp.MustCompile(`(q\.db\.(?:Exec|Query|QueryRow)\(ctx, )(\w+)`)
 )
 
-// addQueries makes mutants of statements, and variables of the constants that hold them.
+// addQueries makes mutants of statements, and turns the constants that hold them into variables.
 func (w *world) addQueries(names []string) error {
 	if len(names) == 0 {
 		return nil
@@ -168,7 +169,7 @@ var mutants_ = map[int]struct{ query, text string }{
 	return b.String()
 }
 
-// lineOf says where a file has a text.
+// lineOf returns the line at which a file has a text.
 func (w *world) lineOf(path, text string) (int, error) {
 	content, err := os.ReadFile(filepath.Join(w.root, path))
 	if err != nil {
@@ -226,8 +227,8 @@ func schemaFunction(root, name string) (path string, line int, text string, err 
 
 var body = regexp.MustCompile(`(?is)(as \$\$.*?)\bbegin\b`)
 
-// counted is the function with a sequence that counts its calls: a sequence, as that is not undone with
-// a transaction. ok is false for functions that are a single expression.
+// counted returns the function with a sequence that counts its calls: a rollback does not undo a
+// sequence. ok is false for functions that are a single expression.
 func counted(name, text string) (sql string, ok bool) {
 	if !strings.Contains(text, "plpgsql") {
 		return "", false

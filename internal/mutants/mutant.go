@@ -9,7 +9,7 @@ import (
 
 const (
 	chosenVariable  = "TURNKEEPER_MUTANT"       // the id of the mutant that a test process runs
-	reachVariable   = "TURNKEEPER_MUTANT_REACH" // a file for the ids of mutants that it comes by
+	reachVariable   = "TURNKEEPER_MUTANT_REACH" // a file for the ids of the mutants that it reaches
 	equivalentsFile = "internal/mutants/equivalent.txt"
 )
 
@@ -20,7 +20,7 @@ type Mutant struct {
 	Line          int
 	Function      string // or statement
 	Before, After string
-	Again         int // of several that read the same, which one; 0: the first
+	Again         int // index among mutants that read the same; 0: the first
 
 	Query    string // the statement that Text stands for
 	Schema   string // the function of the schema that Text makes anew
@@ -60,7 +60,7 @@ func (v verdict) String() string {
 	return [...]string{"survived", "killed", "invalid", "equivalent"}[v]
 }
 
-// number tells mutants apart that read the same.
+// number numbers mutants that read the same, to tell them apart.
 func number(mutants []Mutant) {
 	seen := map[string]int{}
 	for i := range mutants {

@@ -33,10 +33,10 @@ type runner struct {
 	tests    []*test
 }
 
-// overlayFolder has a name that go takes for no package's.
+// overlayFolder has a name that the go command does not take for a package.
 const overlayFolder = "_overlay"
 
-// say prints how far a run is.
+// say prints the progress of a run.
 func say(format string, arguments ...any) { fmt.Fprintf(os.Stdout, format, arguments...) }
 
 // A test is one function of a test package.
@@ -292,7 +292,7 @@ func (r *runner) choose() (chosen []*Mutant, err error) {
 			place = m.Query + m.Schema
 		}
 		for _, t := range r.tests {
-			// What no test is seen to reach may be reached in a way that is not seen.
+			// A mutant that no test is seen to reach may be reached in a way that is not seen.
 			if t.reached[place] || m.Query+m.Schema != "" && !known[place] {
 				m.reaching = append(m.reaching, t)
 			}
@@ -303,7 +303,7 @@ func (r *runner) choose() (chosen []*Mutant, err error) {
 	return chosen, nil
 }
 
-// within are the tests to be asked first, and of the others those that take least, as far as the budget goes.
+// within returns the tests to run first, and of the others the fastest ones that fit into the budget.
 func (r *runner) within(tests []*test) []*test {
 	sum := time.Duration(0)
 	for i, t := range tests {
@@ -319,7 +319,8 @@ func (r *runner) within(tests []*test) []*test {
 
 func (r *runner) survivors() string { return filepath.Join(r.out, "survivors") }
 
-// each calls f with 0 to n-1, as many at once as the runner may, and prints how far it is.
+// each calls f with 0 to n-1, with at most as many calls at once as the runner has jobs,
+// and prints the progress.
 func (r *runner) each(ctx context.Context, n int, f func(int)) {
 	var group sync.WaitGroup
 	var mu sync.Mutex
@@ -376,7 +377,7 @@ func (r *runner) judge(ctx context.Context, m *Mutant) {
 	}
 }
 
-// batches cuts tests, of one package each, into what takes a moment, what takes longer, and so on.
+// batches splits tests into batches of one package each that take longer and longer.
 func batches(tests []*test) (all [][]*test) {
 	open := map[string]int{}
 	room := map[string]time.Duration{}

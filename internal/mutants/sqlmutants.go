@@ -42,8 +42,8 @@ type sqlMutator struct {
 	changes []change
 }
 
-// sqlTokens are the words, strings and signs of a text, without comments. What is in parentheses, or
-// between case and its end, is one deeper.
+// sqlTokens returns the words, strings and signs of a text, without comments. The depth is one more
+// in parentheses, and between case and its end.
 func sqlTokens(sql string) (tokens []sqlToken) {
 	var open []string
 	for i := 0; i < len(sql); {
@@ -107,7 +107,7 @@ func tokenLength(s string) int {
 var clauseEnds = []string{";", "$$", "group", "order", "limit", "for", "returning", "union", "having", "window", "then", "loop",
 	"into", "intersect", "except", "offset", "on", "join", "left", "inner", "cross", "full", "where", "else", "when"}
 
-// region is the condition that the word at i begins: from token begin up to end.
+// region returns the condition that begins after the word at i, as tokens from begin up to end.
 func (m *sqlMutator) region(i int) (begin, end int, ok bool) {
 	stops := m.stops(i)
 	if stops == nil {
@@ -124,7 +124,7 @@ func (m *sqlMutator) region(i int) (begin, end int, ok bool) {
 	return i + 1, end, true
 }
 
-// stops are the words that end the condition which the word at i begins; nil: it begins none.
+// stops returns the words that end the condition which the word at i begins, or nil if it begins none.
 func (m *sqlMutator) stops(i int) []string {
 	t, previous, next := m.tokens[i], m.word(i-1), m.word(i+1)
 	among := func(word string, words ...string) bool { return slices.Contains(words, word) }
@@ -222,7 +222,8 @@ func (m *sqlMutator) leaf(begin, end int, always, never bool) {
 	m.boundary(begin, end)
 }
 
-// group says that a condition is one in parentheses, also after a not, and where it begins in them.
+// group reports whether a condition is in parentheses, possibly after a not, and where it begins in
+// them.
 func (m *sqlMutator) group(begin, end int) (inside int, ok bool) {
 	if m.word(begin) == "not" {
 		begin++
@@ -265,7 +266,7 @@ func (m *sqlMutator) boundary(begin, end int) {
 	}
 }
 
-// list takes each text out of a list that a value is to be in.
+// list removes each text in turn from the list of an in condition.
 func (m *sqlMutator) list(begin, end int) {
 	for i := begin; i+3 < end; i++ {
 		if m.word(i) != "in" || m.word(i+1) != "(" || m.word(i+3) != "," || !strings.HasPrefix(m.word(i+2), "'") {

@@ -1,7 +1,7 @@
 package main
 
-// plans are tests of how statements are planned: a condition that is forced is planned otherwise, which
-// is not what it guards.
+// plans matches tests of query plans. Forcing a condition changes the plan, but the plan is not what
+// the condition guards.
 const plans = "^TestLooksAtALongQueueUseIndexes$"
 
 // The tests of the stores: two packages over the same SQL.

@@ -24,11 +24,11 @@ import (
 // guardVariable names the folder to the test binary that runs as the guard.
 const guardVariable = "TURNKEEPER_TEST_GUARD"
 
-// parentPoll is how often a test process looks whether its parent is alive.
+// parentPoll is how often a test process checks that its parent is alive.
 const parentPoll = 200 * time.Millisecond
 
-// Main is Run for the tests of a package, for its TestMain. They fail when they leave a goroutine
-// behind. It does not return.
+// Main runs the tests of a package as Run does, for its TestMain. The tests fail if they leave a
+// goroutine behind. Main does not return.
 func Main(m goleak.TestingM) { goleak.VerifyTestMain(suite{m}) }
 
 type suite struct{ m goleak.TestingM }
@@ -41,8 +41,8 @@ func (s suite) Run() int {
 	return code
 }
 
-// awaitGoroutines returns when no goroutine is left, or after far longer than any takes that is
-// about to end: on a busy machine that may be more than the half second that goleak waits.
+// awaitGoroutines returns when no goroutine is left, or after a timeout. On a busy machine, a
+// goroutine that is about to end may take longer than the half second that goleak waits.
 func awaitGoroutines() {
 	const patience = 30 * time.Second
 	for start := time.Now(); goleak.Find() != nil && time.Since(start) < patience; {
@@ -83,8 +83,8 @@ func fail(err error) int {
 	return 1
 }
 
-// newRoot makes the folder. Everybody may pass through it, because Postgres, which refuses to run
-// as root, keeps its data in it as another user.
+// newRoot makes the folder. Every user may pass through it: Postgres, which refuses to run as
+// root, keeps its data in it as another user.
 func newRoot() (string, error) {
 	root, err := os.MkdirTemp(base(), "tk-test-") // short: the paths of sockets are limited to 103 bytes
 	if err != nil {
@@ -128,7 +128,7 @@ func guard(root string) {
 }
 
 // watchParent ends the process when its parent is gone: go test does not end its test processes
-// when it is killed. The function that it returns ends the watch.
+// when it is killed. stop ends the watch.
 func watchParent() (stop func()) {
 	parent := os.Getppid()
 	over, done := make(chan struct{}), make(chan struct{})

@@ -17,7 +17,7 @@ import (
 	"turnkeeper/internal/testrun"
 )
 
-// victimVariable makes the test binary a victim in place of running its tests.
+// victimVariable makes the test binary run as a victim instead of running its tests.
 const victimVariable = "TESTRUN_VICTIM"
 
 func TestMain(m *testing.M) {
@@ -137,7 +137,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	}
 }
 
-// runs says whether a process runs. One that has ended and that nobody has waited for does not.
+// runs reports whether a process runs. One that has ended and was not waited for does not.
 func runs(pid int) bool {
 	if syscall.Kill(pid, 0) != nil {
 		return false

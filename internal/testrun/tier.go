@@ -5,14 +5,15 @@ import (
 	"testing"
 )
 
-// TierVariable says how much runs of the tests that have many cases: empty is make test, "full" is
-// CI, "long" is make crash and make faults, and "mutants" is make mutants.
+// TierVariable is the environment variable that says how many cases the tests with many cases run:
+// empty is make test, "full" is CI, "long" is make crash and make faults, and "mutants" is make
+// mutants.
 const TierVariable = "TURNKEEPER_TESTS"
 
-// Full says that every case is wanted.
+// Full reports whether every case is to run.
 func Full() bool { tier := os.Getenv(TierVariable); return tier == "full" || tier == "long" }
 
-// Long says that tests may take minutes each.
+// Long reports whether tests may take minutes each.
 func Long() bool { return os.Getenv(TierVariable) == "long" }
 
 // Sample returns all cases in CI, n of them in make test, spread evenly, and one with -short.
@@ -55,8 +56,9 @@ func Slow(t testing.TB) {
 	}
 }
 
-// Guard skips a test with -short: one of many that are alike and cost a second together. Other
-// than with Slow, make mutants runs it: it shows that each condition of a guard is needed.
+// Guard skips a test with -short: one of many similar tests that together take a second.
+// Unlike after Slow, make mutants still runs the test, because it shows that each condition of
+// a guard is needed.
 func Guard(t testing.TB) {
 	t.Helper()
 	if os.Getenv(TierVariable) != "mutants" {

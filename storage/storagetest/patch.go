@@ -21,7 +21,7 @@ import (
 //	            what it selects is appended to last.txt, a line each
 const PatchVariable = "TURNKEEPER_TEST_PATCH"
 
-// A patch is a change of the schema that a test run is for. Empty: there is none.
+// A patch is a schema change that a test run is for. It is empty if there is none.
 type patch struct{ folder, sql, last string }
 
 func readPatch() (patch, error) {

@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// A Cut says what a Proxy does to a unit of work that a client has sent whole.
+// A Cut says what a Proxy does to a complete unit of work from a client.
 type Cut int
 
-// The cuts. After each but Pass nothing more goes through the connection.
+// The cuts. After each one except Pass, nothing more goes through the connection.
 const (
 	Pass     Cut = iota
 	Lose         // the server never gets it; the connection breaks
@@ -33,9 +33,9 @@ type Proxy struct {
 	links   map[*link]struct{}
 }
 
-// NewProxy starts a proxy before the server of an address (of a socket or of
-// TCP, without TLS) and returns the address through it. It is closed when the
-// test ends.
+// NewProxy starts a proxy in front of the server at an address (a socket, or TCP
+// without TLS), and returns the address of the proxy. The proxy is closed when the test
+// ends.
 func NewProxy(t testing.TB, server string) (*Proxy, string) {
 	t.Helper()
 	u, err := url.Parse(server)
@@ -68,16 +68,16 @@ func NewProxy(t testing.TB, server string) (*Proxy, string) {
 	return p, u.String()
 }
 
-// Plan sets what decides about each unit; nil lets all pass. It is called from
-// many goroutines, and may take its time: the unit waits.
+// Plan sets the function that decides about each unit; nil passes all of them. It is
+// called from many goroutines, and may block: the unit waits.
 func (p *Proxy) Plan(plan func(Sent) Cut) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.plan = plan
 }
 
-// CutNext does one cut to the next unit that match knows; those after it pass.
-// happened is closed when it has been decided on.
+// CutNext applies one cut to the next unit that match accepts; later units pass.
+// happened is closed when the cut has been decided on.
 func (p *Proxy) CutNext(what Cut, match func(Sent) bool) (happened <-chan struct{}) {
 	done := make(chan struct{})
 	var mu sync.Mutex
@@ -95,22 +95,22 @@ func (p *Proxy) CutNext(what Cut, match func(Sent) bool) (happened <-chan struct
 	return done
 }
 
-// Refuse makes the proxy end new connections at once, or no longer.
+// Refuse sets whether the proxy closes new connections at once.
 func (p *Proxy) Refuse(refuse bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.refuses = refuse
 }
 
-// Break closes all connections that there are.
+// Break closes all open connections.
 func (p *Proxy) Break() {
 	for _, l := range p.open() {
 		l.close()
 	}
 }
 
-// FreezeAll makes all connections that there are dead, without closing one:
-// what comes is taken, and goes nowhere.
+// FreezeAll freezes all open connections without closing them: what is sent is
+// accepted, and goes nowhere.
 func (p *Proxy) FreezeAll() {
 	for _, l := range p.open() {
 		l.freeze()

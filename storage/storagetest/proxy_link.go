@@ -13,7 +13,7 @@ type link struct {
 	freezing       sync.Once
 
 	mu     sync.Mutex
-	ending Cut  // what is done with answers; Pass: they are passed on
+	ending Cut  // what to do with answers; Pass: pass them on
 	status byte // of the server's transaction, as it said last: I, T or E
 }
 
@@ -38,8 +38,8 @@ func (l *link) frozen() bool {
 	}
 }
 
-// end is what a goroutine of the link does when it has no more to do: it closes
-// the link, but a dead one stays as it is until the proxy is over.
+// end runs when a goroutine of the link has no more to do. It closes the link, but a
+// frozen link stays open until the proxy is closed.
 func (l *link) end() {
 	if l.frozen() {
 		<-l.proxy.over
@@ -52,7 +52,7 @@ func (l *link) forward() {
 	defer l.end()
 	startup, err := readMessage(l.client, 0)
 	if err != nil || isCancel(startup) {
-		return // what was sent is not taken back
+		return // cancel requests are not passed on
 	}
 	if _, err := l.server.Write(startup); err != nil {
 		return
@@ -75,7 +75,7 @@ func (l *link) forward() {
 	}
 }
 
-// pass does to a unit what the plan says, and tells whether the link goes on.
+// pass does to a unit what the plan says, and reports whether the link goes on.
 func (l *link) pass(sent Sent, raw []byte) bool {
 	what := Pass
 	if sent.Executes() {

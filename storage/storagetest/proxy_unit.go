@@ -8,24 +8,24 @@ import (
 	"strings"
 )
 
-// Sent is a unit of work that a client has sent: all up to the message that
+// Sent is a unit of work that a client has sent: everything up to the message that
 // makes the server act and answer (a plain query, or the Sync of a pipeline).
 type Sent struct {
 	// Application is the name that the client gave its connection.
 	Application string
-	// Statements are the texts of what the unit executes, in order. Empty: it
-	// only prepares, or ends the connection.
+	// Statements are the texts of what the unit executes, in order. Empty means that
+	// the unit only prepares, or ends the connection.
 	Statements []string
-	// Commits says that a transaction ends with the unit, if nothing in it
-	// fails: it holds a commit, or is outside of a transaction block, where what
-	// is sent up to a Sync is one transaction.
+	// Commits reports whether a transaction ends with the unit, if nothing in it fails:
+	// it has a commit, or is outside of a transaction block, where everything up to a
+	// Sync is one transaction.
 	Commits bool
 }
 
-// Executes says that the unit runs something.
+// Executes reports whether the unit runs something.
 func (s Sent) Executes() bool { return len(s.Statements) > 0 }
 
-// Has says that one of the statements holds the text.
+// Has reports whether one of the statements contains the text.
 func (s Sent) Has(text string) bool {
 	return slices.ContainsFunc(s.Statements, func(sql string) bool { return strings.Contains(sql, text) })
 }
@@ -51,7 +51,7 @@ const (
 	query   = 'Q'
 )
 
-// take adds a message to the unit and says whether that is whole.
+// take adds a message to the unit, and reports whether the unit is complete.
 func (u *units) take(message []byte) (whole bool) {
 	u.raw = append(u.raw, message...)
 	content := message[5:]
@@ -90,7 +90,7 @@ func (u *units) end(status byte) (Sent, []byte) {
 	return sent, raw
 }
 
-// verb is the first word of a statement.
+// verb returns the first word of a statement.
 func verb(sql string) string {
 	word, _, _ := strings.Cut(strings.ToLower(strings.TrimSpace(sql)), " ")
 	return strings.TrimRight(word, ";")
@@ -102,7 +102,7 @@ func text(b []byte) (s string, rest []byte) {
 	return string(head), rest
 }
 
-// parameters are those of a client's first message.
+// parameters returns the parameters in a client's first message.
 func parameters(startup []byte) map[string]string {
 	all := map[string]string{}
 	for name, rest := text(startup[8:]); name != ""; name, rest = text(rest) {
@@ -111,14 +111,14 @@ func parameters(startup []byte) map[string]string {
 	return all
 }
 
-// isCancel tells a request to cancel from the start of a session.
+// isCancel reports whether a first message requests a cancel instead of starting a session.
 func isCancel(startup []byte) bool {
 	const cancelRequest = 80877102 // where others have the protocol's version
 	return binary.BigEndian.Uint32(startup[4:]) == cancelRequest
 }
 
-// readMessage reads one message of the protocol: its type (which the first of a
-// client lacks), its length, its content.
+// readMessage reads one message of the protocol: its type (which a client's first
+// message lacks), its length and its content.
 func readMessage(r io.Reader, typeBytes int) ([]byte, error) {
 	head := make([]byte, typeBytes+4)
 	if _, err := io.ReadFull(r, head); err != nil {

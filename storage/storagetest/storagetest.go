@@ -32,10 +32,12 @@ import (
 	"turnkeeper/storage"
 )
 
-// ServerVariable names the address of a Postgres server for tests: a superuser's.
+// ServerVariable is the environment variable with the address of a Postgres server for
+// tests. The address is a superuser's.
 const ServerVariable = "TURNKEEPER_TEST_POSTGRES"
 
-// RunVariable names a folder that all packages of one run share, and that is removed after it.
+// RunVariable is the environment variable with a folder that all packages of one run share. It
+// is removed after the run.
 const RunVariable = "TURNKEEPER_TEST_RUN"
 
 // A server is where the databases of the tests are made.
@@ -138,9 +140,10 @@ func (s *server) makeTemplates(ctx context.Context) error {
 	})
 }
 
-// makeTemplate makes the template if nobody has made it yet: from another, or an empty database.
+// makeTemplate makes the template if it does not exist yet, from another template or from an
+// empty database.
 func (s *server) makeTemplate(ctx context.Context, from string, fill func(url string) error) error {
-	conn, err := pgx.Connect(ctx, s.url) // its end ends the lock
+	conn, err := pgx.Connect(ctx, s.url) // closing it releases the lock
 	if err != nil {
 		return err
 	}
@@ -152,7 +155,7 @@ func (s *server) makeTemplate(ctx context.Context, from string, fill func(url st
 	if err := conn.QueryRow(ctx, "select exists (select from pg_database where datname = $1)", s.template).Scan(&made); err != nil || made {
 		return err
 	}
-	begun := s.template + "_begun" // one that was not finished has another name
+	begun := s.template + "_begun" // an unfinished template has another name
 	if _, err := conn.Exec(ctx, "drop database if exists "+begun); err != nil {
 		return err
 	}

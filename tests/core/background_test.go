@@ -9,10 +9,10 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// quickly sends calls to the background soon.
+// quickly makes calls go to the background soon.
 const quickly = "async_timeout: 200ms"
 
-// outputOf is the handle that the newest request with one tells.
+// outputOf returns the first output handle in the request, or an empty string.
 func outputOf(r inferencetest.Recorded) string {
 	for _, m := range r.Chat().Messages {
 		if rest, ok := strings.CutPrefix(m.Text(), "Tool Output ID: "); ok && m.Role == "tool" {
@@ -27,8 +27,7 @@ func reader(name, arguments string) inferencetest.Reply {
 	return inferencetest.Calls(inferencetest.Call{ID: "call_" + name, Name: name, Arguments: arguments})
 }
 
-// A tool that takes long goes to the background; the model is told, waits, and
-// reads what came.
+// A slow tool goes to the background. The model is told, waits, and reads the result.
 func TestASlowToolGoesToTheBackground(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -123,7 +122,8 @@ func TestAKillWithACallInTheBackground(t *testing.T) {
 	}
 }
 
-// Flag, front matter, config file and environment, default: in this order.
+// The settings of async take precedence in this order: flag, front matter, config file
+// and environment, default.
 func TestWhereAsyncIsSwitched(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -160,7 +160,7 @@ func TestWhereAsyncIsSwitched(t *testing.T) {
 	}
 }
 
-// The switch of a tool decides before its effect does.
+// A tool's background setting takes precedence over its effect.
 func TestTheBackgroundSwitch(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)

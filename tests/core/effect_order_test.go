@@ -11,7 +11,7 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// laterTools gives an agent the markers whose calls may go on in the background, and some
+// laterTools gives an agent markers whose calls may go on in the background, and some
 // whose calls may not.
 const laterTools = "tools: [mark_none, mark_keyed, mark_once, mark_later, mark_later_keyed, mark_far_once]"
 
@@ -23,7 +23,7 @@ func wantOrder(e *env.Env, want ...string) {
 	}
 }
 
-// toolResults are what a request answers calls with, in order.
+// toolResults returns the results of calls in a request, in order.
 func toolResults(r inferencetest.Recorded) (results []string) {
 	for _, m := range r.Chat().Messages {
 		if m.Role == "tool" {
@@ -33,7 +33,7 @@ func toolResults(r inferencetest.Recorded) (results []string) {
 	return results
 }
 
-// noticeOf is the notice at a request's end, or empty.
+// noticeOf returns the notice at a request's end, or an empty string.
 func noticeOf(r inferencetest.Recorded) string {
 	messages := r.Chat().Messages
 	if last := messages[len(messages)-1]; env.IsNotice(last) {
@@ -67,8 +67,8 @@ func TestEffectsOfAnAnswerDoNotOverlap(t *testing.T) {
 	}
 }
 
-// Where a tool's calls may go on in the background, or run detached, what comes after
-// them in their answer waits all the same, and the model is asked when it has run.
+// Calls that follow an effect in the same answer wait for it, even if its tool may go
+// on in the background or run detached. The model is asked when they have run.
 func TestAnEffectInTheBackgroundHoldsTheNextBack(t *testing.T) {
 	t.Parallel()
 	for _, tool := range []string{"mark_later", "mark_later_keyed", "mark_far_once"} {
@@ -105,7 +105,7 @@ func TestAnEffectInTheBackgroundHoldsTheNextBack(t *testing.T) {
 	}
 }
 
-// A model that knows that an effect still runs may ask for another one in a later round.
+// If the model knows that an effect still runs, it may ask for another one in a later round.
 func TestALaterRoundDoesNotWaitForAnEffectInTheBackground(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -176,7 +176,7 @@ func TestAKillWhileAnEffectWaits(t *testing.T) {
 	}
 }
 
-// Time and a cancellation end a turn in which an effect waits: it is not run.
+// If time runs out or the turn is cancelled, an effect that still waits is not run.
 func TestAnEffectThatWaitsIsNotRunAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -211,8 +211,8 @@ func TestAnEffectThatWaitsIsNotRunAfterTheEnd(t *testing.T) {
 	}
 }
 
-// An effect that fails after the model has answered: the model is asked once more, and
-// where no round is left the turn is degraded.
+// If an effect fails after the model has answered, the model is asked once more. If no
+// round is left, the turn is degraded.
 func TestAnEffectThatFailsAfterTheAnswer(t *testing.T) {
 	t.Parallel()
 	for _, tool := range []string{"mark_later", "mark_far_once"} {
@@ -254,8 +254,8 @@ func TestAnEffectThatFailsAfterTheAnswer(t *testing.T) {
 	}
 }
 
-// An effect that succeeds after the answer is told of as well; where no round is left the
-// answer stands.
+// The model is also told of an effect that succeeds after the answer. If no round is
+// left, the answer stands.
 func TestAnEffectThatSucceedsAfterTheAnswer(t *testing.T) {
 	t.Parallel()
 	for rounds, reply := range map[int]string{3: "It is done.", 2: "It is on its way."} {

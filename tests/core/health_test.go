@@ -93,8 +93,8 @@ func wantAllSucceeded(e *env.Env, ids []int64) {
 	}
 }
 
-// Longer than any number of attempts, and no message fails: whether the service is overloaded, the
-// key wrong, the credit used up or the model unknown.
+// No message fails while the service is away, however many turns fail: whether it is overloaded,
+// the key wrong, the credit used up or the model unknown.
 func TestAServiceThatIsAwayFailsNoMessage(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]inferencetest.Reply{
@@ -131,7 +131,7 @@ func TestAServiceThatIsAwayFailsNoMessage(t *testing.T) {
 	}
 }
 
-// The first success brings everything back, however far away the next try of the others is.
+// The first success ends every back-off, however far away the next try of the others is.
 func TestTheFirstSuccessBringsEverythingBack(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -188,7 +188,8 @@ func TestOnlyProbesAskAModelThatIsDown(t *testing.T) {
 		}
 	}
 	e.Await("nothing runs", "select not exists (select from turns where state in ('running', 'queued'))")
-	// One request a probe; probes may come by themselves between two looks of this test, and each is a failure on record.
+	// Each probe makes one request. Probes may start by themselves between two looks of this test; each of
+	// them is a failure on record.
 	failures := env.Query[int](e, "select failures from model_health")
 	if got := int(away.failed.Load() - asked); got > failures {
 		t.Errorf("%d requests were made by %d probes, while %d messages waited", got, failures, len(ids))
@@ -236,7 +237,7 @@ func TestAProbeWhoseWorkerDies(t *testing.T) {
 	wantAllSucceeded(e, ids)
 }
 
-// An agent of another model, and one whose fallback answers, know nothing of it.
+// A model's fault does not affect an agent of another model, or one whose fallback answers.
 func TestOneModelsFaultIsNotAnothers(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -301,7 +302,7 @@ func TestOneModelsFaultIsNotAnothers(t *testing.T) {
 	}
 }
 
-// Somebody who changes the model of an agent need not wait for the old one.
+// An agent whose model was changed does not wait for the old one.
 func TestANewChainIsTriedAtOnce(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -361,7 +362,7 @@ func (g *gate) close() {
 	_ = g.server.Close()
 }
 
-// Once effects have run the turn goes on trying, far beyond its four attempts in place.
+// Once effects have run, the turn keeps retrying, far beyond its four attempts in place.
 func TestAfterEffectsATurnGoesOnTrying(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -385,7 +386,7 @@ func TestAfterEffectsATurnGoesOnTrying(t *testing.T) {
 	e.Ledger.WantRuns("a", 1)
 }
 
-// Only reads have run: the turn is taken up again from its beginning, and reads again.
+// If only reads have run, the turn starts again from its beginning, and reads again.
 func TestReadsRunAgainAfterAFaultOfTheService(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -402,7 +403,7 @@ func TestReadsRunAgainAfterAFaultOfTheService(t *testing.T) {
 	}
 }
 
-// A message that the provider refuses for what it is fails at once, with a reply in plain words.
+// If the provider refuses the message itself, it fails at once, with a reply in plain words.
 func TestARefusedMessageFailsAtOnce(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]inferencetest.Reply{
@@ -428,7 +429,7 @@ func TestARefusedMessageFailsAtOnce(t *testing.T) {
 	}
 }
 
-// Answers that cannot be used count: three attempts.
+// Answers that cannot be used count as attempts: there are three.
 func TestUnusableAnswersCount(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -460,7 +461,7 @@ func TestTooSlowAModelCounts(t *testing.T) {
 	}
 }
 
-// give_up_after ends the wait with a reply in plain words, also of messages that never had a turn.
+// give_up_after ends the wait with a reply in plain words, also for messages that never had a turn.
 func TestAWaitForTheServiceIsGivenUp(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -488,7 +489,7 @@ func TestAWaitForTheServiceIsGivenUp(t *testing.T) {
 	}
 }
 
-// What failed for good is put into the inbox again, all of it by one command or request.
+// Messages that failed for good are put into the inbox again, all of them by one command or request.
 func TestRetryOfAllThatFailed(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -537,7 +538,7 @@ func TestRetryOfAllThatFailed(t *testing.T) {
 	}
 }
 
-// Who waits for a reply is told what it waits for.
+// A sender that waits for a reply is told what the message waits for.
 func TestAWaitingSenderIsTold(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)

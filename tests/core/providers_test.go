@@ -19,12 +19,12 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// An endpoint behaves as a provider's does before and after its model speaks.
+// An endpoint does what a provider does around its model.
 type endpoint struct {
 	refuse func(r *http.Request, body map[string]json.RawMessage) (status int, answer string)
-	get    map[string]string // answers of GET, by path
-	post   map[string]string // of POST, beside completions
-	path   string            // of completions
+	get    map[string]string // answers to GET, by path
+	post   map[string]string // answers to POST other than completions, by path
+	path   string            // path of completions
 }
 
 const (
@@ -97,7 +97,8 @@ func azure(version bool) func(*http.Request, map[string]json.RawMessage) (int, s
 	}
 }
 
-// without refuses fields that are not among the known ones, by the message that it is given.
+// without refuses a request with a field that is not known. format is the message, with the
+// field's name.
 func without(known []string, status int, format string, body map[string]json.RawMessage) (int, string) {
 	for _, name := range slices.Sorted(maps.Keys(body)) {
 		if !slices.Contains(known, name) {
@@ -182,7 +183,8 @@ const (
 	geminiModels    = `{"object":"list","data":[{"id":"models/gemini-2.5-flash","object":"model","owned_by":"google"},{"id":"models/gemini-2.5-pro","object":"model","owned_by":"google"}]}`
 )
 
-// endpoints are those of docs/providers.md, by heading and number of the recipe below it.
+// endpoints has an endpoint for each recipe of docs/providers.md, by the recipe's heading
+// and number below it.
 var endpoints = map[string]struct {
 	endpoint
 	window int
@@ -201,7 +203,7 @@ var endpoints = map[string]struct {
 	"Any other endpoint 1": {endpoint{path: "/v1/chat/completions", refuse: gateway, get: map[string]string{"/v1/models": `{"object":"list","data":[{"id":"large","object":"model"}]}`}}, 131072},
 }
 
-// recipes are the config files of docs/providers.md.
+// recipes returns the config files in docs/providers.md, by heading and number.
 func recipes(t *testing.T) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile(env.Path("docs/providers.md"))
@@ -220,8 +222,8 @@ func recipes(t *testing.T) map[string]string {
 
 var anyHost = regexp.MustCompile(`base_url: https?://[^/\s]+`)
 
-// setRecipe makes a recipe the settings, for an endpoint at the host. A recipe that leaves the address
-// to its default is given it.
+// setRecipe writes a recipe as the settings, for an endpoint at the host. If the recipe relies on the
+// default address, it adds the endpoint's.
 func setRecipe(e *env.Env, recipe, host, path string) {
 	settings := anyHost.ReplaceAllString(recipe, "base_url: "+host)
 	if !strings.Contains(settings, "base_url:") {
@@ -239,8 +241,8 @@ func setRecipe(e *env.Env, recipe, host, path string) {
 	e.WriteAgent("clerk", env.MarkerTools)
 }
 
-// A turn with a tool call runs through each recipe of the docs, at a server that behaves as the
-// provider's, with the right context window; and nothing that looks at the settings complains.
+// A turn with a tool call runs with each recipe of the docs, against a server that behaves as
+// the provider's, with the right context window. No command that checks the settings complains.
 func TestEachProvidersRecipe(t *testing.T) {
 	t.Parallel()
 	all := recipes(t)
@@ -279,7 +281,7 @@ func TestEachProvidersRecipe(t *testing.T) {
 	}
 }
 
-// windowOf is the context window that a turn's first request was made for.
+// windowOf returns the context window that a turn's first request was made for.
 func windowOf(e *env.Env, turn env.Turn) int {
 	e.T.Helper()
 	rounds := env.Turnctl[shownWindow](e, "show", fmt.Sprint(turn.ID)).RoundLog
@@ -289,8 +291,8 @@ func windowOf(e *env.Env, turn env.Turn) int {
 	return rounds[0].Request.Window
 }
 
-// Doctor tells a wrong key, a dead endpoint and a model that is not listed apart, and is quiet about
-// Azure's deployments.
+// Doctor tells apart a wrong key, a dead endpoint and a model that is not listed. It does not
+// complain about Azure's deployments.
 func TestDoctorOnProviders(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -348,7 +350,7 @@ providers:
 // A finding is one check of turnctl doctor.
 type finding struct{ Name, Verdict, Found, Advice string }
 
-// diagnose runs doctor. Its exit code says nothing here: the tests' Postgres does not sync.
+// diagnose runs doctor. It ignores the exit code, because the tests' Postgres does not sync.
 func diagnose(e *env.Env) []finding {
 	e.T.Helper()
 	r := e.Run("", "turnctl", "-o", "json", "doctor")
@@ -379,9 +381,9 @@ func endpointThatHangs(t *testing.T) string {
 	return server.URL
 }
 
-// The window of a model in the table, of one that the settings have, and of one that nobody knows:
-// that is warned of once, by the worker, agents check and doctor. A server that learns its window
-// with the first request is believed from the next turn on.
+// The context window of a model comes from the table or the settings. If nobody knows it, the
+// worker, agents check and doctor warn once. A server that learns its window with the first
+// request is believed from the next turn on.
 func TestContextWindowsByModel(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)

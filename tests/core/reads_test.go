@@ -9,8 +9,8 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// writeProgramTools adds programs to the config file, each with lines of its own.
-// A program appends a line to the file of its name and prints how many it has.
+// writeProgramTools adds programs to the config file, each with its own settings. A
+// program appends a line to the file of its name, and prints how many lines that has.
 func writeProgramTools(e *env.Env, all map[string]string) {
 	e.T.Helper()
 	text := e.ReadFile("turnkeeper.yaml") + "tools:\n"
@@ -26,16 +26,16 @@ func writeProgramTools(e *env.Env, all map[string]string) {
 	e.WriteFile("turnkeeper.yaml", text)
 }
 
-// runsOf is how often a program of writeProgramTools ran.
+// runsOf returns how often a program of writeProgramTools ran.
 func runsOf(e *env.Env, name string) int { return strings.Count(e.ReadFile(name), "x") }
 
-// callOf asks for one call without arguments.
+// callOf returns a call without arguments.
 func callOf(tool string, n int) inferencetest.Call {
 	return inferencetest.Call{ID: fmt.Sprintf("call_%s_%d", tool, n), Name: tool, Arguments: "{}"}
 }
 
-// Polls of a counter give what it is each time; an effect is not repeated, unless
-// its tool allows it.
+// Each read of a counter returns its value at that time. An effect is not repeated,
+// unless its tool allows it.
 func TestReadsAreReadAgain(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -70,8 +70,8 @@ func TestReadsAreReadAgain(t *testing.T) {
 	}
 }
 
-// A schedule that is due more often than the freshness window lasts reads each
-// time; what has an effect, and a read that asks for it, does not run again.
+// A schedule that is due more often than the freshness window lasts reads each time. An
+// effect does not run again, nor does a read that sets freshness.
 func TestAWatcherLooksEveryTime(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -98,8 +98,8 @@ func TestAWatcherLooksEveryTime(t *testing.T) {
 	}
 }
 
-// A read that fails is tried again by each run of a schedule; an effect that
-// failed three times is left alone for a while.
+// Each run of a schedule retries a read that failed. An effect that failed three times
+// is left alone for a while.
 func TestACoolDownIsForEffects(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -119,7 +119,7 @@ func TestACoolDownIsForEffects(t *testing.T) {
 	}
 }
 
-// Mode raw gives a text under the threshold whole, whatever results are cut at.
+// Mode raw returns a text below the threshold whole, whatever the limit for results.
 func TestRawIsWhole(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -150,7 +150,7 @@ func TestSwitchesOfOneTool(t *testing.T) {
 	writeProgramTools(e, map[string]string{
 		"slow":  "timeout: 1s",
 		"short": "max_result_chars: 100; effect: none",
-		// Tools that are there already have switches only.
+		// Existing tools are given settings only.
 		"mark_none": "-max_result_chars: 200", "mark_once": "-repeat: allow", "clock": "-max_result_chars: 10; timeout: 5s",
 	})
 	text := e.ReadFile("turnkeeper.yaml")

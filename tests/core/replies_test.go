@@ -12,7 +12,7 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// brokenModel is an error that is not tried again.
+// brokenModel replies with an error that is not retried.
 func brokenModel() inferencetest.Reply {
 	return inferencetest.Fault(http.StatusBadRequest, "invalid_request_error", "the model is on fire")
 }
@@ -85,7 +85,7 @@ func TestTextAndCallsInTheAnnouncedLastRound(t *testing.T) {
 	e.Ledger.WantRuns("b", 0)
 }
 
-// Calls over the limit leave the results of the others to one last answer.
+// If the calls exceed the limit, the model answers once more, with the results of the others.
 func TestMoreCallsThanAllowedAreAnsweredOnceMore(t *testing.T) {
 	t.Parallel()
 	var many []inferencetest.Call
@@ -198,7 +198,8 @@ func TestOnFailed(t *testing.T) {
 	}
 }
 
-// untilClosed lets nothing wait for the time of its next attempt.
+// untilClosed waits until the message is closed. It clears every back-off, so that
+// retries start at once.
 func untilClosed(e *env.Env, message int64) {
 	e.T.Helper()
 	e.Poll("the message is closed", func() bool {
@@ -209,7 +210,7 @@ func untilClosed(e *env.Env, message int64) {
 	})
 }
 
-// What a tool answers goes into a summary only where the agent allows it, whatever became of the call.
+// A tool's output goes into a summary only if the agent allows it, whatever became of the call.
 func TestSummaryOutput(t *testing.T) {
 	t.Parallel()
 	for setting, want := range map[string]string{
@@ -233,7 +234,7 @@ func TestSummaryOutput(t *testing.T) {
 	}
 }
 
-// A call of unknown outcome is named below whatever the model says.
+// A call of unknown outcome is named below the text, whatever the model says.
 func TestUnknownCallsStandBelowTheText(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -322,7 +323,7 @@ func TestOneRoundByChoice(t *testing.T) {
 	}
 }
 
-// A turn of a schedule has a reply where the model gave one, and only then.
+// A scheduled turn has a reply only if the model gave one.
 func TestTheReplyOfADegradedSlot(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -347,8 +348,8 @@ func TestTheReplyOfADegradedSlot(t *testing.T) {
 	}
 }
 
-// Who gave work to an agent is told how that ended, and what may have happened, also where its
-// agent says nothing.
+// An agent that gave work to another is told how that ended and what may have happened, even
+// if the other says nothing.
 func TestADegradedSubAgentWithoutWords(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)

@@ -10,8 +10,8 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// Workers of two releases work one inbox, the newer one migrates the database
-// under the older, one of each is killed or stopped: every message is answered
+// Workers of two releases share one inbox. The newer one migrates the database while
+// the older one runs, and one of each is killed or stopped. Every message is answered
 // once.
 func TestTwoReleasesSideBySide(t *testing.T) {
 	t.Parallel()
@@ -50,7 +50,7 @@ func TestTwoReleasesSideBySide(t *testing.T) {
 	send("beside", 12)
 	e.Ledger.Release()
 	close(model)
-	// Any worker may take a message: more are sent until the newer one took one.
+	// Any worker may take a message, so more are sent until the newer one has taken one.
 	for n := 0; !env.Query[bool](e, "select exists (select from rounds where version = 9)"); n++ {
 		send(fmt.Sprint("for the newer ", n), 1)
 		e.AwaitClosed(ids[len(ids)-1])
@@ -83,8 +83,8 @@ func TestTwoReleasesSideBySide(t *testing.T) {
 	}
 }
 
-// The newer release is given up again: what it has begun waits for it, untouched,
-// and all else goes on with the old one.
+// The newer release is withdrawn. What it has begun waits for it, untouched, and
+// everything else goes on with the old one.
 func TestTheNewerReleaseStopsAndTheOldGoesOn(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -113,8 +113,8 @@ func TestTheNewerReleaseStopsAndTheOldGoesOn(t *testing.T) {
 
 	old := e.StartWorker()
 	behind := e.Send("clerk", "behind it")
-	// The conversation goes on; of what the newer release wrote the old one
-	// tells the model the message and the reply.
+	// The conversation goes on. Of what the newer release wrote, the old one tells the
+	// model the message and the reply.
 	answer := e.TurnOf(e.Send("desk", "Still there?"))
 	e.WantEnd(answer, "succeeded", "none", 1)
 	var told []string
@@ -174,8 +174,8 @@ func TestANewToolIsRolledOut(t *testing.T) {
 	e.Ledger.WantRuns("n", 1)
 }
 
-// A schema that is newer and suits this release is no hindrance; one that does
-// not is refused in plain words, and nothing is changed.
+// A newer schema that suits this release is accepted. One that does not is refused in
+// plain words, and nothing is changed.
 func TestAWorkerOnANewerSchema(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

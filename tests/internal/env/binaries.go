@@ -113,7 +113,7 @@ func Build(args ...string) error {
 	return nil
 }
 
-// BinaryDir is the folder of the built programs.
+// BinaryDir builds the programs if need be, and returns their folder.
 func BinaryDir(t testing.TB) string {
 	t.Helper()
 	if err := build(); err != nil {
@@ -122,7 +122,7 @@ func BinaryDir(t testing.TB) string {
 	return binaryDir()
 }
 
-// Binary is the path of a built program.
+// Binary returns the path of a built program.
 func Binary(t testing.TB, name string) string {
 	t.Helper()
 	return filepath.Join(BinaryDir(t), name)

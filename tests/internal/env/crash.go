@@ -103,8 +103,8 @@ func (e *CrashEnv) StartFaulty(program string, args ...string) *Process {
 const AtTheGate = `from pg_locks where locktype = 'advisory' and objid = 4711 and not granted
 	and database = (select oid from pg_database where datname = current_database())`
 
-// Gate makes every write to a table that fulfils the condition wait. The
-// function that it returns lets them all go on, for good.
+// Gate blocks every write to a table that meets the condition. open lets all of them go
+// on, and all later ones.
 func (e *CrashEnv) Gate(table, condition string) (open func()) {
 	e.T.Helper()
 	e.Exec(`create function gate() returns trigger language plpgsql as $$

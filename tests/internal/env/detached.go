@@ -12,7 +12,7 @@ const DetachedTools = "tools: [mark_far_none, mark_far_keyed, mark_far_once, mar
 
 var outputID = regexp.MustCompile(`get_tool_output\("([a-z0-9]{12})", mode\)`)
 
-// GetOutput asks for the output that the first handle in the request names.
+// GetOutput replies with a call for the output that the first handle in the request names.
 func GetOutput(r inferencetest.Recorded) inferencetest.Reply {
 	for _, m := range r.Chat().Messages {
 		if found := outputID.FindStringSubmatch(m.Text()); found != nil {
@@ -22,7 +22,7 @@ func GetOutput(r inferencetest.Recorded) inferencetest.Reply {
 	return inferencetest.Text("There is no handle.")
 }
 
-// LastResult is the newest result of a tool in the request.
+// LastResult returns the newest tool result in the request.
 func LastResult(r inferencetest.Recorded) string {
 	result := ""
 	for _, m := range r.Chat().Messages {
@@ -33,8 +33,8 @@ func LastResult(r inferencetest.Recorded) string {
 	return result
 }
 
-// DetachedTurn is the model of a turn that has the tool run elsewhere, is told when it
-// is ready, reads the result and repeats it.
+// DetachedTurn returns a model for a turn that runs the tool detached, is told when the
+// result is ready, reads it and repeats it.
 func DetachedTurn(tool, label string) func(inferencetest.Recorded) inferencetest.Reply {
 	return func(r inferencetest.Recorded) inferencetest.Reply {
 		switch RoundOf(r) {
@@ -48,7 +48,7 @@ func DetachedTurn(tool, label string) func(inferencetest.Recorded) inferencetest
 	}
 }
 
-// AwaitWaiting returns when so many turns wait.
+// AwaitWaiting waits until n turns are in the state waiting.
 func (e *Env) AwaitWaiting(n int) {
 	e.T.Helper()
 	e.Await(fmt.Sprint(n, " turns wait"), "select count(*) = $1 from turns where state = 'waiting'", n)

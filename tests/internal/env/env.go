@@ -38,7 +38,7 @@ type Env struct {
 	ModelURL     string // base URL of the model server
 	Ledger       *Ledger
 	Vars         map[string]string // environment of every process
-	Workers      int               // that were started
+	Workers      int               // number of workers started
 	ClockStepped bool              // the database's clock is set by the test
 }
 
@@ -62,7 +62,7 @@ func SkipInQuick(t testing.TB) {
 	}
 }
 
-// NewOn is New on a database of the caller's.
+// NewOn is like New, but uses the given database.
 func NewOn(t testing.TB, url string) *Env {
 	t.Helper()
 	SkipInQuick(t)
@@ -145,7 +145,7 @@ func (e *Env) StartWorker(flags ...string) *Process {
 	return w
 }
 
-// LaunchWorker is StartWorker that does not wait.
+// LaunchWorker is like StartWorker, but does not wait.
 func (e *Env) LaunchWorker(flags ...string) *Process {
 	e.T.Helper()
 	e.Workers++
@@ -153,26 +153,26 @@ func (e *Env) LaunchWorker(flags ...string) *Process {
 }
 
 // takeoverAfter is the silence after which workers count as lost, unless a flag says
-// otherwise. A live worker of a busy machine is silent for seconds; one that the test has
-// killed or stopped need not be waited for (see Kill and CountAsLost).
+// otherwise. A live worker on a busy machine may be silent for seconds. A test need not
+// wait for one that it has killed or stopped (see Kill and CountAsLost).
 const takeoverAfter = "1m"
 
-// holdTime is for how long a test may hold up a call before it goes to the background, and
-// a model before it is asked again, unless the test says otherwise. Meanwhile it may
-// start other workers.
+// holdTime is how long a test may hold a call before it goes to the background, or a model
+// call before it is retried, unless the test says otherwise. Meanwhile the test may start
+// other workers.
 const holdTime = "1m"
 
-// Kill ends a worker as a power cut would, and has it count as lost.
+// Kill ends a worker as a power cut would, and makes it count as lost.
 func (e *Env) Kill(w *Process) {
 	e.T.Helper()
 	w.Kill()
 	e.CountAsLost(w)
 }
 
-// CountAsLost has a worker that is dead or stopped count as lost now: as if it had been silent
-// for an hour, and had promised to be silent for a moment at most, so that a heartbeat which
-// is still on its way does not help it. A worker that promised nothing is left to the end of
-// its leases.
+// CountAsLost makes a dead or stopped worker count as lost now, as if it had been silent for
+// an hour. It also sets the silence that the worker promised to a moment at most, so that a
+// heartbeat that is still on its way does not help it. A worker that promised nothing is left
+// to the end of its leases.
 func (e *Env) CountAsLost(w *Process) {
 	e.T.Helper()
 	e.Exec(`update worker_heartbeat set beat_at = beat_at - interval '1 hour', takeover_after = least(takeover_after, interval '1 ms')
@@ -193,7 +193,7 @@ type Result struct {
 	Code           int
 }
 
-// startIsCommitted says whether a call was started by what is committed now.
+// startIsCommitted reports whether the start of the mark's call is committed now.
 func (e *Env) startIsCommitted(m Mark) bool {
 	var is bool
 	err := e.DB.QueryRow(context.Background(), `select exists (select from call_starts where turn_id = $1 and 'round-' || round || '-tool-' || ordinal = $2)`,
@@ -215,9 +215,10 @@ func (e *Env) Run(stdin, program string, args ...string) Result {
 	return Result{out.String(), errs.String(), cmd.ProcessState.ExitCode()}
 }
 
-// inProcess runs a program as Run does, in this process: starting one takes longer than most of
-// what it does here. Tests of the programs themselves use Run. What needs the working folder is a
-// process of its own all the same: a private database, agents' files, and files of the settings.
+// inProcess runs a program as Run does, but in this process, because starting one takes longer
+// than most of what it does here. Tests of the programs themselves use Run. Commands that need
+// the working folder still run as a process: those that use a private database, agents' files, or
+// files that the settings name.
 func (e *Env) inProcess(stdin, program string, args ...string) Result {
 	e.T.Helper()
 	_, shared := e.Vars["DATABASE_URL"]
@@ -280,7 +281,7 @@ func Query[V any](e *Env, sql string, args ...any) V {
 	return v
 }
 
-// TryQuery is Query that returns the error.
+// TryQuery is like Query, but returns the error.
 func TryQuery[V any](e *Env, sql string, args ...any) (v V, err error) {
 	rows, err := e.DB.Query(e.T.Context(), sql, args...)
 	if err != nil {
@@ -297,7 +298,7 @@ func (e *Env) Exec(sql string, args ...any) {
 	}
 }
 
-// Poll returns when what it asks for is so.
+// Poll waits until so returns true.
 func (e *Env) Poll(what string, so func() bool) {
 	e.T.Helper()
 	pause := minPause
@@ -309,11 +310,11 @@ func (e *Env) Poll(what string, so func() bool) {
 	}
 }
 
-// The pauses between two looks: they grow, as what takes long need not be seen at once.
+// The shortest and the longest pause between two looks. Pauses grow, because what takes
+// long need not be seen at once.
 const minPause, maxPause = 10 * time.Millisecond, 150 * time.Millisecond
 
-// Await returns when the query says true. A database that is away has not said
-// it yet.
+// Await waits until the query returns true. While the database is unavailable, it retries.
 func (e *Env) Await(what, sql string, args ...any) {
 	e.T.Helper()
 	over := time.After(Patience)
@@ -333,7 +334,7 @@ func (e *Env) Await(what, sql string, args ...any) {
 	}
 }
 
-// AwaitClosed returns when every one of the messages is closed.
+// AwaitClosed waits until all of the messages are closed.
 func (e *Env) AwaitClosed(ids ...int64) {
 	e.T.Helper()
 	if len(ids) == 0 {
@@ -343,7 +344,7 @@ func (e *Env) AwaitClosed(ids ...int64) {
 		"select count(*) = cardinality($1::bigint[]) from messages where id = any($1::bigint[]) and closed_at is not null", ids)
 }
 
-// AwaitRequests returns when the model server got n requests.
+// AwaitRequests waits until the model server got n requests.
 func (e *Env) AwaitRequests(n int) {
 	e.T.Helper()
 	if err := e.Model.Await(e.T.Context(), n); err != nil {
@@ -361,7 +362,7 @@ func (e *Env) WantRequests(n int) []inferencetest.Recorded {
 	return all
 }
 
-// Rows is every row of every table of the database, as text.
+// Rows returns the rows of every table of the database as text, by table.
 func (e *Env) Rows() map[string]string {
 	e.T.Helper()
 	ctx := context.Background()
@@ -382,5 +383,5 @@ func (e *Env) Rows() map[string]string {
 	return all
 }
 
-// ApplicationName is what the test's own connections are called.
+// ApplicationName is the application_name of the test's own connections.
 const ApplicationName = "the test"

@@ -6,7 +6,7 @@ import "turnkeeper/internal/testrun"
 // wait for timeouts are run.
 var LongFaults = testrun.Long()
 
-// FaultCount is how often a fault test does its faults.
+// FaultCount returns long if LongFaults is set, and short if not.
 func FaultCount(short, long int) int {
 	if LongFaults {
 		return long

@@ -10,8 +10,8 @@ import (
 	"turnkeeper/tests/internal/faultpoint"
 )
 
-// A HookServer pauses a program at one of its fault points, the first time that
-// it comes by, until the test lets it go on.
+// A HookServer pauses a program the first time that it reaches a fault point, until the
+// test resumes it.
 type HookServer struct {
 	t      testing.TB
 	point  string
@@ -55,7 +55,7 @@ func (s *HookServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// Await returns when a program is paused at the point.
+// Await waits until a program is paused at the point.
 func (s *HookServer) Await() *Pause {
 	s.t.Helper()
 	select {

@@ -8,15 +8,14 @@ import (
 	"strings"
 )
 
-// clockInvariants are the promises that the stamps of a clock show only while nobody
-// sets it.
+// clockInvariants are the invariants that timestamps show only while nobody sets the clock.
 var clockInvariants = []string{
 	"the grants of a lane do not overlap",
 	"a call was started under the grant that held its turn then",
 }
 
-// CheckInvariants reports every broken promise, as an operator would find it.
-// Processes have ended by then: clean-ups run last in, first out.
+// CheckInvariants reports every broken invariant, as an operator would find it. All
+// processes have ended by then, because clean-ups run last in, first out.
 func (e *Env) CheckInvariants() {
 	e.T.Helper()
 	for _, p := range e.BrokenInvariants("--at-rest") {

@@ -23,8 +23,9 @@ type Mark struct {
 	Started bool `json:"-"` // its start was on record when it ran
 }
 
-// A Ledger counts runs of marker tools outside of the product. Its answer, the
-// tool's result, is "marked LABEL"; while labels are held it comes later.
+// A Ledger counts runs of marker tools, outside of the product. It answers a run with
+// "marked LABEL", which is the tool's result. While a label is held, its answers are
+// delayed.
 type Ledger struct {
 	t       testing.TB
 	URL     string
@@ -79,7 +80,7 @@ func (l *Ledger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = fmt.Fprint(w, answer)
 }
 
-// end notes that a run is about to be answered, and says whether it fails.
+// end notes that a run is about to be answered, and reports whether it fails.
 func (l *Ledger) end(label string) (fails bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -87,7 +88,7 @@ func (l *Ledger) end(label string) (fails bool) {
 	return l.failing[label]
 }
 
-// lookUp says whether a call has made its mark.
+// lookUp answers whether a call has made its mark.
 func (l *Ledger) lookUp(w http.ResponseWriter, m Mark) {
 	for _, made := range l.Marks() {
 		if made.IdempotencyKey == m.IdempotencyKey {
@@ -140,7 +141,7 @@ func (l *Ledger) Order() []string {
 	return slices.Clone(l.order)
 }
 
-// Release lets all answers go, and later ones too.
+// Release sends all answers that are held back, and holds back no later ones.
 func (l *Ledger) Release() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -169,7 +170,7 @@ func (l *Ledger) read(label string) ([]Mark, <-chan struct{}) {
 	return slices.DeleteFunc(slices.Clone(l.marks), func(m Mark) bool { return m.Label != label }), l.more
 }
 
-// Await returns when the label was marked n times.
+// Await waits until the label was marked n times, and returns its marks.
 func (l *Ledger) Await(label string, n int) []Mark {
 	l.t.Helper()
 	over := time.After(Patience)

@@ -1,11 +1,11 @@
-// Package env is what black-box tests run Turnkeeper in. It builds the
-// programs and runs them as processes against a real Postgres, a scripted model
-// server and a ledger that counts what tools did.
+// Package env is the environment of the black-box tests. It builds the programs and
+// runs them as processes against a real Postgres, a scripted model server and a ledger
+// that counts what tools did.
 //
-// A test makes an Env with New, which has a database and a folder of its own,
-// and at whose end every invariant is checked (Env.CheckInvariants). The test
-// packages beside this one share nothing else, so that go test runs and caches
-// each by itself. Each of them calls Main from its TestMain.
+// A test makes an Env with New. The Env has its own database and folder, and at the end
+// of the test every invariant is checked (Env.CheckInvariants). The test packages
+// beside this one share nothing else, so that go test runs and caches each by itself.
+// Each of them calls Main from its TestMain.
 package env
 
 import (

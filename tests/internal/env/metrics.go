@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// Scrape reads the metrics of a process by the base URL of its API.
+// Scrape reads the metrics of a process. base is the base URL of its API.
 func Scrape(t *testing.T, base string) map[string]*dto.MetricFamily {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, base+"/metrics", nil)
@@ -36,8 +36,8 @@ func Scrape(t *testing.T, base string) map[string]*dto.MetricFamily {
 	return families
 }
 
-// Sum is what all series of a metric add up to that have the labels, given as name
-// and value: of a histogram, how often something was observed.
+// Sum returns the total of all series of a metric that have the labels, given as name
+// and value. A histogram adds its number of observations.
 func Sum(families map[string]*dto.MetricFamily, name string, labels ...string) (total float64) {
 	for _, m := range families[name].GetMetric() {
 		if !HasLabels(m, labels) {

@@ -10,16 +10,16 @@ import (
 	"turnkeeper/inference/inferencetest"
 )
 
-// Rounds answers by what the request holds: the n-th reply for a request with
-// n-1 exchanges after the newest message, the last for all later ones. So a
-// request that is made again is answered the same.
+// Rounds answers by the content of the request: with the n-th reply to a request with
+// n-1 exchanges after the newest message, and with the last reply to all later ones. So
+// a repeated request gets the same answer.
 func Rounds(replies ...inferencetest.Reply) func(inferencetest.Recorded) inferencetest.Reply {
 	return func(r inferencetest.Recorded) inferencetest.Reply {
 		return replies[min(RoundOf(r), len(replies))-1]
 	}
 }
 
-// RoundOf is the round that a request is made for.
+// RoundOf returns the round that a request is made for.
 func RoundOf(r inferencetest.Recorded) int {
 	round := 1
 	for _, m := range r.Chat().Messages {
@@ -35,12 +35,12 @@ func RoundOf(r inferencetest.Recorded) int {
 	return round
 }
 
-// IsNotice tells the program's own words at a request's end from a message.
+// IsNotice reports whether a message is the program's own notice at the end of a request.
 func IsNotice(m inferencetest.ChatMessage) bool {
 	return strings.HasPrefix(m.Text(), "# System Notice")
 }
 
-// NewestMessage is the message that a request is about.
+// NewestMessage returns the message that a request is about.
 func NewestMessage(r inferencetest.Recorded) string {
 	text := ""
 	for _, m := range r.Chat().Messages {
@@ -51,12 +51,12 @@ func NewestMessage(r inferencetest.Recorded) string {
 	return text
 }
 
-// MarkerCall is a marker call.
+// MarkerCall returns a call of a marker tool.
 func MarkerCall(tool, label string) inferencetest.Call {
 	return inferencetest.Call{Name: tool, Arguments: fmt.Sprintf(`{"label":%q}`, label)}
 }
 
-// MarkerReply asks for a call with an id of its own, whatever the request's number.
+// MarkerReply replies with a call that has an ID of its own, whatever the request's number.
 func MarkerReply(tool, label string) inferencetest.Reply {
 	c := MarkerCall(tool, label)
 	c.ID = "call_" + label
@@ -83,7 +83,7 @@ func HangHalfway(long string) inferencetest.Reply {
 	return inferencetest.HangAfter(inferencetest.OpenSSE(chunks...))
 }
 
-// HangOnce gives the reply, but the first time it never comes.
+// HangOnce hangs on the first request, and gives the reply to all later ones.
 func HangOnce(reply inferencetest.Reply) inferencetest.Reply {
 	var asked atomic.Bool
 	return func(x *inferencetest.Exchange) {
@@ -106,7 +106,7 @@ func Drip(text string) inferencetest.Reply {
 	}
 }
 
-// After is an event that happens once d has passed.
+// After returns a channel that is closed once d has passed.
 func After(d time.Duration) <-chan struct{} {
 	event := make(chan struct{})
 	time.AfterFunc(d, func() { close(event) })

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// clients is tests/internal/clients, with what its lock file names installed.
+// clients installs what the lock file of tests/internal/clients names, and returns that folder.
 var clients = sync.OnceValues(func() (string, error) {
 	dir := Path("tests/internal/clients")
 	for _, args := range [][]string{{"scripts/need", "node:nodejs", "npm:npm"}, {"scripts/npm-ci", dir}} {
@@ -24,7 +24,7 @@ var clients = sync.OnceValues(func() (string, error) {
 	return dir, nil
 })
 
-// NodeProgram is a program of tests/internal/clients, not yet started.
+// NodeProgram returns a program of tests/internal/clients that is not started yet.
 func NodeProgram(ctx context.Context, t testing.TB, environ []string, script string, args ...string) *exec.Cmd {
 	t.Helper()
 	dir, err := clients()

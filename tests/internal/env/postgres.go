@@ -15,8 +15,8 @@ import (
 	"turnkeeper/internal/pgdev"
 )
 
-// SharedDir is a temporary folder that every user may pass through, for a
-// Postgres that runs as another user.
+// SharedDir returns a temporary folder that every user may pass through, for a Postgres
+// that runs as another user.
 func SharedDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "turnkeeper-tests-")
@@ -34,7 +34,7 @@ func SharedDir(t testing.TB) string {
 	return dir
 }
 
-// PostmasterPID is the process id of the private Postgres of a folder; 0: none.
+// PostmasterPID returns the process ID of the private Postgres in a folder, or 0 if there is none.
 func PostmasterPID(t testing.TB, dir string) int {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, "data", "postmaster.pid"))
@@ -49,8 +49,8 @@ func PostmasterPID(t testing.TB, dir string) int {
 	return pid
 }
 
-// ProcessAlive tells a process that runs from one that is gone, or has ended and is
-// only waited for: that one has no command line any more.
+// ProcessAlive reports whether a process runs. A process that has ended and was not
+// waited for does not: it has no command line any more.
 func ProcessAlive(pid int) bool {
 	args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	if err == nil {
@@ -62,8 +62,8 @@ func ProcessAlive(pid int) bool {
 	return syscall.Kill(pid, 0) == nil
 }
 
-// ServerDir is a folder for a Postgres of the test's own. It has a copy of a cluster that was made
-// once for the package: making one takes most of a second of a processor.
+// ServerDir returns a folder for a Postgres of the test's own. It has a copy of a cluster that is
+// made once per package, because making one takes most of a second of CPU time.
 func ServerDir(t testing.TB) string {
 	t.Helper()
 	from, err := cluster()

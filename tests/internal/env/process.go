@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Patience bounds every wait for an event: far above what any takes.
+// Patience is the timeout of every wait for an event. It is far longer than any takes.
 var Patience = time.Duration(FaultCount(3, 4)) * time.Minute
 
 // A Process is a program that runs, with all that it writes.
@@ -21,7 +21,7 @@ type Process struct {
 	Cmd    *exec.Cmd
 	Output *Transcript
 	done   chan struct{}
-	err    error // of Wait; valid when done is closed
+	err    error // error of Wait; valid when done is closed
 }
 
 // StartProcess starts a program in dir with exactly this environment. When the
@@ -58,7 +58,7 @@ func (p *Process) Kill() {
 	p.Wait()
 }
 
-// Wait returns the exit code; -1: a signal ended it.
+// Wait waits until the process ends and returns its exit code, or -1 if a signal ended it.
 func (p *Process) Wait() int {
 	p.T.Helper()
 	select {
@@ -87,7 +87,7 @@ func (p *Process) Running() bool {
 	}
 }
 
-// Await returns when the process has written text.
+// Await waits until the process has written text.
 func (p *Process) Await(text string) {
 	p.T.Helper()
 	if err := p.TryAwait(text); err != nil {
@@ -95,7 +95,7 @@ func (p *Process) Await(text string) {
 	}
 }
 
-// TryAwait is Await for a goroutine that must not end the test.
+// TryAwait is like Await, for a goroutine that must not end the test.
 func (p *Process) TryAwait(text string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	defer cancel()
@@ -105,7 +105,7 @@ func (p *Process) TryAwait(text string) error {
 	return nil
 }
 
-// Stop is the clean-up: nothing is left running.
+// Stop ends the process when the test ends, so that nothing is left running.
 func (p *Process) Stop() {
 	if p.Running() {
 		_ = p.Cmd.Process.Signal(syscall.SIGCONT)

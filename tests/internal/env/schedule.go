@@ -5,7 +5,7 @@ import "time"
 // HourlySchedule is the line of the front matter that runs an agent once an hour.
 const HourlySchedule = `schedule: {cron: "@every 1h", message: "Look around."}`
 
-// MissSlots makes the schedule look as if nothing had run for so long.
+// MissSlots makes the schedule look as if nothing had run for the given time.
 func (e *Env) MissSlots(ago time.Duration) {
 	e.T.Helper()
 	e.Await("the schedule is known", "select exists (select from schedules where next_due is not null)")
@@ -13,8 +13,8 @@ func (e *Env) MissSlots(ago time.Duration) {
 	e.Exec("notify turnkeeper_inbox")
 }
 
-// AwaitSlots returns how many messages schedules have made, once n are closed and
-// the next slot lies in the future.
+// AwaitSlots waits until n messages of schedules are closed and the next slot is in the
+// future. It returns how many messages schedules have made.
 func (e *Env) AwaitSlots(n int) int {
 	e.T.Helper()
 	e.Await("the slot's turn is over",

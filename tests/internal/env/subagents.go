@@ -7,7 +7,7 @@ import (
 	"turnkeeper/inference/inferencetest"
 )
 
-// Spawn asks for sub-agents: each is "agent task", or "agent task async".
+// Spawn replies with calls for sub-agents: each is "agent task", or "agent task async".
 func Spawn(all ...string) inferencetest.Reply {
 	var asked []inferencetest.Call
 	for i, one := range all {
@@ -20,7 +20,7 @@ func Spawn(all ...string) inferencetest.Reply {
 	return inferencetest.Calls(asked...)
 }
 
-// agentOf is whose request it is.
+// agentOf returns the name of the agent that makes the request.
 func agentOf(r inferencetest.Recorded) string {
 	prompt := r.Chat().Messages[0].Text()
 	_, name, _ := strings.Cut(prompt, "You are ")
@@ -28,7 +28,7 @@ func agentOf(r inferencetest.Recorded) string {
 	return name
 }
 
-// ModelPerAgent is a model for each agent.
+// ModelPerAgent returns a model that answers each agent with its own function.
 func ModelPerAgent(of map[string]func(inferencetest.Recorded) inferencetest.Reply) func(inferencetest.Recorded) inferencetest.Reply {
 	return func(r inferencetest.Recorded) inferencetest.Reply {
 		model := of[agentOf(r)]
@@ -39,7 +39,7 @@ func ModelPerAgent(of map[string]func(inferencetest.Recorded) inferencetest.Repl
 	}
 }
 
-// ReportResult ends with what the newest result said.
+// ReportResult gives the first reply in round one, and then repeats the newest result.
 func ReportResult(first inferencetest.Reply) func(inferencetest.Recorded) inferencetest.Reply {
 	return func(r inferencetest.Recorded) inferencetest.Reply {
 		if RoundOf(r) == 1 {

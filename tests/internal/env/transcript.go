@@ -36,7 +36,7 @@ func (s *Transcript) read() (string, <-chan struct{}) {
 	return s.text.String(), s.more
 }
 
-// Tail is the end of what was written, for messages.
+// Tail returns the end of what was written, for error messages.
 func (s *Transcript) Tail() string {
 	text := s.String()
 	if len(text) > 8000 {

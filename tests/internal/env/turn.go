@@ -6,7 +6,7 @@ import (
 	"turnkeeper/inference/inferencetest"
 )
 
-// A Turn is what "turnctl show" says of one, as far as tests look.
+// A Turn is the part of the output of "turnctl show" that tests look at.
 type Turn struct {
 	ID         int64   `json:"id"`
 	State      string  `json:"state"`
@@ -86,7 +86,7 @@ func (turn Turn) Calls() (all []ToolCall) {
 	return all
 }
 
-// CallsByWireID are a turn's calls by the id that the model gave them.
+// CallsByWireID returns a turn's calls by the ID that the model gave them.
 func CallsByWireID(turn Turn) map[string]ToolCall {
 	all := map[string]ToolCall{}
 	for _, c := range turn.Calls() {
@@ -123,7 +123,7 @@ type Event struct {
 	Data struct{ Text, Kind string }
 }
 
-// JournalOf is all that a turn's holders wrote, late results aside.
+// JournalOf returns everything that a turn's holders wrote, except late results.
 func JournalOf(e *Env, turn int64) string {
 	e.T.Helper()
 	return Query[string](e, `

@@ -33,13 +33,14 @@ type WebhookReceiver struct {
 	URL    string
 	answer func(w http.ResponseWriter, r *http.Request, p Delivery)
 
-	Secrets []string // each of which must have signed
+	Secrets []string // each of them must have signed
 
 	mu         sync.Mutex
 	deliveries []Delivery
 }
 
-// NewWebhookReceiver answers 204 where answer is nil.
+// NewWebhookReceiver starts a receiver that is closed when the test ends. If answer is
+// nil, it answers 204.
 func NewWebhookReceiver(t testing.TB, answer func(w http.ResponseWriter, r *http.Request, p Delivery)) *WebhookReceiver {
 	if answer == nil {
 		answer = func(w http.ResponseWriter, _ *http.Request, _ Delivery) { w.WriteHeader(http.StatusNoContent) }
@@ -57,7 +58,7 @@ func NewWebhookReceiver(t testing.TB, answer func(w http.ResponseWriter, r *http
 func (r *WebhookReceiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	body, err := io.ReadAll(req.Body)
 	if err != nil {
-		return // broken off before it was whole
+		return // the request broke off
 	}
 	p := Delivery{req.Header.Get("webhook-id"), string(body), req.Header}
 	for _, secret := range r.Secrets {
@@ -80,7 +81,7 @@ func verifySignature(secret string, p Delivery) error {
 	return by.Verify([]byte(p.Body), p.Header)
 }
 
-// Deliveries is what came so far, by id.
+// Deliveries returns what came so far, by ID.
 func (r *WebhookReceiver) Deliveries() map[string][]Delivery {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -91,7 +92,7 @@ func (r *WebhookReceiver) Deliveries() map[string][]Delivery {
 	return all
 }
 
-// WantSameBodies fails the test where a reply came with different bodies.
+// WantSameBodies fails the test if a reply came with different bodies.
 func (r *WebhookReceiver) WantSameBodies() {
 	r.t.Helper()
 	for id, pushes := range r.Deliveries() {
@@ -114,7 +115,7 @@ func (e *Env) AddWebhook(name, url string, settings ...string) {
 	e.WriteFile("turnkeeper.yaml", e.ReadFile("turnkeeper.yaml")+"  "+name+":\n    "+strings.Join(lines, "\n    ")+"\n")
 }
 
-// AwaitDeliveries returns when so many deliveries to a webhook are in the state.
+// AwaitDeliveries waits until n deliveries to a webhook are in the state.
 func (e *Env) AwaitDeliveries(webhook, state string, n int) {
 	e.T.Helper()
 	e.Await(fmt.Sprintf("%d deliveries to %s are %s", n, webhook, state),
