@@ -107,9 +107,9 @@ func (e *serviceError) Error() string { return e.err.Error() }
 func (e *serviceError) Unwrap() error { return e.err }
 
 // faultOf returns err, wrapped in a *serviceError if a model of the chain may answer the
-// request later. given holds the failures of the models that were asked. If one of them gave
-// an answer that cannot be used, faultOf returns that failure, whatever the others did: such
-// an answer costs.
+// request later. given holds the failures of the models that were asked. If one of them
+// gave an unusable answer, faultOf returns that failure and ignores the others, because the
+// answer was paid for.
 func (t *turn) faultOf(all []*candidate, given map[string]*inference.Error, err error) error {
 	for _, c := range all {
 		if failure := given[c.name]; failure != nil && failure.Class == inference.ClassBadOutput {

@@ -30,8 +30,8 @@ type Store interface {
 
 // A Tick is one pass, in its transaction.
 type Tick interface {
-	// Look takes the scheduler's lock if it is free, and returns what there is to do.
-	// If locked is false, another scheduler ticks and nothing may be done.
+	// Look tries to take the scheduler's lock, and returns the work that is due. If locked is
+	// false, another scheduler holds the lock and the tick must change nothing.
 	Look(ctx context.Context) (sit turnkeeper.Situation, locked bool, err error)
 	// Note records the tick.
 	Note(ctx context.Context, now time.Time, timeline string) error
@@ -180,7 +180,7 @@ func (s *Scheduler) Run(ctx context.Context) {
 	}
 }
 
-// lull is how long nothing must ring before the scheduler queries what comes due next.
+// lull is how long the scheduler waits for another notification before it queries what is due next.
 // A tick that follows at once would repeat the query, and after grants the machine is
 // busy with other things.
 const lull = 20 * time.Millisecond

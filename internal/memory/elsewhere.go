@@ -81,7 +81,7 @@ func (t *turnRow) settleArrived(now time.Time) {
 	}
 }
 
-// detach makes a call that was just started run elsewhere.
+// detach queues a call that was just started, for any worker to run.
 func (s *Store) detach(t *turnRow, call *turnkeeper.ToolCall, limit time.Duration) {
 	call.Elsewhere = true
 	t.awaited = append(t.awaited, awaitedRow{

@@ -106,8 +106,8 @@ func (s *Store) history(row *turnRow) (past []turnkeeper.Past, older int) {
 	return past, older
 }
 
-// told reports whether later turns of its conversation are told about a turn, by the
-// rules of the view told_turns.
+// told reports whether requests of later turns in the conversation include the turn. It
+// follows the view told_turns.
 func (s *Store) told(t *turnRow) bool {
 	switch t.State {
 	case turnkeeper.TurnSucceeded, turnkeeper.TurnDegraded:

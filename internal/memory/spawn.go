@@ -156,8 +156,8 @@ func (s *state) dropSpawned(t *turnRow) {
 	}
 }
 
-// endOf returns the result of a call's sub-agent, as it is told to the turn, or nil if
-// the call has none.
+// endOf returns the result of the sub-agent that a call started, in the form that the calling
+// turn reads, or nil if the call started none.
 func (s *state) endOf(turn turnkeeper.TurnID, key turnkeeper.CallKey) *turnkeeper.SpawnEnd {
 	for _, row := range s.spawned {
 		if row.parent != turn || row.key != key {

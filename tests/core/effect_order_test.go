@@ -68,7 +68,7 @@ func TestEffectsOfAnAnswerDoNotOverlap(t *testing.T) {
 }
 
 // Calls that follow an effect in the same answer wait for it, even if its tool may go
-// on in the background or run detached. The model is asked when they have run.
+// on in the background or run detached. The next model request is sent after all of them have run.
 func TestAnEffectInTheBackgroundHoldsTheNextBack(t *testing.T) {
 	t.Parallel()
 	for _, tool := range []string{"mark_later", "mark_later_keyed", "mark_far_once"} {

@@ -234,7 +234,8 @@ func TestSummaryOutput(t *testing.T) {
 	}
 }
 
-// A call of unknown outcome is named below the text, whatever the model says.
+// TestUnknownCallsStandBelowTheText checks that the reply lists calls of unknown outcome after the
+// model's text, even if the model does not mention them.
 func TestUnknownCallsStandBelowTheText(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)

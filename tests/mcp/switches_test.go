@@ -8,7 +8,8 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// The switches of one tool of a server, beside tools that keep the defaults.
+// TestSwitchesOfAnMCPTool sets repeat, effect and max_result_chars for single tools of a server, and
+// checks that its other tools keep the defaults.
 func TestSwitchesOfAnMCPTool(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)

@@ -33,8 +33,8 @@ func LastResult(r inferencetest.Recorded) string {
 	return result
 }
 
-// DetachedTurn returns a model for a turn that runs the tool detached, is told when the
-// result is ready, reads it and repeats it.
+// DetachedTurn returns a scripted model. It calls the tool, which runs detached, reads the
+// result once a notice says that it is ready, and replies with it.
 func DetachedTurn(tool, label string) func(inferencetest.Recorded) inferencetest.Reply {
 	return func(r inferencetest.Recorded) inferencetest.Reply {
 		switch RoundOf(r) {

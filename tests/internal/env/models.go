@@ -56,7 +56,8 @@ func MarkerCall(tool, label string) inferencetest.Call {
 	return inferencetest.Call{Name: tool, Arguments: fmt.Sprintf(`{"label":%q}`, label)}
 }
 
-// MarkerReply replies with a call that has an ID of its own, whatever the request's number.
+// MarkerReply returns a reply with one marker call. The call's ID is made from the label, so it is the
+// same in every request.
 func MarkerReply(tool, label string) inferencetest.Reply {
 	c := MarkerCall(tool, label)
 	c.ID = "call_" + label
