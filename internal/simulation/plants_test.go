@@ -8,6 +8,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
+	"turnkeeper/inference"
 	"turnkeeper/internal/memory"
 	"turnkeeper/tools"
 )
@@ -21,6 +22,7 @@ type plant struct {
 	startLate bool         // a start is written with the result, after the effect
 	noStarts  bool         // starts are not written at all
 	hopeful   bool         // a turn in doubt counts as a success
+	impatient bool         // a failure of the model's provider closes the message
 	fromWork  bool         // lease and time are counted from the start of the work
 	unordered bool         // effects are taken for reads, which nothing waits for
 	// tilt, if not nil, makes worlds in which the fault has room to show.
@@ -54,6 +56,7 @@ var plants = []plant{
 	{name: "start after the effect", finds: "with 0 starts on record", startLate: true},
 	{name: "no starts", finds: memory.StartedBefore, noStarts: true},
 	{name: "doubt taken for success", seed: 2, finds: memory.NoFalseSuccess, hopeful: true},
+	{name: "a failure of the provider closes the message", seed: 3, finds: failedByService, impatient: true},
 	{name: "an effect that is not waited for", finds: outOfOrder, unordered: true},
 	{name: "time counted from the work", finds: "after the time of its turn was over", fromWork: true, tilt: slowPickup},
 }
@@ -120,6 +123,18 @@ func (j hopeful) Append(ctx context.Context, e turnkeeper.Entry) error {
 	return j.Journal.Append(ctx, e)
 }
 
+// impatient is a journal that closes the message of a turn that failed because of the model's provider.
+type impatient struct{ agentturn.Journal }
+
+func (j impatient) Append(ctx context.Context, e turnkeeper.Entry) error {
+	if o := e.Outcome; o != nil && o.Retry && inference.Class(o.ErrorClass).OfService() {
+		final := *o
+		final.Retry, final.Backoff, final.WaitsFor, final.Reply = false, 0, nil, "The model could not be reached."
+		e.Outcome = &final
+	}
+	return j.Journal.Append(ctx, e)
+}
+
 // faulty is the journal as the plant has it.
 func (p plant) faulty(journal agentturn.Journal) agentturn.Journal {
 	switch {
@@ -129,6 +144,8 @@ func (p plant) faulty(journal agentturn.Journal) agentturn.Journal {
 		return noStarts{journal}
 	case p.hopeful:
 		return hopeful{journal}
+	case p.impatient:
+		return impatient{journal}
 	default:
 		return journal
 	}
