@@ -83,6 +83,27 @@ func TestPagesOfALivingHouse(t *testing.T) {
 	h.ask("GET", "/nothing", "").want(t, 404, "there is nothing at this path")
 }
 
+func TestAnOutageOnThePage(t *testing.T) {
+	h := newHouse(t)
+	one[int](h, "update turnkeeper.agents set models = '{p/m}' where name = 'clerk' returning 1")
+	id, err := h.Enqueue(t.Context(), turnkeeper.Submission{Agent: "clerk", Body: "work"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const outage = "Models that are down"
+	if page := h.ask("GET", "/", ""); strings.Contains(string(page.body), outage) {
+		t.Errorf("the overview tells of an outage before there is one: %s", page.body)
+	}
+	one[string](h, `insert into turnkeeper.model_health (model, down_since, until, failures, error_class, error)
+		values ('p/m', now(), now() + interval '1 hour', 3, 'auth', 'who are you?') returning model`)
+	h.ask("GET", "/", "").wantPage(t, 200, outage, "p/m", "auth", "who are you?")
+	h.ask("GET", fmt.Sprintf("/inbox/%d", id), "").wantPage(t, 200, "p/m", "down")
+	one[string](h, "update turnkeeper.model_health set down_since = null, until = null, failures = 0, error_class = '', error = '' returning model")
+	if page := h.ask("GET", "/", ""); strings.Contains(string(page.body), outage) {
+		t.Errorf("the overview tells of an outage that is over: %s", page.body)
+	}
+}
+
 func TestListsArePaged(t *testing.T) {
 	h := newHouse(t)
 	for i := range 30 {
