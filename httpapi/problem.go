@@ -48,6 +48,7 @@ var conditions = []struct {
 	{turnkeeper.ErrEmptyMessage, http.StatusUnprocessableEntity},
 	{turnkeeper.ErrInvalidMessage, http.StatusUnprocessableEntity},
 	{turnkeeper.ErrUnknownAgent, http.StatusUnprocessableEntity},
+	{turnkeeper.ErrAgentRetired, http.StatusConflict},
 	{turnkeeper.ErrKeyConflict, http.StatusConflict},
 	{turnkeeper.ErrWrongState, http.StatusConflict},
 	{storage.ErrHeldUp, http.StatusServiceUnavailable},

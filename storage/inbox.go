@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -31,7 +32,7 @@ func (s *Store) Accept(ctx context.Context, m turnkeeper.Submission) (_ turnkeep
 	var id int64
 	written := true
 	batch := &pgx.Batch{}
-	batch.Queue(dbsqlc.Enqueue, m.Agent, s.masked(m.Body), m.Conversation, orNull(m.Key), m.Priority, orNull(storable(m.TraceParent))).
+	batch.Queue(dbsqlc.Enqueue, m.Agent, s.masked(m.Body), m.Conversation, orNull(m.Key), m.Priority, orNull(storable(m.TraceParent)), orNullTime(m.DueAt)).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&id) })
 	if m.Key != "" {
 		batch.Queue(dbsqlc.WrittenHere, m.Agent, m.Key).QueryRow(func(row pgx.Row) error { return row.Scan(&written) })
@@ -42,6 +43,12 @@ func (s *Store) Accept(ctx context.Context, m turnkeeper.Submission) (_ turnkeep
 	err := results.Close()
 	s.at(ctx, PointAcceptAfter)
 	return turnkeeper.MessageID(id), !written, translate(err)
+}
+
+// Now is the time by the database's clock, by which messages come due.
+func (s *Store) Now(ctx context.Context) (time.Time, error) {
+	now, err := s.q.Now(ctx)
+	return now, translate(err)
 }
 
 // maxPostgresText is what one value may hold.

@@ -83,7 +83,7 @@ func exitCode(err error, began bool) int {
 	case !began:
 		return ExitUsage
 	case errors.Is(err, turnkeeper.ErrEmptyMessage), errors.Is(err, turnkeeper.ErrInvalidMessage),
-		errors.Is(err, turnkeeper.ErrUnknownAgent), errors.Is(err, turnkeeper.ErrKeyConflict), errors.Is(err, app.ErrAgents):
+		errors.Is(err, turnkeeper.ErrUnknownAgent), errors.Is(err, turnkeeper.ErrAgentRetired), errors.Is(err, turnkeeper.ErrKeyConflict), errors.Is(err, app.ErrAgents):
 		return ExitUsage
 	case errors.Is(err, turnkeeper.ErrNotFound):
 		return ExitNotFound

@@ -53,6 +53,8 @@ func showSchedules(s *screen, c clock, schedules []turnkeeper.Schedule) {
 		switch {
 		case !sched.Active:
 			state, next = cell{"ended", dim}, "-"
+		case sched.AgentRetired:
+			state, next = cell{"agent retired", warned}, "-"
 		case !sched.PausedAt.IsZero():
 			state, next = cell{"paused", warned}, "-"
 		}
