@@ -40,6 +40,14 @@ func TestAMessageIsAccepted(t *testing.T) {
 	h.ask("GET", first.header.Get("Location"), "").want(t, http.StatusOK, `"reply":null`)
 }
 
+func TestAMessageWithEscapes(t *testing.T) {
+	h := newHouse(t)
+	got := decode[struct{ Body string }](t, h.ask("POST", "/v1/messages", `{"agent":"clerk","body":"\ud83d\uDE00 \u00e4 \\ud83d \\\ud83d\ude00 \""}`))
+	if want := "😀 ä \\ud83d \\😀 \""; got.Body != want {
+		t.Errorf("it is %q, want %q", got.Body, want)
+	}
+}
+
 func TestAMessageForLater(t *testing.T) {
 	h := newHouse(t)
 	due := time.Now().UTC().Truncate(time.Second).Add(48 * time.Hour)
@@ -82,6 +90,12 @@ func TestRefusedMessages(t *testing.T) {
 		{"wrong type", `{"agent":"clerk","body":1}`, nil, 400, `\"body\" cannot be a number`},
 		{"half", `{"agent":"clerk"`, nil, 400, "ends too soon"},
 		{"two", `{"agent":"clerk","body":"x"}{}`, nil, 400, "goes on after"},
+		{"half a pair", `{"agent":"clerk","body":"\ud83d"}`, nil, 400, `half a surrogate pair, \\ud83d`},
+		{"the other half", `{"agent":"clerk","body":"a\uDE00b"}`, nil, 400, `half a surrogate pair, \\uDE00`},
+		{"two first halves", `{"agent":"clerk","body":"\ud83d\ud83d\ude00"}`, nil, 400, "half a surrogate pair"},
+		{"halves apart", `{"agent":"clerk","body":"\ud83dx\ude00"}`, nil, 400, "half a surrogate pair"},
+		{"half a pair in a name", `{"agent":"clerk","body":"x","conversation":"\\\ud83d"}`, nil, 400, "half a surrogate pair"},
+		{"an escape cut short", `{"agent":"clerk","body":"\ud83`, nil, 400, "ends too soon"},
 		{"not UTF-8", "{\"agent\":\"clerk\",\"body\":\"\xff\"}", nil, 400, "UTF-8"},
 		{"a name twice", `{"agent":"clerk","body":"x","body":"y"}`, nil, 400, `has \"body\" twice`},
 		{"a name in another case", `{"agent":"clerk","body":"x","AGENT":"desk"}`, nil, 400, `has \"AGENT\" twice`},

@@ -155,6 +155,33 @@ func TestEnqueueRefusals(t *testing.T) {
 	}
 }
 
+// A secret is masked in a body, and refused in a name: who looks for the name would not find it.
+func TestNamesThatHoldASecret(t *testing.T) {
+	h := newHouse(t)
+	const secret = "hunter2-hunter2"
+	store, err := storage.Open(t.Context(), storage.Options{URL: h.url, Mask: func(s string) string { return strings.ReplaceAll(s, secret, "[redacted]") }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	for name, m := range map[string]turnkeeper.Submission{
+		"conversation's name": {Agent: "clerk", Body: "x", Conversation: "about " + secret},
+		"idempotency key":     {Agent: "clerk", Body: "x", Key: secret},
+	} {
+		_, err := store.Enqueue(t.Context(), m)
+		_, _, err2 := store.AcceptResponse(t.Context(), m, storage.Response{})
+		for _, err := range []error{err, err2} {
+			if !errors.Is(err, turnkeeper.ErrInvalidMessage) || !strings.Contains(err.Error(), name) || strings.Contains(err.Error(), secret) {
+				t.Errorf("%s: error %v", name, err)
+			}
+		}
+	}
+	id, err := store.Enqueue(t.Context(), turnkeeper.Submission{Agent: "clerk", Body: "about " + secret, Conversation: "c", Key: "k"})
+	if m, err2 := store.Message(t.Context(), id); err != nil || err2 != nil || m.Body != "about [redacted]" || id != 1 {
+		t.Errorf("message %d, %q; errors %v, %v", id, m.Body, err, err2)
+	}
+}
+
 // The SQL function is a way in of its own: it must refuse by itself.
 func TestEnqueueBySQLRefuses(t *testing.T) {
 	h := newHouse(t)

@@ -3,6 +3,8 @@ package cli_test
 import (
 	"context"
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -133,5 +135,30 @@ func TestRetiredAgents(t *testing.T) {
 	turnctl(0, "watcher takes messages", "agents", "restore", "watcher")
 	if got := run(t, cli.Enqueue(), env, "", "--agent", "watcher", "hi"); got.code != 0 {
 		t.Errorf("%+v", got)
+	}
+}
+
+// Names with a secret in them are refused without repeating it, before they are anywhere.
+func TestNamesThatHoldASecret(t *testing.T) {
+	const secret = "xq-0123456789-hunter2"
+	env, store := somewhere(t)
+	env["OPENAI_API_KEY"] = secret
+	for _, flag := range []string{"--conversation", "--key"} {
+		if got := run(t, cli.Enqueue(), env, "", "--agent", "echo", flag, "a "+secret, "hi"); got.code != 2 || !strings.Contains(got.stderr, "has a secret in it") || strings.Contains(got.stderr, secret) {
+			t.Errorf("%s: %+v", flag, got)
+		}
+	}
+	if all, err := store.Messages(t.Context(), storage.Page{}); err != nil || len(all) != 0 {
+		t.Errorf("%d messages, error %v", len(all), err)
+	}
+	for _, key := range []string{"name", "conversation"} {
+		file := filepath.Join(t.TempDir(), "x.md")
+		text := "---\nschedule: {cron: \"@daily\", " + key + ": " + secret + "}\n---\nHello.\n"
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := run(t, cli.Turnctl(), env, "", "agents", "check", file); got.code != 1 || !strings.Contains(got.stdout, "x.md:2: schedule."+key+" has a secret in it") || strings.Contains(got.stdout, secret) {
+			t.Errorf("%s: %+v", key, got)
+		}
 	}
 }
