@@ -26,7 +26,7 @@ type Situation struct {
 	Queued bool // open turns wait for a lease
 	Room   int  // turns that live workers can take beyond those granted
 
-	Waiting int // messages in the inbox, due or not; MaxWaiting: so many, or more
+	Waiting int // messages in the inbox that are due; MaxWaiting: so many, or more
 
 	Down []ModelHealth // models that are down
 }
@@ -157,6 +157,9 @@ type AgentRegistration struct {
 	Models              []string      // that its turns ask, in order; nil: not known
 	GiveUpAfter         time.Duration // how long its messages wait for a service that fails; 0: not at all
 	Schedules           []Schedule
+
+	RetiredAt   time.Time // zero: it is not retired; registering an agent does not change it
+	LeftWaiting int       // messages that wait, if it is retired
 }
 
 // A Schedule starts turns of an agent.
@@ -169,6 +172,7 @@ type Schedule struct {
 	Conversation string
 	Message      string
 	Active       bool // still in the agent's file
+	AgentRetired bool // it does not run while its agent is retired
 	PausedAt     time.Time
 	NextDue      time.Time
 	LastSlot     time.Time

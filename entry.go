@@ -130,7 +130,7 @@ type Record struct {
 	Summary    Summary       // of the beginning of the conversation, the newest; zero: none
 	Older      int           // turns of the conversation before History, counted up to 1000
 	Down       []ModelHealth // models that are down
-	Waited     time.Duration // since the message was accepted, by the database's clock
+	Waited     time.Duration // since the message was accepted, and due; by the database's clock
 	Entries    int64         // writes to the journal so far
 	LastWrite  string        // id of the last of them; empty: there is none, or it has none
 	Failures   int           // failed turns of the lane in a row

@@ -18,6 +18,9 @@ var (
 	// ErrUnknownAgent refuses a message to an agent nobody has registered.
 	ErrUnknownAgent = errors.New("unknown agent")
 
+	// ErrAgentRetired refuses a message to an agent that was retired.
+	ErrAgentRetired = errors.New("the agent is retired")
+
 	// ErrKeyConflict refuses a message whose idempotency key was used with
 	// another body, conversation or agent.
 	ErrKeyConflict = errors.New("idempotency key was already used for a different message")

@@ -48,6 +48,10 @@ type Submission struct {
 	Key          string // idempotency key; empty: none
 	Priority     int    // higher goes first among messages due in the same second
 	TraceParent  string // W3C trace context of the sender; empty: none
+
+	// DueAt is when the message may be run at the earliest, to the next whole second;
+	// zero or past: at once. It may be ten years ahead.
+	DueAt time.Time
 }
 
 // A Message is a row of the inbox.
@@ -120,6 +124,21 @@ func (s Submission) Check(maxBytes int) error {
 		return fmt.Errorf("%w: priority %d is outside %d to %d", ErrInvalidMessage, s.Priority, MinPriority, MaxPriority)
 	}
 	return nil
+}
+
+// MaxDelay is how far ahead a message may be due.
+const MaxDelay = 3660 * 24 * time.Hour
+
+// DueFrom returns when a message is due that is accepted at now, in whole seconds, or an error
+// that matches ErrInvalidMessage.
+func (s Submission) DueFrom(now time.Time) (time.Time, error) {
+	switch {
+	case s.DueAt.After(now.Add(MaxDelay)):
+		return time.Time{}, fmt.Errorf("%w: its time is more than ten years ahead", ErrInvalidMessage)
+	case s.DueAt.After(now):
+		return s.DueAt.Add(time.Second - time.Microsecond).Truncate(time.Second), nil
+	}
+	return now.Truncate(time.Second), nil
 }
 
 func checkText(name, text string) error {

@@ -46,7 +46,7 @@ func (r *reader) schedule(where string, v *strictyaml.Node) Schedule {
 			s.Name, err = value, checkForm(value)
 		case "cron":
 			given = true
-			s.Cron, err = value, CheckCron(value)
+			s.Cron, err = ParseCron(value)
 		case "time_zone":
 			s.TimeZone, err = value, checkTimeZone(value)
 		case "conversation":
@@ -73,10 +73,18 @@ func checkForm(name string) error {
 	return nil
 }
 
-// CheckCron returns an error that says what to write if a schedule cannot have the spec: it must
-// be five cron fields or a word such as @daily or @every 10m, come due within five years, and
-// not name a time zone.
-func CheckCron(spec string) error {
+// ParseCron returns a schedule's spec with single spaces, for agents' files and for who changes a schedule. Its
+// error says what to write: five cron fields or a word such as @daily or @every 10m, which come due within
+// five years, and do not name a time zone. With an error it returns the text as it is.
+func ParseCron(text string) (spec string, err error) {
+	spec = strings.Join(strings.Fields(text), " ")
+	if err := checkCron(spec); err != nil {
+		return text, err
+	}
+	return spec, nil
+}
+
+func checkCron(spec string) error {
 	if strings.Contains(spec, "TZ=") {
 		return errors.New("give the time zone by the key time_zone")
 	}

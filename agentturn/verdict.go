@@ -29,7 +29,7 @@ type Failure struct {
 	Counted     int // earlier attempts at the message that count
 	MaxAttempts int
 
-	Waited      time.Duration // since the message was accepted
+	Waited      time.Duration // since the message was accepted, and due
 	GiveUpAfter time.Duration // how long it may wait for a service
 	Pause       time.Duration // until the service may be asked again
 }

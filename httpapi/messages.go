@@ -18,6 +18,7 @@ type submission struct {
 	Body         string `json:"body"`
 	Conversation string `json:"conversation"`
 	Priority     int    `json:"priority"`
+	DueAt        string `json:"due_at"`
 }
 
 // Beside the body there is little in a submission; each byte of the body may be
@@ -45,8 +46,12 @@ func (a *API) postMessage(c *call) error {
 	if !c.caller.sees(s.Agent) {
 		return refusal(http.StatusForbidden, "this token is not for the agent %q", s.Agent)
 	}
+	due, err := dueOf(s.DueAt)
+	if err != nil {
+		return err
+	}
 	id, repeated, err := a.cfg.Store.Accept(c.Context(), turnkeeper.Submission{
-		Agent: s.Agent, Body: s.Body, Conversation: s.Conversation, Priority: s.Priority,
+		Agent: s.Agent, Body: s.Body, Conversation: s.Conversation, Priority: s.Priority, DueAt: due,
 		Key: c.Header.Get("Idempotency-Key"), TraceParent: traceParent(c.Header),
 	})
 	if errors.Is(err, turnkeeper.ErrUnknownAgent) && !c.caller.seesAll() {
@@ -74,6 +79,18 @@ func (a *API) postMessage(c *call) error {
 	default:
 		return c.answer(http.StatusCreated, view)
 	}
+}
+
+// dueOf reads due_at. The zero time is at once.
+func dueOf(text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	due, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return time.Time{}, refusal(http.StatusBadRequest, "due_at must be a time with its offset, such as 2006-01-02T15:04:05Z (RFC 3339), or be left out")
+	}
+	return due, nil
 }
 
 const headerKey = "Idempotency-Key"

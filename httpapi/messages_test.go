@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"turnkeeper"
 )
@@ -39,8 +40,37 @@ func TestAMessageIsAccepted(t *testing.T) {
 	h.ask("GET", first.header.Get("Location"), "").want(t, http.StatusOK, `"reply":null`)
 }
 
+func TestAMessageWithEscapes(t *testing.T) {
+	h := newHouse(t)
+	got := decode[struct{ Body string }](t, h.ask("POST", "/v1/messages", `{"agent":"clerk","body":"\ud83d\uDE00 \u00e4 \\ud83d \\\ud83d\ude00 \""}`))
+	if want := "😀 ä \\ud83d \\😀 \""; got.Body != want {
+		t.Errorf("it is %q, want %q", got.Body, want)
+	}
+}
+
+func TestAMessageForLater(t *testing.T) {
+	h := newHouse(t)
+	due := time.Now().UTC().Truncate(time.Second).Add(48 * time.Hour)
+	got := decode[struct {
+		Due time.Time `json:"due_at"`
+	}](t, h.ask("POST", "/v1/messages", `{"agent":"clerk","body":"x","due_at":"`+due.In(time.FixedZone("", 3600)).Format(time.RFC3339)+`"}`))
+	if !got.Due.Equal(due) {
+		t.Errorf("due at %v, want %v", got.Due, due)
+	}
+	past := decode[struct {
+		Due      time.Time `json:"due_at"`
+		Accepted time.Time `json:"accepted_at"`
+	}](t, h.ask("POST", "/v1/messages", `{"agent":"clerk","body":"x","due_at":"2020-02-03T04:05:06Z"}`))
+	if past.Due.After(past.Accepted) || past.Accepted.Sub(past.Due) > time.Second {
+		t.Errorf("accepted at %v for a time in the past, and due at %v", past.Accepted, past.Due)
+	}
+}
+
 func TestRefusedMessages(t *testing.T) {
 	h := newHouse(t)
+	if err := h.RetireAgent(t.Context(), "desk"); err != nil {
+		t.Fatal(err)
+	}
 	tests := []struct {
 		name, body string
 		headers    []string
@@ -52,10 +82,20 @@ func TestRefusedMessages(t *testing.T) {
 		{"impossible priority", `{"agent":"clerk","body":"x","priority":5000}`, nil, 422, "priority 5000"},
 		{"too long", `{"agent":"clerk","body":"` + strings.Repeat("x", 1001) + `"}`, nil, 413, "1001 bytes, the limit is 1000"},
 		{"far too long", `{"agent":"clerk","body":"` + strings.Repeat("x", 100_000) + `"}`, nil, 413, "longer than"},
+		{"no time", `{"agent":"clerk","body":"x","due_at":"tomorrow"}`, nil, 400, "due_at must be a time with its offset"},
+		{"a time without its offset", `{"agent":"clerk","body":"x","due_at":"2026-11-24T09:00"}`, nil, 400, "due_at must be a time with its offset"},
+		{"too far ahead", `{"agent":"clerk","body":"x","due_at":"2999-01-01T00:00:00Z"}`, nil, 422, "more than ten years ahead"},
+		{"retired agent", `{"agent":"desk","body":"x"}`, nil, 409, "agent 'desk' is retired and takes no new messages"},
 		{"unknown field", `{"agent":"clerk","body":"x","prio":1}`, nil, 400, `unknown field \"prio\"`},
 		{"wrong type", `{"agent":"clerk","body":1}`, nil, 400, `\"body\" cannot be a number`},
 		{"half", `{"agent":"clerk"`, nil, 400, "ends too soon"},
 		{"two", `{"agent":"clerk","body":"x"}{}`, nil, 400, "goes on after"},
+		{"half a pair", `{"agent":"clerk","body":"\ud83d"}`, nil, 400, `half a surrogate pair, \\ud83d`},
+		{"the other half", `{"agent":"clerk","body":"a\uDE00b"}`, nil, 400, `half a surrogate pair, \\uDE00`},
+		{"two first halves", `{"agent":"clerk","body":"\ud83d\ud83d\ude00"}`, nil, 400, "half a surrogate pair"},
+		{"halves apart", `{"agent":"clerk","body":"\ud83dx\ude00"}`, nil, 400, "half a surrogate pair"},
+		{"half a pair in a name", `{"agent":"clerk","body":"x","conversation":"\\\ud83d"}`, nil, 400, "half a surrogate pair"},
+		{"an escape cut short", `{"agent":"clerk","body":"\ud83`, nil, 400, "ends too soon"},
 		{"not UTF-8", "{\"agent\":\"clerk\",\"body\":\"\xff\"}", nil, 400, "UTF-8"},
 		{"a name twice", `{"agent":"clerk","body":"x","body":"y"}`, nil, 400, `has \"body\" twice`},
 		{"a name in another case", `{"agent":"clerk","body":"x","AGENT":"desk"}`, nil, 400, `has \"AGENT\" twice`},

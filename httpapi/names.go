@@ -3,7 +3,47 @@ package httpapi
 import (
 	"bytes"
 	"encoding/json"
+	"strconv"
+	"unicode/utf16"
+	"unicode/utf8"
 )
+
+// halfPair is half a surrogate pair among the escapes of a JSON text, such as \ud83d; empty: there is none.
+// What reads the text would take another character for it.
+func halfPair(text []byte) string {
+	for i := 0; i < len(text); i++ {
+		if text[i] != '\\' {
+			continue
+		}
+		unit := unitOf(text[i:])
+		switch {
+		case unit < 0:
+			i++ // what is escaped
+			continue
+		case utf16.IsSurrogate(unit):
+			if utf16.DecodeRune(unit, unitOf(text[i+escaped:])) == utf8.RuneError {
+				return string(text[i : i+escaped])
+			}
+			i += escaped
+		}
+		i += escaped - 1
+	}
+	return ""
+}
+
+const escaped = len(`\u0000`)
+
+// unitOf is the code unit of an escape that the text begins with; -1: it begins with none.
+func unitOf(text []byte) rune {
+	if len(text) < escaped || text[0] != '\\' || text[1] != 'u' {
+		return -1
+	}
+	unit, err := strconv.ParseUint(string(text[2:escaped]), 16, 16)
+	if err != nil {
+		return -1
+	}
+	return rune(unit) //nolint:gosec // 16 bits
+}
 
 // repeated is a name that an object of the JSON text has twice, by what as makes of it;
 // empty: none has. What reads the text takes the last, and what was before it, such as a

@@ -48,6 +48,7 @@ var conditions = []struct {
 	{turnkeeper.ErrEmptyMessage, http.StatusUnprocessableEntity},
 	{turnkeeper.ErrInvalidMessage, http.StatusUnprocessableEntity},
 	{turnkeeper.ErrUnknownAgent, http.StatusUnprocessableEntity},
+	{turnkeeper.ErrAgentRetired, http.StatusConflict},
 	{turnkeeper.ErrKeyConflict, http.StatusConflict},
 	{turnkeeper.ErrWrongState, http.StatusConflict},
 	{storage.ErrHeldUp, http.StatusServiceUnavailable},
@@ -130,7 +131,11 @@ func (c *call) body(limit int64) ([]byte, error) {
 	if kind, _, _ := mime.ParseMediaType(c.Header.Get("Content-Type")); kind != "application/json" {
 		return nil, refusal(http.StatusUnsupportedMediaType, "the body must be application/json")
 	}
-	return c.bytes(limit)
+	body, err := c.bytes(limit)
+	if half := halfPair(body); err == nil && half != "" {
+		return nil, refusal(http.StatusBadRequest, "the request's body has half a surrogate pair, %s, which is no character: send both halves, or the character itself", half)
+	}
+	return body, err
 }
 
 // bytes is the request's body, whatever it says of itself.

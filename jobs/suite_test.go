@@ -153,6 +153,16 @@ func (d *door) Effects() []string {
 	return one[[]string](d.site, "select coalesce(array_agg(name), '{}') from turnkeeper.notes")
 }
 
+func (d *door) Retire(agent string, retired bool) {
+	change := d.Store.RestoreAgent
+	if retired {
+		change = d.Store.RetireAgent
+	}
+	if err := change(d.t.Context(), agent); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
 // Pass moves every time that something is due at into the past.
 func (d *door) Pass(p time.Duration) {
 	for _, sql := range []string{

@@ -89,16 +89,61 @@ func (s *Store) Agents(ctx context.Context) ([]turnkeeper.AgentRegistration, err
 	return mapRows(rows, func(r dbsqlc.ListAgentsRow) turnkeeper.AgentRegistration {
 		return turnkeeper.AgentRegistration{
 			Name: r.Name, Description: r.Description, DefinitionHash: r.DefinitionHash, LanePerConversation: r.LanePerConversation,
+			RetiredAt: orZero(r.RetiredAt), LeftWaiting: int(r.LeftWaiting),
 		}
 	}), translate(err)
+}
+
+// RetireAgent has an agent take no new messages and run no schedules, until RestoreAgent;
+// registering it again does not change that. What runs goes on, and messages that wait are kept.
+// An unknown agent fails with ErrNotFound; a repeat does nothing.
+func (s *Store) RetireAgent(ctx context.Context, name string) error {
+	return found(s.q.RetireAgent(ctx, name))
+}
+
+// RestoreAgent undoes RetireAgent: messages that wait are handled, and schedules go on from their
+// next slots. An unknown agent fails with ErrNotFound.
+func (s *Store) RestoreAgent(ctx context.Context, name string) error {
+	return translate(pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		q := dbsqlc.New(tx)
+		if err := q.SkipMissedSlots(ctx, name); err != nil {
+			return err
+		}
+		if err := found(q.RestoreAgent(ctx, name)); err != nil {
+			return err
+		}
+		return q.RingInbox(ctx)
+	}))
+}
+
+// CancelWaiting cancels the messages of an agent that wait, each as CancelMessage does, and returns
+// how many there were. One that begins to be handled meanwhile is left alone.
+func (s *Store) CancelWaiting(ctx context.Context, agent, reason string) (cancelled int, err error) {
+	for after := int64(0); ; {
+		ids, err := s.q.WaitingOf(ctx, agent, after, maxLimit)
+		if err != nil || len(ids) == 0 {
+			return cancelled, translate(err)
+		}
+		for _, after = range ids {
+			row, err := s.q.CancelMessage(ctx, after, reason)
+			if err != nil {
+				return cancelled, heldUp(err)
+			}
+			if row.State == string(turnkeeper.MessageCancelled) {
+				cancelled++
+			}
+		}
+	}
 }
 
 // Schedules lists all schedules by agent and name.
 func (s *Store) Schedules(ctx context.Context) ([]turnkeeper.Schedule, error) {
 	rows, err := s.q.ListSchedules(ctx)
-	return mapRows(rows, func(r dbsqlc.TurnkeeperSchedule) turnkeeper.Schedule {
+	return mapRows(rows, func(row dbsqlc.ListSchedulesRow) turnkeeper.Schedule {
+		r := row.TurnkeeperSchedule
 		return turnkeeper.Schedule{
-			Agent: r.Agent, Name: r.Name, Cron: r.Cron, CronOverride: orZero(r.CronOverride), TimeZone: r.TimeZone,
+			AgentRetired: row.AgentRetired,
+			Agent:        r.Agent, Name: r.Name, Cron: r.Cron, CronOverride: orZero(r.CronOverride), TimeZone: r.TimeZone,
 			Conversation: r.Conversation, Message: r.Message, Active: r.Active, PausedAt: orZero(r.PausedAt),
 			NextDue: orZero(r.NextDue), LastSlot: orZero(r.LastSlot), LastError: orZero(r.LastError),
 		}

@@ -23,6 +23,7 @@ var conditions = map[string]error{
 	"TK005": turnkeeper.ErrUnknownAgent,
 	"TK006": turnkeeper.ErrKeyConflict,
 	"TK007": turnkeeper.ErrBadMove,
+	"TK010": turnkeeper.ErrAgentRetired,
 }
 
 const (

@@ -32,7 +32,8 @@ func (s *Store) Figures(ctx context.Context, window time.Duration) (Figures, err
 	}, translate(err)
 }
 
-// Queue are the figures of what waits and runs; the others are zero.
+// Queue are the figures of what waits and runs; the others are zero. Messages
+// that are not due yet are not counted.
 func (s *Store) Queue(ctx context.Context) (Figures, error) {
 	r, err := s.q.Queue(ctx)
 	return Figures{

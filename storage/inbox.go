@@ -2,6 +2,8 @@ package storage
 
 import (
 	"context"
+	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -14,7 +16,7 @@ import (
 // conversation it fails with turnkeeper.ErrKeyConflict. Other refusals match
 // ErrEmptyMessage, ErrInvalidMessage or ErrUnknownAgent; nothing is written
 // then. A secret that this process knows is masked in the body: no model would be
-// told it anyway.
+// told it anyway. In the conversation's name or the key it is refused.
 func (s *Store) Enqueue(ctx context.Context, m turnkeeper.Submission) (turnkeeper.MessageID, error) {
 	id, _, err := s.Accept(ctx, m)
 	return id, err
@@ -28,10 +30,13 @@ func (s *Store) Accept(ctx context.Context, m turnkeeper.Submission) (_ turnkeep
 	if err := m.Check(maxPostgresText); err != nil {
 		return 0, false, err
 	}
+	if err := s.checkNames(m); err != nil {
+		return 0, false, err
+	}
 	var id int64
 	written := true
 	batch := &pgx.Batch{}
-	batch.Queue(dbsqlc.Enqueue, m.Agent, s.masked(m.Body), m.Conversation, orNull(m.Key), m.Priority, orNull(storable(m.TraceParent))).
+	batch.Queue(dbsqlc.Enqueue, m.Agent, s.masked(m.Body), m.Conversation, orNull(m.Key), m.Priority, orNull(storable(m.TraceParent)), orNullTime(m.DueAt)).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&id) })
 	if m.Key != "" {
 		batch.Queue(dbsqlc.WrittenHere, m.Agent, m.Key).QueryRow(func(row pgx.Row) error { return row.Scan(&written) })
@@ -42,6 +47,23 @@ func (s *Store) Accept(ctx context.Context, m turnkeeper.Submission) (_ turnkeep
 	err := results.Close()
 	s.at(ctx, PointAcceptAfter)
 	return turnkeeper.MessageID(id), !written, translate(err)
+}
+
+// checkNames refuses names that hold a secret. A body is masked; a name could not be found any more.
+func (s *Store) checkNames(m turnkeeper.Submission) error {
+	for _, name := range []struct{ what, text string }{{"conversation's name", m.Conversation}, {"idempotency key", m.Key}} {
+		if s.masked(name.text) != name.text {
+			return fmt.Errorf("%w: the %s has a secret in it, or what looks like one; names are kept and shown as they are, so choose another",
+				turnkeeper.ErrInvalidMessage, name.what)
+		}
+	}
+	return nil
+}
+
+// Now is the time by the database's clock, by which messages come due.
+func (s *Store) Now(ctx context.Context) (time.Time, error) {
+	now, err := s.q.Now(ctx)
+	return now, translate(err)
 }
 
 // maxPostgresText is what one value may hold.

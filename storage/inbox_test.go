@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -53,6 +54,7 @@ func TestEnqueueKey(t *testing.T) {
 		want   error
 	}{
 		"the same again":        {change: func(*turnkeeper.Submission) {}, same: true},
+		"at another time":       {change: func(s *turnkeeper.Submission) { s.DueAt = time.Now().Add(time.Hour) }, same: true},
 		"with another priority": {change: func(s *turnkeeper.Submission) { s.Priority = 9 }, same: true},
 		"named main":            {change: func(s *turnkeeper.Submission) { s.Conversation = "main" }, same: true},
 		"another body":          {change: func(s *turnkeeper.Submission) { s.Body = "pay 50" }, want: turnkeeper.ErrKeyConflict},
@@ -153,9 +155,39 @@ func TestEnqueueRefusals(t *testing.T) {
 	}
 }
 
+// A secret is masked in a body, and refused in a name: who looks for the name would not find it.
+func TestNamesThatHoldASecret(t *testing.T) {
+	h := newHouse(t)
+	const secret = "hunter2-hunter2"
+	store, err := storage.Open(t.Context(), storage.Options{URL: h.url, Mask: func(s string) string { return strings.ReplaceAll(s, secret, "[redacted]") }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	for name, m := range map[string]turnkeeper.Submission{
+		"conversation's name": {Agent: "clerk", Body: "x", Conversation: "about " + secret},
+		"idempotency key":     {Agent: "clerk", Body: "x", Key: secret},
+	} {
+		_, err := store.Enqueue(t.Context(), m)
+		_, _, err2 := store.AcceptResponse(t.Context(), m, storage.Response{})
+		for _, err := range []error{err, err2} {
+			if !errors.Is(err, turnkeeper.ErrInvalidMessage) || !strings.Contains(err.Error(), name) || strings.Contains(err.Error(), secret) {
+				t.Errorf("%s: error %v", name, err)
+			}
+		}
+	}
+	id, err := store.Enqueue(t.Context(), turnkeeper.Submission{Agent: "clerk", Body: "about " + secret, Conversation: "c", Key: "k"})
+	if m, err2 := store.Message(t.Context(), id); err != nil || err2 != nil || m.Body != "about [redacted]" || id != 1 {
+		t.Errorf("message %d, %q; errors %v, %v", id, m.Body, err, err2)
+	}
+}
+
 // The SQL function is a way in of its own: it must refuse by itself.
 func TestEnqueueBySQLRefuses(t *testing.T) {
 	h := newHouse(t)
+	if err := h.RetireAgent(t.Context(), "desk"); err != nil {
+		t.Fatal(err)
+	}
 	for name, c := range map[string]struct{ sql, code string }{
 		"null body":           {"select turnkeeper.enqueue('clerk', null)", "TK003"},
 		"blank body":          {`select turnkeeper.enqueue('clerk', E' \n\t')`, "TK003"},
@@ -163,6 +195,9 @@ func TestEnqueueBySQLRefuses(t *testing.T) {
 		"long key":            {"select turnkeeper.enqueue('clerk', 'x', idempotency_key => repeat('x', 201))", "TK004"},
 		"long conversation":   {"select turnkeeper.enqueue('clerk', 'x', repeat('x', 201))", "TK004"},
 		"priority":            {"select turnkeeper.enqueue('clerk', 'x', priority => 1001)", "TK004"},
+		"too far ahead":       {"select turnkeeper.enqueue('clerk', 'x', due_at => now() + interval '3661 days')", "TK004"},
+		"never due":           {"select turnkeeper.enqueue('clerk', 'x', due_at => 'infinity')", "TK004"},
+		"retired agent":       {"select turnkeeper.enqueue('desk', 'x', idempotency_key => 'new')", "TK010"},
 		"unknown agent":       {"select turnkeeper.enqueue('nobody', 'x')", "TK005"},
 		"null agent":          {"select turnkeeper.enqueue(null, 'x')", "TK005"},
 		"key conflict itself": {"select turnkeeper.enqueue('clerk', v, idempotency_key => 'same') from (values ('a'), ('b')) t(v)", "TK006"},

@@ -51,7 +51,7 @@ func TestMigrationsOfAnEmptyDatabase(t *testing.T) {
 		t.Fatalf("%v, error %v", all, err)
 	}
 	for i, m := range all {
-		if m.Applied || m.Version != i+1 {
+		if m.Applied || i > 0 && m.Version <= all[i-1].Version {
 			t.Errorf("migration %d: %+v", i, m)
 		}
 	}

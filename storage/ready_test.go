@@ -56,11 +56,16 @@ func TestWhichMessagesAreReady(t *testing.T) {
 		}
 	}
 	names := []string{
-		"held", "queued", "waits", "ended", "free", "pauses", "paused", "paused-oddly", "later", "later-once", "running", "answered",
+		"held", "queued", "waits", "ended", "retired", "free", "pauses", "paused", "paused-oddly", "later", "later-once", "running", "answered",
 	}
 	for i, name := range names {
 		h.enqueue("desk", name, "y")
 		h.exec("update turnkeeper.messages set due_at = statement_timestamp() + ($2 - 60) * interval '1 second' where conversation = $1 and state = 'waiting'", name, i)
+	}
+	h.register("clerk", true)
+	h.exec("update turnkeeper.messages set agent = 'clerk', lane = 'clerk/retired' where conversation = 'retired'")
+	if err := h.RetireAgent(t.Context(), "clerk"); err != nil {
+		t.Fatal(err)
 	}
 	lane := func(name, notBefore string) {
 		h.exec("insert into turnkeeper.leases (lane, agent, not_before) select lane, agent, clock_timestamp() + $2::interval from turnkeeper.messages where conversation = $1", name, notBefore)
@@ -78,9 +83,23 @@ func TestWhichMessagesAreReady(t *testing.T) {
 			t.Errorf("limit %d: %q by the short statement, %q by the general one, want %q", limit, short, general, want)
 		}
 	}
+	// More that come due later than are counted.
+	h.exec("insert into turnkeeper.messages (agent, conversation, lane, body, due_at) select 'desk', 'later', 'desk/later', 'z', now() + interval '2 h' from generate_series(1, $1)", 2*turnkeeper.MaxWaiting)
+	if short, general := h.readyMessages(100); short != general || general != "ended free paused paused-oddly later-once" {
+		t.Errorf("before a crowd that is due later: %q by the short statement, %q by the general one", short, general)
+	}
+	h.exec("delete from turnkeeper.messages where body = 'z'")
+	// What a turn of another gave to an agent that is retired since.
+	h.exec("insert into turnkeeper.agent_trees (root, max_depth, max_agents, tokens, calls) values (1, 1, 1, 0, 0)")
+	h.exec(`insert into turnkeeper.spawned_calls (turn_id, round, ordinal, message_id, agent, root, agents, deadline)
+		select 1, 1, 1, id, agent, 1, array['desk', agent], now() + interval '1 h' from turnkeeper.messages where conversation = 'retired'`)
+	if short, general := h.readyMessages(100); short != general || general != "ended retired free paused paused-oddly later-once" {
+		t.Errorf("with a retired sub-agent: %q by the short statement, %q by the general one", short, general)
+	}
+	h.exec("delete from turnkeeper.spawned_calls")
 	// Many in a busy lane and in one that pauses, before all others.
 	h.exec(`insert into turnkeeper.messages (agent, conversation, lane, body, due_at) select m.agent, m.conversation, m.lane, 'z', now() - interval '1 h'
-		from turnkeeper.messages m, generate_series(1, 10) where m.body = 'y' and m.conversation in ('held', 'pauses', 'queued')`)
+		from turnkeeper.messages m, generate_series(1, 10) where m.body = 'y' and m.conversation in ('held', 'pauses', 'queued', 'retired')`)
 	for limit, want := range map[int]string{2: "ended free", 6: "ended free paused paused-oddly later-once"} {
 		if _, general := h.readyMessages(limit); general != want {
 			t.Errorf("limit %d, behind a crowd: %q, want %q", limit, general, want)

@@ -33,6 +33,9 @@ func (s *Store) AcceptResponse(ctx context.Context, m turnkeeper.Submission, r R
 	if err := m.Check(maxPostgresText); err != nil {
 		return 0, false, err
 	}
+	if err := s.checkNames(m); err != nil {
+		return 0, false, err
+	}
 	metadata := []byte("{}")
 	if len(r.Metadata) > 0 {
 		var err error

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/jackc/pgx/v5"
+
 	"turnkeeper"
 )
 
@@ -20,8 +22,15 @@ type Retried struct {
 // same new message. One that waits for its time, after a failure or by a budget, is
 // due now. What may have had effects, a degraded or cancelled turn, is tried again
 // only if anyway is set; else it is refused with ErrMayRepeatEffects. What cannot be tried again is refused with
-// turnkeeper.ErrWrongState, an unknown message with ErrNotFound.
+// turnkeeper.ErrWrongState, what would be a new message of a retired agent with
+// turnkeeper.ErrAgentRetired, an unknown message with ErrNotFound.
 func (s *Store) Retry(ctx context.Context, id turnkeeper.MessageID, anyway bool) (Retried, error) {
+	switch agent, err := s.q.RetiredAgentOf(ctx, int64(id)); {
+	case err == nil:
+		return Retried{}, &conditionError{turnkeeper.ErrAgentRetired, fmt.Sprintf("agent '%s' is retired and takes no new messages", agent)}
+	case !errors.Is(err, pgx.ErrNoRows):
+		return Retried{}, translate(err)
+	}
 	row, err := s.q.RetryMessage(ctx, int64(id), anyway)
 	if err != nil {
 		return Retried{}, heldUp(err)

@@ -56,7 +56,8 @@ func newer(sql string) (fstest.MapFS, storage.Migration) {
 		text, _ := migrations.Files.ReadFile(name)
 		files[name] = &fstest.MapFile{Data: text}
 	}
-	next := storage.Migration{Version: len(names) + 1, Name: "next"}
+	last, _ := strconv.Atoi(names[len(names)-1][:3])
+	next := storage.Migration{Version: last + 1, Name: "next"}
 	files[migrationFile(next, "up")] = &fstest.MapFile{Data: []byte(sql)}
 	return files, next
 }

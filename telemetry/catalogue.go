@@ -134,7 +134,7 @@ var (
 
 	mQueue = Metric{
 		Name: "turnkeeper.queue.messages", Kind: Gauge, Unit: "{message}",
-		Doc: "Messages that wait in the inbox of the whole database, counted up to 100,000.",
+		Doc: "Messages of the whole database that are due and wait, counted up to 100,000.",
 	}
 	mQueueAge = Metric{
 		Name: "turnkeeper.queue.age", Kind: Gauge, Unit: "s", Doc: "How long the oldest of them is due; 0: none is.",

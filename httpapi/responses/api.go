@@ -234,7 +234,7 @@ func (a *API) Models(c Call) error {
 	}
 	all := list[model]{Object: "list", Data: []model{}}
 	for _, agent := range agents {
-		if c.Caller.Sees(agent.Name) {
+		if agent.RetiredAt.IsZero() && c.Caller.Sees(agent.Name) {
 			all.Data = append(all.Data, modelOf(agent.Name))
 		}
 	}
@@ -249,7 +249,7 @@ func (a *API) Model(c Call) error {
 	}
 	name := strings.TrimPrefix(c.PathValue("id"), modelPrefix)
 	for _, agent := range agents {
-		if agent.Name == name && c.Caller.Sees(name) {
+		if agent.Name == name && agent.RetiredAt.IsZero() && c.Caller.Sees(name) {
 			return write(c.W, http.StatusOK, modelOf(name))
 		}
 	}

@@ -96,6 +96,8 @@ func accepted(agent string, err error) error {
 	switch {
 	case errors.Is(err, turnkeeper.ErrUnknownAgent):
 		return noModel(agent)
+	case errors.Is(err, turnkeeper.ErrAgentRetired):
+		return &Error{Status: http.StatusNotFound, Param: "model", Code: "model_not_found", Message: err.Error()}
 	case errors.Is(err, turnkeeper.ErrKeyConflict):
 		return &Error{Status: http.StatusConflict, Message: err.Error(), Code: "idempotency_key_in_use"}
 	case errors.Is(err, turnkeeper.ErrEmptyMessage):

@@ -136,6 +136,7 @@ func (r *AgentsReport) check(file *agentdef.Reading, cfg *config.Config, toolbox
 			addBound(file, fault)
 		}
 	}
+	checkNames(file, cfg)
 	for _, model := range modelsOf(d, cfg) {
 		if err := checkModel(model.name, cfg, r.scripts, filepath.Dir(d.Path)); err != nil {
 			file.Add(file.Line(model.key, model.name), err.Error())
@@ -160,6 +161,22 @@ func (r *AgentsReport) check(file *agentdef.Reading, cfg *config.Config, toolbox
 	checkMCP(file, cfg, toolbox.Registry)
 	if key, item, problem := checkRoot(d); problem != "" {
 		r.warn(file.Path, file.Line(key, item), "%s", problem)
+	}
+}
+
+// checkNames refuses names of schedules that hold a secret, without repeating it: they are kept and
+// shown as they are.
+func checkNames(file *agentdef.Reading, cfg *config.Config) {
+	if len(file.Definition.Schedules) == 0 {
+		return
+	}
+	masker := cfg.Masker()
+	for _, s := range file.Definition.Schedules {
+		for _, name := range []struct{ key, text string }{{"name", s.Name}, {"conversation", s.Conversation}} {
+			if masker.String(name.text) != name.text {
+				file.Add(file.Line("schedule", ""), "schedule."+name.key+" has a secret in it, or what looks like one: names are kept and shown as they are, so choose another")
+			}
+		}
 	}
 }
 

@@ -87,14 +87,14 @@ func hasFile(dir, agent string) bool {
 	return !errors.Is(err, os.ErrNotExist)
 }
 
-// fileless are the registered agents without a file in the folder; none where there is
+// fileless are the registered agents without a file in the folder that are not retired; none where there is
 // no such folder here.
 func fileless(dir string, agents []turnkeeper.AgentRegistration) (names []string) {
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return nil
 	}
 	for _, a := range agents {
-		if !hasFile(dir, a.Name) {
+		if a.RetiredAt.IsZero() && !hasFile(dir, a.Name) {
 			names = append(names, a.Name)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 
 func (s *session) agentsCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "agents", Short: "List the registered agents, or check agent files", Args: cobra.NoArgs,
+		Use: "agents", Short: "List the registered agents, retire them, or check agent files", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			look := func(ctx context.Context, store *storage.Store) ([]turnkeeper.AgentRegistration, error) {
 				return store.Agents(ctx)
@@ -36,6 +36,7 @@ own may have. The MCP servers that agents have tools of are asked for them, and 
 context windows that neither the settings nor the table of known models have.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return s.checkAgents(cmd.Context(), args) },
 	})
+	cmd.AddCommand(s.retireCommand(), s.restoreCommand())
 	return cmd
 }
 
@@ -46,17 +47,27 @@ func (s *session) tellFileless(agents []turnkeeper.AgentRegistration) {
 		return // the list was had without it
 	}
 	if without := fileless(cfg.AgentsDir, agents); len(without) > 0 {
-		s.err.line("%s", s.err.in(warned, fmt.Sprintf("without a file in %s: %s; they stay registered, and are answered as they last were, unless another worker has their files",
+		s.err.line("%s", s.err.in(warned, fmt.Sprintf("without a file in %s: %s; they stay registered, and are answered as they last were, unless another worker has their files: \"turnctl agents retire NAME\" ends that",
 			cfg.AgentsDir, strings.Join(without, ", "))))
 	}
 }
 
-func showAgents(s *screen, _ clock, agents []turnkeeper.AgentRegistration) {
-	t := newTable("AGENT", "ONE LANE PER", "DEFINITION", "DESCRIPTION")
+func showAgents(s *screen, c clock, agents []turnkeeper.AgentRegistration) {
+	t := newTable("AGENT", "STATE", "ONE LANE PER", "DEFINITION", "DESCRIPTION")
 	for _, a := range agents {
-		t.add(a.Name, views.OfAgent(a).Lane, cut(a.DefinitionHash, 13), a.Description)
+		t.add(a.Name, agentState(c, a), views.OfAgent(a).Lane, cut(a.DefinitionHash, 13), a.Description)
 	}
 	t.print(s)
+}
+
+func agentState(c clock, a turnkeeper.AgentRegistration) cell {
+	switch {
+	case a.RetiredAt.IsZero():
+		return cell{"active", good}
+	case a.LeftWaiting == 0:
+		return cell{"retired " + c.ago(a.RetiredAt), dim}
+	}
+	return cell{fmt.Sprintf("retired %s; %s waiting", c.ago(a.RetiredAt), plural(a.LeftWaiting, "message")), warned}
 }
 
 func (s *session) checkAgents(ctx context.Context, args []string) error {

@@ -55,7 +55,11 @@ func (w *waiting) limit(ctx context.Context) (context.Context, context.CancelFun
 	if w.waitTimeout == 0 {
 		return context.WithCancel(ctx)
 	}
-	return context.WithTimeoutCause(ctx, w.waitTimeout, errWaitedLong)
+	timeout := w.waitTimeout
+	if due := w.accepted.DueAt; due != nil {
+		timeout += max(0, time.Until(*due))
+	}
+	return context.WithTimeoutCause(ctx, timeout, errWaitedLong)
 }
 
 // closed waits until the message is closed, and lets the watcher show what

@@ -90,7 +90,7 @@ func explain(ctx context.Context, store *storage.Store, err error) error {
 func known(err error) bool {
 	_, coded := errors.AsType[*codedError](err)
 	return coded || unread(err) || errors.Is(err, turnkeeper.ErrEmptyMessage) || errors.Is(err, turnkeeper.ErrInvalidMessage) ||
-		errors.Is(err, turnkeeper.ErrUnknownAgent) || errors.Is(err, turnkeeper.ErrKeyConflict)
+		errors.Is(err, turnkeeper.ErrUnknownAgent) || errors.Is(err, turnkeeper.ErrAgentRetired) || errors.Is(err, turnkeeper.ErrKeyConflict)
 }
 
 func pendingOf(migrations []storage.Migration) (n int) {

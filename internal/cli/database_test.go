@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"turnkeeper"
+	"turnkeeper/agentdef"
 	"turnkeeper/internal/cli"
 	"turnkeeper/migrations"
 	"turnkeeper/storage"
@@ -211,9 +212,24 @@ func TestSteering(t *testing.T) {
 	if got := decode[schedule](t, ctl("schedules", "set", "watcher", "*/5  * * * *")); got.Cron != "*/5 * * * *" || got.FileCron != "0 9 * * *" {
 		t.Errorf("set: %+v", got)
 	}
-	for _, cron := range []string{"every day", "0 0 30 2 *", "TZ=Europe/Berlin 0 9 * * *", "@every 0s", "@every 500ms"} {
-		if got := ctl("schedules", "set", "watcher", cron); got.code != 2 {
-			t.Errorf("set %s: %+v", cron, got)
+	// What an agent's file may say may be set, and nothing else.
+	for cron, want := range map[string]string{
+		"every day": "", "0 0 30 2 *": "", "TZ=Europe/Berlin 0 9 * * *": "", "@every 0s": "", "@every 500ms": "", "@every day": "", "60 * * * *": "", " ": "",
+		"@every  90s": "@every 90s", " 0  9 * *  1-5 ": "0 9 * * 1-5", "@daily": "@daily",
+	} {
+		file := filepath.Join(t.TempDir(), "x.md")
+		if err := os.WriteFile(file, []byte("---\nschedule: {cron: \""+cron+"\"}\n---\nHello."), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		reading, got := agentdef.Read(file), ctl("schedules", "set", "watcher", cron)
+		if want == "" {
+			if got.code != 2 || len(reading.Faults) == 0 {
+				t.Errorf("set %q: %+v; in a file: %v", cron, got, reading.Faults)
+			}
+			continue
+		}
+		if set := decode[schedule](t, got); set.Cron != want || len(reading.Faults) > 0 || reading.Definition.Schedules[0].Cron != want {
+			t.Errorf("set %q: %+v; in a file: %+v, %v", cron, set, reading.Definition, reading.Faults)
 		}
 	}
 	if got := decode[schedule](t, ctl("schedules", "pause", "watcher/default")); got.PausedAt == nil {

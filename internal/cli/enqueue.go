@@ -27,12 +27,17 @@ say, with spaces between them, or what standard input holds when there is no
 argument or only "-". Once "message N accepted" is printed, the message is
 safe: it will be answered when a worker runs.
 
+--at and --delay set the time before which the message is not run. It keeps no
+other message waiting, and takes its place in its conversation when it is due.
+A time without an offset, such as "YYYY-MM-DD hh:mm", is one of the local zone.
+
 With --wait it waits for the reply and prints it on standard output; everything
 else goes to standard error. With --json it prints one JSON object instead.
 
 ` + enqueueExitHelp,
 			Example: `  enqueue --agent demo --wait "What time is it?"
   enqueue --agent clerk --key order-17 < order.txt
+  enqueue --agent clerk --delay 2h "Has the parcel arrived?"
   enqueue --agent clerk --conversation anna --json -- "-5 degrees, and now?"`,
 			Args: cobra.ArbitraryArgs,
 			RunE: func(cmd *cobra.Command, args []string) error { return e.run(cmd, args) },
@@ -42,9 +47,11 @@ else goes to standard error. With --json it prints one JSON object instead.
 		f.StringVar(&e.message.Conversation, "conversation", turnkeeper.DefaultConversation, "the conversation it continues")
 		f.StringVar(&e.message.Key, "key", "", "idempotency key: a repeat with the same key is the same message")
 		f.IntVar(&e.message.Priority, "priority", 0, "higher goes first among messages due in the same second, -1000 to 1000")
+		f.StringVar(&e.due.at, "at", "", "run it at this time or later: YYYY-MM-DDThh:mm (local), or RFC 3339")
+		durationFlag(f, &e.due.delay, "delay", 0, "run it after this time or later, such as 90s or 2h")
 		f.StringVar(&e.message.TraceParent, "trace-parent", "", "W3C trace context to keep with the message")
 		f.BoolVar(&e.wait, "wait", false, "wait for the reply and print it")
-		durationFlag(f, &e.waitTimeout, "wait-timeout", 10*time.Minute, "how long to wait for the reply; 0: for ever")
+		durationFlag(f, &e.waitTimeout, "wait-timeout", 10*time.Minute, "how long to wait for the reply, from when the message is due; 0: for ever")
 		f.BoolVar(&e.json, "json", false, "print one JSON object")
 		f.BoolVarP(&e.verbose, "verbose", "v", false, "with --wait: a line for each thing that happens, terminal or not")
 		s.addSettings(cmd, readerSettings...)
@@ -57,6 +64,7 @@ type enqueuing struct {
 	*session
 
 	message     turnkeeper.Submission
+	due         due
 	wait        bool
 	waitTimeout time.Duration
 	json        bool
@@ -68,6 +76,7 @@ type acceptedView struct {
 	MessageID    turnkeeper.MessageID `json:"message_id"`
 	Agent        string               `json:"agent"`
 	Conversation string               `json:"conversation"`
+	DueAt        *time.Time           `json:"due_at,omitempty"` // with --at and --delay
 	*awaitedView
 }
 
@@ -102,6 +111,9 @@ func (e *enqueuing) run(cmd *cobra.Command, args []string) error {
 			"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01, or empty", e.message.TraceParent)
 	}
 	var err error
+	if e.due, err = e.due.check(cmd.Flags().Changed("at"), cmd.Flags().Changed("delay"), e.Zone); err != nil {
+		return err
+	}
 	if e.message.Body, err = e.readBody(args); err != nil {
 		return err
 	}
@@ -114,6 +126,9 @@ func (e *enqueuing) run(cmd *cobra.Command, args []string) error {
 }
 
 func (e *enqueuing) send(ctx context.Context, db *app.Database) error {
+	if err := e.setDue(ctx, db.Store); err != nil {
+		return err
+	}
 	id, err := db.Store.Enqueue(ctx, e.message)
 	if storage.Unanswered(err) {
 		return e.unanswered(err)
@@ -125,6 +140,12 @@ func (e *enqueuing) send(ctx context.Context, db *app.Database) error {
 	if accepted.Conversation == "" {
 		accepted.Conversation = turnkeeper.DefaultConversation
 	}
+	said := ""
+	if e.due.given {
+		if m, err := db.Store.Message(ctx, id); err == nil { // a repeat is due when the first is
+			accepted.DueAt, said = &m.DueAt, ", due "+e.clock().exactly(m.DueAt)
+		}
+	}
 	to := e.err // the reply alone is for standard output
 	if !e.wait {
 		to = e.out
@@ -133,7 +154,7 @@ func (e *enqueuing) send(ctx context.Context, db *app.Database) error {
 		return writeJSON(e.Stdout, accepted)
 	}
 	if !e.json {
-		to.line("message %d accepted", id)
+		to.line("message %d accepted%s", id, said)
 	}
 	e.adviseWorker(ctx, db.Store)
 	if !e.wait {

@@ -43,7 +43,9 @@ func showMessages(s *screen, c clock, messages []turnkeeper.Message) {
 			turn = fmt.Sprint(m.TurnID)
 		}
 		state := stateCell(m.State)
-		if len(m.WaitsFor) > 0 {
+		if m.State == turnkeeper.MessageWaiting && m.DueAt.After(c.now) && m.DueAt.After(m.AcceptedAt) {
+			state = cell{"due " + c.at(m.DueAt), dim}
+		} else if len(m.WaitsFor) > 0 {
 			state = cell{"waits for " + strings.Join(m.WaitsFor, ", "), warned}
 		}
 		t.add(fmt.Sprint(m.ID), state, m.Agent, m.Conversation, fmt.Sprint(m.Priority), fmt.Sprint(m.Attempts),

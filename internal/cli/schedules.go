@@ -53,6 +53,8 @@ func showSchedules(s *screen, c clock, schedules []turnkeeper.Schedule) {
 		switch {
 		case !sched.Active:
 			state, next = cell{"ended", dim}, "-"
+		case sched.AgentRetired:
+			state, next = cell{"agent retired", warned}, "-"
 		case !sched.PausedAt.IsZero():
 			state, next = cell{"paused", warned}, "-"
 		}
@@ -134,9 +136,9 @@ func setSchedule(ctx context.Context, store *storage.Store, to target, args []st
 	if _, err := findSchedule(ctx, store, to); err != nil {
 		return err
 	}
-	cron := strings.Join(strings.Fields(args[0]), " ")
-	if err := agentdef.CheckCron(cron); err != nil {
-		return usageError("the schedule is %q: %v", cron, err)
+	cron, err := agentdef.ParseCron(args[0])
+	if err != nil {
+		return usageError("the schedule is %q: %v", args[0], err)
 	}
 	return store.OverrideSchedule(ctx, to.agent, to.name, cron)
 }

@@ -46,8 +46,7 @@ func (t *tick) ReadyMessages(_ context.Context, limit int, held []string) (ready
 	err = t.read(func(s *state, now time.Time) {
 		heads := map[turnkeeper.Lane]*turnkeeper.Message{}
 		consider := func(m *turnkeeper.Message) {
-			due := !m.DueAt.After(now) || yetToCome(m.AcceptedAt, now)
-			if head := heads[m.Lane]; due && !t.gone[m.ID] && (head == nil || before(m, head)) {
+			if head := heads[m.Lane]; isDue(m, now) && !t.gone[m.ID] && (head == nil || before(m, head)) {
 				heads[m.Lane] = m
 			}
 		}
@@ -63,7 +62,8 @@ func (t *tick) ReadyMessages(_ context.Context, limit int, held []string) (ready
 			m := heads[lane]
 			open := s.open[lane]
 			closed := open != nil && t.freed[lane] && !t.again[open.ID]
-			if open != nil && !closed || !t.free(lane, now) || slices.Contains(held, m.Agent) {
+			if open != nil && !closed || !t.free(lane, now) || slices.Contains(held, m.Agent) ||
+				s.retired(m.Agent) && s.lineageOf(m.ID).Parent == 0 { // what turns of others gave it is granted
 				continue
 			}
 			ready = append(ready, turnkeeper.Ready{
@@ -74,6 +74,11 @@ func (t *tick) ReadyMessages(_ context.Context, limit int, held []string) (ready
 		ready = inOrder(ready, limit)
 	})
 	return ready, err
+}
+
+// isDue reports whether a message may be granted. One that was due once is, however the clock was put back.
+func isDue(m *turnkeeper.Message, now time.Time) bool {
+	return !m.DueAt.After(now) || !m.DueAt.After(m.AcceptedAt)
 }
 
 // before reports whether a comes before b in a lane: oldest due, then priority, then ID.

@@ -121,8 +121,16 @@ func (t *tick) Overdue(ctx context.Context, limit int, agents []string) (overdue
 // maxHeads is more than a store in memory ever has lanes.
 const maxHeads = 1 << 20
 
+// dueSince returns since when a message may have been granted.
+func dueSince(m *turnkeeper.Message) time.Time {
+	if m.DueAt.After(m.AcceptedAt) {
+		return m.DueAt
+	}
+	return m.AcceptedAt
+}
+
 // givenUp reports whether a message has waited as long as it may. One that this tick accepted has not.
 func (s *state) givenUp(id turnkeeper.MessageID, agent string, now time.Time) bool {
 	m, a := s.message(id), s.agents[agent]
-	return m != nil && a != nil && !now.Before(m.AcceptedAt.Add(a.GiveUpAfter))
+	return m != nil && a != nil && !now.Before(dueSince(m).Add(a.GiveUpAfter))
 }

@@ -26,6 +26,9 @@ func (c *Conn) RegisterAgents(ctx context.Context, agents []turnkeeper.AgentRegi
 func (s *state) register(a turnkeeper.AgentRegistration, now time.Time) {
 	s.definitions[a.DefinitionHash] = slices.Clone(a.Definition)
 	known := a
+	if old := s.agents[a.Name]; old != nil {
+		known.RetiredAt = old.RetiredAt
+	}
 	s.agents[a.Name] = &known
 	for _, l := range s.leases {
 		if l.Lane.Agent() == a.Name {
@@ -55,9 +58,50 @@ func (s *state) register(a turnkeeper.AgentRegistration, now time.Time) {
 	}
 }
 
+// RetireAgent has an agent take no new messages and run no schedules, until RestoreAgent.
+func (c *Conn) RetireAgent(ctx context.Context, name string) error {
+	return c.ask(ctx, "retire", func() error {
+		return c.store.locked(func(*[]Bell) error {
+			a := c.store.state.agents[name]
+			if a == nil {
+				return turnkeeper.ErrNotFound
+			}
+			if a.RetiredAt.IsZero() {
+				a.RetiredAt = c.store.now()
+			}
+			return nil
+		})
+	})
+}
+
+// RestoreAgent undoes RetireAgent. Schedules go on from their next slots.
+func (c *Conn) RestoreAgent(ctx context.Context, name string) error {
+	return c.ask(ctx, "restore", func() error {
+		return c.store.locked(func(rings *[]Bell) error {
+			a := c.store.state.agents[name]
+			if a == nil {
+				return turnkeeper.ErrNotFound
+			}
+			a.RetiredAt = time.Time{}
+			for key, sched := range c.store.state.schedules {
+				if key.agent == name {
+					sched.NextDue = time.Time{}
+				}
+			}
+			*rings = append(*rings, Bell{Topic: TopicInbox})
+			return nil
+		})
+	})
+}
+
+func (s *state) retired(agent string) bool {
+	a := s.agents[agent]
+	return a != nil && !a.RetiredAt.IsZero()
+}
+
 // Enqueue accepts a message. A repeat with the same key returns the first id.
 // The refusals are those of storage: ErrEmptyMessage, ErrInvalidMessage,
-// ErrUnknownAgent, ErrKeyConflict.
+// ErrUnknownAgent, ErrAgentRetired, ErrKeyConflict.
 func (c *Conn) Enqueue(ctx context.Context, m turnkeeper.Submission) (id turnkeeper.MessageID, err error) {
 	if err := m.Check(c.store.opts.MaxMessage); err != nil {
 		return 0, err
@@ -89,10 +133,17 @@ func (s *Store) accept(m turnkeeper.Submission, rings *[]Bell) (turnkeeper.Messa
 		}
 		return first, nil
 	}
+	if !agent.RetiredAt.IsZero() {
+		return 0, fmt.Errorf("%w: '%s' takes no new messages", turnkeeper.ErrAgentRetired, m.Agent)
+	}
 	now := s.now()
+	due, err := m.DueFrom(now)
+	if err != nil {
+		return 0, err
+	}
 	row := &turnkeeper.Message{
 		ID: s.state.nextMessage(), Agent: m.Agent, Conversation: m.Conversation, Lane: laneOf(agent, m.Conversation), Body: m.Body, Key: m.Key,
-		Priority: m.Priority, Trigger: turnkeeper.TriggerMessage, State: turnkeeper.MessageWaiting, DueAt: now.Truncate(time.Second),
+		Priority: m.Priority, Trigger: turnkeeper.TriggerMessage, State: turnkeeper.MessageWaiting, DueAt: due,
 		AcceptedAt: now, TraceParent: m.TraceParent,
 	}
 	s.state.insertMessage(row)

@@ -150,7 +150,17 @@ func (d *door) Sweep() {
 	}
 }
 
-func (d *door) Effects() []string    { return d.effects }
+func (d *door) Effects() []string { return d.effects }
+func (d *door) Retire(agent string, retired bool) {
+	change := d.conn.RestoreAgent
+	if retired {
+		change = d.conn.RetireAgent
+	}
+	if err := change(d.t.Context(), agent); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
 func (d *door) Pass(p time.Duration) { d.skew += p }
 
 func (d *door) Message(id turnkeeper.MessageID) turnkeeper.Message {

@@ -114,10 +114,14 @@ func (s *state) situation(now time.Time) turnkeeper.Situation {
 		sit.Lost = sit.Lost || s.isLost(l, now)
 	}
 	for _, messages := range s.waiting {
-		sit.Waiting += len(messages)
+		for _, m := range messages {
+			if isDue(m, now) {
+				sit.Waiting++
+			}
+		}
 	}
 	for _, sched := range s.schedules {
-		sit.Slots = sit.Slots || due(sched, now)
+		sit.Slots = sit.Slots || due(sched, now) && !s.retired(sched.Agent)
 	}
 	for _, turn := range s.open {
 		sit.Queued = sit.Queued || turn.State == turnkeeper.TurnQueued
@@ -311,7 +315,7 @@ func (t *tick) endLost(lost turnkeeper.LostGrant, draft *turnRow, end ending, ri
 func (t *tick) DueSchedules(_ context.Context, limit int) (list []turnkeeper.DueSchedule, err error) {
 	err = t.read(func(s *state, now time.Time) {
 		for _, sched := range s.schedules {
-			if due(sched, now) {
+			if due(sched, now) && !s.retired(sched.Agent) {
 				list = append(list, turnkeeper.DueSchedule{
 					Agent: sched.Agent, Name: sched.Name, Cron: sched.InForce(), TimeZone: sched.TimeZone,
 					Conversation: sched.Conversation, Message: sched.Message, NextDue: sched.NextDue, LastSlot: sched.LastSlot,
@@ -341,7 +345,7 @@ func (t *tick) Occur(_ context.Context, d turnkeeper.SlotDecision) error {
 	defer t.s.mu.Unlock()
 	slot := slotKey{sched.Agent, sched.Name, d.Slot.UnixMicro()}
 	lane := laneOf(t.s.state.agents[sched.Agent], sched.Conversation)
-	if _, taken := t.s.state.slots[slot]; !d.Slot.IsZero() && !taken && !t.waits(lane, sched) {
+	if _, taken := t.s.state.slots[slot]; !d.Slot.IsZero() && !taken && !t.waits(lane, sched) && !t.s.state.retired(sched.Agent) {
 		m := &turnkeeper.Message{
 			ID: t.s.state.nextMessage(), Agent: sched.Agent, Conversation: sched.Conversation,
 			Lane: lane, Body: sched.Message, Trigger: turnkeeper.TriggerSchedule,
@@ -385,6 +389,11 @@ func (s *state) nextDue(then, now time.Time) time.Duration {
 	for _, sched := range s.schedules {
 		if sched.Active && sched.PausedAt.IsZero() {
 			consider(sched.NextDue)
+		}
+	}
+	for _, messages := range s.waiting {
+		for _, m := range messages {
+			consider(m.DueAt)
 		}
 	}
 	for _, l := range s.leases {

@@ -21,6 +21,8 @@ type Door interface {
 	// Scheduler is the store as the real scheduler sees it. Leases last LeaseTTL.
 	Scheduler() scheduler.Store
 	Register(a turnkeeper.AgentRegistration)
+	// Retire retires an agent, or restores it.
+	Retire(agent string, retired bool)
 	Enqueue(ctx context.Context, m turnkeeper.Submission) (turnkeeper.MessageID, error)
 	Beat(h turnkeeper.Heartbeat)
 	// Fetch takes every job that rings, as the worker.
@@ -88,6 +90,9 @@ func Run(t *testing.T, open func(t *testing.T) Door) { //nolint:funlen // one en
 		{"a message is refused with nothing written", refusals},
 		{"a lane has one open turn", oneOpenTurn},
 		{"a lane is worked in order", inOrder},
+		{"a message is not granted before it is due", dueLater},
+		{"a clock put back hastens no message", laterBeforeStep},
+		{"a retired agent takes nothing and begins nothing", retiredAgent},
 		{"the token only grows", tokens},
 		{"a tick excludes another", ticksExclude},
 		{"a tick that fails leaves nothing", tickUndone},

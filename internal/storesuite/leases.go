@@ -87,6 +87,93 @@ func inOrder(h *house) {
 	}
 }
 
+func dueLater(h *house) {
+	now := h.Message(h.enqueue("desk", "", "what is the time?")).AcceptedAt
+	later := func(due time.Time) turnkeeper.MessageID {
+		id, err := h.Enqueue(h.Context(), turnkeeper.Submission{Agent: "clerk", Body: "later", Priority: 1000, DueAt: due})
+		isIt(h, "enqueue", err, nil)
+		return id
+	}
+	past, m := later(now.Add(-time.Hour)), turnkeeper.Message{}
+	if m = h.Message(past); m.DueAt.After(m.AcceptedAt) || m.DueAt.Before(now.Add(-time.Second)) {
+		h.Errorf("accepted at %v with a time in the past, and due at %v", m.AcceptedAt, m.DueAt)
+	}
+	due := now.Truncate(time.Second).Add(30 * time.Minute)
+	id := later(due.Add(time.Microsecond)) // the next whole second
+	if m = h.Message(id); !m.DueAt.Equal(due.Add(time.Second)) {
+		h.Errorf("due at %v, want the whole second after %v", m.DueAt, due)
+	}
+	_, err := h.Enqueue(h.Context(), turnkeeper.Submission{Agent: "clerk", Body: "x", DueAt: now.Add(turnkeeper.MaxDelay + time.Hour)})
+	isIt(h, "too far ahead", err, turnkeeper.ErrInvalidMessage)
+	wait, err := h.Scheduler().NextDue(h.Context(), now)
+	if err != nil || wait < 20*time.Minute || wait > 31*time.Minute {
+		h.Errorf("the next is due in %v, error %v", wait, err)
+	}
+	soon := h.enqueue("clerk", "", "soon")
+	equal(h, "granted", h.tick().Granted, 2) // of the desk, and the clerk's first
+	for _, want := range []turnkeeper.MessageID{past, soon} {
+		for _, d := range h.take(first) {
+			if d.record.Message.Agent == "clerk" {
+				equal(h, "message", d.record.Message.ID, want)
+			}
+			isIt(h, "end", d.end(succeeded("done")), nil)
+		}
+		h.tick()
+	}
+	equal(h, "state", h.Message(id).State, turnkeeper.MessageWaiting)
+	h.Pass(29 * time.Minute)
+	equal(h, "granted a minute before", h.tick().Granted, 0)
+	h.Pass(2 * time.Minute)
+	d := h.next(first)
+	equal(h, "message", d.record.Message.ID, id)
+	if d.record.Waited > 10*time.Minute {
+		h.Errorf("it has waited for %v: what counts is the time since it is due", d.record.Waited)
+	}
+}
+
+// laterBeforeStep accepts a message for later before the clock is put back: all that was due is due, and it is not.
+func laterBeforeStep(h *house) {
+	now := h.Message(h.enqueue("desk", "", "x")).AcceptedAt
+	id, err := h.Enqueue(h.Context(), turnkeeper.Submission{Agent: "clerk", Body: "later", DueAt: now.Add(time.Hour)})
+	isIt(h, "enqueue", err, nil)
+	h.Pass(-time.Hour)
+	for range 3 {
+		h.beat(second)
+		h.tickAlone()
+		h.Pass(LeaseTTL)
+	}
+	equal(h, "state", h.Message(id).State, turnkeeper.MessageWaiting)
+}
+
+func retiredAgent(h *house) {
+	h.Register(schedule())
+	agent := schedule().Name
+	h.tick()
+	keyed := turnkeeper.Submission{Agent: agent, Body: "accepted before", Key: "k"}
+	waits, err := h.Enqueue(h.Context(), keyed)
+	isIt(h, "enqueue", err, nil)
+	h.Retire(agent, true)
+	_, err = h.Enqueue(h.Context(), turnkeeper.Submission{Agent: agent, Body: "x"})
+	isIt(h, "a new message", err, turnkeeper.ErrAgentRetired)
+	again, err := h.Enqueue(h.Context(), keyed)
+	isIt(h, "a repeat", err, nil)
+	equal(h, "id of the repeat", again, waits)
+	h.Register(schedule()) // a worker starts that has its file
+	h.Pass(3 * hourly)
+	h.enqueue("desk", "", "x")
+	report := h.tick()
+	equal(h, "slots", report.Slots, 0)
+	equal(h, "granted to others", report.Granted, 1)
+	equal(h, "state", h.Message(waits).State, turnkeeper.MessageWaiting)
+	h.Retire(agent, false)
+	report = h.tick()
+	equal(h, "slots that were missed", report.Slots, 0)
+	equal(h, "granted after it was restored", report.Granted, 1)
+	equal(h, "state", h.Message(waits).State, turnkeeper.MessageRunning)
+	h.Pass(hourly)
+	equal(h, "slots an hour later", h.tick().Slots, 1)
+}
+
 func tokens(h *house) {
 	for want := int64(1); want <= 5; want += 2 {
 		d := h.turn()

@@ -49,6 +49,7 @@ type Schedule struct {
 	NextDue      *time.Time `json:"next_due"`
 	LastSlot     *time.Time `json:"last_slot"`
 	LastError    string     `json:"last_error"`
+	AgentRetired bool       `json:"agent_retired"`
 }
 
 // OfSchedule shows a schedule.
@@ -56,7 +57,7 @@ func OfSchedule(s turnkeeper.Schedule) Schedule {
 	return Schedule{
 		Agent: s.Agent, Name: s.Name, Cron: s.InForce(), FileCron: s.Cron, TimeZone: s.TimeZone, Conversation: s.Conversation,
 		Message: s.Message, Active: s.Active, PausedAt: OrNull(s.PausedAt), NextDue: OrNull(s.NextDue), LastSlot: OrNull(s.LastSlot),
-		LastError: s.LastError,
+		LastError: s.LastError, AgentRetired: s.AgentRetired,
 	}
 }
 
@@ -104,10 +105,12 @@ func OfWorker(h turnkeeper.Heartbeat) Worker {
 
 // An Agent is one that messages are accepted for.
 type Agent struct {
-	Name           string `json:"name"`
-	Description    string `json:"description"`
-	Lane           string `json:"lane"` // agent or conversation
-	DefinitionHash string `json:"definition_hash"`
+	Name           string     `json:"name"`
+	Description    string     `json:"description"`
+	Lane           string     `json:"lane"` // agent or conversation
+	DefinitionHash string     `json:"definition_hash"`
+	RetiredAt      *time.Time `json:"retired_at"`   // null: it takes messages
+	LeftWaiting    int        `json:"left_waiting"` // messages that wait, if it is retired
 }
 
 // OfAgent shows an agent.
@@ -116,5 +119,5 @@ func OfAgent(a turnkeeper.AgentRegistration) Agent {
 	if a.LanePerConversation {
 		lane = "conversation"
 	}
-	return Agent{a.Name, a.Description, lane, a.DefinitionHash}
+	return Agent{a.Name, a.Description, lane, a.DefinitionHash, OrNull(a.RetiredAt), a.LeftWaiting}
 }

@@ -26,7 +26,30 @@ update turnkeeper.schedules set active = false, last_error = null, updated_at = 
 where agent = @agent and (active or last_error is not null) and not (name = any(@keep::text[]));
 
 -- name: ListAgents :many
-select name, description, definition_hash, lane_per_conversation, updated_at from turnkeeper.agents order by name;
+select a.name, a.description, a.definition_hash, a.lane_per_conversation, a.updated_at, a.retired_at,
+    case when a.retired_at is null then 0 else
+        (select count(*) from turnkeeper.messages m where m.state = 'waiting' and m.agent = a.name) end::bigint as left_waiting
+from turnkeeper.agents a order by a.name;
+
+-- name: RetireAgent :execrows
+update turnkeeper.agents set retired_at = coalesce(retired_at, clock_timestamp()) where name = @agent;
+
+-- name: RestoreAgent :execrows
+update turnkeeper.agents set retired_at = null where name = @agent;
+
+-- name: SkipMissedSlots :exec
+-- The schedules of a retired agent go on from their next slots.
+update turnkeeper.schedules s set next_due = null
+from turnkeeper.agents a where s.agent = @agent and s.active and a.name = s.agent and a.retired_at is not null;
+
+-- name: WaitingOf :many
+select id from turnkeeper.messages where state = 'waiting' and agent = @agent and id > @after order by id limit @max_rows;
+
+-- name: RetiredAgentOf :one
+-- The retired agent of a message that is closed, or no row.
+select a.name from turnkeeper.messages m join turnkeeper.agents a on a.name = m.agent
+where m.id = @message and m.closed_at is not null and a.retired_at is not null
+  and not exists (select from turnkeeper.retries r where r.message_id = m.id);
 
 -- name: EndBackoff :exec
 update turnkeeper.leases set not_before = null where agent = @agent and not_before is not null;

@@ -1,5 +1,6 @@
 -- name: Enqueue :one
-select turnkeeper.enqueue(@agent::text, @body::text, @conversation::text, sqlc.narg(key)::text, @priority::integer, sqlc.narg(trace_parent)::text)::bigint;
+select turnkeeper.enqueue(@agent::text, @body::text, @conversation::text, sqlc.narg(key)::text, @priority::integer, sqlc.narg(trace_parent)::text,
+    sqlc.narg(due_at)::timestamptz)::bigint;
 
 -- name: MessageByID :one
 select * from turnkeeper.messages where id = @id;

@@ -1,3 +1,6 @@
+-- name: Now :one
+select clock_timestamp()::timestamptz;
+
 -- name: ListTurns :many
 select * from turnkeeper.turns
 where (@agent::text = '' or agent = @agent) and (@state::text = '' or state = @state)
@@ -36,7 +39,8 @@ where (@agent::text = '' or l.agent = @agent)
 order by l.grant_id is null, l.lane limit @max_rows offset @skip;
 
 -- name: ListSchedules :many
-select * from turnkeeper.schedules order by agent, name;
+select sqlc.embed(s), (a.retired_at is not null)::boolean as agent_retired
+from turnkeeper.schedules s left join turnkeeper.agents a on a.name = s.agent order by s.agent, s.name;
 
 -- name: OverrideSchedule :execrows
 -- One that was switched off by its error is active again; one that left its

@@ -65,9 +65,9 @@ delete from turnkeeper.notes where agent = @agent;
 select count(*) from turnkeeper.notes where agent = @agent;
 
 -- name: Queue :one
--- What waits, without the rates: it is asked every few seconds.
+-- What is due and waits, without the rates: it is asked every few seconds.
 select
-    (select count(*) from (select from turnkeeper.messages where state = 'waiting' limit 100000) w)::bigint as waiting,
+    (select count(*) from (select from turnkeeper.messages where state = 'waiting' and due_at <= statement_timestamp() limit 100000) w)::bigint as waiting,
     coalesce((select extract(epoch from clock_timestamp() - m.due_at) from turnkeeper.messages m
         where m.state = 'waiting' order by m.due_at, m.priority desc, m.id limit 1), 0)::float8 as oldest_seconds,
     (select count(*) from turnkeeper.turns where state = 'running')::bigint as running,

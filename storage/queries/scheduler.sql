@@ -8,14 +8,17 @@ select pg_try_advisory_xact_lock(hashtext('turnkeeper.scheduler'))::boolean as l
     coalesce(timeline, '')::text as timeline, last_tick_at, hold_until, coalesce(hold_reason, '')::text as hold_reason,
     turnkeeper.grants_lost()::boolean as lost,
     coalesce((select max(granted_at) from turnkeeper.leases where grant_id is not null), to_timestamp(0))::timestamptz as newest_grant,
-    exists (select from turnkeeper.schedules where active and paused_at is null
-            and (next_due is null or next_due <= statement_timestamp()))::boolean as slots,
+    exists (select from turnkeeper.schedules s where s.active and s.paused_at is null
+            and (s.next_due is null or s.next_due <= statement_timestamp())
+            and not exists (select from turnkeeper.agents a where a.name = s.agent and a.retired_at is not null))::boolean as slots,
     turnkeeper.calls_lost()::boolean as calls,
     (exists (select from turnkeeper.spawned_calls where ended_at is not null and told_at is null)
      or exists (select from turnkeeper.spawned_calls where ended_at is null and told_at is null and deadline <= statement_timestamp())
      or exists (select from turnkeeper.spawned_calls where dropped_at is not null and ended_at is null))::boolean as spawns,
     exists (select from turnkeeper.turns where state = 'queued')::boolean as queued,
-    (select count(*) from turnkeeper.oldest_waiting(@max_rows::integer)) as waiting,
+    (select count(*) from turnkeeper.oldest_waiting(@max_rows::integer) as w (lane, id, due_at, priority)
+     where w.due_at <= statement_timestamp()
+        or (select m.due_at <= m.accepted_at from turnkeeper.messages m where m.id = w.id)) as waiting,
     (coalesce((select sum(slots) from turnkeeper.worker_heartbeat
                where stopped_at is null
                  and not turnkeeper.heart_silent(beat_at, greatest(takeover_after, interval '15 s'))), 0)
@@ -58,8 +61,9 @@ for update of l, t skip locked;
 
 -- name: DueSchedules :many
 select agent, name, coalesce(cron_override, cron)::text as cron, time_zone, conversation, message, next_due, last_slot
-from turnkeeper.schedules
+from turnkeeper.schedules s
 where active and paused_at is null and (next_due is null or next_due <= statement_timestamp())
+  and not exists (select from turnkeeper.agents a where a.name = s.agent and a.retired_at is not null)
 order by next_due nulls first, agent, name
 limit @max_rows
 for update;
@@ -72,7 +76,7 @@ select @agent::text, @conversation::text, l.lane, @body::text, 'schedule', @sche
     date_trunc('second', @slot::timestamptz)
 from turnkeeper.agents a,
     lateral (select case when a.lane_per_conversation then a.name || '/' || @conversation else a.name end as lane) l
-where a.name = @agent and not exists (select from turnkeeper.messages w
+where a.name = @agent and a.retired_at is null and not exists (select from turnkeeper.messages w
     where w.state = 'waiting' and w.lane = l.lane and w.agent = a.name and w.schedule = @schedule)
 on conflict (agent, schedule, slot) do nothing;
 
@@ -92,7 +96,7 @@ with t as materialized (
 )
 select t.id, t.message_id, t.agent, t.conversation, t.lane, t.trigger, t.attempt, t.definition_hash, m.due_at, m.priority,
     coalesce(other.worker_id, '')::text as worker_id,
-    (a.give_up_after is not null and m.accepted_at + a.give_up_after <= statement_timestamp())::boolean as overdue
+    (a.give_up_after is not null and greatest(m.accepted_at, m.due_at) + a.give_up_after <= statement_timestamp())::boolean as overdue
 from t
 join turnkeeper.leases l on l.lane = t.lane
 join turnkeeper.messages m on m.id = t.message_id
@@ -105,20 +109,23 @@ left join lateral (
 ) other on t.error_class = @left_to_newer::text
 where (t.due_at is null or t.due_at <= statement_timestamp() or other.worker_id is not null)
   and l.grant_id is null and turnkeeper.lane_pauses(l.not_before) is not true
-  and (t.agent <> all(@held::text[]) or m.accepted_at + a.give_up_after <= statement_timestamp())
+  and (t.agent <> all(@held::text[]) or greatest(m.accepted_at, m.due_at) + a.give_up_after <= statement_timestamp())
 order by m.due_at, m.priority desc, m.id
 limit @max_rows;
 
 -- name: ShortQueue :many
--- The heads of free lanes among the oldest waiting messages: all there are, when
+-- The heads of free lanes among the oldest waiting messages that are due: all there are, when
 -- no more wait than that. It is asked at each look, and so it does little beside.
+-- What was due once is, however the clock was set back. Of a retired agent only what turns of others gave it is granted.
 select m.id as message_id, m.agent, m.conversation, m.lane, m.trigger, m.attempts + 1 as attempt, a.definition_hash,
     m.due_at, m.priority
 from (select distinct on (w.lane) w.lane, w.id from turnkeeper.oldest_waiting(@max_rows::integer) as w (lane, id, due_at, priority)
+      where w.due_at <= statement_timestamp()
+         or (select m.due_at <= m.accepted_at from turnkeeper.messages m where m.id = w.id)
       order by w.lane, w.due_at, w.priority desc, w.id) head
 join turnkeeper.messages m on m.id = head.id
 join turnkeeper.agents a on a.name = m.agent
-where m.due_at <= greatest(statement_timestamp(), m.accepted_at) -- what was due once is, however the clock was set back
+where (a.retired_at is null or (select c.message_id from turnkeeper.spawned_calls c where c.message_id = m.id) is not null)
   and (select l.grant_id is not null or turnkeeper.lane_pauses(l.not_before) from turnkeeper.leases l where l.lane = head.lane) is not true
   and (select t.id from turnkeeper.turns t where t.lane = head.lane and t.state in ('queued', 'running', 'waiting')) is null
 order by m.due_at, m.priority desc, m.id;
@@ -129,16 +136,23 @@ order by m.due_at, m.priority desc, m.id;
 -- where these do not hold enough, because they crowd in few lanes or in busy
 -- ones, the heads of all lanes are found, by jumping through the index from lane
 -- to lane. So neither a long queue in one lane nor ten thousand lanes are read
--- through at each tick. Lanes of agents that are held are left out.
+-- through at each tick. Lanes of agents that are held are left out, and those of
+-- retired ones, but for what turns of others gave them.
 with recursive oldest as materialized (
     select w.lane, w.id, w.due_at, w.priority
     from turnkeeper.oldest_waiting(4 * @max_rows::integer) as w (lane, id, due_at, priority)
+    where w.due_at <= statement_timestamp()
+       or (select m.due_at <= m.accepted_at from turnkeeper.messages m where m.id = w.id)
+), retired as materialized (
+    select array(select a.name from turnkeeper.agents a where a.retired_at is not null) as names
 ), near as materialized (
     select distinct on (o.lane) o.lane, o.id, o.due_at, o.priority from oldest o
     order by o.lane, o.due_at, o.priority desc, o.id
 ), far as materialized (
     select (select count(*) from oldest) >= 4 * @max_rows::integer and (select count(*) from near
         where split_part(near.lane, '/', 1) <> all(@held::text[])
+          and (split_part(near.lane, '/', 1) <> all((select names from retired)::text[])
+            or (select c.message_id from turnkeeper.spawned_calls c where c.message_id = near.id) is not null)
           and not exists (select from turnkeeper.leases l where l.lane = near.lane
                 and (l.grant_id is not null or turnkeeper.lane_pauses(l.not_before)))
           and not exists (select from turnkeeper.turns t where t.lane = near.lane
@@ -159,6 +173,8 @@ with recursive oldest as materialized (
 ), picked as (
     select heads.id from heads
     where split_part(heads.lane, '/', 1) <> all(@held::text[])
+      and (split_part(heads.lane, '/', 1) <> all((select names from retired)::text[])
+        or (select c.message_id from turnkeeper.spawned_calls c where c.message_id = heads.id) is not null)
       and not exists (select from turnkeeper.leases l where l.lane = heads.lane
                       and (l.grant_id is not null or turnkeeper.lane_pauses(l.not_before)))
       and not exists (select from turnkeeper.turns t where t.lane = heads.lane
@@ -179,6 +195,7 @@ order by m.due_at, m.priority desc, m.id;
 -- due since, the tick may not have seen: that is in no time.
 select extract(epoch from coalesce(least(
     (select min(next_due) from turnkeeper.schedules where active and paused_at is null and next_due > @since::timestamptz),
+    (select min(m.due_at) from turnkeeper.messages m where m.state = 'waiting' and m.due_at > @since::timestamptz),
     (select min(not_before) from turnkeeper.leases where grant_id is null and not_before > @since::timestamptz),
     (select min(t.due_at) from turnkeeper.turns t where t.state = 'queued' and t.due_at > @since::timestamptz),
     (select min(h.until) from turnkeeper.model_health h where h.down_since is not null and h.until > @since::timestamptz),

@@ -20,7 +20,10 @@ func (q *Queries) EndBackoff(ctx context.Context, agent string) error {
 }
 
 const ListAgents = `-- name: ListAgents :many
-select name, description, definition_hash, lane_per_conversation, updated_at from turnkeeper.agents order by name
+select a.name, a.description, a.definition_hash, a.lane_per_conversation, a.updated_at, a.retired_at,
+    case when a.retired_at is null then 0 else
+        (select count(*) from turnkeeper.messages m where m.state = 'waiting' and m.agent = a.name) end::bigint as left_waiting
+from turnkeeper.agents a order by a.name
 `
 
 type ListAgentsRow struct {
@@ -29,6 +32,8 @@ type ListAgentsRow struct {
 	DefinitionHash      string
 	LanePerConversation bool
 	UpdatedAt           time.Time
+	RetiredAt           *time.Time
+	LeftWaiting         int64
 }
 
 func (q *Queries) ListAgents(ctx context.Context) ([]ListAgentsRow, error) {
@@ -46,6 +51,8 @@ func (q *Queries) ListAgents(ctx context.Context) ([]ListAgentsRow, error) {
 			&i.DefinitionHash,
 			&i.LanePerConversation,
 			&i.UpdatedAt,
+			&i.RetiredAt,
+			&i.LeftWaiting,
 		); err != nil {
 			return nil, err
 		}
@@ -57,6 +64,30 @@ func (q *Queries) ListAgents(ctx context.Context) ([]ListAgentsRow, error) {
 	return items, nil
 }
 
+const RestoreAgent = `-- name: RestoreAgent :execrows
+update turnkeeper.agents set retired_at = null where name = $1
+`
+
+func (q *Queries) RestoreAgent(ctx context.Context, agent string) (int64, error) {
+	result, err := q.db.Exec(ctx, RestoreAgent, agent)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const RetireAgent = `-- name: RetireAgent :execrows
+update turnkeeper.agents set retired_at = coalesce(retired_at, clock_timestamp()) where name = $1
+`
+
+func (q *Queries) RetireAgent(ctx context.Context, agent string) (int64, error) {
+	result, err := q.db.Exec(ctx, RetireAgent, agent)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const RetireSchedules = `-- name: RetireSchedules :exec
 update turnkeeper.schedules set active = false, last_error = null, updated_at = clock_timestamp()
 where agent = $1 and (active or last_error is not null) and not (name = any($2::text[]))
@@ -65,6 +96,20 @@ where agent = $1 and (active or last_error is not null) and not (name = any($2::
 func (q *Queries) RetireSchedules(ctx context.Context, agent string, keep []string) error {
 	_, err := q.db.Exec(ctx, RetireSchedules, agent, keep)
 	return err
+}
+
+const RetiredAgentOf = `-- name: RetiredAgentOf :one
+select a.name from turnkeeper.messages m join turnkeeper.agents a on a.name = m.agent
+where m.id = $1 and m.closed_at is not null and a.retired_at is not null
+  and not exists (select from turnkeeper.retries r where r.message_id = m.id)
+`
+
+// The retired agent of a message that is closed, or no row.
+func (q *Queries) RetiredAgentOf(ctx context.Context, message int64) (string, error) {
+	row := q.db.QueryRow(ctx, RetiredAgentOf, message)
+	var name string
+	err := row.Scan(&name)
+	return name, err
 }
 
 const SaveAgent = `-- name: SaveAgent :exec
@@ -138,4 +183,39 @@ func (q *Queries) SaveSchedule(ctx context.Context, arg SaveScheduleParams) erro
 		arg.Message,
 	)
 	return err
+}
+
+const SkipMissedSlots = `-- name: SkipMissedSlots :exec
+update turnkeeper.schedules s set next_due = null
+from turnkeeper.agents a where s.agent = $1 and s.active and a.name = s.agent and a.retired_at is not null
+`
+
+// The schedules of a retired agent go on from their next slots.
+func (q *Queries) SkipMissedSlots(ctx context.Context, agent string) error {
+	_, err := q.db.Exec(ctx, SkipMissedSlots, agent)
+	return err
+}
+
+const WaitingOf = `-- name: WaitingOf :many
+select id from turnkeeper.messages where state = 'waiting' and agent = $1 and id > $2 order by id limit $3
+`
+
+func (q *Queries) WaitingOf(ctx context.Context, agent string, after int64, maxRows int32) ([]int64, error) {
+	rows, err := q.db.Query(ctx, WaitingOf, agent, after, maxRows)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }

@@ -11,7 +11,8 @@ import (
 )
 
 const Enqueue = `-- name: Enqueue :one
-select turnkeeper.enqueue($1::text, $2::text, $3::text, $4::text, $5::integer, $6::text)::bigint
+select turnkeeper.enqueue($1::text, $2::text, $3::text, $4::text, $5::integer, $6::text,
+    $7::timestamptz)::bigint
 `
 
 type EnqueueParams struct {
@@ -21,6 +22,7 @@ type EnqueueParams struct {
 	Key          *string
 	Priority     int32
 	TraceParent  *string
+	DueAt        *time.Time
 }
 
 func (q *Queries) Enqueue(ctx context.Context, arg EnqueueParams) (int64, error) {
@@ -31,6 +33,7 @@ func (q *Queries) Enqueue(ctx context.Context, arg EnqueueParams) (int64, error)
 		arg.Key,
 		arg.Priority,
 		arg.TraceParent,
+		arg.DueAt,
 	)
 	var column_1 int64
 	err := row.Scan(&column_1)

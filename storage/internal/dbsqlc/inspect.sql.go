@@ -257,32 +257,39 @@ func (q *Queries) ListLanes(ctx context.Context, agent string, skip int32, maxRo
 }
 
 const ListSchedules = `-- name: ListSchedules :many
-select agent, name, cron, cron_override, time_zone, conversation, message, active, paused_at, next_due, last_slot, last_error, updated_at from turnkeeper.schedules order by agent, name
+select s.agent, s.name, s.cron, s.cron_override, s.time_zone, s.conversation, s.message, s.active, s.paused_at, s.next_due, s.last_slot, s.last_error, s.updated_at, (a.retired_at is not null)::boolean as agent_retired
+from turnkeeper.schedules s left join turnkeeper.agents a on a.name = s.agent order by s.agent, s.name
 `
 
-func (q *Queries) ListSchedules(ctx context.Context) ([]TurnkeeperSchedule, error) {
+type ListSchedulesRow struct {
+	TurnkeeperSchedule TurnkeeperSchedule
+	AgentRetired       bool
+}
+
+func (q *Queries) ListSchedules(ctx context.Context) ([]ListSchedulesRow, error) {
 	rows, err := q.db.Query(ctx, ListSchedules)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []TurnkeeperSchedule
+	var items []ListSchedulesRow
 	for rows.Next() {
-		var i TurnkeeperSchedule
+		var i ListSchedulesRow
 		if err := rows.Scan(
-			&i.Agent,
-			&i.Name,
-			&i.Cron,
-			&i.CronOverride,
-			&i.TimeZone,
-			&i.Conversation,
-			&i.Message,
-			&i.Active,
-			&i.PausedAt,
-			&i.NextDue,
-			&i.LastSlot,
-			&i.LastError,
-			&i.UpdatedAt,
+			&i.TurnkeeperSchedule.Agent,
+			&i.TurnkeeperSchedule.Name,
+			&i.TurnkeeperSchedule.Cron,
+			&i.TurnkeeperSchedule.CronOverride,
+			&i.TurnkeeperSchedule.TimeZone,
+			&i.TurnkeeperSchedule.Conversation,
+			&i.TurnkeeperSchedule.Message,
+			&i.TurnkeeperSchedule.Active,
+			&i.TurnkeeperSchedule.PausedAt,
+			&i.TurnkeeperSchedule.NextDue,
+			&i.TurnkeeperSchedule.LastSlot,
+			&i.TurnkeeperSchedule.LastError,
+			&i.TurnkeeperSchedule.UpdatedAt,
+			&i.AgentRetired,
 		); err != nil {
 			return nil, err
 		}
@@ -369,6 +376,17 @@ update turnkeeper.outputs set retrieved = retrieved + 1 where id = $1 and turn_i
 func (q *Queries) NoteRetrieved(ctx context.Context, iD string, turnID int64) error {
 	_, err := q.db.Exec(ctx, NoteRetrieved, iD, turnID)
 	return err
+}
+
+const Now = `-- name: Now :one
+select clock_timestamp()::timestamptz
+`
+
+func (q *Queries) Now(ctx context.Context) (time.Time, error) {
+	row := q.db.QueryRow(ctx, Now)
+	var column_1 time.Time
+	err := row.Scan(&column_1)
+	return column_1, err
 }
 
 const OutputByID = `-- name: OutputByID :one

@@ -272,7 +272,7 @@ func (q *Queries) PurgeNotes(ctx context.Context, agent string) (int64, error) {
 
 const Queue = `-- name: Queue :one
 select
-    (select count(*) from (select from turnkeeper.messages where state = 'waiting' limit 100000) w)::bigint as waiting,
+    (select count(*) from (select from turnkeeper.messages where state = 'waiting' and due_at <= statement_timestamp() limit 100000) w)::bigint as waiting,
     coalesce((select extract(epoch from clock_timestamp() - m.due_at) from turnkeeper.messages m
         where m.state = 'waiting' order by m.due_at, m.priority desc, m.id limit 1), 0)::float8 as oldest_seconds,
     (select count(*) from turnkeeper.turns where state = 'running')::bigint as running,
@@ -288,7 +288,7 @@ type QueueRow struct {
 	Elsewhere     int64
 }
 
-// What waits, without the rates: it is asked every few seconds.
+// What is due and waits, without the rates: it is asked every few seconds.
 func (q *Queries) Queue(ctx context.Context) (QueueRow, error) {
 	row := q.db.QueryRow(ctx, Queue)
 	var i QueueRow

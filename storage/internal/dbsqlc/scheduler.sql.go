@@ -57,8 +57,9 @@ func (q *Queries) CloseJobs(ctx context.Context, ids []int64) error {
 
 const DueSchedules = `-- name: DueSchedules :many
 select agent, name, coalesce(cron_override, cron)::text as cron, time_zone, conversation, message, next_due, last_slot
-from turnkeeper.schedules
+from turnkeeper.schedules s
 where active and paused_at is null and (next_due is null or next_due <= statement_timestamp())
+  and not exists (select from turnkeeper.agents a where a.name = s.agent and a.retired_at is not null)
 order by next_due nulls first, agent, name
 limit $1
 for update
@@ -268,14 +269,17 @@ select pg_try_advisory_xact_lock(hashtext('turnkeeper.scheduler'))::boolean as l
     coalesce(timeline, '')::text as timeline, last_tick_at, hold_until, coalesce(hold_reason, '')::text as hold_reason,
     turnkeeper.grants_lost()::boolean as lost,
     coalesce((select max(granted_at) from turnkeeper.leases where grant_id is not null), to_timestamp(0))::timestamptz as newest_grant,
-    exists (select from turnkeeper.schedules where active and paused_at is null
-            and (next_due is null or next_due <= statement_timestamp()))::boolean as slots,
+    exists (select from turnkeeper.schedules s where s.active and s.paused_at is null
+            and (s.next_due is null or s.next_due <= statement_timestamp())
+            and not exists (select from turnkeeper.agents a where a.name = s.agent and a.retired_at is not null))::boolean as slots,
     turnkeeper.calls_lost()::boolean as calls,
     (exists (select from turnkeeper.spawned_calls where ended_at is not null and told_at is null)
      or exists (select from turnkeeper.spawned_calls where ended_at is null and told_at is null and deadline <= statement_timestamp())
      or exists (select from turnkeeper.spawned_calls where dropped_at is not null and ended_at is null))::boolean as spawns,
     exists (select from turnkeeper.turns where state = 'queued')::boolean as queued,
-    (select count(*) from turnkeeper.oldest_waiting($1::integer)) as waiting,
+    (select count(*) from turnkeeper.oldest_waiting($1::integer) as w (lane, id, due_at, priority)
+     where w.due_at <= statement_timestamp()
+        or (select m.due_at <= m.accepted_at from turnkeeper.messages m where m.id = w.id)) as waiting,
     (coalesce((select sum(slots) from turnkeeper.worker_heartbeat
                where stopped_at is null
                  and not turnkeeper.heart_silent(beat_at, greatest(takeover_after, interval '15 s'))), 0)
@@ -404,6 +408,7 @@ func (q *Queries) LostGrants(ctx context.Context, maxRows int32) ([]LostGrantsRo
 const NextDue = `-- name: NextDue :one
 select extract(epoch from coalesce(least(
     (select min(next_due) from turnkeeper.schedules where active and paused_at is null and next_due > $1::timestamptz),
+    (select min(m.due_at) from turnkeeper.messages m where m.state = 'waiting' and m.due_at > $1::timestamptz),
     (select min(not_before) from turnkeeper.leases where grant_id is null and not_before > $1::timestamptz),
     (select min(t.due_at) from turnkeeper.turns t where t.state = 'queued' and t.due_at > $1::timestamptz),
     (select min(h.until) from turnkeeper.model_health h where h.down_since is not null and h.until > $1::timestamptz),
@@ -447,7 +452,7 @@ select $1::text, $2::text, l.lane, $3::text, 'schedule', $4::text, $5::timestamp
     date_trunc('second', $5::timestamptz)
 from turnkeeper.agents a,
     lateral (select case when a.lane_per_conversation then a.name || '/' || $2 else a.name end as lane) l
-where a.name = $1 and not exists (select from turnkeeper.messages w
+where a.name = $1 and a.retired_at is null and not exists (select from turnkeeper.messages w
     where w.state = 'waiting' and w.lane = l.lane and w.agent = a.name and w.schedule = $4)
 on conflict (agent, schedule, slot) do nothing
 `
@@ -486,12 +491,18 @@ const ReadyMessages = `-- name: ReadyMessages :many
 with recursive oldest as materialized (
     select w.lane, w.id, w.due_at, w.priority
     from turnkeeper.oldest_waiting(4 * $1::integer) as w (lane, id, due_at, priority)
+    where w.due_at <= statement_timestamp()
+       or (select m.due_at <= m.accepted_at from turnkeeper.messages m where m.id = w.id)
+), retired as materialized (
+    select array(select a.name from turnkeeper.agents a where a.retired_at is not null) as names
 ), near as materialized (
     select distinct on (o.lane) o.lane, o.id, o.due_at, o.priority from oldest o
     order by o.lane, o.due_at, o.priority desc, o.id
 ), far as materialized (
     select (select count(*) from oldest) >= 4 * $1::integer and (select count(*) from near
         where split_part(near.lane, '/', 1) <> all($2::text[])
+          and (split_part(near.lane, '/', 1) <> all((select names from retired)::text[])
+            or (select c.message_id from turnkeeper.spawned_calls c where c.message_id = near.id) is not null)
           and not exists (select from turnkeeper.leases l where l.lane = near.lane
                 and (l.grant_id is not null or turnkeeper.lane_pauses(l.not_before)))
           and not exists (select from turnkeeper.turns t where t.lane = near.lane
@@ -512,6 +523,8 @@ with recursive oldest as materialized (
 ), picked as (
     select heads.id from heads
     where split_part(heads.lane, '/', 1) <> all($2::text[])
+      and (split_part(heads.lane, '/', 1) <> all((select names from retired)::text[])
+        or (select c.message_id from turnkeeper.spawned_calls c where c.message_id = heads.id) is not null)
       and not exists (select from turnkeeper.leases l where l.lane = heads.lane
                       and (l.grant_id is not null or turnkeeper.lane_pauses(l.not_before)))
       and not exists (select from turnkeeper.turns t where t.lane = heads.lane
@@ -545,7 +558,8 @@ type ReadyMessagesRow struct {
 // where these do not hold enough, because they crowd in few lanes or in busy
 // ones, the heads of all lanes are found, by jumping through the index from lane
 // to lane. So neither a long queue in one lane nor ten thousand lanes are read
-// through at each tick. Lanes of agents that are held are left out.
+// through at each tick. Lanes of agents that are held are left out, and those of
+// retired ones, but for what turns of others gave them.
 func (q *Queries) ReadyMessages(ctx context.Context, maxRows int32, held []string) ([]ReadyMessagesRow, error) {
 	rows, err := q.db.Query(ctx, ReadyMessages, maxRows, held)
 	if err != nil {
@@ -583,7 +597,7 @@ with t as materialized (
 )
 select t.id, t.message_id, t.agent, t.conversation, t.lane, t.trigger, t.attempt, t.definition_hash, m.due_at, m.priority,
     coalesce(other.worker_id, '')::text as worker_id,
-    (a.give_up_after is not null and m.accepted_at + a.give_up_after <= statement_timestamp())::boolean as overdue
+    (a.give_up_after is not null and greatest(m.accepted_at, m.due_at) + a.give_up_after <= statement_timestamp())::boolean as overdue
 from t
 join turnkeeper.leases l on l.lane = t.lane
 join turnkeeper.messages m on m.id = t.message_id
@@ -596,7 +610,7 @@ left join lateral (
 ) other on t.error_class = $1::text
 where (t.due_at is null or t.due_at <= statement_timestamp() or other.worker_id is not null)
   and l.grant_id is null and turnkeeper.lane_pauses(l.not_before) is not true
-  and (t.agent <> all($2::text[]) or m.accepted_at + a.give_up_after <= statement_timestamp())
+  and (t.agent <> all($2::text[]) or greatest(m.accepted_at, m.due_at) + a.give_up_after <= statement_timestamp())
 order by m.due_at, m.priority desc, m.id
 limit $3
 `
@@ -717,10 +731,12 @@ const ShortQueue = `-- name: ShortQueue :many
 select m.id as message_id, m.agent, m.conversation, m.lane, m.trigger, m.attempts + 1 as attempt, a.definition_hash,
     m.due_at, m.priority
 from (select distinct on (w.lane) w.lane, w.id from turnkeeper.oldest_waiting($1::integer) as w (lane, id, due_at, priority)
+      where w.due_at <= statement_timestamp()
+         or (select m.due_at <= m.accepted_at from turnkeeper.messages m where m.id = w.id)
       order by w.lane, w.due_at, w.priority desc, w.id) head
 join turnkeeper.messages m on m.id = head.id
 join turnkeeper.agents a on a.name = m.agent
-where m.due_at <= greatest(statement_timestamp(), m.accepted_at) -- what was due once is, however the clock was set back
+where (a.retired_at is null or (select c.message_id from turnkeeper.spawned_calls c where c.message_id = m.id) is not null)
   and (select l.grant_id is not null or turnkeeper.lane_pauses(l.not_before) from turnkeeper.leases l where l.lane = head.lane) is not true
   and (select t.id from turnkeeper.turns t where t.lane = head.lane and t.state in ('queued', 'running', 'waiting')) is null
 order by m.due_at, m.priority desc, m.id
@@ -738,8 +754,9 @@ type ShortQueueRow struct {
 	Priority       int32
 }
 
-// The heads of free lanes among the oldest waiting messages: all there are, when
+// The heads of free lanes among the oldest waiting messages that are due: all there are, when
 // no more wait than that. It is asked at each look, and so it does little beside.
+// What was due once is, however the clock was set back. Of a retired agent only what turns of others gave it is granted.
 func (q *Queries) ShortQueue(ctx context.Context, maxRows int32) ([]ShortQueueRow, error) {
 	rows, err := q.db.Query(ctx, ShortQueue, maxRows)
 	if err != nil {

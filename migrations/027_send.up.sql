@@ -1,0 +1,122 @@
+-- Messages that are due later, and agents that take no more of them.
+-- Oldest program: 2
+-- Locks: agents, for a moment: a column is added without reading a row. A function gets a parameter.
+
+alter table turnkeeper.agents add column retired_at timestamptz; -- null: it is not retired
+
+-- Who may execute the function is kept.
+do $$ begin
+    perform set_config('turnkeeper.enqueue_acl', coalesce(p.proacl::text, ''), true)
+    from pg_proc p where p.oid = 'turnkeeper.enqueue(text, text, text, text, integer, text)'::regprocedure;
+end $$;
+drop function turnkeeper.enqueue(text, text, text, text, integer, text);
+
+-- turnkeeper.enqueue puts a message into an agent's inbox and returns its id.
+-- It is the one way in: the command and the HTTP API call it too. Called inside
+-- an application's transaction, the message exists when that commits.
+-- A repeat with the same idempotency key returns the first id, whenever the first
+-- is due. A message is not granted before due_at; one in the past is now.
+-- What is no trace context, by the rules of the W3C, is dropped.
+create function turnkeeper.enqueue(
+    agent           text,
+    body            text,
+    conversation    text default 'main',
+    idempotency_key text default null,
+    priority        integer default 0,
+    trace_parent    text default null,
+    due_at          timestamptz default null
+) returns bigint language plpgsql as $$
+#variable_conflict use_column
+declare
+    a_name    text := enqueue.agent;
+    conv      text := coalesce(nullif(enqueue.conversation, ''), 'main');
+    key       text := nullif(enqueue.idempotency_key, '');
+    max_bytes integer;
+    by_conv   boolean;
+    known     text;
+    retired   boolean;
+    first     record;
+    at        timestamptz := clock_timestamp();
+    due       timestamptz := date_trunc('second', at);
+    new_id    bigint;
+    trace     text := case when octet_length(enqueue.trace_parent) <= 256 and enqueue.trace_parent ~
+        '^(00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}|(?!00|ff)[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?)$'
+        and enqueue.trace_parent = lower(enqueue.trace_parent) and substr(enqueue.trace_parent, 4, 32) ~ '[^0]'
+        and substr(enqueue.trace_parent, 37, 16) ~ '[^0]' then enqueue.trace_parent end;
+begin
+    if enqueue.body is null or btrim(enqueue.body, E' \t\r\n') = '' then
+        raise exception using errcode = 'TK003', message = 'message cannot be empty';
+    end if;
+    select max_message_bytes into max_bytes from turnkeeper.settings;
+    if octet_length(enqueue.body) > max_bytes then
+        raise exception using errcode = 'TK004', message = format(
+            'invalid message: the body has %s bytes, the limit is %s', octet_length(enqueue.body), max_bytes);
+    end if;
+    if octet_length(conv) > 200 then
+        raise exception using errcode = 'TK004',
+            message = 'invalid message: the conversation''s name is longer than 200 bytes';
+    end if;
+    if octet_length(key) > 200 then
+        raise exception using errcode = 'TK004',
+            message = 'invalid message: the idempotency key is longer than 200 bytes';
+    end if;
+    if coalesce(enqueue.priority, 0) not between -1000 and 1000 then
+        raise exception using errcode = 'TK004', message = format(
+            'invalid message: priority %s is outside -1000 to 1000', enqueue.priority);
+    end if;
+    if enqueue.due_at > at + interval '3660 days' then
+        raise exception using errcode = 'TK004', message = 'invalid message: its time is more than ten years ahead';
+    end if;
+    if enqueue.due_at > at then -- to the next whole second
+        due := date_trunc('second', enqueue.due_at + interval '999999 us');
+    end if;
+    select a.lane_per_conversation, a.retired_at is not null into by_conv, retired from turnkeeper.agents a where a.name = a_name;
+    if not found then
+        select string_agg(a.name, ', ' order by a.name) into known
+            from (select name from turnkeeper.agents order by name limit 20) a;
+        raise exception using errcode = 'TK005', message = format('unknown agent %s: %s',
+            quote_literal(coalesce(a_name, '')),
+            case when known is null then 'no agent is registered yet; a worker registers the files of its agents folder when it starts'
+                 else 'the registered agents are ' || known end);
+    end if;
+    if retired and not exists (select from turnkeeper.messages m where m.agent = a_name and m.idempotency_key = key) then
+        raise exception using errcode = 'TK010', message = format(
+            'agent %s is retired and takes no new messages', quote_literal(a_name));
+    end if;
+    insert into turnkeeper.messages (agent, conversation, lane, body, idempotency_key, priority, trace_parent, due_at)
+        values (a_name, conv, case when by_conv then a_name || '/' || conv else a_name end,
+            enqueue.body, key, coalesce(enqueue.priority, 0), trace, due)
+        on conflict (agent, idempotency_key) do nothing
+        returning id into new_id;
+    if new_id is null then
+        select m.id, m.body, m.conversation into first
+            from turnkeeper.messages m where m.agent = a_name and m.idempotency_key = key;
+        if first.body is distinct from enqueue.body or first.conversation is distinct from conv then
+            raise exception using errcode = 'TK006', message = format(
+                'idempotency key was already used for a different message (%s)', first.id);
+        end if;
+        return first.id;
+    end if;
+    perform pg_notify('turnkeeper_inbox', '');
+    return new_id;
+end $$;
+
+do $$
+declare
+    given text := nullif(current_setting('turnkeeper.enqueue_acl'), '');
+    g     record;
+begin
+    if given is null then
+        return;
+    end if;
+    revoke execute on function turnkeeper.enqueue(text, text, text, text, integer, text, timestamptz) from public;
+    for g in select a.grantee, a.is_grantable from aclexplode(given::aclitem[]) a where a.grantee <> a.grantor loop
+        execute format('grant execute on function turnkeeper.enqueue(text, text, text, text, integer, text, timestamptz) to %s%s',
+            case g.grantee when 0 then 'public' else g.grantee::regrole::text end, case when g.is_grantable then ' with grant option' else '' end);
+    end loop;
+end $$;
+
+comment on function turnkeeper.enqueue(text, text, text, text, integer, text, timestamptz) is
+    'Puts a message into an agent''s inbox and returns its id; the message exists when the caller''s transaction commits. '
+    'conversation: what it continues. idempotency_key: a repeat with the same key and message returns the first id, '
+    'with another message it is an error. priority: -1000 to 1000, higher goes first. trace_parent: W3C trace context. due_at: not run before; null or past: at once.';
