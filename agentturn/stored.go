@@ -26,7 +26,7 @@ type Outputs interface {
 }
 
 // readers are the tools that read stored results. They are offered to every
-// agent whose turn has something that they could read.
+// agent whose turn has something that they could read, if its settings allow it.
 var readers = []string{turnkeeper.ToolGetContinuation, turnkeeper.ToolGetToolOutput, turnkeeper.ToolWaitForToolOutput}
 
 // pages says that the model can read on where a result was cut.
@@ -154,7 +154,7 @@ func (s *shelf) index(id string) int {
 	}); i >= 0 {
 		return i
 	}
-	if n, err := strconv.Atoi(id); err == nil && n >= 1 && n <= len(s.calls) {
+	if n, err := strconv.Atoi(id); err == nil && n >= 1 && n <= len(s.calls) && strconv.Itoa(n) == id {
 		return n - 1
 	}
 	return -1

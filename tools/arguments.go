@@ -31,7 +31,8 @@ type Arguments struct {
 // MaxArgumentDepth, without a key twice, anything after the object, a lone
 // surrogate or a NUL character, and valid by the schema. Nothing and blanks
 // count as an empty object; null does not. A string in place of an array or object that
-// the schema wants is read as the JSON in it, if it is that.
+// the schema wants is read as the JSON in it, if it is that. A property that is not
+// required, is null and cannot be null counts as absent.
 //
 // Numbers must fit a 64-bit float, and have at most 100 characters and 80
 // digits that count. Those without an exponent, a leading minus zero or zeros
@@ -69,7 +70,7 @@ func readArguments(schema *Schema, raw string) (object map[string]any, coerced b
 	if err != nil {
 		return nil, false, err
 	}
-	c := coercer{}
+	c := coercer{refs: schema.refs}
 	object, ok := c.coerce(schema.root, value, 1).(map[string]any)
 	if !ok {
 		return nil, false, fmt.Errorf("they are %s, not a JSON object", kindOf(value))

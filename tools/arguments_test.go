@@ -183,6 +183,39 @@ func TestSchemaFaults(t *testing.T) {
 	}
 }
 
+// An optional argument that is null, where null is none of its values, is absent.
+func TestNullIsAbsent(t *testing.T) {
+	const schema = `{"type":"object","additionalProperties":false,"required":["path"],"$defs":{"word":{"type":"string"}},"properties":{
+		"path":{"type":"string"},
+		"depth":{"type":"integer"},
+		"tags":{"type":["null","array"]},
+		"mode":{"enum":["fast","slow"]},
+		"level":{"enum":["low",null]},
+		"kind":{"const":"a"},
+		"word":{"$ref":"#/$defs/word"},
+		"either":{"anyOf":[{"type":"string"},{"type":"integer"}]},
+		"maybe":{"anyOf":[{"type":"string"},{"type":"null"}]},
+		"both":{"allOf":[{"type":"string"},{"minLength":1}]},
+		"any":{},
+		"filter":{"type":"object","required":["id"],"properties":{"id":{"type":"string"},"max":{"type":"integer"}}},
+		"filters":{"type":"array","items":{"type":"object","properties":{"max":{"type":"integer"}}}}}}`
+	for raw, want := range map[string]string{
+		`{"path":"p","depth":null,"mode":null,"kind":null,"word":null,"either":null,"both":null}`: `{"path":"p"}`,
+		`{"path":"p","tags":null,"level":null,"maybe":null,"any":null}`:                           `{"any":null,"level":null,"maybe":null,"path":"p","tags":null}`,
+		`{"path":"p","filter":{"id":"x","max":null},"filters":[{"max":null}]}`:                    `{"filter":{"id":"x"},"filters":[{}],"path":"p"}`,
+		`{"path":null}`:                                       `"path": is of type "null", it must be "string"`,
+		`{"path":"p","zip":null}`:                             `unexpected "zip"`,
+		`{"path":"p","filter":{"id":null}}`:                   `"filter.id": is of type "null", it must be "string"`,
+		`{"path":"p","filters":[null]}`:                       `"filters[]": is of type "null", it must be "object"`,
+		`{"path":"p","filter":"{\"id\":\"x\",\"max\":null}"}`: `{"filter":{"id":"x"},"path":"p"}`,
+	} {
+		args, fault := tools.CheckArguments(compile(t, schema), raw)
+		if fault == "" && args.Canonical != want || fault != "" && !strings.HasPrefix(fault, "invalid arguments: "+want+". Nothing") {
+			t.Errorf("%s: %q, fault %q", raw, args.Canonical, fault)
+		}
+	}
+}
+
 func TestFaultsAreBounded(t *testing.T) {
 	schema := compile(t, listing)
 	long := strings.Repeat("k", 10_000)
