@@ -40,13 +40,15 @@ func (t *turn) pages() bool {
 func (t *turn) useful(reader string) bool {
 	any := func(is func(turnkeeper.ToolCall) bool) bool { return slices.ContainsFunc(t.calls(), is) }
 	stored := func(c turnkeeper.ToolCall) bool { return c.OutputID != "" }
-	switch reader {
-	case turnkeeper.ToolGetContinuation:
+	switch {
+	case t.cfg.Outputs == nil:
+		return false
+	case reader == turnkeeper.ToolGetContinuation:
 		return t.pages() && any(stored)
-	case turnkeeper.ToolGetToolOutput:
-		return t.pages() && any(stored) || t.retrieves() && any(handled)
+	case reader == turnkeeper.ToolGetToolOutput:
+		return t.pages() && any(stored) || any(handled)
 	default:
-		return t.retrieves() && any(WentOn)
+		return any(WentOn)
 	}
 }
 

@@ -120,10 +120,14 @@ func newTurn(cfg Config, a Assignment, journal Journal) *turn {
 // agent files reports what is not there.
 func offered(cfg Config, d *agentdef.Definition, bounds turnkeeper.Bounds) *tools.Registry {
 	all := cfg.Tools
+	handles := bounds.Async || slices.ContainsFunc(d.Tools, func(name string) bool {
+		spec, _ := all.Spec(name)
+		return spec.Detached // its calls are answered with handles, whatever the settings say
+	})
 	off := map[string]bool{
 		turnkeeper.ToolGetContinuation:   !bounds.Paging,
-		turnkeeper.ToolGetToolOutput:     !bounds.Paging && !bounds.Async,
-		turnkeeper.ToolWaitForToolOutput: !bounds.Async,
+		turnkeeper.ToolGetToolOutput:     !bounds.Paging && !handles,
+		turnkeeper.ToolWaitForToolOutput: !handles,
 	}
 	var known []string
 	for _, name := range slices.Concat(d.Tools, readers) {
