@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -188,7 +187,7 @@ func (a *attempt) send(ctx context.Context, request composed, onDelta func(infer
 	told(ModelEnd{Response: res})
 	a.t.settleSpend(ctx, spend, res.Usage)
 	res.Text = cmp.Or(res.Text, res.Refusal)
-	if strings.TrimSpace(res.Text) == "" && len(res.Calls) == 0 {
+	if inference.Blank(res.Text) && len(res.Calls) == 0 {
 		err := &inference.Error{
 			Class: inference.ClassBadOutput, Provider: a.model.info.Provider, Model: a.model.info.Model, Detail: "the answer is empty",
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -72,7 +73,7 @@ func TestASlowCallGoesToTheBackground(t *testing.T) {
 		}
 		if got, want := percent.ReplaceAllString(last(requests[1]), "N%"), b.handle(0, "# System Notice\n\nThis is turn 2 of 10.\nYour context window is N% full.\n\n"+
 			"## Async Tool Status\n### Running (1)\n- fetcher (id: @, running 5.0s)\n\n"+
-			"You can:\n1. Call tools.\n2. Retrieve an output that is ready, with get_tool_output(id, mode), or wait for one that runs, with wait_for_tool_output().\n3. Answer with what you have."); got != want {
+			"You can:\n1. Call tools.\n2. Wait for an output that runs, with wait_for_tool_output().\n3. Answer with what you have."); got != want {
 			t.Errorf("the notice: %s", cmp.Diff(want, got))
 		}
 		if got, want := results(requests[2])[2], b.handle(0, "Completed tools:\n- fetcher (id: @, size: 16B)"); got != want {
@@ -221,6 +222,76 @@ func TestAskingForWhatIsNotThere(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("(-want +got)\n%s", diff)
+		}
+	})
+}
+
+// A notice lists what the model can do now, with the tools that it has.
+func TestANoticeListsWhatApplies(t *testing.T) {
+	const callTools, answer = "Call tools.", "Answer with what you have."
+	const retrieve, wait = "Retrieve an output that is ready, with get_tool_output(id, mode)", "ait for %s that runs, with wait_for_tool_output()"
+	runs := "W" + fmt.Sprintf(wait, "an output") + "."
+	for name, c := range map[string]struct {
+		calls []string
+		set   func(*bench)
+		want  []string // options
+	}{
+		"one runs":               {[]string{"slow", "quick"}, nil, []string{callTools, runs, answer}},
+		"one is ready":           {[]string{"big"}, nil, []string{callTools, retrieve + ".", answer}},
+		"one runs, one is ready": {[]string{"slow", "big"}, nil, []string{callTools, retrieve + ", or w" + fmt.Sprintf(wait, "one") + ".", answer}},
+		"one has failed":         {[]string{"broken"}, nil, []string{callTools, answer}},
+		"no reader for handles":  {[]string{"far", "quick"}, func(b *bench) { b.tools = slices.DeleteFunc(b.tools, isReader) }, []string{callTools, answer}},
+		"detached, nothing else in the background": {[]string{"far", "quick"}, func(b *bench) { b.bounds.Async, b.bounds.Paging = false, false }, []string{callTools, runs, answer}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				broken := newTool("broken", turnkeeper.EffectNone).does(func(ctx context.Context, _ tools.Call) (tools.Result, error) {
+					time.Sleep(6 * time.Second)
+					return tools.Result{}, errors.New("it is broken")
+				})
+				big := read("big").does(func(context.Context, tools.Call) (tools.Result, error) {
+					return tools.Result{Text: strings.Repeat("x", 50_000)}, nil
+				})
+				remote := newTool("far", turnkeeper.EffectNone)
+				remote.spec.Detached, remote.spec.Timeout = true, time.Hour
+				b := asyncBench(t).with(lasting("slow", turnkeeper.EffectNone, 20*time.Second), read("quick"), big, broken, remote)
+				if c.set != nil {
+					c.set(b)
+				}
+				b.script.Add(asks(c.calls...), says("Done."))
+				if _, err := b.dispatch(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				requests := b.requests()
+				_, options, _ := strings.Cut(last(requests[len(requests)-1]), "You can:\n")
+				var want []string
+				for i, option := range c.want {
+					want = append(want, fmt.Sprintf("%d. %s", i+1, option))
+				}
+				if diff := cmp.Diff(strings.Join(want, "\n"), options); diff != "" {
+					t.Errorf("(-want +got)\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+func isReader(t tools.Tool) bool { return t.Spec().Paging }
+
+// Where nothing else goes to the background, the result of a detached call can be read all the same.
+func TestADetachedResultIsReadable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := asyncBench(t, asks("remote"), asksFor("get_tool_output", "r", `{"id":"1","mode":"raw"}`), says("Done.")).with(far("remote", turnkeeper.EffectNone))
+		b.bounds.Async, b.bounds.Paging = false, false
+		b.waits()
+		b.store.arrive(farKey, turnkeeper.CallSucceeded, "forty-two")
+		b.run(t.Context())
+		var names []string
+		for _, d := range b.requests()[1].Tools {
+			names = append(names, d.Name)
+		}
+		if got := lastResult(b.requests()[2]); got != "forty-two" || fmt.Sprint(names) != "[remote get_tool_output wait_for_tool_output]" {
+			t.Errorf("with %v it read %q", names, got)
 		}
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"turnkeeper"
+	"turnkeeper/inference"
 )
 
 // decide says how the turn goes on when every call of the newest round is
@@ -111,7 +112,7 @@ func isRefusal(text string) bool {
 // outcome of a call is in doubt it is no plain success.
 func (t *turn) answered(last turnkeeper.Round) *ending {
 	switch {
-	case strings.TrimSpace(last.Text) == "": // written by a provider that calls this an answer
+	case inference.Blank(last.Text): // written by a provider that calls this an answer
 		return t.degraded(turnkeeper.StopInferenceError)
 	case turnkeeper.AnyInDoubt(t.calls()):
 		return t.degraded(turnkeeper.StopWorkerLost)
@@ -120,6 +121,8 @@ func (t *turn) answered(last turnkeeper.Round) *ending {
 		return t.degraded(turnkeeper.StopMaxRounds)
 	case t.overLimit():
 		return t.capped(turnkeeper.StopMaxToolCalls)
+	case inference.Filtered(last.FinishReason):
+		return t.filtered()
 	}
 	return succeeded(func([]turnkeeper.Round) reply { return reply{text: last.Text, said: last.Number} })
 }
@@ -135,12 +138,24 @@ func (t *turn) single(only turnkeeper.Round) *ending {
 	if turnkeeper.AnyInDoubt(t.calls()) {
 		return t.degraded(turnkeeper.StopWorkerLost)
 	}
-	if strings.TrimSpace(only.Text) != "" {
+	if inference.Filtered(only.FinishReason) {
+		return t.filtered()
+	}
+	if !inference.Blank(only.Text) {
 		return succeeded(func([]turnkeeper.Round) reply { return reply{text: only.Text, said: only.Number} })
 	}
 	return succeeded(func(rounds []turnkeeper.Round) reply {
 		return reply{text: summaryReply(callsOf(rounds), turnkeeper.StopNone, t.def.Replies.SummaryOutput)}
 	})
+}
+
+// filtered is the end of a turn whose answer the provider's content filter cut.
+func (t *turn) filtered() *ending {
+	t.log.Warn("the provider's content filter stopped the answer, completing turn", zap.Int("rounds", len(t.rounds)))
+	end := t.degraded(turnkeeper.StopInferenceError)
+	end.outcome.ErrorClass = string(inference.ClassRefused)
+	end.outcome.Error = "the provider's content filter stopped the answer"
+	return end
 }
 
 // capped is the end by a bound.

@@ -233,7 +233,7 @@ func (e *extraction) reduce(ctx context.Context) (outputs.Extraction, error) {
 			found.Confidence = max(found.Confidence, chunk.confidence)
 		}
 	}
-	found.Snippets = outputs.Ranked(outputs.Merge(named), named)
+	found.Snippets = outputs.Ranked(outputs.Merge(named), named, e.source.maxChars)
 	var err error
 	if e.total > 1 && len(found.Snippets) > 1 {
 		err = e.t.guard(func() error { return e.rank(ctx, &found) })
@@ -260,13 +260,13 @@ func (e *extraction) rank(ctx context.Context, found *outputs.Extraction) error 
 	if err != nil {
 		return err
 	}
-	slices.SortStableFunc(picks, func(a, b outputs.Pick) int { return cmp.Compare(b.Confidence, a.Confidence) })
 	var ranked []outputs.Snippet
+	if len(picks) > 0 {
+		found.Confidence = 0
+	}
 	for _, pick := range picks {
 		ranked = append(ranked, found.Snippets[pick.Index])
-	}
-	if len(picks) > 0 {
-		found.Confidence = picks[0].Confidence
+		found.Confidence = max(found.Confidence, pick.Confidence)
 	}
 	found.Snippets = append(ranked, found.Snippets[shown:]...)
 	return nil

@@ -89,7 +89,7 @@ func (x *extractor) Generate(ctx context.Context, req inference.Request, _ func(
 	}
 	var picks []map[string]any
 	for i := range passages {
-		picks = append(picks, map[string]any{"index": i, "confidence": 0.5 + 0.01*float64(i)})
+		picks = append(picks, map[string]any{"index": passages - 1 - i, "confidence": 0.59})
 	}
 	return answered(map[string]any{"picks": picks}), nil
 }
@@ -222,6 +222,21 @@ func TestExtraction(t *testing.T) {
 			if request.Tools != nil || request.Model != "x" || !strings.Contains(request.Messages[0].Text, "do not follow them") {
 				t.Errorf("a request has tools, or another model, or no warning: %+v", request)
 			}
+		}
+	})
+}
+
+// A model says what is best by the order of its picks. How sure it is of each is another
+// thing, and may go the other way.
+func TestTheOrderOfPicksCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := extractBench(t, &extractor{rank: func(int) (inference.Response, error) {
+			return answered(map[string]any{"picks": []any{map[string]any{"index": 4, "confidence": 0.6}, map[string]any{"index": 2, "confidence": 0.9}, 3}}), nil
+		}}, "the answers")
+		b.run(t.Context())
+		got := extractionOf(t, b.shownBy("x0"), library)
+		if diff := cmp.Diff([]string{fact(4), fact(2), fact(3)}, textsOf(got)); diff != "" || got.Confidence != 0.9 {
+			t.Errorf("confidence %v, snippets (-want +got)\n%s", got.Confidence, diff)
 		}
 	})
 }

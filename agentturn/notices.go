@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/inference"
 	"turnkeeper/outputs"
 )
 
@@ -134,11 +135,35 @@ func (t *turn) retrievals(call turnkeeper.ToolCall) (n int) {
 	return n
 }
 
-// options are what the model may do now.
+// options lists what the model may do now, with the tools that are offered.
 func (t *turn) options() string {
-	retrieve := "Retrieve an output that is ready, with get_tool_output(id, mode)"
-	if len(t.jobs) > 0 || len(t.elsewhere()) > 0 {
-		retrieve += ", or wait for one that runs, with wait_for_tool_output()"
+	var running, ready bool
+	for _, call := range t.calls() {
+		switch {
+		case call.State == turnkeeper.CallRunning:
+			running = true
+		case handled(call) && (call.State == turnkeeper.CallSucceeded || !WentOn(call)):
+			ready = true
+		}
 	}
-	return "You can:\n1. Call tools.\n2. " + retrieve + ".\n3. Answer with what you have."
+	offers := func(name string) bool {
+		return slices.ContainsFunc(t.tools(false).definitions, func(d inference.ToolDefinition) bool { return d.Name == name })
+	}
+	retrieve := ready && offers(turnkeeper.ToolGetToolOutput)
+	wait := running && offers(turnkeeper.ToolWaitForToolOutput)
+	options := []string{"Call tools."}
+	switch {
+	case retrieve && wait:
+		options = append(options, "Retrieve an output that is ready, with get_tool_output(id, mode), or wait for one that runs, with wait_for_tool_output().")
+	case retrieve:
+		options = append(options, "Retrieve an output that is ready, with get_tool_output(id, mode).")
+	case wait:
+		options = append(options, "Wait for an output that runs, with wait_for_tool_output().")
+	}
+	var b strings.Builder
+	b.WriteString("You can:")
+	for i, option := range append(options, "Answer with what you have.") {
+		fmt.Fprintf(&b, "\n%d. %s", i+1, option)
+	}
+	return b.String()
 }

@@ -83,6 +83,7 @@ func cleanRaw(raw json.RawMessage) []byte {
 // A planner decides about the calls of one answer, in order.
 type planner struct {
 	t         *turn
+	declared  []string // names of the tools that the request declared
 	final     bool
 	truncated bool
 	all       []turnkeeper.ToolCall // calls of earlier rounds, and those decided so far
@@ -93,7 +94,7 @@ type planner struct {
 }
 
 func (t *turn) newPlanner(a answer) *planner {
-	p := &planner{t: t, final: a.final, all: t.calls(), wireIDs: map[string]bool{}}
+	p := &planner{t: t, declared: a.sent.tools, final: a.final, all: t.calls(), wireIDs: map[string]bool{}}
 	p.first = len(p.all)
 	p.truncated = slices.ContainsFunc(a.Calls, func(c inference.Call) bool { return c.Truncated })
 	for _, call := range p.all {
@@ -237,15 +238,15 @@ func cleanName(name string) string {
 }
 
 // notFound returns the result of a call of an unknown tool. It does not reveal whether
-// the tool is missing or the agent may not use it.
+// the tool is missing or the agent may not use it, and names what was offered.
 func (p *planner) notFound(name string) string {
-	names := p.t.offered.Names()
+	names := p.declared
 	text := "tool not found: " + name
 	if len(names) == 0 {
 		return text + "\nThere are no tools. Nothing was run."
 	}
 	text += "\nNothing was run. Available tools: " + strings.Join(names, ", ") + "."
-	if near := p.t.offered.Nearest(name); near != "" {
+	if near := p.t.offered.Nearest(name); slices.Contains(names, near) {
 		text += fmt.Sprintf(" Did you mean %q?", near)
 	}
 	return text

@@ -9,6 +9,7 @@ import (
 type sentRequest struct {
 	recipe *turnkeeper.Recipe
 	parts  []turnkeeper.RequestPart
+	tools  []string // names of those that it declared
 }
 
 // A frame is the RequestPart of what else a request is written with.
@@ -27,7 +28,11 @@ func (t *turn) sent(c *candidate, request composed, res inference.Response) sent
 	part := turnkeeper.NewRequestPart(string(encode(frame{Note: request.note, Form: sent.Form})))
 	recipe.Frame, recipe.SHA256, recipe.Bytes = part.SHA256, sent.SHA256, sent.Bytes
 	t.noteUsage(c, &recipe, res.Usage)
-	return sentRequest{&recipe, append(request.parts, part)}
+	var names []string
+	for _, tool := range request.Tools {
+		names = append(names, tool.Name)
+	}
+	return sentRequest{&recipe, append(request.parts, part), names}
 }
 
 // Canonical is a request as JSON: what counts as sent where a provider does not

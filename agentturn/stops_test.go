@@ -77,6 +77,39 @@ func TestWallTime(t *testing.T) {
 	})
 }
 
+// What a content filter cut is passed on, and is no plain success.
+func TestAnAnswerThatAFilterCut(t *testing.T) {
+	cut := inference.Response{Text: "The first step is", FinishReason: "content_filter"}
+	calls := asking("Let me see.", "look")
+	calls.FinishReason = "content_filter"
+	calls.Calls[0].Truncated = true
+	for name, test := range map[string]struct {
+		steps  []inferencetest.Step
+		single bool
+		reply  string
+	}{
+		"at once":                     {[]inferencetest.Step{inferStep(cut)}, false, cut.Text},
+		"after a tool":                {[]inferencetest.Step{asks("look"), inferStep(cut)}, false, cut.Text},
+		"in the only round":           {[]inferencetest.Step{inferStep(cut)}, true, cut.Text},
+		"in the only round, in calls": {[]inferencetest.Step{inferStep(calls)}, true, "This message could not be answered: the agent came to no result; the operator was told."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, test.steps...).with(read("look"))
+			b.bounds.Continuation = !test.single
+			want := turnkeeper.Outcome{
+				State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopInferenceError, Reply: test.reply,
+				ErrorClass: "refused", Error: "the provider's content filter stopped the answer",
+			}
+			if diff := cmp.Diff(want, b.run(t.Context())); diff != "" {
+				t.Error(diff)
+			}
+			if rounds := b.store.rounds; rounds[len(rounds)-1].FinishReason != "content_filter" {
+				t.Errorf("%+v", rounds)
+			}
+		})
+	}
+}
+
 // Before any tool has run there is nothing to tell: the message is tried again, three times in all.
 func TestWallTimeBeforeAnyTool(t *testing.T) {
 	for faults, retry := range []bool{true, true, false} {

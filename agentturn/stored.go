@@ -26,7 +26,7 @@ type Outputs interface {
 }
 
 // readers are the tools that read stored results. They are offered to every
-// agent whose turn has something that they could read.
+// agent whose turn has something that they could read, if its settings allow it.
 var readers = []string{turnkeeper.ToolGetContinuation, turnkeeper.ToolGetToolOutput, turnkeeper.ToolWaitForToolOutput}
 
 // pages says that the model can read on where a result was cut.
@@ -40,13 +40,15 @@ func (t *turn) pages() bool {
 func (t *turn) useful(reader string) bool {
 	any := func(is func(turnkeeper.ToolCall) bool) bool { return slices.ContainsFunc(t.calls(), is) }
 	stored := func(c turnkeeper.ToolCall) bool { return c.OutputID != "" }
-	switch reader {
-	case turnkeeper.ToolGetContinuation:
+	switch {
+	case t.cfg.Outputs == nil:
+		return false
+	case reader == turnkeeper.ToolGetContinuation:
 		return t.pages() && any(stored)
-	case turnkeeper.ToolGetToolOutput:
-		return t.pages() && any(stored) || t.retrieves() && any(handled)
+	case reader == turnkeeper.ToolGetToolOutput:
+		return t.pages() && any(stored) || any(handled)
 	default:
-		return t.retrieves() && any(WentOn)
+		return any(WentOn)
 	}
 }
 
@@ -154,7 +156,7 @@ func (s *shelf) index(id string) int {
 	}); i >= 0 {
 		return i
 	}
-	if n, err := strconv.Atoi(id); err == nil && n >= 1 && n <= len(s.calls) {
+	if n, err := strconv.Atoi(id); err == nil && n >= 1 && n <= len(s.calls) && strconv.Itoa(n) == id {
 		return n - 1
 	}
 	return -1

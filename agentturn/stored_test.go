@@ -155,6 +155,13 @@ func TestWhatCanBeAskedOfAnOutput(t *testing.T) {
 		"anchor":           {"get_tool_output", `{"id":"c1","mode":"slice","slice":{"anchor":"needle","window":4}}`, "é needle z"},
 		"no such anchor":   {"get_tool_output", `{"id":"c1","mode":"slice","slice":{"anchor":"pin"}}`, `{"error":"Anchor not found in content"}`},
 		"unknown output":   {"get_tool_output", `{"id":"x","mode":"raw"}`, `{"error":"Unknown tool ID: x"}`},
+		"output by number": {"get_tool_output", `{"id":1,"mode":"raw"}`, "head é"},
+		"a long number":    {"get_tool_output", `{"id":1234567,"mode":"raw"}`, `{"error":"Unknown tool ID: 1234567"}`},
+		"a longer number":  {"get_tool_output", `{"id":12345678901234567890,"mode":"raw"}`, `{"error":"Unknown tool ID: 12345678901234567890"}`},
+		"spaces":           {"get_tool_output", `{"id":" c1","mode":"raw"}`, `{"error":"Unknown tool ID:  c1"}`},
+		"spaces, paged":    {"get_continuation", `{"tool_call_id":"c1 "}`, `{"error":"Unknown tool ID: c1 "}`},
+		"no plain ordinal": {"get_continuation", `{"tool_call_id":"+1"}`, `{"error":"Unknown tool ID: +1"}`},
+		"null for nothing": {"get_tool_output", `{"id":"c1","mode":"slice","query":null,"slice":{"start":5,"length":3,"anchor":null,"window":null}}`, "ééé"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -172,6 +179,66 @@ func TestWhatCanBeAskedOfAnOutput(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Ids that differ by a space are those of two calls, and each is read by its own.
+func TestIDsThatDifferByASpace(t *testing.T) {
+	for id, want := range map[string]string{"c": "first", "c ": "second", " c": `{"error":"Unknown tool ID:  c"}`} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t, inferencetest.Answer(inference.Response{Calls: []inference.Call{
+				{ID: "c", Name: "look", Arguments: `{"n":1}`}, {ID: "c ", Name: "look", Arguments: `{"n":2}`},
+			}}), asksFor("get_continuation", "r", fmt.Sprintf(`{"tool_call_id":%q,"offset":0}`, id)), says("Done."))
+			b.with(read("look").does(func(_ context.Context, call tools.Call) (tools.Result, error) {
+				return tools.Result{Text: []string{"first", "second"}[call.Key.Ordinal-1]}, nil
+			}))
+			b.tools = append(b.tools, builtin.NewReaders()...)
+			b.run(t.Context())
+			if got := lastResult(b.requests()[2]); got != want {
+				t.Errorf("%q gives %q", id, got)
+			}
+		})
+	}
+}
+
+// Where paging or handles are off, the tools that read are unknown, and nothing names them.
+func TestReadersThatAreSwitchedOff(t *testing.T) {
+	const known = "\nNothing was run. Available tools: look"
+	for name, test := range map[string]struct {
+		set  func(*bench)
+		want []string // beginnings of what the three readers and an unknown tool are answered
+	}{
+		"all on":     {func(*bench) {}, []string{`{"error":"Unknown tool ID: x"}`, `{"error":"Unknown tool ID: x"}`, "No async tools running.", "tool not found: get_contents" + known + "."}},
+		"no paging":  {func(b *bench) { b.bounds.Paging = false }, []string{"tool not found: get_continuation" + known + ".", `{"error":"Unknown tool ID: x"}`, "No async tools running.", "tool not found: get_contents" + known + "."}},
+		"no handles": {func(b *bench) { b.bounds.Async = false }, []string{`{"error":"Unknown tool ID: x"}`, `{"error":"Unknown tool ID: x"}`, "tool not found: wait_for_tool_output" + known + ".", "tool not found: get_contents" + known + "."}},
+		"neither": {func(b *bench) { b.bounds.Paging, b.bounds.Async = false, false }, []string{
+			"tool not found: get_continuation" + known + ".", "tool not found: get_tool_output" + known + ".", "tool not found: wait_for_tool_output" + known + ".", "tool not found: get_contents" + known + ".",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, asks(`get_continuation {"tool_call_id":"x"}`, `get_tool_output {"id":"x","mode":"raw"}`, "wait_for_tool_output {}", "get_contents {}"), says("Done.")).with(read("look"))
+				b.tools = append(b.tools, builtin.NewReaders()...)
+				b.def.Tools = append(b.def.Tools, "get_continuation") // listed or not
+				test.set(b)
+				b.run(t.Context())
+				if got := results(b.requests()[1]); fmt.Sprintf("%q", got) != fmt.Sprintf("%q", test.want) {
+					t.Errorf("answered\n%q, want\n%q", got, test.want)
+				}
+			})
+		})
+	}
+}
+
+// What was offered in the request is named to a model that asks for something else.
+func TestOfferedReadersAreNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		runs := 0
+		b := pagedBench(t, strings.Repeat("x", 7000), &runs, asks("big {}"), asks("get_contents {}"), says("Done."))
+		b.run(t.Context())
+		if got, want := lastResult(b.requests()[2]), "tool not found: get_contents\nNothing was run. Available tools: big, get_continuation, get_tool_output."; !strings.HasPrefix(got, want) {
+			t.Errorf("answered %q", got)
+		}
+	})
 }
 
 // The tools that read are there when there is something to read, and not where

@@ -87,7 +87,7 @@ func newTurn(cfg Config, a Assignment, journal Journal) *turn {
 	now := time.Now()
 	t := &turn{
 		cfg: cfg, record: tellHistory(a.Record, a.Definition), def: a.Definition, bounds: bounds, journal: journal,
-		offered: offered(cfg, a.Definition), progress: newProgressNotes(),
+		offered: offered(cfg, a.Definition, bounds), progress: newProgressNotes(),
 		log:    cfg.Log.With(TurnFields(a.Record.Turn, a.Record.Message.TraceParent)...),
 		loaded: now, wall: a.WallDeadline, lease: a.LeaseDeadline,
 		block:       max(1, a.Record.NextBlock),
@@ -116,13 +116,22 @@ func newTurn(cfg Config, a Assignment, journal Journal) *turn {
 }
 
 // offered are the tools an agent lists and the process has, as they are now, and
-// those that read stored results. The check of agent files reports what is not
-// there.
-func offered(cfg Config, d *agentdef.Definition) *tools.Registry {
+// those that read stored results, without those that are switched off. The check of
+// agent files reports what is not there.
+func offered(cfg Config, d *agentdef.Definition, bounds turnkeeper.Bounds) *tools.Registry {
 	all := cfg.Tools
+	handles := bounds.Async || slices.ContainsFunc(d.Tools, func(name string) bool {
+		spec, _ := all.Spec(name)
+		return spec.Detached // its calls are answered with handles, whatever the settings say
+	})
+	off := map[string]bool{
+		turnkeeper.ToolGetContinuation:   !bounds.Paging,
+		turnkeeper.ToolGetToolOutput:     !bounds.Paging && !handles,
+		turnkeeper.ToolWaitForToolOutput: !handles,
+	}
 	var known []string
 	for _, name := range slices.Concat(d.Tools, readers) {
-		if _, ok := all.Get(name); ok && !slices.Contains(known, name) {
+		if _, ok := all.Get(name); ok && !off[name] && !slices.Contains(known, name) {
 			known = append(known, name)
 		}
 	}

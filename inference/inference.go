@@ -13,6 +13,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"strings"
+	"unicode"
 
 	"turnkeeper"
 )
@@ -121,6 +123,21 @@ type Response struct {
 	Raw          json.RawMessage  // for Message.Raw; nil: nothing worth replaying
 	Sent         Sent             // what was sent for it; zero: the provider does not say
 	Attempts     int              // model calls made for it; set by Retry and Chain
+}
+
+// Filtered reports whether a finish reason says that the provider's content filter stopped the
+// answer. Providers have several words for it.
+func Filtered(finishReason string) bool {
+	reason := strings.ToLower(finishReason)
+	return strings.HasPrefix(reason, "content_filter") || reason == "sensitive" || reason == "safety"
+}
+
+// Blank reports whether a text has nothing to read: no character other than white space, and
+// control and format characters, such as NUL and the byte order mark.
+func Blank(text string) bool {
+	return !strings.ContainsFunc(text, func(r rune) bool {
+		return !unicode.IsSpace(r) && !unicode.In(r, unicode.Cc, unicode.Cf)
+	})
 }
 
 // A Sent says what a provider put on the wire for a request.

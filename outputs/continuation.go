@@ -37,7 +37,7 @@ func ParseContinuation(arguments []byte) (Continuation, error) {
 	if args.Offset == nil {
 		return c, nil
 	}
-	offset, err := strconv.ParseInt(idOf(args.Offset), 10, 64)
+	offset, err := strconv.ParseInt(strings.TrimSpace(idOf(args.Offset)), 10, 64)
 	if err != nil {
 		return Continuation{}, refusal("offset must be a whole number of characters, 0 or more")
 	}
@@ -45,11 +45,27 @@ func ParseContinuation(arguments []byte) (Continuation, error) {
 	return c, nil
 }
 
-// idOf is a string or a number as it was written.
+// An ID names a result, as a model wrote it: a string, unchanged, or a number, with the
+// digits that it was written with. The zero value is that of any other JSON.
+type ID string
+
+// UnmarshalJSON never fails.
+func (id *ID) UnmarshalJSON(data []byte) error {
+	var value any
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.UseNumber()
+	if decoder.Decode(&value) != nil {
+		value = nil
+	}
+	*id = ID(idOf(value))
+	return nil
+}
+
+// idOf returns a string or a number as it was written, and nothing for anything else.
 func idOf(value any) string {
 	switch v := value.(type) {
 	case string:
-		return strings.TrimSpace(v)
+		return v
 	case json.Number:
 		return v.String()
 	default:

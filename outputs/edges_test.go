@@ -210,12 +210,12 @@ func TestRanked(t *testing.T) {
 		}
 		return all
 	}
-	if diff := cmp.Diff([]string{"five six", "one two three"}, texts(outputs.Ranked(merged, named))); diff != "" {
+	if diff := cmp.Diff([]string{"five six", "one two three"}, texts(outputs.Ranked(merged, named, 6000))); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 	// What is not a part of one is left out.
 	before := outputs.Locate(chunk, []string{"one", "four", "three four"})
-	if diff := cmp.Diff([]string(nil), texts(outputs.Ranked(outputs.Locate(chunk, []string{"three"}), before))); diff != "" {
+	if diff := cmp.Diff([]string(nil), texts(outputs.Ranked(outputs.Locate(chunk, []string{"three"}), before, 6000))); diff != "" {
 		t.Errorf("parts of nothing (-want +got)\n%s", diff)
 	}
 }

@@ -91,7 +91,8 @@ func TestParseContinuation(t *testing.T) {
 		err    string
 	}{
 		`{"tool_call_id":"a"}`:                      {"a", -99, ""},
-		`{"tool_call_id":" a "}`:                    {"a", -99, ""},
+		`{"tool_call_id":" a "}`:                    {" a ", -99, ""},
+		`{"id":1234567}`:                            {"1234567", -99, ""},
 		`{"id":"a","tool_call_id":""}`:              {"a", -99, ""},
 		`{"id":7,"offset":0}`:                       {"7", 0, ""},
 		`{"id":"a","offset":null}`:                  {"a", -99, ""},

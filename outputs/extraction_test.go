@@ -112,7 +112,8 @@ func TestPromptsHoldDataApart(t *testing.T) {
 func TestTheWordsOfAPromptVersion(t *testing.T) {
 	search := outputs.SearchPrompt("query", outputs.Chunk{Total: 1, Text: "text"})
 	rank, _ := outputs.RankPrompt("query", []outputs.Snippet{{Text: "text"}}, 100)
-	words := map[int]string{1: "6cb52b17314534e20764ed692928584179dc1efe0e04541370b55e1bd2522242"}
+	const first = "6cb52b17314534e20764ed692928584179dc1efe0e04541370b55e1bd2522242"
+	words := map[int]string{2: first}
 	if got := sum(search.System + search.User + rank.System + rank.User); words[outputs.PromptVersion] != got {
 		t.Errorf("the words have changed: raise PromptVersion, and note %s for it here", got)
 	}
@@ -168,7 +169,7 @@ func TestNeighboursMerge(t *testing.T) {
 			}
 			if name == "a word between" {
 				got = nil // and in the order in which they were named
-				for _, s := range outputs.Ranked(outputs.Merge(found), outputs.Locate(chunk, []string{"three", "one."})) {
+				for _, s := range outputs.Ranked(outputs.Merge(found), outputs.Locate(chunk, []string{"three", "one."}), 6000) {
 					got = append(got, s.Text)
 				}
 			}
@@ -182,7 +183,7 @@ func TestNeighboursMerge(t *testing.T) {
 func extractionFrom(text string, named ...string) outputs.Extraction {
 	found := outputs.Locate(outputs.Chunk{Text: text, Total: 1}, named)
 	return outputs.Extraction{
-		Snippets: outputs.Ranked(outputs.Merge(found), found), SourceHash: sum(text), SourceSizeBytes: int64(len(text)),
+		Snippets: outputs.Ranked(outputs.Merge(found), found, 6000), SourceHash: sum(text), SourceSizeBytes: int64(len(text)),
 		ChunksSearched: 1, ChunksTotal: 1, Confidence: 0.5,
 	}
 }
@@ -238,6 +239,51 @@ func TestExtractionsWithinACap(t *testing.T) {
 	}
 }
 
+// What was named first is shown first, and whole, whatever it overlaps or touches.
+func TestTheBestIsNotBuried(t *testing.T) {
+	var lines []string
+	for i := range 300 {
+		lines = append(lines, fmt.Sprintf("Line %d says %s.", i, strings.Repeat("\"x\" ", 10)))
+	}
+	text := strings.Join(lines, "\n")
+	best := lines[200]
+	for name, c := range map[string]struct {
+		named []string
+		next  string // the second snippet; empty: any, or none
+	}{
+		"in another":            {[]string{best, text}, text[:100]},
+		"after another in rank": {[]string{best, lines[7], text}, lines[7]},
+		"among its neighbours":  {append([]string{best}, lines...), lines[0]},
+		"overlapping":           {[]string{best, best[10:] + text[strings.Index(text, best)+len(best):]}, best[10:]},
+		"with few neighbours":   {[]string{best, lines[201], lines[0]}, lines[0]},
+		"with one and a half":   {[]string{best, best + "\n" + lines[201][:10], lines[0]}, lines[0]},
+	} {
+		for _, limit := range []int{600, 1000, 2000, 6000, 100_000} {
+			found := outputs.Locate(outputs.Chunk{Text: text, Total: 1}, c.named)
+			whole := outputs.Extraction{Snippets: outputs.Ranked(outputs.Merge(found), found, limit), SourceHash: sum(text), SourceSizeBytes: int64(len(text)), ChunksTotal: 1}
+			var x outputs.Extraction
+			if err := json.Unmarshal([]byte(whole.Render(limit)), &x); err != nil {
+				t.Fatal(err)
+			}
+			if len(x.Snippets) == 0 || !strings.Contains(x.Snippets[0].Text, best) {
+				t.Errorf("%s, at %d: the first of %d is %.100q", name, limit, len(x.Snippets), x.Snippets)
+				continue
+			}
+			if len(x.Snippets) > 1 && !x.SnippetCut && !strings.Contains(x.Snippets[1].Text, c.next) {
+				t.Errorf("%s, at %d: the second is %.100q", name, limit, x.Snippets[1].Text)
+			}
+			if ok, err := x.Verify(t.Context(), outputs.Text(text), sum(text)); !ok || err != nil {
+				t.Errorf("%s, at %d: it does not stand", name, limit)
+			}
+			for i, s := range x.Snippets[1:] {
+				if s.StartByte >= x.Snippets[0].StartByte && s.EndByte <= x.Snippets[0].EndByte {
+					t.Errorf("%s, at %d: snippet %d is a part of the first", name, limit, i+1)
+				}
+			}
+		}
+	}
+}
+
 // However much a model names, it is put together in no time.
 func TestManySnippets(t *testing.T) {
 	var text strings.Builder
@@ -253,7 +299,7 @@ func TestManySnippets(t *testing.T) {
 		found = append(found, outputs.Locate(part, named[at*50:(at+1)*50])...)
 	}
 	started := time.Now()
-	x := outputs.Extraction{Snippets: outputs.Ranked(outputs.Merge(found), found)}
+	x := outputs.Extraction{Snippets: outputs.Ranked(outputs.Merge(found), found, 6000)}
 	shown := x.Render(6000)
 	if took := time.Since(started); took > time.Minute || len(x.Snippets) != 4000 || utf8.RuneCountInString(shown) < 5700 {
 		t.Errorf("it took %s for %d snippets, of which %d characters are shown", took, len(x.Snippets), len(shown))

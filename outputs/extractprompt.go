@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// PromptVersion is that of the words in which a model is asked to extract. An
-// extraction that other words have found is not this one's.
-const PromptVersion = 1
+// PromptVersion is that of the words in which a model is asked to extract, and of how its
+// answers are put together. An extraction of another version is not this one's.
+const PromptVersion = 2
 
 // A Prompt is one question to a model that extracts.
 type Prompt struct {

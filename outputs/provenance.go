@@ -17,6 +17,9 @@ type Snippet struct {
 	EndByte    int64  `json:"end_byte"`
 	ChunkIndex int    `json:"chunk_index"` // where it begins
 	SHA256     string `json:"sha256"`      // of Text
+
+	// Bridge says that no model named it: it spans two snippets with white space between.
+	Bridge bool `json:"-"`
 }
 
 // Locate finds in a chunk what a model says stands there, word by word. What
@@ -55,7 +58,9 @@ func bridges(chunk Chunk, found []Snippet) (spans []Snippet) {
 		if last.StartByte >= 0 && next.StartByte > last.EndByte { // else Merge sees that they touch
 			gap := chunk.Text[last.EndByte-chunk.StartByte : next.StartByte-chunk.StartByte]
 			if strings.TrimSpace(gap) == "" {
-				spans = append(spans, chunk.snippet(int(last.StartByte-chunk.StartByte), int(next.EndByte-chunk.StartByte)))
+				span := chunk.snippet(int(last.StartByte-chunk.StartByte), int(next.EndByte-chunk.StartByte))
+				span.Bridge = true
+				spans = append(spans, span)
 			}
 		}
 		if next.EndByte > last.EndByte {
@@ -79,6 +84,7 @@ func Merge(snippets []Snippet) []Snippet {
 	merged := sorted[:0]
 	for _, s := range sorted {
 		if len(merged) == 0 || s.StartByte > merged[len(merged)-1].EndByte {
+			s.Bridge = false
 			merged = append(merged, s)
 			continue
 		}
@@ -99,20 +105,39 @@ func inTextOrder(snippets []Snippet) []Snippet {
 	return sorted
 }
 
-// Ranked puts snippets, as Merge gives them, into the order in which the first
-// part of each was named.
-func Ranked(merged, named []Snippet) []Snippet {
+// Ranked puts snippets, as Merge gives them, into the order in which the first part of each
+// was named. One that would take more than half of the room in maxChars characters, or 2500 of
+// them, is taken apart again, so that it neither hides the part that was named first nor pushes
+// out what was named after that.
+func Ranked(merged, named []Snippet, maxChars int) []Snippet {
+	const (
+		frame   = 400 // characters of an extraction beside the text of a snippet
+		longest = 2500
+	)
+	most := min((maxChars-frame)/2, longest)
 	ranked := make([]Snippet, 0, len(merged))
 	taken := make([]bool, len(merged))
+	small := make([]bool, len(merged))
+	for i, m := range merged {
+		small[i] = len(m.Text) <= utf8.UTFMax*most && utf8.RuneCountInString(quoted(m.Text)) <= most
+	}
 	for _, part := range named {
 		i, found := slices.BinarySearchFunc(merged, part.StartByte, func(m Snippet, start int64) int { return cmp.Compare(m.StartByte, start) })
 		if !found {
 			i-- // the one that begins before it
 		}
-		if i >= 0 && part.EndByte <= merged[i].EndByte && !taken[i] {
+		switch {
+		case i < 0 || part.EndByte > merged[i].EndByte || taken[i]:
+		case small[i]:
 			taken[i] = true
 			ranked = append(ranked, merged[i])
+		case !part.Bridge && !slices.ContainsFunc(ranked, part.within):
+			ranked = append(ranked, part)
 		}
 	}
 	return ranked
+}
+
+func (s Snippet) within(other Snippet) bool {
+	return s.StartByte >= other.StartByte && s.EndByte <= other.EndByte
 }

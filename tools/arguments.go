@@ -29,9 +29,10 @@ type Arguments struct {
 // CheckArguments reads the arguments of a call as a provider sent them. They
 // must be one JSON object, valid UTF-8, within MaxArgumentBytes and
 // MaxArgumentDepth, without a key twice, anything after the object, a lone
-// surrogate or a NUL character, and valid by the schema. Nothing, blanks and
-// null count as an empty object. A string in place of an array or object that
-// the schema wants is read as the JSON in it, if it is that.
+// surrogate or a NUL character, and valid by the schema. Nothing and blanks
+// count as an empty object; null does not. A string in place of an array or object that
+// the schema wants is read as the JSON in it, if it is that. A property that is not
+// required, is null and cannot be null counts as absent.
 //
 // Numbers must fit a 64-bit float, and have at most 100 characters and 80
 // digits that count. Those without an exponent, a leading minus zero or zeros
@@ -62,14 +63,14 @@ func readArguments(schema *Schema, raw string) (object map[string]any, coerced b
 		return nil, false, tooLong(len(raw))
 	}
 	text := strings.Trim(raw, jsonSpace)
-	if text == "" || text == "null" {
+	if text == "" {
 		return map[string]any{}, false, nil
 	}
 	value, err := parseJSON(text, MaxArgumentDepth)
 	if err != nil {
 		return nil, false, err
 	}
-	c := coercer{}
+	c := coercer{refs: schema.refs}
 	object, ok := c.coerce(schema.root, value, 1).(map[string]any)
 	if !ok {
 		return nil, false, fmt.Errorf("they are %s, not a JSON object", kindOf(value))

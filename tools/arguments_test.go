@@ -28,7 +28,6 @@ func TestCanonicalArguments(t *testing.T) {
 	tests := []struct{ name, raw, want string }{
 		{"nothing", "", `{}`},
 		{"blanks", " \t\r\n ", `{}`},
-		{"null", " null ", `{}`},
 		{"empty object", `{ }`, `{}`},
 		{"keys sorted by bytes, at any depth", `{"b":{"é":1,"z":2,"Z":3},"a":[{"y":1,"x":2}]}`, `{"a":[{"x":2,"y":1}],"b":{"Z":3,"z":2,"é":1}}`},
 		{"space dropped", "{\n \"a\" : [ 1 , 2 , { } , [ ] ]\t}", `{"a":[1,2,{},[]]}`},
@@ -56,6 +55,7 @@ func TestCanonicalArguments(t *testing.T) {
 func TestRefusedJSON(t *testing.T) {
 	tests := []struct{ name, raw, want string }{
 		{"array", `[1]`, "they are an array, not a JSON object"},
+		{"null", " null ", "they are null, not a JSON object"},
 		{"number", `5`, "they are a number"},
 		{"string that is no object", `"hello"`, "they are a string"},
 		{"string of a string", `"\"{}\""`, "they are a string"},
@@ -180,6 +180,39 @@ func TestSchemaFaults(t *testing.T) {
 				t.Errorf("fault = %q, want it to end with %q", fault, want)
 			}
 		})
+	}
+}
+
+// An optional argument that is null, where null is none of its values, is absent.
+func TestNullIsAbsent(t *testing.T) {
+	const schema = `{"type":"object","additionalProperties":false,"required":["path"],"$defs":{"word":{"type":"string"}},"properties":{
+		"path":{"type":"string"},
+		"depth":{"type":"integer"},
+		"tags":{"type":["null","array"]},
+		"mode":{"enum":["fast","slow"]},
+		"level":{"enum":["low",null]},
+		"kind":{"const":"a"},
+		"word":{"$ref":"#/$defs/word"},
+		"either":{"anyOf":[{"type":"string"},{"type":"integer"}]},
+		"maybe":{"anyOf":[{"type":"string"},{"type":"null"}]},
+		"both":{"allOf":[{"type":"string"},{"minLength":1}]},
+		"any":{},
+		"filter":{"type":"object","required":["id"],"properties":{"id":{"type":"string"},"max":{"type":"integer"}}},
+		"filters":{"type":"array","items":{"type":"object","properties":{"max":{"type":"integer"}}}}}}`
+	for raw, want := range map[string]string{
+		`{"path":"p","depth":null,"mode":null,"kind":null,"word":null,"either":null,"both":null}`: `{"path":"p"}`,
+		`{"path":"p","tags":null,"level":null,"maybe":null,"any":null}`:                           `{"any":null,"level":null,"maybe":null,"path":"p","tags":null}`,
+		`{"path":"p","filter":{"id":"x","max":null},"filters":[{"max":null}]}`:                    `{"filter":{"id":"x"},"filters":[{}],"path":"p"}`,
+		`{"path":null}`:                                       `"path": is of type "null", it must be "string"`,
+		`{"path":"p","zip":null}`:                             `unexpected "zip"`,
+		`{"path":"p","filter":{"id":null}}`:                   `"filter.id": is of type "null", it must be "string"`,
+		`{"path":"p","filters":[null]}`:                       `"filters[]": is of type "null", it must be "object"`,
+		`{"path":"p","filter":"{\"id\":\"x\",\"max\":null}"}`: `{"filter":{"id":"x"},"path":"p"}`,
+	} {
+		args, fault := tools.CheckArguments(compile(t, schema), raw)
+		if fault == "" && args.Canonical != want || fault != "" && !strings.HasPrefix(fault, "invalid arguments: "+want+". Nothing") {
+			t.Errorf("%s: %q, fault %q", raw, args.Canonical, fault)
+		}
 	}
 }
 

@@ -8,8 +8,9 @@ import (
 )
 
 // A coercer puts right what models often get wrong: an array or object that is
-// encoded as JSON in a string.
+// encoded as JSON in a string, and null for an optional property that cannot be null.
 type coercer struct {
+	refs    map[*jsonschema.Schema]*jsonschema.Schema
 	coerced bool
 }
 
@@ -24,7 +25,12 @@ func (c *coercer) coerce(schema *jsonschema.Schema, value any, depth int) any {
 	switch v := value.(type) {
 	case map[string]any:
 		for name, member := range v {
-			v[name] = c.coerce(schema.Properties[name], member, depth+1)
+			property := schema.Properties[name]
+			if member == nil && property != nil && !slices.Contains(schema.Required, name) && c.refusesNull(property) {
+				delete(v, name)
+				continue
+			}
+			v[name] = c.coerce(property, member, depth+1)
 		}
 	case []any:
 		for i, item := range v {
@@ -57,6 +63,24 @@ func (c *coercer) decode(schema *jsonschema.Schema, text string, depth int) any 
 	c.coerced = true
 	return value
 }
+
+// refusesNull reports whether null is certainly no value of the schema. References lead to no
+// schema twice: see checkRefs.
+func (c *coercer) refusesNull(schema *jsonschema.Schema) bool {
+	switch {
+	case schema.Type != "" && schema.Type != "null",
+		len(schema.Types) > 0 && !slices.Contains(schema.Types, "null"),
+		len(schema.Enum) > 0 && !slices.Contains(schema.Enum, nil),
+		schema.Const != nil && *schema.Const != nil,
+		len(schema.AnyOf) > 0 && !slices.ContainsFunc(schema.AnyOf, c.mayBeNull),
+		len(schema.OneOf) > 0 && !slices.ContainsFunc(schema.OneOf, c.mayBeNull):
+		return true
+	}
+	target := c.refs[schema]
+	return target != nil && c.refusesNull(target) || slices.ContainsFunc(schema.AllOf, c.refusesNull)
+}
+
+func (c *coercer) mayBeNull(schema *jsonschema.Schema) bool { return !c.refusesNull(schema) }
 
 func wants(schema *jsonschema.Schema, kind string) bool {
 	return schema.Type == kind || slices.Contains(schema.Types, kind)

@@ -63,6 +63,11 @@ func wordCases() []answerCase {
 		{name: "1.4 other choices are not mixed in", reply: SSE(delta(`{"content":"hello"}`), `{"choices":[{"index":1,"delta":{"content":"no"}}]}`, finish("stop")), expect: hello},
 		{name: "1.4 fields of unexpected types", reply: SSE(`{"id":7,"model":null,"choices":[null,{"index":"0","delta":{"content":"hello","tool_calls":null,"refusal":false}}],"usage":"none"}`, finish("stop")), expect: outcome{Text: "hello", Finish: "stop", Refusal: "false"}},
 		{name: "1.4 characters cut by chunks keep whole", reply: SSE(delta(`{"content":"h\u00e9"}`), delta(`{"content":"\ud83c\udf0d"}`), finish("stop")), expect: said("hé🌍")},
+		{name: "1.4 a surrogate pair split over two chunks", reply: SSE(delta(`{"content":"h\ud83c"}`), delta(`{"content":"\uDF0d!"}`), finish("stop")), expect: said("h🌍!")},
+		{name: "1.4 a surrogate pair split over two chunks, an empty one between", reply: SSE(delta(`{"content":"\ud83c"}`), delta(`{"content":""}`), delta(`{"content":"\udf0d"}`), finish("stop")), expect: said("🌍")},
+		{name: "1.4 a surrogate pair split over two parts", reply: SSE(delta(`{"content":[{"type":"text","text":"\ud83c"}]}`), delta(`{"content":[{"type":"text","text":"\udf0d"}]}`), finish("stop")), expect: said("🌍")},
+		{name: "1.4 a surrogate pair of reasoning split over two chunks", reply: SSE(delta(`{"reasoning_content":"\ud83c"}`), delta(`{"reasoning_content":"\udf0d"}`), delta(`{"content":"hello"}`), finish("stop")), expect: outcome{Text: "hello", Reasoning: "🌍", Finish: "stop"}},
+		{name: "1.4 halves of surrogate pairs that stay alone", reply: SSE(delta(`{"content":"a\ud83cb\udf0d"}`), delta(`{"content":"\\ud83c"}`), delta(`{"content":"\ud83c"}`), finish("stop")), expect: said("a\uFFFDb\uFFFD\\ud83c\uFFFD")},
 		{name: "1.4 reasoning_content deltas", reply: SSE(delta(`{"reasoning_content":"let me "}`), delta(`{"reasoning_content":"see"}`), delta(`{"content":"hello"}`), finish("stop")), expect: outcome{Text: "hello", Reasoning: "let me see", Finish: "stop"}},
 		{name: "1.1 reasoning and reasoning_details of OpenRouter", reply: SSE(delta(`{"reasoning":"hm","reasoning_details":[{"type":"reasoning.text","index":0,"text":"hm"}]}`), delta(`{"content":"hello"}`), finish("stop")), expect: outcome{Text: "hello", Reasoning: "hm", Finish: "stop"}},
 		{name: "2 both reasoning fields say the same", reply: SSE(delta(`{"reasoning":"hm","reasoning_content":"hm"}`), delta(`{"content":"hello"}`), finish("stop")), expect: outcome{Text: "hello", Reasoning: "hm", Finish: "stop"}},
@@ -113,6 +118,20 @@ func callCases() []answerCase {
 			expect: asks(called("a", "clock", `{"a":1}`))},
 		{name: "1.4 the name comes in pieces", reply: SSE(
 			toolDelta(`{"index":0,"id":"a","function":{"name":"read_"}}`), toolDelta(`{"index":0,"function":{"name":"file","arguments":"{}"}}`), finish("tool_calls")), expect: asks(called("a", "read_file", "{}"))},
+		{name: "1.4 a surrogate pair of arguments split over two chunks", reply: SSE(toolDelta(`{"index":0,"id":"a","function":{"name":"read_file","arguments":"{\"path\":\"\ud83c"}}`), toolDelta(`{"index":0,"function":{"arguments":"\udf0d\"}"}}`), finish("tool_calls")), expect: asks(called("a", "read_file", `{"path":"🌍"}`))},
+		{name: "1.4 surrogate pairs of parallel calls split over chunks", reply: SSE(
+			toolDelta(`{"index":0,"id":"a","function":{"name":"read_file","arguments":"{\"path\":\"\ud83c"}}`), toolDelta(`{"index":1,"id":"b","function":{"name":"read_file","arguments":"{\"path\":\"\ud83d"}}`),
+			toolDelta(`{"index":0,"function":{"arguments":"\udf0d\"}"}}`), toolDelta(`{"index":1,"function":{"arguments":"\ude00\"}"}}`), finish("tool_calls")),
+			expect: asks(called("a", "read_file", `{"path":"🌍"}`), called("b", "read_file", `{"path":"😀"}`))},
+		{name: "1.4 half of a surrogate pair in arguments is passed on as what it is", reply: SSE(toolDelta(`{"index":0,"id":"a","function":{"name":"read_file","arguments":"{\"path\":\"\ud83c"}}`), toolDelta(`{"index":0,"function":{"arguments":"\"}"}}`), finish("tool_calls")), expect: asks(called("a", "read_file", `{"path":"\ud83c"}`))},
+		{name: "1.4 arguments before the name", reply: SSE(toolDelta(`{"index":0,"id":"a","function":{"arguments":"{\"path\":"}}`), toolDelta(`{"index":0,"function":{"arguments":"\"x\"}"}}`), toolDelta(`{"index":0,"function":{"name":"read_file"}}`), finish("tool_calls")), expect: asks(called("a", "read_file", `{"path":"x"}`))},
+		{name: "1.4 arguments before the name and the id, without index", reply: SSE(toolDelta(`{"function":{"arguments":"{\"path\":\"x\"}"}}`), toolDelta(`{"id":"a","function":{"name":"read_file"}}`), finish("tool_calls")), expect: asks(called("a", "read_file", `{"path":"x"}`))},
+		{name: "1.4 arguments before the name, beside another call", reply: SSE(
+			toolDelta(`{"index":0,"id":"a","function":{"arguments":"{\"a\":1}"}}`), toolDelta(`{"index":1,"id":"b","function":{"name":"read_file","arguments":"{\"b\":2}"}}`), toolDelta(`{"index":0,"function":{"name":"clock"}}`), finish("tool_calls")), expect: two},
+		{name: "1.4 calls out of the order of their index", reply: SSE(
+			toolDelta(`{"index":1,"id":"b","function":{"name":"read_file","arguments":"{\"b\":"}}`), toolDelta(`{"index":0,"id":"a","function":{"name":"clock","arguments":"{\"a\":1}"}}`), toolDelta(`{"index":1,"function":{"arguments":"2}"}}`), finish("tool_calls")), expect: two},
+		{name: "1.4 calls out of order from index 1 on", reply: SSE(
+			toolDelta(`{"index":2,"id":"b","function":{"name":"read_file","arguments":"{\"b\":2}"}}`), toolDelta(`{"index":1,"id":"a","function":{"name":"clock","arguments":"{\"a\":1}"}}`), finish("tool_calls")), expect: two},
 		{name: "1.4 the first index is 1", reply: SSE(toolDelta(`{"index":1,"id":"a","function":{"name":"clock","arguments":"{}"}}`), finish("tool_calls")), expect: clock},
 		{name: "1.4 null among the calls", reply: message(`{"tool_calls":[null,{"id":"a","function":{"name":"clock","arguments":"{}"}}]}`, "tool_calls"), whole: true, expect: clock},
 		{name: "1.4 an empty entry among the calls", reply: SSE(toolDelta(`{"index":0,"type":"function","function":{}}`), toolDelta(`{"index":1,"id":"a","function":{"name":"clock","arguments":"{}"}}`), finish("tool_calls")), expect: clock},
@@ -146,12 +165,17 @@ func finishCases() []answerCase {
 		{name: "2 an empty stop", reply: SSE(delta(`{"content":""}`), finish("stop")), expect: outcome{Class: inference.ClassBadOutput, Code: "empty"}},
 		{name: "2 an empty stop that was billed", reply: SSE(finish("stop"), used), expect: outcome{Class: inference.ClassBadOutput, Code: "empty", Usage: tokensOf(10, 20)}},
 		{name: "2 nothing but white space", reply: SSE(delta(`{"content":" \n"}`), finish("stop")), expect: outcome{Class: inference.ClassBadOutput, Code: "empty"}},
+		{name: "2 nothing but NUL", reply: SSE(delta(`{"content":"\u0000"}`), delta(`{"content":" \u0000"}`), finish("stop")), expect: outcome{Class: inference.ClassBadOutput, Code: "empty"}},
+		{name: "2 nothing but characters without width", reply: SSE(delta(`{"content":"\ufeff\u200b\u001b\u2060"}`), finish("stop")), expect: outcome{Class: inference.ClassBadOutput, Code: "empty"}},
 		{name: "2 nothing but reasoning", reply: SSE(delta(`{"reasoning_content":"hm"}`), finish("stop")), expect: outcome{Class: inference.ClassBadOutput, Code: "empty"}},
 		{name: "2 reasoning used the whole answer up", reply: SSE(delta(`{"reasoning_content":"hm"}`), finish("length"), used), expect: outcome{Class: inference.ClassBadOutput, Code: "empty", Usage: tokensOf(10, 20)}},
 		{name: "2 length without any output (Xiaomi) is an overflow", reply: SSE(finish("length"), `{"choices":[],"usage":{"prompt_tokens":9000,"completion_tokens":0}}`), expect: outcome{Class: inference.ClassContextOverflow, Code: "length", Usage: tokensOf(9000, 0)}},
 		{name: "2 a refusal", reply: SSE(delta(`{"refusal":"I cannot "}`), delta(`{"refusal":"do that"}`), finish("stop")), expect: outcome{Class: inference.ClassRefused, Code: "refusal"}},
 		{name: "2 a refusal, whole", reply: message(`{"content":null,"refusal":"no"}`, "stop"), whole: true, expect: outcome{Class: inference.ClassRefused, Code: "refusal"}},
 		{name: "2 content_filter without text", reply: SSE(finish("content_filter")), expect: outcome{Class: inference.ClassRefused, Code: "content_filter"}},
+		{name: "2 a content filter by another name, without text", reply: SSE(finish("content_filter: SAFETY")), expect: outcome{Class: inference.ClassRefused, Code: "content_filter"}},
+		{name: "2 content_filter within words", reply: SSE(delta(`{"content":"hel"}`), finish("content_filter")), expect: outcome{Text: "hel", Finish: "content_filter"}},
+		{name: "2 a content filter by another name, within a call", reply: SSE(toolDelta(half), finish("sensitive")), expect: outcome{Calls: []inference.Call{cut(a)}, Finish: "sensitive"}},
 		{name: "2 content_filter within a call", reply: SSE(toolDelta(half), finish("content_filter")), expect: outcome{Calls: []inference.Call{cut(a)}, Finish: "content_filter"}},
 	}
 }

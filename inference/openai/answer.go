@@ -2,6 +2,7 @@ package openai
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"maps"
 	"strings"
@@ -14,19 +15,20 @@ import (
 // or taken from one whole completion, before anybody judged it.
 type answer struct {
 	id, model string
-	text      strings.Builder
-	refusal   strings.Builder
-	reasoning strings.Builder
-	calls     []*callParts
+	text      growing
+	refusal   growing
+	reasoning growing
+	calls     []*callParts // in the order in which they run
+	arrived   []*callParts // the same in the order in which they began
 	finish    string
 	usage     turnkeeper.Usage
 	reported  bool // usage was
 	cost      string
 	choices   int // chunks that had a choice
 
-	content []json.RawMessage           // parts, when the content came as such
-	replay  map[string]*strings.Builder // reasoning text by the name of its field
-	details []*detail                   // reasoning_details
+	content []json.RawMessage   // parts, when the content came as such
+	replay  map[string]*growing // reasoning text by the name of its field
+	details []*detail           // reasoning_details
 	extra   map[string]json.RawMessage
 
 	declared map[string]bool // names of tools
@@ -37,7 +39,7 @@ type answer struct {
 type callParts struct {
 	id, name  string
 	index     index
-	arguments strings.Builder
+	arguments growing
 	sent      int                        // bytes of arguments passed on
 	announced bool                       // its name was passed on
 	object    map[string]json.RawMessage // members of the call beside id, type, index and function
@@ -48,7 +50,7 @@ func newAnswer(tools []inference.ToolDefinition, onDelta func(inference.Delta)) 
 	if onDelta == nil {
 		onDelta = func(inference.Delta) {}
 	}
-	a := &answer{onDelta: onDelta, declared: map[string]bool{}, replay: map[string]*strings.Builder{}}
+	a := &answer{onDelta: onDelta, declared: map[string]bool{}, replay: map[string]*growing{}}
 	for _, tool := range tools {
 		a.declared[tool.Name] = true
 	}
@@ -73,9 +75,9 @@ type wireChoice struct {
 
 type wireMessage struct {
 	Content          json.RawMessage `json:"content"`
-	Refusal          text            `json:"refusal"`
-	ReasoningContent text            `json:"reasoning_content"`
-	Reasoning        text            `json:"reasoning"`
+	Refusal          fragment        `json:"refusal"`
+	ReasoningContent fragment        `json:"reasoning_content"`
+	Reasoning        fragment        `json:"reasoning"`
 	ReasoningDetails list            `json:"reasoning_details"`
 	ExtraContent     json.RawMessage `json:"extra_content"`
 	ToolCalls        list            `json:"tool_calls"`
@@ -126,7 +128,7 @@ func (a *answer) addMessage(c wireChoice) {
 	}
 	a.addReasoning(m)
 	a.addContent(m.Content)
-	a.refusal.WriteString(string(m.Refusal))
+	a.refusal.add(m.Refusal)
 	if isObject(m.ExtraContent) {
 		a.keep("extra_content", m.ExtraContent)
 	}
@@ -145,35 +147,49 @@ func (a *answer) keep(name string, value json.RawMessage) {
 // addReasoning keeps every field for replay, and shows one of them: servers
 // that send both send the same text twice.
 func (a *answer) addReasoning(m wireMessage) {
-	a.remember("reasoning_content", string(m.ReasoningContent))
-	a.remember("reasoning", string(m.Reasoning))
+	a.remember("reasoning_content", m.ReasoningContent)
+	a.remember("reasoning", m.Reasoning)
 	for _, piece := range m.ReasoningDetails {
 		a.addDetail(piece)
 	}
-	a.think(first(string(m.ReasoningContent), string(m.Reasoning)))
+	a.think(cmp.Or(m.ReasoningContent, m.Reasoning))
 }
 
-func (a *answer) remember(field, s string) {
-	if s == "" {
+func (a *answer) remember(field string, f fragment) {
+	if f == "" {
 		return
 	}
 	if a.replay[field] == nil {
-		a.replay[field] = &strings.Builder{}
+		a.replay[field] = &growing{}
 	}
-	a.replay[field].WriteString(s)
+	a.replay[field].add(f)
 }
 
-func (a *answer) think(s string) {
-	if s != "" {
-		a.reasoning.WriteString(s)
-		a.onDelta(inference.Delta{Kind: inference.DeltaThinking, Text: s})
+func (a *answer) think(f fragment) { a.pass(inference.DeltaThinking, a.reasoning.add(f)) }
+
+func (a *answer) say(f fragment) { a.pass(inference.DeltaText, a.text.add(f)) }
+
+func (a *answer) pass(kind inference.DeltaKind, text string) {
+	if text != "" {
+		a.onDelta(inference.Delta{Kind: kind, Text: text})
 	}
 }
 
-func (a *answer) say(s string) {
-	if s != "" {
-		a.text.WriteString(s)
-		a.onDelta(inference.Delta{Kind: inference.DeltaText, Text: s})
+// end takes in what texts held back for a fragment that did not come.
+func (a *answer) end() {
+	a.pass(inference.DeltaThinking, a.reasoning.end())
+	a.pass(inference.DeltaText, a.text.end())
+	a.refusal.end()
+	for _, text := range a.replay {
+		text.end()
+	}
+	for _, d := range a.details {
+		for _, text := range d.grown {
+			text.end()
+		}
+	}
+	for _, call := range a.calls {
+		call.arguments.end()
 	}
 }
 
@@ -182,10 +198,10 @@ func (a *answer) say(s string) {
 func (a *answer) addContent(content json.RawMessage) {
 	content = bytes.TrimSpace(content)
 	if len(content) == 0 || content[0] != '[' {
-		s := scalar(content)
-		a.say(s)
-		if s != "" && a.content != nil {
-			a.content = append(a.content, textPart(s))
+		f := fragmentOf(content)
+		a.say(f)
+		if f != "" && a.content != nil {
+			a.content = append(a.content, textPart(scalar(content)))
 		}
 		return
 	}
@@ -212,31 +228,31 @@ func textPart(s string) json.RawMessage {
 }
 
 // flatten gives the text of a part, and what of it is reasoning.
-func flatten(part json.RawMessage) (said, thought string) {
+func flatten(part json.RawMessage) (said, thought fragment) {
 	if !isObject(part) {
-		return scalar(part), ""
+		return fragmentOf(part), ""
 	}
 	var p struct {
 		Type     text            `json:"type"`
-		Text     text            `json:"text"`
+		Text     fragment        `json:"text"`
 		Thinking json.RawMessage `json:"thinking"`
 	}
 	if json.Unmarshal(part, &p) != nil {
 		return "", ""
 	}
 	if p.Type != "thinking" && p.Type != "reasoning" {
-		return string(p.Text), ""
+		return p.Text, ""
 	}
 	var inner []json.RawMessage
 	if json.Unmarshal(p.Thinking, &inner) != nil {
-		return "", string(p.Text) + scalar(bytes.TrimSpace(p.Thinking))
+		return "", p.Text + fragmentOf(bytes.TrimSpace(p.Thinking))
 	}
 	var all strings.Builder
 	for _, item := range inner {
 		said, _ := flatten(item)
-		all.WriteString(said)
+		all.WriteString(string(said))
 	}
-	return "", string(p.Text) + all.String()
+	return "", p.Text + fragment(all.String())
 }
 
 func (a *answer) addUsage(data json.RawMessage) {

@@ -3,6 +3,7 @@ package openai
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"turnkeeper/inference"
@@ -12,7 +13,7 @@ import (
 type piece struct {
 	index    index
 	id, name string
-	args     string
+	args     fragment
 	object   map[string]json.RawMessage
 	function map[string]json.RawMessage
 }
@@ -37,18 +38,18 @@ func readPiece(data json.RawMessage) (piece, bool) {
 }
 
 // argumentText is arguments as text: a string as it is, an object as its JSON.
-func argumentText(data json.RawMessage) string {
+func argumentText(data json.RawMessage) fragment {
 	if isNull(data) {
 		return ""
 	}
 	if data[0] == '"' {
-		return scalar(data)
+		return fragmentOf(data)
 	}
 	var compact bytes.Buffer
 	if json.Compact(&compact, data) != nil {
-		return string(data)
+		return fragment(data)
 	}
-	return compact.String()
+	return fragment(compact.String())
 }
 
 // addCall takes in a piece of a call. In a whole message every entry is a call
@@ -66,15 +67,30 @@ func (a *answer) addCall(data json.RawMessage, whole bool) {
 		if p.id == "" && p.name == "" && p.args == "" && len(p.object) == 0 {
 			return
 		}
-		call = &callParts{index: p.index}
-		a.calls = append(a.calls, call)
+		call = &callParts{index: p.index, arguments: growing{alone: escaped}}
+		a.begin(call, whole)
 	}
 	call.id = first(call.id, p.id)
 	call.addName(p.name)
-	call.arguments.WriteString(p.args)
+	call.arguments.add(p.args)
 	merge(&call.object, p.object)
 	merge(&call.function, p.function)
-	a.passOn(call)
+	a.passOn()
+}
+
+// begin gives a new call its place. In a stream that is before the calls of a greater index
+// that nobody was told of yet.
+func (a *answer) begin(call *callParts, whole bool) {
+	at := len(a.calls)
+	for at > 0 && !whole && call.before(a.calls[at-1]) {
+		at--
+	}
+	a.calls = slices.Insert(a.calls, at, call)
+	a.arrived = append(a.arrived, call)
+}
+
+func (c *callParts) before(other *callParts) bool {
+	return c.index.ok && other.index.ok && c.index.n < other.index.n && !other.announced
 }
 
 // addName takes the first name; the same one again is a repetition, any other
@@ -101,14 +117,14 @@ func (a *answer) continued(p piece) *callParts {
 		return nil
 	case p.id != "" && call.id != "" && p.id != call.id:
 		return nil
-	case p.name == "":
+	case p.name == "", call.name == "" && (p.args == "" || !call.whole()):
 		return call
 	case call.whole():
 		if p.name == call.name && p.args == "" {
 			return call // a last piece that only repeats the name
 		}
 		return nil
-	case call.name == "" || call.name == p.name:
+	case call.name == p.name:
 		return call
 	}
 	// Another name while the arguments are not whole: either the name comes
@@ -122,15 +138,14 @@ func (a *answer) continued(p piece) *callParts {
 // addressed finds the newest call with the piece's index; without one, the
 // newest with its id; without either, the newest.
 func (a *answer) addressed(p piece) *callParts {
-	for i := len(a.calls) - 1; i >= 0; i-- {
-		call := a.calls[i]
+	for _, call := range slices.Backward(a.arrived) {
 		switch {
 		case p.index.ok && call.index.ok:
 			if p.index.n == call.index.n {
 				return call
 			}
 		case p.id != "":
-			if call.id == p.id {
+			if call.id == p.id || call.id == "" && call.name == "" {
 				return call
 			}
 		default:
@@ -140,17 +155,23 @@ func (a *answer) addressed(p piece) *callParts {
 	return nil
 }
 
-// passOn sends what is new of a call as deltas. They wait for its arguments,
-// because until then its name may not be whole, and for its name.
-func (a *answer) passOn(call *callParts) {
-	if call.name == "" || call.arguments.Len() == 0 {
-		return
-	}
+// passOn sends what is new of calls as deltas, up to the first call that must wait. Until
+// its arguments come its name may not be whole; and while an index is missing before its
+// own, a call of that index may still come.
+func (a *answer) passOn() {
+	latest := -1 // call that has begun and has arguments or was told of
 	for i, c := range a.calls {
-		a.announce(i, c)
-		if c == call {
-			break
+		if c.announced || c.arguments.Len() > 0 {
+			latest = i
 		}
+	}
+	next := 0 // index
+	for i, c := range a.calls[:latest+1] {
+		if !c.announced && (c.name == "" || c.index.ok && c.index.n > next) {
+			return
+		}
+		next = max(next, c.index.n+1)
+		a.announce(i, c)
 	}
 }
 

@@ -3,14 +3,13 @@ package openai
 import (
 	"bytes"
 	"encoding/json"
-	"strings"
 )
 
 // A detail is one entry of reasoning_details as it grows. Those entries must
 // go back to OpenRouter whole and in order.
 type detail struct {
 	members map[string]json.RawMessage
-	grown   map[string]*strings.Builder // members that come in pieces
+	grown   map[string]*growing // members that come in pieces
 }
 
 // grows says which members of an entry come in pieces.
@@ -27,7 +26,7 @@ func (a *answer) addDetail(piece json.RawMessage) {
 	if n := len(a.details); n > 0 && a.details[n-1].continuedBy(members) {
 		d = a.details[n-1]
 	} else {
-		d = &detail{map[string]json.RawMessage{}, map[string]*strings.Builder{}}
+		d = &detail{map[string]json.RawMessage{}, map[string]*growing{}}
 		a.details = append(a.details, d)
 	}
 	for name, value := range members {
@@ -37,10 +36,10 @@ func (a *answer) addDetail(piece json.RawMessage) {
 				d.members[name] = value
 			}
 		case d.grown[name] == nil:
-			d.grown[name] = &strings.Builder{}
+			d.grown[name] = &growing{}
 			fallthrough
 		default:
-			d.grown[name].WriteString(scalar(value))
+			d.grown[name].add(fragmentOf(value))
 		}
 	}
 }

@@ -112,7 +112,7 @@ func (h *history) replayed(raw map[string]json.RawMessage, text string) object {
 		var said strings.Builder
 		for _, part := range parts {
 			s, _ := flatten(part)
-			said.WriteString(s)
+			said.WriteString(string(s))
 		}
 		if said.String() == text {
 			message["content"] = parts

@@ -1,15 +1,10 @@
 package openai
 
-import (
-	"strings"
-
-	"turnkeeper/inference"
-)
+import "turnkeeper/inference"
 
 // Finish reasons that mean more than that the answer is over.
 const (
 	finishLength   = "length"
-	finishFilter   = "content_filter"
 	finishOverflow = "model_context_window_exceeded"
 )
 
@@ -34,7 +29,7 @@ func normalize(a *answer, maxTokens int) (inference.Response, *inference.Error) 
 		return res, &inference.Error{Class: inference.ClassTransport, Detail: "the answer has no choice"}
 	case a.finish == "":
 		return res, &inference.Error{Class: inference.ClassTransport, Detail: "the answer ended without a finish reason: it was cut"}
-	case len(res.Calls) > 0 || strings.TrimSpace(res.Text) != "":
+	case len(res.Calls) > 0 || !inference.Blank(res.Text):
 		return res, nil
 	}
 	return res, a.empty(res)
@@ -43,8 +38,7 @@ func normalize(a *answer, maxTokens int) (inference.Response, *inference.Error) 
 // cut says that the last call may lack its end, and with it every call: what
 // the model would still have said is unknown.
 func (a *answer) cut(maxTokens int) bool {
-	switch a.finish {
-	case finishLength, finishFilter, finishOverflow:
+	if a.finish == finishLength || a.finish == finishOverflow || inference.Filtered(a.finish) {
 		return true
 	}
 	return maxTokens > 0 && a.usage.OutputTokens >= int64(maxTokens)
@@ -55,8 +49,8 @@ func (a *answer) empty(res inference.Response) *inference.Error {
 	switch {
 	case res.Refusal != "":
 		return &inference.Error{Class: inference.ClassRefused, Code: "refusal", Detail: "the model refused: " + res.Refusal}
-	case a.finish == finishFilter:
-		return &inference.Error{Class: inference.ClassRefused, Code: finishFilter, Detail: "the provider's content filter stopped the answer"}
+	case inference.Filtered(a.finish):
+		return &inference.Error{Class: inference.ClassRefused, Code: "content_filter", Detail: "the provider's content filter stopped the answer"}
 	case a.finish == finishOverflow, a.finish == finishLength && a.reported && a.usage.OutputTokens == 0:
 		return &inference.Error{Class: inference.ClassContextOverflow, Code: a.finish, Detail: "the request left no room for an answer"}
 	}

@@ -205,6 +205,7 @@ func (c *Client) generate(ctx context.Context, req inference.Request, onDelta fu
 		failure.Usage = a.usage
 		return inference.Response{}, failure
 	}
+	a.end()
 	response, failure := normalize(a, req.MaxOutputTokens)
 	if failure != nil {
 		failure.Status, failure.Usage = res.StatusCode, a.usage

@@ -82,10 +82,8 @@ func TestParallelCallsInAnyPieces(t *testing.T) {
 				break
 			}
 			next := left[0]
-			if interleave && len(events) >= len(want) {
+			if interleave {
 				next = one(r, left...)
-			} else if interleave {
-				next = len(events) // each call begins in order
 			}
 			events = append(events, `{"choices":[{"delta":{"tool_calls":[`+pieces[next][0]+`]}}]}`)
 			pieces[next] = pieces[next][1:]

@@ -68,7 +68,9 @@ func (s *mcpSource) ToolsOf(d *agentdef.Definition) (have []tools.Tool, lacks []
 			continue
 		}
 		for _, name := range server.Tools {
-			have = append(have, s.client.Tool(server.Name, name))
+			if tool := s.client.Tool(server.Name, name); tool != nil {
+				have = append(have, tool)
+			}
 		}
 	}
 	return maskTools(have, s.masker), lacks
@@ -156,13 +158,19 @@ func usedMCPServers(agents []*agentdef.Definition) map[string]bool {
 
 func lackingTools(server string, found []turnkeeper.MCPTool, agents []*agentdef.Definition) (lacks []string) {
 	var names []string
+	faults := map[string]string{}
 	for _, tool := range found {
 		names = append(names, tool.Name)
+		faults[tool.Name] = mcp.Fault(tool.Seen)
 	}
 	for _, d := range agents {
 		for _, s := range d.MCPServers {
 			for _, tool := range s.Tools {
-				if s.Name == server && !slices.Contains(names, tool) {
+				switch {
+				case s.Name != server:
+				case faults[tool] != "":
+					lacks = append(lacks, fmt.Sprintf("%s: the tool %q of the MCP server %q is left out: %s", d.Path, tool, server, faults[tool]))
+				case !slices.Contains(names, tool):
 					lacks = append(lacks, fmt.Sprintf("%s: the MCP server %q has no tool %q; it has %s", d.Path, server, tool, strings.Join(names, ", ")))
 				}
 			}

@@ -71,9 +71,9 @@ func readOn(ctx context.Context, call tools.Call) (string, error) {
 }
 
 type outputArgs struct {
-	ID    any    `json:"id"`
-	Mode  string `json:"mode"`
-	Query string `json:"query"`
+	ID    outputs.ID `json:"id"`
+	Mode  string     `json:"mode"`
+	Query string     `json:"query"`
 	Slice struct {
 		Start  int64  `json:"start"`
 		Length int64  `json:"length"`
@@ -94,7 +94,7 @@ func toolOutput() tools.Tool {
 }
 
 func readOutput(ctx context.Context, call tools.Call, args outputArgs) (tools.Result, error) {
-	o, err := find(ctx, call, fmt.Sprint(args.ID))
+	o, err := find(ctx, call, string(args.ID))
 	if err != nil {
 		return tools.Result{}, err
 	}

@@ -24,9 +24,10 @@ type catalog struct {
 
 	mu       sync.Mutex
 	tools    map[string]entry
-	listed   bool      // a session has listed them
-	reread   time.Time // when what is kept was read last
-	reported map[string]string
+	listed   bool              // a session has listed them
+	reread   time.Time         // when what is kept was read last
+	reported map[string]string // hashes of changed definitions, by tool
+	leftOut  map[string]string // hashes of definitions that cannot be used, by tool
 }
 
 type entry struct {
@@ -36,7 +37,7 @@ type entry struct {
 }
 
 func newCatalog(s Server, store Store, log *zap.Logger, rereadEvery time.Duration) *catalog {
-	return &catalog{server: s, store: store, log: log, rereadEvery: rereadEvery, tools: map[string]entry{}, reported: map[string]string{}}
+	return &catalog{server: s, store: store, log: log, rereadEvery: rereadEvery, tools: map[string]entry{}, reported: map[string]string{}, leftOut: map[string]string{}}
 }
 
 // inUse is the definition that counts: the pinned one where another is refused.
@@ -90,7 +91,8 @@ func (c *catalog) kept() []turnkeeper.MCPTool {
 	return kept
 }
 
-// take compiles definitions, and reports the changed ones, each change once.
+// take compiles definitions, and reports those that cannot be used, and the changed ones, each
+// once.
 func (c *catalog) take(kept []turnkeeper.MCPTool) {
 	known := c.tools
 	c.tools = map[string]entry{}
@@ -103,6 +105,10 @@ func (c *catalog) take(kept []turnkeeper.MCPTool) {
 		}
 		e.MCPTool = t
 		c.tools[t.Name] = e
+		if e.fault != "" && c.leftOut[t.Name] != d.Hash {
+			c.leftOut[t.Name] = d.Hash
+			c.log.Warn("an MCP server's tool is left out", zap.String("tool", t.Name), zap.String("why", e.fault))
+		}
 		if t.Changed() && c.reported[t.Name] != t.Seen.Hash {
 			c.reported[t.Name] = t.Seen.Hash
 			c.log.Warn("the definition of an MCP server's tool is not the pinned one", zap.String("tool", t.Name),
@@ -111,9 +117,18 @@ func (c *catalog) take(kept []turnkeeper.MCPTool) {
 	}
 }
 
+// Fault says why a definition cannot be used; empty: it can. Its tool is left out.
+func Fault(d turnkeeper.MCPDefinition) string {
+	_, fault := compile(d)
+	return fault
+}
+
 func compile(d turnkeeper.MCPDefinition) (*tools.Schema, string) {
-	if size := len(d.Description) + len(d.Schema); size > maxDefinition {
-		return nil, fmt.Sprintf("its description and schema have %d bytes; at most %d are taken", size, maxDefinition)
+	if size := len(d.Description); size > maxDescription {
+		return nil, fmt.Sprintf("its description has %d bytes; at most %d are taken", size, maxDescription)
+	}
+	if size := len(d.Schema); size > maxSchema {
+		return nil, fmt.Sprintf("its schema has %d bytes; at most %d are taken", size, maxSchema)
 	}
 	schema, err := tools.CompileSchema([]byte(d.Schema))
 	if err != nil {

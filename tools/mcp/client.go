@@ -83,7 +83,8 @@ func (c *Client) Use(names ...string) {
 // Has says that there is a server of this name.
 func (c *Client) Has(server string) bool { return c.hosts[server] != nil }
 
-// Tool is a server's tool, as it is known now. nil: there is no such server.
+// Tool is a server's tool, as it is known now. nil: there is no such server, or what it says
+// of the tool cannot be used, because it is too large for instance; then the log says why.
 func (c *Client) Tool(server, name string) tools.Tool {
 	h := c.hosts[server]
 	if h == nil {

@@ -16,10 +16,11 @@ import (
 
 // Bounds of what a server may list.
 const (
-	maxPages      = 100
-	maxTools      = 2000
-	maxDefinition = 256 << 10 // bytes of one tool's description and schema
-	maxListing    = 16 << 20  // bytes of all of these
+	maxPages       = 100
+	maxTools       = 2000
+	maxDescription = 16 << 10 // bytes of one tool's
+	maxSchema      = 64 << 10 // bytes of one tool's
+	maxListing     = 16 << 20 // bytes of all of these
 )
 
 // emptySchema takes any arguments.

@@ -2,7 +2,9 @@ package mcp
 
 import (
 	"context"
+	"io"
 	"net/http"
+	"slices"
 )
 
 // Limits are the limits of a client.
@@ -16,6 +18,22 @@ func NewLimited(cfg Config, set ...func(*Limits)) *Client {
 	}
 	cfg.limits = &l
 	return New(cfg)
+}
+
+// Replacement is what takes the place of a message that is too large, read in pieces of n
+// bytes.
+func Replacement(message string, n int) string {
+	var s skimmer
+	for piece := range slices.Chunk([]byte(message), n) {
+		s.feed(piece)
+	}
+	return string(s.replacement())
+}
+
+// Events are server-sent events as they are passed on within limits.
+func Events(stream io.Reader, l Limits) (string, error) {
+	all, err := io.ReadAll(newLargeEvents(io.NopCloser(stream), l))
+	return string(all), err
 }
 
 // Forget makes what a client has read of a server's login as old as can be.

@@ -73,7 +73,7 @@ func (b *bench) server(transport, mode string) mcp.Server {
 // forTests sets small sizes and short pauses. What a server may take is far more than
 // any takes, and the tests of servers that take more set less.
 func forTests(l *mcp.Limits) {
-	l.Frame = 1 << 20
+	l.Frame, l.Drop = 1<<20, 4<<20
 	l.Ping, l.Reason, l.Progress = patience, patience, patience
 	l.Relist, l.Reread, l.FirstPause = 10*time.Millisecond, 10*time.Millisecond, 20*time.Millisecond
 }

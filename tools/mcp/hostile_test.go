@@ -176,6 +176,12 @@ func (h *hostile) list() (list []object) {
 	defer h.mu.Unlock()
 	for _, name := range toolNames {
 		t := object{"name": name, "description": "Does " + name + ".", "inputSchema": anyArguments}
+		if name == "add" && h.mode == "talkative" {
+			t["description"] = strings.Repeat("x", 100<<10)
+		}
+		if name == "fail" && h.mode == "talkative" {
+			t["inputSchema"] = object{"type": "object", "description": strings.Repeat("x", 100<<10)}
+		}
 		if name == "echo" {
 			t["annotations"] = object{"readOnlyHint": true}
 			if h.changed || h.mode == "changed" {
@@ -194,7 +200,7 @@ func (h *hostile) list() (list []object) {
 var toolNames = []string{
 	"echo", "crash", "crash_once", "rubbish", "giant", "hang", "progress", "late_progress", "elicit", "elicit_required", "sample", "roots", "image",
 	"mixed", "resource", "structured", "add", "change", "fail", "protocol_error", "env", "fork", "empty", "nonsense", "count", "name.with/dots", "slow",
-	"ask", "ask_by_result", "cut_stream", "begin_and_ask", "no_message", "numbers", "refuse",
+	"ask", "ask_by_result", "cut_stream", "begin_and_ask", "no_message", "numbers", "refuse", "giant_last", "giant_json", "huge",
 }
 
 func text(s string) object { return object{"content": []object{{"type": "text", "text": s}}} }
@@ -230,11 +236,11 @@ func (h *hostile) call(m message, answer func(any), fail func(int, string), repl
 		}
 		answer(text("after rubbish"))
 	case "giant":
-		if h.once("giant") {
-			answer(text(strings.Repeat("x", 3<<20)))
-		} else {
-			answer(text("small"))
-		}
+		answer(text(strings.Repeat("x", 3<<20)))
+	case "giant_last": // the id comes after the result, as in TypeScript's SDK
+		reply(json.RawMessage(fmt.Sprintf(`{"result":{"content":[{"type":"text","text":"\\\"id\":0,%s"}]},"jsonrpc":"2.0","id":%s}`, strings.Repeat("x", 3<<20), m.ID)))
+	case "huge": // also after what was dropped of it
+		answer(text(strings.Repeat("x", 6<<20)))
 	case "hang":
 	case "slow":
 		time.Sleep(300 * time.Millisecond)
@@ -401,6 +407,7 @@ type hostileHTTP struct {
 	refusal   int              // status for sessions that are not known
 	refusedAs string           // id of that answer
 	status    int              // of every call, unless 0
+	refused   int              // calls that got it
 	streams   []func(any)
 	headers   http.Header // of the last call
 }
@@ -425,6 +432,19 @@ func (h *hostileHTTP) answerCallsWith(status int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.status = status
+}
+
+func (h *hostileHTTP) sessionsMade() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.made
+}
+
+// callsRefused returns how many calls were answered as answerCallsWith says.
+func (h *hostileHTTP) callsRefused() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.refused
 }
 
 func (h *hostileHTTP) broadcast(v any) {
@@ -484,7 +504,14 @@ func (h *hostileHTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"no such thing"}}`, m.ID)
 		return
 	case m.Method == "tools/call" && status != 0:
+		h.mu.Lock()
+		h.refused++
+		h.mu.Unlock()
 		http.Error(w, "not now", status)
+		return
+	case m.Method == "tools/call" && strings.Contains(string(m.Params), `"name":"giant_json"`):
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"%s"}]}}`, m.ID, strings.Repeat("x", 3<<20))
 		return
 	case m.ID == nil || m.Method == "":
 		h.handle(m, nil, nil)

@@ -24,12 +24,12 @@ type wire struct {
 	session  context.Context
 	patience time.Duration  // for the headers of an answer to GET
 	stale    func(code int) // the server does not know the session any more
-	maxFrame int64
+	limits   limits
 }
 
 // newHTTPClient makes the client of one session. stale is called with the status
 // by which a server refused a request of it.
-func newHTTPClient(session context.Context, s Server, tokens authorizer, maxFrame int, stale func(int)) (_ *http.Client, closeIdle func()) {
+func newHTTPClient(session context.Context, s Server, tokens authorizer, limits limits, stale func(int)) (_ *http.Client, closeIdle func()) {
 	transport := &http.Transport{ // without a proxy of the environment
 		DialContext:         (&net.Dialer{Timeout: 15 * time.Second}).DialContext,
 		ForceAttemptHTTP2:   true,
@@ -37,7 +37,7 @@ func newHTTPClient(session context.Context, s Server, tokens authorizer, maxFram
 		IdleConnTimeout:     90 * time.Second,
 	}
 	w := &wire{
-		base: transport, headers: s.Headers, session: session, patience: s.connectTimeout(), stale: stale, maxFrame: int64(maxFrame),
+		base: transport, headers: s.Headers, session: session, patience: s.connectTimeout(), stale: stale, limits: limits,
 	}
 	client := &http.Client{Transport: w, CheckRedirect: sameOrigin}
 	if tokens != nil {
@@ -89,10 +89,11 @@ func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 		w.stale(res.StatusCode)
 	}
 	body := &boundedBody{ReadCloser: res.Body, end: end, left: -1}
-	if !strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream") {
-		body.left = w.maxFrame
+	if strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream") {
+		res.Body = newLargeEvents(body, w.limits)
+	} else {
+		res.Body = &largeBody{ReadCloser: body, limits: w.limits}
 	}
-	res.Body = body
 	return res, nil
 }
 
@@ -137,8 +138,7 @@ func isAnswered(req *http.Request, res *http.Response) bool {
 }
 
 // A boundedBody ends its request's context with itself, and refuses to be longer
-// than a message may be. left below 0: a stream, whose messages have their own
-// bound.
+// than a message may be. left below 0: whoever reads it has a bound.
 type boundedBody struct {
 	io.ReadCloser
 	end  func()

@@ -5,7 +5,8 @@ import "time"
 // limits bound what a server may send, how long it may take, and how often it is
 // asked. Clients use defaultLimits; tests set others.
 type limits struct {
-	Frame int // bytes of a message
+	Frame int   // bytes of a message
+	Drop  int64 // bytes of a larger one that are read to find whose answer it is
 
 	Newest time.Duration // for an answer in the newest protocol; 0: half of the connect timeout
 	Ping   time.Duration // for a sign of life after a call that ran out of time
@@ -31,7 +32,7 @@ type limits struct {
 
 func defaultLimits() limits {
 	return limits{
-		Frame: MaxFrame, Ping: 5 * time.Second, End: 2 * time.Second, Reason: 5 * time.Second, Resume: 3, Progress: time.Second,
+		Frame: MaxFrame, Drop: 16 * MaxFrame, Ping: 5 * time.Second, End: 2 * time.Second, Reason: 5 * time.Second, Resume: 3, Progress: time.Second,
 		Relist: time.Second, Reread: time.Second, FirstPause: time.Second, LastPause: time.Minute,
 	}
 }

@@ -5,14 +5,19 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"turnkeeper"
 	"turnkeeper/tools"
@@ -109,14 +114,97 @@ func TestOnceIsSentOnce(t *testing.T) {
 	})
 }
 
-func TestAGiantMessage(t *testing.T) {
+// An answer that is too large fails its call and nothing else.
+func TestAGiantAnswer(t *testing.T) {
 	t.Parallel()
 	both(t, func(t *testing.T, transport string) {
 		b := newBench(t, transport, "")
-		if got := b.call("giant", `{}`); got.Outcome != tools.InDoubt || transport == overStdio && !strings.Contains(got.Result.Text, "it sent a message of more than") {
-			t.Errorf("%s: %.200q", got.Outcome, got.Result.Text)
+		other := make(chan tools.Ending, 1)
+		go func() { other <- b.callAs(context.Background(), tools.Call{Lane: "other"}, "slow", `{}`, patience) }()
+		await(t, "the other call", func() bool { return cmp.Equal(marksIn(b.dir, "calls"), []string{"slow"}) })
+		giants := []string{"giant", "giant_last"}
+		if transport == overHTTP {
+			giants = append(giants, "giant_json")
 		}
-		b.answers("giant", "small")
+		for _, giant := range giants {
+			if got, want := b.call(giant, `{}`), `tool error: the MCP server "h" answered with more than 16 MiB, and so much is not taken. The call was made; what came of it is lost`; got.Outcome != tools.Failed || got.Result.Text != want {
+				t.Errorf("%s: %s: %.300q", giant, got.Outcome, got.Result.Text)
+			}
+		}
+		if got := <-other; got.Outcome != tools.Succeeded {
+			t.Errorf("the other call: %s: %q", got.Outcome, got.Result.Text)
+		}
+		b.answers("echo", "{}")
+		if transport == overStdio && len(marksIn(b.dir, "starts")) != 1 || transport == overHTTP && b.http.sessionsMade() != 1 {
+			t.Error("another session was made")
+		}
+	})
+}
+
+// What takes the place of a large message, wherever its id stands.
+func TestWhoseAnswerIsTooLarge(t *testing.T) {
+	t.Parallel()
+	instead := func(id string) string {
+		return `{"jsonrpc":"2.0","id":` + id + `,"error":{"code":-31616,"message":"the answer is too large"}}`
+	}
+	for message, want := range map[string]string{
+		`{"jsonrpc":"2.0","id":7,"result":{}}`:                                 instead("7"),
+		`{"result":{"id":1,"a":[{"id":2}]},"jsonrpc":"2.0", "id" : "x\"},y" }`: instead(`"x\"},y"`),
+		`{"result":"\",\"id\":1,\\","error":null,"id":3}` + "\n":               instead("3"),
+		`{"id":4,"result":[[{"method":"m"}]]}`:                                 instead("4"),
+		`{"id":5,"method":"m","params":{}}`:                                    "",
+		`{"method":"m","params":{"id":6}}`:                                     "",
+		`{"id":null,"error":{}}`:                                               "",
+		`{"id":8,"result":{}`:                                                  "",
+		`[{"id":9,"result":{}}]`:                                               "",
+		`{"id":"` + strings.Repeat("x", 300) + `","result":{}}`:                "",
+		strings.Repeat("x", 100):                                               "",
+	} {
+		for _, n := range []int{1, 3, 1000} {
+			if got := mcp.Replacement(message, n); got != want {
+				t.Errorf("%s, in pieces of %d: %s", message, n, got)
+			}
+		}
+	}
+}
+
+// Events that are not too large pass unchanged, also before and after one that is.
+func TestLargeEvents(t *testing.T) {
+	t.Parallel()
+	const small = ": hello\nevent: message\r\ndata: {\"id\":1}\r\n\r\nid: a\nretry: 1\ndata:\n\n\n"
+	large := "id: b\nevent: message\ndata: {\"result\":\"" + strings.Repeat("x", 300) + "\",\ndata: \"id\":2}\nid: c\n\n"
+	const replaced = "id: b\nevent: message\nid: c\ndata:" + `{"jsonrpc":"2.0","id":2,"error":{"code":-31616,"message":"the answer is too large"}}` + "\n\n"
+	notice := "data: {\"method\":\"m\",\"params\":\"" + strings.Repeat("x", 300) + "\"}\n\n"
+	tooLarge := "it sent a message of more than 16 MiB"
+	for name, c := range map[string]struct{ stream, want, err string }{
+		"small":      {small, small, ""},
+		"cut":        {small + "data: {", small + "data: {", ""},
+		"large":      {small + large + small, small + replaced + small, ""},
+		"large, cut": {small + large[:200], small, ""},
+		"no answer":  {small + notice + small, small, tooLarge},
+		"endless":    {"data: " + strings.Repeat("x", 5000), "", tooLarge},
+	} {
+		for _, stream := range []io.Reader{strings.NewReader(c.stream), iotest.OneByteReader(strings.NewReader(c.stream))} {
+			got, err := mcp.Events(stream, mcp.Limits{Frame: 100, Drop: 1000})
+			if name == "large, cut" { // what came of it is of no use
+				got = got[:min(len(got), len(c.want))]
+			}
+			if got != c.want || fmt.Sprint(err) != map[bool]string{true: "<nil>", false: c.err}[c.err == ""] {
+				t.Errorf("%s: %q, %v, want %q", name, got, err, c.want)
+			}
+		}
+	}
+}
+
+// A message that does not come to an end ends the session.
+func TestAMessageWithoutEnd(t *testing.T) {
+	t.Parallel()
+	both(t, func(t *testing.T, transport string) {
+		b := newBench(t, transport, "")
+		if got := b.call("huge", `{}`); got.Outcome != tools.InDoubt || transport == overStdio && !strings.Contains(got.Result.Text, "it sent a message of more than") {
+			t.Errorf("%s: %.300q", got.Outcome, got.Result.Text)
+		}
+		b.answers("echo", "{}")
 	})
 }
 
@@ -187,21 +275,6 @@ func TestAnHTTPServerThatForgotTheSession(t *testing.T) {
 			b.http.forgetAs(status, `"server-error"`)
 			b.answers("echo", "{}")
 		})
-		t.Run(strconv.Itoa(status), func(t *testing.T) {
-			b := newBench(t, overHTTP, "")
-			b.answers("echo", "{}")
-			b.http.forget(status)
-			got := b.call("count", `{}`)
-			if got.Outcome != tools.Failed || !strings.Contains(got.Result.Text, "refused the call with HTTP status "+strconv.Itoa(status)) ||
-				!strings.Contains(got.Result.Text, "Nothing was run") {
-				t.Errorf("%s: %q", got.Outcome, got.Result.Text)
-			}
-			b.answers("count", "2 key") // and the first, of echo
-			b.http.forget(status)
-			if got := b.callAs(t.Context(), tools.Call{}, "echo", `{}`, patience); got.Outcome != tools.Failed {
-				t.Errorf("%s: %q", got.Outcome, got.Result.Text)
-			}
-		})
 		t.Run("of effect none, "+strconv.Itoa(status), func(t *testing.T) {
 			b := newBench(t, overHTTP, "", effect(turnkeeper.EffectNone))
 			b.answers("echo", "{}")
@@ -209,6 +282,43 @@ func TestAnHTTPServerThatForgotTheSession(t *testing.T) {
 			b.answers("echo", "{}")
 		})
 	}
+}
+
+// A session that is not known (404) ran nothing, so a call of effect once is sent once more,
+// and no more than that. Another refusal is left to the model.
+func TestOnceAndAForgottenSession(t *testing.T) {
+	t.Parallel()
+	t.Run("404", func(t *testing.T) {
+		b := newBench(t, overHTTP, "")
+		b.answers("echo", "{}")
+		b.http.forget(http.StatusNotFound)
+		b.answers("count", "2 key") // and the first, of echo
+		if n := b.http.sessionsMade(); n != 2 {
+			t.Errorf("%d sessions were made", n)
+		}
+	})
+	t.Run("404 again", func(t *testing.T) {
+		b := newBench(t, overHTTP, "")
+		b.answers("echo", "{}")
+		b.http.answerCallsWith(http.StatusNotFound)
+		got := b.call("count", `{}`)
+		if got.Outcome != tools.Failed || !strings.Contains(got.Result.Text, "refused the call with HTTP status 404") || !strings.Contains(got.Result.Text, "Nothing was run") {
+			t.Errorf("%s: %q", got.Outcome, got.Result.Text)
+		}
+		if n := b.http.callsRefused(); n != 2 {
+			t.Errorf("it was sent %d times", n)
+		}
+	})
+	t.Run("400", func(t *testing.T) {
+		b := newBench(t, overHTTP, "")
+		b.answers("echo", "{}")
+		b.http.forget(http.StatusBadRequest)
+		got := b.call("count", `{}`)
+		if got.Outcome != tools.Failed || !strings.Contains(got.Result.Text, "refused the call with HTTP status 400") || !strings.Contains(got.Result.Text, "Nothing was run") {
+			t.Errorf("%s: %q", got.Outcome, got.Result.Text)
+		}
+		b.answers("count", "2 key")
+	})
 }
 
 // A server that says by a status, too, that it does not like a request knows the session
@@ -222,10 +332,8 @@ func TestARefusalIsNoLostSession(t *testing.T) {
 		}
 	}
 	b.answers("echo", "{}")
-	b.http.mu.Lock()
-	defer b.http.mu.Unlock()
-	if b.http.made != 1 {
-		t.Errorf("%d sessions were made", b.http.made)
+	if n := b.http.sessionsMade(); n != 1 {
+		t.Errorf("%d sessions were made", n)
 	}
 }
 
@@ -498,6 +606,34 @@ func TestAListThatIsTooLarge(t *testing.T) {
 	}
 	if pages := len(marksIn(b.dir, "lists")); pages > 20 {
 		t.Errorf("%d pages were read", pages)
+	}
+}
+
+// A tool whose description or schema is too large is left out, and the others are there.
+func TestADefinitionThatIsTooLarge(t *testing.T) {
+	t.Parallel()
+	core, logs := observer.New(zap.WarnLevel)
+	b := newBenchWithin(t, func(*mcp.Limits) {}, overStdio, "talkative")
+	b.Close()
+	b.Client = mcp.NewLimited(mcp.Config{Servers: []mcp.Server{b.declared}, Store: b.store, Log: zap.New(core)}, forTests)
+	b.answers("echo", "{}")
+	b.answers("echo", "{}")
+	for _, name := range []string{"add", "fail"} {
+		if tool := b.Tool("h", name); tool != nil {
+			t.Errorf("%s is offered: %.100q", name, tool.Spec().Description)
+		}
+	}
+	var told []string
+	for _, entry := range logs.FilterMessage("an MCP server's tool is left out").All() {
+		told = append(told, fmt.Sprint(entry.ContextMap()["tool"], ": ", entry.ContextMap()["why"]))
+	}
+	slices.Sort(told)
+	want := []string{
+		"add: its description has 102400 bytes; at most 16384 are taken",
+		"fail: its schema has 102434 bytes; at most 65536 are taken",
+	}
+	if diff := cmp.Diff(want, told); diff != "" {
+		t.Error(diff)
 	}
 }
 

@@ -126,13 +126,13 @@ func (c connector) transport(s *session) (sdk.Transport, error) {
 		s.process = process
 		return process, err
 	}
-	client, closeIdle := newHTTPClient(s.ctx, c.server, c.auth, c.limits.Frame, func(status int) {
+	client, closeIdle := newHTTPClient(s.ctx, c.server, c.auth, c.limits, func(status int) {
 		if s.up.Load() { // else it is the handshake that is refused, or tried in another way
 			s.retire(fmt.Errorf("the server refused a request with HTTP status %d: it may have been restarted", status))
 		}
 	})
 	s.idle = closeIdle
-	return &sdk.StreamableClientTransport{Endpoint: c.server.URL, HTTPClient: client, MaxRetries: c.limits.Resume, MaxEventSize: c.limits.Frame}, nil
+	return &sdk.StreamableClientTransport{Endpoint: c.server.URL, HTTPClient: client, MaxRetries: c.limits.Resume, MaxEventSize: 2 * c.limits.Frame}, nil
 }
 
 // client is the client side of the protocol as the operator allows it.

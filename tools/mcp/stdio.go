@@ -105,7 +105,7 @@ func (c *stdio) readOutput() {
 	defer func() { _ = c.process.Stdout.Close() }()
 	input := bufio.NewReaderSize(c.process.Stdout, 64<<10)
 	for rubbish := 0; ; {
-		line, err := readLine(input, c.limits.Frame)
+		line, err := readLine(input, c.limits)
 		messages, fault := decode(line)
 		switch {
 		case err == nil && fault != nil && isAnswer(line): // somebody waits for it
@@ -134,17 +134,33 @@ func (c *stdio) readOutput() {
 	}
 }
 
-// readLine reads up to the next line break. A line that is longer than the bound
-// is an error.
-func readLine(input *bufio.Reader, bound int) (line []byte, err error) {
+// readLine reads up to the next line break. For an answer that is too large it returns the
+// error that takes its place; any other line that is too large is an error.
+func readLine(input *bufio.Reader, limits limits) (line []byte, err error) {
+	var large *skimmer
 	for {
 		piece, err := input.ReadSlice('\n')
-		line = append(line, piece...)
 		switch {
-		case len(line) > bound:
+		case large != nil:
+			large.feed(piece)
+		case len(line)+len(piece) > limits.Frame:
+			large = &skimmer{}
+			large.feed(line)
+			large.feed(piece)
+			line = nil
+		default:
+			line = append(line, piece...)
+		}
+		switch {
+		case large != nil && large.size > limits.Drop:
 			return nil, errFrame
 		case errors.Is(err, bufio.ErrBufferFull):
 			continue
+		case large != nil && err == nil:
+			if line = large.replacement(); line == nil {
+				err = errFrame
+			}
+			return line, err
 		}
 		return bytes.TrimSpace(line), err
 	}

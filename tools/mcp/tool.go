@@ -29,8 +29,12 @@ type tool struct {
 	hash string // of the definition; empty: it was not known
 }
 
-// newTool takes a tool as it is known now.
-func (h *host) newTool(name string) *tool {
+// newTool takes a tool as it is known now; nil: what the server says of it cannot be used.
+func (h *host) newTool(name string) tools.Tool {
+	e, known, _ := h.catalog.get(name)
+	if known && e.fault != "" {
+		return nil
+	}
 	t := &tool{host: h, name: name, spec: tools.Spec{
 		Name:       turnkeeper.MCPToolName(h.server.Name, name),
 		Parameters: json.RawMessage(emptySchema),
@@ -38,8 +42,7 @@ func (h *host) newTool(name string) *tool {
 		Background: cmp.Or(h.server.Tools[name].Background, h.server.Background),
 		Freshness:  h.server.Tools[name].Freshness, Repeat: h.server.Tools[name].Repeat, MaxResultChars: h.server.Tools[name].MaxResultChars,
 	}}
-	e, known, _ := h.catalog.get(name)
-	if !known || e.fault != "" {
+	if !known {
 		t.spec.Effect = h.server.EffectOf(name, turnkeeper.MCPDefinition{})
 		t.spec.Description = fmt.Sprintf("The tool %s of the MCP server %s. What it does is not known, for the server has not told yet.", name, h.server.Name)
 		return t
@@ -55,9 +58,9 @@ func (h *host) newTool(name string) *tool {
 
 func (t *tool) Spec() tools.Spec { return t.spec }
 
-// Run calls the tool. A call that certainly did not reach the server is sent once
-// more, in a new session; one whose answer was lost only where its effect allows
-// that.
+// Run calls the tool. A call that certainly did not reach the server, or reached one that
+// does not know the session any more, is sent once more, in a new session; one whose answer
+// was lost only where its effect allows that.
 func (t *tool) Run(ctx context.Context, call tools.Call) (tools.Result, error) {
 	asker := newSampler(ctx, t.host.server, call)
 	for again := false; ; again = true {
@@ -67,7 +70,7 @@ func (t *tool) Run(ctx context.Context, call tools.Call) (tools.Result, error) {
 			return tools.Result{}, context.Cause(ctx)
 		case a.err == nil:
 			return a.result, nil
-		case !again && a.fate == notSent, !again && a.fate != failed && t.spec.Effect.Repeatable():
+		case !again && (a.fate == notSent || a.fate == forgotten), !again && a.fate != failed && t.spec.Effect.Repeatable():
 			continue
 		case a.fate == inDoubt && !t.spec.Effect.Repeatable():
 			return tools.Result{}, fmt.Errorf("%w: the call was sent to the MCP server %q, and its answer was lost (%w). It may or may not have happened. Find out before you do it again",
@@ -83,10 +86,11 @@ func (t *tool) Run(ctx context.Context, call tools.Call) (tools.Result, error) {
 type fate int
 
 const (
-	failed  fate = iota // it is answered, or will not be otherwise
-	notSent             // it certainly did not reach the server
-	refused             // the server did not take it
-	inDoubt             // it was sent, and the answer was lost
+	failed    fate = iota // it is answered, or will not be otherwise
+	notSent               // it certainly did not reach the server
+	forgotten             // the server did not know the session, and so did not take it
+	refused               // the server did not take it
+	inDoubt               // it was sent, and the answer was lost
 )
 
 type attempt struct {
@@ -207,8 +211,14 @@ func (t *tool) lost(s *session, err error) attempt {
 		s.retire(errors.New("it could not be reached any more"))
 		return attempt{fate: notSent, err: fmt.Errorf("the MCP server %q could not be reached: %w. Nothing was run", name, e)}
 	case e.notTaken():
-		return attempt{fate: refused, err: fmt.Errorf("the MCP server %q refused the call with HTTP status %d (%s)%s. Nothing was run",
+		fate := refused
+		if e.status == http.StatusNotFound {
+			fate = forgotten
+		}
+		return attempt{fate: fate, err: fmt.Errorf("the MCP server %q refused the call with HTTP status %d (%s)%s. Nothing was run",
 			name, e.status, http.StatusText(e.status), said(e.err))}
+	case answer != nil && answer.Code == codeTooLarge:
+		return attempt{fate: failed, err: tooLargeError(name)}
 	case answer != nil && !refusedStatus(e.status):
 		return attempt{fate: failed, err: protocolError(name, answer, e.begun)}
 	}

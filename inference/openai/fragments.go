@@ -1,0 +1,148 @@
+package openai
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// A fragment is a piece of a streaming text. JSON writes a character above U+FFFF as two
+// escapes, a surrogate pair, and a provider may send each half in a chunk of its own.
+// encoding/json replaces a half by U+FFFD; a fragment keeps it, as the three bytes that
+// UTF-8 would have for it, until a growing text joins it with the other half.
+type fragment string
+
+func (f *fragment) UnmarshalJSON(data []byte) error {
+	*f = fragmentOf(data)
+	return nil
+}
+
+// fragmentOf reads what scalar reads.
+func fragmentOf(data []byte) fragment {
+	if len(data) < 2 || data[0] != '"' || !bytes.Contains(data, []byte(`\u`)) {
+		return fragment(scalar(data))
+	}
+	body := data[1 : len(data)-1]
+	var out []byte
+	from := 0 // of what is not decoded yet
+	for i := 0; i < len(body); {
+		if body[i] != '\\' {
+			i++
+			continue
+		}
+		unit, ok := escapedUnit(body[i:])
+		switch {
+		case !ok:
+			i += len(`\n`)
+			continue
+		case !utf16.IsSurrogate(unit):
+			i += escapeBytes
+			continue
+		}
+		if low, _ := escapedUnit(body[i+escapeBytes:]); utf16.DecodeRune(unit, low) != utf8.RuneError {
+			i += 2 * escapeBytes
+			continue
+		}
+		out = append(out, unescape(body[from:i])...)
+		out = append(out, 0xE0|byte(unit>>12), 0x80|byte(unit>>6&0x3F), 0x80|byte(unit&0x3F))
+		i += escapeBytes
+		from = i
+	}
+	return fragment(append(out, unescape(body[from:])...))
+}
+
+const escapeBytes = len(`\u0000`)
+
+// escapedUnit reads the \uXXXX that data begins with, if it does.
+func escapedUnit(data []byte) (rune, bool) {
+	if len(data) < escapeBytes || data[0] != '\\' || data[1] != 'u' {
+		return 0, false
+	}
+	unit, err := strconv.ParseUint(string(data[2:escapeBytes]), 16, 16)
+	return rune(unit), err == nil //nolint:gosec // 16 bits
+}
+
+func unescape(body []byte) string {
+	return scalar(append(append([]byte{'"'}, body...), '"'))
+}
+
+// A growing text is put together from fragments. Its String is valid UTF-8.
+type growing struct {
+	strings.Builder
+
+	half  string                 // the first half of a pair, which the last fragment ended with
+	alone func(half rune) string // writes a half that no other half follows; nil: U+FFFD
+}
+
+// add appends a fragment, and returns the text that this adds.
+func (g *growing) add(f fragment) string {
+	if f == "" {
+		return ""
+	}
+	text := g.half + string(f)
+	g.half = ""
+	if at := len(text) - halfBytes; at >= 0 && isHalf(text[at:]) && text[at+1] < 0xB0 {
+		text, g.half = text[:at], text[at:]
+	}
+	return g.write(text)
+}
+
+// end appends what was held back for another half, and returns it.
+func (g *growing) end() string {
+	text := g.half
+	g.half = ""
+	return g.write(text)
+}
+
+func (g *growing) write(text string) string {
+	before := g.Len()
+	for {
+		at := nextHalf(text)
+		g.WriteString(text[:at])
+		if text = text[at:]; text == "" {
+			return g.String()[before:]
+		}
+		half := halfRune(text)
+		text = text[halfBytes:]
+		if isHalf(text) {
+			if both := utf16.DecodeRune(half, halfRune(text)); both != utf8.RuneError {
+				g.WriteRune(both)
+				text = text[halfBytes:]
+				continue
+			}
+		}
+		if g.alone != nil {
+			g.WriteString(g.alone(half))
+		} else {
+			g.WriteRune(utf8.RuneError)
+		}
+	}
+}
+
+const halfBytes = 3
+
+func isHalf(text string) bool { return len(text) >= halfBytes && text[0] == 0xED && text[1] >= 0xA0 }
+
+// nextHalf returns where the next half is, or the length of the text.
+func nextHalf(text string) int {
+	for at := 0; ; at++ {
+		i := strings.IndexByte(text[at:], 0xED)
+		if i < 0 {
+			return len(text)
+		}
+		if at += i; isHalf(text[at:]) {
+			return at
+		}
+	}
+}
+
+func halfRune(text string) rune {
+	return rune(text[0]&0x0F)<<12 | rune(text[1]&0x3F)<<6 | rune(text[2]&0x3F)
+}
+
+// escaped writes a half as JSON does, so that whoever reads the arguments of a call sees
+// that it is no character, and can refuse it.
+func escaped(half rune) string { return fmt.Sprintf(`\u%04x`, half) }
