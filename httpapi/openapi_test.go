@@ -149,7 +149,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		t.Helper()
 		checked[method+" "+path] = true
 		real := strings.NewReplacer("/v1/turns/{id}", fmt.Sprintf("/v1/turns/%d", turn.id), "/v1/messages/{id}", "/v1/messages/1",
-			"/v1/responses/{id}", "/v1/responses/"+response, "/v1/models/{id}", "/v1/models/clerk", "{name}", "shop", "{id}", "out-1").Replace(path)
+			"/v1/responses/{id}", "/v1/responses/"+response, "/v1/models/{id}", "/v1/models/clerk", "{agent}/{name}", "clerk/daily", "{name}", "shop", "{id}", "out-1").Replace(path)
 		a := h.ask(method, real+query, body, headers...)
 		a.want(t, status, "")
 		d.check(t, method, path, a)
@@ -172,6 +172,14 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	ask("POST", "/v1/messages", "?wait=1ms", message, 202)
 	ask("POST", "/v1/messages", "", `{}`, 422)
 	ask("GET", "/v1/messages/{id}", "", "", 200)
+	ask("GET", "/v1/messages", "?agent=clerk&conversation=main&text=hello&since=2026-01-01&limit=1", "", 200).want(t, 200, `"body":"hello"`)
+	ask("GET", "/v1/messages", "?conversation=main", "", 400)
+	ask("GET", "/v1/transcript", "?agent=clerk&conversation=main", "", 200).want(t, 200, `"name":"look"`)
+	ask("GET", "/v1/transcript", "?agent=clerk", "", 400)
+	ask("POST", "/v1/messages/{id}/cancel", "", "", 409)
+	ask("POST", "/v1/schedules/{agent}/{name}/run", "", "", 201)
+	ask("POST", "/v1/schedules/{agent}/{name}/run", "", "", 200)
+	ask("GET", "/v1/workers", "", "", 200)
 	ask("GET", "/v1/turns", "?agent=clerk&state=succeeded&limit=1", "", 200)
 	ask("GET", "/v1/turns", "?limit=0", "", 400)
 	ask("GET", "/v1/turns/{id}", "", "", 200)

@@ -95,6 +95,44 @@ func pages[N any](t *testing.T, s storage.Search, find func(storage.Search) ([]N
 	}
 }
 
+// TestTranscripts reads a conversation with a message that was answered, one whose turn runs and one that waits.
+func TestTranscripts(t *testing.T) {
+	h := newHouse(t)
+	for _, body := range []string{"first", "second", "third"} {
+		h.enqueue("desk", "a", body)
+	}
+	asks := func(name string) turnkeeper.Entry {
+		r := round(1, turnkeeper.EffectNone)
+		r.Calls[0].Name = name
+		return turnkeeper.Entry{Round: r}
+	}
+	first := h.dispatch("worker-1")[0]
+	first.append(t, asks("look"))
+	first.append(t, turnkeeper.Entry{Results: []turnkeeper.CallResult{result(key(1, 1), "", turnkeeper.CallSucceeded, "x")}})
+	first.finish(t, "done")
+	for _, d := range h.dispatch("worker-1") {
+		d.append(t, asks("search"))
+	}
+	exchanges, next, err := h.Transcript(t.Context(), storage.Page{Agent: "desk"}, "a")
+	if err != nil || next != 0 {
+		t.Fatal(next, err)
+	}
+	var got []string
+	for _, x := range exchanges {
+		said := fmt.Sprint(x.Message.Body, " ", x.Message.State)
+		for _, c := range x.Calls {
+			said += fmt.Sprint(" ", c.Name, " ", c.State)
+		}
+		if x.Reply != nil {
+			said += ": " + x.Reply.Body
+		}
+		got = append(got, said)
+	}
+	if want := "third waiting; second running search planned; first answered look succeeded: done"; strings.Join(got, "; ") != want {
+		t.Errorf("the conversation is %q, want %q", got, want)
+	}
+}
+
 // TestSearchesUseIndexes has each search explained over tables that the server has no statistics of: what it
 // reads is in proportion to what it looks at, and not to what there is.
 func TestSearchesUseIndexes(t *testing.T) {
