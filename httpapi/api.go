@@ -21,6 +21,13 @@ type Store interface {
 	ReplyTo(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.Reply, error)
 	Replies(ctx context.Context, p storage.Page) ([]turnkeeper.Reply, error)
 
+	FindMessages(ctx context.Context, f storage.Search) (found []turnkeeper.Message, next int64, err error)
+	FindTurns(ctx context.Context, f storage.Search) (found []turnkeeper.Turn, next int64, err error)
+	Transcript(ctx context.Context, p storage.Page, conversation string) (exchanges []storage.Exchange, next int64, err error)
+	CancelMessage(ctx context.Context, id turnkeeper.MessageID, reason string) (storage.Cancelled, error)
+	RunSchedule(ctx context.Context, agent, name string) (id turnkeeper.MessageID, waiting bool, err error)
+	Workers(ctx context.Context) ([]turnkeeper.Heartbeat, error)
+
 	Turns(ctx context.Context, p storage.Page) ([]turnkeeper.Turn, error)
 	ViewTurn(ctx context.Context, id turnkeeper.TurnID) (storage.TurnView, error)
 	CancelTurn(ctx context.Context, id turnkeeper.TurnID, reason string) (storage.Cancelled, error)

@@ -26,6 +26,36 @@ func (away) FindSession(context.Context, string) (storage.Token, error) {
 }
 func (away) Ping(context.Context) error { return errAway }
 
+// unreachable is a store whose database cannot be reached.
+type unreachable struct {
+	httpapi.Store
+	err error
+}
+
+func (u unreachable) SchedulerSettings(context.Context) (storage.SchedulerSettings, error) {
+	return storage.SchedulerSettings{}, u.err
+}
+
+// Whoever asks while the database is away is told that, and not where it is.
+func TestTheDatabaseCannotBeReached(t *testing.T) {
+	folder := t.TempDir() // in which there is no socket
+	_, err := storage.Open(t.Context(), storage.Options{URL: "postgres://somebody:hunter2@/db?host=" + folder})
+	if err == nil {
+		t.Fatal("there is a database")
+	}
+	h := newHouse(t, func(c *httpapi.Config) { c.Store = unreachable{c.Store, err} })
+	page, program := h.ask("GET", "/", ""), h.ask("GET", "/v1/scheduler", "")
+	page.wantPage(t, http.StatusServiceUnavailable, "The database cannot be reached")
+	program.want(t, http.StatusServiceUnavailable, "the database cannot be reached")
+	for _, a := range []answer{page, program} {
+		for _, secret := range []string{"hunter2", "somebody", folder} {
+			if strings.Contains(string(a.body), secret) {
+				t.Errorf("the answer tells %q: %s", secret, a.body)
+			}
+		}
+	}
+}
+
 // Nothing of what is inside is told; and an EventSource, which gives up at any
 // status but 200, is made to come again.
 func TestTheDatabaseIsAway(t *testing.T) {

@@ -41,7 +41,7 @@ func newHouse(t *testing.T, changes ...func(*httpapi.Config)) *house {
 		sum := sha256.Sum256([]byte(source))
 		err := h.RegisterAgents(t.Context(), []turnkeeper.AgentRegistration{{
 			Name: name, Definition: []byte(source), DefinitionHash: hex.EncodeToString(sum[:]),
-			Schedules: []turnkeeper.Schedule{{Agent: name, Name: "daily", Cron: "@daily", TimeZone: "UTC", Message: "look"}},
+			Schedules: []turnkeeper.Schedule{{Agent: name, Name: "daily", Cron: "@daily", TimeZone: "UTC", Conversation: "main", Message: "look"}},
 		}})
 		if err != nil {
 			t.Fatal(err)

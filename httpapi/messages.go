@@ -142,18 +142,30 @@ type answeredView struct {
 
 // message is a message with its reply, if there is one.
 func (a *API) message(ctx context.Context, id turnkeeper.MessageID) (answeredView, error) {
-	// The reply first: a message that is closed has been answered by then.
-	reply, err := a.cfg.Store.ReplyTo(ctx, id)
-	if err != nil && !errors.Is(err, turnkeeper.ErrNotFound) {
+	m, err := a.cfg.Store.Message(ctx, id)
+	if err != nil {
 		return answeredView{}, err
 	}
-	m, err := a.cfg.Store.Message(ctx, id)
+	m, reply, err := a.withReply(ctx, m)
 	view := answeredView{Message: views.OfMessage(m)}
-	if reply.ID != 0 {
-		v := views.OfReply(reply)
-		view.Reply = &v
+	if reply != nil {
+		view.Reply = new(views.OfReply(*reply))
 	}
 	return view, err
+}
+
+// withReply reads the reply to a message, nil if there is none. A message that is closed has
+// its reply, and one that is open has none: the message is read again where it was closed
+// after it was read.
+func (a *API) withReply(ctx context.Context, m turnkeeper.Message) (turnkeeper.Message, *turnkeeper.Reply, error) {
+	reply, err := a.cfg.Store.ReplyTo(ctx, m.ID)
+	if errors.Is(err, turnkeeper.ErrNotFound) {
+		return m, nil, nil
+	}
+	if err == nil && m.ClosedAt.IsZero() {
+		m, err = a.cfg.Store.Message(ctx, m.ID)
+	}
+	return m, &reply, err
 }
 
 // await waits until a message has its reply, or is closed without one, and is

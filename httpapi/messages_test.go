@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/httpapi"
 )
 
 type accepted struct {
@@ -141,4 +143,42 @@ func TestUnknownIds(t *testing.T) {
 	h.ask("DELETE", "/v1/turns", "").want(t, http.StatusMethodNotAllowed, "this path takes GET")
 	h.ask("GET", "/v1/turns?limit=101", "").want(t, 400, "limit must be 1 to 100")
 	h.ask("GET", "/v1/turns?state=odd", "").want(t, 400, "state must be one of")
+}
+
+// closing is a store whose first look for a reply is followed, before it is answered, by what closes the message.
+type closing struct {
+	httpapi.Store
+	before, after *func()
+}
+
+func (s closing) ReplyTo(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.Reply, error) {
+	run(s.before)
+	defer run(s.after)
+	return s.Store.ReplyTo(ctx, id)
+}
+
+func run(f *func()) {
+	if g := *f; g != nil {
+		*f = nil
+		g()
+	}
+}
+
+// TestAMessageThatClosesWhileItIsRead is shown with its reply if it is shown as closed, and only then.
+func TestAMessageThatClosesWhileItIsRead(t *testing.T) {
+	var before, after func()
+	h := newHouse(t, func(c *httpapi.Config) { c.Store = closing{c.Store, &before, &after} })
+	for _, at := range []*func(){&before, &after} {
+		for _, path := range []string{"/v1/messages/%d", "/inbox/%d"} {
+			d := h.turn("clerk", "work")
+			id := one[int64](h, "select message_id from turnkeeper.turns where id = $1", d.id)
+			*at = func() { d.finish("the reply") }
+			a := h.ask("GET", fmt.Sprintf(path, id), "")
+			replied := strings.Contains(string(a.body), "the reply")
+			closed := strings.Contains(string(a.body), `"state":"answered"`) || strings.Contains(string(a.body), ", closed <time")
+			if a.status != 200 || replied != closed || replied != (at == &before) {
+				t.Errorf("%s: with its reply %v, closed %v: %s", path, replied, closed, a.body)
+			}
+		}
+	}
 }

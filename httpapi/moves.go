@@ -17,6 +17,26 @@ func (a *API) cancelTurn(c *call) error {
 	if err != nil {
 		return err
 	}
+	return a.cancel(c, func(reason string) (storage.Cancelled, error) {
+		if err := a.mayTurn(c, id); err != nil {
+			return storage.Cancelled{}, err
+		}
+		return a.cfg.Store.CancelTurn(c.Context(), id, reason)
+	})
+}
+
+// cancelMessage cancels a message that waits at once, and else its turn.
+func (a *API) cancelMessage(c *call) error {
+	return a.cancel(c, func(reason string) (storage.Cancelled, error) {
+		m, err := a.mayMessage(c)
+		if err != nil {
+			return storage.Cancelled{}, err
+		}
+		return a.cfg.Store.CancelMessage(c.Context(), m.ID, reason)
+	})
+}
+
+func (a *API) cancel(c *call, cancel func(reason string) (storage.Cancelled, error)) error {
 	var body struct {
 		Reason string `json:"reason"`
 	}
@@ -26,10 +46,7 @@ func (a *API) cancelTurn(c *call) error {
 	if len(body.Reason) > maxReason {
 		return refusal(http.StatusUnprocessableEntity, "the reason has %d bytes, the limit is %d", len(body.Reason), maxReason)
 	}
-	if err := a.mayTurn(c, id); err != nil {
-		return err
-	}
-	done, err := a.cfg.Store.CancelTurn(c.Context(), id, body.Reason)
+	done, err := cancel(body.Reason)
 	if err != nil {
 		return err
 	}

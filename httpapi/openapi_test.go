@@ -3,8 +3,10 @@ package httpapi_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -26,11 +28,13 @@ type document struct {
 		Security    []map[string][]string `json:"security"`
 	} `json:"paths"`
 	Components struct {
-		Schemas map[string]map[string]any `json:"schemas"`
+		Responses map[string]described      `json:"responses"`
+		Schemas   map[string]map[string]any `json:"schemas"`
 	} `json:"components"`
 }
 
 type described struct {
+	Ref     string `json:"$ref"`
 	Content map[string]struct {
 		Schema map[string]any `json:"schema"`
 	} `json:"content"`
@@ -61,7 +65,10 @@ func (d document) check(t *testing.T, method, path string, a answer) {
 	}
 	response, there := op.Responses[fmt.Sprint(a.status)]
 	if !there {
-		response = op.Responses["default"]
+		response = op.Responses[fmt.Sprint(a.status/100, "XX")]
+	}
+	if name, is := strings.CutPrefix(response.Ref, "#/components/responses/"); is {
+		response = d.Components.Responses[name]
 	}
 	if a.status == http.StatusNoContent {
 		return
@@ -121,6 +128,111 @@ func TestTheDescriptionHasEveryRoute(t *testing.T) {
 	}
 }
 
+// TestTheDescriptionSuitsGenerators holds the description against what public linters recommend, and what
+// generators of clients need to make types of their own.
+func TestTheDescriptionSuitsGenerators(t *testing.T) {
+	text, err := os.ReadFile("openapi.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d struct {
+		Info struct {
+			License struct{ Name, Identifier string }
+		}
+		Servers []struct{ URL string }
+		Tags    []struct{ Name string }
+		Paths   map[string]map[string]struct {
+			OperationID string
+			Summary     string
+			Tags        []string
+			Parameters  []struct{ Name, In string }
+			Responses   map[string]any
+			Security    []any
+		}
+		Components map[string]map[string]any
+	}
+	var whole any
+	for _, to := range []any{&d, &whole} {
+		if err := json.Unmarshal(text, to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if d.Info.License.Name == "" || d.Info.License.Identifier == "" || len(d.Servers) == 0 {
+		t.Error("a license and a server are missing")
+	}
+	var tags []string
+	for _, tag := range d.Tags {
+		tags = append(tags, tag.Name)
+	}
+	for path, operations := range d.Paths {
+		for method, op := range operations {
+			at := method + " " + path
+			if op.OperationID == "" || op.Summary == "" || len(op.Tags) != 1 || !slices.Contains(tags, op.Tags[0]) || op.Security == nil {
+				t.Errorf("%s: operationId, summary, one of the tags, or security are missing", at)
+			}
+			statuses := slices.Sorted(maps.Keys(op.Responses))
+			if !slices.Contains(statuses, "4XX") || !slices.Contains(statuses, "5XX") || !strings.HasPrefix(statuses[0], "2") {
+				t.Errorf("%s: answered with %v; 2.., 4XX and 5XX are wanted", at, statuses)
+			}
+			var inPath []string
+			for _, p := range op.Parameters {
+				if p.In == "path" {
+					inPath = append(inPath, "{"+p.Name+"}")
+				}
+			}
+			if want := regexp.MustCompile(`\{\w+\}`).FindAllString(path, -1); !slices.Equal(want, inPath) {
+				t.Errorf("%s: describes %v of its path", at, inPath)
+			}
+		}
+	}
+	used := map[string]bool{}
+	walk(whole, "", func(at string, node map[string]any) {
+		if ref, is := node["$ref"].(string); is {
+			kind, name, _ := strings.Cut(strings.TrimPrefix(ref, "#/components/"), "/")
+			if used[kind+"/"+name] = true; d.Components[kind][name] == nil {
+				t.Errorf("%s: there is no %s", at, ref)
+			}
+		}
+		kinds, _ := node["type"].([]any)
+		if node["type"] == "integer" || slices.Contains(kinds, any("integer")) {
+			if node["format"] != "int32" && node["format"] != "int64" {
+				t.Errorf("%s: an integer of no size", at)
+			}
+		}
+		if regexp.MustCompile(`[/_]id$`).MatchString(at) && node["type"] == "integer" && node["format"] != "int64" {
+			t.Errorf("%s: an id has 64 bits", at)
+		}
+		if (node["enum"] != nil || node["const"] != nil) && node["type"] == nil {
+			t.Errorf("%s: a constant of no type", at)
+		}
+		if state := regexp.MustCompile(`/(state|outcome|effect|trigger|\w*stop_reason)$`).MatchString(at); state && node["type"] == "string" && node["enum"] == nil && !strings.Contains(at, "/ResponseTurn/") {
+			t.Errorf("%s: any string; say which", at)
+		}
+	})
+	for _, kind := range []string{"schemas", "responses"} {
+		for name := range d.Components[kind] {
+			if !used[kind+"/"+name] {
+				t.Errorf("nothing refers to %s of %s", name, kind)
+			}
+		}
+	}
+}
+
+// walk visits the objects of a JSON text.
+func walk(value any, at string, visit func(at string, node map[string]any)) {
+	switch v := value.(type) {
+	case map[string]any:
+		visit(at, v)
+		for name, child := range v {
+			walk(child, at+"/"+name, visit)
+		}
+	case []any:
+		for i, child := range v {
+			walk(child, fmt.Sprint(at, "/", i), visit)
+		}
+	}
+}
+
 func TestAnswersAreAsDescribed(t *testing.T) {
 	h := newHouse(t, withMetrics)
 	d := readDocument(t, h.ask("GET", "/openapi.json", "").body)
@@ -149,7 +261,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		t.Helper()
 		checked[method+" "+path] = true
 		real := strings.NewReplacer("/v1/turns/{id}", fmt.Sprintf("/v1/turns/%d", turn.id), "/v1/messages/{id}", "/v1/messages/1",
-			"/v1/responses/{id}", "/v1/responses/"+response, "/v1/models/{id}", "/v1/models/clerk", "{name}", "shop", "{id}", "out-1").Replace(path)
+			"/v1/responses/{id}", "/v1/responses/"+response, "/v1/models/{id}", "/v1/models/clerk", "{agent}/{name}", "clerk/daily", "{name}", "shop", "{id}", "out-1").Replace(path)
 		a := h.ask(method, real+query, body, headers...)
 		a.want(t, status, "")
 		d.check(t, method, path, a)
@@ -172,6 +284,14 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	ask("POST", "/v1/messages", "?wait=1ms", message, 202)
 	ask("POST", "/v1/messages", "", `{}`, 422)
 	ask("GET", "/v1/messages/{id}", "", "", 200)
+	ask("GET", "/v1/messages", "?agent=clerk&conversation=main&text=hello&since=2026-01-01&limit=1", "", 200).want(t, 200, `"body":"hello"`)
+	ask("GET", "/v1/messages", "?conversation=main", "", 400)
+	ask("GET", "/v1/transcript", "?agent=clerk&conversation=main", "", 200).want(t, 200, `"name":"look"`)
+	ask("GET", "/v1/transcript", "?agent=clerk", "", 400)
+	ask("POST", "/v1/messages/{id}/cancel", "", "", 409)
+	ask("POST", "/v1/schedules/{agent}/{name}/run", "", "", 201)
+	ask("POST", "/v1/schedules/{agent}/{name}/run", "", "", 200)
+	ask("GET", "/v1/workers", "", "", 200)
 	ask("GET", "/v1/turns", "?agent=clerk&state=succeeded&limit=1", "", 200)
 	ask("GET", "/v1/turns", "?limit=0", "", 400)
 	ask("GET", "/v1/turns/{id}", "", "", 200)

@@ -2,6 +2,8 @@ package httpapi
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -33,6 +35,37 @@ func (a *API) listSchedules(c *call) error {
 	}
 	all = slices.DeleteFunc(all, func(s turnkeeper.Schedule) bool { return !c.caller.sees(s.Agent) })
 	return c.answer(http.StatusOK, listOf(all, views.OfSchedule, 0))
+}
+
+// runSchedule answers 201 for a new message, and 200 when one of the schedule waits already.
+func (a *API) runSchedule(c *call) error {
+	id, waiting, err := a.run(c)
+	if err != nil {
+		return err
+	}
+	c.w.Header().Set("Location", fmt.Sprintf("/v1/messages/%d", id))
+	status := http.StatusCreated
+	if waiting {
+		status = http.StatusOK
+	}
+	return c.answer(status, views.ScheduleRun{MessageID: id, Waiting: waiting})
+}
+
+// run runs the schedule of the path.
+func (a *API) run(c *call) (id turnkeeper.MessageID, waiting bool, err error) {
+	agent, name := c.PathValue("agent"), c.PathValue("name")
+	err = turnkeeper.ErrNotFound
+	if c.caller.sees(agent) {
+		id, waiting, err = a.cfg.Store.RunSchedule(c.Context(), agent, name)
+	}
+	if errors.Is(err, turnkeeper.ErrNotFound) {
+		return 0, false, noSchedule(agent, name)
+	}
+	return id, waiting, err
+}
+
+func noSchedule(agent, name string) *problem {
+	return refusal(http.StatusNotFound, "there is no schedule %.60q of %.60q", name, agent)
 }
 
 func (a *API) listAgents(c *call) error {

@@ -209,7 +209,7 @@ func TestForms(t *testing.T) {
 	cancel, retry := fmt.Sprintf("/turns/%d/cancel", d.id), fmt.Sprintf("/turns/%d/retry", d.id)
 	reason := url.Values{"reason": {"asked <b>by</b> the sender"}}
 
-	for _, path := range []string{cancel, retry, "/inbox/1/cancel", "/scheduler/pause", "/scheduler/resume", "/schedules/clerk/daily/pause"} {
+	for _, path := range []string{cancel, retry, "/inbox/1/cancel", "/scheduler/pause", "/scheduler/resume", "/schedules/clerk/daily/pause", "/schedules/clerk/daily/run"} {
 		h.submit(path, reason).wantRedirect(t, "/sign-in")
 		h.submit(path, reason, "Cookie", reader).wantPage(t, 403, "the scope &#34;operate&#34;")
 		h.ask("POST", path, reason.Encode(), "Cookie", full, "Content-Type", "application/x-www-form-urlencoded", "Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site").
@@ -240,6 +240,65 @@ func TestForms(t *testing.T) {
 	h.submit(retry, url.Values{"anyway": {"yes"}}, "Cookie", clerk).wantRedirect(t, "/inbox/2?done=retried")
 	h.submit("/inbox/2/cancel", nil, "Cookie", clerk).wantRedirect(t, fmt.Sprintf("/turns/%d?done=cancelled", d.id+1))
 	h.submit("/inbox/2/cancel", url.Values{"reason": {strings.Repeat("x", 1001)}}, "Cookie", clerk).wantPage(t, 422, "the limit is 1000")
+}
+
+// TestSendingFromThePage sends messages by the form of the inbox, once each, and runs a schedule.
+func TestSendingFromThePage(t *testing.T) {
+	h := newHouse(t, func(c *httpapi.Config) { c.NeedToken = true })
+	reader := h.signIn(h.token(storage.Token{Name: "reader", Scopes: []string{"read"}}))
+	clerk := h.signIn(h.token(storage.Token{Name: "clerk", Scopes: []string{"read", "send", "operate"}, Agents: []string{"clerk"}}))
+	said := func(agent, body, number string) url.Values {
+		return url.Values{"agent": {agent}, "conversation": {" shop "}, "body": {body}, "number": {number}}
+	}
+	if a := h.ask("GET", "/inbox", "", "Cookie", reader); strings.Contains(string(a.body), "<textarea") {
+		t.Error("who may not send is offered to")
+	}
+	h.ask("GET", "/inbox?agent=clerk&conversation=shop", "", "Cookie", clerk).wantPage(t, 200, "<textarea", `value="shop"`, `name="number"`)
+	h.submit("/inbox", said("clerk", "hello", "1"), "Cookie", reader).wantPage(t, 403, "the scope &#34;send&#34;")
+	h.ask("POST", "/inbox", said("clerk", "hello", "1").Encode(), "Cookie", clerk, "Content-Type", "application/x-www-form-urlencoded", "Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site").
+		want(t, 403, "another origin")
+	h.submit("/inbox", said("desk", "hello", "1"), "Cookie", clerk).wantPage(t, 403, "This token is not for the agent &#34;desk&#34;")
+	h.submit("/inbox", said("clerk", " ", "1"), "Cookie", clerk).wantPage(t, 422, "cannot be empty")
+	h.submit("/inbox", said("clerk", strings.Repeat("x", 1001), "1"), "Cookie", clerk).wantPage(t, 413, "1001 bytes")
+	if n := one[int](h, "select count(*) from turnkeeper.messages"); n != 0 {
+		t.Fatalf("%d messages were sent by who may not", n)
+	}
+	h.submit("/inbox", said("clerk", "hello\r\nworld", "1"), "Cookie", clerk).wantRedirect(t, "/inbox/1?done=sent")
+	h.submit("/inbox", said("clerk", "hello\r\nworld", "1"), "Cookie", clerk).wantRedirect(t, "/inbox/1?done=sent")
+	if body := one[string](h, "select conversation || ': ' || body from turnkeeper.messages"); body != "shop: hello\nworld" {
+		t.Errorf("the message is %q", body)
+	}
+	h.submit("/inbox", said("clerk", "hello\r\nthere", "1"), "Cookie", clerk).wantRedirect(t, fmt.Sprintf("/inbox/%d?done=sent", one[int](h, "select max(id) from turnkeeper.messages")))
+	h.submit("/schedules/desk/daily/run", nil, "Cookie", clerk).wantPage(t, 404, "There is no schedule")
+	a := h.submit("/schedules/clerk/daily/run", nil, "Cookie", clerk)
+	id := one[int](h, "select id from turnkeeper.messages where schedule = 'daily' and state = 'waiting' and body = 'look'")
+	a.wantRedirect(t, fmt.Sprintf("/inbox/%d?done=ran", id))
+	h.submit("/schedules/clerk/daily/run", nil, "Cookie", clerk).wantRedirect(t, fmt.Sprintf("/inbox/%d?done=waits", id))
+	h.ask("GET", fmt.Sprintf("/inbox/%d?done=ran", id), "", "Cookie", clerk).wantPage(t, 200, "The schedule runs now", "/conversation?agent=clerk&amp;conversation=main")
+	h.ask("GET", "/conversation?agent=clerk&conversation=shop", "", "Cookie", clerk).wantPage(t, 200, "hello\nworld", "No reply yet")
+	h.ask("GET", "/conversation?agent=clerk&conversation=none", "", "Cookie", clerk).wantPage(t, 404, "has no conversation")
+}
+
+// TestListsAreSearched asks the lists of the page and the API for a part of what there is.
+func TestListsAreSearched(t *testing.T) {
+	h := newHouse(t)
+	first, _ := h.work("clerk", "first")
+	second, _ := h.work("clerk", "second")
+	for _, path := range []string{"/inbox?agent=&state=&text=first&since=", "/turns?text=first"} {
+		h.ask("GET", path, "").wantPage(t, 200, `value="first"`, fmt.Sprintf(`href="/turns/%d"`, first.id))
+		if a := h.ask("GET", path, ""); strings.Contains(string(a.body), fmt.Sprintf(`href="/turns/%d"`, second.id)) {
+			t.Errorf("%s shows what was not asked for", path)
+		}
+	}
+	h.ask("GET", "/inbox?text=nothing", "").wantPage(t, 200, "No message is like that")
+	h.ask("GET", "/turns?text=message&limit=1", "").wantPage(t, 200, fmt.Sprintf(`href="/turns?cursor=%d&amp;limit=1&amp;text=message"`, second.id))
+	h.ask("GET", "/v1/turns?state=failed", "").want(t, 200, `{"items":[],"next":null}`)
+	h.ask("GET", "/conversation?agent=clerk&conversation=main&limit=1", "").wantPage(t, 200, "reply second", "What was before", "cursor=2", "<code>tool</code>")
+	h.ask("GET", "/conversation?agent=clerk&conversation=main&cursor=2", "").wantPage(t, 200, "reply first", "Newest")
+	for query, said := range map[string]string{"since=yesterday": "since must be a time", "until=0000-01-01": "until must be a time", "text=" + strings.Repeat("x", 1001): "text has 1001 bytes"} {
+		h.ask("GET", "/v1/messages?"+query, "").want(t, 400, said)
+	}
+	h.ask("GET", "/v1/messages?since=2026-01-01T00:00:00+02:00&until=2100-01-01", "").want(t, 200, `"id":2`)
 }
 
 // On loopback nobody signs in, and a cookie of another server of this machine does

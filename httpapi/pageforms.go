@@ -1,6 +1,8 @@
 package httpapi
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"mime"
@@ -14,7 +16,10 @@ import (
 
 // form reads the form that a page of ours sent. A browser says by its headers where
 // it comes from, and what says nothing is not a browser: it has the API.
-func (c *call) form() error {
+func (c *call) form() error { return c.formUpTo(aroundBody) }
+
+// formUpTo is form for one of at most limit bytes.
+func (c *call) formUpTo(limit int64) error {
 	if c.Header.Get("Sec-Fetch-Site") == "" && c.Header.Get("Origin") == "" {
 		return refusal(http.StatusForbidden, "forms are for the page in a browser; programs use the API under /v1")
 	}
@@ -23,8 +28,12 @@ func (c *call) form() error {
 	}
 	control := http.NewResponseController(c.w)
 	_ = control.SetReadDeadline(time.Now().Add(readTime))
-	c.Body = http.MaxBytesReader(c.w, c.Body, aroundBody)
-	if err := c.ParseForm(); err != nil {
+	c.Body = http.MaxBytesReader(c.w, c.Body, limit)
+	err := c.ParseForm()
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return refusal(http.StatusRequestEntityTooLarge, "the form is longer than %d bytes", limit)
+	}
+	if err != nil {
 		return refusal(http.StatusBadRequest, "the form cannot be read")
 	}
 	_ = control.SetReadDeadline(time.Time{})
@@ -151,10 +160,55 @@ func (a *API) changeSchedule(c *call, paused bool) error {
 		err = a.cfg.Store.PauseSchedule(c.Context(), agent, name, paused)
 	}
 	if errors.Is(err, turnkeeper.ErrNotFound) {
-		return refusal(http.StatusNotFound, "there is no schedule %.60q of %.60q", name, agent)
+		return noSchedule(agent, name)
 	}
 	if err != nil {
 		return err
 	}
 	return c.goTo("/schedules?done=schedule")
+}
+
+func (a *API) formRunSchedule(c *call) error {
+	if err := c.form(); err != nil {
+		return err
+	}
+	id, waiting, err := a.run(c)
+	if err != nil {
+		return err
+	}
+	said := "ran"
+	if waiting {
+		said = "waits"
+	}
+	return c.goTo(fmt.Sprintf("/inbox/%d?done=%s", id, said))
+}
+
+// bytesFormEscape is what a byte may be written as in a form.
+const bytesFormEscape = 3
+
+// formSend puts a message into an inbox. A form that is sent twice is one message: each
+// that is shown has a number of its own.
+func (a *API) formSend(c *call) error {
+	if err := c.formUpTo(int64(a.cfg.MaxMessageBytes)*2*bytesFormEscape + aroundBody); err != nil { // a browser ends lines with two bytes
+		return err
+	}
+	m := turnkeeper.Submission{
+		Agent: c.PostForm.Get("agent"), Conversation: strings.TrimSpace(c.PostForm.Get("conversation")),
+		Body: strings.ReplaceAll(c.PostForm.Get("body"), "\r\n", "\n"),
+	}
+	if len(m.Body) > a.cfg.MaxMessageBytes {
+		return refusal(http.StatusRequestEntityTooLarge, "the message has %d bytes, the limit is %d", len(m.Body), a.cfg.MaxMessageBytes)
+	}
+	if !c.caller.sees(m.Agent) {
+		return refusal(http.StatusForbidden, "this token is not for the agent %q", m.Agent)
+	}
+	if number := c.PostForm.Get("number"); number != "" {
+		sum := sha256.Sum256([]byte(strings.Join([]string{number, m.Agent, m.Conversation, m.Body}, "\x00")))
+		m.Key = "page-" + hex.EncodeToString(sum[:16])
+	}
+	id, _, err := a.cfg.Store.Accept(c.Context(), m)
+	if err != nil {
+		return err
+	}
+	return c.goTo(fmt.Sprintf("/inbox/%d?done=sent", id))
 }

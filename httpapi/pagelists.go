@@ -3,6 +3,7 @@ package httpapi
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"net/http"
 	"net/url"
 	"slices"
@@ -13,11 +14,6 @@ import (
 	"turnkeeper/httpapi/page"
 	"turnkeeper/storage"
 )
-
-var messageStates = []string{
-	string(turnkeeper.MessageWaiting), string(turnkeeper.MessageRunning), string(turnkeeper.MessageAnswered),
-	string(turnkeeper.MessageFailed), string(turnkeeper.MessageCancelled),
-}
 
 const (
 	figuresWindow = time.Minute
@@ -170,18 +166,80 @@ func showList[N any](a *API, c *call, states []string, read func(context.Context
 	return a.show(c, http.StatusOK, view(l, found))
 }
 
+// showFound shows a page of what a search finds.
+func showFound[N any](a *API, c *call, states []string, find func(context.Context, storage.Search) ([]N, int64, error),
+	view func(page.Listing, []N) page.Page) error {
+	_, l, err := a.listing(c, states...)
+	if err != nil {
+		return err
+	}
+	f, err := c.search(states...)
+	if err != nil {
+		return err
+	}
+	found, next, err := find(c.Context(), f)
+	if err != nil {
+		return err
+	}
+	query := c.URL.Query()
+	l.Find = &page.Find{
+		Conversation: f.Conversation, Text: f.Words, ErrorClass: f.ErrorClass, Since: query.Get("since"), Until: query.Get("until"),
+		Further: next > 0 && len(found) < f.Limit,
+	}
+	l.First, l.Next = pathAt(c.URL, 0), ""
+	if next > 0 {
+		l.Next = pathAt(c.URL, next)
+	}
+	return a.show(c, http.StatusOK, view(l, found))
+}
+
+// pathAt is the address of a list from a cursor on.
+func pathAt(u *url.URL, cursor int64) string {
+	query := u.Query()
+	for _, name := range []string{"cursor", "done"} {
+		query.Del(name)
+	}
+	for name, values := range query {
+		if values[0] == "" {
+			query.Del(name)
+		}
+	}
+	if cursor > 0 {
+		query.Set("cursor", strconv.FormatInt(cursor, 10))
+	}
+	return (&url.URL{Path: u.Path, RawQuery: query.Encode()}).RequestURI()
+}
+
 func (a *API) showTurns(c *call) error {
-	return showList(a, c, turnStates, a.cfg.Store.Turns,
-		func(_ storage.Page, found []turnkeeper.Turn) int64 { return int64(found[len(found)-1].ID) },
+	return showFound(a, c, turnStates, a.cfg.Store.FindTurns,
 		func(l page.Listing, found []turnkeeper.Turn) page.Page { return page.Turns{Listing: l, Turns: found} })
 }
 
 func (a *API) showInbox(c *call) error {
-	return showList(a, c, messageStates, a.cfg.Store.Messages,
-		func(_ storage.Page, found []turnkeeper.Message) int64 { return int64(found[len(found)-1].ID) },
-		func(l page.Listing, found []turnkeeper.Message) page.Page {
-			return page.Inbox{Listing: l, Messages: found}
-		})
+	return showFound(a, c, messageStates, a.cfg.Store.FindMessages, func(l page.Listing, found []turnkeeper.Message) page.Page {
+		return page.Inbox{Listing: l, Messages: found, Number: rand.Text()}
+	})
+}
+
+func (a *API) showTranscript(c *call) error {
+	p, conversation, err := c.conversation()
+	if err != nil {
+		return err
+	}
+	exchanges, next, err := a.cfg.Store.Transcript(c.Context(), p, conversation)
+	if err != nil {
+		return err
+	}
+	if len(exchanges) == 0 && p.Cursor == 0 {
+		return refusal(http.StatusNotFound, "the agent %.60q has no conversation %.200q", p.Agent, conversation)
+	}
+	slices.Reverse(exchanges)
+	v := page.Transcript{Conversation: conversation, Exchanges: exchanges}
+	v.Agent, v.Newer, v.First = p.Agent, p.Cursor > 0, pathAt(c.URL, 0)
+	if next > 0 {
+		v.Next = pathAt(c.URL, next)
+	}
+	return a.show(c, http.StatusOK, v)
 }
 
 func (a *API) showReplies(c *call) error {

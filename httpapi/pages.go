@@ -19,13 +19,10 @@ import (
 // A PageStore is what the page reads and writes beside the API.
 type PageStore interface {
 	Figures(ctx context.Context, window time.Duration) (storage.Figures, error)
-	Workers(ctx context.Context) ([]turnkeeper.Heartbeat, error)
 	OpenTurns(ctx context.Context, limit int) ([]turnkeeper.Turn, error)
 	TurnsOf(ctx context.Context, id turnkeeper.MessageID) ([]turnkeeper.Turn, error)
-	Messages(ctx context.Context, p storage.Page) ([]turnkeeper.Message, error)
 	LatestReplies(ctx context.Context, p storage.Page) ([]turnkeeper.Reply, error)
 	RetriesOf(ctx context.Context, id turnkeeper.MessageID) (as, of turnkeeper.MessageID, err error)
-	CancelMessage(ctx context.Context, id turnkeeper.MessageID, reason string) (storage.Cancelled, error)
 	PauseSchedule(ctx context.Context, agent, name string, paused bool) error
 
 	SignIn(ctx context.Context, secret string, lifetime time.Duration) (storage.Token, string, error)
@@ -45,6 +42,8 @@ func (a *API) pages() []route {
 		{"GET /agents", ScopeRead, (*API).showAgents},
 		{"GET /lanes", ScopeRead, (*API).showLanes},
 		{"GET /schedules", ScopeRead, (*API).showSchedules},
+		{"GET /conversation", ScopeRead, (*API).showTranscript},
+		{"POST /inbox", ScopeSend, (*API).formSend},
 		{"GET /outputs/{id}", ScopeRead, (*API).showOutput},
 		{"POST /turns/{id}/cancel", ScopeOperate, (*API).formCancelTurn},
 		{"POST /turns/{id}/retry", ScopeOperate, (*API).formRetryTurn},
@@ -54,6 +53,7 @@ func (a *API) pages() []route {
 		{"POST /scheduler/resume", ScopeOperate, (*API).formResumeScheduler},
 		{"POST /schedules/{agent}/{name}/pause", ScopeOperate, (*API).formPauseSchedule},
 		{"POST /schedules/{agent}/{name}/resume", ScopeOperate, (*API).formResumeSchedule},
+		{"POST /schedules/{agent}/{name}/run", ScopeOperate, (*API).formRunSchedule},
 		{"GET /sign-in", "", (*API).askSignIn},
 		{"POST /sign-in", "", (*API).signIn},
 		{"POST /sign-out", "", (*API).signOut},
@@ -140,7 +140,7 @@ func upper(sentence string) string {
 
 // show writes a page.
 func (a *API) show(c *call, status int, view page.Page) error {
-	frame := page.Frame{Now: time.Now(), Path: c.URL.RequestURI(), Done: c.URL.Query().Get("done"), Viewer: page.Viewer{MayOperate: c.caller.may(ScopeOperate), SignedIn: c.session != ""}}
+	frame := page.Frame{Now: time.Now(), Path: c.URL.RequestURI(), Done: c.URL.Query().Get("done"), Viewer: page.Viewer{MayOperate: c.caller.may(ScopeOperate), MaySend: c.caller.may(ScopeSend), SignedIn: c.session != ""}}
 	if token := c.caller.token; token != nil {
 		frame.Viewer.Token, frame.Viewer.Agents = token.Name, token.Agents
 	}

@@ -49,12 +49,8 @@ func (a *API) showMessage(c *call) error {
 	if err != nil {
 		return err
 	}
-	v := page.Message{Message: m}
-	reply, err := a.cfg.Store.ReplyTo(c.Context(), m.ID)
-	switch {
-	case err == nil:
-		v.Reply = &reply
-	case !errors.Is(err, turnkeeper.ErrNotFound):
+	var v page.Message
+	if v.Message, v.Reply, err = a.withReply(c.Context(), m); err != nil {
 		return err
 	}
 	if v.Turns, err = a.cfg.Store.TurnsOf(c.Context(), m.ID); err != nil {

@@ -70,8 +70,12 @@ func (a *API) problemOf(r *http.Request, err error) *problem {
 	if errors.Is(err, turnkeeper.ErrNotFound) {
 		return refusal(http.StatusNotFound, "there is nothing with this id")
 	}
+	said := "this cannot be answered now; the server's log says why"
+	if storage.Away(err) {
+		said = "the database cannot be reached, or does not answer; try again in a moment. The server's log says more"
+	}
 	a.cfg.Log.Error("a request could not be answered", zap.String("pattern", r.Pattern), zap.String("error", a.cfg.Mask(err.Error())))
-	return refusal(http.StatusServiceUnavailable, "this cannot be answered now; the server's log says why")
+	return refusal(http.StatusServiceUnavailable, "%s", said)
 }
 
 // answer writes a value.

@@ -264,6 +264,7 @@ func TestTheEventsOfAResponse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	h.ask("GET", path+"&starting_after=2", "").want(t, http.StatusBadRequest, "which has the number 1")
 	d := h.dispatch("clerk")
 	live := make(chan []sent, 1)
 	go func() {
@@ -306,6 +307,11 @@ func TestTheEventsOfAResponse(t *testing.T) {
 		if diff := cmp.Diff(raw(all[i+1:]), raw(rest)); diff != "" {
 			t.Fatalf("after %d: %s", i, diff)
 		}
+	}
+	for _, after := range []string{fmt.Sprint(len(all)), "9223372036854775807"} {
+		a := h.ask("GET", path+"&starting_after="+after, "")
+		a.want(t, http.StatusBadRequest, fmt.Sprintf("which has the number %d", len(all)-1))
+		a.want(t, http.StatusBadRequest, `"param":"starting_after"`)
 	}
 }
 

@@ -38,7 +38,10 @@ const eventsPattern = "GET /v1/turns/{id}/events"
 func (a *API) routes() []route {
 	return []route{
 		{"POST /v1/messages", ScopeSend, (*API).postMessage},
+		{"GET /v1/messages", ScopeRead, (*API).listMessages},
 		{"GET /v1/messages/{id}", ScopeSend, (*API).getMessage},
+		{"POST /v1/messages/{id}/cancel", ScopeOperate, (*API).cancelMessage},
+		{"GET /v1/transcript", ScopeRead, (*API).getTranscript},
 		{"GET /v1/turns", ScopeRead, (*API).listTurns},
 		{"GET /v1/turns/{id}", ScopeRead, (*API).getTurn},
 		{eventsPattern, ScopeRead, (*API).getEvents},
@@ -50,6 +53,8 @@ func (a *API) routes() []route {
 		{"GET /v1/outputs/{id}", ScopeRead, (*API).getOutput},
 		{"GET /v1/lanes", ScopeRead, (*API).listLanes},
 		{"GET /v1/schedules", ScopeRead, (*API).listSchedules},
+		{"POST /v1/schedules/{agent}/{name}/run", ScopeOperate, (*API).runSchedule},
+		{"GET /v1/workers", ScopeRead, (*API).listWorkers},
 		{"GET /v1/agents", ScopeRead, (*API).listAgents},
 		{"GET /v1/webhooks", ScopeRead, (*API).listWebhooks},
 		{"GET /v1/webhooks/{name}/deliveries", ScopeRead, (*API).listDeliveries},

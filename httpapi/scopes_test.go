@@ -12,35 +12,40 @@ import (
 
 // allowed are the scopes that open each route; none are needed where the list is empty.
 var allowed = map[string][]string{
-	"POST /v1/messages":                  {"send"},
-	"GET /v1/messages/{id}":              {"send", "read"},
-	"POST /v1/messages/retry":            {"operate"},
-	"GET /v1/turns":                      {"read"},
-	"GET /v1/turns/{id}":                 {"read"},
-	"GET /v1/turns/{id}/events":          {"read"},
-	"POST /v1/turns/{id}/cancel":         {"operate"},
-	"POST /v1/turns/{id}/retry":          {"operate"},
-	"GET /v1/model-health":               {"read"},
-	"GET /v1/outbox":                     {"read"},
-	"GET /v1/outputs/{id}":               {"read"},
-	"GET /v1/lanes":                      {"read"},
-	"GET /v1/schedules":                  {"read"},
-	"GET /v1/agents":                     {"read"},
-	"GET /v1/webhooks":                   {"read"},
-	"GET /v1/webhooks/{name}/deliveries": {"read"},
-	"GET /v1/scheduler":                  {"read"},
-	"POST /v1/scheduler/pause":           {"operate"},
-	"POST /v1/scheduler/resume":          {"operate"},
-	"POST /v1/responses":                 {"send"},
-	"GET /v1/responses/{id}":             {"send", "read"},
-	"GET /v1/responses/{id}/input_items": {"send", "read"},
-	"POST /v1/responses/{id}/cancel":     {"send"},
-	"GET /v1/models":                     {"send", "read"},
-	"GET /v1/models/{id}":                {"send", "read"},
-	"GET /metrics":                       {"read"},
-	"GET /openapi.json":                  {},
-	"GET /healthz":                       {},
-	"GET /readyz":                        {},
+	"POST /v1/messages":                     {"send"},
+	"GET /v1/messages/{id}":                 {"send", "read"},
+	"GET /v1/messages":                      {"read"},
+	"POST /v1/messages/{id}/cancel":         {"operate"},
+	"GET /v1/transcript":                    {"read"},
+	"POST /v1/schedules/{agent}/{name}/run": {"operate"},
+	"GET /v1/workers":                       {"read"},
+	"POST /v1/messages/retry":               {"operate"},
+	"GET /v1/turns":                         {"read"},
+	"GET /v1/turns/{id}":                    {"read"},
+	"GET /v1/turns/{id}/events":             {"read"},
+	"POST /v1/turns/{id}/cancel":            {"operate"},
+	"POST /v1/turns/{id}/retry":             {"operate"},
+	"GET /v1/model-health":                  {"read"},
+	"GET /v1/outbox":                        {"read"},
+	"GET /v1/outputs/{id}":                  {"read"},
+	"GET /v1/lanes":                         {"read"},
+	"GET /v1/schedules":                     {"read"},
+	"GET /v1/agents":                        {"read"},
+	"GET /v1/webhooks":                      {"read"},
+	"GET /v1/webhooks/{name}/deliveries":    {"read"},
+	"GET /v1/scheduler":                     {"read"},
+	"POST /v1/scheduler/pause":              {"operate"},
+	"POST /v1/scheduler/resume":             {"operate"},
+	"POST /v1/responses":                    {"send"},
+	"GET /v1/responses/{id}":                {"send", "read"},
+	"GET /v1/responses/{id}/input_items":    {"send", "read"},
+	"POST /v1/responses/{id}/cancel":        {"send"},
+	"GET /v1/models":                        {"send", "read"},
+	"GET /v1/models/{id}":                   {"send", "read"},
+	"GET /metrics":                          {"read"},
+	"GET /openapi.json":                     {},
+	"GET /healthz":                          {},
+	"GET /readyz":                           {},
 }
 
 // TestEveryRouteAgainstEveryScope sends a request that the route would take, or refuse for what
@@ -68,7 +73,7 @@ func TestEveryRouteAgainstEveryScope(t *testing.T) {
 				pattern = "GET /v1/messages/{id}"
 			}
 			scopes, known := allowed[pattern]
-			address := strings.NewReplacer("{id}", "7", "{name}", "hook").Replace(path)
+			address := strings.NewReplacer("{id}", "7", "{name}", "hook", "{agent}", "clerk").Replace(path)
 			if known && len(scopes) > 0 {
 				if a := h.ask(method, address, bodies[path]); a.status != 401 {
 					t.Errorf("%s %s without a token is answered %d %s", method, path, a.status, a.body)

@@ -68,9 +68,10 @@ func TestATokenSeesItsAgentsAlone(t *testing.T) {
 	}
 	pages := []string{
 		"GET /", "GET /turns", "GET /turns/{id}", "GET /inbox", "GET /inbox/{id}", "GET /replies", "GET /agents", "GET /lanes", "GET /schedules", "GET /outputs/{id}",
+		"GET /conversation",
 	}
 	cookie := h.signIn(clerk)
-	forAll := []string{"/v1/webhooks"} // 403 for a token for some
+	forAll := []string{"/v1/webhooks", "/v1/workers"} // 403 for a token for some
 	asked := 0
 	for _, pattern := range append(httpapi.New(httpapi.Config{Store: h.Store}).Patterns(), pages...) {
 		path, reads := strings.CutPrefix(pattern, "GET ")
@@ -95,7 +96,7 @@ func TestATokenSeesItsAgentsAlone(t *testing.T) {
 			continue
 		}
 		path = strings.Replace(path, "{name}", "hook", 1)
-		for _, query := range []string{"", "?agent=clerk", "?agent=desk", "?agent=Clerk"} {
+		for _, query := range []string{"", "?agent=clerk", "?agent=desk", "?agent=Clerk", "?agent=desk&conversation=main&text=message", "?agent=clerk&conversation=main", "?text=message&since=2026-01-01"} {
 			a := h.ask("GET", path+query, "", headers...)
 			if strings.Contains(string(a.body), word) || query == "" && !slices.Contains(pages, pattern) && strings.Contains(string(a.body), `"desk`) {
 				t.Errorf("%s%s shows what is the desk's: %s", path, query, a.body)

@@ -15,22 +15,6 @@ var turnStates = []string{
 	string(turnkeeper.TurnDegraded), string(turnkeeper.TurnFailed), string(turnkeeper.TurnCancelled),
 }
 
-func (a *API) listTurns(c *call) error {
-	page, err := c.page("cursor", turnStates...)
-	if err != nil {
-		return err
-	}
-	turns, err := a.cfg.Store.Turns(c.Context(), page)
-	if err != nil {
-		return err
-	}
-	next := int64(0)
-	if len(turns) == page.Limit {
-		next = int64(turns[len(turns)-1].ID)
-	}
-	return c.answer(http.StatusOK, listOf(turns, views.OfTurn, next))
-}
-
 func (a *API) getTurn(c *call) error {
 	id, err := idOf[turnkeeper.TurnID](c, "turn")
 	if err != nil {

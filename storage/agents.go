@@ -163,6 +163,17 @@ func (s *Store) PauseSchedule(ctx context.Context, agent, name string, paused bo
 	return s.ringIfChanged(ctx, n, err)
 }
 
+// RunSchedule puts the message of a schedule into the inbox now, beside its slots, whether it is
+// paused or not. waiting: a message of the schedule waits already, and is the run. A schedule
+// that does not exist, or that its agent's file has no more, is ErrNotFound.
+func (s *Store) RunSchedule(ctx context.Context, agent, name string) (id turnkeeper.MessageID, waiting bool, err error) {
+	row, err := s.q.RunSchedule(ctx, agent, name)
+	if err == nil && row.Message == 0 {
+		return 0, false, turnkeeper.ErrNotFound
+	}
+	return turnkeeper.MessageID(row.Message), row.Waiting, translate(err)
+}
+
 // RingInbox makes every scheduler of this database look again.
 func (s *Store) RingInbox(ctx context.Context) error { return translate(s.q.RingInbox(ctx)) }
 

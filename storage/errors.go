@@ -27,8 +27,9 @@ var conditions = map[string]error{
 }
 
 const (
-	uniqueViolation  = "23505"
-	lockNotAvailable = "55P03"
+	uniqueViolation    = "23505"
+	lockNotAvailable   = "55P03"
+	tooManyConnections = "53300"
 )
 
 // A conditionError has the database's own sentence and matches the condition.
@@ -110,6 +111,21 @@ func Unanswered(err error) bool {
 func isBroken(err error) bool {
 	_, broken := errors.AsType[*brokenError](err)
 	return broken
+}
+
+// Away says that the database could not be reached, did not answer in time, or refused the connection: the
+// same may be answered when it is back.
+func Away(err error) bool {
+	if server, ok := errors.AsType[*serverError](err); ok {
+		switch server.code[:2] {
+		case "08", "28", "3D": // connection, sign-in, no such database
+			return true
+		default:
+			return strings.HasPrefix(server.code, "57P") || server.code == tooManyConnections
+		}
+	}
+	_, network := errors.AsType[*net.OpError](err)
+	return network || isBroken(err)
 }
 
 // uncertain says that a write may or may not have been done, or was undone for

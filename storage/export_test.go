@@ -13,6 +13,9 @@ func (s *Store) SetMigrationWaits(lock, pause time.Duration) {
 	s.migrationLockTime, s.migrationPause = lock, pause
 }
 
+// SetLooksAt sets how many messages or turns one search looks at.
+func (s *Store) SetLooksAt(n int32) { s.looksAt = n }
+
 // SetLimit sets how long the bell's connection may take to answer. It is called before
 // Run.
 func (b *Bell) SetLimit(d time.Duration) { b.limit = d }

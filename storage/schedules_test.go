@@ -276,3 +276,46 @@ func TestRegisteringAnAgentEndsTheBackoffOfItsLanes(t *testing.T) {
 		t.Errorf("dispatched %d turns after the agent was registered anew, want 1", len(all))
 	}
 }
+
+// TestAScheduleIsRunNow runs schedules beside their slots.
+func TestAScheduleIsRunNow(t *testing.T) {
+	h := newHouse(t)
+	daily := turnkeeper.Schedule{Agent: "desk", Name: "daily", Cron: "@daily", TimeZone: "UTC", Conversation: "news", Message: "Look."}
+	broken := turnkeeper.Schedule{Agent: "desk", Name: "broken", Cron: "@daily", TimeZone: "UTC", Conversation: "news", Message: "Look again."}
+	gone := turnkeeper.Schedule{Agent: "desk", Name: "gone", Cron: "@daily", TimeZone: "UTC", Conversation: "news", Message: "Not any more."}
+	h.register("desk", true, daily, broken, gone)
+	h.register("desk", true, daily, broken)
+	h.exec("update turnkeeper.schedules set active = false, last_error = 'no such day', next_due = null where name = 'broken'")
+	h.exec("update turnkeeper.schedules set paused_at = now() where name = 'daily'")
+	before := one[string](h, "select string_agg(s::text, ' ' order by name) from turnkeeper.schedules s")
+
+	run := func(name string, waits bool) turnkeeper.MessageID {
+		t.Helper()
+		id, waiting, err := h.RunSchedule(t.Context(), "desk", name)
+		if err != nil || waiting != waits {
+			t.Fatalf("run %s: %d, waiting %v, %v", name, id, waiting, err)
+		}
+		return id
+	}
+	first := run("daily", false)
+	if again := run("daily", true); again != first {
+		t.Errorf("message %d waits, and the run is %d", first, again)
+	}
+	m, err := h.Message(t.Context(), first)
+	if err != nil || m.Trigger != turnkeeper.TriggerSchedule || m.Schedule != "daily" || m.Lane != "desk/news" || m.Body != "Look." || m.Slot.IsZero() {
+		t.Errorf("the message is %+v, %v", m, err)
+	}
+	h.dispatch("worker-1") // it waits no more
+	if next := run("daily", false); next == first {
+		t.Error("a message that is handled is taken for one that waits")
+	}
+	run("broken", false)
+	for _, name := range []string{"gone", "never"} {
+		if id, _, err := h.RunSchedule(t.Context(), "desk", name); !errors.Is(err, turnkeeper.ErrNotFound) {
+			t.Errorf("run %s: %d, %v", name, id, err)
+		}
+	}
+	if after := one[string](h, "select string_agg(s::text, ' ' order by name) from turnkeeper.schedules s"); after != before {
+		t.Errorf("the schedules were changed from %s to %s", before, after)
+	}
+}

@@ -42,6 +42,7 @@ type Store struct {
 
 	statementTimeout                  time.Duration
 	migrationLockTime, migrationPause time.Duration // these constants, but for tests
+	looksAt                           int32         // most that a search looks at; the constant, but for tests
 }
 
 // Open connects. It fails in plain words when the database cannot be reached.
@@ -49,7 +50,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	o = o.withDefaults()
 	s := &Store{
 		files: migrations.Files, log: o.Log, mask: o.Mask, fault: o.Fault, statementTimeout: o.StatementTimeout,
-		migrationLockTime: migrationLockTime, migrationPause: migrationPause,
+		migrationLockTime: migrationLockTime, migrationPause: migrationPause, looksAt: looksAt,
 	}
 	err := cmp.Or( // what is wrong with one is wrong with all
 		s.connect(ctx, &s.pool, o, o.MaxConns, "turnkeeper", nil),

@@ -29,6 +29,7 @@ type Viewer struct {
 	Token      string   // name of the token; empty: none, on loopback
 	SignedIn   bool     // through the page, and may sign out
 	MayOperate bool     // on what is shown
+	MaySend    bool     // messages to the agents that are shown
 	Agents     []string // that are shown; nil: all
 }
 
@@ -202,6 +203,9 @@ var dones = map[string]string{
 	"paused":    "The scheduler is paused: no turn is handed out, and what runs goes on.",
 	"resumed":   "The scheduler hands out turns again.",
 	"schedule":  "The schedule is changed.",
+	"sent":      "The message is in the inbox.",
+	"ran":       "The schedule runs now: this is its message.",
+	"waits":     "A message of the schedule waits already: this is the run.",
 }
 
 // Said is what was just done, in a sentence; empty: nothing.

@@ -16,6 +16,23 @@ type Listing struct {
 	Newer  bool     // there is a first page before this one
 	First  string   // its address
 	Next   string   // address of the next page; empty: there is none
+	Find   *Find    // nil: the list cannot be searched
+}
+
+// A Find is what a list was searched for; empty: not for that.
+type Find struct {
+	Conversation, Text, ErrorClass, Since, Until string
+	Further                                      bool // not all was looked at, and the next page looks on
+}
+
+// Asked says that anything was asked for.
+func (f Find) Asked() bool {
+	return f.Conversation+f.Text+f.ErrorClass+f.Since+f.Until != ""
+}
+
+// Narrowed says that the list shows a part of what there is.
+func (l Listing) Narrowed() bool {
+	return l.Agent != "" || l.State != "" || l.Newer || l.Find != nil && (l.Find.Asked() || l.Find.Further)
 }
 
 // Overview is the first page.
@@ -58,11 +75,23 @@ func (Turns) section() string { return "/turns" }
 type Inbox struct {
 	Listing
 	Messages []turnkeeper.Message
+	Number   string // of the form that sends a message: no other page has it
 }
 
 func (Inbox) file() string    { return "inbox" }
 func (Inbox) title() string   { return "Inbox" }
 func (Inbox) section() string { return "/inbox" }
+
+// Transcript is a part of a conversation, oldest first. Next is the address of what was before.
+type Transcript struct {
+	Listing
+	Conversation string
+	Exchanges    []storage.Exchange
+}
+
+func (Transcript) file() string    { return "transcript" }
+func (p Transcript) title() string { return "Conversation " + p.Conversation }
+func (Transcript) section() string { return "/inbox" }
 
 // Message is one message.
 type Message struct {

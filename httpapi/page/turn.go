@@ -33,7 +33,7 @@ func (p Turn) CanRetry() bool {
 
 // Risky says that trying again may repeat effects.
 func (p Turn) Risky() bool {
-	return p.Turn.State == turnkeeper.TurnDegraded || p.Turn.State == turnkeeper.TurnCancelled
+	return p.Turn.State == turnkeeper.TurnDegraded || p.Turn.State == turnkeeper.TurnCancelled && p.Turn.Dispatches > 0
 }
 
 // Took is the time of the turn, so far.

@@ -150,6 +150,9 @@ func (a *API) Get(c Call) error {
 	if err != nil {
 		return err
 	}
+	if last := int64(len(eventsOf(r))) - 1; after > last { // nobody has an event that has not come
+		return invalid("starting_after", "invalid_value", "starting_after is beyond the newest event of the response, which has the number %d", last)
+	}
 	if stream && c.Method != http.MethodHead {
 		return a.stream(c, r.Message.ID, after)
 	}

@@ -242,6 +242,18 @@ func TestSteering(t *testing.T) {
 		t.Errorf("reset: %+v", got)
 	}
 
+	type scheduleRun struct {
+		MessageID int64 `json:"message_id"`
+		Waiting   bool  `json:"waiting"`
+	}
+	first, again := decode[scheduleRun](t, ctl("schedules", "run", "watcher")), decode[scheduleRun](t, ctl("schedules", "run", "watcher/default"))
+	if first.MessageID == 0 || first.Waiting || again != (scheduleRun{first.MessageID, true}) {
+		t.Errorf("run: %+v, and again: %+v", first, again)
+	}
+	if got := ctl("schedules", "run", "watcher/none"); got.code == 0 || !strings.Contains(got.stderr, "there is no schedule watcher/none") {
+		t.Errorf("run of none: %+v", got)
+	}
+
 	type scheduler struct {
 		PausedReason string `json:"paused_reason"`
 		PollMs       int64  `json:"poll_interval_ms"`

@@ -16,6 +16,7 @@ var examples = map[string]string{
 	"turnctl schedules resume": `  turnctl schedules resume watcher/default`,
 	"turnctl schedules set":    `  turnctl schedules set watcher "*/5 * * * *"`,
 	"turnctl schedules reset":  `  turnctl schedules reset watcher`,
+	"turnctl schedules run":    `  turnctl schedules run watcher`,
 	"turnctl scheduler status": `  turnctl scheduler status -o json`,
 	"turnctl scheduler pause":  `  turnctl scheduler pause "the provider is down"`,
 	"turnctl scheduler resume": `  turnctl scheduler resume`,

@@ -17,7 +17,7 @@ import (
 
 func (s *session) schedulesCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "schedules", Short: "List schedules, pause them, or change when they come due", Args: cobra.NoArgs,
+		Use: "schedules", Short: "List schedules, pause them, run one now, or change when they come due", Args: cobra.NoArgs,
 		Long: `List schedules. A schedule is named AGENT/NAME, or AGENT for its schedule
 "default". What is changed here lasts over restarts and over changes of the
 agent's file.`,
@@ -42,6 +42,7 @@ agent's file.`,
 		s.changeSchedule("reset AGENT[/NAME]", "Go back to the schedule of the agent's file", 1, func(ctx context.Context, store *storage.Store, to target, _ []string) error {
 			return store.OverrideSchedule(ctx, to.agent, to.name, "")
 		}),
+		s.runSchedule(),
 	)
 	return cmd
 }
@@ -129,6 +130,38 @@ func findSchedule(ctx context.Context, store *storage.Store, which target) (turn
 		}
 	}
 	return turnkeeper.Schedule{}, turnkeeper.ErrNotFound
+}
+
+// runSchedule puts the message of a schedule into the inbox.
+func (s *session) runSchedule() *cobra.Command {
+	return &cobra.Command{
+		Use: "run AGENT[/NAME]", Short: "Run a schedule now, beside its slots", Args: exactArgs(1),
+		Long: `Put the message of a schedule into the inbox now. When it comes due by itself
+does not change, and a schedule that is paused runs too. Where a message of the
+schedule waits already, that is the run.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			which, err := parseTarget(args[0])
+			if err != nil {
+				return err
+			}
+			return s.withDatabase(cmd.Context(), func(_ *config.Config, db *app.Database) error {
+				id, waiting, err := db.Store.RunSchedule(cmd.Context(), which.agent, which.name)
+				if errors.Is(err, turnkeeper.ErrNotFound) {
+					return notFound(`there is no schedule %s: "turnctl schedules" lists them`, which)
+				}
+				if err != nil {
+					return err
+				}
+				return s.print(views.ScheduleRun{MessageID: id, Waiting: waiting}, func() {
+					if waiting {
+						s.out.line("message %d of the schedule waits already", id)
+					} else {
+						s.out.line("message %d", id)
+					}
+				})
+			})
+		},
+	}
 }
 
 // setSchedule changes when a schedule comes due.

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/storage"
 )
 
 // A Message is an entry of the inbox.
@@ -52,6 +53,22 @@ type Reply struct {
 	CreatedAt    time.Time            `json:"created_at"`
 	ParentTurn   *turnkeeper.TurnID   `json:"parent_turn_id"` // the turn that a sub-agent wrote it for; null: it is no sub-agent's
 	ReplyEnd
+}
+
+// An Exchange is a message of a conversation with what it came to.
+type Exchange struct {
+	Message Message     `json:"message"`
+	Reply   *Reply      `json:"reply"` // null: none yet
+	Calls   []ReplyCall `json:"calls"` // of its newest turn, so far
+}
+
+// OfExchange shows an exchange.
+func OfExchange(x storage.Exchange) Exchange {
+	v := Exchange{Message: OfMessage(x.Message), Calls: OfReplyCalls(x.Calls)}
+	if x.Reply != nil {
+		v.Reply = new(OfReply(*x.Reply))
+	}
+	return v
 }
 
 // A ReplyEnd is how the turn of a reply ended.

@@ -61,6 +61,12 @@ func OfSchedule(s turnkeeper.Schedule) Schedule {
 	}
 }
 
+// A ScheduleRun is the run of a schedule that somebody asked for.
+type ScheduleRun struct {
+	MessageID turnkeeper.MessageID `json:"message_id"`
+	Waiting   bool                 `json:"waiting"` // the message waited already
+}
+
 // A Scheduler is how the scheduler stands.
 type Scheduler struct {
 	PausedAt       *time.Time `json:"paused_at"`

@@ -1,0 +1,109 @@
+-- name: FindMessages :many
+-- Messages below an id, newest first, that are as asked for among the newest so many of the agent, or of its
+-- conversation, or of all. One of the branches is run: the others' conditions are false before they read anything.
+select m.* from (
+    (select * from turnkeeper.messages
+     where @source::text = 'all' and id < @before::bigint and id >= @from_id::bigint order by id desc limit @most::integer)
+    union all
+    (select * from turnkeeper.messages
+     where @source = 'agent' and agent = @agent::text and id < @before and id >= @from_id order by id desc limit @most)
+    union all
+    (select * from turnkeeper.messages
+     where @source = 'conversation' and agent = @agent and conversation = @conversation::text and id < @before and id >= @from_id
+     order by id desc limit @most)
+    union all
+    select * from turnkeeper.messages where @source = 'ids' and id = any(@ids::bigint[]) and id + 0 < @before and id + 0 >= @from_id
+) m
+where (@agent = '' or m.agent = @agent) and (@conversation = '' or m.conversation = @conversation) and (@state::text = '' or m.state = @state)
+  and m.accepted_at >= coalesce(sqlc.narg(since)::timestamptz, '-infinity') and m.accepted_at < coalesce(sqlc.narg(until)::timestamptz, 'infinity')
+  and (@words::text = '' or @source = 'ids' or to_tsvector('pg_catalog.simple', left(m.body, 20000)) @@ websearch_to_tsquery('pg_catalog.simple', @words))
+  and (@error_class::text = '' or exists (select from turnkeeper.turns t where t.id = m.turn_id and t.error_class = @error_class))
+order by m.id desc limit @max_rows;
+
+-- name: LastOfMessages :one
+-- The id of the last message that FindMessages looked at, where it did not look at all; 0: it did.
+select coalesce((select p.id from (
+    (select id from turnkeeper.messages
+     where @source::text = 'all' and id < @before::bigint and id >= @from_id::bigint order by id desc limit @most::integer)
+    union all
+    (select id from turnkeeper.messages
+     where @source = 'agent' and agent = @agent::text and id < @before and id >= @from_id order by id desc limit @most)
+    union all
+    (select id from turnkeeper.messages
+     where @source = 'conversation' and agent = @agent and conversation = @conversation::text and id < @before and id >= @from_id
+     order by id desc limit @most)
+) p order by p.id desc offset @skip::integer limit 1), 0)::bigint;
+
+-- name: MessagesWithWords :many
+-- The ids of messages with the words, in no order. One more than can be sorted says that the words are common.
+select id from turnkeeper.messages
+where to_tsvector('pg_catalog.simple', left(body, 20000)) @@ websearch_to_tsquery('pg_catalog.simple', @words::text)
+limit @most::integer;
+
+-- name: MessageNear :one
+-- The id of about the first message that was accepted at a time or after it: ids are in the order of acceptance, but where the
+-- clock was set back.
+with recursive half (low, high) as (
+    select coalesce(min(id), 1)::bigint, coalesce(max(id), 0)::bigint + 1 from turnkeeper.messages
+    union all
+    select case when m.accepted_at < @at::timestamptz then m.id + 1 else h.low end, case when m.accepted_at < @at then h.high else h.middle end
+    from (select low, high, (low + high) / 2 as middle from half where low < high) h
+    left join lateral (select id, accepted_at from turnkeeper.messages where id >= h.middle and id < h.high order by id limit 1) m on true
+)
+select low::bigint from half where low >= high;
+
+-- name: FindTurns :many
+-- As FindMessages. The words are those of the turn's message.
+select t.* from (
+    (select * from turnkeeper.turns
+     where @source::text = 'all' and id < @before::bigint and id >= @from_id::bigint order by id desc limit @most::integer)
+    union all
+    (select * from turnkeeper.turns
+     where @source = 'agent' and agent = @agent::text and id < @before and id >= @from_id order by id desc limit @most)
+    union all
+    (select * from turnkeeper.turns
+     where @source = 'conversation' and agent = @agent and conversation = @conversation::text and id < @before and id >= @from_id
+     order by id desc limit @most)
+    union all
+    -- (+ 0: the ids are few, and not to be found by reading all below another)
+    select * from turnkeeper.turns where @source = 'ids' and message_id = any(@ids::bigint[]) and id + 0 < @before and id + 0 >= @from_id
+) t
+where (@agent = '' or t.agent = @agent) and (@conversation = '' or t.conversation = @conversation) and (@state::text = '' or t.state = @state)
+  and t.created_at >= coalesce(sqlc.narg(since)::timestamptz, '-infinity') and t.created_at < coalesce(sqlc.narg(until)::timestamptz, 'infinity')
+  and (@error_class::text = '' or t.error_class = @error_class)
+  and (@words::text = '' or @source = 'ids' or exists (select from turnkeeper.messages m where m.id = t.message_id
+      and to_tsvector('pg_catalog.simple', left(m.body, 20000)) @@ websearch_to_tsquery('pg_catalog.simple', @words)))
+order by t.id desc limit @max_rows;
+
+-- name: LastOfTurns :one
+select coalesce((select p.id from (
+    (select id from turnkeeper.turns
+     where @source::text = 'all' and id < @before::bigint and id >= @from_id::bigint order by id desc limit @most::integer)
+    union all
+    (select id from turnkeeper.turns
+     where @source = 'agent' and agent = @agent::text and id < @before and id >= @from_id order by id desc limit @most)
+    union all
+    (select id from turnkeeper.turns
+     where @source = 'conversation' and agent = @agent and conversation = @conversation::text and id < @before and id >= @from_id
+     order by id desc limit @most)
+) p order by p.id desc offset @skip::integer limit 1), 0)::bigint;
+
+-- name: TurnNear :one
+with recursive half (low, high) as (
+    select coalesce(min(id), 1)::bigint, coalesce(max(id), 0)::bigint + 1 from turnkeeper.turns
+    union all
+    select case when t.created_at < @at::timestamptz then t.id + 1 else h.low end, case when t.created_at < @at then h.high else h.middle end
+    from (select low, high, (low + high) / 2 as middle from half where low < high) h
+    left join lateral (select id, created_at from turnkeeper.turns where id >= h.middle and id < h.high order by id limit 1) t on true
+)
+select low::bigint from half where low >= high;
+
+-- name: RepliesOfMessages :many
+select * from turnkeeper.replies where message_id = any(@messages::bigint[]);
+
+-- name: CallsSoFar :many
+-- The calls of turns, as a reply tells them.
+select t.id, turnkeeper.reply_calls(t.id)::jsonb as calls from turnkeeper.turns t where t.id = any(@turns::bigint[]);
+
+-- name: RunSchedule :one
+select coalesce(message, 0)::bigint as message, waiting::boolean as waiting from turnkeeper.run_schedule(@agent::text, @name::text);
