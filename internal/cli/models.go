@@ -3,11 +3,13 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"turnkeeper"
+	"turnkeeper/inference"
 	"turnkeeper/internal/views"
 	"turnkeeper/storage"
 )
@@ -47,23 +49,55 @@ func showModels(s *screen, c clock, models []turnkeeper.ModelHealth) {
 	t.print(s)
 }
 
-// examineModels tells of models that are down.
+// examineModels tells of models that are down. One that leaves an agent without a model is a failure.
 func examineModels(ctx context.Context, d *diagnosis, store *storage.Store, c clock) {
 	models, err := store.Models(ctx)
 	if err != nil {
 		d.add(checkFail, "models", err.Error(), "")
 		return
 	}
-	down := 0
+	up := 0
 	for _, m := range models {
-		if !m.Down() {
+		switch {
+		case len(m.Agents) == 0:
+			continue // nobody asks it
+		case !m.Down():
+			up++
 			continue
 		}
-		down++
-		d.add(checkWarn, "model "+m.Model, fmt.Sprintf("down since %s, %s, next try %s: %s", c.at(m.DownSince), m.ErrorClass, c.at(m.Until), oneLine(m.Error, 300)),
-			"look at its provider, key and name; messages wait, and go on with its first answer. To try it at once: turnctl retry MESSAGE")
+		verdict, left := checkWarn, ""
+		if stuck := withoutAnother(m, models); len(stuck) > 0 {
+			verdict, left = checkFail, "; "+enumerate(stuck)+" "+verb(len(stuck), "has", "have")+" no other model that is up, and messages wait"
+		}
+		d.add(verdict, "model "+m.Model, fmt.Sprintf("down since %s, %s: %s%s", c.at(m.DownSince), m.ErrorClass, oneLine(m.Error, 300), left), adviceOfModel(m, c))
 	}
-	if down == 0 && len(models) > 0 {
-		d.add(checkOK, "models", plural(len(models), "model")+" up", "")
+	if up > 0 {
+		d.add(checkOK, "models", plural(up, "model")+" in use and not down", "")
+	}
+}
+
+// withoutAnother are the agents of a model that is down which have no other that is up.
+func withoutAnother(m turnkeeper.ModelHealth, all []turnkeeper.ModelHealth) (stuck []string) {
+	for _, agent := range m.Agents {
+		if !slices.ContainsFunc(all, func(other turnkeeper.ModelHealth) bool { return !other.Down() && slices.Contains(other.Agents, agent) }) {
+			stuck = append(stuck, agent)
+		}
+	}
+	return stuck
+}
+
+// adviceOfModel says what brings a model back that is down, by the class of its newest failure.
+func adviceOfModel(m turnkeeper.ModelHealth, c clock) string {
+	provider, _, _ := strings.Cut(m.Model, "/")
+	switch inference.Class(m.ErrorClass) {
+	case inference.ClassAuth:
+		return "set the right key of the provider " + provider + " and restart the workers: they read it when they start"
+	case inference.ClassQuota:
+		return "add credit to the account of the provider " + provider + "; it is asked again " + c.at(m.Until)
+	case inference.ClassNotFound:
+		return "correct the model's name in the file of " + enumerate(m.Agents) + ", and have the workers read it again (SIGHUP); a wrong base_url of the provider " +
+			provider + " is corrected in the config file, and read when a worker starts"
+	default:
+		return "wait: it is asked again " + c.at(m.Until) + ", and messages go on with its first answer. To have it asked at once: turnctl retry MESSAGE"
 	}
 }
