@@ -18,8 +18,12 @@ func (s *session) modelsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "models", Short: "List the models that agents ask, and which are down", Args: cobra.NoArgs,
 		Long: `List the models that agents ask, and those that were down at any time. A model is
-down from the first turn that cannot use it: it cannot be reached, is overloaded,
-refuses the key or the quota, or is not known. Messages of agents without another
+up, down, probing (down, and a turn tries it), unknown (none of the newest 1,000
+model calls was answered by it: it may never have been asked) or unused (no agent
+asks it any more; that it was down then matters to nobody).
+
+A model is down from the first turn that cannot use it: it cannot be reached, is
+overloaded, refuses the key or the quota, or is not known. Messages of agents without another
 model wait. One turn at a time tries the model, after pauses of up to two minutes
 or as long as the provider asks for, and its first answer brings all others back.
 A worker that starts or reads its agents again (SIGHUP) has it tried at once.`,
@@ -35,10 +39,9 @@ A worker that starts or reads its agents again (SIGHUP) has it tried at once.`,
 func showModels(s *screen, c clock, models []turnkeeper.ModelHealth) {
 	t := newTable("MODEL", "STATE", "DOWN SINCE", "NEXT TRY", ">FAILURES", "ERROR", "AGENTS")
 	for _, m := range models {
-		state := cell{m.State(), good}
+		state := cell{m.State(), map[string]tone{"up": good, "down": bad, "probing": bad, "unknown": warned, "unused": dim}[m.State()]}
 		next, failure := c.at(m.Until), "-"
 		if m.Down() {
-			state = cell{m.State(), bad}
 			failure = oneLine(m.ErrorClass+": "+m.Error, previewColumns)
 		}
 		if m.ProbeTurn != 0 {
@@ -59,8 +62,8 @@ func examineModels(ctx context.Context, d *diagnosis, store *storage.Store, c cl
 	up := 0
 	for _, m := range models {
 		switch {
-		case len(m.Agents) == 0:
-			continue // nobody asks it
+		case !m.Used():
+			continue
 		case !m.Down():
 			up++
 			continue
