@@ -96,6 +96,9 @@ func (s *session) examine(ctx context.Context) *diagnosis {
 		return d
 	}
 	examineSettings(d, cfg)
+	for _, secret := range cfg.Missing {
+		d.add(checkWarn, "settings", secret.Problem, "set it here too, if workers have it: what needs it is not checked. A worker with these settings does not start without it")
+	}
 	for _, sentence := range config.Misspelt(s.Variables) {
 		d.add(checkWarn, "settings", sentence, "correct its name, or unset it: it changes nothing")
 	}

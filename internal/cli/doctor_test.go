@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -202,6 +203,9 @@ func TestDoctorTellsWhatIsWrong(t *testing.T) {
 		d.wants(t, "warn", "agent spare", "differs", "tool clock", "restart")
 		d.wants(t, "warn", "agent fresh", "no worker has registered it", "SIGHUP")
 		d.lacks(t, "agent only")
+		if got := run(t, cli.Enqueue(), env, "", "--agent", "spare", "Hello."); got.code != 0 || !strings.Contains(got.stderr, "agent spare: its file differs") || !strings.Contains(got.stderr, "restart it") {
+			t.Errorf("enqueue: %+v", got)
+		}
 	})
 }
 
@@ -219,4 +223,157 @@ func TestDoctorWarnsOfNoWindowWhereTheProviderFails(t *testing.T) {
 	d := diagnose(t, env)
 	d.wants(t, "fail", "provider dead", "cannot be reached")
 	d.lacks(t, "context window")
+}
+
+// What a model's state says that never was asked, was, and that nobody asks any more.
+func TestStatesOfModels(t *testing.T) {
+	env, store := somewhere(t)
+	s := &stage{Store: store, t: t}
+	s.registerFile(env["TURNKEEPER_AGENTS_DIR"], "echo", "---\nmodel: demo/script\n---\nYou answer.\n", "test/one", "test/two")
+	s.exec(`insert into turnkeeper.model_health (model, down_since, until, failures, error_class, error) values ('test/old', now(), now(), 3, 'auth', 'said no')`)
+	type model struct{ Model, State string }
+	states := func() string {
+		var all []string
+		for _, m := range decode[[]model](t, run(t, cli.Turnctl(), env, "", "models", "-o", "json")) {
+			all = append(all, m.Model+" "+m.State)
+		}
+		return strings.Join(all, ", ")
+	}
+	if got, want := states(), "test/old unused, test/one unknown, test/two unknown"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	a := s.turn("Hello.")
+	a.write(turnkeeper.Entry{
+		Round: &turnkeeper.Round{
+			Number: 1, Charged: true, Provider: "test", Model: "one-2026", Attempts: 1, FinishReason: "stop", Text: "Hi.",
+			Recipe: &turnkeeper.Recipe{Version: 1, Provider: "test", Model: "one", Frame: sixty("1"), SHA256: sixty("2")},
+		},
+		Parts: []turnkeeper.RequestPart{{SHA256: sixty("1"), Content: "{}"}},
+	})
+	if got, want := states(), "test/old unused, test/one up, test/two unknown"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	type sight struct {
+		Down []model `json:"models_down"`
+	}
+	if got := decode[sight](t, run(t, cli.Turnctl(), env, "", "top", "--once", "-o", "json")); len(got.Down) != 0 {
+		t.Errorf("top shows as down: %v", got.Down)
+	}
+	s.exec(`update turnkeeper.model_health set model = 'test/two'`)
+	if got := decode[sight](t, run(t, cli.Turnctl(), env, "", "top", "--once", "-o", "json")); len(got.Down) != 1 || got.Down[0] != (model{"test/two", "down"}) {
+		t.Errorf("top shows as down: %v", got.Down)
+	}
+}
+
+// Commands that ask no model and run no tool need none of the secrets for that.
+func TestCommandsNeedOnlyTheirSecrets(t *testing.T) {
+	env, _ := somewhere(t)
+	settings := `
+default_model: openai/gpt-5-mini
+providers:
+  acme: {base_url: 'http://127.0.0.1:1/v1', api_key_env: ACME_KEY}
+  other: {base_url: 'http://127.0.0.1:1/v1', api_key_file: /nowhere/key}
+tools:
+  post: {description: Posts., command: [post], env: {TOKEN: {env: POST_TOKEN}}}
+webhooks:
+  shop: {url_env: SHOP_URL, secret_env: SHOP_SECRET}
+mcp_login_key: {env: LOGIN_KEY}
+mcp_servers:
+  tracker: {url: 'https://tracker.example', oauth: {grant: authorization_code, client_id: me, client_secret: {env: TRACKER_SECRET}}}
+  machine: {url: 'https://machine.example', oauth: {grant: client_credentials, client_id: me, private_key: {file: /nowhere/pem}}}
+  files: {url: 'https://files.example', headers: {Authorization: {env: FILES_TOKEN}}}
+`
+	if err := os.WriteFile(env["TURNKEEPER_CONFIG"], []byte(settings), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	env["SHOP_SECRET"] = "not base64"
+	if got := run(t, cli.Enqueue(), env, "", "--agent", "echo", "Hello."); got.code != 0 || got.stdout != "message 1 accepted\n" {
+		t.Errorf("enqueue: %+v", got)
+	}
+	for _, args := range [][]string{{"turns"}, {"inbox"}, {"migrate", "--status"}, {"mcp", "list"}, {"webhooks"}, {"agents"}} {
+		if got := run(t, cli.Turnctl(), env, "", args...); got.code != 0 {
+			t.Errorf("turnctl %v: %+v", args, got)
+		}
+	}
+	missing := []string{"ACME_KEY", "/nowhere/key", "POST_TOKEN", "SHOP_URL", "the secret must be whsec_", "LOGIN_KEY", "TRACKER_SECRET", "/nowhere/pem", "FILES_TOKEN", "OPENAI_API_KEY"}
+	check := run(t, cli.Turnctl(), env, "", "agents", "check")
+	d := diagnose(t, env)
+	for _, secret := range missing {
+		if !strings.Contains(check.stdout, secret) {
+			t.Errorf("agents check does not tell of %s:\n%s", secret, check.stdout)
+		}
+		d.wants(t, "warn", "settings", secret, "worker with these settings does not start without it")
+	}
+	d.wants(t, "warn", "provider acme", "not asked", "ACME_KEY")
+	if check.code != 0 {
+		t.Errorf("agents check ended with %d", check.code)
+	}
+	for name, got := range map[string]ran{"worker": run(t, cli.Worker(), env, ""), "login": run(t, cli.Turnctl(), env, "", "mcp", "login", "tracker")} {
+		if got.code != 2 || !strings.Contains(got.stderr, "ACME_KEY") {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+func TestSchemaIsNewer(t *testing.T) {
+	env, store := somewhere(t)
+	s := &stage{Store: store, t: t}
+	s.exec("insert into turnkeeper.schema_migrations (version, name, oldest_program) values (997, 'later', 1), (998, 'last', 1)")
+	const want = "the database's schema is newer than this program: it does not know 2 migrations, up to 998_last; use the newer program\n"
+	for name, got := range map[string]ran{
+		"turnctl": run(t, cli.Turnctl(), env, "", "turns", "-o", "json"), "enqueue": run(t, cli.Enqueue(), env, "", "--agent", "echo", "--json", "hi"),
+	} {
+		if got.code != 0 || got.stderr != want || strings.Contains(got.stdout, "newer") {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	diagnose(t, env).wants(t, "warn", "schema", "newer than this program", "2 migrations")
+}
+
+// "latest" is of the agent that is given, and an answer is about what was asked for.
+func TestWhatIsNamed(t *testing.T) {
+	env, store := somewhere(t)
+	s := &stage{Store: store, t: t}
+	a := s.turn("First.")
+	a.end(turnkeeper.MessageAnswered, turnkeeper.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "Yes."})
+	s.sendTo("watcher", "Second.")
+	b := s.next("host-1")
+	ctl := func(args ...string) ran { return run(t, cli.Turnctl(), env, "", args...) }
+	for agent, turn := range map[string]turnkeeper.TurnID{"": b.grant.TurnID, "echo": a.grant.TurnID, "watcher": b.grant.TurnID} {
+		args := []string{"show", "latest"}
+		if agent != "" {
+			args = append(args, "--agent", agent)
+		}
+		if got := ctl(args...); got.code != 0 || !strings.HasPrefix(got.stdout, fmt.Sprintf("Turn %d ", turn)) {
+			t.Errorf("latest of %q: %+v", agent, got)
+		}
+	}
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"events", "latest", "--agent", "echo"}, 0, ""},
+		{[]string{"explain", "latest", "--agent", "ecco"}, 3, `there is no agent "ecco" (did you mean "echo"?)`},
+		{[]string{"show", "1", "--agent", "echo"}, 2, "--agent goes with latest"},
+		{[]string{"cancel", "--message", "1", "--agent", "echo"}, 2, "--agent goes with latest"},
+		{[]string{"retry", "1", "--agent", "echo"}, 2, "--agent goes with --failed, or with --turn latest"},
+		{[]string{"retry", "--turn", "latest", "--agent", "watcher"}, 6, ""},
+		{[]string{"cancel", "--message", "1"}, 6, "message 1 is closed already"},
+		{[]string{"cancel", "--message", "9"}, 3, "there is no message 9"},
+	} {
+		if got := ctl(c.args...); got.code != c.code || !strings.Contains(got.stderr, c.want) {
+			t.Errorf("%v: %+v", c.args, got)
+		}
+	}
+	if got := ctl("cancel", "--message", "2"); got.code != 0 || got.stdout != "message 2 is told to stop; \"turnctl events 2 --follow\" shows the end of its turn 2\n" {
+		t.Errorf("%+v", got)
+	}
+	s.send("Third.")
+	if got := ctl("cancel", "--message", "3"); got.code != 0 || got.stdout != "message 3 is cancelled\n" {
+		t.Errorf("%+v", got)
+	}
+	if got := ctl("cancel", "--message", "3", "-o", "json"); got.code != 0 || !strings.Contains(got.stdout, `"message_id": 3`) {
+		t.Errorf("%+v", got)
+	}
 }

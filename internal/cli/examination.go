@@ -52,6 +52,9 @@ func examineDatabase(ctx context.Context, d *diagnosis, cfg *config.Config, db *
 		d.add(checkFail, "schema", err.Error(), "use the program that migrated it, or a later one")
 		return
 	}
+	if newer := slices.IndexFunc(migrations, func(m storage.Migration) bool { return m.Newer }); newer >= 0 {
+		d.add(checkWarn, "schema", fmt.Sprintf("newer than this program, which does not know %s", plural(len(migrations)-newer, "migration")), "use the program that migrated it")
+	}
 	pending := pendingOf(migrations)
 	d.judge(pending == 0, checkFail, "schema", fmt.Sprintf("%d of %s applied", len(migrations)-pending, plural(len(migrations), "migration")),
 		`run "`+command("turnctl")+` migrate", or start a worker`)
@@ -250,7 +253,7 @@ func examineProviders(d *diagnosis, checks []app.ProviderCheck, used map[string]
 	for _, p := range checks {
 		verdict := checkWarn
 		for model := range used {
-			if provider, _, _ := strings.Cut(model, "/"); provider == p.Name {
+			if provider, _, _ := strings.Cut(model, "/"); provider == p.Name && !p.Unasked {
 				verdict = checkFail
 			}
 		}

@@ -195,7 +195,7 @@ func needsOf(file, old *agentdef.Definition) (added []string) {
 			added = append(added, "MCP server "+server.Name)
 		}
 	}
-	known := map[string]bool{}
+	known := map[string]bool{"": true, "demo": true} // the setting default_model, and what is built in
 	for _, model := range old.Chain("") {
 		provider, _, _ := strings.Cut(model, "/")
 		known[provider] = true

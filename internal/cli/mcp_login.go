@@ -35,6 +35,7 @@ workers. They replace those of a login before; workers use them within seconds.`
 		Example: `  turnctl mcp login tracker
   turnctl mcp login tracker --paste`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			s.needsSecrets = true
 			return s.withDatabase(cmd.Context(), func(cfg *config.Config, db *app.Database) error {
 				ctx, stop := context.WithTimeoutCause(cmd.Context(), within, fmt.Errorf("nobody has logged in within %s", within))
 				defer stop()
@@ -92,6 +93,7 @@ func (s *session) logoutMCPCommand() *cobra.Command {
 are not used any more, where that can be told. Workers stop using it within seconds.`,
 		Example: "  turnctl mcp logout tracker",
 		RunE: func(cmd *cobra.Command, args []string) error {
+			s.needsSecrets = true
 			return s.withDatabase(cmd.Context(), func(cfg *config.Config, db *app.Database) error {
 				was, told, err := app.LogOutOfMCP(cmd.Context(), cfg, db.Store, args[0])
 				switch {

@@ -105,6 +105,9 @@ type session struct {
 	flags  flags
 	format string // text or json
 	began  bool   // the command line was understood
+
+	needsSecrets bool // every secret that the settings name must be there
+
 	masker *redact.Masker
 	fault  app.FaultHook // nil in production
 }
