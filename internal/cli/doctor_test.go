@@ -93,6 +93,7 @@ func (s *stage) sendTo(agent, body string) turnkeeper.MessageID {
 
 // What doctor says of a service where something is wrong.
 func TestDoctorTellsWhatIsWrong(t *testing.T) {
+	t.Parallel()
 	env, store := somewhere(t)
 	s := &stage{Store: store, t: t}
 	dir := env["TURNKEEPER_AGENTS_DIR"]
@@ -104,6 +105,7 @@ func TestDoctorTellsWhatIsWrong(t *testing.T) {
 	diagnose(t, env).wants(t, "fail", "workers", "0 alive with 0 slots; 1 message waits", "start one: ")
 
 	s.beat("host-1")
+	s.exec("update turnkeeper.worker_heartbeat set beat_at = now() + interval '1 hour'") // it does not fall silent, however long this takes
 	s.registerFile(dir, "echo", "---\nmodel: demo/script\ntools: [clock]\n---\nYou answer.\n", "demo/script")
 	d = diagnose(t, env)
 	d.wants(t, "ok", "workers")
@@ -115,7 +117,9 @@ func TestDoctorTellsWhatIsWrong(t *testing.T) {
 	t.Run("a spent budget", func(t *testing.T) {
 		s.registerFile(dir, "thrifty", "---\nmodel: demo/script\nbudget: {day_tokens: 10000}\n---\nYou answer.\n", "demo/script")
 		spend := func(tokens int) {
-			s.exec(`insert into turnkeeper.spend (scope, period, tokens, calls) values ('agent:thrifty', to_char(now() at time zone 'UTC', 'YYYY-MM-DD'), $1, 3)
+			// Of tomorrow too: it may be midnight.
+			s.exec(`insert into turnkeeper.spend (scope, period, tokens, calls)
+				select 'agent:thrifty', to_char(now() at time zone 'UTC' + day * interval '1 day', 'YYYY-MM-DD'), $1, 3 from generate_series(0, 1) day
 				on conflict (scope, period) do update set tokens = excluded.tokens`, tokens)
 		}
 		spend(9000)
@@ -132,7 +136,7 @@ func TestDoctorTellsWhatIsWrong(t *testing.T) {
 	t.Run("messages that wait for long", func(t *testing.T) {
 		s.exec(`update turnkeeper.messages set due_at = now() - interval '1 hour', last_error = 'no such thing' where agent = 'watcher'`)
 		diagnose(t, env).wants(t, "warn", "waiting watcher", "message 1", "no worker has taken it")
-		s.exec(`insert into turnkeeper.leases (lane, agent, not_before, failures) values ('watcher', 'watcher', now() + interval '90 s', 4)`)
+		s.exec(`insert into turnkeeper.leases (lane, agent, not_before, failures) values ('watcher', 'watcher', now() + interval '1 hour', 4)`)
 		diagnose(t, env).wants(t, "warn", "waiting watcher", "after 4 failed turns in a row", "no such thing", "turnctl retry 1")
 		if err := s.PauseScheduler(t.Context(), "repairs"); err != nil {
 			t.Fatal(err)
@@ -227,6 +231,7 @@ func TestDoctorWarnsOfNoWindowWhereTheProviderFails(t *testing.T) {
 
 // What a model's state says that never was asked, was, and that nobody asks any more.
 func TestStatesOfModels(t *testing.T) {
+	t.Parallel()
 	env, store := somewhere(t)
 	s := &stage{Store: store, t: t}
 	s.registerFile(env["TURNKEEPER_AGENTS_DIR"], "echo", "---\nmodel: demo/script\n---\nYou answer.\n", "test/one", "test/two")
@@ -267,6 +272,7 @@ func TestStatesOfModels(t *testing.T) {
 
 // Commands that ask no model and run no tool need none of the secrets for that.
 func TestCommandsNeedOnlyTheirSecrets(t *testing.T) {
+	t.Parallel()
 	env, _ := somewhere(t)
 	settings := `
 default_model: openai/gpt-5-mini
@@ -308,14 +314,16 @@ mcp_servers:
 	if check.code != 0 {
 		t.Errorf("agents check ended with %d", check.code)
 	}
-	for name, got := range map[string]ran{"worker": run(t, cli.Worker(), env, ""), "login": run(t, cli.Turnctl(), env, "", "mcp", "login", "tracker")} {
-		if got.code != 2 || !strings.Contains(got.stderr, "ACME_KEY") {
-			t.Errorf("%s: %+v", name, got)
-		}
+	if got := run(t, cli.Worker(), env, ""); got.code != 2 || !strings.Contains(got.stderr, "ACME_KEY") || !strings.Contains(got.stderr, "FILES_TOKEN") {
+		t.Errorf("worker: %+v", got)
+	}
+	if got := run(t, cli.Turnctl(), env, "", "mcp", "login", "tracker"); got.code != 2 || !strings.Contains(got.stderr, "TRACKER_SECRET") || strings.Contains(got.stderr, "ACME_KEY") {
+		t.Errorf("login: %+v", got)
 	}
 }
 
 func TestSchemaIsNewer(t *testing.T) {
+	t.Parallel()
 	env, store := somewhere(t)
 	s := &stage{Store: store, t: t}
 	s.exec("insert into turnkeeper.schema_migrations (version, name, oldest_program) values (997, 'later', 1), (998, 'last', 1)")
@@ -332,6 +340,7 @@ func TestSchemaIsNewer(t *testing.T) {
 
 // "latest" is of the agent that is given, and an answer is about what was asked for.
 func TestWhatIsNamed(t *testing.T) {
+	t.Parallel()
 	env, store := somewhere(t)
 	s := &stage{Store: store, t: t}
 	a := s.turn("First.")

@@ -21,6 +21,7 @@ import (
 func Enqueue() Program {
 	return Program{command: func(s *session) *cobra.Command {
 		e := &enqueuing{session: s}
+		shell := ""
 		cmd := &cobra.Command{
 			Use:   "enqueue --agent NAME [flags] [BODY... | -]",
 			Short: "Put a message into an agent's inbox",
@@ -37,7 +38,13 @@ else goes to standard error. With --json it prints one JSON object instead.
   enqueue --agent clerk --key order-17 < order.txt
   enqueue --agent clerk --conversation anna --json -- "-5 degrees, and now?"`,
 			Args: cobra.ArbitraryArgs,
-			RunE: func(cmd *cobra.Command, args []string) error { return e.run(cmd, args) },
+			RunE: func(cmd *cobra.Command, args []string) error {
+				if shell != "" {
+					return writeCompletion(cmd, s.Stdout, shell)
+				}
+				return e.run(cmd, args)
+			},
+			CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true}, // the word may begin a message
 		}
 		f := cmd.Flags()
 		f.StringVar(&e.message.Agent, "agent", "", "who is to handle the message (required)")
@@ -49,7 +56,10 @@ else goes to standard error. With --json it prints one JSON object instead.
 		durationFlag(f, &e.waitTimeout, "wait-timeout", 10*time.Minute, "how long to wait for the reply; 0: for ever")
 		f.BoolVar(&e.json, "json", false, "print one JSON object")
 		f.BoolVarP(&e.verbose, "verbose", "v", false, "with --wait: a line for each thing that happens, terminal or not")
+		f.StringVar(&shell, "completion", "", "print the script by which a shell completes this command: bash, zsh, fish or powershell")
+		_ = cmd.RegisterFlagCompletionFunc("completion", cobra.FixedCompletions([]string{"bash", "zsh", "fish", "powershell"}, cobra.ShellCompDirectiveNoFileComp))
 		s.addSettings(cmd, readerSettings...)
+		s.completeAll(cmd)
 		return cmd
 	}}
 }

@@ -89,6 +89,17 @@ func withoutAnother(m turnkeeper.ModelHealth, all []turnkeeper.ModelHealth) (stu
 	return stuck
 }
 
+// errorClasses are the words for why a turn can fail.
+func errorClasses() (words []string) {
+	for _, class := range []inference.Class{
+		inference.ClassRateLimited, inference.ClassOverloaded, inference.ClassTransport, inference.ClassBadOutput, inference.ClassContextOverflow,
+		inference.ClassAuth, inference.ClassQuota, inference.ClassNotFound, inference.ClassInvalid, inference.ClassRefused,
+	} {
+		words = append(words, string(class))
+	}
+	return words
+}
+
 // adviceOfModel says what brings a model back that is down, by the class of its newest failure.
 func adviceOfModel(m turnkeeper.ModelHealth, c clock) string {
 	provider, _, _ := strings.Cut(m.Model, "/")

@@ -82,6 +82,7 @@ func (p Program) Run(soft, hard context.Context, env Environment) int {
 	root.SetIn(s.Stdin)
 	root.SetOut(s.Stdout)
 	root.SetErr(s.Stderr)
+	strictCommands(root, env.Args) // after the output is set: cobra's commands take note of it
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.PersistentPreRunE = func(*cobra.Command, []string) error {
 		s.began = true
