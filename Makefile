@@ -13,10 +13,17 @@ SEEDS         ?= 5000
 SEED          ?= 1
 FAULTS        := LostAnswers|GoesAway|Backend|SmallPool|NoConnection|NoEffect|EndWaits|GivenBack|SlowDatabase|Raised|Locked|DiskIsFull|Forgets|Dead|Silent
 
-# A clone that belongs to another user is no repository to git, and go then
-# refuses to build: without the version stamp it does.
-ifneq ($(shell git rev-parse --git-dir >/dev/null 2>&1 && echo yes),yes)
+# A clone that belongs to another user is no repository to git unless it is told so, and go then
+# refuses to build. Where there is no repository at all, it builds without the version stamp.
+REPOSITORY := git rev-parse --git-dir >/dev/null 2>&1 && echo yes
+ifneq ($(shell $(REPOSITORY)),yes)
+ifeq ($(shell export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory "GIT_CONFIG_VALUE_0=$(CURDIR)"; $(REPOSITORY)),yes)
+export GIT_CONFIG_COUNT   := 1
+export GIT_CONFIG_KEY_0   := safe.directory
+export GIT_CONFIG_VALUE_0 := $(CURDIR)
+else
 export GOFLAGS := $(GOFLAGS) -buildvcs=false
+endif
 endif
 
 .PHONY: help

@@ -18,14 +18,23 @@ type ModelHealth struct {
 	ProbeTurn  TurnID    // the turn of that grant
 	Due        bool      // it is down and may be tried now
 	Agents     []string  // that ask it; only for operators
+	Asked      bool      // it was down before, or one of the newest 1,000 rounds is its answer; only for operators
 }
 
 // Down says that the model cannot be asked at present.
 func (h ModelHealth) Down() bool { return !h.DownSince.IsZero() }
 
-// State is how the model stands, in a word: up, down or probing.
+// Used says that an agent asks the model. Only for operators.
+func (h ModelHealth) Used() bool { return len(h.Agents) > 0 }
+
+// State is how the model stands for operators, in a word: up; down; probing, where a turn tries it;
+// unknown, where nothing tells that it was ever asked; or unused, where no agent asks it any more.
 func (h ModelHealth) State() string {
 	switch {
+	case !h.Used():
+		return "unused"
+	case !h.Down() && !h.Asked:
+		return "unknown"
 	case !h.Down():
 		return "up"
 	case h.Probe != "":

@@ -33,7 +33,7 @@ func (a *API) showOverview(c *call) (err error) {
 		return err
 	}
 	for _, m := range models {
-		if m.Down() {
+		if m.Down() && m.Used() {
 			v.Down = append(v.Down, m)
 		}
 	}

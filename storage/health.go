@@ -60,7 +60,7 @@ func (s *Store) Models(ctx context.Context) ([]turnkeeper.ModelHealth, error) {
 	return mapRows(rows, func(r dbsqlc.ListModelsRow) turnkeeper.ModelHealth {
 		return turnkeeper.ModelHealth{
 			Model: r.Model, DownSince: orZero(r.DownSince), Until: orZero(r.Until), Failures: int(r.Failures), ErrorClass: r.ErrorClass,
-			Error: r.Error, Probe: turnkeeper.GrantID(r.Probe), ProbeTurn: turnkeeper.TurnID(r.ProbeTurn), Agents: r.Agents,
+			Error: r.Error, Probe: turnkeeper.GrantID(r.Probe), ProbeTurn: turnkeeper.TurnID(r.ProbeTurn), Agents: r.Agents, Asked: r.Asked,
 		}
 	}), translate(err)
 }

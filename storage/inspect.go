@@ -30,9 +30,9 @@ func (s *Store) Turns(ctx context.Context, p Page) ([]turnkeeper.Turn, error) {
 	return mapRows(rows, turnOf), translate(err)
 }
 
-// LatestTurn is the id of the newest turn, or ErrNotFound.
-func (s *Store) LatestTurn(ctx context.Context) (turnkeeper.TurnID, error) {
-	id, err := s.q.LatestTurn(ctx)
+// LatestTurn is the id of an agent's newest turn, or ErrNotFound. Of all agents where the name is empty.
+func (s *Store) LatestTurn(ctx context.Context, agent string) (turnkeeper.TurnID, error) {
+	id, err := s.q.LatestTurn(ctx, agent)
 	return turnkeeper.TurnID(id), translate(err)
 }
 

@@ -227,6 +227,31 @@ func (s *Store) readMigration(file string) (Migration, error) {
 	return m, err
 }
 
+// NewerMigrations lists the migrations of the database that this program does not know, by version. A database
+// without a schema has none.
+func (s *Store) NewerMigrations(ctx context.Context) ([]Migration, error) {
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return nil, translate(err)
+	}
+	defer conn.Release()
+	there, err := appliedMigrations(ctx, conn)
+	if err != nil {
+		return nil, err
+	}
+	names, err := fs.Glob(s.files, "*.up.sql")
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range names {
+		number, _, _ := strings.Cut(file, "_")
+		if version, err := strconv.Atoi(number); err == nil {
+			delete(there, version)
+		}
+	}
+	return slices.SortedFunc(maps.Values(there), func(a, b Migration) int { return a.Version - b.Version }), nil
+}
+
 func (m Migration) file() string { return m.String() + ".up.sql" }
 
 // String is the migration's number and name.

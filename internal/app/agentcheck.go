@@ -26,6 +26,9 @@ type Toolbox struct {
 	// is false a worker of the user's own may have more, and a tool that is not
 	// here is no fault.
 	Whole bool
+	// Running says that they are those of a worker that runs: what was added to its settings since it was
+	// started is not among them.
+	Running bool
 }
 
 // An AgentsReport is what a check of a folder of agents found. Each fault and
@@ -153,12 +156,12 @@ func (r *AgentsReport) check(file *agentdef.Reading, cfg *config.Config, toolbox
 		if _, err := toolbox.Subset([]string{name}); err == nil {
 			continue
 		} else if toolbox.Whole {
-			file.Add(line, err.Error())
+			file.Add(line, err.Error()+toolbox.hint())
 		} else {
 			r.warn(file.Path, line, "%s", strange(name, toolbox.Registry))
 		}
 	}
-	checkMCP(file, cfg, toolbox.Registry)
+	checkMCP(file, cfg, toolbox)
 	if key, item, problem := checkRoot(d); problem != "" {
 		r.warn(file.Path, file.Line(key, item), "%s", problem)
 	}
@@ -178,6 +181,14 @@ func checkNames(file *agentdef.Reading, cfg *config.Config) {
 			}
 		}
 	}
+}
+
+// hint says what to do about a tool or server that a worker which runs does not have.
+func (t Toolbox) hint() string {
+	if !t.Running {
+		return ""
+	}
+	return "; if it was added since this worker was started, restart the worker"
 }
 
 // addBound adds a fault whose text begins with the key that it is about.

@@ -26,7 +26,7 @@ type agents struct {
 // load reads and checks the folder. With any fault nothing changes, and the
 // error is one of ErrAgents.
 func (a *agents) load(cfg *config.Config, registry *tools.Registry, log *zap.Logger) error {
-	report := CheckAgents(cfg.AgentsDir, cfg, Toolbox{Registry: registry, Whole: true})
+	report := CheckAgents(cfg.AgentsDir, cfg, Toolbox{Registry: registry, Whole: true, Running: a.current.Load() != nil})
 	if len(report.Faults) > 0 {
 		return &agentsError{errors.Join(report.Faults...)}
 	}

@@ -86,7 +86,7 @@ func (s *mcpSource) use(agents *agentdef.Set) {
 }
 
 // checkMCP says why an agent cannot have the tools of MCP servers that it lists.
-func checkMCP(file *agentdef.Reading, cfg *config.Config, known *tools.Registry) {
+func checkMCP(file *agentdef.Reading, cfg *config.Config, toolbox Toolbox) {
 	for _, server := range file.Definition.MCPServers {
 		line := file.Line("mcp_servers", server.Name)
 		if _, ok := cfg.MCPServers[server.Name]; !ok {
@@ -95,11 +95,11 @@ func checkMCP(file *agentdef.Reading, cfg *config.Config, known *tools.Registry)
 			if len(names) > 0 {
 				have = "there are " + strings.Join(names, ", ")
 			}
-			file.Add(line, fmt.Sprintf("mcp_servers names %q, which is no MCP server of the settings: %s", server.Name, have))
+			file.Add(line, fmt.Sprintf("mcp_servers names %q, which is no MCP server of the settings: %s%s", server.Name, have, toolbox.hint()))
 		}
 		for _, tool := range server.Tools {
 			name := turnkeeper.MCPToolName(server.Name, tool)
-			if _, taken := known.Get(name); taken {
+			if _, taken := toolbox.Get(name); taken {
 				file.Add(line, fmt.Sprintf("the tool %q of the MCP server %q would be called %q, as another tool is", tool, server.Name, name))
 			}
 		}

@@ -22,6 +22,7 @@ type ProviderCheck struct {
 	Name    string
 	BaseURL string
 	OK      bool
+	Unasked bool // its key is missing here
 	Detail  string
 	Advice  string // what to do; empty where OK
 
@@ -71,7 +72,12 @@ func CheckProviders(ctx context.Context, cfg *config.Config) []ProviderCheck {
 	var asking sync.WaitGroup
 	for i, name := range names {
 		asking.Go(func() {
-			check := reach(ctx, cfg.Providers[name])
+			check := ProviderCheck{Name: name, BaseURL: cfg.Providers[name].BaseURL, Unasked: true}
+			if secret, lacks := cfg.Lacks("providers." + name + "."); lacks {
+				check.Detail, check.Advice = "not asked: "+secret.Problem, "set it here too: a worker has its own"
+			} else {
+				check = reach(ctx, cfg.Providers[name])
+			}
 			check.BaseURL, check.Detail = masker.String(check.BaseURL), masker.String(check.Detail)
 			checks[i+1] = check
 		})

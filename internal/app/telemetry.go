@@ -24,7 +24,7 @@ type telling struct {
 func startTelling(ctx context.Context, cfg *config.Config, id string, log *zap.Logger) (*telling, error) {
 	t, err := telemetry.Start(ctx, telemetry.Options{
 		Endpoint: cfg.OTLPEndpoint, Content: cfg.TelemetryContent, Mask: cfg.Masker().String,
-		Version: version(), Instance: id, Log: log,
+		Version: Version(), Instance: id, Log: log,
 	})
 	if err != nil {
 		return nil, err
@@ -85,7 +85,9 @@ func (w *worker) modelsDown(ctx context.Context) (map[string]bool, error) {
 	models, err := w.store.Models(ctx)
 	down := map[string]bool{}
 	for _, m := range models {
-		down[m.Model] = m.Down()
+		if m.Used() {
+			down[m.Model] = m.Down()
+		}
 	}
 	return down, err
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -355,7 +354,7 @@ func (w *worker) beat(ctx context.Context) error {
 	w.at(ctx, pointBeat)
 	defer w.at(ctx, pointBeaten)
 	return w.store.Beat(ctx, turnkeeper.Heartbeat{
-		WorkerID: w.id, Host: host, PID: os.Getpid(), Version: version(), Slots: w.slots(), TakeoverAfter: w.cfg.TakeoverAfter,
+		WorkerID: w.id, Host: host, PID: os.Getpid(), Version: Version(), Slots: w.slots(), TakeoverAfter: w.cfg.TakeoverAfter,
 	})
 }
 
@@ -535,18 +534,4 @@ func newWorkerID() turnkeeper.WorkerID {
 	}
 	host, _, _ = strings.Cut(host, ".")
 	return turnkeeper.WorkerID(fmt.Sprintf("%.40s-%d-%s", host, os.Getpid(), strings.ToLower(rand.Text()[:8])))
-}
-
-// version is the module's version or the commit it was built from.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			return s.Value[:min(12, len(s.Value))]
-		}
-	}
-	return info.Main.Version
 }

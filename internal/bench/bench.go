@@ -32,10 +32,10 @@ import (
 
 // Options say how much to measure.
 type Options struct {
-	Idle    int           // turns on an idle system; 0: 100
-	Turns   int           // turns for each throughput figure; 0: 600
+	Idle    int           // turns on an idle system; 0: none, and no figures of them
+	Turns   int           // turns for each throughput figure; 0: none, and no such figure
 	Lanes   []int         // nil: 1, 10 and 100
-	Watched int           // streamed turns, half of them watched; 0: 80
+	Watched int           // streamed turns, half of them watched; 0: none, and no figures of them
 	Pause   time.Duration // between idle turns; 0: 30 ms
 	// FlushDelay makes each flush of the log so much slower, up to 100 ms: to see what
 	// another disk would make of the figures.
@@ -44,15 +44,6 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	if o.Idle <= 0 {
-		o.Idle = 100
-	}
-	if o.Turns <= 0 {
-		o.Turns = 600
-	}
-	if o.Watched <= 0 {
-		o.Watched = 80
-	}
 	if o.Lanes == nil {
 		o.Lanes = []int{1, 10, 100}
 	}
@@ -275,20 +266,28 @@ func (b *bench) measure(ctx context.Context) (r Report, err error) {
 	if err := b.measureWatched(ctx, &r); err != nil {
 		return r, err
 	}
+	err = b.measureThroughput(ctx, &r)
+	return r, err
+}
+
+func (b *bench) measureThroughput(ctx context.Context, r *Report) (err error) {
+	if b.Turns == 0 {
+		return nil
+	}
 	for _, lanes := range b.Lanes {
 		b.Progress(fmt.Sprintf("throughput with %d lanes", lanes))
 		t := Throughput{Lanes: lanes}
 		n := turnsFor(b.Turns, lanes)
 		if t.Floor, err = b.floorThroughput(ctx, lanes, n); err != nil {
-			return r, err
+			return err
 		}
 		if t.Turns, err = b.throughput(ctx, lanes, n); err != nil {
-			return r, err
+			return err
 		}
 		t.Ratio = t.Turns / t.Floor
 		r.Throughput = append(r.Throughput, t)
 	}
-	return r, nil
+	return nil
 }
 
 // turnsFor is how many turns a figure takes: fewer where they run one by one.

@@ -34,6 +34,9 @@ func (b *bench) watchBlock() int { return min(4, max(b.Watched/2, 1)) }
 // measureWatched measures turns with and without watchers by turns. Which comes first
 // in a pair of blocks changes too.
 func (b *bench) measureWatched(ctx context.Context, r *Report) error {
+	if b.Watched == 0 {
+		return nil
+	}
 	b.Progress(fmt.Sprintf("a streamed turn, alone and with %d watchers", watchers))
 	if _, err := b.streamedTurns(ctx, watchers); err != nil { // warm
 		return err

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"turnkeeper"
+	"turnkeeper/internal/config"
 	"turnkeeper/internal/views"
 	"turnkeeper/storage"
 )
@@ -80,6 +81,10 @@ func (s *session) checkAgents(ctx context.Context, args []string) error {
 		path = args[0]
 	}
 	report, servers := s.checkFiles(ctx, path, cfg)
+	for _, secret := range cfg.Missing {
+		report.Warnings = append(report.Warnings, secret.Problem+": a worker with these settings does not start without it")
+	}
+	report.Warnings = append(report.Warnings, config.Misspelt(s.Variables)...)
 	for _, r := range servers {
 		if r.Err != nil {
 			report.Warnings = append(report.Warnings, fmt.Sprintf("the MCP server %q (%s) does not answer: %s; calls of its tools fail until it does", r.Server, r.Where, s.masker.String(r.Err.Error())))

@@ -35,6 +35,11 @@ tell as much of the disk as of the worker: they are best with a slow one.
   worker bench --json > bench.json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			for flag, n := range map[string]int{"idle": o.Idle, "turns": o.Turns, "watched": o.Watched} {
+				if n < 0 {
+					return usageError("--%s is %d: it must not be negative; 0 measures none", flag, n)
+				}
+			}
 			o.Progress = func(what string) { s.err.line("measuring: %s", what) }
 			report, err := bench.Run(cmd.Context(), o)
 			if err != nil {
@@ -48,9 +53,9 @@ tell as much of the disk as of the worker: they are best with a slow one.
 		},
 	}
 	flags := cmd.Flags()
-	flags.IntVar(&o.Idle, "idle", 100, "turns on an idle system")
-	flags.IntVar(&o.Turns, "turns", 600, "turns for each throughput figure")
-	flags.IntVar(&o.Watched, "watched", 80, "streamed turns, half of them with ten watchers")
+	flags.IntVar(&o.Idle, "idle", 100, "turns on an idle system; 0: none")
+	flags.IntVar(&o.Turns, "turns", 600, "turns for each throughput figure; 0: none")
+	flags.IntVar(&o.Watched, "watched", 80, "streamed turns, half of them with ten watchers; 0: none")
 	flags.IntSliceVar(&o.Lanes, "lanes", []int{1, 10, 100}, "numbers of lanes to measure with")
 	flags.DurationVar(&o.FlushDelay, "flush-delay", 0, "by how much longer each flush of the log takes, up to 100ms")
 	flags.BoolVar(&asJSON, "json", false, "print one JSON object")
@@ -72,34 +77,45 @@ func (s *session) printBench(r bench.Report) {
 	s.out.line("%d processors, Postgres %s with fsync %s; %d idle turns, %d turns a throughput figure, %s in all",
 		r.CPUs, r.Postgres, r.FSync, r.IdleTurns, r.Turns, r.Took.Round(time.Second))
 	s.out.line("a flush of the disk takes %s%s", inMillis(r.Flush), slower(r.FlushDelay))
-	s.out.line("")
-	s.out.line("%-34s %10s %10s %10s", "idle", "median", "90 %", "99 %")
-	for _, row := range []struct {
-		name string
-		bench.Latency
-	}{
-		{"enqueue → first model request", r.FirstRequest},
-		{"enqueue → reply", r.Reply},
-		{"a plain River job", r.PlainReply},
-		{"the floor", r.FloorReply},
-	} {
-		s.out.line("%-34s %10s %10s %10s", row.name, inMillis(row.P50), inMillis(row.P90), inMillis(row.P99))
+	if r.IdleTurns > 0 {
+		s.printIdle(r)
 	}
-	s.out.line("%-34s %9.2f×   (a plain River job: %.2f×)", "enqueue → reply, of the floor's", r.ReplyRatio, r.PlainRatio)
-	s.out.line("%-34s %10.1f   (a plain River job: %.1f, the floor: %.1f)", "write transactions a turn", r.WriteTxPerTurn, r.PlainTxPerTurn, r.FloorTxPerTurn)
-	s.out.line("")
-	s.out.line("%-34s %10s %10s %10s", "streamed, 200 ms a round", "median", "90 %", "99 %")
-	for _, row := range []struct {
-		name string
-		bench.Latency
-	}{{"enqueue → reply", r.Watched.Alone}, {"enqueue → reply, 10 watchers", r.Watched.Watched}} {
-		s.out.line("%-34s %10s %10s %10s", row.name, inMillis(row.P50), inMillis(row.P90), inMillis(row.P99))
+	if r.Watched.Events > 0 {
+		s.printWatched(r.Watched)
 	}
-	s.out.line("%-34s %9.3f×   (%d events a turn)", "watched, of unwatched", r.Watched.Ratio, r.Watched.Events)
-	s.out.line("")
-	s.out.line("%-34s %10s %10s %10s", "turns a second", "turns", "floor", "ratio")
+	if len(r.Throughput) > 0 {
+		s.out.line("")
+		s.out.line("%-34s %10s %10s %10s", "turns a second", "turns", "floor", "ratio")
+	}
 	for _, t := range r.Throughput {
 		s.out.line("%-34s %10.1f %10.1f %10.2f", plural(t.Lanes, "lane"), t.Turns, t.Floor, t.Ratio)
+	}
+}
+
+func (s *session) printIdle(r bench.Report) {
+	s.printLatencies("idle", []namedLatency{
+		{"enqueue → first model request", r.FirstRequest}, {"enqueue → reply", r.Reply}, {"a plain River job", r.PlainReply}, {"the floor", r.FloorReply},
+	})
+	s.out.line("%-34s %9.2f×   (a plain River job: %.2f×)", "enqueue → reply, of the floor's", r.ReplyRatio, r.PlainRatio)
+	s.out.line("%-34s %10.1f   (a plain River job: %.1f, the floor: %.1f)", "write transactions a turn", r.WriteTxPerTurn, r.PlainTxPerTurn, r.FloorTxPerTurn)
+}
+
+func (s *session) printWatched(w bench.Watched) {
+	s.printLatencies("streamed, 200 ms a round", []namedLatency{{"enqueue → reply", w.Alone}, {"enqueue → reply, 10 watchers", w.Watched}})
+	s.out.line("%-34s %9.3f×   (%d events a turn)", "watched, of unwatched", w.Ratio, w.Events)
+}
+
+// A namedLatency is a line of a table of latencies.
+type namedLatency struct {
+	name string
+	bench.Latency
+}
+
+func (s *session) printLatencies(title string, rows []namedLatency) {
+	s.out.line("")
+	s.out.line("%-34s %10s %10s %10s", title, "median", "90 %", "99 %")
+	for _, row := range rows {
+		s.out.line("%-34s %10s %10s %10s", row.name, inMillis(row.P50), inMillis(row.P90), inMillis(row.P99))
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 func (s *session) cancelCommand() *cobra.Command {
 	var message int64
 	var reason string
+	var turn turnArg
 	cmd := &cobra.Command{
 		Use: "cancel TURN|latest | --message ID", Short: "Cancel a turn, or a message", Args: atMostOneArg,
 		Long: `Cancel a turn. One that nobody runs is closed at once; of one that a worker runs
@@ -34,45 +35,59 @@ inbox is cancelled too. A repeat does nothing more.
 			if (len(args) == 1) == cmd.Flags().Changed("message") {
 				return usageError("give a turn, or --message with the id of a message")
 			}
+			if cmd.Flags().Changed("message") && turn.agent != "" {
+				return usageError("--agent goes with latest, and not with --message")
+			}
 			if cmd.Flags().Changed("message") && message < 1 {
 				return usageError("--message is %d: it must be the id of a message", message)
 			}
-			return s.cancel(cmd.Context(), args, turnkeeper.MessageID(message), reason)
+			return s.cancel(cmd.Context(), turn.named(args), turnkeeper.MessageID(message), reason)
 		},
 	}
 	cmd.Flags().Int64Var(&message, "message", 0, "cancel this message, and the turn that handles it")
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for operators: \"turnctl explain\" shows it")
+	turn.addAgent(cmd)
 	return cmd
 }
 
-func (s *session) cancel(ctx context.Context, args []string, message turnkeeper.MessageID, reason string) error {
+func (s *session) cancel(ctx context.Context, turn turnArg, message turnkeeper.MessageID, reason string) error {
 	return s.withDatabase(ctx, func(_ *config.Config, db *app.Database) error {
-		done, err := cancelWhat(ctx, db.Store, args, message, reason)
+		done, err := cancelWhat(ctx, db.Store, turn, message, reason)
 		switch {
 		case errors.Is(err, turnkeeper.ErrWrongState):
 			return refused(err)
 		case err != nil:
 			return err
 		}
-		return s.print(views.OfCancelled(done), func() {
+		return s.print(cancelledView{views.OfCancelled(done), views.OrNull(message)}, func() {
+			what, end := fmt.Sprintf("turn %d", done.Turn), "its end"
+			if message != 0 {
+				what, end = fmt.Sprintf("message %d", message), fmt.Sprintf("the end of its turn %d", done.Turn)
+			}
 			if done.Closed {
-				s.out.line("turn %d is cancelled", done.Turn)
+				s.out.line("%s is cancelled", what)
 				return
 			}
-			s.out.line(`turn %d is told to stop; "turnctl events %d --follow" shows its end`, done.Turn, done.Turn)
+			s.out.line(`%s is told to stop; "turnctl events %d --follow" shows %s`, what, done.Turn, end)
 		})
 	})
 }
 
-func cancelWhat(ctx context.Context, store *storage.Store, args []string, message turnkeeper.MessageID, reason string) (storage.Cancelled, error) {
-	if len(args) == 0 {
+// cancelledView is what programs read of a cancellation.
+type cancelledView struct {
+	views.Cancelled
+	MessageID *turnkeeper.MessageID `json:"message_id,omitempty"` // with --message
+}
+
+func cancelWhat(ctx context.Context, store *storage.Store, turn turnArg, message turnkeeper.MessageID, reason string) (storage.Cancelled, error) {
+	if message != 0 {
 		done, err := store.CancelMessage(ctx, message, reason)
 		if errors.Is(err, turnkeeper.ErrNotFound) {
 			return done, notFound(`there is no message %d: "turnctl inbox" lists them`, message)
 		}
 		return done, err
 	}
-	id, err := turnNamed(ctx, store, args[0])
+	id, err := turn.id(ctx, store)
 	if err != nil {
 		return storage.Cancelled{}, err
 	}
@@ -83,20 +98,48 @@ func cancelWhat(ctx context.Context, store *storage.Store, args []string, messag
 	return done, err
 }
 
-// turnNamed is the id of a turn that was named by it or as "latest". It need not exist.
-func turnNamed(ctx context.Context, store *storage.Store, name string) (turnkeeper.TurnID, error) {
-	if name == "latest" {
-		id, err := store.LatestTurn(ctx)
-		if errors.Is(err, turnkeeper.ErrNotFound) {
-			return 0, notFound("there is no turn yet")
+// A turnArg is a turn as it is named on the command line.
+type turnArg struct {
+	name  string // an id, or "latest"
+	agent string // whose latest turn it is; empty: of all agents
+}
+
+// addAgent adds the flag of the agent whose latest turn is meant.
+func (t *turnArg) addAgent(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&t.agent, "agent", "", "with latest: the newest turn of this agent")
+}
+
+// named is the turn that the first of the arguments names.
+func (t turnArg) named(args []string) turnArg {
+	if len(args) > 0 {
+		t.name = args[0]
+	}
+	return t
+}
+
+// id is the turn's id. It need not exist.
+func (t turnArg) id(ctx context.Context, store *storage.Store) (turnkeeper.TurnID, error) {
+	if t.name != "latest" {
+		id, err := strconv.ParseInt(t.name, 10, 64)
+		switch {
+		case err != nil || id < 1:
+			return 0, usageError(`%q is no turn: give its id, or "latest"`, t.name)
+		case t.agent != "":
+			return 0, usageError("--agent goes with latest: turn %d has its agent", id)
 		}
-		return id, err
+		return turnkeeper.TurnID(id), nil
 	}
-	id, err := strconv.ParseInt(name, 10, 64)
-	if err != nil || id < 1 {
-		return 0, usageError(`%q is no turn: give its id, or "latest"`, name)
+	if err := registered(ctx, store, t.agent); err != nil {
+		return 0, err
 	}
-	return turnkeeper.TurnID(id), nil
+	id, err := store.LatestTurn(ctx, t.agent)
+	switch {
+	case errors.Is(err, turnkeeper.ErrNotFound) && t.agent != "":
+		return 0, notFound("there is no turn of %s yet", t.agent)
+	case errors.Is(err, turnkeeper.ErrNotFound):
+		return 0, notFound("there is no turn yet")
+	}
+	return id, err
 }
 
 func noSuchTurn(id turnkeeper.TurnID) error {

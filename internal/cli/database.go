@@ -45,7 +45,19 @@ func (s *session) database(ctx context.Context, mayCreate bool, f func(*config.C
 		defer stop()
 		err = errors.Join(err, db.Close(closing))
 	}()
+	s.warnOfNewerSchema(ctx, db.Store)
 	return explain(ctx, db.Store, f(cfg, db))
+}
+
+// warnOfNewerSchema says that a newer program has changed the schema. What it cannot find out, the command
+// itself tells.
+func (s *session) warnOfNewerSchema(ctx context.Context, store *storage.Store) {
+	newer, err := store.NewerMigrations(ctx)
+	if err != nil || len(newer) == 0 {
+		return
+	}
+	s.err.line("%s", s.err.in(warned, fmt.Sprintf("the database's schema is newer than this program: it does not know %s; use the newer program",
+		plural(len(newer), "migration")+", up to "+newer[len(newer)-1].String())))
 }
 
 // findPrivate fails when the database would be a private one that nobody has

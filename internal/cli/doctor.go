@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -25,7 +26,8 @@ type check struct {
 	Advice  string `json:"advice"` // what to do; empty when all is well
 }
 
-// A diagnosis is what doctor found, in the order in which it looked.
+// A diagnosis is what doctor found: failures first, then warnings, then what is well; each in the order in which it
+// looked.
 type diagnosis struct {
 	Checks []check `json:"checks"`
 }
@@ -42,6 +44,14 @@ func (d *diagnosis) judge(well bool, verdict, name, found, advice string) {
 	d.add(verdict, name, found, advice)
 }
 
+// sort puts the checks into the order in which they are shown.
+func (d *diagnosis) sort() {
+	order := []string{checkFail, checkWarn, checkOK}
+	slices.SortStableFunc(d.Checks, func(a, b check) int {
+		return slices.Index(order, a.Verdict) - slices.Index(order, b.Verdict)
+	})
+}
+
 func (d *diagnosis) count(verdict string) (n int) {
 	for _, c := range d.Checks {
 		if c.Verdict == verdict {
@@ -55,10 +65,18 @@ func (s *session) doctorCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "doctor", Short: "Look for what is wrong, and say what to do", Args: cobra.NoArgs,
 		Long: `Look at the settings, the database and how safely it keeps what it acknowledged,
-the schema, workers, the scheduler, agent files and models' providers. Each line
-is ok, warn or FAIL, with what to do; with any FAIL the exit code is 1.`,
+the schema, workers, the scheduler, agents' files, models and their providers,
+webhooks and MCP servers; and for what stands still: messages that have been due
+for five minutes, budgets that are spent, turns under which workers died. Each
+line is FAIL, warn or ok, in this order, with what to do.
+
+Exit codes:
+  0  no failure; there may be warnings
+  1  at least one FAIL
+  2  the command line is wrong`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			d := s.examine(cmd.Context())
+			d.sort()
 			if err := s.print(d, func() { showDiagnosis(s.out, d) }); err != nil {
 				return err
 			}
@@ -78,6 +96,9 @@ func (s *session) examine(ctx context.Context) *diagnosis {
 		return d
 	}
 	examineSettings(d, cfg)
+	for _, secret := range cfg.Missing {
+		d.add(checkWarn, "settings", secret.Problem, "set it here too, if workers have it: what needs it is not checked. A worker with these settings does not start without it")
+	}
 	for _, sentence := range config.Misspelt(s.Variables) {
 		d.add(checkWarn, "settings", sentence, "correct its name, or unset it: it changes nothing")
 	}

@@ -3,12 +3,14 @@ package cli
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"turnkeeper"
+	"turnkeeper/agentdef"
 	"turnkeeper/internal/app"
 	"turnkeeper/internal/config"
 	"turnkeeper/internal/views"
@@ -19,6 +21,7 @@ import (
 func Enqueue() Program {
 	return Program{command: func(s *session) *cobra.Command {
 		e := &enqueuing{session: s}
+		shell := ""
 		cmd := &cobra.Command{
 			Use:   "enqueue --agent NAME [flags] [BODY... | -]",
 			Short: "Put a message into an agent's inbox",
@@ -40,7 +43,13 @@ else goes to standard error. With --json it prints one JSON object instead.
   enqueue --agent clerk --delay 2h "Has the parcel arrived?"
   enqueue --agent clerk --conversation anna --json -- "-5 degrees, and now?"`,
 			Args: cobra.ArbitraryArgs,
-			RunE: func(cmd *cobra.Command, args []string) error { return e.run(cmd, args) },
+			RunE: func(cmd *cobra.Command, args []string) error {
+				if shell != "" {
+					return writeCompletion(cmd, s.Stdout, shell)
+				}
+				return e.run(cmd, args)
+			},
+			CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true}, // the word may begin a message
 		}
 		f := cmd.Flags()
 		f.StringVar(&e.message.Agent, "agent", "", "who is to handle the message (required)")
@@ -54,7 +63,10 @@ else goes to standard error. With --json it prints one JSON object instead.
 		durationFlag(f, &e.waitTimeout, "wait-timeout", 10*time.Minute, "how long to wait for the reply, from when the message is due; 0: for ever")
 		f.BoolVar(&e.json, "json", false, "print one JSON object")
 		f.BoolVarP(&e.verbose, "verbose", "v", false, "with --wait: a line for each thing that happens, terminal or not")
+		f.StringVar(&shell, "completion", "", "print the script by which a shell completes this command: bash, zsh, fish or powershell")
+		_ = cmd.RegisterFlagCompletionFunc("completion", cobra.FixedCompletions([]string{"bash", "zsh", "fish", "powershell"}, cobra.ShellCompDirectiveNoFileComp))
 		s.addSettings(cmd, readerSettings...)
+		s.completeAll(cmd)
 		return cmd
 	}}
 }
@@ -122,10 +134,10 @@ func (e *enqueuing) run(cmd *cobra.Command, args []string) error {
 	if err := e.message.Check(largestMessage); err != nil {
 		return err
 	}
-	return e.withDatabase(cmd.Context(), func(_ *config.Config, db *app.Database) error { return e.send(cmd.Context(), db) })
+	return e.withDatabase(cmd.Context(), func(cfg *config.Config, db *app.Database) error { return e.send(cmd.Context(), cfg, db) })
 }
 
-func (e *enqueuing) send(ctx context.Context, db *app.Database) error {
+func (e *enqueuing) send(ctx context.Context, cfg *config.Config, db *app.Database) error {
 	if err := e.setDue(ctx, db.Store); err != nil {
 		return err
 	}
@@ -156,12 +168,29 @@ func (e *enqueuing) send(ctx context.Context, db *app.Database) error {
 	if !e.json {
 		to.line("message %d accepted%s", id, said)
 	}
-	e.adviseWorker(ctx, db.Store)
+	e.adviseWorker(ctx, cfg, db.Store)
 	if !e.wait {
 		return nil
 	}
 	w := &waiting{enqueuing: e, db: db, accepted: accepted}
 	return w.run(ctx)
+}
+
+// changeOfFile says how the agent's file differs from what workers have registered; empty: it does not, or is not here.
+func (e *enqueuing) changeOfFile(ctx context.Context, cfg *config.Config, store *storage.Store) string {
+	file := agentdef.Read(filepath.Join(cfg.AgentsDir, e.message.Agent+".md")).Definition
+	if file == nil {
+		return ""
+	}
+	agents, err := store.Agents(ctx)
+	if err != nil {
+		return ""
+	}
+	change, err := changeOf(ctx, store, file, agents)
+	if err != nil {
+		return ""
+	}
+	return change
 }
 
 // unanswered says what to do when nobody knows whether the message was accepted.
@@ -175,13 +204,16 @@ func (e *enqueuing) unanswered(err error) error {
 
 // adviseWorker says when nobody is there who would handle the message, or
 // nobody may.
-func (e *enqueuing) adviseWorker(ctx context.Context, store *storage.Store) {
+func (e *enqueuing) adviseWorker(ctx context.Context, cfg *config.Config, store *storage.Store) {
 	workers, err := store.Workers(ctx)
 	if err != nil || e.json {
 		return
 	}
 	if !slices.ContainsFunc(workers, func(w turnkeeper.Heartbeat) bool { return w.State() == turnkeeper.WorkerAlive }) {
 		e.err.line("%s", e.err.in(warned, "no worker is running: the message waits until one is started"))
+	}
+	if change := e.changeOfFile(ctx, cfg, store); change != "" {
+		e.err.line("%s", e.err.in(warned, fmt.Sprintf("agent %s: %s; %s", e.message.Agent, change, adviceOfChange(change))))
 	}
 	if set, err := store.SchedulerSettings(ctx); err == nil && !set.PausedAt.IsZero() {
 		e.err.line("%s", e.err.in(warned, `the scheduler is paused (`+oneLine(set.PausedReason, 200)+`): the message waits until "turnctl scheduler resume"`))

@@ -18,6 +18,7 @@ import (
 func (s *session) eventsCommand() *cobra.Command {
 	var after int64
 	var follow bool
+	var turn turnArg
 	cmd := &cobra.Command{
 		Use: "events TURN|latest", Short: "Print what a turn does, or follow it live", Args: exactArgs(1),
 		Long: `Print the events of a turn as a transcript: its rounds, what the model says, the
@@ -38,7 +39,7 @@ A connection that breaks goes on with --after and the last number that was seen.
 				return usageError("--after is %d: it must be the number of an event, or 0", after)
 			}
 			return s.withDatabase(cmd.Context(), func(_ *config.Config, db *app.Database) error {
-				view, err := findTurn(cmd.Context(), db.Store, args[0])
+				view, err := findTurn(cmd.Context(), db.Store, turn.named(args))
 				if err != nil {
 					return err
 				}
@@ -51,6 +52,7 @@ A connection that breaks goes on with --after and the last number that was seen.
 	}
 	cmd.Flags().Int64Var(&after, "after", 0, "only events with numbers above this one")
 	cmd.Flags().BoolVar(&follow, "follow", false, "go on until the turn has ended")
+	turn.addAgent(cmd)
 	return cmd
 }
 

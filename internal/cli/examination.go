@@ -52,6 +52,9 @@ func examineDatabase(ctx context.Context, d *diagnosis, cfg *config.Config, db *
 		d.add(checkFail, "schema", err.Error(), "use the program that migrated it, or a later one")
 		return
 	}
+	if newer := slices.IndexFunc(migrations, func(m storage.Migration) bool { return m.Newer }); newer >= 0 {
+		d.add(checkWarn, "schema", fmt.Sprintf("newer than this program, which does not know %s", plural(len(migrations)-newer, "migration")), "use the program that migrated it")
+	}
 	pending := pendingOf(migrations)
 	d.judge(pending == 0, checkFail, "schema", fmt.Sprintf("%d of %s applied", len(migrations)-pending, plural(len(migrations), "migration")),
 		`run "`+command("turnctl")+` migrate", or start a worker`)
@@ -103,7 +106,12 @@ func examineProcesses(ctx context.Context, d *diagnosis, cfg *config.Config, sto
 		d.add(checkFail, "workers", err.Error(), "")
 		return
 	}
-	alive := examineWorkers(d, workers)
+	queue, err := store.Queue(ctx)
+	if err != nil {
+		d.add(checkFail, "queue", err.Error(), "")
+		return
+	}
+	alive := examineWorkers(d, workers, queue)
 	examineWebhooks(ctx, d, store, c)
 	examineModels(ctx, d, store, c)
 	examineConnections(d, cfg, f, alive)
@@ -112,7 +120,11 @@ func examineProcesses(ctx context.Context, d *diagnosis, cfg *config.Config, sto
 		d.add(checkFail, "scheduler", err.Error(), "")
 		return
 	}
-	examineScheduler(d, cfg, settings, clock{now: f.Now, zone: c.zone}, alive)
+	c = clock{now: f.Now, zone: c.zone} // the database's, which the times below are by
+	examineScheduler(d, cfg, settings, c, alive)
+	examineWaits(ctx, d, store, settings, c, alive)
+	examineLosses(ctx, d, store)
+	examineBudgets(ctx, d, store, c)
 	told := examineSchedules(ctx, d, cfg, store)
 	examineRegistered(ctx, d, cfg, store, told)
 	examinePins(ctx, d, cfg, store)
@@ -152,10 +164,12 @@ func examineRegistered(ctx context.Context, d *diagnosis, cfg *config.Config, st
 		d.add(checkWarn, "agents", fmt.Sprintf("registered, and without a file in %s: %s", cfg.AgentsDir, strings.Join(without, ", ")),
 			"right if another worker has the file; else it was removed: their messages are still taken, and answered as they were last registered")
 	}
+	examineFiles(ctx, d, cfg, store, agents)
 }
 
-// examineWorkers returns how many processes take or could take work.
-func examineWorkers(d *diagnosis, workers []turnkeeper.Heartbeat) (alive int) {
+// examineWorkers returns how many processes take or could take work. That none does is a failure where
+// something waits.
+func examineWorkers(d *diagnosis, workers []turnkeeper.Heartbeat, queue storage.Figures) (alive int) {
 	slots := 0
 	var silent, draining []string
 	for _, w := range workers {
@@ -169,7 +183,16 @@ func examineWorkers(d *diagnosis, workers []turnkeeper.Heartbeat) (alive int) {
 			silent = append(silent, string(w.WorkerID))
 		}
 	}
-	d.judge(alive > 0, checkWarn, "workers", fmt.Sprintf("%d alive with %s", alive, plural(slots, "slot")), "start one: "+command("worker"))
+	verdict, found := checkWarn, fmt.Sprintf("%d alive with %s", alive, plural(slots, "slot"))
+	for _, waits := range []struct {
+		n    int
+		noun string
+	}{{queue.Waiting, "message"}, {queue.Queued, "queued turn"}} {
+		if alive == 0 && waits.n > 0 {
+			verdict, found = checkFail, found+"; "+plural(waits.n, waits.noun)+" "+verb(waits.n, "waits", "wait")
+		}
+	}
+	d.judge(alive > 0, verdict, "workers", found, "start one: "+command("worker"))
 	if len(silent) > 0 {
 		d.add(checkWarn, "lost workers", strings.Join(silent, ", "), "look why they died; their turns go to others")
 	}
@@ -219,8 +242,9 @@ func (s *session) examineAgents(ctx context.Context, d *diagnosis, cfg *config.C
 		d.add(checkOK, "agent files", strings.Join(report.Agents, ", ")+" in "+cfg.AgentsDir, "")
 	}
 	examineMCP(d, servers)
-	examineProviders(d, app.CheckProviders(ctx, cfg), usedModels(cfg))
-	examineWindows(d, s.masker.String, report.windows)
+	providers := app.CheckProviders(ctx, cfg)
+	examineProviders(d, providers, usedModels(cfg))
+	examineWindows(d, s.masker.String, report.windows, providers)
 }
 
 // examineProviders tells which providers can be used, and which of the agents' models they do not
@@ -229,7 +253,7 @@ func examineProviders(d *diagnosis, checks []app.ProviderCheck, used map[string]
 	for _, p := range checks {
 		verdict := checkWarn
 		for model := range used {
-			if provider, _, _ := strings.Cut(model, "/"); provider == p.Name {
+			if provider, _, _ := strings.Cut(model, "/"); provider == p.Name && !p.Unasked {
 				verdict = checkFail
 			}
 		}
@@ -247,11 +271,17 @@ func examineProviders(d *diagnosis, checks []app.ProviderCheck, used map[string]
 	}
 }
 
-// examineWindows tells which context windows the models of agents are taken to have.
-func examineWindows(d *diagnosis, masked func(string) string, windows []app.ModelWindow) {
+// examineWindows tells which context windows the models of agents are taken to have. One that is not known because
+// its provider fails is left out: the provider's check says what to do.
+func examineWindows(d *diagnosis, masked func(string) string, windows []app.ModelWindow, providers []app.ProviderCheck) {
 	var known []string
 	for _, w := range windows {
+		provider, _, _ := strings.Cut(w.Model, "/")
+		fails := slices.ContainsFunc(providers, func(p app.ProviderCheck) bool { return p.Name == provider && !p.OK })
 		if what, advice := w.Warning(); what != "" {
+			if fails {
+				continue
+			}
 			d.add(checkWarn, "context window", masked(what), advice)
 			continue
 		}
@@ -289,6 +319,10 @@ func examineWebhooks(ctx context.Context, d *diagnosis, store *storage.Store, c 
 		case !w.Served():
 			d.add(checkWarn, name, fmt.Sprintf("no worker has it in its settings; %d replies wait", w.Pending),
 				"start a worker that has it, or forget it with turnctl webhooks remove "+w.Name)
+		case w.Pending > 0 && w.FailedAt.After(w.SucceededAt):
+			d.add(checkWarn, name, fmt.Sprintf("its newest attempt failed %s; %s %s, the oldest for %s; last error: %s", c.ago(w.FailedAt),
+				thousands(int64(w.Pending)), verb(w.Pending, "reply waits", "replies wait"), coarse(w.Oldest), orDash(oneLine(w.LastError, 300))),
+				"mend the endpoint: what waits is tried again by itself; see turnctl webhooks show "+w.Name)
 		case w.Dead > 0:
 			d.add(checkWarn, name, fmt.Sprintf("%d deliveries were given up; last error: %s", w.Dead, orDash(w.LastError)),
 				"mend the endpoint, then turnctl webhooks redeliver "+w.Name+" --dead")

@@ -18,7 +18,7 @@ const (
 	ExitNotFound = 3   // there is nothing with that id or name
 	ExitNoReply  = 4   // enqueue --wait: no reply in time; the message stays accepted
 	ExitNotDone  = 5   // enqueue --wait, turnctl events --follow: it failed or was cancelled
-	ExitRefused  = 6   // turnctl cancel, retry, webhooks, init: not possible as things stand
+	ExitRefused  = 6   // turnctl cancel, retry, webhooks, init: not possible as things stand; tools call: not confirmed
 	ExitDegraded = 7   // enqueue --wait: the reply is degraded, not all that was asked for
 	ExitSignal   = 130 // stopped by a signal before it was done
 )
@@ -32,7 +32,7 @@ const exitHelp = `Exit codes:
 // turnctlExitHelp lists what any command of turnctl may end with.
 const turnctlExitHelp = exitHelp + `
   5  events --follow: the turn failed or was cancelled
-  6  cancel, retry, webhooks, init: not possible as things stand
+  6  cancel, retry, webhooks, init: not possible as things stand; tools call: not confirmed
   130  stopped by a signal before it was done`
 
 const workerExitHelp = `Exit codes:

@@ -30,7 +30,8 @@ var topicHeadings = map[string]string{
 }
 
 func (s *session) explainCommand() *cobra.Command {
-	return &cobra.Command{
+	var turn turnArg
+	cmd := &cobra.Command{
 		Use: "explain TURN|latest", Short: "Tell in sentences why a turn ended as it did", Args: exactArgs(1),
 		Long: `Tell in sentences what was asked of a turn, what ran, which calls are of unknown
 outcome, which bound or error stopped it, who held it when, what it cost, and
@@ -42,7 +43,7 @@ uncertain, ended, held, cost, requests, next. Their wording may change.
   turnctl explain 41 -o json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return s.withDatabase(cmd.Context(), func(cfg *config.Config, db *app.Database) error {
-				e, err := s.explanation(cmd.Context(), cfg, db, args[0])
+				e, err := s.explanation(cmd.Context(), cfg, db, turn.named(args))
 				if err != nil {
 					return err
 				}
@@ -50,10 +51,12 @@ uncertain, ended, held, cost, requests, next. Their wording may change.
 			})
 		},
 	}
+	turn.addAgent(cmd)
+	return cmd
 }
 
-func (s *session) explanation(ctx context.Context, cfg *config.Config, db *app.Database, name string) (explanation, error) {
-	view, err := findTurn(ctx, db.Store, name)
+func (s *session) explanation(ctx context.Context, cfg *config.Config, db *app.Database, turn turnArg) (explanation, error) {
+	view, err := findTurn(ctx, db.Store, turn)
 	if err != nil {
 		return explanation{}, err
 	}

@@ -302,9 +302,22 @@ func TestLists(t *testing.T) {
 		"top": func(s *screen) {
 			drawSight(s, utcNow, sight{
 				Figures: storage.Figures{Waiting: 1234, Oldest: 3 * time.Minute, Running: 1, Queued: 1, Ended: 42, Succeeded: 40, Failed: 1, Tokens: 123456, Now: utcNow.now},
+				Down: []turnkeeper.ModelHealth{
+					{Model: "test/large", DownSince: began, Until: after(10*time.Minute + 30*time.Second), Failures: 5, ErrorClass: "auth", Error: "wrong key", Agents: []string{"echo"}},
+					{Model: "test/small", DownSince: began, Until: after(10*time.Minute + 10*time.Second), Failures: 5, ErrorClass: "overloaded", Error: "HTTP 503", Agents: []string{"echo"}},
+				},
 				Workers: []turnkeeper.Heartbeat{{WorkerID: "host-2-bbbb", Host: "two", PID: 2, Version: "v1", Slots: 10, TakeoverAfter: 15 * time.Second, StartedAt: began, Silent: 2 * time.Second}},
 				Turns:   []turnkeeper.Turn{open.Turn},
 				Lanes:   []storage.LaneView{{Lease: turnkeeper.Lease{Lane: "watcher", Token: 3}, TurnState: turnkeeper.TurnQueued, OpenTurn: 42}},
+			})
+		},
+		"models": func(s *screen) {
+			down := turnkeeper.ModelHealth{Model: "test/down", DownSince: began, Until: after(10*time.Minute + 30*time.Second), Failures: 5, ErrorClass: "auth", Error: "wrong key", Agents: []string{"echo"}, Asked: true}
+			probing, unused := down, down
+			probing.Model, probing.Probe, probing.ProbeTurn = "test/probing", "grant", 42
+			unused.Model, unused.Agents = "test/unused", nil
+			showModels(s, utcNow, []turnkeeper.ModelHealth{
+				down, probing, {Model: "test/unknown", Agents: []string{"echo", "watcher"}}, unused, {Model: "test/up", Agents: []string{"echo"}, Asked: true},
 			})
 		},
 		"schedules": func(s *screen) {

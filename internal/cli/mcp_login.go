@@ -36,6 +36,9 @@ workers. They replace those of a login before; workers use them within seconds.`
   turnctl mcp login tracker --paste`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return s.withDatabase(cmd.Context(), func(cfg *config.Config, db *app.Database) error {
+				if secret, missing := app.MissingOfMCP(cfg, args[0]); missing {
+					return usageError("%s", secret.Problem)
+				}
 				ctx, stop := context.WithTimeoutCause(cmd.Context(), within, fmt.Errorf("nobody has logged in within %s", within))
 				defer stop()
 				return s.logInToMCP(ctx, cfg, db.Store, args[0], paste)
@@ -93,6 +96,9 @@ are not used any more, where that can be told. Workers stop using it within seco
 		Example: "  turnctl mcp logout tracker",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return s.withDatabase(cmd.Context(), func(cfg *config.Config, db *app.Database) error {
+				if secret, missing := app.MissingOfMCP(cfg, args[0]); missing {
+					return usageError("%s", secret.Problem)
+				}
 				was, told, err := app.LogOutOfMCP(cmd.Context(), cfg, db.Store, args[0])
 				switch {
 				case err != nil:

@@ -82,6 +82,7 @@ func (p Program) Run(soft, hard context.Context, env Environment) int {
 	root.SetIn(s.Stdin)
 	root.SetOut(s.Stdout)
 	root.SetErr(s.Stderr)
+	strictCommands(root, env.Args) // after the output is set: cobra's commands take note of it
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.PersistentPreRunE = func(*cobra.Command, []string) error {
 		s.began = true
@@ -105,6 +106,9 @@ type session struct {
 	flags  flags
 	format string // text or json
 	began  bool   // the command line was understood
+
+	needsSecrets bool // every secret that the settings name must be there
+
 	masker *redact.Masker
 	fault  app.FaultHook // nil in production
 }

@@ -25,7 +25,8 @@ turnctl completion zsh > "${fpath[1]}/_turnctl" # zsh
 turnctl completion fish > ~/.config/fish/completions/turnctl.fish
 ` + "```" + `
 
-` + "`turnctl completion bash --help`" + ` tells how to keep it. Values of ` + "`--state`" + ` and ` + "`--output`" + ` are completed too.
+` + "`turnctl completion bash --help`" + ` tells how to keep it. Ids and names of the database are completed too: turns,
+messages, agents, conversations, schedules, webhooks, tokens, tools. ` + "`enqueue --completion bash`" + ` prints the script of enqueue.
 `
 
 // Reference is the reference of turnctl, in Markdown, from what its --help says.

@@ -80,9 +80,9 @@ type sentView struct {
 }
 
 // showRequest prints the request of a round as it was sent, and nothing else.
-func (s *session) showRequest(ctx context.Context, name string, round int) error {
+func (s *session) showRequest(ctx context.Context, turn turnArg, round int) error {
 	return s.withDatabase(ctx, func(_ *config.Config, db *app.Database) error {
-		view, err := findTurn(ctx, db.Store, name)
+		view, err := findTurn(ctx, db.Store, turn)
 		if err != nil {
 			return err
 		}

@@ -18,7 +18,7 @@ import (
 )
 
 func (s *session) retryCommand() *cobra.Command {
-	var turn, agent string
+	var turn turnArg
 	var anyway, failed bool
 	var since time.Duration
 	var scope storage.FailedScope
@@ -47,13 +47,16 @@ others: "turnctl show" names that of a turn).
 				if len(args) > 0 || cmd.Flags().Changed("turn") || anyway {
 					return usageError("--failed goes with --since, --agent and --error-class only")
 				}
-				if agent != "" {
-					scope.Agents = []string{agent}
+				if turn.agent != "" {
+					scope.Agents = []string{turn.agent}
 				}
 				return s.retryFailed(cmd.Context(), scope, since)
 			}
-			if scope.ErrorClass != "" || agent != "" || cmd.Flags().Changed("since") {
-				return usageError("--since, --agent and --error-class go with --failed")
+			if scope.ErrorClass != "" || cmd.Flags().Changed("since") {
+				return usageError("--since and --error-class go with --failed")
+			}
+			if turn.agent != "" && !cmd.Flags().Changed("turn") {
+				return usageError("--agent goes with --failed, or with --turn latest")
 			}
 			if (len(args) == 1) == cmd.Flags().Changed("turn") {
 				return usageError("give a message, or --turn with one of its turns")
@@ -61,12 +64,12 @@ others: "turnctl show" names that of a turn).
 			return s.retry(cmd.Context(), strings.Join(args, ""), turn, anyway)
 		},
 	}
-	cmd.Flags().StringVar(&turn, "turn", "", "the message of this turn: its id, or \"latest\"")
+	cmd.Flags().StringVar(&turn.name, "turn", "", "the message of this turn: its id, or \"latest\"")
 	cmd.Flags().BoolVar(&anyway, "anyway", false, "also where effects may happen twice")
 	f := cmd.Flags()
 	f.BoolVar(&failed, "failed", false, "all messages that failed for good")
 	durationFlag(f, &since, "since", 0, "with --failed: only those that failed within this time; 0: at any time")
-	f.StringVar(&agent, "agent", "", "with --failed: only of this agent")
+	f.StringVar(&turn.agent, "agent", "", "with --failed: only of this agent; with --turn latest: its newest turn")
 	f.StringVar(&scope.ErrorClass, "error-class", "", "with --failed: only those whose last turn failed by this")
 	return cmd
 }
@@ -101,7 +104,7 @@ func (s *session) retryFailed(ctx context.Context, scope storage.FailedScope, si
 	})
 }
 
-func (s *session) retry(ctx context.Context, message, turn string, anyway bool) error {
+func (s *session) retry(ctx context.Context, message string, turn turnArg, anyway bool) error {
 	return s.withDatabase(ctx, func(_ *config.Config, db *app.Database) error {
 		id, err := messageNamed(ctx, db.Store, message, turn)
 		if err != nil {
@@ -134,8 +137,8 @@ func (s *session) tellRetried(id turnkeeper.MessageID, done storage.Retried) {
 }
 
 // messageNamed is a message by its own id or by one of its turns.
-func messageNamed(ctx context.Context, store *storage.Store, message, turn string) (turnkeeper.MessageID, error) {
-	if turn != "" {
+func messageNamed(ctx context.Context, store *storage.Store, message string, turn turnArg) (turnkeeper.MessageID, error) {
+	if turn.name != "" {
 		view, err := findTurn(ctx, store, turn)
 		return view.Turn.MessageID, err
 	}

@@ -99,7 +99,8 @@ func (f *offFlag) Set(text string) error {
 	return f.settingFlag.Set(strconv.FormatBool(!off))
 }
 
-// loadConfig reads the settings. Its error is a fault of usage.
+// loadConfig reads the settings. Its error is a fault of usage. A secret of the settings that is missing here is one
+// only where the program needs secrets.
 func (s *session) loadConfig() (*config.Config, error) {
 	given := map[string]string{}
 	for _, f := range s.flags {
@@ -107,7 +108,7 @@ func (s *session) loadConfig() (*config.Config, error) {
 			given[f.setting.Flag] = f.text
 		}
 	}
-	cfg, err := config.Load(config.LoadOptions{Env: s.Getenv, Flags: given})
+	cfg, err := config.Load(config.LoadOptions{Env: s.Getenv, Flags: given, WithoutSecrets: !s.needsSecrets})
 	if err != nil {
 		return nil, &codedError{ExitUsage, settingsError(err)}
 	}

@@ -14,24 +14,26 @@ import (
 func (s *session) showCommand() *cobra.Command {
 	var full bool
 	var request int
+	var turn turnArg
 	cmd := &cobra.Command{
 		Use: "show ID|latest", Short: "Show all about a turn", Args: exactArgs(1),
 		Long: `Show all about a turn: what was asked and answered, how it ended, each model
 call, each tool call, and who held it when. The turn is named by its id, or
-"latest". "turnctl inbox" tells the newest turn of a message.
+"latest" (with --agent: of that agent). "turnctl inbox" tells the newest turn of a message.
 
 --request R prints the request of round R, made again from the database, byte
 for byte as the model's endpoint got it, and nothing else. What was sent is known
 by its SHA-256: where the two differ, that is said and the exit code is 1.`,
 		Example: `  turnctl show latest
+  turnctl show latest --agent clerk
   turnctl show 41 --full
   turnctl show 41 --request 2 > request.json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("request") {
-				return s.showRequest(cmd.Context(), args[0], request)
+				return s.showRequest(cmd.Context(), turn.named(args), request)
 			}
 			look := func(ctx context.Context, store *storage.Store) (storage.TurnView, error) {
-				return findTurn(ctx, store, args[0])
+				return findTurn(ctx, store, turn.named(args))
 			}
 			return read(s, cmd, look, func(v storage.TurnView) any { return views.OfWholeTurn(v) }, func(v storage.TurnView) {
 				(&turnPage{screen: s.out, clock: s.clock(), full: full, TurnView: v}).print()
@@ -40,11 +42,12 @@ by its SHA-256: where the two differ, that is said and the exit code is 1.`,
 	}
 	cmd.Flags().BoolVar(&full, "full", false, "whole arguments and results as the model was shown them, instead of previews")
 	cmd.Flags().IntVar(&request, "request", 0, "only the request of this round, as it was sent")
+	turn.addAgent(cmd)
 	return cmd
 }
 
-func findTurn(ctx context.Context, store *storage.Store, name string) (storage.TurnView, error) {
-	id, err := turnNamed(ctx, store, name)
+func findTurn(ctx context.Context, store *storage.Store, turn turnArg) (storage.TurnView, error) {
+	id, err := turn.id(ctx, store)
 	if err != nil {
 		return storage.TurnView{}, err
 	}

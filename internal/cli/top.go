@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,8 +25,8 @@ func (s *session) topCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "top", Short: "Watch the service: queue, running turns, lanes, workers", Args: cobra.NoArgs,
 		Long: `Watch the service in the terminal: how much waits and for how long, what ended in
-the last minute, the workers, the open turns and the lanes. It is drawn anew
-every --interval. Keys: q or Ctrl-C ends it, the space bar looks at once, arrows,
+the last minute, models that are down, the workers, the open turns and the lanes.
+It is drawn anew every --interval. Keys: q or Ctrl-C ends it, the space bar looks at once, arrows,
 page keys, Home and End (or k, j, g and G) scroll. Where the output is no
 terminal, or with --once, it is printed once; -o json prints an object for each
 look.
@@ -56,6 +57,7 @@ look.
 // A sight is what top shows at one moment.
 type sight struct {
 	storage.Figures
+	Down    []turnkeeper.ModelHealth // of the models that agents ask
 	Workers []turnkeeper.Heartbeat
 	Turns   []turnkeeper.Turn
 	Lanes   []storage.LaneView
@@ -72,6 +74,7 @@ type sightView struct {
 	SucceededPerMin int            `json:"succeeded_last_minute"`
 	FailedPerMin    int            `json:"failed_last_minute"`
 	TokensPerMin    int64          `json:"tokens_last_minute"`
+	Down            []views.Model  `json:"models_down"`
 	Workers         []views.Worker `json:"workers"`
 	Turns           []views.Turn   `json:"turns"`
 	Lanes           []views.Lane   `json:"lanes"`
@@ -80,7 +83,7 @@ type sightView struct {
 func viewSight(v sight) sightView {
 	return sightView{
 		v.Now, v.Waiting, views.Millis(v.Oldest), v.Running, v.Queued, v.Elsewhere, v.Ended, v.Succeeded, v.Failed, v.Tokens,
-		views.All(v.Workers, views.OfWorker), views.All(v.Turns, views.OfTurn), views.All(v.Lanes, views.OfLane),
+		views.All(v.Down, views.OfModel), views.All(v.Workers, views.OfWorker), views.All(v.Turns, views.OfTurn), views.All(v.Lanes, views.OfLane),
 	}
 }
 
@@ -88,6 +91,11 @@ func look(ctx context.Context, store *storage.Store, limit int) (v sight, err er
 	if v.Figures, err = store.Figures(ctx, topWindow); err != nil {
 		return v, err
 	}
+	models, err := store.Models(ctx)
+	if err != nil {
+		return v, err
+	}
+	v.Down = slices.DeleteFunc(models, func(m turnkeeper.ModelHealth) bool { return !m.Down() || !m.Used() })
 	if v.Workers, err = store.Workers(ctx); err != nil {
 		return v, err
 	}
@@ -204,6 +212,13 @@ func drawSight(s *screen, c clock, v sight) {
 	s.line("queue    %s, %s", plural(v.Waiting, "message"), oldest)
 	s.line("turns    %d running of %s on %s, %d queued, %d waiting for calls", v.Running, plural(slots, "slot"), plural(alive, "worker"), v.Queued, v.Elsewhere)
 	s.line("minute   %s, %d succeeded, %d failed, %s tokens", plural(v.Ended, "turn")+" ended", v.Succeeded, v.Failed, thousands(v.Tokens))
+	for i, m := range v.Down {
+		label := "         "
+		if i == 0 {
+			label = "models   "
+		}
+		s.line("%s%s", label, s.in(bad, fmt.Sprintf("%s is down since %s, next try %s: %s", m.Model, c.at(m.DownSince), c.at(m.Until), oneLine(m.ErrorClass+": "+m.Error, previewColumns))))
+	}
 	if len(v.Turns) > 0 {
 		s.line("")
 		showOpenTurns(s, c, v.Turns)

@@ -40,9 +40,10 @@ Lists show 25 entries, newest first; --limit asks for up to 100.
 			s.initCommand(), s.turnsCommand(), s.showCommand(), s.inboxCommand(), s.outboxCommand(), s.lanesCommand(), s.schedulesCommand(),
 			s.schedulerCommand(), s.agentsCommand(), s.outputCommand(), s.workersCommand(), s.migrateCommand(), s.doctorCommand(), s.checkCommand(),
 			s.modelsCommand(), s.tokensCommand(), s.webhooksCommand(), s.mcpCommand(),
-			s.cancelCommand(), s.retryCommand(), s.eventsCommand(), s.explainCommand(), s.topCommand(), s.purgeCommand(),
+			s.cancelCommand(), s.retryCommand(), s.eventsCommand(), s.explainCommand(), s.topCommand(), s.purgeCommand(), s.toolsCommand(),
 		)
 		giveExamples(root)
+		s.completeAll(root)
 		_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{formatText, formatJSON}, cobra.ShellCompDirectiveNoFileComp))
 		return root
 	}}

@@ -45,6 +45,7 @@ SIGHUP reads the agents' files again.
 }
 
 func (s *session) work(cmd *cobra.Command, more []tools.Tool) error {
+	s.needsSecrets = true
 	cfg, err := s.loadConfig()
 	if err != nil {
 		return err

@@ -15,6 +15,7 @@ package config
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"turnkeeper"
@@ -32,6 +33,9 @@ const (
 // A Config is the settings of one process. Start from Default or Load.
 type Config struct {
 	File string // the config file that was read; empty: none
+	// Missing are the secrets that could not be had, in the order of the file. Only
+	// with LoadOptions.WithoutSecrets.
+	Missing []MissingSecret
 
 	DatabaseURL    DatabaseURL // not set: the private Postgres in DataDir
 	DataDir        string      // relative: to the working directory, like every path here
@@ -132,6 +136,23 @@ func Default() *Config {
 		LogLevel:             "info",
 		LogFormat:            "console",
 	}
+}
+
+// A MissingSecret is a secret that the settings name, and that cannot be had or used here.
+type MissingSecret struct {
+	Setting string // "providers.acme.api_key_env"
+	Problem string // the whole sentence, which begins with Setting
+}
+
+// Lacks returns the first missing secret of the settings that begin with the prefix, such as "providers.acme.";
+// ok: there is one.
+func (c *Config) Lacks(prefix string) (secret MissingSecret, ok bool) {
+	for _, m := range c.Missing {
+		if strings.HasPrefix(m.Setting, prefix) {
+			return m, true
+		}
+	}
+	return MissingSecret{}, false
 }
 
 // HasRole says that the process plays the role.

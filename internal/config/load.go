@@ -20,6 +20,9 @@ type LoadOptions struct {
 	Env func(string) (string, bool)
 	// Flags are the flags that were given, by name without dashes.
 	Flags map[string]string
+	// WithoutSecrets is for programs that use no secret but the database's: one that cannot be had, or
+	// used, is noted in Config.Missing and is no fault.
+	WithoutSecrets bool
 }
 
 // Load reads and checks the settings. The error joins every fault; each names
@@ -48,10 +51,22 @@ type loader struct {
 	config   *Config
 	settings []Setting
 	errs     []error
+
+	loginKeyNamed bool // the config file has mcp_login_key
 }
 
 func (l *loader) add(format string, args ...any) {
 	l.errs = append(l.errs, fmt.Errorf(format, args...))
+}
+
+// lacks notes that the secret of a setting cannot be had or used. It is a fault, unless the program does
+// without secrets. The text goes on after the setting's name and holds nothing of the secret.
+func (l *loader) lacks(setting, text string, fault func(string)) {
+	if !l.WithoutSecrets {
+		fault(setting + text)
+		return
+	}
+	l.config.Missing = append(l.config.Missing, MissingSecret{Setting: setting, Problem: setting + text})
 }
 
 // env is a variable's value; one that is set to nothing is not set.
@@ -237,9 +252,16 @@ func (l *loader) checkTogether() {
 // checkProviderOf finds a model that no configured provider has.
 func (l *loader) checkProviderOf(setting, model string) {
 	provider, _, _ := strings.Cut(model, "/")
-	if _, ok := l.config.Providers[provider]; !ok && provider != demo {
-		l.add("%s is %s: no provider %s is configured; %s", setting, model, provider, howToConfigure(provider))
+	if _, ok := l.config.Providers[provider]; ok || provider == demo {
+		return
 	}
+	text := fmt.Sprintf(" is %s: no provider %s is configured; %s", model, provider, howToConfigure(provider))
+	fault := func(sentence string) { l.add("%s", sentence) }
+	if !slices.ContainsFunc(shortcuts, func(s shortcut) bool { return s.provider == provider }) {
+		fault(setting + text)
+		return
+	}
+	l.lacks(setting, text, fault) // the variable of its key
 }
 
 func howToConfigure(provider string) string {

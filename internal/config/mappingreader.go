@@ -37,22 +37,27 @@ func (r *mappingReader) credential(key, by string, v *strictyaml.Node) Secret {
 		source = fmt.Sprintf(" names the variable %q:", text)
 		value, ok := r.env(text)
 		if !ok {
-			r.Add(v.Line, "%s%s names the variable %q, which is not set", r.where, key, text)
+			r.missing(v, key, fmt.Sprintf(" names the variable %q, which is not set", text))
 			return Secret{}
 		}
 		text = value
 	case "file":
 		source = fmt.Sprintf(" names the file %q:", text)
 		if text, err = readSecret(text); err != nil {
-			r.Add(v.Line, "%s%s%s it cannot be read: %v", r.where, key, source, err)
+			r.missing(v, key, fmt.Sprintf("%s it cannot be read: %v", source, err))
 			return Secret{}
 		}
 	}
 	secret, err := newCredential(text)
 	if err != nil {
-		r.Add(v.Line, "%s%s%s %v", r.where, key, cmp.Or(source, ":"), err)
+		r.missing(v, key, fmt.Sprintf("%s %v", cmp.Or(source, ":"), err))
 	}
 	return secret
+}
+
+// missing notes that the secret of a key cannot be had or used.
+func (r *mappingReader) missing(v *strictyaml.Node, key, text string) {
+	r.lacks(r.where+key, text, func(sentence string) { r.Add(v.Line, "%s", sentence) })
 }
 
 // reference reads {env: VARIABLE} or {file: PATH}.

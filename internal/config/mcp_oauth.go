@@ -9,6 +9,7 @@ import (
 	"encoding/base64"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"maps"
 	"net"
 	"net/http"
@@ -69,13 +70,14 @@ func (i MCPIdentity) Token() (Secret, error) {
 // readMCPLoginKey reads the key that logins are sealed with. The faults do not repeat
 // it.
 func (l *loader) readMCPLoginKey(problems *strictyaml.Problems, v *strictyaml.Node) {
+	l.loginKeyNamed = true
 	r := &mappingReader{loader: l, Problems: problems}
 	r.reference("mcp_login_key", v, func(key Secret) {
 		if !key.IsSet() {
 			return
 		}
 		if bytes, err := base64.StdEncoding.DecodeString(key.Reveal()); err != nil || len(bytes) != MCPLoginKeyBytes {
-			problems.Add(v.Line, "mcp_login_key must be %d bytes in base64: \"turnctl mcp key\" makes one", MCPLoginKeyBytes)
+			r.missing(v, "mcp_login_key", fmt.Sprintf(" must be %d bytes in base64: \"turnctl mcp key\" makes one", MCPLoginKeyBytes))
 			return
 		}
 		l.config.MCPLoginKey = key
@@ -85,6 +87,9 @@ func (l *loader) readMCPLoginKey(problems *strictyaml.Problems, v *strictyaml.No
 // checkMCPLogins finds servers that somebody would have to log in to, with nowhere to
 // keep that.
 func (l *loader) checkMCPLogins() {
+	if l.WithoutSecrets && l.loginKeyNamed {
+		return
+	}
 	for _, name := range slices.Sorted(maps.Keys(l.config.MCPServers)) {
 		s := l.config.MCPServers[name]
 		if s.OAuth != nil && s.OAuth.Grant == GrantAuthorizationCode && !l.config.MCPLoginKey.IsSet() {
@@ -252,17 +257,17 @@ func (r *oauthReader) privateKey(label string, v *strictyaml.Node) (key crypto.S
 		text := ""
 		if by == "env" {
 			if text, _ = r.loader.env(place); text == "" {
-				r.Add(v.Line, "%s%s.env must be the name of a variable that is set", r.where, label)
+				r.missing(v, label+".env", " must be the name of a variable that is set")
 				return
 			}
 			text = strings.ReplaceAll(text, `\n`, "\n") // as files of variables write it
 		} else if text, err = readSecret(place); err != nil {
-			r.Add(v.Line, "%s%s.file names the file %q: it cannot be read: %v", r.where, label, place, err)
+			r.missing(v, label+".file", fmt.Sprintf(" names the file %q: it cannot be read: %v", place, err))
 			return
 		}
 		r.server.secretValues = append(r.server.secretValues, pemSecrets(text)...)
 		if key, err = signerOf(text); err != nil {
-			r.Add(v.Line, "%s%s.%s: %v", r.where, label, by, err)
+			r.missing(v, label+"."+by, fmt.Sprintf(": %v", err))
 		}
 	})
 	if len(v.Fields) != 1 {

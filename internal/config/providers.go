@@ -163,7 +163,7 @@ func (l *loader) readShortcuts() {
 func (l *loader) usable(name, key string) Secret {
 	secret, err := newCredential(key)
 	if err != nil {
-		l.add("%s: %w", name, err)
+		l.lacks(name, ": "+err.Error(), func(sentence string) { l.add("%s", sentence) })
 	}
 	return secret
 }

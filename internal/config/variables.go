@@ -25,9 +25,9 @@ func Misspelt(variables []string) []string {
 		if !ok || slices.Contains(known, strings.ToLower(name)) && name == strings.ToUpper(name) {
 			continue
 		}
-		sentence := fmt.Sprintf("the variable %s is no setting", variable)
+		sentence := fmt.Sprintf("unknown setting %s", variable)
 		if near := strictyaml.Nearest(name, known); near != "" {
-			sentence += fmt.Sprintf(": did you mean %s%s?", envPrefix, strings.ToUpper(near))
+			sentence += fmt.Sprintf("; did you mean %s%s?", envPrefix, strings.ToUpper(near))
 		}
 		sentences = append(sentences, sentence)
 	}

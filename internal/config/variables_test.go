@@ -14,9 +14,9 @@ func TestMisspelt(t *testing.T) {
 		"TURNKEEPER_DATABASE_URL", "TURNKEEPER_max_rounds", "TURNKEEPER_SOMETHING_ELSE_ALTOGETHER", "DATABASE_URL",
 	})
 	want := []string{
-		"the variable TURNKEEPER_MAX_ROUND is no setting: did you mean TURNKEEPER_MAX_ROUNDS?",
-		"the variable TURNKEEPER_max_rounds is no setting: did you mean TURNKEEPER_MAX_ROUNDS?",
-		"the variable TURNKEEPER_SOMETHING_ELSE_ALTOGETHER is no setting",
+		"unknown setting TURNKEEPER_MAX_ROUND; did you mean TURNKEEPER_MAX_ROUNDS?",
+		"unknown setting TURNKEEPER_max_rounds; did you mean TURNKEEPER_MAX_ROUNDS?",
+		"unknown setting TURNKEEPER_SOMETHING_ELSE_ALTOGETHER",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

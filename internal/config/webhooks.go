@@ -3,6 +3,7 @@ package config
 import (
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -153,8 +154,8 @@ func (r *webhookReader) secret(key, by string, v *strictyaml.Node) [][]byte {
 	text, prefixed := strings.CutPrefix(secret.Reveal(), WebhookSecretPrefix)
 	signing, err := base64.StdEncoding.DecodeString(text)
 	if !prefixed || err != nil || len(signing) < minSigningBytes || len(signing) > maxSigningBytes {
-		r.Add(v.Line, "%s%s: the secret must be %s and %d to %d bytes in base64: \"turnctl webhooks secret\" makes one",
-			r.where, key, WebhookSecretPrefix, minSigningBytes, maxSigningBytes)
+		r.missing(v, key, fmt.Sprintf(": the secret must be %s and %d to %d bytes in base64: \"turnctl webhooks secret\" makes one",
+			WebhookSecretPrefix, minSigningBytes, maxSigningBytes))
 		return nil
 	}
 	return [][]byte{signing}

@@ -80,6 +80,12 @@ func Made(dir string) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
+// Runs says whether the private Postgres of the folder runs. It changes nothing.
+func Runs(dir string) bool {
+	_, alive := home{dir}.postmaster()
+	return alive
+}
+
 // noCluster says what is wrong where there is something else than a cluster,
 // or nil: there is nothing. It never advises to remove what may be, or lead
 // to, the only copy of somebody's messages.

@@ -10,7 +10,7 @@ import (
 // A Model is how a model stands that agents ask.
 type Model struct {
 	Model     string             `json:"model"`
-	State     string             `json:"state"` // up, down, or probing: it is down, and a turn tries it
+	State     string             `json:"state"` // up, down, probing (it is down, and a turn tries it), unknown (not asked yet), unused
 	DownSince *time.Time         `json:"down_since"`
 	Until     *time.Time         `json:"next_try_at"` // null: it is up
 	Failures  int                `json:"failures"`    // in a row

@@ -8,7 +8,7 @@ where (@agent::text = '' or agent = @agent) and (@state::text = '' or state = @s
 order by id desc limit @max_rows;
 
 -- name: LatestTurn :one
-select id from turnkeeper.turns order by id desc limit 1;
+select id from turnkeeper.turns where @agent::text = '' or agent = @agent order by id desc limit 1;
 
 -- name: TurnByID :one
 select sqlc.embed(t), coalesce(j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as taken_by

@@ -150,9 +150,14 @@ func (q *Queries) FailedMessages(ctx context.Context, arg FailedMessagesParams) 
 }
 
 const ListModels = `-- name: ListModels :many
+with answered as (
+    select distinct r.request ->> 'provider' || '/' || (r.request ->> 'model') as model
+    from (select request from turnkeeper.rounds order by turn_id desc, round desc limit 1000) r
+)
 select n.model::text as model, h.down_since, h.until, coalesce(h.failures, 0)::integer as failures, coalesce(h.error_class, '')::text as error_class,
     coalesce(h.error, '')::text as error, h.changed_at, coalesce(l.turn_id, 0)::bigint as probe_turn, coalesce(l.grant_id::text, '')::text as probe,
-    coalesce((select array_agg(a.name order by a.name) from turnkeeper.agents a where n.model = any(a.models)), '{}')::text[] as agents
+    coalesce((select array_agg(a.name order by a.name) from turnkeeper.agents a where n.model = any(a.models)), '{}')::text[] as agents,
+    (h.model is not null or n.model in (select model from answered where model is not null))::boolean as asked
 from (select unnest(models) as model from turnkeeper.agents union select model from turnkeeper.model_health) n
 left join turnkeeper.model_health h on h.model = n.model
 left join turnkeeper.leases l on l.grant_id = h.probe_grant
@@ -170,9 +175,10 @@ type ListModelsRow struct {
 	ProbeTurn  int64
 	Probe      string
 	Agents     []string
+	Asked      bool
 }
 
-// The models that agents ask, and those that were ever down.
+// The models that agents ask, and those that were ever down. Whether one has answered is looked up in the newest 1,000 rounds.
 func (q *Queries) ListModels(ctx context.Context) ([]ListModelsRow, error) {
 	rows, err := q.db.Query(ctx, ListModels)
 	if err != nil {
@@ -193,6 +199,7 @@ func (q *Queries) ListModels(ctx context.Context) ([]ListModelsRow, error) {
 			&i.ProbeTurn,
 			&i.Probe,
 			&i.Agents,
+			&i.Asked,
 		); err != nil {
 			return nil, err
 		}

@@ -179,11 +179,11 @@ func (q *Queries) HandedOnSince(ctx context.Context, turnID int64) (time.Time, e
 }
 
 const LatestTurn = `-- name: LatestTurn :one
-select id from turnkeeper.turns order by id desc limit 1
+select id from turnkeeper.turns where $1::text = '' or agent = $1 order by id desc limit 1
 `
 
-func (q *Queries) LatestTurn(ctx context.Context) (int64, error) {
-	row := q.db.QueryRow(ctx, LatestTurn)
+func (q *Queries) LatestTurn(ctx context.Context, agent string) (int64, error) {
+	row := q.db.QueryRow(ctx, LatestTurn, agent)
 	var id int64
 	err := row.Scan(&id)
 	return id, err

@@ -1,0 +1,41 @@
+package app
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/zap"
+
+	"turnkeeper/internal/config"
+)
+
+// A worker that reads its agents again says what helps where one names what came into the settings after its start.
+func TestAReloadThatNeedsARestart(t *testing.T) {
+	cfg := config.Default()
+	cfg.AgentsDir = t.TempDir()
+	registry, err := KnownTools(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	load := func(a *agents, front string) error {
+		if err := os.WriteFile(filepath.Join(cfg.AgentsDir, "echo.md"), []byte("---\n"+front+"\n---\nHello.\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return a.load(cfg, registry, zap.NewNop())
+	}
+	const hint = "if it was added since this worker was started, restart the worker"
+	for _, front := range []string{"tools: [weather]", "mcp_servers: {files: [read]}"} {
+		a := &agents{}
+		if err := load(a, front); err == nil || strings.Contains(err.Error(), hint) {
+			t.Errorf("%s, at the start: %v", front, err)
+		}
+		if err := load(a, "tools: [clock]"); err != nil {
+			t.Fatal(err)
+		}
+		if err := load(a, front); err == nil || !strings.Contains(err.Error(), hint) {
+			t.Errorf("%s, read again: %v", front, err)
+		}
+	}
+}

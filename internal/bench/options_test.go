@@ -1,0 +1,24 @@
+package bench
+
+import (
+	"reflect"
+	"testing"
+)
+
+// Nothing is measured of what there are to be no turns of.
+func TestNoTurns(t *testing.T) {
+	b := &bench{Options: Options{}.withDefaults()}
+	var r Report
+	if err := b.measureIdle(t.Context(), &r); err != nil {
+		t.Error(err)
+	}
+	if err := b.measureWatched(t.Context(), &r); err != nil {
+		t.Error(err)
+	}
+	if err := b.measureThroughput(t.Context(), &r); err != nil {
+		t.Error(err)
+	}
+	if !reflect.DeepEqual(r, Report{}) {
+		t.Errorf("%+v", r)
+	}
+}

@@ -1,0 +1,219 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/agentdef"
+	"turnkeeper/internal/config"
+	"turnkeeper/storage"
+)
+
+// What doctor looks at of messages, turns and agents: what stands still, and why.
+
+// longWait is how long a message is due before doctor says why it still waits.
+const longWait = 5 * time.Minute
+
+// lossesShown is for how long doctor tells of a closed turn that lost its workers.
+const lossesShown = 24 * time.Hour
+
+// examineBudgets tells of agents that may not ask a model before the next day begins.
+func examineBudgets(ctx context.Context, d *diagnosis, store *storage.Store, c clock) {
+	all, err := store.DaySpend(ctx)
+	if err != nil {
+		d.add(checkFail, "budgets", err.Error(), "")
+		return
+	}
+	for _, spent := range all {
+		def, err := agentdef.ParseRecorded(spent.Agent, spent.Definition)
+		if err != nil {
+			continue // examineFiles tells of it
+		}
+		b := def.Budget
+		var over, bounds []string
+		for _, bound := range []struct {
+			key, noun   string
+			used, limit int64
+		}{{"day_tokens", "tokens", spent.Tokens, b.DayTokens}, {"day_calls", "model calls", spent.Calls, b.DayCalls}} {
+			if bound.limit > 0 && (bound.used >= bound.limit || spent.PutOff > 0) {
+				over = append(over, fmt.Sprintf("%s of %s %s of today are spent", thousands(bound.used), thousands(bound.limit), bound.noun))
+				bounds = append(bounds, bound.key)
+			}
+		}
+		if len(over) == 0 && spent.PutOff == 0 {
+			continue
+		}
+		found := append(over, "until "+c.at(spent.Until))
+		advice := "it goes on by itself"
+		if len(bounds) > 0 {
+			advice += fmt.Sprintf("; or raise %s in the file of %s and reload it", enumerate(bounds), spent.Agent)
+		}
+		if spent.PutOff > 0 {
+			found = append(found, plural(spent.PutOff, "turn")+" "+verb(spent.PutOff, "waits", "wait"))
+			advice += "; then turnctl retry MESSAGE has a message tried at once"
+		}
+		d.add(checkWarn, "budget "+spent.Agent, strings.Join(found, ", "), advice)
+	}
+}
+
+// verb is the form of a verb for n things.
+func verb(n int, one, many string) string {
+	if n == 1 {
+		return one
+	}
+	return many
+}
+
+// examineWaits tells of messages that have been due for long, and what they wait for. What holds up
+// all agents, or a whole model, is told of elsewhere too.
+func examineWaits(ctx context.Context, d *diagnosis, store *storage.Store, set storage.SchedulerSettings, c clock, alive int) {
+	waits, err := store.LongWaits(ctx, longWait)
+	if err != nil {
+		d.add(checkFail, "waiting", err.Error(), "")
+		return
+	}
+	for _, w := range waits {
+		reason, advice := whyItWaits(w, set, c, alive)
+		found := fmt.Sprintf("message %d is due since %s: %s", w.Message, c.at(w.DueAt), reason)
+		if w.Messages > 1 {
+			found += fmt.Sprintf("; %s messages of this agent have waited for more than %s", thousands(int64(w.Messages)), exact(longWait))
+		}
+		d.add(checkWarn, "waiting "+w.Agent, found, advice)
+	}
+}
+
+// whyItWaits says what a message waits for, and what an operator can do.
+func whyItWaits(w storage.LongWait, set storage.SchedulerSettings, c clock, alive int) (reason, advice string) {
+	show := fmt.Sprintf("look at it: turnctl show %d", w.Turn)
+	switch {
+	case w.TurnState == turnkeeper.TurnRunning:
+		return fmt.Sprintf("turn %d runs in its lane since %s on %s", w.Turn, c.at(w.GrantedAt), orDash(string(w.WorkerID))), show
+	case w.TurnState == turnkeeper.TurnWaiting:
+		return fmt.Sprintf("turn %d holds its lane, and waits for calls", w.Turn), show
+	case !set.PausedAt.IsZero():
+		return "the scheduler is paused", "turnctl scheduler resume"
+	case set.HoldUntil.After(c.now):
+		return "the scheduler holds off until " + c.at(set.HoldUntil), "it goes on by itself"
+	case alive == 0:
+		return "no worker is alive", "start one: " + command("worker")
+	case w.Turn != 0 && w.TurnDueAt.After(c.now):
+		return fmt.Sprintf("turn %d holds its lane, and is put off until %s (%s)", w.Turn, c.at(w.TurnDueAt), orDash(w.ErrorClass)), show
+	case w.Turn != 0 && w.Granted:
+		return fmt.Sprintf("turn %d was granted %s, and no worker has taken it up", w.Turn, c.ago(w.GrantedAt)), "look at the workers' logs and slots: turnctl workers"
+	case w.NotBefore.After(c.now):
+		return fmt.Sprintf("its lane pauses until %s after %s in a row: %s", c.at(w.NotBefore), plural(w.Failures, "failed turn"), orDash(oneLine(w.LastError, 300))),
+			fmt.Sprintf("mend what failed; to try it at once: turnctl retry %d", w.Message)
+	default:
+		return "its lane is free, and no worker has taken it", "start more workers or raise worker_slots, if all slots are taken: turnctl top"
+	}
+}
+
+// examineLosses tells of messages whose turns lost their workers.
+func examineLosses(ctx context.Context, d *diagnosis, store *storage.Store) {
+	turns, err := store.LossyTurns(ctx, lossesShown)
+	if err != nil {
+		d.add(checkFail, "lost in turns", err.Error(), "")
+		return
+	}
+	for _, t := range turns {
+		found := fmt.Sprintf("%s died or fell silent under message %d of %s", plural(t.Losses, "worker"), t.Message, t.Agent)
+		if len(t.Tools) > 0 {
+			found += ", while " + verb(len(t.Tools), "the tool ", "one of the tools ") + strings.Join(t.Tools, ", ") + " may have run"
+		}
+		advice := fmt.Sprintf("if the message or its tool is the cause: turnctl cancel %d; all about it: turnctl explain %d", t.Turn, t.Turn)
+		if t.State.Terminal() {
+			found += "; it is " + string(t.State)
+			if t.State == turnkeeper.TurnDegraded {
+				found += ", given up"
+			}
+			advice = fmt.Sprintf("mend the tool before the message is sent again: turnctl explain %d", t.Turn)
+		}
+		d.add(checkWarn, fmt.Sprintf("lost in turn %d", t.Turn), found, advice)
+	}
+}
+
+// examineFiles tells of agents whose files here are not what workers have registered. A worker that shares
+// the folder reads them again when it gets SIGHUP; its tools, providers and other settings it reads at its start only.
+func examineFiles(ctx context.Context, d *diagnosis, cfg *config.Config, store *storage.Store, registered []turnkeeper.AgentRegistration) {
+	if len(registered) == 0 {
+		return // no worker ever ran
+	}
+	files, _ := agentdef.Load(cfg.AgentsDir) // faults are told of elsewhere
+	for _, file := range files {
+		change, err := changeOf(ctx, store, file, registered)
+		switch {
+		case err != nil:
+			d.add(checkFail, "agent "+file.Name, err.Error(), "")
+		case change != "":
+			d.add(checkWarn, "agent "+file.Name, change, adviceOfChange(change))
+		}
+	}
+}
+
+// What is said of a file that workers do not have as it is.
+const (
+	fileUnregistered = "no worker has registered it"
+	fileChanged      = "its file differs from what the workers registered"
+)
+
+// changeOf says how an agent's file differs from what workers have registered; empty: it does not.
+func changeOf(ctx context.Context, store *storage.Store, file *agentdef.Definition, registered []turnkeeper.AgentRegistration) (string, error) {
+	i := slices.IndexFunc(registered, func(r turnkeeper.AgentRegistration) bool { return r.Name == file.Name })
+	if i < 0 {
+		return fileUnregistered, nil
+	}
+	if registered[i].DefinitionHash == file.Hash {
+		return "", nil
+	}
+	source, err := store.Definition(ctx, registered[i].DefinitionHash)
+	if err != nil {
+		return "", err
+	}
+	old, err := agentdef.ParseRecorded(file.Name, source)
+	if err != nil {
+		old = &agentdef.Definition{}
+	}
+	if added := needsOf(file, old); len(added) > 0 {
+		return fileChanged + "; new in it: " + strings.Join(added, ", "), nil
+	}
+	return fileChanged, nil
+}
+
+// needsOf lists what a worker must have for the file, and needed not have for the old one.
+func needsOf(file, old *agentdef.Definition) (added []string) {
+	for _, name := range file.Tools {
+		if !slices.Contains(old.Tools, name) {
+			added = append(added, "tool "+name)
+		}
+	}
+	for _, server := range file.MCPServers {
+		if !slices.ContainsFunc(old.MCPServers, func(o agentdef.MCPServer) bool { return o.Name == server.Name }) {
+			added = append(added, "MCP server "+server.Name)
+		}
+	}
+	known := map[string]bool{"": true, "demo": true} // the setting default_model, and what is built in
+	for _, model := range old.Chain("") {
+		provider, _, _ := strings.Cut(model, "/")
+		known[provider] = true
+	}
+	for _, model := range file.Chain("") {
+		if provider, _, _ := strings.Cut(model, "/"); !known[provider] {
+			known[provider] = true
+			added = append(added, "provider "+provider)
+		}
+	}
+	return added
+}
+
+// adviceOfChange says what makes workers take a file as it is.
+func adviceOfChange(change string) string {
+	advice := "if this is the workers' folder, send them SIGHUP: they read their agents again"
+	if strings.Contains(change, "; new in it: ") {
+		return advice + "; if a worker was started before that was there, restart it: it reads tools, servers and providers at its start only"
+	}
+	return advice + ". What they still run without after that, their log says why"
+}

@@ -1,0 +1,49 @@
+-- name: DaySpend :many
+-- What agents with a budget have spent of the day, and which of their turns a budget puts off.
+select a.name, d.content as definition, coalesce(s.tokens, 0)::bigint as tokens, coalesce(s.calls, 0)::bigint as calls,
+    coalesce(p.turns, 0)::bigint as put_off,
+    coalesce(p.until, (date_trunc('day', statement_timestamp() at time zone 'UTC') + interval '1 day') at time zone 'UTC')::timestamptz as until
+from turnkeeper.agents a
+join turnkeeper.definitions d on d.hash = a.definition_hash
+left join turnkeeper.spend s on s.scope = 'agent:' || a.name and s.period = to_char(statement_timestamp() at time zone 'UTC', 'YYYY-MM-DD')
+left join (select t.agent, count(*) as turns, min(t.due_at) as until from turnkeeper.turns t
+    where t.state = 'queued' and t.error_class = 'budget' and t.due_at > statement_timestamp() group by t.agent) p on p.agent = a.name
+where s.scope is not null or p.turns > 0
+order by a.name;
+
+-- name: LongWaits :many
+-- For each agent the message that has waited longest, of the 10,000 oldest that have been due for too long, and
+-- what its lane does meanwhile. A turn that is queued counts as a message that waits.
+with waiting as (
+    (select m.agent, m.lane, m.id, m.due_at from turnkeeper.messages m
+     where m.state = 'waiting' and m.due_at < statement_timestamp() - @due_for::interval
+     order by m.due_at, m.priority desc, m.id limit 10000)
+    union all
+    select t.agent, t.lane, t.message_id, coalesce(t.due_at, t.granted_at, t.created_at) from turnkeeper.turns t
+    where t.state = 'queued' and coalesce(t.due_at, t.granted_at, t.created_at) < statement_timestamp() - @due_for::interval
+), heads as (
+    select distinct on (w.agent) w.agent, w.lane, w.id, w.due_at, count(*) over (partition by w.agent) as messages
+    from waiting w order by w.agent, w.due_at, w.id
+)
+select h.agent, h.lane, h.id as message_id, h.due_at::timestamptz as due_at, h.messages, m.last_error,
+    l.not_before, coalesce(l.failures, 0)::integer as failures,
+    coalesce(t.id, 0)::bigint as turn_id, coalesce(t.state, '')::text as turn_state, coalesce(t.worker_id, '')::text as worker_id,
+    t.granted_at, t.due_at as turn_due_at, coalesce(t.error_class, '')::text as error_class,
+    (t.grant_id is not null)::boolean as granted
+from heads h
+join turnkeeper.messages m on m.id = h.id
+left join turnkeeper.leases l on l.lane = h.lane
+left join turnkeeper.turns t on t.lane = h.lane and t.state in ('queued', 'running', 'waiting')
+order by h.due_at, h.agent;
+
+-- name: LossyTurns :many
+-- Those of the newest 5,000 turns that lost their workers again and again, or lost one and are open; newest first. With the calls
+-- that may have been running: what was started and has no result, or was planned and read only.
+select t.id, t.message_id, t.agent, t.losses, t.state, t.ended_at,
+    coalesce((select array_agg(distinct c.name) from turnkeeper.calls c where c.turn_id = t.id
+        and (c.state in ('started', 'running', 'unknown') or c.state in ('planned', 'cancelled') and c.effect = 'none'
+             and c.round = (select max(r.round) from turnkeeper.rounds r where r.turn_id = t.id))), '{}')::text[] as tools
+from (select * from turnkeeper.turns order by turns.id desc limit 5000) t
+where (t.ended_at is null and t.losses > 0
+    or t.ended_at > statement_timestamp() - @ended_within::interval and (t.losses > 1 or t.stop_reason = 'worker_lost'))
+order by t.id desc limit 10;
