@@ -130,7 +130,7 @@ func (a *API) message(ctx context.Context, id turnkeeper.MessageID) (answeredVie
 	if err != nil && !errors.Is(err, turnkeeper.ErrNotFound) {
 		return answeredView{}, err
 	}
-	m, err := a.cfg.Store.Message(ctx, id)
+	m, err := a.cfg.Store.WaitingMessage(ctx, id)
 	view := answeredView{Message: views.OfMessage(m)}
 	if reply.ID != 0 {
 		v := views.OfReply(reply)

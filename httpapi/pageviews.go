@@ -49,12 +49,15 @@ func (a *API) showMessage(c *call) error {
 	if err != nil {
 		return err
 	}
-	v := page.Message{Message: m}
 	reply, err := a.cfg.Store.ReplyTo(c.Context(), m.ID)
+	var v page.Message
 	switch {
 	case err == nil:
 		v.Reply = &reply
 	case !errors.Is(err, turnkeeper.ErrNotFound):
+		return err
+	}
+	if v.Message, err = a.cfg.Store.WaitingMessage(c.Context(), m.ID); err != nil {
 		return err
 	}
 	if v.Turns, err = a.cfg.Store.TurnsOf(c.Context(), m.ID); err != nil {

@@ -157,12 +157,14 @@ func examineRegistered(ctx context.Context, d *diagnosis, cfg *config.Config, st
 // examineWorkers returns how many processes take or could take work.
 func examineWorkers(d *diagnosis, workers []turnkeeper.Heartbeat) (alive int) {
 	slots := 0
-	var silent, draining []string
+	var silent, draining, serving []string
 	for _, w := range workers {
 		switch w.State() {
 		case turnkeeper.WorkerAlive:
 			alive++
 			slots += w.Slots
+		case turnkeeper.WorkerServing:
+			serving = append(serving, string(w.WorkerID)+" ("+strings.Join(w.Roles, ", ")+")")
 		case turnkeeper.WorkerDraining:
 			draining = append(draining, string(w.WorkerID))
 		case turnkeeper.WorkerSilent:
@@ -174,7 +176,10 @@ func examineWorkers(d *diagnosis, workers []turnkeeper.Heartbeat) (alive int) {
 		d.add(checkWarn, "lost workers", strings.Join(silent, ", "), "look why they died; their turns go to others")
 	}
 	if len(draining) > 0 {
-		d.add(checkOK, "taking no turns", strings.Join(draining, ", ")+": they stop, or do not have the role worker", "")
+		d.add(checkOK, "taking no turns", strings.Join(draining, ", ")+": they stop", "")
+	}
+	if len(serving) > 0 {
+		d.add(checkOK, "other roles", strings.Join(serving, ", ")+": they take no turns", "")
 	}
 	return alive
 }

@@ -26,7 +26,9 @@ update turnkeeper.schedules set active = false, last_error = null, updated_at = 
 where agent = @agent and (active or last_error is not null) and not (name = any(@keep::text[]));
 
 -- name: ListAgents :many
-select name, description, definition_hash, lane_per_conversation, updated_at from turnkeeper.agents order by name;
+select a.name, a.description, a.definition_hash, a.lane_per_conversation, a.updated_at,
+    array(select s.name from turnkeeper.schedules s where s.agent = a.name and s.active and s.paused_at is not null order by s.name)::text[] as paused
+from turnkeeper.agents a order by a.name;
 
 -- name: EndBackoff :exec
 update turnkeeper.leases set not_before = null where agent = @agent and not_before is not null;

@@ -20,7 +20,9 @@ func (q *Queries) EndBackoff(ctx context.Context, agent string) error {
 }
 
 const ListAgents = `-- name: ListAgents :many
-select name, description, definition_hash, lane_per_conversation, updated_at from turnkeeper.agents order by name
+select a.name, a.description, a.definition_hash, a.lane_per_conversation, a.updated_at,
+    array(select s.name from turnkeeper.schedules s where s.agent = a.name and s.active and s.paused_at is not null order by s.name)::text[] as paused
+from turnkeeper.agents a order by a.name
 `
 
 type ListAgentsRow struct {
@@ -29,6 +31,7 @@ type ListAgentsRow struct {
 	DefinitionHash      string
 	LanePerConversation bool
 	UpdatedAt           time.Time
+	Paused              []string
 }
 
 func (q *Queries) ListAgents(ctx context.Context) ([]ListAgentsRow, error) {
@@ -46,6 +49,7 @@ func (q *Queries) ListAgents(ctx context.Context) ([]ListAgentsRow, error) {
 			&i.DefinitionHash,
 			&i.LanePerConversation,
 			&i.UpdatedAt,
+			&i.Paused,
 		); err != nil {
 			return nil, err
 		}
