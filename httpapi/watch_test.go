@@ -13,7 +13,7 @@ import (
 
 func (h *house) mustBeat(b turnkeeper.Heartbeat) {
 	h.t.Helper()
-	b.TakeoverAfter = 15 * time.Second
+	b.TakeoverAfter = time.Hour
 	if err := h.Beat(h.t.Context(), b); err != nil {
 		h.t.Fatal(err)
 	}
@@ -88,13 +88,15 @@ func TestWhatIsGoingOn(t *testing.T) {
 		!strings.HasPrefix(m.Waits[0].Detail, fmt.Sprintf("turn %d of worker worker-1 holds lane clerk, until at most ", running.id)) {
 		t.Errorf("%+v", m)
 	}
+	h.mustBeat(turnkeeper.Heartbeat{WorkerID: "worker-1", Slots: 5})
 	if m := decode[message](t, h.ask("GET", "/v1/messages/1", "")); m.Waits == nil || len(m.Waits) != 0 {
 		t.Errorf("of the message whose turn runs: %+v", m)
 	}
 	h.ask("GET", "/inbox/2", "").wantPage(t, 200, "What it waits for", fmt.Sprintf("turn %d of worker worker-1 holds lane clerk", running.id))
+	h.mustBeat(turnkeeper.Heartbeat{WorkerID: "worker-1", Slots: 5})
 	h.ask("GET", "/inbox/1", "").lacks(t, "What it waits for")
 
-	if _, err := h.Pool().Exec(t.Context(), "update turnkeeper.worker_heartbeat set beat_at = clock_timestamp() - interval '40 s' where worker_id = 'worker-1'"); err != nil {
+	if _, err := h.Pool().Exec(t.Context(), "update turnkeeper.worker_heartbeat set beat_at = clock_timestamp() - interval '40 s', takeover_after = interval '15 s' where worker_id = 'worker-1'"); err != nil {
 		t.Fatal(err)
 	}
 	if v := decode[turnView](t, h.ask("GET", "/v1"+turn, "")); v.Silence == nil || v.Silence.SilentMs < 40_000 || v.Silence.At.IsZero() {

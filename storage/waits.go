@@ -177,8 +177,8 @@ func (w waiter) inLane() (all []turnkeeper.Wait) {
 	return all
 }
 
-// tickLate is how old the newest tick on record is at least where no scheduler runs: a tick that
-// does nothing is written down once a minute.
+// tickLate is how old the newest tick on record is at least where no scheduler runs, unless its polls are
+// further apart: a tick that does nothing is written down once a minute.
 const tickLate = 3 * time.Minute
 
 // inHouse is what holds up every message. free says that nothing else holds this one up: only then does
@@ -194,7 +194,7 @@ func (w waiter) inHouse(free bool) (all []turnkeeper.Wait) {
 	switch {
 	case h.Workers == 0:
 		return append(all, turnkeeper.Wait{Reason: turnkeeper.WaitNoWorker})
-	case h.LastTickAt == nil || h.Now.Sub(*h.LastTickAt) > tickLate:
+	case h.LastTickAt == nil || h.Now.Sub(*h.LastTickAt) > max(tickLate, 3*orZero(h.PollInterval)):
 		all = append(all, turnkeeper.Wait{Reason: turnkeeper.WaitScheduler, Since: orZero(h.LastTickAt)})
 	case free && len(all) == 0 && h.Held >= h.Slots:
 		all = append(all, turnkeeper.Wait{Reason: turnkeeper.WaitNoSlot, Count: int(h.Slots)})

@@ -15,6 +15,8 @@ import (
 // waits are what a message waits for, each by its reason and what goes with it.
 func (h *house) heldUpBy(id turnkeeper.MessageID) (said []string) {
 	h.t.Helper()
+	// However slow the machine is, who beats is not silent.
+	h.exec("update turnkeeper.worker_heartbeat set beat_at = clock_timestamp() where takeover_after = interval '1 hour'")
 	m, err := h.WaitingMessage(h.t.Context(), id)
 	if err != nil {
 		h.t.Fatal(err)
@@ -50,15 +52,23 @@ func (h *house) wantWaits(when string, id turnkeeper.MessageID, want ...string) 
 
 func (h *house) serves(id turnkeeper.WorkerID, slots int) {
 	h.t.Helper()
-	h.beat(id, slots, 15*time.Second)
+	h.beat(id, slots, time.Hour)
+	h.exec("update turnkeeper.worker_heartbeat set takeover_after = interval '1 hour' where worker_id = $1", id)
 	h.exec("update turnkeeper.settings set last_tick_at = clock_timestamp()")
+}
+
+// fallsSilent makes a worker silent for so long, which is longer than it may be.
+func (h *house) fallsSilent(id turnkeeper.WorkerID, d time.Duration) {
+	h.t.Helper()
+	h.silence(id, d)
+	h.exec("update turnkeeper.worker_heartbeat set takeover_after = interval '15 s' where worker_id = $1", id)
 }
 
 func TestWhatAMessageWaitsFor(t *testing.T) {
 	h := newHouse(t)
 	m := h.enqueue("clerk", "", "first")
 	h.wantWaits("with nothing there", m, "no_worker")
-	h.beat("worker-1", 1, 15*time.Second)
+	h.beat("worker-1", 1, time.Hour)
 	h.wantWaits("with a worker", m, "scheduler_silent")
 	h.serves("worker-1", 1)
 	h.wantWaits("with a scheduler", m, "next_tick")
@@ -71,7 +81,7 @@ func TestWhatAMessageWaitsFor(t *testing.T) {
 	}
 	h.wantWaits("while the scheduler is paused", m, "scheduler_paused why=repairs")
 	h.exec("update turnkeeper.settings set hold_until = clock_timestamp() + interval '1 hour', hold_reason = 'the clock stepped'")
-	h.silence("worker-1", time.Hour)
+	h.fallsSilent("worker-1", time.Hour)
 	h.wantWaits("while all stands still", m, "scheduler_paused why=repairs", "scheduler_holds_off why=the clock stepped until", "no_worker")
 	h.exec("update turnkeeper.settings set hold_until = clock_timestamp() - interval '1 second', paused_at = null, paused_reason = null")
 	h.serves("worker-1", 1)
@@ -102,8 +112,8 @@ func TestWhatAMessageWaitsFor(t *testing.T) {
 	h.exec("update turnkeeper.river_job set state = 'available', attempted_by = null")
 	h.wantWaits("before a worker takes it", m, "not_taken_up turn=1 state=running")
 	h.exec("update turnkeeper.turns set worker_id = 'worker-1'")
-	h.silence("worker-1", time.Minute)
-	h.beat("worker-2", 1, 15*time.Second)
+	h.fallsSilent("worker-1", time.Minute)
+	h.beat("worker-2", 1, time.Hour)
 	h.wantWaits("of a silent worker", m, "worker_silent turn=1 state=running worker=worker-1 until")
 	h.wantWaits("behind a silent worker", second,
 		"lane_held turn=1 state=running worker=worker-1 until", "worker_silent turn=1 state=running worker=worker-1 until")

@@ -301,18 +301,20 @@ var endings = []struct {
 		s.next("host-1").end("", turnkeeper.Outcome{State: turnkeeper.TurnQueued, Error: "the worker is shutting down"})
 	}},
 	{"granted", func(s *stage) {
+		s.beat("host-1") // however long it took to come here
 		a := s.next("host-1")
 		s.exec("update turnkeeper.river_job set state = 'available', attempted_by = null where id = $1", a.grant.JobID)
 		s.exec("update turnkeeper.turns set worker_id = null where id = $1", a.grant.TurnID)
 	}},
 	{"taken-up", func(s *stage) {
+		s.beat("host-1")
 		s.exec("update turnkeeper.river_job set state = 'running', attempted_by = '{host-1}' where state = 'available'")
 	}},
 	{"running-on-a-silent-worker", func(s *stage) {
 		s.exec("update turnkeeper.worker_heartbeat set beat_at = clock_timestamp() - interval '20.2 s'")
 	}},
 	{"never-taken-up", func(s *stage) {
-		s.exec("update turnkeeper.river_job set state = 'available', attempted_by = null where state = 'running' and attempted_by = '{host-1}'")
+		s.exec("update turnkeeper.river_job set state = 'cancelled', finalized_at = clock_timestamp(), attempted_by = null where state = 'running' and attempted_by = '{host-1}'")
 		s.exec("update turnkeeper.lease_log set ended_at = clock_timestamp(), outcome = 'unclaimed' where ended_at is null")
 		s.exec("update turnkeeper.turns set state = 'queued', grant_id = null, lease_until = null, error = null where state = 'running'")
 		s.exec("update turnkeeper.leases set grant_id = null, turn_id = null, granted_at = null, lease_until = null where grant_id is not null")

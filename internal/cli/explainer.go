@@ -183,7 +183,7 @@ func (x *explainer) ended() []string {
 	t := x.Turn
 	var said []string
 	if !t.State.Terminal() {
-		said = append(said, x.standing())
+		said = append(append(said, x.standing()), x.heldUp()...)
 	} else {
 		said = append(said, fmt.Sprintf("It %s %s after it began: %s.", stateWords[t.State], exact(t.Duration()), x.reason()))
 	}
@@ -248,6 +248,18 @@ func (x *explainer) standing() string {
 	default:
 		return fmt.Sprintf("It runs on worker %s, and its lease lasts until %s.", oneLine(string(t.WorkerID), 100), x.moment(t.LeaseUntil)) + x.doing()
 	}
+}
+
+// heldUp is what keeps a queued turn from its worker, beside its own time.
+func (x *explainer) heldUp() (said []string) {
+	for _, w := range x.Message.Waits {
+		switch w.Reason {
+		case turnkeeper.WaitPaused, turnkeeper.WaitHoldOff, turnkeeper.WaitScheduler, turnkeeper.WaitNoSlot, turnkeeper.WaitModel:
+			text := words.Sentence(words.Wait(w, x.moment))
+			said = append(said, strings.ToUpper(text[:1])+text[1:])
+		}
+	}
+	return said
 }
 
 // doing is what the worker of a running turn does, or that it is silent.

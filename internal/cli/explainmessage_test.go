@@ -50,6 +50,7 @@ func (s *stage) messagesExplained(env map[string]string) {
 	says(t, env, []string{"schedules"}, "The scheduler has been paused since", "watcher/default paused 0 9 * * *", "- - main paused since", ": too many")
 	says(t, env, []string{"turns"}, "round 1 streams, ~100 tokens so far")
 	says(t, env, []string{"show", "16"}, "now round 1 streams, ~100 tokens so far")
+	says(t, env, []string{"show", "15"}, "The call may have been running")
 	if got := run(t, cli.Turnctl(), env, "", "agents"); !strings.Contains(got.stdout, "(paused: schedule default)") {
 		t.Errorf("agents: %+v", got)
 	}

@@ -268,6 +268,9 @@ func (p *turnPage) result(c turnkeeper.ToolCall) {
 	if p.full {
 		text, lines = c.Shown, 0
 	}
+	if p.Turn.MayHaveRun(c) {
+		text = agentturn.ShownPerhaps
+	}
 	for _, line := range p.shorten(text, 7, lines) {
 		p.line("       %s", p.in(dim, line))
 	}

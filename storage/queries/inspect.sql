@@ -145,7 +145,7 @@ where m.id = any(@ids::bigint[]) and m.state in ('waiting', 'running');
 -- What keeps every message from its turn.
 select paused_at, coalesce(paused_reason, '')::text as paused_reason,
     hold_until, coalesce(hold_reason, '')::text as hold_reason,
-    last_tick_at, clock_timestamp()::timestamptz as now, w.workers, w.slots, (select count(*) from turnkeeper.leases where grant_id is not null)::bigint as held
+    last_tick_at, poll_interval, clock_timestamp()::timestamptz as now, w.workers, w.slots, (select count(*) from turnkeeper.leases where grant_id is not null)::bigint as held
 from turnkeeper.settings, (
     select count(*)::bigint as workers, coalesce(sum(h.slots), 0)::bigint as slots from turnkeeper.worker_heartbeat h
     where h.stopped_at is null and h.slots > 0 and not turnkeeper.heart_silent(h.beat_at, greatest(h.takeover_after, interval '15 s'))

@@ -248,7 +248,7 @@ func (q *Queries) Holders(ctx context.Context, ids []int64) ([]HoldersRow, error
 const House = `-- name: House :one
 select paused_at, coalesce(paused_reason, '')::text as paused_reason,
     hold_until, coalesce(hold_reason, '')::text as hold_reason,
-    last_tick_at, clock_timestamp()::timestamptz as now, w.workers, w.slots, (select count(*) from turnkeeper.leases where grant_id is not null)::bigint as held
+    last_tick_at, poll_interval, clock_timestamp()::timestamptz as now, w.workers, w.slots, (select count(*) from turnkeeper.leases where grant_id is not null)::bigint as held
 from turnkeeper.settings, (
     select count(*)::bigint as workers, coalesce(sum(h.slots), 0)::bigint as slots from turnkeeper.worker_heartbeat h
     where h.stopped_at is null and h.slots > 0 and not turnkeeper.heart_silent(h.beat_at, greatest(h.takeover_after, interval '15 s'))
@@ -261,6 +261,7 @@ type HouseRow struct {
 	HoldUntil    *time.Time
 	HoldReason   string
 	LastTickAt   *time.Time
+	PollInterval *time.Duration
 	Now          time.Time
 	Workers      int64
 	Slots        int64
@@ -277,6 +278,7 @@ func (q *Queries) House(ctx context.Context) (HouseRow, error) {
 		&i.HoldUntil,
 		&i.HoldReason,
 		&i.LastTickAt,
+		&i.PollInterval,
 		&i.Now,
 		&i.Workers,
 		&i.Slots,
