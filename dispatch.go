@@ -2,6 +2,7 @@ package turnkeeper
 
 import (
 	"cmp"
+	"slices"
 	"time"
 )
 
@@ -47,6 +48,7 @@ type LostGrant struct {
 	Lapsed     bool // the lease is over; else its worker is silent
 	Losses     int  // of this turn, before this one
 	Dispatches int
+	Rounds     int // answered so far
 	LastSeq    int64
 }
 
@@ -109,7 +111,8 @@ type Heartbeat struct {
 	Host          string
 	PID           int
 	Version       string
-	Slots         int           // turns it takes at once; 0: it is draining
+	Roles         []string      // what it does; nil: an older release, which does not say
+	Slots         int           // turns it takes at once; 0: it is draining, or does not have the role worker
 	TakeoverAfter time.Duration // silence after which its turns are taken; 0: only at the lease's end
 	StartedAt     time.Time
 	BeatAt        time.Time
@@ -117,12 +120,16 @@ type Heartbeat struct {
 	Silent        time.Duration
 }
 
+// RoleWorker is the role of processes that take turns.
+const RoleWorker = "worker"
+
 // WorkerState is how a worker process stands.
 type WorkerState string
 
 // The states of a worker process.
 const (
-	WorkerAlive    WorkerState = "alive"
+	WorkerAlive    WorkerState = "alive"   // and takes turns
+	WorkerServing  WorkerState = "serving" // and does not have the role worker: it takes no turns
 	WorkerDraining WorkerState = "draining"
 	WorkerSilent   WorkerState = "silent"
 	WorkerStopped  WorkerState = "stopped"
@@ -139,6 +146,8 @@ func (h Heartbeat) State() WorkerState {
 		return WorkerStopped
 	case h.Silent > max(h.TakeoverAfter, leastSilence):
 		return WorkerSilent
+	case h.Slots == 0 && len(h.Roles) > 0 && !slices.Contains(h.Roles, RoleWorker):
+		return WorkerServing
 	case h.Slots == 0:
 		return WorkerDraining
 	default:
@@ -160,6 +169,7 @@ type AgentRegistration struct {
 
 	RetiredAt   time.Time // zero: it is not retired; registering an agent does not change it
 	LeftWaiting int       // messages that wait, if it is retired
+	PausedSchedules     []string // names of its schedules that somebody paused; only for operators
 }
 
 // A Schedule starts turns of an agent.
@@ -171,9 +181,10 @@ type Schedule struct {
 	TimeZone     string
 	Conversation string
 	Message      string
-	Active       bool // still in the agent's file
-	AgentRetired bool // it does not run while its agent is retired
-	PausedAt     time.Time
+	Active       bool      // still in the agent's file
+	AgentRetired bool      // it does not run while its agent is retired
+	PausedAt     time.Time // zero: it is not paused
+	PausedReason string    // empty: nobody said
 	NextDue      time.Time
 	LastSlot     time.Time
 	LastError    string

@@ -72,9 +72,11 @@ type Message struct {
 	AcceptedAt   time.Time
 	ClosedAt     time.Time // zero while open
 	TurnID       TurnID    // its newest turn; 0 before the first
+	Outcome      TurnState // of the turn that closed it; empty: it is open
 	LastError    string    // why its newest attempt failed, for operators
 	Faults       int       // turns that failed by what counts against it
 	WaitsFor     []string  // models, all of them down, that it waits for; nil: none
+	Waits        []Wait    // all that it waits for; nil: nothing, or not asked for
 	TraceParent  string
 }
 

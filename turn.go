@@ -90,11 +90,25 @@ type Turn struct {
 	Error         string     // what happened, for operators
 	InnerDialogue string     // what the model said in a scheduled turn without a reply
 	LastSeq       int64      // number of its newest event
+
+	Silence  *Silence  // of its worker; nil: the worker gives signs of life, or was not asked for
+	UnderWay *UnderWay // nil: it does not run, or was not asked for
 }
 
 // Duration is from the first grant, with which a turn is made, to its end; 0 for
 // a turn that is open.
 func (t Turn) Duration() time.Duration { return max(t.EndedAt.Sub(t.CreatedAt), 0) }
+
+// MayHaveRun says of a call of the turn that it was cancelled without a start on record, and may have been
+// running all the same when a worker was lost: a call without an effect needs no start.
+func (t Turn) MayHaveRun(c ToolCall) bool {
+	return t.Losses > 0 && c.State == CallCancelled && c.Starts == 0 && c.Effect == EffectNone
+}
+
+// MayHaveActed says that a call of the turn may have changed something outside.
+func (t Turn) MayHaveActed(c ToolCall) bool {
+	return c.Effect != EffectNone && c.Starts > 0 || t.MayHaveRun(c)
+}
 
 // Usage counts what model calls took. Estimated says that at least one of the
 // figures was estimated because the provider reported none.

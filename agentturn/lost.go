@@ -10,6 +10,7 @@ import (
 // Results of calls that are still open when a turn is closed without a worker.
 const (
 	ShownNotRun  = shownNotRun
+	ShownPerhaps = "cancelled: the worker of this call was lost. The call may have been running, for a tool that only reads starts without a record."
 	ShownUnknown = shownUnknown
 )
 
@@ -27,7 +28,7 @@ func Lost(lost turnkeeper.LostGrant, agent string, definition []byte, rounds []t
 	outcome := turnkeeper.Outcome{
 		State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopWorkerLost,
 		ErrorClass: string(turnkeeper.StopWorkerLost),
-		Error:      fmt.Sprintf("the turn lost its worker %d times; it was answered without being run again", losses),
+		Error:      fmt.Sprintf("the turn lost its worker %s; it was answered without being run again", times(losses)),
 	}
 	if lost.Trigger == turnkeeper.TriggerSchedule {
 		if r.said == 0 || def.Quiet(rounds[r.said-1].Text) {
@@ -47,4 +48,11 @@ func Lost(lost turnkeeper.LostGrant, agent string, definition []byte, rounds []t
 			State: outcome.State, StopReason: outcome.StopReason, Rounds: len(rounds), Calls: len(callsOf(rounds)), Reply: outcome.Reply,
 		}),
 	})
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
 }

@@ -18,6 +18,7 @@ import (
 type Store interface {
 	Accept(ctx context.Context, m turnkeeper.Submission) (id turnkeeper.MessageID, repeated bool, err error)
 	Message(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.Message, error)
+	WaitingMessage(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.Message, error)
 	ReplyTo(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.Reply, error)
 	Replies(ctx context.Context, p storage.Page) ([]turnkeeper.Reply, error)
 

@@ -142,7 +142,7 @@ type answeredView struct {
 
 // message is a message with its reply, if there is one.
 func (a *API) message(ctx context.Context, id turnkeeper.MessageID) (answeredView, error) {
-	m, err := a.cfg.Store.Message(ctx, id)
+	m, err := a.cfg.Store.WaitingMessage(ctx, id)
 	if err != nil {
 		return answeredView{}, err
 	}

@@ -151,13 +151,14 @@ func (a *API) formPauseSchedule(c *call) error  { return a.changeSchedule(c, tru
 func (a *API) formResumeSchedule(c *call) error { return a.changeSchedule(c, false) }
 
 func (a *API) changeSchedule(c *call, paused bool) error {
-	if err := c.form(); err != nil {
+	reason, err := c.reason()
+	if err != nil {
 		return err
 	}
 	agent, name := c.PathValue("agent"), c.PathValue("name")
-	err := turnkeeper.ErrNotFound
+	err = turnkeeper.ErrNotFound
 	if c.caller.sees(agent) {
-		err = a.cfg.Store.PauseSchedule(c.Context(), agent, name, paused)
+		err = a.cfg.Store.PauseSchedule(c.Context(), agent, name, paused, reason)
 	}
 	if errors.Is(err, turnkeeper.ErrNotFound) {
 		return noSchedule(agent, name)

@@ -37,6 +37,11 @@ func (a *API) showOverview(c *call) (err error) {
 			v.Down = append(v.Down, m)
 		}
 	}
+	workers, err := store.Workers(ctx)
+	if err != nil {
+		return err
+	}
+	v.NoWorker = !slices.ContainsFunc(workers, func(w turnkeeper.Heartbeat) bool { return w.State() == turnkeeper.WorkerAlive })
 	agents, err := a.agentsFor(c)
 	if err != nil {
 		return err
@@ -251,8 +256,14 @@ func (a *API) showReplies(c *call) error {
 }
 
 func (a *API) showLanes(c *call) error {
+	scheduler, err := a.cfg.Store.SchedulerSettings(c.Context())
+	if err != nil {
+		return err
+	}
 	return showList(a, c, nil, a.cfg.Store.Lanes, passed[storage.LaneView],
-		func(l page.Listing, found []storage.LaneView) page.Page { return page.Lanes{Listing: l, Lanes: found} })
+		func(l page.Listing, found []storage.LaneView) page.Page {
+			return page.Lanes{Listing: l, Scheduler: scheduler, Lanes: found}
+		})
 }
 
 func (a *API) showAgents(c *call) error {

@@ -13,6 +13,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/httpapi/page"
+	"turnkeeper/internal/words"
 	"turnkeeper/storage"
 )
 
@@ -23,7 +24,7 @@ type PageStore interface {
 	TurnsOf(ctx context.Context, id turnkeeper.MessageID) ([]turnkeeper.Turn, error)
 	LatestReplies(ctx context.Context, p storage.Page) ([]turnkeeper.Reply, error)
 	RetriesOf(ctx context.Context, id turnkeeper.MessageID) (as, of turnkeeper.MessageID, err error)
-	PauseSchedule(ctx context.Context, agent, name string, paused bool) error
+	PauseSchedule(ctx context.Context, agent, name string, paused bool, reason string) error
 
 	SignIn(ctx context.Context, secret string, lifetime time.Duration) (storage.Token, string, error)
 	FindSession(ctx context.Context, session string) (storage.Token, error)
@@ -135,7 +136,7 @@ func upper(sentence string) string {
 	if sentence == "" {
 		return ""
 	}
-	return strings.ToUpper(sentence[:1]) + sentence[1:] + "."
+	return words.Sentence(strings.ToUpper(sentence[:1]) + sentence[1:])
 }
 
 // show writes a page.

@@ -49,8 +49,12 @@ func (a *API) showMessage(c *call) error {
 	if err != nil {
 		return err
 	}
+	waiting, err := a.cfg.Store.WaitingMessage(c.Context(), m.ID)
+	if err != nil {
+		return err
+	}
 	var v page.Message
-	if v.Message, v.Reply, err = a.withReply(c.Context(), m); err != nil {
+	if v.Message, v.Reply, err = a.withReply(c.Context(), waiting); err != nil {
 		return err
 	}
 	if v.Turns, err = a.cfg.Store.TurnsOf(c.Context(), m.ID); err != nil {

@@ -78,7 +78,7 @@ func (t *tick) CloseLost(ctx context.Context, lost turnkeeper.LostGrant) error {
 		return t.Requeue(ctx, lost)
 	}
 	t.tellHolder(ctx, lost)
-	if err := t.SettleCalls(ctx, lost.TurnID, agentturn.ShownUnknown, agentturn.ShownNotRun, agentturn.ShownReplyUnawaited); err != nil {
+	if err := t.SettleCalls(ctx, lost.TurnID, agentturn.ShownUnknown, agentturn.ShownPerhaps, agentturn.ShownNotRun, agentturn.ShownReplyUnawaited); err != nil {
 		return err
 	}
 	rounds, err := t.Rounds(ctx, lost.TurnID)

@@ -121,8 +121,8 @@ type Observer interface {
 	// Ticked is called when a pass is over. busy means that another scheduler was at work.
 	Ticked(busy bool, took time.Duration, err error)
 	// WorkerLost is called when a lease of a turn of the agent was taken from a lost
-	// worker. closed means that this ended the turn.
-	WorkerLost(agent string, closed bool)
+	// worker. closed means that this ended the turn; rounds is how many rounds it had.
+	WorkerLost(agent string, closed bool, rounds int)
 }
 
 // A Scheduler runs ticks. Its methods are for one goroutine.

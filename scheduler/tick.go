@@ -61,6 +61,7 @@ func (s *Scheduler) Tick(ctx context.Context) (Report, error) {
 type taken struct {
 	agent  string
 	closed bool // and its turn was ended
+	rounds int  // of that turn
 }
 
 // observe tells the Observer of a pass, once it is durable or has failed.
@@ -73,7 +74,7 @@ func (s *Scheduler) observe(report Report, took time.Duration, err error) {
 		return
 	}
 	for _, lease := range s.taken {
-		s.Observer.WorkerLost(lease.agent, lease.closed)
+		s.Observer.WorkerLost(lease.agent, lease.closed, lease.rounds)
 	}
 }
 
@@ -137,7 +138,7 @@ func (s *Scheduler) bringBack(ctx context.Context, t Tick, sit turnkeeper.Situat
 	for _, grant := range lost {
 		s.at(ctx, PointLost)
 		closed := grant.WorkerID != "" && grant.Losses+1 >= s.MaxLosses
-		s.taken = append(s.taken, taken{grant.Lane.Agent(), closed})
+		s.taken = append(s.taken, taken{grant.Lane.Agent(), closed, grant.Rounds})
 		if closed {
 			s.Log.Error("a message has lost its worker too often; it is answered without running",
 				zap.Int64("turn_id", int64(grant.TurnID)), zap.String("agent", grant.Lane.Agent()), zap.Int64("message", int64(grant.MessageID)), zap.Int("losses", grant.Losses+1))

@@ -89,7 +89,7 @@ func (s *Store) Agents(ctx context.Context) ([]turnkeeper.AgentRegistration, err
 	return mapRows(rows, func(r dbsqlc.ListAgentsRow) turnkeeper.AgentRegistration {
 		return turnkeeper.AgentRegistration{
 			Name: r.Name, Description: r.Description, DefinitionHash: r.DefinitionHash, LanePerConversation: r.LanePerConversation,
-			RetiredAt: orZero(r.RetiredAt), LeftWaiting: int(r.LeftWaiting),
+			RetiredAt: orZero(r.RetiredAt), LeftWaiting: int(r.LeftWaiting), PausedSchedules: r.Paused,
 		}
 	}), translate(err)
 }
@@ -144,7 +144,7 @@ func (s *Store) Schedules(ctx context.Context) ([]turnkeeper.Schedule, error) {
 		return turnkeeper.Schedule{
 			AgentRetired: row.AgentRetired,
 			Agent:        r.Agent, Name: r.Name, Cron: r.Cron, CronOverride: orZero(r.CronOverride), TimeZone: r.TimeZone,
-			Conversation: r.Conversation, Message: r.Message, Active: r.Active, PausedAt: orZero(r.PausedAt),
+			Conversation: r.Conversation, Message: r.Message, Active: r.Active, PausedAt: orZero(r.PausedAt), PausedReason: orZero(r.PausedReason),
 			NextDue: orZero(r.NextDue), LastSlot: orZero(r.LastSlot), LastError: orZero(r.LastError),
 		}
 	}), translate(err)
@@ -157,9 +157,10 @@ func (s *Store) OverrideSchedule(ctx context.Context, agent, name, cron string) 
 	return s.ringIfChanged(ctx, n, err)
 }
 
-// PauseSchedule stops one schedule, or lets it go on from its next slot.
-func (s *Store) PauseSchedule(ctx context.Context, agent, name string, paused bool) error {
-	n, err := s.q.PauseSchedule(ctx, paused, agent, name)
+// PauseSchedule stops one schedule, or lets it go on from its next slot. reason is why it is
+// stopped; empty: nobody said.
+func (s *Store) PauseSchedule(ctx context.Context, agent, name string, paused bool, reason string) error {
+	n, err := s.q.PauseSchedule(ctx, paused, s.clean(reason), agent, name)
 	return s.ringIfChanged(ctx, n, err)
 }
 

@@ -169,21 +169,23 @@ func TestWhatALostTurnLeaves(t *testing.T) {
 	h, it, _ := twoTurns(t)
 	it.append(t, turnkeeper.Entry{Results: []turnkeeper.CallResult{result(key(2, 1), it.nonce(2, 1), turnkeeper.CallRunning, "handle")}})
 	it.append(t, turnkeeper.Entry{Results: []turnkeeper.CallResult{result(key(2, 2), "", turnkeeper.CallSkipped, "skipped")}})
+	it.append(t, turnkeeper.Entry{Round: round(3, turnkeeper.EffectNone)})
 	before := h.rows()
 	h.inTick(func(ctx context.Context, tick *storage.Tick) error {
-		return tick.SettleCalls(ctx, it.grant.TurnID, "may have happened", "was not run", "")
+		return tick.SettleCalls(ctx, it.grant.TurnID, "may have happened", "may have run", "was not run", "")
 	})
 	for k, want := range map[turnkeeper.CallKey]turnkeeper.ToolCall{
 		key(1, 1): {State: turnkeeper.CallUnknown, Shown: "may have happened", Preview: "may have happened"},
 		key(1, 2): {State: turnkeeper.CallCancelled, Shown: "was not run", Preview: "was not run"},
 		key(2, 1): {State: turnkeeper.CallUnknown, Shown: "may have happened", Preview: "may have happened"},
 		key(2, 2): {State: turnkeeper.CallSkipped, Shown: "skipped", Preview: "skipped"},
+		key(3, 1): {State: turnkeeper.CallCancelled, Shown: "may have run", Preview: "may have run"},
 	} {
 		if c := h.call(it.grant.TurnID, k); c.State != want.State || c.Shown != want.Shown || c.Preview != want.Preview {
 			t.Errorf("call %s is %s, shown %q, preview %q", k, c.State, c.Shown, c.Preview)
 		}
 	}
-	if rows := changed(before, h.rows()); len(rows) != 3 {
+	if rows := changed(before, h.rows()); len(rows) != 4 {
 		t.Errorf("changed %v", rows)
 	}
 }

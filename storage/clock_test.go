@@ -154,7 +154,7 @@ func TestNoDurationIsNegative(t *testing.T) {
 					h.t.Fatalf("lost are %+v, %v", lost, err)
 				}
 				return errors.Join(
-					tick.SettleCalls(ctx, lost[0].TurnID, "unknown", "not run", "ended"),
+					tick.SettleCalls(ctx, lost[0].TurnID, "unknown", "not run", "not run", "ended"),
 					tick.Close(ctx, lost[0], *succeeded("sorry"), events(turnkeeper.EventTurnComplete)))
 			})
 			if err := d.Late(h.t.Context(), result(k, "n", turnkeeper.CallSucceeded, "late")); err != nil {

@@ -110,7 +110,7 @@ func (t *Tick) Lost(ctx context.Context, limit int) ([]turnkeeper.LostGrant, err
 			Lane: turnkeeper.Lane(r.Lane), TurnID: turnkeeper.TurnID(r.TurnID), GrantID: turnkeeper.GrantID(r.GrantID),
 			JobID: turnkeeper.JobID(r.JobID), MessageID: turnkeeper.MessageID(r.MessageID), WorkerID: turnkeeper.WorkerID(r.WorkerID),
 			Trigger: turnkeeper.Trigger(r.Trigger), GrantedAt: r.GrantedAt, Lapsed: r.Lapsed, Losses: int(r.Losses),
-			Dispatches: int(r.Dispatches), LastSeq: r.LastSeq,
+			Dispatches: int(r.Dispatches), Rounds: int(r.InferenceRounds), LastSeq: r.LastSeq,
 		}
 	}), translate(err)
 }
@@ -162,13 +162,13 @@ func (t *Tick) Definition(ctx context.Context, turn turnkeeper.TurnID) (agent st
 }
 
 // SettleCalls gives every open call of a turn its last word: a started one may
-// or may not have happened, a planned one has not, and one whose sub-agent has not
-// replied has ended with the turn.
-func (t *Tick) SettleCalls(ctx context.Context, turn turnkeeper.TurnID, unknown, notRun, ended string) error {
+// or may not have happened, a planned one has not or, without an effect, perhaps, and one whose
+// sub-agent has not replied has ended with the turn.
+func (t *Tick) SettleCalls(ctx context.Context, turn turnkeeper.TurnID, unknown, perhaps, notRun, ended string) error {
 	return translate(errors.Join(
 		t.q.SettleArrivedCalls(ctx, int64(turn)),
 		t.q.SettleSpawnCalls(ctx, ended, int64(turn)),
-		t.q.SettleOpenCalls(ctx, notRun, unknown, int64(turn)),
+		t.q.SettleOpenCalls(ctx, unknown, perhaps, notRun, int64(turn)),
 	))
 }
 

@@ -46,9 +46,13 @@ func (s *Store) Queue(ctx context.Context) (Figures, error) {
 // come first, longest first.
 func (s *Store) OpenTurns(ctx context.Context, limit int) ([]turnkeeper.Turn, error) {
 	rows, err := s.q.OpenTurns(ctx, int32(min(limit, maxLimit))) //nolint:gosec // bounded
-	return mapRows(rows, func(r dbsqlc.OpenTurnsRow) turnkeeper.Turn {
+	if err != nil {
+		return nil, translate(err)
+	}
+	turns := mapRows(rows, func(r dbsqlc.OpenTurnsRow) turnkeeper.Turn {
 		t := turnOf(r.TurnkeeperTurn)
 		t.WorkerID = turnkeeper.WorkerID(r.Holder)
 		return t
-	}), translate(err)
+	})
+	return turns, s.withHolders(ctx, turns)
 }

@@ -114,8 +114,8 @@ func (s *Store) tryModelsOf(ctx context.Context, id turnkeeper.MessageID, verdic
 	return "due_now", translate(s.q.RingInbox(ctx))
 }
 
-// withWaits adds to waiting messages which models they wait for.
-func (s *Store) withWaits(ctx context.Context, messages []turnkeeper.Message) error {
+// withModels adds to waiting messages which models they wait for.
+func (s *Store) withModels(ctx context.Context, messages []turnkeeper.Message) error {
 	var agents []string
 	for _, m := range messages {
 		if m.State == turnkeeper.MessageWaiting && !slices.Contains(agents, m.Agent) {

@@ -75,9 +75,17 @@ func (s *Store) Message(ctx context.Context, id turnkeeper.MessageID) (turnkeepe
 	if err != nil {
 		return turnkeeper.Message{}, translate(err)
 	}
-	found := []turnkeeper.Message{messageOf(row)}
-	err = s.withWaits(ctx, found)
+	found := []turnkeeper.Message{closedBy(messageOf(row.TurnkeeperMessage), row.TurnState)}
+	err = s.withModels(ctx, found)
 	return found[0], err
+}
+
+// closedBy adds to a closed message how its newest turn ended.
+func closedBy(m turnkeeper.Message, turn string) turnkeeper.Message {
+	if !m.ClosedAt.IsZero() {
+		m.Outcome = turnkeeper.TurnState(turn)
+	}
+	return m
 }
 
 // A Page selects rows of a list.
@@ -104,13 +112,15 @@ func (p Page) limit() int32 {
 	return int32(min(p.Limit, maxLimit))
 }
 
-// Messages lists the inbox, newest first.
+// Messages lists the inbox, newest first, and what its open messages wait for.
 func (s *Store) Messages(ctx context.Context, p Page) ([]turnkeeper.Message, error) {
 	rows, err := s.q.ListMessages(ctx, p.Agent, p.State, p.Cursor, p.limit())
 	if err != nil {
 		return nil, translate(err)
 	}
-	messages := mapRows(rows, messageOf)
+	messages := mapRows(rows, func(r dbsqlc.ListMessagesRow) turnkeeper.Message {
+		return closedBy(messageOf(r.TurnkeeperMessage), r.TurnState)
+	})
 	return messages, s.withWaits(ctx, messages)
 }
 

@@ -27,7 +27,11 @@ type TurnView struct {
 // Turns lists turns, newest first.
 func (s *Store) Turns(ctx context.Context, p Page) ([]turnkeeper.Turn, error) {
 	rows, err := s.q.ListTurns(ctx, p.Agent, p.State, p.Cursor, p.limit())
-	return mapRows(rows, turnOf), translate(err)
+	if err != nil {
+		return nil, translate(err)
+	}
+	turns := mapRows(rows, turnOf)
+	return turns, s.withHolders(ctx, turns)
 }
 
 // LatestTurn is the id of an agent's newest turn, or ErrNotFound. Of all agents where the name is empty.
@@ -39,7 +43,11 @@ func (s *Store) LatestTurn(ctx context.Context, agent string) (turnkeeper.TurnID
 // TurnsOf lists the turns of a message, in order.
 func (s *Store) TurnsOf(ctx context.Context, id turnkeeper.MessageID) ([]turnkeeper.Turn, error) {
 	rows, err := s.q.TurnsOfMessage(ctx, int64(id))
-	return mapRows(rows, turnOf), translate(err)
+	if err != nil {
+		return nil, translate(err)
+	}
+	turns := mapRows(rows, turnOf)
+	return turns, s.withHolders(ctx, turns)
 }
 
 // HandedOnSince says since when a turn is handed from worker to worker, with nothing
@@ -64,11 +72,15 @@ func (s *Store) ViewTurn(ctx context.Context, id turnkeeper.TurnID) (TurnView, e
 	if err != nil {
 		return TurnView{}, translate(err)
 	}
-	v := TurnView{Turn: turnOf(row.TurnkeeperTurn)}
-	if v.Turn.WorkerID == "" {
-		v.Turn.WorkerID = turnkeeper.WorkerID(row.TakenBy)
+	turns := []turnkeeper.Turn{turnOf(row.TurnkeeperTurn)}
+	if turns[0].WorkerID == "" {
+		turns[0].WorkerID = turnkeeper.WorkerID(row.TakenBy)
 	}
-	if v.Message, err = s.Message(ctx, v.Turn.MessageID); err != nil {
+	if err := s.withHolders(ctx, turns); err != nil {
+		return TurnView{}, err
+	}
+	v := TurnView{Turn: turns[0]}
+	if v.Message, err = s.WaitingMessage(ctx, v.Turn.MessageID); err != nil {
 		return TurnView{}, err
 	}
 	switch reply, err := s.ReplyTo(ctx, v.Turn.MessageID); {
@@ -134,13 +146,14 @@ type LaneView struct {
 	OpenTurn  turnkeeper.TurnID    // which may wait without the lease; 0: there is none
 	Remaining time.Duration        // of the lease
 	Waiting   int                  // messages; counted up to 10,000
+	Silence   *turnkeeper.Silence  // of the worker that holds it; nil: it gives signs of life, or nobody holds the lane
 }
 
 // Lanes lists lanes, held ones first. The cursor is how many are passed over.
 func (s *Store) Lanes(ctx context.Context, p Page) ([]LaneView, error) {
 	rows, err := s.q.ListLanes(ctx, p.Agent, int32(min(p.Cursor, maxSkip)), p.limit()) //nolint:gosec // bounded
 	return mapRows(rows, func(r dbsqlc.ListLanesRow) LaneView {
-		return LaneView{
+		v := LaneView{
 			Lease: turnkeeper.Lease{
 				Lane: turnkeeper.Lane(r.Lane), Token: r.Token, GrantID: turnkeeper.GrantID(orZero(r.GrantID)),
 				TurnID: turnkeeper.TurnID(orZero(r.TurnID)), WorkerID: turnkeeper.WorkerID(r.Holder), GrantedAt: orZero(r.GrantedAt),
@@ -148,6 +161,10 @@ func (s *Store) Lanes(ctx context.Context, p Page) ([]LaneView, error) {
 			},
 			TurnState: turnkeeper.TurnState(r.TurnState), OpenTurn: turnkeeper.TurnID(r.OpenTurn), Remaining: time.Duration(r.RemainingMs) * time.Millisecond, Waiting: int(r.Waiting),
 		}
+		if v.Lease.Held() {
+			v.Silence = silenceOf(orZero(r.BeatAt), r.StoppedAt, r.SilentMs, r.TakeoverAfter, v.Lease.Until)
+		}
+		return v
 	}), translate(err)
 }
 

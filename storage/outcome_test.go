@@ -298,7 +298,7 @@ func TestCloseOfATurnThatLostItsWorkerTooOften(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if err := tick.SettleCalls(ctx, lost[0].TurnID, "unknown", "not run", "ended"); err != nil {
+		if err := tick.SettleCalls(ctx, lost[0].TurnID, "unknown", "not run", "not run", "ended"); err != nil {
 			return err
 		}
 		rounds, err := tick.Rounds(ctx, lost[0].TurnID)

@@ -60,7 +60,15 @@ func (s *Store) Retry(ctx context.Context, id turnkeeper.MessageID, anyway bool)
 	case "answered":
 		return refused("was answered; send it again as a message of its own if you want a second answer")
 	case "risky":
-		done, err := refused("may have had effects already, which another try would have again")
+		acted, err := s.q.HasActed(ctx, int64(id))
+		if err != nil {
+			return Retried{}, translate(err)
+		}
+		why := "was closed without a plain answer, and no tool with an effect was started"
+		if acted {
+			why = "may have had effects already, which another try would have again"
+		}
+		done, err := refused(why)
 		return done, &riskyError{err}
 	default:
 		return Retried{}, turnkeeper.ErrNotFound

@@ -149,7 +149,7 @@ func TestPausedSchedule(t *testing.T) {
 	h.due(next(time.Now().Add(-time.Hour)))
 	pause := func(paused bool) {
 		t.Helper()
-		if err := h.PauseSchedule(t.Context(), "clerk", "morning", paused); err != nil {
+		if err := h.PauseSchedule(t.Context(), "clerk", "morning", paused, ""); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -165,7 +165,7 @@ func TestPausedSchedule(t *testing.T) {
 	if s := h.schedule(); !s.PausedAt.IsZero() || !s.NextDue.IsZero() {
 		t.Errorf("after the pause: %+v; want it to go on from its next slot", s)
 	}
-	if err := h.PauseSchedule(t.Context(), "nobody", "morning", true); !errors.Is(err, turnkeeper.ErrNotFound) {
+	if err := h.PauseSchedule(t.Context(), "nobody", "morning", true, ""); !errors.Is(err, turnkeeper.ErrNotFound) {
 		t.Errorf("an unknown schedule: %v", err)
 	}
 }

@@ -12,7 +12,7 @@ import (
 func (s *Store) Beat(ctx context.Context, h turnkeeper.Heartbeat) error {
 	return translate(s.q.Beat(ctx, dbsqlc.BeatParams{
 		WorkerID: string(h.WorkerID), Host: s.clean(h.Host), Pid: int32(h.PID), Version: h.Version, //nolint:gosec // a pid
-		Slots: int32(h.Slots), TakeoverAfter: h.TakeoverAfter, //nolint:gosec // checked settings
+		Slots: int32(h.Slots), TakeoverAfter: h.TakeoverAfter, Roles: orNone(h.Roles), //nolint:gosec // checked settings
 	}))
 }
 
@@ -57,7 +57,7 @@ func (s *Store) Workers(ctx context.Context) ([]turnkeeper.Heartbeat, error) {
 		return turnkeeper.Heartbeat{
 			WorkerID: turnkeeper.WorkerID(r.WorkerID), Host: r.Host, PID: int(r.Pid), Version: r.Version, Slots: int(r.Slots),
 			TakeoverAfter: r.TakeoverAfter, StartedAt: r.StartedAt, BeatAt: r.BeatAt, StoppedAt: orZero(r.StoppedAt),
-			Silent: time.Duration(r.SilentMs) * time.Millisecond,
+			Silent: time.Duration(r.SilentMs) * time.Millisecond, Roles: r.Roles,
 		}
 	}), translate(err)
 }

@@ -89,7 +89,7 @@ var (
 	}
 	mContinuationErrors = Metric{
 		Name: "tool_continuation_errors", Kind: Counter, Unit: "{turn}", Labels: []string{labelAgent, labelStop}, exact: true,
-		Doc: "Such turns that were ended by an error: of the model (inference_error), by the loss of a worker (worker_lost), or by a spent budget (budget).",
+		Doc: "Turns that an error ended after they had called tools, the first call of the model with the results included: an error of the model (inference_error), the loss of a worker (worker_lost; those that the scheduler closes too), or a spent budget (budget).",
 	}
 	mContinuationTime = Metric{
 		Name: "tool_continuation_duration", Kind: Histogram, Unit: "s", Labels: []string{labelAgent}, exact: true, bounds: workSeconds,

@@ -161,11 +161,14 @@ func (t *Telemetry) Ticked(busy bool, took time.Duration, err error) {
 }
 
 // WorkerLost tells of a lease that was taken from a lost worker. closed says that
-// its turn was ended by that.
-func (t *Telemetry) WorkerLost(agent string, closed bool) {
+// its turn was ended by that. A turn with rounds was to go on with the results of their tools.
+func (t *Telemetry) WorkerLost(agent string, closed bool, rounds int) {
 	t.metrics.lost.Add(always, 1, with(labelAgent, agent))
 	if closed {
 		t.metrics.turns.Add(always, 1, with(labelAgent, agent, labelState, "degraded", labelStop, "worker_lost"))
+		if rounds > 0 {
+			t.metrics.continuationErrors.Add(always, 1, with(labelAgent, agent, labelStop, "worker_lost"))
+		}
 	}
 }
 

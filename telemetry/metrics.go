@@ -108,6 +108,9 @@ func (i *instruments) ended(turn turnkeeper.Turn, e agentturn.DispatchEnd, took 
 	state, stop := string(e.Outcome.State), string(e.Outcome.StopReason)
 	i.turns.Add(always, 1, with(labelAgent, turn.Agent, labelState, state, labelStop, stop))
 	i.turnTime.Record(always, took.Seconds(), with(labelAgent, turn.Agent, labelState, state))
+	if failedToContinue(e) {
+		i.continuationErrors.Add(always, 1, with(labelAgent, turn.Agent, labelStop, stop))
+	}
 	if len(e.Rounds) < 2 {
 		return
 	}
@@ -115,9 +118,16 @@ func (i *instruments) ended(turn turnkeeper.Turn, e agentturn.DispatchEnd, took 
 	i.continuations.Add(always, 1, agent)
 	i.iterations.Record(always, int64(len(e.Rounds)-1), agent)
 	i.continuationTime.Record(always, e.Continued.Seconds(), agent)
+}
+
+// failedToContinue says that an error ended a turn that had called tools, or had gone on with their
+// results: most often the first call of the model after them is what fails.
+func failedToContinue(e agentturn.DispatchEnd) bool {
 	switch e.Outcome.StopReason {
 	case turnkeeper.StopInferenceError, turnkeeper.StopWorkerLost, turnkeeper.StopBudget:
-		i.continuationErrors.Add(always, 1, with(labelAgent, turn.Agent, labelStop, stop))
+		return len(e.Rounds) > 1 || len(e.Rounds) == 1 && len(e.Rounds[0].Calls) > 0
+	default:
+		return false
 	}
 }
 

@@ -91,8 +91,13 @@ func parse() map[string]*template.Template {
 var functions = template.FuncMap{
 	"plain": words.Plain, "exact": words.Exact, "coarse": words.Coarse,
 	"count": func(n int) string { return words.Thousands(int64(n)) }, "thousands": words.Thousands, "plural": words.Plural,
-	"sign": sign, "tone": tone, "reason": words.StopReason,
-	"brief": brief, "short": func(s string) string { return s[:min(len(s), 12)] }, "stoppedBy": stoppedBy, "join": strings.Join,
+	"sign": sign, "tone": tone, "reason": words.StopReason, "silence": silence, "clause": words.Clause,
+	"doing": func(t turnkeeper.Turn, now time.Time) string { return words.Doing(t, agoFrom(now)) },
+	"stands": func(m turnkeeper.Message, now time.Time) standing {
+		state, note := words.Standing(m, agoFrom(now))
+		return standing{state, note}
+	},
+	"brief": words.Brief, "short": func(s string) string { return s[:min(len(s), 12)] }, "stoppedBy": stoppedBy, "join": strings.Join,
 	"bytes": inBytes, "add": func(a, b int) int { return a + b }, "args": func(values ...any) []any { return values },
 }
 
@@ -101,11 +106,11 @@ func sign(state any) string {
 	switch text := fmt.Sprint(state); text {
 	case "running", "started", "held":
 		return "▸"
-	case "waiting", "queued", "planned":
+	case "waiting", "queued", "planned", "deferred":
 		return "…"
 	case "answered", "finished":
 		return words.Sign("succeeded")
-	case "alive", "on":
+	case "alive", "serving", "on":
 		return "●"
 	case "free", "off", "stopped":
 		return "○"
@@ -119,7 +124,7 @@ func sign(state any) string {
 // tone is the colour of a state. Nobody needs it: the sign and the word say the same.
 func tone(state any) string {
 	switch fmt.Sprint(state) {
-	case "succeeded", "answered", "alive", "finished", "on":
+	case "succeeded", "answered", "alive", "serving", "finished", "on":
 		return "good"
 	case "failed", "silent", "lost":
 		return "bad"
@@ -132,13 +137,16 @@ func tone(state any) string {
 	}
 }
 
-// brief is the beginning of a text on one line.
-func brief(text string, most int) string {
-	line := strings.Join(strings.Fields(text), " ")
-	if runes := []rune(line); len(runes) > most {
-		line = string(runes[:most-1]) + "…"
-	}
-	return words.Plain(line)
+// A standing is how a message stands, and what holds it up.
+type standing struct{ State, Note string }
+
+func agoFrom(now time.Time) func(time.Time) string {
+	return func(t time.Time) string { return words.Ago(now, t) }
+}
+
+// silence says that the worker of a turn is silent.
+func silence(worker turnkeeper.WorkerID, s *turnkeeper.Silence, turn string, now time.Time) string {
+	return words.Silence(worker, *s, turn, momentAt(now))
 }
 
 // stoppedBy is why a turn ended, if there is anything to say.

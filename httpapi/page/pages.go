@@ -2,8 +2,10 @@ package page
 
 import (
 	"fmt"
+	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/words"
 	"turnkeeper/storage"
 )
 
@@ -44,6 +46,7 @@ type Overview struct {
 	Ended     []turnkeeper.Turn        // the newest
 	Agents    []string                 // by name
 	Down      []turnkeeper.ModelHealth // models that are down
+	NoWorker  bool                     // nobody takes turns
 }
 
 func (Overview) file() string    { return "overview" }
@@ -105,6 +108,19 @@ func (Message) file() string    { return "message" }
 func (p Message) title() string { return fmt.Sprintf("Message %d", p.Message.ID) }
 func (Message) section() string { return "/inbox" }
 
+// Waits are what it waits for, in words.
+func (p Message) Waits(now time.Time) (said []string) {
+	for _, w := range p.Message.Waits {
+		said = append(said, words.Sentence(words.Wait(w, momentAt(now))))
+	}
+	return said
+}
+
+// momentAt writes times with how far they are from now.
+func momentAt(now time.Time) func(time.Time) string {
+	return func(t time.Time) string { return t.UTC().Format("15:04:05 UTC") + " (" + words.Ago(now, t) + ")" }
+}
+
 // Open says that it can be cancelled.
 func (p Message) Open() bool { return p.Message.ClosedAt.IsZero() }
 
@@ -131,7 +147,8 @@ func (Agents) section() string { return "/agents" }
 // Lanes is a list of lanes.
 type Lanes struct {
 	Listing
-	Lanes []storage.LaneView
+	Scheduler storage.SchedulerSettings
+	Lanes     []storage.LaneView
 }
 
 func (Lanes) file() string    { return "lanes" }

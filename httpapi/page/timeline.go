@@ -83,6 +83,17 @@ func latest(a, b time.Time) time.Time {
 
 // done is what models and tools did.
 func (p Turn) done() (spans []Span) {
+	for _, f := range p.Failed {
+		what := fmt.Sprintf("Round %d", f.Round)
+		if f.Model != "" {
+			what += ": " + f.Provider + "/" + f.Model
+		}
+		spans = append(spans, Span{
+			Kind: "model", What: what, Note: f.Class, State: "failed", Tokens: f.Usage.Total(),
+			Start: f.EndedAt.Add(-f.Latency), End: f.EndedAt, Anchor: "rounds",
+		})
+	}
+	spans = append(spans, p.openRound()...)
 	for _, r := range p.Rounds {
 		span := Span{
 			Kind: "model", What: fmt.Sprintf("Round %d: %s/%s", r.Number, r.Provider, r.Model), Tokens: r.Usage.Total(),
@@ -97,6 +108,15 @@ func (p Turn) done() (spans []Span) {
 		}
 	}
 	return spans
+}
+
+// openRound is the model call of a turn that runs.
+func (p Turn) openRound() []Span {
+	u := p.Turn.UnderWay
+	if u == nil || len(u.Calls) > 0 {
+		return nil
+	}
+	return []Span{{Kind: "model", What: fmt.Sprintf("Round %d", u.Round), Note: "under way", Tokens: u.OutputTokens, Start: u.Since}}
 }
 
 func (p Turn) call(r turnkeeper.Round, c turnkeeper.ToolCall) Span {

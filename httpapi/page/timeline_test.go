@@ -1,6 +1,7 @@
 package page_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -41,6 +42,14 @@ func TestTimeline(t *testing.T) {
 		{Kind: "tool", What: "send", State: "running", Note: "detached", Start: at(50), Anchor: "round-1-tool-2"},
 		{Kind: "waited", What: "Waits for calls that run elsewhere", Start: at(60)},
 	}
+	turn.Failed = []turnkeeper.FailedAttempt{
+		{Round: 1, Provider: "p", Model: "m", Class: "overloaded", Latency: 2 * time.Second, EndedAt: at(14), Usage: turnkeeper.Usage{InputTokens: 7}},
+		{Round: 2, Class: "interrupted", EndedAt: at(58)},
+	}
+	want = slices.Insert(want, 2, page.Span{
+		Kind: "model", What: "Round 1: p/m", Note: "overloaded", State: "failed", Tokens: 7, Start: at(12), End: at(14), Anchor: "rounds",
+	})
+	want = slices.Insert(want, 8, page.Span{Kind: "model", What: "Round 2", Note: "interrupted", State: "failed", Start: at(58), End: at(58), Anchor: "rounds"})
 	got := turn.Timeline()
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(page.Span{}, "Left", "Width")); diff != "" {
 		t.Error(diff)
@@ -48,6 +57,12 @@ func TestTimeline(t *testing.T) {
 	last := len(got) - 1
 	if got[0].Left != 0 || got[last].Left+got[last].Width != 1000 {
 		t.Errorf("the line goes from %d to %d of 1000", got[0].Left, got[last].Left+got[last].Width)
+	}
+	turn.Turn.State, turn.Turn.UnderWay = turnkeeper.TurnRunning, &turnkeeper.UnderWay{Round: 2, OutputTokens: 30, Since: at(90)}
+	open := turn.Timeline()
+	if diff := cmp.Diff(page.Span{Kind: "model", What: "Round 2", Note: "under way", Tokens: 30, Start: at(90)}, open[len(open)-1],
+		cmpopts.IgnoreFields(page.Span{}, "Left", "Width")); diff != "" {
+		t.Error(diff)
 	}
 	for _, s := range got {
 		if s.Left < 0 || s.Width < 1 || s.Left+s.Width > 1000 {

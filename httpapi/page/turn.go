@@ -3,6 +3,7 @@ package page
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"turnkeeper"
@@ -34,6 +35,11 @@ func (p Turn) CanRetry() bool {
 // Risky says that trying again may repeat effects.
 func (p Turn) Risky() bool {
 	return p.Turn.State == turnkeeper.TurnDegraded || p.Turn.State == turnkeeper.TurnCancelled && p.Turn.Dispatches > 0
+}
+
+// MayHaveActed says that a call may have changed something outside.
+func (p Turn) MayHaveActed() bool {
+	return slices.ContainsFunc(p.Rounds, func(r turnkeeper.Round) bool { return slices.ContainsFunc(r.Calls, p.Turn.MayHaveActed) })
 }
 
 // Took is the time of the turn, so far.

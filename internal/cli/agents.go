@@ -56,7 +56,11 @@ func (s *session) tellFileless(agents []turnkeeper.AgentRegistration) {
 func showAgents(s *screen, c clock, agents []turnkeeper.AgentRegistration) {
 	t := newTable("AGENT", "STATE", "ONE LANE PER", "DEFINITION", "DESCRIPTION")
 	for _, a := range agents {
-		t.add(a.Name, agentState(c, a), views.OfAgent(a).Lane, cut(a.DefinitionHash, 13), a.Description)
+		description := a.Description
+		if len(a.PausedSchedules) > 0 {
+			description = "(paused: schedule " + strings.Join(a.PausedSchedules, ", ") + ") " + description
+		}
+		t.add(a.Name, agentState(c, a), views.OfAgent(a).Lane, cut(a.DefinitionHash, 13), description)
 	}
 	t.print(s)
 }

@@ -171,12 +171,14 @@ func examineRegistered(ctx context.Context, d *diagnosis, cfg *config.Config, st
 // something waits.
 func examineWorkers(d *diagnosis, workers []turnkeeper.Heartbeat, queue storage.Figures) (alive int) {
 	slots := 0
-	var silent, draining []string
+	var silent, draining, serving []string
 	for _, w := range workers {
 		switch w.State() {
 		case turnkeeper.WorkerAlive:
 			alive++
 			slots += w.Slots
+		case turnkeeper.WorkerServing:
+			serving = append(serving, string(w.WorkerID)+" ("+strings.Join(w.Roles, ", ")+")")
 		case turnkeeper.WorkerDraining:
 			draining = append(draining, string(w.WorkerID))
 		case turnkeeper.WorkerSilent:
@@ -197,7 +199,10 @@ func examineWorkers(d *diagnosis, workers []turnkeeper.Heartbeat, queue storage.
 		d.add(checkWarn, "lost workers", strings.Join(silent, ", "), "look why they died; their turns go to others")
 	}
 	if len(draining) > 0 {
-		d.add(checkOK, "taking no turns", strings.Join(draining, ", ")+": they stop, or do not have the role worker", "")
+		d.add(checkOK, "taking no turns", strings.Join(draining, ", ")+": they stop", "")
+	}
+	if len(serving) > 0 {
+		d.add(checkOK, "other roles", strings.Join(serving, ", ")+": they take no turns", "")
 	}
 	return alive
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"maps"
 
 	"github.com/spf13/cobra"
 
@@ -31,18 +32,34 @@ var topicHeadings = map[string]string{
 
 func (s *session) explainCommand() *cobra.Command {
 	var turn turnArg
+	var message int64
 	cmd := &cobra.Command{
-		Use: "explain TURN|latest", Short: "Tell in sentences why a turn ended as it did", Args: exactArgs(1),
+		Use: "explain TURN|latest | --message ID", Short: "Tell in sentences why a turn ended as it did, or what a message waits for", Args: atMostOneArg,
 		Long: `Tell in sentences what was asked of a turn, what ran, which calls are of unknown
 outcome, which bound or error stopped it, who held it when, what it cost, and
 what can be done now. With -o json the sentences come by topic: asked, ran,
 uncertain, ended, held, cost, requests, next. Their wording may change.
 
+With --message it tells what a message waits for: messages before it, the turn
+that holds its lane, a pause after a failure, the scheduler, workers, models, a
+budget. With -o json each is an entry of waits, with its reason and until when.
+
 ` + exitHelp,
 		Example: `  turnctl explain latest
-  turnctl explain 41 -o json`,
+  turnctl explain 41 -o json
+  turnctl explain --message 12`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			byMessage := cmd.Flags().Changed("message")
+			if (len(args) == 1) == byMessage {
+				return usageError("give a turn, or --message with the id of a message")
+			}
+			if byMessage && message < 1 {
+				return usageError("--message is %d: it must be the id of a message", message)
+			}
 			return s.withDatabase(cmd.Context(), func(cfg *config.Config, db *app.Database) error {
+				if byMessage {
+					return s.explainMessage(cmd.Context(), db, turnkeeper.MessageID(message))
+				}
 				e, err := s.explanation(cmd.Context(), cfg, db, turn.named(args))
 				if err != nil {
 					return err
@@ -52,6 +69,7 @@ uncertain, ended, held, cost, requests, next. Their wording may change.
 		},
 	}
 	turn.addAgent(cmd)
+	cmd.Flags().Int64Var(&message, "message", 0, "tell what this message waits for")
 	return cmd
 }
 
@@ -79,15 +97,19 @@ func (s *session) explanation(ctx context.Context, cfg *config.Config, db *app.D
 }
 
 func showExplanation(s *screen, e explanation) {
-	for i, topic := range e.Topics {
+	headings := maps.Clone(topicHeadings)
+	if !e.State.Terminal() {
+		headings["ended"] = "Where it stands"
+	}
+	showTopics(s, e.Topics, headings)
+}
+
+func showTopics(s *screen, topics []topic, headings map[string]string) {
+	for i, topic := range topics {
 		if i > 0 {
 			s.line("")
 		}
-		heading := topicHeadings[topic.Name]
-		if topic.Name == "ended" && !e.State.Terminal() {
-			heading = "Where it stands"
-		}
-		s.line("%s", s.in(bold, heading))
+		s.line("%s", s.in(bold, headings[topic.Name]))
 		for _, sentence := range topic.Sentences {
 			for j, line := range wrap(sentence, s.readable()-4) {
 				s.line("%s%s", [...]string{"  ", "    "}[min(j, 1)], line)

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"turnkeeper"
+	"turnkeeper/agentturn"
 	"turnkeeper/internal/cli"
 	"turnkeeper/storage"
 )
@@ -300,18 +301,20 @@ var endings = []struct {
 		s.next("host-1").end("", turnkeeper.Outcome{State: turnkeeper.TurnQueued, Error: "the worker is shutting down"})
 	}},
 	{"granted", func(s *stage) {
+		s.beat("host-1") // however long it took to come here
 		a := s.next("host-1")
 		s.exec("update turnkeeper.river_job set state = 'available', attempted_by = null where id = $1", a.grant.JobID)
 		s.exec("update turnkeeper.turns set worker_id = null where id = $1", a.grant.TurnID)
 	}},
 	{"taken-up", func(s *stage) {
+		s.beat("host-1")
 		s.exec("update turnkeeper.river_job set state = 'running', attempted_by = '{host-1}' where state = 'available'")
 	}},
 	{"running-on-a-silent-worker", func(s *stage) {
 		s.exec("update turnkeeper.worker_heartbeat set beat_at = clock_timestamp() - interval '20.2 s'")
 	}},
 	{"never-taken-up", func(s *stage) {
-		s.exec("update turnkeeper.river_job set state = 'available', attempted_by = null where state = 'running' and attempted_by = '{host-1}'")
+		s.exec("update turnkeeper.river_job set state = 'cancelled', finalized_at = clock_timestamp(), attempted_by = null where state = 'running' and attempted_by = '{host-1}'")
 		s.exec("update turnkeeper.lease_log set ended_at = clock_timestamp(), outcome = 'unclaimed' where ended_at is null")
 		s.exec("update turnkeeper.turns set state = 'queued', grant_id = null, lease_until = null, error = null where state = 'running'")
 		s.exec("update turnkeeper.leases set grant_id = null, turn_id = null, granted_at = null, lease_until = null where grant_id is not null")
@@ -321,6 +324,44 @@ var endings = []struct {
 		s.exec("update turnkeeper.turns set due_at = null where state = 'queued'")
 		s.next("host-1").round(1, turnkeeper.EffectNone, "clock")
 	}},
+	{"closed-after-losses", func(s *stage) {
+		s.exec("update turnkeeper.turns set losses = 2 where state = 'running'")
+		s.closeLost()
+	}},
+	{"streaming", func(s *stage) {
+		s.send("Tell me a story.")
+		s.next("host-3").write(turnkeeper.Entry{
+			Failed: []turnkeeper.FailedAttempt{
+				{Round: 1, Attempt: 1, Provider: "openai", Model: "gpt-5-mini", Class: "overloaded", Error: "503 Service Unavailable", Latency: time.Second},
+				{Round: 1, Class: "interrupted", Error: "older turns were summarised"},
+			},
+			Events: []turnkeeper.Event{
+				{Type: turnkeeper.EventRoundStart, Round: 1, Data: []byte(`{"of":3}`)},
+				{Type: turnkeeper.EventBlockStart, Round: 1, Block: 1, Data: []byte(`{"kind":"text"}`)},
+				{Type: turnkeeper.EventBlockDelta, Round: 1, Block: 1, Data: []byte(`{"text":"` + strings.Repeat("word", 100) + `"}`)},
+			},
+		})
+	}},
+}
+
+// closeLost ends the turns of lost workers, as the scheduler does after the third loss.
+func (s *stage) closeLost() {
+	s.t.Helper()
+	s.exec("update turnkeeper.leases set granted_at = granted_at - interval '1 hour', lease_until = clock_timestamp() where grant_id is not null")
+	ctx := s.t.Context()
+	s.tick(func(tick *storage.Tick) error {
+		lost, err := tick.Lost(ctx, 1)
+		if err != nil {
+			return err
+		}
+		if err := tick.SettleCalls(ctx, lost[0].TurnID, agentturn.ShownUnknown, agentturn.ShownPerhaps, agentturn.ShownNotRun, ""); err != nil {
+			return err
+		}
+		return tick.Close(ctx, lost[0], turnkeeper.Outcome{
+			State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopWorkerLost, ErrorClass: "worker_lost",
+			Error: "the turn lost its worker 3 times; it was answered without being run again", Reply: "Tool results: 0 succeeded, 1 failed.",
+		}, nil)
+	})
 }
 
 func sixty(digit string) string {
@@ -400,7 +441,8 @@ func TestExplain(t *testing.T) {
 	if got := run(t, cli.Turnctl(), env, "", "top"); got.code != 0 || !strings.Contains(got.stdout, "turns    1 running of 0 slots on 0 workers") {
 		t.Errorf("top into a pipe: %+v", got)
 	}
-	for _, args := range [][]string{{"explain", "999"}, {"events", "999"}, {"cancel", "999"}, {"retry", "999"}} {
+	s.messagesExplained(env)
+	for _, args := range [][]string{{"explain", "999"}, {"explain", "--message", "999"}, {"events", "999"}, {"cancel", "999"}, {"retry", "999"}} {
 		if got := run(t, cli.Turnctl(), env, "", args...); got.code != 3 || got.stdout != "" {
 			t.Errorf("%v: %+v", args, got)
 		}

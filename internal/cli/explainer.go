@@ -34,13 +34,8 @@ func (x *explainer) explain() explanation {
 }
 
 func (x *explainer) asked() []string {
-	t, m := x.Turn, x.Message
-	body := "“" + oneLine(m.Body, 200) + "”"
-	first := fmt.Sprintf("Message %d asked agent %s, in conversation %s: %s", m.ID, t.Agent, oneLine(t.Conversation, 64), body)
-	if m.Trigger == turnkeeper.TriggerSchedule {
-		first = fmt.Sprintf("Schedule %s of agent %s started it for %s: %s", m.Schedule, t.Agent, x.moment(m.Slot), body)
-	}
-	said := []string{first}
+	t := x.Turn
+	said := []string{askedBy(x.Message, t.Agent, x.clock)}
 	if t.Attempt > 1 {
 		said = append(said, fmt.Sprintf("This is turn %d at that message: %s before it.", t.Attempt, plural(t.Attempt-1, "turn")))
 	}
@@ -50,10 +45,19 @@ func (x *explainer) asked() []string {
 	return said
 }
 
+// askedBy is what a message asks, and for whom.
+func askedBy(m turnkeeper.Message, agent string, c clock) string {
+	body := "“" + oneLine(m.Body, 200) + "”"
+	if m.Trigger == turnkeeper.TriggerSchedule {
+		return fmt.Sprintf("Schedule %s of agent %s started it for %s: %s", m.Schedule, agent, c.moment(m.Slot), body)
+	}
+	return fmt.Sprintf("Message %d asked agent %s, in conversation %s: %s", m.ID, agent, oneLine(m.Conversation, 64), body)
+}
+
 func (x *explainer) ran() []string {
 	t := x.Turn
 	if len(x.Rounds) == 0 {
-		return []string{"No model has answered, and no tool ran."}
+		return append([]string{"No model has answered, and no tool ran."}, x.failedAttempts()...)
 	}
 	var models []string
 	var latency time.Duration
@@ -74,7 +78,33 @@ func (x *explainer) ran() []string {
 	if again > 0 {
 		said = append(said, fmt.Sprintf("A model had to be asked again %s before it answered.", plural(again, "time")))
 	}
-	return append(said, x.tools()...)
+	return append(append(said, x.failedAttempts()...), x.tools()...)
+}
+
+// shownAttempts bounds the failed model calls that are told of one by one.
+const shownAttempts = 5
+
+// failedAttempts are the model calls that gave no answer, in order.
+func (x *explainer) failedAttempts() (said []string) {
+	if len(x.Failed) == 0 {
+		return nil
+	}
+	said = append(said, plural(len(x.Failed), "model call")+" gave no answer:")
+	for i, f := range x.Failed {
+		if i == shownAttempts {
+			said = append(said, fmt.Sprintf("- %d more: turnctl show %d", len(x.Failed)-i, x.Turn.ID))
+			break
+		}
+		line := fmt.Sprintf("- for round %d", f.Round)
+		if f.Model != "" {
+			line += ", " + oneLine(f.Provider+"/"+f.Model, 100)
+		}
+		if f.Latency > 0 {
+			line += ", after " + exact(f.Latency)
+		}
+		said = append(said, line+", "+f.Class+": "+oneLine(f.Error, 300))
+	}
+	return said
 }
 
 // tools says what became of the calls, tool by tool.
@@ -134,6 +164,8 @@ func (x *explainer) uncertain() (said []string) {
 			said = append(said, what+" is of unknown outcome: it was started, and it may or may not have happened.")
 		case c.State == turnkeeper.CallCancelled && c.Starts > 0 && c.Effect != turnkeeper.EffectNone:
 			said = append(said, what+" was cut short after its start: it may or may not have happened.")
+		case x.Turn.MayHaveRun(c):
+			said = append(said, what+" may have been running when its worker was lost, for a tool that only reads starts without a record. What it did, if anything, is not known.")
 		case c.State == turnkeeper.CallCancelled && c.Starts == 0:
 			said = append(said, what+" was planned and not run.")
 		}
@@ -144,11 +176,14 @@ func (x *explainer) uncertain() (said []string) {
 	return said
 }
 
+// acted says that a call may have changed something outside.
+func (x *explainer) acted() bool { return slices.ContainsFunc(x.calls(), x.Turn.MayHaveActed) }
+
 func (x *explainer) ended() []string {
 	t := x.Turn
 	var said []string
 	if !t.State.Terminal() {
-		said = append(said, x.standing())
+		said = append(append(said, x.standing()), x.heldUp()...)
 	} else {
 		said = append(said, fmt.Sprintf("It %s %s after it began: %s.", stateWords[t.State], exact(t.Duration()), x.reason()))
 	}
@@ -158,7 +193,7 @@ func (x *explainer) ended() []string {
 	if c := x.Cancel; c != nil {
 		asked := fmt.Sprintf("Its cancellation was asked for at %s", x.moment(c.AskedAt))
 		if c.Reason != "" {
-			asked += ": " + oneLine(c.Reason, 200)
+			asked += ": " + words.Clause(oneLine(c.Reason, 200))
 		}
 		if t.State.Terminal() && t.State != turnkeeper.TurnCancelled {
 			asked += "; it had ended by then, or ended of itself"
@@ -169,7 +204,7 @@ func (x *explainer) ended() []string {
 	case x.Reply != nil:
 		said = append(said, fmt.Sprintf("Reply %d, %s, was written.", x.Reply.ID, x.Reply.Outcome))
 	case t.State == turnkeeper.TurnFailed && x.Message.State == turnkeeper.MessageWaiting:
-		said = append(said, "The message stays in the inbox for another turn.")
+		said = append(said, "The message stays in the inbox, and is tried again by itself.")
 	case t.State == turnkeeper.TurnSucceeded && t.Trigger == turnkeeper.TriggerSchedule:
 		said = append(said, "Its answer was the agent's word for nothing to tell (quiet_reply), so no reply was written.")
 	case t.State.Terminal() && t.Trigger == turnkeeper.TriggerSchedule:
@@ -205,24 +240,39 @@ func (x *explainer) standing() string {
 	case t.State == turnkeeper.TurnWaiting:
 		return fmt.Sprintf("It waits for %s that run elsewhere, and holds nothing meanwhile.", plural(len(x.Awaited), "call")) + x.subAgents()
 	case t.State == turnkeeper.TurnQueued && !t.DueAt.IsZero():
-		return fmt.Sprintf("It is queued, and goes on at %s at the earliest.", x.moment(t.DueAt))
+		return fmt.Sprintf("It is deferred: queued, and goes on at %s at the earliest.", x.moment(t.DueAt))
 	case t.State == turnkeeper.TurnQueued:
 		return "It is queued, and goes on when a worker has room."
 	case t.WorkerID == "":
 		return fmt.Sprintf("It is granted, and no worker has taken it up yet; its lease lasts until %s.", x.moment(t.LeaseUntil))
 	default:
-		return fmt.Sprintf("It runs on worker %s, and its lease lasts until %s.", oneLine(string(t.WorkerID), 100), x.moment(t.LeaseUntil)) + x.silence()
+		return fmt.Sprintf("It runs on worker %s, and its lease lasts until %s.", oneLine(string(t.WorkerID), 100), x.moment(t.LeaseUntil)) + x.doing()
 	}
 }
 
-// silence is what a silent worker means for the turn that it runs.
-func (x *explainer) silence() string {
-	for _, w := range x.workers {
-		if w.WorkerID == x.Turn.WorkerID && w.State() == turnkeeper.WorkerSilent {
-			return fmt.Sprintf(" That worker has been silent for %s: the turn goes on with another, from its journal.", exact(w.Silent))
+// heldUp is what keeps a queued turn from its worker, beside its own time.
+func (x *explainer) heldUp() (said []string) {
+	for _, w := range x.Message.Waits {
+		switch w.Reason {
+		case turnkeeper.WaitPaused, turnkeeper.WaitHoldOff, turnkeeper.WaitScheduler, turnkeeper.WaitNoSlot, turnkeeper.WaitModel:
+			text := words.Sentence(words.Wait(w, x.moment))
+			said = append(said, strings.ToUpper(text[:1])+text[1:])
 		}
 	}
-	return ""
+	return said
+}
+
+// doing is what the worker of a running turn does, or that it is silent.
+func (x *explainer) doing() string {
+	switch {
+	case x.Turn.Silence != nil:
+		said := words.Silence(x.Turn.WorkerID, *x.Turn.Silence, "the turn", x.moment)
+		return " " + strings.ToUpper(said[:1]) + said[1:] + ", and goes on from its journal."
+	case x.Turn.UnderWay != nil:
+		return " At the moment: " + words.UnderWay(*x.Turn.UnderWay) + "."
+	default:
+		return ""
+	}
 }
 
 // attended says that there is a worker that could go on with an open turn.
@@ -268,8 +318,8 @@ func (x *explainer) reason() string {
 	case turnkeeper.StopMaxToolCalls:
 		return bound("it stopped at the bound on tool calls (max_tool_calls)", func(b turnkeeper.Bounds) string { return fmt.Sprint(b.MaxToolCalls) })
 	case turnkeeper.StopWorkerLost:
-		if t.Losses > 1 {
-			return fmt.Sprintf("it lost its worker %s, and was answered without being run again", plural(t.Losses, "time"))
+		if t.ErrorClass == string(turnkeeper.StopWorkerLost) { // the scheduler ended it
+			return words.StopReason(t) + ", and it was answered without being run again"
 		}
 		return "a worker was lost while a call ran that must not run twice"
 	case turnkeeper.StopInferenceError:
@@ -280,7 +330,7 @@ func (x *explainer) reason() string {
 	case turnkeeper.StopCancelled:
 		return "somebody asked for that"
 	default:
-		return words.StopReason(t.StopReason)
+		return words.StopReason(t)
 	}
 }
 
@@ -369,7 +419,11 @@ func (x *explainer) requests() (said []string) {
 // next is what an operator can do.
 func (x *explainer) next() (said []string) {
 	t := x.Turn
-	advise := func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }
+	advise := func(format string, args ...any) {
+		if text := fmt.Sprintf(format, args...); !slices.Contains(said, text) {
+			said = append(said, text)
+		}
+	}
 	if slices.ContainsFunc(x.calls(), func(c turnkeeper.ToolCall) bool { return c.State == turnkeeper.CallUnknown }) {
 		advise("Look where the calls of unknown outcome have their effect, before anything is repeated.")
 	}
@@ -384,11 +438,13 @@ func (x *explainer) next() (said []string) {
 		advise("Mend what the error says. The message waits for %s, which cannot be used at present, and goes on with the first answer; turnctl models tells more. To try it at once: turnctl retry %d.",
 			strings.Join(x.Message.WaitsFor, ", "), t.MessageID)
 	case t.State == turnkeeper.TurnFailed && x.Message.State == turnkeeper.MessageWaiting:
-		advise("Mend what the error says; the message is tried again by itself, or at once: turnctl retry %d.", t.MessageID)
+		advise("Mend what the error says. To try the message again at once: turnctl retry %d.", t.MessageID)
 	case t.State == turnkeeper.TurnFailed:
 		advise("Mend what the error says, and try the message again: turnctl retry %d.", t.MessageID)
 	case t.State == turnkeeper.TurnSucceeded:
 		advise("Nothing: it went well. All of it: turnctl show %d.", t.ID)
+	case !x.acted():
+		advise("No tool with an effect was started. Try the message again: turnctl retry %d --anyway.", t.MessageID)
 	default:
 		advise("Try the message again where that does no harm twice: turnctl retry %d --anyway.", t.MessageID)
 	}

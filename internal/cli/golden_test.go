@@ -286,7 +286,14 @@ func TestLists(t *testing.T) {
 	long := turn.Message
 	long.ID, long.Body, long.State = 14, strings.Repeat("word ", 60), turnkeeper.MessageWaiting
 	lists := map[string]func(*screen){
-		"turns": func(s *screen) { showTurns(s, utcNow, []turnkeeper.Turn{open.Turn, turn.Turn}) },
+		"turns": func(s *screen) {
+			running := open.Turn
+			running.State, running.DueAt, running.WorkerID = turnkeeper.TurnRunning, time.Time{}, "host-1-aaaa"
+			running.UnderWay = &turnkeeper.UnderWay{Round: 1, Calls: []turnkeeper.OpenCall{{Name: "order"}}}
+			silent := running
+			silent.Silence = &turnkeeper.Silence{For: 40 * time.Second}
+			showTurns(s, utcNow, []turnkeeper.Turn{silent, running, open.Turn, turn.Turn})
+		},
 		"inbox": func(s *screen) { showMessages(s, utcNow, []turnkeeper.Message{long, open.Message, turn.Message}) },
 		"outbox": func(s *screen) {
 			showReplies(s, utcNow, []turnkeeper.Reply{*turn.Reply})
@@ -295,6 +302,7 @@ func TestLists(t *testing.T) {
 			showLanes(s, utcNow, []storage.LaneView{
 				{Lease: turnkeeper.Lease{Lane: "clerk/anna", Token: 8, GrantID: "g", TurnID: 41, WorkerID: "host-2-bbbb", Until: after(14 * time.Minute)}, TurnState: turnkeeper.TurnRunning, Remaining: 4 * time.Minute, Waiting: 1234},
 				{Lease: turnkeeper.Lease{Lane: "late", Token: 2, GrantID: "h", TurnID: 40, Until: after(9 * time.Minute)}, Remaining: -time.Minute},
+				{Lease: turnkeeper.Lease{Lane: "lost", Token: 2, GrantID: "h", TurnID: 39, WorkerID: "host-1-aaaa", Until: after(14 * time.Minute)}, Remaining: 4 * time.Minute, Silence: &turnkeeper.Silence{For: 40 * time.Second, Until: after(10 * time.Minute)}},
 				{Lease: turnkeeper.Lease{Lane: "patient", Token: 5}, TurnState: turnkeeper.TurnWaiting, OpenTurn: 42, Waiting: 1},
 				{Lease: turnkeeper.Lease{Lane: "watcher", Token: 3, Failures: 2, NotBefore: after(10*time.Minute + 4*time.Second)}},
 			})
@@ -306,9 +314,10 @@ func TestLists(t *testing.T) {
 					{Model: "test/large", DownSince: began, Until: after(10*time.Minute + 30*time.Second), Failures: 5, ErrorClass: "auth", Error: "wrong key", Agents: []string{"echo"}},
 					{Model: "test/small", DownSince: began, Until: after(10*time.Minute + 10*time.Second), Failures: 5, ErrorClass: "overloaded", Error: "HTTP 503", Agents: []string{"echo"}},
 				},
-				Workers: []turnkeeper.Heartbeat{{WorkerID: "host-2-bbbb", Host: "two", PID: 2, Version: "v1", Slots: 10, TakeoverAfter: 15 * time.Second, StartedAt: began, Silent: 2 * time.Second}},
-				Turns:   []turnkeeper.Turn{open.Turn},
-				Lanes:   []storage.LaneView{{Lease: turnkeeper.Lease{Lane: "watcher", Token: 3}, TurnState: turnkeeper.TurnQueued, OpenTurn: 42}},
+				Scheduler: storage.SchedulerSettings{PausedAt: began, PausedReason: "repairs"},
+				Workers:   []turnkeeper.Heartbeat{{WorkerID: "host-2-bbbb", Host: "two", PID: 2, Version: "v1", Slots: 10, TakeoverAfter: 15 * time.Second, StartedAt: began, Silent: 2 * time.Second}},
+				Turns:     []turnkeeper.Turn{open.Turn},
+				Lanes:     []storage.LaneView{{Lease: turnkeeper.Lease{Lane: "watcher", Token: 3}, TurnState: turnkeeper.TurnQueued, OpenTurn: 42}},
 			})
 		},
 		"models": func(s *screen) {
@@ -323,20 +332,21 @@ func TestLists(t *testing.T) {
 		"schedules": func(s *screen) {
 			showSchedules(s, utcNow, []turnkeeper.Schedule{
 				{Agent: "watcher", Name: "default", Cron: "0 9 * * *", TimeZone: "Europe/Berlin", Conversation: "main", Active: true, NextDue: after(23 * time.Hour), LastSlot: after(-time.Hour)},
-				{Agent: "watcher", Name: "nightly", Cron: "0 2 * * *", CronOverride: "@hourly", TimeZone: "UTC", Conversation: "night", Active: true, PausedAt: began},
+				{Agent: "watcher", Name: "nightly", Cron: "0 2 * * *", CronOverride: "@hourly", TimeZone: "UTC", Conversation: "night", Active: true, PausedAt: began, PausedReason: "too many", NextDue: after(time.Minute)},
 				{Agent: "old", Name: "default", Cron: "0 0 30 2 *", TimeZone: "UTC", Conversation: "main", LastError: "the schedule never comes due"},
 			})
 		},
 		"workers": func(s *screen) {
 			showWorkers(s, utcNow, []turnkeeper.Heartbeat{
 				{WorkerID: "a", Host: "one", PID: 1, Version: "v1", Slots: 10, TakeoverAfter: 15 * time.Second, StartedAt: began, Silent: 2 * time.Second},
-				{WorkerID: "b", Host: "two", PID: 2, Version: "v1", TakeoverAfter: 15 * time.Second, StartedAt: began},
+				{WorkerID: "b", Host: "two", PID: 2, Version: "v1", Roles: []string{"api", "worker"}, TakeoverAfter: 15 * time.Second, StartedAt: began},
+				{WorkerID: "e", Host: "two", PID: 5, Version: "v1", Roles: []string{"api"}, TakeoverAfter: 15 * time.Second, StartedAt: began},
 				{WorkerID: "c", Host: "two", PID: 3, Version: "v1", Slots: 10, TakeoverAfter: time.Minute, StartedAt: began, Silent: 61 * time.Second},
 				{WorkerID: "d", Host: "two", PID: 4, Version: "v1", Slots: 10, StartedAt: began, Silent: 50 * time.Minute, StoppedAt: began},
 			})
 		},
 		"agents": func(s *screen) {
-			showAgents(s, utcNow, []turnkeeper.AgentRegistration{{Name: "clerk", Description: "Keeps a list.", DefinitionHash: strings.Repeat("c", 64), LanePerConversation: true}})
+			showAgents(s, utcNow, []turnkeeper.AgentRegistration{{Name: "clerk", Description: "Keeps a list.", DefinitionHash: strings.Repeat("c", 64), LanePerConversation: true, PausedSchedules: []string{"daily"}}})
 		},
 		"migrations": func(s *screen) {
 			showMigrations(s, []storage.Migration{{Version: 1, Name: "turnkeeper", Applied: true}, {Version: 2, Name: "moves"}})

@@ -9,6 +9,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/internal/views"
+	"turnkeeper/internal/words"
 	"turnkeeper/storage"
 )
 
@@ -42,16 +43,20 @@ func showMessages(s *screen, c clock, messages []turnkeeper.Message) {
 		if m.TurnID != 0 {
 			turn = fmt.Sprint(m.TurnID)
 		}
-		state := stateCell(m.State)
-		if m.State == turnkeeper.MessageWaiting && m.DueAt.After(c.now) && m.DueAt.After(m.AcceptedAt) {
-			state = cell{"due " + c.at(m.DueAt), dim}
-		} else if len(m.WaitsFor) > 0 {
-			state = cell{"waits for " + strings.Join(m.WaitsFor, ", "), warned}
-		}
-		t.add(fmt.Sprint(m.ID), state, m.Agent, m.Conversation, fmt.Sprint(m.Priority), fmt.Sprint(m.Attempts),
+		t.add(fmt.Sprint(m.ID), messageCell(m, c), m.Agent, m.Conversation, fmt.Sprint(m.Priority), fmt.Sprint(m.Attempts),
 			turn, c.at(m.AcceptedAt), oneLine(m.Body, previewColumns))
 	}
 	t.print(s)
+}
+
+// messageCell is how a message stands.
+func messageCell(m turnkeeper.Message, c clock) cell {
+	state, note := words.Standing(m, c.ago)
+	cell := stateCell(state)
+	if note != "" {
+		cell.text, cell.tone = cell.text+", "+note, warned
+	}
+	return cell
 }
 
 // previewColumns bounds what a list shows of a body.

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"turnkeeper/internal/views"
+	"turnkeeper/internal/words"
 	"turnkeeper/storage"
 )
 
@@ -21,6 +22,9 @@ func (s *session) lanesCommand() *cobra.Command {
 			}
 			look := func(ctx context.Context, store *storage.Store) ([]storage.LaneView, error) {
 				if err := flags.known(ctx, store); err != nil {
+					return nil, err
+				}
+				if err := s.tellPaused(ctx, store); err != nil {
 					return nil, err
 				}
 				return store.Lanes(ctx, page)
@@ -46,6 +50,9 @@ func showLanes(s *screen, c clock, lanes []storage.LaneView) {
 			lease = cell{"held, " + exact(max(lane.Remaining, 0)) + " left", active}
 			if lane.Remaining <= 0 {
 				lease = cell{"lapsed " + c.ago(l.Until), warned}
+			}
+			if lane.Silence != nil {
+				lease = cell{"held, " + words.SilentFor(*lane.Silence), bad}
 			}
 		}
 		t.add(string(l.Lane), lease, turn, thousands(int64(lane.Waiting)), fmt.Sprint(l.Token), fmt.Sprint(l.Failures),

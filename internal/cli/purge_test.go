@@ -9,7 +9,7 @@ import (
 )
 
 // tables are all that hold something of a turn or a message.
-var tables = strings.Fields(`messages turns replies rounds calls call_starts outputs output_chunks output_drafts turn_events
+var tables = strings.Fields(`messages turns replies rounds calls call_starts outputs output_chunks output_drafts turn_events failed_attempts
 	lease_log awaited_calls detached_calls extractions spend spend_reservations summaries cancellations retries webhook_deliveries river_job`)
 
 // A purge takes all that is closed out of every table, and nothing that is open.
@@ -72,7 +72,7 @@ func TestPurge(t *testing.T) {
 	if n := count("summaries"); n != 1 {
 		t.Errorf("%d summaries are left under a turn that runs", n)
 	}
-	left := map[string]int{"messages": 2, "turns": 1, "rounds": 1, "calls": 1, "lease_log": 4, "river_job": 4, "spend": 1, "summaries": 1}
+	left := map[string]int{"messages": 2, "turns": 1, "turn_events": 3, "failed_attempts": 2, "lease_log": 1, "river_job": 1, "spend": 1, "summaries": 1}
 	for _, table := range tables {
 		if n := count(table); n != left[table] {
 			t.Errorf("%d rows are left in %s, want %d", n, table, left[table])

@@ -92,6 +92,28 @@ func (s *session) steerScheduler(ctx context.Context, change func(*storage.Store
 	})
 }
 
+// tellPaused tells people above a list that the scheduler hands out no turns.
+func (s *session) tellPaused(ctx context.Context, store *storage.Store) error {
+	if s.json() {
+		return nil
+	}
+	settings, err := store.SchedulerSettings(ctx)
+	if err == nil {
+		showPause(s.out, s.clock(), settings)
+	}
+	return err
+}
+
+// showPause is a line on a scheduler that hands out no turns.
+func showPause(s *screen, c clock, set storage.SchedulerSettings) {
+	switch {
+	case !set.PausedAt.IsZero():
+		s.line("%s", s.in(warned, "The scheduler has been paused since "+c.at(set.PausedAt)+": "+oneLine(set.PausedReason, 200)))
+	case set.HoldUntil.After(c.now):
+		s.line("%s", s.in(warned, "The scheduler holds off until "+c.at(set.HoldUntil)+": "+oneLine(set.HoldReason, 200)))
+	}
+}
+
 func showScheduler(s *screen, c clock, set storage.SchedulerSettings) {
 	state := s.in(good, "hands out turns")
 	if !set.HoldUntil.IsZero() && set.HoldUntil.After(c.now) {

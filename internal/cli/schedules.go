@@ -26,17 +26,18 @@ agent's file.`,
   turnctl schedules reset watcher/nightly     back to the agent's file`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			look := func(ctx context.Context, store *storage.Store) ([]turnkeeper.Schedule, error) {
+				if err := s.tellPaused(ctx, store); err != nil {
+					return nil, err
+				}
 				return store.Schedules(ctx)
 			}
 			return list(s, cmd, look, views.OfSchedule, showSchedules, "no schedules: no agent's file has one")
 		},
 	}
 	cmd.AddCommand(
-		s.changeSchedule("pause AGENT[/NAME]", "Stop a schedule", 1, func(ctx context.Context, store *storage.Store, to target, _ []string) error {
-			return store.PauseSchedule(ctx, to.agent, to.name, true)
-		}),
+		s.pauseScheduleCommand(),
 		s.changeSchedule("resume AGENT[/NAME]", "Let a schedule go on from its next slot", 1, func(ctx context.Context, store *storage.Store, to target, _ []string) error {
-			return store.PauseSchedule(ctx, to.agent, to.name, false)
+			return store.PauseSchedule(ctx, to.agent, to.name, false, "")
 		}),
 		s.changeSchedule("set AGENT[/NAME] CRON", "Change when a schedule comes due", 2, setSchedule),
 		s.changeSchedule("reset AGENT[/NAME]", "Go back to the schedule of the agent's file", 1, func(ctx context.Context, store *storage.Store, to target, _ []string) error {
@@ -44,6 +45,15 @@ agent's file.`,
 		}),
 		s.runSchedule(),
 	)
+	return cmd
+}
+
+func (s *session) pauseScheduleCommand() *cobra.Command {
+	var reason string
+	cmd := s.changeSchedule("pause AGENT[/NAME]", "Stop a schedule", 1, func(ctx context.Context, store *storage.Store, to target, _ []string) error {
+		return store.PauseSchedule(ctx, to.agent, to.name, true, strings.TrimSpace(reason))
+	})
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for other operators")
 	return cmd
 }
 
@@ -60,7 +70,11 @@ func showSchedules(s *screen, c clock, schedules []turnkeeper.Schedule) {
 			state, next = cell{"paused", warned}, "-"
 		}
 		note := sched.LastError
-		if note == "" && sched.CronOverride != "" {
+		switch {
+		case note != "":
+		case sched.Active && !sched.PausedAt.IsZero():
+			note = strings.TrimSuffix("paused since "+c.at(sched.PausedAt)+": "+sched.PausedReason, ": ")
+		case sched.CronOverride != "":
 			note = "changed here; the file says " + sched.Cron
 		}
 		t.add(sched.Agent+"/"+sched.Name, state, sched.InForce(), sched.TimeZone, next, c.at(sched.LastSlot), sched.Conversation, note)

@@ -12,6 +12,7 @@ import (
 	"turnkeeper/internal/app"
 	"turnkeeper/internal/config"
 	"turnkeeper/internal/views"
+	"turnkeeper/internal/words"
 	"turnkeeper/storage"
 )
 
@@ -57,33 +58,36 @@ look.
 // A sight is what top shows at one moment.
 type sight struct {
 	storage.Figures
-	Down    []turnkeeper.ModelHealth // of the models that agents ask
-	Workers []turnkeeper.Heartbeat
-	Turns   []turnkeeper.Turn
-	Lanes   []storage.LaneView
+	Down      []turnkeeper.ModelHealth // of the models that agents ask
+	Scheduler storage.SchedulerSettings
+	Workers   []turnkeeper.Heartbeat
+	Turns     []turnkeeper.Turn
+	Lanes     []storage.LaneView
 }
 
 type sightView struct {
-	Now             time.Time      `json:"now"`
-	Waiting         int            `json:"waiting_messages"`
-	OldestMs        int64          `json:"oldest_due_ms"` // 0: nothing is due
-	Running         int            `json:"running_turns"`
-	Queued          int            `json:"queued_turns"`
-	Elsewhere       int            `json:"waiting_turns"`
-	EndedPerMin     int            `json:"ended_last_minute"`
-	SucceededPerMin int            `json:"succeeded_last_minute"`
-	FailedPerMin    int            `json:"failed_last_minute"`
-	TokensPerMin    int64          `json:"tokens_last_minute"`
-	Down            []views.Model  `json:"models_down"`
-	Workers         []views.Worker `json:"workers"`
-	Turns           []views.Turn   `json:"turns"`
-	Lanes           []views.Lane   `json:"lanes"`
+	Now             time.Time       `json:"now"`
+	Waiting         int             `json:"waiting_messages"`
+	OldestMs        int64           `json:"oldest_due_ms"` // 0: nothing is due
+	Running         int             `json:"running_turns"`
+	Queued          int             `json:"queued_turns"`
+	Elsewhere       int             `json:"waiting_turns"`
+	EndedPerMin     int             `json:"ended_last_minute"`
+	SucceededPerMin int             `json:"succeeded_last_minute"`
+	FailedPerMin    int             `json:"failed_last_minute"`
+	TokensPerMin    int64           `json:"tokens_last_minute"`
+	Down            []views.Model   `json:"models_down"`
+	Scheduler       views.Scheduler `json:"scheduler"`
+	Workers         []views.Worker  `json:"workers"`
+	Turns           []views.Turn    `json:"turns"`
+	Lanes           []views.Lane    `json:"lanes"`
 }
 
 func viewSight(v sight) sightView {
 	return sightView{
 		v.Now, v.Waiting, views.Millis(v.Oldest), v.Running, v.Queued, v.Elsewhere, v.Ended, v.Succeeded, v.Failed, v.Tokens,
-		views.All(v.Down, views.OfModel), views.All(v.Workers, views.OfWorker), views.All(v.Turns, views.OfTurn), views.All(v.Lanes, views.OfLane),
+		views.All(v.Down, views.OfModel), views.OfScheduler(v.Scheduler), views.All(v.Workers, views.OfWorker), views.All(v.Turns, views.OfTurn),
+		views.All(v.Lanes, views.OfLane),
 	}
 }
 
@@ -96,6 +100,9 @@ func look(ctx context.Context, store *storage.Store, limit int) (v sight, err er
 		return v, err
 	}
 	v.Down = slices.DeleteFunc(models, func(m turnkeeper.ModelHealth) bool { return !m.Down() || !m.Used() })
+	if v.Scheduler, err = store.SchedulerSettings(ctx); err != nil {
+		return v, err
+	}
 	if v.Workers, err = store.Workers(ctx); err != nil {
 		return v, err
 	}
@@ -205,6 +212,7 @@ func drawSight(s *screen, c clock, v sight) {
 		}
 	}
 	s.line("%s  %s", s.in(bold, "turnkeeper"), s.in(dim, c.moment(v.Now)))
+	showPause(s, c, v.Scheduler)
 	oldest := "none due"
 	if v.Waiting > 0 && v.Oldest > 0 {
 		oldest = "the oldest due " + coarse(v.Oldest) + " ago"
@@ -234,14 +242,14 @@ func drawSight(s *screen, c clock, v sight) {
 }
 
 func showOpenTurns(s *screen, c clock, turns []turnkeeper.Turn) {
-	t := newTable(">TURN", "STATE", "AGENT", "CONVERSATION", ">MESSAGE", ">ROUNDS", ">CALLS", ">TOKENS", "SINCE", "WORKER")
+	t := newTable(">TURN", "STATE", "AGENT", "CONVERSATION", ">MESSAGE", ">ROUNDS", ">CALLS", ">TOKENS", "SINCE", "WORKER", "NOW")
 	for _, turn := range turns {
 		since := turn.GrantedAt
 		if since.IsZero() {
 			since = turn.CreatedAt
 		}
-		t.add(fmt.Sprint(turn.ID), stateCell(turn.State), turn.Agent, turn.Conversation, fmt.Sprint(turn.MessageID), fmt.Sprint(turn.InferenceRounds),
-			fmt.Sprint(turn.ExecutedCalls), thousands(turn.Usage.Total()), c.ago(since), orDash(string(turn.WorkerID)))
+		t.add(fmt.Sprint(turn.ID), turnCell(turn), turn.Agent, turn.Conversation, fmt.Sprint(turn.MessageID), fmt.Sprint(turn.InferenceRounds),
+			fmt.Sprint(turn.ExecutedCalls), thousands(turn.Usage.Total()), c.ago(since), orDash(string(turn.WorkerID)), orDash(words.Doing(turn, c.ago)))
 	}
 	t.print(s)
 }

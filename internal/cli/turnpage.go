@@ -82,6 +82,12 @@ func (p *turnPage) outcome() {
 	p.heading("Outcome", "")
 	list := pairs{screen: p.screen, indent: "  ", width: 14}
 	list.add("stop reason", p.stopReason())
+	switch {
+	case t.Silence != nil:
+		list.add("now", p.in(bad, oneLine(words.Silence(t.WorkerID, *t.Silence, "the turn", p.moment), 0)))
+	case t.UnderWay != nil:
+		list.add("now", oneLine(words.UnderWay(*t.UnderWay), 0))
+	}
 	list.add("took", p.took())
 	list.add("rounds", fmt.Sprintf("%s, %d charged", plural(t.InferenceRounds, "model call"), t.ChargedRounds))
 	list.add("tool calls", fmt.Sprintf("%d executed", t.ExecutedCalls))
@@ -110,7 +116,7 @@ func (p *turnPage) stopReason() string {
 		}
 		return p.in(dim, "it goes on")
 	}
-	said := words.StopReason(t.StopReason)
+	said := words.StopReason(t)
 	if said == string(t.StopReason) {
 		return said
 	}
@@ -133,7 +139,14 @@ func (p *turnPage) took() string {
 	} else {
 		text = exact(p.Turn.Duration())
 	}
-	return text + p.in(dim, fmt.Sprintf(": %s in models, %s in tools", exact(models), exact(tools)))
+	if end.IsZero() && models+tools == 0 {
+		return text
+	}
+	spent := exact(models) + " in models"
+	if tools > 0 || !end.IsZero() {
+		spent += ", " + exact(tools) + " in tools"
+	}
+	return text + p.in(dim, ": "+spent)
 }
 
 func tokens(u turnkeeper.Usage) string {
@@ -254,6 +267,9 @@ func (p *turnPage) result(c turnkeeper.ToolCall) {
 	text, lines := c.Preview, 2
 	if p.full {
 		text, lines = c.Shown, 0
+	}
+	if p.Turn.MayHaveRun(c) {
+		text = agentturn.ShownPerhaps
 	}
 	for _, line := range p.shorten(text, 7, lines) {
 		p.line("       %s", p.in(dim, line))

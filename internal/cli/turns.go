@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/internal/views"
+	"turnkeeper/internal/words"
 	"turnkeeper/storage"
 )
 
@@ -36,17 +38,25 @@ func (s *session) turnsCommand() *cobra.Command {
 }
 
 func showTurns(s *screen, c clock, turns []turnkeeper.Turn) {
-	t := newTable(">TURN", "STATE", "AGENT", "CONVERSATION", ">MESSAGE", ">ROUNDS", ">CALLS", ">TOKENS", ">TOOK", "BEGAN", "STOPPED BY")
+	t := newTable(">TURN", "STATE", "AGENT", "CONVERSATION", ">MESSAGE", ">ROUNDS", ">CALLS", ">TOKENS", ">TOOK", "BEGAN", "NOTE")
 	for _, turn := range turns {
 		took := "-"
 		if !turn.EndedAt.IsZero() {
 			took = exact(turn.Duration())
 		}
-		t.add(fmt.Sprint(turn.ID), stateCell(turn.State), turn.Agent, turn.Conversation, fmt.Sprint(turn.MessageID),
+		t.add(fmt.Sprint(turn.ID), turnCell(turn), turn.Agent, turn.Conversation, fmt.Sprint(turn.MessageID),
 			fmt.Sprint(turn.InferenceRounds), fmt.Sprint(turn.ExecutedCalls), thousands(turn.Usage.Total()), took,
-			c.at(turn.CreatedAt), cell{stoppedBy(turn), dim})
+			c.at(turn.CreatedAt), cell{cmp.Or(words.Doing(turn, c.ago), stoppedBy(turn)), dim})
 	}
 	t.print(s)
+}
+
+// turnCell is the state of a turn, which stands out where its worker is silent.
+func turnCell(t turnkeeper.Turn) cell {
+	if t.Silence != nil {
+		return cell{"! " + string(t.State), bad}
+	}
+	return stateCell(t.State)
 }
 
 func stateCell[S ~string](state S) cell {

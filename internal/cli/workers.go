@@ -15,8 +15,8 @@ func (s *session) workersCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "workers", Short: "List worker processes, those that ended in the last hour included", Args: cobra.NoArgs,
 		Long: `List worker processes, those that ended in the last hour included. Each is alive,
-draining (it takes no turns: it is told to stop, or does not have the role worker),
-silent (lost: its turns go to others) or stopped.`,
+serving (it does not have the role worker, and takes no turns), draining (it is told
+to stop, and takes no more turns), silent (lost: its turns go to others) or stopped.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			look := func(ctx context.Context, store *storage.Store) ([]turnkeeper.Heartbeat, error) {
 				return store.Workers(ctx)
@@ -27,7 +27,7 @@ silent (lost: its turns go to others) or stopped.`,
 }
 
 func showWorkers(s *screen, c clock, workers []turnkeeper.Heartbeat) {
-	tones := map[turnkeeper.WorkerState]tone{turnkeeper.WorkerAlive: good, turnkeeper.WorkerDraining: active, turnkeeper.WorkerSilent: bad, turnkeeper.WorkerStopped: dim}
+	tones := map[turnkeeper.WorkerState]tone{turnkeeper.WorkerAlive: good, turnkeeper.WorkerServing: good, turnkeeper.WorkerDraining: active, turnkeeper.WorkerSilent: bad, turnkeeper.WorkerStopped: dim}
 	t := newTable("WORKER", "STATE", ">SLOTS", "HOST", ">PID", "STARTED", "LAST SIGN OF LIFE", "VERSION")
 	for _, w := range workers {
 		state := w.State()

@@ -24,10 +24,10 @@ import (
 
 // Roles of a process.
 const (
-	RoleWorker    = "worker"    // runs turns
-	RoleScheduler = "scheduler" // makes turns out of messages and schedules
-	RoleAPI       = "api"       // answers HTTP requests
-	RoleWebhooks  = "webhooks"  // pushes replies to webhooks
+	RoleWorker    = turnkeeper.RoleWorker // runs turns
+	RoleScheduler = "scheduler"           // makes turns out of messages and schedules
+	RoleAPI       = "api"                 // answers HTTP requests
+	RoleWebhooks  = "webhooks"            // pushes replies to webhooks
 )
 
 // A Config is the settings of one process. Start from Default or Load.

@@ -141,7 +141,7 @@ func (s *Store) closeCancelled(t *turnRow, rings *[]Bell) {
 	}
 	t.settleArrived(now)
 	t.endElsewhere(now)
-	t.settleCalls(now)
+	t.settleCalls(now, agentturn.ShownNotRun)
 	if round := openRound(t); round > 0 {
 		t.tell(turnkeeper.EventRoundRollback, round, agentturn.RollbackData{Reason: "the turn was cancelled"}, now)
 	}

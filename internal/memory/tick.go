@@ -199,7 +199,7 @@ func (t *tick) Lost(_ context.Context, limit int) (lost []turnkeeper.LostGrant, 
 			lost = append(lost, turnkeeper.LostGrant{
 				Lane: lane, TurnID: turn.ID, GrantID: l.GrantID, JobID: turn.JobID, MessageID: turn.MessageID, WorkerID: s.taker(l),
 				Trigger: turn.Trigger, GrantedAt: l.GrantedAt, Lapsed: lapsed(l, now), Losses: turn.Losses,
-				Dispatches: turn.Dispatches, LastSeq: turn.LastSeq,
+				Dispatches: turn.Dispatches, Rounds: len(turn.rounds), LastSeq: turn.LastSeq,
 			})
 		}
 		slices.SortStableFunc(lost, func(a, b turnkeeper.LostGrant) int { return a.GrantedAt.Compare(b.GrantedAt) })
@@ -256,7 +256,7 @@ func (t *tick) CloseLost(_ context.Context, lost turnkeeper.LostGrant) error {
 	t.later(func(rings *[]Bell) {
 		draft := t.s.state.turn(lost.TurnID).draft()
 		if !t.s.bugs.has(BugCallsLeftOpen) {
-			draft.settleCalls(t.s.now())
+			draft.settleCalls(t.s.now(), agentturn.ShownPerhaps)
 		}
 		outcome, events := agentturn.Lost(lost, draft.Agent, t.s.state.definitions[draft.DefinitionHash], cloneRounds(draft.rounds), openRound(draft))
 		for _, event := range events {
@@ -269,8 +269,9 @@ func (t *tick) CloseLost(_ context.Context, lost turnkeeper.LostGrant) error {
 	return nil
 }
 
-// settleCalls gives every open call of a turn its final result.
-func (t *turnRow) settleCalls(now time.Time) {
+// settleCalls gives every open call of a turn its final result. perhaps is that of a planned call
+// without an effect.
+func (t *turnRow) settleCalls(now time.Time, perhaps string) {
 	t.settleArrived(now)
 	t.endSpawned(now)
 	for i := range t.rounds {
@@ -283,6 +284,9 @@ func (t *turnRow) settleCalls(now time.Time) {
 			state, shown := turnkeeper.CallUnknown, agentturn.ShownUnknown
 			if call.State == turnkeeper.CallPlanned {
 				state, shown = turnkeeper.CallCancelled, agentturn.ShownNotRun
+				if call.Effect == turnkeeper.EffectNone {
+					shown = perhaps
+				}
 			} else {
 				t.verdicts = append(t.verdicts, call.Key)
 			}

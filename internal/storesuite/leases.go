@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/agentturn"
 	"turnkeeper/scheduler"
 )
 
@@ -355,7 +356,7 @@ func handedBack(h *house) {
 }
 
 func threeLosses(h *house) {
-	d := h.planned(turnkeeper.EffectOnce, turnkeeper.EffectOnce)
+	d := h.planned(turnkeeper.EffectOnce, turnkeeper.EffectOnce, turnkeeper.EffectNone)
 	d.mustStart(key(1, 1), nonce(), 1)
 	h.enqueue("clerk", "", "next in the lane")
 	d = h.again(h.again(d))
@@ -369,6 +370,9 @@ func threeLosses(h *house) {
 	equal(h, "losses", turn.Losses, 3)
 	equal(h, "the started call", d.call(key(1, 1)).State, turnkeeper.CallUnknown)
 	equal(h, "the planned call", d.call(key(1, 2)).State, turnkeeper.CallCancelled)
+	equal(h, "what is said of it", d.call(key(1, 2)).Shown, agentturn.ShownNotRun)
+	equal(h, "the read, which needs no start", d.call(key(1, 3)).State, turnkeeper.CallCancelled)
+	equal(h, "what is said of it", d.call(key(1, 3)).Shown, agentturn.ShownPerhaps)
 	reply, ok := h.Reply(turn.MessageID)
 	if !ok || reply.Outcome != turnkeeper.TurnDegraded {
 		h.Errorf("reply %+v", reply)

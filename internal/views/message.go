@@ -22,9 +22,11 @@ type Message struct {
 	Slot         *time.Time              `json:"slot"`
 	Attempts     int                     `json:"attempts"`
 	TurnID       *turnkeeper.TurnID      `json:"turn_id"`
+	Outcome      *turnkeeper.TurnState   `json:"outcome"` // of the turn that closed it; null: it is open
 	LastError    string                  `json:"last_error"`
 	Faults       int                     `json:"counted_attempts"` // that count against it
 	WaitsFor     []string                `json:"waits_for_models"` // all of them down
+	Waits        []Wait                  `json:"waits"`            // []: it is closed, or its turn runs
 	TraceParent  string                  `json:"trace_parent"`
 	AcceptedAt   time.Time               `json:"accepted_at"`
 	DueAt        time.Time               `json:"due_at"`
@@ -36,7 +38,7 @@ func OfMessage(m turnkeeper.Message) Message {
 	return Message{
 		ID: m.ID, State: m.State, Agent: m.Agent, Conversation: m.Conversation, Lane: m.Lane, Body: m.Body, Key: m.Key,
 		Priority: m.Priority, Trigger: m.Trigger, Schedule: m.Schedule, Slot: OrNull(m.Slot), Attempts: m.Attempts,
-		TurnID: OrNull(m.TurnID), LastError: m.LastError, Faults: m.Faults, WaitsFor: append([]string{}, m.WaitsFor...), TraceParent: m.TraceParent, AcceptedAt: m.AcceptedAt,
+		TurnID: OrNull(m.TurnID), Outcome: OrNull(m.Outcome), LastError: m.LastError, Faults: m.Faults, WaitsFor: append([]string{}, m.WaitsFor...), Waits: All(m.Waits, OfWait), TraceParent: m.TraceParent, AcceptedAt: m.AcceptedAt,
 		DueAt: m.DueAt, ClosedAt: OrNull(m.ClosedAt),
 	}
 }

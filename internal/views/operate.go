@@ -23,6 +23,7 @@ type Lane struct {
 	Failures    int                  `json:"failures"`
 	NotBefore   *time.Time           `json:"not_before"`
 	Waiting     int                  `json:"waiting_messages"`
+	Silence     *Silence             `json:"worker_silence"` // null: its holder gives signs of life, or nobody holds it
 }
 
 // OfLane shows a lane.
@@ -31,7 +32,7 @@ func OfLane(v storage.LaneView) Lane {
 	return Lane{
 		Lane: l.Lane, Held: l.Held(), TurnID: OrNull(cmp.Or(v.OpenTurn, l.TurnID)), TurnState: v.TurnState, WorkerID: l.WorkerID, Token: l.Token,
 		GrantID: l.GrantID, GrantedAt: OrNull(l.GrantedAt), Until: OrNull(l.Until), RemainingMs: Millis(v.Remaining),
-		Failures: l.Failures, NotBefore: OrNull(l.NotBefore), Waiting: v.Waiting,
+		Failures: l.Failures, NotBefore: OrNull(l.NotBefore), Waiting: v.Waiting, Silence: OfSilence(v.Silence),
 	}
 }
 
@@ -46,7 +47,8 @@ type Schedule struct {
 	Message      string     `json:"message"`
 	Active       bool       `json:"active"`
 	PausedAt     *time.Time `json:"paused_at"`
-	NextDue      *time.Time `json:"next_due"`
+	PausedReason string     `json:"paused_reason"`
+	NextDue      *time.Time `json:"next_due"` // null: it is paused, has ended, or that is not computed yet
 	LastSlot     *time.Time `json:"last_slot"`
 	LastError    string     `json:"last_error"`
 	AgentRetired bool       `json:"agent_retired"`
@@ -54,9 +56,13 @@ type Schedule struct {
 
 // OfSchedule shows a schedule.
 func OfSchedule(s turnkeeper.Schedule) Schedule {
+	next := s.NextDue
+	if !s.Active || !s.PausedAt.IsZero() {
+		next = time.Time{} // it was due before it was paused
+	}
 	return Schedule{
 		Agent: s.Agent, Name: s.Name, Cron: s.InForce(), FileCron: s.Cron, TimeZone: s.TimeZone, Conversation: s.Conversation,
-		Message: s.Message, Active: s.Active, PausedAt: OrNull(s.PausedAt), NextDue: OrNull(s.NextDue), LastSlot: OrNull(s.LastSlot),
+		Message: s.Message, Active: s.Active, PausedAt: OrNull(s.PausedAt), PausedReason: s.PausedReason, NextDue: OrNull(next), LastSlot: OrNull(s.LastSlot),
 		LastError: s.LastError, AgentRetired: s.AgentRetired,
 	}
 }
@@ -89,7 +95,8 @@ func OfScheduler(s storage.SchedulerSettings) Scheduler {
 // A Worker is a worker process.
 type Worker struct {
 	WorkerID   turnkeeper.WorkerID    `json:"worker_id"`
-	State      turnkeeper.WorkerState `json:"state"` // alive, draining, silent, stopped
+	State      turnkeeper.WorkerState `json:"state"` // alive, serving, draining, silent, stopped
+	Roles      []string               `json:"roles"` // []: an older release does not say
 	Host       string                 `json:"host"`
 	PID        int                    `json:"pid"`
 	Version    string                 `json:"version"`
@@ -104,7 +111,7 @@ type Worker struct {
 // OfWorker shows a worker process.
 func OfWorker(h turnkeeper.Heartbeat) Worker {
 	return Worker{
-		h.WorkerID, h.State(), h.Host, h.PID, h.Version, h.Slots, Millis(h.TakeoverAfter), h.StartedAt, h.BeatAt,
+		h.WorkerID, h.State(), append([]string{}, h.Roles...), h.Host, h.PID, h.Version, h.Slots, Millis(h.TakeoverAfter), h.StartedAt, h.BeatAt,
 		Millis(h.Silent), OrNull(h.StoppedAt),
 	}
 }
@@ -115,8 +122,9 @@ type Agent struct {
 	Description    string     `json:"description"`
 	Lane           string     `json:"lane"` // agent or conversation
 	DefinitionHash string     `json:"definition_hash"`
-	RetiredAt      *time.Time `json:"retired_at"`   // null: it takes messages
-	LeftWaiting    int        `json:"left_waiting"` // messages that wait, if it is retired
+	RetiredAt      *time.Time `json:"retired_at"`       // null: it takes messages
+	LeftWaiting    int        `json:"left_waiting"`     // messages that wait, if it is retired
+	Paused         []string   `json:"paused_schedules"` // by name
 }
 
 // OfAgent shows an agent.
@@ -125,5 +133,5 @@ func OfAgent(a turnkeeper.AgentRegistration) Agent {
 	if a.LanePerConversation {
 		lane = "conversation"
 	}
-	return Agent{a.Name, a.Description, lane, a.DefinitionHash, OrNull(a.RetiredAt), a.LeftWaiting}
+	return Agent{a.Name, a.Description, lane, a.DefinitionHash, OrNull(a.RetiredAt), a.LeftWaiting, append([]string{}, a.PausedSchedules...)}
 }

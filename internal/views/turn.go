@@ -53,6 +53,49 @@ type Turn struct {
 	GrantedAt      *time.Time             `json:"granted_at"`
 	LeaseUntil     *time.Time             `json:"lease_until"`
 	EndedAt        *time.Time             `json:"ended_at"`
+	UnderWay       *UnderWay              `json:"under_way"`      // null: it does not run
+	Silence        *Silence               `json:"worker_silence"` // null: its worker gives signs of life, or it has none
+}
+
+// An UnderWay is what a running turn does at the moment, and is not counted yet.
+type UnderWay struct {
+	Round        int        `json:"round"`         // that a model is asked for, or whose calls run
+	Since        *time.Time `json:"since"`         // of the first text, or of the grant; null: calls run
+	OutputTokens int64      `json:"output_tokens"` // of the answer so far, estimated
+	Calls        []OpenCall `json:"tool_calls"`
+}
+
+// An OpenCall is a tool call that is not answered.
+type OpenCall struct {
+	ID        string               `json:"id"` // round-R-tool-I
+	Name      string               `json:"name"`
+	State     turnkeeper.CallState `json:"state"`
+	StartedAt *time.Time           `json:"started_at"` // null: no start is on record
+}
+
+// A Silence is that of the worker that a turn runs on.
+type Silence struct {
+	SilentMs   int64     `json:"silent_ms"`
+	Stopped    bool      `json:"stopped"`       // the worker has said that it stops
+	TakeoverAt time.Time `json:"taken_over_at"` // the turn goes to another worker then
+}
+
+// OfUnderWay shows what a running turn does; nil: it does not run.
+func OfUnderWay(u *turnkeeper.UnderWay) *UnderWay {
+	if u == nil {
+		return nil
+	}
+	return &UnderWay{u.Round, OrNull(u.Since), u.OutputTokens, All(u.Calls, func(c turnkeeper.OpenCall) OpenCall {
+		return OpenCall{c.Key.String(), c.Name, c.State, OrNull(c.StartedAt)}
+	})}
+}
+
+// OfSilence shows the silence of a worker; nil: it gives signs of life.
+func OfSilence(s *turnkeeper.Silence) *Silence {
+	if s == nil {
+		return nil
+	}
+	return &Silence{Millis(s.For), s.Stopped, s.Until}
 }
 
 // OfTurn shows a turn.
@@ -64,6 +107,7 @@ func OfTurn(t turnkeeper.Turn) Turn {
 		ErrorClass: t.ErrorClass, Error: t.Error, InnerDialogue: t.InnerDialogue, WorkerID: t.WorkerID, JobID: OrNull(t.JobID),
 		Token: t.Token, DefinitionHash: t.DefinitionHash, LastEvent: t.LastSeq, CreatedAt: t.CreatedAt, DueAt: OrNull(t.DueAt),
 		GrantedAt: OrNull(t.GrantedAt), LeaseUntil: OrNull(t.LeaseUntil), EndedAt: OrNull(t.EndedAt),
+		UnderWay: OfUnderWay(t.UnderWay), Silence: OfSilence(t.Silence),
 	}
 	if !t.EndedAt.IsZero() {
 		ms := Millis(t.Duration())

@@ -48,3 +48,28 @@ func escape(r rune) string {
 		return fmt.Sprintf(`\u%04x`, r)
 	}
 }
+
+// Brief is a text on one line of at most so many characters, made plain.
+func Brief(text string, most int) string {
+	line := strings.Join(strings.Fields(text), " ")
+	if runes := []rune(line); len(runes) > most {
+		line = string(runes[:most-1]) + "…"
+	}
+	return Plain(line)
+}
+
+// Sentence is a clause with its full stop.
+func Sentence(text string) string {
+	if text = Clause(text); strings.HasSuffix(text, "...") || strings.HasSuffix(text, "…") {
+		return text
+	}
+	return text + "."
+}
+
+// Clause is a sentence without its full stop, to stand before another.
+func Clause(text string) string {
+	if strings.HasSuffix(text, "...") {
+		return text
+	}
+	return strings.TrimRight(text, ". ")
+}

@@ -59,13 +59,23 @@ var stopReasons = map[turnkeeper.StopReason]string{
 	turnkeeper.StopInferenceError: "the model could not be asked",
 	turnkeeper.StopBudget:         "the budget was used up",
 	turnkeeper.StopCancelled:      "it was cancelled",
-	turnkeeper.StopWorkerLost:     "too many workers were lost on it",
 }
 
-// StopReason says what a stop reason means; one that is not known stands for itself.
-func StopReason(reason turnkeeper.StopReason) string {
-	if said := stopReasons[reason]; said != "" {
+// StopReason says what the stop reason of a turn means; one that is not known stands for itself.
+func StopReason(t turnkeeper.Turn) string {
+	if t.StopReason == turnkeeper.StopWorkerLost {
+		return lost(t.Losses)
+	}
+	if said := stopReasons[t.StopReason]; said != "" {
 		return said
 	}
-	return string(reason)
+	return string(t.StopReason)
+}
+
+// lost is what the loss of workers meant to a turn.
+func lost(workers int) string {
+	if workers > 1 {
+		return strconv.Itoa(workers) + " workers were lost on it"
+	}
+	return "its worker was lost while a call ran that must not run twice"
 }

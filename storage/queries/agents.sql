@@ -28,7 +28,8 @@ where agent = @agent and (active or last_error is not null) and not (name = any(
 -- name: ListAgents :many
 select a.name, a.description, a.definition_hash, a.lane_per_conversation, a.updated_at, a.retired_at,
     case when a.retired_at is null then 0 else
-        (select count(*) from turnkeeper.messages m where m.state = 'waiting' and m.agent = a.name) end::bigint as left_waiting
+        (select count(*) from turnkeeper.messages m where m.state = 'waiting' and m.agent = a.name) end::bigint as left_waiting,
+    array(select s.name from turnkeeper.schedules s where s.agent = a.name and s.active and s.paused_at is not null order by s.name)::text[] as paused
 from turnkeeper.agents a order by a.name;
 
 -- name: RetireAgent :execrows

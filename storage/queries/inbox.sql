@@ -3,13 +3,15 @@ select turnkeeper.enqueue(@agent::text, @body::text, @conversation::text, sqlc.n
     sqlc.narg(due_at)::timestamptz)::bigint;
 
 -- name: MessageByID :one
-select * from turnkeeper.messages where id = @id;
+select sqlc.embed(m), coalesce(t.state, '')::text as turn_state
+from turnkeeper.messages m left join turnkeeper.turns t on t.id = m.turn_id where m.id = @id;
 
 -- name: ListMessages :many
-select * from turnkeeper.messages
-where (@agent::text = '' or agent = @agent) and (@state::text = '' or state = @state)
-  and (@before::bigint = 0 or id < @before)
-order by id desc limit @max_rows;
+select sqlc.embed(m), coalesce(t.state, '')::text as turn_state
+from turnkeeper.messages m left join turnkeeper.turns t on t.id = m.turn_id
+where (@agent::text = '' or m.agent = @agent) and (@state::text = '' or m.state = @state)
+  and (@before::bigint = 0 or m.id < @before)
+order by m.id desc limit @max_rows;
 
 -- name: ReplyOfMessage :one
 select * from turnkeeper.replies where message_id = @message_id;

@@ -30,11 +30,14 @@ where g.turn_id = @turn_id order by g.id;
 select l.*, coalesce(extract(epoch from l.lease_until - clock_timestamp()) * 1000, 0)::bigint as remaining_ms,
     coalesce(nullif(t.worker_id, ''), j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as holder,
     coalesce(t.state, o.state, '')::text as turn_state, coalesce(o.id, 0)::bigint as open_turn,
-    (select count(*) from (select from turnkeeper.messages m where m.lane = l.lane and m.state = 'waiting' limit 10000) w)::bigint as waiting
+    (select count(*) from (select from turnkeeper.messages m where m.lane = l.lane and m.state = 'waiting' limit 10000) w)::bigint as waiting,
+    h.beat_at, h.stopped_at, coalesce(h.takeover_after, interval '0')::interval as takeover_after,
+    coalesce(extract(epoch from greatest(clock_timestamp() - h.beat_at, interval '0')) * 1000, 0)::bigint as silent_ms
 from turnkeeper.leases l
 left join turnkeeper.turns t on t.id = l.turn_id
 left join turnkeeper.turns o on o.lane = l.lane and o.state in ('queued', 'running', 'waiting')
 left join turnkeeper.river_job j on j.id = t.job_id
+left join turnkeeper.worker_heartbeat h on h.worker_id = coalesce(nullif(t.worker_id, ''), j.attempted_by[array_upper(j.attempted_by, 1)])
 where (@agent::text = '' or l.agent = @agent)
 order by l.grant_id is null, l.lane limit @max_rows offset @skip;
 
@@ -51,6 +54,7 @@ where agent = @agent and name = @name;
 
 -- name: PauseSchedule :execrows
 update turnkeeper.schedules set paused_at = case when @paused::boolean then clock_timestamp() end,
+    paused_reason = case when @paused then nullif(@reason::text, '') end,
     next_due = case when @paused then next_due end, updated_at = clock_timestamp()
 where agent = @agent and name = @name;
 
@@ -113,3 +117,65 @@ where b.turn_id = @turn_id and b.id < g.id order by b.id desc limit 1;
 select coalesce(min(b.ended_at), to_timestamp(0))::timestamptz as since from turnkeeper.lease_log b
 where b.turn_id = @turn_id and b.outcome = 'handed_back' and not exists (select from turnkeeper.lease_log o
     where o.turn_id = b.turn_id and o.id > b.id and o.outcome <> 'handed_back');
+
+-- name: WaitsOfMessages :many
+-- What can keep each of some open messages from its reply, but for what keeps all of them: see House.
+select m.id, m.state, m.agent, m.lane, m.due_at, coalesce(m.last_error, '')::text as last_error,
+    (m.due_at > greatest(statement_timestamp(), m.accepted_at))::boolean as early,
+    (a.name is not null)::boolean as known,
+    coalesce(a.models, '{}')::text[] as models, turnkeeper.chain_down(coalesce(a.models, '{}'))::boolean as models_down,
+    coalesce(l.failures, 0)::integer as failures,
+    l.not_before, (turnkeeper.lane_pauses(l.not_before) is true)::boolean as pauses,
+    coalesce(o.id, 0)::bigint as turn_id, coalesce(o.state, '')::text as turn_state, o.due_at as turn_due_at,
+    coalesce(o.error_class, '')::text as error_class, coalesce(o.error, '')::text as error, o.lease_until, o.granted_at,
+    coalesce(nullif(o.worker_id, ''), j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as worker_id,
+    (select count(*) from turnkeeper.awaited_calls w where w.turn_id = o.id and w.closed_at is null)::bigint as calls,
+    coalesce(first.id, 0)::bigint as first_before,
+    (select count(*) from (select from turnkeeper.messages b where b.lane = m.lane and b.state = 'waiting' and b.due_at <= m.due_at
+        and (b.due_at < m.due_at or b.priority > m.priority or b.priority = m.priority and b.id < m.id) limit 100) before)::bigint as before
+from turnkeeper.messages m
+left join turnkeeper.agents a on a.name = m.agent
+left join turnkeeper.leases l on l.lane = m.lane
+left join turnkeeper.turns o on o.lane = m.lane and o.state in ('queued', 'running', 'waiting')
+left join turnkeeper.river_job j on j.id = o.job_id
+left join lateral (
+    select b.id from turnkeeper.messages b where b.lane = m.lane and b.state = 'waiting' and b.due_at <= m.due_at
+        and (b.due_at < m.due_at or b.priority > m.priority or b.priority = m.priority and b.id < m.id)
+    order by b.due_at, b.priority desc, b.id limit 1
+) first on true
+where m.id = any(@ids::bigint[]) and m.state in ('waiting', 'running');
+
+-- name: House :one
+-- What keeps every message from its turn.
+select paused_at, coalesce(paused_reason, '')::text as paused_reason,
+    hold_until, coalesce(hold_reason, '')::text as hold_reason,
+    last_tick_at, poll_interval, clock_timestamp()::timestamptz as now, w.workers, w.slots, (select count(*) from turnkeeper.leases where grant_id is not null)::bigint as held
+from turnkeeper.settings, (
+    select count(*)::bigint as workers, coalesce(sum(h.slots), 0)::bigint as slots from turnkeeper.worker_heartbeat h
+    where h.stopped_at is null and h.slots > 0 and not turnkeeper.heart_silent(h.beat_at, greatest(h.takeover_after, interval '15 s'))
+) w;
+
+-- name: Holders :many
+-- The workers that turns run on, with what they do at the moment. What is streamed is what came since the newest start of a
+-- round that has no answer, in bytes.
+select t.id, coalesce(nullif(t.worker_id, ''), j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as worker_id,
+    t.inference_rounds, t.lease_until, h.beat_at, h.stopped_at, coalesce(h.takeover_after, interval '0')::interval as takeover_after,
+    coalesce(extract(epoch from greatest(clock_timestamp() - h.beat_at, interval '0')) * 1000, 0)::bigint as silent_ms,
+    coalesce(b.round, 0)::integer as round, coalesce(b.at, t.granted_at, t.created_at)::timestamptz as since,
+    (select coalesce(sum(octet_length(e.data::text) - octet_length('{"text":""}')), 0) from turnkeeper.turn_events e
+        where e.turn_id = t.id and e.seq > b.seq and e.type = 'block_delta')::bigint as streamed
+from turnkeeper.turns t
+left join turnkeeper.river_job j on j.id = t.job_id
+left join turnkeeper.worker_heartbeat h on h.worker_id = coalesce(nullif(t.worker_id, ''), j.attempted_by[array_upper(j.attempted_by, 1)])
+left join lateral (
+    select e.seq, e.round, e.at from (
+        select s.seq, s.round, s.at, s.type from turnkeeper.turn_events s
+        where s.turn_id = t.id and s.type in ('round_start', 'round_rollback') order by s.seq desc limit 1
+    ) e where e.type = 'round_start' and e.round > t.inference_rounds
+) b on true
+where t.id = any(@ids::bigint[]) and t.state = 'running';
+
+-- name: OpenCalls :many
+-- The calls of turns that are not answered.
+select turn_id, round, ordinal, name, state, started_at from turnkeeper.calls
+where turn_id = any(@ids::bigint[]) and state in ('planned', 'started', 'running') order by turn_id, round, ordinal;

@@ -151,11 +151,12 @@ select token, grant_id, worker_id, state, entries, write_id from turnkeeper.turn
 
 -- name: SettleOpenCalls :exec
 -- What a turn that is closed without its worker leaves behind: a started call
--- may or may not have happened, a planned one has not.
+-- may or may not have happened, a planned one has not; one without an effect needs no start,
+-- and may have been running when the turn's worker was lost.
 update turnkeeper.calls set state = case when state = 'planned' then 'cancelled' else 'unknown' end,
     ended_at = greatest(clock_timestamp(), started_at),
-    shown = case when state = 'planned' then @not_run::text else @unknown::text end,
-    preview = left(case when state = 'planned' then @not_run::text else @unknown::text end, 220)
+    shown = case when state <> 'planned' then @unknown::text when effect = 'none' then @perhaps::text else @not_run::text end,
+    preview = left(case when state <> 'planned' then @unknown::text when effect = 'none' then @perhaps else @not_run end, 220)
 where turn_id = @turn_id and state in ('planned', 'started', 'running');
 
 -- name: AddCallUsage :exec

@@ -20,6 +20,12 @@ select * from turnkeeper.cancellations where turn_id = @turn_id;
 select coalesce(verdict, '')::text as verdict, coalesce(message, 0)::bigint as message
 from turnkeeper.retry_message(@message::bigint, @anyway::boolean);
 
+-- name: HasActed :one
+-- Whether a call for the message may have changed something outside: see turnkeeper.Turn.MayHaveActed.
+select exists (select from turnkeeper.turns t join turnkeeper.calls c on c.turn_id = t.id
+    where t.message_id = @message and (c.effect <> 'none' and c.starts > 0
+        or t.losses > 0 and c.effect = 'none' and c.starts = 0 and c.state = 'cancelled'));
+
 -- name: RetryOf :many
 -- What a message was put into the inbox again for, and as which.
 select message_id, retried_as, asked_at from turnkeeper.retries where message_id = @message or retried_as = @message order by message_id;

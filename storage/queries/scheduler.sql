@@ -45,7 +45,7 @@ update turnkeeper.leases set not_before = null where not_before is not null and 
 -- has it that the grant is bound to, or, while it is bound to none, that River has given the job to:
 -- the latter is a hint only, for that worker may never come to bind it.
 select l.lane, l.turn_id::bigint as turn_id, l.grant_id::uuid as grant_id, l.granted_at::timestamptz as granted_at,
-    t.job_id::bigint as job_id, t.losses, t.dispatches, t.last_seq, t.trigger, t.message_id,
+    t.job_id::bigint as job_id, t.losses, t.dispatches, t.inference_rounds, t.last_seq, t.trigger, t.message_id,
     coalesce(t.worker_id, j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as worker_id,
     turnkeeper.lease_over(l.granted_at, l.lease_until)::boolean as lapsed
 from turnkeeper.leases l

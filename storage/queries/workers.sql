@@ -1,6 +1,6 @@
 -- name: Beat :exec
-insert into turnkeeper.worker_heartbeat (worker_id, host, pid, version, slots, takeover_after)
-values (@worker_id, @host, @pid, @version, @slots, @takeover_after)
+insert into turnkeeper.worker_heartbeat (worker_id, host, pid, version, slots, takeover_after, roles)
+values (@worker_id, @host, @pid, @version, @slots, @takeover_after, @roles)
 on conflict (worker_id) do update set beat_at = clock_timestamp(), slots = excluded.slots;
 
 -- name: StopBeating :exec
@@ -13,7 +13,7 @@ where coalesce(stopped_at, beat_at) < clock_timestamp() - interval '1 day'
   and not exists (select from turnkeeper.lease_log g where g.worker_id = h.worker_id and g.ended_at is null);
 
 -- name: ListWorkers :many
-select worker_id, host, pid, version, slots, takeover_after, started_at, beat_at, stopped_at,
+select worker_id, host, pid, version, slots, takeover_after, started_at, beat_at, stopped_at, roles,
     (extract(epoch from greatest(clock_timestamp() - beat_at, interval '0')) * 1000)::bigint as silent_ms
 from turnkeeper.worker_heartbeat
 where stopped_at is null or stopped_at > clock_timestamp() - interval '1 hour'

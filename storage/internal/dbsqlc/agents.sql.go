@@ -22,7 +22,8 @@ func (q *Queries) EndBackoff(ctx context.Context, agent string) error {
 const ListAgents = `-- name: ListAgents :many
 select a.name, a.description, a.definition_hash, a.lane_per_conversation, a.updated_at, a.retired_at,
     case when a.retired_at is null then 0 else
-        (select count(*) from turnkeeper.messages m where m.state = 'waiting' and m.agent = a.name) end::bigint as left_waiting
+        (select count(*) from turnkeeper.messages m where m.state = 'waiting' and m.agent = a.name) end::bigint as left_waiting,
+    array(select s.name from turnkeeper.schedules s where s.agent = a.name and s.active and s.paused_at is not null order by s.name)::text[] as paused
 from turnkeeper.agents a order by a.name
 `
 
@@ -34,6 +35,7 @@ type ListAgentsRow struct {
 	UpdatedAt           time.Time
 	RetiredAt           *time.Time
 	LeftWaiting         int64
+	Paused              []string
 }
 
 func (q *Queries) ListAgents(ctx context.Context) ([]ListAgentsRow, error) {
@@ -53,6 +55,7 @@ func (q *Queries) ListAgents(ctx context.Context) ([]ListAgentsRow, error) {
 			&i.UpdatedAt,
 			&i.RetiredAt,
 			&i.LeftWaiting,
+			&i.Paused,
 		); err != nil {
 			return nil, err
 		}

@@ -41,13 +41,19 @@ func (q *Queries) Enqueue(ctx context.Context, arg EnqueueParams) (int64, error)
 }
 
 const ListMessages = `-- name: ListMessages :many
-select id, agent, conversation, lane, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, due_at, accepted_at, closed_at, turn_id, last_error, trace_parent, faults from turnkeeper.messages
-where ($1::text = '' or agent = $1) and ($2::text = '' or state = $2)
-  and ($3::bigint = 0 or id < $3)
-order by id desc limit $4
+select m.id, m.agent, m.conversation, m.lane, m.body, m.idempotency_key, m.priority, m.trigger, m.schedule, m.slot, m.state, m.attempts, m.due_at, m.accepted_at, m.closed_at, m.turn_id, m.last_error, m.trace_parent, m.faults, coalesce(t.state, '')::text as turn_state
+from turnkeeper.messages m left join turnkeeper.turns t on t.id = m.turn_id
+where ($1::text = '' or m.agent = $1) and ($2::text = '' or m.state = $2)
+  and ($3::bigint = 0 or m.id < $3)
+order by m.id desc limit $4
 `
 
-func (q *Queries) ListMessages(ctx context.Context, agent string, state string, before int64, maxRows int32) ([]TurnkeeperMessage, error) {
+type ListMessagesRow struct {
+	TurnkeeperMessage TurnkeeperMessage
+	TurnState         string
+}
+
+func (q *Queries) ListMessages(ctx context.Context, agent string, state string, before int64, maxRows int32) ([]ListMessagesRow, error) {
 	rows, err := q.db.Query(ctx, ListMessages,
 		agent,
 		state,
@@ -58,29 +64,30 @@ func (q *Queries) ListMessages(ctx context.Context, agent string, state string, 
 		return nil, err
 	}
 	defer rows.Close()
-	var items []TurnkeeperMessage
+	var items []ListMessagesRow
 	for rows.Next() {
-		var i TurnkeeperMessage
+		var i ListMessagesRow
 		if err := rows.Scan(
-			&i.ID,
-			&i.Agent,
-			&i.Conversation,
-			&i.Lane,
-			&i.Body,
-			&i.IdempotencyKey,
-			&i.Priority,
-			&i.Trigger,
-			&i.Schedule,
-			&i.Slot,
-			&i.State,
-			&i.Attempts,
-			&i.DueAt,
-			&i.AcceptedAt,
-			&i.ClosedAt,
-			&i.TurnID,
-			&i.LastError,
-			&i.TraceParent,
-			&i.Faults,
+			&i.TurnkeeperMessage.ID,
+			&i.TurnkeeperMessage.Agent,
+			&i.TurnkeeperMessage.Conversation,
+			&i.TurnkeeperMessage.Lane,
+			&i.TurnkeeperMessage.Body,
+			&i.TurnkeeperMessage.IdempotencyKey,
+			&i.TurnkeeperMessage.Priority,
+			&i.TurnkeeperMessage.Trigger,
+			&i.TurnkeeperMessage.Schedule,
+			&i.TurnkeeperMessage.Slot,
+			&i.TurnkeeperMessage.State,
+			&i.TurnkeeperMessage.Attempts,
+			&i.TurnkeeperMessage.DueAt,
+			&i.TurnkeeperMessage.AcceptedAt,
+			&i.TurnkeeperMessage.ClosedAt,
+			&i.TurnkeeperMessage.TurnID,
+			&i.TurnkeeperMessage.LastError,
+			&i.TurnkeeperMessage.TraceParent,
+			&i.TurnkeeperMessage.Faults,
+			&i.TurnState,
 		); err != nil {
 			return nil, err
 		}
@@ -198,32 +205,39 @@ func (q *Queries) ListRepliesNewestFirst(ctx context.Context, agent string, befo
 }
 
 const MessageByID = `-- name: MessageByID :one
-select id, agent, conversation, lane, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, due_at, accepted_at, closed_at, turn_id, last_error, trace_parent, faults from turnkeeper.messages where id = $1
+select m.id, m.agent, m.conversation, m.lane, m.body, m.idempotency_key, m.priority, m.trigger, m.schedule, m.slot, m.state, m.attempts, m.due_at, m.accepted_at, m.closed_at, m.turn_id, m.last_error, m.trace_parent, m.faults, coalesce(t.state, '')::text as turn_state
+from turnkeeper.messages m left join turnkeeper.turns t on t.id = m.turn_id where m.id = $1
 `
 
-func (q *Queries) MessageByID(ctx context.Context, id int64) (TurnkeeperMessage, error) {
+type MessageByIDRow struct {
+	TurnkeeperMessage TurnkeeperMessage
+	TurnState         string
+}
+
+func (q *Queries) MessageByID(ctx context.Context, id int64) (MessageByIDRow, error) {
 	row := q.db.QueryRow(ctx, MessageByID, id)
-	var i TurnkeeperMessage
+	var i MessageByIDRow
 	err := row.Scan(
-		&i.ID,
-		&i.Agent,
-		&i.Conversation,
-		&i.Lane,
-		&i.Body,
-		&i.IdempotencyKey,
-		&i.Priority,
-		&i.Trigger,
-		&i.Schedule,
-		&i.Slot,
-		&i.State,
-		&i.Attempts,
-		&i.DueAt,
-		&i.AcceptedAt,
-		&i.ClosedAt,
-		&i.TurnID,
-		&i.LastError,
-		&i.TraceParent,
-		&i.Faults,
+		&i.TurnkeeperMessage.ID,
+		&i.TurnkeeperMessage.Agent,
+		&i.TurnkeeperMessage.Conversation,
+		&i.TurnkeeperMessage.Lane,
+		&i.TurnkeeperMessage.Body,
+		&i.TurnkeeperMessage.IdempotencyKey,
+		&i.TurnkeeperMessage.Priority,
+		&i.TurnkeeperMessage.Trigger,
+		&i.TurnkeeperMessage.Schedule,
+		&i.TurnkeeperMessage.Slot,
+		&i.TurnkeeperMessage.State,
+		&i.TurnkeeperMessage.Attempts,
+		&i.TurnkeeperMessage.DueAt,
+		&i.TurnkeeperMessage.AcceptedAt,
+		&i.TurnkeeperMessage.ClosedAt,
+		&i.TurnkeeperMessage.TurnID,
+		&i.TurnkeeperMessage.LastError,
+		&i.TurnkeeperMessage.TraceParent,
+		&i.TurnkeeperMessage.Faults,
+		&i.TurnState,
 	)
 	return i, err
 }

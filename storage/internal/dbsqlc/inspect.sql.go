@@ -178,6 +178,115 @@ func (q *Queries) HandedOnSince(ctx context.Context, turnID int64) (time.Time, e
 	return since, err
 }
 
+const Holders = `-- name: Holders :many
+select t.id, coalesce(nullif(t.worker_id, ''), j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as worker_id,
+    t.inference_rounds, t.lease_until, h.beat_at, h.stopped_at, coalesce(h.takeover_after, interval '0')::interval as takeover_after,
+    coalesce(extract(epoch from greatest(clock_timestamp() - h.beat_at, interval '0')) * 1000, 0)::bigint as silent_ms,
+    coalesce(b.round, 0)::integer as round, coalesce(b.at, t.granted_at, t.created_at)::timestamptz as since,
+    (select coalesce(sum(octet_length(e.data::text) - octet_length('{"text":""}')), 0) from turnkeeper.turn_events e
+        where e.turn_id = t.id and e.seq > b.seq and e.type = 'block_delta')::bigint as streamed
+from turnkeeper.turns t
+left join turnkeeper.river_job j on j.id = t.job_id
+left join turnkeeper.worker_heartbeat h on h.worker_id = coalesce(nullif(t.worker_id, ''), j.attempted_by[array_upper(j.attempted_by, 1)])
+left join lateral (
+    select e.seq, e.round, e.at from (
+        select s.seq, s.round, s.at, s.type from turnkeeper.turn_events s
+        where s.turn_id = t.id and s.type in ('round_start', 'round_rollback') order by s.seq desc limit 1
+    ) e where e.type = 'round_start' and e.round > t.inference_rounds
+) b on true
+where t.id = any($1::bigint[]) and t.state = 'running'
+`
+
+type HoldersRow struct {
+	ID              int64
+	WorkerID        string
+	InferenceRounds int32
+	LeaseUntil      *time.Time
+	BeatAt          *time.Time
+	StoppedAt       *time.Time
+	TakeoverAfter   time.Duration
+	SilentMs        int64
+	Round           int32
+	Since           time.Time
+	Streamed        int64
+}
+
+// The workers that turns run on, with what they do at the moment. What is streamed is what came since the newest start of a
+// round that has no answer, in bytes.
+func (q *Queries) Holders(ctx context.Context, ids []int64) ([]HoldersRow, error) {
+	rows, err := q.db.Query(ctx, Holders, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []HoldersRow
+	for rows.Next() {
+		var i HoldersRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.WorkerID,
+			&i.InferenceRounds,
+			&i.LeaseUntil,
+			&i.BeatAt,
+			&i.StoppedAt,
+			&i.TakeoverAfter,
+			&i.SilentMs,
+			&i.Round,
+			&i.Since,
+			&i.Streamed,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const House = `-- name: House :one
+select paused_at, coalesce(paused_reason, '')::text as paused_reason,
+    hold_until, coalesce(hold_reason, '')::text as hold_reason,
+    last_tick_at, poll_interval, clock_timestamp()::timestamptz as now, w.workers, w.slots, (select count(*) from turnkeeper.leases where grant_id is not null)::bigint as held
+from turnkeeper.settings, (
+    select count(*)::bigint as workers, coalesce(sum(h.slots), 0)::bigint as slots from turnkeeper.worker_heartbeat h
+    where h.stopped_at is null and h.slots > 0 and not turnkeeper.heart_silent(h.beat_at, greatest(h.takeover_after, interval '15 s'))
+) w
+`
+
+type HouseRow struct {
+	PausedAt     *time.Time
+	PausedReason string
+	HoldUntil    *time.Time
+	HoldReason   string
+	LastTickAt   *time.Time
+	PollInterval *time.Duration
+	Now          time.Time
+	Workers      int64
+	Slots        int64
+	Held         int64
+}
+
+// What keeps every message from its turn.
+func (q *Queries) House(ctx context.Context) (HouseRow, error) {
+	row := q.db.QueryRow(ctx, House)
+	var i HouseRow
+	err := row.Scan(
+		&i.PausedAt,
+		&i.PausedReason,
+		&i.HoldUntil,
+		&i.HoldReason,
+		&i.LastTickAt,
+		&i.PollInterval,
+		&i.Now,
+		&i.Workers,
+		&i.Slots,
+		&i.Held,
+	)
+	return i, err
+}
+
 const LatestTurn = `-- name: LatestTurn :one
 select id from turnkeeper.turns where $1::text = '' or agent = $1 order by id desc limit 1
 `
@@ -193,31 +302,38 @@ const ListLanes = `-- name: ListLanes :many
 select l.lane, l.agent, l.token, l.grant_id, l.turn_id, l.granted_at, l.lease_until, l.failures, l.not_before, l.waits_for, coalesce(extract(epoch from l.lease_until - clock_timestamp()) * 1000, 0)::bigint as remaining_ms,
     coalesce(nullif(t.worker_id, ''), j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as holder,
     coalesce(t.state, o.state, '')::text as turn_state, coalesce(o.id, 0)::bigint as open_turn,
-    (select count(*) from (select from turnkeeper.messages m where m.lane = l.lane and m.state = 'waiting' limit 10000) w)::bigint as waiting
+    (select count(*) from (select from turnkeeper.messages m where m.lane = l.lane and m.state = 'waiting' limit 10000) w)::bigint as waiting,
+    h.beat_at, h.stopped_at, coalesce(h.takeover_after, interval '0')::interval as takeover_after,
+    coalesce(extract(epoch from greatest(clock_timestamp() - h.beat_at, interval '0')) * 1000, 0)::bigint as silent_ms
 from turnkeeper.leases l
 left join turnkeeper.turns t on t.id = l.turn_id
 left join turnkeeper.turns o on o.lane = l.lane and o.state in ('queued', 'running', 'waiting')
 left join turnkeeper.river_job j on j.id = t.job_id
+left join turnkeeper.worker_heartbeat h on h.worker_id = coalesce(nullif(t.worker_id, ''), j.attempted_by[array_upper(j.attempted_by, 1)])
 where ($1::text = '' or l.agent = $1)
 order by l.grant_id is null, l.lane limit $3 offset $2
 `
 
 type ListLanesRow struct {
-	Lane        string
-	Agent       string
-	Token       int64
-	GrantID     *string
-	TurnID      *int64
-	GrantedAt   *time.Time
-	LeaseUntil  *time.Time
-	Failures    int32
-	NotBefore   *time.Time
-	WaitsFor    []string
-	RemainingMs int64
-	Holder      string
-	TurnState   string
-	OpenTurn    int64
-	Waiting     int64
+	Lane          string
+	Agent         string
+	Token         int64
+	GrantID       *string
+	TurnID        *int64
+	GrantedAt     *time.Time
+	LeaseUntil    *time.Time
+	Failures      int32
+	NotBefore     *time.Time
+	WaitsFor      []string
+	RemainingMs   int64
+	Holder        string
+	TurnState     string
+	OpenTurn      int64
+	Waiting       int64
+	BeatAt        *time.Time
+	StoppedAt     *time.Time
+	TakeoverAfter time.Duration
+	SilentMs      int64
 }
 
 func (q *Queries) ListLanes(ctx context.Context, agent string, skip int32, maxRows int32) ([]ListLanesRow, error) {
@@ -245,6 +361,10 @@ func (q *Queries) ListLanes(ctx context.Context, agent string, skip int32, maxRo
 			&i.TurnState,
 			&i.OpenTurn,
 			&i.Waiting,
+			&i.BeatAt,
+			&i.StoppedAt,
+			&i.TakeoverAfter,
+			&i.SilentMs,
 		); err != nil {
 			return nil, err
 		}
@@ -257,7 +377,7 @@ func (q *Queries) ListLanes(ctx context.Context, agent string, skip int32, maxRo
 }
 
 const ListSchedules = `-- name: ListSchedules :many
-select s.agent, s.name, s.cron, s.cron_override, s.time_zone, s.conversation, s.message, s.active, s.paused_at, s.next_due, s.last_slot, s.last_error, s.updated_at, (a.retired_at is not null)::boolean as agent_retired
+select s.agent, s.name, s.cron, s.cron_override, s.time_zone, s.conversation, s.message, s.active, s.paused_at, s.next_due, s.last_slot, s.last_error, s.updated_at, s.paused_reason, (a.retired_at is not null)::boolean as agent_retired
 from turnkeeper.schedules s left join turnkeeper.agents a on a.name = s.agent order by s.agent, s.name
 `
 
@@ -289,6 +409,7 @@ func (q *Queries) ListSchedules(ctx context.Context) ([]ListSchedulesRow, error)
 			&i.TurnkeeperSchedule.LastSlot,
 			&i.TurnkeeperSchedule.LastError,
 			&i.TurnkeeperSchedule.UpdatedAt,
+			&i.TurnkeeperSchedule.PausedReason,
 			&i.AgentRetired,
 		); err != nil {
 			return nil, err
@@ -389,6 +510,48 @@ func (q *Queries) Now(ctx context.Context) (time.Time, error) {
 	return column_1, err
 }
 
+const OpenCalls = `-- name: OpenCalls :many
+select turn_id, round, ordinal, name, state, started_at from turnkeeper.calls
+where turn_id = any($1::bigint[]) and state in ('planned', 'started', 'running') order by turn_id, round, ordinal
+`
+
+type OpenCallsRow struct {
+	TurnID    int64
+	Round     int32
+	Ordinal   int32
+	Name      string
+	State     string
+	StartedAt *time.Time
+}
+
+// The calls of turns that are not answered.
+func (q *Queries) OpenCalls(ctx context.Context, ids []int64) ([]OpenCallsRow, error) {
+	rows, err := q.db.Query(ctx, OpenCalls, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []OpenCallsRow
+	for rows.Next() {
+		var i OpenCallsRow
+		if err := rows.Scan(
+			&i.TurnID,
+			&i.Round,
+			&i.Ordinal,
+			&i.Name,
+			&i.State,
+			&i.StartedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const OutputByID = `-- name: OutputByID :one
 select id, turn_id, round, ordinal, media_type, content, bytes, size_bytes, raw_bytes, chars, tokens, sha256, incomplete, description, retrieved, created_at, chunked from turnkeeper.outputs where id = $1
 `
@@ -485,12 +648,18 @@ func (q *Queries) OverrideSchedule(ctx context.Context, cron *string, agent stri
 
 const PauseSchedule = `-- name: PauseSchedule :execrows
 update turnkeeper.schedules set paused_at = case when $1::boolean then clock_timestamp() end,
+    paused_reason = case when $1 then nullif($2::text, '') end,
     next_due = case when $1 then next_due end, updated_at = clock_timestamp()
-where agent = $2 and name = $3
+where agent = $3 and name = $4
 `
 
-func (q *Queries) PauseSchedule(ctx context.Context, paused bool, agent string, name string) (int64, error) {
-	result, err := q.db.Exec(ctx, PauseSchedule, paused, agent, name)
+func (q *Queries) PauseSchedule(ctx context.Context, paused bool, reason string, agent string, name string) (int64, error) {
+	result, err := q.db.Exec(ctx, PauseSchedule,
+		paused,
+		reason,
+		agent,
+		name,
+	)
 	if err != nil {
 		return 0, err
 	}
@@ -694,6 +863,106 @@ func (q *Queries) TurnsOfMessage(ctx context.Context, messageID int64) ([]Turnke
 			&i.InnerDialogue,
 			&i.LastSeq,
 			&i.WriteID,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const WaitsOfMessages = `-- name: WaitsOfMessages :many
+select m.id, m.state, m.agent, m.lane, m.due_at, coalesce(m.last_error, '')::text as last_error,
+    (m.due_at > greatest(statement_timestamp(), m.accepted_at))::boolean as early,
+    (a.name is not null)::boolean as known,
+    coalesce(a.models, '{}')::text[] as models, turnkeeper.chain_down(coalesce(a.models, '{}'))::boolean as models_down,
+    coalesce(l.failures, 0)::integer as failures,
+    l.not_before, (turnkeeper.lane_pauses(l.not_before) is true)::boolean as pauses,
+    coalesce(o.id, 0)::bigint as turn_id, coalesce(o.state, '')::text as turn_state, o.due_at as turn_due_at,
+    coalesce(o.error_class, '')::text as error_class, coalesce(o.error, '')::text as error, o.lease_until, o.granted_at,
+    coalesce(nullif(o.worker_id, ''), j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as worker_id,
+    (select count(*) from turnkeeper.awaited_calls w where w.turn_id = o.id and w.closed_at is null)::bigint as calls,
+    coalesce(first.id, 0)::bigint as first_before,
+    (select count(*) from (select from turnkeeper.messages b where b.lane = m.lane and b.state = 'waiting' and b.due_at <= m.due_at
+        and (b.due_at < m.due_at or b.priority > m.priority or b.priority = m.priority and b.id < m.id) limit 100) before)::bigint as before
+from turnkeeper.messages m
+left join turnkeeper.agents a on a.name = m.agent
+left join turnkeeper.leases l on l.lane = m.lane
+left join turnkeeper.turns o on o.lane = m.lane and o.state in ('queued', 'running', 'waiting')
+left join turnkeeper.river_job j on j.id = o.job_id
+left join lateral (
+    select b.id from turnkeeper.messages b where b.lane = m.lane and b.state = 'waiting' and b.due_at <= m.due_at
+        and (b.due_at < m.due_at or b.priority > m.priority or b.priority = m.priority and b.id < m.id)
+    order by b.due_at, b.priority desc, b.id limit 1
+) first on true
+where m.id = any($1::bigint[]) and m.state in ('waiting', 'running')
+`
+
+type WaitsOfMessagesRow struct {
+	ID          int64
+	State       string
+	Agent       string
+	Lane        string
+	DueAt       time.Time
+	LastError   string
+	Early       bool
+	Known       bool
+	Models      []string
+	ModelsDown  bool
+	Failures    int32
+	NotBefore   *time.Time
+	Pauses      bool
+	TurnID      int64
+	TurnState   string
+	TurnDueAt   *time.Time
+	ErrorClass  string
+	Error       string
+	LeaseUntil  *time.Time
+	GrantedAt   *time.Time
+	WorkerID    string
+	Calls       int64
+	FirstBefore int64
+	Before      int64
+}
+
+// What can keep each of some open messages from its reply, but for what keeps all of them: see House.
+func (q *Queries) WaitsOfMessages(ctx context.Context, ids []int64) ([]WaitsOfMessagesRow, error) {
+	rows, err := q.db.Query(ctx, WaitsOfMessages, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []WaitsOfMessagesRow
+	for rows.Next() {
+		var i WaitsOfMessagesRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.State,
+			&i.Agent,
+			&i.Lane,
+			&i.DueAt,
+			&i.LastError,
+			&i.Early,
+			&i.Known,
+			&i.Models,
+			&i.ModelsDown,
+			&i.Failures,
+			&i.NotBefore,
+			&i.Pauses,
+			&i.TurnID,
+			&i.TurnState,
+			&i.TurnDueAt,
+			&i.ErrorClass,
+			&i.Error,
+			&i.LeaseUntil,
+			&i.GrantedAt,
+			&i.WorkerID,
+			&i.Calls,
+			&i.FirstBefore,
+			&i.Before,
 		); err != nil {
 			return nil, err
 		}

@@ -526,15 +526,21 @@ func (q *Queries) ReadBack(ctx context.Context, id int64) (ReadBackRow, error) {
 const SettleOpenCalls = `-- name: SettleOpenCalls :exec
 update turnkeeper.calls set state = case when state = 'planned' then 'cancelled' else 'unknown' end,
     ended_at = greatest(clock_timestamp(), started_at),
-    shown = case when state = 'planned' then $1::text else $2::text end,
-    preview = left(case when state = 'planned' then $1::text else $2::text end, 220)
-where turn_id = $3 and state in ('planned', 'started', 'running')
+    shown = case when state <> 'planned' then $1::text when effect = 'none' then $2::text else $3::text end,
+    preview = left(case when state <> 'planned' then $1::text when effect = 'none' then $2 else $3 end, 220)
+where turn_id = $4 and state in ('planned', 'started', 'running')
 `
 
 // What a turn that is closed without its worker leaves behind: a started call
-// may or may not have happened, a planned one has not.
-func (q *Queries) SettleOpenCalls(ctx context.Context, notRun string, unknown string, turnID int64) error {
-	_, err := q.db.Exec(ctx, SettleOpenCalls, notRun, unknown, turnID)
+// may or may not have happened, a planned one has not; one without an effect needs no start,
+// and may have been running when the turn's worker was lost.
+func (q *Queries) SettleOpenCalls(ctx context.Context, unknown string, perhaps string, notRun string, turnID int64) error {
+	_, err := q.db.Exec(ctx, SettleOpenCalls,
+		unknown,
+		perhaps,
+		notRun,
+		turnID,
+	)
 	return err
 }
 

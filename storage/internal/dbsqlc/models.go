@@ -223,6 +223,7 @@ type TurnkeeperSchedule struct {
 	LastSlot     *time.Time
 	LastError    *string
 	UpdatedAt    time.Time
+	PausedReason *string
 }
 
 type TurnkeeperSetting struct {

@@ -145,6 +145,20 @@ func (q *Queries) Figures(ctx context.Context, span time.Duration) (FiguresRow, 
 	return i, err
 }
 
+const HasActed = `-- name: HasActed :one
+select exists (select from turnkeeper.turns t join turnkeeper.calls c on c.turn_id = t.id
+    where t.message_id = $1 and (c.effect <> 'none' and c.starts > 0
+        or t.losses > 0 and c.effect = 'none' and c.starts = 0 and c.state = 'cancelled'))
+`
+
+// Whether a call for the message may have changed something outside: see turnkeeper.Turn.MayHaveActed.
+func (q *Queries) HasActed(ctx context.Context, message int64) (bool, error) {
+	row := q.db.QueryRow(ctx, HasActed, message)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
+}
+
 const OpenTurns = `-- name: OpenTurns :many
 select t.id, t.message_id, t.attempt, t.agent, t.conversation, t.lane, t.trigger, t.definition_hash, t.state, t.token, t.grant_id, t.job_id, t.worker_id, t.entries, t.dispatches, t.losses, t.created_at, t.due_at, t.granted_at, t.lease_until, t.ended_at, t.inference_rounds, t.charged_rounds, t.executed_calls, t.input_tokens, t.output_tokens, t.cached_tokens, t.reasoning_tokens, t.usage_estimated, t.stop_reason, t.error_class, t.error, t.inner_dialogue, t.last_seq, t.write_id, coalesce(nullif(t.worker_id, ''), j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as holder
 from turnkeeper.turns t left join turnkeeper.river_job j on j.id = t.job_id

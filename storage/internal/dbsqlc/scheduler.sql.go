@@ -338,7 +338,7 @@ func (q *Queries) Look(ctx context.Context, maxRows int32) (LookRow, error) {
 
 const LostGrants = `-- name: LostGrants :many
 select l.lane, l.turn_id::bigint as turn_id, l.grant_id::uuid as grant_id, l.granted_at::timestamptz as granted_at,
-    t.job_id::bigint as job_id, t.losses, t.dispatches, t.last_seq, t.trigger, t.message_id,
+    t.job_id::bigint as job_id, t.losses, t.dispatches, t.inference_rounds, t.last_seq, t.trigger, t.message_id,
     coalesce(t.worker_id, j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as worker_id,
     turnkeeper.lease_over(l.granted_at, l.lease_until)::boolean as lapsed
 from turnkeeper.leases l
@@ -354,18 +354,19 @@ for update of l, t skip locked
 `
 
 type LostGrantsRow struct {
-	Lane       string
-	TurnID     int64
-	GrantID    string
-	GrantedAt  time.Time
-	JobID      int64
-	Losses     int32
-	Dispatches int32
-	LastSeq    int64
-	Trigger    string
-	MessageID  int64
-	WorkerID   string
-	Lapsed     bool
+	Lane            string
+	TurnID          int64
+	GrantID         string
+	GrantedAt       time.Time
+	JobID           int64
+	Losses          int32
+	Dispatches      int32
+	InferenceRounds int32
+	LastSeq         int64
+	Trigger         string
+	MessageID       int64
+	WorkerID        string
+	Lapsed          bool
 }
 
 // A lease is lost when it has lapsed, when the worker that has it is silent for as long as that
@@ -389,6 +390,7 @@ func (q *Queries) LostGrants(ctx context.Context, maxRows int32) ([]LostGrantsRo
 			&i.JobID,
 			&i.Losses,
 			&i.Dispatches,
+			&i.InferenceRounds,
 			&i.LastSeq,
 			&i.Trigger,
 			&i.MessageID,

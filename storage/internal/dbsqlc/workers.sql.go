@@ -11,8 +11,8 @@ import (
 )
 
 const Beat = `-- name: Beat :exec
-insert into turnkeeper.worker_heartbeat (worker_id, host, pid, version, slots, takeover_after)
-values ($1, $2, $3, $4, $5, $6)
+insert into turnkeeper.worker_heartbeat (worker_id, host, pid, version, slots, takeover_after, roles)
+values ($1, $2, $3, $4, $5, $6, $7)
 on conflict (worker_id) do update set beat_at = clock_timestamp(), slots = excluded.slots
 `
 
@@ -23,6 +23,7 @@ type BeatParams struct {
 	Version       string
 	Slots         int32
 	TakeoverAfter time.Duration
+	Roles         []string
 }
 
 func (q *Queries) Beat(ctx context.Context, arg BeatParams) error {
@@ -33,6 +34,7 @@ func (q *Queries) Beat(ctx context.Context, arg BeatParams) error {
 		arg.Version,
 		arg.Slots,
 		arg.TakeoverAfter,
+		arg.Roles,
 	)
 	return err
 }
@@ -49,7 +51,7 @@ func (q *Queries) ForgetWorkers(ctx context.Context) error {
 }
 
 const ListWorkers = `-- name: ListWorkers :many
-select worker_id, host, pid, version, slots, takeover_after, started_at, beat_at, stopped_at,
+select worker_id, host, pid, version, slots, takeover_after, started_at, beat_at, stopped_at, roles,
     (extract(epoch from greatest(clock_timestamp() - beat_at, interval '0')) * 1000)::bigint as silent_ms
 from turnkeeper.worker_heartbeat
 where stopped_at is null or stopped_at > clock_timestamp() - interval '1 hour'
@@ -66,6 +68,7 @@ type ListWorkersRow struct {
 	StartedAt     time.Time
 	BeatAt        time.Time
 	StoppedAt     *time.Time
+	Roles         []string
 	SilentMs      int64
 }
 
@@ -88,6 +91,7 @@ func (q *Queries) ListWorkers(ctx context.Context) ([]ListWorkersRow, error) {
 			&i.StartedAt,
 			&i.BeatAt,
 			&i.StoppedAt,
+			&i.Roles,
 			&i.SilentMs,
 		); err != nil {
 			return nil, err

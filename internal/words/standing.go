@@ -1,0 +1,93 @@
+package words
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"turnkeeper"
+)
+
+// Standing is how a message stands, for a list: the state to show, which for a closed message is
+// the outcome of its turn, and what holds an open one up, where that is more than its lane or the next look
+// of the scheduler. An empty note: nothing does. ago says how far a time is.
+func Standing(m turnkeeper.Message, ago func(time.Time) string) (state, note string) {
+	state = string(m.State)
+	if m.State == turnkeeper.MessageAnswered && m.Outcome != "" {
+		return string(m.Outcome), ""
+	}
+	for _, w := range m.Waits {
+		switch w.Reason {
+		case turnkeeper.WaitModel:
+			return state, "for " + Brief(strings.Join(m.WaitsFor, ", "), 120)
+		case turnkeeper.WaitBudget:
+			return "deferred", "budget spent, due " + ago(w.Until)
+		case turnkeeper.WaitDeferred:
+			return "deferred", "due " + ago(w.Until)
+		case turnkeeper.WaitCalls:
+			return state, "for " + elsewhere(w.Count)
+		case turnkeeper.WaitSilent:
+			if m.State == turnkeeper.MessageRunning {
+				return state, SilentFor(turnkeeper.Silence{For: w.Silent, Stopped: w.Stopped})
+			}
+		case turnkeeper.WaitUnknownAgent:
+			return state, "unknown agent"
+		case turnkeeper.WaitPaused:
+			return state, "scheduler paused"
+		case turnkeeper.WaitHoldOff:
+			return state, "scheduler holds off"
+		case turnkeeper.WaitScheduler:
+			return state, "no scheduler"
+		case turnkeeper.WaitNoWorker:
+			return state, "no worker"
+		case turnkeeper.WaitNotDue:
+			return state, "due " + ago(w.Until)
+		case turnkeeper.WaitBackoff:
+			return state, "tried again " + ago(w.Until)
+		}
+	}
+	return state, ""
+}
+
+// SilentFor is the silence of a worker, for a list.
+func SilentFor(s turnkeeper.Silence) string {
+	if s.Stopped {
+		return "worker stopped"
+	}
+	return "worker silent for " + Coarse(s.For)
+}
+
+// UnderWay is what a running turn does at the moment.
+func UnderWay(u turnkeeper.UnderWay) string {
+	switch {
+	case len(u.Calls) > 0:
+		var names []string
+		for _, c := range u.Calls {
+			if len(names) == 3 {
+				names = append(names, fmt.Sprintf("%d more", len(u.Calls)-3))
+				break
+			}
+			names = append(names, Brief(c.Name, 40))
+		}
+		return "runs " + strings.Join(names, ", ")
+	case u.OutputTokens > 0:
+		return fmt.Sprintf("round %d streams, ~%s so far", u.Round, Plural(int(u.OutputTokens), "token"))
+	default:
+		return fmt.Sprintf("asks a model for round %d", u.Round)
+	}
+}
+
+// Doing is what an open turn does or waits for, for a list; empty: there is nothing to say beside its state. ago says
+// how far a time is.
+func Doing(t turnkeeper.Turn, ago func(time.Time) string) string {
+	switch {
+	case t.Silence != nil:
+		return SilentFor(*t.Silence)
+	case t.UnderWay != nil:
+		return UnderWay(*t.UnderWay)
+	case t.State == turnkeeper.TurnQueued && !t.DueAt.IsZero():
+		return "deferred, due " + ago(t.DueAt)
+	default:
+		return ""
+	}
+}

@@ -1,0 +1,146 @@
+package words
+
+import (
+	"fmt"
+	"time"
+
+	"turnkeeper"
+)
+
+// Wait says in a clause what an open message waits for: the one place of these words. moment
+// writes a time.
+func Wait(w turnkeeper.Wait, moment func(time.Time) string) string {
+	until := func(before string) string {
+		if w.Until.IsZero() {
+			return ""
+		}
+		return before + moment(w.Until)
+	}
+	switch w.Reason {
+	case turnkeeper.WaitUnknownAgent:
+		return fmt.Sprintf("agent %s is not registered: no worker has its file", Plain(w.Agent))
+	case turnkeeper.WaitNotDue:
+		return "it is not due before " + moment(w.Until)
+	case turnkeeper.WaitEarlier:
+		return earlier(w)
+	case turnkeeper.WaitLaneHeld:
+		return laneHeld(w, until)
+	case turnkeeper.WaitBackoff:
+		return fmt.Sprintf("lane %s pauses after %s in a row%s", line(string(w.Lane)), Plural(w.Count, "failed turn"), until(" until ")) + because(w.Why)
+	case turnkeeper.WaitCalls:
+		return fmt.Sprintf("turn %d waits for %s", w.Turn, elsewhere(w.Count))
+	case turnkeeper.WaitBudget:
+		return fmt.Sprintf("the budget is spent: turn %d is put off%s", w.Turn, until(" until ")) + because(w.Why)
+	case turnkeeper.WaitDeferred:
+		return fmt.Sprintf("turn %d is put off%s", w.Turn, until(" until ")) + because(w.Why)
+	case turnkeeper.WaitNotTaken:
+		return fmt.Sprintf("turn %d is granted, and no worker has taken it up yet", w.Turn)
+	case turnkeeper.WaitSilent:
+		s := turnkeeper.Silence{For: w.Silent, Stopped: w.Stopped, Until: w.Until}
+		return Silence(w.Worker, s, fmt.Sprintf("turn %d", w.Turn), moment)
+	case turnkeeper.WaitModel:
+		return modelDown(w, moment)
+	default:
+		return house(w, moment)
+	}
+}
+
+// house is what every message waits for.
+func house(w turnkeeper.Wait, moment func(time.Time) string) string {
+	switch w.Reason {
+	case turnkeeper.WaitPaused:
+		return "the scheduler has been paused since " + moment(w.Since) + because(w.Why)
+	case turnkeeper.WaitHoldOff:
+		return "the scheduler holds off until " + moment(w.Until) + because(w.Why)
+	case turnkeeper.WaitScheduler:
+		if w.Since.IsZero() {
+			return "no scheduler has looked yet"
+		}
+		return "no scheduler has looked since " + moment(w.Since)
+	case turnkeeper.WaitNoWorker:
+		return "no worker takes turns"
+	case turnkeeper.WaitNoSlot:
+		return "no slot is free: " + taken(w.Count)
+	case turnkeeper.WaitTick:
+		return "nothing holds it up: the scheduler grants it when it looks next"
+	default:
+		return string(w.Reason)
+	}
+}
+
+func taken(slots int) string {
+	if slots == 1 {
+		return "the one slot is taken by another turn"
+	}
+	return fmt.Sprintf("the %s are taken by other turns", Plural(slots, "slot"))
+}
+
+// because appends what somebody or something gave as the reason.
+func because(why string) string {
+	if why = line(why); why == "" {
+		return ""
+	}
+	return ": " + why
+}
+
+// line is foreign text on one line, without the full stop that a sentence around it has.
+func line(text string) string {
+	return Clause(Brief(text, 300))
+}
+
+func earlier(w turnkeeper.Wait) string {
+	text := fmt.Sprintf("message %d", w.Message)
+	switch {
+	case w.Count >= 100:
+		text += " and at least 99 others go"
+	case w.Count > 2:
+		text += fmt.Sprintf(" and %d others go", w.Count-1)
+	case w.Count == 2:
+		text += " and another go"
+	default:
+		text += " goes"
+	}
+	return text + " before it in lane " + line(string(w.Lane))
+}
+
+func laneHeld(w turnkeeper.Wait, until func(string) string) string {
+	lane := line(string(w.Lane))
+	switch w.State {
+	case turnkeeper.TurnWaiting:
+		return fmt.Sprintf("turn %d is open in lane %s, and waits for calls that run elsewhere", w.Turn, lane)
+	case turnkeeper.TurnQueued:
+		return fmt.Sprintf("turn %d is open in lane %s, and is put off%s", w.Turn, lane, until(" until ")) + because(w.Why)
+	}
+	if w.Worker == "" {
+		return fmt.Sprintf("turn %d holds lane %s%s", w.Turn, lane, until(", until at most "))
+	}
+	return fmt.Sprintf("turn %d of worker %s holds lane %s%s", w.Turn, line(string(w.Worker)), lane, until(", until at most "))
+}
+
+func elsewhere(calls int) string {
+	if calls == 1 {
+		return "a call that runs elsewhere"
+	}
+	return Plural(calls, "call") + " that run elsewhere"
+}
+
+func modelDown(w turnkeeper.Wait, moment func(time.Time) string) string {
+	text := fmt.Sprintf("model %s is down since %s", line(w.Model), moment(w.Since))
+	if w.Turn != 0 {
+		text += fmt.Sprintf(", and turn %d tries it now", w.Turn)
+	} else {
+		text += ", and is tried again at " + moment(w.Until)
+	}
+	return text + because(w.Why)
+}
+
+// Silence says in a clause that the worker of a turn is silent. moment writes a time.
+func Silence(worker turnkeeper.WorkerID, s turnkeeper.Silence, turn string, moment func(time.Time) string) string {
+	who := "worker " + line(string(worker))
+	if s.Stopped {
+		who += " has stopped"
+	} else {
+		who += " has been silent for " + Coarse(s.For)
+	}
+	return fmt.Sprintf("%s; %s is taken over at %s", who, turn, moment(s.Until))
+}

@@ -1,0 +1,133 @@
+package words_test
+
+import (
+	"testing"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/internal/words"
+)
+
+func TestWait(t *testing.T) {
+	t.Parallel()
+	moment := func(at time.Time) string { return at.UTC().Format(time.TimeOnly) }
+	until, since := time.Date(2026, 3, 4, 9, 30, 0, 0, time.UTC), time.Date(2026, 3, 4, 9, 0, 0, 0, time.UTC)
+	held := turnkeeper.Wait{Reason: turnkeeper.WaitLaneHeld, Turn: 7, Lane: "clerk", Worker: "w-1", State: turnkeeper.TurnRunning, Until: until}
+	open, queued, untaken := held, held, held
+	open.State, queued.State, untaken.Worker = turnkeeper.TurnWaiting, turnkeeper.TurnQueued, ""
+	queued.Why = "the day's budget is used up."
+	for _, c := range []struct {
+		wait turnkeeper.Wait
+		want string
+	}{
+		{turnkeeper.Wait{Reason: turnkeeper.WaitUnknownAgent, Agent: "clerk"}, "agent clerk is not registered: no worker has its file"},
+		{turnkeeper.Wait{Reason: turnkeeper.WaitNotDue, Until: until}, "it is not due before 09:30:00"},
+		{turnkeeper.Wait{Reason: turnkeeper.WaitEarlier, Message: 3, Count: 1, Lane: "clerk"}, "message 3 goes before it in lane clerk"},
+		{turnkeeper.Wait{Reason: turnkeeper.WaitEarlier, Message: 3, Count: 2, Lane: "clerk"}, "message 3 and another go before it in lane clerk"},
+		{turnkeeper.Wait{Reason: turnkeeper.WaitEarlier, Message: 3, Count: 5, Lane: "clerk"}, "message 3 and 4 others go before it in lane clerk"},
+		{turnkeeper.Wait{Reason: turnkeeper.WaitEarlier, Message: 3, Count: 100, Lane: "clerk"}, "message 3 and at least 99 others go before it in lane clerk"},
+		{held, "turn 7 of worker w-1 holds lane clerk, until at most 09:30:00"},
+		{untaken, "turn 7 holds lane clerk, until at most 09:30:00"},
+		{open, "turn 7 is open in lane clerk, and waits for calls that run elsewhere"},
+		{queued, "turn 7 is open in lane clerk, and is put off until 09:30:00: the day's budget is used up"},
+		{turnkeeper.Wait{Reason: turnkeeper.WaitBackoff, Lane: "clerk", Count: 2, Until: until, Why: "503\x1b"}, `lane clerk pauses after 2 failed turns in a row until 09:30:00: 503\x1b`},
+		{turnkeeper.Wait{Reason: turnkeeper.WaitCalls, Turn: 7, Count: 1}, "turn 7 waits for a call that runs elsewhere"},
+		{turnkeeper.Wait{Reason: turnkeeper.WaitCalls, Turn: 7, Count: 2}, "turn 7 waits for 2 calls that run elsewhere"},
+		{turnkeeper.Wait{Reason: turnkeeper.WaitBudget, Turn: 7, Until: until, Why: "spent."}, "the budget is spent: turn 7 is put off until 09:30:00: spent"},
+		{turnkeeper.Wait{Reason: turnkeeper.WaitDeferred, Turn: 7, Until: until}, "turn 7 is put off until 09:30:00"},
+		{turnkeeper.Wait{Reason: turnkeeper.WaitNotTaken, Turn: 7}, "turn 7 is granted, and no worker has taken it up yet"},
+		{turnkeeper.Wait{Reason: turnkeeper.WaitSilent, Turn: 7, Worker: "w-1", Silent: 40 * time.Second, Until: until}, "worker w-1 has been silent for 40 s; turn 7 is taken over at 09:30:00"},
+		{turnkeeper.Wait{Reason: turnkeeper.WaitSilent, Turn: 7, Worker: "w-1", Stopped: true, Until: until}, "worker w-1 has stopped; turn 7 is taken over at 09:30:00"},
+		{turnkeeper.Wait{Reason: turnkeeper.WaitPaused, Since: since, Why: "repairs."}, "the scheduler has been paused since 09:00:00: repairs"},
+		{turnkeeper.Wait{Reason: turnkeeper.WaitHoldOff, Until: until, Why: "the clock stepped"}, "the scheduler holds off until 09:30:00: the clock stepped"},
+		{turnkeeper.Wait{Reason: turnkeeper.WaitScheduler, Since: since}, "no scheduler has looked since 09:00:00"},
+		{turnkeeper.Wait{Reason: turnkeeper.WaitScheduler}, "no scheduler has looked yet"},
+		{turnkeeper.Wait{Reason: turnkeeper.WaitNoWorker}, "no worker takes turns"},
+		{turnkeeper.Wait{Reason: turnkeeper.WaitNoSlot, Count: 10}, "no slot is free: the 10 slots are taken by other turns"},
+		{turnkeeper.Wait{Reason: turnkeeper.WaitNoSlot, Count: 1}, "no slot is free: the one slot is taken by another turn"},
+		{turnkeeper.Wait{Reason: turnkeeper.WaitModel, Model: "a/one", Since: since, Until: until, Why: "auth: 401 ..."}, "model a/one is down since 09:00:00, and is tried again at 09:30:00: auth: 401 ..."},
+		{turnkeeper.Wait{Reason: turnkeeper.WaitModel, Model: "a/one", Since: since, Turn: 7}, "model a/one is down since 09:00:00, and turn 7 tries it now"},
+		{turnkeeper.Wait{Reason: turnkeeper.WaitTick}, "nothing holds it up: the scheduler grants it when it looks next"},
+		{turnkeeper.Wait{Reason: "a_later_reason"}, "a_later_reason"},
+	} {
+		if got := words.Wait(c.wait, moment); got != c.want {
+			t.Errorf("%s: %q, want %q", c.wait.Reason, got, c.want)
+		}
+	}
+}
+
+func TestStanding(t *testing.T) {
+	t.Parallel()
+	ago := func(time.Time) string { return "in 3 min" }
+	waiting := func(w ...turnkeeper.Wait) turnkeeper.Message {
+		return turnkeeper.Message{State: turnkeeper.MessageWaiting, Waits: w, WaitsFor: []string{"a/one", "b/two"}}
+	}
+	running := func(w ...turnkeeper.Wait) turnkeeper.Message {
+		return turnkeeper.Message{State: turnkeeper.MessageRunning, Waits: w}
+	}
+	for _, c := range []struct {
+		m           turnkeeper.Message
+		state, note string
+	}{
+		{turnkeeper.Message{State: turnkeeper.MessageAnswered, Outcome: turnkeeper.TurnDegraded}, "degraded", ""},
+		{turnkeeper.Message{State: turnkeeper.MessageAnswered}, "answered", ""},
+		{turnkeeper.Message{State: turnkeeper.MessageFailed, Outcome: turnkeeper.TurnFailed}, "failed", ""},
+		{running(), "running", ""},
+		{running(turnkeeper.Wait{Reason: turnkeeper.WaitBudget}), "deferred", "budget spent, due in 3 min"},
+		{running(turnkeeper.Wait{Reason: turnkeeper.WaitDeferred}), "deferred", "due in 3 min"},
+		{running(turnkeeper.Wait{Reason: turnkeeper.WaitSilent, Silent: time.Minute}), "running", "worker silent for 1 min"},
+		{running(turnkeeper.Wait{Reason: turnkeeper.WaitSilent, Stopped: true}), "running", "worker stopped"},
+		{waiting(turnkeeper.Wait{Reason: turnkeeper.WaitModel}), "waiting", "for a/one, b/two"},
+		{waiting(turnkeeper.Wait{Reason: turnkeeper.WaitLaneHeld}, turnkeeper.Wait{Reason: turnkeeper.WaitPaused}), "waiting", "scheduler paused"},
+		{waiting(turnkeeper.Wait{Reason: turnkeeper.WaitLaneHeld}, turnkeeper.Wait{Reason: turnkeeper.WaitSilent}), "waiting", ""},
+		{waiting(turnkeeper.Wait{Reason: turnkeeper.WaitNoWorker}), "waiting", "no worker"},
+		{waiting(turnkeeper.Wait{Reason: turnkeeper.WaitNotDue}), "waiting", "due in 3 min"},
+		{waiting(turnkeeper.Wait{Reason: turnkeeper.WaitTick}), "waiting", ""},
+	} {
+		if state, note := words.Standing(c.m, ago); state != c.state || note != c.note {
+			t.Errorf("%+v: %q %q, want %q %q", c.m, state, note, c.state, c.note)
+		}
+	}
+}
+
+func TestStopReason(t *testing.T) {
+	t.Parallel()
+	for losses, want := range map[int]string{
+		0: "its worker was lost while a call ran that must not run twice", 1: "its worker was lost while a call ran that must not run twice",
+		3: "3 workers were lost on it",
+	} {
+		if got := words.StopReason(turnkeeper.Turn{StopReason: turnkeeper.StopWorkerLost, Losses: losses}); got != want {
+			t.Errorf("%d losses: %q", losses, got)
+		}
+	}
+	if got := words.StopReason(turnkeeper.Turn{StopReason: "later"}); got != "later" {
+		t.Errorf("a reason that is not known: %q", got)
+	}
+}
+
+func TestUnderWay(t *testing.T) {
+	t.Parallel()
+	calls := []turnkeeper.OpenCall{{Name: "a"}, {Name: "b"}, {Name: "c"}, {Name: "d"}, {Name: "e"}}
+	for want, u := range map[string]turnkeeper.UnderWay{
+		"asks a model for round 2":              {Round: 2},
+		"round 2 streams, ~1,200 tokens so far": {Round: 2, OutputTokens: 1200},
+		"round 1 streams, ~1 token so far":      {Round: 1, OutputTokens: 1},
+		"runs a":                                {Round: 1, Calls: calls[:1]},
+		"runs a, b, c, 2 more":                  {Round: 1, Calls: calls},
+	} {
+		if got := words.UnderWay(u); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+func TestSentence(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"it ended": "it ended.", "it ended.": "it ended.", "it ended.. ": "it ended.", "it goes on ...": "it goes on ...", "cut…": "cut…",
+	} {
+		if got := words.Sentence(text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}

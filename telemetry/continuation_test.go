@@ -1,0 +1,58 @@
+package telemetry_test
+
+import (
+	"strings"
+	"testing"
+
+	"turnkeeper"
+	"turnkeeper/agentturn"
+)
+
+func TestContinuationErrors(t *testing.T) {
+	t.Parallel()
+	called := turnkeeper.Round{Number: 1, Calls: []turnkeeper.ToolCall{{Name: "look"}}}
+	said := turnkeeper.Round{Number: 1, Text: "Hello."}
+	for agent, c := range map[string]struct {
+		rounds []turnkeeper.Round
+		state  turnkeeper.TurnState
+		stop   turnkeeper.StopReason
+		want   string // the stop reason that is counted; empty: none
+	}{
+		"first":    {[]turnkeeper.Round{called}, turnkeeper.TurnDegraded, turnkeeper.StopInferenceError, "inference_error"},
+		"retried":  {[]turnkeeper.Round{called}, turnkeeper.TurnFailed, turnkeeper.StopInferenceError, "inference_error"},
+		"later":    {[]turnkeeper.Round{called, called}, turnkeeper.TurnDegraded, turnkeeper.StopInferenceError, "inference_error"},
+		"budget":   {[]turnkeeper.Round{called}, turnkeeper.TurnDegraded, turnkeeper.StopBudget, "budget"},
+		"lost":     {[]turnkeeper.Round{called}, turnkeeper.TurnDegraded, turnkeeper.StopWorkerLost, "worker_lost"},
+		"none":     {nil, turnkeeper.TurnFailed, turnkeeper.StopInferenceError, ""},
+		"answered": {[]turnkeeper.Round{called, said}, turnkeeper.TurnSucceeded, turnkeeper.StopNone, ""},
+		"capped":   {[]turnkeeper.Round{called}, turnkeeper.TurnDegraded, turnkeeper.StopMaxRounds, ""},
+	} {
+		told, err := start(t, nil, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, end := told.Dispatch(t.Context(), agentturn.DispatchBegin{Record: turnkeeper.Record{Turn: turnkeeper.Turn{ID: 1, Agent: agent}}})
+		end(agentturn.DispatchEnd{Outcome: turnkeeper.Outcome{State: c.state, StopReason: c.stop}, Rounds: c.rounds})
+		text := read(t, told)
+		line := "\ntool_continuation_errors{agent=\"" + agent + "\",stop_reason=\"" + c.want + "\"} 1\n"
+		if strings.Contains(text, "tool_continuation_errors{") != (c.want != "") || c.want != "" && !strings.Contains(text, line) {
+			t.Errorf("%s: want a count by %q:\n%s", agent, c.want, text)
+		}
+	}
+}
+
+// Turns that the scheduler closes are counted where they were to go on after tools.
+func TestContinuationErrorsOfClosedTurns(t *testing.T) {
+	t.Parallel()
+	told, err := start(t, nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	told.WorkerLost("clerk", true, 1)
+	told.WorkerLost("fresh", true, 0)
+	told.WorkerLost("open", false, 2)
+	text := read(t, told)
+	if strings.Count(text, "\ntool_continuation_errors{") != 1 || !strings.Contains(text, `tool_continuation_errors{agent="clerk",stop_reason="worker_lost"} 1`) {
+		t.Error(text)
+	}
+}
