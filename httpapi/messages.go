@@ -61,7 +61,7 @@ func (a *API) postMessage(c *call) error {
 			return err
 		}
 	}
-	view, err := a.message(c.Context(), id)
+	view, err := a.message(c, id)
 	if err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func (a *API) getMessage(c *call) error {
 	if err != nil {
 		return err
 	}
-	view, err := a.message(c.Context(), m.ID)
+	view, err := a.message(c, m.ID)
 	if err != nil {
 		return err
 	}
@@ -123,14 +123,21 @@ type answeredView struct {
 	Reply *views.Reply `json:"reply"`
 }
 
-// message is a message with its reply, if there is one.
-func (a *API) message(ctx context.Context, id turnkeeper.MessageID) (answeredView, error) {
+// message is a message with its reply, if there is one. Who may only send is told why it waits, and not what
+// is for operators: workers, errors, the reason of a pause.
+func (a *API) message(c *call, id turnkeeper.MessageID) (answeredView, error) {
+	ctx := c.Context()
 	// The reply first: a message that is closed has been answered by then.
 	reply, err := a.cfg.Store.ReplyTo(ctx, id)
 	if err != nil && !errors.Is(err, turnkeeper.ErrNotFound) {
 		return answeredView{}, err
 	}
 	m, err := a.cfg.Store.WaitingMessage(ctx, id)
+	if !c.caller.may(ScopeRead) {
+		for i := range m.Waits {
+			m.Waits[i].Worker, m.Waits[i].Why = "", ""
+		}
+	}
 	view := answeredView{Message: views.OfMessage(m)}
 	if reply.ID != 0 {
 		v := views.OfReply(reply)

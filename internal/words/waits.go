@@ -137,6 +137,9 @@ func modelDown(w turnkeeper.Wait, moment func(time.Time) string) string {
 // Silence says in a clause that the worker of a turn is silent. moment writes a time.
 func Silence(worker turnkeeper.WorkerID, s turnkeeper.Silence, turn string, moment func(time.Time) string) string {
 	who := "worker " + line(string(worker))
+	if worker == "" {
+		who = "its worker"
+	}
 	if s.Stopped {
 		who += " has stopped"
 	} else {
