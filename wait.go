@@ -8,6 +8,7 @@ type WaitReason string
 // The reasons. A message may have several at once.
 const (
 	WaitUnknownAgent WaitReason = "unknown_agent"       // no worker has registered its agent
+	WaitRetired      WaitReason = "agent_retired"       // its agent is retired
 	WaitNotDue       WaitReason = "not_due"             // its time has not come
 	WaitEarlier      WaitReason = "earlier_message"     // other messages of its lane go first
 	WaitLaneHeld     WaitReason = "lane_held"           // another turn is open in its lane
@@ -32,7 +33,7 @@ type Wait struct {
 	Reason  WaitReason
 	Since   time.Time     // zero: not known
 	Until   time.Time     // when it ends at the latest; zero: not known
-	Agent   string        // WaitUnknownAgent
+	Agent   string        // WaitUnknownAgent, WaitRetired
 	Lane    Lane          // WaitEarlier, WaitLaneHeld, WaitBackoff
 	Message MessageID     // WaitEarlier: the first that goes before
 	Turn    TurnID        // that is open in the lane

@@ -66,7 +66,7 @@ func (a *API) postMessage(c *call) error {
 			return err
 		}
 	}
-	view, err := a.message(c.Context(), id)
+	view, err := a.message(c, id)
 	if err != nil {
 		return err
 	}
@@ -127,7 +127,7 @@ func (a *API) getMessage(c *call) error {
 	if err != nil {
 		return err
 	}
-	view, err := a.message(c.Context(), m.ID)
+	view, err := a.message(c, m.ID)
 	if err != nil {
 		return err
 	}
@@ -140,13 +140,20 @@ type answeredView struct {
 	Reply *views.Reply `json:"reply"`
 }
 
-// message is a message with its reply, if there is one.
-func (a *API) message(ctx context.Context, id turnkeeper.MessageID) (answeredView, error) {
+// message is a message with its reply, if there is one. Who may only send is told why it waits, and not what
+// is for operators: workers, errors, the reason of a pause.
+func (a *API) message(c *call, id turnkeeper.MessageID) (answeredView, error) {
+	ctx := c.Context()
 	m, err := a.cfg.Store.WaitingMessage(ctx, id)
 	if err != nil {
 		return answeredView{}, err
 	}
 	m, reply, err := a.withReply(ctx, m)
+	if !c.caller.may(ScopeRead) {
+		for i := range m.Waits {
+			m.Waits[i].Worker, m.Waits[i].Why = "", ""
+		}
+	}
 	view := answeredView{Message: views.OfMessage(m)}
 	if reply != nil {
 		view.Reply = new(views.OfReply(*reply))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/httpapi"
 	"turnkeeper/storage"
 )
 
@@ -163,4 +164,28 @@ func TestOutcomesOfReplies(t *testing.T) {
 	last.wantPage(t, 200, "No tool with an effect was started")
 	last.lacks(t, "may have had effects")
 	h.submit("/turns/4/retry", url.Values{"anyway": {"yes"}}).wantRedirect(t, "/inbox/5?done=retried")
+}
+
+// Who may only send is told why a message waits, and nothing that is for operators.
+func TestWhatSendersAreTold(t *testing.T) {
+	h := newHouse(t, func(c *httpapi.Config) { c.NeedToken = true })
+	h.turn("clerk", "work")
+	h.mustBeat(turnkeeper.Heartbeat{WorkerID: "worker-1", Slots: 5})
+	if _, err := h.Enqueue(t.Context(), turnkeeper.Submission{Agent: "clerk", Body: "next"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.PauseScheduler(t.Context(), "the bill is unpaid"); err != nil {
+		t.Fatal(err)
+	}
+	for scope, told := range map[string]bool{"send": false, "read": true} {
+		token := h.token(storage.Token{Name: scope, Scopes: []string{"send", scope}})
+		a := h.ask("GET", "/v1/messages/2", "", "Authorization", token)
+		a.want(t, 200, `"reason":"lane_held"`)
+		a.want(t, 200, `"reason":"scheduler_paused"`)
+		for _, secret := range []string{"worker-1", "the bill is unpaid"} {
+			if strings.Contains(string(a.body), secret) != told {
+				t.Errorf("who may %s is told %q: %t", scope, secret, !told)
+			}
+		}
+	}
 }

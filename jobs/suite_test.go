@@ -208,6 +208,7 @@ func (d *door) turnView(id turnkeeper.TurnID) storage.TurnView {
 
 func (d *door) Turn(id turnkeeper.TurnID) (turnkeeper.Turn, []turnkeeper.Round) {
 	view := d.turnView(id)
+	view.Turn.Silence, view.Turn.UnderWay = nil, nil // for operators: each look has its own
 	return view.Turn, view.Rounds
 }
 

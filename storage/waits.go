@@ -144,6 +144,9 @@ func (w waiter) inLane() (all []turnkeeper.Wait) {
 	if !w.Known {
 		all = append(all, turnkeeper.Wait{Reason: turnkeeper.WaitUnknownAgent, Agent: w.Agent})
 	}
+	if w.RetiredAt != nil {
+		all = append(all, turnkeeper.Wait{Reason: turnkeeper.WaitRetired, Agent: w.Agent, Since: *w.RetiredAt})
+	}
 	if w.Early {
 		all = append(all, turnkeeper.Wait{Reason: turnkeeper.WaitNotDue, Until: w.DueAt})
 	}

@@ -139,6 +139,11 @@ func TestWhatAMessageWaitsFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.wantWaits("after a failure", m, "lane_backoff count=1 why=503 Service Unavailable until")
+	h.exec("update turnkeeper.agents set retired_at = now() where name = 'clerk'")
+	if got := h.heldUpBy(m); len(got) == 0 || !strings.HasPrefix(got[0], "agent_retired") {
+		t.Errorf("of a retired agent: %q", got)
+	}
+	h.exec("update turnkeeper.agents set retired_at = null")
 	h.exec("update turnkeeper.messages set agent = 'gone' where id = 1")
 	if got := h.heldUpBy(m); len(got) == 0 || !strings.HasPrefix(got[0], "unknown_agent") {
 		t.Errorf("of an agent that nobody has: %q", got)

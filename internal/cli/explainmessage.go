@@ -158,6 +158,8 @@ func (x *messageExplainer) next() (said []string) {
 		switch w.Reason {
 		case turnkeeper.WaitUnknownAgent:
 			advise("Start a worker that has the file of agent %s.", w.Agent)
+		case turnkeeper.WaitRetired:
+			advise("Have the agent take up its messages: turnctl agents restore %s. Or stop this one: turnctl cancel --message %d.", w.Agent, x.ID)
 		case turnkeeper.WaitPaused:
 			advise("Let turns be handed out again: turnctl scheduler resume.")
 		case turnkeeper.WaitNoWorker:

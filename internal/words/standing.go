@@ -32,6 +32,8 @@ func Standing(m turnkeeper.Message, ago func(time.Time) string) (state, note str
 			}
 		case turnkeeper.WaitUnknownAgent:
 			return state, "unknown agent"
+		case turnkeeper.WaitRetired:
+			return state, "agent retired"
 		case turnkeeper.WaitPaused:
 			return state, "scheduler paused"
 		case turnkeeper.WaitHoldOff:

@@ -19,6 +19,8 @@ func Wait(w turnkeeper.Wait, moment func(time.Time) string) string {
 	switch w.Reason {
 	case turnkeeper.WaitUnknownAgent:
 		return fmt.Sprintf("agent %s is not registered: no worker has its file", Plain(w.Agent))
+	case turnkeeper.WaitRetired:
+		return fmt.Sprintf("agent %s has been retired since %s", Plain(w.Agent), moment(w.Since))
 	case turnkeeper.WaitNotDue:
 		return "it is not due before " + moment(w.Until)
 	case turnkeeper.WaitEarlier:
@@ -137,6 +139,9 @@ func modelDown(w turnkeeper.Wait, moment func(time.Time) string) string {
 // Silence says in a clause that the worker of a turn is silent. moment writes a time.
 func Silence(worker turnkeeper.WorkerID, s turnkeeper.Silence, turn string, moment func(time.Time) string) string {
 	who := "worker " + line(string(worker))
+	if worker == "" {
+		who = "its worker"
+	}
 	if s.Stopped {
 		who += " has stopped"
 	} else {

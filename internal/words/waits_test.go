@@ -20,6 +20,7 @@ func TestWait(t *testing.T) {
 		wait turnkeeper.Wait
 		want string
 	}{
+		{turnkeeper.Wait{Reason: turnkeeper.WaitRetired, Agent: "clerk", Since: since}, "agent clerk has been retired since 09:00:00"},
 		{turnkeeper.Wait{Reason: turnkeeper.WaitUnknownAgent, Agent: "clerk"}, "agent clerk is not registered: no worker has its file"},
 		{turnkeeper.Wait{Reason: turnkeeper.WaitNotDue, Until: until}, "it is not due before 09:30:00"},
 		{turnkeeper.Wait{Reason: turnkeeper.WaitEarlier, Message: 3, Count: 1, Lane: "clerk"}, "message 3 goes before it in lane clerk"},
@@ -38,6 +39,7 @@ func TestWait(t *testing.T) {
 		{turnkeeper.Wait{Reason: turnkeeper.WaitNotTaken, Turn: 7}, "turn 7 is granted, and no worker has taken it up yet"},
 		{turnkeeper.Wait{Reason: turnkeeper.WaitSilent, Turn: 7, Worker: "w-1", Silent: 40 * time.Second, Until: until}, "worker w-1 has been silent for 40 s; turn 7 is taken over at 09:30:00"},
 		{turnkeeper.Wait{Reason: turnkeeper.WaitSilent, Turn: 7, Worker: "w-1", Stopped: true, Until: until}, "worker w-1 has stopped; turn 7 is taken over at 09:30:00"},
+		{turnkeeper.Wait{Reason: turnkeeper.WaitSilent, Turn: 7, Silent: time.Minute, Until: until}, "its worker has been silent for 1 min; turn 7 is taken over at 09:30:00"},
 		{turnkeeper.Wait{Reason: turnkeeper.WaitPaused, Since: since, Why: "repairs."}, "the scheduler has been paused since 09:00:00: repairs"},
 		{turnkeeper.Wait{Reason: turnkeeper.WaitHoldOff, Until: until, Why: "the clock stepped"}, "the scheduler holds off until 09:30:00: the clock stepped"},
 		{turnkeeper.Wait{Reason: turnkeeper.WaitScheduler, Since: since}, "no scheduler has looked since 09:00:00"},

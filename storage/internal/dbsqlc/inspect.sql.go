@@ -878,6 +878,7 @@ const WaitsOfMessages = `-- name: WaitsOfMessages :many
 select m.id, m.state, m.agent, m.lane, m.due_at, coalesce(m.last_error, '')::text as last_error,
     (m.due_at > greatest(statement_timestamp(), m.accepted_at))::boolean as early,
     (a.name is not null)::boolean as known,
+    case when not exists (select from turnkeeper.spawned_calls c where c.message_id = m.id) then a.retired_at end as retired_at,
     coalesce(a.models, '{}')::text[] as models, turnkeeper.chain_down(coalesce(a.models, '{}'))::boolean as models_down,
     coalesce(l.failures, 0)::integer as failures,
     l.not_before, (turnkeeper.lane_pauses(l.not_before) is true)::boolean as pauses,
@@ -910,6 +911,7 @@ type WaitsOfMessagesRow struct {
 	LastError   string
 	Early       bool
 	Known       bool
+	RetiredAt   interface{}
 	Models      []string
 	ModelsDown  bool
 	Failures    int32
@@ -947,6 +949,7 @@ func (q *Queries) WaitsOfMessages(ctx context.Context, ids []int64) ([]WaitsOfMe
 			&i.LastError,
 			&i.Early,
 			&i.Known,
+			&i.RetiredAt,
 			&i.Models,
 			&i.ModelsDown,
 			&i.Failures,
