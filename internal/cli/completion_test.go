@@ -87,7 +87,7 @@ func TestMisspeltCommands(t *testing.T) {
 	for name, program := range map[string]cli.Program{"turnctl": cli.Turnctl(), "worker": cli.Worker()} {
 		for _, path := range cli.Groups(program) {
 			groups++
-			args := append(strings.Fields(path)[1:], "zzz")
+			args := strings.Fields(path + " zzz")[1:]
 			got := run(t, program, nowhere(t), "", args...)
 			if got.code != cli.ExitUsage || !strings.Contains(got.stderr, `unknown command "zzz"`) || got.stdout != "" {
 				t.Errorf("%s %v: %+v", name, args, got)

@@ -191,6 +191,8 @@ func TestDoctorTellsWhatIsWrong(t *testing.T) {
 		s.exec(`insert into turnkeeper.webhook_deliveries (reply_id, webhook, attempts, due_at) select id, 'shop', 4, now() from turnkeeper.replies on conflict (reply_id, webhook) do update set attempts = 4`)
 		s.exec(`update turnkeeper.webhooks set failed_at = now(), last_error = 'HTTP 503'`)
 		diagnose(t, env).wants(t, "warn", "webhook shop", "its newest attempt failed", "1 reply waits", "HTTP 503", "turnctl webhooks show shop")
+		s.exec(`update turnkeeper.webhook_deliveries set state = 'dead', due_at = null`)
+		diagnose(t, env).wants(t, "warn", "webhook shop", "1 deliveries were given up", "HTTP 503", "redeliver shop --dead")
 	})
 	t.Run("files that workers do not have", func(t *testing.T) {
 		for name, text := range map[string]string{

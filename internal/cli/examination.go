@@ -324,15 +324,25 @@ func examineWebhooks(ctx context.Context, d *diagnosis, store *storage.Store, c 
 		case !w.Served():
 			d.add(checkWarn, name, fmt.Sprintf("no worker has it in its settings; %d replies wait", w.Pending),
 				"start a worker that has it, or forget it with turnctl webhooks remove "+w.Name)
-		case w.Pending > 0 && w.FailedAt.After(w.SucceededAt):
-			d.add(checkWarn, name, fmt.Sprintf("its newest attempt failed %s; %s %s, the oldest for %s; last error: %s", c.ago(w.FailedAt),
-				thousands(int64(w.Pending)), verb(w.Pending, "reply waits", "replies wait"), coarse(w.Oldest), orDash(oneLine(w.LastError, 300))),
-				"mend the endpoint: what waits is tried again by itself; see turnctl webhooks show "+w.Name)
-		case w.Dead > 0:
-			d.add(checkWarn, name, fmt.Sprintf("%d deliveries were given up; last error: %s", w.Dead, orDash(w.LastError)),
-				"mend the endpoint, then turnctl webhooks redeliver "+w.Name+" --dead")
+		case w.Dead > 0 || w.Pending > 0 && w.FailedAt.After(w.SucceededAt):
+			found, advice := failingWebhook(w, c)
+			d.add(checkWarn, name, found, advice)
 		default:
 			d.add(checkOK, name, fmt.Sprintf("%d pending, none given up", w.Pending), "")
 		}
 	}
+}
+
+// failingWebhook says what is not delivered, and what to do.
+func failingWebhook(w storage.WebhookView, c clock) (found, advice string) {
+	advice = "mend the endpoint: what waits is tried again by itself; see turnctl webhooks show " + w.Name
+	if w.Pending > 0 && w.FailedAt.After(w.SucceededAt) {
+		found = fmt.Sprintf("its newest attempt failed %s; %s %s, the oldest for %s; ", c.ago(w.FailedAt),
+			thousands(int64(w.Pending)), verb(w.Pending, "reply waits", "replies wait"), coarse(w.Oldest))
+	}
+	if w.Dead > 0 {
+		found += fmt.Sprintf("%d deliveries were given up; ", w.Dead)
+		advice = "mend the endpoint, then turnctl webhooks redeliver " + w.Name + " --dead"
+	}
+	return found + "last error: " + orDash(oneLine(w.LastError, 300)), advice
 }

@@ -47,7 +47,7 @@ func examineBudgets(ctx context.Context, d *diagnosis, store *storage.Store, c c
 		if len(over) == 0 && spent.PutOff == 0 {
 			continue
 		}
-		found := append(over, "until "+c.at(spent.Until))
+		found := slices.Concat(over, []string{"until " + c.at(spent.Until)})
 		advice := "it goes on by itself"
 		if len(bounds) > 0 {
 			advice += fmt.Sprintf("; or raise %s in the file of %s and reload it", enumerate(bounds), spent.Agent)

@@ -189,7 +189,7 @@ func TestMCPServersAreExamined(t *testing.T) {
 	e.StartWorker()
 	e.Await("the change is seen", "select bool_or(gone) from mcp_tools")
 	lack := `clerk.md: the MCP server "shelf" has no tool "put"; it has look`
-	if said := doctorFindings(e, "MCP server shelf"); len(said) != 2 || said[0] != "ok: "+server+": 1 tool" || !strings.HasSuffix(said[1], lack) || !strings.HasPrefix(said[1], "warn: ") {
+	if said := doctorFindings(e, "MCP server shelf"); len(said) != 2 || said[1] != "ok: "+server+": 1 tool" || !strings.HasSuffix(said[0], lack) || !strings.HasPrefix(said[0], "warn: ") {
 		t.Errorf("of a server that lacks a tool doctor says %q", said)
 	}
 	if said := doctorFindings(e, "MCP tools"); !slices.Equal(said, []string{"warn: the definition of shelf__look is not the pinned one, and its calls are refused"}) {
