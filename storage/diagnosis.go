@@ -31,25 +31,12 @@ func (s *Store) DaySpend(ctx context.Context) ([]DaySpend, error) {
 	}), translate(err)
 }
 
-// A LongWait is the message of an agent that has waited longest, and what its lane does meanwhile.
+// A LongWait is the message of an agent that has waited longest.
 type LongWait struct {
-	Agent     string
-	Lane      turnkeeper.Lane
-	Message   turnkeeper.MessageID
-	DueAt     time.Time
-	Messages  int    // of the agent that have waited too long; counted up to 10,000
-	LastError string // of the message's newest attempt
-
-	NotBefore time.Time // the lane's back-off; zero: none
-	Failures  int       // failed turns of the lane in a row
-
-	Turn       turnkeeper.TurnID // the lane's open turn; 0: none
-	TurnState  turnkeeper.TurnState
-	Granted    bool // the turn has a lease
-	GrantedAt  time.Time
-	WorkerID   turnkeeper.WorkerID
-	TurnDueAt  time.Time // the turn is put off until then; zero: it is not
-	ErrorClass string    // why it is put off
+	Agent    string
+	Message  turnkeeper.MessageID
+	DueAt    time.Time
+	Messages int // of the agent that have waited too long; counted up to 10,000
 }
 
 // LongWaits lists, for each agent with messages that have been due for longer than dueFor, the one that
@@ -57,12 +44,7 @@ type LongWait struct {
 func (s *Store) LongWaits(ctx context.Context, dueFor time.Duration) ([]LongWait, error) {
 	rows, err := s.q.LongWaits(ctx, dueFor)
 	return mapRows(rows, func(r dbsqlc.LongWaitsRow) LongWait {
-		return LongWait{
-			Agent: r.Agent, Lane: turnkeeper.Lane(r.Lane), Message: turnkeeper.MessageID(r.MessageID), DueAt: r.DueAt,
-			Messages: int(r.Messages), LastError: orZero(r.LastError), NotBefore: orZero(r.NotBefore), Failures: int(r.Failures),
-			Turn: turnkeeper.TurnID(r.TurnID), TurnState: turnkeeper.TurnState(r.TurnState), Granted: r.Granted,
-			GrantedAt: orZero(r.GrantedAt), WorkerID: turnkeeper.WorkerID(r.WorkerID), TurnDueAt: orZero(r.TurnDueAt), ErrorClass: r.ErrorClass,
-		}
+		return LongWait{Agent: r.Agent, Message: turnkeeper.MessageID(r.MessageID), DueAt: r.DueAt, Messages: int(r.Messages)}
 	}), translate(err)
 }
 

@@ -144,7 +144,7 @@ func (w waiter) inLane() (all []turnkeeper.Wait) {
 	if !w.Known {
 		all = append(all, turnkeeper.Wait{Reason: turnkeeper.WaitUnknownAgent, Agent: w.Agent})
 	}
-	if w.RetiredAt != nil {
+	if w.RetiredAt != nil && !w.Spawned { // sub-agents still work
 		all = append(all, turnkeeper.Wait{Reason: turnkeeper.WaitRetired, Agent: w.Agent, Since: *w.RetiredAt})
 	}
 	if w.Early {

@@ -135,14 +135,14 @@ func TestDoctorTellsWhatIsWrong(t *testing.T) {
 	})
 	t.Run("messages that wait for long", func(t *testing.T) {
 		s.exec(`update turnkeeper.messages set due_at = now() - interval '1 hour', last_error = 'no such thing' where agent = 'watcher'`)
-		diagnose(t, env).wants(t, "warn", "waiting watcher", "message 1", "no worker has taken it")
-		s.exec(`insert into turnkeeper.leases (lane, agent, not_before, failures) values ('watcher', 'watcher', now() + interval '1 hour', 4)`)
-		diagnose(t, env).wants(t, "warn", "waiting watcher", "after 4 failed turns in a row", "no such thing", "turnctl retry 1")
+		diagnose(t, env).wants(t, "warn", "waiting watcher", "message 1", "no scheduler has looked yet", "turnctl explain --message 1")
+		s.exec(`insert into turnkeeper.leases (lane, agent, not_before, failures) values ('watcher', 'watcher', now() + interval '2 minutes', 4)`)
+		diagnose(t, env).wants(t, "warn", "waiting watcher", "after 4 failed turns in a row", "no such thing")
 		if err := s.PauseScheduler(t.Context(), "repairs"); err != nil {
 			t.Fatal(err)
 		}
 		d := diagnose(t, env)
-		d.wants(t, "warn", "waiting watcher", "the scheduler is paused")
+		d.wants(t, "warn", "waiting watcher", "the scheduler has been paused since")
 		d.wants(t, "warn", "scheduler", "paused", "repairs")
 		if err := s.ResumeScheduler(t.Context()); err != nil {
 			t.Fatal(err)
@@ -152,7 +152,7 @@ func TestDoctorTellsWhatIsWrong(t *testing.T) {
 		first := s.next("host-1")
 		s.sendTo("echo", "Second.")
 		s.exec(`update turnkeeper.messages set due_at = now() - interval '20 min' where agent = 'echo' and state = 'waiting'`)
-		diagnose(t, env).wants(t, "warn", "waiting echo", "message 4", "turn 2 runs in its lane", "host-1", "turnctl show 2")
+		diagnose(t, env).wants(t, "warn", "waiting echo", "message 4", "turn 2 of worker host-1 holds lane echo")
 		first.end(turnkeeper.MessageAnswered, turnkeeper.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "Yes."})
 	})
 	t.Run("a message that kills workers", func(t *testing.T) {

@@ -122,7 +122,7 @@ func examineProcesses(ctx context.Context, d *diagnosis, cfg *config.Config, sto
 	}
 	c = clock{now: f.Now, zone: c.zone} // the database's, which the times below are by
 	examineScheduler(d, cfg, settings, c, alive)
-	examineWaits(ctx, d, store, settings, c, alive)
+	examineWaits(ctx, d, store, c)
 	examineLosses(ctx, d, store)
 	examineBudgets(ctx, d, store, c)
 	told := examineSchedules(ctx, d, cfg, store)

@@ -10,6 +10,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentdef"
 	"turnkeeper/internal/config"
+	"turnkeeper/internal/words"
 	"turnkeeper/storage"
 )
 
@@ -68,47 +69,31 @@ func verb(n int, one, many string) string {
 	return many
 }
 
-// examineWaits tells of messages that have been due for long, and what they wait for. What holds up
-// all agents, or a whole model, is told of elsewhere too.
-func examineWaits(ctx context.Context, d *diagnosis, store *storage.Store, set storage.SchedulerSettings, c clock, alive int) {
+// examineWaits tells of messages that have been due for long, and what they wait for.
+func examineWaits(ctx context.Context, d *diagnosis, store *storage.Store, c clock) {
 	waits, err := store.LongWaits(ctx, longWait)
 	if err != nil {
 		d.add(checkFail, "waiting", err.Error(), "")
 		return
 	}
 	for _, w := range waits {
-		reason, advice := whyItWaits(w, set, c, alive)
-		found := fmt.Sprintf("message %d is due since %s: %s", w.Message, c.at(w.DueAt), reason)
+		m, err := store.WaitingMessage(ctx, w.Message)
+		if err != nil {
+			d.add(checkFail, "waiting "+w.Agent, err.Error(), "")
+			continue
+		}
+		if len(m.Waits) == 0 {
+			continue // it was granted meanwhile
+		}
+		var reasons []string
+		for _, wait := range m.Waits {
+			reasons = append(reasons, words.Wait(wait, c.moment))
+		}
+		found := fmt.Sprintf("message %d is due since %s: %s", w.Message, c.at(w.DueAt), strings.Join(reasons, "; "))
 		if w.Messages > 1 {
 			found += fmt.Sprintf("; %s messages of this agent have waited for more than %s", thousands(int64(w.Messages)), exact(longWait))
 		}
-		d.add(checkWarn, "waiting "+w.Agent, found, advice)
-	}
-}
-
-// whyItWaits says what a message waits for, and what an operator can do.
-func whyItWaits(w storage.LongWait, set storage.SchedulerSettings, c clock, alive int) (reason, advice string) {
-	show := fmt.Sprintf("look at it: turnctl show %d", w.Turn)
-	switch {
-	case w.TurnState == turnkeeper.TurnRunning:
-		return fmt.Sprintf("turn %d runs in its lane since %s on %s", w.Turn, c.at(w.GrantedAt), orDash(string(w.WorkerID))), show
-	case w.TurnState == turnkeeper.TurnWaiting:
-		return fmt.Sprintf("turn %d holds its lane, and waits for calls", w.Turn), show
-	case !set.PausedAt.IsZero():
-		return "the scheduler is paused", "turnctl scheduler resume"
-	case set.HoldUntil.After(c.now):
-		return "the scheduler holds off until " + c.at(set.HoldUntil), "it goes on by itself"
-	case alive == 0:
-		return "no worker is alive", "start one: " + command("worker")
-	case w.Turn != 0 && w.TurnDueAt.After(c.now):
-		return fmt.Sprintf("turn %d holds its lane, and is put off until %s (%s)", w.Turn, c.at(w.TurnDueAt), orDash(w.ErrorClass)), show
-	case w.Turn != 0 && w.Granted:
-		return fmt.Sprintf("turn %d was granted %s, and no worker has taken it up", w.Turn, c.ago(w.GrantedAt)), "look at the workers' logs and slots: turnctl workers"
-	case w.NotBefore.After(c.now):
-		return fmt.Sprintf("its lane pauses until %s after %s in a row: %s", c.at(w.NotBefore), plural(w.Failures, "failed turn"), orDash(oneLine(w.LastError, 300))),
-			fmt.Sprintf("mend what failed; to try it at once: turnctl retry %d", w.Message)
-	default:
-		return "its lane is free, and no worker has taken it", "start more workers or raise worker_slots, if all slots are taken: turnctl top"
+		d.add(checkWarn, "waiting "+w.Agent, found, fmt.Sprintf("what you can do: turnctl explain --message %d", w.Message))
 	}
 }
 

@@ -123,7 +123,7 @@ where b.turn_id = @turn_id and b.outcome = 'handed_back' and not exists (select 
 select m.id, m.state, m.agent, m.lane, m.due_at, coalesce(m.last_error, '')::text as last_error,
     (m.due_at > greatest(statement_timestamp(), m.accepted_at))::boolean as early,
     (a.name is not null)::boolean as known,
-    case when not exists (select from turnkeeper.spawned_calls c where c.message_id = m.id) then a.retired_at end as retired_at,
+    a.retired_at, exists (select from turnkeeper.spawned_calls c where c.message_id = m.id)::boolean as spawned,
     coalesce(a.models, '{}')::text[] as models, turnkeeper.chain_down(coalesce(a.models, '{}'))::boolean as models_down,
     coalesce(l.failures, 0)::integer as failures,
     l.not_before, (turnkeeper.lane_pauses(l.not_before) is true)::boolean as pauses,

@@ -62,48 +62,28 @@ func (q *Queries) DaySpend(ctx context.Context) ([]DaySpendRow, error) {
 
 const LongWaits = `-- name: LongWaits :many
 with waiting as (
-    (select m.agent, m.lane, m.id, m.due_at from turnkeeper.messages m
+    (select m.agent, m.id, m.due_at from turnkeeper.messages m
      where m.state = 'waiting' and m.due_at < statement_timestamp() - $1::interval
      order by m.due_at, m.priority desc, m.id limit 10000)
     union all
-    select t.agent, t.lane, t.message_id, coalesce(t.due_at, t.granted_at, t.created_at) from turnkeeper.turns t
+    select t.agent, t.message_id, coalesce(t.due_at, t.granted_at, t.created_at) from turnkeeper.turns t
     where t.state = 'queued' and coalesce(t.due_at, t.granted_at, t.created_at) < statement_timestamp() - $1::interval
 ), heads as (
-    select distinct on (w.agent) w.agent, w.lane, w.id, w.due_at, count(*) over (partition by w.agent) as messages
+    select distinct on (w.agent) w.agent, w.id, w.due_at, count(*) over (partition by w.agent) as messages
     from waiting w order by w.agent, w.due_at, w.id
 )
-select h.agent, h.lane, h.id as message_id, h.due_at::timestamptz as due_at, h.messages, m.last_error,
-    l.not_before, coalesce(l.failures, 0)::integer as failures,
-    coalesce(t.id, 0)::bigint as turn_id, coalesce(t.state, '')::text as turn_state, coalesce(t.worker_id, '')::text as worker_id,
-    t.granted_at, t.due_at as turn_due_at, coalesce(t.error_class, '')::text as error_class,
-    (t.grant_id is not null)::boolean as granted
-from heads h
-join turnkeeper.messages m on m.id = h.id
-left join turnkeeper.leases l on l.lane = h.lane
-left join turnkeeper.turns t on t.lane = h.lane and t.state in ('queued', 'running', 'waiting')
-order by h.due_at, h.agent
+select h.agent, h.id as message_id, h.due_at::timestamptz as due_at, h.messages from heads h order by h.due_at, h.agent
 `
 
 type LongWaitsRow struct {
-	Agent      string
-	Lane       string
-	MessageID  int64
-	DueAt      time.Time
-	Messages   int64
-	LastError  *string
-	NotBefore  *time.Time
-	Failures   int32
-	TurnID     int64
-	TurnState  string
-	WorkerID   string
-	GrantedAt  *time.Time
-	TurnDueAt  *time.Time
-	ErrorClass string
-	Granted    bool
+	Agent     string
+	MessageID int64
+	DueAt     time.Time
+	Messages  int64
 }
 
-// For each agent the message that has waited longest, of the 10,000 oldest that have been due for too long, and
-// what its lane does meanwhile. A turn that is queued counts as a message that waits.
+// For each agent the message that has waited longest, of the 10,000 oldest that have been due for too long.
+// A turn that is queued counts as a message that waits.
 func (q *Queries) LongWaits(ctx context.Context, dueFor time.Duration) ([]LongWaitsRow, error) {
 	rows, err := q.db.Query(ctx, LongWaits, dueFor)
 	if err != nil {
@@ -115,20 +95,9 @@ func (q *Queries) LongWaits(ctx context.Context, dueFor time.Duration) ([]LongWa
 		var i LongWaitsRow
 		if err := rows.Scan(
 			&i.Agent,
-			&i.Lane,
 			&i.MessageID,
 			&i.DueAt,
 			&i.Messages,
-			&i.LastError,
-			&i.NotBefore,
-			&i.Failures,
-			&i.TurnID,
-			&i.TurnState,
-			&i.WorkerID,
-			&i.GrantedAt,
-			&i.TurnDueAt,
-			&i.ErrorClass,
-			&i.Granted,
 		); err != nil {
 			return nil, err
 		}
