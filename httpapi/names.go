@@ -42,7 +42,7 @@ func unitOf(text []byte) rune {
 	if err != nil {
 		return -1
 	}
-	return rune(unit) //nolint:gosec // 16 bits
+	return rune(unit)
 }
 
 // repeated is a name that an object of the JSON text has twice, by what as makes of it;

@@ -154,9 +154,9 @@ func (d *door) Effects() []string {
 }
 
 func (d *door) Retire(agent string, retired bool) {
-	change := d.Store.RestoreAgent
+	change := d.RestoreAgent
 	if retired {
-		change = d.Store.RetireAgent
+		change = d.RetireAgent
 	}
 	if err := change(d.t.Context(), agent); err != nil {
 		d.t.Fatal(err)

@@ -76,10 +76,10 @@ func writeNew(files []newFile) (err error) {
 		}
 	}()
 	for _, f := range files {
-		if err := os.MkdirAll(filepath.Dir(f.path), 0o755); err != nil { //nolint:gosec // as people make folders
+		if err := os.MkdirAll(filepath.Dir(f.path), 0o755); err != nil {
 			return fmt.Errorf("nothing was written: %w", err)
 		}
-		file, err := os.OpenFile(f.path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644) //nolint:gosec // holds no secret
+		file, err := os.OpenFile(f.path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 		if errors.Is(err, fs.ErrExist) {
 			return refused(alreadyThere(f.path))
 		}

@@ -95,13 +95,13 @@ func dueLater(h *house) {
 		isIt(h, "enqueue", err, nil)
 		return id
 	}
-	past, m := later(now.Add(-time.Hour)), turnkeeper.Message{}
-	if m = h.Message(past); m.DueAt.After(m.AcceptedAt) || m.DueAt.Before(now.Add(-time.Second)) {
+	past := later(now.Add(-time.Hour))
+	if m := h.Message(past); m.DueAt.After(m.AcceptedAt) || m.DueAt.Before(now.Add(-time.Second)) {
 		h.Errorf("accepted at %v with a time in the past, and due at %v", m.AcceptedAt, m.DueAt)
 	}
 	due := now.Truncate(time.Second).Add(30 * time.Minute)
 	id := later(due.Add(time.Microsecond)) // the next whole second
-	if m = h.Message(id); !m.DueAt.Equal(due.Add(time.Second)) {
+	if m := h.Message(id); !m.DueAt.Equal(due.Add(time.Second)) {
 		h.Errorf("due at %v, want the whole second after %v", m.DueAt, due)
 	}
 	_, err := h.Enqueue(h.Context(), turnkeeper.Submission{Agent: "clerk", Body: "x", DueAt: now.Add(turnkeeper.MaxDelay + time.Hour)})
