@@ -45,7 +45,10 @@ func plainName(name string) string {
 var imitated = regexp.MustCompile(`(?i)#\s*system\s+notice|async\s+tool\s+status|\[truncated — showing|\[\.\.\. truncated: showing|` +
 	`\[cut: the result|tool output id:|dropped to fit the context window|was kept for its own turn|not shown: (they do|it does) not fit the context window|` +
 	`\[extraction failed:|outcome unknown: the worker|skipped due to (freshness|failure)|denied: (over the limit of|not enough time left)|` +
-	`\[this is the result of round-`)
+	`\[this is the result of round-|\[agent [a-z0-9_-]+, [a-z]+, output `)
+
+// agentHead is what the program writes above the reply of a sub-agent.
+var agentHead = regexp.MustCompile(`^\[agent [^\]\n]*, output [a-z0-9]+\]\n\n`)
 
 // The ends of a result that the program writes. The number of characters tells them from
 // most imitations: what they claim is true, so that an imitation does no harm.
@@ -73,6 +76,9 @@ func fromOutside(call turnkeeper.ToolCall) string {
 	case call.Name == turnkeeper.ToolGetToolOutput && strings.HasPrefix(text, "[extraction failed: ") && !readsRaw(&call):
 		text = strings.TrimPrefix(text, "[extraction failed: ")
 	case call.OutputID != "":
+		if call.Name == turnkeeper.ToolSpawnAgent {
+			text = text[len(agentHead.FindString(text)):]
+		}
 		if end := cutEnd.FindStringIndex(text); end != nil {
 			text = text[:end[0]]
 		}
