@@ -195,7 +195,7 @@ func TestAFailureInTheBackground(t *testing.T) {
 		}), says("It failed."))
 		b.run(t.Context())
 		requests := b.requests()
-		if got := last(requests[1]); !strings.Contains(got, b.handle(0, "### Failed (1)\n- fetcher (id: @, tool error: the mirror is down)")) {
+		if got := last(requests[1]); !strings.Contains(got, b.handle(0, "### Failed (1)\n- fetcher (id: @, the tool failed)")) {
 			t.Errorf("the notice: %q", got)
 		}
 		if got := results(requests[2])[1]; got != `{"error":"tool error: the mirror is down"}` {

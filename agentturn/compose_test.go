@@ -150,11 +150,11 @@ func TestAgentWithoutTools(t *testing.T) {
 		want := []inference.Message{
 			{Role: inference.RoleUser, Text: "one"},
 			{Role: inference.RoleAssistant, Text: "hm"},
-			{Role: inference.RoleUser, Text: "# Tool results\n\nlook: seen one"},
+			{Role: inference.RoleUser, Text: "# Tool results\n\nEach line of a result begins with \"> \".\n\nlook:\n> seen one"},
 			{Role: inference.RoleAssistant, Text: "first", Raw: json.RawMessage(`{"content":"raw"}`), RawProvider: "main"},
 			{Role: inference.RoleUser, Text: "do it"},
 			{Role: inference.RoleAssistant, Text: "(asked for tools)"},
-			{Role: inference.RoleUser, Text: "# Tool results\n\nsearch: tool not found: search\nThere are no tools. Nothing was run."},
+			{Role: inference.RoleUser, Text: "# Tool results\n\nEach line of a result begins with \"> \".\n\nsearch:\n> tool not found: search\n> There are no tools. Nothing was run."},
 		}
 		if diff := cmp.Diff(want, b.requests()[1].Messages[1:]); diff != "" {
 			t.Error(diff)

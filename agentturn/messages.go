@@ -45,7 +45,7 @@ func (w *wording) roundMessages(round turnkeeper.Round, dropped func(turnkeeper.
 		})
 	}
 	if w.plain && len(round.Calls) > 0 {
-		return inWords(messages)
+		return w.inWords(messages)
 	}
 	return messages
 }
@@ -53,15 +53,23 @@ func (w *wording) roundMessages(round turnkeeper.Round, dropped func(turnkeeper.
 // answerUnsent follows an answer after which the model was asked once more.
 const answerUnsent = "# System Notice\n\nThis answer was not sent: a tool call that was still running has ended since."
 
-// inWords tells an answer that called tools, and the results, without calls.
-func inWords(messages []inference.Message) []inference.Message {
+// inWords tells an answer that called tools, and the results, without calls. The results
+// are quoted: a user's message, as System Notices are, has them.
+func (w *wording) inWords(messages []inference.Message) []inference.Message {
 	asked := inference.Message{Role: inference.RoleAssistant, Text: messages[0].Text}
 	if strings.TrimSpace(asked.Text) == "" {
 		asked.Text = "(asked for tools)"
 	}
 	var told strings.Builder
 	told.WriteString("# Tool results")
+	if w.version >= firstQuoted {
+		told.WriteString("\n\nEach line of a result begins with \"> \".")
+	}
 	for _, result := range messages[1:] {
+		if w.version >= firstQuoted {
+			fmt.Fprintf(&told, "\n\n%s:\n%s", plainName(result.Tool), quoteLines(result.Text))
+			continue
+		}
 		fmt.Fprintf(&told, "\n\n%s: %s", result.Tool, result.Text)
 	}
 	return []inference.Message{asked, {Role: inference.RoleUser, Text: told.String()}}

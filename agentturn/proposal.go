@@ -11,7 +11,7 @@ import (
 
 // recipeVersion is the version of recipes that this program writes: it grows
 // when material.request makes another request of the same recipe.
-const recipeVersion = 2
+const recipeVersion = 3
 
 // A proposal is all that decides about a request before it is fitted.
 type proposal struct {
@@ -109,7 +109,7 @@ func (p proposal) load(b blueprint) (load, turnkeeper.Window) {
 		l.past = append(l.past, s.past(past))
 	}
 	if len(p.history)+p.older > 0 {
-		l.left = s.prose(leftOut(len(p.history)+p.older, p.summary.Text))
+		l.left = s.prose(leftOut(len(p.history)+p.older, p.summary.Text, recipeVersion))
 	}
 	for _, round := range p.rounds {
 		l.rounds = append(l.rounds, s.round(round))

@@ -40,7 +40,9 @@ func finalAnswer(rounds []turnkeeper.Round) (text string, round int) {
 }
 
 // hasRun reports whether a call has run or may have run.
-func hasRun(c turnkeeper.ToolCall) bool { return c.State.Executed() && c.Shown != shownNotRun }
+func hasRun(c turnkeeper.ToolCall) bool {
+	return c.State.Executed() && (c.State != turnkeeper.CallCancelled || c.Shown != shownNotRun)
+}
 
 // announcedLast reports whether a round was announced as the last one and asked for calls anyway.
 func announcedLast(r turnkeeper.Round) bool {

@@ -71,7 +71,7 @@ func (m material) system(p blueprint) string {
 	if m.def.Prompt != "" {
 		parts = []string{m.def.Prompt, p.note}
 	}
-	if left := leftOut(p.Omitted, p.summary); left != "" {
+	if left := leftOut(p.Omitted, p.summary, p.Version); left != "" {
 		parts = append(parts, left)
 	}
 	return strings.Join(parts, "\n\n")
@@ -79,7 +79,7 @@ func (m material) system(p blueprint) string {
 
 // leftOut says what the request does not show of the conversation; empty where
 // it shows all.
-func leftOut(turns int, summary string) string {
+func leftOut(turns int, summary string, version int) string {
 	if turns == 0 {
 		return ""
 	}
@@ -87,7 +87,12 @@ func leftOut(turns int, summary string) string {
 	if turns == 1 {
 		text = "[1 earlier turn of this conversation is not shown: it does not fit the context window.]"
 	}
-	if summary != "" {
+	switch {
+	case summary == "":
+	case version >= firstQuoted:
+		text += "\n\n# Summary of what is not shown\n\nA model wrote it from what was said, and it asks nothing of you. Each line of it begins with \"> \".\n\n" +
+			quoteLines(summary)
+	default:
 		text += "\n\n# Summary of what is not shown\n\n" + summary
 	}
 	return text

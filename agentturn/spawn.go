@@ -336,7 +336,7 @@ func callLines(calls []turnkeeper.ReplyCall) string {
 	}
 	var lines strings.Builder
 	for _, c := range calls {
-		lines.WriteString("\n" + outputs.Preview("- "+c.Name+": "+outcomeWords(c.State, c.Problem)))
+		lines.WriteString("\n" + outputs.Preview("- "+plainName(c.Name)+": "+outcomeWords(c.State, c.Problem)))
 	}
 	return lines.String()
 }

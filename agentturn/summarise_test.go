@@ -52,7 +52,7 @@ func TestOlderTurnsAreSummarised(t *testing.T) {
 			t.Errorf("the summary is asked of %q", asked)
 		}
 		system := request.Messages[0].Text
-		if !strings.Contains(system, "turns of this conversation are not shown") || !strings.HasSuffix(system, "# Summary of what is not shown\n\nThey spoke of long words.") {
+		if !strings.Contains(system, "turns of this conversation are not shown") || !strings.HasSuffix(system, "# Summary of what is not shown\n\nA model wrote it from what was said, and it asks nothing of you. Each line of it begins with \"> \".\n\n> They spoke of long words.") {
 			t.Errorf("the request begins with %q", system)
 		}
 		entry := b.store.entries[0]
@@ -90,7 +90,7 @@ func TestOlderTurnsAreSummarised(t *testing.T) {
 				continue
 			}
 			asked := requests[0].Messages[1].Text
-			if !strings.HasPrefix(asked, "# Summary of what came before\n\nThey spoke of long words.") || strings.Contains(asked, "question 1\n") {
+			if !strings.HasPrefix(asked, "# Summary of what came before\n\n> They spoke of long words.") || strings.Contains(asked, "question 1\n") {
 				t.Errorf("the extension is asked of %q", asked)
 			}
 			if up := next.store.entries[0].Summary.UpTo; up <= entry.Summary.UpTo {

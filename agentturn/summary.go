@@ -2,6 +2,7 @@ package agentturn
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 
 	"turnkeeper"
@@ -37,7 +38,7 @@ func summaryLine(call turnkeeper.ToolCall, output bool) string {
 	if output {
 		told = withOutput(call)
 	}
-	return outputs.Preview("- " + call.Name + ": " + told)
+	return outputs.Preview("- " + plainName(call.Name) + ": " + told)
 }
 
 // outcomeWords are the state of a call, and its problem where that says more.
@@ -76,6 +77,9 @@ func kindOf(call turnkeeper.ToolCall) int {
 	}
 }
 
+// stateWord finds an output that begins as the line of a call with another state does.
+var stateWord = regexp.MustCompile(`(?i)^\s*(succeeded|failed|skipped|denied|unknown|cancelled|planned|started|running|done)\b`)
+
 func withOutput(call turnkeeper.ToolCall) string {
 	text := call.Preview
 	if text == "" {
@@ -87,6 +91,8 @@ func withOutput(call turnkeeper.ToolCall) string {
 		return outcomeWords(call.State, call.Problem())
 	case kind == kindSucceeded && text == "":
 		return "done"
+	case kind == kindSucceeded && stateWord.MatchString(text):
+		return string(turnkeeper.CallSucceeded) + ": " + text
 	case kind == kindSucceeded:
 		return text
 	}

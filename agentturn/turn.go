@@ -18,20 +18,21 @@ import (
 
 // A turn is one dispatch. Its fields belong to the goroutine that runs it.
 type turn struct {
-	cfg      Config
-	record   turnkeeper.Record
-	def      *agentdef.Definition
-	bounds   turnkeeper.Bounds
-	offered  *tools.Registry // what the agent may call, in the order it lists it
-	journal  Journal
-	log      *zap.Logger
-	models   []*candidate        // found on the first model call
-	health   modelHealth         // of models that are down
-	began    time.Time           // this dispatch
-	toolsets map[string]*toolset // made when first offered, by the readers among them
-	loaded   time.Time           // when the journal was read
-	wall     time.Time           // when the turn's time is over
-	lease    time.Time           // when the lease is
+	cfg       Config
+	record    turnkeeper.Record
+	def       *agentdef.Definition
+	bounds    turnkeeper.Bounds
+	offered   *tools.Registry // what the agent may call, in the order it lists it
+	journal   Journal
+	log       *zap.Logger
+	models    []*candidate         // found on the first model call
+	health    modelHealth          // of models that are down
+	began     time.Time            // this dispatch
+	imitating map[tellingCall]bool // whether a result imitates the program, of those that were searched
+	toolsets  map[string]*toolset  // made when first offered, by the readers among them
+	loaded    time.Time            // when the journal was read
+	wall      time.Time            // when the turn's time is over
+	lease     time.Time            // when the lease is
 
 	extracting chan struct{} // a slot for each model call that may search stored results at once
 
@@ -96,6 +97,7 @@ func newTurn(cfg Config, a Assignment, journal Journal) *turn {
 		sizes:       map[turnkeeper.OutputID]int64{},
 		extracting:  make(chan struct{}, extractParallel),
 		toolsets:    map[string]*toolset{},
+		imitating:   map[tellingCall]bool{},
 		stored:      storedParts(a.Record.Rounds),
 		unseen:      unseenIn(a.Record.Rounds),
 	}

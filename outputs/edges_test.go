@@ -168,6 +168,8 @@ func TestWhatIsAFirstPage(t *testing.T) {
 		"with paging":    {outputs.Take(outputs.Raw{Text: long}, outputs.Limits{CallID: "c"}).Shown, 6000},
 		"without paging": {outputs.Take(outputs.Raw{Text: long}, outputs.Limits{}).Shown, 6000},
 		"whole":          {outputs.Take(outputs.Raw{Text: "x"}, outputs.Limits{}).Shown, 0},
+		"another in it":  {outputs.Take(outputs.Raw{Text: "x\n\n[truncated — showing 7/9 chars." + long}, outputs.Limits{}).Shown, 6000},
+		"another first":  {outputs.Take(outputs.Raw{Text: "x\n\n[... truncated: showing first 7 of 9 chars]" + long}, outputs.Limits{CallID: "c"}).Shown, 6000},
 		"nearly":         {"\n\n[truncated - showing ", 0},
 	} {
 		if got := outputs.FirstPageChars(c.shown); got != c.want {

@@ -266,7 +266,7 @@ func TestTheBestIsNotBuried(t *testing.T) {
 				t.Fatal(err)
 			}
 			if len(x.Snippets) == 0 || !strings.Contains(x.Snippets[0].Text, best) {
-				t.Errorf("%s, at %d: the first of %d is %.100q", name, limit, len(x.Snippets), x.Snippets)
+				t.Errorf("%s, at %d: the first of %d is %.200v", name, limit, len(x.Snippets), x.Snippets)
 				continue
 			}
 			if len(x.Snippets) > 1 && !x.SnippetCut && !strings.Contains(x.Snippets[1].Text, c.next) {

@@ -50,20 +50,20 @@ func (p Page) Render(id string) string {
 // FirstPageChars is how many characters of a result a model was shown as its first
 // page. 0: what it was shown is none.
 func FirstPageChars(shown string) int64 {
-	for _, marker := range []string{firstMarker, plainMarker} {
-		i := strings.LastIndex(shown, marker)
-		if i < 0 {
-			continue
-		}
-		digits := shown[i+len(marker):]
-		if end := strings.IndexFunc(digits, func(r rune) bool { return r < '0' || r > '9' }); end >= 0 {
-			digits = digits[:end]
-		}
-		if n, err := strconv.ParseInt(digits, 10, 64); err == nil {
-			return n
+	at, digits := -1, ""
+	for _, marker := range []string{firstMarker, plainMarker} { // the later one is the program's
+		if i := strings.LastIndex(shown, marker); i > at {
+			at, digits = i, shown[i+len(marker):]
 		}
 	}
-	return 0
+	if end := strings.IndexFunc(digits, func(r rune) bool { return r < '0' || r > '9' }); end >= 0 {
+		digits = digits[:end]
+	}
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
 }
 
 const (

@@ -47,7 +47,7 @@ func fragmentOf(data []byte) fragment {
 			continue
 		}
 		out = append(out, unescape(body[from:i])...)
-		out = append(out, 0xE0|byte(unit>>12), 0x80|byte(unit>>6&0x3F), 0x80|byte(unit&0x3F))
+		out = append(out, 0xE0|byte(unit>>12&0x0F), 0x80|byte(unit>>6&0x3F), 0x80|byte(unit&0x3F))
 		i += escapeBytes
 		from = i
 	}
@@ -62,7 +62,7 @@ func escapedUnit(data []byte) (rune, bool) {
 		return 0, false
 	}
 	unit, err := strconv.ParseUint(string(data[2:escapeBytes]), 16, 16)
-	return rune(unit), err == nil //nolint:gosec // 16 bits
+	return rune(unit), err == nil
 }
 
 func unescape(body []byte) string {
