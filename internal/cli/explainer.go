@@ -389,6 +389,8 @@ func (x *explainer) next() (said []string) {
 		advise("Mend what the error says, and try the message again: turnctl retry %d.", t.MessageID)
 	case t.State == turnkeeper.TurnSucceeded:
 		advise("Nothing: it went well. All of it: turnctl show %d.", t.ID)
+	case t.State == turnkeeper.TurnCancelled && t.Dispatches == 0: // it waited
+		advise("Try the message again: turnctl retry %d.", t.MessageID)
 	default:
 		advise("Try the message again where that does no harm twice: turnctl retry %d --anyway.", t.MessageID)
 	}
