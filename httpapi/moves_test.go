@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"turnkeeper"
@@ -91,6 +92,25 @@ func TestRetry(t *testing.T) {
 	h.ask("POST", path, "").want(t, 409, `\"anyway\": true`)
 	h.ask("POST", path, `{"anyway":true}`).want(t, 201, "message_id")
 	h.ask("POST", "/v1/turns/77/retry", "").want(t, 404, "there is no turn 77")
+}
+
+// TestRetryOfWhatWasCancelledInTheInbox needs no leave to repeat effects: there were none.
+func TestRetryOfWhatWasCancelledInTheInbox(t *testing.T) {
+	h := newHouse(t)
+	h.ask("POST", "/v1/messages", `{"agent":"clerk","body":"first"}`).want(t, 201, "")
+	turn := decode[struct {
+		TurnID int64 `json:"turn_id"`
+	}](t, h.ask("POST", "/v1/messages/1/cancel", `{"reason":"never mind"}`)).TurnID
+	if a := h.ask("GET", fmt.Sprintf("/turns/%d", turn), ""); !strings.Contains(string(a.body), "Try the message again") || strings.Contains(string(a.body), `name="anyway"`) {
+		t.Errorf("the page asks for leave to repeat effects: %s", a.body)
+	}
+	path := fmt.Sprintf("/v1/turns/%d/retry", turn)
+	h.ask("POST", path, "").want(t, 201, `"retry_of":1`)
+	h.ask("POST", path, "").want(t, 200, `"repeat":true`)
+	d := h.dispatch("clerk") // who has begun may have done something
+	h.ask("POST", fmt.Sprintf("/v1/turns/%d/cancel", d.id), "").want(t, 202, "")
+	d.end(turnkeeper.TurnCancelled, turnkeeper.MessageCancelled, "This turn was cancelled.")
+	h.ask("POST", fmt.Sprintf("/v1/turns/%d/retry", d.id), "").want(t, 409, `\"anyway\": true`)
 }
 
 func TestWhoMayCancelAndRetry(t *testing.T) {

@@ -298,6 +298,8 @@ func TestListsAreSearched(t *testing.T) {
 	for query, said := range map[string]string{"since=yesterday": "since must be a time", "until=0000-01-01": "until must be a time", "text=" + strings.Repeat("x", 1001): "text has 1001 bytes"} {
 		h.ask("GET", "/v1/messages?"+query, "").want(t, 400, said)
 	}
+	h.turn("clerk", "third")
+	h.ask("GET", "/v1/messages?text=third", "").want(t, 200, `"state":"running"`)
 	h.ask("GET", "/v1/messages?since=2026-01-01T00:00:00+02:00&until=2100-01-01", "").want(t, 200, `"id":2`)
 }
 

@@ -6,8 +6,10 @@
 
 create index messages_agent on turnkeeper.messages (agent, id);
 create index messages_conversation on turnkeeper.messages (agent, conversation, id);
--- The words of a message's first 20,000 characters: a tsvector holds a megabyte, and a body may be longer.
-create index messages_words on turnkeeper.messages using gin (to_tsvector('pg_catalog.simple', left(body, 20000)));
+-- The words of a message's first 20,000 characters: a tsvector holds a megabyte, and a body may be longer. Of closed
+-- messages only: each update of an open one would write them again.
+create index messages_words on turnkeeper.messages using gin (to_tsvector('pg_catalog.simple', left(body, 20000)))
+    where closed_at is not null;
 
 create index turns_agent on turnkeeper.turns (agent, id);
 -- As before, and of open turns too.

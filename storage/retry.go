@@ -21,9 +21,9 @@ type Retried struct {
 // more as a new message, for a message has one reply and has it; a repeat gives the
 // same new message. One that waits for its time, after a failure or by a budget, is
 // due now. What may have had effects, a degraded or cancelled turn, is tried again
-// only if anyway is set; else it is refused with ErrMayRepeatEffects. What cannot be tried again is refused with
-// turnkeeper.ErrWrongState, what would be a new message of a retired agent with
-// turnkeeper.ErrAgentRetired, an unknown message with ErrNotFound.
+// only if anyway is set, or if the message was cancelled while it waited; else it is refused with
+// ErrMayRepeatEffects. What cannot be tried again is refused with turnkeeper.ErrWrongState, what would be a
+// new message of a retired agent with turnkeeper.ErrAgentRetired, an unknown message with ErrNotFound.
 func (s *Store) Retry(ctx context.Context, id turnkeeper.MessageID, anyway bool) (Retried, error) {
 	switch agent, err := s.q.RetiredAgentOf(ctx, int64(id)); {
 	case err == nil:

@@ -2,11 +2,9 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"strings"
-	"syscall"
 	"time"
 
 	"go.uber.org/zap"
@@ -31,40 +29,27 @@ type api struct {
 	log    *zap.Logger
 }
 
-// openAPI serves the HTTP API, if the process has it.
-func openAPI(ctx context.Context, cfg *config.Config, db *Database, bell *storage.Bell, telling *telling, log *zap.Logger) (*api, error) {
-	if !cfg.HasRole(config.RoleAPI) || cfg.Listen == "" {
+// openAPI serves the HTTP API at the worker's address, if it has one.
+func (w *worker) openAPI(ctx context.Context) (*api, error) {
+	if w.bound.api == nil {
 		return nil, nil //nolint:nilnil // there is none
 	}
-	listener, err := httpapi.Listen(ctx, cfg.Listen)
-	if errors.Is(err, syscall.EADDRINUSE) && cfg.Listen == config.Default().Listen {
-		log.Warn("the HTTP API is off here: another process of this machine has its address; set listen to have it on another one",
-			zap.String("listen", cfg.Listen))
-		return nil, nil //nolint:nilnil // there is none
-	}
+	mask := w.cfg.Masker().String
+	store, err := storage.Open(ctx, storage.Options{URL: w.db.URL, MaxConns: apiConns, Log: w.log, Mask: mask})
 	if err != nil {
-		return nil, fmt.Errorf("listen is %s, and the process cannot listen there: %w", cfg.Listen, err)
-	}
-	mask := cfg.Masker().String
-	store, err := storage.Open(ctx, storage.Options{URL: db.URL, MaxConns: apiConns, Log: log, Mask: mask})
-	if err != nil {
-		return nil, errors.Join(err, listener.Close())
-	}
-	// By another name it is called from elsewhere, through a proxy say.
-	needToken := !onLoopback(listener) || len(cfg.AllowedHosts) > 0
-	if needToken {
-		if err := checkTokens(ctx, store, listener); err != nil {
-			store.Close()
-			return nil, errors.Join(err, listener.Close())
-		}
+		return nil, err
 	}
 	served := httpapi.New(httpapi.Config{
-		Store: store, Rings: func() (<-chan struct{}, func()) { return bell.Subscribe(storage.TopicTurns) }, Log: log, Mask: mask,
-		NeedToken: needToken, Hosts: allowedHosts(cfg), MaxMessageBytes: cfg.MaxMessageBytes, Rate: cfg.HTTPRate,
-		Metrics: telling.Handler(), Observe: telling.Request,
+		Store: store, Rings: func() (<-chan struct{}, func()) { return w.bell.Subscribe(storage.TopicTurns) }, Log: w.log, Mask: mask,
+		NeedToken: w.needToken(), Hosts: allowedHosts(w.cfg), MaxMessageBytes: w.cfg.MaxMessageBytes, Rate: w.cfg.HTTPRate,
+		Metrics: w.telling.Handler(), Observe: w.telling.Request,
 	})
-	return &api{httpapi.Serve(served, listener, cfg.HTTPConnections), served, store, log}, nil
+	return &api{httpapi.Serve(served, w.bound.api, w.cfg.HTTPConnections), served, store, w.log}, nil
 }
+
+// needToken says that nobody is served without one. By another name the API is called from
+// elsewhere, through a proxy say.
+func (w *worker) needToken() bool { return !onLoopback(w.bound.api) || len(w.cfg.AllowedHosts) > 0 }
 
 func onLoopback(l net.Listener) bool {
 	address, ok := l.Addr().(*net.TCPAddr)
@@ -73,11 +58,14 @@ func onLoopback(l net.Listener) bool {
 
 // checkTokens refuses to serve others than this machine when nobody could be
 // told from anybody.
-func checkTokens(ctx context.Context, store *storage.Store, l net.Listener) error {
-	there, err := store.AnyToken(ctx)
+func (w *worker) checkTokens(ctx context.Context) error {
+	if w.bound.api == nil || !w.needToken() {
+		return nil
+	}
+	there, err := w.store.AnyToken(ctx)
 	if err == nil && !there {
 		err = fmt.Errorf("listen is %s, which other machines can reach by that address or by allowed_hosts, and there is no token yet: "+
-			"make one with \"turnctl tokens create\", or listen on 127.0.0.1 without allowed_hosts", l.Addr())
+			"make one with \"turnctl tokens create\", or listen on 127.0.0.1 without allowed_hosts", w.bound.api.Addr())
 	}
 	return err
 }

@@ -12,6 +12,7 @@ import (
 
 	"turnkeeper/internal/app"
 	"turnkeeper/internal/config"
+	"turnkeeper/storage/storagetest"
 )
 
 // startAndStop runs a worker until it is ready, and a moment more.
@@ -41,6 +42,7 @@ func TestWhereTheAPIIs(t *testing.T) {
 		{"not a role", func(c *config.Config) { c.Roles = []string{config.RoleWorker} }, false, ""},
 		{"off", func(c *config.Config) { c.Listen = "" }, false, ""},
 		{"an address that is taken", func(c *config.Config) { c.Listen = taken.Addr().String() }, false, "cannot listen there"},
+		{"an address of the metrics that is taken", func(c *config.Config) { c.MetricsListen = taken.Addr().String() }, false, "cannot listen there"},
 		{"another name, and no token", func(c *config.Config) { c.AllowedHosts = []string{"turns.example"} }, false, "there is no token yet"},
 		{"every address, and no token", func(c *config.Config) { c.Listen = "0.0.0.0:0" }, false, "there is no token yet"},
 	}
@@ -62,7 +64,23 @@ func TestWhereTheAPIIs(t *testing.T) {
 			case test.refuse != "" && (err == nil || !strings.Contains(err.Error(), test.refuse)):
 				t.Errorf("the worker ended with %v, want %q", err, test.refuse)
 			}
+			if test.refuse != "" {
+				wroteNothing(t, cfg.DatabaseURL.Reveal())
+			}
 		})
+	}
+}
+
+// wroteNothing checks that a worker that did not start is not in the database.
+func wroteNothing(t *testing.T, url string) {
+	t.Helper()
+	store := storagetest.Open(t, url)
+	workers, err := store.Workers(t.Context())
+	if err != nil || len(workers) > 0 {
+		t.Errorf("there are the workers %v, %v", workers, err)
+	}
+	if agents, err := store.Agents(t.Context()); err != nil || len(agents) > 0 {
+		t.Errorf("there are the agents %v, %v", agents, err)
 	}
 }
 

@@ -2,12 +2,11 @@ package app
 
 import (
 	"context"
-	"fmt"
+	"net"
 	"sync"
 
 	"go.uber.org/zap"
 
-	"turnkeeper/httpapi"
 	"turnkeeper/internal/config"
 	"turnkeeper/storage"
 	"turnkeeper/telemetry"
@@ -32,18 +31,13 @@ func startTelling(ctx context.Context, cfg *config.Config, id string, log *zap.L
 	return &telling{Telemetry: t, log: log}, nil
 }
 
-// listen gives the metrics an address of their own, if they are to have one.
-func (t *telling) listen(ctx context.Context, cfg *config.Config) error {
-	if cfg.MetricsListen == "" {
-		return nil
-	}
-	listener, err := httpapi.Listen(ctx, cfg.MetricsListen)
-	if err != nil {
-		return fmt.Errorf("metrics_listen is %s, and the process cannot listen there: %w", cfg.MetricsListen, err)
+// serve gives the metrics an address of their own, if they are to have one.
+func (t *telling) serve(listener net.Listener) {
+	if listener == nil {
+		return
 	}
 	t.server = t.Serve(listener, t.log)
 	t.log.Info("metrics are served", zap.String("url", "http://"+listener.Addr().String()+"/metrics"))
-	return nil
 }
 
 // closer stops telling, once, after what is left was sent. A worker that was told

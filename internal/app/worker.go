@@ -53,7 +53,8 @@ func WithReload(again <-chan os.Signal) WorkerOption {
 // RunWorker runs a worker until soft ends: then it takes no more turns, gives
 // those that run their grace, hands back what is left, and returns. When hard
 // ends it stops at once. ready is called when it takes work. Where the agents'
-// files have faults, the error is one of ErrAgents and no database was touched.
+// files have faults, the error is one of ErrAgents and no database was touched; none
+// is either where an address of the settings cannot be had.
 func RunWorker(soft, hard context.Context, cfg *config.Config, log *zap.Logger, ready func(Ready), options ...WorkerOption) error {
 	w := &worker{cfg: cfg, log: log, id: newWorkerID(), agents: &agents{}, pushed: make(chan struct{}), windowsWarned: map[string]bool{}}
 	for _, option := range options {
@@ -62,6 +63,11 @@ func RunWorker(soft, hard context.Context, cfg *config.Config, log *zap.Logger, 
 	if err := w.readAgents(); err != nil {
 		return err
 	}
+	var err error
+	if w.bound, err = bind(soft, cfg, log); err != nil {
+		return err
+	}
+	defer w.bound.close()
 	telling, err := startTelling(soft, cfg, string(w.id), log)
 	if err != nil {
 		return err
@@ -145,6 +151,7 @@ type worker struct {
 	client *jobs.Client
 	heart  *lease.Heart
 	bell   *storage.Bell
+	bound  bound
 	api    *api
 	pushed chan struct{} // closed when nothing is pushed any more
 
@@ -181,6 +188,9 @@ func (w *worker) prepare(ctx context.Context) error {
 			return err
 		}
 	} else if err := w.db.checkSchema(ctx); err != nil {
+		return err
+	}
+	if err := w.checkTokens(ctx); err != nil {
 		return err
 	}
 	if err := w.store.SetMaxMessageBytes(ctx, w.cfg.MaxMessageBytes); err != nil {
@@ -231,11 +241,12 @@ func (w *worker) run(soft, hard context.Context, ready func(Ready)) (err error) 
 	if err := w.heart.Beat(ctx); err != nil {
 		return fmt.Errorf("the heartbeat cannot be written: %w", err)
 	}
-	if w.api, err = openAPI(ctx, w.cfg, w.db, w.bell, w.telling, w.log); err != nil {
+	if w.api, err = w.openAPI(ctx); err != nil {
 		return err
 	}
 	defer w.api.close(hard)
-	if err := errors.Join(w.telling.listen(ctx, w.cfg), w.watch()); err != nil {
+	w.telling.serve(w.bound.metrics)
+	if err := w.watch(); err != nil {
 		return err
 	}
 	push, err := w.openWebhooks(ctx)

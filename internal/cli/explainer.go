@@ -443,6 +443,8 @@ func (x *explainer) next() (said []string) {
 		advise("Mend what the error says, and try the message again: turnctl retry %d.", t.MessageID)
 	case t.State == turnkeeper.TurnSucceeded:
 		advise("Nothing: it went well. All of it: turnctl show %d.", t.ID)
+	case t.State == turnkeeper.TurnCancelled && t.Dispatches == 0: // it waited
+		advise("Try the message again: turnctl retry %d.", t.MessageID)
 	case !x.acted():
 		advise("No tool with an effect was started. Try the message again: turnctl retry %d --anyway.", t.MessageID)
 	default:

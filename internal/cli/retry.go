@@ -31,7 +31,8 @@ attempt failed or a budget was used up, is due now.
 
 A message whose turn was degraded or cancelled may have had effects already, and
 another try may have them again: "turnctl explain" tells which calls ran. It is
-tried again with --anyway only.
+tried again with --anyway only. One that was cancelled while it waited in the
+inbox has had none.
 
 With --failed all messages that failed for good are put into the inbox once more,
 oldest first, but those that were before: all of them, or those that failed within

@@ -35,10 +35,18 @@ select coalesce((select p.id from (
 ) p order by p.id desc offset @skip::integer limit 1), 0)::bigint;
 
 -- name: MessagesWithWords :many
--- The ids of messages with the words, in no order. One more than can be sorted says that the words are common.
-select id from turnkeeper.messages
-where to_tsvector('pg_catalog.simple', left(body, 20000)) @@ websearch_to_tsquery('pg_catalog.simple', @words::text)
-limit @most::integer;
+-- The ids of messages with the words, in no order: of closed ones by an index, of those that are handled, and of 10,000 that
+-- wait. One more than can be sorted says that the words are common.
+(select m.id from turnkeeper.messages m
+ where m.closed_at is not null and to_tsvector('pg_catalog.simple', left(m.body, 20000)) @@ websearch_to_tsquery('pg_catalog.simple', @words::text)
+ limit @most::integer)
+union all
+(select w.id from (select o.id, o.body from turnkeeper.messages o where o.state = 'waiting' limit 10000) w
+ where to_tsvector('pg_catalog.simple', left(w.body, 20000)) @@ websearch_to_tsquery('pg_catalog.simple', @words) limit @most)
+union all
+(select m.id from turnkeeper.turns t join turnkeeper.messages m on m.id = t.message_id
+ where t.state in ('queued', 'running', 'waiting')
+   and to_tsvector('pg_catalog.simple', left(m.body, 20000)) @@ websearch_to_tsquery('pg_catalog.simple', @words) limit @most);
 
 -- name: MessageNear :one
 -- The id of about the first message that was accepted at a time or after it: ids are in the order of acceptance, but where the

@@ -343,12 +343,20 @@ func (q *Queries) MessageNear(ctx context.Context, at time.Time) (int64, error) 
 }
 
 const MessagesWithWords = `-- name: MessagesWithWords :many
-select id from turnkeeper.messages
-where to_tsvector('pg_catalog.simple', left(body, 20000)) @@ websearch_to_tsquery('pg_catalog.simple', $1::text)
-limit $2::integer
+(select m.id from turnkeeper.messages m
+ where m.closed_at is not null and to_tsvector('pg_catalog.simple', left(m.body, 20000)) @@ websearch_to_tsquery('pg_catalog.simple', $1::text)
+ limit $2::integer)
+union all
+(select w.id from (select o.id, o.body from turnkeeper.messages o where o.state = 'waiting' limit 10000) w
+ where to_tsvector('pg_catalog.simple', left(w.body, 20000)) @@ websearch_to_tsquery('pg_catalog.simple', $1) limit $2)
+union all
+(select m.id from turnkeeper.turns t join turnkeeper.messages m on m.id = t.message_id
+ where t.state in ('queued', 'running', 'waiting')
+   and to_tsvector('pg_catalog.simple', left(m.body, 20000)) @@ websearch_to_tsquery('pg_catalog.simple', $1) limit $2)
 `
 
-// The ids of messages with the words, in no order. One more than can be sorted says that the words are common.
+// The ids of messages with the words, in no order: of closed ones by an index, of those that are handled, and of 10,000 that
+// wait. One more than can be sorted says that the words are common.
 func (q *Queries) MessagesWithWords(ctx context.Context, words string, most int32) ([]int64, error) {
 	rows, err := q.db.Query(ctx, MessagesWithWords, words, most)
 	if err != nil {
