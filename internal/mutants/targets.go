@@ -34,7 +34,7 @@ var targets = []Target{
 		Queries: []string{"Grant", "ReadyTurns", "ReadyMessages", "ShortQueue", "LostGrants", "CloseJobs", "GiveBackJobs", "GiveUpGrants"},
 		Functions: []string{"lease_over", "heart_silent", "lane_pauses", "check_granted", "worker_gone", "owner_gone",
 			"grants_lost"},
-		First: "^(Test.*Lost|TestRoomIs|TestHeartbeats|TestUnclaimed|TestReadyMessages|TestDeferred|TestFailedLane|TestWhich|TestATurnForANewer|TestAGrantOfALane|TestWhatAWorker|TestTimeRules|TestJobsThatAreOver|TestLosses|TestNothingHappens)",
+		First: "^(Test.*Lost|TestRoomIs|TestHeartbeats|TestUnclaimed|TestReadyMessages|TestDeferred|TestFailedLane|TestWhich|TestATurnForANewer|TestAGrant|TestWhatAWorker|TestTimeRules|TestJobsThatAreOver|TestLosses|TestNothingHappens)",
 		Tests: stores, Skip: plans,
 	},
 	{
