@@ -15,7 +15,7 @@ import (
 const root = "../.."
 
 // TestTargets generates all mutants without running them. It fails if a target names a file or function
-// that does not exist, or if an entry of equivalent.txt matches no mutant.
+// that does not exist, or a statement or function without mutants, or if an entry of equivalent.txt matches no mutant.
 func TestTargets(t *testing.T) {
 	listed, err := readEquivalents(filepath.Join(root, equivalentsFile))
 	if err != nil {
@@ -37,8 +37,15 @@ func TestTargets(t *testing.T) {
 		if len(w.mutants) == 0 {
 			t.Errorf("%s has no mutants", target.Name)
 		}
+		mutated := map[string]bool{}
 		for _, m := range w.mutants {
 			made[m.Key()] = true
+			mutated[m.Query+m.Schema] = true
+		}
+		for _, name := range slices.Concat(target.Queries, target.Functions) {
+			if !mutated[name] {
+				t.Errorf("%s: %s has no mutants", target.Name, name)
+			}
 		}
 	}
 	for key, reason := range listed {
