@@ -26,8 +26,9 @@ var targets = []Target{
 	{
 		Name:      "end",
 		Functions: []string{"end_dispatch", "check_turn_move", "turn_holds", "lease_holds", "message_holds"},
-		First:     "^(TestRowRules|TestTablesKeep|TestNothingHappens|Test.*Move|TestHowATurnEnds|TestBackground)",
-		Tests:     stores, Skip: plans,
+		First: "^(TestRowRules|TestTablesKeep|TestNothingHappens|Test.*Move|TestOutcomes|TestWhetherATurnWaits|TestACancellation|" +
+			"TestAnEndOfAnother|TestTheJobOfAnEnd|TestWhoIsToldOfAnEnd)",
+		Tests: stores, Skip: plans,
 	},
 	{
 		Name:    "grant",
@@ -44,13 +45,14 @@ var targets = []Target{
 		Functions: []string{"run_overdue", "fetch_overlooked", "detach_calls", "arrive_call", "end_detached",
 			"run_detached_again", "close_awaited", "calls_lost"},
 		First: "^(TestNothingHappens|TestWhoMayClaim|TestWhichC|TestArrival|TestWhatAnArrival|TestAnArrival|TestWhatAWorker|TestTimeRules|TestWhatHasArrived|" +
-			"TestWhoIsToldOfACall|TestACallIsMoved|TestJobsOfCalls|TestWhatALostTurn|TestALook)",
+			"TestWhoIsToldOfACall|TestACallIsMoved|TestJobsOfCalls|TestWhatATurnLeaves|TestALook)",
 		Tests: stores, Skip: plans,
 	},
 	{
 		Name:      "cancel",
 		Queries:   []string{"CancelledGrants", "CancellationOf"},
 		Functions: []string{"close_cancelled", "cancel_waiting", "ask_cancel", "settle_cancel", "cancel_message", "retry_message"},
+		First:     "^(TestNothingHappens|TestACancel|TestWhatACancelledTurn|TestWhatATurnLeaves|TestWhichGrantsAreCancelled|TestRetries)",
 		Tests:     []string{"./storage", "./jobs", "./httpapi"}, Skip: plans,
 	},
 	{
