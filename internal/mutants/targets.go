@@ -66,6 +66,7 @@ var targets = []Target{
 		Name:      "spend",
 		Queries:   []string{"ReserveSpend", "ReserveTreeSpend"},
 		Functions: []string{"reserve_spend", "settle_spend", "reserve_tree_spend", "settle_tree_spend"},
+		First:     "^Test.*Spend",
 		Tests:     stores, Skip: plans,
 	},
 	{
