@@ -421,6 +421,39 @@ func TestJobsThatAreOver(t *testing.T) {
 	}
 }
 
+// TestWhatWasDueAtTheLookIsNotWaitedFor has one thing at a time come due at the very time of the look, and a moment after it.
+func TestWhatWasDueAtTheLookIsNotWaitedFor(t *testing.T) {
+	h := newHouse(t)
+	held := h.turnOf("clerk", "worker-1")
+	h.beat("w", 1, 0)
+	h.enqueue("desk", "free", "x")
+	h.lose(h.dispatch("worker-1")[0])
+	h.exec("insert into turnkeeper.schedules (agent, name, cron, time_zone, conversation, message, next_due) values ('clerk', 's', '@daily', 'UTC', 'main', 'x', null)")
+	h.exec("insert into turnkeeper.model_health (model, down_since, until, failures) values ('m', now(), now() - interval '1 h', 1), ('up', null, null, 0)")
+	h.exec("update turnkeeper.leases set lease_until = lease_until + interval '1 day' where grant_id is not null")
+	then := h.now().Add(10 * time.Minute)
+	for name, c := range map[string]struct{ due, never string }{
+		"a schedule":    {"update turnkeeper.schedules set next_due = $1", "update turnkeeper.schedules set next_due = null"},
+		"a pause":       {"update turnkeeper.leases set not_before = $1 where grant_id is null", "update turnkeeper.leases set not_before = null"},
+		"a queued turn": {"update turnkeeper.turns set due_at = $1 where state = 'queued'", "update turnkeeper.turns set due_at = null"},
+		"a model":       {"update turnkeeper.model_health set until = $1 where model = 'm'", "update turnkeeper.model_health set until = now() - interval '1 h' where model = 'm'"},
+		"a lease": {"update turnkeeper.leases set lease_until = $1 where grant_id is not null",
+			"update turnkeeper.leases set lease_until = now() + interval '1 day' where grant_id is not null"},
+		"a silence": {"update turnkeeper.worker_heartbeat set takeover_after = '1 h', beat_at = $1::timestamptz - interval '1 h'",
+			"update turnkeeper.worker_heartbeat set takeover_after = '0'"},
+	} {
+		h.exec(c.due, then)
+		for looked, want := range map[time.Time]time.Duration{then: time.Hour, then.Add(-time.Microsecond): 10 * time.Minute} {
+			got, err := h.NextDue(t.Context(), looked)
+			if want == time.Hour && got < 50*time.Minute || want == 10*time.Minute && got > want || err != nil {
+				t.Errorf("%s, due %s after the look: next due in %s, error %v; want %s", name, then.Sub(looked), got, err, want)
+			}
+		}
+		h.exec(c.never)
+	}
+	held.finish(t, "done")
+}
+
 // TestWhatIsWaitedForNext makes one thing at a time come due later.
 func TestWhatIsWaitedForNext(t *testing.T) {
 	h := newHouse(t)

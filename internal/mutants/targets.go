@@ -59,7 +59,7 @@ var targets = []Target{
 		Name:      "inbox",
 		Queries:   []string{"WrittenHere", "DueSchedules", "Occur", "AdvanceSchedule", "NextDue"},
 		Functions: []string{"enqueue", "replies_after"},
-		First:     "^(TestWhatIsWaited|TestEnqueue|Test.*Schedule|TestSlots)",
+		First:     "^(TestWhatIsWaited|TestWhatWasDue|TestEnqueue|TestAccept|TestUnknownAgent|Test.*Schedule|TestSlots|TestWhatASlot|TestReplies|TestAReply|TestWhoIsNotAWriter)",
 		Tests:     stores, Skip: plans,
 	},
 	{
