@@ -32,6 +32,8 @@ func (h *house) rows() map[string]string {
 		union all select format('output %s %s', turn_id, id), to_jsonb(t)::text from turnkeeper.outputs t
 		union all select format('awaited %s %s.%s', turn_id, round, ordinal), to_jsonb(t)::text from turnkeeper.awaited_calls t
 		union all select format('detached %s %s.%s', turn_id, round, ordinal), to_jsonb(t)::text from turnkeeper.detached_calls t
+		union all select format('spawned %s %s.%s', turn_id, round, ordinal), to_jsonb(t)::text from turnkeeper.spawned_calls t
+		union all select 'tree ' || root, to_jsonb(t)::text from turnkeeper.agent_trees t
 		union all select 'cancellation ' || turn_id, to_jsonb(t)::text from turnkeeper.cancellations t
 		union all select 'job ' || id, to_jsonb(t)::text from turnkeeper.river_job t`)
 	all := map[string]string{}
@@ -198,6 +200,8 @@ func TestNothingHappensToBystanders(t *testing.T) {
 			running.OutputID = "output"
 			s.append(s.t, turnkeeper.Entry{Starts: []turnkeeper.CallStart{begun}, Results: []turnkeeper.CallResult{running}})
 		}, "awaited 1.1, call 1.1, detached 1.1, job 1.1, round 1, start 1.1 #1, turn"},
+		{"work given to an agent", scene.plans, nothing, func(s scene) { s.spawn(key(1, 1), "clerk", "look it up") },
+			"awaited 1.1, call 1.1, message 4 of another, round 1, spawned 1.1, start 1.1 #1, tree, turn"},
 		{"a claim", scene.open, nothing, func(s scene) { s.claim("w") }, "detached 1.1"},
 		{"an answer of an open call", scene.openRunning, nothing, func(s scene) {
 			s.append(s.t, turnkeeper.Entry{Results: []turnkeeper.CallResult{result(key(1, 1), s.nonce(1, 1), turnkeeper.CallSucceeded, "ok")}})
@@ -289,7 +293,7 @@ func (s scene) short(name string) string {
 		if call, ours := strings.CutPrefix(of, fmt.Sprint(s.grant.TurnID, " ")); ours {
 			return "job " + call
 		}
-		return name
+		return name + " of another"
 	case kind != "lane" && kind != "message" && own == fmt.Sprint(s.grant.TurnID):
 		if kind == "grant" || kind == "output" {
 			return kind

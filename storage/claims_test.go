@@ -396,7 +396,7 @@ func (h *house) heard(f func()) (channels []string) {
 	}
 	defer func() { _ = conn.Close(context.Background()) }()
 	const end = "the end of the test"
-	for _, channel := range []string{"turnkeeper_inbox", "turnkeeper_calls", "turnkeeper.river_insert"} {
+	for _, channel := range []string{"turnkeeper_inbox", "turnkeeper_calls", "turnkeeper_cancels", "turnkeeper.river_insert"} {
 		if _, err := conn.Exec(h.t.Context(), "listen "+pgx.Identifier{channel}.Sanitize()); err != nil {
 			h.t.Fatal(err)
 		}

@@ -45,7 +45,7 @@ var targets = []Target{
 		Functions: []string{"run_overdue", "fetch_overlooked", "detach_calls", "arrive_call", "end_detached",
 			"run_detached_again", "close_awaited", "calls_lost"},
 		First: "^(TestNothingHappens|TestWhoMayClaim|TestWhichC|TestArrival|TestWhatAnArrival|TestAnArrival|TestWhatAWorker|TestTimeRules|TestWhatHasArrived|" +
-			"TestWhoIsToldOfACall|TestACallIsMoved|TestJobsOfCalls|TestWhatATurnLeaves|TestALook)",
+			"TestWhoIsToldOfACall|TestACallIsMoved|TestJobsOfCalls|TestWhatATurnLeaves|TestALook|TestHowSubAgents)",
 		Tests: stores, Skip: plans,
 	},
 	{
@@ -74,6 +74,8 @@ var targets = []Target{
 		Queries: []string{"HangSpawned", "SpawnedBy", "SettleSpawnCalls"},
 		Functions: []string{"spawn_agents", "tell_parent", "note_spawned_reply", "drop_spawned", "settle_spawned",
 			"forget_spawned"},
+		First: "^(TestNothingHappens|TestWhatMayBeGiven|TestHowSubAgents|TestAParent|TestASubAgent|TestAReplyThatNobody|TestACallThatDrops|TestSubAgents|" +
+			"TestALostParent|TestFamilies)",
 		Tests: stores, Skip: plans,
 	},
 	{
