@@ -314,7 +314,10 @@ func TestWhichCallsAreLost(t *testing.T) {
 			for _, change := range c.changes {
 				h.exec(change)
 			}
-			before := one[time.Time](h, "select look_at from turnkeeper.detached_calls")
+			if slices.Contains(c.changes, ended) {
+				h.waits("another") // so that there is one that is not
+			}
+			before := one[time.Time](h, "select look_at from turnkeeper.detached_calls where turn_id = $1", d.grant.TurnID)
 			h.inTick(func(ctx context.Context, tick *storage.Tick) error {
 				lost, err := tick.LostCalls(ctx, 10)
 				var got turnkeeper.CallTrouble
@@ -329,12 +332,12 @@ func TestWhichCallsAreLost(t *testing.T) {
 				}
 				return err
 			})
-			after := one[time.Time](h, "select look_at from turnkeeper.detached_calls")
+			after := one[time.Time](h, "select look_at from turnkeeper.detached_calls where turn_id = $1", d.grant.TurnID)
 			asked := slices.Contains(c.changes, looked) && !slices.Contains(c.changes, ended) && !slices.Contains(c.changes, claimed) || name == "a look far ahead"
 			if after.Equal(before) == asked {
 				t.Errorf("the next look was at %v, and is at %v", before, after)
 			}
-			h.exec("update turnkeeper.detached_calls set look_at = $1", before)
+			h.exec("update turnkeeper.detached_calls set look_at = $2 where turn_id = $1", d.grant.TurnID, before)
 			if sit, _ := h.look(); sit.Calls != c.looks {
 				t.Errorf("a look says %t, want %t", sit.Calls, c.looks)
 			}
