@@ -627,7 +627,6 @@ func TestWhatATurnLeavesOfItsArrivals(t *testing.T) {
 			h.exec("update turnkeeper.calls set elsewhere = false"+ofLast, it.grant.TurnID) // so that its answer leaves what is awaited
 			h.exec("update turnkeeper.calls set state = 'failed', ended_at = clock_timestamp()"+ofLast, it.grant.TurnID)
 			before := h.rows()
-			it.house.t = t
 			c.closes(it)
 			for k, want := range map[turnkeeper.CallKey]turnkeeper.ToolCall{
 				key(1, 1): {State: turnkeeper.CallSucceeded, Preview: "arrived"}, key(1, 2): c.open[0],

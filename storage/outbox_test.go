@@ -238,5 +238,7 @@ func TestWhoIsNotAWriterOfReplies(t *testing.T) {
 		t.Errorf("beside one who waits to write: read are %q, want 1 and 3", got)
 	}
 	cancel()
-	<-waiting
+	if err := <-waiting; err == nil {
+		t.Error("it got its lock")
+	}
 }
