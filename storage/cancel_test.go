@@ -86,11 +86,11 @@ func TestWhatACancelledTurnSays(t *testing.T) {
 	ofMessage, ofSchedule := said("clerk", "message", 2, "aloud"), said("desk", "schedule", 1, "first", " \n", "second")
 	for d, want := range map[*dispatch]string{
 		ofMessage:  `{"state":"cancelled","stop_reason":"cancelled","rounds":1,"calls":2,"reply":"This turn was cancelled."}; This turn was cancelled.; `,
-		ofSchedule: `{"state":"cancelled","stop_reason":"cancelled","rounds":3,"calls":1}; ; first` + "\n\n" + `second`,
+		ofSchedule: `{"state":"cancelled","stop_reason":"cancelled","rounds":3,"calls":1}; no reply; first` + "\n\n" + `second`,
 	} {
 		h.lose(d)
 		h.cancelTurn(d)
-		got := one[string](h, `select concat(e.data::text, '; ', r.body, '; ', t.inner_dialogue) from turnkeeper.turns t
+		got := one[string](h, `select concat(e.data::text, '; ', coalesce(r.body, 'no reply'), '; ', t.inner_dialogue) from turnkeeper.turns t
 			join turnkeeper.turn_events e on e.turn_id = t.id and e.type = 'turn_error' left join turnkeeper.replies r on r.turn_id = t.id where t.id = $1`, d.grant.TurnID)
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
@@ -264,6 +264,10 @@ func TestRetries(t *testing.T) {
 		"later, by a clock that was set back": {func(name string) {
 			later(name)
 			h.exec("update turnkeeper.messages set accepted_at = due_at where conversation = $1", name)
+		}, "refused, refused", ""},
+		"due since a while": {func(name string) {
+			h.enqueue("desk", name, "x")
+			h.exec("update turnkeeper.messages set due_at = now() - interval '1 h', accepted_at = now() - interval '2 h' where conversation = $1", name)
 		}, "refused, refused", ""},
 		"failed once, and its lane pauses": {func(name string) {
 			end(begin(name), failed, storage.Ending{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: time.Hour})
