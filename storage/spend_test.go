@@ -123,6 +123,7 @@ func (h *house) spending() map[string]string {
 // up to each limit and beyond it. What others have taken, and the agent on another day, is left alone.
 func TestSpendIsTakenFromItsOwnBudgets(t *testing.T) {
 	h := newHouse(t)
+	h.exec("insert into turnkeeper.spend (scope, period) values ('turn:1', ''), ('tree:1', '')") // of others that have room
 	for i, c := range []struct {
 		limits  storage.SpendRequest
 		blocked string
@@ -214,13 +215,14 @@ func TestSpendIsOfTheFirstAttempt(t *testing.T) {
 	for _, r := range []storage.SpendRequest{
 		{Turn: turn, Agent: "desk", Tokens: 1}, {Turn: turnAgain, Agent: "desk", Tokens: 1},
 		{Turn: turnAgain, Agent: "desk", Tokens: 1, Root: rootAgain}, {Turn: turn, Agent: "desk", Tokens: 1, Root: root},
+		{Turn: root, Agent: "clerk", Tokens: 1}, {Turn: rootAgain, Agent: "clerk", Tokens: 1, Root: turnAgain},
 	} {
 		if a, err := h.ReserveSpend(t.Context(), r); err != nil || a.Blocked != "" {
 			t.Errorf("%+v: %+v, error %v", r, a, err)
 		}
 	}
 	got := one[string](h, "select string_agg(format('%s %s', scope, calls), ', ' order by scope) from turnkeeper.spend where scope not like 'agent:%'")
-	if want := fmt.Sprintf("tree:%d 2, turn:%d 4", root, turn); got != want {
+	if want := fmt.Sprintf("tree:%d 2, tree:%d 1, turn:%[1]d 2, turn:%d 4", root, turn); got != want {
 		t.Errorf("taken is %s, want %s", got, want)
 	}
 }
