@@ -274,6 +274,7 @@ func TestListsOfTheInbox(t *testing.T) {
 // TestAcceptTellsRepeats sends a message anew and again, beside another of the same key for another agent, and one of another key.
 func TestAcceptTellsRepeats(t *testing.T) {
 	h := newHouse(t)
+	ids := map[string]turnkeeper.MessageID{}
 	for _, c := range []struct {
 		agent, key string
 		repeated   bool
@@ -281,10 +282,11 @@ func TestAcceptTellsRepeats(t *testing.T) {
 		{"clerk", "a", false}, {"desk", "a", false}, {"desk", "b", false}, {"clerk", "b", false},
 		{"desk", "b", true}, {"clerk", "a", true}, {"clerk", "", false}, {"clerk", "", false},
 	} {
-		_, repeated, err := h.Accept(t.Context(), turnkeeper.Submission{Agent: c.agent, Key: c.key, Body: "x"})
-		if err != nil || repeated != c.repeated {
-			t.Errorf("to %s with the key %q: repeated %t, error %v", c.agent, c.key, repeated, err)
+		id, repeated, err := h.Accept(t.Context(), turnkeeper.Submission{Agent: c.agent, Key: c.key, Body: "x"})
+		if err != nil || repeated != c.repeated || (ids[c.agent+c.key] == id) != c.repeated {
+			t.Errorf("to %s with the key %q: message %d, repeated %t, error %v", c.agent, c.key, id, repeated, err)
 		}
+		ids[c.agent+c.key] = id
 	}
 }
 

@@ -128,7 +128,7 @@ func TestAReplyThatIsLongInComing(t *testing.T) {
 	}
 }
 
-// TestRepliesByPage reads six replies, of two agents, of which the third and the fourth are of sub-agents.
+// TestRepliesByPage reads six replies, of two agents, of which the third and the last are of sub-agents.
 func TestRepliesByPage(t *testing.T) {
 	h := newHouse(t)
 	h.register("clerk", true)
@@ -140,11 +140,11 @@ func TestRepliesByPage(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	h.exec("update turnkeeper.replies set parent_turn_id = 1 where id in (3, 4)")
+	h.exec("update turnkeeper.replies set parent_turn_id = 1 where id in (3, 6)")
 	for want, p := range map[string]storage.Page{
 		"1 2 3 4 5 6": {}, "3 4 5 6": {Cursor: 2}, "1 2": {Limit: 2}, "3 4": {Cursor: 2, Limit: 2}, "": {Cursor: 6},
-		"1 3 5": {Agent: "desk"}, "1 3": {Agent: "desk", Limit: 2}, "4 6": {Agent: "clerk", Cursor: 2}, "1 2 5 6": {TopOnly: true},
-		"1 2 5": {TopOnly: true, Limit: 3}, "2 6": {TopOnly: true, Agent: "clerk"}, "2": {TopOnly: true, Agent: "clerk", Limit: 1},
+		"1 3 5": {Agent: "desk"}, "1 3": {Agent: "desk", Limit: 2}, "4 6": {Agent: "clerk", Cursor: 2}, "1 2 4 5": {TopOnly: true},
+		"1 2 4": {TopOnly: true, Limit: 3}, "2 4": {TopOnly: true, Agent: "clerk"}, "2": {TopOnly: true, Agent: "clerk", Limit: 1},
 	} {
 		var got []string
 		for _, id := range h.follow(nil, p) {

@@ -278,6 +278,30 @@ func TestRegisteringAnAgentEndsTheBackoffOfItsLanes(t *testing.T) {
 	}
 }
 
+// TestWhichSchedulesAreDue has a schedule for each reason to be looked at or not.
+func TestWhichSchedulesAreDue(t *testing.T) {
+	h := newHouse(t)
+	for name, set := range map[string]string{
+		"1 new": "next_due = null", "2 since an hour": "next_due = now() - interval '1 h'", "3 since a minute": "next_due = now() - interval '1 min'",
+		"in an hour": "next_due = now() + interval '1 h'", "paused": "next_due = now() - interval '1 h', paused_at = now()", "off": "next_due = now() - interval '1 h', active = false",
+		"new, paused": "next_due = null, paused_at = now()", "new, off": "next_due = null, active = false",
+	} {
+		h.exec("insert into turnkeeper.schedules (agent, name, cron, time_zone, conversation, message) values ('clerk', $1, '@daily', 'UTC', 'main', 'x')", name)
+		h.exec("update turnkeeper.schedules set "+set+" where name = $1", name)
+	}
+	h.inTick(func(ctx context.Context, tick *storage.Tick) error {
+		due, err := tick.DueSchedules(ctx, 10)
+		var names []string
+		for _, d := range due {
+			names = append(names, d.Name)
+		}
+		if diff := cmp.Diff([]string{"1 new", "2 since an hour", "3 since a minute"}, names); diff != "" {
+			t.Errorf("due are (-want +got):\n%s", diff)
+		}
+		return err
+	})
+}
+
 // TestWhatASlotBecomes has a slot of a schedule come due beside what waits in its lane. It moves its own schedule on, and no other.
 func TestWhatASlotBecomes(t *testing.T) {
 	h := newHouse(t)
