@@ -297,6 +297,10 @@ func TestASubAgentIsOverdue(t *testing.T) {
 	if trouble := it.spawned(k, "trouble"); trouble != "timeout" || told == "" {
 		t.Errorf("trouble %q, told at %q", trouble, told)
 	}
+	if arrived, err := it.Arrivals(t.Context()); err != nil || len(arrived) != 1 || arrived[0].Spawned == nil || !arrived[0].Spawned.Open ||
+		arrived[0].Spawned.Turn != it.children[k].grant.TurnID || arrived[0].Spawned.Message != it.messages[k] {
+		t.Errorf("of one that runs still has arrived %+v, error %v", arrived, err)
+	}
 	if own, _ := it.changed(func() { it.children[k].finish(t, "late") }); own != "spawned 2.1" {
 		t.Errorf("a late reply changed %s", own)
 	}
@@ -408,14 +412,16 @@ func TestSubAgentsThatNobodyWaitsFor(t *testing.T) {
 func TestALostParentsCalls(t *testing.T) {
 	h, it, _ := families(t)
 	it.append(t, turnkeeper.Entry{Round: round(3, turnkeeper.EffectOnce), Starts: []turnkeeper.CallStart{start(key(3, 1), "third", 1, turnkeeper.EffectOnce)}})
-	it.append(t, turnkeeper.Entry{Results: []turnkeeper.CallResult{result(key(1, 1), it.nonce(1, 1), turnkeeper.CallSucceeded, "ok")}})
-	own, _ := it.changed(func() {
+	it.append(t, turnkeeper.Entry{Results: []turnkeeper.CallResult{
+		result(key(1, 1), it.nonce(1, 1), turnkeeper.CallSucceeded, "ok"), result(key(3, 1), "third", turnkeeper.CallRunning, "handle"), // in the background
+	}})
+	own, others := it.changed(func() {
 		h.inTick(func(ctx context.Context, tick *storage.Tick) error {
 			return tick.SettleCalls(ctx, it.grant.TurnID, "unknown", "not run", "ended")
 		})
 	})
-	if want := "awaited 1.2, awaited 2.1, awaited 2.2, call 1.2, call 2.1, call 2.2, call 3.1, spawned 1.2, spawned 2.1, spawned 2.2"; own != want {
-		t.Errorf("changed %s, want %s", own, want)
+	if want := "awaited 1.2, awaited 2.1, awaited 2.2, call 1.2, call 2.1, call 2.2, call 3.1, spawned 1.2, spawned 2.1, spawned 2.2"; own != want || others != 3 { // requests to cancel
+		t.Errorf("changed %s and %d others, want %s", own, others, want)
 	}
 	for k, want := range map[turnkeeper.CallKey]string{key(1, 1): "succeeded ok", key(1, 2): "cancelled ended", key(2, 2): "cancelled ended", key(3, 1): "unknown unknown"} {
 		if c := h.call(it.grant.TurnID, k); fmt.Sprint(c.State, " ", c.Preview) != want {
@@ -439,27 +445,28 @@ func TestFamiliesThatArePurged(t *testing.T) {
 			(select string_agg(case root when $1 then 'it' else 'other' end, ' ' order by root desc) from turnkeeper.agent_trees),
 			(select string_agg(case scope when 'tree:' || $1 then 'it' else 'other' end, ' ' order by scope desc) from turnkeeper.spend where scope like 'tree:%'))`, it.grant.TurnID)
 	}
-	it.children[key(1, 1)].finish(t, "done")
 	silent := turnkeeper.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone}
 	for _, f := range []family{it, other} { // a sub-agent that has ended, and has nothing to say
-		it.must(f.children[key(2, 2)].Append(t.Context(), turnkeeper.Entry{Outcome: &silent}, answered))
+		it.must(f.children[key(2, 1)].Append(t.Context(), turnkeeper.Entry{Outcome: &silent}, answered))
 	}
 	h.lose(it.dispatch)
 	h.cancelTurn(it.dispatch)
-	purge("clerk", it.children[key(2, 2)].grant.TurnID)
+	purge("clerk", it.children[key(2, 1)].grant.TurnID)
 	h.lose(other.dispatch)
 	h.cancelTurn(other.dispatch)
 	it.settle(false)
-	if it.spawned(key(2, 2), "ended_at") == "" || other.spawned(key(2, 2), "ended_at") != "" {
+	if it.spawned(key(2, 1), "ended_at") == "" || other.spawned(key(2, 1), "ended_at") != "" {
 		t.Error("a sub-agent whose records are gone has ended, and no other")
 	}
 	const others = "other 1.1, other 1.2, other 2.1, other 2.2"
 	purge("desk", it.grant.TurnID)
-	if got, want := kept(), "it 1.2, it 2.1, "+others+"; it other; other"; got != want {
+	if got, want := kept(), "it 1.1, it 1.2, it 2.2, "+others+"; it other; other"; got != want {
 		t.Errorf("with a parent is gone: kept are %s, want %s", got, want)
 	}
-	it.children[key(1, 2)].cancel(t)
-	if got, want := kept(), "it 2.1, "+others+"; it other; other"; got != want {
+	if rings := h.heard(func() { it.children[key(1, 2)].cancel(t) }); strings.Join(rings, ", ") != "inbox freed" {
+		t.Errorf("it rings %q", rings)
+	}
+	if got, want := kept(), "it 1.1, it 2.2, "+others+"; it other; other"; got != want {
 		t.Errorf("of a parent that is gone, a sub-agent has ended: kept are %s, want %s", got, want)
 	}
 	if diff := cmp.Diff("", other.spawned(key(1, 2), "ended_at")); diff != "" {
