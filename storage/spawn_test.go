@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"turnkeeper"
 	"turnkeeper/storage"
 )
@@ -458,6 +456,12 @@ func TestFamiliesThatArePurged(t *testing.T) {
 	if it.spawned(key(2, 1), "ended_at") == "" || other.spawned(key(2, 1), "ended_at") != "" {
 		t.Error("a sub-agent whose records are gone has ended, and no other")
 	}
+	ended := it.spawned(key(2, 1), "ended_at")
+	it.settle(false)
+	if again := it.spawned(key(2, 1), "ended_at"); again != ended {
+		t.Errorf("it has ended at %s, and again at %s", ended, again)
+	}
+	other.children[key(1, 1)].finish(t, "done")
 	const others = "other 1.1, other 1.2, other 2.1, other 2.2"
 	purge("desk", it.grant.TurnID)
 	if got, want := kept(), "it 1.1, it 1.2, it 2.2, "+others+"; it other; other"; got != want {
@@ -469,7 +473,15 @@ func TestFamiliesThatArePurged(t *testing.T) {
 	if got, want := kept(), "it 1.1, it 2.2, "+others+"; it other; other"; got != want {
 		t.Errorf("of a parent that is gone, a sub-agent has ended: kept are %s, want %s", got, want)
 	}
-	if diff := cmp.Diff("", other.spawned(key(1, 2), "ended_at")); diff != "" {
-		t.Errorf("that of another has ended: %s", diff)
+	if at := other.spawned(key(1, 2), "ended_at"); at != "" {
+		t.Errorf("that of another has ended at %s", at)
+	}
+	other.children[key(1, 2)].finish(t, "done")
+	other.children[key(2, 2)].finish(t, "done")
+	purge("clerk", other.children[key(2, 1)].grant.TurnID)
+	other.settle(false)
+	purge("desk", other.grant.TurnID)
+	if got, want := kept(), "it 1.1, it 2.2; it"; got != want {
+		t.Errorf("of a parent whose sub-agents have ended: kept are %s, want %s", got, want)
 	}
 }
