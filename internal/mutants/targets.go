@@ -45,7 +45,7 @@ var targets = []Target{
 		Functions: []string{"run_overdue", "fetch_overlooked", "detach_calls", "arrive_call", "end_detached",
 			"run_detached_again", "close_awaited", "calls_lost"},
 		First: "^(TestNothingHappens|TestWhoMayClaim|TestWhichC|TestArrival|TestWhatAnArrival|TestAnArrival|TestWhatAWorker|TestTimeRules|TestWhatHasArrived|" +
-			"TestWhoIsToldOfACall|TestACallIsMoved|TestJobsOfCalls|TestWhatATurnLeaves|TestALook|TestHowSubAgents)",
+			"TestWhoIsToldOfACall|TestACallIsMoved|TestJobsOfCalls|TestWhatATurnLeaves|TestALook|TestHowSubAgents|TestWhatMayBeGiven)",
 		Tests: stores, Skip: plans,
 	},
 	{
