@@ -280,7 +280,7 @@ func TestAcceptTellsRepeats(t *testing.T) {
 		repeated   bool
 	}{
 		{"clerk", "a", false}, {"desk", "a", false}, {"desk", "b", false}, {"clerk", "b", false},
-		{"desk", "b", true}, {"clerk", "a", true}, {"clerk", "", false}, {"clerk", "", false},
+		{"desk", "b", true}, {"clerk", "b", true}, {"clerk", "a", true}, {"desk", "a", true}, {"clerk", "", false}, {"clerk", "", false},
 	} {
 		id, repeated, err := h.Accept(t.Context(), turnkeeper.Submission{Agent: c.agent, Key: c.key, Body: "x"})
 		if err != nil || repeated != c.repeated || (ids[c.agent+c.key] == id) != c.repeated {
