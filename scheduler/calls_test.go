@@ -81,19 +81,22 @@ func TestManyLostCalls(t *testing.T) {
 func TestWhatAFullBatchLeaves(t *testing.T) {
 	for name, c := range map[string]struct {
 		lost, calls, schedules, messages int
-		spawns                           bool
+		spawns                           int
 		more, left                       bool
 	}{
 		"nothing":                 {},
 		"one lost turn":           {lost: 1, left: true},
 		"one call":                {calls: 1, left: true},
 		"one schedule":            {schedules: 1, left: true},
-		"sub-agents":              {spawns: true},
+		"sub-agents":              {spawns: 1},
+		"many sub-agents":         {spawns: 99},
+		"a batch of sub-agents":   {spawns: 100, more: true},
+		"more sub-agents":         {spawns: 101, more: true},
 		"one message":             {messages: 1},
 		"many schedules":          {schedules: 99, left: true},
 		"a batch of schedules":    {schedules: 100, more: true, left: true},
 		"calls, and a schedule":   {calls: 100, schedules: 1, more: true, left: true},
-		"calls, and sub-agents":   {calls: 100, spawns: true, more: true, left: true},
+		"calls, and sub-agents":   {calls: 100, spawns: 1, more: true, left: true},
 		"calls, and a message":    {calls: 100, messages: 1, more: true, left: true},
 		"calls, and a lost turn":  {calls: 100, lost: 1, more: true, left: true},
 		"a batch of lost turns":   {lost: 100, more: true, left: true},
@@ -101,7 +104,7 @@ func TestWhatAFullBatchLeaves(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world) {
-				w.sit.Spawns = c.spawns
+				w.sit.Spawns, w.spawns = c.spawns > 0, c.spawns
 				for i := range c.lost {
 					w.lost = append(w.lost, turnkeeper.LostGrant{
 						TurnID: turnkeeper.TurnID(i + 1), MessageID: turnkeeper.MessageID(1000 + i), Lane: turnkeeper.Lane(string(rune(0x4e00 + i))), WorkerID: "w",
@@ -122,6 +125,28 @@ func TestWhatAFullBatchLeaves(t *testing.T) {
 				}
 				if report.Requeued != c.lost || report.Granted != c.lost+c.messages {
 					t.Errorf("%d brought back, %d granted", report.Requeued, report.Granted)
+				}
+			})
+		})
+	}
+}
+
+// A turn whose call or sub-agent has ended is granted in the same tick. It takes the room of a message, which is then left.
+func TestATurnGoesOnInTheTickThatEndsItsCall(t *testing.T) {
+	for name, end := range map[string]func(*world){
+		"a call":      func(w *world) { w.calls = []turnkeeper.LostCall{{Name: "it", Trouble: turnkeeper.CallUnwanted}} },
+		"a sub-agent": func(w *world) { w.sit.Spawns = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				w.wakes = []turnkeeper.Ready{{TurnID: 7, MessageID: 7, Lane: "x"}}
+				w.messages = inLanes(1)
+				w.messages[0].DueAt = w.now()
+				w.sit.Room, w.sit.Waiting = 1, 1
+				end(w)
+				report := w.tick(t, w.scheduler())
+				if len(w.granted) != 1 || len(w.granted[0]) != 1 || w.granted[0][0].TurnID != 7 || !report.Left {
+					t.Errorf("granted are %+v: %+v", w.granted, report)
 				}
 			})
 		})

@@ -194,5 +194,8 @@ func TestIdleTicksWriteLittle(t *testing.T) {
 		if w.notes < 4 || w.notes > 6 {
 			t.Errorf("%d writes in five idle minutes, want one a minute", w.notes)
 		}
+		if len(w.granted) > 0 {
+			t.Errorf("an idle scheduler granted %v", w.granted)
+		}
 	})
 }

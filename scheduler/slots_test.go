@@ -5,6 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
 	"turnkeeper"
 	"turnkeeper/scheduler"
 )
@@ -275,9 +278,13 @@ func TestSlotsBecomeMessagesByTheDatabasesClock(t *testing.T) {
 			{Name: "new", Cron: "*/10 * * * *"},
 			{Name: "broken", Cron: "nonsense", NextDue: w.now()},
 		}
-		report := w.tick(t, w.scheduler())
+		core, logs := observer.New(zap.ErrorLevel)
+		report := w.tick(t, scheduler.New(scheduler.Config{Store: w, Log: zap.New(core)}))
 		if report.Slots != 1 || len(w.slots) != 3 {
 			t.Fatalf("%d messages of %d decisions, want 1 of 3", report.Slots, len(w.slots))
+		}
+		if all := logs.All(); len(all) != 1 || all[0].ContextMap()["schedule"] != "broken" {
+			t.Errorf("logged are %+v, want that one schedule is switched off", all)
 		}
 		for _, d := range w.slots {
 			if !d.NextDue.IsZero() && (d.NextDue.Before(w.now()) || d.NextDue.After(w.now().Add(10*time.Minute))) {

@@ -39,6 +39,8 @@ type state struct {
 	overdue   []turnkeeper.Ready
 	turns     []turnkeeper.Ready
 	messages  []turnkeeper.Ready
+	wakes     []turnkeeper.Ready // turns that go on when a call or a sub-agent has ended
+	spawns    int                // sub-agents that are settled at once; 0: 1
 
 	granted    [][]turnkeeper.Ready
 	requeued   []turnkeeper.TurnID
@@ -107,7 +109,12 @@ func (t *tick) Look(context.Context) (turnkeeper.Situation, bool, error) {
 func (t *tick) SettleSpawned(_ context.Context, timely bool, _ int) (int, error) {
 	t.spawned = append(slices.Clone(t.spawned), timely)
 	t.sit.Spawns = false
-	return 1, nil
+	t.wake()
+	return max(1, t.spawns), nil
+}
+
+func (t *tick) wake() {
+	t.turns, t.wakes = append(slices.Clone(t.turns), t.wakes...), nil
 }
 
 func (t *tick) Note(_ context.Context, now time.Time, timeline string) error {
@@ -138,6 +145,7 @@ func (t *tick) RunAgain(_ context.Context, c turnkeeper.LostCall) error {
 
 func (t *tick) EndCall(_ context.Context, c turnkeeper.LostCall) error {
 	t.endedCalls = append(slices.Clone(t.endedCalls), c.Name)
+	t.wake()
 	t.calls = slices.DeleteFunc(slices.Clone(t.calls), func(l turnkeeper.LostCall) bool { return l == c })
 	return nil
 }

@@ -32,6 +32,8 @@ func (h *house) rows() map[string]string {
 		union all select format('output %s %s', turn_id, id), to_jsonb(t)::text from turnkeeper.outputs t
 		union all select format('awaited %s %s.%s', turn_id, round, ordinal), to_jsonb(t)::text from turnkeeper.awaited_calls t
 		union all select format('detached %s %s.%s', turn_id, round, ordinal), to_jsonb(t)::text from turnkeeper.detached_calls t
+		union all select format('spawned %s %s.%s', turn_id, round, ordinal), to_jsonb(t)::text from turnkeeper.spawned_calls t
+		union all select 'tree ' || root, to_jsonb(t)::text from turnkeeper.agent_trees t
 		union all select 'cancellation ' || turn_id, to_jsonb(t)::text from turnkeeper.cancellations t
 		union all select 'job ' || id, to_jsonb(t)::text from turnkeeper.river_job t`)
 	all := map[string]string{}
@@ -78,6 +80,23 @@ func (s scene) nonce(round, ordinal int) string {
 	return fmt.Sprintf("n-%d-%d.%d", s.grant.TurnID, round, ordinal)
 }
 
+// plans gives a turn two rounds of two calls that may run elsewhere, none of which is started.
+func (s scene) plans() {
+	for n := 1; n <= 2; n++ {
+		s.append(s.t, turnkeeper.Entry{Round: round(n, turnkeeper.EffectKeyed, turnkeeper.EffectKeyed)})
+	}
+}
+
+// detach starts a planned call elsewhere.
+func (s scene) detach(k turnkeeper.CallKey) {
+	s.t.Helper()
+	begun := start(k, s.nonce(k.Round, k.Ordinal), 1, turnkeeper.EffectKeyed)
+	begun.Detached = time.Hour
+	running := result(k, begun.Nonce, turnkeeper.CallRunning, "handle")
+	running.OutputID = turnkeeper.OutputID(begun.Nonce)
+	s.append(s.t, turnkeeper.Entry{Starts: []turnkeeper.CallStart{begun}, Results: []turnkeeper.CallResult{running}})
+}
+
 // open gives the turn two rounds with two detached calls each, and makes the turn wait for them.
 func (s scene) open() {
 	s.openRunning()
@@ -105,7 +124,12 @@ func (s scene) ref() turnkeeper.CallRef {
 
 func (s scene) claim(worker turnkeeper.WorkerID) turnkeeper.ClaimedCall {
 	s.t.Helper()
-	c, err := s.Claim(s.t.Context(), s.ref(), worker, []string{"tool"})
+	return s.claimOf(key(1, 1), worker)
+}
+
+func (s scene) claimOf(k turnkeeper.CallKey, worker turnkeeper.WorkerID) turnkeeper.ClaimedCall {
+	s.t.Helper()
+	c, err := s.Claim(s.t.Context(), turnkeeper.CallRef{TurnID: s.grant.TurnID, Key: k, Attempt: 1}, worker, []string{"tool"})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -179,12 +203,21 @@ func TestNothingHappensToBystanders(t *testing.T) {
 			s.must(err)
 		}, "awaited 1.1, awaited 1.2, awaited 2.1, awaited 2.2, call 1.1, call 1.2, call 2.1, call 2.2, cancellation, " +
 			"detached 1.1, detached 1.2, detached 2.1, detached 2.2, event 2, job 1.1, job 1.2, job 2.1, job 2.2, message, reply, turn"},
+		{"a start elsewhere", scene.plans, nothing, func(s scene) { s.detach(key(1, 1)) }, "awaited 1.1, call 1.1, detached 1.1, job 1.1, round 1, start 1.1 #1, turn"},
+		{"work given to an agent", scene.plans, nothing, func(s scene) { s.spawn(key(1, 1), "clerk", "look it up") },
+			"awaited 1.1, call 1.1, message 4 of another, round 1, spawned 1.1, start 1.1 #1, tree, turn"},
 		{"a claim", scene.open, nothing, func(s scene) { s.claim("w") }, "detached 1.1"},
 		{"an answer of an open call", scene.openRunning, nothing, func(s scene) {
 			s.append(s.t, turnkeeper.Entry{Results: []turnkeeper.CallResult{result(key(1, 1), s.nonce(1, 1), turnkeeper.CallSucceeded, "ok")}})
 		}, "awaited 1.1, call 1.1, detached 1.1, job 1.1, turn"},
 		{"an arrival", scene.open, func(s scene) { s.claim("w") }, func(s scene) {
 			s.must(s.Arrive(s.t.Context(), s.claimed(), result(key(1, 1), s.nonce(1, 1), turnkeeper.CallSucceeded, "ok")))
+		}, "awaited 1.1, detached 1.1, job 1.1, turn"},
+		{"an arrival, where all starts have one nonce", scene.open, func(s scene) {
+			s.claim("w")
+			s.exec("update turnkeeper.awaited_calls set nonce = 'n'")
+		}, func(s scene) {
+			s.must(s.Arrive(s.t.Context(), s.claimed(), result(key(1, 1), "n", turnkeeper.CallSucceeded, "ok")))
 		}, "awaited 1.1, detached 1.1, job 1.1, turn"},
 		{"a claim handed on", scene.open, func(s scene) { s.claim("w") }, func(s scene) {
 			s.must(s.HandOn(s.t.Context(), s.claimed()))
@@ -193,6 +226,13 @@ func TestNothingHappensToBystanders(t *testing.T) {
 			_, err := s.GiveBackCalls(s.t.Context(), "w", 0, nil, nil)
 			s.must(err)
 		}, "detached 1.1"},
+		{"a run that never began, rung for again", scene.open, func(s scene) {
+			s.beat("gone", 1, 15*time.Second)
+			s.must(s.StopBeating(s.t.Context(), "gone"))
+			s.fetchJob(one[turnkeeper.JobID](s.house, "select job_id from turnkeeper.detached_calls"+ofCall, s.grant.TurnID), "gone")
+		}, func(s scene) {
+			s.inTick(func(ctx context.Context, tick *storage.Tick) error { return tick.RunAgain(ctx, s.lostCall(ctx, tick)) })
+		}, "detached 1.1, job 1.1, job 1.1"},
 		{"a lost run again", scene.open, scene.giveUp, func(s scene) {
 			s.inTick(func(ctx context.Context, tick *storage.Tick) error { return tick.RunAgain(ctx, s.lostCall(ctx, tick)) })
 		}, "awaited 1.1, call 1.1, detached 1.1, job 1.1, job 1.1, start 1.1 #2"},
@@ -257,7 +297,7 @@ func (s scene) short(name string) string {
 		if call, ours := strings.CutPrefix(of, fmt.Sprint(s.grant.TurnID, " ")); ours {
 			return "job " + call
 		}
-		return name
+		return name + " of another"
 	case kind != "lane" && kind != "message" && own == fmt.Sprint(s.grant.TurnID):
 		if kind == "grant" || kind == "output" {
 			return kind

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
 
 	"turnkeeper"
 	"turnkeeper/internal/testrun"
@@ -50,7 +51,7 @@ func TestWhoMayClaim(t *testing.T) {
 		"the call's answer": {"update turnkeeper.calls set elsewhere = false" + ofCall + "; update turnkeeper.calls set state = 'failed', ended_at = now()" + ofCall, 1, []string{"tool"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h, it, _ := openCalls(t)
+			h, it, other := openCalls(t)
 			for change := range strings.SplitSeq(c.change, "; ") {
 				if change != "" {
 					h.exec(change, it.grant.TurnID)
@@ -72,6 +73,10 @@ func TestWhoMayClaim(t *testing.T) {
 				}
 				if n := one[int](h, "select count(*) from turnkeeper.detached_calls where claim = $1", claim.Claim); n != 1 {
 					t.Errorf("the claim is on record %d times", n)
+				}
+				claim = other.claimOf(key(2, 2), "w")
+				if claim.Call.Key != key(2, 2) || claim.Call.Nonce != other.nonce(2, 2) || claim.Turn.Conversation != "other" || claim.TraceParent != "other" {
+					t.Errorf("claimed for the other is %+v", claim)
 				}
 				return
 			}
@@ -134,6 +139,7 @@ func TestArrivalsThatAreRefused(t *testing.T) {
 		"a later attempt":     {func(c *turnkeeper.ClaimedCall) { c.Ref.Attempt = 2 }, ""},
 		"a claim taken back":  {nil, "update turnkeeper.detached_calls set claim = null, worker_id = null, claimed_at = null" + ofCall},
 		"a call that is over": {nil, "update turnkeeper.detached_calls set ended_at = now()" + ofCall},
+		"a result by another": {nil, "update turnkeeper.detached_calls set claim = 'other', delivered = true, ended_at = now()" + ofCall},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h, it, _ := openCalls(t)
@@ -250,6 +256,8 @@ func TestWhichCallsAreLost(t *testing.T) {
 		silent   = "update turnkeeper.worker_heartbeat set beat_at = now() - interval '1 minute'"
 		stopped  = "update turnkeeper.worker_heartbeat set stopped_at = now()"
 		ended    = "update turnkeeper.detached_calls set ended_at = now()"
+		ahead    = "update turnkeeper.detached_calls set look_at = now() + interval '12 minutes'"
+		jobGone  = "delete from turnkeeper.river_job where kind = 'DetachedCall'"
 	)
 	state := func(s string) string { return strings.ReplaceAll(jobState, "STATE", s) }
 	for name, c := range map[string]struct {
@@ -280,6 +288,10 @@ func TestWhichCallsAreLost(t *testing.T) {
 		"a look far ahead":                      {[]string{"update turnkeeper.detached_calls set look_at = now() + interval '12 minutes'", state("cancelled")}, true, "unrung"},
 		"a look ahead":                          {[]string{"update turnkeeper.detached_calls set look_at = now() + interval '10 minutes'", state("cancelled")}, false, ""},
 		"a look far ahead, over":                {[]string{"update turnkeeper.detached_calls set look_at = now() + interval '12 minutes'", state("cancelled"), ended}, false, ""},
+		"it is run, and would be looked at":     {[]string{claimed, looked, jobGone}, false, ""},
+		"it is run, and a look is far ahead":    {[]string{claimed, ahead, jobGone}, false, ""},
+		"it is run, its job another's":          {[]string{claimed, fetched, "update turnkeeper.river_job set attempted_by = array['gone'] where kind = 'DetachedCall'"}, false, ""},
+		"it waits too long, not looked at":      {[]string{"update turnkeeper.detached_calls set deadline = now() - interval '1 h'"}, false, ""},
 		"fetched by a live worker":              {[]string{fetched}, false, ""},
 		"fetched by a silent worker":            {[]string{fetched, silent}, true, "unrung"},
 		"fetched by a worker that stopped":      {[]string{fetched, stopped}, true, "unrung"},
@@ -298,10 +310,14 @@ func TestWhichCallsAreLost(t *testing.T) {
 			h := newHouse(t)
 			d := h.waits("a")
 			h.beat("w", 1, 15*time.Second)
+			h.exec("insert into turnkeeper.worker_heartbeat (worker_id, host, pid, version, slots, takeover_after, stopped_at) values ('gone', 'h', 1, 'v', 1, '15 s', now())")
 			for _, change := range c.changes {
 				h.exec(change)
 			}
-			before := one[time.Time](h, "select look_at from turnkeeper.detached_calls")
+			if slices.Contains(c.changes, ended) {
+				h.waits("another") // so that there is one that is not
+			}
+			before := one[time.Time](h, "select look_at from turnkeeper.detached_calls where turn_id = $1", d.grant.TurnID)
 			h.inTick(func(ctx context.Context, tick *storage.Tick) error {
 				lost, err := tick.LostCalls(ctx, 10)
 				var got turnkeeper.CallTrouble
@@ -316,12 +332,12 @@ func TestWhichCallsAreLost(t *testing.T) {
 				}
 				return err
 			})
-			after := one[time.Time](h, "select look_at from turnkeeper.detached_calls")
-			asked := slices.Contains(c.changes, looked) && !slices.Contains(c.changes, ended) || name == "a look far ahead"
+			after := one[time.Time](h, "select look_at from turnkeeper.detached_calls where turn_id = $1", d.grant.TurnID)
+			asked := slices.Contains(c.changes, looked) && !slices.Contains(c.changes, ended) && !slices.Contains(c.changes, claimed) || name == "a look far ahead"
 			if after.Equal(before) == asked {
 				t.Errorf("the next look was at %v, and is at %v", before, after)
 			}
-			h.exec("update turnkeeper.detached_calls set look_at = $1", before)
+			h.exec("update turnkeeper.detached_calls set look_at = $2 where turn_id = $1", d.grant.TurnID, before)
 			if sit, _ := h.look(); sit.Calls != c.looks {
 				t.Errorf("a look says %t, want %t", sit.Calls, c.looks)
 			}
@@ -369,6 +385,264 @@ func TestWhatAWorkerGivesBackOfCalls(t *testing.T) {
 			got, err := h.GiveBackCalls(t.Context(), "w", 10*time.Second, working, running)
 			if err != nil || got.Jobs != c.jobs || got.Grants != c.claims {
 				t.Errorf("%+v, error %v; want %d jobs, %d claims", got, err, c.jobs, c.claims)
+			}
+		})
+	}
+}
+
+// heard are the channels on which f rings, in order; of an inbox that has only room more, the word for it.
+func (h *house) heard(f func()) (channels []string) {
+	h.t.Helper()
+	conn, err := pgx.Connect(h.t.Context(), h.url)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.Background()) }()
+	const end = "the end of the test"
+	for _, channel := range []string{"turnkeeper_inbox", "turnkeeper_calls", "turnkeeper_cancels", "turnkeeper.river_insert"} {
+		if _, err := conn.Exec(h.t.Context(), "listen "+pgx.Identifier{channel}.Sanitize()); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+	f()
+	h.exec("select pg_notify('turnkeeper_calls', $1)", end)
+	for {
+		ring, err := conn.WaitForNotification(h.t.Context())
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		if ring.Payload == end {
+			slices.Sort(channels)
+			return channels
+		}
+		channel := strings.TrimPrefix(strings.TrimPrefix(ring.Channel, "turnkeeper_"), "turnkeeper.")
+		if ring.Payload == "freed" {
+			channel += " freed"
+		}
+		channels = append(channels, channel)
+	}
+}
+
+// TestWhoIsToldOfACall does one thing after the other to the calls of two turns that wait. The scheduler is told once
+// that a turn goes on; workers are told of a run that is to stop, and of a new one.
+func TestWhoIsToldOfACall(t *testing.T) {
+	h, it, other := openCalls(t)
+	arrive := func(s scene, k turnkeeper.CallKey) func() {
+		return func() {
+			s.must(s.Arrive(t.Context(), s.claimOf(k, "w"), result(k, s.nonce(k.Round, k.Ordinal), turnkeeper.CallSucceeded, "ok")))
+		}
+	}
+	settle := func(s scene) func() {
+		return func() {
+			h.inTick(func(ctx context.Context, tick *storage.Tick) error {
+				return tick.SettleCalls(ctx, s.grant.TurnID, "may have happened", "was not run", "")
+			})
+		}
+	}
+	end := func(ctx context.Context, tick *storage.Tick) error {
+		return tick.EndCall(ctx, turnkeeper.LostCall{Ref: other.ref()}, turnkeeper.CallResult{Key: key(1, 1), State: turnkeeper.CallUnknown, Shown: "?", Preview: "?"})
+	}
+	again := func(ctx context.Context, tick *storage.Tick) error {
+		return tick.RunAgain(ctx, turnkeeper.LostCall{Ref: turnkeeper.CallRef{TurnID: other.grant.TurnID, Key: key(1, 2), Attempt: 1}})
+	}
+	for _, c := range []struct {
+		name, want string
+		do         func()
+	}{
+		{"a result", "inbox", arrive(it, key(1, 1))},
+		{"a result for a turn that goes on already", "", arrive(it, key(1, 2))},
+		{"a run that never began", "river_insert", func() { h.inTick(again) }},
+		{"a call handed on", "calls river_insert", func() { it.must(h.HandOn(t.Context(), other.claimOf(key(1, 2), "w"))) }},
+		{"a verdict", "calls inbox", func() { h.inTick(end) }},
+		{"a third result", "", arrive(it, key(2, 1))},
+		{"the last result", "", arrive(it, key(2, 2))},
+		{"the end of a turn whose results have arrived", "", settle(it)},
+		{"the end of a turn whose calls are open", "calls", settle(other)},
+	} {
+		if got := strings.Join(h.heard(c.do), " "); got != c.want {
+			t.Errorf("%s: it rings %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+// waitsBehind does something while somebody else has a lock, and reports whether it waits for it. meanwhile is called while
+// it does.
+func (h *house) waitsBehind(meanwhile func(), do func(context.Context, *storage.Store) error, lock string, args ...any) (waits bool) {
+	h.t.Helper()
+	far, err := storage.Open(h.t.Context(), storage.Options{URL: h.url, LockTimeout: patience, StatementTimeout: patience})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer far.Close()
+	hold, err := h.Pool().Begin(h.t.Context())
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer func() { _ = hold.Rollback(context.Background()) }()
+	if _, err := hold.Exec(h.t.Context(), lock, args...); err != nil {
+		h.t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- do(h.t.Context(), far) }()
+	deadline := time.Now().Add(patience)
+	for len(done) == 0 && !waits {
+		waits = one[bool](h, "select count(*) > 0 from pg_stat_activity, pg_sleep(0.01) where $1 = any(pg_blocking_pids(pid))", hold.Conn().PgConn().PID())
+		if time.Now().After(deadline) {
+			h.t.Fatal("it is neither done nor does it wait")
+		}
+	}
+	if waits {
+		meanwhile()
+	}
+	if err := hold.Rollback(h.t.Context()); err != nil {
+		h.t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		h.t.Error(err)
+	}
+	return waits
+}
+
+// TestACallIsMovedUnderTheLockOfItsTurn has the row of a turn locked: what is done to its calls waits, and has locked
+// nothing of them before. What is done to those of another turn does not wait.
+func TestACallIsMovedUnderTheLockOfItsTurn(t *testing.T) {
+	h, it, other := openCalls(t)
+	for name, c := range map[string]struct {
+		key turnkeeper.CallKey
+		do  func(context.Context, *storage.Store, turnkeeper.ClaimedCall) error
+	}{
+		"a result": {key(1, 1), func(ctx context.Context, s *storage.Store, c turnkeeper.ClaimedCall) error {
+			return s.Arrive(ctx, c, result(c.Ref.Key, c.Call.Nonce, turnkeeper.CallSucceeded, "ok"))
+		}},
+		"a call handed on": {key(1, 2), func(ctx context.Context, s *storage.Store, c turnkeeper.ClaimedCall) error { return s.HandOn(ctx, c) }},
+	} {
+		for _, others := range []bool{true, false} {
+			s := it
+			if others {
+				s = other
+			}
+			claimed := s.claimOf(c.key, "w")
+			do := func(ctx context.Context, far *storage.Store) error { return c.do(ctx, far, claimed) }
+			free := func() {
+				if n := one[int](h, "select count(*) from (select from turnkeeper.detached_calls where turn_id = $1 for update skip locked) d", s.grant.TurnID); n != 4 {
+					t.Errorf("%s: %d of 4 calls are not locked while it waits", name, n)
+				}
+			}
+			if waits := h.waitsBehind(free, do, "select from turnkeeper.turns where id = $1 for update", it.grant.TurnID); waits == others {
+				t.Errorf("%s of another turn: %t; it waits: %t", name, others, waits)
+			}
+		}
+	}
+}
+
+// TestJobsOfCallsThatAreOver moves calls whose jobs River has ended: these stay as they are. One that has not ended is.
+func TestJobsOfCallsThatAreOver(t *testing.T) {
+	h := newHouse(t)
+	keys := []turnkeeper.CallKey{key(1, 1), key(1, 2), key(2, 1), key(2, 2)}
+	states := []string{"completed", "cancelled", "discarded", "running"}
+	for name, c := range map[string]struct {
+		want string // of the job that is not over
+		do   func(context.Context, turnkeeper.ClaimedCall) error
+	}{
+		"results": {"completed", func(ctx context.Context, c turnkeeper.ClaimedCall) error {
+			return h.Arrive(ctx, c, result(c.Ref.Key, c.Call.Nonce, turnkeeper.CallSucceeded, "ok"))
+		}},
+		"handed on": {"cancelled", h.HandOn},
+		"verdicts": {"cancelled", func(_ context.Context, c turnkeeper.ClaimedCall) error {
+			h.inTick(func(ctx context.Context, tick *storage.Tick) error {
+				return tick.EndCall(ctx, turnkeeper.LostCall{Ref: c.Ref}, turnkeeper.CallResult{Key: c.Ref.Key, State: turnkeeper.CallUnknown, Shown: "?", Preview: "?"})
+			})
+			return nil
+		}},
+		"answered": {"cancelled", func(ctx context.Context, c turnkeeper.ClaimedCall) error {
+			_, err := h.Pool().Exec(ctx, "update turnkeeper.calls set state = 'cancelled', ended_at = clock_timestamp() where turn_id = $1 and round = $2 and ordinal = $3",
+				c.Ref.TurnID, c.Ref.Key.Round, c.Ref.Key.Ordinal)
+			return err
+		}},
+	} {
+		h.enqueue("desk", name, "x")
+		var s scene
+		for _, d := range h.dispatch("worker-1") {
+			if d.record.Turn.Conversation == name { // and not that of a result that has arrived
+				s = scene{h, d}
+			}
+		}
+		s.open()
+		for i, k := range keys {
+			claimed := s.claimOf(k, "w")
+			job := one[turnkeeper.JobID](h, "select job_id from turnkeeper.detached_calls where claim = $1", claimed.Claim)
+			h.exec(`update turnkeeper.river_job set state = $2::turnkeeper.river_job_state, finalized_at = case when $2 <> 'running' then timestamptz '2026-01-01' end
+				where id = $1`, job, states[i])
+			s.must(c.do(t.Context(), claimed))
+			want := states[i] + " at its time"
+			if states[i] == "running" {
+				want = c.want + " now"
+			}
+			got := one[string](h, "select state::text || case when finalized_at = timestamptz '2026-01-01' then ' at its time' else ' now' end from turnkeeper.river_job where id = $1", job)
+			if got != want {
+				t.Errorf("%s: a job that was %s is %s, want %s", name, states[i], got, want)
+			}
+		}
+	}
+}
+
+// TestWhatATurnLeavesOfItsArrivals closes a turn without its worker while results lie there for it: they become the answers of
+// calls that have none. What has an answer keeps it, and so does what is awaited by another turn.
+func TestWhatATurnLeavesOfItsArrivals(t *testing.T) {
+	const unknown, had = "may have happened", "cancelled: the turn ended before this call had"
+	for name, c := range map[string]struct {
+		closes func(scene)
+		open   []turnkeeper.ToolCall // 1.2, of no effect, and 2.1
+		want   string
+	}{
+		"its worker is lost": {
+			func(s scene) {
+				s.inTick(func(ctx context.Context, tick *storage.Tick) error {
+					return tick.SettleCalls(ctx, s.grant.TurnID, unknown, "was not run", "")
+				})
+			},
+			[]turnkeeper.ToolCall{{State: turnkeeper.CallUnknown, Preview: unknown}, {State: turnkeeper.CallUnknown, Preview: unknown}},
+			"awaited 1.1, awaited 1.2, call 1.1, call 1.2, call 2.1, detached 1.2, job 1.2",
+		},
+		"it is cancelled": {
+			func(s scene) {
+				_, err := s.CancelTurn(s.t.Context(), s.grant.TurnID, "")
+				s.must(err)
+			},
+			[]turnkeeper.ToolCall{{State: turnkeeper.CallCancelled, Preview: had + "."}, {State: turnkeeper.CallCancelled, Preview: had + ". It may or may not have happened."}},
+			"awaited 1.1, awaited 1.2, call 1.1, call 1.2, call 2.1, cancellation, detached 1.2, event 2, job 1.2, message, reply, turn",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, it, other := openCalls(t)
+			for _, s := range []scene{it, other} {
+				s.must(h.Arrive(t.Context(), s.claim("w"), result(key(1, 1), s.nonce(1, 1), turnkeeper.CallSucceeded, "arrived")))
+			}
+			h.exec("update turnkeeper.calls set effect = 'none' where turn_id = $1 and round = 1 and ordinal = 2", it.grant.TurnID)
+			const ofThird = " where turn_id = $1 and round = 2 and ordinal = 1"
+			h.exec("update turnkeeper.awaited_calls set arrived_at = opened_at, closed_at = opened_at, state = 'failed'"+ofThird, it.grant.TurnID)
+			h.exec("update turnkeeper.detached_calls set ended_at = timestamptz '2026-01-01'"+ofThird, it.grant.TurnID)
+			const ofLast = " where turn_id = $1 and round = 2 and ordinal = 2"
+			h.exec("update turnkeeper.awaited_calls set arrived_at = clock_timestamp(), state = 'succeeded'"+ofLast, it.grant.TurnID)
+			h.exec("update turnkeeper.calls set elsewhere = false"+ofLast, it.grant.TurnID) // so that its answer leaves what is awaited
+			h.exec("update turnkeeper.calls set state = 'failed', ended_at = clock_timestamp()"+ofLast, it.grant.TurnID)
+			before := h.rows()
+			c.closes(it)
+			for k, want := range map[turnkeeper.CallKey]turnkeeper.ToolCall{
+				key(1, 1): {State: turnkeeper.CallSucceeded, Preview: "arrived"}, key(1, 2): c.open[0],
+				key(2, 1): c.open[1], key(2, 2): {State: turnkeeper.CallFailed, Preview: "handle"},
+			} {
+				if c := h.call(it.grant.TurnID, k); c.State != want.State || c.Preview != want.Preview {
+					t.Errorf("call %s is %s, %q; want %s, %q", k, c.State, c.Preview, want.State, want.Preview)
+				}
+			}
+			var got []string
+			for _, name := range changed(before, h.rows()) {
+				got = append(got, it.short(name))
+			}
+			slices.Sort(got)
+			if diff := cmp.Diff(strings.Split(c.want, ", "), got); diff != "" {
+				t.Errorf("rows changed (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -306,6 +306,38 @@ func TestListsOfTheInbox(t *testing.T) {
 	}
 }
 
+// TestAcceptTellsRepeats sends a message anew and again, beside another of the same key for another agent, and one of another key.
+func TestAcceptTellsRepeats(t *testing.T) {
+	h := newHouse(t)
+	ids := map[string]turnkeeper.MessageID{}
+	for _, c := range []struct {
+		agent, key string
+		repeated   bool
+	}{
+		{"clerk", "a", false}, {"desk", "a", false}, {"desk", "b", false}, {"clerk", "b", false},
+		{"desk", "b", true}, {"clerk", "b", true}, {"clerk", "a", true}, {"desk", "a", true}, {"clerk", "", false}, {"clerk", "", false},
+	} {
+		id, repeated, err := h.Accept(t.Context(), turnkeeper.Submission{Agent: c.agent, Key: c.key, Body: "x"})
+		if err != nil || repeated != c.repeated || (ids[c.agent+c.key] == id) != c.repeated {
+			t.Errorf("to %s with the key %q: message %d, repeated %t, error %v", c.agent, c.key, id, repeated, err)
+		}
+		ids[c.agent+c.key] = id
+	}
+}
+
+// TestUnknownAgentIsToldOfTheKnown asks for an agent while none is registered, and while two are.
+func TestUnknownAgentIsToldOfTheKnown(t *testing.T) {
+	h := &house{storagetest.Open(t, storagetest.URL(t)), t, ""}
+	for _, want := range []string{"no agent is registered yet", "the registered agents are clerk, desk"} {
+		_, err := h.Enqueue(t.Context(), turnkeeper.Submission{Agent: "nobody", Body: "x"})
+		if !errors.Is(err, turnkeeper.ErrUnknownAgent) || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want one with %q", err, want)
+		}
+		h.register("desk", true)
+		h.register("clerk", false)
+	}
+}
+
 // A sender is told when nobody knows whether the message was accepted, and its
 // key makes the repeat safe.
 func TestAnUnansweredEnqueue(t *testing.T) {

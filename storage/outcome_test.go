@@ -3,10 +3,13 @@ package storage_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
 
 	"turnkeeper"
 	"turnkeeper/storage"
@@ -17,7 +20,8 @@ type after struct {
 	Turn       turnkeeper.TurnState
 	Stop       turnkeeper.StopReason
 	TurnEnded  bool
-	TurnDue    time.Duration // from the end; 0: none
+	TurnWaits  bool          // it is due at a time
+	TurnDue    time.Duration // from the end; 0: at once
 	Message    turnkeeper.MessageState
 	Closed     bool
 	LastError  string
@@ -52,7 +56,8 @@ func (h *house) after(d *dispatch) after {
 		return at.Sub(last.EndedAt).Round(time.Second)
 	}
 	a := after{
-		Turn: view.Turn.State, Stop: view.Turn.StopReason, TurnEnded: !view.Turn.EndedAt.IsZero(), TurnDue: span(view.Turn.DueAt),
+		Turn: view.Turn.State, Stop: view.Turn.StopReason, TurnEnded: !view.Turn.EndedAt.IsZero(),
+		TurnWaits: !view.Turn.DueAt.IsZero(), TurnDue: span(view.Turn.DueAt),
 		Message: view.Message.State, Closed: !view.Message.ClosedAt.IsZero(), LastError: view.Message.LastError, Inner: view.Turn.InnerDialogue,
 		LaneHeld: lanes[0].Lease.Held(), Failures: lanes[0].Lease.Failures, LaneWaits: span(lanes[0].Lease.NotBefore),
 		Log: last.Outcome, LogEnded: !last.EndedAt.IsZero(), GrantKept: view.Turn.GrantID != "", ErrorClass: view.Turn.ErrorClass,
@@ -73,7 +78,7 @@ func TestOutcomes(t *testing.T) {
 	}{
 		"succeeded": {
 			failuresBefore: 2,
-			outcome:        turnkeeper.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "done"},
+			outcome:        turnkeeper.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "done", Backoff: time.Hour},
 			ending:         answered,
 			want: after{
 				Turn: turnkeeper.TurnSucceeded, Stop: turnkeeper.StopNone, TurnEnded: true, Message: turnkeeper.MessageAnswered, Closed: true,
@@ -140,7 +145,7 @@ func TestOutcomes(t *testing.T) {
 			outcome:        turnkeeper.Outcome{State: turnkeeper.TurnQueued, Error: "no budget", ErrorClass: "budget", Backoff: time.Hour},
 			ending:         storage.Ending{Message: turnkeeper.MessageAnswered, Log: "deferred"},
 			want: after{
-				Turn: turnkeeper.TurnQueued, TurnDue: time.Hour, Message: turnkeeper.MessageRunning, ErrorClass: "budget", Failures: 2, Log: "deferred",
+				Turn: turnkeeper.TurnQueued, TurnWaits: true, TurnDue: time.Hour, Message: turnkeeper.MessageRunning, ErrorClass: "budget", Failures: 2, Log: "deferred",
 			},
 		},
 	}
@@ -154,12 +159,20 @@ func TestOutcomes(t *testing.T) {
 			h.enqueue("agent", "", "x")
 			all := h.dispatch("worker-1")
 			d := all[len(all)-1]
-			h.exec("update turnkeeper.leases set failures = $1", c.failuresBefore)
+			h.exec("update turnkeeper.leases set failures = $1, not_before = timestamptz '2100-01-01'", c.failuresBefore)
 			if err := d.Append(t.Context(), turnkeeper.Entry{Outcome: &c.outcome}, c.ending); err != nil {
 				t.Fatal(err)
 			}
 			c.want.Job, c.want.LogEnded = "completed", true
-			if diff := cmp.Diff(c.want, h.after(d)); diff != "" {
+			got := h.after(d)
+			kept := one[bool](h, "select not_before is not distinct from timestamptz '2100-01-01' from turnkeeper.leases where lane = $1", d.grant.Lane)
+			if kept {
+				got.LaneWaits = 0
+			}
+			if state := c.outcome.State; kept != (state == turnkeeper.TurnQueued || state == turnkeeper.TurnCancelled) {
+				t.Errorf("the lane keeps the pause that it had: %t", kept)
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 			if c.outcome.State == turnkeeper.TurnQueued { // make room for the next case
@@ -169,6 +182,167 @@ func TestOutcomes(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestWhetherATurnWaits ends dispatches that are to wait for the calls of their turn: one goes on at once for which nothing is
+// open, or something has arrived. What arrives for another does not matter.
+func TestWhetherATurnWaits(t *testing.T) {
+	h, other, _ := openCalls(t)
+	other.must(h.Arrive(t.Context(), other.claim("w"), result(key(1, 1), other.nonce(1, 1), turnkeeper.CallSucceeded, "ok")))
+	const arrived = "update turnkeeper.awaited_calls set arrived_at = clock_timestamp(), state = 'succeeded'"
+	const closed = "update turnkeeper.awaited_calls set closed_at = clock_timestamp()"
+	for name, c := range map[string]struct {
+		open    bool
+		changes []string
+		want    turnkeeper.TurnState
+	}{
+		"none is open":                     {false, nil, turnkeeper.TurnQueued},
+		"four are open":                    {true, nil, turnkeeper.TurnWaiting},
+		"one has arrived":                  {true, []string{arrived + ofCall}, turnkeeper.TurnQueued},
+		"one is in the journal":            {true, []string{arrived + ofCall, closed + ofCall}, turnkeeper.TurnWaiting},
+		"one is, and another has arrived":  {true, []string{arrived + " where turn_id = $1", closed + ofCall}, turnkeeper.TurnQueued},
+		"all are in the journal":           {true, []string{closed + " where turn_id = $1"}, turnkeeper.TurnQueued},
+		"all are, and so is what has come": {true, []string{arrived + ofCall, closed + " where turn_id = $1"}, turnkeeper.TurnQueued},
+	} {
+		h.enqueue("desk", name, "x")
+		for _, d := range h.dispatch("worker-1") {
+			if d.record.Turn.Conversation != name { // it goes on
+				continue
+			}
+			if c.open {
+				scene{h, d}.openRunning()
+			}
+			for _, change := range c.changes {
+				h.exec(change, d.grant.TurnID)
+			}
+			d.wait(t)
+			if got := one[turnkeeper.TurnState](h, "select state from turnkeeper.turns where id = $1", d.grant.TurnID); got != c.want {
+				t.Errorf("%s: the turn is %s, want %s", name, got, c.want)
+			}
+		}
+	}
+}
+
+// TestACancellationMeetsTheEndOfADispatch has a turn that is asked for to be cancelled end in each way, beside one that is asked
+// for as well, and one in each way that is not.
+func TestACancellationMeetsTheEndOfADispatch(t *testing.T) {
+	h := newHouse(t)
+	ask := func(d *dispatch, reason string) {
+		h.exec("select turnkeeper.ask_cancel($1, $2)", d.grant.TurnID, reason)
+	}
+	ask(h.turnOf("clerk", "worker-1"), "another reason")
+	again := storage.Ending{Message: turnkeeper.MessageWaiting, Log: "finished"}
+	failed := turnkeeper.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "no"}
+	for name, c := range map[string]struct {
+		outcome     turnkeeper.Outcome
+		ending      storage.Ending
+		want, asked string // states of the turn and of its message
+	}{
+		"handed back":       {turnkeeper.Outcome{State: turnkeeper.TurnQueued}, storage.Ending{Log: "handed_back"}, "queued running", "cancelled cancelled"},
+		"waits":             {turnkeeper.Outcome{State: turnkeeper.TurnWaiting}, storage.Ending{Log: "waiting"}, "waiting running", "cancelled cancelled"},
+		"fails, once":       {failed, again, "failed waiting", "failed cancelled"},
+		"fails for good":    {failed, storage.Ending{Message: turnkeeper.MessageFailed, Log: "finished"}, "failed failed", "failed failed"},
+		"succeeds after it": {*succeeded("done"), answered, "succeeded answered", "succeeded answered"},
+	} {
+		for _, asked := range []bool{false, true} {
+			conversation := fmt.Sprint(name, asked)
+			h.enqueue("desk", conversation, "x")
+			for _, d := range h.dispatch("worker-1") {
+				if d.record.Turn.Conversation != conversation { // it was handed back, or failed once
+					continue
+				}
+				if c.outcome.State == turnkeeper.TurnWaiting {
+					scene{h, d}.openRunning()
+				}
+				want := c.want
+				if asked {
+					want = c.asked
+					ask(d, name)
+				}
+				before := one[int](h, "select count(*) from turnkeeper.cancellations")
+				if err := d.Append(t.Context(), turnkeeper.Entry{Outcome: &c.outcome}, c.ending); err != nil {
+					t.Fatal(err)
+				}
+				got := one[string](h, "select t.state || ' ' || m.state from turnkeeper.turns t join turnkeeper.messages m on m.id = t.message_id where t.id = $1", d.grant.TurnID)
+				if got != want {
+					t.Errorf("%s, asked for: %t: turn and message are %s, want %s", name, asked, got, want)
+				}
+				// A message whose turn has failed is closed by a turn of its own, with the reason.
+				made := one[int](h, "select count(*) from turnkeeper.cancellations") - before
+				reason := one[string](h, "select coalesce(min(c.reason), '') from turnkeeper.cancellations c join turnkeeper.turns t on t.id = c.turn_id and t.message_id = $1 and t.id <> $2",
+					d.record.Turn.MessageID, d.grant.TurnID)
+				if own := want == "failed cancelled"; made == 1 != own || own && reason != name {
+					t.Errorf("%s, asked for: %t: %d cancellations more, for %q", name, asked, made, reason)
+				}
+			}
+		}
+	}
+}
+
+// TestAnEndOfAnotherGrant takes the lane from a grant that no longer has it: nothing happens.
+func TestAnEndOfAnotherGrant(t *testing.T) {
+	h := newHouse(t)
+	d := h.turn("x")
+	before := h.rows()
+	ctx := t.Context()
+	err := h.InTick(ctx, func(tick *storage.Tick) error {
+		if _, _, err := tick.Look(ctx); err != nil {
+			return err
+		}
+		return tick.Requeue(ctx, turnkeeper.LostGrant{
+			TurnID: d.grant.TurnID, GrantID: turnkeeper.GrantID(uuid.NewString()), JobID: d.grant.JobID, WorkerID: d.grant.WorkerID,
+		})
+	})
+	if !errors.Is(err, turnkeeper.ErrFenced) {
+		t.Errorf("error %v", err)
+	}
+	for _, row := range changed(before, h.rows()) {
+		t.Errorf("changed %s", row)
+	}
+}
+
+// TestTheJobOfAnEnd ends dispatches whose jobs are in each state: one that is not running is left to whoever made it so.
+func TestTheJobOfAnEnd(t *testing.T) {
+	h := newHouse(t)
+	for state, want := range map[string]string{
+		"running": "completed", "available": "available", "cancelled": "cancelled", "discarded": "discarded",
+	} {
+		h.enqueue("desk", state, "x")
+		d := h.dispatch("worker-1")[0]
+		h.exec("update turnkeeper.river_job set state = $2::turnkeeper.river_job_state, finalized_at = case when $2 in ('cancelled', 'discarded') then now() end where id = $1", d.grant.JobID, state)
+		d.finish(t, "done")
+		if got := one[string](h, "select state::text from turnkeeper.river_job where id = $1", d.grant.JobID); got != want {
+			t.Errorf("a job that was %s is %s, want %s", state, got, want)
+		}
+	}
+}
+
+// TestWhoIsToldOfAnEnd shows that the scheduler learns of an end that it has something to do about, or only of the room that
+// it leaves.
+func TestWhoIsToldOfAnEnd(t *testing.T) {
+	h := newHouse(t)
+	failed := turnkeeper.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "no"}
+	for name, c := range map[string]struct {
+		outcome turnkeeper.Outcome
+		ending  storage.Ending
+		want    string
+	}{
+		"succeeded":      {*succeeded("done"), answered, "inbox freed"},
+		"failed":         {failed, storage.Ending{Message: turnkeeper.MessageFailed, Log: "finished"}, "inbox freed"},
+		"failed, once":   {failed, storage.Ending{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: time.Minute}, "inbox"},
+		"is handed back": {turnkeeper.Outcome{State: turnkeeper.TurnQueued, Backoff: time.Minute}, storage.Ending{Log: "handed_back"}, "inbox"},
+	} {
+		h.enqueue("desk", name, "x")
+		d := h.dispatch("worker-1")[0]
+		rings := h.heard(func() {
+			if err := d.Append(t.Context(), turnkeeper.Entry{Outcome: &c.outcome}, c.ending); err != nil {
+				t.Error(err)
+			}
+		})
+		if got := strings.Join(rings, ", "); got != c.want {
+			t.Errorf("a turn that %s: it rings %q, want %q", name, got, c.want)
+		}
 	}
 }
 

@@ -17,11 +17,11 @@ import (
 )
 
 // readyMessages are the conversations whose heads a tick would grant, by the statement for short queues
-// and by the general one.
-func (h *house) readyMessages(limit int) (short, general string) {
+// and by the general one. Where agents are held, both are by the general one.
+func (h *house) readyMessages(limit int, held ...string) (short, general string) {
 	h.t.Helper()
 	ask := func(ctx context.Context, tick *storage.Tick) string {
-		ready, err := tick.ReadyMessages(ctx, limit, nil)
+		ready, err := tick.ReadyMessages(ctx, limit, held)
 		if err != nil {
 			h.t.Fatal(err)
 		}
@@ -41,22 +41,29 @@ func (h *house) readyMessages(limit int) (short, general string) {
 // TestWhichMessagesAreReady has a lane for each reason to be granted or not.
 func TestWhichMessagesAreReady(t *testing.T) {
 	h := newHouse(t)
-	for _, name := range []string{"held", "queued", "waits", "ended"} {
+	for _, name := range []string{"held", "queued", "waits", "ended", "runs", "leased"} {
 		h.enqueue("desk", name, "x")
 	}
+	const noGrant = "update turnkeeper.leases set grant_id = null, turn_id = null, granted_at = null, lease_until = null where lane = $1"
 	for _, d := range h.dispatch("worker-1") {
 		switch d.record.Turn.Conversation {
 		case "queued":
 			h.lose(d)
 		case "waits":
 			h.exec("update turnkeeper.turns set state = 'waiting' where id = $1", d.grant.TurnID)
-			h.exec("update turnkeeper.leases set grant_id = null, turn_id = null, granted_at = null, lease_until = null where lane = $1", d.grant.Lane)
+			h.exec(noGrant, d.grant.Lane)
+		case "runs": // what the lease forgot, the turn still says
+			h.exec(noGrant, d.grant.Lane)
 		case "ended":
 			d.finish(t, "done")
+		case "leased": // and the other way round
+			d.finish(t, "done")
+			h.exec(`update turnkeeper.leases set grant_id = gen_random_uuid(), turn_id = $2, granted_at = clock_timestamp(), lease_until = clock_timestamp() + interval '1 h'
+				where lane = $1`, d.grant.Lane, d.grant.TurnID)
 		}
 	}
 	names := []string{
-		"held", "queued", "waits", "ended", "retired", "free", "pauses", "paused", "paused-oddly", "later", "later-once", "running", "answered",
+		"held", "queued", "waits", "ended", "retired", "free", "pauses", "paused", "paused-oddly", "later", "later-once", "running", "answered", "runs", "leased",
 	}
 	for i, name := range names {
 		h.enqueue("desk", name, "y")
@@ -105,18 +112,55 @@ func TestWhichMessagesAreReady(t *testing.T) {
 			t.Errorf("limit %d, behind a crowd: %q, want %q", limit, general, want)
 		}
 	}
+	// So many messages of one lane that no other is among the oldest.
+	h.enqueue("clerk", "desk", "y")
+	for name, want := range map[string]string{
+		"held": "ended", "queued": "ended", "waits": "ended", "pauses": "ended", "runs": "ended", "leased": "ended", "free": "free",
+	} {
+		h.exec("update turnkeeper.messages set due_at = now() - interval '1 day' where conversation = $1 and state = 'waiting'", name)
+		h.exec(`insert into turnkeeper.messages (agent, conversation, lane, body, due_at) select m.agent, m.conversation, m.lane, 'crowd', now() - interval '1 day'
+			from turnkeeper.messages m, generate_series(1, 8) where m.body = 'y' and m.conversation = $1`, name)
+		if _, general := h.readyMessages(1); general != want {
+			t.Errorf("behind a crowd in the lane %q: %q, want %q", name, general, want)
+		}
+		both := map[string]string{"ended": "ended free", "free": "free ended"}[want]
+		if _, general := h.readyMessages(2); general != both {
+			t.Errorf("the first two behind a crowd in the lane %q: %q, want %q", name, general, both)
+		}
+		if _, general := h.readyMessages(1, "desk"); general != "desk" {
+			t.Errorf("behind a crowd in the lane %q of an agent that is held: %q, want the clerk's message", name, general)
+		}
+		h.exec("update turnkeeper.messages set state = 'cancelled', closed_at = clock_timestamp() where body = 'crowd'")
+		h.exec(`update turnkeeper.messages m set due_at = e.due_at + interval '1 us' from turnkeeper.messages e
+			where m.conversation = $1 and m.state = 'waiting' and e.conversation = 'ended' and e.state = 'waiting'`, name)
+	}
+	if _, general := h.readyMessages(100, "desk"); general != "desk" {
+		t.Errorf("while an agent is held: %q, want the clerk's message", general)
+	}
+	if _, general := h.readyMessages(100, "desk", "clerk"); general != "" {
+		t.Errorf("while both agents are held: %q", general)
+	}
 }
 
 // TestWhichTurnsAreReady has an open turn for each reason to be granted or not.
 func TestWhichTurnsAreReady(t *testing.T) {
 	h := newHouse(t)
-	names := []string{"free", "due", "later", "held", "pauses", "paused", "running"}
+	names := []string{"free", "due", "later", "held", "pauses", "paused", "running", "ended", "waits"}
 	for _, name := range names {
 		h.enqueue("desk", name, "x")
 	}
+	h.enqueue("clerk", "clerk", "x")
 	for _, d := range h.dispatch("worker-1") {
 		name := d.record.Turn.Conversation
-		if name == "running" {
+		switch name {
+		case "running":
+			continue
+		case "ended":
+			d.finish(t, "done")
+			continue
+		case "waits":
+			h.exec("update turnkeeper.turns set state = 'waiting' where id = $1", d.grant.TurnID)
+			h.exec("update turnkeeper.leases set grant_id = null, turn_id = null, granted_at = null, lease_until = null where lane = $1", d.grant.Lane)
 			continue
 		}
 		h.lose(d)
@@ -138,14 +182,29 @@ func TestWhichTurnsAreReady(t *testing.T) {
 				where lane = $1`, d.grant.Lane, d.grant.TurnID)
 		}
 	}
+	// Of an agent that is held those are ready that have waited for as long as its messages may.
+	h.exec("update turnkeeper.agents set give_up_after = '1 h'")
+	h.exec("update turnkeeper.messages set accepted_at = now() - interval '2 h' where conversation in ('due', 'later')")
+	for want, held := range map[string][]string{
+		"free due! paused clerk": nil, "due! clerk": {"desk"}, "free due! paused": {"clerk"}, "due!": {"clerk", "desk"},
+	} {
+		h.inTick(func(ctx context.Context, tick *storage.Tick) error {
+			ready, err := tick.ReadyTurns(ctx, 100, held)
+			var got []string
+			for _, r := range ready {
+				got = append(got, r.Conversation+map[bool]string{true: "!"}[r.Overdue])
+			}
+			if strings.Join(got, " ") != want {
+				t.Errorf("while %v are held, ready are %v, want %s", held, got, want)
+			}
+			return err
+		})
+	}
+	h.exec("update turnkeeper.agents set give_up_after = null")
 	h.inTick(func(ctx context.Context, tick *storage.Tick) error {
-		ready, err := tick.ReadyTurns(ctx, 100, nil)
-		var got []string
-		for _, r := range ready {
-			got = append(got, r.Conversation)
-		}
-		if want := "free due paused"; strings.Join(got, " ") != want {
-			t.Errorf("ready are %v, want %s", got, want)
+		ready, err := tick.ReadyTurns(ctx, 100, []string{"desk"})
+		if len(ready) != 1 || ready[0].Agent != "clerk" || ready[0].Overdue {
+			t.Errorf("while nothing is ever given up, ready are %+v", ready)
 		}
 		return err
 	})
@@ -379,6 +438,39 @@ func TestJobsThatAreOver(t *testing.T) {
 			t.Errorf("a job that was %s keeps its end: %t", state, kept)
 		}
 	}
+}
+
+// TestWhatWasDueAtTheLookIsNotWaitedFor has one thing at a time come due at the very time of the look, and a moment after it.
+func TestWhatWasDueAtTheLookIsNotWaitedFor(t *testing.T) {
+	h := newHouse(t)
+	held := h.turnOf("clerk", "worker-1")
+	h.beat("w", 1, 0)
+	h.enqueue("desk", "free", "x")
+	h.lose(h.dispatch("worker-1")[0])
+	h.exec("insert into turnkeeper.schedules (agent, name, cron, time_zone, conversation, message, next_due) values ('clerk', 's', '@daily', 'UTC', 'main', 'x', null)")
+	h.exec("insert into turnkeeper.model_health (model, down_since, until, failures) values ('m', now(), now() - interval '1 h', 1), ('up', null, null, 0)")
+	h.exec("update turnkeeper.leases set lease_until = lease_until + interval '1 day' where grant_id is not null")
+	then := h.now().Add(10 * time.Minute)
+	for name, c := range map[string]struct{ due, never string }{
+		"a schedule":    {"update turnkeeper.schedules set next_due = $1", "update turnkeeper.schedules set next_due = null"},
+		"a pause":       {"update turnkeeper.leases set not_before = $1 where grant_id is null", "update turnkeeper.leases set not_before = null"},
+		"a queued turn": {"update turnkeeper.turns set due_at = $1 where state = 'queued'", "update turnkeeper.turns set due_at = null"},
+		"a model":       {"update turnkeeper.model_health set until = $1 where model = 'm'", "update turnkeeper.model_health set until = now() - interval '1 h' where model = 'm'"},
+		"a lease": {"update turnkeeper.leases set lease_until = $1 where grant_id is not null",
+			"update turnkeeper.leases set lease_until = now() + interval '1 day' where grant_id is not null"},
+		"a silence": {"update turnkeeper.worker_heartbeat set takeover_after = '1 h', beat_at = $1::timestamptz - interval '1 h'",
+			"update turnkeeper.worker_heartbeat set takeover_after = '0'"},
+	} {
+		h.exec(c.due, then)
+		for looked, want := range map[time.Time]time.Duration{then: time.Hour, then.Add(-time.Microsecond): 10 * time.Minute} {
+			got, err := h.NextDue(t.Context(), looked)
+			if want == time.Hour && got < 50*time.Minute || want == 10*time.Minute && got > want || err != nil {
+				t.Errorf("%s, due %s after the look: next due in %s, error %v; want %s", name, then.Sub(looked), got, err, want)
+			}
+		}
+		h.exec(c.never)
+	}
+	held.finish(t, "done")
 }
 
 // TestWhatIsWaitedForNext makes one thing at a time come due later.

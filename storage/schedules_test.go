@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
 
 	"turnkeeper"
 	"turnkeeper/storage"
@@ -319,3 +320,95 @@ func TestAScheduleIsRunNow(t *testing.T) {
 		t.Errorf("the schedules were changed from %s to %s", before, after)
 	}
 }
+
+// TestWhichSchedulesAreDue has a schedule for each reason to be looked at or not.
+func TestWhichSchedulesAreDue(t *testing.T) {
+	h := newHouse(t)
+	for name, set := range map[string]string{
+		"1 new": "next_due = null", "2 since an hour": "next_due = now() - interval '1 h'", "3 since a minute": "next_due = now() - interval '1 min'",
+		"in an hour": "next_due = now() + interval '1 h'", "paused": "next_due = now() - interval '1 h', paused_at = now()", "off": "next_due = now() - interval '1 h', active = false",
+		"new, paused": "next_due = null, paused_at = now()", "new, off": "next_due = null, active = false",
+	} {
+		h.exec("insert into turnkeeper.schedules (agent, name, cron, time_zone, conversation, message) values ('clerk', $1, '@daily', 'UTC', 'main', 'x')", name)
+		h.exec("update turnkeeper.schedules set "+set+" where name = $1", name)
+	}
+	h.inTick(func(ctx context.Context, tick *storage.Tick) error {
+		due, err := tick.DueSchedules(ctx, 10)
+		var names []string
+		for _, d := range due {
+			names = append(names, d.Name)
+		}
+		if diff := cmp.Diff([]string{"1 new", "2 since an hour", "3 since a minute"}, names); diff != "" {
+			t.Errorf("due are (-want +got):\n%s", diff)
+		}
+		return err
+	})
+}
+
+// TestWhatASlotBecomes has a slot of a schedule come due beside what waits in its lane. It moves its own schedule on, and no other.
+func TestWhatASlotBecomes(t *testing.T) {
+	h := newHouse(t)
+	often, other := morning, morning
+	often.Name, other.Name = "often", "other"
+	h.register("clerk", false, often, other)
+	h.register("desk", true, often, other)
+	schedules := func() map[string]string {
+		rows, _ := h.Pool().Query(t.Context(), "select agent || ' ' || name, to_jsonb(s)::text from turnkeeper.schedules s")
+		all := map[string]string{}
+		var name, row string
+		if _, err := pgx.ForEachRow(rows, []any{&name, &row}, func() error { all[name] = row; return nil }); err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	slot := time.Date(2026, 3, 1, 6, 0, 0, 0, time.UTC)
+	next := slot.Add(24 * time.Hour)
+	occur := func(agent, name, conversation string) {
+		before := schedules()
+		h.inTick(func(ctx context.Context, tick *storage.Tick) error {
+			next = next.Add(time.Hour)
+			d := turnkeeper.SlotDecision{Slot: slot, NextDue: next}
+			d.Schedule = turnkeeper.DueSchedule{Agent: agent, Name: name, Conversation: conversation, Message: "Look."}
+			return tick.Occur(ctx, d)
+		})
+		if diff := cmp.Diff([]string{agent + " " + name}, changed(before, schedules())); diff != "" {
+			t.Errorf("schedules that are moved on (-want +got):\n%s", diff)
+		}
+		slot = slot.Add(time.Hour)
+	}
+	message := func(agent, body string) func() { return func() { h.enqueue(agent, "main", body) } }
+	schedule := func(agent, name, conversation string) func() { return func() { occur(agent, name, conversation) } }
+	for name, c := range map[string]struct {
+		waits []func()
+		agent string
+		want  string // lane of the message that it becomes
+	}{
+		"nothing waits":                                    {nil, "clerk", "clerk"},
+		"nothing waits in its conversation":                {nil, "desk", "desk/main"},
+		"a message waits":                                  {[]func(){message("clerk", "x")}, "clerk", "clerk"},
+		"another schedule waits":                           {[]func(){schedule("clerk", "other", "main")}, "clerk", "clerk"},
+		"that of another agent waits":                      {[]func(){schedule("desk", "often", "main")}, "clerk", "clerk"},
+		"it waits":                                         {[]func(){schedule("clerk", "often", "main")}, "clerk", ""},
+		"it waits, for another conversation of its lane":   {[]func(){schedule("clerk", "often", "log")}, "clerk", ""},
+		"it waits in another lane":                         {[]func(){schedule("desk", "often", "log")}, "desk", "desk/main"},
+		"it has run":                                       {[]func(){schedule("clerk", "often", "main"), func() { h.exec(closed) }}, "clerk", "clerk"},
+		"it has become one, which is closed, for its slot": {[]func(){schedule("clerk", "often", "main"), func() { h.exec(closed) }, func() { slot = slot.Add(-time.Hour) }}, "clerk", ""},
+	} {
+		h.exec(closed)
+		for _, waits := range c.waits {
+			waits()
+		}
+		last := one[int](h, "select coalesce(max(id), 0) from turnkeeper.messages")
+		at := slot
+		occur(c.agent, "often", "main")
+		got := one[string](h, `select coalesce(string_agg(concat_ws(' ', lane, case when (agent, schedule, slot, due_at, trigger) = ($2, 'often', $3, $3, 'schedule') then '' else 'wrong' end), ', '), '')
+			from turnkeeper.messages where id > $1`, last, c.agent, at)
+		if strings.TrimSpace(got) != c.want {
+			t.Errorf("%s: it becomes a message in the lane %q, want %q", name, got, c.want)
+		}
+		slot = at.Add(time.Hour)
+	}
+}
+
+// closed closes all messages that wait.
+const closed = "update turnkeeper.messages set state = 'cancelled', closed_at = clock_timestamp() where state = 'waiting'"

@@ -7,7 +7,7 @@ import (
 	"turnkeeper"
 )
 
-// The SQL function keeps what the programs take for a trace context, and drops the rest.
+// The SQL function keeps what the programs take for a trace context, up to 256 bytes, and drops the rest.
 func TestEnqueueKeepsTraceContextsOnly(t *testing.T) {
 	h := newHouse(t)
 	const (
@@ -19,10 +19,11 @@ func TestEnqueueKeepsTraceContextsOnly(t *testing.T) {
 		whole, "00-" + trace + "-" + span + "-ff", "01-" + trace + "-" + span + "-01", "cc-" + trace + "-" + span + "-01-more.\n", "cc-" + trace + "-" + span + "-01-",
 		"", "garbage", strings.ToUpper(whole), whole + "-more", whole + " ", whole + "\n", " " + whole, "ff-" + trace + "-" + span + "-01", "0-" + trace + "-" + span + "-01",
 		"00-" + strings.Repeat("0", 32) + "-" + span + "-01", "00-" + trace + "-" + strings.Repeat("0", 16) + "-01", "00-" + trace + "-" + span + "-0g",
-		"00-" + trace + "-" + span, "01-" + trace + "-" + span + "-01more", "cc-" + trace + "-" + span + "-01-A", strings.Replace(whole, "-", "_", 1),
+		"00-" + trace + "-" + span, "01-" + trace + "-" + span + "-01more", "cc-" + trace + "-" + span + "-01-A",
+		"cc-" + trace + "-" + span + "-01-" + strings.Repeat("m", 200), "cc-" + trace + "-" + span + "-01-" + strings.Repeat("m", 201), strings.Replace(whole, "-", "_", 1),
 	} {
 		want := ""
-		if _, ok := turnkeeper.ParseTraceParent(text); ok {
+		if _, ok := turnkeeper.ParseTraceParent(text); ok && len(text) <= 256 {
 			want = text
 		}
 		id := one[int64](h, "select turnkeeper.enqueue('clerk', 'x', trace_parent => $1)", text)

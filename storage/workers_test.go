@@ -148,6 +148,51 @@ func TestLostGrantsAreFoundBySilenceOrByTheLease(t *testing.T) {
 	}
 }
 
+// TestWhichUnclaimedGrantsAreLost has a grant whose job waits in the queue of one worker, which nobody else works.
+// Beside it is a turn that has ended with its worker.
+func TestWhichUnclaimedGrantsAreLost(t *testing.T) {
+	h := newHouse(t)
+	h.beat("gone", 1, 15*time.Second)
+	h.beat("live", 1, 15*time.Second)
+	h.turnOf("clerk", "gone").finish(t, "done")
+	h.silence("gone", time.Hour)
+	h.exec("update turnkeeper.worker_heartbeat set stopped_at = beat_at where worker_id = 'gone'")
+	h.exec("update turnkeeper.river_job set state = 'completed', finalized_at = now()")
+	for name, c := range map[string]struct {
+		queue      turnkeeper.WorkerID // whose own queue it is; empty: that of all
+		fetched    turnkeeper.WorkerID
+		bound      turnkeeper.WorkerID
+		given, has bool // its job was given back; the grant is lost
+	}{
+		"it waits for all":                           {},
+		"it waits for one that lives":                {queue: "live"},
+		"it waits for one that is gone":              {queue: "gone", has: true},
+		"it is fetched by one that lives":            {queue: "gone", fetched: "live"},
+		"it is bound to one that lives":              {queue: "gone", fetched: "live", bound: "live"},
+		"it is bound, and its job was given back":    {queue: "gone", fetched: "live", bound: "live", given: true},
+		"its job was given back, to one that lives":  {queue: "live", fetched: "live", given: true},
+		"its job was given back, to one that is not": {queue: "gone", fetched: "live", given: true, has: true},
+	} {
+		h.enqueue("desk", name, "x")
+		d := h.dispatch("")[0]
+		if c.queue != "" {
+			h.exec("update turnkeeper.river_job set queue = 'turns_' || left(encode(sha256(convert_to($2, 'UTF8')), 'hex'), 32) where id = $1", d.grant.JobID, c.queue)
+		}
+		h.fetchJob(d.grant.JobID, c.fetched)
+		if c.bound != "" {
+			d = h.take(d.grant.TurnID, d.grant.GrantID, d.grant.JobID, c.bound)
+		}
+		if c.given {
+			h.exec("update turnkeeper.river_job set state = 'available' where id = $1", d.grant.JobID)
+		}
+		sit, lost := h.look()
+		if sit.Lost != c.has || (len(lost) == 1) != c.has || c.has && lost[0].GrantID != d.grant.GrantID {
+			t.Errorf("%s: it looks lost: %t, listed are %+v; want %t", name, sit.Lost, lost, c.has)
+		}
+		h.take(d.grant.TurnID, d.grant.GrantID, d.grant.JobID, "live").cancel(t)
+	}
+}
+
 // A grant is the worker's that it is bound to, whoever its job was given to.
 func TestLostGrantIsThatOfItsWorker(t *testing.T) {
 	for name, c := range map[string]struct {

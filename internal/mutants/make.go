@@ -213,16 +213,25 @@ func schemaFunction(root, name string) (path string, line int, text string, err 
 		if at == nil {
 			continue
 		}
-		text := string(content[at[0]:])
-		end := strings.Index(text, ";")
-		if body := strings.Index(text, "$$"); body >= 0 && body < end {
-			end = body + 2 + strings.Index(text[body+2:], "$$")
-			end += strings.Index(text[end:], ";")
-		}
-		text = strings.Replace(text[:end+1], "create function", "create or replace function", 1)
+		text := firstStatement(string(content[at[0]:]))
+		text = strings.Replace(text, "create function", "create or replace function", 1)
 		return "migrations/" + filepath.Base(file), strings.Count(string(content[:at[0]]), "\n") + 1, text, nil
 	}
 	return "", 0, "", fmt.Errorf("the migrations have no function %s", name)
+}
+
+// firstStatement returns a text up to the semicolon that ends its first statement.
+func firstStatement(text string) string {
+	quoted := false
+	for _, t := range sqlTokens(text) {
+		switch {
+		case t.text == "$$":
+			quoted = !quoted
+		case t.text == ";" && !quoted:
+			return text[:t.end]
+		}
+	}
+	return text
 }
 
 var body = regexp.MustCompile(`(?is)(as \$\$.*?)\bbegin\b`)

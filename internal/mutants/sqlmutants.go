@@ -134,7 +134,7 @@ func (m *sqlMutator) stops(i int) []string {
 	case "where", "having", "while":
 		begins = true
 	case "on":
-		begins = !among(next, "conflict", "function", "table") && !among(previous, "update", "delete")
+		begins = !among(next, "conflict", "function", "table") && !among(previous, "update", "delete", "distinct")
 	case "if", "elsif":
 		begins, stops = previous != "end", []string{"then"}
 	case "when":
