@@ -17,6 +17,7 @@ type Situation struct {
 	LastTickAt   time.Time // on record; zero: never
 	HoldUntil    time.Time // zero: no hold-off
 	HoldReason   string
+	Restarted    bool      // another server process answers than at the last tick on record
 	NewestGrant  time.Time // when the newest lease that is held was granted; zero or long ago: none is
 
 	Lost   bool // grants look lost
@@ -45,7 +46,8 @@ type LostGrant struct {
 	Trigger    Trigger
 	GrantedAt  time.Time
 	Lapsed     bool // the lease is over; else its worker is silent
-	Losses     int  // of this turn, before this one
+	Alive      bool // the worker's process is there, only late: the loss does not count against the message
+	Losses     int  // of the message, before this one, that count against it
 	Dispatches int
 	LastSeq    int64
 }

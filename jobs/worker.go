@@ -26,6 +26,7 @@ type Worker struct {
 
 	mu      sync.Mutex
 	running map[turnkeeper.GrantID]context.CancelCauseFunc // a turn may come back while its last dispatch still stops
+	away    map[turnkeeper.GrantID]bool                    // stopped while the database was away; until they are given back
 
 	definitions map[string]*agentdef.Definition // parsed, by hash
 }
@@ -55,7 +56,7 @@ func NewWorker(c WorkerConfig) *Worker {
 		c.BoundsFor = func(d *agentdef.Definition) turnkeeper.Bounds { return d.Bounds(c.Bounds) }
 	}
 	return &Worker{
-		WorkerConfig: c, running: map[turnkeeper.GrantID]context.CancelCauseFunc{}, definitions: map[string]*agentdef.Definition{},
+		WorkerConfig: c, running: map[turnkeeper.GrantID]context.CancelCauseFunc{}, away: map[turnkeeper.GrantID]bool{}, definitions: map[string]*agentdef.Definition{},
 	}
 }
 
@@ -69,8 +70,11 @@ func (w *Worker) Timeout(*river.Job[TurnArgs]) time.Duration {
 func (w *Worker) Stop(cause error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, cancel := range w.running {
+	for grant, cancel := range w.running {
 		cancel(cause)
+		if errors.Is(cause, lease.ErrSilent) {
+			w.away[grant] = true
+		}
 	}
 }
 

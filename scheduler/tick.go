@@ -49,7 +49,11 @@ func (s *Scheduler) Tick(ctx context.Context) (Report, error) {
 	})
 	s.observe(report, time.Since(began), err)
 	if err != nil {
+		s.away = true
 		return Report{}, err
+	}
+	if !report.Busy {
+		s.away = false
 	}
 	s.at(ctx, PointDone)
 	s.left = report.Left
@@ -78,7 +82,7 @@ func (s *Scheduler) observe(report Report, took time.Duration, err error) {
 }
 
 func (s *Scheduler) pass(ctx context.Context, t Tick, report *Report) error {
-	asked := time.Now()
+	asked, answered := time.Now(), s.clock.answered
 	sit, locked, err := t.Look(ctx)
 	if err != nil {
 		return err
@@ -98,6 +102,12 @@ func (s *Scheduler) pass(ctx context.Context, t Tick, report *Report) error {
 		return err
 	}
 	report.Held = trust.reason
+	if sit.Restarted || s.away && asked.Sub(answered) > awayAfter {
+		s.Log.Info("the database was away: the silence of workers counts from now on")
+		if err := t.CountSilence(ctx, sit.Now); err != nil {
+			return err
+		}
+	}
 	if trust.time {
 		if err := s.bringBack(ctx, t, sit, report); err != nil {
 			return err
@@ -124,6 +134,10 @@ func (s *Scheduler) pass(ctx context.Context, t Tick, report *Report) error {
 	return s.note(ctx, t, sit, *report)
 }
 
+// awayAfter is how long the database must have been away for a scheduler that lived through
+// it, so that the workers get time to beat again. A shorter absence makes nobody silent.
+const awayAfter = 2 * time.Second
+
 // bringBack takes lanes back from lost workers. It queues their turns again, or closes
 // them after too many losses.
 func (s *Scheduler) bringBack(ctx context.Context, t Tick, sit turnkeeper.Situation, report *Report) error {
@@ -136,7 +150,7 @@ func (s *Scheduler) bringBack(ctx context.Context, t Tick, sit turnkeeper.Situat
 	}
 	for _, grant := range lost {
 		s.at(ctx, PointLost)
-		closed := grant.WorkerID != "" && grant.Losses+1 >= s.MaxLosses
+		closed := grant.WorkerID != "" && !grant.Alive && grant.Losses+1 >= s.MaxLosses
 		s.taken = append(s.taken, taken{grant.Lane.Agent(), closed})
 		if closed {
 			s.Log.Error("a message has lost its worker too often; it is answered without running",
@@ -145,7 +159,7 @@ func (s *Scheduler) bringBack(ctx context.Context, t Tick, sit turnkeeper.Situat
 			report.Closed++
 		} else {
 			s.Log.Warn("a turn's worker was lost; the turn is queued again", zap.Int64("turn_id", int64(grant.TurnID)), zap.String("agent", grant.Lane.Agent()),
-				zap.String("worker", string(grant.WorkerID)), zap.Bool("lease_lapsed", grant.Lapsed))
+				zap.String("worker", string(grant.WorkerID)), zap.Bool("lease_lapsed", grant.Lapsed), zap.Bool("worker_present", grant.Alive))
 			err = t.Requeue(ctx, grant)
 			report.Requeued++
 		}

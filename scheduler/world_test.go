@@ -40,17 +40,18 @@ type state struct {
 	turns     []turnkeeper.Ready
 	messages  []turnkeeper.Ready
 
-	granted    [][]turnkeeper.Ready
-	requeued   []turnkeeper.TurnID
-	closed     []turnkeeper.TurnID
-	slots      []turnkeeper.SlotDecision
-	slotsAt    []time.Duration         // when they were made, since the world began
-	upcoming   turnkeeper.SlotDecision // the newest decision
-	ranAgain   []string                // calls, by name
-	endedCalls []string
-	spawned    []bool // looks at sub-agents: whether time was trusted
-	holds      []string
-	notes      int
+	granted     [][]turnkeeper.Ready
+	requeued    []turnkeeper.TurnID
+	closed      []turnkeeper.TurnID
+	slots       []turnkeeper.SlotDecision
+	slotsAt     []time.Duration         // when they were made, since the world began
+	upcoming    turnkeeper.SlotDecision // the newest decision
+	ranAgain    []string                // calls, by name
+	endedCalls  []string
+	spawned     []bool // looks at sub-agents: whether time was trusted
+	holds       []string
+	silenceFrom []time.Time // calls of CountSilence
+	notes       int
 }
 
 func newWorld() *world {
@@ -113,6 +114,12 @@ func (t *tick) SettleSpawned(_ context.Context, timely bool, _ int) (int, error)
 func (t *tick) Note(_ context.Context, now time.Time, timeline string) error {
 	t.sit.LastTickAt, t.sit.SeenTimeline = now, timeline
 	t.notes++
+	return nil
+}
+
+func (t *tick) CountSilence(_ context.Context, since time.Time) error {
+	t.silenceFrom = append(slices.Clone(t.silenceFrom), since)
+	t.sit.Restarted = false
 	return nil
 }
 

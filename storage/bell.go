@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"go.uber.org/zap"
 
+	"turnkeeper"
 	"turnkeeper/internal/commit"
 )
 
@@ -34,6 +36,9 @@ type Bell struct {
 	// Quiet is how long nothing may come before the connection has to show that
 	// it lives; 0: 30 s. It is set before Run.
 	Quiet time.Duration
+	// Worker is the process whose presence the connection shows, so that the scheduler
+	// can tell a worker that is late from one that is gone. Empty: none. It is set before Run.
+	Worker turnkeeper.WorkerID
 
 	url   string
 	log   *zap.Logger
@@ -104,6 +109,11 @@ func (b *Bell) listen(ctx context.Context) error {
 			return err
 		}
 	}
+	if b.Worker != "" {
+		if _, err := conn.Exec(ctx, showPresence, string(b.Worker)); err != nil {
+			return err
+		}
+	}
 	b.ring("")
 	for {
 		topic, err := b.wait(ctx, conn)
@@ -115,6 +125,10 @@ func (b *Bell) listen(ctx context.Context) error {
 		}
 	}
 }
+
+// showPresence takes the lock that turnkeeper.worker_present looks for. It is shared, so it never waits for a
+// connection of the same worker that the server has not yet found dead.
+const showPresence = "select pg_advisory_lock_shared(1414218583, hashtext($1))"
 
 // bellTime bounds what a bell asks of its connection.
 const bellTime = 5 * time.Second
@@ -128,6 +142,7 @@ func (b *Bell) connect(ctx context.Context) (*pgx.Conn, error) {
 	cfg.DialFunc = dialer.DialContext
 	cfg.Tracer = answerBound{b.limit}
 	cfg.RuntimeParams["application_name"] = "turnkeeper bell"
+	maps.Copy(cfg.RuntimeParams, findDead) // the server must notice soon that the worker's host is gone
 	return pgx.ConnectConfig(ctx, cfg)
 }
 

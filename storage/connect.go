@@ -72,16 +72,18 @@ func connect(ctx context.Context, o Options, conns int, name string, more map[st
 	// Every statement is short and finds its rows by key: planning each anew for
 	// its parameters would cost more than running it.
 	params["plan_cache_mode"] = "force_generic_plan"
-	params["tcp_user_timeout"] = millis(20 * time.Second)
-	params["tcp_keepalives_idle"] = "10"
-	params["tcp_keepalives_interval"] = "5"
-	params["tcp_keepalives_count"] = "3"
+	maps.Copy(params, findDead)
 	maps.Copy(params, more)
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("the database cannot be reached: %w", plainConnect(err))
 	}
 	return pool, nil
+}
+
+// findDead has the server find out in half a minute that a client's host is gone.
+var findDead = map[string]string{
+	"tcp_user_timeout": millis(20 * time.Second), "tcp_keepalives_idle": "10", "tcp_keepalives_interval": "5", "tcp_keepalives_count": "3",
 }
 
 // The brackets keep a mask over errors from taking the form for somebody's password.

@@ -219,6 +219,7 @@ func (w *worker) prepareTurns() (err error) {
 	w.client, err = jobs.NewClient(client)
 	w.heart = lease.NewHeart(w.beat, w.cfg.TakeoverAfter, w.log)
 	w.bell = storage.NewBell(w.db.URL, w.log)
+	w.bell.Worker = w.id
 	return err
 }
 
@@ -246,7 +247,7 @@ func (w *worker) run(soft, hard context.Context, ready func(Ready)) (err error) 
 	scheduling, stopScheduling := context.WithCancel(ctx)
 	defer stopScheduling()
 	background.Go(func() { w.bell.Run(ctx) })
-	background.Go(func() { w.heart.Run(ctx, func() { w.stop(lease.ErrSilent) }) })
+	background.Go(func() { w.heart.Run(ctx, func() { w.turns.Stop(lease.ErrSilent) }) })
 	background.Go(func() { w.db.keepUp(ctx) })
 	background.Go(func() { w.tidy(ctx) })
 	background.Go(func() { w.rereadAgents(ctx) })

@@ -236,6 +236,8 @@ type TurnkeeperSetting struct {
 	LastTickAt           *time.Time
 	HoldUntil            *time.Time
 	HoldReason           *string
+	SilenceFrom          *time.Time
+	ServerStarted        *time.Time
 }
 
 type TurnkeeperSpend struct {

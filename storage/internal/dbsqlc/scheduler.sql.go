@@ -55,6 +55,15 @@ func (q *Queries) CloseJobs(ctx context.Context, ids []int64) error {
 	return err
 }
 
+const CountSilence = `-- name: CountSilence :exec
+update turnkeeper.settings set silence_from = $1::timestamptz, server_started = pg_postmaster_start_time()
+`
+
+func (q *Queries) CountSilence(ctx context.Context, since time.Time) error {
+	_, err := q.db.Exec(ctx, CountSilence, since)
+	return err
+}
+
 const DueSchedules = `-- name: DueSchedules :many
 select agent, name, coalesce(cron_override, cron)::text as cron, time_zone, conversation, message, next_due, last_slot
 from turnkeeper.schedules
@@ -140,20 +149,32 @@ func (q *Queries) GiveBackJobs(ctx context.Context, worker string, older time.Du
 }
 
 const GiveUpGrants = `-- name: GiveUpGrants :execrows
-update turnkeeper.leases l set lease_until = clock_timestamp()
-from turnkeeper.turns t join turnkeeper.river_job j on j.id = t.job_id
-where t.id = l.turn_id and t.grant_id = l.grant_id and t.state = 'running' and l.lease_until > clock_timestamp()
-  and (t.worker_id = $1::text or t.worker_id is null and j.state not in ('available', 'running')
-       and j.attempted_by[array_upper(j.attempted_by, 1)] = $1::text)
-  and j.attempted_at <= statement_timestamp() - $2::interval
-  and l.grant_id <> all($3::uuid[])
+with given_up as (
+    update turnkeeper.leases l set lease_until = clock_timestamp()
+    from turnkeeper.turns t join turnkeeper.river_job j on j.id = t.job_id
+    where t.id = l.turn_id and t.grant_id = l.grant_id and t.state = 'running' and l.lease_until > clock_timestamp()
+      and (t.worker_id = $2::text or t.worker_id is null and j.state not in ('available', 'running')
+           and j.attempted_by[array_upper(j.attempted_by, 1)] = $2::text)
+      and j.attempted_at <= statement_timestamp() - $3::interval
+      and l.grant_id <> all($4::uuid[])
+    returning l.grant_id, l.lease_until
+)
+update turnkeeper.lease_log g set lease_until = case when u.grant_id = any($1::uuid[]) then g.lease_until else u.lease_until end
+from given_up u where g.grant_id = u.grant_id
 `
 
 // Grants that this worker left without an end, which it could not write: bound to
 // it, whoever else was given their jobs, or bound to nobody, and their jobs, which
 // were this worker's, are over. They are over now, and the scheduler finds them lost.
-func (q *Queries) GiveUpGrants(ctx context.Context, worker string, older time.Duration, working []string) (int64, error) {
-	result, err := q.db.Exec(ctx, GiveUpGrants, worker, older, working)
+// Those that it left because the database was away do not count against their
+// messages: see turnkeeper.loss_counts.
+func (q *Queries) GiveUpGrants(ctx context.Context, away []string, worker string, older time.Duration, working []string) (int64, error) {
+	result, err := q.db.Exec(ctx, GiveUpGrants,
+		away,
+		worker,
+		older,
+		working,
+	)
 	if err != nil {
 		return 0, err
 	}
@@ -266,6 +287,7 @@ select pg_try_advisory_xact_lock(hashtext('turnkeeper.scheduler'))::boolean as l
     case when pg_is_in_recovery() then '' else substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) end::text as current_timeline,
     poll_interval, max_dispatches_per_tick, (paused_at is not null)::boolean as paused,
     coalesce(timeline, '')::text as timeline, last_tick_at, hold_until, coalesce(hold_reason, '')::text as hold_reason,
+    coalesce(server_started <> pg_postmaster_start_time(), false)::boolean as restarted,
     turnkeeper.grants_lost()::boolean as lost,
     coalesce((select max(granted_at) from turnkeeper.leases where grant_id is not null), to_timestamp(0))::timestamptz as newest_grant,
     exists (select from turnkeeper.schedules where active and paused_at is null
@@ -294,6 +316,7 @@ type LookRow struct {
 	LastTickAt           *time.Time
 	HoldUntil            *time.Time
 	HoldReason           string
+	Restarted            bool
 	Lost                 bool
 	NewestGrant          time.Time
 	Slots                bool
@@ -320,6 +343,7 @@ func (q *Queries) Look(ctx context.Context, maxRows int32) (LookRow, error) {
 		&i.LastTickAt,
 		&i.HoldUntil,
 		&i.HoldReason,
+		&i.Restarted,
 		&i.Lost,
 		&i.NewestGrant,
 		&i.Slots,
@@ -334,15 +358,23 @@ func (q *Queries) Look(ctx context.Context, maxRows int32) (LookRow, error) {
 
 const LostGrants = `-- name: LostGrants :many
 select l.lane, l.turn_id::bigint as turn_id, l.grant_id::uuid as grant_id, l.granted_at::timestamptz as granted_at,
-    t.job_id::bigint as job_id, t.losses, t.dispatches, t.last_seq, t.trigger, t.message_id,
+    t.job_id::bigint as job_id, t.dispatches, t.last_seq, t.trigger, t.message_id,
     coalesce(t.worker_id, j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as worker_id,
-    turnkeeper.lease_over(l.granted_at, l.lease_until)::boolean as lapsed
+    turnkeeper.lease_over(l.granted_at, l.lease_until)::boolean as lapsed,
+    coalesce(not turnkeeper.loss_counts(coalesce(t.worker_id, j.attempted_by[array_upper(j.attempted_by, 1)]),
+        g.granted_at, g.lease_until, statement_timestamp(), h.stopped_at, h.beat_at), false)::boolean as alive,
+    (select count(*) from turnkeeper.turns p join turnkeeper.lease_log e on e.turn_id = p.id
+     left join turnkeeper.worker_heartbeat w on w.worker_id = e.worker_id
+     where p.message_id = t.message_id and e.outcome = 'lost'
+       and turnkeeper.loss_counts(e.worker_id, e.granted_at, e.lease_until, e.ended_at, w.stopped_at, w.beat_at))::integer as losses
 from turnkeeper.leases l
 join turnkeeper.turns t on t.id = l.turn_id
+left join turnkeeper.lease_log g on g.grant_id = l.grant_id
 left join turnkeeper.river_job j on j.id = t.job_id
 left join turnkeeper.worker_heartbeat h on h.worker_id = coalesce(t.worker_id, j.attempted_by[array_upper(j.attempted_by, 1)])
 where l.grant_id is not null
-  and (turnkeeper.lease_over(l.granted_at, l.lease_until) or turnkeeper.heart_silent(h.beat_at, h.takeover_after)
+  and (turnkeeper.lease_over(l.granted_at, l.lease_until)
+       or turnkeeper.heart_silent(turnkeeper.silent_from(h.beat_at), h.takeover_after)
        or t.worker_id is null and j.state = 'available' and turnkeeper.owner_gone(j.queue))
 order by l.granted_at
 limit $1
@@ -355,19 +387,20 @@ type LostGrantsRow struct {
 	GrantID    string
 	GrantedAt  time.Time
 	JobID      int64
-	Losses     int32
 	Dispatches int32
 	LastSeq    int64
 	Trigger    string
 	MessageID  int64
 	WorkerID   string
 	Lapsed     bool
+	Alive      bool
+	Losses     int32
 }
 
 // A lease is lost when it has lapsed, when the worker that has it is silent for as long as that
 // worker said it may be, or when its job waits in the own queue of a worker that is gone. A worker
 // has it that the grant is bound to, or, while it is bound to none, that River has given the job to:
-// the latter is a hint only, for that worker may never come to bind it.
+// the latter is a hint only, for that worker may never come to bind it. Losses are those of the message that count.
 func (q *Queries) LostGrants(ctx context.Context, maxRows int32) ([]LostGrantsRow, error) {
 	rows, err := q.db.Query(ctx, LostGrants, maxRows)
 	if err != nil {
@@ -383,13 +416,14 @@ func (q *Queries) LostGrants(ctx context.Context, maxRows int32) ([]LostGrantsRo
 			&i.GrantID,
 			&i.GrantedAt,
 			&i.JobID,
-			&i.Losses,
 			&i.Dispatches,
 			&i.LastSeq,
 			&i.Trigger,
 			&i.MessageID,
 			&i.WorkerID,
 			&i.Lapsed,
+			&i.Alive,
+			&i.Losses,
 		); err != nil {
 			return nil, err
 		}
@@ -408,8 +442,8 @@ select extract(epoch from coalesce(least(
     (select min(t.due_at) from turnkeeper.turns t where t.state = 'queued' and t.due_at > $1::timestamptz),
     (select min(h.until) from turnkeeper.model_health h where h.down_since is not null and h.until > $1::timestamptz),
     (select min(lease_until) from turnkeeper.leases where grant_id is not null and lease_until > $1::timestamptz),
-    (select min(beat_at + takeover_after) from turnkeeper.worker_heartbeat
-     where stopped_at is null and takeover_after > interval '0' and beat_at + takeover_after > $1::timestamptz)
+    (select min(turnkeeper.silent_from(beat_at) + takeover_after) from turnkeeper.worker_heartbeat
+     where stopped_at is null and takeover_after > interval '0' and turnkeeper.silent_from(beat_at) + takeover_after > $1::timestamptz)
 ), statement_timestamp() + interval '1 hour') - statement_timestamp())::float8 as seconds
 `
 
@@ -433,7 +467,8 @@ func (q *Queries) NoteTaker(ctx context.Context, worker string, iD int64) error 
 }
 
 const NoteTick = `-- name: NoteTick :exec
-update turnkeeper.settings set last_tick_at = $1::timestamptz, timeline = $2::text
+update turnkeeper.settings set last_tick_at = $1::timestamptz, timeline = $2::text,
+    server_started = coalesce(server_started, pg_postmaster_start_time())
 `
 
 func (q *Queries) NoteTick(ctx context.Context, now time.Time, timeline string) error {
@@ -692,7 +727,7 @@ func (q *Queries) SetMaxMessageBytes(ctx context.Context, bytes int32) error {
 }
 
 const Settings = `-- name: Settings :one
-select singleton, max_message_bytes, poll_interval, max_dispatches_per_tick, paused_at, paused_reason, timeline, last_tick_at, hold_until, hold_reason from turnkeeper.settings
+select singleton, max_message_bytes, poll_interval, max_dispatches_per_tick, paused_at, paused_reason, timeline, last_tick_at, hold_until, hold_reason, silence_from, server_started from turnkeeper.settings
 `
 
 func (q *Queries) Settings(ctx context.Context) (TurnkeeperSetting, error) {
@@ -709,6 +744,8 @@ func (q *Queries) Settings(ctx context.Context) (TurnkeeperSetting, error) {
 		&i.LastTickAt,
 		&i.HoldUntil,
 		&i.HoldReason,
+		&i.SilenceFrom,
+		&i.ServerStarted,
 	)
 	return i, err
 }

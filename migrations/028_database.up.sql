@@ -1,0 +1,77 @@
+-- Which lost workers count, and what a look may rely on.
+-- Oldest program: 2
+-- Locks: settings, for a moment: columns are added without a default.
+
+-- The silence of workers counts from here: before, the database was away, and nobody could write a heartbeat. Null: always.
+alter table turnkeeper.settings add column silence_from timestamptz;
+-- When the server that the newest tick saw was started. Null: no tick has noted it.
+alter table turnkeeper.settings add column server_started timestamptz;
+
+-- From when on a worker has been silent: its newest heartbeat, or the return of the database after that.
+create function turnkeeper.silent_from(beat_at timestamptz) returns timestamptz
+stable language sql return greatest(beat_at, (select silence_from from turnkeeper.settings));
+
+-- Whether a session of the worker's process is connected. A process holds this lock on the connection of its doorbell,
+-- so it is free once the process is gone; one that is only short of time keeps it.
+create function turnkeeper.worker_present(worker text) returns boolean stable language sql return exists (
+    select from pg_locks
+    where locktype = 'advisory' and classid = 1414218583::oid and objid = (hashtext(worker)::bigint & 4294967295)::oid and objsubid = 2
+      and database = (select oid from pg_database where datname = current_database()) and granted);
+
+-- Whether a lost grant counts against its message. It does if the whole lease passed. Otherwise its worker was silent: that
+-- counts if the worker has not been heard of since, and its process is gone or has been silent for a whole lease.
+create function turnkeeper.loss_counts(
+    p_worker text, p_granted timestamptz, p_until timestamptz, p_ended timestamptz, p_stopped timestamptz, p_beat timestamptz
+) returns boolean stable language sql return p_until <= p_ended
+    or p_stopped is not null
+    or (p_beat is null or p_beat <= p_ended or p_beat > statement_timestamp() + interval '10 s')
+       and (not turnkeeper.worker_present(p_worker) or turnkeeper.silent_from(p_beat) + (p_until - p_granted) <= statement_timestamp());
+
+-- As before, but silence counts from the database's return.
+create or replace function turnkeeper.owner_gone(queue text) returns boolean stable language plpgsql as $$
+begin
+    return left(queue, 6) = 'turns_' and not exists (
+        select from turnkeeper.worker_heartbeat h
+        where queue = 'turns_' || left(encode(sha256(convert_to(h.worker_id, 'UTF8')), 'hex'), 32)
+          and not turnkeeper.worker_gone(h.stopped_at, turnkeeper.silent_from(h.beat_at), h.takeover_after));
+end $$;
+
+-- As before, but silence counts from the database's return.
+create or replace function turnkeeper.grants_lost() returns boolean stable language plpgsql as $$
+begin
+    if not exists (select from turnkeeper.leases where grant_id is not null) then
+        return false;
+    end if;
+    return exists (select from turnkeeper.leases l
+        left join turnkeeper.turns t on t.id = l.turn_id
+        left join turnkeeper.river_job j on j.id = t.job_id
+        left join turnkeeper.worker_heartbeat h on h.worker_id = coalesce(t.worker_id, j.attempted_by[array_upper(j.attempted_by, 1)])
+        where l.grant_id is not null
+          and (turnkeeper.lease_over(l.granted_at, l.lease_until)
+               or turnkeeper.heart_silent(turnkeeper.silent_from(h.beat_at), h.takeover_after)
+               or t.worker_id is null and j.state = 'available' and turnkeeper.owner_gone(j.queue)));
+end $$;
+
+-- As before, but silence counts from the database's return.
+create or replace function turnkeeper.calls_lost() returns boolean stable language plpgsql as $$
+begin
+    if not exists (select from turnkeeper.detached_calls where claim is null and ended_at is null)
+        and not exists (select from turnkeeper.detached_calls where claim is not null and ended_at is null) then
+        return false;
+    end if;
+    return exists (select from turnkeeper.detached_calls d left join turnkeeper.worker_heartbeat h on h.worker_id = d.worker_id
+             where d.claim is not null and d.ended_at is null
+               and (d.lost_at is not null or turnkeeper.worker_gone(h.stopped_at, turnkeeper.silent_from(h.beat_at), h.takeover_after)
+                    or turnkeeper.run_overdue(d.claimed_at, d.deadline, d.time_limit, h.beat_at)))
+        or exists (select from turnkeeper.detached_calls where claim is null and ended_at is null and look_at <= statement_timestamp())
+        or exists (select from turnkeeper.detached_calls where claim is null and ended_at is null and look_at > statement_timestamp() + interval '11 minutes')
+        or exists (with j as materialized (
+                select r.id, r.args, r.attempted_by, r.attempted_at from turnkeeper.river_job r
+                where r.state = 'running' and left(r.queue, 9) = 'detached_')
+            select from j
+            join turnkeeper.detached_calls d on d.turn_id = (j.args ->> 'turn_id')::bigint and d.round = (j.args ->> 'round')::integer
+                and d.ordinal = (j.args ->> 'ordinal')::integer and d.job_id = j.id and d.claim is null and d.ended_at is null
+            left join turnkeeper.worker_heartbeat h on h.worker_id = j.attempted_by[array_upper(j.attempted_by, 1)]
+            where (turnkeeper.worker_gone(h.stopped_at, turnkeeper.silent_from(h.beat_at), h.takeover_after)
+                   or turnkeeper.fetch_overlooked(j.attempted_at)));
+end $$;
