@@ -48,7 +48,7 @@ func table() []key { //nolint:funlen // one entry a key
 			(*reader).schedules},
 		{Key{"schedule.name", "text", "unique in the agent; 1 to 64 of a-z A-Z 0-9 . _ -", "default", "Tells several schedules of an agent apart."}, nil},
 		{Key{"schedule.cron", "text", "five fields (minute hour day month weekday), or @hourly, @daily, @weekly, @monthly, @yearly, @every DURATION (1s or more)", "must be given", "When it is due."}, nil},
-		{Key{"schedule.time_zone", "text", "an IANA name such as Europe/Berlin", "UTC", "The time zone that `cron` is read in."}, nil},
+		{Key{"schedule.time_zone", "text", "an IANA name such as Europe/Berlin", "UTC", "The time zone that `cron` is read in. A job that names its hours runs once on each day, also when clocks change: at the first of two equal times, and at the change where its time is left out."}, nil},
 		{Key{"schedule.conversation", "text", "1 to 200 bytes on one line", "main", "The conversation that its turns continue."}, nil},
 		{Key{"schedule.message", "text", "not empty", "Scheduled run of NAME.", "What the agent is told."}, nil},
 		{Key{"schedule.history", "text", "none, last or all", "last", "What a run is told of its conversation. none: nothing. last: the run of this schedule before it: its message, the calls of it that had an effect, and its reply. all: the whole conversation, as far as it fits; each run then makes the next one larger."}, nil},
