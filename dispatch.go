@@ -25,6 +25,7 @@ type Situation struct {
 	Calls  bool // detached calls look lost
 	Spawns bool // something is to be done about sub-agents
 	Queued bool // open turns wait for a lease
+	Lanes  bool // the lanes of agents were changed: messages may wait in old ones
 	Room   int  // turns that live workers can take beyond those granted
 
 	Waiting int // messages in the inbox, due or not; MaxWaiting: so many, or more

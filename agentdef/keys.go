@@ -60,7 +60,7 @@ func table() []key { //nolint:funlen // one entry a key
 			(*reader).onFailed},
 		{Key{"summary_output", "true or false", "", "false", "Whether a summary shows the beginning of what each tool returned. It goes to whoever sent the message."},
 			(*reader).summaryOutput},
-		{Key{"lane", "text", "agent or conversation", "agent", "What runs one turn at a time: the whole agent, or each of its conversations."},
+		{Key{"lane", "text", "agent or conversation", "agent", "What runs one turn at a time: the whole agent, or each of its conversations. Where it is changed, messages that wait move to their new lanes, and wait there for turns that are open in the old ones."},
 			(*reader).lane},
 		{Key{"tools", "list of text", "names of tools, none twice", "none", "The tools the agent may call. It has no others."},
 			(*reader).tools},

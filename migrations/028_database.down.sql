@@ -42,6 +42,8 @@ begin
             where (turnkeeper.worker_gone(h.stopped_at, h.beat_at, h.takeover_after) or turnkeeper.fetch_overlooked(j.attempted_at)));
 end $$;
 
+drop function turnkeeper.lane_waits(bigint, text, text, text, boolean);
+alter table turnkeeper.agents drop column lanes_moved_at, drop column lanes_changed_at;
 drop function turnkeeper.loss_counts(text, timestamptz, timestamptz, timestamptz, timestamptz, timestamptz);
 drop function turnkeeper.worker_present(text);
 drop function turnkeeper.silent_from(timestamptz);

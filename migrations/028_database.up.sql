@@ -1,6 +1,6 @@
 -- Which lost workers count, and what a look may rely on.
 -- Oldest program: 2
--- Locks: settings, for a moment: columns are added without a default.
+-- Locks: settings and agents, for a moment: columns are added without a default.
 
 -- The silence of workers counts from here: before, the database was away, and nobody could write a heartbeat. Null: always.
 alter table turnkeeper.settings add column silence_from timestamptz;
@@ -75,3 +75,18 @@ begin
             where (turnkeeper.worker_gone(h.stopped_at, turnkeeper.silent_from(h.beat_at), h.takeover_after)
                    or turnkeeper.fetch_overlooked(j.attempted_at)));
 end $$;
+
+-- When an agent's lanes were changed, until nothing is left in its old ones, and when a tick last moved its waiting
+-- messages: a message may still be accepted under the old setting by a transaction that is under way.
+alter table turnkeeper.agents add column lanes_changed_at timestamptz;
+alter table turnkeeper.agents add column lanes_moved_at timestamptz;
+
+-- Whether a waiting message must not run yet since its agent's lanes were changed: it is still in its old lane, or an
+-- open turn of its conversation, or of an agent that is its own lane, is. Sub-agents have lanes of their own.
+create function turnkeeper.lane_waits(p_message bigint, p_agent text, p_conversation text, p_lane text, p_by_conversation boolean)
+returns boolean stable language sql return not exists (select from turnkeeper.spawned_calls c where c.message_id = p_message)
+    and (p_lane <> case when p_by_conversation then p_agent || '/' || p_conversation else p_agent end
+         or exists (select from turnkeeper.turns t
+                    where t.agent = p_agent and t.state in ('queued', 'running', 'waiting') and t.lane <> p_lane
+                      and (t.conversation = p_conversation or not p_by_conversation
+                           and not exists (select from turnkeeper.spawned_calls c where c.message_id = t.message_id))));

@@ -60,6 +60,9 @@ type Tick interface {
 	// limit of each. It returns how many it handled.
 	SettleSpawned(ctx context.Context, timely bool, limit int) (int, error)
 
+	// MoveLanes moves waiting messages out of the lanes that their agents had before.
+	MoveLanes(ctx context.Context) error
+
 	// DueSchedules lists schedules whose slot has come or is not known yet.
 	DueSchedules(ctx context.Context, limit int) ([]turnkeeper.DueSchedule, error)
 	// Occur carries out the decision on a due schedule.

@@ -124,6 +124,11 @@ func (s *Scheduler) pass(ctx context.Context, t Tick, report *Report) error {
 			return err
 		}
 	}
+	if sit.Lanes {
+		if err := t.MoveLanes(ctx); err != nil {
+			return err
+		}
+	}
 	if trust.state && !sit.Paused {
 		if err := s.grant(ctx, t, sit, report); err != nil {
 			return err

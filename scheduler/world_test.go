@@ -123,6 +123,8 @@ func (t *tick) CountSilence(_ context.Context, since time.Time) error {
 	return nil
 }
 
+func (t *tick) MoveLanes(context.Context) error { return nil }
+
 func (t *tick) Hold(_ context.Context, until time.Time, reason string) error {
 	t.sit.HoldUntil, t.sit.HoldReason = until, reason
 	t.holds = append(slices.Clone(t.holds), reason)

@@ -83,7 +83,7 @@ func (t *Tick) Look(ctx context.Context) (sit turnkeeper.Situation, locked bool,
 		Now: row.Now, Paused: row.Paused, PollInterval: orZero(row.PollInterval), MaxDispatches: int(orZero(row.MaxDispatchesPerTick)),
 		Timeline: row.CurrentTimeline, SeenTimeline: row.Timeline, Restarted: row.Restarted, LastTickAt: orZero(row.LastTickAt),
 		HoldUntil: orZero(row.HoldUntil), HoldReason: row.HoldReason, NewestGrant: row.NewestGrant,
-		Lost: row.Lost, Slots: row.Slots, Calls: row.Calls, Spawns: row.Spawns, Queued: row.Queued, Room: int(row.Room), Waiting: int(row.Waiting),
+		Lost: row.Lost, Slots: row.Slots, Calls: row.Calls, Spawns: row.Spawns, Queued: row.Queued, Lanes: row.Lanes, Room: int(row.Room), Waiting: int(row.Waiting),
 		Down: mapRows(down, downModel),
 	}, row.Locked, nil
 }
@@ -192,6 +192,12 @@ func (t *Tick) Close(ctx context.Context, lost turnkeeper.LostGrant, o turnkeepe
 		translate(queueSilent(ctx, t.q, lost.TurnID, o)),
 		translate(t.q.CloseJobs(ctx, []int64{int64(lost.JobID)})),
 	)
+}
+
+// MoveLanes moves waiting messages out of the lanes that their agents had before.
+func (t *Tick) MoveLanes(ctx context.Context) error {
+	t.ahead = nil
+	return translate(t.q.MoveLanes(ctx))
 }
 
 // DueSchedules lists the schedules whose next slot has come or is not known.

@@ -227,6 +227,9 @@ func (t *tick) CountSilence(_ context.Context, since time.Time) error {
 	return t.read(func(s *state, _ time.Time) { s.silenceFrom = since })
 }
 
+// MoveLanes has nothing to do: RegisterAgents has moved all messages.
+func (t *tick) MoveLanes(context.Context) error { return nil }
+
 func (t *tick) Hold(_ context.Context, until time.Time, reason string) error {
 	t.later(func(*[]Bell) {
 		t.s.state.holdUntil, t.s.state.holdReason = until, reason

@@ -31,9 +31,9 @@ var targets = []Target{
 	},
 	{
 		Name:    "grant",
-		Queries: []string{"Grant", "ReadyTurns", "ReadyMessages", "ShortQueue", "LostGrants", "CloseJobs", "GiveBackJobs", "GiveUpGrants"},
+		Queries: []string{"Grant", "ReadyTurns", "ReadyMessages", "ShortQueue", "LostGrants", "MoveLanes", "CloseJobs", "GiveBackJobs", "GiveUpGrants"},
 		Functions: []string{"lease_over", "heart_silent", "lane_pauses", "check_granted", "worker_gone", "owner_gone",
-			"grants_lost", "silent_from", "loss_counts", "worker_present"},
+			"grants_lost", "silent_from", "loss_counts", "worker_present", "lane_waits"},
 		First: "^(Test.*Lost|TestRoomIs|TestHeartbeats|TestUnclaimed|TestReadyMessages|TestDeferred|TestFailedLane|TestWhich|TestATurnForANewer|TestAGrantOfALane|TestWhatAWorker|TestTimeRules|TestJobsThatAreOver|TestLosses|TestNothingHappens)",
 		Tests: stores, Skip: plans,
 	},

@@ -513,3 +513,52 @@ func lostInARound(h *house) {
 	equal(h, "of round", before.Round, 2)
 	equal(h, "number of the last event", all[len(all)-1].Seq, int64(len(all)))
 }
+
+// changeLanes changes the lanes of agents, there and back, while before has made of a message what it likes. The
+// next message of the conversation waits for it, and no longer.
+func (h *house) changeLanes(before func(*house)) {
+	for agent, byConversation := range map[string]bool{"clerk": true, "desk": false} {
+		for range 2 {
+			h.enqueue(agent, "talk", "first")
+			if before != nil {
+				before(h)
+			}
+			h.Register(registration(agent, byConversation))
+			h.enqueue(agent, "talk", "second")
+			if before == nil {
+				equal(h, "granted", h.tick().Granted, 1)
+			} else {
+				equal(h, "granted beside the old lane", h.tick().Granted, 0)
+				h.Pass(2 * time.Second)
+				equal(h, "granted beside the old lane", h.tick().Granted, 0)
+				h.enqueue(agent, "other", "by itself")
+				want := 0
+				if byConversation {
+					want = 1
+				}
+				equal(h, agent+" grants to another conversation", h.tick().Granted, want)
+				h.Pass(time.Minute)
+				h.tick()
+			}
+			answered := 0
+			for range 4 {
+				for _, d := range h.take(first) {
+					isIt(h, "end", d.end(succeeded("done")), nil)
+					if d.record.Turn.Conversation == "talk" {
+						answered++
+						equal(h, "order", d.record.Message.Body, []string{"first", "second", ""}[min(answered, 3)-1])
+					}
+				}
+				h.tick()
+			}
+			equal(h, "answered", answered, 2)
+			byConversation = !byConversation
+		}
+	}
+}
+
+func granted(h *house) { equal(h, "granted", h.tick().Granted, 1) }
+
+func putOff(h *house) {
+	isIt(h, "put off", h.next(first).end(turnkeeper.Outcome{State: turnkeeper.TurnQueued, Backoff: time.Minute}), nil)
+}

@@ -16,6 +16,8 @@ select pg_try_advisory_xact_lock(hashtext('turnkeeper.scheduler'))::boolean as l
      or exists (select from turnkeeper.spawned_calls where ended_at is null and told_at is null and deadline <= statement_timestamp())
      or exists (select from turnkeeper.spawned_calls where dropped_at is not null and ended_at is null))::boolean as spawns,
     exists (select from turnkeeper.turns where state = 'queued')::boolean as queued,
+    exists (select from turnkeeper.agents where lanes_changed_at is not null
+            and (lanes_moved_at is null or abs(extract(epoch from statement_timestamp() - lanes_moved_at)) >= 1))::boolean as lanes,
     (select count(*) from turnkeeper.oldest_waiting(@max_rows::integer)) as waiting,
     (coalesce((select sum(slots) from turnkeeper.worker_heartbeat
                where stopped_at is null
@@ -94,6 +96,24 @@ update turnkeeper.schedules set next_due = sqlc.narg(next_due), last_slot = coal
     last_error = sqlc.narg(last_error), active = active and sqlc.narg(next_due)::timestamptz is not null
 where agent = @agent and name = @name;
 
+-- name: MoveLanes :exec
+-- Moves messages that wait into the lanes that their agents have now, but not those of sub-agents, which have lanes of
+-- their own. An agent's lanes have changed for an hour, and for as long as a turn is open in an old one.
+with a as (
+    select name, lane_per_conversation, lanes_changed_at from turnkeeper.agents where lanes_changed_at is not null for update skip locked
+), moved as (
+    update turnkeeper.messages m set lane = case when a.lane_per_conversation then a.name || '/' || m.conversation else a.name end
+    from a where m.agent = a.name and m.state = 'waiting'
+      and m.lane <> case when a.lane_per_conversation then a.name || '/' || m.conversation else a.name end
+      and not exists (select from turnkeeper.spawned_calls c where c.message_id = m.id)
+)
+update turnkeeper.agents u set lanes_moved_at = clock_timestamp(),
+    lanes_changed_at = case when a.lanes_changed_at > clock_timestamp() - interval '1 hour' or exists (
+        select from turnkeeper.turns t where t.agent = a.name and t.state in ('queued', 'running', 'waiting')
+          and t.lane <> case when a.lane_per_conversation then a.name || '/' || t.conversation else a.name end
+          and not exists (select from turnkeeper.spawned_calls c where c.message_id = t.message_id)) then a.lanes_changed_at end
+from a where u.name = a.name;
+
 -- name: ReadyTurns :many
 -- Open turns without a lease: handed back, taken from a lost worker, deferred.
 -- One that a worker has left to a newer one is offered at once, and by name, to
@@ -134,6 +154,7 @@ join turnkeeper.agents a on a.name = m.agent
 where m.due_at <= greatest(statement_timestamp(), m.accepted_at) -- what was due once is, however the clock was set back
   and (select l.grant_id is not null or turnkeeper.lane_pauses(l.not_before) from turnkeeper.leases l where l.lane = head.lane) is not true
   and (select t.id from turnkeeper.turns t where t.lane = head.lane and t.state in ('queued', 'running', 'waiting')) is null
+  and (a.lanes_changed_at is null or not turnkeeper.lane_waits(m.id, m.agent, m.conversation, m.lane, a.lane_per_conversation))
 order by m.due_at, m.priority desc, m.id;
 
 -- name: ReadyMessages :many
@@ -185,6 +206,7 @@ from picked
 join turnkeeper.messages m on m.id = picked.id
 join turnkeeper.agents a on a.name = m.agent
 where m.due_at <= greatest(statement_timestamp(), m.accepted_at) -- what was due once is, however the clock was set back
+  and (a.lanes_changed_at is null or not turnkeeper.lane_waits(m.id, m.agent, m.conversation, m.lane, a.lane_per_conversation))
 order by m.due_at, m.priority desc, m.id;
 
 -- name: NextDue :one

@@ -72,7 +72,9 @@ insert into turnkeeper.agents (name, definition_hash, description, lane_per_conv
 values ($1, $2, $3, $4, $5::text[], $6::interval)
 on conflict (name) do update set definition_hash = excluded.definition_hash,
     description = excluded.description, lane_per_conversation = excluded.lane_per_conversation,
-    models = excluded.models, give_up_after = excluded.give_up_after, updated_at = clock_timestamp()
+    models = excluded.models, give_up_after = excluded.give_up_after, updated_at = clock_timestamp(),
+    lanes_changed_at = case when agents.lane_per_conversation <> excluded.lane_per_conversation then clock_timestamp() else agents.lanes_changed_at end,
+    lanes_moved_at = case when agents.lane_per_conversation = excluded.lane_per_conversation then agents.lanes_moved_at end
 where (agents.definition_hash, agents.description, agents.lane_per_conversation, agents.models, agents.give_up_after)
     is distinct from (excluded.definition_hash, excluded.description, excluded.lane_per_conversation, excluded.models, excluded.give_up_after)
 `

@@ -297,6 +297,8 @@ select pg_try_advisory_xact_lock(hashtext('turnkeeper.scheduler'))::boolean as l
      or exists (select from turnkeeper.spawned_calls where ended_at is null and told_at is null and deadline <= statement_timestamp())
      or exists (select from turnkeeper.spawned_calls where dropped_at is not null and ended_at is null))::boolean as spawns,
     exists (select from turnkeeper.turns where state = 'queued')::boolean as queued,
+    exists (select from turnkeeper.agents where lanes_changed_at is not null
+            and (lanes_moved_at is null or abs(extract(epoch from statement_timestamp() - lanes_moved_at)) >= 1))::boolean as lanes,
     (select count(*) from turnkeeper.oldest_waiting($1::integer)) as waiting,
     (coalesce((select sum(slots) from turnkeeper.worker_heartbeat
                where stopped_at is null
@@ -323,6 +325,7 @@ type LookRow struct {
 	Calls                bool
 	Spawns               bool
 	Queued               bool
+	Lanes                bool
 	Waiting              int64
 	Room                 int64
 }
@@ -350,6 +353,7 @@ func (q *Queries) Look(ctx context.Context, maxRows int32) (LookRow, error) {
 		&i.Calls,
 		&i.Spawns,
 		&i.Queued,
+		&i.Lanes,
 		&i.Waiting,
 		&i.Room,
 	)
@@ -433,6 +437,30 @@ func (q *Queries) LostGrants(ctx context.Context, maxRows int32) ([]LostGrantsRo
 		return nil, err
 	}
 	return items, nil
+}
+
+const MoveLanes = `-- name: MoveLanes :exec
+with a as (
+    select name, lane_per_conversation, lanes_changed_at from turnkeeper.agents where lanes_changed_at is not null for update skip locked
+), moved as (
+    update turnkeeper.messages m set lane = case when a.lane_per_conversation then a.name || '/' || m.conversation else a.name end
+    from a where m.agent = a.name and m.state = 'waiting'
+      and m.lane <> case when a.lane_per_conversation then a.name || '/' || m.conversation else a.name end
+      and not exists (select from turnkeeper.spawned_calls c where c.message_id = m.id)
+)
+update turnkeeper.agents u set lanes_moved_at = clock_timestamp(),
+    lanes_changed_at = case when a.lanes_changed_at > clock_timestamp() - interval '1 hour' or exists (
+        select from turnkeeper.turns t where t.agent = a.name and t.state in ('queued', 'running', 'waiting')
+          and t.lane <> case when a.lane_per_conversation then a.name || '/' || t.conversation else a.name end
+          and not exists (select from turnkeeper.spawned_calls c where c.message_id = t.message_id)) then a.lanes_changed_at end
+from a where u.name = a.name
+`
+
+// Moves messages that wait into the lanes that their agents have now, but not those of sub-agents, which have lanes of
+// their own. An agent's lanes have changed for an hour, and for as long as a turn is open in an old one.
+func (q *Queries) MoveLanes(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, MoveLanes)
+	return err
 }
 
 const NextDue = `-- name: NextDue :one
@@ -560,6 +588,7 @@ from picked
 join turnkeeper.messages m on m.id = picked.id
 join turnkeeper.agents a on a.name = m.agent
 where m.due_at <= greatest(statement_timestamp(), m.accepted_at) -- what was due once is, however the clock was set back
+  and (a.lanes_changed_at is null or not turnkeeper.lane_waits(m.id, m.agent, m.conversation, m.lane, a.lane_per_conversation))
 order by m.due_at, m.priority desc, m.id
 `
 
@@ -760,6 +789,7 @@ join turnkeeper.agents a on a.name = m.agent
 where m.due_at <= greatest(statement_timestamp(), m.accepted_at) -- what was due once is, however the clock was set back
   and (select l.grant_id is not null or turnkeeper.lane_pauses(l.not_before) from turnkeeper.leases l where l.lane = head.lane) is not true
   and (select t.id from turnkeeper.turns t where t.lane = head.lane and t.state in ('queued', 'running', 'waiting')) is null
+  and (a.lanes_changed_at is null or not turnkeeper.lane_waits(m.id, m.agent, m.conversation, m.lane, a.lane_per_conversation))
 order by m.due_at, m.priority desc, m.id
 `
 
