@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"sync"
 	"time"
@@ -140,7 +141,7 @@ func (b *Bell) connect(ctx context.Context) (*pgx.Conn, error) {
 	}
 	cfg.ConnectTimeout = b.limit
 	cfg.DialFunc = dialer.DialContext
-	cfg.Tracer = answerBound{b.limit}
+	cfg.Tracer = answerBound{limit: b.limit}
 	cfg.RuntimeParams["application_name"] = "turnkeeper bell"
 	maps.Copy(cfg.RuntimeParams, findDead) // the server must notice soon that the worker's host is gone
 	return pgx.ConnectConfig(ctx, cfg)
@@ -162,10 +163,25 @@ func (b *Bell) wait(ctx context.Context, conn *pgx.Conn) (Topic, error) {
 	case ctx.Err() != nil || !pgconn.Timeout(err):
 		return "", err
 	}
-	asking, cancel := context.WithTimeout(ctx, b.limit)
-	defer cancel()
-	return "", conn.Ping(asking)
+	return "", b.ask(ctx, conn)
 }
+
+// ask has the connection show that it lives, and that its server takes writes: a
+// server that has become read-only sends no notifications.
+func (b *Bell) ask(ctx context.Context, conn *pgx.Conn) error {
+	ctx, cancel := context.WithTimeout(ctx, b.limit)
+	defer cancel()
+	var mode string
+	if err := conn.QueryRow(ctx, "show transaction_read_only").Scan(&mode); err != nil {
+		return err
+	}
+	if mode == "on" {
+		return errReadOnly
+	}
+	return nil
+}
+
+var errReadOnly = errors.New("the server has become read-only")
 
 func topicOf(note *pgconn.Notification) Topic {
 	if note.Payload == "" {

@@ -50,7 +50,7 @@ func setDefault[T int | time.Duration](v *T, def T) {
 	}
 }
 
-func connect(ctx context.Context, o Options, conns int, name string, more map[string]string) (*pgxpool.Pool, error) {
+func connect(ctx context.Context, o Options, resets *resetter, conns int, name string, more map[string]string) (*pgxpool.Pool, error) {
 	cfg, err := pgxpool.ParseConfig(o.URL)
 	if err != nil {
 		// The library's error repeats the URL, password and all.
@@ -60,7 +60,7 @@ func connect(ctx context.Context, o Options, conns int, name string, more map[st
 	cfg.MaxConnLifetimeJitter = time.Minute
 	cfg.ConnConfig.ConnectTimeout = o.ConnectTimeout
 	cfg.ConnConfig.DialFunc = dialer.DialContext
-	cfg.ConnConfig.Tracer = answerBound{answerWithin(o.StatementTimeout)}
+	cfg.ConnConfig.Tracer = answerBound{answerWithin(o.StatementTimeout), resets}
 	cfg.PingTimeout = pingWithin
 	params := cfg.ConnConfig.RuntimeParams
 	params["application_name"] = name
@@ -74,10 +74,14 @@ func connect(ctx context.Context, o Options, conns int, name string, more map[st
 	params["plan_cache_mode"] = "force_generic_plan"
 	maps.Copy(params, findDead)
 	maps.Copy(params, more)
+	if name == queueName {
+		resets.hold(cfg)
+	}
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("the database cannot be reached: %w", plainConnect(err))
 	}
+	resets.watch(pool)
 	return pool, nil
 }
 

@@ -30,8 +30,12 @@ var dialer = &net.Dialer{KeepAliveConfig: net.KeepAliveConfig{
 }}
 
 // An answerBound gives every wait for an answer its bound. The connection that
-// meets it is closed; whether what it did was done is not known.
-type answerBound struct{ limit time.Duration }
+// meets it is closed; whether what it did was done is not known. It hands errors
+// to the resetter, where there is one.
+type answerBound struct {
+	limit  time.Duration
+	resets *resetter
+}
 
 var (
 	_ pgx.QueryTracer = answerBound{}
@@ -60,8 +64,9 @@ func (b answerBound) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.Tra
 }
 
 // TraceQueryEnd ends it.
-func (b answerBound) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryEndData) {
+func (b answerBound) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryEndData) {
 	b.end(ctx)
+	b.resets.heed(data.Err)
 }
 
 // TraceBatchStart begins the wait for a pipeline.
@@ -69,12 +74,15 @@ func (b answerBound) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.Tra
 	return b.begin(ctx)
 }
 
-// TraceBatchQuery is nothing: the bound is the whole pipeline's.
-func (answerBound) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
+// TraceBatchQuery ends no wait: the bound is the whole pipeline's.
+func (b answerBound) TraceBatchQuery(_ context.Context, _ *pgx.Conn, data pgx.TraceBatchQueryData) {
+	b.resets.heed(data.Err)
+}
 
 // TraceBatchEnd ends it.
-func (b answerBound) TraceBatchEnd(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchEndData) {
+func (b answerBound) TraceBatchEnd(ctx context.Context, _ *pgx.Conn, data pgx.TraceBatchEndData) {
 	b.end(ctx)
+	b.resets.heed(data.Err)
 }
 
 type unboundKey struct{}
