@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -164,6 +165,19 @@ func (s *Store) ResumeScheduler(ctx context.Context) error {
 		return translate(err)
 	}
 	return translate(s.q.RingInbox(ctx))
+}
+
+// EndHold ends a hold-off of the schedulers of this database, and keeps them from beginning
+// one because of what has happened so far. It is safe only if the database has lost no
+// commit, or if no worker runs that had turns before.
+func (s *Store) EndHold(ctx context.Context) error {
+	return translate(pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		q := dbsqlc.New(tx)
+		if err := q.AcceptDatabase(ctx); err != nil {
+			return err
+		}
+		return errors.Join(q.EndHold(ctx), q.TryAllModels(ctx), q.RingInbox(ctx))
+	}))
 }
 
 // SetScheduler changes the scheduler's poll interval and grants a tick while it

@@ -319,6 +319,11 @@ update turnkeeper.settings set paused_at = clock_timestamp(), paused_reason = @r
 -- name: Resume :exec
 update turnkeeper.settings set paused_at = null, paused_reason = null;
 
+-- name: AcceptDatabase :exec
+-- Takes the database as it is for what the next tick is to expect: its timeline, its clock and its server.
+update turnkeeper.settings set last_tick_at = clock_timestamp(), silence_from = clock_timestamp(), server_started = pg_postmaster_start_time(),
+    timeline = case when pg_is_in_recovery() then timeline else substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) end;
+
 -- name: SetIntervals :exec
 update turnkeeper.settings set
     poll_interval = coalesce(sqlc.narg(poll_interval), poll_interval),

@@ -10,6 +10,17 @@ import (
 	"time"
 )
 
+const AcceptDatabase = `-- name: AcceptDatabase :exec
+update turnkeeper.settings set last_tick_at = clock_timestamp(), silence_from = clock_timestamp(), server_started = pg_postmaster_start_time(),
+    timeline = case when pg_is_in_recovery() then timeline else substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) end
+`
+
+// Takes the database as it is for what the next tick is to expect: its timeline, its clock and its server.
+func (q *Queries) AcceptDatabase(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, AcceptDatabase)
+	return err
+}
+
 const AdvanceSchedule = `-- name: AdvanceSchedule :exec
 update turnkeeper.schedules set next_due = $1, last_slot = coalesce($2, last_slot),
     last_error = $3, active = active and $1::timestamptz is not null
