@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -99,6 +100,9 @@ func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(),
 // plainConnect says why a connection failed, without the connection string.
 func plainConnect(err error) error {
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
+		if strings.Contains(pg.Message, "unsupported startup parameter") {
+			return fmt.Errorf("%s (SQLSTATE %s): PgBouncer must let it through, see \"When a pooler is between\" in docs/operating.md", pg.Message, pg.Code)
+		}
 		return fmt.Errorf("%s (SQLSTATE %s)", pg.Message, pg.Code)
 	}
 	if op, ok := errors.AsType[*net.OpError](err); ok {
