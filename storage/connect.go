@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -73,6 +74,7 @@ func connect(ctx context.Context, o Options, resets *resetter, conns int, name s
 	// Every statement is short and finds its rows by key: planning each anew for
 	// its parameters would cost more than running it.
 	params["plan_cache_mode"] = "force_generic_plan"
+	maps.Copy(params, byKey)
 	maps.Copy(params, findDead)
 	maps.Copy(params, more)
 	if name == queueName {
@@ -84,6 +86,19 @@ func connect(ctx context.Context, o Options, resets *resetter, conns int, name s
 	}
 	resets.watch(pool)
 	return pool, nil
+}
+
+// byKey keeps plans from depending on statistics. A statement that is planned while a table is new and small would
+// read it through, or hash it, and go on so while it grows: the plan is kept. What is forbidden here looks so dear to
+// the planner that it would compile the statement, too.
+var byKey = map[string]string{"enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off", "jit": "off"}
+
+// wholeTables undoes byKey, for what reads whole tables.
+func wholeTables(set string) (sql string) {
+	for _, name := range slices.Sorted(maps.Keys(byKey)) {
+		sql += "; " + set + " " + name + " = on"
+	}
+	return sql
 }
 
 // findDead has the server find out in half a minute that a client's host is gone.
