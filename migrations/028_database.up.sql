@@ -1,6 +1,6 @@
 -- Which lost workers count, and what a look may rely on.
 -- Oldest program: 2
--- Locks: settings and agents, for a moment: columns are added without a default.
+-- Locks: settings, agents and leases, for a moment: columns are added and a trigger is exchanged, and no row is read.
 
 -- The silence of workers counts from here: before, the database was away, and nobody could write a heartbeat. Null: always.
 alter table turnkeeper.settings add column silence_from timestamptz;
@@ -90,3 +90,110 @@ returns boolean stable language sql return not exists (select from turnkeeper.sp
                     where t.agent = p_agent and t.state in ('queued', 'running', 'waiting') and t.lane <> p_lane
                       and (t.conversation = p_conversation or not p_by_conversation
                            and not exists (select from turnkeeper.spawned_calls c where c.message_id = t.message_id))));
+
+-- No lane that is forgotten had a token above this: a new lane's tokens begin after it.
+alter table turnkeeper.settings add column lane_token bigint not null default 0;
+
+drop trigger lease_stays on turnkeeper.leases;
+drop function turnkeeper.keep_lease();
+create function turnkeeper.lease_may_go() returns trigger language plpgsql as $$
+begin
+    if old.grant_id is not null or old.token > (select s.lane_token from turnkeeper.settings s) then
+        raise exception 'the lease of lane % is not to be deleted: it is held, or its token would start again', old.lane;
+    end if;
+    return old;
+end $$;
+create trigger lease_stays before delete on turnkeeper.leases
+    for each row execute function turnkeeper.lease_may_go();
+
+-- Forget lanes in which nothing runs, waits, or is on record: their names are those of conversations.
+create function turnkeeper.forget_lanes(p_agent text, p_conversation text) returns void language plpgsql as $$
+declare
+    names text[];
+    most  bigint;
+begin
+    select array_agg(b.lane), max(b.token) into names, most from (
+        select l.lane, l.token from turnkeeper.leases l
+        where l.grant_id is null and (p_agent = '' or l.agent = p_agent)
+          and (p_conversation = '' or l.lane = l.agent || '/' || p_conversation)
+          and not exists (select from turnkeeper.lease_log g where g.lane = l.lane)
+          and not exists (select from turnkeeper.messages m where m.state = 'waiting' and m.lane = l.lane)
+          and not exists (select from turnkeeper.turns t where t.lane = l.lane and t.state in ('queued', 'running', 'waiting'))
+        for update of l skip locked) b;
+    if names is not null then
+        update turnkeeper.settings set lane_token = most where lane_token < most;
+        delete from turnkeeper.leases where lane = any(names);
+    end if;
+end $$;
+
+-- As before; and at its end it forgets lanes of which nothing is left.
+create or replace function turnkeeper.purge(
+    p_agent text, p_conversation text, p_before timestamptz, p_after bigint, p_limit integer, p_dry boolean,
+    p_undelivered boolean default false,
+    out messages bigint, out turns bigint, out outputs bigint, out last bigint
+) language plpgsql as $$
+declare
+    m_ids bigint[];
+    t_ids bigint[];
+    o_ids text[];
+begin
+    if p_dry then
+        select array_agg(b.id) into m_ids from (
+            select m.id from turnkeeper.messages m
+            where m.id > p_after and m.closed_at is not null and (p_agent = '' or m.agent = p_agent)
+              and (p_conversation = '' or m.conversation = p_conversation) and (p_before is null or m.closed_at < p_before)
+              and (p_undelivered or not exists (select from turnkeeper.replies r join turnkeeper.webhook_deliveries d on d.reply_id = r.id
+                    where r.message_id = m.id and d.state = 'pending'))
+            order by m.id limit p_limit) b;
+    else
+        select array_agg(b.id) into m_ids from (
+            select m.id from turnkeeper.messages m
+            where m.id > p_after and m.closed_at is not null and (p_agent = '' or m.agent = p_agent)
+              and (p_conversation = '' or m.conversation = p_conversation) and (p_before is null or m.closed_at < p_before)
+              and (p_undelivered or not exists (select from turnkeeper.replies r join turnkeeper.webhook_deliveries d on d.reply_id = r.id
+                    where r.message_id = m.id and d.state = 'pending'))
+            order by m.id limit p_limit for update skip locked) b;
+    end if;
+    select coalesce(array_agg(t.id), '{}') into t_ids from turnkeeper.turns t where t.message_id = any(m_ids);
+    select coalesce(array_agg(o.id), '{}') into o_ids from turnkeeper.outputs o where o.turn_id = any(t_ids);
+    messages := coalesce(cardinality(m_ids), 0);
+    turns := cardinality(t_ids);
+    outputs := cardinality(o_ids);
+    last := m_ids[cardinality(m_ids)];
+    if not p_dry and messages = 0 then
+        perform turnkeeper.forget_lanes(p_agent, p_conversation);
+    end if;
+    if p_dry or messages = 0 then
+        return;
+    end if;
+    delete from turnkeeper.detached_calls where turn_id = any(t_ids);
+    delete from turnkeeper.awaited_calls where turn_id = any(t_ids);
+    delete from turnkeeper.call_starts where turn_id = any(t_ids);
+    delete from turnkeeper.calls where turn_id = any(t_ids);
+    delete from turnkeeper.rounds where turn_id = any(t_ids);
+    delete from turnkeeper.output_chunks where output_id = any(o_ids);
+    delete from turnkeeper.outputs where turn_id = any(t_ids);
+    delete from turnkeeper.turn_events where turn_id = any(t_ids);
+    delete from turnkeeper.webhook_deliveries where reply_id in (select r.id from turnkeeper.replies r where r.message_id = any(m_ids));
+    delete from turnkeeper.replies where message_id = any(m_ids);
+    delete from turnkeeper.extractions where turn_id = any(t_ids);
+    delete from turnkeeper.spend where scope in (select 'turn:' || id from unnest(t_ids) id) and period = '';
+    delete from turnkeeper.spend_reservations where turn_id = any(t_ids);
+    delete from turnkeeper.lease_log where turn_id = any(t_ids);
+    delete from turnkeeper.cancellations where turn_id = any(t_ids);
+    delete from turnkeeper.river_job where kind in ('AgentTurn', 'DetachedCall') and finalized_at is not null
+        and (args ->> 'turn_id')::bigint = any(t_ids);
+    delete from turnkeeper.turns where id = any(t_ids);
+    delete from turnkeeper.retries where message_id = any(m_ids) or retried_as = any(m_ids);
+    -- A summary goes with the turn that made it; but not while a request that was made
+    -- with it is kept, or one may be under way.
+    delete from turnkeeper.summaries s
+    where (s.agent, s.conversation) in (select m.agent, m.conversation from turnkeeper.messages m where m.id = any(m_ids))
+      and not exists (select from turnkeeper.turns t where t.id = s.turn_id)
+      and not exists (select from turnkeeper.turns t where t.agent = s.agent and t.conversation = s.conversation
+            and t.state in ('queued', 'running', 'waiting'))
+      and not exists (select from turnkeeper.turns t join turnkeeper.rounds r on r.turn_id = t.id
+            where t.agent = s.agent and t.conversation = s.conversation and t.id > s.up_to
+              and (r.request ->> 'summary')::bigint = s.up_to);
+    delete from turnkeeper.messages where id = any(m_ids);
+end $$;

@@ -25,7 +25,7 @@ var targets = []Target{
 	},
 	{
 		Name:      "end",
-		Functions: []string{"end_dispatch", "check_turn_move", "check_token", "keep_lease", "turn_holds", "lease_holds", "message_holds"},
+		Functions: []string{"end_dispatch", "check_turn_move", "check_token", "lease_may_go", "turn_holds", "lease_holds", "message_holds"},
 		First:     "^(TestRowRules|TestTablesKeep|TestNothingHappens|Test.*Move|TestHowATurnEnds|TestBackground)",
 		Tests:     stores, Skip: plans,
 	},
@@ -33,7 +33,7 @@ var targets = []Target{
 		Name:    "grant",
 		Queries: []string{"Grant", "ReadyTurns", "ReadyMessages", "ShortQueue", "LostGrants", "MoveLanes", "CloseJobs", "GiveBackJobs", "GiveUpGrants"},
 		Functions: []string{"lease_over", "heart_silent", "lane_pauses", "check_granted", "worker_gone", "owner_gone",
-			"grants_lost", "silent_from", "loss_counts", "worker_present", "lane_waits"},
+			"grants_lost", "silent_from", "loss_counts", "worker_present", "lane_waits", "forget_lanes"},
 		First: "^(Test.*Lost|TestRoomIs|TestHeartbeats|TestUnclaimed|TestReadyMessages|TestDeferred|TestFailedLane|TestWhich|TestATurnForANewer|TestAGrantOfALane|TestWhatAWorker|TestTimeRules|TestJobsThatAreOver|TestLosses|TestNothingHappens)",
 		Tests: stores, Skip: plans,
 	},

@@ -238,6 +238,7 @@ type TurnkeeperSetting struct {
 	HoldReason           *string
 	SilenceFrom          *time.Time
 	ServerStarted        *time.Time
+	LaneToken            int64
 }
 
 type TurnkeeperSpend struct {

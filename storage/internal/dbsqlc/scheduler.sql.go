@@ -205,7 +205,7 @@ with input as (
     select clock_timestamp() as at
 ), granted as (
     insert into turnkeeper.leases as l (lane, agent, token, grant_id, turn_id, granted_at, lease_until)
-    select i.lane, i.agent, 1, i.grant_id, i.turn_id, clock.at, clock.at + $12::interval from input i, clock
+    select i.lane, i.agent, s.lane_token + 1, i.grant_id, i.turn_id, clock.at, clock.at + $12::interval from input i, clock, turnkeeper.settings s
     on conflict (lane) do update set token = l.token + 1, grant_id = excluded.grant_id, turn_id = excluded.turn_id,
         granted_at = excluded.granted_at, lease_until = excluded.lease_until
     where l.grant_id is null
@@ -767,7 +767,7 @@ func (q *Queries) SetMaxMessageBytes(ctx context.Context, bytes int32) error {
 }
 
 const Settings = `-- name: Settings :one
-select singleton, max_message_bytes, poll_interval, max_dispatches_per_tick, paused_at, paused_reason, timeline, last_tick_at, hold_until, hold_reason, silence_from, server_started from turnkeeper.settings
+select singleton, max_message_bytes, poll_interval, max_dispatches_per_tick, paused_at, paused_reason, timeline, last_tick_at, hold_until, hold_reason, silence_from, server_started, lane_token from turnkeeper.settings
 `
 
 func (q *Queries) Settings(ctx context.Context) (TurnkeeperSetting, error) {
@@ -786,6 +786,7 @@ func (q *Queries) Settings(ctx context.Context) (TurnkeeperSetting, error) {
 		&i.HoldReason,
 		&i.SilenceFrom,
 		&i.ServerStarted,
+		&i.LaneToken,
 	)
 	return i, err
 }
