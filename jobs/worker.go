@@ -181,6 +181,9 @@ func (w *Worker) dispatch(ctx context.Context, job *river.Job[TurnArgs], log *jo
 	if err != nil {
 		return w.handBack(ctx, record, writer, err)
 	}
+	if definition, err = w.withBudget(ctx, record.Turn, definition); err != nil {
+		return err
+	}
 	if record.Cancelled {
 		w.cancel(record.Turn.GrantID)
 	}
@@ -238,6 +241,28 @@ func (w *Worker) definitionOf(record turnkeeper.Record) (*agentdef.Definition, e
 	}
 	w.definitions[hash] = definition
 	return definition, nil
+}
+
+// withBudget gives a turn that goes on the budget that its agent has now: it may have been
+// raised because the turn was put off. All else stays as it was when the turn was made.
+func (w *Worker) withBudget(ctx context.Context, turn turnkeeper.Turn, d *agentdef.Definition) (*agentdef.Definition, error) {
+	if turn.Dispatches < 2 {
+		return d, nil
+	}
+	file, err := w.Store.CurrentDefinition(ctx, turn.Agent)
+	if errors.Is(err, turnkeeper.ErrNotFound) {
+		return d, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	current, err := agentdef.ParseRecorded(turn.Agent, file)
+	if err != nil {
+		return d, nil // a newer program's file: the old budget stands
+	}
+	changed := *d
+	changed.Budget = current.Budget
+	return &changed, nil
 }
 
 func (w *Worker) at(ctx context.Context, label string) {

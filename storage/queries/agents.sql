@@ -32,3 +32,7 @@ select name, description, definition_hash, lane_per_conversation, updated_at fro
 
 -- name: EndBackoff :exec
 update turnkeeper.leases set not_before = null where agent = @agent and not_before is not null;
+
+-- name: EndDeferrals :exec
+-- Turns that a budget put off are looked at again: the agent may have another now.
+update turnkeeper.turns set due_at = null where agent = @agent and state = 'queued' and error_class = 'budget' and due_at is not null;

@@ -19,6 +19,16 @@ func (q *Queries) EndBackoff(ctx context.Context, agent string) error {
 	return err
 }
 
+const EndDeferrals = `-- name: EndDeferrals :exec
+update turnkeeper.turns set due_at = null where agent = $1 and state = 'queued' and error_class = 'budget' and due_at is not null
+`
+
+// Turns that a budget put off are looked at again: the agent may have another now.
+func (q *Queries) EndDeferrals(ctx context.Context, agent string) error {
+	_, err := q.db.Exec(ctx, EndDeferrals, agent)
+	return err
+}
+
 const ListAgents = `-- name: ListAgents :many
 select name, description, definition_hash, lane_per_conversation, updated_at from turnkeeper.agents order by name
 `
