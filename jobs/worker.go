@@ -256,12 +256,10 @@ func (w *Worker) withBudget(ctx context.Context, turn turnkeeper.Turn, d *agentd
 	if err != nil {
 		return nil, err
 	}
-	current, err := agentdef.ParseRecorded(turn.Agent, file)
-	if err != nil {
-		return d, nil // a newer program's file: the old budget stands
-	}
 	changed := *d
-	changed.Budget = current.Budget
+	if current, err := agentdef.ParseRecorded(turn.Agent, file); err == nil { // else it is a newer program's, and the old budget stands
+		changed.Budget = current.Budget
+	}
 	return &changed, nil
 }
 

@@ -331,7 +331,7 @@ func allZones(t *testing.T) (names []string) {
 	const dir = "/usr/share/zoneinfo"
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		name := strings.TrimPrefix(path, dir+"/")
-		if err != nil || entry.IsDir() || !('A' <= name[0] && name[0] <= 'Z') {
+		if err != nil || entry.IsDir() || name[0] < 'A' || name[0] > 'Z' {
 			return err
 		}
 		if _, err := time.LoadLocation(name); err == nil {

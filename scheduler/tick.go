@@ -102,11 +102,8 @@ func (s *Scheduler) pass(ctx context.Context, t Tick, report *Report) error {
 		return err
 	}
 	report.Held = trust.reason
-	if sit.Restarted || s.away && asked.Sub(answered) > awayAfter {
-		s.Log.Info("the database was away: the silence of workers counts from now on")
-		if err := t.CountSilence(ctx, sit.Now); err != nil {
-			return err
-		}
+	if err := s.countSilence(ctx, t, sit, asked.Sub(answered)); err != nil {
+		return err
 	}
 	if trust.time {
 		if err := s.bringBack(ctx, t, sit, report); err != nil {
@@ -142,6 +139,16 @@ func (s *Scheduler) pass(ctx context.Context, t Tick, report *Report) error {
 // awayAfter is how long the database must have been away for a scheduler that lived through
 // it, so that the workers get time to beat again. A shorter absence makes nobody silent.
 const awayAfter = 2 * time.Second
+
+// countSilence makes the silence of workers count from now on if they could not write their heartbeats
+// until now. gap is how long this scheduler has had no answer to a look.
+func (s *Scheduler) countSilence(ctx context.Context, t Tick, sit turnkeeper.Situation, gap time.Duration) error {
+	if !sit.Restarted && (!s.away || gap <= awayAfter) {
+		return nil
+	}
+	s.Log.Info("the database was away: the silence of workers counts from now on")
+	return t.CountSilence(ctx, sit.Now)
+}
 
 // bringBack takes lanes back from lost workers. It queues their turns again, or closes
 // them after too many losses.

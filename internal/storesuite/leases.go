@@ -540,18 +540,7 @@ func (h *house) changeLanes(before func(*house)) {
 				h.Pass(time.Minute)
 				h.tick()
 			}
-			answered := 0
-			for range 4 {
-				for _, d := range h.take(first) {
-					isIt(h, "end", d.end(succeeded("done")), nil)
-					if d.record.Turn.Conversation == "talk" {
-						answered++
-						equal(h, "order", d.record.Message.Body, []string{"first", "second", ""}[min(answered, 3)-1])
-					}
-				}
-				h.tick()
-			}
-			equal(h, "answered", answered, 2)
+			h.answerInOrder("talk", "first", "second")
 			byConversation = !byConversation
 		}
 	}
@@ -561,4 +550,25 @@ func granted(h *house) { equal(h, "granted", h.tick().Granted, 1) }
 
 func putOff(h *house) {
 	isIt(h, "put off", h.next(first).end(turnkeeper.Outcome{State: turnkeeper.TurnQueued, Backoff: time.Minute}), nil)
+}
+
+// answerInOrder ends all turns that are granted. Those of a conversation are to be these messages, in this order.
+func (h *house) answerInOrder(conversation string, bodies ...string) {
+	h.Helper()
+	var answered []string
+	for range 2 * len(bodies) {
+		for _, d := range h.take(first) {
+			isIt(h, "end", d.end(succeeded("done")), nil)
+			if d.record.Turn.Conversation == conversation {
+				answered = append(answered, d.record.Message.Body)
+			}
+		}
+		h.tick()
+	}
+	for _, d := range h.take(first) {
+		isIt(h, "end", d.end(succeeded("done")), nil)
+	}
+	if !slices.Equal(answered, bodies) {
+		h.Errorf("answered %q, want %q", answered, bodies)
+	}
 }
