@@ -18,6 +18,7 @@ type Situation struct {
 	LastTickAt   time.Time // on record; zero: never
 	HoldUntil    time.Time // zero: no hold-off
 	HoldReason   string
+	Restarted    bool      // another server process answers than at the last tick on record
 	NewestGrant  time.Time // when the newest lease that is held was granted; zero or long ago: none is
 
 	Lost   bool // grants look lost
@@ -25,6 +26,7 @@ type Situation struct {
 	Calls  bool // detached calls look lost
 	Spawns bool // something is to be done about sub-agents
 	Queued bool // open turns wait for a lease
+	Lanes  bool // the lanes of agents were changed: messages may wait in old ones
 	Room   int  // turns that live workers can take beyond those granted
 
 	Waiting int // messages in the inbox that are due; MaxWaiting: so many, or more
@@ -46,7 +48,8 @@ type LostGrant struct {
 	Trigger    Trigger
 	GrantedAt  time.Time
 	Lapsed     bool // the lease is over; else its worker is silent
-	Losses     int  // of this turn, before this one
+	Alive      bool // the worker's process is there, only late: the loss does not count against the message
+	Losses     int  // of the message, before this one, that count against it
 	Dispatches int
 	Rounds     int // answered so far
 	LastSeq    int64

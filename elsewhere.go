@@ -61,6 +61,7 @@ type LostCall struct {
 	Losses   int // before this one
 	Limit    time.Duration
 	WorkerID WorkerID // that ran it; empty: none did
+	Alive    bool     // its worker's process is there, only late: this is not counted as a loss
 	JobID    JobID
 }
 

@@ -86,7 +86,7 @@ func NewClient(c ClientConfig) (*Client, error) {
 func riverLogger(log *zap.Logger) *slog.Logger {
 	least := max(zap.WarnLevel, log.Level())
 	core := log.WithOptions(zap.IncreaseLevel(least)).Core()
-	return slog.New(zapslog.NewHandler(core, zapslog.WithName("river"), zapslog.AddStacktraceAt(slog.LevelError+1)))
+	return slog.New(outageLog{zapslog.NewHandler(core, zapslog.WithName("river"), zapslog.AddStacktraceAt(slog.LevelError+1)), &outage{}})
 }
 
 // Migrate brings the schema up to date, River's tables included, and returns

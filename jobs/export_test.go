@@ -1,6 +1,10 @@
 package jobs
 
 import (
+	"log/slog"
+
+	"go.uber.org/zap"
+
 	"turnkeeper"
 	"turnkeeper/agentturn"
 	"turnkeeper/storage"
@@ -10,3 +14,6 @@ import (
 func NewJournal(store *storage.Store, record turnkeeper.Record, grant turnkeeper.Grant) agentturn.Journal {
 	return &journal{writer: store.Writer(record, grant)}
 }
+
+// RiverLogger is what River logs to.
+func RiverLogger(log *zap.Logger) *slog.Logger { return riverLogger(log) }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"turnkeeper"
 )
 
 // A worker looks so often for what it overlooked, and takes for overlooked what
@@ -45,8 +47,12 @@ func (w *Worker) GiveBack(ctx context.Context, older time.Duration) {
 	defer cancel()
 	w.mu.Lock()
 	working := slices.Collect(maps.Keys(w.running))
+	away := slices.Collect(maps.Keys(w.away))
 	w.mu.Unlock()
-	given, err := w.Store.GiveBack(ctx, w.WorkerID, older, working)
+	given, err := w.Store.GiveBack(ctx, w.WorkerID, older, working, away)
+	if err == nil {
+		w.forgetAway(away, working)
+	}
 	if err != nil && ctx.Err() == nil {
 		w.Log.Warn("the worker could not look for turns that it overlooked", zap.Error(err))
 	}
@@ -55,5 +61,17 @@ func (w *Worker) GiveBack(ctx context.Context, older time.Duration) {
 	}
 	if given.Grants > 0 {
 		w.Log.Warn("turns whose end could not be written are given back", zap.Int("turns", given.Grants))
+	}
+}
+
+// forgetAway forgets grants that the worker left while the database was away, and that
+// are given back.
+func (w *Worker) forgetAway(away, working []turnkeeper.GrantID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, grant := range away {
+		if !slices.Contains(working, grant) {
+			delete(w.away, grant)
+		}
 	}
 }

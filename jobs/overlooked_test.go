@@ -50,7 +50,7 @@ func TestOverlooked(t *testing.T) {
 			if c.works {
 				working = append(working, turnkeeper.GrantID(one[string](s, "select grant_id::text from turnkeeper.leases")))
 			}
-			got, err := s.GiveBack(t.Context(), "me", c.older, working)
+			got, err := s.GiveBack(t.Context(), "me", c.older, working, nil)
 			if err != nil || got != c.want {
 				t.Errorf("%+v were given back, %v; want %+v", got, err, c.want)
 			}

@@ -39,18 +39,24 @@ func newSite(t *testing.T) *site {
 		"clerk": "---\ndescription: d\nmodel: script/m\n---\nYou are the clerk.\n",
 		"desk":  "---\ndescription: d\nmodel: script/m\nlane: conversation\n---\nYou are the desk.\n",
 	} {
-		d, err := agentdef.Parse(name+".md", []byte(source))
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = s.RegisterAgents(t.Context(), []turnkeeper.AgentRegistration{{
-			Name: name, Definition: d.Source, DefinitionHash: d.Hash, LanePerConversation: d.LanePerConversation, Models: []string{"script/m"}, GiveUpAfter: turnkeeper.DefaultBounds().GiveUpAfter,
-		}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s.register(name, source)
 	}
 	return s
+}
+
+// register registers an agent's file.
+func (s *site) register(name, source string) {
+	s.t.Helper()
+	d, err := agentdef.Parse(name+".md", []byte(source))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	err = s.RegisterAgents(s.t.Context(), []turnkeeper.AgentRegistration{{
+		Name: name, Definition: d.Source, DefinitionHash: d.Hash, LanePerConversation: d.LanePerConversation, Models: []string{"script/m"}, GiveUpAfter: turnkeeper.DefaultBounds().GiveUpAfter,
+	}})
+	if err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 func (s *site) enqueue(agent, conversation, body string) turnkeeper.MessageID {
@@ -174,7 +180,7 @@ func (s *site) start(k kind) *process {
 	config := jobs.ClientConfig{Pool: p.store.QueuePool(), WorkerID: p.id, Slots: k.slots}
 	if k.model != nil {
 		p.worker = jobs.NewWorker(jobs.WorkerConfig{
-			Store: p.store, WorkerID: p.id, Bounds: bounds, Runner: agentturn.New(agentturn.Config{Models: k.model, Bounds: bounds}),
+			Store: p.store, WorkerID: p.id, Bounds: bounds, Runner: agentturn.New(agentturn.Config{Models: k.model, Bounds: bounds, Budget: &jobs.Spend{Store: p.store}}),
 		})
 		config.Worker = p.worker
 	}

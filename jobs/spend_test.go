@@ -99,3 +99,24 @@ func TestACallThatNoDayHasRoomFor(t *testing.T) {
 		})
 	}
 }
+
+// A turn waits for the next day, for its agent's budget is used up. The budget is raised: the turn goes on with it
+// at once. A budget that is lowered holds, too.
+func TestARaisedBudgetReachesATurnThatWaits(t *testing.T) {
+	s := newSite(t)
+	agent := func(budget string) {
+		s.register("clerk", "---\ndescription: d\nmodel: script/m\nbudget: {"+budget+"}\n---\nYou are the clerk.\n")
+	}
+	agent("day_calls: 1")
+	s.start(kind{model: echo, scheduler: true})
+	s.reply(s.enqueue("clerk", "", "first"))
+	second := s.enqueue("clerk", "", "second")
+	const waits = "exists (select from turnkeeper.turns where state = 'queued' and error_class = 'budget' and due_at > now())"
+	s.await(waits)
+	agent("turn_calls: 9, day_calls: 1")
+	s.await(waits+" and (select dispatches from turnkeeper.turns where message_id = $1) = 2", second)
+	agent("day_calls: 2")
+	if reply := s.reply(second); reply.Body != "re: second" {
+		t.Errorf("reply %q", reply.Body)
+	}
+}

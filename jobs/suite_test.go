@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"go.uber.org/zap"
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
@@ -53,6 +54,23 @@ func (d *door) Register(a turnkeeper.AgentRegistration) {
 func (d *door) Beat(h turnkeeper.Heartbeat) {
 	if err := d.Store.Beat(d.t.Context(), h); err != nil {
 		d.t.Fatal(err)
+	}
+}
+
+func (d *door) Present(worker turnkeeper.WorkerID) (gone func()) {
+	bell := storage.NewBell(d.url, zap.NewNop())
+	bell.Worker = worker
+	ctx, stop := context.WithCancel(d.t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		bell.Run(ctx)
+	}()
+	d.await("turnkeeper.worker_present($1)", worker)
+	return func() {
+		stop()
+		<-ended
+		d.await("not turnkeeper.worker_present($1)", worker)
 	}
 }
 
@@ -170,7 +188,8 @@ func (d *door) Pass(p time.Duration) {
 		"update turnkeeper.messages set accepted_at = accepted_at - $1::interval, due_at = due_at - $1::interval, slot = slot - $1::interval",
 		"update turnkeeper.turns set due_at = due_at - $1::interval",
 		"update turnkeeper.schedules set next_due = next_due - $1::interval, last_slot = last_slot - $1::interval",
-		"update turnkeeper.settings set last_tick_at = last_tick_at - $1::interval, hold_until = hold_until - $1::interval",
+		"update turnkeeper.settings set last_tick_at = last_tick_at - $1::interval, hold_until = hold_until - $1::interval, silence_from = silence_from - $1::interval",
+		"update turnkeeper.lease_log set granted_at = granted_at - $1::interval, lease_until = lease_until - $1::interval, ended_at = ended_at - $1::interval",
 		"update turnkeeper.detached_calls set deadline = deadline - $1::interval, look_at = look_at - $1::interval, claimed_at = claimed_at - $1::interval",
 		"update turnkeeper.spawned_calls set deadline = deadline - $1::interval",
 		"update turnkeeper.river_job set attempted_at = attempted_at - $1::interval",

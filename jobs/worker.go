@@ -26,6 +26,7 @@ type Worker struct {
 
 	mu      sync.Mutex
 	running map[turnkeeper.GrantID]context.CancelCauseFunc // a turn may come back while its last dispatch still stops
+	away    map[turnkeeper.GrantID]bool                    // stopped while the database was away; until they are given back
 
 	definitions map[string]*agentdef.Definition // parsed, by hash
 }
@@ -55,7 +56,7 @@ func NewWorker(c WorkerConfig) *Worker {
 		c.BoundsFor = func(d *agentdef.Definition) turnkeeper.Bounds { return d.Bounds(c.Bounds) }
 	}
 	return &Worker{
-		WorkerConfig: c, running: map[turnkeeper.GrantID]context.CancelCauseFunc{}, definitions: map[string]*agentdef.Definition{},
+		WorkerConfig: c, running: map[turnkeeper.GrantID]context.CancelCauseFunc{}, away: map[turnkeeper.GrantID]bool{}, definitions: map[string]*agentdef.Definition{},
 	}
 }
 
@@ -69,8 +70,11 @@ func (w *Worker) Timeout(*river.Job[TurnArgs]) time.Duration {
 func (w *Worker) Stop(cause error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, cancel := range w.running {
+	for grant, cancel := range w.running {
 		cancel(cause)
+		if errors.Is(cause, lease.ErrSilent) {
+			w.away[grant] = true
+		}
 	}
 }
 
@@ -177,6 +181,9 @@ func (w *Worker) dispatch(ctx context.Context, job *river.Job[TurnArgs], log *jo
 	if err != nil {
 		return w.handBack(ctx, record, writer, err)
 	}
+	if definition, err = w.withBudget(ctx, record.Turn, definition); err != nil {
+		return err
+	}
 	if record.Cancelled {
 		w.cancel(record.Turn.GrantID)
 	}
@@ -234,6 +241,26 @@ func (w *Worker) definitionOf(record turnkeeper.Record) (*agentdef.Definition, e
 	}
 	w.definitions[hash] = definition
 	return definition, nil
+}
+
+// withBudget gives a turn that goes on the budget that its agent has now: it may have been
+// raised because the turn was put off. All else stays as it was when the turn was made.
+func (w *Worker) withBudget(ctx context.Context, turn turnkeeper.Turn, d *agentdef.Definition) (*agentdef.Definition, error) {
+	if turn.Dispatches < 2 {
+		return d, nil
+	}
+	file, err := w.Store.CurrentDefinition(ctx, turn.Agent)
+	if errors.Is(err, turnkeeper.ErrNotFound) {
+		return d, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	changed := *d
+	if current, err := agentdef.ParseRecorded(turn.Agent, file); err == nil { // else it is a newer program's, and the old budget stands
+		changed.Budget = current.Budget
+	}
+	return &changed, nil
 }
 
 func (w *Worker) at(ctx context.Context, label string) {

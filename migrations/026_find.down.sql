@@ -1,4 +1,5 @@
 -- Locks: messages and turns, against writes, while an index over the turns is built.
+alter table turnkeeper.agents drop column retired_at;
 drop function turnkeeper.run_schedule;
 
 create or replace function turnkeeper.retry_message(p_message bigint, p_anyway boolean, out verdict text, out message bigint) language plpgsql as $$

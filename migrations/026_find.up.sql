@@ -1,8 +1,11 @@
--- Find messages and turns by agent, conversation and words; run a schedule now; and try a message again that was
--- cancelled while it waited.
+-- Find messages and turns by agent, conversation and words; retire an agent; run a schedule now; and try a message again
+-- that was cancelled while it waited.
 -- Oldest program: 2
 -- Locks: messages and turns, against writes, while indexes over all their rows are built: a minute for some million
 -- messages of ordinary length.
+
+-- Since when an agent takes no new messages. Null: it takes them.
+alter table turnkeeper.agents add column retired_at timestamptz;
 
 create index messages_agent on turnkeeper.messages (agent, id);
 create index messages_conversation on turnkeeper.messages (agent, conversation, id);
@@ -25,13 +28,16 @@ declare
 begin
     waiting := false;
     -- The lock makes two calls at the same time one after the other, and so one message.
-    select c.conversation, c.message as body, case when a.lane_per_conversation then a.name || '/' || c.conversation else a.name end as lane
+    select c.conversation, c.message as body, a.retired_at, case when a.lane_per_conversation then a.name || '/' || c.conversation else a.name end as lane
         into s
     from turnkeeper.schedules c join turnkeeper.agents a on a.name = c.agent
     where c.agent = p_agent and c.name = p_name and (c.active or c.last_error is not null)
     for update of c;
     if not found then
         return;
+    end if;
+    if s.retired_at is not null then
+        raise exception using errcode = 'TK010', message = format('agent %s is retired: its schedules do not run', quote_literal(p_agent));
     end if;
     select w.id into message from turnkeeper.messages w
     where w.state = 'waiting' and w.lane = s.lane and w.agent = p_agent and w.schedule = p_name

@@ -93,4 +93,3 @@ comment on function turnkeeper.enqueue(text, text, text, text, integer, text) is
     'Puts a message into an agent''s inbox and returns its id; the message exists when the caller''s transaction commits. '
     'conversation: what it continues. idempotency_key: a repeat with the same key and message returns the first id, '
     'with another message it is an error. priority: -1000 to 1000, higher goes first. trace_parent: W3C trace context.';
-alter table turnkeeper.agents drop column retired_at;

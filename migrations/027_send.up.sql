@@ -1,8 +1,7 @@
--- Messages that are due later, and agents that take no more of them.
+-- Messages that are due later. Retired agents take none.
 -- Oldest program: 2
--- Locks: agents, for a moment: a column is added without reading a row. A function gets a parameter.
+-- Locks: none of a table. A function gets a parameter.
 
-alter table turnkeeper.agents add column retired_at timestamptz; -- null: it is not retired
 
 -- Who may execute the function is kept.
 do $$ begin

@@ -48,7 +48,7 @@ func RunAgain(call turnkeeper.LostCall) bool {
 	case turnkeeper.CallUnrung:
 		return true
 	case turnkeeper.CallLost:
-		return call.Effect.Repeatable() && call.Losses+1 < turnkeeper.MaxDetachedLosses
+		return call.Effect.Repeatable() && (call.Alive || call.Losses+1 < turnkeeper.MaxDetachedLosses)
 	default:
 		return false
 	}

@@ -35,6 +35,9 @@ type Tick interface {
 	Look(ctx context.Context) (sit turnkeeper.Situation, locked bool, err error)
 	// Note records the tick.
 	Note(ctx context.Context, now time.Time, timeline string) error
+	// CountSilence makes the silence of workers count from the given time on, for this and
+	// later ticks: before, they could not write their heartbeats.
+	CountSilence(ctx context.Context, since time.Time) error
 	// Hold makes every scheduler hold off until the given time. A zero time ends the hold-off.
 	Hold(ctx context.Context, until time.Time, reason string) error
 
@@ -56,6 +59,9 @@ type Tick interface {
 	// sub-agents if timely is set, and cancels those that nobody waits for, at most
 	// limit of each. It returns how many it handled.
 	SettleSpawned(ctx context.Context, timely bool, limit int) (int, error)
+
+	// MoveLanes moves waiting messages out of the lanes that their agents had before.
+	MoveLanes(ctx context.Context) error
 
 	// DueSchedules lists schedules whose slot has come or is not known yet.
 	DueSchedules(ctx context.Context, limit int) ([]turnkeeper.DueSchedule, error)
@@ -84,7 +90,7 @@ type Config struct {
 	Freed         <-chan struct{} // rings when turns end, each of which makes room; nil: Wake rings for that too
 	PollInterval  time.Duration   // between looks when nothing rings and nothing is due; 0: 5 s
 	MaxDispatches int             // grants per tick; 0: 100
-	MaxLosses     int             // lost workers after which a message is answered without running; 0: 3
+	MaxLosses     int             // lost workers after which a message is answered without running, of those that count; 0: 3
 	LeaseTTL      time.Duration   // how long the scheduler holds off where it cannot trust time; 0: 240 s
 	Log           *zap.Logger     // nil: none
 	Observer      Observer        // nil: nobody is told
@@ -131,6 +137,7 @@ type Scheduler struct {
 	clock clockWatch
 	taken []taken // leases taken from lost workers in the current pass
 	left  bool    // work may wait for a turn to end: its lane was taken, or there was no room
+	away  bool    // a tick has failed since silence was last known to count
 }
 
 // New returns a scheduler.

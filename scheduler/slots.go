@@ -61,53 +61,94 @@ func parse(expression, zone string) (slotSpec, error) {
 // everyHour is the bit that the parser sets for an hour field of "*".
 const everyHour = 1 << 63
 
-// Next returns the first slot after a time. When the end of summer time repeats an
-// hour, a schedule that names its hours runs once in it, and a schedule of every hour
-// runs in both.
+// Next returns the first slot after a time, or zero if there is none. The library is only asked
+// about clocks that never change, for it loses slots on days on which they do.
 func (s slotSpec) Next(after time.Time) time.Time {
 	fixed, ok := s.Schedule.(*cron.SpecSchedule)
-	if !ok {
+	switch {
+	case !ok:
 		return s.Schedule.Next(after)
+	case fixed.Hour&everyHour != 0:
+		return nextShown(fixed, after)
+	default:
+		return nextDaily(fixed, after)
 	}
-	slot := nextField(fixed, after)
-	for fixed.Hour&everyHour == 0 && repeated(slot.In(fixed.Location)) {
-		slot = nextField(fixed, slot)
-	}
-	return slot
 }
 
-// nextField returns the first time after another that matches the fields of a schedule, or zero if
-// there is none. The library steps from one full hour to the next, so it misses the rest of a day on
-// which clocks move by half an hour. nextField asks it again from the full hour after each such
-// change.
-func nextField(s *cron.SpecSchedule, after time.Time) time.Time {
-	next := s.Next(after)
-	for change := clockChange(s.Location, after); !change.IsZero() && change.Before(next); change = clockChange(s.Location, change) {
-		past := time.Duration(change.Minute())*time.Minute + time.Duration(change.Second())*time.Second
-		if past == 0 {
-			continue
+// nextDaily returns the first slot of a schedule that names its hours. Each time of a day that it
+// names comes due once, on that day: when clocks first show it or, if they are put past it, when they
+// are, or a minute before if they are put past the day's end. A day that is left out has no slot.
+func nextDaily(s *cron.SpecSchedule, after time.Time) time.Time {
+	wall := shown(after, s.Location)
+	for {
+		if wall = nextWall(s, wall); wall.IsZero() {
+			return time.Time{}
 		}
-		if other := s.Next(change.Add(time.Hour - past - 1)); !other.IsZero() && other.Before(next) {
-			next = other
+		slot, day := reached(wall, s.Location), wall.Truncate(24*time.Hour)
+		if !sameDay(slot, day, s.Location) {
+			if !sameDay(reached(day, s.Location), day, s.Location) {
+				continue
+			}
+			slot = slot.Add(-time.Minute)
+		}
+		if slot.After(after) {
+			return slot
 		}
 	}
-	return next
 }
 
-// clockChange returns the next time at which the clocks of a place change, or zero if they do not.
-func clockChange(place *time.Location, after time.Time) time.Time {
-	_, change := after.In(place).ZoneBounds()
-	return change
+// sameDay reports whether the clocks of a place show a time of a day.
+func sameDay(at, day time.Time, place *time.Location) bool {
+	return shown(at, place).Truncate(24 * time.Hour).Equal(day)
 }
 
-// repeated reports whether the clocks of the place, since they were put back, have
-// shown this time before.
-func repeated(slot time.Time) bool {
-	const within = 3 * time.Hour // of the change
-	_, offset := slot.Zone()
-	_, before := slot.Add(-within).Zone()
-	_, then := slot.Add(-time.Duration(before-offset) * time.Second).Zone()
-	return before > offset && then == before
+// nextShown returns the first time at which clocks show a slot. A slot in an hour that is repeated
+// comes due twice.
+func nextShown(s *cron.SpecSchedule, after time.Time) time.Time {
+	for {
+		wall := shown(after, s.Location)
+		next := nextWall(s, wall)
+		if next.IsZero() {
+			return time.Time{}
+		}
+		slot := after.Add(next.Sub(wall))
+		_, change := after.In(s.Location).ZoneBounds()
+		if change.IsZero() || slot.Before(change) {
+			return slot
+		}
+		if next = shown(change, s.Location); nextWall(s, next.Add(-1)).Equal(next) {
+			return change
+		}
+		after = change
+	}
+}
+
+// A time that a clock shows is held as that time in UTC.
+
+// shown returns what the clocks of a place show.
+func shown(at time.Time, place *time.Location) time.Time {
+	_, offset := at.In(place).Zone()
+	return at.UTC().Add(time.Duration(offset) * time.Second)
+}
+
+// nextWall returns the next time that a clock shows and a schedule names, or zero.
+func nextWall(s *cron.SpecSchedule, wall time.Time) time.Time {
+	plain := *s
+	plain.Location = time.UTC
+	return plain.Next(wall)
+}
+
+// reached returns when the clocks of a place first show a time or, if they are put past it, a later one.
+func reached(wall time.Time, place *time.Location) time.Time {
+	const ahead = 36 * time.Hour // more than any clock differs from UTC
+	for at := wall.Add(-ahead); ; {
+		due := at.Add(max(wall.Sub(shown(at, place)), 0))
+		_, change := at.In(place).ZoneBounds()
+		if change.IsZero() || due.Before(change) {
+			return due
+		}
+		at = change
+	}
 }
 
 // after returns the first slot after now. Slots of an interval are counted from last.

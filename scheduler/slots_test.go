@@ -1,6 +1,9 @@
 package scheduler_test
 
 import (
+	"fmt"
+	"io/fs"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +12,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"turnkeeper"
+	"turnkeeper/internal/testrun"
 	"turnkeeper/scheduler"
 )
 
@@ -243,6 +247,105 @@ func TestDecideOnADayWithHalfAnHourMore(t *testing.T) {
 	if n != 24*60-30 {
 		t.Errorf("the day has %d minutes", n)
 	}
+}
+
+// TestDailyJobsRunEachDay has jobs of one run a day live through a year in zones whose clocks are put
+// forward and back by an hour, half an hour, two hours, at midnight, and past a whole day. Each job runs
+// once on each day there is: at its time, or when the clocks are put past that. CI takes every zone, from 2010 to 2026.
+func TestDailyJobsRunEachDay(t *testing.T) {
+	jobs := []string{"0 0", "30 0", "30 1", "0 2", "15 2", "0 3", "0 4", "15 5", "59 23"}
+	for name, year := range map[string]int{
+		"Europe/Berlin": 2026, "America/New_York": 2026, "Australia/Lord_Howe": 2026, "Antarctica/Troll": 2026, "America/Havana": 2026,
+		"Atlantic/Azores": 2026, "America/Sao_Paulo": 2018, "Pacific/Apia": 2011, "America/Scoresbysund": 2026, "UTC": 2028,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			zone := place(t, name)
+			for _, job := range jobs {
+				runsDaily(t, job, time.Date(year, 1, 1, 12, 0, 0, 0, zone), time.Date(year, 12, 31, 12, 0, 0, 0, zone))
+			}
+		})
+	}
+	if !testrun.Full() {
+		return
+	}
+	for _, name := range allZones(t) { // around each change of its clocks
+		t.Run("all/"+name, func(t *testing.T) {
+			t.Parallel()
+			zone := place(t, name)
+			for at := time.Date(2010, 1, 1, 0, 0, 0, 0, zone); ; {
+				_, change := at.ZoneBounds()
+				if change.IsZero() || change.Year() > 2026 {
+					return
+				}
+				for _, job := range jobs {
+					noon := time.Date(change.Year(), change.Month(), change.Day(), 12, 0, 0, 0, zone)
+					runsDaily(t, job, noon.AddDate(0, 0, -2), noon.AddDate(0, 0, 2))
+				}
+				at = change
+			}
+		})
+	}
+}
+
+func place(t *testing.T, name string) *time.Location {
+	t.Helper()
+	zone, err := time.LoadLocation(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return zone
+}
+
+// runsDaily has a daily job live from the noon of a day to that of another. It is to run once on each day between.
+func runsDaily(t *testing.T, job string, first, last time.Time) {
+	t.Helper()
+	hour, minute, zone := 0, 0, first.Location()
+	if _, err := fmt.Sscan(job, &minute, &hour); err != nil {
+		t.Fatal(err)
+	}
+	d := turnkeeper.DueSchedule{Cron: job + " * * *", TimeZone: zone.String()}
+	runs := map[string]int{}
+	d.NextDue = scheduler.Decide(d, first.AddDate(0, 0, -2)).NextDue
+	for d.NextDue.Before(last.AddDate(0, 0, 1)) {
+		local := d.NextDue.In(zone)
+		runs[local.Format(time.DateOnly)]++
+		due := time.Date(local.Year(), local.Month(), local.Day(), hour, minute, 0, 0, zone)
+		if there := due.Hour() == hour && due.Minute() == minute; there != (local.Hour() == hour && local.Minute() == minute) {
+			t.Errorf("%q ran at %v", job, local)
+		}
+		next := scheduler.Decide(d, d.NextDue).NextDue
+		if !next.After(d.NextDue) {
+			t.Fatalf("%q: after %v comes %v", job, d.NextDue, next)
+		}
+		d.NextDue = next
+	}
+	for day := first; !day.After(last); day = day.AddDate(0, 0, 1) {
+		date := day.Format(time.DateOnly)
+		if n := runs[date]; n != 1 {
+			t.Errorf("%q ran %d times on %s", job, n, date)
+		}
+	}
+}
+
+// allZones returns the names of all time zones that the machine knows.
+func allZones(t *testing.T) (names []string) {
+	t.Helper()
+	const dir = "/usr/share/zoneinfo"
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		name := strings.TrimPrefix(path, dir+"/")
+		if err != nil || entry.IsDir() || name[0] < 'A' || name[0] > 'Z' {
+			return err
+		}
+		if _, err := time.LoadLocation(name); err == nil {
+			names = append(names, name)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Logf("only some zones: %v", err)
+	}
+	return names
 }
 
 // TestDecideTheLastSlot changes a schedule to one that never comes due: the slot that is due already comes

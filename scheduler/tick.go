@@ -49,7 +49,11 @@ func (s *Scheduler) Tick(ctx context.Context) (Report, error) {
 	})
 	s.observe(report, time.Since(began), err)
 	if err != nil {
+		s.away = true
 		return Report{}, err
+	}
+	if !report.Busy {
+		s.away = false
 	}
 	s.at(ctx, PointDone)
 	s.left = report.Left
@@ -79,7 +83,7 @@ func (s *Scheduler) observe(report Report, took time.Duration, err error) {
 }
 
 func (s *Scheduler) pass(ctx context.Context, t Tick, report *Report) error {
-	asked := time.Now()
+	asked, answered := time.Now(), s.clock.answered
 	sit, locked, err := t.Look(ctx)
 	if err != nil {
 		return err
@@ -99,6 +103,9 @@ func (s *Scheduler) pass(ctx context.Context, t Tick, report *Report) error {
 		return err
 	}
 	report.Held = trust.reason
+	if err := s.countSilence(ctx, t, sit, asked.Sub(answered)); err != nil {
+		return err
+	}
 	if trust.time {
 		if err := s.bringBack(ctx, t, sit, report); err != nil {
 			return err
@@ -115,6 +122,11 @@ func (s *Scheduler) pass(ctx context.Context, t Tick, report *Report) error {
 			return err
 		}
 	}
+	if sit.Lanes {
+		if err := t.MoveLanes(ctx); err != nil {
+			return err
+		}
+	}
 	if trust.state && !sit.Paused {
 		if err := s.grant(ctx, t, sit, report); err != nil {
 			return err
@@ -123,6 +135,20 @@ func (s *Scheduler) pass(ctx context.Context, t Tick, report *Report) error {
 	report.Left = sit.Queued || sit.Waiting > report.granted || sit.Waiting >= turnkeeper.MaxWaiting ||
 		report.Slots+report.Calls+report.Requeued+report.Closed > 0
 	return s.note(ctx, t, sit, *report)
+}
+
+// awayAfter is how long the database must have been away for a scheduler that lived through
+// it, so that the workers get time to beat again. A shorter absence makes nobody silent.
+const awayAfter = 2 * time.Second
+
+// countSilence makes the silence of workers count from now on if they could not write their heartbeats
+// until now. gap is how long this scheduler has had no answer to a look.
+func (s *Scheduler) countSilence(ctx context.Context, t Tick, sit turnkeeper.Situation, gap time.Duration) error {
+	if !sit.Restarted && (!s.away || gap <= awayAfter) {
+		return nil
+	}
+	s.Log.Info("the database was away: the silence of workers counts from now on")
+	return t.CountSilence(ctx, sit.Now)
 }
 
 // bringBack takes lanes back from lost workers. It queues their turns again, or closes
@@ -137,7 +163,7 @@ func (s *Scheduler) bringBack(ctx context.Context, t Tick, sit turnkeeper.Situat
 	}
 	for _, grant := range lost {
 		s.at(ctx, PointLost)
-		closed := grant.WorkerID != "" && grant.Losses+1 >= s.MaxLosses
+		closed := grant.WorkerID != "" && !grant.Alive && grant.Losses+1 >= s.MaxLosses
 		s.taken = append(s.taken, taken{grant.Lane.Agent(), closed, grant.Rounds})
 		if closed {
 			s.Log.Error("a message has lost its worker too often; it is answered without running",
@@ -146,7 +172,7 @@ func (s *Scheduler) bringBack(ctx context.Context, t Tick, sit turnkeeper.Situat
 			report.Closed++
 		} else {
 			s.Log.Warn("a turn's worker was lost; the turn is queued again", zap.Int64("turn_id", int64(grant.TurnID)), zap.String("agent", grant.Lane.Agent()),
-				zap.String("worker", string(grant.WorkerID)), zap.Bool("lease_lapsed", grant.Lapsed))
+				zap.String("worker", string(grant.WorkerID)), zap.Bool("lease_lapsed", grant.Lapsed), zap.Bool("worker_present", grant.Alive))
 			err = t.Requeue(ctx, grant)
 			report.Requeued++
 		}

@@ -1,6 +1,7 @@
 package scheduler_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -213,6 +214,50 @@ func TestSlowAnswerIsNoStep(t *testing.T) {
 			t.Error("a step after slow answers is not seen")
 		}
 	})
+}
+
+// The silence of workers counts anew once the database was away for longer than a moment, for
+// this scheduler or for all.
+func TestSilenceCountsFromTheDatabasesReturn(t *testing.T) {
+	for name, c := range map[string]struct {
+		away      time.Duration
+		restarted bool
+		busy      bool // another scheduler had the lock at the return
+		want      int
+	}{
+		"never away":           {},
+		"away for a moment":    {away: time.Second},
+		"away":                 {away: 20 * time.Second, want: 1},
+		"another server":       {restarted: true, want: 1},
+		"another looked first": {away: 20 * time.Second, busy: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				s := w.scheduler()
+				w.tick(t, s)
+				if c.away > 0 {
+					w.fail = errors.New("away")
+					if _, err := s.Tick(t.Context()); err == nil {
+						t.Fatal("the tick did not fail")
+					}
+					time.Sleep(c.away)
+					w.fail = nil
+				}
+				w.sit.Restarted = c.restarted
+				if w.locked = c.busy; c.busy {
+					w.tick(t, s)
+					w.locked = false
+				}
+				for range 2 {
+					w.tick(t, s)
+					time.Sleep(5 * time.Second)
+				}
+				if len(w.silenceFrom) != c.want {
+					t.Errorf("silence was counted anew %d times, want %d", len(w.silenceFrom), c.want)
+				}
+			})
+		})
+	}
 }
 
 func TestHoldOffLastsOneLeaseOfTheConfig(t *testing.T) {

@@ -42,17 +42,18 @@ type state struct {
 	wakes     []turnkeeper.Ready // turns that go on when a call or a sub-agent has ended
 	spawns    int                // sub-agents that are settled at once; 0: 1
 
-	granted    [][]turnkeeper.Ready
-	requeued   []turnkeeper.TurnID
-	closed     []turnkeeper.TurnID
-	slots      []turnkeeper.SlotDecision
-	slotsAt    []time.Duration         // when they were made, since the world began
-	upcoming   turnkeeper.SlotDecision // the newest decision
-	ranAgain   []string                // calls, by name
-	endedCalls []string
-	spawned    []bool // looks at sub-agents: whether time was trusted
-	holds      []string
-	notes      int
+	granted     [][]turnkeeper.Ready
+	requeued    []turnkeeper.TurnID
+	closed      []turnkeeper.TurnID
+	slots       []turnkeeper.SlotDecision
+	slotsAt     []time.Duration         // when they were made, since the world began
+	upcoming    turnkeeper.SlotDecision // the newest decision
+	ranAgain    []string                // calls, by name
+	endedCalls  []string
+	spawned     []bool // looks at sub-agents: whether time was trusted
+	holds       []string
+	silenceFrom []time.Time // calls of CountSilence
+	notes       int
 }
 
 func newWorld() *world {
@@ -122,6 +123,14 @@ func (t *tick) Note(_ context.Context, now time.Time, timeline string) error {
 	t.notes++
 	return nil
 }
+
+func (t *tick) CountSilence(_ context.Context, since time.Time) error {
+	t.silenceFrom = append(slices.Clone(t.silenceFrom), since)
+	t.sit.Restarted = false
+	return nil
+}
+
+func (t *tick) MoveLanes(context.Context) error { return nil }
 
 func (t *tick) Hold(_ context.Context, until time.Time, reason string) error {
 	t.sit.HoldUntil, t.sit.HoldReason = until, reason

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -13,8 +14,8 @@ import (
 )
 
 // RegisterAgents makes agents known, so that messages to them are accepted and
-// their schedules come due. It ends the back-off of their lanes and has models that are down
-// tried at once: whoever starts a worker or changes an agent may have mended what failed. Agents that are not
+// their schedules come due. It ends the back-off of their lanes, and the wait of turns that a budget put off, and has models
+// that are down tried at once: whoever starts a worker or changes an agent may have mended what failed. Agents that are not
 // named stay: another worker may serve them. Every process may do it; the last
 // one wins.
 //
@@ -68,6 +69,9 @@ func register(ctx context.Context, q *dbsqlc.Queries, a turnkeeper.AgentRegistra
 	if err := q.EndBackoff(ctx, a.Name); err != nil {
 		return err
 	}
+	if err := q.EndDeferrals(ctx, a.Name); err != nil {
+		return err
+	}
 	kept := []string{}
 	for _, sched := range a.Schedules {
 		kept = append(kept, sched.Name)
@@ -80,6 +84,13 @@ func register(ctx context.Context, q *dbsqlc.Queries, a turnkeeper.AgentRegistra
 		}
 	}
 	return q.RetireSchedules(ctx, a.Name, kept)
+}
+
+// CurrentDefinition is the file of an agent as it was registered last. It fails with
+// turnkeeper.ErrNotFound for an agent that is not known.
+func (s *Store) CurrentDefinition(ctx context.Context, agent string) ([]byte, error) {
+	content, err := s.q.CurrentDefinition(ctx, agent)
+	return []byte(content), translate(err)
 }
 
 // Agents lists the registered agents by name, without their schedules and
@@ -221,6 +232,19 @@ func (s *Store) ResumeScheduler(ctx context.Context) error {
 		return translate(err)
 	}
 	return translate(s.q.RingInbox(ctx))
+}
+
+// EndHold ends a hold-off of the schedulers of this database, and keeps them from beginning
+// one because of what has happened so far. It is safe only if the database has lost no
+// commit, or if no worker runs that had turns before.
+func (s *Store) EndHold(ctx context.Context) error {
+	return translate(pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		q := dbsqlc.New(tx)
+		if err := q.AcceptDatabase(ctx); err != nil {
+			return err
+		}
+		return errors.Join(q.EndHold(ctx), q.TryAllModels(ctx), q.RingInbox(ctx))
+	}))
 }
 
 // SetScheduler changes the scheduler's poll interval and grants a tick while it

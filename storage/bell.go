@@ -2,6 +2,8 @@ package storage
 
 import (
 	"context"
+	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -9,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"go.uber.org/zap"
 
+	"turnkeeper"
 	"turnkeeper/internal/commit"
 )
 
@@ -34,6 +37,9 @@ type Bell struct {
 	// Quiet is how long nothing may come before the connection has to show that
 	// it lives; 0: 30 s. It is set before Run.
 	Quiet time.Duration
+	// Worker is the process whose presence the connection shows, so that the scheduler
+	// can tell a worker that is late from one that is gone. Empty: none. It is set before Run.
+	Worker turnkeeper.WorkerID
 
 	url   string
 	log   *zap.Logger
@@ -104,6 +110,11 @@ func (b *Bell) listen(ctx context.Context) error {
 			return err
 		}
 	}
+	if b.Worker != "" {
+		if _, err := conn.Exec(ctx, showPresence, string(b.Worker)); err != nil {
+			return err
+		}
+	}
 	b.ring("")
 	for {
 		topic, err := b.wait(ctx, conn)
@@ -116,6 +127,10 @@ func (b *Bell) listen(ctx context.Context) error {
 	}
 }
 
+// showPresence takes the lock that turnkeeper.worker_present looks for. It is shared, so it never waits for a
+// connection of the same worker that the server has not yet found dead.
+const showPresence = "select pg_advisory_lock_shared(1414218583, hashtext($1))"
+
 // bellTime bounds what a bell asks of its connection.
 const bellTime = 5 * time.Second
 
@@ -126,8 +141,9 @@ func (b *Bell) connect(ctx context.Context) (*pgx.Conn, error) {
 	}
 	cfg.ConnectTimeout = b.limit
 	cfg.DialFunc = dialer.DialContext
-	cfg.Tracer = answerBound{b.limit}
+	cfg.Tracer = answerBound{limit: b.limit}
 	cfg.RuntimeParams["application_name"] = "turnkeeper bell"
+	maps.Copy(cfg.RuntimeParams, findDead) // the server must notice soon that the worker's host is gone
 	return pgx.ConnectConfig(ctx, cfg)
 }
 
@@ -147,10 +163,25 @@ func (b *Bell) wait(ctx context.Context, conn *pgx.Conn) (Topic, error) {
 	case ctx.Err() != nil || !pgconn.Timeout(err):
 		return "", err
 	}
-	asking, cancel := context.WithTimeout(ctx, b.limit)
-	defer cancel()
-	return "", conn.Ping(asking)
+	return "", b.ask(ctx, conn)
 }
+
+// ask has the connection show that it lives, and that its server takes writes: a
+// server that has become read-only sends no notifications.
+func (b *Bell) ask(ctx context.Context, conn *pgx.Conn) error {
+	ctx, cancel := context.WithTimeout(ctx, b.limit)
+	defer cancel()
+	var mode string
+	if err := conn.QueryRow(ctx, "show transaction_read_only").Scan(&mode); err != nil {
+		return err
+	}
+	if mode == "on" {
+		return errReadOnly
+	}
+	return nil
+}
+
+var errReadOnly = errors.New("the server has become read-only")
 
 func topicOf(note *pgconn.Notification) Topic {
 	if note.Payload == "" {

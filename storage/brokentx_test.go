@@ -34,3 +34,55 @@ func TestTransactionalToolThatTimesOutInAStatementHasFailed(t *testing.T) {
 		t.Errorf("the call is %s, shows %q", call.State, call.Shown)
 	}
 }
+
+// The connection of a transactional tool breaks under its statement: what it wrote is undone, and it is run again,
+// as long as its time lasts. Its transaction is left alone for its own time only.
+func TestTransactionalToolWhoseConnectionBreaksIsRunAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		within time.Duration
+		runs   int
+		state  turnkeeper.CallState
+	}{
+		"in its time":       {time.Minute, 2, turnkeeper.CallSucceeded},
+		"its time was over": {time.Nanosecond, 1, turnkeeper.CallFailed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHouse(t)
+			d := h.turn("x")
+			d.append(t, turnkeeper.Entry{Round: round(1, turnkeeper.EffectOnce)})
+			k := key(1, 1)
+			runs, idle := 0, ""
+			_, err := d.Transact(t.Context(), start(k, "n", 1, turnkeeper.EffectOnce), c.within, func(ctx context.Context) turnkeeper.CallResult {
+				runs++
+				ctx = context.WithoutCancel(ctx) // the tool has not noticed that its time is over
+				tx, _ := storage.TxFrom(ctx)
+				var pid int
+				if err := tx.QueryRow(ctx, "select pg_backend_pid(), current_setting('idle_in_transaction_session_timeout')").Scan(&pid, &idle); err != nil {
+					t.Error(err)
+				}
+				if _, err := tx.Exec(ctx, "insert into turnkeeper.notes (agent, name, content) values ('clerk', 'of the tool', 'x')"); err != nil {
+					t.Error(err)
+				}
+				if runs == 1 {
+					h.exec("select pg_terminate_backend($1, 60000)", pid)
+				}
+				if _, err := tx.Exec(ctx, "select"); err != nil {
+					return result(k, "n", turnkeeper.CallFailed, "tool error: "+err.Error())
+				}
+				return result(k, "n", turnkeeper.CallSucceeded, "done")
+			})
+			if err != nil || runs != c.runs {
+				t.Fatalf("ran %d times, error %v", runs, err)
+			}
+			if call := h.call(d.grant.TurnID, k); call.State != c.state {
+				t.Errorf("the call is %s, shows %q", call.State, call.Shown)
+			}
+			if notes := one[int](h, "select count(*) from turnkeeper.notes"); notes != c.runs-1 {
+				t.Errorf("%d notes", notes)
+			}
+			if c.within == time.Minute && idle != "61s" {
+				t.Errorf("the transaction may be left alone for %s", idle)
+			}
+		})
+	}
+}

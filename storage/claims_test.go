@@ -435,7 +435,7 @@ func TestWhoIsToldOfACall(t *testing.T) {
 	settle := func(s scene) func() {
 		return func() {
 			h.inTick(func(ctx context.Context, tick *storage.Tick) error {
-				return tick.SettleCalls(ctx, s.grant.TurnID, "may have happened", "was not run", "")
+				return tick.SettleCalls(ctx, s.grant.TurnID, "may have happened", "may have run", "was not run", "")
 			})
 		}
 	}
@@ -598,7 +598,7 @@ func TestWhatATurnLeavesOfItsArrivals(t *testing.T) {
 		"its worker is lost": {
 			func(s scene) {
 				s.inTick(func(ctx context.Context, tick *storage.Tick) error {
-					return tick.SettleCalls(ctx, s.grant.TurnID, unknown, "was not run", "")
+					return tick.SettleCalls(ctx, s.grant.TurnID, unknown, "may have run", "was not run", "")
 				})
 			},
 			[]turnkeeper.ToolCall{{State: turnkeeper.CallUnknown, Preview: unknown}, {State: turnkeeper.CallUnknown, Preview: unknown}},

@@ -8,7 +8,9 @@ import (
 	"maps"
 	"net"
 	"os"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -50,7 +52,7 @@ func setDefault[T int | time.Duration](v *T, def T) {
 	}
 }
 
-func connect(ctx context.Context, o Options, conns int, name string, more map[string]string) (*pgxpool.Pool, error) {
+func connect(ctx context.Context, o Options, resets *resetter, conns int, name string, more map[string]string) (*pgxpool.Pool, error) {
 	cfg, err := pgxpool.ParseConfig(o.URL)
 	if err != nil {
 		// The library's error repeats the URL, password and all.
@@ -60,7 +62,7 @@ func connect(ctx context.Context, o Options, conns int, name string, more map[st
 	cfg.MaxConnLifetimeJitter = time.Minute
 	cfg.ConnConfig.ConnectTimeout = o.ConnectTimeout
 	cfg.ConnConfig.DialFunc = dialer.DialContext
-	cfg.ConnConfig.Tracer = answerBound{answerWithin(o.StatementTimeout)}
+	cfg.ConnConfig.Tracer = answerBound{answerWithin(o.StatementTimeout), resets}
 	cfg.PingTimeout = pingWithin
 	params := cfg.ConnConfig.RuntimeParams
 	params["application_name"] = name
@@ -72,16 +74,36 @@ func connect(ctx context.Context, o Options, conns int, name string, more map[st
 	// Every statement is short and finds its rows by key: planning each anew for
 	// its parameters would cost more than running it.
 	params["plan_cache_mode"] = "force_generic_plan"
-	params["tcp_user_timeout"] = millis(20 * time.Second)
-	params["tcp_keepalives_idle"] = "10"
-	params["tcp_keepalives_interval"] = "5"
-	params["tcp_keepalives_count"] = "3"
+	maps.Copy(params, byKey)
+	maps.Copy(params, findDead)
 	maps.Copy(params, more)
+	if name == queueName {
+		resets.hold(cfg)
+	}
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("the database cannot be reached: %w", plainConnect(err))
 	}
+	resets.watch(pool)
 	return pool, nil
+}
+
+// byKey keeps plans from depending on statistics. A statement that is planned while a table is new and small would
+// read it through, or hash it, and go on so while it grows: the plan is kept. What is forbidden here looks so dear to
+// the planner that it would compile the statement, too.
+var byKey = map[string]string{"enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off", "jit": "off"}
+
+// wholeTables undoes byKey, for what reads whole tables.
+func wholeTables(set string) (sql string) {
+	for _, name := range slices.Sorted(maps.Keys(byKey)) {
+		sql += "; " + set + " " + name + " = on"
+	}
+	return sql
+}
+
+// findDead has the server find out in half a minute that a client's host is gone.
+var findDead = map[string]string{
+	"tcp_user_timeout": millis(20 * time.Second), "tcp_keepalives_idle": "10", "tcp_keepalives_interval": "5", "tcp_keepalives_count": "3",
 }
 
 // The brackets keep a mask over errors from taking the form for somebody's password.
@@ -93,6 +115,9 @@ func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(),
 // plainConnect says why a connection failed, without the connection string.
 func plainConnect(err error) error {
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
+		if strings.Contains(pg.Message, "unsupported startup parameter") {
+			return fmt.Errorf("%s (SQLSTATE %s): PgBouncer must let it through, see \"When a pooler is between\" in docs/operating.md", pg.Message, pg.Code)
+		}
 		return fmt.Errorf("%s (SQLSTATE %s)", pg.Message, pg.Code)
 	}
 	if op, ok := errors.AsType[*net.OpError](err); ok {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -30,8 +31,12 @@ var dialer = &net.Dialer{KeepAliveConfig: net.KeepAliveConfig{
 }}
 
 // An answerBound gives every wait for an answer its bound. The connection that
-// meets it is closed; whether what it did was done is not known.
-type answerBound struct{ limit time.Duration }
+// meets it is closed; whether what it did was done is not known. It hands errors
+// to the resetter, where there is one.
+type answerBound struct {
+	limit  time.Duration
+	resets *resetter
+}
 
 var (
 	_ pgx.QueryTracer = answerBound{}
@@ -40,18 +45,39 @@ var (
 
 type boundKey struct{}
 
+// A bounded wait has the context of who waits, and ends its own.
+type bounded struct {
+	asked context.Context //nolint:containedctx // it is looked at when the wait ends
+	end   context.CancelFunc
+}
+
 func (b answerBound) begin(ctx context.Context) context.Context {
 	if ctx.Value(unboundKey{}) != nil {
 		return ctx
 	}
+	asked := ctx
 	ctx, cancel := context.WithTimeoutCause(ctx, b.limit, fmt.Errorf("the database did not answer within %s", b.limit))
-	return context.WithValue(ctx, boundKey{}, cancel)
+	return context.WithValue(ctx, boundKey{}, bounded{asked, cancel})
 }
 
-func (answerBound) end(ctx context.Context) {
-	if cancel, ok := ctx.Value(boundKey{}).(context.CancelFunc); ok {
-		cancel()
+func (answerBound) end(ctx context.Context, conn *pgx.Conn) {
+	wait, ok := ctx.Value(boundKey{}).(bounded)
+	if !ok {
+		return
 	}
+	wait.end()
+	if broke, ok := ctx.Value(breakKey{}).(*atomic.Bool); ok && conn.IsClosed() && wait.asked.Err() == nil {
+		broke.Store(true)
+	}
+}
+
+type breakKey struct{}
+
+// watchBreak returns a context for statements, and whether a connection broke under one of them that its caller
+// still waited for: a caller that gives up breaks the connection, too.
+func watchBreak(ctx context.Context) (_ context.Context, broke func() bool) {
+	seen := &atomic.Bool{}
+	return context.WithValue(ctx, breakKey{}, seen), seen.Load
 }
 
 // TraceQueryStart begins the wait for a statement.
@@ -60,8 +86,9 @@ func (b answerBound) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.Tra
 }
 
 // TraceQueryEnd ends it.
-func (b answerBound) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryEndData) {
-	b.end(ctx)
+func (b answerBound) TraceQueryEnd(ctx context.Context, conn *pgx.Conn, data pgx.TraceQueryEndData) {
+	b.end(ctx, conn)
+	b.resets.heed(data.Err)
 }
 
 // TraceBatchStart begins the wait for a pipeline.
@@ -69,12 +96,15 @@ func (b answerBound) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.Tra
 	return b.begin(ctx)
 }
 
-// TraceBatchQuery is nothing: the bound is the whole pipeline's.
-func (answerBound) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
+// TraceBatchQuery ends no wait: the bound is the whole pipeline's.
+func (b answerBound) TraceBatchQuery(_ context.Context, _ *pgx.Conn, data pgx.TraceBatchQueryData) {
+	b.resets.heed(data.Err)
+}
 
 // TraceBatchEnd ends it.
-func (b answerBound) TraceBatchEnd(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchEndData) {
-	b.end(ctx)
+func (b answerBound) TraceBatchEnd(ctx context.Context, conn *pgx.Conn, data pgx.TraceBatchEndData) {
+	b.end(ctx, conn)
+	b.resets.heed(data.Err)
 }
 
 type unboundKey struct{}

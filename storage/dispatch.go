@@ -81,9 +81,9 @@ func (t *Tick) Look(ctx context.Context) (sit turnkeeper.Situation, locked bool,
 	}
 	return turnkeeper.Situation{
 		Now: row.Now, Paused: row.Paused, PollInterval: orZero(row.PollInterval), MaxDispatches: int(orZero(row.MaxDispatchesPerTick)),
-		Timeline: row.CurrentTimeline, SeenTimeline: row.Timeline, LastTickAt: orZero(row.LastTickAt),
+		Timeline: row.CurrentTimeline, SeenTimeline: row.Timeline, Restarted: row.Restarted, LastTickAt: orZero(row.LastTickAt),
 		HoldUntil: orZero(row.HoldUntil), HoldReason: row.HoldReason, NewestGrant: row.NewestGrant,
-		Lost: row.Lost, Slots: row.Slots, Calls: row.Calls, Spawns: row.Spawns, Queued: row.Queued, Room: int(row.Room), Waiting: int(row.Waiting),
+		Lost: row.Lost, Slots: row.Slots, Calls: row.Calls, Spawns: row.Spawns, Queued: row.Queued, Lanes: row.Lanes, Room: int(row.Room), Waiting: int(row.Waiting),
 		Down: mapRows(down, downModel),
 	}, row.Locked, nil
 }
@@ -91,6 +91,11 @@ func (t *Tick) Look(ctx context.Context) (sit turnkeeper.Situation, locked bool,
 // Note puts the tick on record.
 func (t *Tick) Note(ctx context.Context, now time.Time, timeline string) error {
 	return t.last.queries().NoteTick(ctx, now, timeline)
+}
+
+// CountSilence makes the silence of workers count from then on.
+func (t *Tick) CountSilence(ctx context.Context, since time.Time) error {
+	return translate(t.q.CountSilence(ctx, since))
 }
 
 // Hold makes all schedulers hold off until then. A zero time ends the hold.
@@ -109,7 +114,7 @@ func (t *Tick) Lost(ctx context.Context, limit int) ([]turnkeeper.LostGrant, err
 		return turnkeeper.LostGrant{
 			Lane: turnkeeper.Lane(r.Lane), TurnID: turnkeeper.TurnID(r.TurnID), GrantID: turnkeeper.GrantID(r.GrantID),
 			JobID: turnkeeper.JobID(r.JobID), MessageID: turnkeeper.MessageID(r.MessageID), WorkerID: turnkeeper.WorkerID(r.WorkerID),
-			Trigger: turnkeeper.Trigger(r.Trigger), GrantedAt: r.GrantedAt, Lapsed: r.Lapsed, Losses: int(r.Losses),
+			Trigger: turnkeeper.Trigger(r.Trigger), GrantedAt: r.GrantedAt, Lapsed: r.Lapsed, Alive: r.Alive, Losses: int(r.Losses),
 			Dispatches: int(r.Dispatches), Rounds: int(r.InferenceRounds), LastSeq: r.LastSeq,
 		}
 	}), translate(err)
@@ -187,6 +192,12 @@ func (t *Tick) Close(ctx context.Context, lost turnkeeper.LostGrant, o turnkeepe
 		translate(queueSilent(ctx, t.q, lost.TurnID, o)),
 		translate(t.q.CloseJobs(ctx, []int64{int64(lost.JobID)})),
 	)
+}
+
+// MoveLanes moves waiting messages out of the lanes that their agents had before.
+func (t *Tick) MoveLanes(ctx context.Context) error {
+	t.ahead = nil
+	return translate(t.q.MoveLanes(ctx))
 }
 
 // DueSchedules lists the schedules whose next slot has come or is not known.

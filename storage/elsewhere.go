@@ -186,14 +186,14 @@ func (t *Tick) LostCalls(ctx context.Context, limit int) ([]turnkeeper.LostCall,
 				Key: turnkeeper.CallKey{Round: int(r.Round), Ordinal: int(r.Ordinal)},
 			},
 			Trouble: turnkeeper.CallTrouble(r.Trouble), Name: r.Name, Effect: turnkeeper.Effect(r.Effect), OutputID: turnkeeper.OutputID(r.OutputID),
-			Losses: int(r.Losses), Limit: r.TimeLimit, WorkerID: turnkeeper.WorkerID(r.WorkerID), JobID: turnkeeper.JobID(r.JobID),
+			Losses: int(r.Losses), Limit: r.TimeLimit, WorkerID: turnkeeper.WorkerID(r.WorkerID), Alive: r.Alive, JobID: turnkeeper.JobID(r.JobID),
 		}
 	}), translate(t.q.LookAgainAtCalls(ctx, int32(limit))) //nolint:gosec // small
 }
 
 // RunAgain has a lost call run again: the next attempt where one was begun.
 func (t *Tick) RunAgain(ctx context.Context, c turnkeeper.LostCall) error {
-	return t.store.again(ctx, t.q, c.Ref, "", true)
+	return t.store.again(ctx, t.q, c.Ref, "", !c.Alive)
 }
 
 // EndCall gives a lost call the result that it will have, and has its turn go on

@@ -150,6 +150,9 @@ func uncertain(err error) bool {
 	return !errors.Is(err, turnkeeper.ErrNotFound) && !errors.Is(err, ErrNewerJournal)
 }
 
+// Passes says that an error is of a database that is away, slow or busy: the same may succeed later.
+func Passes(err error) bool { return uncertain(err) }
+
 // keyTaken says that a unique key refused the write.
 func keyTaken(err error) bool {
 	server, ok := errors.AsType[*serverError](err)

@@ -118,6 +118,9 @@ func (h *house) dispatch(worker turnkeeper.WorkerID) []*dispatch {
 	h.t.Helper()
 	var grants []turnkeeper.GrantID
 	h.inTick(func(ctx context.Context, tick *storage.Tick) error {
+		if err := tick.MoveLanes(ctx); err != nil {
+			return err
+		}
 		ready, err := tick.ReadyTurns(ctx, 100, nil)
 		if err != nil {
 			return err

@@ -89,7 +89,7 @@ func (s *Store) underMigrationLock(ctx context.Context, f func(context.Context, 
 	}
 	defer conn.Release()
 	// A migration may take its time.
-	if _, err := conn.Exec(ctx, "set statement_timeout = 0"); err != nil {
+	if _, err := conn.Exec(ctx, "set statement_timeout = 0"+wholeTables("set")); err != nil {
 		return translate(err)
 	}
 	// The session's lock and settings go with the connection.

@@ -124,7 +124,7 @@ func TestLeaseKeepsItsToken(t *testing.T) {
 	h.exec("delete from turnkeeper.lease_log") // which refers to the lease
 	for sql, refusal := range map[string]string{
 		"update turnkeeper.leases set token = token - 1": "only grows",
-		"delete from turnkeeper.leases":                  "never deleted",
+		"delete from turnkeeper.leases":                  "is not to be deleted",
 	} {
 		if _, err := h.Pool().Exec(t.Context(), sql); err == nil || !strings.Contains(err.Error(), refusal) {
 			t.Errorf("%s: %v", sql, err)

@@ -119,7 +119,7 @@ func (f flood) pour(h *house) {
 func (f flood) mayRead() (pages int) {
 	pages = 5000
 	if f.crowd+f.busy > 0 {
-		pages += 6 * f.lanes // a step is a way down an index, and its row
+		pages += 10 * f.lanes // a step is a way down three indexes, and its row
 	}
 	return pages
 }

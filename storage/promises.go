@@ -28,7 +28,7 @@ const checkTimeout = 10 * time.Minute
 func (s *Store) Check(ctx context.Context, atRest bool) (promises []Promise, err error) {
 	snapshot := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	err = pgx.BeginTxFunc(ctx, s.pool, snapshot, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "set local statement_timeout = "+millis(checkTimeout)); err != nil {
+		if _, err := tx.Exec(ctx, "set local statement_timeout = "+millis(checkTimeout)+wholeTables("set local")); err != nil {
 			return err
 		}
 		for _, c := range checks() {

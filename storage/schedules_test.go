@@ -316,6 +316,12 @@ func TestAScheduleIsRunNow(t *testing.T) {
 			t.Errorf("run %s: %d, %v", name, id, err)
 		}
 	}
+	if err := h.RetireAgent(t.Context(), "desk"); err != nil {
+		t.Fatal(err)
+	}
+	if id, _, err := h.RunSchedule(t.Context(), "desk", "daily"); !errors.Is(err, turnkeeper.ErrAgentRetired) {
+		t.Errorf("run daily of a retired agent: %d, %v", id, err)
+	}
 	if after := one[string](h, "select string_agg(s::text, ' ' order by name) from turnkeeper.schedules s"); after != before {
 		t.Errorf("the schedules were changed from %s to %s", before, after)
 	}

@@ -415,7 +415,7 @@ func TestALostParentsCalls(t *testing.T) {
 	}})
 	own, others := it.changed(func() {
 		h.inTick(func(ctx context.Context, tick *storage.Tick) error {
-			return tick.SettleCalls(ctx, it.grant.TurnID, "unknown", "not run", "ended")
+			return tick.SettleCalls(ctx, it.grant.TurnID, "unknown", "not run", "not run", "ended")
 		})
 	})
 	if want := "awaited 1.2, awaited 2.1, awaited 2.2, call 1.2, call 2.1, call 2.2, call 3.1, spawned 1.2, spawned 2.1, spawned 2.2"; own != want || others != 3 { // requests to cancel

@@ -19,6 +19,7 @@ import (
 	"io/fs"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.uber.org/zap"
 
@@ -52,10 +53,11 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		files: migrations.Files, log: o.Log, mask: o.Mask, fault: o.Fault, statementTimeout: o.StatementTimeout,
 		migrationLockTime: migrationLockTime, migrationPause: migrationPause, looksAt: looksAt,
 	}
+	resets := &resetter{log: o.Log, held: map[*pgx.Conn]bool{}}
 	err := cmp.Or( // what is wrong with one is wrong with all
-		s.connect(ctx, &s.pool, o, o.MaxConns, "turnkeeper", nil),
-		s.connect(ctx, &s.finish, o, o.FinishConns, "turnkeeper finish", nil),
-		s.connect(ctx, &s.queue, o, queueConns, "turnkeeper queue", doorbellsOnly),
+		s.connect(ctx, &s.pool, o, resets, o.MaxConns, "turnkeeper", nil),
+		s.connect(ctx, &s.finish, o, resets, o.FinishConns, "turnkeeper finish", nil),
+		s.connect(ctx, &s.queue, o, resets, queueConns, queueName, doorbellsOnly),
 	)
 	if err == nil {
 		s.q = dbsqlc.New(s.pool)
@@ -68,6 +70,9 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	return s, nil
 }
 
+// queueName is the name of River's connections.
+const queueName = "turnkeeper queue"
+
 // queueConns are what River holds and needs at once: a listener, fetches, upkeep.
 const queueConns = 4
 
@@ -77,8 +82,8 @@ const queueConns = 4
 // fetch does nothing.
 var doorbellsOnly = map[string]string{"synchronous_commit": "off"}
 
-func (s *Store) connect(ctx context.Context, to **pgxpool.Pool, o Options, conns int, name string, more map[string]string) (err error) {
-	*to, err = connect(ctx, o, conns, name, more)
+func (s *Store) connect(ctx context.Context, to **pgxpool.Pool, o Options, resets *resetter, conns int, name string, more map[string]string) (err error) {
+	*to, err = connect(ctx, o, resets, conns, name, more)
 	return err
 }
 

@@ -16,12 +16,14 @@ import (
 // run takes: so long may the transaction be left alone. A result in state CallFailed undoes what run wrote. It returns what was recorded, which is a
 // failure where a statement of run's had failed. Errors are those of Append; when the
 // transaction cannot commit, nothing of the call has happened, and run is run
-// again when the reason passes. A run that failed, and broke the connection by that,
-// as one whose time ends in a statement does, is recorded as it failed.
+// again when the reason passes. A run that failed because the connection broke under
+// one of its statements is run again, until within is over. One that broke it itself,
+// as it does when its time ends in a statement, is recorded as it failed.
 func (w *TurnWriter) Transact(ctx context.Context, start turnkeeper.CallStart, within time.Duration,
 	run func(context.Context) turnkeeper.CallResult,
 ) (result turnkeeper.CallResult, err error) {
 	const steps = 2 // one for the start, one for the result
+	began := time.Now()
 	err = w.write(ctx, commit.Write{Entries: steps, Attempt: func(ctx context.Context, id string) error {
 		return translate(w.inTx(ctx, func(tx pgx.Tx) error {
 			if err := w.sendIn(ctx, tx, step{id: id}, turnkeeper.Entry{Starts: []turnkeeper.CallStart{start}}); err != nil {
@@ -30,8 +32,16 @@ func (w *TurnWriter) Transact(ctx context.Context, start turnkeeper.CallStart, w
 			if err := w.letWait(ctx, tx, within); err != nil {
 				return err
 			}
-			if result, err = runInSavepoint(ctx, tx, run); err != nil {
-				if failed := result; failed.State == turnkeeper.CallFailed && ctx.Err() == nil {
+			var broke func() bool
+			result, err = runInSavepoint(ctx, tx, func(ctx context.Context) turnkeeper.CallResult {
+				ctx, stop := context.WithDeadline(ctx, began.Add(within))
+				defer stop()
+				ctx, broke = watchBreak(ctx)
+				return run(ctx)
+			})
+			if err != nil {
+				again := broke != nil && broke() && time.Since(began) < within
+				if failed := result; failed.State == turnkeeper.CallFailed && ctx.Err() == nil && !again {
 					run = func(context.Context) turnkeeper.CallResult { return failed }
 				}
 				return err
@@ -59,12 +69,11 @@ func (w *TurnWriter) inTx(ctx context.Context, f func(pgx.Tx) error) error {
 	})
 }
 
-// letWait lets a transaction be left alone for as long as its tool may run. The
-// database would end the session else (see connect), and the tool be run again, to wait
-// as long.
+// letWait lets a transaction be left alone for as long as its tool may run, and no longer: a
+// worker that is stopped in it holds what the tool has locked.
 func (w *TurnWriter) letWait(ctx context.Context, tx pgx.Tx, within time.Duration) error {
 	_, err := tx.Exec(ctx, "select set_config('idle_in_transaction_session_timeout', $1, true)",
-		millis(max(within+time.Second, w.store.statementTimeout)))
+		millis(within+time.Second))
 	return err
 }
 

@@ -28,21 +28,27 @@ type Overlooked struct {
 }
 
 // GiveBack gives back what was given to this worker longer than older ago and is
-// not among working, the grants that it works.
-func (s *Store) GiveBack(ctx context.Context, id turnkeeper.WorkerID, older time.Duration, working []turnkeeper.GrantID) (Overlooked, error) {
-	ids := make([]string, len(working))
-	for i, grant := range working {
-		ids[i] = string(grant)
-	}
+// not among working, the grants that it works. away are grants that it left because
+// the database was away: these do not count against their messages.
+func (s *Store) GiveBack(ctx context.Context, id turnkeeper.WorkerID, older time.Duration, working, away []turnkeeper.GrantID) (Overlooked, error) {
+	ids := grantTexts(working)
 	jobs, err := s.q.GiveBackJobs(ctx, string(id), older, ids)
 	if err != nil {
 		return Overlooked{}, translate(err)
 	}
-	grants, err := s.q.GiveUpGrants(ctx, string(id), older, ids)
+	grants, err := s.q.GiveUpGrants(ctx, grantTexts(away), string(id), older, ids)
 	if err == nil && grants > 0 {
 		err = s.q.RingInbox(ctx)
 	}
 	return Overlooked{Jobs: int(jobs), Grants: int(grants)}, translate(err)
+}
+
+func grantTexts(grants []turnkeeper.GrantID) []string {
+	texts := make([]string, len(grants))
+	for i, grant := range grants {
+		texts[i] = string(grant)
+	}
+	return texts
 }
 
 // ForgetWorkers removes the heartbeats of workers that ended a day ago.

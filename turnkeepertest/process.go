@@ -59,6 +59,7 @@ func (w *world) start() {
 		Outputs: p.conn, Extractions: p.conn, Fault: p,
 	})
 	w.join(p)
+	p.conn.Present(p.id)
 	w.note(p, "starts")
 	w.life.Go(func() {
 		if err := p.heart.Beat(p.ctx); err != nil {

@@ -47,9 +47,14 @@ func Open(ctx context.Context, cfg *config.Config, log *zap.Logger, fault FaultH
 	return db, nil
 }
 
-// Migrate brings the schema up to date, River's tables included.
+// Migrate brings the schema up to date, River's tables included. It fails if tables are missing that earlier
+// migrations have made.
 func (db *Database) Migrate(ctx context.Context) ([]storage.Migration, error) {
-	return jobs.Migrate(ctx, db.Store, db.log)
+	applied, err := jobs.Migrate(ctx, db.Store, db.log)
+	if err != nil {
+		return nil, err
+	}
+	return applied, db.Store.CheckTables(ctx)
 }
 
 // checkSchema refuses a database whose schema is older than this program, or too

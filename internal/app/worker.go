@@ -18,6 +18,7 @@ import (
 	"turnkeeper/agentdef"
 	"turnkeeper/agentturn"
 	"turnkeeper/inference/tokens"
+	"turnkeeper/internal/commit"
 	"turnkeeper/internal/config"
 	"turnkeeper/jobs"
 	"turnkeeper/lease"
@@ -183,11 +184,18 @@ func (w *worker) prepare(ctx context.Context) error {
 	if w.tools, err = newToolbox(w.agents, w.store, w.cfg, masker, append(Programs(w.cfg), w.moreTools...)); err != nil {
 		return err
 	}
+	if err := w.store.CheckSessions(ctx); err != nil {
+		return err
+	}
+	warnOfEncoding(ctx, w.store, w.log)
 	if w.cfg.MigrateOnStart {
 		if _, err := w.db.Migrate(ctx); err != nil {
 			return err
 		}
 	} else if err := w.db.checkSchema(ctx); err != nil {
+		return err
+	}
+	if err := w.store.CheckTables(ctx); err != nil {
 		return err
 	}
 	if err := w.checkTokens(ctx); err != nil {
@@ -228,6 +236,7 @@ func (w *worker) prepareTurns() (err error) {
 	w.client, err = jobs.NewClient(client)
 	w.heart = lease.NewHeart(w.beat, w.cfg.TakeoverAfter, w.log)
 	w.bell = storage.NewBell(w.db.URL, w.log)
+	w.bell.Worker = w.id
 	return err
 }
 
@@ -238,8 +247,8 @@ func (w *worker) run(soft, hard context.Context, ready func(Ready)) (err error) 
 	defer background.Wait()
 	defer stop()
 	w.at(ctx, pointStarting)
-	if err := w.heart.Beat(ctx); err != nil {
-		return fmt.Errorf("the heartbeat cannot be written: %w", err)
+	if err := firstBeat(soft, w.heart.Beat, w.log); err != nil {
+		return err
 	}
 	if w.api, err = w.openAPI(ctx); err != nil {
 		return err
@@ -256,7 +265,7 @@ func (w *worker) run(soft, hard context.Context, ready func(Ready)) (err error) 
 	scheduling, stopScheduling := context.WithCancel(ctx)
 	defer stopScheduling()
 	background.Go(func() { w.bell.Run(ctx) })
-	background.Go(func() { w.heart.Run(ctx, func() { w.stop(lease.ErrSilent) }) })
+	background.Go(func() { w.heart.Run(ctx, func() { w.turns.Stop(lease.ErrSilent) }) })
 	background.Go(func() { w.db.keepUp(ctx) })
 	background.Go(func() { w.tidy(ctx) })
 	background.Go(func() { w.rereadAgents(ctx) })
@@ -289,6 +298,34 @@ func (w *worker) run(soft, hard context.Context, ready func(Ready)) (err error) 
 	w.api.drain()
 	stopScheduling()
 	return w.shutDown(ctx, hard)
+}
+
+// beatPause is how long a worker waits before it tries its first heartbeat again.
+const beatPause = time.Second
+
+// firstBeat writes the first heartbeat. A database that is slow or away is waited for, until ctx ends.
+func firstBeat(ctx context.Context, beat func(context.Context) error, log *zap.Logger) error {
+	for {
+		err := beat(ctx)
+		switch {
+		case err == nil:
+			return nil
+		case !storage.Passes(err) || ctx.Err() != nil:
+			return fmt.Errorf("the heartbeat cannot be written: %w", err)
+		}
+		log.Warn("the first heartbeat could not be written; it is tried again", zap.Error(err))
+		commit.Pause(ctx, beatPause)
+	}
+}
+
+// warnOfEncoding warns of a database that cannot hold every text.
+func warnOfEncoding(ctx context.Context, store interface {
+	Encoding(ctx context.Context) (string, error)
+}, log *zap.Logger) {
+	if name, err := store.Encoding(ctx); err == nil && name != "UTF8" {
+		log.Warn("the database is not UTF-8: text with other characters fails; make one with: create database NAME encoding 'UTF8' template template0",
+			zap.String("encoding", name))
+	}
 }
 
 // learnWindows finds out the context windows of the agents' models, and warns of those that nobody

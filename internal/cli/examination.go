@@ -225,7 +225,7 @@ func examineScheduler(d *diagnosis, cfg *config.Config, set storage.SchedulerSet
 	case !set.PausedAt.IsZero():
 		d.add(checkWarn, "scheduler", "paused since "+c.at(set.PausedAt)+": "+set.PausedReason, command("turnctl")+" scheduler resume")
 	case set.HoldUntil.After(c.now):
-		d.add(checkWarn, "scheduler", "holds off until "+c.at(set.HoldUntil)+": "+set.HoldReason, "it goes on by itself")
+		d.add(checkWarn, "scheduler", "holds off until "+c.at(set.HoldUntil)+": "+set.HoldReason, "it goes on by itself; if no commit was lost: "+command("turnctl")+" scheduler resume --now")
 	case set.LastTickAt.IsZero():
 		d.judge(alive == 0, checkWarn, "scheduler", "has never run", "give a worker the role scheduler")
 	case alive > 0 && c.now.Sub(set.LastTickAt) > late:

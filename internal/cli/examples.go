@@ -19,11 +19,12 @@ var examples = map[string]string{
 	"turnctl schedules run":    `  turnctl schedules run watcher`,
 	"turnctl scheduler status": `  turnctl scheduler status -o json`,
 	"turnctl scheduler pause":  `  turnctl scheduler pause "the provider is down"`,
-	"turnctl scheduler resume": `  turnctl scheduler resume`,
-	"turnctl scheduler set":    `  turnctl scheduler set --poll-interval 3s --max-dispatches 50`,
-	"turnctl agents":           `  turnctl agents -o json`,
-	"turnctl agents check":     `  turnctl agents check agents/`,
-	"turnctl workers":          `  turnctl workers`,
+	"turnctl scheduler resume": `  turnctl scheduler resume
+  turnctl scheduler resume --now    # after a planned switchover`,
+	"turnctl scheduler set": `  turnctl scheduler set --poll-interval 3s --max-dispatches 50`,
+	"turnctl agents":        `  turnctl agents -o json`,
+	"turnctl agents check":  `  turnctl agents check agents/`,
+	"turnctl workers":       `  turnctl workers`,
 	"turnctl migrate": `  turnctl migrate
   turnctl migrate --status`,
 	"turnctl doctor": `  turnctl doctor -o json`,

@@ -39,14 +39,35 @@ restarts.`,
 				})
 			},
 		},
-		&cobra.Command{
-			Use: "resume", Short: "Hand out turns again", Args: cobra.NoArgs,
-			RunE: func(cmd *cobra.Command, _ []string) error {
-				return s.steerScheduler(cmd.Context(), func(store *storage.Store) error { return store.ResumeScheduler(cmd.Context()) })
-			},
-		},
+		s.resumeSchedulerCommand(),
 		s.setSchedulerCommand(),
 	)
+	return cmd
+}
+
+func (s *session) resumeSchedulerCommand() *cobra.Command {
+	var now bool
+	cmd := &cobra.Command{
+		Use: "resume", Short: "Hand out turns again", Args: cobra.NoArgs,
+		Long: `Hand out turns again.
+
+After a promotion of a standby, a restore, or a step of the database's clock the
+scheduler holds off by itself for one lease (lease_ttl, 4 minutes): until then a
+turn that the database does not know of may still run. --now ends that. Use it
+only if the database has lost no commit (a planned switchover, a standby that
+was synchronous), or if all workers were restarted since.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return s.steerScheduler(cmd.Context(), func(store *storage.Store) error {
+				if now {
+					if err := store.EndHold(cmd.Context()); err != nil {
+						return err
+					}
+				}
+				return store.ResumeScheduler(cmd.Context())
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&now, "now", false, "do not wait for a hold-off to end; read above when that is safe")
 	return cmd
 }
 

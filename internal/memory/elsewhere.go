@@ -320,6 +320,7 @@ func (s *state) lostCalls(t *turnRow, now time.Time) (lost []turnkeeper.LostCall
 		lost = append(lost, turnkeeper.LostCall{
 			Ref: turnkeeper.CallRef{TurnID: t.ID, Key: a.key, Attempt: a.attempt}, Trouble: trouble, Name: call.Name, Effect: call.Effect,
 			OutputID: call.OutputID, Losses: a.losses, Limit: a.limit, WorkerID: a.worker, JobID: a.job,
+			Alive: s.callAlive(a.worker),
 		})
 	}
 	return lost
@@ -361,10 +362,16 @@ func overlooked(attemptedAt, now time.Time) bool {
 	return !attemptedAt.Add(5*time.Minute).After(now) || yetToCome(attemptedAt, now)
 }
 
+// callAlive reports whether the process of the worker that ran a lost call is there.
+func (s *state) callAlive(id turnkeeper.WorkerID) bool {
+	w := s.workers[id]
+	return s.present[id] != nil && (w == nil || w.StoppedAt.IsZero())
+}
+
 // gone reports whether a worker has stopped, or has been silent for longer than it may be.
 func (s *state) gone(id turnkeeper.WorkerID, now time.Time) bool {
 	w := s.workers[id]
-	return w != nil && (!w.StoppedAt.IsZero() || w.TakeoverAfter > 0 && (!w.BeatAt.Add(w.TakeoverAfter).After(now) || yetToCome(w.BeatAt, now)))
+	return w != nil && (!w.StoppedAt.IsZero() || s.fellSilent(w, now))
 }
 
 func (t *tick) LostCalls(_ context.Context, limit int) (lost []turnkeeper.LostCall, err error) {
@@ -384,7 +391,7 @@ func (t *tick) LostCalls(_ context.Context, limit int) (lost []turnkeeper.LostCa
 }
 
 func (t *tick) RunAgain(_ context.Context, c turnkeeper.LostCall) error {
-	t.onLost(c, func(draft *turnRow, a *awaitedRow, rings *[]Bell) { t.s.again(draft, a, true, rings) })
+	t.onLost(c, func(draft *turnRow, a *awaitedRow, rings *[]Bell) { t.s.again(draft, a, !c.Alive, rings) })
 	return nil
 }
 

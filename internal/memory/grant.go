@@ -62,7 +62,7 @@ func (t *tick) ReadyMessages(_ context.Context, limit int, held []string) (ready
 			m := heads[lane]
 			open := s.open[lane]
 			closed := open != nil && t.freed[lane] && !t.again[open.ID]
-			if open != nil && !closed || !t.free(lane, now) || slices.Contains(held, m.Agent) ||
+			if open != nil && !closed || !t.free(lane, now) || s.laneWaits(m) || slices.Contains(held, m.Agent) ||
 				s.retired(m.Agent) && s.lineageOf(m.ID).Parent == 0 { // what turns of others gave it is granted
 				continue
 			}

@@ -30,6 +30,7 @@ func (s *state) register(a turnkeeper.AgentRegistration, now time.Time) {
 		known.RetiredAt = old.RetiredAt
 	}
 	s.agents[a.Name] = &known
+	s.moveLanes(&known)
 	for _, l := range s.leases {
 		if l.Lane.Agent() == a.Name {
 			l.NotBefore = time.Time{}
@@ -97,6 +98,35 @@ func (c *Conn) RestoreAgent(ctx context.Context, name string) error {
 func (s *state) retired(agent string) bool {
 	a := s.agents[agent]
 	return a != nil && !a.RetiredAt.IsZero()
+}
+
+// moveLanes moves waiting messages out of the lanes that their agent had before. Sub-agents
+// have lanes of their own.
+func (s *state) moveLanes(a *turnkeeper.AgentRegistration) {
+	for _, lane := range lanesOf(s.waiting) {
+		for _, m := range slices.Clone(s.waiting[lane]) {
+			if now := laneOf(a, m.Conversation); m.Agent == a.Name && m.Lane != now && s.parentOf(m.ID) == 0 {
+				s.unsetWaiting(m)
+				m.Lane = now
+				s.setWaiting(m)
+			}
+		}
+	}
+}
+
+// laneWaits reports whether a message must not run yet since its agent's lanes were changed: a turn
+// of its conversation, or of an agent that is its own lane, is open in an old one.
+func (s *state) laneWaits(m *turnkeeper.Message) bool {
+	if s.parentOf(m.ID) != 0 {
+		return false
+	}
+	for lane, turn := range s.open {
+		if turn.Agent == m.Agent && lane != m.Lane &&
+			(turn.Conversation == m.Conversation || !s.agents[m.Agent].LanePerConversation && s.parentOf(turn.MessageID) == 0) {
+			return true
+		}
+	}
+	return false
 }
 
 // Enqueue accepts a message. A repeat with the same key returns the first id.

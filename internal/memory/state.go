@@ -28,6 +28,7 @@ type state struct {
 	jobs    []*jobRow     // by id, from 1
 	calls   []*callJobRow // jobs of detached calls, by id, from 1
 	workers map[turnkeeper.WorkerID]*turnkeeper.Heartbeat
+	present map[turnkeeper.WorkerID]*Conn // that shows that the process is there
 	writes  []writeRow
 	drafts  map[turnkeeper.OutputID]*draft
 
@@ -44,6 +45,7 @@ type state struct {
 	held    map[turnkeeper.Lane]*leaseRow
 
 	timeline, seenTimeline string
+	silenceFrom            time.Time // the silence of workers counts from here
 	lastTickAt, holdUntil  time.Time
 	holdReason             string
 }
@@ -105,7 +107,7 @@ func newState() state {
 	return state{
 		agents: map[string]*turnkeeper.AgentRegistration{}, definitions: map[string][]byte{}, parts: map[string]string{}, summaries: map[conversationKey][]turnkeeper.Summary{}, schedules: map[scheduleKey]*turnkeeper.Schedule{},
 		keys: map[messageKey]turnkeeper.MessageID{}, slots: map[slotKey]turnkeeper.MessageID{},
-		leases: map[turnkeeper.Lane]*leaseRow{}, workers: map[turnkeeper.WorkerID]*turnkeeper.Heartbeat{},
+		leases: map[turnkeeper.Lane]*leaseRow{}, workers: map[turnkeeper.WorkerID]*turnkeeper.Heartbeat{}, present: map[turnkeeper.WorkerID]*Conn{},
 		waiting: map[turnkeeper.Lane][]*turnkeeper.Message{}, open: map[turnkeeper.Lane]*turnRow{}, held: map[turnkeeper.Lane]*leaseRow{},
 		drafts: map[turnkeeper.OutputID]*draft{}, extractions: map[turnkeeper.ExtractionKey][]byte{}, cancels: map[turnkeeper.TurnID]bool{},
 		health: map[string]turnkeeper.ModelHealth{}, probes: map[string]turnkeeper.GrantID{},

@@ -97,6 +97,19 @@ func (c *Conn) Break() {
 	for t := range c.txs {
 		t.end()
 	}
+	for id, conn := range c.store.state.present {
+		if conn == c {
+			delete(c.store.state.present, id)
+		}
+	}
+}
+
+// Present shows, until the connection breaks, that the worker's process is there, so that the
+// scheduler can tell a worker that is late from one that is gone.
+func (c *Conn) Present(id turnkeeper.WorkerID) {
+	c.store.mu.Lock()
+	defer c.store.mu.Unlock()
+	c.store.state.present[id] = c
 }
 
 func (c *Conn) ask(ctx context.Context, request string, do func() error) error {

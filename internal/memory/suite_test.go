@@ -58,6 +58,12 @@ func (d *door) Beat(h turnkeeper.Heartbeat) {
 	}
 }
 
+func (d *door) Present(worker turnkeeper.WorkerID) (gone func()) {
+	conn := d.store.Connect(nil)
+	conn.Present(worker)
+	return conn.Break
+}
+
 func (d *door) Fetch(worker turnkeeper.WorkerID) []storesuite.Job {
 	taken, err := d.conn.Fetch(d.t.Context(), worker, 100)
 	if err != nil {

@@ -156,7 +156,58 @@ func lapsed(l *leaseRow, now time.Time) bool {
 
 func (s *state) silent(l *leaseRow, now time.Time) bool {
 	w := s.workers[s.taker(l)]
-	return w != nil && w.TakeoverAfter > 0 && (!w.BeatAt.Add(w.TakeoverAfter).After(now) || yetToCome(w.BeatAt, now))
+	return w != nil && s.fellSilent(w, now)
+}
+
+// silentFrom is since when a worker has been silent: its newest heartbeat, or the return of the
+// database after that.
+func (s *state) silentFrom(w *turnkeeper.Heartbeat) time.Time {
+	if s.silenceFrom.After(w.BeatAt) {
+		return s.silenceFrom
+	}
+	return w.BeatAt
+}
+
+// fellSilent reports whether a worker has been silent for as long as it said it may be.
+func (s *state) fellSilent(w *turnkeeper.Heartbeat, now time.Time) bool {
+	from := s.silentFrom(w)
+	return w.TakeoverAfter > 0 && (!from.Add(w.TakeoverAfter).After(now) || yetToCome(from, now))
+}
+
+// lossCounts reports whether a lost grant counts against its message. It does if the whole lease
+// passed. Otherwise its worker was silent: that counts if the worker has not been heard of since, and
+// its process is gone or has been silent for a whole lease.
+func (s *state) lossCounts(g turnkeeper.Dispatch, now time.Time) bool {
+	w := s.workers[g.WorkerID]
+	switch {
+	case !g.Until.After(g.EndedAt):
+		return true
+	case w == nil:
+		return s.present[g.WorkerID] == nil
+	case !w.StoppedAt.IsZero():
+		return true
+	case w.BeatAt.After(g.EndedAt) && !yetToCome(w.BeatAt, now):
+		return false
+	default:
+		return s.present[g.WorkerID] == nil || !s.silentFrom(w).Add(g.Until.Sub(g.GrantedAt)).After(now)
+	}
+}
+
+// losses counts the losses of a message that count against it.
+func (s *state) losses(id turnkeeper.MessageID, now time.Time) (n int) {
+	for _, g := range s.grants {
+		if turn := s.turn(g.TurnID); g.Outcome == "lost" && turn != nil && turn.MessageID == id && s.lossCounts(g.Dispatch, now) {
+			n++
+		}
+	}
+	return n
+}
+
+// holderAlive reports whether the loss of a lease that is held does not count.
+func (s *state) holderAlive(l *leaseRow, now time.Time) bool {
+	g := s.grant(l.GrantID).Dispatch
+	g.WorkerID, g.EndedAt = s.taker(l), now
+	return !s.lossCounts(g, now)
 }
 
 // taker returns the worker that the grant of a lease is bound to, or else the one that took its job.
@@ -174,6 +225,14 @@ func (t *tick) Note(_ context.Context, now time.Time, timeline string) error {
 	t.later(func(*[]Bell) { t.s.state.lastTickAt, t.s.state.seenTimeline = now, timeline })
 	return nil
 }
+
+// CountSilence takes effect at once. A tick that is undone does no harm by it.
+func (t *tick) CountSilence(_ context.Context, since time.Time) error {
+	return t.read(func(s *state, _ time.Time) { s.silenceFrom = since })
+}
+
+// MoveLanes has nothing to do: RegisterAgents has moved all messages.
+func (t *tick) MoveLanes(context.Context) error { return nil }
 
 func (t *tick) Hold(_ context.Context, until time.Time, reason string) error {
 	t.later(func(*[]Bell) {
@@ -198,7 +257,7 @@ func (t *tick) Lost(_ context.Context, limit int) (lost []turnkeeper.LostGrant, 
 			}
 			lost = append(lost, turnkeeper.LostGrant{
 				Lane: lane, TurnID: turn.ID, GrantID: l.GrantID, JobID: turn.JobID, MessageID: turn.MessageID, WorkerID: s.taker(l),
-				Trigger: turn.Trigger, GrantedAt: l.GrantedAt, Lapsed: lapsed(l, now), Losses: turn.Losses,
+				Trigger: turn.Trigger, GrantedAt: l.GrantedAt, Lapsed: lapsed(l, now), Alive: s.holderAlive(l, now), Losses: s.losses(turn.MessageID, now),
 				Dispatches: turn.Dispatches, Rounds: len(turn.rounds), LastSeq: turn.LastSeq,
 			})
 		}
@@ -417,7 +476,7 @@ func (s *state) nextDue(then, now time.Time) time.Duration {
 	}
 	for _, w := range s.workers {
 		if w.StoppedAt.IsZero() && w.TakeoverAfter > 0 {
-			consider(w.BeatAt.Add(w.TakeoverAfter))
+			consider(s.silentFrom(w).Add(w.TakeoverAfter))
 		}
 	}
 	return wait

@@ -25,16 +25,16 @@ var targets = []Target{
 	},
 	{
 		Name:      "end",
-		Functions: []string{"end_dispatch", "check_turn_move", "turn_holds", "lease_holds", "message_holds"},
+		Functions: []string{"end_dispatch", "check_turn_move", "lease_may_go", "turn_holds", "lease_holds", "message_holds"},
 		First: "^(TestRowRules|TestTablesKeep|TestNothingHappens|Test.*Move|TestOutcomes|TestWhetherATurnWaits|TestACancellation|" +
 			"TestAnEndOfAnother|TestTheJobOfAnEnd|TestWhoIsToldOfAnEnd)",
 		Tests: stores, Skip: plans,
 	},
 	{
 		Name:    "grant",
-		Queries: []string{"Grant", "ReadyTurns", "ReadyMessages", "ShortQueue", "LostGrants", "CloseJobs", "GiveBackJobs", "GiveUpGrants"},
+		Queries: []string{"Grant", "ReadyTurns", "ReadyMessages", "ShortQueue", "LostGrants", "MoveLanes", "CloseJobs", "GiveBackJobs", "GiveUpGrants"},
 		Functions: []string{"lease_over", "heart_silent", "lane_pauses", "check_granted", "worker_gone", "owner_gone",
-			"grants_lost"},
+			"grants_lost", "silent_from", "loss_counts", "worker_present", "lane_waits", "forget_lanes"},
 		First: "^(Test.*Lost|TestRoomIs|TestHeartbeats|TestUnclaimed|TestReadyMessages|TestDeferred|TestFailedLane|TestWhich|TestATurnForANewer|TestAGrant|TestWhatAWorker|TestTimeRules|TestJobsThatAreOver|TestLosses|TestNothingHappens)",
 		Tests: stores, Skip: plans,
 	},

@@ -66,6 +66,7 @@ func (w *world) boot() *process {
 	p.slots, p.takeover = 1+a.IntN(4), w.profile.takeover
 	p.drift = a.Float64()*2*w.profile.drift - w.profile.drift
 	p.conn = w.store.Connect(p.wire)
+	p.conn.Present(p.id)
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.runner = w.newRunner(p)
 	w.note(p, "boot", "", int64(p.slots), 0)

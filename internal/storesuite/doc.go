@@ -25,6 +25,8 @@ type Door interface {
 	Retire(agent string, retired bool)
 	Enqueue(ctx context.Context, m turnkeeper.Submission) (turnkeeper.MessageID, error)
 	Beat(h turnkeeper.Heartbeat)
+	// Present connects the worker's process, until gone is called.
+	Present(worker turnkeeper.WorkerID) (gone func())
 	// Fetch takes every job that rings, as the worker.
 	Fetch(worker turnkeeper.WorkerID) []Job
 	BindGrant(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID, worker turnkeeper.WorkerID) (first bool, err error)
@@ -126,7 +128,13 @@ func Run(t *testing.T, open func(t *testing.T) Door) { //nolint:funlen // one en
 		{"three losses end a message without running it", threeLosses},
 		{"a round that was streamed as a message lost its last worker is void", lostInARound},
 		{"a grant nobody took is no loss", unclaimed},
+		{"an agent's lanes are changed while a message waits", func(h *house) { h.changeLanes(nil) }},
+		{"an agent's lanes are changed while a turn runs", func(h *house) { h.changeLanes(granted) }},
+		{"an agent's lanes are changed while a turn is put off", func(h *house) { h.changeLanes(putOff) }},
 		{"a silent worker's turn is taken", silentWorker},
+		{"a worker that is late does not count against the message", lateWorkers},
+		{"a worker that is heard of again does not count against the message", heardAgain},
+		{"silence counts from the database's return", databaseAway},
 		{"a lost answer is settled by reading back", lostAnswer},
 		{"a lost request is sent again", lostRequest},
 		{"a lost answer of the end is settled", lostEnd},

@@ -406,6 +406,88 @@ func silentWorker(h *house) {
 	isIt(h, "the silent worker's write", d.Append(h.Context(), turnkeeper.Entry{Round: round(1)}), turnkeeper.ErrFenced)
 }
 
+// lateWorkers takes a turn from a worker that is silent while its process is there: it is short of time, or
+// stopped. The message is not to blame, until the process is gone.
+func lateWorkers(h *house) {
+	gone := h.Present(first)
+	const dead = "worker-dead"
+	h.beat(second, dead)
+	h.enqueue("clerk", "", "do it")
+	equal(h, "granted", h.tickAlone().Granted, 1)
+	d := h.take(dead)[0]
+	for _, next := range []turnkeeper.WorkerID{dead, first} { // two are lost with their process
+		h.Pass(takeover + time.Second)
+		h.beat(second)
+		equal(h, "requeued", h.tickAlone().Requeued, 1)
+		if next == first {
+			h.beat(first)
+		}
+		equal(h, "taken", len(h.take(next)), 1)
+	}
+	for range 4 { // more often than a message may lose its worker
+		h.Pass(takeover + time.Second)
+		h.beat(second)
+		report := h.tickAlone()
+		equal(h, "requeued", report.Requeued, 1)
+		equal(h, "closed", report.Closed, 0)
+		equal(h, "taken", len(h.take(first)), 1)
+	}
+	gone()
+	equal(h, "closed when the process is gone", h.tickAlone().Closed, 1)
+	turn, _ := h.Turn(d.grant.TurnID)
+	equal(h, "stop reason", turn.StopReason, turnkeeper.StopWorkerLost)
+}
+
+// heardAgain takes a turn from a worker that seems gone and comes back, as one whose network was down.
+func heardAgain(h *house) {
+	h.turn()
+	for range 4 {
+		h.Pass(takeover + time.Second)
+		h.beat(second)
+		report := h.tickAlone()
+		equal(h, "requeued", report.Requeued, 1)
+		equal(h, "closed", report.Closed, 0)
+		h.Pass(time.Second)
+		h.beat(first)
+		equal(h, "taken", len(h.take(first)), 1)
+	}
+	for range 2 { // now it is gone
+		h.Pass(takeover + time.Second)
+		h.beat(second)
+		equal(h, "requeued", h.tickAlone().Requeued, 1)
+		h.take(first)
+	}
+	equal(h, "closed", h.tickAlone().Closed, 1)
+}
+
+// databaseAway lets the database be away for longer than workers may be silent.
+func databaseAway(h *house) {
+	h.turn()
+	h.Pass(takeover + time.Second)
+	h.beat(second)
+	equal(h, "the worker looks lost", h.countSilence().Lost, true)
+	equal(h, "requeued at the database's return", h.tickAlone().Requeued, 0)
+	h.Pass(takeover / 2)
+	h.beat(second)
+	equal(h, "requeued before the worker is silent again", h.tickAlone().Requeued, 0)
+	h.Pass(takeover/2 + time.Second)
+	h.beat(second)
+	equal(h, "requeued", h.tickAlone().Requeued, 1)
+}
+
+// countSilence is a tick at the return of the database.
+func (h *house) countSilence() (sit turnkeeper.Situation) {
+	h.Helper()
+	err := h.Scheduler().InTick(h.Context(), func(t scheduler.Tick) (err error) {
+		if sit, _, err = t.Look(h.Context()); err != nil {
+			return err
+		}
+		return t.CountSilence(h.Context(), sit.Now)
+	})
+	isIt(h, "the tick", err, nil)
+	return sit
+}
+
 // clockPutBack loses a worker before the clock is put back by an hour: its lease
 // would seem good, and its last sign of life new, until the hour has come round.
 func clockPutBack(h *house) {
@@ -521,4 +603,63 @@ func lostInARound(h *house) {
 	equal(h, "what the lost worker had streamed", before.Type, turnkeeper.EventRoundRollback)
 	equal(h, "of round", before.Round, 2)
 	equal(h, "number of the last event", all[len(all)-1].Seq, int64(len(all)))
+}
+
+// changeLanes changes the lanes of agents, there and back, while before has made of a message what it likes. The
+// next message of the conversation waits for it, and no longer.
+func (h *house) changeLanes(before func(*house)) {
+	for agent, byConversation := range map[string]bool{"clerk": true, "desk": false} {
+		for range 2 {
+			h.enqueue(agent, "talk", "first")
+			if before != nil {
+				before(h)
+			}
+			h.Register(registration(agent, byConversation))
+			h.enqueue(agent, "talk", "second")
+			if before == nil {
+				equal(h, "granted", h.tick().Granted, 1)
+			} else {
+				equal(h, "granted beside the old lane", h.tick().Granted, 0)
+				h.Pass(2 * time.Second)
+				equal(h, "granted beside the old lane", h.tick().Granted, 0)
+				h.enqueue(agent, "other", "by itself")
+				want := 0
+				if byConversation {
+					want = 1
+				}
+				equal(h, agent+" grants to another conversation", h.tick().Granted, want)
+				h.Pass(time.Minute)
+				h.tick()
+			}
+			h.answerInOrder("talk", "first", "second")
+			byConversation = !byConversation
+		}
+	}
+}
+
+func granted(h *house) { equal(h, "granted", h.tick().Granted, 1) }
+
+func putOff(h *house) {
+	isIt(h, "put off", h.next(first).end(turnkeeper.Outcome{State: turnkeeper.TurnQueued, Backoff: time.Minute}), nil)
+}
+
+// answerInOrder ends all turns that are granted. Those of a conversation are to be these messages, in this order.
+func (h *house) answerInOrder(conversation string, bodies ...string) {
+	h.Helper()
+	var answered []string
+	for range 2 * len(bodies) {
+		for _, d := range h.take(first) {
+			isIt(h, "end", d.end(succeeded("done")), nil)
+			if d.record.Turn.Conversation == conversation {
+				answered = append(answered, d.record.Message.Body)
+			}
+		}
+		h.tick()
+	}
+	for _, d := range h.take(first) {
+		isIt(h, "end", d.end(succeeded("done")), nil)
+	}
+	if !slices.Equal(answered, bodies) {
+		h.Errorf("answered %q, want %q", answered, bodies)
+	}
 }

@@ -7,7 +7,9 @@ insert into turnkeeper.agents (name, definition_hash, description, lane_per_conv
 values (@name, @definition_hash, @description, @lane_per_conversation, @models::text[], @give_up_after::interval)
 on conflict (name) do update set definition_hash = excluded.definition_hash,
     description = excluded.description, lane_per_conversation = excluded.lane_per_conversation,
-    models = excluded.models, give_up_after = excluded.give_up_after, updated_at = clock_timestamp()
+    models = excluded.models, give_up_after = excluded.give_up_after, updated_at = clock_timestamp(),
+    lanes_changed_at = case when agents.lane_per_conversation <> excluded.lane_per_conversation then clock_timestamp() else agents.lanes_changed_at end,
+    lanes_moved_at = case when agents.lane_per_conversation = excluded.lane_per_conversation then agents.lanes_moved_at end
 where (agents.definition_hash, agents.description, agents.lane_per_conversation, agents.models, agents.give_up_after)
     is distinct from (excluded.definition_hash, excluded.description, excluded.lane_per_conversation, excluded.models, excluded.give_up_after);
 
@@ -54,3 +56,7 @@ where m.id = @message and m.closed_at is not null and a.retired_at is not null
 
 -- name: EndBackoff :exec
 update turnkeeper.leases set not_before = null where agent = @agent and not_before is not null;
+
+-- name: EndDeferrals :exec
+-- Turns that a budget put off are looked at again: the agent may have another now.
+update turnkeeper.turns set due_at = null where agent = @agent and state = 'queued' and error_class = 'budget' and due_at is not null;

@@ -6,6 +6,7 @@ select pg_try_advisory_xact_lock(hashtext('turnkeeper.scheduler'))::boolean as l
     case when pg_is_in_recovery() then '' else substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) end::text as current_timeline,
     poll_interval, max_dispatches_per_tick, (paused_at is not null)::boolean as paused,
     coalesce(timeline, '')::text as timeline, last_tick_at, hold_until, coalesce(hold_reason, '')::text as hold_reason,
+    coalesce(server_started <> pg_postmaster_start_time(), false)::boolean as restarted,
     turnkeeper.grants_lost()::boolean as lost,
     coalesce((select max(granted_at) from turnkeeper.leases where grant_id is not null), to_timestamp(0))::timestamptz as newest_grant,
     exists (select from turnkeeper.schedules s where s.active and s.paused_at is null
@@ -16,6 +17,8 @@ select pg_try_advisory_xact_lock(hashtext('turnkeeper.scheduler'))::boolean as l
      or exists (select from turnkeeper.spawned_calls where ended_at is null and told_at is null and deadline <= statement_timestamp())
      or exists (select from turnkeeper.spawned_calls where dropped_at is not null and ended_at is null))::boolean as spawns,
     exists (select from turnkeeper.turns where state = 'queued')::boolean as queued,
+    exists (select from turnkeeper.agents where lanes_changed_at is not null
+            and (lanes_moved_at is null or abs(extract(epoch from statement_timestamp() - lanes_moved_at)) >= 1))::boolean as lanes,
     (select count(*) from turnkeeper.oldest_waiting(@max_rows::integer) as w (lane, id, due_at, priority)
      where w.due_at <= statement_timestamp()
         or (select m.due_at <= m.accepted_at from turnkeeper.messages m where m.id = w.id)) as waiting,
@@ -26,7 +29,11 @@ select pg_try_advisory_xact_lock(hashtext('turnkeeper.scheduler'))::boolean as l
 from turnkeeper.settings;
 
 -- name: NoteTick :exec
-update turnkeeper.settings set last_tick_at = @now::timestamptz, timeline = @timeline::text;
+update turnkeeper.settings set last_tick_at = @now::timestamptz, timeline = @timeline::text,
+    server_started = coalesce(server_started, pg_postmaster_start_time());
+
+-- name: CountSilence :exec
+update turnkeeper.settings set silence_from = @since::timestamptz, server_started = pg_postmaster_start_time();
 
 -- name: HoldOff :exec
 update turnkeeper.settings set hold_until = @until::timestamptz, hold_reason = @reason::text;
@@ -43,17 +50,25 @@ update turnkeeper.leases set not_before = null where not_before is not null and 
 -- A lease is lost when it has lapsed, when the worker that has it is silent for as long as that
 -- worker said it may be, or when its job waits in the own queue of a worker that is gone. A worker
 -- has it that the grant is bound to, or, while it is bound to none, that River has given the job to:
--- the latter is a hint only, for that worker may never come to bind it.
+-- the latter is a hint only, for that worker may never come to bind it. Losses are those of the message that count.
 select l.lane, l.turn_id::bigint as turn_id, l.grant_id::uuid as grant_id, l.granted_at::timestamptz as granted_at,
-    t.job_id::bigint as job_id, t.losses, t.dispatches, t.inference_rounds, t.last_seq, t.trigger, t.message_id,
+    t.job_id::bigint as job_id, t.dispatches, t.inference_rounds, t.last_seq, t.trigger, t.message_id,
     coalesce(t.worker_id, j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as worker_id,
-    turnkeeper.lease_over(l.granted_at, l.lease_until)::boolean as lapsed
+    turnkeeper.lease_over(l.granted_at, l.lease_until)::boolean as lapsed,
+    coalesce(not turnkeeper.loss_counts(coalesce(t.worker_id, j.attempted_by[array_upper(j.attempted_by, 1)]),
+        g.granted_at, g.lease_until, statement_timestamp(), h.stopped_at, h.beat_at), false)::boolean as alive,
+    (select count(*) from turnkeeper.turns p join turnkeeper.lease_log e on e.turn_id = p.id
+     left join turnkeeper.worker_heartbeat w on w.worker_id = e.worker_id
+     where p.message_id = t.message_id and e.outcome = 'lost'
+       and turnkeeper.loss_counts(e.worker_id, e.granted_at, e.lease_until, e.ended_at, w.stopped_at, w.beat_at))::integer as losses
 from turnkeeper.leases l
 join turnkeeper.turns t on t.id = l.turn_id
+left join turnkeeper.lease_log g on g.grant_id = l.grant_id
 left join turnkeeper.river_job j on j.id = t.job_id
 left join turnkeeper.worker_heartbeat h on h.worker_id = coalesce(t.worker_id, j.attempted_by[array_upper(j.attempted_by, 1)])
 where l.grant_id is not null
-  and (turnkeeper.lease_over(l.granted_at, l.lease_until) or turnkeeper.heart_silent(h.beat_at, h.takeover_after)
+  and (turnkeeper.lease_over(l.granted_at, l.lease_until)
+       or turnkeeper.heart_silent(turnkeeper.silent_from(h.beat_at), h.takeover_after)
        or t.worker_id is null and j.state = 'available' and turnkeeper.owner_gone(j.queue))
 order by l.granted_at
 limit @max_rows
@@ -84,6 +99,24 @@ on conflict (agent, schedule, slot) do nothing;
 update turnkeeper.schedules set next_due = sqlc.narg(next_due), last_slot = coalesce(sqlc.narg(last_slot), last_slot),
     last_error = sqlc.narg(last_error), active = active and sqlc.narg(next_due)::timestamptz is not null
 where agent = @agent and name = @name;
+
+-- name: MoveLanes :exec
+-- Moves messages that wait into the lanes that their agents have now, but not those of sub-agents, which have lanes of
+-- their own. An agent's lanes have changed for an hour, and for as long as a turn is open in an old one.
+with a as (
+    select name, lane_per_conversation, lanes_changed_at from turnkeeper.agents where lanes_changed_at is not null for update skip locked
+), moved as (
+    update turnkeeper.messages m set lane = case when a.lane_per_conversation then a.name || '/' || m.conversation else a.name end
+    from a where m.agent = a.name and m.state = 'waiting'
+      and m.lane <> case when a.lane_per_conversation then a.name || '/' || m.conversation else a.name end
+      and not exists (select from turnkeeper.spawned_calls c where c.message_id = m.id)
+)
+update turnkeeper.agents u set lanes_moved_at = clock_timestamp(),
+    lanes_changed_at = case when a.lanes_changed_at > clock_timestamp() - interval '1 hour' or exists (
+        select from turnkeeper.turns t where t.agent = a.name and t.state in ('queued', 'running', 'waiting')
+          and t.lane <> case when a.lane_per_conversation then a.name || '/' || t.conversation else a.name end
+          and not exists (select from turnkeeper.spawned_calls c where c.message_id = t.message_id)) then a.lanes_changed_at end
+from a where u.name = a.name;
 
 -- name: ReadyTurns :many
 -- Open turns without a lease: handed back, taken from a lost worker, deferred.
@@ -128,6 +161,7 @@ join turnkeeper.agents a on a.name = m.agent
 where (a.retired_at is null or (select c.message_id from turnkeeper.spawned_calls c where c.message_id = m.id) is not null)
   and (select l.grant_id is not null or turnkeeper.lane_pauses(l.not_before) from turnkeeper.leases l where l.lane = head.lane) is not true
   and (select t.id from turnkeeper.turns t where t.lane = head.lane and t.state in ('queued', 'running', 'waiting')) is null
+  and (a.lanes_changed_at is null or not turnkeeper.lane_waits(m.id, m.agent, m.conversation, m.lane, a.lane_per_conversation))
 order by m.due_at, m.priority desc, m.id;
 
 -- name: ReadyMessages :many
@@ -188,6 +222,7 @@ from picked
 join turnkeeper.messages m on m.id = picked.id
 join turnkeeper.agents a on a.name = m.agent
 where m.due_at <= greatest(statement_timestamp(), m.accepted_at) -- what was due once is, however the clock was set back
+  and (a.lanes_changed_at is null or not turnkeeper.lane_waits(m.id, m.agent, m.conversation, m.lane, a.lane_per_conversation))
 order by m.due_at, m.priority desc, m.id;
 
 -- name: NextDue :one
@@ -200,8 +235,8 @@ select extract(epoch from coalesce(least(
     (select min(t.due_at) from turnkeeper.turns t where t.state = 'queued' and t.due_at > @since::timestamptz),
     (select min(h.until) from turnkeeper.model_health h where h.down_since is not null and h.until > @since::timestamptz),
     (select min(lease_until) from turnkeeper.leases where grant_id is not null and lease_until > @since::timestamptz),
-    (select min(beat_at + takeover_after) from turnkeeper.worker_heartbeat
-     where stopped_at is null and takeover_after > interval '0' and beat_at + takeover_after > @since::timestamptz)
+    (select min(turnkeeper.silent_from(beat_at) + takeover_after) from turnkeeper.worker_heartbeat
+     where stopped_at is null and takeover_after > interval '0' and turnkeeper.silent_from(beat_at) + takeover_after > @since::timestamptz)
 ), statement_timestamp() + interval '1 hour') - statement_timestamp())::float8 as seconds;
 
 -- name: Grant :exec
@@ -220,7 +255,7 @@ with input as (
     select clock_timestamp() as at
 ), granted as (
     insert into turnkeeper.leases as l (lane, agent, token, grant_id, turn_id, granted_at, lease_until)
-    select i.lane, i.agent, 1, i.grant_id, i.turn_id, clock.at, clock.at + @ttl::interval from input i, clock
+    select i.lane, i.agent, s.lane_token + 1, i.grant_id, i.turn_id, clock.at, clock.at + @ttl::interval from input i, clock, turnkeeper.settings s
     on conflict (lane) do update set token = l.token + 1, grant_id = excluded.grant_id, turn_id = excluded.turn_id,
         granted_at = excluded.granted_at, lease_until = excluded.lease_until
     where l.grant_id is null
@@ -280,19 +315,31 @@ where l.grant_id is not null and t.state = 'running' and t.worker_id is null
 -- Grants that this worker left without an end, which it could not write: bound to
 -- it, whoever else was given their jobs, or bound to nobody, and their jobs, which
 -- were this worker's, are over. They are over now, and the scheduler finds them lost.
-update turnkeeper.leases l set lease_until = clock_timestamp()
-from turnkeeper.turns t join turnkeeper.river_job j on j.id = t.job_id
-where t.id = l.turn_id and t.grant_id = l.grant_id and t.state = 'running' and l.lease_until > clock_timestamp()
-  and (t.worker_id = @worker::text or t.worker_id is null and j.state not in ('available', 'running')
-       and j.attempted_by[array_upper(j.attempted_by, 1)] = @worker::text)
-  and j.attempted_at <= statement_timestamp() - @older::interval
-  and l.grant_id <> all(@working::uuid[]);
+-- Those that it left because the database was away do not count against their
+-- messages: see turnkeeper.loss_counts.
+with given_up as (
+    update turnkeeper.leases l set lease_until = clock_timestamp()
+    from turnkeeper.turns t join turnkeeper.river_job j on j.id = t.job_id
+    where t.id = l.turn_id and t.grant_id = l.grant_id and t.state = 'running' and l.lease_until > clock_timestamp()
+      and (t.worker_id = @worker::text or t.worker_id is null and j.state not in ('available', 'running')
+           and j.attempted_by[array_upper(j.attempted_by, 1)] = @worker::text)
+      and j.attempted_at <= statement_timestamp() - @older::interval
+      and l.grant_id <> all(@working::uuid[])
+    returning l.grant_id, l.lease_until
+)
+update turnkeeper.lease_log g set lease_until = case when u.grant_id = any(@away::uuid[]) then g.lease_until else u.lease_until end
+from given_up u where g.grant_id = u.grant_id;
 
 -- name: Pause :exec
 update turnkeeper.settings set paused_at = clock_timestamp(), paused_reason = @reason::text;
 
 -- name: Resume :exec
 update turnkeeper.settings set paused_at = null, paused_reason = null;
+
+-- name: AcceptDatabase :exec
+-- Takes the database as it is for what the next tick is to expect: its timeline, its clock and its server.
+update turnkeeper.settings set last_tick_at = clock_timestamp(), silence_from = clock_timestamp(), server_started = pg_postmaster_start_time(),
+    timeline = case when pg_is_in_recovery() then timeline else substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) end;
 
 -- name: SetIntervals :exec
 update turnkeeper.settings set

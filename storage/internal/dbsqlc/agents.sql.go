@@ -19,6 +19,16 @@ func (q *Queries) EndBackoff(ctx context.Context, agent string) error {
 	return err
 }
 
+const EndDeferrals = `-- name: EndDeferrals :exec
+update turnkeeper.turns set due_at = null where agent = $1 and state = 'queued' and error_class = 'budget' and due_at is not null
+`
+
+// Turns that a budget put off are looked at again: the agent may have another now.
+func (q *Queries) EndDeferrals(ctx context.Context, agent string) error {
+	_, err := q.db.Exec(ctx, EndDeferrals, agent)
+	return err
+}
+
 const ListAgents = `-- name: ListAgents :many
 select a.name, a.description, a.definition_hash, a.lane_per_conversation, a.updated_at, a.retired_at,
     case when a.retired_at is null then 0 else
@@ -120,7 +130,9 @@ insert into turnkeeper.agents (name, definition_hash, description, lane_per_conv
 values ($1, $2, $3, $4, $5::text[], $6::interval)
 on conflict (name) do update set definition_hash = excluded.definition_hash,
     description = excluded.description, lane_per_conversation = excluded.lane_per_conversation,
-    models = excluded.models, give_up_after = excluded.give_up_after, updated_at = clock_timestamp()
+    models = excluded.models, give_up_after = excluded.give_up_after, updated_at = clock_timestamp(),
+    lanes_changed_at = case when agents.lane_per_conversation <> excluded.lane_per_conversation then clock_timestamp() else agents.lanes_changed_at end,
+    lanes_moved_at = case when agents.lane_per_conversation = excluded.lane_per_conversation then agents.lanes_moved_at end
 where (agents.definition_hash, agents.description, agents.lane_per_conversation, agents.models, agents.give_up_after)
     is distinct from (excluded.definition_hash, excluded.description, excluded.lane_per_conversation, excluded.models, excluded.give_up_after)
 `

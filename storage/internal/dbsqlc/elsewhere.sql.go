@@ -384,11 +384,11 @@ with looked_at as (
     where r.state = 'running' and left(r.queue, 9) = 'detached_'
 ), lost as (
     select d.turn_id, d.round, d.ordinal,
-        case when d.lost_at is not null or turnkeeper.worker_gone(h.stopped_at, h.beat_at, h.takeover_after) then 'lost' else 'overdue' end as trouble
+        case when d.lost_at is not null or turnkeeper.worker_gone(h.stopped_at, turnkeeper.silent_from(h.beat_at), h.takeover_after) then 'lost' else 'overdue' end as trouble
     from turnkeeper.detached_calls d
     left join turnkeeper.worker_heartbeat h on h.worker_id = d.worker_id
     where d.claim is not null and d.ended_at is null
-      and (d.lost_at is not null or turnkeeper.worker_gone(h.stopped_at, h.beat_at, h.takeover_after)
+      and (d.lost_at is not null or turnkeeper.worker_gone(h.stopped_at, turnkeeper.silent_from(h.beat_at), h.takeover_after)
            or turnkeeper.run_overdue(d.claimed_at, d.deadline, d.time_limit, h.beat_at))
     union all
     select d.turn_id, d.round, d.ordinal, case when d.deadline <= statement_timestamp() then 'unwanted' else 'unrung' end
@@ -402,14 +402,16 @@ with looked_at as (
         and d.ordinal = (j.args ->> 'ordinal')::integer and d.job_id = j.id and d.claim is null and d.ended_at is null
     left join turnkeeper.worker_heartbeat h on h.worker_id = j.attempted_by[array_upper(j.attempted_by, 1)]
     where d.deadline > statement_timestamp()
-      and (turnkeeper.worker_gone(h.stopped_at, h.beat_at, h.takeover_after) or turnkeeper.fetch_overlooked(j.attempted_at))
+      and (turnkeeper.worker_gone(h.stopped_at, turnkeeper.silent_from(h.beat_at), h.takeover_after) or turnkeeper.fetch_overlooked(j.attempted_at))
 )
 select d.turn_id, d.round, d.ordinal, d.attempt, d.losses, d.time_limit, d.job_id, coalesce(d.worker_id, '')::text as worker_id,
-    c.name, c.effect, coalesce(c.output_id, '')::text as output_id, lost.trouble::text as trouble
+    c.name, c.effect, coalesce(c.output_id, '')::text as output_id, lost.trouble::text as trouble,
+    (d.lost_at is null and h.stopped_at is null and coalesce(turnkeeper.worker_present(d.worker_id), false))::boolean as alive
 from lost
 join turnkeeper.detached_calls d on (d.turn_id, d.round, d.ordinal) = (lost.turn_id, lost.round, lost.ordinal)
 join turnkeeper.calls c on (c.turn_id, c.round, c.ordinal) = (lost.turn_id, lost.round, lost.ordinal)
 join turnkeeper.turns t on t.id = lost.turn_id
+left join turnkeeper.worker_heartbeat h on h.worker_id = d.worker_id
 where d.ended_at is null and t.ended_at is null
 limit $1
 for update of t, d skip locked
@@ -428,6 +430,7 @@ type LostCallsRow struct {
 	Effect    string
 	OutputID  string
 	Trouble   string
+	Alive     bool
 }
 
 // Detached calls without a hope: runs of workers that are silent or that gave them
@@ -455,6 +458,7 @@ func (q *Queries) LostCalls(ctx context.Context, maxRows int32) ([]LostCallsRow,
 			&i.Effect,
 			&i.OutputID,
 			&i.Trouble,
+			&i.Alive,
 		); err != nil {
 			return nil, err
 		}

@@ -237,6 +237,9 @@ type TurnkeeperSetting struct {
 	LastTickAt           *time.Time
 	HoldUntil            *time.Time
 	HoldReason           *string
+	SilenceFrom          *time.Time
+	ServerStarted        *time.Time
+	LaneToken            int64
 }
 
 type TurnkeeperSpend struct {

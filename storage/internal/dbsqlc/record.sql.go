@@ -82,6 +82,17 @@ func (q *Queries) CountPastTurns(ctx context.Context, agent string, conversation
 	return count, err
 }
 
+const CurrentDefinition = `-- name: CurrentDefinition :one
+select d.content from turnkeeper.agents a join turnkeeper.definitions d on d.hash = a.definition_hash where a.name = $1
+`
+
+func (q *Queries) CurrentDefinition(ctx context.Context, agent string) (string, error) {
+	row := q.db.QueryRow(ctx, CurrentDefinition, agent)
+	var content string
+	err := row.Scan(&content)
+	return content, err
+}
+
 const DefinitionOfTurn = `-- name: DefinitionOfTurn :one
 select t.agent, d.content from turnkeeper.turns t join turnkeeper.definitions d on d.hash = t.definition_hash where t.id = $1
 `

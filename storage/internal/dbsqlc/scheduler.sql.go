@@ -10,6 +10,17 @@ import (
 	"time"
 )
 
+const AcceptDatabase = `-- name: AcceptDatabase :exec
+update turnkeeper.settings set last_tick_at = clock_timestamp(), silence_from = clock_timestamp(), server_started = pg_postmaster_start_time(),
+    timeline = case when pg_is_in_recovery() then timeline else substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) end
+`
+
+// Takes the database as it is for what the next tick is to expect: its timeline, its clock and its server.
+func (q *Queries) AcceptDatabase(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, AcceptDatabase)
+	return err
+}
+
 const AdvanceSchedule = `-- name: AdvanceSchedule :exec
 update turnkeeper.schedules set next_due = $1, last_slot = coalesce($2, last_slot),
     last_error = $3, active = active and $1::timestamptz is not null
@@ -52,6 +63,15 @@ where id = any($1::bigint[]) and state not in ('completed', 'cancelled', 'discar
 // River's rows of grants that are over. River would find them after an hour.
 func (q *Queries) CloseJobs(ctx context.Context, ids []int64) error {
 	_, err := q.db.Exec(ctx, CloseJobs, ids)
+	return err
+}
+
+const CountSilence = `-- name: CountSilence :exec
+update turnkeeper.settings set silence_from = $1::timestamptz, server_started = pg_postmaster_start_time()
+`
+
+func (q *Queries) CountSilence(ctx context.Context, since time.Time) error {
+	_, err := q.db.Exec(ctx, CountSilence, since)
 	return err
 }
 
@@ -141,20 +161,32 @@ func (q *Queries) GiveBackJobs(ctx context.Context, worker string, older time.Du
 }
 
 const GiveUpGrants = `-- name: GiveUpGrants :execrows
-update turnkeeper.leases l set lease_until = clock_timestamp()
-from turnkeeper.turns t join turnkeeper.river_job j on j.id = t.job_id
-where t.id = l.turn_id and t.grant_id = l.grant_id and t.state = 'running' and l.lease_until > clock_timestamp()
-  and (t.worker_id = $1::text or t.worker_id is null and j.state not in ('available', 'running')
-       and j.attempted_by[array_upper(j.attempted_by, 1)] = $1::text)
-  and j.attempted_at <= statement_timestamp() - $2::interval
-  and l.grant_id <> all($3::uuid[])
+with given_up as (
+    update turnkeeper.leases l set lease_until = clock_timestamp()
+    from turnkeeper.turns t join turnkeeper.river_job j on j.id = t.job_id
+    where t.id = l.turn_id and t.grant_id = l.grant_id and t.state = 'running' and l.lease_until > clock_timestamp()
+      and (t.worker_id = $2::text or t.worker_id is null and j.state not in ('available', 'running')
+           and j.attempted_by[array_upper(j.attempted_by, 1)] = $2::text)
+      and j.attempted_at <= statement_timestamp() - $3::interval
+      and l.grant_id <> all($4::uuid[])
+    returning l.grant_id, l.lease_until
+)
+update turnkeeper.lease_log g set lease_until = case when u.grant_id = any($1::uuid[]) then g.lease_until else u.lease_until end
+from given_up u where g.grant_id = u.grant_id
 `
 
 // Grants that this worker left without an end, which it could not write: bound to
 // it, whoever else was given their jobs, or bound to nobody, and their jobs, which
 // were this worker's, are over. They are over now, and the scheduler finds them lost.
-func (q *Queries) GiveUpGrants(ctx context.Context, worker string, older time.Duration, working []string) (int64, error) {
-	result, err := q.db.Exec(ctx, GiveUpGrants, worker, older, working)
+// Those that it left because the database was away do not count against their
+// messages: see turnkeeper.loss_counts.
+func (q *Queries) GiveUpGrants(ctx context.Context, away []string, worker string, older time.Duration, working []string) (int64, error) {
+	result, err := q.db.Exec(ctx, GiveUpGrants,
+		away,
+		worker,
+		older,
+		working,
+	)
 	if err != nil {
 		return 0, err
 	}
@@ -174,7 +206,7 @@ with input as (
     select clock_timestamp() as at
 ), granted as (
     insert into turnkeeper.leases as l (lane, agent, token, grant_id, turn_id, granted_at, lease_until)
-    select i.lane, i.agent, 1, i.grant_id, i.turn_id, clock.at, clock.at + $12::interval from input i, clock
+    select i.lane, i.agent, s.lane_token + 1, i.grant_id, i.turn_id, clock.at, clock.at + $12::interval from input i, clock, turnkeeper.settings s
     on conflict (lane) do update set token = l.token + 1, grant_id = excluded.grant_id, turn_id = excluded.turn_id,
         granted_at = excluded.granted_at, lease_until = excluded.lease_until
     where l.grant_id is null
@@ -267,6 +299,7 @@ select pg_try_advisory_xact_lock(hashtext('turnkeeper.scheduler'))::boolean as l
     case when pg_is_in_recovery() then '' else substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) end::text as current_timeline,
     poll_interval, max_dispatches_per_tick, (paused_at is not null)::boolean as paused,
     coalesce(timeline, '')::text as timeline, last_tick_at, hold_until, coalesce(hold_reason, '')::text as hold_reason,
+    coalesce(server_started <> pg_postmaster_start_time(), false)::boolean as restarted,
     turnkeeper.grants_lost()::boolean as lost,
     coalesce((select max(granted_at) from turnkeeper.leases where grant_id is not null), to_timestamp(0))::timestamptz as newest_grant,
     exists (select from turnkeeper.schedules s where s.active and s.paused_at is null
@@ -277,6 +310,8 @@ select pg_try_advisory_xact_lock(hashtext('turnkeeper.scheduler'))::boolean as l
      or exists (select from turnkeeper.spawned_calls where ended_at is null and told_at is null and deadline <= statement_timestamp())
      or exists (select from turnkeeper.spawned_calls where dropped_at is not null and ended_at is null))::boolean as spawns,
     exists (select from turnkeeper.turns where state = 'queued')::boolean as queued,
+    exists (select from turnkeeper.agents where lanes_changed_at is not null
+            and (lanes_moved_at is null or abs(extract(epoch from statement_timestamp() - lanes_moved_at)) >= 1))::boolean as lanes,
     (select count(*) from turnkeeper.oldest_waiting($1::integer) as w (lane, id, due_at, priority)
      where w.due_at <= statement_timestamp()
         or (select m.due_at <= m.accepted_at from turnkeeper.messages m where m.id = w.id)) as waiting,
@@ -298,12 +333,14 @@ type LookRow struct {
 	LastTickAt           *time.Time
 	HoldUntil            *time.Time
 	HoldReason           string
+	Restarted            bool
 	Lost                 bool
 	NewestGrant          time.Time
 	Slots                bool
 	Calls                bool
 	Spawns               bool
 	Queued               bool
+	Lanes                bool
 	Waiting              int64
 	Room                 int64
 }
@@ -324,12 +361,14 @@ func (q *Queries) Look(ctx context.Context, maxRows int32) (LookRow, error) {
 		&i.LastTickAt,
 		&i.HoldUntil,
 		&i.HoldReason,
+		&i.Restarted,
 		&i.Lost,
 		&i.NewestGrant,
 		&i.Slots,
 		&i.Calls,
 		&i.Spawns,
 		&i.Queued,
+		&i.Lanes,
 		&i.Waiting,
 		&i.Room,
 	)
@@ -338,15 +377,23 @@ func (q *Queries) Look(ctx context.Context, maxRows int32) (LookRow, error) {
 
 const LostGrants = `-- name: LostGrants :many
 select l.lane, l.turn_id::bigint as turn_id, l.grant_id::uuid as grant_id, l.granted_at::timestamptz as granted_at,
-    t.job_id::bigint as job_id, t.losses, t.dispatches, t.inference_rounds, t.last_seq, t.trigger, t.message_id,
+    t.job_id::bigint as job_id, t.dispatches, t.inference_rounds, t.last_seq, t.trigger, t.message_id,
     coalesce(t.worker_id, j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as worker_id,
-    turnkeeper.lease_over(l.granted_at, l.lease_until)::boolean as lapsed
+    turnkeeper.lease_over(l.granted_at, l.lease_until)::boolean as lapsed,
+    coalesce(not turnkeeper.loss_counts(coalesce(t.worker_id, j.attempted_by[array_upper(j.attempted_by, 1)]),
+        g.granted_at, g.lease_until, statement_timestamp(), h.stopped_at, h.beat_at), false)::boolean as alive,
+    (select count(*) from turnkeeper.turns p join turnkeeper.lease_log e on e.turn_id = p.id
+     left join turnkeeper.worker_heartbeat w on w.worker_id = e.worker_id
+     where p.message_id = t.message_id and e.outcome = 'lost'
+       and turnkeeper.loss_counts(e.worker_id, e.granted_at, e.lease_until, e.ended_at, w.stopped_at, w.beat_at))::integer as losses
 from turnkeeper.leases l
 join turnkeeper.turns t on t.id = l.turn_id
+left join turnkeeper.lease_log g on g.grant_id = l.grant_id
 left join turnkeeper.river_job j on j.id = t.job_id
 left join turnkeeper.worker_heartbeat h on h.worker_id = coalesce(t.worker_id, j.attempted_by[array_upper(j.attempted_by, 1)])
 where l.grant_id is not null
-  and (turnkeeper.lease_over(l.granted_at, l.lease_until) or turnkeeper.heart_silent(h.beat_at, h.takeover_after)
+  and (turnkeeper.lease_over(l.granted_at, l.lease_until)
+       or turnkeeper.heart_silent(turnkeeper.silent_from(h.beat_at), h.takeover_after)
        or t.worker_id is null and j.state = 'available' and turnkeeper.owner_gone(j.queue))
 order by l.granted_at
 limit $1
@@ -359,7 +406,6 @@ type LostGrantsRow struct {
 	GrantID         string
 	GrantedAt       time.Time
 	JobID           int64
-	Losses          int32
 	Dispatches      int32
 	InferenceRounds int32
 	LastSeq         int64
@@ -367,12 +413,14 @@ type LostGrantsRow struct {
 	MessageID       int64
 	WorkerID        string
 	Lapsed          bool
+	Alive           bool
+	Losses          int32
 }
 
 // A lease is lost when it has lapsed, when the worker that has it is silent for as long as that
 // worker said it may be, or when its job waits in the own queue of a worker that is gone. A worker
 // has it that the grant is bound to, or, while it is bound to none, that River has given the job to:
-// the latter is a hint only, for that worker may never come to bind it.
+// the latter is a hint only, for that worker may never come to bind it. Losses are those of the message that count.
 func (q *Queries) LostGrants(ctx context.Context, maxRows int32) ([]LostGrantsRow, error) {
 	rows, err := q.db.Query(ctx, LostGrants, maxRows)
 	if err != nil {
@@ -388,7 +436,6 @@ func (q *Queries) LostGrants(ctx context.Context, maxRows int32) ([]LostGrantsRo
 			&i.GrantID,
 			&i.GrantedAt,
 			&i.JobID,
-			&i.Losses,
 			&i.Dispatches,
 			&i.InferenceRounds,
 			&i.LastSeq,
@@ -396,6 +443,8 @@ func (q *Queries) LostGrants(ctx context.Context, maxRows int32) ([]LostGrantsRo
 			&i.MessageID,
 			&i.WorkerID,
 			&i.Lapsed,
+			&i.Alive,
+			&i.Losses,
 		); err != nil {
 			return nil, err
 		}
@@ -407,6 +456,30 @@ func (q *Queries) LostGrants(ctx context.Context, maxRows int32) ([]LostGrantsRo
 	return items, nil
 }
 
+const MoveLanes = `-- name: MoveLanes :exec
+with a as (
+    select name, lane_per_conversation, lanes_changed_at from turnkeeper.agents where lanes_changed_at is not null for update skip locked
+), moved as (
+    update turnkeeper.messages m set lane = case when a.lane_per_conversation then a.name || '/' || m.conversation else a.name end
+    from a where m.agent = a.name and m.state = 'waiting'
+      and m.lane <> case when a.lane_per_conversation then a.name || '/' || m.conversation else a.name end
+      and not exists (select from turnkeeper.spawned_calls c where c.message_id = m.id)
+)
+update turnkeeper.agents u set lanes_moved_at = clock_timestamp(),
+    lanes_changed_at = case when a.lanes_changed_at > clock_timestamp() - interval '1 hour' or exists (
+        select from turnkeeper.turns t where t.agent = a.name and t.state in ('queued', 'running', 'waiting')
+          and t.lane <> case when a.lane_per_conversation then a.name || '/' || t.conversation else a.name end
+          and not exists (select from turnkeeper.spawned_calls c where c.message_id = t.message_id)) then a.lanes_changed_at end
+from a where u.name = a.name
+`
+
+// Moves messages that wait into the lanes that their agents have now, but not those of sub-agents, which have lanes of
+// their own. An agent's lanes have changed for an hour, and for as long as a turn is open in an old one.
+func (q *Queries) MoveLanes(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, MoveLanes)
+	return err
+}
+
 const NextDue = `-- name: NextDue :one
 select extract(epoch from coalesce(least(
     (select min(next_due) from turnkeeper.schedules where active and paused_at is null and next_due > $1::timestamptz),
@@ -415,8 +488,8 @@ select extract(epoch from coalesce(least(
     (select min(t.due_at) from turnkeeper.turns t where t.state = 'queued' and t.due_at > $1::timestamptz),
     (select min(h.until) from turnkeeper.model_health h where h.down_since is not null and h.until > $1::timestamptz),
     (select min(lease_until) from turnkeeper.leases where grant_id is not null and lease_until > $1::timestamptz),
-    (select min(beat_at + takeover_after) from turnkeeper.worker_heartbeat
-     where stopped_at is null and takeover_after > interval '0' and beat_at + takeover_after > $1::timestamptz)
+    (select min(turnkeeper.silent_from(beat_at) + takeover_after) from turnkeeper.worker_heartbeat
+     where stopped_at is null and takeover_after > interval '0' and turnkeeper.silent_from(beat_at) + takeover_after > $1::timestamptz)
 ), statement_timestamp() + interval '1 hour') - statement_timestamp())::float8 as seconds
 `
 
@@ -440,7 +513,8 @@ func (q *Queries) NoteTaker(ctx context.Context, worker string, iD int64) error 
 }
 
 const NoteTick = `-- name: NoteTick :exec
-update turnkeeper.settings set last_tick_at = $1::timestamptz, timeline = $2::text
+update turnkeeper.settings set last_tick_at = $1::timestamptz, timeline = $2::text,
+    server_started = coalesce(server_started, pg_postmaster_start_time())
 `
 
 func (q *Queries) NoteTick(ctx context.Context, now time.Time, timeline string) error {
@@ -540,6 +614,7 @@ from picked
 join turnkeeper.messages m on m.id = picked.id
 join turnkeeper.agents a on a.name = m.agent
 where m.due_at <= greatest(statement_timestamp(), m.accepted_at) -- what was due once is, however the clock was set back
+  and (a.lanes_changed_at is null or not turnkeeper.lane_waits(m.id, m.agent, m.conversation, m.lane, a.lane_per_conversation))
 order by m.due_at, m.priority desc, m.id
 `
 
@@ -708,7 +783,7 @@ func (q *Queries) SetMaxMessageBytes(ctx context.Context, bytes int32) error {
 }
 
 const Settings = `-- name: Settings :one
-select singleton, max_message_bytes, poll_interval, max_dispatches_per_tick, paused_at, paused_reason, timeline, last_tick_at, hold_until, hold_reason from turnkeeper.settings
+select singleton, max_message_bytes, poll_interval, max_dispatches_per_tick, paused_at, paused_reason, timeline, last_tick_at, hold_until, hold_reason, silence_from, server_started, lane_token from turnkeeper.settings
 `
 
 func (q *Queries) Settings(ctx context.Context) (TurnkeeperSetting, error) {
@@ -725,6 +800,9 @@ func (q *Queries) Settings(ctx context.Context) (TurnkeeperSetting, error) {
 		&i.LastTickAt,
 		&i.HoldUntil,
 		&i.HoldReason,
+		&i.SilenceFrom,
+		&i.ServerStarted,
+		&i.LaneToken,
 	)
 	return i, err
 }
@@ -741,6 +819,7 @@ join turnkeeper.agents a on a.name = m.agent
 where (a.retired_at is null or (select c.message_id from turnkeeper.spawned_calls c where c.message_id = m.id) is not null)
   and (select l.grant_id is not null or turnkeeper.lane_pauses(l.not_before) from turnkeeper.leases l where l.lane = head.lane) is not true
   and (select t.id from turnkeeper.turns t where t.lane = head.lane and t.state in ('queued', 'running', 'waiting')) is null
+  and (a.lanes_changed_at is null or not turnkeeper.lane_waits(m.id, m.agent, m.conversation, m.lane, a.lane_per_conversation))
 order by m.due_at, m.priority desc, m.id
 `
 

@@ -1,0 +1,107 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// ErrSharedSessions refuses a pooler that gives one session of the server to several connections.
+var ErrSharedSessions = errors.New("what DATABASE_URL leads to shares sessions between connections, as PgBouncer does with pool_mode = transaction; " +
+	"a worker needs sessions of its own, for notifications, time-outs and locks: set pool_mode = session for this database, or connect to Postgres itself " +
+	`("When a pooler is between" in docs/operating.md)`)
+
+// CheckSessions fails with ErrSharedSessions if connections do not have a session of their own. A pooler
+// gives the session of one connection to another as soon as the first has nothing under way.
+func (s *Store) CheckSessions(ctx context.Context) error {
+	one, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return translate(err)
+	}
+	defer one.Release()
+	other, err := s.queue.Acquire(ctx) // the other pool may have one connection only
+	if err != nil {
+		return translate(err)
+	}
+	defer other.Release()
+	// A pooler lends the session that was used last, or each in turn: asked twice in a row, the first
+	// connection has another one then.
+	var pids [3]string
+	for i, conn := range []*pgxpool.Conn{one, one, other} {
+		if pids[i], err = sessionOf(ctx, conn); err != nil {
+			return err
+		}
+	}
+	if pids[0] != pids[1] || pids[1] == pids[2] {
+		return ErrSharedSessions
+	}
+	return nil
+}
+
+// sessionOf returns the server's process of a connection. It asks without a prepared statement, which
+// such a pooler may refuse.
+func sessionOf(ctx context.Context, conn *pgxpool.Conn) (string, error) {
+	results, err := conn.Conn().PgConn().Exec(ctx, "select pg_backend_pid()").ReadAll()
+	if err != nil {
+		return "", translate(err)
+	}
+	return string(results[0].Rows[0][0]), nil
+}
+
+// Encoding returns the encoding of the database, such as UTF8.
+func (s *Store) Encoding(ctx context.Context) (name string, err error) {
+	err = s.pool.QueryRow(ctx, "select current_setting('server_encoding')").Scan(&name)
+	return name, translate(err)
+}
+
+var (
+	madeTable    = regexp.MustCompile(`(?im)^create table (?:if not exists )?turnkeeper\.(\w+)`)
+	droppedTable = regexp.MustCompile(`(?im)^drop table (?:if exists )?turnkeeper\.(\w+)`)
+)
+
+// riverTables are those of River that it cannot work without.
+var riverTables = []string{"river_job", "river_leader", "river_queue"}
+
+// CheckTables fails if the database lacks a table that its migrations have made, and names all that it lacks.
+func (s *Store) CheckTables(ctx context.Context) error {
+	all, err := s.Migrations(ctx)
+	if err != nil {
+		return err
+	}
+	expected := slices.Clone(riverTables)
+	for _, m := range all {
+		if m.Newer || !m.Applied {
+			continue
+		}
+		sql, err := fs.ReadFile(s.files, m.file())
+		if err != nil {
+			return err
+		}
+		for _, made := range madeTable.FindAllStringSubmatch(string(sql), -1) {
+			expected = append(expected, made[1])
+		}
+		for _, dropped := range droppedTable.FindAllStringSubmatch(string(sql), -1) {
+			expected = slices.DeleteFunc(expected, func(name string) bool { return name == dropped[1] })
+		}
+	}
+	rows, err := s.pool.Query(ctx, "select name from unnest($1::text[]) name where to_regclass('turnkeeper.' || name) is null order by name", expected)
+	if err != nil {
+		return translate(err)
+	}
+	missing, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return translate(err)
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("the database lacks tables that its migrations have made: turnkeeper.%s; a migration is applied once, so restore the database from a backup",
+			strings.Join(missing, ", turnkeeper."))
+	}
+	return nil
+}

@@ -1,0 +1,189 @@
+package storage_test
+
+import (
+	"errors"
+	"net"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
+
+	"turnkeeper/storage"
+	"turnkeeper/storage/storagetest"
+)
+
+// A pooler stands before a server and gives its sessions to clients for one transaction each, as PgBouncer
+// does with pool_mode = transaction.
+type pooler struct {
+	sessions chan *session
+}
+
+// A session of the server.
+type session struct {
+	server *pgconn.HijackedConn
+}
+
+// newPooler starts a pooler with so many sessions, and returns its URL.
+func newPooler(t *testing.T, server string, sessions int) string {
+	t.Helper()
+	p := &pooler{make(chan *session, sessions)}
+	for range sessions {
+		conn, err := pgconn.Connect(t.Context(), server)
+		if err != nil {
+			t.Fatal(err)
+		}
+		hijacked, err := conn.Hijack()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = hijacked.Conn.Close() })
+		p.sessions <- &session{hijacked}
+	}
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var group sync.WaitGroup
+	group.Go(func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			group.Go(func() { p.serve(client) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = listener.Close()
+		group.Wait() // the stores are closed before
+	})
+	u, err := url.Parse(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Host, u.RawQuery = listener.Addr().String(), "sslmode=disable"
+	return u.String()
+}
+
+func (p *pooler) serve(conn net.Conn) {
+	defer func() { _ = conn.Close() }()
+	client := pgproto3.NewBackend(conn, conn)
+	if _, err := client.ReceiveStartupMessage(); err != nil {
+		return
+	}
+	client.Send(&pgproto3.AuthenticationOk{})
+	client.Send(&pgproto3.BackendKeyData{ProcessID: 1, SecretKey: []byte{0, 0, 0, 1}})
+	client.Send(&pgproto3.ReadyForQuery{TxStatus: 'I'})
+	if client.Flush() != nil {
+		return
+	}
+	for {
+		message, err := client.Receive()
+		if err != nil {
+			return
+		}
+		if !p.transaction(client, message) {
+			return
+		}
+	}
+}
+
+// transaction lends the client a session until nothing of it is under way.
+func (p *pooler) transaction(client *pgproto3.Backend, message pgproto3.FrontendMessage) bool {
+	s := <-p.sessions
+	defer func() { p.sessions <- s }()
+	for {
+		if _, over := message.(*pgproto3.Terminate); over {
+			return false
+		}
+		s.server.Frontend.Send(message)
+		_, query := message.(*pgproto3.Query)
+		if _, sync := message.(*pgproto3.Sync); sync || query {
+			if s.server.Frontend.Flush() != nil {
+				return false
+			}
+			for answered := false; !answered; {
+				answer, err := s.server.Frontend.Receive()
+				if err != nil {
+					return false
+				}
+				client.Send(answer)
+				var ready *pgproto3.ReadyForQuery
+				if ready, answered = answer.(*pgproto3.ReadyForQuery); answered && ready.TxStatus == 'I' {
+					return client.Flush() == nil
+				}
+			}
+			if client.Flush() != nil {
+				return false
+			}
+		}
+		var err error
+		if message, err = client.Receive(); err != nil {
+			return false
+		}
+	}
+}
+
+func TestAPoolerThatSharesSessions(t *testing.T) {
+	url := storagetest.URL(t)
+	for name, sessions := range map[string]int{"one session": 1, "two sessions in turn": 2, "three sessions in turn": 3} {
+		t.Run(name, func(t *testing.T) {
+			s := storagetest.Open(t, newPooler(t, url, sessions))
+			if err := s.CheckSessions(t.Context()); !errors.Is(err, storage.ErrSharedSessions) || !strings.Contains(err.Error(), "pool_mode = session") {
+				t.Errorf("the error is %v", err)
+			}
+		})
+	}
+	for name, conns := range map[string]int{"the server itself": 0, "the server itself, with one connection": 1} {
+		s, err := storage.Open(t.Context(), storage.Options{URL: url, MaxConns: conns})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.CheckSessions(t.Context()); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		s.Close()
+	}
+}
+
+func TestTablesThatAreMissing(t *testing.T) {
+	h := newHouse(t)
+	if err := h.CheckTables(t.Context()); err != nil {
+		t.Errorf("a new database: %v", err)
+	}
+	h.exec("alter table turnkeeper.notes set schema public; alter table turnkeeper.river_queue rename to gone")
+	err := h.CheckTables(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "lacks tables that its migrations have made: turnkeeper.notes, turnkeeper.river_queue;") {
+		t.Errorf("the error is %v", err)
+	}
+	if _, err := storagetest.Migrate(t.Context(), h.Store); err != nil {
+		t.Errorf("migrating: %v", err)
+	}
+}
+
+func TestTheEncodingOfADatabase(t *testing.T) {
+	h := newHouse(t)
+	name := one[string](h, "select current_database() || '_ascii'")
+	quoted := pgx.Identifier{name}.Sanitize()
+	h.exec("create database " + quoted + " encoding 'SQL_ASCII' lc_collate 'C' lc_ctype 'C' template template0")
+	other, err := url.Parse(h.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other.Path = "/" + name
+	s, err := storage.Open(t.Context(), storage.Options{URL: other.String()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for store, want := range map[*storage.Store]string{h.Store: "UTF8", s: "SQL_ASCII"} {
+		if got, err := store.Encoding(t.Context()); err != nil || got != want {
+			t.Errorf("%q, %v; want %s", got, err, want)
+		}
+	}
+	s.Close()
+	h.exec("drop database " + quoted + " with (force)")
+}
