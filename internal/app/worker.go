@@ -63,6 +63,7 @@ func RunWorker(soft, hard context.Context, cfg *config.Config, log *zap.Logger, 
 	if err := w.readAgents(); err != nil {
 		return err
 	}
+	w.warnOfRoot()
 	telling, err := startTelling(soft, cfg, string(w.id), log)
 	if err != nil {
 		return err
@@ -165,6 +166,14 @@ func (w *worker) readAgents() error {
 		return err
 	}
 	return w.agents.load(w.cfg, known, w.log)
+}
+
+// warnOfRoot warns of what tools can do where the worker is root.
+func (w *worker) warnOfRoot() {
+	if os.Geteuid() == 0 && w.cfg.HasRole(config.RoleWorker) {
+		w.log.Warn("this worker runs as root, and so do its tools: a program tool or MCP server can read every file and the worker's secrets, " +
+			"and change this machine; start the worker as a user of its own")
+	}
 }
 
 // prepare makes everything that can be wrong go wrong before any work is taken.
