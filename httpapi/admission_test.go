@@ -179,32 +179,3 @@ func TestGuessesOfOthersAtTheSameAddress(t *testing.T) {
 		}
 	}
 }
-
-// What is above the bound waits until there is room.
-func TestConnectionsAreBounded(t *testing.T) {
-	h := newHouse(t)
-	_, base := h.serveUpTo(2)
-	d := h.turn("clerk", "talk")
-	d.say("one")
-	path := fmt.Sprintf("/v1/turns/%d/events", d.id)
-	ended := make(chan error, 2)
-	for range 2 {
-		w := &watcher{base: base, began: make(chan struct{})}
-		go func() { ended <- w.watch(t.Context(), path, 0) }()
-		<-w.began
-	}
-	answered := make(chan answer, 1)
-	go func() { answered <- h.askAt(base, "GET", "/healthz", "") }()
-	select {
-	case <-answered:
-		t.Error("a third connection was served")
-	case <-time.After(300 * time.Millisecond):
-	}
-	d.finish("said")
-	for range 2 {
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	}
-	(<-answered).want(t, 200, "ok")
-}

@@ -80,11 +80,7 @@ func (a *API) servePage(route route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		pageHeaders(w.Header())
 		c := &call{Request: r, w: w, forPage: true}
-		err := a.admit(c, route.scope)
-		if err == nil {
-			err = route.handle(a, c)
-		}
-		if err != nil {
+		if err := a.handle(route, c); err != nil {
 			a.refusePage(c, a.problemOf(r, err))
 		}
 	})

@@ -60,7 +60,7 @@ func openAPI(ctx context.Context, cfg *config.Config, db *Database, bell *storag
 	}
 	served := httpapi.New(httpapi.Config{
 		Store: store, Rings: func() (<-chan struct{}, func()) { return bell.Subscribe(storage.TopicTurns) }, Log: log, Mask: mask,
-		NeedToken: needToken, Hosts: allowedHosts(cfg), MaxMessageBytes: cfg.MaxMessageBytes, Rate: cfg.HTTPRate,
+		NeedToken: needToken, Hosts: allowedHosts(cfg), MaxMessageBytes: cfg.MaxMessageBytes, Rate: cfg.HTTPRate, Requests: cfg.HTTPConnections,
 		Metrics: telling.Handler(), Observe: telling.Request,
 	})
 	return &api{httpapi.Serve(served, listener, cfg.HTTPConnections), served, store, log}, nil

@@ -84,7 +84,7 @@ func Settings() []Setting {
 		hostNames(func(c *Config) *[]string { return &c.AllowedHosts }, Setting{
 			Name: "allowed_hosts", Group: "HTTP API", Doc: "Names by which the API may be called; an address, localhost and what listen names are always right."}),
 		number(func(c *Config) *int { return &c.HTTPConnections }, 10, 100_000, Setting{
-			Name: "http_connections", Group: "HTTP API", Unit: "connections", Doc: "Connections to the API at the same time; more wait."}),
+			Name: "http_connections", Group: "HTTP API", Unit: "connections", Doc: "Connections to the API at the same time, and requests in progress. A further connection takes the place of the one that has been idle for longest. A further request is answered 503, but for /healthz and /readyz."}),
 		number(func(c *Config) *int { return &c.HTTPRate }, 1, 100_000, Setting{
 			Name: "http_rate", Group: "HTTP API", Unit: "requests", Doc: "Requests a second of one token, or of all who have none."}),
 	}
