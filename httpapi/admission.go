@@ -44,7 +44,7 @@ func (a *API) admit(c *call, scope string) error {
 			return err
 		}
 		if a.needsToken(c) {
-			return a.unknown(c, "a token is needed: send Authorization: Bearer TOKEN; \"turnctl tokens create\" makes one")
+			return a.unknown(c, refusal(http.StatusUnauthorized, "a token is needed: send Authorization: Bearer TOKEN; \"turnctl tokens create\" makes one"))
 		}
 		return a.limit(c, "")
 	}
@@ -56,7 +56,7 @@ func (a *API) admit(c *call, scope string) error {
 	switch {
 	case errors.Is(err, turnkeeper.ErrNotFound):
 		a.limits.forget(secret)
-		return a.unknown(c, "the token is not known, or has expired")
+		return a.unknown(c, refusal(http.StatusUnauthorized, "the token is not known, or has expired"))
 	case err != nil:
 		return err
 	}
@@ -101,12 +101,13 @@ func bearer(h http.Header) (secret string, given bool, err error) {
 	return secret, true, nil
 }
 
-func (a *API) unknown(c *call, sentence string) error {
+// unknown refuses who is not known, or who has tried that too often.
+func (a *API) unknown(c *call, p *problem) error {
 	if err := a.limit(c, "from "+hostOf(c.RemoteAddr)); err != nil {
 		return err
 	}
 	c.w.Header().Set("WWW-Authenticate", `Bearer realm="turnkeeper"`)
-	return refusal(http.StatusUnauthorized, "%s", sentence)
+	return p
 }
 
 func (a *API) limit(c *call, who string) error {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -177,5 +179,39 @@ func TestGuessesOfOthersAtTheSameAddress(t *testing.T) {
 		if a := h.ask("GET", "/v1/agents", "", name, value); a.status != 200 {
 			t.Errorf("who is known by %s is answered %d %s", name, a.status, a.body)
 		}
+	}
+}
+
+// What the API advises is told as it is, and what others wrote without secrets.
+func TestAdviceIsNotMasked(t *testing.T) {
+	t.Parallel()
+	handler := httpapi.New(httpapi.Config{Mask: func(string) string { return "[redacted]" }}).Handler()
+	tests := []struct {
+		name, method, path, body string
+		headers                  []string
+		want                     string
+	}{
+		{"no token", "GET", "/v1/turns", "", []string{"Via", "proxy"}, "a token is needed: send Authorization: Bearer TOKEN; \"turnctl tokens create\" makes one"},
+		{"another scheme", "GET", "/v1/turns", "", []string{"Authorization", "Basic eDp5"}, "the header Authorization must be: Bearer TOKEN"},
+		{"of the Responses API", "GET", "/v1/models", "", []string{"Authorization", "Basic eDp5"}, "the header Authorization must be: Bearer TOKEN"},
+		{"on the page", "GET", "/turns", "", []string{"Authorization", "Basic eDp5", "Accept", "text/html"}, "sign-in"},
+		{"on the page, in the URL", "GET", "/turns?token=x", "", []string{"Accept", "text/html"}, "send it as Authorization: Bearer TOKEN"},
+		{"in the URL", "GET", "/v1/turns?token=x", "", nil, "send it as Authorization: Bearer TOKEN"},
+		{"what the client wrote", "POST", "/v1/messages", `{"secret":1}`, []string{"Content-Type", "application/json"}, "[redacted]"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			req := httptest.NewRequestWithContext(t.Context(), test.method, test.path, strings.NewReader(test.body))
+			req.Host = "localhost"
+			for i := 0; i < len(test.headers); i += 2 {
+				req.Header.Set(test.headers[i], test.headers[i+1])
+			}
+			w := httptest.NewRecorder()
+			handler.ServeHTTP(w, req)
+			text := w.Header().Get("Location") + w.Body.String()
+			if got := strings.ReplaceAll(text, `\"`, `"`); !strings.Contains(got, test.want) || strings.Contains(got, "redacted") != (test.want == "[redacted]") {
+				t.Errorf("answered %d %s, want %q", w.Code, got, test.want)
+			}
+		})
 	}
 }

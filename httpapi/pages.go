@@ -111,7 +111,7 @@ func (a *API) refusePage(c *call, p *problem) {
 	if c.Method == http.MethodPost {
 		back = pathOf(c.Referer())
 	}
-	view := page.Problem{Status: p.Title, Detail: upper(a.cfg.Mask(p.Detail)), Back: back}
+	view := page.Problem{Status: p.Title, Detail: upper(a.told(p)), Back: back}
 	if err := a.show(c, p.Status, view); err != nil && !errors.Is(err, errGone) {
 		a.cfg.Log.Error("a page could not be made", zap.Error(err))
 	}

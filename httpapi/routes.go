@@ -225,7 +225,7 @@ func (a *API) refuse(w http.ResponseWriter, r *http.Request, p *problem) {
 		endUnanswered(r)
 		return
 	}
-	p.Detail = a.cfg.Mask(p.Detail)
+	p.Detail = a.told(p)
 	if responses.Speaks(r.URL.Path) {
 		refuseResponse(w, r, p)
 		return

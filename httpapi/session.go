@@ -37,7 +37,7 @@ func (a *API) admitSession(c *call, scope string) (known bool, _ error) {
 		if !a.needsToken(c) {
 			return false, nil
 		}
-		return true, a.unknown(c, "the session has ended: sign in again")
+		return true, a.unknown(c, refusal(http.StatusUnauthorized, "the session has ended: sign in again"))
 	}
 	if err != nil {
 		return true, err
