@@ -9,6 +9,7 @@ import (
 
 	"turnkeeper/httpapi"
 	"turnkeeper/internal/config"
+	"turnkeeper/internal/netguard"
 	"turnkeeper/storage"
 	"turnkeeper/telemetry"
 )
@@ -33,7 +34,7 @@ func startTelling(ctx context.Context, cfg *config.Config, id string, log *zap.L
 }
 
 // listen gives the metrics an address of their own, if they are to have one.
-func (t *telling) listen(ctx context.Context, cfg *config.Config) error {
+func (t *telling) listen(ctx context.Context, cfg *config.Config, own *netguard.Listeners) error {
 	if cfg.MetricsListen == "" {
 		return nil
 	}
@@ -41,6 +42,7 @@ func (t *telling) listen(ctx context.Context, cfg *config.Config) error {
 	if err != nil {
 		return fmt.Errorf("metrics_listen is %s, and the process cannot listen there: %w", cfg.MetricsListen, err)
 	}
+	own.Add(listener.Addr().String())
 	t.server = t.Serve(listener, t.log)
 	t.log.Info("metrics are served", zap.String("url", "http://"+listener.Addr().String()+"/metrics"))
 	return nil

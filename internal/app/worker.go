@@ -20,6 +20,7 @@ import (
 	"turnkeeper/agentturn"
 	"turnkeeper/inference/tokens"
 	"turnkeeper/internal/config"
+	"turnkeeper/internal/netguard"
 	"turnkeeper/jobs"
 	"turnkeeper/lease"
 	"turnkeeper/scheduler"
@@ -148,7 +149,8 @@ type worker struct {
 	heart  *lease.Heart
 	bell   *storage.Bell
 	api    *api
-	pushed chan struct{} // closed when nothing is pushed any more
+	own    netguard.Listeners // what tools must not reach
+	pushed chan struct{}      // closed when nothing is pushed any more
 
 	telling *telling
 
@@ -183,7 +185,7 @@ func (w *worker) prepare(ctx context.Context) error {
 	if w.models, err = newModels(w.cfg, w.agents.script, masker, w.log); err != nil {
 		return err
 	}
-	if w.tools, err = newToolbox(w.agents, w.store, w.cfg, masker, append(Programs(w.cfg), w.moreTools...)); err != nil {
+	if w.tools, err = newToolbox(w.agents, w.store, w.cfg, masker, &w.own, append(Programs(w.cfg), w.moreTools...)); err != nil {
 		return err
 	}
 	if w.cfg.MigrateOnStart {
@@ -245,7 +247,10 @@ func (w *worker) run(soft, hard context.Context, ready func(Ready)) (err error) 
 		return err
 	}
 	defer w.api.close(hard)
-	if err := errors.Join(w.telling.listen(ctx, w.cfg), w.watch()); err != nil {
+	if w.api != nil {
+		w.own.Add(w.api.Address())
+	}
+	if err := errors.Join(w.telling.listen(ctx, w.cfg, &w.own), w.watch()); err != nil {
 		return err
 	}
 	push, err := w.openWebhooks(ctx)
