@@ -51,7 +51,7 @@ func (a *API) admit(c *call, scope string) error {
 		return a.limit(c, "")
 	}
 	// Who has guessed too often is refused before the database is asked.
-	if from := "from " + hostOf(c.RemoteAddr); a.limits.guesses(from, secret) {
+	if from := c.from(); a.limits.guesses(from, secret) {
 		return a.limit(c, from)
 	}
 	token, err := a.cfg.Store.FindToken(c.Context(), secret)
@@ -142,7 +142,7 @@ func bearer(h http.Header) (secret string, given bool, err error) {
 
 // unknown refuses who is not known, or who has tried that too often.
 func (a *API) unknown(c *call, p *problem) error {
-	if err := a.limit(c, "from "+hostOf(c.RemoteAddr)); err != nil {
+	if err := a.limit(c, c.from()); err != nil {
 		return err
 	}
 	c.w.Header().Set("WWW-Authenticate", `Bearer realm="turnkeeper"`)
@@ -170,6 +170,18 @@ func (a *API) checkHost(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// from is where a request comes from, as its bucket is called. Who has one address of version 6
+// has at least 2^64 of them: they count as one.
+func (c *call) from() string {
+	host := hostOf(c.RemoteAddr)
+	if ip, err := netip.ParseAddr(host); err == nil && ip.Unmap().Is6() {
+		if network, err := ip.WithZone("").Prefix(64); err == nil {
+			return "from " + network.String()
+		}
+	}
+	return "from " + host
 }
 
 // hostOf is an address without its port.
