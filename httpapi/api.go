@@ -84,7 +84,8 @@ type API struct {
 	mux    *http.ServeMux
 
 	inProgress chan struct{} // a value for each request that is
-	proxied    sync.Once     // a request that came through a proxy was warned of
+	pings      pings
+	proxied    sync.Once // a request that came through a proxy was warned of
 
 	drainOnce sync.Once
 	draining  chan struct{} // closed by Drain
