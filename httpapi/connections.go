@@ -83,13 +83,15 @@ func (c *connections) giveWay() bool {
 // dropOldest is giveWay for who has the lock.
 func (c *connections) dropOldest() bool {
 	for _, l := range []*lists.List{&c.idle, &c.ending} {
-		if first := l.Front(); first != nil {
-			n := first.Value.(*conn)
-			n.move(nil)
-			n.leave()
-			_ = n.Conn.Close() // does not wait: nothing is set to linger
-			return true
+		first := l.Front()
+		if first == nil {
+			continue
 		}
+		n := first.Value.(*conn)
+		n.move(nil)
+		n.leave()
+		_ = n.Conn.Close() // does not wait: nothing is set to linger
+		return true
 	}
 	return false
 }

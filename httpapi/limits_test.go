@@ -31,16 +31,16 @@ func TestABucketAtItsBounds(t *testing.T) {
 		if !l.spent("a") {
 			t.Error("who has none left has some")
 		}
-		time.Sleep(time.Second/2 - time.Nanosecond)
+		<-time.After(time.Second/2 - time.Nanosecond)
 		if !l.spent("a") || l.take("a") == 0 {
 			t.Error("one is there a nanosecond too soon")
 		}
-		time.Sleep(time.Nanosecond)
+		<-time.After(time.Nanosecond)
 		if l.spent("a") {
 			t.Error("one is not there when it should be")
 		}
 		want("the next", l.take("a"), 0)
-		time.Sleep(time.Hour)
+		<-time.After(time.Hour)
 		want("after an hour, the first", l.take("a"), 0)
 		want("the second", l.take("a"), 0)
 		want("no more than a second's worth", l.take("a"), time.Second/2)
@@ -68,10 +68,10 @@ func TestWhoIsGuessing(t *testing.T) {
 		l.forget("known")
 		want("it was forgotten", "known", true)
 		l.meet("known")
-		time.Sleep(metFor - time.Nanosecond)
+		<-time.After(metFor - time.Nanosecond)
 		l.take("a")
 		want("it was met a moment less than long ago", "known", false)
-		time.Sleep(time.Nanosecond)
+		<-time.After(time.Nanosecond)
 		want("it was met long ago", "known", true)
 		l.meet("known")
 		want("it was met again", "known", false)
@@ -89,11 +89,11 @@ func TestBucketsAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimits(1)
 		l.take("old")
-		time.Sleep(time.Nanosecond)
+		<-time.After(time.Nanosecond)
 		for i := range mostBuckets - 2 {
 			l.take(fmt.Sprint(i))
 		}
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		l.take("last") // there is room for it
 		if n := len(l.buckets); n != mostBuckets {
 			t.Errorf("%d buckets are kept, want %d", n, mostBuckets)
@@ -104,7 +104,7 @@ func TestBucketsAreForgotten(t *testing.T) {
 		if _, kept := l.buckets["old"]; kept {
 			t.Error("the oldest is kept")
 		}
-		time.Sleep(time.Nanosecond)
+		<-time.After(time.Nanosecond)
 		if l.take("and one more"); len(l.buckets) != 3 {
 			t.Errorf("%d buckets are kept, want 3", len(l.buckets))
 		}
