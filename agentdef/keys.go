@@ -78,7 +78,7 @@ func table() []key { //nolint:funlen // one entry a key
 			(*reader).mcpServers},
 		{Key{"root", "text", "a path; a relative one starts at the folder that holds the agents folder", "none: the file tools refuse", "The folder that the file tools are confined to."},
 			(*reader).root},
-		{Key{"allow_private_hosts", "list of text", "host names or IP addresses, none twice, without scheme, port or path", "none", "Hosts that `http_get` may reach although they have private addresses."},
+		{Key{"allow_private_hosts", "list of text", "host names or IP addresses, none twice, without scheme, port or path", "none", "Hosts that `http_get` may reach although they have private addresses. The worker's own ports stay refused."},
 			(*reader).privateHosts},
 		{Key{"max_rounds", "whole number", "1 to 20", "the setting `max_rounds`", "Model calls in a turn, the first included."},
 			wholeP(func(d *Definition) **int { return &d.MaxRounds }, 1, 20)},

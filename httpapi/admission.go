@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"go.uber.org/zap"
+
 	"turnkeeper"
 	"turnkeeper/storage"
 )
@@ -44,19 +46,19 @@ func (a *API) admit(c *call, scope string) error {
 			return err
 		}
 		if a.needsToken(c) {
-			return a.unknown(c, "a token is needed: send Authorization: Bearer TOKEN; \"turnctl tokens create\" makes one")
+			return a.unknown(c, refusal(http.StatusUnauthorized, "a token is needed: send Authorization: Bearer TOKEN; \"turnctl tokens create\" makes one"))
 		}
 		return a.limit(c, "")
 	}
 	// Who has guessed too often is refused before the database is asked.
-	if from := "from " + hostOf(c.RemoteAddr); a.limits.guesses(from, secret) {
+	if from := c.from(); a.limits.guesses(from, secret) {
 		return a.limit(c, from)
 	}
 	token, err := a.cfg.Store.FindToken(c.Context(), secret)
 	switch {
 	case errors.Is(err, turnkeeper.ErrNotFound):
 		a.limits.forget(secret)
-		return a.unknown(c, "the token is not known, or has expired")
+		return a.unknown(c, refusal(http.StatusUnauthorized, "the token is not known, or has expired"))
 	case err != nil:
 		return err
 	}
@@ -64,8 +66,34 @@ func (a *API) admit(c *call, scope string) error {
 	return a.admitToken(c, token, scope)
 }
 
-// needsToken says that who sends none is not served.
-func (a *API) needsToken(c *call) bool { return a.cfg.NeedToken || forwarded(c.Header) }
+// needsToken says that who sends none is not served. Where none is needed, it is for requests of
+// this machine alone: they are sent to a name of it, by nobody else.
+func (a *API) needsToken(c *call) bool {
+	if a.cfg.NeedToken {
+		return true
+	}
+	why := passedOn(c.Request)
+	if why == "" && !a.isLocalName(nameOf(c.Host)) {
+		why = "its Host is not a name of this machine"
+	}
+	if why != "" {
+		a.proxied.Do(func() {
+			a.cfg.Log.Warn("a request did not come straight from this machine, and needs a token. A proxy may send requests that "+
+				"do not show it, and need none: set allowed_hosts to the names by which it is called, and every request needs a token",
+				zap.String("because", why))
+		})
+	}
+	return why != ""
+}
+
+// isLocalName says that a client on this machine calls it so.
+func (a *API) isLocalName(host string) bool {
+	ip, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return err == nil && ip.Unmap().IsLoopback() || host == "localhost" || slices.Contains(a.cfg.Hosts, host)
+}
+
+// nameOf is the host of the header Host, as names are compared.
+func nameOf(host string) string { return strings.ToLower(strings.TrimSuffix(hostOf(host), ".")) }
 
 // admitToken holds a caller to what their token is for.
 func (a *API) admitToken(c *call, token storage.Token, scope string) error {
@@ -78,15 +106,26 @@ func (a *API) admitToken(c *call, token storage.Token, scope string) error {
 	return a.limit(c, "token "+strconv.FormatInt(token.ID, 10))
 }
 
-// forwarded says that the request came through a proxy: it is of this machine only
-// by its last step.
-func forwarded(h http.Header) bool {
-	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Real-Ip", "Via"} {
-		if len(h.Values(name)) > 0 {
-			return true
+// passedOn says how a request shows that it came through a proxy: it is of this machine only by its
+// last step. Empty: it does not show it.
+func passedOn(r *http.Request) string {
+	for name := range r.Header { // in canonical form
+		switch {
+		case slices.Contains(proxyHeaders, name), strings.HasPrefix(name, "X-Forwarded-"), strings.HasPrefix(name, "X-Envoy-"):
+			return "it has the header " + name
 		}
 	}
-	return false
+	if !r.ProtoAtLeast(1, 1) { // nginx speaks so to what is behind it, and may send no header
+		return "it speaks " + r.Proto
+	}
+	return ""
+}
+
+// proxyHeaders are headers that proxies add, and clients do not.
+var proxyHeaders = []string{
+	"Cdn-Loop", "Cf-Connecting-Ip", "Cf-Ray", "Client-Ip", "Fastly-Client-Ip", "Fly-Client-Ip", "Forwarded", "True-Client-Ip", "Via",
+	"X-Amzn-Trace-Id", "X-Appengine-User-Ip", "X-Azure-Clientip", "X-Client-Ip", "X-Cluster-Client-Ip", "X-Forwarded", "X-Original-Forwarded-For",
+	"X-Original-Host", "X-Real-Ip",
 }
 
 func bearer(h http.Header) (secret string, given bool, err error) {
@@ -101,12 +140,13 @@ func bearer(h http.Header) (secret string, given bool, err error) {
 	return secret, true, nil
 }
 
-func (a *API) unknown(c *call, sentence string) error {
-	if err := a.limit(c, "from "+hostOf(c.RemoteAddr)); err != nil {
+// unknown refuses who is not known, or who has tried that too often.
+func (a *API) unknown(c *call, p *problem) error {
+	if err := a.limit(c, c.from()); err != nil {
 		return err
 	}
 	c.w.Header().Set("WWW-Authenticate", `Bearer realm="turnkeeper"`)
-	return refusal(http.StatusUnauthorized, "%s", sentence)
+	return p
 }
 
 func (a *API) limit(c *call, who string) error {
@@ -122,7 +162,7 @@ func (a *API) limit(c *call, who string) error {
 // made to point here would send them. An address as the host cannot be such a name.
 func (a *API) checkHost(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		host := strings.ToLower(strings.TrimSuffix(hostOf(r.Host), "."))
+		host := nameOf(r.Host)
 		_, err := netip.ParseAddr(strings.Trim(host, "[]"))
 		if err != nil && host != "localhost" && !slices.Contains(a.cfg.Hosts, host) {
 			a.refuse(w, r, refusal(http.StatusMisdirectedRequest, "this server is not called that: allowed_hosts says by which names it may be"))
@@ -130,6 +170,18 @@ func (a *API) checkHost(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// from is where a request comes from, as its bucket is called. Who has one address of version 6
+// has at least 2^64 of them: they count as one.
+func (c *call) from() string {
+	host := hostOf(c.RemoteAddr)
+	if ip, err := netip.ParseAddr(host); err == nil && ip.Unmap().Is6() {
+		if network, err := ip.WithZone("").Prefix(64); err == nil {
+			return "from " + network.String()
+		}
+	}
+	return "from " + host
 }
 
 // hostOf is an address without its port.

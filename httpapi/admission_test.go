@@ -4,10 +4,16 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
 
 	"turnkeeper/httpapi"
 	"turnkeeper/storage"
@@ -88,9 +94,67 @@ func TestATokenIsHeldToItsScopesOnLoopback(t *testing.T) {
 	h.ask("GET", "/v1/turns", "", "Authorization", send).want(t, 403, "scope")
 	h.ask("GET", "/v1/turns", "", "Authorization", "Bearer no").want(t, 401, "not known")
 	h.ask("GET", "/v1/turns", "").want(t, 200, "items")
-	// What a proxy of this machine passes on is not of this machine.
-	h.ask("GET", "/v1/turns", "", "X-Forwarded-For", "203.0.113.7").want(t, 401, "a token is needed")
 	h.ask("POST", "/v1/messages", `{"agent":"clerk","body":"hello"}`, "X-Forwarded-For", "203.0.113.7", "Authorization", send).want(t, 201, "hello")
+}
+
+// Where no token is needed it is for this machine: a request that a proxy passed on needs one.
+func TestOnLoopbackThisMachineNeedsNoToken(t *testing.T) {
+	t.Parallel()
+	core, logs := observer.New(zapcore.WarnLevel)
+	handler := httpapi.New(httpapi.Config{Hosts: []string{"listens.here"}, Log: zap.New(core)}).Handler()
+	tests := []struct {
+		host, proto, header string
+		status              int // 404: admitted, and there are no metrics
+	}{
+		{"localhost", "HTTP/1.1", "", 404},
+		{"localhost:8722", "HTTP/1.1", "", 404},
+		{"LocalHost.", "HTTP/1.1", "", 404},
+		{"127.0.0.1:8722", "HTTP/1.1", "", 404},
+		{"127.8.9.1", "HTTP/1.1", "", 404},
+		{"[::1]:8722", "HTTP/1.1", "", 404},
+		{"[::ffff:127.0.0.1]", "HTTP/1.1", "", 404},
+		{"Listens.Here:8722", "HTTP/1.1", "", 404},
+		{"localhost", "HTTP/2.0", "", 404},
+		{"localhost", "HTTP/1.1", "X-Request-Id", 404},
+		{"localhost", "HTTP/1.1", "User-Agent", 404},
+		{"192.0.2.7", "HTTP/1.1", "", 401},
+		{"[2001:db8::1]:8722", "HTTP/1.1", "", 401},
+		{"10.0.0.1", "HTTP/1.1", "", 401},
+		{"0.0.0.0:8722", "HTTP/1.1", "", 401},
+		{"126.0.0.1", "HTTP/1.1", "", 401},
+		{"other.here", "HTTP/1.1", "", 421},
+		{"localhost.other", "HTTP/1.1", "", 421},
+		{"127.0.0.1.other", "HTTP/1.1", "", 421},
+		{"localhost", "HTTP/1.0", "", 401}, // as nginx speaks, without a header that tells
+		{"localhost", "HTTP/1.1", "Forwarded", 401},
+		{"localhost", "HTTP/1.1", "X-Forwarded-For", 401},
+		{"localhost", "HTTP/1.1", "X-Forwarded-Host", 401},
+		{"localhost", "HTTP/1.1", "x-forwarded-proto", 401},
+		{"localhost", "HTTP/1.1", "X-Real-IP", 401},
+		{"localhost", "HTTP/1.1", "Via", 401},
+		{"localhost", "HTTP/1.1", "CF-Connecting-IP", 401},
+		{"localhost", "HTTP/1.1", "True-Client-IP", 401},
+		{"localhost", "HTTP/1.1", "X-Envoy-External-Address", 401},
+		{"localhost", "HTTP/1.1", "X-Amzn-Trace-Id", 401},
+	}
+	for _, test := range tests {
+		t.Run(fmt.Sprint(test.host, test.proto, test.header), func(t *testing.T) {
+			req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil)
+			req.Host, req.Proto = test.host, test.proto
+			req.ProtoMajor, req.ProtoMinor = int(test.proto[5]-'0'), int(test.proto[7]-'0')
+			if test.header != "" {
+				req.Header.Set(test.header, "")
+			}
+			w := httptest.NewRecorder()
+			handler.ServeHTTP(w, req)
+			if w.Code != test.status {
+				t.Errorf("answered %d %s, want %d", w.Code, w.Body, test.status)
+			}
+		})
+	}
+	if n := logs.FilterMessageSnippet("set allowed_hosts").Len(); n != 1 {
+		t.Errorf("%d lines say what to set", n)
+	}
 }
 
 func TestHostsAndOrigins(t *testing.T) {
@@ -180,31 +244,36 @@ func TestGuessesOfOthersAtTheSameAddress(t *testing.T) {
 	}
 }
 
-// What is above the bound waits until there is room.
-func TestConnectionsAreBounded(t *testing.T) {
-	h := newHouse(t)
-	_, base := h.serveUpTo(2)
-	d := h.turn("clerk", "talk")
-	d.say("one")
-	path := fmt.Sprintf("/v1/turns/%d/events", d.id)
-	ended := make(chan error, 2)
-	for range 2 {
-		w := &watcher{base: base, began: make(chan struct{})}
-		go func() { ended <- w.watch(t.Context(), path, 0) }()
-		<-w.began
+// What the API advises is told as it is, and what others wrote without secrets.
+func TestAdviceIsNotMasked(t *testing.T) {
+	t.Parallel()
+	handler := httpapi.New(httpapi.Config{Mask: func(string) string { return "[redacted]" }}).Handler()
+	tests := []struct {
+		name, method, path, body string
+		headers                  []string
+		want                     string
+	}{
+		{"no token", "GET", "/v1/turns", "", []string{"Via", "proxy"}, "a token is needed: send Authorization: Bearer TOKEN; \"turnctl tokens create\" makes one"},
+		{"another scheme", "GET", "/v1/turns", "", []string{"Authorization", "Basic eDp5"}, "the header Authorization must be: Bearer TOKEN"},
+		{"of the Responses API", "GET", "/v1/models", "", []string{"Authorization", "Basic eDp5"}, "the header Authorization must be: Bearer TOKEN"},
+		{"on the page", "GET", "/turns", "", []string{"Authorization", "Basic eDp5", "Accept", "text/html"}, "sign-in"},
+		{"on the page, in the URL", "GET", "/turns?token=x", "", []string{"Accept", "text/html"}, "send it as Authorization: Bearer TOKEN"},
+		{"in the URL", "GET", "/v1/turns?token=x", "", nil, "send it as Authorization: Bearer TOKEN"},
+		{"what the client wrote", "POST", "/v1/messages", `{"secret":1}`, []string{"Content-Type", "application/json"}, "[redacted]"},
 	}
-	answered := make(chan answer, 1)
-	go func() { answered <- h.askAt(base, "GET", "/healthz", "") }()
-	select {
-	case <-answered:
-		t.Error("a third connection was served")
-	case <-time.After(300 * time.Millisecond):
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			req := httptest.NewRequestWithContext(t.Context(), test.method, test.path, strings.NewReader(test.body))
+			req.Host = "localhost"
+			for i := 0; i < len(test.headers); i += 2 {
+				req.Header.Set(test.headers[i], test.headers[i+1])
+			}
+			w := httptest.NewRecorder()
+			handler.ServeHTTP(w, req)
+			text := w.Header().Get("Location") + w.Body.String()
+			if got := strings.ReplaceAll(text, `\"`, `"`); !strings.Contains(got, test.want) || strings.Contains(got, "redacted") != (test.want == "[redacted]") {
+				t.Errorf("answered %d %s, want %q", w.Code, got, test.want)
+			}
+		})
 	}
-	d.finish("said")
-	for range 2 {
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	}
-	(<-answered).want(t, 200, "ok")
 }

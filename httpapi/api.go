@@ -70,6 +70,7 @@ type Config struct {
 	Hosts           []string // names, beside localhost, by which it may be called
 	MaxMessageBytes int      // of a message's body; 0: turnkeeper.DefaultMaxMessageBytes
 	Rate            int      // requests a second of one token; 0: 100
+	Requests        int      // in progress at the same time, without /healthz and /readyz; 0: 2000
 
 	KeepAlive time.Duration // between comments in a stream; 0: 15 s
 	// ResponseWait is how long the request for a response waits for it, where it is
@@ -90,6 +91,10 @@ type API struct {
 	limits *limits
 	mux    *http.ServeMux
 
+	inProgress chan struct{} // a value for each request that is
+	pings      pings
+	proxied    sync.Once // a request that came through a proxy was warned of
+
 	drainOnce sync.Once
 	draining  chan struct{} // closed by Drain
 }
@@ -107,8 +112,9 @@ func New(cfg Config) *API {
 	}
 	setDefault(&cfg.MaxMessageBytes, turnkeeper.DefaultMaxMessageBytes)
 	setDefault(&cfg.Rate, 100)
+	setDefault(&cfg.Requests, 2000)
 	setDefault(&cfg.KeepAlive, 15*time.Second)
-	a := &API{cfg: cfg, limits: newLimits(cfg.Rate), mux: http.NewServeMux(), draining: make(chan struct{})}
+	a := &API{cfg: cfg, limits: newLimits(cfg.Rate), mux: http.NewServeMux(), draining: make(chan struct{}), inProgress: make(chan struct{}, cfg.Requests)}
 	a.hub = stream.NewHub(source{cfg})
 	a.openai = responses.New(responses.Config{
 		Store: cfg.Store, Rings: cfg.Rings, Draining: a.draining, MaxMessageBytes: cfg.MaxMessageBytes,

@@ -81,11 +81,7 @@ func (a *API) servePage(route route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		pageHeaders(w.Header())
 		c := &call{Request: r, w: w, forPage: true}
-		err := a.admit(c, route.scope)
-		if err == nil {
-			err = route.handle(a, c)
-		}
-		if err != nil {
+		if err := a.handle(route, c); err != nil {
 			a.refusePage(c, a.problemOf(r, err))
 		}
 	})
@@ -116,7 +112,7 @@ func (a *API) refusePage(c *call, p *problem) {
 	if c.Method == http.MethodPost {
 		back = pathOf(c.Referer())
 	}
-	view := page.Problem{Status: p.Title, Detail: upper(a.cfg.Mask(p.Detail)), Back: back}
+	view := page.Problem{Status: p.Title, Detail: upper(a.told(p)), Back: back}
 	if err := a.show(c, p.Status, view); err != nil && !errors.Is(err, errGone) {
 		a.cfg.Log.Error("a page could not be made", zap.Error(err))
 	}

@@ -27,6 +27,7 @@ type problem struct {
 	Detail string `json:"detail"`
 
 	param, code string // of an error of the Responses API
+	ours        bool   // every word of the detail is this program's: it has no secret
 }
 
 func (p *problem) Error() string { return p.Detail }
@@ -36,8 +37,17 @@ func (p *problem) passes() bool {
 	return p.Status == http.StatusTooManyRequests || p.Status == http.StatusServiceUnavailable
 }
 
+// refusal is a problem. A sentence without args is a constant of this program, and is told as it is.
 func refusal(status int, format string, args ...any) *problem {
-	return &problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: fmt.Sprintf(format, args...)}
+	return &problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: fmt.Sprintf(format, args...), ours: len(args) == 0}
+}
+
+// told is the detail as the client is told it: without secrets.
+func (a *API) told(p *problem) string {
+	if p.ours {
+		return p.Detail
+	}
+	return a.cfg.Mask(p.Detail)
 }
 
 // conditions are the errors whose own sentence is for the client.

@@ -22,6 +22,10 @@ type route struct {
 	handle  func(*API, *call) error
 }
 
+// probe says that the route tells whether the process is well. It is answered however many requests
+// are in progress.
+func (r route) probe() bool { return r.pattern == healthPattern || r.pattern == readinessPattern }
+
 // The scopes of a token.
 const (
 	ScopeSend    = "send"    // put messages into inboxes, and read what became of them
@@ -32,8 +36,12 @@ const (
 // Scopes are all scopes.
 func Scopes() []string { return []string{ScopeSend, ScopeRead, ScopeOperate} }
 
-// eventsPattern is the route that an EventSource reads.
-const eventsPattern = "GET /v1/turns/{id}/events"
+const (
+	// eventsPattern is the route that an EventSource reads.
+	eventsPattern    = "GET /v1/turns/{id}/events"
+	healthPattern    = "GET /healthz"
+	readinessPattern = "GET /readyz"
+)
 
 func (a *API) routes() []route {
 	return []route{
@@ -69,8 +77,8 @@ func (a *API) routes() []route {
 		{"POST /v1/scheduler/resume", ScopeOperate, (*API).resumeScheduler},
 		{"GET /metrics", ScopeRead, (*API).getMetrics},
 		{"GET /openapi.json", "", (*API).getDescription},
-		{"GET /healthz", "", (*API).getHealth},
-		{"GET /readyz", "", (*API).getReadiness},
+		{healthPattern, "", (*API).getHealth},
+		{readinessPattern, "", (*API).getReadiness},
 	}
 }
 
@@ -174,11 +182,7 @@ func (a *API) noRoute(w http.ResponseWriter, r *http.Request) *problem {
 // serve is a route with all that stands before it.
 func (a *API) serve(route route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c := &call{Request: r, w: w}
-		err := a.admit(c, route.scope)
-		if err == nil {
-			err = route.handle(a, c)
-		}
+		err := a.handle(route, &call{Request: r, w: w})
 		if err == nil {
 			return
 		}
@@ -189,6 +193,23 @@ func (a *API) serve(route route) http.Handler {
 		}
 		a.refuse(w, r, p)
 	})
+}
+
+// handle answers a request, or says why not.
+func (a *API) handle(route route, c *call) error {
+	if !route.probe() {
+		select {
+		case a.inProgress <- struct{}{}:
+			defer func() { <-a.inProgress }()
+		default:
+			c.w.Header().Set("Retry-After", "1")
+			return refusal(http.StatusServiceUnavailable, "%d requests are in progress, and there may be no more: try again in 1 s", a.cfg.Requests)
+		}
+	}
+	if err := a.admit(c, route.scope); err != nil {
+		return err
+	}
+	return route.handle(a, c)
 }
 
 // errGone says that the client is gone, or that the answer has begun: there is
@@ -209,7 +230,7 @@ func (a *API) refuse(w http.ResponseWriter, r *http.Request, p *problem) {
 		endUnanswered(r)
 		return
 	}
-	p.Detail = a.cfg.Mask(p.Detail)
+	p.Detail = a.told(p)
 	if responses.Speaks(r.URL.Path) {
 		refuseResponse(w, r, p)
 		return

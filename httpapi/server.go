@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -33,15 +32,18 @@ func Listen(ctx context.Context, address string) (net.Listener, error) {
 	return config.Listen(ctx, "tcp", address)
 }
 
-// Serve begins to serve the API, to at most maxConns connections at the same
-// time: further ones wait.
+// Serve begins to serve the API, to at most maxConns connections at the same time: a further
+// one takes the place of the one that has been idle for longest. Where all of them have requests in
+// progress, there are a few more, for probes.
 func Serve(api *API, listener net.Listener, maxConns int) *Server {
 	s := &Server{api: api, listener: listener, served: make(chan error, 1)}
+	conns := newConnections(listener, maxConns)
 	errorLog, _ := zap.NewStdLogAt(api.cfg.Log, zap.DebugLevel) // only what clients did to their connections
 	s.http = &http.Server{
-		Handler: api.Handler(), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader, ErrorLog: errorLog,
+		Handler: conns.handler(api.Handler()), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader, ErrorLog: errorLog,
+		ConnState: conns.state, ConnContext: conns.context,
 	}
-	go func() { s.served <- s.http.Serve(newBounded(listener, maxConns)) }()
+	go func() { s.served <- s.http.Serve(conns) }()
 	return s
 }
 
@@ -62,45 +64,4 @@ func (s *Server) Close(ctx context.Context) error {
 		err = errors.Join(err, served)
 	}
 	return err
-}
-
-// bounded is a listener that has at most so many connections open.
-type bounded struct {
-	net.Listener
-	slots  chan struct{}
-	closed chan struct{}
-	once   sync.Once
-}
-
-func newBounded(l net.Listener, n int) *bounded {
-	return &bounded{Listener: l, slots: make(chan struct{}, n), closed: make(chan struct{})}
-}
-
-func (b *bounded) Accept() (net.Conn, error) {
-	select {
-	case b.slots <- struct{}{}:
-	case <-b.closed:
-		return nil, net.ErrClosed
-	}
-	conn, err := b.Listener.Accept()
-	if err != nil {
-		<-b.slots
-		return nil, err
-	}
-	return &boundedConn{Conn: conn, release: sync.OnceFunc(func() { <-b.slots })}, nil
-}
-
-func (b *bounded) Close() error {
-	b.once.Do(func() { close(b.closed) })
-	return b.Listener.Close()
-}
-
-type boundedConn struct {
-	net.Conn
-	release func()
-}
-
-func (c *boundedConn) Close() error {
-	defer c.release()
-	return c.Conn.Close()
 }

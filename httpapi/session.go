@@ -27,7 +27,7 @@ func (a *API) admitSession(c *call, scope string) (known bool, _ error) {
 	if session == "" || !c.forPage && c.Method != http.MethodGet && c.Method != http.MethodHead {
 		return false, nil
 	}
-	from := "from " + hostOf(c.RemoteAddr)
+	from := c.from()
 	if a.limits.guesses(from, session) {
 		return true, a.limit(c, from)
 	}
@@ -37,7 +37,7 @@ func (a *API) admitSession(c *call, scope string) (known bool, _ error) {
 		if !a.needsToken(c) {
 			return false, nil
 		}
-		return true, a.unknown(c, "the session has ended: sign in again")
+		return true, a.unknown(c, refusal(http.StatusUnauthorized, "the session has ended: sign in again"))
 	}
 	if err != nil {
 		return true, err
@@ -66,7 +66,7 @@ func (a *API) signIn(c *call) error {
 		return err
 	}
 	next := localPath(c.PostForm.Get("next"))
-	from := "from " + hostOf(c.RemoteAddr)
+	from := c.from()
 	if a.limits.spent(from) {
 		return a.limit(c, from)
 	}

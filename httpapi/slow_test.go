@@ -8,7 +8,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -76,6 +78,51 @@ func TestABodyThatDoesNotCome(t *testing.T) {
 			})
 		})
 	}
+}
+
+// pinged is a store that counts who asks for it, and answers when it is told to.
+type pinged struct {
+	httpapi.Store
+	asked  atomic.Int64
+	answer chan error
+}
+
+func (p *pinged) Ping(context.Context) error {
+	p.asked.Add(1)
+	return <-p.answer
+}
+
+// However many ask whether the process is ready, one connection is used for it.
+func TestManyAskWhetherItIsReady(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &pinged{answer: make(chan error)}
+		handler := httpapi.New(httpapi.Config{Store: store}).Handler()
+		for _, round := range []struct {
+			err    error
+			status int
+		}{{nil, 200}, {errors.New("away"), 503}, {nil, 200}} {
+			answers := make(chan int, 20)
+			for range cap(answers) {
+				go func() {
+					w, r := httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/readyz", nil)
+					r.Host = "localhost"
+					handler.ServeHTTP(w, r)
+					answers <- w.Code
+				}()
+			}
+			synctest.Wait()
+			if n := store.asked.Swap(0); n != 1 {
+				t.Errorf("the database was asked %d times at once", n)
+			}
+			store.answer <- round.err
+			for range cap(answers) {
+				if status := <-answers; status != round.status {
+					t.Errorf("answered %d, want %d", status, round.status)
+				}
+			}
+		}
+	})
 }
 
 // still is a store with one turn, of which nothing is heard for long.

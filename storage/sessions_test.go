@@ -55,3 +55,93 @@ func TestSessions(t *testing.T) {
 	}
 	want(second, false)
 }
+
+// A token is one until it expires, and a session until it or its token does.
+func TestWhatHasExpired(t *testing.T) {
+	h := newHouse(t)
+	ctx := t.Context()
+	there := func(what string, err error, want bool) {
+		t.Helper()
+		if want && err != nil || !want && !errors.Is(err, turnkeeper.ErrNotFound) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	exec := func(sql string, args ...any) {
+		t.Helper()
+		if _, err := h.Pool().Exec(ctx, sql, args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if any, err := h.AnyToken(ctx); err != nil || any {
+		t.Errorf("there is a token before the first: %v, %v", any, err)
+	}
+	_, secret, err := h.CreateToken(ctx, storage.Token{Name: "board", Scopes: []string{"read"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, session, err := h.SignIn(ctx, secret, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		token, session      string // when they expire, from now
+		hasToken, inSession bool
+	}{
+		{"", "1 hour", true, true},
+		{"", "-1 microsecond", true, false},
+		{"1 hour", "1 hour", true, true},
+		{"1 hour", "-1 microsecond", true, false},
+		{"-1 microsecond", "1 hour", false, false},
+		{"-1 microsecond", "-1 hour", false, false},
+		{"-1 hour", "-1 hour", false, false},
+		{"1 hour", "1 hour", true, true}, // they were there all the time
+	} {
+		name := "a token that expires in " + c.token + ", a session in " + c.session
+		exec("update turnkeeper.api_tokens set expires_at = clock_timestamp() + nullif($1, '')::text::interval", c.token)
+		exec("update turnkeeper.page_sessions set expires_at = clock_timestamp() + $1::text::interval", c.session)
+		_, err := h.FindToken(ctx, secret)
+		there(name+": the token", err, c.hasToken)
+		_, err = h.FindSession(ctx, session)
+		there(name+": the session", err, c.inSession)
+		if any, err := h.AnyToken(ctx); err != nil || any != c.hasToken {
+			t.Errorf("%s: there is a token: %v, %v", name, any, err)
+		}
+		if !c.hasToken {
+			_, _, err = h.SignIn(ctx, secret, time.Hour)
+			there(name+": signing in", err, false)
+		}
+	}
+	// A session ends with its token, and who signs in clears away those that have ended, and no others.
+	exec("update turnkeeper.api_tokens set expires_at = clock_timestamp() + interval '2 hours'")
+	_, short, err := h.SignIn(ctx, secret, 24*time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var outlives bool
+	if err := h.Pool().QueryRow(ctx, "select bool_or(s.expires_at > t.expires_at) from turnkeeper.page_sessions s join turnkeeper.api_tokens t on t.id = s.token_id").Scan(&outlives); err != nil || outlives {
+		t.Errorf("a session outlives its token: %v, %v", outlives, err)
+	}
+	exec("update turnkeeper.page_sessions set expires_at = clock_timestamp() - interval '1 microsecond' where sha256 = (select sha256 from turnkeeper.page_sessions order by expires_at desc limit 1)")
+	if _, _, err := h.SignIn(ctx, secret, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	var left int
+	if err := h.Pool().QueryRow(ctx, "select count(*) from turnkeeper.page_sessions").Scan(&left); err != nil || left != 2 {
+		t.Errorf("%d sessions are left, want 2: %v", left, err)
+	}
+	// Revoked and expired together: gone, and its sessions with it.
+	exec("update turnkeeper.api_tokens set expires_at = clock_timestamp() - interval '1 hour'")
+	if err := h.RevokeToken(ctx, "board"); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.RevokeToken(ctx, "board"); !errors.Is(err, turnkeeper.ErrNotFound) {
+		t.Errorf("revoked twice: %v", err)
+	}
+	for _, s := range []string{session, short} {
+		_, err := h.FindSession(ctx, s)
+		there("a session of a revoked token", err, false)
+	}
+	if err := h.Pool().QueryRow(ctx, "select count(*) from turnkeeper.page_sessions").Scan(&left); err != nil || left != 0 {
+		t.Errorf("%d sessions of a revoked token are left: %v", left, err)
+	}
+}

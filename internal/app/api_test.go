@@ -86,9 +86,18 @@ func wroteNothing(t *testing.T, url string) {
 
 func answers(t *testing.T, base string) {
 	t.Helper()
+	ask(t, base, "", http.StatusOK, "helper")
+	ask(t, base, "a proxy", http.StatusUnauthorized, "send Authorization: Bearer TOKEN;") // not masked
+}
+
+func ask(t *testing.T, base, via string, status int, contains string) {
+	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, base+"/v1/agents", nil)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if via != "" {
+		req.Header.Set("Via", via)
 	}
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Do(req)
@@ -97,7 +106,7 @@ func answers(t *testing.T, base string) {
 		return
 	}
 	defer func() { _ = resp.Body.Close() }()
-	if text, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != http.StatusOK || !strings.Contains(string(text), "helper") {
+	if text, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != status || !strings.Contains(string(text), contains) {
 		t.Errorf("the agents are answered with %s %s, %v", resp.Status, text, err)
 	}
 }

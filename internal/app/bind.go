@@ -40,6 +40,16 @@ func bind(ctx context.Context, cfg *config.Config, log *zap.Logger) (b bound, er
 	return b, nil
 }
 
+// addresses are those that the process has.
+func (b bound) addresses() (all []string) {
+	for _, listener := range []net.Listener{b.api, b.metrics} {
+		if listener != nil {
+			all = append(all, listener.Addr().String())
+		}
+	}
+	return all
+}
+
 // close gives the addresses up. Those that were served have been closed by then.
 func (b bound) close() {
 	for _, listener := range []net.Listener{b.api, b.metrics} {

@@ -8,6 +8,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/internal/config"
+	"turnkeeper/internal/netguard"
 	"turnkeeper/internal/redact"
 	"turnkeeper/storage"
 	"turnkeeper/tools"
@@ -15,8 +16,8 @@ import (
 )
 
 // newToolbox has every tool that an agent of this process can list.
-func newToolbox(agents *agents, store *storage.Store, cfg *config.Config, masker *redact.Masker, more []tools.Tool) (*tools.Registry, error) {
-	all := builtin.All(builtin.Deps{Root: agents.root, AllowPrivateHosts: agents.privateHosts, Notes: notes{store}})
+func newToolbox(agents *agents, store *storage.Store, cfg *config.Config, masker *redact.Masker, own *netguard.Listeners, more []tools.Tool) (*tools.Registry, error) {
+	all := builtin.All(builtin.Deps{Root: agents.root, AllowPrivateHosts: agents.privateHosts, Own: own, Notes: notes{store}})
 	all = append(all, more...)
 	// First as they are: behind the mask, the registry cannot see what tools.New
 	// found wrong.

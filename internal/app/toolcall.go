@@ -48,7 +48,7 @@ func OpenAgentTools(ctx context.Context, cfg *config.Config, store *storage.Stor
 		return nil, noAgent(cfg, agent, all.names())
 	}
 	masker := cfg.Masker()
-	registry, err := newToolbox(all, store, cfg, masker, Programs(cfg))
+	registry, err := newToolbox(all, store, cfg, masker, nil, Programs(cfg))
 	if err != nil {
 		return nil, err
 	}

@@ -20,6 +20,7 @@ import (
 	"turnkeeper/inference/tokens"
 	"turnkeeper/internal/commit"
 	"turnkeeper/internal/config"
+	"turnkeeper/internal/netguard"
 	"turnkeeper/jobs"
 	"turnkeeper/lease"
 	"turnkeeper/scheduler"
@@ -64,11 +65,15 @@ func RunWorker(soft, hard context.Context, cfg *config.Config, log *zap.Logger, 
 	if err := w.readAgents(); err != nil {
 		return err
 	}
+	w.warnOfRoot()
 	var err error
 	if w.bound, err = bind(soft, cfg, log); err != nil {
 		return err
 	}
 	defer w.bound.close()
+	for _, address := range w.bound.addresses() {
+		w.own.Add(address)
+	}
 	telling, err := startTelling(soft, cfg, string(w.id), log)
 	if err != nil {
 		return err
@@ -154,7 +159,8 @@ type worker struct {
 	bell   *storage.Bell
 	bound  bound
 	api    *api
-	pushed chan struct{} // closed when nothing is pushed any more
+	own    netguard.Listeners // what tools must not reach
+	pushed chan struct{}      // closed when nothing is pushed any more
 
 	telling *telling
 
@@ -174,6 +180,14 @@ func (w *worker) readAgents() error {
 	return w.agents.load(w.cfg, known, w.log)
 }
 
+// warnOfRoot warns of what tools can do where the worker is root.
+func (w *worker) warnOfRoot() {
+	if os.Geteuid() == 0 && w.cfg.HasRole(config.RoleWorker) {
+		w.log.Warn("this worker runs as root, and so do its tools: a program tool or MCP server can read every file and the worker's secrets, " +
+			"and change this machine; start the worker as a user of its own")
+	}
+}
+
 // prepare makes everything that can be wrong go wrong before any work is taken.
 func (w *worker) prepare(ctx context.Context) error {
 	masker := w.cfg.Masker()
@@ -181,7 +195,7 @@ func (w *worker) prepare(ctx context.Context) error {
 	if w.models, err = newModels(w.cfg, w.agents.script, masker, w.log); err != nil {
 		return err
 	}
-	if w.tools, err = newToolbox(w.agents, w.store, w.cfg, masker, append(Programs(w.cfg), w.moreTools...)); err != nil {
+	if w.tools, err = newToolbox(w.agents, w.store, w.cfg, masker, &w.own, append(Programs(w.cfg), w.moreTools...)); err != nil {
 		return err
 	}
 	if err := w.store.CheckSessions(ctx); err != nil {

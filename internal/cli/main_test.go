@@ -1,9 +1,21 @@
 package cli_test
 
 import (
+	"os"
+	"syscall"
 	"testing"
 
+	"turnkeeper/internal/cli"
 	"turnkeeper/storage/storagetest"
 )
 
-func TestMain(m *testing.M) { storagetest.Main(m) }
+// asTurnctl makes the test binary be turnctl.
+const asTurnctl = "CLI_TEST_AS_TURNCTL"
+
+func TestMain(m *testing.M) {
+	if _, set := syscall.Getenv(asTurnctl); set { // not os.Getenv: go test would record it as an input
+		allowCores()
+		os.Exit(cli.Main(cli.Turnctl()))
+	}
+	storagetest.Main(m)
+}

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"turnkeeper/internal/app"
+	"turnkeeper/internal/procguard"
 	"turnkeeper/internal/redact"
 )
 
@@ -47,8 +48,12 @@ type Environment struct {
 }
 
 // Main runs the program as this process and returns its exit code. The first
-// SIGINT or SIGTERM asks it to end, the second makes it end at once.
+// SIGINT or SIGTERM asks it to end, the second makes it end at once. Before
+// anything else it hides the process from the programs that it will start.
 func Main(p Program) int {
+	if err := procguard.Protect(); err != nil {
+		_, _ = fmt.Fprintf(os.Stderr, "warning: %v\n", err)
+	}
 	soft, hard, stop := untilSignals()
 	defer stop()
 	env := Environment{

@@ -82,9 +82,9 @@ func Settings() []Setting {
 		text(func(c *Config) *string { return &c.Listen }, checkListen, Setting{
 			Name: "listen", Group: "HTTP API", Bounds: "HOST:PORT", Doc: "Where the HTTP API listens. On an address that other machines can reach, and with allowed_hosts, every request needs a token. Empty: the API is off."}),
 		hostNames(func(c *Config) *[]string { return &c.AllowedHosts }, Setting{
-			Name: "allowed_hosts", Group: "HTTP API", Doc: "Names by which the API may be called; an address, localhost and what listen names are always right."}),
+			Name: "allowed_hosts", Group: "HTTP API", Doc: "Names by which the API may be called; an address, localhost and what listen names are always right. Behind a proxy it must be set: then every request needs a token."}),
 		number(func(c *Config) *int { return &c.HTTPConnections }, 10, 100_000, Setting{
-			Name: "http_connections", Group: "HTTP API", Unit: "connections", Doc: "Connections to the API at the same time; more wait."}),
+			Name: "http_connections", Group: "HTTP API", Unit: "connections", Doc: "Connections to the API at the same time, and requests in progress. A further connection takes the place of the one that has been idle for longest. A further request is answered 503, but for /healthz and /readyz."}),
 		number(func(c *Config) *int { return &c.HTTPRate }, 1, 100_000, Setting{
 			Name: "http_rate", Group: "HTTP API", Unit: "requests", Doc: "Requests a second of one token, or of all who have none."}),
 	}

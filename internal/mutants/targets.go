@@ -116,7 +116,7 @@ var targets = []Target{
 	// Who may do what.
 	{
 		Name:    "tokens",
-		Go:      []Code{{File: "httpapi/admission.go"}, {File: "httpapi/session.go"}, {File: "httpapi/limits.go"}, {File: "storage/tokens.go"}},
+		Go:      []Code{{File: "httpapi/admission.go"}, {File: "httpapi/session.go"}, {File: "httpapi/limits.go"}, {File: "httpapi/connections.go"}, {File: "storage/tokens.go"}},
 		Queries: []string{"TokenByHash", "NoteTokenUse", "AnyToken", "RevokeToken", "CreateSession", "TokenOfSession", "EndSession"},
 		Tests:   []string{"./httpapi", "./storage"},
 	},
@@ -133,7 +133,7 @@ var targets = []Target{
 	},
 	{
 		Name:  "netguard",
-		Go:    []Code{{File: "internal/netguard/addresses.go"}, {File: "internal/netguard/dial.go"}},
+		Go:    []Code{{File: "internal/netguard/addresses.go"}, {File: "internal/netguard/dial.go"}, {File: "internal/netguard/listeners.go"}},
 		Tests: []string{"./internal/netguard", "./tools/builtin"},
 	},
 

@@ -17,6 +17,9 @@ type Dialer struct {
 	Resolver *net.Resolver // nil: the system's
 	// Refuse says why "ip:port" may not be connected to; empty: it may. nil: Refusal.
 	Refuse func(address string) string
+	// Own are the addresses of this process. They are refused whatever is allowed: who asks there
+	// counts as this machine. nil: there are none.
+	Own *Listeners
 }
 
 // dialTime bounds one connect.
@@ -25,9 +28,8 @@ const dialTime = 15 * time.Second
 // DialContext connects, or fails with a *RefusedError before a byte is sent.
 func (g Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	dialer := net.Dialer{Timeout: dialTime, Resolver: g.Resolver}
-	if !g.Anywhere && !g.allows(address) {
-		dialer.ControlContext = g.check
-	}
+	free := g.Anywhere || g.allows(address)
+	dialer.ControlContext = func(_ context.Context, _, address string, _ syscall.RawConn) error { return g.check(address, free) }
 	return dialer.DialContext(ctx, network, address)
 }
 
@@ -65,8 +67,15 @@ func sameHost(a, b string) bool {
 	return b != "" && strings.EqualFold(strings.TrimSuffix(a, "."), strings.TrimSuffix(b, "."))
 }
 
-// check is called with the address itself before each connection.
-func (g Dialer) check(_ context.Context, _, address string, _ syscall.RawConn) error {
+// check is called with the address itself before each connection. free says that it may be any but one
+// of this process.
+func (g Dialer) check(address string, free bool) error {
+	if g.Own.have(address) {
+		return &RefusedError{Kind: ownKind}
+	}
+	if free {
+		return nil
+	}
 	refuse := g.Refuse
 	if refuse == nil {
 		refuse = Refusal
@@ -77,10 +86,16 @@ func (g Dialer) check(_ context.Context, _, address string, _ syscall.RawConn) e
 	return nil
 }
 
+// ownKind is the kind of an address of Dialer.Own.
+const ownKind = "worker's own"
+
 // A RefusedError tells what kind of address the host has. It does not tell which.
 type RefusedError struct {
 	Kind string // private, loopback, ...
 }
+
+// Own says that nothing can allow the address: it is one of Dialer.Own.
+func (e *RefusedError) Own() bool { return e.Kind == ownKind }
 
 func (e *RefusedError) Error() string {
 	return "the address is refused: the host is at a " + e.Kind + " address"

@@ -39,8 +39,10 @@ func TestBuiltinTools(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.WriteAgent("trusted", tools, "allow_private_hosts: ["+address.Hostname()+"]")
+	w := e.StartWorker()
 	asked := []inferencetest.Call{
 		{ID: "clock", Name: "clock"},
+		{ID: "own", Name: "http_get", Arguments: `{"url":` + env.Quote(w.APIURL()+"/v1/agents") + `}`},
 		{ID: "list", Name: "list_files"},
 		{ID: "read", Name: "read_file", Arguments: `{"path":"a.txt"}`},
 		{ID: "up", Name: "read_file", Arguments: `{"path":"../outside.txt"}`},
@@ -50,7 +52,6 @@ func TestBuiltinTools(t *testing.T) {
 		{ID: "note", Name: "note_read", Arguments: `{"name":"n"}`},
 	}
 	e.Model.Then(env.Rounds(inferencetest.Calls(asked...), inferencetest.Text("done")))
-	e.StartWorker()
 
 	clerk := env.CallsByWireID(e.TurnOf(e.Enqueue("clerk", "Look.")))
 	trusted := env.CallsByWireID(e.TurnOf(e.Enqueue("trusted", "Look.")))
@@ -71,6 +72,7 @@ func TestBuiltinTools(t *testing.T) {
 		{"clerk", clerk, "note", "succeeded", "remember"},
 		{"trusted", trusted, "list", "failed", ""}, // it has no root
 		{"trusted", trusted, "get", "succeeded", "the page"},
+		{"trusted", trusted, "own", "failed", "a worker's own address"},
 		{"trusted", trusted, "note", "succeeded", "remember"},
 	} {
 		got := c.all[c.id]

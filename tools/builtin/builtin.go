@@ -10,6 +10,7 @@ package builtin
 import (
 	"time"
 
+	"turnkeeper/internal/netguard"
 	"turnkeeper/tools"
 )
 
@@ -24,6 +25,9 @@ type Deps struct {
 	// agent may reach by HTTP although their addresses are not public. nil:
 	// none.
 	AllowPrivateHosts func(agent string) []string
+	// Own are the ports of this process, which no tool reaches by HTTP, whatever is
+	// allowed. nil: there are none.
+	Own *netguard.Listeners
 	// Notes keeps the agents' notes. nil: there are no note tools.
 	Notes NoteStore
 }
@@ -34,7 +38,7 @@ type Deps struct {
 func All(deps Deps) []tools.Tool {
 	all := []tools.Tool{Clock(deps.Now)}
 	all = append(all, NewFiles(deps.Root)...)
-	all = append(all, NewHTTPGet(HTTPOptions{AllowPrivateHosts: deps.AllowPrivateHosts}))
+	all = append(all, NewHTTPGet(HTTPOptions{AllowPrivateHosts: deps.AllowPrivateHosts, Own: deps.Own}))
 	all = append(all, NewPatchOutput())
 	all = append(all, NewReaders()...)
 	if deps.Notes != nil {

@@ -33,6 +33,9 @@ type HTTPOptions struct {
 	// AllowPrivateHosts are the hosts, each as "host" or "host:port", that an
 	// agent may reach although their addresses are not public. nil: none.
 	AllowPrivateHosts func(agent string) []string
+	// Own are the ports of this process. They are refused at every address of this
+	// machine, whatever is allowed. nil: there are none.
+	Own *netguard.Listeners
 	// Resolver looks names up. nil: the system's.
 	Resolver *net.Resolver
 
@@ -48,7 +51,7 @@ type httpGetArgs struct {
 // NewHTTPGet is the tool `http_get`, of effect none. The address of every
 // connection, redirects included, is checked after the name was looked up and
 // before a byte is sent: only public addresses pass, and those of hosts that
-// the agent is allowed. Proxies of the environment are not used, no cookies
+// the agent is allowed, but for the ports of this process. Proxies of the environment are not used, no cookies
 // are kept, and URLs with a user name are refused.
 //
 // A text response gives its text, in UTF-8 whatever charset its type names, everything
@@ -73,6 +76,9 @@ func (o HTTPOptions) get(ctx context.Context, call tools.Call, args httpGetArgs)
 		return tools.Result{}, errors.New("the URL cannot be requested")
 	}
 	req.Header.Set("User-Agent", "turnkeeper")
+	// Who serves this machine without asking who it is, as another worker does, sees that it is
+	// not this machine that asks.
+	req.Header.Set("Via", "1.1 turnkeeper")
 	client, closeIdle := o.client(call.Agent)
 	res, err := client.Do(req) //nolint:bodyclose // the result is closed, and with it the body
 	if err != nil {
@@ -107,7 +113,7 @@ func (o HTTPOptions) client(agent string) (*http.Client, func()) {
 	if o.AllowPrivateHosts != nil {
 		allowed = o.AllowPrivateHosts(agent)
 	}
-	d := netguard.Dialer{Allowed: allowed, Resolver: o.Resolver, Refuse: o.refuse}
+	d := netguard.Dialer{Allowed: allowed, Resolver: o.Resolver, Refuse: o.refuse, Own: o.Own}
 	transport := &http.Transport{
 		Proxy:                  nil,
 		DialContext:            d.DialContext,
@@ -158,7 +164,9 @@ func requestError(err error) error {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = e.Err
 	}
-	if refused, ok := errors.AsType[*netguard.RefusedError](err); ok {
+	if refused, ok := errors.AsType[*netguard.RefusedError](err); ok && refused.Own() {
+		return refused
+	} else if ok {
 		return fmt.Errorf("%w; an operator can allow the host in the agent's file", refused)
 	}
 	if lookup, ok := errors.AsType[*net.DNSError](err); ok {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"turnkeeper/internal/netguard"
 	"turnkeeper/internal/testrun"
 	"turnkeeper/tools"
 	"turnkeeper/tools/builtin"
@@ -244,6 +245,30 @@ func TestHTTPGetRedirects(t *testing.T) {
 	}
 	if secretHits.Load() != 0 {
 		t.Error("the redirect reached a private address")
+	}
+}
+
+// No tool reaches the process it runs in: not by its address, not by a name, not by a redirect.
+func TestHTTPGetOwnListeners(t *testing.T) {
+	own, ownHits := counting(t, func(http.ResponseWriter, *http.Request) {})
+	var via string
+	server, _ := counting(t, func(w http.ResponseWriter, r *http.Request) {
+		via = r.Header.Get("Via")
+		http.Redirect(w, r, own.URL, http.StatusFound)
+	})
+	opts := allow("127.0.0.1", "localhost", "0.0.0.0", "inside.test", "::ffff:127.0.0.1")
+	opts.Own = &netguard.Listeners{}
+	opts.Own.Add(own.Listener.Addr().String())
+	for _, url := range []string{own.URL, "http://localhost:" + port(own), "http://0.0.0.0:" + port(own), "http://[::ffff:127.0.0.1]:" + port(own), server.URL} {
+		wantFailure(t, get(t, opts, url), "the address is refused: the host is at a worker's own address")
+	}
+	opts.Resolver = resolver(t, [4]byte{127, 0, 0, 1})
+	wantFailure(t, get(t, opts, "http://inside.test:"+port(own)), "the address is refused")
+	if ownHits.Load() != 0 {
+		t.Errorf("it was reached %d times", ownHits.Load())
+	}
+	if via != "1.1 turnkeeper" { // by which other workers of this machine know that it is a tool
+		t.Errorf("Via is %q", via)
 	}
 }
 

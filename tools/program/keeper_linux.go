@@ -2,11 +2,14 @@ package program
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"turnkeeper/internal/procguard"
 )
 
 // A keeper is a process that starts one program and outlives all of its family.
@@ -52,10 +55,12 @@ const prSetChildSubreaper = 36 // of prctl
 
 // keep is the whole life of a keeper. It stays on the process's first thread,
 // as everything does before main: with that thread the program's
-// parent-death signal is bound to the keeper's life.
+// parent-death signal is bound to the keeper's life. The program can neither read
+// the keeper's pipes and memory nor gets any file but its first three.
 func keep() int {
-	syscall.CloseOnExec(ordersFD)
-	syscall.CloseOnExec(reportFD)
+	if err := errors.Join(procguard.Hide(), procguard.KeepFiles()); err != nil {
+		return tell(report{Error: err.Error()})
+	}
 	orders := os.NewFile(ordersFD, "orders")
 	if _, _, errno := syscall.RawSyscall(syscall.SYS_PRCTL, prSetChildSubreaper, 1, 0); errno != 0 {
 		return tell(report{Error: "prctl: " + errno.Error()})

@@ -110,6 +110,13 @@ Everything that a call started ends with it: when the program ends, when its tim
 cancelled, and when the worker is killed. On Linux nothing in the background, in a session of its own or
 orphaned escapes that, but what runs under another user or is started by another service. On other systems
 only the program's process group is killed, and not when the worker is killed.
+
+A program runs as the worker's user, with the environment above and no open file but its standard three. On
+Linux it cannot read the worker's environment or memory: the worker is not dumpable, so in /proc and for debuggers
+it is root's alone, and it leaves no core. On other systems a program of the same user may see the worker's
+environment. Nowhere is it kept from files that the user can read, the config file and ` + "`file:`" + ` secrets included, or
+from other processes of the user: where a program is not trusted, run it as another user (sudo, a container). A
+worker of root hides nothing from its tools, and warns of that when it starts. The same holds for MCP servers that are programs.
 `
 
 const webhooksIntro = `

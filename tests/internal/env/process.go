@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"syscall"
@@ -31,6 +32,8 @@ func StartProcess(t testing.TB, name, dir string, environ []string, program stri
 	p := &Process{T: t, Name: name, Output: NewTranscript(), done: make(chan struct{})}
 	p.Cmd = exec.Command(program, args...)
 	p.Cmd.Dir, p.Cmd.Env = dir, environ
+	// A worker hides its folder and environment: testrun finds what is left behind by this name.
+	p.Cmd.Args[0] = filepath.Join(dir, filepath.Base(program))
 	p.Cmd.Stdout, p.Cmd.Stderr = p.Output, p.Output
 	if err := p.Cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -1,0 +1,199 @@
+package httpapi
+
+import (
+	lists "container/list"
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"sync"
+	"syscall"
+)
+
+// reserve is how many connections there may be beside those of http_connections, while these all
+// have requests in progress. By them come probes, and requests that are told to come again.
+const reserve = 16
+
+// connections is a listener that bounds how many connections are open. Where there are too many, a
+// new one takes the place of the one that has waited longest for its client: for a request, for the
+// rest of a header, or for what a client still has to send or to read of one that was answered. No
+// connection is closed while its request is being handled.
+type connections struct {
+	net.Listener
+	most int // open ones, without the reserve
+
+	mu      sync.Mutex
+	changed *sync.Cond // one was closed, or may be
+	closed  bool
+	open    int
+	idle    lists.List // of *conn that wait for a request, or its header; the oldest first
+	ending  lists.List // of *conn whose request was handled, and is not yet done with; the oldest first
+}
+
+func newConnections(l net.Listener, most int) *connections {
+	c := &connections{Listener: l, most: most}
+	c.changed = sync.NewCond(&c.mu)
+	return c
+}
+
+// Accept is of net.Listener.
+func (c *connections) Accept() (net.Conn, error) {
+	for {
+		accepted, err := c.Listener.Accept()
+		if err == nil {
+			return c.admit(accepted)
+		}
+		// The process has no file left for it: a connection that is idle has one.
+		if !errors.Is(err, syscall.EMFILE) && !errors.Is(err, syscall.ENFILE) || !c.giveWay() {
+			return nil, err
+		}
+	}
+}
+
+// admit makes room for a connection. It waits where there is none: until a request ends.
+func (c *connections) admit(accepted net.Conn) (net.Conn, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.open >= c.most && !c.closed {
+		if c.dropOldest() {
+			continue
+		}
+		if c.open < c.most+reserve {
+			break
+		}
+		c.changed.Wait()
+	}
+	if c.closed {
+		_ = accepted.Close()
+		return nil, net.ErrClosed
+	}
+	c.open++
+	n := &conn{Conn: accepted, of: c}
+	n.in, n.at = &c.idle, c.idle.PushBack(n)
+	return n, nil
+}
+
+// giveWay closes the oldest connection that is idle. It says whether there was one.
+func (c *connections) giveWay() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.dropOldest()
+}
+
+// dropOldest is giveWay for who has the lock.
+func (c *connections) dropOldest() bool {
+	for _, l := range []*lists.List{&c.idle, &c.ending} {
+		first := l.Front()
+		if first == nil {
+			continue
+		}
+		n := first.Value.(*conn)
+		n.move(nil)
+		n.leave()
+		_ = n.Conn.Close() // does not wait: nothing is set to linger
+		return true
+	}
+	return false
+}
+
+// Close is of net.Listener.
+func (c *connections) Close() error {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.changed.Broadcast()
+	return c.Listener.Close()
+}
+
+// state hears of a connection from its server.
+func (c *connections) state(of net.Conn, state http.ConnState) {
+	n, ok := of.(*conn)
+	if !ok {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if state == http.StateIdle && !n.left {
+		n.move(&c.idle)
+		c.changed.Broadcast()
+	}
+}
+
+type connKey struct{}
+
+// context gives a request its connection.
+func (*connections) context(ctx context.Context, of net.Conn) context.Context {
+	return context.WithValue(ctx, connKey{}, of)
+}
+
+// handler keeps the connections of requests while they are handled.
+func (c *connections) handler(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n, ok := r.Context().Value(connKey{}).(*conn)
+		if ok && !n.begin() { // it has given way just now: nothing is done, and nobody is told otherwise
+			panic(http.ErrAbortHandler)
+		}
+		if ok {
+			defer n.end()
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// A conn is an open connection.
+type conn struct {
+	net.Conn
+	of *connections
+
+	// Guarded by of.mu.
+	in   *lists.List // one of those of connections; nil: its request is being handled, or it is closed
+	at   *lists.Element
+	left bool // it counts no more
+}
+
+func (n *conn) move(to *lists.List) {
+	if n.in != nil {
+		n.in.Remove(n.at)
+	}
+	n.in, n.at = to, nil
+	if to != nil {
+		n.at = to.PushBack(n)
+	}
+}
+
+func (n *conn) leave() {
+	if n.left {
+		return
+	}
+	n.left = true
+	n.of.open--
+	n.of.changed.Broadcast()
+}
+
+func (n *conn) begin() bool {
+	n.of.mu.Lock()
+	defer n.of.mu.Unlock()
+	if n.left {
+		return false
+	}
+	n.move(nil)
+	return true
+}
+
+func (n *conn) end() {
+	n.of.mu.Lock()
+	defer n.of.mu.Unlock()
+	if !n.left {
+		n.move(&n.of.ending)
+		n.of.changed.Broadcast()
+	}
+}
+
+// Close is of net.Conn.
+func (n *conn) Close() error {
+	n.of.mu.Lock()
+	n.move(nil)
+	n.leave()
+	n.of.mu.Unlock()
+	return n.Conn.Close()
+}
