@@ -170,9 +170,9 @@ type AgentRegistration struct {
 	GiveUpAfter         time.Duration // how long its messages wait for a service that fails; 0: not at all
 	Schedules           []Schedule
 
-	RetiredAt   time.Time // zero: it is not retired; registering an agent does not change it
-	LeftWaiting int       // messages that wait, if it is retired
-	PausedSchedules     []string // names of its schedules that somebody paused; only for operators
+	RetiredAt       time.Time // zero: it is not retired; registering an agent does not change it
+	LeftWaiting     int       // messages that wait, if it is retired
+	PausedSchedules []string  // names of its schedules that somebody paused; only for operators
 }
 
 // A Schedule starts turns of an agent.

@@ -57,7 +57,26 @@ func (s *Store) FindMessages(ctx context.Context, f Search) (found []turnkeeper.
 			return nil, 0, translate(err)
 		}
 	}
+	if err := s.withOutcomes(ctx, found); err != nil {
+		return nil, 0, err
+	}
 	return found, next, s.withWaits(ctx, found)
+}
+
+// withOutcomes adds to closed messages how the turn ended that closed them.
+func (s *Store) withOutcomes(ctx context.Context, messages []turnkeeper.Message) error {
+	rows, err := s.q.StatesOfTurns(ctx, mapRows(messages, func(m turnkeeper.Message) int64 { return int64(m.TurnID) }))
+	if err != nil {
+		return translate(err)
+	}
+	states := map[turnkeeper.TurnID]string{}
+	for _, r := range rows {
+		states[turnkeeper.TurnID(r.ID)] = r.State
+	}
+	for i, m := range messages {
+		messages[i] = closedBy(m, states[m.TurnID])
+	}
+	return nil
 }
 
 // FindTurns lists turns as FindMessages does messages.
@@ -77,7 +96,10 @@ func (s *Store) FindTurns(ctx context.Context, f Search) (found []turnkeeper.Tur
 			Source: p.Source, Before: p.Before, FromID: p.FromID, Most: p.Most, Skip: p.Most - 1, Agent: p.Agent, Conversation: p.Conversation,
 		})
 	}
-	return found, next, translate(err)
+	if err != nil {
+		return nil, 0, translate(err)
+	}
+	return found, next, s.withHolders(ctx, found)
 }
 
 // Where a search looks.

@@ -69,9 +69,9 @@ func TestWhichMessagesAreReady(t *testing.T) {
 		h.enqueue("desk", name, "y")
 		h.exec("update turnkeeper.messages set due_at = statement_timestamp() + ($2 - 60) * interval '1 second' where conversation = $1 and state = 'waiting'", name, i)
 	}
-	h.register("clerk", true)
-	h.exec("update turnkeeper.messages set agent = 'clerk', lane = 'clerk/retired' where conversation = 'retired'")
-	if err := h.RetireAgent(t.Context(), "clerk"); err != nil {
+	h.register("aunt", true)
+	h.exec("update turnkeeper.messages set agent = 'aunt', lane = 'aunt/retired' where conversation = 'retired'")
+	if err := h.RetireAgent(t.Context(), "aunt"); err != nil {
 		t.Fatal(err)
 	}
 	lane := func(name, notBefore string) {
@@ -184,7 +184,7 @@ func TestWhichTurnsAreReady(t *testing.T) {
 	}
 	// Of an agent that is held those are ready that have waited for as long as its messages may.
 	h.exec("update turnkeeper.agents set give_up_after = '1 h'")
-	h.exec("update turnkeeper.messages set accepted_at = now() - interval '2 h' where conversation in ('due', 'later')")
+	h.exec("update turnkeeper.messages set accepted_at = now() - interval '2 h', due_at = now() - interval '2 h' where conversation in ('due', 'later')")
 	for want, held := range map[string][]string{
 		"free due! paused clerk": nil, "due! clerk": {"desk"}, "free due! paused": {"clerk"}, "due!": {"clerk", "desk"},
 	} {

@@ -105,7 +105,7 @@ func TestDoctorTellsWhatIsWrong(t *testing.T) {
 	diagnose(t, env).wants(t, "fail", "workers", "0 alive with 0 slots; 1 message waits", "start one: ")
 
 	s.beat("host-1")
-	s.exec("update turnkeeper.worker_heartbeat set beat_at = now() + interval '1 hour'") // it does not fall silent, however long this takes
+	s.exec("update turnkeeper.worker_heartbeat set takeover_after = interval '1 hour'") // it does not fall silent, however long this takes
 	s.registerFile(dir, "echo", "---\nmodel: demo/script\ntools: [clock]\n---\nYou answer.\n", "demo/script")
 	d = diagnose(t, env)
 	d.wants(t, "ok", "workers")

@@ -20,6 +20,9 @@ where (@agent = '' or m.agent = @agent) and (@conversation = '' or m.conversatio
   and (@error_class::text = '' or exists (select from turnkeeper.turns t where t.id = m.turn_id and t.error_class = @error_class))
 order by m.id desc limit @max_rows;
 
+-- name: StatesOfTurns :many
+select id, state from turnkeeper.turns where id = any(@ids::bigint[]);
+
 -- name: LastOfMessages :one
 -- The id of the last message that FindMessages looked at, where it did not look at all; 0: it did.
 select coalesce((select p.id from (

@@ -430,6 +430,35 @@ func (q *Queries) RunSchedule(ctx context.Context, agent string, name string) (R
 	return i, err
 }
 
+const StatesOfTurns = `-- name: StatesOfTurns :many
+select id, state from turnkeeper.turns where id = any($1::bigint[])
+`
+
+type StatesOfTurnsRow struct {
+	ID    int64
+	State string
+}
+
+func (q *Queries) StatesOfTurns(ctx context.Context, ids []int64) ([]StatesOfTurnsRow, error) {
+	rows, err := q.db.Query(ctx, StatesOfTurns, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []StatesOfTurnsRow
+	for rows.Next() {
+		var i StatesOfTurnsRow
+		if err := rows.Scan(&i.ID, &i.State); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const TurnNear = `-- name: TurnNear :one
 with recursive half (low, high) as (
     select coalesce(min(id), 1)::bigint, coalesce(max(id), 0)::bigint + 1 from turnkeeper.turns
