@@ -186,7 +186,7 @@ func TestWhichTurnsAreReady(t *testing.T) {
 	h.exec("update turnkeeper.agents set give_up_after = '1 h'")
 	h.exec("update turnkeeper.messages set accepted_at = now() - interval '2 h', due_at = now() - interval '2 h' where conversation in ('due', 'later')")
 	for want, held := range map[string][]string{
-		"free due! paused clerk": nil, "due! clerk": {"desk"}, "free due! paused": {"clerk"}, "due!": {"clerk", "desk"},
+		"due! free paused clerk": nil, "due! clerk": {"desk"}, "due! free paused": {"clerk"}, "due!": {"clerk", "desk"},
 	} {
 		h.inTick(func(ctx context.Context, tick *storage.Tick) error {
 			ready, err := tick.ReadyTurns(ctx, 100, held)

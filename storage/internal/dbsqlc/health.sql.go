@@ -267,8 +267,8 @@ select m.id as message_id, m.agent, m.conversation, m.lane, m.trigger, m.attempt
 from (select distinct on (w.lane) w.lane, w.id from turnkeeper.oldest_waiting(4 * $1::integer) as w (lane, id, due_at, priority)
       order by w.lane, w.due_at, w.priority desc, w.id) head
 join turnkeeper.messages m on m.id = head.id
-join turnkeeper.agents a on a.name = m.agent
-where m.agent = any($2::text[]) and greatest(m.accepted_at, m.due_at) + a.give_up_after <= statement_timestamp() and m.due_at <= statement_timestamp()
+join turnkeeper.agents a on a.name = m.agent || ''
+where a.name = any($2::text[]) and greatest(m.accepted_at, m.due_at) + a.give_up_after <= statement_timestamp() and m.due_at <= statement_timestamp()
   and (a.retired_at is null or (select c.message_id from turnkeeper.spawned_calls c where c.message_id = m.id) is not null)
   and not exists (select from turnkeeper.leases l where l.lane = head.lane and (l.grant_id is not null or turnkeeper.lane_pauses(l.not_before)))
   and not exists (select from turnkeeper.turns t where t.lane = head.lane and t.state in ('queued', 'running', 'waiting'))
