@@ -110,6 +110,9 @@ func TestARaisedBudgetReachesATurnThatWaits(t *testing.T) {
 	agent("day_calls: 1")
 	s.start(kind{model: echo, scheduler: true})
 	s.reply(s.enqueue("clerk", "", "first"))
+	// Tomorrow's budget is spent as well: it may be midnight.
+	s.exec(`insert into turnkeeper.spend (scope, period, tokens, calls)
+		select scope, to_char(to_date(period, 'YYYY-MM-DD') + 1, 'YYYY-MM-DD'), tokens, calls from turnkeeper.spend where period <> ''`)
 	second := s.enqueue("clerk", "", "second")
 	const waits = "exists (select from turnkeeper.turns where state = 'queued' and error_class = 'budget' and due_at > now())"
 	s.await(waits)

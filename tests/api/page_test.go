@@ -149,8 +149,9 @@ func TestATurnIsFollowedInABrowser(t *testing.T) {
 	if state := env.Query[string](e, "select state from turns where id = $1", turn); state != "running" {
 		t.Fatalf("the turn is %s", state)
 	}
-	if strings.Contains(says[string](b, "document.body.textContent"), "This is void") {
-		t.Error("what was taken back is still on the page")
+	// Below, the page may list it by now, as what a failed attempt said.
+	if strings.Contains(says[string](b, `document.querySelector("#live").textContent`), "This is void") {
+		t.Error("what was taken back still stands in the live text")
 	}
 	close(goOn)
 	b.await("the end is shown", `document.querySelector("#live").dataset.over === "succeeded"`)
@@ -262,9 +263,7 @@ func TestOperatingInABrowser(t *testing.T) {
 	b.await("it can be tried again", `document.querySelector("#retry-turn")`)
 	b.tabTo("Try the message again…")
 	b.press(kb.Enter)
-	b.tabTo("It does no harm when effects happen twice")
-	b.press(" ")
-	b.tabTo("Try again")
+	b.tabTo("Try again") // no tool has run: nothing is to be confirmed
 	b.press(kb.Enter)
 	b.await("the new message is shown", `location.pathname.startsWith("/inbox/") && document.querySelector("h1")`)
 	if n := env.Query[int](e, "select count(*) from retries"); n != 1 {
