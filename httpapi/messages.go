@@ -150,6 +150,7 @@ func (a *API) message(c *call, id turnkeeper.MessageID) (answeredView, error) {
 	}
 	m, reply, err := a.withReply(ctx, m)
 	if !c.caller.may(ScopeRead) {
+		m.LastError = ""
 		for i := range m.Waits {
 			m.Waits[i].Worker, m.Waits[i].Why = "", ""
 		}

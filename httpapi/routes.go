@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -175,8 +174,9 @@ func (a *API) noRoute(w http.ResponseWriter, r *http.Request) *problem {
 	if len(allowed) == 0 {
 		return refusal(http.StatusNotFound, "%s", responses.NoPath(r.URL.Path))
 	}
-	w.Header()["Allow"] = allowed
-	return refusal(http.StatusMethodNotAllowed, "this path takes %s", slices.Concat(allowed)[0])
+	methods := strings.Join(allowed, ", ")
+	w.Header().Set("Allow", methods)
+	return refusal(http.StatusMethodNotAllowed, "this path takes %s", methods)
 }
 
 // serve is a route with all that stands before it.

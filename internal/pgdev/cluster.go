@@ -88,6 +88,16 @@ func (l *launch) initdb(ctx context.Context, made, password string) error {
 		return err
 	}
 	defer func() { _ = os.Remove(passwordFile) }()
+	// Text is compared by its bytes, which is fast and the same everywhere, but letters are those of Unicode:
+	// with ctype C a search finds no word beside a character that is not ASCII.
+	err = l.initdbWith(ctx, made, passwordFile, "C.UTF-8")
+	if err != nil && ctx.Err() == nil { // a system without that locale
+		err = l.initdbWith(ctx, made, passwordFile, "C")
+	}
+	return err
+}
+
+func (l *launch) initdbWith(ctx context.Context, made, passwordFile, ctype string) error {
 	args := []string{
 		"--pgdata=" + made,
 		"--username=" + ownerName,
@@ -95,6 +105,7 @@ func (l *launch) initdb(ctx context.Context, made, password string) error {
 		"--auth=scram-sha-256",
 		"--encoding=UTF8",
 		"--locale=C",
+		"--lc-ctype=" + ctype,
 	}
 	if l.opts.Quick {
 		args = append(args, "--no-sync")
