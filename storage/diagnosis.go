@@ -56,6 +56,7 @@ type LossyTurn struct {
 	Losses  int
 	State   turnkeeper.TurnState
 	EndedAt time.Time // zero: it is open
+	GivenUp bool      // it was answered without being run again
 	Tools   []string  // whose calls may have been running when a worker was lost, sorted
 }
 
@@ -66,7 +67,7 @@ func (s *Store) LossyTurns(ctx context.Context, endedWithin time.Duration) ([]Lo
 	return mapRows(rows, func(r dbsqlc.LossyTurnsRow) LossyTurn {
 		return LossyTurn{
 			Turn: turnkeeper.TurnID(r.ID), Message: turnkeeper.MessageID(r.MessageID), Agent: r.Agent, Losses: int(r.Losses),
-			State: turnkeeper.TurnState(r.State), EndedAt: orZero(r.EndedAt), Tools: r.Tools,
+			State: turnkeeper.TurnState(r.State), EndedAt: orZero(r.EndedAt), Tools: r.Tools, GivenUp: r.ErrorClass == string(turnkeeper.StopWorkerLost),
 		}
 	}), translate(err)
 }

@@ -102,14 +102,17 @@ func (w waiter) waits() (all []turnkeeper.Wait) {
 func (w waiter) running() []turnkeeper.Wait {
 	turn := w.turn()
 	switch {
-	case w.silence != nil:
+	case w.silence != nil: // and whatever keeps another worker from it
 		turn.Reason, turn.Silent, turn.Stopped, turn.Until = turnkeeper.WaitSilent, w.silence.For, w.silence.Stopped, w.silence.Until
 	case turn.Worker == "":
 		turn.Reason = turnkeeper.WaitNotTaken
 	default:
 		return nil
 	}
-	return []turnkeeper.Wait{turn}
+	if w.silence == nil {
+		return []turnkeeper.Wait{turn}
+	}
+	return append([]turnkeeper.Wait{turn}, w.inHouse(false)...)
 }
 
 // put is what a message waits for whose turn was put off or waits.

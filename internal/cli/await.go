@@ -144,7 +144,7 @@ func (w *waiting) look(ctx context.Context) (m turnkeeper.Message, reply *turnke
 // broken says what becomes of the message when nobody waits for it any more.
 func (w *waiting) broken(ctx context.Context, m turnkeeper.Message, err error) error {
 	id := w.accepted.MessageID
-	stays := fmt.Sprintf(`message %d stays accepted; see "turnctl inbox" and "turnctl outbox"`, id)
+	stays := fmt.Sprintf(`message %d stays accepted; "turnctl explain --message %d" says what it waits for`, id, id)
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}

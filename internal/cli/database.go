@@ -29,6 +29,9 @@ func (s *session) database(ctx context.Context, mayCreate bool, f func(*config.C
 		return err
 	}
 	cfg = s.quiet(cfg)
+	for _, sentence := range config.Misspelt(s.Variables) {
+		s.err.line("%s", s.err.in(warned, sentence))
+	}
 	if !mayCreate {
 		if err := findPrivate(cfg); err != nil {
 			return err

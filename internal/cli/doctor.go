@@ -102,6 +102,7 @@ func (s *session) examine(ctx context.Context) *diagnosis {
 	for _, sentence := range config.Misspelt(s.Variables) {
 		d.add(checkWarn, "settings", sentence, "correct its name, or unset it: it changes nothing")
 	}
+	s.Variables = nil // they have been told
 	reached := false
 	err = s.withDatabase(ctx, func(cfg *config.Config, db *app.Database) error {
 		reached = true

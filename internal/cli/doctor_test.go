@@ -155,12 +155,18 @@ func TestDoctorTellsWhatIsWrong(t *testing.T) {
 		diagnose(t, env).wants(t, "warn", "waiting echo", "message 4", "turn 2 of worker host-1 holds lane echo")
 		first.end(turnkeeper.MessageAnswered, turnkeeper.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "Yes."})
 	})
+	t.Run("a paused schedule", func(t *testing.T) {
+		s.exec("update turnkeeper.schedules set paused_at = now(), paused_reason = 'too loud'")
+		diagnose(t, env).wants(t, "warn", "schedule watcher", "paused since", "too loud", "schedules resume watcher/")
+		s.exec("update turnkeeper.schedules set paused_at = null, paused_reason = null")
+		diagnose(t, env).lacks(t, "schedule watcher")
+	})
 	t.Run("a message that kills workers", func(t *testing.T) {
 		a := s.next("host-1").round(1, turnkeeper.EffectOnce, "order").start(first(1), turnkeeper.EffectOnce, 0)
 		a.lose()
 		diagnose(t, env).wants(t, "warn", "lost in turn 3", "1 worker", "message 4", "tool order", "turnctl cancel 3")
 		s.next("host-2").lose()
-		s.exec("update turnkeeper.turns set state = 'degraded', stop_reason = 'worker_lost', ended_at = now() where id = 3")
+		s.exec("update turnkeeper.turns set state = 'degraded', stop_reason = 'worker_lost', error_class = 'worker_lost', ended_at = now() where id = 3")
 		diagnose(t, env).wants(t, "warn", "lost in turn 3", "2 workers", "message 4", "tool order", "given up", "turnctl explain 3")
 	})
 	t.Run("models that are down", func(t *testing.T) {

@@ -79,7 +79,7 @@ func (e *enqueuing) setDue(ctx context.Context, store *storage.Store) error {
 		return err
 	}
 	if e.due.at != "" && e.message.DueAt.Before(now) {
-		e.err.line("%s", e.err.in(warned, fmt.Sprintf("--at is past (%s): the message is due at once", clock{now, e.Zone}.exactly(e.message.DueAt))))
+		e.err.line("%s", e.err.in(warned, fmt.Sprintf("--at is past (%s): a new message is due at once", clock{now, e.Zone}.exactly(e.message.DueAt))))
 	}
 	return nil
 }

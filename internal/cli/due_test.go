@@ -98,6 +98,16 @@ func TestEnqueueForLater(t *testing.T) {
 	if got := enqueueIn(t, "Europe/Berlin", env, "--at", "2027-03-28T02:30", "hi"); got.code != 2 || !strings.Contains(got.stderr, "the clocks of Europe/Berlin skip that time") {
 		t.Errorf("%+v", got)
 	}
+	// A repeat is due when the first is, and may be over.
+	first := enqueueIn(t, "UTC", env, "--key", "once", "--delay", "2h", "hi")
+	if again := enqueueIn(t, "UTC", env, "--key", "once", "hi"); !strings.Contains(again.stdout, ", due ") {
+		t.Errorf("the first says %q, the repeat %q", first.stdout, again.stdout)
+	}
+	id, _, _ := strings.Cut(strings.TrimPrefix(first.stdout, "message "), " ")
+	run(t, cli.Turnctl(), env, "", "cancel", "--message", id)
+	if again := enqueueIn(t, "UTC", env, "--key", "once", "hi"); !strings.Contains(again.stdout, "accepted before, and is closed: cancelled") {
+		t.Errorf("the repeat of a cancelled message says %q, %s", again.stdout, again.stderr)
+	}
 	if got := run(t, cli.Turnctl(), env, "", "inbox", "--limit", "100"); !strings.Contains(got.stdout, "waiting, due in ") {
 		t.Errorf("the inbox shows\n%s", got.stdout)
 	}
@@ -130,7 +140,7 @@ func TestRetiredAgents(t *testing.T) {
 	if all, err := store.Messages(t.Context(), storage.Page{State: "cancelled"}); err != nil || len(all) != 3 {
 		t.Errorf("%d messages are cancelled, error %v", len(all), err)
 	}
-	turnctl(2, "is retired", "retry", "1", "--anyway")
+	turnctl(6, "is retired", "retry", "1", "--anyway")
 	turnctl(0, "watcher takes messages", "agents", "restore", "watcher")
 	turnctl(0, "watcher takes messages", "agents", "restore", "watcher")
 	if got := run(t, cli.Enqueue(), env, "", "--agent", "watcher", "hi"); got.code != 0 {

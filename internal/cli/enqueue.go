@@ -153,8 +153,13 @@ func (e *enqueuing) send(ctx context.Context, cfg *config.Config, db *app.Databa
 		accepted.Conversation = turnkeeper.DefaultConversation
 	}
 	said := ""
-	if e.due.given {
-		if m, err := db.Store.Message(ctx, id); err == nil { // a repeat is due when the first is
+	if e.due.given || e.message.Key != "" { // of a repeat, the first says when it is due and how it stands
+		m, err := db.Store.Message(ctx, id)
+		switch {
+		case err != nil:
+		case !m.ClosedAt.IsZero():
+			said = " before, and is closed: " + string(m.State)
+		case e.due.given || m.DueAt.After(m.AcceptedAt):
 			accepted.DueAt, said = &m.DueAt, ", due "+e.clock().exactly(m.DueAt)
 		}
 	}

@@ -125,7 +125,7 @@ func examineProcesses(ctx context.Context, d *diagnosis, cfg *config.Config, sto
 	examineWaits(ctx, d, store, c)
 	examineLosses(ctx, d, store)
 	examineBudgets(ctx, d, store, c)
-	told := examineSchedules(ctx, d, cfg, store)
+	told := examineSchedules(ctx, d, cfg, store, c)
 	examineRegistered(ctx, d, cfg, store, told)
 	examinePins(ctx, d, cfg, store)
 	examineLogins(ctx, d, cfg, store, c.now)
@@ -133,13 +133,20 @@ func examineProcesses(ctx context.Context, d *diagnosis, cfg *config.Config, sto
 
 // examineSchedules looks for agents that would be started by themselves and
 // whose files are not in the folder here, as after a file was removed. It returns them.
-func examineSchedules(ctx context.Context, d *diagnosis, cfg *config.Config, store *storage.Store) (foreign []string) {
+func examineSchedules(ctx context.Context, d *diagnosis, cfg *config.Config, store *storage.Store, c clock) (foreign []string) {
 	schedules, err := store.Schedules(ctx)
 	if err != nil {
 		d.add(checkFail, "schedules", err.Error(), "")
 		return nil
 	}
 	for _, s := range schedules {
+		if s.Active && !s.PausedAt.IsZero() {
+			found := fmt.Sprintf("%s has been paused since %s", s.Name, c.at(s.PausedAt))
+			if s.PausedReason != "" {
+				found += ": " + oneLine(s.PausedReason, 300)
+			}
+			d.add(checkWarn, "schedule "+s.Agent, found, fmt.Sprintf("%s schedules resume %s/%s", command("turnctl"), s.Agent, s.Name))
+		}
 		if s.Active && s.PausedAt.IsZero() && !slices.Contains(foreign, s.Agent) && !hasFile(cfg.AgentsDir, s.Agent) {
 			foreign = append(foreign, s.Agent)
 		}

@@ -321,7 +321,7 @@ func (x *explainer) reason() string {
 		if t.ErrorClass == string(turnkeeper.StopWorkerLost) { // the scheduler ended it
 			return words.StopReason(t) + ", and it was answered without being run again"
 		}
-		return "a worker was lost while a call ran that must not run twice"
+		return words.StopReason(t)
 	case turnkeeper.StopInferenceError:
 		if t.State == turnkeeper.TurnDegraded {
 			return "a model call failed after tools had run, so that it could not be tried again"
@@ -432,23 +432,8 @@ func (x *explainer) next() (said []string) {
 		advise(`No worker runs: start one (%s), and it goes on. Stop it: turnctl cancel %d.`, command("worker"), t.ID)
 	case !t.State.Terminal():
 		advise(`Watch it: turnctl events %d --follow. Stop it: turnctl cancel %d.`, t.ID, t.ID)
-	case x.as != 0:
-		advise("The message was tried again as message %d.", x.as)
-	case t.State == turnkeeper.TurnFailed && len(x.Message.WaitsFor) > 0:
-		advise("Mend what the error says. The message waits for %s, which cannot be used at present, and goes on with the first answer; turnctl models tells more. To try it at once: turnctl retry %d.",
-			strings.Join(x.Message.WaitsFor, ", "), t.MessageID)
-	case t.State == turnkeeper.TurnFailed && x.Message.State == turnkeeper.MessageWaiting:
-		advise("Mend what the error says. To try the message again at once: turnctl retry %d.", t.MessageID)
-	case t.State == turnkeeper.TurnFailed:
-		advise("Mend what the error says, and try the message again: turnctl retry %d.", t.MessageID)
-	case t.State == turnkeeper.TurnSucceeded:
-		advise("Nothing: it went well. All of it: turnctl show %d.", t.ID)
-	case t.State == turnkeeper.TurnCancelled && t.Dispatches == 0: // it waited
-		advise("Try the message again: turnctl retry %d.", t.MessageID)
-	case !x.acted():
-		advise("No tool with an effect was started. Try the message again: turnctl retry %d --anyway.", t.MessageID)
 	default:
-		advise("Try the message again where that does no harm twice: turnctl retry %d --anyway.", t.MessageID)
+		advise("%s", x.again())
 	}
 	if setting := settingOf[t.StopReason]; setting != "" {
 		advise("Where that bound is too tight, set %s in the agent's file.", setting)
@@ -457,6 +442,34 @@ func (x *explainer) next() (said []string) {
 		advise(`See whether the provider answers: turnctl doctor.`)
 	}
 	return said
+}
+
+// again says of a turn that has ended what can be done about its message.
+func (x *explainer) again() string {
+	t := x.Turn
+	switch {
+	case x.as != 0:
+		return fmt.Sprintf("The message was tried again as message %d.", x.as)
+	case x.Message.TurnID > t.ID:
+		return fmt.Sprintf("Turn %d took the message up again: turnctl explain %d.", x.Message.TurnID, x.Message.TurnID)
+	case t.StopReason == turnkeeper.StopWorkerLost && t.Losses > 1:
+		return fmt.Sprintf("Find out what ended the workers, and fix that first: the calls above that may have run are where to look. Then retry the message: turnctl retry %d --anyway.", t.MessageID)
+	case t.State == turnkeeper.TurnFailed && len(x.Message.WaitsFor) > 0:
+		return fmt.Sprintf("Fix the cause. The message waits for %s, which cannot be used at present, and goes on with the first answer; turnctl models tells more. To try it at once: turnctl retry %d.",
+			strings.Join(x.Message.WaitsFor, ", "), t.MessageID)
+	case t.State == turnkeeper.TurnFailed && x.Message.State == turnkeeper.MessageWaiting:
+		return fmt.Sprintf("Fix the cause. To retry the message at once: turnctl retry %d.", t.MessageID)
+	case t.State == turnkeeper.TurnFailed:
+		return fmt.Sprintf("Fix the cause, then retry the message: turnctl retry %d.", t.MessageID)
+	case t.State == turnkeeper.TurnSucceeded:
+		return fmt.Sprintf("Nothing: it went well. All of it: turnctl show %d.", t.ID)
+	case t.State == turnkeeper.TurnCancelled && t.Dispatches == 0: // it waited
+		return fmt.Sprintf("Try the message again: turnctl retry %d.", t.MessageID)
+	case !x.acted():
+		return fmt.Sprintf("No tool with an effect was started. Try the message again: turnctl retry %d --anyway.", t.MessageID)
+	default:
+		return fmt.Sprintf("Try the message again where that does no harm twice: turnctl retry %d --anyway.", t.MessageID)
+	}
 }
 
 // settingOf is the setting behind a bound.

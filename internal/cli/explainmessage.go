@@ -169,9 +169,9 @@ func (x *messageExplainer) next() (said []string) {
 		case turnkeeper.WaitNoSlot:
 			advise("Raise worker_slots, or start another worker.")
 		case turnkeeper.WaitModel:
-			advise("Mend what the error of the model says; turnctl models tells more. To try it at once: turnctl retry %d.", x.ID)
+			advise("Fix the cause: turnctl models says more. To try it at once: turnctl retry %d.", x.ID)
 		case turnkeeper.WaitBackoff:
-			advise("Mend what the error says; the message is tried again by itself, or at once: turnctl retry %d.", x.ID)
+			advise("Fix the cause; the message is retried by itself, or at once: turnctl retry %d.", x.ID)
 		case turnkeeper.WaitBudget:
 			advise("Raise the agent's budget, or wait until it opens again. Stop it: turnctl cancel --message %d.", x.ID)
 		case turnkeeper.WaitLaneHeld, turnkeeper.WaitSilent, turnkeeper.WaitCalls, turnkeeper.WaitDeferred, turnkeeper.WaitNotTaken:

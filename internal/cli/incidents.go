@@ -112,10 +112,11 @@ func examineLosses(ctx context.Context, d *diagnosis, store *storage.Store) {
 		advice := fmt.Sprintf("if the message or its tool is the cause: turnctl cancel %d; all about it: turnctl explain %d", t.Turn, t.Turn)
 		if t.State.Terminal() {
 			found += "; it is " + string(t.State)
-			if t.State == turnkeeper.TurnDegraded {
+			advice = fmt.Sprintf("all about it: turnctl explain %d", t.Turn)
+			if t.GivenUp {
 				found += ", given up"
+				advice = fmt.Sprintf("fix the tool before the message is sent again: turnctl explain %d", t.Turn)
 			}
-			advice = fmt.Sprintf("mend the tool before the message is sent again: turnctl explain %d", t.Turn)
 		}
 		d.add(checkWarn, fmt.Sprintf("lost in turn %d", t.Turn), found, advice)
 	}
@@ -200,5 +201,5 @@ func adviceOfChange(change string) string {
 	if strings.Contains(change, "; new in it: ") {
 		return advice + "; if a worker was started before that was there, restart it: it reads tools, servers and providers at its start only"
 	}
-	return advice + ". What they still run without after that, their log says why"
+	return advice + ". If they keep the old file after that, their log says why"
 }

@@ -44,6 +44,9 @@ func showModels(s *screen, c clock, models []turnkeeper.ModelHealth) {
 		if m.Down() {
 			failure = oneLine(m.ErrorClass+": "+m.Error, previewColumns)
 		}
+		if !m.Used() {
+			next = "-"
+		}
 		if m.ProbeTurn != 0 {
 			next = fmt.Sprintf("now, turn %d", m.ProbeTurn)
 		}

@@ -99,7 +99,7 @@ func (s *session) retryFailed(ctx context.Context, scope storage.FailedScope, si
 				s.out.line("message %d of %s is tried again as message %d", r.Message, r.Agent, r.As)
 			}
 			if len(all) == 0 {
-				s.err.line("no message failed that was not tried again")
+				s.err.line("no such message is left to try again")
 			}
 		})
 	})
@@ -117,7 +117,7 @@ func (s *session) retry(ctx context.Context, message string, turn turnArg, anywa
 			return notFound(`there is no message %d: "turnctl inbox" lists them`, id)
 		case errors.Is(err, storage.ErrMayRepeatEffects):
 			return refused(fmt.Errorf(`%w; look at "turnctl explain", and give --anyway if that does no harm`, err))
-		case errors.Is(err, turnkeeper.ErrWrongState):
+		case errors.Is(err, turnkeeper.ErrWrongState), errors.Is(err, turnkeeper.ErrAgentRetired):
 			return refused(err)
 		case err != nil:
 			return err

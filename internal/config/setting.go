@@ -33,7 +33,7 @@ type Setting struct {
 
 // Usage is the text for the flag's help.
 func (s Setting) Usage() string {
-	usage := strings.TrimSuffix(s.Doc, ".")
+	usage := strings.ReplaceAll(strings.TrimSuffix(s.Doc, "."), "`", "") // pflag takes what is in backquotes for the name of the value
 	if s.Bounds != "" {
 		usage += "; " + s.Bounds
 	}

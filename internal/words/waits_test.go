@@ -95,7 +95,7 @@ func TestStanding(t *testing.T) {
 func TestStopReason(t *testing.T) {
 	t.Parallel()
 	for losses, want := range map[int]string{
-		0: "its worker was lost while a call ran that must not run twice", 1: "its worker was lost while a call ran that must not run twice",
+		0: "its worker gave it back while a call ran that must not run twice", 1: "its worker was lost while a call ran that must not run twice",
 		3: "3 workers were lost on it",
 	} {
 		if got := words.StopReason(turnkeeper.Turn{StopReason: turnkeeper.StopWorkerLost, Losses: losses}); got != want {

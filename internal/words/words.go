@@ -74,8 +74,11 @@ func StopReason(t turnkeeper.Turn) string {
 
 // lost is what the loss of workers meant to a turn.
 func lost(workers int) string {
-	if workers > 1 {
+	switch {
+	case workers > 1:
 		return strconv.Itoa(workers) + " workers were lost on it"
+	case workers == 0: // it stopped, or could not reach the database
+		return "its worker gave it back while a call ran that must not run twice"
 	}
 	return "its worker was lost while a call ran that must not run twice"
 }

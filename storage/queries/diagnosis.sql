@@ -30,11 +30,11 @@ select h.agent, h.id as message_id, h.due_at::timestamptz as due_at, h.messages 
 -- name: LossyTurns :many
 -- Those of the newest 5,000 turns that lost their workers again and again, or lost one and are open; newest first. With the calls
 -- that may have been running: what was started and has no result, or was planned and read only.
-select t.id, t.message_id, t.agent, t.losses, t.state, t.ended_at,
+select t.id, t.message_id, t.agent, t.losses, t.state, t.ended_at, coalesce(t.error_class, '')::text as error_class,
     coalesce((select array_agg(distinct c.name) from turnkeeper.calls c where c.turn_id = t.id
         and (c.state in ('started', 'running', 'unknown') or c.state in ('planned', 'cancelled') and c.effect = 'none'
              and c.round = (select max(r.round) from turnkeeper.rounds r where r.turn_id = t.id))), '{}')::text[] as tools
 from (select * from turnkeeper.turns order by turns.id desc limit 5000) t
 where (t.ended_at is null and t.losses > 0
-    or t.ended_at > statement_timestamp() - @ended_within::interval and (t.losses > 1 or t.stop_reason = 'worker_lost'))
+    or t.ended_at > statement_timestamp() - @ended_within::interval and (t.losses > 1 or t.losses = 1 and t.stop_reason = 'worker_lost'))
 order by t.id desc limit 10;

@@ -110,24 +110,25 @@ func (q *Queries) LongWaits(ctx context.Context, dueFor time.Duration) ([]LongWa
 }
 
 const LossyTurns = `-- name: LossyTurns :many
-select t.id, t.message_id, t.agent, t.losses, t.state, t.ended_at,
+select t.id, t.message_id, t.agent, t.losses, t.state, t.ended_at, coalesce(t.error_class, '')::text as error_class,
     coalesce((select array_agg(distinct c.name) from turnkeeper.calls c where c.turn_id = t.id
         and (c.state in ('started', 'running', 'unknown') or c.state in ('planned', 'cancelled') and c.effect = 'none'
              and c.round = (select max(r.round) from turnkeeper.rounds r where r.turn_id = t.id))), '{}')::text[] as tools
 from (select id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, entries, dispatches, losses, created_at, due_at, granted_at, lease_until, ended_at, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, stop_reason, error_class, error, inner_dialogue, last_seq, write_id from turnkeeper.turns order by turns.id desc limit 5000) t
 where (t.ended_at is null and t.losses > 0
-    or t.ended_at > statement_timestamp() - $1::interval and (t.losses > 1 or t.stop_reason = 'worker_lost'))
+    or t.ended_at > statement_timestamp() - $1::interval and (t.losses > 1 or t.losses = 1 and t.stop_reason = 'worker_lost'))
 order by t.id desc limit 10
 `
 
 type LossyTurnsRow struct {
-	ID        int64
-	MessageID int64
-	Agent     string
-	Losses    int32
-	State     string
-	EndedAt   *time.Time
-	Tools     []string
+	ID         int64
+	MessageID  int64
+	Agent      string
+	Losses     int32
+	State      string
+	EndedAt    *time.Time
+	ErrorClass string
+	Tools      []string
 }
 
 // Those of the newest 5,000 turns that lost their workers again and again, or lost one and are open; newest first. With the calls
@@ -148,6 +149,7 @@ func (q *Queries) LossyTurns(ctx context.Context, endedWithin time.Duration) ([]
 			&i.Losses,
 			&i.State,
 			&i.EndedAt,
+			&i.ErrorClass,
 			&i.Tools,
 		); err != nil {
 			return nil, err
