@@ -140,6 +140,11 @@ func TestUnknownIds(t *testing.T) {
 		h.ask("GET", path, "").want(t, http.StatusNotFound, detail)
 	}
 	h.ask("POST", "/v1/chat/completions", `{"model":"clerk","messages":[]}`).want(t, http.StatusNotFound, `{"error":{"message":"this server has OpenAI's Responses API`)
+	both := h.ask("DELETE", "/v1/messages", "")
+	both.want(t, http.StatusMethodNotAllowed, "this path takes GET, POST")
+	if got := both.header.Values("Allow"); len(got) != 1 || got[0] != "GET, POST" {
+		t.Errorf("Allow is %q", got)
+	}
 	h.ask("DELETE", "/v1/turns", "").want(t, http.StatusMethodNotAllowed, "this path takes GET")
 	h.ask("GET", "/v1/turns?limit=101", "").want(t, 400, "limit must be 1 to 100")
 	h.ask("GET", "/v1/turns?state=odd", "").want(t, 400, "state must be one of")

@@ -177,12 +177,13 @@ func TestWhatSendersAreTold(t *testing.T) {
 	if err := h.PauseScheduler(t.Context(), "the bill is unpaid"); err != nil {
 		t.Fatal(err)
 	}
+	one[int](h, "update turnkeeper.messages set last_error = 'said the provider' where id = 2 returning 1")
 	for scope, told := range map[string]bool{"send": false, "read": true} {
 		token := h.token(storage.Token{Name: scope, Scopes: []string{"send", scope}})
 		a := h.ask("GET", "/v1/messages/2", "", "Authorization", token)
 		a.want(t, 200, `"reason":"lane_held"`)
 		a.want(t, 200, `"reason":"scheduler_paused"`)
-		for _, secret := range []string{"worker-1", "the bill is unpaid"} {
+		for _, secret := range []string{"worker-1", "the bill is unpaid", "said the provider"} {
 			if strings.Contains(string(a.body), secret) != told {
 				t.Errorf("who may %s is told %q: %t", scope, secret, !told)
 			}

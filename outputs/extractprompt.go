@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// PromptVersion is that of the words in which a model is asked to extract, and of how its
-// answers are put together. An extraction of another version is not this one's.
+// PromptVersion is the version of the extraction prompt and of how its answers are merged. A cached
+// extraction of another version is not used.
 const PromptVersion = 2
 
 // A Prompt is one question to a model that extracts.

@@ -251,7 +251,7 @@ func TestRetries(t *testing.T) {
 	degraded := turnkeeper.Outcome{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopMaxRounds, Reply: "so far"}
 	for name, c := range map[string]struct {
 		before  func(name string)
-		want    string // what becomes of it, and of it if that is asked for anyway
+		want    string // the verdict without and with anyway
 		changed string
 	}{
 		"failed": {func(name string) {

@@ -133,8 +133,21 @@ func TestTranscripts(t *testing.T) {
 	}
 }
 
-// TestSearchesUseIndexes has each search explained over tables that the server has no statistics of: what it
-// reads is in proportion to what it looks at, and not to what there is.
+// TestWordsOfUnicode finds words without case, beside characters that are not ASCII. The private Postgres and
+// the tests' server are made by the same code.
+func TestWordsOfUnicode(t *testing.T) {
+	h := newHouse(t)
+	id := h.enqueue("clerk", "", "He said “refund” — invoice—overdue… ПРИВЕТ Überweisung")
+	for _, word := range []string{"refund", "invoice", "overdue", "привет", "überweisung"} {
+		found, _, err := h.FindMessages(t.Context(), storage.Search{Words: word})
+		if err != nil || len(found) != 1 || found[0].ID != id {
+			t.Errorf("%s: %v, %v", word, found, err)
+		}
+	}
+}
+
+// TestSearchesUseIndexes explains each search over tables without statistics. The number of rows read depends on
+// the search's limits, not on the size of the tables.
 func TestSearchesUseIndexes(t *testing.T) {
 	h := newHouse(t)
 	h.neverAnalyzed()

@@ -171,7 +171,7 @@ func TestWhatMayBeGivenToAgents(t *testing.T) {
 	}
 }
 
-// TestHowSubAgentsEnd ends the turns of sub-agents in each way: the call of each is told, and no other.
+// TestHowSubAgentsEnd ends the turns of sub-agents in each way. Only the call that spawned the sub-agent gets its result.
 func TestHowSubAgentsEnd(t *testing.T) {
 	h, it, other := families(t)
 	for k, c := range map[turnkeeper.CallKey]struct {

@@ -143,6 +143,6 @@ func halfRune(text string) rune {
 	return rune(text[0]&0x0F)<<12 | rune(text[1]&0x3F)<<6 | rune(text[2]&0x3F)
 }
 
-// escaped writes a half as JSON does, so that whoever reads the arguments of a call sees
-// that it is no character, and can refuse it.
+// escaped returns half a surrogate pair as a JSON escape. The check of a call's arguments then
+// finds it and refuses the call.
 func escaped(half rune) string { return fmt.Sprintf(`\u%04x`, half) }

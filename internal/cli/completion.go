@@ -23,7 +23,7 @@ import (
 // completionTime bounds how long a shell waits for names that are in the database.
 const completionTime = time.Second
 
-// completionEntries is how many of the newest turns or messages a shell is told.
+// completionEntries is the maximum number of turns or messages that completion offers, newest first.
 const completionEntries = 50
 
 // A completer lists what may stand at a place of a command line, each with a tab and a description where there is one.

@@ -250,7 +250,7 @@ func (x *explainer) standing() string {
 	}
 }
 
-// heldUp is what keeps a queued turn from its worker, beside its own time.
+// heldUp returns what blocks a queued turn, other than its own due time.
 func (x *explainer) heldUp() (said []string) {
 	for _, w := range x.Message.Waits {
 		switch w.Reason {

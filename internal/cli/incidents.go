@@ -19,7 +19,7 @@ import (
 // longWait is how long a message is due before doctor says why it still waits.
 const longWait = 5 * time.Minute
 
-// lossesShown is for how long doctor tells of a closed turn that lost its workers.
+// lossesShown is how long doctor reports a closed turn that lost its workers.
 const lossesShown = 24 * time.Hour
 
 // examineBudgets tells of agents that may not ask a model before the next day begins.

@@ -54,7 +54,7 @@ exit code 6.`,
 	}
 }
 
-// A newFile is to be written where there is none.
+// A newFile is a file to create; an existing one is never overwritten.
 type newFile struct {
 	path string
 	text []byte

@@ -88,8 +88,8 @@ func (l *launch) initdb(ctx context.Context, made, password string) error {
 		return err
 	}
 	defer func() { _ = os.Remove(passwordFile) }()
-	// Text is compared by its bytes, which is fast and the same everywhere, but letters are those of Unicode:
-	// with ctype C a search finds no word beside a character that is not ASCII.
+	// Collate by bytes: it is fast and the same everywhere. Classify characters by Unicode: with ctype C,
+	// full-text search takes a word and a typographic quote next to it for one word.
 	err = l.initdbWith(ctx, made, passwordFile, "C.UTF-8")
 	if err != nil && ctx.Err() == nil { // a system without that locale
 		err = l.initdbWith(ctx, made, passwordFile, "C")

@@ -77,8 +77,8 @@ type FindMessagesParams struct {
 	MaxRows      int32
 }
 
-// Messages below an id, newest first, that are as asked for among the newest so many of the agent, or of its
-// conversation, or of all. One of the branches is run: the others' conditions are false before they read anything.
+// Filters the newest @most messages below an id (of all, of an agent, or of a conversation) and returns the matches,
+// newest first. Only one branch of the union runs: the conditions of the others are false before they read a row.
 func (q *Queries) FindMessages(ctx context.Context, arg FindMessagesParams) ([]TurnkeeperMessage, error) {
 	rows, err := q.db.Query(ctx, FindMessages,
 		arg.Source,
