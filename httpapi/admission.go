@@ -42,7 +42,7 @@ func (a *API) admit(c *call, scope string) error {
 		return err
 	}
 	if !given {
-		if known, err := a.admitSession(c, scope); known || err != nil {
+		if known, err := a.admitSession(c, scope); known {
 			return err
 		}
 		if a.needsToken(c) {
@@ -88,8 +88,8 @@ func (a *API) needsToken(c *call) bool {
 
 // isLocalName says that a client on this machine calls it so.
 func (a *API) isLocalName(host string) bool {
-	ip, err := netip.ParseAddr(strings.Trim(host, "[]"))
-	return err == nil && ip.Unmap().IsLoopback() || host == "localhost" || slices.Contains(a.cfg.Hosts, host)
+	ip, _ := netip.ParseAddr(strings.Trim(host, "[]")) // the zero address is not a loopback address
+	return ip.Unmap().IsLoopback() || host == "localhost" || slices.Contains(a.cfg.Hosts, host)
 }
 
 // nameOf is the host of the header Host, as names are compared.
@@ -176,10 +176,8 @@ func (a *API) checkHost(next http.Handler) http.Handler {
 // has at least 2^64 of them: they count as one.
 func (c *call) from() string {
 	host := hostOf(c.RemoteAddr)
-	if ip, err := netip.ParseAddr(host); err == nil && ip.Unmap().Is6() {
-		if network, err := ip.WithZone("").Prefix(64); err == nil {
-			return "from " + network.String()
-		}
+	if ip, _ := netip.ParseAddr(host); ip.Unmap().Is6() {
+		return "from " + netip.PrefixFrom(ip.WithZone(""), 64).Masked().String()
 	}
 	return "from " + host
 }

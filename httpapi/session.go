@@ -116,7 +116,7 @@ func (c *call) behindTLS() bool {
 // localPath is where a browser may be sent: a path of ours, or else the overview.
 func localPath(next string) string {
 	u, err := url.Parse(next)
-	if err != nil || u.IsAbs() || u.Host != "" || !strings.HasPrefix(next, "/") || strings.HasPrefix(next, "//") || strings.ContainsAny(next, "\\\r\n\t") ||
+	if err != nil || !strings.HasPrefix(next, "/") || strings.HasPrefix(next, "//") || strings.ContainsAny(next, "\\\r\n\t") ||
 		path.Clean(u.Path) == "/sign-in" {
 		return "/"
 	}

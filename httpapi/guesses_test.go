@@ -1,0 +1,165 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"turnkeeper"
+	"turnkeeper/storage"
+)
+
+// knownSecrets is a store with one token and one session, which counts lookups.
+type knownSecrets struct {
+	Store
+	token   storage.Token
+	lookups int
+}
+
+func (s *knownSecrets) find(secret, known string) (storage.Token, error) {
+	s.lookups++
+	if secret != known {
+		return storage.Token{}, turnkeeper.ErrNotFound
+	}
+	return s.token, nil
+}
+
+func (s *knownSecrets) FindToken(_ context.Context, secret string) (storage.Token, error) {
+	return s.find(secret, "tk_known")
+}
+
+func (s *knownSecrets) FindSession(_ context.Context, secret string) (storage.Token, error) {
+	return s.find(secret, "known")
+}
+
+func (s *knownSecrets) SignIn(_ context.Context, secret string, _ time.Duration) (storage.Token, string, error) {
+	token, err := s.find(secret, "tk_known")
+	return token, "known", err
+}
+
+func (s *knownSecrets) ask(api http.Handler, method, path, body string, headers ...string) *httptest.ResponseRecorder {
+	req := httptest.NewRequest(method, path, strings.NewReader(body))
+	req.Host = "localhost"
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	w := httptest.NewRecorder()
+	api.ServeHTTP(w, req)
+	return w
+}
+
+// After too many wrong guesses from an address, an unknown secret is refused without a lookup.
+func TestGuessesAreRefusedBeforeTheLookup(t *testing.T) {
+	t.Parallel()
+	form := []string{"Content-Type", "application/x-www-form-urlencoded", "Origin", "http://localhost", "Sec-Fetch-Site", "same-origin"}
+	for name, c := range map[string]struct {
+		method, path, body string
+		headers            []string
+	}{
+		"token":   {"GET", "/metrics", "", []string{"Authorization", "Bearer tk_known"}},
+		"session": {"GET", "/metrics", "", []string{"Cookie", sessionCookie + "=known"}},
+		"sign-in": {"POST", "/sign-in", "token=tk_known", form},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				store := &knownSecrets{token: storage.Token{ID: 1, Scopes: Scopes()}}
+				api := New(Config{Store: store, NeedToken: true, Rate: 1}).Handler()
+				if w := store.ask(api, "GET", "/metrics", "", "Authorization", "Bearer tk_guess"); w.Code != http.StatusUnauthorized {
+					t.Fatalf("the first guess: %d %s", w.Code, w.Body)
+				}
+				before := store.lookups
+				if w := store.ask(api, c.method, c.path, c.body, c.headers...); w.Code != http.StatusTooManyRequests || store.lookups != before {
+					t.Errorf("a secret not seen before: %d %s, %d lookups", w.Code, w.Body, store.lookups-before)
+				}
+				time.Sleep(time.Second)
+				if w := store.ask(api, c.method, c.path, c.body, c.headers...); w.Code >= 400 && w.Code != http.StatusNotFound {
+					t.Errorf("a second later: %d %s", w.Code, w.Body)
+				}
+			})
+		})
+	}
+}
+
+func TestSessionsOfBrowsers(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		method, session string
+		needToken       bool
+		status          int
+		text            string
+	}{
+		"GET":                      {"GET", "known", true, 404, ""},
+		"HEAD":                     {"HEAD", "known", true, 404, ""},
+		"ended":                    {"GET", "ended", true, 401, "the session has ended: sign in again"},
+		"ended, no token needed":   {"GET", "ended", false, 404, ""},
+		"a token as a session":     {"GET", "tk_known", true, 401, "the session has ended"},
+		"no session":               {"GET", "", true, 401, "a token is needed"},
+		"known, no token required": {"GET", "known", false, 404, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store := &knownSecrets{token: storage.Token{ID: 1, Scopes: Scopes()}}
+			api := New(Config{Store: store, NeedToken: c.needToken}).Handler()
+			w := store.ask(api, c.method, "/metrics", "", "Cookie", sessionCookie+"="+c.session)
+			if w.Code != c.status || !strings.Contains(w.Body.String(), c.text) {
+				t.Errorf("%d %s, want %d %q", w.Code, w.Body, c.status, c.text)
+			}
+		})
+	}
+}
+
+// Only reads with the scope send are open to the scope read.
+func TestReadingNeedsTheScopeOfTheRoute(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		method, scope string
+		admitted      bool
+	}{
+		{"GET", ScopeSend, true},
+		{"HEAD", ScopeSend, true},
+		{"POST", ScopeSend, false},
+		{"GET", ScopeRead, true},
+		{"GET", ScopeOperate, false},
+		{"POST", ScopeOperate, false},
+	} {
+		a := New(Config{Rate: 100})
+		request := &call{Request: httptest.NewRequest(c.method, "/", nil), w: httptest.NewRecorder()}
+		err := a.admitToken(request, storage.Token{Scopes: []string{ScopeRead}}, c.scope)
+		if (err == nil) != c.admitted {
+			t.Errorf("%s of a route with the scope %s: %v", c.method, c.scope, err)
+		}
+	}
+}
+
+func TestWhyATokenIsNeededIsLogged(t *testing.T) {
+	t.Parallel()
+	core, logs := observer.New(zapcore.WarnLevel)
+	store := &knownSecrets{}
+	api := New(Config{Store: store, Log: zap.New(core), Hosts: []string{"other.example"}}).Handler()
+	store.ask(api, "GET", "/metrics", "")
+	if n := logs.Len(); n != 0 {
+		t.Errorf("a local request logs %v", logs.All())
+	}
+	store.ask(api, "GET", "/metrics", "", "Via", "proxy")
+	if all := logs.All(); len(all) != 1 || all[0].ContextMap()["because"] != "it has the header Via" {
+		t.Errorf("a request of a proxy logs %v", all)
+	}
+	core, logs = observer.New(zapcore.WarnLevel)
+	api = New(Config{Log: zap.New(core)}).Handler()
+	request := httptest.NewRequest("GET", "/metrics", nil)
+	request.Host = "192.0.2.7"
+	request.Header.Set("Via", "proxy")
+	api.ServeHTTP(httptest.NewRecorder(), request)
+	if all := logs.All(); len(all) != 1 || all[0].ContextMap()["because"] != "it has the header Via" {
+		t.Errorf("a request of a proxy to an address logs %v", all)
+	}
+}
