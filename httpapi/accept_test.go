@@ -181,3 +181,28 @@ func TestRequestsKeepTheirConnection(t *testing.T) {
 		t.Errorf("%d requests were served", served)
 	}
 }
+
+// A connection that gave way serves nothing, and counts no more.
+func TestAConnectionThatGaveWay(t *testing.T) {
+	t.Parallel()
+	l := newConnections(&accepts{}, 10)
+	n := open(t, l, 2)[0]
+	if !l.giveWay() || l.open != 1 {
+		t.Fatalf("%d are open", l.open)
+	}
+	func() {
+		defer func() {
+			if got := recover(); got != http.ErrAbortHandler {
+				t.Errorf("its request ended with %v", got)
+			}
+		}()
+		l.handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a request was served") })).
+			ServeHTTP(nil, httptest.NewRequest("GET", "/", nil).WithContext(l.context(t.Context(), n)))
+	}()
+	if _ = n.Close(); l.open != 1 {
+		t.Errorf("after it was closed, %d are open", l.open)
+	}
+	if n.end(); l.ending.Len() != 0 {
+		t.Error("it may give way again")
+	}
+}

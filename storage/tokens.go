@@ -71,9 +71,9 @@ func (s *Store) FindToken(ctx context.Context, secret string) (Token, error) {
 	return s.used(ctx, tokenOf(row))
 }
 
-// used notes that a token was used.
+// used notes that a token was used, once a minute.
 func (s *Store) used(ctx context.Context, t Token) (_ Token, err error) {
-	if time.Since(t.LastUsedAt) > time.Minute { // the statement looks again, by its own clock
+	if time.Since(t.LastUsedAt) > time.Minute {
 		err = s.q.NoteTokenUse(ctx, t.ID)
 	}
 	return t, translate(err)

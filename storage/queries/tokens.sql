@@ -13,8 +13,7 @@ delete from turnkeeper.api_tokens where name = @name;
 select * from turnkeeper.api_tokens where sha256 = @sha256 and (expires_at is null or expires_at > clock_timestamp());
 
 -- name: NoteTokenUse :exec
-update turnkeeper.api_tokens set last_used_at = clock_timestamp()
-where id = @id and coalesce(last_used_at < clock_timestamp() - interval '1 minute', true);
+update turnkeeper.api_tokens set last_used_at = clock_timestamp() where id = @id;
 
 -- name: AnyToken :one
 select exists (select from turnkeeper.api_tokens where expires_at is null or expires_at > clock_timestamp());

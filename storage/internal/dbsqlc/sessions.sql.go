@@ -15,7 +15,7 @@ const CreateSession = `-- name: CreateSession :execrows
 with gone as (delete from turnkeeper.page_sessions where expires_at <= clock_timestamp())
 insert into turnkeeper.page_sessions (sha256, token_id, expires_at)
 select $1, t.id, least(clock_timestamp() + $2::interval, t.expires_at)
-from turnkeeper.api_tokens t where t.id = $3 and (t.expires_at is null or t.expires_at > clock_timestamp())
+from turnkeeper.api_tokens t where t.id = $3
 `
 
 // Sessions that have expired go with it.

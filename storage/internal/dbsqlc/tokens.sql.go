@@ -92,8 +92,7 @@ func (q *Queries) ListTokens(ctx context.Context) ([]TurnkeeperApiToken, error) 
 }
 
 const NoteTokenUse = `-- name: NoteTokenUse :exec
-update turnkeeper.api_tokens set last_used_at = clock_timestamp()
-where id = $1 and coalesce(last_used_at < clock_timestamp() - interval '1 minute', true)
+update turnkeeper.api_tokens set last_used_at = clock_timestamp() where id = $1
 `
 
 func (q *Queries) NoteTokenUse(ctx context.Context, id int64) error {
