@@ -86,3 +86,31 @@ func TestTransactionalToolWhoseConnectionBreaksIsRunAgain(t *testing.T) {
 		})
 	}
 }
+
+// The connection breaks after the tool's last statement: nothing of it is on record as done, and it is run again.
+func TestTransactionalToolWhoseConnectionBreaksAfterIt(t *testing.T) {
+	h := newHouse(t)
+	d := h.turn("x")
+	d.append(t, turnkeeper.Entry{Round: round(1, turnkeeper.EffectOnce)})
+	k := key(1, 1)
+	runs := 0
+	recorded, err := d.Transact(t.Context(), start(k, "n", 1, turnkeeper.EffectOnce), time.Minute, func(ctx context.Context) turnkeeper.CallResult {
+		runs++
+		tx, _ := storage.TxFrom(ctx)
+		var pid int
+		if err := tx.QueryRow(ctx, `insert into turnkeeper.notes (agent, name, content) values ('clerk', 'of the tool', 'x')
+			returning pg_backend_pid()`).Scan(&pid); err != nil {
+			t.Error(err)
+		}
+		if runs == 1 {
+			h.exec("select pg_terminate_backend($1, 60000)", pid)
+		}
+		return result(k, "n", turnkeeper.CallSucceeded, "done")
+	})
+	if err != nil || runs != 2 || recorded.State != turnkeeper.CallSucceeded {
+		t.Fatalf("ran %d times, recorded as %s %q, error %v", runs, recorded.State, recorded.Shown, err)
+	}
+	if notes := one[int](h, "select count(*) from turnkeeper.notes"); notes != 1 {
+		t.Errorf("%d notes", notes)
+	}
+}

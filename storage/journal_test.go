@@ -378,6 +378,7 @@ func TestEventsAreNumberedWithoutGaps(t *testing.T) {
 	if err := d.Append(t.Context(), turnkeeper.Entry{Round: round(1), Events: events(turnkeeper.EventNotice)}, storage.Ending{}); err == nil {
 		t.Fatal("a round twice")
 	}
+	d.append(t, turnkeeper.Entry{Events: events(turnkeeper.EventNotice)})
 	next := h.again(d, "worker-2")
 	next.append(t, turnkeeper.Entry{Events: events(turnkeeper.EventTurnResumed)})
 	if err := d.Append(t.Context(), turnkeeper.Entry{Events: events(turnkeeper.EventNotice)}, storage.Ending{}); !errors.Is(err, turnkeeper.ErrFenced) {
@@ -393,7 +394,7 @@ func TestEventsAreNumberedWithoutGaps(t *testing.T) {
 	}
 	want := []turnkeeper.EventType{
 		turnkeeper.EventTurnStart, turnkeeper.EventRoundStart, turnkeeper.EventRoundStop,
-		turnkeeper.EventTurnResumed, turnkeeper.EventTurnComplete,
+		turnkeeper.EventNotice, turnkeeper.EventTurnResumed, turnkeeper.EventTurnComplete,
 	}
 	for i, e := range got {
 		if e.Seq != int64(i+1) || i >= len(want) || e.Type != want[i] || string(e.Data) != `{"n":1}` {

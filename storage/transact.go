@@ -32,7 +32,7 @@ func (w *TurnWriter) Transact(ctx context.Context, start turnkeeper.CallStart, w
 			if err := w.letWait(ctx, tx, within); err != nil {
 				return err
 			}
-			var broke func() bool
+			broke := func() bool { return false }
 			result, err = runInSavepoint(ctx, tx, func(ctx context.Context) turnkeeper.CallResult {
 				ctx, stop := context.WithDeadline(ctx, began.Add(within))
 				defer stop()
@@ -40,8 +40,8 @@ func (w *TurnWriter) Transact(ctx context.Context, start turnkeeper.CallStart, w
 				return run(ctx)
 			})
 			if err != nil {
-				again := broke != nil && broke() && time.Since(began) < within
-				if failed := result; failed.State == turnkeeper.CallFailed && ctx.Err() == nil && !again {
+				again := broke() && time.Since(began) < within
+				if failed := result; failed.State == turnkeeper.CallFailed && !again {
 					run = func(context.Context) turnkeeper.CallResult { return failed }
 				}
 				return err
@@ -100,11 +100,8 @@ func runInSavepoint(ctx context.Context, tx pgx.Tx, run func(context.Context) tu
 	}
 	if result.State == turnkeeper.CallSucceeded {
 		err := checkDeferred(ctx, save)
-		if err == nil {
-			return result, save.Commit(ctx)
-		}
 		if tx.Conn().PgConn().TxStatus() != inFailedTransaction {
-			return result, err
+			return result, err // what the savepoint has goes with the transaction
 		}
 		result = undone(result, shownRefused)
 	}

@@ -3,6 +3,7 @@ package storage_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -142,7 +143,7 @@ func TestTransactionalToolThatHidesItsFailureHasFailed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if recorded.State != turnkeeper.CallFailed {
+	if recorded.State != turnkeeper.CallFailed || !strings.Contains(recorded.Shown, "a statement of the tool failed") {
 		t.Errorf("recorded as %s: %s", recorded.State, recorded.Shown)
 	}
 	if call := h.call(d.grant.TurnID, k); call.State != turnkeeper.CallFailed || call.Shown != recorded.Shown {
