@@ -1,0 +1,62 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"turnkeeper"
+)
+
+// Which errors of the server a writer waits out. The classes are those of Postgres' documentation, appendix A.
+func TestClassesOfErrors(t *testing.T) {
+	t.Parallel()
+	for code, want := range map[string]struct{ passes, key, lock bool }{
+		"08006": {passes: true},             // connection failure
+		"25006": {passes: true},             // read-only transaction: the server is a standby now
+		"53100": {passes: true},             // disk full
+		"53300": {passes: true},             // too many connections
+		"57014": {passes: true},             // query cancelled: a timeout
+		"57P01": {passes: true},             // the server is shut down
+		"58030": {passes: true},             // input or output error
+		"40001": {passes: true},             // serialization failure
+		"40P01": {passes: true},             // deadlock
+		"55P03": {passes: true, lock: true}, // lock timeout
+		"40003": {},                         // statement completion unknown
+		"55006": {},                         // object in use
+		"23505": {key: true},                // unique violation
+		"23503": {},                         // foreign key violation
+		"22001": {},                         // value too long
+		"42P01": {},                         // undefined table
+		"28P01": {},                         // wrong password
+	} {
+		err := fmt.Errorf("writing: %w", &serverError{code: code})
+		if got := uncertain(err); got != want.passes {
+			t.Errorf("%s passes: %v", code, got)
+		}
+		if got := keyTaken(err); got != want.key {
+			t.Errorf("%s is a taken key: %v", code, got)
+		}
+		if got := lockRefused(err); got != want.lock {
+			t.Errorf("%s is a refused lock: %v", code, got)
+		}
+	}
+	for _, c := range []struct {
+		err    error
+		passes bool
+	}{
+		{nil, false},
+		{context.Canceled, false},
+		{context.DeadlineExceeded, true},
+		{turnkeeper.ErrFenced, false},
+		{turnkeeper.ErrJournalMoved, false},
+		{turnkeeper.ErrNotFound, false},
+		{ErrNewerJournal, false},
+		{errors.New("another error of the connection"), true},
+	} {
+		if got := uncertain(c.err); got != c.passes || keyTaken(c.err) || lockRefused(c.err) {
+			t.Errorf("%v passes: %v", c.err, got)
+		}
+	}
+}
