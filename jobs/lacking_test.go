@@ -109,3 +109,73 @@ func TestADetachedCallIsLeftToAWorkerWithItsTool(t *testing.T) {
 	}
 	s.await("exists (select from turnkeeper.river_job where kind = 'DetachedCall' and state = 'completed')")
 }
+
+// A turn whose worker lacks a tool of its agent is left to another worker, for five minutes.
+func TestATurnIsLeftToAWorkerWithItsTools(t *testing.T) {
+	for name, c := range map[string]struct {
+		ago string // since when it is handed on
+		ran bool
+	}{
+		"not yet":          {"", false},
+		"for four minutes": {"4 minutes", false},
+		"for six minutes":  {"6 minutes", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			s.register("builder", "---\ndescription: d\nmodel: script/m\ntools: [build]\n---\nYou build.\n")
+			id := s.enqueue("builder", "", "build it")
+			dead := s.start(kind{})
+			if err := s.Beat(t.Context(), turnkeeper.Heartbeat{WorkerID: "dead", Slots: 1}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := scheduler.New(scheduler.Config{Store: s.dispatcher(dead)}).Tick(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if c.ago != "" { // the grant before this one was handed back
+				s.exec(`insert into turnkeeper.lease_log (id, lane, token, grant_id, turn_id, job_id, granted_at, lease_until, ended_at, outcome) overriding system value
+					select 0, lane, 0, gen_random_uuid(), turn_id, 0, granted_at - $1::interval - interval '1 s', granted_at, granted_at - $1::interval, 'handed_back'
+					from turnkeeper.lease_log`, c.ago)
+			}
+			s.start(kind{model: echo})
+			s.await("exists (select from turnkeeper.lease_log where token = 1 and ended_at is not null)")
+			want := map[bool]string{false: "handed_back", true: "finished"}[c.ran]
+			if got := one[string](s, "select outcome from turnkeeper.lease_log where token = 1"); got != want {
+				t.Errorf("the grant is %s, want %s", got, want)
+			}
+			if n := one[int](s, "select count(*) from turnkeeper.replies where message_id = $1", id); (n == 1) != c.ran {
+				t.Errorf("%d replies", n)
+			}
+		})
+	}
+}
+
+// An entry without an end is written as it is.
+func TestAnEntryThatEndsNothing(t *testing.T) {
+	s := newSite(t)
+	s.enqueue("clerk", "", "hello")
+	if err := s.Beat(t.Context(), turnkeeper.Heartbeat{WorkerID: "w", Slots: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := scheduler.New(scheduler.Config{Store: s.dispatcher(s.start(kind{}))}).Tick(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	id := one[turnkeeper.TurnID](s, "select id from turnkeeper.turns")
+	grant := one[turnkeeper.GrantID](s, "select grant_id::text from turnkeeper.turns")
+	if _, err := s.BindGrant(t.Context(), id, grant, "w"); err != nil {
+		t.Fatal(err)
+	}
+	record, err := s.Load(t.Context(), id, grant)
+	if err != nil {
+		t.Fatal(err)
+	}
+	turn := record.Turn
+	journal := jobs.NewJournal(s.Store, record, turnkeeper.Grant{
+		TurnID: id, Lane: turn.Lane, Token: turn.Token, GrantID: turn.GrantID, JobID: turn.JobID, WorkerID: "w",
+	})
+	if err := journal.Append(t.Context(), turnkeeper.Entry{Round: &turnkeeper.Round{Number: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	if state := one[string](s, "select state from turnkeeper.turns"); state != "running" {
+		t.Errorf("the turn is %s", state)
+	}
+}

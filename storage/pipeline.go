@@ -48,13 +48,7 @@ func (noRow) Scan(...any) error { return errPipelineRows }
 func (p *pipeline) send(ctx context.Context, to batchSender, sent func()) error {
 	results := to.SendBatch(ctx, &p.batch)
 	sent()
-	for range p.batch.Len() {
-		if _, err := results.Exec(); err != nil {
-			_ = results.Close() // says the same again
-			return translate(err)
-		}
-	}
-	return translate(results.Close())
+	return translate(results.Close()) // the first error of any statement
 }
 
 var errUndone = errors.New("the transaction was undone: one of its statements had failed")
