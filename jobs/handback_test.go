@@ -41,7 +41,7 @@ const plainClerk = "---\ndescription: d\nmodel: script/m\n---\nYou are the clerk
 // What this worker cannot run as it should be run waits for one that can. It is
 // not failed, not answered, not counted as a loss, and does not spin.
 func TestATurnForANewerWorkerIsHandedBack(t *testing.T) {
-	testrun.Slow(t)
+	testrun.Guard(t)
 	const leftLongAgo = "update turnkeeper.lease_log set granted_at = granted_at - interval '6 min', ended_at = ended_at - interval '6 min'"
 	const tooled = "---\ndescription: d\nmodel: script/m\ntools: [divine]\n---\nYou are the clerk.\n"
 	for name, c := range map[string]struct {
@@ -106,7 +106,7 @@ func TestATurnForANewerWorkerIsHandedBack(t *testing.T) {
 
 // A scheduler that cannot read a journal does not write the summary of it.
 func TestALostTurnForANewerWorkerIsNotClosed(t *testing.T) {
-	testrun.Slow(t)
+	testrun.Guard(t)
 	s := newSite(t)
 	id := s.turnOfAnotherProgram(9, plainClerk, 7)
 	s.exec(`update turnkeeper.turns set state = 'running', token = 1, losses = 6, job_id = 1, grant_id = gen_random_uuid(),

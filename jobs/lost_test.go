@@ -70,7 +70,7 @@ func TestSilentWorkersTurnIsTakenOver(t *testing.T) {
 }
 
 func TestMessageThatLosesItsWorkerThreeTimesIsAnsweredWithoutRunning(t *testing.T) {
-	testrun.Slow(t)
+	testrun.Guard(t)
 	s := newSite(t)
 	var tally tally
 	deadly := s.start(kind{model: tally.counted(func(ctx context.Context, _ string) (string, error) {

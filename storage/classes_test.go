@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"turnkeeper"
 )
 
@@ -58,5 +60,42 @@ func TestClassesOfErrors(t *testing.T) {
 		if got := uncertain(c.err); got != c.passes || keyTaken(c.err) || lockRefused(c.err) {
 			t.Errorf("%v passes: %v", c.err, got)
 		}
+	}
+}
+
+// A retryable is an error that says itself whether anything was sent.
+type retryable struct {
+	error
+	safe bool
+}
+
+func (e retryable) SafeToRetry() bool { return e.safe }
+func (e retryable) Unwrap() error     { return e.error }
+
+func TestWhatWasNotAnswered(t *testing.T) {
+	t.Parallel()
+	broken := &brokenError{"the connection broke", errors.New("broken")}
+	for name, c := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"the server is shut down":       {&serverError{code: "57P01"}, true},
+		"a statement was cancelled":     {&serverError{code: "57014"}, false},
+		"a key was taken":               {&serverError{code: "23505"}, false},
+		"the connection broke":          {broken, true},
+		"nothing was sent":              {retryable{broken, true}, false},
+		"something was sent":            {retryable{broken, false}, true},
+		"an error of the program":       {errors.New("other"), false},
+		"cancelled, before it was sent": {context.Canceled, false},
+	} {
+		if got := Unanswered(c.err); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	if err := committed(pgconn.NewCommandTag("COMMIT")); err != nil {
+		t.Error(err)
+	}
+	if err := committed(pgconn.NewCommandTag("ROLLBACK")); !errors.Is(err, errUndone) {
+		t.Errorf("a transaction that the server undid: %v", err)
 	}
 }

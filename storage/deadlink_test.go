@@ -28,7 +28,7 @@ func impatient(t *testing.T, h *house) (*storagetest.Proxy, *storage.Store) {
 }
 
 func TestADeadConnectionDelaysAStep(t *testing.T) {
-	testrun.Slow(t)
+	testrun.Guard(t)
 	for name, what := range map[string]storagetest.Cut{"after the commit": storagetest.Hush, "before the server has it": storagetest.Freeze} {
 		t.Run(name, func(t *testing.T) {
 			h := newHouse(t)
@@ -54,7 +54,7 @@ func TestADeadConnectionDelaysAStep(t *testing.T) {
 // A tick that hears nothing more ends, and so does its transaction on the
 // server, which holds the scheduler's lock.
 func TestADeadConnectionDelaysATick(t *testing.T) {
-	testrun.Slow(t)
+	testrun.Guard(t)
 	h := newHouse(t)
 	p, far := impatient(t, h)
 	ctx := t.Context()
@@ -86,7 +86,7 @@ func TestADeadConnectionDelaysATick(t *testing.T) {
 }
 
 func TestADeadBellIsReplaced(t *testing.T) {
-	testrun.Slow(t)
+	testrun.Guard(t)
 	h := newHouse(t)
 	p, url := storagetest.NewProxy(t, h.url)
 	bell := storage.NewBell(url, zap.NewNop())

@@ -101,7 +101,7 @@ func (s *Store) keepLate(ctx context.Context, turn turnkeeper.TurnID, r turnkeep
 		return translate(s.q.LateResult(ctx, p))
 	}
 	started, err := s.q.HasStart(ctx, p.Turn, p.Round, p.Ordinal, r.Nonce)
-	if err != nil || !started {
+	if !started {
 		return translate(err)
 	}
 	both := &pipeline{}

@@ -1,0 +1,349 @@
+package jobs_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/rivertype"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"turnkeeper"
+	"turnkeeper/agentturn"
+	"turnkeeper/jobs"
+	"turnkeeper/scheduler"
+	"turnkeeper/tools"
+)
+
+// grant grants the next turn to the worker w, and returns its job as River hands it out.
+func (s *site) grant() *river.Job[jobs.TurnArgs] {
+	s.t.Helper()
+	ctx := s.t.Context()
+	if err := s.Beat(ctx, turnkeeper.Heartbeat{WorkerID: "w", Slots: 1}); err != nil {
+		s.t.Fatal(err)
+	}
+	client, err := jobs.NewClient(jobs.ClientConfig{Pool: s.QueuePool(), WorkerID: "w"})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	d := &jobs.Dispatcher{Store: s.Store, Client: client, TTL: turnkeeper.DefaultBounds().LeaseTTL}
+	if _, err := scheduler.New(scheduler.Config{Store: d}).Tick(ctx); err != nil {
+		s.t.Fatal(err)
+	}
+	return &river.Job[jobs.TurnArgs]{
+		JobRow: &rivertype.JobRow{ID: one[int64](s, "select max(id) from turnkeeper.river_job where kind = 'AgentTurn'")},
+		Args: jobs.TurnArgs{
+			TurnID:  one[turnkeeper.TurnID](s, "select turn_id from turnkeeper.leases where grant_id is not null"),
+			GrantID: one[turnkeeper.GrantID](s, "select grant_id::text from turnkeeper.leases where grant_id is not null"),
+		},
+	}
+}
+
+// turnWorker is the worker w, with a log.
+func (s *site) turnWorker(m model, change func(*jobs.WorkerConfig)) (*jobs.Worker, *observer.ObservedLogs) {
+	core, logs := observer.New(zapcore.DebugLevel)
+	bounds := turnkeeper.DefaultBounds()
+	config := jobs.WorkerConfig{
+		Store: s.Store, WorkerID: "w", Bounds: bounds, Log: zap.New(core),
+		Runner: agentturn.New(agentturn.Config{Models: m, Bounds: bounds, Budget: &jobs.Spend{Store: s.Store}}),
+	}
+	if change != nil {
+		change(&config)
+	}
+	return jobs.NewWorker(config), logs
+}
+
+// What River is told of a job, and what the log says.
+func TestWhatBecomesOfAJob(t *testing.T) {
+	broken := errors.New("broken")
+	for name, c := range map[string]struct {
+		before    string                                     // what is so at the beginning
+		model     func(*site, context.CancelCauseFunc) model // nil: echo
+		cancelled bool                                       // River's job is cancelled
+		err       string                                     // of the job; "": none
+		log       string                                     // "": no warning
+		state     string                                     // of the turn
+		reply     string
+	}{
+		"it succeeds": {state: "succeeded", reply: "re: hello"},
+		"the grant is another's": {
+			before: "update turnkeeper.turns set worker_id = 'other'", cancelled: true, err: "the lease is no longer held",
+			log: "the turn is no longer this worker's", state: "running",
+		},
+		"the journal cannot be read": {
+			before: "alter table turnkeeper.rounds rename to moved", err: `relation "turnkeeper.rounds" does not exist`,
+			log: "the turn stops here and is brought back", state: "running",
+		},
+		"the worker stops": {
+			model: func(_ *site, stop context.CancelCauseFunc) model {
+				return func(ctx context.Context, _ string) (string, error) {
+					stop(broken)
+					<-ctx.Done()
+					return "", ctx.Err()
+				}
+			},
+			state: "queued",
+		},
+		"River cancels the job": {
+			model: func(_ *site, stop context.CancelCauseFunc) model {
+				return func(ctx context.Context, _ string) (string, error) {
+					stop(rivertype.ErrJobCancelledRemotely)
+					<-ctx.Done()
+					return "", ctx.Err()
+				}
+			},
+			state: "queued",
+		},
+		"the journal moves": {
+			model: func(s *site, _ context.CancelCauseFunc) model {
+				asked := 0
+				return func(_ context.Context, body string) (string, error) {
+					if asked++; asked == 1 {
+						s.exec("update turnkeeper.turns set entries = entries + 1, write_id = gen_random_uuid()")
+					}
+					return strings.Repeat("re: ", asked) + body, nil
+				}
+			},
+			log: "", state: "succeeded", reply: "re: re: hello",
+		},
+		"the definition cannot be read": {
+			before: `update turnkeeper.definitions set content = E'---\nunheard_of: 1\n---\nYou are the clerk.\n'`,
+			log:    "the turn is left to a newer worker", state: "queued",
+		},
+		"it was cancelled before": {
+			before: "insert into turnkeeper.cancellations (turn_id) select id from turnkeeper.turns", state: "cancelled", reply: "This turn was cancelled.",
+		},
+		"it was cancelled and is late": {
+			before: "insert into turnkeeper.cancellations (turn_id) select id from turnkeeper.turns; " + wait80s, state: "cancelled", reply: "This turn was cancelled.",
+		},
+		"it is late": {
+			before: wait80s, log: "no worker had the turn for most of its time", state: "queued",
+		},
+		"it is late, and was bound before": {
+			before: wait80s + "; update turnkeeper.turns set worker_id = 'w'", state: "succeeded", reply: "re: hello",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			id := s.enqueue("clerk", "", "hello")
+			job := s.grant()
+			s.exec(c.before)
+			ctx, stop := context.WithCancelCause(t.Context())
+			defer stop(nil)
+			m := model(echo)
+			if c.model != nil {
+				m = c.model(s, stop)
+			}
+			worker, logs := s.turnWorker(m, nil)
+			err := worker.Work(ctx, job)
+			_, cancelled := errors.AsType[*rivertype.JobCancelError](err)
+			if cancelled != c.cancelled || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+				t.Errorf("the job ends with %v", err)
+			}
+			warnings := logs.Filter(func(e observer.LoggedEntry) bool { return e.Level >= zapcore.WarnLevel }).All()
+			if (len(warnings) == 0) != (c.log == "") || len(warnings) > 0 && !strings.Contains(warnings[0].Message, c.log) {
+				t.Errorf("the log has %v", warnings)
+			}
+			if state := one[string](s, "select state from turnkeeper.turns"); state != c.state {
+				t.Errorf("the turn is %s, want %s", state, c.state)
+			}
+			if reply := one[string](s, "select coalesce((select body from turnkeeper.replies where message_id = $1), '')", id); reply != c.reply {
+				t.Errorf("the reply is %q, want %q", reply, c.reply)
+			}
+		})
+	}
+}
+
+// wait80s lets a turn have waited for a worker for most of its 90 s.
+const wait80s = `
+	update turnkeeper.turns set granted_at = granted_at - interval '80 s', lease_until = lease_until - interval '80 s';
+	update turnkeeper.leases set granted_at = granted_at - interval '80 s', lease_until = lease_until - interval '80 s';
+	update turnkeeper.lease_log set granted_at = granted_at - interval '80 s', lease_until = lease_until - interval '80 s'`
+
+// callJob is the job of the only detached call.
+func (s *site) callJob(turn turnkeeper.TurnID, attempt int) *river.Job[jobs.CallArgs] {
+	return &river.Job[jobs.CallArgs]{
+		JobRow: &rivertype.JobRow{ID: one[int64](s, "select job_id from turnkeeper.detached_calls")},
+		Args:   jobs.CallArgs{TurnID: turn, Round: 1, Ordinal: 1, Attempt: attempt},
+	}
+}
+
+func TestWhatBecomesOfTheJobOfADetachedCall(t *testing.T) {
+	for name, c := range map[string]struct {
+		before, during string // SQL
+		gone           bool   // the worker's database
+		attempt        int
+		ends           string // nil, snoozed, cancelled or failed
+		runs           int
+	}{
+		"it runs":                   {attempt: 1, ends: "nil", runs: 1},
+		"it has another attempt":    {attempt: 2, ends: "nil"},
+		"it has ended":              {before: "update turnkeeper.detached_calls set ended_at = now()", attempt: 1, ends: "nil"},
+		"another worker has it":     {before: "update turnkeeper.detached_calls set claim = gen_random_uuid(), worker_id = 'other', claimed_at = now()", attempt: 1, ends: "nil"},
+		"it has another tool":       {before: "update turnkeeper.calls set name = 'other'", attempt: 1, ends: "snoozed"},
+		"the database is away":      {gone: true, attempt: 1, ends: "snoozed"},
+		"it is taken from it":       {during: "update turnkeeper.detached_calls set claim = gen_random_uuid()", attempt: 1, ends: "cancelled", runs: 1},
+		"its end cannot be written": {during: "alter table turnkeeper.awaited_calls rename to moved", attempt: 1, ends: "failed", runs: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			turn := s.detachedCall()
+			job := s.callJob(turn, c.attempt)
+			runs := 0
+			worker := s.buildWorker(func(context.Context) {
+				runs++
+				s.exec(c.during)
+			})
+			s.exec(c.before)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if c.gone {
+				cancel()
+			}
+			err := worker.Work(ctx, job)
+			_, cancelled := errors.AsType[*rivertype.JobCancelError](err)
+			_, snoozed := errors.AsType[*rivertype.JobSnoozeError](err)
+			ends := map[bool]string{err == nil: "nil", snoozed: "snoozed", cancelled: "cancelled"}[true]
+			if ends == "" {
+				ends = "failed"
+			}
+			if ends != c.ends || runs != c.runs {
+				t.Errorf("it ran %d times and ended as %s: %v", runs, ends, err)
+			}
+		})
+	}
+}
+
+// buildWorker is the worker w of detached calls, with the tool build.
+func (s *site) buildWorker(build func(context.Context)) *jobs.CallWorker {
+	s.t.Helper()
+	registry := &tools.Registry{}
+	spec := tools.Spec{Name: "build", Detached: true, Timeout: time.Hour, Parameters: json.RawMessage(`{"type":"object"}`)}
+	err := registry.Register(tools.New(spec, func(ctx context.Context, _ tools.Call, _ struct{}) (tools.Result, error) {
+		build(ctx)
+		return tools.Result{Text: "built"}, context.Cause(ctx)
+	}))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return jobs.NewCallWorker(jobs.CallWorkerConfig{
+		Store: s.Store, WorkerID: "w", Tools: []string{"build"}, Runner: agentturn.New(agentturn.Config{Tools: registry}),
+	})
+}
+
+// A worker that is shut down gives the calls that may run again to others, those too that it has just claimed.
+func TestACallClaimedDuringTheShutdown(t *testing.T) {
+	for effect, released := range map[turnkeeper.Effect]bool{turnkeeper.EffectOnce: false, turnkeeper.EffectKeyed: true} {
+		t.Run(string(effect), func(t *testing.T) {
+			s := newSite(t)
+			turn := s.detachedCall()
+			s.exec("update turnkeeper.calls set effect = $1", effect)
+			worker := s.buildWorker(func(ctx context.Context) {
+				if ctx.Err() != nil {
+					t.Error("it ran, and was cancelled")
+				}
+			})
+			worker.HandOn()
+			_ = worker.Work(t.Context(), s.callJob(turn, 1))
+			if again := one[bool](s, "select attempt = 2 from turnkeeper.detached_calls"); again != released {
+				t.Errorf("it is left to another worker: %v", again)
+			}
+		})
+	}
+	t.Run("not shut down", func(t *testing.T) {
+		s := newSite(t)
+		turn := s.detachedCall()
+		s.exec("update turnkeeper.calls set effect = 'keyed'")
+		var ended error
+		if err := s.buildWorker(func(ctx context.Context) { ended = ctx.Err() }).Work(t.Context(), s.callJob(turn, 1)); err != nil || ended != nil {
+			t.Errorf("its context ended with %v, the job with %v", ended, err)
+		}
+	})
+}
+
+// An observed is an Observer that keeps the grant before each.
+type observed struct{ before []turnkeeper.Dispatch }
+
+func (o *observed) Dispatch(ctx context.Context, d agentturn.DispatchBegin) (context.Context, func(agentturn.DispatchEnd)) {
+	o.before = append(o.before, d.Before)
+	return ctx, func(agentturn.DispatchEnd) {}
+}
+
+func (*observed) Round(ctx context.Context, _ agentturn.RoundBegin) (context.Context, func(agentturn.RoundEnd)) {
+	return ctx, func(agentturn.RoundEnd) {}
+}
+
+func (*observed) ModelCall(ctx context.Context, _ agentturn.ModelBegin) (context.Context, func(agentturn.ModelEnd)) {
+	return ctx, func(agentturn.ModelEnd) {}
+}
+
+func (*observed) ToolCall(ctx context.Context, _ agentturn.ToolBegin) (context.Context, func(agentturn.ToolEnd)) {
+	return ctx, func(agentturn.ToolEnd) {}
+}
+
+func (*observed) SubAgent(context.Context, agentturn.SubAgentEnd) {}
+func (*observed) Traced(context.Context) bool                     { return false }
+
+// A turn that goes on is observed with the grant before, if that can be read.
+func TestTheGrantBefore(t *testing.T) {
+	for name, c := range map[string]struct {
+		observed bool
+		before   string // SQL
+		known    bool
+		log      bool
+		locked   bool
+	}{
+		"it goes on":            {observed: true, known: true},
+		"not observed":          {},
+		"it is not on record":   {observed: true, before: "delete from turnkeeper.lease_log where token = 1"},
+		"it cannot be read now": {observed: true, locked: true, log: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			s.enqueue("clerk", "", "hello")
+			first := s.grant()
+			stopping, _ := s.turnWorker(echo, nil)
+			ctx, stop := context.WithCancel(t.Context())
+			stop()
+			_ = stopping.Work(ctx, first)
+			s.exec(wait80s) // it is given back
+			if err := stopping.Work(t.Context(), first); err != nil {
+				t.Fatal(err)
+			}
+			second := s.grant()
+			s.exec(c.before)
+			unlock := func() {}
+			if c.locked {
+				tx, err := s.Pool().Begin(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := tx.Exec(t.Context(), "lock turnkeeper.lease_log in access exclusive mode"); err != nil {
+					t.Fatal(err)
+				}
+				unlock = func() { _ = tx.Rollback(t.Context()) }
+			}
+			seen := &observed{}
+			worker, logs := s.turnWorker(nil, func(w *jobs.WorkerConfig) {
+				m := model(func(ctx context.Context, body string) (string, error) { unlock(); return echo(ctx, body) })
+				w.Observed = c.observed
+				w.Runner = agentturn.New(agentturn.Config{Models: m, Bounds: w.Bounds, Budget: &jobs.Spend{Store: s.Store}, Observer: seen})
+			})
+			if err := worker.Work(t.Context(), second); err != nil {
+				t.Fatal(err)
+			}
+			if len(seen.before) != 1 || (seen.before[0].GrantID == first.Args.GrantID) != c.known || (seen.before[0].GrantID == "") == c.known {
+				t.Errorf("observed with %+v", seen.before)
+			}
+			if n := logs.FilterMessageSnippet("the grant before this one was not found").Len(); (n > 0) != c.log {
+				t.Errorf("%d lines of the log say that it was not found", n)
+			}
+		})
+	}
+}
