@@ -7,20 +7,8 @@ import (
 	"time"
 )
 
-// getMetrics answers what Prometheus reads. It tells of all agents.
-func (a *API) getMetrics(c *call) error {
-	if !c.caller.seesAll() {
-		return refusal(http.StatusForbidden, "the metrics are of all agents, and this token is not")
-	}
-	if a.cfg.Metrics == nil {
-		return refusal(http.StatusNotFound, "this process keeps no metrics")
-	}
-	a.cfg.Metrics.ServeHTTP(c.w, c.Request)
-	return nil
-}
-
 // Watchers is how many clients follow a turn's events.
-func (a *API) Watchers() int { return a.hub.Watchers() }
+func (a *API) Watchers() int { return a.events.hub.Watchers() }
 
 // statusNone stands for the status of a request whose client was gone before there was
 // an answer, as proxies have it.

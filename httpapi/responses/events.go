@@ -10,7 +10,7 @@ import (
 type event struct {
 	Type         string      `json:"type"`
 	Number       int64       `json:"sequence_number"`
-	Response     *object     `json:"response,omitempty"`
+	Response     *Response   `json:"response,omitempty"`
 	OutputIndex  *int        `json:"output_index,omitempty"`
 	Item         *item       `json:"item,omitempty"`
 	ItemID       string      `json:"item_id,omitempty"`
@@ -61,7 +61,7 @@ func (s *series) add(e event) {
 	s.events = append(s.events, e)
 }
 
-func (s *series) lifecycle(kind string, view object) { s.add(event{Type: kind, Response: &view}) }
+func (s *series) lifecycle(kind string, view Response) { s.add(event{Type: kind, Response: &view}) }
 
 // reply is the reply as it would have been streamed.
 func (s *series) reply(status string) {

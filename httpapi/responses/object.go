@@ -20,8 +20,8 @@ const (
 	statusCancelled  = "cancelled"
 )
 
-// An object is a response as clients read it.
-type object struct {
+// A Response is what clients read of one.
+type Response struct {
 	ID                string             `json:"id"`
 	Object            string             `json:"object"`
 	CreatedAt         int64              `json:"created_at"`
@@ -137,7 +137,7 @@ func statusOf(r storage.Response) string {
 }
 
 // viewOf is a response as it stands.
-func viewOf(r storage.Response) object {
+func viewOf(r storage.Response) Response {
 	view := openView(r, statusOf(r))
 	if r.Outcome == "" {
 		return view
@@ -158,9 +158,9 @@ func viewOf(r storage.Response) object {
 }
 
 // openView is a response that has no end yet, at a status.
-func openView(r storage.Response, status string) object {
+func openView(r storage.Response, status string) Response {
 	m := r.Message
-	view := object{
+	view := Response{
 		ID: idOf(m.ID), Object: "response", CreatedAt: m.AcceptedAt.Unix(), Status: status, Background: r.Background, Model: m.Agent,
 		Output: []item{}, ParallelToolCalls: true, Conversation: named{m.Conversation}, Store: true, ToolChoice: "auto",
 		Tools: []struct{}{}, Truncation: "disabled", Metadata: r.Metadata,

@@ -1,4 +1,4 @@
-package httpapi
+package page
 
 import (
 	"cmp"
@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"turnkeeper"
-	"turnkeeper/httpapi/page"
+	"turnkeeper/httpapi/internal/request"
 	"turnkeeper/storage"
 )
 
@@ -22,13 +22,13 @@ const (
 )
 
 // showOverview shows what runs. Who sees some agents sees nothing that is about all.
-func (a *API) showOverview(c *call) (err error) {
-	ctx, store := c.Context(), a.cfg.Store
-	var v page.Overview
+func (h *Handler) showOverview(c *request.Call) (err error) {
+	ctx, store := c.Context(), h.cfg.Store
+	var v Overview
 	if v.Scheduler, err = store.SchedulerSettings(ctx); err != nil {
 		return err
 	}
-	models, err := a.modelsFor(c)
+	models, err := h.access.Models(c)
 	if err != nil {
 		return err
 	}
@@ -42,45 +42,45 @@ func (a *API) showOverview(c *call) (err error) {
 		return err
 	}
 	v.NoWorker = !slices.ContainsFunc(workers, func(w turnkeeper.Heartbeat) bool { return w.State() == turnkeeper.WorkerAlive })
-	agents, err := a.agentsFor(c)
+	agents, err := h.access.Agents(c)
 	if err != nil {
 		return err
 	}
 	for _, agent := range agents {
 		v.Agents = append(v.Agents, agent.Name)
 	}
-	if c.caller.seesAll() {
-		err = a.wholeHouse(ctx, &v)
+	if c.Caller.SeesAll() {
+		err = h.allAgents(ctx, &v)
 	} else {
-		err = a.someAgents(c, &v)
+		err = h.someAgents(c, &v)
 	}
 	if err != nil {
 		return err
 	}
-	return a.show(c, http.StatusOK, v)
+	return h.show(c, http.StatusOK, v)
 }
 
-func (a *API) wholeHouse(ctx context.Context, v *page.Overview) error {
-	figures, err := a.cfg.Store.Figures(ctx, figuresWindow)
+func (h *Handler) allAgents(ctx context.Context, v *Overview) error {
+	figures, err := h.cfg.Store.Figures(ctx, figuresWindow)
 	if err != nil {
 		return err
 	}
 	v.Figures = &figures
-	if v.Workers, err = a.cfg.Store.Workers(ctx); err != nil {
+	if v.Workers, err = h.cfg.Store.Workers(ctx); err != nil {
 		return err
 	}
-	if v.Open, err = a.cfg.Store.OpenTurns(ctx, openShown); err != nil {
+	if v.Open, err = h.cfg.Store.OpenTurns(ctx, openShown); err != nil {
 		return err
 	}
-	newest, err := a.cfg.Store.Turns(ctx, storage.Page{Limit: openShown + endedShown})
+	newest, err := h.cfg.Store.Turns(ctx, storage.Page{Limit: openShown + endedShown})
 	v.Ended = ended(newest)
 	return err
 }
 
-func (a *API) someAgents(c *call, v *page.Overview) error {
+func (h *Handler) someAgents(c *request.Call, v *Overview) error {
 	var newest []turnkeeper.Turn
-	for _, agent := range c.caller.token.Agents {
-		turns, err := a.cfg.Store.Turns(c.Context(), storage.Page{Agent: agent, Limit: openShown + endedShown})
+	for _, agent := range c.Caller.Token.Agents {
+		turns, err := h.cfg.Store.Turns(c.Context(), storage.Page{Agent: agent, Limit: openShown + endedShown})
 		if err != nil {
 			return err
 		}
@@ -105,26 +105,20 @@ func ended(newest []turnkeeper.Turn) (turns []turnkeeper.Turn) {
 	return turns
 }
 
-// agentsFor are the agents that the caller sees.
-func (a *API) agentsFor(c *call) ([]turnkeeper.AgentRegistration, error) {
-	all, err := a.cfg.Store.Agents(c.Context())
-	return slices.DeleteFunc(all, func(r turnkeeper.AgentRegistration) bool { return !c.caller.sees(r.Name) }), err
-}
-
 // listing reads what a page's list is asked for. A token for several agents begins
 // with its first.
-func (a *API) listing(c *call, states ...string) (storage.Page, page.Listing, error) {
+func (h *Handler) listing(c *request.Call, states ...string) (storage.Page, Listing, error) {
 	query := c.URL.Query()
-	if query.Get("agent") == "" && !c.caller.seesAll() {
-		query.Set("agent", c.caller.token.Agents[0])
+	if query.Get("agent") == "" && !c.Caller.SeesAll() {
+		query.Set("agent", c.Caller.Token.Agents[0])
 		c.URL.RawQuery = query.Encode()
 	}
-	p, err := c.page("cursor", states...)
+	p, err := c.Page("cursor", states...)
 	if err != nil {
-		return p, page.Listing{}, err
+		return p, Listing{}, err
 	}
-	l := page.Listing{States: states, Agent: p.Agent, State: p.State, Newer: p.Cursor > 0, First: listPath(c, p, 0)}
-	agents, err := a.agentsFor(c)
+	l := Listing{States: states, Agent: p.Agent, State: p.State, Newer: p.Cursor > 0, First: listPath(c, p, 0)}
+	agents, err := h.access.Agents(c)
 	for _, agent := range agents {
 		l.Agents = append(l.Agents, agent.Name)
 	}
@@ -132,7 +126,7 @@ func (a *API) listing(c *call, states ...string) (storage.Page, page.Listing, er
 }
 
 // listPath is the address of the list's page after a cursor.
-func listPath(c *call, p storage.Page, cursor int64) string {
+func listPath(c *request.Call, p storage.Page, cursor int64) string {
 	query := url.Values{}
 	set := func(name, value string) {
 		if value != "" {
@@ -141,7 +135,7 @@ func listPath(c *call, p storage.Page, cursor int64) string {
 	}
 	set("agent", p.Agent)
 	set("state", p.State)
-	if p.Limit != defaultLimit {
+	if p.Limit != request.DefaultLimit {
 		query.Set("limit", strconv.Itoa(p.Limit))
 	}
 	if cursor > 0 {
@@ -155,9 +149,9 @@ func listPath(c *call, p storage.Page, cursor int64) string {
 
 // showList shows a page of a list that the store pages. cursor is that of the page
 // after these entries.
-func showList[N any](a *API, c *call, states []string, read func(context.Context, storage.Page) ([]N, error),
-	cursor func(storage.Page, []N) int64, view func(page.Listing, []N) page.Page) error {
-	p, l, err := a.listing(c, states...)
+func showList[N any](h *Handler, c *request.Call, states []string, read func(context.Context, storage.Page) ([]N, error),
+	cursor func(storage.Page, []N) int64, view func(Listing, []N) Page) error {
+	p, l, err := h.listing(c, states...)
 	if err != nil {
 		return err
 	}
@@ -168,17 +162,17 @@ func showList[N any](a *API, c *call, states []string, read func(context.Context
 	if len(found) == p.Limit {
 		l.Next = listPath(c, p, cursor(p, found))
 	}
-	return a.show(c, http.StatusOK, view(l, found))
+	return h.show(c, http.StatusOK, view(l, found))
 }
 
 // showFound shows a page of what a search finds.
-func showFound[N any](a *API, c *call, states []string, find func(context.Context, storage.Search) ([]N, int64, error),
-	view func(page.Listing, []N) page.Page) error {
-	_, l, err := a.listing(c, states...)
+func showFound[N any](h *Handler, c *request.Call, states []string, find func(context.Context, storage.Search) ([]N, int64, error),
+	view func(Listing, []N) Page) error {
+	_, l, err := h.listing(c, states...)
 	if err != nil {
 		return err
 	}
-	f, err := c.search(states...)
+	f, err := c.Search(states...)
 	if err != nil {
 		return err
 	}
@@ -187,7 +181,7 @@ func showFound[N any](a *API, c *call, states []string, find func(context.Contex
 		return err
 	}
 	query := c.URL.Query()
-	l.Find = &page.Find{
+	l.Find = &Find{
 		Conversation: f.Conversation, Text: f.Words, ErrorClass: f.ErrorClass, Since: query.Get("since"), Until: query.Get("until"),
 		Further: next > 0 && len(found) < f.Limit,
 	}
@@ -195,7 +189,7 @@ func showFound[N any](a *API, c *call, states []string, find func(context.Contex
 	if next > 0 {
 		l.Next = pathAt(c.URL, next)
 	}
-	return a.show(c, http.StatusOK, view(l, found))
+	return h.show(c, http.StatusOK, view(l, found))
 }
 
 // pathAt is the address of a list from a cursor on.
@@ -215,81 +209,80 @@ func pathAt(u *url.URL, cursor int64) string {
 	return (&url.URL{Path: u.Path, RawQuery: query.Encode()}).RequestURI()
 }
 
-func (a *API) showTurns(c *call) error {
-	return showFound(a, c, turnStates, a.cfg.Store.FindTurns,
-		func(l page.Listing, found []turnkeeper.Turn) page.Page { return page.Turns{Listing: l, Turns: found} })
+func (h *Handler) showTurns(c *request.Call) error {
+	return showFound(h, c, request.TurnStates, h.cfg.Store.FindTurns,
+		func(l Listing, found []turnkeeper.Turn) Page { return Turns{Listing: l, Turns: found} })
 }
 
-func (a *API) showInbox(c *call) error {
-	return showFound(a, c, messageStates, a.cfg.Store.FindMessages, func(l page.Listing, found []turnkeeper.Message) page.Page {
-		return page.Inbox{Listing: l, Messages: found, Number: rand.Text()}
+func (h *Handler) showInbox(c *request.Call) error {
+	return showFound(h, c, request.MessageStates, h.cfg.Store.FindMessages, func(l Listing, found []turnkeeper.Message) Page {
+		return Inbox{Listing: l, Messages: found, Number: rand.Text()}
 	})
 }
 
-func (a *API) showTranscript(c *call) error {
-	p, conversation, err := c.conversation()
+func (h *Handler) showTranscript(c *request.Call) error {
+	p, conversation, err := c.Conversation()
 	if err != nil {
 		return err
 	}
-	exchanges, next, err := a.cfg.Store.Transcript(c.Context(), p, conversation)
+	exchanges, next, err := h.cfg.Store.Transcript(c.Context(), p, conversation)
 	if err != nil {
 		return err
 	}
 	if len(exchanges) == 0 && p.Cursor == 0 {
-		return refusal(http.StatusNotFound, "the agent %.60q has no conversation %.200q", p.Agent, conversation)
+		return request.Refuse(http.StatusNotFound, "the agent %.60q has no conversation %.200q", p.Agent, conversation)
 	}
 	slices.Reverse(exchanges)
-	v := page.Transcript{Conversation: conversation, Exchanges: exchanges}
+	v := Transcript{Conversation: conversation, Exchanges: exchanges}
 	v.Agent, v.Newer, v.First = p.Agent, p.Cursor > 0, pathAt(c.URL, 0)
 	if next > 0 {
 		v.Next = pathAt(c.URL, next)
 	}
-	return a.show(c, http.StatusOK, v)
+	return h.show(c, http.StatusOK, v)
 }
 
-func (a *API) showReplies(c *call) error {
-	return showList(a, c, nil, a.cfg.Store.LatestReplies,
+func (h *Handler) showReplies(c *request.Call) error {
+	return showList(h, c, nil, h.cfg.Store.LatestReplies,
 		func(_ storage.Page, found []turnkeeper.Reply) int64 { return int64(found[len(found)-1].ID) },
-		func(l page.Listing, found []turnkeeper.Reply) page.Page {
-			return page.Replies{Listing: l, Replies: found}
+		func(l Listing, found []turnkeeper.Reply) Page {
+			return Replies{Listing: l, Replies: found}
 		})
 }
 
-func (a *API) showLanes(c *call) error {
-	scheduler, err := a.cfg.Store.SchedulerSettings(c.Context())
+func (h *Handler) showLanes(c *request.Call) error {
+	scheduler, err := h.cfg.Store.SchedulerSettings(c.Context())
 	if err != nil {
 		return err
 	}
-	return showList(a, c, nil, a.cfg.Store.Lanes, passed[storage.LaneView],
-		func(l page.Listing, found []storage.LaneView) page.Page {
-			return page.Lanes{Listing: l, Scheduler: scheduler, Lanes: found}
+	return showList(h, c, nil, h.cfg.Store.Lanes, passed[storage.LaneView],
+		func(l Listing, found []storage.LaneView) Page {
+			return Lanes{Listing: l, Scheduler: scheduler, Lanes: found}
 		})
 }
 
-func (a *API) showAgents(c *call) error {
+func (h *Handler) showAgents(c *request.Call) error {
 	read := func(_ context.Context, p storage.Page) ([]turnkeeper.AgentRegistration, error) {
-		all, err := a.agentsFor(c)
+		all, err := h.access.Agents(c)
 		return part(all, p), err
 	}
-	return showList(a, c, nil, read, passed[turnkeeper.AgentRegistration],
-		func(l page.Listing, found []turnkeeper.AgentRegistration) page.Page {
-			return page.Agents{Listing: l, Agents: found}
+	return showList(h, c, nil, read, passed[turnkeeper.AgentRegistration],
+		func(l Listing, found []turnkeeper.AgentRegistration) Page {
+			return Agents{Listing: l, Agents: found}
 		})
 }
 
-func (a *API) showSchedules(c *call) error {
-	scheduler, err := a.cfg.Store.SchedulerSettings(c.Context())
+func (h *Handler) showSchedules(c *request.Call) error {
+	scheduler, err := h.cfg.Store.SchedulerSettings(c.Context())
 	if err != nil {
 		return err
 	}
-	read := func(ctx context.Context, p storage.Page) ([]turnkeeper.Schedule, error) {
-		all, err := a.cfg.Store.Schedules(ctx)
-		all = slices.DeleteFunc(all, func(s turnkeeper.Schedule) bool { return !c.caller.sees(s.Agent) })
+	read := func(_ context.Context, p storage.Page) ([]turnkeeper.Schedule, error) {
+		all, err := h.access.Schedules(c)
 		return part(all, p), err
 	}
-	return showList(a, c, nil, read, passed[turnkeeper.Schedule],
-		func(l page.Listing, found []turnkeeper.Schedule) page.Page {
-			return page.Schedules{Listing: l, Scheduler: scheduler, Schedules: found}
+	return showList(h, c, nil, read, passed[turnkeeper.Schedule],
+		func(l Listing, found []turnkeeper.Schedule) Page {
+			return Schedules{Listing: l, Scheduler: scheduler, Schedules: found}
 		})
 }
 
