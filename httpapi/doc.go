@@ -7,3 +7,5 @@
 // application/problem+json, in plain sentences without what is inside; those go
 // to the log.
 package httpapi
+
+//go:generate go run ./refgen

@@ -33,7 +33,8 @@ type document struct {
 }
 
 type described struct {
-	Ref     string `json:"$ref"`
+	Ref     string         `json:"$ref"`
+	Headers map[string]any `json:"headers"`
 	Content map[string]struct {
 		Schema map[string]any `json:"schema"`
 	} `json:"content"`
@@ -68,6 +69,11 @@ func (d document) check(t *testing.T, method, path string, a answer) {
 	}
 	if name, is := strings.CutPrefix(response.Ref, "#/components/responses/"); is {
 		response = d.Components.Responses[name]
+	}
+	for _, name := range []string{"Location", "Retry-After", "WWW-Authenticate", "X-Should-Retry", "Content-Disposition"} {
+		if _, there := response.Headers[name]; a.header.Get(name) != "" && !there {
+			t.Errorf("%s %s: the header %s of answer %d is not described", method, path, name, a.status)
+		}
 	}
 	if a.status == http.StatusNoContent {
 		return

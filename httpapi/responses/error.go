@@ -45,8 +45,9 @@ func Speaks(path string) bool {
 	return false
 }
 
-type errorBody struct {
-	Error errorView `json:"error"`
+// An ErrorBody is an error as clients of OpenAI's API read it.
+type ErrorBody struct {
+	Error errorView `json:"error" schema:"inline"`
 }
 
 type errorView struct {
@@ -73,7 +74,7 @@ func (e *Error) Refuse(w http.ResponseWriter, r *http.Request) error {
 	if e.Status == http.StatusConflict || kind == "server_error" && r.Method == http.MethodPost && keyOf(r) == "" {
 		w.Header().Set("X-Should-Retry", "false")
 	}
-	return write(w, e.Status, errorBody{errorView{Message: e.Message, Type: kind, Param: orNull(e.Param), Code: orNull(code)}})
+	return write(w, e.Status, ErrorBody{errorView{Message: e.Message, Type: kind, Param: orNull(e.Param), Code: orNull(code)}})
 }
 
 func invalid(param, code, format string, args ...any) *Error {

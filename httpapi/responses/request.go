@@ -19,7 +19,7 @@ type Request struct {
 	Background   bool              `json:"background,omitempty" schema:"default=false"`
 	Stream       bool              `json:"stream,omitempty" schema:"default=false"`
 	Store        bool              `json:"store,omitempty" schema:"const=true"`
-	PreviousID   *string           `json:"previous_response_id,omitempty"`
+	PreviousID   string            `json:"previous_response_id,omitempty" schema:"nullable"`
 	Conversation any               `json:"conversation,omitempty" doc:"a name, or {\"id\": name}"`
 	Metadata     map[string]string `json:"metadata,omitempty" schema:"nullable,maxProperties=16"`
 }
