@@ -21,6 +21,12 @@ func TestParametersOnEitherSideOfABound(t *testing.T) {
 		text               string
 		headers            []string
 	}{
+		{"GET", "/v1/turns?agnt=clerk", "", 400, `unknown parameter \"agnt\": this path takes agent, conversation, text, state, error_class, since, until, limit, cursor`, nil},
+		{"GET", "/v1/agents?agent=clerk", "", 400, `unknown parameter \"agent\": this path takes none`, nil},
+		{"GET", "/v1/turns?agent=clerk&agent=desk", "", 400, "the parameter agent is given twice", nil},
+		{"POST", "/v1/messages?Wait=1s", "{}", 400, `unknown parameter \"Wait\"`, nil},
+		{"GET", turn + "/events?lastEventId=1", "", 200, `"items"`, nil},
+		{"GET", "/healthz?from=balancer", "", 200, "ok", nil},
 		{"GET", "/v1/messages/1?wait=0s", "", 200, `"reply"`, nil},
 		{"GET", "/v1/messages/1?wait=60s", "", 200, `"reply"`, nil},
 		{"GET", "/v1/messages/1?wait=60.001s", "", 400, "wait must be", nil},

@@ -3,8 +3,10 @@ package httpapi
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -147,7 +149,36 @@ func (a *API) handle(route Route, c *request.Call) error {
 	if err := a.admission.admit(c, route.Route); err != nil {
 		return err
 	}
+	if err := route.checkQuery(c.URL.Query()); err != nil {
+		return err
+	}
 	return route.Handle(c)
+}
+
+// checkQuery refuses a parameter that the route does not know, or that is given twice: ignoring it would
+// answer another question. The page, probes and what other programs define (Prometheus, OpenAI's clients,
+// replacements of EventSource) may have more.
+func (r Route) checkQuery(query url.Values) error {
+	if !r.strictQuery {
+		return nil
+	}
+	var known []string
+	for _, p := range r.Parameters {
+		if p.In == "query" {
+			known = append(known, p.Name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(query)) {
+		switch {
+		case !slices.Contains(known, name) && len(known) == 0:
+			return request.Refuse(http.StatusBadRequest, "unknown parameter %.80q: this path takes none", name)
+		case !slices.Contains(known, name):
+			return request.Refuse(http.StatusBadRequest, "unknown parameter %.80q: this path takes %s", name, strings.Join(known, ", "))
+		case len(query[name]) > 1:
+			return request.Refuse(http.StatusBadRequest, "the parameter %s is given twice", name)
+		}
+	}
+	return nil
 }
 
 // endUnanswered cuts off who is gone. They may be there all the same, and have ended

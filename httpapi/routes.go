@@ -27,6 +27,7 @@ type Route struct {
 
 	probe       bool // it is answered however many requests are in progress
 	eventSource bool // browsers follow it: what is temporary is told by an end of the stream
+	strictQuery bool // parameters that are not known are refused
 }
 
 // A Parameter is one of a request.
@@ -124,8 +125,11 @@ func searched(state any, message, turn, when string) []Parameter {
 
 // Routes lists the routes of the API. The page has others.
 func (a *API) Routes() []Route {
-	return slices.Concat(a.messages.routes(), a.turns.routes(), a.events.routes(), a.operate.routes(), a.schedules.routes(),
-		a.webhooks.routes(), a.openai.routes(), a.service.routes())
+	strict := slices.Concat(a.messages.routes(), a.turns.routes(), a.operate.routes(), a.schedules.routes(), a.webhooks.routes())
+	for i := range strict {
+		strict[i].strictQuery = true
+	}
+	return slices.Concat(strict, a.events.routes(), a.openai.routes(), a.service.routes())
 }
 
 func (m *messages) routes() []Route {

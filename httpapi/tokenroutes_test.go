@@ -96,12 +96,12 @@ func TestATokenSeesItsAgentsAlone(t *testing.T) {
 			continue
 		}
 		path = strings.Replace(path, "{name}", "hook", 1)
-		for _, query := range []string{"", "?agent=clerk", "?agent=desk", "?agent=Clerk", "?agent=desk&conversation=main&text=message", "?agent=clerk&conversation=main", "?text=message&since=2026-01-01"} {
+		for _, query := range []string{"", "?agent=clerk", "?agent=desk", "?agent=Clerk", "?agent=desk&conversation=main", "?agent=desk&conversation=main&text=message", "?agent=clerk&conversation=main", "?text=message&since=2026-01-01"} {
 			a := h.ask("GET", path+query, "", headers...)
 			if strings.Contains(string(a.body), word) || query == "" && !slices.Contains(pages, pattern) && strings.Contains(string(a.body), `"desk`) {
 				t.Errorf("%s%s shows what is the desk's: %s", path, query, a.body)
 			}
-			if slices.Contains(forAll, path) && a.status != 403 {
+			if slices.Contains(forAll, path) && a.status != 403 && (query == "" || a.status != 400) { // 400: it takes no parameters
 				t.Errorf("%s%s is answered %d", path, query, a.status)
 			}
 		}
