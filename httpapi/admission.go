@@ -202,7 +202,7 @@ func (a *admission) checkHost(r *http.Request) *request.Problem {
 	host := nameOf(r.Host)
 	_, err := netip.ParseAddr(strings.Trim(host, "[]"))
 	if err != nil && host != "localhost" && !slices.Contains(a.hosts, host) {
-		return request.Refuse(http.StatusMisdirectedRequest, "this server is not called that: allowed_hosts says by which names it may be")
+		return request.Refuse(http.StatusMisdirectedRequest, "this host name is not allowed: add it to allowed_hosts")
 	}
 	return nil
 }

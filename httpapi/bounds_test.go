@@ -11,7 +11,7 @@ import (
 
 // TestParametersOnEitherSideOfABound asks with parameters that are just good, and just not.
 func TestParametersOnEitherSideOfABound(t *testing.T) {
-	h := newHouse(t)
+	h := newEnv(t)
 	d, output := h.work("clerk", "0123456789")
 	turn := fmt.Sprintf("/v1/turns/%d", d.id)
 	long := func(n int) string { return strings.Repeat("x", n) }
@@ -87,7 +87,7 @@ func TestParametersOnEitherSideOfABound(t *testing.T) {
 
 // TestTraceContextIsBounded sends trace contexts of the longest form and of a longer one.
 func TestTraceContextIsBounded(t *testing.T) {
-	h := newHouse(t)
+	h := newEnv(t)
 	const first = "cc-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-" // of a later version
 	for n, want := range map[int]bool{256: true, 257: false} {
 		value := first + strings.Repeat("x", n-len(first))
@@ -100,7 +100,7 @@ func TestTraceContextIsBounded(t *testing.T) {
 
 // TestAPartOfBytes reads parts of an output that is no text.
 func TestAPartOfBytes(t *testing.T) {
-	h := newHouse(t)
+	h := newEnv(t)
 	d := h.turn("clerk", "x")
 	key := turnkeeper.CallKey{Round: 1, Ordinal: 1}
 	d.write(turnkeeper.Entry{Round: &turnkeeper.Round{Number: 1, Charged: true, Provider: "p", Model: "m", Attempts: 1, Calls: []turnkeeper.ToolCall{{

@@ -242,7 +242,7 @@ func (s *events) eventAt(ctx context.Context, id turnkeeper.TurnID, seq int64) (
 	return events[0], true, nil
 }
 
-// stored writes what there is and ends: the client goes on elsewhere.
+// stored writes what there is and ends: the client goes on at another process.
 func (s *events) stored(ctx context.Context, w *eventWriter, id turnkeeper.TurnID, after int64) error {
 	for {
 		events, err := s.store.Events(ctx, id, after, defaultEvents)

@@ -239,7 +239,7 @@ func walk(value any, at string, visit func(at string, node map[string]any)) {
 }
 
 func TestAnswersAreAsDescribed(t *testing.T) {
-	h := newHouse(t, withMetrics)
+	h := newEnv(t, withMetrics)
 	d := readDocument(t, h.ask("GET", "/openapi.json", "").body)
 	call := turnkeeper.CallKey{Round: 1, Ordinal: 1}
 	turn := h.turn("clerk", "work")

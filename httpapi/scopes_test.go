@@ -59,7 +59,7 @@ func patterns() (all []string) {
 // TestEveryRouteAgainstEveryScope sends a request that the route would take, or refuse for what
 // it asks, by each method and with a token of each scope.
 func TestEveryRouteAgainstEveryScope(t *testing.T) {
-	h := newHouse(t, func(c *httpapi.Config) { c.NeedToken = true })
+	h := newEnv(t, func(c *httpapi.Config) { c.NeedToken = true })
 	tokens := map[string]string{}
 	for _, scope := range httpapi.Scopes() {
 		tokens[scope] = h.token(storage.Token{Name: scope, Scopes: []string{scope}})

@@ -15,7 +15,7 @@ import (
 const word = "desk-only-7731"
 
 // work is a turn of an agent that has something of everything a route shows.
-func (h *house) work(agent, text string) (*dispatch, turnkeeper.OutputID) {
+func (h *env) work(agent, text string) (*dispatch, turnkeeper.OutputID) {
 	h.t.Helper()
 	d := h.turn(agent, "message "+text)
 	key := turnkeeper.CallKey{Round: 1, Ordinal: 1}
@@ -37,7 +37,7 @@ func (h *house) work(agent, text string) (*dispatch, turnkeeper.OutputID) {
 // TestATokenSeesItsAgentsAlone asks each route that reads with a token for one of two agents: for what
 // is the other's as for what does not exist, and for lists.
 func TestATokenSeesItsAgentsAlone(t *testing.T) {
-	h := newHouse(t, func(c *httpapi.Config) { c.NeedToken = true })
+	h := newEnv(t, func(c *httpapi.Config) { c.NeedToken = true })
 	h.work("clerk", "for-all-to-see")
 	desk, output := h.work("desk", word)
 	if _, err := h.Pool().Exec(t.Context(), "update turnkeeper.schedules set message = $1 where agent = 'desk'", word); err != nil {

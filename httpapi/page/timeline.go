@@ -43,7 +43,7 @@ var dispatchEnds = map[string]string{
 // gaps say what a turn waited for after a grant had ended like this.
 var gaps = map[string]string{
 	"lost": "Waits for another worker: the one before was lost", "handed_back": "Waits for a worker: the one before stopped",
-	"deferred": "Put off", "unclaimed": "Waits for a worker: nobody had taken it", "waiting": "Waits for calls that run elsewhere",
+	"deferred": "Put off", "unclaimed": "Waits for a worker: nobody had taken it", "waiting": "Waits for detached calls",
 }
 
 // held is who held the turn when, and what it waited for between.

@@ -133,7 +133,7 @@ func OfDispatch(d turnkeeper.Dispatch) Dispatch {
 	return Dispatch{d.Token, d.GrantID, d.JobID, d.WorkerID, d.GrantedAt, d.Until, OrNull(d.EndedAt), OrNull(d.Outcome)}
 }
 
-// An AwaitedCall is a call that is open elsewhere.
+// An AwaitedCall is a detached call that is open.
 type AwaitedCall struct {
 	Call      string              `json:"call" doc:"round-R-tool-I"`
 	Name      string              `json:"name"`
@@ -145,7 +145,7 @@ type AwaitedCall struct {
 	ArrivedAt *time.Time          `json:"arrived_at" doc:"of its result, which the turn has not taken in yet"`
 }
 
-// OfAwaitedCall shows a call that is open elsewhere.
+// OfAwaitedCall shows a detached call that is open.
 func OfAwaitedCall(a turnkeeper.AwaitedCall) AwaitedCall {
 	return AwaitedCall{
 		a.Key.String(), a.Name, a.Since, OrNull(a.Until), a.Attempt, a.WorkerID, OrNull(a.ClaimedAt), OrNull(a.ArrivedAt),
