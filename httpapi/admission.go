@@ -35,7 +35,7 @@ type admission struct {
 	proxied   sync.Once // a request that came through a proxy was warned of
 }
 
-// admit finds out who asks, and whether they may.
+// admit identifies the caller, and checks scope and rate.
 func (a *admission) admit(c *request.Call, route request.Route) error {
 	if route.Scope == "" {
 		return nil
@@ -56,8 +56,8 @@ func (a *admission) admit(c *request.Call, route request.Route) error {
 		}
 		return a.Take(c, "")
 	}
-	// Who has guessed too often is refused before the database is asked.
-	if from := c.From(); a.limits.guesses(from, secret) {
+	// A sender of too many unknown tokens is refused before the database is asked.
+	if from := c.From(); a.limits.blocks(from, secret) {
 		return a.Take(c, from)
 	}
 	token, err := a.store.FindToken(c.Context(), secret)
@@ -68,12 +68,12 @@ func (a *admission) admit(c *request.Call, route request.Route) error {
 	case err != nil:
 		return err
 	}
-	a.limits.meet(secret)
+	a.limits.confirm(secret)
 	return a.admitToken(c, token, route)
 }
 
-// needsToken says that who sends none is not served. Where none is needed, it is for requests of
-// this machine alone: they are sent to a name of it, by nobody else.
+// needsToken reports whether a request needs a token. Without need_token only a request of this machine
+// needs none: it is sent to a local name, and shows no proxy.
 func (a *admission) needsToken(c *request.Call) bool {
 	if a.needToken {
 		return true
@@ -92,18 +92,18 @@ func (a *admission) needsToken(c *request.Call) bool {
 	return why != ""
 }
 
-// isLocalName says that a client on this machine calls it so.
+// isLocalName reports whether a client on this machine may use this host.
 func (a *admission) isLocalName(host string) bool {
 	ip, err := netip.ParseAddr(strings.Trim(host, "[]"))
 	return err == nil && ip.Unmap().IsLoopback() || host == "localhost" || slices.Contains(a.hosts, host)
 }
 
-// nameOf is the host of the header Host, as names are compared.
+// nameOf returns the host of the header Host in the form in which names are compared.
 func nameOf(host string) string {
 	return strings.ToLower(strings.TrimSuffix(request.HostOf(host), "."))
 }
 
-// admitToken holds a caller to what their token is for.
+// admitToken checks the scope and the rate of a token.
 func (a *admission) admitToken(c *request.Call, token storage.Token, route request.Route) error {
 	c.Caller.Token = &token
 	if !slices.ContainsFunc(route.Scopes(), c.Caller.May) {
@@ -113,15 +113,15 @@ func (a *admission) admitToken(c *request.Call, token storage.Token, route reque
 }
 
 // admitSession admits a browser that is signed in. Its session serves the page, and
-// reads of the API; nobody can send it from elsewhere, for a browser gives it to
-// our own pages only. Where no token is needed, a session that has ended is none.
+// reads of the API: the cookie is sent by pages of this server only (SameSite). Where no token is
+// needed, a session that has ended counts as none.
 func (a *admission) admitSession(c *request.Call, route request.Route) (known bool, _ error) {
 	session := page.SessionOf(c.Request)
 	if session == "" || !c.ForPage && c.Method != http.MethodGet && c.Method != http.MethodHead {
 		return false, nil
 	}
 	from := c.From()
-	if a.limits.guesses(from, session) {
+	if a.limits.blocks(from, session) {
 		return true, a.Take(c, from)
 	}
 	token, err := a.store.FindSession(c.Context(), session)
@@ -135,13 +135,12 @@ func (a *admission) admitSession(c *request.Call, route request.Route) (known bo
 	if err != nil {
 		return true, err
 	}
-	a.limits.meet(session)
+	a.limits.confirm(session)
 	c.Session = session
 	return true, a.admitToken(c, token, route)
 }
 
-// passedOn says how a request shows that it came through a proxy: it is of this machine only by its
-// last step. Empty: it does not show it.
+// passedOn returns how a request shows that it came through a proxy; empty: it does not.
 func passedOn(r *http.Request) string {
 	for name := range r.Header { // in canonical form
 		switch {
@@ -174,7 +173,7 @@ func bearer(h http.Header) (secret string, given bool, err error) {
 	return secret, true, nil
 }
 
-// unknown refuses who is not known, or who has tried that too often.
+// unknown refuses a caller who is not identified, and counts the attempt.
 func (a *admission) unknown(c *request.Call, p *request.Problem) error {
 	if err := a.Take(c, c.From()); err != nil {
 		return err
@@ -183,7 +182,7 @@ func (a *admission) unknown(c *request.Call, p *request.Problem) error {
 	return p
 }
 
-// Take takes one request of somebody, or refuses where there were too many.
+// Take takes one request of a sender, or refuses where there were too many.
 func (a *admission) Take(c *request.Call, who string) error {
 	if wait := a.limits.take(who); wait > 0 {
 		seconds := int(wait.Seconds()) + 1
@@ -193,11 +192,11 @@ func (a *admission) Take(c *request.Call, who string) error {
 	return nil
 }
 
-// Spent reports whether somebody has no request left, and takes none.
-func (a *admission) Spent(who string) bool { return a.limits.spent(who) }
+// Spent reports whether a sender has no request left, and takes none.
+func (a *admission) Spent(who string) bool { return a.limits.exhausted(who) }
 
-// checkHost refuses requests to a name that is not ours: a page whose name was
-// made to point here would send them. An address as the host cannot be such a name.
+// checkHost refuses a host name that is not allowed: a page whose name was made to resolve to this
+// server (DNS rebinding) would send it. An address cannot be such a name.
 func (a *admission) checkHost(r *http.Request) *request.Problem {
 	host := nameOf(r.Host)
 	_, err := netip.ParseAddr(strings.Trim(host, "[]"))

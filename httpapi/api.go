@@ -51,8 +51,8 @@ type Config struct {
 	ResponseWait time.Duration
 
 	Metrics http.Handler // of GET /metrics; nil: there are none
-	// Observe is told of each request that was answered. route is the path of
-	// its pattern; empty: there is nothing there. nil: nobody is told.
+	// Observe is called for each request that was answered. route is the path of
+	// its pattern; empty: no route matched. nil: it is not called.
 	Observe func(method, route string, status int, took time.Duration)
 }
 
@@ -128,8 +128,8 @@ func setDefault[T int | time.Duration](v *T, def T) {
 	}
 }
 
-// Drain says that this process stops: it is no longer ready, streams and waits
-// are ended so that their clients go on at another process. Other requests are still
+// Drain makes this process not ready, and ends streams and waits, so that their
+// clients go on at another process. Other requests are still
 // answered.
 func (a *API) Drain() { a.drainOnce.Do(func() { close(a.draining) }) }
 

@@ -75,12 +75,12 @@ func (s *events) get(c *request.Call) error {
 	if _, refused := errors.AsType[*request.Problem](err); refused {
 		return err
 	}
-	// An EventSource gives up for good at any other status, so whatever passes is
-	// told by an end: it comes again.
+	// An EventSource gives up for good at any other status: what is temporary is told by an end of the
+	// stream, after which it reconnects.
 	return s.stream(c, id, after, err == nil)
 }
 
-// wantsStream says that the client takes a stream of events, and not at a weight of 0.
+// wantsStream reports whether the client accepts a stream of events, with a weight above 0.
 func wantsStream(r *http.Request) bool {
 	if r.Method != http.MethodGet {
 		return false
@@ -95,16 +95,15 @@ func wantsStream(r *http.Request) bool {
 	return false
 }
 
-// comeLater ends a stream before its first event, where too many ask at once, as when
-// all clients of a process that stopped come here, or where nobody can say whose a
-// token is while the database is away.
-func comeLater(w http.ResponseWriter) {
+// retryLater ends a stream before its first event, so that the client reconnects after three seconds: too
+// many connect at once, or the database is away.
+func retryLater(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	_, _ = io.WriteString(w, "retry: 3000\n\n")
 }
 
-// afterOf is the number of the last event that the client has. The header comes
-// from a client that was cut off, and has the URL of its first request.
+// afterOf returns the number of the last event that the client has. A client that reconnects sends it in
+// the header, and the URL of its first request.
 func afterOf(c *request.Call) (int64, error) {
 	text := c.Header.Get("Last-Event-ID")
 	if text == "" {
@@ -139,7 +138,7 @@ func (s *events) stream(c *request.Call, id turnkeeper.TurnID, after int64, reac
 	header.Set("X-Accel-Buffering", "no")
 	if reachable && !isClosed(s.draining) {
 		var over bool
-		if after, over = s.place(c.Context(), id, after); over {
+		if after, over = s.position(c.Context(), id, after); over {
 			// There is nothing after the last event: this is how a client is told not
 			// to come again.
 			c.W.WriteHeader(http.StatusNoContent)
@@ -153,7 +152,7 @@ func (s *events) stream(c *request.Call, id turnkeeper.TurnID, after int64, reac
 	ctx, stop := context.WithCancelCause(c.Context())
 	defer stop(nil)
 	if isClosed(s.draining) {
-		return s.stored(ctx, w, id, after)
+		return s.writeStored(ctx, w, id, after)
 	}
 	watched := make(chan struct{})
 	var keeping sync.WaitGroup
@@ -177,12 +176,12 @@ func (s *events) stream(c *request.Call, id turnkeeper.TurnID, after int64, reac
 
 var (
 	errDraining = errors.New("the process stops")
-	errPurged   = errors.New("the turn is gone")
+	errPurged   = errors.New("the turn was purged")
 )
 
-// lookEvery is after how many comments it is looked whether there still is the turn: one
-// that was purged has no last event.
-const lookEvery = 4
+// purgeCheckEvery is the number of comments after which the turn is looked up: one that was purged has no
+// last event.
+const purgeCheckEvery = 4
 
 // comment writes a comment now and then, and ends the stream when the process
 // stops, the client does not read or the turn is purged.
@@ -201,7 +200,7 @@ func (s *events) comment(ctx context.Context, w *eventWriter, id turnkeeper.Turn
 				stop(err)
 				return
 			}
-			if n%lookEvery == 0 && s.isGone(ctx, id) {
+			if n%purgeCheckEvery == 0 && s.isPurged(ctx, id) {
 				stop(errPurged)
 				return
 			}
@@ -209,17 +208,17 @@ func (s *events) comment(ctx context.Context, w *eventWriter, id turnkeeper.Turn
 	}
 }
 
-func (s *events) isGone(ctx context.Context, id turnkeeper.TurnID) bool {
+func (s *events) isPurged(ctx context.Context, id turnkeeper.TurnID) bool {
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
 	_, err := s.store.AgentOfTurn(ctx, id)
 	return errors.Is(err, turnkeeper.ErrNotFound)
 }
 
-// place is where a client stands in a turn's events, and says whether it has the last.
-// A number that the turn has not come to, of a database that was set back say, counts
-// as that of its newest event: else nothing would come for it, and no end.
-func (s *events) place(ctx context.Context, id turnkeeper.TurnID, after int64) (_ int64, over bool) {
+// position returns the number of the last event that a client has, and whether it is the last of the turn.
+// A number beyond the newest event, as after the database was restored from a backup, counts as that of
+// the newest: otherwise the client would get no event and no end.
+func (s *events) position(ctx context.Context, id turnkeeper.TurnID, after int64) (_ int64, over bool) {
 	event, there, err := s.eventAt(ctx, id, after)
 	if err == nil && !there && after > 0 {
 		var turn storage.TurnView
@@ -242,8 +241,8 @@ func (s *events) eventAt(ctx context.Context, id turnkeeper.TurnID, seq int64) (
 	return events[0], true, nil
 }
 
-// stored writes what there is and ends: the client goes on at another process.
-func (s *events) stored(ctx context.Context, w *eventWriter, id turnkeeper.TurnID, after int64) error {
+// writeStored writes the events that are stored and ends: the client reconnects to another process.
+func (s *events) writeStored(ctx context.Context, w *eventWriter, id turnkeeper.TurnID, after int64) error {
 	for {
 		events, err := s.store.Events(ctx, id, after, defaultEvents)
 		if err != nil || len(events) == 0 {
@@ -275,7 +274,7 @@ func (w *eventWriter) event(e turnkeeper.Event) error {
 	return w.write(b.Bytes())
 }
 
-// write gives a slow client its time and no more.
+// write writes and flushes, within writeTimeout.
 func (w *eventWriter) write(b []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

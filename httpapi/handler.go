@@ -25,17 +25,16 @@ func (a *API) Handler() http.Handler {
 	origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a.refuse(w, r, request.Refuse(http.StatusForbidden, "a page of another origin may not do this"))
 	}))
-	return a.observed(timed(a.checkedHost(origin.Handler(http.HandlerFunc(a.dispatch)))))
+	return a.observed(withTimeouts(a.checkedHost(origin.Handler(http.HandlerFunc(a.dispatch)))))
 }
 
 // writeTimeout is what a client may take for the whole of an ordinary answer, and
 // for each piece of a stream.
 const writeTimeout = 30 * time.Second
 
-// timed bounds the time that a client may take, whoever it is and whatever becomes of its
-// request. A body that nobody reads is bounded as well: net/http waits for it before it
-// answers.
-func timed(next http.Handler) http.Handler {
+// withTimeouts bounds the time that a client may take, even for a body that no handler reads: net/http
+// waits for it before it answers.
+func withTimeouts(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		control := http.NewResponseController(w)
 		_ = control.SetWriteDeadline(time.Now().Add(writeTimeout + request.MaxWait))
@@ -62,7 +61,7 @@ func (a *API) dispatch(w http.ResponseWriter, r *http.Request) {
 	header.Set("Cache-Control", "no-store")
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
-	p := unreadable(r.URL)
+	p := checkAddress(r.URL)
 	if _, pattern := a.mux.Handler(r); p == nil && pattern == "" {
 		p = a.noRoute(w, r)
 	}
@@ -76,9 +75,9 @@ func (a *API) dispatch(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// unreadable refuses an address that says what nothing here is called, and that the
-// database would not take: no NUL, no broken UTF-8, no broken escape.
-func unreadable(u *url.URL) *request.Problem {
+// checkAddress refuses a path or query that the database would not accept: with NUL, invalid UTF-8 or an
+// invalid escape.
+func checkAddress(u *url.URL) *request.Problem {
 	query, err := url.QueryUnescape(u.RawQuery)
 	switch {
 	case !request.IsText(u.Path):
@@ -90,7 +89,7 @@ func unreadable(u *url.URL) *request.Problem {
 	}
 }
 
-// noRoute says whether it is the path that is wrong or the method.
+// noRoute refuses a request that no route matches: 404, or 405 where the path has other methods.
 func (a *API) noRoute(w http.ResponseWriter, r *http.Request) *request.Problem {
 	other := r.Clone(r.Context())
 	var allowed []string
@@ -117,7 +116,7 @@ func (a *API) serve(route Route) http.Handler {
 		}
 		p := a.problemOf(r, err)
 		if p != nil && p.Temporary() && route.eventSource && wantsStream(r) {
-			comeLater(w)
+			retryLater(w)
 			return
 		}
 		a.refuse(w, r, p)
@@ -135,7 +134,7 @@ func (a *API) servePage(route request.Route) http.Handler {
 	})
 }
 
-// handle answers a request, or says why not.
+// handle admits a request and answers it.
 func (a *API) handle(route Route, c *request.Call) error {
 	if !route.probe {
 		select {
@@ -181,10 +180,9 @@ func (r Route) checkQuery(query url.Values) error {
 	return nil
 }
 
-// endUnanswered cuts off who is gone. They may be there all the same, and have ended
-// only what they send: a handler that just returned would answer them 200, whatever
-// has become of what they asked for.
-func endUnanswered(r *http.Request) {
+// abortIfGone closes the connection of a client that is gone. It may only have closed its sending side: a
+// handler that just returned would answer it 200, whatever has become of the request.
+func abortIfGone(r *http.Request) {
 	if r.Context().Err() != nil {
 		panic(http.ErrAbortHandler)
 	}
@@ -192,7 +190,7 @@ func endUnanswered(r *http.Request) {
 
 func (a *API) refuse(w http.ResponseWriter, r *http.Request, p *request.Problem) {
 	if p == nil {
-		endUnanswered(r)
+		abortIfGone(r)
 		return
 	}
 	p.Detail = p.Masked(a.cfg.Mask)
@@ -210,13 +208,13 @@ func (a *API) refuse(w http.ResponseWriter, r *http.Request, p *request.Problem)
 // refusePage is refuse for what a browser shows.
 func (a *API) refusePage(c *request.Call, p *request.Problem) {
 	if p == nil {
-		endUnanswered(c.Request)
+		abortIfGone(c.Request)
 		return
 	}
 	a.page.Refuse(c, p)
 }
 
-// conditions are the errors whose own sentence is for the client.
+// conditions are the errors whose text is for the client.
 var conditions = []struct {
 	err    error
 	status int
@@ -230,7 +228,7 @@ var conditions = []struct {
 	{storage.ErrHeldUp, http.StatusServiceUnavailable},
 }
 
-// problemOf is what the client is told of an error; nil: nothing any more.
+// problemOf returns the problem that an error is answered with; nil: the client is gone.
 func (a *API) problemOf(r *http.Request, err error) *request.Problem {
 	if p, ok := errors.AsType[*request.Problem](err); ok {
 		return p

@@ -13,12 +13,12 @@ import (
 //go:embed openapi.json
 var description []byte
 
-// A ServiceStore says whether the database answers.
+// A ServiceStore tells whether the database answers.
 type ServiceStore interface {
 	Ping(ctx context.Context) error
 }
 
-// service serves what there is of this process.
+// service serves the state of this process.
 type service struct {
 	store    ServiceStore
 	metrics  http.Handler // nil: there are none
@@ -34,12 +34,12 @@ type health struct {
 	Status string `json:"status"`
 }
 
-// alive says that the process answers, and nothing else.
+// alive answers as long as the process runs.
 func (s *service) alive(c *request.Call) error {
 	return c.Answer(http.StatusOK, health{Status: "ok"})
 }
 
-// pingTimeout is what the database may take to count as there.
+// pingTimeout is how long the database may take to answer.
 const pingTimeout = 2 * time.Second
 
 func (s *service) ready(c *request.Call) error {
@@ -52,7 +52,7 @@ func (s *service) ready(c *request.Call) error {
 	return c.Answer(http.StatusOK, health{Status: "ready"})
 }
 
-// prometheus answers what Prometheus reads. It tells of all agents.
+// prometheus answers the metrics, which are of all agents.
 func (s *service) prometheus(c *request.Call) error {
 	if !c.Caller.SeesAll() {
 		return request.Refuse(http.StatusForbidden, "the metrics are of all agents, and this token is not")
@@ -64,8 +64,7 @@ func (s *service) prometheus(c *request.Call) error {
 	return nil
 }
 
-// pings share what one of them finds: anybody may ask whether the database is there, and the
-// connections to it are few.
+// pings share one ping of the database: anybody may ask for /readyz, and connections are few.
 type pings struct {
 	mu      sync.Mutex
 	running *ping // nil: none
@@ -76,7 +75,7 @@ type ping struct {
 	err  error
 }
 
-// ask pings, or waits for a ping that is on its way.
+// ask pings, or waits for the ping that runs.
 func (p *pings) ask(ctx context.Context, do func(context.Context) error) error {
 	p.mu.Lock()
 	one := p.running

@@ -41,9 +41,9 @@ type Store interface {
 	SignOut(ctx context.Context, session string) error
 }
 
-// Limits bound how often somebody may try to sign in.
+// Limits bound how often a sender may try to sign in.
 type Limits interface {
-	// Spent reports whether somebody has no request left, and takes none.
+	// Spent reports whether a sender has no request left, and takes none.
 	Spent(who string) bool
 	// Take takes one request, or refuses.
 	Take(c *request.Call, who string) error

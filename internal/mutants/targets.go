@@ -126,7 +126,7 @@ var targets = []Target{
 			{File: "httpapi/turns.go"}, {File: "httpapi/messages.go"}, {File: "httpapi/schedules.go"}, {File: "httpapi/operate.go"},
 			{File: "httpapi/internal/access/access.go"}, {File: "httpapi/internal/request/parameters.go"}, {File: "httpapi/internal/request/body.go"},
 			{File: "httpapi/handler.go"}, {File: "httpapi/responses.go"}, {File: "httpapi/webhooks.go"},
-			{"httpapi/events.go", []string{"events.get", "wantsStream", "afterOf", "events.list", "events.isGone", "events.place", "events.eventAt"}},
+			{"httpapi/events.go", []string{"events.get", "wantsStream", "afterOf", "events.list", "events.isPurged", "events.position", "events.eventAt"}},
 		},
 		Queries: []string{"ListTurns", "ListMessages", "ListRepliesNewestFirst", "ListLanes", "OutputByID",
 			"ReadOutput", "DescribeOutput", "EventsAfter"},
