@@ -17,11 +17,11 @@ import (
 	"turnkeeper/storage"
 )
 
-// form reads the form that a page of ours sent. A browser says by its headers where
-// it comes from, and what says nothing is not a browser: it has the API.
+// readForm reads the form that a page of this server sent. A request without the headers by
+// which a browser tells its origin is not a browser's: programs use the API.
 func readForm(c *request.Call) error { return readFormUpTo(c, request.BodyOverhead) }
 
-// formUpTo is form for one of at most limit bytes.
+// readFormUpTo is readForm for a form of at most limit bytes.
 func readFormUpTo(c *request.Call, limit int64) error {
 	if c.Header.Get("Sec-Fetch-Site") == "" && c.Header.Get("Origin") == "" {
 		return request.Refuse(http.StatusForbidden, "forms are for the page in a browser; programs use the API under /v1")
@@ -43,7 +43,7 @@ func readFormUpTo(c *request.Call, limit int64) error {
 	return nil
 }
 
-// reason is why something is done, as the form says.
+// readReason reads the form and the reason in it.
 func readReason(c *request.Call) (string, error) {
 	if err := readForm(c); err != nil {
 		return "", err
@@ -175,11 +175,11 @@ func (h *Handler) runSchedule(c *request.Call) error {
 	return c.GoTo(fmt.Sprintf("/inbox/%d?done=%s", id, said))
 }
 
-// bytesFormEscape is what a byte may be written as in a form.
+// bytesFormEscape is how many bytes a byte may be written as in a form.
 const bytesFormEscape = 3
 
-// formSend puts a message into an inbox. A form that is sent twice is one message: each
-// that is shown has a number of its own.
+// send puts a message into an inbox. A form that is sent twice is one message: each form
+// that is shown has its own number.
 func (h *Handler) send(c *request.Call) error {
 	if err := readFormUpTo(c, int64(h.cfg.MaxMessageBytes)*2*bytesFormEscape+request.BodyOverhead); err != nil { // a browser ends lines with two bytes
 		return err

@@ -111,7 +111,7 @@ func (h *Handler) Routes() []request.Route {
 	return routes
 }
 
-// policy lets a page have what this server has, and nothing else.
+// policy is the Content-Security-Policy: a page loads what this server has, and nothing else.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
 // SetHeaders sets the headers of every answer of the page.
@@ -128,7 +128,7 @@ func Wanted(r *http.Request) bool {
 	return !strings.HasPrefix(r.URL.Path, "/v1/") && strings.Contains(r.Header.Get("Accept"), "text/html")
 }
 
-// Refuse shows what is wrong; who is not known is asked to sign in.
+// Refuse shows a problem; a viewer who is not signed in is asked to.
 func (h *Handler) Refuse(c *request.Call, p *request.Problem) {
 	SetHeaders(c.W.Header())
 	if p.Status == http.StatusUnauthorized {
@@ -150,7 +150,7 @@ func (h *Handler) Refuse(c *request.Call, p *request.Problem) {
 	}
 }
 
-// pathOf is the path of a page of ours that a form was on.
+// pathOf returns the path of the page that a form was on.
 func pathOf(referrer string) string {
 	u, err := url.Parse(referrer)
 	if err != nil || referrer == "" {
@@ -159,7 +159,7 @@ func pathOf(referrer string) string {
 	return localPath(u.RequestURI())
 }
 
-// upper makes a problem's sentence one that stands alone.
+// upper writes a problem's sentence with a capital and a full stop.
 func upper(sentence string) string {
 	if sentence == "" {
 		return ""
@@ -185,8 +185,8 @@ func (h *Handler) show(c *request.Call, status int, view Page) error {
 	return nil
 }
 
-// asset gives a file of the page. A browser asks each time, and is told when it
-// has it.
+// asset serves a file of the page. A browser asks each time, and is answered 304 when it
+// has the file.
 func (h *Handler) asset(c *request.Call) error {
 	file := assets[c.URL.Path]
 	header := c.W.Header()

@@ -21,7 +21,7 @@ const (
 	endedShown    = 10
 )
 
-// showOverview shows what runs. Who sees some agents sees nothing that is about all.
+// showOverview shows what runs. A viewer of some agents sees nothing that is about all.
 func (h *Handler) showOverview(c *request.Call) (err error) {
 	ctx, store := c.Context(), h.cfg.Store
 	var v Overview
@@ -125,7 +125,7 @@ func (h *Handler) listing(c *request.Call, states ...string) (storage.Page, List
 	return p, l, err
 }
 
-// listPath is the address of the list's page after a cursor.
+// listPath returns the address of the list's page after a cursor.
 func listPath(c *request.Call, p storage.Page, cursor int64) string {
 	query := url.Values{}
 	set := func(name, value string) {
@@ -147,7 +147,7 @@ func listPath(c *request.Call, p storage.Page, cursor int64) string {
 	return c.URL.Path + "?" + query.Encode()
 }
 
-// showList shows a page of a list that the store pages. cursor is that of the page
+// showList shows a page of a list that the store pages. cursor returns the cursor of the page
 // after these entries.
 func showList[N any](h *Handler, c *request.Call, states []string, read func(context.Context, storage.Page) ([]N, error),
 	cursor func(storage.Page, []N) int64, view func(Listing, []N) Page) error {
@@ -192,7 +192,7 @@ func showFound[N any](h *Handler, c *request.Call, states []string, find func(co
 	return h.show(c, http.StatusOK, view(l, found))
 }
 
-// pathAt is the address of a list from a cursor on.
+// pathAt returns the address of a list from a cursor on.
 func pathAt(u *url.URL, cursor int64) string {
 	query := u.Query()
 	for _, name := range []string{"cursor", "done"} {
@@ -286,10 +286,10 @@ func (h *Handler) showSchedules(c *request.Call) error {
 		})
 }
 
-// passed is the cursor of lists that count what they pass over.
+// passed returns the cursor of lists whose cursor counts entries.
 func passed[N any](p storage.Page, found []N) int64 { return p.Cursor + int64(len(found)) }
 
-// part is a page of a list that was read whole.
+// part returns a page of a list that was read whole.
 func part[N any](all []N, p storage.Page) []N {
 	from := min(p.Cursor, int64(len(all)))
 	return all[from:min(from+int64(p.Limit), int64(len(all)))]

@@ -32,7 +32,7 @@ func (h *Handler) askSignIn(c *request.Call) error {
 	return h.show(c, http.StatusOK, SignIn{Next: localPath(c.URL.Query().Get("next"))})
 }
 
-// signIn takes a token, once, and gives the browser a session.
+// signIn exchanges a token for a session of the browser.
 func (h *Handler) signIn(c *request.Call) error {
 	if err := readForm(c); err != nil {
 		return err
@@ -85,7 +85,7 @@ func behindTLS(r *http.Request) bool {
 		strings.Contains(strings.ToLower(r.Header.Get("Forwarded")), "proto=https") || strings.HasPrefix(r.Header.Get("Origin"), "https://")
 }
 
-// localPath is where a browser may be sent: a path of ours, or else the overview.
+// localPath returns where a browser may be redirected to: a path of this server, or else the overview.
 func localPath(next string) string {
 	u, err := url.Parse(next)
 	if err != nil || u.IsAbs() || u.Host != "" || !strings.HasPrefix(next, "/") || strings.HasPrefix(next, "//") || strings.ContainsAny(next, "\\\r\n\t") ||

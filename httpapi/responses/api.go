@@ -63,7 +63,7 @@ type Call struct {
 	TraceParent string // the sender's trace context; empty: none
 }
 
-// keyOf is the idempotency key of a request.
+// keyOf returns the idempotency key of a request.
 func keyOf(r *http.Request) string { return r.Header.Get("Idempotency-Key") }
 
 // Create accepts a message, and answers with its response: at once, with its events,
@@ -100,7 +100,7 @@ func (a *API) Create(c Call) error {
 	return a.answer(c, id, wait)
 }
 
-// conversation is the one that a request continues, or begins. A repeat with the same
+// conversation returns the one that a request continues, or begins. A repeat with the same
 // key begins the same.
 func (a *API) conversation(c Call, r *request, kept *storage.Response) (string, error) {
 	switch key := keyOf(c.Request); {

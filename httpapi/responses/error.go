@@ -27,7 +27,7 @@ var ErrGone = errors.New("the answer has begun")
 // chatCompletions is a path that OpenAI's clients try and this API does not have.
 const chatCompletions = "/v1/chat/completions"
 
-// NoPath is the detail of the refusal of a path that does not exist.
+// NoPath returns the detail of the refusal of a path that does not exist.
 func NoPath(path string) string {
 	if path == chatCompletions {
 		return "this server has OpenAI's Responses API, and not chat completions: send the request to POST /v1/responses"
@@ -35,7 +35,7 @@ func NoPath(path string) string {
 	return "there is nothing at this path: GET /openapi.json tells what there is"
 }
 
-// Speaks says that errors of a path are told in this shape.
+// Speaks reports whether errors of a path are told in this shape.
 func Speaks(path string) bool {
 	for _, root := range []string{"/v1/responses", "/v1/models", chatCompletions} {
 		if rest, under := strings.CutPrefix(path, root); under && (rest == "" || rest[0] == '/') {

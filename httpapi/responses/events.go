@@ -25,7 +25,7 @@ type event struct {
 // the order of events, gives other numbers to events that clients have by the old ones.
 const pieceBytes = 1024
 
-// eventsOf are all events of a response that have come so far, numbered from 0. They
+// eventsOf returns all events of a response that have come so far, numbered from 0. They
 // depend on what is stored only: later ones are added, and those before stay.
 func eventsOf(r storage.Response) []event {
 	s := series{r: r}
@@ -63,7 +63,7 @@ func (s *series) add(e event) {
 
 func (s *series) lifecycle(kind string, view Response) { s.add(event{Type: kind, Response: &view}) }
 
-// reply is the reply as it would have been streamed.
+// reply adds the events of the reply, as it would have been streamed.
 func (s *series) reply(status string) {
 	at := event{OutputIndex: new(0), ItemID: outputOf(s.r, "").ID, ContentIndex: new(0)}
 	begun, whole := outputOf(s.r, statusInProgress), outputOf(s.r, status, text(s.r.Reply))

@@ -111,7 +111,7 @@ const idPrefix = "resp_"
 
 func idOf(id turnkeeper.MessageID) string { return idPrefix + strconv.FormatInt(int64(id), 10) }
 
-// messageOf is the message that an id names.
+// messageOf returns the message that an id names.
 func messageOf(id string) (turnkeeper.MessageID, bool) {
 	digits, ok := strings.CutPrefix(id, idPrefix)
 	n, err := strconv.ParseInt(digits, 10, 64)
@@ -136,7 +136,7 @@ func statusOf(r storage.Response) string {
 	return statusInProgress // also between two attempts
 }
 
-// viewOf is a response as it stands.
+// viewOf returns a response as it stands.
 func viewOf(r storage.Response) Response {
 	view := openView(r, statusOf(r))
 	if r.Outcome == "" {
@@ -157,7 +157,7 @@ func viewOf(r storage.Response) Response {
 	return view
 }
 
-// openView is a response that has no end yet, at a status.
+// openView returns a response that has no end yet, at a status.
 func openView(r storage.Response, status string) Response {
 	m := r.Message
 	view := Response{
@@ -178,7 +178,7 @@ func outputOf(r storage.Response, status string, content ...part) item {
 
 func text(s string) part { return part{"output_text", s, []struct{}{}, []struct{}{}} }
 
-// inputOf is the message that was sent.
+// inputOf returns the message that was sent.
 func inputOf(r storage.Response) item {
 	return item{"msg_in_" + strconv.FormatInt(int64(r.Message.ID), 10), "message", "user", statusCompleted, []part{{Type: "input_text", Text: r.Message.Body}}}
 }
