@@ -51,7 +51,7 @@ func open(t *testing.T, c *connections, n int) (all []*conn) {
 	return all
 }
 
-func isClosed(n *conn) bool { return n.Conn.(*closing).closed }
+func wasClosed(n *conn) bool { return n.Conn.(*closing).closed }
 
 func TestAcceptWithoutFiles(t *testing.T) {
 	t.Parallel()
@@ -75,7 +75,7 @@ func TestAcceptWithoutFiles(t *testing.T) {
 			if _, err := l.Accept(); !errors.Is(err, c.want) {
 				t.Errorf("%v, want %v", err, c.want)
 			}
-			if c.idle > 0 && isClosed(idle[0]) != c.givesWay {
+			if c.idle > 0 && wasClosed(idle[0]) != c.givesWay {
 				t.Errorf("the idle connection is closed: %v", !c.givesWay)
 			}
 		})
@@ -150,11 +150,11 @@ func TestWhichConnectionGivesWay(t *testing.T) {
 		t.Fatalf("%d are open, %d idle, %d ending", l.open, l.idle.Len(), l.ending.Len())
 	}
 	for i, want := range []*conn{idle, ending} {
-		if !l.giveWay() || !isClosed(want) {
+		if !l.closeIdle() || !wasClosed(want) {
 			t.Errorf("number %d did not give way", i+1)
 		}
 	}
-	if l.giveWay() || isClosed(busy) {
+	if l.closeIdle() || wasClosed(busy) {
 		t.Error("a connection with a request gave way")
 	}
 }
@@ -175,7 +175,7 @@ func TestRequestsKeepTheirConnection(t *testing.T) {
 	if l.ending.Len() != 1 {
 		t.Error("the connection may not give way after its request")
 	}
-	l.giveWay()
+	l.closeIdle()
 	handler.ServeHTTP(nil, request) // of a server without this listener
 	if served != 2 {
 		t.Errorf("%d requests were served", served)
@@ -187,7 +187,7 @@ func TestAConnectionThatGaveWay(t *testing.T) {
 	t.Parallel()
 	l := newConnections(&accepts{}, 10)
 	n := open(t, l, 2)[0]
-	if !l.giveWay() || l.open != 1 {
+	if !l.closeIdle() || l.open != 1 {
 		t.Fatalf("%d are open", l.open)
 	}
 	func() {

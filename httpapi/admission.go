@@ -1,75 +1,81 @@
 package httpapi
 
 import (
+	"context"
 	"errors"
-	"net"
 	"net/http"
 	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"go.uber.org/zap"
 
 	"turnkeeper"
+	"turnkeeper/httpapi/internal/request"
+	"turnkeeper/httpapi/page"
 	"turnkeeper/storage"
 )
 
-// A caller is who asks.
-type caller struct {
-	token *storage.Token // nil: on loopback, without one; may do all
+// A TokenStore finds tokens and sessions.
+type TokenStore interface {
+	FindToken(ctx context.Context, secret string) (storage.Token, error)
+	FindSession(ctx context.Context, session string) (storage.Token, error)
 }
 
-func (c caller) may(scope string) bool {
-	return c.token == nil || slices.Contains(c.token.Scopes, scope)
+// admission lets requests in: it finds out who sends them, whether they may, and how often.
+type admission struct {
+	store     TokenStore
+	limits    *limits
+	rate      int      // requests a second of one token
+	needToken bool     // nobody is served without one
+	hosts     []string // names, beside localhost, by which the API may be called
+	log       *zap.Logger
+	proxied   sync.Once // a request that came through a proxy was warned of
 }
 
-// sees says that what is the agent's may be shown, and asked for.
-func (c caller) sees(agent string) bool { return c.seesAll() || slices.Contains(c.token.Agents, agent) }
-
-func (c caller) seesAll() bool { return c.token == nil || c.token.Agents == nil }
-
-// admit finds out who asks, and whether they may.
-func (a *API) admit(c *call, scope string) error {
-	if scope == "" {
+// admit identifies the caller, and checks scope and rate.
+func (a *admission) admit(c *request.Call, route request.Route) error {
+	if route.Scope == "" {
 		return nil
 	}
 	if c.URL.Query().Has("access_token") || c.URL.Query().Has("token") {
-		return refusal(http.StatusBadRequest, "a token does not belong into a URL, where others read it: send it as Authorization: Bearer TOKEN")
+		return request.Refuse(http.StatusBadRequest, "a token does not belong into a URL, where others read it: send it as Authorization: Bearer TOKEN")
 	}
 	secret, given, err := bearer(c.Header)
 	if err != nil {
 		return err
 	}
 	if !given {
-		if known, err := a.admitSession(c, scope); known {
+		if known, err := a.admitSession(c, route); known {
 			return err
 		}
 		if a.needsToken(c) {
-			return a.unknown(c, refusal(http.StatusUnauthorized, "a token is needed: send Authorization: Bearer TOKEN; \"turnctl tokens create\" makes one"))
+			return a.unknown(c, request.Refuse(http.StatusUnauthorized, "a token is needed: send Authorization: Bearer TOKEN; \"turnctl tokens create\" makes one"))
 		}
-		return a.limit(c, "")
+		return a.Take(c, "")
 	}
-	// Who has guessed too often is refused before the database is asked.
-	if from := c.from(); a.limits.guesses(from, secret) {
-		return a.limit(c, from)
+	// A sender of too many unknown tokens is refused before the database is asked.
+	if from := c.From(); a.limits.blocks(from, secret) {
+		return a.Take(c, from)
 	}
-	token, err := a.cfg.Store.FindToken(c.Context(), secret)
+	token, err := a.store.FindToken(c.Context(), secret)
 	switch {
 	case errors.Is(err, turnkeeper.ErrNotFound):
 		a.limits.forget(secret)
-		return a.unknown(c, refusal(http.StatusUnauthorized, "the token is not known, or has expired"))
+		return a.unknown(c, request.Refuse(http.StatusUnauthorized, "the token is not known, or has expired"))
 	case err != nil:
 		return err
 	}
-	a.limits.meet(secret)
-	return a.admitToken(c, token, scope)
+	a.limits.confirm(secret)
+	return a.admitToken(c, token, route)
 }
 
-// needsToken says that who sends none is not served. Where none is needed, it is for requests of
-// this machine alone: they are sent to a name of it, by nobody else.
-func (a *API) needsToken(c *call) bool {
-	if a.cfg.NeedToken {
+// needsToken reports whether a request needs a token. Without need_token only a request of this machine
+// needs none: it is sent to a local name, and shows no proxy.
+func (a *admission) needsToken(c *request.Call) bool {
+	if a.needToken {
 		return true
 	}
 	why := passedOn(c.Request)
@@ -78,7 +84,7 @@ func (a *API) needsToken(c *call) bool {
 	}
 	if why != "" {
 		a.proxied.Do(func() {
-			a.cfg.Log.Warn("a request did not come straight from this machine, and needs a token. A proxy may send requests that "+
+			a.log.Warn("a request did not come straight from this machine, and needs a token. A proxy may send requests that "+
 				"do not show it, and need none: set allowed_hosts to the names by which it is called, and every request needs a token",
 				zap.String("because", why))
 		})
@@ -86,28 +92,55 @@ func (a *API) needsToken(c *call) bool {
 	return why != ""
 }
 
-// isLocalName says that a client on this machine calls it so.
-func (a *API) isLocalName(host string) bool {
+// isLocalName reports whether a client on this machine may use this host.
+func (a *admission) isLocalName(host string) bool {
 	ip, _ := netip.ParseAddr(strings.Trim(host, "[]")) // the zero address is not a loopback address
-	return ip.Unmap().IsLoopback() || host == "localhost" || slices.Contains(a.cfg.Hosts, host)
+	return ip.Unmap().IsLoopback() || host == "localhost" || slices.Contains(a.hosts, host)
 }
 
-// nameOf is the host of the header Host, as names are compared.
-func nameOf(host string) string { return strings.ToLower(strings.TrimSuffix(hostOf(host), ".")) }
+// nameOf returns the host of the header Host in the form in which names are compared.
+func nameOf(host string) string {
+	return strings.ToLower(strings.TrimSuffix(request.HostOf(host), "."))
+}
 
-// admitToken holds a caller to what their token is for.
-func (a *API) admitToken(c *call, token storage.Token, scope string) error {
-	c.caller.token = &token
-	// Who may read everything may read what a sender may, and send nothing.
-	reads := scope == ScopeSend && (c.Method == http.MethodGet || c.Method == http.MethodHead)
-	if !c.caller.may(scope) && (!reads || !c.caller.may(ScopeRead)) {
-		return refusal(http.StatusForbidden, "this needs a token with the scope %q; this one has %s", scope, strings.Join(token.Scopes, ", "))
+// admitToken checks the scope and the rate of a token.
+func (a *admission) admitToken(c *request.Call, token storage.Token, route request.Route) error {
+	c.Caller.Token = &token
+	if !slices.ContainsFunc(route.Scopes(), c.Caller.May) {
+		return request.Refuse(http.StatusForbidden, "this needs a token with the scope %q; this one has %s", route.Scope, strings.Join(token.Scopes, ", "))
 	}
-	return a.limit(c, "token "+strconv.FormatInt(token.ID, 10))
+	return a.Take(c, "token "+strconv.FormatInt(token.ID, 10))
 }
 
-// passedOn says how a request shows that it came through a proxy: it is of this machine only by its
-// last step. Empty: it does not show it.
+// admitSession admits a browser that is signed in. Its session serves the page, and
+// reads of the API: the cookie is sent by pages of this server only (SameSite). Where no token is
+// needed, a session that has ended counts as none.
+func (a *admission) admitSession(c *request.Call, route request.Route) (known bool, _ error) {
+	session := page.SessionOf(c.Request)
+	if session == "" || !c.ForPage && c.Method != http.MethodGet && c.Method != http.MethodHead {
+		return false, nil
+	}
+	from := c.From()
+	if a.limits.blocks(from, session) {
+		return true, a.Take(c, from)
+	}
+	token, err := a.store.FindSession(c.Context(), session)
+	if errors.Is(err, turnkeeper.ErrNotFound) {
+		a.limits.forget(session)
+		if !a.needsToken(c) {
+			return false, nil
+		}
+		return true, a.unknown(c, request.Refuse(http.StatusUnauthorized, "the session has ended: sign in again"))
+	}
+	if err != nil {
+		return true, err
+	}
+	a.limits.confirm(session)
+	c.Session = session
+	return true, a.admitToken(c, token, route)
+}
+
+// passedOn returns how a request shows that it came through a proxy; empty: it does not.
 func passedOn(r *http.Request) string {
 	for name := range r.Header { // in canonical form
 		switch {
@@ -135,57 +168,40 @@ func bearer(h http.Header) (secret string, given bool, err error) {
 	}
 	scheme, secret, _ := strings.Cut(values[0], " ")
 	if secret = strings.TrimSpace(secret); len(values) > 1 || !strings.EqualFold(scheme, "Bearer") || secret == "" {
-		return "", false, refusal(http.StatusUnauthorized, "the header Authorization must be: Bearer TOKEN")
+		return "", false, request.Refuse(http.StatusUnauthorized, "the header Authorization must be: Bearer TOKEN")
 	}
 	return secret, true, nil
 }
 
-// unknown refuses who is not known, or who has tried that too often.
-func (a *API) unknown(c *call, p *problem) error {
-	if err := a.limit(c, c.from()); err != nil {
+// unknown refuses a caller who is not identified, and counts the attempt.
+func (a *admission) unknown(c *request.Call, p *request.Problem) error {
+	if err := a.Take(c, c.From()); err != nil {
 		return err
 	}
-	c.w.Header().Set("WWW-Authenticate", `Bearer realm="turnkeeper"`)
+	c.W.Header().Set("WWW-Authenticate", `Bearer realm="turnkeeper"`)
 	return p
 }
 
-func (a *API) limit(c *call, who string) error {
+// Take takes one request of a sender, or refuses where there were too many.
+func (a *admission) Take(c *request.Call, who string) error {
 	if wait := a.limits.take(who); wait > 0 {
 		seconds := int(wait.Seconds()) + 1
-		c.w.Header().Set("Retry-After", strconv.Itoa(seconds))
-		return refusal(http.StatusTooManyRequests, "too many requests: at most %d a second; try again in %d s", a.cfg.Rate, seconds)
+		c.W.Header().Set("Retry-After", strconv.Itoa(seconds))
+		return request.Refuse(http.StatusTooManyRequests, "too many requests: at most %d a second; try again in %d s", a.rate, seconds)
 	}
 	return nil
 }
 
-// checkHost refuses requests to a name that is not ours: a page whose name was
-// made to point here would send them. An address as the host cannot be such a name.
-func (a *API) checkHost(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		host := nameOf(r.Host)
-		_, err := netip.ParseAddr(strings.Trim(host, "[]"))
-		if err != nil && host != "localhost" && !slices.Contains(a.cfg.Hosts, host) {
-			a.refuse(w, r, refusal(http.StatusMisdirectedRequest, "this server is not called that: allowed_hosts says by which names it may be"))
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
-}
+// Spent reports whether a sender has no request left, and takes none.
+func (a *admission) Spent(who string) bool { return a.limits.exhausted(who) }
 
-// from is where a request comes from, as its bucket is called. Who has one address of version 6
-// has at least 2^64 of them: they count as one.
-func (c *call) from() string {
-	host := hostOf(c.RemoteAddr)
-	if ip, _ := netip.ParseAddr(host); ip.Unmap().Is6() {
-		return "from " + netip.PrefixFrom(ip.WithZone(""), 64).Masked().String()
+// checkHost refuses a host name that is not allowed: a page whose name was made to resolve to this
+// server (DNS rebinding) would send it. An address cannot be such a name.
+func (a *admission) checkHost(r *http.Request) *request.Problem {
+	host := nameOf(r.Host)
+	_, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	if err != nil && host != "localhost" && !slices.Contains(a.hosts, host) {
+		return request.Refuse(http.StatusMisdirectedRequest, "this host name is not allowed: add it to allowed_hosts")
 	}
-	return "from " + host
-}
-
-// hostOf is an address without its port.
-func hostOf(address string) string {
-	if host, _, err := net.SplitHostPort(address); err == nil {
-		return host
-	}
-	return address
+	return nil
 }

@@ -20,7 +20,7 @@ import (
 )
 
 func TestTokens(t *testing.T) {
-	h := newHouse(t, func(c *httpapi.Config) { c.NeedToken = true })
+	h := newEnv(t, func(c *httpapi.Config) { c.NeedToken = true })
 	h.turn("clerk", "a").finish("a")
 	h.turn("desk", "b").finish("b")
 	all := h.token(storage.Token{Name: "all", Scopes: httpapi.Scopes()})
@@ -89,7 +89,7 @@ func TestTokens(t *testing.T) {
 }
 
 func TestATokenIsHeldToItsScopesOnLoopback(t *testing.T) {
-	h := newHouse(t)
+	h := newEnv(t)
 	send := h.token(storage.Token{Name: "send", Scopes: []string{"send"}})
 	h.ask("GET", "/v1/turns", "", "Authorization", send).want(t, 403, "scope")
 	h.ask("GET", "/v1/turns", "", "Authorization", "Bearer no").want(t, 401, "not known")
@@ -158,7 +158,7 @@ func TestOnLoopbackThisMachineNeedsNoToken(t *testing.T) {
 }
 
 func TestHostsAndOrigins(t *testing.T) {
-	h := newHouse(t, func(c *httpapi.Config) { c.Hosts = []string{"turns.example"} })
+	h := newEnv(t, func(c *httpapi.Config) { c.Hosts = []string{"turns.example"} })
 	hello := `{"agent":"clerk","body":"hello"}`
 	tests := []struct {
 		name    string
@@ -166,7 +166,7 @@ func TestHostsAndOrigins(t *testing.T) {
 		status  int
 		text    string
 	}{
-		{"a name that was made to point here", []string{"Host", "evil.example:8722"}, http.StatusMisdirectedRequest, "not called that"},
+		{"a name that was made to point here", []string{"Host", "evil.example:8722"}, http.StatusMisdirectedRequest, "host name is not allowed"},
 		{"a name of the settings", []string{"Host", "Turns.Example:8722"}, 201, "hello"},
 		{"localhost", []string{"Host", "localhost"}, 201, "hello"},
 		{"an address of version 6", []string{"Host", "[::1]:8722"}, 201, "hello"},
@@ -182,7 +182,7 @@ func TestHostsAndOrigins(t *testing.T) {
 }
 
 func TestTheRateIsBounded(t *testing.T) {
-	h := newHouse(t, func(c *httpapi.Config) { c.Rate = 3 })
+	h := newEnv(t, func(c *httpapi.Config) { c.Rate = 3 })
 	token := h.token(storage.Token{Name: "t", Scopes: []string{"read"}})
 	d := h.turn("clerk", "talk")
 	d.finish("said")
@@ -201,7 +201,7 @@ func TestTheRateIsBounded(t *testing.T) {
 }
 
 // untilRefused makes requests, more at once than any rate here, until one is refused for being too many.
-func (h *house) untilRefused(headers ...string) {
+func (h *env) untilRefused(headers ...string) {
 	h.t.Helper()
 	var refused atomic.Bool
 	ctx, stop := context.WithTimeout(h.t.Context(), time.Minute)
@@ -229,7 +229,7 @@ func (h *house) untilRefused(headers ...string) {
 // Those behind one proxy have one address. Who guesses there shuts out nobody whose token
 // is known.
 func TestGuessesOfOthersAtTheSameAddress(t *testing.T) {
-	h := newHouse(t, func(c *httpapi.Config) { c.Rate, c.NeedToken = 5, true })
+	h := newEnv(t, func(c *httpapi.Config) { c.Rate, c.NeedToken = 5, true })
 	token := h.token(storage.Token{Name: "t", Scopes: []string{"read"}})
 	session := h.signIn(token)
 	h.ask("GET", "/v1/agents", "", "Authorization", token).want(t, 200, "clerk")

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"context"
 	"net/http"
 	"sync"
 	"time"
@@ -9,52 +8,26 @@ import (
 	"go.uber.org/zap"
 
 	"turnkeeper"
+	"turnkeeper/httpapi/internal/access"
+	"turnkeeper/httpapi/page"
 	"turnkeeper/httpapi/responses"
-	"turnkeeper/storage"
 	"turnkeeper/stream"
 )
 
-// A Store is what the API reads and writes; a *storage.Store is one.
+// A Store is what the API and the page read and write; a *storage.Store is one. Each group of
+// handlers has only its own part.
 type Store interface {
-	Accept(ctx context.Context, m turnkeeper.Submission) (id turnkeeper.MessageID, repeated bool, err error)
-	Message(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.Message, error)
-	WaitingMessage(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.Message, error)
-	ReplyTo(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.Reply, error)
-	Replies(ctx context.Context, p storage.Page) ([]turnkeeper.Reply, error)
-
-	FindMessages(ctx context.Context, f storage.Search) (found []turnkeeper.Message, next int64, err error)
-	FindTurns(ctx context.Context, f storage.Search) (found []turnkeeper.Turn, next int64, err error)
-	Transcript(ctx context.Context, p storage.Page, conversation string) (exchanges []storage.Exchange, next int64, err error)
-	CancelMessage(ctx context.Context, id turnkeeper.MessageID, reason string) (storage.Cancelled, error)
-	RunSchedule(ctx context.Context, agent, name string) (id turnkeeper.MessageID, waiting bool, err error)
-	Workers(ctx context.Context) ([]turnkeeper.Heartbeat, error)
-
-	Turns(ctx context.Context, p storage.Page) ([]turnkeeper.Turn, error)
-	ViewTurn(ctx context.Context, id turnkeeper.TurnID) (storage.TurnView, error)
-	CancelTurn(ctx context.Context, id turnkeeper.TurnID, reason string) (storage.Cancelled, error)
-	Retry(ctx context.Context, id turnkeeper.MessageID, anyway bool) (storage.Retried, error)
-	AgentOfTurn(ctx context.Context, id turnkeeper.TurnID) (string, error)
-	Events(ctx context.Context, turn turnkeeper.TurnID, after int64, limit int) ([]turnkeeper.Event, error)
-	FindOutput(ctx context.Context, id turnkeeper.OutputID) (turnkeeper.Output, error)
-	Output(ctx context.Context, id turnkeeper.OutputID) (turnkeeper.Output, error)
-	ReadOutput(ctx context.Context, turn turnkeeper.TurnID, id turnkeeper.OutputID, from, to int64) (string, error)
-
-	Models(ctx context.Context) ([]turnkeeper.ModelHealth, error)
-	RetryFailed(ctx context.Context, scope storage.FailedScope) ([]storage.BulkRetried, error)
-	Lanes(ctx context.Context, p storage.Page) ([]storage.LaneView, error)
-	Schedules(ctx context.Context) ([]turnkeeper.Schedule, error)
-	SchedulerSettings(ctx context.Context) (storage.SchedulerSettings, error)
-	PauseScheduler(ctx context.Context, reason string) error
-	ResumeScheduler(ctx context.Context) error
-
+	TokenStore
+	MessageStore
+	TurnStore
+	EventStore
+	OperateStore
+	ScheduleStore
+	WebhookStore
+	ServiceStore
+	access.Store
+	page.Store
 	responses.Store
-	Webhooks(ctx context.Context) ([]storage.WebhookView, error)
-	Webhook(ctx context.Context, name string) (storage.WebhookView, error)
-	Deliveries(ctx context.Context, webhook string, p storage.Page) ([]turnkeeper.Delivery, error)
-
-	PageStore
-	FindToken(ctx context.Context, secret string) (storage.Token, error)
-	Ping(ctx context.Context) error
 }
 
 // A Config says what an API serves, and to whom.
@@ -78,22 +51,28 @@ type Config struct {
 	ResponseWait time.Duration
 
 	Metrics http.Handler // of GET /metrics; nil: there are none
-	// Observe is told of each request that was answered. route is the path of
-	// its pattern; empty: there is nothing there. nil: nobody is told.
+	// Observe is called for each request that was answered. route is the path of
+	// its pattern; empty: no route matched. nil: it is not called.
 	Observe func(method, route string, status int, took time.Duration)
 }
 
 // An API answers requests. Several goroutines may use it.
 type API struct {
-	cfg    Config
-	hub    *stream.Hub
-	openai *responses.API
-	limits *limits
-	mux    *http.ServeMux
-
+	cfg        Config
+	mux        *http.ServeMux
+	admission  *admission
+	page       *page.Handler
 	inProgress chan struct{} // a value for each request that is
-	pings      pings
-	proxied    sync.Once // a request that came through a proxy was warned of
+
+	// The handlers, by what they serve.
+	messages  *messages
+	turns     *turns
+	events    *events
+	operate   *operate
+	schedules *schedules
+	webhooks  webhooks
+	openai    *openai
+	service   *service
 
 	drainOnce sync.Once
 	draining  chan struct{} // closed by Drain
@@ -114,17 +93,31 @@ func New(cfg Config) *API {
 	setDefault(&cfg.Rate, 100)
 	setDefault(&cfg.Requests, 2000)
 	setDefault(&cfg.KeepAlive, 15*time.Second)
-	a := &API{cfg: cfg, limits: newLimits(cfg.Rate), mux: http.NewServeMux(), draining: make(chan struct{}), inProgress: make(chan struct{}, cfg.Requests)}
-	a.hub = stream.NewHub(source{cfg})
-	a.openai = responses.New(responses.Config{
-		Store: cfg.Store, Rings: cfg.Rings, Draining: a.draining, MaxMessageBytes: cfg.MaxMessageBytes,
-		KeepAlive: cfg.KeepAlive, Wait: cfg.ResponseWait,
-	})
-	for _, r := range a.routes() {
-		a.mux.Handle(r.pattern, a.serve(r))
+	draining := make(chan struct{})
+	access := access.New(cfg.Store)
+	a := &API{
+		cfg: cfg, mux: http.NewServeMux(), inProgress: make(chan struct{}, cfg.Requests), draining: draining,
+		admission: &admission{store: cfg.Store, limits: newLimits(cfg.Rate), rate: cfg.Rate, needToken: cfg.NeedToken, hosts: cfg.Hosts, log: cfg.Log},
+		messages:  &messages{cfg.Store, access, cfg.Rings, draining, cfg.MaxMessageBytes},
+		turns:     &turns{cfg.Store, access},
+		events:    &events{cfg.Store, access, stream.NewHub(source{cfg.Store, cfg.Rings}), draining, cfg.KeepAlive},
+		operate:   &operate{cfg.Store, access},
+		schedules: &schedules{cfg.Store, access},
+		webhooks:  webhooks{cfg.Store},
+		service:   &service{store: cfg.Store, metrics: cfg.Metrics, draining: draining},
 	}
-	for _, r := range a.pages() {
-		a.mux.Handle(r.pattern, a.servePage(r))
+	a.openai = &openai{responses.New(responses.Config{
+		Store: cfg.Store, Rings: cfg.Rings, Draining: draining, MaxMessageBytes: cfg.MaxMessageBytes,
+		KeepAlive: cfg.KeepAlive, Wait: cfg.ResponseWait,
+	}), cfg.MaxMessageBytes}
+	a.page = page.New(page.Config{
+		Store: cfg.Store, Access: access, Limits: a.admission, MaxMessageBytes: cfg.MaxMessageBytes, Mask: cfg.Mask, Log: cfg.Log,
+	})
+	for _, r := range a.Routes() {
+		a.mux.Handle(r.Pattern(), a.serve(r))
+	}
+	for _, r := range a.page.Routes() {
+		a.mux.Handle(r.Pattern(), a.servePage(r))
 	}
 	return a
 }
@@ -135,25 +128,16 @@ func setDefault[T int | time.Duration](v *T, def T) {
 	}
 }
 
-// Drain says that this process stops: it is no longer ready, streams and waits
-// are ended so that their clients go on elsewhere. Other requests are still
+// Drain makes this process not ready, and ends streams and waits, so that their
+// clients go on at another process. Other requests are still
 // answered.
 func (a *API) Drain() { a.drainOnce.Do(func() { close(a.draining) }) }
 
-func (a *API) isDraining() bool {
+func isClosed(c <-chan struct{}) bool {
 	select {
-	case <-a.draining:
+	case <-c:
 		return true
 	default:
 		return false
 	}
 }
-
-// source is where events are read.
-type source struct{ cfg Config }
-
-func (s source) Events(ctx context.Context, turn turnkeeper.TurnID, after int64, limit int) ([]turnkeeper.Event, error) {
-	return s.cfg.Store.Events(ctx, turn, after, limit)
-}
-
-func (s source) Subscribe() (<-chan struct{}, func()) { return s.cfg.Rings() }

@@ -11,7 +11,7 @@ import (
 
 // TestParametersOnEitherSideOfABound asks with parameters that are just good, and just not.
 func TestParametersOnEitherSideOfABound(t *testing.T) {
-	h := newHouse(t)
+	h := newEnv(t)
 	d, output := h.work("clerk", "0123456789")
 	turn := fmt.Sprintf("/v1/turns/%d", d.id)
 	long := func(n int) string { return strings.Repeat("x", n) }
@@ -21,6 +21,12 @@ func TestParametersOnEitherSideOfABound(t *testing.T) {
 		text               string
 		headers            []string
 	}{
+		{"GET", "/v1/turns?agnt=clerk", "", 400, `unknown parameter \"agnt\": this path takes agent, conversation, text, state, error_class, since, until, limit, cursor`, nil},
+		{"GET", "/v1/agents?agent=clerk", "", 400, `unknown parameter \"agent\": this path takes none`, nil},
+		{"GET", "/v1/turns?agent=clerk&agent=desk", "", 400, "the parameter agent is given twice", nil},
+		{"POST", "/v1/messages?Wait=1s", "{}", 400, `unknown parameter \"Wait\"`, nil},
+		{"GET", turn + "/events?lastEventId=1", "", 200, `"items"`, nil},
+		{"GET", "/healthz?from=balancer", "", 200, "ok", nil},
 		{"GET", "/v1/messages/1?wait=0s", "", 200, `"reply"`, nil},
 		{"GET", "/v1/messages/1?wait=60s", "", 200, `"reply"`, nil},
 		{"GET", "/v1/messages/1?wait=60.001s", "", 400, "wait must be", nil},
@@ -81,7 +87,7 @@ func TestParametersOnEitherSideOfABound(t *testing.T) {
 
 // TestTraceContextIsBounded sends trace contexts of the longest form and of a longer one.
 func TestTraceContextIsBounded(t *testing.T) {
-	h := newHouse(t)
+	h := newEnv(t)
 	const first = "cc-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-" // of a later version
 	for n, want := range map[int]bool{256: true, 257: false} {
 		value := first + strings.Repeat("x", n-len(first))
@@ -94,7 +100,7 @@ func TestTraceContextIsBounded(t *testing.T) {
 
 // TestAPartOfBytes reads parts of an output that is no text.
 func TestAPartOfBytes(t *testing.T) {
-	h := newHouse(t)
+	h := newEnv(t)
 	d := h.turn("clerk", "x")
 	key := turnkeeper.CallKey{Round: 1, Ordinal: 1}
 	d.write(turnkeeper.Entry{Round: &turnkeeper.Round{Number: 1, Charged: true, Provider: "p", Model: "m", Attempts: 1, Calls: []turnkeeper.ToolCall{{

@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// reserve is how many connections there may be beside those of http_connections, while these all
-// have requests in progress. By them come probes, and requests that are told to come again.
+// reserve is how many connections there may be beyond http_connections while all of those have requests
+// in progress: for probes, and for requests that are answered 503.
 const reserve = 16
 
 // connections is a listener that bounds how many connections are open. Where there are too many, a
@@ -43,8 +43,8 @@ func (c *connections) Accept() (net.Conn, error) {
 		if err == nil {
 			return c.admit(accepted)
 		}
-		// The process has no file left for it: a connection that is idle has one.
-		if !errors.Is(err, syscall.EMFILE) && !errors.Is(err, syscall.ENFILE) || !c.giveWay() {
+		// The process has no file descriptor left: an idle connection gives one back.
+		if !errors.Is(err, syscall.EMFILE) && !errors.Is(err, syscall.ENFILE) || !c.closeIdle() {
 			return nil, err
 		}
 	}
@@ -55,7 +55,7 @@ func (c *connections) admit(accepted net.Conn) (net.Conn, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for c.open >= c.most && !c.closed {
-		if c.dropOldest() {
+		if c.closeIdleLocked() {
 			continue
 		}
 		if c.open < c.most+reserve {
@@ -73,15 +73,15 @@ func (c *connections) admit(accepted net.Conn) (net.Conn, error) {
 	return n, nil
 }
 
-// giveWay closes the oldest connection that is idle. It says whether there was one.
-func (c *connections) giveWay() bool {
+// closeIdle closes the oldest connection that is idle, and reports whether there was one.
+func (c *connections) closeIdle() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.dropOldest()
+	return c.closeIdleLocked()
 }
 
-// dropOldest is giveWay for who has the lock.
-func (c *connections) dropOldest() bool {
+// closeIdleLocked is closeIdle for a caller that holds mu.
+func (c *connections) closeIdleLocked() bool {
 	for _, l := range []*lists.List{&c.idle, &c.ending} {
 		first := l.Front()
 		if first == nil {
@@ -105,7 +105,7 @@ func (c *connections) Close() error {
 	return c.Listener.Close()
 }
 
-// state hears of a connection from its server.
+// state is called by the server when the state of a connection changes.
 func (c *connections) state(of net.Conn, state http.ConnState) {
 	n, ok := of.(*conn)
 	if !ok {
@@ -121,16 +121,16 @@ func (c *connections) state(of net.Conn, state http.ConnState) {
 
 type connKey struct{}
 
-// context gives a request its connection.
+// context adds the connection to the context of its requests.
 func (*connections) context(ctx context.Context, of net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, of)
 }
 
-// handler keeps the connections of requests while they are handled.
+// handler marks connections as busy while their requests are handled.
 func (c *connections) handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		n, ok := r.Context().Value(connKey{}).(*conn)
-		if ok && !n.begin() { // it has given way just now: nothing is done, and nobody is told otherwise
+		if ok && !n.begin() { // it was closed just now to make room
 			panic(http.ErrAbortHandler)
 		}
 		if ok {
@@ -148,7 +148,7 @@ type conn struct {
 	// Guarded by of.mu.
 	in   *lists.List // one of those of connections; nil: its request is being handled, or it is closed
 	at   *lists.Element
-	left bool // it counts no more
+	left bool // it is not counted any more
 }
 
 func (n *conn) move(to *lists.List) {

@@ -14,8 +14,11 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/httpapi/internal/access"
+	"turnkeeper/httpapi/internal/request"
 	"turnkeeper/internal/views"
 	"turnkeeper/storage"
+	"turnkeeper/stream"
 )
 
 const (
@@ -23,10 +26,38 @@ const (
 	maxEvents     = 1000
 )
 
-// getEvents gives the events after a number: those that are stored, as a list, or
+// An EventStore is what the route of events reads.
+type EventStore interface {
+	Events(ctx context.Context, turn turnkeeper.TurnID, after int64, limit int) ([]turnkeeper.Event, error)
+	AgentOfTurn(ctx context.Context, id turnkeeper.TurnID) (string, error)
+	ViewTurn(ctx context.Context, id turnkeeper.TurnID) (storage.TurnView, error)
+}
+
+// events serves the events of turns, as lists and as streams.
+type events struct {
+	store     EventStore
+	access    access.Access
+	hub       *stream.Hub
+	draining  <-chan struct{}
+	keepAlive time.Duration // between comments in a stream
+}
+
+// source is where a hub reads events.
+type source struct {
+	store EventStore
+	rings func() (<-chan struct{}, func())
+}
+
+func (s source) Events(ctx context.Context, turn turnkeeper.TurnID, after int64, limit int) ([]turnkeeper.Event, error) {
+	return s.store.Events(ctx, turn, after, limit)
+}
+
+func (s source) Subscribe() (<-chan struct{}, func()) { return s.rings() }
+
+// get gives the events after a number: those that are stored, as a list, or
 // those and all that come, as a stream of server-sent events.
-func (a *API) getEvents(c *call) error {
-	id, err := idOf[turnkeeper.TurnID](c, "turn")
+func (s *events) get(c *request.Call) error {
+	id, err := request.ID[turnkeeper.TurnID](c, "turn")
 	if err != nil {
 		return err
 	}
@@ -34,22 +65,22 @@ func (a *API) getEvents(c *call) error {
 	if err != nil {
 		return err
 	}
-	err = a.mayTurn(c, id)
+	err = s.access.CheckTurn(c, id)
 	if !wantsStream(c.Request) {
 		if err != nil {
 			return err
 		}
-		return a.eventList(c, id, after)
+		return s.list(c, id, after)
 	}
-	if _, refused := errors.AsType[*problem](err); refused {
+	if _, refused := errors.AsType[*request.Problem](err); refused {
 		return err
 	}
-	// An EventSource gives up for good at any other status, so whatever passes is
-	// told by an end: it comes again.
-	return a.eventStream(c, id, after, err == nil)
+	// An EventSource gives up for good at any other status: what is temporary is told by an end of the
+	// stream, after which it reconnects.
+	return s.stream(c, id, after, err == nil)
 }
 
-// wantsStream says that the client takes a stream of events, and not at a weight of 0.
+// wantsStream reports whether the client accepts a stream of events, with a weight above 0.
 func wantsStream(r *http.Request) bool {
 	if r.Method != http.MethodGet {
 		return false
@@ -64,81 +95,80 @@ func wantsStream(r *http.Request) bool {
 	return false
 }
 
-// comeLater ends a stream before its first event, where too many ask at once, as when
-// all clients of a process that stopped come here, or where nobody can say whose a
-// token is while the database is away.
-func comeLater(w http.ResponseWriter) {
+// retryLater ends a stream before its first event, so that the client reconnects after three seconds: too
+// many connect at once, or the database is away.
+func retryLater(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	_, _ = io.WriteString(w, "retry: 3000\n\n")
 }
 
-// afterOf is the number of the last event that the client has. The header comes
-// from a client that was cut off, and has the URL of its first request.
-func afterOf(c *call) (int64, error) {
+// afterOf returns the number of the last event that the client has. A client that reconnects sends it in
+// the header, and the URL of its first request.
+func afterOf(c *request.Call) (int64, error) {
 	text := c.Header.Get("Last-Event-ID")
 	if text == "" {
-		return c.number("after", 0)
+		return c.Number("after", 0)
 	}
 	after, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || after < 0 {
-		return 0, refusal(http.StatusBadRequest, "Last-Event-ID must be the number of an event")
+		return 0, request.Refuse(http.StatusBadRequest, "Last-Event-ID must be the number of an event")
 	}
 	return after, nil
 }
 
-func (a *API) eventList(c *call, id turnkeeper.TurnID, after int64) error {
-	limit, err := c.number("limit", defaultEvents)
+func (s *events) list(c *request.Call, id turnkeeper.TurnID, after int64) error {
+	limit, err := c.Number("limit", defaultEvents)
 	if err != nil || limit < 1 || limit > maxEvents {
-		return refusal(http.StatusBadRequest, "limit must be 1 to %d", maxEvents)
+		return request.Refuse(http.StatusBadRequest, "limit must be 1 to %d", maxEvents)
 	}
-	events, err := a.cfg.Store.Events(c.Context(), id, after, int(limit))
+	found, err := s.store.Events(c.Context(), id, after, int(limit))
 	if err != nil {
 		return err
 	}
 	next := after
-	if len(events) > 0 {
-		next = events[len(events)-1].Seq
+	if len(found) > 0 {
+		next = found[len(found)-1].Seq
 	}
-	return c.answer(http.StatusOK, listOf(events, views.OfEvent, next))
+	return c.Answer(http.StatusOK, listOf(found, views.OfEvent, next))
 }
 
-func (a *API) eventStream(c *call, id turnkeeper.TurnID, after int64, reachable bool) error {
-	header := c.w.Header()
+func (s *events) stream(c *request.Call, id turnkeeper.TurnID, after int64, reachable bool) error {
+	header := c.W.Header()
 	header.Set("Content-Type", "text/event-stream")
 	header.Set("X-Accel-Buffering", "no")
-	if reachable && !a.isDraining() {
+	if reachable && !isClosed(s.draining) {
 		var over bool
-		if after, over = a.place(c.Context(), id, after); over {
+		if after, over = s.position(c.Context(), id, after); over {
 			// There is nothing after the last event: this is how a client is told not
 			// to come again.
-			c.w.WriteHeader(http.StatusNoContent)
+			c.W.WriteHeader(http.StatusNoContent)
 			return nil
 		}
 	}
-	w := &eventWriter{w: c.w, control: http.NewResponseController(c.w)}
+	w := &eventWriter{w: c.W, control: http.NewResponseController(c.W)}
 	if err := w.write([]byte("retry: 1000\n\n")); err != nil || !reachable {
-		return errGone
+		return request.ErrGone
 	}
 	ctx, stop := context.WithCancelCause(c.Context())
 	defer stop(nil)
-	if a.isDraining() {
-		return a.stored(ctx, w, id, after)
+	if isClosed(s.draining) {
+		return s.writeStored(ctx, w, id, after)
 	}
 	watched := make(chan struct{})
 	var keeping sync.WaitGroup
 	defer keeping.Wait()
 	defer stop(nil)
 	defer close(watched)
-	keeping.Go(func() { a.keepAlive(ctx, w, id, watched, stop) })
-	for event, err := range a.hub.Follow(ctx, id, after) {
+	keeping.Go(func() { s.comment(ctx, w, id, watched, stop) })
+	for event, err := range s.hub.Follow(ctx, id, after) {
 		if ctx.Err() != nil {
-			return errGone
+			return request.ErrGone
 		}
 		if err != nil {
 			continue // it is read again
 		}
 		if err := w.event(event); err != nil {
-			return errGone
+			return request.ErrGone
 		}
 	}
 	return nil
@@ -146,23 +176,23 @@ func (a *API) eventStream(c *call, id turnkeeper.TurnID, after int64, reachable 
 
 var (
 	errDraining = errors.New("the process stops")
-	errPurged   = errors.New("the turn is gone")
+	errPurged   = errors.New("the turn was purged")
 )
 
-// lookEvery is after how many comments it is looked whether there still is the turn: one
-// that was purged has no last event.
-const lookEvery = 4
+// purgeCheckEvery is the number of comments after which the turn is looked up: one that was purged has no
+// last event.
+const purgeCheckEvery = 4
 
-// keepAlive writes a comment now and then, and ends the stream when the process
+// comment writes a comment now and then, and ends the stream when the process
 // stops, the client does not read or the turn is purged.
-func (a *API) keepAlive(ctx context.Context, w *eventWriter, id turnkeeper.TurnID, watched <-chan struct{}, stop context.CancelCauseFunc) {
-	tick := time.NewTicker(a.cfg.KeepAlive)
+func (s *events) comment(ctx context.Context, w *eventWriter, id turnkeeper.TurnID, watched <-chan struct{}, stop context.CancelCauseFunc) {
+	tick := time.NewTicker(s.keepAlive)
 	defer tick.Stop()
 	for n := 1; ; n++ {
 		select {
 		case <-watched:
 			return
-		case <-a.draining:
+		case <-s.draining:
 			stop(errDraining)
 			return
 		case <-tick.C:
@@ -170,7 +200,7 @@ func (a *API) keepAlive(ctx context.Context, w *eventWriter, id turnkeeper.TurnI
 				stop(err)
 				return
 			}
-			if n%lookEvery == 0 && a.isGone(ctx, id) {
+			if n%purgeCheckEvery == 0 && s.isPurged(ctx, id) {
 				stop(errPurged)
 				return
 			}
@@ -178,50 +208,50 @@ func (a *API) keepAlive(ctx context.Context, w *eventWriter, id turnkeeper.TurnI
 	}
 }
 
-func (a *API) isGone(ctx context.Context, id turnkeeper.TurnID) bool {
-	ctx, cancel := context.WithTimeout(ctx, pingTime)
+func (s *events) isPurged(ctx context.Context, id turnkeeper.TurnID) bool {
+	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
-	_, err := a.cfg.Store.AgentOfTurn(ctx, id)
+	_, err := s.store.AgentOfTurn(ctx, id)
 	return errors.Is(err, turnkeeper.ErrNotFound)
 }
 
-// place is where a client stands in a turn's events, and says whether it has the last.
-// A number that the turn has not come to, of a database that was set back say, counts
-// as that of its newest event: else nothing would come for it, and no end.
-func (a *API) place(ctx context.Context, id turnkeeper.TurnID, after int64) (_ int64, over bool) {
-	event, there, err := a.eventAt(ctx, id, after)
+// position returns the number of the last event that a client has, and whether it is the last of the turn.
+// A number beyond the newest event, as after the database was restored from a backup, counts as that of
+// the newest: otherwise the client would get no event and no end.
+func (s *events) position(ctx context.Context, id turnkeeper.TurnID, after int64) (_ int64, over bool) {
+	event, there, err := s.eventAt(ctx, id, after)
 	if err == nil && !there && after > 0 {
 		var turn storage.TurnView
-		if turn, err = a.cfg.Store.ViewTurn(ctx, id); err == nil {
+		if turn, err = s.store.ViewTurn(ctx, id); err == nil {
 			after = min(after, turn.Turn.LastSeq)
-			event, _, err = a.eventAt(ctx, id, after)
+			event, _, err = s.eventAt(ctx, id, after)
 		}
 	}
 	return after, err == nil && event.Type.Terminal()
 }
 
-func (a *API) eventAt(ctx context.Context, id turnkeeper.TurnID, seq int64) (event turnkeeper.Event, there bool, err error) {
+func (s *events) eventAt(ctx context.Context, id turnkeeper.TurnID, seq int64) (event turnkeeper.Event, there bool, err error) {
 	if seq == 0 {
 		return event, false, nil
 	}
-	events, err := a.cfg.Store.Events(ctx, id, seq-1, 1)
+	events, err := s.store.Events(ctx, id, seq-1, 1)
 	if err != nil || len(events) == 0 {
 		return event, false, err
 	}
 	return events[0], true, nil
 }
 
-// stored writes what there is and ends: the client goes on elsewhere.
-func (a *API) stored(ctx context.Context, w *eventWriter, id turnkeeper.TurnID, after int64) error {
+// writeStored writes the events that are stored and ends: the client reconnects to another process.
+func (s *events) writeStored(ctx context.Context, w *eventWriter, id turnkeeper.TurnID, after int64) error {
 	for {
-		events, err := a.cfg.Store.Events(ctx, id, after, defaultEvents)
+		events, err := s.store.Events(ctx, id, after, defaultEvents)
 		if err != nil || len(events) == 0 {
-			return errGone
+			return request.ErrGone
 		}
 		for _, event := range events {
 			after = event.Seq
 			if err := w.event(event); err != nil {
-				return errGone
+				return request.ErrGone
 			}
 		}
 	}
@@ -237,18 +267,18 @@ type eventWriter struct {
 func (w *eventWriter) event(e turnkeeper.Event) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "id: %d\nevent: %s\ndata: ", e.Seq, e.Type)
-	if err := encode(&b, views.OfEvent(e)); err != nil { // one line, with its end
+	if err := request.Encode(&b, views.OfEvent(e)); err != nil { // one line, with its end
 		return err
 	}
 	b.WriteByte('\n')
 	return w.write(b.Bytes())
 }
 
-// write gives a slow client its time and no more.
+// write writes and flushes, within writeTimeout.
 func (w *eventWriter) write(b []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err := w.control.SetWriteDeadline(time.Now().Add(writeTime)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+	if err := w.control.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return err
 	}
 	if _, err := w.w.Write(b); err != nil {

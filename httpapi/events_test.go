@@ -84,7 +84,7 @@ func endOf(kind string, over *bool) string {
 }
 
 func TestStreamsThatAreCut(t *testing.T) {
-	h := newHouse(t, func(c *httpapi.Config) { c.KeepAlive = 5 * time.Millisecond })
+	h := newEnv(t, func(c *httpapi.Config) { c.KeepAlive = 5 * time.Millisecond })
 	const events, watchers = 300, 10
 	d := h.turn("clerk", "talk")
 	path := fmt.Sprintf("/v1/turns/%d/events", d.id)
@@ -131,7 +131,7 @@ func TestStreamsThatAreCut(t *testing.T) {
 }
 
 func TestEventsAsAList(t *testing.T) {
-	h := newHouse(t)
+	h := newEnv(t)
 	d := h.turn("clerk", "talk")
 	d.say("one")
 	d.say("two")
@@ -162,7 +162,7 @@ func TestEventsAsAList(t *testing.T) {
 // A number that the turn has not come to is that of a database that was set back, or
 // none. Who sends it is told what is new, and when nothing more comes.
 func TestANumberFromTheFuture(t *testing.T) {
-	h := newHouse(t)
+	h := newEnv(t)
 	d := h.turn("clerk", "talk")
 	d.say("one")
 	path := fmt.Sprintf("/v1/turns/%d/events", d.id)
@@ -190,7 +190,7 @@ func TestANumberFromTheFuture(t *testing.T) {
 }
 
 func TestDraining(t *testing.T) {
-	h := newHouse(t)
+	h := newEnv(t)
 	h.ask("GET", "/readyz", "").want(t, http.StatusOK, "ready")
 	d := h.turn("clerk", "talk")
 	d.say("one")

@@ -6,14 +6,13 @@ import (
 	"time"
 )
 
-// limits are a bucket for each who asks: a second's worth may come at once, and
-// is filled again evenly.
+// limits bound requests with a token bucket for each sender, which holds what is allowed in a second.
 type limits struct {
 	rate float64 // a second
 
-	mu      sync.Mutex
-	buckets map[string]bucket
-	met     map[[sha256.Size]byte]time.Time // when secrets were last found to be somebody's
+	mu        sync.Mutex
+	buckets   map[string]bucket
+	confirmed map[[sha256.Size]byte]time.Time // when secrets were last found in the database, by hash
 }
 
 type bucket struct {
@@ -21,21 +20,21 @@ type bucket struct {
 	at   time.Time
 }
 
-// mostBuckets bounds what is kept; full ones are forgotten then.
-const mostBuckets = 10_000
+// maxBuckets bounds the buckets that are kept; from there on full ones are evicted.
+const maxBuckets = 10_000
 
 func newLimits(rate int) *limits {
-	return &limits{rate: float64(rate), buckets: map[string]bucket{}, met: map[[sha256.Size]byte]time.Time{}}
+	return &limits{rate: float64(rate), buckets: map[string]bucket{}, confirmed: map[[sha256.Size]byte]time.Time{}}
 }
 
-// take takes one request, or says how long to wait.
+// take takes one request of a sender, or returns how long to wait.
 func (l *limits) take(who string) time.Duration {
 	now := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	b, known := l.buckets[who]
 	if !known {
-		l.makeRoom(now)
+		l.evict(now)
 		b = bucket{l.rate, now}
 	}
 	b.left, b.at = min(b.left+l.rate*now.Sub(b.at).Seconds(), l.rate), now
@@ -48,45 +47,47 @@ func (l *limits) take(who string) time.Duration {
 	return 0
 }
 
-// spent says that who has nothing left, and takes nothing.
-func (l *limits) spent(who string) bool {
+// exhausted reports whether a sender has no request left, and takes none.
+func (l *limits) exhausted(who string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	b, known := l.buckets[who]
 	return known && b.left+l.rate*time.Since(b.at).Seconds() < 1
 }
 
-// metFor is for how long a secret that was found is looked up whatever else comes from
-// its address: those behind one proxy have one address.
-const metFor = 10 * time.Minute
+// confirmedFor is how long a secret that was found is exempt from the limit of its address: all
+// clients behind a proxy have one address.
+const confirmedFor = 10 * time.Minute
 
-// meet notes that a secret was found.
-func (l *limits) meet(secret string) {
+// confirm records that a secret was found.
+func (l *limits) confirm(secret string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.met) >= mostBuckets {
-		clear(l.met)
+	if len(l.confirmed) >= maxBuckets {
+		clear(l.confirmed)
 	}
-	l.met[sha256.Sum256([]byte(secret))] = time.Now()
+	l.confirmed[sha256.Sum256([]byte(secret))] = time.Now()
 }
 
-// forget notes that a secret is nobody's any more.
+// forget removes a secret that is not valid any more.
 func (l *limits) forget(secret string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.met, sha256.Sum256([]byte(secret)))
+	delete(l.confirmed, sha256.Sum256([]byte(secret)))
 }
 
-// guesses says that who sends this secret may be guessing, and has guessed too often.
-func (l *limits) guesses(who, secret string) bool {
+// blocks reports whether a secret must not be looked up: its sender may be guessing, and has sent too
+// many that are unknown.
+func (l *limits) blocks(who, secret string) bool {
 	l.mu.Lock()
-	at, met := l.met[sha256.Sum256([]byte(secret))]
+	at, confirmed := l.confirmed[sha256.Sum256([]byte(secret))]
 	l.mu.Unlock()
-	return (!met || time.Since(at) >= metFor) && l.spent(who)
+	return (!confirmed || time.Since(at) >= confirmedFor) && l.exhausted(who)
 }
 
-func (l *limits) makeRoom(now time.Time) {
-	if len(l.buckets) < mostBuckets {
+// evict removes full buckets once there are too many.
+func (l *limits) evict(now time.Time) {
+	if len(l.buckets) < maxBuckets {
 		return
 	}
 	for who, b := range l.buckets {

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"fmt"
-	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,25 +17,25 @@ func TestABucketAtItsBounds(t *testing.T) {
 				t.Errorf("%s: wait %s, want %s", what, got, want)
 			}
 		}
-		if l.spent("a") {
+		if l.exhausted("a") {
 			t.Error("who never came has nothing left")
 		}
 		want("the first", l.take("a"), 0)
-		if l.spent("a") {
+		if l.exhausted("a") {
 			t.Error("who has exactly one left has nothing left")
 		}
 		want("the second", l.take("a"), 0)
 		want("one too many", l.take("a"), time.Second/2)
 		want("another's", l.take("b"), 0)
-		if !l.spent("a") {
+		if !l.exhausted("a") {
 			t.Error("who has none left has some")
 		}
 		<-time.After(time.Second/2 - time.Nanosecond)
-		if !l.spent("a") || l.take("a") == 0 {
+		if !l.exhausted("a") || l.take("a") == 0 {
 			t.Error("one is there a nanosecond too soon")
 		}
 		<-time.After(time.Nanosecond)
-		if l.spent("a") {
+		if l.exhausted("a") {
 			t.Error("one is not there when it should be")
 		}
 		want("the next", l.take("a"), 0)
@@ -53,13 +52,13 @@ func TestWhoIsGuessing(t *testing.T) {
 		l := newLimits(1)
 		want := func(what string, secret string, want bool) {
 			t.Helper()
-			if got := l.guesses("a", secret); got != want {
+			if got := l.blocks("a", secret); got != want {
 				t.Errorf("%s: guessing is %v", what, got)
 			}
 		}
 		want("there is some left", "unknown", false)
 		l.take("a")
-		l.meet("known")
+		l.confirm("known")
 		want("nothing is left", "unknown", true)
 		want("it was met", "known", false)
 		want("another is alike", "known ", true)
@@ -67,18 +66,18 @@ func TestWhoIsGuessing(t *testing.T) {
 		want("another was forgotten", "known", false)
 		l.forget("known")
 		want("it was forgotten", "known", true)
-		l.meet("known")
-		<-time.After(metFor - time.Nanosecond)
+		l.confirm("known")
+		<-time.After(confirmedFor - time.Nanosecond)
 		l.take("a")
 		want("it was met a moment less than long ago", "known", false)
 		<-time.After(time.Nanosecond)
 		want("it was met long ago", "known", true)
-		l.meet("known")
+		l.confirm("known")
 		want("it was met again", "known", false)
-		for i := range mostBuckets {
-			l.meet(fmt.Sprint(i))
+		for i := range maxBuckets {
+			l.confirm(fmt.Sprint(i))
 		}
-		if n := len(l.met); n > mostBuckets {
+		if n := len(l.confirmed); n > maxBuckets {
 			t.Errorf("%d secrets are kept", n)
 		}
 	})
@@ -90,16 +89,16 @@ func TestBucketsAreForgotten(t *testing.T) {
 		l := newLimits(1)
 		l.take("old")
 		<-time.After(time.Nanosecond)
-		for i := range mostBuckets - 2 {
+		for i := range maxBuckets - 2 {
 			l.take(fmt.Sprint(i))
 		}
 		<-time.After(time.Second)
 		l.take("last") // there is room for it
-		if n := len(l.buckets); n != mostBuckets {
-			t.Errorf("%d buckets are kept, want %d", n, mostBuckets)
+		if n := len(l.buckets); n != maxBuckets {
+			t.Errorf("%d buckets are kept, want %d", n, maxBuckets)
 		}
-		if l.take("one more"); len(l.buckets) != mostBuckets {
-			t.Errorf("%d buckets are kept: those that are full for longer than a second go, want %d", len(l.buckets), mostBuckets)
+		if l.take("one more"); len(l.buckets) != maxBuckets {
+			t.Errorf("%d buckets are kept: those that are full for longer than a second go, want %d", len(l.buckets), maxBuckets)
 		}
 		if _, kept := l.buckets["old"]; kept {
 			t.Error("the oldest is kept")
@@ -109,21 +108,4 @@ func TestBucketsAreForgotten(t *testing.T) {
 			t.Errorf("%d buckets are kept, want 3", len(l.buckets))
 		}
 	})
-}
-
-func TestWhereARequestComesFrom(t *testing.T) {
-	t.Parallel()
-	for address, want := range map[string]string{
-		"192.0.2.7:80":             "from 192.0.2.7",
-		"[2001:db8:1:2::1]:80":     "from 2001:db8:1:2::/64",
-		"[2001:db8:1:2:f:f:f:f]:9": "from 2001:db8:1:2::/64",
-		"[2001:db8:1:3::1]:80":     "from 2001:db8:1:3::/64",
-		"[fe80::1%eth0]:80":        "from fe80::/64",
-		"[::ffff:192.0.2.7]:80":    "from ::ffff:192.0.2.7",
-		"@":                        "from @",
-	} {
-		if got := (&call{Request: &http.Request{RemoteAddr: address}}).from(); got != want {
-			t.Errorf("%s is %q, want %q", address, got, want)
-		}
-	}
 }

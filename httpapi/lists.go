@@ -6,7 +6,7 @@ import "turnkeeper/internal/views"
 // begins; null: there is none.
 type list[V any] struct {
 	Items []V    `json:"items"`
-	Next  *int64 `json:"next"`
+	Next  *int64 `json:"next" doc:"the cursor of the next page; null: there is none"`
 }
 
 func listOf[N, V any](nouns []N, view func(N) V, next int64) list[V] {

@@ -5,200 +5,264 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/httpapi/internal/access"
+	"turnkeeper/httpapi/internal/request"
+	"turnkeeper/internal/config/strictyaml"
 	"turnkeeper/internal/views"
+	"turnkeeper/storage"
 )
+
+// A MessageStore is what the routes of messages read and write beside what access does for them.
+type MessageStore interface {
+	Accept(ctx context.Context, m turnkeeper.Submission) (id turnkeeper.MessageID, repeated bool, err error)
+	Message(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.Message, error)
+	FindMessages(ctx context.Context, f storage.Search) (found []turnkeeper.Message, next int64, err error)
+	Transcript(ctx context.Context, p storage.Page, conversation string) (exchanges []storage.Exchange, next int64, err error)
+	Replies(ctx context.Context, p storage.Page) ([]turnkeeper.Reply, error)
+}
+
+// messages serves what is sent, and what becomes of it.
+type messages struct {
+	store    MessageStore
+	access   access.Access
+	rings    func() (<-chan struct{}, func())
+	draining <-chan struct{}
+	maxBytes int // of a body
+}
 
 // A submission is the body of POST /v1/messages.
 type submission struct {
 	Agent        string `json:"agent"`
-	Body         string `json:"body"`
-	Conversation string `json:"conversation"`
-	Priority     int    `json:"priority"`
-	DueAt        string `json:"due_at"`
+	Body         string `json:"body" schema:"minLength=1"`
+	Conversation string `json:"conversation,omitempty" doc:"empty: main"`
+	Priority     int    `json:"priority,omitempty" schema:"minimum=-1000,maximum=1000,default=0"`
+	DueAt        string `json:"due_at,omitempty" schema:"format=date-time" doc:"it is not run before; empty or past: at once; at most ten years ahead"`
 }
 
-// Beside the body there is little in a submission; each byte of the body may be
-// written as six.
-const (
-	aroundBody  = 16 << 10
-	bytesEscape = 6
-)
-
-func (a *API) postMessage(c *call) error {
-	wait, err := waitOf(c)
+// post accepts a message.
+func (m *messages) post(c *request.Call) error {
+	wait, err := c.Wait()
 	if err == nil {
-		err = c.checkKey()
+		err = c.CheckKey()
 	}
 	if err != nil {
 		return err
 	}
 	var s submission
-	if err := c.read(int64(a.cfg.MaxMessageBytes)*bytesEscape+aroundBody, &s); err != nil {
+	if err := c.Read(int64(m.maxBytes)*request.BytesPerEscape+request.BodyOverhead, &s); err != nil {
 		return err
 	}
-	if len(s.Body) > a.cfg.MaxMessageBytes {
-		return refusal(http.StatusRequestEntityTooLarge, "the message has %d bytes, the limit is %d", len(s.Body), a.cfg.MaxMessageBytes)
+	if len(s.Body) > m.maxBytes {
+		return request.Refuse(http.StatusRequestEntityTooLarge, "the message has %d bytes, the limit is %d", len(s.Body), m.maxBytes)
 	}
-	if !c.caller.sees(s.Agent) {
-		return refusal(http.StatusForbidden, "this token is not for the agent %q", s.Agent)
+	if !c.Caller.Sees(s.Agent) {
+		return request.Refuse(http.StatusForbidden, "this token is not for the agent %q", s.Agent)
 	}
-	due, err := dueOf(s.DueAt)
+	due, err := parseDue(s.DueAt)
 	if err != nil {
 		return err
 	}
-	id, repeated, err := a.cfg.Store.Accept(c.Context(), turnkeeper.Submission{
+	id, repeated, err := m.store.Accept(c.Context(), turnkeeper.Submission{
 		Agent: s.Agent, Body: s.Body, Conversation: s.Conversation, Priority: s.Priority, DueAt: due,
-		Key: c.Header.Get("Idempotency-Key"), TraceParent: traceParent(c.Header),
+		Key: c.Header.Get(request.IdempotencyKey), TraceParent: c.TraceParent(),
 	})
-	if errors.Is(err, turnkeeper.ErrUnknownAgent) && !c.caller.seesAll() {
-		return refusal(http.StatusUnprocessableEntity, "unknown agent %q", s.Agent) // the sentence of the database names the others
+	if errors.Is(err, turnkeeper.ErrUnknownAgent) && !c.Caller.SeesAll() {
+		return request.Refuse(http.StatusUnprocessableEntity, "unknown agent %q", s.Agent) // the sentence of the database names the others
 	}
 	if err != nil {
 		return err
 	}
 	answered := true
 	if wait > 0 {
-		if answered, err = a.await(c.Context(), id, wait); err != nil {
+		if answered, err = m.await(c.Context(), id, wait); err != nil {
 			return err
 		}
 	}
-	view, err := a.message(c, id)
+	view, err := m.view(c, id)
 	if err != nil {
 		return err
 	}
-	c.w.Header().Set("Location", fmt.Sprintf("/v1/messages/%d", id))
+	c.W.Header().Set("Location", messagePath(id))
 	switch {
 	case !answered:
-		return c.answer(http.StatusAccepted, view)
+		return c.Answer(http.StatusAccepted, view)
 	case repeated:
-		return c.answer(http.StatusOK, view)
+		return c.Answer(http.StatusOK, view)
 	default:
-		return c.answer(http.StatusCreated, view)
+		return c.Answer(http.StatusCreated, view)
 	}
 }
 
-// dueOf reads due_at. The zero time is at once.
-func dueOf(text string) (time.Time, error) {
+func messagePath(id turnkeeper.MessageID) string { return fmt.Sprintf("/v1/messages/%d", id) }
+
+// parseDue reads due_at. The zero time is at once.
+func parseDue(text string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
 	due, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		return time.Time{}, refusal(http.StatusBadRequest, "due_at must be a time with its offset, such as 2006-01-02T15:04:05Z (RFC 3339), or be left out")
+		return time.Time{}, request.Refuse(http.StatusBadRequest, "due_at must be a time with its offset, such as 2006-01-02T15:04:05Z (RFC 3339), or be left out")
 	}
 	return due, nil
 }
 
-const headerKey = "Idempotency-Key"
-
-// checkKey refuses what does not say one key: who sends it counts on a repeat being one.
-func (c *call) checkKey() error {
-	if keys := c.Header.Values(headerKey); len(keys) > 1 || len(keys) == 1 && strings.TrimSpace(keys[0]) == "" {
-		return refusal(http.StatusBadRequest, "the header %s must hold one key, or not be sent", headerKey)
-	}
-	return nil
-}
-
-// maxTraceParent is what a traceparent of a later version may have.
-const maxTraceParent = 256
-
-// traceParent is the sender's trace context, if it is one.
-func traceParent(h http.Header) string {
-	value := h.Get("Traceparent")
-	if _, ok := turnkeeper.ParseTraceParent(value); !ok || len(value) > maxTraceParent {
-		return ""
-	}
-	return value
-}
-
-func (a *API) getMessage(c *call) error {
-	wait, err := waitOf(c)
+func (m *messages) get(c *request.Call) error {
+	wait, err := c.Wait()
 	if err != nil {
 		return err
 	}
-	m, err := a.mayMessage(c)
+	message, err := m.access.Message(c)
 	if err == nil && wait > 0 {
-		_, err = a.await(c.Context(), m.ID, wait)
+		_, err = m.await(c.Context(), message.ID, wait)
 	}
 	if err != nil {
 		return err
 	}
-	view, err := a.message(c, m.ID)
+	view, err := m.view(c, message.ID)
 	if err != nil {
 		return err
 	}
-	return c.answer(http.StatusOK, view)
+	return c.Answer(http.StatusOK, view)
 }
 
-// An answeredView is a message with its reply.
-type answeredView struct {
+// An answeredMessage is a message with its reply.
+type answeredMessage struct {
 	views.Message
 	Reply *views.Reply `json:"reply"`
 }
 
-// message is a message with its reply, if there is one. Who may only send is told why it waits, and not what
+// view shows a message with its reply, if there is one. Who may only send is told why it waits, and not what
 // is for operators: workers, errors, the reason of a pause.
-func (a *API) message(c *call, id turnkeeper.MessageID) (answeredView, error) {
-	ctx := c.Context()
-	m, err := a.cfg.Store.WaitingMessage(ctx, id)
+func (m *messages) view(c *request.Call, id turnkeeper.MessageID) (answeredMessage, error) {
+	message, reply, err := m.access.Answered(c.Context(), id)
 	if err != nil {
-		return answeredView{}, err
+		return answeredMessage{}, err
 	}
-	m, reply, err := a.withReply(ctx, m)
-	if !c.caller.may(ScopeRead) {
-		m.LastError = ""
-		for i := range m.Waits {
-			m.Waits[i].Worker, m.Waits[i].Why = "", ""
+	if !c.Caller.May(request.ScopeRead) {
+		message.LastError = ""
+		for i := range message.Waits {
+			message.Waits[i].Worker, message.Waits[i].Why = "", ""
 		}
 	}
-	view := answeredView{Message: views.OfMessage(m)}
+	view := answeredMessage{Message: views.OfMessage(message)}
 	if reply != nil {
 		view.Reply = new(views.OfReply(*reply))
 	}
-	return view, err
+	return view, nil
 }
 
-// withReply reads the reply to a message, nil if there is none. A message that is closed has
-// its reply, and one that is open has none: the message is read again where it was closed
-// after it was read.
-func (a *API) withReply(ctx context.Context, m turnkeeper.Message) (turnkeeper.Message, *turnkeeper.Reply, error) {
-	reply, err := a.cfg.Store.ReplyTo(ctx, m.ID)
-	if errors.Is(err, turnkeeper.ErrNotFound) {
-		return m, nil, nil
-	}
-	if err == nil && m.ClosedAt.IsZero() {
-		m, err = a.cfg.Store.Message(ctx, m.ID)
-	}
-	return m, &reply, err
-}
-
-// await waits until a message has its reply, or is closed without one, and is
+// await waits until a message has its reply, or is closed without one, and returns
 // false when the time is over first or the process stops.
-func (a *API) await(ctx context.Context, id turnkeeper.MessageID, wait time.Duration) (answered bool, err error) {
-	rings, cancel := a.cfg.Rings()
+func (m *messages) await(ctx context.Context, id turnkeeper.MessageID, wait time.Duration) (answered bool, err error) {
+	rings, cancel := m.rings()
 	defer cancel()
-	over := time.NewTimer(wait)
-	defer over.Stop()
+	timeout := time.NewTimer(wait)
+	defer timeout.Stop()
 	poll := time.NewTicker(time.Second)
 	defer poll.Stop()
 	for {
-		m, err := a.cfg.Store.Message(ctx, id)
-		if err != nil || !m.ClosedAt.IsZero() {
+		message, err := m.store.Message(ctx, id)
+		if err != nil || !message.ClosedAt.IsZero() {
 			return true, err
 		}
 		select {
 		case <-rings:
 		case <-poll.C:
-		case <-over.C:
+		case <-timeout.C:
 			return false, nil
-		case <-a.draining:
+		case <-m.draining:
 			return false, nil
 		case <-ctx.Done():
-			return false, errGone
+			return false, request.ErrGone
 		}
 	}
+}
+
+func (m *messages) list(c *request.Call) error {
+	f, err := c.Search(request.MessageStates...)
+	if err != nil {
+		return err
+	}
+	found, next, err := m.store.FindMessages(c.Context(), f)
+	if err != nil {
+		return err
+	}
+	return c.Answer(http.StatusOK, listOf(found, views.OfMessage, next))
+}
+
+func (m *messages) transcript(c *request.Call) error {
+	p, conversation, err := c.Conversation()
+	if err != nil {
+		return err
+	}
+	exchanges, next, err := m.store.Transcript(c.Context(), p, conversation)
+	if err != nil {
+		return err
+	}
+	return c.Answer(http.StatusOK, listOf(exchanges, views.OfExchange, next))
+}
+
+// cancel cancels a message that waits at once, and else its turn.
+func (m *messages) cancel(c *request.Call) error {
+	return cancelWith(c, func(reason string) (storage.Cancelled, error) { return m.access.CancelMessage(c, reason) })
+}
+
+// A failedMessages is the body of POST /v1/messages/retry: which messages are tried again.
+type failedMessages struct {
+	State      string `json:"state" schema:"enum=failed"`
+	Since      string `json:"since,omitempty" doc:"only those that failed within this duration, such as 90m; empty: at any time"`
+	Agent      string `json:"agent,omitempty" doc:"only of this agent; empty: of all"`
+	ErrorClass string `json:"error_class,omitempty" doc:"only those whose last turn failed by this; empty: by any"`
+}
+
+// retryFailed puts messages that failed for good into the inbox again.
+func (m *messages) retryFailed(c *request.Call) error {
+	var body failedMessages
+	if err := c.Read(request.BodyOverhead, &body); err != nil {
+		return err
+	}
+	if body.State != string(turnkeeper.MessageFailed) {
+		return request.Refuse(http.StatusUnprocessableEntity, `state is %q: only "failed" messages are tried again all at once`, body.State)
+	}
+	scope := storage.FailedScope{ErrorClass: body.ErrorClass}
+	if body.Since != "" {
+		span, err := strictyaml.ParseDuration(body.Since)
+		if err != nil || span < 0 {
+			return request.Refuse(http.StatusUnprocessableEntity, "since is %q: it must be a duration such as 90m", body.Since)
+		}
+		scope.Since = time.Now().Add(-span)
+	}
+	if body.Agent != "" {
+		scope.Agents = []string{body.Agent}
+	}
+	all, err := m.access.RetryFailed(c, scope)
+	if err != nil {
+		return err
+	}
+	return c.Answer(http.StatusOK, views.OfBulkRetried(all))
+}
+
+func (m *messages) replies(c *request.Call) error {
+	page, err := c.Page("after")
+	if err != nil {
+		return err
+	}
+	ofSubAgents, err := c.Flag("sub_agents", true)
+	if err != nil {
+		return err
+	}
+	page.TopOnly = !ofSubAgents
+	replies, err := m.store.Replies(c.Context(), page)
+	if err != nil {
+		return err
+	}
+	next := int64(0)
+	if len(replies) > 0 {
+		next = int64(replies[len(replies)-1].ID)
+	}
+	return c.Answer(http.StatusOK, listOf(replies, views.OfReply, next))
 }

@@ -19,7 +19,7 @@ type accepted struct {
 }
 
 func TestAMessageIsAccepted(t *testing.T) {
-	h := newHouse(t)
+	h := newEnv(t)
 	const trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 	body := `{"agent":"clerk","body":"hello","conversation":"c","priority":3}`
 	first := h.ask("POST", "/v1/messages", body, "Idempotency-Key", "k", "Traceparent", trace)
@@ -43,7 +43,7 @@ func TestAMessageIsAccepted(t *testing.T) {
 }
 
 func TestAMessageWithEscapes(t *testing.T) {
-	h := newHouse(t)
+	h := newEnv(t)
 	got := decode[struct{ Body string }](t, h.ask("POST", "/v1/messages", `{"agent":"clerk","body":"\ud83d\uDE00 \u00e4 \\ud83d \\\ud83d\ude00 \""}`))
 	if want := "😀 ä \\ud83d \\😀 \""; got.Body != want {
 		t.Errorf("it is %q, want %q", got.Body, want)
@@ -51,7 +51,7 @@ func TestAMessageWithEscapes(t *testing.T) {
 }
 
 func TestAMessageForLater(t *testing.T) {
-	h := newHouse(t)
+	h := newEnv(t)
 	due := time.Now().UTC().Truncate(time.Second).Add(48 * time.Hour)
 	got := decode[struct {
 		Due time.Time `json:"due_at"`
@@ -69,7 +69,7 @@ func TestAMessageForLater(t *testing.T) {
 }
 
 func TestRefusedMessages(t *testing.T) {
-	h := newHouse(t)
+	h := newEnv(t)
 	if err := h.RetireAgent(t.Context(), "desk"); err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func TestRefusedMessages(t *testing.T) {
 }
 
 func TestWaitingForTheReply(t *testing.T) {
-	h := newHouse(t)
+	h := newEnv(t)
 	h.ask("POST", "/v1/messages?wait=30ms", `{"agent":"clerk","body":"slow"}`).want(t, http.StatusAccepted, `"reply":null`)
 
 	answered := make(chan answer, 1)
@@ -132,7 +132,7 @@ func TestWaitingForTheReply(t *testing.T) {
 }
 
 func TestUnknownIds(t *testing.T) {
-	h := newHouse(t)
+	h := newEnv(t)
 	for path, detail := range map[string]string{
 		"/v1/messages/7": "there is no message 7", "/v1/messages/x": `there is no message \"x\"`, "/v1/turns/7": "there is no turn 7",
 		"/v1/turns/7/events": "there is no turn 7", "/v1/outputs/none": `there is no output \"none\"`, "/v1/nothing": "there is nothing at this path",
@@ -172,7 +172,7 @@ func run(f *func()) {
 // TestAMessageThatClosesWhileItIsRead is shown with its reply if it is shown as closed, and only then.
 func TestAMessageThatClosesWhileItIsRead(t *testing.T) {
 	var before, after func()
-	h := newHouse(t, func(c *httpapi.Config) { c.Store = closing{c.Store, &before, &after} })
+	h := newEnv(t, func(c *httpapi.Config) { c.Store = closing{c.Store, &before, &after} })
 	for _, at := range []*func(){&before, &after} {
 		for _, path := range []string{"/v1/messages/%d", "/inbox/%d"} {
 			d := h.turn("clerk", "work")

@@ -17,7 +17,7 @@ func withMetrics(c *httpapi.Config) {
 }
 
 func TestTheMetricsAreForWhoMayReadAll(t *testing.T) {
-	h := newHouse(t, func(c *httpapi.Config) {
+	h := newEnv(t, func(c *httpapi.Config) {
 		c.NeedToken = true
 		withMetrics(c)
 	})
@@ -38,7 +38,7 @@ func TestTheMetricsAreForWhoMayReadAll(t *testing.T) {
 func TestEveryRequestIsToldOf(t *testing.T) {
 	var mu sync.Mutex
 	var told []string
-	h := newHouse(t, func(c *httpapi.Config) {
+	h := newEnv(t, func(c *httpapi.Config) {
 		c.Observe = func(method, route string, status int, took time.Duration) {
 			mu.Lock()
 			defer mu.Unlock()

@@ -15,7 +15,6 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"turnkeeper"
-	"turnkeeper/httpapi"
 	"turnkeeper/storage"
 )
 
@@ -34,7 +33,8 @@ type document struct {
 }
 
 type described struct {
-	Ref     string `json:"$ref"`
+	Ref     string         `json:"$ref"`
+	Headers map[string]any `json:"headers"`
 	Content map[string]struct {
 		Schema map[string]any `json:"schema"`
 	} `json:"content"`
@@ -69,6 +69,11 @@ func (d document) check(t *testing.T, method, path string, a answer) {
 	}
 	if name, is := strings.CutPrefix(response.Ref, "#/components/responses/"); is {
 		response = d.Components.Responses[name]
+	}
+	for _, name := range []string{"Location", "Retry-After", "WWW-Authenticate", "X-Should-Retry", "Content-Disposition"} {
+		if _, there := response.Headers[name]; a.header.Get(name) != "" && !there {
+			t.Errorf("%s %s: the header %s of answer %d is not described", method, path, name, a.status)
+		}
 	}
 	if a.status == http.StatusNoContent {
 		return
@@ -116,7 +121,7 @@ func TestTheDescriptionHasEveryRoute(t *testing.T) {
 			ids = append(ids, op.OperationID)
 		}
 	}
-	want := httpapi.New(httpapi.Config{}).Patterns()
+	want := patterns()
 	slices.Sort(has)
 	slices.Sort(want)
 	if diff := cmp.Diff(want, has); diff != "" {
@@ -234,7 +239,7 @@ func walk(value any, at string, visit func(at string, node map[string]any)) {
 }
 
 func TestAnswersAreAsDescribed(t *testing.T) {
-	h := newHouse(t, withMetrics)
+	h := newEnv(t, withMetrics)
 	d := readDocument(t, h.ask("GET", "/openapi.json", "").body)
 	call := turnkeeper.CallKey{Round: 1, Ordinal: 1}
 	turn := h.turn("clerk", "work")
@@ -350,7 +355,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	ask("GET", "/openapi.json", "", "", 200)
 	ask("GET", "/healthz", "", "", 200)
 	ask("GET", "/readyz", "", "", 200)
-	for _, pattern := range httpapi.New(httpapi.Config{}).Patterns() {
+	for _, pattern := range patterns() {
 		if !checked[pattern] {
 			t.Errorf("no answer of %s was held against its description", pattern)
 		}

@@ -42,14 +42,14 @@ func (a answer) wantRedirect(t *testing.T, to string) {
 }
 
 // submit sends a form as the page of base does.
-func (h *house) submit(path string, form url.Values, headers ...string) answer {
+func (h *env) submit(path string, form url.Values, headers ...string) answer {
 	h.t.Helper()
 	headers = append([]string{"Content-Type", "application/x-www-form-urlencoded", "Origin", h.base, "Sec-Fetch-Site", "same-origin"}, headers...)
 	return h.ask("POST", path, form.Encode(), headers...)
 }
 
 // signIn returns the cookie of a session.
-func (h *house) signIn(token string, headers ...string) (cookie string) {
+func (h *env) signIn(token string, headers ...string) (cookie string) {
 	h.t.Helper()
 	a := h.submit("/sign-in", url.Values{"token": {strings.TrimPrefix(token, "Bearer ")}, "next": {"/turns"}}, headers...)
 	a.wantRedirect(h.t, "/turns")
@@ -57,8 +57,8 @@ func (h *house) signIn(token string, headers ...string) (cookie string) {
 	return cookie
 }
 
-func TestPagesOfALivingHouse(t *testing.T) {
-	h := newHouse(t)
+func TestPages(t *testing.T) {
+	h := newEnv(t)
 	h.ask("GET", "/", "").wantPage(t, 200, "Nothing runs", `enqueue --agent clerk`, "No worker lives")
 	h.ask("GET", "/turns", "").wantPage(t, 200, "There is no turn yet")
 	h.ask("GET", "/inbox", "").wantPage(t, 200, "The inbox is empty")
@@ -84,7 +84,7 @@ func TestPagesOfALivingHouse(t *testing.T) {
 }
 
 func TestAnOutageOnThePage(t *testing.T) {
-	h := newHouse(t)
+	h := newEnv(t)
 	one[int](h, "update turnkeeper.agents set models = '{p/m}' where name = 'clerk' returning 1")
 	id, err := h.Enqueue(t.Context(), turnkeeper.Submission{Agent: "clerk", Body: "work"})
 	if err != nil {
@@ -105,7 +105,7 @@ func TestAnOutageOnThePage(t *testing.T) {
 }
 
 func TestListsArePaged(t *testing.T) {
-	h := newHouse(t)
+	h := newEnv(t)
 	for i := range 30 {
 		if _, err := h.Enqueue(t.Context(), turnkeeper.Submission{Agent: "clerk", Body: fmt.Sprintf("number %02d.", i+1)}); err != nil {
 			t.Fatal(err)
@@ -134,7 +134,7 @@ func TestListsArePaged(t *testing.T) {
 }
 
 func TestSignIn(t *testing.T) {
-	h := newHouse(t, func(c *httpapi.Config) { c.NeedToken = true })
+	h := newEnv(t, func(c *httpapi.Config) { c.NeedToken = true })
 	d := h.turn("clerk", "work")
 	other := h.turn("desk", "secret work")
 	full := h.token(storage.Token{Name: "full", Scopes: []string{"read", "operate"}})
@@ -201,7 +201,7 @@ func TestSignIn(t *testing.T) {
 }
 
 func TestForms(t *testing.T) {
-	h := newHouse(t, func(c *httpapi.Config) { c.NeedToken = true })
+	h := newEnv(t, func(c *httpapi.Config) { c.NeedToken = true })
 	d := h.turn("clerk", "work")
 	reader := h.signIn(h.token(storage.Token{Name: "reader", Scopes: []string{"read"}}))
 	clerk := h.signIn(h.token(storage.Token{Name: "clerk", Scopes: []string{"read", "operate"}, Agents: []string{"clerk"}}))
@@ -244,7 +244,7 @@ func TestForms(t *testing.T) {
 
 // TestSendingFromThePage sends messages by the form of the inbox, once each, and runs a schedule.
 func TestSendingFromThePage(t *testing.T) {
-	h := newHouse(t, func(c *httpapi.Config) { c.NeedToken = true })
+	h := newEnv(t, func(c *httpapi.Config) { c.NeedToken = true })
 	reader := h.signIn(h.token(storage.Token{Name: "reader", Scopes: []string{"read"}}))
 	clerk := h.signIn(h.token(storage.Token{Name: "clerk", Scopes: []string{"read", "send", "operate"}, Agents: []string{"clerk"}}))
 	said := func(agent, body, number string) url.Values {
@@ -281,7 +281,7 @@ func TestSendingFromThePage(t *testing.T) {
 
 // TestListsAreSearched asks the lists of the page and the API for a part of what there is.
 func TestListsAreSearched(t *testing.T) {
-	h := newHouse(t)
+	h := newEnv(t)
 	first, _ := h.work("clerk", "first")
 	second, _ := h.work("clerk", "second")
 	for _, path := range []string{"/inbox?agent=&state=&text=first&since=", "/turns?text=first"} {
@@ -306,7 +306,7 @@ func TestListsAreSearched(t *testing.T) {
 // On loopback nobody signs in, and a cookie of another server of this machine does
 // no harm.
 func TestThePageOnLoopback(t *testing.T) {
-	h := newHouse(t)
+	h := newEnv(t)
 	d := h.turn("clerk", "work")
 	h.ask("GET", "/turns", "", "Cookie", "turnkeeper_session=ts_of_another").wantPage(t, 200, "clerk")
 	h.submit(fmt.Sprintf("/turns/%d/cancel", d.id), nil, "Cookie", "turnkeeper_session=ts_of_another").wantRedirect(t, fmt.Sprintf("/turns/%d?done=told", d.id))
@@ -315,7 +315,7 @@ func TestThePageOnLoopback(t *testing.T) {
 }
 
 func TestAssets(t *testing.T) {
-	h := newHouse(t, func(c *httpapi.Config) { c.NeedToken = true })
+	h := newEnv(t, func(c *httpapi.Config) { c.NeedToken = true })
 	for path, kind := range map[string]string{"/assets/page.css": "text/css", "/assets/page.js": "text/javascript", "/assets/icon.svg": "image/svg+xml"} {
 		a := h.ask("GET", path, "")
 		if a.status != 200 || !strings.HasPrefix(a.header.Get("Content-Type"), kind) || a.header.Get("ETag") == "" {

@@ -5,63 +5,69 @@ import (
 	"net/http"
 	"slices"
 
+	"turnkeeper/httpapi/internal/request"
 	"turnkeeper/httpapi/responses"
 )
 
-// The Responses API is a package of its own: here is what it shares with the rest.
+// openai serves the Responses API, which is a package of its own: here is what it shares with the rest.
+type openai struct {
+	api      *responses.API
+	maxBytes int // of a message's body
+}
 
-func (a *API) postResponse(c *call) error {
-	if err := c.checkKey(); err != nil {
+func (o *openai) post(c *request.Call) error {
+	if err := c.CheckKey(); err != nil {
 		return err
 	}
-	body, err := c.body(int64(a.cfg.MaxMessageBytes)*bytesEscape + aroundBody)
+	body, err := c.JSON(int64(o.maxBytes)*request.BytesPerEscape + request.BodyOverhead)
 	if err == nil {
-		err = once(body, func(name string) string { return name }) // metadata may have an A and an a
+		err = request.NoRepeats(body, func(name string) string { return name }) // metadata may have an A and an a
 	}
 	if err != nil {
 		return err
 	}
-	return a.responseTo(c, body, (*responses.API).Create)
+	return o.answer(c, body, (*responses.API).Create)
 }
 
-func (a *API) getResponse(c *call) error {
+func (o *openai) get(c *request.Call) error {
 	var body []byte
 	if c.ContentLength != 0 {
 		var err error
-		if body, err = c.bytes(aroundBody); err != nil { // openai-go sends it with no type
+		if body, err = c.Bytes(request.BodyOverhead); err != nil { // openai-go sends it with no type
 			return err
 		}
 	}
-	return a.responseTo(c, body, (*responses.API).Get)
+	return o.answer(c, body, (*responses.API).Get)
 }
 
-func respond(handle func(*responses.API, responses.Call) error) func(*API, *call) error {
-	return func(a *API, c *call) error { return a.responseTo(c, nil, handle) }
+// with serves a request without a body.
+func (o *openai) with(handle func(*responses.API, responses.Call) error) func(*request.Call) error {
+	return func(c *request.Call) error { return o.answer(c, nil, handle) }
 }
 
-func (a *API) responseTo(c *call, body []byte, handle func(*responses.API, responses.Call) error) error {
-	err := handle(a.openai, responses.Call{
-		W: c.w, Request: c.Request, Caller: c.caller.forResponses(), Body: body, TraceParent: traceParent(c.Header),
+func (o *openai) answer(c *request.Call, body []byte, handle func(*responses.API, responses.Call) error) error {
+	err := handle(o.api, responses.Call{
+		W: c.W, Request: c.Request, Caller: responsesCaller(c.Caller), Body: body, TraceParent: c.TraceParent(),
 	})
 	if errors.Is(err, responses.ErrGone) {
-		return errGone
+		return request.ErrGone
 	}
 	if refused, ok := errors.AsType[*responses.Error](err); ok {
-		p := refusal(refused.Status, "%s", refused.Message)
-		p.param, p.code = refused.Param, refused.Code
+		p := request.Refuse(refused.Status, "%s", refused.Message)
+		p.Param, p.Code = refused.Param, refused.Code
 		return p
 	}
 	return err
 }
 
-func (c caller) forResponses() responses.Caller {
-	if c.token == nil {
-		return responses.Caller{Sees: c.sees, Operates: true}
+func responsesCaller(c request.Caller) responses.Caller {
+	if c.Token == nil {
+		return responses.Caller{Sees: c.Sees, Operates: true}
 	}
-	return responses.Caller{TokenID: c.token.ID, Sees: c.sees, Operates: slices.Contains(c.token.Scopes, ScopeOperate)}
+	return responses.Caller{TokenID: c.Token.ID, Sees: c.Sees, Operates: slices.Contains(c.Token.Scopes, request.ScopeOperate)}
 }
 
 // refuseResponse tells a problem in the shape of the Responses API.
-func refuseResponse(w http.ResponseWriter, r *http.Request, p *problem) {
-	_ = (&responses.Error{Status: p.Status, Message: p.Detail, Param: p.param, Code: p.code}).Refuse(w, r)
+func refuseResponse(w http.ResponseWriter, r *http.Request, p *request.Problem) {
+	_ = (&responses.Error{Status: p.Status, Message: p.Detail, Param: p.Param, Code: p.Code}).Refuse(w, r)
 }

@@ -42,14 +42,14 @@ func (r response) text() (all string) {
 	return all
 }
 
-func (h *house) respond(body string, headers ...string) response {
+func (h *env) respond(body string, headers ...string) response {
 	h.t.Helper()
 	a := h.ask("POST", "/v1/responses", body, headers...)
 	a.want(h.t, http.StatusOK, "")
 	return decode[response](h.t, a)
 }
 
-func (h *house) response(id string) response {
+func (h *env) response(id string) response {
 	h.t.Helper()
 	return decode[response](h.t, h.ask("GET", "/v1/responses/"+id, ""))
 }
@@ -64,7 +64,7 @@ type sent struct {
 }
 
 // events reads a stream of a response to its end, or to so many events.
-func (h *house) events(base, path string, most int) (all []sent, err error) {
+func (h *env) events(base, path string, most int) (all []sent, err error) {
 	ctx, cut := context.WithCancel(h.t.Context())
 	defer cut()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+path, nil)
@@ -111,7 +111,7 @@ func said(all []sent) (text string) {
 }
 
 func TestAResponse(t *testing.T) {
-	h := newHouse(t)
+	h := newEnv(t)
 	r := h.respond(`{"model":"turnkeeper/clerk","input":[{"role":"user","content":[{"type":"input_text","text":"one"}]},{"role":"user","content":"two"}],
 		"background":true,"metadata":{"order":"17"},"temperature":0.1,"instructions":"","tools":[],"user":null}`)
 	if r.Status != "queued" || r.Model != "clerk" || !r.Background || r.Metadata["order"] != "17" || !strings.HasPrefix(r.Conversation.ID, "conv_") {
@@ -143,7 +143,7 @@ func TestAResponse(t *testing.T) {
 }
 
 func TestWaitingForAResponse(t *testing.T) {
-	h := newHouse(t, func(c *httpapi.Config) { c.ResponseWait = 30 * time.Millisecond })
+	h := newEnv(t, func(c *httpapi.Config) { c.ResponseWait = 30 * time.Millisecond })
 	if r := h.respond(`{"model":"clerk","input":"slow"}`); r.Status != "queued" {
 		t.Errorf("after the time to wait it is %+v", r)
 	}
@@ -163,7 +163,7 @@ func TestWaitingForAResponse(t *testing.T) {
 }
 
 func TestARepeatedResponseIsOne(t *testing.T) {
-	h := newHouse(t)
+	h := newEnv(t)
 	const body = `{"model":"clerk","input":"pay","background":true,"metadata":{"a":"b"}}`
 	first := h.respond(body, "Idempotency-Key", "k")
 	again := h.respond(strings.Replace(body, `"background":true`, `"background":true,"top_p":1`, 1), "Idempotency-Key", "k")
@@ -188,7 +188,7 @@ func TestARepeatedResponseIsOne(t *testing.T) {
 }
 
 func TestRefusedResponses(t *testing.T) {
-	h := newHouse(t)
+	h := newEnv(t)
 	for body, want := range map[string]struct {
 		status      int
 		param, code string
@@ -244,7 +244,7 @@ func TestRefusedResponses(t *testing.T) {
 
 // A HEAD has no body that could be streamed, and waits for none.
 func TestTheHeadOfAResponse(t *testing.T) {
-	h := newHouse(t)
+	h := newEnv(t)
 	r := h.respond(`{"model":"clerk","input":"x","background":true,"metadata":{"A":"b","a":"b"}}`)
 	if a := h.ask("HEAD", "/v1/responses/"+r.ID+"?stream=true", ""); a.status != 200 || a.header.Get("Content-Type") != "application/json" {
 		t.Errorf("answered %d %v", a.status, a.header)
@@ -254,7 +254,7 @@ func TestTheHeadOfAResponse(t *testing.T) {
 // The events of a response are the same, by their numbers, whoever sends them and
 // whenever; what is streamed is the reply, whatever a lost worker had said.
 func TestTheEventsOfAResponse(t *testing.T) {
-	h := newHouse(t)
+	h := newEnv(t)
 	_, second := h.serve()
 	const path = "/v1/responses/resp_1?stream=true"
 	h.respond(`{"model":"clerk","input":"talk","background":true}`)
@@ -324,7 +324,7 @@ func raw(all []sent) []string {
 }
 
 func TestHowResponsesEnd(t *testing.T) {
-	h := newHouse(t)
+	h := newEnv(t)
 	for _, test := range []struct {
 		outcome turnkeeper.Outcome
 		message turnkeeper.MessageState
@@ -365,7 +365,7 @@ func TestHowResponsesEnd(t *testing.T) {
 }
 
 func TestCancellingAResponse(t *testing.T) {
-	h := newHouse(t, func(c *httpapi.Config) { c.NeedToken = true })
+	h := newEnv(t, func(c *httpapi.Config) { c.NeedToken = true })
 	shop := h.token(storage.Token{Name: "shop", Scopes: []string{"send"}, Agents: []string{"clerk"}})
 	mall := h.token(storage.Token{Name: "mall", Scopes: []string{"send"}, Agents: []string{"clerk"}})
 	desk := h.token(storage.Token{Name: "desk", Scopes: []string{"send"}, Agents: []string{"desk"}})
@@ -393,7 +393,7 @@ func TestCancellingAResponse(t *testing.T) {
 }
 
 func TestTheRateOfResponses(t *testing.T) {
-	h := newHouse(t, func(c *httpapi.Config) { c.Rate = 1 })
+	h := newEnv(t, func(c *httpapi.Config) { c.Rate = 1 })
 	var a answer
 	for a.status != http.StatusTooManyRequests {
 		a = h.ask("GET", "/v1/responses/resp_1?stream=true", "", "Accept", "text/event-stream")
@@ -407,7 +407,7 @@ func TestTheRateOfResponses(t *testing.T) {
 // A process that stops breaks streams off, so that they are not taken for whole, and
 // sends those who wait elsewhere, where that does not make a second message.
 func TestResponsesWhileDraining(t *testing.T) {
-	h := newHouse(t)
+	h := newEnv(t)
 	const body = `{"model":"clerk","input":"talk"}`
 	keyed, plain := make(chan answer, 1), make(chan answer, 1)
 	go func() { keyed <- h.ask("POST", "/v1/responses", body, "Idempotency-Key", "k") }()
@@ -450,7 +450,7 @@ func (away) AcceptResponse(context.Context, turnkeeper.Submission, storage.Respo
 // It is not known whether a message was accepted: a client may repeat the request by
 // itself only where that is the same message.
 func TestNoResponseWhileTheDatabaseIsAway(t *testing.T) {
-	h := newHouse(t, func(c *httpapi.Config) { c.Store = away{c.Store} })
+	h := newEnv(t, func(c *httpapi.Config) { c.Store = away{c.Store} })
 	for key, retry := range map[string]string{"": "false", "k": ""} {
 		var headers []string
 		if key != "" {
@@ -466,7 +466,7 @@ func TestNoResponseWhileTheDatabaseIsAway(t *testing.T) {
 
 // A client that leaves its stream leaves the turn alone.
 func TestAClientLeavesItsResponse(t *testing.T) {
-	h := newHouse(t)
+	h := newEnv(t)
 	ctx, leave := context.WithCancelCause(t.Context())
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, h.base+"/v1/responses", strings.NewReader(`{"model":"clerk","input":"talk","stream":true}`))
 	if err != nil {
@@ -490,7 +490,7 @@ func TestAClientLeavesItsResponse(t *testing.T) {
 }
 
 func TestAPurgeTakesResponses(t *testing.T) {
-	h := newHouse(t)
+	h := newEnv(t)
 	h.respond(`{"model":"clerk","input":"talk","background":true,"metadata":{"a":"b"}}`)
 	h.dispatch("clerk").finish("done")
 	if _, err := h.Purge(t.Context(), storage.PurgeScope{Agent: "clerk"}); err != nil {

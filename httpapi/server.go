@@ -47,13 +47,13 @@ func Serve(api *API, listener net.Listener, maxConns int) *Server {
 	return s
 }
 
-// Address is where it listens, host:port.
+// Address returns where it listens, host:port.
 func (s *Server) Address() string { return s.listener.Addr().String() }
 
-// Drain ends streams and waits, and says that the process is not ready.
+// Drain ends streams and waits, and makes the process not ready.
 func (s *Server) Drain() { s.api.Drain() }
 
-// Close stops: requests that run may end until ctx does, and are cut off then.
+// Close stops the server: requests in progress may end until ctx does, and are then aborted.
 func (s *Server) Close(ctx context.Context) error {
 	s.Drain()
 	err := s.http.Shutdown(ctx)

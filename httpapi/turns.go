@@ -7,132 +7,155 @@ import (
 	"net/http"
 
 	"turnkeeper"
+	"turnkeeper/httpapi/internal/access"
+	"turnkeeper/httpapi/internal/request"
 	"turnkeeper/internal/views"
+	"turnkeeper/storage"
 )
 
-var turnStates = []string{
-	string(turnkeeper.TurnQueued), string(turnkeeper.TurnRunning), string(turnkeeper.TurnWaiting), string(turnkeeper.TurnSucceeded),
-	string(turnkeeper.TurnDegraded), string(turnkeeper.TurnFailed), string(turnkeeper.TurnCancelled),
+// A TurnStore is what the routes of turns and outputs read beside what access does for them.
+type TurnStore interface {
+	FindTurns(ctx context.Context, f storage.Search) (found []turnkeeper.Turn, next int64, err error)
+	Output(ctx context.Context, id turnkeeper.OutputID) (turnkeeper.Output, error)
 }
 
-func (a *API) getTurn(c *call) error {
-	id, err := idOf[turnkeeper.TurnID](c, "turn")
+// turns serves how messages are handled, but for the events: they are served by events.
+type turns struct {
+	store  TurnStore
+	access access.Access
+}
+
+func (t *turns) list(c *request.Call) error {
+	f, err := c.Search(request.TurnStates...)
 	if err != nil {
 		return err
 	}
-	if err := a.mayTurn(c, id); err != nil {
-		return err
-	}
-	v, err := a.cfg.Store.ViewTurn(c.Context(), id)
+	found, next, err := t.store.FindTurns(c.Context(), f)
 	if err != nil {
 		return err
 	}
-	return c.answer(http.StatusOK, views.OfWholeTurn(v))
+	return c.Answer(http.StatusOK, listOf(found, views.OfTurn, next))
 }
 
-// mayTurn refuses turns that do not exist and those that are not the caller's in
-// the same words.
-func (a *API) mayTurn(c *call, id turnkeeper.TurnID) error {
-	agent, err := a.cfg.Store.AgentOfTurn(c.Context(), id)
-	if errors.Is(err, turnkeeper.ErrNotFound) || err == nil && !c.caller.sees(agent) {
-		return refusal(http.StatusNotFound, "there is no turn %d", id)
-	}
-	return err
-}
-
-func (a *API) listReplies(c *call) error {
-	page, err := c.page("after")
+func (t *turns) get(c *request.Call) error {
+	v, err := t.access.Turn(c)
 	if err != nil {
 		return err
 	}
-	ofSubAgents, err := c.flag("sub_agents", true)
+	return c.Answer(http.StatusOK, views.OfWholeTurn(v))
+}
+
+// cancel answers 200 when the turn is closed, and 202 when its worker has been
+// told and will close it.
+func (t *turns) cancel(c *request.Call) error {
+	id, err := request.ID[turnkeeper.TurnID](c, "turn")
 	if err != nil {
 		return err
 	}
-	page.TopOnly = !ofSubAgents
-	replies, err := a.cfg.Store.Replies(c.Context(), page)
+	return cancelWith(c, func(reason string) (storage.Cancelled, error) { return t.access.CancelTurn(c, id, reason) })
+}
+
+// A cancellation is the body of a request that cancels.
+type cancellation struct {
+	Reason string `json:"reason,omitempty" schema:"maxLength=1000" doc:"for operators"`
+}
+
+// cancelWith reads the reason, cancels, and tells what came of it.
+func cancelWith(c *request.Call, cancel func(reason string) (storage.Cancelled, error)) error {
+	var body cancellation
+	if err := c.ReadOptional(&body); err != nil {
+		return err
+	}
+	if len(body.Reason) > request.MaxReason {
+		return request.Refuse(http.StatusUnprocessableEntity, "the reason has %d bytes, the limit is %d", len(body.Reason), request.MaxReason)
+	}
+	done, err := cancel(body.Reason)
 	if err != nil {
 		return err
 	}
-	next := int64(0)
-	if len(replies) > 0 {
-		next = int64(replies[len(replies)-1].ID)
+	status := http.StatusAccepted
+	if done.Closed {
+		status = http.StatusOK
 	}
-	return c.answer(http.StatusOK, listOf(replies, views.OfReply, next))
+	return c.Answer(status, views.OfCancelled(done))
 }
 
-// mayOutput finds an output, and refuses those that do not exist and those that
-// are not the caller's in the same words.
-func (a *API) mayOutput(c *call) (turnkeeper.Output, error) {
-	id := turnkeeper.OutputID(c.PathValue("id"))
-	o, err := a.cfg.Store.FindOutput(c.Context(), id)
-	if err == nil {
-		err = a.mayTurn(c, o.TurnID)
-	}
-	if _, hidden := errors.AsType[*problem](err); hidden || errors.Is(err, turnkeeper.ErrNotFound) {
-		return o, refusal(http.StatusNotFound, "there is no output %.60q", id)
-	}
-	return o, err
+// A retryBody is the body of POST /v1/turns/{id}/retry.
+type retryBody struct {
+	Anyway bool `json:"anyway,omitempty" schema:"default=false" doc:"also where effects may happen twice: after a degraded turn, or one that was cancelled after it had begun"`
 }
 
-// getOutput gives a stored result as it is: never as something that a browser
-// would run.
-func (a *API) getOutput(c *call) error {
-	o, err := a.mayOutput(c)
+// retry tries the message of a turn again: 201 when that is a new message, 200
+// when it is the same one or has been put into the inbox again before.
+func (t *turns) retry(c *request.Call) error {
+	id, err := request.ID[turnkeeper.TurnID](c, "turn")
+	if err != nil {
+		return err
+	}
+	var body retryBody
+	if err := c.ReadOptional(&body); err != nil {
+		return err
+	}
+	done, of, err := t.access.RetryTurn(c, id, body.Anyway)
+	if errors.Is(err, storage.ErrMayRepeatEffects) {
+		return request.Refuse(http.StatusConflict, `%s; send {"anyway": true} if that does no harm`, err)
+	}
+	if err != nil {
+		return err
+	}
+	c.W.Header().Set("Location", messagePath(done.Message))
+	if done.DueNow || done.Repeat {
+		return c.Answer(http.StatusOK, views.OfRetried(of, done))
+	}
+	return c.Answer(http.StatusCreated, views.OfRetried(of, done))
+}
+
+// output gives a stored result as it is: never as something that a browser would run.
+func (t *turns) output(c *request.Call) error {
+	o, err := t.access.Output(c)
 	if err != nil {
 		return err
 	}
 	if o.Bytes != nil {
-		return a.bytesOf(c, o.ID)
+		return t.outputBytes(c, o.ID)
 	}
-	from, err := c.number("from", 0)
-	if err != nil {
-		return err
-	}
-	to, err := c.number("to", o.Chars)
+	from, to, err := span(c, o.Chars)
 	if err != nil {
 		return err
 	}
 	if from > to {
-		return refusal(http.StatusBadRequest, "from is after to")
+		return request.Refuse(http.StatusBadRequest, "from is after to")
 	}
-	text, err := a.text(c.Context(), o, from, to)
+	text, err := t.access.OutputText(c.Context(), o, from, to)
 	if err != nil {
 		return err
 	}
-	return c.content("text/plain; charset=utf-8", []byte(text))
+	return c.Content("text/plain; charset=utf-8", []byte(text))
 }
 
-func (a *API) text(ctx context.Context, o turnkeeper.Output, from, to int64) (string, error) {
-	return a.cfg.Store.ReadOutput(ctx, o.TurnID, o.ID, from, min(to, o.Chars))
-}
-
-func (a *API) bytesOf(c *call, id turnkeeper.OutputID) error {
-	o, err := a.cfg.Store.Output(c.Context(), id)
+func (t *turns) outputBytes(c *request.Call, id turnkeeper.OutputID) error {
+	o, err := t.store.Output(c.Context(), id)
 	if err != nil {
 		return err
 	}
 	size := int64(len(o.Bytes))
-	from, err := c.number("from", 0)
-	if err != nil {
-		return err
-	}
-	to, err := c.number("to", size)
+	from, to, err := span(c, size)
 	if err != nil {
 		return err
 	}
 	from, to = min(from, size), min(to, size)
 	if from > to {
-		return refusal(http.StatusBadRequest, "from is after to")
+		return request.Refuse(http.StatusBadRequest, "from is after to")
 	}
-	c.w.Header().Set("Content-Disposition", fmt.Sprintf("attachment; filename=%q", "output.bin"))
-	return c.content("application/octet-stream", o.Bytes[from:to])
+	c.W.Header().Set("Content-Disposition", fmt.Sprintf("attachment; filename=%q", "output.bin"))
+	return c.Content("application/octet-stream", o.Bytes[from:to])
 }
 
-func (c *call) content(kind string, content []byte) error {
-	c.w.Header().Set("Content-Type", kind)
-	if _, err := c.w.Write(content); err != nil {
-		return errGone
+// span reads from and to, which is size by default.
+func span(c *request.Call, size int64) (from, to int64, err error) {
+	if from, err = c.Number("from", 0); err != nil {
+		return 0, 0, err
 	}
-	return nil
+	to, err = c.Number("to", size)
+	return from, to, err
 }

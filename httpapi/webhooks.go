@@ -1,39 +1,52 @@
 package httpapi
 
 import (
+	"context"
 	"errors"
 	"net/http"
 
 	"turnkeeper"
+	"turnkeeper/httpapi/internal/request"
 	"turnkeeper/internal/views"
+	"turnkeeper/storage"
 )
 
 var deliveryStates = []string{string(turnkeeper.DeliveryPending), string(turnkeeper.DeliveryDelivered), string(turnkeeper.DeliveryDead)}
 
-// listWebhooks counts deliveries of all agents together, and so wants a token for all.
-func (a *API) listWebhooks(c *call) error {
-	if !c.caller.seesAll() {
-		return refusal(http.StatusForbidden, "webhooks are for all agents, and this token is not")
+// A WebhookStore is what the routes of webhooks read.
+type WebhookStore interface {
+	Webhooks(ctx context.Context) ([]storage.WebhookView, error)
+	Webhook(ctx context.Context, name string) (storage.WebhookView, error)
+	Deliveries(ctx context.Context, webhook string, p storage.Page) ([]turnkeeper.Delivery, error)
+}
+
+// webhooks serves where replies are pushed to.
+type webhooks struct{ store WebhookStore }
+
+// list counts deliveries of all agents together, and so needs a token for all.
+func (h webhooks) list(c *request.Call) error {
+	if !c.Caller.SeesAll() {
+		return request.Refuse(http.StatusForbidden, "webhooks are for all agents, and this token is not")
 	}
-	all, err := a.cfg.Store.Webhooks(c.Context())
+	all, err := h.store.Webhooks(c.Context())
 	if err != nil {
 		return err
 	}
-	return c.answer(http.StatusOK, listOf(all, views.OfWebhook, 0))
+	return c.Answer(http.StatusOK, listOf(all, views.OfWebhook, 0))
 }
 
-func (a *API) listDeliveries(c *call) error {
-	page, err := c.page("cursor", deliveryStates...)
+func (h webhooks) deliveries(c *request.Call) error {
+	page, err := c.Page("cursor", deliveryStates...)
 	if err != nil {
 		return err
 	}
 	name := c.PathValue("name")
-	if _, err := a.cfg.Store.Webhook(c.Context(), name); errors.Is(err, turnkeeper.ErrNotFound) {
-		return refusal(http.StatusNotFound, "there is no webhook %.70q", name)
+	if _, err := h.store.Webhook(c.Context(), name); errors.Is(err, turnkeeper.ErrNotFound) {
+		return request.Refuse(http.StatusNotFound, "there is no webhook %.70q", name)
 	} else if err != nil {
 		return err
 	}
-	deliveries, err := a.cfg.Store.Deliveries(c.Context(), name, page)
+	deliveries, err := h.store.Deliveries(c.Context(), name, page)
 	if err != nil {
 		return err
 	}
@@ -41,5 +54,5 @@ func (a *API) listDeliveries(c *call) error {
 	if len(deliveries) == page.Limit {
 		next = int64(deliveries[len(deliveries)-1].ReplyID)
 	}
-	return c.answer(http.StatusOK, listOf(deliveries, views.OfDelivery, next))
+	return c.Answer(http.StatusOK, listOf(deliveries, views.OfDelivery, next))
 }

@@ -9,18 +9,18 @@ import (
 //go:embed assets/*
 var assetFiles embed.FS
 
-// An Asset is a file that pages refer to.
-type Asset struct {
-	Type    string // of its content
-	Tag     string // changes with the content
-	Content []byte
+// An asset is a file that pages refer to.
+type asset struct {
+	mediaType string
+	tag       string // changes with the content
+	content   []byte
 }
 
-// Assets are all of them, by their path.
-var Assets = readAssets()
+// assets are all of them, by their path.
+var assets = readAssets()
 
-func readAssets() map[string]Asset {
-	all := map[string]Asset{}
+func readAssets() map[string]asset {
+	all := map[string]asset{}
 	for name, kind := range map[string]string{
 		"page.css": "text/css; charset=utf-8", "page.js": "text/javascript; charset=utf-8", "icon.svg": "image/svg+xml",
 	} {
@@ -29,7 +29,7 @@ func readAssets() map[string]Asset {
 			panic(err) // the files are built in
 		}
 		sum := sha256.Sum256(content)
-		all["/assets/"+name] = Asset{kind, `"` + hex.EncodeToString(sum[:8]) + `"`, content}
+		all["/assets/"+name] = asset{kind, `"` + hex.EncodeToString(sum[:8]) + `"`, content}
 	}
 	return all
 }

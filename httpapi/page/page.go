@@ -1,8 +1,8 @@
-// Package page is what an operator sees in a browser: it makes HTML of what there
-// is. It knows no requests and reads nothing.
+// Package page serves the page that an operator sees in a browser: handlers read what
+// is shown and do what forms ask for, and templates make HTML of it.
 //
 // All text of models, tools and senders is text: the templates escape it, and what
-// would turn a line's direction or control a terminal is written as an escape. No
+// changes the direction of a line or controls a terminal is written as an escape. No
 // page has a script or a style of its own, so that the strictest
 // Content-Security-Policy holds; it works without script, which only refreshes it,
 // follows a turn and counts times on.
@@ -24,7 +24,7 @@ import (
 //go:embed templates/*.html
 var files embed.FS
 
-// A Viewer is who looks.
+// A Viewer is the person who looks at a page.
 type Viewer struct {
 	Token      string   // name of the token; empty: none, on loopback
 	SignedIn   bool     // through the page, and may sign out
@@ -33,7 +33,7 @@ type Viewer struct {
 	Agents     []string // that are shown; nil: all
 }
 
-// All says that the viewer sees everything, and may change what is everybody's.
+// All reports whether the viewer sees everything, and may change what is everybody's.
 func (v Viewer) All() bool { return v.Agents == nil }
 
 // A Frame is what is around every page.
@@ -71,7 +71,7 @@ func Write(w io.Writer, f Frame, p Page) error {
 	return err
 }
 
-// Parsed when a page is first asked for: each command of turnctl has this package too.
+// They are parsed when a page is first requested: turnctl links this package too.
 var templates = sync.OnceValue(parse)
 
 func parse() map[string]*template.Template {
@@ -93,15 +93,15 @@ var functions = template.FuncMap{
 	"count": func(n int) string { return words.Thousands(int64(n)) }, "thousands": words.Thousands, "plural": words.Plural,
 	"sign": sign, "tone": tone, "reason": words.StopReason, "silence": silence, "clause": words.Clause,
 	"doing": func(t turnkeeper.Turn, now time.Time) string { return words.Doing(t, agoFrom(now)) },
-	"stands": func(m turnkeeper.Message, now time.Time) standing {
+	"messageState": func(m turnkeeper.Message, now time.Time) messageState {
 		state, note := words.Standing(m, agoFrom(now))
-		return standing{state, note}
+		return messageState{state, note}
 	},
 	"brief": words.Brief, "short": func(s string) string { return s[:min(len(s), 12)] }, "stoppedBy": stoppedBy, "join": strings.Join,
 	"bytes": inBytes, "add": func(a, b int) int { return a + b }, "args": func(values ...any) []any { return values },
 }
 
-// sign is that of the terminal, and one of its own for what is open or lasts.
+// sign returns the sign of a state: that of the terminal, and others for what is open or lasts.
 func sign(state any) string {
 	switch text := fmt.Sprint(state); text {
 	case "running", "started", "held":
@@ -121,7 +121,7 @@ func sign(state any) string {
 	}
 }
 
-// tone is the colour of a state. Nobody needs it: the sign and the word say the same.
+// tone returns the colour of a state, which only repeats what the sign and the word say.
 func tone(state any) string {
 	switch fmt.Sprint(state) {
 	case "succeeded", "answered", "alive", "serving", "finished", "on":
@@ -137,8 +137,8 @@ func tone(state any) string {
 	}
 }
 
-// A standing is how a message stands, and what holds it up.
-type standing struct{ State, Note string }
+// A messageState is the state of a message, and what holds it up.
+type messageState struct{ State, Note string }
 
 func agoFrom(now time.Time) func(time.Time) string {
 	return func(t time.Time) string { return words.Ago(now, t) }
@@ -149,7 +149,7 @@ func silence(worker turnkeeper.WorkerID, s *turnkeeper.Silence, turn string, now
 	return words.Silence(worker, *s, turn, momentAt(now))
 }
 
-// stoppedBy is why a turn ended, if there is anything to say.
+// stoppedBy returns why a turn ended, if there is anything to say.
 func stoppedBy(t turnkeeper.Turn) string {
 	if t.StopReason != "" && t.StopReason != turnkeeper.StopNone {
 		return string(t.StopReason)
@@ -171,7 +171,7 @@ func inBytes(n int64) string {
 // A moment is a time as a page shows it; the zero time is a dash.
 type moment struct{ ISO, Full, Ago string }
 
-// At is a time for the template "time".
+// At returns a time for the template "time".
 func (d data) At(t time.Time) moment {
 	if t.IsZero() {
 		return moment{}
@@ -180,7 +180,7 @@ func (d data) At(t time.Time) moment {
 	return moment{t.Format(time.RFC3339Nano), t.Format("2006-01-02 15:04:05 UTC"), words.Ago(d.Now, t)}
 }
 
-// Title is the page's, for the window.
+// Title returns the page's, for the window.
 func (d data) Title() string { return words.Plain(d.Page.title()) }
 
 // A link of the navigation.
@@ -189,7 +189,7 @@ type link struct {
 	Here       bool
 }
 
-// Nav is the navigation.
+// Nav returns the navigation.
 func (d data) Nav() []link {
 	links := []link{
 		{"/", "Overview", false}, {"/turns", "Turns", false}, {"/inbox", "Inbox", false}, {"/replies", "Replies", false},
@@ -201,8 +201,8 @@ func (d data) Nav() []link {
 	return links
 }
 
-// dones are what a page says of what was just done.
-var dones = map[string]string{
+// notices say what was just done, by the query parameter done.
+var notices = map[string]string{
 	"cancelled": "The turn is cancelled.",
 	"told":      "The worker has been told, and ends the turn.",
 	"retried":   "The message was put into the inbox again: this is the new one.",
@@ -216,10 +216,10 @@ var dones = map[string]string{
 	"waits":     "A message of the schedule waits already: this is the run.",
 }
 
-// Said is what was just done, in a sentence; empty: nothing.
-func (d data) Said() string { return dones[d.Done] }
+// Notice returns what was just done, in a sentence; empty: nothing.
+func (d data) Notice() string { return notices[d.Done] }
 
-// Bare says that a page has no navigation.
+// Bare reports whether a page has no navigation.
 func (d data) Bare() bool {
 	_, is := d.Page.(SignIn)
 	return is

@@ -27,12 +27,12 @@ type Find struct {
 	Further                                      bool // not all was looked at, and the next page looks on
 }
 
-// Asked says that anything was asked for.
+// Asked reports whether anything was asked for.
 func (f Find) Asked() bool {
 	return f.Conversation+f.Text+f.ErrorClass+f.Since+f.Until != ""
 }
 
-// Narrowed says that the list shows a part of what there is.
+// Narrowed reports whether the list shows a part of what there is.
 func (l Listing) Narrowed() bool {
 	return l.Agent != "" || l.State != "" || l.Newer || l.Find != nil && (l.Find.Asked() || l.Find.Further)
 }
@@ -53,7 +53,7 @@ func (Overview) file() string    { return "overview" }
 func (Overview) title() string   { return "Overview" }
 func (Overview) section() string { return "/" }
 
-// Slots are how many turns the live workers take at once, and how many workers live.
+// Slots counts the live workers, and the turns that they take at once.
 func (p Overview) Slots() (s struct{ Slots, Workers int }) {
 	for _, w := range p.Workers {
 		if w.State() == turnkeeper.WorkerAlive {
@@ -108,7 +108,7 @@ func (Message) file() string    { return "message" }
 func (p Message) title() string { return fmt.Sprintf("Message %d", p.Message.ID) }
 func (Message) section() string { return "/inbox" }
 
-// Waits are what it waits for, in words.
+// Waits returns what it waits for, in words.
 func (p Message) Waits(now time.Time) (said []string) {
 	for _, w := range p.Message.Waits {
 		said = append(said, words.Sentence(words.Wait(w, momentAt(now))))
@@ -121,7 +121,7 @@ func momentAt(now time.Time) func(time.Time) string {
 	return func(t time.Time) string { return t.UTC().Format("15:04:05 UTC") + " (" + words.Ago(now, t) + ")" }
 }
 
-// Open says that it can be cancelled.
+// Open reports whether it can be cancelled.
 func (p Message) Open() bool { return p.Message.ClosedAt.IsZero() }
 
 // Replies is a list of replies.
@@ -178,7 +178,7 @@ func (Output) file() string    { return "output" }
 func (p Output) title() string { return "Output " + string(p.Output.ID) }
 func (Output) section() string { return "/turns" }
 
-// Binary says that there is no text.
+// Binary reports whether there is no text.
 func (p Output) Binary() bool { return p.Output.Bytes != nil }
 
 // Prev and Next begin the parts before and after; -1: there is none.

@@ -24,10 +24,10 @@ type Span struct {
 	Left, Width int // of the bar, in thousandths of the time line
 }
 
-// Took is the time of a span that has ended.
+// Took returns the time of a span that has ended.
 func (s Span) Took() time.Duration { return max(s.End.Sub(s.Start), 0) }
 
-// Timeline is what happened when, in order.
+// Timeline returns what happened when, in order.
 func (p Turn) Timeline() []Span {
 	spans := append(p.held(), p.done()...)
 	slices.SortStableFunc(spans, func(a, b Span) int { return a.Start.Compare(b.Start) })
@@ -43,10 +43,10 @@ var dispatchEnds = map[string]string{
 // gaps say what a turn waited for after a grant had ended like this.
 var gaps = map[string]string{
 	"lost": "Waits for another worker: the one before was lost", "handed_back": "Waits for a worker: the one before stopped",
-	"deferred": "Put off", "unclaimed": "Waits for a worker: nobody had taken it", "waiting": "Waits for calls that run elsewhere",
+	"deferred": "Put off", "unclaimed": "Waits for a worker: nobody had taken it", "waiting": "Waits for detached calls",
 }
 
-// held is who held the turn when, and what it waited for between.
+// held returns who held the turn when, and what it waited for between.
 func (p Turn) held() (spans []Span) {
 	waited := Span{Kind: "waited", What: "Waits in the inbox", Start: latest(p.Message.AcceptedAt, p.Message.DueAt)}
 	if p.Turn.Attempt > 1 || waited.Start.After(p.Turn.CreatedAt) { // what went before belongs to earlier attempts
@@ -81,7 +81,7 @@ func latest(a, b time.Time) time.Time {
 	return a
 }
 
-// done is what models and tools did.
+// done returns what models and tools did.
 func (p Turn) done() (spans []Span) {
 	for _, f := range p.Failed {
 		what := fmt.Sprintf("Round %d", f.Round)
@@ -110,7 +110,7 @@ func (p Turn) done() (spans []Span) {
 	return spans
 }
 
-// openRound is the model call of a turn that runs.
+// openRound returns the model call of a turn that runs.
 func (p Turn) openRound() []Span {
 	u := p.Turn.UnderWay
 	if u == nil || len(u.Calls) > 0 {
@@ -167,5 +167,5 @@ func (p Turn) draw(spans []Span) []Span {
 	return spans
 }
 
-// Since is how long after the first span another begins.
+// Since returns how long after the first span another begins.
 func (p Turn) Since(first, s Span) string { return words.Exact(max(s.Start.Sub(first.Start), 0)) }

@@ -23,7 +23,7 @@ type Branch struct {
 	Below   []Branch
 }
 
-// Branches is the tree that the turn is in, from its root. It must be in one.
+// Branches returns the tree that the turn is in, from its root. It must be in one.
 func (p Turn) Branches() Branch {
 	tree := p.Tree
 	root := Branch{
@@ -70,7 +70,7 @@ func noteOn(a turnkeeper.SubAgent) string {
 	return ""
 }
 
-// TreeFacts are what the whole tree has taken.
+// TreeFacts returns what the whole tree has taken.
 func (p Turn) TreeFacts() string {
 	tree := p.Tree
 	facts := []string{words.Plural(len(tree.SubAgents), "sub-agent"), words.Thousands(tree.Usage.Total()) + " tokens in all"}
@@ -83,5 +83,5 @@ func (p Turn) TreeFacts() string {
 	return strings.Join(facts, ", ")
 }
 
-// May says that the viewer sees what is the agent's.
+// May reports whether the viewer sees what is the agent's.
 func (v Viewer) May(agent string) bool { return v.All() || slices.Contains(v.Agents, agent) }

@@ -23,26 +23,26 @@ func (Turn) file() string    { return "turn" }
 func (p Turn) title() string { return fmt.Sprintf("Turn %d", p.Turn.ID) }
 func (Turn) section() string { return "/turns" }
 
-// Open says that the turn goes on.
+// Open reports whether the turn goes on.
 func (p Turn) Open() bool { return !p.Turn.State.Terminal() }
 
-// CanRetry says that trying the message again may be allowed.
+// CanRetry reports whether trying the message again may be allowed.
 func (p Turn) CanRetry() bool {
 	return !p.Open() && p.As == 0 && p.Turn.State != turnkeeper.TurnSucceeded &&
 		(p.Message.TurnID == p.Turn.ID || p.Message.State == turnkeeper.MessageWaiting)
 }
 
-// Risky says that trying again may repeat effects.
+// Risky reports whether trying again may repeat effects.
 func (p Turn) Risky() bool {
 	return p.Turn.State == turnkeeper.TurnDegraded || p.Turn.State == turnkeeper.TurnCancelled && p.Turn.Dispatches > 0
 }
 
-// MayHaveActed says that a call may have changed something outside.
+// MayHaveActed reports whether a call may have changed something outside.
 func (p Turn) MayHaveActed() bool {
 	return slices.ContainsFunc(p.Rounds, func(r turnkeeper.Round) bool { return slices.ContainsFunc(r.Calls, p.Turn.MayHaveActed) })
 }
 
-// Took is the time of the turn, so far.
+// Took returns the time of the turn, so far.
 func (p Turn) Took() time.Duration {
 	if p.Open() {
 		return max(p.Now.Sub(p.Turn.CreatedAt), 0)
@@ -50,7 +50,7 @@ func (p Turn) Took() time.Duration {
 	return p.Turn.Duration()
 }
 
-// Spent is where the time went.
+// Spent returns where the time went.
 func (p Turn) Spent() (s struct{ Models, Tools time.Duration }) {
 	for _, r := range p.Rounds {
 		s.Models += r.Latency
@@ -61,7 +61,7 @@ func (p Turn) Spent() (s struct{ Models, Tools time.Duration }) {
 	return s
 }
 
-// Retries are the model calls that had to be made again.
+// Retries returns the model calls that had to be made again.
 func (p Turn) Retries() (n int) {
 	for _, r := range p.Rounds {
 		n += max(r.Attempts-1, 0)
@@ -69,7 +69,7 @@ func (p Turn) Retries() (n int) {
 	return n
 }
 
-// FailedFor are the model calls for a round that gave no answer.
+// FailedFor returns the model calls for a round that gave no answer.
 func (p Turn) FailedFor(round int) (failed []turnkeeper.FailedAttempt) {
 	for _, f := range p.Failed {
 		if f.Round == round {
@@ -79,7 +79,7 @@ func (p Turn) FailedFor(round int) (failed []turnkeeper.FailedAttempt) {
 	return failed
 }
 
-// FailedAfter are those for a round that has no answer.
+// FailedAfter returns those for a round that has no answer.
 func (p Turn) FailedAfter() (failed []turnkeeper.FailedAttempt) {
 	for _, f := range p.Failed {
 		if f.Round > len(p.Rounds) {
@@ -89,15 +89,15 @@ func (p Turn) FailedAfter() (failed []turnkeeper.FailedAttempt) {
 	return failed
 }
 
-// IsReply says that a round's text is the reply.
+// IsReply reports whether a round's text is the reply.
 func (p Turn) IsReply(r turnkeeper.Round) bool {
 	return p.Reply != nil && r.Text != "" && r.Text == p.Reply.Body
 }
 
-// Background says that a call went on while the turn did.
+// Background reports whether a call went on while the turn did.
 func (Turn) Background(c turnkeeper.ToolCall) bool { return agentturn.WentOn(c) }
 
-// Holder is the worker of a dispatch: of one that goes on, who holds the turn.
+// Holder returns the worker of a dispatch: of one that goes on, who holds the turn.
 func (p Turn) Holder(d turnkeeper.Dispatch) turnkeeper.WorkerID {
 	if d.EndedAt.IsZero() {
 		return cmp.Or(d.WorkerID, p.Turn.WorkerID)
@@ -105,7 +105,7 @@ func (p Turn) Holder(d turnkeeper.Dispatch) turnkeeper.WorkerID {
 	return d.WorkerID
 }
 
-// OutputOf is the stored result of a call; nil: there is none.
+// OutputOf returns the stored result of a call; nil: there is none.
 func (p Turn) OutputOf(c turnkeeper.ToolCall) *turnkeeper.Output {
 	for i := range p.Outputs {
 		if p.Outputs[i].ID == c.OutputID {

@@ -63,7 +63,7 @@ type Call struct {
 	TraceParent string // the sender's trace context; empty: none
 }
 
-// keyOf is the idempotency key of a request.
+// keyOf returns the idempotency key of a request.
 func keyOf(r *http.Request) string { return r.Header.Get("Idempotency-Key") }
 
 // Create accepts a message, and answers with its response: at once, with its events,
@@ -100,7 +100,7 @@ func (a *API) Create(c Call) error {
 	return a.answer(c, id, wait)
 }
 
-// conversation is the one that a request continues, or begins. A repeat with the same
+// conversation returns the one that a request continues, or begins. A repeat with the same
 // key begins the same.
 func (a *API) conversation(c Call, r *request, kept *storage.Response) (string, error) {
 	switch key := keyOf(c.Request); {
@@ -204,12 +204,13 @@ func (a *API) Cancel(c Call) error {
 	return a.answer(c, r.Message.ID, cancelTime)
 }
 
-type list[V any] struct {
-	Object  string `json:"object"`
-	Data    []V    `json:"data"`
-	FirstID string `json:"first_id,omitempty"`
-	LastID  string `json:"last_id,omitempty"`
-	HasMore *bool  `json:"has_more,omitempty"`
+// An InputList is what was sent: one message.
+type InputList struct {
+	Object  string `json:"object" schema:"const=list"`
+	Data    []item `json:"data"`
+	FirstID string `json:"first_id"`
+	LastID  string `json:"last_id"`
+	HasMore bool   `json:"has_more"`
 }
 
 // Input gives the message of a response.
@@ -219,14 +220,21 @@ func (a *API) Input(c Call) error {
 		return err
 	}
 	in := inputOf(r)
-	return write(c.W, http.StatusOK, list[item]{"list", []item{in}, in.ID, in.ID, new(false)})
+	return write(c.W, http.StatusOK, InputList{"list", []item{in}, in.ID, in.ID, false})
 }
 
-type model struct {
+// A Model is an agent, as a model.
+type Model struct {
 	ID      string `json:"id"`
-	Object  string `json:"object"`
+	Object  string `json:"object" schema:"const=model"`
 	Created int64  `json:"created"`
 	OwnedBy string `json:"owned_by"`
+}
+
+// A ModelList lists models.
+type ModelList struct {
+	Object string  `json:"object" schema:"const=list"`
+	Data   []Model `json:"data"`
 }
 
 // Models lists the agents that the caller may send to.
@@ -235,7 +243,7 @@ func (a *API) Models(c Call) error {
 	if err != nil {
 		return err
 	}
-	all := list[model]{Object: "list", Data: []model{}}
+	all := ModelList{Object: "list", Data: []Model{}}
 	for _, agent := range agents {
 		if agent.RetiredAt.IsZero() && c.Caller.Sees(agent.Name) {
 			all.Data = append(all.Data, modelOf(agent.Name))
@@ -259,4 +267,4 @@ func (a *API) Model(c Call) error {
 	return noModel(name)
 }
 
-func modelOf(agent string) model { return model{agent, "model", 0, "turnkeeper"} }
+func modelOf(agent string) Model { return Model{agent, "model", 0, "turnkeeper"} }

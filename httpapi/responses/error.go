@@ -27,7 +27,7 @@ var ErrGone = errors.New("the answer has begun")
 // chatCompletions is a path that OpenAI's clients try and this API does not have.
 const chatCompletions = "/v1/chat/completions"
 
-// NoPath is the detail of the refusal of a path that does not exist.
+// NoPath returns the detail of the refusal of a path that does not exist.
 func NoPath(path string) string {
 	if path == chatCompletions {
 		return "this server has OpenAI's Responses API, and not chat completions: send the request to POST /v1/responses"
@@ -35,7 +35,7 @@ func NoPath(path string) string {
 	return "there is nothing at this path: GET /openapi.json tells what there is"
 }
 
-// Speaks says that errors of a path are told in this shape.
+// Speaks reports whether errors of a path are told in this shape.
 func Speaks(path string) bool {
 	for _, root := range []string{"/v1/responses", "/v1/models", chatCompletions} {
 		if rest, under := strings.CutPrefix(path, root); under && (rest == "" || rest[0] == '/') {
@@ -45,8 +45,9 @@ func Speaks(path string) bool {
 	return false
 }
 
-type errorBody struct {
-	Error errorView `json:"error"`
+// An ErrorBody is an error as clients of OpenAI's API read it.
+type ErrorBody struct {
+	Error errorView `json:"error" schema:"inline"`
 }
 
 type errorView struct {
@@ -73,7 +74,7 @@ func (e *Error) Refuse(w http.ResponseWriter, r *http.Request) error {
 	if e.Status == http.StatusConflict || kind == "server_error" && r.Method == http.MethodPost && keyOf(r) == "" {
 		w.Header().Set("X-Should-Retry", "false")
 	}
-	return write(w, e.Status, errorBody{errorView{Message: e.Message, Type: kind, Param: orNull(e.Param), Code: orNull(code)}})
+	return write(w, e.Status, ErrorBody{errorView{Message: e.Message, Type: kind, Param: orNull(e.Param), Code: orNull(code)}})
 }
 
 func invalid(param, code, format string, args ...any) *Error {

@@ -10,7 +10,7 @@ import (
 type event struct {
 	Type         string      `json:"type"`
 	Number       int64       `json:"sequence_number"`
-	Response     *object     `json:"response,omitempty"`
+	Response     *Response   `json:"response,omitempty"`
 	OutputIndex  *int        `json:"output_index,omitempty"`
 	Item         *item       `json:"item,omitempty"`
 	ItemID       string      `json:"item_id,omitempty"`
@@ -25,7 +25,7 @@ type event struct {
 // the order of events, gives other numbers to events that clients have by the old ones.
 const pieceBytes = 1024
 
-// eventsOf are all events of a response that have come so far, numbered from 0. They
+// eventsOf returns all events of a response that have come so far, numbered from 0. They
 // depend on what is stored only: later ones are added, and those before stay.
 func eventsOf(r storage.Response) []event {
 	s := series{r: r}
@@ -61,9 +61,9 @@ func (s *series) add(e event) {
 	s.events = append(s.events, e)
 }
 
-func (s *series) lifecycle(kind string, view object) { s.add(event{Type: kind, Response: &view}) }
+func (s *series) lifecycle(kind string, view Response) { s.add(event{Type: kind, Response: &view}) }
 
-// reply is the reply as it would have been streamed.
+// reply adds the events of the reply, as it would have been streamed.
 func (s *series) reply(status string) {
 	at := event{OutputIndex: new(0), ItemID: outputOf(s.r, "").ID, ContentIndex: new(0)}
 	begun, whole := outputOf(s.r, statusInProgress), outputOf(s.r, status, text(s.r.Reply))

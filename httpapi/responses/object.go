@@ -20,43 +20,43 @@ const (
 	statusCancelled  = "cancelled"
 )
 
-// An object is a response as clients read it.
-type object struct {
+// A Response is what clients read of one.
+type Response struct {
 	ID                string             `json:"id"`
-	Object            string             `json:"object"`
+	Object            string             `json:"object" schema:"const=response"`
 	CreatedAt         int64              `json:"created_at"`
 	CompletedAt       *int64             `json:"completed_at"`
-	Status            string             `json:"status"`
+	Status            string             `json:"status" schema:"enum=queued|in_progress|completed|incomplete|failed|cancelled" doc:"incomplete: the reply is degraded"`
 	Background        bool               `json:"background"`
 	Error             *failure           `json:"error"`
 	IncompleteDetails *incompleteDetails `json:"incomplete_details"`
-	Instructions      *string            `json:"instructions"`
-	MaxOutputTokens   *int64             `json:"max_output_tokens"`
-	MaxToolCalls      *int64             `json:"max_tool_calls"`
+	Instructions      *string            `json:"instructions" schema:"type=null"`
+	MaxOutputTokens   *int64             `json:"max_output_tokens" schema:"type=null"`
+	MaxToolCalls      *int64             `json:"max_tool_calls" schema:"type=null"`
 	Model             string             `json:"model"`
 	Output            []item             `json:"output"`
 	ParallelToolCalls bool               `json:"parallel_tool_calls"`
 	PreviousID        *string            `json:"previous_response_id"`
 	Conversation      named              `json:"conversation"`
-	Store             bool               `json:"store"`
-	Temperature       *float64           `json:"temperature"`
-	Text              textFormat         `json:"text"`
+	Store             bool               `json:"store" schema:"const=true"`
+	Temperature       *float64           `json:"temperature" schema:"type=null"`
+	Text              textFormat         `json:"text" schema:"type=object"`
 	ToolChoice        string             `json:"tool_choice"`
-	Tools             []struct{}         `json:"tools"`
-	TopP              *float64           `json:"top_p"`
+	Tools             []struct{}         `json:"tools" schema:"maxItems=0"`
+	TopP              *float64           `json:"top_p" schema:"type=null"`
 	Truncation        string             `json:"truncation"`
 	Usage             *usage             `json:"usage"`
-	Metadata          map[string]string  `json:"metadata"`
+	Metadata          map[string]string  `json:"metadata" schema:"maxProperties=16"`
 	Turnkeeper        *own               `json:"turnkeeper,omitempty"`
 }
 
 type failure struct {
 	Code    string `json:"code"`
-	Message string `json:"message"`
+	Message string `json:"message" doc:"the reply"`
 }
 
 type incompleteDetails struct {
-	Reason string `json:"reason"`
+	Reason string `json:"reason" doc:"the turn's continuation_stop_reason"`
 }
 
 type named struct {
@@ -85,7 +85,7 @@ type usage struct {
 type own struct {
 	MessageID  turnkeeper.MessageID   `json:"message_id"`
 	TurnID     turnkeeper.TurnID      `json:"turn_id"`
-	Outcome    turnkeeper.TurnState   `json:"outcome"`
+	Outcome    turnkeeper.TurnState   `json:"outcome" schema:"ref=Outcome"`
 	StopReason *turnkeeper.StopReason `json:"continuation_stop_reason"`
 	ErrorClass string                 `json:"error_class"`
 	Calls      []views.ReplyCall      `json:"calls"`
@@ -94,14 +94,14 @@ type own struct {
 // An item is a message: the reply in an output, what was sent in a list of the input.
 type item struct {
 	ID      string `json:"id"`
-	Type    string `json:"type"`
-	Role    string `json:"role"`
+	Type    string `json:"type" schema:"const=message"`
+	Role    string `json:"role" schema:"enum=assistant|user"`
 	Status  string `json:"status"`
 	Content []part `json:"content"`
 }
 
 type part struct {
-	Type        string     `json:"type"`
+	Type        string     `json:"type" schema:"enum=output_text|input_text"`
 	Text        string     `json:"text"`
 	Annotations []struct{} `json:"annotations,omitzero"`
 	Logprobs    []struct{} `json:"logprobs,omitzero"`
@@ -111,7 +111,7 @@ const idPrefix = "resp_"
 
 func idOf(id turnkeeper.MessageID) string { return idPrefix + strconv.FormatInt(int64(id), 10) }
 
-// messageOf is the message that an id names.
+// messageOf returns the message that an id names.
 func messageOf(id string) (turnkeeper.MessageID, bool) {
 	digits, ok := strings.CutPrefix(id, idPrefix)
 	n, err := strconv.ParseInt(digits, 10, 64)
@@ -136,8 +136,8 @@ func statusOf(r storage.Response) string {
 	return statusInProgress // also between two attempts
 }
 
-// viewOf is a response as it stands.
-func viewOf(r storage.Response) object {
+// viewOf returns a response as it stands.
+func viewOf(r storage.Response) Response {
 	view := openView(r, statusOf(r))
 	if r.Outcome == "" {
 		return view
@@ -157,10 +157,10 @@ func viewOf(r storage.Response) object {
 	return view
 }
 
-// openView is a response that has no end yet, at a status.
-func openView(r storage.Response, status string) object {
+// openView returns a response that has no end yet, at a status.
+func openView(r storage.Response, status string) Response {
 	m := r.Message
-	view := object{
+	view := Response{
 		ID: idOf(m.ID), Object: "response", CreatedAt: m.AcceptedAt.Unix(), Status: status, Background: r.Background, Model: m.Agent,
 		Output: []item{}, ParallelToolCalls: true, Conversation: named{m.Conversation}, Store: true, ToolChoice: "auto",
 		Tools: []struct{}{}, Truncation: "disabled", Metadata: r.Metadata,
@@ -178,7 +178,7 @@ func outputOf(r storage.Response, status string, content ...part) item {
 
 func text(s string) part { return part{"output_text", s, []struct{}{}, []struct{}{}} }
 
-// inputOf is the message that was sent.
+// inputOf returns the message that was sent.
 func inputOf(r storage.Response) item {
 	return item{"msg_in_" + strconv.FormatInt(int64(r.Message.ID), 10), "message", "user", statusCompleted, []part{{Type: "input_text", Text: r.Message.Body}}}
 }

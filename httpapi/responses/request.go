@@ -11,6 +11,19 @@ import (
 	"turnkeeper"
 )
 
+// A Request is the body of POST /v1/responses, as it is described to clients. A parameter is
+// looked up in the table below, which knows more of them.
+type Request struct {
+	Model        string            `json:"model" doc:"an agent's name; turnkeeper/ may stand before it"`
+	Input        any               `json:"input" doc:"a text, or a list of messages of the role user with text"`
+	Background   bool              `json:"background,omitempty" schema:"default=false"`
+	Stream       bool              `json:"stream,omitempty" schema:"default=false"`
+	Store        bool              `json:"store,omitempty" schema:"const=true"`
+	PreviousID   string            `json:"previous_response_id,omitempty" schema:"nullable"`
+	Conversation any               `json:"conversation,omitempty" doc:"a name, or {\"id\": name}"`
+	Metadata     map[string]string `json:"metadata,omitempty" schema:"nullable,maxProperties=16"`
+}
+
 // A request is the body of POST /v1/responses, understood.
 type request struct {
 	agent        string

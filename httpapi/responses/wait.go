@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	pollTime  = time.Second      // between looks, where no doorbell rings
-	writeTime = 30 * time.Second // for a client to read what is written
+	pollTime     = time.Second      // between looks, where no doorbell rings
+	writeTimeout = 30 * time.Second // for a client to read what is written
 )
 
-// A watch looks at a response when there may be something new.
+// A watch wakes whoever waits for a response when there may be something new.
 type watch struct {
 	rings    <-chan struct{}
 	poll     *time.Ticker
@@ -38,7 +38,7 @@ func (a *API) watch(over time.Duration) *watch {
 	return w
 }
 
-// What a watch came back for.
+// Why a watch returned.
 type reason int
 
 const (
@@ -68,7 +68,7 @@ func (w *watch) next(ctx context.Context) reason {
 
 // answer gives a response when it is done; as it stands, when the time is over first.
 func (a *API) answer(c Call, id turnkeeper.MessageID, wait time.Duration) error {
-	_ = http.NewResponseController(c.W).SetWriteDeadline(time.Now().Add(wait + writeTime))
+	_ = http.NewResponseController(c.W).SetWriteDeadline(time.Now().Add(wait + writeTimeout))
 	r, why, err := a.await(c.Context(), id, wait)
 	switch {
 	case err != nil:
@@ -161,9 +161,9 @@ func (w *writer) event(e event) error {
 	return w.write(b.Bytes())
 }
 
-// write gives a slow client its time and no more.
+// write writes and flushes, within writeTimeout.
 func (w *writer) write(b []byte) error {
-	_ = w.control.SetWriteDeadline(time.Now().Add(writeTime))
+	_ = w.control.SetWriteDeadline(time.Now().Add(writeTimeout))
 	if _, err := w.w.Write(b); err != nil {
 		return err
 	}

@@ -116,16 +116,17 @@ var targets = []Target{
 	// Who may do what.
 	{
 		Name:    "tokens",
-		Go:      []Code{{File: "httpapi/admission.go"}, {File: "httpapi/session.go"}, {File: "httpapi/limits.go"}, {File: "httpapi/connections.go"}, {File: "storage/tokens.go"}},
+		Go:      []Code{{File: "httpapi/admission.go"}, {File: "httpapi/page/session.go"}, {File: "httpapi/limits.go"}, {File: "httpapi/connections.go"}, {File: "storage/tokens.go"}},
 		Queries: []string{"TokenByHash", "NoteTokenUse", "AnyToken", "RevokeToken", "CreateSession", "TokenOfSession", "EndSession"},
 		Tests:   []string{"./httpapi", "./storage"},
 	},
 	{
 		Name: "routes",
 		Go: []Code{
-			{File: "httpapi/turns.go"}, {File: "httpapi/messages.go"}, {File: "httpapi/moves.go"}, {File: "httpapi/operate.go"},
-			{File: "httpapi/parameters.go"}, {File: "httpapi/routes.go"}, {File: "httpapi/responses.go"}, {File: "httpapi/webhooks.go"},
-			{"httpapi/events.go", []string{"API.getEvents", "wantsStream", "afterOf", "API.eventList", "API.isGone", "API.place", "API.eventAt"}},
+			{File: "httpapi/turns.go"}, {File: "httpapi/messages.go"}, {File: "httpapi/schedules.go"}, {File: "httpapi/operate.go"},
+			{File: "httpapi/internal/access/access.go"}, {File: "httpapi/internal/request/parameters.go"}, {File: "httpapi/internal/request/body.go"},
+			{File: "httpapi/handler.go"}, {File: "httpapi/responses.go"}, {File: "httpapi/webhooks.go"},
+			{"httpapi/events.go", []string{"events.get", "wantsStream", "afterOf", "events.list", "events.isPurged", "events.position", "events.eventAt"}},
 		},
 		Queries: []string{"ListTurns", "ListMessages", "ListRepliesNewestFirst", "ListLanes", "OutputByID",
 			"ReadOutput", "DescribeOutput", "EventsAfter"},

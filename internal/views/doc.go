@@ -17,10 +17,10 @@ func All[N, V any](nouns []N, view func(N) V) []V {
 	return all
 }
 
-// Millis is a duration in milliseconds, not negative.
+// Millis returns a duration in milliseconds, not negative.
 func Millis(d time.Duration) int64 { return max(d.Milliseconds(), 0) }
 
-// OrNull is null for the zero value.
+// OrNull returns null for the zero value.
 func OrNull[T comparable](value T) *T {
 	var zero T
 	if value == zero {

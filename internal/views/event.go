@@ -12,9 +12,9 @@ type Event struct {
 	TurnID turnkeeper.TurnID    `json:"turn_id"`
 	Seq    int64                `json:"seq"`
 	Type   turnkeeper.EventType `json:"type"`
-	Round  int                  `json:"round"` // 0: none
-	Block  int                  `json:"block"` // 0: none
-	Data   json.RawMessage      `json:"data"`
+	Round  int                  `json:"round" doc:"0: none"`
+	Block  int                  `json:"block" doc:"0: none"`
+	Data   json.RawMessage      `json:"data" schema:"type=object|null" doc:"null: none"`
 	At     time.Time            `json:"at"`
 }
 

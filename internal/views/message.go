@@ -22,11 +22,11 @@ type Message struct {
 	Slot         *time.Time              `json:"slot"`
 	Attempts     int                     `json:"attempts"`
 	TurnID       *turnkeeper.TurnID      `json:"turn_id"`
-	Outcome      *turnkeeper.TurnState   `json:"outcome"` // of the turn that closed it; null: it is open
+	Outcome      *turnkeeper.TurnState   `json:"outcome" schema:"ref=Outcome" doc:"of the turn that closed it; null: it is open"`
 	LastError    string                  `json:"last_error"`
-	Faults       int                     `json:"counted_attempts"` // that count against it
-	WaitsFor     []string                `json:"waits_for_models"` // all of them down
-	Waits        []Wait                  `json:"waits"`            // []: it is closed, or its turn runs
+	Faults       int                     `json:"counted_attempts" doc:"attempts that count against it"`
+	WaitsFor     []string                `json:"waits_for_models" doc:"models, all of them down, that it waits for"`
+	Waits        []Wait                  `json:"waits" doc:"what it waits for; empty: it is closed, or its turn runs"`
 	TraceParent  string                  `json:"trace_parent"`
 	AcceptedAt   time.Time               `json:"accepted_at"`
 	DueAt        time.Time               `json:"due_at"`
@@ -50,18 +50,18 @@ type Reply struct {
 	TurnID       turnkeeper.TurnID    `json:"turn_id"`
 	Agent        string               `json:"agent"`
 	Conversation string               `json:"conversation"`
-	Outcome      turnkeeper.TurnState `json:"outcome"`
-	Body         string               `json:"body"` // empty: the agent replies to such an outcome without a text
+	Outcome      turnkeeper.TurnState `json:"outcome" schema:"ref=Outcome"`
+	Body         string               `json:"body" doc:"empty: the agent replies to such an outcome without a text (on_degraded, on_failed: silent)"`
 	CreatedAt    time.Time            `json:"created_at"`
-	ParentTurn   *turnkeeper.TurnID   `json:"parent_turn_id"` // the turn that a sub-agent wrote it for; null: it is no sub-agent's
+	ParentTurn   *turnkeeper.TurnID   `json:"parent_turn_id" doc:"the turn that a sub-agent wrote it for; null: it is no sub-agent's"`
 	ReplyEnd
 }
 
 // An Exchange is a message of a conversation with what it came to.
 type Exchange struct {
 	Message Message     `json:"message"`
-	Reply   *Reply      `json:"reply"` // null: none yet
-	Calls   []ReplyCall `json:"calls"` // of its newest turn, so far
+	Reply   *Reply      `json:"reply" doc:"null: there is none yet"`
+	Calls   []ReplyCall `json:"calls" doc:"of the message's newest turn, so far"`
 }
 
 // OfExchange shows an exchange.
@@ -75,20 +75,20 @@ func OfExchange(x storage.Exchange) Exchange {
 
 // A ReplyEnd is how the turn of a reply ended.
 type ReplyEnd struct {
-	StopReason *turnkeeper.StopReason `json:"stop_reason"` // null: an older release wrote the reply
-	ErrorClass string                 `json:"error_class"`
-	Calls      []ReplyCall            `json:"calls"`
+	StopReason *turnkeeper.StopReason `json:"stop_reason" doc:"why the turn ended; null: an older release wrote the reply"`
+	ErrorClass string                 `json:"error_class" doc:"of the error that ended the turn; empty: none"`
+	Calls      []ReplyCall            `json:"calls" doc:"what became of the tool calls of the turn, in the order they were asked for"`
 }
 
 // A ReplyCall is what became of a tool call of the turn, without what its tool returned.
 type ReplyCall struct {
-	Ordinal    int                  `json:"ordinal"` // in the turn, from 1
-	ID         string               `json:"id"`      // round-R-tool-I
+	Ordinal    int                  `json:"ordinal" doc:"in the turn, from 1"`
+	ID         string               `json:"id" doc:"round-R-tool-I"`
 	Name       string               `json:"name"`
 	Effect     turnkeeper.Effect    `json:"effect"`
 	State      turnkeeper.CallState `json:"state"`
-	DurationMs *int64               `json:"duration_ms"` // null: it did not run, or nobody knows
-	Error      string               `json:"error"`
+	DurationMs *int64               `json:"duration_ms" doc:"null: it did not run, or nobody knows"`
+	Error      string               `json:"error" doc:"in plain words why it did not succeed, at most 200 characters, without what the tool returned; empty: it did, or was not needed"`
 }
 
 // OfReply shows a reply.

@@ -12,8 +12,8 @@ import (
 type Lane struct {
 	Lane        turnkeeper.Lane      `json:"lane"`
 	Held        bool                 `json:"held"`
-	TurnID      *turnkeeper.TurnID   `json:"turn_id"` // its open turn, which may wait without the lease
-	TurnState   turnkeeper.TurnState `json:"turn_state"`
+	TurnID      *turnkeeper.TurnID   `json:"turn_id" doc:"its open turn, which may wait without the lease"`
+	TurnState   turnkeeper.TurnState `json:"turn_state" schema:"orEmpty" doc:"of its open turn; empty: there is none"`
 	WorkerID    turnkeeper.WorkerID  `json:"worker_id"`
 	Token       int64                `json:"token"`
 	GrantID     turnkeeper.GrantID   `json:"grant_id"`
@@ -23,7 +23,7 @@ type Lane struct {
 	Failures    int                  `json:"failures"`
 	NotBefore   *time.Time           `json:"not_before"`
 	Waiting     int                  `json:"waiting_messages"`
-	Silence     *Silence             `json:"worker_silence"` // null: its holder gives signs of life, or nobody holds it
+	Silence     *Silence             `json:"worker_silence" doc:"null: its holder gives signs of life, or nobody holds it"`
 }
 
 // OfLane shows a lane.
@@ -40,7 +40,7 @@ func OfLane(v storage.LaneView) Lane {
 type Schedule struct {
 	Agent        string     `json:"agent"`
 	Name         string     `json:"name"`
-	Cron         string     `json:"cron"` // in force
+	Cron         string     `json:"cron" doc:"in force"`
 	FileCron     string     `json:"cron_of_file"`
 	TimeZone     string     `json:"time_zone"`
 	Conversation string     `json:"conversation"`
@@ -48,10 +48,10 @@ type Schedule struct {
 	Active       bool       `json:"active"`
 	PausedAt     *time.Time `json:"paused_at"`
 	PausedReason string     `json:"paused_reason"`
-	NextDue      *time.Time `json:"next_due"` // null: it is paused, has ended, or that is not computed yet
+	NextDue      *time.Time `json:"next_due" doc:"null: it is paused, has ended, or that is not computed yet"`
 	LastSlot     *time.Time `json:"last_slot"`
 	LastError    string     `json:"last_error"`
-	AgentRetired bool       `json:"agent_retired"`
+	AgentRetired bool       `json:"agent_retired" doc:"it does not run while its agent is retired"`
 }
 
 // OfSchedule shows a schedule.
@@ -70,15 +70,15 @@ func OfSchedule(s turnkeeper.Schedule) Schedule {
 // A ScheduleRun is the run of a schedule that somebody asked for.
 type ScheduleRun struct {
 	MessageID turnkeeper.MessageID `json:"message_id"`
-	Waiting   bool                 `json:"waiting"` // the message waited already
+	Waiting   bool                 `json:"waiting" doc:"the message waited already"`
 }
 
 // A Scheduler is how the scheduler stands.
 type Scheduler struct {
 	PausedAt       *time.Time `json:"paused_at"`
 	PausedReason   string     `json:"paused_reason"`
-	PollIntervalMs *int64     `json:"poll_interval_ms"`        // null: as configured
-	MaxDispatches  *int       `json:"max_dispatches_per_tick"` // null: as configured
+	PollIntervalMs *int64     `json:"poll_interval_ms" doc:"null: as configured"`
+	MaxDispatches  *int       `json:"max_dispatches_per_tick" doc:"null: as configured"`
 	LastTickAt     *time.Time `json:"last_tick_at"`
 	HoldUntil      *time.Time `json:"hold_until"`
 	HoldReason     string     `json:"hold_reason"`
@@ -96,12 +96,12 @@ func OfScheduler(s storage.SchedulerSettings) Scheduler {
 type Worker struct {
 	WorkerID   turnkeeper.WorkerID    `json:"worker_id"`
 	State      turnkeeper.WorkerState `json:"state"` // alive, serving, draining, silent, stopped
-	Roles      []string               `json:"roles"` // []: an older release does not say
+	Roles      []string               `json:"roles" doc:"api, scheduler, webhooks, worker; empty: an older release has not said"`
 	Host       string                 `json:"host"`
 	PID        int                    `json:"pid"`
 	Version    string                 `json:"version"`
-	Slots      int                    `json:"slots"`
-	TakeoverMs int64                  `json:"takeover_after_ms"`
+	Slots      int                    `json:"slots" doc:"turns that it takes at once; 0: it takes none"`
+	TakeoverMs int64                  `json:"takeover_after_ms" doc:"how long it may be silent; 0: until its leases end"`
 	StartedAt  time.Time              `json:"started_at"`
 	BeatAt     time.Time              `json:"last_heartbeat_at"`
 	SilentMs   int64                  `json:"silent_ms"`
@@ -120,11 +120,11 @@ func OfWorker(h turnkeeper.Heartbeat) Worker {
 type Agent struct {
 	Name           string     `json:"name"`
 	Description    string     `json:"description"`
-	Lane           string     `json:"lane"` // agent or conversation
+	Lane           string     `json:"lane" schema:"ref=LaneKind"` // agent or conversation
 	DefinitionHash string     `json:"definition_hash"`
-	RetiredAt      *time.Time `json:"retired_at"`       // null: it takes messages
-	LeftWaiting    int        `json:"left_waiting"`     // messages that wait, if it is retired
-	Paused         []string   `json:"paused_schedules"` // by name
+	RetiredAt      *time.Time `json:"retired_at" doc:"since when it takes no new messages; null: it takes them"`
+	LeftWaiting    int        `json:"left_waiting" doc:"messages that wait, if it is retired"`
+	Paused         []string   `json:"paused_schedules" doc:"by name"`
 }
 
 // OfAgent shows an agent.

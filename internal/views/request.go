@@ -7,27 +7,27 @@ import "turnkeeper"
 type Request struct {
 	Provider       string             `json:"provider"`
 	Model          string             `json:"model"`
-	Window         int                `json:"window_tokens"`
-	Answer         int                `json:"reserved_answer_tokens"`
-	Safety         int                `json:"safety_tokens"`
-	System         int                `json:"system_prompt_tokens"`
-	Tools          int                `json:"tool_definition_tokens"`
-	History        int                `json:"history_tokens"`
-	Turn           int                `json:"turn_tokens"`
-	Notice         int                `json:"notice_tokens"`
+	Window         int                `json:"window_tokens" schema:"format=int64"`
+	Answer         int                `json:"reserved_answer_tokens" schema:"format=int64"`
+	Safety         int                `json:"safety_tokens" schema:"format=int64"`
+	System         int                `json:"system_prompt_tokens" schema:"format=int64"`
+	Tools          int                `json:"tool_definition_tokens" schema:"format=int64"`
+	History        int                `json:"history_tokens" schema:"format=int64"`
+	Turn           int                `json:"turn_tokens" schema:"format=int64"`
+	Notice         int                `json:"notice_tokens" schema:"format=int64"`
 	Factor         float64            `json:"correction_factor"`
-	Estimate       int                `json:"estimated_tokens"` // corrected
-	Room           int                `json:"room_tokens"`
-	Reported       *int64             `json:"reported_tokens"` // null: the provider reported none
-	Dropped        string             `json:"dropped_results"` // of this turn's calls, by number
+	Estimate       int                `json:"estimated_tokens" schema:"format=int64" doc:"corrected"`
+	Room           int                `json:"room_tokens" schema:"format=int64"`
+	Reported       *int64             `json:"reported_tokens" doc:"null: the provider reported none"`
+	Dropped        string             `json:"dropped_results" doc:"of this turn's calls, by number"`
 	FirstPast      *turnkeeper.TurnID `json:"first_earlier_turn"`
 	LeanPast       *turnkeeper.TurnID `json:"earlier_results_dropped_to_turn"`
 	Omitted        int                `json:"earlier_turns_not_shown"`
 	Summary        *turnkeeper.TurnID `json:"summary_to_turn"`
 	SilentlyCut    bool               `json:"silently_cut"`
-	CompactedTo    *int               `json:"compacted_to_tokens"` // null: the provider refused nothing as too long
+	CompactedTo    *int               `json:"compacted_to_tokens" schema:"format=int64" doc:"null: the provider refused nothing as too long"`
 	SHA256         string             `json:"sha256"`
-	Bytes          int                `json:"bytes"`
+	Bytes          int                `json:"bytes" schema:"format=int64"`
 	ToolsHash      string             `json:"tools_sha256"`
 	NoticeText     string             `json:"notice"`
 	ToolsForbidden bool               `json:"last_round"`

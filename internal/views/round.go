@@ -22,7 +22,7 @@ type Round struct {
 	EndedAt      time.Time `json:"ended_at"`
 	ToolCalls    []Call    `json:"tool_calls"`
 
-	Request *Request `json:"request"` // null: an older release wrote the round
+	Request *Request `json:"request" doc:"null: an older release wrote the round"`
 }
 
 // OfRound shows a round.
@@ -37,13 +37,13 @@ func OfRound(r turnkeeper.Round) Round {
 
 // A FailedAttempt is a model call that gave no answer.
 type FailedAttempt struct {
-	Round      int       `json:"round"`   // that it was made for; it may have no answer
-	Attempt    int       `json:"attempt"` // of the round; 0: a call beside the rounds
+	Round      int       `json:"round" doc:"that it was made for; it may have no answer"`
+	Attempt    int       `json:"attempt" doc:"of the round; 0: a call beside the rounds"`
 	Provider   string    `json:"provider"`
 	Model      string    `json:"model"`
 	ErrorClass string    `json:"error_class"`
 	Error      string    `json:"error"`
-	Text       string    `json:"text"` // what it had streamed, its middle cut out where that is long
+	Text       string    `json:"text" doc:"what it had streamed, its middle cut out where that is long"`
 	Reasoning  string    `json:"reasoning"`
 	LatencyMs  int64     `json:"latency_ms"`
 	Usage      Usage     `json:"usage"` // estimated where the provider did not report it
@@ -59,7 +59,7 @@ func OfFailedAttempt(f turnkeeper.FailedAttempt) FailedAttempt {
 
 // A Call is a tool call.
 type Call struct {
-	ID         string               `json:"id"` // round-R-tool-I
+	ID         string               `json:"id" doc:"round-R-tool-I"`
 	WireID     string               `json:"tool_call_id"`
 	ProviderID string               `json:"provider_tool_call_id"`
 	Name       string               `json:"name"`
@@ -68,8 +68,8 @@ type Call struct {
 	Effect     turnkeeper.Effect    `json:"effect"`
 	State      turnkeeper.CallState `json:"state"`
 	Paging     bool                 `json:"paging"`
-	Background bool                 `json:"background"` // it went on while the turn did
-	Detached   bool                 `json:"detached"`   // it ran in a job of its own
+	Background bool                 `json:"background" doc:"it went on while the turn did"`
+	Detached   bool                 `json:"detached" doc:"it ran in a job of its own"`
 	Starts     int                  `json:"starts"`
 	StartedAt  *time.Time           `json:"started_at"`
 	EndedAt    *time.Time           `json:"ended_at"`
@@ -78,7 +78,7 @@ type Call struct {
 	Shown      string               `json:"result"`
 	OutputID   *turnkeeper.OutputID `json:"output_id"`
 	LateResult string               `json:"late_result"`
-	Usage      *Usage               `json:"usage"` // of model calls made for it; null: there were none
+	Usage      *Usage               `json:"usage" doc:"of model calls made for it; null: there were none"`
 }
 
 // OfCall shows a tool call.
@@ -99,7 +99,7 @@ func OfCall(c turnkeeper.ToolCall) Call {
 // An Output is a stored result, without its content.
 type Output struct {
 	ID         turnkeeper.OutputID `json:"id"`
-	Call       string              `json:"tool_call"` // round-R-tool-I
+	Call       string              `json:"tool_call" doc:"round-R-tool-I"`
 	MediaType  string              `json:"media_type"`
 	SizeBytes  int64               `json:"size_bytes"`
 	Chars      int64               `json:"chars"`

@@ -10,34 +10,34 @@ import (
 // An AgentTree is a turn and all sub-agents that work for it, at whatever depth.
 type AgentTree struct {
 	Root       turnkeeper.TurnID  `json:"root_turn_id"`
-	Parent     *turnkeeper.TurnID `json:"parent_turn_id"` // whom this turn works for; null: nobody
-	ParentCall string             `json:"parent_call"`    // round-R-tool-I of that turn
-	Depth      int                `json:"depth"`          // of this turn; 0: it is the root
+	Parent     *turnkeeper.TurnID `json:"parent_turn_id" doc:"whom this turn works for; null: nobody"`
+	ParentCall string             `json:"parent_call" doc:"round-R-tool-I of that turn"`
+	Depth      int                `json:"depth" doc:"of this turn; 0: it is the root"`
 	MaxDepth   int                `json:"max_depth"`
 	MaxAgents  int                `json:"max_sub_agents"`
-	Tokens     Usage              `json:"tokens"`        // of the root and the newest turn of each sub-agent
-	MaxTokens  int64              `json:"budget_tokens"` // 0: no bound
-	MaxCalls   int64              `json:"budget_calls"`  // 0: no bound
-	UsedTokens int64              `json:"used_tokens"`   // of the budget, where there is one
+	Tokens     Usage              `json:"tokens"` // of the root and the newest turn of each sub-agent
+	MaxTokens  int64              `json:"budget_tokens" doc:"0: no bound"`
+	MaxCalls   int64              `json:"budget_calls" doc:"0: no bound"`
+	UsedTokens int64              `json:"used_tokens" doc:"of the budget, where there is one"`
 	UsedCalls  int64              `json:"used_calls"`
-	SubAgents  []SubAgent         `json:"sub_agents"` // in the order they were spawned, at most 1000
+	SubAgents  []SubAgent         `json:"sub_agents" doc:"in the order they were spawned, at most 1000"`
 }
 
 // A SubAgent is a call that gave work to an agent.
 type SubAgent struct {
 	Parent    turnkeeper.TurnID       `json:"parent_turn_id"`
-	Call      string                  `json:"call"` // round-R-tool-I
+	Call      string                  `json:"call" doc:"round-R-tool-I"`
 	Agent     string                  `json:"agent"`
 	Depth     int                     `json:"depth"`
-	MessageID *turnkeeper.MessageID   `json:"message_id"` // null: it was refused
-	State     turnkeeper.MessageState `json:"message_state"`
+	MessageID *turnkeeper.MessageID   `json:"message_id" doc:"null: it was refused"`
+	State     turnkeeper.MessageState `json:"message_state" schema:"orEmpty" doc:"empty: it was refused"`
 	TurnID    *turnkeeper.TurnID      `json:"turn_id"`
-	TurnState turnkeeper.TurnState    `json:"turn_state"`
-	Trouble   turnkeeper.SpawnTrouble `json:"trouble"` // why its call got no reply; empty: it did, or will
-	Dropped   bool                    `json:"dropped"` // nobody waits for it any more
+	TurnState turnkeeper.TurnState    `json:"turn_state" schema:"orEmpty" doc:"empty: it has none"`
+	Trouble   turnkeeper.SpawnTrouble `json:"trouble" doc:"why its call got no reply; empty: it did, or will"`
+	Dropped   bool                    `json:"dropped" doc:"nobody waits for it any more"`
 	Tokens    Usage                   `json:"tokens"`
 	Since     time.Time               `json:"since"`
-	Until     time.Time               `json:"until"` // then its reply is no longer waited for
+	Until     time.Time               `json:"until" doc:"then its reply is no longer waited for"`
 	EndedAt   *time.Time              `json:"ended_at"`
 }
 

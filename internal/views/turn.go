@@ -38,7 +38,7 @@ type Turn struct {
 	Calls          int                    `json:"executed_tool_call_count"`
 	Dispatches     int                    `json:"dispatch_count"`
 	Losses         int                    `json:"lost_worker_count"`
-	DurationMs     *int64                 `json:"turn_duration_ms"` // from the first grant to the end
+	DurationMs     *int64                 `json:"turn_duration_ms" doc:"from the first grant to the end"`
 	Tokens         Usage                  `json:"tokens"`
 	ErrorClass     string                 `json:"error_class"`
 	Error          string                 `json:"error"`
@@ -53,31 +53,31 @@ type Turn struct {
 	GrantedAt      *time.Time             `json:"granted_at"`
 	LeaseUntil     *time.Time             `json:"lease_until"`
 	EndedAt        *time.Time             `json:"ended_at"`
-	UnderWay       *UnderWay              `json:"under_way"`      // null: it does not run
-	Silence        *Silence               `json:"worker_silence"` // null: its worker gives signs of life, or it has none
+	UnderWay       *UnderWay              `json:"under_way" doc:"what it does now, which is not counted yet; null: it does not run"`
+	Silence        *Silence               `json:"worker_silence" doc:"null: its worker gives signs of life, or it has none"`
 }
 
 // An UnderWay is what a running turn does at the moment, and is not counted yet.
 type UnderWay struct {
-	Round        int        `json:"round"`         // that a model is asked for, or whose calls run
-	Since        *time.Time `json:"since"`         // of the first text, or of the grant; null: calls run
-	OutputTokens int64      `json:"output_tokens"` // of the answer so far, estimated
+	Round        int        `json:"round" doc:"that a model is asked for, or whose calls run"`
+	Since        *time.Time `json:"since" doc:"of its first text, or of the grant; null: calls run"`
+	OutputTokens int64      `json:"output_tokens" doc:"of the answer so far, estimated"`
 	Calls        []OpenCall `json:"tool_calls"`
 }
 
 // An OpenCall is a tool call that is not answered.
 type OpenCall struct {
-	ID        string               `json:"id"` // round-R-tool-I
+	ID        string               `json:"id" doc:"round-R-tool-I"`
 	Name      string               `json:"name"`
 	State     turnkeeper.CallState `json:"state"`
-	StartedAt *time.Time           `json:"started_at"` // null: no start is on record
+	StartedAt *time.Time           `json:"started_at" doc:"null: no start is on record"`
 }
 
 // A Silence is that of the worker that a turn runs on.
 type Silence struct {
 	SilentMs   int64     `json:"silent_ms"`
-	Stopped    bool      `json:"stopped"`       // the worker has said that it stops
-	TakeoverAt time.Time `json:"taken_over_at"` // the turn goes to another worker then
+	Stopped    bool      `json:"stopped" doc:"the worker has said that it stops"`
+	TakeoverAt time.Time `json:"taken_over_at" doc:"the turn goes to another worker then"`
 }
 
 // OfUnderWay shows what a running turn does; nil: it does not run.
@@ -125,7 +125,7 @@ type Dispatch struct {
 	GrantedAt time.Time           `json:"granted_at"`
 	Until     time.Time           `json:"lease_until"`
 	EndedAt   *time.Time          `json:"ended_at"`
-	Outcome   *string             `json:"outcome"`
+	Outcome   *string             `json:"outcome" schema:"ref=DispatchOutcome"`
 }
 
 // OfDispatch shows a dispatch.
@@ -133,19 +133,19 @@ func OfDispatch(d turnkeeper.Dispatch) Dispatch {
 	return Dispatch{d.Token, d.GrantID, d.JobID, d.WorkerID, d.GrantedAt, d.Until, OrNull(d.EndedAt), OrNull(d.Outcome)}
 }
 
-// An AwaitedCall is a call that is open elsewhere.
+// An AwaitedCall is a detached call that is open.
 type AwaitedCall struct {
-	Call      string              `json:"call"` // round-R-tool-I
+	Call      string              `json:"call" doc:"round-R-tool-I"`
 	Name      string              `json:"name"`
 	Since     time.Time           `json:"since"`
-	Until     *time.Time          `json:"until"` // then it counts as failed
+	Until     *time.Time          `json:"until" doc:"then it counts as failed"`
 	Attempt   int                 `json:"attempt"`
-	WorkerID  turnkeeper.WorkerID `json:"worker_id"` // that runs it; empty: it waits for one
+	WorkerID  turnkeeper.WorkerID `json:"worker_id" doc:"that runs it; empty: it waits for one"`
 	ClaimedAt *time.Time          `json:"claimed_at"`
-	ArrivedAt *time.Time          `json:"arrived_at"` // of its result, which the turn has not taken in yet
+	ArrivedAt *time.Time          `json:"arrived_at" doc:"of its result, which the turn has not taken in yet"`
 }
 
-// OfAwaitedCall shows a call that is open elsewhere.
+// OfAwaitedCall shows a detached call that is open.
 func OfAwaitedCall(a turnkeeper.AwaitedCall) AwaitedCall {
 	return AwaitedCall{
 		a.Key.String(), a.Name, a.Since, OrNull(a.Until), a.Attempt, a.WorkerID, OrNull(a.ClaimedAt), OrNull(a.ArrivedAt),
@@ -157,16 +157,16 @@ type WholeTurn struct {
 	Turn
 	Message     Message       `json:"message"`
 	Reply       *Reply        `json:"reply"`
-	TraceID     string        `json:"trace_id"`
+	TraceID     string        `json:"trace_id" doc:"of the message's sender, or its own"`
 	DispatchLog []Dispatch    `json:"dispatches"`
 	RoundLog    []Round       `json:"rounds"`
 	Outputs     []Output      `json:"outputs"`
 	Awaited     []AwaitedCall `json:"waits_for"`
 
-	Failed []FailedAttempt `json:"failed_attempts"` // in order; they are part of its tokens
+	Failed []FailedAttempt `json:"failed_attempts" doc:"in order; they are part of its tokens"`
 
-	Cancellation *Cancellation `json:"cancellation"` // null: nobody asked for one
-	Tree         *AgentTree    `json:"tree"`         // null: it works for no agent, and none for it
+	Cancellation *Cancellation `json:"cancellation" doc:"null: nobody asked for one"`
+	Tree         *AgentTree    `json:"tree" doc:"null: it works for no agent, and none for it"`
 }
 
 // A Cancellation is somebody's request that a turn be cancelled.

@@ -9,13 +9,13 @@ import (
 
 // A Wait is one thing that an open message waits for.
 type Wait struct {
-	Reason    turnkeeper.WaitReason `json:"reason"`
-	Detail    string                `json:"detail"` // in words, which may change
+	Reason    turnkeeper.WaitReason `json:"reason" doc:"more may be added"`
+	Detail    string                `json:"detail" doc:"in words, which may change"`
 	Since     *time.Time            `json:"since"`
-	Until     *time.Time            `json:"until"` // null: not known
-	TurnID    *turnkeeper.TurnID    `json:"turn_id"`
-	MessageID *turnkeeper.MessageID `json:"message_id"` // that goes first
-	WorkerID  turnkeeper.WorkerID   `json:"worker_id"`
+	Until     *time.Time            `json:"until" doc:"when it ends at the latest; null: not known"`
+	TurnID    *turnkeeper.TurnID    `json:"turn_id" doc:"that is open in the lane"`
+	MessageID *turnkeeper.MessageID `json:"message_id" doc:"that goes first"`
+	WorkerID  turnkeeper.WorkerID   `json:"worker_id" doc:"of that turn"`
 	Model     string                `json:"model"`
 }
 

@@ -10,19 +10,19 @@ import (
 // A Webhook is an endpoint that replies are pushed to. Counts go to 100,000.
 type Webhook struct {
 	Name         string     `json:"name"`
-	Origin       string     `json:"origin"`     // scheme, host and port of its address
-	Agents       []string   `json:"agents"`     // null: all
-	SubAgents    bool       `json:"sub_agents"` // also what they write for other agents
-	Served       bool       `json:"served"`     // a worker delivers for it
+	Origin       string     `json:"origin" doc:"scheme, host and port of its address"`
+	Agents       []string   `json:"agents" schema:"nullable" doc:"null: all"`
+	SubAgents    bool       `json:"sub_agents" doc:"also what they write for other agents"`
+	Served       bool       `json:"served" doc:"a worker delivers for it"`
 	SeenAt       time.Time  `json:"seen_at"`
 	AddedAt      time.Time  `json:"added_at"`
 	PausedAt     *time.Time `json:"paused_at"`
 	PausedReason string     `json:"paused_reason"`
-	NotBefore    *time.Time `json:"not_before"` // the endpoint asked for a pause until then
-	Pending      int        `json:"pending"`    // sending included
-	Sending      int        `json:"sending"`
-	Dead         int        `json:"dead"`
-	OldestMs     int64      `json:"oldest_pending_ms"` // 0: nothing is pending
+	NotBefore    *time.Time `json:"not_before" doc:"the endpoint asked for a pause until then"`
+	Pending      int        `json:"pending" schema:"format=int64" doc:"sending included"`
+	Sending      int        `json:"sending" schema:"format=int64"`
+	Dead         int        `json:"dead" schema:"format=int64"`
+	OldestMs     int64      `json:"oldest_pending_ms" doc:"0: nothing is pending"`
 	SucceededAt  *time.Time `json:"last_success_at"`
 	FailedAt     *time.Time `json:"last_failure_at"`
 	LastError    string     `json:"last_error"`
@@ -40,25 +40,25 @@ func OfWebhook(v storage.WebhookView) Webhook {
 // A Delivery is a reply on its way to a webhook.
 type Delivery struct {
 	Webhook      string                   `json:"webhook"`
-	WebhookID    string                   `json:"webhook_id"` // as the receiver is told
+	WebhookID    string                   `json:"webhook_id" doc:"as the receiver is told"`
 	ReplyID      turnkeeper.ReplyID       `json:"reply_id"`
 	MessageID    turnkeeper.MessageID     `json:"message_id"`
 	TurnID       turnkeeper.TurnID        `json:"turn_id"`
 	Agent        string                   `json:"agent"`
 	Conversation string                   `json:"conversation"`
-	Outcome      turnkeeper.TurnState     `json:"outcome"`
+	Outcome      turnkeeper.TurnState     `json:"outcome" schema:"ref=Outcome"`
 	RepliedAt    time.Time                `json:"replied_at"`
 	State        turnkeeper.DeliveryState `json:"state"`
 	Sending      bool                     `json:"sending"`
 	Attempts     int                      `json:"attempts"`
-	DueAt        *time.Time               `json:"due_at"` // of the next attempt; null: it is over
+	DueAt        *time.Time               `json:"due_at" doc:"of the next attempt; null: it is over"`
 	WorkerID     turnkeeper.WorkerID      `json:"worker_id"`
 	FirstAt      *time.Time               `json:"first_attempt_at"`
 	LastAt       *time.Time               `json:"last_attempt_at"`
-	Status       *int                     `json:"status"` // HTTP; null: there was no answer
+	Status       *int                     `json:"status" doc:"HTTP; null: there was no answer"`
 	Error        string                   `json:"error"`
 	DurationMs   *int64                   `json:"duration_ms"`
-	Redelivered  int                      `json:"redelivered"`
+	Redelivered  int                      `json:"redelivered" schema:"format=int64"`
 	CreatedAt    time.Time                `json:"created_at"`
 }
 

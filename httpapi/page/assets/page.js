@@ -116,7 +116,7 @@
     const handlers = {
       turn_start: () => tell("It runs."),
       turn_resumed: (e) => { tell("It goes on."); line(rounds, `The turn goes on: dispatch ${e.data.dispatch}.`); },
-      turn_waiting: (e) => { tell("It waits for calls that run elsewhere."); line(rounds, `Waits for ${(e.data.calls || []).join(", ")}.`); },
+      turn_waiting: (e) => { tell("It waits for detached calls."); line(rounds, `Waits for ${(e.data.calls || []).join(", ")}.`); },
       round_start: (e) => {
         tell(`Round ${e.round} of ${e.data.of}${e.data.final ? ", the last: no tools" : ""}.`);
         round = element("article", "live-round");

@@ -15,7 +15,7 @@ import (
 const word = "desk-only-7731"
 
 // work is a turn of an agent that has something of everything a route shows.
-func (h *house) work(agent, text string) (*dispatch, turnkeeper.OutputID) {
+func (h *env) work(agent, text string) (*dispatch, turnkeeper.OutputID) {
 	h.t.Helper()
 	d := h.turn(agent, "message "+text)
 	key := turnkeeper.CallKey{Round: 1, Ordinal: 1}
@@ -37,7 +37,7 @@ func (h *house) work(agent, text string) (*dispatch, turnkeeper.OutputID) {
 // TestATokenSeesItsAgentsAlone asks each route that reads with a token for one of two agents: for what
 // is the other's as for what does not exist, and for lists.
 func TestATokenSeesItsAgentsAlone(t *testing.T) {
-	h := newHouse(t, func(c *httpapi.Config) { c.NeedToken = true })
+	h := newEnv(t, func(c *httpapi.Config) { c.NeedToken = true })
 	h.work("clerk", "for-all-to-see")
 	desk, output := h.work("desk", word)
 	if _, err := h.Pool().Exec(t.Context(), "update turnkeeper.schedules set message = $1 where agent = 'desk'", word); err != nil {
@@ -73,7 +73,7 @@ func TestATokenSeesItsAgentsAlone(t *testing.T) {
 	cookie := h.signIn(clerk)
 	forAll := []string{"/v1/webhooks", "/v1/workers"} // 403 for a token for some
 	asked := 0
-	for _, pattern := range append(httpapi.New(httpapi.Config{Store: h.Store}).Patterns(), pages...) {
+	for _, pattern := range append(patterns(), pages...) {
 		path, reads := strings.CutPrefix(pattern, "GET ")
 		if !reads || slices.Contains([]string{"/metrics", "/openapi.json", "/healthz", "/readyz"}, path) {
 			continue
@@ -96,12 +96,12 @@ func TestATokenSeesItsAgentsAlone(t *testing.T) {
 			continue
 		}
 		path = strings.Replace(path, "{name}", "hook", 1)
-		for _, query := range []string{"", "?agent=clerk", "?agent=desk", "?agent=Clerk", "?agent=desk&conversation=main&text=message", "?agent=clerk&conversation=main", "?text=message&since=2026-01-01"} {
+		for _, query := range []string{"", "?agent=clerk", "?agent=desk", "?agent=Clerk", "?agent=desk&conversation=main", "?agent=desk&conversation=main&text=message", "?agent=clerk&conversation=main", "?text=message&since=2026-01-01"} {
 			a := h.ask("GET", path+query, "", headers...)
 			if strings.Contains(string(a.body), word) || query == "" && !slices.Contains(pages, pattern) && strings.Contains(string(a.body), `"desk`) {
 				t.Errorf("%s%s shows what is the desk's: %s", path, query, a.body)
 			}
-			if slices.Contains(forAll, path) && a.status != 403 {
+			if slices.Contains(forAll, path) && a.status != 403 && (query == "" || a.status != 400) { // 400: it takes no parameters
 				t.Errorf("%s%s is answered %d", path, query, a.status)
 			}
 		}

@@ -27,7 +27,7 @@ func (c *counted) Events(ctx context.Context, turn turnkeeper.TurnID, after int6
 // Many watch one turn, and the database is asked little more than for one.
 func TestManyWatchersOfOneTurn(t *testing.T) {
 	store := &counted{}
-	h := newHouse(t, func(c *httpapi.Config) { store.Store, c.Store = c.Store, store })
+	h := newEnv(t, func(c *httpapi.Config) { store.Store, c.Store = c.Store, store })
 	const watchers, events = 1000, 40
 	_, h.base = h.serveUpTo(watchers+10, func(c *httpapi.Config) { store.Store, c.Store = c.Store, store })
 	d := h.turn("clerk", "talk")
@@ -71,7 +71,7 @@ func TestManyWatchersOfOneTurn(t *testing.T) {
 // What is stored is caught up in few reads, whoever else watches.
 func TestManyStoredEvents(t *testing.T) {
 	store := &counted{}
-	h := newHouse(t, func(c *httpapi.Config) { store.Store, c.Store = c.Store, store })
+	h := newEnv(t, func(c *httpapi.Config) { store.Store, c.Store = c.Store, store })
 	const stored = 10_000
 	d := h.turn("clerk", "talk")
 	d.many(stored)
@@ -93,7 +93,7 @@ func TestManyStoredEvents(t *testing.T) {
 
 // A client that reads nothing makes nobody wait.
 func TestAClientThatDoesNotRead(t *testing.T) {
-	h := newHouse(t)
+	h := newEnv(t)
 	d := h.turn("clerk", "talk")
 	stuck := h.stuck(fmt.Sprintf("/v1/turns/%d/events", d.id))
 	defer stuck()

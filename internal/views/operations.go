@@ -8,7 +8,7 @@ import (
 // A Cancelled says what came of a cancellation.
 type Cancelled struct {
 	TurnID    turnkeeper.TurnID `json:"turn_id"`
-	Cancelled bool              `json:"cancelled"` // false: its worker has been told, and ends it
+	Cancelled bool              `json:"cancelled" doc:"false: its worker has been told, and ends it"`
 }
 
 // OfCancelled shows what came of a cancellation.
@@ -16,10 +16,10 @@ func OfCancelled(c storage.Cancelled) Cancelled { return Cancelled{c.Turn, c.Clo
 
 // A Retried says what came of a retry.
 type Retried struct {
-	MessageID turnkeeper.MessageID  `json:"message_id"` // that is handled next
-	RetryOf   *turnkeeper.MessageID `json:"retry_of"`   // null: the message is tried again itself
+	MessageID turnkeeper.MessageID  `json:"message_id" doc:"that is handled next"`
+	RetryOf   *turnkeeper.MessageID `json:"retry_of" doc:"null: the message is tried again itself"`
 	DueNow    bool                  `json:"due_now"`
-	Repeat    bool                  `json:"repeat"` // it was put into the inbox again before
+	Repeat    bool                  `json:"repeat" doc:"it was put into the inbox again before"`
 }
 
 // OfRetried shows what came of the retry of a message.

@@ -12,7 +12,7 @@ import (
 	"turnkeeper/storage"
 )
 
-func (h *house) mustBeat(b turnkeeper.Heartbeat) {
+func (h *env) mustBeat(b turnkeeper.Heartbeat) {
 	h.t.Helper()
 	b.TakeoverAfter = time.Hour
 	if err := h.Beat(h.t.Context(), b); err != nil {
@@ -31,7 +31,7 @@ func (a answer) lacks(t *testing.T, texts ...string) {
 }
 
 func TestWhatIsGoingOn(t *testing.T) {
-	h := newHouse(t)
+	h := newEnv(t)
 	running := h.turn("clerk", "work")
 	running.write(turnkeeper.Entry{
 		Failed: []turnkeeper.FailedAttempt{{Round: 1, Attempt: 1, Provider: "p", Model: "m", Class: "overloaded", Error: "503"}},
@@ -137,7 +137,7 @@ func TestWhatIsGoingOn(t *testing.T) {
 
 // A reply that is not what was asked for does not look like one that is.
 func TestOutcomesOfReplies(t *testing.T) {
-	h := newHouse(t)
+	h := newEnv(t)
 	ends := []struct {
 		state   turnkeeper.TurnState
 		message turnkeeper.MessageState
@@ -168,7 +168,7 @@ func TestOutcomesOfReplies(t *testing.T) {
 
 // Who may only send is told why a message waits, and nothing that is for operators.
 func TestWhatSendersAreTold(t *testing.T) {
-	h := newHouse(t, func(c *httpapi.Config) { c.NeedToken = true })
+	h := newEnv(t, func(c *httpapi.Config) { c.NeedToken = true })
 	h.turn("clerk", "work")
 	h.mustBeat(turnkeeper.Heartbeat{WorkerID: "worker-1", Slots: 5})
 	if _, err := h.Enqueue(t.Context(), turnkeeper.Submission{Agent: "clerk", Body: "next"}); err != nil {

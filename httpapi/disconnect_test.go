@@ -26,7 +26,7 @@ func (late) Accept(ctx context.Context, _ turnkeeper.Submission) (turnkeeper.Mes
 // a message was accepted which was not.
 func TestAClientThatEndsItsSideIsToldNothingFalse(t *testing.T) {
 	told := make(chan int, 1)
-	h := newHouse(t, func(c *httpapi.Config) {
+	h := newEnv(t, func(c *httpapi.Config) {
 		c.Store = late{c.Store}
 		c.Observe = func(_, _ string, status int, _ time.Duration) { told <- status }
 	})

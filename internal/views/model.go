@@ -10,14 +10,14 @@ import (
 // A Model is how a model stands that agents ask.
 type Model struct {
 	Model     string             `json:"model"`
-	State     string             `json:"state"` // up, down, probing (it is down, and a turn tries it), unknown (not asked yet), unused
+	State     string             `json:"state" schema:"ref=ModelState"` // up, down, probing (it is down, and a turn tries it), unknown (not asked yet), unused
 	DownSince *time.Time         `json:"down_since"`
 	Until     *time.Time         `json:"next_try_at"` // null: it is up
-	Failures  int                `json:"failures"`    // in a row
-	Class     string             `json:"error_class"` // of the newest failure
+	Failures  int                `json:"failures" doc:"in a row"`
+	Class     string             `json:"error_class" doc:"of the newest failure"`
 	Error     string             `json:"error"`
 	ProbeTurn *turnkeeper.TurnID `json:"probe_turn_id"`
-	Agents    []string           `json:"agents"` // that ask it
+	Agents    []string           `json:"agents" doc:"that ask it"`
 }
 
 // OfModel shows a model.
@@ -35,7 +35,7 @@ type BulkRetried struct {
 
 // A RetriedMessage is one of them.
 type RetriedMessage struct {
-	MessageID turnkeeper.MessageID `json:"message_id"` // that is handled next
+	MessageID turnkeeper.MessageID `json:"message_id" doc:"that is handled next"`
 	RetryOf   turnkeeper.MessageID `json:"retry_of"`
 	Agent     string               `json:"agent"`
 	Class     string               `json:"error_class"`

@@ -36,7 +36,7 @@ type retried struct {
 }
 
 func TestCancel(t *testing.T) {
-	h := newHouse(t)
+	h := newEnv(t)
 	d := h.turn("clerk", "work")
 	path := fmt.Sprintf("/v1/turns/%d/cancel", d.id)
 	for range 2 {
@@ -65,7 +65,7 @@ func TestCancel(t *testing.T) {
 }
 
 func TestRetry(t *testing.T) {
-	h := newHouse(t)
+	h := newEnv(t)
 	failed := h.turn("clerk", "work")
 	path := fmt.Sprintf("/v1/turns/%d/retry", failed.id)
 	h.ask("POST", path, "").want(t, 409, "is being handled")
@@ -96,7 +96,7 @@ func TestRetry(t *testing.T) {
 
 // TestRetryOfWhatWasCancelledInTheInbox needs no leave to repeat effects: there were none.
 func TestRetryOfWhatWasCancelledInTheInbox(t *testing.T) {
-	h := newHouse(t)
+	h := newEnv(t)
 	h.ask("POST", "/v1/messages", `{"agent":"clerk","body":"first"}`).want(t, 201, "")
 	turn := decode[struct {
 		TurnID int64 `json:"turn_id"`
@@ -114,7 +114,7 @@ func TestRetryOfWhatWasCancelledInTheInbox(t *testing.T) {
 }
 
 func TestWhoMayCancelAndRetry(t *testing.T) {
-	h := newHouse(t, func(c *httpapi.Config) { c.NeedToken = true })
+	h := newEnv(t, func(c *httpapi.Config) { c.NeedToken = true })
 	mine, other := h.turn("clerk", "a"), h.turn("desk", "b")
 	read := h.token(storage.Token{Name: "read", Scopes: []string{"read", "send"}})
 	clerk := h.token(storage.Token{Name: "clerk", Scopes: []string{"operate"}, Agents: []string{"clerk"}})

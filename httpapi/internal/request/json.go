@@ -1,4 +1,4 @@
-package httpapi
+package request
 
 import (
 	"bytes"
@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// halfPair is half a surrogate pair among the escapes of a JSON text, such as \ud83d; empty: there is none.
-// What reads the text would take another character for it.
+// halfPair returns the first unpaired surrogate among the escapes of a JSON text, such as \ud83d; empty:
+// there is none. A JSON decoder would replace it by another character.
 func halfPair(text []byte) string {
 	for i := 0; i < len(text); i++ {
 		if text[i] != '\\' {
@@ -33,7 +33,7 @@ func halfPair(text []byte) string {
 
 const escaped = len(`\u0000`)
 
-// unitOf is the code unit of an escape that the text begins with; -1: it begins with none.
+// unitOf returns the code unit of the escape that the text begins with; -1: there is none.
 func unitOf(text []byte) rune {
 	if len(text) < escaped || text[0] != '\\' || text[1] != 'u' {
 		return -1
@@ -45,9 +45,9 @@ func unitOf(text []byte) rune {
 	return rune(unit)
 }
 
-// repeated is a name that an object of the JSON text has twice, by what as makes of it;
-// empty: none has. What reads the text takes the last, and what was before it, such as a
-// proxy that looks for the agent, may have taken the first.
+// repeated returns a name that an object of the JSON text has twice, compared by what as makes of it;
+// empty: there is none. The decoder takes the last value, and a proxy that filters by agent may have
+// read the first.
 func repeated(text []byte, as func(string) string) string {
 	type level struct {
 		names map[string]bool // nil: a list

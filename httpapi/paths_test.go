@@ -8,7 +8,7 @@ import (
 
 // What no name here can be is answered as such, and is no failure of the server.
 func TestAddressesThatAreNoText(t *testing.T) {
-	h := newHouse(t)
+	h := newEnv(t)
 	for path, status := range map[string]int{
 		"/v1/outputs/%00": 404, "/v1/outputs/%ff": 404, "/v1/webhooks/%00/deliveries": 404, "/v1/webhooks/a%c3/deliveries": 404,
 		"/v1/models/%00": 404, "/v1/responses/%00": 404, "/v1/turns/%00/events": 404,

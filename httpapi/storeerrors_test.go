@@ -43,7 +43,7 @@ func TestTheDatabaseCannotBeReached(t *testing.T) {
 	if err == nil {
 		t.Fatal("there is a database")
 	}
-	h := newHouse(t, func(c *httpapi.Config) { c.Store = unreachable{c.Store, err} })
+	h := newEnv(t, func(c *httpapi.Config) { c.Store = unreachable{c.Store, err} })
 	page, program := h.ask("GET", "/", ""), h.ask("GET", "/v1/scheduler", "")
 	page.wantPage(t, http.StatusServiceUnavailable, "The database cannot be reached")
 	program.want(t, http.StatusServiceUnavailable, "the database cannot be reached")
@@ -59,7 +59,7 @@ func TestTheDatabaseCannotBeReached(t *testing.T) {
 // Nothing of what is inside is told; and an EventSource, which gives up at any
 // status but 200, is made to come again.
 func TestTheDatabaseIsAway(t *testing.T) {
-	h := newHouse(t, func(c *httpapi.Config) { c.Store = away{c.Store} })
+	h := newEnv(t, func(c *httpapi.Config) { c.Store = away{c.Store} })
 	for path, want := range map[string]string{"/v1/turns/1": "cannot be answered now", "/v1/turns/1/events": "cannot be answered now", "/readyz": "does not answer"} {
 		a := h.ask("GET", path, "")
 		a.want(t, http.StatusServiceUnavailable, want)

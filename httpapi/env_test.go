@@ -21,9 +21,9 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// A house is an API on a free port before a real database with two agents, clerk
+// An env is an API on a free port before a real database with two agents, clerk
 // and desk.
-type house struct {
+type env struct {
 	*storage.Store
 	t      *testing.T
 	base   string
@@ -31,11 +31,11 @@ type house struct {
 	server *httpapi.Server
 }
 
-func newHouse(t *testing.T, changes ...func(*httpapi.Config)) *house {
+func newEnv(t *testing.T, changes ...func(*httpapi.Config)) *env {
 	t.Helper()
 	t.Parallel()
 	url := storagetest.URL(t)
-	h := &house{Store: storagetest.Open(t, url), t: t, bell: storage.NewBell(url, zap.NewNop())}
+	h := &env{Store: storagetest.Open(t, url), t: t, bell: storage.NewBell(url, zap.NewNop())}
 	for _, name := range []string{"clerk", "desk"} {
 		source := "You are " + name + "."
 		sum := sha256.Sum256([]byte(source))
@@ -56,12 +56,12 @@ func newHouse(t *testing.T, changes ...func(*httpapi.Config)) *house {
 }
 
 // serve starts another server on the same database.
-func (h *house) serve(changes ...func(*httpapi.Config)) (*httpapi.Server, string) {
+func (h *env) serve(changes ...func(*httpapi.Config)) (*httpapi.Server, string) {
 	h.t.Helper()
 	return h.serveUpTo(200, changes...)
 }
 
-func (h *house) serveUpTo(connections int, changes ...func(*httpapi.Config)) (*httpapi.Server, string) {
+func (h *env) serveUpTo(connections int, changes ...func(*httpapi.Config)) (*httpapi.Server, string) {
 	h.t.Helper()
 	cfg := httpapi.Config{
 		Store: h.Store, Rings: func() (<-chan struct{}, func()) { return h.bell.Subscribe(storage.TopicTurns) },
@@ -93,12 +93,12 @@ type answer struct {
 }
 
 // ask asks, with headers given as name and value.
-func (h *house) ask(method, path, body string, headers ...string) answer {
+func (h *env) ask(method, path, body string, headers ...string) answer {
 	h.t.Helper()
 	return h.askAt(h.base, method, path, body, headers...)
 }
 
-func (h *house) askAt(base, method, path, body string, headers ...string) answer {
+func (h *env) askAt(base, method, path, body string, headers ...string) answer {
 	h.t.Helper()
 	req, err := http.NewRequestWithContext(h.t.Context(), method, base+path, strings.NewReader(body))
 	if err != nil {
@@ -162,7 +162,7 @@ type dispatch struct {
 }
 
 // turn enqueues a message and grants its turn, as a scheduler and a worker do.
-func (h *house) turn(agent, body string) *dispatch {
+func (h *env) turn(agent, body string) *dispatch {
 	h.t.Helper()
 	if _, err := h.Enqueue(h.t.Context(), turnkeeper.Submission{Agent: agent, Body: body}); err != nil {
 		h.t.Fatal(err)
@@ -170,7 +170,7 @@ func (h *house) turn(agent, body string) *dispatch {
 	return h.dispatch(agent)
 }
 
-func (h *house) dispatch(agent string) *dispatch {
+func (h *env) dispatch(agent string) *dispatch {
 	h.t.Helper()
 	ctx := h.t.Context()
 	var grant turnkeeper.GrantID
@@ -241,7 +241,7 @@ func (d *dispatch) finish(reply string) {
 }
 
 // token makes a token and returns the header that sends it.
-func (h *house) token(token storage.Token) string {
+func (h *env) token(token storage.Token) string {
 	h.t.Helper()
 	_, secret, err := h.CreateToken(h.t.Context(), token)
 	if err != nil {
@@ -250,7 +250,7 @@ func (h *house) token(token storage.Token) string {
 	return "Bearer " + secret
 }
 
-func one[V any](h *house, sql string, args ...any) (v V) {
+func one[V any](h *env, sql string, args ...any) (v V) {
 	h.t.Helper()
 	if err := h.Pool().QueryRow(h.t.Context(), sql, args...).Scan(&v); err != nil {
 		h.t.Fatalf("%s: %v", sql, err)
@@ -259,7 +259,7 @@ func one[V any](h *house, sql string, args ...any) (v V) {
 }
 
 // stuck asks for a stream and reads nothing of it.
-func (h *house) stuck(path string) (end func()) {
+func (h *env) stuck(path string) (end func()) {
 	h.t.Helper()
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(h.t.Context(), "tcp", strings.TrimPrefix(h.base, "http://"))

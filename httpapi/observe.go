@@ -7,26 +7,13 @@ import (
 	"time"
 )
 
-// getMetrics answers what Prometheus reads. It tells of all agents.
-func (a *API) getMetrics(c *call) error {
-	if !c.caller.seesAll() {
-		return refusal(http.StatusForbidden, "the metrics are of all agents, and this token is not")
-	}
-	if a.cfg.Metrics == nil {
-		return refusal(http.StatusNotFound, "this process keeps no metrics")
-	}
-	a.cfg.Metrics.ServeHTTP(c.w, c.Request)
-	return nil
-}
+// Watchers returns how many clients follow a turn's events.
+func (a *API) Watchers() int { return a.events.hub.Watchers() }
 
-// Watchers is how many clients follow a turn's events.
-func (a *API) Watchers() int { return a.hub.Watchers() }
-
-// statusNone stands for the status of a request whose client was gone before there was
-// an answer, as proxies have it.
+// statusNone is the status of a request whose client was gone before the answer, as proxies log it.
 const statusNone = 499
 
-// observed tells of every request and its answer.
+// observed reports every request and its answer to Observe.
 func (a *API) observed(next http.Handler) http.Handler {
 	if a.cfg.Observe == nil {
 		return next
@@ -39,8 +26,8 @@ func (a *API) observed(next http.Handler) http.Handler {
 	})
 }
 
-// routeOf is what a request asks for, in words that there are few of: a method and
-// a path can be anything.
+// routeOf returns the method and path of the route that a request matches: those of the request itself
+// can be anything.
 func (a *API) routeOf(r *http.Request) (method, route string) {
 	_, pattern := a.mux.Handler(r)
 	if method, route, ok := strings.Cut(pattern, " "); ok {
@@ -49,7 +36,7 @@ func (a *API) routeOf(r *http.Request) (method, route string) {
 	return "_OTHER", ""
 }
 
-// A recorded answer remembers its status.
+// A recorded answer keeps its status.
 type recorded struct {
 	http.ResponseWriter
 	status int
@@ -57,7 +44,7 @@ type recorded struct {
 
 // WriteHeader is of http.ResponseWriter.
 func (a *recorded) WriteHeader(status int) {
-	if a.status == 0 && status >= http.StatusOK { // those before are not the last word
+	if a.status == 0 && status >= http.StatusOK { // 1xx comes before the final status
 		a.status = status
 	}
 	a.ResponseWriter.WriteHeader(status)

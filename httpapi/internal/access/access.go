@@ -1,0 +1,218 @@
+// Package access is what a caller may see and change: it reads and writes the store for
+// the handlers of the API and of the page, and refuses what belongs to agents that are
+// not the caller's in the same words as what does not exist.
+package access
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+
+	"turnkeeper"
+	"turnkeeper/httpapi/internal/request"
+	"turnkeeper/storage"
+)
+
+// A Store is what is read and written here.
+type Store interface {
+	Message(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.Message, error)
+	WaitingMessage(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.Message, error)
+	ReplyTo(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.Reply, error)
+	CancelMessage(ctx context.Context, id turnkeeper.MessageID, reason string) (storage.Cancelled, error)
+	RetryFailed(ctx context.Context, scope storage.FailedScope) ([]storage.BulkRetried, error)
+
+	AgentOfTurn(ctx context.Context, id turnkeeper.TurnID) (string, error)
+	ViewTurn(ctx context.Context, id turnkeeper.TurnID) (storage.TurnView, error)
+	CancelTurn(ctx context.Context, id turnkeeper.TurnID, reason string) (storage.Cancelled, error)
+	Retry(ctx context.Context, id turnkeeper.MessageID, anyway bool) (storage.Retried, error)
+	FindOutput(ctx context.Context, id turnkeeper.OutputID) (turnkeeper.Output, error)
+	ReadOutput(ctx context.Context, turn turnkeeper.TurnID, id turnkeeper.OutputID, from, to int64) (string, error)
+
+	Agents(ctx context.Context) ([]turnkeeper.AgentRegistration, error)
+	Models(ctx context.Context) ([]turnkeeper.ModelHealth, error)
+	Schedules(ctx context.Context) ([]turnkeeper.Schedule, error)
+	RunSchedule(ctx context.Context, agent, name string) (id turnkeeper.MessageID, waiting bool, err error)
+	PauseScheduler(ctx context.Context, reason string) error
+}
+
+// An Access reads and writes a store for callers.
+type Access struct{ store Store }
+
+// New returns an Access.
+func New(store Store) Access { return Access{store} }
+
+// CheckTurn refuses a turn that is not the caller's.
+func (a Access) CheckTurn(c *request.Call, id turnkeeper.TurnID) error {
+	agent, err := a.store.AgentOfTurn(c.Context(), id)
+	if errors.Is(err, turnkeeper.ErrNotFound) || err == nil && !c.Caller.Sees(agent) {
+		return request.Refuse(http.StatusNotFound, "there is no turn %d", id)
+	}
+	return err
+}
+
+// Turn reads all about the turn of the path.
+func (a Access) Turn(c *request.Call) (v storage.TurnView, err error) {
+	id, err := request.ID[turnkeeper.TurnID](c, "turn")
+	if err != nil {
+		return v, err
+	}
+	if err := a.CheckTurn(c, id); err != nil {
+		return v, err
+	}
+	return a.store.ViewTurn(c.Context(), id)
+}
+
+// CancelTurn cancels a turn.
+func (a Access) CancelTurn(c *request.Call, id turnkeeper.TurnID, reason string) (storage.Cancelled, error) {
+	if err := a.CheckTurn(c, id); err != nil {
+		return storage.Cancelled{}, err
+	}
+	return a.store.CancelTurn(c.Context(), id, reason)
+}
+
+// RetryTurn tries the message of a turn again, and says which message that is.
+func (a Access) RetryTurn(c *request.Call, id turnkeeper.TurnID, anyway bool) (done storage.Retried, of turnkeeper.MessageID, err error) {
+	if err := a.CheckTurn(c, id); err != nil {
+		return done, 0, err
+	}
+	turn, err := a.store.ViewTurn(c.Context(), id)
+	if err != nil {
+		return done, 0, err
+	}
+	done, err = a.store.Retry(c.Context(), turn.Message.ID, anyway)
+	return done, turn.Message.ID, err
+}
+
+// Output reads the output of the path, without its text.
+func (a Access) Output(c *request.Call) (turnkeeper.Output, error) {
+	id := turnkeeper.OutputID(c.PathValue("id"))
+	o, err := a.store.FindOutput(c.Context(), id)
+	if err == nil {
+		err = a.CheckTurn(c, o.TurnID)
+	}
+	if _, hidden := errors.AsType[*request.Problem](err); hidden || errors.Is(err, turnkeeper.ErrNotFound) {
+		return o, request.Refuse(http.StatusNotFound, "there is no output %.60q", id)
+	}
+	return o, err
+}
+
+// OutputText reads a part of an output's text.
+func (a Access) OutputText(ctx context.Context, o turnkeeper.Output, from, to int64) (string, error) {
+	return a.store.ReadOutput(ctx, o.TurnID, o.ID, from, min(to, o.Chars))
+}
+
+// Message reads the message of the path.
+func (a Access) Message(c *request.Call) (turnkeeper.Message, error) {
+	id, err := request.ID[turnkeeper.MessageID](c, "message")
+	if err != nil {
+		return turnkeeper.Message{}, err
+	}
+	m, err := a.store.Message(c.Context(), id)
+	if errors.Is(err, turnkeeper.ErrNotFound) || err == nil && !c.Caller.Sees(m.Agent) {
+		return turnkeeper.Message{}, request.Refuse(http.StatusNotFound, "there is no message %d", id)
+	}
+	return m, err
+}
+
+// Answered reads a message with what it waits for and with its reply, nil if there is none. A
+// message that is closed has its reply, and one that is open has none: the message is read again
+// where it was closed after it was read.
+func (a Access) Answered(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.Message, *turnkeeper.Reply, error) {
+	m, err := a.store.WaitingMessage(ctx, id)
+	if err != nil {
+		return m, nil, err
+	}
+	reply, err := a.store.ReplyTo(ctx, id)
+	if errors.Is(err, turnkeeper.ErrNotFound) {
+		return m, nil, nil
+	}
+	if err == nil && m.ClosedAt.IsZero() {
+		m, err = a.store.Message(ctx, id)
+	}
+	return m, &reply, err
+}
+
+// CancelMessage cancels the message of the path at once if it waits, and else its turn.
+func (a Access) CancelMessage(c *request.Call, reason string) (storage.Cancelled, error) {
+	m, err := a.Message(c)
+	if err != nil {
+		return storage.Cancelled{}, err
+	}
+	return a.store.CancelMessage(c.Context(), m.ID, reason)
+}
+
+// RetryFailed puts messages that failed into the inbox again.
+func (a Access) RetryFailed(c *request.Call, scope storage.FailedScope) ([]storage.BulkRetried, error) {
+	for _, agent := range scope.Agents {
+		if !c.Caller.Sees(agent) {
+			return nil, turnkeeper.ErrNotFound
+		}
+	}
+	if len(scope.Agents) == 0 && !c.Caller.SeesAll() {
+		scope.Agents = c.Caller.Token.Agents
+	}
+	return a.store.RetryFailed(c.Context(), scope)
+}
+
+// Agents lists the agents.
+func (a Access) Agents(c *request.Call) ([]turnkeeper.AgentRegistration, error) {
+	all, err := a.store.Agents(c.Context())
+	return slices.DeleteFunc(all, func(r turnkeeper.AgentRegistration) bool { return !c.Caller.Sees(r.Name) }), err
+}
+
+// Models lists the models that the agents ask.
+func (a Access) Models(c *request.Call) ([]turnkeeper.ModelHealth, error) {
+	all, err := a.store.Models(c.Context())
+	if err != nil || c.Caller.SeesAll() {
+		return all, err
+	}
+	for i := range all {
+		all[i].Agents = slices.DeleteFunc(all[i].Agents, func(agent string) bool { return !c.Caller.Sees(agent) })
+	}
+	return slices.DeleteFunc(all, func(h turnkeeper.ModelHealth) bool { return len(h.Agents) == 0 }), nil
+}
+
+// Schedules lists the schedules.
+func (a Access) Schedules(c *request.Call) ([]turnkeeper.Schedule, error) {
+	all, err := a.store.Schedules(c.Context())
+	return slices.DeleteFunc(all, func(s turnkeeper.Schedule) bool { return !c.Caller.Sees(s.Agent) }), err
+}
+
+// RunSchedule runs the schedule of the path. waiting: its message waited already.
+func (a Access) RunSchedule(c *request.Call) (id turnkeeper.MessageID, waiting bool, err error) {
+	err = OnSchedule(c, func(ctx context.Context, agent, name string) (err error) {
+		id, waiting, err = a.store.RunSchedule(ctx, agent, name)
+		return err
+	})
+	return id, waiting, err
+}
+
+// OnSchedule does something with the schedule of the path.
+func OnSchedule(c *request.Call, do func(ctx context.Context, agent, name string) error) error {
+	agent, name := c.PathValue("agent"), c.PathValue("name")
+	err := turnkeeper.ErrNotFound
+	if c.Caller.Sees(agent) {
+		err = do(c.Context(), agent, name)
+	}
+	if errors.Is(err, turnkeeper.ErrNotFound) {
+		return request.Refuse(http.StatusNotFound, "there is no schedule %.60q of %.60q", name, agent)
+	}
+	return err
+}
+
+// CheckScheduler refuses a token that is for some agents: the scheduler is for all.
+func CheckScheduler(c *request.Call) error {
+	if c.Caller.SeesAll() {
+		return nil
+	}
+	return request.Refuse(http.StatusForbidden, "the scheduler is for all agents, and this token is not")
+}
+
+// PauseScheduler pauses the scheduler.
+func (a Access) PauseScheduler(ctx context.Context, reason string) error {
+	if reason == "" || len(reason) > request.MaxReason || !request.IsText(reason) {
+		return request.Refuse(http.StatusUnprocessableEntity, "say in reason why the scheduler is paused, in at most %d bytes: others will ask", request.MaxReason)
+	}
+	return a.store.PauseScheduler(ctx, reason)
+}

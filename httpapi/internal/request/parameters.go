@@ -1,0 +1,168 @@
+package request
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"turnkeeper"
+	"turnkeeper/storage"
+)
+
+// MaxWait bounds ?wait=.
+const MaxWait = time.Minute
+
+// Wait reads ?wait=, how long to wait for a reply.
+func (c *Call) Wait() (time.Duration, error) {
+	text := c.URL.Query().Get("wait")
+	if text == "" {
+		return 0, nil
+	}
+	wait, err := time.ParseDuration(text)
+	if err != nil || wait < 0 || wait > MaxWait {
+		return 0, Refuse(http.StatusBadRequest, "wait must be a duration from 0s to %s, such as 30s", "60s")
+	}
+	return wait, nil
+}
+
+// ID reads the id in the path.
+func ID[T ~int64](c *Call, noun string) (T, error) {
+	id, err := strconv.ParseInt(c.PathValue("id"), 10, 64)
+	if err != nil || id < 1 {
+		return 0, Refuse(http.StatusNotFound, "there is no %s %.40q", noun, c.PathValue("id"))
+	}
+	return T(id), nil
+}
+
+// Number reads a whole number of the query, not negative.
+func (c *Call) Number(name string, byDefault int64) (int64, error) {
+	text := c.URL.Query().Get(name)
+	if text == "" {
+		return byDefault, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 {
+		return 0, Refuse(http.StatusBadRequest, "%s must be a whole number from 0", name)
+	}
+	return n, nil
+}
+
+// Flag reads true or false.
+func (c *Call) Flag(name string, byDefault bool) (bool, error) {
+	switch c.URL.Query().Get(name) {
+	case "":
+		return byDefault, nil
+	case "true":
+		return true, nil
+	case "false":
+		return false, nil
+	}
+	return false, Refuse(http.StatusBadRequest, "%s must be true or false", name)
+}
+
+// The number of entries in a page of a list.
+const (
+	DefaultLimit = 25
+	MaxLimit     = 100
+)
+
+// Page reads what a list is asked for. cursor is the name of its parameter, states are those it
+// may be asked for.
+func (c *Call) Page(cursor string, states ...string) (storage.Page, error) {
+	limit, err := c.Number("limit", DefaultLimit)
+	if err != nil || limit < 1 || limit > MaxLimit {
+		return storage.Page{}, Refuse(http.StatusBadRequest, "limit must be 1 to %d", MaxLimit)
+	}
+	p := storage.Page{Limit: int(limit), State: c.URL.Query().Get("state")}
+	if p.State != "" && !slices.Contains(states, p.State) {
+		return p, Refuse(http.StatusBadRequest, "state must be one of %s", strings.Join(states, ", "))
+	}
+	if cursor != "" {
+		if p.Cursor, err = c.Number(cursor, 0); err != nil {
+			return p, err
+		}
+	}
+	p.Agent, err = c.agent()
+	return p, err
+}
+
+// agent reads the agent that a list is asked for; empty: all.
+func (c *Call) agent() (string, error) {
+	agent := c.URL.Query().Get("agent")
+	switch {
+	case agent == "" && !c.Caller.SeesAll() && len(c.Caller.Token.Agents) == 1:
+		return c.Caller.Token.Agents[0], nil
+	case agent == "" && !c.Caller.SeesAll():
+		return "", Refuse(http.StatusBadRequest, "this token is for several agents: name one of them by agent=NAME")
+	case agent != "" && !c.Caller.Sees(agent):
+		return "", Refuse(http.StatusForbidden, "this token is not for the agent %q", agent)
+	default:
+		return agent, nil
+	}
+}
+
+// maxWords bounds the text that is searched for, in bytes.
+const maxWords = 1000
+
+// Search reads what a list of messages or turns is asked for.
+func (c *Call) Search(states ...string) (storage.Search, error) {
+	p, err := c.Page("cursor", states...)
+	if err != nil {
+		return storage.Search{}, err
+	}
+	query := c.URL.Query()
+	f := storage.Search{Page: p, Conversation: query.Get("conversation"), Words: strings.TrimSpace(query.Get("text")), ErrorClass: query.Get("error_class")}
+	switch {
+	case f.Conversation != "" && f.Agent == "":
+		return f, Refuse(http.StatusBadRequest, "conversation wants agent too: conversations of several agents may have the same name")
+	case len(f.Words) > maxWords:
+		return f, Refuse(http.StatusBadRequest, "text has %d bytes, the limit is %d", len(f.Words), maxWords)
+	}
+	if f.Since, err = c.time("since"); err != nil {
+		return f, err
+	}
+	f.Until, err = c.time("until")
+	return f, err
+}
+
+// time reads a time of the query; zero: none is given.
+func (c *Call) time(name string) (time.Time, error) {
+	text := strings.ReplaceAll(c.URL.Query().Get(name), " ", "+") // the plus of an offset that was not escaped
+	if text == "" {
+		return time.Time{}, nil
+	}
+	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02T15:04", time.DateOnly} {
+		if t, err := time.Parse(layout, text); err == nil && t.Year() > 0 {
+			return t, nil
+		}
+	}
+	return time.Time{}, Refuse(http.StatusBadRequest, "%s must be a time such as 2026-02-28T07:30:00Z, or a date; without an offset it is UTC", name)
+}
+
+// Conversation reads which conversation a transcript is asked for.
+func (c *Call) Conversation() (storage.Page, string, error) {
+	p, err := c.Page("cursor")
+	conversation := c.URL.Query().Get("conversation")
+	if err == nil && (p.Agent == "" || conversation == "") {
+		err = Refuse(http.StatusBadRequest, "a transcript is of one conversation: name it by agent=NAME and conversation=NAME")
+	}
+	return p, conversation, err
+}
+
+// The states that lists can be asked for.
+var (
+	MessageStates = []string{
+		string(turnkeeper.MessageWaiting), string(turnkeeper.MessageRunning), string(turnkeeper.MessageAnswered),
+		string(turnkeeper.MessageFailed), string(turnkeeper.MessageCancelled),
+	}
+	TurnStates = []string{
+		string(turnkeeper.TurnQueued), string(turnkeeper.TurnRunning), string(turnkeeper.TurnWaiting), string(turnkeeper.TurnSucceeded),
+		string(turnkeeper.TurnDegraded), string(turnkeeper.TurnFailed), string(turnkeeper.TurnCancelled),
+	}
+)
+
+// IsText reports whether a text can be stored: valid UTF-8 without NUL.
+func IsText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }

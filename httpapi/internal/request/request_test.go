@@ -1,0 +1,31 @@
+package request
+
+import (
+	"testing"
+
+	"turnkeeper/storage"
+)
+
+func TestWhatACallerMay(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name               string
+		token              *storage.Token
+		sends, sees, seesO bool
+		all                bool
+	}{
+		{"without a token", nil, true, true, true, true},
+		{"of all agents", &storage.Token{Scopes: []string{ScopeSend}}, true, true, true, true},
+		{"of one agent", &storage.Token{Scopes: []string{ScopeRead, ScopeSend}, Agents: []string{"clerk"}}, true, true, false, false},
+		{"of another agent", &storage.Token{Scopes: []string{ScopeRead}, Agents: []string{"clerks"}}, false, false, false, false},
+		{"of no agent", &storage.Token{Agents: []string{}}, false, false, false, false},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			c := Caller{test.token}
+			if c.May(ScopeSend) != test.sends || c.Sees("clerk") != test.sees || c.Sees("desk") != test.seesO || c.SeesAll() != test.all {
+				t.Errorf("sends %v, sees clerk %v and desk %v, all %v", c.May(ScopeSend), c.Sees("clerk"), c.Sees("desk"), c.SeesAll())
+			}
+		})
+	}
+}

@@ -1,0 +1,217 @@
+package page
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"mime"
+	"net/http"
+	"strings"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/httpapi/internal/access"
+	"turnkeeper/httpapi/internal/request"
+	"turnkeeper/storage"
+)
+
+// readForm reads the form that a page of this server sent. A request without the headers by
+// which a browser tells its origin is not a browser's: programs use the API.
+func readForm(c *request.Call) error { return readFormUpTo(c, request.BodyOverhead) }
+
+// readFormUpTo is readForm for a form of at most limit bytes.
+func readFormUpTo(c *request.Call, limit int64) error {
+	if c.Header.Get("Sec-Fetch-Site") == "" && c.Header.Get("Origin") == "" {
+		return request.Refuse(http.StatusForbidden, "forms are for the page in a browser; programs use the API under /v1")
+	}
+	if kind, _, _ := mime.ParseMediaType(c.Header.Get("Content-Type")); kind != "application/x-www-form-urlencoded" {
+		return request.Refuse(http.StatusUnsupportedMediaType, "the form must be application/x-www-form-urlencoded")
+	}
+	control := http.NewResponseController(c.W)
+	_ = control.SetReadDeadline(time.Now().Add(request.BodyTimeout))
+	c.Body = http.MaxBytesReader(c.W, c.Body, limit)
+	err := c.ParseForm()
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return request.Refuse(http.StatusRequestEntityTooLarge, "the form is longer than %d bytes", limit)
+	}
+	if err != nil {
+		return request.Refuse(http.StatusBadRequest, "the form cannot be read")
+	}
+	_ = control.SetReadDeadline(time.Time{})
+	return nil
+}
+
+// readReason reads the form and the reason in it.
+func readReason(c *request.Call) (string, error) {
+	if err := readForm(c); err != nil {
+		return "", err
+	}
+	reason := strings.TrimSpace(c.PostForm.Get("reason"))
+	if len(reason) > request.MaxReason {
+		return "", request.Refuse(http.StatusUnprocessableEntity, "the reason has %d bytes, the limit is %d", len(reason), request.MaxReason)
+	}
+	return reason, nil
+}
+
+func (h *Handler) cancelTurn(c *request.Call) error {
+	id, err := request.ID[turnkeeper.TurnID](c, "turn")
+	if err != nil {
+		return err
+	}
+	reason, err := readReason(c)
+	if err != nil {
+		return err
+	}
+	done, err := h.access.CancelTurn(c, id, reason)
+	if err != nil {
+		return err
+	}
+	return goToCancelled(c, done)
+}
+
+func (h *Handler) cancelMessage(c *request.Call) error {
+	reason, err := readReason(c)
+	if err != nil {
+		return err
+	}
+	done, err := h.access.CancelMessage(c, reason)
+	if err != nil {
+		return err
+	}
+	return goToCancelled(c, done)
+}
+
+func goToCancelled(c *request.Call, done storage.Cancelled) error {
+	said := "told"
+	if done.Closed {
+		said = "cancelled"
+	}
+	return c.GoTo(fmt.Sprintf("/turns/%d?done=%s", done.Turn, said))
+}
+
+func (h *Handler) retryTurn(c *request.Call) error {
+	id, err := request.ID[turnkeeper.TurnID](c, "turn")
+	if err != nil {
+		return err
+	}
+	if err := readForm(c); err != nil {
+		return err
+	}
+	done, _, err := h.access.RetryTurn(c, id, c.PostForm.Get("anyway") == "yes")
+	if errors.Is(err, storage.ErrMayRepeatEffects) {
+		return request.Refuse(http.StatusConflict, "%s; say in the form that this does no harm", err)
+	}
+	if err != nil {
+		return err
+	}
+	said := "retried"
+	switch {
+	case done.DueNow:
+		said = "due"
+	case done.Repeat:
+		said = "repeated"
+	}
+	return c.GoTo(fmt.Sprintf("/inbox/%d?done=%s", done.Message, said))
+}
+
+func (h *Handler) pauseScheduler(c *request.Call) error {
+	if err := access.CheckScheduler(c); err != nil {
+		return err
+	}
+	reason, err := readReason(c)
+	if err != nil {
+		return err
+	}
+	if err := h.access.PauseScheduler(c.Context(), reason); err != nil {
+		return err
+	}
+	return c.GoTo("/?done=paused")
+}
+
+func (h *Handler) resumeScheduler(c *request.Call) error {
+	if err := access.CheckScheduler(c); err != nil {
+		return err
+	}
+	if err := readForm(c); err != nil {
+		return err
+	}
+	if err := h.cfg.Store.ResumeScheduler(c.Context()); err != nil {
+		return err
+	}
+	return c.GoTo("/?done=resumed")
+}
+
+func (h *Handler) pauseSchedule(c *request.Call) error  { return h.changeSchedule(c, true) }
+func (h *Handler) resumeSchedule(c *request.Call) error { return h.changeSchedule(c, false) }
+
+func (h *Handler) changeSchedule(c *request.Call, paused bool) error {
+	reason, err := readReason(c)
+	if err != nil {
+		return err
+	}
+	err = access.OnSchedule(c, func(ctx context.Context, agent, name string) error {
+		return h.cfg.Store.PauseSchedule(ctx, agent, name, paused, reason)
+	})
+	if err != nil {
+		return err
+	}
+	return c.GoTo("/schedules?done=schedule")
+}
+
+func (h *Handler) runSchedule(c *request.Call) error {
+	if err := readForm(c); err != nil {
+		return err
+	}
+	id, waiting, err := h.access.RunSchedule(c)
+	if err != nil {
+		return err
+	}
+	said := "ran"
+	if waiting {
+		said = "waits"
+	}
+	return c.GoTo(fmt.Sprintf("/inbox/%d?done=%s", id, said))
+}
+
+// bytesFormEscape is how many bytes a byte may be written as in a form.
+const bytesFormEscape = 3
+
+// send puts a message into an inbox. A form that is sent twice is one message: each form
+// that is shown has its own number.
+func (h *Handler) send(c *request.Call) error {
+	if err := readFormUpTo(c, int64(h.cfg.MaxMessageBytes)*2*bytesFormEscape+request.BodyOverhead); err != nil { // a browser ends lines with two bytes
+		return err
+	}
+	m := turnkeeper.Submission{
+		Agent: c.PostForm.Get("agent"), Conversation: strings.TrimSpace(c.PostForm.Get("conversation")),
+		Body: strings.ReplaceAll(c.PostForm.Get("body"), "\r\n", "\n"),
+	}
+	if len(m.Body) > h.cfg.MaxMessageBytes {
+		return request.Refuse(http.StatusRequestEntityTooLarge, "the message has %d bytes, the limit is %d", len(m.Body), h.cfg.MaxMessageBytes)
+	}
+	if !c.Caller.Sees(m.Agent) {
+		return request.Refuse(http.StatusForbidden, "this token is not for the agent %q", m.Agent)
+	}
+	if number := c.PostForm.Get("number"); number != "" {
+		sum := sha256.Sum256([]byte(strings.Join([]string{number, m.Agent, m.Conversation, m.Body}, "\x00")))
+		m.Key = "page-" + hex.EncodeToString(sum[:16])
+	}
+	id, _, err := h.cfg.Store.Accept(c.Context(), m)
+	if err != nil {
+		return err
+	}
+	return c.GoTo(fmt.Sprintf("/inbox/%d?done=sent", id))
+}
+
+// retryFailed puts all messages that failed into the inbox again.
+func (h *Handler) retryFailed(c *request.Call) error {
+	if err := readForm(c); err != nil {
+		return err
+	}
+	if _, err := h.access.RetryFailed(c, storage.FailedScope{}); err != nil {
+		return err
+	}
+	return c.GoTo("/inbox?state=waiting")
+}

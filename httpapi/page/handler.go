@@ -1,0 +1,200 @@
+package page
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"turnkeeper"
+	"turnkeeper/httpapi/internal/access"
+	"turnkeeper/httpapi/internal/request"
+	"turnkeeper/internal/words"
+	"turnkeeper/storage"
+)
+
+// A Store is what the page reads and writes beside what access does for it.
+type Store interface {
+	Accept(ctx context.Context, m turnkeeper.Submission) (id turnkeeper.MessageID, repeated bool, err error)
+	FindMessages(ctx context.Context, f storage.Search) (found []turnkeeper.Message, next int64, err error)
+	FindTurns(ctx context.Context, f storage.Search) (found []turnkeeper.Turn, next int64, err error)
+	Transcript(ctx context.Context, p storage.Page, conversation string) (exchanges []storage.Exchange, next int64, err error)
+	Turns(ctx context.Context, p storage.Page) ([]turnkeeper.Turn, error)
+	OpenTurns(ctx context.Context, limit int) ([]turnkeeper.Turn, error)
+	TurnsOf(ctx context.Context, id turnkeeper.MessageID) ([]turnkeeper.Turn, error)
+	RetriesOf(ctx context.Context, id turnkeeper.MessageID) (as, of turnkeeper.MessageID, err error)
+	LatestReplies(ctx context.Context, p storage.Page) ([]turnkeeper.Reply, error)
+
+	Figures(ctx context.Context, window time.Duration) (storage.Figures, error)
+	Workers(ctx context.Context) ([]turnkeeper.Heartbeat, error)
+	Lanes(ctx context.Context, p storage.Page) ([]storage.LaneView, error)
+	SchedulerSettings(ctx context.Context) (storage.SchedulerSettings, error)
+	ResumeScheduler(ctx context.Context) error
+	PauseSchedule(ctx context.Context, agent, name string, paused bool, reason string) error
+
+	SignIn(ctx context.Context, secret string, lifetime time.Duration) (storage.Token, string, error)
+	SignOut(ctx context.Context, session string) error
+}
+
+// Limits bound how often a sender may try to sign in.
+type Limits interface {
+	// Spent reports whether a sender has no request left, and takes none.
+	Spent(who string) bool
+	// Take takes one request, or refuses.
+	Take(c *request.Call, who string) error
+}
+
+// A Config says what the page shows.
+type Config struct {
+	Store           Store
+	Access          access.Access
+	Limits          Limits
+	MaxMessageBytes int
+	Mask            func(string) string // masks secrets in errors
+	Log             *zap.Logger
+}
+
+// A Handler answers what browsers ask of the page: with HTML, problems too.
+type Handler struct {
+	cfg    Config
+	access access.Access
+}
+
+// New returns a Handler.
+func New(cfg Config) *Handler { return &Handler{cfg, cfg.Access} }
+
+// Routes lists the routes of the page.
+func (h *Handler) Routes() []request.Route {
+	const get, post = http.MethodGet, http.MethodPost
+	const read, send, operate = request.ScopeRead, request.ScopeSend, request.ScopeOperate
+	rows := []struct {
+		method, path, scope string
+		handle              func(*request.Call) error
+	}{
+		{get, "/{$}", read, h.showOverview},
+		{get, "/turns", read, h.showTurns},
+		{get, "/turns/{id}", read, h.showTurn},
+		{get, "/inbox", read, h.showInbox},
+		{get, "/inbox/{id}", read, h.showMessage},
+		{get, "/replies", read, h.showReplies},
+		{get, "/agents", read, h.showAgents},
+		{get, "/lanes", read, h.showLanes},
+		{get, "/schedules", read, h.showSchedules},
+		{get, "/conversation", read, h.showTranscript},
+		{get, "/outputs/{id}", read, h.showOutput},
+		{post, "/inbox", send, h.send},
+		{post, "/inbox/retry-failed", operate, h.retryFailed},
+		{post, "/inbox/{id}/cancel", operate, h.cancelMessage},
+		{post, "/turns/{id}/cancel", operate, h.cancelTurn},
+		{post, "/turns/{id}/retry", operate, h.retryTurn},
+		{post, "/scheduler/pause", operate, h.pauseScheduler},
+		{post, "/scheduler/resume", operate, h.resumeScheduler},
+		{post, "/schedules/{agent}/{name}/pause", operate, h.pauseSchedule},
+		{post, "/schedules/{agent}/{name}/resume", operate, h.resumeSchedule},
+		{post, "/schedules/{agent}/{name}/run", operate, h.runSchedule},
+		{get, "/sign-in", "", h.askSignIn},
+		{post, "/sign-in", "", h.signIn},
+		{post, "/sign-out", "", h.signOut},
+	}
+	var routes []request.Route
+	for _, r := range rows {
+		routes = append(routes, request.Route{Method: r.method, Path: r.path, Scope: r.scope, Handle: r.handle})
+	}
+	for name := range assets {
+		routes = append(routes, request.Route{Method: get, Path: name, Handle: h.asset})
+	}
+	return routes
+}
+
+// policy is the Content-Security-Policy: a page loads what this server has, and nothing else.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+// SetHeaders sets the headers of every answer of the page.
+func SetHeaders(h http.Header) {
+	h.Set("Content-Security-Policy", policy)
+	h.Set("Referrer-Policy", "same-origin") // without one a form's origin would be null
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("X-Frame-Options", "DENY")
+}
+
+// Wanted reports whether a browser asks for something to show.
+func Wanted(r *http.Request) bool {
+	return !strings.HasPrefix(r.URL.Path, "/v1/") && strings.Contains(r.Header.Get("Accept"), "text/html")
+}
+
+// Refuse shows a problem; a viewer who is not signed in is asked to.
+func (h *Handler) Refuse(c *request.Call, p *request.Problem) {
+	SetHeaders(c.W.Header())
+	if p.Status == http.StatusUnauthorized {
+		c.W.Header().Del("WWW-Authenticate") // it is for programs
+		next := ""
+		if c.Method == http.MethodGet && c.URL.Path != "/" {
+			next = "?next=" + url.QueryEscape(c.URL.RequestURI())
+		}
+		_ = c.GoTo("/sign-in" + next)
+		return
+	}
+	back := ""
+	if c.Method == http.MethodPost {
+		back = pathOf(c.Referer())
+	}
+	view := Problem{Status: p.Title, Detail: upper(p.Masked(h.cfg.Mask)), Back: back}
+	if err := h.show(c, p.Status, view); err != nil && !errors.Is(err, request.ErrGone) {
+		h.cfg.Log.Error("a page could not be made", zap.Error(err))
+	}
+}
+
+// pathOf returns the path of the page that a form was on.
+func pathOf(referrer string) string {
+	u, err := url.Parse(referrer)
+	if err != nil || referrer == "" {
+		return ""
+	}
+	return localPath(u.RequestURI())
+}
+
+// upper writes a problem's sentence with a capital and a full stop.
+func upper(sentence string) string {
+	if sentence == "" {
+		return ""
+	}
+	return words.Sentence(strings.ToUpper(sentence[:1]) + sentence[1:])
+}
+
+// show writes a page.
+func (h *Handler) show(c *request.Call, status int, view Page) error {
+	frame := Frame{Now: time.Now(), Path: c.URL.RequestURI(), Done: c.URL.Query().Get("done"), Viewer: Viewer{MayOperate: c.Caller.May(request.ScopeOperate), MaySend: c.Caller.May(request.ScopeSend), SignedIn: c.Session != ""}}
+	if token := c.Caller.Token; token != nil {
+		frame.Viewer.Token, frame.Viewer.Agents = token.Name, token.Agents
+	}
+	var b bytes.Buffer
+	if err := Write(&b, frame, view); err != nil {
+		return err
+	}
+	c.W.Header().Set("Content-Type", "text/html; charset=utf-8")
+	c.W.WriteHeader(status)
+	if _, err := c.W.Write(b.Bytes()); err != nil {
+		return request.ErrGone
+	}
+	return nil
+}
+
+// asset serves a file of the page. A browser asks each time, and is answered 304 when it
+// has the file.
+func (h *Handler) asset(c *request.Call) error {
+	file := assets[c.URL.Path]
+	header := c.W.Header()
+	header.Set("Cache-Control", "no-cache")
+	header.Set("ETag", file.tag)
+	if c.Header.Get("If-None-Match") == file.tag {
+		c.W.WriteHeader(http.StatusNotModified)
+		return nil
+	}
+	return c.Content(file.mediaType, file.content)
+}

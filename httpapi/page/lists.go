@@ -1,0 +1,296 @@
+package page
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/httpapi/internal/request"
+	"turnkeeper/storage"
+)
+
+const (
+	figuresWindow = time.Minute
+	openShown     = 25
+	endedShown    = 10
+)
+
+// showOverview shows what runs. A viewer of some agents sees nothing that is about all.
+func (h *Handler) showOverview(c *request.Call) (err error) {
+	ctx, store := c.Context(), h.cfg.Store
+	var v Overview
+	if v.Scheduler, err = store.SchedulerSettings(ctx); err != nil {
+		return err
+	}
+	models, err := h.access.Models(c)
+	if err != nil {
+		return err
+	}
+	for _, m := range models {
+		if m.Down() && m.Used() {
+			v.Down = append(v.Down, m)
+		}
+	}
+	workers, err := store.Workers(ctx)
+	if err != nil {
+		return err
+	}
+	v.NoWorker = !slices.ContainsFunc(workers, func(w turnkeeper.Heartbeat) bool { return w.State() == turnkeeper.WorkerAlive })
+	agents, err := h.access.Agents(c)
+	if err != nil {
+		return err
+	}
+	for _, agent := range agents {
+		v.Agents = append(v.Agents, agent.Name)
+	}
+	if c.Caller.SeesAll() {
+		err = h.allAgents(ctx, &v)
+	} else {
+		err = h.someAgents(c, &v)
+	}
+	if err != nil {
+		return err
+	}
+	return h.show(c, http.StatusOK, v)
+}
+
+func (h *Handler) allAgents(ctx context.Context, v *Overview) error {
+	figures, err := h.cfg.Store.Figures(ctx, figuresWindow)
+	if err != nil {
+		return err
+	}
+	v.Figures = &figures
+	if v.Workers, err = h.cfg.Store.Workers(ctx); err != nil {
+		return err
+	}
+	if v.Open, err = h.cfg.Store.OpenTurns(ctx, openShown); err != nil {
+		return err
+	}
+	newest, err := h.cfg.Store.Turns(ctx, storage.Page{Limit: openShown + endedShown})
+	v.Ended = ended(newest)
+	return err
+}
+
+func (h *Handler) someAgents(c *request.Call, v *Overview) error {
+	var newest []turnkeeper.Turn
+	for _, agent := range c.Caller.Token.Agents {
+		turns, err := h.cfg.Store.Turns(c.Context(), storage.Page{Agent: agent, Limit: openShown + endedShown})
+		if err != nil {
+			return err
+		}
+		newest = append(newest, turns...)
+	}
+	slices.SortFunc(newest, func(x, y turnkeeper.Turn) int { return cmp.Compare(y.ID, x.ID) })
+	v.Ended = ended(newest)
+	for _, turn := range newest {
+		if !turn.State.Terminal() && len(v.Open) < openShown {
+			v.Open = append(v.Open, turn)
+		}
+	}
+	return nil
+}
+
+func ended(newest []turnkeeper.Turn) (turns []turnkeeper.Turn) {
+	for _, turn := range newest {
+		if turn.State.Terminal() && len(turns) < endedShown {
+			turns = append(turns, turn)
+		}
+	}
+	return turns
+}
+
+// listing reads what a page's list is asked for. A token for several agents begins
+// with its first.
+func (h *Handler) listing(c *request.Call, states ...string) (storage.Page, Listing, error) {
+	query := c.URL.Query()
+	if query.Get("agent") == "" && !c.Caller.SeesAll() {
+		query.Set("agent", c.Caller.Token.Agents[0])
+		c.URL.RawQuery = query.Encode()
+	}
+	p, err := c.Page("cursor", states...)
+	if err != nil {
+		return p, Listing{}, err
+	}
+	l := Listing{States: states, Agent: p.Agent, State: p.State, Newer: p.Cursor > 0, First: listPath(c, p, 0)}
+	agents, err := h.access.Agents(c)
+	for _, agent := range agents {
+		l.Agents = append(l.Agents, agent.Name)
+	}
+	return p, l, err
+}
+
+// listPath returns the address of the list's page after a cursor.
+func listPath(c *request.Call, p storage.Page, cursor int64) string {
+	query := url.Values{}
+	set := func(name, value string) {
+		if value != "" {
+			query.Set(name, value)
+		}
+	}
+	set("agent", p.Agent)
+	set("state", p.State)
+	if p.Limit != request.DefaultLimit {
+		query.Set("limit", strconv.Itoa(p.Limit))
+	}
+	if cursor > 0 {
+		query.Set("cursor", strconv.FormatInt(cursor, 10))
+	}
+	if len(query) == 0 {
+		return c.URL.Path
+	}
+	return c.URL.Path + "?" + query.Encode()
+}
+
+// showList shows a page of a list that the store pages. cursor returns the cursor of the page
+// after these entries.
+func showList[N any](h *Handler, c *request.Call, states []string, read func(context.Context, storage.Page) ([]N, error),
+	cursor func(storage.Page, []N) int64, view func(Listing, []N) Page) error {
+	p, l, err := h.listing(c, states...)
+	if err != nil {
+		return err
+	}
+	found, err := read(c.Context(), p)
+	if err != nil {
+		return err
+	}
+	if len(found) == p.Limit {
+		l.Next = listPath(c, p, cursor(p, found))
+	}
+	return h.show(c, http.StatusOK, view(l, found))
+}
+
+// showFound shows a page of what a search finds.
+func showFound[N any](h *Handler, c *request.Call, states []string, find func(context.Context, storage.Search) ([]N, int64, error),
+	view func(Listing, []N) Page) error {
+	_, l, err := h.listing(c, states...)
+	if err != nil {
+		return err
+	}
+	f, err := c.Search(states...)
+	if err != nil {
+		return err
+	}
+	found, next, err := find(c.Context(), f)
+	if err != nil {
+		return err
+	}
+	query := c.URL.Query()
+	l.Find = &Find{
+		Conversation: f.Conversation, Text: f.Words, ErrorClass: f.ErrorClass, Since: query.Get("since"), Until: query.Get("until"),
+		Further: next > 0 && len(found) < f.Limit,
+	}
+	l.First, l.Next = pathAt(c.URL, 0), ""
+	if next > 0 {
+		l.Next = pathAt(c.URL, next)
+	}
+	return h.show(c, http.StatusOK, view(l, found))
+}
+
+// pathAt returns the address of a list from a cursor on.
+func pathAt(u *url.URL, cursor int64) string {
+	query := u.Query()
+	for _, name := range []string{"cursor", "done"} {
+		query.Del(name)
+	}
+	for name, values := range query {
+		if values[0] == "" {
+			query.Del(name)
+		}
+	}
+	if cursor > 0 {
+		query.Set("cursor", strconv.FormatInt(cursor, 10))
+	}
+	return (&url.URL{Path: u.Path, RawQuery: query.Encode()}).RequestURI()
+}
+
+func (h *Handler) showTurns(c *request.Call) error {
+	return showFound(h, c, request.TurnStates, h.cfg.Store.FindTurns,
+		func(l Listing, found []turnkeeper.Turn) Page { return Turns{Listing: l, Turns: found} })
+}
+
+func (h *Handler) showInbox(c *request.Call) error {
+	return showFound(h, c, request.MessageStates, h.cfg.Store.FindMessages, func(l Listing, found []turnkeeper.Message) Page {
+		return Inbox{Listing: l, Messages: found, Number: rand.Text()}
+	})
+}
+
+func (h *Handler) showTranscript(c *request.Call) error {
+	p, conversation, err := c.Conversation()
+	if err != nil {
+		return err
+	}
+	exchanges, next, err := h.cfg.Store.Transcript(c.Context(), p, conversation)
+	if err != nil {
+		return err
+	}
+	if len(exchanges) == 0 && p.Cursor == 0 {
+		return request.Refuse(http.StatusNotFound, "the agent %.60q has no conversation %.200q", p.Agent, conversation)
+	}
+	slices.Reverse(exchanges)
+	v := Transcript{Conversation: conversation, Exchanges: exchanges}
+	v.Agent, v.Newer, v.First = p.Agent, p.Cursor > 0, pathAt(c.URL, 0)
+	if next > 0 {
+		v.Next = pathAt(c.URL, next)
+	}
+	return h.show(c, http.StatusOK, v)
+}
+
+func (h *Handler) showReplies(c *request.Call) error {
+	return showList(h, c, nil, h.cfg.Store.LatestReplies,
+		func(_ storage.Page, found []turnkeeper.Reply) int64 { return int64(found[len(found)-1].ID) },
+		func(l Listing, found []turnkeeper.Reply) Page {
+			return Replies{Listing: l, Replies: found}
+		})
+}
+
+func (h *Handler) showLanes(c *request.Call) error {
+	scheduler, err := h.cfg.Store.SchedulerSettings(c.Context())
+	if err != nil {
+		return err
+	}
+	return showList(h, c, nil, h.cfg.Store.Lanes, passed[storage.LaneView],
+		func(l Listing, found []storage.LaneView) Page {
+			return Lanes{Listing: l, Scheduler: scheduler, Lanes: found}
+		})
+}
+
+func (h *Handler) showAgents(c *request.Call) error {
+	read := func(_ context.Context, p storage.Page) ([]turnkeeper.AgentRegistration, error) {
+		all, err := h.access.Agents(c)
+		return part(all, p), err
+	}
+	return showList(h, c, nil, read, passed[turnkeeper.AgentRegistration],
+		func(l Listing, found []turnkeeper.AgentRegistration) Page {
+			return Agents{Listing: l, Agents: found}
+		})
+}
+
+func (h *Handler) showSchedules(c *request.Call) error {
+	scheduler, err := h.cfg.Store.SchedulerSettings(c.Context())
+	if err != nil {
+		return err
+	}
+	read := func(_ context.Context, p storage.Page) ([]turnkeeper.Schedule, error) {
+		all, err := h.access.Schedules(c)
+		return part(all, p), err
+	}
+	return showList(h, c, nil, read, passed[turnkeeper.Schedule],
+		func(l Listing, found []turnkeeper.Schedule) Page {
+			return Schedules{Listing: l, Scheduler: scheduler, Schedules: found}
+		})
+}
+
+// passed returns the cursor of lists whose cursor counts entries.
+func passed[N any](p storage.Page, found []N) int64 { return p.Cursor + int64(len(found)) }
+
+// part returns a page of a list that was read whole.
+func part[N any](all []N, p storage.Page) []N {
+	from := min(p.Cursor, int64(len(all)))
+	return all[from:min(from+int64(p.Limit), int64(len(all)))]
+}

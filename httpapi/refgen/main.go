@@ -1,0 +1,65 @@
+// Command refgen writes openapi.json, the description of the HTTP API, from the table of
+// routes and the Go types of what is sent and answered. It is run by go generate in httpapi;
+// a test fails while the file is not what it would write.
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+)
+
+const target = "openapi.json"
+
+func main() {
+	if err := os.WriteFile(target, description(), 0o644); err != nil {
+		fmt.Fprintln(os.Stderr, "refgen:", err)
+		os.Exit(1)
+	}
+}
+
+// description returns the document.
+func description() []byte {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", " ")
+	if err := e.Encode(document()); err != nil {
+		panic(err) // it is made of texts and numbers
+	}
+	return b.Bytes()
+}
+
+// An object is a JSON object whose members keep their order.
+type object []member
+
+type member struct {
+	name  string
+	value any
+}
+
+// add returns the object with one member more.
+func (o object) add(name string, value any) object { return append(o, member{name, value}) }
+
+// MarshalJSON is of json.Marshaler.
+func (o object) MarshalJSON() ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	b.WriteByte('{')
+	for i, m := range o {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		if err := e.Encode(m.name); err != nil {
+			return nil, err
+		}
+		b.WriteByte(':')
+		if err := e.Encode(m.value); err != nil {
+			return nil, err
+		}
+	}
+	b.WriteByte('}')
+	return b.Bytes(), nil
+}

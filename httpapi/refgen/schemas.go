@@ -1,0 +1,281 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"path"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// schemas are those of Go types. A named struct, and a named string with few values, is a component.
+//
+// A field's tag doc is its description; schema has what its type does not say, as
+// name=value,name=value with | between the values of a list. The names are those of JSON Schema, and
+//
+//	ref=Name   it is this component
+//	orEmpty    a named string may be empty too, and is no component then
+//	nullable   a list or map may be null
+//	inline     a struct is no component
+//
+// A field is required unless it may be left out (omitempty, omitzero).
+type schemas struct {
+	byName map[string]object
+}
+
+// of returns the schema of a value's type.
+func (s *schemas) of(value any) object { return s.tagged(value, "") }
+
+// tagged is of for what has a tag as well.
+func (s *schemas) tagged(value any, tag string) object {
+	return s.field(reflect.TypeOf(value), parseTag(tag))
+}
+
+func (s *schemas) components() (o object) {
+	for _, name := range slices.Sorted(maps.Keys(s.byName)) {
+		o = o.add(name, s.byName[name])
+	}
+	return o
+}
+
+func (s *schemas) add(name string, o object) {
+	if s.byName == nil {
+		s.byName = map[string]object{}
+	}
+	s.byName[name] = o
+}
+
+// strict says that a body of this type may have nothing else.
+func (s *schemas) strict(body any) {
+	name := nameOf(reflect.TypeOf(body))
+	for _, m := range s.byName[name] {
+		if m.name == "additionalProperties" {
+			return
+		}
+	}
+	s.byName[name] = s.byName[name].add("additionalProperties", false)
+}
+
+type option struct{ name, value string }
+
+func parseTag(tag string) (all []option) {
+	for part := range strings.SplitSeq(tag, ",") {
+		if name, value, _ := strings.Cut(part, "="); name != "" {
+			all = append(all, option{name, value})
+		}
+	}
+	return all
+}
+
+func has(options []option, name string) (string, bool) {
+	for _, o := range options {
+		if o.name == name {
+			return o.value, true
+		}
+	}
+	return "", false
+}
+
+// field returns the schema of a type with options.
+func (s *schemas) field(t reflect.Type, options []option) object {
+	nullable := t.Kind() == reflect.Pointer
+	if nullable {
+		t = t.Elem()
+	}
+	if _, is := has(options, "nullable"); is {
+		nullable = true
+	}
+	var o object
+	if name, is := has(options, "ref"); is {
+		s.add(name, enumOf(name))
+		o = ref("schemas", name)
+	} else if _, is := has(options, "orEmpty"); is {
+		o = object{{"type", "string"}, {"enum", append([]string{""}, enums[t.Name()].values...)}}
+	} else if _, is := has(options, "inline"); is {
+		o = s.structure(t)
+	} else if _, is := has(options, "type"); !is {
+		o = s.plain(t)
+	}
+	for _, option := range options {
+		switch option.name {
+		case "ref", "orEmpty", "inline", "nullable":
+		default:
+			o = set(o, option)
+		}
+	}
+	if !nullable {
+		return o
+	}
+	if o[0].name == "$ref" {
+		return object{{"anyOf", []object{o, {{"type", "null"}}}}}
+	}
+	if kind, is := o[0].value.(string); is && kind != "null" {
+		o[0].value = []string{kind, "null"}
+	}
+	return o
+}
+
+// set sets a keyword of a schema.
+func set(o object, option option) object {
+	var value any = option.value
+	switch option.name {
+	case "type":
+		if kinds := strings.Split(option.value, "|"); len(kinds) > 1 {
+			value = kinds
+		}
+		return object{{"type", value}}
+	case "enum":
+		value = strings.Split(option.value, "|")
+	case "format", "pattern":
+	default:
+		var decoded any
+		if err := json.Unmarshal([]byte(option.value), &decoded); err == nil {
+			value = decoded
+		}
+	}
+	for i := range o {
+		if o[i].name == option.name {
+			o[i].value = value
+			return o
+		}
+	}
+	return o.add(option.name, value)
+}
+
+// plain returns the schema of a type that is no pointer and has no options.
+func (s *schemas) plain(t reflect.Type) object {
+	switch t {
+	case reflect.TypeFor[time.Time]():
+		return object{{"type", "string"}, {"format", "date-time"}}
+	case reflect.TypeFor[json.RawMessage]():
+		return object{}
+	}
+	switch t.Kind() {
+	case reflect.String:
+		if _, is := enums[t.Name()]; is {
+			s.add(t.Name(), enumOf(t.Name()))
+			return ref("schemas", t.Name())
+		}
+		return object{{"type", "string"}}
+	case reflect.Int, reflect.Int32:
+		return object{{"type", "integer"}, {"format", "int32"}}
+	case reflect.Int64:
+		return object{{"type", "integer"}, {"format", "int64"}}
+	case reflect.Float64:
+		return object{{"type", "number"}}
+	case reflect.Bool:
+		return object{{"type", "boolean"}}
+	case reflect.Slice:
+		if t.Elem() == reflect.TypeFor[struct{}]() {
+			return object{{"type", "array"}}
+		}
+		return object{{"type", "array"}, {"items", s.field(t.Elem(), nil)}}
+	case reflect.Map:
+		o := object{{"type", "object"}}
+		if t.Elem().Kind() == reflect.String {
+			o = o.add("additionalProperties", s.plain(t.Elem()))
+		}
+		return o
+	case reflect.Interface:
+		return object{}
+	case reflect.Struct:
+		if t.Name() == "" {
+			return s.structure(t)
+		}
+		name := nameOf(t)
+		if _, known := s.byName[name]; !known {
+			s.add(name, nil) // it may have itself
+			s.add(name, s.described(name, s.structure(t)))
+		}
+		return ref("schemas", name)
+	default:
+		panic(fmt.Sprintf("say here what the schema of %s is", t))
+	}
+}
+
+// described gives a component what its Go type does not say.
+func (s *schemas) described(name string, o object) object {
+	properties := o[len(o)-1].value.(object)
+	for i, p := range properties {
+		if more, is := fieldSchemas[name+"."+p.name]; is {
+			for _, m := range more {
+				properties[i].value = replaced(properties[i].value.(object), m)
+			}
+		}
+	}
+	if doc := docs[name]; doc != "" {
+		o = o.add("description", doc)
+	}
+	return o
+}
+
+func replaced(o object, by member) object {
+	for i := range o {
+		if o[i].name == by.name {
+			o[i].value = by.value
+			return o
+		}
+	}
+	return o.add(by.name, by.value)
+}
+
+func (s *schemas) structure(t reflect.Type) object {
+	var required []string
+	var properties object
+	var add func(t reflect.Type)
+	add = func(t reflect.Type) {
+		for f := range t.Fields() {
+			name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+			switch {
+			case f.Anonymous && name == "":
+				add(f.Type)
+				continue
+			case name == "" || name == "-":
+				continue
+			}
+			kind, optional := f.Type, strings.Contains(options, "omit")
+			if optional && kind.Kind() == reflect.Pointer { // left out where it would be null
+				kind = kind.Elem()
+			}
+			schema := s.field(kind, parseTag(f.Tag.Get("schema")))
+			if doc := f.Tag.Get("doc"); doc != "" {
+				schema = schema.add("description", doc)
+			}
+			properties = properties.add(name, schema)
+			if !optional {
+				required = append(required, name)
+			}
+		}
+	}
+	add(t)
+	o := object{{"type", "object"}}
+	if len(required) > 0 {
+		o = o.add("required", required)
+	}
+	return o.add("properties", properties)
+}
+
+// nameOf returns the name of a struct's component.
+func nameOf(t reflect.Type) string {
+	if strings.HasPrefix(t.Name(), "list[") {
+		items, _ := t.FieldByName("Items")
+		return nameOf(items.Type.Elem()) + "List"
+	}
+	name := path.Base(t.PkgPath()) + "." + t.Name()
+	if other, is := names[name]; is {
+		return other
+	}
+	return strings.ToUpper(t.Name()[:1]) + t.Name()[1:]
+}
+
+func enumOf(name string) object {
+	e, is := enums[name]
+	if !is {
+		panic("there is no enumeration " + strconv.Quote(name))
+	}
+	return object{{"type", "string"}, {"enum", e.values}, {"description", e.doc}}
+}
