@@ -195,7 +195,6 @@ returns void language plpgsql as $$
 begin
     update turnkeeper.calls c set elsewhere = true from unnest(p_rounds, p_ordinals) as s(round, ordinal)
     where c.turn_id = p_turn and c.round = s.round and c.ordinal = s.ordinal;
-    update turnkeeper.rounds set version = 2 where turn_id = p_turn and round = any(p_rounds) and version < 2;
     insert into turnkeeper.awaited_calls (turn_id, round, ordinal, nonce)
     select p_turn, s.round, s.ordinal, s.nonce from unnest(p_rounds, p_ordinals, p_nonces) as s(round, ordinal, nonce);
     insert into turnkeeper.detached_calls (turn_id, round, ordinal, time_limit, deadline, look_at, job_id)
@@ -350,7 +349,6 @@ begin
                 then 'max_tree_sub_agents'
         end;
         update turnkeeper.calls set elsewhere = true where turn_id = p_turn and round = s.round and ordinal = s.ordinal;
-        update turnkeeper.rounds set version = 3 where turn_id = p_turn and round = s.round and version < 3;
         insert into turnkeeper.awaited_calls (turn_id, round, ordinal, nonce) values (p_turn, s.round, s.ordinal, s.nonce);
         if refused is null then
             conv := format('turn-%s-round-%s-tool-%s', p_turn, s.round, s.ordinal);
