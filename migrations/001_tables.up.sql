@@ -36,10 +36,8 @@ insert into turnkeeper.settings default values;
 
 -- Every definition that an agent ever ran with, by its hash. Rows are never deleted.
 create table turnkeeper.definitions (
-    hash       text primary key check (hash ~ '^[0-9a-f]{64}$'),
-    agent      text not null,
-    content    text not null,
-    created_at timestamptz not null default clock_timestamp()
+    hash    text primary key check (hash ~ '^[0-9a-f]{64}$'),
+    content text not null
 );
 
 create table turnkeeper.agents (
@@ -80,7 +78,6 @@ create table turnkeeper.schedules (
     next_due      timestamptz,            -- null: to be computed
     last_slot     timestamptz,
     last_error    text,
-    updated_at    timestamptz not null default clock_timestamp(),
     primary key (agent, name)
 );
 create index schedules_due on turnkeeper.schedules (next_due) where active and paused_at is null;
@@ -334,7 +331,6 @@ create table turnkeeper.summaries (
     up_to        bigint not null, -- the last turn in it
     turn_id      bigint not null, -- the turn that made it
     content      text not null check (content <> ''),
-    created_at   timestamptz not null default clock_timestamp(),
     primary key (agent, conversation, up_to),
     check (up_to < turn_id)
 );
@@ -391,9 +387,8 @@ create table turnkeeper.rounds (
 -- Parts that many requests share, by their hash: definitions of tools, and how a provider writes requests. They hold
 -- nothing of a conversation. Rows are never deleted.
 create table turnkeeper.request_parts (
-    sha256     text primary key check (sha256 ~ '^[0-9a-f]{64}$'),
-    content    text not null,
-    created_at timestamptz not null default clock_timestamp()
+    sha256  text primary key check (sha256 ~ '^[0-9a-f]{64}$'),
+    content text not null
 );
 
 -- Model calls that gave no answer: what they took, and what they had said. The tokens of a turn are those of its rounds,
@@ -461,7 +456,6 @@ create table turnkeeper.calls (
     preview          text not null default '', -- for people
     output_id        text,
     late_result      text, -- came after another worker had recorded a result
-    late_at          timestamptz,
     -- what model calls took that were made for it; the turn's figures include it
     input_tokens     bigint not null default 0,
     output_tokens    bigint not null default 0,
@@ -557,8 +551,7 @@ end $$;
 create table turnkeeper.output_drafts (
     output_id  text primary key,
     turn_id    bigint not null,
-    grant_id   uuid not null,
-    started_at timestamptz not null default clock_timestamp()
+    grant_id   uuid not null
 );
 
 -- What searches of outputs have found: one text, one query, one model. A cache: losing a row costs nothing but time. A row
@@ -748,7 +741,6 @@ create table turnkeeper.api_tokens (
 create table turnkeeper.page_sessions (
     sha256     text primary key check (sha256 ~ '^[0-9a-f]{64}$'), -- of the browser's cookie
     token_id   bigint not null references turnkeeper.api_tokens on delete cascade,
-    created_at timestamptz not null default clock_timestamp(),
     expires_at timestamptz not null
 );
 create index page_sessions_token on turnkeeper.page_sessions (token_id);

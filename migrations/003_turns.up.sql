@@ -117,7 +117,7 @@ begin
     where turn_id = p_turn and round = p_round and ordinal = p_ordinal and (state = 'started' or state = 'running' and not elsewhere) and nonce = p_nonce
       and exists (select from turnkeeper.turns t where t.id = p_turn and t.ended_at is null);
     if not found then
-        update turnkeeper.calls set late_result = p_shown, late_at = greatest(clock_timestamp(), started_at)
+        update turnkeeper.calls set late_result = p_shown
         where turn_id = p_turn and round = p_round and ordinal = p_ordinal and late_result is null
           and exists (select from turnkeeper.call_starts s where s.turn_id = p_turn and s.round = p_round
                       and s.ordinal = p_ordinal and s.nonce = p_nonce);

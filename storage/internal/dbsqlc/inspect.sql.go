@@ -377,7 +377,7 @@ func (q *Queries) ListLanes(ctx context.Context, agent string, skip int32, maxRo
 }
 
 const ListSchedules = `-- name: ListSchedules :many
-select s.agent, s.name, s.cron, s.cron_override, s.time_zone, s.conversation, s.message, s.active, s.paused_at, s.paused_reason, s.next_due, s.last_slot, s.last_error, s.updated_at, (a.retired_at is not null)::boolean as agent_retired
+select s.agent, s.name, s.cron, s.cron_override, s.time_zone, s.conversation, s.message, s.active, s.paused_at, s.paused_reason, s.next_due, s.last_slot, s.last_error, (a.retired_at is not null)::boolean as agent_retired
 from turnkeeper.schedules s left join turnkeeper.agents a on a.name = s.agent order by s.agent, s.name
 `
 
@@ -409,7 +409,6 @@ func (q *Queries) ListSchedules(ctx context.Context) ([]ListSchedulesRow, error)
 			&i.TurnkeeperSchedule.NextDue,
 			&i.TurnkeeperSchedule.LastSlot,
 			&i.TurnkeeperSchedule.LastError,
-			&i.TurnkeeperSchedule.UpdatedAt,
 			&i.AgentRetired,
 		); err != nil {
 			return nil, err
@@ -631,7 +630,7 @@ func (q *Queries) OutputsOfTurn(ctx context.Context, turnID int64) ([]OutputsOfT
 }
 
 const OverrideSchedule = `-- name: OverrideSchedule :execrows
-update turnkeeper.schedules set cron_override = $1, next_due = null, updated_at = clock_timestamp(),
+update turnkeeper.schedules set cron_override = $1, next_due = null,
     active = active or last_error is not null, last_error = null
 where agent = $2 and name = $3
 `
@@ -649,7 +648,7 @@ func (q *Queries) OverrideSchedule(ctx context.Context, cron *string, agent stri
 const PauseSchedule = `-- name: PauseSchedule :execrows
 update turnkeeper.schedules set paused_at = case when $1::boolean then clock_timestamp() end,
     paused_reason = case when $1 then nullif($2::text, '') end,
-    next_due = case when $1 then next_due end, updated_at = clock_timestamp()
+    next_due = case when $1 then next_due end
 where agent = $3 and name = $4
 `
 

@@ -43,7 +43,6 @@ type TurnkeeperCall struct {
 	Preview         string
 	OutputID        *string
 	LateResult      *string
-	LateAt          *time.Time
 	InputTokens     int64
 	OutputTokens    int64
 	CachedTokens    int64
@@ -181,6 +180,11 @@ type TurnkeeperReply struct {
 	CreatedAt    time.Time
 }
 
+type TurnkeeperRequestPart struct {
+	Sha256  string
+	Content string
+}
+
 type TurnkeeperRetry struct {
 	MessageID int64
 	RetriedAs int64
@@ -223,7 +227,6 @@ type TurnkeeperSchedule struct {
 	NextDue      *time.Time
 	LastSlot     *time.Time
 	LastError    *string
-	UpdatedAt    time.Time
 }
 
 type TurnkeeperSetting struct {

@@ -11,7 +11,7 @@ import (
 )
 
 const CallsOfTurns = `-- name: CallsOfTurns :many
-select turn_id, round, ordinal, agent, wire_id, provider_id, name, arguments, raw_args, args_hash, effect, paging, elsewhere, state, starts, nonce, started_at, ended_at, duration_ms, shown, preview, output_id, late_result, late_at, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated from turnkeeper.calls where turn_id = any($1::bigint[]) order by turn_id, round, ordinal
+select turn_id, round, ordinal, agent, wire_id, provider_id, name, arguments, raw_args, args_hash, effect, paging, elsewhere, state, starts, nonce, started_at, ended_at, duration_ms, shown, preview, output_id, late_result, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated from turnkeeper.calls where turn_id = any($1::bigint[]) order by turn_id, round, ordinal
 `
 
 func (q *Queries) CallsOfTurns(ctx context.Context, turnIds []int64) ([]TurnkeeperCall, error) {
@@ -47,7 +47,6 @@ func (q *Queries) CallsOfTurns(ctx context.Context, turnIds []int64) ([]Turnkeep
 			&i.Preview,
 			&i.OutputID,
 			&i.LateResult,
-			&i.LateAt,
 			&i.InputTokens,
 			&i.OutputTokens,
 			&i.CachedTokens,
@@ -297,20 +296,15 @@ const RequestParts = `-- name: RequestParts :many
 select sha256, content from turnkeeper.request_parts where sha256 = any($1::text[])
 `
 
-type RequestPartsRow struct {
-	Sha256  string
-	Content string
-}
-
-func (q *Queries) RequestParts(ctx context.Context, hashes []string) ([]RequestPartsRow, error) {
+func (q *Queries) RequestParts(ctx context.Context, hashes []string) ([]TurnkeeperRequestPart, error) {
 	rows, err := q.db.Query(ctx, RequestParts, hashes)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []RequestPartsRow
+	var items []TurnkeeperRequestPart
 	for rows.Next() {
-		var i RequestPartsRow
+		var i TurnkeeperRequestPart
 		if err := rows.Scan(&i.Sha256, &i.Content); err != nil {
 			return nil, err
 		}
