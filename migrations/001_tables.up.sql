@@ -44,7 +44,7 @@ create table turnkeeper.agents (
     name                  text primary key check (name ~ '^[a-z0-9][a-z0-9_-]{0,62}$'),
     definition_hash       text not null references turnkeeper.definitions,
     description           text not null default '',
-    models                text[] not null default '{}', -- that its turns ask, in order
+    models                text[] not null, -- that its turns ask, in order
     give_up_after         interval,    -- how long a message waits for a service that fails; null: for ever
     lane_per_conversation boolean not null default false,
     -- When the lanes of the agent were changed, until nothing is left in the old ones, and when a tick last moved its
@@ -212,7 +212,7 @@ create table turnkeeper.worker_heartbeat (
     host           text not null,
     pid            integer not null,
     version        text not null,               -- of the program
-    roles          text[] not null default '{}',
+    roles          text[] not null,             -- api, scheduler, webhooks, worker
     slots          integer not null check (slots >= 0), -- turns it takes at once; 0: it is draining, or has not the role worker
     takeover_after interval not null check (takeover_after >= interval '0'), -- 0: only at the lease's end
     started_at     timestamptz not null default clock_timestamp(),
@@ -665,14 +665,14 @@ create table turnkeeper.replies (
     id             bigint generated always as identity primary key,
     message_id     bigint not null unique references turnkeeper.messages,
     turn_id        bigint not null unique references turnkeeper.turns,
-    parent_turn_id bigint,      -- the turn that a sub-agent's reply was for; null: it is no sub-agent's
+    parent_turn_id bigint,        -- the turn that a sub-agent's reply was for; null: it is no sub-agent's
     agent          text not null,
     conversation   text not null,
     outcome        text not null check (outcome in ('succeeded', 'degraded', 'failed', 'cancelled')),
-    stop_reason    text,        -- why the turn ended
-    error_class    text,        -- of the error that ended it; null: none
+    stop_reason    text not null, -- why the turn ended
+    error_class    text,          -- of the error that ended it; null: none
     body           text not null, -- empty: the agent is set to reply to such an outcome without a text
-    calls          jsonb not null default '[]', -- see turnkeeper.reply_calls
+    calls          jsonb not null, -- see turnkeeper.reply_calls
     created_at     timestamptz not null default clock_timestamp(),
     constraint replies_body_check check (body <> '' or outcome <> 'succeeded')
 );

@@ -30,7 +30,7 @@ create function turnkeeper.reply_calls(p_turn bigint) returns jsonb stable langu
     from (select *, row_number() over (order by round, ordinal) as n from turnkeeper.calls where turn_id = p_turn) c
 $$;
 
--- Copy into a reply how its turn ended. A trigger, because replies are inserted in two places.
+-- Copy into a reply how its turn ended. A trigger, because replies are inserted in several places.
 create function turnkeeper.complete_reply() returns trigger language plpgsql as $$
 begin
     select t.stop_reason, t.error_class into new.stop_reason, new.error_class from turnkeeper.turns t where t.id = new.turn_id;

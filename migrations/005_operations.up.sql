@@ -236,7 +236,7 @@ end $$;
 -- being written. last is the id to go on after; null: that was all, and the leases of unused lanes were deleted.
 create function turnkeeper.purge(
     p_agent text, p_conversation text, p_before timestamptz, p_after bigint, p_limit integer, p_dry boolean,
-    p_undelivered boolean default false,
+    p_undelivered boolean,
     out messages bigint, out turns bigint, out outputs bigint, out last bigint
 ) language plpgsql as $$
 declare

@@ -99,25 +99,6 @@ func TestADatabaseThatANewerProgramMigrated(t *testing.T) {
 	}
 }
 
-// A database that was migrated before the record had the column.
-func TestTheRecordOfMigrationsIsWidened(t *testing.T) {
-	url := storagetest.URL(t)
-	h := &house{storagetest.Open(t, url), t, url}
-	h.exec("alter table turnkeeper.schema_migrations drop column oldest_program")
-	all, err := h.Migrations(t.Context())
-	if err != nil || storage.CheckCompatible(all) != nil || all[0].Newer {
-		t.Errorf("%+v, %v", all, err)
-	}
-	files, next := newer("-- Oldest program: 2\ncreate table turnkeeper.next ();")
-	h.SetMigrations(files)
-	if _, err := storagetest.Migrate(t.Context(), h.Store); err != nil {
-		t.Fatal(err)
-	}
-	if n := one[int](h, "select oldest_program from turnkeeper.schema_migrations where version = $1", next.Version); n != 2 {
-		t.Errorf("the record says %d", n)
-	}
-}
-
 // While somebody holds a table a migration that wants it does not stop those
 // who come after it for longer than a moment, and is done in the end.
 func TestAMigrationDoesNotBlockThoseWhoWork(t *testing.T) {

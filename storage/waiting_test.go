@@ -39,7 +39,7 @@ func pourWaiting(h *house) {
 				case when $DONE or i % 1000 = 0 then 'worker-1' end, case when $DONE or i % 1000 = 0 then now() end, case when $DONE then now() end from generate_series($IDS) i;
 		`))
 	}
-	h.exec(`insert into turnkeeper.worker_heartbeat (worker_id, host, pid, version, slots, takeover_after) values ('worker-1', 'h', 1, 'v', 10, '1 hour')`)
+	h.exec(`insert into turnkeeper.worker_heartbeat (worker_id, host, pid, version, slots, roles, takeover_after) values ('worker-1', 'h', 1, 'v', 10, '{worker}', '1 hour')`)
 }
 
 // Ten thousand waiting turns cost a tick next to nothing.

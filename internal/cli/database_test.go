@@ -318,8 +318,8 @@ func TestSchemaIsOlder(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := store.Pool().Exec(t.Context(), `create schema turnkeeper;
-		create table turnkeeper.schema_migrations (version integer primary key, name text not null);
-		insert into turnkeeper.schema_migrations values (1, 'tables');`+string(first)); err != nil {
+		create table turnkeeper.schema_migrations (version integer primary key, name text not null, oldest_program integer not null);
+		insert into turnkeeper.schema_migrations values (1, 'tables', 1);`+string(first)); err != nil {
 		t.Fatal(err)
 	}
 	got := run(t, cli.Enqueue(), env, "", "--agent", "echo", "hi")
