@@ -669,7 +669,7 @@ create table turnkeeper.replies (
     agent          text not null,
     conversation   text not null,
     outcome        text not null check (outcome in ('succeeded', 'degraded', 'failed', 'cancelled')),
-    stop_reason    text not null, -- why the turn ended
+    stop_reason    text,          -- why the turn ended
     error_class    text,          -- of the error that ended it; null: none
     body           text not null, -- empty: the agent is set to reply to such an outcome without a text
     calls          jsonb not null, -- see turnkeeper.reply_calls

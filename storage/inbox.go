@@ -133,7 +133,7 @@ func (s *Store) Replies(ctx context.Context, p Page) ([]turnkeeper.Reply, error)
 		return replyOf(dbsqlc.TurnkeeperReply{
 			ID: r.ID, MessageID: r.MessageID, TurnID: r.TurnID, Agent: r.Agent, Conversation: r.Conversation, Outcome: r.Outcome,
 			Body: r.Body, CreatedAt: r.CreatedAt, ParentTurnID: numberOrNull(r.ParentTurnID),
-			StopReason: r.StopReason, ErrorClass: orNull(r.ErrorClass), Calls: r.Calls,
+			StopReason: orNull(r.StopReason), ErrorClass: orNull(r.ErrorClass), Calls: r.Calls,
 		})
 	}), translate(err)
 }

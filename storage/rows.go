@@ -50,7 +50,7 @@ func replyOf(r dbsqlc.TurnkeeperReply) turnkeeper.Reply {
 	return turnkeeper.Reply{
 		ID: turnkeeper.ReplyID(r.ID), MessageID: turnkeeper.MessageID(r.MessageID), TurnID: turnkeeper.TurnID(r.TurnID),
 		Agent: r.Agent, Conversation: r.Conversation, Outcome: turnkeeper.TurnState(r.Outcome), Body: r.Body, CreatedAt: r.CreatedAt,
-		StopReason: turnkeeper.StopReason(r.StopReason), ErrorClass: orZero(r.ErrorClass), Calls: replyCallsOf(r.Calls),
+		StopReason: turnkeeper.StopReason(orZero(r.StopReason)), ErrorClass: orZero(r.ErrorClass), Calls: replyCallsOf(r.Calls),
 		ParentTurn: turnkeeper.TurnID(orZero(r.ParentTurnID)),
 	}
 }
