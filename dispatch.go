@@ -114,7 +114,7 @@ type Heartbeat struct {
 	Host          string
 	PID           int
 	Version       string
-	Roles         []string      // what it does; nil: an older release, which does not say
+	Roles         []string      // what it does
 	Slots         int           // turns it takes at once; 0: it is draining, or does not have the role worker
 	TakeoverAfter time.Duration // silence after which its turns are taken; 0: only at the lease's end
 	StartedAt     time.Time

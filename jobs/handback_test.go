@@ -17,7 +17,7 @@ func (s *site) turnOfAnotherProgram(version int, definition string, dispatches i
 	s.t.Helper()
 	const hash = "1111111111111111111111111111111111111111111111111111111111111111"
 	id := s.enqueue("clerk", "", "begun elsewhere")
-	s.exec("insert into turnkeeper.definitions (hash, agent, content) values ($1, 'clerk', $2)", hash, definition)
+	s.exec("insert into turnkeeper.definitions (hash, content) values ($1, $2)", hash, definition)
 	s.exec("insert into turnkeeper.leases (lane, agent) values ('clerk', 'clerk')")
 	s.exec(`with turn as (
 			insert into turnkeeper.turns (message_id, attempt, agent, conversation, lane, trigger, definition_hash, state,

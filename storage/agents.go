@@ -56,7 +56,7 @@ func (s *Store) registerAll(ctx context.Context, agents []turnkeeper.AgentRegist
 }
 
 func register(ctx context.Context, q *dbsqlc.Queries, a turnkeeper.AgentRegistration) error {
-	if err := q.SaveDefinition(ctx, a.DefinitionHash, a.Name, string(a.Definition)); err != nil {
+	if err := q.SaveDefinition(ctx, a.DefinitionHash, string(a.Definition)); err != nil {
 		return err
 	}
 	err := q.SaveAgent(ctx, dbsqlc.SaveAgentParams{

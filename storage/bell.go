@@ -26,8 +26,7 @@ const (
 
 	TopicCancels Topic = "turnkeeper_cancels" // turns are to be cancelled
 
-	// TopicFreed rings when a turn ended and left only room. On the wire it is a word
-	// with TopicInbox, for schedulers of older releases.
+	// TopicFreed rings when a turn ended and left only room. On the wire it is TopicInbox with a payload.
 	TopicFreed Topic = "turnkeeper_inbox freed"
 )
 

@@ -203,9 +203,9 @@ func TestNothingHappensToBystanders(t *testing.T) {
 			s.must(err)
 		}, "awaited 1.1, awaited 1.2, awaited 2.1, awaited 2.2, call 1.1, call 1.2, call 2.1, call 2.2, cancellation, " +
 			"detached 1.1, detached 1.2, detached 2.1, detached 2.2, event 2, job 1.1, job 1.2, job 2.1, job 2.2, message, reply, turn"},
-		{"a start elsewhere", scene.plans, nothing, func(s scene) { s.detach(key(1, 1)) }, "awaited 1.1, call 1.1, detached 1.1, job 1.1, round 1, start 1.1 #1, turn"},
+		{"a start elsewhere", scene.plans, nothing, func(s scene) { s.detach(key(1, 1)) }, "awaited 1.1, call 1.1, detached 1.1, job 1.1, start 1.1 #1, turn"},
 		{"work given to an agent", scene.plans, nothing, func(s scene) { s.spawn(key(1, 1), "clerk", "look it up") },
-			"awaited 1.1, call 1.1, message 4 of another, round 1, spawned 1.1, start 1.1 #1, tree, turn"},
+			"awaited 1.1, call 1.1, message 4 of another, spawned 1.1, start 1.1 #1, tree, turn"},
 		{"a claim", scene.open, nothing, func(s scene) { s.claim("w") }, "detached 1.1"},
 		{"an answer of an open call", scene.openRunning, nothing, func(s scene) {
 			s.append(s.t, turnkeeper.Entry{Results: []turnkeeper.CallResult{result(key(1, 1), s.nonce(1, 1), turnkeeper.CallSucceeded, "ok")}})

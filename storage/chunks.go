@@ -58,16 +58,11 @@ func wholeChars(text string, n int) int {
 }
 
 // queueChunks puts what is too large for a row of outputs into chunks.
-func queueChunks(ctx context.Context, q *dbsqlc.Queries, turn turnkeeper.TurnID, c chunks, rounds []int32) error {
-	if len(rounds) == 0 {
+func queueChunks(ctx context.Context, q *dbsqlc.Queries, c chunks) error {
+	if len(c.OutputIds) == 0 {
 		return nil
 	}
-	if len(c.OutputIds) > 0 {
-		if err := q.InsertChunks(ctx, c.InsertChunksParams); err != nil {
-			return err
-		}
-	}
-	return q.MarkChunked(ctx, chunkedVersion, int64(turn), rounds)
+	return q.InsertChunks(ctx, c.InsertChunksParams)
 }
 
 // wholeOutput reads the content of an output that lies in chunks.

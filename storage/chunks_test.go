@@ -105,19 +105,6 @@ func TestOutputsFromBeforeChunks(t *testing.T) {
 	}
 }
 
-// A program that does not know of chunks leaves such a turn alone.
-func TestChunksAreForNewerPrograms(t *testing.T) {
-	h := newHouse(t)
-	h.store(turnkeeper.Output{ID: "small", Text: "x", MediaType: "text/plain"})
-	if got := one[int](h, "select max(version) from turnkeeper.rounds"); got != 1 {
-		t.Errorf("a small result makes its round one of version %d", got)
-	}
-	h.store(turnkeeper.Output{ID: "large", Text: strings.Repeat("x", chunkBytes+1), MediaType: "text/plain"})
-	if got := one[int](h, "select max(version) from turnkeeper.rounds"); got != 2 {
-		t.Errorf("a large result makes its round one of version %d", got)
-	}
-}
-
 // A part of a 10 MB text is read from the chunks that hold it, and a search reads
 // through it in strides.
 func TestAPartIsReadFromItsChunks(t *testing.T) {

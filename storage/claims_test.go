@@ -310,7 +310,7 @@ func TestWhichCallsAreLost(t *testing.T) {
 			h := newHouse(t)
 			d := h.waits("a")
 			h.beat("w", 1, 15*time.Second)
-			h.exec("insert into turnkeeper.worker_heartbeat (worker_id, host, pid, version, slots, takeover_after, stopped_at) values ('gone', 'h', 1, 'v', 1, '15 s', now())")
+			h.exec("insert into turnkeeper.worker_heartbeat (worker_id, host, pid, version, slots, roles, takeover_after, stopped_at) values ('gone', 'h', 1, 'v', 1, '{worker}', '15 s', now())")
 			for _, change := range c.changes {
 				h.exec(change)
 			}

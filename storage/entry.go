@@ -264,7 +264,6 @@ func storedWith(results []turnkeeper.CallResult) iter.Seq2[turnkeeper.CallResult
 func (s *Store) queueOutputs(ctx context.Context, q *dbsqlc.Queries, grant turnkeeper.Grant, results []turnkeeper.CallResult) error {
 	p := dbsqlc.InsertOutputsParams{TurnID: int64(grant.TurnID)}
 	var large chunks
-	var chunked []int32
 	var drafted []string
 	for r, o := range storedWith(results) {
 		text, bytes := s.clean(o.Text), o.Bytes
@@ -275,7 +274,6 @@ func (s *Store) queueOutputs(ctx context.Context, q *dbsqlc.Queries, grant turnk
 		if inChunks {
 			large.text(o.ID, place{}, text)
 			large.bytes(o.ID, place{}, bytes)
-			chunked = append(chunked, int32(r.Key.Round)) //nolint:gosec // few
 			text, bytes = "", bytes[:0]
 		}
 		p.Ids = append(p.Ids, string(o.ID))
@@ -297,7 +295,7 @@ func (s *Store) queueOutputs(ctx context.Context, q *dbsqlc.Queries, grant turnk
 	if len(p.Ids) == 0 {
 		return nil
 	}
-	return errors.Join(q.InsertOutputs(ctx, p), queueDrafts(ctx, q, grant, drafted), queueChunks(ctx, q, grant.TurnID, large, chunked))
+	return errors.Join(q.InsertOutputs(ctx, p), queueDrafts(ctx, q, grant, drafted), queueChunks(ctx, q, large))
 }
 
 func (w *TurnWriter) queueEvents(ctx context.Context, q *dbsqlc.Queries, events storedEvents) error {

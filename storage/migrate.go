@@ -133,22 +133,14 @@ func closeWhole(conn *pgx.Conn) {
 }
 
 func prepareSchema(ctx context.Context, conn *pgxpool.Conn) error {
-	// The column is looked for first: even "add column if not exists" would wait
-	// for everybody who reads the table, a backup among them.
 	_, err := conn.Exec(ctx, `
 		create schema if not exists turnkeeper;
 		create table if not exists turnkeeper.schema_migrations (
 			version        integer primary key,
 			name           text not null,
 			applied_at     timestamptz not null default clock_timestamp(),
-			oldest_program integer
-		);
-		do $$ begin
-			if not exists (select from pg_attribute
-				where attrelid = 'turnkeeper.schema_migrations'::regclass and attname = 'oldest_program') then
-				alter table turnkeeper.schema_migrations add column oldest_program integer;
-			end if;
-		end $$`)
+			oldest_program integer not null
+		)`)
 	return translate(err)
 }
 
@@ -264,9 +256,7 @@ func appliedMigrations(ctx context.Context, conn *pgxpool.Conn) (map[int]Migrati
 	if err != nil || !there {
 		return nil, translate(err)
 	}
-	// The column may be missing in a database that only older programs migrated.
-	rows, _ := conn.Query(ctx, `
-		select version, name, coalesce((to_jsonb(m) ->> 'oldest_program')::integer, version) from turnkeeper.schema_migrations m`)
+	rows, _ := conn.Query(ctx, "select version, name, oldest_program from turnkeeper.schema_migrations")
 	found := map[int]Migration{}
 	var m Migration
 	_, err = pgx.ForEachRow(rows, []any{&m.Version, &m.Name, &m.OldestProgram}, func() error {

@@ -123,7 +123,7 @@ select what || ' ' || took from (
     select 'message ' || id, closed_at - accepted_at from turnkeeper.messages union all
     select 'reply ' || r.id, r.created_at - m.accepted_at from turnkeeper.replies r join turnkeeper.messages m on m.id = r.message_id union all
     select 'grant ' || id, ended_at - granted_at from turnkeeper.lease_log union all
-    select 'turn ' || turn_id || ' call ' || round || '.' || ordinal, least(ended_at, late_at) - started_at from turnkeeper.calls union all
+    select 'turn ' || turn_id || ' call ' || round || '.' || ordinal, ended_at - started_at from turnkeeper.calls union all
     select 'turn ' || turn_id || ' event ' || seq, at - lag(at) over (partition by turn_id order by seq) from turnkeeper.turn_events
 ) durations (what, took) where took < interval '0'
 

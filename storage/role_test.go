@@ -8,8 +8,6 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
-
-	"turnkeeper/migrations"
 )
 
 // The rights that the README gives a role of an application's own do for what it says
@@ -34,23 +32,6 @@ func TestARoleWithTheRightsOfTheREADME(t *testing.T) {
 	h.exec(strings.ReplaceAll(string(rights[1]), " to app;", " to "+role+";"))
 	d := h.turn("x")
 	d.finish(t, "done")
-	// A migration that replaces the function leaves the rights to it as they were.
-	h.exec("revoke execute on function turnkeeper.enqueue from public; grant execute on function turnkeeper.enqueue to " + role)
-	for _, file := range []string{"027_send.down.sql", "027_send.up.sql"} {
-		sql, err := migrations.Files.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := pgx.BeginFunc(t.Context(), h.Pool(), func(tx pgx.Tx) error {
-			_, err := tx.Exec(t.Context(), string(sql))
-			return err
-		}); err != nil {
-			t.Fatal(file, err)
-		}
-		if acl := one[string](h, "select array_agg(case grantee when 0 then 'public' else grantee::regrole::text end)::text from pg_proc p, aclexplode(proacl) where proname = 'enqueue' and pronamespace = 'turnkeeper'::regnamespace and grantee <> grantor"); acl != "{"+role+"}" {
-			t.Errorf("after %s, %s may enqueue, and only %s should", file, acl, role)
-		}
-	}
 	err = pgx.BeginFunc(t.Context(), h.Pool(), func(tx pgx.Tx) error {
 		if _, err := tx.Exec(t.Context(), "set local role "+role); err != nil {
 			return err

@@ -165,10 +165,6 @@ func TestWhatMayBeGivenToAgents(t *testing.T) {
 			t.Errorf("%s: the message is %q, want %q", c.key, got, want)
 		}
 	}
-	it.detach(key(3, 2)) // which needs no program so new
-	if got := one[string](h, "select string_agg(version::text, ' ' order by turn_id, round) from turnkeeper.rounds"); got != "3 3 1 3 3 3" {
-		t.Errorf("the versions of the rounds are %s, want 3 of those that have given work away", got)
-	}
 }
 
 // TestHowSubAgentsEnd ends the turns of sub-agents in each way. Only the call that spawned the sub-agent gets its result.

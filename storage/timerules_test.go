@@ -16,9 +16,9 @@ import (
 // time of the statement.
 func TestTimeRules(t *testing.T) {
 	h := newHouse(t)
-	h.exec("insert into turnkeeper.worker_heartbeat (worker_id, host, pid, version, slots, takeover_after) values ('live', 'h', 1, 'v', 1, '15 s')")
-	h.exec("insert into turnkeeper.worker_heartbeat (worker_id, host, pid, version, slots, takeover_after, beat_at) values ('silent', 'h', 1, 'v', 1, '15 s', now() - interval '1 minute')")
-	h.exec("insert into turnkeeper.worker_heartbeat (worker_id, host, pid, version, slots, takeover_after, stopped_at) values ('stopped', 'h', 1, 'v', 1, '15 s', now())")
+	h.exec("insert into turnkeeper.worker_heartbeat (worker_id, host, pid, version, slots, roles, takeover_after) values ('live', 'h', 1, 'v', 1, '{worker}', '15 s')")
+	h.exec("insert into turnkeeper.worker_heartbeat (worker_id, host, pid, version, slots, roles, takeover_after, beat_at) values ('silent', 'h', 1, 'v', 1, '{worker}', '15 s', now() - interval '1 minute')")
+	h.exec("insert into turnkeeper.worker_heartbeat (worker_id, host, pid, version, slots, roles, takeover_after, stopped_at) values ('stopped', 'h', 1, 'v', 1, '{worker}', '15 s', now())")
 	bell := storage.NewBell(h.url, zap.NewNop())
 	bell.Worker = "here"
 	rings, _ := bell.Subscribe(storage.TopicInbox)

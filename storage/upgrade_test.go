@@ -18,9 +18,8 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// firstRelease is the newest migration before which there was no program that
-// could be older.
-const firstRelease = 2
+// firstRelease is the newest migration of the first release: no program is older.
+const firstRelease = 5
 
 func TestMigrationsSayWhichProgramsGoOn(t *testing.T) {
 	names, err := fs.Glob(migrations.Files, "*.up.sql")
@@ -97,25 +96,6 @@ func TestADatabaseThatANewerProgramMigrated(t *testing.T) {
 				t.Errorf("the old program applied %v, error %v", again, err)
 			}
 		})
-	}
-}
-
-// A database that was migrated before the record had the column.
-func TestTheRecordOfMigrationsIsWidened(t *testing.T) {
-	url := storagetest.URL(t)
-	h := &house{storagetest.Open(t, url), t, url}
-	h.exec("alter table turnkeeper.schema_migrations drop column oldest_program")
-	all, err := h.Migrations(t.Context())
-	if err != nil || storage.CheckCompatible(all) != nil || all[0].Newer {
-		t.Errorf("%+v, %v", all, err)
-	}
-	files, next := newer("-- Oldest program: 2\ncreate table turnkeeper.next ();")
-	h.SetMigrations(files)
-	if _, err := storagetest.Migrate(t.Context(), h.Store); err != nil {
-		t.Fatal(err)
-	}
-	if n := one[int](h, "select oldest_program from turnkeeper.schema_migrations where version = $1", next.Version); n != 2 {
-		t.Errorf("the record says %d", n)
 	}
 }
 

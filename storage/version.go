@@ -9,25 +9,10 @@ import (
 	"turnkeeper/storage/internal/dbsqlc"
 )
 
-// journalVersion is the version of a journal's rounds and calls that this
-// program writes where nothing asks for a newer one. It grows when an older
-// program would misread what is written, and is written only from the release
-// after the one that first reads it: so two neighbouring releases read each other.
+// journalVersion is the version of a journal's rounds and calls that this program writes, and the newest that it reads. It
+// grows when an older program would misread what is written, and is written only from the release after the one that first
+// reads it, so that two neighbouring releases read each other.
 const journalVersion = 1
-
-// chunkedVersion is that of rounds with a result in chunks, which older programs
-// would take for an empty one. A round has it, too, from the start of a call of it
-// that runs elsewhere (see the function detach_calls): an older program would take
-// that for a call whose worker was lost.
-const chunkedVersion = 2
-
-// spawnedVersion is that of rounds with a call that gave work to a sub-agent (see the
-// function spawn_agents): an older program would ask the model again before such a call
-// is answered.
-const spawnedVersion = 3
-
-// newestVersion is the newest that this program reads.
-const newestVersion = max(journalVersion, chunkedVersion, spawnedVersion)
 
 // ErrNewerJournal says that a turn's journal was written by a newer program, in
 // a way that this one would misread. The turn is to be left to a newer worker.
@@ -40,9 +25,9 @@ const ClassNewer = "needs_newer_worker"
 // readable says whether this program knows all that the journal may mean.
 func readable(answers []dbsqlc.TurnkeeperRound, calls []dbsqlc.TurnkeeperCall) error {
 	for _, a := range answers {
-		if a.Version > newestVersion {
+		if a.Version > journalVersion {
 			return fmt.Errorf("%w: round %d has version %d, and this program reads versions up to %d",
-				ErrNewerJournal, a.Round, a.Version, newestVersion)
+				ErrNewerJournal, a.Round, a.Version, journalVersion)
 		}
 	}
 	for _, c := range calls {

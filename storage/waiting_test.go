@@ -23,7 +23,9 @@ func pourWaiting(h *house) {
 			insert into turnkeeper.turns (id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, entries, ended_at, stop_reason)
 			select i, i, 1, 'desk', 'c' || i, 'desk/c' || i, 'message', repeat('0', 64), case when $DONE then 'succeeded' else 'waiting' end, 1, 3,
 				case when $DONE then now() end, case when $DONE then 'none' end from generate_series($IDS) i;
-			insert into turnkeeper.rounds select i, (r).round, (r).charged, (r).provider, (r).model, (r).attempts, (r).latency_ms, (r).finish_reason, 0, 0, 0, 0, false, '', '', null, 2, now()
+			insert into turnkeeper.rounds (turn_id, round, charged, provider, model, attempts, latency_ms, finish_reason, input_tokens, output_tokens,
+				cached_tokens, reasoning_tokens, usage_estimated, text, reasoning)
+			select i, (r).round, (r).charged, (r).provider, (r).model, (r).attempts, (r).latency_ms, (r).finish_reason, 0, 0, 0, 0, false, '', ''
 			from (select r from turnkeeper.rounds r limit 1) one, generate_series($IDS) i;
 			insert into turnkeeper.calls (turn_id, round, ordinal, agent, wire_id, provider_id, name, arguments, args_hash, effect, paging, state, starts, nonce, started_at, ended_at, elsewhere)
 			select i, 1, 1, 'desk', 'w', '', 'tool', '{}', 'h', 'once', false, case when $DONE then 'succeeded' else 'running' end, 1, 'n' || i, now(), case when $DONE then now() end, true from generate_series($IDS) i;
@@ -37,7 +39,7 @@ func pourWaiting(h *house) {
 				case when $DONE or i % 1000 = 0 then 'worker-1' end, case when $DONE or i % 1000 = 0 then now() end, case when $DONE then now() end from generate_series($IDS) i;
 		`))
 	}
-	h.exec(`insert into turnkeeper.worker_heartbeat (worker_id, host, pid, version, slots, takeover_after) values ('worker-1', 'h', 1, 'v', 10, '1 hour')`)
+	h.exec(`insert into turnkeeper.worker_heartbeat (worker_id, host, pid, version, slots, roles, takeover_after) values ('worker-1', 'h', 1, 'v', 10, '{worker}', '1 hour')`)
 }
 
 // Ten thousand waiting turns cost a tick next to nothing.

@@ -313,13 +313,13 @@ func TestSchemaIsOlder(t *testing.T) {
 	env := nowhere(t)
 	env["DATABASE_URL"] = storagetest.EmptyURL(t)
 	store := storagetest.Open(t, env["DATABASE_URL"])
-	first, err := migrations.Files.ReadFile("001_turnkeeper.up.sql")
+	first, err := migrations.Files.ReadFile("001_tables.up.sql")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := store.Pool().Exec(t.Context(), `create schema turnkeeper;
-		create table turnkeeper.schema_migrations (version integer primary key, name text not null);
-		insert into turnkeeper.schema_migrations values (1, 'turnkeeper');`+string(first)); err != nil {
+		create table turnkeeper.schema_migrations (version integer primary key, name text not null, oldest_program integer not null);
+		insert into turnkeeper.schema_migrations values (1, 'tables', 1);`+string(first)); err != nil {
 		t.Fatal(err)
 	}
 	got := run(t, cli.Enqueue(), env, "", "--agent", "echo", "hi")

@@ -1,5 +1,5 @@
 -- name: SaveDefinition :exec
-insert into turnkeeper.definitions (hash, agent, content) values (@hash, @agent, @content)
+insert into turnkeeper.definitions (hash, content) values (@hash, @content)
 on conflict (hash) do nothing;
 
 -- name: SaveAgent :exec
@@ -18,13 +18,12 @@ insert into turnkeeper.schedules as s (agent, name, cron, time_zone, conversatio
 values (@agent, @name, @cron, @time_zone, @conversation, @message)
 on conflict (agent, name) do update set cron = excluded.cron, time_zone = excluded.time_zone,
     conversation = excluded.conversation, message = excluded.message, active = true,
-    next_due = case when s.active and s.cron = excluded.cron and s.time_zone = excluded.time_zone then s.next_due end,
-    updated_at = clock_timestamp()
+    next_due = case when s.active and s.cron = excluded.cron and s.time_zone = excluded.time_zone then s.next_due end
 where (s.cron, s.time_zone, s.conversation, s.message, s.active)
     is distinct from (excluded.cron, excluded.time_zone, excluded.conversation, excluded.message, true);
 
 -- name: RetireSchedules :exec
-update turnkeeper.schedules set active = false, last_error = null, updated_at = clock_timestamp()
+update turnkeeper.schedules set active = false, last_error = null
 where agent = @agent and (active or last_error is not null) and not (name = any(@keep::text[]));
 
 -- name: ListAgents :many

@@ -48,14 +48,14 @@ from turnkeeper.schedules s left join turnkeeper.agents a on a.name = s.agent or
 -- name: OverrideSchedule :execrows
 -- One that was switched off by its error is active again; one that left its
 -- file is not.
-update turnkeeper.schedules set cron_override = sqlc.narg(cron), next_due = null, updated_at = clock_timestamp(),
+update turnkeeper.schedules set cron_override = sqlc.narg(cron), next_due = null,
     active = active or last_error is not null, last_error = null
 where agent = @agent and name = @name;
 
 -- name: PauseSchedule :execrows
 update turnkeeper.schedules set paused_at = case when @paused::boolean then clock_timestamp() end,
     paused_reason = case when @paused then nullif(@reason::text, '') end,
-    next_due = case when @paused then next_due end, updated_at = clock_timestamp()
+    next_due = case when @paused then next_due end
 where agent = @agent and name = @name;
 
 -- name: EventsAfter :many

@@ -126,7 +126,7 @@ func loadRecording(e *env.Env, file string) {
 		e.T.Fatal(err)
 	}
 	e.Exec("create schema turnkeeper")
-	e.Exec("create table schema_migrations (version integer primary key, name text not null, applied_at timestamptz not null default now())")
+	e.Exec("create table schema_migrations (version integer primary key, name text not null, applied_at timestamptz not null default now(), oldest_program integer not null)")
 	files, err := migrations.Files.ReadDir(".")
 	if err != nil {
 		e.T.Fatal(err)
@@ -142,7 +142,7 @@ func loadRecording(e *env.Env, file string) {
 			e.T.Fatal(err)
 		}
 		e.Exec(string(sql))
-		e.Exec("insert into schema_migrations (version, name) values ($1::text::integer, $2)", version, name)
+		e.Exec("insert into schema_migrations (version, name, oldest_program) values ($1::text::integer, $2, $1::text::integer)", version, name)
 	}
 	for _, table := range r.Tables {
 		insertRecorded(e, table)

@@ -102,7 +102,7 @@ func (q *Queries) RetireAgent(ctx context.Context, agent string) (int64, error) 
 }
 
 const RetireSchedules = `-- name: RetireSchedules :exec
-update turnkeeper.schedules set active = false, last_error = null, updated_at = clock_timestamp()
+update turnkeeper.schedules set active = false, last_error = null
 where agent = $1 and (active or last_error is not null) and not (name = any($2::text[]))
 `
 
@@ -159,12 +159,12 @@ func (q *Queries) SaveAgent(ctx context.Context, arg SaveAgentParams) error {
 }
 
 const SaveDefinition = `-- name: SaveDefinition :exec
-insert into turnkeeper.definitions (hash, agent, content) values ($1, $2, $3)
+insert into turnkeeper.definitions (hash, content) values ($1, $2)
 on conflict (hash) do nothing
 `
 
-func (q *Queries) SaveDefinition(ctx context.Context, hash string, agent string, content string) error {
-	_, err := q.db.Exec(ctx, SaveDefinition, hash, agent, content)
+func (q *Queries) SaveDefinition(ctx context.Context, hash string, content string) error {
+	_, err := q.db.Exec(ctx, SaveDefinition, hash, content)
 	return err
 }
 
@@ -173,8 +173,7 @@ insert into turnkeeper.schedules as s (agent, name, cron, time_zone, conversatio
 values ($1, $2, $3, $4, $5, $6)
 on conflict (agent, name) do update set cron = excluded.cron, time_zone = excluded.time_zone,
     conversation = excluded.conversation, message = excluded.message, active = true,
-    next_due = case when s.active and s.cron = excluded.cron and s.time_zone = excluded.time_zone then s.next_due end,
-    updated_at = clock_timestamp()
+    next_due = case when s.active and s.cron = excluded.cron and s.time_zone = excluded.time_zone then s.next_due end
 where (s.cron, s.time_zone, s.conversation, s.message, s.active)
     is distinct from (excluded.cron, excluded.time_zone, excluded.conversation, excluded.message, true)
 `

@@ -139,7 +139,7 @@ with claimed as (
       and (c.turn_id, c.round, c.ordinal) = (d.turn_id, d.round, d.ordinal) and c.state = 'running' and c.name = any($7::text[])
     returning d.turn_id, d.round, d.ordinal, d.time_limit, clock_timestamp() - d.claimed_at as passed
 )
-select c.turn_id, c.round, c.ordinal, c.agent, c.wire_id, c.provider_id, c.name, c.arguments, c.raw_args, c.args_hash, c.effect, c.paging, c.state, c.starts, c.nonce, c.started_at, c.ended_at, c.duration_ms, c.shown, c.preview, c.output_id, c.late_result, c.late_at, c.input_tokens, c.output_tokens, c.cached_tokens, c.reasoning_tokens, c.usage_estimated, c.elsewhere, t.agent, t.conversation, t.created_at, m.trace_parent, claimed.time_limit,
+select c.turn_id, c.round, c.ordinal, c.agent, c.wire_id, c.provider_id, c.name, c.arguments, c.raw_args, c.args_hash, c.effect, c.paging, c.elsewhere, c.state, c.starts, c.nonce, c.started_at, c.ended_at, c.duration_ms, c.shown, c.preview, c.output_id, c.late_result, c.input_tokens, c.output_tokens, c.cached_tokens, c.reasoning_tokens, c.usage_estimated, t.agent, t.conversation, t.created_at, m.trace_parent, claimed.time_limit,
     (extract(epoch from claimed.time_limit - greatest(claimed.passed, interval '0')) * 1000000)::bigint as left_us
 from claimed
 join turnkeeper.calls c on (c.turn_id, c.round, c.ordinal) = (claimed.turn_id, claimed.round, claimed.ordinal)
@@ -193,6 +193,7 @@ func (q *Queries) ClaimCall(ctx context.Context, arg ClaimCallParams) (ClaimCall
 		&i.TurnkeeperCall.ArgsHash,
 		&i.TurnkeeperCall.Effect,
 		&i.TurnkeeperCall.Paging,
+		&i.TurnkeeperCall.Elsewhere,
 		&i.TurnkeeperCall.State,
 		&i.TurnkeeperCall.Starts,
 		&i.TurnkeeperCall.Nonce,
@@ -203,13 +204,11 @@ func (q *Queries) ClaimCall(ctx context.Context, arg ClaimCallParams) (ClaimCall
 		&i.TurnkeeperCall.Preview,
 		&i.TurnkeeperCall.OutputID,
 		&i.TurnkeeperCall.LateResult,
-		&i.TurnkeeperCall.LateAt,
 		&i.TurnkeeperCall.InputTokens,
 		&i.TurnkeeperCall.OutputTokens,
 		&i.TurnkeeperCall.CachedTokens,
 		&i.TurnkeeperCall.ReasoningTokens,
 		&i.TurnkeeperCall.UsageEstimated,
-		&i.TurnkeeperCall.Elsewhere,
 		&i.Agent,
 		&i.Conversation,
 		&i.CreatedAt,

@@ -41,18 +41,18 @@ func (q *Queries) CallsSoFar(ctx context.Context, turns []int64) ([]CallsSoFarRo
 }
 
 const FindMessages = `-- name: FindMessages :many
-select m.id, m.agent, m.conversation, m.lane, m.body, m.idempotency_key, m.priority, m.trigger, m.schedule, m.slot, m.state, m.attempts, m.due_at, m.accepted_at, m.closed_at, m.turn_id, m.last_error, m.trace_parent, m.faults from (
-    (select id, agent, conversation, lane, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, due_at, accepted_at, closed_at, turn_id, last_error, trace_parent, faults from turnkeeper.messages
+select m.id, m.agent, m.conversation, m.lane, m.body, m.idempotency_key, m.priority, m.trigger, m.schedule, m.slot, m.state, m.attempts, m.faults, m.due_at, m.accepted_at, m.closed_at, m.turn_id, m.last_error, m.trace_parent from (
+    (select id, agent, conversation, lane, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, due_at, accepted_at, closed_at, turn_id, last_error, trace_parent from turnkeeper.messages
      where $1::text = 'all' and id < $2::bigint and id >= $3::bigint order by id desc limit $4::integer)
     union all
-    (select id, agent, conversation, lane, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, due_at, accepted_at, closed_at, turn_id, last_error, trace_parent, faults from turnkeeper.messages
+    (select id, agent, conversation, lane, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, due_at, accepted_at, closed_at, turn_id, last_error, trace_parent from turnkeeper.messages
      where $1 = 'agent' and agent = $5::text and id < $2 and id >= $3 order by id desc limit $4)
     union all
-    (select id, agent, conversation, lane, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, due_at, accepted_at, closed_at, turn_id, last_error, trace_parent, faults from turnkeeper.messages
+    (select id, agent, conversation, lane, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, due_at, accepted_at, closed_at, turn_id, last_error, trace_parent from turnkeeper.messages
      where $1 = 'conversation' and agent = $5 and conversation = $6::text and id < $2 and id >= $3
      order by id desc limit $4)
     union all
-    select id, agent, conversation, lane, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, due_at, accepted_at, closed_at, turn_id, last_error, trace_parent, faults from turnkeeper.messages where $1 = 'ids' and id = any($7::bigint[]) and id + 0 < $2 and id + 0 >= $3
+    select id, agent, conversation, lane, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, due_at, accepted_at, closed_at, turn_id, last_error, trace_parent from turnkeeper.messages where $1 = 'ids' and id = any($7::bigint[]) and id + 0 < $2 and id + 0 >= $3
 ) m
 where ($5 = '' or m.agent = $5) and ($6 = '' or m.conversation = $6) and ($8::text = '' or m.state = $8)
   and m.accepted_at >= coalesce($9::timestamptz, '-infinity') and m.accepted_at < coalesce($10::timestamptz, 'infinity')
@@ -115,13 +115,13 @@ func (q *Queries) FindMessages(ctx context.Context, arg FindMessagesParams) ([]T
 			&i.Slot,
 			&i.State,
 			&i.Attempts,
+			&i.Faults,
 			&i.DueAt,
 			&i.AcceptedAt,
 			&i.ClosedAt,
 			&i.TurnID,
 			&i.LastError,
 			&i.TraceParent,
-			&i.Faults,
 		); err != nil {
 			return nil, err
 		}
@@ -134,19 +134,19 @@ func (q *Queries) FindMessages(ctx context.Context, arg FindMessagesParams) ([]T
 }
 
 const FindTurns = `-- name: FindTurns :many
-select t.id, t.message_id, t.attempt, t.agent, t.conversation, t.lane, t.trigger, t.definition_hash, t.state, t.token, t.grant_id, t.job_id, t.worker_id, t.entries, t.dispatches, t.losses, t.created_at, t.due_at, t.granted_at, t.lease_until, t.ended_at, t.inference_rounds, t.charged_rounds, t.executed_calls, t.input_tokens, t.output_tokens, t.cached_tokens, t.reasoning_tokens, t.usage_estimated, t.stop_reason, t.error_class, t.error, t.inner_dialogue, t.last_seq, t.write_id from (
-    (select id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, entries, dispatches, losses, created_at, due_at, granted_at, lease_until, ended_at, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, stop_reason, error_class, error, inner_dialogue, last_seq, write_id from turnkeeper.turns
+select t.id, t.message_id, t.attempt, t.agent, t.conversation, t.lane, t.trigger, t.definition_hash, t.state, t.token, t.grant_id, t.job_id, t.worker_id, t.granted_at, t.lease_until, t.dispatches, t.losses, t.entries, t.write_id, t.last_seq, t.inference_rounds, t.charged_rounds, t.executed_calls, t.input_tokens, t.output_tokens, t.cached_tokens, t.reasoning_tokens, t.usage_estimated, t.created_at, t.due_at, t.ended_at, t.stop_reason, t.error_class, t.error, t.inner_dialogue from (
+    (select id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, entries, write_id, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue from turnkeeper.turns
      where $1::text = 'all' and id < $2::bigint and id >= $3::bigint order by id desc limit $4::integer)
     union all
-    (select id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, entries, dispatches, losses, created_at, due_at, granted_at, lease_until, ended_at, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, stop_reason, error_class, error, inner_dialogue, last_seq, write_id from turnkeeper.turns
+    (select id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, entries, write_id, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue from turnkeeper.turns
      where $1 = 'agent' and agent = $5::text and id < $2 and id >= $3 order by id desc limit $4)
     union all
-    (select id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, entries, dispatches, losses, created_at, due_at, granted_at, lease_until, ended_at, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, stop_reason, error_class, error, inner_dialogue, last_seq, write_id from turnkeeper.turns
+    (select id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, entries, write_id, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue from turnkeeper.turns
      where $1 = 'conversation' and agent = $5 and conversation = $6::text and id < $2 and id >= $3
      order by id desc limit $4)
     union all
     -- (+ 0: the ids are few, and not to be found by reading all below another)
-    select id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, entries, dispatches, losses, created_at, due_at, granted_at, lease_until, ended_at, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, stop_reason, error_class, error, inner_dialogue, last_seq, write_id from turnkeeper.turns where $1 = 'ids' and message_id = any($7::bigint[]) and id + 0 < $2 and id + 0 >= $3
+    select id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, entries, write_id, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue from turnkeeper.turns where $1 = 'ids' and message_id = any($7::bigint[]) and id + 0 < $2 and id + 0 >= $3
 ) t
 where ($5 = '' or t.agent = $5) and ($6 = '' or t.conversation = $6) and ($8::text = '' or t.state = $8)
   and t.created_at >= coalesce($9::timestamptz, '-infinity') and t.created_at < coalesce($10::timestamptz, 'infinity')
@@ -210,14 +210,13 @@ func (q *Queries) FindTurns(ctx context.Context, arg FindTurnsParams) ([]Turnkee
 			&i.GrantID,
 			&i.JobID,
 			&i.WorkerID,
-			&i.Entries,
-			&i.Dispatches,
-			&i.Losses,
-			&i.CreatedAt,
-			&i.DueAt,
 			&i.GrantedAt,
 			&i.LeaseUntil,
-			&i.EndedAt,
+			&i.Dispatches,
+			&i.Losses,
+			&i.Entries,
+			&i.WriteID,
+			&i.LastSeq,
 			&i.InferenceRounds,
 			&i.ChargedRounds,
 			&i.ExecutedCalls,
@@ -226,12 +225,13 @@ func (q *Queries) FindTurns(ctx context.Context, arg FindTurnsParams) ([]Turnkee
 			&i.CachedTokens,
 			&i.ReasoningTokens,
 			&i.UsageEstimated,
+			&i.CreatedAt,
+			&i.DueAt,
+			&i.EndedAt,
 			&i.StopReason,
 			&i.ErrorClass,
 			&i.Error,
 			&i.InnerDialogue,
-			&i.LastSeq,
-			&i.WriteID,
 		); err != nil {
 			return nil, err
 		}
@@ -378,7 +378,7 @@ func (q *Queries) MessagesWithWords(ctx context.Context, words string, most int3
 }
 
 const RepliesOfMessages = `-- name: RepliesOfMessages :many
-select id, message_id, turn_id, agent, conversation, outcome, body, created_at, parent_turn_id, stop_reason, error_class, calls from turnkeeper.replies where message_id = any($1::bigint[])
+select id, message_id, turn_id, parent_turn_id, agent, conversation, outcome, stop_reason, error_class, body, calls, created_at from turnkeeper.replies where message_id = any($1::bigint[])
 `
 
 func (q *Queries) RepliesOfMessages(ctx context.Context, messages []int64) ([]TurnkeeperReply, error) {
@@ -394,15 +394,15 @@ func (q *Queries) RepliesOfMessages(ctx context.Context, messages []int64) ([]Tu
 			&i.ID,
 			&i.MessageID,
 			&i.TurnID,
+			&i.ParentTurnID,
 			&i.Agent,
 			&i.Conversation,
 			&i.Outcome,
-			&i.Body,
-			&i.CreatedAt,
-			&i.ParentTurnID,
 			&i.StopReason,
 			&i.ErrorClass,
+			&i.Body,
 			&i.Calls,
+			&i.CreatedAt,
 		); err != nil {
 			return nil, err
 		}

@@ -41,7 +41,7 @@ func (q *Queries) Enqueue(ctx context.Context, arg EnqueueParams) (int64, error)
 }
 
 const ListMessages = `-- name: ListMessages :many
-select m.id, m.agent, m.conversation, m.lane, m.body, m.idempotency_key, m.priority, m.trigger, m.schedule, m.slot, m.state, m.attempts, m.due_at, m.accepted_at, m.closed_at, m.turn_id, m.last_error, m.trace_parent, m.faults, coalesce(t.state, '')::text as turn_state
+select m.id, m.agent, m.conversation, m.lane, m.body, m.idempotency_key, m.priority, m.trigger, m.schedule, m.slot, m.state, m.attempts, m.faults, m.due_at, m.accepted_at, m.closed_at, m.turn_id, m.last_error, m.trace_parent, coalesce(t.state, '')::text as turn_state
 from turnkeeper.messages m left join turnkeeper.turns t on t.id = m.turn_id
 where ($1::text = '' or m.agent = $1) and ($2::text = '' or m.state = $2)
   and ($3::bigint = 0 or m.id < $3)
@@ -80,13 +80,13 @@ func (q *Queries) ListMessages(ctx context.Context, agent string, state string, 
 			&i.TurnkeeperMessage.Slot,
 			&i.TurnkeeperMessage.State,
 			&i.TurnkeeperMessage.Attempts,
+			&i.TurnkeeperMessage.Faults,
 			&i.TurnkeeperMessage.DueAt,
 			&i.TurnkeeperMessage.AcceptedAt,
 			&i.TurnkeeperMessage.ClosedAt,
 			&i.TurnkeeperMessage.TurnID,
 			&i.TurnkeeperMessage.LastError,
 			&i.TurnkeeperMessage.TraceParent,
-			&i.TurnkeeperMessage.Faults,
 			&i.TurnState,
 		); err != nil {
 			return nil, err
@@ -161,7 +161,7 @@ func (q *Queries) ListReplies(ctx context.Context, after int64, maxRows int32, a
 }
 
 const ListRepliesNewestFirst = `-- name: ListRepliesNewestFirst :many
-select id, message_id, turn_id, agent, conversation, outcome, body, created_at, parent_turn_id, stop_reason, error_class, calls from turnkeeper.replies
+select id, message_id, turn_id, parent_turn_id, agent, conversation, outcome, stop_reason, error_class, body, calls, created_at from turnkeeper.replies
 where ($1::text = '' or agent = $1) and ($2::bigint = 0 or id < $2) and (not $3::boolean or parent_turn_id is null)
 order by id desc limit $4
 `
@@ -184,15 +184,15 @@ func (q *Queries) ListRepliesNewestFirst(ctx context.Context, agent string, befo
 			&i.ID,
 			&i.MessageID,
 			&i.TurnID,
+			&i.ParentTurnID,
 			&i.Agent,
 			&i.Conversation,
 			&i.Outcome,
-			&i.Body,
-			&i.CreatedAt,
-			&i.ParentTurnID,
 			&i.StopReason,
 			&i.ErrorClass,
+			&i.Body,
 			&i.Calls,
+			&i.CreatedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -205,7 +205,7 @@ func (q *Queries) ListRepliesNewestFirst(ctx context.Context, agent string, befo
 }
 
 const MessageByID = `-- name: MessageByID :one
-select m.id, m.agent, m.conversation, m.lane, m.body, m.idempotency_key, m.priority, m.trigger, m.schedule, m.slot, m.state, m.attempts, m.due_at, m.accepted_at, m.closed_at, m.turn_id, m.last_error, m.trace_parent, m.faults, coalesce(t.state, '')::text as turn_state
+select m.id, m.agent, m.conversation, m.lane, m.body, m.idempotency_key, m.priority, m.trigger, m.schedule, m.slot, m.state, m.attempts, m.faults, m.due_at, m.accepted_at, m.closed_at, m.turn_id, m.last_error, m.trace_parent, coalesce(t.state, '')::text as turn_state
 from turnkeeper.messages m left join turnkeeper.turns t on t.id = m.turn_id where m.id = $1
 `
 
@@ -230,20 +230,20 @@ func (q *Queries) MessageByID(ctx context.Context, id int64) (MessageByIDRow, er
 		&i.TurnkeeperMessage.Slot,
 		&i.TurnkeeperMessage.State,
 		&i.TurnkeeperMessage.Attempts,
+		&i.TurnkeeperMessage.Faults,
 		&i.TurnkeeperMessage.DueAt,
 		&i.TurnkeeperMessage.AcceptedAt,
 		&i.TurnkeeperMessage.ClosedAt,
 		&i.TurnkeeperMessage.TurnID,
 		&i.TurnkeeperMessage.LastError,
 		&i.TurnkeeperMessage.TraceParent,
-		&i.TurnkeeperMessage.Faults,
 		&i.TurnState,
 	)
 	return i, err
 }
 
 const RepliesByID = `-- name: RepliesByID :many
-select id, message_id, turn_id, agent, conversation, outcome, body, created_at, parent_turn_id, stop_reason, error_class, calls from turnkeeper.replies where id = any($1::bigint[])
+select id, message_id, turn_id, parent_turn_id, agent, conversation, outcome, stop_reason, error_class, body, calls, created_at from turnkeeper.replies where id = any($1::bigint[])
 `
 
 func (q *Queries) RepliesByID(ctx context.Context, ids []int64) ([]TurnkeeperReply, error) {
@@ -259,15 +259,15 @@ func (q *Queries) RepliesByID(ctx context.Context, ids []int64) ([]TurnkeeperRep
 			&i.ID,
 			&i.MessageID,
 			&i.TurnID,
+			&i.ParentTurnID,
 			&i.Agent,
 			&i.Conversation,
 			&i.Outcome,
-			&i.Body,
-			&i.CreatedAt,
-			&i.ParentTurnID,
 			&i.StopReason,
 			&i.ErrorClass,
+			&i.Body,
 			&i.Calls,
+			&i.CreatedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -280,7 +280,7 @@ func (q *Queries) RepliesByID(ctx context.Context, ids []int64) ([]TurnkeeperRep
 }
 
 const ReplyOfMessage = `-- name: ReplyOfMessage :one
-select id, message_id, turn_id, agent, conversation, outcome, body, created_at, parent_turn_id, stop_reason, error_class, calls from turnkeeper.replies where message_id = $1
+select id, message_id, turn_id, parent_turn_id, agent, conversation, outcome, stop_reason, error_class, body, calls, created_at from turnkeeper.replies where message_id = $1
 `
 
 func (q *Queries) ReplyOfMessage(ctx context.Context, messageID int64) (TurnkeeperReply, error) {
@@ -290,15 +290,15 @@ func (q *Queries) ReplyOfMessage(ctx context.Context, messageID int64) (Turnkeep
 		&i.ID,
 		&i.MessageID,
 		&i.TurnID,
+		&i.ParentTurnID,
 		&i.Agent,
 		&i.Conversation,
 		&i.Outcome,
-		&i.Body,
-		&i.CreatedAt,
-		&i.ParentTurnID,
 		&i.StopReason,
 		&i.ErrorClass,
+		&i.Body,
 		&i.Calls,
+		&i.CreatedAt,
 	)
 	return i, err
 }

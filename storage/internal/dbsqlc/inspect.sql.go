@@ -377,7 +377,7 @@ func (q *Queries) ListLanes(ctx context.Context, agent string, skip int32, maxRo
 }
 
 const ListSchedules = `-- name: ListSchedules :many
-select s.agent, s.name, s.cron, s.cron_override, s.time_zone, s.conversation, s.message, s.active, s.paused_at, s.next_due, s.last_slot, s.last_error, s.updated_at, s.paused_reason, (a.retired_at is not null)::boolean as agent_retired
+select s.agent, s.name, s.cron, s.cron_override, s.time_zone, s.conversation, s.message, s.active, s.paused_at, s.paused_reason, s.next_due, s.last_slot, s.last_error, (a.retired_at is not null)::boolean as agent_retired
 from turnkeeper.schedules s left join turnkeeper.agents a on a.name = s.agent order by s.agent, s.name
 `
 
@@ -405,11 +405,10 @@ func (q *Queries) ListSchedules(ctx context.Context) ([]ListSchedulesRow, error)
 			&i.TurnkeeperSchedule.Message,
 			&i.TurnkeeperSchedule.Active,
 			&i.TurnkeeperSchedule.PausedAt,
+			&i.TurnkeeperSchedule.PausedReason,
 			&i.TurnkeeperSchedule.NextDue,
 			&i.TurnkeeperSchedule.LastSlot,
 			&i.TurnkeeperSchedule.LastError,
-			&i.TurnkeeperSchedule.UpdatedAt,
-			&i.TurnkeeperSchedule.PausedReason,
 			&i.AgentRetired,
 		); err != nil {
 			return nil, err
@@ -423,7 +422,7 @@ func (q *Queries) ListSchedules(ctx context.Context) ([]ListSchedulesRow, error)
 }
 
 const ListTurns = `-- name: ListTurns :many
-select id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, entries, dispatches, losses, created_at, due_at, granted_at, lease_until, ended_at, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, stop_reason, error_class, error, inner_dialogue, last_seq, write_id from turnkeeper.turns
+select id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, entries, write_id, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue from turnkeeper.turns
 where ($1::text = '' or agent = $1) and ($2::text = '' or state = $2)
   and ($3::bigint = 0 or id < $3)
 order by id desc limit $4
@@ -457,14 +456,13 @@ func (q *Queries) ListTurns(ctx context.Context, agent string, state string, bef
 			&i.GrantID,
 			&i.JobID,
 			&i.WorkerID,
-			&i.Entries,
-			&i.Dispatches,
-			&i.Losses,
-			&i.CreatedAt,
-			&i.DueAt,
 			&i.GrantedAt,
 			&i.LeaseUntil,
-			&i.EndedAt,
+			&i.Dispatches,
+			&i.Losses,
+			&i.Entries,
+			&i.WriteID,
+			&i.LastSeq,
 			&i.InferenceRounds,
 			&i.ChargedRounds,
 			&i.ExecutedCalls,
@@ -473,12 +471,13 @@ func (q *Queries) ListTurns(ctx context.Context, agent string, state string, bef
 			&i.CachedTokens,
 			&i.ReasoningTokens,
 			&i.UsageEstimated,
+			&i.CreatedAt,
+			&i.DueAt,
+			&i.EndedAt,
 			&i.StopReason,
 			&i.ErrorClass,
 			&i.Error,
 			&i.InnerDialogue,
-			&i.LastSeq,
-			&i.WriteID,
 		); err != nil {
 			return nil, err
 		}
@@ -553,7 +552,7 @@ func (q *Queries) OpenCalls(ctx context.Context, ids []int64) ([]OpenCallsRow, e
 }
 
 const OutputByID = `-- name: OutputByID :one
-select id, turn_id, round, ordinal, media_type, content, bytes, size_bytes, raw_bytes, chars, tokens, sha256, incomplete, description, retrieved, created_at, chunked from turnkeeper.outputs where id = $1
+select id, turn_id, round, ordinal, media_type, chunked, content, bytes, size_bytes, raw_bytes, chars, tokens, sha256, incomplete, description, retrieved, created_at from turnkeeper.outputs where id = $1
 `
 
 func (q *Queries) OutputByID(ctx context.Context, id string) (TurnkeeperOutput, error) {
@@ -565,6 +564,7 @@ func (q *Queries) OutputByID(ctx context.Context, id string) (TurnkeeperOutput, 
 		&i.Round,
 		&i.Ordinal,
 		&i.MediaType,
+		&i.Chunked,
 		&i.Content,
 		&i.Bytes,
 		&i.SizeBytes,
@@ -576,7 +576,6 @@ func (q *Queries) OutputByID(ctx context.Context, id string) (TurnkeeperOutput, 
 		&i.Description,
 		&i.Retrieved,
 		&i.CreatedAt,
-		&i.Chunked,
 	)
 	return i, err
 }
@@ -631,7 +630,7 @@ func (q *Queries) OutputsOfTurn(ctx context.Context, turnID int64) ([]OutputsOfT
 }
 
 const OverrideSchedule = `-- name: OverrideSchedule :execrows
-update turnkeeper.schedules set cron_override = $1, next_due = null, updated_at = clock_timestamp(),
+update turnkeeper.schedules set cron_override = $1, next_due = null,
     active = active or last_error is not null, last_error = null
 where agent = $2 and name = $3
 `
@@ -649,7 +648,7 @@ func (q *Queries) OverrideSchedule(ctx context.Context, cron *string, agent stri
 const PauseSchedule = `-- name: PauseSchedule :execrows
 update turnkeeper.schedules set paused_at = case when $1::boolean then clock_timestamp() end,
     paused_reason = case when $1 then nullif($2::text, '') end,
-    next_due = case when $1 then next_due end, updated_at = clock_timestamp()
+    next_due = case when $1 then next_due end
 where agent = $3 and name = $4
 `
 
@@ -760,7 +759,7 @@ func (q *Queries) SpendOf(ctx context.Context, scope string) ([]TurnkeeperSpend,
 }
 
 const TurnByID = `-- name: TurnByID :one
-select t.id, t.message_id, t.attempt, t.agent, t.conversation, t.lane, t.trigger, t.definition_hash, t.state, t.token, t.grant_id, t.job_id, t.worker_id, t.entries, t.dispatches, t.losses, t.created_at, t.due_at, t.granted_at, t.lease_until, t.ended_at, t.inference_rounds, t.charged_rounds, t.executed_calls, t.input_tokens, t.output_tokens, t.cached_tokens, t.reasoning_tokens, t.usage_estimated, t.stop_reason, t.error_class, t.error, t.inner_dialogue, t.last_seq, t.write_id, coalesce(j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as taken_by
+select t.id, t.message_id, t.attempt, t.agent, t.conversation, t.lane, t.trigger, t.definition_hash, t.state, t.token, t.grant_id, t.job_id, t.worker_id, t.granted_at, t.lease_until, t.dispatches, t.losses, t.entries, t.write_id, t.last_seq, t.inference_rounds, t.charged_rounds, t.executed_calls, t.input_tokens, t.output_tokens, t.cached_tokens, t.reasoning_tokens, t.usage_estimated, t.created_at, t.due_at, t.ended_at, t.stop_reason, t.error_class, t.error, t.inner_dialogue, coalesce(j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as taken_by
 from turnkeeper.turns t left join turnkeeper.river_job j on j.id = t.job_id
 where t.id = $1
 `
@@ -787,14 +786,13 @@ func (q *Queries) TurnByID(ctx context.Context, id int64) (TurnByIDRow, error) {
 		&i.TurnkeeperTurn.GrantID,
 		&i.TurnkeeperTurn.JobID,
 		&i.TurnkeeperTurn.WorkerID,
-		&i.TurnkeeperTurn.Entries,
-		&i.TurnkeeperTurn.Dispatches,
-		&i.TurnkeeperTurn.Losses,
-		&i.TurnkeeperTurn.CreatedAt,
-		&i.TurnkeeperTurn.DueAt,
 		&i.TurnkeeperTurn.GrantedAt,
 		&i.TurnkeeperTurn.LeaseUntil,
-		&i.TurnkeeperTurn.EndedAt,
+		&i.TurnkeeperTurn.Dispatches,
+		&i.TurnkeeperTurn.Losses,
+		&i.TurnkeeperTurn.Entries,
+		&i.TurnkeeperTurn.WriteID,
+		&i.TurnkeeperTurn.LastSeq,
 		&i.TurnkeeperTurn.InferenceRounds,
 		&i.TurnkeeperTurn.ChargedRounds,
 		&i.TurnkeeperTurn.ExecutedCalls,
@@ -803,19 +801,20 @@ func (q *Queries) TurnByID(ctx context.Context, id int64) (TurnByIDRow, error) {
 		&i.TurnkeeperTurn.CachedTokens,
 		&i.TurnkeeperTurn.ReasoningTokens,
 		&i.TurnkeeperTurn.UsageEstimated,
+		&i.TurnkeeperTurn.CreatedAt,
+		&i.TurnkeeperTurn.DueAt,
+		&i.TurnkeeperTurn.EndedAt,
 		&i.TurnkeeperTurn.StopReason,
 		&i.TurnkeeperTurn.ErrorClass,
 		&i.TurnkeeperTurn.Error,
 		&i.TurnkeeperTurn.InnerDialogue,
-		&i.TurnkeeperTurn.LastSeq,
-		&i.TurnkeeperTurn.WriteID,
 		&i.TakenBy,
 	)
 	return i, err
 }
 
 const TurnsOfMessage = `-- name: TurnsOfMessage :many
-select id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, entries, dispatches, losses, created_at, due_at, granted_at, lease_until, ended_at, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, stop_reason, error_class, error, inner_dialogue, last_seq, write_id from turnkeeper.turns where message_id = $1 order by attempt
+select id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, entries, write_id, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue from turnkeeper.turns where message_id = $1 order by attempt
 `
 
 func (q *Queries) TurnsOfMessage(ctx context.Context, messageID int64) ([]TurnkeeperTurn, error) {
@@ -841,14 +840,13 @@ func (q *Queries) TurnsOfMessage(ctx context.Context, messageID int64) ([]Turnke
 			&i.GrantID,
 			&i.JobID,
 			&i.WorkerID,
-			&i.Entries,
-			&i.Dispatches,
-			&i.Losses,
-			&i.CreatedAt,
-			&i.DueAt,
 			&i.GrantedAt,
 			&i.LeaseUntil,
-			&i.EndedAt,
+			&i.Dispatches,
+			&i.Losses,
+			&i.Entries,
+			&i.WriteID,
+			&i.LastSeq,
 			&i.InferenceRounds,
 			&i.ChargedRounds,
 			&i.ExecutedCalls,
@@ -857,12 +855,13 @@ func (q *Queries) TurnsOfMessage(ctx context.Context, messageID int64) ([]Turnke
 			&i.CachedTokens,
 			&i.ReasoningTokens,
 			&i.UsageEstimated,
+			&i.CreatedAt,
+			&i.DueAt,
+			&i.EndedAt,
 			&i.StopReason,
 			&i.ErrorClass,
 			&i.Error,
 			&i.InnerDialogue,
-			&i.LastSeq,
-			&i.WriteID,
 		); err != nil {
 			return nil, err
 		}

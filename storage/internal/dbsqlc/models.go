@@ -32,6 +32,7 @@ type TurnkeeperCall struct {
 	ArgsHash        string
 	Effect          string
 	Paging          bool
+	Elsewhere       bool
 	State           string
 	Starts          int32
 	Nonce           string
@@ -42,13 +43,11 @@ type TurnkeeperCall struct {
 	Preview         string
 	OutputID        *string
 	LateResult      *string
-	LateAt          *time.Time
 	InputTokens     int64
 	OutputTokens    int64
 	CachedTokens    int64
 	ReasoningTokens int64
 	UsageEstimated  bool
-	Elsewhere       bool
 }
 
 type TurnkeeperCancellation struct {
@@ -137,13 +136,13 @@ type TurnkeeperMessage struct {
 	Slot           *time.Time
 	State          string
 	Attempts       int32
+	Faults         int32
 	DueAt          time.Time
 	AcceptedAt     time.Time
 	ClosedAt       *time.Time
 	TurnID         *int64
 	LastError      *string
 	TraceParent    *string
-	Faults         int32
 }
 
 type TurnkeeperOutput struct {
@@ -152,6 +151,7 @@ type TurnkeeperOutput struct {
 	Round       int32
 	Ordinal     int32
 	MediaType   string
+	Chunked     bool
 	Content     *string
 	Bytes       []byte
 	SizeBytes   int64
@@ -163,22 +163,26 @@ type TurnkeeperOutput struct {
 	Description string
 	Retrieved   int64
 	CreatedAt   time.Time
-	Chunked     bool
 }
 
 type TurnkeeperReply struct {
 	ID           int64
 	MessageID    int64
 	TurnID       int64
+	ParentTurnID *int64
 	Agent        string
 	Conversation string
 	Outcome      string
-	Body         string
-	CreatedAt    time.Time
-	ParentTurnID *int64
 	StopReason   *string
 	ErrorClass   *string
+	Body         string
 	Calls        []byte
+	CreatedAt    time.Time
+}
+
+type TurnkeeperRequestPart struct {
+	Sha256  string
+	Content string
 }
 
 type TurnkeeperRetry struct {
@@ -190,23 +194,23 @@ type TurnkeeperRetry struct {
 type TurnkeeperRound struct {
 	TurnID          int64
 	Round           int32
+	Version         int16
+	Request         []byte
 	Charged         bool
 	Provider        string
 	Model           string
 	Attempts        int32
 	LatencyMs       int64
 	FinishReason    string
+	Text            string
+	Reasoning       string
+	Raw             *string
 	InputTokens     int64
 	OutputTokens    int64
 	CachedTokens    int64
 	ReasoningTokens int64
 	UsageEstimated  bool
-	Text            string
-	Reasoning       string
-	Raw             *string
-	Version         int16
 	EndedAt         time.Time
-	Request         []byte
 }
 
 type TurnkeeperSchedule struct {
@@ -219,11 +223,10 @@ type TurnkeeperSchedule struct {
 	Message      string
 	Active       bool
 	PausedAt     *time.Time
+	PausedReason *string
 	NextDue      *time.Time
 	LastSlot     *time.Time
 	LastError    *string
-	UpdatedAt    time.Time
-	PausedReason *string
 }
 
 type TurnkeeperSetting struct {
@@ -233,12 +236,12 @@ type TurnkeeperSetting struct {
 	MaxDispatchesPerTick *int32
 	PausedAt             *time.Time
 	PausedReason         *string
-	Timeline             *string
 	LastTickAt           *time.Time
+	Timeline             *string
+	ServerStarted        *time.Time
 	HoldUntil            *time.Time
 	HoldReason           *string
 	SilenceFrom          *time.Time
-	ServerStarted        *time.Time
 	LaneToken            int64
 }
 
@@ -263,14 +266,13 @@ type TurnkeeperTurn struct {
 	GrantID         *string
 	JobID           *int64
 	WorkerID        *string
-	Entries         int64
-	Dispatches      int32
-	Losses          int32
-	CreatedAt       time.Time
-	DueAt           *time.Time
 	GrantedAt       *time.Time
 	LeaseUntil      *time.Time
-	EndedAt         *time.Time
+	Dispatches      int32
+	Losses          int32
+	Entries         int64
+	WriteID         *string
+	LastSeq         int64
 	InferenceRounds int32
 	ChargedRounds   int32
 	ExecutedCalls   int32
@@ -279,12 +281,13 @@ type TurnkeeperTurn struct {
 	CachedTokens    int64
 	ReasoningTokens int64
 	UsageEstimated  bool
+	CreatedAt       time.Time
+	DueAt           *time.Time
+	EndedAt         *time.Time
 	StopReason      *string
 	ErrorClass      *string
 	Error           *string
 	InnerDialogue   *string
-	LastSeq         int64
-	WriteID         *string
 }
 
 type TurnkeeperTurnEvent struct {
@@ -301,6 +304,7 @@ type TurnkeeperWebhook struct {
 	Name         string
 	Origin       string
 	Agents       []string
+	SubAgents    bool
 	AddedAt      time.Time
 	SeenAt       time.Time
 	NotBefore    *time.Time
@@ -309,5 +313,4 @@ type TurnkeeperWebhook struct {
 	SucceededAt  *time.Time
 	FailedAt     *time.Time
 	LastError    *string
-	SubAgents    bool
 }

@@ -160,7 +160,7 @@ func (q *Queries) HasActed(ctx context.Context, message int64) (bool, error) {
 }
 
 const OpenTurns = `-- name: OpenTurns :many
-select t.id, t.message_id, t.attempt, t.agent, t.conversation, t.lane, t.trigger, t.definition_hash, t.state, t.token, t.grant_id, t.job_id, t.worker_id, t.entries, t.dispatches, t.losses, t.created_at, t.due_at, t.granted_at, t.lease_until, t.ended_at, t.inference_rounds, t.charged_rounds, t.executed_calls, t.input_tokens, t.output_tokens, t.cached_tokens, t.reasoning_tokens, t.usage_estimated, t.stop_reason, t.error_class, t.error, t.inner_dialogue, t.last_seq, t.write_id, coalesce(nullif(t.worker_id, ''), j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as holder
+select t.id, t.message_id, t.attempt, t.agent, t.conversation, t.lane, t.trigger, t.definition_hash, t.state, t.token, t.grant_id, t.job_id, t.worker_id, t.granted_at, t.lease_until, t.dispatches, t.losses, t.entries, t.write_id, t.last_seq, t.inference_rounds, t.charged_rounds, t.executed_calls, t.input_tokens, t.output_tokens, t.cached_tokens, t.reasoning_tokens, t.usage_estimated, t.created_at, t.due_at, t.ended_at, t.stop_reason, t.error_class, t.error, t.inner_dialogue, coalesce(nullif(t.worker_id, ''), j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as holder
 from turnkeeper.turns t left join turnkeeper.river_job j on j.id = t.job_id
 where t.state in ('queued', 'running', 'waiting')
 order by t.state <> 'running', t.granted_at nulls last, t.id
@@ -196,14 +196,13 @@ func (q *Queries) OpenTurns(ctx context.Context, maxRows int32) ([]OpenTurnsRow,
 			&i.TurnkeeperTurn.GrantID,
 			&i.TurnkeeperTurn.JobID,
 			&i.TurnkeeperTurn.WorkerID,
-			&i.TurnkeeperTurn.Entries,
-			&i.TurnkeeperTurn.Dispatches,
-			&i.TurnkeeperTurn.Losses,
-			&i.TurnkeeperTurn.CreatedAt,
-			&i.TurnkeeperTurn.DueAt,
 			&i.TurnkeeperTurn.GrantedAt,
 			&i.TurnkeeperTurn.LeaseUntil,
-			&i.TurnkeeperTurn.EndedAt,
+			&i.TurnkeeperTurn.Dispatches,
+			&i.TurnkeeperTurn.Losses,
+			&i.TurnkeeperTurn.Entries,
+			&i.TurnkeeperTurn.WriteID,
+			&i.TurnkeeperTurn.LastSeq,
 			&i.TurnkeeperTurn.InferenceRounds,
 			&i.TurnkeeperTurn.ChargedRounds,
 			&i.TurnkeeperTurn.ExecutedCalls,
@@ -212,12 +211,13 @@ func (q *Queries) OpenTurns(ctx context.Context, maxRows int32) ([]OpenTurnsRow,
 			&i.TurnkeeperTurn.CachedTokens,
 			&i.TurnkeeperTurn.ReasoningTokens,
 			&i.TurnkeeperTurn.UsageEstimated,
+			&i.TurnkeeperTurn.CreatedAt,
+			&i.TurnkeeperTurn.DueAt,
+			&i.TurnkeeperTurn.EndedAt,
 			&i.TurnkeeperTurn.StopReason,
 			&i.TurnkeeperTurn.ErrorClass,
 			&i.TurnkeeperTurn.Error,
 			&i.TurnkeeperTurn.InnerDialogue,
-			&i.TurnkeeperTurn.LastSeq,
-			&i.TurnkeeperTurn.WriteID,
 			&i.Holder,
 		); err != nil {
 			return nil, err

@@ -120,17 +120,6 @@ func (q *Queries) InsertChunks(ctx context.Context, arg InsertChunksParams) erro
 	return err
 }
 
-const MarkChunked = `-- name: MarkChunked :exec
-update turnkeeper.rounds set version = $1::smallint
-where turn_id = $2 and round = any($3::integer[]) and version < $1::smallint
-`
-
-// Rounds with results in chunks are for programs that read these.
-func (q *Queries) MarkChunked(ctx context.Context, version int16, turnID int64, rounds []int32) error {
-	_, err := q.db.Exec(ctx, MarkChunked, version, turnID, rounds)
-	return err
-}
-
 const SweepDrafts = `-- name: SweepDrafts :exec
 select turnkeeper.sweep_drafts($1::text)
 `

@@ -11,7 +11,7 @@ import (
 )
 
 const CallsOfTurns = `-- name: CallsOfTurns :many
-select turn_id, round, ordinal, agent, wire_id, provider_id, name, arguments, raw_args, args_hash, effect, paging, state, starts, nonce, started_at, ended_at, duration_ms, shown, preview, output_id, late_result, late_at, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, elsewhere from turnkeeper.calls where turn_id = any($1::bigint[]) order by turn_id, round, ordinal
+select turn_id, round, ordinal, agent, wire_id, provider_id, name, arguments, raw_args, args_hash, effect, paging, elsewhere, state, starts, nonce, started_at, ended_at, duration_ms, shown, preview, output_id, late_result, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated from turnkeeper.calls where turn_id = any($1::bigint[]) order by turn_id, round, ordinal
 `
 
 func (q *Queries) CallsOfTurns(ctx context.Context, turnIds []int64) ([]TurnkeeperCall, error) {
@@ -36,6 +36,7 @@ func (q *Queries) CallsOfTurns(ctx context.Context, turnIds []int64) ([]Turnkeep
 			&i.ArgsHash,
 			&i.Effect,
 			&i.Paging,
+			&i.Elsewhere,
 			&i.State,
 			&i.Starts,
 			&i.Nonce,
@@ -46,13 +47,11 @@ func (q *Queries) CallsOfTurns(ctx context.Context, turnIds []int64) ([]Turnkeep
 			&i.Preview,
 			&i.OutputID,
 			&i.LateResult,
-			&i.LateAt,
 			&i.InputTokens,
 			&i.OutputTokens,
 			&i.CachedTokens,
 			&i.ReasoningTokens,
 			&i.UsageEstimated,
-			&i.Elsewhere,
 		); err != nil {
 			return nil, err
 		}
@@ -297,20 +296,15 @@ const RequestParts = `-- name: RequestParts :many
 select sha256, content from turnkeeper.request_parts where sha256 = any($1::text[])
 `
 
-type RequestPartsRow struct {
-	Sha256  string
-	Content string
-}
-
-func (q *Queries) RequestParts(ctx context.Context, hashes []string) ([]RequestPartsRow, error) {
+func (q *Queries) RequestParts(ctx context.Context, hashes []string) ([]TurnkeeperRequestPart, error) {
 	rows, err := q.db.Query(ctx, RequestParts, hashes)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []RequestPartsRow
+	var items []TurnkeeperRequestPart
 	for rows.Next() {
-		var i RequestPartsRow
+		var i TurnkeeperRequestPart
 		if err := rows.Scan(&i.Sha256, &i.Content); err != nil {
 			return nil, err
 		}
@@ -323,7 +317,7 @@ func (q *Queries) RequestParts(ctx context.Context, hashes []string) ([]RequestP
 }
 
 const RoundsOfTurns = `-- name: RoundsOfTurns :many
-select turn_id, round, charged, provider, model, attempts, latency_ms, finish_reason, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, text, reasoning, raw, version, ended_at, request from turnkeeper.rounds where turn_id = any($1::bigint[]) order by turn_id, round
+select turn_id, round, version, request, charged, provider, model, attempts, latency_ms, finish_reason, text, reasoning, raw, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, ended_at from turnkeeper.rounds where turn_id = any($1::bigint[]) order by turn_id, round
 `
 
 func (q *Queries) RoundsOfTurns(ctx context.Context, turnIds []int64) ([]TurnkeeperRound, error) {
@@ -338,23 +332,23 @@ func (q *Queries) RoundsOfTurns(ctx context.Context, turnIds []int64) ([]Turnkee
 		if err := rows.Scan(
 			&i.TurnID,
 			&i.Round,
+			&i.Version,
+			&i.Request,
 			&i.Charged,
 			&i.Provider,
 			&i.Model,
 			&i.Attempts,
 			&i.LatencyMs,
 			&i.FinishReason,
+			&i.Text,
+			&i.Reasoning,
+			&i.Raw,
 			&i.InputTokens,
 			&i.OutputTokens,
 			&i.CachedTokens,
 			&i.ReasoningTokens,
 			&i.UsageEstimated,
-			&i.Text,
-			&i.Reasoning,
-			&i.Raw,
-			&i.Version,
 			&i.EndedAt,
-			&i.Request,
 		); err != nil {
 			return nil, err
 		}
@@ -407,7 +401,7 @@ func (q *Queries) SummaryUpTo(ctx context.Context, agent string, conversation st
 }
 
 const TurnForWorker = `-- name: TurnForWorker :one
-select t.id, t.message_id, t.attempt, t.agent, t.conversation, t.lane, t.trigger, t.definition_hash, t.state, t.token, t.grant_id, t.job_id, t.worker_id, t.entries, t.dispatches, t.losses, t.created_at, t.due_at, t.granted_at, t.lease_until, t.ended_at, t.inference_rounds, t.charged_rounds, t.executed_calls, t.input_tokens, t.output_tokens, t.cached_tokens, t.reasoning_tokens, t.usage_estimated, t.stop_reason, t.error_class, t.error, t.inner_dialogue, t.last_seq, t.write_id, d.content as definition, coalesce(l.failures, 0)::integer as failures,
+select t.id, t.message_id, t.attempt, t.agent, t.conversation, t.lane, t.trigger, t.definition_hash, t.state, t.token, t.grant_id, t.job_id, t.worker_id, t.granted_at, t.lease_until, t.dispatches, t.losses, t.entries, t.write_id, t.last_seq, t.inference_rounds, t.charged_rounds, t.executed_calls, t.input_tokens, t.output_tokens, t.cached_tokens, t.reasoning_tokens, t.usage_estimated, t.created_at, t.due_at, t.ended_at, t.stop_reason, t.error_class, t.error, t.inner_dialogue, d.content as definition, coalesce(l.failures, 0)::integer as failures,
     (extract(epoch from least(t.lease_until - clock_timestamp(), t.lease_until - t.granted_at)) * 1000000)::bigint as remaining_us,
     (extract(epoch from greatest(clock_timestamp() - t.granted_at, interval '0')) * 1000000)::bigint as elapsed_us,
     m.body, m.idempotency_key, m.priority, m.schedule, m.slot, m.attempts as message_attempts, m.due_at as message_due_at,
@@ -471,14 +465,13 @@ func (q *Queries) TurnForWorker(ctx context.Context, turnID int64) (TurnForWorke
 		&i.TurnkeeperTurn.GrantID,
 		&i.TurnkeeperTurn.JobID,
 		&i.TurnkeeperTurn.WorkerID,
-		&i.TurnkeeperTurn.Entries,
-		&i.TurnkeeperTurn.Dispatches,
-		&i.TurnkeeperTurn.Losses,
-		&i.TurnkeeperTurn.CreatedAt,
-		&i.TurnkeeperTurn.DueAt,
 		&i.TurnkeeperTurn.GrantedAt,
 		&i.TurnkeeperTurn.LeaseUntil,
-		&i.TurnkeeperTurn.EndedAt,
+		&i.TurnkeeperTurn.Dispatches,
+		&i.TurnkeeperTurn.Losses,
+		&i.TurnkeeperTurn.Entries,
+		&i.TurnkeeperTurn.WriteID,
+		&i.TurnkeeperTurn.LastSeq,
 		&i.TurnkeeperTurn.InferenceRounds,
 		&i.TurnkeeperTurn.ChargedRounds,
 		&i.TurnkeeperTurn.ExecutedCalls,
@@ -487,12 +480,13 @@ func (q *Queries) TurnForWorker(ctx context.Context, turnID int64) (TurnForWorke
 		&i.TurnkeeperTurn.CachedTokens,
 		&i.TurnkeeperTurn.ReasoningTokens,
 		&i.TurnkeeperTurn.UsageEstimated,
+		&i.TurnkeeperTurn.CreatedAt,
+		&i.TurnkeeperTurn.DueAt,
+		&i.TurnkeeperTurn.EndedAt,
 		&i.TurnkeeperTurn.StopReason,
 		&i.TurnkeeperTurn.ErrorClass,
 		&i.TurnkeeperTurn.Error,
 		&i.TurnkeeperTurn.InnerDialogue,
-		&i.TurnkeeperTurn.LastSeq,
-		&i.TurnkeeperTurn.WriteID,
 		&i.Definition,
 		&i.Failures,
 		&i.RemainingUs,

@@ -783,7 +783,7 @@ func (q *Queries) SetMaxMessageBytes(ctx context.Context, bytes int32) error {
 }
 
 const Settings = `-- name: Settings :one
-select singleton, max_message_bytes, poll_interval, max_dispatches_per_tick, paused_at, paused_reason, timeline, last_tick_at, hold_until, hold_reason, silence_from, server_started, lane_token from turnkeeper.settings
+select singleton, max_message_bytes, poll_interval, max_dispatches_per_tick, paused_at, paused_reason, last_tick_at, timeline, server_started, hold_until, hold_reason, silence_from, lane_token from turnkeeper.settings
 `
 
 func (q *Queries) Settings(ctx context.Context) (TurnkeeperSetting, error) {
@@ -796,12 +796,12 @@ func (q *Queries) Settings(ctx context.Context) (TurnkeeperSetting, error) {
 		&i.MaxDispatchesPerTick,
 		&i.PausedAt,
 		&i.PausedReason,
-		&i.Timeline,
 		&i.LastTickAt,
+		&i.Timeline,
+		&i.ServerStarted,
 		&i.HoldUntil,
 		&i.HoldReason,
 		&i.SilenceFrom,
-		&i.ServerStarted,
 		&i.LaneToken,
 	)
 	return i, err

@@ -228,7 +228,7 @@ func (q *Queries) ListDeliveries(ctx context.Context, arg ListDeliveriesParams) 
 }
 
 const ListWebhooks = `-- name: ListWebhooks :many
-select w.name, w.origin, w.agents, w.added_at, w.seen_at, w.not_before, w.paused_at, w.paused_reason, w.succeeded_at, w.failed_at, w.last_error, w.sub_agents, clock_timestamp()::timestamptz as now, p.pending::bigint as pending, p.oldest_seconds::float8 as oldest_seconds,
+select w.name, w.origin, w.agents, w.sub_agents, w.added_at, w.seen_at, w.not_before, w.paused_at, w.paused_reason, w.succeeded_at, w.failed_at, w.last_error, clock_timestamp()::timestamptz as now, p.pending::bigint as pending, p.oldest_seconds::float8 as oldest_seconds,
     (select count(*) from (select from turnkeeper.webhook_deliveries d where d.webhook = w.name and d.state = 'dead' limit 100000) p)::bigint as dead,
     (select count(*) from turnkeeper.webhook_deliveries d where d.webhook = w.name and d.claim is not null and d.due_at > clock_timestamp())::bigint as sending
 from turnkeeper.webhooks w, lateral (
@@ -262,6 +262,7 @@ func (q *Queries) ListWebhooks(ctx context.Context, name string) ([]ListWebhooks
 			&i.TurnkeeperWebhook.Name,
 			&i.TurnkeeperWebhook.Origin,
 			&i.TurnkeeperWebhook.Agents,
+			&i.TurnkeeperWebhook.SubAgents,
 			&i.TurnkeeperWebhook.AddedAt,
 			&i.TurnkeeperWebhook.SeenAt,
 			&i.TurnkeeperWebhook.NotBefore,
@@ -270,7 +271,6 @@ func (q *Queries) ListWebhooks(ctx context.Context, name string) ([]ListWebhooks
 			&i.TurnkeeperWebhook.SucceededAt,
 			&i.TurnkeeperWebhook.FailedAt,
 			&i.TurnkeeperWebhook.LastError,
-			&i.TurnkeeperWebhook.SubAgents,
 			&i.Now,
 			&i.Pending,
 			&i.OldestSeconds,

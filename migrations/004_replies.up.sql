@@ -1,0 +1,142 @@
+-- What leaves the database: replies, and their delivery to webhooks.
+
+----------------------------------------------------------------------------------------------------
+-- The contents of a reply
+----------------------------------------------------------------------------------------------------
+
+-- Why a call did not succeed, in plain words and without what its tool returned; empty: it succeeded, or was not needed. The
+-- Go code has the same rules.
+create function turnkeeper.call_problem(p_state text, p_effect text, p_nonce text, p_preview text, p_shown text) returns text immutable language sql as $$
+    select case p_state
+        when 'succeeded' then ''
+        when 'skipped' then ''
+        when 'planned' then 'not run'
+        when 'failed' then coalesce(substring(p_preview from '^tool error: ''[^'']*'' (timed out after [0-9.]+ s)'), 'the tool failed')
+        when 'denied' then case when r.line = '' or r.line like '{%' then 'refused' else left(r.line, 200) end
+        when 'cancelled' then case when p_effect <> 'none' and p_nonce <> '' then 'it may or may not have happened' else 'cancelled before it ended' end
+        else 'it may or may not have happened'
+    end
+    from (select split_part(regexp_replace(p_shown, '^denied: ', ''), E'\n', 1) as line) r
+$$;
+
+-- The calls of a turn, in the order they were asked for: ordinal (in the turn, from 1), id, name, effect, state, duration_ms
+-- (null: it did not run, or nobody knows) and error (empty: none).
+create function turnkeeper.reply_calls(p_turn bigint) returns jsonb stable language sql as $$
+    select coalesce(jsonb_agg(jsonb_build_object(
+        'ordinal', c.n, 'id', format('round-%s-tool-%s', c.round, c.ordinal), 'name', c.name, 'effect', c.effect, 'state', c.state,
+        'duration_ms', case when c.duration_ms > 0 or c.state in ('succeeded', 'failed') then c.duration_ms end,
+        'error', turnkeeper.call_problem(c.state, c.effect, c.nonce, c.preview, c.shown)
+    ) order by c.n), '[]')
+    from (select *, row_number() over (order by round, ordinal) as n from turnkeeper.calls where turn_id = p_turn) c
+$$;
+
+-- Copy into a reply how its turn ended. A trigger, because replies are inserted in several places.
+create function turnkeeper.complete_reply() returns trigger language plpgsql as $$
+begin
+    select t.stop_reason, t.error_class into new.stop_reason, new.error_class from turnkeeper.turns t where t.id = new.turn_id;
+    new.calls := turnkeeper.reply_calls(new.turn_id);
+    return new;
+end $$;
+create trigger complete_reply before insert on turnkeeper.replies for each row execute function turnkeeper.complete_reply();
+
+----------------------------------------------------------------------------------------------------
+-- Reading the outbox
+----------------------------------------------------------------------------------------------------
+
+-- The replies after an id, in the order of their ids, at most p_limit; an empty agent means all.
+--
+-- Ids are given before the transactions that write them commit, so that a reply can become visible after one with a higher
+-- id: a reader that goes on from the highest id it has seen would miss it. This function returns nothing before everything
+-- with a lower id is visible or never will be. Whoever is about to write a reply holds a lock on the table by then, and is
+-- waited for: usually milliseconds. After two seconds it returns what comes before the first missing id.
+create function turnkeeper.replies_after(
+    p_after bigint, p_limit integer default 25, p_agent text default '', p_top_only boolean default false
+) returns setof turnkeeper.replies language plpgsql as $$
+declare
+    v_last    bigint;
+    v_writers text[];
+    v_until   timestamptz := clock_timestamp() + interval '2 s';
+begin
+    if current_setting('transaction_isolation') <> 'read committed' then
+        raise exception using errcode = 'feature_not_supported',
+            message = 'turnkeeper.replies_after must see what others commit meanwhile: call it at the isolation level read committed';
+    end if;
+    select max(p.id) into v_last from (
+        select r.id from turnkeeper.replies r
+        where r.id > p_after and (p_agent = '' or r.agent = p_agent) and (not p_top_only or r.parent_turn_id is null)
+        order by r.id limit p_limit) p;
+    if v_last is null then
+        return;
+    end if;
+    select array_agg(l.virtualtransaction) into v_writers from pg_locks l
+    where l.locktype = 'relation' and l.relation = 'turnkeeper.replies'::regclass and l.mode = 'RowExclusiveLock' and l.granted
+      and l.database = (select d.oid from pg_database d where d.datname = current_database()) and l.pid <> pg_backend_pid();
+    while v_writers is not null loop
+        if clock_timestamp() >= v_until then
+            select coalesce(min(g.before), v_last) into v_last from (
+                select r.id, lag(r.id, 1, p_after) over (order by r.id) as before
+                from turnkeeper.replies r where r.id > p_after and r.id <= v_last) g
+            where g.id > g.before + 1;
+            exit;
+        end if;
+        perform pg_sleep(0.002);
+        select array_agg(l.virtualtransaction) into v_writers from pg_locks l
+        where l.locktype = 'relation' and l.relation = 'turnkeeper.replies'::regclass and l.mode = 'RowExclusiveLock' and l.granted
+          and l.database = (select d.oid from pg_database d where d.datname = current_database()) and l.virtualtransaction = any(v_writers);
+    end loop;
+    return query
+        select * from turnkeeper.replies r
+        where r.id > p_after and r.id <= v_last and (p_agent = '' or r.agent = p_agent) and (not p_top_only or r.parent_turn_id is null)
+        order by r.id limit p_limit;
+end $$;
+
+----------------------------------------------------------------------------------------------------
+-- Webhooks
+----------------------------------------------------------------------------------------------------
+
+-- Insert what is to be delivered with the reply itself. Nothing is locked: ending a turn must not wait for a delivery. The
+-- reply of a sub-agent is pushed only if the webhook wants it, because nobody outside has asked for it.
+create function turnkeeper.push_reply() returns trigger language plpgsql as $$
+begin
+    insert into turnkeeper.webhook_deliveries (reply_id, webhook)
+    select new.id, w.name from turnkeeper.webhooks w
+    where (w.agents is null or new.agent = any(w.agents))
+      and (w.sub_agents or not exists (select from turnkeeper.spawned_calls s where s.message_id = new.message_id));
+    return null;
+end $$;
+create trigger push_reply after insert on turnkeeper.replies for each row execute function turnkeeper.push_reply();
+
+-- Claim what is due, oldest first, for p_hold; all workers together claim no more than p_slots at a time. Each claim is an
+-- attempt; claims of workers that are gone are void. The webhook's row is locked so that nobody else counts at the same
+-- time. The replies are read here, because the caller's statement may not yet see what this one does.
+create function turnkeeper.claim_deliveries(p_webhook text, p_worker text, p_slots integer, p_limit integer, p_hold interval)
+returns table (claim text, attempts integer, tried_ms bigint, reply_id bigint, message_id bigint, turn_id bigint, agent text,
+    conversation text, outcome text, body text, replied_at timestamptz) language plpgsql as $$
+declare
+    free integer;
+begin
+    perform from turnkeeper.webhooks w
+    where w.name = p_webhook and w.paused_at is null and (w.not_before is null or w.not_before <= clock_timestamp())
+    for no key update;
+    if not found then
+        return;
+    end if;
+    update turnkeeper.webhook_deliveries d set claim = null, due_at = clock_timestamp()
+    from turnkeeper.worker_heartbeat h
+    where d.webhook = p_webhook and d.claim is not null and d.due_at > clock_timestamp()
+      and h.worker_id = d.worker_id and turnkeeper.worker_gone(h.stopped_at, h.beat_at, h.takeover_after);
+    select p_slots - count(*) into free from turnkeeper.webhook_deliveries d
+    where d.webhook = p_webhook and d.claim is not null and d.due_at > clock_timestamp();
+    return query
+    with picked as (
+        select d.reply_id from turnkeeper.webhook_deliveries d
+        where d.webhook = p_webhook and d.state = 'pending' and d.due_at <= clock_timestamp()
+        order by d.due_at, d.reply_id limit greatest(least(free, p_limit), 0) for update skip locked
+    )
+    update turnkeeper.webhook_deliveries d set attempts = d.attempts + 1, claim = gen_random_uuid()::text, worker_id = p_worker,
+        due_at = clock_timestamp() + p_hold, first_at = coalesce(d.first_at, clock_timestamp())
+    from picked join turnkeeper.replies r on r.id = picked.reply_id
+    where d.reply_id = picked.reply_id and d.webhook = p_webhook
+    returning d.claim, d.attempts, (extract(epoch from clock_timestamp() - d.first_at) * 1000)::bigint, r.id, r.message_id, r.turn_id,
+        r.agent, r.conversation, r.outcome, r.body, r.created_at;
+end $$;

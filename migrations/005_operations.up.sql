@@ -1,0 +1,306 @@
+-- What operators and clients do to messages and turns: cancel, retry, run a schedule now, purge.
+
+----------------------------------------------------------------------------------------------------
+-- Cancel
+----------------------------------------------------------------------------------------------------
+
+-- Ask for the cancellation of a turn, without a lock: its row may be locked for as long as a transactional tool runs.
+-- Whoever ends its dispatch from here on sees the row.
+create function turnkeeper.ask_cancel(p_turn bigint, p_reason text) returns void language plpgsql as $$
+begin
+    insert into turnkeeper.cancellations (turn_id, reason)
+    select id, p_reason from turnkeeper.turns where id = p_turn and ended_at is null
+    on conflict do nothing;
+    perform pg_notify('turnkeeper_cancels', '');
+end $$;
+
+-- Close a turn that was asked to be cancelled, if nobody runs it. state is its state now; null: there is none. again: it
+-- changed meanwhile, call once more. The scheduler's lock keeps a tick from granting it.
+create function turnkeeper.settle_cancel(p_turn bigint, out state text, out done boolean, out again boolean) language plpgsql as $$
+declare
+    free boolean;
+begin
+    done := false;
+    again := false;
+    select t.state in ('queued', 'waiting') into free from turnkeeper.turns t where t.id = p_turn;
+    if free then
+        perform pg_advisory_xact_lock(hashtext('turnkeeper.scheduler'));
+    end if;
+    select t.state into settle_cancel.state from turnkeeper.turns t where t.id = p_turn for update;
+    if settle_cancel.state in ('queued', 'waiting') then
+        if free then
+            perform turnkeeper.close_cancelled(p_turn);
+            settle_cancel.state := 'cancelled';
+            done := true;
+        else
+            again := true;
+        end if;
+    end if;
+end $$;
+
+-- Cancel a message that waits in the inbox. turn is 0 if it does not wait.
+create function turnkeeper.cancel_message(p_message bigint, p_reason text, out state text, out turn bigint) language plpgsql as $$
+begin
+    turn := 0;
+    select m.state into cancel_message.state from turnkeeper.messages m where m.id = p_message;
+    if cancel_message.state is distinct from 'waiting' then
+        return;
+    end if;
+    perform pg_advisory_xact_lock(hashtext('turnkeeper.scheduler'));
+    select m.state into cancel_message.state from turnkeeper.messages m where m.id = p_message for update;
+    if cancel_message.state = 'waiting' then
+        turn := turnkeeper.cancel_waiting(p_message, p_reason);
+        cancel_message.state := 'cancelled';
+    end if;
+end $$;
+
+-- Close a waiting message as cancelled, with a turn that was never granted, so that it has a reply, a stream and a place in
+-- every list, as others have. The caller has locked it.
+create function turnkeeper.cancel_waiting(p_message bigint, p_reason text) returns bigint language plpgsql as $$
+declare
+    new_turn bigint;
+begin
+    -- Closed from the first: its lane may have an open turn.
+    insert into turnkeeper.turns (message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, stop_reason, ended_at, token)
+    select m.id, m.attempts + 1, m.agent, m.conversation, m.lane, m.trigger, a.definition_hash, 'cancelled', 'cancelled', clock_timestamp(),
+        coalesce((select l.token from turnkeeper.leases l where l.lane = m.lane), 0)
+    from turnkeeper.messages m join turnkeeper.agents a on a.name = m.agent
+    where m.id = p_message
+    returning turns.id into new_turn;
+    update turnkeeper.messages m set attempts = attempts + 1, turn_id = new_turn where m.id = p_message;
+    insert into turnkeeper.cancellations (turn_id, reason) values (new_turn, p_reason);
+    perform turnkeeper.close_cancelled(new_turn);
+    return new_turn;
+end $$;
+
+-- Close a turn that nobody runs as cancelled. The caller has locked its row. The texts are those that a worker writes in
+-- package agentturn.
+create function turnkeeper.close_cancelled(p_turn bigint) returns void language plpgsql as $$
+declare
+    not_run  constant text := 'cancelled: the turn ended before this call was run.';
+    unknown  constant text := 'outcome unknown: the worker that ran this call was lost. It may or may not have happened. '
+        'It is not run again; check before you rely on it.';
+    ended    constant text := 'cancelled: the turn ended before this call had';
+    maybe    constant text := '. It may or may not have happened.';
+    t        record;
+    r        record;
+    at       timestamptz;
+    reply    text;
+    accepted timestamptz;
+begin
+    update turnkeeper.calls c set state = a.state, preview = a.preview, duration_ms = a.duration_ms,
+        ended_at = greatest(clock_timestamp(), c.started_at)
+    from turnkeeper.awaited_calls a
+    where c.turn_id = p_turn and (a.turn_id, a.round, a.ordinal) = (c.turn_id, c.round, c.ordinal)
+      and a.arrived_at is not null and a.closed_at is null and c.state = 'running';
+    update turnkeeper.calls set state = 'cancelled', ended_at = greatest(clock_timestamp(), started_at),
+        preview = ended || case when effect = 'none' then '.' else maybe end
+    where turn_id = p_turn and state = 'running' and elsewhere;
+    update turnkeeper.calls set state = case when state = 'planned' then 'cancelled' else 'unknown' end,
+        ended_at = greatest(clock_timestamp(), started_at), shown = case when state = 'planned' then not_run else unknown end,
+        preview = left(case when state = 'planned' then not_run else unknown end, 220)
+    where turn_id = p_turn and state in ('planned', 'started', 'running');
+
+    select * into t from turnkeeper.turns where id = p_turn;
+    -- What a lost worker had streamed of a round that never ended is void.
+    select coalesce(max(round) filter (where type = 'round_start'), 0) as round,
+        coalesce(max(seq) filter (where type = 'round_start'), 0) as began,
+        coalesce(max(seq) filter (where type = 'round_rollback'), 0) as voided into r
+    from turnkeeper.turn_events where turn_id = p_turn;
+    if r.round > t.inference_rounds and r.began > r.voided then
+        perform turnkeeper.tell(p_turn, 'round_rollback', r.round, json_build_object('reason', 'the turn was cancelled'));
+    end if;
+    reply := case when t.trigger = 'message' then 'This turn was cancelled.' else '' end;
+    perform turnkeeper.tell(p_turn, 'turn_error', 0, json_strip_nulls(json_build_object('state', 'cancelled', 'stop_reason', 'cancelled',
+        'rounds', t.inference_rounds, 'calls', (select count(*) from turnkeeper.calls where turn_id = p_turn), 'reply', nullif(reply, ''))));
+    at := greatest(clock_timestamp(), t.created_at, t.granted_at);
+    update turnkeeper.turns set state = 'cancelled', stop_reason = 'cancelled', ended_at = at, due_at = null,
+        error_class = null, error = null,
+        inner_dialogue = case when t.trigger <> 'message' then
+            (select string_agg(text, E'\n\n' order by round) from turnkeeper.rounds where turn_id = p_turn and btrim(text, E' \t\r\n') <> '') end
+    where id = p_turn;
+    update turnkeeper.messages set state = 'cancelled', closed_at = greatest(at, accepted_at), last_error = null
+    where id = t.message_id returning accepted_at into accepted;
+    if reply <> '' then
+        insert into turnkeeper.replies (message_id, turn_id, agent, conversation, outcome, body, created_at)
+        values (t.message_id, p_turn, t.agent, t.conversation, 'cancelled', reply, greatest(at, accepted));
+    end if;
+    perform pg_notify('turnkeeper_inbox', ''), pg_notify('turnkeeper_turns', '');
+end $$;
+
+----------------------------------------------------------------------------------------------------
+-- Retry
+----------------------------------------------------------------------------------------------------
+
+-- Try a message again: a closed one goes into the inbox as a new message, once; one that waits for its time is due now.
+-- verdict: new, repeated, due_now, or why not: waiting, running, answered, risky (another try may repeat effects; p_anyway
+-- overrides it), or null: there is none. A turn that was cancelled before it was ever granted has done nothing, so that
+-- another try repeats no effect.
+create function turnkeeper.retry_message(p_message bigint, p_anyway boolean, out verdict text, out message bigint) language plpgsql as $$
+declare
+    m       record;
+    outcome text;
+begin
+    perform pg_advisory_xact_lock(hashtext('turnkeeper.scheduler'));
+    select * into m from turnkeeper.messages where id = p_message for update;
+    if not found then
+        return;
+    end if;
+    message := p_message;
+    if m.state in ('waiting', 'running') then
+        verdict := m.state;
+        update turnkeeper.turns t set due_at = null
+        where t.message_id = p_message and t.state = 'queued' and t.due_at > clock_timestamp();
+        if found then
+            verdict := 'due_now';
+        end if;
+        if m.state = 'waiting' then
+            update turnkeeper.leases set not_before = null where lane = m.lane and not_before > clock_timestamp();
+            if found then
+                verdict := 'due_now';
+            end if;
+            update turnkeeper.messages set due_at = date_trunc('second', clock_timestamp())
+            where id = p_message and due_at > clock_timestamp() and due_at > accepted_at;
+            if found then
+                verdict := 'due_now';
+            end if;
+        end if;
+        if verdict = 'due_now' then
+            perform pg_notify('turnkeeper_inbox', '');
+        end if;
+        return;
+    end if;
+    select retried_as into message from turnkeeper.retries where message_id = p_message;
+    if found then
+        verdict := 'repeated';
+        return;
+    end if;
+    message := p_message;
+    select t.state into outcome from turnkeeper.turns t where t.id = m.turn_id;
+    if outcome = 'succeeded' then
+        verdict := 'answered';
+    elsif outcome <> 'failed' and not p_anyway and not exists (select from turnkeeper.turns t where t.id = m.turn_id and t.dispatches = 0) then
+        verdict := 'risky';
+    else
+        message := turnkeeper.enqueue(m.agent, m.body, m.conversation, null, m.priority, m.trace_parent);
+        insert into turnkeeper.retries (message_id, retried_as) values (p_message, message);
+        verdict := 'new';
+    end if;
+end $$;
+
+----------------------------------------------------------------------------------------------------
+-- Run a schedule now
+----------------------------------------------------------------------------------------------------
+
+-- Run a schedule now, beside its slots: its message goes into the inbox with this moment as its slot. message is null if
+-- there is no such schedule, or its agent's file has it no more. waiting: a message of the schedule waits already, which is
+-- the run for both. Whether the schedule is paused makes no difference.
+create function turnkeeper.run_schedule(p_agent text, p_name text, out message bigint, out waiting boolean) language plpgsql as $$
+declare
+    s record;
+begin
+    waiting := false;
+    -- The lock makes two calls at the same time one after the other, and so one message.
+    select c.conversation, c.message as body, a.retired_at, case when a.lane_per_conversation then a.name || '/' || c.conversation else a.name end as lane
+        into s
+    from turnkeeper.schedules c join turnkeeper.agents a on a.name = c.agent
+    where c.agent = p_agent and c.name = p_name and (c.active or c.last_error is not null)
+    for update of c;
+    if not found then
+        return;
+    end if;
+    if s.retired_at is not null then
+        raise exception using errcode = 'TK010', message = format('agent %s is retired: its schedules do not run', quote_literal(p_agent));
+    end if;
+    select w.id into message from turnkeeper.messages w
+    where w.state = 'waiting' and w.lane = s.lane and w.agent = p_agent and w.schedule = p_name
+    order by w.id limit 1;
+    if found then
+        waiting := true;
+        return;
+    end if;
+    insert into turnkeeper.messages (agent, conversation, lane, body, trigger, schedule, slot)
+    values (p_agent, s.conversation, s.lane, s.body, 'schedule', p_name, clock_timestamp())
+    returning id into message;
+    perform pg_notify('turnkeeper_inbox', '');
+end $$;
+
+----------------------------------------------------------------------------------------------------
+-- Purge
+----------------------------------------------------------------------------------------------------
+
+-- Delete closed messages, at most p_limit after an id, with everything that belongs to them in every table, River's too;
+-- p_dry: only count. A message whose reply is still to be pushed to a webhook stays, unless p_undelivered. An empty text,
+-- or null, means any. What stays of an agent: its definition, the leases of lanes that are still used, the spend of days,
+-- notes and schedules; and parts of requests, which hold nothing of a conversation and are shared with requests that are
+-- being written. last is the id to go on after; null: that was all, and the leases of unused lanes were deleted.
+create function turnkeeper.purge(
+    p_agent text, p_conversation text, p_before timestamptz, p_after bigint, p_limit integer, p_dry boolean,
+    p_undelivered boolean,
+    out messages bigint, out turns bigint, out outputs bigint, out last bigint
+) language plpgsql as $$
+declare
+    m_ids bigint[];
+    t_ids bigint[];
+    o_ids text[];
+begin
+    if p_dry then
+        select array_agg(b.id) into m_ids from (
+            select m.id from turnkeeper.messages m
+            where m.id > p_after and m.closed_at is not null and (p_agent = '' or m.agent = p_agent)
+              and (p_conversation = '' or m.conversation = p_conversation) and (p_before is null or m.closed_at < p_before)
+              and (p_undelivered or not exists (select from turnkeeper.replies r join turnkeeper.webhook_deliveries d on d.reply_id = r.id
+                    where r.message_id = m.id and d.state = 'pending'))
+            order by m.id limit p_limit) b;
+    else
+        select array_agg(b.id) into m_ids from (
+            select m.id from turnkeeper.messages m
+            where m.id > p_after and m.closed_at is not null and (p_agent = '' or m.agent = p_agent)
+              and (p_conversation = '' or m.conversation = p_conversation) and (p_before is null or m.closed_at < p_before)
+              and (p_undelivered or not exists (select from turnkeeper.replies r join turnkeeper.webhook_deliveries d on d.reply_id = r.id
+                    where r.message_id = m.id and d.state = 'pending'))
+            order by m.id limit p_limit for update skip locked) b;
+    end if;
+    select coalesce(array_agg(t.id), '{}') into t_ids from turnkeeper.turns t where t.message_id = any(m_ids);
+    select coalesce(array_agg(o.id), '{}') into o_ids from turnkeeper.outputs o where o.turn_id = any(t_ids);
+    messages := coalesce(cardinality(m_ids), 0);
+    turns := cardinality(t_ids);
+    outputs := cardinality(o_ids);
+    last := m_ids[cardinality(m_ids)];
+    if not p_dry and messages = 0 then
+        perform turnkeeper.forget_lanes(p_agent, p_conversation);
+    end if;
+    if p_dry or messages = 0 then
+        return;
+    end if;
+    delete from turnkeeper.detached_calls where turn_id = any(t_ids);
+    delete from turnkeeper.awaited_calls where turn_id = any(t_ids);
+    delete from turnkeeper.call_starts where turn_id = any(t_ids);
+    delete from turnkeeper.calls where turn_id = any(t_ids);
+    delete from turnkeeper.rounds where turn_id = any(t_ids);
+    delete from turnkeeper.output_chunks where output_id = any(o_ids);
+    delete from turnkeeper.outputs where turn_id = any(t_ids);
+    delete from turnkeeper.turn_events where turn_id = any(t_ids);
+    delete from turnkeeper.webhook_deliveries where reply_id in (select r.id from turnkeeper.replies r where r.message_id = any(m_ids));
+    delete from turnkeeper.replies where message_id = any(m_ids);
+    delete from turnkeeper.extractions where turn_id = any(t_ids);
+    delete from turnkeeper.spend where scope in (select 'turn:' || id from unnest(t_ids) id) and period = '';
+    delete from turnkeeper.spend_reservations where turn_id = any(t_ids);
+    delete from turnkeeper.lease_log where turn_id = any(t_ids);
+    delete from turnkeeper.cancellations where turn_id = any(t_ids);
+    delete from turnkeeper.river_job where kind in ('AgentTurn', 'DetachedCall') and finalized_at is not null
+        and (args ->> 'turn_id')::bigint = any(t_ids);
+    delete from turnkeeper.turns where id = any(t_ids);
+    delete from turnkeeper.retries where message_id = any(m_ids) or retried_as = any(m_ids);
+    -- A summary goes with the turn that made it; but not while a request that was made
+    -- with it is kept, or one may be under way.
+    delete from turnkeeper.summaries s
+    where (s.agent, s.conversation) in (select m.agent, m.conversation from turnkeeper.messages m where m.id = any(m_ids))
+      and not exists (select from turnkeeper.turns t where t.id = s.turn_id)
+      and not exists (select from turnkeeper.turns t where t.agent = s.agent and t.conversation = s.conversation
+            and t.state in ('queued', 'running', 'waiting'))
+      and not exists (select from turnkeeper.turns t join turnkeeper.rounds r on r.turn_id = t.id
+            where t.agent = s.agent and t.conversation = s.conversation and t.id > s.up_to
+              and (r.request ->> 'summary')::bigint = s.up_to);
+    delete from turnkeeper.messages where id = any(m_ids);
+end $$;

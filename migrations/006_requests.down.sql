@@ -1,3 +1,0 @@
-alter table turnkeeper.rounds drop column request;
-drop table turnkeeper.summaries;
-drop table turnkeeper.request_parts;

@@ -1,1 +1,0 @@
-drop table turnkeeper.api_tokens;

@@ -1,1 +1,0 @@
-drop table turnkeeper.page_sessions;

@@ -1,2 +1,0 @@
-drop function turnkeeper.enqueue_response;
-drop table turnkeeper.responses;

@@ -1,1 +1,0 @@
-drop table turnkeeper.mcp_tools;
