@@ -2,7 +2,6 @@ package agentturn
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -82,12 +81,12 @@ func (t *turn) take(call *turnkeeper.ToolCall, raw tools.Result, id turnkeeper.O
 		raw.Text = "tool error: " + raw.Text
 	}
 	raw, attached := t.attach(call, raw)
-	taken, drafted := t.taken(raw, t.limits(call, id))
+	taken, drafted := t.taken(raw, t.offered.Limits(call, id))
 	result := turnkeeper.CallResult{Key: call.Key, Shown: taken.Shown, Preview: taken.Preview, Attached: attached}
 	if drafted || raw.ShowAs != nil || raw.Bytes != nil || taken.Shown != taken.Output.Text || taken.Output.Incomplete {
 		taken.Output.ID, taken.Output.TurnID, taken.Output.Call = id, t.record.Turn.ID, call.Key
 		result.Output = &taken.Output
-		t.sizes[id] = taken.Output.Tokens
+		t.prompt.Sizes[id] = taken.Output.Tokens
 	}
 	if raw.ShowAs != nil {
 		result.Shown = outputs.Clean(raw.ShowAs(string(taken.Output.ID)))
@@ -98,7 +97,7 @@ func (t *turn) take(call *turnkeeper.ToolCall, raw tools.Result, id turnkeeper.O
 
 // attach readies what comes with a result to be stored, and tells the model of it.
 func (t *turn) attach(call *turnkeeper.ToolCall, raw tools.Result) (tools.Result, []turnkeeper.Output) {
-	return attach(t.record.Turn.ID, call.Key, raw, t.maxChars(call.Name))
+	return attach(t.record.Turn.ID, call.Key, raw, t.offered.MaxChars(call.Name))
 }
 
 // attach does so for the call of a turn: below the text, or above one of more than
@@ -143,49 +142,6 @@ func (t *turn) taken(raw tools.Result, limits outputs.Limits) (_ outputs.Taken, 
 
 func rawOf(r tools.Result) outputs.Raw {
 	return outputs.Raw{Text: r.Text, Bytes: r.Bytes, MediaType: r.MediaType, Incomplete: r.Incomplete, Size: r.RawBytes}
-}
-
-// limits are those of a call's result, to be stored under the id. A page has its
-// own: what it says of more comes on top. What reads an output is never
-// answered with a handle.
-func (t *turn) limits(call *turnkeeper.ToolCall, id turnkeeper.OutputID) outputs.Limits {
-	limits := outputs.Limits{MaxChars: t.maxChars(call.Name)}
-	if t.retrieves() && !call.Paging {
-		limits.Placeholder = outputs.Placeholder{ID: id, Tool: call.Name}
-		limits.PlaceholderAbove = int64(t.bounds.AsyncTokenThreshold)
-	}
-	switch {
-	case call.Name == turnkeeper.ToolGetContinuation:
-		limits.MaxChars = t.largestPage() + outputs.PageMarkerChars
-	case readsRaw(call): // bounded by the threshold, and by nothing else
-		limits.MaxChars = turnkeeper.MaxOutputBytes
-	case t.pages():
-		limits.CallID = call.WireID
-	}
-	return limits
-}
-
-// maxChars is how much of a tool's result the model is shown at once.
-func (t *turn) maxChars(tool string) int {
-	spec, _ := t.offered.Spec(tool)
-	return cmp.Or(spec.MaxResultChars, t.bounds.MaxToolResultChars)
-}
-
-// largestPage is the most that a page of any tool's result has.
-func (t *turn) largestPage() int {
-	most := t.bounds.MaxToolResultChars
-	for _, spec := range t.offered.Specs() {
-		most = max(most, spec.MaxResultChars)
-	}
-	return most
-}
-
-// readsRaw says that a call asks for the whole of a stored text.
-func readsRaw(call *turnkeeper.ToolCall) bool {
-	var args struct {
-		Mode string `json:"mode"`
-	}
-	return call.Name == turnkeeper.ToolGetToolOutput && json.Unmarshal([]byte(call.Arguments), &args) == nil && args.Mode == "raw"
 }
 
 // toolCall is a call as its tool gets it. What model calls take that it makes

@@ -45,6 +45,7 @@ func (t *turn) generate(ctx context.Context) (answer, error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	call := &modelCall{t: t, number: len(t.rounds) + 1, final: t.lastRound(), stop: stop}
+	call.at = t.moment(call.final)
 	t.stream = &stream{t: t, ctx: ctx, round: call.number, final: call.final, stop: stop}
 
 	started := time.Now()
@@ -81,10 +82,11 @@ type modelCall struct {
 	t      *turn
 	number int
 	final  bool
+	at     Moment
 	stop   context.CancelCauseFunc // ends the call, whatever attempts are left
 	again  int                     // attempts beside those that the chain counts
 	sends  int                     // requests sent, for the Observer
-	sent   sentRequest             // of the newest answer
+	sent   Request                 // of the newest answer
 
 	answered string                      // the model that has answered
 	given    map[string]*inference.Error // failures of the models that the chain gave up, by name
@@ -102,7 +104,7 @@ func (c *modelCall) ask(ctx context.Context, models []*candidate) (inference.Res
 	}}
 	for _, model := range models {
 		chain.Models = append(chain.Models, inference.Candidate{
-			Name: model.info.Provider, Model: model.info.Model, Provider: &attempt{c, model}, Once: c.t.health.probed(model.name),
+			Name: model.Provider, Model: model.Model.Name, Provider: &attempt{c, model}, Once: c.t.health.probed(model.name),
 		})
 	}
 	return chain.Generate(ctx, inference.Request{}, c.t.stream.delta)
@@ -141,7 +143,7 @@ type attempt struct {
 }
 
 func (a *attempt) Generate(ctx context.Context, _ inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
-	request, err := a.t.compose(a.model, a.final)
+	request, err := a.t.prompt.Build(a.model.Model, a.at)
 	if err != nil {
 		return inference.Response{}, err
 	}
@@ -158,7 +160,7 @@ func (a *attempt) Generate(ctx context.Context, _ inference.Request, onDelta fun
 }
 
 // send makes one call with a request.
-func (a *attempt) send(ctx context.Context, request composed, onDelta func(inference.Delta)) (inference.Response, error) {
+func (a *attempt) send(ctx context.Context, request Request, onDelta func(inference.Delta)) (inference.Response, error) {
 	spend, err := a.t.reserve(ctx, request)
 	if err != nil {
 		a.stop(err)
@@ -176,20 +178,20 @@ func (a *attempt) send(ctx context.Context, request composed, onDelta func(infer
 	})
 	if err != nil {
 		told(ModelEnd{Err: err})
-		used := failedUsage(err, int64(request.tokens), heard, a.model.tokens.counter)
+		used := failedUsage(err, int64(request.Tokens), heard, a.model.Tokens.Counter)
 		a.failed(err, heard, used, time.Since(started))
 		a.t.settleSpend(ctx, spend, used)
 		return inference.Response{}, err
 	}
 	a.debug("model response", res)
-	a.sent = a.t.sent(a.model, request, res)
-	res.Usage = a.usageOf(res, request.tokens)
+	a.sent = a.answeredTo(request, res)
+	res.Usage = a.usageOf(res, request.Tokens)
 	told(ModelEnd{Response: res})
 	a.t.settleSpend(ctx, spend, res.Usage)
 	res.Text = cmp.Or(res.Text, res.Refusal)
 	if inference.Blank(res.Text) && len(res.Calls) == 0 {
 		err := &inference.Error{
-			Class: inference.ClassBadOutput, Provider: a.model.info.Provider, Model: a.model.info.Model, Detail: "the answer is empty",
+			Class: inference.ClassBadOutput, Provider: a.model.Provider, Model: a.model.Model.Name, Detail: "the answer is empty",
 		}
 		a.failed(err, heard, res.Usage, time.Since(started))
 		return inference.Response{}, err
@@ -198,10 +200,39 @@ func (a *attempt) send(ctx context.Context, request composed, onDelta func(infer
 	return res, nil
 }
 
+// answeredTo completes a request that was answered, for the record.
+func (a *attempt) answeredTo(request Request, res inference.Response) Request {
+	request = a.t.prompt.Answered(a.model.Model, a.t.rounds, request, res)
+	if r := request.Recipe; r.Cut {
+		a.t.log.Warn("the provider seems to have cut the request: it counted far fewer tokens than were sent",
+			zap.String("model", a.model.Provider+"/"+a.model.Model.Name), zap.Int("round", len(a.t.rounds)+1),
+			zap.Int("estimated_tokens", r.Window.Corrected()), zap.Int64("reported_tokens", res.Usage.InputTokens),
+			zap.Int64("cached_tokens", res.Usage.CachedTokens), zap.Int("context_window", r.Window.Size))
+	}
+	return request
+}
+
+// compact makes a smaller request of one that was refused as too long; ok is false where
+// err is something else, where it was done before in this turn, or where no smaller one
+// can be made.
+func (a *attempt) compact(refused Request, err error) (smaller Request, ok bool) {
+	if !a.t.prompt.Refuse(a.model.Model, a.at, refused, err) {
+		return Request{}, false
+	}
+	failure, _ := errors.AsType[*inference.Error](err)
+	smaller, tooLong := a.t.prompt.Build(a.model.Model, a.at)
+	a.t.log.Warn("the provider refused the request as too long; it is cut down and sent once more",
+		zap.Int("round", a.number), zap.String("model", a.model.Provider+"/"+a.model.Model.Name),
+		zap.Int("context_window", refused.Recipe.Window.Size), zap.Int("their_window", failure.Limit), zap.Int("tokens", refused.Tokens),
+		zap.Int("room", a.t.prompt.Room()), zap.Int("tokens_then", smaller.Tokens),
+		zap.NamedError("refusal", err), zap.NamedError("too_long_still", tooLong))
+	return smaller, tooLong == nil && smaller.Tokens < refused.Tokens
+}
+
 // observe tells of a request that is about to be sent.
 func (a *attempt) observe(ctx context.Context, purpose ModelPurpose, n int, request inference.Request) (context.Context, func(ModelEnd)) {
 	return a.t.cfg.Observer.ModelCall(ctx, ModelBegin{
-		Purpose: purpose, Agent: a.t.record.Turn.Agent, Provider: a.model.info.Provider, Model: a.model.info.Model,
+		Purpose: purpose, Agent: a.t.record.Turn.Agent, Provider: a.model.Provider, Model: a.model.Model.Name,
 		Attempt: n, Request: request,
 	})
 }
@@ -209,7 +240,11 @@ func (a *attempt) observe(ctx context.Context, purpose ModelPurpose, n int, requ
 // debug logs what goes to a model or comes from it, as text, so that whatever
 // masks secrets in the log finds them.
 func (a *attempt) debug(message string, content any) {
-	entry := a.t.log.Check(zap.DebugLevel, message)
+	logContent(a.t.log, message, content, zap.Int("round", a.number), zap.String("model", a.model.Model.Name))
+}
+
+func logContent(log *zap.Logger, message string, content any, fields ...zap.Field) {
+	entry := log.Check(zap.DebugLevel, message)
 	if entry == nil {
 		return
 	}
@@ -217,7 +252,7 @@ func (a *attempt) debug(message string, content any) {
 	if err != nil {
 		text = []byte(err.Error())
 	}
-	entry.Write(zap.Int("round", a.number), zap.String("model", a.model.info.Model), zap.String("content", string(text)))
+	entry.Write(append(fields, zap.String("content", string(text)))...)
 }
 
 // usageOf is what an answer took, estimated where the provider did not say.
@@ -225,9 +260,5 @@ func (a *attempt) usageOf(res inference.Response, requestTokens int) turnkeeper.
 	if res.Usage.InputTokens != 0 || res.Usage.OutputTokens != 0 {
 		return res.Usage
 	}
-	out := a.model.tokens.prose(res.Text) + a.model.tokens.prose(res.Reasoning)
-	for _, call := range res.Calls {
-		out += a.model.tokens.json(call.Arguments) + callTokens
-	}
-	return turnkeeper.Usage{InputTokens: int64(requestTokens), OutputTokens: int64(out), Estimated: true}
+	return turnkeeper.Usage{InputTokens: int64(requestTokens), OutputTokens: int64(a.model.Tokens.Answer(res)), Estimated: true}
 }

@@ -38,7 +38,7 @@ func (o *overheard) hear(d inference.Delta) {
 // kept is what is kept of it: text, and below it the calls that were begun.
 func (o *overheard) kept() (text, reasoning string) {
 	text = strings.TrimPrefix(o.text.String()+o.calls.String(), "\n")
-	return ends(outputs.Clean(text), keptChars), ends(outputs.Clean(o.reasoning.String()), keptChars)
+	return Ends(outputs.Clean(text), keptChars), Ends(outputs.Clean(o.reasoning.String()), keptChars)
 }
 
 // A textCounter counts the tokens of texts.
@@ -73,7 +73,7 @@ func (a *attempt) failed(err error, heard *overheard, used turnkeeper.Usage, too
 	}
 	text, reasoning := heard.kept()
 	a.t.next.Failed = append(a.t.next.Failed, turnkeeper.FailedAttempt{
-		Round: a.number, Attempt: a.sends, Provider: outputs.Clean(a.model.info.Provider), Model: outputs.Clean(a.model.info.Model), Class: class,
+		Round: a.number, Attempt: a.sends, Provider: outputs.Clean(a.model.Provider), Model: outputs.Clean(a.model.Model.Name), Class: class,
 		Error: firstChars(outputs.Clean(err.Error()), maxOperatorErrors), Text: text, Reasoning: reasoning, Latency: took, Usage: used,
 	})
 }

@@ -57,25 +57,12 @@ func (t *turn) inTime(j *job) bool {
 // longEnough ends when a job is over, or has taken as long as the turn stands still
 // for it.
 func (t *turn) longEnough(j *job) context.Context {
-	if !t.mayGoOn(&j.call) {
+	if !t.offered.MayGoOn(j.call.Name) {
 		return j.over
 	}
 	ctx, stop := context.WithDeadline(j.over, j.since.Add(t.bounds.AsyncTimeout))
 	context.AfterFunc(ctx, stop)
 	return ctx
-}
-
-// mayGoOn says that a call may go on in the background.
-func (t *turn) mayGoOn(call *turnkeeper.ToolCall) bool {
-	spec, _ := t.offered.Spec(call.Name)
-	return t.retrieves() && t.bounds.AsyncTimeout > 0 && spec.MayGoOn()
-}
-
-// retrieves says that the model can retrieve what it was given a handle for.
-func (t *turn) retrieves() bool {
-	_, reads := t.offered.Get(turnkeeper.ToolGetToolOutput)
-	_, waits := t.offered.Get(turnkeeper.ToolWaitForToolOutput)
-	return reads && waits && t.bounds.Async && t.cfg.Outputs != nil
 }
 
 // goOn sends a job to the background. Its call is answered with a handle, and
@@ -125,12 +112,6 @@ func (t *turn) rerun(ctx context.Context, call *turnkeeper.ToolCall, spec tools.
 	return nil
 }
 
-// WentOn says that a call was, or is, in the background: the model was given a
-// handle for it before it had a result.
-func WentOn(call turnkeeper.ToolCall) bool {
-	return call.OutputID != "" && call.Shown == outputs.Placeholder{ID: call.OutputID, Tool: call.Name}.Background()
-}
-
 // collect takes the results of the jobs that are over.
 func (t *turn) collect() {
 	for _, key := range slices.SortedFunc(maps.Keys(t.jobs), turnkeeper.CallKey.Compare) {
@@ -164,13 +145,13 @@ func (t *turn) takeLater(call *turnkeeper.ToolCall, j *job) turnkeeper.CallResul
 // later takes what a call in the background gave. Where the model can no longer
 // retrieve it, it is shown after all.
 func (t *turn) later(call *turnkeeper.ToolCall, raw tools.Result) turnkeeper.CallResult {
-	if !t.retrieves() {
+	if !t.offered.Retrieves() {
 		return t.take(call, raw, call.OutputID)
 	}
 	raw, attached := t.attach(call, raw)
-	taken, _ := t.taken(raw, outputs.Limits{MaxChars: t.maxChars(call.Name)})
+	taken, _ := t.taken(raw, outputs.Limits{MaxChars: t.offered.MaxChars(call.Name)})
 	taken.Output.ID, taken.Output.TurnID, taken.Output.Call = call.OutputID, t.record.Turn.ID, call.Key
-	t.sizes[call.OutputID] = taken.Output.Tokens
+	t.prompt.Sizes[call.OutputID] = taken.Output.Tokens
 	return turnkeeper.CallResult{Key: call.Key, Shown: call.Shown, Preview: taken.Preview, Output: &taken.Output, Attached: attached}
 }
 
@@ -188,7 +169,7 @@ func (t *turn) inline(r *turnkeeper.CallResult) {
 		r.Attached = append(slices.Clip(r.Attached), late)
 		r.Shown = attachedLine("the result", late)
 	default:
-		r.Shown = outputs.Take(outputs.Raw{Text: o.Text, MediaType: o.MediaType}, outputs.Limits{MaxChars: t.maxChars(t.call(r.Key).Name)}).Shown
+		r.Shown = outputs.Take(outputs.Raw{Text: o.Text, MediaType: o.MediaType}, outputs.Limits{MaxChars: t.offered.MaxChars(t.call(r.Key).Name)}).Shown
 	}
 }
 

@@ -41,8 +41,8 @@ func plainName(name string) string {
 	return strconv.Quote(name)
 }
 
-// imitated finds what looks like a text of the program.
-var imitated = regexp.MustCompile(`(?i)#\s*system\s+notice|async\s+tool\s+status|\[truncated — showing|\[\.\.\. truncated: showing|` +
+// imitation finds what looks like a text of the program.
+var imitation = regexp.MustCompile(`(?i)#\s*system\s+notice|async\s+tool\s+status|\[truncated — showing|\[\.\.\. truncated: showing|` +
 	`\[cut: the result|tool output id:|dropped to fit the context window|was kept for its own turn|not shown: (they do|it does) not fit the context window|` +
 	`\[extraction failed:|outcome unknown: the worker|skipped due to (freshness|failure)|denied: (over the limit of|not enough time left)|` +
 	`\[this is the result of round-|\[agent [a-z0-9_-]+, [a-z]+, output `)
@@ -64,10 +64,10 @@ func fromOutside(call turnkeeper.ToolCall) string {
 	switch {
 	case call.State != turnkeeper.CallSucceeded && call.State != turnkeeper.CallFailed && call.State != turnkeeper.CallUnknown,
 		call.Name == turnkeeper.ToolWaitForToolOutput,
-		call.State == turnkeeper.CallUnknown && (text == shownUnknown || handled(call)),
-		call.State == turnkeeper.CallFailed && text == shownNoTime:
+		call.State == turnkeeper.CallUnknown && (text == ShownUnknown || Handled(call)),
+		call.State == turnkeeper.CallFailed && text == ShownNoTime:
 		return ""
-	case handled(call):
+	case Handled(call):
 		return call.Preview // where an earlier turn is told of, it is shown
 	case call.Name == turnkeeper.ToolGetContinuation:
 		if end := laterEnd.FindStringSubmatchIndex(text); end != nil && utf8.RuneCountInString(text[:end[0]]) == groupOf(text, end, 2)-groupOf(text, end, 1) {
@@ -101,43 +101,43 @@ func groupOf(text string, match []int, group int) int {
 // maxImitations bounds how many results a notice names.
 const maxImitations = 10
 
-// A tellingCall is a call of this turn (0) or of an earlier one.
-type tellingCall struct {
+// A pastCall names a call of this turn (0) or of an earlier one.
+type pastCall struct {
 	turn turnkeeper.TurnID
 	key  turnkeeper.CallKey
 }
 
-// imitates reports whether a call's result imitates the program. A result is searched once.
-func (t *turn) imitates(turn turnkeeper.TurnID, call turnkeeper.ToolCall) bool {
+// imitated reports whether a call's result imitates the program. A result is searched once.
+func (s *State) imitated(turn turnkeeper.TurnID, call turnkeeper.ToolCall) bool {
 	if !call.State.Answered() {
 		return false
 	}
-	id := tellingCall{turn, call.Key}
-	found, known := t.imitating[id]
+	id := pastCall{turn, call.Key}
+	found, known := s.imitates[id]
 	if !known {
-		found = imitated.MatchString(fromOutside(call))
-		t.imitating[id] = found
+		found = imitation.MatchString(fromOutside(call))
+		s.imitates[id] = found
 	}
 	return found
 }
 
 // imitations warns of results that imitate the program: those of this turn, and those of
 // earlier turns that a request may show. Empty: there are none.
-func (t *turn) imitations() string {
+func (s *State) imitations(rounds []turnkeeper.Round) string {
 	var lines []string
 	add := func(line string) {
 		if !slices.Contains(lines, line) {
 			lines = append(lines, line)
 		}
 	}
-	for _, call := range t.calls() {
-		if t.imitates(0, call) {
+	for _, call := range CallsOf(rounds) {
+		if s.imitated(0, call) {
 			add(fmt.Sprintf("- %s (tool_call_id %q)", plainName(call.Name), call.WireID))
 		}
 	}
-	for _, past := range t.record.History {
-		for _, call := range callsOf(past.Rounds) {
-			if t.imitates(past.TurnID, call) {
+	for _, past := range s.history {
+		for _, call := range CallsOf(past.Rounds) {
+			if s.imitated(past.TurnID, call) {
 				add(fmt.Sprintf("- %s, in an earlier turn", plainName(call.Name)))
 			}
 		}

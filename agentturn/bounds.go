@@ -8,9 +8,6 @@ import (
 	"turnkeeper/tools"
 )
 
-// shownNoTime answers calls for which too little is left of the lease.
-const shownNoTime = "denied: not enough time left in this turn"
-
 // overCap is the result of a call for which executed or paging calls are used
 // up; empty when it may run.
 func (t *turn) overCap(call turnkeeper.ToolCall, executed, paged int) string {
@@ -49,27 +46,16 @@ func shownOverPaging(b turnkeeper.Bounds) string {
 	return fmt.Sprintf(overLimit+"%d reads of stored outputs a turn; this one was not run", b.MaxPagingCalls)
 }
 
-// charged is how many rounds count against max_rounds.
-func (t *turn) charged() int {
-	n := 0
-	for _, round := range t.rounds {
-		if round.Charged {
-			n++
-		}
-	}
-	return n
-}
-
 // roundsUsedUp says that no model call is left.
 func (t *turn) roundsUsedUp() bool {
-	return t.charged() >= t.bounds.MaxRounds || len(t.rounds) >= t.bounds.RoundCeiling
+	return Charged(t.rounds) >= t.bounds.MaxRounds || len(t.rounds) >= t.bounds.RoundCeiling
 }
 
 // lastRound says that the next model call is the last allowed one, and a
 // continuation, so that tools would be of no use to it.
 func (t *turn) lastRound() bool {
 	return len(t.rounds) > 0 &&
-		(t.charged()+1 >= t.bounds.MaxRounds || len(t.rounds)+1 >= t.bounds.RoundCeiling || t.overLimit())
+		(Charged(t.rounds)+1 >= t.bounds.MaxRounds || len(t.rounds)+1 >= t.bounds.RoundCeiling || t.overLimit())
 }
 
 // overLimit says that more calls were asked for than the turn may run. The next round is

@@ -12,8 +12,8 @@ import (
 
 // reserve asks the budget for one model call. A *blockedError: it must not be
 // made. Where the budget cannot be asked the call is not made either.
-func (t *turn) reserve(ctx context.Context, request composed) (Reservation, error) {
-	return t.reserveCall(ctx, turnkeeper.Usage{InputTokens: int64(request.tokens), OutputTokens: int64(t.def.OutputTokens()), Estimated: true})
+func (t *turn) reserve(ctx context.Context, request Request) (Reservation, error) {
+	return t.reserveCall(ctx, turnkeeper.Usage{InputTokens: int64(request.Tokens), OutputTokens: int64(t.def.OutputTokens()), Estimated: true})
 }
 
 // reserveCall does so for an estimate of what the call takes. It may be called

@@ -52,56 +52,34 @@ func (c calibration) factor(prior float64) float64 {
 // A modelKey tells models apart.
 type modelKey struct{ provider, model string }
 
-func (c *candidate) key() modelKey { return modelKey{c.info.Provider, c.info.Model} }
-
-// Calibrations are what a process learnt of its models. They are safe for
+// Calibrations hold what a process has learned of its models. The zero value is empty. They are safe for
 // concurrent use.
-type calibrations struct {
+type Calibrations struct {
 	mu     sync.Mutex
-	models map[modelKey]learnt
+	models map[modelKey]learned
 }
 
-type learnt struct {
+type learned struct {
 	calibration
 	most int64 // input tokens that the model is known to have taken
 }
 
-func (c *calibrations) of(model modelKey) learnt {
+func (c *Calibrations) of(model modelKey) learned {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.models[model]
 }
 
-func (c *calibrations) observe(model modelKey, w turnkeeper.Window) {
+func (c *Calibrations) observe(model modelKey, w turnkeeper.Window) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.models == nil {
-		c.models = map[modelKey]learnt{}
+		c.models = map[modelKey]learned{}
 	}
 	known := c.models[model]
 	known.calibration = known.observe(w.Estimate(), w.Reported)
 	known.most = max(known.most, w.Reported)
 	c.models[model] = known
-}
-
-// factor corrects estimates for a model: by what it reported in this turn, as
-// the journal has it, and by what the process knew when the turn began with it.
-// A turn that is resumed elsewhere goes on with the same.
-func (t *turn) factor(c *candidate) float64 {
-	var own calibration
-	prior := 0.0
-	for _, r := range recipesFor(t.rounds, c.key()) {
-		if prior == 0 {
-			prior = r.Window.Factor
-		}
-		if !r.Cut && r.Window.Reported > 0 {
-			own = own.observe(r.Window.Estimate(), r.Window.Reported)
-		}
-	}
-	if prior == 0 {
-		prior = t.learnt.of(c.key()).factor(1)
-	}
-	return own.factor(prior)
 }
 
 // recipesFor are those of the rounds that a model answered.

@@ -82,14 +82,14 @@ func TestCountOfUsage(t *testing.T) {
 		"cached beside":       {turnkeeper.Usage{InputTokens: 10, CachedTokens: 90}, 100},
 		"an estimate of ours": {turnkeeper.Usage{InputTokens: 100, Estimated: true}, 0},
 	} {
-		if got := count(c.used); got != c.want {
+		if got := reportedTokens(c.used); got != c.want {
 			t.Errorf("%s: %d", name, got)
 		}
 	}
 }
 
 func TestRoomAfterARefusal(t *testing.T) {
-	refused := composed{tokens: 10_000, recipe: turnkeeper.Recipe{Window: turnkeeper.Window{Answer: 1000}}}
+	refused := Request{Tokens: 10_000, Recipe: turnkeeper.Recipe{Window: turnkeeper.Window{Answer: 1000}}}
 	for name, c := range map[string]struct {
 		have, limit, want int
 	}{

@@ -35,7 +35,7 @@ func (t *turn) collector(call *turnkeeper.ToolCall, spec tools.Spec, id turnkeep
 	if !ok || spec.Transactional {
 		return tools.Collect
 	}
-	limits := t.limits(call, id)
+	limits := t.offered.Limits(call, id)
 	return func(ctx context.Context, r tools.Result) (tools.Result, error) {
 		if r.Body == nil {
 			return tools.Collect(ctx, r)

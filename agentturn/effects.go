@@ -16,7 +16,7 @@ func (t *turn) runEffect(ctx context.Context, call *turnkeeper.ToolCall, spec to
 		return err
 	}
 	if !t.timeFor(spec) {
-		t.answer(call, textResult(call, turnkeeper.CallFailed, shownNoTime)) // it certainly did not run
+		t.answer(call, textResult(call, turnkeeper.CallFailed, ShownNoTime)) // it certainly did not run
 		if open := t.pending(); len(open) > 0 {
 			t.denyRest(open)
 		}

@@ -120,7 +120,7 @@ func (t *turn) mustWait(ctx context.Context, call *turnkeeper.ToolCall) (bool, e
 	if err := t.takeArrivals(ctx); err != nil {
 		return false, err
 	}
-	s := &shelf{calls: t.calls(), pageOf: t.maxChars}
+	s := &shelf{calls: t.calls(), pageOf: t.offered.MaxChars}
 	untold := slices.ContainsFunc(s.calls, func(c turnkeeper.ToolCall) bool {
 		return WentOn(c) && c.State.Answered() && !s.told(c.OutputID)
 	})

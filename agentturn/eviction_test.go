@@ -62,8 +62,8 @@ func TestEviction(t *testing.T) {
 //	notice TEXT
 //
 // A TEXT or RESULT that is a number stands for so many characters.
-func readJournal(t *testing.T, journal string) proposal {
-	p := proposal{note: standingNote, provider: "main", model: "model", factor: 1, counts: newTokenMemo(HeuristicTokens{}), tools: newToolset(nil)}
+func readJournal(t *testing.T, journal string) Input {
+	p := Input{note: standingNote, model: Model{Provider: "main", Name: "model", Tokens: NewCounts(HeuristicTokens{}, "", nil)}, factor: 1, tools: newToolset(nil)}
 	p.turn, p.def = 9, &agentdef.Definition{Prompt: "You test."}
 	var definitions []inference.ToolDefinition
 	readers := false
@@ -120,7 +120,7 @@ func definition(name string, chars int) inference.ToolDefinition {
 }
 
 // addCall adds a call to the round, or to the earlier turn, that is being told.
-func addCall(p *proposal, page bool, id, rest string) {
+func addCall(p *Input, page bool, id, rest string) {
 	result, output, _ := strings.Cut(rest, " ")
 	rounds := &p.rounds
 	if len(p.rounds) == 0 {
@@ -159,9 +159,9 @@ func textOf(text string) string {
 }
 
 // tell is the request as a file has it: the budget, then a line a message.
-func tell(t *testing.T, p proposal) string {
+func tell(t *testing.T, p Input) string {
 	var b strings.Builder
-	d, ok := p.decide()
+	d, ok := p.plan()
 	w := d.Window
 	fmt.Fprintf(&b, "window %d = answer %d + safety %d + room %d\n", w.Size, w.Answer, w.Safety, p.room())
 	fmt.Fprintf(&b, "request %d = (system %d + tools %d + history %d + turn %d + notice %d) x %g\n", d.tokens, w.System, w.Tools, w.History, w.Turn, w.Notice, w.Factor)
@@ -169,7 +169,7 @@ func tell(t *testing.T, p proposal) string {
 		fmt.Fprintf(&b, "not sent: %s\n", p.tooLong(d))
 		return b.String()
 	}
-	request, err := p.request(d.blueprint)
+	request, err := p.request(d)
 	if err != nil {
 		t.Fatal(err)
 	}

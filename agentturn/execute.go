@@ -56,7 +56,7 @@ func (t *turn) executeFirst(ctx context.Context, open []*turnkeeper.ToolCall) er
 		t.answer(call, textResult(call, turnkeeper.CallDenied, shownOverCalls(t.bounds)))
 		return nil
 	}
-	if spec.Detached && t.hasHandles(call) {
+	if spec.Detached && t.offered.HasHandles(call) {
 		return t.refuse(call, shownNoHandles, nil)
 	}
 	if refused, err := t.resolve(ctx, call); err != nil || refused != "" {
@@ -112,7 +112,7 @@ func (t *turn) denyRest(open []*turnkeeper.ToolCall) {
 		zap.String("tool", open[0].Name), zap.Duration("lease_left", time.Until(t.lease)), zap.Duration("margin", t.bounds.Margin))
 	for _, call := range open {
 		if call.State == turnkeeper.CallPlanned {
-			t.answer(call, textResult(call, turnkeeper.CallDenied, shownNoTime))
+			t.answer(call, textResult(call, turnkeeper.CallDenied, ShownNoTime))
 		} else {
 			t.giveVerdict(call)
 		}

@@ -23,7 +23,6 @@ type ending struct {
 
 // Results of calls that are cut short by the end of a turn or of a dispatch.
 const (
-	shownNotRun       = "cancelled: the turn ended before this call was run."
 	shownNotBegun     = "not run: the turn was stopped before this call began."
 	shownMaybe        = ". It may or may not have happened."
 	replyCancelled    = "This turn was cancelled."
@@ -103,7 +102,7 @@ func (t *turn) closeCalls() {
 		case cut:
 			t.answer(call, t.doubted(call, result))
 		case call.State == turnkeeper.CallPlanned:
-			t.answer(call, textResult(call, turnkeeper.CallCancelled, shownNotRun))
+			t.answer(call, textResult(call, turnkeeper.CallCancelled, ShownNotRun))
 		default: // a panic came between start and result, or there was no time to settle it
 			t.giveVerdict(call)
 		}

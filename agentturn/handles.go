@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -14,19 +13,6 @@ import (
 	"turnkeeper/outputs"
 	"turnkeeper/tools"
 )
-
-// handlesNote follows the standing note where an agent passes results on by
-// handle.
-const handlesNote = " Any text argument of a tool may be output:ID, with the id of an earlier tool call of this turn or of its stored output: " +
-	"the tool then gets the whole text of that result, and you need not repeat it. output:ID[START:END] is a part of it, in characters. " +
-	"A text of your own that begins with output: begins with output:: instead."
-
-func (t *turn) standingNote() string {
-	if t.bounds.OutputHandles && t.cfg.Outputs != nil && len(t.def.Tools)+len(t.def.MCPServers) > 0 {
-		return standingNote + handlesNote
-	}
-	return standingNote
-}
 
 // A resolvedCall is a call with the arguments that its tool gets, where those
 // are not the journal's: handles are resolved when the call is run, and their
@@ -43,18 +29,13 @@ func (t *turn) argumentsOf(call *turnkeeper.ToolCall) json.RawMessage {
 	return json.RawMessage(call.Arguments)
 }
 
-// hasHandles says that arguments of the call may be handles.
-func (t *turn) hasHandles(call *turnkeeper.ToolCall) bool {
-	return t.bounds.OutputHandles && t.cfg.Outputs != nil && !call.Paging && strings.Contains(call.Arguments, `"output:`)
-}
-
 // resolve readies the values of the call's handles. What they can name are
 // results of calls before it, which never change: so a call that is started
 // again gets what it got before. refused says why the call cannot be run; an
 // error is that of the turn.
 func (t *turn) resolve(ctx context.Context, call *turnkeeper.ToolCall) (refused string, err error) {
 	t.values = resolvedCall{}
-	if !t.hasHandles(call) {
+	if !t.offered.HasHandles(call) {
 		return "", nil
 	}
 	if t.owesOutput() {
@@ -101,7 +82,7 @@ func (t *turn) refuse(call *turnkeeper.ToolCall, refused string, err error) erro
 // shelfBefore has the results of the calls before one.
 func (t *turn) shelfBefore(key turnkeeper.CallKey) *shelf {
 	calls := t.callsUpTo(key)
-	return &shelf{turn: t.record.Turn.ID, store: t.cfg.Outputs, pageOf: t.maxChars, calls: calls[:len(calls)-1]}
+	return &shelf{turn: t.record.Turn.ID, store: t.cfg.Outputs, pageOf: t.offered.MaxChars, calls: calls[:len(calls)-1]}
 }
 
 // values gives out the values of one call's handles.
@@ -148,7 +129,7 @@ func (v *values) tooMuch() error {
 
 // find is the result that a handle names, if its text can be passed on.
 func (v *values) find(ctx context.Context, handle outputs.Handle) (o tools.Output, err error) {
-	i := v.shelf.index(handle.ID)
+	i := IndexOf(v.shelf.calls, handle.ID)
 	if i < 0 {
 		return o, outputs.NewRefusal(fmt.Sprintf("output:%s: no earlier call of this turn has that id, nor has its result", handle.ID))
 	}

@@ -18,6 +18,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentdef"
 	"turnkeeper/agentturn"
+	"turnkeeper/agentturn/extract"
 	"turnkeeper/inference"
 	"turnkeeper/inference/inferencetest"
 	"turnkeeper/tools"
@@ -35,7 +36,7 @@ type bench struct {
 	tools     []tools.Tool
 	budget    agentturn.Budget
 	freshness agentturn.Freshness
-	extracted agentturn.ExtractionCache
+	extracted extract.Cache
 	extractor string // the setting extraction_model
 	fault     agentturn.FaultHook
 	lease     time.Duration // from the start of a run; 0: the record's

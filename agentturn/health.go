@@ -162,7 +162,7 @@ func (t *turn) allDown(all []*candidate) error {
 	}
 	first := t.health.known[all[0].name]
 	return &inference.Error{
-		Class: inference.Class(first.ErrorClass), Provider: all[0].info.Provider, Model: all[0].info.Model,
+		Class: inference.Class(first.ErrorClass), Provider: all[0].Provider, Model: all[0].Model.Name,
 		Detail: "not asked, for it is down: " + strings.Join(details, "; "),
 	}
 }

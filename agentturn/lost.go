@@ -7,12 +7,9 @@ import (
 	"turnkeeper/agentdef"
 )
 
-// Results of calls that are still open when a turn is closed without a worker.
-const (
-	ShownNotRun  = shownNotRun
-	ShownPerhaps = "cancelled: the worker of this call was lost. The call may have been running, for a tool that only reads starts without a record."
-	ShownUnknown = shownUnknown
-)
+// ShownPerhaps is the result of a call that only reads and was open when its turn was
+// closed without a worker.
+const ShownPerhaps = "cancelled: the worker of this call was lost. The call may have been running, for a tool that only reads starts without a record."
 
 // Lost is how a turn ends that has lost its worker too often to be run again,
 // with its last events. rounds are its journal, every call answered; open is a round
@@ -45,7 +42,7 @@ func Lost(lost turnkeeper.LostGrant, agent string, definition []byte, rounds []t
 	}
 	return outcome, append(events, turnkeeper.Event{
 		TurnID: turn, Type: turnkeeper.EventTurnComplete, Data: encode(TurnEndData{
-			State: outcome.State, StopReason: outcome.StopReason, Rounds: len(rounds), Calls: len(callsOf(rounds)), Reply: outcome.Reply,
+			State: outcome.State, StopReason: outcome.StopReason, Rounds: len(rounds), Calls: len(CallsOf(rounds)), Reply: outcome.Reply,
 		}),
 	})
 }

@@ -37,7 +37,7 @@ func (w *wording) roundMessages(round turnkeeper.Round, dropped func(turnkeeper.
 		switch {
 		case dropped(call):
 			text = w.droppedLine(call)
-		case w.past && handled(call):
+		case w.past && Handled(call):
 			text = w.pastLine(call)
 		}
 		messages = append(messages, inference.Message{
@@ -150,7 +150,7 @@ func (w *wording) pastAnswers(past turnkeeper.Past, lean bool) []inference.Messa
 
 // reserveIDs takes the ids of this turn's calls, which are sent as they are.
 func (w *wording) reserveIDs(rounds []turnkeeper.Round) {
-	for _, call := range callsOf(rounds) {
+	for _, call := range CallsOf(rounds) {
 		w.ids[call.WireID] = true
 	}
 }
@@ -159,7 +159,7 @@ func (w *wording) reserveIDs(rounds []turnkeeper.Round) {
 // has theirs already: providers repeat ids from one turn to the next.
 func (w *wording) renameCalls(turn turnkeeper.TurnID, rounds []turnkeeper.Round, messages []inference.Message) {
 	names := map[string]string{}
-	for _, call := range callsOf(rounds) {
+	for _, call := range CallsOf(rounds) {
 		id := call.WireID
 		if w.ids[id] {
 			id = fmt.Sprintf("turn-%d-%s", turn, call.Key)

@@ -24,7 +24,7 @@ func nextMove(rounds []turnkeeper.Round, unseen bool) move {
 	}
 	last := rounds[len(rounds)-1]
 	running := false
-	for _, call := range callsOf(rounds) {
+	for _, call := range CallsOf(rounds) {
 		switch {
 		case call.State == turnkeeper.CallRunning:
 			running = true
@@ -46,7 +46,7 @@ func unseenIn(rounds []turnkeeper.Round) bool {
 		return false
 	}
 	last := rounds[len(rounds)-1]
-	return slices.ContainsFunc(callsOf(rounds), func(c turnkeeper.ToolCall) bool {
+	return slices.ContainsFunc(CallsOf(rounds), func(c turnkeeper.ToolCall) bool {
 		return c.Key.Round < last.Number && c.EndedAt.After(last.EndedAt)
 	})
 }

@@ -62,7 +62,7 @@ func unseenEffects(rounds []turnkeeper.Round) []turnkeeper.ToolCall {
 		return nil
 	}
 	notice := rounds[len(rounds)-1].Recipe.Notice
-	return slices.DeleteFunc(callsOf(rounds), func(c turnkeeper.ToolCall) bool {
-		return !hasEffect(&c) || !c.State.Answered() || !WentOn(c) || !strings.Contains(notice, runningMark(c))
+	return slices.DeleteFunc(CallsOf(rounds), func(c turnkeeper.ToolCall) bool {
+		return !hasEffect(&c) || !c.State.Answered() || !WentOn(c) || !strings.Contains(notice, RunningMark(c))
 	})
 }

@@ -14,10 +14,10 @@ import (
 // cancelled and failed turns, and a schedule has a history of its own.
 const firstWithEffects = 2
 
-// tellHistory leaves in a record what of the conversation its turn is told. Which
+// toldHistory leaves in a record what of the conversation its turn is told. Which
 // that is depends on the record and the definition alone, so that requests are
 // made again from the same.
-func tellHistory(record turnkeeper.Record, d *agentdef.Definition) turnkeeper.Record {
+func toldHistory(record turnkeeper.Record, d *agentdef.Definition) turnkeeper.Record {
 	if record.Message.Trigger != turnkeeper.TriggerSchedule {
 		return record
 	}
@@ -114,7 +114,7 @@ func statementOn(past turnkeeper.Past) string {
 	default:
 		return ""
 	}
-	if slices.ContainsFunc(callsOf(past.Rounds), hadEffect) {
+	if slices.ContainsFunc(CallsOf(past.Rounds), hadEffect) {
 		text += " What its calls did was not undone: their results say what that is. Do not do it again without need."
 	}
 	return "[" + text + "]"

@@ -20,7 +20,7 @@ type answer struct {
 	number  int
 	final   bool // announced as the last round: no call of it runs
 	latency time.Duration
-	sent    sentRequest
+	sent    Request
 	inference.Response
 }
 
@@ -46,8 +46,8 @@ func (t *turn) plan(ctx context.Context, a answer) (state, error) {
 		p.add(ctx, turnkeeper.CallKey{Round: a.number, Ordinal: i + 1}, wire)
 	}
 	round.Calls = p.all[p.first:]
-	round.Recipe, t.next.Parts = a.sent.recipe, t.unstored(a.sent.parts)
-	t.next.Summary, t.newSummary, t.beside = t.newSummary, nil, turnkeeper.Usage{}
+	round.Recipe, t.next.Parts = &a.sent.Recipe, t.prompt.Unwritten(a.sent.Parts)
+	t.next.Summary, t.beside = t.prompt.TakeSummary(), turnkeeper.Usage{}
 	// The last round is charged whatever it asks for, so that it stays the last.
 	round.Charged = a.final || !allPaging(round.Calls)
 	t.add(round)
@@ -94,8 +94,11 @@ type planner struct {
 }
 
 func (t *turn) newPlanner(a answer) *planner {
-	p := &planner{t: t, declared: a.sent.tools, final: a.final, all: t.calls(), wireIDs: map[string]bool{}}
+	p := &planner{t: t, final: a.final, all: t.calls(), wireIDs: map[string]bool{}}
 	p.first = len(p.all)
+	for _, tool := range a.sent.Tools {
+		p.declared = append(p.declared, tool.Name)
+	}
 	p.truncated = slices.ContainsFunc(a.Calls, func(c inference.Call) bool { return c.Truncated })
 	for _, call := range p.all {
 		p.wireIDs[call.WireID] = true

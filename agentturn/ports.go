@@ -63,18 +63,6 @@ type Freshness interface {
 	RecentCalls(ctx context.Context, agent, name, argsHash string, within time.Duration) ([]turnkeeper.PastCall, error)
 }
 
-// An ExtractionCache keeps what extractions have found. Implementations are safe
-// for concurrent use. What they give out is checked against the text before it
-// is used.
-type ExtractionCache interface {
-	// FindExtraction is the value kept under a key; found is false where there is
-	// none.
-	FindExtraction(ctx context.Context, key turnkeeper.ExtractionKey) (value []byte, found bool, err error)
-	// KeepExtraction keeps a value, a JSON text, for the turn's records to take
-	// with them when they go. One that is kept under the key already may stay.
-	KeepExtraction(ctx context.Context, turn turnkeeper.TurnID, key turnkeeper.ExtractionKey, value []byte) error
-}
-
 // A Budget is asked before each model call. Implementations are safe for
 // concurrent use.
 type Budget interface {

@@ -28,7 +28,7 @@ func (t *turn) reads(open []*turnkeeper.ToolCall) []*turnkeeper.ToolCall {
 			}
 		}
 		spec, known := t.offered.Spec(call.Name)
-		if !known || spec.Detached || !isRead(call) || i > 0 && t.hasHandles(call) || i > 0 && spec.Guarded() && call.ArgsHash == lastHash(open[:i]) {
+		if !known || spec.Detached || !isRead(call) || i > 0 && t.offered.HasHandles(call) || i > 0 && spec.Guarded() && call.ArgsHash == lastHash(open[:i]) {
 			return open[:i]
 		}
 		if call.Name == turnkeeper.ToolWaitForToolOutput { // what comes after it may read what it waits for

@@ -1,6 +1,7 @@
 package agentturn
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -38,7 +39,7 @@ func Rebuild(record turnkeeper.Record, d *agentdef.Definition, number int, parts
 	if recipe.Version > recipeVersion {
 		return Rebuilt{}, ErrNewerRecord
 	}
-	p, form, err := blueprintOf(*recipe, parts)
+	p, form, err := planOf(*recipe, parts)
 	if err != nil {
 		return Rebuilt{}, err
 	}
@@ -48,15 +49,15 @@ func Rebuild(record turnkeeper.Record, d *agentdef.Definition, number int, parts
 		}
 		p.summary = record.Summary.Text
 	}
-	m := material{
+	in := Input{
 		turn: record.Turn.ID, def: d, body: record.Message.Body, rounds: record.Rounds[:number-1],
 	}
 	if recipe.Version >= firstWithEffects {
-		m.history = tellHistory(record, d).History
+		in.history = toldHistory(record, d).History
 	} else {
-		m.history = answeredOnly(record.History)
+		in.history = answeredOnly(record.History)
 	}
-	request, err := m.request(p)
+	request, err := in.request(p)
 	return Rebuilt{Request: request, Recipe: *recipe, Form: form}, err
 }
 
@@ -69,7 +70,7 @@ func PartsOf(r turnkeeper.Recipe) []string {
 	return hashes
 }
 
-func blueprintOf(r turnkeeper.Recipe, parts map[string]string) (p blueprint, form string, err error) {
+func planOf(r turnkeeper.Recipe, parts map[string]string) (p Plan, form string, err error) {
 	for _, hash := range PartsOf(r) {
 		switch content, ok := parts[hash]; {
 		case !ok:
@@ -82,9 +83,27 @@ func blueprintOf(r turnkeeper.Recipe, parts map[string]string) (p blueprint, for
 	if err := json.Unmarshal([]byte(parts[r.Frame]), &f); err != nil {
 		return p, "", fmt.Errorf("the request's frame cannot be read: %w", err)
 	}
-	p = blueprint{Recipe: r, note: f.Note}
+	p = Plan{Recipe: r, note: f.Note}
 	if r.Tools != "" {
 		p.tools, err = toolsOf(parts[r.Tools])
 	}
 	return p, f.Form, err
+}
+
+// A frame is the RequestPart of what else a request is written with.
+type frame struct {
+	Note string `json:"note"`           // follows the system prompt
+	Form string `json:"form,omitempty"` // how the provider wrote it: inference.Sent; empty: it does not say
+}
+
+// Canonical returns a value as JSON. Of a request, it is what counts as sent where a
+// provider does not say what it sent.
+func Canonical(value any) []byte {
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(value); err != nil { // what requests are made of always encodes
+		panic(err)
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }

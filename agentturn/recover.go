@@ -16,9 +16,6 @@ const (
 	// A call of effect once can be recorded as started once only, so one that
 	// certainly did not happen is not run again either.
 	shownDidNotHappen = "the worker that ran this call was lost. It did not happen; not run again."
-
-	shownUnknown = "outcome unknown: the worker that ran this call was lost. It may or may not have happened. " +
-		"It is not run again; check before you rely on it."
 )
 
 // recover goes on from what the journal says. Calls that are finished stay as
@@ -55,11 +52,11 @@ func (t *turn) measureStored(ctx context.Context) {
 }
 
 func (t *turn) measure(ctx context.Context, call turnkeeper.ToolCall) {
-	if !handled(call) || !call.State.Answered() || t.cfg.Outputs == nil {
+	if !Handled(call) || !call.State.Answered() || t.cfg.Outputs == nil {
 		return
 	}
 	if stored, err := t.cfg.Outputs.DescribeOutput(ctx, t.record.Turn.ID, call.OutputID); err == nil {
-		t.sizes[call.OutputID] = stored.Tokens
+		t.prompt.Sizes[call.OutputID] = stored.Tokens
 	}
 }
 
@@ -98,7 +95,7 @@ func (t *turn) settle(ctx context.Context, call *turnkeeper.ToolCall) error {
 func (t *turn) giveVerdict(call *turnkeeper.ToolCall) {
 	verdict := endLater(*call, turnkeeper.CallResult{
 		Key: call.Key, Nonce: call.Nonce, State: turnkeeper.CallUnknown,
-		Shown: shownUnknown, Preview: outputs.Preview(shownUnknown), Ran: !call.Paging,
+		Shown: ShownUnknown, Preview: outputs.Preview(ShownUnknown), Ran: !call.Paging,
 	})
 	t.apply(call, verdict)
 	t.next.Verdicts = append(t.next.Verdicts, verdict)

@@ -41,7 +41,7 @@ func finalAnswer(rounds []turnkeeper.Round) (text string, round int) {
 
 // hasRun reports whether a call has run or may have run.
 func hasRun(c turnkeeper.ToolCall) bool {
-	return c.State.Executed() && (c.State != turnkeeper.CallCancelled || c.Shown != shownNotRun)
+	return c.State.Executed() && (c.State != turnkeeper.CallCancelled || c.Shown != ShownNotRun)
 }
 
 // announcedLast reports whether a round was announced as the last one and asked for calls anyway.
@@ -59,7 +59,7 @@ func degradedReply(rounds []turnkeeper.Round, stop turnkeeper.StopReason, rules 
 	}
 	switch rules.OnDegraded {
 	case "":
-		return reply{text: summaryReply(callsOf(rounds), stop, rules.SummaryOutput)}
+		return reply{text: summaryReply(CallsOf(rounds), stop, rules.SummaryOutput)}
 	case agentdef.ReplySilent:
 		return reply{silent: true}
 	default:
@@ -70,7 +70,7 @@ func degradedReply(rounds []turnkeeper.Round, stop turnkeeper.StopReason, rules 
 // inDoubtLines returns lines that name the calls of unknown outcome, to be added to a text.
 func inDoubtLines(rounds []turnkeeper.Round) string {
 	var lines strings.Builder
-	for _, call := range callsOf(rounds) {
+	for _, call := range CallsOf(rounds) {
 		if call.InDoubt() {
 			if lines.Len() == 0 {
 				lines.WriteString("\n")

@@ -6,34 +6,16 @@ import (
 	"strings"
 
 	"turnkeeper"
-	"turnkeeper/agentdef"
 	"turnkeeper/inference"
 )
 
-// A material is what requests are made of: a turn as it was before a round.
-type material struct {
-	turn    turnkeeper.TurnID
-	def     *agentdef.Definition
-	body    string            // the message
-	history []turnkeeper.Past // oldest first
-	rounds  []turnkeeper.Round
-}
-
-// A blueprint is a recipe with the texts that it names.
-type blueprint struct {
-	turnkeeper.Recipe
-	note    string // follows the system prompt
-	tools   []inference.ToolDefinition
-	summary string // of what is not shown; empty: none
-}
-
-// request makes the request of a blueprint. It is a function of both and
-// nothing else: what was sent, and what is rebuilt from the journal, come from
+// request makes the request of a plan. It is a function of both and nothing
+// else: what was sent, and what is rebuilt from the journal, come from
 // here.
-func (m material) request(p blueprint) (inference.Request, error) {
+func (in Input) request(p Plan) (inference.Request, error) {
 	request := inference.Request{
-		Model: p.Model, Tools: p.tools, MaxOutputTokens: m.def.MaxOutputTokens, Temperature: m.def.Temperature,
-		User: fmt.Sprintf("turn-%d", m.turn),
+		Model: p.Model, Tools: p.tools, MaxOutputTokens: in.def.MaxOutputTokens, Temperature: in.def.Temperature,
+		User: fmt.Sprintf("turn-%d", in.turn),
 	}
 	if p.Final && request.Tools != nil { // a choice without tools is refused
 		request.ToolChoice = inference.ToolChoiceNone
@@ -43,16 +25,16 @@ func (m material) request(p blueprint) (inference.Request, error) {
 		return inference.Request{}, err
 	}
 	w := wording{ids: map[string]bool{}, plain: request.Tools == nil, reread: reads(p.Final, p.tools), version: p.Version}
-	w.reserveIDs(m.rounds)
-	request.Messages = []inference.Message{{Role: inference.RoleSystem, Text: m.system(p)}}
-	for _, past := range m.history {
+	w.reserveIDs(in.rounds)
+	request.Messages = []inference.Message{{Role: inference.RoleSystem, Text: in.system(p)}}
+	for _, past := range in.history {
 		if p.FirstPast != 0 && past.TurnID >= p.FirstPast {
 			request.Messages = append(request.Messages, w.pastMessages(past, past.TurnID <= p.LeanPast)...)
 		}
 	}
-	request.Messages = append(request.Messages, inference.Message{Role: inference.RoleUser, Text: m.body})
+	request.Messages = append(request.Messages, inference.Message{Role: inference.RoleUser, Text: in.body})
 	number := 0
-	for _, round := range m.rounds {
+	for _, round := range in.rounds {
 		request.Messages = append(request.Messages, w.roundMessages(round, func(turnkeeper.ToolCall) bool {
 			number++
 			return dropped[number]
@@ -66,10 +48,10 @@ func (m material) request(p blueprint) (inference.Request, error) {
 
 // system is the system prompt, the standing note, and what is to be said of the
 // turns that are not shown.
-func (m material) system(p blueprint) string {
+func (in Input) system(p Plan) string {
 	parts := []string{p.note}
-	if m.def.Prompt != "" {
-		parts = []string{m.def.Prompt, p.note}
+	if in.def.Prompt != "" {
+		parts = []string{in.def.Prompt, p.note}
 	}
 	if left := leftOut(p.Omitted, p.summary, p.Version); left != "" {
 		parts = append(parts, left)

@@ -10,6 +10,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentdef"
+	"turnkeeper/agentturn/extract"
 	"turnkeeper/inference"
 	"turnkeeper/tools"
 )
@@ -39,7 +40,7 @@ type Config struct {
 	Freshness       Freshness                       // nil: scheduled turns run every call
 	Budget          Budget                          // nil: spend has no bounds
 	Outputs         Outputs                         // nil: results cannot be read on where they are cut
-	Extractions     ExtractionCache                 // nil: every extraction asks a model
+	Extractions     extract.Cache                   // nil: every extraction asks a model
 	Tokens          func(model string) TokenCounter // nil: HeuristicTokens for all
 	Retry           inference.Retry                 // how a model is called; Provider, AttemptTimeout and OnRetry are set here
 	Log             *zap.Logger                     // nil: nothing is logged
@@ -51,8 +52,8 @@ type Config struct {
 type Runner struct {
 	cfg        Config
 	leftBehind atomic.Int64
-	learnt     calibrations
-	counted    tokenCache
+	learned    Calibrations
+	counted    Cache
 }
 
 // New makes a Runner. Models must be set.
@@ -132,8 +133,8 @@ type Assignment struct {
 // Failures of models and tools, panics, spent bounds and the end of ctx are
 // outcomes, not errors. What ends ctx decides which; see ErrShutdown.
 func (r *Runner) Run(ctx context.Context, a Assignment, journal Journal) (turnkeeper.Outcome, error) {
-	t := newTurn(r.cfg, a, journal)
-	t.leftBehind, t.learnt, t.counted = &r.leftBehind, &r.learnt, &r.counted
+	t := newTurn(r.cfg, a, journal, &r.learned)
+	t.leftBehind, t.counted = &r.leftBehind, &r.counted
 	ctx, stop := context.WithDeadlineCause(ctx, t.wall, errWallTime)
 	defer stop()
 	ctx, end := t.cfg.Observer.Dispatch(ctx, DispatchBegin{Record: a.Record, Before: a.Before})

@@ -55,16 +55,9 @@ func repeatedResult(first turnkeeper.ToolCall) string {
 		" again: the same call was made directly before, and was not run a second time. Use the result, or change the arguments.]"
 }
 
-// guarded reports whether a call is not to run directly after an equal one that
-// succeeded. The tool's current spec decides; a tool that is gone runs nothing.
-func (t *turn) guarded(call turnkeeper.ToolCall) bool {
-	spec, known := t.offered.Spec(call.Name)
-	return known && spec.Guarded()
-}
-
 // repeated is like the function repeated, but only for calls that are guarded.
 func (t *turn) repeated(calls []turnkeeper.ToolCall) (first turnkeeper.ToolCall, ok bool) {
-	if !t.guarded(calls[len(calls)-1]) {
+	if !t.offered.Guarded(calls[len(calls)-1]) {
 		return first, false
 	}
 	return repeated(calls)
@@ -72,7 +65,7 @@ func (t *turn) repeated(calls []turnkeeper.ToolCall) (first turnkeeper.ToolCall,
 
 // mayRepeat is like the function mayRepeat, but only for calls that are guarded.
 func (t *turn) mayRepeat(calls []turnkeeper.ToolCall) bool {
-	return t.guarded(calls[len(calls)-1]) && mayRepeat(calls)
+	return t.offered.Guarded(calls[len(calls)-1]) && mayRepeat(calls)
 }
 
 // skip decides whether a call in the first round of a scheduled turn is skipped because
@@ -83,7 +76,7 @@ func (t *turn) skip(ctx context.Context, call turnkeeper.ToolCall) (text string,
 	b := t.bounds
 	spec, _ := t.offered.Spec(call.Name)
 	window, checks := spec.ChecksEarlier(b.FreshnessWindow)
-	if !checks || !t.scheduled() || call.Key.Round != 1 || t.hasHandles(&call) || t.cfg.Freshness == nil ||
+	if !checks || !t.scheduled() || call.Key.Round != 1 || t.offered.HasHandles(&call) || t.cfg.Freshness == nil ||
 		window <= 0 && b.CooldownFailures <= 0 {
 		return "", false
 	}

@@ -182,7 +182,7 @@ func (t *turn) spawn(ctx context.Context, call *turnkeeper.ToolCall) error {
 	}
 	t.told = len(t.next.Events)
 	handle := turnkeeper.CallResult{Key: call.Key, Nonce: start.Nonce, State: turnkeeper.CallRunning, Shown: shownUnreplied}
-	if args.Async && t.retrieves() {
+	if args.Async && t.offered.Retrieves() {
 		handle.OutputID = outputs.NewID()
 		handle.Shown = outputs.Placeholder{ID: handle.OutputID, Tool: call.Name}.Background()
 	}
@@ -300,7 +300,7 @@ func (t *turn) keepReply(result *turnkeeper.CallResult, text string, end turnkee
 		taken := outputs.Take(outputs.Raw{Text: text}, outputs.Limits{})
 		taken.Output.ID, taken.Output.TurnID, taken.Output.Call = outputs.NewID(), t.record.Turn.ID, result.Key
 		result.Output = &taken.Output
-		t.sizes[taken.Output.ID] = taken.Output.Tokens
+		t.prompt.Sizes[taken.Output.ID] = taken.Output.Tokens
 	}
 	if id := result.Output.ID; !strings.HasPrefix(result.Shown, outputs.Placeholder{ID: id, Tool: turnkeeper.ToolSpawnAgent}.Head()) {
 		result.Shown = fmt.Sprintf("[agent %s, %s, output %s]\n\n", end.Agent, end.Outcome, id) + result.Shown

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"strconv"
 	"unicode/utf8"
 
 	"turnkeeper"
+	"turnkeeper/agentturn/extract"
 	"turnkeeper/outputs"
 	"turnkeeper/tools"
 )
@@ -25,33 +25,6 @@ type Outputs interface {
 	NoteRetrieved(ctx context.Context, turn turnkeeper.TurnID, id turnkeeper.OutputID) error
 }
 
-// readers are the tools that read stored results. They are offered to every
-// agent whose turn has something that they could read, if its settings allow it.
-var readers = []string{turnkeeper.ToolGetContinuation, turnkeeper.ToolGetToolOutput, turnkeeper.ToolWaitForToolOutput}
-
-// pages says that the model can read on where a result was cut.
-func (t *turn) pages() bool {
-	_, known := t.offered.Get(turnkeeper.ToolGetContinuation)
-	return known && t.bounds.Paging && t.cfg.Outputs != nil
-}
-
-// useful says that a reader has something to read: the model can be told of
-// outputs by a marker or by a handle.
-func (t *turn) useful(reader string) bool {
-	any := func(is func(turnkeeper.ToolCall) bool) bool { return slices.ContainsFunc(t.calls(), is) }
-	stored := func(c turnkeeper.ToolCall) bool { return c.OutputID != "" }
-	switch {
-	case t.cfg.Outputs == nil:
-		return false
-	case reader == turnkeeper.ToolGetContinuation:
-		return t.pages() && any(stored)
-	case reader == turnkeeper.ToolGetToolOutput:
-		return t.pages() && any(stored) || any(handled)
-	default:
-		return any(WentOn)
-	}
-}
-
 // A shelf is what a tool may read: the results of the calls there were when it
 // was called. It may be used by several goroutines.
 type shelf struct {
@@ -62,7 +35,7 @@ type shelf struct {
 	maxChars  int                   // of what reads an output
 	pageOf    func(tool string) int // characters of a page of a tool's result
 	maxTokens int64
-	extract   func(ctx context.Context, from extractSource, query string) (tools.Result, error)
+	extract   func(ctx context.Context, from extract.Source, query string) (tools.Result, error)
 }
 
 func (t *turn) shelf(used *meter) tools.Outputs {
@@ -71,8 +44,8 @@ func (t *turn) shelf(used *meter) tools.Outputs {
 	}
 	s := &shelf{
 		turn: t.record.Turn.ID, store: t.cfg.Outputs, calls: t.calls(),
-		maxChars: t.bounds.MaxToolResultChars, pageOf: t.maxChars, maxTokens: int64(t.bounds.AsyncTokenThreshold),
-		extract: func(ctx context.Context, from extractSource, query string) (tools.Result, error) {
+		maxChars: t.bounds.MaxToolResultChars, pageOf: t.offered.MaxChars, maxTokens: int64(t.bounds.AsyncTokenThreshold),
+		extract: func(ctx context.Context, from extract.Source, query string) (tools.Result, error) {
 			return t.extract(ctx, from, query, used)
 		},
 	}
@@ -84,7 +57,7 @@ func (t *turn) shelf(used *meter) tools.Outputs {
 
 // Find is the result of a call by any of its names.
 func (s *shelf) Find(ctx context.Context, id string) (o tools.Output, found bool, err error) {
-	i := s.index(id)
+	i := IndexOf(s.calls, id)
 	if i < 0 {
 		return s.attached(ctx, id)
 	}
@@ -139,27 +112,10 @@ func (s *shelf) extractable(o *tools.Output, sha256 string) {
 	if o.Binary {
 		return
 	}
-	from := extractSource{
-		id: o.CallID, sha256: sha256, chars: o.Chars, bytes: o.Bytes, tokens: o.Tokens, maxChars: s.maxChars, read: o.Read,
+	from := extract.Source{
+		ID: o.CallID, SHA256: sha256, Size: o.Chars, Bytes: o.Bytes, Tokens: o.Tokens, MaxChars: s.maxChars, ReadText: o.Read,
 	}
 	o.Extract = func(ctx context.Context, query string) (tools.Result, error) { return s.extract(ctx, from, query) }
-}
-
-// index is the call that an id means: first as the provider's client knows it,
-// then as the output's, then as the call's number in the turn.
-func (s *shelf) index(id string) int {
-	if i := slices.IndexFunc(s.calls, func(c turnkeeper.ToolCall) bool { return c.WireID == id }); i >= 0 {
-		return i
-	}
-	if i := slices.IndexFunc(s.calls, func(c turnkeeper.ToolCall) bool {
-		return c.OutputID != "" && string(c.OutputID) == id || c.Key.String() == id
-	}); i >= 0 {
-		return i
-	}
-	if n, err := strconv.Atoi(id); err == nil && n >= 1 && n <= len(s.calls) && strconv.Itoa(n) == id {
-		return n - 1
-	}
-	return -1
 }
 
 // shownWhole is a result that was shown whole and is kept as that.
@@ -195,7 +151,7 @@ func (s *shelf) unseen(call turnkeeper.ToolCall, chars int64) int64 {
 		if err != nil {
 			continue
 		}
-		if i := s.index(asked.ID); i < 0 || s.calls[i].Key != call.Key {
+		if i := IndexOf(s.calls, asked.ID); i < 0 || s.calls[i].Key != call.Key {
 			continue
 		}
 		from := seen

@@ -5,17 +5,17 @@ import (
 	"sync"
 )
 
-// Bounds of a tokenCache: a text below leastCached is counted as soon as it is
+// Bounds of a Cache: a text below leastCached is counted as soon as it is
 // looked up.
 const (
 	leastCached = 256 // bytes
 	mostCached  = 20_000
 )
 
-// A tokenCache keeps the counts of tokenizers for all turns of a process: a
+// A Cache keeps the counts of tokenizers for all turns of a process: a
 // conversation is counted once, and not in each of its turns. It keeps hashes
 // and no text. It is safe for concurrent use.
-type tokenCache struct {
+type Cache struct {
 	mu     sync.Mutex
 	counts map[cacheKey]int
 }
@@ -27,7 +27,7 @@ type cacheKey struct {
 }
 
 // count is the count of a text, by f where it is not known.
-func (c *tokenCache) count(model string, key memoKey, f func() int) int {
+func (c *Cache) count(model string, key memoKey, f func() int) int {
 	if c == nil || len(key.text) < leastCached {
 		return f()
 	}

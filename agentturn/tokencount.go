@@ -3,6 +3,8 @@ package agentturn
 import (
 	"strings"
 	"unicode/utf8"
+
+	"turnkeeper/inference"
 )
 
 // A TokenCounter says what text costs a model. Implementations are safe for
@@ -28,13 +30,13 @@ const (
 	callTokens    = 8 // of a tool call: its id and frame
 )
 
-// A tokenMemo counts each text once: a turn's requests repeat what was there
+// Counts count each text once: a turn's requests repeat what was there
 // before. It belongs to one goroutine.
-type tokenMemo struct {
-	counter TokenCounter
+type Counts struct {
+	Counter TokenCounter
 	counts  map[memoKey]int
 	model   string
-	cache   *tokenCache // of all turns, for a counter that takes its time; nil: none
+	cache   *Cache // of all turns, for a counter that takes its time; nil: none
 }
 
 type memoKey struct {
@@ -42,20 +44,44 @@ type memoKey struct {
 	json bool
 }
 
-func newTokenMemo(counter TokenCounter) *tokenMemo {
-	return &tokenMemo{counter: counter, counts: map[memoKey]int{}}
+// NewCounts returns counts by a counter. Those of a model's own tokenizer, which takes
+// its time, are kept in the cache under the model's name; nil: in none.
+func NewCounts(counter TokenCounter, model string, cache *Cache) *Counts {
+	m := &Counts{Counter: counter, counts: map[memoKey]int{}}
+	if Exact(counter) {
+		m.model, m.cache = model, cache
+	}
+	return m
 }
 
-func (m *tokenMemo) prose(text string) int { return m.count(memoKey{text, false}) }
-func (m *tokenMemo) json(text string) int  { return m.count(memoKey{text, true}) }
+// Answer returns what an answer takes of which the provider reported nothing.
+func (m *Counts) Answer(res inference.Response) int {
+	n := m.prose(res.Text) + m.prose(res.Reasoning)
+	for _, call := range res.Calls {
+		n += m.json(call.Arguments) + callTokens
+	}
+	return n
+}
+
+// Count returns what messages take. It may be called by several goroutines.
+func Count(c TokenCounter, texts ...string) int {
+	n := 0
+	for _, text := range texts {
+		n += c.CountText(text) + messageTokens
+	}
+	return n
+}
+
+func (m *Counts) prose(text string) int { return m.count(memoKey{text, false}) }
+func (m *Counts) json(text string) int  { return m.count(memoKey{text, true}) }
 
 // content counts text that may be either, as tool results are.
-func (m *tokenMemo) content(text string) int {
+func (m *Counts) content(text string) int {
 	start := strings.TrimLeft(text, " \t\r\n")
 	return m.count(memoKey{text, strings.HasPrefix(start, "{") || strings.HasPrefix(start, "[")})
 }
 
-func (m *tokenMemo) count(key memoKey) int {
+func (m *Counts) count(key memoKey) int {
 	if key.text == "" {
 		return 0
 	}
@@ -63,17 +89,17 @@ func (m *tokenMemo) count(key memoKey) int {
 	if !ok {
 		n = m.cache.count(m.model, key, func() int {
 			if key.json {
-				return m.counter.CountJSON(key.text)
+				return m.Counter.CountJSON(key.text)
 			}
-			return m.counter.CountText(key.text)
+			return m.Counter.CountText(key.text)
 		})
 		m.counts[key] = n
 	}
 	return n
 }
 
-// exact says that the counter is the model's own tokenizer.
-func exact(c TokenCounter) bool {
+// Exact reports whether the counter is the model's own tokenizer.
+func Exact(c TokenCounter) bool {
 	tokenizer, ok := c.(interface{ Exact() bool })
 	return ok && tokenizer.Exact()
 }

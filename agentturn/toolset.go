@@ -13,33 +13,34 @@ import (
 type toolset struct {
 	definitions []inference.ToolDefinition // nil: none
 	part        turnkeeper.RequestPart     // zero for none
-	count       map[*tokenMemo]int         // tokens, by who counts
+	count       map[*Counts]int            // tokens, by who counts
 }
 
-// tools are the agent's tools, and those of the readers that have something to
+// tools returns the agent's tools, and those of the readers that have something to
 // read; where rereading is true, also those that read results again which are not
-// shown. Each set is made once a turn.
-func (t *turn) tools(rereading bool) *toolset {
+// shown. Each set is made once.
+func (s *State) tools(rounds []turnkeeper.Round, rereading bool) *toolset {
+	calls := CallsOf(rounds)
 	var useful []string
-	for _, reader := range readers {
-		_, known := t.offered.Get(reader)
-		if known && (t.useful(reader) || rereading && reader != turnkeeper.ToolWaitForToolOutput) {
+	for _, reader := range Readers {
+		_, known := s.Get(reader)
+		if known && (s.useful(reader, calls) || rereading && reader != turnkeeper.ToolWaitForToolOutput) {
 			useful = append(useful, reader)
 		}
 	}
 	key := strings.Join(useful, " ")
-	if t.toolsets[key] == nil {
-		t.toolsets[key] = newToolset(t.toolDefinitions(useful))
+	if s.toolsets[key] == nil {
+		s.toolsets[key] = newToolset(s.definitions(useful))
 	}
-	return t.toolsets[key]
+	return s.toolsets[key]
 }
 
 func newToolset(definitions []inference.ToolDefinition) *toolset {
-	set := &toolset{count: map[*tokenMemo]int{}}
+	set := &toolset{count: map[*Counts]int{}}
 	if definitions == nil {
 		return set
 	}
-	set.part = turnkeeper.NewRequestPart(string(encode(definitions)))
+	set.part = turnkeeper.NewRequestPart(string(Canonical(definitions)))
 	set.definitions, _ = toolsOf(set.part.Content) // what was just written
 	return set
 }
@@ -51,12 +52,12 @@ func toolsOf(content string) (definitions []inference.ToolDefinition, err error)
 	return definitions, err
 }
 
-// toolDefinitions declare the agent's tools, and the readers that are of use; nil
+// definitions declares the agent's tools, and the readers that are of use; nil
 // when there are none.
-func (t *turn) toolDefinitions(useful []string) []inference.ToolDefinition {
+func (o Offer) definitions(useful []string) []inference.ToolDefinition {
 	var definitions []inference.ToolDefinition
-	for _, spec := range t.offered.Specs() {
-		if slices.Contains(readers, spec.Name) && !slices.Contains(useful, spec.Name) {
+	for _, spec := range o.Specs() {
+		if slices.Contains(Readers, spec.Name) && !slices.Contains(useful, spec.Name) {
 			continue
 		}
 		definitions = append(definitions, inference.ToolDefinition{
@@ -67,13 +68,13 @@ func (t *turn) toolDefinitions(useful []string) []inference.ToolDefinition {
 }
 
 // tokens is what declaring the tools takes, as they are offered.
-func (s *toolset) tokens(m *tokenMemo) int {
+func (s *toolset) tokens(m *Counts) int {
 	n, known := s.count[m]
 	if known {
 		return n
 	}
 	for _, tool := range s.definitions {
-		n += messageTokens + m.json(string(encode(tool)))
+		n += messageTokens + m.json(string(Canonical(tool)))
 	}
 	s.count[m] = n
 	return n

@@ -3,8 +3,6 @@ package agentturn
 import (
 	"fmt"
 
-	"go.uber.org/zap"
-
 	"turnkeeper"
 )
 
@@ -47,9 +45,9 @@ func (r report) cut() bool {
 	return true
 }
 
-// count is what a provider counted of a request. Where more was cached than
+// reportedTokens returns what a provider counted of a request. Where more was cached than
 // counted, what was cached was not counted.
-func count(u turnkeeper.Usage) int64 {
+func reportedTokens(u turnkeeper.Usage) int64 {
 	switch {
 	case u.Estimated:
 		return 0
@@ -58,40 +56,6 @@ func count(u turnkeeper.Usage) int64 {
 	default:
 		return u.InputTokens
 	}
-}
-
-// noteUsage completes the recipe of an answered request by what was reported of
-// it, and learns from that.
-func (t *turn) noteUsage(c *candidate, r *turnkeeper.Recipe, used turnkeeper.Usage) {
-	r.Window.Reported = count(used)
-	if r.Window.Reported == 0 {
-		return
-	}
-	seen := t.report(c, *r, used)
-	if r.Cut = seen.cut(); !r.Cut {
-		t.learnt.observe(c.key(), r.Window)
-		return
-	}
-	t.log.Warn("the provider seems to have cut the request: it counted far fewer tokens than were sent",
-		zap.String("model", c.info.Provider+"/"+c.info.Model), zap.Int("round", len(t.rounds)+1),
-		zap.Int("estimated_tokens", seen.estimate), zap.Int64("reported_tokens", used.InputTokens),
-		zap.Int64("cached_tokens", used.CachedTokens), zap.Int("context_window", r.Window.Size))
-}
-
-func (t *turn) report(c *candidate, r turnkeeper.Recipe, used turnkeeper.Usage) report {
-	seen := report{
-		estimate: corrected(r.Window.Estimate(), r.Window.Factor), reported: used.InputTokens, cached: used.CachedTokens,
-		fine: exact(c.tokens.counter), most: t.learnt.of(c.key()).most,
-	}
-	for _, past := range t.record.History {
-		seen.most = max(seen.most, mostOf(recipesFor(past.Rounds, c.key())))
-	}
-	earlier := recipesFor(t.rounds, c.key())
-	seen.most = max(seen.most, mostOf(earlier))
-	if n := len(earlier); n > 0 && !earlier[n-1].Cut {
-		seen.grown = max(0, seen.estimate-corrected(earlier[n-1].Window.Estimate(), r.Window.Factor))
-	}
-	return seen
 }
 
 // mostOf is the largest count among requests that were not cut.
@@ -105,15 +69,15 @@ func mostOf(recipes []turnkeeper.Recipe) (most int64) {
 }
 
 // withCut adds to a notice that the request before was cut, if it was.
-func (t *turn) withCut(notice string) string {
-	n := len(t.rounds)
-	if n == 0 || t.rounds[n-1].Recipe == nil || !t.rounds[n-1].Recipe.Cut {
+func withCut(notice string, rounds []turnkeeper.Round) string {
+	n := len(rounds)
+	if n == 0 || rounds[n-1].Recipe == nil || !rounds[n-1].Recipe.Cut {
 		return notice
 	}
-	w := t.rounds[n-1].Recipe.Window
+	w := rounds[n-1].Recipe.Window
 	text := fmt.Sprintf("The provider seems to have cut the last request: it counted %d tokens of about %d. "+
 		"What you were told first may be missing from what you see; do not rely on having seen all of it, and say so in your answer.",
-		w.Reported, corrected(w.Estimate(), w.Factor))
+		w.Reported, w.Corrected())
 	if notice == "" {
 		return "# System Notice\n\n" + text
 	}

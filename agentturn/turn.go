@@ -13,37 +13,32 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentdef"
+	"turnkeeper/agentturn/extract"
 	"turnkeeper/tools"
 )
 
 // A turn is one dispatch. Its fields belong to the goroutine that runs it.
 type turn struct {
-	cfg       Config
-	record    turnkeeper.Record
-	def       *agentdef.Definition
-	bounds    turnkeeper.Bounds
-	offered   *tools.Registry // what the agent may call, in the order it lists it
-	journal   Journal
-	log       *zap.Logger
-	models    []*candidate         // found on the first model call
-	health    modelHealth          // of models that are down
-	began     time.Time            // this dispatch
-	imitating map[tellingCall]bool // whether a result imitates the program, of those that were searched
-	toolsets  map[string]*toolset  // made when first offered, by the readers among them
-	loaded    time.Time            // when the journal was read
-	wall      time.Time            // when the turn's time is over
-	lease     time.Time            // when the lease is
+	cfg     Config
+	record  turnkeeper.Record
+	def     *agentdef.Definition
+	bounds  turnkeeper.Bounds
+	offered Offer // what the agent may call, in the order it lists it
+	journal Journal
+	log     *zap.Logger
+	models  []*candidate // found on the first model call
+	health  modelHealth  // of models that are down
+	began   time.Time    // this dispatch
+	loaded  time.Time    // when the journal was read
+	wall    time.Time    // when the turn's time is over
+	lease   time.Time    // when the lease is
 
 	extracting chan struct{} // a slot for each model call that may search stored results at once
 
-	learnt       *calibrations       // of the process's models
-	counted      *tokenCache         // of the process
-	refused      *refusal            // a request that was too long for its model; nil: none, or not looked for yet
-	newSummary   *turnkeeper.Summary // made in this turn and not written yet; nil: none
-	summaryTried bool                // in this dispatch
-	beside       turnkeeper.Usage    // of model calls that are no round, for the next one
-	stored       map[string]bool     // hashes of request parts that are on record
-	leftBehind   *atomic.Int64       // tools of the process that did not return in their time
+	prompt     *State
+	counted    *Cache           // of the process
+	beside     turnkeeper.Usage // of model calls that are no round, for the next one
+	leftBehind *atomic.Int64    // tools of the process that did not return in their time
 
 	round    openRound          // that this dispatch is in
 	rounds   []turnkeeper.Round // as decided, with what next has not made durable yet
@@ -58,8 +53,7 @@ type turn struct {
 	// record of them should the turn end.
 	interrupted map[turnkeeper.CallKey]turnkeeper.CallResult
 
-	jobs  map[turnkeeper.CallKey]*job   // of the calls in the background
-	sizes map[turnkeeper.OutputID]int64 // of stored outputs, in tokens
+	jobs map[turnkeeper.CallKey]*job // of the calls in the background
 
 	unseen bool // a call has ended that no request has told of
 
@@ -80,30 +74,29 @@ func TurnFields(turn turnkeeper.Turn, traceParent string) []zap.Field {
 // decided.
 type state func(ctx context.Context) (state, error)
 
-func newTurn(cfg Config, a Assignment, journal Journal) *turn {
+func newTurn(cfg Config, a Assignment, journal Journal, learned *Calibrations) *turn {
 	bounds := a.Bounds
 	if bounds == (turnkeeper.Bounds{}) {
 		bounds = a.Definition.Bounds(cfg.Bounds)
 	}
 	now := time.Now()
 	t := &turn{
-		cfg: cfg, record: tellHistory(a.Record, a.Definition), def: a.Definition, bounds: bounds, journal: journal,
-		offered: offered(cfg, a.Definition, bounds), progress: newProgressNotes(),
-		log:    cfg.Log.With(TurnFields(a.Record.Turn, a.Record.Message.TraceParent)...),
-		loaded: now, wall: a.WallDeadline, lease: a.LeaseDeadline,
+		cfg: cfg, record: a.Record, def: a.Definition, bounds: bounds, journal: journal,
+		progress: newProgressNotes(),
+		log:      cfg.Log.With(TurnFields(a.Record.Turn, a.Record.Message.TraceParent)...),
+		loaded:   now, wall: a.WallDeadline, lease: a.LeaseDeadline,
 		block:       max(1, a.Record.NextBlock),
 		interrupted: map[turnkeeper.CallKey]turnkeeper.CallResult{},
 		jobs:        map[turnkeeper.CallKey]*job{},
-		sizes:       map[turnkeeper.OutputID]int64{},
-		extracting:  make(chan struct{}, extractParallel),
-		toolsets:    map[string]*toolset{},
-		imitating:   map[tellingCall]bool{},
-		stored:      storedParts(a.Record.Rounds),
+		extracting:  make(chan struct{}, extract.Parallel),
 		unseen:      unseenIn(a.Record.Rounds),
 	}
 	t.health, t.began = newModelHealth(a.Record), now
 	t.subAgents = map[turnkeeper.CallKey]*SubAgentData{}
-	t.offered = withSpawn(t.offered, t.spawnable(), cfg.Agents)
+	t.offered = Offer{
+		Registry: withSpawn(offered(cfg, a.Definition, bounds), t.spawnable(), cfg.Agents), Bounds: bounds, Stored: cfg.Outputs != nil,
+	}
+	t.prompt = NewState(a.Record, a.Definition, t.offered, learned)
 	if t.wall.IsZero() {
 		t.wall = now.Add(bounds.MaxDuration - a.Record.Elapsed)
 	}
@@ -132,7 +125,7 @@ func offered(cfg Config, d *agentdef.Definition, bounds turnkeeper.Bounds) *tool
 		turnkeeper.ToolWaitForToolOutput: !handles,
 	}
 	var known []string
-	for _, name := range slices.Concat(d.Tools, readers) {
+	for _, name := range slices.Concat(d.Tools, Readers) {
 		if _, ok := all.Get(name); ok && !off[name] && !slices.Contains(known, name) {
 			known = append(known, name)
 		}
@@ -263,15 +256,7 @@ func emptyEntry(e turnkeeper.Entry) bool {
 }
 
 // calls are all calls of the turn in the order they were asked for.
-func (t *turn) calls() []turnkeeper.ToolCall { return callsOf(t.rounds) }
-
-func callsOf(rounds []turnkeeper.Round) []turnkeeper.ToolCall {
-	var calls []turnkeeper.ToolCall
-	for _, round := range rounds {
-		calls = append(calls, round.Calls...)
-	}
-	return calls
-}
+func (t *turn) calls() []turnkeeper.ToolCall { return CallsOf(t.rounds) }
 
 // call is the turn's own copy of a call; it exists.
 func (t *turn) call(key turnkeeper.CallKey) *turnkeeper.ToolCall {
@@ -328,4 +313,18 @@ func (t *turn) guard(f func() error) (err error) {
 		}
 	}()
 	return f()
+}
+
+// moment is the turn as requests show it.
+func (t *turn) moment(final bool) Moment { return Moment{Rounds: t.rounds, Final: final, Age: t.runs} }
+
+// runs is how long a call has been in the background.
+func (t *turn) runs(call turnkeeper.ToolCall) time.Duration {
+	if j := t.jobs[call.Key]; j != nil {
+		return time.Since(j.since)
+	}
+	if call.Elsewhere && !call.StartedAt.IsZero() {
+		return max(time.Since(call.StartedAt), 0)
+	}
+	return 0
 }

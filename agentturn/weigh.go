@@ -7,7 +7,7 @@ import (
 
 // A scale counts the parts of a request for one model.
 type scale struct {
-	*tokenMemo
+	*Counts
 	wording
 	provider string // that the request is for
 }

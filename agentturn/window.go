@@ -1,33 +1,35 @@
 package agentturn
 
-import "turnkeeper/agentdef"
+import (
+	"turnkeeper"
+	"turnkeeper/agentdef"
+)
 
 // Defaults of the context window, in tokens.
 const (
-	defaultWindow = 32768
+	// DefaultWindow is the context window of a model of which nothing is known.
+	DefaultWindow = 32768
 	defaultAnswer = agentdef.DefaultOutputTokens
 	// safetyShare is the part of a window that is left free, since counts are
 	// estimates: one in twenty.
 	safetyShare = 20
 )
 
-// A split is a window without the parts that no request may take.
-type split struct{ size, answer, safety int }
-
 // splitWindow splits a model's window when so many tokens are reserved for its
 // answer. 0: the default of either. An answer is never given more than half.
-func splitWindow(window, answer int) split {
+func splitWindow(window, answer int) turnkeeper.Window {
 	if window <= 0 {
-		window = defaultWindow
+		window = DefaultWindow
 	}
 	if answer <= 0 {
 		answer = defaultAnswer
 	}
-	return split{size: window, answer: min(answer, window/2), safety: window / safetyShare}
+	return turnkeeper.Window{Size: window, Answer: min(answer, window/2), Safety: window / safetyShare}
 }
 
-// room is how many tokens are left to a request.
-func (s split) room() int { return s.size - s.answer - s.safety }
+// Room returns how many tokens of a window are left to a request when so many are
+// reserved for its answer. 0: the default of either.
+func Room(window, answer int) int { return splitWindow(window, answer).Room() }
 
 // A load is what a request would hold, in tokens.
 type load struct {

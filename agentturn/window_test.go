@@ -18,7 +18,7 @@ func TestRoom(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			if got := splitWindow(test.window, test.answer).room(); got != test.want {
+			if got := Room(test.window, test.answer); got != test.want {
 				t.Errorf("room %d, want %d", got, test.want)
 			}
 		})

@@ -10,6 +10,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
+	"turnkeeper/agentturn/extract"
 	"turnkeeper/internal/storesuite"
 	"turnkeeper/internal/testrun"
 	"turnkeeper/jobs"
@@ -144,7 +145,7 @@ func (d *door) overCutter() *storage.Store {
 	return d.far
 }
 
-func (d *door) Extractions() agentturn.ExtractionCache { return d.Store }
+func (d *door) Extractions() extract.Cache { return d.Store }
 
 func (d *door) CutNext(done bool) { d.cutter.cutNext(done) }
 

@@ -8,6 +8,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
+	"turnkeeper/agentturn/extract"
 	"turnkeeper/internal/memory"
 	"turnkeeper/internal/storesuite"
 	"turnkeeper/scheduler"
@@ -125,7 +126,7 @@ func (d *door) CancelMessage(ctx context.Context, id turnkeeper.MessageID) (turn
 	return d.conn.CancelMessage(ctx, id)
 }
 
-func (d *door) Extractions() agentturn.ExtractionCache { return d.conn }
+func (d *door) Extractions() extract.Cache { return d.conn }
 
 // Carry makes the door the wire of the journals.
 func (d *door) Carry(_ context.Context, request string, do func() error) error {

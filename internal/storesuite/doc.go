@@ -12,6 +12,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
+	"turnkeeper/agentturn/extract"
 	"turnkeeper/scheduler"
 )
 
@@ -45,7 +46,7 @@ type Door interface {
 	CancelTurn(ctx context.Context, id turnkeeper.TurnID) (closed bool, err error)
 	CancelMessage(ctx context.Context, id turnkeeper.MessageID) (turn turnkeeper.TurnID, closed bool, err error)
 	// Extractions are what the store keeps of them.
-	Extractions() agentturn.ExtractionCache
+	Extractions() extract.Cache
 	// Outputs reads stored results, and Sweep removes what nobody finished of others.
 	Outputs() agentturn.Outputs
 	Sweep()
