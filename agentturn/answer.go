@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"turnkeeper/agentturn/prompt"
 
 	"turnkeeper"
 	"turnkeeper/outputs"
@@ -24,7 +25,7 @@ func (t *turn) answer(call *turnkeeper.ToolCall, result turnkeeper.CallResult) {
 func (t *turn) apply(call *turnkeeper.ToolCall, result turnkeeper.CallResult) {
 	t.tellProgress()
 	t.forget(call)
-	known := call.State == turnkeeper.CallRunning && WentOn(*call) // the round went on without it
+	known := call.State == turnkeeper.CallRunning && prompt.WentOn(*call) // the round went on without it
 	call.State, call.Shown, call.Preview = result.State, result.Shown, result.Preview
 	call.OutputID = cmp.Or(result.OutputID, call.OutputID)
 	if result.State == turnkeeper.CallRunning {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"time"
+	"turnkeeper/agentturn/prompt"
 
 	"go.uber.org/zap"
 
@@ -82,11 +83,11 @@ type modelCall struct {
 	t      *turn
 	number int
 	final  bool
-	at     Moment
+	at     prompt.Moment
 	stop   context.CancelCauseFunc // ends the call, whatever attempts are left
 	again  int                     // attempts beside those that the chain counts
 	sends  int                     // requests sent, for the Observer
-	sent   Request                 // of the newest answer
+	sent   prompt.Request          // of the newest answer
 
 	answered string                      // the model that has answered
 	given    map[string]*inference.Error // failures of the models that the chain gave up, by name
@@ -160,7 +161,7 @@ func (a *attempt) Generate(ctx context.Context, _ inference.Request, onDelta fun
 }
 
 // send makes one call with a request.
-func (a *attempt) send(ctx context.Context, request Request, onDelta func(inference.Delta)) (inference.Response, error) {
+func (a *attempt) send(ctx context.Context, request prompt.Request, onDelta func(inference.Delta)) (inference.Response, error) {
 	spend, err := a.t.reserve(ctx, request)
 	if err != nil {
 		a.stop(err)
@@ -201,7 +202,7 @@ func (a *attempt) send(ctx context.Context, request Request, onDelta func(infere
 }
 
 // answeredTo completes a request that was answered, for the record.
-func (a *attempt) answeredTo(request Request, res inference.Response) Request {
+func (a *attempt) answeredTo(request prompt.Request, res inference.Response) prompt.Request {
 	request = a.t.prompt.Answered(a.model.Model, a.t.rounds, request, res)
 	if r := request.Recipe; r.Cut {
 		a.t.log.Warn("the provider seems to have cut the request: it counted far fewer tokens than were sent",
@@ -215,9 +216,9 @@ func (a *attempt) answeredTo(request Request, res inference.Response) Request {
 // compact makes a smaller request of one that was refused as too long; ok is false where
 // err is something else, where it was done before in this turn, or where no smaller one
 // can be made.
-func (a *attempt) compact(refused Request, err error) (smaller Request, ok bool) {
+func (a *attempt) compact(refused prompt.Request, err error) (smaller prompt.Request, ok bool) {
 	if !a.t.prompt.Refuse(a.model.Model, a.at, refused, err) {
-		return Request{}, false
+		return prompt.Request{}, false
 	}
 	failure, _ := errors.AsType[*inference.Error](err)
 	smaller, tooLong := a.t.prompt.Build(a.model.Model, a.at)

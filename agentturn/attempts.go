@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"turnkeeper/agentturn/prompt"
 
 	"turnkeeper"
 	"turnkeeper/inference"
@@ -38,7 +39,7 @@ func (o *overheard) hear(d inference.Delta) {
 // kept is what is kept of it: text, and below it the calls that were begun.
 func (o *overheard) kept() (text, reasoning string) {
 	text = strings.TrimPrefix(o.text.String()+o.calls.String(), "\n")
-	return Ends(outputs.Clean(text), keptChars), Ends(outputs.Clean(o.reasoning.String()), keptChars)
+	return prompt.Ends(outputs.Clean(text), keptChars), prompt.Ends(outputs.Clean(o.reasoning.String()), keptChars)
 }
 
 // A textCounter counts the tokens of texts.

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"time"
+	"turnkeeper/agentturn/prompt"
 
 	"go.uber.org/zap"
 
@@ -175,7 +176,7 @@ func (t *turn) inline(r *turnkeeper.CallResult) {
 
 // endLater makes a result one of a call in the background, if it is.
 func endLater(call turnkeeper.ToolCall, result turnkeeper.CallResult) turnkeeper.CallResult {
-	if WentOn(call) {
+	if prompt.WentOn(call) {
 		result.Preview, result.Shown = outputs.Preview(result.Shown), call.Shown
 	}
 	return result

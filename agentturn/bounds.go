@@ -3,6 +3,7 @@ package agentturn
 import (
 	"fmt"
 	"time"
+	"turnkeeper/agentturn/prompt"
 
 	"turnkeeper"
 	"turnkeeper/tools"
@@ -48,14 +49,14 @@ func shownOverPaging(b turnkeeper.Bounds) string {
 
 // roundsUsedUp says that no model call is left.
 func (t *turn) roundsUsedUp() bool {
-	return Charged(t.rounds) >= t.bounds.MaxRounds || len(t.rounds) >= t.bounds.RoundCeiling
+	return prompt.Charged(t.rounds) >= t.bounds.MaxRounds || len(t.rounds) >= t.bounds.RoundCeiling
 }
 
 // lastRound says that the next model call is the last allowed one, and a
 // continuation, so that tools would be of no use to it.
 func (t *turn) lastRound() bool {
 	return len(t.rounds) > 0 &&
-		(Charged(t.rounds)+1 >= t.bounds.MaxRounds || len(t.rounds)+1 >= t.bounds.RoundCeiling || t.overLimit())
+		(prompt.Charged(t.rounds)+1 >= t.bounds.MaxRounds || len(t.rounds)+1 >= t.bounds.RoundCeiling || t.overLimit())
 }
 
 // overLimit says that more calls were asked for than the turn may run. The next round is

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"time"
+	"turnkeeper/agentturn/prompt"
 
 	"go.uber.org/zap"
 
@@ -12,7 +13,7 @@ import (
 
 // reserve asks the budget for one model call. A *blockedError: it must not be
 // made. Where the budget cannot be asked the call is not made either.
-func (t *turn) reserve(ctx context.Context, request Request) (Reservation, error) {
+func (t *turn) reserve(ctx context.Context, request prompt.Request) (Reservation, error) {
 	return t.reserveCall(ctx, turnkeeper.Usage{InputTokens: int64(request.Tokens), OutputTokens: int64(t.def.OutputTokens()), Estimated: true})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"turnkeeper/agentturn/prompt"
 
 	"go.uber.org/zap"
 
@@ -54,7 +55,7 @@ func (t *turn) endAfter(last turnkeeper.Round) (end func() *ending, outlast func
 	switch {
 	case len(last.Calls) == 0:
 		return func() *ending { return t.answered(last) }, hasEffect
-	case anyRefused(last.Calls, ShownNoTime):
+	case anyRefused(last.Calls, prompt.ShownNoTime):
 		return func() *ending { return t.capped(turnkeeper.StopMaxDuration) }, noCall
 	case !t.bounds.Continuation && !t.overLimit():
 		return func() *ending { return t.single(last) }, anyCall
@@ -105,7 +106,7 @@ func anyRefused(calls []turnkeeper.ToolCall, reason string) bool {
 
 // isRefusal says that a text begins as the results do by which anyRefused knows calls.
 func isRefusal(text string) bool {
-	return strings.HasPrefix(text, ShownNoTime) || strings.HasPrefix(text, overLimit)
+	return strings.HasPrefix(text, prompt.ShownNoTime) || strings.HasPrefix(text, overLimit)
 }
 
 // answered is the end of a turn whose model had nothing more to ask. Where the
@@ -145,7 +146,7 @@ func (t *turn) single(only turnkeeper.Round) *ending {
 		return succeeded(func([]turnkeeper.Round) reply { return reply{text: only.Text, said: only.Number} })
 	}
 	return succeeded(func(rounds []turnkeeper.Round) reply {
-		return reply{text: summaryReply(CallsOf(rounds), turnkeeper.StopNone, t.def.Replies.SummaryOutput)}
+		return reply{text: summaryReply(prompt.CallsOf(rounds), turnkeeper.StopNone, t.def.Replies.SummaryOutput)}
 	})
 }
 
@@ -187,7 +188,7 @@ func (t *turn) logCap(message string) {
 		}
 	}
 	t.log.Warn(message,
-		zap.Int("rounds", len(t.rounds)), zap.Int("charged_rounds", Charged(t.rounds)), zap.Int("max_rounds", t.bounds.MaxRounds),
+		zap.Int("rounds", len(t.rounds)), zap.Int("charged_rounds", prompt.Charged(t.rounds)), zap.Int("max_rounds", t.bounds.MaxRounds),
 		zap.Int("executed_calls", executed), zap.Int("max_tool_calls", t.bounds.MaxToolCalls),
 		zap.Duration("max_duration", t.bounds.MaxDuration))
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+	"turnkeeper/agentturn/prompt"
 
 	"go.uber.org/zap"
 
@@ -142,7 +143,7 @@ func LostCall(c turnkeeper.LostCall) turnkeeper.CallResult {
 	case c.Effect.Repeatable():
 		text = fmt.Sprintf("tool error: '%s' lost its worker %d times; it is not run again", c.Name, c.Losses+1)
 	default: // the tool may be able to tell the outcome: nothing is stored as its output
-		return turnkeeper.CallResult{Key: c.Ref.Key, State: turnkeeper.CallUnknown, Preview: outputs.Preview(ShownUnknown), OutputID: c.OutputID}
+		return turnkeeper.CallResult{Key: c.Ref.Key, State: turnkeeper.CallUnknown, Preview: outputs.Preview(prompt.ShownUnknown), OutputID: c.OutputID}
 	}
 	return detachedResult(turnkeeper.ClaimedCall{
 		Turn: turnkeeper.Turn{ID: c.Ref.TurnID}, Call: turnkeeper.ToolCall{Key: c.Ref.Key, OutputID: c.OutputID},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"slices"
+	"turnkeeper/agentturn/prompt"
 
 	"turnkeeper"
 	"turnkeeper/tools"
@@ -16,7 +17,7 @@ func (t *turn) runEffect(ctx context.Context, call *turnkeeper.ToolCall, spec to
 		return err
 	}
 	if !t.timeFor(spec) {
-		t.answer(call, textResult(call, turnkeeper.CallFailed, ShownNoTime)) // it certainly did not run
+		t.answer(call, textResult(call, turnkeeper.CallFailed, prompt.ShownNoTime)) // it certainly did not run
 		if open := t.pending(); len(open) > 0 {
 			t.denyRest(open)
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"turnkeeper/agentturn/prompt"
 
 	"go.uber.org/zap"
 
@@ -122,7 +123,7 @@ func (t *turn) mustWait(ctx context.Context, call *turnkeeper.ToolCall) (bool, e
 	}
 	s := &shelf{calls: t.calls(), pageOf: t.offered.MaxChars}
 	untold := slices.ContainsFunc(s.calls, func(c turnkeeper.ToolCall) bool {
-		return WentOn(c) && c.State.Answered() && !s.told(c.OutputID)
+		return prompt.WentOn(c) && c.State.Answered() && !s.told(c.OutputID)
 	})
 	return !untold && len(t.elsewhere()) > 0, nil
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"turnkeeper/agentturn/prompt"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -202,7 +203,7 @@ func TestAnUnknownOutcomeArrives(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t, asks("remote"), says("Done.")).with(c.remote)
 				b.waits()
-				b.store.arrive(farKey, turnkeeper.CallUnknown, agentturn.ShownUnknown)
+				b.store.arrive(farKey, turnkeeper.CallUnknown, prompt.ShownUnknown)
 				if o := b.run(t.Context()); o.State != c.ends {
 					t.Errorf("the turn ended %s", o.State)
 				}

@@ -3,6 +3,7 @@ package agentturn
 import (
 	"context"
 	"time"
+	"turnkeeper/agentturn/prompt"
 
 	"go.uber.org/zap"
 
@@ -112,7 +113,7 @@ func (t *turn) denyRest(open []*turnkeeper.ToolCall) {
 		zap.String("tool", open[0].Name), zap.Duration("lease_left", time.Until(t.lease)), zap.Duration("margin", t.bounds.Margin))
 	for _, call := range open {
 		if call.State == turnkeeper.CallPlanned {
-			t.answer(call, textResult(call, turnkeeper.CallDenied, ShownNoTime))
+			t.answer(call, textResult(call, turnkeeper.CallDenied, prompt.ShownNoTime))
 		} else {
 			t.giveVerdict(call)
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"turnkeeper/agentturn/prompt"
 
 	"go.uber.org/zap"
 
@@ -48,18 +49,18 @@ func (s *searchAsker) Models() (models []extract.Model, err error) {
 		models = append(models, extract.Model{
 			Name: m.name, Window: m.Window, Count: m.Tokens.Counter.CountText,
 			Room: func(p outputs.Prompt) int {
-				return Room(m.Window, s.t.sideAnswer(m)) - Count(m.Tokens.Counter, p.System, p.User)
+				return prompt.Room(m.Window, s.t.sideAnswer(m)) - prompt.Count(m.Tokens.Counter, p.System, p.User)
 			},
 		})
 	}
 	return models, nil
 }
 
-func (s *searchAsker) Ask(ctx context.Context, prompt outputs.Prompt, accept func(answer string) error) error {
+func (s *searchAsker) Ask(ctx context.Context, asked outputs.Prompt, accept func(answer string) error) error {
 	call := &sideCall{
 		t: s.t, purpose: PurposeExtract, log: s.log, models: s.models, retry: s.t.cfg.Retry,
 		retried: "model call of an extraction failed, trying again", account: s.used.add,
-		request: func(m *candidate) (inference.Request, turnkeeper.Usage, error) { return s.request(m, prompt) },
+		request: func(m *candidate) (inference.Request, turnkeeper.Usage, error) { return s.request(m, asked) },
 		accept: func(m *candidate, res *inference.Response) error {
 			if err := accept(res.Text); err != nil {
 				return m.failure(inference.ClassBadOutput, err.Error())
@@ -75,21 +76,21 @@ func (s *searchAsker) Ask(ctx context.Context, prompt outputs.Prompt, accept fun
 	return err
 }
 
-// request is the prompt for a model, with what the call is taken to use.
-func (s *searchAsker) request(m *candidate, prompt outputs.Prompt) (inference.Request, turnkeeper.Usage, error) {
+// request makes the request for a model, with what the call is taken to use.
+func (s *searchAsker) request(m *candidate, asked outputs.Prompt) (inference.Request, turnkeeper.Usage, error) {
 	answer := s.t.sideAnswer(m)
 	request := inference.Request{
 		Model: m.Model.Name,
 		Messages: []inference.Message{
-			{Role: inference.RoleSystem, Text: prompt.System}, {Role: inference.RoleUser, Text: prompt.User},
+			{Role: inference.RoleSystem, Text: asked.System}, {Role: inference.RoleUser, Text: asked.User},
 		},
 		User: fmt.Sprintf("turn-%d", s.t.record.Turn.ID),
 	}
 	if s.t.def.MaxOutputTokens > 0 {
 		request.MaxOutputTokens = answer
 	}
-	tokens := Count(m.Tokens.Counter, prompt.System, prompt.User)
-	if room := Room(m.Window, answer); tokens > room {
+	tokens := prompt.Count(m.Tokens.Counter, asked.System, asked.User)
+	if room := prompt.Room(m.Window, answer); tokens > room {
 		return request, turnkeeper.Usage{}, m.failure(inference.ClassContextOverflow, fmt.Sprintf(
 			"the question takes about %d tokens, and %d of the model's window of %d are left for it", tokens, room, m.Window))
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"time"
+	"turnkeeper/agentturn/prompt"
 	"unicode/utf8"
 
 	"go.uber.org/zap"
@@ -102,7 +103,7 @@ func (t *turn) closeCalls() {
 		case cut:
 			t.answer(call, t.doubted(call, result))
 		case call.State == turnkeeper.CallPlanned:
-			t.answer(call, textResult(call, turnkeeper.CallCancelled, ShownNotRun))
+			t.answer(call, textResult(call, turnkeeper.CallCancelled, prompt.ShownNotRun))
 		default: // a panic came between start and result, or there was no time to settle it
 			t.giveVerdict(call)
 		}
@@ -126,7 +127,7 @@ func (t *turn) handBack() {
 func (t *turn) doubted(call *turnkeeper.ToolCall, result turnkeeper.CallResult) turnkeeper.CallResult {
 	switch {
 	case !result.Ran || call.Effect == turnkeeper.EffectNone:
-	case WentOn(*call):
+	case prompt.WentOn(*call):
 		result.Preview = outputs.Preview(result.Preview + shownMaybe)
 	default:
 		result.Shown += shownMaybe

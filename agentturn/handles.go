@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"time"
+	"turnkeeper/agentturn/prompt"
 
 	"go.uber.org/zap"
 
@@ -129,7 +130,7 @@ func (v *values) tooMuch() error {
 
 // find is the result that a handle names, if its text can be passed on.
 func (v *values) find(ctx context.Context, handle outputs.Handle) (o tools.Output, err error) {
-	i := IndexOf(v.shelf.calls, handle.ID)
+	i := prompt.IndexOf(v.shelf.calls, handle.ID)
 	if i < 0 {
 		return o, outputs.NewRefusal(fmt.Sprintf("output:%s: no earlier call of this turn has that id, nor has its result", handle.ID))
 	}

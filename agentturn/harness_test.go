@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"turnkeeper/agentturn/prompt"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -153,13 +154,13 @@ func (b *bench) checkRequests() {
 				record.Summary = s
 			}
 		}
-		rebuilt, err := agentturn.Rebuild(record, b.def, round.Number, parts)
+		rebuilt, err := prompt.Rebuild(record, b.def, round.Number, parts)
 		if err != nil {
 			b.t.Errorf("the request of round %d: %v", round.Number, err)
 			continue
 		}
-		if sent := inference.SentAs("", agentturn.Canonical(rebuilt.Request)); sent.SHA256 != round.Recipe.SHA256 {
-			b.t.Errorf("the request of round %d is made again as\n%s", round.Number, agentturn.Canonical(rebuilt.Request))
+		if sent := inference.SentAs("", prompt.Canonical(rebuilt.Request)); sent.SHA256 != round.Recipe.SHA256 {
+			b.t.Errorf("the request of round %d is made again as\n%s", round.Number, prompt.Canonical(rebuilt.Request))
 		}
 	}
 }

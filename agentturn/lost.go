@@ -2,9 +2,16 @@ package agentturn
 
 import (
 	"fmt"
+	"turnkeeper/agentturn/prompt"
 
 	"turnkeeper"
 	"turnkeeper/agentdef"
+)
+
+// Results of calls that are still open when a turn is closed without a worker.
+const (
+	ShownNotRun  = prompt.ShownNotRun
+	ShownUnknown = prompt.ShownUnknown
 )
 
 // ShownPerhaps is the result of a call that only reads and was open when its turn was
@@ -42,7 +49,7 @@ func Lost(lost turnkeeper.LostGrant, agent string, definition []byte, rounds []t
 	}
 	return outcome, append(events, turnkeeper.Event{
 		TurnID: turn, Type: turnkeeper.EventTurnComplete, Data: encode(TurnEndData{
-			State: outcome.State, StopReason: outcome.StopReason, Rounds: len(rounds), Calls: len(CallsOf(rounds)), Reply: outcome.Reply,
+			State: outcome.State, StopReason: outcome.StopReason, Rounds: len(rounds), Calls: len(prompt.CallsOf(rounds)), Reply: outcome.Reply,
 		}),
 	})
 }

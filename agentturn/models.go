@@ -3,6 +3,7 @@ package agentturn
 import (
 	"cmp"
 	"errors"
+	"turnkeeper/agentturn/prompt"
 
 	"go.uber.org/zap"
 
@@ -14,21 +15,21 @@ import (
 type candidate struct {
 	name     string // "provider/model", as configured
 	provider inference.Provider
-	Model
+	prompt.Model
 }
 
 // find finds models by name, in order, and returns why some are not among them. own is
 // the one that the agent names first.
-func (t *turn) find(names []string, own string, cache *Cache) (found []*candidate, problems []error) {
+func (t *turn) find(names []string, own string, cache *prompt.Cache) (found []*candidate, problems []error) {
 	for _, name := range names {
 		provider, info, err := t.cfg.Models.Find(name)
 		if err != nil {
 			problems = append(problems, &missingModel{name, err})
 			continue
 		}
-		found = append(found, &candidate{name, provider, Model{
+		found = append(found, &candidate{name, provider, prompt.Model{
 			Provider: info.Provider, Name: info.Model, Window: t.window(info, name == own),
-			Tokens: NewCounts(t.cfg.counter(name), name, cache),
+			Tokens: prompt.NewCounts(t.cfg.counter(name), name, cache),
 		}})
 	}
 	return found, problems
@@ -46,14 +47,14 @@ func (e *missingModel) Error() string { return e.err.Error() }
 // own model, and the guess for others of which nothing is known.
 func (t *turn) window(info ModelInfo, own bool) int {
 	if own {
-		return cmp.Or(t.def.ContextWindow, info.ContextWindow, DefaultWindow)
+		return cmp.Or(t.def.ContextWindow, info.ContextWindow, prompt.DefaultWindow)
 	}
-	return cmp.Or(info.ContextWindow, t.def.ContextWindow, DefaultWindow)
+	return cmp.Or(info.ContextWindow, t.def.ContextWindow, prompt.DefaultWindow)
 }
 
-func (c Config) counter(model string) TokenCounter {
+func (c Config) counter(model string) prompt.TokenCounter {
 	if c.Tokens == nil {
-		return HeuristicTokens{}
+		return prompt.HeuristicTokens{}
 	}
 	return c.Tokens(model)
 }

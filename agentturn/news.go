@@ -2,6 +2,7 @@ package agentturn
 
 import (
 	"slices"
+	"turnkeeper/agentturn/prompt"
 
 	"turnkeeper"
 )
@@ -24,7 +25,7 @@ func nextMove(rounds []turnkeeper.Round, unseen bool) move {
 	}
 	last := rounds[len(rounds)-1]
 	running := false
-	for _, call := range CallsOf(rounds) {
+	for _, call := range prompt.CallsOf(rounds) {
 		switch {
 		case call.State == turnkeeper.CallRunning:
 			running = true
@@ -46,7 +47,7 @@ func unseenIn(rounds []turnkeeper.Round) bool {
 		return false
 	}
 	last := rounds[len(rounds)-1]
-	return slices.ContainsFunc(CallsOf(rounds), func(c turnkeeper.ToolCall) bool {
+	return slices.ContainsFunc(prompt.CallsOf(rounds), func(c turnkeeper.ToolCall) bool {
 		return c.Key.Round < last.Number && c.EndedAt.After(last.EndedAt)
 	})
 }

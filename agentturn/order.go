@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"turnkeeper/agentturn/prompt"
 
 	"turnkeeper"
 )
@@ -62,7 +63,7 @@ func unseenEffects(rounds []turnkeeper.Round) []turnkeeper.ToolCall {
 		return nil
 	}
 	notice := rounds[len(rounds)-1].Recipe.Notice
-	return slices.DeleteFunc(CallsOf(rounds), func(c turnkeeper.ToolCall) bool {
-		return !hasEffect(&c) || !c.State.Answered() || !WentOn(c) || !strings.Contains(notice, RunningMark(c))
+	return slices.DeleteFunc(prompt.CallsOf(rounds), func(c turnkeeper.ToolCall) bool {
+		return !hasEffect(&c) || !c.State.Answered() || !prompt.WentOn(c) || !strings.Contains(notice, prompt.RunningMark(c))
 	})
 }

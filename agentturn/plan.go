@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"turnkeeper/agentturn/prompt"
 	"unicode/utf8"
 
 	"turnkeeper"
@@ -20,7 +21,7 @@ type answer struct {
 	number  int
 	final   bool // announced as the last round: no call of it runs
 	latency time.Duration
-	sent    Request
+	sent    prompt.Request
 	inference.Response
 }
 

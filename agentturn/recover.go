@@ -3,6 +3,7 @@ package agentturn
 import (
 	"context"
 	"errors"
+	"turnkeeper/agentturn/prompt"
 
 	"go.uber.org/zap"
 
@@ -52,7 +53,7 @@ func (t *turn) measureStored(ctx context.Context) {
 }
 
 func (t *turn) measure(ctx context.Context, call turnkeeper.ToolCall) {
-	if !Handled(call) || !call.State.Answered() || t.cfg.Outputs == nil {
+	if !prompt.Handled(call) || !call.State.Answered() || t.cfg.Outputs == nil {
 		return
 	}
 	if stored, err := t.cfg.Outputs.DescribeOutput(ctx, t.record.Turn.ID, call.OutputID); err == nil {
@@ -95,7 +96,7 @@ func (t *turn) settle(ctx context.Context, call *turnkeeper.ToolCall) error {
 func (t *turn) giveVerdict(call *turnkeeper.ToolCall) {
 	verdict := endLater(*call, turnkeeper.CallResult{
 		Key: call.Key, Nonce: call.Nonce, State: turnkeeper.CallUnknown,
-		Shown: ShownUnknown, Preview: outputs.Preview(ShownUnknown), Ran: !call.Paging,
+		Shown: prompt.ShownUnknown, Preview: outputs.Preview(prompt.ShownUnknown), Ran: !call.Paging,
 	})
 	t.apply(call, verdict)
 	t.next.Verdicts = append(t.next.Verdicts, verdict)
@@ -125,7 +126,7 @@ func (t *turn) reconcile(ctx context.Context, call *turnkeeper.ToolCall) (turnke
 		return endLater(*call, textResult(call, turnkeeper.CallFailed, shownDidNotHappen)), true
 	}
 	take := t.later
-	if !WentOn(*call) {
+	if !prompt.WentOn(*call) {
 		take = func(call *turnkeeper.ToolCall, r tools.Result) turnkeeper.CallResult {
 			return t.take(call, r, outputs.NewID())
 		}

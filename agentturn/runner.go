@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync/atomic"
 	"time"
+	"turnkeeper/agentturn/prompt"
 
 	"go.uber.org/zap"
 
@@ -33,27 +34,27 @@ type Config struct {
 	// ExtractionModel searches stored results, for agents that name none. Empty:
 	// the models of the agent's own turns.
 	ExtractionModel string
-	Tools           *tools.Registry                 // all there are; an agent has those it lists. nil: none
-	More            ToolSource                      // beside Tools; nil: none
-	Bounds          turnkeeper.Bounds               // of agents that set none; start from turnkeeper.DefaultBounds
-	Agents          Agents                          // nil: sub-agents are offered by name only
-	Freshness       Freshness                       // nil: scheduled turns run every call
-	Budget          Budget                          // nil: spend has no bounds
-	Outputs         Outputs                         // nil: results cannot be read on where they are cut
-	Extractions     extract.Cache                   // nil: every extraction asks a model
-	Tokens          func(model string) TokenCounter // nil: HeuristicTokens for all
-	Retry           inference.Retry                 // how a model is called; Provider, AttemptTimeout and OnRetry are set here
-	Log             *zap.Logger                     // nil: nothing is logged
-	Observer        Observer                        // nil: nobody is told
-	Fault           FaultHook                       // nil in production
+	Tools           *tools.Registry                        // all there are; an agent has those it lists. nil: none
+	More            ToolSource                             // beside Tools; nil: none
+	Bounds          turnkeeper.Bounds                      // of agents that set none; start from turnkeeper.DefaultBounds
+	Agents          Agents                                 // nil: sub-agents are offered by name only
+	Freshness       Freshness                              // nil: scheduled turns run every call
+	Budget          Budget                                 // nil: spend has no bounds
+	Outputs         Outputs                                // nil: results cannot be read on where they are cut
+	Extractions     extract.Cache                          // nil: every extraction asks a model
+	Tokens          func(model string) prompt.TokenCounter // nil: HeuristicTokens for all
+	Retry           inference.Retry                        // how a model is called; Provider, AttemptTimeout and OnRetry are set here
+	Log             *zap.Logger                            // nil: nothing is logged
+	Observer        Observer                               // nil: nobody is told
+	Fault           FaultHook                              // nil in production
 }
 
 // A Runner runs turns. It is safe for concurrent use.
 type Runner struct {
 	cfg        Config
 	leftBehind atomic.Int64
-	learned    Calibrations
-	counted    Cache
+	learned    prompt.Calibrations
+	counted    prompt.Cache
 }
 
 // New makes a Runner. Models must be set.

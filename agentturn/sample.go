@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"turnkeeper/agentturn/prompt"
 
 	"go.uber.org/zap"
 
@@ -121,10 +122,10 @@ func (s *sampling) request(m *candidate) (inference.Request, turnkeeper.Usage, e
 	}
 	asked := 0
 	for _, message := range request.Messages {
-		asked += Count(m.Tokens.Counter, message.Text)
+		asked += prompt.Count(m.Tokens.Counter, message.Text)
 	}
 	answer := s.t.sideAnswer(m)
-	if room := Room(m.Window, answer); asked > room {
+	if room := prompt.Room(m.Window, answer); asked > room {
 		return request, turnkeeper.Usage{}, m.failure(inference.ClassContextOverflow, fmt.Sprintf(
 			"the question takes about %d tokens, and %d of the model's window of %d are left for it", asked, room, m.Window))
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"turnkeeper/agentturn/prompt"
 
 	"go.uber.org/zap"
 
@@ -160,7 +161,7 @@ func isSpawn(call turnkeeper.ToolCall) bool {
 
 // owed says that the model cannot be asked before this call has its result: it was
 // shown nothing for it.
-func owed(call turnkeeper.ToolCall) bool { return isSpawn(call) && !WentOn(call) }
+func owed(call turnkeeper.ToolCall) bool { return isSpawn(call) && !prompt.WentOn(call) }
 
 // spawn starts a call that gives work to another agent: one write has its start, the
 // message, and the handle where it is not waited for.
@@ -275,7 +276,7 @@ func (t *turn) replied(ctx context.Context, call *turnkeeper.ToolCall, arrived t
 	}
 	text := replyText(end)
 	var result turnkeeper.CallResult
-	if WentOn(*call) {
+	if prompt.WentOn(*call) {
 		result = t.later(call, tools.Result{Text: text})
 	} else {
 		result = t.take(call, tools.Result{Text: text}, outputs.NewID())
@@ -336,7 +337,7 @@ func callLines(calls []turnkeeper.ReplyCall) string {
 	}
 	var lines strings.Builder
 	for _, c := range calls {
-		lines.WriteString("\n" + outputs.Preview("- "+plainName(c.Name)+": "+outcomeWords(c.State, c.Problem)))
+		lines.WriteString("\n" + outputs.Preview("- "+prompt.PlainName(c.Name)+": "+outcomeWords(c.State, c.Problem)))
 	}
 	return lines.String()
 }

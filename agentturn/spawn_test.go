@@ -11,6 +11,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"turnkeeper/agentturn/prompt"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -121,7 +122,7 @@ func TestASubAgentThatIsNotWaitedFor(t *testing.T) {
 		b.bounds.MaxRounds = 5
 		b.waits()
 		call := b.store.calls()[0]
-		if !agentturn.WentOn(call) || len(b.requests()) != 2 {
+		if !prompt.WentOn(call) || len(b.requests()) != 2 {
 			t.Errorf("the call is %+v after %d requests", call, len(b.requests()))
 		}
 		b.store.reply(farKey, good("scout", "under the stone"))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"turnkeeper/agentturn/prompt"
 	"unicode/utf8"
 
 	"turnkeeper"
@@ -57,7 +58,7 @@ func (t *turn) shelf(used *meter) tools.Outputs {
 
 // Find is the result of a call by any of its names.
 func (s *shelf) Find(ctx context.Context, id string) (o tools.Output, found bool, err error) {
-	i := IndexOf(s.calls, id)
+	i := prompt.IndexOf(s.calls, id)
 	if i < 0 {
 		return s.attached(ctx, id)
 	}
@@ -75,7 +76,7 @@ func (s *shelf) Find(ctx context.Context, id string) (o tools.Output, found bool
 		return o, true, nil
 	}
 	stored, err := s.store.DescribeOutput(ctx, s.turn, call.OutputID)
-	if errors.Is(err, turnkeeper.ErrNotFound) && WentOn(call) { // its worker was lost, and only told of it
+	if errors.Is(err, turnkeeper.ErrNotFound) && prompt.WentOn(call) { // its worker was lost, and only told of it
 		if o.Failure = call.Preview; call.State == turnkeeper.CallSucceeded {
 			o.Failure = ""
 			shownWhole(&o, call.Preview)
@@ -86,7 +87,7 @@ func (s *shelf) Find(ctx context.Context, id string) (o tools.Output, found bool
 		return o, false, err
 	}
 	s.stored(&o, call, stored)
-	if WentOn(call) && call.State != turnkeeper.CallSucceeded {
+	if prompt.WentOn(call) && call.State != turnkeeper.CallSucceeded {
 		o.Failure, err = o.Read(ctx, 0, int64(s.maxChars))
 	}
 	s.extractable(&o, stored.SHA256)
@@ -151,7 +152,7 @@ func (s *shelf) unseen(call turnkeeper.ToolCall, chars int64) int64 {
 		if err != nil {
 			continue
 		}
-		if i := IndexOf(s.calls, asked.ID); i < 0 || s.calls[i].Key != call.Key {
+		if i := prompt.IndexOf(s.calls, asked.ID); i < 0 || s.calls[i].Key != call.Key {
 			continue
 		}
 		from := seen

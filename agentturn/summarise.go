@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"time"
+	"turnkeeper/agentturn/prompt"
 	"unicode/utf8"
 
 	"go.uber.org/zap"
@@ -21,7 +22,7 @@ const (
 // withSummary gives a request that leaves out earlier turns a summary of them,
 // if it may have one and has none. That takes a model call, once a turn. Where
 // it fails the request stays as it is: it says how many turns are not shown.
-func (a *attempt) withSummary(ctx context.Context, request Request) (Request, error) {
+func (a *attempt) withSummary(ctx context.Context, request prompt.Request) (prompt.Request, error) {
 	turns := a.t.prompt.ToSummarise(a.model.Model, a.at, request)
 	if len(turns) == 0 {
 		return request, nil

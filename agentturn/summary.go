@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"turnkeeper/agentturn/prompt"
 
 	"turnkeeper"
 	"turnkeeper/outputs"
@@ -38,7 +39,7 @@ func summaryLine(call turnkeeper.ToolCall, output bool) string {
 	if output {
 		told = withOutput(call)
 	}
-	return outputs.Preview("- " + plainName(call.Name) + ": " + told)
+	return outputs.Preview("- " + prompt.PlainName(call.Name) + ": " + told)
 }
 
 // outcomeWords are the state of a call, and its problem where that says more.

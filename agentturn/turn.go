@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
+	"turnkeeper/agentturn/prompt"
 
 	"go.uber.org/zap"
 
@@ -23,7 +24,7 @@ type turn struct {
 	record  turnkeeper.Record
 	def     *agentdef.Definition
 	bounds  turnkeeper.Bounds
-	offered Offer // what the agent may call, in the order it lists it
+	offered prompt.Offer // what the agent may call, in the order it lists it
 	journal Journal
 	log     *zap.Logger
 	models  []*candidate // found on the first model call
@@ -35,8 +36,8 @@ type turn struct {
 
 	extracting chan struct{} // a slot for each model call that may search stored results at once
 
-	prompt     *State
-	counted    *Cache           // of the process
+	prompt     *prompt.State
+	counted    *prompt.Cache    // of the process
 	beside     turnkeeper.Usage // of model calls that are no round, for the next one
 	leftBehind *atomic.Int64    // tools of the process that did not return in their time
 
@@ -74,7 +75,7 @@ func TurnFields(turn turnkeeper.Turn, traceParent string) []zap.Field {
 // decided.
 type state func(ctx context.Context) (state, error)
 
-func newTurn(cfg Config, a Assignment, journal Journal, learned *Calibrations) *turn {
+func newTurn(cfg Config, a Assignment, journal Journal, learned *prompt.Calibrations) *turn {
 	bounds := a.Bounds
 	if bounds == (turnkeeper.Bounds{}) {
 		bounds = a.Definition.Bounds(cfg.Bounds)
@@ -93,10 +94,10 @@ func newTurn(cfg Config, a Assignment, journal Journal, learned *Calibrations) *
 	}
 	t.health, t.began = newModelHealth(a.Record), now
 	t.subAgents = map[turnkeeper.CallKey]*SubAgentData{}
-	t.offered = Offer{
+	t.offered = prompt.Offer{
 		Registry: withSpawn(offered(cfg, a.Definition, bounds), t.spawnable(), cfg.Agents), Bounds: bounds, Stored: cfg.Outputs != nil,
 	}
-	t.prompt = NewState(a.Record, a.Definition, t.offered, learned)
+	t.prompt = prompt.NewState(a.Record, a.Definition, t.offered, learned)
 	if t.wall.IsZero() {
 		t.wall = now.Add(bounds.MaxDuration - a.Record.Elapsed)
 	}
@@ -125,7 +126,7 @@ func offered(cfg Config, d *agentdef.Definition, bounds turnkeeper.Bounds) *tool
 		turnkeeper.ToolWaitForToolOutput: !handles,
 	}
 	var known []string
-	for _, name := range slices.Concat(d.Tools, Readers) {
+	for _, name := range slices.Concat(d.Tools, prompt.Readers) {
 		if _, ok := all.Get(name); ok && !off[name] && !slices.Contains(known, name) {
 			known = append(known, name)
 		}
@@ -256,7 +257,7 @@ func emptyEntry(e turnkeeper.Entry) bool {
 }
 
 // calls are all calls of the turn in the order they were asked for.
-func (t *turn) calls() []turnkeeper.ToolCall { return CallsOf(t.rounds) }
+func (t *turn) calls() []turnkeeper.ToolCall { return prompt.CallsOf(t.rounds) }
 
 // call is the turn's own copy of a call; it exists.
 func (t *turn) call(key turnkeeper.CallKey) *turnkeeper.ToolCall {
@@ -316,7 +317,9 @@ func (t *turn) guard(f func() error) (err error) {
 }
 
 // moment is the turn as requests show it.
-func (t *turn) moment(final bool) Moment { return Moment{Rounds: t.rounds, Final: final, Age: t.runs} }
+func (t *turn) moment(final bool) prompt.Moment {
+	return prompt.Moment{Rounds: t.rounds, Final: final, Age: t.runs}
+}
 
 // runs is how long a call has been in the background.
 func (t *turn) runs(call turnkeeper.ToolCall) time.Duration {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"turnkeeper/agentturn/prompt"
 
 	"turnkeeper"
 	"turnkeeper/outputs"
@@ -42,7 +43,7 @@ func sizeOf(r tools.Result) int64 {
 // untold are the calls that were done in the background when the shelf was made.
 func (s *shelf) untold(ctx context.Context) (done []tools.Finished, err error) {
 	for _, call := range s.calls {
-		if !WentOn(call) || !call.State.Answered() || s.told(call.OutputID) {
+		if !prompt.WentOn(call) || !call.State.Answered() || s.told(call.OutputID) {
 			continue
 		}
 		stored, err := s.store.DescribeOutput(ctx, s.turn, call.OutputID)

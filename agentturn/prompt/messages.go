@@ -1,4 +1,4 @@
-package agentturn
+package prompt
 
 import (
 	"cmp"
@@ -67,7 +67,7 @@ func (w *wording) inWords(messages []inference.Message) []inference.Message {
 	}
 	for _, result := range messages[1:] {
 		if w.version >= firstQuoted {
-			fmt.Fprintf(&told, "\n\n%s:\n%s", plainName(result.Tool), quoteLines(result.Text))
+			fmt.Fprintf(&told, "\n\n%s:\n%s", PlainName(result.Tool), quoteLines(result.Text))
 			continue
 		}
 		fmt.Fprintf(&told, "\n\n%s: %s", result.Tool, result.Text)

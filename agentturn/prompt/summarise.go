@@ -1,4 +1,4 @@
-package agentturn
+package prompt
 
 import (
 	"cmp"
@@ -53,7 +53,7 @@ func conversation(before string, turns []turnkeeper.Past, chars int) string {
 	for _, past := range turns {
 		fmt.Fprintf(&b, "\n\nUser: %s", quoteRest(Ends(past.Body, chars)))
 		for _, call := range CallsOf(past.Rounds) {
-			name := plainName(call.Name)
+			name := PlainName(call.Name)
 			if hadEffect(call) {
 				name += " " + Ends(call.Arguments, chars)
 			}

@@ -1,4 +1,4 @@
-package agentturn
+package prompt
 
 import (
 	"encoding/json"

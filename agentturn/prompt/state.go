@@ -1,4 +1,11 @@
-package agentturn
+// Package prompt builds the requests of a turn. An Input, which is a turn before a round,
+// is fitted into the window of a model: that gives a Plan, which is written down as a
+// Recipe, and the Request that is made of both. Rebuild makes a request again from the
+// journal and its recipe. Estimates are corrected by what providers report.
+//
+// It must not know contexts, clocks, journals or models: what it returns depends on what
+// it is given alone.
+package prompt
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-package agentturn
+package prompt
 
 import (
 	"fmt"
@@ -34,7 +34,7 @@ var toolName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,100}$`)
 
 // plainName returns the name of a called tool for a text of the program. A name that no tool
 // can have is quoted: it is what a model has written.
-func plainName(name string) string {
+func PlainName(name string) string {
 	if toolName.MatchString(name) {
 		return name
 	}
@@ -132,13 +132,13 @@ func (s *State) imitations(rounds []turnkeeper.Round) string {
 	}
 	for _, call := range CallsOf(rounds) {
 		if s.imitated(0, call) {
-			add(fmt.Sprintf("- %s (tool_call_id %q)", plainName(call.Name), call.WireID))
+			add(fmt.Sprintf("- %s (tool_call_id %q)", PlainName(call.Name), call.WireID))
 		}
 	}
 	for _, past := range s.history {
 		for _, call := range CallsOf(past.Rounds) {
 			if s.imitated(past.TurnID, call) {
-				add(fmt.Sprintf("- %s, in an earlier turn", plainName(call.Name)))
+				add(fmt.Sprintf("- %s, in an earlier turn", PlainName(call.Name)))
 			}
 		}
 	}
