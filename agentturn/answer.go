@@ -9,6 +9,7 @@ import (
 	"turnkeeper/agentturn/prompt"
 
 	"turnkeeper"
+	"turnkeeper/agentturn/transcript"
 	"turnkeeper/outputs"
 	"turnkeeper/tools"
 )
@@ -29,7 +30,7 @@ func (t *turn) apply(call *turnkeeper.ToolCall, result turnkeeper.CallResult) {
 	call.State, call.Shown, call.Preview = result.State, result.Shown, result.Preview
 	call.OutputID = cmp.Or(result.OutputID, call.OutputID)
 	if result.State == turnkeeper.CallRunning {
-		t.event(turnkeeper.EventNotice, call.Key.Round, 0, NoticeData{Text: call.Name + " goes on in the background"})
+		t.events.Event(turnkeeper.EventNotice, call.Key.Round, 0, transcript.NoticeData{Text: call.Name + " goes on in the background"})
 		t.tellIfOver(call.Key.Round)
 		return
 	}
@@ -55,13 +56,13 @@ func (t *turn) tellIfOver(number int) {
 	}) {
 		return
 	}
-	t.event(turnkeeper.EventRoundStop, number, 0, RoundStopData{
+	t.events.Event(turnkeeper.EventRoundStop, number, 0, transcript.RoundStopData{
 		FinishReason: round.FinishReason, Model: round.Model, Calls: len(round.Calls), Usage: round.Usage,
 	})
 }
 
 func (t *turn) tellResult(call turnkeeper.ToolCall) {
-	t.event(turnkeeper.EventToolResult, call.Key.Round, t.newBlock(), ToolData{
+	t.events.Event(turnkeeper.EventToolResult, call.Key.Round, t.events.Block(), transcript.ToolData{
 		Call: call.Key.String(), Name: call.Name, State: call.State,
 		Preview: call.Preview, Millis: call.Duration.Milliseconds(), SubAgent: t.subAgents[call.Key],
 	})

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"time"
 	"turnkeeper/agentturn/prompt"
+	"turnkeeper/agentturn/transcript"
 
 	"go.uber.org/zap"
 
@@ -45,14 +46,15 @@ func (t *turn) generate(ctx context.Context) (answer, error) {
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	call := &modelCall{t: t, number: len(t.rounds) + 1, final: t.lastRound(), stop: stop}
+	call := &modelCall{t: t, ctx: ctx, number: len(t.rounds) + 1, final: t.lastRound(), stop: stop}
 	call.at = t.moment(call.final)
-	t.stream = &stream{t: t, ctx: ctx, round: call.number, final: call.final, stop: stop}
+	call.stream = t.events.NewStream(call.number, transcript.RoundStartData{Of: t.bounds.MaxRounds, Final: call.final})
+	t.stream = call.stream
 
 	started := time.Now()
 	res, err := call.ask(ctx, models)
 	for times := 1; err != nil; times++ {
-		if cause := t.stream.err; cause != nil {
+		if cause := call.unwritable; cause != nil {
 			return answer{}, cause
 		}
 		if ctx.Err() == nil { // else it says nothing of the models
@@ -68,11 +70,11 @@ func (t *turn) generate(ctx context.Context) (answer, error) {
 		}
 		res, err = call.ask(ctx, all)
 	}
-	if cause := t.stream.err; cause != nil {
+	if cause := call.unwritable; cause != nil {
 		return answer{}, cause
 	}
 	t.answeredBy(call.answered)
-	t.stream.complete(res)
+	t.stream.Complete(res)
 	t.stream = nil
 	res.Attempts += call.again
 	return answer{number: call.number, final: call.final, latency: time.Since(started), sent: call.sent, Response: res}, nil
@@ -81,13 +83,17 @@ func (t *turn) generate(ctx context.Context) (answer, error) {
 // A modelCall is the model call of one round, through all its attempts.
 type modelCall struct {
 	t      *turn
+	ctx    context.Context //nolint:containedctx // of the call, through all its attempts
 	number int
 	final  bool
 	at     prompt.Moment
-	stop   context.CancelCauseFunc // ends the call, whatever attempts are left
-	again  int                     // attempts beside those that the chain counts
-	sends  int                     // requests sent, for the Observer
-	sent   prompt.Request          // of the newest answer
+	stream *transcript.Stream
+	// unwritable is why events of the stream could not be written; the call is over.
+	unwritable error
+	stop       context.CancelCauseFunc // ends the call, whatever attempts are left
+	again      int                     // attempts beside those that the chain counts
+	sends      int                     // requests sent, for the Observer
+	sent       prompt.Request          // of the newest answer
 
 	answered string                      // the model that has answered
 	given    map[string]*inference.Error // failures of the models that the chain gave up, by name
@@ -108,7 +114,7 @@ func (c *modelCall) ask(ctx context.Context, models []*candidate) (inference.Res
 			Name: model.Provider, Model: model.Model.Name, Provider: &attempt{c, model}, Once: c.t.health.probed(model.name),
 		})
 	}
-	return chain.Generate(ctx, inference.Request{}, c.t.stream.delta)
+	return chain.Generate(ctx, inference.Request{}, c.delta)
 }
 
 // longRetried tells that the whole chain has failed and is asked again after a pause.
@@ -173,7 +179,7 @@ func (a *attempt) send(ctx context.Context, request prompt.Request, onDelta func
 	ctx, told := a.observe(ctx, PurposeRound, a.sends, request.Request)
 	a.t.at(ctx, PointModelBefore)
 	started, heard := time.Now(), &overheard{}
-	res, err := a.t.stream.listen(ctx, a.model.provider, request.Request, func(d inference.Delta) {
+	res, err := a.listen(ctx, a.model.provider, request.Request, func(d inference.Delta) {
 		heard.hear(d)
 		onDelta(d)
 	})
@@ -262,4 +268,18 @@ func (a *attempt) usageOf(res inference.Response, requestTokens int) turnkeeper.
 		return res.Usage
 	}
 	return turnkeeper.Usage{InputTokens: int64(requestTokens), OutputTokens: int64(a.model.Tokens.Answer(res)), Estimated: true}
+}
+
+// abandonAttempt voids what the model call under way has streamed, for another
+// attempt.
+func (t *turn) abandonAttempt(reason string) {
+	if t.stream != nil {
+		t.stream.Rollback(reason)
+	}
+}
+
+// abandonStream does so for good.
+func (t *turn) abandonStream(reason string) {
+	t.abandonAttempt(reason)
+	t.stream = nil
 }

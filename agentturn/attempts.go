@@ -8,6 +8,7 @@ import (
 	"turnkeeper/agentturn/prompt"
 
 	"turnkeeper"
+	"turnkeeper/agentturn/transcript"
 	"turnkeeper/inference"
 	"turnkeeper/outputs"
 )
@@ -28,7 +29,7 @@ func (o *overheard) hear(d inference.Delta) {
 		o.reasoning.WriteString(d.Text)
 	case inference.DeltaTool:
 		if d.Name != "" {
-			fmt.Fprintf(&o.calls, "\n[call of %s] ", cleanName(d.Name))
+			fmt.Fprintf(&o.calls, "\n[call of %s] ", transcript.CleanName(d.Name))
 		}
 		o.calls.WriteString(d.Text)
 	default:

@@ -94,7 +94,7 @@ func (t *turn) rerun(ctx context.Context, call *turnkeeper.ToolCall, spec tools.
 	if err := t.dropDraft(ctx, call.OutputID); err != nil {
 		return err
 	}
-	t.told = len(t.next.Events)
+	t.events.Mark()
 	start := newStart(call)
 	t.next.Starts = append(t.next.Starts, start)
 	t.next.Results = append(t.next.Results, turnkeeper.CallResult{

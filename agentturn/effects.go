@@ -7,6 +7,7 @@ import (
 	"turnkeeper/agentturn/prompt"
 
 	"turnkeeper"
+	"turnkeeper/agentturn/transcript"
 	"turnkeeper/tools"
 )
 
@@ -51,7 +52,7 @@ func (t *turn) notBegun(call *turnkeeper.ToolCall) {
 
 // start makes the start of a call durable, together with everything not yet written.
 func (t *turn) start(ctx context.Context, call *turnkeeper.ToolCall) error {
-	t.told = len(t.next.Events)
+	t.events.Mark()
 	t.next.Starts = append(t.next.Starts, newStart(call))
 	t.tellStarted(call)
 	return t.commit(ctx)
@@ -63,7 +64,8 @@ func (t *turn) start(ctx context.Context, call *turnkeeper.ToolCall) error {
 func (t *turn) dropStarts() {
 	kept := slices.DeleteFunc(slices.Clone(t.next.Starts), func(s turnkeeper.CallStart) bool { return !t.hasResult(s.Key) })
 	if len(kept) < len(t.next.Starts) {
-		t.next.Starts, t.next.Events = kept, t.next.Events[:t.told]
+		t.next.Starts = kept
+		t.events.Rewind()
 	}
 }
 
@@ -77,7 +79,7 @@ func newStart(call *turnkeeper.ToolCall) turnkeeper.CallStart {
 }
 
 func (t *turn) tellStarted(call *turnkeeper.ToolCall) {
-	t.event(turnkeeper.EventToolStarted, call.Key.Round, 0, ToolData{
+	t.events.Event(turnkeeper.EventToolStarted, call.Key.Round, 0, transcript.ToolData{
 		Call: call.Key.String(), Name: call.Name, State: turnkeeper.CallStarted,
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"turnkeeper"
+	"turnkeeper/agentturn/transcript"
 	"turnkeeper/outputs"
 	"turnkeeper/tools"
 )
@@ -41,7 +42,7 @@ func (t *turn) detach(ctx context.Context, call *turnkeeper.ToolCall, spec tools
 			return err
 		}
 	}
-	t.told = len(t.next.Events)
+	t.events.Mark()
 	start := newStart(call)
 	start.Detached = spec.Timeout
 	id := cmp.Or(call.OutputID, outputs.NewID())
@@ -103,11 +104,11 @@ func (t *turn) arrival(ctx context.Context, call *turnkeeper.ToolCall, result tu
 // waiting is the end of a dispatch whose turn goes on when a call has ended
 // elsewhere.
 func (t *turn) waiting() *ending {
-	var data TurnWaitingData
+	var data transcript.TurnWaitingData
 	for _, call := range t.elsewhere() {
 		data.Calls = append(data.Calls, call.Key.String())
 	}
-	t.event(turnkeeper.EventTurnWaiting, 0, 0, data)
+	t.events.Event(turnkeeper.EventTurnWaiting, 0, 0, data)
 	return &ending{state: turnkeeper.TurnWaiting}
 }
 

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"turnkeeper"
+	"turnkeeper/agentturn/transcript"
 	"turnkeeper/outputs"
 	"turnkeeper/tools"
 )
@@ -46,7 +47,7 @@ func (t *turn) finish(ctx context.Context, e ending) (turnkeeper.Outcome, error)
 	t.keepBeside()
 	outcome := t.outcome(e)
 	if e.state.Terminal() {
-		t.event(endEvent(e.state), 0, 0, TurnEndData{
+		t.events.Event(endEvent(e.state), 0, 0, transcript.TurnEndData{
 			State: outcome.State, StopReason: outcome.StopReason, Rounds: len(t.rounds), Calls: len(t.calls()),
 			Reply: outcome.Reply, Retry: outcome.Retry,
 		})

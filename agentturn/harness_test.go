@@ -20,6 +20,7 @@ import (
 	"turnkeeper/agentdef"
 	"turnkeeper/agentturn"
 	"turnkeeper/agentturn/extract"
+	"turnkeeper/agentturn/transcript"
 	"turnkeeper/inference"
 	"turnkeeper/inference/inferencetest"
 	"turnkeeper/tools"
@@ -365,11 +366,11 @@ func (b *bench) streamed(round int) string {
 		case turnkeeper.EventRoundRollback:
 			text = ""
 		case turnkeeper.EventBlockStart:
-			var data agentturn.BlockStartData
+			var data transcript.BlockStartData
 			b.decode(e.Data, &data)
 			kinds[e.Block] = data.Kind
 		case turnkeeper.EventBlockDelta:
-			var data agentturn.BlockDeltaData
+			var data transcript.BlockDeltaData
 			b.decode(e.Data, &data)
 			if kinds[e.Block] == "text" {
 				text += data.Text

@@ -6,6 +6,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentdef"
+	"turnkeeper/agentturn/transcript"
 )
 
 // Results of calls that are still open when a turn is closed without a worker.
@@ -43,15 +44,12 @@ func Lost(lost turnkeeper.LostGrant, agent string, definition []byte, rounds []t
 	outcome.Reply, outcome.Silent = r.text, r.silent
 	var events []turnkeeper.Event
 	if open != 0 {
-		events = append(events, turnkeeper.Event{
-			TurnID: turn, Type: turnkeeper.EventRoundRollback, Round: open, Data: encode(RollbackData{Reason: string(turnkeeper.StopWorkerLost)}),
-		})
+		events = append(events, transcript.NewEvent(turn, turnkeeper.EventRoundRollback, open, 0,
+			transcript.RollbackData{Reason: string(turnkeeper.StopWorkerLost)}))
 	}
-	return outcome, append(events, turnkeeper.Event{
-		TurnID: turn, Type: turnkeeper.EventTurnComplete, Data: encode(TurnEndData{
-			State: outcome.State, StopReason: outcome.StopReason, Rounds: len(rounds), Calls: len(prompt.CallsOf(rounds)), Reply: outcome.Reply,
-		}),
-	})
+	return outcome, append(events, transcript.NewEvent(turn, turnkeeper.EventTurnComplete, 0, 0, transcript.TurnEndData{
+		State: outcome.State, StopReason: outcome.StopReason, Rounds: len(rounds), Calls: len(prompt.CallsOf(rounds)), Reply: outcome.Reply,
+	}))
 }
 
 func times(n int) string {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/agentturn/transcript"
 	"turnkeeper/outputs"
 )
 
@@ -26,19 +27,19 @@ type progressNotes struct {
 	mu     sync.Mutex
 	kept   []keptNote
 	order  []turnkeeper.CallKey
-	latest map[turnkeeper.CallKey]NoticeData
+	latest map[turnkeeper.CallKey]transcript.NoticeData
 	told   map[turnkeeper.CallKey]int
 }
 
 // A keptNote is one that no later one takes the place of.
 type keptNote struct {
 	key  turnkeeper.CallKey
-	data NoticeData
+	data transcript.NoticeData
 }
 
 func newProgressNotes() *progressNotes {
 	return &progressNotes{
-		bell: make(chan struct{}, 1), latest: map[turnkeeper.CallKey]NoticeData{}, told: map[turnkeeper.CallKey]int{},
+		bell: make(chan struct{}, 1), latest: map[turnkeeper.CallKey]transcript.NoticeData{}, told: map[turnkeeper.CallKey]int{},
 	}
 }
 
@@ -78,12 +79,12 @@ func (n *progressNotes) ring() {
 	}
 }
 
-func noteOf(key turnkeeper.CallKey, name, text string) NoticeData {
+func noteOf(key turnkeeper.CallKey, name, text string) transcript.NoticeData {
 	text = outputs.Clean(text)
 	if runes := []rune(text); len(runes) > maxNoteChars {
 		text = string(runes[:maxNoteChars]) + "…"
 	}
-	return NoticeData{Text: name + ": " + text, Call: key.String()}
+	return transcript.NoticeData{Text: name + ": " + text, Call: key.String()}
 }
 
 // tellProgress makes events of what calls told, with the next write.
@@ -93,13 +94,13 @@ func (t *turn) tellProgress() {
 	defer n.mu.Unlock()
 	for _, note := range n.kept {
 		if !t.call(note.key).State.Answered() {
-			t.event(turnkeeper.EventNotice, note.key.Round, 0, note.data)
+			t.events.Event(turnkeeper.EventNotice, note.key.Round, 0, note.data)
 		}
 	}
 	n.kept = nil
 	for _, key := range n.order {
 		if !t.call(key).State.Answered() {
-			t.event(turnkeeper.EventNotice, key.Round, 0, n.latest[key])
+			t.events.Event(turnkeeper.EventNotice, key.Round, 0, n.latest[key])
 		}
 		delete(n.latest, key)
 	}

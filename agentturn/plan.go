@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"turnkeeper"
+	"turnkeeper/agentturn/transcript"
 	"turnkeeper/inference"
 	"turnkeeper/outputs"
 	"turnkeeper/tools"
@@ -129,7 +130,7 @@ func (p *planner) add(ctx context.Context, key turnkeeper.CallKey, wire inferenc
 		Key:        key,
 		ProviderID: outputs.Clean(wire.ID),
 		WireID:     p.wireID(wire.ID, key),
-		Name:       cleanName(wire.Name),
+		Name:       transcript.CleanName(wire.Name),
 		State:      turnkeeper.CallPlanned,
 		Effect:     turnkeeper.EffectOnce,
 	}
@@ -227,19 +228,7 @@ func (p *planner) wireID(id string, key turnkeeper.CallKey) string {
 	return id
 }
 
-const (
-	maxWireID   = 200 // bytes
-	maxToolName = 100 // characters; no tool has a longer name
-)
-
-// cleanName returns a tool's name as a model wrote it, made fit to be stored and quoted.
-func cleanName(name string) string {
-	name = outputs.Clean(name)
-	if utf8.RuneCountInString(name) > maxToolName {
-		name = string([]rune(name)[:maxToolName])
-	}
-	return name
-}
+const maxWireID = 200 // bytes
 
 // notFound returns the result of a call of an unknown tool. It does not reveal whether
 // the tool is missing or the agent may not use it, and names what was offered.

@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"turnkeeper"
+	"turnkeeper/agentturn/transcript"
 	"turnkeeper/outputs"
 	"turnkeeper/tools"
 )
@@ -65,17 +66,17 @@ func (t *turn) measure(ctx context.Context, call turnkeeper.ToolCall) {
 func (t *turn) announce() {
 	turn := t.record.Turn
 	if turn.LastSeq == 0 {
-		data := TurnStartData{Trigger: turn.Trigger, Agent: turn.Agent, Message: turn.MessageID, Attempt: turn.Attempt}
+		data := transcript.TurnStartData{Trigger: turn.Trigger, Agent: turn.Agent, Message: turn.MessageID, Attempt: turn.Attempt}
 		if l := t.record.Lineage; l.Parent != 0 {
-			data.Parent = &ParentData{Turn: l.Parent, Call: l.Call.String(), Root: l.Root}
+			data.Parent = &transcript.ParentData{Turn: l.Parent, Call: l.Call.String(), Root: l.Root}
 		}
-		t.event(turnkeeper.EventTurnStart, 0, 0, data)
+		t.events.Event(turnkeeper.EventTurnStart, 0, 0, data)
 		return
 	}
 	if t.record.OpenRound != 0 {
-		t.event(turnkeeper.EventRoundRollback, t.record.OpenRound, 0, RollbackData{Reason: string(turnkeeper.StopWorkerLost)})
+		t.events.Event(turnkeeper.EventRoundRollback, t.record.OpenRound, 0, transcript.RollbackData{Reason: string(turnkeeper.StopWorkerLost)})
 	}
-	t.event(turnkeeper.EventTurnResumed, 0, 0, TurnResumedData{Dispatch: turn.Dispatches})
+	t.events.Event(turnkeeper.EventTurnResumed, 0, 0, transcript.TurnResumedData{Dispatch: turn.Dispatches})
 }
 
 // settle finds out what became of a started call that must not run again.

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"turnkeeper"
+	"turnkeeper/agentturn/transcript"
 	"turnkeeper/outputs"
 	"turnkeeper/tools"
 )
@@ -60,7 +61,7 @@ func spawnTool(agents []string, describe Agents) tools.Tool {
 			about.WriteString(": " + text)
 		}
 	}
-	schema := encode(map[string]any{
+	schema := prompt.Canonical(map[string]any{
 		"type": "object", "additionalProperties": false, "required": []string{"agent", "task"},
 		"properties": map[string]any{
 			"agent": map[string]any{"type": "string", "enum": agents, "description": "Who is to do it."},
@@ -151,7 +152,7 @@ type spawnFailure struct {
 }
 
 func notSpawned(agent, reason, detail string) string {
-	return string(encode(spawnFailure{Error: "the agent was not spawned", Agent: agent, Reason: reason, Detail: detail}))
+	return string(prompt.Canonical(spawnFailure{Error: "the agent was not spawned", Agent: agent, Reason: reason, Detail: detail}))
 }
 
 // isSpawn says that a call's message to a sub-agent is written, and not answered.
@@ -181,7 +182,7 @@ func (t *turn) spawn(ctx context.Context, call *turnkeeper.ToolCall) error {
 		Root: cmp.Or(t.record.Lineage.Root, turn.ID), Agents: append(slices.Clone(t.record.Lineage.Within(turn.Agent)), args.Agent),
 		TraceParent: t.traceBelow(ctx, call.Key),
 	}
-	t.told = len(t.next.Events)
+	t.events.Mark()
 	handle := turnkeeper.CallResult{Key: call.Key, Nonce: start.Nonce, State: turnkeeper.CallRunning, Shown: shownUnreplied}
 	if args.Async && t.offered.Retrieves() {
 		handle.OutputID = outputs.NewID()
@@ -189,9 +190,9 @@ func (t *turn) spawn(ctx context.Context, call *turnkeeper.ToolCall) error {
 	}
 	t.next.Starts = append(t.next.Starts, start)
 	t.next.Results = append(t.next.Results, handle)
-	t.event(turnkeeper.EventToolStarted, call.Key.Round, 0, ToolData{
+	t.events.Event(turnkeeper.EventToolStarted, call.Key.Round, 0, transcript.ToolData{
 		Call: call.Key.String(), Name: call.Name, State: turnkeeper.CallStarted,
-		SubAgent: &SubAgentData{Agent: args.Agent, Message: message, Conversation: turnkeeper.SpawnConversation(turn.ID, call.Key)},
+		SubAgent: &transcript.SubAgentData{Agent: args.Agent, Message: message, Conversation: turnkeeper.SpawnConversation(turn.ID, call.Key)},
 	})
 	if err := t.commit(ctx); err != nil {
 		t.next.Results = slices.DeleteFunc(t.next.Results, func(r turnkeeper.CallResult) bool { return r.Nonce == start.Nonce })
@@ -270,7 +271,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 // the way of every tool's result. Its transcript does not come with it.
 func (t *turn) replied(ctx context.Context, call *turnkeeper.ToolCall, arrived turnkeeper.CallResult) turnkeeper.CallResult {
 	end := *arrived.Spawned
-	t.subAgents[call.Key] = &SubAgentData{
+	t.subAgents[call.Key] = &transcript.SubAgentData{
 		Agent: end.Agent, Message: end.Message, Turn: end.Turn, Outcome: end.Outcome,
 		Conversation: turnkeeper.SpawnConversation(t.record.Turn.ID, call.Key),
 	}
@@ -327,7 +328,7 @@ func replyText(end turnkeeper.SpawnEnd) string {
 	if end.Trouble.Refused() {
 		failure.Error = "the agent was not spawned"
 	}
-	return string(encode(failure))
+	return string(prompt.Canonical(failure))
 }
 
 // callLines say what became of each call of a reply.

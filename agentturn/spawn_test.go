@@ -17,6 +17,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
+	"turnkeeper/agentturn/transcript"
 	"turnkeeper/inference"
 	"turnkeeper/inference/inferencetest"
 	"turnkeeper/tools/builtin"
@@ -332,11 +333,11 @@ func TestEventsOfASubAgent(t *testing.T) {
 		for _, e := range b.store.events {
 			switch e.Type {
 			case turnkeeper.EventTurnStart:
-				var data agentturn.TurnStartData
+				var data transcript.TurnStartData
 				b.decode(e.Data, &data)
 				told = append(told, fmt.Sprintf("%+v", *data.Parent))
 			case turnkeeper.EventToolStarted, turnkeeper.EventToolResult:
-				var data agentturn.ToolData
+				var data transcript.ToolData
 				b.decode(e.Data, &data)
 				told = append(told, fmt.Sprintf("%s %+v", e.Type, *data.SubAgent))
 			case turnkeeper.EventRoundStop:

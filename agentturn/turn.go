@@ -15,6 +15,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentdef"
 	"turnkeeper/agentturn/extract"
+	"turnkeeper/agentturn/transcript"
 	"turnkeeper/tools"
 )
 
@@ -44,10 +45,9 @@ type turn struct {
 	round    openRound          // that this dispatch is in
 	rounds   []turnkeeper.Round // as decided, with what next has not made durable yet
 	next     turnkeeper.Entry   // decided and not yet durable
-	block    int                // next block number
+	events   *transcript.Transcript
 	progress *progressNotes     // of the calls that run
-	told     int                // events in next before those of its starts
-	stream   *stream            // of the model call under way; nil: none
+	stream   *transcript.Stream // of the model call under way; nil: none
 	values   resolvedCall       // the arguments of the call that is run next, where these had handles
 
 	// interrupted are calls that were stopped while they ran, with what to
@@ -58,8 +58,8 @@ type turn struct {
 
 	unseen bool // a call has ended that no request has told of
 
-	stillFor  time.Time                            // until then the turn stands still for replies of sub-agents
-	subAgents map[turnkeeper.CallKey]*SubAgentData // that have ended, for the watchers
+	stillFor  time.Time                                       // until then the turn stands still for replies of sub-agents
+	subAgents map[turnkeeper.CallKey]*transcript.SubAgentData // that have ended, for the watchers
 
 	end *ending // set by the state that ends the loop
 }
@@ -86,14 +86,14 @@ func newTurn(cfg Config, a Assignment, journal Journal, learned *prompt.Calibrat
 		progress: newProgressNotes(),
 		log:      cfg.Log.With(TurnFields(a.Record.Turn, a.Record.Message.TraceParent)...),
 		loaded:   now, wall: a.WallDeadline, lease: a.LeaseDeadline,
-		block:       max(1, a.Record.NextBlock),
+		events:      transcript.New(a.Record.Turn.ID, a.Record.NextBlock),
 		interrupted: map[turnkeeper.CallKey]turnkeeper.CallResult{},
 		jobs:        map[turnkeeper.CallKey]*job{},
 		extracting:  make(chan struct{}, extract.Parallel),
 		unseen:      unseenIn(a.Record.Rounds),
 	}
 	t.health, t.began = newModelHealth(a.Record), now
-	t.subAgents = map[turnkeeper.CallKey]*SubAgentData{}
+	t.subAgents = map[turnkeeper.CallKey]*transcript.SubAgentData{}
 	t.offered = prompt.Offer{
 		Registry: withSpawn(offered(cfg, a.Definition, bounds), t.spawnable(), cfg.Agents), Bounds: bounds, Stored: cfg.Outputs != nil,
 	}
@@ -231,6 +231,7 @@ func (t *turn) commit(ctx context.Context) error {
 	if t.next.Outcome == nil {
 		t.tellProgress()
 	}
+	t.next.Events = t.events.Unwritten()
 	if emptyEntry(t.next) {
 		return nil
 	}
@@ -247,6 +248,7 @@ func (t *turn) commit(ctx context.Context) error {
 		}
 	}
 	t.next = turnkeeper.Entry{}
+	t.events.Written()
 	t.atEach(ctx, writes, ".after")
 	return nil
 }

@@ -1,4 +1,7 @@
-package agentturn
+// Package transcript makes the events of a turn, which watchers read while it runs: blocks
+// and deltas of the model's answer, calls and their results, the end. It knows no journal:
+// its owner writes what is Unwritten.
+package transcript
 
 import (
 	"bytes"
@@ -110,19 +113,48 @@ type (
 	}
 )
 
-// event adds an event to the next write. data nil: none.
-func (t *turn) event(kind turnkeeper.EventType, round, block int, data any) {
-	t.next.Events = append(t.next.Events, turnkeeper.Event{
-		TurnID: t.record.Turn.ID, Type: kind, Round: round, Block: block, Data: encode(data),
-	})
+// A Transcript makes the events of one execution of a turn, and keeps them until they are
+// written. It belongs to one goroutine.
+type Transcript struct {
+	turn      turnkeeper.TurnID
+	block     int // the next block's number
+	unwritten []turnkeeper.Event
+	mark      int // how many were unwritten when Mark was called
 }
 
-// newBlock takes the next block number.
-func (t *turn) newBlock() int {
+// New makes a Transcript of a turn whose next block has a number.
+func New(turn turnkeeper.TurnID, block int) *Transcript {
+	return &Transcript{turn: turn, block: max(1, block)}
+}
+
+// Event adds an event. data nil: it has none.
+func (t *Transcript) Event(kind turnkeeper.EventType, round, block int, data any) {
+	t.unwritten = append(t.unwritten, NewEvent(t.turn, kind, round, block, data))
+}
+
+// NewEvent makes an event of a turn.
+func NewEvent(turn turnkeeper.TurnID, kind turnkeeper.EventType, round, block int, data any) turnkeeper.Event {
+	return turnkeeper.Event{TurnID: turn, Type: kind, Round: round, Block: block, Data: encode(data)}
+}
+
+// Block takes the next block number.
+func (t *Transcript) Block() int {
 	n := t.block
 	t.block++
 	return n
 }
+
+// Unwritten returns the events that are not written yet.
+func (t *Transcript) Unwritten() []turnkeeper.Event { return t.unwritten }
+
+// Written forgets the events: they are written.
+func (t *Transcript) Written() { t.unwritten = nil }
+
+// Mark notes where the events of a start begin, for Rewind.
+func (t *Transcript) Mark() { t.mark = len(t.unwritten) }
+
+// Rewind removes what was added since Mark.
+func (t *Transcript) Rewind() { t.unwritten = t.unwritten[:t.mark] }
 
 func encode(data any) json.RawMessage {
 	if data == nil {
