@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 	"turnkeeper/agentturn/prompt"
+	"turnkeeper/agentturn/toolrun"
 
 	"turnkeeper"
 	"turnkeeper/agentturn/transcript"
@@ -148,14 +149,14 @@ func rawOf(r tools.Result) outputs.Raw {
 
 // toolCall is a call as its tool gets it. What model calls take that it makes
 // is added to used.
-func (t *turn) toolCall(call *turnkeeper.ToolCall, used *meter) tools.Call {
+func (t *turn) toolCall(call *turnkeeper.ToolCall, used *toolrun.Meter) tools.Call {
 	turn := t.record.Turn
 	return tools.Call{
 		TurnID: turn.ID, Agent: turn.Agent, Conversation: turn.Conversation, Lane: turn.Lane, Key: call.Key,
 		Arguments:      t.argumentsOf(call),
-		Outputs:        t.shelf(used),
+		Outputs:        t.outputs(used),
 		IdempotencyKey: idempotencyKey(turn, call.Key),
-		Progress:       t.progress.of(call.Key, call.Name),
+		Progress:       t.progress.Of(call.Key, call.Name),
 		Sample:         t.sampler(call, used),
 	}
 }

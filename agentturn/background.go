@@ -3,10 +3,10 @@ package agentturn
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"time"
 	"turnkeeper/agentturn/prompt"
+	"turnkeeper/agentturn/toolrun"
 
 	"go.uber.org/zap"
 
@@ -15,73 +15,38 @@ import (
 	"turnkeeper/tools"
 )
 
-// A job is one run of a tool, on its own goroutine. A call that takes longer
-// than the turn wants to stand still for goes on in the background: its job is
-// then one of the turn's, until it is collected.
-type job struct {
-	call   turnkeeper.ToolCall // as it was when the job began
-	over   context.Context     // ends when the run did
-	cancel context.CancelCauseFunc
-	done   run // once over has ended
-
-	id     turnkeeper.OutputID // of its output
-	since  time.Time
-	nonce  string // in the background: of its start
-	unread bool   // likewise: nobody wants the result any more
+// launch begins a run of the call's tool. Several may be launched at once, and by several
+// goroutines.
+func (t *turn) launch(ctx context.Context, call *turnkeeper.ToolCall) *toolrun.Run {
+	execute, id := t.prepare(call)
+	return toolrun.Launch(ctx, *call, id, execute)
 }
 
-// launch begins a run of the call's tool. Several may be launched at once, and
-// by several goroutines.
-func (t *turn) launch(ctx context.Context, call *turnkeeper.ToolCall) *job {
-	ctx, cancel := context.WithCancelCause(ctx)
-	over, ended := context.WithCancel(context.Background())
-	j := &job{call: *call, over: over, cancel: cancel, since: time.Now()}
-	execute, id := t.prepare(ctx, call)
-	j.id = id
-	go func() {
-		defer ended()
-		defer cancel(nil)
-		j.done = execute()
-	}()
-	return j
-}
-
-func (j *job) isOver() bool { return j.over.Err() != nil }
-
-// inTime waits for a job as long as the turn stands still for one, and says
-// whether it is over. A job that must not go on in the background is waited for.
-func (t *turn) inTime(j *job) bool {
-	<-t.longEnough(j).Done()
-	return j.isOver()
-}
-
-// longEnough ends when a job is over, or has taken as long as the turn stands still
-// for it.
-func (t *turn) longEnough(j *job) context.Context {
-	if !t.offered.MayGoOn(j.call.Name) {
-		return j.over
+// longEnough returns a channel that is closed when a run is over, or has taken as long as
+// the turn stands still for it. One that must not go on in the background is waited for.
+func (t *turn) longEnough(r *toolrun.Run) <-chan struct{} {
+	if !t.offered.MayGoOn(r.Call.Name) {
+		return r.Over()
 	}
-	ctx, stop := context.WithDeadline(j.over, j.since.Add(t.bounds.AsyncTimeout))
-	context.AfterFunc(ctx, stop)
-	return ctx
+	return r.OverOrAfter(t.bounds.AsyncTimeout)
 }
 
 // goOn sends a job to the background. Its call is answered with a handle, and
 // counts as started from now on, if it did not before.
-func (t *turn) goOn(call *turnkeeper.ToolCall, j *job) {
+func (t *turn) goOn(call *turnkeeper.ToolCall, j *toolrun.Run) {
 	if call.Starts == 0 {
 		start := newStart(call)
 		t.next.Starts = append(t.next.Starts, start)
-		call.Nonce, call.Starts, call.StartedAt = start.Nonce, start.Attempt, j.since
+		call.Nonce, call.Starts, call.StartedAt = start.Nonce, start.Attempt, j.Since
 	}
-	j.nonce = call.Nonce
+	j.Nonce = call.Nonce
 	t.jobs[call.Key] = j
-	shown := outputs.Placeholder{ID: j.id, Tool: call.Name}.Background()
+	shown := outputs.Placeholder{ID: j.ID, Tool: call.Name}.Background()
 	t.answer(call, turnkeeper.CallResult{
-		Key: call.Key, Nonce: j.nonce, State: turnkeeper.CallRunning, Shown: shown, Preview: outputs.Preview(shown), OutputID: j.id,
+		Key: call.Key, Nonce: j.Nonce, State: turnkeeper.CallRunning, Shown: shown, Preview: outputs.Preview(shown), OutputID: j.ID,
 	})
 	t.log.Info("tool call goes on in the background", zap.Stringer("call", call.Key), zap.String("tool", call.Name),
-		zap.String("output_id", string(j.id)), zap.Duration("running", time.Since(j.since)))
+		zap.String("output_id", string(j.ID)), zap.Duration("running", time.Since(j.Since)))
 }
 
 // rerun starts a call again that was in the background when its worker was lost.
@@ -106,7 +71,7 @@ func (t *turn) rerun(ctx context.Context, call *turnkeeper.ToolCall, spec tools.
 		return err
 	}
 	j := t.launch(ctx, call)
-	j.nonce = call.Nonce
+	j.Nonce = call.Nonce
 	t.jobs[call.Key] = j
 	t.log.Info("tool call of a lost worker runs again in the background", zap.Stringer("call", call.Key), zap.String("tool", call.Name),
 		zap.Int("start", call.Starts))
@@ -115,17 +80,13 @@ func (t *turn) rerun(ctx context.Context, call *turnkeeper.ToolCall, spec tools.
 
 // collect takes the results of the jobs that are over.
 func (t *turn) collect() {
-	for _, key := range slices.SortedFunc(maps.Keys(t.jobs), turnkeeper.CallKey.Compare) {
-		j := t.jobs[key]
-		if !j.isOver() {
-			continue
-		}
-		delete(t.jobs, key)
+	for _, j := range t.jobs.Collect() {
+		key := j.Call.Key
 		call := t.call(key)
 		result := t.takeLater(call, j)
 		t.log.Info("tool call in the background ended", zap.Stringer("call", key), zap.String("tool", call.Name),
-			zap.String("state", string(result.State)), zap.Duration("took", j.done.took))
-		if result.State == turnkeeper.CallCancelled && !j.unread {
+			zap.String("state", string(result.State)), zap.Duration("took", j.Result.Took))
+		if result.State == turnkeeper.CallCancelled && !j.Unread {
 			t.interrupted[key] = result
 			continue
 		}
@@ -136,10 +97,10 @@ func (t *turn) collect() {
 // takeLater is the result of a job in the background. The model knows it by its
 // handle: what was sent once stays as it was, whatever the call ended with, and
 // the notice tells of its end.
-func (t *turn) takeLater(call *turnkeeper.ToolCall, j *job) turnkeeper.CallResult {
-	result := t.later(call, j.done.Result)
-	result.Nonce, result.State, result.Duration, result.Ran = j.nonce, stateOf(j.done.Outcome, call.Effect), j.done.took, true
-	result.Usage = j.done.used
+func (t *turn) takeLater(call *turnkeeper.ToolCall, j *toolrun.Run) turnkeeper.CallResult {
+	result := t.later(call, j.Result.Result)
+	result.Nonce, result.State, result.Duration, result.Ran = j.Nonce, stateOf(j.Result.Outcome, call.Effect), j.Result.Took, true
+	result.Usage = j.Result.Used
 	return result
 }
 
@@ -199,31 +160,11 @@ func stateOf(o tools.Outcome, e turnkeeper.Effect) turnkeeper.CallState {
 
 // awaitJob waits until one of the jobs in the background is over, and collects.
 func (t *turn) awaitJob(ctx context.Context) error {
-	if err := firstOver(ctx, slices.Collect(maps.Values(t.jobs))); err != nil {
+	if err := t.jobs.Await(ctx); err != nil {
 		return err
 	}
 	t.collect()
 	return nil
-}
-
-// firstOver returns when one of the jobs is over.
-func firstOver(ctx context.Context, jobs []*job) error {
-	any := make(chan struct{}, 1)
-	for _, j := range jobs {
-		stop := context.AfterFunc(j.over, func() {
-			select {
-			case any <- struct{}{}:
-			default:
-			}
-		})
-		defer stop()
-	}
-	select {
-	case <-any:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // awaitJobs waits for all jobs in the background, before the turn ends. Those
@@ -231,9 +172,9 @@ func firstOver(ctx context.Context, jobs []*job) error {
 // what has an effect is let finish, so that its outcome is known.
 func (t *turn) awaitJobs(ctx context.Context, seen bool) error {
 	for _, j := range t.jobs {
-		if !seen && j.call.Effect == turnkeeper.EffectNone {
-			j.unread = true
-			j.cancel(errAnswered)
+		if !seen && j.Call.Effect == turnkeeper.EffectNone {
+			j.Unread = true
+			j.Cancel(errAnswered)
 		}
 	}
 	for len(t.jobs) > 0 {
@@ -246,12 +187,7 @@ func (t *turn) awaitJobs(ctx context.Context, seen bool) error {
 
 // stopJobs ends what is left in the background, and collects it.
 func (t *turn) stopJobs(cause error) {
-	for _, j := range t.jobs {
-		j.cancel(cause)
-	}
-	for _, j := range t.jobs {
-		<-j.over.Done()
-	}
+	t.jobs.Stop(cause)
 	t.collect()
 }
 

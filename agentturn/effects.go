@@ -30,13 +30,13 @@ func (t *turn) runEffect(ctx context.Context, call *turnkeeper.ToolCall, spec to
 		return context.Cause(ctx)
 	}
 	j := t.launch(ctx, call)
-	err := t.until(ctx, t.longEnough(j).Done(), j.cancel)
-	if !j.isOver() {
+	err := t.until(ctx, t.longEnough(j), j.Cancel)
+	if !j.IsOver() {
 		t.goOn(call, j)
 		return err
 	}
 	t.at(ctx, PointEffectDone)
-	t.keep(call, j.done, call.Nonce)
+	t.keep(call, j, call.Nonce)
 	return err
 }
 
@@ -98,10 +98,10 @@ func (t *turn) runTransactional(ctx context.Context, call *turnkeeper.ToolCall, 
 	t.at(ctx, PointTransactEnter)
 	start := newStart(call)
 	result, err := t.journal.Transact(ctx, start, t.timeout(spec)+tools.DefaultGrace, func(ctx context.Context) turnkeeper.CallResult {
-		execute, id := t.prepare(ctx, call)
-		done := execute()
+		execute, id := t.prepare(call)
+		done := execute(ctx)
 		result := t.take(call, done.Result, id)
-		result.Nonce, result.Duration, result.Ran, result.Usage = start.Nonce, done.took, !call.Paging, done.used
+		result.Nonce, result.Duration, result.Ran, result.Usage = start.Nonce, done.Took, !call.Paging, done.Used
 		// A call that did not succeed is rolled back, and so has failed.
 		result.State = turnkeeper.CallFailed
 		if done.Outcome == tools.Succeeded {

@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"turnkeeper/agentturn/prompt"
 
 	"go.uber.org/zap"
 
 	"turnkeeper"
+	"turnkeeper/agentturn/toolrun"
 	"turnkeeper/agentturn/transcript"
 	"turnkeeper/outputs"
 	"turnkeeper/tools"
@@ -122,11 +122,8 @@ func (t *turn) mustWait(ctx context.Context, call *turnkeeper.ToolCall) (bool, e
 	if err := t.takeArrivals(ctx); err != nil {
 		return false, err
 	}
-	s := &shelf{calls: t.calls(), pageOf: t.offered.MaxChars}
-	untold := slices.ContainsFunc(s.calls, func(c turnkeeper.ToolCall) bool {
-		return prompt.WentOn(c) && c.State.Answered() && !s.told(c.OutputID)
-	})
-	return !untold && len(t.elsewhere()) > 0, nil
+	unreported := (&toolrun.OutputStore{Calls: t.calls()}).Unreported()
+	return !unreported && len(t.elsewhere()) > 0, nil
 }
 
 // shownNoHandles answers a call of a detached tool with handles among its

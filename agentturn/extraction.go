@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"turnkeeper/agentturn/prompt"
+	"turnkeeper/agentturn/toolrun"
 
 	"go.uber.org/zap"
 
@@ -21,7 +22,7 @@ const extractAttempts = 3
 
 // extract answers a query over a stored result, for a call whose model calls are added
 // to used. It may be called by several goroutines at once.
-func (t *turn) extract(ctx context.Context, source extract.Source, query string, used *meter) (tools.Result, error) {
+func (t *turn) extract(ctx context.Context, source extract.Source, query string, used *toolrun.Meter) (tools.Result, error) {
 	log := t.log.With(zap.String("output", source.ID))
 	return extract.Search(ctx, extract.Query{
 		Source: source, Text: query, Turn: t.record.Turn.ID, Asker: &searchAsker{t: t, used: used, log: log},
@@ -32,7 +33,7 @@ func (t *turn) extract(ctx context.Context, source extract.Source, query string,
 // A searchAsker asks the extraction model, or else the models of the agent's turns.
 type searchAsker struct {
 	t      *turn
-	used   *meter
+	used   *toolrun.Meter
 	log    *zap.Logger
 	models []*candidate
 }
@@ -59,7 +60,7 @@ func (s *searchAsker) Models() (models []extract.Model, err error) {
 func (s *searchAsker) Ask(ctx context.Context, asked outputs.Prompt, accept func(answer string) error) error {
 	call := &sideCall{
 		t: s.t, purpose: PurposeExtract, log: s.log, models: s.models, retry: s.t.cfg.Retry,
-		retried: "model call of an extraction failed, trying again", account: s.used.add,
+		retried: "model call of an extraction failed, trying again", account: s.used.Add,
 		request: func(m *candidate) (inference.Request, turnkeeper.Usage, error) { return s.request(m, asked) },
 		accept: func(m *candidate, res *inference.Response) error {
 			if err := accept(res.Text); err != nil {

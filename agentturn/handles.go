@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 	"turnkeeper/agentturn/prompt"
+	"turnkeeper/agentturn/toolrun"
 
 	"go.uber.org/zap"
 
@@ -44,7 +45,7 @@ func (t *turn) resolve(ctx context.Context, call *turnkeeper.ToolCall) (refused 
 			return "", err
 		}
 	}
-	values := &values{turn: t, shelf: t.shelfBefore(call.Key), left: turnkeeper.MaxOutputBytes}
+	values := &values{turn: t, stored: t.outputsBefore(call.Key), room: turnkeeper.MaxOutputBytes}
 	arguments, fault, err := t.offered.Resolve(call.Name, call.Arguments, func(text string) (string, error) { return values.of(ctx, text) })
 	if refusal, ok := errors.AsType[*outputs.Refusal](err); ok {
 		return "invalid arguments: " + refusal.Error() + ". Nothing was run.", nil
@@ -80,17 +81,17 @@ func (t *turn) refuse(call *turnkeeper.ToolCall, refused string, err error) erro
 	return nil
 }
 
-// shelfBefore has the results of the calls before one.
-func (t *turn) shelfBefore(key turnkeeper.CallKey) *shelf {
+// outputsBefore has the results of the calls before one.
+func (t *turn) outputsBefore(key turnkeeper.CallKey) *toolrun.OutputStore {
 	calls := t.callsUpTo(key)
-	return &shelf{turn: t.record.Turn.ID, store: t.cfg.Outputs, pageOf: t.offered.MaxChars, calls: calls[:len(calls)-1]}
+	return &toolrun.OutputStore{Turn: t.record.Turn.ID, Stored: t.cfg.Outputs, PageOf: t.offered.MaxChars, Calls: calls[:len(calls)-1]}
 }
 
 // values gives out the values of one call's handles.
 type values struct {
-	turn  *turn
-	shelf *shelf
-	left  int64 // bytes that the values may still have
+	turn   *turn
+	stored *toolrun.OutputStore
+	room   int64 // bytes that the values may still have
 }
 
 // of is the text that a string argument stands for.
@@ -110,7 +111,7 @@ func (v *values) of(ctx context.Context, text string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if end-start > v.left {
+	if end-start > v.room {
 		return "", v.tooMuch()
 	}
 	var value string
@@ -118,7 +119,7 @@ func (v *values) of(ctx context.Context, text string) (string, error) {
 		value, err = o.Read(ctx, start, end)
 		return err
 	})
-	if v.left -= int64(len(value)); err == nil && v.left < 0 {
+	if v.room -= int64(len(value)); err == nil && v.room < 0 {
 		err = v.tooMuch()
 	}
 	return value, err
@@ -130,11 +131,11 @@ func (v *values) tooMuch() error {
 
 // find is the result that a handle names, if its text can be passed on.
 func (v *values) find(ctx context.Context, handle outputs.Handle) (o tools.Output, err error) {
-	i := prompt.IndexOf(v.shelf.calls, handle.ID)
+	i := prompt.IndexOf(v.stored.Calls, handle.ID)
 	if i < 0 {
 		return o, outputs.NewRefusal(fmt.Sprintf("output:%s: no earlier call of this turn has that id, nor has its result", handle.ID))
 	}
-	switch call := v.shelf.calls[i]; {
+	switch call := v.stored.Calls[i]; {
 	case !call.State.Answered():
 		return o, outputs.NewRefusal(fmt.Sprintf("output:%s: that call of %s has no result yet", handle.ID, call.Name))
 	case call.State != turnkeeper.CallSucceeded:
@@ -142,7 +143,7 @@ func (v *values) find(ctx context.Context, handle outputs.Handle) (o tools.Outpu
 	}
 	var found bool
 	err = v.turn.patiently(ctx, func() (err error) {
-		o, found, err = v.shelf.Find(ctx, handle.ID)
+		o, found, err = v.stored.Find(ctx, handle.ID)
 		return err
 	})
 	switch {

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"turnkeeper"
+	"turnkeeper/agentturn/toolrun"
 )
 
 // maxParallel bounds how many calls of effect none run at once in a turn.
@@ -59,7 +60,7 @@ func (t *turn) runReads(ctx context.Context, calls []*turnkeeper.ToolCall) error
 		t.tellStarted(call)
 	}
 	running, kill := context.WithCancelCause(ctx) // what goes on in the background goes on in it
-	jobs := make([]*job, len(calls))
+	jobs := make([]*toolrun.Run, len(calls))
 	var group sync.WaitGroup
 	slots := make(chan struct{}, maxParallel)
 	for i, call := range calls {
@@ -67,7 +68,7 @@ func (t *turn) runReads(ctx context.Context, calls []*turnkeeper.ToolCall) error
 			slots <- struct{}{}
 			defer func() { <-slots }()
 			jobs[i] = t.launch(running, call)
-			t.inTime(jobs[i])
+			<-t.longEnough(jobs[i])
 		})
 	}
 	done := make(chan struct{})
@@ -79,8 +80,8 @@ func (t *turn) runReads(ctx context.Context, calls []*turnkeeper.ToolCall) error
 	t.at(ctx, PointReadsDone)
 	t.collect() // what one of the calls has waited for is written before it
 	for i, call := range calls {
-		if jobs[i].isOver() {
-			t.keep(call, jobs[i].done, "")
+		if jobs[i].IsOver() {
+			t.keep(call, jobs[i], "")
 		} else {
 			t.goOn(call, jobs[i])
 		}

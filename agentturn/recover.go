@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"turnkeeper/agentturn/prompt"
+	"turnkeeper/agentturn/toolrun"
 
 	"go.uber.org/zap"
 
@@ -116,7 +117,7 @@ func (t *turn) reconcile(ctx context.Context, call *turnkeeper.ToolCall) (turnke
 		return turnkeeper.CallResult{}, false
 	}
 	t.at(ctx, PointReconcile)
-	used := &meter{}
+	used := &toolrun.Meter{}
 	found, happened, err := lookUp(ctx, reconciler, t.toolCall(call, used), t.executeOptions(call, spec))
 	if err != nil {
 		t.log.Warn("a tool could not tell whether a call happened",
@@ -133,7 +134,7 @@ func (t *turn) reconcile(ctx context.Context, call *turnkeeper.ToolCall) (turnke
 		}
 	}
 	result := take(call, found)
-	result.Nonce, result.Ran, result.State, result.Usage = call.Nonce, !call.Paging, turnkeeper.CallSucceeded, used.read()
+	result.Nonce, result.Ran, result.State, result.Usage = call.Nonce, !call.Paging, turnkeeper.CallSucceeded, used.Used()
 	if found.IsError {
 		result.State = turnkeeper.CallFailed
 	}

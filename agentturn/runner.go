@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 	"turnkeeper/agentturn/prompt"
+	"turnkeeper/agentturn/toolrun"
 
 	"go.uber.org/zap"
 
@@ -40,7 +41,7 @@ type Config struct {
 	Agents          Agents                                 // nil: sub-agents are offered by name only
 	Freshness       Freshness                              // nil: scheduled turns run every call
 	Budget          Budget                                 // nil: spend has no bounds
-	Outputs         Outputs                                // nil: results cannot be read on where they are cut
+	Outputs         toolrun.Outputs                        // nil: results cannot be read on where they are cut
 	Extractions     extract.Cache                          // nil: every extraction asks a model
 	Tokens          func(model string) prompt.TokenCounter // nil: HeuristicTokens for all
 	Retry           inference.Retry                        // how a model is called; Provider, AttemptTimeout and OnRetry are set here

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"turnkeeper/agentturn/prompt"
+	"turnkeeper/agentturn/toolrun"
 
 	"go.uber.org/zap"
 
@@ -23,7 +24,7 @@ import (
 type sampling struct {
 	tools.Sampling
 	t     *turn
-	used  *meter // of the call
+	used  *toolrun.Meter // of the call
 	log   *zap.Logger
 	call  *sideCall
 	spent int64 // by all attempts
@@ -36,7 +37,7 @@ type samplingError struct{ why string }
 func (e *samplingError) Error() string { return e.why }
 
 // sampler is how a call asks models. What that takes is added to used.
-func (t *turn) sampler(call *turnkeeper.ToolCall, used *meter) func(context.Context, tools.Sampling) (tools.Sampled, error) {
+func (t *turn) sampler(call *turnkeeper.ToolCall, used *toolrun.Meter) func(context.Context, tools.Sampling) (tools.Sampled, error) {
 	key, name := call.Key, call.Name
 	return func(ctx context.Context, asked tools.Sampling) (answer tools.Sampled, err error) {
 		s := &sampling{Sampling: asked, t: t, used: used, log: t.log.With(zap.Stringer("call", key), zap.String("tool", name))}
@@ -47,11 +48,11 @@ func (t *turn) sampler(call *turnkeeper.ToolCall, used *meter) func(context.Cont
 		if err != nil {
 			s.log.Warn("a tool's question to a model was not answered", zap.Error(err))
 			err = &samplingError{samplingReason(ctx, err)}
-			t.progress.keep(key, name, "asked a model, and got no answer: "+err.Error())
+			t.progress.Keep(key, name, "asked a model, and got no answer: "+err.Error())
 			return tools.Sampled{Tokens: s.spent}, err
 		}
 		s.log.Info("a tool's question to a model was answered", zap.String("model", answer.Model), zap.Int64("tokens", answer.Tokens))
-		t.progress.keep(key, name, fmt.Sprintf("asked the model %s, which took %d tokens", answer.Model, answer.Tokens))
+		t.progress.Keep(key, name, fmt.Sprintf("asked the model %s, which took %d tokens", answer.Model, answer.Tokens))
 		return answer, nil
 	}
 }
@@ -94,7 +95,7 @@ func acceptSample(m *candidate, res *inference.Response) error {
 
 // account counts what an attempt took. Attempts come one after the other.
 func (s *sampling) account(used turnkeeper.Usage) {
-	s.used.add(used)
+	s.used.Add(used)
 	s.spent += used.Total()
 }
 

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 	"turnkeeper/agentturn/prompt"
+	"turnkeeper/agentturn/toolrun"
 
 	"go.uber.org/zap"
 
@@ -46,7 +47,7 @@ type turn struct {
 	rounds   []turnkeeper.Round // as decided, with what next has not made durable yet
 	next     turnkeeper.Entry   // decided and not yet durable
 	events   *transcript.Transcript
-	progress *progressNotes     // of the calls that run
+	progress *toolrun.Progress  // of the calls that run
 	stream   *transcript.Stream // of the model call under way; nil: none
 	values   resolvedCall       // the arguments of the call that is run next, where these had handles
 
@@ -54,7 +55,7 @@ type turn struct {
 	// record of them should the turn end.
 	interrupted map[turnkeeper.CallKey]turnkeeper.CallResult
 
-	jobs map[turnkeeper.CallKey]*job // of the calls in the background
+	jobs toolrun.Set // of the calls in the background
 
 	unseen bool // a call has ended that no request has told of
 
@@ -83,12 +84,12 @@ func newTurn(cfg Config, a Assignment, journal Journal, learned *prompt.Calibrat
 	now := time.Now()
 	t := &turn{
 		cfg: cfg, record: a.Record, def: a.Definition, bounds: bounds, journal: journal,
-		progress: newProgressNotes(),
+		progress: toolrun.NewProgress(),
 		log:      cfg.Log.With(TurnFields(a.Record.Turn, a.Record.Message.TraceParent)...),
 		loaded:   now, wall: a.WallDeadline, lease: a.LeaseDeadline,
 		events:      transcript.New(a.Record.Turn.ID, a.Record.NextBlock),
 		interrupted: map[turnkeeper.CallKey]turnkeeper.CallResult{},
-		jobs:        map[turnkeeper.CallKey]*job{},
+		jobs:        toolrun.Set{},
 		extracting:  make(chan struct{}, extract.Parallel),
 		unseen:      unseenIn(a.Record.Rounds),
 	}
@@ -326,7 +327,7 @@ func (t *turn) moment(final bool) prompt.Moment {
 // runs is how long a call has been in the background.
 func (t *turn) runs(call turnkeeper.ToolCall) time.Duration {
 	if j := t.jobs[call.Key]; j != nil {
-		return time.Since(j.since)
+		return time.Since(j.Since)
 	}
 	if call.Elsewhere && !call.StartedAt.IsZero() {
 		return max(time.Since(call.StartedAt), 0)

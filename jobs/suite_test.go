@@ -11,6 +11,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentturn"
 	"turnkeeper/agentturn/extract"
+	"turnkeeper/agentturn/toolrun"
 	"turnkeeper/internal/storesuite"
 	"turnkeeper/internal/testrun"
 	"turnkeeper/jobs"
@@ -160,7 +161,7 @@ func (d *door) Effect(ctx context.Context, name string) {
 	}
 }
 
-func (d *door) Outputs() agentturn.Outputs { return d.Store }
+func (d *door) Outputs() toolrun.Outputs { return d.Store }
 
 func (d *door) Sweep() {
 	if err := d.SweepDrafts(d.t.Context()); err != nil {

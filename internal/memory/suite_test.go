@@ -9,6 +9,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentturn"
 	"turnkeeper/agentturn/extract"
+	"turnkeeper/agentturn/toolrun"
 	"turnkeeper/internal/memory"
 	"turnkeeper/internal/storesuite"
 	"turnkeeper/scheduler"
@@ -149,7 +150,7 @@ func (d *door) Effect(ctx context.Context, name string) {
 	}
 }
 
-func (d *door) Outputs() agentturn.Outputs { return d.conn }
+func (d *door) Outputs() toolrun.Outputs { return d.conn }
 
 func (d *door) Sweep() {
 	if err := d.conn.SweepDrafts(d.t.Context()); err != nil {

@@ -13,6 +13,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentturn"
 	"turnkeeper/agentturn/extract"
+	"turnkeeper/agentturn/toolrun"
 	"turnkeeper/scheduler"
 )
 
@@ -48,7 +49,7 @@ type Door interface {
 	// Extractions are what the store keeps of them.
 	Extractions() extract.Cache
 	// Outputs reads stored results, and Sweep removes what nobody finished of others.
-	Outputs() agentturn.Outputs
+	Outputs() toolrun.Outputs
 	Sweep()
 	// Effect is what a transactional tool does in its transaction.
 	Effect(ctx context.Context, name string)

@@ -1,4 +1,4 @@
-package agentturn
+package toolrun
 
 import (
 	"context"
@@ -28,14 +28,9 @@ type Drafts interface {
 // less than which is not written while it comes.
 const draftBytes = 4 * turnkeeper.OutputChunkBytes
 
-// collector gives the way in which a call's result is collected. In a transaction,
-// which holds the turn, nothing is written beside it.
-func (t *turn) collector(call *turnkeeper.ToolCall, spec tools.Spec, id turnkeeper.OutputID) func(context.Context, tools.Result) (tools.Result, error) {
-	drafts, ok := t.journal.(Drafts)
-	if !ok || spec.Transactional {
-		return tools.Collect
-	}
-	limits := t.offered.Limits(call, id)
+// Collect returns how the result of a call is collected: what is large is written to
+// drafts, under the id, while it comes.
+func Collect(drafts Drafts, limits outputs.Limits, id turnkeeper.OutputID, log *zap.Logger) func(context.Context, tools.Result) (tools.Result, error) {
 	return func(ctx context.Context, r tools.Result) (tools.Result, error) {
 		if r.Body == nil {
 			return tools.Collect(ctx, r)
@@ -43,7 +38,7 @@ func (t *turn) collector(call *turnkeeper.ToolCall, spec tools.Spec, id turnkeep
 		c := newCollection(drafts, r, limits, id)
 		result, err := c.collect(ctx, r)
 		if err != nil {
-			c.drop(ctx, t.log)
+			c.drop(ctx, log)
 		}
 		return result, err
 	}
@@ -140,16 +135,6 @@ func (c *collection) drop(ctx context.Context, log *zap.Logger) {
 	if err := c.drafts.DropDraft(ctx, c.at.Output); err != nil {
 		log.Info("parts of a result that came to nothing are left to be swept", zap.Error(err))
 	}
-}
-
-// dropDraft removes what a lost worker has written of a result, before it is written
-// again under its id.
-func (t *turn) dropDraft(ctx context.Context, id turnkeeper.OutputID) error {
-	drafts, ok := t.journal.(Drafts)
-	if !ok {
-		return nil
-	}
-	return t.patiently(ctx, func() error { return drafts.DropDraft(ctx, id) })
 }
 
 // dropTime bounds the removal of parts, which outlives the call.
