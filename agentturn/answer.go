@@ -16,15 +16,13 @@ import (
 )
 
 // answer gives a call its result, in memory and with the next write.
-func (t *turn) answer(call *turnkeeper.ToolCall, result turnkeeper.CallResult) {
+func (t *execution) answer(call *turnkeeper.ToolCall, result turnkeeper.CallResult) {
 	t.apply(call, result)
-	// A call that ends before it was written that it went to the background.
-	t.next.Results = slices.DeleteFunc(t.next.Results, func(r turnkeeper.CallResult) bool { return r.Key == call.Key })
-	t.next.Results = append(t.next.Results, result)
+	t.pending.answer(result)
 }
 
 // apply gives a call its result in memory, and tells the watchers.
-func (t *turn) apply(call *turnkeeper.ToolCall, result turnkeeper.CallResult) {
+func (t *execution) apply(call *turnkeeper.ToolCall, result turnkeeper.CallResult) {
 	t.tellProgress()
 	t.forget(call)
 	known := call.State == turnkeeper.CallRunning && prompt.WentOn(*call) // the round went on without it
@@ -35,7 +33,7 @@ func (t *turn) apply(call *turnkeeper.ToolCall, result turnkeeper.CallResult) {
 		t.tellIfOver(call.Key.Round)
 		return
 	}
-	t.unseen = true
+	t.dirty = true
 	call.Duration, call.Usage, call.EndedAt = result.Duration, result.Usage, time.Now()
 	if result.Output != nil {
 		call.OutputID = result.Output.ID
@@ -49,7 +47,7 @@ func (t *turn) apply(call *turnkeeper.ToolCall, result turnkeeper.CallResult) {
 
 // tellIfOver tells the watchers that every call of a round is answered, be it with
 // a handle.
-func (t *turn) tellIfOver(number int) {
+func (t *execution) tellIfOver(number int) {
 	i := slices.IndexFunc(t.rounds, func(r turnkeeper.Round) bool { return r.Number == number })
 	round := t.rounds[i]
 	if slices.ContainsFunc(round.Calls, func(c turnkeeper.ToolCall) bool {
@@ -62,7 +60,7 @@ func (t *turn) tellIfOver(number int) {
 	})
 }
 
-func (t *turn) tellResult(call turnkeeper.ToolCall) {
+func (t *execution) tellResult(call turnkeeper.ToolCall) {
 	t.events.Event(turnkeeper.EventToolResult, call.Key.Round, t.events.Block(), transcript.ToolData{
 		Call: call.Key.String(), Name: call.Name, State: call.State,
 		Preview: call.Preview, Millis: call.Duration.Milliseconds(), SubAgent: t.subAgents[call.Key],
@@ -79,7 +77,7 @@ func textResult(call *turnkeeper.ToolCall, state turnkeeper.CallState, text stri
 
 // take is the way of every tool's result: bounded, cleaned and measured. What
 // is shown whole is not stored a second time. id is that of the output.
-func (t *turn) take(call *turnkeeper.ToolCall, raw tools.Result, id turnkeeper.OutputID) turnkeeper.CallResult {
+func (t *execution) take(call *turnkeeper.ToolCall, raw tools.Result, id turnkeeper.OutputID) turnkeeper.CallResult {
 	if raw.IsError && isRefusal(outputs.Clean(raw.Text)) { // the words of a tool are no bound of the turn
 		raw.Text = "tool error: " + raw.Text
 	}
@@ -99,7 +97,7 @@ func (t *turn) take(call *turnkeeper.ToolCall, raw tools.Result, id turnkeeper.O
 }
 
 // attach readies what comes with a result to be stored, and tells the model of it.
-func (t *turn) attach(call *turnkeeper.ToolCall, raw tools.Result) (tools.Result, []turnkeeper.Output) {
+func (t *task) attach(call *turnkeeper.ToolCall, raw tools.Result) (tools.Result, []turnkeeper.Output) {
 	return attach(t.record.Turn.ID, call.Key, raw, t.offered.MaxChars(call.Name))
 }
 
@@ -136,7 +134,7 @@ func attachedLine(name string, o turnkeeper.Output) string {
 
 // taken is a result ready to be stored and shown. drafted says that its content
 // was written while it came.
-func (t *turn) taken(raw tools.Result, limits outputs.Limits) (_ outputs.Taken, drafted bool) {
+func (t *task) taken(raw tools.Result, limits outputs.Limits) (_ outputs.Taken, drafted bool) {
 	if taken, drafted := raw.Kept.(outputs.Taken); drafted {
 		return taken, true
 	}
@@ -149,7 +147,7 @@ func rawOf(r tools.Result) outputs.Raw {
 
 // toolCall is a call as its tool gets it. What model calls take that it makes
 // is added to used.
-func (t *turn) toolCall(call *turnkeeper.ToolCall, used *toolrun.Meter) tools.Call {
+func (t *execution) toolCall(call *turnkeeper.ToolCall, used *toolrun.Meter) tools.Call {
 	turn := t.record.Turn
 	return tools.Call{
 		TurnID: turn.ID, Agent: turn.Agent, Conversation: turn.Conversation, Lane: turn.Lane, Key: call.Key,

@@ -16,8 +16,8 @@ import (
 )
 
 // ask makes the model call of the next round.
-func (t *turn) ask(ctx context.Context) (state, error) {
-	if t.next.Round != nil || len(t.next.Results) > 0 {
+func (t *execution) ask(ctx context.Context) (state, error) {
+	if t.pending.Round != nil || len(t.pending.Results) > 0 {
 		if err := t.commit(ctx); err != nil {
 			return nil, err
 		}
@@ -35,18 +35,18 @@ func (t *turn) ask(ctx context.Context) (state, error) {
 }
 
 // generate calls the models of the chain until one answers.
-func (t *turn) generate(ctx context.Context) (answer, error) {
-	all, err := t.candidates()
+func (t *execution) generate(ctx context.Context) (answer, error) {
+	all, err := t.models.candidates()
 	if err != nil {
 		return answer{}, err
 	}
-	models := t.usable(all)
+	models := t.models.usable(all, t.rounds.effected())
 	if len(models) == 0 {
-		return answer{}, t.faultOf(all, nil, t.allDown(all))
+		return answer{}, t.models.faultOf(all, nil, t.models.allDown(all))
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	call := &modelCall{t: t, ctx: ctx, number: len(t.rounds) + 1, final: t.lastRound(), stop: stop}
+	call := &modelCall{t: t, ctx: ctx, number: len(t.rounds) + 1, final: t.rounds.nextIsLast(t.bounds), stop: stop}
 	call.at = t.moment(call.final)
 	call.stream = t.events.NewStream(call.number, transcript.RoundStartData{Of: t.bounds.MaxRounds, Final: call.final})
 	t.stream = call.stream
@@ -58,9 +58,9 @@ func (t *turn) generate(ctx context.Context) (answer, error) {
 			return answer{}, cause
 		}
 		if ctx.Err() == nil { // else it says nothing of the models
-			err = t.faultOf(all, call.given, err)
+			err = t.models.faultOf(all, call.given, err)
 		}
-		wait, again := t.longPause(ctx, err, times)
+		wait, again := longPause(ctx, err, times, t.rounds.effected())
 		if !again {
 			return answer{}, call.failed(ctx, err)
 		}
@@ -73,7 +73,7 @@ func (t *turn) generate(ctx context.Context) (answer, error) {
 	if cause := call.unwritable; cause != nil {
 		return answer{}, cause
 	}
-	t.answeredBy(call.answered)
+	t.models.answered(&t.pending, call.answered)
 	t.stream.Complete(res)
 	t.stream = nil
 	res.Attempts += call.again
@@ -82,7 +82,7 @@ func (t *turn) generate(ctx context.Context) (answer, error) {
 
 // A modelCall is the model call of one round, through all its attempts.
 type modelCall struct {
-	t      *turn
+	t      *execution
 	ctx    context.Context //nolint:containedctx // of the call, through all its attempts
 	number int
 	final  bool
@@ -104,14 +104,14 @@ func (c *modelCall) ask(ctx context.Context, models []*candidate) (inference.Res
 	retry := c.t.cfg.Retry
 	retry.Provider, retry.OnRetry = nil, c.retried
 	c.given = map[string]*inference.Error{}
-	clear(c.t.health.asked)
+	clear(c.t.models.health.asked)
 	chain := inference.Chain{Retry: retry, OnGiveUp: func(i int, err *inference.Error) {
 		c.given[models[i].name] = err
-		c.t.gaveUp(models[i].name, err)
+		c.t.models.gaveUp(&c.t.pending, models[i].name, err)
 	}}
 	for _, model := range models {
 		chain.Models = append(chain.Models, inference.Candidate{
-			Name: model.Provider, Model: model.Model.Name, Provider: &attempt{c, model}, Once: c.t.health.probed(model.name),
+			Name: model.Provider, Model: model.Model.Name, Provider: &attempt{c, model}, Once: c.t.models.health.probed(model.name),
 		})
 	}
 	return chain.Generate(ctx, inference.Request{}, c.delta)
@@ -175,7 +175,7 @@ func (a *attempt) send(ctx context.Context, request prompt.Request, onDelta func
 	}
 	a.debug("model request", request.Request)
 	a.sends++
-	a.t.health.asked[a.model.name] = true
+	a.t.models.health.asked[a.model.name] = true
 	ctx, told := a.observe(ctx, PurposeRound, a.sends, request.Request)
 	a.t.at(ctx, PointModelBefore)
 	started, heard := time.Now(), &overheard{}
@@ -272,14 +272,14 @@ func (a *attempt) usageOf(res inference.Response, requestTokens int) turnkeeper.
 
 // abandonAttempt voids what the model call under way has streamed, for another
 // attempt.
-func (t *turn) abandonAttempt(reason string) {
+func (t *execution) abandonAttempt(reason string) {
 	if t.stream != nil {
 		t.stream.Rollback(reason)
 	}
 }
 
 // abandonStream does so for good.
-func (t *turn) abandonStream(reason string) {
+func (t *execution) abandonStream(reason string) {
 	t.abandonAttempt(reason)
 	t.stream = nil
 }

@@ -74,7 +74,7 @@ func (a *attempt) failed(err error, heard *overheard, used turnkeeper.Usage, too
 		class = string(failure.Class)
 	}
 	text, reasoning := heard.kept()
-	a.t.next.Failed = append(a.t.next.Failed, turnkeeper.FailedAttempt{
+	a.t.pending.Failed = append(a.t.pending.Failed, turnkeeper.FailedAttempt{
 		Round: a.number, Attempt: a.sends, Provider: outputs.Clean(a.model.Provider), Model: outputs.Clean(a.model.Model.Name), Class: class,
 		Error: firstChars(outputs.Clean(err.Error()), maxOperatorErrors), Text: text, Reasoning: reasoning, Latency: took, Usage: used,
 	})
@@ -82,12 +82,12 @@ func (a *attempt) failed(err error, heard *overheard, used turnkeeper.Usage, too
 
 // keepBeside keeps what model calls beside the rounds took, where no round followed to
 // count it.
-func (t *turn) keepBeside() {
-	if t.beside == (turnkeeper.Usage{}) {
+func (t *execution) keepBeside() {
+	if t.models.beside == (turnkeeper.Usage{}) {
 		return
 	}
-	t.next.Failed = append(t.next.Failed, turnkeeper.FailedAttempt{
-		Round: len(t.rounds) + 1, Class: "interrupted", Error: "older turns were summarised for a round that has no answer", Usage: t.beside,
+	t.pending.Failed = append(t.pending.Failed, turnkeeper.FailedAttempt{
+		Round: len(t.rounds) + 1, Class: "interrupted", Error: "older turns were summarised for a round that has no answer", Usage: t.models.beside,
 	})
-	t.beside = turnkeeper.Usage{}
+	t.models.beside = turnkeeper.Usage{}
 }

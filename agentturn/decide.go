@@ -14,7 +14,7 @@ import (
 
 // decide says how the turn goes on when every call of the newest round is
 // answered.
-func (t *turn) decide(ctx context.Context) (state, error) {
+func (t *execution) decide(ctx context.Context) (state, error) {
 	if err := t.takeArrivals(ctx); err != nil {
 		return nil, err
 	}
@@ -30,7 +30,7 @@ func (t *turn) decide(ctx context.Context) (state, error) {
 	if end == nil {
 		return t.goOnFrom(ctx, last)
 	}
-	if len(last.Calls) == 0 && len(t.jobs) > 0 { // the answer is not lost with the worker
+	if len(last.Calls) == 0 && len(t.background) > 0 { // the answer is not lost with the worker
 		if err := t.commit(ctx); err != nil {
 			return nil, err
 		}
@@ -38,9 +38,9 @@ func (t *turn) decide(ctx context.Context) (state, error) {
 	if err := t.awaitJobs(ctx, len(last.Calls) > 0); err != nil {
 		return nil, err
 	}
-	if slices.ContainsFunc(t.elsewhere(), outlast) {
+	if slices.ContainsFunc(t.rounds.detached(), outlast) {
 		end = t.waiting
-	} else if len(last.Calls) == 0 && len(unseenEffects(t.rounds)) > 0 && !t.roundsUsedUp() {
+	} else if len(last.Calls) == 0 && len(unseenEffects(t.rounds)) > 0 && !t.rounds.usedUp(t.bounds) {
 		t.log.Info("a call with an effect has ended after the answer; the model is asked once more", zap.Int("round", last.Number+1))
 		return t.ask, nil
 	}
@@ -51,16 +51,16 @@ func (t *turn) decide(ctx context.Context) (state, error) {
 // endAfter makes the turn's end, if the newest round is its last; else it is nil.
 // outlast picks the calls open elsewhere that the end waits for: a summary tells
 // of all of them, and an answer does not cut an effect in two.
-func (t *turn) endAfter(last turnkeeper.Round) (end func() *ending, outlast func(*turnkeeper.ToolCall) bool) {
+func (t *execution) endAfter(last turnkeeper.Round) (end func() *ending, outlast func(*turnkeeper.ToolCall) bool) {
 	switch {
 	case len(last.Calls) == 0:
-		return func() *ending { return t.answered(last) }, hasEffect
+		return func() *ending { return t.endings().answered(last) }, hasEffect
 	case anyRefused(last.Calls, prompt.ShownNoTime):
-		return func() *ending { return t.capped(turnkeeper.StopMaxDuration) }, noCall
-	case !t.bounds.Continuation && !t.overLimit():
-		return func() *ending { return t.single(last) }, anyCall
-	case !t.bounds.Continuation, t.roundsUsedUp(), announcedLast(last):
-		return func() *ending { return t.capped(t.lastRoundStop()) }, anyCall
+		return func() *ending { return t.endings().capped(turnkeeper.StopMaxDuration) }, noCall
+	case !t.bounds.Continuation && !t.rounds.overLimit():
+		return func() *ending { return t.endings().single(last) }, anyCall
+	case !t.bounds.Continuation, t.rounds.usedUp(t.bounds), announcedLast(last):
+		return func() *ending { return t.endings().capped(t.rounds.lastStop()) }, anyCall
 	default:
 		return nil, nil
 	}
@@ -78,9 +78,9 @@ func hasEffect(call *turnkeeper.ToolCall) bool {
 // goOnFrom calls the model again as soon as it has something new to see. For what
 // runs here the turn stands still; for what is open elsewhere alone it waits, and
 // holds nothing.
-func (t *turn) goOnFrom(ctx context.Context, last turnkeeper.Round) (state, error) {
-	for nextMove(t.rounds, t.unseen) == moveWait {
-		if len(t.jobs) == 0 {
+func (t *execution) goOnFrom(ctx context.Context, last turnkeeper.Round) (state, error) {
+	for nextMove(t.rounds, t.dirty) == moveWait {
+		if len(t.background) == 0 {
 			t.end = t.waiting()
 			return nil, nil
 		}
@@ -111,16 +111,16 @@ func isRefusal(text string) bool {
 
 // answered is the end of a turn whose model had nothing more to ask. Where the
 // outcome of a call is in doubt it is no plain success.
-func (t *turn) answered(last turnkeeper.Round) *ending {
+func (t *endings) answered(last turnkeeper.Round) *ending {
 	switch {
 	case inference.Blank(last.Text): // written by a provider that calls this an answer
 		return t.degraded(turnkeeper.StopInferenceError)
-	case turnkeeper.AnyInDoubt(t.calls()):
+	case turnkeeper.AnyInDoubt(t.rounds.all()):
 		return t.degraded(turnkeeper.StopWorkerLost)
 	case slices.ContainsFunc(unseenEffects(t.rounds), func(c turnkeeper.ToolCall) bool { return c.State != turnkeeper.CallSucceeded }):
 		t.logCap("a call with an effect failed after the last answer, completing turn")
 		return t.degraded(turnkeeper.StopMaxRounds)
-	case t.overLimit():
+	case t.rounds.overLimit():
 		return t.capped(turnkeeper.StopMaxToolCalls)
 	case inference.Filtered(last.FinishReason):
 		return t.filtered()
@@ -134,9 +134,9 @@ func succeeded(answer func([]turnkeeper.Round) reply) *ending {
 
 // single is the end of a turn that may have one round: its text is the answer, else the
 // summary. That is how the agent is meant to work, and no fault.
-func (t *turn) single(only turnkeeper.Round) *ending {
+func (t *endings) single(only turnkeeper.Round) *ending {
 	t.log.Warn("tool continuation disabled, completing turn", zap.Int("calls", len(only.Calls)))
-	if turnkeeper.AnyInDoubt(t.calls()) {
+	if turnkeeper.AnyInDoubt(t.rounds.all()) {
 		return t.degraded(turnkeeper.StopWorkerLost)
 	}
 	if inference.Filtered(only.FinishReason) {
@@ -151,7 +151,7 @@ func (t *turn) single(only turnkeeper.Round) *ending {
 }
 
 // filtered is the end of a turn whose answer the provider's content filter cut.
-func (t *turn) filtered() *ending {
+func (t *endings) filtered() *ending {
 	t.log.Warn("the provider's content filter stopped the answer, completing turn", zap.Int("rounds", len(t.rounds)))
 	end := t.degraded(turnkeeper.StopInferenceError)
 	end.outcome.ErrorClass = string(inference.ClassRefused)
@@ -160,7 +160,7 @@ func (t *turn) filtered() *ending {
 }
 
 // capped is the end by a bound.
-func (t *turn) capped(stop turnkeeper.StopReason) *ending {
+func (t *endings) capped(stop turnkeeper.StopReason) *ending {
 	switch stop {
 	case turnkeeper.StopMaxRounds:
 		t.logCap("max tool rounds reached, completing turn")
@@ -174,21 +174,15 @@ func (t *turn) capped(stop turnkeeper.StopReason) *ending {
 
 // degraded is an end whose reply is the model's answer, if it gave one, else what the
 // agent has in its place.
-func (t *turn) degraded(stop turnkeeper.StopReason) *ending {
+func (t *endings) degraded(stop turnkeeper.StopReason) *ending {
 	return &ending{state: turnkeeper.TurnDegraded, stop: stop, reply: func(rounds []turnkeeper.Round) reply {
 		return degradedReply(rounds, stop, t.def.Replies)
 	}}
 }
 
-func (t *turn) logCap(message string) {
-	executed := 0
-	for _, call := range t.calls() {
-		if call.State.Executed() && !call.Paging {
-			executed++
-		}
-	}
+func (t *endings) logCap(message string) {
 	t.log.Warn(message,
 		zap.Int("rounds", len(t.rounds)), zap.Int("charged_rounds", prompt.Charged(t.rounds)), zap.Int("max_rounds", t.bounds.MaxRounds),
-		zap.Int("executed_calls", executed), zap.Int("max_tool_calls", t.bounds.MaxToolCalls),
+		zap.Int("executed_calls", t.rounds.executed()), zap.Int("max_tool_calls", t.bounds.MaxToolCalls),
 		zap.Duration("max_duration", t.bounds.MaxDuration))
 }

@@ -3,7 +3,6 @@ package agentturn
 import (
 	"context"
 	"crypto/rand"
-	"slices"
 	"turnkeeper/agentturn/prompt"
 
 	"turnkeeper"
@@ -13,13 +12,13 @@ import (
 
 // runEffect runs one call of effect keyed or once: it writes the start, checks the time
 // left and runs the effect. The result goes into the next write.
-func (t *turn) runEffect(ctx context.Context, call *turnkeeper.ToolCall, spec tools.Spec) error {
+func (t *execution) runEffect(ctx context.Context, call *turnkeeper.ToolCall, spec tools.Spec) error {
 	if err := t.start(ctx, call); err != nil {
 		return err
 	}
 	if !t.timeFor(spec) {
 		t.answer(call, textResult(call, turnkeeper.CallFailed, prompt.ShownNoTime)) // it certainly did not run
-		if open := t.pending(); len(open) > 0 {
+		if open := t.runnable(); len(open) > 0 {
 			t.denyRest(open)
 		}
 		return nil
@@ -42,7 +41,7 @@ func (t *turn) runEffect(ctx context.Context, call *turnkeeper.ToolCall, spec to
 
 // notBegun notes that a call whose start is on record certainly did not run. A call
 // that may be started again is left to the next dispatch, if there is one.
-func (t *turn) notBegun(call *turnkeeper.ToolCall) {
+func (t *execution) notBegun(call *turnkeeper.ToolCall) {
 	if call.Effect.Repeatable() {
 		t.interrupted[call.Key] = textResult(call, turnkeeper.CallCancelled, shownNotBegun)
 	} else {
@@ -51,47 +50,31 @@ func (t *turn) notBegun(call *turnkeeper.ToolCall) {
 }
 
 // start makes the start of a call durable, together with everything not yet written.
-func (t *turn) start(ctx context.Context, call *turnkeeper.ToolCall) error {
+func (t *execution) start(ctx context.Context, call *turnkeeper.ToolCall) error {
 	t.events.Mark()
-	t.next.Starts = append(t.next.Starts, newStart(call))
+	t.pending.Starts = append(t.pending.Starts, newStart(call))
 	t.tellStarted(call)
 	return t.commit(ctx)
-}
-
-// dropStarts removes starts that could not be written: their calls did not run, and
-// must not look as if they had. The start of a call that has run anyway, because it
-// only reads, stays.
-func (t *turn) dropStarts() {
-	kept := slices.DeleteFunc(slices.Clone(t.next.Starts), func(s turnkeeper.CallStart) bool { return !t.hasResult(s.Key) })
-	if len(kept) < len(t.next.Starts) {
-		t.next.Starts = kept
-		t.events.Rewind()
-	}
-}
-
-// hasResult reports whether the next write has a result of the call.
-func (t *turn) hasResult(key turnkeeper.CallKey) bool {
-	return slices.ContainsFunc(t.next.Results, func(r turnkeeper.CallResult) bool { return r.Key == key })
 }
 
 func newStart(call *turnkeeper.ToolCall) turnkeeper.CallStart {
 	return turnkeeper.CallStart{Key: call.Key, Nonce: rand.Text(), Attempt: call.Starts + 1, Effect: call.Effect}
 }
 
-func (t *turn) tellStarted(call *turnkeeper.ToolCall) {
+func (t *execution) tellStarted(call *turnkeeper.ToolCall) {
 	t.events.Event(turnkeeper.EventToolStarted, call.Key.Round, 0, transcript.ToolData{
 		Call: call.Key.String(), Name: call.Name, State: turnkeeper.CallStarted,
 	})
 }
 
 // runTransactional runs a call inside the transaction that records it.
-func (t *turn) runTransactional(ctx context.Context, call *turnkeeper.ToolCall, spec tools.Spec) error {
-	if t.next.Round != nil || t.owesResult() {
+func (t *execution) runTransactional(ctx context.Context, call *turnkeeper.ToolCall, spec tools.Spec) error {
+	if t.pending.Round != nil || t.pending.hasEffect() {
 		if err := t.commit(ctx); err != nil {
 			return err
 		}
 		if !t.timeFor(spec) {
-			t.denyRest(t.pending())
+			t.denyRest(t.runnable())
 			return nil
 		}
 	}

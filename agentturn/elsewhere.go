@@ -3,7 +3,6 @@ package agentturn
 import (
 	"cmp"
 	"context"
-	"slices"
 
 	"go.uber.org/zap"
 
@@ -14,29 +13,10 @@ import (
 	"turnkeeper/tools"
 )
 
-// isElsewhere says that a call is open outside of the turn's dispatches: its
-// result will arrive, whether the turn runs or waits.
-func isElsewhere(call turnkeeper.ToolCall) bool {
-	return call.Elsewhere && call.State == turnkeeper.CallRunning
-}
-
-// elsewhere are the calls that are open elsewhere, in order.
-func (t *turn) elsewhere() []*turnkeeper.ToolCall {
-	var calls []*turnkeeper.ToolCall
-	for i := range t.rounds {
-		for j := range t.rounds[i].Calls {
-			if call := &t.rounds[i].Calls[j]; isElsewhere(*call) {
-				calls = append(calls, call)
-			}
-		}
-	}
-	return calls
-}
-
 // detach starts a call in a job of its own: one write has its start, the job and
 // the handle that the model is shown. One that was in the background of a lost worker,
 // whose release ran the tool so, keeps the handle that it has.
-func (t *turn) detach(ctx context.Context, call *turnkeeper.ToolCall, spec tools.Spec) error {
+func (t *execution) detach(ctx context.Context, call *turnkeeper.ToolCall, spec tools.Spec) error {
 	if call.OutputID != "" {
 		if err := t.dropDraft(ctx, call.OutputID); err != nil {
 			return err
@@ -49,11 +29,11 @@ func (t *turn) detach(ctx context.Context, call *turnkeeper.ToolCall, spec tools
 	handle := turnkeeper.CallResult{
 		Key: call.Key, Nonce: start.Nonce, State: turnkeeper.CallRunning, Shown: outputs.Placeholder{ID: id, Tool: call.Name}.Background(), OutputID: id,
 	}
-	t.next.Starts = append(t.next.Starts, start)
-	t.next.Results = append(t.next.Results, handle)
+	t.pending.Starts = append(t.pending.Starts, start)
+	t.pending.Results = append(t.pending.Results, handle)
 	t.tellStarted(call)
 	if err := t.commit(ctx); err != nil {
-		t.next.Results = slices.DeleteFunc(t.next.Results, func(r turnkeeper.CallResult) bool { return r.Nonce == start.Nonce })
+		t.pending.dropResult(start.Nonce)
 		return err
 	}
 	call.State, call.Elsewhere, call.Shown, call.OutputID = handle.State, true, handle.Shown, id
@@ -62,8 +42,8 @@ func (t *turn) detach(ctx context.Context, call *turnkeeper.ToolCall, spec tools
 }
 
 // takeArrivals takes what has arrived into the journal, with the next write.
-func (t *turn) takeArrivals(ctx context.Context) error {
-	if len(t.elsewhere()) == 0 {
+func (t *execution) takeArrivals(ctx context.Context) error {
+	if len(t.rounds.detached()) == 0 {
 		return nil
 	}
 	arrived, err := t.journal.Arrivals(ctx)
@@ -71,8 +51,8 @@ func (t *turn) takeArrivals(ctx context.Context) error {
 		return &journalError{err}
 	}
 	for _, result := range arrived {
-		call := t.call(result.Key)
-		if !isElsewhere(*call) {
+		call := t.rounds.call(result.Key)
+		if !isDetached(*call) {
 			continue
 		}
 		if result.Spawned != nil {
@@ -89,7 +69,7 @@ func (t *turn) takeArrivals(ctx context.Context) error {
 
 // arrival is what the journal takes of a result: the model goes on being shown the
 // handle, except where the tool can tell what became of a call in doubt.
-func (t *turn) arrival(ctx context.Context, call *turnkeeper.ToolCall, result turnkeeper.CallResult) turnkeeper.CallResult {
+func (t *execution) arrival(ctx context.Context, call *turnkeeper.ToolCall, result turnkeeper.CallResult) turnkeeper.CallResult {
 	if result.State == turnkeeper.CallUnknown {
 		if found, known := t.reconcile(ctx, call); known {
 			found.Nonce = result.Nonce
@@ -103,9 +83,9 @@ func (t *turn) arrival(ctx context.Context, call *turnkeeper.ToolCall, result tu
 
 // waiting is the end of a dispatch whose turn goes on when a call has ended
 // elsewhere.
-func (t *turn) waiting() *ending {
+func (t *execution) waiting() *ending {
 	var data transcript.TurnWaitingData
-	for _, call := range t.elsewhere() {
+	for _, call := range t.rounds.detached() {
 		data.Calls = append(data.Calls, call.Key.String())
 	}
 	t.events.Event(turnkeeper.EventTurnWaiting, 0, 0, data)
@@ -115,15 +95,15 @@ func (t *turn) waiting() *ending {
 // mustWait says that a call can only wait for what is open elsewhere: nothing runs
 // here, and there is nothing new to tell. It is then left planned, and run when
 // something has arrived.
-func (t *turn) mustWait(ctx context.Context, call *turnkeeper.ToolCall) (bool, error) {
-	if call.Name != turnkeeper.ToolWaitForToolOutput || len(t.jobs) > 0 || len(t.elsewhere()) == 0 {
+func (t *execution) mustWait(ctx context.Context, call *turnkeeper.ToolCall) (bool, error) {
+	if call.Name != turnkeeper.ToolWaitForToolOutput || len(t.background) > 0 || len(t.rounds.detached()) == 0 {
 		return false, nil
 	}
 	if err := t.takeArrivals(ctx); err != nil {
 		return false, err
 	}
-	unreported := (&toolrun.OutputStore{Calls: t.calls()}).Unreported()
-	return !unreported && len(t.elsewhere()) > 0, nil
+	unreported := (&toolrun.OutputStore{Calls: t.rounds.all()}).Unreported()
+	return !unreported && len(t.rounds.detached()) > 0, nil
 }
 
 // shownNoHandles answers a call of a detached tool with handles among its
@@ -142,8 +122,8 @@ func PreviewEnded(effect turnkeeper.Effect) string {
 
 // closeElsewhere ends what is open elsewhere: no call is open under a closed turn.
 // What has arrived by now is its result.
-func (t *turn) closeElsewhere(ctx context.Context) {
-	if len(t.elsewhere()) == 0 {
+func (t *execution) closeElsewhere(ctx context.Context) {
+	if len(t.rounds.detached()) == 0 {
 		return
 	}
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
@@ -151,7 +131,7 @@ func (t *turn) closeElsewhere(ctx context.Context) {
 	if err := t.takeArrivals(ctx); err != nil {
 		t.log.Warn("it could not be read what has arrived for the turn; its open calls are cancelled", zap.Error(err))
 	}
-	for _, call := range t.elsewhere() {
+	for _, call := range t.rounds.detached() {
 		result := turnkeeper.CallResult{
 			Key: call.Key, Nonce: call.Nonce, State: turnkeeper.CallCancelled, Shown: call.Shown, Preview: PreviewEnded(call.Effect),
 		}

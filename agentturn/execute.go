@@ -13,11 +13,11 @@ import (
 // execute runs the open calls in order: adjacent calls of effect none in parallel, the
 // others one at a time. Results are written with the next start, or before anything
 // else begins.
-func (t *turn) execute(ctx context.Context) (state, error) {
-	if n := len(t.rounds); t.round.number != n && len(t.pending()) > 0 { // the round's answer came in an earlier dispatch
+func (t *execution) execute(ctx context.Context) (state, error) {
+	if n := len(t.rounds); t.round.number != n && len(t.runnable()) > 0 { // the round's answer came in an earlier dispatch
 		ctx = t.enterRound(ctx, n, true)
 	}
-	for open := t.pending(); len(open) > 0; open = t.pending() {
+	for open := t.runnable(); len(open) > 0; open = t.runnable() {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
@@ -40,20 +40,20 @@ func (t *turn) execute(ctx context.Context) (state, error) {
 }
 
 // executeFirst gets the first of the open calls answered, and possibly more of them.
-func (t *turn) executeFirst(ctx context.Context, open []*turnkeeper.ToolCall) error {
+func (t *execution) executeFirst(ctx context.Context, open []*turnkeeper.ToolCall) error {
 	call := open[0]
 	spec, ok := t.offered.Spec(call.Name)
 	if !ok { // planned by a worker that had the tool
 		t.answerMissing(call)
 		return nil
 	}
-	if first, ok := t.repeated(t.callsUpTo(call.Key)); ok {
+	if first, ok := t.repeated(t.rounds.upTo(call.Key)); ok {
 		result := textResult(call, turnkeeper.CallSkipped, repeatedResult(first))
 		result.Preview = first.Preview
 		t.answer(call, result)
 		return nil
 	}
-	if call.State == turnkeeper.CallPlanned && !call.Paging && t.roomForCalls() < 1 {
+	if call.State == turnkeeper.CallPlanned && !call.Paging && t.bounds.MaxToolCalls-t.rounds.executed() < 1 {
 		t.answer(call, textResult(call, turnkeeper.CallDenied, shownOverCalls(t.bounds)))
 		return nil
 	}
@@ -85,18 +85,8 @@ func (t *turn) executeFirst(ctx context.Context, open []*turnkeeper.ToolCall) er
 	return t.runEffect(ctx, call, spec)
 }
 
-func (t *turn) callsUpTo(key turnkeeper.CallKey) []turnkeeper.ToolCall {
-	var calls []turnkeeper.ToolCall
-	for _, call := range t.calls() {
-		if call.Key.Compare(key) <= 0 {
-			calls = append(calls, call)
-		}
-	}
-	return calls
-}
-
 // answerMissing answers a call whose tool the agent no longer has.
-func (t *turn) answerMissing(call *turnkeeper.ToolCall) {
+func (t *execution) answerMissing(call *turnkeeper.ToolCall) {
 	if call.State != turnkeeper.CallPlanned { // its worker was lost, and it cannot be run again
 		t.giveVerdict(call)
 		return
@@ -108,7 +98,7 @@ func (t *turn) answerMissing(call *turnkeeper.ToolCall) {
 // denyRest answers all open calls: the lease is too short for the first of them, so the
 // turn goes on to its reply. Calls that a lost worker had started get a verdict instead
 // of a denial.
-func (t *turn) denyRest(open []*turnkeeper.ToolCall) {
+func (t *execution) denyRest(open []*turnkeeper.ToolCall) {
 	t.log.Warn("not enough time left in this turn", zap.Stringer("call", open[0].Key),
 		zap.String("tool", open[0].Name), zap.Duration("lease_left", time.Until(t.lease)), zap.Duration("margin", t.bounds.Margin))
 	for _, call := range open {

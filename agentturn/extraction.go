@@ -22,17 +22,17 @@ const extractAttempts = 3
 
 // extract answers a query over a stored result, for a call whose model calls are added
 // to used. It may be called by several goroutines at once.
-func (t *turn) extract(ctx context.Context, source extract.Source, query string, used *toolrun.Meter) (tools.Result, error) {
+func (t *execution) extract(ctx context.Context, source extract.Source, query string, used *toolrun.Meter) (tools.Result, error) {
 	log := t.log.With(zap.String("output", source.ID))
 	return extract.Search(ctx, extract.Query{
-		Source: source, Text: query, Turn: t.record.Turn.ID, Asker: &searchAsker{t: t, used: used, log: log},
-		Cache: t.cfg.Extractions, Slots: t.extracting, Log: log, Guard: t.guard,
+		Source: source, Text: query, Turn: t.record.Turn.ID, Asker: &searchAsker{t: t.task, used: used, log: log},
+		Cache: t.cfg.Extractions, Slots: t.searches, Log: log, Guard: t.guard,
 	})
 }
 
 // A searchAsker asks the extraction model, or else the models of the agent's turns.
 type searchAsker struct {
-	t      *turn
+	t      *task
 	used   *toolrun.Meter
 	log    *zap.Logger
 	models []*candidate

@@ -12,8 +12,20 @@ import (
 	"turnkeeper/inference"
 )
 
+// The endings of an execution, by the turn as it is then.
+type endings struct {
+	*task
+	rounds   calls
+	executed bool // a tool has started, in whichever execution
+}
+
+func (t *execution) endings() *endings {
+	executed := len(t.interrupted) > 0 || t.rounds.any(func(c turnkeeper.ToolCall) bool { return c.State.Executed() })
+	return &endings{t.task, t.rounds, executed}
+}
+
 // endingOf decides what an error that stopped the loop makes of the turn.
-func (t *turn) endingOf(ctx context.Context, err error) *ending {
+func (t *endings) endingOf(ctx context.Context, err error) *ending {
 	if ctx.Err() != nil {
 		return t.stopped(context.Cause(ctx))
 	}
@@ -22,13 +34,13 @@ func (t *turn) endingOf(ctx context.Context, err error) *ending {
 	}
 	if silent, ok := errors.AsType[*silentError](err); ok {
 		t.log.Warn("the model gave no answer in its last round", zap.Error(silent.err))
-		return t.capped(t.lastRoundStop())
+		return t.capped(t.rounds.lastStop())
 	}
 	return t.failed(err)
 }
 
 // stopped is the end by the end of the context.
-func (t *turn) stopped(cause error) *ending {
+func (t *endings) stopped(cause error) *ending {
 	switch {
 	case errors.Is(cause, errWallTime):
 		return t.outOfTime()
@@ -41,7 +53,7 @@ func (t *turn) stopped(cause error) *ending {
 
 // failed is the end by a model that could not be called, by a request that
 // could not be built, or by a panic.
-func (t *turn) failed(err error) *ending {
+func (t *endings) failed(err error) *ending {
 	class := classOf(err)
 	f := t.failure(faultIn(err))
 	o := turnkeeper.Outcome{ErrorClass: class, Error: err.Error()}
@@ -52,16 +64,16 @@ func (t *turn) failed(err error) *ending {
 }
 
 // failure is what the turn itself knows of its failure.
-func (t *turn) failure(fault Fault) Failure {
+func (t *endings) failure(fault Fault) Failure {
 	return Failure{
-		Fault: fault, Ran: t.anyExecuted(), Effects: t.anyEffect(),
+		Fault: fault, Ran: t.executed, Effects: t.rounds.effected(),
 		Counted: t.record.Message.Faults, MaxAttempts: t.bounds.MaxAttempts,
 		Waited: t.record.Waited + time.Since(t.began), GiveUpAfter: t.bounds.GiveUpAfter,
 	}
 }
 
 // judged is the end of a turn that cannot go on.
-func (t *turn) judged(f Failure, stop turnkeeper.StopReason, o turnkeeper.Outcome) *ending {
+func (t *endings) judged(f Failure, stop turnkeeper.StopReason, o turnkeeper.Outcome) *ending {
 	v := f.Verdict()
 	if v.Degraded {
 		t.log.Warn("turn degraded by an error", zap.String("class", o.ErrorClass), zap.String("error", o.Error))
@@ -83,8 +95,8 @@ func (t *turn) judged(f Failure, stop turnkeeper.StopReason, o turnkeeper.Outcom
 
 // outOfTime is the end by the wall time. Where no tool has run there is nothing to
 // tell, and the message is tried again, a bounded number of times.
-func (t *turn) outOfTime() *ending {
-	if t.anyExecuted() {
+func (t *endings) outOfTime() *ending {
+	if t.executed {
 		return t.capped(turnkeeper.StopMaxDuration)
 	}
 	t.logCap("max turn duration reached, completing turn")
@@ -132,10 +144,10 @@ func (e *blockedError) Error() string { return cmp.Or(e.Reason, "the budget is u
 
 // blocked is the end by the budget. The day's budget opens again, which helps where
 // the call fits into one; a turn's never does.
-func (t *turn) blocked(b *blockedError) *ending {
+func (t *endings) blocked(b *blockedError) *ending {
 	o := turnkeeper.Outcome{ErrorClass: classBudget, Error: b.Error()}
 	t.log.Warn("model call blocked by the budget", zap.String("scope", b.Scope), zap.String("reason", b.Reason))
-	if b.Scope != "day" || b.Never || t.anyExecuted() {
+	if b.Scope != "day" || b.Never || t.executed {
 		return t.judged(t.failure(FaultBound), turnkeeper.StopBudget, o)
 	}
 	o.Backoff = b.Retry

@@ -32,8 +32,10 @@ const (
 )
 
 // finish writes the outcome together with everything not yet written.
-func (t *turn) finish(ctx context.Context, e ending) (turnkeeper.Outcome, error) {
-	t.dropStarts() // before the events of the end are added
+func (t *execution) finish(ctx context.Context, e ending) (turnkeeper.Outcome, error) {
+	if t.pending.dropStarts() { // before the events of the end are added
+		t.events.Rewind()
+	}
 	t.stopJobs(errOver)
 	switch e.state {
 	case turnkeeper.TurnWaiting: // nothing is open here
@@ -45,27 +47,27 @@ func (t *turn) finish(ctx context.Context, e ending) (turnkeeper.Outcome, error)
 	}
 	t.abandonStream("the turn ended")
 	t.keepBeside()
-	outcome := t.outcome(e)
+	outcome := t.endings().outcome(e)
 	if e.state.Terminal() {
 		t.events.Event(endEvent(e.state), 0, 0, transcript.TurnEndData{
-			State: outcome.State, StopReason: outcome.StopReason, Rounds: len(t.rounds), Calls: len(t.calls()),
+			State: outcome.State, StopReason: outcome.StopReason, Rounds: len(t.rounds), Calls: len(t.rounds.all()),
 			Reply: outcome.Reply, Retry: outcome.Retry,
 		})
 	}
-	t.next.Outcome = &outcome
+	t.pending.Outcome = &outcome
 	if err := t.commit(ctx); err != nil {
-		t.next.Outcome = nil
+		t.pending.Outcome = nil
 		return turnkeeper.Outcome{}, err
 	}
-	t.logEnd(outcome)
+	t.endings().logEnd(outcome)
 	return outcome, nil
 }
 
 // logEnd logs how this dispatch ended, once that is written.
-func (t *turn) logEnd(o turnkeeper.Outcome) {
+func (t *endings) logEnd(o turnkeeper.Outcome) {
 	switch {
 	case o.State == turnkeeper.TurnWaiting:
-		t.log.Info("turn waits", zap.Int("calls", len(t.elsewhere())))
+		t.log.Info("turn waits", zap.Int("calls", len(t.rounds.detached())))
 	case !o.State.Terminal() && o.Backoff > 0:
 		t.log.Info("turn put off", zap.Duration("backoff", o.Backoff), zap.String("reason", o.Error))
 	case !o.State.Terminal():
@@ -73,7 +75,7 @@ func (t *turn) logEnd(o turnkeeper.Outcome) {
 	default:
 		fields := []zap.Field{
 			zap.String("state", string(o.State)), zap.String("continuation_stop_reason", string(o.StopReason)),
-			zap.Int("inference_round_count", len(t.rounds)), zap.Int("calls", len(t.calls())),
+			zap.Int("inference_round_count", len(t.rounds)), zap.Int("calls", len(t.rounds.all())),
 			zap.Int64("turn_duration_ms", t.duration().Milliseconds()),
 		}
 		if o.Error != "" {
@@ -85,7 +87,7 @@ func (t *turn) logEnd(o turnkeeper.Outcome) {
 
 // duration returns the time from the first grant until now. The part before this dispatch
 // is by the database's clock.
-func (t *turn) duration() time.Duration {
+func (t *task) duration() time.Duration {
 	turn := t.record.Turn
 	return max(turn.GrantedAt.Sub(turn.CreatedAt), 0) + t.record.Elapsed + time.Since(t.loaded)
 }
@@ -98,8 +100,8 @@ func endEvent(s turnkeeper.TurnState) turnkeeper.EventType {
 }
 
 // closeCalls answers every open call: a closed turn must have none.
-func (t *turn) closeCalls() {
-	for _, call := range t.open() {
+func (t *execution) closeCalls() {
+	for _, call := range t.rounds.open() {
 		switch result, cut := t.interrupted[call.Key]; {
 		case cut:
 			t.answer(call, t.doubted(call, result))
@@ -113,8 +115,8 @@ func (t *turn) closeCalls() {
 
 // handBack leaves calls open that the next dispatch can run again or look up. It
 // answers the others: calls of effect once that were cut short.
-func (t *turn) handBack() {
-	for _, call := range t.open() {
+func (t *execution) handBack() {
+	for _, call := range t.rounds.open() {
 		result, cut := t.interrupted[call.Key]
 		tool, _ := t.offered.Get(call.Name)
 		if _, canTell := tool.(tools.Reconciler); !cut || canTell || call.Effect.Repeatable() {
@@ -125,7 +127,7 @@ func (t *turn) handBack() {
 }
 
 // doubted adds a note to the result of an effect that was cut short: it may or may not have happened.
-func (t *turn) doubted(call *turnkeeper.ToolCall, result turnkeeper.CallResult) turnkeeper.CallResult {
+func (t *execution) doubted(call *turnkeeper.ToolCall, result turnkeeper.CallResult) turnkeeper.CallResult {
 	switch {
 	case !result.Ran || call.Effect == turnkeeper.EffectNone:
 	case prompt.WentOn(*call):
@@ -140,7 +142,7 @@ func (t *turn) doubted(call *turnkeeper.ToolCall, result turnkeeper.CallResult) 
 // outcome makes the outcome of an ending. For a scheduled turn, only the model's answer
 // goes into the outbox, and only if it is not the agent's word for having nothing to
 // tell. Everything else the model said is kept for operators.
-func (t *turn) outcome(e ending) turnkeeper.Outcome {
+func (t *endings) outcome(e ending) turnkeeper.Outcome {
 	o := e.outcome
 	o.State, o.StopReason = e.state, e.stop
 	var r reply

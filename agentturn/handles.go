@@ -24,9 +24,9 @@ type resolvedCall struct {
 	arguments json.RawMessage
 }
 
-func (t *turn) argumentsOf(call *turnkeeper.ToolCall) json.RawMessage {
-	if t.values.key == call.Key {
-		return t.values.arguments
+func (t *execution) argumentsOf(call *turnkeeper.ToolCall) json.RawMessage {
+	if t.resolved.key == call.Key {
+		return t.resolved.arguments
 	}
 	return json.RawMessage(call.Arguments)
 }
@@ -35,12 +35,12 @@ func (t *turn) argumentsOf(call *turnkeeper.ToolCall) json.RawMessage {
 // results of calls before it, which never change: so a call that is started
 // again gets what it got before. refused says why the call cannot be run; an
 // error is that of the turn.
-func (t *turn) resolve(ctx context.Context, call *turnkeeper.ToolCall) (refused string, err error) {
-	t.values = resolvedCall{}
+func (t *execution) resolve(ctx context.Context, call *turnkeeper.ToolCall) (refused string, err error) {
+	t.resolved = resolvedCall{}
 	if !t.offered.HasHandles(call) {
 		return "", nil
 	}
-	if t.owesOutput() {
+	if t.pending.hasOutput() {
 		if err := t.commit(ctx); err != nil {
 			return "", err
 		}
@@ -56,20 +56,20 @@ func (t *turn) resolve(ctx context.Context, call *turnkeeper.ToolCall) (refused 
 	if err != nil || fault != "" {
 		return fault, err
 	}
-	t.values = resolvedCall{call.Key, json.RawMessage(arguments)}
+	t.resolved = resolvedCall{call.Key, json.RawMessage(arguments)}
 	return "", nil
 }
 
 // forget lets go of the values of an answered call.
-func (t *turn) forget(call *turnkeeper.ToolCall) {
-	if t.values.key == call.Key {
-		t.values = resolvedCall{}
+func (t *execution) forget(call *turnkeeper.ToolCall) {
+	if t.resolved.key == call.Key {
+		t.resolved = resolvedCall{}
 	}
 }
 
 // refuse answers a call that cannot be run for its handles. One that a lost
 // worker had started keeps its doubt.
-func (t *turn) refuse(call *turnkeeper.ToolCall, refused string, err error) error {
+func (t *execution) refuse(call *turnkeeper.ToolCall, refused string, err error) error {
 	switch {
 	case err != nil:
 		return err
@@ -82,14 +82,14 @@ func (t *turn) refuse(call *turnkeeper.ToolCall, refused string, err error) erro
 }
 
 // outputsBefore has the results of the calls before one.
-func (t *turn) outputsBefore(key turnkeeper.CallKey) *toolrun.OutputStore {
-	calls := t.callsUpTo(key)
+func (t *execution) outputsBefore(key turnkeeper.CallKey) *toolrun.OutputStore {
+	calls := t.rounds.upTo(key)
 	return &toolrun.OutputStore{Turn: t.record.Turn.ID, Stored: t.cfg.Outputs, PageOf: t.offered.MaxChars, Calls: calls[:len(calls)-1]}
 }
 
 // values gives out the values of one call's handles.
 type values struct {
-	turn   *turn
+	turn   *execution
 	stored *toolrun.OutputStore
 	room   int64 // bytes that the values may still have
 }
@@ -159,7 +159,7 @@ func (v *values) find(ctx context.Context, handle outputs.Handle) (o tools.Outpu
 }
 
 // patiently reads from the store, which may be away for a while.
-func (t *turn) patiently(ctx context.Context, read func() error) error {
+func (t *task) patiently(ctx context.Context, read func() error) error {
 	for wait := firstReadRetry; ; wait = min(2*wait, slowReadRetry) {
 		err := read()
 		if err == nil || errors.Is(err, turnkeeper.ErrNotFound) {

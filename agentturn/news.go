@@ -42,7 +42,7 @@ func nextMove(rounds []turnkeeper.Round, unseen bool) move {
 // unseenIn says whether, by a journal, a call of an earlier round has ended since the
 // newest answer came. All times of a journal are the database's: they must not be held
 // against those of this process.
-func unseenIn(rounds []turnkeeper.Round) bool {
+func dirtyIn(rounds []turnkeeper.Round) bool {
 	if len(rounds) == 0 {
 		return false
 	}

@@ -48,7 +48,7 @@ func TestNextMove(t *testing.T) {
 			rounds := []turnkeeper.Round{
 				{Number: 1, EndedAt: answered.Add(-10), Calls: test.earlier}, {Number: 2, EndedAt: answered, Calls: test.newest},
 			}
-			if got := nextMove(rounds, test.unseen || unseenIn(rounds)); got != test.want {
+			if got := nextMove(rounds, test.unseen || dirtyIn(rounds)); got != test.want {
 				t.Errorf("%s, want %s", got, test.want)
 			}
 		})

@@ -159,7 +159,7 @@ type openRound struct {
 }
 
 // enterRound ends the round that is open and begins another.
-func (t *turn) enterRound(ctx context.Context, number int, resumed bool) context.Context {
+func (t *execution) enterRound(ctx context.Context, number int, resumed bool) context.Context {
 	t.leaveRound()
 	ctx, end := t.cfg.Observer.Round(ctx, RoundBegin{Number: number, Resumed: resumed})
 	t.round = openRound{number, ctx, end}
@@ -167,7 +167,7 @@ func (t *turn) enterRound(ctx context.Context, number int, resumed bool) context
 }
 
 // leaveRound ends the round that is open, if there is one.
-func (t *turn) leaveRound() {
+func (t *execution) leaveRound() {
 	if t.round.end == nil {
 		return
 	}
@@ -181,7 +181,7 @@ func (t *turn) leaveRound() {
 
 // inRound is ctx within the round that is open. ctx must be the dispatch's, or
 // that of the round itself.
-func (t *turn) inRound(ctx context.Context) context.Context {
+func (t *execution) inRound(ctx context.Context) context.Context {
 	if t.round.ctx != nil {
 		return t.round.ctx
 	}
@@ -189,7 +189,7 @@ func (t *turn) inRound(ctx context.Context) context.Context {
 }
 
 // observed tells of the end of a dispatch.
-func (t *turn) observed(end func(DispatchEnd), outcome turnkeeper.Outcome, err error) {
+func (t *execution) observed(end func(DispatchEnd), outcome turnkeeper.Outcome, err error) {
 	t.leaveRound()
 	ended := DispatchEnd{Outcome: outcome, Err: err, Rounds: t.rounds}
 	if len(t.rounds) > 0 {

@@ -28,7 +28,7 @@ type answer struct {
 
 // plan turns an answer into a round: it checks every call and denies it, skips it, or
 // plans it to run. The round becomes durable before any of its calls runs.
-func (t *turn) plan(ctx context.Context, a answer) (state, error) {
+func (t *execution) plan(ctx context.Context, a answer) (state, error) {
 	round := turnkeeper.Round{
 		Number:       a.number,
 		Provider:     outputs.Clean(a.Provider),
@@ -36,20 +36,20 @@ func (t *turn) plan(ctx context.Context, a answer) (state, error) {
 		Attempts:     max(1, a.Attempts),
 		Latency:      a.latency,
 		FinishReason: outputs.Clean(a.FinishReason),
-		Usage:        a.Usage.Add(t.beside),
+		Usage:        a.Usage.Add(t.models.beside),
 		Text:         outputs.Clean(a.Text),
 		Reasoning:    outputs.Clean(a.Reasoning),
 		Raw:          cleanRaw(a.Raw),
 		EndedAt:      time.Now(),
 	}
-	t.unseen = false // the request of this answer told everything
+	t.dirty = false // the request of this answer told everything
 	p := t.newPlanner(a)
 	for i, wire := range a.Calls {
 		p.add(ctx, turnkeeper.CallKey{Round: a.number, Ordinal: i + 1}, wire)
 	}
 	round.Calls = p.all[p.first:]
-	round.Recipe, t.next.Parts = &a.sent.Recipe, t.prompt.Unwritten(a.sent.Parts)
-	t.next.Summary, t.beside = t.prompt.TakeSummary(), turnkeeper.Usage{}
+	round.Recipe, t.pending.Parts = &a.sent.Recipe, t.prompt.Unwritten(a.sent.Parts)
+	t.pending.Summary, t.models.beside = t.prompt.TakeSummary(), turnkeeper.Usage{}
 	// The last round is charged whatever it asks for, so that it stays the last.
 	round.Charged = a.final || !allPaging(round.Calls)
 	t.add(round)
@@ -58,10 +58,10 @@ func (t *turn) plan(ctx context.Context, a answer) (state, error) {
 }
 
 // add appends a round in memory, and puts it into the next write.
-func (t *turn) add(round turnkeeper.Round) {
+func (t *execution) add(round turnkeeper.Round) {
 	written := round
 	written.Calls = slices.Clone(round.Calls)
-	t.next.Round = &written
+	t.pending.Round = &written
 	t.rounds = append(t.rounds, round)
 	for _, call := range round.Calls {
 		if call.State.Answered() {
@@ -84,7 +84,7 @@ func cleanRaw(raw json.RawMessage) []byte {
 
 // A planner decides about the calls of one answer, in order.
 type planner struct {
-	t         *turn
+	t         *execution
 	declared  []string // names of the tools that the request declared
 	final     bool
 	truncated bool
@@ -95,8 +95,8 @@ type planner struct {
 	paged     int
 }
 
-func (t *turn) newPlanner(a answer) *planner {
-	p := &planner{t: t, final: a.final, all: t.calls(), wireIDs: map[string]bool{}}
+func (t *execution) newPlanner(a answer) *planner {
+	p := &planner{t: t, final: a.final, all: t.rounds.all(), wireIDs: map[string]bool{}}
 	p.first = len(p.all)
 	for _, tool := range a.sent.Tools {
 		p.declared = append(p.declared, tool.Name)

@@ -77,13 +77,13 @@ func FaultPoints() []string {
 	}
 }
 
-func (t *turn) at(ctx context.Context, label string) {
+func (t *task) at(ctx context.Context, label string) {
 	if t.cfg.Fault != nil {
 		t.cfg.Fault.At(ctx, label)
 	}
 }
 
-func (t *turn) atEach(ctx context.Context, writes []string, suffix string) {
+func (t *task) atEach(ctx context.Context, writes []string, suffix string) {
 	for _, write := range writes {
 		t.at(ctx, write+suffix)
 	}

@@ -12,9 +12,9 @@ import (
 const noteEvery = 500 * time.Millisecond
 
 // tellProgress makes events of what calls told, with the next write.
-func (t *turn) tellProgress() {
+func (t *execution) tellProgress() {
 	for _, note := range t.progress.Take() {
-		if !t.call(note.Call).State.Answered() {
+		if !t.rounds.call(note.Call).State.Answered() {
 			t.events.Event(turnkeeper.EventNotice, note.Call.Round, 0, note.Data)
 		}
 	}
@@ -24,7 +24,7 @@ func (t *turn) tellProgress() {
 // write that fails is made again with the next, which says why it failed; one that
 // fails the fence ends with kill what is waited for, for nobody waits for it any more,
 // and is the error.
-func (t *turn) until(ctx context.Context, done <-chan struct{}, kill func(cause error)) error {
+func (t *execution) until(ctx context.Context, done <-chan struct{}, kill func(cause error)) error {
 	var pause <-chan time.Time
 	bell := t.progress.Bell()
 	for {

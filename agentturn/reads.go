@@ -2,7 +2,6 @@ package agentturn
 
 import (
 	"context"
-	"slices"
 	"sync"
 
 	"turnkeeper"
@@ -20,8 +19,8 @@ func isRead(call *turnkeeper.ToolCall) bool {
 // reads are the leading open calls that may run beside each other. One that
 // repeats the call before it waits for that one's result, where its tool is guarded, and so does one with
 // handles for whatever they may name.
-func (t *turn) reads(open []*turnkeeper.ToolCall) []*turnkeeper.ToolCall {
-	room := t.roomForCalls()
+func (t *execution) reads(open []*turnkeeper.ToolCall) []*turnkeeper.ToolCall {
+	room := t.bounds.MaxToolCalls - t.rounds.executed()
 	for i, call := range open {
 		if !call.Paging {
 			if room--; room < 0 {
@@ -50,8 +49,8 @@ func lastHash(calls []*turnkeeper.ToolCall) string {
 
 // runReads runs calls of effect none, and leaves their results for the next
 // write.
-func (t *turn) runReads(ctx context.Context, calls []*turnkeeper.ToolCall) error {
-	if t.next.Round != nil || t.owesResult() || t.owesOutput() {
+func (t *execution) runReads(ctx context.Context, calls []*turnkeeper.ToolCall) error {
+	if t.pending.Round != nil || t.pending.hasEffect() || t.pending.hasOutput() {
 		if err := t.commit(ctx); err != nil {
 			return err
 		}
@@ -87,19 +86,4 @@ func (t *turn) runReads(ctx context.Context, calls []*turnkeeper.ToolCall) error
 		}
 	}
 	return err
-}
-
-// owesOutput says that an output waits to be written, which a call may read.
-func (t *turn) owesOutput() bool {
-	return slices.ContainsFunc(t.next.Results, func(r turnkeeper.CallResult) bool { return r.Output != nil })
-}
-
-// owesResult says that a result of an effect waits to be written.
-func (t *turn) owesResult() bool {
-	for _, result := range t.next.Results {
-		if result.Nonce != "" {
-			return true
-		}
-	}
-	return false
 }

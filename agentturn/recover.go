@@ -24,13 +24,13 @@ const (
 // recover goes on from what the journal says. Calls that are finished stay as
 // they are; planned ones, and started ones that may run again, are left to
 // execute; the others are settled here, before anything is built on them.
-func (t *turn) recover(ctx context.Context) (state, error) {
+func (t *execution) recover(ctx context.Context) (state, error) {
 	t.announce()
 	t.measureStored(ctx)
 	if len(t.rounds) == 0 {
 		return t.ask, nil
 	}
-	for _, call := range t.open() {
+	for _, call := range t.rounds.open() {
 		if call.State == turnkeeper.CallPlanned || call.Effect.Repeatable() {
 			continue
 		}
@@ -38,7 +38,7 @@ func (t *turn) recover(ctx context.Context) (state, error) {
 			return nil, err
 		}
 	}
-	if len(t.next.Verdicts) > 0 || len(t.next.Results) > 0 {
+	if len(t.pending.Verdicts) > 0 || len(t.pending.Results) > 0 {
 		if err := t.commit(ctx); err != nil {
 			return nil, err
 		}
@@ -48,13 +48,13 @@ func (t *turn) recover(ctx context.Context) (state, error) {
 
 // measureStored finds the sizes of the outputs that the model knows by a handle.
 // One that cannot be found is told of without.
-func (t *turn) measureStored(ctx context.Context) {
-	for _, call := range t.calls() {
+func (t *execution) measureStored(ctx context.Context) {
+	for _, call := range t.rounds.all() {
 		t.measure(ctx, call)
 	}
 }
 
-func (t *turn) measure(ctx context.Context, call turnkeeper.ToolCall) {
+func (t *execution) measure(ctx context.Context, call turnkeeper.ToolCall) {
 	if !prompt.Handled(call) || !call.State.Answered() || t.cfg.Outputs == nil {
 		return
 	}
@@ -64,7 +64,7 @@ func (t *turn) measure(ctx context.Context, call turnkeeper.ToolCall) {
 }
 
 // announce begins, or takes up, the turn's stream.
-func (t *turn) announce() {
+func (t *execution) announce() {
 	turn := t.record.Turn
 	if turn.LastSeq == 0 {
 		data := transcript.TurnStartData{Trigger: turn.Trigger, Agent: turn.Agent, Message: turn.MessageID, Attempt: turn.Attempt}
@@ -81,7 +81,7 @@ func (t *turn) announce() {
 }
 
 // settle finds out what became of a started call that must not run again.
-func (t *turn) settle(ctx context.Context, call *turnkeeper.ToolCall) error {
+func (t *execution) settle(ctx context.Context, call *turnkeeper.ToolCall) error {
 	result, known := t.reconcile(ctx, call)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -95,18 +95,18 @@ func (t *turn) settle(ctx context.Context, call *turnkeeper.ToolCall) error {
 }
 
 // giveVerdict records that nobody knows what became of a started call.
-func (t *turn) giveVerdict(call *turnkeeper.ToolCall) {
+func (t *execution) giveVerdict(call *turnkeeper.ToolCall) {
 	verdict := endLater(*call, turnkeeper.CallResult{
 		Key: call.Key, Nonce: call.Nonce, State: turnkeeper.CallUnknown,
 		Shown: prompt.ShownUnknown, Preview: outputs.Preview(prompt.ShownUnknown), Ran: !call.Paging,
 	})
 	t.apply(call, verdict)
-	t.next.Verdicts = append(t.next.Verdicts, verdict)
+	t.pending.Verdicts = append(t.pending.Verdicts, verdict)
 	t.log.Warn("outcome of tool call unknown", zap.Stringer("call", call.Key), zap.String("tool", call.Name))
 }
 
 // reconcile asks the tool, if it can tell.
-func (t *turn) reconcile(ctx context.Context, call *turnkeeper.ToolCall) (turnkeeper.CallResult, bool) {
+func (t *execution) reconcile(ctx context.Context, call *turnkeeper.ToolCall) (turnkeeper.CallResult, bool) {
 	tool, _ := t.offered.Get(call.Name)
 	reconciler, ok := tool.(tools.Reconciler)
 	if !ok {

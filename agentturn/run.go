@@ -17,7 +17,7 @@ import (
 // prepare makes the run of the call's tool within its time. The run itself does
 // not look at the turn, which may have gone on. id is that of its output, should
 // that be stored.
-func (t *turn) prepare(call *turnkeeper.ToolCall) (_ func(context.Context) toolrun.Result, id turnkeeper.OutputID) {
+func (t *execution) prepare(call *turnkeeper.ToolCall) (_ func(context.Context) toolrun.Result, id turnkeeper.OutputID) {
 	tool, _ := t.offered.Get(call.Name)
 	spec, _ := t.offered.Spec(call.Name)
 	id = cmp.Or(call.OutputID, outputs.NewID())
@@ -40,7 +40,7 @@ func (t *turn) prepare(call *turnkeeper.ToolCall) (_ func(context.Context) toolr
 
 // executeOptions bound a run, or a look-up, of the call's tool, and keep account
 // of tools that do not return.
-func (t *turn) executeOptions(call *turnkeeper.ToolCall, spec tools.Spec) tools.ExecuteOptions {
+func (t *task) executeOptions(call *turnkeeper.ToolCall, spec tools.Spec) tools.ExecuteOptions {
 	options := tools.ExecuteOptions{Log: t.log}
 	if timeout := t.timeout(spec); time.Until(t.wall) > timeout { // else the end of the turn ends it
 		options.Timeout = timeout
@@ -59,7 +59,7 @@ func (t *turn) executeOptions(call *turnkeeper.ToolCall, spec tools.Spec) tools.
 
 // keep keeps what a run ended with. One that was cut short by the end of the
 // turn's context waits for what the turn makes of that.
-func (t *turn) keep(call *turnkeeper.ToolCall, done *toolrun.Run, nonce string) {
+func (t *execution) keep(call *turnkeeper.ToolCall, done *toolrun.Run, nonce string) {
 	result := t.take(call, done.Result.Result, done.ID)
 	result.Nonce, result.Duration, result.Ran, result.State = nonce, done.Result.Took, !call.Paging, stateOf(done.Result.Outcome, call.Effect)
 	result.Usage = done.Result.Used
@@ -72,7 +72,7 @@ func (t *turn) keep(call *turnkeeper.ToolCall, done *toolrun.Run, nonce string) 
 
 // dropDraft removes what a lost worker has written of a result, before it is written
 // again under its id.
-func (t *turn) dropDraft(ctx context.Context, id turnkeeper.OutputID) error {
+func (t *execution) dropDraft(ctx context.Context, id turnkeeper.OutputID) error {
 	drafts, ok := t.journal.(toolrun.Drafts)
 	if !ok {
 		return nil
@@ -81,12 +81,12 @@ func (t *turn) dropDraft(ctx context.Context, id turnkeeper.OutputID) error {
 }
 
 // outputs returns what a call may read of the turn's results; nil: nothing.
-func (t *turn) outputs(used *toolrun.Meter) tools.Outputs {
+func (t *execution) outputs(used *toolrun.Meter) tools.Outputs {
 	if t.cfg.Outputs == nil {
 		return nil
 	}
 	return &toolrun.OutputStore{
-		Turn: t.record.Turn.ID, Stored: t.cfg.Outputs, Calls: t.calls(), Runs: t.jobs.Sorted(),
+		Turn: t.record.Turn.ID, Stored: t.cfg.Outputs, Calls: t.rounds.all(), Runs: t.background.Sorted(),
 		MaxChars: t.bounds.MaxToolResultChars, PageOf: t.offered.MaxChars, MaxTokens: int64(t.bounds.AsyncTokenThreshold),
 		Search: func(ctx context.Context, from extract.Source, query string) (tools.Result, error) {
 			return t.extract(ctx, from, query, used)

@@ -135,8 +135,7 @@ type Assignment struct {
 // Failures of models and tools, panics, spent bounds and the end of ctx are
 // outcomes, not errors. What ends ctx decides which; see ErrShutdown.
 func (r *Runner) Run(ctx context.Context, a Assignment, journal Journal) (turnkeeper.Outcome, error) {
-	t := newTurn(r.cfg, a, journal, &r.learned)
-	t.leftBehind, t.counted = &r.leftBehind, &r.counted
+	t := newExecution(r, a, journal)
 	ctx, stop := context.WithDeadlineCause(ctx, t.wall, errWallTime)
 	defer stop()
 	ctx, end := t.cfg.Observer.Dispatch(ctx, DispatchBegin{Record: a.Record, Before: a.Before})

@@ -23,7 +23,7 @@ import (
 // the question says.
 type sampling struct {
 	tools.Sampling
-	t     *turn
+	t     *task
 	used  *toolrun.Meter // of the call
 	log   *zap.Logger
 	call  *sideCall
@@ -37,10 +37,10 @@ type samplingError struct{ why string }
 func (e *samplingError) Error() string { return e.why }
 
 // sampler is how a call asks models. What that takes is added to used.
-func (t *turn) sampler(call *turnkeeper.ToolCall, used *toolrun.Meter) func(context.Context, tools.Sampling) (tools.Sampled, error) {
+func (t *execution) sampler(call *turnkeeper.ToolCall, used *toolrun.Meter) func(context.Context, tools.Sampling) (tools.Sampled, error) {
 	key, name := call.Key, call.Name
 	return func(ctx context.Context, asked tools.Sampling) (answer tools.Sampled, err error) {
-		s := &sampling{Sampling: asked, t: t, used: used, log: t.log.With(zap.Stringer("call", key), zap.String("tool", name))}
+		s := &sampling{Sampling: asked, t: t.task, used: used, log: t.log.With(zap.Stringer("call", key), zap.String("tool", name))}
 		err = t.guard(func() (err error) { // the goroutine may be of whoever asks
 			answer, err = s.ask(ctx)
 			return err

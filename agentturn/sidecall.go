@@ -14,7 +14,7 @@ import (
 // A sideCall is a model call beside the turn's rounds, through all its attempts. It
 // touches nothing of the turn that changes, so several may run at once.
 type sideCall struct {
-	t       *turn
+	t       *task
 	purpose ModelPurpose
 	log     *zap.Logger
 	models  []*candidate // asked one after the other

@@ -56,7 +56,7 @@ func repeatedResult(first turnkeeper.ToolCall) string {
 }
 
 // repeated is like the function repeated, but only for calls that are guarded.
-func (t *turn) repeated(calls []turnkeeper.ToolCall) (first turnkeeper.ToolCall, ok bool) {
+func (t *task) repeated(calls []turnkeeper.ToolCall) (first turnkeeper.ToolCall, ok bool) {
 	if !t.offered.Guarded(calls[len(calls)-1]) {
 		return first, false
 	}
@@ -64,7 +64,7 @@ func (t *turn) repeated(calls []turnkeeper.ToolCall) (first turnkeeper.ToolCall,
 }
 
 // mayRepeat is like the function mayRepeat, but only for calls that are guarded.
-func (t *turn) mayRepeat(calls []turnkeeper.ToolCall) bool {
+func (t *task) mayRepeat(calls []turnkeeper.ToolCall) bool {
 	return t.offered.Guarded(calls[len(calls)-1]) && mayRepeat(calls)
 }
 
@@ -72,7 +72,7 @@ func (t *turn) mayRepeat(calls []turnkeeper.ToolCall) bool {
 // of what earlier turns did. It applies to tools with an effect, and to reading tools
 // that ask for it. A call with handles is not skipped: a handle names a result of this
 // turn, so an earlier turn's call with equal handles had other arguments.
-func (t *turn) skip(ctx context.Context, call turnkeeper.ToolCall) (text string, skip bool) {
+func (t *task) skip(ctx context.Context, call turnkeeper.ToolCall) (text string, skip bool) {
 	b := t.bounds
 	spec, _ := t.offered.Spec(call.Name)
 	window, checks := spec.ChecksEarlier(b.FreshnessWindow)

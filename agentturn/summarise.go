@@ -56,14 +56,14 @@ func (a *attempt) summarise(ctx context.Context, turns []turnkeeper.Past) (turnk
 		told(ModelEnd{Err: err})
 		used := failedUsage(err, int64(request.Tokens), heard, a.model.Tokens.Counter)
 		a.t.settleSpend(ctx, spend, used)
-		a.t.beside = a.t.beside.Add(used)
+		a.t.models.beside = a.t.models.beside.Add(used)
 		return turnkeeper.Summary{}, err
 	}
 	used := a.usageOf(res, request.Tokens)
 	res.Usage = used
 	told(ModelEnd{Response: res})
 	a.t.settleSpend(ctx, spend, used)
-	a.t.beside = a.t.beside.Add(used)
+	a.t.models.beside = a.t.models.beside.Add(used)
 	text := firstChars(strings.TrimSpace(outputs.Clean(res.Text)), summaryChars)
 	if text == "" {
 		return turnkeeper.Summary{}, errors.New("the model gave no summary")

@@ -20,47 +20,48 @@ import (
 	"turnkeeper/tools"
 )
 
-// A turn is one dispatch. Its fields belong to the goroutine that runs it.
-type turn struct {
+// A task is what an execution is given. It does not change while that runs, and any
+// goroutine may use it.
+type task struct {
 	cfg     Config
 	record  turnkeeper.Record
 	def     *agentdef.Definition
 	bounds  turnkeeper.Bounds
 	offered prompt.Offer // what the agent may call, in the order it lists it
-	journal Journal
 	log     *zap.Logger
-	models  []*candidate // found on the first model call
-	health  modelHealth  // of models that are down
-	began   time.Time    // this dispatch
-	loaded  time.Time    // when the journal was read
-	wall    time.Time    // when the turn's time is over
-	lease   time.Time    // when the lease is
 
-	extracting chan struct{} // a slot for each model call that may search stored results at once
+	began  time.Time // the execution
+	loaded time.Time // when the journal was read
+	wall   time.Time // when the turn's time is over
+	lease  time.Time // when the lease is
 
-	prompt     *prompt.State
-	counted    *prompt.Cache    // of the process
-	beside     turnkeeper.Usage // of model calls that are no round, for the next one
-	leftBehind *atomic.Int64    // tools of the process that did not return in their time
+	searches   chan struct{} // a slot for each model call that may search stored results at once
+	leftBehind *atomic.Int64 // tools of the process that did not return in their time
+}
 
-	round    openRound          // that this dispatch is in
-	rounds   []turnkeeper.Round // as decided, with what next has not made durable yet
-	next     turnkeeper.Entry   // decided and not yet durable
-	events   *transcript.Transcript
-	progress *toolrun.Progress  // of the calls that run
-	stream   *transcript.Stream // of the model call under way; nil: none
-	values   resolvedCall       // the arguments of the call that is run next, where these had handles
+// An execution is one grant's run of a turn. Its fields belong to the goroutine that runs
+// it.
+type execution struct {
+	*task
+	journal    Journal
+	rounds     calls                  // of the turn so far, with what pending has not made durable yet
+	pending    pending                // decided and not yet durable
+	events     *transcript.Transcript // likewise
+	prompt     *prompt.State          // makes the requests
+	models     *models                // answers them
+	background toolrun.Set            // calls that go on in the background
+	progress   *toolrun.Progress      // of the calls that run
+	stream     *transcript.Stream     // of the model call under way; nil: none
+	round      openRound              // that the execution is in, for the Observer
+	resolved   resolvedCall           // the arguments of the call that is run next, where these had handles
 
 	// interrupted are calls that were stopped while they ran, with what to
 	// record of them should the turn end.
 	interrupted map[turnkeeper.CallKey]turnkeeper.CallResult
+	dirty       bool // a call has ended that no request has told of
 
-	jobs toolrun.Set // of the calls in the background
-
-	unseen bool // a call has ended that no request has told of
-
-	stillFor  time.Time                                       // until then the turn stands still for replies of sub-agents
-	subAgents map[turnkeeper.CallKey]*transcript.SubAgentData // that have ended, for the watchers
+	stillUntil time.Time                                       // until then the turn stands still for replies of sub-agents
+	subAgents  map[turnkeeper.CallKey]*transcript.SubAgentData // that have ended, for the watchers
 
 	end *ending // set by the state that ends the loop
 }
@@ -76,29 +77,29 @@ func TurnFields(turn turnkeeper.Turn, traceParent string) []zap.Field {
 // decided.
 type state func(ctx context.Context) (state, error)
 
-func newTurn(cfg Config, a Assignment, journal Journal, learned *prompt.Calibrations) *turn {
+func newExecution(r *Runner, a Assignment, journal Journal) *execution {
+	cfg := r.cfg
 	bounds := a.Bounds
 	if bounds == (turnkeeper.Bounds{}) {
 		bounds = a.Definition.Bounds(cfg.Bounds)
 	}
 	now := time.Now()
-	t := &turn{
-		cfg: cfg, record: a.Record, def: a.Definition, bounds: bounds, journal: journal,
-		progress: toolrun.NewProgress(),
-		log:      cfg.Log.With(TurnFields(a.Record.Turn, a.Record.Message.TraceParent)...),
-		loaded:   now, wall: a.WallDeadline, lease: a.LeaseDeadline,
+	given := &task{
+		cfg: cfg, record: a.Record, def: a.Definition, bounds: bounds, log: cfg.Log.With(TurnFields(a.Record.Turn, a.Record.Message.TraceParent)...),
+		began: now, loaded: now, wall: a.WallDeadline, lease: a.LeaseDeadline, searches: make(chan struct{}, extract.Parallel), leftBehind: &r.leftBehind,
+	}
+	given.offered = prompt.Offer{
+		Registry: withSpawn(offered(cfg, a.Definition, bounds), given.spawnable(), cfg.Agents), Bounds: bounds, Stored: cfg.Outputs != nil,
+	}
+	t := &execution{
+		task: given, journal: journal, progress: toolrun.NewProgress(), background: toolrun.Set{},
 		events:      transcript.New(a.Record.Turn.ID, a.Record.NextBlock),
+		prompt:      prompt.NewState(a.Record, a.Definition, given.offered, &r.learned),
+		models:      &models{task: given, cache: &r.counted, health: newModelHealth(a.Record)},
 		interrupted: map[turnkeeper.CallKey]turnkeeper.CallResult{},
-		jobs:        toolrun.Set{},
-		extracting:  make(chan struct{}, extract.Parallel),
-		unseen:      unseenIn(a.Record.Rounds),
+		subAgents:   map[turnkeeper.CallKey]*transcript.SubAgentData{},
+		dirty:       dirtyIn(a.Record.Rounds),
 	}
-	t.health, t.began = newModelHealth(a.Record), now
-	t.subAgents = map[turnkeeper.CallKey]*transcript.SubAgentData{}
-	t.offered = prompt.Offer{
-		Registry: withSpawn(offered(cfg, a.Definition, bounds), t.spawnable(), cfg.Agents), Bounds: bounds, Stored: cfg.Outputs != nil,
-	}
-	t.prompt = prompt.NewState(a.Record, a.Definition, t.offered, learned)
 	if t.wall.IsZero() {
 		t.wall = now.Add(bounds.MaxDuration - a.Record.Elapsed)
 	}
@@ -146,13 +147,13 @@ func offered(cfg Config, d *agentdef.Definition, bounds turnkeeper.Bounds) *tool
 }
 
 // run drives the states, and turns whatever stopped them into an outcome.
-func (t *turn) run(ctx context.Context) (turnkeeper.Outcome, error) {
+func (t *execution) run(ctx context.Context) (turnkeeper.Outcome, error) {
 	err := t.guard(func() error { return t.loop(ctx) })
 	if fatal := unwritable(ctx, err); fatal != nil {
 		return turnkeeper.Outcome{}, t.leave(ctx, fatal)
 	}
 	if err != nil {
-		t.end = t.endingOf(ctx, err)
+		t.end = t.endings().endingOf(ctx, err)
 	}
 	var outcome turnkeeper.Outcome
 	err = t.guard(func() (err error) {
@@ -165,7 +166,7 @@ func (t *turn) run(ctx context.Context) (turnkeeper.Outcome, error) {
 	return outcome, nil
 }
 
-func (t *turn) loop(ctx context.Context) (err error) {
+func (t *execution) loop(ctx context.Context) (err error) {
 	t.at(ctx, PointStart)
 	for next := state(t.recover); next != nil && err == nil; {
 		next, err = next(t.inRound(ctx))
@@ -200,7 +201,7 @@ func unwritable(ctx context.Context, err error) error {
 
 // leave reports what tools did that the journal could not take, and passes err
 // on.
-func (t *turn) leave(ctx context.Context, err error) error {
+func (t *execution) leave(ctx context.Context, err error) error {
 	t.stopJobs(errOver)
 	fenced := errors.Is(err, turnkeeper.ErrFenced)
 	if !fenced && !errors.Is(err, turnkeeper.ErrJournalMoved) {
@@ -208,7 +209,7 @@ func (t *turn) leave(ctx context.Context, err error) error {
 	}
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), lateTime)
 	defer stop()
-	for _, result := range t.next.Results {
+	for _, result := range t.pending.Results {
 		if result.Nonce == "" || !result.Ran {
 			continue
 		}
@@ -228,80 +229,38 @@ func (t *turn) leave(ctx context.Context, err error) error {
 const lateTime = 5 * time.Second
 
 // commit makes what was decided durable.
-func (t *turn) commit(ctx context.Context) error {
-	if t.next.Outcome == nil {
+func (t *execution) commit(ctx context.Context) error {
+	if t.pending.Outcome == nil {
 		t.tellProgress()
 	}
-	t.next.Events = t.events.Unwritten()
-	if emptyEntry(t.next) {
+	t.pending.Events = t.events.Unwritten()
+	if t.pending.empty() {
 		return nil
 	}
-	writes := writesOf(t.next)
+	writes := writesOf(t.pending.Entry)
 	t.atEach(ctx, writes, ".before")
-	if err := t.journal.Append(ctx, t.next); err != nil {
+	if err := t.journal.Append(ctx, t.pending.Entry); err != nil {
 		return &journalError{err}
 	}
-	for _, start := range t.next.Starts {
-		call := t.call(start.Key)
+	for _, start := range t.pending.Starts {
+		call := t.rounds.call(start.Key)
 		call.Nonce, call.Starts, call.StartedAt = start.Nonce, start.Attempt, time.Now()
 		if call.State == turnkeeper.CallPlanned {
 			call.State = turnkeeper.CallStarted
 		}
 	}
-	t.next = turnkeeper.Entry{}
+	t.pending = pending{}
 	t.events.Written()
 	t.atEach(ctx, writes, ".after")
 	return nil
 }
 
-func emptyEntry(e turnkeeper.Entry) bool {
-	return e.Round == nil && e.Outcome == nil &&
-		len(e.Verdicts) == 0 && len(e.Starts) == 0 && len(e.Results) == 0 && len(e.Events) == 0
+// runnable returns the calls that are left to be run, in order.
+func (t *execution) runnable() []*turnkeeper.ToolCall {
+	return slices.DeleteFunc(t.rounds.open(), func(c *turnkeeper.ToolCall) bool { return t.background[c.Key] != nil })
 }
 
-// calls are all calls of the turn in the order they were asked for.
-func (t *turn) calls() []turnkeeper.ToolCall { return prompt.CallsOf(t.rounds) }
-
-// call is the turn's own copy of a call; it exists.
-func (t *turn) call(key turnkeeper.CallKey) *turnkeeper.ToolCall {
-	for i := range t.rounds {
-		for j := range t.rounds[i].Calls {
-			if call := &t.rounds[i].Calls[j]; call.Key == key {
-				return call
-			}
-		}
-	}
-	panic(fmt.Sprintf("the turn has no call %s", key))
-}
-
-// open are the calls without an end, in order, but for those that are open
-// elsewhere.
-func (t *turn) open() []*turnkeeper.ToolCall {
-	var open []*turnkeeper.ToolCall
-	for i := range t.rounds {
-		for j := range t.rounds[i].Calls {
-			if call := &t.rounds[i].Calls[j]; !call.State.Answered() && !isElsewhere(*call) {
-				open = append(open, call)
-			}
-		}
-	}
-	return open
-}
-
-// pending are the calls that are left to be run, in order.
-func (t *turn) pending() []*turnkeeper.ToolCall {
-	return slices.DeleteFunc(t.open(), func(c *turnkeeper.ToolCall) bool { return t.jobs[c.Key] != nil })
-}
-
-// anyExecuted says that a tool has started in this turn, in whichever dispatch.
-func (t *turn) anyExecuted() bool {
-	if len(t.interrupted) > 0 {
-		return true
-	}
-	return slices.ContainsFunc(t.calls(), func(c turnkeeper.ToolCall) bool { return c.State.Executed() })
-}
-
-func (t *turn) scheduled() bool { return t.record.Turn.Trigger == turnkeeper.TriggerSchedule }
+func (t *task) scheduled() bool { return t.record.Turn.Trigger == turnkeeper.TriggerSchedule }
 
 // A panicError is a panic of the loop or of a provider.
 type panicError struct{ value any }
@@ -309,7 +268,7 @@ type panicError struct{ value any }
 func (e *panicError) Error() string { return fmt.Sprintf("the worker panicked: %v", e.value) }
 
 // guard turns a panic of f into an error.
-func (t *turn) guard(f func() error) (err error) {
+func (t *task) guard(f func() error) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
 			t.log.Error("turn panicked", zap.Any("panic", value), zap.ByteString("stack", debug.Stack()))
@@ -320,13 +279,13 @@ func (t *turn) guard(f func() error) (err error) {
 }
 
 // moment is the turn as requests show it.
-func (t *turn) moment(final bool) prompt.Moment {
+func (t *execution) moment(final bool) prompt.Moment {
 	return prompt.Moment{Rounds: t.rounds, Final: final, Age: t.runs}
 }
 
 // runs is how long a call has been in the background.
-func (t *turn) runs(call turnkeeper.ToolCall) time.Duration {
-	if j := t.jobs[call.Key]; j != nil {
+func (t *execution) runs(call turnkeeper.ToolCall) time.Duration {
+	if j := t.background[call.Key]; j != nil {
 		return time.Since(j.Since)
 	}
 	if call.Elsewhere && !call.StartedAt.IsZero() {
