@@ -3,14 +3,13 @@ package agentturn
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
-	"turnkeeper/agentturn/prompt"
-	"turnkeeper/agentturn/toolrun"
 
 	"go.uber.org/zap"
 
 	"turnkeeper"
+	"turnkeeper/agentturn/prompt"
+	"turnkeeper/agentturn/toolrun"
 	"turnkeeper/outputs"
 	"turnkeeper/tools"
 )
@@ -24,7 +23,7 @@ func (t *execution) launch(ctx context.Context, call *turnkeeper.ToolCall) *tool
 
 // longEnough returns a channel that is closed when a run is over, or has taken as long as
 // the turn stands still for it. One that must not go on in the background is waited for.
-func (t *execution) longEnough(r *toolrun.Run) <-chan struct{} {
+func (t *task) longEnough(r *toolrun.Run) <-chan struct{} {
 	if !t.offered.MayGoOn(r.Call.Name) {
 		return r.Over()
 	}
@@ -91,47 +90,6 @@ func (t *execution) collect() {
 			continue
 		}
 		t.answer(call, result)
-	}
-}
-
-// takeLater is the result of a job in the background. The model knows it by its
-// handle: what was sent once stays as it was, whatever the call ended with, and
-// the notice tells of its end.
-func (t *execution) takeLater(call *turnkeeper.ToolCall, j *toolrun.Run) turnkeeper.CallResult {
-	result := t.later(call, j.Result.Result)
-	result.Nonce, result.State, result.Duration, result.Ran = j.Nonce, stateOf(j.Result.Outcome, call.Effect), j.Result.Took, true
-	result.Usage = j.Result.Used
-	return result
-}
-
-// later takes what a call in the background gave. Where the model can no longer
-// retrieve it, it is shown after all.
-func (t *execution) later(call *turnkeeper.ToolCall, raw tools.Result) turnkeeper.CallResult {
-	if !t.offered.Retrieves() {
-		return t.take(call, raw, call.OutputID)
-	}
-	raw, attached := t.attach(call, raw)
-	taken, _ := t.taken(raw, outputs.Limits{MaxChars: t.offered.MaxChars(call.Name)})
-	taken.Output.ID, taken.Output.TurnID, taken.Output.Call = call.OutputID, t.record.Turn.ID, call.Key
-	t.prompt.Sizes[call.OutputID] = taken.Output.Tokens
-	return turnkeeper.CallResult{Key: call.Key, Shown: call.Shown, Preview: taken.Preview, Output: &taken.Output, Attached: attached}
-}
-
-// inline shows in place of a handle what it stands for: a late result is kept
-// without its output. Binary content stays an output, and is told of.
-func (t *execution) inline(r *turnkeeper.CallResult) {
-	o := r.Output
-	switch {
-	case o == nil:
-	case o.Drafted:
-		r.Shown = r.Preview
-	case o.Bytes != nil:
-		late := *o
-		late.ID = outputs.NewID() // a later run of the call may store its own under the handle
-		r.Attached = append(slices.Clip(r.Attached), late)
-		r.Shown = attachedLine("the result", late)
-	default:
-		r.Shown = outputs.Take(outputs.Raw{Text: o.Text, MediaType: o.MediaType}, outputs.Limits{MaxChars: t.offered.MaxChars(t.rounds.call(r.Key).Name)}).Shown
 	}
 }
 

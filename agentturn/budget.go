@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"context"
 	"time"
-	"turnkeeper/agentturn/prompt"
 
 	"go.uber.org/zap"
 
 	"turnkeeper"
+	"turnkeeper/agentturn/prompt"
 )
 
 // reserve asks the budget for one model call. A *blockedError: it must not be

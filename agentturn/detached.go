@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"strconv"
 	"time"
-	"turnkeeper/agentturn/prompt"
 
 	"go.uber.org/zap"
 
 	"turnkeeper"
+	"turnkeeper/agentturn/prompt"
 	"turnkeeper/outputs"
 	"turnkeeper/tools"
 )

@@ -3,10 +3,9 @@ package agentturn
 import (
 	"context"
 	"crypto/rand"
-	"turnkeeper/agentturn/prompt"
 
 	"turnkeeper"
-	"turnkeeper/agentturn/transcript"
+	"turnkeeper/agentturn/prompt"
 	"turnkeeper/tools"
 )
 
@@ -39,16 +38,6 @@ func (t *execution) runEffect(ctx context.Context, call *turnkeeper.ToolCall, sp
 	return err
 }
 
-// notBegun notes that a call whose start is on record certainly did not run. A call
-// that may be started again is left to the next dispatch, if there is one.
-func (t *execution) notBegun(call *turnkeeper.ToolCall) {
-	if call.Effect.Repeatable() {
-		t.interrupted[call.Key] = textResult(call, turnkeeper.CallCancelled, shownNotBegun)
-	} else {
-		t.answer(call, textResult(call, turnkeeper.CallFailed, shownNotBegun))
-	}
-}
-
 // start makes the start of a call durable, together with everything not yet written.
 func (t *execution) start(ctx context.Context, call *turnkeeper.ToolCall) error {
 	t.events.Mark()
@@ -59,12 +48,6 @@ func (t *execution) start(ctx context.Context, call *turnkeeper.ToolCall) error 
 
 func newStart(call *turnkeeper.ToolCall) turnkeeper.CallStart {
 	return turnkeeper.CallStart{Key: call.Key, Nonce: rand.Text(), Attempt: call.Starts + 1, Effect: call.Effect}
-}
-
-func (t *execution) tellStarted(call *turnkeeper.ToolCall) {
-	t.events.Event(turnkeeper.EventToolStarted, call.Key.Round, 0, transcript.ToolData{
-		Call: call.Key.String(), Name: call.Name, State: turnkeeper.CallStarted,
-	})
 }
 
 // runTransactional runs a call inside the transaction that records it.

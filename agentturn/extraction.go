@@ -5,13 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"turnkeeper/agentturn/prompt"
-	"turnkeeper/agentturn/toolrun"
 
 	"go.uber.org/zap"
 
 	"turnkeeper"
 	"turnkeeper/agentturn/extract"
+	"turnkeeper/agentturn/prompt"
+	"turnkeeper/agentturn/toolrun"
 	"turnkeeper/inference"
 	"turnkeeper/outputs"
 	"turnkeeper/tools"
@@ -22,10 +22,10 @@ const extractAttempts = 3
 
 // extract answers a query over a stored result, for a call whose model calls are added
 // to used. It may be called by several goroutines at once.
-func (t *execution) extract(ctx context.Context, source extract.Source, query string, used *toolrun.Meter) (tools.Result, error) {
+func (t *task) extract(ctx context.Context, source extract.Source, query string, used *toolrun.Meter) (tools.Result, error) {
 	log := t.log.With(zap.String("output", source.ID))
 	return extract.Search(ctx, extract.Query{
-		Source: source, Text: query, Turn: t.record.Turn.ID, Asker: &searchAsker{t: t.task, used: used, log: log},
+		Source: source, Text: query, Turn: t.record.Turn.ID, Asker: &searchAsker{t: t, used: used, log: log},
 		Cache: t.cfg.Extractions, Slots: t.searches, Log: log, Guard: t.guard,
 	})
 }

@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"time"
-	"turnkeeper/agentturn/prompt"
-	"turnkeeper/agentturn/toolrun"
 
 	"go.uber.org/zap"
 
 	"turnkeeper"
+	"turnkeeper/agentturn/prompt"
+	"turnkeeper/agentturn/toolrun"
 	"turnkeeper/outputs"
 	"turnkeeper/tools"
 )
@@ -24,7 +24,7 @@ type resolvedCall struct {
 	arguments json.RawMessage
 }
 
-func (t *execution) argumentsOf(call *turnkeeper.ToolCall) json.RawMessage {
+func (t *ledger) argumentsOf(call *turnkeeper.ToolCall) json.RawMessage {
 	if t.resolved.key == call.Key {
 		return t.resolved.arguments
 	}
@@ -60,29 +60,8 @@ func (t *execution) resolve(ctx context.Context, call *turnkeeper.ToolCall) (ref
 	return "", nil
 }
 
-// forget lets go of the values of an answered call.
-func (t *execution) forget(call *turnkeeper.ToolCall) {
-	if t.resolved.key == call.Key {
-		t.resolved = resolvedCall{}
-	}
-}
-
-// refuse answers a call that cannot be run for its handles. One that a lost
-// worker had started keeps its doubt.
-func (t *execution) refuse(call *turnkeeper.ToolCall, refused string, err error) error {
-	switch {
-	case err != nil:
-		return err
-	case call.State == turnkeeper.CallPlanned:
-		t.answer(call, textResult(call, turnkeeper.CallDenied, refused))
-	default:
-		t.giveVerdict(call)
-	}
-	return nil
-}
-
 // outputsBefore has the results of the calls before one.
-func (t *execution) outputsBefore(key turnkeeper.CallKey) *toolrun.OutputStore {
+func (t *ledger) outputsBefore(key turnkeeper.CallKey) *toolrun.OutputStore {
 	calls := t.rounds.upTo(key)
 	return &toolrun.OutputStore{Turn: t.record.Turn.ID, Stored: t.cfg.Outputs, PageOf: t.offered.MaxChars, Calls: calls[:len(calls)-1]}
 }

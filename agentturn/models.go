@@ -3,11 +3,11 @@ package agentturn
 import (
 	"cmp"
 	"errors"
-	"turnkeeper/agentturn/prompt"
 
 	"go.uber.org/zap"
 
 	"turnkeeper"
+	"turnkeeper/agentturn/prompt"
 	"turnkeeper/inference"
 )
 
@@ -62,10 +62,10 @@ func (c Config) counter(model string) prompt.TokenCounter {
 // The models of an execution: the agent's chain, and what is known of their health.
 type models struct {
 	*task
-	cache  *prompt.Cache    // of the process
-	chain  []*candidate     // found on the first model call
-	health modelHealth      // of models that are down
-	beside turnkeeper.Usage // of model calls that are no round, for the next one
+	cache     *prompt.Cache    // of the process
+	chain     []*candidate     // found on the first model call
+	health    modelHealth      // of models that are down
+	sideUsage turnkeeper.Usage // of model calls that are no round, for the next one
 }
 
 // candidates are the agent's models in the order they are asked: its own or the

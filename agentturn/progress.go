@@ -11,15 +11,6 @@ import (
 // noteEvery is the time between two writes of progress while a turn waits for a call.
 const noteEvery = 500 * time.Millisecond
 
-// tellProgress makes events of what calls told, with the next write.
-func (t *execution) tellProgress() {
-	for _, note := range t.progress.Take() {
-		if !t.rounds.call(note.Call).State.Answered() {
-			t.events.Event(turnkeeper.EventNotice, note.Call.Round, 0, note.Data)
-		}
-	}
-}
-
 // until waits for done, and writes meanwhile what calls tell of their progress. A
 // write that fails is made again with the next, which says why it failed; one that
 // fails the fence ends with kill what is waited for, for nobody waits for it any more,

@@ -3,13 +3,12 @@ package agentturn
 import (
 	"context"
 	"errors"
-	"turnkeeper/agentturn/prompt"
-	"turnkeeper/agentturn/toolrun"
 
 	"go.uber.org/zap"
 
 	"turnkeeper"
-	"turnkeeper/agentturn/transcript"
+	"turnkeeper/agentturn/prompt"
+	"turnkeeper/agentturn/toolrun"
 	"turnkeeper/outputs"
 	"turnkeeper/tools"
 )
@@ -21,88 +20,15 @@ const (
 	shownDidNotHappen = "the worker that ran this call was lost. It did not happen; not run again."
 )
 
-// recover goes on from what the journal says. Calls that are finished stay as
-// they are; planned ones, and started ones that may run again, are left to
-// execute; the others are settled here, before anything is built on them.
-func (t *execution) recover(ctx context.Context) (state, error) {
-	t.announce()
-	t.measureStored(ctx)
-	if len(t.rounds) == 0 {
-		return t.ask, nil
-	}
-	for _, call := range t.rounds.open() {
-		if call.State == turnkeeper.CallPlanned || call.Effect.Repeatable() {
-			continue
-		}
-		if err := t.settle(ctx, call); err != nil {
-			return nil, err
-		}
-	}
-	if len(t.pending.Verdicts) > 0 || len(t.pending.Results) > 0 {
-		if err := t.commit(ctx); err != nil {
-			return nil, err
-		}
-	}
-	return t.execute, nil
-}
-
-// measureStored finds the sizes of the outputs that the model knows by a handle.
-// One that cannot be found is told of without.
-func (t *execution) measureStored(ctx context.Context) {
-	for _, call := range t.rounds.all() {
-		t.measure(ctx, call)
-	}
-}
-
+// measure finds the size of an output that the model knows by a handle. One that cannot
+// be found is told of without.
 func (t *execution) measure(ctx context.Context, call turnkeeper.ToolCall) {
 	if !prompt.Handled(call) || !call.State.Answered() || t.cfg.Outputs == nil {
 		return
 	}
 	if stored, err := t.cfg.Outputs.DescribeOutput(ctx, t.record.Turn.ID, call.OutputID); err == nil {
-		t.prompt.Sizes[call.OutputID] = stored.Tokens
+		t.sizes[call.OutputID] = stored.Tokens
 	}
-}
-
-// announce begins, or takes up, the turn's stream.
-func (t *execution) announce() {
-	turn := t.record.Turn
-	if turn.LastSeq == 0 {
-		data := transcript.TurnStartData{Trigger: turn.Trigger, Agent: turn.Agent, Message: turn.MessageID, Attempt: turn.Attempt}
-		if l := t.record.Lineage; l.Parent != 0 {
-			data.Parent = &transcript.ParentData{Turn: l.Parent, Call: l.Call.String(), Root: l.Root}
-		}
-		t.events.Event(turnkeeper.EventTurnStart, 0, 0, data)
-		return
-	}
-	if t.record.OpenRound != 0 {
-		t.events.Event(turnkeeper.EventRoundRollback, t.record.OpenRound, 0, transcript.RollbackData{Reason: string(turnkeeper.StopWorkerLost)})
-	}
-	t.events.Event(turnkeeper.EventTurnResumed, 0, 0, transcript.TurnResumedData{Dispatch: turn.Dispatches})
-}
-
-// settle finds out what became of a started call that must not run again.
-func (t *execution) settle(ctx context.Context, call *turnkeeper.ToolCall) error {
-	result, known := t.reconcile(ctx, call)
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	if !known {
-		t.giveVerdict(call)
-		return nil
-	}
-	t.answer(call, result)
-	return nil
-}
-
-// giveVerdict records that nobody knows what became of a started call.
-func (t *execution) giveVerdict(call *turnkeeper.ToolCall) {
-	verdict := endLater(*call, turnkeeper.CallResult{
-		Key: call.Key, Nonce: call.Nonce, State: turnkeeper.CallUnknown,
-		Shown: prompt.ShownUnknown, Preview: outputs.Preview(prompt.ShownUnknown), Ran: !call.Paging,
-	})
-	t.apply(call, verdict)
-	t.pending.Verdicts = append(t.pending.Verdicts, verdict)
-	t.log.Warn("outcome of tool call unknown", zap.Stringer("call", call.Key), zap.String("tool", call.Name))
 }
 
 // reconcile asks the tool, if it can tell.
@@ -118,7 +44,7 @@ func (t *execution) reconcile(ctx context.Context, call *turnkeeper.ToolCall) (t
 	}
 	t.at(ctx, PointReconcile)
 	used := &toolrun.Meter{}
-	found, happened, err := lookUp(ctx, reconciler, t.toolCall(call, used), t.executeOptions(call, spec))
+	found, happened, err := lookUp(ctx, reconciler, t.toolCall(call, t.outputs(used), used), t.executeOptions(call, spec))
 	if err != nil {
 		t.log.Warn("a tool could not tell whether a call happened",
 			zap.Stringer("call", call.Key), zap.String("tool", call.Name), zap.Error(err))

@@ -3,10 +3,10 @@ package agentturn
 import (
 	"slices"
 	"strings"
-	"turnkeeper/agentturn/prompt"
 
 	"turnkeeper"
 	"turnkeeper/agentdef"
+	"turnkeeper/agentturn/prompt"
 	"turnkeeper/inference"
 )
 

@@ -22,7 +22,7 @@ func (t *execution) prepare(call *turnkeeper.ToolCall) (_ func(context.Context) 
 	spec, _ := t.offered.Spec(call.Name)
 	id = cmp.Or(call.OutputID, outputs.NewID())
 	used := &toolrun.Meter{}
-	asked, options := t.toolCall(call, used), t.executeOptions(call, spec)
+	asked, options := t.toolCall(call, t.outputs(used), used), t.executeOptions(call, spec)
 	if drafts, ok := t.journal.(toolrun.Drafts); ok && !spec.Transactional { // in a transaction nothing is written beside it
 		options.Collect = toolrun.Collect(drafts, t.offered.Limits(call, id), id, t.log)
 	} else {
@@ -55,19 +55,6 @@ func (t *task) executeOptions(call *turnkeeper.ToolCall, spec tools.Spec) tools.
 			append(about, zap.String("outcome", string(late.Outcome)), zap.Int64("left_behind", t.leftBehind.Add(-1)))...)
 	}
 	return options
-}
-
-// keep keeps what a run ended with. One that was cut short by the end of the
-// turn's context waits for what the turn makes of that.
-func (t *execution) keep(call *turnkeeper.ToolCall, done *toolrun.Run, nonce string) {
-	result := t.take(call, done.Result.Result, done.ID)
-	result.Nonce, result.Duration, result.Ran, result.State = nonce, done.Result.Took, !call.Paging, stateOf(done.Result.Outcome, call.Effect)
-	result.Usage = done.Result.Used
-	if result.State == turnkeeper.CallCancelled {
-		t.interrupted[call.Key] = result
-		return
-	}
-	t.answer(call, result)
 }
 
 // dropDraft removes what a lost worker has written of a result, before it is written

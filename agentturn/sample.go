@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"turnkeeper/agentturn/prompt"
-	"turnkeeper/agentturn/toolrun"
 
 	"go.uber.org/zap"
 
 	"turnkeeper"
 	"turnkeeper/agentturn/extract"
+	"turnkeeper/agentturn/prompt"
+	"turnkeeper/agentturn/toolrun"
 	"turnkeeper/inference"
 	"turnkeeper/outputs"
 	"turnkeeper/tools"
@@ -37,7 +37,7 @@ type samplingError struct{ why string }
 func (e *samplingError) Error() string { return e.why }
 
 // sampler is how a call asks models. What that takes is added to used.
-func (t *execution) sampler(call *turnkeeper.ToolCall, used *toolrun.Meter) func(context.Context, tools.Sampling) (tools.Sampled, error) {
+func (t *ledger) sampler(call *turnkeeper.ToolCall, used *toolrun.Meter) func(context.Context, tools.Sampling) (tools.Sampled, error) {
 	key, name := call.Key, call.Name
 	return func(ctx context.Context, asked tools.Sampling) (answer tools.Sampled, err error) {
 		s := &sampling{Sampling: asked, t: t.task, used: used, log: t.log.With(zap.Stringer("call", key), zap.String("tool", name))}

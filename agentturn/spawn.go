@@ -9,11 +9,11 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"turnkeeper/agentturn/prompt"
 
 	"go.uber.org/zap"
 
 	"turnkeeper"
+	"turnkeeper/agentturn/prompt"
 	"turnkeeper/agentturn/transcript"
 	"turnkeeper/outputs"
 	"turnkeeper/tools"
@@ -217,7 +217,7 @@ func (t *task) traceBelow(ctx context.Context, key turnkeeper.CallKey) string {
 }
 
 // observeSpawn tells of the end of a call that gave work to another agent.
-func (t *execution) observeSpawn(ctx context.Context, call *turnkeeper.ToolCall, state turnkeeper.CallState, took time.Duration, failure string) {
+func (t *ledger) observeSpawn(ctx context.Context, call *turnkeeper.ToolCall, state turnkeeper.CallState, took time.Duration, failure string) {
 	end := SubAgentEnd{
 		Call: *call, Turn: t.record.Turn, TraceParent: t.record.Message.TraceParent, Began: call.StartedAt, Took: took,
 		State: state, Error: failure,
@@ -291,7 +291,7 @@ func (t *execution) replied(ctx context.Context, call *turnkeeper.ToolCall, arri
 
 // keepReply stores a reply, however short it is, and heads it with its handle: so it can
 // be searched, and passed on.
-func (t *execution) keepReply(result *turnkeeper.CallResult, text string, end turnkeeper.SpawnEnd) {
+func (t *ledger) keepReply(result *turnkeeper.CallResult, text string, end turnkeeper.SpawnEnd) {
 	if end.State() != turnkeeper.CallSucceeded || t.cfg.Outputs == nil {
 		return
 	}
@@ -299,7 +299,7 @@ func (t *execution) keepReply(result *turnkeeper.CallResult, text string, end tu
 		taken := outputs.Take(outputs.Raw{Text: text}, outputs.Limits{})
 		taken.Output.ID, taken.Output.TurnID, taken.Output.Call = outputs.NewID(), t.record.Turn.ID, result.Key
 		result.Output = &taken.Output
-		t.prompt.Sizes[taken.Output.ID] = taken.Output.Tokens
+		t.sizes[taken.Output.ID] = taken.Output.Tokens
 	}
 	if id := result.Output.ID; !strings.HasPrefix(result.Shown, outputs.Placeholder{ID: id, Tool: turnkeeper.ToolSpawnAgent}.Head()) {
 		result.Shown = fmt.Sprintf("[agent %s, %s, output %s]\n\n", end.Agent, end.Outcome, id) + result.Shown

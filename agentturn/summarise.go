@@ -5,12 +5,12 @@ import (
 	"errors"
 	"strings"
 	"time"
-	"turnkeeper/agentturn/prompt"
 	"unicode/utf8"
 
 	"go.uber.org/zap"
 
 	"turnkeeper"
+	"turnkeeper/agentturn/prompt"
 	"turnkeeper/outputs"
 )
 
@@ -56,14 +56,14 @@ func (a *attempt) summarise(ctx context.Context, turns []turnkeeper.Past) (turnk
 		told(ModelEnd{Err: err})
 		used := failedUsage(err, int64(request.Tokens), heard, a.model.Tokens.Counter)
 		a.t.settleSpend(ctx, spend, used)
-		a.t.models.beside = a.t.models.beside.Add(used)
+		a.t.models.sideUsage = a.t.models.sideUsage.Add(used)
 		return turnkeeper.Summary{}, err
 	}
 	used := a.usageOf(res, request.Tokens)
 	res.Usage = used
 	told(ModelEnd{Response: res})
 	a.t.settleSpend(ctx, spend, used)
-	a.t.models.beside = a.t.models.beside.Add(used)
+	a.t.models.sideUsage = a.t.models.sideUsage.Add(used)
 	text := firstChars(strings.TrimSpace(outputs.Clean(res.Text)), summaryChars)
 	if text == "" {
 		return turnkeeper.Summary{}, errors.New("the model gave no summary")

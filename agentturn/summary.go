@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
-	"turnkeeper/agentturn/prompt"
 
 	"turnkeeper"
+	"turnkeeper/agentturn/prompt"
 	"turnkeeper/outputs"
 )
 

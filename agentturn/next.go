@@ -2,9 +2,9 @@ package agentturn
 
 import (
 	"slices"
-	"turnkeeper/agentturn/prompt"
 
 	"turnkeeper"
+	"turnkeeper/agentturn/prompt"
 )
 
 // A move is how a turn goes on when none of its calls is left to be run.

@@ -1,83 +1,19 @@
 package agentturn
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
-	"turnkeeper/agentturn/prompt"
-	"turnkeeper/agentturn/toolrun"
 
 	"turnkeeper"
-	"turnkeeper/agentturn/transcript"
+	"turnkeeper/agentturn/toolrun"
 	"turnkeeper/outputs"
 	"turnkeeper/tools"
 )
 
-// answer gives a call its result, in memory and with the next write.
-func (t *execution) answer(call *turnkeeper.ToolCall, result turnkeeper.CallResult) {
-	t.apply(call, result)
-	t.pending.answer(result)
-}
-
-// apply gives a call its result in memory, and tells the watchers.
-func (t *execution) apply(call *turnkeeper.ToolCall, result turnkeeper.CallResult) {
-	t.tellProgress()
-	t.forget(call)
-	known := call.State == turnkeeper.CallRunning && prompt.WentOn(*call) // the round went on without it
-	call.State, call.Shown, call.Preview = result.State, result.Shown, result.Preview
-	call.OutputID = cmp.Or(result.OutputID, call.OutputID)
-	if result.State == turnkeeper.CallRunning {
-		t.events.Event(turnkeeper.EventNotice, call.Key.Round, 0, transcript.NoticeData{Text: call.Name + " goes on in the background"})
-		t.tellIfOver(call.Key.Round)
-		return
-	}
-	t.dirty = true
-	call.Duration, call.Usage, call.EndedAt = result.Duration, result.Usage, time.Now()
-	if result.Output != nil {
-		call.OutputID = result.Output.ID
-	}
-	delete(t.interrupted, call.Key)
-	t.tellResult(*call)
-	if !known {
-		t.tellIfOver(call.Key.Round)
-	}
-}
-
-// tellIfOver tells the watchers that every call of a round is answered, be it with
-// a handle.
-func (t *execution) tellIfOver(number int) {
-	i := slices.IndexFunc(t.rounds, func(r turnkeeper.Round) bool { return r.Number == number })
-	round := t.rounds[i]
-	if slices.ContainsFunc(round.Calls, func(c turnkeeper.ToolCall) bool {
-		return !c.State.Answered() && (c.State != turnkeeper.CallRunning || owed(c))
-	}) {
-		return
-	}
-	t.events.Event(turnkeeper.EventRoundStop, number, 0, transcript.RoundStopData{
-		FinishReason: round.FinishReason, Model: round.Model, Calls: len(round.Calls), Usage: round.Usage,
-	})
-}
-
-func (t *execution) tellResult(call turnkeeper.ToolCall) {
-	t.events.Event(turnkeeper.EventToolResult, call.Key.Round, t.events.Block(), transcript.ToolData{
-		Call: call.Key.String(), Name: call.Name, State: call.State,
-		Preview: call.Preview, Millis: call.Duration.Milliseconds(), SubAgent: t.subAgents[call.Key],
-	})
-}
-
-// textResult answers a call that did not run, or whose tool has nothing to say
-// about it.
-func textResult(call *turnkeeper.ToolCall, state turnkeeper.CallState, text string) turnkeeper.CallResult {
-	return turnkeeper.CallResult{
-		Key: call.Key, Nonce: call.Nonce, State: state, Shown: text, Preview: outputs.Preview(text),
-	}
-}
-
 // take is the way of every tool's result: bounded, cleaned and measured. What
 // is shown whole is not stored a second time. id is that of the output.
-func (t *execution) take(call *turnkeeper.ToolCall, raw tools.Result, id turnkeeper.OutputID) turnkeeper.CallResult {
+func (t *ledger) take(call *turnkeeper.ToolCall, raw tools.Result, id turnkeeper.OutputID) turnkeeper.CallResult {
 	if raw.IsError && isRefusal(outputs.Clean(raw.Text)) { // the words of a tool are no bound of the turn
 		raw.Text = "tool error: " + raw.Text
 	}
@@ -87,7 +23,7 @@ func (t *execution) take(call *turnkeeper.ToolCall, raw tools.Result, id turnkee
 	if drafted || raw.ShowAs != nil || raw.Bytes != nil || taken.Shown != taken.Output.Text || taken.Output.Incomplete {
 		taken.Output.ID, taken.Output.TurnID, taken.Output.Call = id, t.record.Turn.ID, call.Key
 		result.Output = &taken.Output
-		t.prompt.Sizes[id] = taken.Output.Tokens
+		t.sizes[id] = taken.Output.Tokens
 	}
 	if raw.ShowAs != nil {
 		result.Shown = outputs.Clean(raw.ShowAs(string(taken.Output.ID)))
@@ -147,12 +83,12 @@ func rawOf(r tools.Result) outputs.Raw {
 
 // toolCall is a call as its tool gets it. What model calls take that it makes
 // is added to used.
-func (t *execution) toolCall(call *turnkeeper.ToolCall, used *toolrun.Meter) tools.Call {
+func (t *ledger) toolCall(call *turnkeeper.ToolCall, stored tools.Outputs, used *toolrun.Meter) tools.Call {
 	turn := t.record.Turn
 	return tools.Call{
 		TurnID: turn.ID, Agent: turn.Agent, Conversation: turn.Conversation, Lane: turn.Lane, Key: call.Key,
 		Arguments:      t.argumentsOf(call),
-		Outputs:        t.outputs(used),
+		Outputs:        stored,
 		IdempotencyKey: idempotencyKey(turn, call.Key),
 		Progress:       t.progress.Of(call.Key, call.Name),
 		Sample:         t.sampler(call, used),
@@ -164,4 +100,14 @@ func (t *execution) toolCall(call *turnkeeper.ToolCall, used *toolrun.Meter) too
 // same system.
 func idempotencyKey(turn turnkeeper.Turn, key turnkeeper.CallKey) string {
 	return fmt.Sprintf("turn-%d-%x-%s", turn.ID, turn.CreatedAt.UnixMicro(), key)
+}
+
+// takeLater returns the result of a run in the background. The model knows it by its
+// handle: what was sent once stays as it was, whatever the call ended with, and the
+// notice tells of its end.
+func (t *ledger) takeLater(call *turnkeeper.ToolCall, j *toolrun.Run) turnkeeper.CallResult {
+	result := t.later(call, j.Result.Result)
+	result.Nonce, result.State, result.Duration, result.Ran = j.Nonce, stateOf(j.Result.Outcome, call.Effect), j.Result.Took, true
+	result.Usage = j.Result.Used
+	return result
 }

@@ -2,10 +2,10 @@ package agentturn
 
 import (
 	"fmt"
-	"turnkeeper/agentturn/prompt"
 
 	"turnkeeper"
 	"turnkeeper/agentdef"
+	"turnkeeper/agentturn/prompt"
 	"turnkeeper/agentturn/transcript"
 )
 

@@ -5,34 +5,18 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"strings"
 	"time"
-	"turnkeeper/agentturn/prompt"
-	"turnkeeper/agentturn/transcript"
 
 	"go.uber.org/zap"
 
 	"turnkeeper"
+	"turnkeeper/agentturn/prompt"
+	"turnkeeper/agentturn/transcript"
 	"turnkeeper/inference"
+	"turnkeeper/outputs"
 )
-
-// ask makes the model call of the next round.
-func (t *execution) ask(ctx context.Context) (state, error) {
-	if t.pending.Round != nil || len(t.pending.Results) > 0 {
-		if err := t.commit(ctx); err != nil {
-			return nil, err
-		}
-	}
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	ctx = t.enterRound(ctx, len(t.rounds)+1, false)
-	a, err := t.generate(ctx)
-	t.at(ctx, PointModelAfter)
-	if err != nil {
-		return nil, err
-	}
-	return func(ctx context.Context) (state, error) { return t.plan(ctx, a) }, nil
-}
 
 // generate calls the models of the chain until one answers.
 func (t *execution) generate(ctx context.Context) (answer, error) {
@@ -130,7 +114,7 @@ func (c *modelCall) longRetried(err error, wait time.Duration) {
 func (c *modelCall) retried(attempt int, err *inference.Error, wait time.Duration) {
 	c.t.log.Warn("model call failed, trying again", zap.Int("round", c.number), zap.Int("attempt", attempt+c.again),
 		zap.String("class", string(err.Class)), zap.Duration("wait", wait), zap.Error(err))
-	c.t.abandonAttempt(string(err.Class))
+	c.stream.Rollback(string(err.Class))
 }
 
 // failed tells an announced last round in which the model said nothing, or
@@ -159,7 +143,7 @@ func (a *attempt) Generate(ctx context.Context, _ inference.Request, onDelta fun
 	}
 	res, err := a.send(ctx, request, onDelta)
 	if smaller, ok := a.compact(request, err); ok {
-		a.t.abandonAttempt(string(inference.ClassContextOverflow))
+		a.stream.Rollback(string(inference.ClassContextOverflow))
 		a.again++
 		return a.send(ctx, smaller, onDelta)
 	}
@@ -270,16 +254,158 @@ func (a *attempt) usageOf(res inference.Response, requestTokens int) turnkeeper.
 	return turnkeeper.Usage{InputTokens: int64(requestTokens), OutputTokens: int64(a.model.Tokens.Answer(res)), Estimated: true}
 }
 
-// abandonAttempt voids what the model call under way has streamed, for another
-// attempt.
-func (t *execution) abandonAttempt(reason string) {
-	if t.stream != nil {
-		t.stream.Rollback(reason)
+// ahead is how many pieces a stream may be ahead of the turn: a short answer comes
+// whole without waiting for it piece by piece.
+const ahead = 64
+
+// listen makes a model call and hands on what it streams. Text of the round's stream
+// is written when it has waited long enough, whether or not more comes. The call has a
+// goroutine of its own, so that all that the turn holds stays with the turn's.
+func (c *modelCall) listen(ctx context.Context, provider inference.Provider, request inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
+	ctx, leave := context.WithCancel(ctx) // also where a panic ends the turn
+	defer leave()
+	deltas, done := make(chan inference.Delta, ahead), make(chan struct{})
+	var (
+		res    inference.Response
+		err    error
+		broken any
+	)
+	go func() {
+		defer close(done)
+		defer func() { broken = recover() }() // told where the turn's own are
+		res, err = provider.Generate(ctx, request, func(d inference.Delta) {
+			select {
+			case deltas <- d:
+			case <-ctx.Done():
+			}
+		})
+	}()
+	for {
+		select {
+		case d := <-deltas:
+			onDelta(d)
+		case <-c.overdue():
+			c.flush()
+		case <-done:
+			for len(deltas) > 0 {
+				onDelta(<-deltas)
+			}
+			if broken != nil {
+				panic(broken)
+			}
+			return res, err
+		}
 	}
 }
 
-// abandonStream does so for good.
-func (t *execution) abandonStream(reason string) {
-	t.abandonAttempt(reason)
-	t.stream = nil
+// delta takes in a piece of the answer, and writes what has waited long enough.
+func (c *modelCall) delta(d inference.Delta) {
+	if c.unwritable != nil {
+		return
+	}
+	point := PointModelMore
+	if !c.stream.Started() {
+		point = PointModelFirst
+	}
+	c.t.at(c.ctx, point)
+	if c.stream.Delta(d) {
+		c.flush()
+	}
+}
+
+// flush writes the events so far by themselves.
+func (c *modelCall) flush() {
+	c.stream.Flush()
+	if err := c.t.commit(c.ctx); err != nil {
+		c.unwritable = err
+		c.stop(err)
+	}
+}
+
+// overdue fires when text has waited long enough to be written; nil: none waits, or it
+// could not be written.
+func (c *modelCall) overdue() <-chan time.Time {
+	if c.unwritable != nil {
+		return nil
+	}
+	return c.stream.Overdue()
+}
+
+// keptChars is how much is kept of what a failed model call has streamed: of its text, and
+// of its reasoning.
+const keptChars = 8000
+
+// An overheard is what a model call has streamed so far.
+type overheard struct {
+	text, reasoning, calls strings.Builder
+}
+
+// hear notes a piece of an answer.
+func (o *overheard) hear(d inference.Delta) {
+	switch d.Kind {
+	case inference.DeltaThinking:
+		o.reasoning.WriteString(d.Text)
+	case inference.DeltaTool:
+		if d.Name != "" {
+			fmt.Fprintf(&o.calls, "\n[call of %s] ", transcript.CleanName(d.Name))
+		}
+		o.calls.WriteString(d.Text)
+	default:
+		o.text.WriteString(d.Text)
+	}
+}
+
+// kept is what is kept of it: text, and below it the calls that were begun.
+func (o *overheard) kept() (text, reasoning string) {
+	text = strings.TrimPrefix(o.text.String()+o.calls.String(), "\n")
+	return prompt.Ends(outputs.Clean(text), keptChars), prompt.Ends(outputs.Clean(o.reasoning.String()), keptChars)
+}
+
+// A textCounter counts the tokens of texts.
+type textCounter interface{ CountText(text string) int }
+
+// failedUsage is what a failed model call took. What its provider did not report is
+// estimated: the request, and what had been streamed. A call that did not reach a model,
+// or was refused by its server, took nothing.
+func failedUsage(err error, request int64, heard *overheard, counter textCounter) turnkeeper.Usage {
+	var used turnkeeper.Usage
+	said := int64(counter.CountText(heard.text.String()) + counter.CountText(heard.reasoning.String()) + counter.CountText(heard.calls.String()))
+	if failure, ok := errors.AsType[*inference.Error](err); ok {
+		used = failure.Usage
+		if said == 0 && used.Total() == 0 && failure.Unworked() {
+			return used
+		}
+	}
+	if used.InputTokens == 0 {
+		used.InputTokens, used.Estimated = request, true
+	}
+	if used.OutputTokens < said {
+		used.OutputTokens, used.Estimated = said, true
+	}
+	return used
+}
+
+// failed keeps a model call that gave no answer to a round, with the next write.
+func (a *attempt) failed(err error, heard *overheard, used turnkeeper.Usage, took time.Duration) {
+	class := "interrupted" // by the end of the turn, or of its dispatch
+	if failure, ok := errors.AsType[*inference.Error](err); ok {
+		class = string(failure.Class)
+	}
+	text, reasoning := heard.kept()
+	a.t.pending.Failed = append(a.t.pending.Failed, turnkeeper.FailedAttempt{
+		Round: a.number, Attempt: a.sends, Provider: outputs.Clean(a.model.Provider), Model: outputs.Clean(a.model.Model.Name), Class: class,
+		Error: firstChars(outputs.Clean(err.Error()), maxOperatorErrors), Text: text, Reasoning: reasoning, Latency: took, Usage: used,
+	})
+}
+
+// keepSide keeps what model calls beside the rounds took, where no round followed to
+// count it.
+func (m *models) keepSide(next *pending, round int) {
+	if m.sideUsage == (turnkeeper.Usage{}) {
+		return
+	}
+	next.Failed = append(next.Failed, turnkeeper.FailedAttempt{
+		Round: round, Class: "interrupted", Error: "older turns were summarised for a round that has no answer", Usage: m.sideUsage,
+	})
+	m.sideUsage = turnkeeper.Usage{}
 }

@@ -7,10 +7,10 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"turnkeeper/agentturn/prompt"
 	"unicode/utf8"
 
 	"turnkeeper"
+	"turnkeeper/agentturn/prompt"
 	"turnkeeper/agentturn/transcript"
 	"turnkeeper/inference"
 	"turnkeeper/outputs"
@@ -26,51 +26,6 @@ type answer struct {
 	inference.Response
 }
 
-// plan turns an answer into a round: it checks every call and denies it, skips it, or
-// plans it to run. The round becomes durable before any of its calls runs.
-func (t *execution) plan(ctx context.Context, a answer) (state, error) {
-	round := turnkeeper.Round{
-		Number:       a.number,
-		Provider:     outputs.Clean(a.Provider),
-		Model:        outputs.Clean(a.Model),
-		Attempts:     max(1, a.Attempts),
-		Latency:      a.latency,
-		FinishReason: outputs.Clean(a.FinishReason),
-		Usage:        a.Usage.Add(t.models.beside),
-		Text:         outputs.Clean(a.Text),
-		Reasoning:    outputs.Clean(a.Reasoning),
-		Raw:          cleanRaw(a.Raw),
-		EndedAt:      time.Now(),
-	}
-	t.dirty = false // the request of this answer told everything
-	p := t.newPlanner(a)
-	for i, wire := range a.Calls {
-		p.add(ctx, turnkeeper.CallKey{Round: a.number, Ordinal: i + 1}, wire)
-	}
-	round.Calls = p.all[p.first:]
-	round.Recipe, t.pending.Parts = &a.sent.Recipe, t.prompt.Unwritten(a.sent.Parts)
-	t.pending.Summary, t.models.beside = t.prompt.TakeSummary(), turnkeeper.Usage{}
-	// The last round is charged whatever it asks for, so that it stays the last.
-	round.Charged = a.final || !allPaging(round.Calls)
-	t.add(round)
-	t.at(ctx, PointPlanned)
-	return t.execute, nil
-}
-
-// add appends a round in memory, and puts it into the next write.
-func (t *execution) add(round turnkeeper.Round) {
-	written := round
-	written.Calls = slices.Clone(round.Calls)
-	t.pending.Round = &written
-	t.rounds = append(t.rounds, round)
-	for _, call := range round.Calls {
-		if call.State.Answered() {
-			t.tellResult(call)
-		}
-	}
-	t.tellIfOver(round.Number)
-}
-
 func allPaging(calls []turnkeeper.ToolCall) bool {
 	return len(calls) > 0 && !slices.ContainsFunc(calls, func(c turnkeeper.ToolCall) bool { return !c.Paging })
 }
@@ -84,7 +39,7 @@ func cleanRaw(raw json.RawMessage) []byte {
 
 // A planner decides about the calls of one answer, in order.
 type planner struct {
-	t         *execution
+	t         *ledger
 	declared  []string // names of the tools that the request declared
 	final     bool
 	truncated bool
@@ -95,7 +50,7 @@ type planner struct {
 	paged     int
 }
 
-func (t *execution) newPlanner(a answer) *planner {
+func (t *ledger) newPlanner(a answer) *planner {
 	p := &planner{t: t, final: a.final, all: t.rounds.all(), wireIDs: map[string]bool{}}
 	p.first = len(p.all)
 	for _, tool := range a.sent.Tools {
