@@ -64,7 +64,7 @@ func (t *execution) rerun(ctx context.Context, call *turnkeeper.ToolCall, spec t
 	t.pending.Results = append(t.pending.Results, turnkeeper.CallResult{
 		Key: call.Key, Nonce: start.Nonce, State: turnkeeper.CallRunning, Shown: call.Shown, Preview: call.Preview, OutputID: call.OutputID,
 	})
-	t.tellStarted(call)
+	t.startEvent(call)
 	if err := t.commit(ctx); err != nil {
 		t.pending.dropResult(start.Nonce)
 		return err

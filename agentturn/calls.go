@@ -82,7 +82,7 @@ func (c calls) executed() int {
 }
 
 // owesReply reports whether the model cannot be asked yet, for a reply of a sub-agent.
-func (c calls) owesReply() bool { return c.any(owed) }
+func (c calls) owesReply() bool { return c.any(awaitsReply) }
 
 // holds reports whether a call must not begin yet: it has an effect, and a call with an
 // effect before it in the same answer has not ended. Sub-agents do not hold each other:

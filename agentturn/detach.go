@@ -35,7 +35,7 @@ func (t *execution) detach(ctx context.Context, call *turnkeeper.ToolCall, spec 
 	}
 	t.pending.Starts = append(t.pending.Starts, start)
 	t.pending.Results = append(t.pending.Results, handle)
-	t.tellStarted(call)
+	t.startEvent(call)
 	if err := t.commit(ctx); err != nil {
 		t.pending.dropResult(start.Nonce)
 		return err
@@ -45,8 +45,8 @@ func (t *execution) detach(ctx context.Context, call *turnkeeper.ToolCall, spec 
 	return nil
 }
 
-// takeArrivals takes what has arrived into the journal, with the next write.
-func (t *execution) takeArrivals(ctx context.Context) error {
+// takeCompleted takes what has arrived into the journal, with the next write.
+func (t *execution) takeCompleted(ctx context.Context) error {
 	if len(t.rounds.detached()) == 0 {
 		return nil
 	}
@@ -64,7 +64,7 @@ func (t *execution) takeArrivals(ctx context.Context) error {
 		} else {
 			t.answer(call, t.arrival(ctx, call, result))
 		}
-		t.measure(ctx, *call)
+		t.measure(ctx, *call, t.sizes)
 		t.log.Info("result of a detached tool call has arrived", zap.Stringer("call", call.Key), zap.String("tool", call.Name),
 			zap.String("state", string(call.State)), zap.Duration("took", result.Duration))
 	}
@@ -87,7 +87,7 @@ func (t *execution) arrival(ctx context.Context, call *turnkeeper.ToolCall, resu
 
 // waiting is the end of a dispatch whose turn goes on when a call has ended
 // elsewhere.
-func (t *execution) waiting() *ending {
+func (t *ledger) waiting() *ending {
 	var data transcript.TurnWaitingData
 	for _, call := range t.rounds.detached() {
 		data.Calls = append(data.Calls, call.Key.String())
@@ -96,14 +96,14 @@ func (t *execution) waiting() *ending {
 	return &ending{state: turnkeeper.TurnWaiting}
 }
 
-// mustWait says that a call can only wait for what is open elsewhere: nothing runs
+// mustWait says that a call can only wait for what is detached: nothing runs
 // here, and there is nothing new to tell. It is then left planned, and run when
 // something has arrived.
 func (t *execution) mustWait(ctx context.Context, call *turnkeeper.ToolCall) (bool, error) {
 	if call.Name != turnkeeper.ToolWaitForToolOutput || len(t.background) > 0 || len(t.rounds.detached()) == 0 {
 		return false, nil
 	}
-	if err := t.takeArrivals(ctx); err != nil {
+	if err := t.takeCompleted(ctx); err != nil {
 		return false, err
 	}
 	unreported := (&toolrun.OutputStore{Calls: t.rounds.all()}).Unreported()
@@ -116,7 +116,7 @@ const shownNoHandles = "invalid arguments: a tool that runs detached takes no ou
 
 const shownEnded = "cancelled: the turn ended before this call had"
 
-// PreviewEnded is the preview of a call that was open elsewhere when its turn ended.
+// PreviewEnded is the preview of a call that was detached when its turn ended.
 func PreviewEnded(effect turnkeeper.Effect) string {
 	if effect == turnkeeper.EffectNone {
 		return shownEnded + "."
@@ -124,15 +124,15 @@ func PreviewEnded(effect turnkeeper.Effect) string {
 	return shownEnded + shownMaybe
 }
 
-// closeElsewhere ends what is open elsewhere: no call is open under a closed turn.
+// closeDetached ends what is detached: no call is open under a closed turn.
 // What has arrived by now is its result.
-func (t *execution) closeElsewhere(ctx context.Context) {
+func (t *execution) closeDetached(ctx context.Context) {
 	if len(t.rounds.detached()) == 0 {
 		return
 	}
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
 	defer stop()
-	if err := t.takeArrivals(ctx); err != nil {
+	if err := t.takeCompleted(ctx); err != nil {
 		t.log.Warn("it could not be read what has arrived for the turn; its open calls are cancelled", zap.Error(err))
 	}
 	for _, call := range t.rounds.detached() {
@@ -141,9 +141,9 @@ func (t *execution) closeElsewhere(ctx context.Context) {
 		}
 		if isSpawn(*call) {
 			result.Preview = ShownReplyUnawaited
-			t.observeSpawn(ctx, call, result.State, t.runs(*call), string(turnkeeper.CallCancelled))
+			t.observeSpawn(ctx, call, result.State, t.background.Age(*call), string(turnkeeper.CallCancelled))
 		}
-		if owed(*call) {
+		if awaitsReply(*call) {
 			result.Shown = ShownReplyUnawaited
 		}
 		t.answer(call, result)
@@ -151,11 +151,11 @@ func (t *execution) closeElsewhere(ctx context.Context) {
 }
 
 // awaitHolders waits until nothing holds the call back. For what runs here the turn stands
-// still. For what is open elsewhere alone it waits, and holds nothing: waits then says so,
+// still. For what is detached alone it waits, and holds nothing: waits then says so,
 // and the call stays planned.
 func (t *execution) awaitHolders(ctx context.Context, call *turnkeeper.ToolCall) (waits bool, err error) {
 	for look := firstSpawnLook; t.rounds.holds(call); look = min(2*look, slowSpawnLook) {
-		if err := t.takeArrivals(ctx); err != nil {
+		if err := t.takeCompleted(ctx); err != nil {
 			return false, err
 		}
 		t.collect()
@@ -179,10 +179,10 @@ func (t *execution) awaitHolders(ctx context.Context, call *turnkeeper.ToolCall)
 	return false, nil
 }
 
-// unseenEffects are the calls with an effect that have ended since the newest answer was
+// unreportedEffects are the calls with an effect that have ended since the newest answer was
 // asked for: its request told that they run. What a request told is on record, so this
 // depends on no clock.
-func unseenEffects(rounds []turnkeeper.Round) []turnkeeper.ToolCall {
+func unreportedEffects(rounds []turnkeeper.Round) []turnkeeper.ToolCall {
 	if len(rounds) == 0 || rounds[len(rounds)-1].Recipe == nil {
 		return nil
 	}

@@ -40,9 +40,9 @@ const (
 // nothing is written. RunDetached returns the state that was written; on an error, none
 // was.
 func (r *Runner) RunDetached(ctx context.Context, c turnkeeper.ClaimedCall, box CallBox) (turnkeeper.CallState, error) {
-	r.at(ctx, PointDetachedClaimed)
+	r.at(ctx, pointDetachedClaimed)
 	result, cut := r.runDetached(ctx, c)
-	r.at(ctx, PointDetachedRan)
+	r.at(ctx, pointDetachedRan)
 	limit := arriveTime
 	if ctx.Err() != nil {
 		limit = arriveCutTime
@@ -64,7 +64,7 @@ func (r *Runner) RunDetached(ctx context.Context, c turnkeeper.ClaimedCall, box 
 	if err != nil {
 		return "", err
 	}
-	r.at(ctx, PointDetachedArrived)
+	r.at(ctx, pointDetachedArrived)
 	return result.State, nil
 }
 

@@ -24,7 +24,7 @@ func (t *execution) runEffect(ctx context.Context, call *turnkeeper.ToolCall, sp
 	}
 	t.at(ctx, PointChecked)
 	if ctx.Err() != nil {
-		t.notBegun(call)
+		t.neverBegan(call)
 		return context.Cause(ctx)
 	}
 	j := t.launch(ctx, call)
@@ -42,7 +42,7 @@ func (t *execution) runEffect(ctx context.Context, call *turnkeeper.ToolCall, sp
 func (t *execution) start(ctx context.Context, call *turnkeeper.ToolCall) error {
 	t.events.Mark()
 	t.pending.Starts = append(t.pending.Starts, newStart(call))
-	t.tellStarted(call)
+	t.startEvent(call)
 	return t.commit(ctx)
 }
 
@@ -61,7 +61,7 @@ func (t *execution) runTransactional(ctx context.Context, call *turnkeeper.ToolC
 			return nil
 		}
 	}
-	t.at(ctx, PointTransactEnter)
+	t.at(ctx, pointTransactEnter)
 	start := newStart(call)
 	result, err := t.journal.Transact(ctx, start, t.timeout(spec)+tools.DefaultGrace, func(ctx context.Context) turnkeeper.CallResult {
 		execute, id := t.prepare(call)
@@ -73,15 +73,15 @@ func (t *execution) runTransactional(ctx context.Context, call *turnkeeper.ToolC
 		if done.Outcome == tools.Succeeded {
 			result.State = turnkeeper.CallSucceeded
 		}
-		t.at(ctx, PointTransactRan)
+		t.at(ctx, pointTransactRan)
 		return result
 	})
 	if err != nil {
 		return &journalError{err}
 	}
 	call.Starts, call.Nonce = start.Attempt, start.Nonce
-	t.tellStarted(call)
+	t.startEvent(call)
 	t.apply(call, result)
-	t.at(ctx, PointTransactLeave)
+	t.at(ctx, pointTransactLeave)
 	return nil
 }

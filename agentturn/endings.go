@@ -193,7 +193,7 @@ func (t *endings) answered(last turnkeeper.Round) *ending {
 		return t.degraded(turnkeeper.StopInferenceError)
 	case turnkeeper.AnyInDoubt(t.rounds.all()):
 		return t.degraded(turnkeeper.StopWorkerLost)
-	case slices.ContainsFunc(unseenEffects(t.rounds), func(c turnkeeper.ToolCall) bool { return c.State != turnkeeper.CallSucceeded }):
+	case slices.ContainsFunc(unreportedEffects(t.rounds), func(c turnkeeper.ToolCall) bool { return c.State != turnkeeper.CallSucceeded }):
 		t.logCap("a call with an effect failed after the last answer, completing turn")
 		return t.degraded(turnkeeper.StopMaxRounds)
 	case t.rounds.overLimit():
@@ -273,7 +273,7 @@ type ending struct {
 
 // Results of calls that are cut short by the end of a turn or of a dispatch.
 const (
-	shownNotBegun     = "not run: the turn was stopped before this call began."
+	shownNeverBegan   = "not run: the turn was stopped before this call began."
 	shownMaybe        = ". It may or may not have happened."
 	replyCancelled    = "This turn was cancelled."
 	maxOperatorErrors = 4000 // characters

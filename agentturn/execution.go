@@ -57,6 +57,12 @@ func newExecution(r *Runner, a Assignment, journal Journal) *execution {
 		cfg: cfg, record: a.Record, def: a.Definition, bounds: bounds, log: cfg.Log.With(TurnFields(a.Record.Turn, a.Record.Message.TraceParent)...),
 		began: now, loaded: now, wall: a.WallDeadline, lease: a.LeaseDeadline, searches: make(chan struct{}, extract.Parallel), leftBehind: &r.leftBehind,
 	}
+	if given.wall.IsZero() {
+		given.wall = now.Add(bounds.MaxDuration - a.Record.Elapsed)
+	}
+	if given.lease.IsZero() {
+		given.lease = now.Add(a.Record.Remaining)
+	}
 	given.offered = prompt.Offer{
 		Registry: withSpawn(offered(cfg, a.Definition, bounds), given.spawnable(), cfg.Agents), Bounds: bounds, Stored: cfg.Outputs != nil,
 	}
@@ -70,12 +76,6 @@ func newExecution(r *Runner, a Assignment, journal Journal) *execution {
 		},
 		journal: journal, prompt: made, models: &models{task: given, cache: &r.counted, health: newModelHealth(a.Record)}, background: toolrun.Set{},
 	}
-	if t.wall.IsZero() {
-		t.wall = now.Add(bounds.MaxDuration - a.Record.Elapsed)
-	}
-	if t.lease.IsZero() {
-		t.lease = now.Add(a.Record.Remaining)
-	}
 	for _, round := range a.Record.Rounds {
 		round.Calls = slices.Clone(round.Calls)
 		t.rounds = append(t.rounds, round)
@@ -85,7 +85,13 @@ func newExecution(r *Runner, a Assignment, journal Journal) *execution {
 
 // run drives the states, and turns whatever stopped them into an outcome.
 func (t *execution) run(ctx context.Context) (turnkeeper.Outcome, error) {
-	err := t.guard(func() error { return t.loop(ctx) })
+	err := t.guard(func() (err error) {
+		t.at(ctx, PointStart)
+		for next := state(t.recover); next != nil && err == nil; {
+			next, err = next(t.round.within(ctx))
+		}
+		return err
+	})
 	if fatal := unwritable(ctx, err); fatal != nil {
 		return turnkeeper.Outcome{}, t.leave(ctx, fatal)
 	}
@@ -103,21 +109,13 @@ func (t *execution) run(ctx context.Context) (turnkeeper.Outcome, error) {
 	return outcome, nil
 }
 
-func (t *execution) loop(ctx context.Context) (err error) {
-	t.at(ctx, PointStart)
-	for next := state(t.recover); next != nil && err == nil; {
-		next, err = next(t.round.within(ctx))
-	}
-	return err
-}
-
 // recover goes on from what the journal says. Calls that are finished stay as
 // they are; planned ones, and started ones that may run again, are left to
 // execute; the others are settled here, before anything is built on them.
 func (t *execution) recover(ctx context.Context) (state, error) {
 	t.announce()
 	for _, call := range t.rounds.all() {
-		t.measure(ctx, call)
+		t.measure(ctx, call, t.sizes)
 	}
 	if len(t.rounds) == 0 {
 		return t.ask, nil
@@ -257,7 +255,7 @@ func (t *execution) executeFirst(ctx context.Context, open []*turnkeeper.ToolCal
 		return t.rerun(ctx, call, spec)
 	}
 	if isRead(call) {
-		return t.runReads(ctx, t.reads(open))
+		return t.runReads(ctx, t.leadingReads(open))
 	}
 	if !t.timeFor(spec) {
 		t.denyRest(open)
@@ -272,7 +270,7 @@ func (t *execution) executeFirst(ctx context.Context, open []*turnkeeper.ToolCal
 // decide says how the turn goes on when every call of the newest round is
 // answered.
 func (t *execution) decide(ctx context.Context) (state, error) {
-	if err := t.takeArrivals(ctx); err != nil {
+	if err := t.takeCompleted(ctx); err != nil {
 		return nil, err
 	}
 	t.collect()
@@ -297,7 +295,7 @@ func (t *execution) decide(ctx context.Context) (state, error) {
 	}
 	if slices.ContainsFunc(t.rounds.detached(), outlast) {
 		end = t.waiting
-	} else if len(last.Calls) == 0 && len(unseenEffects(t.rounds)) > 0 && !t.rounds.usedUp(t.bounds) {
+	} else if len(last.Calls) == 0 && len(unreportedEffects(t.rounds)) > 0 && !t.rounds.usedUp(t.bounds) {
 		t.log.Info("a call with an effect has ended after the answer; the model is asked once more", zap.Int("round", last.Number+1))
 		return t.ask, nil
 	}
@@ -306,9 +304,9 @@ func (t *execution) decide(ctx context.Context) (state, error) {
 }
 
 // endAfter makes the turn's end, if the newest round is its last; else it is nil.
-// outlast picks the calls open elsewhere that the end waits for: a summary tells
+// outlast picks the calls detached that the end waits for: a summary tells
 // of all of them, and an answer does not cut an effect in two.
-func (t *execution) endAfter(last turnkeeper.Round) (end func() *ending, outlast func(*turnkeeper.ToolCall) bool) {
+func (t *ledger) endAfter(last turnkeeper.Round) (end func() *ending, outlast func(*turnkeeper.ToolCall) bool) {
 	switch {
 	case len(last.Calls) == 0:
 		return func() *ending { return t.endings().answered(last) }, hasEffect
@@ -334,7 +332,7 @@ func hasEffect(call *turnkeeper.ToolCall) bool {
 }
 
 // goOnFrom calls the model again as soon as it has something new to see. For what
-// runs here the turn stands still; for what is open elsewhere alone it waits, and
+// runs here the turn stands still; for what is detached alone it waits, and
 // holds nothing.
 func (t *execution) goOnFrom(ctx context.Context, last turnkeeper.Round) (state, error) {
 	for nextMove(t.rounds, t.dirty) == moveWait {
@@ -345,7 +343,7 @@ func (t *execution) goOnFrom(ctx context.Context, last turnkeeper.Round) (state,
 		if err := t.awaitJob(ctx); err != nil {
 			return nil, err
 		}
-		if err := t.takeArrivals(ctx); err != nil {
+		if err := t.takeCompleted(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -365,7 +363,7 @@ func (t *execution) finish(ctx context.Context, e ending) (turnkeeper.Outcome, e
 	case turnkeeper.TurnQueued:
 		t.handBack()
 	default:
-		t.closeElsewhere(ctx)
+		t.closeDetached(ctx)
 		t.closeCalls()
 	}
 	if t.stream != nil {
@@ -392,7 +390,7 @@ func (t *execution) finish(ctx context.Context, e ending) (turnkeeper.Outcome, e
 // commit makes what was decided durable.
 func (t *execution) commit(ctx context.Context) error {
 	if t.pending.Outcome == nil {
-		t.tellProgress()
+		t.progressEvents()
 	}
 	t.pending.Events = t.events.Unwritten()
 	if t.pending.empty() {
@@ -423,18 +421,7 @@ func (t *execution) runnable() []*turnkeeper.ToolCall {
 
 // moment is the turn as requests show it.
 func (t *execution) moment(final bool) prompt.Moment {
-	return prompt.Moment{Rounds: t.rounds, Final: final, Age: t.runs}
-}
-
-// runs is how long a call has been in the background.
-func (t *execution) runs(call turnkeeper.ToolCall) time.Duration {
-	if j := t.background[call.Key]; j != nil {
-		return time.Since(j.Since)
-	}
-	if call.Elsewhere && !call.StartedAt.IsZero() {
-		return max(time.Since(call.StartedAt), 0)
-	}
-	return 0
+	return prompt.Moment{Rounds: t.rounds, Final: final, Age: t.background.Age}
 }
 
 // A journalError is why an entry could not be written.

@@ -12,33 +12,33 @@ const (
 	PointStart         = "turn.start"
 	PointReconcile     = "recover.reconcile"
 	PointModelBefore   = "model.before"  // request ready and paid for
-	PointModelFirst    = "model.first"   // first piece of the answer
-	PointModelMore     = "model.more"    // a later piece
+	pointModelFirst    = "model.first"   // first piece of the answer
+	pointModelMore     = "model.more"    // a later piece
 	PointModelAfter    = "model.after"   // answer or error read
 	PointPlanned       = "model.planned" // answer planned, nothing written
 	PointStartBefore   = "call.start.before"
 	PointStartAfter    = "call.start.after"
 	PointChecked       = "call.checked"     // the time check after the start passed
 	PointEffectDone    = "call.effect_done" // effectful tool has returned, nothing written
-	PointReadsDone     = "call.reads_done"  // the same for a batch of effect none
-	PointTransactEnter = "call.transact.before"
-	PointTransactRan   = "call.transact.ran" // in the transaction, after the tool
-	PointTransactLeave = "call.transact.after"
+	pointReadsDone     = "call.reads_done"  // the same for a batch of effect none
+	pointTransactEnter = "call.transact.before"
+	pointTransactRan   = "call.transact.ran" // in the transaction, after the tool
+	pointTransactLeave = "call.transact.after"
 	PointResultsBefore = "call.results.before"
-	PointResultsAfter  = "call.results.after"
-	PointVerdictBefore = "recover.verdict.before"
-	PointVerdictAfter  = "recover.verdict.after"
-	PointPlanBefore    = "plan.before"
+	pointResultsAfter  = "call.results.after"
+	pointVerdictBefore = "recover.verdict.before"
+	pointVerdictAfter  = "recover.verdict.after"
+	pointPlanBefore    = "plan.before"
 	PointPlanAfter     = "plan.after"
-	PointStreamBefore  = "stream.before"
+	pointStreamBefore  = "stream.before"
 	PointStreamAfter   = "stream.after"
-	PointFinishBefore  = "finish.before"
-	PointFinishAfter   = "finish.after"
+	pointFinishBefore  = "finish.before"
+	pointFinishAfter   = "finish.after"
 	PointLate          = "turn.late" // before a late result is reported
 
-	PointDetachedClaimed = "detached.claimed" // the claim is on record, the tool not begun
-	PointDetachedRan     = "detached.ran"     // the tool has returned, nothing is written
-	PointDetachedArrived = "detached.arrived" // the result is on record
+	pointDetachedClaimed = "detached.claimed" // the claim is on record, the tool not begun
+	pointDetachedRan     = "detached.ran"     // the tool has returned, nothing is written
+	pointDetachedArrived = "detached.arrived" // the result is on record
 )
 
 // writesOf names what an entry writes; each name stands for a point before the
@@ -68,12 +68,12 @@ func writesOf(e turnkeeper.Entry) []string {
 // FaultPoints are all labels that a FaultHook may be called with.
 func FaultPoints() []string {
 	return []string{
-		PointStart, PointReconcile, PointVerdictBefore, PointVerdictAfter,
-		PointModelBefore, PointModelFirst, PointModelMore, PointStreamBefore, PointStreamAfter, PointModelAfter, PointPlanned,
-		PointPlanBefore, PointPlanAfter, PointStartBefore, PointStartAfter, PointChecked,
-		PointEffectDone, PointReadsDone, PointTransactEnter, PointTransactRan, PointTransactLeave,
-		PointResultsBefore, PointResultsAfter, PointFinishBefore, PointFinishAfter, PointLate,
-		PointDetachedClaimed, PointDetachedRan, PointDetachedArrived,
+		PointStart, PointReconcile, pointVerdictBefore, pointVerdictAfter,
+		PointModelBefore, pointModelFirst, pointModelMore, pointStreamBefore, PointStreamAfter, PointModelAfter, PointPlanned,
+		pointPlanBefore, PointPlanAfter, PointStartBefore, PointStartAfter, PointChecked,
+		PointEffectDone, pointReadsDone, pointTransactEnter, pointTransactRan, pointTransactLeave,
+		PointResultsBefore, pointResultsAfter, pointFinishBefore, pointFinishAfter, PointLate,
+		pointDetachedClaimed, pointDetachedRan, pointDetachedArrived,
 	}
 }
 

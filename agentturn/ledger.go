@@ -41,14 +41,14 @@ func (t *ledger) answer(call *turnkeeper.ToolCall, result turnkeeper.CallResult)
 
 // apply gives a call its result in memory, and tells the watchers.
 func (t *ledger) apply(call *turnkeeper.ToolCall, result turnkeeper.CallResult) {
-	t.tellProgress()
+	t.progressEvents()
 	t.forget(call)
 	known := call.State == turnkeeper.CallRunning && prompt.WentOn(*call) // the round went on without it
 	call.State, call.Shown, call.Preview = result.State, result.Shown, result.Preview
 	call.OutputID = cmp.Or(result.OutputID, call.OutputID)
 	if result.State == turnkeeper.CallRunning {
 		t.events.Event(turnkeeper.EventNotice, call.Key.Round, 0, transcript.NoticeData{Text: call.Name + " goes on in the background"})
-		t.tellIfOver(call.Key.Round)
+		t.roundOver(call.Key.Round)
 		return
 	}
 	t.dirty = true
@@ -57,19 +57,19 @@ func (t *ledger) apply(call *turnkeeper.ToolCall, result turnkeeper.CallResult) 
 		call.OutputID = result.Output.ID
 	}
 	delete(t.interrupted, call.Key)
-	t.tellResult(*call)
+	t.resultEvent(*call)
 	if !known {
-		t.tellIfOver(call.Key.Round)
+		t.roundOver(call.Key.Round)
 	}
 }
 
-// tellIfOver tells the watchers that every call of a round is answered, be it with
+// roundOver tells the watchers that every call of a round is answered, be it with
 // a handle.
-func (t *ledger) tellIfOver(number int) {
+func (t *ledger) roundOver(number int) {
 	i := slices.IndexFunc(t.rounds, func(r turnkeeper.Round) bool { return r.Number == number })
 	round := t.rounds[i]
 	if slices.ContainsFunc(round.Calls, func(c turnkeeper.ToolCall) bool {
-		return !c.State.Answered() && (c.State != turnkeeper.CallRunning || owed(c))
+		return !c.State.Answered() && (c.State != turnkeeper.CallRunning || awaitsReply(c))
 	}) {
 		return
 	}
@@ -78,7 +78,7 @@ func (t *ledger) tellIfOver(number int) {
 	})
 }
 
-func (t *ledger) tellResult(call turnkeeper.ToolCall) {
+func (t *ledger) resultEvent(call turnkeeper.ToolCall) {
 	t.events.Event(turnkeeper.EventToolResult, call.Key.Round, t.events.Block(), transcript.ToolData{
 		Call: call.Key.String(), Name: call.Name, State: call.State,
 		Preview: call.Preview, Millis: call.Duration.Milliseconds(), SubAgent: t.subAgents[call.Key],
@@ -182,24 +182,24 @@ func (t *ledger) refuse(call *turnkeeper.ToolCall, refused string, err error) er
 	return nil
 }
 
-// notBegun notes that a call whose start is on record certainly did not run. A call
+// neverBegan notes that a call whose start is on record certainly did not run. A call
 // that may be started again is left to the next dispatch, if there is one.
-func (t *ledger) notBegun(call *turnkeeper.ToolCall) {
+func (t *ledger) neverBegan(call *turnkeeper.ToolCall) {
 	if call.Effect.Repeatable() {
-		t.interrupted[call.Key] = textResult(call, turnkeeper.CallCancelled, shownNotBegun)
+		t.interrupted[call.Key] = textResult(call, turnkeeper.CallCancelled, shownNeverBegan)
 	} else {
-		t.answer(call, textResult(call, turnkeeper.CallFailed, shownNotBegun))
+		t.answer(call, textResult(call, turnkeeper.CallFailed, shownNeverBegan))
 	}
 }
 
-func (t *ledger) tellStarted(call *turnkeeper.ToolCall) {
+func (t *ledger) startEvent(call *turnkeeper.ToolCall) {
 	t.events.Event(turnkeeper.EventToolStarted, call.Key.Round, 0, transcript.ToolData{
 		Call: call.Key.String(), Name: call.Name, State: turnkeeper.CallStarted,
 	})
 }
 
-// tellProgress makes events of what calls told, with the next write.
-func (t *ledger) tellProgress() {
+// progressEvents makes events of what calls told, with the next write.
+func (t *ledger) progressEvents() {
 	for _, note := range t.progress.Take() {
 		if !t.rounds.call(note.Call).State.Answered() {
 			t.events.Event(turnkeeper.EventNotice, note.Call.Round, 0, note.Data)
@@ -259,10 +259,10 @@ func (t *ledger) add(round turnkeeper.Round) {
 	t.rounds = append(t.rounds, round)
 	for _, call := range round.Calls {
 		if call.State.Answered() {
-			t.tellResult(call)
+			t.resultEvent(call)
 		}
 	}
-	t.tellIfOver(round.Number)
+	t.roundOver(round.Number)
 }
 
 // answerMissing answers a call whose tool the agent no longer has.

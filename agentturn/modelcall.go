@@ -303,9 +303,9 @@ func (c *modelCall) delta(d inference.Delta) {
 	if c.unwritable != nil {
 		return
 	}
-	point := PointModelMore
+	point := pointModelMore
 	if !c.stream.Started() {
-		point = PointModelFirst
+		point = pointModelFirst
 	}
 	c.t.at(c.ctx, point)
 	if c.stream.Delta(d) {

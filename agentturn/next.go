@@ -17,10 +17,10 @@ const (
 
 // nextMove says whether the model has anything new to see. rounds are those of a
 // turn; every call of the newest is answered or runs in the background. News is
-// a call of the newest round that was answered, whatever with; unseen says that
+// a call of the newest round that was answered, whatever with; dirty says that
 // there is other.
-func nextMove(rounds []turnkeeper.Round, unseen bool) move {
-	if unseen {
+func nextMove(rounds []turnkeeper.Round, dirty bool) move {
+	if dirty {
 		return moveAsk
 	}
 	last := rounds[len(rounds)-1]
@@ -39,7 +39,7 @@ func nextMove(rounds []turnkeeper.Round, unseen bool) move {
 	return moveAsk
 }
 
-// unseenIn says whether, by a journal, a call of an earlier round has ended since the
+// dirtyIn says whether, by a journal, a call of an earlier round has ended since the
 // newest answer came. All times of a journal are the database's: they must not be held
 // against those of this process.
 func dirtyIn(rounds []turnkeeper.Round) bool {

@@ -171,11 +171,11 @@ func (r *openRound) leave(rounds []turnkeeper.Round) {
 	if r.end == nil {
 		return
 	}
-	var ended RoundEnd
+	var came RoundEnd
 	if r.number <= len(rounds) {
-		ended.Round = &rounds[r.number-1]
+		came.Round = &rounds[r.number-1]
 	}
-	r.end(ended)
+	r.end(came)
 	*r = openRound{}
 }
 
@@ -188,12 +188,11 @@ func (r *openRound) within(ctx context.Context) context.Context {
 	return ctx
 }
 
-// observed tells of the end of an execution.
-func (t *execution) observed(end func(DispatchEnd), outcome turnkeeper.Outcome, err error) {
-	t.round.leave(t.rounds)
-	ended := DispatchEnd{Outcome: outcome, Err: err, Rounds: t.rounds}
-	if len(t.rounds) > 0 {
-		ended.Continued = max(0, time.Since(t.rounds[0].EndedAt))
+// ended returns what there is to tell of the end of an execution.
+func ended(outcome turnkeeper.Outcome, err error, rounds []turnkeeper.Round) DispatchEnd {
+	end := DispatchEnd{Outcome: outcome, Err: err, Rounds: rounds}
+	if len(rounds) > 0 {
+		end.Continued = max(0, time.Since(rounds[0].EndedAt))
 	}
-	end(ended)
+	return end
 }

@@ -41,7 +41,7 @@ type Journal interface {
 	Transact(ctx context.Context, start turnkeeper.CallStart, within time.Duration,
 		run func(context.Context) turnkeeper.CallResult) (turnkeeper.CallResult, error)
 
-	// Arrivals are the results of calls that are open elsewhere which have arrived
+	// Arrivals are the results of calls that are detached which have arrived
 	// and are not in the journal yet, without what is shown. The turn appends
 	// them; an output that one names is kept already.
 	Arrivals(ctx context.Context) ([]turnkeeper.CallResult, error)

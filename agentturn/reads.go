@@ -16,10 +16,10 @@ func isRead(call *turnkeeper.ToolCall) bool {
 	return call.Effect == turnkeeper.EffectNone && call.Starts == 0
 }
 
-// reads are the leading open calls that may run beside each other. One that
+// leadingReads returns the leading open calls that may run beside each other. One that
 // repeats the call before it waits for that one's result, where its tool is guarded, and so does one with
 // handles for whatever they may name.
-func (t *execution) reads(open []*turnkeeper.ToolCall) []*turnkeeper.ToolCall {
+func (t *ledger) leadingReads(open []*turnkeeper.ToolCall) []*turnkeeper.ToolCall {
 	room := t.bounds.MaxToolCalls - t.rounds.executed()
 	for i, call := range open {
 		if !call.Paging {
@@ -56,7 +56,7 @@ func (t *execution) runReads(ctx context.Context, calls []*turnkeeper.ToolCall) 
 		}
 	}
 	for _, call := range calls {
-		t.tellStarted(call)
+		t.startEvent(call)
 	}
 	running, kill := context.WithCancelCause(ctx) // what goes on in the background goes on in it
 	jobs := make([]*toolrun.Run, len(calls))
@@ -76,7 +76,7 @@ func (t *execution) runReads(ctx context.Context, calls []*turnkeeper.ToolCall) 
 		group.Wait()
 	}()
 	err := t.until(ctx, done, kill)
-	t.at(ctx, PointReadsDone)
+	t.at(ctx, pointReadsDone)
 	t.collect() // what one of the calls has waited for is written before it
 	for i, call := range calls {
 		if jobs[i].IsOver() {

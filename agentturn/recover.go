@@ -22,12 +22,12 @@ const (
 
 // measure finds the size of an output that the model knows by a handle. One that cannot
 // be found is told of without.
-func (t *execution) measure(ctx context.Context, call turnkeeper.ToolCall) {
+func (t *task) measure(ctx context.Context, call turnkeeper.ToolCall, sizes map[turnkeeper.OutputID]int64) {
 	if !prompt.Handled(call) || !call.State.Answered() || t.cfg.Outputs == nil {
 		return
 	}
 	if stored, err := t.cfg.Outputs.DescribeOutput(ctx, t.record.Turn.ID, call.OutputID); err == nil {
-		t.sizes[call.OutputID] = stored.Tokens
+		sizes[call.OutputID] = stored.Tokens
 	}
 }
 

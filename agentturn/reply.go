@@ -26,7 +26,7 @@ func says(text string) func([]turnkeeper.Round) reply {
 // follows. Text beside calls counts only in the announced last round. An answer does not count
 // if the model had not yet seen how an effect ended. round is 0 if there is no answer.
 func finalAnswer(rounds []turnkeeper.Round) (text string, round int) {
-	if len(unseenEffects(rounds)) > 0 {
+	if len(unreportedEffects(rounds)) > 0 {
 		return "", 0
 	}
 	for _, r := range slices.Backward(rounds) {

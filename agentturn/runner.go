@@ -140,7 +140,8 @@ func (r *Runner) Run(ctx context.Context, a Assignment, journal Journal) (turnke
 	defer stop()
 	ctx, end := t.cfg.Observer.Dispatch(ctx, DispatchBegin{Record: a.Record, Before: a.Before})
 	outcome, err := t.run(ctx)
-	t.observed(end, outcome, err)
+	t.round.leave(t.rounds)
+	end(ended(outcome, err, t.rounds))
 	return outcome, err
 }
 

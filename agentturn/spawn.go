@@ -160,9 +160,9 @@ func isSpawn(call turnkeeper.ToolCall) bool {
 	return call.Name == turnkeeper.ToolSpawnAgent && isDetached(call)
 }
 
-// owed says that the model cannot be asked before this call has its result: it was
+// awaitsReply reports that the model cannot be asked before this call has its result: it was
 // shown nothing for it.
-func owed(call turnkeeper.ToolCall) bool { return isSpawn(call) && !prompt.WentOn(call) }
+func awaitsReply(call turnkeeper.ToolCall) bool { return isSpawn(call) && !prompt.WentOn(call) }
 
 // spawn starts a call that gives work to another agent: one write has its start, the
 // message, and the handle where it is not waited for.
@@ -183,7 +183,7 @@ func (t *execution) spawn(ctx context.Context, call *turnkeeper.ToolCall) error 
 		TraceParent: t.traceBelow(ctx, call.Key),
 	}
 	t.events.Mark()
-	handle := turnkeeper.CallResult{Key: call.Key, Nonce: start.Nonce, State: turnkeeper.CallRunning, Shown: shownUnreplied}
+	handle := turnkeeper.CallResult{Key: call.Key, Nonce: start.Nonce, State: turnkeeper.CallRunning, Shown: shownNoReply}
 	if args.Async && t.offered.Retrieves() {
 		handle.OutputID = outputs.NewID()
 		handle.Shown = outputs.Placeholder{ID: handle.OutputID, Tool: call.Name}.Background()
@@ -228,9 +228,9 @@ func (t *ledger) observeSpawn(ctx context.Context, call *turnkeeper.ToolCall, st
 	t.cfg.Observer.SubAgent(ctx, end)
 }
 
-// shownUnreplied is the result of a call as long as its sub-agent has not replied. The
+// shownNoReply is the result of a call as long as its sub-agent has not replied. The
 // model sees it only where the turn ends without.
-const shownUnreplied = "the agent has not replied yet."
+const shownNoReply = "the agent has not replied yet."
 
 // ShownReplyUnawaited is the result of a call whose turn ended before its sub-agent replied.
 const ShownReplyUnawaited = shownEnded + ". Its agent is told to stop."
@@ -245,7 +245,7 @@ func (t *execution) awaitReplies(ctx context.Context) (waits bool, err error) {
 		if !pause(ctx, look) {
 			return false, context.Cause(ctx)
 		}
-		if err := t.takeArrivals(ctx); err != nil {
+		if err := t.takeCompleted(ctx); err != nil {
 			return false, err
 		}
 		t.collect()
@@ -266,7 +266,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 
 // replied makes the result of a call of what its sub-agent has come to: its reply goes
 // the way of every tool's result. Its transcript does not come with it.
-func (t *execution) replied(ctx context.Context, call *turnkeeper.ToolCall, arrived turnkeeper.CallResult) turnkeeper.CallResult {
+func (t *ledger) replied(ctx context.Context, call *turnkeeper.ToolCall, arrived turnkeeper.CallResult) turnkeeper.CallResult {
 	end := *arrived.Spawned
 	t.subAgents[call.Key] = &transcript.SubAgentData{
 		Agent: end.Agent, Message: end.Message, Turn: end.Turn, Outcome: end.Outcome,

@@ -37,7 +37,7 @@ func (c calibration) observe(estimate int, reported int64) calibration {
 }
 
 // factor is what estimates are to be multiplied with. prior is what is known
-// from elsewhere; it counts until there are enough reports.
+// from other turns; it counts until there are enough reports.
 func (c calibration) factor(prior float64) float64 {
 	f := prior
 	if len(c.ratios) >= enoughRatios {

@@ -124,7 +124,7 @@ func (s *State) standingNote() string {
 
 // factor corrects estimates for a model: by what it reported in this turn, as
 // the journal has it, and by what the process knew when the turn began with it.
-// A turn that is resumed elsewhere goes on with the same.
+// A turn that is resumed by another worker goes on with the same.
 func (s *State) factor(m Model, rounds []turnkeeper.Round) float64 {
 	var own calibration
 	prior := 0.0
@@ -143,7 +143,7 @@ func (s *State) factor(m Model, rounds []turnkeeper.Round) float64 {
 }
 
 // limit returns the room that a refusal left; 0: none was. A turn that goes on
-// elsewhere knows it from its journal.
+// under another worker knows it from its journal.
 func (s *State) limit(m Model, rounds []turnkeeper.Round) int {
 	if s.refused == nil {
 		for _, round := range rounds {

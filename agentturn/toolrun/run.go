@@ -89,6 +89,17 @@ func (s Set) Collect() (ended []*Run) {
 	return ended
 }
 
+// Age returns how long a call has been in the background, or has been detached.
+func (s Set) Age(call turnkeeper.ToolCall) time.Duration {
+	if r := s[call.Key]; r != nil {
+		return time.Since(r.Since)
+	}
+	if call.Elsewhere && !call.StartedAt.IsZero() {
+		return max(time.Since(call.StartedAt), 0)
+	}
+	return 0
+}
+
 // Await waits until one of the runs is over.
 func (s Set) Await(ctx context.Context) error { return firstOver(ctx, slices.Collect(maps.Values(s))) }
 
