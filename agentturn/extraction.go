@@ -48,7 +48,7 @@ func (s *searchAsker) Models() (models []extract.Model, err error) {
 	}
 	for _, m := range s.models {
 		models = append(models, extract.Model{
-			Name: m.name, Window: m.Window, Count: m.Tokens.Counter.CountText,
+			Name: m.ref, Window: m.Window, Count: m.Tokens.Counter.CountText,
 			Room: func(p outputs.Prompt) int {
 				return prompt.Room(m.Window, s.t.sideAnswer(m)) - prompt.Count(m.Tokens.Counter, p.System, p.User)
 			},
@@ -81,7 +81,7 @@ func (s *searchAsker) Ask(ctx context.Context, asked outputs.Prompt, accept func
 func (s *searchAsker) request(m *candidate, asked outputs.Prompt) (inference.Request, turnkeeper.Usage, error) {
 	answer := s.t.sideAnswer(m)
 	request := inference.Request{
-		Model: m.Model.Name,
+		Model: m.Name,
 		Messages: []inference.Message{
 			{Role: inference.RoleSystem, Text: asked.System}, {Role: inference.RoleUser, Text: asked.User},
 		},

@@ -58,7 +58,7 @@ const maxHealthError = 1000
 // usable returns the models of the chain that may be asked: those that are not down. If
 // all of them are down, it returns all of them once an effect has happened.
 func (m *models) usable(all []*candidate, effected bool) []*candidate {
-	up := slices.DeleteFunc(slices.Clone(all), func(c *candidate) bool { return m.health.down(c.name) })
+	up := slices.DeleteFunc(slices.Clone(all), func(c *candidate) bool { return m.health.down(c.ref) })
 	if len(up) == 0 && effected {
 		return all
 	}
@@ -105,26 +105,26 @@ func (e *serviceError) Unwrap() error { return e.err }
 // answer was paid for.
 func (m *models) faultOf(all []*candidate, given map[string]*inference.Error, err error) error {
 	for _, c := range all {
-		if failure := given[c.name]; failure != nil && failure.Class == inference.ClassBadOutput {
+		if failure := given[c.ref]; failure != nil && failure.Class == inference.ClassBadOutput {
 			return failure
 		}
 	}
 	fault := &serviceError{err: err}
 	for _, c := range all {
-		failure := given[c.name]
+		failure := given[c.ref]
 		switch {
 		case failure != nil && failure.Class.OfService():
 			fault.class = cmp.Or(fault.class, string(failure.Class))
-			pause := max(turnkeeper.Backoff(m.health.known[c.name].Failures+1), failure.RetryAfter)
+			pause := max(turnkeeper.Backoff(m.health.known[c.ref].Failures+1), failure.RetryAfter)
 			if fault.pause == 0 || pause < fault.pause {
 				fault.pause, fault.after = pause, failure.RetryAfter
 			}
-		case failure == nil && m.health.down(c.name):
-			fault.class = cmp.Or(fault.class, m.health.known[c.name].ErrorClass)
+		case failure == nil && m.health.down(c.ref):
+			fault.class = cmp.Or(fault.class, m.health.known[c.ref].ErrorClass)
 		default:
 			continue
 		}
-		fault.waitsFor = append(fault.waitsFor, c.name)
+		fault.waitsFor = append(fault.waitsFor, c.ref)
 	}
 	if len(fault.waitsFor) == 0 {
 		return err
@@ -150,12 +150,12 @@ func (t *task) unconfigured(names []string, err *inference.Error) error {
 func (m *models) allDown(all []*candidate) error {
 	var details []string
 	for _, c := range all {
-		known := m.health.known[c.name]
+		known := m.health.known[c.ref]
 		details = append(details, known.Error)
 	}
-	first := m.health.known[all[0].name]
+	first := m.health.known[all[0].ref]
 	return &inference.Error{
-		Class: inference.Class(first.ErrorClass), Provider: all[0].Provider, Model: all[0].Model.Name,
+		Class: inference.Class(first.ErrorClass), Provider: all[0].Provider, Model: all[0].Name,
 		Detail: "not asked, for it is down: " + strings.Join(details, "; "),
 	}
 }

@@ -90,12 +90,12 @@ func (c *modelCall) ask(ctx context.Context, models []*candidate) (inference.Res
 	c.given = map[string]*inference.Error{}
 	clear(c.t.models.health.asked)
 	chain := inference.Chain{Retry: retry, OnGiveUp: func(i int, err *inference.Error) {
-		c.given[models[i].name] = err
-		c.t.models.gaveUp(&c.t.pending, models[i].name, err)
+		c.given[models[i].ref] = err
+		c.t.models.gaveUp(&c.t.pending, models[i].ref, err)
 	}}
 	for _, model := range models {
 		chain.Models = append(chain.Models, inference.Candidate{
-			Name: model.Provider, Model: model.Model.Name, Provider: &attempt{c, model}, Once: c.t.models.health.probed(model.name),
+			Name: model.Provider, Model: model.Name, Provider: &attempt{c, model}, Once: c.t.models.health.probed(model.ref),
 		})
 	}
 	return chain.Generate(ctx, inference.Request{}, c.delta)
@@ -159,7 +159,7 @@ func (a *attempt) send(ctx context.Context, request prompt.Request, onDelta func
 	}
 	a.debug("model request", request.Request)
 	a.sends++
-	a.t.models.health.asked[a.model.name] = true
+	a.t.models.health.asked[a.model.ref] = true
 	ctx, told := a.observe(ctx, PurposeRound, a.sends, request.Request)
 	a.t.at(ctx, PointModelBefore)
 	started, heard := time.Now(), &overheard{}
@@ -182,12 +182,12 @@ func (a *attempt) send(ctx context.Context, request prompt.Request, onDelta func
 	res.Text = cmp.Or(res.Text, res.Refusal)
 	if inference.Blank(res.Text) && len(res.Calls) == 0 {
 		err := &inference.Error{
-			Class: inference.ClassBadOutput, Provider: a.model.Provider, Model: a.model.Model.Name, Detail: "the answer is empty",
+			Class: inference.ClassBadOutput, Provider: a.model.Provider, Model: a.model.Name, Detail: "the answer is empty",
 		}
 		a.failed(err, heard, res.Usage, time.Since(started))
 		return inference.Response{}, err
 	}
-	a.answered = a.model.name
+	a.answered = a.model.ref
 	return res, nil
 }
 
@@ -196,7 +196,7 @@ func (a *attempt) answeredTo(request prompt.Request, res inference.Response) pro
 	request = a.t.prompt.Answered(a.model.Model, a.t.rounds, request, res)
 	if r := request.Recipe; r.Cut {
 		a.t.log.Warn("the provider seems to have cut the request: it counted far fewer tokens than were sent",
-			zap.String("model", a.model.Provider+"/"+a.model.Model.Name), zap.Int("round", len(a.t.rounds)+1),
+			zap.String("model", a.model.Provider+"/"+a.model.Name), zap.Int("round", len(a.t.rounds)+1),
 			zap.Int("estimated_tokens", r.Window.Corrected()), zap.Int64("reported_tokens", res.Usage.InputTokens),
 			zap.Int64("cached_tokens", res.Usage.CachedTokens), zap.Int("context_window", r.Window.Size))
 	}
@@ -213,7 +213,7 @@ func (a *attempt) compact(refused prompt.Request, err error) (smaller prompt.Req
 	failure, _ := errors.AsType[*inference.Error](err)
 	smaller, tooLong := a.t.prompt.Build(a.model.Model, a.at)
 	a.t.log.Warn("the provider refused the request as too long; it is cut down and sent once more",
-		zap.Int("round", a.number), zap.String("model", a.model.Provider+"/"+a.model.Model.Name),
+		zap.Int("round", a.number), zap.String("model", a.model.Provider+"/"+a.model.Name),
 		zap.Int("context_window", refused.Recipe.Window.Size), zap.Int("their_window", failure.Limit), zap.Int("tokens", refused.Tokens),
 		zap.Int("room", a.t.prompt.Room()), zap.Int("tokens_then", smaller.Tokens),
 		zap.NamedError("refusal", err), zap.NamedError("too_long_still", tooLong))
@@ -223,7 +223,7 @@ func (a *attempt) compact(refused prompt.Request, err error) (smaller prompt.Req
 // observe tells of a request that is about to be sent.
 func (a *attempt) observe(ctx context.Context, purpose ModelPurpose, n int, request inference.Request) (context.Context, func(ModelEnd)) {
 	return a.t.cfg.Observer.ModelCall(ctx, ModelBegin{
-		Purpose: purpose, Agent: a.t.record.Turn.Agent, Provider: a.model.Provider, Model: a.model.Model.Name,
+		Purpose: purpose, Agent: a.t.record.Turn.Agent, Provider: a.model.Provider, Model: a.model.Name,
 		Attempt: n, Request: request,
 	})
 }
@@ -231,7 +231,7 @@ func (a *attempt) observe(ctx context.Context, purpose ModelPurpose, n int, requ
 // debug logs what goes to a model or comes from it, as text, so that whatever
 // masks secrets in the log finds them.
 func (a *attempt) debug(message string, content any) {
-	logContent(a.t.log, message, content, zap.Int("round", a.number), zap.String("model", a.model.Model.Name))
+	logContent(a.t.log, message, content, zap.Int("round", a.number), zap.String("model", a.model.Name))
 }
 
 func logContent(log *zap.Logger, message string, content any, fields ...zap.Field) {
@@ -393,7 +393,7 @@ func (a *attempt) failed(err error, heard *overheard, used turnkeeper.Usage, too
 	}
 	text, reasoning := heard.kept()
 	a.t.pending.Failed = append(a.t.pending.Failed, turnkeeper.FailedAttempt{
-		Round: a.number, Attempt: a.sends, Provider: outputs.Clean(a.model.Provider), Model: outputs.Clean(a.model.Model.Name), Class: class,
+		Round: a.number, Attempt: a.sends, Provider: outputs.Clean(a.model.Provider), Model: outputs.Clean(a.model.Name), Class: class,
 		Error: firstChars(outputs.Clean(err.Error()), maxOperatorErrors), Text: text, Reasoning: reasoning, Latency: took, Usage: used,
 	})
 }

@@ -13,7 +13,7 @@ import (
 
 // A candidate is a model that may be asked.
 type candidate struct {
-	name     string // "provider/model", as configured
+	ref      string // "provider/model", as configured
 	provider inference.Provider
 	prompt.Model
 }

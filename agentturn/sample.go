@@ -86,7 +86,7 @@ const finishLength = "length"
 
 // acceptSample takes an answer that is not empty.
 func acceptSample(m *candidate, res *inference.Response) error {
-	res.Text, res.Model = cmp.Or(res.Text, res.Refusal), m.Model.Name
+	res.Text, res.Model = cmp.Or(res.Text, res.Refusal), m.Name
 	if strings.TrimSpace(res.Text) == "" {
 		return m.failure(inference.ClassBadOutput, "the answer is empty")
 	}
@@ -102,7 +102,7 @@ func (s *sampling) account(used turnkeeper.Usage) {
 // request is the question for the model, with what the call is taken to use. One
 // that does not fit into its bounds is an error, and is not sent.
 func (s *sampling) request(m *candidate) (inference.Request, turnkeeper.Usage, error) {
-	request := inference.Request{Model: m.Model.Name, Temperature: s.Temperature, User: fmt.Sprintf("turn-%d", s.t.record.Turn.ID)}
+	request := inference.Request{Model: m.Name, Temperature: s.Temperature, User: fmt.Sprintf("turn-%d", s.t.record.Turn.ID)}
 	bytes, left := 0, s.Tokens-s.spent
 	say := func(role inference.Role, text string) {
 		bytes += len(text)

@@ -44,7 +44,7 @@ func (c *sideCall) ask(ctx context.Context) (inference.Response, error) {
 	}
 	chain := inference.Chain{Retry: retry}
 	for _, m := range c.models {
-		chain.Models = append(chain.Models, inference.Candidate{Name: m.Provider, Model: m.Model.Name, Provider: &sideAttempt{c, m}})
+		chain.Models = append(chain.Models, inference.Candidate{Name: m.Provider, Model: m.Name, Provider: &sideAttempt{c, m}})
 	}
 	return chain.Generate(ctx, inference.Request{}, nil)
 }
@@ -69,7 +69,7 @@ func (a *sideAttempt) Generate(ctx context.Context, _ inference.Request, _ func(
 	}
 	a.debug("model request", request)
 	ctx, told := a.t.cfg.Observer.ModelCall(ctx, ModelBegin{
-		Purpose: a.purpose, Agent: a.t.record.Turn.Agent, Provider: a.model.Provider, Model: a.model.Model.Name, Request: request,
+		Purpose: a.purpose, Agent: a.t.record.Turn.Agent, Provider: a.model.Provider, Model: a.model.Name, Request: request,
 	})
 	heard := &overheard{}
 	res, err := a.model.provider.Generate(ctx, request, heard.hear)
@@ -94,13 +94,13 @@ func (a *sideAttempt) Generate(ctx context.Context, _ inference.Request, _ func(
 // debug logs what goes to a model or comes from it, as rounds do.
 func (a *sideAttempt) debug(message string, content any) {
 	if a.logged {
-		logContent(a.log, message, content, zap.String("purpose", string(a.purpose)), zap.String("model", a.model.Model.Name))
+		logContent(a.log, message, content, zap.String("purpose", string(a.purpose)), zap.String("model", a.model.Name))
 	}
 }
 
 // failure is an error of a call of the model.
 func (m *candidate) failure(class inference.Class, detail string) error {
-	return &inference.Error{Class: class, Provider: m.Provider, Model: m.Model.Name, Detail: detail}
+	return &inference.Error{Class: class, Provider: m.Provider, Model: m.Name, Detail: detail}
 }
 
 // sideReason is what may be told of a model call that failed. It says nothing of

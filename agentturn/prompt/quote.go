@@ -32,7 +32,7 @@ func quoteRest(text string) string {
 
 var toolName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,100}$`)
 
-// plainName returns the name of a called tool for a text of the program. A name that no tool
+// PlainName returns the name of a called tool for a text of the program. A name that no tool
 // can have is quoted: it is what a model has written.
 func PlainName(name string) string {
 	if toolName.MatchString(name) {
