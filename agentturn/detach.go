@@ -85,8 +85,8 @@ func (t *execution) arrival(ctx context.Context, call *turnkeeper.ToolCall, resu
 	return result
 }
 
-// waiting is the end of a dispatch whose turn goes on when a call has ended
-// elsewhere.
+// waiting returns the end of an execution whose turn goes on when a detached call has
+// ended.
 func (t *ledger) waiting() *ending {
 	var data transcript.TurnWaitingData
 	for _, call := range t.rounds.detached() {

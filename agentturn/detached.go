@@ -88,7 +88,7 @@ func (r *Runner) runDetached(ctx context.Context, c turnkeeper.ClaimedCall) (res
 			zap.String("outcome", string(late.Outcome)), zap.Int64("left_behind", r.leftBehind.Add(-1)))
 	}
 	ctx, told := r.cfg.Observer.ToolCall(ctx, ToolBegin{
-		Call: c.Call, Agent: c.Turn.Agent, Elsewhere: true, Turn: c.Turn, TraceParent: c.TraceParent,
+		Call: c.Call, Agent: c.Turn.Agent, Detached: true, Turn: c.Turn, TraceParent: c.TraceParent,
 	})
 	started := time.Now()
 	ending := tools.Execute(ctx, tool, tools.Call{

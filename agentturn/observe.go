@@ -88,12 +88,12 @@ type ModelEnd struct {
 	Err      error
 }
 
-// A ToolBegin is a call about to run. Elsewhere says that it runs in a job of its
+// A ToolBegin is a call about to run. Detached says that it runs in a job of its
 // own: then Turn and TraceParent say whose it is, and no dispatch is told of.
 type ToolBegin struct {
 	Call        turnkeeper.ToolCall
 	Agent       string
-	Elsewhere   bool
+	Detached    bool
 	Turn        turnkeeper.Turn
 	TraceParent string
 }

@@ -29,7 +29,7 @@ type (
 	}
 
 	// TurnWaitingData is the data of turn_waiting: the turn goes on when one of
-	// these calls has ended elsewhere.
+	// these detached calls has ended.
 	TurnWaitingData struct {
 		Calls []string `json:"calls"` // round-R-tool-I
 	}
