@@ -8,12 +8,9 @@ import (
 	"turnkeeper/tools"
 )
 
-// shownNoTime answers calls for which too little is left of the lease.
-const shownNoTime = "denied: not enough time left in this turn"
-
 // overCap is the result of a call for which executed or paging calls are used
 // up; empty when it may run.
-func (t *turn) overCap(call turnkeeper.ToolCall, executed, paged int) string {
+func (t *task) overCap(call turnkeeper.ToolCall, executed, paged int) string {
 	if call.Paging {
 		if paged >= t.bounds.MaxPagingCalls {
 			return shownOverPaging(t.bounds)
@@ -24,18 +21,6 @@ func (t *turn) overCap(call turnkeeper.ToolCall, executed, paged int) string {
 		return shownOverCalls(t.bounds)
 	}
 	return ""
-}
-
-// roomForCalls is how many calls that do not page may still begin. What is planned
-// fits, but for repeats that have to be run.
-func (t *turn) roomForCalls() int {
-	room := t.bounds.MaxToolCalls
-	for _, call := range t.calls() {
-		if call.State.Executed() && !call.Paging {
-			room--
-		}
-	}
-	return room
 }
 
 // overLimit begins the result of every call that is denied for its number.
@@ -49,44 +34,9 @@ func shownOverPaging(b turnkeeper.Bounds) string {
 	return fmt.Sprintf(overLimit+"%d reads of stored outputs a turn; this one was not run", b.MaxPagingCalls)
 }
 
-// charged is how many rounds count against max_rounds.
-func (t *turn) charged() int {
-	n := 0
-	for _, round := range t.rounds {
-		if round.Charged {
-			n++
-		}
-	}
-	return n
-}
-
-// roundsUsedUp says that no model call is left.
-func (t *turn) roundsUsedUp() bool {
-	return t.charged() >= t.bounds.MaxRounds || len(t.rounds) >= t.bounds.RoundCeiling
-}
-
-// lastRound says that the next model call is the last allowed one, and a
-// continuation, so that tools would be of no use to it.
-func (t *turn) lastRound() bool {
-	return len(t.rounds) > 0 &&
-		(t.charged()+1 >= t.bounds.MaxRounds || len(t.rounds)+1 >= t.bounds.RoundCeiling || t.overLimit())
-}
-
-// overLimit says that more calls were asked for than the turn may run. The next round is
-// the last one then.
-func (t *turn) overLimit() bool { return anyRefused(t.calls(), overLimit) }
-
-// lastRoundStop is the bound that makes a round the last one.
-func (t *turn) lastRoundStop() turnkeeper.StopReason {
-	if t.overLimit() {
-		return turnkeeper.StopMaxToolCalls
-	}
-	return turnkeeper.StopMaxRounds
-}
-
 // timeout is how long a call of a tool may take: its own bound, or what is left
 // of the turn.
-func (t *turn) timeout(spec tools.Spec) time.Duration {
+func (t *task) timeout(spec tools.Spec) time.Duration {
 	bound := spec.Timeout
 	if bound == 0 {
 		bound = t.bounds.ToolTimeout
@@ -95,6 +45,6 @@ func (t *turn) timeout(spec tools.Spec) time.Duration {
 }
 
 // timeFor says that the lease will outlast a call of the tool, with the margin.
-func (t *turn) timeFor(spec tools.Spec) bool {
+func (t *task) timeFor(spec tools.Spec) bool {
 	return time.Until(t.lease) > t.timeout(spec)+t.bounds.Margin
 }

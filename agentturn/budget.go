@@ -8,17 +8,18 @@ import (
 	"go.uber.org/zap"
 
 	"turnkeeper"
+	"turnkeeper/agentturn/prompt"
 )
 
 // reserve asks the budget for one model call. A *blockedError: it must not be
 // made. Where the budget cannot be asked the call is not made either.
-func (t *turn) reserve(ctx context.Context, request composed) (Reservation, error) {
-	return t.reserveCall(ctx, turnkeeper.Usage{InputTokens: int64(request.tokens), OutputTokens: int64(t.def.OutputTokens()), Estimated: true})
+func (t *task) reserve(ctx context.Context, request prompt.Request) (Reservation, error) {
+	return t.reserveCall(ctx, turnkeeper.Usage{InputTokens: int64(request.Tokens), OutputTokens: int64(t.def.OutputTokens()), Estimated: true})
 }
 
 // reserveCall does so for an estimate of what the call takes. It may be called
 // by several goroutines at once.
-func (t *turn) reserveCall(ctx context.Context, estimate turnkeeper.Usage) (Reservation, error) {
+func (t *task) reserveCall(ctx context.Context, estimate turnkeeper.Usage) (Reservation, error) {
 	if t.cfg.Budget == nil {
 		return Reservation{}, nil
 	}
@@ -46,7 +47,7 @@ func (t *turn) reserveCall(ctx context.Context, estimate turnkeeper.Usage) (Rese
 
 // settleSpend replaces a reservation by what was used. Where that fails the
 // reservation stands.
-func (t *turn) settleSpend(ctx context.Context, r Reservation, used turnkeeper.Usage) {
+func (t *task) settleSpend(ctx context.Context, r Reservation, used turnkeeper.Usage) {
 	if t.cfg.Budget == nil || r.ID == 0 {
 		return
 	}

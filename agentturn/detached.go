@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"turnkeeper"
+	"turnkeeper/agentturn/prompt"
 	"turnkeeper/outputs"
 	"turnkeeper/tools"
 )
@@ -39,9 +40,9 @@ const (
 // nothing is written. RunDetached returns the state that was written; on an error, none
 // was.
 func (r *Runner) RunDetached(ctx context.Context, c turnkeeper.ClaimedCall, box CallBox) (turnkeeper.CallState, error) {
-	r.at(ctx, PointDetachedClaimed)
+	r.at(ctx, pointDetachedClaimed)
 	result, cut := r.runDetached(ctx, c)
-	r.at(ctx, PointDetachedRan)
+	r.at(ctx, pointDetachedRan)
 	limit := arriveTime
 	if ctx.Err() != nil {
 		limit = arriveCutTime
@@ -63,7 +64,7 @@ func (r *Runner) RunDetached(ctx context.Context, c turnkeeper.ClaimedCall, box 
 	if err != nil {
 		return "", err
 	}
-	r.at(ctx, PointDetachedArrived)
+	r.at(ctx, pointDetachedArrived)
 	return result.State, nil
 }
 
@@ -87,7 +88,7 @@ func (r *Runner) runDetached(ctx context.Context, c turnkeeper.ClaimedCall) (res
 			zap.String("outcome", string(late.Outcome)), zap.Int64("left_behind", r.leftBehind.Add(-1)))
 	}
 	ctx, told := r.cfg.Observer.ToolCall(ctx, ToolBegin{
-		Call: c.Call, Agent: c.Turn.Agent, Elsewhere: true, Turn: c.Turn, TraceParent: c.TraceParent,
+		Call: c.Call, Agent: c.Turn.Agent, Detached: true, Turn: c.Turn, TraceParent: c.TraceParent,
 	})
 	started := time.Now()
 	ending := tools.Execute(ctx, tool, tools.Call{
@@ -142,7 +143,7 @@ func LostCall(c turnkeeper.LostCall) turnkeeper.CallResult {
 	case c.Effect.Repeatable():
 		text = fmt.Sprintf("tool error: '%s' lost its worker %d times; it is not run again", c.Name, c.Losses+1)
 	default: // the tool may be able to tell the outcome: nothing is stored as its output
-		return turnkeeper.CallResult{Key: c.Ref.Key, State: turnkeeper.CallUnknown, Preview: outputs.Preview(shownUnknown), OutputID: c.OutputID}
+		return turnkeeper.CallResult{Key: c.Ref.Key, State: turnkeeper.CallUnknown, Preview: outputs.Preview(prompt.ShownUnknown), OutputID: c.OutputID}
 	}
 	return detachedResult(turnkeeper.ClaimedCall{
 		Turn: turnkeeper.Turn{ID: c.Ref.TurnID}, Call: turnkeeper.ToolCall{Key: c.Ref.Key, OutputID: c.OutputID},

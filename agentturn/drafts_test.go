@@ -16,6 +16,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
+	"turnkeeper/agentturn/toolrun"
 	"turnkeeper/inference"
 	"turnkeeper/tools"
 )
@@ -58,7 +59,7 @@ func (j *draftJournal) DropDraft(_ context.Context, id turnkeeper.OutputID) erro
 	return nil
 }
 
-var _ agentturn.Drafts = (*draftJournal)(nil)
+var _ toolrun.Drafts = (*draftJournal)(nil)
 
 // streamed runs a turn with one call, whose result is what open gives.
 func streamed(t *testing.T, b *bench, j *draftJournal, open func() tools.Result) (turnkeeper.ToolCall, *turnkeeper.Output) {

@@ -3,116 +3,85 @@ package agentturn
 import (
 	"context"
 	"crypto/rand"
-	"slices"
 
 	"turnkeeper"
+	"turnkeeper/agentturn/prompt"
 	"turnkeeper/tools"
 )
 
 // runEffect runs one call of effect keyed or once: it writes the start, checks the time
 // left and runs the effect. The result goes into the next write.
-func (t *turn) runEffect(ctx context.Context, call *turnkeeper.ToolCall, spec tools.Spec) error {
+func (t *execution) runEffect(ctx context.Context, call *turnkeeper.ToolCall, spec tools.Spec) error {
 	if err := t.start(ctx, call); err != nil {
 		return err
 	}
 	if !t.timeFor(spec) {
-		t.answer(call, textResult(call, turnkeeper.CallFailed, shownNoTime)) // it certainly did not run
-		if open := t.pending(); len(open) > 0 {
+		t.answer(call, textResult(call, turnkeeper.CallFailed, prompt.ShownNoTime)) // it certainly did not run
+		if open := t.runnable(); len(open) > 0 {
 			t.denyRest(open)
 		}
 		return nil
 	}
 	t.at(ctx, PointChecked)
 	if ctx.Err() != nil {
-		t.notBegun(call)
+		t.neverBegan(call)
 		return context.Cause(ctx)
 	}
 	j := t.launch(ctx, call)
-	err := t.until(ctx, t.longEnough(j).Done(), j.cancel)
-	if !j.isOver() {
+	err := t.until(ctx, t.longEnough(j), j.Cancel)
+	if !j.IsOver() {
 		t.goOn(call, j)
 		return err
 	}
 	t.at(ctx, PointEffectDone)
-	t.keep(call, j.done, call.Nonce)
+	t.keep(call, j, call.Nonce)
 	return err
 }
 
-// notBegun notes that a call whose start is on record certainly did not run. A call
-// that may be started again is left to the next dispatch, if there is one.
-func (t *turn) notBegun(call *turnkeeper.ToolCall) {
-	if call.Effect.Repeatable() {
-		t.interrupted[call.Key] = textResult(call, turnkeeper.CallCancelled, shownNotBegun)
-	} else {
-		t.answer(call, textResult(call, turnkeeper.CallFailed, shownNotBegun))
-	}
-}
-
 // start makes the start of a call durable, together with everything not yet written.
-func (t *turn) start(ctx context.Context, call *turnkeeper.ToolCall) error {
-	t.told = len(t.next.Events)
-	t.next.Starts = append(t.next.Starts, newStart(call))
-	t.tellStarted(call)
+func (t *execution) start(ctx context.Context, call *turnkeeper.ToolCall) error {
+	t.events.Mark()
+	t.pending.Starts = append(t.pending.Starts, newStart(call))
+	t.startEvent(call)
 	return t.commit(ctx)
-}
-
-// dropStarts removes starts that could not be written: their calls did not run, and
-// must not look as if they had. The start of a call that has run anyway, because it
-// only reads, stays.
-func (t *turn) dropStarts() {
-	kept := slices.DeleteFunc(slices.Clone(t.next.Starts), func(s turnkeeper.CallStart) bool { return !t.hasResult(s.Key) })
-	if len(kept) < len(t.next.Starts) {
-		t.next.Starts, t.next.Events = kept, t.next.Events[:t.told]
-	}
-}
-
-// hasResult reports whether the next write has a result of the call.
-func (t *turn) hasResult(key turnkeeper.CallKey) bool {
-	return slices.ContainsFunc(t.next.Results, func(r turnkeeper.CallResult) bool { return r.Key == key })
 }
 
 func newStart(call *turnkeeper.ToolCall) turnkeeper.CallStart {
 	return turnkeeper.CallStart{Key: call.Key, Nonce: rand.Text(), Attempt: call.Starts + 1, Effect: call.Effect}
 }
 
-func (t *turn) tellStarted(call *turnkeeper.ToolCall) {
-	t.event(turnkeeper.EventToolStarted, call.Key.Round, 0, ToolData{
-		Call: call.Key.String(), Name: call.Name, State: turnkeeper.CallStarted,
-	})
-}
-
 // runTransactional runs a call inside the transaction that records it.
-func (t *turn) runTransactional(ctx context.Context, call *turnkeeper.ToolCall, spec tools.Spec) error {
-	if t.next.Round != nil || t.owesResult() {
+func (t *execution) runTransactional(ctx context.Context, call *turnkeeper.ToolCall, spec tools.Spec) error {
+	if t.pending.Round != nil || t.pending.hasEffect() {
 		if err := t.commit(ctx); err != nil {
 			return err
 		}
 		if !t.timeFor(spec) {
-			t.denyRest(t.pending())
+			t.denyRest(t.runnable())
 			return nil
 		}
 	}
-	t.at(ctx, PointTransactEnter)
+	t.at(ctx, pointTransactEnter)
 	start := newStart(call)
 	result, err := t.journal.Transact(ctx, start, t.timeout(spec)+tools.DefaultGrace, func(ctx context.Context) turnkeeper.CallResult {
-		execute, id := t.prepare(ctx, call)
-		done := execute()
+		execute, id := t.prepare(call)
+		done := execute(ctx)
 		result := t.take(call, done.Result, id)
-		result.Nonce, result.Duration, result.Ran, result.Usage = start.Nonce, done.took, !call.Paging, done.used
+		result.Nonce, result.Duration, result.Ran, result.Usage = start.Nonce, done.Took, !call.Paging, done.Used
 		// A call that did not succeed is rolled back, and so has failed.
 		result.State = turnkeeper.CallFailed
 		if done.Outcome == tools.Succeeded {
 			result.State = turnkeeper.CallSucceeded
 		}
-		t.at(ctx, PointTransactRan)
+		t.at(ctx, pointTransactRan)
 		return result
 	})
 	if err != nil {
 		return &journalError{err}
 	}
 	call.Starts, call.Nonce = start.Attempt, start.Nonce
-	t.tellStarted(call)
+	t.startEvent(call)
 	t.apply(call, result)
-	t.at(ctx, PointTransactLeave)
+	t.at(ctx, pointTransactLeave)
 	return nil
 }

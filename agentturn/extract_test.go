@@ -13,6 +13,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"turnkeeper/agentturn/prompt"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
@@ -267,7 +268,7 @@ func TestChunksAndTheWindow(t *testing.T) {
 				}
 				for _, request := range x.asked {
 					_, text, _ := outputs.ReadSearchPrompt(outputs.Prompt{System: request.Messages[0].Text, User: request.Messages[1].Text})
-					counter := agentturn.HeuristicTokens{}
+					counter := prompt.HeuristicTokens{}
 					took := max(counter.CountText(text), len(text)*10/32)
 					if all := counter.CountText(request.Messages[0].Text + request.Messages[1].Text); took > c.window/2+1 || all > c.window*3/4 {
 						t.Errorf("a chunk takes %d tokens of %d, its request %d", took, c.window, all)

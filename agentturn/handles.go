@@ -5,28 +5,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"go.uber.org/zap"
 
 	"turnkeeper"
+	"turnkeeper/agentturn/prompt"
+	"turnkeeper/agentturn/toolrun"
 	"turnkeeper/outputs"
 	"turnkeeper/tools"
 )
-
-// handlesNote follows the standing note where an agent passes results on by
-// handle.
-const handlesNote = " Any text argument of a tool may be output:ID, with the id of an earlier tool call of this turn or of its stored output: " +
-	"the tool then gets the whole text of that result, and you need not repeat it. output:ID[START:END] is a part of it, in characters. " +
-	"A text of your own that begins with output: begins with output:: instead."
-
-func (t *turn) standingNote() string {
-	if t.bounds.OutputHandles && t.cfg.Outputs != nil && len(t.def.Tools)+len(t.def.MCPServers) > 0 {
-		return standingNote + handlesNote
-	}
-	return standingNote
-}
 
 // A resolvedCall is a call with the arguments that its tool gets, where those
 // are not the journal's: handles are resolved when the call is run, and their
@@ -36,33 +24,28 @@ type resolvedCall struct {
 	arguments json.RawMessage
 }
 
-func (t *turn) argumentsOf(call *turnkeeper.ToolCall) json.RawMessage {
-	if t.values.key == call.Key {
-		return t.values.arguments
+func (t *ledger) argumentsOf(call *turnkeeper.ToolCall) json.RawMessage {
+	if t.resolved.key == call.Key {
+		return t.resolved.arguments
 	}
 	return json.RawMessage(call.Arguments)
-}
-
-// hasHandles says that arguments of the call may be handles.
-func (t *turn) hasHandles(call *turnkeeper.ToolCall) bool {
-	return t.bounds.OutputHandles && t.cfg.Outputs != nil && !call.Paging && strings.Contains(call.Arguments, `"output:`)
 }
 
 // resolve readies the values of the call's handles. What they can name are
 // results of calls before it, which never change: so a call that is started
 // again gets what it got before. refused says why the call cannot be run; an
 // error is that of the turn.
-func (t *turn) resolve(ctx context.Context, call *turnkeeper.ToolCall) (refused string, err error) {
-	t.values = resolvedCall{}
-	if !t.hasHandles(call) {
+func (t *execution) resolve(ctx context.Context, call *turnkeeper.ToolCall) (refused string, err error) {
+	t.resolved = resolvedCall{}
+	if !t.offered.HasHandles(call) {
 		return "", nil
 	}
-	if t.owesOutput() {
+	if t.pending.hasOutput() {
 		if err := t.commit(ctx); err != nil {
 			return "", err
 		}
 	}
-	values := &values{turn: t, shelf: t.shelfBefore(call.Key), left: turnkeeper.MaxOutputBytes}
+	values := &values{turn: t, stored: t.outputsBefore(call.Key), room: turnkeeper.MaxOutputBytes}
 	arguments, fault, err := t.offered.Resolve(call.Name, call.Arguments, func(text string) (string, error) { return values.of(ctx, text) })
 	if refusal, ok := errors.AsType[*outputs.Refusal](err); ok {
 		return "invalid arguments: " + refusal.Error() + ". Nothing was run.", nil
@@ -73,42 +56,21 @@ func (t *turn) resolve(ctx context.Context, call *turnkeeper.ToolCall) (refused 
 	if err != nil || fault != "" {
 		return fault, err
 	}
-	t.values = resolvedCall{call.Key, json.RawMessage(arguments)}
+	t.resolved = resolvedCall{call.Key, json.RawMessage(arguments)}
 	return "", nil
 }
 
-// forget lets go of the values of an answered call.
-func (t *turn) forget(call *turnkeeper.ToolCall) {
-	if t.values.key == call.Key {
-		t.values = resolvedCall{}
-	}
-}
-
-// refuse answers a call that cannot be run for its handles. One that a lost
-// worker had started keeps its doubt.
-func (t *turn) refuse(call *turnkeeper.ToolCall, refused string, err error) error {
-	switch {
-	case err != nil:
-		return err
-	case call.State == turnkeeper.CallPlanned:
-		t.answer(call, textResult(call, turnkeeper.CallDenied, refused))
-	default:
-		t.giveVerdict(call)
-	}
-	return nil
-}
-
-// shelfBefore has the results of the calls before one.
-func (t *turn) shelfBefore(key turnkeeper.CallKey) *shelf {
-	calls := t.callsUpTo(key)
-	return &shelf{turn: t.record.Turn.ID, store: t.cfg.Outputs, pageOf: t.maxChars, calls: calls[:len(calls)-1]}
+// outputsBefore has the results of the calls before one.
+func (t *ledger) outputsBefore(key turnkeeper.CallKey) *toolrun.OutputStore {
+	calls := t.rounds.upTo(key)
+	return &toolrun.OutputStore{Turn: t.record.Turn.ID, Stored: t.cfg.Outputs, PageOf: t.offered.MaxChars, Calls: calls[:len(calls)-1]}
 }
 
 // values gives out the values of one call's handles.
 type values struct {
-	turn  *turn
-	shelf *shelf
-	left  int64 // bytes that the values may still have
+	turn   *execution
+	stored *toolrun.OutputStore
+	room   int64 // bytes that the values may still have
 }
 
 // of is the text that a string argument stands for.
@@ -128,7 +90,7 @@ func (v *values) of(ctx context.Context, text string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if end-start > v.left {
+	if end-start > v.room {
 		return "", v.tooMuch()
 	}
 	var value string
@@ -136,7 +98,7 @@ func (v *values) of(ctx context.Context, text string) (string, error) {
 		value, err = o.Read(ctx, start, end)
 		return err
 	})
-	if v.left -= int64(len(value)); err == nil && v.left < 0 {
+	if v.room -= int64(len(value)); err == nil && v.room < 0 {
 		err = v.tooMuch()
 	}
 	return value, err
@@ -148,11 +110,11 @@ func (v *values) tooMuch() error {
 
 // find is the result that a handle names, if its text can be passed on.
 func (v *values) find(ctx context.Context, handle outputs.Handle) (o tools.Output, err error) {
-	i := v.shelf.index(handle.ID)
+	i := prompt.IndexOf(v.stored.Calls, handle.ID)
 	if i < 0 {
 		return o, outputs.NewRefusal(fmt.Sprintf("output:%s: no earlier call of this turn has that id, nor has its result", handle.ID))
 	}
-	switch call := v.shelf.calls[i]; {
+	switch call := v.stored.Calls[i]; {
 	case !call.State.Answered():
 		return o, outputs.NewRefusal(fmt.Sprintf("output:%s: that call of %s has no result yet", handle.ID, call.Name))
 	case call.State != turnkeeper.CallSucceeded:
@@ -160,7 +122,7 @@ func (v *values) find(ctx context.Context, handle outputs.Handle) (o tools.Outpu
 	}
 	var found bool
 	err = v.turn.patiently(ctx, func() (err error) {
-		o, found, err = v.shelf.Find(ctx, handle.ID)
+		o, found, err = v.stored.Find(ctx, handle.ID)
 		return err
 	})
 	switch {
@@ -176,7 +138,7 @@ func (v *values) find(ctx context.Context, handle outputs.Handle) (o tools.Outpu
 }
 
 // patiently reads from the store, which may be away for a while.
-func (t *turn) patiently(ctx context.Context, read func() error) error {
+func (t *task) patiently(ctx context.Context, read func() error) error {
 	for wait := firstReadRetry; ; wait = min(2*wait, slowReadRetry) {
 		err := read()
 		if err == nil || errors.Is(err, turnkeeper.ErrNotFound) {

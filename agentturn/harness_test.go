@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"turnkeeper/agentturn/prompt"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -18,6 +19,8 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentdef"
 	"turnkeeper/agentturn"
+	"turnkeeper/agentturn/extract"
+	"turnkeeper/agentturn/transcript"
 	"turnkeeper/inference"
 	"turnkeeper/inference/inferencetest"
 	"turnkeeper/tools"
@@ -35,7 +38,7 @@ type bench struct {
 	tools     []tools.Tool
 	budget    agentturn.Budget
 	freshness agentturn.Freshness
-	extracted agentturn.ExtractionCache
+	extracted extract.Cache
 	extractor string // the setting extraction_model
 	fault     agentturn.FaultHook
 	lease     time.Duration // from the start of a run; 0: the record's
@@ -152,13 +155,13 @@ func (b *bench) checkRequests() {
 				record.Summary = s
 			}
 		}
-		rebuilt, err := agentturn.Rebuild(record, b.def, round.Number, parts)
+		rebuilt, err := prompt.Rebuild(record, b.def, round.Number, parts)
 		if err != nil {
 			b.t.Errorf("the request of round %d: %v", round.Number, err)
 			continue
 		}
-		if sent := inference.SentAs("", agentturn.Canonical(rebuilt.Request)); sent.SHA256 != round.Recipe.SHA256 {
-			b.t.Errorf("the request of round %d is made again as\n%s", round.Number, agentturn.Canonical(rebuilt.Request))
+		if sent := inference.SentAs("", prompt.Canonical(rebuilt.Request)); sent.SHA256 != round.Recipe.SHA256 {
+			b.t.Errorf("the request of round %d is made again as\n%s", round.Number, prompt.Canonical(rebuilt.Request))
 		}
 	}
 }
@@ -363,11 +366,11 @@ func (b *bench) streamed(round int) string {
 		case turnkeeper.EventRoundRollback:
 			text = ""
 		case turnkeeper.EventBlockStart:
-			var data agentturn.BlockStartData
+			var data transcript.BlockStartData
 			b.decode(e.Data, &data)
 			kinds[e.Block] = data.Kind
 		case turnkeeper.EventBlockDelta:
-			var data agentturn.BlockDeltaData
+			var data transcript.BlockDeltaData
 			b.decode(e.Data, &data)
 			if kinds[e.Block] == "text" {
 				text += data.Text

@@ -57,40 +57,33 @@ const maxHealthError = 1000
 
 // usable returns the models of the chain that may be asked: those that are not down. If
 // all of them are down, it returns all of them once an effect has happened.
-func (t *turn) usable(all []*candidate) []*candidate {
-	up := slices.DeleteFunc(slices.Clone(all), func(c *candidate) bool { return t.health.down(c.name) })
-	if len(up) == 0 && t.anyEffect() {
+func (m *models) usable(all []*candidate, effected bool) []*candidate {
+	up := slices.DeleteFunc(slices.Clone(all), func(c *candidate) bool { return m.health.down(c.ref) })
+	if len(up) == 0 && effected {
 		return all
 	}
 	return up
 }
 
-// answeredBy notes that a model has answered. A refusal counts as an answer.
-func (t *turn) answeredBy(name string) {
-	delete(t.health.known, name)
-	t.next.ModelFailures = slices.DeleteFunc(t.next.ModelFailures, func(f turnkeeper.ModelFailure) bool { return f.Model == name })
-	if !slices.Contains(t.next.Answered, name) {
-		t.next.Answered = append(t.next.Answered, name)
-		slices.Sort(t.next.Answered)
-	}
-}
-
 // gaveUp notes why a model was given up. A fault of the service goes into the next
 // write. A model that refuses a request counts as available.
-func (t *turn) gaveUp(name string, err *inference.Error) {
-	asked := t.health.asked[name]
+func (m *models) gaveUp(next *pending, name string, err *inference.Error) {
+	asked := m.health.asked[name]
 	switch {
 	case !asked: // nothing was sent
 	case err.Class.OfService():
-		f := t.health.failed(name, err)
-		t.next.Answered = slices.DeleteFunc(t.next.Answered, func(n string) bool { return n == name })
-		t.next.ModelFailures = slices.DeleteFunc(t.next.ModelFailures, func(f turnkeeper.ModelFailure) bool { return f.Model == name })
-		t.next.ModelFailures = append(t.next.ModelFailures, f)
-		slices.SortFunc(t.next.ModelFailures, func(a, b turnkeeper.ModelFailure) int { return cmp.Compare(a.Model, b.Model) })
-		t.log.Warn("a model cannot be used", zap.String("model", name), zap.String("class", f.ErrorClass), zap.Duration("pause", f.Pause()))
+		f := m.health.failed(name, err)
+		next.failed(f)
+		m.log.Warn("a model cannot be used", zap.String("model", name), zap.String("class", f.ErrorClass), zap.Duration("pause", f.Pause()))
 	default:
-		t.answeredBy(name)
+		m.answered(next, name)
 	}
+}
+
+// answered notes that a model has answered. A refusal counts as an answer.
+func (m *models) answered(next *pending, name string) {
+	delete(m.health.known, name)
+	next.answered(name)
 }
 
 // A serviceError is a call that failed by a fault of the service. The same request may
@@ -110,28 +103,28 @@ func (e *serviceError) Unwrap() error { return e.err }
 // request later. given holds the failures of the models that were asked. If one of them
 // gave an unusable answer, faultOf returns that failure and ignores the others, because the
 // answer was paid for.
-func (t *turn) faultOf(all []*candidate, given map[string]*inference.Error, err error) error {
+func (m *models) faultOf(all []*candidate, given map[string]*inference.Error, err error) error {
 	for _, c := range all {
-		if failure := given[c.name]; failure != nil && failure.Class == inference.ClassBadOutput {
+		if failure := given[c.ref]; failure != nil && failure.Class == inference.ClassBadOutput {
 			return failure
 		}
 	}
 	fault := &serviceError{err: err}
 	for _, c := range all {
-		failure := given[c.name]
+		failure := given[c.ref]
 		switch {
 		case failure != nil && failure.Class.OfService():
 			fault.class = cmp.Or(fault.class, string(failure.Class))
-			pause := max(turnkeeper.Backoff(t.health.known[c.name].Failures+1), failure.RetryAfter)
+			pause := max(turnkeeper.Backoff(m.health.known[c.ref].Failures+1), failure.RetryAfter)
 			if fault.pause == 0 || pause < fault.pause {
 				fault.pause, fault.after = pause, failure.RetryAfter
 			}
-		case failure == nil && t.health.down(c.name):
-			fault.class = cmp.Or(fault.class, t.health.known[c.name].ErrorClass)
+		case failure == nil && m.health.down(c.ref):
+			fault.class = cmp.Or(fault.class, m.health.known[c.ref].ErrorClass)
 		default:
 			continue
 		}
-		fault.waitsFor = append(fault.waitsFor, c.name)
+		fault.waitsFor = append(fault.waitsFor, c.ref)
 	}
 	if len(fault.waitsFor) == 0 {
 		return err
@@ -140,7 +133,7 @@ func (t *turn) faultOf(all []*candidate, given map[string]*inference.Error, err 
 		// This includes the case that all models are known to be down. The grant waits for
 		// them too, but it goes by the models that the newest worker has registered, which
 		// may differ from those of this definition.
-		fault.pause = turnkeeper.Backoff(t.record.Failures + 1)
+		fault.pause = turnkeeper.Backoff(m.record.Failures + 1)
 	}
 	return fault
 }
@@ -148,21 +141,21 @@ func (t *turn) faultOf(all []*candidate, given map[string]*inference.Error, err 
 // unconfigured returns the error of a turn whose models this worker does not know. A
 // worker that knows them may come, or the settings may be corrected. The error says
 // nothing about the models.
-func (t *turn) unconfigured(names []string, err *inference.Error) error {
+func (t *task) unconfigured(names []string, err *inference.Error) error {
 	return &serviceError{err: err, class: string(err.Class), waitsFor: names, pause: turnkeeper.Backoff(t.record.Failures + 1)}
 }
 
 // allDown returns the error of a call that is not made because every model is down and
 // another turn probes them.
-func (t *turn) allDown(all []*candidate) error {
+func (m *models) allDown(all []*candidate) error {
 	var details []string
 	for _, c := range all {
-		m := t.health.known[c.name]
-		details = append(details, m.Error)
+		known := m.health.known[c.ref]
+		details = append(details, known.Error)
 	}
-	first := t.health.known[all[0].name]
+	first := m.health.known[all[0].ref]
 	return &inference.Error{
-		Class: inference.Class(first.ErrorClass), Provider: all[0].info.Provider, Model: all[0].info.Model,
+		Class: inference.Class(first.ErrorClass), Provider: all[0].Provider, Model: all[0].Name,
 		Detail: "not asked, for it is down: " + strings.Join(details, "; "),
 	}
 }
@@ -176,24 +169,14 @@ const (
 // longPause returns how long to wait before the whole chain is asked again, after it
 // was asked the given number of times. ok is false if the turn ends instead: no effect
 // has happened, so the message can wait, or no time is left.
-func (t *turn) longPause(ctx context.Context, err error, times int) (wait time.Duration, ok bool) {
+func longPause(ctx context.Context, err error, times int, effected bool) (wait time.Duration, ok bool) {
 	fault, service := errors.AsType[*serviceError](err)
-	if !service || ctx.Err() != nil || !t.anyEffect() {
+	if !service || ctx.Err() != nil || !effected {
 		return 0, false
 	}
 	wait = max(min(firstLongPause<<min(times-1, 10), maxLongPause), fault.after)
 	deadline, bounded := ctx.Deadline()
 	return wait, !bounded || wait < time.Until(deadline)
-}
-
-// anyEffect reports whether a tool with an effect has started in this turn, in any dispatch.
-func (t *turn) anyEffect() bool {
-	return slices.ContainsFunc(t.calls(), func(c turnkeeper.ToolCall) bool {
-		if c.Effect == turnkeeper.EffectNone || !c.State.Executed() {
-			return false
-		}
-		return c.State != turnkeeper.CallCancelled || c.Nonce != ""
-	})
 }
 
 func pauseFor(ctx context.Context, wait time.Duration) error {

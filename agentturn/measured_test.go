@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"turnkeeper/agentturn/prompt"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -39,7 +40,7 @@ func reportsTimes(factor float64, res inference.Response) inferencetest.Step {
 func estimateOf(r inference.Request) int {
 	n := 0
 	for _, m := range r.Messages {
-		n += 4 + agentturn.HeuristicTokens{}.CountText(m.Text)
+		n += 4 + prompt.HeuristicTokens{}.CountText(m.Text)
 	}
 	return n
 }
@@ -286,7 +287,7 @@ func TestAnOverflowIsHandledOnce(t *testing.T) {
 
 // A slowCounter is a tokenizer that tells what it was asked to count.
 type slowCounter struct {
-	agentturn.HeuristicTokens
+	prompt.HeuristicTokens
 	counted *[]string
 }
 
@@ -304,7 +305,7 @@ func TestATextIsTokenizedOnce(t *testing.T) {
 		b.script.Then(says("done"))
 		var counted []string
 		runner := b.runnerWith(func(c *agentturn.Config) {
-			c.Tokens = func(string) agentturn.TokenCounter { return slowCounter{counted: &counted} }
+			c.Tokens = func(string) prompt.TokenCounter { return slowCounter{counted: &counted} }
 		})
 		long := strings.Repeat("long ago ", 100)
 		for n := range 3 {

@@ -88,12 +88,12 @@ type ModelEnd struct {
 	Err      error
 }
 
-// A ToolBegin is a call about to run. Elsewhere says that it runs in a job of its
+// A ToolBegin is a call about to run. Detached says that it runs in a job of its
 // own: then Turn and TraceParent say whose it is, and no dispatch is told of.
 type ToolBegin struct {
 	Call        turnkeeper.ToolCall
 	Agent       string
-	Elsewhere   bool
+	Detached    bool
 	Turn        turnkeeper.Turn
 	TraceParent string
 }
@@ -158,42 +158,41 @@ type openRound struct {
 	end    func(RoundEnd)
 }
 
-// enterRound ends the round that is open and begins another.
-func (t *turn) enterRound(ctx context.Context, number int, resumed bool) context.Context {
-	t.leaveRound()
-	ctx, end := t.cfg.Observer.Round(ctx, RoundBegin{Number: number, Resumed: resumed})
-	t.round = openRound{number, ctx, end}
+// enter ends the round that is open and begins another. rounds are those of the turn.
+func (r *openRound) enter(ctx context.Context, o Observer, rounds []turnkeeper.Round, number int, resumed bool) context.Context {
+	r.leave(rounds)
+	ctx, end := o.Round(ctx, RoundBegin{Number: number, Resumed: resumed})
+	*r = openRound{number, ctx, end}
 	return ctx
 }
 
-// leaveRound ends the round that is open, if there is one.
-func (t *turn) leaveRound() {
-	if t.round.end == nil {
+// leave ends the round that is open, if there is one.
+func (r *openRound) leave(rounds []turnkeeper.Round) {
+	if r.end == nil {
 		return
 	}
-	var ended RoundEnd
-	if n := t.round.number; n <= len(t.rounds) {
-		ended.Round = &t.rounds[n-1]
+	var came RoundEnd
+	if r.number <= len(rounds) {
+		came.Round = &rounds[r.number-1]
 	}
-	t.round.end(ended)
-	t.round = openRound{}
+	r.end(came)
+	*r = openRound{}
 }
 
-// inRound is ctx within the round that is open. ctx must be the dispatch's, or
-// that of the round itself.
-func (t *turn) inRound(ctx context.Context) context.Context {
-	if t.round.ctx != nil {
-		return t.round.ctx
+// within returns ctx within the round that is open. ctx must be the execution's, or that
+// of the round itself.
+func (r *openRound) within(ctx context.Context) context.Context {
+	if r.ctx != nil {
+		return r.ctx
 	}
 	return ctx
 }
 
-// observed tells of the end of a dispatch.
-func (t *turn) observed(end func(DispatchEnd), outcome turnkeeper.Outcome, err error) {
-	t.leaveRound()
-	ended := DispatchEnd{Outcome: outcome, Err: err, Rounds: t.rounds}
-	if len(t.rounds) > 0 {
-		ended.Continued = max(0, time.Since(t.rounds[0].EndedAt))
+// ended returns what there is to tell of the end of an execution.
+func ended(outcome turnkeeper.Outcome, err error, rounds []turnkeeper.Round) DispatchEnd {
+	end := DispatchEnd{Outcome: outcome, Err: err, Rounds: rounds}
+	if len(rounds) > 0 {
+		end.Continued = max(0, time.Since(rounds[0].EndedAt))
 	}
-	end(ended)
+	return end
 }

@@ -41,7 +41,7 @@ type Journal interface {
 	Transact(ctx context.Context, start turnkeeper.CallStart, within time.Duration,
 		run func(context.Context) turnkeeper.CallResult) (turnkeeper.CallResult, error)
 
-	// Arrivals are the results of calls that are open elsewhere which have arrived
+	// Arrivals are the results of calls that are detached which have arrived
 	// and are not in the journal yet, without what is shown. The turn appends
 	// them; an output that one names is kept already.
 	Arrivals(ctx context.Context) ([]turnkeeper.CallResult, error)
@@ -61,18 +61,6 @@ type Freshness interface {
 	// RecentCalls lists ended calls of the agent with this name and arguments hash
 	// that ended within the window, newest first, at most 20.
 	RecentCalls(ctx context.Context, agent, name, argsHash string, within time.Duration) ([]turnkeeper.PastCall, error)
-}
-
-// An ExtractionCache keeps what extractions have found. Implementations are safe
-// for concurrent use. What they give out is checked against the text before it
-// is used.
-type ExtractionCache interface {
-	// FindExtraction is the value kept under a key; found is false where there is
-	// none.
-	FindExtraction(ctx context.Context, key turnkeeper.ExtractionKey) (value []byte, found bool, err error)
-	// KeepExtraction keeps a value, a JSON text, for the turn's records to take
-	// with them when they go. One that is kept under the key already may stay.
-	KeepExtraction(ctx context.Context, turn turnkeeper.TurnID, key turnkeeper.ExtractionKey, value []byte) error
 }
 
 // A Budget is asked before each model call. Implementations are safe for

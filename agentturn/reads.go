@@ -2,10 +2,10 @@ package agentturn
 
 import (
 	"context"
-	"slices"
 	"sync"
 
 	"turnkeeper"
+	"turnkeeper/agentturn/toolrun"
 )
 
 // maxParallel bounds how many calls of effect none run at once in a turn.
@@ -16,11 +16,11 @@ func isRead(call *turnkeeper.ToolCall) bool {
 	return call.Effect == turnkeeper.EffectNone && call.Starts == 0
 }
 
-// reads are the leading open calls that may run beside each other. One that
+// leadingReads returns the leading open calls that may run beside each other. One that
 // repeats the call before it waits for that one's result, where its tool is guarded, and so does one with
 // handles for whatever they may name.
-func (t *turn) reads(open []*turnkeeper.ToolCall) []*turnkeeper.ToolCall {
-	room := t.roomForCalls()
+func (t *ledger) leadingReads(open []*turnkeeper.ToolCall) []*turnkeeper.ToolCall {
+	room := t.bounds.MaxToolCalls - t.rounds.executed()
 	for i, call := range open {
 		if !call.Paging {
 			if room--; room < 0 {
@@ -28,7 +28,7 @@ func (t *turn) reads(open []*turnkeeper.ToolCall) []*turnkeeper.ToolCall {
 			}
 		}
 		spec, known := t.offered.Spec(call.Name)
-		if !known || spec.Detached || !isRead(call) || i > 0 && t.hasHandles(call) || i > 0 && spec.Guarded() && call.ArgsHash == lastHash(open[:i]) {
+		if !known || spec.Detached || !isRead(call) || i > 0 && t.offered.HasHandles(call) || i > 0 && spec.Guarded() && call.ArgsHash == lastHash(open[:i]) {
 			return open[:i]
 		}
 		if call.Name == turnkeeper.ToolWaitForToolOutput { // what comes after it may read what it waits for
@@ -49,17 +49,17 @@ func lastHash(calls []*turnkeeper.ToolCall) string {
 
 // runReads runs calls of effect none, and leaves their results for the next
 // write.
-func (t *turn) runReads(ctx context.Context, calls []*turnkeeper.ToolCall) error {
-	if t.next.Round != nil || t.owesResult() || t.owesOutput() {
+func (t *execution) runReads(ctx context.Context, calls []*turnkeeper.ToolCall) error {
+	if t.pending.Round != nil || t.pending.hasEffect() || t.pending.hasOutput() {
 		if err := t.commit(ctx); err != nil {
 			return err
 		}
 	}
 	for _, call := range calls {
-		t.tellStarted(call)
+		t.startEvent(call)
 	}
 	running, kill := context.WithCancelCause(ctx) // what goes on in the background goes on in it
-	jobs := make([]*job, len(calls))
+	jobs := make([]*toolrun.Run, len(calls))
 	var group sync.WaitGroup
 	slots := make(chan struct{}, maxParallel)
 	for i, call := range calls {
@@ -67,7 +67,7 @@ func (t *turn) runReads(ctx context.Context, calls []*turnkeeper.ToolCall) error
 			slots <- struct{}{}
 			defer func() { <-slots }()
 			jobs[i] = t.launch(running, call)
-			t.inTime(jobs[i])
+			<-t.longEnough(jobs[i])
 		})
 	}
 	done := make(chan struct{})
@@ -76,29 +76,14 @@ func (t *turn) runReads(ctx context.Context, calls []*turnkeeper.ToolCall) error
 		group.Wait()
 	}()
 	err := t.until(ctx, done, kill)
-	t.at(ctx, PointReadsDone)
+	t.at(ctx, pointReadsDone)
 	t.collect() // what one of the calls has waited for is written before it
 	for i, call := range calls {
-		if jobs[i].isOver() {
-			t.keep(call, jobs[i].done, "")
+		if jobs[i].IsOver() {
+			t.keep(call, jobs[i], "")
 		} else {
 			t.goOn(call, jobs[i])
 		}
 	}
 	return err
-}
-
-// owesOutput says that an output waits to be written, which a call may read.
-func (t *turn) owesOutput() bool {
-	return slices.ContainsFunc(t.next.Results, func(r turnkeeper.CallResult) bool { return r.Output != nil })
-}
-
-// owesResult says that a result of an effect waits to be written.
-func (t *turn) owesResult() bool {
-	for _, result := range t.next.Results {
-		if result.Nonce != "" {
-			return true
-		}
-	}
-	return false
 }

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"turnkeeper/agentturn/prompt"
 
 	"turnkeeper"
-	"turnkeeper/agentturn"
 )
 
 // What keeps a request from being made again is said in plain words.
@@ -27,8 +27,8 @@ func TestWhyARequestCannotBeRebuilt(t *testing.T) {
 			says   string
 		}{
 			"nothing":        {1, func(*turnkeeper.Recipe, map[string]string) {}, nil, ""},
-			"no such round":  {2, func(*turnkeeper.Recipe, map[string]string) {}, agentturn.ErrNoRound, "there is no such round: turn 7 has 1"},
-			"a newer recipe": {1, func(r *turnkeeper.Recipe, _ map[string]string) { r.Version++ }, agentturn.ErrNewerRecord, "newer release"},
+			"no such round":  {2, func(*turnkeeper.Recipe, map[string]string) {}, prompt.ErrNoRound, "there is no such round: turn 7 has 1"},
+			"a newer recipe": {1, func(r *turnkeeper.Recipe, _ map[string]string) { r.Version++ }, prompt.ErrNewerRecord, "newer release"},
 			"a part is gone": {1, func(r *turnkeeper.Recipe, parts map[string]string) { delete(parts, r.Tools) }, nil, "a part of the request is not stored: " + recipe.Tools},
 			"a secret was masked": {1, func(r *turnkeeper.Recipe, parts map[string]string) {
 				parts[r.Tools] = strings.Replace(parts[r.Tools], "test", "[redacted]", 1)
@@ -46,14 +46,14 @@ func TestWhyARequestCannotBeRebuilt(t *testing.T) {
 			}
 			c.change(&changed, parts)
 			record.Rounds[0].Recipe = &changed
-			_, err := agentturn.Rebuild(record, b.def, c.number, parts)
+			_, err := prompt.Rebuild(record, b.def, c.number, parts)
 			if c.is != nil && !errors.Is(err, c.is) || (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
 		record := b.store.reload()
 		record.Rounds[0].Recipe = nil
-		if _, err := agentturn.Rebuild(record, b.def, 1, whole); !errors.Is(err, agentturn.ErrOlderRecord) {
+		if _, err := prompt.Rebuild(record, b.def, 1, whole); !errors.Is(err, prompt.ErrOlderRecord) {
 			t.Errorf("without a recipe: %v", err)
 		}
 	})
@@ -77,7 +77,7 @@ func TestRequestsOfOlderReleases(t *testing.T) {
 		recipe := *record.Rounds[0].Recipe
 		recipe.Version, recipe.Omitted, recipe.Summary = version, 1, 5
 		record.Rounds[0].Recipe, record.Summary = &recipe, turnkeeper.Summary{UpTo: 5, Text: "They spoke.\nLong."}
-		rebuilt, err := agentturn.Rebuild(record, b.def, 1, parts)
+		rebuilt, err := prompt.Rebuild(record, b.def, 1, parts)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,8 @@ import (
 	"go.uber.org/zap"
 
 	"turnkeeper"
+	"turnkeeper/agentturn/prompt"
+	"turnkeeper/agentturn/toolrun"
 	"turnkeeper/outputs"
 	"turnkeeper/tools"
 )
@@ -16,97 +18,21 @@ const (
 	// A call of effect once can be recorded as started once only, so one that
 	// certainly did not happen is not run again either.
 	shownDidNotHappen = "the worker that ran this call was lost. It did not happen; not run again."
-
-	shownUnknown = "outcome unknown: the worker that ran this call was lost. It may or may not have happened. " +
-		"It is not run again; check before you rely on it."
 )
 
-// recover goes on from what the journal says. Calls that are finished stay as
-// they are; planned ones, and started ones that may run again, are left to
-// execute; the others are settled here, before anything is built on them.
-func (t *turn) recover(ctx context.Context) (state, error) {
-	t.announce()
-	t.measureStored(ctx)
-	if len(t.rounds) == 0 {
-		return t.ask, nil
-	}
-	for _, call := range t.open() {
-		if call.State == turnkeeper.CallPlanned || call.Effect.Repeatable() {
-			continue
-		}
-		if err := t.settle(ctx, call); err != nil {
-			return nil, err
-		}
-	}
-	if len(t.next.Verdicts) > 0 || len(t.next.Results) > 0 {
-		if err := t.commit(ctx); err != nil {
-			return nil, err
-		}
-	}
-	return t.execute, nil
-}
-
-// measureStored finds the sizes of the outputs that the model knows by a handle.
-// One that cannot be found is told of without.
-func (t *turn) measureStored(ctx context.Context) {
-	for _, call := range t.calls() {
-		t.measure(ctx, call)
-	}
-}
-
-func (t *turn) measure(ctx context.Context, call turnkeeper.ToolCall) {
-	if !handled(call) || !call.State.Answered() || t.cfg.Outputs == nil {
+// measure finds the size of an output that the model knows by a handle. One that cannot
+// be found is told of without.
+func (t *task) measure(ctx context.Context, call turnkeeper.ToolCall, sizes map[turnkeeper.OutputID]int64) {
+	if !prompt.Handled(call) || !call.State.Answered() || t.cfg.Outputs == nil {
 		return
 	}
 	if stored, err := t.cfg.Outputs.DescribeOutput(ctx, t.record.Turn.ID, call.OutputID); err == nil {
-		t.sizes[call.OutputID] = stored.Tokens
+		sizes[call.OutputID] = stored.Tokens
 	}
-}
-
-// announce begins, or takes up, the turn's stream.
-func (t *turn) announce() {
-	turn := t.record.Turn
-	if turn.LastSeq == 0 {
-		data := TurnStartData{Trigger: turn.Trigger, Agent: turn.Agent, Message: turn.MessageID, Attempt: turn.Attempt}
-		if l := t.record.Lineage; l.Parent != 0 {
-			data.Parent = &ParentData{Turn: l.Parent, Call: l.Call.String(), Root: l.Root}
-		}
-		t.event(turnkeeper.EventTurnStart, 0, 0, data)
-		return
-	}
-	if t.record.OpenRound != 0 {
-		t.event(turnkeeper.EventRoundRollback, t.record.OpenRound, 0, RollbackData{Reason: string(turnkeeper.StopWorkerLost)})
-	}
-	t.event(turnkeeper.EventTurnResumed, 0, 0, TurnResumedData{Dispatch: turn.Dispatches})
-}
-
-// settle finds out what became of a started call that must not run again.
-func (t *turn) settle(ctx context.Context, call *turnkeeper.ToolCall) error {
-	result, known := t.reconcile(ctx, call)
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	if !known {
-		t.giveVerdict(call)
-		return nil
-	}
-	t.answer(call, result)
-	return nil
-}
-
-// giveVerdict records that nobody knows what became of a started call.
-func (t *turn) giveVerdict(call *turnkeeper.ToolCall) {
-	verdict := endLater(*call, turnkeeper.CallResult{
-		Key: call.Key, Nonce: call.Nonce, State: turnkeeper.CallUnknown,
-		Shown: shownUnknown, Preview: outputs.Preview(shownUnknown), Ran: !call.Paging,
-	})
-	t.apply(call, verdict)
-	t.next.Verdicts = append(t.next.Verdicts, verdict)
-	t.log.Warn("outcome of tool call unknown", zap.Stringer("call", call.Key), zap.String("tool", call.Name))
 }
 
 // reconcile asks the tool, if it can tell.
-func (t *turn) reconcile(ctx context.Context, call *turnkeeper.ToolCall) (turnkeeper.CallResult, bool) {
+func (t *execution) reconcile(ctx context.Context, call *turnkeeper.ToolCall) (turnkeeper.CallResult, bool) {
 	tool, _ := t.offered.Get(call.Name)
 	reconciler, ok := tool.(tools.Reconciler)
 	if !ok {
@@ -117,8 +43,8 @@ func (t *turn) reconcile(ctx context.Context, call *turnkeeper.ToolCall) (turnke
 		return turnkeeper.CallResult{}, false
 	}
 	t.at(ctx, PointReconcile)
-	used := &meter{}
-	found, happened, err := lookUp(ctx, reconciler, t.toolCall(call, used), t.executeOptions(call, spec))
+	used := &toolrun.Meter{}
+	found, happened, err := lookUp(ctx, reconciler, t.toolCall(call, t.outputs(used), used), t.executeOptions(call, spec))
 	if err != nil {
 		t.log.Warn("a tool could not tell whether a call happened",
 			zap.Stringer("call", call.Key), zap.String("tool", call.Name), zap.Error(err))
@@ -128,13 +54,13 @@ func (t *turn) reconcile(ctx context.Context, call *turnkeeper.ToolCall) (turnke
 		return endLater(*call, textResult(call, turnkeeper.CallFailed, shownDidNotHappen)), true
 	}
 	take := t.later
-	if !WentOn(*call) {
+	if !prompt.WentOn(*call) {
 		take = func(call *turnkeeper.ToolCall, r tools.Result) turnkeeper.CallResult {
 			return t.take(call, r, outputs.NewID())
 		}
 	}
 	result := take(call, found)
-	result.Nonce, result.Ran, result.State, result.Usage = call.Nonce, !call.Paging, turnkeeper.CallSucceeded, used.read()
+	result.Nonce, result.Ran, result.State, result.Usage = call.Nonce, !call.Paging, turnkeeper.CallSucceeded, used.Used()
 	if found.IsError {
 		result.State = turnkeeper.CallFailed
 	}

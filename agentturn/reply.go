@@ -6,6 +6,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentdef"
+	"turnkeeper/agentturn/prompt"
 	"turnkeeper/inference"
 )
 
@@ -25,7 +26,7 @@ func says(text string) func([]turnkeeper.Round) reply {
 // follows. Text beside calls counts only in the announced last round. An answer does not count
 // if the model had not yet seen how an effect ended. round is 0 if there is no answer.
 func finalAnswer(rounds []turnkeeper.Round) (text string, round int) {
-	if len(unseenEffects(rounds)) > 0 {
+	if len(unreportedEffects(rounds)) > 0 {
 		return "", 0
 	}
 	for _, r := range slices.Backward(rounds) {
@@ -41,7 +42,7 @@ func finalAnswer(rounds []turnkeeper.Round) (text string, round int) {
 
 // hasRun reports whether a call has run or may have run.
 func hasRun(c turnkeeper.ToolCall) bool {
-	return c.State.Executed() && (c.State != turnkeeper.CallCancelled || c.Shown != shownNotRun)
+	return c.State.Executed() && (c.State != turnkeeper.CallCancelled || c.Shown != prompt.ShownNotRun)
 }
 
 // announcedLast reports whether a round was announced as the last one and asked for calls anyway.
@@ -59,7 +60,7 @@ func degradedReply(rounds []turnkeeper.Round, stop turnkeeper.StopReason, rules 
 	}
 	switch rules.OnDegraded {
 	case "":
-		return reply{text: summaryReply(callsOf(rounds), stop, rules.SummaryOutput)}
+		return reply{text: summaryReply(prompt.CallsOf(rounds), stop, rules.SummaryOutput)}
 	case agentdef.ReplySilent:
 		return reply{silent: true}
 	default:
@@ -70,7 +71,7 @@ func degradedReply(rounds []turnkeeper.Round, stop turnkeeper.StopReason, rules 
 // inDoubtLines returns lines that name the calls of unknown outcome, to be added to a text.
 func inDoubtLines(rounds []turnkeeper.Round) string {
 	var lines strings.Builder
-	for _, call := range callsOf(rounds) {
+	for _, call := range prompt.CallsOf(rounds) {
 		if call.InDoubt() {
 			if lines.Len() == 0 {
 				lines.WriteString("\n")

@@ -8,41 +8,39 @@ import (
 	"go.uber.org/zap"
 
 	"turnkeeper"
+	"turnkeeper/agentturn/extract"
+	"turnkeeper/agentturn/toolrun"
 	"turnkeeper/outputs"
 	"turnkeeper/tools"
 )
 
-// A run is one finished run of a tool.
-type run struct {
-	tools.Ending
-	id   turnkeeper.OutputID // of its output, should it be stored
-	took time.Duration
-	used turnkeeper.Usage // of model calls made for it
-}
-
 // prepare makes the run of the call's tool within its time. The run itself does
 // not look at the turn, which may have gone on. id is that of its output, should
 // that be stored.
-func (t *turn) prepare(ctx context.Context, call *turnkeeper.ToolCall) (_ func() run, id turnkeeper.OutputID) {
+func (t *execution) prepare(call *turnkeeper.ToolCall) (_ func(context.Context) toolrun.Result, id turnkeeper.OutputID) {
 	tool, _ := t.offered.Get(call.Name)
 	spec, _ := t.offered.Spec(call.Name)
 	id = cmp.Or(call.OutputID, outputs.NewID())
-	used := &meter{}
-	asked, options := t.toolCall(call, used), t.executeOptions(call, spec)
-	options.Collect = t.collector(call, spec, id)
+	used := &toolrun.Meter{}
+	asked, options := t.toolCall(call, t.outputs(used), used), t.executeOptions(call, spec)
+	if drafts, ok := t.journal.(toolrun.Drafts); ok && !spec.Transactional { // in a transaction nothing is written beside it
+		options.Collect = toolrun.Collect(drafts, t.offered.Limits(call, id), id, t.log)
+	} else {
+		options.Collect = tools.Collect
+	}
 	observer, begin := t.cfg.Observer, ToolBegin{Call: *call, Agent: t.record.Turn.Agent}
-	return func() run {
+	return func(ctx context.Context) toolrun.Result {
 		ctx, told := observer.ToolCall(ctx, begin)
 		started := time.Now()
 		ending := tools.Execute(ctx, tool, asked, options)
 		told(toolEnd(ending, begin.Call.Effect))
-		return run{Ending: ending, id: id, took: time.Since(started), used: used.read()}
+		return toolrun.Result{Ending: ending, Took: time.Since(started), Used: used.Used()}
 	}, id
 }
 
 // executeOptions bound a run, or a look-up, of the call's tool, and keep account
 // of tools that do not return.
-func (t *turn) executeOptions(call *turnkeeper.ToolCall, spec tools.Spec) tools.ExecuteOptions {
+func (t *task) executeOptions(call *turnkeeper.ToolCall, spec tools.Spec) tools.ExecuteOptions {
 	options := tools.ExecuteOptions{Log: t.log}
 	if timeout := t.timeout(spec); time.Until(t.wall) > timeout { // else the end of the turn ends it
 		options.Timeout = timeout
@@ -59,15 +57,26 @@ func (t *turn) executeOptions(call *turnkeeper.ToolCall, spec tools.Spec) tools.
 	return options
 }
 
-// keep keeps what a run ended with. One that was cut short by the end of the
-// turn's context waits for what the turn makes of that.
-func (t *turn) keep(call *turnkeeper.ToolCall, done run, nonce string) {
-	result := t.take(call, done.Result, done.id)
-	result.Nonce, result.Duration, result.Ran, result.State = nonce, done.took, !call.Paging, stateOf(done.Outcome, call.Effect)
-	result.Usage = done.used
-	if result.State == turnkeeper.CallCancelled {
-		t.interrupted[call.Key] = result
-		return
+// dropDraft removes what a lost worker has written of a result, before it is written
+// again under its id.
+func (t *execution) dropDraft(ctx context.Context, id turnkeeper.OutputID) error {
+	drafts, ok := t.journal.(toolrun.Drafts)
+	if !ok {
+		return nil
 	}
-	t.answer(call, result)
+	return t.patiently(ctx, func() error { return drafts.DropDraft(ctx, id) })
+}
+
+// outputs returns what a call may read of the turn's results; nil: nothing.
+func (t *execution) outputs(used *toolrun.Meter) tools.Outputs {
+	if t.cfg.Outputs == nil {
+		return nil
+	}
+	return &toolrun.OutputStore{
+		Turn: t.record.Turn.ID, Stored: t.cfg.Outputs, Calls: t.rounds.all(), Runs: t.background.Sorted(),
+		MaxChars: t.bounds.MaxToolResultChars, PageOf: t.offered.MaxChars, MaxTokens: int64(t.bounds.AsyncTokenThreshold),
+		Search: func(ctx context.Context, from extract.Source, query string) (tools.Result, error) {
+			return t.extract(ctx, from, query, used)
+		},
+	}
 }

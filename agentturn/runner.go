@@ -5,11 +5,14 @@ import (
 	"errors"
 	"sync/atomic"
 	"time"
+	"turnkeeper/agentturn/prompt"
+	"turnkeeper/agentturn/toolrun"
 
 	"go.uber.org/zap"
 
 	"turnkeeper"
 	"turnkeeper/agentdef"
+	"turnkeeper/agentturn/extract"
 	"turnkeeper/inference"
 	"turnkeeper/tools"
 )
@@ -32,27 +35,27 @@ type Config struct {
 	// ExtractionModel searches stored results, for agents that name none. Empty:
 	// the models of the agent's own turns.
 	ExtractionModel string
-	Tools           *tools.Registry                 // all there are; an agent has those it lists. nil: none
-	More            ToolSource                      // beside Tools; nil: none
-	Bounds          turnkeeper.Bounds               // of agents that set none; start from turnkeeper.DefaultBounds
-	Agents          Agents                          // nil: sub-agents are offered by name only
-	Freshness       Freshness                       // nil: scheduled turns run every call
-	Budget          Budget                          // nil: spend has no bounds
-	Outputs         Outputs                         // nil: results cannot be read on where they are cut
-	Extractions     ExtractionCache                 // nil: every extraction asks a model
-	Tokens          func(model string) TokenCounter // nil: HeuristicTokens for all
-	Retry           inference.Retry                 // how a model is called; Provider, AttemptTimeout and OnRetry are set here
-	Log             *zap.Logger                     // nil: nothing is logged
-	Observer        Observer                        // nil: nobody is told
-	Fault           FaultHook                       // nil in production
+	Tools           *tools.Registry                        // all there are; an agent has those it lists. nil: none
+	More            ToolSource                             // beside Tools; nil: none
+	Bounds          turnkeeper.Bounds                      // of agents that set none; start from turnkeeper.DefaultBounds
+	Agents          Agents                                 // nil: sub-agents are offered by name only
+	Freshness       Freshness                              // nil: scheduled turns run every call
+	Budget          Budget                                 // nil: spend has no bounds
+	Outputs         toolrun.Outputs                        // nil: results cannot be read on where they are cut
+	Extractions     extract.Cache                          // nil: every extraction asks a model
+	Tokens          func(model string) prompt.TokenCounter // nil: HeuristicTokens for all
+	Retry           inference.Retry                        // how a model is called; Provider, AttemptTimeout and OnRetry are set here
+	Log             *zap.Logger                            // nil: nothing is logged
+	Observer        Observer                               // nil: nobody is told
+	Fault           FaultHook                              // nil in production
 }
 
 // A Runner runs turns. It is safe for concurrent use.
 type Runner struct {
 	cfg        Config
 	leftBehind atomic.Int64
-	learnt     calibrations
-	counted    tokenCache
+	learned    prompt.Calibrations
+	counted    prompt.Cache
 }
 
 // New makes a Runner. Models must be set.
@@ -132,13 +135,13 @@ type Assignment struct {
 // Failures of models and tools, panics, spent bounds and the end of ctx are
 // outcomes, not errors. What ends ctx decides which; see ErrShutdown.
 func (r *Runner) Run(ctx context.Context, a Assignment, journal Journal) (turnkeeper.Outcome, error) {
-	t := newTurn(r.cfg, a, journal)
-	t.leftBehind, t.learnt, t.counted = &r.leftBehind, &r.learnt, &r.counted
+	t := newExecution(r, a, journal)
 	ctx, stop := context.WithDeadlineCause(ctx, t.wall, errWallTime)
 	defer stop()
 	ctx, end := t.cfg.Observer.Dispatch(ctx, DispatchBegin{Record: a.Record, Before: a.Before})
 	outcome, err := t.run(ctx)
-	t.observed(end, outcome, err)
+	t.round.leave(t.rounds)
+	end(ended(outcome, err, t.rounds))
 	return outcome, err
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
+	"turnkeeper/agentturn/transcript"
 	"turnkeeper/inference"
 	"turnkeeper/inference/inferencetest"
 	"turnkeeper/tools"
@@ -44,7 +45,7 @@ func question(text string) tools.Sampling {
 func (b *bench) notices() (texts []string) {
 	for _, e := range b.store.events {
 		if e.Type == turnkeeper.EventNotice {
-			var data agentturn.NoticeData
+			var data transcript.NoticeData
 			b.decode(e.Data, &data)
 			texts = append(texts, data.Text)
 		}

@@ -13,6 +13,8 @@ import (
 	"go.uber.org/zap"
 
 	"turnkeeper"
+	"turnkeeper/agentturn/prompt"
+	"turnkeeper/agentturn/transcript"
 	"turnkeeper/outputs"
 	"turnkeeper/tools"
 )
@@ -59,7 +61,7 @@ func spawnTool(agents []string, describe Agents) tools.Tool {
 			about.WriteString(": " + text)
 		}
 	}
-	schema := encode(map[string]any{
+	schema := prompt.Canonical(map[string]any{
 		"type": "object", "additionalProperties": false, "required": []string{"agent", "task"},
 		"properties": map[string]any{
 			"agent": map[string]any{"type": "string", "enum": agents, "description": "Who is to do it."},
@@ -75,7 +77,7 @@ func spawnTool(agents []string, describe Agents) tools.Tool {
 }
 
 // treeLimits bound the tree that the turn is in, or would begin.
-func (t *turn) treeLimits() turnkeeper.TreeLimits {
+func (t *task) treeLimits() turnkeeper.TreeLimits {
 	if t.record.Lineage.Root != 0 {
 		return t.record.Lineage.Limits
 	}
@@ -86,7 +88,7 @@ func (t *turn) treeLimits() turnkeeper.TreeLimits {
 }
 
 // spawnable are the agents that the turn may give work to.
-func (t *turn) spawnable() []string {
+func (t *task) spawnable() []string {
 	limits := t.treeLimits()
 	if t.record.Lineage.Depth() >= limits.MaxDepth || limits.MaxAgents == 0 || t.bounds.MaxSubAgents == 0 {
 		return nil
@@ -94,7 +96,7 @@ func (t *turn) spawnable() []string {
 	return slices.DeleteFunc(slices.Clone(t.def.SubAgents), t.isAncestor)
 }
 
-func (t *turn) isAncestor(agent string) bool {
+func (t *task) isAncestor(agent string) bool {
 	return t.record.Lineage.Ancestor(t.record.Turn.Agent, agent)
 }
 
@@ -108,7 +110,7 @@ const (
 
 // refuseSpawn says why a call may not spawn, or nothing. before are the calls of the
 // turn that came before it.
-func (t *turn) refuseSpawn(call turnkeeper.ToolCall, before []turnkeeper.ToolCall) string {
+func (t *task) refuseSpawn(call turnkeeper.ToolCall, before []turnkeeper.ToolCall) string {
 	if call.Name != turnkeeper.ToolSpawnAgent || len(t.def.SubAgents) == 0 {
 		return ""
 	}
@@ -150,21 +152,21 @@ type spawnFailure struct {
 }
 
 func notSpawned(agent, reason, detail string) string {
-	return string(encode(spawnFailure{Error: "the agent was not spawned", Agent: agent, Reason: reason, Detail: detail}))
+	return string(prompt.Canonical(spawnFailure{Error: "the agent was not spawned", Agent: agent, Reason: reason, Detail: detail}))
 }
 
 // isSpawn says that a call's message to a sub-agent is written, and not answered.
 func isSpawn(call turnkeeper.ToolCall) bool {
-	return call.Name == turnkeeper.ToolSpawnAgent && isElsewhere(call)
+	return call.Name == turnkeeper.ToolSpawnAgent && isDetached(call)
 }
 
-// owed says that the model cannot be asked before this call has its result: it was
+// awaitsReply reports that the model cannot be asked before this call has its result: it was
 // shown nothing for it.
-func owed(call turnkeeper.ToolCall) bool { return isSpawn(call) && !WentOn(call) }
+func awaitsReply(call turnkeeper.ToolCall) bool { return isSpawn(call) && !prompt.WentOn(call) }
 
 // spawn starts a call that gives work to another agent: one write has its start, the
 // message, and the handle where it is not waited for.
-func (t *turn) spawn(ctx context.Context, call *turnkeeper.ToolCall) error {
+func (t *execution) spawn(ctx context.Context, call *turnkeeper.ToolCall) error {
 	var args spawnArguments
 	if err := json.Unmarshal(t.argumentsOf(call), &args); err != nil { // they were checked
 		return err
@@ -180,32 +182,32 @@ func (t *turn) spawn(ctx context.Context, call *turnkeeper.ToolCall) error {
 		Root: cmp.Or(t.record.Lineage.Root, turn.ID), Agents: append(slices.Clone(t.record.Lineage.Within(turn.Agent)), args.Agent),
 		TraceParent: t.traceBelow(ctx, call.Key),
 	}
-	t.told = len(t.next.Events)
-	handle := turnkeeper.CallResult{Key: call.Key, Nonce: start.Nonce, State: turnkeeper.CallRunning, Shown: shownUnreplied}
-	if args.Async && t.retrieves() {
+	t.events.Mark()
+	handle := turnkeeper.CallResult{Key: call.Key, Nonce: start.Nonce, State: turnkeeper.CallRunning, Shown: shownNoReply}
+	if args.Async && t.offered.Retrieves() {
 		handle.OutputID = outputs.NewID()
 		handle.Shown = outputs.Placeholder{ID: handle.OutputID, Tool: call.Name}.Background()
 	}
-	t.next.Starts = append(t.next.Starts, start)
-	t.next.Results = append(t.next.Results, handle)
-	t.event(turnkeeper.EventToolStarted, call.Key.Round, 0, ToolData{
+	t.pending.Starts = append(t.pending.Starts, start)
+	t.pending.Results = append(t.pending.Results, handle)
+	t.events.Event(turnkeeper.EventToolStarted, call.Key.Round, 0, transcript.ToolData{
 		Call: call.Key.String(), Name: call.Name, State: turnkeeper.CallStarted,
-		SubAgent: &SubAgentData{Agent: args.Agent, Message: message, Conversation: turnkeeper.SpawnConversation(turn.ID, call.Key)},
+		SubAgent: &transcript.SubAgentData{Agent: args.Agent, Message: message, Conversation: turnkeeper.SpawnConversation(turn.ID, call.Key)},
 	})
 	if err := t.commit(ctx); err != nil {
-		t.next.Results = slices.DeleteFunc(t.next.Results, func(r turnkeeper.CallResult) bool { return r.Nonce == start.Nonce })
+		t.pending.dropResult(start.Nonce)
 		return err
 	}
 	t.forget(call)
 	call.State, call.Elsewhere, call.Shown, call.OutputID = handle.State, true, handle.Shown, handle.OutputID
-	t.stillFor = time.Now().Add(spawnPatience)
+	t.stillUntil = time.Now().Add(spawnPatience)
 	t.log.Info("sub-agent spawned", zap.Stringer("call", call.Key), zap.String("sub_agent", args.Agent), zap.Int64("message", int64(message)))
 	return nil
 }
 
 // traceBelow is where a sub-agent's turn hangs: below the span of its call, and kept
 // where the turn above is.
-func (t *turn) traceBelow(ctx context.Context, key turnkeeper.CallKey) string {
+func (t *task) traceBelow(ctx context.Context, key turnkeeper.CallKey) string {
 	place := t.record.Turn.Trace(t.record.Message.TraceParent)
 	kept := place.Sampled
 	if !place.HasSender() {
@@ -215,7 +217,7 @@ func (t *turn) traceBelow(ctx context.Context, key turnkeeper.CallKey) string {
 }
 
 // observeSpawn tells of the end of a call that gave work to another agent.
-func (t *turn) observeSpawn(ctx context.Context, call *turnkeeper.ToolCall, state turnkeeper.CallState, took time.Duration, failure string) {
+func (t *ledger) observeSpawn(ctx context.Context, call *turnkeeper.ToolCall, state turnkeeper.CallState, took time.Duration, failure string) {
 	end := SubAgentEnd{
 		Call: *call, Turn: t.record.Turn, TraceParent: t.record.Message.TraceParent, Began: call.StartedAt, Took: took,
 		State: state, Error: failure,
@@ -226,27 +228,24 @@ func (t *turn) observeSpawn(ctx context.Context, call *turnkeeper.ToolCall, stat
 	t.cfg.Observer.SubAgent(ctx, end)
 }
 
-// shownUnreplied is the result of a call as long as its sub-agent has not replied. The
+// shownNoReply is the result of a call as long as its sub-agent has not replied. The
 // model sees it only where the turn ends without.
-const shownUnreplied = "the agent has not replied yet."
+const shownNoReply = "the agent has not replied yet."
 
 // ShownReplyUnawaited is the result of a call whose turn ended before its sub-agent replied.
 const ShownReplyUnawaited = shownEnded + ". Its agent is told to stop."
 
-// owesReply says that the model cannot be asked yet.
-func (t *turn) owesReply() bool { return slices.ContainsFunc(t.calls(), owed) }
-
 // awaitReplies stands still for replies that the model must be shown, for a moment,
 // and as long as something runs here. waits says that the turn is to wait for them.
-func (t *turn) awaitReplies(ctx context.Context) (waits bool, err error) {
-	for look := firstSpawnLook; t.owesReply(); look = min(2*look, slowSpawnLook) {
-		if len(t.jobs) == 0 && !time.Now().Before(t.stillFor) {
+func (t *execution) awaitReplies(ctx context.Context) (waits bool, err error) {
+	for look := firstSpawnLook; t.rounds.owesReply(); look = min(2*look, slowSpawnLook) {
+		if len(t.background) == 0 && !time.Now().Before(t.stillUntil) {
 			return true, nil
 		}
 		if !pause(ctx, look) {
 			return false, context.Cause(ctx)
 		}
-		if err := t.takeArrivals(ctx); err != nil {
+		if err := t.takeCompleted(ctx); err != nil {
 			return false, err
 		}
 		t.collect()
@@ -267,15 +266,15 @@ func pause(ctx context.Context, d time.Duration) bool {
 
 // replied makes the result of a call of what its sub-agent has come to: its reply goes
 // the way of every tool's result. Its transcript does not come with it.
-func (t *turn) replied(ctx context.Context, call *turnkeeper.ToolCall, arrived turnkeeper.CallResult) turnkeeper.CallResult {
+func (t *ledger) replied(ctx context.Context, call *turnkeeper.ToolCall, arrived turnkeeper.CallResult) turnkeeper.CallResult {
 	end := *arrived.Spawned
-	t.subAgents[call.Key] = &SubAgentData{
+	t.subAgents[call.Key] = &transcript.SubAgentData{
 		Agent: end.Agent, Message: end.Message, Turn: end.Turn, Outcome: end.Outcome,
 		Conversation: turnkeeper.SpawnConversation(t.record.Turn.ID, call.Key),
 	}
 	text := replyText(end)
 	var result turnkeeper.CallResult
-	if WentOn(*call) {
+	if prompt.WentOn(*call) {
 		result = t.later(call, tools.Result{Text: text})
 	} else {
 		result = t.take(call, tools.Result{Text: text}, outputs.NewID())
@@ -292,7 +291,7 @@ func (t *turn) replied(ctx context.Context, call *turnkeeper.ToolCall, arrived t
 
 // keepReply stores a reply, however short it is, and heads it with its handle: so it can
 // be searched, and passed on.
-func (t *turn) keepReply(result *turnkeeper.CallResult, text string, end turnkeeper.SpawnEnd) {
+func (t *ledger) keepReply(result *turnkeeper.CallResult, text string, end turnkeeper.SpawnEnd) {
 	if end.State() != turnkeeper.CallSucceeded || t.cfg.Outputs == nil {
 		return
 	}
@@ -326,7 +325,7 @@ func replyText(end turnkeeper.SpawnEnd) string {
 	if end.Trouble.Refused() {
 		failure.Error = "the agent was not spawned"
 	}
-	return string(encode(failure))
+	return string(prompt.Canonical(failure))
 }
 
 // callLines say what became of each call of a reply.
@@ -336,7 +335,7 @@ func callLines(calls []turnkeeper.ReplyCall) string {
 	}
 	var lines strings.Builder
 	for _, c := range calls {
-		lines.WriteString("\n" + outputs.Preview("- "+plainName(c.Name)+": "+outcomeWords(c.State, c.Problem)))
+		lines.WriteString("\n" + outputs.Preview("- "+prompt.PlainName(c.Name)+": "+outcomeWords(c.State, c.Problem)))
 	}
 	return lines.String()
 }

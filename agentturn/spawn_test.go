@@ -11,11 +11,13 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"turnkeeper/agentturn/prompt"
 
 	"github.com/google/go-cmp/cmp"
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
+	"turnkeeper/agentturn/transcript"
 	"turnkeeper/inference"
 	"turnkeeper/inference/inferencetest"
 	"turnkeeper/tools/builtin"
@@ -121,7 +123,7 @@ func TestASubAgentThatIsNotWaitedFor(t *testing.T) {
 		b.bounds.MaxRounds = 5
 		b.waits()
 		call := b.store.calls()[0]
-		if !agentturn.WentOn(call) || len(b.requests()) != 2 {
+		if !prompt.WentOn(call) || len(b.requests()) != 2 {
 			t.Errorf("the call is %+v after %d requests", call, len(b.requests()))
 		}
 		b.store.reply(farKey, good("scout", "under the stone"))
@@ -331,11 +333,11 @@ func TestEventsOfASubAgent(t *testing.T) {
 		for _, e := range b.store.events {
 			switch e.Type {
 			case turnkeeper.EventTurnStart:
-				var data agentturn.TurnStartData
+				var data transcript.TurnStartData
 				b.decode(e.Data, &data)
 				told = append(told, fmt.Sprintf("%+v", *data.Parent))
 			case turnkeeper.EventToolStarted, turnkeeper.EventToolResult:
-				var data agentturn.ToolData
+				var data transcript.ToolData
 				b.decode(e.Data, &data)
 				told = append(told, fmt.Sprintf("%s %+v", e.Type, *data.SubAgent))
 			case turnkeeper.EventRoundStop:

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"turnkeeper"
+	"turnkeeper/agentturn/prompt"
 	"turnkeeper/outputs"
 )
 
@@ -38,7 +39,7 @@ func summaryLine(call turnkeeper.ToolCall, output bool) string {
 	if output {
 		told = withOutput(call)
 	}
-	return outputs.Preview("- " + plainName(call.Name) + ": " + told)
+	return outputs.Preview("- " + prompt.PlainName(call.Name) + ": " + told)
 }
 
 // outcomeWords are the state of a call, and its problem where that says more.

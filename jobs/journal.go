@@ -6,6 +6,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
+	"turnkeeper/agentturn/toolrun"
 	"turnkeeper/storage"
 )
 
@@ -18,7 +19,7 @@ type journal struct {
 
 var (
 	_ agentturn.Journal = (*journal)(nil)
-	_ agentturn.Drafts  = (*journal)(nil)
+	_ toolrun.Drafts    = (*journal)(nil)
 )
 
 // endTime is what the last write of a turn gets on top of the turn's own time.

@@ -10,6 +10,8 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
+	"turnkeeper/agentturn/extract"
+	"turnkeeper/agentturn/toolrun"
 	"turnkeeper/internal/storesuite"
 	"turnkeeper/internal/testrun"
 	"turnkeeper/jobs"
@@ -144,7 +146,7 @@ func (d *door) overCutter() *storage.Store {
 	return d.far
 }
 
-func (d *door) Extractions() agentturn.ExtractionCache { return d.Store }
+func (d *door) Extractions() extract.Cache { return d.Store }
 
 func (d *door) CutNext(done bool) { d.cutter.cutNext(done) }
 
@@ -159,7 +161,7 @@ func (d *door) Effect(ctx context.Context, name string) {
 	}
 }
 
-func (d *door) Outputs() agentturn.Outputs { return d.Store }
+func (d *door) Outputs() toolrun.Outputs { return d.Store }
 
 func (d *door) Sweep() {
 	if err := d.SweepDrafts(d.t.Context()); err != nil {

@@ -245,7 +245,7 @@ func modelError(err error) string {
 
 // ToolCall begins the span of a run of a tool.
 func (t *Telemetry) ToolCall(ctx context.Context, b agentturn.ToolBegin) (context.Context, func(agentturn.ToolEnd)) {
-	if b.Elsewhere {
+	if b.Detached {
 		ctx = t.ofTurn(ctx, b)
 	}
 	call := b.Call
@@ -256,7 +256,7 @@ func (t *Telemetry) ToolCall(ctx context.Context, b agentturn.ToolBegin) (contex
 		attribute.String("gen_ai.tool.call.id", call.WireID),
 		attribute.String("turnkeeper.call", call.Key.String()),
 		attribute.String("turnkeeper.effect", string(call.Effect)),
-		attribute.Bool("turnkeeper.detached", b.Elsewhere),
+		attribute.Bool("turnkeeper.detached", b.Detached),
 	))
 	if t.content {
 		span.SetAttributes(attribute.String("gen_ai.tool.call.arguments", t.shown(call.Arguments)))

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"turnkeeper"
-	"turnkeeper/agentturn"
+	"turnkeeper/agentturn/prompt"
 	"turnkeeper/storage"
 )
 
@@ -95,7 +95,7 @@ func (p Turn) IsReply(r turnkeeper.Round) bool {
 }
 
 // Background reports whether a call went on while the turn did.
-func (Turn) Background(c turnkeeper.ToolCall) bool { return agentturn.WentOn(c) }
+func (Turn) Background(c turnkeeper.ToolCall) bool { return prompt.WentOn(c) }
 
 // Holder returns the worker of a dispatch: of one that goes on, who holds the turn.
 func (p Turn) Holder(d turnkeeper.Dispatch) turnkeeper.WorkerID {

@@ -8,7 +8,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentdef"
-	"turnkeeper/agentturn"
+	"turnkeeper/agentturn/prompt"
 	"turnkeeper/inference/openai"
 	"turnkeeper/storage"
 )
@@ -37,16 +37,16 @@ func RebuildRequest(ctx context.Context, store *storage.Store, turn turnkeeper.T
 	}
 	var parts map[string]string
 	if round >= 1 && round <= len(record.Rounds) && record.Rounds[round-1].Recipe != nil {
-		parts, err = store.RequestParts(ctx, agentturn.PartsOf(*record.Rounds[round-1].Recipe)...)
+		parts, err = store.RequestParts(ctx, prompt.PartsOf(*record.Rounds[round-1].Recipe)...)
 		if err != nil {
 			return SentRequest{}, err
 		}
 	}
-	rebuilt, err := agentturn.Rebuild(record, definition, round, parts)
+	rebuilt, err := prompt.Rebuild(record, definition, round, parts)
 	if err != nil {
 		return SentRequest{}, err
 	}
-	body := agentturn.Canonical(rebuilt.Request)
+	body := prompt.Canonical(rebuilt.Request)
 	if rebuilt.Form != "" {
 		if body, err = openai.Render(rebuilt.Form, rebuilt.Request); err != nil {
 			return SentRequest{}, err

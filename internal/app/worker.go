@@ -17,6 +17,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentdef"
 	"turnkeeper/agentturn"
+	"turnkeeper/agentturn/prompt"
 	"turnkeeper/inference/tokens"
 	"turnkeeper/internal/commit"
 	"turnkeeper/internal/config"
@@ -234,7 +235,7 @@ func (w *worker) prepareTurns() (err error) {
 		Models: w.models, DefaultModel: w.cfg.DefaultModel, Tools: w.tools, More: w.mcp, Bounds: w.cfg.Bounds,
 		ExtractionModel: w.cfg.ExtractionModel, Extractions: w.store,
 		Agents: w.agents, Freshness: w.store, Outputs: w.store, Budget: &jobs.Spend{Store: w.store}, Log: w.log, Observer: w.telling, Fault: w.fault,
-		Tokens: func(model string) agentturn.TokenCounter { return tokens.For(model) },
+		Tokens: func(model string) prompt.TokenCounter { return tokens.For(model) },
 	})
 	w.turns = jobs.NewWorker(jobs.WorkerConfig{
 		Store: w.store, Runner: w.runner, WorkerID: w.id, Bounds: w.cfg.Bounds, Log: w.log, Observed: w.telling.Traces(), Fault: w.fault,

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"turnkeeper"
-	"turnkeeper/agentturn"
+	turnevents "turnkeeper/agentturn/transcript"
 	"turnkeeper/internal/app"
 	"turnkeeper/internal/config"
 	"turnkeeper/internal/views"
@@ -119,7 +119,7 @@ func (s *session) followEvents(ctx context.Context, db *app.Database, turn turnk
 			return err
 		}
 		if e.Type.Terminal() {
-			return endCode(dataOf[agentturn.TurnEndData](e).State)
+			return endCode(dataOf[turnevents.TurnEndData](e).State)
 		}
 	}
 	return nil

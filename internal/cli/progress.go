@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"turnkeeper"
-	"turnkeeper/agentturn"
+	turnevents "turnkeeper/agentturn/transcript"
 )
 
 // A progress shows on standard error what a turn does: on a terminal a line
@@ -73,17 +73,17 @@ func (p *progress) show(e turnkeeper.Event) {
 		p.round = e.Round
 		p.roundStarts(e)
 	case turnkeeper.EventBlockStart:
-		p.kind, p.text = dataOf[agentturn.BlockStartData](e).Kind, ""
+		p.kind, p.text = dataOf[turnevents.BlockStartData](e).Kind, ""
 	case turnkeeper.EventBlockDelta:
 		p.streams(e)
 	case turnkeeper.EventToolStarted:
-		p.flux("  " + oneLine(dataOf[agentturn.ToolData](e).Name, 64) + " runs …")
+		p.flux("  " + oneLine(dataOf[turnevents.ToolData](e).Name, 64) + " runs …")
 	case turnkeeper.EventToolResult:
 		p.toolEnds(e)
 	case turnkeeper.EventRoundStop:
 		p.roundEnds(e)
 	case turnkeeper.EventRoundRollback:
-		p.say(p.in(warned, "  round "+fmt.Sprint(e.Round)+" is taken back: ") + oneLine(dataOf[agentturn.RollbackData](e).Reason, p.columns))
+		p.say(p.in(warned, "  round "+fmt.Sprint(e.Round)+" is taken back: ") + oneLine(dataOf[turnevents.RollbackData](e).Reason, p.columns))
 	case turnkeeper.EventTurnComplete, turnkeeper.EventTurnError:
 		p.turnEnds(e)
 	}
@@ -95,11 +95,11 @@ func (p *progress) waits(e turnkeeper.Event) {
 	if p.columns > 0 {
 		room = max(p.columns-len(text)-1, 10)
 	}
-	p.say(text + oneLine(strings.Join(dataOf[agentturn.TurnWaitingData](e).Calls, ", "), room))
+	p.say(text + oneLine(strings.Join(dataOf[turnevents.TurnWaitingData](e).Calls, ", "), room))
 }
 
 func (p *progress) roundStarts(e turnkeeper.Event) {
-	data := dataOf[agentturn.RoundStartData](e)
+	data := dataOf[turnevents.RoundStartData](e)
 	text := fmt.Sprintf("  round %d of %d", e.Round, data.Of)
 	if data.Final {
 		text += ", the last"
@@ -124,14 +124,14 @@ func (p *progress) streams(e turnkeeper.Event) {
 	case p.kind != "text":
 		return
 	}
-	p.text += dataOf[agentturn.BlockDeltaData](e).Text
+	p.text += dataOf[turnevents.BlockDeltaData](e).Text
 	p.text = p.text[max(0, len(p.text)-4*p.columns):]
 	tail := strings.ToValidUTF8(oneLine(p.text, 0), "")
 	p.flux(head + cutLeft(tail, p.columns-columnsOf(head)-1))
 }
 
 func (p *progress) toolEnds(e turnkeeper.Event) {
-	data := dataOf[agentturn.ToolData](e)
+	data := dataOf[turnevents.ToolData](e)
 	line := "  " + p.in(toneOf(data.State), signOf(data.State)) + " " + oneLine(data.Name, 64)
 	facts := ""
 	if data.State != turnkeeper.CallSucceeded {
@@ -149,7 +149,7 @@ func (p *progress) toolEnds(e turnkeeper.Event) {
 
 // roundEnds says what a round was, where no reply follows that does.
 func (p *progress) roundEnds(e turnkeeper.Event) {
-	data := dataOf[agentturn.RoundStopData](e)
+	data := dataOf[turnevents.RoundStopData](e)
 	if !p.verbose {
 		p.wipe()
 		return
@@ -158,7 +158,7 @@ func (p *progress) roundEnds(e turnkeeper.Event) {
 }
 
 func (p *progress) turnEnds(e turnkeeper.Event) {
-	data := dataOf[agentturn.TurnEndData](e)
+	data := dataOf[turnevents.TurnEndData](e)
 	if data.Retry {
 		p.say(p.in(warned, "  the turn failed; another will try"))
 		return

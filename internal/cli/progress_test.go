@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"turnkeeper"
-	"turnkeeper/agentturn"
+	turnevents "turnkeeper/agentturn/transcript"
 )
 
 // A turn as it is watched: a thought, calls that end well and badly, a round
@@ -22,29 +22,29 @@ func watchedTurn(t *testing.T) []turnkeeper.Event {
 		return turnkeeper.Event{Type: kind, Round: round, Data: raw}
 	}
 	return []turnkeeper.Event{
-		event(turnkeeper.EventTurnStart, 0, agentturn.TurnStartData{Agent: "clerk"}),
-		event(turnkeeper.EventRoundStart, 1, agentturn.RoundStartData{Of: 3}),
-		event(turnkeeper.EventBlockStart, 1, agentturn.BlockStartData{Kind: "thinking"}),
-		event(turnkeeper.EventBlockDelta, 1, agentturn.BlockDeltaData{Text: "secret thoughts"}),
-		event(turnkeeper.EventBlockStart, 1, agentturn.BlockStartData{Kind: "tool_use", Tool: "clock"}),
-		event(turnkeeper.EventBlockDelta, 1, agentturn.BlockDeltaData{Text: "{}"}),
-		event(turnkeeper.EventToolStarted, 1, agentturn.ToolData{Name: "clock", State: turnkeeper.CallStarted}),
-		event(turnkeeper.EventToolResult, 1, agentturn.ToolData{Name: "clock", State: turnkeeper.CallSucceeded, Preview: "09:30", Millis: 3}),
-		event(turnkeeper.EventToolResult, 1, agentturn.ToolData{Name: "order", State: turnkeeper.CallUnknown, Preview: strings.Repeat("may or may not ", 20)}),
-		event(turnkeeper.EventRoundStop, 1, agentturn.RoundStopData{Model: "gpt", Calls: 2, Usage: turnkeeper.Usage{InputTokens: 1200}}),
-		event(turnkeeper.EventTurnWaiting, 0, agentturn.TurnWaitingData{Calls: []string{"round-1-tool-1", "round-1-tool-2"}}),
-		event(turnkeeper.EventTurnResumed, 0, agentturn.TurnResumedData{Dispatch: 2}),
-		event(turnkeeper.EventRoundStart, 2, agentturn.RoundStartData{Of: 3}),
-		event(turnkeeper.EventBlockStart, 2, agentturn.BlockStartData{Kind: "text"}),
-		event(turnkeeper.EventBlockDelta, 2, agentturn.BlockDeltaData{Text: "It is half past"}),
-		event(turnkeeper.EventRoundRollback, 2, agentturn.RollbackData{Reason: "the connection broke"}),
-		event(turnkeeper.EventRoundStart, 2, agentturn.RoundStartData{Of: 3, Final: true}),
-		event(turnkeeper.EventBlockStart, 2, agentturn.BlockStartData{Kind: "text"}),
-		event(turnkeeper.EventBlockDelta, 2, agentturn.BlockDeltaData{Text: "It is " + strings.Repeat("very ", 30)}),
-		event(turnkeeper.EventBlockDelta, 2, agentturn.BlockDeltaData{Text: "late.\x1b[2J\nGood night."}),
-		event(turnkeeper.EventRoundStop, 2, agentturn.RoundStopData{Model: "gpt"}),
-		event(turnkeeper.EventTurnError, 0, agentturn.TurnEndData{State: turnkeeper.TurnFailed, Retry: true}),
-		event(turnkeeper.EventTurnComplete, 0, agentturn.TurnEndData{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopMaxRounds, Rounds: 2, Calls: 1}),
+		event(turnkeeper.EventTurnStart, 0, turnevents.TurnStartData{Agent: "clerk"}),
+		event(turnkeeper.EventRoundStart, 1, turnevents.RoundStartData{Of: 3}),
+		event(turnkeeper.EventBlockStart, 1, turnevents.BlockStartData{Kind: "thinking"}),
+		event(turnkeeper.EventBlockDelta, 1, turnevents.BlockDeltaData{Text: "secret thoughts"}),
+		event(turnkeeper.EventBlockStart, 1, turnevents.BlockStartData{Kind: "tool_use", Tool: "clock"}),
+		event(turnkeeper.EventBlockDelta, 1, turnevents.BlockDeltaData{Text: "{}"}),
+		event(turnkeeper.EventToolStarted, 1, turnevents.ToolData{Name: "clock", State: turnkeeper.CallStarted}),
+		event(turnkeeper.EventToolResult, 1, turnevents.ToolData{Name: "clock", State: turnkeeper.CallSucceeded, Preview: "09:30", Millis: 3}),
+		event(turnkeeper.EventToolResult, 1, turnevents.ToolData{Name: "order", State: turnkeeper.CallUnknown, Preview: strings.Repeat("may or may not ", 20)}),
+		event(turnkeeper.EventRoundStop, 1, turnevents.RoundStopData{Model: "gpt", Calls: 2, Usage: turnkeeper.Usage{InputTokens: 1200}}),
+		event(turnkeeper.EventTurnWaiting, 0, turnevents.TurnWaitingData{Calls: []string{"round-1-tool-1", "round-1-tool-2"}}),
+		event(turnkeeper.EventTurnResumed, 0, turnevents.TurnResumedData{Dispatch: 2}),
+		event(turnkeeper.EventRoundStart, 2, turnevents.RoundStartData{Of: 3}),
+		event(turnkeeper.EventBlockStart, 2, turnevents.BlockStartData{Kind: "text"}),
+		event(turnkeeper.EventBlockDelta, 2, turnevents.BlockDeltaData{Text: "It is half past"}),
+		event(turnkeeper.EventRoundRollback, 2, turnevents.RollbackData{Reason: "the connection broke"}),
+		event(turnkeeper.EventRoundStart, 2, turnevents.RoundStartData{Of: 3, Final: true}),
+		event(turnkeeper.EventBlockStart, 2, turnevents.BlockStartData{Kind: "text"}),
+		event(turnkeeper.EventBlockDelta, 2, turnevents.BlockDeltaData{Text: "It is " + strings.Repeat("very ", 30)}),
+		event(turnkeeper.EventBlockDelta, 2, turnevents.BlockDeltaData{Text: "late.\x1b[2J\nGood night."}),
+		event(turnkeeper.EventRoundStop, 2, turnevents.RoundStopData{Model: "gpt"}),
+		event(turnkeeper.EventTurnError, 0, turnevents.TurnEndData{State: turnkeeper.TurnFailed, Retry: true}),
+		event(turnkeeper.EventTurnComplete, 0, turnevents.TurnEndData{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopMaxRounds, Rounds: 2, Calls: 1}),
 		{Type: "something_new", Data: json.RawMessage("[1]")},
 		{Type: turnkeeper.EventToolResult, Data: json.RawMessage("not JSON")},
 	}

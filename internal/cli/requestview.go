@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"turnkeeper"
-	"turnkeeper/agentturn"
+	"turnkeeper/agentturn/prompt"
 	"turnkeeper/internal/app"
 	"turnkeeper/internal/config"
 )
@@ -88,7 +88,7 @@ func (s *session) showRequest(ctx context.Context, turn turnArg, round int) erro
 		}
 		sent, err := app.RebuildRequest(ctx, db.Store, view.Turn.ID, round)
 		switch {
-		case errors.Is(err, agentturn.ErrNoRound):
+		case errors.Is(err, prompt.ErrNoRound):
 			return notFound("turn %d has no answered round %d: it has %d", view.Turn.ID, round, len(view.Rounds))
 		case err != nil:
 			return fmt.Errorf("the request of round %d of turn %d cannot be rebuilt: %w", round, view.Turn.ID, err)

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"turnkeeper"
-	"turnkeeper/agentturn"
+	turnevents "turnkeeper/agentturn/transcript"
 )
 
 // A transcript prints a turn's events, in order, for people to read while they
@@ -25,34 +25,34 @@ func newTranscript(s *screen) *transcript { return &transcript{screen: s} }
 func (p *transcript) show(e turnkeeper.Event) error {
 	switch e.Type {
 	case turnkeeper.EventTurnStart:
-		data := dataOf[agentturn.TurnStartData](e)
+		data := dataOf[turnevents.TurnStartData](e)
 		p.say(bold, fmt.Sprintf("turn %d", e.TurnID), fmt.Sprintf("of %s, for message %d, attempt %d", oneLine(data.Agent, 64), data.Message, data.Attempt))
 	case turnkeeper.EventTurnResumed:
-		p.say(warned, "↻ the turn goes on", fmt.Sprintf("dispatch %d", dataOf[agentturn.TurnResumedData](e).Dispatch))
+		p.say(warned, "↻ the turn goes on", fmt.Sprintf("dispatch %d", dataOf[turnevents.TurnResumedData](e).Dispatch))
 	case turnkeeper.EventTurnWaiting:
-		p.say(active, "… the turn waits for", oneLine(strings.Join(dataOf[agentturn.TurnWaitingData](e).Calls, ", "), 0))
+		p.say(active, "… the turn waits for", oneLine(strings.Join(dataOf[turnevents.TurnWaitingData](e).Calls, ", "), 0))
 	case turnkeeper.EventRoundStart:
 		p.round(e)
 	case turnkeeper.EventBlockStart:
-		p.block(dataOf[agentturn.BlockStartData](e))
+		p.block(dataOf[turnevents.BlockStartData](e))
 	case turnkeeper.EventBlockDelta:
-		p.stream(dataOf[agentturn.BlockDeltaData](e).Text)
+		p.stream(dataOf[turnevents.BlockDeltaData](e).Text)
 	case turnkeeper.EventBlockStop:
 		p.endLine()
 	case turnkeeper.EventToolStarted:
-		p.say(active, "▸ "+oneLine(dataOf[agentturn.ToolData](e).Name, 64)+" runs", dataOf[agentturn.ToolData](e).Call)
+		p.say(active, "▸ "+oneLine(dataOf[turnevents.ToolData](e).Name, 64)+" runs", dataOf[turnevents.ToolData](e).Call)
 	case turnkeeper.EventToolResult:
-		p.tool(dataOf[agentturn.ToolData](e))
+		p.tool(dataOf[turnevents.ToolData](e))
 	case turnkeeper.EventNotice:
-		p.notice(dataOf[agentturn.NoticeData](e).Text)
+		p.notice(dataOf[turnevents.NoticeData](e).Text)
 	case turnkeeper.EventRoundStop:
-		data := dataOf[agentturn.RoundStopData](e)
+		data := dataOf[turnevents.RoundStopData](e)
 		p.say(dim, fmt.Sprintf("round %d done", e.Round), fmt.Sprintf("%s, %s tokens", oneLine(data.Model, 64), thousands(data.Usage.Total())))
 	case turnkeeper.EventRoundRollback:
 		p.text.Reset()
-		p.say(warned, fmt.Sprintf("↶ round %d is taken back: what it said above is void", e.Round), oneLine(dataOf[agentturn.RollbackData](e).Reason, 0))
+		p.say(warned, fmt.Sprintf("↶ round %d is taken back: what it said above is void", e.Round), oneLine(dataOf[turnevents.RollbackData](e).Reason, 0))
 	case turnkeeper.EventTurnComplete, turnkeeper.EventTurnError:
-		p.last(dataOf[agentturn.TurnEndData](e))
+		p.last(dataOf[turnevents.TurnEndData](e))
 	}
 	return p.failed
 }
@@ -76,7 +76,7 @@ func (p *transcript) endLine() {
 func (p *transcript) end() { p.endLine() }
 
 func (p *transcript) round(e turnkeeper.Event) {
-	data := dataOf[agentturn.RoundStartData](e)
+	data := dataOf[turnevents.RoundStartData](e)
 	beside := ""
 	if data.Final {
 		beside = "the last: no tools"
@@ -84,7 +84,7 @@ func (p *transcript) round(e turnkeeper.Event) {
 	p.say(bold, fmt.Sprintf("── round %d of %d", e.Round, data.Of), beside)
 }
 
-func (p *transcript) block(data agentturn.BlockStartData) {
+func (p *transcript) block(data turnevents.BlockStartData) {
 	p.endLine()
 	p.kind = data.Kind
 	switch data.Kind {
@@ -115,7 +115,7 @@ func (p *transcript) stream(text string) {
 	p.inLine = !strings.HasSuffix(text, "\n")
 }
 
-func (p *transcript) tool(data agentturn.ToolData) {
+func (p *transcript) tool(data turnevents.ToolData) {
 	facts := string(data.State)
 	if data.Millis > 0 {
 		facts += " " + exact(time.Duration(data.Millis)*time.Millisecond)
@@ -131,7 +131,7 @@ func (p *transcript) notice(text string) {
 }
 
 // last prints the end, and the reply where the model has not just said it.
-func (p *transcript) last(data agentturn.TurnEndData) {
+func (p *transcript) last(data turnevents.TurnEndData) {
 	if data.Reply != "" && strings.TrimSpace(data.Reply) != strings.TrimSpace(p.text.String()) {
 		p.say(bold, "reply", "")
 		p.put(strings.TrimRight(plain(data.Reply), "\n") + "\n")

@@ -7,6 +7,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
+	"turnkeeper/agentturn/prompt"
 	"turnkeeper/internal/words"
 	"turnkeeper/storage"
 )
@@ -242,7 +243,7 @@ func (p *turnPage) call(c turnkeeper.ToolCall) {
 		facts += " · sub-agent"
 	case c.Elsewhere:
 		facts += " · detached"
-	case agentturn.WentOn(c):
+	case prompt.WentOn(c):
 		facts += " · in the background"
 	}
 	if c.Starts > 1 {

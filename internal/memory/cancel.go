@@ -9,6 +9,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
+	"turnkeeper/agentturn/transcript"
 )
 
 // lockTick returns with the store's lock held and no tick in progress: nothing that the
@@ -143,7 +144,7 @@ func (s *Store) closeCancelled(t *turnRow, rings *[]Bell) {
 	t.endElsewhere(now)
 	t.settleCalls(now, agentturn.ShownNotRun)
 	if round := openRound(t); round > 0 {
-		t.tell(turnkeeper.EventRoundRollback, round, agentturn.RollbackData{Reason: "the turn was cancelled"}, now)
+		t.tell(turnkeeper.EventRoundRollback, round, transcript.RollbackData{Reason: "the turn was cancelled"}, now)
 	}
 	o := turnkeeper.Outcome{State: turnkeeper.TurnCancelled, StopReason: turnkeeper.StopCancelled, Reply: reply}
 	if t.Trigger == turnkeeper.TriggerSchedule {
@@ -157,7 +158,7 @@ func (s *Store) closeCancelled(t *turnRow, rings *[]Bell) {
 			said = append(said, round.Text)
 		}
 	}
-	t.tell(turnkeeper.EventTurnError, 0, agentturn.TurnEndData{
+	t.tell(turnkeeper.EventTurnError, 0, transcript.TurnEndData{
 		State: o.State, StopReason: o.StopReason, Rounds: len(t.rounds), Calls: calls, Reply: o.Reply,
 	}, now)
 	t.State, t.StopReason, t.EndedAt, t.DueAt, t.ErrorClass, t.Error = o.State, o.StopReason, now, time.Time{}, "", ""

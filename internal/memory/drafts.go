@@ -6,10 +6,10 @@ import (
 	"slices"
 
 	"turnkeeper"
-	"turnkeeper/agentturn"
+	"turnkeeper/agentturn/toolrun"
 )
 
-var _ agentturn.Drafts = (*Journal)(nil)
+var _ toolrun.Drafts = (*Journal)(nil)
 
 // A draft is a result that is still coming.
 type draft struct {
@@ -19,7 +19,7 @@ type draft struct {
 	bytes []byte
 }
 
-// WriteDraft writes a part of a result: see agentturn.Drafts.
+// WriteDraft writes a part of a result: see toolrun.Drafts.
 func (j *Journal) WriteDraft(ctx context.Context, part turnkeeper.OutputPart) error {
 	return patiently(ctx, func() error {
 		return j.conn.ask(ctx, "draft", func() error {

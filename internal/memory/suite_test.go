@@ -8,6 +8,8 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
+	"turnkeeper/agentturn/extract"
+	"turnkeeper/agentturn/toolrun"
 	"turnkeeper/internal/memory"
 	"turnkeeper/internal/storesuite"
 	"turnkeeper/scheduler"
@@ -125,7 +127,7 @@ func (d *door) CancelMessage(ctx context.Context, id turnkeeper.MessageID) (turn
 	return d.conn.CancelMessage(ctx, id)
 }
 
-func (d *door) Extractions() agentturn.ExtractionCache { return d.conn }
+func (d *door) Extractions() extract.Cache { return d.conn }
 
 // Carry makes the door the wire of the journals.
 func (d *door) Carry(_ context.Context, request string, do func() error) error {
@@ -148,7 +150,7 @@ func (d *door) Effect(ctx context.Context, name string) {
 	}
 }
 
-func (d *door) Outputs() agentturn.Outputs { return d.conn }
+func (d *door) Outputs() toolrun.Outputs { return d.conn }
 
 func (d *door) Sweep() {
 	if err := d.conn.SweepDrafts(d.t.Context()); err != nil {

@@ -12,6 +12,8 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
+	"turnkeeper/agentturn/extract"
+	"turnkeeper/agentturn/toolrun"
 	"turnkeeper/scheduler"
 )
 
@@ -45,9 +47,9 @@ type Door interface {
 	CancelTurn(ctx context.Context, id turnkeeper.TurnID) (closed bool, err error)
 	CancelMessage(ctx context.Context, id turnkeeper.MessageID) (turn turnkeeper.TurnID, closed bool, err error)
 	// Extractions are what the store keeps of them.
-	Extractions() agentturn.ExtractionCache
+	Extractions() extract.Cache
 	// Outputs reads stored results, and Sweep removes what nobody finished of others.
-	Outputs() agentturn.Outputs
+	Outputs() toolrun.Outputs
 	Sweep()
 	// Effect is what a transactional tool does in its transaction.
 	Effect(ctx context.Context, name string)

@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 
 	"turnkeeper"
-	"turnkeeper/agentturn"
+	"turnkeeper/agentturn/toolrun"
 )
 
 // longText has more bytes than one chunk holds, and characters of every width.
@@ -67,7 +67,7 @@ func (d *dispatch) draft(id turnkeeper.OutputID, text string) {
 			n++
 		}
 		part.Text = rest[:n]
-		isIt(d.h, "a part", d.Journal.(agentturn.Drafts).WriteDraft(d.h.Context(), part), nil)
+		isIt(d.h, "a part", d.Journal.(toolrun.Drafts).WriteDraft(d.h.Context(), part), nil)
 		part.FirstByte += int64(n)
 		part.FirstChar += int64(utf8.RuneCountInString(part.Text))
 		rest = rest[n:]
@@ -97,7 +97,7 @@ func seenWhenRecorded(h *house) {
 	isIt(h, "the result", d.answerWith(key(1, 1), drafted("o", longText)), nil)
 	d.reads("o", longText)
 	// It stays as it is, whatever comes late.
-	drafts := d.Journal.(agentturn.Drafts)
+	drafts := d.Journal.(toolrun.Drafts)
 	for _, late := range []turnkeeper.OutputPart{{}, {FirstByte: int64(len(longText)), FirstChar: int64(utf8.RuneCountInString(longText))}} {
 		late.Output, late.Text = "o", "late"
 		isIt(h, "a late part", drafts.WriteDraft(h.Context(), late), nil)
@@ -111,7 +111,7 @@ func neverSeen(h *house) {
 	d := h.planned(turnkeeper.EffectNone)
 	d.draft("lost", longText)
 	d.draft("dropped", longText)
-	isIt(h, "a drop", d.Journal.(agentturn.Drafts).DropDraft(h.Context(), "dropped"), nil)
+	isIt(h, "a drop", d.Journal.(toolrun.Drafts).DropDraft(h.Context(), "dropped"), nil)
 	after := h.again(d)
 	isIt(h, "the lost worker's result", d.answerWith(key(1, 1), drafted("lost", longText)), turnkeeper.ErrFenced)
 	h.Sweep()
@@ -127,7 +127,7 @@ func neverSeen(h *house) {
 
 func partTwice(h *house) {
 	d := h.planned(turnkeeper.EffectNone)
-	drafts := d.Journal.(agentturn.Drafts)
+	drafts := d.Journal.(toolrun.Drafts)
 	for _, done := range []bool{true, false} {
 		h.CutNext(done)
 		id := turnkeeper.OutputID(map[bool]string{true: "done", false: "not"}[done])

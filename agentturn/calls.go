@@ -1,0 +1,124 @@
+package agentturn
+
+import (
+	"fmt"
+	"slices"
+
+	"turnkeeper"
+	"turnkeeper/agentturn/prompt"
+)
+
+// The calls of a turn, by its rounds.
+type calls []turnkeeper.Round
+
+// all returns the calls in the order they were asked for.
+func (c calls) all() []turnkeeper.ToolCall { return prompt.CallsOf(c) }
+
+// each returns the calls that a function picks, in order, to be changed in place.
+func (c calls) each(is func(turnkeeper.ToolCall) bool) (picked []*turnkeeper.ToolCall) {
+	for i := range c {
+		for j := range c[i].Calls {
+			if call := &c[i].Calls[j]; is(*call) {
+				picked = append(picked, call)
+			}
+		}
+	}
+	return picked
+}
+
+// any reports whether a function picks a call.
+func (c calls) any(is func(turnkeeper.ToolCall) bool) bool { return slices.ContainsFunc(c.all(), is) }
+
+// call returns a call to be changed in place; it exists.
+func (c calls) call(key turnkeeper.CallKey) *turnkeeper.ToolCall {
+	for i := range c {
+		for j := range c[i].Calls {
+			if call := &c[i].Calls[j]; call.Key == key {
+				return call
+			}
+		}
+	}
+	panic(fmt.Sprintf("the turn has no call %s", key))
+}
+
+// open returns the calls without an end, but for the detached ones.
+func (c calls) open() []*turnkeeper.ToolCall {
+	return c.each(func(call turnkeeper.ToolCall) bool { return !call.State.Answered() && !isDetached(call) })
+}
+
+// detached returns the calls that are open outside of the turn's executions.
+func (c calls) detached() []*turnkeeper.ToolCall { return c.each(isDetached) }
+
+// isDetached reports whether a call is open outside of the turn's executions: its result
+// will arrive, whether the turn runs or waits.
+func isDetached(call turnkeeper.ToolCall) bool {
+	return call.Elsewhere && call.State == turnkeeper.CallRunning
+}
+
+// upTo returns the calls up to one, which is the last of them.
+func (c calls) upTo(key turnkeeper.CallKey) []turnkeeper.ToolCall {
+	return slices.DeleteFunc(c.all(), func(call turnkeeper.ToolCall) bool { return call.Key.Compare(key) > 0 })
+}
+
+// effected reports whether a tool with an effect has started, in any execution.
+func (c calls) effected() bool {
+	return c.any(func(call turnkeeper.ToolCall) bool {
+		if call.Effect == turnkeeper.EffectNone || !call.State.Executed() {
+			return false
+		}
+		return call.State != turnkeeper.CallCancelled || call.Nonce != ""
+	})
+}
+
+// executed returns how many calls that do not page have started.
+func (c calls) executed() int {
+	n := 0
+	for _, call := range c.all() {
+		if call.State.Executed() && !call.Paging {
+			n++
+		}
+	}
+	return n
+}
+
+// owesReply reports whether the model cannot be asked yet, for a reply of a sub-agent.
+func (c calls) owesReply() bool { return c.any(awaitsReply) }
+
+// holds reports whether a call must not begin yet: it has an effect, and a call with an
+// effect before it in the same answer has not ended. Sub-agents do not hold each other:
+// they work side by side, each in a turn of its own.
+func (c calls) holds(call *turnkeeper.ToolCall) bool {
+	if call.Effect == turnkeeper.EffectNone {
+		return false
+	}
+	for _, before := range c[call.Key.Round-1].Calls[:call.Key.Ordinal-1] {
+		bothSpawn := before.Name == turnkeeper.ToolSpawnAgent && call.Name == turnkeeper.ToolSpawnAgent
+		if before.Effect != turnkeeper.EffectNone && !before.State.Answered() && !bothSpawn {
+			return true
+		}
+	}
+	return false
+}
+
+// usedUp reports whether no model call is left.
+func (c calls) usedUp(b turnkeeper.Bounds) bool {
+	return prompt.Charged(c) >= b.MaxRounds || len(c) >= b.RoundCeiling
+}
+
+// nextIsLast reports whether the next model call is the last allowed one, and a
+// continuation, so that tools would be of no use to it.
+func (c calls) nextIsLast(b turnkeeper.Bounds) bool {
+	return len(c) > 0 && (prompt.Charged(c)+1 >= b.MaxRounds || len(c)+1 >= b.RoundCeiling || c.overLimit())
+}
+
+// overLimit reports whether more calls were asked for than the turn may run. The next
+// round is the last one then.
+func (c calls) overLimit() bool { return anyRefused(c.all(), overLimit) }
+
+// lastStop returns the bound that makes a round the last one.
+func (c calls) lastStop() turnkeeper.StopReason {
+	if c.overLimit() {
+		return turnkeeper.StopMaxToolCalls
+	}
+	return turnkeeper.StopMaxRounds
+}

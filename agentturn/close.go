@@ -1,0 +1,60 @@
+package agentturn
+
+import (
+	"fmt"
+
+	"turnkeeper"
+	"turnkeeper/agentdef"
+	"turnkeeper/agentturn/prompt"
+	"turnkeeper/agentturn/transcript"
+)
+
+// Results of calls that are still open when a turn is closed without a worker.
+const (
+	ShownNotRun  = prompt.ShownNotRun
+	ShownUnknown = prompt.ShownUnknown
+)
+
+// ShownPerhaps is the result of a call that only reads and was open when its turn was
+// closed without a worker.
+const ShownPerhaps = "cancelled: the worker of this call was lost. The call may have been running, for a tool that only reads starts without a record."
+
+// Lost is how a turn ends that has lost its worker too often to be run again,
+// with its last events. rounds are its journal, every call answered; open is a round
+// that had begun to stream and has no answer there, which is void (0: none). definition
+// is the file of the agent, as it was when the turn was made.
+func Lost(lost turnkeeper.LostGrant, agent string, definition []byte, rounds []turnkeeper.Round, open int) (turnkeeper.Outcome, []turnkeeper.Event) {
+	turn, losses := lost.TurnID, lost.Losses+1
+	def, err := agentdef.ParseRecorded(agent, definition)
+	if err != nil { // no worker could run it as it is: the defaults will do
+		def = &agentdef.Definition{}
+	}
+	r := degradedReply(rounds, turnkeeper.StopWorkerLost, def.Replies)
+	outcome := turnkeeper.Outcome{
+		State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopWorkerLost,
+		ErrorClass: string(turnkeeper.StopWorkerLost),
+		Error:      fmt.Sprintf("the turn lost its worker %s; it was answered without being run again", times(losses)),
+	}
+	if lost.Trigger == turnkeeper.TriggerSchedule {
+		if r.said == 0 || def.Quiet(rounds[r.said-1].Text) {
+			r = reply{}
+		}
+		outcome.InnerDialogue = saidBeside(rounds, r.said)
+	}
+	outcome.Reply, outcome.Silent = r.text, r.silent
+	var events []turnkeeper.Event
+	if open != 0 {
+		events = append(events, transcript.NewEvent(turn, turnkeeper.EventRoundRollback, open, 0,
+			transcript.RollbackData{Reason: string(turnkeeper.StopWorkerLost)}))
+	}
+	return outcome, append(events, transcript.NewEvent(turn, turnkeeper.EventTurnComplete, 0, 0, transcript.TurnEndData{
+		State: outcome.State, StopReason: outcome.StopReason, Rounds: len(rounds), Calls: len(prompt.CallsOf(rounds)), Reply: outcome.Reply,
+	}))
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
+}

@@ -1,0 +1,358 @@
+package agentturn
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"go.uber.org/zap"
+
+	"turnkeeper"
+	"turnkeeper/agentturn/prompt"
+	"turnkeeper/inference"
+	"turnkeeper/outputs"
+)
+
+// The endings of an execution, by the turn as it is then.
+type endings struct {
+	*task
+	rounds   calls
+	executed bool // a tool has started, in whichever execution
+}
+
+func (t *ledger) endings() *endings {
+	executed := len(t.interrupted) > 0 || t.rounds.any(func(c turnkeeper.ToolCall) bool { return c.State.Executed() })
+	return &endings{t.task, t.rounds, executed}
+}
+
+// endingOf decides what an error that stopped the loop makes of the turn.
+func (t *endings) endingOf(ctx context.Context, err error) *ending {
+	if ctx.Err() != nil {
+		return t.stopped(context.Cause(ctx))
+	}
+	if blocked, ok := errors.AsType[*blockedError](err); ok {
+		return t.blocked(blocked)
+	}
+	if silent, ok := errors.AsType[*silentError](err); ok {
+		t.log.Warn("the model gave no answer in its last round", zap.Error(silent.err))
+		return t.capped(t.rounds.lastStop())
+	}
+	return t.failed(err)
+}
+
+// stopped is the end by the end of the context.
+func (t *endings) stopped(cause error) *ending {
+	switch {
+	case errors.Is(cause, errWallTime):
+		return t.outOfTime()
+	case errors.Is(cause, ErrCancelled):
+		return &ending{state: turnkeeper.TurnCancelled, stop: turnkeeper.StopCancelled, reply: says(replyCancelled)}
+	default:
+		return &ending{state: turnkeeper.TurnQueued, outcome: turnkeeper.Outcome{Error: cause.Error()}}
+	}
+}
+
+// failed is the end by a model that could not be called, by a request that
+// could not be built, or by a panic.
+func (t *endings) failed(err error) *ending {
+	class := classOf(err)
+	f := t.failure(faultIn(err))
+	o := turnkeeper.Outcome{ErrorClass: class, Error: err.Error()}
+	if service, ok := errors.AsType[*serviceError](err); ok {
+		f.Pause, o.WaitsFor = service.pause, service.waitsFor
+	}
+	return t.judged(f, turnkeeper.StopInferenceError, o)
+}
+
+// failure is what the turn itself knows of its failure.
+func (t *endings) failure(fault Fault) Failure {
+	return Failure{
+		Fault: fault, Ran: t.executed, Effects: t.rounds.effected(),
+		Counted: t.record.Message.Faults, MaxAttempts: t.bounds.MaxAttempts,
+		Waited: t.record.Waited + time.Since(t.began), GiveUpAfter: t.bounds.GiveUpAfter,
+	}
+}
+
+// judged is the end of a turn that cannot go on.
+func (t *endings) judged(f Failure, stop turnkeeper.StopReason, o turnkeeper.Outcome) *ending {
+	v := f.Verdict()
+	if v.Degraded {
+		t.log.Warn("turn degraded by an error", zap.String("class", o.ErrorClass), zap.String("error", o.Error))
+		e := t.degraded(stop)
+		o.WaitsFor = nil
+		e.outcome = o
+		return e
+	}
+	o.Retry, o.Counted, o.Backoff = v.Retry, v.Counted, v.Backoff
+	e := &ending{state: turnkeeper.TurnFailed, stop: stop, outcome: o}
+	if !o.Retry {
+		e.outcome.WaitsFor = nil
+		e.reply = func([]turnkeeper.Round) reply { return failedReply(o.ErrorClass, t.def.Replies) }
+	}
+	t.log.Warn("turn failed", zap.String("class", o.ErrorClass), zap.Bool("retry", o.Retry), zap.Bool("counted", o.Counted),
+		zap.Duration("backoff", o.Backoff), zap.String("error", o.Error))
+	return e
+}
+
+// outOfTime is the end by the wall time. Where no tool has run there is nothing to
+// tell, and the message is tried again, a bounded number of times.
+func (t *endings) outOfTime() *ending {
+	if t.executed {
+		return t.capped(turnkeeper.StopMaxDuration)
+	}
+	t.logCap("max turn duration reached, completing turn")
+	return t.judged(t.failure(FaultTime), turnkeeper.StopMaxDuration, turnkeeper.Outcome{
+		ErrorClass: string(turnkeeper.StopMaxDuration), Error: "the turn's time was over before the model had answered",
+	})
+}
+
+// The classes of errors that are not a model's.
+const (
+	classInternal = "internal"
+	classBudget   = "budget"
+)
+
+// faultIn says whose fault an error is that stopped the loop.
+func faultIn(err error) Fault {
+	if _, ok := errors.AsType[*serviceError](err); ok {
+		return FaultService
+	}
+	e, ok := errors.AsType[*inference.Error](err)
+	switch {
+	case !ok:
+		return FaultInside
+	case e.Class == inference.ClassBadOutput:
+		return FaultAnswer
+	default:
+		return FaultMessage
+	}
+}
+
+func classOf(err error) string {
+	if e, ok := errors.AsType[*serviceError](err); ok {
+		return e.class
+	}
+	if e, ok := errors.AsType[*inference.Error](err); ok {
+		return string(e.Class)
+	}
+	return classInternal
+}
+
+// A blockedError is a model call that the budget did not allow.
+type blockedError struct{ Reservation }
+
+func (e *blockedError) Error() string { return cmp.Or(e.Reason, "the budget is used up") }
+
+// blocked is the end by the budget. The day's budget opens again, which helps where
+// the call fits into one; a turn's never does.
+func (t *endings) blocked(b *blockedError) *ending {
+	o := turnkeeper.Outcome{ErrorClass: classBudget, Error: b.Error()}
+	t.log.Warn("model call blocked by the budget", zap.String("scope", b.Scope), zap.String("reason", b.Reason))
+	if b.Scope != "day" || b.Never || t.executed {
+		return t.judged(t.failure(FaultBound), turnkeeper.StopBudget, o)
+	}
+	o.Backoff = b.Retry
+	if o.Backoff <= 0 {
+		o.Backoff = defaultDeferral
+	}
+	return &ending{state: turnkeeper.TurnQueued, outcome: o}
+}
+
+// defaultDeferral is how long a turn is put off by a budget that does not say.
+const defaultDeferral = time.Minute
+
+// A silentError is an error of the announced last round that means that the
+// model gave no answer.
+type silentError struct{ err error }
+
+func (e *silentError) Error() string { return e.err.Error() }
+func (e *silentError) Unwrap() error { return e.err }
+
+// anyRefused says that a call was not run, for the reason that its result
+// begins with: the journal knows no other.
+func anyRefused(calls []turnkeeper.ToolCall, reason string) bool {
+	return slices.ContainsFunc(calls, func(c turnkeeper.ToolCall) bool {
+		return (c.State == turnkeeper.CallDenied || c.State == turnkeeper.CallFailed) && strings.HasPrefix(c.Shown, reason)
+	})
+}
+
+// isRefusal says that a text begins as the results do by which anyRefused knows calls.
+func isRefusal(text string) bool {
+	return strings.HasPrefix(text, prompt.ShownNoTime) || strings.HasPrefix(text, overLimit)
+}
+
+// answered is the end of a turn whose model had nothing more to ask. Where the
+// outcome of a call is in doubt it is no plain success.
+func (t *endings) answered(last turnkeeper.Round) *ending {
+	switch {
+	case inference.Blank(last.Text): // written by a provider that calls this an answer
+		return t.degraded(turnkeeper.StopInferenceError)
+	case turnkeeper.AnyInDoubt(t.rounds.all()):
+		return t.degraded(turnkeeper.StopWorkerLost)
+	case slices.ContainsFunc(unreportedEffects(t.rounds), func(c turnkeeper.ToolCall) bool { return c.State != turnkeeper.CallSucceeded }):
+		t.logCap("a call with an effect failed after the last answer, completing turn")
+		return t.degraded(turnkeeper.StopMaxRounds)
+	case t.rounds.overLimit():
+		return t.capped(turnkeeper.StopMaxToolCalls)
+	case inference.Filtered(last.FinishReason):
+		return t.filtered()
+	}
+	return succeeded(func([]turnkeeper.Round) reply { return reply{text: last.Text, said: last.Number} })
+}
+
+func succeeded(answer func([]turnkeeper.Round) reply) *ending {
+	return &ending{state: turnkeeper.TurnSucceeded, stop: turnkeeper.StopNone, reply: answer}
+}
+
+// single is the end of a turn that may have one round: its text is the answer, else the
+// summary. That is how the agent is meant to work, and no fault.
+func (t *endings) single(only turnkeeper.Round) *ending {
+	t.log.Warn("tool continuation disabled, completing turn", zap.Int("calls", len(only.Calls)))
+	if turnkeeper.AnyInDoubt(t.rounds.all()) {
+		return t.degraded(turnkeeper.StopWorkerLost)
+	}
+	if inference.Filtered(only.FinishReason) {
+		return t.filtered()
+	}
+	if !inference.Blank(only.Text) {
+		return succeeded(func([]turnkeeper.Round) reply { return reply{text: only.Text, said: only.Number} })
+	}
+	return succeeded(func(rounds []turnkeeper.Round) reply {
+		return reply{text: summaryReply(prompt.CallsOf(rounds), turnkeeper.StopNone, t.def.Replies.SummaryOutput)}
+	})
+}
+
+// filtered is the end of a turn whose answer the provider's content filter cut.
+func (t *endings) filtered() *ending {
+	t.log.Warn("the provider's content filter stopped the answer, completing turn", zap.Int("rounds", len(t.rounds)))
+	end := t.degraded(turnkeeper.StopInferenceError)
+	end.outcome.ErrorClass = string(inference.ClassRefused)
+	end.outcome.Error = "the provider's content filter stopped the answer"
+	return end
+}
+
+// capped is the end by a bound.
+func (t *endings) capped(stop turnkeeper.StopReason) *ending {
+	switch stop {
+	case turnkeeper.StopMaxRounds:
+		t.logCap("max tool rounds reached, completing turn")
+	case turnkeeper.StopMaxToolCalls:
+		t.logCap("max tool calls reached, completing turn")
+	case turnkeeper.StopMaxDuration:
+		t.logCap("max turn duration reached, completing turn")
+	}
+	return t.degraded(stop)
+}
+
+// degraded is an end whose reply is the model's answer, if it gave one, else what the
+// agent has in its place.
+func (t *endings) degraded(stop turnkeeper.StopReason) *ending {
+	return &ending{state: turnkeeper.TurnDegraded, stop: stop, reply: func(rounds []turnkeeper.Round) reply {
+		return degradedReply(rounds, stop, t.def.Replies)
+	}}
+}
+
+func (t *endings) logCap(message string) {
+	t.log.Warn(message,
+		zap.Int("rounds", len(t.rounds)), zap.Int("charged_rounds", prompt.Charged(t.rounds)), zap.Int("max_rounds", t.bounds.MaxRounds),
+		zap.Int("executed_calls", t.rounds.executed()), zap.Int("max_tool_calls", t.bounds.MaxToolCalls),
+		zap.Duration("max_duration", t.bounds.MaxDuration))
+}
+
+// An ending is how a dispatch ends.
+type ending struct {
+	state   turnkeeper.TurnState
+	stop    turnkeeper.StopReason
+	reply   func([]turnkeeper.Round) reply // called once every call is answered; nil: no reply
+	outcome turnkeeper.Outcome             // what else is known: error, retry, back-off
+}
+
+// Results of calls that are cut short by the end of a turn or of a dispatch.
+const (
+	shownNeverBegan   = "not run: the turn was stopped before this call began."
+	shownMaybe        = ". It may or may not have happened."
+	replyCancelled    = "This turn was cancelled."
+	maxOperatorErrors = 4000 // characters
+)
+
+// logEnd logs how this dispatch ended, once that is written.
+func (t *endings) logEnd(o turnkeeper.Outcome) {
+	switch {
+	case o.State == turnkeeper.TurnWaiting:
+		t.log.Info("turn waits", zap.Int("calls", len(t.rounds.detached())))
+	case !o.State.Terminal() && o.Backoff > 0:
+		t.log.Info("turn put off", zap.Duration("backoff", o.Backoff), zap.String("reason", o.Error))
+	case !o.State.Terminal():
+		t.log.Info("turn handed back", zap.String("reason", o.Error))
+	default:
+		fields := []zap.Field{
+			zap.String("state", string(o.State)), zap.String("continuation_stop_reason", string(o.StopReason)),
+			zap.Int("inference_round_count", len(t.rounds)), zap.Int("calls", len(t.rounds.all())),
+			zap.Int64("turn_duration_ms", t.duration().Milliseconds()),
+		}
+		if o.Error != "" {
+			fields = append(fields, zap.String("error", o.Error))
+		}
+		t.log.Info("turn ended", fields...)
+	}
+}
+
+// duration returns the time from the first grant until now. The part before this dispatch
+// is by the database's clock.
+func (t *task) duration() time.Duration {
+	turn := t.record.Turn
+	return max(turn.GrantedAt.Sub(turn.CreatedAt), 0) + t.record.Elapsed + time.Since(t.loaded)
+}
+
+func endEvent(s turnkeeper.TurnState) turnkeeper.EventType {
+	if s == turnkeeper.TurnSucceeded || s == turnkeeper.TurnDegraded {
+		return turnkeeper.EventTurnComplete
+	}
+	return turnkeeper.EventTurnError
+}
+
+// outcome makes the outcome of an ending. For a scheduled turn, only the model's answer
+// goes into the outbox, and only if it is not the agent's word for having nothing to
+// tell. Everything else the model said is kept for operators.
+func (t *endings) outcome(e ending) turnkeeper.Outcome {
+	o := e.outcome
+	o.State, o.StopReason = e.state, e.stop
+	var r reply
+	if e.reply != nil {
+		r = e.reply(t.rounds)
+	}
+	o.Error = firstChars(outputs.Clean(o.Error), maxOperatorErrors)
+	if !e.state.Terminal() {
+		return o
+	}
+	if t.scheduled() {
+		if r.said == 0 || t.def.Quiet(t.rounds[r.said-1].Text) {
+			r = reply{}
+		}
+		o.InnerDialogue = saidBeside(t.rounds, r.said)
+	}
+	o.Reply, o.Silent = r.text, r.silent
+	return o
+}
+
+// saidBeside returns what the model said in all rounds except the one of the reply.
+func saidBeside(rounds []turnkeeper.Round, reply int) string {
+	var said []string
+	for _, round := range rounds {
+		if round.Number != reply && strings.TrimSpace(round.Text) != "" {
+			said = append(said, round.Text)
+		}
+	}
+	return strings.Join(said, "\n\n")
+}
+
+func firstChars(text string, n int) string {
+	if utf8.RuneCountInString(text) <= n {
+		return text
+	}
+	return string([]rune(text)[:n]) + "…"
+}

@@ -1,0 +1,70 @@
+package agentturn
+
+import (
+	"cmp"
+	"slices"
+
+	"turnkeeper"
+)
+
+// A pending is the entry that is not written yet.
+type pending struct{ turnkeeper.Entry }
+
+// empty reports whether there is nothing to write.
+func (p *pending) empty() bool {
+	return p.Round == nil && p.Outcome == nil &&
+		len(p.Verdicts) == 0 && len(p.Starts) == 0 && len(p.Results) == 0 && len(p.Events) == 0
+}
+
+// answer adds the result of a call. It takes the place of one that says that the call
+// went to the background, which need not be written any more.
+func (p *pending) answer(result turnkeeper.CallResult) {
+	p.Results = slices.DeleteFunc(p.Results, func(r turnkeeper.CallResult) bool { return r.Key == result.Key })
+	p.Results = append(p.Results, result)
+}
+
+// dropResult removes the result of a start that could not be written.
+func (p *pending) dropResult(nonce string) {
+	p.Results = slices.DeleteFunc(p.Results, func(r turnkeeper.CallResult) bool { return r.Nonce == nonce })
+}
+
+// dropStarts removes starts that could not be written: their calls did not run, and
+// must not look as if they had. The start of a call that has run anyway, because it
+// only reads, stays. It reports whether there were any.
+func (p *pending) dropStarts() bool {
+	kept := slices.DeleteFunc(slices.Clone(p.Starts), func(s turnkeeper.CallStart) bool {
+		return !slices.ContainsFunc(p.Results, func(r turnkeeper.CallResult) bool { return r.Key == s.Key })
+	})
+	dropped := len(kept) < len(p.Starts)
+	if dropped {
+		p.Starts = kept
+	}
+	return dropped
+}
+
+// hasOutput reports whether an output waits to be written, which a call may read.
+func (p *pending) hasOutput() bool {
+	return slices.ContainsFunc(p.Results, func(r turnkeeper.CallResult) bool { return r.Output != nil })
+}
+
+// hasEffect reports whether a result of an effect waits to be written.
+func (p *pending) hasEffect() bool {
+	return slices.ContainsFunc(p.Results, func(r turnkeeper.CallResult) bool { return r.Nonce != "" })
+}
+
+// answered notes that a model has answered.
+func (p *pending) answered(model string) {
+	p.ModelFailures = slices.DeleteFunc(p.ModelFailures, func(f turnkeeper.ModelFailure) bool { return f.Model == model })
+	if !slices.Contains(p.Answered, model) {
+		p.Answered = append(p.Answered, model)
+		slices.Sort(p.Answered)
+	}
+}
+
+// failed notes that a model cannot be used.
+func (p *pending) failed(f turnkeeper.ModelFailure) {
+	p.Answered = slices.DeleteFunc(p.Answered, func(n string) bool { return n == f.Model })
+	p.ModelFailures = slices.DeleteFunc(p.ModelFailures, func(known turnkeeper.ModelFailure) bool { return known.Model == f.Model })
+	p.ModelFailures = append(p.ModelFailures, f)
+	slices.SortFunc(p.ModelFailures, func(a, b turnkeeper.ModelFailure) int { return cmp.Compare(a.Model, b.Model) })
+}

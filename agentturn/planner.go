@@ -1,0 +1,201 @@
+package agentturn
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"turnkeeper"
+	"turnkeeper/agentturn/prompt"
+	"turnkeeper/agentturn/transcript"
+	"turnkeeper/inference"
+	"turnkeeper/outputs"
+	"turnkeeper/tools"
+)
+
+// An answer is what the model said in a round.
+type answer struct {
+	number  int
+	final   bool // announced as the last round: no call of it runs
+	latency time.Duration
+	sent    prompt.Request
+	inference.Response
+}
+
+func allPaging(calls []turnkeeper.ToolCall) bool {
+	return len(calls) > 0 && !slices.ContainsFunc(calls, func(c turnkeeper.ToolCall) bool { return !c.Paging })
+}
+
+func cleanRaw(raw json.RawMessage) []byte {
+	if !utf8.Valid(raw) || !json.Valid(raw) {
+		return nil
+	}
+	return raw
+}
+
+// A planner decides about the calls of one answer, in order.
+type planner struct {
+	t         *ledger
+	declared  []string // names of the tools that the request declared
+	final     bool
+	truncated bool
+	all       []turnkeeper.ToolCall // calls of earlier rounds, and those decided so far
+	first     int                   // index in all of this answer's first call
+	wireIDs   map[string]bool       // wire IDs used in the turn
+	executed  int                   // calls that ran or will run
+	paged     int
+}
+
+func (t *ledger) newPlanner(a answer) *planner {
+	p := &planner{t: t, final: a.final, all: t.rounds.all(), wireIDs: map[string]bool{}}
+	p.first = len(p.all)
+	for _, tool := range a.sent.Tools {
+		p.declared = append(p.declared, tool.Name)
+	}
+	p.truncated = slices.ContainsFunc(a.Calls, func(c inference.Call) bool { return c.Truncated })
+	for _, call := range p.all {
+		p.wireIDs[call.WireID] = true
+		p.count(call)
+	}
+	return p
+}
+
+// count counts a call that ran or will run. A call that may be answered from the call
+// before it is not counted yet: if it has to run after all, it is counted then.
+func (p *planner) count(call turnkeeper.ToolCall) {
+	if p.t.mayRepeat(append(p.all[p.first:], call)) {
+		return
+	}
+	if call.State != turnkeeper.CallPlanned && !call.State.Executed() {
+		return
+	}
+	if call.Paging {
+		p.paged++
+	} else {
+		p.executed++
+	}
+}
+
+func (p *planner) add(ctx context.Context, key turnkeeper.CallKey, wire inference.Call) {
+	call := turnkeeper.ToolCall{
+		Key:        key,
+		ProviderID: outputs.Clean(wire.ID),
+		WireID:     p.wireID(wire.ID, key),
+		Name:       transcript.CleanName(wire.Name),
+		State:      turnkeeper.CallPlanned,
+		Effect:     turnkeeper.EffectOnce,
+	}
+	fault := p.check(&call, wire)
+	if state, text := p.verdict(ctx, call, fault); state != turnkeeper.CallPlanned {
+		call.State, call.Shown, call.Preview = state, text, outputs.Preview(text)
+		call.EndedAt = time.Now()
+	}
+	p.count(call)
+	p.all = append(p.all, call)
+}
+
+// check fills in what the tool's spec and the arguments say, and returns what is wrong
+// with the call, if anything.
+func (p *planner) check(call *turnkeeper.ToolCall, wire inference.Call) (fault string) {
+	spec, known := p.t.offered.Spec(wire.Name)
+	if known {
+		call.Effect, call.Paging = spec.Effect, spec.Paging
+	}
+	args, fault := p.t.offered.Check(wire.Name, wire.Arguments)
+	call.Arguments = args.Canonical
+	if fault != "" {
+		call.Arguments = p.unchecked(wire.Arguments)
+	}
+	if call.Arguments != wire.Arguments {
+		call.RawArgs = outputs.Clean(wire.Arguments[:min(len(wire.Arguments), tools.MaxArgumentBytes)])
+	}
+	call.ArgsHash = tools.Hash(call.Name, call.Arguments)
+	if refused := p.t.refuseSpawn(*call, p.all); refused != "" {
+		return refused
+	}
+	if !known {
+		return p.notFound(call.Name)
+	}
+	return fault
+}
+
+// anyObject accepts any JSON object.
+var anyObject = func() *tools.Schema {
+	schema, err := tools.CompileSchema(json.RawMessage(`{"type":"object"}`))
+	if err != nil {
+		panic(err)
+	}
+	return schema
+}()
+
+// unchecked returns faulty arguments as they go into the journal and back to the model:
+// in canonical form if they are an object, else as an object that quotes them.
+func (p *planner) unchecked(raw string) string {
+	if args, fault := tools.CheckArguments(anyObject, raw); fault == "" {
+		return args.Canonical
+	}
+	return tools.MalformedPlaceholder(raw)
+}
+
+// verdict decides about a call. fault is what is wrong with it.
+func (p *planner) verdict(ctx context.Context, call turnkeeper.ToolCall, fault string) (turnkeeper.CallState, string) {
+	switch {
+	case p.final:
+		return turnkeeper.CallDenied, shownFinal
+	case p.truncated:
+		return turnkeeper.CallDenied, shownTruncated
+	case fault != "":
+		return turnkeeper.CallDenied, fault
+	}
+	if first, ok := p.t.repeated(append(p.all, call)); ok {
+		return turnkeeper.CallSkipped, repeatedResult(first)
+	}
+	if text, skip := p.t.skip(ctx, call); skip {
+		return turnkeeper.CallSkipped, text
+	}
+	if over := p.t.overCap(call, p.executed, p.paged); over != "" && !p.t.mayRepeat(append(p.all[p.first:], call)) {
+		return turnkeeper.CallDenied, over
+	}
+	return turnkeeper.CallPlanned, ""
+}
+
+// Results of calls that are denied because of the answer as a whole.
+const (
+	shownFinal     = "denied: tools could not be called in the last round of this turn."
+	shownTruncated = "denied: the answer was cut off before all of its tool calls were complete. None was run. " +
+		"Ask for them again, in a shorter answer."
+)
+
+// wireID returns the ID under which the call is answered: the provider's own ID if it
+// is valid and was not used before in this turn.
+func (p *planner) wireID(id string, key turnkeeper.CallKey) string {
+	if id == "" || len(id) > maxWireID || outputs.Clean(id) != id || p.wireIDs[id] {
+		id = key.String()
+	}
+	for n := 2; p.wireIDs[id]; n++ {
+		id = fmt.Sprintf("%s-%d", key, n)
+	}
+	p.wireIDs[id] = true
+	return id
+}
+
+const maxWireID = 200 // bytes
+
+// notFound returns the result of a call of an unknown tool. It does not reveal whether
+// the tool is missing or the agent may not use it, and names what was offered.
+func (p *planner) notFound(name string) string {
+	names := p.declared
+	text := "tool not found: " + name
+	if len(names) == 0 {
+		return text + "\nThere are no tools. Nothing was run."
+	}
+	text += "\nNothing was run. Available tools: " + strings.Join(names, ", ") + "."
+	if near := p.t.offered.Nearest(name); slices.Contains(names, near) {
+		text += fmt.Sprintf(" Did you mean %q?", near)
+	}
+	return text
+}

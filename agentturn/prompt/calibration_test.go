@@ -1,0 +1,111 @@
+package prompt
+
+import (
+	"testing"
+
+	"turnkeeper"
+	"turnkeeper/inference"
+)
+
+func TestCalibrationFactor(t *testing.T) {
+	type seen struct {
+		estimate int
+		reported int64
+	}
+	for name, c := range map[string]struct {
+		prior float64
+		seen  []seen
+		want  float64
+	}{
+		"nothing reported":                     {1, nil, 1},
+		"known from elsewhere":                 {1.4, nil, 1.4},
+		"one report of more":                   {1, []seen{{1000, 1500}}, 1.5},
+		"one report of less is not believed":   {1, []seen{{1000, 700}}, 1},
+		"nor are two":                          {1, []seen{{1000, 700}, {1000, 600}}, 1},
+		"three are, by the largest":            {1, []seen{{1000, 700}, {1000, 600}, {1000, 650}}, 0.7},
+		"and outweigh what is known":           {2, []seen{{1000, 900}, {1000, 900}, {1000, 900}}, 0.9},
+		"never below a half":                   {1, []seen{{1000, 410}, {1000, 410}, {1000, 410}}, 0.5},
+		"never above three":                    {1, []seen{{1000, 9000}}, 3},
+		"what no honest count comes to":        {1, []seen{{1000, 100}, {1000, 100}, {1000, 100}}, 1},
+		"small requests say nothing":           {1, []seen{{200, 600}}, 1},
+		"the ninth report forgets the first":   {1, []seen{{1000, 2000}, {1000, 1100}, {1000, 1100}, {1000, 1100}, {1000, 1100}, {1000, 1100}, {1000, 1100}, {1000, 1100}, {1000, 1100}}, 1.1},
+		"a count of nothing is none":           {1, []seen{{1000, 0}}, 1},
+		"no estimate is nothing to hold it to": {1, []seen{{0, 100}}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got calibration
+			for _, s := range c.seen {
+				got = got.observe(s.estimate, s.reported)
+			}
+			if f := got.factor(c.prior); f != c.want {
+				t.Errorf("factor %v, want %v", f, c.want)
+			}
+		})
+	}
+}
+
+func TestSilentlyCut(t *testing.T) {
+	for name, c := range map[string]struct {
+		report
+		want bool
+	}{
+		"Ollama with a window of 4096":              {report{estimate: 63019, reported: 4096}, true},
+		"half of a rough estimate":                  {report{estimate: 10000, reported: 5000}, false},
+		"less than half":                            {report{estimate: 10000, reported: 4999}, true},
+		"seven tenths of a fine one":                {report{estimate: 10000, reported: 7000, fine: true}, false},
+		"less than that":                            {report{estimate: 10000, reported: 6999, fine: true}, true},
+		"too small to be cut":                       {report{estimate: 1999, reported: 10}, false},
+		"nothing reported":                          {report{estimate: 63019}, false},
+		"what was cached is not counted":            {report{estimate: 63019, reported: 1019, cached: 62000}, false},
+		"what was cached is counted too":            {report{estimate: 63019, reported: 60000, cached: 59000}, false},
+		"cached, and cut all the same":              {report{estimate: 63019, reported: 4096, cached: 2048}, true},
+		"cached without a word: more was taken":     {report{estimate: 63019, reported: 4096, most: 50000}, false},
+		"the same window cut one before":            {report{estimate: 63019, reported: 4000, most: 4090}, true},
+		"cached without a word: what is new counts": {report{estimate: 30000, reported: 3000, grown: 2900}, false},
+		"it grew by much more than was counted":     {report{estimate: 63019, reported: 4096, grown: 40000}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := c.cut(); got != c.want {
+				t.Errorf("cut: %v", got)
+			}
+		})
+	}
+}
+
+func TestCountOfUsage(t *testing.T) {
+	for name, c := range map[string]struct {
+		used turnkeeper.Usage
+		want int64
+	}{
+		"plain":               {turnkeeper.Usage{InputTokens: 100}, 100},
+		"cached within":       {turnkeeper.Usage{InputTokens: 100, CachedTokens: 90}, 100},
+		"cached beside":       {turnkeeper.Usage{InputTokens: 10, CachedTokens: 90}, 100},
+		"an estimate of ours": {turnkeeper.Usage{InputTokens: 100, Estimated: true}, 0},
+	} {
+		if got := reportedTokens(c.used); got != c.want {
+			t.Errorf("%s: %d", name, got)
+		}
+	}
+}
+
+func TestRoomAfterARefusal(t *testing.T) {
+	refused := Request{Tokens: 10_000, Recipe: turnkeeper.Recipe{Window: turnkeeper.Window{Answer: 1000}}}
+	for name, c := range map[string]struct {
+		have, limit, want int
+	}{
+		"no numbers":              {0, 0, 7500},
+		"only what it counted":    {12_000, 0, 7500},
+		"only the window":         {0, 8000, 6600},
+		"both":                    {12_000, 8000, 5500},
+		"a window that is larger": {0, 100_000, 9000},
+		"a window of nearly none": {10_000, 1, 1},
+	} {
+		if got := roomAfter(inferenceError(c.have, c.limit), refused); got != c.want {
+			t.Errorf("%s: %d, want %d", name, got, c.want)
+		}
+	}
+}
+
+func inferenceError(have, limit int) inference.Error {
+	return inference.Error{Class: inference.ClassContextOverflow, Have: have, Limit: limit}
+}

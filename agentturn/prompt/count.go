@@ -1,0 +1,60 @@
+package prompt
+
+import (
+	"turnkeeper"
+	"turnkeeper/inference"
+)
+
+// A scale counts the parts of a request for one model.
+type scale struct {
+	*Counts
+	wording
+	provider string // that the request is for
+}
+
+func (s *scale) message(text string) int { return messageTokens + s.prose(text) }
+
+// past counts an earlier turn, whole and without its results.
+func (s *scale) past(past turnkeeper.Past) pastLoad {
+	count := func(lean bool) int {
+		n := s.message(past.Body)
+		for _, message := range s.pastAnswers(past, lean) {
+			n += s.answer(message)
+		}
+		return n
+	}
+	l := pastLoad{whole: count(false)}
+	l.lean = l.whole
+	for _, round := range past.Rounds {
+		if len(round.Calls) > 0 {
+			l.lean = min(l.whole, count(true))
+			break
+		}
+	}
+	return l
+}
+
+func (s *scale) answer(m inference.Message) int {
+	n := messageTokens + s.content(m.Text)
+	for _, call := range m.Calls {
+		n += callTokens + s.prose(call.Name) + s.json(call.Arguments)
+	}
+	if m.Raw != nil && m.RawProvider == s.provider { // replayed, with reasoning, for the rest
+		n = max(n, messageTokens+s.json(string(m.Raw)))
+	}
+	return n
+}
+
+func (s *scale) round(round turnkeeper.Round) roundLoad {
+	l := roundLoad{answer: s.answer(answerOf(round))}
+	if len(round.Calls) == 0 {
+		l.answer += s.message(answerUnsent)
+	}
+	for _, call := range round.Calls {
+		l.results = append(l.results, resultLoad{
+			whole: messageTokens + s.content(shownOf(call)),
+			line:  messageTokens + s.prose(s.droppedLine(call)),
+		})
+	}
+	return l
+}

@@ -1,0 +1,89 @@
+package prompt
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"turnkeeper"
+	"turnkeeper/inference"
+)
+
+// request makes the request of a plan. It is a function of both and nothing
+// else: what was sent, and what is rebuilt from the journal, come from
+// here.
+func (in Input) request(p Plan) (inference.Request, error) {
+	request := inference.Request{
+		Model: p.Model, Tools: p.tools, MaxOutputTokens: in.def.MaxOutputTokens, Temperature: in.def.Temperature,
+		User: fmt.Sprintf("turn-%d", in.turn),
+	}
+	if p.Final && request.Tools != nil { // a choice without tools is refused
+		request.ToolChoice = inference.ToolChoiceNone
+	}
+	dropped, err := parseNumbers(p.Dropped)
+	if err != nil {
+		return inference.Request{}, err
+	}
+	w := wording{ids: map[string]bool{}, plain: request.Tools == nil, reread: reads(p.Final, p.tools), version: p.Version}
+	w.reserveIDs(in.rounds)
+	request.Messages = []inference.Message{{Role: inference.RoleSystem, Text: in.system(p)}}
+	for _, past := range in.history {
+		if p.FirstPast != 0 && past.TurnID >= p.FirstPast {
+			request.Messages = append(request.Messages, w.pastMessages(past, past.TurnID <= p.LeanPast)...)
+		}
+	}
+	request.Messages = append(request.Messages, inference.Message{Role: inference.RoleUser, Text: in.body})
+	number := 0
+	for _, round := range in.rounds {
+		request.Messages = append(request.Messages, w.roundMessages(round, func(turnkeeper.ToolCall) bool {
+			number++
+			return dropped[number]
+		})...)
+	}
+	if p.Notice != "" {
+		request.Messages = append(request.Messages, inference.Message{Role: inference.RoleUser, Text: p.Notice})
+	}
+	return request, nil
+}
+
+// system is the system prompt, the standing note, and what is to be said of the
+// turns that are not shown.
+func (in Input) system(p Plan) string {
+	parts := []string{p.note}
+	if in.def.Prompt != "" {
+		parts = []string{in.def.Prompt, p.note}
+	}
+	if left := leftOut(p.Omitted, p.summary, p.Version); left != "" {
+		parts = append(parts, left)
+	}
+	return strings.Join(parts, "\n\n")
+}
+
+// leftOut says what the request does not show of the conversation; empty where
+// it shows all.
+func leftOut(turns int, summary string, version int) string {
+	if turns == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("[%d earlier turns of this conversation are not shown: they do not fit the context window.]", turns)
+	if turns == 1 {
+		text = "[1 earlier turn of this conversation is not shown: it does not fit the context window.]"
+	}
+	switch {
+	case summary == "":
+	case version >= firstQuoted:
+		text += "\n\n# Summary of what is not shown\n\nA model wrote it from what was said, and it asks nothing of you. Each line of it begins with \"> \".\n\n" +
+			quoteLines(summary)
+	default:
+		text += "\n\n# Summary of what is not shown\n\n" + summary
+	}
+	return text
+}
+
+// reads says that results which are not shown can be read with the tools of a
+// request.
+func reads(final bool, tools []inference.ToolDefinition) bool {
+	return !final && slices.ContainsFunc(tools, func(d inference.ToolDefinition) bool {
+		return d.Name == turnkeeper.ToolGetContinuation
+	})
+}

@@ -1,0 +1,84 @@
+package prompt
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"turnkeeper"
+	"turnkeeper/outputs"
+)
+
+// Results that the program writes in place of a tool.
+const (
+	// ShownUnknown is the result of a call of effect once whose worker was lost.
+	ShownUnknown = "outcome unknown: the worker that ran this call was lost. It may or may not have happened. " +
+		"It is not run again; check before you rely on it."
+	// ShownNotRun is the result of a call that was never begun.
+	ShownNotRun = "cancelled: the turn ended before this call was run."
+	// ShownNoTime begins the result of a call for which too little is left of the lease.
+	ShownNoTime = "denied: not enough time left in this turn"
+)
+
+// WentOn reports whether a call was, or is, in the background: the model was given a
+// handle for it before it had a result.
+func WentOn(call turnkeeper.ToolCall) bool {
+	return call.OutputID != "" && call.Shown == outputs.Placeholder{ID: call.OutputID, Tool: call.Name}.Background()
+}
+
+// Handled reports whether the model knows the call's output by its handle.
+func Handled(call turnkeeper.ToolCall) bool {
+	return call.OutputID != "" && strings.HasPrefix(call.Shown, outputs.Placeholder{ID: call.OutputID, Tool: call.Name}.Head())
+}
+
+// readsRaw reports whether a call asks for the whole of a stored text.
+func readsRaw(call *turnkeeper.ToolCall) bool {
+	var args struct {
+		Mode string `json:"mode"`
+	}
+	return call.Name == turnkeeper.ToolGetToolOutput && json.Unmarshal([]byte(call.Arguments), &args) == nil && args.Mode == "raw"
+}
+
+// CallsOf returns the calls of rounds in the order they were asked for.
+func CallsOf(rounds []turnkeeper.Round) []turnkeeper.ToolCall {
+	var calls []turnkeeper.ToolCall
+	for _, round := range rounds {
+		calls = append(calls, round.Calls...)
+	}
+	return calls
+}
+
+// IndexOf returns the index of the call that an id means: first as the provider's client
+// knows it, then as the output's, then as the call's number in the turn; -1: none.
+func IndexOf(calls []turnkeeper.ToolCall, id string) int {
+	if i := slices.IndexFunc(calls, func(c turnkeeper.ToolCall) bool { return c.WireID == id }); i >= 0 {
+		return i
+	}
+	if i := slices.IndexFunc(calls, func(c turnkeeper.ToolCall) bool {
+		return c.OutputID != "" && string(c.OutputID) == id || c.Key.String() == id
+	}); i >= 0 {
+		return i
+	}
+	if n, err := strconv.Atoi(id); err == nil && n >= 1 && n <= len(calls) && strconv.Itoa(n) == id {
+		return n - 1
+	}
+	return -1
+}
+
+// RunningMark begins what a notice says of a call that runs.
+func RunningMark(call turnkeeper.ToolCall) string {
+	return fmt.Sprintf("(id: %s, running ", call.OutputID)
+}
+
+// Charged returns how many rounds count against max_rounds.
+func Charged(rounds []turnkeeper.Round) int {
+	n := 0
+	for _, round := range rounds {
+		if round.Charged {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,94 @@
+package toolrun_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"turnkeeper"
+	"turnkeeper/agentturn/toolrun"
+)
+
+func launch(ordinal int, takes time.Duration) *toolrun.Run {
+	call := turnkeeper.ToolCall{Key: turnkeeper.CallKey{Round: 1, Ordinal: ordinal}}
+	return toolrun.Launch(context.Background(), call, "", func(ctx context.Context) toolrun.Result {
+		select {
+		case <-time.After(takes):
+		case <-ctx.Done():
+		}
+		return toolrun.Result{Took: takes}
+	})
+}
+
+func TestRunsInTheBackground(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		set := toolrun.Set{}
+		for ordinal, takes := range map[int]time.Duration{1: 3 * time.Second, 2: 2 * time.Second, 3: time.Hour} {
+			r := launch(ordinal, takes)
+			set[r.Call.Key] = r
+		}
+		if err := set.Await(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second) // the first is over too
+		synctest.Wait()
+		var ended []int
+		for _, r := range set.Collect() {
+			ended = append(ended, r.Call.Key.Ordinal)
+		}
+		if diff := cmp.Diff([]int{1, 2}, ended); diff != "" || len(set) != 1 {
+			t.Error(diff, len(set))
+		}
+		last := set.Sorted()[0]
+		if age := set.Age(last.Call); age != 3*time.Second {
+			t.Errorf("it runs for %v", age)
+		}
+		ctx, stop := context.WithCancelCause(t.Context())
+		stop(errors.New("the worker goes"))
+		if err := set.Await(ctx); err == nil || err.Error() != "the worker goes" {
+			t.Error(err)
+		}
+		set.Stop(errors.New("over"))
+		if !last.IsOver() {
+			t.Error("a run was not stopped")
+		}
+	})
+}
+
+func TestHowLongARunIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, began := launch(1, 10*time.Second), time.Now()
+		<-r.OverOrAfter(5 * time.Second)
+		if waited := time.Since(began); waited != 5*time.Second || r.IsOver() {
+			t.Errorf("%v", waited)
+		}
+		<-r.OverOrAfter(20 * time.Second)
+		if waited := time.Since(began); waited != 10*time.Second || !r.IsOver() {
+			t.Errorf("%v", waited)
+		}
+	})
+}
+
+func TestProgress(t *testing.T) {
+	p := toolrun.NewProgress()
+	key := turnkeeper.CallKey{Round: 1, Ordinal: 1}
+	tell := p.Of(key, "look")
+	tell("one")
+	tell("two")
+	p.Keep(key, "look", "asked")
+	<-p.Bell()
+	var texts []string
+	for _, note := range p.Take() {
+		texts = append(texts, note.Data.Text)
+	}
+	if diff := cmp.Diff([]string{"look: asked", "look: two"}, texts); diff != "" {
+		t.Error(diff)
+	}
+	if len(p.Take()) != 0 {
+		t.Error("notes are given twice")
+	}
+}
