@@ -11,6 +11,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/inference"
+	"turnkeeper/internal/pause"
 )
 
 // ask makes the model call of the next round.
@@ -61,7 +62,7 @@ func (t *turn) generate(ctx context.Context) (answer, error) {
 			return answer{}, call.failed(ctx, err)
 		}
 		call.longRetried(err, wait)
-		if err := pauseFor(ctx, wait); err != nil {
+		if err := pause.For(ctx, wait); err != nil {
 			return answer{}, err
 		}
 		res, err = call.ask(ctx, all)

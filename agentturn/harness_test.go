@@ -20,6 +20,7 @@ import (
 	"turnkeeper/agentturn"
 	"turnkeeper/inference"
 	"turnkeeper/inference/inferencetest"
+	"turnkeeper/internal/fault"
 	"turnkeeper/tools"
 )
 
@@ -37,7 +38,7 @@ type bench struct {
 	freshness agentturn.Freshness
 	extracted agentturn.ExtractionCache
 	extractor string // the setting extraction_model
-	fault     agentturn.FaultHook
+	fault     fault.Hook
 	lease     time.Duration // from the start of a run; 0: the record's
 	wall      time.Duration // likewise
 	log       *observer.ObservedLogs

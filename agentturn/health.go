@@ -195,14 +195,3 @@ func (t *turn) anyEffect() bool {
 		return c.State != turnkeeper.CallCancelled || c.Nonce != ""
 	})
 }
-
-func pauseFor(ctx context.Context, wait time.Duration) error {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/pause"
 )
 
 // held says that a call must not begin yet: it has an effect, and a call with an effect
@@ -47,7 +48,7 @@ func (t *turn) awaitHolders(ctx context.Context, call *turnkeeper.ToolCall) (wai
 			}
 		case len(t.jobs) == 0 && !time.Now().Before(t.stillFor):
 			return true, nil
-		case !pause(ctx, look):
+		case pause.For(ctx, look) != nil:
 			return false, context.Cause(ctx)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentdef"
 	"turnkeeper/inference"
+	"turnkeeper/internal/fault"
 	"turnkeeper/tools"
 )
 
@@ -44,7 +45,7 @@ type Config struct {
 	Retry           inference.Retry                 // how a model is called; Provider, AttemptTimeout and OnRetry are set here
 	Log             *zap.Logger                     // nil: nothing is logged
 	Observer        Observer                        // nil: nobody is told
-	Fault           FaultHook                       // nil in production
+	Fault           fault.Hook                      // nil in production
 }
 
 // A Runner runs turns. It is safe for concurrent use.

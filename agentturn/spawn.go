@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"turnkeeper"
+	"turnkeeper/internal/pause"
 	"turnkeeper/outputs"
 	"turnkeeper/tools"
 )
@@ -243,7 +244,7 @@ func (t *turn) awaitReplies(ctx context.Context) (waits bool, err error) {
 		if len(t.jobs) == 0 && !time.Now().Before(t.stillFor) {
 			return true, nil
 		}
-		if !pause(ctx, look) {
+		if pause.For(ctx, look) != nil {
 			return false, context.Cause(ctx)
 		}
 		if err := t.takeArrivals(ctx); err != nil {
@@ -252,17 +253,6 @@ func (t *turn) awaitReplies(ctx context.Context) (waits bool, err error) {
 		t.collect()
 	}
 	return false, nil
-}
-
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }
 
 // replied makes the result of a call of what its sub-agent has come to: its reply goes

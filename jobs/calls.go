@@ -12,6 +12,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
+	"turnkeeper/internal/fault"
 	"turnkeeper/storage"
 )
 
@@ -39,7 +40,7 @@ type CallWorkerConfig struct {
 	WorkerID turnkeeper.WorkerID
 	Tools    []string    // that it has, of those that are detached
 	Log      *zap.Logger // nil: none
-	Fault    agentturn.FaultHook
+	Fault    fault.Hook
 }
 
 // NewCallWorker returns a worker of detached calls.
@@ -55,7 +56,7 @@ func (w *CallWorker) Timeout(*river.Job[CallArgs]) time.Duration {
 	return turnkeeper.MaxDetached + time.Minute
 }
 
-// PointCallFetched is where the worker's FaultHook is called when River has handed
+// PointCallFetched is where the worker's fault hook is called when River has handed
 // a job out.
 const PointCallFetched = "detached.fetched"
 
@@ -166,7 +167,5 @@ func (w *CallWorker) HandOn() {
 }
 
 func (w *CallWorker) at(ctx context.Context, label string) {
-	if w.Fault != nil {
-		w.Fault.At(ctx, label)
-	}
+	fault.At(ctx, w.Fault, label)
 }

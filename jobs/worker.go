@@ -14,6 +14,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentdef"
 	"turnkeeper/agentturn"
+	"turnkeeper/internal/fault"
 	"turnkeeper/lease"
 	"turnkeeper/storage"
 )
@@ -44,7 +45,7 @@ type WorkerConfig struct {
 	// Observed says that the Runner has an Observer, which is to be told of the
 	// grant before each.
 	Observed bool
-	Fault    agentturn.FaultHook
+	Fault    fault.Hook
 }
 
 // NewWorker returns a worker.
@@ -102,14 +103,14 @@ func (w *Worker) enter(ctx context.Context, grant turnkeeper.GrantID) (_ context
 	}, true
 }
 
-// Points of a job at which the worker's FaultHook is called.
+// Points of a job at which the worker's fault hook is called.
 const (
 	PointFetched = "work.fetched" // River has handed the job out
 	PointLoaded  = "work.loaded"  // the turn is read
 	PointWorked  = "work.done"    // River is not told yet
 )
 
-// FaultPoints are the labels that a Worker, or a CallWorker, calls its FaultHook with, besides
+// FaultPoints are the labels that a Worker, or a CallWorker, calls its fault hook with, besides
 // those of the turn.
 func FaultPoints() []string {
 	return []string{PointFetched, PointLoaded, PointWorked, PointCallFetched}
@@ -264,7 +265,5 @@ func (w *Worker) withBudget(ctx context.Context, turn turnkeeper.Turn, d *agentd
 }
 
 func (w *Worker) at(ctx context.Context, label string) {
-	if w.Fault != nil {
-		w.Fault.At(ctx, label)
-	}
+	fault.At(ctx, w.Fault, label)
 }

@@ -9,7 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"turnkeeper"
-	"turnkeeper/internal/commit"
+	"turnkeeper/internal/pause"
 	"turnkeeper/storage/internal/dbsqlc"
 )
 
@@ -25,7 +25,7 @@ import (
 func (s *Store) RegisterAgents(ctx context.Context, agents []turnkeeper.AgentRegistration) error {
 	for tries := 1; ; tries++ {
 		err := s.registerAll(ctx, agents)
-		if !lockRefused(err) || tries == registerTries || !commit.Pause(ctx, registerPause) {
+		if !lockRefused(err) || tries == registerTries || pause.For(ctx, registerPause) != nil {
 			return err
 		}
 		s.log.Warn("another session keeps the agents' rows; registering them is tried again", zap.Int("tries", tries))

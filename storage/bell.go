@@ -12,7 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"turnkeeper"
-	"turnkeeper/internal/commit"
+	"turnkeeper/internal/pause"
 )
 
 // A Topic is what a doorbell is about.
@@ -88,7 +88,7 @@ func (b *Bell) Run(ctx context.Context) {
 		if time.Since(began) > steady {
 			wait = first
 		}
-		if !commit.Pause(ctx, wait) {
+		if pause.For(ctx, wait) != nil {
 			return
 		}
 		wait = min(wait*2, 5*time.Second)

@@ -16,6 +16,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.uber.org/zap"
+
+	"turnkeeper/internal/fault"
 )
 
 // Options say how to connect.
@@ -31,7 +33,7 @@ type Options struct {
 	// nothing is replaced.
 	Mask func(string) string
 	// Fault is called at labelled points. Only tests set it.
-	Fault FaultHook
+	Fault fault.Hook
 }
 
 func (o Options) withDefaults() Options {

@@ -4,15 +4,10 @@ import (
 	"context"
 
 	"turnkeeper"
+	"turnkeeper/internal/fault"
 )
 
-// A FaultHook is called at labelled points (see FaultPoints), by the goroutine
-// that comes by. It is nil in production; only tests set it.
-type FaultHook interface {
-	At(ctx context.Context, label string)
-}
-
-// Points at which a FaultHook is called. At a point that ends in ".sent" a
+// Points at which a fault.Hook is called. At a point that ends in ".sent" a
 // transaction is on its way with its commit, and its answer is not read yet.
 const (
 	PointAcceptBefore = "accept.before"
@@ -24,7 +19,7 @@ const (
 	pointTransactSent = "call.transact.sent"
 )
 
-// FaultPoints are all labels that a FaultHook may be called with.
+// FaultPoints are all labels that a fault.Hook may be called with.
 func FaultPoints() []string {
 	points := []string{PointAcceptBefore, PointAcceptSent, PointAcceptAfter, PointTickSent, PointDraftSent, pointTransactSent, PointArriveSent}
 	for _, write := range []string{"recover.verdict", "plan", "call.start", "call.results", "finish", "stream"} {
@@ -34,9 +29,7 @@ func FaultPoints() []string {
 }
 
 func (s *Store) at(ctx context.Context, label string) {
-	if s.fault != nil {
-		s.fault.At(ctx, label)
-	}
+	fault.At(ctx, s.fault, label)
 }
 
 // pointSent names the point of a write to the journal by what matters most of

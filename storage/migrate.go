@@ -16,7 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.uber.org/zap"
 
-	"turnkeeper/internal/commit"
+	"turnkeeper/internal/pause"
 )
 
 // migrationLock serialises everybody who migrates this database: River's own
@@ -109,7 +109,7 @@ func lockMigrations(ctx context.Context, conn *pgxpool.Conn) error {
 		if err != nil || locked {
 			return translate(err)
 		}
-		if !commit.Pause(ctx, lockPoll) {
+		if pause.For(ctx, lockPoll) != nil {
 			return context.Cause(ctx)
 		}
 	}
@@ -176,7 +176,7 @@ func (s *Store) apply(ctx context.Context, conn *pgxpool.Conn, m Migration) erro
 				m.Version, m.Name, m.OldestProgram)
 			return err
 		}))
-		if !lockRefused(err) || !commit.Pause(ctx, s.migrationPause) {
+		if !lockRefused(err) || pause.For(ctx, s.migrationPause) != nil {
 			return err
 		}
 		s.log.Info("a migration waits for a lock that somebody holds", zap.String("migration", m.String()))

@@ -23,6 +23,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.uber.org/zap"
 
+	"turnkeeper/internal/fault"
 	"turnkeeper/migrations"
 	"turnkeeper/storage/internal/dbsqlc"
 )
@@ -39,7 +40,7 @@ type Store struct {
 	files  fs.FS // migrations
 	log    *zap.Logger
 	mask   func(string) string // nil: nothing is masked
-	fault  FaultHook
+	fault  fault.Hook
 
 	statementTimeout                  time.Duration
 	migrationLockTime, migrationPause time.Duration // these constants, but for tests

@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"turnkeeper/internal/config"
+	"turnkeeper/internal/fault"
 	"turnkeeper/internal/pgdev"
 	"turnkeeper/jobs"
 	"turnkeeper/storage"
@@ -26,8 +27,8 @@ type Database struct {
 }
 
 // Open opens the database of cfg, and starts the private one if there is no
-// DATABASE_URL. It changes no schema. fault is nil but in tests.
-func Open(ctx context.Context, cfg *config.Config, log *zap.Logger, fault FaultHook) (*Database, error) {
+// DATABASE_URL. It changes no schema. hook is nil but in tests.
+func Open(ctx context.Context, cfg *config.Config, log *zap.Logger, hook fault.Hook) (*Database, error) {
 	db := &Database{URL: cfg.DatabaseURL.Reveal(), log: log}
 	if !cfg.DatabaseURL.IsSet() {
 		db.private = pgdev.Options{Dir: cfg.DataDir, Log: log}
@@ -38,7 +39,7 @@ func Open(ctx context.Context, cfg *config.Config, log *zap.Logger, fault FaultH
 		db.server, db.URL, db.Private = server, server.URL(), true
 	}
 	store, err := storage.Open(ctx, storage.Options{
-		URL: db.URL, MaxConns: cfg.DBPoolSize, Log: log, Mask: cfg.Masker().String, Fault: fault,
+		URL: db.URL, MaxConns: cfg.DBPoolSize, Log: log, Mask: cfg.Masker().String, Fault: hook,
 	})
 	if err != nil {
 		return nil, errors.Join(err, db.Close(ctx))

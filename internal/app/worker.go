@@ -18,9 +18,10 @@ import (
 	"turnkeeper/agentdef"
 	"turnkeeper/agentturn"
 	"turnkeeper/inference/tokens"
-	"turnkeeper/internal/commit"
 	"turnkeeper/internal/config"
+	"turnkeeper/internal/fault"
 	"turnkeeper/internal/netguard"
+	"turnkeeper/internal/pause"
 	"turnkeeper/jobs"
 	"turnkeeper/lease"
 	"turnkeeper/scheduler"
@@ -144,7 +145,7 @@ type worker struct {
 	store     *storage.Store
 	id        turnkeeper.WorkerID
 	moreTools []tools.Tool
-	fault     FaultHook // nil in production
+	fault     fault.Hook // nil in production
 	reload    <-chan os.Signal
 
 	agents *agents
@@ -328,7 +329,7 @@ func firstBeat(ctx context.Context, beat func(context.Context) error, log *zap.L
 			return fmt.Errorf("the heartbeat cannot be written: %w", err)
 		}
 		log.Warn("the first heartbeat could not be written; it is tried again", zap.Error(err))
-		commit.Pause(ctx, beatPause)
+		_ = pause.For(ctx, beatPause)
 	}
 }
 
