@@ -12,12 +12,12 @@ import (
 	"go.uber.org/zap"
 
 	"turnkeeper"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 // A caller is who asks.
 type caller struct {
-	token *storage.Token // nil: on loopback, without one; may do all
+	token *operate.Token // nil: on loopback, without one; may do all
 }
 
 func (c caller) may(scope string) bool {
@@ -96,7 +96,7 @@ func (a *API) isLocalName(host string) bool {
 func nameOf(host string) string { return strings.ToLower(strings.TrimSuffix(hostOf(host), ".")) }
 
 // admitToken holds a caller to what their token is for.
-func (a *API) admitToken(c *call, token storage.Token, scope string) error {
+func (a *API) admitToken(c *call, token operate.Token, scope string) error {
 	c.caller.token = &token
 	// Who may read everything may read what a sender may, and send nothing.
 	reads := scope == ScopeSend && (c.Method == http.MethodGet || c.Method == http.MethodHead)

@@ -10,29 +10,29 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/httpapi/responses"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 	"turnkeeper/stream"
 )
 
-// A Store is what the API reads and writes; a *storage.Store is one.
+// A Store is what the API reads and writes; a *operate.Store is one.
 type Store interface {
 	Accept(ctx context.Context, m turnkeeper.Submission) (id turnkeeper.MessageID, repeated bool, err error)
 	Message(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.Message, error)
 	WaitingMessage(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.Message, error)
 	ReplyTo(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.Reply, error)
-	Replies(ctx context.Context, p storage.Page) ([]turnkeeper.Reply, error)
+	Replies(ctx context.Context, p operate.Page) ([]turnkeeper.Reply, error)
 
-	FindMessages(ctx context.Context, f storage.Search) (found []turnkeeper.Message, next int64, err error)
-	FindTurns(ctx context.Context, f storage.Search) (found []turnkeeper.Turn, next int64, err error)
-	Transcript(ctx context.Context, p storage.Page, conversation string) (exchanges []storage.Exchange, next int64, err error)
-	CancelMessage(ctx context.Context, id turnkeeper.MessageID, reason string) (storage.Cancelled, error)
+	FindMessages(ctx context.Context, f operate.Search) (found []turnkeeper.Message, next int64, err error)
+	FindTurns(ctx context.Context, f operate.Search) (found []turnkeeper.Turn, next int64, err error)
+	Transcript(ctx context.Context, p operate.Page, conversation string) (exchanges []operate.Exchange, next int64, err error)
+	CancelMessage(ctx context.Context, id turnkeeper.MessageID, reason string) (operate.Cancelled, error)
 	RunSchedule(ctx context.Context, agent, name string) (id turnkeeper.MessageID, waiting bool, err error)
 	Workers(ctx context.Context) ([]turnkeeper.Heartbeat, error)
 
-	Turns(ctx context.Context, p storage.Page) ([]turnkeeper.Turn, error)
-	ViewTurn(ctx context.Context, id turnkeeper.TurnID) (storage.TurnView, error)
-	CancelTurn(ctx context.Context, id turnkeeper.TurnID, reason string) (storage.Cancelled, error)
-	Retry(ctx context.Context, id turnkeeper.MessageID, anyway bool) (storage.Retried, error)
+	Turns(ctx context.Context, p operate.Page) ([]turnkeeper.Turn, error)
+	ViewTurn(ctx context.Context, id turnkeeper.TurnID) (operate.TurnView, error)
+	CancelTurn(ctx context.Context, id turnkeeper.TurnID, reason string) (operate.Cancelled, error)
+	Retry(ctx context.Context, id turnkeeper.MessageID, anyway bool) (operate.Retried, error)
 	AgentOfTurn(ctx context.Context, id turnkeeper.TurnID) (string, error)
 	Events(ctx context.Context, turn turnkeeper.TurnID, after int64, limit int) ([]turnkeeper.Event, error)
 	FindOutput(ctx context.Context, id turnkeeper.OutputID) (turnkeeper.Output, error)
@@ -40,20 +40,20 @@ type Store interface {
 	ReadOutput(ctx context.Context, turn turnkeeper.TurnID, id turnkeeper.OutputID, from, to int64) (string, error)
 
 	Models(ctx context.Context) ([]turnkeeper.ModelHealth, error)
-	RetryFailed(ctx context.Context, scope storage.FailedScope) ([]storage.BulkRetried, error)
-	Lanes(ctx context.Context, p storage.Page) ([]storage.LaneView, error)
+	RetryFailed(ctx context.Context, scope operate.FailedScope) ([]operate.BulkRetried, error)
+	Lanes(ctx context.Context, p operate.Page) ([]operate.LaneView, error)
 	Schedules(ctx context.Context) ([]turnkeeper.Schedule, error)
-	SchedulerSettings(ctx context.Context) (storage.SchedulerSettings, error)
+	SchedulerSettings(ctx context.Context) (operate.SchedulerSettings, error)
 	PauseScheduler(ctx context.Context, reason string) error
 	ResumeScheduler(ctx context.Context) error
 
 	responses.Store
-	Webhooks(ctx context.Context) ([]storage.WebhookView, error)
-	Webhook(ctx context.Context, name string) (storage.WebhookView, error)
-	Deliveries(ctx context.Context, webhook string, p storage.Page) ([]turnkeeper.Delivery, error)
+	Webhooks(ctx context.Context) ([]operate.WebhookView, error)
+	Webhook(ctx context.Context, name string) (operate.WebhookView, error)
+	Deliveries(ctx context.Context, webhook string, p operate.Page) ([]turnkeeper.Delivery, error)
 
 	PageStore
-	FindToken(ctx context.Context, secret string) (storage.Token, error)
+	FindToken(ctx context.Context, secret string) (operate.Token, error)
 	Ping(ctx context.Context) error
 }
 

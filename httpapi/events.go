@@ -15,7 +15,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/internal/views"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 const (
@@ -191,7 +191,7 @@ func (a *API) isGone(ctx context.Context, id turnkeeper.TurnID) bool {
 func (a *API) place(ctx context.Context, id turnkeeper.TurnID, after int64) (_ int64, over bool) {
 	event, there, err := a.eventAt(ctx, id, after)
 	if err == nil && !there && after > 0 {
-		var turn storage.TurnView
+		var turn operate.TurnView
 		if turn, err = a.cfg.Store.ViewTurn(ctx, id); err == nil {
 			after = min(after, turn.Turn.LastSeq)
 			event, _, err = a.eventAt(ctx, id, after)

@@ -7,20 +7,20 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/internal/views"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 // maxWords bounds the text that is searched for, in bytes.
 const maxWords = 1000
 
 // search reads what a list of messages or turns is asked for.
-func (c *call) search(states ...string) (storage.Search, error) {
+func (c *call) search(states ...string) (operate.Search, error) {
 	p, err := c.page("cursor", states...)
 	if err != nil {
-		return storage.Search{}, err
+		return operate.Search{}, err
 	}
 	query := c.URL.Query()
-	f := storage.Search{Page: p, Conversation: query.Get("conversation"), Words: strings.TrimSpace(query.Get("text")), ErrorClass: query.Get("error_class")}
+	f := operate.Search{Page: p, Conversation: query.Get("conversation"), Words: strings.TrimSpace(query.Get("text")), ErrorClass: query.Get("error_class")}
 	switch {
 	case f.Conversation != "" && f.Agent == "":
 		return f, refusal(http.StatusBadRequest, "conversation wants agent too: conversations of several agents may have the same name")
@@ -73,7 +73,7 @@ func (a *API) listTurns(c *call) error {
 }
 
 // conversation is which one a transcript is asked for.
-func (c *call) conversation() (storage.Page, string, error) {
+func (c *call) conversation() (operate.Page, string, error) {
 	p, err := c.page("cursor")
 	conversation := c.URL.Query().Get("conversation")
 	if err == nil && (p.Agent == "" || conversation == "") {

@@ -8,7 +8,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/internal/config/strictyaml"
 	"turnkeeper/internal/views"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 func (a *API) listModelHealth(c *call) error {
@@ -45,7 +45,7 @@ func (a *API) retryMessages(c *call) error {
 	if body.State != string(turnkeeper.MessageFailed) {
 		return refusal(http.StatusUnprocessableEntity, `state is %q: only "failed" messages are tried again all at once`, body.State)
 	}
-	scope := storage.FailedScope{ErrorClass: body.ErrorClass}
+	scope := operate.FailedScope{ErrorClass: body.ErrorClass}
 	if body.Since != "" {
 		span, err := strictyaml.ParseDuration(body.Since)
 		if err != nil || span < 0 {
@@ -64,7 +64,7 @@ func (a *API) retryMessages(c *call) error {
 }
 
 // retryFailed is RetryFailed for the agents that the caller sees.
-func (a *API) retryFailed(c *call, scope storage.FailedScope) ([]storage.BulkRetried, error) {
+func (a *API) retryFailed(c *call, scope operate.FailedScope) ([]operate.BulkRetried, error) {
 	for _, agent := range scope.Agents {
 		if !c.caller.sees(agent) {
 			return nil, turnkeeper.ErrNotFound
@@ -81,7 +81,7 @@ func (a *API) formRetryFailed(c *call) error {
 	if err := c.form(); err != nil {
 		return err
 	}
-	if _, err := a.retryFailed(c, storage.FailedScope{}); err != nil {
+	if _, err := a.retryFailed(c, operate.FailedScope{}); err != nil {
 		return err
 	}
 	return c.goTo("/inbox?state=waiting")

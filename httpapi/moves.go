@@ -7,7 +7,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/internal/views"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 // cancelTurn answers 200 when the turn is closed, and 202 when its worker has been
@@ -17,9 +17,9 @@ func (a *API) cancelTurn(c *call) error {
 	if err != nil {
 		return err
 	}
-	return a.cancel(c, func(reason string) (storage.Cancelled, error) {
+	return a.cancel(c, func(reason string) (operate.Cancelled, error) {
 		if err := a.mayTurn(c, id); err != nil {
-			return storage.Cancelled{}, err
+			return operate.Cancelled{}, err
 		}
 		return a.cfg.Store.CancelTurn(c.Context(), id, reason)
 	})
@@ -27,16 +27,16 @@ func (a *API) cancelTurn(c *call) error {
 
 // cancelMessage cancels a message that waits at once, and else its turn.
 func (a *API) cancelMessage(c *call) error {
-	return a.cancel(c, func(reason string) (storage.Cancelled, error) {
+	return a.cancel(c, func(reason string) (operate.Cancelled, error) {
 		m, err := a.mayMessage(c)
 		if err != nil {
-			return storage.Cancelled{}, err
+			return operate.Cancelled{}, err
 		}
 		return a.cfg.Store.CancelMessage(c.Context(), m.ID, reason)
 	})
 }
 
-func (a *API) cancel(c *call, cancel func(reason string) (storage.Cancelled, error)) error {
+func (a *API) cancel(c *call, cancel func(reason string) (operate.Cancelled, error)) error {
 	var body struct {
 		Reason string `json:"reason"`
 	}
@@ -71,7 +71,7 @@ func (a *API) retryTurn(c *call) error {
 		return err
 	}
 	done, of, err := a.retry(c, id, body.Anyway)
-	if errors.Is(err, storage.ErrMayRepeatEffects) {
+	if errors.Is(err, operate.ErrMayRepeatEffects) {
 		return refusal(http.StatusConflict, `%s; send {"anyway": true} if that does no harm`, err)
 	}
 	if err != nil {
@@ -85,7 +85,7 @@ func (a *API) retryTurn(c *call) error {
 }
 
 // retry tries the message of a turn again, and says which one that is.
-func (a *API) retry(c *call, id turnkeeper.TurnID, anyway bool) (done storage.Retried, of turnkeeper.MessageID, err error) {
+func (a *API) retry(c *call, id turnkeeper.TurnID, anyway bool) (done operate.Retried, of turnkeeper.MessageID, err error) {
 	if err := a.mayTurn(c, id); err != nil {
 		return done, 0, err
 	}

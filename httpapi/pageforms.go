@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"turnkeeper"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 // form reads the form that a page of ours sent. A browser says by its headers where
@@ -87,7 +87,7 @@ func (a *API) formCancelMessage(c *call) error {
 	return c.goToCancelled(done)
 }
 
-func (c *call) goToCancelled(done storage.Cancelled) error {
+func (c *call) goToCancelled(done operate.Cancelled) error {
 	said := "told"
 	if done.Closed {
 		said = "cancelled"
@@ -104,7 +104,7 @@ func (a *API) formRetryTurn(c *call) error {
 		return err
 	}
 	done, _, err := a.retry(c, id, c.PostForm.Get("anyway") == "yes")
-	if errors.Is(err, storage.ErrMayRepeatEffects) {
+	if errors.Is(err, operate.ErrMayRepeatEffects) {
 		return refusal(http.StatusConflict, "%s; say in the form that this does no harm", err)
 	}
 	if err != nil {

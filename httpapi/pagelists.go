@@ -12,7 +12,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/httpapi/page"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 const (
@@ -72,7 +72,7 @@ func (a *API) wholeHouse(ctx context.Context, v *page.Overview) error {
 	if v.Open, err = a.cfg.Store.OpenTurns(ctx, openShown); err != nil {
 		return err
 	}
-	newest, err := a.cfg.Store.Turns(ctx, storage.Page{Limit: openShown + endedShown})
+	newest, err := a.cfg.Store.Turns(ctx, operate.Page{Limit: openShown + endedShown})
 	v.Ended = ended(newest)
 	return err
 }
@@ -80,7 +80,7 @@ func (a *API) wholeHouse(ctx context.Context, v *page.Overview) error {
 func (a *API) someAgents(c *call, v *page.Overview) error {
 	var newest []turnkeeper.Turn
 	for _, agent := range c.caller.token.Agents {
-		turns, err := a.cfg.Store.Turns(c.Context(), storage.Page{Agent: agent, Limit: openShown + endedShown})
+		turns, err := a.cfg.Store.Turns(c.Context(), operate.Page{Agent: agent, Limit: openShown + endedShown})
 		if err != nil {
 			return err
 		}
@@ -113,7 +113,7 @@ func (a *API) agentsFor(c *call) ([]turnkeeper.AgentRegistration, error) {
 
 // listing reads what a page's list is asked for. A token for several agents begins
 // with its first.
-func (a *API) listing(c *call, states ...string) (storage.Page, page.Listing, error) {
+func (a *API) listing(c *call, states ...string) (operate.Page, page.Listing, error) {
 	query := c.URL.Query()
 	if query.Get("agent") == "" && !c.caller.seesAll() {
 		query.Set("agent", c.caller.token.Agents[0])
@@ -132,7 +132,7 @@ func (a *API) listing(c *call, states ...string) (storage.Page, page.Listing, er
 }
 
 // listPath is the address of the list's page after a cursor.
-func listPath(c *call, p storage.Page, cursor int64) string {
+func listPath(c *call, p operate.Page, cursor int64) string {
 	query := url.Values{}
 	set := func(name, value string) {
 		if value != "" {
@@ -155,8 +155,8 @@ func listPath(c *call, p storage.Page, cursor int64) string {
 
 // showList shows a page of a list that the store pages. cursor is that of the page
 // after these entries.
-func showList[N any](a *API, c *call, states []string, read func(context.Context, storage.Page) ([]N, error),
-	cursor func(storage.Page, []N) int64, view func(page.Listing, []N) page.Page) error {
+func showList[N any](a *API, c *call, states []string, read func(context.Context, operate.Page) ([]N, error),
+	cursor func(operate.Page, []N) int64, view func(page.Listing, []N) page.Page) error {
 	p, l, err := a.listing(c, states...)
 	if err != nil {
 		return err
@@ -172,7 +172,7 @@ func showList[N any](a *API, c *call, states []string, read func(context.Context
 }
 
 // showFound shows a page of what a search finds.
-func showFound[N any](a *API, c *call, states []string, find func(context.Context, storage.Search) ([]N, int64, error),
+func showFound[N any](a *API, c *call, states []string, find func(context.Context, operate.Search) ([]N, int64, error),
 	view func(page.Listing, []N) page.Page) error {
 	_, l, err := a.listing(c, states...)
 	if err != nil {
@@ -249,7 +249,7 @@ func (a *API) showTranscript(c *call) error {
 
 func (a *API) showReplies(c *call) error {
 	return showList(a, c, nil, a.cfg.Store.LatestReplies,
-		func(_ storage.Page, found []turnkeeper.Reply) int64 { return int64(found[len(found)-1].ID) },
+		func(_ operate.Page, found []turnkeeper.Reply) int64 { return int64(found[len(found)-1].ID) },
 		func(l page.Listing, found []turnkeeper.Reply) page.Page {
 			return page.Replies{Listing: l, Replies: found}
 		})
@@ -260,14 +260,14 @@ func (a *API) showLanes(c *call) error {
 	if err != nil {
 		return err
 	}
-	return showList(a, c, nil, a.cfg.Store.Lanes, passed[storage.LaneView],
-		func(l page.Listing, found []storage.LaneView) page.Page {
+	return showList(a, c, nil, a.cfg.Store.Lanes, passed[operate.LaneView],
+		func(l page.Listing, found []operate.LaneView) page.Page {
 			return page.Lanes{Listing: l, Scheduler: scheduler, Lanes: found}
 		})
 }
 
 func (a *API) showAgents(c *call) error {
-	read := func(_ context.Context, p storage.Page) ([]turnkeeper.AgentRegistration, error) {
+	read := func(_ context.Context, p operate.Page) ([]turnkeeper.AgentRegistration, error) {
 		all, err := a.agentsFor(c)
 		return part(all, p), err
 	}
@@ -282,7 +282,7 @@ func (a *API) showSchedules(c *call) error {
 	if err != nil {
 		return err
 	}
-	read := func(ctx context.Context, p storage.Page) ([]turnkeeper.Schedule, error) {
+	read := func(ctx context.Context, p operate.Page) ([]turnkeeper.Schedule, error) {
 		all, err := a.cfg.Store.Schedules(ctx)
 		all = slices.DeleteFunc(all, func(s turnkeeper.Schedule) bool { return !c.caller.sees(s.Agent) })
 		return part(all, p), err
@@ -294,10 +294,10 @@ func (a *API) showSchedules(c *call) error {
 }
 
 // passed is the cursor of lists that count what they pass over.
-func passed[N any](p storage.Page, found []N) int64 { return p.Cursor + int64(len(found)) }
+func passed[N any](p operate.Page, found []N) int64 { return p.Cursor + int64(len(found)) }
 
 // part is a page of a list that was read whole.
-func part[N any](all []N, p storage.Page) []N {
+func part[N any](all []N, p operate.Page) []N {
 	from := min(p.Cursor, int64(len(all)))
 	return all[from:min(from+int64(p.Limit), int64(len(all)))]
 }

@@ -14,20 +14,20 @@ import (
 	"turnkeeper"
 	"turnkeeper/httpapi/page"
 	"turnkeeper/internal/words"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 // A PageStore is what the page reads and writes beside the API.
 type PageStore interface {
-	Figures(ctx context.Context, window time.Duration) (storage.Figures, error)
+	Figures(ctx context.Context, window time.Duration) (operate.Figures, error)
 	OpenTurns(ctx context.Context, limit int) ([]turnkeeper.Turn, error)
 	TurnsOf(ctx context.Context, id turnkeeper.MessageID) ([]turnkeeper.Turn, error)
-	LatestReplies(ctx context.Context, p storage.Page) ([]turnkeeper.Reply, error)
+	LatestReplies(ctx context.Context, p operate.Page) ([]turnkeeper.Reply, error)
 	RetriesOf(ctx context.Context, id turnkeeper.MessageID) (as, of turnkeeper.MessageID, err error)
 	PauseSchedule(ctx context.Context, agent, name string, paused bool, reason string) error
 
-	SignIn(ctx context.Context, secret string, lifetime time.Duration) (storage.Token, string, error)
-	FindSession(ctx context.Context, session string) (storage.Token, error)
+	SignIn(ctx context.Context, secret string, lifetime time.Duration) (operate.Token, string, error)
+	FindSession(ctx context.Context, session string) (operate.Token, error)
 	SignOut(ctx context.Context, session string) error
 }
 

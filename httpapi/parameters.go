@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 // maxWait bounds ?wait=.
@@ -66,12 +66,12 @@ const (
 )
 
 // page reads what a list is asked for. cursor is the name of its parameter.
-func (c *call) page(cursor string, states ...string) (storage.Page, error) {
+func (c *call) page(cursor string, states ...string) (operate.Page, error) {
 	limit, err := c.number("limit", defaultLimit)
 	if err != nil || limit < 1 || limit > maxLimit {
-		return storage.Page{}, refusal(http.StatusBadRequest, "limit must be 1 to %d", maxLimit)
+		return operate.Page{}, refusal(http.StatusBadRequest, "limit must be 1 to %d", maxLimit)
 	}
-	p := storage.Page{Limit: int(limit), State: c.URL.Query().Get("state")}
+	p := operate.Page{Limit: int(limit), State: c.URL.Query().Get("state")}
 	if p.State != "" && !slices.Contains(states, p.State) {
 		return p, refusal(http.StatusBadRequest, "state must be one of %s", strings.Join(states, ", "))
 	}

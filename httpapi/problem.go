@@ -17,6 +17,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 // A problem is an error as RFC 9457 has it.
@@ -61,7 +62,7 @@ var conditions = []struct {
 	{turnkeeper.ErrAgentRetired, http.StatusConflict},
 	{turnkeeper.ErrKeyConflict, http.StatusConflict},
 	{turnkeeper.ErrWrongState, http.StatusConflict},
-	{storage.ErrHeldUp, http.StatusServiceUnavailable},
+	{operate.ErrHeldUp, http.StatusServiceUnavailable},
 }
 
 // problemOf is what the client is told of an error; nil: nothing any more.

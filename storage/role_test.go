@@ -10,12 +10,13 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"turnkeeper/migrations"
+	"turnkeeper/storage/storagetest"
 )
 
 // The rights that the README gives a role of an application's own do for what it says
 // of them: to send, again with the same key, and to read replies on.
 func TestARoleWithTheRightsOfTheREADME(t *testing.T) {
-	h := newHouse(t)
+	h := newEnv(t)
 	readme, err := os.ReadFile("../README.md")
 	if err != nil {
 		t.Fatal(err)
@@ -24,18 +25,18 @@ func TestARoleWithTheRightsOfTheREADME(t *testing.T) {
 	if rights == nil {
 		t.Fatal("the README has no rights")
 	}
-	role := one[string](h, "select quote_ident(current_database() || '_app')") // roles are the whole server's
-	h.exec("create role " + role)
+	role := storagetest.One[string](h, "select quote_ident(current_database() || '_app')") // roles are the whole server's
+	h.Exec("create role " + role)
 	t.Cleanup(func() {
 		if _, err := h.Pool().Exec(context.WithoutCancel(t.Context()), "drop owned by "+role+"; drop role "+role); err != nil {
 			t.Error(err)
 		}
 	})
-	h.exec(strings.ReplaceAll(string(rights[1]), " to app;", " to "+role+";"))
-	d := h.turn("x")
-	d.finish(t, "done")
+	h.Exec(strings.ReplaceAll(string(rights[1]), " to app;", " to "+role+";"))
+	d := h.Turn("x")
+	d.Finish(t, "done")
 	// A migration that replaces the function leaves the rights to it as they were.
-	h.exec("revoke execute on function turnkeeper.enqueue from public; grant execute on function turnkeeper.enqueue to " + role)
+	h.Exec("revoke execute on function turnkeeper.enqueue from public; grant execute on function turnkeeper.enqueue to " + role)
 	for _, file := range []string{"027_send.down.sql", "027_send.up.sql"} {
 		sql, err := migrations.Files.ReadFile(file)
 		if err != nil {
@@ -47,7 +48,7 @@ func TestARoleWithTheRightsOfTheREADME(t *testing.T) {
 		}); err != nil {
 			t.Fatal(file, err)
 		}
-		if acl := one[string](h, "select array_agg(case grantee when 0 then 'public' else grantee::regrole::text end)::text from pg_proc p, aclexplode(proacl) where proname = 'enqueue' and pronamespace = 'turnkeeper'::regnamespace and grantee <> grantor"); acl != "{"+role+"}" {
+		if acl := storagetest.One[string](h, "select array_agg(case grantee when 0 then 'public' else grantee::regrole::text end)::text from pg_proc p, aclexplode(proacl) where proname = 'enqueue' and pronamespace = 'turnkeeper'::regnamespace and grantee <> grantor"); acl != "{"+role+"}" {
 			t.Errorf("after %s, %s may enqueue, and only %s should", file, acl, role)
 		}
 	}
@@ -55,7 +56,7 @@ func TestARoleWithTheRightsOfTheREADME(t *testing.T) {
 		if _, err := tx.Exec(t.Context(), "set local role "+role); err != nil {
 			return err
 		}
-		const send = "select turnkeeper.enqueue('clerk', 'Order 17.', idempotency_key => 'order-17')"
+		const send = "select turnkeeper.Submit('clerk', 'Order 17.', idempotency_key => 'order-17')"
 		var first, again, replies int
 		for sql, into := range map[string]*int{send: &first, send + " as again": &again, "select count(*)::int from turnkeeper.replies_after(0)": &replies} {
 			if err := tx.QueryRow(t.Context(), sql).Scan(into); err != nil {

@@ -12,12 +12,13 @@ import (
 	"turnkeeper/internal/pgdev"
 	"turnkeeper/jobs"
 	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 // A Database is an open database: the one of DATABASE_URL, or the private one
 // under the data folder.
 type Database struct {
-	Store   *storage.Store
+	Store   *operate.Store
 	URL     string // a secret
 	Private bool   // it is ours, and stops with its last user
 
@@ -38,7 +39,7 @@ func Open(ctx context.Context, cfg *config.Config, log *zap.Logger, hook fault.H
 		}
 		db.server, db.URL, db.Private = server, server.URL(), true
 	}
-	store, err := storage.Open(ctx, storage.Options{
+	store, err := operate.Open(ctx, storage.Options{
 		URL: db.URL, MaxConns: cfg.DBPoolSize, Log: log, Mask: cfg.Masker().String, Fault: hook,
 	})
 	if err != nil {
@@ -51,7 +52,7 @@ func Open(ctx context.Context, cfg *config.Config, log *zap.Logger, hook fault.H
 // Migrate brings the schema up to date, River's tables included. It fails if tables are missing that earlier
 // migrations have made.
 func (db *Database) Migrate(ctx context.Context) ([]storage.Migration, error) {
-	applied, err := jobs.Migrate(ctx, db.Store, db.log)
+	applied, err := jobs.Migrate(ctx, db.Store.DB, db.log)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,8 @@ import (
 	"turnkeeper/jobs"
 	"turnkeeper/scheduler"
 	"turnkeeper/storage"
+	"turnkeeper/storage/grants"
+	"turnkeeper/storage/journal"
 )
 
 // Points of a worker's own life.
@@ -27,7 +29,7 @@ const (
 // FaultPoints are all points there are, in the order of a message's way.
 func FaultPoints() []string {
 	return slices.Concat(
-		storage.FaultPoints(), scheduler.FaultPoints(), jobs.FaultPoints(), agentturn.FaultPoints(), webhooks.FaultPoints(),
+		storage.FaultPoints(), grants.FaultPoints(), journal.FaultPoints(), scheduler.FaultPoints(), jobs.FaultPoints(), agentturn.FaultPoints(), webhooks.FaultPoints(),
 		[]string{pointStarting, pointReady, pointBeat, pointBeaten, pointStopping, pointDrained, pointStopped, pointNoted},
 	)
 }
