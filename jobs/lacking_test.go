@@ -76,7 +76,7 @@ func (s *site) callWorker(id turnkeeper.WorkerID, names ...string) {
 	}
 	client, err := jobs.NewClient(jobs.ClientConfig{
 		Pool: store.QueuePool(), WorkerID: id, CallSlots: 1, Calls: jobs.NewCallWorker(jobs.CallWorkerConfig{
-			DB: store.Store.DB, WorkerID: id, Tools: names, Runner: agentturn.New(agentturn.Config{Tools: registry}),
+			DB: store.DB, WorkerID: id, Tools: names, Runner: agentturn.New(agentturn.Config{Tools: registry}),
 		}),
 	})
 	if err != nil {

@@ -181,7 +181,7 @@ func (s *site) start(k kind) *process {
 	config := jobs.ClientConfig{Pool: p.store.QueuePool(), WorkerID: p.id, Slots: k.slots}
 	if k.model != nil {
 		p.worker = jobs.NewWorker(jobs.WorkerConfig{
-			DB: p.store.Store.DB, WorkerID: p.id, Bounds: bounds, Runner: agentturn.New(agentturn.Config{Models: k.model, Bounds: bounds, Budget: &jobs.Spend{Grants: p.store.Grants}}),
+			DB: p.store.DB, WorkerID: p.id, Bounds: bounds, Runner: agentturn.New(agentturn.Config{Models: k.model, Bounds: bounds, Budget: &jobs.Spend{Grants: p.store.Grants}}),
 		})
 		config.Worker = p.worker
 	}

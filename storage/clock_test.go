@@ -15,7 +15,7 @@ import (
 // setBack makes the database look as if its clock had been set back: all that
 // was written lies further in the future by that much.
 func (h *env) setBack(by time.Duration) {
-	h.t.Helper()
+	h.T.Helper()
 	for _, sql := range []string{
 		"update turnkeeper.messages set due_at = due_at + $1::interval, accepted_at = accepted_at + $1",
 		"update turnkeeper.leases set granted_at = granted_at + $1::interval, lease_until = lease_until + $1, not_before = not_before + $1",
@@ -36,20 +36,20 @@ func TestAClockSetBackHoldsNothingUp(t *testing.T) {
 			h.Submit("clerk", "", "x")
 		},
 		"a turn that was handed back": func(h *env) {
-			err := h.Turn("x").Append(h.t.Context(), turnkeeper.Entry{Outcome: &turnkeeper.Outcome{State: turnkeeper.TurnQueued}}, journal.Ending{Log: "handed_back"})
+			err := h.Turn("x").Append(h.T.Context(), turnkeeper.Entry{Outcome: &turnkeeper.Outcome{State: turnkeeper.TurnQueued}}, journal.Ending{Log: "handed_back"})
 			if err != nil {
-				h.t.Fatal(err)
+				h.T.Fatal(err)
 			}
 		},
 		"a turn of a lost worker": func(h *env) {
 			h.Lose(h.Turn("x"))
 		},
 		"a lane after a failure": func(h *env) {
-			err := h.Turn("x").Append(h.t.Context(), turnkeeper.Entry{Outcome: &turnkeeper.Outcome{
+			err := h.Turn("x").Append(h.T.Context(), turnkeeper.Entry{Outcome: &turnkeeper.Outcome{
 				State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "x", Retry: true,
 			}}, journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: 2 * time.Second})
 			if err != nil {
-				h.t.Fatal(err)
+				h.T.Fatal(err)
 			}
 		},
 	}
@@ -140,27 +140,27 @@ func TestNoDurationIsNegative(t *testing.T) {
 	k := storagetest.Key(1, 1)
 	ways := map[string]func(*env, *storagetest.Dispatch){
 		"finished": func(h *env, d *storagetest.Dispatch) {
-			d.Write(h.t, turnkeeper.Entry{
+			d.Write(h.T, turnkeeper.Entry{
 				Results: []turnkeeper.CallResult{storagetest.Result(k, "n", turnkeeper.CallSucceeded, "ok")}, Events: storagetest.Events(turnkeeper.EventToolResult),
 			})
-			d.Write(h.t, turnkeeper.Entry{Round: storagetest.Round(2), Events: storagetest.Events(turnkeeper.EventRoundStop)})
-			err := d.Append(h.t.Context(), turnkeeper.Entry{Outcome: storagetest.Succeeded("done"), Events: storagetest.Events(turnkeeper.EventTurnComplete)}, storagetest.Answered)
+			d.Write(h.T, turnkeeper.Entry{Round: storagetest.Round(2), Events: storagetest.Events(turnkeeper.EventRoundStop)})
+			err := d.Append(h.T.Context(), turnkeeper.Entry{Outcome: storagetest.Succeeded("done"), Events: storagetest.Events(turnkeeper.EventTurnComplete)}, storagetest.Answered)
 			if err != nil {
-				h.t.Fatal(err)
+				h.T.Fatal(err)
 			}
 		},
 		"lost for good": func(h *env, d *storagetest.Dispatch) {
 			h.Tick(func(ctx context.Context, tick *grants.Tick) error {
 				lost, err := tick.Lost(ctx, 1)
 				if err != nil || len(lost) != 1 {
-					h.t.Fatalf("lost are %+v, %v", lost, err)
+					h.T.Fatalf("lost are %+v, %v", lost, err)
 				}
 				return errors.Join(
 					tick.SettleCalls(ctx, lost[0].TurnID, "unknown", "not run", "not run", "ended"),
 					tick.Close(ctx, lost[0], *storagetest.Succeeded("sorry"), storagetest.Events(turnkeeper.EventTurnComplete)))
 			})
-			if err := d.Late(h.t.Context(), storagetest.Result(k, "n", turnkeeper.CallSucceeded, "late")); err != nil {
-				h.t.Fatal(err)
+			if err := d.Late(h.T.Context(), storagetest.Result(k, "n", turnkeeper.CallSucceeded, "late")); err != nil {
+				h.T.Fatal(err)
 			}
 		},
 	}

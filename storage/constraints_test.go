@@ -27,13 +27,13 @@ func TestRowRules(t *testing.T) {
 				true: {
 					"conversation=" + "repeat('x', 200)", "idempotency_key='k'", "idempotency_key=repeat('x', 200)", "priority=1000", "priority=-1000",
 					"schedule='s'", "slot=" + at, "trigger='schedule' schedule='s' slot=" + at, "state='running'",
-					"state='storagetest.Answered' closed_at=" + at, "state='failed' closed_at=" + at, "state='cancelled' closed_at=" + at, "attempts=3",
+					"state='answered' closed_at=" + at, "state='failed' closed_at=" + at, "state='cancelled' closed_at=" + at, "attempts=3",
 				},
 				false: {
 					"body=''", `body=E'\u0020\t\r\n'`, "conversation=''", "conversation=" + long, "idempotency_key=''", "idempotency_key=" + long,
 					"priority=1001", "priority=-1001", "trigger='tick'", "trigger='schedule'", "trigger='schedule' schedule='s'", "trigger='schedule' slot=" + at,
 					"schedule='s' slot=" + at, "state='done'", "state='done' closed_at=" + at, "state='waiting' closed_at=" + at, "state='running' closed_at=" + at,
-					"state='storagetest.Answered'", "state='failed'", "state='cancelled'", "attempts=-1",
+					"state='answered'", "state='failed'", "state='cancelled'", "attempts=-1",
 				},
 			},
 		},

@@ -187,18 +187,18 @@ func TestEnqueueBySQLRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct{ sql, code string }{
-		"null body":           {"select turnkeeper.Submit('clerk', null)", "TK003"},
-		"blank body":          {`select turnkeeper.Submit('clerk', E' \n\t')`, "TK003"},
-		"too long":            {"select turnkeeper.Submit('clerk', repeat('x', 65537))", "TK004"},
-		"long key":            {"select turnkeeper.Submit('clerk', 'x', idempotency_key => repeat('x', 201))", "TK004"},
-		"long conversation":   {"select turnkeeper.Submit('clerk', 'x', repeat('x', 201))", "TK004"},
-		"priority":            {"select turnkeeper.Submit('clerk', 'x', priority => 1001)", "TK004"},
-		"too far ahead":       {"select turnkeeper.Submit('clerk', 'x', due_at => now() + interval '3661 days')", "TK004"},
-		"never due":           {"select turnkeeper.Submit('clerk', 'x', due_at => 'infinity')", "TK004"},
-		"retired agent":       {"select turnkeeper.Submit('desk', 'x', idempotency_key => 'new')", "TK010"},
-		"unknown agent":       {"select turnkeeper.Submit('nobody', 'x')", "TK005"},
-		"null agent":          {"select turnkeeper.Submit(null, 'x')", "TK005"},
-		"key conflict itself": {"select turnkeeper.Submit('clerk', v, idempotency_key => 'same') from (values ('a'), ('b')) t(v)", "TK006"},
+		"null body":           {"select turnkeeper.enqueue('clerk', null)", "TK003"},
+		"blank body":          {`select turnkeeper.enqueue('clerk', E' \n\t')`, "TK003"},
+		"too long":            {"select turnkeeper.enqueue('clerk', repeat('x', 65537))", "TK004"},
+		"long key":            {"select turnkeeper.enqueue('clerk', 'x', idempotency_key => repeat('x', 201))", "TK004"},
+		"long conversation":   {"select turnkeeper.enqueue('clerk', 'x', repeat('x', 201))", "TK004"},
+		"priority":            {"select turnkeeper.enqueue('clerk', 'x', priority => 1001)", "TK004"},
+		"too far ahead":       {"select turnkeeper.enqueue('clerk', 'x', due_at => now() + interval '3661 days')", "TK004"},
+		"never due":           {"select turnkeeper.enqueue('clerk', 'x', due_at => 'infinity')", "TK004"},
+		"retired agent":       {"select turnkeeper.enqueue('desk', 'x', idempotency_key => 'new')", "TK010"},
+		"unknown agent":       {"select turnkeeper.enqueue('nobody', 'x')", "TK005"},
+		"null agent":          {"select turnkeeper.enqueue(null, 'x')", "TK005"},
+		"key conflict itself": {"select turnkeeper.enqueue('clerk', v, idempotency_key => 'same') from (values ('a'), ('b')) t(v)", "TK006"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := h.Pool().Exec(t.Context(), c.sql)
@@ -218,7 +218,7 @@ func TestEnqueueInAnApplicationsTransaction(t *testing.T) {
 	undone := errors.New("undone")
 	for _, end := range []error{undone, nil} {
 		err := pgx.BeginFunc(t.Context(), h.Pool(), func(tx pgx.Tx) error {
-			if _, err := tx.Exec(t.Context(), "insert into orders values (1, turnkeeper.Submit('clerk', 'order 1', idempotency_key => 'order-1'))"); err != nil {
+			if _, err := tx.Exec(t.Context(), "insert into orders values (1, turnkeeper.enqueue('clerk', 'order 1', idempotency_key => 'order-1'))"); err != nil {
 				return err
 			}
 			return end
@@ -244,7 +244,7 @@ func TestOpenApplicationTransactionBlocksNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = tx.Rollback(context.Background()) }()
-	if _, err := tx.Exec(t.Context(), "select turnkeeper.Submit('clerk', 'not yet', idempotency_key => 'mine')"); err != nil {
+	if _, err := tx.Exec(t.Context(), "select turnkeeper.enqueue('clerk', 'not yet', idempotency_key => 'mine')"); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), storagetest.Patience)
@@ -325,7 +325,7 @@ func TestAcceptTellsRepeats(t *testing.T) {
 
 // TestUnknownAgentIsToldOfTheKnown asks for an agent while none is registered, and while two are.
 func TestUnknownAgentIsToldOfTheKnown(t *testing.T) {
-	h := &env{storagetest.Open(t, storagetest.URL(t)), t}
+	h := &env{storagetest.Open(t, storagetest.URL(t))}
 	for _, want := range []string{"no agent is registered yet", "the registered agents are clerk, desk"} {
 		_, err := h.Enqueue(t.Context(), turnkeeper.Submission{Agent: "nobody", Body: "x"})
 		if !errors.Is(err, turnkeeper.ErrUnknownAgent) || !strings.Contains(err.Error(), want) {
@@ -350,7 +350,7 @@ func TestAnUnansweredEnqueue(t *testing.T) {
 			p.CutNext(c.cut, func(sent storagetest.Sent) bool { return sent.Has("name: Enqueue") })
 			message := turnkeeper.Submission{Agent: "clerk", Body: "Hello", Key: "k"}
 			_, err := far.Enqueue(t.Context(), message)
-			if !storage.Unanswered(err) || err.Error() != "the connection to the database broke before it storagetest.Answered" {
+			if !storage.Unanswered(err) || err.Error() != "the connection to the database broke before it answered" {
 				t.Errorf("error %v", err)
 			}
 			if n := storagetest.One[int](h, "select count(*) from turnkeeper.messages"); n != c.accepted {

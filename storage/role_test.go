@@ -56,7 +56,7 @@ func TestARoleWithTheRightsOfTheREADME(t *testing.T) {
 		if _, err := tx.Exec(t.Context(), "set local role "+role); err != nil {
 			return err
 		}
-		const send = "select turnkeeper.Submit('clerk', 'Order 17.', idempotency_key => 'order-17')"
+		const send = "select turnkeeper.enqueue('clerk', 'Order 17.', idempotency_key => 'order-17')"
 		var first, again, replies int
 		for sql, into := range map[string]*int{send: &first, send + " as again": &again, "select count(*)::int from turnkeeper.replies_after(0)": &replies} {
 			if err := tx.QueryRow(t.Context(), sql).Scan(into); err != nil {

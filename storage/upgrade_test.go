@@ -105,7 +105,7 @@ func TestADatabaseThatANewerProgramMigrated(t *testing.T) {
 // A database that was migrated before the record had the column.
 func TestTheRecordOfMigrationsIsWidened(t *testing.T) {
 	url := storagetest.URL(t)
-	h := &env{storagetest.Open(t, url), t}
+	h := &env{storagetest.Open(t, url)}
 	h.Exec("alter table turnkeeper.schema_migrations drop column oldest_program")
 	all, err := h.Migrations(t.Context())
 	if err != nil || storage.CheckCompatible(all) != nil || all[0].Newer {
@@ -203,7 +203,7 @@ func TestAJournalOfANewerProgramIsNotRead(t *testing.T) {
 
 // offers are the open turns that can be granted.
 func (h *env) offers() (ready []turnkeeper.Ready) {
-	h.t.Helper()
+	h.T.Helper()
 	h.Tick(func(ctx context.Context, tick *grants.Tick) (err error) {
 		ready, err = tick.ReadyTurns(ctx, 10, nil)
 		return err
@@ -214,10 +214,10 @@ func (h *env) offers() (ready []turnkeeper.Ready) {
 // offered fails the test unless one turn is offered to the worker by name; empty:
 // none is offered at all.
 func (h *env) offered(worker turnkeeper.WorkerID) {
-	h.t.Helper()
+	h.T.Helper()
 	switch offers := h.offers(); {
 	case worker == "" && len(offers) != 0, worker != "" && (len(offers) != 1 || offers[0].WorkerID != worker):
-		h.t.Errorf("offered are %+v, it should be to %q", offers, worker)
+		h.T.Errorf("offered are %+v, it should be to %q", offers, worker)
 	}
 }
 

@@ -101,9 +101,9 @@ var targets = []Target{
 	{
 		Name: "memory",
 		Go: []Code{
-			{File: "internal/memory/settle.go"}, {File: "internal/memory/journal.go"}, {File: "internal/memory/entry.go"},
+			{File: "internal/memory/commit_retry.go"}, {File: "internal/memory/journal.go"}, {File: "internal/memory/entry.go"},
 			{File: "internal/memory/end.go"}, {File: "internal/memory/grant.go"}, {File: "internal/memory/tick.go"},
-			{File: "internal/memory/elsewhere.go"}, {File: "internal/memory/cancel.go"},
+			{File: "internal/memory/detached.go"}, {File: "internal/memory/cancel.go"},
 		},
 		Tests: []string{"./internal/memory", "./internal/simulation", "./turnkeepertest"},
 	},

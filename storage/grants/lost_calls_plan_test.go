@@ -13,13 +13,13 @@ import (
 // pourWaiting makes ten thousand turns that wait for detached calls, a few of which
 // run, beside as many that are long done.
 func pourWaiting(h *env) {
-	h.t.Helper()
+	h.T.Helper()
 	h.NeverAnalyzed()
 	h.Waiting("c0") // as the program makes one: the others are made after it
 	for what, ids := range map[string]string{"done": "2, 10000", "waiting": "10001, 20000"} {
 		h.Exec(strings.NewReplacer("$IDS", ids, "$DONE", map[string]string{"done": "true", "waiting": "false"}[what]).Replace(`
 			insert into turnkeeper.messages (id, agent, conversation, lane, body, state, closed_at, turn_id) overriding system value
-			select i, 'desk', 'c' || i, 'desk/c' || i, 'x', case when $DONE then 'storagetest.Answered' else 'running' end, case when $DONE then now() end, i from generate_series($IDS) i;
+			select i, 'desk', 'c' || i, 'desk/c' || i, 'x', case when $DONE then 'answered' else 'running' end, case when $DONE then now() end, i from generate_series($IDS) i;
 			insert into turnkeeper.leases (lane, agent, token) select 'desk/c' || i, 'desk', 1 from generate_series($IDS) i;
 			insert into turnkeeper.turns (id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, entries, ended_at, stop_reason)
 			select i, i, 1, 'desk', 'c' || i, 'desk/c' || i, 'message', repeat('0', 64), case when $DONE then 'succeeded' else 'waiting' end, 1, 3,

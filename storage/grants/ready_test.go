@@ -21,11 +21,11 @@ import (
 // readyMessages are the conversations whose heads a tick would grant, by the statement for short queues
 // and by the general one. Where agents are held, both are by the general one.
 func (h *env) readyMessages(limit int, held ...string) (short, general string) {
-	h.t.Helper()
+	h.T.Helper()
 	ask := func(ctx context.Context, tick *grants.Tick) string {
 		ready, err := tick.ReadyMessages(ctx, limit, held)
 		if err != nil {
-			h.t.Fatal(err)
+			h.T.Fatal(err)
 		}
 		var names []string
 		for _, r := range ready {
@@ -85,7 +85,7 @@ func TestWhichMessagesAreReady(t *testing.T) {
 	h.Exec("update turnkeeper.messages set due_at = clock_timestamp() + interval '1 h' where conversation in ('later', 'later-once')")
 	h.Exec("update turnkeeper.messages set accepted_at = due_at where conversation = 'later-once'") // by a clock that was set back since
 	h.Exec("update turnkeeper.messages set state = 'running' where conversation = 'running'")
-	h.Exec("update turnkeeper.messages set state = 'storagetest.Answered', closed_at = clock_timestamp() where conversation = 'storagetest.Answered'")
+	h.Exec("update turnkeeper.messages set state = 'answered', closed_at = clock_timestamp() where conversation = 'answered'")
 	for limit, want := range map[int]string{100: "ended free paused paused-oddly later-once", 2: "ended free"} {
 		short, general := h.readyMessages(limit)
 		if short != want || general != want {

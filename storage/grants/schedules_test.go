@@ -19,17 +19,17 @@ import (
 var morning = turnkeeper.Schedule{Name: "morning", Cron: "0 6 * * *", TimeZone: "Europe/Berlin", Conversation: "main", Message: "Wake up."}
 
 func (h *env) schedule() turnkeeper.Schedule {
-	h.t.Helper()
-	all, err := h.Schedules(h.t.Context())
+	h.T.Helper()
+	all, err := h.Schedules(h.T.Context())
 	if err != nil || len(all) != 1 {
-		h.t.Fatalf("schedules %v, error %v", all, err)
+		h.T.Fatalf("schedules %v, error %v", all, err)
 	}
 	return all[0]
 }
 
 // due are the schedules that a tick would look at, each moved on by decide.
 func (h *env) due(decide func(turnkeeper.DueSchedule) turnkeeper.SlotDecision) (crons []string) {
-	h.t.Helper()
+	h.T.Helper()
 	h.Tick(func(ctx context.Context, tick *grants.Tick) error {
 		due, err := tick.DueSchedules(ctx, 10)
 		for _, d := range due {

@@ -15,7 +15,7 @@ import (
 )
 
 func (h *env) spent(scope string) (tokens, calls int64) {
-	h.t.Helper()
+	h.T.Helper()
 	return storagetest.One[int64](h, "select coalesce(sum(tokens), 0)::bigint from turnkeeper.spend where scope = $1", scope),
 		storagetest.One[int64](h, "select coalesce(sum(calls), 0)::bigint from turnkeeper.spend where scope = $1", scope)
 }
@@ -109,14 +109,14 @@ func TestSettledSpend(t *testing.T) {
 
 // spending is what each scope has taken today, and at an earlier day, beside the reservations.
 func (h *env) spending() map[string]string {
-	h.t.Helper()
-	rows, _ := h.Pool().Query(h.t.Context(), `
+	h.T.Helper()
+	rows, _ := h.Pool().Query(h.T.Context(), `
 		select scope || case when period = '2020-01-01' then ' before' else '' end, format('%s in %s', sum(tokens), sum(calls)) from turnkeeper.spend group by 1
 		union all select format('reservation %s', id), (to_jsonb(r) - 'settled_at')::text from turnkeeper.spend_reservations r`)
 	all := map[string]string{}
 	var name, row string
 	if _, err := pgx.ForEachRow(rows, []any{&name, &row}, func() error { all[name] = row; return nil }); err != nil {
-		h.t.Fatal(err)
+		h.T.Fatal(err)
 	}
 	return all
 }

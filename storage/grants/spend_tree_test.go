@@ -78,23 +78,23 @@ func TestSpendOfATreeOutlivesAFailedRoot(t *testing.T) {
 
 // below has a turn give work to the desk, and takes the turn of that.
 func (h *env) below(d *storagetest.Dispatch, k turnkeeper.CallKey, limits turnkeeper.TreeLimits) *storagetest.Dispatch {
-	h.t.Helper()
-	d.Write(h.t, turnkeeper.Entry{Round: storagetest.Round(k.Round, turnkeeper.EffectOnce), Events: storagetest.Events(turnkeeper.EventTurnStart)})
-	message, err := d.NewMessage(h.t.Context())
+	h.T.Helper()
+	d.Write(h.T, turnkeeper.Entry{Round: storagetest.Round(k.Round, turnkeeper.EffectOnce), Events: storagetest.Events(turnkeeper.EventTurnStart)})
+	message, err := d.NewMessage(h.T.Context())
 	if err != nil {
-		h.t.Fatal(err)
+		h.T.Fatal(err)
 	}
 	s := storagetest.Start(k, "spawn", 1, turnkeeper.EffectOnce)
 	s.Spawn = &turnkeeper.Spawn{
 		Message: message, Agent: "desk", Task: "look it up", Root: d.Grant.TurnID, Limits: limits, Within: time.Hour,
 		Agents: []string{d.Record.Turn.Agent, "desk"},
 	}
-	d.Write(h.t, turnkeeper.Entry{
+	d.Write(h.T, turnkeeper.Entry{
 		Starts: []turnkeeper.CallStart{s}, Results: []turnkeeper.CallResult{storagetest.Result(k, s.Nonce, turnkeeper.CallRunning, "not yet")},
 	})
 	all := h.Dispatch("worker-2")
 	if len(all) != 1 || all[0].Record.Message.ID != message {
-		h.t.Fatalf("dispatched %d turns, want the sub-agent's", len(all))
+		h.T.Fatalf("dispatched %d turns, want the sub-agent's", len(all))
 	}
 	return all[0]
 }

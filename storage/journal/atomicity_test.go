@@ -26,13 +26,13 @@ func TestABystanderSeesAllOrNothing(t *testing.T) {
 		{
 			"the end", scene.calls, "select from turnkeeper.river_job where id = (select job_id from turnkeeper.turns where id = $1) for update",
 			func(s scene) error {
-				return s.Append(s.t.Context(), turnkeeper.Entry{Outcome: storagetest.Succeeded("done"), Events: storagetest.Events(turnkeeper.EventTurnComplete)}, storagetest.Answered)
+				return s.Append(s.T.Context(), turnkeeper.Entry{Outcome: storagetest.Succeeded("done"), Events: storagetest.Events(turnkeeper.EventTurnComplete)}, storagetest.Answered)
 			}, 7,
 		},
 		{
 			"a step", scene.calls, "select from turnkeeper.calls where turn_id = $1 and round = 1 and ordinal = 2 for update",
 			func(s scene) error {
-				return s.Append(s.t.Context(), turnkeeper.Entry{
+				return s.Append(s.T.Context(), turnkeeper.Entry{
 					Round: storagetest.Round(3), Events: storagetest.Events(turnkeeper.EventRoundStart), Starts: []turnkeeper.CallStart{storagetest.Start(storagetest.Key(1, 2), "n", 1, turnkeeper.EffectOnce)},
 				}, journal.Ending{})
 			}, 5,
@@ -41,22 +41,22 @@ func TestABystanderSeesAllOrNothing(t *testing.T) {
 			"an arrival", func(s scene) { s.open(); s.claim("w") },
 			"select from turnkeeper.river_job where id = (select job_id from turnkeeper.detached_calls where turn_id = $1 and round = 1 and ordinal = 1) for update",
 			func(s scene) error {
-				return s.Arrive(s.t.Context(), s.claimed(), storagetest.Result(storagetest.Key(1, 1), s.nonce(1, 1), turnkeeper.CallSucceeded, "ok"))
+				return s.Arrive(s.T.Context(), s.claimed(), storagetest.Result(storagetest.Key(1, 1), s.nonce(1, 1), turnkeeper.CallSucceeded, "ok"))
 			}, 4,
 		},
 		{
 			"a cancellation", func(s scene) { s.calls(); s.Lose(s.Dispatch) },
 			"select from turnkeeper.messages where id = (select message_id from turnkeeper.turns where id = $1) for update",
 			func(s scene) error {
-				_, err := s.CancelTurn(s.t.Context(), s.Grant.TurnID, "enough")
+				_, err := s.CancelTurn(s.T.Context(), s.Grant.TurnID, "enough")
 				return err
 			}, 8,
 		},
 		{
-			"a grant", func(s scene) { s.Finish(s.t, "done"); s.Submit("desk", "it", "again") },
+			"a grant", func(s scene) { s.Finish(s.T, "done"); s.Submit("desk", "it", "again") },
 			"select from turnkeeper.messages where state = 'waiting' and $1 > 0 for update",
 			func(s scene) error {
-				ctx := s.t.Context()
+				ctx := s.T.Context()
 				return s.InTick(ctx, func(tick *grants.Tick) error {
 					if _, _, err := tick.Look(ctx); err != nil {
 						return err
@@ -72,7 +72,7 @@ func TestABystanderSeesAllOrNothing(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := newEnv(t)
-			h.t = t
+			h.T = t
 			h.Submit("desk", "it", "x")
 			s := scene{h, h.Dispatch("worker-1")[0]}
 			c.before(s)

@@ -13,10 +13,6 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-func plannedRound() turnkeeper.Entry {
-	return turnkeeper.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce)}
-}
-
 // twoTurns are turns of the desk with two rounds of two calls each, of which the first is started.
 func twoTurns(t *testing.T) (h *env, it, other scene) {
 	h = newEnv(t)
@@ -112,17 +108,17 @@ func TestStartsAndAnswersThatAreRefused(t *testing.T) {
 	starts := func(s ...turnkeeper.CallStart) turnkeeper.Entry { return turnkeeper.Entry{Starts: s} }
 	results := func(r ...turnkeeper.CallResult) turnkeeper.Entry { return turnkeeper.Entry{Results: r} }
 	for name, e := range map[string]turnkeeper.Entry{
-		"a start of a started call":                 starts(storagetest.Start(storagetest.Key(1, 1), "a", 1, turnkeeper.EffectOnce)),
-		"a second start of effect once":             starts(storagetest.Start(storagetest.Key(1, 1), "b", 2, turnkeeper.EffectOnce)),
-		"a start that leaves one out":               starts(storagetest.Start(storagetest.Key(1, 2), "c", 2, turnkeeper.EffectKeyed)),
-		"a start of a skipped call":                 starts(storagetest.Start(storagetest.Key(2, 2), "d", 1, turnkeeper.EffectOnce)),
-		"a start of no call":                        starts(storagetest.Start(storagetest.Key(3, 1), "e", 1, turnkeeper.EffectOnce)),
-		"a start beside one of no call":             starts(storagetest.Start(storagetest.Key(1, 2), "f", 1, turnkeeper.EffectOnce), storagetest.Start(storagetest.Key(1, 3), "g", 1, turnkeeper.EffectOnce)),
-		"an answer to another turn's start":         results(storagetest.Result(storagetest.Key(1, 1), other.nonce(1, 1), turnkeeper.CallSucceeded, "x")),
-		"an answer to another start":                results(storagetest.Result(storagetest.Key(1, 1), it.nonce(2, 1), turnkeeper.CallSucceeded, "x")),
-		"an answer without a start":                 results(storagetest.Result(storagetest.Key(1, 1), "", turnkeeper.CallSucceeded, "x")),
-		"an answer to an storagetest.Answered call": results(skipped),
-		"an answer to no call":                      results(storagetest.Result(storagetest.Key(1, 3), it.nonce(1, 1), turnkeeper.CallSucceeded, "x")),
+		"a start of a started call":         starts(storagetest.Start(storagetest.Key(1, 1), "a", 1, turnkeeper.EffectOnce)),
+		"a second start of effect once":     starts(storagetest.Start(storagetest.Key(1, 1), "b", 2, turnkeeper.EffectOnce)),
+		"a start that leaves one out":       starts(storagetest.Start(storagetest.Key(1, 2), "c", 2, turnkeeper.EffectKeyed)),
+		"a start of a skipped call":         starts(storagetest.Start(storagetest.Key(2, 2), "d", 1, turnkeeper.EffectOnce)),
+		"a start of no call":                starts(storagetest.Start(storagetest.Key(3, 1), "e", 1, turnkeeper.EffectOnce)),
+		"a start beside one of no call":     starts(storagetest.Start(storagetest.Key(1, 2), "f", 1, turnkeeper.EffectOnce), storagetest.Start(storagetest.Key(1, 3), "g", 1, turnkeeper.EffectOnce)),
+		"an answer to another turn's start": results(storagetest.Result(storagetest.Key(1, 1), other.nonce(1, 1), turnkeeper.CallSucceeded, "x")),
+		"an answer to another start":        results(storagetest.Result(storagetest.Key(1, 1), it.nonce(2, 1), turnkeeper.CallSucceeded, "x")),
+		"an answer without a start":         results(storagetest.Result(storagetest.Key(1, 1), "", turnkeeper.CallSucceeded, "x")),
+		"an answer to an answered call":     results(skipped),
+		"an answer to no call":              results(storagetest.Result(storagetest.Key(1, 3), it.nonce(1, 1), turnkeeper.CallSucceeded, "x")),
 	} {
 		// Another start of effect once is refused by the table.
 		err := it.Append(t.Context(), e, journal.Ending{})

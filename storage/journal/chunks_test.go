@@ -20,20 +20,20 @@ const chunkBytes = turnkeeper.OutputChunkBytes
 
 // store stores an output as the result of a call of a turn of its own.
 func (h *env) store(o turnkeeper.Output) turnkeeper.TurnID {
-	h.t.Helper()
+	h.T.Helper()
 	d := h.Turn(string("with " + o.ID))
 	r := storagetest.Round(1, turnkeeper.EffectNone)
-	d.Write(h.t, turnkeeper.Entry{Round: r})
+	d.Write(h.T, turnkeeper.Entry{Round: r})
 	read := storagetest.Result(r.Calls[0].Key, "", turnkeeper.CallSucceeded, "cut")
 	o.Chars, o.SizeBytes = int64(utf8.RuneCountInString(o.Text)), int64(len(o.Text)+len(o.Bytes))
 	read.Output = &o
-	d.Write(h.t, turnkeeper.Entry{Results: []turnkeeper.CallResult{read}})
-	d.Finish(h.t, "done")
+	d.Write(h.T, turnkeeper.Entry{Results: []turnkeeper.CallResult{read}})
+	d.Finish(h.T, "done")
 	return d.Grant.TurnID
 }
 
 func (h *env) chunks(id string) int {
-	h.t.Helper()
+	h.T.Helper()
 	return storagetest.One[int](h, "select count(*) from turnkeeper.output_chunks where output_id = $1", id)
 }
 

@@ -534,7 +534,7 @@ func TestWhatATurnLeavesOfItsArrivals(t *testing.T) {
 		},
 		"it is cancelled": {
 			func(s scene) {
-				_, err := s.CancelTurn(s.t.Context(), s.Grant.TurnID, "")
+				_, err := s.CancelTurn(s.T.Context(), s.Grant.TurnID, "")
 				s.must(err)
 			},
 			[]turnkeeper.ToolCall{{State: turnkeeper.CallCancelled, Preview: had + "."}, {State: turnkeeper.CallCancelled, Preview: had + ". It may or may not have happened."}},

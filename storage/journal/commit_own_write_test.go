@@ -81,7 +81,7 @@ func TestLostAnswerAndATakeOver(t *testing.T) {
 			planned("{}", "n"), func(h *env, d *storagetest.Dispatch) { h.Again(d, "worker-2") }, turnkeeper.ErrFenced,
 		},
 		"a start, and another has written": {planned("{}", "n"), func(h *env, d *storagetest.Dispatch) {
-			h.Again(d, "worker-2").Write(h.t.(*testing.T), turnkeeper.Entry{Verdicts: []turnkeeper.CallResult{
+			h.Again(d, "worker-2").Write(h.T.(*testing.T), turnkeeper.Entry{Verdicts: []turnkeeper.CallResult{
 				{Key: storagetest.Key(1, 1), State: turnkeeper.CallUnknown, Shown: "?"},
 			}})
 		}, turnkeeper.ErrFenced},
@@ -90,12 +90,12 @@ func TestLostAnswerAndATakeOver(t *testing.T) {
 			handedBack, func(h *env, _ *storagetest.Dispatch) { h.Dispatch("worker-2") }, nil,
 		},
 		"an end, and another has written": {handedBack, func(h *env, _ *storagetest.Dispatch) {
-			h.Dispatch("worker-2")[0].Write(h.t.(*testing.T), turnkeeper.Entry{Round: storagetest.Round(1)})
+			h.Dispatch("worker-2")[0].Write(h.T.(*testing.T), turnkeeper.Entry{Round: storagetest.Round(1)})
 		}, turnkeeper.ErrFenced},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h, p, d := overProxy(t)
-			h.t = t
+			h.T = t
 			between(p, storagetest.Unanswer, func() { c.others(h, d) })
 			if err := d.Append(t.Context(), c.entry, journal.Ending{Log: "handed_back", Message: turnkeeper.MessageAnswered}); !errors.Is(err, c.want) {
 				t.Errorf("the write whose answer was lost: %v, want %v", err, c.want)

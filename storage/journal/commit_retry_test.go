@@ -246,7 +246,7 @@ func TestServerRestartsWhileAppendWaits(t *testing.T) {
 		return server
 	}
 	server := open()
-	h := &env{storagetest.Open(t, server.URL()), t}
+	h := &env{storagetest.Open(t, server.URL())}
 	if _, err := storagetest.Migrate(t.Context(), h.Store.DB); err != nil {
 		t.Fatal(err)
 	}

@@ -33,7 +33,7 @@ func TestEachConditionOfTheFence(t *testing.T) {
 	h := newEnv(t)
 	for _, f := range facts {
 		t.Run(f.name, func(t *testing.T) {
-			h.t = t
+			h.T = t
 			h.Submit("desk", f.name, "x")
 			d := h.Dispatch("worker-1")[0]
 			d.Write(t, turnkeeper.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce)})
@@ -53,7 +53,7 @@ func TestEachConditionOfTheFence(t *testing.T) {
 			}
 		})
 	}
-	h.t = t
+	h.T = t
 }
 
 // TestBindGrantChecks binds a grant while one fact is not what the job says.
@@ -63,7 +63,7 @@ func TestBindGrantChecks(t *testing.T) {
 		"another grant": "grant_id = gen_random_uuid()", "a queued turn": "state = 'queued'", "a waiting turn": "state = 'waiting'",
 	} {
 		t.Run(name, func(t *testing.T) {
-			h.t = t
+			h.T = t
 			h.Submit("desk", name, "x")
 			d := h.Dispatch("")[0]
 			h.Exec("update turnkeeper.turns set "+change+" where id = $1", d.Grant.TurnID)
@@ -75,7 +75,7 @@ func TestBindGrantChecks(t *testing.T) {
 			}
 		})
 	}
-	h.t = t
+	h.T = t
 }
 
 // TestTheSecondBindingChangesNothing lets a second worker ask for a grant that is bound.

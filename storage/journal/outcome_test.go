@@ -42,14 +42,14 @@ type after struct {
 }
 
 func (h *env) after(d *storagetest.Dispatch) after {
-	h.t.Helper()
-	view, err := h.ViewTurn(h.t.Context(), d.Grant.TurnID)
+	h.T.Helper()
+	view, err := h.ViewTurn(h.T.Context(), d.Grant.TurnID)
 	if err != nil {
-		h.t.Fatal(err)
+		h.T.Fatal(err)
 	}
-	lanes, err := h.Lanes(h.t.Context(), operate.Page{Agent: view.Turn.Agent})
+	lanes, err := h.Lanes(h.T.Context(), operate.Page{Agent: view.Turn.Agent})
 	if err != nil || len(lanes) != 1 {
-		h.t.Fatalf("lanes %v, error %v", lanes, err)
+		h.T.Fatalf("lanes %v, error %v", lanes, err)
 	}
 	last := view.Dispatches[len(view.Dispatches)-1]
 	span := func(at time.Time) time.Duration {
@@ -120,11 +120,11 @@ func TestOutcomes(t *testing.T) {
 		},
 		"failed for good": {
 			failuresBefore: 2,
-			outcome:        turnkeeper.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "no", Reply: "could not be storagetest.Answered"},
+			outcome:        turnkeeper.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "no", Reply: "could not be answered"},
 			ending:         journal.Ending{Message: turnkeeper.MessageFailed, Log: "finished", LaneBackoff: 8 * time.Second},
 			want: after{
 				Turn: turnkeeper.TurnFailed, Stop: turnkeeper.StopInferenceError, TurnEnded: true, Message: turnkeeper.MessageFailed, Closed: true,
-				LastError: "no", Reply: "could not be storagetest.Answered", Outcome: turnkeeper.TurnFailed, Failures: 3, LaneWaits: 8 * time.Second,
+				LastError: "no", Reply: "could not be answered", Outcome: turnkeeper.TurnFailed, Failures: 3, LaneWaits: 8 * time.Second,
 				Log: "finished", GrantKept: true,
 			},
 		},
@@ -246,7 +246,7 @@ func TestACancellationMeetsTheEndOfADispatch(t *testing.T) {
 		"waits":             {turnkeeper.Outcome{State: turnkeeper.TurnWaiting}, journal.Ending{Log: "waiting"}, "waiting running", "cancelled cancelled"},
 		"fails, once":       {failed, again, "failed waiting", "failed cancelled"},
 		"fails for good":    {failed, journal.Ending{Message: turnkeeper.MessageFailed, Log: "finished"}, "failed failed", "failed failed"},
-		"succeeds after it": {*storagetest.Succeeded("done"), storagetest.Answered, "succeeded storagetest.Answered", "succeeded storagetest.Answered"},
+		"succeeds after it": {*storagetest.Succeeded("done"), storagetest.Answered, "succeeded answered", "succeeded answered"},
 	} {
 		for _, asked := range []bool{false, true} {
 			conversation := fmt.Sprint(name, asked)

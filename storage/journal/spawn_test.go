@@ -17,20 +17,20 @@ import (
 
 // spawn gives work to an agent by a planned call of effect keyed.
 func (s scene) spawn(k turnkeeper.CallKey, agent, task string) turnkeeper.MessageID {
-	s.t.Helper()
+	s.T.Helper()
 	return s.spawnIn(turnkeeper.TreeLimits{MaxDepth: 3, MaxAgents: 9}, k, agent, task, "")
 }
 
 func (s scene) spawnIn(limits turnkeeper.TreeLimits, k turnkeeper.CallKey, agent, task, trace string) turnkeeper.MessageID {
-	s.t.Helper()
-	message, err := s.NewMessage(s.t.Context())
+	s.T.Helper()
+	message, err := s.NewMessage(s.T.Context())
 	s.must(err)
 	begun := storagetest.Start(k, s.nonce(k.Round, k.Ordinal), 1, turnkeeper.EffectKeyed)
 	begun.Spawn = &turnkeeper.Spawn{
 		Message: message, Agent: agent, Task: task, Root: s.Grant.TurnID, Limits: limits, Within: time.Hour,
 		Agents: []string{s.Record.Turn.Agent, agent}, TraceParent: trace,
 	}
-	s.Write(s.t, turnkeeper.Entry{
+	s.Write(s.T, turnkeeper.Entry{
 		Starts: []turnkeeper.CallStart{begun}, Results: []turnkeeper.CallResult{storagetest.Result(k, begun.Nonce, turnkeeper.CallRunning, "not yet")},
 	})
 	return message
@@ -79,7 +79,7 @@ func families(t *testing.T, later ...turnkeeper.CallKey) (h *env, it, other fami
 
 // changed are the rows of the family's turn that a thing changes, and how many others it does.
 func (f family) changed(do func()) (own string, others int) {
-	f.t.Helper()
+	f.T.Helper()
 	before := f.Rows()
 	do()
 	var names []string
@@ -96,7 +96,7 @@ func (f family) changed(do func()) (own string, others int) {
 }
 
 func (f family) settle(timely bool) (n int) {
-	f.t.Helper()
+	f.T.Helper()
 	f.Tick(func(ctx context.Context, tick *grants.Tick) (err error) {
 		n, err = tick.SettleSpawned(ctx, timely, 100)
 		return err
@@ -106,7 +106,7 @@ func (f family) settle(timely bool) (n int) {
 
 // spawned is a column of the family's row for a call, as text.
 func (f family) spawned(k turnkeeper.CallKey, column string) string {
-	f.t.Helper()
+	f.T.Helper()
 	return storagetest.One[string](f.env, "select coalesce(("+column+")::text, '') from turnkeeper.spawned_calls where turn_id = $1 and round = $2 and ordinal = $3", f.Grant.TurnID, k.Round, k.Ordinal)
 }
 

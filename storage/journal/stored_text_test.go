@@ -132,9 +132,9 @@ func FuzzStorable(f *testing.F) {
 	}
 	h := newEnv(f)
 	f.Fuzz(func(t *testing.T, text string) {
-		own := *h
-		own.t = t
-		checkStored(t, &own, text)
+		own := *h.DB
+		own.T = t
+		checkStored(t, &env{&own}, text)
 	})
 }
 
@@ -201,7 +201,7 @@ func TestMaskedTextReachesNoTable(t *testing.T) {
 }
 
 func tables(h *env) (names []string) {
-	h.t.Helper()
+	h.T.Helper()
 	all := storagetest.One[string](h, "select string_agg(relname, ' ') from pg_class where relnamespace = 'turnkeeper'::regnamespace and relkind = 'r'")
 	return strings.Fields(all)
 }

@@ -27,7 +27,7 @@ func TestEnqueueKeepsTraceContextsOnly(t *testing.T) {
 		if _, ok := turnkeeper.ParseTraceParent(text); ok && len(text) <= 256 {
 			want = text
 		}
-		id := storagetest.One[int64](h, "select turnkeeper.Submit('clerk', 'x', trace_parent => $1)", text)
+		id := storagetest.One[int64](h, "select turnkeeper.enqueue('clerk', 'x', trace_parent => $1)", text)
 		got := storagetest.One[string](h, "select coalesce(trace_parent, '') from turnkeeper.messages where id = $1", id)
 		if got != want {
 			t.Errorf("of %q is kept %q, want %q", text, got, want)

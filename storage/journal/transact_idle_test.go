@@ -47,7 +47,7 @@ func TestTransactionalToolMayWaitForAsLongAsItMayRun(t *testing.T) {
 
 // awaitIdle returns when a session has been left alone for that long, or is gone.
 func (h *env) awaitIdle(session uint32, long time.Duration) {
-	h.t.Helper()
+	h.T.Helper()
 	const waits = "select exists(select from pg_stat_activity, pg_sleep(0.02) where pid = $1 and clock_timestamp() - state_change < $2)"
 	for storagetest.One[bool](h, waits, session, long) {
 		// The database's clock is what is waited for.

@@ -189,15 +189,15 @@ func TestACancellationWaitsForATick(t *testing.T) {
 			_, err := far.CancelMessage(ctx, messages[0], "")
 			return err
 		}, true},
-		{"a message that is storagetest.Answered meanwhile", func() {
-			h.Exec("update turnkeeper.messages set state = 'storagetest.Answered', closed_at = clock_timestamp() where id = $1", messages[1])
+		{"a message that is answered meanwhile", func() {
+			h.Exec("update turnkeeper.messages set state = 'answered', closed_at = clock_timestamp() where id = $1", messages[1])
 		}, func(ctx context.Context, far *storagetest.DB) error {
 			if _, err := far.CancelMessage(ctx, messages[1], ""); !errors.Is(err, turnkeeper.ErrWrongState) {
 				return fmt.Errorf("cancelled: %w", err)
 			}
 			return nil
 		}, true},
-		{"a message that is storagetest.Answered", nothing, func(ctx context.Context, far *storagetest.DB) error {
+		{"a message that is answered", nothing, func(ctx context.Context, far *storagetest.DB) error {
 			if _, err := far.CancelMessage(ctx, messages[1], ""); !errors.Is(err, turnkeeper.ErrWrongState) {
 				return fmt.Errorf("cancelled: %w", err)
 			}

@@ -7,12 +7,9 @@ import (
 )
 
 // An env is a database with the agents clerk and desk.
-type env struct {
-	*storagetest.DB
-	t testing.TB
-}
+type env struct{ *storagetest.DB }
 
 func newEnv(t testing.TB) *env {
 	t.Helper()
-	return &env{storagetest.WithAgents(t), t}
+	return &env{storagetest.WithAgents(t)}
 }

@@ -25,10 +25,10 @@ func TestFinding(t *testing.T) {
 	h.Exec(`insert into turnkeeper.messages (agent, conversation, lane, body, state, closed_at, accepted_at, turn_id)
 		select c[1], c[2], c[1] || '/' || c[2], c[3], c[4], case when c[4] <> 'waiting' then now() end, c[5]::timestamptz, nullif(c[6], '')::bigint
 		from (values
-			(array['desk', 'a', 'The order 4711 is late.',       'storagetest.Answered', '2026-01-01 10:00Z', '11']),
+			(array['desk', 'a', 'The order 4711 is late.',       'answered', '2026-01-01 10:00Z', '11']),
 			(array['desk', 'b', 'late as always',                'failed',   '2026-01-01 11:00Z', '12']),
 			(array['clerk', 'a', 'order 4711, again: LATE order', 'waiting', '2026-01-01 12:00Z', '']),
-			(array['desk', 'a', 'is it late? grüße',             'storagetest.Answered', '2026-01-01 13:00Z', '14']),
+			(array['desk', 'a', 'is it late? grüße',             'answered', '2026-01-01 13:00Z', '14']),
 			(array['desk', 'a', 'thank you',                     'waiting',  '2026-01-01 14:00Z', '']),
 			(array['clerk', 'a', 'nothing',                      'waiting',  '2026-01-01 15:00Z', ''])) v (c)`)
 	h.Exec(`insert into turnkeeper.turns (id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, created_at, ended_at, stop_reason, error_class)
@@ -129,7 +129,7 @@ func TestTranscripts(t *testing.T) {
 		}
 		got = append(got, said)
 	}
-	if want := "third waiting; second running search planned; first storagetest.Answered look succeeded: done"; strings.Join(got, "; ") != want {
+	if want := "third waiting; second running search planned; first answered look succeeded: done"; strings.Join(got, "; ") != want {
 		t.Errorf("the conversation is %q, want %q", got, want)
 	}
 }
@@ -154,7 +154,7 @@ func TestSearchesUseIndexes(t *testing.T) {
 	h.NeverAnalyzed()
 	const rows, looks = 3000, 50
 	h.Exec(`insert into turnkeeper.messages (agent, conversation, lane, body, state, closed_at, accepted_at)
-		select case when i % 50 = 0 then 'clerk' else 'desk' end, 'c' || i % 100, 'l', case when i % 200 = 0 then 'rare ' else '' end || 'common', 'storagetest.Answered', now(),
+		select case when i % 50 = 0 then 'clerk' else 'desk' end, 'c' || i % 100, 'l', case when i % 200 = 0 then 'rare ' else '' end || 'common', 'answered', now(),
 			now() - interval '1 day' + i * interval '1 second'
 		from generate_series(1, $1::int) i`, rows)
 	h.Exec(`insert into turnkeeper.turns (id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, ended_at, stop_reason, created_at)
@@ -209,10 +209,10 @@ var parameter = regexp.MustCompile(`sqlc\.narg\(\w+\)|@\w+\b`)
 
 // explainUnknowing explains a query of find.sql as a session plans it: the planner is not told the values.
 func (h *env) explainUnknowing(name string, values map[string]string) storagetest.Plan {
-	h.t.Helper()
-	text, err := os.ReadFile("queries/find.sql")
+	h.T.Helper()
+	text, err := os.ReadFile("../queries/find.sql")
 	if err != nil {
-		h.t.Fatal(err)
+		h.T.Fatal(err)
 	}
 	_, sql, _ := strings.Cut(string(text), "-- name: "+name+" ")
 	_, sql, _ = strings.Cut(sql, "\n")
@@ -231,25 +231,25 @@ func (h *env) explainUnknowing(name string, values map[string]string) storagetes
 		}
 		return fmt.Sprintf("$%d", i+1)
 	})
-	conn, err := h.Pool().Acquire(h.t.Context())
+	conn, err := h.Pool().Acquire(h.T.Context())
 	if err != nil {
-		h.t.Fatal(err)
+		h.T.Fatal(err)
 	}
 	defer conn.Release()
 	var plan []byte
-	_, err = conn.Exec(h.t.Context(), fmt.Sprintf("prepare asked (%s) as %s", strings.Join(kinds, ", "), sql))
+	_, err = conn.Exec(h.T.Context(), fmt.Sprintf("prepare asked (%s) as %s", strings.Join(kinds, ", "), sql))
 	if err == nil {
-		err = conn.QueryRow(h.t.Context(), fmt.Sprintf("explain (analyze, buffers, format json) execute asked (%s)", strings.Join(given, ", ")), pgx.QueryExecModeSimpleProtocol).Scan(&plan)
+		err = conn.QueryRow(h.T.Context(), fmt.Sprintf("explain (analyze, buffers, format json) execute asked (%s)", strings.Join(given, ", ")), pgx.QueryExecModeSimpleProtocol).Scan(&plan)
 	}
 	if err == nil {
-		_, err = conn.Exec(h.t.Context(), "deallocate asked")
+		_, err = conn.Exec(h.T.Context(), "deallocate asked")
 	}
 	var plans []struct{ Plan storagetest.Plan }
 	if err == nil {
 		err = json.Unmarshal(plan, &plans)
 	}
 	if err != nil {
-		h.t.Fatalf("%s: %v", name, err)
+		h.T.Fatalf("%s: %v", name, err)
 	}
 	return plans[0].Plan
 }

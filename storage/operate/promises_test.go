@@ -34,10 +34,10 @@ func busyDatabase(t *testing.T) *env {
 }
 
 func (h *env) broken(atRest bool) (broken []string) {
-	h.t.Helper()
-	promises, err := h.Check(h.t.Context(), atRest)
+	h.T.Helper()
+	promises, err := h.Check(h.T.Context(), atRest)
 	if err != nil {
-		h.t.Fatal(err)
+		h.T.Fatal(err)
 	}
 	for _, p := range promises {
 		if len(p.Broken) > 0 {
@@ -62,11 +62,11 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 	testrun.Slow(t)
 	for promise, damage := range map[string]string{
 		"a closed message has one reply":                             `delete from turnkeeper.replies`,
-		"a reply belongs to a closed message and to its newest turn": `update turnkeeper.messages set turn_id = 99 where state = 'storagetest.Answered'`,
+		"a reply belongs to a closed message and to its newest turn": `update turnkeeper.messages set turn_id = 99 where state = 'answered'`,
 		"a closed message has no open turn, and an open one no answer": `
-			update turnkeeper.messages set state = 'storagetest.Answered', closed_at = now() where state = 'running'`,
+			update turnkeeper.messages set state = 'answered', closed_at = now() where state = 'running'`,
 		"a message that is being handled has an open turn": `
-			update turnkeeper.messages set state = 'running', closed_at = null where state = 'storagetest.Answered'`,
+			update turnkeeper.messages set state = 'running', closed_at = null where state = 'answered'`,
 		"no call is open under a closed turn": `
 			update turnkeeper.calls set state = 'started', ended_at = null`,
 		"every start of a call is on record": `delete from turnkeeper.call_starts`,
@@ -89,7 +89,7 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 			update turnkeeper.awaited_calls set closed_at = now()`,
 		"the run of a detached call has ended when its result has arrived or nobody awaits it": `
 			update turnkeeper.detached_calls set ended_at = now()`,
-		"a sub-agent has ended when its message is closed":                                              spawnedBy("'storagetest.Answered'", "null", "array['a', 'b']"),
+		"a sub-agent has ended when its message is closed":                                              spawnedBy("'answered'", "null", "array['a', 'b']"),
 		"a call whose sub-agent was told of has its letter, and one that has its answer waits for none": spawnedBy("'running'", "now()", "array['a', 'b']"),
 		"a tree of sub-agents keeps its bounds, and no agent is above itself":                           spawnedBy("'running'", "null", "array['a', 'b', 'a']"),
 		"the grants of a lane do not overlap": `

@@ -22,28 +22,28 @@ import (
 
 // uncommitted writes a reply to the turn's message, in a transaction of its own that is not committed yet.
 func (h *env) uncommitted(d *storagetest.Dispatch) pgx.Tx {
-	h.t.Helper()
-	tx, err := h.Pool().Begin(h.t.Context())
+	h.T.Helper()
+	tx, err := h.Pool().Begin(h.T.Context())
 	if err != nil {
-		h.t.Fatal(err)
+		h.T.Fatal(err)
 	}
 	turn := d.Record.Turn
-	if _, err := tx.Exec(h.t.Context(), `insert into turnkeeper.replies (message_id, turn_id, agent, conversation, outcome, body)
+	if _, err := tx.Exec(h.T.Context(), `insert into turnkeeper.replies (message_id, turn_id, agent, conversation, outcome, body)
 		values ($1, $2, $3, $4, 'succeeded', 'said')`, turn.MessageID, turn.ID, turn.Agent, turn.Conversation); err != nil {
-		h.t.Fatal(err)
+		h.T.Fatal(err)
 	}
 	return tx
 }
 
 // follow reads on from the highest id it has seen, as followers of the outbox do.
 func (h *env) follow(seen []turnkeeper.ReplyID, p operate.Page) []turnkeeper.ReplyID {
-	h.t.Helper()
+	h.T.Helper()
 	if len(seen) > 0 {
 		p.Cursor = int64(seen[len(seen)-1])
 	}
-	replies, err := h.Replies(h.t.Context(), p)
+	replies, err := h.Replies(h.T.Context(), p)
 	if err != nil {
-		h.t.Error(err)
+		h.T.Error(err)
 	}
 	for _, r := range replies {
 		seen = append(seen, r.ID)

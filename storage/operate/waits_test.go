@@ -16,12 +16,12 @@ import (
 
 // waits are what a message waits for, each by its reason and what goes with it.
 func (h *env) heldUpBy(id turnkeeper.MessageID) (said []string) {
-	h.t.Helper()
+	h.T.Helper()
 	// However slow the machine is, who beats is not silent.
 	h.Exec("update turnkeeper.worker_heartbeat set beat_at = clock_timestamp() where takeover_after = interval '1 hour'")
-	m, err := h.WaitingMessage(h.t.Context(), id)
+	m, err := h.WaitingMessage(h.T.Context(), id)
 	if err != nil {
-		h.t.Fatal(err)
+		h.T.Fatal(err)
 	}
 	for _, w := range m.Waits {
 		text := string(w.Reason)
@@ -46,14 +46,14 @@ func (h *env) heldUpBy(id turnkeeper.MessageID) (said []string) {
 }
 
 func (h *env) wantWaits(when string, id turnkeeper.MessageID, want ...string) {
-	h.t.Helper()
+	h.T.Helper()
 	if diff := cmp.Diff(want, h.heldUpBy(id)); diff != "" {
-		h.t.Errorf("%s, message %d waits for (-want +got):\n%s", when, id, diff)
+		h.T.Errorf("%s, message %d waits for (-want +got):\n%s", when, id, diff)
 	}
 }
 
 func (h *env) serves(id turnkeeper.WorkerID, slots int) {
-	h.t.Helper()
+	h.T.Helper()
 	h.HeartBeat(id, slots, time.Hour)
 	h.Exec("update turnkeeper.worker_heartbeat set takeover_after = interval '1 hour' where worker_id = $1", id)
 	h.Exec("update turnkeeper.settings set last_tick_at = clock_timestamp()")
@@ -61,7 +61,7 @@ func (h *env) serves(id turnkeeper.WorkerID, slots int) {
 
 // fallsSilent makes a worker silent for so long, which is longer than it may be.
 func (h *env) fallsSilent(id turnkeeper.WorkerID, d time.Duration) {
-	h.t.Helper()
+	h.T.Helper()
 	h.Silence(id, d)
 	h.Exec("update turnkeeper.worker_heartbeat set takeover_after = interval '15 s' where worker_id = $1", id)
 }

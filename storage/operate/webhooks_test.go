@@ -15,34 +15,34 @@ import (
 
 // hook registers a webhook for the replies of some agents, or of all.
 func (h *env) hook(name string, agents ...string) {
-	h.t.Helper()
-	if err := h.RegisterWebhook(h.t.Context(), turnkeeper.Webhook{Name: name, Origin: "https://" + name + ".example", Agents: agents}); err != nil {
-		h.t.Fatal(err)
+	h.T.Helper()
+	if err := h.RegisterWebhook(h.T.Context(), turnkeeper.Webhook{Name: name, Origin: "https://" + name + ".example", Agents: agents}); err != nil {
+		h.T.Fatal(err)
 	}
 }
 
 // reply is a turn that ended with one.
 func (h *env) reply(body string) {
-	h.t.Helper()
-	h.Turn(body).Finish(h.t, "re: "+body)
+	h.T.Helper()
+	h.Turn(body).Finish(h.T, "re: "+body)
 }
 
 const hold = time.Minute
 
 func (h *env) claim(webhook string, worker turnkeeper.WorkerID, slots, limit int) []turnkeeper.DeliveryClaim {
-	h.t.Helper()
-	claims, err := h.ClaimDeliveries(h.t.Context(), webhook, worker, slots, limit, hold)
+	h.T.Helper()
+	claims, err := h.ClaimDeliveries(h.T.Context(), webhook, worker, slots, limit, hold)
 	if err != nil {
-		h.t.Fatal(err)
+		h.T.Fatal(err)
 	}
 	return claims
 }
 
 func (h *env) end(c turnkeeper.DeliveryClaim, end turnkeeper.DeliveryEnd) bool {
-	h.t.Helper()
-	held, err := h.EndDelivery(h.t.Context(), c, end)
+	h.T.Helper()
+	held, err := h.EndDelivery(h.T.Context(), c, end)
 	if err != nil {
-		h.t.Fatal(err)
+		h.T.Fatal(err)
 	}
 	return held
 }

@@ -14,7 +14,7 @@ import (
 const Patience = time.Minute
 
 // TB returns the test that the database is of.
-func (d *DB) TB() testing.TB { return d.t }
+func (db *DB) TB() testing.TB { return db.T }
 
 // A Querier is a DB, or what embeds one.
 type Querier interface {
@@ -34,30 +34,30 @@ func One[T any](d Querier, sql string, args ...any) T {
 }
 
 // Exec runs a statement.
-func (d *DB) Exec(sql string, args ...any) {
-	d.t.Helper()
-	if _, err := d.Pool().Exec(d.t.Context(), sql, args...); err != nil {
-		d.t.Fatalf("%s: %v", sql, err)
+func (db *DB) Exec(sql string, args ...any) {
+	db.T.Helper()
+	if _, err := db.Pool().Exec(db.T.Context(), sql, args...); err != nil {
+		db.T.Fatalf("%s: %v", sql, err)
 	}
 }
 
 // Await returns when a query finds true.
-func (d *DB) Await(sql string, args ...any) {
-	d.t.Helper()
+func (db *DB) Await(sql string, args ...any) {
+	db.T.Helper()
 	deadline := time.Now().Add(Patience)
-	for !One[bool](d, "select ("+sql+") from pg_sleep(0.02)", args...) {
+	for !One[bool](db, "select ("+sql+") from pg_sleep(0.02)", args...) {
 		if time.Now().After(deadline) {
-			d.t.Fatalf("not in time: %s", sql)
+			db.T.Fatalf("not in time: %s", sql)
 		}
 	}
 }
 
 // Submit puts a message into the inbox.
-func (d *DB) Submit(agent, conversation, body string) turnkeeper.MessageID {
-	d.t.Helper()
-	id, err := d.Enqueue(d.t.Context(), turnkeeper.Submission{Agent: agent, Conversation: conversation, Body: body})
+func (db *DB) Submit(agent, conversation, body string) turnkeeper.MessageID {
+	db.T.Helper()
+	id, err := db.Enqueue(db.T.Context(), turnkeeper.Submission{Agent: agent, Conversation: conversation, Body: body})
 	if err != nil {
-		d.t.Fatal(err)
+		db.T.Fatal(err)
 	}
 	return id
 }

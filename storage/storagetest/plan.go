@@ -30,11 +30,11 @@ func (n Plan) Pages() int { return n.Hit + n.Read }
 
 // Explain runs a statement as a worker's session does, and says how.
 func (db *DB) Explain(sql string) Plan {
-	db.t.Helper()
+	db.T.Helper()
 	var plans []struct{ Plan Plan }
 	text := One[string](db, "explain (analyze, buffers, format json) "+sql)
 	if err := json.Unmarshal([]byte(text), &plans); err != nil {
-		db.t.Fatal(err)
+		db.T.Fatal(err)
 	}
 	return plans[0].Plan
 }
@@ -42,7 +42,7 @@ func (db *DB) Explain(sql string) Plan {
 // NeverAnalyzed keeps autovacuum off the tables: when it comes, by the clock, plans
 // change.
 func (db *DB) NeverAnalyzed() {
-	db.t.Helper()
+	db.T.Helper()
 	db.Exec(`do $$ declare t regclass; begin
 		for t in select oid from pg_class where relnamespace = 'turnkeeper'::regnamespace and relkind = 'r' loop
 			execute format('alter table %s set (autovacuum_enabled = false)', t);

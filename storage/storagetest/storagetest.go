@@ -263,14 +263,14 @@ type DB struct {
 	*Journals
 	*Grants
 	URL string
-	t   testing.TB
+	T   testing.TB // the test, or the subtest that runs
 }
 
-// What a DB has, by its own names.
-type (
-	Journals = journal.Store
-	Grants   = grants.Store
-)
+// Journals are the journals of a DB.
+type Journals = journal.Store
+
+// Grants are the grants of a DB.
+type Grants = grants.Store
 
 // New opens a fresh database. It is closed when the test ends.
 func New(t testing.TB) *DB {

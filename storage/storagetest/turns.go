@@ -30,11 +30,11 @@ func WithAgents(t testing.TB) *DB {
 }
 
 // Register registers an agent without a file.
-func (d *DB) Register(agent string, perConversation bool, schedules ...turnkeeper.Schedule) {
-	d.t.Helper()
-	err := d.RegisterAgents(d.t.Context(), []turnkeeper.AgentRegistration{Registration(agent, perConversation, schedules...)})
+func (db *DB) Register(agent string, perConversation bool, schedules ...turnkeeper.Schedule) {
+	db.T.Helper()
+	err := db.RegisterAgents(db.T.Context(), []turnkeeper.AgentRegistration{Registration(agent, perConversation, schedules...)})
 	if err != nil {
-		d.t.Fatal(err)
+		db.T.Fatal(err)
 	}
 }
 
@@ -49,20 +49,20 @@ func Registration(agent string, perConversation bool, schedules ...turnkeeper.Sc
 }
 
 // Time is the time by the database's clock.
-func (d *DB) Time() time.Time { return One[time.Time](d, "select clock_timestamp()") }
+func (db *DB) Time() time.Time { return One[time.Time](db, "select clock_timestamp()") }
 
 // Tick runs f in a tick that has looked.
-func (d *DB) Tick(f func(ctx context.Context, tick *grants.Tick) error) {
-	d.t.Helper()
-	ctx := d.t.Context()
-	err := d.InTick(ctx, func(tick *grants.Tick) error {
+func (db *DB) Tick(f func(ctx context.Context, tick *grants.Tick) error) {
+	db.T.Helper()
+	ctx := db.T.Context()
+	err := db.InTick(ctx, func(tick *grants.Tick) error {
 		if _, _, err := tick.Look(ctx); err != nil {
 			return err
 		}
 		return f(ctx, tick)
 	})
 	if err != nil {
-		d.t.Fatal(err)
+		db.T.Fatal(err)
 	}
 }
 
@@ -78,10 +78,10 @@ type Dispatch struct {
 
 // Dispatch grants whatever is ready to a worker, as the scheduler does, and
 // returns what the worker then has, in the order of the grants.
-func (d *DB) Dispatch(worker turnkeeper.WorkerID) []*Dispatch {
-	d.t.Helper()
+func (db *DB) Dispatch(worker turnkeeper.WorkerID) []*Dispatch {
+	db.T.Helper()
 	var ids []turnkeeper.GrantID
-	d.Tick(func(ctx context.Context, tick *grants.Tick) error {
+	db.Tick(func(ctx context.Context, tick *grants.Tick) error {
 		if err := tick.MoveLanes(ctx); err != nil {
 			return err
 		}
@@ -104,10 +104,10 @@ func (d *DB) Dispatch(worker turnkeeper.WorkerID) []*Dispatch {
 	})
 	var all []*Dispatch
 	for _, id := range ids {
-		turn := One[turnkeeper.TurnID](d, "select turn_id from turnkeeper.lease_log where grant_id = $1", id)
-		job := One[turnkeeper.JobID](d, "select job_id from turnkeeper.lease_log where grant_id = $1", id)
-		d.FetchJob(job, worker)
-		all = append(all, d.Take(turn, id, job, worker))
+		turn := One[turnkeeper.TurnID](db, "select turn_id from turnkeeper.lease_log where grant_id = $1", id)
+		job := One[turnkeeper.JobID](db, "select job_id from turnkeeper.lease_log where grant_id = $1", id)
+		db.FetchJob(job, worker)
+		all = append(all, db.Take(turn, id, job, worker))
 	}
 	return all
 }
@@ -117,48 +117,48 @@ var TurnJob = grants.Job{Kind: "AgentTurn", Queue: "turns"}
 
 // FetchJob makes a River job one that a worker has fetched; an empty worker has
 // not.
-func (d *DB) FetchJob(id turnkeeper.JobID, worker turnkeeper.WorkerID) {
+func (db *DB) FetchJob(id turnkeeper.JobID, worker turnkeeper.WorkerID) {
 	if worker != "" {
-		d.Exec(`update turnkeeper.river_job set state = 'running', attempt = 1, attempted_at = now(), attempted_by = $2
+		db.Exec(`update turnkeeper.river_job set state = 'running', attempt = 1, attempted_at = now(), attempted_by = $2
 			where id = $1`, id, []string{string(worker)})
 	}
 }
 
 // Take binds a grant to a worker that there is, and loads the turn.
-func (d *DB) Take(turn turnkeeper.TurnID, grant turnkeeper.GrantID, job turnkeeper.JobID, worker turnkeeper.WorkerID) *Dispatch {
-	d.t.Helper()
+func (db *DB) Take(turn turnkeeper.TurnID, grant turnkeeper.GrantID, job turnkeeper.JobID, worker turnkeeper.WorkerID) *Dispatch {
+	db.T.Helper()
 	if worker != "" {
-		if _, err := d.BindGrant(d.t.Context(), turn, grant, worker); err != nil {
-			d.t.Fatal(err)
+		if _, err := db.BindGrant(db.T.Context(), turn, grant, worker); err != nil {
+			db.T.Fatal(err)
 		}
 	}
-	record, err := d.Load(d.t.Context(), turn, grant)
+	record, err := db.Load(db.T.Context(), turn, grant)
 	if err != nil {
-		d.t.Fatal(err)
+		db.T.Fatal(err)
 	}
 	g := turnkeeper.Grant{
 		TurnID: turn, Lane: record.Turn.Lane, Token: record.Turn.Token, GrantID: grant, JobID: job, WorkerID: worker,
 	}
-	return &Dispatch{d.Writer(record, g), record, g}
+	return &Dispatch{db.Writer(record, g), record, g}
 }
 
 // Turn enqueues a message for the clerk and dispatches it.
-func (d *DB) Turn(body string) *Dispatch {
-	d.t.Helper()
-	d.Submit("clerk", "", body)
-	all := d.Dispatch("worker-1")
+func (db *DB) Turn(body string) *Dispatch {
+	db.T.Helper()
+	db.Submit("clerk", "", body)
+	all := db.Dispatch("worker-1")
 	if len(all) != 1 {
-		d.t.Fatalf("dispatched %d turns, want 1", len(all))
+		db.T.Fatalf("dispatched %d turns, want 1", len(all))
 	}
 	return all[0]
 }
 
 // Lose takes the lane from a dispatch, as the scheduler does from a lost worker,
 // and opens its turn.
-func (d *DB) Lose(lost *Dispatch) {
-	d.t.Helper()
-	d.Exec("update turnkeeper.leases set granted_at = granted_at - interval '1 hour', lease_until = clock_timestamp() where grant_id = $1", lost.Grant.GrantID)
-	d.Tick(func(ctx context.Context, tick *grants.Tick) error {
+func (db *DB) Lose(lost *Dispatch) {
+	db.T.Helper()
+	db.Exec("update turnkeeper.leases set granted_at = granted_at - interval '1 hour', lease_until = clock_timestamp() where grant_id = $1", lost.Grant.GrantID)
+	db.Tick(func(ctx context.Context, tick *grants.Tick) error {
 		all, err := tick.Lost(ctx, 100)
 		if err != nil {
 			return err
@@ -173,12 +173,12 @@ func (d *DB) Lose(lost *Dispatch) {
 }
 
 // Again loses a dispatch and dispatches its turn to another worker.
-func (d *DB) Again(lost *Dispatch, worker turnkeeper.WorkerID) *Dispatch {
-	d.t.Helper()
-	d.Lose(lost)
-	all := d.Dispatch(worker)
+func (db *DB) Again(lost *Dispatch, worker turnkeeper.WorkerID) *Dispatch {
+	db.T.Helper()
+	db.Lose(lost)
+	all := db.Dispatch(worker)
 	if len(all) != 1 || all[0].Grant.TurnID != lost.Grant.TurnID {
-		d.t.Fatalf("dispatched %d turns, want the lost one", len(all))
+		db.T.Fatalf("dispatched %d turns, want the lost one", len(all))
 	}
 	return all[0]
 }
@@ -245,11 +245,11 @@ func Events(types ...turnkeeper.EventType) []turnkeeper.Event {
 }
 
 // Call reads a call of a turn as it stands.
-func (d *DB) Call(turn turnkeeper.TurnID, k turnkeeper.CallKey) turnkeeper.ToolCall {
-	d.t.Helper()
-	view, err := d.ViewTurn(d.t.Context(), turn)
+func (db *DB) Call(turn turnkeeper.TurnID, k turnkeeper.CallKey) turnkeeper.ToolCall {
+	db.T.Helper()
+	view, err := db.ViewTurn(db.T.Context(), turn)
 	if err != nil {
-		d.t.Fatal(err)
+		db.T.Fatal(err)
 	}
 	for _, r := range view.Rounds {
 		for _, c := range r.Calls {
@@ -258,24 +258,24 @@ func (d *DB) Call(turn turnkeeper.TurnID, k turnkeeper.CallKey) turnkeeper.ToolC
 			}
 		}
 	}
-	d.t.Fatalf("turn %d has no call %s", turn, k)
+	db.T.Fatalf("turn %d has no call %s", turn, k)
 	return turnkeeper.ToolCall{}
 }
 
 // Waiting returns a turn of the desk that waits for a detached call of effect once.
 func (db *DB) Waiting(conversation string) *Dispatch {
-	db.t.Helper()
+	db.T.Helper()
 	d := db.Detached(conversation, turnkeeper.EffectOnce)
-	d.Wait(db.t)
+	d.Wait(db.T)
 	return d
 }
 
 // Detached returns a turn of the desk with a call that is detached.
 func (db *DB) Detached(conversation string, effect turnkeeper.Effect) *Dispatch {
-	db.t.Helper()
+	db.T.Helper()
 	db.Submit("desk", conversation, "take your time")
 	d := db.Dispatch("worker-1")[0]
-	d.Write(db.t, turnkeeper.Entry{
+	d.Write(db.T, turnkeeper.Entry{
 		Round: Round(1, effect), Events: Events(turnkeeper.EventTurnStart, turnkeeper.EventRoundStart),
 		Starts: []turnkeeper.CallStart{{
 			Key: Key(1, 1), Nonce: fmt.Sprint("n", d.Grant.TurnID), Attempt: 1, Effect: effect, Detached: time.Hour,
@@ -311,15 +311,15 @@ func (d *Dispatch) Cancel(t testing.TB) {
 }
 
 func (db *DB) HeartBeat(id turnkeeper.WorkerID, slots int, takeover time.Duration) {
-	db.t.Helper()
-	err := db.Beat(db.t.Context(), turnkeeper.Heartbeat{WorkerID: id, Host: "here", PID: 1, Version: "v", Slots: slots, TakeoverAfter: takeover})
+	db.T.Helper()
+	err := db.Beat(db.T.Context(), turnkeeper.Heartbeat{WorkerID: id, Host: "here", PID: 1, Version: "v", Slots: slots, TakeoverAfter: takeover})
 	if err != nil {
-		db.t.Fatal(err)
+		db.T.Fatal(err)
 	}
 }
 
-// silence makes a worker's last beat so long ago.
+// Silence makes a worker's last beat so long ago.
 func (db *DB) Silence(id turnkeeper.WorkerID, d time.Duration) {
-	db.t.Helper()
+	db.T.Helper()
 	db.Exec("update turnkeeper.worker_heartbeat set beat_at = clock_timestamp() - $2::interval where worker_id = $1", id, d)
 }

@@ -2,12 +2,19 @@ package memory
 
 import (
 	"slices"
+	"sync"
 
 	"turnkeeper"
 )
 
+// The tables can be read at any time.
+type tables struct {
+	mu    sync.Mutex // guards all that a Store has
+	state state
+}
+
 // Message returns a message of the inbox. ok is false if there is none.
-func (s *Store) Message(id turnkeeper.MessageID) (m turnkeeper.Message, ok bool) {
+func (s *tables) Message(id turnkeeper.MessageID) (m turnkeeper.Message, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if row := s.state.message(id); row != nil {
@@ -17,7 +24,7 @@ func (s *Store) Message(id turnkeeper.MessageID) (m turnkeeper.Message, ok bool)
 }
 
 // Messages returns all messages, by ID.
-func (s *Store) Messages() []turnkeeper.Message {
+func (s *tables) Messages() []turnkeeper.Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var all []turnkeeper.Message
@@ -30,7 +37,7 @@ func (s *Store) Messages() []turnkeeper.Message {
 }
 
 // Open returns how many messages are not closed.
-func (s *Store) Open() int {
+func (s *tables) Open() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	open := len(s.state.open)
@@ -41,21 +48,21 @@ func (s *Store) Open() int {
 }
 
 // Replies returns the outbox.
-func (s *Store) Replies() []turnkeeper.Reply {
+func (s *tables) Replies() []turnkeeper.Reply {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.state.replies)
 }
 
 // ReplyTo returns the reply that a message ended with, and false while there is none.
-func (s *Store) ReplyTo(id turnkeeper.MessageID) (turnkeeper.Reply, bool) {
+func (s *tables) ReplyTo(id turnkeeper.MessageID) (turnkeeper.Reply, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.state.replyOf(id)
 }
 
 // Turn returns a turn with its rounds, calls and events. ok is false if there is none.
-func (s *Store) Turn(id turnkeeper.TurnID) (turn turnkeeper.Turn, rounds []turnkeeper.Round, events []turnkeeper.Event, ok bool) {
+func (s *tables) Turn(id turnkeeper.TurnID) (turn turnkeeper.Turn, rounds []turnkeeper.Round, events []turnkeeper.Event, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	row := s.state.turn(id)
@@ -66,7 +73,7 @@ func (s *Store) Turn(id turnkeeper.TurnID) (turn turnkeeper.Turn, rounds []turnk
 }
 
 // Grants returns the grant log, oldest first.
-func (s *Store) Grants() []turnkeeper.Dispatch {
+func (s *tables) Grants() []turnkeeper.Dispatch {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all := make([]turnkeeper.Dispatch, len(s.state.grants))
@@ -77,7 +84,7 @@ func (s *Store) Grants() []turnkeeper.Dispatch {
 }
 
 // Lease returns the lease of a lane, and false if it was never granted.
-func (s *Store) Lease(lane turnkeeper.Lane) (turnkeeper.Lease, bool) {
+func (s *tables) Lease(lane turnkeeper.Lane) (turnkeeper.Lease, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l := s.state.leases[lane]; l != nil {
@@ -87,7 +94,7 @@ func (s *Store) Lease(lane turnkeeper.Lane) (turnkeeper.Lease, bool) {
 }
 
 // Starts returns how many starts of a call are on record.
-func (s *Store) Starts(turn turnkeeper.TurnID, call turnkeeper.CallKey) (n int) {
+func (s *tables) Starts(turn turnkeeper.TurnID, call turnkeeper.CallKey) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if row := s.state.turn(turn); row != nil {

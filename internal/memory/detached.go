@@ -86,13 +86,13 @@ func (s *Store) detach(t *turnRow, call *turnkeeper.ToolCall, limit time.Duratio
 	call.Elsewhere = true
 	t.awaited = append(t.awaited, awaitedRow{
 		key: call.Key, nonce: call.Nonce, attempt: 1, limit: limit, deadline: s.now().Add(turnkeeper.MaxDetachedWait),
-		job: s.ringCall(turnkeeper.CallRef{TurnID: t.ID, Key: call.Key, Attempt: 1}),
+		job: s.state.ringCall(turnkeeper.CallRef{TurnID: t.ID, Key: call.Key, Attempt: 1}),
 	})
 }
 
-func (s *Store) ringCall(ref turnkeeper.CallRef) turnkeeper.JobID {
-	id := turnkeeper.JobID(len(s.state.calls) + 1)
-	s.state.calls = append(s.state.calls, &callJobRow{CallJob: CallJob{id, ref}, state: "available"})
+func (s *state) ringCall(ref turnkeeper.CallRef) turnkeeper.JobID {
+	id := turnkeeper.JobID(len(s.calls) + 1)
+	s.calls = append(s.calls, &callJobRow{CallJob: CallJob{id, ref}, state: "available"})
 	return id
 }
 
@@ -285,7 +285,7 @@ func (s *Store) again(t *turnRow, a *awaitedRow, lost bool, rings *[]Bell) {
 			a.losses++
 		}
 	}
-	a.job = s.ringCall(turnkeeper.CallRef{TurnID: t.ID, Key: a.key, Attempt: a.attempt})
+	a.job = s.state.ringCall(turnkeeper.CallRef{TurnID: t.ID, Key: a.key, Attempt: a.attempt})
 	*rings = append(*rings, Bell{Topic: TopicJobs})
 }
 
