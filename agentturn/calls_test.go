@@ -17,6 +17,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentturn"
 	"turnkeeper/inference"
+	"turnkeeper/internal/fault"
 	"turnkeeper/tools"
 )
 
@@ -474,7 +475,7 @@ func TestLeaseTooShortForAnEffect(t *testing.T) {
 }
 
 // at calls f at the nth time that a label is reached.
-func at(label string, n int, f func()) agentturn.FaultHook { return &trap{label: label, n: n, f: f} }
+func at(label string, n int, f func()) fault.Hook { return &trap{label: label, n: n, f: f} }
 
 type trap struct {
 	label string // empty: any

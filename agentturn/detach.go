@@ -13,6 +13,7 @@ import (
 	"turnkeeper/agentturn/prompt"
 	"turnkeeper/agentturn/toolrun"
 	"turnkeeper/agentturn/transcript"
+	"turnkeeper/internal/pause"
 	"turnkeeper/outputs"
 	"turnkeeper/tools"
 )
@@ -172,7 +173,7 @@ func (t *execution) awaitHolders(ctx context.Context, call *turnkeeper.ToolCall)
 			}
 		case len(t.background) == 0 && !time.Now().Before(t.stillUntil):
 			return true, nil
-		case !pause(ctx, look):
+		case pause.For(ctx, look) != nil:
 			return false, context.Cause(ctx)
 		}
 	}

@@ -4,9 +4,10 @@ import (
 	"context"
 
 	"turnkeeper"
+	"turnkeeper/internal/fault"
 )
 
-// Points of a turn at which a FaultHook is called. A write has one point
+// Points of a turn at which a fault.Hook is called. A write has one point
 // before it, and one after it, which is reached only when it went through.
 const (
 	PointStart         = "turn.start"
@@ -65,7 +66,7 @@ func writesOf(e turnkeeper.Entry) []string {
 	return writes
 }
 
-// FaultPoints are all labels that a FaultHook may be called with.
+// FaultPoints returns all labels that a fault.Hook may be called with.
 func FaultPoints() []string {
 	return []string{
 		PointStart, PointReconcile, pointVerdictBefore, pointVerdictAfter,
@@ -78,9 +79,7 @@ func FaultPoints() []string {
 }
 
 func (t *task) at(ctx context.Context, label string) {
-	if t.cfg.Fault != nil {
-		t.cfg.Fault.At(ctx, label)
-	}
+	fault.At(ctx, t.cfg.Fault, label)
 }
 
 func (t *task) atEach(ctx context.Context, writes []string, suffix string) {
@@ -90,7 +89,5 @@ func (t *task) atEach(ctx context.Context, writes []string, suffix string) {
 }
 
 func (r *Runner) at(ctx context.Context, label string) {
-	if r.cfg.Fault != nil {
-		r.cfg.Fault.At(ctx, label)
-	}
+	fault.At(ctx, r.cfg.Fault, label)
 }

@@ -23,6 +23,7 @@ import (
 	"turnkeeper/agentturn/transcript"
 	"turnkeeper/inference"
 	"turnkeeper/inference/inferencetest"
+	"turnkeeper/internal/fault"
 	"turnkeeper/tools"
 )
 
@@ -40,7 +41,7 @@ type bench struct {
 	freshness agentturn.Freshness
 	extracted extract.Cache
 	extractor string // the setting extraction_model
-	fault     agentturn.FaultHook
+	fault     fault.Hook
 	lease     time.Duration // from the start of a run; 0: the record's
 	wall      time.Duration // likewise
 	log       *observer.ObservedLogs

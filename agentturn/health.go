@@ -178,14 +178,3 @@ func longPause(ctx context.Context, err error, times int, effected bool) (wait t
 	deadline, bounded := ctx.Deadline()
 	return wait, !bounded || wait < time.Until(deadline)
 }
-
-func pauseFor(ctx context.Context, wait time.Duration) error {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}

@@ -15,6 +15,7 @@ import (
 	"turnkeeper/agentturn/prompt"
 	"turnkeeper/agentturn/transcript"
 	"turnkeeper/inference"
+	"turnkeeper/internal/pause"
 	"turnkeeper/outputs"
 )
 
@@ -49,7 +50,7 @@ func (t *execution) generate(ctx context.Context) (answer, error) {
 			return answer{}, call.failed(ctx, err)
 		}
 		call.longRetried(err, wait)
-		if err := pauseFor(ctx, wait); err != nil {
+		if err := pause.For(ctx, wait); err != nil {
 			return answer{}, err
 		}
 		res, err = call.ask(ctx, all)

@@ -121,9 +121,3 @@ type ModelInfo struct {
 	Model         string // the provider's own name
 	ContextWindow int    // tokens; 0: not known
 }
-
-// A FaultHook is called at labelled points of a turn (see FaultPoints), by the
-// turn's own goroutine. It is nil in production; only tests set it.
-type FaultHook interface {
-	At(ctx context.Context, label string)
-}

@@ -14,6 +14,7 @@ import (
 	"turnkeeper/agentdef"
 	"turnkeeper/agentturn/extract"
 	"turnkeeper/inference"
+	"turnkeeper/internal/fault"
 	"turnkeeper/tools"
 )
 
@@ -47,7 +48,7 @@ type Config struct {
 	Retry           inference.Retry                        // how a model is called; Provider, AttemptTimeout and OnRetry are set here
 	Log             *zap.Logger                            // nil: nothing is logged
 	Observer        Observer                               // nil: nobody is told
-	Fault           FaultHook                              // nil in production
+	Fault           fault.Hook                             // nil in production
 }
 
 // A Runner runs turns. It is safe for concurrent use.

@@ -15,6 +15,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentturn/prompt"
 	"turnkeeper/agentturn/transcript"
+	"turnkeeper/internal/pause"
 	"turnkeeper/outputs"
 	"turnkeeper/tools"
 )
@@ -242,7 +243,7 @@ func (t *execution) awaitReplies(ctx context.Context) (waits bool, err error) {
 		if len(t.background) == 0 && !time.Now().Before(t.stillUntil) {
 			return true, nil
 		}
-		if !pause(ctx, look) {
+		if pause.For(ctx, look) != nil {
 			return false, context.Cause(ctx)
 		}
 		if err := t.takeCompleted(ctx); err != nil {
@@ -251,17 +252,6 @@ func (t *execution) awaitReplies(ctx context.Context) (waits bool, err error) {
 		t.collect()
 	}
 	return false, nil
-}
-
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }
 
 // replied makes the result of a call of what its sub-agent has come to: its reply goes

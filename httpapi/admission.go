@@ -15,13 +15,13 @@ import (
 	"turnkeeper"
 	"turnkeeper/httpapi/internal/request"
 	"turnkeeper/httpapi/page"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 // A TokenStore finds tokens and sessions.
 type TokenStore interface {
-	FindToken(ctx context.Context, secret string) (storage.Token, error)
-	FindSession(ctx context.Context, session string) (storage.Token, error)
+	FindToken(ctx context.Context, secret string) (operate.Token, error)
+	FindSession(ctx context.Context, session string) (operate.Token, error)
 }
 
 // admission lets requests in: it finds out who sends them, whether they may, and how often.
@@ -104,7 +104,7 @@ func nameOf(host string) string {
 }
 
 // admitToken checks the scope and the rate of a token.
-func (a *admission) admitToken(c *request.Call, token storage.Token, route request.Route) error {
+func (a *admission) admitToken(c *request.Call, token operate.Token, route request.Route) error {
 	c.Caller.Token = &token
 	if !slices.ContainsFunc(route.Scopes(), c.Caller.May) {
 		return request.Refuse(http.StatusForbidden, "this needs a token with the scope %q; this one has %s", route.Scope, strings.Join(token.Scopes, ", "))

@@ -16,19 +16,19 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"turnkeeper/httpapi"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 func TestTokens(t *testing.T) {
 	h := newEnv(t, func(c *httpapi.Config) { c.NeedToken = true })
 	h.turn("clerk", "a").finish("a")
 	h.turn("desk", "b").finish("b")
-	all := h.token(storage.Token{Name: "all", Scopes: httpapi.Scopes()})
-	send := h.token(storage.Token{Name: "send", Scopes: []string{"send"}, Agents: []string{"clerk"}})
-	read := h.token(storage.Token{Name: "read", Scopes: []string{"read"}, Agents: []string{"clerk"}})
-	ghost := h.token(storage.Token{Name: "ghost", Scopes: []string{"send"}, Agents: []string{"ghost"}})
-	several := h.token(storage.Token{Name: "several", Scopes: []string{"read", "operate"}, Agents: []string{"clerk", "desk"}})
-	expired := h.token(storage.Token{Name: "expired", Scopes: []string{"read"}, Lifetime: time.Microsecond})
+	all := h.token(operate.Token{Name: "all", Scopes: httpapi.Scopes()})
+	send := h.token(operate.Token{Name: "send", Scopes: []string{"send"}, Agents: []string{"clerk"}})
+	read := h.token(operate.Token{Name: "read", Scopes: []string{"read"}, Agents: []string{"clerk"}})
+	ghost := h.token(operate.Token{Name: "ghost", Scopes: []string{"send"}, Agents: []string{"ghost"}})
+	several := h.token(operate.Token{Name: "several", Scopes: []string{"read", "operate"}, Agents: []string{"clerk", "desk"}})
+	expired := h.token(operate.Token{Name: "expired", Scopes: []string{"read"}, Lifetime: time.Microsecond})
 	hello, toDesk := `{"agent":"clerk","body":"hello"}`, `{"agent":"desk","body":"hello"}`
 	tests := []struct {
 		name, token, method, path, body string
@@ -90,7 +90,7 @@ func TestTokens(t *testing.T) {
 
 func TestATokenIsHeldToItsScopesOnLoopback(t *testing.T) {
 	h := newEnv(t)
-	send := h.token(storage.Token{Name: "send", Scopes: []string{"send"}})
+	send := h.token(operate.Token{Name: "send", Scopes: []string{"send"}})
 	h.ask("GET", "/v1/turns", "", "Authorization", send).want(t, 403, "scope")
 	h.ask("GET", "/v1/turns", "", "Authorization", "Bearer no").want(t, 401, "not known")
 	h.ask("GET", "/v1/turns", "").want(t, 200, "items")
@@ -183,7 +183,7 @@ func TestHostsAndOrigins(t *testing.T) {
 
 func TestTheRateIsBounded(t *testing.T) {
 	h := newEnv(t, func(c *httpapi.Config) { c.Rate = 3 })
-	token := h.token(storage.Token{Name: "t", Scopes: []string{"read"}})
+	token := h.token(operate.Token{Name: "t", Scopes: []string{"read"}})
 	d := h.turn("clerk", "talk")
 	d.finish("said")
 	path := fmt.Sprintf("/v1/turns/%d/events", d.id)
@@ -230,7 +230,7 @@ func (h *env) untilRefused(headers ...string) {
 // is known.
 func TestGuessesOfOthersAtTheSameAddress(t *testing.T) {
 	h := newEnv(t, func(c *httpapi.Config) { c.Rate, c.NeedToken = 5, true })
-	token := h.token(storage.Token{Name: "t", Scopes: []string{"read"}})
+	token := h.token(operate.Token{Name: "t", Scopes: []string{"read"}})
 	session := h.signIn(token)
 	h.ask("GET", "/v1/agents", "", "Authorization", token).want(t, 200, "clerk")
 	h.ask("GET", "/v1/agents", "", "Cookie", session).want(t, 200, "clerk")

@@ -14,7 +14,7 @@ import (
 	"turnkeeper/stream"
 )
 
-// A Store is what the API and the page read and write; a *storage.Store is one. Each group of
+// A Store is what the API and the page read and write; a *operate.Store is one. Each group of
 // handlers has only its own part.
 type Store interface {
 	TokenStore
@@ -68,7 +68,7 @@ type API struct {
 	messages  *messages
 	turns     *turns
 	events    *events
-	operate   *operate
+	lanes     *lanes
 	schedules *schedules
 	webhooks  webhooks
 	openai    *openai
@@ -101,7 +101,7 @@ func New(cfg Config) *API {
 		messages:  &messages{cfg.Store, access, cfg.Rings, draining, cfg.MaxMessageBytes},
 		turns:     &turns{cfg.Store, access},
 		events:    &events{cfg.Store, access, stream.NewHub(source{cfg.Store, cfg.Rings}), draining, cfg.KeepAlive},
-		operate:   &operate{cfg.Store, access},
+		lanes:     &lanes{cfg.Store, access},
 		schedules: &schedules{cfg.Store, access},
 		webhooks:  webhooks{cfg.Store},
 		service:   &service{store: cfg.Store, metrics: cfg.Metrics, draining: draining},

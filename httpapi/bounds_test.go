@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"turnkeeper"
-	"turnkeeper/storage"
+	"turnkeeper/storage/journal"
 )
 
 // TestParametersOnEitherSideOfABound asks with parameters that are just good, and just not.
@@ -105,10 +105,10 @@ func TestAPartOfBytes(t *testing.T) {
 	key := turnkeeper.CallKey{Round: 1, Ordinal: 1}
 	d.write(turnkeeper.Entry{Round: &turnkeeper.Round{Number: 1, Charged: true, Provider: "p", Model: "m", Attempts: 1, Calls: []turnkeeper.ToolCall{{
 		Key: key, WireID: "w", Name: "tool", Arguments: "{}", ArgsHash: "h", Effect: turnkeeper.EffectNone, State: turnkeeper.CallPlanned,
-	}}}}, storage.Ending{})
+	}}}}, journal.Ending{})
 	d.write(turnkeeper.Entry{Results: []turnkeeper.CallResult{{Key: key, State: turnkeeper.CallSucceeded, Shown: "x", Output: &turnkeeper.Output{
 		ID: "bytes", TurnID: d.id, Call: key, MediaType: "image/png", Bytes: []byte("0123456789"), SizeBytes: 10, RawBytes: 10, SHA256: strings.Repeat("a", 64),
-	}}}}, storage.Ending{})
+	}}}}, journal.Ending{})
 	for query, want := range map[string]string{
 		"": "0123456789", "?from=3": "3456789", "?from=3&to=5": "34", "?from=3&to=3": "", "?from=99": "", "?to=99": "0123456789",
 	} {

@@ -7,7 +7,8 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/httpapi"
-	"turnkeeper/storage"
+	"turnkeeper/storage/journal"
+	"turnkeeper/storage/operate"
 )
 
 // end closes the turn as a worker would.
@@ -16,7 +17,7 @@ func (d *dispatch) end(state turnkeeper.TurnState, message turnkeeper.MessageSta
 	d.write(turnkeeper.Entry{
 		Events:  []turnkeeper.Event{{Type: turnkeeper.EventTurnComplete, Data: []byte(`{}`)}},
 		Outcome: &turnkeeper.Outcome{State: state, StopReason: turnkeeper.StopInferenceError, Reply: reply, Error: "the model is away"},
-	}, storage.Ending{Message: message, Log: "finished"})
+	}, journal.Ending{Message: message, Log: "finished"})
 }
 
 func (d *dispatch) failForGood() {
@@ -116,8 +117,8 @@ func TestRetryOfWhatWasCancelledInTheInbox(t *testing.T) {
 func TestWhoMayCancelAndRetry(t *testing.T) {
 	h := newEnv(t, func(c *httpapi.Config) { c.NeedToken = true })
 	mine, other := h.turn("clerk", "a"), h.turn("desk", "b")
-	read := h.token(storage.Token{Name: "read", Scopes: []string{"read", "send"}})
-	clerk := h.token(storage.Token{Name: "clerk", Scopes: []string{"operate"}, Agents: []string{"clerk"}})
+	read := h.token(operate.Token{Name: "read", Scopes: []string{"read", "send"}})
+	clerk := h.token(operate.Token{Name: "clerk", Scopes: []string{"operate"}, Agents: []string{"clerk"}})
 	for _, verb := range []string{"cancel", "retry"} {
 		path := func(d *dispatch) string { return fmt.Sprintf("/v1/turns/%d/%s", d.id, verb) }
 		h.ask("POST", path(mine), "").want(t, 401, "a token is needed")

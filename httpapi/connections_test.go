@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"turnkeeper/httpapi"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 // slowLists is a store that answers when it is told to.
@@ -24,17 +24,17 @@ type slowLists struct {
 	asked, answer chan struct{}
 }
 
-func (s *slowLists) SchedulerSettings(ctx context.Context) (storage.SchedulerSettings, error) {
+func (s *slowLists) SchedulerSettings(ctx context.Context) (operate.SchedulerSettings, error) {
 	select {
 	case s.asked <- struct{}{}:
 	case <-ctx.Done():
-		return storage.SchedulerSettings{}, ctx.Err()
+		return operate.SchedulerSettings{}, ctx.Err()
 	}
 	select {
 	case <-s.answer:
 	case <-ctx.Done():
 	}
-	return storage.SchedulerSettings{}, ctx.Err()
+	return operate.SchedulerSettings{}, ctx.Err()
 }
 
 func (*slowLists) Ping(context.Context) error { return nil }

@@ -18,16 +18,19 @@ import (
 	"turnkeeper"
 	"turnkeeper/httpapi"
 	"turnkeeper/storage"
+	"turnkeeper/storage/grants"
+	"turnkeeper/storage/journal"
+	"turnkeeper/storage/operate"
 	"turnkeeper/storage/storagetest"
 )
 
 // An env is an API on a free port before a real database with two agents, clerk
 // and desk.
 type env struct {
-	*storage.Store
+	*storagetest.DB
 	t      *testing.T
 	base   string
-	bell   *storage.Bell
+	bell   *storage.Notifier
 	server *httpapi.Server
 }
 
@@ -35,7 +38,7 @@ func newEnv(t *testing.T, changes ...func(*httpapi.Config)) *env {
 	t.Helper()
 	t.Parallel()
 	url := storagetest.URL(t)
-	h := &env{Store: storagetest.Open(t, url), t: t, bell: storage.NewBell(url, zap.NewNop())}
+	h := &env{DB: storagetest.Open(t, url), t: t, bell: storage.NewNotifier(url, zap.NewNop())}
 	for _, name := range []string{"clerk", "desk"} {
 		source := "You are " + name + "."
 		sum := sha256.Sum256([]byte(source))
@@ -156,7 +159,7 @@ func decode[V any](t *testing.T, a answer) (v V) {
 
 // A dispatch is a turn as its worker has it.
 type dispatch struct {
-	*storage.TurnWriter
+	*journal.Writer
 	id turnkeeper.TurnID
 	t  *testing.T
 }
@@ -177,7 +180,7 @@ func (h *env) dispatch(agent string) *dispatch {
 	if err := h.Pool().QueryRow(ctx, "select gen_random_uuid()::text").Scan(&grant); err != nil {
 		h.t.Fatal(err)
 	}
-	err := h.InTick(ctx, func(tick *storage.Tick) error {
+	err := h.InTick(ctx, func(tick *grants.Tick) error {
 		if _, _, err := tick.Look(ctx); err != nil {
 			return err
 		}
@@ -186,7 +189,7 @@ func (h *env) dispatch(agent string) *dispatch {
 			h.t.Errorf("%d messages are ready: %v", len(ready), err)
 			return err
 		}
-		return tick.Grant(ctx, ready, []turnkeeper.GrantID{grant}, storage.Job{Kind: "AgentTurn", Queue: "turns"}, 240*time.Second)
+		return tick.Grant(ctx, ready, []turnkeeper.GrantID{grant}, grants.Job{Kind: "AgentTurn", Queue: "turns"}, 240*time.Second)
 	})
 	if err != nil {
 		h.t.Fatal(err)
@@ -209,7 +212,7 @@ func (h *env) dispatch(agent string) *dispatch {
 	}), turn, h.t}
 }
 
-func (d *dispatch) write(e turnkeeper.Entry, ending storage.Ending) {
+func (d *dispatch) write(e turnkeeper.Entry, ending journal.Ending) {
 	d.t.Helper()
 	if err := d.Append(context.WithoutCancel(d.t.Context()), e, ending); err != nil {
 		d.t.Errorf("writing to turn %d: %v", d.id, err)
@@ -219,7 +222,7 @@ func (d *dispatch) write(e turnkeeper.Entry, ending storage.Ending) {
 func (d *dispatch) say(text string) {
 	d.t.Helper()
 	data, _ := json.Marshal(map[string]string{"text": text})
-	d.write(turnkeeper.Entry{Events: []turnkeeper.Event{{Type: turnkeeper.EventBlockDelta, Round: 1, Block: 1, Data: data}}}, storage.Ending{})
+	d.write(turnkeeper.Entry{Events: []turnkeeper.Event{{Type: turnkeeper.EventBlockDelta, Round: 1, Block: 1, Data: data}}}, journal.Ending{})
 }
 
 // many writes so many deltas at once.
@@ -229,7 +232,7 @@ func (d *dispatch) many(n int) {
 	for i := range n {
 		events = append(events, turnkeeper.Event{Type: turnkeeper.EventBlockDelta, Round: 1, Block: 1, Data: fmt.Appendf(nil, `{"text":"%d"}`, i)})
 	}
-	d.write(turnkeeper.Entry{Events: events}, storage.Ending{})
+	d.write(turnkeeper.Entry{Events: events}, journal.Ending{})
 }
 
 func (d *dispatch) finish(reply string) {
@@ -237,11 +240,11 @@ func (d *dispatch) finish(reply string) {
 	d.write(turnkeeper.Entry{
 		Events:  []turnkeeper.Event{{Type: turnkeeper.EventTurnComplete, Data: []byte(`{}`)}},
 		Outcome: &turnkeeper.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: reply},
-	}, storage.Ending{Message: turnkeeper.MessageAnswered, Log: "finished"})
+	}, journal.Ending{Message: turnkeeper.MessageAnswered, Log: "finished"})
 }
 
 // token makes a token and returns the header that sends it.
-func (h *env) token(token storage.Token) string {
+func (h *env) token(token operate.Token) string {
 	h.t.Helper()
 	_, secret, err := h.CreateToken(h.t.Context(), token)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"turnkeeper/httpapi/internal/access"
 	"turnkeeper/httpapi/internal/request"
 	"turnkeeper/internal/views"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 	"turnkeeper/stream"
 )
 
@@ -30,7 +30,7 @@ const (
 type EventStore interface {
 	Events(ctx context.Context, turn turnkeeper.TurnID, after int64, limit int) ([]turnkeeper.Event, error)
 	AgentOfTurn(ctx context.Context, id turnkeeper.TurnID) (string, error)
-	ViewTurn(ctx context.Context, id turnkeeper.TurnID) (storage.TurnView, error)
+	ViewTurn(ctx context.Context, id turnkeeper.TurnID) (operate.TurnView, error)
 }
 
 // events serves the events of turns, as lists and as streams.
@@ -221,7 +221,7 @@ func (s *events) isPurged(ctx context.Context, id turnkeeper.TurnID) bool {
 func (s *events) position(ctx context.Context, id turnkeeper.TurnID, after int64) (_ int64, over bool) {
 	event, there, err := s.eventAt(ctx, id, after)
 	if err == nil && !there && after > 0 {
-		var turn storage.TurnView
+		var turn operate.TurnView
 		if turn, err = s.store.ViewTurn(ctx, id); err == nil {
 			after = min(after, turn.Turn.LastSeq)
 			event, _, err = s.eventAt(ctx, id, after)

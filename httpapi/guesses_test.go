@@ -16,33 +16,33 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/httpapi/internal/request"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 // knownSecrets is a store with one token and one session, which counts lookups.
 type knownSecrets struct {
 	Store
-	token   storage.Token
+	token   operate.Token
 	lookups int
 }
 
-func (s *knownSecrets) find(secret, known string) (storage.Token, error) {
+func (s *knownSecrets) find(secret, known string) (operate.Token, error) {
 	s.lookups++
 	if secret != known {
-		return storage.Token{}, turnkeeper.ErrNotFound
+		return operate.Token{}, turnkeeper.ErrNotFound
 	}
 	return s.token, nil
 }
 
-func (s *knownSecrets) FindToken(_ context.Context, secret string) (storage.Token, error) {
+func (s *knownSecrets) FindToken(_ context.Context, secret string) (operate.Token, error) {
 	return s.find(secret, "tk_known")
 }
 
-func (s *knownSecrets) FindSession(_ context.Context, secret string) (storage.Token, error) {
+func (s *knownSecrets) FindSession(_ context.Context, secret string) (operate.Token, error) {
 	return s.find(secret, "known")
 }
 
-func (s *knownSecrets) SignIn(_ context.Context, secret string, _ time.Duration) (storage.Token, string, error) {
+func (s *knownSecrets) SignIn(_ context.Context, secret string, _ time.Duration) (operate.Token, string, error) {
 	token, err := s.find(secret, "tk_known")
 	return token, "known", err
 }
@@ -73,7 +73,7 @@ func TestGuessesAreRefusedBeforeTheLookup(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				store := &knownSecrets{token: storage.Token{ID: 1, Scopes: Scopes()}}
+				store := &knownSecrets{token: operate.Token{ID: 1, Scopes: Scopes()}}
 				api := New(Config{Store: store, NeedToken: true, Rate: 1}).Handler()
 				if w := store.ask(api, "GET", "/metrics", "", "Authorization", "Bearer tk_guess"); w.Code != http.StatusUnauthorized {
 					t.Fatalf("the first guess: %d %s", w.Code, w.Body)
@@ -109,7 +109,7 @@ func TestSessionsOfBrowsers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			store := &knownSecrets{token: storage.Token{ID: 1, Scopes: Scopes()}}
+			store := &knownSecrets{token: operate.Token{ID: 1, Scopes: Scopes()}}
 			api := New(Config{Store: store, NeedToken: c.needToken}).Handler()
 			w := store.ask(api, c.method, "/metrics", "", "Cookie", "turnkeeper_session="+c.session)
 			if w.Code != c.status || !strings.Contains(w.Body.String(), c.text) {

@@ -17,6 +17,7 @@ import (
 	"turnkeeper/httpapi/page"
 	"turnkeeper/httpapi/responses"
 	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 // Handler returns what answers all requests.
@@ -225,7 +226,7 @@ var conditions = []struct {
 	{turnkeeper.ErrAgentRetired, http.StatusConflict},
 	{turnkeeper.ErrKeyConflict, http.StatusConflict},
 	{turnkeeper.ErrWrongState, http.StatusConflict},
-	{storage.ErrHeldUp, http.StatusServiceUnavailable},
+	{operate.ErrHeldUp, http.StatusServiceUnavailable},
 }
 
 // problemOf returns the problem that an error is answered with; nil: the client is gone.

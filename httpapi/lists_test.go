@@ -9,7 +9,8 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/httpapi"
-	"turnkeeper/storage"
+	"turnkeeper/storage/journal"
+	"turnkeeper/storage/operate"
 )
 
 func (h *env) mustBeat(b turnkeeper.Heartbeat) {
@@ -39,7 +40,7 @@ func TestWhatIsGoingOn(t *testing.T) {
 			{Type: turnkeeper.EventRoundStart, Round: 1, Data: []byte(`{}`)},
 			{Type: turnkeeper.EventBlockDelta, Round: 1, Block: 1, Data: fmt.Appendf(nil, `{"text":%q}`, strings.Repeat("word", 100))},
 		},
-	}, storage.Ending{})
+	}, journal.Ending{})
 	turn := fmt.Sprintf("/turns/%d", running.id)
 	type turnView struct {
 		WorkerID string `json:"worker_id"`
@@ -179,7 +180,7 @@ func TestWhatSendersAreTold(t *testing.T) {
 	}
 	one[int](h, "update turnkeeper.messages set last_error = 'said the provider' where id = 2 returning 1")
 	for scope, told := range map[string]bool{"send": false, "read": true} {
-		token := h.token(storage.Token{Name: scope, Scopes: []string{"send", scope}})
+		token := h.token(operate.Token{Name: scope, Scopes: []string{"send", scope}})
 		a := h.ask("GET", "/v1/messages/2", "", "Authorization", token)
 		a.want(t, 200, `"reason":"lane_held"`)
 		a.want(t, 200, `"reason":"scheduler_paused"`)

@@ -12,16 +12,16 @@ import (
 	"turnkeeper/httpapi/internal/request"
 	"turnkeeper/internal/config/strictyaml"
 	"turnkeeper/internal/views"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 // A MessageStore is what the routes of messages read and write beside what access does for them.
 type MessageStore interface {
 	Accept(ctx context.Context, m turnkeeper.Submission) (id turnkeeper.MessageID, repeated bool, err error)
 	Message(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.Message, error)
-	FindMessages(ctx context.Context, f storage.Search) (found []turnkeeper.Message, next int64, err error)
-	Transcript(ctx context.Context, p storage.Page, conversation string) (exchanges []storage.Exchange, next int64, err error)
-	Replies(ctx context.Context, p storage.Page) ([]turnkeeper.Reply, error)
+	FindMessages(ctx context.Context, f operate.Search) (found []turnkeeper.Message, next int64, err error)
+	Transcript(ctx context.Context, p operate.Page, conversation string) (exchanges []operate.Exchange, next int64, err error)
+	Replies(ctx context.Context, p operate.Page) ([]turnkeeper.Reply, error)
 }
 
 // messages serves what is sent, and what becomes of it.
@@ -208,7 +208,7 @@ func (m *messages) transcript(c *request.Call) error {
 
 // cancel cancels a message that waits at once, and else its turn.
 func (m *messages) cancel(c *request.Call) error {
-	return cancelWith(c, func(reason string) (storage.Cancelled, error) { return m.access.CancelMessage(c, reason) })
+	return cancelWith(c, func(reason string) (operate.Cancelled, error) { return m.access.CancelMessage(c, reason) })
 }
 
 // A failedMessages is the body of POST /v1/messages/retry: which messages are tried again.
@@ -228,7 +228,7 @@ func (m *messages) retryFailed(c *request.Call) error {
 	if body.State != string(turnkeeper.MessageFailed) {
 		return request.Refuse(http.StatusUnprocessableEntity, `state is %q: only "failed" messages are tried again all at once`, body.State)
 	}
-	scope := storage.FailedScope{ErrorClass: body.ErrorClass}
+	scope := operate.FailedScope{ErrorClass: body.ErrorClass}
 	if body.Since != "" {
 		span, err := strictyaml.ParseDuration(body.Since)
 		if err != nil || span < 0 {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"turnkeeper/httpapi"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 func withMetrics(c *httpapi.Config) {
@@ -24,7 +24,7 @@ func TestTheMetricsAreForWhoMayReadAll(t *testing.T) {
 	made := 0
 	bearer := func(scopes, agents []string) string {
 		made++
-		return h.token(storage.Token{Name: fmt.Sprint("token-", made), Scopes: scopes, Agents: agents})
+		return h.token(operate.Token{Name: fmt.Sprint("token-", made), Scopes: scopes, Agents: agents})
 	}
 	h.ask("GET", "/metrics", "").want(t, 401, "a token is needed")
 	h.ask("GET", "/metrics", "", "Authorization", bearer([]string{"send"}, nil)).want(t, 403, `needs a token with the scope`)

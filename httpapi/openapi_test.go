@@ -15,7 +15,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"turnkeeper"
-	"turnkeeper/storage"
+	"turnkeeper/storage/journal"
 )
 
 // A document is what the test reads of openapi.json.
@@ -254,11 +254,11 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		},
 		Starts: []turnkeeper.CallStart{{Key: call, Nonce: "n", Attempt: 1, Effect: turnkeeper.EffectNone}},
 		Events: []turnkeeper.Event{{Type: turnkeeper.EventRoundStart, Round: 1, Data: []byte(`{}`)}},
-	}, storage.Ending{})
+	}, journal.Ending{})
 	turn.write(turnkeeper.Entry{Results: []turnkeeper.CallResult{{
 		Key: call, Nonce: "n", State: turnkeeper.CallSucceeded, Shown: "grüße", Preview: "grüße", Ran: true,
 		Output: &turnkeeper.Output{ID: "out-1", TurnID: turn.id, Call: call, MediaType: "text/plain", Text: "grüße", SizeBytes: 7, RawBytes: 7, Chars: 5, Tokens: 2, SHA256: strings.Repeat("a", 64)},
-	}}}, storage.Ending{})
+	}}}, journal.Ending{})
 
 	checked := map[string]bool{}
 	response := ""

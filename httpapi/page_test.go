@@ -10,7 +10,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/httpapi"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 // wantPage fails the test if the answer is no page that says this.
@@ -137,9 +137,9 @@ func TestSignIn(t *testing.T) {
 	h := newEnv(t, func(c *httpapi.Config) { c.NeedToken = true })
 	d := h.turn("clerk", "work")
 	other := h.turn("desk", "secret work")
-	full := h.token(storage.Token{Name: "full", Scopes: []string{"read", "operate"}})
-	send := h.token(storage.Token{Name: "send", Scopes: []string{"send"}})
-	some := h.token(storage.Token{Name: "some", Scopes: []string{"read"}, Agents: []string{"clerk"}})
+	full := h.token(operate.Token{Name: "full", Scopes: []string{"read", "operate"}})
+	send := h.token(operate.Token{Name: "send", Scopes: []string{"send"}})
+	some := h.token(operate.Token{Name: "some", Scopes: []string{"read"}, Agents: []string{"clerk"}})
 	turn := fmt.Sprintf("/turns/%d", d.id)
 
 	h.ask("GET", "/", "").wantRedirect(t, "/sign-in")
@@ -203,9 +203,9 @@ func TestSignIn(t *testing.T) {
 func TestForms(t *testing.T) {
 	h := newEnv(t, func(c *httpapi.Config) { c.NeedToken = true })
 	d := h.turn("clerk", "work")
-	reader := h.signIn(h.token(storage.Token{Name: "reader", Scopes: []string{"read"}}))
-	clerk := h.signIn(h.token(storage.Token{Name: "clerk", Scopes: []string{"read", "operate"}, Agents: []string{"clerk"}}))
-	full := h.signIn(h.token(storage.Token{Name: "full", Scopes: []string{"read", "operate"}}))
+	reader := h.signIn(h.token(operate.Token{Name: "reader", Scopes: []string{"read"}}))
+	clerk := h.signIn(h.token(operate.Token{Name: "clerk", Scopes: []string{"read", "operate"}, Agents: []string{"clerk"}}))
+	full := h.signIn(h.token(operate.Token{Name: "full", Scopes: []string{"read", "operate"}}))
 	cancel, retry := fmt.Sprintf("/turns/%d/cancel", d.id), fmt.Sprintf("/turns/%d/retry", d.id)
 	reason := url.Values{"reason": {"asked <b>by</b> the sender"}}
 
@@ -245,8 +245,8 @@ func TestForms(t *testing.T) {
 // TestSendingFromThePage sends messages by the form of the inbox, once each, and runs a schedule.
 func TestSendingFromThePage(t *testing.T) {
 	h := newEnv(t, func(c *httpapi.Config) { c.NeedToken = true })
-	reader := h.signIn(h.token(storage.Token{Name: "reader", Scopes: []string{"read"}}))
-	clerk := h.signIn(h.token(storage.Token{Name: "clerk", Scopes: []string{"read", "send", "operate"}, Agents: []string{"clerk"}}))
+	reader := h.signIn(h.token(operate.Token{Name: "reader", Scopes: []string{"read"}}))
+	clerk := h.signIn(h.token(operate.Token{Name: "clerk", Scopes: []string{"read", "send", "operate"}, Agents: []string{"clerk"}}))
 	said := func(agent, body, number string) url.Values {
 		return url.Values{"agent": {agent}, "conversation": {" shop "}, "body": {body}, "number": {number}}
 	}

@@ -16,7 +16,8 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/httpapi"
-	"turnkeeper/storage"
+	"turnkeeper/storage/journal"
+	"turnkeeper/storage/operate"
 )
 
 // A response is what the tests read of one.
@@ -339,7 +340,7 @@ func TestHowResponsesEnd(t *testing.T) {
 			id := h.respond(`{"model":"clerk","input":"work","background":true}`).ID
 			h.dispatch("clerk").write(turnkeeper.Entry{
 				Events: []turnkeeper.Event{{Type: turnkeeper.EventTurnComplete, Data: []byte(`{}`)}}, Outcome: &test.outcome,
-			}, storage.Ending{Message: test.message, Log: "finished"})
+			}, journal.Ending{Message: test.message, Log: "finished"})
 			r := h.response(id)
 			if r.Status != test.status {
 				t.Errorf("it is %+v", r)
@@ -366,10 +367,10 @@ func TestHowResponsesEnd(t *testing.T) {
 
 func TestCancellingAResponse(t *testing.T) {
 	h := newEnv(t, func(c *httpapi.Config) { c.NeedToken = true })
-	shop := h.token(storage.Token{Name: "shop", Scopes: []string{"send"}, Agents: []string{"clerk"}})
-	mall := h.token(storage.Token{Name: "mall", Scopes: []string{"send"}, Agents: []string{"clerk"}})
-	desk := h.token(storage.Token{Name: "desk", Scopes: []string{"send"}, Agents: []string{"desk"}})
-	boss := h.token(storage.Token{Name: "boss", Scopes: []string{"send", "operate"}})
+	shop := h.token(operate.Token{Name: "shop", Scopes: []string{"send"}, Agents: []string{"clerk"}})
+	mall := h.token(operate.Token{Name: "mall", Scopes: []string{"send"}, Agents: []string{"clerk"}})
+	desk := h.token(operate.Token{Name: "desk", Scopes: []string{"send"}, Agents: []string{"desk"}})
+	boss := h.token(operate.Token{Name: "boss", Scopes: []string{"send", "operate"}})
 	const body = `{"model":"clerk","input":"work","background":true}`
 	id := h.respond(body, "Authorization", shop).ID
 	path := "/v1/responses/" + id
@@ -443,7 +444,7 @@ func TestResponsesWhileDraining(t *testing.T) {
 	h.askAt(base, "POST", "/v1/responses", body, "Idempotency-Key", "k").want(t, http.StatusOK, `"status":"completed"`)
 }
 
-func (away) AcceptResponse(context.Context, turnkeeper.Submission, storage.Response) (turnkeeper.MessageID, bool, error) {
+func (away) AcceptResponse(context.Context, turnkeeper.Submission, operate.Response) (turnkeeper.MessageID, bool, error) {
 	return 0, false, errAway
 }
 
@@ -493,7 +494,7 @@ func TestAPurgeTakesResponses(t *testing.T) {
 	h := newEnv(t)
 	h.respond(`{"model":"clerk","input":"talk","background":true,"metadata":{"a":"b"}}`)
 	h.dispatch("clerk").finish("done")
-	if _, err := h.Purge(t.Context(), storage.PurgeScope{Agent: "clerk"}); err != nil {
+	if _, err := h.Purge(t.Context(), operate.PurgeScope{Agent: "clerk"}); err != nil {
 		t.Fatal(err)
 	}
 	if n := one[int](h, "select count(*) from turnkeeper.responses"); n != 0 {

@@ -125,7 +125,7 @@ func searched(state any, message, turn, when string) []Parameter {
 
 // Routes lists the routes of the API. The page has others.
 func (a *API) Routes() []Route {
-	strict := slices.Concat(a.messages.routes(), a.turns.routes(), a.operate.routes(), a.schedules.routes(), a.webhooks.routes())
+	strict := slices.Concat(a.messages.routes(), a.turns.routes(), a.lanes.routes(), a.schedules.routes(), a.webhooks.routes())
 	for i := range strict {
 		strict[i].strictQuery = true
 	}
@@ -251,11 +251,11 @@ func (s *events) routes() []Route {
 	}}
 }
 
-func (o *operate) routes() []Route {
+func (o *lanes) routes() []Route {
 	const tag = "operate"
 	return []Route{
 		{
-			Route: get("/v1/lanes", forRead, o.lanes), ID: "listLanes", Tag: tag, Summary: "Lanes, held ones first",
+			Route: get("/v1/lanes", forRead, o.list), ID: "listLanes", Tag: tag, Summary: "Lanes, held ones first",
 			Parameters: []Parameter{ofAgent, limit, cursor},
 			Answers:    []Answer{answer(200, "lanes", list[views.Lane]{})},
 		},

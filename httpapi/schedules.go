@@ -8,12 +8,12 @@ import (
 	"turnkeeper/httpapi/internal/access"
 	"turnkeeper/httpapi/internal/request"
 	"turnkeeper/internal/views"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 // A ScheduleStore is what the routes of schedules read and write beside what access does for them.
 type ScheduleStore interface {
-	SchedulerSettings(ctx context.Context) (storage.SchedulerSettings, error)
+	SchedulerSettings(ctx context.Context) (operate.SchedulerSettings, error)
 	ResumeScheduler(ctx context.Context) error
 }
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"turnkeeper/httpapi"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 // allowed are the scopes that open each route; none are needed where the list is empty.
@@ -62,7 +62,7 @@ func TestEveryRouteAgainstEveryScope(t *testing.T) {
 	h := newEnv(t, func(c *httpapi.Config) { c.NeedToken = true })
 	tokens := map[string]string{}
 	for _, scope := range httpapi.Scopes() {
-		tokens[scope] = h.token(storage.Token{Name: scope, Scopes: []string{scope}})
+		tokens[scope] = h.token(operate.Token{Name: scope, Scopes: []string{scope}})
 	}
 	patterns := patterns()
 	if routes := slices.Sorted(maps.Keys(allowed)); !slices.Equal(slices.Sorted(slices.Values(patterns)), routes) {

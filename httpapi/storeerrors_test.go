@@ -10,6 +10,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/httpapi"
 	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 // away is a store whose database does not answer.
@@ -18,11 +19,11 @@ type away struct{ httpapi.Store }
 var errAway = errors.New("dial tcp 10.1.2.3:5432: password=hunter2")
 
 func (away) AgentOfTurn(context.Context, turnkeeper.TurnID) (string, error) { return "", errAway }
-func (away) FindToken(context.Context, string) (storage.Token, error) {
-	return storage.Token{}, errAway
+func (away) FindToken(context.Context, string) (operate.Token, error) {
+	return operate.Token{}, errAway
 }
-func (away) FindSession(context.Context, string) (storage.Token, error) {
-	return storage.Token{}, errAway
+func (away) FindSession(context.Context, string) (operate.Token, error) {
+	return operate.Token{}, errAway
 }
 func (away) Ping(context.Context) error { return errAway }
 
@@ -32,14 +33,14 @@ type unreachable struct {
 	err error
 }
 
-func (u unreachable) SchedulerSettings(context.Context) (storage.SchedulerSettings, error) {
-	return storage.SchedulerSettings{}, u.err
+func (u unreachable) SchedulerSettings(context.Context) (operate.SchedulerSettings, error) {
+	return operate.SchedulerSettings{}, u.err
 }
 
 // Whoever asks while the database is away is told that, and not where it is.
 func TestTheDatabaseCannotBeReached(t *testing.T) {
 	folder := t.TempDir() // in which there is no socket
-	_, err := storage.Open(t.Context(), storage.Options{URL: "postgres://somebody:hunter2@/db?host=" + folder})
+	_, err := operate.Open(t.Context(), storage.Options{URL: "postgres://somebody:hunter2@/db?host=" + folder})
 	if err == nil {
 		t.Fatal("there is a database")
 	}

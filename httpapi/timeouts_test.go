@@ -17,7 +17,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/httpapi"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 // pipes is a listener whose connections need no network, so that their time can be a
@@ -177,11 +177,11 @@ func (p purged) Events(context.Context, turnkeeper.TurnID, int64, int) ([]turnke
 	return nil, nil
 }
 
-func (p purged) Response(context.Context, turnkeeper.MessageID) (storage.Response, error) {
+func (p purged) Response(context.Context, turnkeeper.MessageID) (operate.Response, error) {
 	if p.gone() {
-		return storage.Response{}, turnkeeper.ErrNotFound
+		return operate.Response{}, turnkeeper.ErrNotFound
 	}
-	return storage.Response{Message: turnkeeper.Message{ID: 1, Agent: "clerk", Attempts: 1}}, nil
+	return operate.Response{Message: turnkeeper.Message{ID: 1, Agent: "clerk", Attempts: 1}}, nil
 }
 
 // Of what was purged there comes no last event, and who waits for it is not kept.

@@ -8,7 +8,8 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/httpapi"
-	"turnkeeper/storage"
+	"turnkeeper/storage/journal"
+	"turnkeeper/storage/operate"
 )
 
 // word is what only the desk's messages, replies, events, outputs and schedules say.
@@ -24,11 +25,11 @@ func (h *env) work(agent, text string) (*dispatch, turnkeeper.OutputID) {
 		Round: &turnkeeper.Round{Number: 1, Charged: true, Provider: "p", Model: "m", Attempts: 1, Calls: []turnkeeper.ToolCall{{
 			Key: key, WireID: "w", Name: "tool", Arguments: `{"text":"` + text + `"}`, ArgsHash: "h", Effect: turnkeeper.EffectNone, State: turnkeeper.CallPlanned,
 		}}},
-	}, storage.Ending{})
+	}, journal.Ending{})
 	d.write(turnkeeper.Entry{Results: []turnkeeper.CallResult{{Key: key, State: turnkeeper.CallSucceeded, Shown: text, Preview: text, Output: &turnkeeper.Output{
 		ID: id, TurnID: d.id, Call: key, MediaType: "text/plain", Text: text, SizeBytes: int64(len(text)), RawBytes: int64(len(text)), Chars: int64(len(text)),
 		SHA256: strings.Repeat("a", 64),
-	}}}}, storage.Ending{})
+	}}}}, journal.Ending{})
 	d.say(text)
 	d.finish("reply " + text)
 	return d, id
@@ -46,8 +47,8 @@ func TestATokenSeesItsAgentsAlone(t *testing.T) {
 	if err := h.RegisterWebhook(t.Context(), turnkeeper.Webhook{Name: "hook", Origin: "https://hook.example"}); err != nil {
 		t.Fatal(err)
 	}
-	both := h.token(storage.Token{Name: "both", Scopes: httpapi.Scopes()})
-	clerk := h.token(storage.Token{Name: "clerk", Scopes: httpapi.Scopes(), Agents: []string{"clerk"}})
+	both := h.token(operate.Token{Name: "both", Scopes: httpapi.Scopes()})
+	clerk := h.token(operate.Token{Name: "clerk", Scopes: httpapi.Scopes(), Agents: []string{"clerk"}})
 	answer := decode[response](t, h.ask("POST", "/v1/responses", `{"model":"desk","input":"`+word+`","background":true}`, "Authorization", both))
 	message := one[int64](h, "select message_id from turnkeeper.turns where id = $1", desk.id)
 	ids := func(path string) (real, unknown string) {

@@ -10,12 +10,12 @@ import (
 	"turnkeeper/httpapi/internal/access"
 	"turnkeeper/httpapi/internal/request"
 	"turnkeeper/internal/views"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 // A TurnStore is what the routes of turns and outputs read beside what access does for them.
 type TurnStore interface {
-	FindTurns(ctx context.Context, f storage.Search) (found []turnkeeper.Turn, next int64, err error)
+	FindTurns(ctx context.Context, f operate.Search) (found []turnkeeper.Turn, next int64, err error)
 	Output(ctx context.Context, id turnkeeper.OutputID) (turnkeeper.Output, error)
 }
 
@@ -52,7 +52,7 @@ func (t *turns) cancel(c *request.Call) error {
 	if err != nil {
 		return err
 	}
-	return cancelWith(c, func(reason string) (storage.Cancelled, error) { return t.access.CancelTurn(c, id, reason) })
+	return cancelWith(c, func(reason string) (operate.Cancelled, error) { return t.access.CancelTurn(c, id, reason) })
 }
 
 // A cancellation is the body of a request that cancels.
@@ -61,7 +61,7 @@ type cancellation struct {
 }
 
 // cancelWith reads the reason, cancels, and tells what came of it.
-func cancelWith(c *request.Call, cancel func(reason string) (storage.Cancelled, error)) error {
+func cancelWith(c *request.Call, cancel func(reason string) (operate.Cancelled, error)) error {
 	var body cancellation
 	if err := c.ReadOptional(&body); err != nil {
 		return err
@@ -97,7 +97,7 @@ func (t *turns) retry(c *request.Call) error {
 		return err
 	}
 	done, of, err := t.access.RetryTurn(c, id, body.Anyway)
-	if errors.Is(err, storage.ErrMayRepeatEffects) {
+	if errors.Is(err, operate.ErrMayRepeatEffects) {
 		return request.Refuse(http.StatusConflict, `%s; send {"anyway": true} if that does no harm`, err)
 	}
 	if err != nil {

@@ -8,16 +8,16 @@ import (
 	"turnkeeper"
 	"turnkeeper/httpapi/internal/request"
 	"turnkeeper/internal/views"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 var deliveryStates = []string{string(turnkeeper.DeliveryPending), string(turnkeeper.DeliveryDelivered), string(turnkeeper.DeliveryDead)}
 
 // A WebhookStore is what the routes of webhooks read.
 type WebhookStore interface {
-	Webhooks(ctx context.Context) ([]storage.WebhookView, error)
-	Webhook(ctx context.Context, name string) (storage.WebhookView, error)
-	Deliveries(ctx context.Context, webhook string, p storage.Page) ([]turnkeeper.Delivery, error)
+	Webhooks(ctx context.Context) ([]operate.WebhookView, error)
+	Webhook(ctx context.Context, name string) (operate.WebhookView, error)
+	Deliveries(ctx context.Context, webhook string, p operate.Page) ([]turnkeeper.Delivery, error)
 }
 
 // webhooks serves where replies are pushed to.

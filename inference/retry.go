@@ -5,6 +5,8 @@ import (
 	"errors"
 	"math/rand/v2"
 	"time"
+
+	"turnkeeper/internal/pause"
 )
 
 // Defaults of a Retry.
@@ -87,7 +89,7 @@ func (l *loop) run(ctx context.Context, p Provider, tries int, req Request, onDe
 			return Response{}, l.spent(failure)
 		}
 		l.report(failure, wait)
-		if err := sleep(ctx, wait); err != nil {
+		if err := pause.For(ctx, wait); err != nil {
 			return Response{}, err
 		}
 	}
@@ -161,16 +163,4 @@ func orDefault[T int | time.Duration](value, otherwise T) T {
 func fits(ctx context.Context, wait time.Duration) bool {
 	deadline, ok := ctx.Deadline()
 	return !ok || wait < time.Until(deadline)
-}
-
-// sleep waits, or returns the cause of ctx when that ends first.
-func sleep(ctx context.Context, wait time.Duration) error {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

@@ -12,7 +12,10 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
+	"turnkeeper/internal/fault"
 	"turnkeeper/storage"
+	"turnkeeper/storage/grants"
+	"turnkeeper/storage/journal"
 )
 
 // A CallWorker works detached calls for River. The first thing it does is to
@@ -20,6 +23,9 @@ import (
 type CallWorker struct {
 	river.WorkerDefaults[CallArgs]
 	CallWorkerConfig
+
+	journals *journal.Store
+	grants   *grants.Store
 
 	mu       sync.Mutex
 	draining bool
@@ -34,12 +40,12 @@ type runningCall struct {
 
 // CallWorkerConfig says how to work.
 type CallWorkerConfig struct {
-	Store    *storage.Store
+	DB       *storage.DB
 	Runner   *agentturn.Runner
 	WorkerID turnkeeper.WorkerID
 	Tools    []string    // that it has, of those that are detached
 	Log      *zap.Logger // nil: none
-	Fault    agentturn.FaultHook
+	Fault    fault.Hook
 }
 
 // NewCallWorker returns a worker of detached calls.
@@ -47,7 +53,7 @@ func NewCallWorker(c CallWorkerConfig) *CallWorker {
 	if c.Log == nil {
 		c.Log = zap.NewNop()
 	}
-	return &CallWorker{CallWorkerConfig: c, jobs: map[turnkeeper.JobID]bool{}, running: map[turnkeeper.ClaimID]*runningCall{}}
+	return &CallWorker{CallWorkerConfig: c, journals: journal.New(c.DB), grants: grants.New(c.DB), jobs: map[turnkeeper.JobID]bool{}, running: map[turnkeeper.ClaimID]*runningCall{}}
 }
 
 // Timeout is River's limit on a job: above the longest run.
@@ -55,7 +61,7 @@ func (w *CallWorker) Timeout(*river.Job[CallArgs]) time.Duration {
 	return turnkeeper.MaxDetached + time.Minute
 }
 
-// PointCallFetched is where the worker's FaultHook is called when River has handed
+// PointCallFetched is where the worker's fault hook is called when River has handed
 // a job out.
 const PointCallFetched = "detached.fetched"
 
@@ -74,7 +80,7 @@ func (w *CallWorker) Work(ctx context.Context, job *river.Job[CallArgs]) error {
 	defer w.enter(turnkeeper.JobID(job.ID))()
 	w.at(ctx, PointCallFetched)
 	ref := job.Args.ref()
-	call, err := w.Store.Claim(ctx, ref, w.WorkerID, w.Tools)
+	call, err := w.journals.Claim(ctx, ref, w.WorkerID, w.Tools)
 	if errors.Is(err, turnkeeper.ErrNotFound) {
 		return w.leave(ctx, ref)
 	}
@@ -85,7 +91,7 @@ func (w *CallWorker) Work(ctx context.Context, job *river.Job[CallArgs]) error {
 	defer done()
 	log := w.Log.With(append(agentturn.TurnFields(call.Turn, call.TraceParent), zap.Stringer("call", ref.Key), zap.String("tool", call.Call.Name))...)
 	log.Info("detached call begins", zap.Int("attempt", ref.Attempt), zap.Duration("limit", call.Limit))
-	state, err := w.Runner.RunDetached(ctx, call, w.Store)
+	state, err := w.Runner.RunDetached(ctx, call, w.journals)
 	switch {
 	case errors.Is(err, turnkeeper.ErrFenced):
 		log.Warn("the detached call is no longer this worker's", zap.Error(err))
@@ -100,7 +106,7 @@ func (w *CallWorker) Work(ctx context.Context, job *river.Job[CallArgs]) error {
 
 // leave says to River what becomes of a job whose call this worker did not get.
 func (w *CallWorker) leave(ctx context.Context, ref turnkeeper.CallRef) error {
-	open, err := w.Store.CallIsOpen(ctx, ref)
+	open, err := w.journals.CallIsOpen(ctx, ref)
 	if err == nil && !open {
 		return nil
 	}
@@ -166,7 +172,5 @@ func (w *CallWorker) HandOn() {
 }
 
 func (w *CallWorker) at(ctx context.Context, label string) {
-	if w.Fault != nil {
-		w.Fault.At(ctx, label)
-	}
+	fault.At(ctx, w.Fault, label)
 }

@@ -41,7 +41,7 @@ func (w *CallWorker) stopVoid(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, giveBackTime)
 	defer cancel()
-	held, err := w.Store.ClaimsHeld(ctx, claims)
+	held, err := w.journals.ClaimsHeld(ctx, claims)
 	if err != nil {
 		return // it is asked again
 	}
@@ -63,7 +63,7 @@ func (w *CallWorker) GiveBack(ctx context.Context, older time.Duration) {
 	jobs := slices.Collect(maps.Keys(w.jobs))
 	claims := slices.Collect(maps.Keys(w.running))
 	w.mu.Unlock()
-	given, err := w.Store.GiveBackCalls(ctx, w.WorkerID, older, jobs, claims)
+	given, err := w.grants.GiveBackCalls(ctx, w.WorkerID, older, jobs, claims)
 	if err != nil && ctx.Err() == nil {
 		w.Log.Warn("the worker could not look for detached calls that it overlooked", zap.Error(err))
 	}

@@ -41,7 +41,7 @@ func (w *Worker) cancelAsked(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, giveBackTime)
 	defer cancel()
-	asked, err := w.Store.CancelledGrants(ctx, grants)
+	asked, err := w.grants.CancelledGrants(ctx, grants)
 	if err != nil {
 		return // it is asked again
 	}

@@ -91,7 +91,7 @@ func riverLogger(log *zap.Logger) *slog.Logger {
 
 // Migrate brings the schema up to date, River's tables included, and returns
 // what it applied of ours. Any number of processes may do it at once.
-func Migrate(ctx context.Context, store *storage.Store, log *zap.Logger) ([]storage.Migration, error) {
+func Migrate(ctx context.Context, store *storage.DB, log *zap.Logger) ([]storage.Migration, error) {
 	return store.Migrate(ctx, func(ctx context.Context) error {
 		migrator, err := rivermigrate.New(riverpgxv5.New(store.Pool()), &rivermigrate.Config{
 			Schema: storage.Schema,

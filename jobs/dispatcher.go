@@ -10,13 +10,14 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentturn"
 	"turnkeeper/scheduler"
-	"turnkeeper/storage"
+	"turnkeeper/storage/grants"
+	"turnkeeper/storage/journal"
 )
 
 // A Dispatcher is the scheduler's Store: it grants leases and inserts the jobs
 // that tell workers of them, in one transaction.
 type Dispatcher struct {
-	Store  *storage.Store
+	Grants *grants.Store
 	Client *Client
 	TTL    time.Duration // of a lease
 }
@@ -25,19 +26,19 @@ var _ scheduler.Store = (*Dispatcher)(nil)
 
 // InTick runs f in one transaction.
 func (d *Dispatcher) InTick(ctx context.Context, f func(scheduler.Tick) error) error {
-	return d.Store.InTick(ctx, func(t *storage.Tick) error {
+	return d.Grants.InTick(ctx, func(t *grants.Tick) error {
 		return f(&tick{Tick: t, dispatcher: d})
 	})
 }
 
 // NextDue returns how long until something comes due that was not due then.
 func (d *Dispatcher) NextDue(ctx context.Context, then time.Time) (time.Duration, error) {
-	return d.Store.NextDue(ctx, then)
+	return d.Grants.NextDue(ctx, then)
 }
 
 // A tick is a pass of the scheduler over the database and River.
 type tick struct {
-	*storage.Tick
+	*grants.Tick
 	dispatcher *Dispatcher
 }
 
@@ -45,11 +46,11 @@ type tick struct {
 // by the statement that grants, not by River's client: one round trip instead of
 // three on the way of every message. A test holds it against River's own.
 func (t *tick) Dispatch(ctx context.Context, ready []turnkeeper.Ready) error {
-	grants := make([]turnkeeper.GrantID, len(ready))
+	ids := make([]turnkeeper.GrantID, len(ready))
 	for i := range ready {
-		grants[i] = turnkeeper.GrantID(uuid.NewString())
+		ids[i] = turnkeeper.GrantID(uuid.NewString())
 	}
-	return t.Grant(ctx, ready, grants, storage.Job{Kind: TurnArgs{}.Kind(), Queue: Queue, QueueOf: QueueOf}, t.dispatcher.TTL)
+	return t.Grant(ctx, ready, ids, grants.Job{Kind: TurnArgs{}.Kind(), Queue: Queue, QueueOf: QueueOf}, t.dispatcher.TTL)
 }
 
 // Requeue takes the lane from a lost grant. A holder that lives after all is
@@ -74,7 +75,7 @@ func (t *tick) EndCall(ctx context.Context, call turnkeeper.LostCall) error {
 // running it again. One whose journal is too new to be told is queued again
 // instead: a newer scheduler will close it, or a newer worker end it.
 func (t *tick) CloseLost(ctx context.Context, lost turnkeeper.LostGrant) error {
-	if _, err := t.Rounds(ctx, lost.TurnID); errors.Is(err, storage.ErrNewerJournal) {
+	if _, err := t.Rounds(ctx, lost.TurnID); errors.Is(err, journal.ErrNewerJournal) {
 		return t.Requeue(ctx, lost)
 	}
 	t.tellHolder(ctx, lost)

@@ -7,12 +7,12 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
-	"turnkeeper/storage"
+	"turnkeeper/storage/journal"
 )
 
 // NewJournal is the journal that a worker gives a dispatch.
-func NewJournal(store *storage.Store, record turnkeeper.Record, grant turnkeeper.Grant) agentturn.Journal {
-	return &journal{writer: store.Writer(record, grant)}
+func NewJournal(store *journal.Store, record turnkeeper.Record, grant turnkeeper.Grant) agentturn.Journal {
+	return &turnJournal{writer: store.Writer(record, grant)}
 }
 
 // RiverLogger is what River logs to.

@@ -11,15 +11,15 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentdef"
 	"turnkeeper/agentturn"
-	"turnkeeper/storage"
+	"turnkeeper/storage/journal"
 )
 
 // handBack leaves a turn that this worker cannot run as it should be to one that
 // can: a newer program, while both are in use. The turn is as it was and no loss
 // is counted. The scheduler offers it to every other worker that lives or comes,
 // and, where all have left it, to anybody again after a pause.
-func (w *Worker) handBack(ctx context.Context, record turnkeeper.Record, writer *storage.TurnWriter, reason error) error {
-	err := leave(ctx, writer, "handed_back", turnkeeper.Outcome{ErrorClass: storage.ClassNewer, Error: reason.Error(), Backoff: handBackPause})
+func (w *Worker) handBack(ctx context.Context, record turnkeeper.Record, writer *journal.Writer, reason error) error {
+	err := leave(ctx, writer, "handed_back", turnkeeper.Outcome{ErrorClass: journal.ClassNewer, Error: reason.Error(), Backoff: handBackPause})
 	if err != nil {
 		return err
 	}
@@ -31,11 +31,11 @@ func (w *Worker) handBack(ctx context.Context, record turnkeeper.Record, writer 
 const handBackPause = time.Minute
 
 // leave ends a dispatch in which nothing was done; its turn is queued again.
-func leave(ctx context.Context, writer *storage.TurnWriter, log string, outcome turnkeeper.Outcome) error {
+func leave(ctx context.Context, writer *journal.Writer, log string, outcome turnkeeper.Outcome) error {
 	outcome.State = turnkeeper.TurnQueued
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
 	defer cancel()
-	return writer.Append(ctx, turnkeeper.Entry{Outcome: &outcome}, storage.Ending{Log: log})
+	return writer.Append(ctx, turnkeeper.Entry{Outcome: &outcome}, journal.Ending{Log: log})
 }
 
 // classLate is the error class of a turn that had no worker for most of its time.
@@ -51,7 +51,7 @@ func late(record turnkeeper.Record, bounds turnkeeper.Bounds) bool {
 }
 
 // putOff queues a late turn, to be granted anew with the whole of its time.
-func (w *Worker) putOff(ctx context.Context, record turnkeeper.Record, writer *storage.TurnWriter) error {
+func (w *Worker) putOff(ctx context.Context, record turnkeeper.Record, writer *journal.Writer) error {
 	waited := record.Elapsed.Round(time.Second)
 	err := leave(ctx, writer, "deferred", turnkeeper.Outcome{
 		ErrorClass: classLate, Error: fmt.Sprintf("no worker had the turn for %s after its grant; it is granted anew", waited),
@@ -76,7 +76,7 @@ func (w *Worker) equipped(ctx context.Context, record turnkeeper.Record, definit
 	if len(lacking) == 0 {
 		return nil
 	}
-	since, _ := w.Store.HandedOnSince(ctx, record.Turn.ID)                  // zero where it cannot be read
+	since, _ := w.grants.HandedOnSince(ctx, record.Turn.ID)                 // zero where it cannot be read
 	if !since.IsZero() && record.Turn.GrantedAt.Sub(since) > waitForTools { // both by the database's clock
 		return nil
 	}

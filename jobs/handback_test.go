@@ -8,7 +8,7 @@ import (
 	"turnkeeper/internal/testrun"
 	"turnkeeper/jobs"
 	"turnkeeper/scheduler"
-	"turnkeeper/storage"
+	"turnkeeper/storage/journal"
 )
 
 // turnOfAnotherProgram puts a message into the clerk's inbox whose turn another
@@ -77,7 +77,7 @@ func TestATurnForANewerWorkerIsHandedBack(t *testing.T) {
 				t.Errorf("another lane was answered %q", reply.Body)
 			}
 			turn := s.view(id).Turn
-			if turn.State != turnkeeper.TurnQueued || turn.Losses != 0 || turn.ErrorClass != storage.ClassNewer || turn.Error == "" {
+			if turn.State != turnkeeper.TurnQueued || turn.Losses != 0 || turn.ErrorClass != journal.ClassNewer || turn.Error == "" {
 				t.Errorf("the turn is %+v", turn)
 			}
 			if after := one[string](s, "select string_agg(r::text, ' ') from turnkeeper.rounds r where turn_id = $1", turn.ID); after != before {
@@ -152,7 +152,7 @@ func TestAGrantInTheQueueOfAWorkerThatIsGone(t *testing.T) {
 			}
 			tick := func() {
 				t.Helper()
-				d := &jobs.Dispatcher{Store: s.Store, Client: client, TTL: time.Hour}
+				d := &jobs.Dispatcher{Grants: s.Grants, Client: client, TTL: time.Hour}
 				if _, err := scheduler.New(scheduler.Config{Store: d}).Tick(ctx); err != nil {
 					t.Fatal(err)
 				}

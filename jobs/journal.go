@@ -7,32 +7,32 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentturn"
 	"turnkeeper/agentturn/toolrun"
-	"turnkeeper/storage"
+	"turnkeeper/storage/journal"
 )
 
-// A journal is the Journal of one dispatch. It adds to the end of a turn what
+// A turnJournal is the Journal of one dispatch. It adds to the end of a turn what
 // must become true with it: what becomes of the message, the lane's back-off,
 // and the end of the River job.
-type journal struct {
-	writer *storage.TurnWriter
+type turnJournal struct {
+	writer *journal.Writer
 }
 
 var (
-	_ agentturn.Journal = (*journal)(nil)
-	_ toolrun.Drafts    = (*journal)(nil)
+	_ agentturn.Journal = (*turnJournal)(nil)
+	_ toolrun.Drafts    = (*turnJournal)(nil)
 )
 
 // endTime is what the last write of a turn gets on top of the turn's own time.
 const endTime = 10 * time.Second
 
-func (j *journal) Append(ctx context.Context, e turnkeeper.Entry) error {
+func (j *turnJournal) Append(ctx context.Context, e turnkeeper.Entry) error {
 	if e.Outcome == nil {
-		return j.writer.Append(ctx, e, storage.Ending{})
+		return j.writer.Append(ctx, e, journal.Ending{})
 	}
 	end := agentturn.EndingOf(*e.Outcome)
 	ctx, cancel := outlive(ctx, endTime)
 	defer cancel()
-	return j.writer.Append(ctx, e, storage.Ending{Message: end.Message, Log: end.Log, LaneBackoff: end.Pause})
+	return j.writer.Append(ctx, e, journal.Ending{Message: end.Message, Log: end.Log, LaneBackoff: end.Pause})
 }
 
 // outlive is a context that ends by the grace later than ctx.
@@ -48,28 +48,28 @@ func outlive(ctx context.Context, grace time.Duration) (context.Context, context
 	}
 }
 
-func (j *journal) Transact(ctx context.Context, start turnkeeper.CallStart, within time.Duration,
+func (j *turnJournal) Transact(ctx context.Context, start turnkeeper.CallStart, within time.Duration,
 	run func(context.Context) turnkeeper.CallResult,
 ) (turnkeeper.CallResult, error) {
 	return j.writer.Transact(ctx, start, within, run)
 }
 
-func (j *journal) WriteDraft(ctx context.Context, part turnkeeper.OutputPart) error {
+func (j *turnJournal) WriteDraft(ctx context.Context, part turnkeeper.OutputPart) error {
 	return j.writer.WriteDraft(ctx, part)
 }
 
-func (j *journal) DropDraft(ctx context.Context, id turnkeeper.OutputID) error {
+func (j *turnJournal) DropDraft(ctx context.Context, id turnkeeper.OutputID) error {
 	return j.writer.DropDraft(ctx, id)
 }
 
-func (j *journal) Arrivals(ctx context.Context) ([]turnkeeper.CallResult, error) {
+func (j *turnJournal) Arrivals(ctx context.Context) ([]turnkeeper.CallResult, error) {
 	return j.writer.Arrivals(ctx)
 }
 
-func (j *journal) NewMessage(ctx context.Context) (turnkeeper.MessageID, error) {
+func (j *turnJournal) NewMessage(ctx context.Context) (turnkeeper.MessageID, error) {
 	return j.writer.NewMessage(ctx)
 }
 
-func (j *journal) Late(ctx context.Context, r turnkeeper.CallResult) error {
+func (j *turnJournal) Late(ctx context.Context, r turnkeeper.CallResult) error {
 	return j.writer.Late(ctx, r)
 }

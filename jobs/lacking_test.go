@@ -26,7 +26,7 @@ func (s *site) detachedCall() turnkeeper.TurnID {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	d := &jobs.Dispatcher{Store: s.Store, Client: client, TTL: time.Minute}
+	d := &jobs.Dispatcher{Grants: s.Grants, Client: client, TTL: time.Minute}
 	if _, err := scheduler.New(scheduler.Config{Store: d}).Tick(ctx); err != nil {
 		s.t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func (s *site) detachedCall() turnkeeper.TurnID {
 		s.t.Fatal(err)
 	}
 	turn, key := record.Turn, turnkeeper.CallKey{Round: 1, Ordinal: 1}
-	journal := jobs.NewJournal(s.Store, record, turnkeeper.Grant{
+	journal := jobs.NewJournal(s.Journals, record, turnkeeper.Grant{
 		TurnID: id, Lane: turn.Lane, Token: turn.Token, GrantID: turn.GrantID, JobID: turn.JobID, WorkerID: "w",
 	})
 	err = journal.Append(ctx, turnkeeper.Entry{
@@ -76,7 +76,7 @@ func (s *site) callWorker(id turnkeeper.WorkerID, names ...string) {
 	}
 	client, err := jobs.NewClient(jobs.ClientConfig{
 		Pool: store.QueuePool(), WorkerID: id, CallSlots: 1, Calls: jobs.NewCallWorker(jobs.CallWorkerConfig{
-			Store: store, WorkerID: id, Tools: names, Runner: agentturn.New(agentturn.Config{Tools: registry}),
+			DB: store.DB, WorkerID: id, Tools: names, Runner: agentturn.New(agentturn.Config{Tools: registry}),
 		}),
 	})
 	if err != nil {
@@ -169,7 +169,7 @@ func TestAnEntryThatEndsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	turn := record.Turn
-	journal := jobs.NewJournal(s.Store, record, turnkeeper.Grant{
+	journal := jobs.NewJournal(s.Journals, record, turnkeeper.Grant{
 		TurnID: id, Lane: turn.Lane, Token: turn.Token, GrantID: turn.GrantID, JobID: turn.JobID, WorkerID: "w",
 	})
 	if err := journal.Append(t.Context(), turnkeeper.Entry{Round: &turnkeeper.Round{Number: 1}}); err != nil {

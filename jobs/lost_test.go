@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"turnkeeper"
-
 	"turnkeeper/internal/testrun"
 )
 

@@ -49,7 +49,7 @@ func (w *Worker) GiveBack(ctx context.Context, older time.Duration) {
 	working := slices.Collect(maps.Keys(w.running))
 	away := slices.Collect(maps.Keys(w.away))
 	w.mu.Unlock()
-	given, err := w.Store.GiveBack(ctx, w.WorkerID, older, working, away)
+	given, err := w.grants.GiveBack(ctx, w.WorkerID, older, working, away)
 	if err == nil {
 		w.forgetAway(away, working)
 	}

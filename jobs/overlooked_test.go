@@ -7,7 +7,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/internal/testrun"
 	"turnkeeper/scheduler"
-	"turnkeeper/storage"
+	"turnkeeper/storage/grants"
 )
 
 // What River gave to a worker and the worker does not work is given back: a job
@@ -15,12 +15,12 @@ import (
 // and what is another's, or new, is not.
 func TestOverlooked(t *testing.T) {
 	testrun.Slow(t)
-	job, grant, none := storage.Overlooked{Jobs: 1}, storage.Overlooked{Grants: 1}, storage.Overlooked{}
+	job, grant, none := grants.Overlooked{Jobs: 1}, grants.Overlooked{Grants: 1}, grants.Overlooked{}
 	for name, c := range map[string]struct {
 		then  string // SQL of what came after the fetch
 		older time.Duration
 		works bool // the worker knows of it
-		want  storage.Overlooked
+		want  grants.Overlooked
 	}{
 		"not arrived":             {"update turnkeeper.river_job set attempted_by = '{before,me}'", 5 * time.Second, false, job},
 		"not arrived, no more":    {"update turnkeeper.river_job set attempted_at = now()", 0, false, job},

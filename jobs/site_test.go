@@ -18,13 +18,14 @@ import (
 	"turnkeeper/jobs"
 	"turnkeeper/scheduler"
 	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 	"turnkeeper/storage/storagetest"
 )
 
 // A site is one database with two agents, clerk and desk (which has a lane for
 // each conversation), and the processes that work on it.
 type site struct {
-	*storage.Store
+	*storagetest.DB
 	t   *testing.T
 	url string
 }
@@ -121,7 +122,7 @@ func (s *site) reply(id turnkeeper.MessageID) turnkeeper.Reply {
 }
 
 // view is the newest turn of a message.
-func (s *site) view(id turnkeeper.MessageID) storage.TurnView {
+func (s *site) view(id turnkeeper.MessageID) operate.TurnView {
 	s.t.Helper()
 	m, err := s.Message(s.t.Context(), id)
 	if err != nil {
@@ -153,7 +154,7 @@ func echo(_ context.Context, body string) (string, error) { return "re: " + body
 // heartbeats, a scheduler.
 type process struct {
 	id     turnkeeper.WorkerID
-	store  *storage.Store
+	store  *storagetest.DB
 	client *jobs.Client
 	worker *jobs.Worker
 	hush   func() // ends the heartbeats, and says nothing
@@ -180,7 +181,7 @@ func (s *site) start(k kind) *process {
 	config := jobs.ClientConfig{Pool: p.store.QueuePool(), WorkerID: p.id, Slots: k.slots}
 	if k.model != nil {
 		p.worker = jobs.NewWorker(jobs.WorkerConfig{
-			Store: p.store, WorkerID: p.id, Bounds: bounds, Runner: agentturn.New(agentturn.Config{Models: k.model, Bounds: bounds, Budget: &jobs.Spend{Store: p.store}}),
+			DB: p.store.DB, WorkerID: p.id, Bounds: bounds, Runner: agentturn.New(agentturn.Config{Models: k.model, Bounds: bounds, Budget: &jobs.Spend{Grants: p.store.Grants}}),
 		})
 		config.Worker = p.worker
 	}
@@ -245,7 +246,7 @@ func (s *site) work(ctx context.Context, p *process, k kind, group *sync.WaitGro
 }
 
 func (s *site) schedule(ctx context.Context, p *process, group *sync.WaitGroup) {
-	bell := storage.NewBell(s.url, zap.NewNop())
+	bell := storage.NewNotifier(s.url, zap.NewNop())
 	rings, _ := bell.Subscribe(storage.TopicInbox)
 	freed, _ := bell.Subscribe(storage.TopicFreed)
 	group.Go(func() { bell.Run(ctx) })
@@ -255,7 +256,7 @@ func (s *site) schedule(ctx context.Context, p *process, group *sync.WaitGroup) 
 }
 
 func (s *site) dispatcher(p *process) *jobs.Dispatcher {
-	return &jobs.Dispatcher{Store: p.store, Client: p.client, TTL: turnkeeper.DefaultBounds().LeaseTTL}
+	return &jobs.Dispatcher{Grants: p.store.Grants, Client: p.client, TTL: turnkeeper.DefaultBounds().LeaseTTL}
 }
 
 // jobStates counts River's rows by state.

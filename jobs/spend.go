@@ -6,13 +6,13 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
-	"turnkeeper/storage"
+	"turnkeeper/storage/grants"
 )
 
 // A Spend is the budget of turns, kept in the database: tokens and calls, a
 // turn and a day of UTC.
 type Spend struct {
-	Store *storage.Store
+	Grants *grants.Store
 }
 
 var _ agentturn.Budget = (*Spend)(nil)
@@ -22,7 +22,7 @@ func (s *Spend) Reserve(ctx context.Context, who agentturn.Spender, estimate tur
 	if who.Limits == (agentturn.SpendLimits{}) {
 		return agentturn.Reservation{}, nil
 	}
-	answer, err := s.Store.ReserveSpend(ctx, storage.SpendRequest{
+	answer, err := s.Grants.ReserveSpend(ctx, grants.SpendRequest{
 		Turn: who.Turn, Agent: who.Agent, Tokens: estimate.Total(),
 		TurnTokens: who.Limits.TurnTokens, TurnCalls: who.Limits.TurnCalls,
 		DayTokens: who.Limits.DayTokens, DayCalls: who.Limits.DayCalls,
@@ -42,7 +42,7 @@ func (s *Spend) Reserve(ctx context.Context, who agentturn.Spender, estimate tur
 }
 
 // blockedBy says which bound had no room for one more call.
-func blockedBy(limits agentturn.SpendLimits, answer storage.SpendAnswer, estimate int64) string {
+func blockedBy(limits agentturn.SpendLimits, answer grants.SpendAnswer, estimate int64) string {
 	whose, per, calls, tokens := "turn", "", limits.TurnCalls, limits.TurnTokens
 	switch answer.Blocked {
 	case scopeDay:
@@ -78,5 +78,5 @@ func (s *Spend) Settle(ctx context.Context, r agentturn.Reservation, used turnke
 	if r.ID == 0 {
 		return nil
 	}
-	return s.Store.SettleSpend(ctx, r.ID, used.Total())
+	return s.Grants.SettleSpend(ctx, r.ID, used.Total())
 }

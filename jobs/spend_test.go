@@ -30,7 +30,7 @@ func TestReasonOfABlockedCall(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t)
 			who := agentturn.Spender{Turn: 1, Agent: "clerk", Limits: c.limits}
-			spend := &jobs.Spend{Store: s.Store}
+			spend := &jobs.Spend{Grants: s.Grants}
 			for range c.calls {
 				r, err := spend.Reserve(t.Context(), who, turnkeeper.Usage{InputTokens: 100})
 				if err != nil || r.Blocked {
@@ -52,7 +52,7 @@ func TestReasonOfABlockedCall(t *testing.T) {
 // the database's. In the bubble it is some other year.
 func TestADaysBudgetOpensByTheDatabasesClock(t *testing.T) {
 	s := newSite(t)
-	spend := &jobs.Spend{Store: s.Store}
+	spend := &jobs.Spend{Grants: s.Grants}
 	who := agentturn.Spender{Turn: 1, Agent: "clerk", Limits: agentturn.SpendLimits{DayCalls: 1}}
 	reserve := func(t *testing.T) agentturn.Reservation {
 		t.Helper()
@@ -75,7 +75,7 @@ func TestADaysBudgetOpensByTheDatabasesClock(t *testing.T) {
 // A call that takes more than a day may have is not waited for: no day has room for it.
 func TestACallThatNoDayHasRoomFor(t *testing.T) {
 	s := newSite(t)
-	spend := &jobs.Spend{Store: s.Store}
+	spend := &jobs.Spend{Grants: s.Grants}
 	for name, c := range map[string]struct {
 		limits agentturn.SpendLimits
 		never  bool

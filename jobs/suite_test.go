@@ -17,6 +17,7 @@ import (
 	"turnkeeper/jobs"
 	"turnkeeper/scheduler"
 	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 	"turnkeeper/storage/storagetest"
 )
 
@@ -40,11 +41,11 @@ type door struct {
 	*site
 	client *jobs.Client
 	cutter *cutter
-	far    *storage.Store // over the cutter; nil: nothing was to be cut yet
+	far    *storagetest.DB // over the cutter; nil: nothing was to be cut yet
 }
 
 func (d *door) Scheduler() scheduler.Store {
-	return &jobs.Dispatcher{Store: d.Store, Client: d.client, TTL: storesuite.LeaseTTL}
+	return &jobs.Dispatcher{Grants: d.DB.Grants, Client: d.client, TTL: storesuite.LeaseTTL}
 }
 
 func (d *door) Register(a turnkeeper.AgentRegistration) {
@@ -54,13 +55,13 @@ func (d *door) Register(a turnkeeper.AgentRegistration) {
 }
 
 func (d *door) Beat(h turnkeeper.Heartbeat) {
-	if err := d.Store.Beat(d.t.Context(), h); err != nil {
+	if err := d.DB.Beat(d.t.Context(), h); err != nil {
 		d.t.Fatal(err)
 	}
 }
 
 func (d *door) Present(worker turnkeeper.WorkerID) (gone func()) {
-	bell := storage.NewBell(d.url, zap.NewNop())
+	bell := storage.NewNotifier(d.url, zap.NewNop())
 	bell.Worker = worker
 	ctx, stop := context.WithCancel(d.t.Context())
 	ended := make(chan struct{})
@@ -124,7 +125,7 @@ func (d *door) Arrive(ctx context.Context, c turnkeeper.ClaimedCall, r turnkeepe
 
 // Journal goes over the cutter, so that the suite can lose what it sends.
 func (d *door) Journal(record turnkeeper.Record, grant turnkeeper.Grant) agentturn.Journal {
-	return jobs.NewJournal(d.overCutter(), record, grant)
+	return jobs.NewJournal(d.overCutter().Journals, record, grant)
 }
 
 func (d *door) CancelTurn(ctx context.Context, id turnkeeper.TurnID) (bool, error) {
@@ -137,7 +138,7 @@ func (d *door) CancelMessage(ctx context.Context, id turnkeeper.MessageID) (turn
 	return done.Turn, done.Closed, err
 }
 
-func (d *door) overCutter() *storage.Store {
+func (d *door) overCutter() *storagetest.DB {
 	if d.far == nil {
 		var url string
 		d.cutter, url = newCutter(d.t, d.url)
@@ -146,7 +147,7 @@ func (d *door) overCutter() *storage.Store {
 	return d.far
 }
 
-func (d *door) Extractions() extract.Cache { return d.Store }
+func (d *door) Extractions() extract.Cache { return d.Journals }
 
 func (d *door) CutNext(done bool) { d.cutter.cutNext(done) }
 
@@ -161,7 +162,7 @@ func (d *door) Effect(ctx context.Context, name string) {
 	}
 }
 
-func (d *door) Outputs() toolrun.Outputs { return d.Store }
+func (d *door) Outputs() toolrun.Outputs { return d.Journals }
 
 func (d *door) Sweep() {
 	if err := d.SweepDrafts(d.t.Context()); err != nil {
@@ -219,7 +220,7 @@ func (d *door) Reply(id turnkeeper.MessageID) (turnkeeper.Reply, bool) {
 	return reply, err == nil
 }
 
-func (d *door) turnView(id turnkeeper.TurnID) storage.TurnView {
+func (d *door) turnView(id turnkeeper.TurnID) operate.TurnView {
 	view, err := d.ViewTurn(d.t.Context(), id)
 	if err != nil {
 		d.t.Fatal(err)

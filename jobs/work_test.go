@@ -32,7 +32,7 @@ func (s *site) grant() *river.Job[jobs.TurnArgs] {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	d := &jobs.Dispatcher{Store: s.Store, Client: client, TTL: turnkeeper.DefaultBounds().LeaseTTL}
+	d := &jobs.Dispatcher{Grants: s.Grants, Client: client, TTL: turnkeeper.DefaultBounds().LeaseTTL}
 	if _, err := scheduler.New(scheduler.Config{Store: d}).Tick(ctx); err != nil {
 		s.t.Fatal(err)
 	}
@@ -50,8 +50,8 @@ func (s *site) turnWorker(m model, change func(*jobs.WorkerConfig)) (*jobs.Worke
 	core, logs := observer.New(zapcore.DebugLevel)
 	bounds := turnkeeper.DefaultBounds()
 	config := jobs.WorkerConfig{
-		Store: s.Store, WorkerID: "w", Bounds: bounds, Log: zap.New(core),
-		Runner: agentturn.New(agentturn.Config{Models: m, Bounds: bounds, Budget: &jobs.Spend{Store: s.Store}}),
+		DB: s.DB.DB, WorkerID: "w", Bounds: bounds, Log: zap.New(core),
+		Runner: agentturn.New(agentturn.Config{Models: m, Bounds: bounds, Budget: &jobs.Spend{Grants: s.Grants}}),
 	}
 	if change != nil {
 		change(&config)
@@ -233,7 +233,7 @@ func (s *site) buildWorker(build func(context.Context)) *jobs.CallWorker {
 		s.t.Fatal(err)
 	}
 	return jobs.NewCallWorker(jobs.CallWorkerConfig{
-		Store: s.Store, WorkerID: "w", Tools: []string{"build"}, Runner: agentturn.New(agentturn.Config{Tools: registry}),
+		DB: s.DB.DB, WorkerID: "w", Tools: []string{"build"}, Runner: agentturn.New(agentturn.Config{Tools: registry}),
 	})
 }
 
@@ -333,7 +333,7 @@ func TestTheGrantBefore(t *testing.T) {
 			worker, logs := s.turnWorker(nil, func(w *jobs.WorkerConfig) {
 				m := model(func(ctx context.Context, body string) (string, error) { unlock(); return echo(ctx, body) })
 				w.Observed = c.observed
-				w.Runner = agentturn.New(agentturn.Config{Models: m, Bounds: w.Bounds, Budget: &jobs.Spend{Store: s.Store}, Observer: seen})
+				w.Runner = agentturn.New(agentturn.Config{Models: m, Bounds: w.Bounds, Budget: &jobs.Spend{Grants: s.Grants}, Observer: seen})
 			})
 			if err := worker.Work(t.Context(), second); err != nil {
 				t.Fatal(err)

@@ -14,8 +14,11 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentdef"
 	"turnkeeper/agentturn"
+	"turnkeeper/internal/fault"
 	"turnkeeper/lease"
 	"turnkeeper/storage"
+	"turnkeeper/storage/grants"
+	"turnkeeper/storage/journal"
 )
 
 // A Worker works turns for River. The first thing it does is to bind the job's
@@ -23,6 +26,9 @@ import (
 type Worker struct {
 	river.WorkerDefaults[TurnArgs]
 	WorkerConfig
+
+	journals *journal.Store
+	grants   *grants.Store
 
 	mu      sync.Mutex
 	running map[turnkeeper.GrantID]context.CancelCauseFunc // a turn may come back while its last dispatch still stops
@@ -33,7 +39,7 @@ type Worker struct {
 
 // WorkerConfig says how to work.
 type WorkerConfig struct {
-	Store    *storage.Store
+	DB       *storage.DB
 	Runner   *agentturn.Runner
 	WorkerID turnkeeper.WorkerID
 	Bounds   turnkeeper.Bounds // of the process
@@ -44,7 +50,7 @@ type WorkerConfig struct {
 	// Observed says that the Runner has an Observer, which is to be told of the
 	// grant before each.
 	Observed bool
-	Fault    agentturn.FaultHook
+	Fault    fault.Hook
 }
 
 // NewWorker returns a worker.
@@ -56,7 +62,7 @@ func NewWorker(c WorkerConfig) *Worker {
 		c.BoundsFor = func(d *agentdef.Definition) turnkeeper.Bounds { return d.Bounds(c.Bounds) }
 	}
 	return &Worker{
-		WorkerConfig: c, running: map[turnkeeper.GrantID]context.CancelCauseFunc{}, away: map[turnkeeper.GrantID]bool{}, definitions: map[string]*agentdef.Definition{},
+		WorkerConfig: c, journals: journal.New(c.DB), grants: grants.New(c.DB), running: map[turnkeeper.GrantID]context.CancelCauseFunc{}, away: map[turnkeeper.GrantID]bool{}, definitions: map[string]*agentdef.Definition{},
 	}
 }
 
@@ -102,14 +108,14 @@ func (w *Worker) enter(ctx context.Context, grant turnkeeper.GrantID) (_ context
 	}, true
 }
 
-// Points of a job at which the worker's FaultHook is called.
+// Points of a job at which the worker's fault hook is called.
 const (
 	PointFetched = "work.fetched" // River has handed the job out
 	PointLoaded  = "work.loaded"  // the turn is read
 	PointWorked  = "work.done"    // River is not told yet
 )
 
-// FaultPoints are the labels that a Worker, or a CallWorker, calls its FaultHook with, besides
+// FaultPoints are the labels that a Worker, or a CallWorker, calls its fault hook with, besides
 // those of the turn.
 func FaultPoints() []string {
 	return []string{PointFetched, PointLoaded, PointWorked, PointCallFetched}
@@ -154,20 +160,20 @@ type jobLog struct{ *zap.Logger }
 // dispatch goes on with a turn from what its journal says, once the grant is
 // this worker's: River may have given the job to another as well.
 func (w *Worker) dispatch(ctx context.Context, job *river.Job[TurnArgs], log *jobLog) error {
-	first, err := w.Store.BindGrant(ctx, job.Args.TurnID, job.Args.GrantID, w.WorkerID)
+	first, err := w.grants.BindGrant(ctx, job.Args.TurnID, job.Args.GrantID, w.WorkerID)
 	if err != nil {
 		return err
 	}
 	asked := time.Now()
-	record, unreadable := w.Store.LoadPatiently(ctx, job.Args.TurnID, job.Args.GrantID)
-	if unreadable != nil && !errors.Is(unreadable, storage.ErrNewerJournal) {
+	record, unreadable := w.journals.LoadPatiently(ctx, job.Args.TurnID, job.Args.GrantID)
+	if unreadable != nil && !errors.Is(unreadable, journal.ErrNewerJournal) {
 		return unreadable
 	}
 	w.at(ctx, PointLoaded)
 	log.Logger = w.Log.With(append(agentturn.TurnFields(record.Turn, record.Message.TraceParent), zap.Int64("job", job.ID))...)
 	ctx, held, release := lease.Hold(ctx, asked, record.Remaining, record.Elapsed)
 	defer release()
-	writer := w.Store.Writer(record, turnkeeper.Grant{
+	writer := w.journals.Writer(record, turnkeeper.Grant{
 		TurnID: record.Turn.ID, Lane: record.Turn.Lane, Token: record.Turn.Token, GrantID: record.Turn.GrantID,
 		JobID: turnkeeper.JobID(job.ID), WorkerID: w.WorkerID,
 	})
@@ -194,7 +200,7 @@ func (w *Worker) dispatch(ctx context.Context, job *river.Job[TurnArgs], log *jo
 	_, err = w.Runner.Run(ctx, agentturn.Assignment{
 		Record: record, Definition: definition, Bounds: bounds, Before: w.before(ctx, record.Turn),
 		WallDeadline: held.Start.Add(bounds.MaxDuration), LeaseDeadline: held.Deadline,
-	}, &journal{writer: writer})
+	}, &turnJournal{writer: writer})
 	return err
 }
 
@@ -209,7 +215,7 @@ func (w *Worker) before(ctx context.Context, turn turnkeeper.Turn) turnkeeper.Di
 	}
 	ctx, stop := context.WithTimeout(ctx, beforeTime)
 	defer stop()
-	before, err := w.Store.GrantBefore(ctx, turn.ID, turn.GrantID)
+	before, err := w.grants.GrantBefore(ctx, turn.ID, turn.GrantID)
 	if err != nil && !errors.Is(err, turnkeeper.ErrNotFound) {
 		w.Log.Debug("the grant before this one was not found", zap.Int64("turn_id", int64(turn.ID)), zap.Error(err))
 	}
@@ -249,7 +255,7 @@ func (w *Worker) withBudget(ctx context.Context, turn turnkeeper.Turn, d *agentd
 	if turn.Dispatches < 2 {
 		return d, nil
 	}
-	file, err := w.Store.CurrentDefinition(ctx, turn.Agent)
+	file, err := w.DB.CurrentDefinition(ctx, turn.Agent)
 	if errors.Is(err, turnkeeper.ErrNotFound) {
 		return d, nil
 	}
@@ -264,7 +270,5 @@ func (w *Worker) withBudget(ctx context.Context, turn turnkeeper.Turn, d *agentd
 }
 
 func (w *Worker) at(ctx context.Context, label string) {
-	if w.Fault != nil {
-		w.Fault.At(ctx, label)
-	}
+	fault.At(ctx, w.Fault, label)
 }

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"turnkeeper"
+	"turnkeeper/internal/fault"
 )
 
 // A Store is the durable state that the scheduler works on.
@@ -94,10 +95,10 @@ type Config struct {
 	LeaseTTL      time.Duration   // how long the scheduler holds off where it cannot trust time; 0: 240 s
 	Log           *zap.Logger     // nil: none
 	Observer      Observer        // nil: nobody is told
-	Fault         FaultHook       // nil in production
+	Fault         fault.Hook      // nil in production
 }
 
-// Points of a tick at which a FaultHook is called.
+// Points of a tick at which a fault.Hook is called.
 const (
 	PointBegin    = "tick.begin"
 	PointLocked   = "tick.locked"    // the lock is held
@@ -110,15 +111,9 @@ const (
 	PointDone     = "tick.done"      // everything is committed
 )
 
-// FaultPoints returns all labels that a FaultHook may be called with.
+// FaultPoints returns all labels that a fault.Hook may be called with.
 func FaultPoints() []string {
 	return []string{PointBegin, PointLocked, PointLost, PointLostCall, PointSpawned, PointOccurred, PointPicked, PointGranted, PointDone}
-}
-
-// A FaultHook is called at labelled points of a tick. It is nil in production;
-// only tests set it.
-type FaultHook interface {
-	At(ctx context.Context, label string)
 }
 
 // An Observer is told of what a scheduler has done, for metrics. It never blocks

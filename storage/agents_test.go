@@ -10,13 +10,14 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/storage"
+	"turnkeeper/storage/storagetest"
 )
 
 // A scheduler that stands still within its tick holds a row: a worker that
 // starts meanwhile waits for it instead of giving up.
 func TestRegisteringAgentsOutlastsAStoppedTick(t *testing.T) {
-	h := newHouse(t)
-	h.register("clerk", false, turnkeeper.Schedule{Name: "hourly", Cron: "0 * * * *", TimeZone: "UTC"})
+	h := newEnv(t)
+	h.Register("clerk", false, turnkeeper.Schedule{Name: "hourly", Cron: "0 * * * *", TimeZone: "UTC"})
 	tick, err := h.Pool().Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -33,21 +34,17 @@ func TestRegisteringAgentsOutlastsAStoppedTick(t *testing.T) {
 		return nil
 	}
 	core, _ := observer.New(zap.WarnLevel)
-	starting, err := storage.Open(t.Context(), storage.Options{
-		URL: h.url, LockTimeout: 50 * time.Millisecond, Log: zap.New(core, zap.Hooks(goesOn)),
+	starting := storagetest.OpenWith(t, storage.Options{
+		URL: h.URL, LockTimeout: 50 * time.Millisecond, Log: zap.New(core, zap.Hooks(goesOn)),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer starting.Close()
-	changed := registration("clerk", false, turnkeeper.Schedule{Name: "hourly", Cron: "5 * * * *", TimeZone: "UTC"})
+	changed := storagetest.Registration("clerk", false, turnkeeper.Schedule{Name: "hourly", Cron: "5 * * * *", TimeZone: "UTC"})
 	if err := starting.RegisterAgents(t.Context(), []turnkeeper.AgentRegistration{changed}); err != nil {
 		t.Fatal(err)
 	}
 	if refused != 2 {
 		t.Errorf("%d tries were refused", refused)
 	}
-	if cron := one[string](h, "select cron from schedules"); cron != "5 * * * *" {
+	if cron := storagetest.One[string](h, "select cron from schedules"); cron != "5 * * * *" {
 		t.Errorf("the schedule is %q", cron)
 	}
 }

@@ -7,13 +7,15 @@ import (
 	"time"
 
 	"turnkeeper"
-	"turnkeeper/storage"
+	"turnkeeper/storage/grants"
+	"turnkeeper/storage/journal"
+	"turnkeeper/storage/storagetest"
 )
 
 // setBack makes the database look as if its clock had been set back: all that
 // was written lies further in the future by that much.
-func (h *house) setBack(by time.Duration) {
-	h.t.Helper()
+func (h *env) setBack(by time.Duration) {
+	h.T.Helper()
 	for _, sql := range []string{
 		"update turnkeeper.messages set due_at = due_at + $1::interval, accepted_at = accepted_at + $1",
 		"update turnkeeper.leases set granted_at = granted_at + $1::interval, lease_until = lease_until + $1, not_before = not_before + $1",
@@ -23,40 +25,40 @@ func (h *house) setBack(by time.Duration) {
 		"update turnkeeper.turn_events set at = at + $1::interval",
 		"update turnkeeper.worker_heartbeat set started_at = started_at + $1::interval, beat_at = beat_at + $1",
 	} {
-		h.exec(sql, by)
+		h.Exec(sql, by)
 	}
 }
 
 // What waits, waits no longer for a clock that was set back.
 func TestAClockSetBackHoldsNothingUp(t *testing.T) {
-	cases := map[string]func(*house){
-		"a message": func(h *house) {
-			h.enqueue("clerk", "", "x")
+	cases := map[string]func(*env){
+		"a message": func(h *env) {
+			h.Submit("clerk", "", "x")
 		},
-		"a turn that was handed back": func(h *house) {
-			err := h.turn("x").Append(h.t.Context(), turnkeeper.Entry{Outcome: &turnkeeper.Outcome{State: turnkeeper.TurnQueued}}, storage.Ending{Log: "handed_back"})
+		"a turn that was handed back": func(h *env) {
+			err := h.Turn("x").Append(h.T.Context(), turnkeeper.Entry{Outcome: &turnkeeper.Outcome{State: turnkeeper.TurnQueued}}, journal.Ending{Log: "handed_back"})
 			if err != nil {
-				h.t.Fatal(err)
+				h.T.Fatal(err)
 			}
 		},
-		"a turn of a lost worker": func(h *house) {
-			h.lose(h.turn("x"))
+		"a turn of a lost worker": func(h *env) {
+			h.Lose(h.Turn("x"))
 		},
-		"a lane after a failure": func(h *house) {
-			err := h.turn("x").Append(h.t.Context(), turnkeeper.Entry{Outcome: &turnkeeper.Outcome{
+		"a lane after a failure": func(h *env) {
+			err := h.Turn("x").Append(h.T.Context(), turnkeeper.Entry{Outcome: &turnkeeper.Outcome{
 				State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "x", Retry: true,
-			}}, storage.Ending{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: 2 * time.Second})
+			}}, journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: 2 * time.Second})
 			if err != nil {
-				h.t.Fatal(err)
+				h.T.Fatal(err)
 			}
 		},
 	}
 	for name, wait := range cases {
 		t.Run(name, func(t *testing.T) {
-			h := newHouse(t)
+			h := newEnv(t)
 			wait(h)
 			h.setBack(time.Hour)
-			if all := h.dispatch("w"); len(all) != 1 {
+			if all := h.Dispatch("w"); len(all) != 1 {
 				t.Errorf("%d turns are granted, want 1", len(all))
 			}
 		})
@@ -65,18 +67,18 @@ func TestAClockSetBackHoldsNothingUp(t *testing.T) {
 
 // The scheduler asks for lost grants only when it has held off for a lease.
 func TestLostGrantsWhenTheClockWasSetBack(t *testing.T) {
-	h := newHouse(t)
-	d := h.turn("x")
-	if sit, lost := h.look(); sit.Lost || len(lost) > 0 {
+	h := newEnv(t)
+	d := h.Turn("x")
+	if sit, lost := h.Look(); sit.Lost || len(lost) > 0 {
 		t.Fatal("a fresh grant is lost")
 	}
 	h.setBack(3 * time.Second)
-	if sit, lost := h.look(); sit.Lost || len(lost) > 0 {
+	if sit, lost := h.Look(); sit.Lost || len(lost) > 0 {
 		t.Error("a grant is lost because the clock was adjusted by three seconds")
 	}
 	h.setBack(time.Hour)
-	sit, lost := h.look()
-	if !sit.Lost || len(lost) != 1 || lost[0].GrantID != d.grant.GrantID || !lost[0].Lapsed {
+	sit, lost := h.Look()
+	if !sit.Lost || len(lost) != 1 || lost[0].GrantID != d.Grant.GrantID || !lost[0].Lapsed {
 		t.Errorf("a grant of an hour ahead is not lost: %+v", lost)
 	}
 	if sit.NewestGrant.Sub(sit.Now) < 59*time.Minute {
@@ -85,17 +87,17 @@ func TestLostGrantsWhenTheClockWasSetBack(t *testing.T) {
 }
 
 func TestSilentWorkersWhenTheClockWasSetBack(t *testing.T) {
-	h := newHouse(t)
-	h.beat("worker-1", 5, 15*time.Second)
-	h.beat("patient", 5, 0) // is taken over only at its leases' end
-	d := h.turn("x")
-	if sit, _ := h.look(); sit.Room != 9 {
+	h := newEnv(t)
+	h.HeartBeat("worker-1", 5, 15*time.Second)
+	h.HeartBeat("patient", 5, 0) // is taken over only at its leases' end
+	d := h.Turn("x")
+	if sit, _ := h.Look(); sit.Room != 9 {
 		t.Fatalf("room for %d turns, want 9", sit.Room)
 	}
 	h.setBack(time.Hour)
-	h.exec("update turnkeeper.leases set granted_at = granted_at - interval '1 hour', lease_until = lease_until - interval '1 hour'")
-	sit, lost := h.look()
-	if len(lost) != 1 || lost[0].GrantID != d.grant.GrantID || lost[0].Lapsed {
+	h.Exec("update turnkeeper.leases set granted_at = granted_at - interval '1 hour', lease_until = lease_until - interval '1 hour'")
+	sit, lost := h.Look()
+	if len(lost) != 1 || lost[0].GrantID != d.Grant.GrantID || lost[0].Lapsed {
 		t.Errorf("the worker's last beat is an hour ahead: lost are %+v", lost)
 	}
 	if sit.Room != -1 {
@@ -107,19 +109,19 @@ func TestSilentWorkersWhenTheClockWasSetBack(t *testing.T) {
 			t.Errorf("worker %s is silent for %v", w.WorkerID, w.Silent)
 		}
 	}
-	h.beat("worker-1", 5, 15*time.Second)
-	if _, lost := h.look(); err != nil || len(lost) != 0 {
+	h.HeartBeat("worker-1", 5, 15*time.Second)
+	if _, lost := h.Look(); err != nil || len(lost) != 0 {
 		t.Errorf("the worker beats again; lost are %+v, %v", lost, err)
 	}
 }
 
 func TestALeaseGetsNoLongerByASetBackClock(t *testing.T) {
-	h := newHouse(t)
-	d := h.turn("x")
+	h := newEnv(t)
+	d := h.Turn("x")
 	h.setBack(5 * time.Minute)
-	record, err := h.Load(t.Context(), d.grant.TurnID, d.grant.GrantID)
-	if err != nil || record.Remaining != ttl || record.Elapsed != 0 {
-		t.Errorf("remaining %v, elapsed %v, %v; want the whole lease of %v and nothing", record.Remaining, record.Elapsed, err, ttl)
+	record, err := h.Load(t.Context(), d.Grant.TurnID, d.Grant.GrantID)
+	if err != nil || record.Remaining != storagetest.TTL || record.Elapsed != 0 {
+		t.Errorf("remaining %v, elapsed %v, %v; want the whole lease of %v and nothing", record.Remaining, record.Elapsed, err, storagetest.TTL)
 	}
 }
 
@@ -134,39 +136,39 @@ const durations = `
 	select 'event', at - lag(at) over (partition by turn_id order by seq) from turnkeeper.turn_events`
 
 func TestNoDurationIsNegative(t *testing.T) {
-	k := key(1, 1)
-	ways := map[string]func(*house, *dispatch){
-		"finished": func(h *house, d *dispatch) {
-			d.append(h.t, turnkeeper.Entry{
-				Results: []turnkeeper.CallResult{result(k, "n", turnkeeper.CallSucceeded, "ok")}, Events: events(turnkeeper.EventToolResult),
+	k := storagetest.Key(1, 1)
+	ways := map[string]func(*env, *storagetest.Dispatch){
+		"finished": func(h *env, d *storagetest.Dispatch) {
+			d.Write(h.T, turnkeeper.Entry{
+				Results: []turnkeeper.CallResult{storagetest.Result(k, "n", turnkeeper.CallSucceeded, "ok")}, Events: storagetest.Events(turnkeeper.EventToolResult),
 			})
-			d.append(h.t, turnkeeper.Entry{Round: round(2), Events: events(turnkeeper.EventRoundStop)})
-			err := d.Append(h.t.Context(), turnkeeper.Entry{Outcome: succeeded("done"), Events: events(turnkeeper.EventTurnComplete)}, answered)
+			d.Write(h.T, turnkeeper.Entry{Round: storagetest.Round(2), Events: storagetest.Events(turnkeeper.EventRoundStop)})
+			err := d.Append(h.T.Context(), turnkeeper.Entry{Outcome: storagetest.Succeeded("done"), Events: storagetest.Events(turnkeeper.EventTurnComplete)}, storagetest.Answered)
 			if err != nil {
-				h.t.Fatal(err)
+				h.T.Fatal(err)
 			}
 		},
-		"lost for good": func(h *house, d *dispatch) {
-			h.inTick(func(ctx context.Context, tick *storage.Tick) error {
+		"lost for good": func(h *env, d *storagetest.Dispatch) {
+			h.Tick(func(ctx context.Context, tick *grants.Tick) error {
 				lost, err := tick.Lost(ctx, 1)
 				if err != nil || len(lost) != 1 {
-					h.t.Fatalf("lost are %+v, %v", lost, err)
+					h.T.Fatalf("lost are %+v, %v", lost, err)
 				}
 				return errors.Join(
 					tick.SettleCalls(ctx, lost[0].TurnID, "unknown", "not run", "not run", "ended"),
-					tick.Close(ctx, lost[0], *succeeded("sorry"), events(turnkeeper.EventTurnComplete)))
+					tick.Close(ctx, lost[0], *storagetest.Succeeded("sorry"), storagetest.Events(turnkeeper.EventTurnComplete)))
 			})
-			if err := d.Late(h.t.Context(), result(k, "n", turnkeeper.CallSucceeded, "late")); err != nil {
-				h.t.Fatal(err)
+			if err := d.Late(h.T.Context(), storagetest.Result(k, "n", turnkeeper.CallSucceeded, "late")); err != nil {
+				h.T.Fatal(err)
 			}
 		},
 	}
 	for name, end := range ways {
 		t.Run(name, func(t *testing.T) {
-			h := newHouse(t)
-			d := h.turn("x")
-			d.append(t, turnkeeper.Entry{Round: round(1, turnkeeper.EffectOnce), Events: events(turnkeeper.EventRoundStart)})
-			d.append(t, turnkeeper.Entry{Starts: []turnkeeper.CallStart{start(k, "n", 1, turnkeeper.EffectOnce)}, Events: events(turnkeeper.EventToolStarted)})
+			h := newEnv(t)
+			d := h.Turn("x")
+			d.Write(t, turnkeeper.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce), Events: storagetest.Events(turnkeeper.EventRoundStart)})
+			d.Write(t, turnkeeper.Entry{Starts: []turnkeeper.CallStart{storagetest.Start(k, "n", 1, turnkeeper.EffectOnce)}, Events: storagetest.Events(turnkeeper.EventToolStarted)})
 			h.setBack(time.Hour)
 			end(h, d)
 			rows, err := h.Pool().Query(t.Context(), durations)
@@ -194,10 +196,10 @@ func TestNoDurationIsNegative(t *testing.T) {
 }
 
 func TestFreshnessWhenTheClockWasSetBack(t *testing.T) {
-	h := newHouse(t)
-	d := h.turn("x")
-	d.append(t, turnkeeper.Entry{Round: round(1, turnkeeper.EffectNone)})
-	d.append(t, turnkeeper.Entry{Results: []turnkeeper.CallResult{result(key(1, 1), "", turnkeeper.CallSucceeded, "ok")}})
+	h := newEnv(t)
+	d := h.Turn("x")
+	d.Write(t, turnkeeper.Entry{Round: storagetest.Round(1, turnkeeper.EffectNone)})
+	d.Write(t, turnkeeper.Entry{Results: []turnkeeper.CallResult{storagetest.Result(storagetest.Key(1, 1), "", turnkeeper.CallSucceeded, "ok")}})
 	for _, step := range []struct {
 		by   time.Duration
 		want int

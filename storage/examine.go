@@ -8,9 +8,12 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"turnkeeper/storage/internal/pg"
 )
 
 // ErrSharedSessions refuses a pooler that gives one session of the server to several connections.
@@ -20,15 +23,15 @@ var ErrSharedSessions = errors.New("what DATABASE_URL leads to shares sessions b
 
 // CheckSessions fails with ErrSharedSessions if connections do not have a session of their own. A pooler
 // gives the session of one connection to another as soon as the first has nothing under way.
-func (s *Store) CheckSessions(ctx context.Context) error {
-	one, err := s.pool.Acquire(ctx)
+func (s *DB) CheckSessions(ctx context.Context) error {
+	one, err := s.core.Pool.Acquire(ctx)
 	if err != nil {
-		return translate(err)
+		return pg.Translate(err)
 	}
 	defer one.Release()
-	other, err := s.queue.Acquire(ctx) // the other pool may have one connection only
+	other, err := s.core.Queue.Acquire(ctx) // the other pool may have one connection only
 	if err != nil {
-		return translate(err)
+		return pg.Translate(err)
 	}
 	defer other.Release()
 	// A pooler lends the session that was used last, or each in turn: asked twice in a row, the first
@@ -50,15 +53,15 @@ func (s *Store) CheckSessions(ctx context.Context) error {
 func sessionOf(ctx context.Context, conn *pgxpool.Conn) (string, error) {
 	results, err := conn.Conn().PgConn().Exec(ctx, "select pg_backend_pid()").ReadAll()
 	if err != nil {
-		return "", translate(err)
+		return "", pg.Translate(err)
 	}
 	return string(results[0].Rows[0][0]), nil
 }
 
 // Encoding returns the encoding of the database, such as UTF8.
-func (s *Store) Encoding(ctx context.Context) (name string, err error) {
-	err = s.pool.QueryRow(ctx, "select current_setting('server_encoding')").Scan(&name)
-	return name, translate(err)
+func (s *DB) Encoding(ctx context.Context) (name string, err error) {
+	err = s.core.Pool.QueryRow(ctx, "select current_setting('server_encoding')").Scan(&name)
+	return name, pg.Translate(err)
 }
 
 var (
@@ -70,7 +73,7 @@ var (
 var riverTables = []string{"river_job", "river_leader", "river_queue"}
 
 // CheckTables fails if the database lacks a table that its migrations have made, and names all that it lacks.
-func (s *Store) CheckTables(ctx context.Context) error {
+func (s *DB) CheckTables(ctx context.Context) error {
 	all, err := s.Migrations(ctx)
 	if err != nil {
 		return err
@@ -91,17 +94,34 @@ func (s *Store) CheckTables(ctx context.Context) error {
 			expected = slices.DeleteFunc(expected, func(name string) bool { return name == dropped[1] })
 		}
 	}
-	rows, err := s.pool.Query(ctx, "select name from unnest($1::text[]) name where to_regclass('turnkeeper.' || name) is null order by name", expected)
+	rows, err := s.core.Pool.Query(ctx, "select name from unnest($1::text[]) name where to_regclass('turnkeeper.' || name) is null order by name", expected)
 	if err != nil {
-		return translate(err)
+		return pg.Translate(err)
 	}
 	missing, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
-		return translate(err)
+		return pg.Translate(err)
 	}
 	if len(missing) > 0 {
 		return fmt.Errorf("the database lacks tables that its migrations have made: turnkeeper.%s; a migration is applied once, so restore the database from a backup",
 			strings.Join(missing, ", turnkeeper."))
 	}
 	return nil
+}
+
+// ServerFacts are what matters of the server's settings.
+type ServerFacts struct {
+	Version, FSync, SynchronousCommit, FullPageWrites, Encoding string
+	MaxConnections                                              int
+	InRecovery                                                  bool
+	Now                                                         time.Time
+}
+
+// ServerFacts asks the server for its settings.
+func (s *DB) ServerFacts(ctx context.Context) (ServerFacts, error) {
+	r, err := s.core.Q.ServerFacts(ctx)
+	return ServerFacts{
+		Version: r.Version, FSync: r.Fsync, SynchronousCommit: r.SynchronousCommit, FullPageWrites: r.FullPageWrites,
+		Encoding: r.Encoding, MaxConnections: int(r.MaxConnections), InRecovery: r.InRecovery, Now: r.Now,
+	}, pg.Translate(err)
 }

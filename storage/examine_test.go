@@ -151,26 +151,26 @@ func TestAPoolerThatSharesSessions(t *testing.T) {
 }
 
 func TestTablesThatAreMissing(t *testing.T) {
-	h := newHouse(t)
+	h := newEnv(t)
 	if err := h.CheckTables(t.Context()); err != nil {
 		t.Errorf("a new database: %v", err)
 	}
-	h.exec("alter table turnkeeper.notes set schema public; alter table turnkeeper.river_queue rename to gone")
+	h.Exec("alter table turnkeeper.notes set schema public; alter table turnkeeper.river_queue rename to gone")
 	err := h.CheckTables(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "lacks tables that its migrations have made: turnkeeper.notes, turnkeeper.river_queue;") {
 		t.Errorf("the error is %v", err)
 	}
-	if _, err := storagetest.Migrate(t.Context(), h.Store); err != nil {
+	if _, err := storagetest.Migrate(t.Context(), h.Store.DB); err != nil {
 		t.Errorf("migrating: %v", err)
 	}
 }
 
 func TestTheEncodingOfADatabase(t *testing.T) {
-	h := newHouse(t)
-	name := one[string](h, "select current_database() || '_ascii'")
+	h := newEnv(t)
+	name := storagetest.One[string](h, "select current_database() || '_ascii'")
 	quoted := pgx.Identifier{name}.Sanitize()
-	h.exec("create database " + quoted + " encoding 'SQL_ASCII' lc_collate 'C' lc_ctype 'C' template template0")
-	other, err := url.Parse(h.url)
+	h.Exec("create database " + quoted + " encoding 'SQL_ASCII' lc_collate 'C' lc_ctype 'C' template template0")
+	other, err := url.Parse(h.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,11 +179,11 @@ func TestTheEncodingOfADatabase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for store, want := range map[*storage.Store]string{h.Store: "UTF8", s: "SQL_ASCII"} {
+	for store, want := range map[*storage.DB]string{h.Store.DB: "UTF8", s: "SQL_ASCII"} {
 		if got, err := store.Encoding(t.Context()); err != nil || got != want {
 			t.Errorf("%q, %v; want %s", got, err, want)
 		}
 	}
 	s.Close()
-	h.exec("drop database " + quoted + " with (force)")
+	h.Exec("drop database " + quoted + " with (force)")
 }

@@ -1,59 +1,12 @@
 package storage
 
-import (
-	"context"
-
-	"turnkeeper"
-)
-
-// A FaultHook is called at labelled points (see FaultPoints), by the goroutine
-// that comes by. It is nil in production; only tests set it.
-type FaultHook interface {
-	At(ctx context.Context, label string)
-}
-
-// Points at which a FaultHook is called. At a point that ends in ".sent" a
+// Points at which a fault.Hook is called. At a point that ends in ".sent" a
 // transaction is on its way with its commit, and its answer is not read yet.
 const (
 	PointAcceptBefore = "accept.before"
 	PointAcceptSent   = "accept.sent"
 	PointAcceptAfter  = "accept.after"
-	PointTickSent     = "tick.sent"
-	PointDraftSent    = "output.draft.sent" // a part of a result that is still coming
-	PointArriveSent   = "detached.arrive.sent"
-	pointTransactSent = "call.transact.sent"
 )
 
-// FaultPoints are all labels that a FaultHook may be called with.
-func FaultPoints() []string {
-	points := []string{PointAcceptBefore, PointAcceptSent, PointAcceptAfter, PointTickSent, PointDraftSent, pointTransactSent, PointArriveSent}
-	for _, write := range []string{"recover.verdict", "plan", "call.start", "call.results", "finish", "stream"} {
-		points = append(points, write+".sent")
-	}
-	return points
-}
-
-func (s *Store) at(ctx context.Context, label string) {
-	if s.fault != nil {
-		s.fault.At(ctx, label)
-	}
-}
-
-// pointSent names the point of a write to the journal by what matters most of
-// it.
-func pointSent(e turnkeeper.Entry) string {
-	switch {
-	case e.Outcome != nil:
-		return "finish.sent"
-	case e.Round != nil:
-		return "plan.sent"
-	case len(e.Starts) > 0:
-		return "call.start.sent"
-	case len(e.Results) > 0:
-		return "call.results.sent"
-	case len(e.Verdicts) > 0:
-		return "recover.verdict.sent"
-	default:
-		return "stream.sent"
-	}
-}
+// FaultPoints returns all labels that a fault.Hook may be called with.
+func FaultPoints() []string { return []string{PointAcceptBefore, PointAcceptSent, PointAcceptAfter} }

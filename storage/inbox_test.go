@@ -13,14 +13,16 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/storage"
+	"turnkeeper/storage/journal"
+	"turnkeeper/storage/operate"
 	"turnkeeper/storage/storagetest"
 )
 
 func TestEnqueueOrdersIds(t *testing.T) {
-	h := newHouse(t)
+	h := newEnv(t)
 	var last turnkeeper.MessageID
 	for range 5 {
-		id := h.enqueue("clerk", "", "hello")
+		id := h.Submit("clerk", "", "hello")
 		if id <= last {
 			t.Errorf("id %d after %d", id, last)
 		}
@@ -36,13 +38,13 @@ func TestEnqueueOrdersIds(t *testing.T) {
 	if m.DueAt.After(m.AcceptedAt) || m.DueAt.Nanosecond() != 0 {
 		t.Errorf("due at %v, accepted at %v", m.DueAt, m.AcceptedAt)
 	}
-	if m, _ := h.Message(t.Context(), h.enqueue("desk", "kitchen", "hello")); m.Lane != "desk/kitchen" {
+	if m, _ := h.Message(t.Context(), h.Submit("desk", "kitchen", "hello")); m.Lane != "desk/kitchen" {
 		t.Errorf("lane is %s", m.Lane)
 	}
 }
 
 func TestEnqueueKey(t *testing.T) {
-	h := newHouse(t)
+	h := newEnv(t)
 	first := turnkeeper.Submission{Agent: "clerk", Body: "pay 5", Key: "order-1"}
 	id, err := h.Enqueue(t.Context(), first)
 	if err != nil {
@@ -75,8 +77,8 @@ func TestEnqueueKey(t *testing.T) {
 			}
 		})
 	}
-	for _, d := range h.dispatch("worker-1") {
-		d.finish(t, "done")
+	for _, d := range h.Dispatch("worker-1") {
+		d.Finish(t, "done")
 	}
 	if again, err := h.Enqueue(t.Context(), first); err != nil || again != id {
 		t.Errorf("a repeat after the work began: id %d, error %v", again, err)
@@ -84,7 +86,7 @@ func TestEnqueueKey(t *testing.T) {
 }
 
 func TestEnqueueConcurrentDuplicates(t *testing.T) {
-	h := newHouse(t)
+	h := newEnv(t)
 	ids := make([]turnkeeper.MessageID, 100)
 	var group sync.WaitGroup
 	for i := range ids {
@@ -102,13 +104,13 @@ func TestEnqueueConcurrentDuplicates(t *testing.T) {
 			t.Fatalf("ids %d and %d", ids[0], id)
 		}
 	}
-	if n := one[int](h, "select count(*) from turnkeeper.messages"); n != 1 {
+	if n := storagetest.One[int](h, "select count(*) from turnkeeper.messages"); n != 1 {
 		t.Errorf("%d messages, want 1", n)
 	}
 }
 
 func TestEnqueueRefusals(t *testing.T) {
-	h := newHouse(t)
+	h := newEnv(t)
 	if err := h.SetMaxMessageBytes(t.Context(), 1000); err != nil {
 		t.Fatal(err)
 	}
@@ -150,26 +152,22 @@ func TestEnqueueRefusals(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if n := one[int](h, "select count(*) from turnkeeper.messages"); n != 3 {
+	if n := storagetest.One[int](h, "select count(*) from turnkeeper.messages"); n != 3 {
 		t.Errorf("%d messages, want the 3 that were accepted", n)
 	}
 }
 
 // A secret is masked in a body, and refused in a name: who looks for the name would not find it.
 func TestNamesThatHoldASecret(t *testing.T) {
-	h := newHouse(t)
+	h := newEnv(t)
 	const secret = "hunter2-hunter2"
-	store, err := storage.Open(t.Context(), storage.Options{URL: h.url, Mask: func(s string) string { return strings.ReplaceAll(s, secret, "[redacted]") }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
+	store := storagetest.OpenWith(t, storage.Options{URL: h.URL, Mask: func(s string) string { return strings.ReplaceAll(s, secret, "[redacted]") }})
 	for name, m := range map[string]turnkeeper.Submission{
 		"conversation's name": {Agent: "clerk", Body: "x", Conversation: "about " + secret},
 		"idempotency key":     {Agent: "clerk", Body: "x", Key: secret},
 	} {
 		_, err := store.Enqueue(t.Context(), m)
-		_, _, err2 := store.AcceptResponse(t.Context(), m, storage.Response{})
+		_, _, err2 := store.AcceptResponse(t.Context(), m, operate.Response{})
 		for _, err := range []error{err, err2} {
 			if !errors.Is(err, turnkeeper.ErrInvalidMessage) || !strings.Contains(err.Error(), name) || strings.Contains(err.Error(), secret) {
 				t.Errorf("%s: error %v", name, err)
@@ -184,7 +182,7 @@ func TestNamesThatHoldASecret(t *testing.T) {
 
 // The SQL function is a way in of its own: it must refuse by itself.
 func TestEnqueueBySQLRefuses(t *testing.T) {
-	h := newHouse(t)
+	h := newEnv(t)
 	if err := h.RetireAgent(t.Context(), "desk"); err != nil {
 		t.Fatal(err)
 	}
@@ -209,14 +207,14 @@ func TestEnqueueBySQLRefuses(t *testing.T) {
 			}
 		})
 	}
-	if n := one[int](h, "select count(*) from turnkeeper.messages"); n != 0 {
+	if n := storagetest.One[int](h, "select count(*) from turnkeeper.messages"); n != 0 {
 		t.Errorf("%d messages were written", n)
 	}
 }
 
 func TestEnqueueInAnApplicationsTransaction(t *testing.T) {
-	h := newHouse(t)
-	h.exec("create table orders (id bigint primary key, message_id bigint)")
+	h := newEnv(t)
+	h.Exec("create table orders (id bigint primary key, message_id bigint)")
 	undone := errors.New("undone")
 	for _, end := range []error{undone, nil} {
 		err := pgx.BeginFunc(t.Context(), h.Pool(), func(tx pgx.Tx) error {
@@ -232,15 +230,15 @@ func TestEnqueueInAnApplicationsTransaction(t *testing.T) {
 		if end == nil {
 			want = 1
 		}
-		if n := one[int](h, "select count(*) from turnkeeper.messages m join orders o on o.message_id = m.id"); n != want {
+		if n := storagetest.One[int](h, "select count(*) from turnkeeper.messages m join orders o on o.message_id = m.id"); n != want {
 			t.Errorf("after %v: %d messages, want %d", end, n, want)
 		}
 	}
 }
 
 func TestOpenApplicationTransactionBlocksNobody(t *testing.T) {
-	h := newHouse(t)
-	running := h.turn("runs already")
+	h := newEnv(t)
+	running := h.Turn("runs already")
 	tx, err := h.Pool().Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -249,47 +247,47 @@ func TestOpenApplicationTransactionBlocksNobody(t *testing.T) {
 	if _, err := tx.Exec(t.Context(), "select turnkeeper.enqueue('clerk', 'not yet', idempotency_key => 'mine')"); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), storagetest.Patience)
 	defer cancel()
-	if err := running.Append(ctx, turnkeeper.Entry{Round: round(1)}, storage.Ending{}); err != nil {
+	if err := running.Append(ctx, turnkeeper.Entry{Round: storagetest.Round(1)}, journal.Ending{}); err != nil {
 		t.Errorf("a step of a running turn: %v", err)
 	}
-	if err := running.Append(ctx, turnkeeper.Entry{Outcome: succeeded("done")}, answered); err != nil {
+	if err := running.Append(ctx, turnkeeper.Entry{Outcome: storagetest.Succeeded("done")}, storagetest.Answered); err != nil {
 		t.Errorf("the end of a running turn: %v", err)
 	}
 	if _, err := h.Enqueue(ctx, turnkeeper.Submission{Agent: "clerk", Body: "other"}); err != nil {
 		t.Errorf("another message: %v", err)
 	}
-	if err := h.RegisterAgents(ctx, []turnkeeper.AgentRegistration{registration("clerk", true)}); err != nil {
+	if err := h.RegisterAgents(ctx, []turnkeeper.AgentRegistration{storagetest.Registration("clerk", true)}); err != nil {
 		t.Errorf("a change of the agent: %v", err)
 	}
-	if all := h.dispatch("worker-2"); len(all) != 1 || all[0].record.Message.Body != "other" {
+	if all := h.Dispatch("worker-2"); len(all) != 1 || all[0].Record.Message.Body != "other" {
 		t.Errorf("dispatched %d turns", len(all))
 	}
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if n := one[int](h, "select count(*) from turnkeeper.messages where state = 'waiting' and body = 'not yet'"); n != 1 {
+	if n := storagetest.One[int](h, "select count(*) from turnkeeper.messages where state = 'waiting' and body = 'not yet'"); n != 1 {
 		t.Error("the application's message is not there after its commit")
 	}
 }
 
 func TestListsOfTheInbox(t *testing.T) {
-	h := newHouse(t)
+	h := newEnv(t)
 	for range 130 {
-		h.enqueue("clerk", "", "x")
+		h.Submit("clerk", "", "x")
 	}
-	h.enqueue("desk", "a", "y")
+	h.Submit("desk", "a", "y")
 	for name, c := range map[string]struct {
-		page  storage.Page
+		page  operate.Page
 		count int
 	}{
-		"default":       {storage.Page{}, 25},
-		"at most 100":   {storage.Page{Limit: 1000}, 100},
-		"of one agent":  {storage.Page{Agent: "desk"}, 1},
-		"of one state":  {storage.Page{State: "running"}, 0},
-		"below an id":   {storage.Page{Limit: 100, Cursor: 11}, 10},
-		"its last page": {storage.Page{Cursor: 1}, 0},
+		"default":       {operate.Page{}, 25},
+		"at most 100":   {operate.Page{Limit: 1000}, 100},
+		"of one agent":  {operate.Page{Agent: "desk"}, 1},
+		"of one state":  {operate.Page{State: "running"}, 0},
+		"below an id":   {operate.Page{Limit: 100, Cursor: 11}, 10},
+		"its last page": {operate.Page{Cursor: 1}, 0},
 	} {
 		got, err := h.Messages(t.Context(), c.page)
 		if err != nil || len(got) != c.count {
@@ -308,7 +306,7 @@ func TestListsOfTheInbox(t *testing.T) {
 
 // TestAcceptTellsRepeats sends a message anew and again, beside another of the same key for another agent, and one of another key.
 func TestAcceptTellsRepeats(t *testing.T) {
-	h := newHouse(t)
+	h := newEnv(t)
 	ids := map[string]turnkeeper.MessageID{}
 	for _, c := range []struct {
 		agent, key string
@@ -327,14 +325,14 @@ func TestAcceptTellsRepeats(t *testing.T) {
 
 // TestUnknownAgentIsToldOfTheKnown asks for an agent while none is registered, and while two are.
 func TestUnknownAgentIsToldOfTheKnown(t *testing.T) {
-	h := &house{storagetest.Open(t, storagetest.URL(t)), t, ""}
+	h := &env{storagetest.Open(t, storagetest.URL(t))}
 	for _, want := range []string{"no agent is registered yet", "the registered agents are clerk, desk"} {
 		_, err := h.Enqueue(t.Context(), turnkeeper.Submission{Agent: "nobody", Body: "x"})
 		if !errors.Is(err, turnkeeper.ErrUnknownAgent) || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want one with %q", err, want)
 		}
-		h.register("desk", true)
-		h.register("clerk", false)
+		h.Register("desk", true)
+		h.Register("clerk", false)
 	}
 }
 
@@ -346,8 +344,8 @@ func TestAnUnansweredEnqueue(t *testing.T) {
 		accepted int
 	}{"after the commit": {storagetest.Unanswer, 1}, "before the server has it": {storagetest.Lose, 0}} {
 		t.Run(name, func(t *testing.T) {
-			h := newHouse(t)
-			p, url := storagetest.NewProxy(t, h.url)
+			h := newEnv(t)
+			p, url := storagetest.NewProxy(t, h.URL)
 			far := storagetest.Open(t, url)
 			p.CutNext(c.cut, func(sent storagetest.Sent) bool { return sent.Has("name: Enqueue") })
 			message := turnkeeper.Submission{Agent: "clerk", Body: "Hello", Key: "k"}
@@ -355,13 +353,13 @@ func TestAnUnansweredEnqueue(t *testing.T) {
 			if !storage.Unanswered(err) || err.Error() != "the connection to the database broke before it answered" {
 				t.Errorf("error %v", err)
 			}
-			if n := one[int](h, "select count(*) from turnkeeper.messages"); n != c.accepted {
+			if n := storagetest.One[int](h, "select count(*) from turnkeeper.messages"); n != c.accepted {
 				t.Errorf("%d messages", n)
 			}
 			if _, err := far.Enqueue(t.Context(), message); err != nil {
 				t.Error(err)
 			}
-			if n := one[int](h, "select count(*) from turnkeeper.messages"); n != 1 {
+			if n := storagetest.One[int](h, "select count(*) from turnkeeper.messages"); n != 1 {
 				t.Errorf("%d messages after the repeat", n)
 			}
 			message.Body = "other"

@@ -16,7 +16,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.uber.org/zap"
 
-	"turnkeeper/internal/commit"
+	"turnkeeper/internal/pause"
+	"turnkeeper/storage/internal/pg"
 )
 
 // migrationLock serialises everybody who migrates this database: River's own
@@ -40,7 +41,7 @@ type Migration struct {
 // number of processes may migrate at once. Each of our files is a transaction,
 // which waits for a lock only for moments at a time, so that what runs goes on.
 // A schema that is too new for this program is an error, and left as it is.
-func (s *Store) Migrate(ctx context.Context, river func(context.Context) error) ([]Migration, error) {
+func (s *DB) Migrate(ctx context.Context, river func(context.Context) error) ([]Migration, error) {
 	var applied []Migration
 	err := s.underMigrationLock(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		if err := prepareSchema(ctx, conn); err != nil {
@@ -72,25 +73,25 @@ func (s *Store) Migrate(ctx context.Context, river func(context.Context) error) 
 
 // Migrations lists the migrations of this program, which of them the database
 // has, and those that only the database knows. It changes nothing.
-func (s *Store) Migrations(ctx context.Context) ([]Migration, error) {
-	conn, err := s.pool.Acquire(ctx)
+func (s *DB) Migrations(ctx context.Context) ([]Migration, error) {
+	conn, err := s.core.Pool.Acquire(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("the database cannot be reached: %w", plainConnect(err))
+		return nil, fmt.Errorf("the database cannot be reached: %w", pg.PlainConnect(err))
 	}
 	defer conn.Release()
 	return s.listMigrations(ctx, conn)
 }
 
-func (s *Store) underMigrationLock(ctx context.Context, f func(context.Context, *pgxpool.Conn) error) error {
-	ctx = unbound(ctx)
-	conn, err := s.pool.Acquire(ctx)
+func (s *DB) underMigrationLock(ctx context.Context, f func(context.Context, *pgxpool.Conn) error) error {
+	ctx = pg.Unbound(ctx)
+	conn, err := s.core.Pool.Acquire(ctx)
 	if err != nil {
-		return fmt.Errorf("the database cannot be reached: %w", plainConnect(err))
+		return fmt.Errorf("the database cannot be reached: %w", pg.PlainConnect(err))
 	}
 	defer conn.Release()
 	// A migration may take its time.
-	if _, err := conn.Exec(ctx, "set statement_timeout = 0"+wholeTables("set")); err != nil {
-		return translate(err)
+	if _, err := conn.Exec(ctx, "set statement_timeout = 0"+pg.WholeTables("set")); err != nil {
+		return pg.Translate(err)
 	}
 	// The session's lock and settings go with the connection.
 	defer func() { closeWhole(conn.Hijack()) }()
@@ -107,9 +108,9 @@ func lockMigrations(ctx context.Context, conn *pgxpool.Conn) error {
 		var locked bool
 		err := conn.QueryRow(ctx, "select pg_try_advisory_lock($1)", int64(migrationLock)).Scan(&locked)
 		if err != nil || locked {
-			return translate(err)
+			return pg.Translate(err)
 		}
-		if !commit.Pause(ctx, lockPoll) {
+		if pause.For(ctx, lockPoll) != nil {
 			return context.Cause(ctx)
 		}
 	}
@@ -141,7 +142,7 @@ func prepareSchema(ctx context.Context, conn *pgxpool.Conn) error {
 			applied_at     timestamptz not null default clock_timestamp(),
 			oldest_program integer not null
 		)`)
-	return translate(err)
+	return pg.Translate(err)
 }
 
 // A migration that waits for a lock makes everybody wait who comes after it. So
@@ -151,14 +152,14 @@ const (
 	migrationPause    = time.Second
 )
 
-func (s *Store) apply(ctx context.Context, conn *pgxpool.Conn, m Migration) error {
+func (s *DB) apply(ctx context.Context, conn *pgxpool.Conn, m Migration) error {
 	sql, err := fs.ReadFile(s.files, m.file())
 	if err != nil {
 		return err
 	}
 	for {
-		err := translate(pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-			if _, err := tx.Exec(ctx, "select set_config('lock_timeout', $1, true)", millis(s.migrationLockTime)); err != nil {
+		err := pg.Translate(pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, "select set_config('lock_timeout', $1, true)", pg.Millis(s.migrationLockTime)); err != nil {
 				return err
 			}
 			if _, err := tx.Exec(ctx, string(sql)); err != nil {
@@ -168,14 +169,14 @@ func (s *Store) apply(ctx context.Context, conn *pgxpool.Conn, m Migration) erro
 				m.Version, m.Name, m.OldestProgram)
 			return err
 		}))
-		if !lockRefused(err) || !commit.Pause(ctx, s.migrationPause) {
+		if !pg.LockRefused(err) || pause.For(ctx, s.migrationPause) != nil {
 			return err
 		}
-		s.log.Info("a migration waits for a lock that somebody holds", zap.String("migration", m.String()))
+		s.core.Log.Info("a migration waits for a lock that somebody holds", zap.String("migration", m.String()))
 	}
 }
 
-func (s *Store) listMigrations(ctx context.Context, conn *pgxpool.Conn) ([]Migration, error) {
+func (s *DB) listMigrations(ctx context.Context, conn *pgxpool.Conn) ([]Migration, error) {
 	there, err := appliedMigrations(ctx, conn)
 	if err != nil {
 		return nil, err
@@ -202,7 +203,7 @@ func (s *Store) listMigrations(ctx context.Context, conn *pgxpool.Conn) ([]Migra
 
 var oldestProgram = regexp.MustCompile(`(?m)^-- Oldest program: (\d{1,6})$`)
 
-func (s *Store) readMigration(file string) (Migration, error) {
+func (s *DB) readMigration(file string) (Migration, error) {
 	number, name, _ := strings.Cut(strings.TrimSuffix(file, ".up.sql"), "_")
 	version, err := strconv.Atoi(number)
 	if err != nil {
@@ -221,10 +222,10 @@ func (s *Store) readMigration(file string) (Migration, error) {
 
 // NewerMigrations lists the migrations of the database that this program does not know, by version. A database
 // without a schema has none.
-func (s *Store) NewerMigrations(ctx context.Context) ([]Migration, error) {
-	conn, err := s.pool.Acquire(ctx)
+func (s *DB) NewerMigrations(ctx context.Context) ([]Migration, error) {
+	conn, err := s.core.Pool.Acquire(ctx)
 	if err != nil {
-		return nil, translate(err)
+		return nil, pg.Translate(err)
 	}
 	defer conn.Release()
 	there, err := appliedMigrations(ctx, conn)
@@ -254,7 +255,7 @@ func appliedMigrations(ctx context.Context, conn *pgxpool.Conn) (map[int]Migrati
 	var there bool
 	err := conn.QueryRow(ctx, "select to_regclass('turnkeeper.schema_migrations') is not null").Scan(&there)
 	if err != nil || !there {
-		return nil, translate(err)
+		return nil, pg.Translate(err)
 	}
 	rows, _ := conn.Query(ctx, "select version, name, oldest_program from turnkeeper.schema_migrations")
 	found := map[int]Migration{}
@@ -264,7 +265,7 @@ func appliedMigrations(ctx context.Context, conn *pgxpool.Conn) (map[int]Migrati
 		found[m.Version] = m
 		return nil
 	})
-	return found, translate(err)
+	return found, pg.Translate(err)
 }
 
 // ErrNewerSchema refuses a database that a newer program has changed in a way

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+
 	"turnkeeper/migrations"
 	"turnkeeper/storage"
 	"turnkeeper/storage/storagetest"
@@ -18,7 +19,7 @@ func TestMigrateByTwoProcessesAtOnce(t *testing.T) {
 	for i := range applied {
 		store := storagetest.Open(t, url)
 		group.Go(func() {
-			done, err := storagetest.Migrate(t.Context(), store)
+			done, err := storagetest.Migrate(t.Context(), store.DB)
 			if err != nil {
 				t.Error(err)
 			}
@@ -39,7 +40,7 @@ func TestMigrateByTwoProcessesAtOnce(t *testing.T) {
 			t.Errorf("migration %d is not applied", m.Version)
 		}
 	}
-	again, err := storagetest.Migrate(t.Context(), store)
+	again, err := storagetest.Migrate(t.Context(), store.DB)
 	if err != nil || len(again) != 0 {
 		t.Errorf("migrated again: %v, error %v", again, err)
 	}
@@ -59,7 +60,7 @@ func TestMigrationsOfAnEmptyDatabase(t *testing.T) {
 
 // What is put up comes down, newest first, and up again.
 func TestMigrationsDownAndUp(t *testing.T) {
-	h := newHouse(t)
+	h := newEnv(t)
 	all, err := h.Migrations(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -84,10 +85,10 @@ func TestMigrationsDownAndUp(t *testing.T) {
 	}
 	const left = `select count(*) from pg_class c where relnamespace = 'turnkeeper'::regnamespace and relkind = 'r'
 		and relname !~ '^river_' and relname <> 'schema_migrations'`
-	if n := one[int](h, left); n != 0 {
+	if n := storagetest.One[int](h, left); n != 0 {
 		t.Errorf("%d tables are left", n)
 	}
-	if n := one[int](h, "select count(*) from pg_proc where pronamespace = 'turnkeeper'::regnamespace and proname !~ '^river_'"); n != 0 {
+	if n := storagetest.One[int](h, "select count(*) from pg_proc where pronamespace = 'turnkeeper'::regnamespace and proname !~ '^river_'"); n != 0 {
 		t.Errorf("%d functions are left", n)
 	}
 	for _, m := range all {

@@ -15,8 +15,8 @@ type PoolStats struct {
 }
 
 // Pools are the figures of the store's pools, that of its ordinary work first.
-func (s *Store) Pools() []PoolStats {
-	return []PoolStats{poolStats("work", s.pool), poolStats("finish", s.finish), poolStats("queue", s.queue)}
+func (s *DB) Pools() []PoolStats {
+	return []PoolStats{poolStats("work", s.core.Pool), poolStats("finish", s.core.Finish), poolStats("queue", s.core.Queue)}
 }
 
 func poolStats(name string, pool *pgxpool.Pool) PoolStats {

@@ -16,7 +16,7 @@ import (
 // TestServersThatNoLongerServe has the server refuse what a store asks on one connection, as it does after a
 // failover and while it shuts down. All connections are made anew, and what comes next is done.
 func TestServersThatNoLongerServe(t *testing.T) {
-	h := newHouse(t)
+	h := newEnv(t)
 	for name, c := range map[string]struct {
 		refuse string // makes the session of $1 refuse
 		held   bool   // what River holds is closed
@@ -28,7 +28,7 @@ func TestServersThatNoLongerServe(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := storagetest.Open(t, h.url)
+			s := storagetest.Open(t, h.URL)
 			before := map[int]bool{}
 			conns := sessions(t, s.Pool(), before)
 			held, err := s.QueuePool().Acquire(t.Context())
@@ -89,8 +89,8 @@ func sessions(t *testing.T, pool *pgxpool.Pool, noted map[int]bool) map[int]*pgx
 
 // TestABellOfAServerThatBecameReadOnly has the bell's session become read-only: it listens on another.
 func TestABellOfAServerThatBecameReadOnly(t *testing.T) {
-	h := newHouse(t)
-	bell := storage.NewBell(h.url, zap.NewNop())
+	h := newEnv(t)
+	bell := storage.NewNotifier(h.URL, zap.NewNop())
 	bell.Quiet = 10 * time.Millisecond
 	inbox, _ := bell.Subscribe(storage.TopicInbox)
 	ctx, stop := context.WithCancel(t.Context())
@@ -104,9 +104,9 @@ func TestABellOfAServerThatBecameReadOnly(t *testing.T) {
 		<-ended
 	}()
 	awaitRing(t, "the bell listens", inbox)
-	name := one[string](h, "select quote_ident(current_database())")
-	h.exec("alter database " + name + " set default_transaction_read_only = on")
-	if one[int](h, "select count(*) from (select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'turnkeeper bell' and datname = current_database()) k") == 0 {
+	name := storagetest.One[string](h, "select quote_ident(current_database())")
+	h.Exec("alter database " + name + " set default_transaction_read_only = on")
+	if storagetest.One[int](h, "select count(*) from (select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'turnkeeper bell' and datname = current_database()) k") == 0 {
 		t.Fatal("there is no bell")
 	}
 	awaitRing(t, "the bell listens to a server that is read-only", inbox)

@@ -8,12 +8,14 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+
+	"turnkeeper/storage/storagetest"
 )
 
 // The rights that the README gives a role of an application's own do for what it says
 // of them: to send, again with the same key, and to read replies on.
 func TestARoleWithTheRightsOfTheREADME(t *testing.T) {
-	h := newHouse(t)
+	h := newEnv(t)
 	readme, err := os.ReadFile("../README.md")
 	if err != nil {
 		t.Fatal(err)
@@ -22,16 +24,16 @@ func TestARoleWithTheRightsOfTheREADME(t *testing.T) {
 	if rights == nil {
 		t.Fatal("the README has no rights")
 	}
-	role := one[string](h, "select quote_ident(current_database() || '_app')") // roles are the whole server's
-	h.exec("create role " + role)
+	role := storagetest.One[string](h, "select quote_ident(current_database() || '_app')") // roles are the whole server's
+	h.Exec("create role " + role)
 	t.Cleanup(func() {
 		if _, err := h.Pool().Exec(context.WithoutCancel(t.Context()), "drop owned by "+role+"; drop role "+role); err != nil {
 			t.Error(err)
 		}
 	})
-	h.exec(strings.ReplaceAll(string(rights[1]), " to app;", " to "+role+";"))
-	d := h.turn("x")
-	d.finish(t, "done")
+	h.Exec(strings.ReplaceAll(string(rights[1]), " to app;", " to "+role+";"))
+	d := h.Turn("x")
+	d.Finish(t, "done")
 	err = pgx.BeginFunc(t.Context(), h.Pool(), func(tx pgx.Tx) error {
 		if _, err := tx.Exec(t.Context(), "set local role "+role); err != nil {
 			return err

@@ -5,27 +5,10 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"turnkeeper/storage/internal/dbsqlc"
+	"turnkeeper/storage/internal/pg"
 )
-
-type txKey struct{}
-
-func withTx(ctx context.Context, tx pgx.Tx) context.Context {
-	return context.WithValue(ctx, txKey{}, tx)
-}
 
 // TxFrom is the transaction that a transactional tool runs in: what the tool
 // writes there becomes true with the record of its result, or not at all. The
 // tool must neither commit nor roll it back. ok is false outside of such a tool.
-func TxFrom(ctx context.Context) (tx pgx.Tx, ok bool) {
-	tx, ok = ctx.Value(txKey{}).(pgx.Tx)
-	return tx, ok
-}
-
-// queriesIn runs queries in the transaction of ctx, where there is one.
-func (s *Store) queriesIn(ctx context.Context) *dbsqlc.Queries {
-	if tx, ok := TxFrom(ctx); ok {
-		return dbsqlc.New(tx)
-	}
-	return s.q
-}
+func TxFrom(ctx context.Context) (tx pgx.Tx, ok bool) { return pg.TxFrom(ctx) }

@@ -15,6 +15,8 @@ import (
 	"turnkeeper/internal/testrun"
 	"turnkeeper/migrations"
 	"turnkeeper/storage"
+	"turnkeeper/storage/grants"
+	"turnkeeper/storage/journal"
 	"turnkeeper/storage/storagetest"
 )
 
@@ -77,7 +79,7 @@ func TestADatabaseThatANewerProgramMigrated(t *testing.T) {
 			files, next := newer(c.sql)
 			program := storagetest.Open(t, url)
 			program.SetMigrations(files)
-			applied, err := storagetest.Migrate(t.Context(), program)
+			applied, err := storagetest.Migrate(t.Context(), program.DB)
 			if err != nil || len(applied) != 1 || applied[0].Version != next.Version {
 				t.Fatalf("the newer program applied %v, error %v", applied, err)
 			}
@@ -92,7 +94,7 @@ func TestADatabaseThatANewerProgramMigrated(t *testing.T) {
 			if err := storage.CheckCompatible(all); errors.Is(err, storage.ErrNewerSchema) != c.refuse {
 				t.Errorf("the check says %v", err)
 			}
-			if again, err := storagetest.Migrate(t.Context(), old); errors.Is(err, storage.ErrNewerSchema) != c.refuse || len(again) != 0 {
+			if again, err := storagetest.Migrate(t.Context(), old.DB); errors.Is(err, storage.ErrNewerSchema) != c.refuse || len(again) != 0 {
 				t.Errorf("the old program applied %v, error %v", again, err)
 			}
 		})
@@ -103,9 +105,9 @@ func TestADatabaseThatANewerProgramMigrated(t *testing.T) {
 // who come after it for longer than a moment, and is done in the end.
 func TestAMigrationDoesNotBlockThoseWhoWork(t *testing.T) {
 	testrun.Slow(t)
-	h := newHouse(t)
+	h := newEnv(t)
 	files, next := newer("-- Oldest program: 1\nalter table turnkeeper.turns add column next integer;")
-	program := storagetest.Open(t, h.url)
+	program := storagetest.Open(t, h.URL)
 	program.SetMigrations(files)
 	program.SetMigrationWaits(100*time.Millisecond, 50*time.Millisecond)
 	reader, err := h.Pool().Begin(t.Context())
@@ -117,20 +119,20 @@ func TestAMigrationDoesNotBlockThoseWhoWork(t *testing.T) {
 	}
 	migrated := make(chan error, 1)
 	go func() {
-		_, err := storagetest.Migrate(t.Context(), program)
+		_, err := storagetest.Migrate(t.Context(), program.DB)
 		migrated <- err
 	}()
 	const waits = `select exists (select from pg_stat_activity a join pg_locks l on l.pid = a.pid
 		where a.query like '%add column next%' and not l.granted and l.relation = 'turnkeeper.turns'::regclass)`
-	for !one[bool](h, waits) {
+	for !storagetest.One[bool](h, waits) {
 		select {
 		case err := <-migrated:
 			t.Fatalf("the migration did not wait: %v", err)
 		default:
 		}
 	}
-	h.turn("hello").finish(t, "here") // writes to the table, which is held until below
-	if one[bool](h, "select exists (select from turnkeeper.schema_migrations where version = $1)", next.Version) {
+	h.Turn("hello").Finish(t, "here") // writes to the table, which is held until below
+	if storagetest.One[bool](h, "select exists (select from turnkeeper.schema_migrations where version = $1)", next.Version) {
 		t.Error("the migration was done although the table was held")
 	}
 	if err := reader.Rollback(t.Context()); err != nil {
@@ -148,30 +150,30 @@ func TestAJournalOfANewerProgramIsNotRead(t *testing.T) {
 		"effect":  "update turnkeeper.calls set effect = 'half' where turn_id = $1",
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := newHouse(t)
-			h.exec(`alter table turnkeeper.calls drop constraint calls_check, disable trigger call_moves`)
-			d := h.turn("what is it?")
-			d.append(t, turnkeeper.Entry{Round: round(1, turnkeeper.EffectNone)})
-			h.exec(change, d.grant.TurnID)
-			record, err := h.Load(t.Context(), d.grant.TurnID, d.grant.GrantID)
-			if !errors.Is(err, storage.ErrNewerJournal) || record.Rounds != nil || record.Entries != 1 {
+			h := newEnv(t)
+			h.Exec(`alter table turnkeeper.calls drop constraint calls_check, disable trigger call_moves`)
+			d := h.Turn("what is it?")
+			d.Write(t, turnkeeper.Entry{Round: storagetest.Round(1, turnkeeper.EffectNone)})
+			h.Exec(change, d.Grant.TurnID)
+			record, err := h.Load(t.Context(), d.Grant.TurnID, d.Grant.GrantID)
+			if !errors.Is(err, journal.ErrNewerJournal) || record.Rounds != nil || record.Entries != 1 {
 				t.Fatalf("%+v, %v", record, err)
 			}
 			// The record is good for handing the turn back.
-			err = h.Writer(record, d.grant).Append(t.Context(), turnkeeper.Entry{Outcome: &turnkeeper.Outcome{
-				State: turnkeeper.TurnQueued, ErrorClass: storage.ClassNewer, Error: "newer", Backoff: time.Hour,
-			}}, storage.Ending{Log: "handed_back"})
+			err = h.Writer(record, d.Grant).Append(t.Context(), turnkeeper.Entry{Outcome: &turnkeeper.Outcome{
+				State: turnkeeper.TurnQueued, ErrorClass: journal.ClassNewer, Error: "newer", Backoff: time.Hour,
+			}}, journal.Ending{Log: "handed_back"})
 			if err != nil {
 				t.Fatal(err)
 			}
 			h.offered("")
-			h.beat("worker-1", 1, 0) // has left it to others
+			h.HeartBeat("worker-1", 1, 0) // has left it to others
 			h.offered("")
-			h.beat("worker-2", 1, 0)
+			h.HeartBeat("worker-2", 1, 0)
 			h.offered("worker-2")
-			h.exec("update turnkeeper.worker_heartbeat set beat_at = beat_at - interval '1 hour' where worker_id = 'worker-2'")
+			h.Exec("update turnkeeper.worker_heartbeat set beat_at = beat_at - interval '1 hour' where worker_id = 'worker-2'")
 			h.offered("")
-			h.exec("update turnkeeper.turns set due_at = clock_timestamp()")
+			h.Exec("update turnkeeper.turns set due_at = clock_timestamp()")
 			if left := h.offers(); len(left) != 1 || left[0].WorkerID != "" {
 				t.Errorf("at its time it is offered as %+v", left)
 			}
@@ -180,9 +182,9 @@ func TestAJournalOfANewerProgramIsNotRead(t *testing.T) {
 }
 
 // offers are the open turns that can be granted.
-func (h *house) offers() (ready []turnkeeper.Ready) {
-	h.t.Helper()
-	h.inTick(func(ctx context.Context, tick *storage.Tick) (err error) {
+func (h *env) offers() (ready []turnkeeper.Ready) {
+	h.T.Helper()
+	h.Tick(func(ctx context.Context, tick *grants.Tick) (err error) {
 		ready, err = tick.ReadyTurns(ctx, 10, nil)
 		return err
 	})
@@ -191,23 +193,23 @@ func (h *house) offers() (ready []turnkeeper.Ready) {
 
 // offered fails the test unless one turn is offered to the worker by name; empty:
 // none is offered at all.
-func (h *house) offered(worker turnkeeper.WorkerID) {
-	h.t.Helper()
+func (h *env) offered(worker turnkeeper.WorkerID) {
+	h.T.Helper()
 	switch offers := h.offers(); {
 	case worker == "" && len(offers) != 0, worker != "" && (len(offers) != 1 || offers[0].WorkerID != worker):
-		h.t.Errorf("offered are %+v, it should be to %q", offers, worker)
+		h.T.Errorf("offered are %+v, it should be to %q", offers, worker)
 	}
 }
 
 func TestHistoryOfANewerProgramIsItsMessageAndReply(t *testing.T) {
-	h := newHouse(t)
+	h := newEnv(t)
 	for _, body := range []string{"one", "two"} {
-		d := h.turn(body)
-		d.append(t, turnkeeper.Entry{Round: round(1)})
-		d.finish(t, "re: "+body)
+		d := h.Turn(body)
+		d.Write(t, turnkeeper.Entry{Round: storagetest.Round(1)})
+		d.Finish(t, "re: "+body)
 	}
-	h.exec("update turnkeeper.rounds set version = 99 where turn_id = (select min(id) from turnkeeper.turns)")
-	history := h.turn("three").record.History
+	h.Exec("update turnkeeper.rounds set version = 99 where turn_id = (select min(id) from turnkeeper.turns)")
+	history := h.Turn("three").Record.History
 	if len(history) != 2 || history[0].Rounds != nil || len(history[1].Rounds) != 1 {
 		t.Fatalf("%+v", history)
 	}

@@ -14,7 +14,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/httpapi/internal/access"
 	"turnkeeper/httpapi/internal/request"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 // readForm reads the form that a page of this server sent. A request without the headers by
@@ -83,7 +83,7 @@ func (h *Handler) cancelMessage(c *request.Call) error {
 	return goToCancelled(c, done)
 }
 
-func goToCancelled(c *request.Call, done storage.Cancelled) error {
+func goToCancelled(c *request.Call, done operate.Cancelled) error {
 	said := "told"
 	if done.Closed {
 		said = "cancelled"
@@ -100,7 +100,7 @@ func (h *Handler) retryTurn(c *request.Call) error {
 		return err
 	}
 	done, _, err := h.access.RetryTurn(c, id, c.PostForm.Get("anyway") == "yes")
-	if errors.Is(err, storage.ErrMayRepeatEffects) {
+	if errors.Is(err, operate.ErrMayRepeatEffects) {
 		return request.Refuse(http.StatusConflict, "%s; say in the form that this does no harm", err)
 	}
 	if err != nil {
@@ -210,7 +210,7 @@ func (h *Handler) retryFailed(c *request.Call) error {
 	if err := readForm(c); err != nil {
 		return err
 	}
-	if _, err := h.access.RetryFailed(c, storage.FailedScope{}); err != nil {
+	if _, err := h.access.RetryFailed(c, operate.FailedScope{}); err != nil {
 		return err
 	}
 	return c.GoTo("/inbox?state=waiting")

@@ -15,29 +15,29 @@ import (
 	"turnkeeper/httpapi/internal/access"
 	"turnkeeper/httpapi/internal/request"
 	"turnkeeper/internal/words"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 // A Store is what the page reads and writes beside what access does for it.
 type Store interface {
 	Accept(ctx context.Context, m turnkeeper.Submission) (id turnkeeper.MessageID, repeated bool, err error)
-	FindMessages(ctx context.Context, f storage.Search) (found []turnkeeper.Message, next int64, err error)
-	FindTurns(ctx context.Context, f storage.Search) (found []turnkeeper.Turn, next int64, err error)
-	Transcript(ctx context.Context, p storage.Page, conversation string) (exchanges []storage.Exchange, next int64, err error)
-	Turns(ctx context.Context, p storage.Page) ([]turnkeeper.Turn, error)
+	FindMessages(ctx context.Context, f operate.Search) (found []turnkeeper.Message, next int64, err error)
+	FindTurns(ctx context.Context, f operate.Search) (found []turnkeeper.Turn, next int64, err error)
+	Transcript(ctx context.Context, p operate.Page, conversation string) (exchanges []operate.Exchange, next int64, err error)
+	Turns(ctx context.Context, p operate.Page) ([]turnkeeper.Turn, error)
 	OpenTurns(ctx context.Context, limit int) ([]turnkeeper.Turn, error)
 	TurnsOf(ctx context.Context, id turnkeeper.MessageID) ([]turnkeeper.Turn, error)
 	RetriesOf(ctx context.Context, id turnkeeper.MessageID) (as, of turnkeeper.MessageID, err error)
-	LatestReplies(ctx context.Context, p storage.Page) ([]turnkeeper.Reply, error)
+	LatestReplies(ctx context.Context, p operate.Page) ([]turnkeeper.Reply, error)
 
-	Figures(ctx context.Context, window time.Duration) (storage.Figures, error)
+	Figures(ctx context.Context, window time.Duration) (operate.Figures, error)
 	Workers(ctx context.Context) ([]turnkeeper.Heartbeat, error)
-	Lanes(ctx context.Context, p storage.Page) ([]storage.LaneView, error)
-	SchedulerSettings(ctx context.Context) (storage.SchedulerSettings, error)
+	Lanes(ctx context.Context, p operate.Page) ([]operate.LaneView, error)
+	SchedulerSettings(ctx context.Context) (operate.SchedulerSettings, error)
 	ResumeScheduler(ctx context.Context) error
 	PauseSchedule(ctx context.Context, agent, name string, paused bool, reason string) error
 
-	SignIn(ctx context.Context, secret string, lifetime time.Duration) (storage.Token, string, error)
+	SignIn(ctx context.Context, secret string, lifetime time.Duration) (operate.Token, string, error)
 	SignOut(ctx context.Context, session string) error
 }
 

@@ -12,7 +12,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/httpapi/internal/request"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 const (
@@ -72,7 +72,7 @@ func (h *Handler) allAgents(ctx context.Context, v *Overview) error {
 	if v.Open, err = h.cfg.Store.OpenTurns(ctx, openShown); err != nil {
 		return err
 	}
-	newest, err := h.cfg.Store.Turns(ctx, storage.Page{Limit: openShown + endedShown})
+	newest, err := h.cfg.Store.Turns(ctx, operate.Page{Limit: openShown + endedShown})
 	v.Ended = ended(newest)
 	return err
 }
@@ -80,7 +80,7 @@ func (h *Handler) allAgents(ctx context.Context, v *Overview) error {
 func (h *Handler) someAgents(c *request.Call, v *Overview) error {
 	var newest []turnkeeper.Turn
 	for _, agent := range c.Caller.Token.Agents {
-		turns, err := h.cfg.Store.Turns(c.Context(), storage.Page{Agent: agent, Limit: openShown + endedShown})
+		turns, err := h.cfg.Store.Turns(c.Context(), operate.Page{Agent: agent, Limit: openShown + endedShown})
 		if err != nil {
 			return err
 		}
@@ -107,7 +107,7 @@ func ended(newest []turnkeeper.Turn) (turns []turnkeeper.Turn) {
 
 // listing reads what a page's list is asked for. A token for several agents begins
 // with its first.
-func (h *Handler) listing(c *request.Call, states ...string) (storage.Page, Listing, error) {
+func (h *Handler) listing(c *request.Call, states ...string) (operate.Page, Listing, error) {
 	query := c.URL.Query()
 	if query.Get("agent") == "" && !c.Caller.SeesAll() {
 		query.Set("agent", c.Caller.Token.Agents[0])
@@ -126,7 +126,7 @@ func (h *Handler) listing(c *request.Call, states ...string) (storage.Page, List
 }
 
 // listPath returns the address of the list's page after a cursor.
-func listPath(c *request.Call, p storage.Page, cursor int64) string {
+func listPath(c *request.Call, p operate.Page, cursor int64) string {
 	query := url.Values{}
 	set := func(name, value string) {
 		if value != "" {
@@ -149,8 +149,8 @@ func listPath(c *request.Call, p storage.Page, cursor int64) string {
 
 // showList shows a page of a list that the store pages. cursor returns the cursor of the page
 // after these entries.
-func showList[N any](h *Handler, c *request.Call, states []string, read func(context.Context, storage.Page) ([]N, error),
-	cursor func(storage.Page, []N) int64, view func(Listing, []N) Page) error {
+func showList[N any](h *Handler, c *request.Call, states []string, read func(context.Context, operate.Page) ([]N, error),
+	cursor func(operate.Page, []N) int64, view func(Listing, []N) Page) error {
 	p, l, err := h.listing(c, states...)
 	if err != nil {
 		return err
@@ -166,7 +166,7 @@ func showList[N any](h *Handler, c *request.Call, states []string, read func(con
 }
 
 // showFound shows a page of what a search finds.
-func showFound[N any](h *Handler, c *request.Call, states []string, find func(context.Context, storage.Search) ([]N, int64, error),
+func showFound[N any](h *Handler, c *request.Call, states []string, find func(context.Context, operate.Search) ([]N, int64, error),
 	view func(Listing, []N) Page) error {
 	_, l, err := h.listing(c, states...)
 	if err != nil {
@@ -243,7 +243,7 @@ func (h *Handler) showTranscript(c *request.Call) error {
 
 func (h *Handler) showReplies(c *request.Call) error {
 	return showList(h, c, nil, h.cfg.Store.LatestReplies,
-		func(_ storage.Page, found []turnkeeper.Reply) int64 { return int64(found[len(found)-1].ID) },
+		func(_ operate.Page, found []turnkeeper.Reply) int64 { return int64(found[len(found)-1].ID) },
 		func(l Listing, found []turnkeeper.Reply) Page {
 			return Replies{Listing: l, Replies: found}
 		})
@@ -254,14 +254,14 @@ func (h *Handler) showLanes(c *request.Call) error {
 	if err != nil {
 		return err
 	}
-	return showList(h, c, nil, h.cfg.Store.Lanes, passed[storage.LaneView],
-		func(l Listing, found []storage.LaneView) Page {
+	return showList(h, c, nil, h.cfg.Store.Lanes, passed[operate.LaneView],
+		func(l Listing, found []operate.LaneView) Page {
 			return Lanes{Listing: l, Scheduler: scheduler, Lanes: found}
 		})
 }
 
 func (h *Handler) showAgents(c *request.Call) error {
-	read := func(_ context.Context, p storage.Page) ([]turnkeeper.AgentRegistration, error) {
+	read := func(_ context.Context, p operate.Page) ([]turnkeeper.AgentRegistration, error) {
 		all, err := h.access.Agents(c)
 		return part(all, p), err
 	}
@@ -276,7 +276,7 @@ func (h *Handler) showSchedules(c *request.Call) error {
 	if err != nil {
 		return err
 	}
-	read := func(_ context.Context, p storage.Page) ([]turnkeeper.Schedule, error) {
+	read := func(_ context.Context, p operate.Page) ([]turnkeeper.Schedule, error) {
 		all, err := h.access.Schedules(c)
 		return part(all, p), err
 	}
@@ -287,10 +287,10 @@ func (h *Handler) showSchedules(c *request.Call) error {
 }
 
 // passed returns the cursor of lists whose cursor counts entries.
-func passed[N any](p storage.Page, found []N) int64 { return p.Cursor + int64(len(found)) }
+func passed[N any](p operate.Page, found []N) int64 { return p.Cursor + int64(len(found)) }
 
 // part returns a page of a list that was read whole.
-func part[N any](all []N, p storage.Page) []N {
+func part[N any](all []N, p operate.Page) []N {
 	from := min(p.Cursor, int64(len(all)))
 	return all[from:min(from+int64(p.Limit), int64(len(all)))]
 }

@@ -6,7 +6,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/internal/words"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 // A Listing is what lists have in common.
@@ -39,8 +39,8 @@ func (l Listing) Narrowed() bool {
 
 // Overview is the first page.
 type Overview struct {
-	Figures   *storage.Figures // nil: not for this viewer
-	Scheduler storage.SchedulerSettings
+	Figures   *operate.Figures // nil: not for this viewer
+	Scheduler operate.SchedulerSettings
 	Workers   []turnkeeper.Heartbeat // nil: not for this viewer
 	Open      []turnkeeper.Turn
 	Ended     []turnkeeper.Turn        // the newest
@@ -89,7 +89,7 @@ func (Inbox) section() string { return "/inbox" }
 type Transcript struct {
 	Listing
 	Conversation string
-	Exchanges    []storage.Exchange
+	Exchanges    []operate.Exchange
 }
 
 func (Transcript) file() string    { return "transcript" }
@@ -147,8 +147,8 @@ func (Agents) section() string { return "/agents" }
 // Lanes is a list of lanes.
 type Lanes struct {
 	Listing
-	Scheduler storage.SchedulerSettings
-	Lanes     []storage.LaneView
+	Scheduler operate.SchedulerSettings
+	Lanes     []operate.LaneView
 }
 
 func (Lanes) file() string    { return "lanes" }
@@ -158,7 +158,7 @@ func (Lanes) section() string { return "/lanes" }
 // Schedules is a list of schedules.
 type Schedules struct {
 	Listing
-	Scheduler storage.SchedulerSettings
+	Scheduler operate.SchedulerSettings
 	Schedules []turnkeeper.Schedule
 }
 

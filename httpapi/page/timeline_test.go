@@ -10,14 +10,14 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/httpapi/page"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 func TestTimeline(t *testing.T) {
 	t.Parallel()
 	zero := time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
 	at := func(seconds int) time.Time { return zero.Add(time.Duration(seconds) * time.Second) }
-	turn := page.Turn{Now: at(100), TurnView: storage.TurnView{
+	turn := page.Turn{Now: at(100), TurnView: operate.TurnView{
 		Turn:    turnkeeper.Turn{State: turnkeeper.TurnWaiting, Attempt: 1, CreatedAt: at(10)},
 		Message: turnkeeper.Message{AcceptedAt: at(0), DueAt: at(5)},
 		Dispatches: []turnkeeper.Dispatch{

@@ -7,7 +7,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/httpapi/page"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 // treeOf is a turn of a scout in a tree that a boss began.
@@ -20,9 +20,9 @@ func treeOf() page.Turn {
 	}
 	refused := turnkeeper.SubAgent{Parent: 1, Call: turnkeeper.CallKey{Round: 1, Ordinal: 2}, Agent: "ghost", Trouble: turnkeeper.SpawnUnknownAgent}
 	waits := turnkeeper.SubAgent{Parent: 1, Call: turnkeeper.CallKey{Round: 1, Ordinal: 3}, Agent: "idler", Message: 40, State: turnkeeper.MessageWaiting}
-	return page.Turn{Now: time.Now(), TurnView: storage.TurnView{
+	return page.Turn{Now: time.Now(), TurnView: operate.TurnView{
 		Turn: turnkeeper.Turn{ID: 2, Agent: "scout", State: turnkeeper.TurnWaiting},
-		Tree: &storage.Tree{
+		Tree: &operate.Tree{
 			Root: 1, Agent: "boss", State: turnkeeper.TurnWaiting, Usage: turnkeeper.Usage{InputTokens: 1200},
 			Limits: turnkeeper.TreeLimits{Calls: 40, Tokens: 9000}, UsedCalls: 7, UsedTokens: 1300,
 			SubAgents: []turnkeeper.SubAgent{

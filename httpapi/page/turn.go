@@ -8,12 +8,12 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn/prompt"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 // Turn is all about one turn.
 type Turn struct {
-	storage.TurnView
+	operate.TurnView
 	Attempts []turnkeeper.Turn    // all turns of the message
 	As, Of   turnkeeper.MessageID // the message was tried again as, and is a retry of; 0: none
 	Now      time.Time

@@ -13,14 +13,14 @@ import (
 	"time"
 
 	"turnkeeper"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
-// A Store is what the API reads and writes; a *storage.Store is one.
+// A Store is what the API reads and writes; a *operate.Store is one.
 type Store interface {
-	AcceptResponse(ctx context.Context, m turnkeeper.Submission, r storage.Response) (id turnkeeper.MessageID, repeated bool, err error)
-	Response(ctx context.Context, id turnkeeper.MessageID) (storage.Response, error)
-	CancelMessage(ctx context.Context, id turnkeeper.MessageID, reason string) (storage.Cancelled, error)
+	AcceptResponse(ctx context.Context, m turnkeeper.Submission, r operate.Response) (id turnkeeper.MessageID, repeated bool, err error)
+	Response(ctx context.Context, id turnkeeper.MessageID) (operate.Response, error)
+	CancelMessage(ctx context.Context, id turnkeeper.MessageID, reason string) (operate.Cancelled, error)
 	Agents(ctx context.Context) ([]turnkeeper.AgentRegistration, error)
 }
 
@@ -79,7 +79,7 @@ func (a *API) Create(c Call) error {
 	if !c.Caller.Sees(r.agent) {
 		return noModel(r.agent)
 	}
-	kept := storage.Response{Background: r.background, Metadata: r.metadata, TokenID: c.Caller.TokenID}
+	kept := operate.Response{Background: r.background, Metadata: r.metadata, TokenID: c.Caller.TokenID}
 	conversation, err := a.conversation(c, r, &kept)
 	if err != nil {
 		return err
@@ -102,7 +102,7 @@ func (a *API) Create(c Call) error {
 
 // conversation returns the one that a request continues, or begins. A repeat with the same
 // key begins the same.
-func (a *API) conversation(c Call, r *request, kept *storage.Response) (string, error) {
+func (a *API) conversation(c Call, r *request, kept *operate.Response) (string, error) {
 	switch key := keyOf(c.Request); {
 	case r.previous != "":
 		previous, err := a.find(c, r.previous)
@@ -128,14 +128,14 @@ func (a *API) conversation(c Call, r *request, kept *storage.Response) (string, 
 }
 
 // find reads the response that an id names, if the caller may see it.
-func (a *API) find(c Call, id string) (storage.Response, error) {
+func (a *API) find(c Call, id string) (operate.Response, error) {
 	message, ok := messageOf(id)
 	if !ok {
-		return storage.Response{}, noResponse(id)
+		return operate.Response{}, noResponse(id)
 	}
 	r, err := a.cfg.Store.Response(c.Context(), message)
 	if errors.Is(err, turnkeeper.ErrNotFound) || err == nil && !c.Caller.Sees(r.Message.Agent) {
-		return storage.Response{}, noResponse(id)
+		return operate.Response{}, noResponse(id)
 	}
 	return r, err
 }

@@ -3,7 +3,7 @@ package responses
 import (
 	"unicode/utf8"
 
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 // An event is one of a response's stream.
@@ -27,7 +27,7 @@ const pieceBytes = 1024
 
 // eventsOf returns all events of a response that have come so far, numbered from 0. They
 // depend on what is stored only: later ones are added, and those before stay.
-func eventsOf(r storage.Response) []event {
+func eventsOf(r operate.Response) []event {
 	s := series{r: r}
 	s.lifecycle("response.created", openView(r, statusQueued))
 	s.lifecycle("response.queued", openView(r, statusQueued))
@@ -52,7 +52,7 @@ func eventsOf(r storage.Response) []event {
 }
 
 type series struct {
-	r      storage.Response
+	r      operate.Response
 	events []event
 }
 

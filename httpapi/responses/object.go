@@ -7,7 +7,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/internal/views"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 // Statuses of a response.
@@ -118,7 +118,7 @@ func messageOf(id string) (turnkeeper.MessageID, bool) {
 	return turnkeeper.MessageID(n), ok && err == nil && n > 0 && idOf(turnkeeper.MessageID(n)) == id
 }
 
-func statusOf(r storage.Response) string {
+func statusOf(r operate.Response) string {
 	switch r.Outcome {
 	case turnkeeper.TurnSucceeded:
 		return statusCompleted
@@ -137,7 +137,7 @@ func statusOf(r storage.Response) string {
 }
 
 // viewOf returns a response as it stands.
-func viewOf(r storage.Response) Response {
+func viewOf(r operate.Response) Response {
 	view := openView(r, statusOf(r))
 	if r.Outcome == "" {
 		return view
@@ -158,7 +158,7 @@ func viewOf(r storage.Response) Response {
 }
 
 // openView returns a response that has no end yet, at a status.
-func openView(r storage.Response, status string) Response {
+func openView(r operate.Response, status string) Response {
 	m := r.Message
 	view := Response{
 		ID: idOf(m.ID), Object: "response", CreatedAt: m.AcceptedAt.Unix(), Status: status, Background: r.Background, Model: m.Agent,
@@ -172,14 +172,14 @@ func openView(r storage.Response, status string) Response {
 	return view
 }
 
-func outputOf(r storage.Response, status string, content ...part) item {
+func outputOf(r operate.Response, status string, content ...part) item {
 	return item{"msg_" + strconv.FormatInt(int64(r.Message.ID), 10), "message", "assistant", status, append([]part{}, content...)}
 }
 
 func text(s string) part { return part{"output_text", s, []struct{}{}, []struct{}{}} }
 
 // inputOf returns the message that was sent.
-func inputOf(r storage.Response) item {
+func inputOf(r operate.Response) item {
 	return item{"msg_in_" + strconv.FormatInt(int64(r.Message.ID), 10), "message", "user", statusCompleted, []part{{Type: "input_text", Text: r.Message.Body}}}
 }
 

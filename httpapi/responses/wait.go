@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"turnkeeper"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 const (
@@ -83,7 +83,7 @@ func (a *API) answer(c Call, id turnkeeper.MessageID, wait time.Duration) error 
 	return write(c.W, http.StatusOK, viewOf(r))
 }
 
-func (a *API) await(ctx context.Context, id turnkeeper.MessageID, wait time.Duration) (r storage.Response, why reason, err error) {
+func (a *API) await(ctx context.Context, id turnkeeper.MessageID, wait time.Duration) (r operate.Response, why reason, err error) {
 	w := a.watch(wait)
 	defer w.cancel()
 	for {

@@ -13,7 +13,7 @@ import (
 	"turnkeeper/agentdef"
 	"turnkeeper/inference/demo"
 	"turnkeeper/internal/config"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 	"turnkeeper/tools"
 )
 
@@ -57,7 +57,7 @@ func (e *agentsError) Error() string   { return e.faults.Error() }
 func (e *agentsError) Unwrap() []error { return []error{ErrAgents, e.faults} }
 
 // register makes the agents known to the database.
-func (a *agents) register(ctx context.Context, store *storage.Store, cfg *config.Config) error {
+func (a *agents) register(ctx context.Context, store *operate.Store, cfg *config.Config) error {
 	var all []turnkeeper.AgentRegistration
 	for d := range a.current.Load().All() {
 		all = append(all, registrationOf(d, cfg))
@@ -67,7 +67,7 @@ func (a *agents) register(ctx context.Context, store *storage.Store, cfg *config
 
 // tellFileless says which agents are registered and have no file here. It is no fault:
 // another worker may have it.
-func (a *agents) tellFileless(ctx context.Context, store *storage.Store, log *zap.Logger) {
+func (a *agents) tellFileless(ctx context.Context, store *operate.Store, log *zap.Logger) {
 	registered, err := store.Agents(ctx)
 	if err != nil {
 		log.Warn("the registered agents could not be listed", zap.Error(err))

@@ -12,6 +12,7 @@ import (
 	"turnkeeper/httpapi"
 	"turnkeeper/internal/config"
 	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 // apiConns are the API's own connections to the database: whoever asks it much
@@ -25,7 +26,7 @@ const apiCloseTime = 3 * time.Second
 type api struct {
 	*httpapi.Server
 	served *httpapi.API
-	store  *storage.Store
+	store  *operate.Store
 	log    *zap.Logger
 }
 
@@ -35,7 +36,7 @@ func (w *worker) openAPI(ctx context.Context) (*api, error) {
 		return nil, nil //nolint:nilnil // there is none
 	}
 	mask := w.cfg.Masker().String
-	store, err := storage.Open(ctx, storage.Options{URL: w.db.URL, MaxConns: apiConns, Log: w.log, Mask: mask})
+	store, err := operate.Open(ctx, storage.Options{URL: w.db.URL, MaxConns: apiConns, Log: w.log, Mask: mask})
 	if err != nil {
 		return nil, err
 	}

@@ -8,15 +8,17 @@ import (
 	"go.uber.org/zap"
 
 	"turnkeeper/internal/config"
+	"turnkeeper/internal/fault"
 	"turnkeeper/internal/pgdev"
 	"turnkeeper/jobs"
 	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 // A Database is an open database: the one of DATABASE_URL, or the private one
 // under the data folder.
 type Database struct {
-	Store   *storage.Store
+	Store   *operate.Store
 	URL     string // a secret
 	Private bool   // it is ours, and stops with its last user
 
@@ -26,8 +28,8 @@ type Database struct {
 }
 
 // Open opens the database of cfg, and starts the private one if there is no
-// DATABASE_URL. It changes no schema. fault is nil but in tests.
-func Open(ctx context.Context, cfg *config.Config, log *zap.Logger, fault FaultHook) (*Database, error) {
+// DATABASE_URL. It changes no schema. hook is nil but in tests.
+func Open(ctx context.Context, cfg *config.Config, log *zap.Logger, hook fault.Hook) (*Database, error) {
 	db := &Database{URL: cfg.DatabaseURL.Reveal(), log: log}
 	if !cfg.DatabaseURL.IsSet() {
 		db.private = pgdev.Options{Dir: cfg.DataDir, Log: log}
@@ -37,8 +39,8 @@ func Open(ctx context.Context, cfg *config.Config, log *zap.Logger, fault FaultH
 		}
 		db.server, db.URL, db.Private = server, server.URL(), true
 	}
-	store, err := storage.Open(ctx, storage.Options{
-		URL: db.URL, MaxConns: cfg.DBPoolSize, Log: log, Mask: cfg.Masker().String, Fault: fault,
+	store, err := operate.Open(ctx, storage.Options{
+		URL: db.URL, MaxConns: cfg.DBPoolSize, Log: log, Mask: cfg.Masker().String, Fault: hook,
 	})
 	if err != nil {
 		return nil, errors.Join(err, db.Close(ctx))
@@ -50,7 +52,7 @@ func Open(ctx context.Context, cfg *config.Config, log *zap.Logger, fault FaultH
 // Migrate brings the schema up to date, River's tables included. It fails if tables are missing that earlier
 // migrations have made.
 func (db *Database) Migrate(ctx context.Context) ([]storage.Migration, error) {
-	applied, err := jobs.Migrate(ctx, db.Store, db.log)
+	applied, err := jobs.Migrate(ctx, db.Store.DB, db.log)
 	if err != nil {
 		return nil, err
 	}

@@ -5,18 +5,14 @@ import (
 	"slices"
 
 	"turnkeeper/agentturn"
+	"turnkeeper/internal/fault"
 	"turnkeeper/internal/webhooks"
 	"turnkeeper/jobs"
 	"turnkeeper/scheduler"
 	"turnkeeper/storage"
+	"turnkeeper/storage/grants"
+	"turnkeeper/storage/journal"
 )
-
-// A FaultHook is called at labelled points (see FaultPoints) of a program, by
-// the goroutine that comes by: it may block, panic, or have the process killed.
-// Only programs of the tests have one.
-type FaultHook interface {
-	At(ctx context.Context, label string)
-}
 
 // Points of a worker's own life.
 const (
@@ -33,18 +29,16 @@ const (
 // FaultPoints are all points there are, in the order of a message's way.
 func FaultPoints() []string {
 	return slices.Concat(
-		storage.FaultPoints(), scheduler.FaultPoints(), jobs.FaultPoints(), agentturn.FaultPoints(), webhooks.FaultPoints(),
+		storage.FaultPoints(), grants.FaultPoints(), journal.FaultPoints(), scheduler.FaultPoints(), jobs.FaultPoints(), agentturn.FaultPoints(), webhooks.FaultPoints(),
 		[]string{pointStarting, pointReady, pointBeat, pointBeaten, pointStopping, pointDrained, pointStopped, pointNoted},
 	)
 }
 
 // WithFaults makes the worker call hook at each point. For tests only.
-func WithFaults(hook FaultHook) WorkerOption {
+func WithFaults(hook fault.Hook) WorkerOption {
 	return func(w *worker) { w.fault = hook }
 }
 
 func (w *worker) at(ctx context.Context, label string) {
-	if w.fault != nil {
-		w.fault.At(ctx, label)
-	}
+	fault.At(ctx, w.fault, label)
 }

@@ -10,7 +10,8 @@ import (
 	"turnkeeper/agentdef"
 	"turnkeeper/agentturn/prompt"
 	"turnkeeper/inference/openai"
-	"turnkeeper/storage"
+	"turnkeeper/storage/journal"
+	"turnkeeper/storage/operate"
 )
 
 // A SentRequest is a request that was sent to a model, made again from the
@@ -26,8 +27,8 @@ type SentRequest struct {
 
 // RebuildRequest makes the request of a round again. Errors say in plain words
 // why that cannot be.
-func RebuildRequest(ctx context.Context, store *storage.Store, turn turnkeeper.TurnID, round int) (SentRequest, error) {
-	record, err := store.RecordForRequest(ctx, turn, round)
+func RebuildRequest(ctx context.Context, store *operate.Store, turn turnkeeper.TurnID, round int) (SentRequest, error) {
+	record, err := journal.New(store.DB).RecordForRequest(ctx, turn, round)
 	if err != nil {
 		return SentRequest{}, err
 	}
@@ -37,7 +38,7 @@ func RebuildRequest(ctx context.Context, store *storage.Store, turn turnkeeper.T
 	}
 	var parts map[string]string
 	if round >= 1 && round <= len(record.Rounds) && record.Rounds[round-1].Recipe != nil {
-		parts, err = store.RequestParts(ctx, prompt.PartsOf(*record.Rounds[round-1].Recipe)...)
+		parts, err = journal.New(store.DB).RequestParts(ctx, prompt.PartsOf(*record.Rounds[round-1].Recipe)...)
 		if err != nil {
 			return SentRequest{}, err
 		}

@@ -10,14 +10,15 @@ import (
 	"turnkeeper/internal/config"
 	"turnkeeper/internal/netguard"
 	"turnkeeper/internal/redact"
-	"turnkeeper/storage"
+	"turnkeeper/storage/journal"
+	"turnkeeper/storage/operate"
 	"turnkeeper/tools"
 	"turnkeeper/tools/builtin"
 )
 
 // newToolbox has every tool that an agent of this process can list.
-func newToolbox(agents *agents, store *storage.Store, cfg *config.Config, masker *redact.Masker, own *netguard.Listeners, more []tools.Tool) (*tools.Registry, error) {
-	all := builtin.All(builtin.Deps{Root: agents.root, AllowPrivateHosts: agents.privateHosts, Own: own, Notes: notes{store}})
+func newToolbox(agents *agents, store *operate.Store, cfg *config.Config, masker *redact.Masker, own *netguard.Listeners, more []tools.Tool) (*tools.Registry, error) {
+	all := builtin.All(builtin.Deps{Root: agents.root, AllowPrivateHosts: agents.privateHosts, Own: own, Notes: notes{journal.New(store.DB)}})
 	all = append(all, more...)
 	// First as they are: behind the mask, the registry cannot see what tools.New
 	// found wrong.
@@ -53,7 +54,7 @@ func KnownTools(cfg *config.Config, more ...tools.Tool) (*tools.Registry, error)
 type noNotes struct{ builtin.NoteStore }
 
 // notes are the agents' notes in the database.
-type notes struct{ *storage.Store }
+type notes struct{ *journal.Store }
 
 func (n notes) ListNotes(ctx context.Context, agent string) ([]builtin.Note, error) {
 	stored, err := n.Store.ListNotes(ctx, agent)

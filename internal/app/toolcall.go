@@ -18,7 +18,7 @@ import (
 	"turnkeeper/agentdef"
 	"turnkeeper/internal/config"
 	"turnkeeper/outputs"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 	"turnkeeper/tools"
 )
 
@@ -34,7 +34,7 @@ type AgentTools struct {
 
 // OpenAgentTools makes the tools of an agent of the agents folder. The error matches turnkeeper.ErrNotFound where there
 // is no such agent, and ErrAgents where its file has faults. Close them.
-func OpenAgentTools(ctx context.Context, cfg *config.Config, store *storage.Store, agent string, log *zap.Logger) (*AgentTools, error) {
+func OpenAgentTools(ctx context.Context, cfg *config.Config, store *operate.Store, agent string, log *zap.Logger) (*AgentTools, error) {
 	known, err := KnownTools(cfg)
 	if err != nil {
 		return nil, err

@@ -14,6 +14,7 @@ import (
 	"turnkeeper/internal/views"
 	"turnkeeper/internal/webhooks"
 	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 // webhookConns are the deliveries' own connections to the database: what is slow to be
@@ -26,7 +27,7 @@ const webhookGrace = 10 * time.Second
 // A pusher delivers replies to webhooks; nil: the worker has none.
 type pusher struct {
 	*webhooks.Deliverer
-	store *storage.Store
+	store *operate.Store
 }
 
 // openWebhooks registers the webhooks of the settings, if the process delivers.
@@ -35,7 +36,7 @@ func (w *worker) openWebhooks(ctx context.Context) (*pusher, error) {
 		return nil, nil //nolint:nilnil // there is none
 	}
 	mask := w.cfg.Masker().String
-	store, err := storage.Open(ctx, storage.Options{URL: w.db.URL, MaxConns: webhookConns, Log: w.log, Mask: mask})
+	store, err := operate.Open(ctx, storage.Options{URL: w.db.URL, MaxConns: webhookConns, Log: w.log, Mask: mask})
 	if err != nil {
 		return nil, err
 	}

@@ -19,13 +19,15 @@ import (
 	"turnkeeper/agentturn"
 	"turnkeeper/agentturn/prompt"
 	"turnkeeper/inference/tokens"
-	"turnkeeper/internal/commit"
 	"turnkeeper/internal/config"
+	"turnkeeper/internal/fault"
 	"turnkeeper/internal/netguard"
+	"turnkeeper/internal/pause"
 	"turnkeeper/jobs"
 	"turnkeeper/lease"
 	"turnkeeper/scheduler"
 	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 	"turnkeeper/tools"
 )
 
@@ -88,7 +90,7 @@ func RunWorker(soft, hard context.Context, cfg *config.Config, log *zap.Logger, 
 	}
 	defer closeSoon(hard, db, log)
 	defer stopTelling() // its last look needs the database
-	w.db, w.store = db, db.Store
+	w.db, w.store = db, newWorkerStore(db.Store)
 	if err := w.prepare(soft); err != nil {
 		return err
 	}
@@ -142,10 +144,10 @@ type worker struct {
 	cfg       *config.Config
 	log       *zap.Logger
 	db        *Database
-	store     *storage.Store
+	store     *workerStore
 	id        turnkeeper.WorkerID
 	moreTools []tools.Tool
-	fault     FaultHook // nil in production
+	fault     fault.Hook // nil in production
 	reload    <-chan os.Signal
 
 	agents *agents
@@ -157,7 +159,7 @@ type worker struct {
 	calls  *jobs.CallWorker
 	client *jobs.Client
 	heart  *lease.Heart
-	bell   *storage.Bell
+	bell   *storage.Notifier
 	bound  bound
 	api    *api
 	own    netguard.Listeners // what tools must not reach
@@ -196,13 +198,13 @@ func (w *worker) prepare(ctx context.Context) error {
 	if w.models, err = newModels(w.cfg, w.agents.script, masker, w.log); err != nil {
 		return err
 	}
-	if w.tools, err = newToolbox(w.agents, w.store, w.cfg, masker, &w.own, append(Programs(w.cfg), w.moreTools...)); err != nil {
+	if w.tools, err = newToolbox(w.agents, w.store.Store, w.cfg, masker, &w.own, append(Programs(w.cfg), w.moreTools...)); err != nil {
 		return err
 	}
 	if err := w.store.CheckSessions(ctx); err != nil {
 		return err
 	}
-	warnOfEncoding(ctx, w.store, w.log)
+	warnOfEncoding(ctx, w.store.Store, w.log)
 	if w.cfg.MigrateOnStart {
 		if _, err := w.db.Migrate(ctx); err != nil {
 			return err
@@ -219,10 +221,10 @@ func (w *worker) prepare(ctx context.Context) error {
 	if err := w.store.SetMaxMessageBytes(ctx, w.cfg.MaxMessageBytes); err != nil {
 		return err
 	}
-	if err := w.agents.register(ctx, w.store, w.cfg); err != nil {
+	if err := w.agents.register(ctx, w.store.Store, w.cfg); err != nil {
 		return err
 	}
-	w.agents.tellFileless(ctx, w.store, w.log)
+	w.agents.tellFileless(ctx, w.store.Store, w.log)
 	w.learnWindows(ctx)
 	if w.mcp, err = newMCPSource(ctx, w.cfg, w.store, masker, w.log); err != nil {
 		return err
@@ -234,15 +236,15 @@ func (w *worker) prepareTurns() (err error) {
 	w.runner = agentturn.New(agentturn.Config{
 		Models: w.models, DefaultModel: w.cfg.DefaultModel, Tools: w.tools, More: w.mcp, Bounds: w.cfg.Bounds,
 		ExtractionModel: w.cfg.ExtractionModel, Extractions: w.store,
-		Agents: w.agents, Freshness: w.store, Outputs: w.store, Budget: &jobs.Spend{Store: w.store}, Log: w.log, Observer: w.telling, Fault: w.fault,
+		Agents: w.agents, Freshness: w.store, Outputs: w.store, Budget: &jobs.Spend{Grants: w.store.leases}, Log: w.log, Observer: w.telling, Fault: w.fault,
 		Tokens: func(model string) prompt.TokenCounter { return tokens.For(model) },
 	})
 	w.turns = jobs.NewWorker(jobs.WorkerConfig{
-		Store: w.store, Runner: w.runner, WorkerID: w.id, Bounds: w.cfg.Bounds, Log: w.log, Observed: w.telling.Traces(), Fault: w.fault,
+		DB: w.store.DB, Runner: w.runner, WorkerID: w.id, Bounds: w.cfg.Bounds, Log: w.log, Observed: w.telling.Traces(), Fault: w.fault,
 		BoundsFor: func(d *agentdef.Definition) turnkeeper.Bounds { return w.cfg.BoundsFor(d) },
 	})
 	w.calls = jobs.NewCallWorker(jobs.CallWorkerConfig{
-		Store: w.store, Runner: w.runner, WorkerID: w.id, Tools: detached(w.tools), Log: w.log, Fault: w.fault,
+		DB: w.store.DB, Runner: w.runner, WorkerID: w.id, Tools: detached(w.tools), Log: w.log, Fault: w.fault,
 	})
 	client := jobs.ClientConfig{Pool: w.store.QueuePool(), WorkerID: w.id, Slots: w.cfg.WorkerSlots, Log: w.log}
 	if w.cfg.HasRole(config.RoleWorker) {
@@ -250,7 +252,7 @@ func (w *worker) prepareTurns() (err error) {
 	}
 	w.client, err = jobs.NewClient(client)
 	w.heart = lease.NewHeart(w.beat, w.cfg.TakeoverAfter, w.log)
-	w.bell = storage.NewBell(w.db.URL, w.log)
+	w.bell = storage.NewNotifier(w.db.URL, w.log)
 	w.bell.Worker = w.id
 	return err
 }
@@ -329,7 +331,7 @@ func firstBeat(ctx context.Context, beat func(context.Context) error, log *zap.L
 			return fmt.Errorf("the heartbeat cannot be written: %w", err)
 		}
 		log.Warn("the first heartbeat could not be written; it is tried again", zap.Error(err))
-		commit.Pause(ctx, beatPause)
+		_ = pause.For(ctx, beatPause)
 	}
 }
 
@@ -397,7 +399,7 @@ func (w *worker) schedule(ctx context.Context) {
 	freed, cancel := w.bell.Subscribe(storage.TopicFreed)
 	defer cancel()
 	scheduler.New(scheduler.Config{
-		Store: &jobs.Dispatcher{Store: w.store, Client: w.client, TTL: w.cfg.Bounds.LeaseTTL},
+		Store: &jobs.Dispatcher{Grants: w.store.leases, Client: w.client, TTL: w.cfg.Bounds.LeaseTTL},
 		Wake:  rings, Freed: freed, PollInterval: w.cfg.PollInterval, MaxDispatches: w.cfg.MaxDispatchesPerTick,
 		MaxLosses: w.cfg.Bounds.MaxDispatches, LeaseTTL: w.cfg.Bounds.LeaseTTL, Log: w.log, Observer: w.telling, Fault: w.fault,
 	}).Run(ctx)
@@ -554,7 +556,7 @@ func (w *worker) retain(ctx context.Context) {
 	if w.cfg.Retention == 0 {
 		return
 	}
-	done, err := w.store.Purge(ctx, storage.PurgeScope{OlderThan: w.cfg.Retention})
+	done, err := w.store.Purge(ctx, operate.PurgeScope{OlderThan: w.cfg.Retention})
 	if err != nil && ctx.Err() == nil {
 		w.log.Warn("old messages could not all be removed", zap.Error(err))
 	}
@@ -574,7 +576,7 @@ func (w *worker) rereadAgents(ctx context.Context) {
 		}
 		err := w.agents.load(w.cfg, w.tools, w.log)
 		if err == nil {
-			err = w.agents.register(ctx, w.store, w.cfg)
+			err = w.agents.register(ctx, w.store.Store, w.cfg)
 		}
 		if err != nil {
 			w.log.Error("the agents were not reloaded; the old ones stay", zap.Error(err))
@@ -585,7 +587,7 @@ func (w *worker) rereadAgents(ctx context.Context) {
 		}
 		w.learnWindows(ctx)
 		w.log.Info("the agents were reloaded", zap.Strings("agents", w.agents.names()))
-		w.agents.tellFileless(ctx, w.store, w.log)
+		w.agents.tellFileless(ctx, w.store.Store, w.log)
 	}
 }
 

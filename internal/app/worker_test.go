@@ -14,6 +14,7 @@ import (
 	"turnkeeper/internal/app"
 	"turnkeeper/internal/config"
 	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 	"turnkeeper/storage/storagetest"
 )
 
@@ -61,11 +62,11 @@ func startWorker(t *testing.T, cfg *config.Config) {
 const patience = time.Minute
 
 // awaitReply waits for the reply to a message, by doorbell and poll.
-func awaitReply(t *testing.T, store *storage.Store, url string, id turnkeeper.MessageID) turnkeeper.Reply {
+func awaitReply(t *testing.T, store *operate.Store, url string, id turnkeeper.MessageID) turnkeeper.Reply {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	bell := storage.NewBell(url, zap.NewNop())
+	bell := storage.NewNotifier(url, zap.NewNop())
 	rings, unsubscribe := bell.Subscribe(storage.TopicTurns)
 	defer unsubscribe()
 	go bell.Run(ctx)
@@ -101,7 +102,7 @@ func TestAMessageBecomesOneReply(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reply := awaitReply(t, store, cfg.DatabaseURL.Reveal(), id)
+	reply := awaitReply(t, store.Store, cfg.DatabaseURL.Reveal(), id)
 	if reply.Outcome != turnkeeper.TurnSucceeded {
 		t.Errorf("the reply is %s: %s", reply.Outcome, reply.Body)
 	}

@@ -2,6 +2,7 @@ package archtest
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -51,6 +52,9 @@ func fault(name, path string, inTest bool, order *Order, doors Doors) []string {
 		return nil
 	}
 	imported := nameOf(path)
+	if !inTest && slices.Contains(order.shut, [2]string{name, imported}) {
+		return []string{fmt.Sprintf("%s imports %s, which a \"!>\" forbids", who, imported)}
+	}
 	if order.Above(name, imported) || inTest && (imported == name || order.forTests(imported)) {
 		return nil
 	}

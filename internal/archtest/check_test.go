@@ -16,6 +16,7 @@ turnkeeper < storage, turn;   # two rooms side by side
 storage, turn < jobs < cmd/worker;
 storage < storage/storagetest;
 turn !< storage, jobs;
+cmd/worker !> storage;
 storage/storagetest < TEST;
 `
 
@@ -33,6 +34,8 @@ func TestCheck(t *testing.T) {
 		want []string
 	}{
 		"an arrow":                    {pkg: imports("storage", "turnkeeper")},
+		"above and kept out":          {pkg: imports("cmd/worker", "turnkeeper/storage"), want: []string{`cmd/worker imports storage, which a "!>" forbids`}},
+		"a test above and kept out":   {pkg: tests("cmd/worker", "turnkeeper/storage")},
 		"over two floors":             {pkg: imports("cmd/worker", "turnkeeper", "turnkeeper/turn")},
 		"the standard library":        {pkg: imports("turn", "fmt", "net/http")},
 		"through a door":              {pkg: imports("storage", "example.org/pgx", "example.org/pgx/pool")},
@@ -105,6 +108,7 @@ func TestContradictions(t *testing.T) {
 		"a ring":               {"NONE < a; a < b; b < c; c < a;", "stands above itself"},
 		"a forbidden arrow":    {"NONE < a; a < b < c; c !< a;", `c stands above a, which a "!<" forbids`},
 		"a forbidden stranger": {"NONE < a; a !< b;", `a "!<" names b, which no arrow knows`},
+		"kept from a stranger": {"NONE < a; NONE < b; a !> b;", "which it does not stand above"},
 		"on nothing":           {"a < b;", "a stands below b, and nothing says what it stands on"},
 		"no arrow":             {"a, b;", "has no arrow"},
 		"no name":              {"a, < b;", "is no name of a package"},

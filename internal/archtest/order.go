@@ -17,6 +17,7 @@ const (
 type Order struct {
 	below map[string][]string // package → the packages right below it
 	tests []string            // what the tests of every package may import
+	shut  [][2]string         // a package, and another that it does not import itself
 }
 
 // ParseOrder reads the notation that arrows.txt explains. Arrows that form a
@@ -25,6 +26,14 @@ func ParseOrder(text string) (*Order, error) {
 	o := &Order{below: map[string][]string{}}
 	var never [][2]string
 	for _, statement := range statements(text) {
+		if high, low, ok := strings.Cut(statement, "!>"); ok {
+			pairs, err := product(high, low)
+			if err != nil {
+				return nil, fmt.Errorf("in %q: %w", statement, err)
+			}
+			o.shut = append(o.shut, pairs...)
+			continue
+		}
 		if low, high, ok := strings.Cut(statement, "!<"); ok {
 			pairs, err := product(low, high)
 			if err != nil {
@@ -73,6 +82,11 @@ func (o *Order) verify(never [][2]string) error {
 			if !o.Knows(low) {
 				return fmt.Errorf("%s stands below %s, and nothing says what it stands on: give it a line (NONE < %s)", low, name, low)
 			}
+		}
+	}
+	for _, pair := range o.shut {
+		if !o.Above(pair[0], pair[1]) {
+			return fmt.Errorf("a \"!>\" keeps %s from %s, which it does not stand above", pair[0], pair[1])
 		}
 	}
 	for _, pair := range never {

@@ -28,6 +28,7 @@ import (
 	"turnkeeper/internal/pgdev"
 	"turnkeeper/jobs"
 	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 // Options say how much to measure.
@@ -142,8 +143,8 @@ type bench struct {
 	Options
 	url   string
 	model *model
-	store *storage.Store
-	bell  *storage.Bell
+	store *operate.Store
+	bell  *storage.Notifier
 	floor *floor
 	plain *plain
 	pool  *pgxpool.Pool // of the floor and of the counters
@@ -166,13 +167,13 @@ func prepare(ctx context.Context, o Options, dir, url string) (b *bench, err err
 	if b.model, err = startModel(); err != nil {
 		return nil, err
 	}
-	if b.store, err = storage.Open(ctx, storage.Options{URL: url}); err != nil {
+	if b.store, err = operate.Open(ctx, storage.Options{URL: url}); err != nil {
 		return nil, err
 	}
-	if _, err = jobs.Migrate(ctx, b.store, zap.NewNop()); err != nil {
+	if _, err = jobs.Migrate(ctx, b.store.DB, zap.NewNop()); err != nil {
 		return nil, err
 	}
-	b.bell = storage.NewBell(url, zap.NewNop())
+	b.bell = storage.NewNotifier(url, zap.NewNop())
 	go b.bell.Run(ctx)
 	if b.pool, err = poolFor(ctx, url, slices.Max(o.Lanes)); err != nil {
 		return nil, err

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"turnkeeper"
+	"turnkeeper/internal/pause"
 	"turnkeeper/storage"
 )
 
@@ -72,7 +73,7 @@ func (b *bench) repeat(ctx context.Context, n int, seen *idle, turn func(context
 			return err
 		}
 		seen.took = append(seen.took, time.Since(began))
-		if err := pause(ctx, b.Pause); err != nil {
+		if err := pause.For(ctx, b.Pause); err != nil {
 			return err
 		}
 	}
@@ -174,15 +175,4 @@ func (b *bench) throughput(ctx context.Context, lanes, turns int) (float64, erro
 	}
 	err := group.Wait()
 	return float64(turns/lanes*lanes) / time.Since(began).Seconds(), err
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-timer.C:
-		return nil
-	}
 }

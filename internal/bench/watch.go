@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/pause"
 	"turnkeeper/storage"
 )
 
@@ -70,7 +71,7 @@ func (b *bench) streamedTurns(ctx context.Context, watchers int) (took []time.Du
 			return nil, err
 		}
 		took = append(took, time.Since(began))
-		if err := pause(ctx, b.Pause); err != nil {
+		if err := pause.For(ctx, b.Pause); err != nil {
 			return nil, err
 		}
 	}
@@ -113,7 +114,7 @@ func (b *bench) turnOf(ctx context.Context, id turnkeeper.MessageID) (turnkeeper
 		if err != nil || m.TurnID != 0 {
 			return m.TurnID, err
 		}
-		if err := pause(ctx, 5*time.Millisecond); err != nil {
+		if err := pause.For(ctx, 5*time.Millisecond); err != nil {
 			return 0, err
 		}
 	}

@@ -10,14 +10,14 @@ import (
 	"turnkeeper"
 	"turnkeeper/internal/config"
 	"turnkeeper/internal/views"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 func (s *session) agentsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "agents", Short: "List the registered agents, retire them, or check agent files", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			look := func(ctx context.Context, store *storage.Store) ([]turnkeeper.AgentRegistration, error) {
+			look := func(ctx context.Context, store *operate.Store) ([]turnkeeper.AgentRegistration, error) {
 				return store.Agents(ctx)
 			}
 			show := func(out *screen, c clock, agents []turnkeeper.AgentRegistration) {

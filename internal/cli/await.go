@@ -64,7 +64,7 @@ func (w *waiting) limit(ctx context.Context) (context.Context, context.CancelFun
 
 // closed waits until the message is closed, and lets the watcher show what
 // happens meanwhile. With an error comes the message as it was last seen.
-func (w *waiting) closed(ctx context.Context, bell *storage.Bell) (turnkeeper.Message, *turnkeeper.Reply, error) {
+func (w *waiting) closed(ctx context.Context, bell *storage.Notifier) (turnkeeper.Message, *turnkeeper.Reply, error) {
 	rings, unsubscribe := bell.Subscribe(storage.TopicTurns)
 	defer unsubscribe()
 	answered := time.Now()

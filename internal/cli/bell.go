@@ -23,8 +23,8 @@ func listen(ctx context.Context, db *app.Database, topic storage.Topic) (rings <
 }
 
 // hangBell runs a bell until stop is called.
-func hangBell(ctx context.Context, db *app.Database) (bell *storage.Bell, stop func()) {
-	bell = storage.NewBell(db.URL, zap.NewNop())
+func hangBell(ctx context.Context, db *app.Database) (bell *storage.Notifier, stop func()) {
+	bell = storage.NewNotifier(db.URL, zap.NewNop())
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	running.Go(func() { bell.Run(ctx) })

@@ -12,7 +12,7 @@ import (
 	"turnkeeper/internal/app"
 	"turnkeeper/internal/config"
 	"turnkeeper/internal/views"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 func (s *session) cancelCommand() *cobra.Command {
@@ -79,7 +79,7 @@ type cancelledView struct {
 	MessageID *turnkeeper.MessageID `json:"message_id,omitempty"` // with --message
 }
 
-func cancelWhat(ctx context.Context, store *storage.Store, turn turnArg, message turnkeeper.MessageID, reason string) (storage.Cancelled, error) {
+func cancelWhat(ctx context.Context, store *operate.Store, turn turnArg, message turnkeeper.MessageID, reason string) (operate.Cancelled, error) {
 	if message != 0 {
 		done, err := store.CancelMessage(ctx, message, reason)
 		if errors.Is(err, turnkeeper.ErrNotFound) {
@@ -89,7 +89,7 @@ func cancelWhat(ctx context.Context, store *storage.Store, turn turnArg, message
 	}
 	id, err := turn.id(ctx, store)
 	if err != nil {
-		return storage.Cancelled{}, err
+		return operate.Cancelled{}, err
 	}
 	done, err := store.CancelTurn(ctx, id, reason)
 	if errors.Is(err, turnkeeper.ErrNotFound) {
@@ -118,7 +118,7 @@ func (t turnArg) named(args []string) turnArg {
 }
 
 // id is the turn's id. It need not exist.
-func (t turnArg) id(ctx context.Context, store *storage.Store) (turnkeeper.TurnID, error) {
+func (t turnArg) id(ctx context.Context, store *operate.Store) (turnkeeper.TurnID, error) {
 	if t.name != "latest" {
 		id, err := strconv.ParseInt(t.name, 10, 64)
 		switch {

@@ -9,7 +9,7 @@ import (
 	"turnkeeper/internal/app"
 	"turnkeeper/internal/config"
 	"turnkeeper/internal/views"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 // promiseView is what programs read of a promise.
@@ -44,7 +44,7 @@ while workers run. The exit code is 1 if any promise is broken.`,
 	return cmd
 }
 
-func (s *session) tellPromises(promises []storage.Promise) error {
+func (s *session) tellPromises(promises []operate.Promise) error {
 	broken := 0
 	for _, p := range promises {
 		if len(p.Broken) > 0 {
@@ -60,11 +60,11 @@ func (s *session) tellPromises(promises []storage.Promise) error {
 	return nil
 }
 
-func viewPromise(p storage.Promise) promiseView {
+func viewPromise(p operate.Promise) promiseView {
 	return promiseView{Promise: p.Text, Holds: len(p.Broken) == 0, Broken: append([]string{}, p.Broken...), More: p.More}
 }
 
-func showPromises(s *screen, promises []storage.Promise, broken int) {
+func showPromises(s *screen, promises []operate.Promise, broken int) {
 	for _, p := range promises {
 		if len(p.Broken) == 0 {
 			s.line("%s  %s", s.in(good, "holds "), p.Text)

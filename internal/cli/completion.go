@@ -17,7 +17,7 @@ import (
 	"turnkeeper/internal/app"
 	"turnkeeper/internal/config"
 	"turnkeeper/internal/pgdev"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 // completionTime bounds how long a shell waits for names that are in the database.
@@ -27,7 +27,7 @@ const completionTime = time.Second
 const completionEntries = 50
 
 // A completer lists what may stand at a place of a command line, each with a tab and a description where there is one.
-type completer func(ctx context.Context, store *storage.Store, cmd *cobra.Command, args []string) ([]string, error)
+type completer func(ctx context.Context, store *operate.Store, cmd *cobra.Command, args []string) ([]string, error)
 
 // fromDatabase completes by what the database has: with nothing, and without a word, where it does not answer soon. A private
 // one is not started for that.
@@ -77,8 +77,8 @@ func begunBy(typed string, entries []string) (fit []string) {
 
 // What can be named, by the database.
 
-func completeTurns(ctx context.Context, store *storage.Store, cmd *cobra.Command, _ []string) ([]string, error) {
-	turns, err := store.Turns(ctx, storage.Page{Agent: flagText(cmd, "agent"), Limit: completionEntries})
+func completeTurns(ctx context.Context, store *operate.Store, cmd *cobra.Command, _ []string) ([]string, error) {
+	turns, err := store.Turns(ctx, operate.Page{Agent: flagText(cmd, "agent"), Limit: completionEntries})
 	names := []string{"latest\tthe newest turn"}
 	for _, t := range turns {
 		names = append(names, fmt.Sprintf("%d\t%s, %s", t.ID, t.Agent, t.State))
@@ -86,16 +86,16 @@ func completeTurns(ctx context.Context, store *storage.Store, cmd *cobra.Command
 	return names, err
 }
 
-func completeMessages(ctx context.Context, store *storage.Store, cmd *cobra.Command, _ []string) (names []string, err error) {
-	messages, err := store.Messages(ctx, storage.Page{Agent: flagText(cmd, "agent"), Limit: completionEntries})
+func completeMessages(ctx context.Context, store *operate.Store, cmd *cobra.Command, _ []string) (names []string, err error) {
+	messages, err := store.Messages(ctx, operate.Page{Agent: flagText(cmd, "agent"), Limit: completionEntries})
 	for _, m := range messages {
 		names = append(names, fmt.Sprintf("%d\t%s, %s", m.ID, m.Agent, m.State))
 	}
 	return names, err
 }
 
-func completeConversations(ctx context.Context, store *storage.Store, cmd *cobra.Command, _ []string) (names []string, err error) {
-	messages, err := store.Messages(ctx, storage.Page{Agent: flagText(cmd, "agent"), Limit: maxLimit})
+func completeConversations(ctx context.Context, store *operate.Store, cmd *cobra.Command, _ []string) (names []string, err error) {
+	messages, err := store.Messages(ctx, operate.Page{Agent: flagText(cmd, "agent"), Limit: maxLimit})
 	for _, m := range messages {
 		names = append(names, m.Conversation)
 	}
@@ -103,7 +103,7 @@ func completeConversations(ctx context.Context, store *storage.Store, cmd *cobra
 	return slices.Compact(names), err
 }
 
-func completeAgents(ctx context.Context, store *storage.Store, _ *cobra.Command, _ []string) (names []string, err error) {
+func completeAgents(ctx context.Context, store *operate.Store, _ *cobra.Command, _ []string) (names []string, err error) {
 	agents, err := store.Agents(ctx)
 	for _, a := range agents {
 		names = append(names, a.Name+"\t"+a.Description)
@@ -111,7 +111,7 @@ func completeAgents(ctx context.Context, store *storage.Store, _ *cobra.Command,
 	return names, err
 }
 
-func completeSchedules(ctx context.Context, store *storage.Store, _ *cobra.Command, _ []string) (names []string, err error) {
+func completeSchedules(ctx context.Context, store *operate.Store, _ *cobra.Command, _ []string) (names []string, err error) {
 	schedules, err := store.Schedules(ctx)
 	for _, sched := range schedules {
 		names = append(names, sched.Agent+"/"+sched.Name+"\t"+sched.InForce())
@@ -120,9 +120,9 @@ func completeSchedules(ctx context.Context, store *storage.Store, _ *cobra.Comma
 }
 
 // completeOutputs lists the stored results of the newest turns.
-func completeOutputs(ctx context.Context, store *storage.Store, _ *cobra.Command, _ []string) (names []string, err error) {
+func completeOutputs(ctx context.Context, store *operate.Store, _ *cobra.Command, _ []string) (names []string, err error) {
 	const newest = 5
-	turns, err := store.Turns(ctx, storage.Page{Limit: newest})
+	turns, err := store.Turns(ctx, operate.Page{Limit: newest})
 	for _, t := range turns {
 		view, err := store.ViewTurn(ctx, t.ID)
 		if err != nil {
@@ -135,7 +135,7 @@ func completeOutputs(ctx context.Context, store *storage.Store, _ *cobra.Command
 	return names, err
 }
 
-func completeWebhooks(ctx context.Context, store *storage.Store, _ *cobra.Command, _ []string) (names []string, err error) {
+func completeWebhooks(ctx context.Context, store *operate.Store, _ *cobra.Command, _ []string) (names []string, err error) {
 	webhooks, err := store.Webhooks(ctx)
 	for _, w := range webhooks {
 		names = append(names, w.Name+"\t"+w.Origin)
@@ -143,7 +143,7 @@ func completeWebhooks(ctx context.Context, store *storage.Store, _ *cobra.Comman
 	return names, err
 }
 
-func completeTokens(ctx context.Context, store *storage.Store, _ *cobra.Command, _ []string) (names []string, err error) {
+func completeTokens(ctx context.Context, store *operate.Store, _ *cobra.Command, _ []string) (names []string, err error) {
 	tokens, err := store.Tokens(ctx)
 	for _, t := range tokens {
 		names = append(names, t.Name)
@@ -151,7 +151,7 @@ func completeTokens(ctx context.Context, store *storage.Store, _ *cobra.Command,
 	return names, err
 }
 
-func completeMCPServers(ctx context.Context, store *storage.Store, _ *cobra.Command, _ []string) (names []string, err error) {
+func completeMCPServers(ctx context.Context, store *operate.Store, _ *cobra.Command, _ []string) (names []string, err error) {
 	found, err := store.MCPTools(ctx, "")
 	for _, t := range found {
 		names = append(names, t.Server)
@@ -159,7 +159,7 @@ func completeMCPServers(ctx context.Context, store *storage.Store, _ *cobra.Comm
 	return slices.Compact(names), err
 }
 
-func completeMCPTools(ctx context.Context, store *storage.Store, _ *cobra.Command, args []string) (names []string, err error) {
+func completeMCPTools(ctx context.Context, store *operate.Store, _ *cobra.Command, args []string) (names []string, err error) {
 	found, err := store.MCPTools(ctx, args[0])
 	for _, t := range found {
 		names = append(names, t.Name)

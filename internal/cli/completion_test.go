@@ -8,14 +8,14 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/internal/cli"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 // The shell is told the ids and names that the database and the settings have.
 func TestCompletionOfNames(t *testing.T) {
 	t.Parallel()
 	env, store := somewhere(t)
-	s := &stage{Store: store, t: t}
+	s := &stage{DB: store, t: t}
 	dir := env["TURNKEEPER_AGENTS_DIR"]
 	s.registerFile(dir, "spare", "---\nmodel: demo/script\ntools: [clock, patch_output, get_continuation, read_file]\nmcp_servers: {files: [read]}\n---\nYou answer.\n", "demo/script")
 	if err := os.WriteFile(env["TURNKEEPER_CONFIG"], []byte("mcp_servers: {files: {command: [files]}}\n"), 0o600); err != nil {
@@ -135,7 +135,7 @@ func TestAMessageOfTheWordCompletion(t *testing.T) {
 func TestToolsCall(t *testing.T) {
 	t.Parallel()
 	env, store := somewhere(t)
-	s := &stage{Store: store, t: t}
+	s := &stage{DB: store, t: t}
 	dir := env["TURNKEEPER_AGENTS_DIR"]
 	root := t.TempDir()
 	if err := os.WriteFile(filepath.Join(root, "long.txt"), []byte(strings.Repeat("é", 120)), 0o600); err != nil {
@@ -191,7 +191,7 @@ func TestToolsCall(t *testing.T) {
 	if got.Outcome != "succeeded" || got.Effect != "none" || !got.Cut || got.Arguments.Path != "long.txt" || !strings.HasPrefix(got.Result, "éé") {
 		t.Errorf("%+v", got)
 	}
-	if turns, err := s.Turns(t.Context(), storage.Page{}); err != nil || len(turns) != 0 {
+	if turns, err := s.Turns(t.Context(), operate.Page{}); err != nil || len(turns) != 0 {
 		t.Errorf("%d turns, %v", len(turns), err)
 	}
 }

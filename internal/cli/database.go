@@ -11,6 +11,7 @@ import (
 	"turnkeeper/internal/config"
 	"turnkeeper/internal/pgdev"
 	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 // closeTime bounds the good order in which a command leaves the database.
@@ -54,7 +55,7 @@ func (s *session) database(ctx context.Context, mayCreate bool, f func(*config.C
 
 // warnOfNewerSchema says that a newer program has changed the schema. What it cannot find out, the command
 // itself tells.
-func (s *session) warnOfNewerSchema(ctx context.Context, store *storage.Store) {
+func (s *session) warnOfNewerSchema(ctx context.Context, store *operate.Store) {
 	newer, err := store.NewerMigrations(ctx)
 	if err != nil || len(newer) == 0 {
 		return
@@ -79,7 +80,7 @@ var errNoSchema = errors.New(`the database has no Turnkeeper schema yet: run "tu
 
 // explain puts in place of an error of the database what an old or missing
 // schema makes of it.
-func explain(ctx context.Context, store *storage.Store, err error) error {
+func explain(ctx context.Context, store *operate.Store, err error) error {
 	if err == nil || ctx.Err() != nil || known(err) {
 		return err
 	}

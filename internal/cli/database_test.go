@@ -19,12 +19,12 @@ import (
 	"turnkeeper/agentdef"
 	"turnkeeper/internal/cli"
 	"turnkeeper/migrations"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 	"turnkeeper/storage/storagetest"
 )
 
 // somewhere is an environment with a database of its own and two agents in it.
-func somewhere(t *testing.T) (env map[string]string, store *storage.Store) {
+func somewhere(t *testing.T) (env map[string]string, store *storagetest.DB) {
 	t.Helper()
 	env = nowhere(t)
 	env["DATABASE_URL"] = storagetest.URL(t)
@@ -98,7 +98,7 @@ func TestEnqueueAccepts(t *testing.T) {
 			t.Errorf("%s: %+v", name, c.got)
 		}
 	}
-	if all, err := store.Messages(t.Context(), storage.Page{}); err != nil || len(all) != 2 {
+	if all, err := store.Messages(t.Context(), operate.Page{}); err != nil || len(all) != 2 {
 		t.Errorf("%d messages, %v; refused ones must not be written", len(all), err)
 	}
 }

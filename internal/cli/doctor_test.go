@@ -95,7 +95,7 @@ func (s *stage) sendTo(agent, body string) turnkeeper.MessageID {
 func TestDoctorTellsWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	env, store := somewhere(t)
-	s := &stage{Store: store, t: t}
+	s := &stage{DB: store, t: t}
 	dir := env["TURNKEEPER_AGENTS_DIR"]
 
 	// No worker lives: that is a warning while nothing waits.
@@ -241,7 +241,7 @@ func TestDoctorWarnsOfNoWindowWhereTheProviderFails(t *testing.T) {
 func TestStatesOfModels(t *testing.T) {
 	t.Parallel()
 	env, store := somewhere(t)
-	s := &stage{Store: store, t: t}
+	s := &stage{DB: store, t: t}
 	s.registerFile(env["TURNKEEPER_AGENTS_DIR"], "echo", "---\nmodel: demo/script\n---\nYou answer.\n", "test/one", "test/two")
 	s.exec(`insert into turnkeeper.model_health (model, down_since, until, failures, error_class, error) values ('test/old', now(), now(), 3, 'auth', 'said no')`)
 	type model struct{ Model, State string }
@@ -333,7 +333,7 @@ mcp_servers:
 func TestSchemaIsNewer(t *testing.T) {
 	t.Parallel()
 	env, store := somewhere(t)
-	s := &stage{Store: store, t: t}
+	s := &stage{DB: store, t: t}
 	s.exec("insert into turnkeeper.schema_migrations (version, name, oldest_program) values (997, 'later', 1), (998, 'last', 1)")
 	const want = "the database's schema is newer than this program: it does not know 2 migrations, up to 998_last; use the newer program\n"
 	for name, got := range map[string]ran{
@@ -350,7 +350,7 @@ func TestSchemaIsNewer(t *testing.T) {
 func TestWhatIsNamed(t *testing.T) {
 	t.Parallel()
 	env, store := somewhere(t)
-	s := &stage{Store: store, t: t}
+	s := &stage{DB: store, t: t}
 	a := s.turn("First.")
 	a.end(turnkeeper.MessageAnswered, turnkeeper.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "Yes."})
 	s.sendTo("watcher", "Second.")

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"turnkeeper"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 // A due is when a message is to be run at the earliest, as the command line says it.
@@ -67,7 +67,7 @@ func (c clock) exactly(t time.Time) string {
 }
 
 // setDue gives the message its time, by the database's clock.
-func (e *enqueuing) setDue(ctx context.Context, store *storage.Store) error {
+func (e *enqueuing) setDue(ctx context.Context, store *operate.Store) error {
 	if !e.due.given {
 		return nil
 	}

@@ -11,7 +11,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/internal/cli"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 // The zone is given, so that the test says the same everywhere.
@@ -137,7 +137,7 @@ func TestRetiredAgents(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	turnctl(0, "3 messages cancelled", "agents", "retire", "watcher", "--cancel-waiting")
-	if all, err := store.Messages(t.Context(), storage.Page{State: "cancelled"}); err != nil || len(all) != 3 {
+	if all, err := store.Messages(t.Context(), operate.Page{State: "cancelled"}); err != nil || len(all) != 3 {
 		t.Errorf("%d messages are cancelled, error %v", len(all), err)
 	}
 	turnctl(6, "is retired", "retry", "1", "--anyway")
@@ -158,7 +158,7 @@ func TestNamesThatHoldASecret(t *testing.T) {
 			t.Errorf("%s: %+v", flag, got)
 		}
 	}
-	if all, err := store.Messages(t.Context(), storage.Page{}); err != nil || len(all) != 0 {
+	if all, err := store.Messages(t.Context(), operate.Page{}); err != nil || len(all) != 0 {
 		t.Errorf("%d messages, error %v", len(all), err)
 	}
 	for _, key := range []string{"name", "conversation"} {

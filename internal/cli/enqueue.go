@@ -15,6 +15,7 @@ import (
 	"turnkeeper/internal/config"
 	"turnkeeper/internal/views"
 	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 // Enqueue is the program that puts messages into inboxes.
@@ -182,7 +183,7 @@ func (e *enqueuing) send(ctx context.Context, cfg *config.Config, db *app.Databa
 }
 
 // changeOfFile says how the agent's file differs from what workers have registered; empty: it does not, or is not here.
-func (e *enqueuing) changeOfFile(ctx context.Context, cfg *config.Config, store *storage.Store) string {
+func (e *enqueuing) changeOfFile(ctx context.Context, cfg *config.Config, store *operate.Store) string {
 	file := agentdef.Read(filepath.Join(cfg.AgentsDir, e.message.Agent+".md")).Definition
 	if file == nil {
 		return ""
@@ -209,7 +210,7 @@ func (e *enqueuing) unanswered(err error) error {
 
 // adviseWorker says when nobody is there who would handle the message, or
 // nobody may.
-func (e *enqueuing) adviseWorker(ctx context.Context, cfg *config.Config, store *storage.Store) {
+func (e *enqueuing) adviseWorker(ctx context.Context, cfg *config.Config, store *operate.Store) {
 	workers, err := store.Workers(ctx)
 	if err != nil || e.json {
 		return

@@ -11,7 +11,7 @@ import (
 	"turnkeeper/internal/app"
 	"turnkeeper/internal/config"
 	"turnkeeper/internal/views"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 	"turnkeeper/stream"
 )
 
@@ -60,7 +60,7 @@ A connection that breaks goes on with --after and the last number that was seen.
 const eventPage = 500
 
 // storedEvents prints what there is now.
-func (s *session) storedEvents(ctx context.Context, store *storage.Store, turn turnkeeper.Turn, after int64) error {
+func (s *session) storedEvents(ctx context.Context, store *operate.Store, turn turnkeeper.Turn, after int64) error {
 	all := []views.Event{}
 	paper := newTranscript(s.out)
 	defer paper.end()

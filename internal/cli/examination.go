@@ -15,6 +15,7 @@ import (
 	"turnkeeper/internal/app"
 	"turnkeeper/internal/config"
 	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 // What doctor looks at. Each function adds its checks and never fails: what it
@@ -100,7 +101,7 @@ func ahead(off time.Duration) string {
 	}
 }
 
-func examineProcesses(ctx context.Context, d *diagnosis, cfg *config.Config, store *storage.Store, c clock, f storage.ServerFacts) {
+func examineProcesses(ctx context.Context, d *diagnosis, cfg *config.Config, store *operate.Store, c clock, f storage.ServerFacts) {
 	workers, err := store.Workers(ctx)
 	if err != nil {
 		d.add(checkFail, "workers", err.Error(), "")
@@ -133,7 +134,7 @@ func examineProcesses(ctx context.Context, d *diagnosis, cfg *config.Config, sto
 
 // examineSchedules looks for agents that would be started by themselves and
 // whose files are not in the folder here, as after a file was removed. It returns them.
-func examineSchedules(ctx context.Context, d *diagnosis, cfg *config.Config, store *storage.Store, c clock) (foreign []string) {
+func examineSchedules(ctx context.Context, d *diagnosis, cfg *config.Config, store *operate.Store, c clock) (foreign []string) {
 	schedules, err := store.Schedules(ctx)
 	if err != nil {
 		d.add(checkFail, "schedules", err.Error(), "")
@@ -160,7 +161,7 @@ func examineSchedules(ctx context.Context, d *diagnosis, cfg *config.Config, sto
 
 // examineRegistered looks for the other agents that messages are taken for and whose
 // files are not in the folder here.
-func examineRegistered(ctx context.Context, d *diagnosis, cfg *config.Config, store *storage.Store, told []string) {
+func examineRegistered(ctx context.Context, d *diagnosis, cfg *config.Config, store *operate.Store, told []string) {
 	agents, err := store.Agents(ctx)
 	if err != nil {
 		d.add(checkFail, "agents", err.Error(), "")
@@ -176,7 +177,7 @@ func examineRegistered(ctx context.Context, d *diagnosis, cfg *config.Config, st
 
 // examineWorkers returns how many processes take or could take work. That none does is a failure where
 // something waits.
-func examineWorkers(d *diagnosis, workers []turnkeeper.Heartbeat, queue storage.Figures) (alive int) {
+func examineWorkers(d *diagnosis, workers []turnkeeper.Heartbeat, queue operate.Figures) (alive int) {
 	slots := 0
 	var silent, draining, serving []string
 	for _, w := range workers {
@@ -226,7 +227,7 @@ func examineConnections(d *diagnosis, cfg *config.Config, f storage.ServerFacts,
 		fmt.Sprintf("raise max_connections to %d or more, or lower db_pool_size", needed))
 }
 
-func examineScheduler(d *diagnosis, cfg *config.Config, set storage.SchedulerSettings, c clock, alive int) {
+func examineScheduler(d *diagnosis, cfg *config.Config, set operate.SchedulerSettings, c clock, alive int) {
 	poll := cmp.Or(set.PollInterval, cfg.PollInterval)
 	switch late := max(6*poll, time.Minute); {
 	case !set.PausedAt.IsZero():
@@ -317,7 +318,7 @@ func usedModels(cfg *config.Config) map[string][]string {
 }
 
 // examineWebhooks tells of endpoints that get nothing.
-func examineWebhooks(ctx context.Context, d *diagnosis, store *storage.Store, c clock) {
+func examineWebhooks(ctx context.Context, d *diagnosis, store *operate.Store, c clock) {
 	all, err := store.Webhooks(ctx)
 	if err != nil {
 		d.add(checkFail, "webhooks", err.Error(), "")
@@ -341,7 +342,7 @@ func examineWebhooks(ctx context.Context, d *diagnosis, store *storage.Store, c 
 }
 
 // failingWebhook says what is not delivered, and what to do.
-func failingWebhook(w storage.WebhookView, c clock) (found, advice string) {
+func failingWebhook(w operate.WebhookView, c clock) (found, advice string) {
 	advice = "mend the endpoint: what waits is tried again by itself; see turnctl webhooks show " + w.Name
 	if w.Pending > 0 && w.FailedAt.After(w.SucceededAt) {
 		found = fmt.Sprintf("its newest attempt failed %s; %s %s, the oldest for %s; ", c.ago(w.FailedAt),

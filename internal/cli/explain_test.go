@@ -17,13 +17,15 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentturn"
 	"turnkeeper/internal/cli"
-	"turnkeeper/storage"
+	"turnkeeper/storage/grants"
+	"turnkeeper/storage/journal"
+	"turnkeeper/storage/storagetest"
 )
 
 // A stage is a database in which turns are granted and written to, as a scheduler
 // and a worker do.
 type stage struct {
-	*storage.Store
+	*storagetest.DB
 	t      *testing.T
 	grants int
 }
@@ -37,7 +39,7 @@ func (s *stage) exec(sql string, args ...any) {
 
 // An act is a granted turn as its worker has it.
 type act struct {
-	*storage.TurnWriter
+	*journal.Writer
 	s     *stage
 	grant turnkeeper.Grant
 }
@@ -74,7 +76,7 @@ func (s *stage) next(worker turnkeeper.WorkerID) *act {
 	s.grants++
 	grant := turnkeeper.GrantID(fmt.Sprintf("00000000-0000-4000-8000-%012x", s.grants))
 	var job turnkeeper.JobID
-	s.tick(func(tick *storage.Tick) error {
+	s.tick(func(tick *grants.Tick) error {
 		turns, err := tick.ReadyTurns(ctx, 1, nil)
 		if err != nil {
 			return err
@@ -84,7 +86,7 @@ func (s *stage) next(worker turnkeeper.WorkerID) *act {
 			return err
 		}
 		ready := slices.Concat(turns, messages)[:1]
-		return tick.Grant(ctx, ready, []turnkeeper.GrantID{grant}, storage.Job{Kind: "AgentTurn", Queue: "turns"}, 240*time.Second)
+		return tick.Grant(ctx, ready, []turnkeeper.GrantID{grant}, grants.Job{Kind: "AgentTurn", Queue: "turns"}, 240*time.Second)
 	})
 	var turn turnkeeper.TurnID
 	row := s.Pool().QueryRow(ctx, `update turnkeeper.river_job j set state = 'running', attempted_by = $2, attempted_at = now()
@@ -103,9 +105,9 @@ func (s *stage) next(worker turnkeeper.WorkerID) *act {
 	return &act{s.Writer(record, g), s, g}
 }
 
-func (s *stage) tick(f func(*storage.Tick) error) {
+func (s *stage) tick(f func(*grants.Tick) error) {
 	s.t.Helper()
-	err := s.InTick(s.t.Context(), func(tick *storage.Tick) error {
+	err := s.InTick(s.t.Context(), func(tick *grants.Tick) error {
 		if _, _, err := tick.Look(s.t.Context()); err != nil {
 			return err
 		}
@@ -126,7 +128,7 @@ func (a *act) lose() {
 // loseAll takes the grants back whose leases are over.
 func (s *stage) loseAll() {
 	s.t.Helper()
-	s.tick(func(tick *storage.Tick) error {
+	s.tick(func(tick *grants.Tick) error {
 		lost, err := tick.Lost(s.t.Context(), 1)
 		if err != nil {
 			return err
@@ -137,7 +139,7 @@ func (s *stage) loseAll() {
 
 func (a *act) write(e turnkeeper.Entry) *act {
 	a.s.t.Helper()
-	if err := a.Append(a.s.t.Context(), e, storage.Ending{}); err != nil {
+	if err := a.Append(a.s.t.Context(), e, journal.Ending{}); err != nil {
 		a.s.t.Fatal(err)
 	}
 	return a
@@ -191,7 +193,7 @@ func (a *act) end(message turnkeeper.MessageState, o turnkeeper.Outcome) {
 	case o.State == turnkeeper.TurnQueued && o.Backoff == 0:
 		log = "handed_back"
 	}
-	if err := a.Append(a.s.t.Context(), turnkeeper.Entry{Outcome: &o}, storage.Ending{Message: message, Log: log}); err != nil {
+	if err := a.Append(a.s.t.Context(), turnkeeper.Entry{Outcome: &o}, journal.Ending{Message: message, Log: log}); err != nil {
 		a.s.t.Fatal(err)
 	}
 }
@@ -349,7 +351,7 @@ func (s *stage) closeLost() {
 	s.t.Helper()
 	s.exec("update turnkeeper.leases set granted_at = granted_at - interval '1 hour', lease_until = clock_timestamp() where grant_id is not null")
 	ctx := s.t.Context()
-	s.tick(func(tick *storage.Tick) error {
+	s.tick(func(tick *grants.Tick) error {
 		lost, err := tick.Lost(ctx, 1)
 		if err != nil {
 			return err
@@ -395,7 +397,7 @@ var (
 // Each ending of a turn is told as it should be.
 func TestExplain(t *testing.T) {
 	env, store := somewhere(t)
-	s := &stage{Store: store, t: t}
+	s := &stage{DB: store, t: t}
 	for _, ending := range endings {
 		ending.play(s)
 		got := run(t, cli.Turnctl(), env, "", "explain", "latest")

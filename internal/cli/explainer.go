@@ -8,12 +8,12 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/internal/words"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 // An explainer says what is to be said of a turn.
 type explainer struct {
-	storage.TurnView
+	operate.TurnView
 	clock
 	bounds  *turnkeeper.Bounds     // of the agent, by this program's settings; nil: not known
 	as, of  turnkeeper.MessageID   // the message was tried again as, and is itself a retry of; 0: none

@@ -10,7 +10,7 @@ import (
 	"turnkeeper/internal/app"
 	"turnkeeper/internal/views"
 	"turnkeeper/internal/words"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 // A messageExplanation is what can be said of a message in sentences, by topic.
@@ -44,7 +44,7 @@ func (s *session) explainMessage(ctx context.Context, db *app.Database, id turnk
 	return s.print(e, func() { showTopics(s.out, e.Topics, messageHeadings) })
 }
 
-func (s *session) messageExplainer(ctx context.Context, store *storage.Store, id turnkeeper.MessageID) (*messageExplainer, error) {
+func (s *session) messageExplainer(ctx context.Context, store *operate.Store, id turnkeeper.MessageID) (*messageExplainer, error) {
 	x := &messageExplainer{clock: s.clock()}
 	var err error
 	// The reply first: a message that is closed has been answered by then.

@@ -1,8 +1,6 @@
 package cli
 
-import (
-	"github.com/spf13/cobra"
-)
+import "github.com/spf13/cobra"
 
 // Groups are the paths of a program's commands that have commands below them, cobra's own included.
 func Groups(p Program) (paths []string) {

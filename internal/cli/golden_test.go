@@ -16,6 +16,7 @@ import (
 	"turnkeeper/internal/views"
 	"turnkeeper/internal/words"
 	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -47,8 +48,8 @@ func after(d time.Duration) time.Time { return began.Add(d) }
 
 // A turn that has gone through everything: two workers, a lost call, a cap,
 // text that wants to reach the terminal.
-func eventfulTurn() storage.TurnView {
-	return storage.TurnView{
+func eventfulTurn() operate.TurnView {
+	return operate.TurnView{
 		Turn: turnkeeper.Turn{
 			ID: 41, MessageID: 12, Attempt: 2, Agent: "clerk", Conversation: "anna", Lane: "clerk/anna", Trigger: turnkeeper.TriggerMessage,
 			DefinitionHash: strings.Repeat("0123456789abcdef", 4), State: turnkeeper.TurnDegraded, Token: 8,
@@ -141,8 +142,8 @@ func eventfulTurn() storage.TurnView {
 }
 
 // An open turn of a schedule, which nobody has answered yet.
-func openTurn() storage.TurnView {
-	return storage.TurnView{
+func openTurn() operate.TurnView {
+	return operate.TurnView{
 		Turn: turnkeeper.Turn{
 			ID: 42, MessageID: 13, Attempt: 1, Agent: "watcher", Conversation: "main", Lane: "watcher", Trigger: turnkeeper.TriggerSchedule,
 			DefinitionHash: strings.Repeat("f", 64), State: turnkeeper.TurnQueued, CreatedAt: after(9 * time.Minute), DueAt: after(11 * time.Minute),
@@ -156,7 +157,7 @@ func openTurn() storage.TurnView {
 }
 
 // A turn that waits for calls that are open elsewhere.
-func waitingTurn() storage.TurnView {
+func waitingTurn() operate.TurnView {
 	v := openTurn()
 	v.Turn.State, v.Turn.DueAt, v.Turn.ErrorClass, v.Turn.InnerDialogue = turnkeeper.TurnWaiting, time.Time{}, "", ""
 	call := turnkeeper.ToolCall{
@@ -164,7 +165,7 @@ func waitingTurn() storage.TurnView {
 		State: turnkeeper.CallRunning, Starts: 2, Shown: "Tool Output ID: abc", Elsewhere: true, OutputID: "abc",
 	}
 	v.Rounds = []turnkeeper.Round{{Number: 1, Charged: true, Provider: "demo", Model: "script", Attempts: 1, FinishReason: "tool_calls", Calls: []turnkeeper.ToolCall{call}}}
-	v.Cancel = &storage.Cancellation{Reason: "asked by the sender", AskedAt: after(10 * time.Minute)}
+	v.Cancel = &operate.Cancellation{Reason: "asked by the sender", AskedAt: after(10 * time.Minute)}
 	v.Awaited = []turnkeeper.AwaitedCall{
 		{Key: call.Key, Name: "build", Since: after(9 * time.Minute), Until: after(2 * time.Hour), Attempt: 2, WorkerID: "host-2-bbbb", ClaimedAt: after(9*time.Minute + 2*time.Second)},
 		{Key: turnkeeper.CallKey{Round: 1, Ordinal: 2}, Name: "build\x1b", Since: after(9 * time.Minute), Until: after(24 * time.Hour), Attempt: 1},
@@ -175,7 +176,7 @@ func waitingTurn() storage.TurnView {
 }
 
 // A turn in the middle of a tree of agents.
-func treeTurn() storage.TurnView {
+func treeTurn() operate.TurnView {
 	v := waitingTurn()
 	v.Awaited = v.Awaited[3:]
 	v.Awaited[0].Name = turnkeeper.ToolSpawnAgent
@@ -192,7 +193,7 @@ func treeTurn() storage.TurnView {
 	for i := range agents {
 		agents[i].Since, agents[i].Until = after(9*time.Minute), after(25*time.Hour)
 	}
-	v.Tree = &storage.Tree{
+	v.Tree = &operate.Tree{
 		Root: 40, Agent: "boss", State: turnkeeper.TurnWaiting, SubAgents: agents, Usage: used.Add(used).Add(used),
 		Lineage: turnkeeper.Lineage{Root: 40, Parent: 40, Call: call(1), Agents: []string{"boss", v.Turn.Agent}},
 		Limits:  turnkeeper.TreeLimits{MaxDepth: 3, MaxAgents: 32, Tokens: 1_000_000, Calls: 40}, UsedTokens: 4500, UsedCalls: 7,
@@ -201,7 +202,7 @@ func treeTurn() storage.TurnView {
 }
 
 // A turn whose last round said what became the reply.
-func answeredTurn() storage.TurnView {
+func answeredTurn() operate.TurnView {
 	v := openTurn()
 	v.Turn.State, v.Turn.StopReason, v.Turn.EndedAt = turnkeeper.TurnSucceeded, turnkeeper.StopNone, after(9*time.Minute+time.Second)
 	v.Turn.InnerDialogue, v.Turn.ErrorClass = "", ""
@@ -213,7 +214,7 @@ func answeredTurn() storage.TurnView {
 func TestTurnPage(t *testing.T) {
 	cases := []struct {
 		name    string
-		turn    storage.TurnView
+		turn    operate.TurnView
 		columns int
 		colour  bool
 		full    bool
@@ -299,7 +300,7 @@ func TestLists(t *testing.T) {
 			showReplies(s, utcNow, []turnkeeper.Reply{*turn.Reply})
 		},
 		"lanes": func(s *screen) {
-			showLanes(s, utcNow, []storage.LaneView{
+			showLanes(s, utcNow, []operate.LaneView{
 				{Lease: turnkeeper.Lease{Lane: "clerk/anna", Token: 8, GrantID: "g", TurnID: 41, WorkerID: "host-2-bbbb", Until: after(14 * time.Minute)}, TurnState: turnkeeper.TurnRunning, Remaining: 4 * time.Minute, Waiting: 1234},
 				{Lease: turnkeeper.Lease{Lane: "late", Token: 2, GrantID: "h", TurnID: 40, Until: after(9 * time.Minute)}, Remaining: -time.Minute},
 				{Lease: turnkeeper.Lease{Lane: "lost", Token: 2, GrantID: "h", TurnID: 39, WorkerID: "host-1-aaaa", Until: after(14 * time.Minute)}, Remaining: 4 * time.Minute, Silence: &turnkeeper.Silence{For: 40 * time.Second, Until: after(10 * time.Minute)}},
@@ -309,15 +310,15 @@ func TestLists(t *testing.T) {
 		},
 		"top": func(s *screen) {
 			drawSight(s, utcNow, sight{
-				Figures: storage.Figures{Waiting: 1234, Oldest: 3 * time.Minute, Running: 1, Queued: 1, Ended: 42, Succeeded: 40, Failed: 1, Tokens: 123456, Now: utcNow.now},
+				Figures: operate.Figures{Waiting: 1234, Oldest: 3 * time.Minute, Running: 1, Queued: 1, Ended: 42, Succeeded: 40, Failed: 1, Tokens: 123456, Now: utcNow.now},
 				Down: []turnkeeper.ModelHealth{
 					{Model: "test/large", DownSince: began, Until: after(10*time.Minute + 30*time.Second), Failures: 5, ErrorClass: "auth", Error: "wrong key", Agents: []string{"echo"}},
 					{Model: "test/small", DownSince: began, Until: after(10*time.Minute + 10*time.Second), Failures: 5, ErrorClass: "overloaded", Error: "HTTP 503", Agents: []string{"echo"}},
 				},
-				Scheduler: storage.SchedulerSettings{PausedAt: began, PausedReason: "repairs"},
+				Scheduler: operate.SchedulerSettings{PausedAt: began, PausedReason: "repairs"},
 				Workers:   []turnkeeper.Heartbeat{{WorkerID: "host-2-bbbb", Host: "two", PID: 2, Version: "v1", Slots: 10, TakeoverAfter: 15 * time.Second, StartedAt: began, Silent: 2 * time.Second}},
 				Turns:     []turnkeeper.Turn{open.Turn},
-				Lanes:     []storage.LaneView{{Lease: turnkeeper.Lease{Lane: "watcher", Token: 3}, TurnState: turnkeeper.TurnQueued, OpenTurn: 42}},
+				Lanes:     []operate.LaneView{{Lease: turnkeeper.Lease{Lane: "watcher", Token: 3}, TurnState: turnkeeper.TurnQueued, OpenTurn: 42}},
 			})
 		},
 		"models": func(s *screen) {
@@ -352,7 +353,7 @@ func TestLists(t *testing.T) {
 			showMigrations(s, []storage.Migration{{Version: 1, Name: "turnkeeper", Applied: true}, {Version: 2, Name: "moves"}})
 		},
 		"scheduler": func(s *screen) {
-			showScheduler(s, utcNow, storage.SchedulerSettings{PausedAt: began, PausedReason: "the provider\nis down", PollInterval: 3 * time.Second, MaxDispatches: 50, LastTickAt: after(time.Minute)})
+			showScheduler(s, utcNow, operate.SchedulerSettings{PausedAt: began, PausedReason: "the provider\nis down", PollInterval: 3 * time.Second, MaxDispatches: 50, LastTickAt: after(time.Minute)})
 		},
 		"output": func(s *screen) {
 			o := turnkeeper.Output{
@@ -365,13 +366,13 @@ func TestLists(t *testing.T) {
 			s.output(turnkeeper.Output{ID: "k", TurnID: 7, MediaType: "image/png", Bytes: []byte{1}, SizeBytes: 1, SHA256: strings.Repeat("c", 64)}, "", "[binary result: image/png, 1 bytes]")
 		},
 		"check": func(s *screen) {
-			showPromises(s, []storage.Promise{
+			showPromises(s, []operate.Promise{
 				{Text: "a closed message has one reply"},
 				{Text: "events are numbered 1 to n", Broken: []string{"turn 7", "turn 9"}, More: true},
 			}, 1)
 		},
 		"check-well": func(s *screen) {
-			showPromises(s, []storage.Promise{{Text: "a closed message has one reply"}, {Text: "events are numbered 1 to n"}}, 0)
+			showPromises(s, []operate.Promise{{Text: "a closed message has one reply"}, {Text: "events are numbered 1 to n"}}, 0)
 		},
 		"doctor": func(s *screen) {
 			d := &diagnosis{}

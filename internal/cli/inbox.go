@@ -10,7 +10,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/internal/views"
 	"turnkeeper/internal/words"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 func (s *session) inboxCommand() *cobra.Command {
@@ -22,7 +22,7 @@ func (s *session) inboxCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			look := func(ctx context.Context, store *storage.Store) ([]turnkeeper.Message, error) {
+			look := func(ctx context.Context, store *operate.Store) ([]turnkeeper.Message, error) {
 				if err := flags.known(ctx, store); err != nil {
 					return nil, err
 				}

@@ -11,7 +11,7 @@ import (
 	"turnkeeper/agentdef"
 	"turnkeeper/internal/config"
 	"turnkeeper/internal/words"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 // What doctor looks at of messages, turns and agents: what stands still, and why.
@@ -23,7 +23,7 @@ const longWait = 5 * time.Minute
 const lossesShown = 24 * time.Hour
 
 // examineBudgets tells of agents that may not ask a model before the next day begins.
-func examineBudgets(ctx context.Context, d *diagnosis, store *storage.Store, c clock) {
+func examineBudgets(ctx context.Context, d *diagnosis, store *operate.Store, c clock) {
 	all, err := store.DaySpend(ctx)
 	if err != nil {
 		d.add(checkFail, "budgets", err.Error(), "")
@@ -70,7 +70,7 @@ func verb(n int, one, many string) string {
 }
 
 // examineWaits tells of messages that have been due for long, and what they wait for.
-func examineWaits(ctx context.Context, d *diagnosis, store *storage.Store, c clock) {
+func examineWaits(ctx context.Context, d *diagnosis, store *operate.Store, c clock) {
 	waits, err := store.LongWaits(ctx, longWait)
 	if err != nil {
 		d.add(checkFail, "waiting", err.Error(), "")
@@ -98,7 +98,7 @@ func examineWaits(ctx context.Context, d *diagnosis, store *storage.Store, c clo
 }
 
 // examineLosses tells of messages whose turns lost their workers.
-func examineLosses(ctx context.Context, d *diagnosis, store *storage.Store) {
+func examineLosses(ctx context.Context, d *diagnosis, store *operate.Store) {
 	turns, err := store.LossyTurns(ctx, lossesShown)
 	if err != nil {
 		d.add(checkFail, "lost in turns", err.Error(), "")
@@ -124,7 +124,7 @@ func examineLosses(ctx context.Context, d *diagnosis, store *storage.Store) {
 
 // examineFiles tells of agents whose files here are not what workers have registered. A worker that shares
 // the folder reads them again when it gets SIGHUP; its tools, providers and other settings it reads at its start only.
-func examineFiles(ctx context.Context, d *diagnosis, cfg *config.Config, store *storage.Store, registered []turnkeeper.AgentRegistration) {
+func examineFiles(ctx context.Context, d *diagnosis, cfg *config.Config, store *operate.Store, registered []turnkeeper.AgentRegistration) {
 	if len(registered) == 0 {
 		return // no worker ever ran
 	}
@@ -147,7 +147,7 @@ const (
 )
 
 // changeOf says how an agent's file differs from what workers have registered; empty: it does not.
-func changeOf(ctx context.Context, store *storage.Store, file *agentdef.Definition, registered []turnkeeper.AgentRegistration) (string, error) {
+func changeOf(ctx context.Context, store *operate.Store, file *agentdef.Definition, registered []turnkeeper.AgentRegistration) (string, error) {
 	i := slices.IndexFunc(registered, func(r turnkeeper.AgentRegistration) bool { return r.Name == file.Name })
 	if i < 0 {
 		return fileUnregistered, nil

@@ -8,7 +8,7 @@ import (
 
 	"turnkeeper/internal/views"
 	"turnkeeper/internal/words"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 func (s *session) lanesCommand() *cobra.Command {
@@ -20,7 +20,7 @@ func (s *session) lanesCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			look := func(ctx context.Context, store *storage.Store) ([]storage.LaneView, error) {
+			look := func(ctx context.Context, store *operate.Store) ([]operate.LaneView, error) {
 				if err := flags.known(ctx, store); err != nil {
 					return nil, err
 				}
@@ -36,7 +36,7 @@ func (s *session) lanesCommand() *cobra.Command {
 	return cmd
 }
 
-func showLanes(s *screen, c clock, lanes []storage.LaneView) {
+func showLanes(s *screen, c clock, lanes []operate.LaneView) {
 	t := newTable("LANE", "LEASE", ">TURN", ">WAITING", ">TOKEN", ">FAILURES", "NOT BEFORE", "WORKER")
 	for _, lane := range lanes {
 		l := lane.Lease

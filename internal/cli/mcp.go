@@ -13,7 +13,7 @@ import (
 	"turnkeeper/internal/app"
 	"turnkeeper/internal/config"
 	"turnkeeper/internal/views"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 	"turnkeeper/tools/mcp"
 )
 
@@ -127,7 +127,7 @@ turnctl mcp list SERVER -o json.`,
 			if hash != "" && tool == "" {
 				return usageError("--hash is that of one tool: name it")
 			}
-			return s.changeMCP(cmd.Context(), server, tool, func(store *storage.Store) error {
+			return s.changeMCP(cmd.Context(), server, tool, func(store *operate.Store) error {
 				names, err := store.PinMCPTools(cmd.Context(), server, tool, hash)
 				if err != nil {
 					return err
@@ -153,7 +153,7 @@ func (s *session) forgetMCPCommand() *cobra.Command {
 anew, as of a server that was never seen.`,
 		Example: "  turnctl mcp forget files",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return s.changeMCP(cmd.Context(), args[0], "", func(store *storage.Store) error {
+			return s.changeMCP(cmd.Context(), args[0], "", func(store *operate.Store) error {
 				n, err := store.ForgetMCPTools(cmd.Context(), args[0])
 				if err != nil {
 					return err
@@ -165,7 +165,7 @@ anew, as of a server that was never seen.`,
 }
 
 // changeMCP changes what is kept of a server's tools, if anything is.
-func (s *session) changeMCP(ctx context.Context, server, tool string, change func(*storage.Store) error) error {
+func (s *session) changeMCP(ctx context.Context, server, tool string, change func(*operate.Store) error) error {
 	return s.withDatabase(ctx, func(_ *config.Config, db *app.Database) error {
 		kept, err := db.Store.MCPTools(ctx, server)
 		if err != nil {
@@ -209,7 +209,7 @@ func adviceOf(err error) string {
 }
 
 // examinePins looks for definitions that are not the pinned ones.
-func examinePins(ctx context.Context, d *diagnosis, cfg *config.Config, store *storage.Store) {
+func examinePins(ctx context.Context, d *diagnosis, cfg *config.Config, store *operate.Store) {
 	kept, err := store.MCPTools(ctx, "")
 	if err != nil {
 		d.add(checkFail, "MCP tools", err.Error(), "")

@@ -16,7 +16,7 @@ import (
 	"turnkeeper/internal/app"
 	"turnkeeper/internal/config"
 	"turnkeeper/internal/views"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 	"turnkeeper/tools/mcp"
 )
 
@@ -50,7 +50,7 @@ workers. They replace those of a login before; workers use them within seconds.`
 	return cmd
 }
 
-func (s *session) logInToMCP(ctx context.Context, cfg *config.Config, store *storage.Store, server string, paste bool) error {
+func (s *session) logInToMCP(ctx context.Context, cfg *config.Config, store *operate.Store, server string, paste bool) error {
 	if wants, err := app.MCPWantsLogin(cfg, server); err != nil || !wants {
 		if err == nil {
 			err = fmt.Errorf("nobody logs in to the MCP server %q: its oauth.grant is not %s", server, config.GrantAuthorizationCode)
@@ -163,7 +163,7 @@ type loginState struct {
 
 // loginStates are the servers that people log in to, and those that are logged in to
 // all the same, by name. server, where it is not empty, is the only one.
-func loginStates(ctx context.Context, cfg *config.Config, store *storage.Store, server string) ([]loginState, error) {
+func loginStates(ctx context.Context, cfg *config.Config, store *operate.Store, server string) ([]loginState, error) {
 	kept, err := store.MCPLogins(ctx)
 	if err != nil {
 		return nil, err
@@ -256,7 +256,7 @@ func showLogins(s *screen, c clock, all []loginState) {
 }
 
 // warnOfLogins tells who lists tools of logins that are missing, or do not hold.
-func (s *session) warnOfLogins(ctx context.Context, cfg *config.Config, store *storage.Store, server string) error {
+func (s *session) warnOfLogins(ctx context.Context, cfg *config.Config, store *operate.Store, server string) error {
 	states, err := loginStates(ctx, cfg, store, server)
 	for _, l := range states {
 		if _, configured := cfg.MCPServers[l.Server]; !configured {
@@ -271,7 +271,7 @@ func (s *session) warnOfLogins(ctx context.Context, cfg *config.Config, store *s
 
 // examineLogins looks for logins that do not do. Those that are missing, or have ended,
 // are told of where the servers of agents are asked.
-func examineLogins(ctx context.Context, d *diagnosis, cfg *config.Config, store *storage.Store, now time.Time) {
+func examineLogins(ctx context.Context, d *diagnosis, cfg *config.Config, store *operate.Store, now time.Time) {
 	states, err := loginStates(ctx, cfg, store, "")
 	if err != nil {
 		d.add(checkFail, "MCP logins", err.Error(), "")

@@ -11,7 +11,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/inference"
 	"turnkeeper/internal/views"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 func (s *session) modelsCommand() *cobra.Command {
@@ -28,7 +28,7 @@ model wait. One turn at a time tries the model, after pauses of up to two minute
 or as long as the provider asks for, and its first answer brings all others back.
 A worker that starts or reads its agents again (SIGHUP) has it tried at once.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			look := func(ctx context.Context, store *storage.Store) ([]turnkeeper.ModelHealth, error) {
+			look := func(ctx context.Context, store *operate.Store) ([]turnkeeper.ModelHealth, error) {
 				return store.Models(ctx)
 			}
 			return list(s, cmd, look, views.OfModel, showModels, "no models: a worker registers those of its agents when it starts")
@@ -56,7 +56,7 @@ func showModels(s *screen, c clock, models []turnkeeper.ModelHealth) {
 }
 
 // examineModels tells of models that are down. One that leaves an agent without a model is a failure.
-func examineModels(ctx context.Context, d *diagnosis, store *storage.Store, c clock) {
+func examineModels(ctx context.Context, d *diagnosis, store *operate.Store, c clock) {
 	models, err := store.Models(ctx)
 	if err != nil {
 		d.add(checkFail, "models", err.Error(), "")

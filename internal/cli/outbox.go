@@ -13,6 +13,7 @@ import (
 	"turnkeeper/internal/config"
 	"turnkeeper/internal/views"
 	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 func (s *session) outboxCommand() *cobra.Command {
@@ -41,7 +42,7 @@ stopped; with -o json that is one object a line.`,
 				page.Cursor = after
 				return s.followOutbox(cmd.Context(), page, inOrder)
 			}
-			look := func(ctx context.Context, store *storage.Store) ([]turnkeeper.Reply, error) {
+			look := func(ctx context.Context, store *operate.Store) ([]turnkeeper.Reply, error) {
 				if err := flags.known(ctx, store); err != nil {
 					return nil, err
 				}
@@ -86,13 +87,13 @@ func turnAndParent(r turnkeeper.Reply) string {
 const outboxPoll = 2 * time.Second
 
 // followOutbox prints replies until ctx ends, which is its good end.
-func (s *session) followOutbox(ctx context.Context, page storage.Page, fromCursor bool) error {
+func (s *session) followOutbox(ctx context.Context, page operate.Page, fromCursor bool) error {
 	return s.withDatabase(ctx, func(_ *config.Config, db *app.Database) error {
 		if err := registered(ctx, db.Store, page.Agent); err != nil {
 			return unlessEnded(ctx, err)
 		}
 		if !fromCursor {
-			newest, err := db.Store.LatestReplies(ctx, storage.Page{Agent: page.Agent, Limit: 1, TopOnly: page.TopOnly})
+			newest, err := db.Store.LatestReplies(ctx, operate.Page{Agent: page.Agent, Limit: 1, TopOnly: page.TopOnly})
 			if err != nil {
 				return err
 			}

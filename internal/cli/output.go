@@ -13,7 +13,7 @@ import (
 	"turnkeeper/internal/app"
 	"turnkeeper/internal/config"
 	"turnkeeper/internal/views"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 func (s *session) outputCommand() *cobra.Command {
@@ -73,7 +73,7 @@ type storedView struct {
 	Shown   string            `json:"shown"`   // to the model
 }
 
-func (s *session) showOutput(ctx context.Context, store *storage.Store, id turnkeeper.OutputID, p span, raw bool) error {
+func (s *session) showOutput(ctx context.Context, store *operate.Store, id turnkeeper.OutputID, p span, raw bool) error {
 	o, err := store.FindOutput(ctx, id)
 	if errors.Is(err, turnkeeper.ErrNotFound) {
 		return notFound(`there is no output %q: "turnctl show" names those of a turn`, string(id))
@@ -104,7 +104,7 @@ func (s *session) showOutput(ctx context.Context, store *storage.Store, id turnk
 }
 
 // of is the part of a text; of binary content nothing.
-func (p span) of(ctx context.Context, store *storage.Store, o turnkeeper.Output) (string, error) {
+func (p span) of(ctx context.Context, store *operate.Store, o turnkeeper.Output) (string, error) {
 	if o.Bytes != nil {
 		return "", nil
 	}
@@ -114,7 +114,7 @@ func (p span) of(ctx context.Context, store *storage.Store, o turnkeeper.Output)
 	return store.ReadOutput(ctx, o.TurnID, o.ID, p.from, p.to)
 }
 
-func (s *session) writeBinary(ctx context.Context, store *storage.Store, id turnkeeper.OutputID) error {
+func (s *session) writeBinary(ctx context.Context, store *operate.Store, id turnkeeper.OutputID) error {
 	o, err := store.Output(ctx, id)
 	if err == nil {
 		_, err = s.Stdout.Write(o.Bytes)
@@ -123,7 +123,7 @@ func (s *session) writeBinary(ctx context.Context, store *storage.Store, id turn
 }
 
 // shownFor is what the model was shown as the result of the output's call.
-func shownFor(ctx context.Context, store *storage.Store, o turnkeeper.Output) (string, error) {
+func shownFor(ctx context.Context, store *operate.Store, o turnkeeper.Output) (string, error) {
 	view, err := store.ViewTurn(ctx, o.TurnID)
 	if err != nil {
 		return "", err

@@ -15,7 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"turnkeeper/internal/app"
+	"turnkeeper/internal/fault"
 	"turnkeeper/internal/procguard"
 	"turnkeeper/internal/redact"
 )
@@ -24,12 +24,12 @@ import (
 type Program struct {
 	command func(*session) *cobra.Command
 	reloads bool // SIGHUP means: read the files again
-	fault   app.FaultHook
+	fault   fault.Hook
 }
 
 // WithFaults returns the program with a hook that is called at labelled points
 // of its work (see app.FaultPoints). For programs of the tests only.
-func (p Program) WithFaults(hook app.FaultHook) Program {
+func (p Program) WithFaults(hook fault.Hook) Program {
 	p.fault = hook
 	return p
 }
@@ -115,7 +115,7 @@ type session struct {
 	needsSecrets bool // every secret that the settings name must be there
 
 	masker *redact.Masker
-	fault  app.FaultHook // nil in production
+	fault  fault.Hook // nil in production
 }
 
 func newSession(hard context.Context, env Environment) *session {

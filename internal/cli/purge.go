@@ -7,7 +7,7 @@ import (
 
 	"turnkeeper/internal/app"
 	"turnkeeper/internal/config"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 type purgedView struct {
@@ -19,7 +19,7 @@ type purgedView struct {
 }
 
 func (s *session) purgeCommand() *cobra.Command {
-	var scope storage.PurgeScope
+	var scope operate.PurgeScope
 	cmd := &cobra.Command{
 		Use: "purge", Short: "Remove closed messages for good, with all that belongs to them", Args: cobra.NoArgs,
 		Long: `Remove closed messages for good, with their turns, replies, tool results, events
@@ -64,7 +64,7 @@ given. An idempotency key of a removed message is free again.
 }
 
 // checkScope refuses a purge that would remove more than was meant.
-func checkScope(scope storage.PurgeScope, aged bool) error {
+func checkScope(scope operate.PurgeScope, aged bool) error {
 	switch {
 	case scope.Agent == "" && !aged:
 		return usageError("say what to remove: --agent, --agent with --conversation, or --older-than")
@@ -80,7 +80,7 @@ func checkScope(scope storage.PurgeScope, aged bool) error {
 	return nil
 }
 
-func (s *session) tellPurged(dry bool, done storage.Purged) {
+func (s *session) tellPurged(dry bool, done operate.Purged) {
 	verb := "removed"
 	if dry {
 		verb = "would be removed"

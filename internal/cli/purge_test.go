@@ -15,7 +15,7 @@ var tables = strings.Fields(`messages turns replies rounds calls call_starts out
 // A purge takes all that is closed out of every table, and nothing that is open.
 func TestPurge(t *testing.T) {
 	env, store := somewhere(t)
-	s := &stage{Store: store, t: t}
+	s := &stage{DB: store, t: t}
 	ctl := func(args ...string) ran { return run(t, cli.Turnctl(), env, "", args...) }
 	s.exec("insert into turnkeeper.webhooks (name, origin) values ('shop', 'https://shop.example')")
 	for _, ending := range endings {

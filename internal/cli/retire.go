@@ -12,7 +12,7 @@ import (
 	"turnkeeper/internal/app"
 	"turnkeeper/internal/config"
 	"turnkeeper/internal/views"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 // A retiredView is an agent with what was cancelled of it.
@@ -36,7 +36,7 @@ take it out of their sub_agents to end that. A repeat does nothing more.`,
 		Example: `  turnctl agents retire clerk
   turnctl agents retire clerk --cancel-waiting`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return s.withAgent(cmd.Context(), args[0], func(ctx context.Context, store *storage.Store) error {
+			return s.withAgent(cmd.Context(), args[0], func(ctx context.Context, store *operate.Store) error {
 				if err := store.RetireAgent(ctx, args[0]); err != nil || !cancelWaiting {
 					return s.tellRetired(ctx, store, args[0], 0, err)
 				}
@@ -56,14 +56,14 @@ func (s *session) restoreCommand() *cobra.Command {
 schedules go on from their next slots. A repeat does nothing more.`,
 		Example: `  turnctl agents restore clerk`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return s.withAgent(cmd.Context(), args[0], func(ctx context.Context, store *storage.Store) error {
+			return s.withAgent(cmd.Context(), args[0], func(ctx context.Context, store *operate.Store) error {
 				return s.tellRetired(ctx, store, args[0], 0, store.RestoreAgent(ctx, args[0]))
 			})
 		},
 	}
 }
 
-func (s *session) withAgent(ctx context.Context, name string, f func(context.Context, *storage.Store) error) error {
+func (s *session) withAgent(ctx context.Context, name string, f func(context.Context, *operate.Store) error) error {
 	if err := turnkeeper.CheckAgentName(name); err != nil {
 		return usageError("%w", err)
 	}
@@ -77,7 +77,7 @@ func (s *session) withAgent(ctx context.Context, name string, f func(context.Con
 }
 
 // tellRetired says how the agent stands after a change that ended with err.
-func (s *session) tellRetired(ctx context.Context, store *storage.Store, name string, cancelled int, err error) error {
+func (s *session) tellRetired(ctx context.Context, store *operate.Store, name string, cancelled int, err error) error {
 	if err != nil {
 		return err
 	}

@@ -14,14 +14,14 @@ import (
 	"turnkeeper/internal/app"
 	"turnkeeper/internal/config"
 	"turnkeeper/internal/views"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 func (s *session) retryCommand() *cobra.Command {
 	var turn turnArg
 	var anyway, failed bool
 	var since time.Duration
-	var scope storage.FailedScope
+	var scope operate.FailedScope
 	cmd := &cobra.Command{
 		Use: "retry MESSAGE | --turn TURN | --failed", Short: "Try a message, or all that failed, again", Args: atMostOneArg,
 		Long: `Try a message again. One that failed for good is put into the inbox once more,
@@ -76,7 +76,7 @@ others: "turnctl show" names that of a turn).
 }
 
 // retryFailed puts all failed messages of a scope into the inbox again.
-func (s *session) retryFailed(ctx context.Context, scope storage.FailedScope, since time.Duration) error {
+func (s *session) retryFailed(ctx context.Context, scope operate.FailedScope, since time.Duration) error {
 	return s.withDatabase(ctx, func(_ *config.Config, db *app.Database) error {
 		for _, agent := range scope.Agents {
 			if err := (&pageFlags{agent: agent}).known(ctx, db.Store); err != nil {
@@ -115,7 +115,7 @@ func (s *session) retry(ctx context.Context, message string, turn turnArg, anywa
 		switch {
 		case errors.Is(err, turnkeeper.ErrNotFound):
 			return notFound(`there is no message %d: "turnctl inbox" lists them`, id)
-		case errors.Is(err, storage.ErrMayRepeatEffects):
+		case errors.Is(err, operate.ErrMayRepeatEffects):
 			return refused(fmt.Errorf(`%w; look at "turnctl explain", and give --anyway if that does no harm`, err))
 		case errors.Is(err, turnkeeper.ErrWrongState), errors.Is(err, turnkeeper.ErrAgentRetired):
 			return refused(err)
@@ -126,7 +126,7 @@ func (s *session) retry(ctx context.Context, message string, turn turnArg, anywa
 	})
 }
 
-func (s *session) tellRetried(id turnkeeper.MessageID, done storage.Retried) {
+func (s *session) tellRetried(id turnkeeper.MessageID, done operate.Retried) {
 	switch {
 	case done.DueNow:
 		s.out.line("message %d is due now", id)
@@ -138,7 +138,7 @@ func (s *session) tellRetried(id turnkeeper.MessageID, done storage.Retried) {
 }
 
 // messageNamed is a message by its own id or by one of its turns.
-func messageNamed(ctx context.Context, store *storage.Store, message string, turn turnArg) (turnkeeper.MessageID, error) {
+func messageNamed(ctx context.Context, store *operate.Store, message string, turn turnArg) (turnkeeper.MessageID, error) {
 	if turn.name != "" {
 		view, err := findTurn(ctx, store, turn)
 		return view.Turn.MessageID, err

@@ -10,7 +10,7 @@ import (
 	"turnkeeper/internal/app"
 	"turnkeeper/internal/config"
 	"turnkeeper/internal/views"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 func (s *session) schedulerCommand() *cobra.Command {
@@ -34,7 +34,7 @@ restarts.`,
 				if reason == "" {
 					return usageError("say why the scheduler is paused: others will ask")
 				}
-				return s.steerScheduler(cmd.Context(), func(store *storage.Store) error {
+				return s.steerScheduler(cmd.Context(), func(store *operate.Store) error {
 					return store.PauseScheduler(cmd.Context(), strings.ToValidUTF8(reason, "\uFFFD"))
 				})
 			},
@@ -57,7 +57,7 @@ turn that the database does not know of may still run. --now ends that. Use it
 only if the database has lost no commit (a planned switchover, a standby that
 was synchronous), or if all workers were restarted since.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return s.steerScheduler(cmd.Context(), func(store *storage.Store) error {
+			return s.steerScheduler(cmd.Context(), func(store *operate.Store) error {
 				if now {
 					if err := store.EndHold(cmd.Context()); err != nil {
 						return err
@@ -86,7 +86,7 @@ func (s *session) setSchedulerCommand() *cobra.Command {
 			case dispatchesGiven && (dispatches < 1 || dispatches > 10_000):
 				return usageError("--max-dispatches is %d: it must be 1 to 10000", dispatches)
 			}
-			return s.steerScheduler(cmd.Context(), func(store *storage.Store) error {
+			return s.steerScheduler(cmd.Context(), func(store *operate.Store) error {
 				return store.SetScheduler(cmd.Context(), poll, dispatches)
 			})
 		},
@@ -98,7 +98,7 @@ func (s *session) setSchedulerCommand() *cobra.Command {
 
 // steerScheduler changes the scheduler, if there is a change, and shows how it
 // stands.
-func (s *session) steerScheduler(ctx context.Context, change func(*storage.Store) error) error {
+func (s *session) steerScheduler(ctx context.Context, change func(*operate.Store) error) error {
 	return s.withDatabase(ctx, func(_ *config.Config, db *app.Database) error {
 		if change != nil {
 			if err := change(db.Store); err != nil {
@@ -114,7 +114,7 @@ func (s *session) steerScheduler(ctx context.Context, change func(*storage.Store
 }
 
 // tellPaused tells people above a list that the scheduler hands out no turns.
-func (s *session) tellPaused(ctx context.Context, store *storage.Store) error {
+func (s *session) tellPaused(ctx context.Context, store *operate.Store) error {
 	if s.json() {
 		return nil
 	}
@@ -126,7 +126,7 @@ func (s *session) tellPaused(ctx context.Context, store *storage.Store) error {
 }
 
 // showPause is a line on a scheduler that hands out no turns.
-func showPause(s *screen, c clock, set storage.SchedulerSettings) {
+func showPause(s *screen, c clock, set operate.SchedulerSettings) {
 	switch {
 	case !set.PausedAt.IsZero():
 		s.line("%s", s.in(warned, "The scheduler has been paused since "+c.at(set.PausedAt)+": "+oneLine(set.PausedReason, 200)))
@@ -135,7 +135,7 @@ func showPause(s *screen, c clock, set storage.SchedulerSettings) {
 	}
 }
 
-func showScheduler(s *screen, c clock, set storage.SchedulerSettings) {
+func showScheduler(s *screen, c clock, set operate.SchedulerSettings) {
 	state := s.in(good, "hands out turns")
 	if !set.HoldUntil.IsZero() && set.HoldUntil.After(c.now) {
 		state = s.in(warned, "holds off until "+c.at(set.HoldUntil)) + ": " + oneLine(set.HoldReason, 0)

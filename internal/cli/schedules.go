@@ -12,7 +12,7 @@ import (
 	"turnkeeper/internal/app"
 	"turnkeeper/internal/config"
 	"turnkeeper/internal/views"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 func (s *session) schedulesCommand() *cobra.Command {
@@ -25,7 +25,7 @@ agent's file.`,
   turnctl schedules set watcher/nightly "30 2 * * *"
   turnctl schedules reset watcher/nightly     back to the agent's file`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			look := func(ctx context.Context, store *storage.Store) ([]turnkeeper.Schedule, error) {
+			look := func(ctx context.Context, store *operate.Store) ([]turnkeeper.Schedule, error) {
 				if err := s.tellPaused(ctx, store); err != nil {
 					return nil, err
 				}
@@ -36,11 +36,11 @@ agent's file.`,
 	}
 	cmd.AddCommand(
 		s.pauseScheduleCommand(),
-		s.changeSchedule("resume AGENT[/NAME]", "Let a schedule go on from its next slot", 1, func(ctx context.Context, store *storage.Store, to target, _ []string) error {
+		s.changeSchedule("resume AGENT[/NAME]", "Let a schedule go on from its next slot", 1, func(ctx context.Context, store *operate.Store, to target, _ []string) error {
 			return store.PauseSchedule(ctx, to.agent, to.name, false, "")
 		}),
 		s.changeSchedule("set AGENT[/NAME] CRON", "Change when a schedule comes due", 2, setSchedule),
-		s.changeSchedule("reset AGENT[/NAME]", "Go back to the schedule of the agent's file", 1, func(ctx context.Context, store *storage.Store, to target, _ []string) error {
+		s.changeSchedule("reset AGENT[/NAME]", "Go back to the schedule of the agent's file", 1, func(ctx context.Context, store *operate.Store, to target, _ []string) error {
 			return store.OverrideSchedule(ctx, to.agent, to.name, "")
 		}),
 		s.runSchedule(),
@@ -50,7 +50,7 @@ agent's file.`,
 
 func (s *session) pauseScheduleCommand() *cobra.Command {
 	var reason string
-	cmd := s.changeSchedule("pause AGENT[/NAME]", "Stop a schedule", 1, func(ctx context.Context, store *storage.Store, to target, _ []string) error {
+	cmd := s.changeSchedule("pause AGENT[/NAME]", "Stop a schedule", 1, func(ctx context.Context, store *operate.Store, to target, _ []string) error {
 		return store.PauseSchedule(ctx, to.agent, to.name, true, strings.TrimSpace(reason))
 	})
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for other operators")
@@ -103,7 +103,7 @@ func (t target) String() string { return t.agent + "/" + t.name }
 
 // changeSchedule is a command that changes one schedule and shows what came of
 // it.
-func (s *session) changeSchedule(use, short string, args int, change func(context.Context, *storage.Store, target, []string) error) *cobra.Command {
+func (s *session) changeSchedule(use, short string, args int, change func(context.Context, *operate.Store, target, []string) error) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Args: exactArgs(args),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -125,7 +125,7 @@ func (s *session) changeSchedule(use, short string, args int, change func(contex
 	}
 }
 
-func (s *session) showSchedule(ctx context.Context, store *storage.Store, which target) error {
+func (s *session) showSchedule(ctx context.Context, store *operate.Store, which target) error {
 	sched, err := findSchedule(ctx, store, which)
 	if err != nil {
 		return err
@@ -133,7 +133,7 @@ func (s *session) showSchedule(ctx context.Context, store *storage.Store, which 
 	return s.print(views.OfSchedule(sched), func() { showSchedules(s.out, s.clock(), []turnkeeper.Schedule{sched}) })
 }
 
-func findSchedule(ctx context.Context, store *storage.Store, which target) (turnkeeper.Schedule, error) {
+func findSchedule(ctx context.Context, store *operate.Store, which target) (turnkeeper.Schedule, error) {
 	all, err := store.Schedules(ctx)
 	if err != nil {
 		return turnkeeper.Schedule{}, err
@@ -179,7 +179,7 @@ schedule waits already, that is the run.`,
 }
 
 // setSchedule changes when a schedule comes due.
-func setSchedule(ctx context.Context, store *storage.Store, to target, args []string) error {
+func setSchedule(ctx context.Context, store *operate.Store, to target, args []string) error {
 	if _, err := findSchedule(ctx, store, to); err != nil {
 		return err
 	}

@@ -8,7 +8,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/internal/views"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 func (s *session) showCommand() *cobra.Command {
@@ -32,10 +32,10 @@ by its SHA-256: where the two differ, that is said and the exit code is 1.`,
 			if cmd.Flags().Changed("request") {
 				return s.showRequest(cmd.Context(), turn.named(args), request)
 			}
-			look := func(ctx context.Context, store *storage.Store) (storage.TurnView, error) {
+			look := func(ctx context.Context, store *operate.Store) (operate.TurnView, error) {
 				return findTurn(ctx, store, turn.named(args))
 			}
-			return read(s, cmd, look, func(v storage.TurnView) any { return views.OfWholeTurn(v) }, func(v storage.TurnView) {
+			return read(s, cmd, look, func(v operate.TurnView) any { return views.OfWholeTurn(v) }, func(v operate.TurnView) {
 				(&turnPage{screen: s.out, clock: s.clock(), full: full, TurnView: v}).print()
 			})
 		},
@@ -46,10 +46,10 @@ by its SHA-256: where the two differ, that is said and the exit code is 1.`,
 	return cmd
 }
 
-func findTurn(ctx context.Context, store *storage.Store, turn turnArg) (storage.TurnView, error) {
+func findTurn(ctx context.Context, store *operate.Store, turn turnArg) (operate.TurnView, error) {
 	id, err := turn.id(ctx, store)
 	if err != nil {
-		return storage.TurnView{}, err
+		return operate.TurnView{}, err
 	}
 	view, err := store.ViewTurn(ctx, id)
 	if errors.Is(err, turnkeeper.ErrNotFound) {

@@ -13,11 +13,11 @@ import (
 	"turnkeeper/internal/app"
 	"turnkeeper/internal/config"
 	"turnkeeper/internal/views"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 func (s *session) tokensCommand() *cobra.Command {
-	look := func(ctx context.Context, store *storage.Store) ([]storage.Token, error) { return store.Tokens(ctx) }
+	look := func(ctx context.Context, store *operate.Store) ([]operate.Token, error) { return store.Tokens(ctx) }
 	show := func(cmd *cobra.Command, _ []string) error {
 		return list(s, cmd, look, viewToken, showTokens, "no tokens: the HTTP API answers this machine only")
 	}
@@ -43,7 +43,7 @@ another. What is revoked is refused from then on.`,
 }
 
 func (s *session) createTokenCommand() *cobra.Command {
-	t := storage.Token{}
+	t := operate.Token{}
 	cmd := &cobra.Command{
 		Use: "create NAME", Short: "Make a token, and print it once", Args: exactArgs(1),
 		Example: `  turnctl tokens create shop --scopes send --agents clerk
@@ -64,7 +64,7 @@ func (s *session) createTokenCommand() *cobra.Command {
 }
 
 // checkToken says what is wrong with a token that is to be made.
-func checkToken(t storage.Token) error {
+func checkToken(t operate.Token) error {
 	if err := turnkeeper.CheckAgentName(t.Name); err != nil {
 		return usageError("the token's name %q: use at most %d of a-z, 0-9, _ and -, starting with a letter or digit", t.Name, turnkeeper.MaxNameLength)
 	}
@@ -87,12 +87,12 @@ func checkToken(t storage.Token) error {
 	return nil
 }
 
-func (s *session) createToken(ctx context.Context, t storage.Token) error {
+func (s *session) createToken(ctx context.Context, t operate.Token) error {
 	slices.Sort(t.Scopes)
 	t.Scopes = slices.Compact(t.Scopes)
 	return s.withDatabase(ctx, func(_ *config.Config, db *app.Database) error {
 		made, secret, err := db.Store.CreateToken(ctx, t)
-		if errors.Is(err, storage.ErrTokenExists) {
+		if errors.Is(err, operate.ErrTokenExists) {
 			return usageError("there is a token %q: revoke it first, or take another name", t.Name)
 		}
 		if err != nil {
@@ -134,11 +134,11 @@ type newTokenView struct {
 	Token string `json:"token"`
 }
 
-func viewToken(t storage.Token) tokenView {
+func viewToken(t operate.Token) tokenView {
 	return tokenView{t.Name, t.Scopes, t.Agents, t.CreatedAt, views.OrNull(t.ExpiresAt), views.OrNull(t.LastUsedAt)}
 }
 
-func showTokens(s *screen, c clock, tokens []storage.Token) {
+func showTokens(s *screen, c clock, tokens []operate.Token) {
 	t := newTable("TOKEN", "SCOPES", "AGENTS", "MADE", "EXPIRES", "LAST USED")
 	for _, token := range tokens {
 		agents := "all"

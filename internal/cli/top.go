@@ -13,7 +13,7 @@ import (
 	"turnkeeper/internal/config"
 	"turnkeeper/internal/views"
 	"turnkeeper/internal/words"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 // topWindow is what rates are taken over.
@@ -57,12 +57,12 @@ look.
 
 // A sight is what top shows at one moment.
 type sight struct {
-	storage.Figures
+	operate.Figures
 	Down      []turnkeeper.ModelHealth // of the models that agents ask
-	Scheduler storage.SchedulerSettings
+	Scheduler operate.SchedulerSettings
 	Workers   []turnkeeper.Heartbeat
 	Turns     []turnkeeper.Turn
-	Lanes     []storage.LaneView
+	Lanes     []operate.LaneView
 }
 
 type sightView struct {
@@ -91,7 +91,7 @@ func viewSight(v sight) sightView {
 	}
 }
 
-func look(ctx context.Context, store *storage.Store, limit int) (v sight, err error) {
+func look(ctx context.Context, store *operate.Store, limit int) (v sight, err error) {
 	if v.Figures, err = store.Figures(ctx, topWindow); err != nil {
 		return v, err
 	}
@@ -109,12 +109,12 @@ func look(ctx context.Context, store *storage.Store, limit int) (v sight, err er
 	if v.Turns, err = store.OpenTurns(ctx, limit); err != nil {
 		return v, err
 	}
-	v.Lanes, err = store.Lanes(ctx, storage.Page{Limit: limit})
+	v.Lanes, err = store.Lanes(ctx, operate.Page{Limit: limit})
 	return v, err
 }
 
 // top looks again and again until ctx ends, which is its good end.
-func (s *session) top(ctx context.Context, store *storage.Store, once bool, interval time.Duration, limit int) error {
+func (s *session) top(ctx context.Context, store *operate.Store, once bool, interval time.Duration, limit int) error {
 	if !once && !s.json() {
 		return s.liveTop(ctx, store, interval, limit)
 	}
@@ -146,7 +146,7 @@ func (s *session) top(ctx context.Context, store *storage.Store, once bool, inte
 
 // liveTop draws on the terminal until ctx ends or q is typed. A database that is away is
 // told of, and looked at again.
-func (s *session) liveTop(ctx context.Context, store *storage.Store, interval time.Duration, limit int) error {
+func (s *session) liveTop(ctx context.Context, store *operate.Store, interval time.Duration, limit int) error {
 	t, leave := s.enterLive(ctx)
 	defer leave()
 	tick := time.NewTicker(interval)
@@ -177,7 +177,7 @@ func (s *session) liveTop(ctx context.Context, store *storage.Store, interval ti
 const lookTime = 5 * time.Second
 
 // lookAgain is what it is now, or what it was with the error.
-func lookAgain(ctx context.Context, store *storage.Store, limit int, before sight) (sight, error) {
+func lookAgain(ctx context.Context, store *operate.Store, limit int, before sight) (sight, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
 	v, err := look(ctx, store, limit)

@@ -12,7 +12,7 @@ import (
 	"turnkeeper/internal/config"
 	"turnkeeper/internal/config/strictyaml"
 	"turnkeeper/internal/views"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 // Turnctl is the operator's program.
@@ -75,27 +75,27 @@ func (p *pageFlags) addBefore(cmd *cobra.Command) {
 	cmd.Flags().Int64Var(&p.before, "before", 0, "only entries with ids below this one: the next page")
 }
 
-func (p *pageFlags) page(states ...string) (storage.Page, error) {
+func (p *pageFlags) page(states ...string) (operate.Page, error) {
 	if p.limit < 1 || p.limit > maxLimit {
-		return storage.Page{}, usageError("--limit is %d: it must be 1 to %d; --before gives the next page", p.limit, maxLimit)
+		return operate.Page{}, usageError("--limit is %d: it must be 1 to %d; --before gives the next page", p.limit, maxLimit)
 	}
 	if p.before < 0 {
-		return storage.Page{}, usageError("--before is %d: it must be an id", p.before)
+		return operate.Page{}, usageError("--before is %d: it must be an id", p.before)
 	}
 	if err := oneOf("--state", p.state, states); err != nil {
-		return storage.Page{}, err
+		return operate.Page{}, err
 	}
-	return storage.Page{Agent: p.agent, State: p.state, Limit: p.limit, Cursor: p.before}, nil
+	return operate.Page{Agent: p.agent, State: p.state, Limit: p.limit, Cursor: p.before}, nil
 }
 
 // known fails when the list is asked for of an agent that nobody has registered: an
 // empty list would say that it has nothing.
-func (p *pageFlags) known(ctx context.Context, store *storage.Store) error {
+func (p *pageFlags) known(ctx context.Context, store *operate.Store) error {
 	return registered(ctx, store, p.agent)
 }
 
 // registered fails when there is no such agent; no name is every agent.
-func registered(ctx context.Context, store *storage.Store, agent string) error {
+func registered(ctx context.Context, store *operate.Store, agent string) error {
 	if agent == "" {
 		return nil
 	}
@@ -118,7 +118,7 @@ func registered(ctx context.Context, store *storage.Store, agent string) error {
 }
 
 // read is a command that looks something up in the database and prints it.
-func read[T any](s *session, cmd *cobra.Command, look func(context.Context, *storage.Store) (T, error), view func(T) any, text func(T)) error {
+func read[T any](s *session, cmd *cobra.Command, look func(context.Context, *operate.Store) (T, error), view func(T) any, text func(T)) error {
 	return s.withDatabase(cmd.Context(), func(_ *config.Config, db *app.Database) error {
 		found, err := look(cmd.Context(), db.Store)
 		if err != nil {
@@ -138,7 +138,7 @@ func (s *session) print(view any, text func()) error {
 }
 
 // list is read for lists; none tells people what an empty one means.
-func list[N, V any](s *session, cmd *cobra.Command, look func(context.Context, *storage.Store) ([]N, error),
+func list[N, V any](s *session, cmd *cobra.Command, look func(context.Context, *operate.Store) ([]N, error),
 	view func(N) V, show func(*screen, clock, []N), none string,
 ) error {
 	return read(s, cmd, look, func(found []N) any { return views.All(found, view) }, func(found []N) {

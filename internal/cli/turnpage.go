@@ -9,14 +9,14 @@ import (
 	"turnkeeper/agentturn"
 	"turnkeeper/agentturn/prompt"
 	"turnkeeper/internal/words"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 // A turnPage is a turn as people read it.
 type turnPage struct {
 	*screen
 	clock
-	storage.TurnView
+	operate.TurnView
 
 	full bool // whole arguments and results instead of previews
 }

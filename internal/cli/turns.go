@@ -11,7 +11,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/internal/views"
 	"turnkeeper/internal/words"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 func (s *session) turnsCommand() *cobra.Command {
@@ -23,7 +23,7 @@ func (s *session) turnsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			look := func(ctx context.Context, store *storage.Store) ([]turnkeeper.Turn, error) {
+			look := func(ctx context.Context, store *operate.Store) ([]turnkeeper.Turn, error) {
 				if err := flags.known(ctx, store); err != nil {
 					return nil, err
 				}

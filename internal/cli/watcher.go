@@ -7,13 +7,14 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 	"turnkeeper/stream"
 )
 
 // eventSource is where the database's events are read.
 type eventSource struct {
-	*storage.Store
-	bell *storage.Bell
+	*operate.Store
+	bell *storage.Notifier
 }
 
 func (s eventSource) Subscribe() (<-chan struct{}, func()) {

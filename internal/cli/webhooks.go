@@ -16,11 +16,11 @@ import (
 	"turnkeeper/internal/app"
 	"turnkeeper/internal/config"
 	"turnkeeper/internal/views"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 func (s *session) webhooksCommand() *cobra.Command {
-	look := func(ctx context.Context, store *storage.Store) ([]storage.WebhookView, error) {
+	look := func(ctx context.Context, store *operate.Store) ([]operate.WebhookView, error) {
 		return store.Webhooks(ctx)
 	}
 	show := func(cmd *cobra.Command, _ []string) error {
@@ -39,10 +39,10 @@ given up; and deliver it again. Endpoints are made in the settings of workers
 	cmd.AddCommand(
 		&cobra.Command{Use: "list", Short: "List webhooks", Args: cobra.NoArgs, RunE: show, Example: "  turnctl webhooks list -o json"},
 		s.showWebhookCommand(), s.redeliverCommand(), s.pauseWebhookCommand(),
-		s.changeWebhook("resume NAME", "Go on with a webhook; what was tried before begins afresh", "resumed", func(ctx context.Context, store *storage.Store, name string) error {
+		s.changeWebhook("resume NAME", "Go on with a webhook; what was tried before begins afresh", "resumed", func(ctx context.Context, store *operate.Store, name string) error {
 			return store.ResumeWebhook(ctx, name)
 		}),
-		s.changeWebhook("remove NAME", "Forget a webhook that no worker has any more, with its deliveries", "removed", func(ctx context.Context, store *storage.Store, name string) error {
+		s.changeWebhook("remove NAME", "Forget a webhook that no worker has any more, with its deliveries", "removed", func(ctx context.Context, store *operate.Store, name string) error {
 			return store.RemoveWebhook(ctx, name)
 		}),
 		&cobra.Command{
@@ -61,7 +61,7 @@ and for the receiver. It is kept nowhere.`,
 	return cmd
 }
 
-func showWebhooks(s *screen, c clock, all []storage.WebhookView) {
+func showWebhooks(s *screen, c clock, all []operate.WebhookView) {
 	t := newTable("WEBHOOK", "STATE", ">PENDING", ">DEAD", "OLDEST", "LAST SUCCESS", "LAST FAILURE", "AGENTS", "ORIGIN", "LAST ERROR")
 	for _, w := range all {
 		oldest := "-"
@@ -92,7 +92,7 @@ func agoOrDash(c clock, t time.Time) string {
 }
 
 // webhookState is what an operator should know first of a webhook.
-func webhookState(c clock, w storage.WebhookView) cell {
+func webhookState(c clock, w operate.WebhookView) cell {
 	switch {
 	case !w.PausedAt.IsZero():
 		return cell{"paused", warned}
@@ -149,7 +149,7 @@ type webhookPage struct {
 	Deliveries []views.Delivery `json:"deliveries"`
 }
 
-func showWebhook(s *screen, c clock, w storage.WebhookView, deliveries []turnkeeper.Delivery) {
+func showWebhook(s *screen, c clock, w operate.WebhookView, deliveries []turnkeeper.Delivery) {
 	state := webhookState(c, w)
 	s.line("%s  %s, to %s", s.in(bold, "webhook "+w.Name), s.in(state.tone, state.text), plain(w.Origin))
 	s.line("replies of %s, since %s", agentsOf(w.Webhook), c.at(w.AddedAt))
@@ -244,7 +244,7 @@ func replyIDs(args []string) (ids []turnkeeper.ReplyID, err error) {
 }
 
 // redeliver puts in replies, or where there are none all that were given up, and counts them.
-func redeliver(ctx context.Context, store *storage.Store, name string, ids []turnkeeper.ReplyID) (int, error) {
+func redeliver(ctx context.Context, store *operate.Store, name string, ids []turnkeeper.ReplyID) (int, error) {
 	if _, err := store.Webhook(ctx, name); err != nil {
 		return 0, webhookError(name, err)
 	}
@@ -284,7 +284,7 @@ func (s *session) pauseWebhookCommand() *cobra.Command {
 	}
 }
 
-func (s *session) changeWebhook(use, short, verb string, change func(context.Context, *storage.Store, string) error) *cobra.Command {
+func (s *session) changeWebhook(use, short, verb string, change func(context.Context, *operate.Store, string) error) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Args: exactArgs(1), Example: "  turnctl webhooks " + strings.Replace(use, "NAME", "shop", 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -302,7 +302,7 @@ func webhookError(name string, err error) error {
 	switch {
 	case errors.Is(err, turnkeeper.ErrNotFound):
 		return notFound(`there is no webhook %q: "turnctl webhooks" lists them`, name)
-	case errors.Is(err, storage.ErrWebhookServed):
+	case errors.Is(err, operate.ErrWebhookServed):
 		return refused(fmt.Errorf("a worker has the webhook %q in its settings: take it out there, stop that worker, and try again in half a minute", name))
 	default:
 		return err

@@ -8,7 +8,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/internal/views"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 func (s *session) workersCommand() *cobra.Command {
@@ -18,7 +18,7 @@ func (s *session) workersCommand() *cobra.Command {
 serving (it does not have the role worker, and takes no turns), draining (it is told
 to stop, and takes no more turns), silent (lost: its turns go to others) or stopped.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			look := func(ctx context.Context, store *storage.Store) ([]turnkeeper.Heartbeat, error) {
+			look := func(ctx context.Context, store *operate.Store) ([]turnkeeper.Heartbeat, error) {
 				return store.Workers(ctx)
 			}
 			return list(s, cmd, look, views.OfWorker, showWorkers, "no workers")

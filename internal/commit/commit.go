@@ -20,6 +20,7 @@ import (
 	"github.com/google/uuid"
 
 	"turnkeeper"
+	"turnkeeper/internal/pause"
 )
 
 // A Writer knows where a journal stands for the holder of a grant.
@@ -91,8 +92,8 @@ func (w *Writer) Write(ctx context.Context, db Database, write Write) error {
 		case echo:
 			return err
 		}
-		if !Pause(ctx, wait) {
-			return context.Cause(ctx)
+		if err := pause.For(ctx, wait); err != nil {
+			return err
 		}
 		wait = min(wait*2, slowRetry)
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"turnkeeper/internal/pause"
 )
 
 const (
@@ -20,21 +22,9 @@ func Patiently(ctx context.Context, passes func(error) bool, f func() error) err
 		if err == nil || !passes(err) {
 			return err
 		}
-		if !Pause(ctx, wait) {
+		if pause.For(ctx, wait) != nil {
 			return errors.Join(context.Cause(ctx), err)
 		}
 		wait = min(wait*2, slowRetry)
-	}
-}
-
-// Pause waits for d. It returns false if ctx ends first.
-func Pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
 	}
 }

@@ -47,7 +47,7 @@ func (s *Store) endDispatch(t *turnRow, grant turnkeeper.GrantID, e ending, ring
 		t.DueAt, t.GrantID = now.Add(o.Backoff), ""
 	} else {
 		t.StopReason, t.EndedAt = o.StopReason, now
-		s.closeMessage(t, e, now)
+		s.state.closeMessage(t, e, now)
 	}
 	if reply {
 		s.reply(t, o, now, rings)
@@ -63,11 +63,11 @@ func (s *Store) endDispatch(t *turnRow, grant turnkeeper.GrantID, e ending, ring
 	return nil
 }
 
-func (s *Store) closeMessage(t *turnRow, e ending, now time.Time) {
-	m := s.state.message(t.MessageID)
+func (s *state) closeMessage(t *turnRow, e ending, now time.Time) {
+	m := s.message(t.MessageID)
 	m.State, m.LastError = e.message, e.outcome.Error
 	if e.message == turnkeeper.MessageWaiting {
-		s.state.setWaiting(m)
+		s.setWaiting(m)
 	} else {
 		m.ClosedAt = now
 	}

@@ -56,14 +56,14 @@ func (s *Store) noteModels(e turnkeeper.Entry, rings *[]Bell) {
 }
 
 // noteFault updates the message and the lane of a turn that failed.
-func (s *Store) noteFault(t *turnRow, o turnkeeper.Outcome) {
+func (s *state) noteFault(t *turnRow, o turnkeeper.Outcome) {
 	if o.State != turnkeeper.TurnFailed {
 		return
 	}
 	if o.Counted {
-		s.state.message(t.MessageID).Faults++
+		s.message(t.MessageID).Faults++
 	}
-	if l := s.state.leases[t.Lane]; l != nil {
+	if l := s.leases[t.Lane]; l != nil {
 		l.waitsFor = o.WaitsFor
 	}
 }
@@ -79,7 +79,7 @@ func (s *state) tryModels(models []string, now time.Time) {
 }
 
 // Models returns the models that were ever down, by name.
-func (s *Store) Models() (all []turnkeeper.ModelHealth) {
+func (s *tables) Models() (all []turnkeeper.ModelHealth) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, name := range sorted(s.state.health) {

@@ -268,7 +268,7 @@ func (c *Conn) Fetch(ctx context.Context, worker turnkeeper.WorkerID, limit int)
 }
 
 // Forget makes a taken job available again, as a crash of the database server may do.
-func (s *Store) Forget(id turnkeeper.JobID) {
+func (s *tables) Forget(id turnkeeper.JobID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if job := s.state.job(id); job != nil && job.state == "running" {

@@ -49,7 +49,7 @@ func (s *Store) recordOf(row *turnRow) turnkeeper.Record {
 		r.Failures = l.Failures
 	}
 	if s.bugs.has(BugStartTwice) || s.bugs.has(BugJournalByAttempt) {
-		s.forgetStarts(r.Rounds)
+		s.bugs.forgetStarts(r.Rounds)
 	}
 	var started, rolledBack int64
 	for _, e := range row.events {
@@ -66,8 +66,8 @@ func (s *Store) recordOf(row *turnRow) turnkeeper.Record {
 	if r.OpenRound <= len(r.Rounds) || started < rolledBack {
 		r.OpenRound = 0
 	}
-	r.History, r.Older = s.history(row)
-	r.LastRun = s.lastRun(row)
+	r.History, r.Older = s.state.history(row)
+	r.LastRun = s.state.lastRun(row)
 	if all := s.state.summaries[conversationKey{row.Agent, row.Conversation}]; len(all) > 0 {
 		r.Summary = all[len(all)-1]
 	}
@@ -75,13 +75,13 @@ func (s *Store) recordOf(row *turnRow) turnkeeper.Record {
 }
 
 // forgetStarts changes calls to what a dispatch sees with BugStartTwice or BugJournalByAttempt.
-func (s *Store) forgetStarts(rounds []turnkeeper.Round) {
+func (b Bug) forgetStarts(rounds []turnkeeper.Round) {
 	for i := range rounds {
 		for j := range rounds[i].Calls {
 			call := &rounds[i].Calls[j]
 			switch {
 			case call.State != turnkeeper.CallStarted:
-			case s.bugs.has(BugStartTwice):
+			case b.has(BugStartTwice):
 				call.Effect = turnkeeper.EffectKeyed
 			default:
 				call.State, call.Starts, call.Nonce = turnkeeper.CallPlanned, 0, ""
@@ -90,9 +90,9 @@ func (s *Store) forgetStarts(rounds []turnkeeper.Round) {
 	}
 }
 
-func (s *Store) history(row *turnRow) (past []turnkeeper.Past, older int) {
+func (s *state) history(row *turnRow) (past []turnkeeper.Past, older int) {
 	for i := int(row.ID) - 2; i >= 0 && older < countedTurns; i-- {
-		t := s.state.turns[i]
+		t := s.turns[i]
 		if t.Agent != row.Agent || t.Conversation != row.Conversation || !s.told(t) {
 			continue
 		}
@@ -108,14 +108,14 @@ func (s *Store) history(row *turnRow) (past []turnkeeper.Past, older int) {
 
 // told reports whether requests of later turns in the conversation include the turn. It
 // follows the view told_turns.
-func (s *Store) told(t *turnRow) bool {
+func (s *state) told(t *turnRow) bool {
 	switch t.State {
 	case turnkeeper.TurnSucceeded, turnkeeper.TurnDegraded:
 		return true
 	case turnkeeper.TurnCancelled:
 		return t.Dispatches > 0
 	case turnkeeper.TurnFailed:
-		m := s.state.message(t.MessageID)
+		m := s.message(t.MessageID)
 		return m.State == turnkeeper.MessageFailed && m.TurnID == t.ID || slices.ContainsFunc(t.rounds, func(r turnkeeper.Round) bool {
 			return slices.ContainsFunc(r.Calls, func(c turnkeeper.ToolCall) bool {
 				return c.Effect != turnkeeper.EffectNone && c.State.Executed()
@@ -127,16 +127,16 @@ func (s *Store) told(t *turnRow) bool {
 }
 
 // lastRun returns the previous run of a turn's schedule.
-func (s *Store) lastRun(row *turnRow) *turnkeeper.Past {
-	schedule := s.state.message(row.MessageID).Schedule
+func (s *state) lastRun(row *turnRow) *turnkeeper.Past {
+	schedule := s.message(row.MessageID).Schedule
 	if schedule == "" {
 		return nil
 	}
 	var last *turnRow
 	var slot time.Time
 	for i := int(row.ID) - 2; i >= 0; i-- {
-		t := s.state.turns[i]
-		m := s.state.message(t.MessageID)
+		t := s.turns[i]
+		m := s.message(t.MessageID)
 		if t.Agent == row.Agent && t.Conversation == row.Conversation && m.Schedule == schedule && s.told(t) && (last == nil || m.Slot.After(slot)) {
 			last, slot = t, m.Slot
 		}
@@ -148,12 +148,12 @@ func (s *Store) lastRun(row *turnRow) *turnkeeper.Past {
 	return &past
 }
 
-func (s *Store) pastOf(t *turnRow) turnkeeper.Past {
+func (s *state) pastOf(t *turnRow) turnkeeper.Past {
 	p := turnkeeper.Past{
-		TurnID: t.ID, Body: s.state.message(t.MessageID).Body, Rounds: cloneRounds(t.rounds), Reply: t.InnerDialogue, Silent: true,
+		TurnID: t.ID, Body: s.message(t.MessageID).Body, Rounds: cloneRounds(t.rounds), Reply: t.InnerDialogue, Silent: true,
 		State: t.State, ErrorClass: t.ErrorClass,
 	}
-	if reply, ok := s.state.replyOf(t.MessageID); ok && reply.TurnID == t.ID {
+	if reply, ok := s.replyOf(t.MessageID); ok && reply.TurnID == t.ID {
 		p.Reply, p.Silent = reply.Body, false
 	}
 	return p

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"turnkeeper"
@@ -52,11 +51,10 @@ var ErrAway = errors.New("the store cannot be reached")
 
 // A Store is a database in memory.
 type Store struct {
+	tables
 	opts Options
 
-	mu     sync.Mutex
 	bugs   Bug
-	state  state
 	ticker *tx   // holds the scheduler's lock; nil: it is free
 	commit int64 // number of the newest commit
 }
@@ -72,7 +70,7 @@ func New(o Options) *Store {
 	o.LeaseTTL = cmp.Or(o.LeaseTTL, turnkeeper.DefaultBounds().LeaseTTL)
 	o.IdleTimeout = cmp.Or(o.IdleTimeout, 10*time.Second)
 	o.MaxMessage = cmp.Or(o.MaxMessage, turnkeeper.DefaultMaxMessageBytes)
-	return &Store{opts: o, state: newState()}
+	return &Store{opts: o, tables: tables{state: newState()}}
 }
 
 // A Conn is the connection of one process to the store.

@@ -5,7 +5,7 @@ package main
 const plans = "^TestLooksAtALongQueueUseIndexes$"
 
 // The tests of the stores: two packages over the same SQL.
-var stores = []string{"./storage", "./jobs"}
+var stores = []string{"./storage/...", "./jobs"}
 
 var targets = []Target{
 	// The journal in Postgres.
@@ -53,7 +53,7 @@ var targets = []Target{
 		Queries:   []string{"CancelledGrants", "CancellationOf"},
 		Functions: []string{"close_cancelled", "cancel_waiting", "ask_cancel", "settle_cancel", "cancel_message", "retry_message"},
 		First:     "^(TestNothingHappens|TestACancel|TestWhatACancelledTurn|TestWhatATurnLeaves|TestWhichGrantsAreCancelled|TestRetries)",
-		Tests:     []string{"./storage", "./jobs", "./httpapi"}, Skip: plans,
+		Tests:     []string{"./storage/...", "./jobs", "./httpapi"}, Skip: plans,
 	},
 	{
 		Name:      "inbox",
@@ -81,10 +81,10 @@ var targets = []Target{
 	{
 		Name: "writer",
 		Go: []Code{
-			{File: "storage/settle.go"}, {File: "storage/writer.go"}, {File: "storage/tx.go"},
-			{"storage/transact.go", []string{"TurnWriter.Transact", "TurnWriter.inTx", "runInSavepoint", "undone", "checkDeferred"}},
-			{"storage/errors.go", []string{"conditionError.Is", "translate", "Unanswered", "isBroken", "uncertain", "keyTaken", "lockRefused"}},
-			{"storage/pipeline.go", []string{"pipeline.send", "committed"}},
+			{File: "storage/journal/commit_retry.go"}, {File: "storage/journal/writer.go"}, {File: "storage/internal/pg/tx.go"},
+			{"storage/journal/transact.go", []string{"Writer.Transact", "Writer.inTx", "runInSavepoint", "undone", "checkDeferred"}},
+			{"storage/internal/pg/errors.go", []string{"conditionError.Is", "Translate", "Unanswered", "isBroken", "Uncertain", "KeyTaken", "LockRefused"}},
+			{"storage/internal/pg/pipeline.go", []string{"Pipeline.Send", "committed"}},
 			{"jobs/worker.go", []string{"Worker.enter", "Worker.Work", "Worker.dispatch", "Worker.before"}},
 			{File: "jobs/handback.go"}, {File: "jobs/journal.go"},
 			{"jobs/calls.go", []string{"CallWorker.Work", "CallWorker.leave", "CallWorker.enter", "CallWorker.begin"}},
@@ -96,14 +96,14 @@ var targets = []Target{
 	{
 		Name:  "commit",
 		Go:    []Code{{File: "internal/commit/commit.go"}, {File: "internal/commit/patience.go"}},
-		Tests: []string{"./internal/commit", "./internal/memory", "./internal/simulation", "./storage"}, Skip: plans,
+		Tests: []string{"./internal/commit", "./internal/memory", "./internal/simulation", "./storage/..."}, Skip: plans,
 	},
 	{
 		Name: "memory",
 		Go: []Code{
-			{File: "internal/memory/settle.go"}, {File: "internal/memory/journal.go"}, {File: "internal/memory/entry.go"},
+			{File: "internal/memory/commit_retry.go"}, {File: "internal/memory/journal.go"}, {File: "internal/memory/entry.go"},
 			{File: "internal/memory/end.go"}, {File: "internal/memory/grant.go"}, {File: "internal/memory/tick.go"},
-			{File: "internal/memory/elsewhere.go"}, {File: "internal/memory/cancel.go"},
+			{File: "internal/memory/detached.go"}, {File: "internal/memory/cancel.go"},
 		},
 		Tests: []string{"./internal/memory", "./internal/simulation", "./turnkeepertest"},
 	},
@@ -116,21 +116,21 @@ var targets = []Target{
 	// Who may do what.
 	{
 		Name:    "tokens",
-		Go:      []Code{{File: "httpapi/admission.go"}, {File: "httpapi/page/session.go"}, {File: "httpapi/limits.go"}, {File: "httpapi/connections.go"}, {File: "storage/tokens.go"}},
+		Go:      []Code{{File: "httpapi/admission.go"}, {File: "httpapi/page/session.go"}, {File: "httpapi/limits.go"}, {File: "httpapi/connections.go"}, {File: "storage/operate/tokens.go"}},
 		Queries: []string{"TokenByHash", "NoteTokenUse", "AnyToken", "RevokeToken", "CreateSession", "TokenOfSession", "EndSession"},
-		Tests:   []string{"./httpapi", "./storage"},
+		Tests:   []string{"./httpapi", "./storage/..."},
 	},
 	{
 		Name: "routes",
 		Go: []Code{
-			{File: "httpapi/turns.go"}, {File: "httpapi/messages.go"}, {File: "httpapi/schedules.go"}, {File: "httpapi/operate.go"},
+			{File: "httpapi/turns.go"}, {File: "httpapi/messages.go"}, {File: "httpapi/schedules.go"}, {File: "httpapi/lanes.go"},
 			{File: "httpapi/internal/access/access.go"}, {File: "httpapi/internal/request/parameters.go"}, {File: "httpapi/internal/request/body.go"},
 			{File: "httpapi/handler.go"}, {File: "httpapi/responses.go"}, {File: "httpapi/webhooks.go"},
 			{"httpapi/events.go", []string{"events.get", "wantsStream", "afterOf", "events.list", "events.isPurged", "events.position", "events.eventAt"}},
 		},
 		Queries: []string{"ListTurns", "ListMessages", "ListRepliesNewestFirst", "ListLanes", "OutputByID",
 			"ReadOutput", "DescribeOutput", "EventsAfter"},
-		Tests: []string{"./httpapi", "./storage"}, Skip: plans,
+		Tests: []string{"./httpapi", "./storage/..."}, Skip: plans,
 	},
 	{
 		Name:  "netguard",

@@ -11,7 +11,12 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"go.uber.org/zap"
+
+	"turnkeeper/internal/pause"
 )
+
+// poll is the pause between two looks at something that gives no signal.
+const poll = 20 * time.Millisecond
 
 // readyWithin bounds the time until a server takes connections. Replaying the
 // log after a crash is what may take long.
@@ -147,7 +152,7 @@ func (l *launch) start(ctx context.Context) error {
 		if !l.memoryStillHeld() {
 			return l.failure("did not start", nil)
 		}
-		if err := pause(ctx); err != nil {
+		if err := pause.For(ctx, poll); err != nil {
 			return l.failure("did not start", err)
 		}
 	}
@@ -193,7 +198,7 @@ func (l *launch) awaitReady(ctx context.Context) (bool, error) {
 		if l.ended() {
 			return false, nil
 		}
-		if err := pause(ctx); err != nil {
+		if err := pause.For(ctx, poll); err != nil {
 			return false, l.failure("does not take connections", err)
 		}
 	}
@@ -254,7 +259,7 @@ func (l *launch) abandon() {
 	defer cancel()
 	for l.child != 0 && !reap(l.child) {
 		_ = syscall.Kill(l.child, syscall.SIGQUIT)
-		if pause(ctx) != nil {
+		if pause.For(ctx, poll) != nil {
 			return
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"syscall"
+
+	"turnkeeper/internal/pause"
 )
 
 // errLocked says that somebody else holds a lock that is in the way.
@@ -37,7 +39,7 @@ func acquire(ctx context.Context, path string, how int) (*fileLock, error) {
 			l.release()
 			return nil, err
 		}
-		if err := pause(ctx); err != nil {
+		if err := pause.For(ctx, poll); err != nil {
 			l.release()
 			return nil, fmt.Errorf("another process keeps %s locked: %w", path, err)
 		}

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"turnkeeper/internal/pause"
 )
 
 // How long a stop may take before it is made harder: a fast stop ends sessions
@@ -114,7 +116,7 @@ func (p postmaster) waitUntilGone(ctx context.Context) bool {
 		if reap(p.pid) || !p.alive() {
 			return true
 		}
-		if pause(ctx) != nil {
+		if pause.For(ctx, poll) != nil {
 			return false
 		}
 	}

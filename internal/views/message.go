@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"turnkeeper"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 // A Message is an entry of the inbox.
@@ -65,7 +65,7 @@ type Exchange struct {
 }
 
 // OfExchange shows an exchange.
-func OfExchange(x storage.Exchange) Exchange {
+func OfExchange(x operate.Exchange) Exchange {
 	v := Exchange{Message: OfMessage(x.Message), Calls: OfReplyCalls(x.Calls)}
 	if x.Reply != nil {
 		v.Reply = new(OfReply(*x.Reply))

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"turnkeeper"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 // A Model is how a model stands that agents ask.
@@ -42,8 +42,8 @@ type RetriedMessage struct {
 }
 
 // OfBulkRetried shows it.
-func OfBulkRetried(all []storage.BulkRetried) BulkRetried {
-	return BulkRetried{All(all, func(r storage.BulkRetried) RetriedMessage {
+func OfBulkRetried(all []operate.BulkRetried) BulkRetried {
+	return BulkRetried{All(all, func(r operate.BulkRetried) RetriedMessage {
 		return RetriedMessage{MessageID: r.As, RetryOf: r.Message, Agent: r.Agent, Class: r.ErrorClass}
 	})}
 }

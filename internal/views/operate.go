@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"turnkeeper"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 // A Lane is what runs serially, with who holds it and what waits in it.
@@ -27,7 +27,7 @@ type Lane struct {
 }
 
 // OfLane shows a lane.
-func OfLane(v storage.LaneView) Lane {
+func OfLane(v operate.LaneView) Lane {
 	l := v.Lease
 	return Lane{
 		Lane: l.Lane, Held: l.Held(), TurnID: OrNull(cmp.Or(v.OpenTurn, l.TurnID)), TurnState: v.TurnState, WorkerID: l.WorkerID, Token: l.Token,
@@ -85,7 +85,7 @@ type Scheduler struct {
 }
 
 // OfScheduler shows the scheduler.
-func OfScheduler(s storage.SchedulerSettings) Scheduler {
+func OfScheduler(s operate.SchedulerSettings) Scheduler {
 	return Scheduler{
 		OrNull(s.PausedAt), s.PausedReason, OrNull(Millis(s.PollInterval)), OrNull(s.MaxDispatches), OrNull(s.LastTickAt),
 		OrNull(s.HoldUntil), s.HoldReason,

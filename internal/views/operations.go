@@ -2,7 +2,7 @@ package views
 
 import (
 	"turnkeeper"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 // A Cancelled says what came of a cancellation.
@@ -12,7 +12,7 @@ type Cancelled struct {
 }
 
 // OfCancelled shows what came of a cancellation.
-func OfCancelled(c storage.Cancelled) Cancelled { return Cancelled{c.Turn, c.Closed} }
+func OfCancelled(c operate.Cancelled) Cancelled { return Cancelled{c.Turn, c.Closed} }
 
 // A Retried says what came of a retry.
 type Retried struct {
@@ -23,7 +23,7 @@ type Retried struct {
 }
 
 // OfRetried shows what came of the retry of a message.
-func OfRetried(id turnkeeper.MessageID, r storage.Retried) Retried {
+func OfRetried(id turnkeeper.MessageID, r operate.Retried) Retried {
 	v := Retried{MessageID: r.Message, DueNow: r.DueNow, Repeat: r.Repeat}
 	if r.Message != id {
 		v.RetryOf = &id

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"turnkeeper"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 // An AgentTree is a turn and all sub-agents that work for it, at whatever depth.
@@ -42,7 +42,7 @@ type SubAgent struct {
 }
 
 // OfAgentTree shows a tree of agents.
-func OfAgentTree(t storage.Tree) AgentTree {
+func OfAgentTree(t operate.Tree) AgentTree {
 	v := AgentTree{
 		Root: t.Root, Parent: OrNull(t.Lineage.Parent), Depth: t.Lineage.Depth(), MaxDepth: t.Limits.MaxDepth, MaxAgents: t.Limits.MaxAgents,
 		Tokens: OfUsage(t.Usage), MaxTokens: t.Limits.Tokens, MaxCalls: t.Limits.Calls, UsedTokens: t.UsedTokens, UsedCalls: t.UsedCalls,

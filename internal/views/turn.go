@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"turnkeeper"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 // A Usage is what model calls took, in tokens.
@@ -176,7 +176,7 @@ type Cancellation struct {
 }
 
 // OfWholeTurn shows all about a turn.
-func OfWholeTurn(v storage.TurnView) WholeTurn {
+func OfWholeTurn(v operate.TurnView) WholeTurn {
 	whole := WholeTurn{
 		Turn: OfTurn(v.Turn), Message: OfMessage(v.Message), TraceID: v.Turn.Trace(v.Message.TraceParent).String(),
 		DispatchLog: All(v.Dispatches, OfDispatch),

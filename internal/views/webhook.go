@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"turnkeeper"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 // A Webhook is an endpoint that replies are pushed to. Counts go to 100,000.
@@ -29,7 +29,7 @@ type Webhook struct {
 }
 
 // OfWebhook shows a webhook.
-func OfWebhook(v storage.WebhookView) Webhook {
+func OfWebhook(v operate.WebhookView) Webhook {
 	return Webhook{
 		Name: v.Name, Origin: v.Origin, Agents: v.Agents, SubAgents: v.SubAgents, Served: v.Served(), SeenAt: v.SeenAt, AddedAt: v.AddedAt, PausedAt: OrNull(v.PausedAt),
 		PausedReason: v.PausedReason, NotBefore: OrNull(v.NotBefore), Pending: v.Pending, Sending: v.Sending, Dead: v.Dead, OldestMs: Millis(v.Oldest),

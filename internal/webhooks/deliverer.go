@@ -13,6 +13,8 @@ import (
 	"go.uber.org/zap"
 
 	"turnkeeper"
+	"turnkeeper/internal/fault"
+	"turnkeeper/internal/pause"
 )
 
 // A Store has the deliveries. Its methods are called by many goroutines.
@@ -55,7 +57,7 @@ type Config struct {
 	Log          *zap.Logger
 	// Observe is told of each attempt; nil: nobody is. result is delivered, failed, dead or gone.
 	Observe func(webhook, result string, took time.Duration)
-	Fault   FaultHook // nil in production
+	Fault   fault.Hook // nil in production
 }
 
 // A Deliverer delivers until it is told to stop.
@@ -220,7 +222,7 @@ func (e *endpoint) wait(ctx context.Context, idle bool) {
 		if next, ok, err := e.Store.NextDelivery(ctx, e.Name); err == nil && ok {
 			most = min(most, max(next, fullPause)) // due at once: others have all there may be under way
 		}
-		sleep(ctx, pace)
+		_ = pause.For(ctx, pace)
 	}
 	timer := time.NewTimer(most)
 	defer timer.Stop()
@@ -229,15 +231,6 @@ func (e *endpoint) wait(ctx context.Context, idle bool) {
 	case <-timer.C:
 	case <-e.rings:
 	case <-e.sent:
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
 	}
 }
 
@@ -294,7 +287,7 @@ func (e *endpoint) note(ctx context.Context, c turnkeeper.DeliveryClaim, end tur
 	defer cancel()
 	held, err := e.Store.EndDelivery(ctx, c, end)
 	for err != nil && ctx.Err() == nil {
-		sleep(ctx, fullPause)
+		_ = pause.For(ctx, fullPause)
 		held, err = e.Store.EndDelivery(ctx, c, end)
 	}
 	e.tell(c, end, held, err)

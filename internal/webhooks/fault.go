@@ -1,12 +1,10 @@
 package webhooks
 
-import "context"
+import (
+	"context"
 
-// A FaultHook is called at labelled points (see FaultPoints), by the goroutine
-// that comes by. It is nil in production; only tests set it.
-type FaultHook interface {
-	At(ctx context.Context, label string)
-}
+	"turnkeeper/internal/fault"
+)
 
 // Points of a delivery.
 const (
@@ -15,11 +13,9 @@ const (
 	pointNoted    = "webhook.noted"
 )
 
-// FaultPoints are all labels that a FaultHook may be called with.
+// FaultPoints are all labels that a fault.Hook may be called with.
 func FaultPoints() []string { return []string{pointClaimed, pointAnswered, pointNoted} }
 
 func (d *Deliverer) at(ctx context.Context, label string) {
-	if d.Fault != nil {
-		d.Fault.At(ctx, label)
-	}
+	fault.At(ctx, d.Fault, label)
 }

@@ -30,6 +30,9 @@ import (
 	"turnkeeper/jobs"
 	"turnkeeper/migrations"
 	"turnkeeper/storage"
+	"turnkeeper/storage/grants"
+	"turnkeeper/storage/journal"
+	"turnkeeper/storage/operate"
 )
 
 // ServerVariable is the environment variable with the address of a Postgres server for
@@ -200,7 +203,7 @@ func schemaHash() (string, error) {
 
 // Migrate brings a schema up to date, River's tables included, as every process
 // does. Any number of them may do it at once.
-func Migrate(ctx context.Context, store *storage.Store) ([]storage.Migration, error) {
+func Migrate(ctx context.Context, store *storage.DB) ([]storage.Migration, error) {
 	return jobs.Migrate(ctx, store, zap.NewNop())
 }
 
@@ -254,19 +257,40 @@ func fresh(t testing.TB, migrated bool) string {
 	return s.urlOf(name)
 }
 
-// New opens a store on a fresh database. It is closed when the test ends.
-func New(t testing.TB) *storage.Store {
+// A DB is an open database of a test, with all that can be done to it.
+type DB struct {
+	*operate.Store
+	*Journals
+	*Grants
+	URL string
+	T   testing.TB // the test, or the subtest that runs
+}
+
+// Journals are the journals of a DB.
+type Journals = journal.Store
+
+// Grants are the grants of a DB.
+type Grants = grants.Store
+
+// New opens a fresh database. It is closed when the test ends.
+func New(t testing.TB) *DB {
 	t.Helper()
 	return Open(t, URL(t))
 }
 
-// Open opens a store on the database. It is closed when the test ends.
-func Open(t testing.TB, url string) *storage.Store {
+// Open opens the database. It is closed when the test ends.
+func Open(t testing.TB, url string) *DB {
 	t.Helper()
-	store, err := storage.Open(t.Context(), storage.Options{URL: url})
+	return OpenWith(t, storage.Options{URL: url})
+}
+
+// OpenWith opens a database with options of the test's. It is closed when the test ends.
+func OpenWith(t testing.TB, o storage.Options) *DB {
+	t.Helper()
+	db, err := storage.Open(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(store.Close)
-	return store
+	t.Cleanup(db.Close)
+	return &DB{operate.New(db), journal.New(db), grants.New(db), o.URL, t}
 }

@@ -15,6 +15,7 @@ import (
 	"turnkeeper/internal/pgdev"
 	"turnkeeper/jobs"
 	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 	"turnkeeper/storage/storagetest"
 	"turnkeeper/tests/internal/env"
 )
@@ -292,12 +293,12 @@ func startPostgresWith(t testing.TB, options pgdev.Options) *pgdev.Server {
 
 func migrate(t testing.TB, url string) {
 	t.Helper()
-	store, err := storage.Open(t.Context(), storage.Options{URL: url})
+	store, err := operate.Open(t.Context(), storage.Options{URL: url})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	if _, err := jobs.Migrate(t.Context(), store, zap.NewNop()); err != nil {
+	if _, err := jobs.Migrate(t.Context(), store.DB, zap.NewNop()); err != nil {
 		t.Fatal(err)
 	}
 }

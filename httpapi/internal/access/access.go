@@ -11,7 +11,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/httpapi/internal/request"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 // A Store is what is read and written here.
@@ -19,13 +19,13 @@ type Store interface {
 	Message(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.Message, error)
 	WaitingMessage(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.Message, error)
 	ReplyTo(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.Reply, error)
-	CancelMessage(ctx context.Context, id turnkeeper.MessageID, reason string) (storage.Cancelled, error)
-	RetryFailed(ctx context.Context, scope storage.FailedScope) ([]storage.BulkRetried, error)
+	CancelMessage(ctx context.Context, id turnkeeper.MessageID, reason string) (operate.Cancelled, error)
+	RetryFailed(ctx context.Context, scope operate.FailedScope) ([]operate.BulkRetried, error)
 
 	AgentOfTurn(ctx context.Context, id turnkeeper.TurnID) (string, error)
-	ViewTurn(ctx context.Context, id turnkeeper.TurnID) (storage.TurnView, error)
-	CancelTurn(ctx context.Context, id turnkeeper.TurnID, reason string) (storage.Cancelled, error)
-	Retry(ctx context.Context, id turnkeeper.MessageID, anyway bool) (storage.Retried, error)
+	ViewTurn(ctx context.Context, id turnkeeper.TurnID) (operate.TurnView, error)
+	CancelTurn(ctx context.Context, id turnkeeper.TurnID, reason string) (operate.Cancelled, error)
+	Retry(ctx context.Context, id turnkeeper.MessageID, anyway bool) (operate.Retried, error)
 	FindOutput(ctx context.Context, id turnkeeper.OutputID) (turnkeeper.Output, error)
 	ReadOutput(ctx context.Context, turn turnkeeper.TurnID, id turnkeeper.OutputID, from, to int64) (string, error)
 
@@ -52,7 +52,7 @@ func (a Access) CheckTurn(c *request.Call, id turnkeeper.TurnID) error {
 }
 
 // Turn reads all about the turn of the path.
-func (a Access) Turn(c *request.Call) (v storage.TurnView, err error) {
+func (a Access) Turn(c *request.Call) (v operate.TurnView, err error) {
 	id, err := request.ID[turnkeeper.TurnID](c, "turn")
 	if err != nil {
 		return v, err
@@ -64,15 +64,15 @@ func (a Access) Turn(c *request.Call) (v storage.TurnView, err error) {
 }
 
 // CancelTurn cancels a turn.
-func (a Access) CancelTurn(c *request.Call, id turnkeeper.TurnID, reason string) (storage.Cancelled, error) {
+func (a Access) CancelTurn(c *request.Call, id turnkeeper.TurnID, reason string) (operate.Cancelled, error) {
 	if err := a.CheckTurn(c, id); err != nil {
-		return storage.Cancelled{}, err
+		return operate.Cancelled{}, err
 	}
 	return a.store.CancelTurn(c.Context(), id, reason)
 }
 
 // RetryTurn tries the message of a turn again, and says which message that is.
-func (a Access) RetryTurn(c *request.Call, id turnkeeper.TurnID, anyway bool) (done storage.Retried, of turnkeeper.MessageID, err error) {
+func (a Access) RetryTurn(c *request.Call, id turnkeeper.TurnID, anyway bool) (done operate.Retried, of turnkeeper.MessageID, err error) {
 	if err := a.CheckTurn(c, id); err != nil {
 		return done, 0, err
 	}
@@ -134,16 +134,16 @@ func (a Access) Answered(ctx context.Context, id turnkeeper.MessageID) (turnkeep
 }
 
 // CancelMessage cancels the message of the path at once if it waits, and else its turn.
-func (a Access) CancelMessage(c *request.Call, reason string) (storage.Cancelled, error) {
+func (a Access) CancelMessage(c *request.Call, reason string) (operate.Cancelled, error) {
 	m, err := a.Message(c)
 	if err != nil {
-		return storage.Cancelled{}, err
+		return operate.Cancelled{}, err
 	}
 	return a.store.CancelMessage(c.Context(), m.ID, reason)
 }
 
 // RetryFailed puts messages that failed into the inbox again.
-func (a Access) RetryFailed(c *request.Call, scope storage.FailedScope) ([]storage.BulkRetried, error) {
+func (a Access) RetryFailed(c *request.Call, scope operate.FailedScope) ([]operate.BulkRetried, error) {
 	for _, agent := range scope.Agents {
 		if !c.Caller.Sees(agent) {
 			return nil, turnkeeper.ErrNotFound

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 
 	"turnkeeper"
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 // MaxWait bounds ?wait=.
@@ -71,12 +71,12 @@ const (
 
 // Page reads what a list is asked for. cursor is the name of its parameter, states are those it
 // may be asked for.
-func (c *Call) Page(cursor string, states ...string) (storage.Page, error) {
+func (c *Call) Page(cursor string, states ...string) (operate.Page, error) {
 	limit, err := c.Number("limit", DefaultLimit)
 	if err != nil || limit < 1 || limit > MaxLimit {
-		return storage.Page{}, Refuse(http.StatusBadRequest, "limit must be 1 to %d", MaxLimit)
+		return operate.Page{}, Refuse(http.StatusBadRequest, "limit must be 1 to %d", MaxLimit)
 	}
-	p := storage.Page{Limit: int(limit), State: c.URL.Query().Get("state")}
+	p := operate.Page{Limit: int(limit), State: c.URL.Query().Get("state")}
 	if p.State != "" && !slices.Contains(states, p.State) {
 		return p, Refuse(http.StatusBadRequest, "state must be one of %s", strings.Join(states, ", "))
 	}
@@ -108,13 +108,13 @@ func (c *Call) agent() (string, error) {
 const maxWords = 1000
 
 // Search reads what a list of messages or turns is asked for.
-func (c *Call) Search(states ...string) (storage.Search, error) {
+func (c *Call) Search(states ...string) (operate.Search, error) {
 	p, err := c.Page("cursor", states...)
 	if err != nil {
-		return storage.Search{}, err
+		return operate.Search{}, err
 	}
 	query := c.URL.Query()
-	f := storage.Search{Page: p, Conversation: query.Get("conversation"), Words: strings.TrimSpace(query.Get("text")), ErrorClass: query.Get("error_class")}
+	f := operate.Search{Page: p, Conversation: query.Get("conversation"), Words: strings.TrimSpace(query.Get("text")), ErrorClass: query.Get("error_class")}
 	switch {
 	case f.Conversation != "" && f.Agent == "":
 		return f, Refuse(http.StatusBadRequest, "conversation wants agent too: conversations of several agents may have the same name")
@@ -143,7 +143,7 @@ func (c *Call) time(name string) (time.Time, error) {
 }
 
 // Conversation reads which conversation a transcript is asked for.
-func (c *Call) Conversation() (storage.Page, string, error) {
+func (c *Call) Conversation() (operate.Page, string, error) {
 	p, err := c.Page("cursor")
 	conversation := c.URL.Query().Get("conversation")
 	if err == nil && (p.Agent == "" || conversation == "") {

@@ -11,7 +11,7 @@ import (
 	"net/http"
 	"slices"
 
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 // The scopes of a token.
@@ -46,7 +46,7 @@ func (r Route) Scopes() []string {
 
 // A Caller is who sent a request.
 type Caller struct {
-	Token *storage.Token // nil: on loopback, without one; may do all
+	Token *operate.Token // nil: on loopback, without one; may do all
 }
 
 // May reports whether the caller has a scope.

@@ -3,22 +3,22 @@ package request
 import (
 	"testing"
 
-	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 )
 
 func TestWhatACallerMay(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name               string
-		token              *storage.Token
+		token              *operate.Token
 		sends, sees, seesO bool
 		all                bool
 	}{
 		{"without a token", nil, true, true, true, true},
-		{"of all agents", &storage.Token{Scopes: []string{ScopeSend}}, true, true, true, true},
-		{"of one agent", &storage.Token{Scopes: []string{ScopeRead, ScopeSend}, Agents: []string{"clerk"}}, true, true, false, false},
-		{"of another agent", &storage.Token{Scopes: []string{ScopeRead}, Agents: []string{"clerks"}}, false, false, false, false},
-		{"of no agent", &storage.Token{Agents: []string{}}, false, false, false, false},
+		{"of all agents", &operate.Token{Scopes: []string{ScopeSend}}, true, true, true, true},
+		{"of one agent", &operate.Token{Scopes: []string{ScopeRead, ScopeSend}, Agents: []string{"clerk"}}, true, true, false, false},
+		{"of another agent", &operate.Token{Scopes: []string{ScopeRead}, Agents: []string{"clerks"}}, false, false, false, false},
+		{"of no agent", &operate.Token{Agents: []string{}}, false, false, false, false},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"turnkeeper/agentdef"
 	"turnkeeper/inference/inferencetest"
 	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
 	"turnkeeper/storage/storagetest"
 )
 
@@ -72,7 +73,7 @@ func (e *CrashEnv) RegisterFile(name string) {
 	if err != nil {
 		e.T.Fatal(err)
 	}
-	store, err := storage.Open(e.T.Context(), storage.Options{URL: e.DatabaseURL})
+	store, err := operate.Open(e.T.Context(), storage.Options{URL: e.DatabaseURL})
 	if err != nil {
 		e.T.Fatal(err)
 	}

@@ -1,0 +1,68 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+
+	"turnkeeper"
+	"turnkeeper/httpapi/internal/access"
+	"turnkeeper/httpapi/internal/request"
+	"turnkeeper/internal/views"
+	"turnkeeper/storage/operate"
+)
+
+// An OperateStore is what the routes for operators read beside what access does for them.
+type OperateStore interface {
+	Lanes(ctx context.Context, p operate.Page) ([]operate.LaneView, error)
+	Workers(ctx context.Context) ([]turnkeeper.Heartbeat, error)
+}
+
+// lanes serves lanes, workers, agents and models.
+type lanes struct {
+	store  OperateStore
+	access access.Access
+}
+
+func (o *lanes) list(c *request.Call) error {
+	page, err := c.Page("cursor")
+	if err != nil {
+		return err
+	}
+	lanes, err := o.store.Lanes(c.Context(), page)
+	if err != nil {
+		return err
+	}
+	next := int64(0)
+	if len(lanes) == page.Limit {
+		next = page.Cursor + int64(len(lanes))
+	}
+	return c.Answer(http.StatusOK, listOf(lanes, views.OfLane, next))
+}
+
+// workers lists processes that run the turns of all agents, and so needs a token for all.
+func (o *lanes) workers(c *request.Call) error {
+	if !c.Caller.SeesAll() {
+		return request.Refuse(http.StatusForbidden, "workers are for all agents, and this token is not")
+	}
+	workers, err := o.store.Workers(c.Context())
+	if err != nil {
+		return err
+	}
+	return c.Answer(http.StatusOK, listOf(workers, views.OfWorker, 0))
+}
+
+func (o *lanes) agents(c *request.Call) error {
+	all, err := o.access.Agents(c)
+	if err != nil {
+		return err
+	}
+	return c.Answer(http.StatusOK, listOf(all, views.OfAgent, 0))
+}
+
+func (o *lanes) models(c *request.Call) error {
+	all, err := o.access.Models(c)
+	if err != nil {
+		return err
+	}
+	return c.Answer(http.StatusOK, listOf(all, views.OfModel, 0))
+}

@@ -1,0 +1,19 @@
+// Package fault declares the hook that tests put into a program, to stop, delay or kill it at a
+// labelled point.
+package fault
+
+import "context"
+
+// A Hook is called at labelled points, by the goroutine that reaches them: it may block, panic or
+// end the process. Each package that calls it lists its labels with a function FaultPoints. Only
+// programs of tests have one.
+type Hook interface {
+	At(ctx context.Context, label string)
+}
+
+// At calls the hook, if there is one.
+func At(ctx context.Context, hook Hook, label string) {
+	if hook != nil {
+		hook.At(ctx, label)
+	}
+}

@@ -1,0 +1,419 @@
+package memory
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/agentturn"
+)
+
+// An awaitedRow is a call that is open elsewhere: the place where its result arrives,
+// and the state of its run.
+type awaitedRow struct {
+	key       turnkeeper.CallKey
+	nonce     string
+	arrived   *turnkeeper.CallResult // nil: nothing has
+	closed    bool                   // the journal has an answer
+	attempt   int
+	limit     time.Duration
+	deadline  time.Time // of the wait for a claim, and then of the run
+	job       turnkeeper.JobID
+	claim     turnkeeper.ClaimID
+	worker    turnkeeper.WorkerID
+	claimedAt time.Time
+	losses    int
+	ended     bool
+	spawned   bool // a sub-agent's reply is awaited; no job has it
+}
+
+// A CallJob asks a worker to run a detached call.
+type CallJob struct {
+	ID  turnkeeper.JobID
+	Ref turnkeeper.CallRef
+}
+
+type callJobRow struct {
+	CallJob
+	state       string // available, running or over
+	attemptedBy turnkeeper.WorkerID
+	attemptedAt time.Time
+}
+
+func (t *turnRow) await(key turnkeeper.CallKey) *awaitedRow {
+	for i := range t.awaited {
+		if t.awaited[i].key == key {
+			return &t.awaited[i]
+		}
+	}
+	return nil
+}
+
+// mayWait reports whether something is awaited and nothing has arrived.
+func (t *turnRow) mayWait() bool {
+	open := slices.DeleteFunc(slices.Clone(t.awaited), func(a awaitedRow) bool { return a.closed })
+	return len(open) > 0 && !slices.ContainsFunc(open, func(a awaitedRow) bool { return a.arrived != nil })
+}
+
+func (t *turnRow) closeAwaited(key turnkeeper.CallKey) {
+	if a := t.await(key); a != nil {
+		a.closed, a.ended = true, true
+	}
+}
+
+// settleArrived answers calls with what has arrived for them.
+func (t *turnRow) settleArrived(now time.Time) {
+	for i := range t.awaited {
+		a := &t.awaited[i]
+		call := t.call(a.key)
+		if a.arrived == nil || a.closed || call.State != turnkeeper.CallRunning {
+			continue
+		}
+		call.State, call.Preview, call.Duration, call.EndedAt = a.arrived.State, a.arrived.Preview, a.arrived.Duration, now
+		if call.State == turnkeeper.CallUnknown {
+			t.verdicts = append(t.verdicts, call.Key)
+		}
+		t.closeAwaited(a.key)
+	}
+}
+
+// detach queues a call that was just started, for any worker to run.
+func (s *Store) detach(t *turnRow, call *turnkeeper.ToolCall, limit time.Duration) {
+	call.Elsewhere = true
+	t.awaited = append(t.awaited, awaitedRow{
+		key: call.Key, nonce: call.Nonce, attempt: 1, limit: limit, deadline: s.now().Add(turnkeeper.MaxDetachedWait),
+		job: s.state.ringCall(turnkeeper.CallRef{TurnID: t.ID, Key: call.Key, Attempt: 1}),
+	})
+}
+
+func (s *state) ringCall(ref turnkeeper.CallRef) turnkeeper.JobID {
+	id := turnkeeper.JobID(len(s.calls) + 1)
+	s.calls = append(s.calls, &callJobRow{CallJob: CallJob{id, ref}, state: "available"})
+	return id
+}
+
+// Arrivals returns the results that have arrived and are not in the journal yet.
+func (j *Journal) Arrivals(ctx context.Context) (arrived []turnkeeper.CallResult, err error) {
+	err = patiently(ctx, func() error {
+		arrived = nil
+		return j.conn.ask(ctx, "arrivals", func() error {
+			j.s.mu.Lock()
+			defer j.s.mu.Unlock()
+			for _, a := range j.s.state.turn(j.grant.TurnID).awaited {
+				if a.arrived != nil && !a.closed {
+					result := *a.arrived
+					result.Spawned = j.s.state.endOf(j.grant.TurnID, a.key)
+					result.Key, result.Nonce = a.key, a.nonce
+					arrived = append(arrived, result)
+				}
+			}
+			return nil
+		})
+	})
+	return arrived, err
+}
+
+// FetchCalls takes at most limit jobs of detached calls for a worker, oldest
+// first.
+func (c *Conn) FetchCalls(ctx context.Context, worker turnkeeper.WorkerID, limit int) (taken []CallJob, err error) {
+	err = c.ask(ctx, "fetch calls", func() error {
+		c.store.mu.Lock()
+		defer c.store.mu.Unlock()
+		for _, job := range c.store.state.calls {
+			a := c.store.state.turn(job.Ref.TurnID).await(job.Ref.Key)
+			if a == nil || a.ended { // nil: the write that rang for it was refused
+				job.state = "over"
+			}
+			if job.state == "available" && len(taken) < limit {
+				job.state, job.attemptedBy, job.attemptedAt = "running", worker, c.store.now()
+				taken = append(taken, job.CallJob)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return taken, nil
+}
+
+// GiveBackCalls makes the unclaimed jobs of this worker available again, except those in working.
+func (c *Conn) GiveBackCalls(ctx context.Context, worker turnkeeper.WorkerID, working []turnkeeper.JobID) error {
+	return c.ask(ctx, "give back calls", func() error {
+		c.store.mu.Lock()
+		defer c.store.mu.Unlock()
+		for _, job := range c.store.state.calls {
+			if job.state == "running" && job.attemptedBy == worker && !slices.Contains(working, job.ID) {
+				if a := c.store.state.turn(job.Ref.TurnID).await(job.Ref.Key); a.job == job.ID && a.claim == "" {
+					job.state = "available"
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// Claim takes a detached call for one run by the worker. tools are the tools that the
+// worker has. Claim returns turnkeeper.ErrNotFound if somebody else runs the call, it
+// is over, or the worker lacks its tool.
+func (c *Conn) Claim(ctx context.Context, ref turnkeeper.CallRef, worker turnkeeper.WorkerID, tools []string) (claimed turnkeeper.ClaimedCall, err error) {
+	claim := turnkeeper.ClaimID(rand.Text())
+	err = patiently(ctx, func() error {
+		return c.ask(ctx, "claim", func() error {
+			return c.store.onCall(ctx, ref, func(t *turnRow, a *awaitedRow, _ *[]Bell) error {
+				call := t.call(ref.Key)
+				taken := a.claim != "" && a.claim != claim && !c.store.bugs.has(BugClaimTwice)
+				if a.ended || a.attempt != ref.Attempt || taken || !slices.Contains(tools, call.Name) {
+					return turnkeeper.ErrNotFound
+				}
+				if a.claim != claim {
+					a.claim, a.worker, a.claimedAt, a.deadline = claim, worker, c.store.now(), c.store.now().Add(a.limit)
+				}
+				claimed = turnkeeper.ClaimedCall{
+					Ref: ref, Claim: claim, Call: *call, Limit: a.limit, Left: a.deadline.Sub(c.store.now()),
+					Turn: turnkeeper.Turn{ID: t.ID, Agent: t.Agent, Conversation: t.Conversation, CreatedAt: t.CreatedAt},
+				}
+				return nil
+			})
+		})
+	})
+	return claimed, err
+}
+
+// onCall runs f on a draft of the call's turn, with the lock of its row.
+func (s *Store) onCall(ctx context.Context, ref turnkeeper.CallRef, f func(*turnRow, *awaitedRow, *[]Bell) error) error {
+	if err := s.lockTurn(ctx, int64(ref.TurnID), nil); err != nil {
+		return err
+	}
+	var rings []Bell
+	err := func() error {
+		defer s.mu.Unlock()
+		row := s.state.turn(ref.TurnID)
+		if row == nil || row.await(ref.Key) == nil {
+			return turnkeeper.ErrNotFound
+		}
+		draft := row.draft()
+		if err := f(draft, draft.await(ref.Key), &rings); err != nil {
+			return err
+		}
+		s.state.setTurn(draft)
+		return nil
+	}()
+	if err == nil {
+		for _, bell := range rings {
+			s.opts.Ring(bell)
+		}
+	}
+	return err
+}
+
+// Arrive delivers the result of a claimed call, and resumes its turn if the turn waits.
+// It returns turnkeeper.ErrFenced if the claim is void; the result is then kept beside
+// what the call has ended with.
+func (c *Conn) Arrive(ctx context.Context, call turnkeeper.ClaimedCall, r turnkeeper.CallResult) error {
+	return patiently(ctx, func() error {
+		var void error
+		err := c.ask(ctx, "arrive", func() error {
+			return c.store.onCall(ctx, call.Ref, func(t *turnRow, a *awaitedRow, rings *[]Bell) error {
+				if a.claim == call.Claim && a.arrived != nil && a.arrived.Nonce == string(call.Claim) {
+					return nil // it was done, but the answer was lost
+				}
+				if a.ended || a.attempt != call.Ref.Attempt || a.claim != call.Claim {
+					r.Nonce, r.Shown = call.Call.Nonce, lateText(r)
+					t.late(r, c.store)
+					void = fmt.Errorf("%w: the claim is void", turnkeeper.ErrFenced)
+					return nil
+				}
+				c.store.arrive(t, a, r, string(call.Claim), rings)
+				return nil
+			})
+		})
+		return cmp.Or(err, void)
+	})
+}
+
+// lateText returns the text to keep of a result that came too late.
+func lateText(r turnkeeper.CallResult) string {
+	if r.Output != nil && r.Output.Text != "" {
+		return r.Output.Text
+	}
+	return r.Preview
+}
+
+// arrive stores a result for its call, with by in place of its nonce.
+func (s *Store) arrive(t *turnRow, a *awaitedRow, r turnkeeper.CallResult, by string, rings *[]Bell) {
+	if r.Output != nil {
+		t.outputs = append(t.outputs, *r.Output)
+		r.OutputID, r.Output = r.Output.ID, nil
+	}
+	t.outputs = append(t.outputs, r.Attached...)
+	r.Nonce, r.Attached = by, nil
+	a.arrived, a.ended = &r, true
+	if t.State == turnkeeper.TurnWaiting {
+		t.State, t.DueAt = turnkeeper.TurnQueued, time.Time{}
+		*rings = append(*rings, Bell{Topic: TopicInbox})
+	}
+}
+
+// HandOn gives a claimed call back, to be run again from its beginning.
+func (c *Conn) HandOn(ctx context.Context, call turnkeeper.ClaimedCall) error {
+	return c.ask(ctx, "hand on", func() error {
+		return c.store.onCall(ctx, call.Ref, func(t *turnRow, a *awaitedRow, rings *[]Bell) error {
+			if a.ended || a.claim != call.Claim {
+				return fmt.Errorf("%w: the claim is void", turnkeeper.ErrFenced)
+			}
+			c.store.again(t, a, false, rings)
+			return nil
+		})
+	})
+}
+
+// again makes a call run again: a claimed call with its next attempt, an unclaimed one with a new job.
+func (s *Store) again(t *turnRow, a *awaitedRow, lost bool, rings *[]Bell) {
+	s.state.calls[a.job-1].state = "over"
+	if a.claim != "" {
+		call := t.call(a.key)
+		a.attempt++
+		call.Starts, call.Nonce, call.StartedAt = a.attempt, rand.Text(), s.now()
+		t.starts = append(t.starts, startRow{key: a.key, nonce: call.Nonce})
+		a.nonce, a.claim, a.worker, a.deadline = call.Nonce, "", "", s.now().Add(turnkeeper.MaxDetachedWait)
+		if lost {
+			a.losses++
+		}
+	}
+	a.job = s.state.ringCall(turnkeeper.CallRef{TurnID: t.ID, Key: a.key, Attempt: a.attempt})
+	*rings = append(*rings, Bell{Topic: TopicJobs})
+}
+
+// ClaimsHeld returns those of the claims that are still valid.
+func (c *Conn) ClaimsHeld(ctx context.Context, claims []turnkeeper.ClaimID) (held []turnkeeper.ClaimID, err error) {
+	err = c.ask(ctx, "claims held", func() error {
+		c.store.mu.Lock()
+		defer c.store.mu.Unlock()
+		for _, t := range c.store.state.open {
+			for _, a := range t.awaited {
+				if !a.ended && slices.Contains(claims, a.claim) {
+					held = append(held, a.claim)
+				}
+			}
+		}
+		return nil
+	})
+	return held, err
+}
+
+// lostCalls returns the detached calls of a turn that will have no result unless something is done.
+func (s *state) lostCalls(t *turnRow, now time.Time) (lost []turnkeeper.LostCall) {
+	for _, a := range t.awaited {
+		if a.ended || a.spawned {
+			continue
+		}
+		trouble := s.trouble(a, now)
+		if trouble == "" {
+			continue
+		}
+		call := t.call(a.key)
+		lost = append(lost, turnkeeper.LostCall{
+			Ref: turnkeeper.CallRef{TurnID: t.ID, Key: a.key, Attempt: a.attempt}, Trouble: trouble, Name: call.Name, Effect: call.Effect,
+			OutputID: call.OutputID, Losses: a.losses, Limit: a.limit, WorkerID: a.worker, JobID: a.job,
+			Alive: s.callAlive(a.worker),
+		})
+	}
+	return lost
+}
+
+// overdueAfter is how long after its time limit a run may still report its own end.
+const overdueAfter = 30 * time.Second
+
+func (s *state) trouble(a awaitedRow, now time.Time) turnkeeper.CallTrouble {
+	job := s.calls[a.job-1]
+	switch {
+	case a.claim != "" && s.gone(a.worker, now):
+		return turnkeeper.CallLost
+	case a.claim != "" && s.overdue(a, now):
+		return turnkeeper.CallOverdue
+	case a.claim != "":
+		return ""
+	case !a.deadline.After(now):
+		return turnkeeper.CallUnwanted
+	case job.state == "over", job.state == "running" && (s.gone(job.attemptedBy, now) || overlooked(job.attemptedAt, now)):
+		return turnkeeper.CallUnrung
+	default:
+		return ""
+	}
+}
+
+// overdue reports whether a run has exceeded its time. A run that was claimed before
+// the clock was put back is judged by its worker's heartbeat.
+func (s *state) overdue(a awaitedRow, now time.Time) bool {
+	if !a.deadline.Add(overdueAfter).After(now) {
+		return true
+	}
+	w := s.workers[a.worker]
+	return yetToCome(a.claimedAt, now) && (w == nil || yetToCome(w.BeatAt, now) || !w.BeatAt.Add(a.limit+overdueAfter).After(now))
+}
+
+// overlooked reports whether a job was taken so long ago that its call should have been claimed by now.
+func overlooked(attemptedAt, now time.Time) bool {
+	return !attemptedAt.Add(5*time.Minute).After(now) || yetToCome(attemptedAt, now)
+}
+
+// callAlive reports whether the process of the worker that ran a lost call is there.
+func (s *state) callAlive(id turnkeeper.WorkerID) bool {
+	w := s.workers[id]
+	return s.present[id] != nil && (w == nil || w.StoppedAt.IsZero())
+}
+
+// gone reports whether a worker has stopped, or has been silent for longer than it may be.
+func (s *state) gone(id turnkeeper.WorkerID, now time.Time) bool {
+	w := s.workers[id]
+	return w != nil && (!w.StoppedAt.IsZero() || s.fellSilent(w, now))
+}
+
+func (t *tick) LostCalls(_ context.Context, limit int) (lost []turnkeeper.LostCall, err error) {
+	err = t.read(func(s *state, now time.Time) {
+		for _, lane := range lanesOf(s.open) {
+			turn := s.open[lane]
+			if _, busy := turn.held.blocks(); !busy {
+				lost = append(lost, s.lostCalls(turn, now)...)
+			}
+		}
+		lost = lost[:min(limit, len(lost))]
+		for _, l := range lost {
+			s.turn(l.Ref.TurnID).held = t.tx
+		}
+	})
+	return lost, err
+}
+
+func (t *tick) RunAgain(_ context.Context, c turnkeeper.LostCall) error {
+	t.onLost(c, func(draft *turnRow, a *awaitedRow, rings *[]Bell) { t.s.again(draft, a, !c.Alive, rings) })
+	return nil
+}
+
+func (t *tick) EndCall(_ context.Context, c turnkeeper.LostCall) error {
+	if err := t.read(func(s *state, _ time.Time) {
+		t.again[c.Ref.TurnID] = s.turn(c.Ref.TurnID).State == turnkeeper.TurnWaiting
+	}); err != nil {
+		return err
+	}
+	t.onLost(c, func(draft *turnRow, a *awaitedRow, rings *[]Bell) {
+		t.s.arrive(draft, a, agentturn.LostCall(c), "", rings)
+	})
+	return nil
+}
+
+// onLost applies f to a lost call when the tick commits.
+func (t *tick) onLost(c turnkeeper.LostCall, f func(*turnRow, *awaitedRow, *[]Bell)) {
+	t.later(func(rings *[]Bell) {
+		draft := t.s.state.turn(c.Ref.TurnID).draft()
+		if a := draft.await(c.Ref.Key); !a.ended && a.attempt == c.Ref.Attempt {
+			f(draft, a, rings)
+			t.s.state.setTurn(draft)
+		}
+	})
+}

@@ -1,0 +1,59 @@
+package grants
+
+import (
+	"context"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/storage/internal/dbrow"
+	"turnkeeper/storage/internal/dbsqlc"
+	"turnkeeper/storage/internal/pg"
+)
+
+// GiveBackCalls gives back, as GiveBack does for turns, what of detached calls was
+// given to this worker longer than older ago and is not among what it works.
+func (s *Store) GiveBackCalls(ctx context.Context, id turnkeeper.WorkerID, older time.Duration, working []turnkeeper.JobID, running []turnkeeper.ClaimID) (Overlooked, error) {
+	ids := make([]int64, len(working))
+	for i, job := range working {
+		ids[i] = int64(job)
+	}
+	jobs, err := s.db.Q.GiveBackCallJobs(ctx, string(id), older, ids)
+	if err != nil {
+		return Overlooked{}, pg.Translate(err)
+	}
+	claims, err := s.db.Q.GiveUpClaims(ctx, string(id), older, dbrow.Texts(running))
+	if err == nil && claims > 0 {
+		err = s.db.Q.RingInbox(ctx)
+	}
+	return Overlooked{Jobs: int(jobs), Grants: int(claims)}, pg.Translate(err)
+}
+
+// LostCalls lists detached calls that will have no result unless something is
+// done, and locks them.
+func (t *Tick) LostCalls(ctx context.Context, limit int) ([]turnkeeper.LostCall, error) {
+	rows, err := t.q.LostCalls(ctx, int32(limit)) //nolint:gosec // small
+	if err != nil {
+		return nil, pg.Translate(err)
+	}
+	return dbrow.Map(rows, func(r dbsqlc.LostCallsRow) turnkeeper.LostCall {
+		return turnkeeper.LostCall{
+			Ref: turnkeeper.CallRef{
+				TurnID: turnkeeper.TurnID(r.TurnID), Attempt: int(r.Attempt),
+				Key: turnkeeper.CallKey{Round: int(r.Round), Ordinal: int(r.Ordinal)},
+			},
+			Trouble: turnkeeper.CallTrouble(r.Trouble), Name: r.Name, Effect: turnkeeper.Effect(r.Effect), OutputID: turnkeeper.OutputID(r.OutputID),
+			Losses: int(r.Losses), Limit: r.TimeLimit, WorkerID: turnkeeper.WorkerID(r.WorkerID), Alive: r.Alive, JobID: turnkeeper.JobID(r.JobID),
+		}
+	}), pg.Translate(t.q.LookAgainAtCalls(ctx, int32(limit))) //nolint:gosec // small
+}
+
+// RunAgain has a lost call run again: the next attempt where one was begun.
+func (t *Tick) RunAgain(ctx context.Context, c turnkeeper.LostCall) error {
+	return t.store.journals.RunAgain(ctx, t.q, c.Ref, "", !c.Alive)
+}
+
+// EndCall gives a lost call the result that it will have, and has its turn go on
+// if that waits.
+func (t *Tick) EndCall(ctx context.Context, c turnkeeper.LostCall, r turnkeeper.CallResult) error {
+	return pg.Translate(t.store.journals.EndCall(ctx, t.q, c.Ref, "", r))
+}

@@ -1,0 +1,100 @@
+package grants
+
+import (
+	"context"
+	"errors"
+
+	"turnkeeper"
+	"turnkeeper/storage/internal/dbrow"
+	"turnkeeper/storage/internal/dbsqlc"
+	"turnkeeper/storage/internal/pg"
+	"turnkeeper/storage/journal"
+)
+
+// Lost lists grants whose lease has lapsed or whose worker is silent, oldest
+// first, and locks them.
+func (t *Tick) Lost(ctx context.Context, limit int) ([]turnkeeper.LostGrant, error) {
+	rows, err := t.q.LostGrants(ctx, int32(limit)) //nolint:gosec // small
+	return dbrow.Map(rows, func(r dbsqlc.LostGrantsRow) turnkeeper.LostGrant {
+		return turnkeeper.LostGrant{
+			Lane: turnkeeper.Lane(r.Lane), TurnID: turnkeeper.TurnID(r.TurnID), GrantID: turnkeeper.GrantID(r.GrantID),
+			JobID: turnkeeper.JobID(r.JobID), MessageID: turnkeeper.MessageID(r.MessageID), WorkerID: turnkeeper.WorkerID(r.WorkerID),
+			Trigger: turnkeeper.Trigger(r.Trigger), GrantedAt: r.GrantedAt, Lapsed: r.Lapsed, Alive: r.Alive, Losses: int(r.Losses),
+			Dispatches: int(r.Dispatches), Rounds: int(r.InferenceRounds), LastSeq: r.LastSeq,
+		}
+	}), pg.Translate(err)
+}
+
+// Requeue takes the lane from a lost grant and opens its turn to the next. A
+// grant that no worker ever took is not counted as a loss.
+func (t *Tick) Requeue(ctx context.Context, lost turnkeeper.LostGrant) error {
+	t.ahead = nil // its lane is free now
+	log := "lost"
+	if lost.WorkerID == "" {
+		log = "unclaimed"
+	}
+	return pg.Translate(errors.Join(
+		t.q.NoteTaker(ctx, string(lost.WorkerID), int64(lost.TurnID)),
+		t.q.EndDispatch(ctx, dbsqlc.EndDispatchParams{
+			Turn: int64(lost.TurnID), GrantID: string(lost.GrantID), State: string(turnkeeper.TurnQueued), Log: log,
+			Lost: lost.WorkerID != "",
+		}),
+		t.q.CloseJobs(ctx, []int64{int64(lost.JobID)}),
+	))
+}
+
+// Rounds reads the journal of a turn, for its summary. It fails with
+// ErrNewerJournal, and the tick goes on, where only a newer program reads it.
+func (t *Tick) Rounds(ctx context.Context, turn turnkeeper.TurnID) ([]turnkeeper.Round, error) {
+	ids := []int64{int64(turn)}
+	answers, err := t.q.RoundsOfTurns(ctx, ids)
+	if err != nil {
+		return nil, pg.Translate(err)
+	}
+	calls, err := t.q.CallsOfTurns(ctx, ids)
+	if err != nil {
+		return nil, pg.Translate(err)
+	}
+	return dbrow.Rounds(answers, calls), journal.Readable(answers, calls)
+}
+
+// OpenRound is the round of a turn that has begun to stream and is not among the so many
+// that its journal has; 0: there is none.
+func (t *Tick) OpenRound(ctx context.Context, turn turnkeeper.TurnID, rounds int) (int, error) {
+	position, err := t.q.StreamPosition(ctx, int64(turn))
+	return journal.OpenRound(position, rounds), pg.Translate(err)
+}
+
+// Definition is the file of a turn's agent, as it was when the turn was made.
+func (t *Tick) Definition(ctx context.Context, turn turnkeeper.TurnID) (agent string, file []byte, err error) {
+	row, err := t.q.DefinitionOfTurn(ctx, int64(turn))
+	return row.Agent, []byte(row.Content), pg.Translate(err)
+}
+
+// SettleCalls gives every open call of a turn its last word: a started one may
+// or may not have happened, a planned one has not or, without an effect, perhaps, and one whose
+// sub-agent has not replied has ended with the turn.
+func (t *Tick) SettleCalls(ctx context.Context, turn turnkeeper.TurnID, unknown, perhaps, notRun, ended string) error {
+	return pg.Translate(errors.Join(
+		t.q.SettleArrivedCalls(ctx, int64(turn)),
+		t.q.SettleSpawnCalls(ctx, ended, int64(turn)),
+		t.q.SettleOpenCalls(ctx, unknown, perhaps, notRun, int64(turn)),
+	))
+}
+
+// Close ends a turn whose workers were lost once too often, without running it.
+func (t *Tick) Close(ctx context.Context, lost turnkeeper.LostGrant, o turnkeeper.Outcome, events []turnkeeper.Event) error {
+	t.ahead = nil // its lane is free now
+	return errors.Join(
+		pg.Translate(t.q.NoteTaker(ctx, string(lost.WorkerID), int64(lost.TurnID))),
+		pg.Translate(t.q.InsertEvents(ctx, t.store.journals.EventsOf(lost.LastSeq, events).Params(lost.TurnID))),
+		pg.Translate(t.q.BumpSeq(ctx, int32(len(events)), int64(lost.TurnID))), //nolint:gosec // few
+		pg.Translate(t.q.EndDispatch(ctx, dbsqlc.EndDispatchParams{
+			Turn: int64(lost.TurnID), GrantID: string(lost.GrantID), State: string(o.State), Log: "lost", Stop: string(o.StopReason),
+			Reply: t.store.db.Clean(o.Reply), InnerDialogue: t.store.db.Clean(o.InnerDialogue), ErrorClass: t.store.db.Clean(o.ErrorClass), Error: t.store.db.Clean(o.Error),
+			MessageState: string(turnkeeper.MessageAnswered), Lost: true,
+		})),
+		pg.Translate(journal.AddSilentReply(ctx, t.q, lost.TurnID, o)),
+		pg.Translate(t.q.CloseJobs(ctx, []int64{int64(lost.JobID)})),
+	)
+}

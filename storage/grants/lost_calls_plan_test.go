@@ -1,0 +1,93 @@
+package grants_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"turnkeeper/internal/testrun"
+	"turnkeeper/storage/grants"
+	"turnkeeper/storage/storagetest"
+)
+
+// pourWaiting makes ten thousand turns that wait for detached calls, a few of which
+// run, beside as many that are long done.
+func pourWaiting(h *env) {
+	h.T.Helper()
+	h.NeverAnalyzed()
+	h.Waiting("c0") // as the program makes one: the others are made after it
+	for what, ids := range map[string]string{"done": "2, 10000", "waiting": "10001, 20000"} {
+		h.Exec(strings.NewReplacer("$IDS", ids, "$DONE", map[string]string{"done": "true", "waiting": "false"}[what]).Replace(`
+			insert into turnkeeper.messages (id, agent, conversation, lane, body, state, closed_at, turn_id) overriding system value
+			select i, 'desk', 'c' || i, 'desk/c' || i, 'x', case when $DONE then 'answered' else 'running' end, case when $DONE then now() end, i from generate_series($IDS) i;
+			insert into turnkeeper.leases (lane, agent, token) select 'desk/c' || i, 'desk', 1 from generate_series($IDS) i;
+			insert into turnkeeper.turns (id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, entries, ended_at, stop_reason)
+			select i, i, 1, 'desk', 'c' || i, 'desk/c' || i, 'message', repeat('0', 64), case when $DONE then 'succeeded' else 'waiting' end, 1, 3,
+				case when $DONE then now() end, case when $DONE then 'none' end from generate_series($IDS) i;
+			insert into turnkeeper.rounds (turn_id, round, charged, provider, model, attempts, latency_ms, finish_reason, input_tokens, output_tokens,
+				cached_tokens, reasoning_tokens, usage_estimated, text, reasoning)
+			select i, (r).round, (r).charged, (r).provider, (r).model, (r).attempts, (r).latency_ms, (r).finish_reason, 0, 0, 0, 0, false, '', ''
+			from (select r from turnkeeper.rounds r limit 1) one, generate_series($IDS) i;
+			insert into turnkeeper.calls (turn_id, round, ordinal, agent, wire_id, provider_id, name, arguments, args_hash, effect, paging, state, starts, nonce, started_at, ended_at, elsewhere)
+			select i, 1, 1, 'desk', 'w', '', 'tool', '{}', 'h', 'once', false, case when $DONE then 'succeeded' else 'running' end, 1, 'n' || i, now(), case when $DONE then now() end, true from generate_series($IDS) i;
+			insert into turnkeeper.awaited_calls (turn_id, round, ordinal, nonce, arrived_at, state, closed_at)
+			select i, 1, 1, 'n' || i, case when $DONE then now() end, case when $DONE then 'succeeded' end, case when $DONE then now() end from generate_series($IDS) i;
+			insert into turnkeeper.river_job (id, args, kind, max_attempts, priority, queue, state, finalized_at, tags)
+			select 100000 + i, jsonb_build_object('turn_id', i, 'round', 1, 'ordinal', 1, 'attempt', 1), 'DetachedCall', 1, 1, 'detached_x',
+				(case when $DONE then 'completed' else 'available' end)::turnkeeper.river_job_state, case when $DONE then now() end, '{}' from generate_series($IDS) i;
+			insert into turnkeeper.detached_calls (turn_id, round, ordinal, time_limit, deadline, look_at, job_id, claim, worker_id, claimed_at, ended_at)
+			select i, 1, 1, '1 hour', now() + interval '1 hour', now() + interval '5 minutes', 100000 + i, case when $DONE or i % 1000 = 0 then 'c' || i end,
+				case when $DONE or i % 1000 = 0 then 'worker-1' end, case when $DONE or i % 1000 = 0 then now() end, case when $DONE then now() end from generate_series($IDS) i;
+		`))
+	}
+	h.Exec(`insert into turnkeeper.worker_heartbeat (worker_id, host, pid, version, slots, roles, takeover_after) values ('worker-1', 'h', 1, 'v', 10, '{worker}', '1 hour')`)
+}
+
+// Ten thousand waiting turns cost a tick next to nothing.
+func TestLooksBesideTenThousandWaitingTurnsUseIndexes(t *testing.T) {
+	testrun.Slow(t)
+	h := newEnv(t)
+	pourWaiting(h)
+	for _, analyzed := range []bool{false, true} {
+		if analyzed {
+			h.Exec("vacuum analyze")
+		}
+		for _, q := range []struct {
+			file, name string
+			most       int // pages
+		}{
+			{"scheduler.sql", "Look", 1200}, // before the tables are analyzed, the lanes' leases are read three times
+			{"scheduler.sql", "ReadyTurns", 30},
+			{"scheduler.sql", "ReadyMessages", 60},
+			{"scheduler.sql", "ShortQueue", 60},
+			{"scheduler.sql", "NextDue", 500}, // and here once
+			{"elsewhere.sql", "LostCalls", 200},
+			{"elsewhere.sql", "LookAgainAtCalls", 250}, // runs only when something looks lost
+		} {
+			plan := h.Explain(query(t, q.file, q.name))
+			if q.name == "Look" && plan.Pages() > q.most {
+				// The session has read the catalogs for Look's functions: it is new, or what it
+				// knew of them was dropped for changes in other databases. It knows them now.
+				plan = h.Explain(query(t, q.file, q.name))
+			}
+			plan.Walk(func(n storagetest.Plan) {
+				big := map[string]bool{"turns": true, "calls": true, "awaited_calls": true, "detached_calls": true, "river_job": true}
+				if analyzed && big[n.Relation] && strings.HasPrefix(n.Type, "Seq") && n.Rows*n.Loops > 0 {
+					t.Errorf("%s, analyzed %v: a %s of %s", q.name, analyzed, n.Type, n.Relation)
+				}
+			})
+			if got := plan.Pages(); got > q.most {
+				t.Errorf("%s, analyzed %v: looks at %d pages, %d are enough", q.name, analyzed, got, q.most)
+			} else {
+				t.Logf("%s, analyzed %v: %d pages", q.name, analyzed, got)
+			}
+		}
+	}
+	h.Tick(func(ctx context.Context, tick *grants.Tick) error {
+		lost, err := tick.LostCalls(ctx, 100)
+		if len(lost) != 0 {
+			t.Errorf("%d calls are lost: %+v", len(lost), lost[0])
+		}
+		return err
+	})
+}

@@ -1,0 +1,50 @@
+package grants
+
+import (
+	"context"
+	"slices"
+
+	"turnkeeper"
+	"turnkeeper/storage/internal/dbrow"
+	"turnkeeper/storage/internal/dbsqlc"
+	"turnkeeper/storage/internal/pg"
+)
+
+// Chains lists the agents that ask one of the models, with their chains.
+func (t *Tick) Chains(ctx context.Context, models []string) ([]turnkeeper.AgentChain, error) {
+	rows, err := t.q.Chains(ctx, models)
+	return dbrow.Map(rows, func(r dbsqlc.ChainsRow) turnkeeper.AgentChain {
+		return turnkeeper.AgentChain{Agent: r.Name, Models: r.Models}
+	}), pg.Translate(err)
+}
+
+// Overdue lists heads of free lanes of the agents that have waited for a service for as
+// long as they may.
+func (t *Tick) Overdue(ctx context.Context, limit int, agents []string) ([]turnkeeper.Ready, error) {
+	rows, err := t.q.OverdueMessages(ctx, int32(limit), agents) //nolint:gosec // small
+	return dbrow.Map(rows, func(r dbsqlc.OverdueMessagesRow) turnkeeper.Ready {
+		ready := readyOf(dbsqlc.ReadyMessagesRow(r))
+		ready.Overdue = true
+		return ready
+	}), pg.Translate(err)
+}
+
+// noteProbes notes which of the grants try models that are down, with the tick's commit. It
+// comes after the leases.
+func (t *Tick) noteProbes(ctx context.Context, ready []turnkeeper.Ready, grants []turnkeeper.GrantID) error {
+	by := map[string]turnkeeper.GrantID{}
+	var models []string
+	for i, r := range ready {
+		for _, model := range r.Probes {
+			by[model] = grants[i]
+			models = append(models, model)
+		}
+	}
+	slices.Sort(models) // in one order for all that lock several
+	for _, model := range models {
+		if err := t.last.Queries().NoteProbe(ctx, string(by[model]), model); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,106 @@
+package grants_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"turnkeeper"
+	"turnkeeper/storage/grants"
+	"turnkeeper/storage/storagetest"
+)
+
+// TestABurstReadsByKey has turns worked by sessions that planned their statements when there was nothing, beside
+// thousands of closed ones. The tables are never analyzed: no statement may read one through.
+func TestABurstReadsByKey(t *testing.T) {
+	h := newEnv(t)
+	h.NeverAnalyzed()
+	work := func(n int) {
+		for i := range n {
+			d := h.TurnOf("desk", "w")
+			d.Write(t, turnkeeper.Entry{Round: storagetest.Round(1, turnkeeper.EffectNone)})
+			if i%2 == 0 {
+				d = h.Again(d, turnkeeper.WorkerID(fmt.Sprint("w", i)))
+			}
+			if _, err := h.Load(t.Context(), d.Grant.TurnID, d.Grant.GrantID); err != nil {
+				t.Fatal(err)
+			}
+			h.Tick(func(ctx context.Context, tick *grants.Tick) error {
+				_, err := tick.ReadyMessages(ctx, 100, []string{"nobody"})
+				return err
+			})
+			k := storagetest.Key(1, 1)
+			d.Write(t, turnkeeper.Entry{Results: []turnkeeper.CallResult{storagetest.Result(k, "", turnkeeper.CallSucceeded, "done")}})
+			d.Finish(t, "done")
+		}
+	}
+	work(6) // a statement is planned for good at its sixth time
+	other := storagetest.Open(t, h.URL)
+	pour(t, other)
+	before := reads(t, other)
+	work(6)
+	h.Close()
+	awaitAlone(t, other) // a session tells of its reads when it ends, at the latest
+	after := reads(t, other)
+	for _, table := range []string{"messages", "turns", "rounds", "calls", "replies", "lease_log"} {
+		if n := after[table] - before[table]; n > 2000 {
+			t.Errorf("%d rows of %s were read", n, table)
+		}
+	}
+}
+
+// pour adds thousands of closed turns.
+func pour(t *testing.T, s *storagetest.DB) {
+	t.Helper()
+	for _, sql := range []string{
+		`insert into turnkeeper.messages (agent, conversation, lane, body, state, closed_at, due_at)
+		 select 'desk', 'main', 'desk/main', 'old', 'answered', now(), now() - interval '1 hour' from generate_series(1, 3000) i`,
+		`insert into turnkeeper.turns (message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, ended_at, stop_reason)
+		 select id, 1, agent, conversation || id, lane, 'message', repeat('a', 64), 'succeeded', 1, now(), 'none'
+		 from turnkeeper.messages where body = 'old'`,
+		`insert into turnkeeper.rounds (turn_id, round, charged, provider, model, attempts, latency_ms, finish_reason, input_tokens, output_tokens,
+		     cached_tokens, reasoning_tokens, usage_estimated, text, reasoning)
+		 select t.id, r, true, 'p', 'm', 1, 1, 'stop', 1, 1, 0, 0, false, 'x', '' from turnkeeper.turns t, generate_series(1, 3) r where t.conversation like 'main_%'`,
+		`insert into turnkeeper.replies (message_id, turn_id, agent, conversation, outcome, body)
+		 select message_id, id, agent, conversation, 'succeeded', 'x' from turnkeeper.turns where conversation like 'main_%'`,
+	} {
+		if _, err := s.Pool().Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// awaitAlone returns when a store has the database for itself.
+func awaitAlone(t *testing.T, s *storagetest.DB) {
+	t.Helper()
+	for deadline := time.Now().Add(storagetest.Patience); ; {
+		var others int
+		err := s.Pool().QueryRow(t.Context(), `select count(*) from pg_stat_activity, pg_sleep(0.01)
+			where datname = current_database() and backend_type = 'client backend' and pid <> pg_backend_pid()`).Scan(&others)
+		if err != nil || others > 0 && time.Now().After(deadline) {
+			t.Fatal(others, err)
+		}
+		if others == 0 {
+			return
+		}
+	}
+}
+
+// reads returns how many rows of each table sessions have read, through an index or not.
+func reads(t *testing.T, s *storagetest.DB) map[string]int {
+	t.Helper()
+	if _, err := s.Pool().Exec(t.Context(), "select pg_stat_force_next_flush()"); err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]int{}
+	rows, _ := s.Pool().Query(t.Context(), "select relname, (coalesce(seq_tup_read, 0) + coalesce((select sum(i.idx_tup_read) from pg_stat_user_indexes i where i.relid = s.relid), 0))::bigint from pg_stat_user_tables s where schemaname = 'turnkeeper'")
+	var name string
+	var n int
+	if _, err := pgx.ForEachRow(rows, []any{&name, &n}, func() error { all[name] = n; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}

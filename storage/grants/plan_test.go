@@ -1,0 +1,186 @@
+package grants_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"turnkeeper/internal/testrun"
+	"turnkeeper/storage/grants"
+	"turnkeeper/storage/storagetest"
+)
+
+// query reads a named query from its file, its row limit filled in.
+func query(t testing.TB, file, name string) string {
+	t.Helper()
+	text, err := os.ReadFile("../queries/" + file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, found := strings.Cut(string(text), "-- name: "+name+" ")
+	if !found {
+		t.Fatalf("%s has no query %s", file, name)
+	}
+	_, sql, _ := strings.Cut(after, "\n")
+	sql, _, _ = strings.Cut(sql, "-- name: ")
+	sql = strings.ReplaceAll(sql, "@left_to_newer", "'x'")
+	sql = strings.ReplaceAll(sql, "@held", "'{}'")
+	sql = strings.ReplaceAll(sql, "@since", "now()")
+	return regexp.MustCompile(`@max_rows(::integer)?\b`).ReplaceAllString(sql, "100")
+}
+
+// A flood is a queue of a hundred thousand messages, beside some that are
+// storagetest.Answered.
+type flood struct {
+	name  string
+	lanes int // with 100,000 messages between them
+	crowd int // messages of one lane that are older than all of these
+	busy  int // lanes that are held
+}
+
+var floods = []flood{
+	{name: "one lane", lanes: 1},
+	{name: "10,000 lanes", lanes: 10_000},
+	{name: "10,000 lanes behind a crowded one", lanes: 10_000, crowd: 1000},
+	{name: "10,000 lanes, the oldest all busy", lanes: 10_000, busy: 1000},
+}
+
+func (f flood) pour(h *env) {
+	h.T.Helper()
+	h.NeverAnalyzed()
+	const past = "now() - interval '1 hour' + i * interval '1 ms'"
+	h.Exec(`insert into turnkeeper.messages (agent, conversation, lane, body, state, closed_at, due_at)
+		select 'desk', 'c' || i % $1::int, 'desk/c' || i % $1::int, 'old', 'answered', now(), `+past+` from generate_series(1, 20000) i`, f.lanes)
+	h.Exec(`insert into turnkeeper.messages (agent, conversation, lane, body, due_at)
+		select 'desk', 'crowd', 'desk/crowd', 'x', `+past+` from generate_series(1, $1::int) i`, f.crowd)
+	h.Exec(`insert into turnkeeper.messages (agent, conversation, lane, body, due_at)
+		select 'desk', 'c' || i % $1::int, 'desk/c' || i % $1::int, 'x', `+past+` + interval '1 minute' from generate_series(1, 100000) i`, f.lanes)
+	h.Exec(`insert into turnkeeper.leases (lane, agent) select 'desk/c' || i, 'desk' from generate_series(0, $1::int - 1) i`, f.lanes)
+	h.Exec(`insert into turnkeeper.turns (message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, ended_at, stop_reason)
+		select id, 1, agent, conversation, lane, 'message', repeat('a', 64), 'succeeded', 1, now(), 'none'
+		from turnkeeper.messages where state = 'answered'`)
+	h.Exec(`update turnkeeper.leases set grant_id = gen_random_uuid(), turn_id = 1, granted_at = now(), lease_until = now() + interval '4 min'
+		where lane in (select lane from turnkeeper.messages where state = 'waiting' order by id limit $1)`, f.busy)
+}
+
+// What a look at the queue may cost, however long it is: the oldest four
+// hundred, or one step a lane where these are all busy or in one lane.
+func (f flood) mayRead() (pages int) {
+	pages = 5000
+	if f.crowd+f.busy > 0 {
+		pages += 10 * f.lanes // a step is a way down three indexes, and its row
+	}
+	return pages
+}
+
+// TestLooksAtALongQueueUseIndexes has the statements of a tick explained over a
+// hundred thousand waiting messages, before and after the server has statistics.
+func TestLooksAtALongQueueUseIndexes(t *testing.T) {
+	testrun.Slow(t)
+	for _, f := range testrun.Sample(floods, 2) {
+		t.Run(f.name, func(t *testing.T) {
+			h := newEnv(t)
+			f.pour(h)
+			for _, analyzed := range []bool{false, true} {
+				if analyzed {
+					h.Exec("vacuum analyze turnkeeper.messages, turnkeeper.turns, turnkeeper.leases")
+				}
+				for _, name := range []string{"ReadyMessages", "ShortQueue", "ReadyTurns", "Look", "NextDue"} {
+					plan := h.Explain(query(t, "scheduler.sql", name))
+					plan.Walk(func(n storagetest.Plan) {
+						if (n.Relation == "messages" || n.Relation == "turns") && n.Type != "Index Scan" && n.Type != "Index Only Scan" && n.Rows*n.Loops > 0 {
+							t.Errorf("%s, analyzed %v: a %s of %s", name, analyzed, n.Type, n.Relation)
+						}
+					})
+					if got, most := plan.Pages(), f.mayRead(); got > most {
+						t.Errorf("%s, analyzed %v: looks at %d pages, %d are enough", name, analyzed, got, most)
+					} else {
+						t.Logf("%s, analyzed %v: %d pages", name, analyzed, got)
+					}
+				}
+			}
+			f.checkHeads(h)
+		})
+	}
+}
+
+// checkHeads holds what a tick picks against the plain definition of it.
+func (f flood) checkHeads(h *env) {
+	h.T.Helper()
+	want := storagetest.One[string](h, `select string_agg(id::text, ' ' order by due_at, priority desc, id) from (
+		select * from (select distinct on (lane) * from turnkeeper.messages where state = 'waiting'
+			order by lane, due_at, priority desc, id) head
+		where not exists (select from turnkeeper.leases l where l.lane = head.lane and l.grant_id is not null)
+		order by due_at, priority desc, id limit 100) heads`)
+	h.Tick(func(ctx context.Context, tick *grants.Tick) error {
+		ready, err := tick.ReadyMessages(ctx, 100, nil)
+		var got []string
+		for _, r := range ready {
+			got = append(got, fmt.Sprint(r.MessageID))
+		}
+		if picked := strings.Join(got, " "); picked != want {
+			h.T.Errorf("picked %s\nwant   %s", picked, want)
+		}
+		return err
+	})
+}
+
+// BenchmarkLookAtALongQueue is a whole look of a tick. The queue of one message
+// is what the others are to be compared with.
+func BenchmarkLookAtALongQueue(b *testing.B) {
+	for _, f := range append([]flood{{name: "an empty queue"}}, floods...) {
+		b.Run(f.name, func(b *testing.B) {
+			h := newEnv(b)
+			if f.lanes > 0 {
+				f.pour(h)
+			}
+			h.Exec("vacuum analyze turnkeeper.messages, turnkeeper.turns, turnkeeper.leases")
+			for b.Loop() {
+				h.Tick(func(context.Context, *grants.Tick) error { return nil })
+			}
+		})
+	}
+}
+
+func TestReadyMessagesOrder(t *testing.T) {
+	h := newEnv(t)
+	h.Exec(`insert into turnkeeper.messages (agent, conversation, lane, body, priority, due_at) values
+		('desk', 'a', 'desk/a', 'a late', 1000, now() - interval '1 minute'),
+		('desk', 'a', 'desk/a', 'a low', 0, now() - interval '2 minutes'),
+		('desk', 'a', 'desk/a', 'a high', 5, now() - interval '2 minutes'),
+		('desk', 'b', 'desk/b', 'b', 0, now() - interval '3 minutes'),
+		('desk', 'c', 'desk/c', 'c not yet', 0, now() + interval '1 minute'),
+		('desk', 'd', 'desk/d', 'd', 9, now() - interval '3 minutes')`)
+	h.Tick(func(ctx context.Context, tick *grants.Tick) error {
+		ready, err := tick.ReadyMessages(ctx, 100, nil)
+		var bodies []string
+		for _, r := range ready {
+			bodies = append(bodies, storagetest.One[string](h, "select body from turnkeeper.messages where id = $1", r.MessageID))
+		}
+		if got := strings.Join(bodies, ", "); got != "d, b, a high" {
+			t.Errorf("heads in this order: %s", got)
+		}
+		return err
+	})
+}
+
+// BenchmarkAcceptWithALongQueue is to be read as a ratio: to accept a message
+// takes as long behind a hundred thousand that wait as into an empty inbox.
+func BenchmarkAcceptWithALongQueue(b *testing.B) {
+	for _, f := range append([]flood{{name: "an empty queue"}}, floods...) {
+		b.Run(f.name, func(b *testing.B) {
+			h := newEnv(b)
+			if f.lanes > 0 {
+				f.pour(h)
+			}
+			n := 0
+			for b.Loop() {
+				n++
+				h.Submit("desk", fmt.Sprint("c", n%10_000), "x")
+			}
+		})
+	}
+}

@@ -1,0 +1,529 @@
+package grants_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"turnkeeper"
+	"turnkeeper/internal/testrun"
+	"turnkeeper/storage/grants"
+	"turnkeeper/storage/journal"
+	"turnkeeper/storage/storagetest"
+)
+
+// readyMessages are the conversations whose heads a tick would grant, by the statement for short queues
+// and by the general one. Where agents are held, both are by the general one.
+func (h *env) readyMessages(limit int, held ...string) (short, general string) {
+	h.T.Helper()
+	ask := func(ctx context.Context, tick *grants.Tick) string {
+		ready, err := tick.ReadyMessages(ctx, limit, held)
+		if err != nil {
+			h.T.Fatal(err)
+		}
+		var names []string
+		for _, r := range ready {
+			names = append(names, r.Conversation)
+		}
+		return strings.Join(names, " ")
+	}
+	h.Tick(func(ctx context.Context, tick *grants.Tick) error {
+		short, general = ask(ctx, tick), ask(ctx, tick)
+		return nil
+	})
+	return short, general
+}
+
+// TestWhichMessagesAreReady has a lane for each reason to be granted or not.
+func TestWhichMessagesAreReady(t *testing.T) {
+	h := newEnv(t)
+	for _, name := range []string{"held", "queued", "waits", "ended", "runs", "leased"} {
+		h.Submit("desk", name, "x")
+	}
+	const noGrant = "update turnkeeper.leases set grant_id = null, turn_id = null, granted_at = null, lease_until = null where lane = $1"
+	for _, d := range h.Dispatch("worker-1") {
+		switch d.Record.Turn.Conversation {
+		case "queued":
+			h.Lose(d)
+		case "waits":
+			h.Exec("update turnkeeper.turns set state = 'waiting' where id = $1", d.Grant.TurnID)
+			h.Exec(noGrant, d.Grant.Lane)
+		case "runs": // what the lease forgot, the turn still says
+			h.Exec(noGrant, d.Grant.Lane)
+		case "ended":
+			d.Finish(t, "done")
+		case "leased": // and the other way round
+			d.Finish(t, "done")
+			h.Exec(`update turnkeeper.leases set grant_id = gen_random_uuid(), turn_id = $2, granted_at = clock_timestamp(), lease_until = clock_timestamp() + interval '1 h'
+				where lane = $1`, d.Grant.Lane, d.Grant.TurnID)
+		}
+	}
+	names := []string{
+		"held", "queued", "waits", "ended", "retired", "free", "pauses", "paused", "paused-oddly", "later", "later-once", "running", "answered", "runs", "leased",
+	}
+	for i, name := range names {
+		h.Submit("desk", name, "y")
+		h.Exec("update turnkeeper.messages set due_at = statement_timestamp() + ($2 - 60) * interval '1 second' where conversation = $1 and state = 'waiting'", name, i)
+	}
+	h.Register("aunt", true)
+	h.Exec("update turnkeeper.messages set agent = 'aunt', lane = 'aunt/retired' where conversation = 'retired'")
+	if err := h.RetireAgent(t.Context(), "aunt"); err != nil {
+		t.Fatal(err)
+	}
+	lane := func(name, notBefore string) {
+		h.Exec("insert into turnkeeper.leases (lane, agent, not_before) select lane, agent, clock_timestamp() + $2::interval from turnkeeper.messages where conversation = $1", name, notBefore)
+	}
+	lane("pauses", "100 s")
+	lane("paused", "-1 s")
+	lane("paused-oddly", "1 h")
+	h.Exec("update turnkeeper.messages set due_at = clock_timestamp() + interval '1 h' where conversation in ('later', 'later-once')")
+	h.Exec("update turnkeeper.messages set accepted_at = due_at where conversation = 'later-once'") // by a clock that was set back since
+	h.Exec("update turnkeeper.messages set state = 'running' where conversation = 'running'")
+	h.Exec("update turnkeeper.messages set state = 'answered', closed_at = clock_timestamp() where conversation = 'answered'")
+	for limit, want := range map[int]string{100: "ended free paused paused-oddly later-once", 2: "ended free"} {
+		short, general := h.readyMessages(limit)
+		if short != want || general != want {
+			t.Errorf("limit %d: %q by the short statement, %q by the general one, want %q", limit, short, general, want)
+		}
+	}
+	// More that come due later than are counted.
+	h.Exec("insert into turnkeeper.messages (agent, conversation, lane, body, due_at) select 'desk', 'later', 'desk/later', 'z', now() + interval '2 h' from generate_series(1, $1)", 2*turnkeeper.MaxWaiting)
+	if short, general := h.readyMessages(100); short != general || general != "ended free paused paused-oddly later-once" {
+		t.Errorf("before a crowd that is due later: %q by the short statement, %q by the general one", short, general)
+	}
+	h.Exec("delete from turnkeeper.messages where body = 'z'")
+	// What a turn of another gave to an agent that is retired since.
+	h.Exec("insert into turnkeeper.agent_trees (root, max_depth, max_agents, tokens, calls) values (1, 1, 1, 0, 0)")
+	h.Exec(`insert into turnkeeper.spawned_calls (turn_id, round, ordinal, message_id, agent, root, agents, deadline)
+		select 1, 1, 1, id, agent, 1, array['desk', agent], now() + interval '1 h' from turnkeeper.messages where conversation = 'retired'`)
+	if short, general := h.readyMessages(100); short != general || general != "ended retired free paused paused-oddly later-once" {
+		t.Errorf("with a retired sub-agent: %q by the short statement, %q by the general one", short, general)
+	}
+	h.Exec("delete from turnkeeper.spawned_calls")
+	// Many in a busy lane and in one that pauses, before all others.
+	h.Exec(`insert into turnkeeper.messages (agent, conversation, lane, body, due_at) select m.agent, m.conversation, m.lane, 'z', now() - interval '1 h'
+		from turnkeeper.messages m, generate_series(1, 10) where m.body = 'y' and m.conversation in ('held', 'pauses', 'queued', 'retired')`)
+	for limit, want := range map[int]string{2: "ended free", 6: "ended free paused paused-oddly later-once"} {
+		if _, general := h.readyMessages(limit); general != want {
+			t.Errorf("limit %d, behind a crowd: %q, want %q", limit, general, want)
+		}
+	}
+	// So many messages of one lane that no other is among the oldest.
+	h.Submit("clerk", "desk", "y")
+	for name, want := range map[string]string{
+		"held": "ended", "queued": "ended", "waits": "ended", "pauses": "ended", "runs": "ended", "leased": "ended", "free": "free",
+	} {
+		h.Exec("update turnkeeper.messages set due_at = now() - interval '1 day' where conversation = $1 and state = 'waiting'", name)
+		h.Exec(`insert into turnkeeper.messages (agent, conversation, lane, body, due_at) select m.agent, m.conversation, m.lane, 'crowd', now() - interval '1 day'
+			from turnkeeper.messages m, generate_series(1, 8) where m.body = 'y' and m.conversation = $1`, name)
+		if _, general := h.readyMessages(1); general != want {
+			t.Errorf("behind a crowd in the lane %q: %q, want %q", name, general, want)
+		}
+		both := map[string]string{"ended": "ended free", "free": "free ended"}[want]
+		if _, general := h.readyMessages(2); general != both {
+			t.Errorf("the first two behind a crowd in the lane %q: %q, want %q", name, general, both)
+		}
+		if _, general := h.readyMessages(1, "desk"); general != "desk" {
+			t.Errorf("behind a crowd in the lane %q of an agent that is held: %q, want the clerk's message", name, general)
+		}
+		h.Exec("update turnkeeper.messages set state = 'cancelled', closed_at = clock_timestamp() where body = 'crowd'")
+		h.Exec(`update turnkeeper.messages m set due_at = e.due_at + interval '1 us' from turnkeeper.messages e
+			where m.conversation = $1 and m.state = 'waiting' and e.conversation = 'ended' and e.state = 'waiting'`, name)
+	}
+	if _, general := h.readyMessages(100, "desk"); general != "desk" {
+		t.Errorf("while an agent is held: %q, want the clerk's message", general)
+	}
+	if _, general := h.readyMessages(100, "desk", "clerk"); general != "" {
+		t.Errorf("while both agents are held: %q", general)
+	}
+}
+
+// TestWhichTurnsAreReady has an open turn for each reason to be granted or not.
+func TestWhichTurnsAreReady(t *testing.T) {
+	h := newEnv(t)
+	names := []string{"free", "due", "later", "held", "pauses", "paused", "running", "ended", "waits"}
+	for _, name := range names {
+		h.Submit("desk", name, "x")
+	}
+	h.Submit("clerk", "clerk", "x")
+	for _, d := range h.Dispatch("worker-1") {
+		name := d.Record.Turn.Conversation
+		switch name {
+		case "running":
+			continue
+		case "ended":
+			d.Finish(t, "done")
+			continue
+		case "waits":
+			h.Exec("update turnkeeper.turns set state = 'waiting' where id = $1", d.Grant.TurnID)
+			h.Exec("update turnkeeper.leases set grant_id = null, turn_id = null, granted_at = null, lease_until = null where lane = $1", d.Grant.Lane)
+			continue
+		}
+		h.Lose(d)
+		set := func(due, notBefore string) {
+			h.Exec("update turnkeeper.turns set due_at = statement_timestamp() + $2::interval where id = $1", d.Grant.TurnID, due)
+			h.Exec("update turnkeeper.leases set not_before = statement_timestamp() + $2::interval where lane = $1", d.Grant.Lane, notBefore)
+		}
+		switch name {
+		case "due":
+			set("-1 s", "-1 h")
+		case "later":
+			set("1 h", "-1 h")
+		case "pauses":
+			set("-1 s", "100 s")
+		case "paused":
+			set("-1 s", "-1 s")
+		case "held":
+			h.Exec(`update turnkeeper.leases set grant_id = gen_random_uuid(), turn_id = $2, granted_at = clock_timestamp(), lease_until = clock_timestamp() + interval '1 h'
+				where lane = $1`, d.Grant.Lane, d.Grant.TurnID)
+		}
+	}
+	// Of an agent that is held those are ready that have waited for as long as its messages may.
+	h.Exec("update turnkeeper.agents set give_up_after = '1 h'")
+	h.Exec("update turnkeeper.messages set accepted_at = now() - interval '2 h', due_at = now() - interval '2 h' where conversation in ('due', 'later')")
+	for want, held := range map[string][]string{
+		"due! free paused clerk": nil, "due! clerk": {"desk"}, "due! free paused": {"clerk"}, "due!": {"clerk", "desk"},
+	} {
+		h.Tick(func(ctx context.Context, tick *grants.Tick) error {
+			ready, err := tick.ReadyTurns(ctx, 100, held)
+			var got []string
+			for _, r := range ready {
+				got = append(got, r.Conversation+map[bool]string{true: "!"}[r.Overdue])
+			}
+			if strings.Join(got, " ") != want {
+				t.Errorf("while %v are held, ready are %v, want %s", held, got, want)
+			}
+			return err
+		})
+	}
+	h.Exec("update turnkeeper.agents set give_up_after = null")
+	h.Tick(func(ctx context.Context, tick *grants.Tick) error {
+		ready, err := tick.ReadyTurns(ctx, 100, []string{"desk"})
+		if len(ready) != 1 || ready[0].Agent != "clerk" || ready[0].Overdue {
+			t.Errorf("while nothing is ever given up, ready are %+v", ready)
+		}
+		return err
+	})
+}
+
+// TestATurnForANewerWorkerIsOffered offers a turn that was left to a newer worker to one that lives and
+// has not left it to others.
+func TestATurnForANewerWorkerIsOffered(t *testing.T) {
+	testrun.Guard(t)
+	for name, c := range map[string]struct {
+		change string // of the worker "newer"
+		want   turnkeeper.WorkerID
+	}{
+		"it lives":            {"", "newer"},
+		"it has stopped":      {"update turnkeeper.worker_heartbeat set stopped_at = now() where worker_id = 'newer'", "older"},
+		"it takes none":       {"update turnkeeper.worker_heartbeat set slots = 0 where worker_id = 'newer'", "older"},
+		"it is silent":        {"update turnkeeper.worker_heartbeat set beat_at = now() - interval '1 minute' where worker_id = 'newer'", "older"},
+		"it has left it, too": {"insert into turnkeeper.lease_log (lane, token, grant_id, turn_id, job_id, worker_id, granted_at, lease_until, ended_at, outcome) select lane, 1000, gen_random_uuid(), id, 1, 'newer', now(), now(), now(), 'handed_back' from turnkeeper.turns", "older"},
+		"it lost it before":   {"insert into turnkeeper.lease_log (lane, token, grant_id, turn_id, job_id, worker_id, granted_at, lease_until, ended_at, outcome) select lane, 1000, gen_random_uuid(), id, 1, 'newer', now(), now(), now(), 'lost' from turnkeeper.turns", "newer"},
+		"it left another":     {"insert into turnkeeper.lease_log (lane, token, grant_id, turn_id, job_id, worker_id, granted_at, lease_until, ended_at, outcome) select lane, 1000, gen_random_uuid(), id + 1, 1, 'newer', now(), now(), now(), 'handed_back' from turnkeeper.turns", "newer"},
+		"nobody is there":     {"delete from turnkeeper.worker_heartbeat", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newEnv(t)
+			h.HeartBeat("older", 1, 15*time.Second)
+			h.Exec("update turnkeeper.worker_heartbeat set started_at = started_at - interval '1 h'")
+			h.HeartBeat("newer", 1, 15*time.Second)
+			d := h.Turn("x")
+			h.Lose(d)
+			h.Exec("update turnkeeper.turns set due_at = clock_timestamp() + interval '1 h', error_class = $1", journal.ClassNewer)
+			if c.change != "" {
+				h.Exec(c.change)
+			}
+			h.Tick(func(ctx context.Context, tick *grants.Tick) error {
+				ready, err := tick.ReadyTurns(ctx, 100, nil)
+				if (len(ready) == 1) != (c.want != "") || len(ready) == 1 && ready[0].WorkerID != c.want {
+					t.Errorf("ready are %+v, want one for %q", ready, c.want)
+				}
+				return err
+			})
+			h.Exec("update turnkeeper.turns set error_class = 'other'")
+			h.Tick(func(ctx context.Context, tick *grants.Tick) error {
+				ready, err := tick.ReadyTurns(ctx, 100, nil)
+				if len(ready) != 0 {
+					t.Errorf("a turn that is deferred for another reason is ready: %+v", ready)
+				}
+				return err
+			})
+		})
+	}
+}
+
+// TestAGrantOfALaneThatIsHeld shows that granting a lane that another turn holds fails, and rolls
+// back the other grants of the same batch.
+func TestAGrantOfALaneThatIsHeld(t *testing.T) {
+	h := newEnv(t)
+	d := h.Turn("x")
+	h.Submit("clerk", "", "y")
+	h.Submit("desk", "free", "z")
+	before := h.Rows()
+	ctx := t.Context()
+	err := h.InTick(ctx, func(tick *grants.Tick) error {
+		if _, _, err := tick.Look(ctx); err != nil {
+			return err
+		}
+		ready, err := tick.ReadyMessages(ctx, 100, nil)
+		if err != nil {
+			return err
+		}
+		held := ready[0]
+		held.MessageID, held.Agent, held.Lane, held.Conversation = d.Record.Turn.MessageID+1, "clerk", d.Grant.Lane, "main"
+		grants := []turnkeeper.GrantID{turnkeeper.GrantID(uuid.NewString()), turnkeeper.GrantID(uuid.NewString())}
+		return tick.Grant(ctx, append(slices.Clone(ready), held), grants, storagetest.TurnJob, storagetest.TTL)
+	})
+	if err == nil || !strings.Contains(err.Error(), "1 of 2 lanes were free") {
+		t.Errorf("error %v", err)
+	}
+	for _, row := range storagetest.Changed(before, h.Rows()) {
+		t.Errorf("changed %s", row)
+	}
+}
+
+// TestAGrantLeavesOthersAlone grants one of two queued turns, one of two messages, and then the rest together.
+func TestAGrantLeavesOthersAlone(t *testing.T) {
+	h := newEnv(t)
+	for _, name := range []string{"a", "b"} {
+		h.Submit("desk", name, "x")
+	}
+	for _, d := range h.Dispatch("worker-1") {
+		h.Lose(d)
+	}
+	for _, name := range []string{"c", "d"} {
+		h.Submit("desk", name, "x")
+	}
+	grant := func(pick func(context.Context, *grants.Tick) ([]turnkeeper.Ready, error)) (rows []string) {
+		before := h.Rows()
+		h.Tick(func(ctx context.Context, tick *grants.Tick) error {
+			ready, err := pick(ctx, tick)
+			if err != nil {
+				return err
+			}
+			var grants []turnkeeper.GrantID
+			for range ready {
+				grants = append(grants, turnkeeper.GrantID(uuid.NewString()))
+			}
+			return tick.Grant(ctx, ready, grants, storagetest.TurnJob, storagetest.TTL)
+		})
+		for _, name := range storagetest.Changed(before, h.Rows()) {
+			kind, _, _ := strings.Cut(name, " ")
+			rows = append(rows, kind)
+		}
+		return rows
+	}
+	turn := grant(func(ctx context.Context, tick *grants.Tick) ([]turnkeeper.Ready, error) {
+		return tick.ReadyTurns(ctx, 1, nil)
+	})
+	if want := []string{"grant", "job", "lane", "turn"}; !slices.Equal(turn, want) {
+		t.Errorf("the grant of a turn changed %v, want %v", turn, want)
+	}
+	message := grant(func(ctx context.Context, tick *grants.Tick) ([]turnkeeper.Ready, error) {
+		return tick.ReadyMessages(ctx, 1, nil)
+	})
+	if want := []string{"grant", "job", "lane", "message", "turn"}; !slices.Equal(message, want) {
+		t.Errorf("the grant of a message changed %v, want %v", message, want)
+	}
+	h.Dispatch("worker-1")
+	h.Exec("update turnkeeper.leases set granted_at = granted_at - interval '1 hour', lease_until = clock_timestamp() where grant_id is not null")
+	h.Tick(func(ctx context.Context, tick *grants.Tick) error {
+		lost, err := tick.Lost(ctx, 100)
+		for _, l := range lost {
+			err = errors.Join(err, tick.Requeue(ctx, l))
+		}
+		return err
+	})
+	if n := len(h.Dispatch("worker-1")); n != 4 {
+		t.Fatalf("%d turns are granted together, want 4", n)
+	}
+	wrong := storagetest.One[int](h, `select count(*) from turnkeeper.turns t full join turnkeeper.leases l on l.lane = t.lane full join turnkeeper.lease_log g on g.grant_id = l.grant_id
+		where (t.token, t.grant_id, t.id, t.lease_until) is distinct from (l.token, l.grant_id, l.turn_id, l.lease_until)
+		   or g.ended_at is null and (g.token, g.turn_id, g.lane, g.job_id) is distinct from (t.token, t.id, t.lane, t.job_id)`)
+	if wrong != 0 {
+		t.Errorf("%d turns, leases and entries of the log do not agree", wrong)
+	}
+}
+
+// TestWhatAWorkerGivesBack has a grant for each reason that keeps one from being given back, and one without.
+func TestWhatAWorkerGivesBack(t *testing.T) {
+	testrun.Guard(t)
+	const old = "interval '1 minute'"
+	fetched := func(state, worker, since string) string {
+		return fmt.Sprintf("update turnkeeper.river_job set state = '%s', attempted_by = array['%s'], attempted_at = now() - %s, attempt = 1, finalized_at = case when '%s' in ('completed', 'cancelled', 'discarded') then now() end where id = $1",
+			state, worker, since, state)
+	}
+	for name, c := range map[string]struct {
+		bound        turnkeeper.WorkerID
+		job          string
+		turn         string
+		working      bool
+		jobs, grants int
+	}{
+		"fetched, not bound":                      {"", fetched("running", "w", old), "", false, 1, 0},
+		"fetched by another":                      {"", fetched("running", "other", old), "", false, 0, 0},
+		"fetched just now":                        {"", fetched("running", "w", "interval '1 second'"), "", false, 0, 0},
+		"fetched, not bound, worked":              {"", fetched("running", "w", old), "", true, 0, 0},
+		"not fetched":                             {"", fetched("available", "w", old), "", false, 0, 0},
+		"not bound, its job over":                 {"", fetched("completed", "w", old), "", false, 0, 1},
+		"not bound, another's is over":            {"", fetched("completed", "other", old), "", false, 0, 0},
+		"bound, left":                             {"w", fetched("running", "w", old), "", false, 0, 1},
+		"bound, left while the database was away": {"w", fetched("running", "w", old), "", false, 0, 1},
+		"bound, worked":                           {"w", fetched("running", "w", old), "", true, 0, 0},
+		"bound, fetched just now":                 {"w", fetched("running", "w", "interval '1 second'"), "", false, 0, 0},
+		"bound, fetched by another":               {"w", fetched("running", "other", old), "", false, 0, 1},
+		"bound to another":                        {"other", fetched("running", "w", old), "", false, 0, 0},
+		"bound to another, over":                  {"other", fetched("completed", "w", old), "", false, 0, 0},
+		"of a grant that is another's":            {"", fetched("running", "w", old), "update turnkeeper.leases set grant_id = gen_random_uuid() where turn_id = $1", false, 0, 0},
+		"left, of another grant":                  {"w", fetched("running", "w", old), "update turnkeeper.leases set grant_id = gen_random_uuid() where turn_id = $1", false, 0, 0},
+		"of a turn that waits":                    {"", fetched("running", "w", old), "update turnkeeper.turns set state = 'waiting' where id = $1", false, 0, 0},
+		"left, of a turn that waits":              {"w", fetched("running", "w", old), "update turnkeeper.turns set state = 'waiting' where id = $1", false, 0, 0},
+		"left, and over already":                  {"w", fetched("running", "w", old), "update turnkeeper.leases set granted_at = granted_at - interval '1 h', lease_until = now() where turn_id = $1", false, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newEnv(t)
+			twin := h.TurnOf("desk", "w") // which the worker works
+			h.Exec(fetched("running", "w", old), twin.Grant.JobID)
+			h.Submit("clerk", "", "x")
+			d := h.Dispatch("")[0]
+			if c.bound != "" {
+				d = h.Take(d.Grant.TurnID, d.Grant.GrantID, d.Grant.JobID, c.bound)
+			}
+			h.Exec(c.job, d.Grant.JobID)
+			if c.turn != "" {
+				h.Exec(c.turn, d.Grant.TurnID)
+			}
+			working := []turnkeeper.GrantID{twin.Grant.GrantID}
+			if c.working {
+				working = append(working, d.Grant.GrantID)
+			}
+			var away []turnkeeper.GrantID
+			log := c.grants // the log says when a lease ended that counts
+			if name == "bound, left while the database was away" {
+				away, log = append(away, d.Grant.GrantID), 0
+			}
+			before := h.Rows()
+			got, err := h.GiveBack(t.Context(), "w", 10*time.Second, working, away)
+			if err != nil || got.Jobs != c.jobs || got.Grants != c.grants {
+				t.Errorf("gave back %+v, error %v; want %d jobs, %d grants", got, err, c.jobs, c.grants)
+			}
+			if n := len(storagetest.Changed(before, h.Rows())); n != c.jobs+c.grants+log {
+				t.Errorf("%d rows changed", n)
+			}
+		})
+	}
+}
+
+// TestJobsThatAreOver loses grants whose jobs River has ended: these stay as they are, and so do those of others.
+func TestJobsThatAreOver(t *testing.T) {
+	h := newEnv(t)
+	for state, want := range map[string]string{
+		"available": "cancelled", "running": "cancelled", "completed": "completed", "cancelled": "cancelled", "discarded": "discarded",
+	} {
+		h.Submit("desk", state, "x")
+		d := h.Dispatch("worker-1")[0]
+		h.Exec("update turnkeeper.river_job set state = $2::turnkeeper.river_job_state, finalized_at = case when $2 in ('completed', 'cancelled', 'discarded') then timestamptz '2026-01-01' end where id = $1", d.Grant.JobID, state)
+		h.Lose(d)
+		if got := storagetest.One[string](h, "select state::text from turnkeeper.river_job where id = $1", d.Grant.JobID); got != want {
+			t.Errorf("a job that was %s is %s", state, got)
+		}
+		kept := storagetest.One[bool](h, "select finalized_at = timestamptz '2026-01-01' from turnkeeper.river_job where id = $1", d.Grant.JobID)
+		if over := state != "available" && state != "running"; kept != over {
+			t.Errorf("a job that was %s keeps its end: %t", state, kept)
+		}
+	}
+}
+
+// TestWhatWasDueAtTheLookIsNotWaitedFor has one thing at a time come due at the very time of the look, and a moment after it.
+func TestWhatWasDueAtTheLookIsNotWaitedFor(t *testing.T) {
+	h := newEnv(t)
+	held := h.TurnOf("clerk", "worker-1")
+	h.HeartBeat("w", 1, 0)
+	h.Submit("desk", "free", "x")
+	h.Lose(h.Dispatch("worker-1")[0])
+	h.Exec("insert into turnkeeper.schedules (agent, name, cron, time_zone, conversation, message, next_due) values ('clerk', 's', '@daily', 'UTC', 'main', 'x', null)")
+	h.Exec("insert into turnkeeper.model_health (model, down_since, until, failures) values ('m', now(), now() - interval '1 h', 1), ('up', null, null, 0)")
+	h.Exec("update turnkeeper.leases set lease_until = lease_until + interval '1 day' where grant_id is not null")
+	then := h.Time().Add(10 * time.Minute)
+	for name, c := range map[string]struct{ due, never string }{
+		"a schedule":    {"update turnkeeper.schedules set next_due = $1", "update turnkeeper.schedules set next_due = null"},
+		"a pause":       {"update turnkeeper.leases set not_before = $1 where grant_id is null", "update turnkeeper.leases set not_before = null"},
+		"a queued turn": {"update turnkeeper.turns set due_at = $1 where state = 'queued'", "update turnkeeper.turns set due_at = null"},
+		"a model":       {"update turnkeeper.model_health set until = $1 where model = 'm'", "update turnkeeper.model_health set until = now() - interval '1 h' where model = 'm'"},
+		"a lease": {"update turnkeeper.leases set lease_until = $1 where grant_id is not null",
+			"update turnkeeper.leases set lease_until = now() + interval '1 day' where grant_id is not null"},
+		"a silence": {"update turnkeeper.worker_heartbeat set takeover_after = '1 h', beat_at = $1::timestamptz - interval '1 h'",
+			"update turnkeeper.worker_heartbeat set takeover_after = '0'"},
+	} {
+		h.Exec(c.due, then)
+		for looked, want := range map[time.Time]time.Duration{then: time.Hour, then.Add(-time.Microsecond): 10 * time.Minute} {
+			got, err := h.NextDue(t.Context(), looked)
+			if want == time.Hour && got < 50*time.Minute || want == 10*time.Minute && got > want || err != nil {
+				t.Errorf("%s, due %s after the look: next due in %s, error %v; want %s", name, then.Sub(looked), got, err, want)
+			}
+		}
+		h.Exec(c.never)
+	}
+	held.Finish(t, "done")
+}
+
+// TestWhatIsWaitedForNext makes one thing at a time come due later.
+func TestWhatIsWaitedForNext(t *testing.T) {
+	h := newEnv(t)
+	near := func(want time.Duration, name string) {
+		t.Helper()
+		got, err := h.NextDue(t.Context(), h.Time())
+		if err != nil || got > want || got < want-10*time.Minute {
+			t.Errorf("%s: next due in %s, error %v; want %s", name, got, err, want)
+		}
+	}
+	near(time.Hour, "nothing")
+	h.Submit("clerk", "", "x")
+	d := h.Turn("y")
+	near(storagetest.TTL, "a lease")
+	h.Exec("update turnkeeper.leases set lease_until = lease_until + interval '1 day'")
+	near(24*time.Hour+storagetest.TTL, "a lease of days")
+	h.Exec("update turnkeeper.leases set granted_at = granted_at - interval '1 day', lease_until = now() - interval '1 minute'")
+	near(time.Hour, "a lease that is over")
+	h.Exec("update turnkeeper.turns set state = 'queued', due_at = now() + interval '30 minutes' where id = $1", d.Grant.TurnID)
+	near(30*time.Minute, "a queued turn")
+	h.Exec("update turnkeeper.turns set state = 'running' where id = $1", d.Grant.TurnID)
+	h.Exec("update turnkeeper.turns set state = 'waiting' where id = $1", d.Grant.TurnID)
+	near(time.Hour, "a waiting turn")
+	h.Exec("update turnkeeper.turns set state = 'queued', due_at = now() - interval '1 second' where id = $1", d.Grant.TurnID)
+	near(time.Hour, "a turn that is due")
+	h.Exec("update turnkeeper.leases set not_before = now() + interval '20 minutes'")
+	near(time.Hour, "a pause of a lane that is held")
+	h.Exec("update turnkeeper.leases set grant_id = null, turn_id = null, granted_at = null, lease_until = null")
+	near(20*time.Minute, "a pause of a lane")
+	h.Exec("update turnkeeper.leases set not_before = now() - interval '1 minute'")
+	near(time.Hour, "a pause that is over")
+	h.HeartBeat("w", 1, 40*time.Minute)
+	near(40*time.Minute, "a silence")
+	h.Silence("w", time.Hour)
+	near(time.Hour, "a silence that is over")
+	h.Exec("update turnkeeper.worker_heartbeat set beat_at = now(), stopped_at = now()")
+	near(time.Hour, "a worker that stopped")
+	h.Exec("update turnkeeper.worker_heartbeat set stopped_at = null, takeover_after = '0', beat_at = now() + interval '40 minutes'")
+	near(time.Hour, "a worker that promised nothing")
+	h.Exec("insert into turnkeeper.schedules (agent, name, cron, time_zone, conversation, message, next_due) values ('clerk', 's', '@daily', 'UTC', 'main', 'x', now() + interval '10 minutes')")
+	near(10*time.Minute, "a schedule")
+	h.Exec("update turnkeeper.schedules set paused_at = now()")
+	near(time.Hour, "a schedule that is paused")
+	h.Exec("update turnkeeper.schedules set paused_at = null, active = false")
+	near(time.Hour, "a schedule that is off")
+	h.Exec("update turnkeeper.schedules set active = true, next_due = now() - interval '1 second'")
+	near(time.Hour, "a schedule that is due")
+	looked := h.Time()
+	h.Exec("update turnkeeper.schedules set next_due = clock_timestamp()")
+	if due, err := h.NextDue(t.Context(), looked); err != nil || due > 0 || due < -10*time.Minute {
+		t.Errorf("a schedule that came due after the look: next due in %s, error %v", due, err)
+	}
+}

@@ -1,0 +1,38 @@
+package grants
+
+import (
+	"context"
+
+	"turnkeeper"
+	"turnkeeper/storage/internal/dbrow"
+	"turnkeeper/storage/internal/dbsqlc"
+	"turnkeeper/storage/internal/pg"
+)
+
+// DueSchedules lists the schedules whose next slot has come or is not known.
+func (t *Tick) DueSchedules(ctx context.Context, limit int) ([]turnkeeper.DueSchedule, error) {
+	rows, err := t.q.DueSchedules(ctx, int32(limit)) //nolint:gosec // small
+	return dbrow.Map(rows, func(r dbsqlc.DueSchedulesRow) turnkeeper.DueSchedule {
+		return turnkeeper.DueSchedule{
+			Agent: r.Agent, Name: r.Name, Cron: r.Cron, TimeZone: r.TimeZone, Conversation: r.Conversation, Message: r.Message,
+			NextDue: dbrow.OrZero(r.NextDue), LastSlot: dbrow.OrZero(r.LastSlot),
+		}
+	}), pg.Translate(err)
+}
+
+// Occur turns a due slot into a message, once, and moves the schedule on.
+func (t *Tick) Occur(ctx context.Context, d turnkeeper.SlotDecision) error {
+	s := d.Schedule
+	if !d.Slot.IsZero() {
+		t.ahead = nil // there is a message more
+		err := t.q.Occur(ctx, dbsqlc.OccurParams{
+			Agent: s.Agent, Conversation: s.Conversation, Body: s.Message, Schedule: s.Name, Slot: d.Slot,
+		})
+		if err != nil {
+			return pg.Translate(err)
+		}
+	}
+	return pg.Translate(t.q.AdvanceSchedule(ctx, dbsqlc.AdvanceScheduleParams{
+		Agent: s.Agent, Name: s.Name, NextDue: dbrow.OrNullTime(d.NextDue), LastSlot: dbrow.OrNullTime(d.Slot), LastError: dbrow.OrNull(d.Error),
+	}))
+}

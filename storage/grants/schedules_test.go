@@ -1,0 +1,422 @@
+package grants_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+
+	"turnkeeper"
+	"turnkeeper/storage/grants"
+	"turnkeeper/storage/journal"
+	"turnkeeper/storage/storagetest"
+)
+
+var morning = turnkeeper.Schedule{Name: "morning", Cron: "0 6 * * *", TimeZone: "Europe/Berlin", Conversation: "main", Message: "Wake up."}
+
+func (h *env) schedule() turnkeeper.Schedule {
+	h.T.Helper()
+	all, err := h.Schedules(h.T.Context())
+	if err != nil || len(all) != 1 {
+		h.T.Fatalf("schedules %v, error %v", all, err)
+	}
+	return all[0]
+}
+
+// due are the schedules that a tick would look at, each moved on by decide.
+func (h *env) due(decide func(turnkeeper.DueSchedule) turnkeeper.SlotDecision) (crons []string) {
+	h.T.Helper()
+	h.Tick(func(ctx context.Context, tick *grants.Tick) error {
+		due, err := tick.DueSchedules(ctx, 10)
+		for _, d := range due {
+			crons = append(crons, d.Cron)
+			decision := decide(d)
+			decision.Schedule = d
+			if err := tick.Occur(ctx, decision); err != nil {
+				return err
+			}
+		}
+		return err
+	})
+	return crons
+}
+
+func next(at time.Time) func(turnkeeper.DueSchedule) turnkeeper.SlotDecision {
+	return func(turnkeeper.DueSchedule) turnkeeper.SlotDecision { return turnkeeper.SlotDecision{NextDue: at} }
+}
+
+func broken(turnkeeper.DueSchedule) turnkeeper.SlotDecision {
+	return turnkeeper.SlotDecision{Error: "cannot be read"}
+}
+
+func TestRegisteredSchedules(t *testing.T) {
+	h := newEnv(t)
+	later := time.Now().Add(time.Hour).Truncate(time.Second).UTC()
+	h.Register("clerk", false, morning)
+	if diff := cmp.Diff([]string{"0 6 * * *"}, h.due(next(later))); diff != "" {
+		t.Fatalf("a new schedule is looked at once (-want +got):\n%s", diff)
+	}
+	if got := h.due(next(later)); got != nil {
+		t.Errorf("due again: %v", got)
+	}
+	h.Register("clerk", false, morning)
+	if s := h.schedule(); !s.NextDue.Equal(later) {
+		t.Errorf("an unchanged schedule is next due %v, want %v", s.NextDue, later)
+	}
+	changed := morning
+	changed.Message = "Get up."
+	h.Register("clerk", false, changed)
+	if s := h.schedule(); !s.NextDue.Equal(later) || s.Message != "Get up." {
+		t.Errorf("after a change of its message: %+v", s)
+	}
+	changed.Cron = "0 7 * * *"
+	h.Register("clerk", false, changed)
+	if diff := cmp.Diff([]string{"0 7 * * *"}, h.due(next(later))); diff != "" {
+		t.Errorf("a changed time is looked at again (-want +got):\n%s", diff)
+	}
+	h.Register("clerk", false)
+	if s := h.schedule(); s.Active {
+		t.Error("a schedule that left the file is active")
+	}
+	h.Exec("update turnkeeper.schedules set next_due = now()")
+	if got := h.due(next(later)); got != nil {
+		t.Errorf("a retired schedule is due: %v", got)
+	}
+	h.Register("clerk", false, changed)
+	if diff := cmp.Diff([]string{"0 7 * * *"}, h.due(next(later))); diff != "" {
+		t.Errorf("back in the file (-want +got):\n%s", diff)
+	}
+}
+
+func TestOverriddenSchedule(t *testing.T) {
+	h := newEnv(t)
+	h.Register("clerk", false, morning)
+	later := time.Now().Add(time.Hour)
+	h.due(next(later))
+	override := func(cron string) {
+		t.Helper()
+		if err := h.OverrideSchedule(t.Context(), "clerk", "morning", cron); err != nil {
+			t.Fatal(err)
+		}
+	}
+	override("@hourly")
+	if diff := cmp.Diff([]string{"@hourly"}, h.due(next(later))); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	h.Register("clerk", false, morning)
+	if s := h.schedule(); s.CronOverride != "@hourly" || s.Cron != "0 6 * * *" {
+		t.Errorf("after a restart: %+v", s)
+	}
+	override("")
+	if diff := cmp.Diff([]string{"0 6 * * *"}, h.due(next(later))); diff != "" {
+		t.Errorf("taken back (-want +got):\n%s", diff)
+	}
+	// An override repairs a schedule that was switched off, and revives none
+	// that left its file.
+	override("nonsense")
+	h.due(broken)
+	if s := h.schedule(); s.Active || s.LastError != "cannot be read" {
+		t.Errorf("an unreadable schedule: %+v", s)
+	}
+	override("@daily")
+	if diff := cmp.Diff([]string{"@daily"}, h.due(next(later))); diff != "" {
+		t.Errorf("repaired (-want +got):\n%s", diff)
+	}
+	if s := h.schedule(); !s.Active || s.LastError != "" {
+		t.Errorf("repaired: %+v", s)
+	}
+	h.Register("clerk", false)
+	override("@hourly")
+	if s := h.schedule(); s.Active {
+		t.Error("an override revived a schedule that left its file")
+	}
+	h.Register("clerk", false, morning)
+	h.due(broken)
+	h.Register("clerk", false)
+	override("@hourly")
+	if s := h.schedule(); s.Active {
+		t.Error("an override revived a schedule that was switched off and then left its file")
+	}
+	if err := h.OverrideSchedule(t.Context(), "clerk", "nothing", "@daily"); !errors.Is(err, turnkeeper.ErrNotFound) {
+		t.Errorf("an unknown schedule: %v", err)
+	}
+}
+
+func TestPausedSchedule(t *testing.T) {
+	h := newEnv(t)
+	h.Register("clerk", false, morning)
+	h.due(next(time.Now().Add(-time.Hour)))
+	pause := func(paused bool) {
+		t.Helper()
+		if err := h.PauseSchedule(t.Context(), "clerk", "morning", paused, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pause(true)
+	if got := h.due(broken); got != nil || h.schedule().PausedAt.IsZero() {
+		t.Errorf("due while paused: %v", got)
+	}
+	h.Register("clerk", false, morning)
+	if h.schedule().PausedAt.IsZero() {
+		t.Error("a restart ended the pause")
+	}
+	pause(false)
+	if s := h.schedule(); !s.PausedAt.IsZero() || !s.NextDue.IsZero() {
+		t.Errorf("after the pause: %+v; want it to go on from its next slot", s)
+	}
+	if err := h.PauseSchedule(t.Context(), "nobody", "morning", true, ""); !errors.Is(err, turnkeeper.ErrNotFound) {
+		t.Errorf("an unknown schedule: %v", err)
+	}
+}
+
+func TestSchedulerSettings(t *testing.T) {
+	h := newEnv(t)
+	if err := h.PauseScheduler(t.Context(), "maintenance"); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.SetScheduler(t.Context(), 2*time.Second, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.SetScheduler(t.Context(), 0, 7); err != nil {
+		t.Fatal(err)
+	}
+	if sit, _ := h.Look(); !sit.Paused || sit.PollInterval != 2*time.Second || sit.MaxDispatches != 7 || sit.Timeline == "" {
+		t.Errorf("the scheduler sees %+v", sit)
+	}
+	s, err := h.SchedulerSettings(t.Context())
+	if err != nil || s.PausedReason != "maintenance" || s.PausedAt.IsZero() || s.PollInterval != 2*time.Second || s.MaxDispatches != 7 {
+		t.Errorf("settings %+v, error %v", s, err)
+	}
+	if err := h.ResumeScheduler(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if sit, _ := h.Look(); sit.Paused {
+		t.Error("it is still paused")
+	}
+}
+
+func TestOneTickAtATime(t *testing.T) {
+	h := newEnv(t)
+	look := func(tick *grants.Tick) bool {
+		_, locked, err := tick.Look(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return locked
+	}
+	within := func(inside func(*grants.Tick) error) {
+		if err := h.InTick(t.Context(), inside); err != nil {
+			t.Fatal(err)
+		}
+	}
+	within(func(first *grants.Tick) error {
+		if !look(first) {
+			t.Error("the first tick did not get the lock")
+		}
+		within(func(second *grants.Tick) error {
+			if look(second) {
+				t.Error("a second tick beside the first got the lock")
+			}
+			return nil
+		})
+		return nil
+	})
+	within(func(third *grants.Tick) error {
+		if !look(third) {
+			t.Error("the lock outlived its tick")
+		}
+		return nil
+	})
+}
+
+func TestGrantOfATakenLaneUndoesTheTick(t *testing.T) {
+	h := newEnv(t)
+	h.Submit("clerk", "", "x")
+	err := h.InTick(t.Context(), func(tick *grants.Tick) error {
+		if _, _, err := tick.Look(t.Context()); err != nil {
+			return err
+		}
+		ready, err := tick.ReadyMessages(t.Context(), 10, nil)
+		if err != nil {
+			return err
+		}
+		grants := []turnkeeper.GrantID{"00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002"}
+		return errors.Join(
+			tick.Grant(t.Context(), ready, grants[:1], storagetest.TurnJob, storagetest.TTL),
+			tick.Grant(t.Context(), ready, grants[1:], storagetest.TurnJob, storagetest.TTL),
+		)
+	})
+	if err == nil || !strings.Contains(err.Error(), "taken by somebody else") {
+		t.Fatalf("a lane granted twice: %v", err)
+	}
+	if n := storagetest.One[int](h, "select (select count(*) from turnkeeper.turns) + (select count(*) from turnkeeper.river_job) + (select count(*) from turnkeeper.leases)"); n != 0 {
+		t.Errorf("the undone tick left %d rows", n)
+	}
+}
+
+func TestRegisteringAnAgentEndsTheBackoffOfItsLanes(t *testing.T) {
+	h := newEnv(t)
+	d := h.Turn("x")
+	err := d.Append(t.Context(), turnkeeper.Entry{Outcome: &turnkeeper.Outcome{
+		State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "no key", Retry: true,
+	}}, journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: 2 * time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all := h.Dispatch("w"); len(all) != 0 {
+		t.Fatalf("dispatched %d turns during the back-off", len(all))
+	}
+	if err := h.RegisterAgents(t.Context(), []turnkeeper.AgentRegistration{{
+		Name: "clerk", DefinitionHash: strings.Repeat("a", 64), Definition: []byte("new"),
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	if all := h.Dispatch("w"); len(all) != 1 {
+		t.Errorf("dispatched %d turns after the agent was registered anew, want 1", len(all))
+	}
+}
+
+// TestAScheduleIsRunNow runs schedules beside their slots.
+func TestAScheduleIsRunNow(t *testing.T) {
+	h := newEnv(t)
+	daily := turnkeeper.Schedule{Agent: "desk", Name: "daily", Cron: "@daily", TimeZone: "UTC", Conversation: "news", Message: "Look."}
+	broken := turnkeeper.Schedule{Agent: "desk", Name: "broken", Cron: "@daily", TimeZone: "UTC", Conversation: "news", Message: "Look again."}
+	gone := turnkeeper.Schedule{Agent: "desk", Name: "gone", Cron: "@daily", TimeZone: "UTC", Conversation: "news", Message: "Not any more."}
+	h.Register("desk", true, daily, broken, gone)
+	h.Register("desk", true, daily, broken)
+	h.Exec("update turnkeeper.schedules set active = false, last_error = 'no such day', next_due = null where name = 'broken'")
+	h.Exec("update turnkeeper.schedules set paused_at = now() where name = 'daily'")
+	before := storagetest.One[string](h, "select string_agg(s::text, ' ' order by name) from turnkeeper.schedules s")
+
+	run := func(name string, waits bool) turnkeeper.MessageID {
+		t.Helper()
+		id, waiting, err := h.RunSchedule(t.Context(), "desk", name)
+		if err != nil || waiting != waits {
+			t.Fatalf("run %s: %d, waiting %v, %v", name, id, waiting, err)
+		}
+		return id
+	}
+	first := run("daily", false)
+	if again := run("daily", true); again != first {
+		t.Errorf("message %d waits, and the run is %d", first, again)
+	}
+	m, err := h.Message(t.Context(), first)
+	if err != nil || m.Trigger != turnkeeper.TriggerSchedule || m.Schedule != "daily" || m.Lane != "desk/news" || m.Body != "Look." || m.Slot.IsZero() {
+		t.Errorf("the message is %+v, %v", m, err)
+	}
+	h.Dispatch("worker-1") // it waits no more
+	if next := run("daily", false); next == first {
+		t.Error("a message that is handled is taken for one that waits")
+	}
+	run("broken", false)
+	for _, name := range []string{"gone", "never"} {
+		if id, _, err := h.RunSchedule(t.Context(), "desk", name); !errors.Is(err, turnkeeper.ErrNotFound) {
+			t.Errorf("run %s: %d, %v", name, id, err)
+		}
+	}
+	if err := h.RetireAgent(t.Context(), "desk"); err != nil {
+		t.Fatal(err)
+	}
+	if id, _, err := h.RunSchedule(t.Context(), "desk", "daily"); !errors.Is(err, turnkeeper.ErrAgentRetired) {
+		t.Errorf("run daily of a retired agent: %d, %v", id, err)
+	}
+	if after := storagetest.One[string](h, "select string_agg(s::text, ' ' order by name) from turnkeeper.schedules s"); after != before {
+		t.Errorf("the schedules were changed from %s to %s", before, after)
+	}
+}
+
+// TestWhichSchedulesAreDue has a schedule for each reason to be looked at or not.
+func TestWhichSchedulesAreDue(t *testing.T) {
+	h := newEnv(t)
+	for name, set := range map[string]string{
+		"1 new": "next_due = null", "2 since an hour": "next_due = now() - interval '1 h'", "3 since a minute": "next_due = now() - interval '1 min'",
+		"in an hour": "next_due = now() + interval '1 h'", "paused": "next_due = now() - interval '1 h', paused_at = now()", "off": "next_due = now() - interval '1 h', active = false",
+		"new, paused": "next_due = null, paused_at = now()", "new, off": "next_due = null, active = false",
+	} {
+		h.Exec("insert into turnkeeper.schedules (agent, name, cron, time_zone, conversation, message) values ('clerk', $1, '@daily', 'UTC', 'main', 'x')", name)
+		h.Exec("update turnkeeper.schedules set "+set+" where name = $1", name)
+	}
+	h.Tick(func(ctx context.Context, tick *grants.Tick) error {
+		due, err := tick.DueSchedules(ctx, 10)
+		var names []string
+		for _, d := range due {
+			names = append(names, d.Name)
+		}
+		if diff := cmp.Diff([]string{"1 new", "2 since an hour", "3 since a minute"}, names); diff != "" {
+			t.Errorf("due are (-want +got):\n%s", diff)
+		}
+		return err
+	})
+}
+
+// TestWhatASlotBecomes has a slot of a schedule come due beside what waits in its lane. It moves its own schedule on, and no other.
+func TestWhatASlotBecomes(t *testing.T) {
+	h := newEnv(t)
+	often, other := morning, morning
+	often.Name, other.Name = "often", "other"
+	h.Register("clerk", false, often, other)
+	h.Register("desk", true, often, other)
+	schedules := func() map[string]string {
+		rows, _ := h.Pool().Query(t.Context(), "select agent || ' ' || name, to_jsonb(s)::text from turnkeeper.schedules s")
+		all := map[string]string{}
+		var name, row string
+		if _, err := pgx.ForEachRow(rows, []any{&name, &row}, func() error { all[name] = row; return nil }); err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	slot := time.Date(2026, 3, 1, 6, 0, 0, 0, time.UTC)
+	next := slot.Add(24 * time.Hour)
+	occur := func(agent, name, conversation string) {
+		before := schedules()
+		h.Tick(func(ctx context.Context, tick *grants.Tick) error {
+			next = next.Add(time.Hour)
+			d := turnkeeper.SlotDecision{Slot: slot, NextDue: next}
+			d.Schedule = turnkeeper.DueSchedule{Agent: agent, Name: name, Conversation: conversation, Message: "Look."}
+			return tick.Occur(ctx, d)
+		})
+		if diff := cmp.Diff([]string{agent + " " + name}, storagetest.Changed(before, schedules())); diff != "" {
+			t.Errorf("schedules that are moved on (-want +got):\n%s", diff)
+		}
+		slot = slot.Add(time.Hour)
+	}
+	message := func(agent, body string) func() { return func() { h.Submit(agent, "main", body) } }
+	schedule := func(agent, name, conversation string) func() { return func() { occur(agent, name, conversation) } }
+	for name, c := range map[string]struct {
+		waits []func()
+		agent string
+		want  string // lane of the message that it becomes
+	}{
+		"nothing waits":                                    {nil, "clerk", "clerk"},
+		"nothing waits in its conversation":                {nil, "desk", "desk/main"},
+		"a message waits":                                  {[]func(){message("clerk", "x")}, "clerk", "clerk"},
+		"another schedule waits":                           {[]func(){schedule("clerk", "other", "main")}, "clerk", "clerk"},
+		"that of another agent waits":                      {[]func(){schedule("desk", "often", "main")}, "clerk", "clerk"},
+		"it waits":                                         {[]func(){schedule("clerk", "often", "main")}, "clerk", ""},
+		"it waits, for another conversation of its lane":   {[]func(){schedule("clerk", "often", "log")}, "clerk", ""},
+		"it waits in another lane":                         {[]func(){schedule("desk", "often", "log")}, "desk", "desk/main"},
+		"it has run":                                       {[]func(){schedule("clerk", "often", "main"), func() { h.Exec(closed) }}, "clerk", "clerk"},
+		"it has become one, which is closed, for its slot": {[]func(){schedule("clerk", "often", "main"), func() { h.Exec(closed) }, func() { slot = slot.Add(-time.Hour) }}, "clerk", ""},
+	} {
+		h.Exec(closed)
+		for _, waits := range c.waits {
+			waits()
+		}
+		last := storagetest.One[int](h, "select coalesce(max(id), 0) from turnkeeper.messages")
+		at := slot
+		occur(c.agent, "often", "main")
+		got := storagetest.One[string](h, `select coalesce(string_agg(concat_ws(' ', lane, case when (agent, schedule, slot, due_at, trigger) = ($2, 'often', $3, $3, 'schedule') then '' else 'wrong' end), ', '), '')
+			from turnkeeper.messages where id > $1`, last, c.agent, at)
+		if strings.TrimSpace(got) != c.want {
+			t.Errorf("%s: it becomes a message in the lane %q, want %q", name, got, c.want)
+		}
+		slot = at.Add(time.Hour)
+	}
+}
+
+// closed closes all messages that wait.
+const closed = "update turnkeeper.messages set state = 'cancelled', closed_at = clock_timestamp() where state = 'waiting'"

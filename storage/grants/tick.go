@@ -1,0 +1,212 @@
+package grants
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"turnkeeper"
+	"turnkeeper/storage/internal/dbrow"
+	"turnkeeper/storage/internal/dbsqlc"
+	"turnkeeper/storage/internal/pg"
+	"turnkeeper/storage/journal"
+)
+
+// PointTickSent is the point at which a fault.Hook is called when the commit of a tick is on its way.
+const PointTickSent = "tick.sent"
+
+// FaultPoints returns all labels that a fault.Hook may be called with.
+func FaultPoints() []string { return []string{PointTickSent} }
+
+// A Tick is the scheduler's transaction. Look opens it and comes first; it holds
+// the scheduler's lock, where Look got it, until it ends.
+type Tick struct {
+	store *Store
+	conn  *pgxpool.Conn
+	tx    pgx.Tx // nil before Look
+	q     *dbsqlc.Queries
+	last  pg.Pipeline        // statements without answers, sent with the commit
+	ahead []turnkeeper.Ready // all heads of free lanes, read with the look: most ticks need no question more; nil: to be read
+}
+
+// InTick runs f in one transaction, which commits when f returns nil. Its begin
+// travels with its first statements and its commit with its last: the round
+// trips of their own would be a tenth of the way from a message to its grant.
+func (s *Store) InTick(ctx context.Context, f func(*Tick) error) error {
+	return pg.Translate(s.db.Pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
+		t := &Tick{store: s, conn: conn}
+		err := f(t)
+		if err == nil {
+			err = t.commit(ctx)
+		}
+		if err != nil {
+			pg.RollBack(ctx, conn)
+		}
+		return err
+	}))
+}
+
+func (t *Tick) commit(ctx context.Context) error {
+	if t.tx == nil {
+		return nil
+	}
+	return t.last.Commit(ctx, t.conn, func() { t.store.db.At(ctx, PointTickSent) })
+}
+
+// Tx is the transaction, for what must become true with the tick.
+func (t *Tick) Tx() pgx.Tx { return t.tx }
+
+// Look opens the tick, takes the scheduler's lock if it is free and says what there is to do.
+// locked is false while another process ticks; nothing may be done then.
+func (t *Tick) Look(ctx context.Context) (sit turnkeeper.Situation, locked bool, err error) {
+	var row dbsqlc.LookRow
+	var ahead []dbsqlc.ShortQueueRow
+	var down []dbsqlc.DownModelsRow
+	batch := &pgx.Batch{}
+	batch.BeginTx(pgx.TxOptions{})
+	batch.Queue(dbsqlc.Look, turnkeeper.MaxWaiting).Query(func(rows pgx.Rows) (err error) {
+		row, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[dbsqlc.LookRow])
+		return err
+	})
+	batch.Queue(dbsqlc.ShortQueue, turnkeeper.MaxWaiting).Query(func(rows pgx.Rows) (err error) {
+		ahead, err = pgx.CollectRows(rows, pgx.RowToStructByPos[dbsqlc.ShortQueueRow])
+		return err
+	})
+	batch.Queue(dbsqlc.DownModels).Query(func(rows pgx.Rows) (err error) {
+		down, err = pgx.CollectRows(rows, pgx.RowToStructByPos[dbsqlc.DownModelsRow])
+		return err
+	})
+	results := t.conn.SendBatch(ctx, batch)
+	t.tx = results.Tx()
+	t.q = dbsqlc.New(t.tx)
+	if err := results.Close(); err != nil {
+		return turnkeeper.Situation{}, false, pg.Translate(err)
+	}
+	if row.Waiting < turnkeeper.MaxWaiting {
+		t.ahead = dbrow.Map(ahead, func(r dbsqlc.ShortQueueRow) turnkeeper.Ready { return readyOf(dbsqlc.ReadyMessagesRow(r)) })
+	}
+	return turnkeeper.Situation{
+		Now: row.Now, Paused: row.Paused, PollInterval: dbrow.OrZero(row.PollInterval), MaxDispatches: int(dbrow.OrZero(row.MaxDispatchesPerTick)),
+		Timeline: row.CurrentTimeline, SeenTimeline: row.Timeline, Restarted: row.Restarted, LastTickAt: dbrow.OrZero(row.LastTickAt),
+		HoldUntil: dbrow.OrZero(row.HoldUntil), HoldReason: row.HoldReason, NewestGrant: row.NewestGrant,
+		Lost: row.Lost, Slots: row.Slots, Calls: row.Calls, Spawns: row.Spawns, Queued: row.Queued, Lanes: row.Lanes, Room: int(row.Room), Waiting: int(row.Waiting),
+		Down: dbrow.Map(down, dbrow.DownModel),
+	}, row.Locked, nil
+}
+
+// Note puts the tick on record.
+func (t *Tick) Note(ctx context.Context, now time.Time, timeline string) error {
+	return t.last.Queries().NoteTick(ctx, now, timeline)
+}
+
+// CountSilence makes the silence of workers count from then on.
+func (t *Tick) CountSilence(ctx context.Context, since time.Time) error {
+	return pg.Translate(t.q.CountSilence(ctx, since))
+}
+
+// Hold makes all schedulers hold off until then. A zero time ends the hold.
+func (t *Tick) Hold(ctx context.Context, until time.Time, reason string) error {
+	if until.IsZero() {
+		return pg.Translate(errors.Join(t.q.EndHold(ctx), t.q.TryAllModels(ctx)))
+	}
+	return pg.Translate(t.q.HoldOff(ctx, until, reason))
+}
+
+// MoveLanes moves waiting messages out of the lanes that their agents had before.
+func (t *Tick) MoveLanes(ctx context.Context) error {
+	t.ahead = nil
+	return pg.Translate(t.q.MoveLanes(ctx))
+}
+
+// ReadyTurns lists open turns that wait for a lease of a free lane. Those of the held agents
+// are among them only where they are overdue.
+func (t *Tick) ReadyTurns(ctx context.Context, limit int, held []string) ([]turnkeeper.Ready, error) {
+	rows, err := t.q.ReadyTurns(ctx, journal.ClassNewer, dbrow.OrEmpty(held), int32(limit)) //nolint:gosec // small
+	return dbrow.Map(rows, func(r dbsqlc.ReadyTurnsRow) turnkeeper.Ready {
+		return turnkeeper.Ready{
+			TurnID: turnkeeper.TurnID(r.ID), MessageID: turnkeeper.MessageID(r.MessageID), Agent: r.Agent, Conversation: r.Conversation,
+			Lane: turnkeeper.Lane(r.Lane), Trigger: turnkeeper.Trigger(r.Trigger), Attempt: int(r.Attempt),
+			DefinitionHash: r.DefinitionHash, DueAt: r.DueAt, Priority: int(r.Priority), WorkerID: turnkeeper.WorkerID(r.WorkerID),
+			Overdue: r.Overdue,
+		}
+	}), pg.Translate(err)
+}
+
+// ReadyMessages lists the heads of free lanes, but for those of the held agents. Their turns are
+// made by Grant.
+func (t *Tick) ReadyMessages(ctx context.Context, limit int, held []string) ([]turnkeeper.Ready, error) {
+	if t.ahead != nil && len(held) == 0 {
+		ready := t.ahead[:min(limit, len(t.ahead))]
+		t.ahead = nil
+		return ready, nil
+	}
+	rows, err := t.q.ReadyMessages(ctx, int32(limit), dbrow.OrEmpty(held)) //nolint:gosec // small
+	return dbrow.Map(rows, readyOf), pg.Translate(err)
+}
+
+func readyOf(r dbsqlc.ReadyMessagesRow) turnkeeper.Ready {
+	return turnkeeper.Ready{
+		New: true, MessageID: turnkeeper.MessageID(r.MessageID), Agent: r.Agent,
+		Conversation: r.Conversation, Lane: turnkeeper.Lane(r.Lane), Trigger: turnkeeper.Trigger(r.Trigger), Attempt: int(r.Attempt),
+		DefinitionHash: r.DefinitionHash, DueAt: r.DueAt, Priority: int(r.Priority),
+	}
+}
+
+// A Job says which River job rings for a grant.
+type Job struct {
+	Kind, Queue string
+	// QueueOf is the queue that only this worker works. nil: there are none.
+	QueueOf func(turnkeeper.WorkerID) string
+}
+
+func (j Job) queueFor(r turnkeeper.Ready) string {
+	if r.WorkerID == "" || j.QueueOf == nil {
+		return j.Queue
+	}
+	return j.QueueOf(r.WorkerID)
+}
+
+// Grant gives each lane its lease, makes or takes the turn, notes the grant and
+// inserts its job, in one statement that goes with the tick's commit. grants go
+// with ready, index by index. The job's arguments are turn_id and grant_id. The
+// tick is undone when a lane was not free after all.
+func (t *Tick) Grant(ctx context.Context, ready []turnkeeper.Ready, grants []turnkeeper.GrantID, job Job, ttl time.Duration) error {
+	p := dbsqlc.GrantParams{Ttl: ttl, Kind: job.Kind}
+	for i, r := range ready {
+		p.Lanes = append(p.Lanes, string(r.Lane))
+		p.Agents = append(p.Agents, r.Agent)
+		p.GrantIds = append(p.GrantIds, string(grants[i]))
+		p.TurnIds = append(p.TurnIds, int64(r.TurnID))
+		p.MessageIds = append(p.MessageIds, int64(r.MessageID))
+		p.Attempts = append(p.Attempts, int32(r.Attempt)) //nolint:gosec // few
+		p.Conversations = append(p.Conversations, r.Conversation)
+		p.Triggers = append(p.Triggers, string(r.Trigger))
+		p.DefinitionHashes = append(p.DefinitionHashes, r.DefinitionHash)
+		p.IsNew = append(p.IsNew, r.New)
+		p.Queues = append(p.Queues, job.queueFor(r))
+	}
+	if err := t.last.Queries().Grant(ctx, p); err != nil {
+		return err
+	}
+	return t.noteProbes(ctx, ready, grants)
+}
+
+// NextDue returns how long until something comes due that was not due then, at most an hour. It
+// is zero or less for what has come due since.
+func (s *Store) NextDue(ctx context.Context, then time.Time) (time.Duration, error) {
+	seconds, err := s.db.Q.NextDue(ctx, then)
+	return time.Duration(seconds * float64(time.Second)), pg.Translate(err)
+}
+
+// SettleSpawned does what is to be done about sub-agents: it tells parents of those
+// that have ended, gives up those that are overdue, where the clock can be trusted,
+// and cancels those that nobody waits for. It returns how many it did something
+// about.
+func (t *Tick) SettleSpawned(ctx context.Context, timely bool, limit int) (int, error) {
+	t.ahead = nil                                          // what waits may be closed now
+	n, err := t.q.SettleSpawned(ctx, timely, int32(limit)) //nolint:gosec // small
+	return int(n), pg.Translate(err)
+}

@@ -1,0 +1,24 @@
+package dbrow
+
+import (
+	"context"
+	"errors"
+
+	"turnkeeper"
+	"turnkeeper/storage/internal/dbsqlc"
+	"turnkeeper/storage/internal/pg"
+)
+
+// Lineage says who spawned the turn of a message; the zero value: nobody did.
+func Lineage(ctx context.Context, q *dbsqlc.Queries, message turnkeeper.MessageID) (turnkeeper.Lineage, error) {
+	id := int64(message)
+	r, err := q.LineageOf(ctx, &id)
+	if err = pg.Translate(err); errors.Is(err, turnkeeper.ErrNotFound) {
+		return turnkeeper.Lineage{}, nil
+	}
+	return turnkeeper.Lineage{
+		Root: turnkeeper.TurnID(r.Root), Parent: turnkeeper.TurnID(r.Parent), Agents: r.Agents,
+		Call:   turnkeeper.CallKey{Round: int(r.Round), Ordinal: int(r.Ordinal)},
+		Limits: turnkeeper.TreeLimits{MaxDepth: int(r.MaxDepth), MaxAgents: int(r.MaxAgents), Tokens: r.Tokens, Calls: r.Calls},
+	}, err
+}

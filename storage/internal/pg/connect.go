@@ -1,0 +1,155 @@
+package pg
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"go.uber.org/zap"
+
+	"turnkeeper/internal/fault"
+)
+
+// Options say how to connect.
+type Options struct {
+	URL              string        // postgres://… or a keyword/value string
+	MaxConns         int           // of the main pool; 0: 8
+	FinishConns      int           // of the pool for ends of turns; 0: 2
+	StatementTimeout time.Duration // of one statement; 0: 30 s
+	LockTimeout      time.Duration // of waiting for a row; 0: 10 s
+	ConnectTimeout   time.Duration // 0: 10 s
+	Log              *zap.Logger   // nil: none
+	// Mask replaces known secrets in all text of a turn that is stored. nil:
+	// nothing is replaced.
+	Mask func(string) string
+	// Fault is called at labelled points. Only tests set it.
+	Fault fault.Hook
+}
+
+func (o Options) withDefaults() Options {
+	setDefault(&o.MaxConns, 8)
+	setDefault(&o.FinishConns, 2)
+	setDefault(&o.StatementTimeout, 30*time.Second)
+	setDefault(&o.LockTimeout, 10*time.Second)
+	setDefault(&o.ConnectTimeout, 10*time.Second)
+	if o.Log == nil {
+		o.Log = zap.NewNop()
+	}
+	return o
+}
+
+func setDefault[T int | time.Duration](v *T, def T) {
+	if *v == 0 {
+		*v = def
+	}
+}
+
+func connect(ctx context.Context, o Options, resets *resetter, conns int, name string, more map[string]string) (*pgxpool.Pool, error) {
+	cfg, err := pgxpool.ParseConfig(o.URL)
+	if err != nil {
+		// The library's error repeats the URL, password and all.
+		return nil, errUnreadableURL
+	}
+	cfg.MaxConns = int32(min(conns, 1000)) //nolint:gosec // bounded
+	cfg.MaxConnLifetimeJitter = time.Minute
+	cfg.ConnConfig.ConnectTimeout = o.ConnectTimeout
+	cfg.ConnConfig.DialFunc = dialer.DialContext
+	cfg.ConnConfig.Tracer = answerBound{answerWithin(o.StatementTimeout), resets}
+	cfg.PingTimeout = pingWithin
+	params := cfg.ConnConfig.RuntimeParams
+	params["application_name"] = name
+	// A worker that is stopped inside a transaction must not block those that
+	// take its turns over.
+	params["statement_timeout"] = Millis(o.StatementTimeout)
+	params["lock_timeout"] = Millis(o.LockTimeout)
+	params["idle_in_transaction_session_timeout"] = Millis(o.StatementTimeout)
+	// Every statement is short and finds its rows by key: planning each anew for
+	// its parameters would cost more than running it.
+	params["plan_cache_mode"] = "force_generic_plan"
+	maps.Copy(params, byKey)
+	maps.Copy(params, findDead)
+	maps.Copy(params, more)
+	if name == queueName {
+		resets.hold(cfg)
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("the database cannot be reached: %w", PlainConnect(err))
+	}
+	resets.watch(pool)
+	return pool, nil
+}
+
+// byKey keeps plans from depending on statistics. A statement that is planned while a table is new and small would
+// read it through, or hash it, and go on so while it grows: the plan is kept. What is forbidden here looks so dear to
+// the planner that it would compile the statement, too.
+var byKey = map[string]string{"enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off", "jit": "off"}
+
+// WholeTables undoes byKey, for what reads whole tables.
+func WholeTables(set string) (sql string) {
+	for _, name := range slices.Sorted(maps.Keys(byKey)) {
+		sql += "; " + set + " " + name + " = on"
+	}
+	return sql
+}
+
+// findDead has the server find out in half a minute that a client's host is gone.
+var findDead = map[string]string{
+	"tcp_user_timeout": Millis(20 * time.Second), "tcp_keepalives_idle": "10", "tcp_keepalives_interval": "5", "tcp_keepalives_count": "3",
+}
+
+// The brackets keep a mask over errors from taking the form for somebody's password.
+var errUnreadableURL = errors.New("DATABASE_URL cannot be read: look at its port, its sslmode and other parameters; " +
+	"it is written postgres://<user>:<password>@<host>:<port>/<database>")
+
+// Millis is a duration as a setting of Postgres.
+func Millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+
+// PlainConnect says why a connection failed, without the connection string.
+func PlainConnect(err error) error {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
+		if strings.Contains(pg.Message, "unsupported startup parameter") {
+			return fmt.Errorf("%s (SQLSTATE %s): PgBouncer must let it through, see \"When a pooler is between\" in docs/operating.md", pg.Message, pg.Code)
+		}
+		return fmt.Errorf("%s (SQLSTATE %s)", pg.Message, pg.Code)
+	}
+	if op, ok := errors.AsType[*net.OpError](err); ok {
+		return fmt.Errorf("%w: is Postgres running there, and is DATABASE_URL right?", op)
+	}
+	if dns, ok := errors.AsType[*net.DNSError](err); ok {
+		return fmt.Errorf("%w: is the host in DATABASE_URL right?", dns)
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return errors.New("what listens there closed the connection: is it Postgres, is it up, and is DATABASE_URL right?")
+	}
+	if errors.Is(err, context.DeadlineExceeded) || os.IsTimeout(err) {
+		return errors.New("no answer in time: is Postgres running there, and is DATABASE_URL right?")
+	}
+	return err
+}
+
+// ConnectOne opens a connection outside of the pools. limit bounds the connection attempt, and each
+// wait for an answer.
+func ConnectOne(ctx context.Context, url, name string, limit time.Duration) (*pgx.Conn, error) {
+	cfg, err := pgx.ParseConfig(url)
+	if err != nil {
+		return nil, errUnreadableURL
+	}
+	cfg.ConnectTimeout = limit
+	cfg.DialFunc = dialer.DialContext
+	cfg.Tracer = answerBound{limit: limit}
+	cfg.RuntimeParams["application_name"] = name
+	maps.Copy(cfg.RuntimeParams, findDead) // the server must notice soon that the worker's host is gone
+	return pgx.ConnectConfig(ctx, cfg)
+}

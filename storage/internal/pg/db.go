@@ -1,0 +1,85 @@
+// Package pg is what the packages under storage share of the connection to Postgres: the pools and
+// their timeouts, pipelines and transactions, and the translation of errors.
+package pg
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"go.uber.org/zap"
+
+	"turnkeeper/internal/fault"
+	"turnkeeper/storage/internal/dbsqlc"
+)
+
+// A DB is the open connections to one database.
+type DB struct {
+	Pool   *pgxpool.Pool
+	Finish *pgxpool.Pool   // for ends of turns only, so that they never queue behind reads
+	Queue  *pgxpool.Pool   // for River's own statements
+	Q      *dbsqlc.Queries // on Pool
+	Log    *zap.Logger
+	Mask   func(string) string // nil: nothing is masked
+	Fault  fault.Hook
+}
+
+// Open connects. It fails in plain words when the database cannot be reached.
+func Open(ctx context.Context, o Options) (*DB, error) {
+	o = o.withDefaults()
+	db := &DB{Log: o.Log, Mask: o.Mask, Fault: o.Fault}
+	resets := &resetter{log: o.Log, held: map[*pgx.Conn]bool{}}
+	err := cmp.Or( // what is wrong with one is wrong with all
+		db.connect(ctx, &db.Pool, o, resets, o.MaxConns, "turnkeeper", nil),
+		db.connect(ctx, &db.Finish, o, resets, o.FinishConns, "turnkeeper finish", nil),
+		db.connect(ctx, &db.Queue, o, resets, queueConns, queueName, doorbellsOnly),
+	)
+	if err == nil {
+		db.Q = dbsqlc.New(db.Pool)
+		err = db.Ping(ctx)
+	}
+	if err != nil {
+		db.Close()
+		return nil, err
+	}
+	return db, nil
+}
+
+// queueName is the name of River's connections.
+const queueName = "turnkeeper queue"
+
+// queueConns are what River holds and needs at once: a listener, fetches, upkeep.
+const queueConns = 4
+
+// doorbellsOnly lets River's own commits go without waiting for the disk. A
+// server that crashes may forget that a job was fetched and give it out again;
+// the grant belongs to the worker that first wrote under it, so the second
+// fetch does nothing.
+var doorbellsOnly = map[string]string{"synchronous_commit": "off"}
+
+func (*DB) connect(ctx context.Context, to **pgxpool.Pool, o Options, resets *resetter, conns int, name string, more map[string]string) (err error) {
+	*to, err = connect(ctx, o, resets, conns, name, more)
+	return err
+}
+
+// Ping asks the database for a sign of life.
+func (db *DB) Ping(ctx context.Context) error {
+	if err := db.Pool.Ping(ctx); err != nil {
+		return fmt.Errorf("the database cannot be reached: %w", PlainConnect(err))
+	}
+	return nil
+}
+
+// Close ends all connections. It waits for those in use.
+func (db *DB) Close() {
+	for _, pool := range []*pgxpool.Pool{db.Queue, db.Finish, db.Pool} {
+		if pool != nil {
+			pool.Close()
+		}
+	}
+}
+
+// At calls the fault hook.
+func (db *DB) At(ctx context.Context, label string) { fault.At(ctx, db.Fault, label) }

@@ -1,0 +1,577 @@
+package journal_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"turnkeeper"
+	"turnkeeper/internal/testrun"
+	"turnkeeper/storage/grants"
+	"turnkeeper/storage/storagetest"
+)
+
+// openCalls are two turns of the desk that wait for four detached calls each.
+func openCalls(t *testing.T) (h *env, it, other scene) {
+	t.Helper()
+	h = newEnv(t)
+	h.Submit("desk", "it", "x")
+	h.Submit("desk", "other", "x")
+	all := h.Dispatch("worker-1")
+	it, other = scene{h, all[0]}, scene{h, all[1]}
+	it.open()
+	other.open()
+	return h, it, other
+}
+
+const ofCall = " where turn_id = $1 and round = 1 and ordinal = 1"
+
+// TestWhoMayClaim tries to claim a call while one thing is in the way.
+func TestWhoMayClaim(t *testing.T) {
+	testrun.Guard(t)
+	for name, c := range map[string]struct {
+		change  string
+		attempt int
+		tools   []string
+		open    bool // and nothing but the worker is in the way
+	}{
+		"nothing":           {"", 1, []string{"other", "tool"}, true},
+		"the tool":          {"", 1, []string{"Tool", "tools"}, true},
+		"the attempt":       {"", 2, []string{"tool"}, false},
+		"an older attempt":  {"update turnkeeper.detached_calls set attempt = 2" + ofCall, 1, []string{"tool"}, false},
+		"another's claim":   {"update turnkeeper.detached_calls set claim = 'other', worker_id = 'w', claimed_at = now()" + ofCall, 1, []string{"tool"}, false},
+		"its end":           {"update turnkeeper.detached_calls set ended_at = now()" + ofCall, 1, []string{"tool"}, false},
+		"the call's answer": {"update turnkeeper.calls set elsewhere = false" + ofCall + "; update turnkeeper.calls set state = 'failed', ended_at = now()" + ofCall, 1, []string{"tool"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, it, other := openCalls(t)
+			for change := range strings.SplitSeq(c.change, "; ") {
+				if change != "" {
+					h.Exec(change, it.Grant.TurnID)
+				}
+			}
+			ref := it.ref()
+			ref.Attempt = c.attempt
+			if open, err := h.CallIsOpen(t.Context(), ref); err != nil || open != c.open {
+				t.Errorf("open: %t, error %v", open, err)
+			}
+			h.Exec("update turnkeeper.messages set trace_parent = conversation")
+			claim, err := h.Claim(t.Context(), ref, "w", c.tools)
+			if name == "nothing" {
+				if claim.Call.Key != storagetest.Key(1, 1) || claim.Call.Nonce != it.nonce(1, 1) || claim.Turn.Conversation != "it" || claim.TraceParent != "it" {
+					t.Errorf("claimed is %+v", claim)
+				}
+				if err != nil || claim.Limit != time.Hour || claim.Left <= 0 || claim.Left > time.Hour {
+					t.Errorf("%+v, error %v", claim, err)
+				}
+				if n := storagetest.One[int](h, "select count(*) from turnkeeper.detached_calls where claim = $1", claim.Claim); n != 1 {
+					t.Errorf("the claim is on record %d times", n)
+				}
+				claim = other.claimOf(storagetest.Key(2, 2), "w")
+				if claim.Call.Key != storagetest.Key(2, 2) || claim.Call.Nonce != other.nonce(2, 2) || claim.Turn.Conversation != "other" || claim.TraceParent != "other" {
+					t.Errorf("claimed for the other is %+v", claim)
+				}
+				return
+			}
+			if !errors.Is(err, turnkeeper.ErrNotFound) {
+				t.Errorf("error %v", err)
+			}
+			if n := storagetest.One[int](h, "select count(claim) from turnkeeper.detached_calls where worker_id = 'w' and claim <> 'other'"); n != 0 {
+				t.Error("it is claimed")
+			}
+		})
+	}
+	t.Run("its own claim, of which it did not hear", func(t *testing.T) {
+		h, it, _ := openCalls(t)
+		p, url := storagetest.NewProxy(t, h.URL)
+		far := storagetest.Open(t, url)
+		happened := p.CutNext(storagetest.Unanswer, func(sent storagetest.Sent) bool { return sent.Has("name: ClaimCall") })
+		claim, err := far.Claim(t.Context(), it.ref(), "w", []string{"tool"})
+		if err != nil || !done(happened) || claim.Claim == "" {
+			t.Errorf("%+v, error %v", claim, err)
+		}
+	})
+}
+
+// TestWhatHasArrived lists what has arrived for a turn beside what has not, and what has for another.
+func TestWhatHasArrived(t *testing.T) {
+	h, it, other := openCalls(t)
+	for _, s := range []scene{it, other} {
+		r := storagetest.Result(storagetest.Key(1, 1), s.nonce(1, 1), turnkeeper.CallSucceeded, s.nonce(1, 1))
+		if err := h.Arrive(t.Context(), s.claim("w"), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	arrived, err := it.Arrivals(t.Context())
+	if err != nil || len(arrived) != 1 || arrived[0].Key != storagetest.Key(1, 1) || arrived[0].Nonce != it.nonce(1, 1) || arrived[0].Preview != it.nonce(1, 1) {
+		t.Errorf("arrived are %+v, error %v", arrived, err)
+	}
+}
+
+func TestWhichClaimsAreHeld(t *testing.T) {
+	h, it, other := openCalls(t)
+	held, over := it.claim("w"), other.claim("w")
+	if err := h.Arrive(t.Context(), over, storagetest.Result(storagetest.Key(1, 1), other.nonce(1, 1), turnkeeper.CallSucceeded, "ok")); err != nil {
+		t.Fatal(err)
+	}
+	got, err := h.ClaimsHeld(t.Context(), []turnkeeper.ClaimID{held.Claim, over.Claim, "unknown"})
+	if diff := cmp.Diff([]turnkeeper.ClaimID{held.Claim}, got); diff != "" || err != nil {
+		t.Errorf("error %v, held (-want +got):\n%s", err, diff)
+	}
+}
+
+// TestArrivalsThatAreRefused brings a result, and hands a call on, by a claim that misses the call's by one thing.
+func TestArrivalsThatAreRefused(t *testing.T) {
+	testrun.Guard(t)
+	for name, c := range map[string]struct {
+		claim  func(*turnkeeper.ClaimedCall)
+		change string
+	}{
+		"another claim":       {func(c *turnkeeper.ClaimedCall) { c.Claim = "other" }, ""},
+		"an older attempt":    {nil, "update turnkeeper.detached_calls set attempt = 2" + ofCall},
+		"a later attempt":     {func(c *turnkeeper.ClaimedCall) { c.Ref.Attempt = 2 }, ""},
+		"a claim taken back":  {nil, "update turnkeeper.detached_calls set claim = null, worker_id = null, claimed_at = null" + ofCall},
+		"a call that is over": {nil, "update turnkeeper.detached_calls set ended_at = now()" + ofCall},
+		"a result by another": {nil, "update turnkeeper.detached_calls set claim = 'other', delivered = true, ended_at = now()" + ofCall},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, it, _ := openCalls(t)
+			claimed := it.claim("w")
+			if c.claim != nil {
+				c.claim(&claimed)
+			}
+			if c.change != "" {
+				h.Exec(c.change, it.Grant.TurnID)
+			}
+			before := h.Rows()
+			if err := h.HandOn(t.Context(), claimed); !errors.Is(err, turnkeeper.ErrFenced) {
+				t.Errorf("handed on: %v", err)
+			}
+			claimed.Call.Nonce = "none" // so that nothing is kept as late
+			if err := h.Arrive(t.Context(), claimed, storagetest.Result(storagetest.Key(1, 1), "none", turnkeeper.CallSucceeded, "x")); !errors.Is(err, turnkeeper.ErrFenced) {
+				t.Errorf("arrived: %v", err)
+			}
+			for _, row := range storagetest.Changed(before, h.Rows()) {
+				t.Errorf("changed %s", row)
+			}
+		})
+	}
+	for name, change := range map[string]string{
+		"a result that has arrived": "update turnkeeper.awaited_calls set arrived_at = now(), state = 'failed'" + ofCall,
+		"an answer in the journal":  "update turnkeeper.awaited_calls set closed_at = now()" + ofCall,
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, it, _ := openCalls(t)
+			claimed := it.claim("w")
+			h.Exec(change, it.Grant.TurnID)
+			claimed.Call.Nonce = "none"
+			if err := h.Arrive(t.Context(), claimed, storagetest.Result(storagetest.Key(1, 1), "none", turnkeeper.CallSucceeded, "x")); !errors.Is(err, turnkeeper.ErrFenced) {
+				t.Errorf("arrived: %v", err)
+			}
+		})
+	}
+	t.Run("another start", func(t *testing.T) {
+		h, it, _ := openCalls(t)
+		claimed := it.claim("w")
+		h.Exec("update turnkeeper.calls set starts = 5"+ofCall, it.Grant.TurnID)
+		if err := h.HandOn(t.Context(), claimed); !errors.Is(err, turnkeeper.ErrJournalMoved) {
+			t.Errorf("handed on: %v", err)
+		}
+		h.Exec("update turnkeeper.calls set starts = 1, elsewhere = false"+ofCall, it.Grant.TurnID)
+		h.Exec("update turnkeeper.calls set state = 'failed', ended_at = now()"+ofCall, it.Grant.TurnID)
+		if err := h.HandOn(t.Context(), claimed); !errors.Is(err, turnkeeper.ErrJournalMoved) {
+			t.Errorf("handed on after an answer: %v", err)
+		}
+	})
+}
+
+// TestWhatAnArrivalLeaves looks at the job, the turn and the claim after a result, a repeat of it, and a verdict.
+func TestWhatAnArrivalLeaves(t *testing.T) {
+	h, it, other := openCalls(t)
+	claimed := it.claim("w")
+	done := storagetest.Result(storagetest.Key(1, 1), it.nonce(1, 1), turnkeeper.CallSucceeded, "ok")
+	if err := h.Arrive(t.Context(), claimed, done); err != nil {
+		t.Fatal(err)
+	}
+	rows := h.Rows()
+	if err := h.Arrive(t.Context(), claimed, done); err != nil {
+		t.Errorf("a repeat: %v", err)
+	}
+	for _, row := range storagetest.Changed(rows, h.Rows()) {
+		t.Errorf("a repeat changed %s", row)
+	}
+	state := func(s scene) string {
+		return storagetest.One[string](h, `select concat_ws(' ', t.state, j.state, d.delivered, d.ended_at is not null, d.losses, a.state) from turnkeeper.detached_calls d
+			join turnkeeper.river_job j on j.id = d.job_id join turnkeeper.turns t on t.id = d.turn_id join turnkeeper.awaited_calls a using (turn_id, round, ordinal)
+			where turn_id = $1 and round = 1 and ordinal = 1`, s.Grant.TurnID)
+	}
+	if got, want := state(it), "queued completed t t 0 succeeded"; got != want {
+		t.Errorf("after a result: %s, want %s", got, want)
+	}
+	other.giveUp()
+	h.Exec("update turnkeeper.river_job set state = 'discarded', finalized_at = now() where id = (select job_id from turnkeeper.detached_calls"+ofCall+")", other.Grant.TurnID)
+	h.Tick(func(ctx context.Context, tick *grants.Tick) error {
+		return tick.EndCall(ctx, other.lostCall(ctx, tick), turnkeeper.CallResult{Key: storagetest.Key(1, 1), State: turnkeeper.CallUnknown, Shown: "?", Preview: "?"})
+	})
+	if got, want := state(other), "queued discarded f t 0 unknown"; got != want {
+		t.Errorf("after a verdict: %s, want %s", got, want)
+	}
+}
+
+// TestAnArrivalWhileTheTurnRuns leaves the turn to its worker.
+func TestAnArrivalWhileTheTurnRuns(t *testing.T) {
+	h := newEnv(t)
+	d := h.Detached("a", turnkeeper.EffectKeyed)
+	s := scene{h, d}
+	if err := h.Arrive(t.Context(), s.claim("w"), storagetest.Result(storagetest.Key(1, 1), "", turnkeeper.CallSucceeded, "ok")); err != nil {
+		t.Fatal(err)
+	}
+	if state := storagetest.One[string](h, "select state from turnkeeper.turns"); state != "running" {
+		t.Errorf("the turn is %s", state)
+	}
+	if arrived, err := d.Arrivals(t.Context()); err != nil || len(arrived) != 1 {
+		t.Errorf("arrived are %+v, error %v", arrived, err)
+	}
+	d.Write(t, turnkeeper.Entry{Results: []turnkeeper.CallResult{storagetest.Result(storagetest.Key(1, 1), fmt.Sprint("n", d.Grant.TurnID), turnkeeper.CallSucceeded, "ok")}})
+	if arrived, err := d.Arrivals(t.Context()); err != nil || len(arrived) != 0 {
+		t.Errorf("still arrived are %+v, error %v", arrived, err)
+	}
+}
+
+// TestWhichCallsAreLost has one detached call, in each state that it may be in.
+func TestWhichCallsAreLost(t *testing.T) {
+	testrun.Guard(t)
+	const (
+		claimed  = "update turnkeeper.detached_calls set claim = 'c', worker_id = 'w', claimed_at = now(), deadline = now() + interval '1 h'"
+		looked   = "update turnkeeper.detached_calls set look_at = now() - interval '1 s'"
+		jobState = "update turnkeeper.river_job set state = 'STATE', finalized_at = case when 'STATE' in ('completed', 'cancelled', 'discarded') then now() end, scheduled_at = now() where kind = 'DetachedCall'"
+		fetched  = "update turnkeeper.river_job set state = 'running', attempted_at = now(), attempted_by = array['w'] where kind = 'DetachedCall'"
+		silent   = "update turnkeeper.worker_heartbeat set beat_at = now() - interval '1 minute'"
+		stopped  = "update turnkeeper.worker_heartbeat set stopped_at = now()"
+		ended    = "update turnkeeper.detached_calls set ended_at = now()"
+		ahead    = "update turnkeeper.detached_calls set look_at = now() + interval '12 minutes'"
+		jobGone  = "delete from turnkeeper.river_job where kind = 'DetachedCall'"
+	)
+	state := func(s string) string { return strings.ReplaceAll(jobState, "STATE", s) }
+	for name, c := range map[string]struct {
+		changes []string
+		looks   bool // the look says that there may be some
+		want    turnkeeper.CallTrouble
+	}{
+		"it waits":                              {nil, false, ""},
+		"it is run":                             {[]string{claimed}, false, ""},
+		"its worker is silent":                  {[]string{claimed, silent}, true, "lost"},
+		"its worker has stopped":                {[]string{claimed, stopped}, true, "lost"},
+		"its worker is not known":               {[]string{claimed, "delete from turnkeeper.worker_heartbeat"}, false, ""},
+		"its worker gave it up":                 {[]string{claimed, "update turnkeeper.detached_calls set lost_at = now()"}, true, "lost"},
+		"its worker is silent, and it is over":  {[]string{claimed, silent, ended}, false, ""},
+		"it takes too long":                     {[]string{claimed, "update turnkeeper.detached_calls set deadline = now() - interval '31 s'"}, true, "overdue"},
+		"it takes nearly too long":              {[]string{claimed, "update turnkeeper.detached_calls set deadline = now() - interval '1 s'"}, false, ""},
+		"it is looked at":                       {[]string{looked}, true, ""},
+		"it is looked at, and is over":          {[]string{looked, ended}, false, ""},
+		"it is looked at, scheduled":            {[]string{looked, state("scheduled")}, true, ""},
+		"it is looked at, fetched":              {[]string{looked, fetched}, true, ""},
+		"it is looked at, to be retried":        {[]string{looked, state("retryable")}, true, ""},
+		"it is looked at, pending":              {[]string{looked, state("pending")}, true, ""},
+		"it is looked at, its job completed":    {[]string{looked, state("completed")}, true, "unrung"},
+		"it is looked at, its job cancelled":    {[]string{looked, state("cancelled")}, true, "unrung"},
+		"it is looked at, its job gone":         {[]string{looked, "delete from turnkeeper.river_job where kind = 'DetachedCall'"}, true, "unrung"},
+		"it is not looked at, its job gone":     {[]string{"delete from turnkeeper.river_job where kind = 'DetachedCall'"}, false, ""},
+		"it waits too long":                     {[]string{looked, "update turnkeeper.detached_calls set deadline = now()"}, true, "unwanted"},
+		"a look far ahead":                      {[]string{"update turnkeeper.detached_calls set look_at = now() + interval '12 minutes'", state("cancelled")}, true, "unrung"},
+		"a look ahead":                          {[]string{"update turnkeeper.detached_calls set look_at = now() + interval '10 minutes'", state("cancelled")}, false, ""},
+		"a look far ahead, over":                {[]string{"update turnkeeper.detached_calls set look_at = now() + interval '12 minutes'", state("cancelled"), ended}, false, ""},
+		"it is run, and would be looked at":     {[]string{claimed, looked, jobGone}, false, ""},
+		"it is run, and a look is far ahead":    {[]string{claimed, ahead, jobGone}, false, ""},
+		"it is run, its job another's":          {[]string{claimed, fetched, "update turnkeeper.river_job set attempted_by = array['gone'] where kind = 'DetachedCall'"}, false, ""},
+		"it waits too long, not looked at":      {[]string{"update turnkeeper.detached_calls set deadline = now() - interval '1 h'"}, false, ""},
+		"fetched by a live worker":              {[]string{fetched}, false, ""},
+		"fetched by a silent worker":            {[]string{fetched, silent}, true, "unrung"},
+		"fetched by a worker that stopped":      {[]string{fetched, stopped}, true, "unrung"},
+		"fetched long ago":                      {[]string{fetched, "update turnkeeper.river_job set attempted_at = now() - interval '6 minutes' where kind = 'DetachedCall'"}, true, "unrung"},
+		"waiting, as if by a silent worker":     {[]string{fetched, silent, "update turnkeeper.river_job set state = 'available' where kind = 'DetachedCall'"}, false, ""},
+		"in another queue":                      {[]string{fetched, silent, "update turnkeeper.river_job set queue = 'turns' where kind = 'DetachedCall'"}, false, ""},
+		"an older job fetched":                  {[]string{fetched, silent, "update turnkeeper.detached_calls set job_id = job_id + 1000"}, false, ""},
+		"a job of another turn fetched":         {[]string{fetched, silent, "update turnkeeper.river_job set args = args || '{\"turn_id\": 999}' where kind = 'DetachedCall'"}, false, ""},
+		"a job of another round fetched":        {[]string{fetched, silent, "update turnkeeper.river_job set args = args || '{\"round\": 9}' where kind = 'DetachedCall'"}, false, ""},
+		"a job of another call fetched":         {[]string{fetched, silent, "update turnkeeper.river_job set args = args || '{\"ordinal\": 9}' where kind = 'DetachedCall'"}, false, ""},
+		"fetched by a silent worker, over":      {[]string{fetched, silent, ended}, false, ""},
+		"fetched by a silent worker, too late":  {[]string{fetched, silent, "update turnkeeper.detached_calls set deadline = now()"}, true, ""},
+		"its worker is silent, its turn closed": {[]string{claimed, silent, "update turnkeeper.turns set state = 'cancelled', stop_reason = 'cancelled', ended_at = now()"}, true, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newEnv(t)
+			d := h.Waiting("a")
+			h.HeartBeat("w", 1, 15*time.Second)
+			h.Exec("insert into turnkeeper.worker_heartbeat (worker_id, host, pid, version, slots, roles, takeover_after, stopped_at) values ('gone', 'h', 1, 'v', 1, '{worker}', '15 s', now())")
+			for _, change := range c.changes {
+				h.Exec(change)
+			}
+			if slices.Contains(c.changes, ended) {
+				h.Waiting("another") // so that there is one that is not
+			}
+			before := storagetest.One[time.Time](h, "select look_at from turnkeeper.detached_calls where turn_id = $1", d.Grant.TurnID)
+			h.Tick(func(ctx context.Context, tick *grants.Tick) error {
+				lost, err := tick.LostCalls(ctx, 10)
+				var got turnkeeper.CallTrouble
+				for _, l := range lost {
+					got += l.Trouble
+					if l.Ref.TurnID != d.Grant.TurnID || l.Name != "tool" || l.Effect != turnkeeper.EffectOnce {
+						t.Errorf("%+v", l)
+					}
+				}
+				if got != c.want {
+					t.Errorf("trouble %q, want %q", got, c.want)
+				}
+				return err
+			})
+			after := storagetest.One[time.Time](h, "select look_at from turnkeeper.detached_calls where turn_id = $1", d.Grant.TurnID)
+			asked := slices.Contains(c.changes, looked) && !slices.Contains(c.changes, ended) && !slices.Contains(c.changes, claimed) || name == "a look far ahead"
+			if after.Equal(before) == asked {
+				t.Errorf("the next look was at %v, and is at %v", before, after)
+			}
+			h.Exec("update turnkeeper.detached_calls set look_at = $2 where turn_id = $1", d.Grant.TurnID, before)
+			if sit, _ := h.Look(); sit.Calls != c.looks {
+				t.Errorf("a look says %t, want %t", sit.Calls, c.looks)
+			}
+		})
+	}
+}
+
+// TestWhatAWorkerGivesBackOfCalls has one detached call, and one thing that keeps it from being given back.
+func TestWhatAWorkerGivesBackOfCalls(t *testing.T) {
+	testrun.Guard(t)
+	const (
+		claimed = "update turnkeeper.detached_calls set claim = 'c', worker_id = 'w', claimed_at = now() - interval '1 minute'"
+		fetched = "update turnkeeper.river_job set state = 'running', attempt = 1, attempted_at = now() - interval '1 minute', attempted_by = array['w'] where kind = 'DetachedCall'"
+	)
+	for name, c := range map[string]struct {
+		changes      []string
+		jobs, claims int
+		working      bool
+	}{
+		"fetched":                   {[]string{fetched}, 1, 0, false},
+		"fetched, worked":           {[]string{fetched}, 0, 0, true},
+		"fetched by another":        {[]string{fetched, "update turnkeeper.river_job set attempted_by = array['w', 'x'] where kind = 'DetachedCall'"}, 0, 0, false},
+		"fetched just now":          {[]string{fetched, "update turnkeeper.river_job set attempted_at = now() where kind = 'DetachedCall'"}, 0, 0, false},
+		"not fetched":               {[]string{fetched, "update turnkeeper.river_job set state = 'available' where kind = 'DetachedCall'"}, 0, 0, false},
+		"in another queue":          {[]string{fetched, "update turnkeeper.river_job set queue = 'turns' where kind = 'DetachedCall'"}, 0, 0, false},
+		"claimed":                   {[]string{claimed}, 0, 1, false},
+		"claimed, run":              {[]string{claimed}, 0, 0, true},
+		"claimed by another":        {[]string{claimed, "update turnkeeper.detached_calls set worker_id = 'x'"}, 0, 0, false},
+		"claimed just now":          {[]string{claimed, "update turnkeeper.detached_calls set claimed_at = now()"}, 0, 0, false},
+		"claimed, over":             {[]string{claimed, "update turnkeeper.detached_calls set ended_at = now()"}, 0, 0, false},
+		"claimed, given up already": {[]string{claimed, "update turnkeeper.detached_calls set lost_at = now()"}, 0, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newEnv(t)
+			h.Waiting("a")
+			for _, change := range c.changes {
+				h.Exec(change)
+			}
+			var working []turnkeeper.JobID
+			var running []turnkeeper.ClaimID
+			if c.working {
+				working = append(working, storagetest.One[turnkeeper.JobID](h, "select job_id from turnkeeper.detached_calls"))
+				running = append(running, "c")
+			}
+			got, err := h.GiveBackCalls(t.Context(), "w", 10*time.Second, working, running)
+			if err != nil || got.Jobs != c.jobs || got.Grants != c.claims {
+				t.Errorf("%+v, error %v; want %d jobs, %d claims", got, err, c.jobs, c.claims)
+			}
+		})
+	}
+}
+
+// TestWhoIsToldOfACall does one thing after the other to the calls of two turns that wait. The scheduler is told once
+// that a turn goes on; workers are told of a run that is to stop, and of a new one.
+func TestWhoIsToldOfACall(t *testing.T) {
+	h, it, other := openCalls(t)
+	arrive := func(s scene, k turnkeeper.CallKey) func() {
+		return func() {
+			s.must(s.Arrive(t.Context(), s.claimOf(k, "w"), storagetest.Result(k, s.nonce(k.Round, k.Ordinal), turnkeeper.CallSucceeded, "ok")))
+		}
+	}
+	settle := func(s scene) func() {
+		return func() {
+			h.Tick(func(ctx context.Context, tick *grants.Tick) error {
+				return tick.SettleCalls(ctx, s.Grant.TurnID, "may have happened", "may have run", "was not run", "")
+			})
+		}
+	}
+	end := func(ctx context.Context, tick *grants.Tick) error {
+		return tick.EndCall(ctx, turnkeeper.LostCall{Ref: other.ref()}, turnkeeper.CallResult{Key: storagetest.Key(1, 1), State: turnkeeper.CallUnknown, Shown: "?", Preview: "?"})
+	}
+	again := func(ctx context.Context, tick *grants.Tick) error {
+		return tick.RunAgain(ctx, turnkeeper.LostCall{Ref: turnkeeper.CallRef{TurnID: other.Grant.TurnID, Key: storagetest.Key(1, 2), Attempt: 1}})
+	}
+	for _, c := range []struct {
+		name, want string
+		do         func()
+	}{
+		{"a result", "inbox", arrive(it, storagetest.Key(1, 1))},
+		{"a result for a turn that goes on already", "", arrive(it, storagetest.Key(1, 2))},
+		{"a run that never began", "river_insert", func() { h.Tick(again) }},
+		{"a call handed on", "calls river_insert", func() { it.must(h.HandOn(t.Context(), other.claimOf(storagetest.Key(1, 2), "w"))) }},
+		{"a verdict", "calls inbox", func() { h.Tick(end) }},
+		{"a third result", "", arrive(it, storagetest.Key(2, 1))},
+		{"the last result", "", arrive(it, storagetest.Key(2, 2))},
+		{"the end of a turn whose results have arrived", "", settle(it)},
+		{"the end of a turn whose calls are open", "calls", settle(other)},
+	} {
+		if got := strings.Join(h.Heard(c.do), " "); got != c.want {
+			t.Errorf("%s: it rings %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+// TestACallIsMovedUnderTheLockOfItsTurn has the row of a turn locked: what is done to its calls waits, and has locked
+// nothing of them before. What is done to those of another turn does not wait.
+func TestACallIsMovedUnderTheLockOfItsTurn(t *testing.T) {
+	h, it, other := openCalls(t)
+	for name, c := range map[string]struct {
+		key turnkeeper.CallKey
+		do  func(context.Context, *storagetest.DB, turnkeeper.ClaimedCall) error
+	}{
+		"a result": {storagetest.Key(1, 1), func(ctx context.Context, s *storagetest.DB, c turnkeeper.ClaimedCall) error {
+			return s.Arrive(ctx, c, storagetest.Result(c.Ref.Key, c.Call.Nonce, turnkeeper.CallSucceeded, "ok"))
+		}},
+		"a call handed on": {storagetest.Key(1, 2), func(ctx context.Context, s *storagetest.DB, c turnkeeper.ClaimedCall) error { return s.HandOn(ctx, c) }},
+	} {
+		for _, others := range []bool{true, false} {
+			s := it
+			if others {
+				s = other
+			}
+			claimed := s.claimOf(c.key, "w")
+			do := func(ctx context.Context, far *storagetest.DB) error { return c.do(ctx, far, claimed) }
+			free := func() {
+				if n := storagetest.One[int](h, "select count(*) from (select from turnkeeper.detached_calls where turn_id = $1 for update skip locked) d", s.Grant.TurnID); n != 4 {
+					t.Errorf("%s: %d of 4 calls are not locked while it waits", name, n)
+				}
+			}
+			if waits := h.WaitsBehind(free, do, "select from turnkeeper.turns where id = $1 for update", it.Grant.TurnID); waits == others {
+				t.Errorf("%s of another turn: %t; it waits: %t", name, others, waits)
+			}
+		}
+	}
+}
+
+// TestJobsOfCallsThatAreOver moves calls whose jobs River has ended: these stay as they are. One that has not ended is.
+func TestJobsOfCallsThatAreOver(t *testing.T) {
+	h := newEnv(t)
+	keys := []turnkeeper.CallKey{storagetest.Key(1, 1), storagetest.Key(1, 2), storagetest.Key(2, 1), storagetest.Key(2, 2)}
+	states := []string{"completed", "cancelled", "discarded", "running"}
+	for name, c := range map[string]struct {
+		want string // of the job that is not over
+		do   func(context.Context, turnkeeper.ClaimedCall) error
+	}{
+		"results": {"completed", func(ctx context.Context, c turnkeeper.ClaimedCall) error {
+			return h.Arrive(ctx, c, storagetest.Result(c.Ref.Key, c.Call.Nonce, turnkeeper.CallSucceeded, "ok"))
+		}},
+		"handed on": {"cancelled", h.HandOn},
+		"verdicts": {"cancelled", func(_ context.Context, c turnkeeper.ClaimedCall) error {
+			h.Tick(func(ctx context.Context, tick *grants.Tick) error {
+				return tick.EndCall(ctx, turnkeeper.LostCall{Ref: c.Ref}, turnkeeper.CallResult{Key: c.Ref.Key, State: turnkeeper.CallUnknown, Shown: "?", Preview: "?"})
+			})
+			return nil
+		}},
+		"answered": {"cancelled", func(ctx context.Context, c turnkeeper.ClaimedCall) error {
+			_, err := h.Pool().Exec(ctx, "update turnkeeper.calls set state = 'cancelled', ended_at = clock_timestamp() where turn_id = $1 and round = $2 and ordinal = $3",
+				c.Ref.TurnID, c.Ref.Key.Round, c.Ref.Key.Ordinal)
+			return err
+		}},
+	} {
+		h.Submit("desk", name, "x")
+		var s scene
+		for _, d := range h.Dispatch("worker-1") {
+			if d.Record.Turn.Conversation == name { // and not that of a result that has arrived
+				s = scene{h, d}
+			}
+		}
+		s.open()
+		for i, k := range keys {
+			claimed := s.claimOf(k, "w")
+			job := storagetest.One[turnkeeper.JobID](h, "select job_id from turnkeeper.detached_calls where claim = $1", claimed.Claim)
+			h.Exec(`update turnkeeper.river_job set state = $2::turnkeeper.river_job_state, finalized_at = case when $2 <> 'running' then timestamptz '2026-01-01' end
+				where id = $1`, job, states[i])
+			s.must(c.do(t.Context(), claimed))
+			want := states[i] + " at its time"
+			if states[i] == "running" {
+				want = c.want + " now"
+			}
+			got := storagetest.One[string](h, "select state::text || case when finalized_at = timestamptz '2026-01-01' then ' at its time' else ' now' end from turnkeeper.river_job where id = $1", job)
+			if got != want {
+				t.Errorf("%s: a job that was %s is %s, want %s", name, states[i], got, want)
+			}
+		}
+	}
+}
+
+// TestWhatATurnLeavesOfItsArrivals closes a turn without its worker while results lie there for it: they become the answers of
+// calls that have none. What has an answer keeps it, and so does what is awaited by another turn.
+func TestWhatATurnLeavesOfItsArrivals(t *testing.T) {
+	const unknown, had = "may have happened", "cancelled: the turn ended before this call had"
+	for name, c := range map[string]struct {
+		closes func(scene)
+		open   []turnkeeper.ToolCall // 1.2, of no effect, and 2.1
+		want   string
+	}{
+		"its worker is lost": {
+			func(s scene) {
+				s.Tick(func(ctx context.Context, tick *grants.Tick) error {
+					return tick.SettleCalls(ctx, s.Grant.TurnID, unknown, "may have run", "was not run", "")
+				})
+			},
+			[]turnkeeper.ToolCall{{State: turnkeeper.CallUnknown, Preview: unknown}, {State: turnkeeper.CallUnknown, Preview: unknown}},
+			"awaited 1.1, awaited 1.2, call 1.1, call 1.2, call 2.1, detached 1.2, job 1.2",
+		},
+		"it is cancelled": {
+			func(s scene) {
+				_, err := s.CancelTurn(s.T.Context(), s.Grant.TurnID, "")
+				s.must(err)
+			},
+			[]turnkeeper.ToolCall{{State: turnkeeper.CallCancelled, Preview: had + "."}, {State: turnkeeper.CallCancelled, Preview: had + ". It may or may not have happened."}},
+			"awaited 1.1, awaited 1.2, call 1.1, call 1.2, call 2.1, cancellation, detached 1.2, event 2, job 1.2, message, reply, turn",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, it, other := openCalls(t)
+			for _, s := range []scene{it, other} {
+				s.must(h.Arrive(t.Context(), s.claim("w"), storagetest.Result(storagetest.Key(1, 1), s.nonce(1, 1), turnkeeper.CallSucceeded, "arrived")))
+			}
+			h.Exec("update turnkeeper.calls set effect = 'none' where turn_id = $1 and round = 1 and ordinal = 2", it.Grant.TurnID)
+			const ofThird = " where turn_id = $1 and round = 2 and ordinal = 1"
+			h.Exec("update turnkeeper.awaited_calls set arrived_at = opened_at, closed_at = opened_at, state = 'failed'"+ofThird, it.Grant.TurnID)
+			h.Exec("update turnkeeper.detached_calls set ended_at = timestamptz '2026-01-01'"+ofThird, it.Grant.TurnID)
+			const ofLast = " where turn_id = $1 and round = 2 and ordinal = 2"
+			h.Exec("update turnkeeper.awaited_calls set arrived_at = clock_timestamp(), state = 'succeeded'"+ofLast, it.Grant.TurnID)
+			h.Exec("update turnkeeper.calls set elsewhere = false"+ofLast, it.Grant.TurnID) // so that its answer leaves what is awaited
+			h.Exec("update turnkeeper.calls set state = 'failed', ended_at = clock_timestamp()"+ofLast, it.Grant.TurnID)
+			before := h.Rows()
+			c.closes(it)
+			for k, want := range map[turnkeeper.CallKey]turnkeeper.ToolCall{
+				storagetest.Key(1, 1): {State: turnkeeper.CallSucceeded, Preview: "arrived"}, storagetest.Key(1, 2): c.open[0],
+				storagetest.Key(2, 1): c.open[1], storagetest.Key(2, 2): {State: turnkeeper.CallFailed, Preview: "handle"},
+			} {
+				if c := h.Call(it.Grant.TurnID, k); c.State != want.State || c.Preview != want.Preview {
+					t.Errorf("call %s is %s, %q; want %s, %q", k, c.State, c.Preview, want.State, want.Preview)
+				}
+			}
+			var got []string
+			for _, name := range storagetest.Changed(before, h.Rows()) {
+				got = append(got, it.short(name))
+			}
+			slices.Sort(got)
+			if diff := cmp.Diff(strings.Split(c.want, ", "), got); diff != "" {
+				t.Errorf("rows changed (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,160 @@
+package journal_test
+
+import (
+	"errors"
+	"sync"
+	"testing"
+
+	"turnkeeper"
+	"turnkeeper/internal/testrun"
+	"turnkeeper/storage/journal"
+	"turnkeeper/storage/storagetest"
+)
+
+// planned is an entry with the plan and the start of one call of effect once.
+func planned(arguments, nonce string) turnkeeper.Entry {
+	r := storagetest.Round(1, turnkeeper.EffectOnce)
+	r.Calls[0].Arguments = arguments
+	return turnkeeper.Entry{Round: r, Starts: []turnkeeper.CallStart{storagetest.Start(storagetest.Key(1, 1), nonce, 1, turnkeeper.EffectOnce)}}
+}
+
+// between has the writer's next write, which is cut in this way, followed by what
+// somebody else does, before the writer can read back.
+func between(p *storagetest.Proxy, what storagetest.Cut, others func()) {
+	var once sync.Once
+	cut := false
+	p.Plan(func(sent storagetest.Sent) storagetest.Cut {
+		decision := storagetest.Pass
+		switch {
+		case sent.Has("name: Step") && !cut:
+			cut = true
+			decision = what
+		case sent.Has("name: ReadBack"):
+			once.Do(others)
+		}
+		return decision
+	})
+}
+
+// The journal has one entry more than the writer knew, as if it had written: but
+// somebody else has.
+func TestAnothersWriteIsNotTakenForOnesOwn(t *testing.T) {
+	for name, c := range map[string]struct {
+		worker turnkeeper.WorkerID
+		want   error
+	}{
+		"of the same worker": {"worker-1", turnkeeper.ErrJournalMoved},
+		"of another worker":  {"worker-2", turnkeeper.ErrFenced},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, p, d := overProxy(t)
+			between(p, storagetest.Lose, func() {
+				other := d.Grant
+				other.WorkerID = c.worker
+				h.Exec("update turnkeeper.turns set worker_id = $1", c.worker) // as if nothing had bound the grant
+				if err := h.Writer(d.Record, other).Append(t.Context(), planned(`{"sum":2}`, "other"), journal.Ending{}); err != nil {
+					t.Error(err)
+				}
+			})
+			if err := d.Append(t.Context(), planned(`{"sum":1}`, "own"), journal.Ending{}); !errors.Is(err, c.want) {
+				t.Errorf("the lost write: %v, want %v", err, c.want)
+			}
+			call := h.Call(d.Grant.TurnID, storagetest.Key(1, 1))
+			if call.Arguments != `{"sum":2}` || call.Nonce != "other" || call.Starts != 1 {
+				t.Errorf("the call is %+v", call)
+			}
+		})
+	}
+}
+
+// A write whose answer was lost is its writer's only while the grant is.
+func TestLostAnswerAndATakeOver(t *testing.T) {
+	testrun.Guard(t)
+	handedBack := turnkeeper.Entry{Outcome: &turnkeeper.Outcome{State: turnkeeper.TurnQueued}}
+	for name, c := range map[string]struct {
+		entry  turnkeeper.Entry
+		others func(*env, *storagetest.Dispatch)
+		want   error
+	}{
+		"a start, and the turn is queued": {planned("{}", "n"), func(h *env, d *storagetest.Dispatch) { h.Lose(d) }, turnkeeper.ErrFenced},
+		"a start, and the turn is another's": {
+			planned("{}", "n"), func(h *env, d *storagetest.Dispatch) { h.Again(d, "worker-2") }, turnkeeper.ErrFenced,
+		},
+		"a start, and another has written": {planned("{}", "n"), func(h *env, d *storagetest.Dispatch) {
+			h.Again(d, "worker-2").Write(h.T.(*testing.T), turnkeeper.Entry{Verdicts: []turnkeeper.CallResult{
+				{Key: storagetest.Key(1, 1), State: turnkeeper.CallUnknown, Shown: "?"},
+			}})
+		}, turnkeeper.ErrFenced},
+		"an end": {turnkeeper.Entry{Outcome: storagetest.Succeeded("done")}, func(*env, *storagetest.Dispatch) {}, nil},
+		"an end, and the turn is another's": {
+			handedBack, func(h *env, _ *storagetest.Dispatch) { h.Dispatch("worker-2") }, nil,
+		},
+		"an end, and another has written": {handedBack, func(h *env, _ *storagetest.Dispatch) {
+			h.Dispatch("worker-2")[0].Write(h.T.(*testing.T), turnkeeper.Entry{Round: storagetest.Round(1)})
+		}, turnkeeper.ErrFenced},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, p, d := overProxy(t)
+			h.T = t
+			between(p, storagetest.Unanswer, func() { c.others(h, d) })
+			if err := d.Append(t.Context(), c.entry, journal.Ending{Log: "handed_back", Message: turnkeeper.MessageAnswered}); !errors.Is(err, c.want) {
+				t.Errorf("the write whose answer was lost: %v, want %v", err, c.want)
+			}
+			if n := storagetest.One[int](h, "select count(*) from turnkeeper.call_starts"); n != len(c.entry.Starts) {
+				t.Errorf("%d starts are on record", n)
+			}
+		})
+	}
+}
+
+// A second worker is given the job while the first does not know whether its write
+// was done.
+func TestLostAnswerAndADoubleDelivery(t *testing.T) {
+	testrun.Guard(t)
+	for name, what := range cuts {
+		t.Run(name, func(t *testing.T) {
+			h, p, d := overProxy(t)
+			between(p, what, func() {
+				h.FetchJob(d.Grant.JobID, "worker-2")
+				if _, err := h.BindGrant(t.Context(), d.Grant.TurnID, d.Grant.GrantID, "worker-2"); !errors.Is(err, turnkeeper.ErrFenced) {
+					t.Errorf("the second worker: %v", err)
+				}
+				other := d.Grant
+				other.WorkerID = "worker-2"
+				if err := h.Writer(d.Record, other).Append(t.Context(), planned(`{"sum":2}`, "other"), journal.Ending{}); !errors.Is(err, turnkeeper.ErrFenced) {
+					t.Errorf("the second worker's write: %v", err)
+				}
+			})
+			d.Write(t, planned(`{"sum":1}`, "own"))
+			call := h.Call(d.Grant.TurnID, storagetest.Key(1, 1))
+			if call.Arguments != `{"sum":1}` || call.Nonce != "own" || call.Starts != 1 {
+				t.Errorf("the call is %+v", call)
+			}
+			d.Write(t, turnkeeper.Entry{Results: []turnkeeper.CallResult{storagetest.Result(storagetest.Key(1, 1), "own", turnkeeper.CallSucceeded, "ok")}})
+			d.Finish(t, "done")
+		})
+	}
+}
+
+func TestLostAnswerOfABinding(t *testing.T) {
+	testrun.Guard(t)
+	for name, what := range cuts {
+		t.Run(name, func(t *testing.T) {
+			h := newEnv(t)
+			p, url := storagetest.NewProxy(t, h.URL)
+			far := storagetest.Open(t, url)
+			h.Submit("clerk", "", "x")
+			d := h.Dispatch("")[0]
+			happened := p.CutNext(what, func(sent storagetest.Sent) bool { return sent.Has("name: BindGrant") && sent.Executes() })
+			if _, err := far.BindGrant(t.Context(), d.Grant.TurnID, d.Grant.GrantID, "worker-1"); err != nil {
+				t.Fatal(err)
+			}
+			if !done(happened) {
+				t.Error("nothing was cut")
+			}
+			if worker := storagetest.One[string](h, "select worker_id from turnkeeper.turns"); worker != "worker-1" {
+				t.Errorf("the grant is bound to %q", worker)
+			}
+		})
+	}
+}

@@ -1,0 +1,30 @@
+package journal
+
+import (
+	"context"
+
+	"turnkeeper"
+	"turnkeeper/internal/commit"
+	"turnkeeper/storage/internal/dbrow"
+	"turnkeeper/storage/internal/dbsqlc"
+	"turnkeeper/storage/internal/pg"
+)
+
+// write makes a write to the journal, once.
+func (w *Writer) write(ctx context.Context, write commit.Write) error {
+	return w.journal.Write(ctx, commit.Database{
+		Uncertain: pg.Uncertain,
+		KeyTaken:  pg.KeyTaken,
+		ReadBack: func(ctx context.Context) (commit.Row, error) {
+			row, err := w.store.db.Q.ReadBack(ctx, int64(w.grant.TurnID))
+			return lastWriteOf(row), pg.Translate(err)
+		},
+	}, write)
+}
+
+func lastWriteOf(r dbsqlc.ReadBackRow) commit.Row {
+	return commit.Row{
+		Token: r.Token, GrantID: turnkeeper.GrantID(dbrow.OrZero(r.GrantID)), WorkerID: turnkeeper.WorkerID(dbrow.OrZero(r.WorkerID)),
+		State: turnkeeper.TurnState(r.State), Entries: r.Entries, LastWrite: dbrow.OrZero(r.WriteID),
+	}
+}

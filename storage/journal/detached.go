@@ -1,0 +1,149 @@
+package journal
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"slices"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/storage/internal/dbrow"
+	"turnkeeper/storage/internal/dbsqlc"
+	"turnkeeper/storage/internal/pg"
+)
+
+// queueDetached sends the starts of detached calls to where they run.
+func (w *Writer) queueDetached(ctx context.Context, q *dbsqlc.Queries, starts []turnkeeper.CallStart) error {
+	p := dbsqlc.DetachCallsParams{Turn: int64(w.grant.TurnID), Wait: turnkeeper.MaxDetachedWait}
+	for _, s := range starts {
+		if s.Detached == 0 {
+			continue
+		}
+		p.Rounds = append(p.Rounds, int32(s.Key.Round))       //nolint:gosec // few
+		p.Ordinals = append(p.Ordinals, int32(s.Key.Ordinal)) //nolint:gosec // few
+		p.Nonces = append(p.Nonces, s.Nonce)
+		p.Limits = append(p.Limits, s.Detached)
+	}
+	if len(p.Rounds) == 0 {
+		return nil
+	}
+	return q.DetachCalls(ctx, p)
+}
+
+// Arrivals are the results of calls that are open elsewhere which have arrived
+// and are not in the journal yet. It waits for a database that is away until ctx
+// ends.
+func (w *Writer) Arrivals(ctx context.Context) (arrived []turnkeeper.CallResult, err error) {
+	err = pg.Patiently(ctx, func() error {
+		rows, err := w.store.db.Q.Arrivals(ctx, int64(w.grant.TurnID))
+		arrived = dbrow.Map(rows, func(r dbsqlc.ArrivalsRow) turnkeeper.CallResult {
+			return turnkeeper.CallResult{
+				Key: turnkeeper.CallKey{Round: int(r.Round), Ordinal: int(r.Ordinal)}, Nonce: r.Nonce, State: turnkeeper.CallState(r.State),
+				Preview: r.Preview, Duration: time.Duration(r.DurationMs) * time.Millisecond, OutputID: turnkeeper.OutputID(r.OutputID),
+			}
+		})
+		if err == nil && slices.ContainsFunc(rows, func(r dbsqlc.ArrivalsRow) bool { return r.Spawned }) {
+			err = w.spawnEnds(ctx, arrived)
+		}
+		return pg.Translate(err)
+	})
+	return arrived, err
+}
+
+// Claim takes a detached call for one run by the worker, which has the tools. It
+// waits for a database that is away until ctx ends. ErrNotFound: somebody else
+// runs it, it is over, or the worker lacks the tool; CallIsOpen tells.
+func (s *Store) Claim(ctx context.Context, ref turnkeeper.CallRef, worker turnkeeper.WorkerID, tools []string) (turnkeeper.ClaimedCall, error) {
+	claim := rand.Text()
+	var row dbsqlc.ClaimCallRow
+	err := pg.Patiently(ctx, func() (err error) {
+		row, err = s.db.Q.ClaimCall(ctx, dbsqlc.ClaimCallParams{
+			Claim: claim, Worker: string(worker), Tools: tools, TurnID: int64(ref.TurnID),
+			Round: int32(ref.Key.Round), Ordinal: int32(ref.Key.Ordinal), Attempt: int32(ref.Attempt), //nolint:gosec // few
+		})
+		return pg.Translate(err)
+	})
+	return turnkeeper.ClaimedCall{
+		Ref: ref, Claim: turnkeeper.ClaimID(claim), Call: dbrow.Call(row.TurnkeeperCall), Limit: row.TimeLimit, Left: dbrow.Micros(row.LeftUs),
+		Turn:        turnkeeper.Turn{ID: ref.TurnID, Agent: row.Agent, Conversation: row.Conversation, CreatedAt: row.CreatedAt},
+		TraceParent: dbrow.OrZero(row.TraceParent),
+	}, err
+}
+
+// CallIsOpen says that this attempt of a detached call waits for a worker.
+func (s *Store) CallIsOpen(ctx context.Context, ref turnkeeper.CallRef) (open bool, err error) {
+	err = pg.Patiently(ctx, func() (err error) {
+		open, err = s.db.Q.CallIsOpen(ctx, int64(ref.TurnID), int32(ref.Key.Round), int32(ref.Key.Ordinal), int32(ref.Attempt)) //nolint:gosec // few
+		return pg.Translate(err)
+	})
+	return open, err
+}
+
+// ClaimsHeld are those of the claims that still stand: their calls are awaited,
+// and nobody else may run them.
+func (s *Store) ClaimsHeld(ctx context.Context, claims []turnkeeper.ClaimID) ([]turnkeeper.ClaimID, error) {
+	held, err := s.db.Q.ClaimsHeld(ctx, dbrow.Texts(claims))
+	return dbrow.Map(held, func(c string) turnkeeper.ClaimID { return turnkeeper.ClaimID(c) }), pg.Translate(err)
+}
+
+// Arrive brings the result of a claimed call, and has its turn go on if that
+// waits. ErrFenced: the claim is void; the result is then kept beside what the
+// call has ended with. It waits for a database that is away until ctx ends.
+func (s *Store) Arrive(ctx context.Context, c turnkeeper.ClaimedCall, r turnkeeper.CallResult) error {
+	err := pg.Patiently(ctx, func() error {
+		p := &pg.Pipeline{}
+		if err := s.EndCall(ctx, p.Queries(), c.Ref, string(c.Claim), r); err != nil {
+			return err
+		}
+		err := p.Send(ctx, s.db.Pool, func() { s.db.At(ctx, PointArriveSent) })
+		if pg.KeyTaken(err) { // the output is there: it was done, and not answered, or it is another's
+			delivered, asked := s.db.Q.ClaimDelivered(ctx, int64(c.Ref.TurnID), int32(c.Ref.Key.Round), int32(c.Ref.Key.Ordinal), string(c.Claim)) //nolint:gosec // few
+			if asked != nil || delivered {
+				return pg.Translate(asked)
+			}
+		}
+		return err
+	})
+	if errors.Is(err, turnkeeper.ErrFenced) {
+		r.Nonce, r.Shown = c.Call.Nonce, lateText(r)
+		_ = s.keepLate(ctx, c.Ref.TurnID, r) // it changes nothing, and its loss neither
+	}
+	return err
+}
+
+// lateText is what is kept of a result that came too late.
+func lateText(r turnkeeper.CallResult) string {
+	if r.Output != nil && r.Output.Text != "" {
+		return r.Output.Text
+	}
+	return r.Preview
+}
+
+// EndCall queues or sends the result of an attempt at a detached call, and what the result stores.
+// claim is the claim that it is of; empty: whoever has it.
+func (s *Store) EndCall(ctx context.Context, q *dbsqlc.Queries, ref turnkeeper.CallRef, claim string, r turnkeeper.CallResult) error {
+
+	p := dbsqlc.EndDetachedParams{
+		Turn: int64(ref.TurnID), Round: int32(ref.Key.Round), Ordinal: int32(ref.Key.Ordinal), Attempt: int32(ref.Attempt), //nolint:gosec // few
+		Claim: claim, State: string(r.State), Preview: s.db.Clean(r.Preview), Duration: max(r.Duration.Milliseconds(), 0), Output: string(r.OutputID),
+	}
+	if r.Output != nil {
+		p.Output = string(r.Output.ID)
+	}
+	return errors.Join(q.EndDetached(ctx, p), s.queueOutputs(ctx, q, turnkeeper.Grant{TurnID: ref.TurnID}, []turnkeeper.CallResult{r}))
+}
+
+// HandOn gives a claimed call back, to be run again from its beginning. No loss is
+// counted. ErrFenced: the claim is void.
+func (s *Store) HandOn(ctx context.Context, c turnkeeper.ClaimedCall) error {
+	return s.RunAgain(ctx, s.db.Q, c.Ref, string(c.Claim), false)
+}
+
+// RunAgain has a detached call run again. claim is as for EndCall; lost counts a loss.
+func (s *Store) RunAgain(ctx context.Context, q *dbsqlc.Queries, ref turnkeeper.CallRef, claim string, lost bool) error {
+	return pg.Translate(q.RunDetachedAgain(ctx, dbsqlc.RunDetachedAgainParams{
+		Turn: int64(ref.TurnID), Round: int32(ref.Key.Round), Ordinal: int32(ref.Key.Ordinal), Attempt: int32(ref.Attempt), //nolint:gosec // few
+		Claim: claim, Nonce: rand.Text(), Lost: lost, Wait: turnkeeper.MaxDetachedWait,
+	}))
+}

@@ -1,0 +1,235 @@
+package journal
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+
+	"turnkeeper"
+	"turnkeeper/storage/internal/dbrow"
+	"turnkeeper/storage/internal/dbsqlc"
+	"turnkeeper/storage/internal/pg"
+)
+
+// pastTurns is how many earlier turns of a conversation are read as history.
+// What of them the model is shown is the turn's business.
+const pastTurns = 40
+
+// countedTurns bounds the count of those before them.
+const countedTurns = 1000
+
+// Load reads a turn as its journal has it, for the holder of grant. It fails
+// with ErrFenced when the turn is no longer that grant's, and with
+// ErrNewerJournal when it must be left to a newer program: the record is then
+// without rounds and history, and good for handing the turn back.
+func (s *Store) Load(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID) (turnkeeper.Record, error) {
+	row, err := s.db.Q.TurnForWorker(ctx, int64(turn))
+	if err = pg.Translate(err); errors.Is(err, turnkeeper.ErrNotFound) {
+		return turnkeeper.Record{}, turnkeeper.ErrFenced
+	}
+	if err != nil {
+		return turnkeeper.Record{}, err
+	}
+	if row.TurnkeeperTurn.State != string(turnkeeper.TurnRunning) || dbrow.OrZero(row.TurnkeeperTurn.GrantID) != string(grant) {
+		return turnkeeper.Record{}, turnkeeper.ErrFenced
+	}
+	record := recordOf(row)
+	if row.AnyDown {
+		if record.Down, err = s.downModels(ctx); err != nil {
+			return record, err
+		}
+	}
+	if row.TurnkeeperTurn.Entries > 0 {
+		if err := s.loadJournal(ctx, &record); err != nil {
+			return record, err
+		}
+	}
+	if row.Spawned {
+		if record.Lineage, err = dbrow.Lineage(ctx, s.db.Q, record.Message.ID); err != nil {
+			return record, err
+		}
+	}
+	if row.HasPast {
+		err = s.loadConversation(ctx, &record, turnkeeper.TurnID(row.SummaryUpTo))
+	}
+	return record, err
+}
+
+// loadConversation reads the newest earlier turns, the run of the turn's schedule
+// before it, the summary up to a turn, if that is not 0, and counts the turns before
+// those read.
+func (s *Store) loadConversation(ctx context.Context, record *turnkeeper.Record, summary turnkeeper.TurnID) (err error) {
+	turn := record.Turn
+	if record.History, err = s.loadHistory(ctx, turn); err != nil {
+		return err
+	}
+	if record.LastRun, err = s.loadLastRun(ctx, *record); err != nil {
+		return err
+	}
+	if record.Summary, err = s.summaryUpTo(ctx, turn, summary); err != nil || len(record.History) < pastTurns {
+		return err
+	}
+	n, err := s.db.Q.CountPastTurns(ctx, turn.Agent, turn.Conversation, int64(record.History[0].TurnID), countedTurns)
+	record.Older = int(n)
+	return pg.Translate(err)
+}
+
+func recordOf(row dbsqlc.TurnForWorkerRow) turnkeeper.Record {
+	turn := dbrow.Turn(row.TurnkeeperTurn)
+	return turnkeeper.Record{
+		Turn: turn,
+		Message: turnkeeper.Message{
+			ID: turn.MessageID, Agent: turn.Agent, Conversation: turn.Conversation, Lane: turn.Lane, Body: row.Body,
+			Key: dbrow.OrZero(row.IdempotencyKey), Priority: int(row.Priority), Trigger: turn.Trigger, Schedule: dbrow.OrZero(row.Schedule),
+			Slot: dbrow.OrZero(row.Slot), State: turnkeeper.MessageRunning, Attempts: int(row.MessageAttempts),
+			Faults: int(row.Faults), DueAt: row.MessageDueAt, AcceptedAt: row.AcceptedAt, TurnID: turn.ID, TraceParent: dbrow.OrZero(row.TraceParent),
+		},
+		Definition: []byte(row.Definition),
+		Entries:    row.TurnkeeperTurn.Entries,
+		LastWrite:  dbrow.OrZero(row.TurnkeeperTurn.WriteID),
+		Failures:   int(row.Failures),
+		NextBlock:  1,
+		Cancelled:  row.Cancelled,
+		ReadySince: row.ReadySince,
+		Waited:     dbrow.Micros(row.WaitedUs),
+		Remaining:  dbrow.Micros(row.RemainingUs),
+		Elapsed:    dbrow.Micros(row.ElapsedUs),
+	}
+}
+
+// loadJournal reads what earlier dispatches of the turn did.
+func (s *Store) loadJournal(ctx context.Context, record *turnkeeper.Record) error {
+	ids := []int64{int64(record.Turn.ID)}
+	answers, err := s.db.Q.RoundsOfTurns(ctx, ids)
+	if err != nil {
+		return pg.Translate(err)
+	}
+	calls, err := s.db.Q.CallsOfTurns(ctx, ids)
+	if err != nil {
+		return pg.Translate(err)
+	}
+	if err := Readable(answers, calls); err != nil {
+		return err
+	}
+	record.Rounds = dbrow.Rounds(answers, calls)
+	position, err := s.db.Q.StreamPosition(ctx, int64(record.Turn.ID))
+	if err != nil {
+		return pg.Translate(err)
+	}
+	record.NextBlock = int(position.LastBlock) + 1
+	record.OpenRound = OpenRound(position, len(record.Rounds))
+	return nil
+}
+
+// OpenRound is the round that was begun and is neither void nor among those answered.
+func OpenRound(position dbsqlc.StreamPositionRow, answered int) int {
+	if int(position.StartedRound) > answered && position.StartedSeq > position.RollbackSeq {
+		return int(position.StartedRound)
+	}
+	return 0
+}
+
+func (s *Store) loadHistory(ctx context.Context, turn turnkeeper.Turn) ([]turnkeeper.Past, error) {
+	past, err := s.db.Q.PastTurns(ctx, turn.Agent, turn.Conversation, int64(turn.ID), pastTurns)
+	if err != nil {
+		return nil, pg.Translate(err)
+	}
+	slices.Reverse(past)
+	return s.withJournals(ctx, past)
+}
+
+// loadLastRun reads the run of the turn's schedule before it. nil: there is none, or
+// the turn is of no schedule.
+func (s *Store) loadLastRun(ctx context.Context, record turnkeeper.Record) (*turnkeeper.Past, error) {
+	turn := record.Turn
+	if record.Message.Schedule == "" {
+		return nil, nil
+	}
+	rows, err := s.db.Q.LastRun(ctx, turn.Agent, record.Message.Schedule, turn.Conversation, int64(turn.ID))
+	if err != nil || len(rows) == 0 {
+		return nil, pg.Translate(err)
+	}
+	for i := range record.History {
+		if int64(record.History[i].TurnID) == rows[0].ID {
+			return &record.History[i], nil
+		}
+	}
+	runs, err := s.withJournals(ctx, []dbsqlc.PastTurnsRow{dbsqlc.PastTurnsRow(rows[0])})
+	if err != nil {
+		return nil, err
+	}
+	return &runs[0], nil
+}
+
+// withJournals reads what was done in earlier turns, which are in the order of
+// their ids.
+func (s *Store) withJournals(ctx context.Context, past []dbsqlc.PastTurnsRow) ([]turnkeeper.Past, error) {
+	ids := dbrow.Map(past, func(p dbsqlc.PastTurnsRow) int64 { return p.ID })
+	answers, err := s.db.Q.RoundsOfTurns(ctx, ids)
+	if err != nil {
+		return nil, pg.Translate(err)
+	}
+	calls, err := s.db.Q.CallsOfTurns(ctx, ids)
+	if err != nil {
+		return nil, pg.Translate(err)
+	}
+	all := dbrow.Rounds(answers, calls)
+	foreign := foreignTurns(answers, calls)
+	history := make([]turnkeeper.Past, len(past))
+	for i, p := range past {
+		n := 0
+		for _, a := range answers[:min(len(answers), len(all))] {
+			if a.TurnID != p.ID {
+				break
+			}
+			n++
+		}
+		history[i] = turnkeeper.Past{
+			TurnID: turnkeeper.TurnID(p.ID), Body: p.Body, Rounds: all[:n], Reply: p.Reply, Silent: p.Silent,
+			State: turnkeeper.TurnState(p.State), ErrorClass: p.ErrorClass,
+		}
+		if foreign[p.ID] {
+			history[i].Rounds = nil
+		}
+		answers, all = answers[n:], all[n:]
+	}
+	return history, nil
+}
+
+// foreignTurns are those whose journals only a newer program reads. As history
+// their message and reply stand for them: these are plain text in any version.
+func foreignTurns(answers []dbsqlc.TurnkeeperRound, calls []dbsqlc.TurnkeeperCall) map[int64]bool {
+	foreign := map[int64]bool{}
+	for i := range answers {
+		if Readable(answers[i:i+1], nil) != nil {
+			foreign[answers[i].TurnID] = true
+		}
+	}
+	for i := range calls {
+		if Readable(nil, calls[i:i+1]) != nil {
+			foreign[calls[i].TurnID] = true
+		}
+	}
+	return foreign
+}
+
+// LoadPatiently is Load, which waits for a database that is away until ctx
+// ends.
+func (s *Store) LoadPatiently(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID) (record turnkeeper.Record, err error) {
+	var newer error // no time makes it readable
+	err = pg.Patiently(ctx, func() error {
+		record, err = s.Load(ctx, turn, grant)
+		if newer = nil; errors.Is(err, ErrNewerJournal) {
+			newer = err
+			return nil
+		}
+		return err
+	})
+	return record, cmp.Or(err, newer)
+}
+
+func (s *Store) downModels(ctx context.Context) ([]turnkeeper.ModelHealth, error) {
+	rows, err := s.db.Q.DownModels(ctx)
+	return dbrow.Map(rows, dbrow.DownModel), pg.Translate(err)
+}

@@ -1,0 +1,75 @@
+package journal
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+
+	"turnkeeper"
+	"turnkeeper/storage/internal/pg"
+)
+
+// recipeJSON is a recipe as it is stored.
+func recipeJSON(r turnkeeper.Recipe) string {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(r); err != nil {
+		return "" // a factor that is no number: the round is kept without
+	}
+	return string(bytes.TrimSpace(b.Bytes()))
+}
+
+func byHash(a, b turnkeeper.RequestPart) int { return cmp.Compare(a.SHA256, b.SHA256) }
+
+// RequestParts reads what the recipes of requests name, by hash. What is not
+// stored is left out.
+func (s *Store) RequestParts(ctx context.Context, hashes ...string) (map[string]string, error) {
+	rows, err := s.db.Q.RequestParts(ctx, hashes)
+	if err != nil {
+		return nil, pg.Translate(err)
+	}
+	parts := map[string]string{}
+	for _, row := range rows {
+		parts[row.Sha256] = row.Content
+	}
+	return parts, nil
+}
+
+// summaryUpTo is the summary of a turn's conversation up to a turn; zero where
+// there is none.
+func (s *Store) summaryUpTo(ctx context.Context, turn turnkeeper.Turn, upTo turnkeeper.TurnID) (turnkeeper.Summary, error) {
+	if upTo == 0 {
+		return turnkeeper.Summary{}, nil
+	}
+	text, err := s.db.Q.SummaryUpTo(ctx, turn.Agent, turn.Conversation, int64(upTo))
+	if err = pg.Translate(err); errors.Is(err, turnkeeper.ErrNotFound) {
+		return turnkeeper.Summary{}, nil
+	}
+	return turnkeeper.Summary{UpTo: upTo, Text: text}, err
+}
+
+// RecordForRequest is a turn as its worker had it when it made a request, for
+// making that again: with its rounds, its definition, its history, and the summary
+// that the round's recipe names.
+func (s *Store) RecordForRequest(ctx context.Context, turn turnkeeper.TurnID, round int) (turnkeeper.Record, error) {
+	row, err := s.db.Q.TurnForWorker(ctx, int64(turn))
+	if err != nil {
+		return turnkeeper.Record{}, pg.Translate(err)
+	}
+	record := recordOf(row)
+	if err := s.loadJournal(ctx, &record); err != nil {
+		return record, err
+	}
+	if !row.HasPast {
+		return record, nil
+	}
+	var summary turnkeeper.TurnID
+	if round >= 1 && round <= len(record.Rounds) && record.Rounds[round-1].Recipe != nil {
+		summary = record.Rounds[round-1].Recipe.Summary
+	}
+	err = s.loadConversation(ctx, &record, summary)
+	return record, err
+}

@@ -1,0 +1,216 @@
+package journal_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+
+	"turnkeeper"
+	"turnkeeper/storage"
+	"turnkeeper/storage/grants"
+	"turnkeeper/storage/storagetest"
+)
+
+// hostile are texts that Postgres or JSON refuse in one form or another.
+var hostile = []string{
+	"", "plain", "a\x00b", "\x00", "a\xff\xfeb", "\xed\xa0\x80", "\xc3", `\u0000`, `\ud800`, `"\ud800\u0000"`, "\u2028\ufeff\ufffd",
+	"🌍 Grüße", "'; drop table turnkeeper.turns; --", `\`, "{\"a\":\"\x00\"}", strings.Repeat("ä", 3000), "\r\n\t\x01\x1f\x7f", "1e999999",
+}
+
+// writeEverywhere puts a text into every field of a turn that takes free text,
+// and gives back what is stored of it.
+func writeEverywhere(t testing.TB, h *env, text string) map[string]string {
+	t.Helper()
+	d := h.Turn("x")
+	r := storagetest.Round(1, turnkeeper.EffectNone, turnkeeper.EffectOnce)
+	r.Provider, r.Model, r.FinishReason, r.Text, r.Reasoning, r.Raw = text, text, text, text, text, []byte(text)
+	for i := range r.Calls {
+		c := &r.Calls[i]
+		c.WireID, c.ProviderID, c.Name, c.Arguments, c.RawArgs = fmt.Sprint(i, text), text, text, text, text
+	}
+	r.Calls = append(r.Calls, turnkeeper.ToolCall{
+		Key: storagetest.Key(1, 3), WireID: "third", Name: "t", Effect: turnkeeper.EffectNone, State: turnkeeper.CallDenied, Shown: text, Preview: text,
+	})
+	data, err := json.Marshal(map[string]string{"text": text})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Write(t, turnkeeper.Entry{
+		Round: r, Events: []turnkeeper.Event{{Type: turnkeeper.EventBlockDelta, Data: data}},
+		Starts: []turnkeeper.CallStart{storagetest.Start(storagetest.Key(1, 2), fmt.Sprint(d.Grant.TurnID), 1, turnkeeper.EffectOnce)},
+	})
+	read := storagetest.Result(storagetest.Key(1, 1), "", turnkeeper.CallSucceeded, text)
+	outputID := turnkeeper.OutputID(fmt.Sprint("out-", d.Grant.TurnID))
+	read.Output = &turnkeeper.Output{ID: outputID, Text: text, MediaType: text, Description: text}
+	d.Write(t, turnkeeper.Entry{Results: []turnkeeper.CallResult{read}})
+	if err := d.Late(t.Context(), storagetest.Result(storagetest.Key(1, 2), fmt.Sprint(d.Grant.TurnID), turnkeeper.CallSucceeded, text)); err != nil {
+		t.Fatal(err)
+	}
+	err = d.Append(t.Context(), turnkeeper.Entry{Outcome: &turnkeeper.Outcome{
+		State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopNone, Reply: "re: " + text, InnerDialogue: text, Error: text, ErrorClass: text,
+	}}, storagetest.Answered)
+	if err != nil {
+		t.Fatalf("%q: %v", text, err)
+	}
+	if err := h.WriteNote(t.Context(), "clerk", text, text); err != nil {
+		t.Fatal(err)
+	}
+	return h.readEverywhere(t, d.Grant.TurnID, outputID, text)
+}
+
+func (h *env) readEverywhere(t testing.TB, turn turnkeeper.TurnID, id turnkeeper.OutputID, note string) map[string]string {
+	t.Helper()
+	view, err := h.ViewTurn(t.Context(), turn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	output, err := h.Output(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := h.Events(t.Context(), turn, 0, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var data map[string]string
+	if err := json.Unmarshal(stream[0].Data, &data); err != nil {
+		t.Fatal(err)
+	}
+	text, found, err := h.ReadNote(t.Context(), "clerk", note)
+	if err != nil || !found {
+		t.Fatalf("note found %v, error %v", found, err)
+	}
+	r := view.Rounds[0]
+	a, b, c := r.Calls[0], r.Calls[1], r.Calls[2]
+	return map[string]string{
+		"provider": r.Provider, "model": r.Model, "finish reason": r.FinishReason, "text": r.Text, "reasoning": r.Reasoning, "raw": string(r.Raw),
+		"wire id": strings.TrimPrefix(a.WireID, "0"), "provider id": a.ProviderID, "name": a.Name, "arguments": a.Arguments, "raw arguments": a.RawArgs,
+		"shown": a.Shown, "preview": a.Preview, "late shown": b.Shown, "late preview": b.Preview, "denied": c.Shown, "denied preview": c.Preview,
+		"output": output.Text, "media type": output.MediaType, "description": output.Description, "event": data["text"],
+		"reply": strings.TrimPrefix(view.Reply.Body, "re: "), "inner dialogue": view.Turn.InnerDialogue, "error": view.Turn.Error,
+		"error class": view.Turn.ErrorClass, "last error": view.Message.LastError, "note": text,
+	}
+}
+
+// stored is what may be left of a text: broken UTF-8 replaced, NUL removed.
+func stored(text string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "")
+}
+
+func checkStored(t testing.TB, h *env, text string) {
+	t.Helper()
+	got := writeEverywhere(t, h, text)
+	want := map[string]string{}
+	for field := range got {
+		want[field] = stored(text)
+	}
+	// JSON has its own way of writing each broken byte, and may keep NUL.
+	want["event"] = got["event"]
+	if !utf8.ValidString(got["event"]) || strings.ReplaceAll(got["event"], "\x00", "") != stored(text) && utf8.ValidString(text) {
+		t.Errorf("%q became the event %q", text, got["event"])
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%q (-want +got):\n%s", text, diff)
+	}
+}
+
+func TestEveryTextIsStored(t *testing.T) {
+	h := newEnv(t)
+	for _, text := range hostile {
+		checkStored(t, h, text)
+	}
+}
+
+func FuzzStorable(f *testing.F) {
+	for _, text := range hostile {
+		f.Add(text)
+	}
+	h := newEnv(f)
+	f.Fuzz(func(t *testing.T, text string) {
+		own := *h.DB
+		own.T = t
+		checkStored(t, &env{&own}, text)
+	})
+}
+
+// Raw event data that a tool or a provider made is kept as it came, escapes
+// that jsonb would refuse included.
+func TestEventDataKeepsEveryEscape(t *testing.T) {
+	h := newEnv(t)
+	d := h.Turn("x")
+	for _, data := range []string{`{"a":"\u0000"}`, `{"a":"\ud800"}`, `{"n":1e400}`, `{"a":1,"a":2}`, `[]`, `null`} {
+		d.Write(t, turnkeeper.Entry{Events: []turnkeeper.Event{{Type: turnkeeper.EventNotice, Data: json.RawMessage(data)}}})
+		got, err := h.Events(t.Context(), d.Grant.TurnID, 0, 100)
+		if err != nil || string(got[len(got)-1].Data) != data {
+			t.Errorf("%s became %s, error %v", data, got[len(got)-1].Data, err)
+		}
+	}
+	d.Write(t, turnkeeper.Entry{Events: []turnkeeper.Event{{Type: turnkeeper.EventNotice}}})
+}
+
+func TestBinaryOutput(t *testing.T) {
+	h := newEnv(t)
+	d := h.Turn("x")
+	for name, bytes := range map[string][]byte{"some": {0, 255, 1}, "none": {}} {
+		r := storagetest.Round(len(roundsOf(t, h, d))+1, turnkeeper.EffectNone)
+		d.Write(t, turnkeeper.Entry{Round: r})
+		read := storagetest.Result(r.Calls[0].Key, "", turnkeeper.CallSucceeded, "binary")
+		read.Output = &turnkeeper.Output{ID: turnkeeper.OutputID(name), Bytes: bytes}
+		d.Write(t, turnkeeper.Entry{Results: []turnkeeper.CallResult{read}})
+		got, err := h.Output(t.Context(), turnkeeper.OutputID(name))
+		if err != nil || string(got.Bytes) != string(bytes) || got.Bytes == nil || got.Text != "" {
+			t.Errorf("%s: %v, text %q, error %v", name, got.Bytes, got.Text, err)
+		}
+	}
+}
+
+// With a mask no table holds the secret, wherever it came from.
+func TestMaskedTextReachesNoTable(t *testing.T) {
+	const secret = "sk-hush-hush"
+	h := newEnv(t)
+	masked := storagetest.OpenWith(t, storage.Options{
+		URL: h.URL, Mask: func(text string) string { return strings.ReplaceAll(text, secret, "[redacted]") },
+	})
+	h.DB = masked
+	for field, text := range writeEverywhere(t, h, "key "+secret+"!") {
+		if text != "key [redacted]!" {
+			t.Errorf("%s is %q", field, text)
+		}
+	}
+	h.Turn("y")
+	h.Exec("update turnkeeper.leases set granted_at = granted_at - interval '1 hour', lease_until = clock_timestamp() where grant_id is not null")
+	h.Tick(func(ctx context.Context, tick *grants.Tick) error {
+		lost, err := tick.Lost(ctx, 1)
+		if err != nil {
+			return err
+		}
+		return tick.Close(ctx, lost[0], turnkeeper.Outcome{
+			State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopWorkerLost, Reply: secret, Error: secret, InnerDialogue: secret, ErrorClass: secret,
+		}, []turnkeeper.Event{{Type: turnkeeper.EventTurnComplete, Data: []byte(`{"reply":"` + secret + `"}`)}})
+	})
+	for _, table := range tables(h) {
+		if n := storagetest.One[int](h, "select count(*) from turnkeeper."+table+" r where r::text like '%'||$1||'%'", secret); n != 0 {
+			t.Errorf("%d rows of %s hold the secret", n, table)
+		}
+	}
+}
+
+func tables(h *env) (names []string) {
+	h.T.Helper()
+	all := storagetest.One[string](h, "select string_agg(relname, ' ') from pg_class where relnamespace = 'turnkeeper'::regnamespace and relkind = 'r'")
+	return strings.Fields(all)
+}
+
+func roundsOf(t testing.TB, h *env, d *storagetest.Dispatch) []turnkeeper.Round {
+	t.Helper()
+	view, err := h.ViewTurn(t.Context(), d.Grant.TurnID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return view.Rounds
+}

@@ -1,0 +1,47 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"turnkeeper"
+	"turnkeeper/storage/internal/dbsqlc"
+)
+
+// journalVersion is the version of a journal's rounds and calls that this program writes, and the newest that it reads. It
+// grows when an older program would misread what is written, and is written only from the release after the one that first
+// reads it, so that two neighbouring releases read each other.
+const journalVersion = 1
+
+// ErrNewerJournal says that a turn's journal was written by a newer program, in
+// a way that this one would misread. The turn is to be left to a newer worker.
+var ErrNewerJournal = errors.New("the turn's journal was written by a newer program")
+
+// ClassNewer is the error class of a turn that waits for a worker that can run
+// it as it should be.
+const ClassNewer = "needs_newer_worker"
+
+// Readable says whether this program knows all that the journal may mean.
+func Readable(answers []dbsqlc.TurnkeeperRound, calls []dbsqlc.TurnkeeperCall) error {
+	for _, a := range answers {
+		if a.Version > journalVersion {
+			return fmt.Errorf("%w: round %d has version %d, and this program reads versions up to %d",
+				ErrNewerJournal, a.Round, a.Version, journalVersion)
+		}
+	}
+	for _, c := range calls {
+		if !slices.Contains(knownStates, turnkeeper.CallState(c.State)) || !slices.Contains(knownEffects, turnkeeper.Effect(c.Effect)) {
+			return fmt.Errorf("%w: tool call %d of round %d has effect %q and state %q", ErrNewerJournal, c.Ordinal, c.Round, c.Effect, c.State)
+		}
+	}
+	return nil
+}
+
+var (
+	knownStates = []turnkeeper.CallState{
+		turnkeeper.CallPlanned, turnkeeper.CallStarted, turnkeeper.CallRunning, turnkeeper.CallSucceeded, turnkeeper.CallFailed,
+		turnkeeper.CallSkipped, turnkeeper.CallDenied, turnkeeper.CallUnknown, turnkeeper.CallCancelled,
+	}
+	knownEffects = []turnkeeper.Effect{turnkeeper.EffectNone, turnkeeper.EffectKeyed, turnkeeper.EffectOnce}
+)

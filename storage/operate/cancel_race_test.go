@@ -1,0 +1,27 @@
+package operate_test
+
+import (
+	"testing"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/storage/journal"
+)
+
+// A request that comes while its turn fails, to be tried again, cancels the message.
+// Whoever asked is told so.
+func TestACancellationThatMeetsAFailedTurnIsToldOfAsOne(t *testing.T) {
+	h := newEnv(t)
+	d := h.Turn("x")
+	h.Exec("select turnkeeper.ask_cancel($1, '')", d.Grant.TurnID) // the first half of CancelTurn
+	failed := turnkeeper.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "no", Retry: true}
+	if err := d.Append(t.Context(), turnkeeper.Entry{Outcome: &failed}, journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: time.Second}); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := h.Message(t.Context(), d.Record.Message.ID); err != nil || m.State != turnkeeper.MessageCancelled {
+		t.Fatalf("the message is %s, error %v", m.State, err)
+	}
+	if done, err := h.CancelTurn(t.Context(), d.Grant.TurnID, ""); err != nil || !done.Closed {
+		t.Errorf("%+v, error %v", done, err)
+	}
+}

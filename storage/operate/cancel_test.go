@@ -1,0 +1,331 @@
+package operate_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"turnkeeper"
+	"turnkeeper/storage/journal"
+	"turnkeeper/storage/operate"
+	"turnkeeper/storage/storagetest"
+)
+
+// TestACancelledTurnVoidsTheRoundThatItStreams has a turn of one whole round stream something before its worker is lost and it
+// is cancelled: a round that has begun and is neither whole nor void becomes void.
+func TestACancelledTurnVoidsTheRoundThatItStreams(t *testing.T) {
+	h := newEnv(t)
+	stream := func(d *storagetest.Dispatch, streamed string) (n int) {
+		for event := range strings.SplitSeq(streamed, ", ") {
+			var kind string
+			var round int
+			if _, err := fmt.Sscan(event, &kind, &round); err != nil {
+				continue // nothing was streamed
+			}
+			n++
+			h.Exec("insert into turnkeeper.turn_events (turn_id, seq, type, round, block) values ($1, $2, $3, $4, 0)", d.Grant.TurnID, n, kind, round)
+		}
+		h.Exec("update turnkeeper.turns set inference_rounds = 1, last_seq = $2 where id = $1", d.Grant.TurnID, n)
+		return n
+	}
+	stream(h.TurnOf("clerk", "worker-1"), "round_start 9") // another's
+	for streamed, want := range map[string]string{
+		"nothing":       "",
+		"round_start 1": "",
+		"round_start 1, text 1, round_start 2, text 2":   "2",
+		"round_start 1, notice 5":                        "",
+		"round_start 2, round_rollback 2":                "",
+		"round_start 2, round_rollback 2, notice 2":      "",
+		"round_start 2, round_rollback 2, round_start 2": "2",
+	} {
+		h.Submit("desk", streamed, "x")
+		d := h.Dispatch("worker-1")[0]
+		n := stream(d, streamed)
+		h.Lose(d)
+		h.AskCancel(d)
+		got := storagetest.One[string](h, "select coalesce(string_agg(round::text, ' '), '') from turnkeeper.turn_events where turn_id = $1 and seq > $2 and type = 'round_rollback'", d.Grant.TurnID, n)
+		if got != want {
+			t.Errorf("after %s: void is %q, want %q", streamed, got, want)
+		}
+	}
+}
+
+// TestWhatACancelledTurnSays cancels a turn of a message, which has a reply, and one of a schedule, which has none and keeps what
+// it said to itself.
+func TestWhatACancelledTurnSays(t *testing.T) {
+	h := newEnv(t)
+	said := func(agent, trigger string, calls int, texts ...string) *storagetest.Dispatch {
+		h.Submit(agent, "", "x")
+		if trigger == "schedule" {
+			h.Exec("update turnkeeper.messages set trigger = 'schedule', schedule = 's', slot = now() where state = 'waiting'")
+		}
+		d := h.Dispatch("worker-1")[0]
+		for i, text := range texts {
+			r := storagetest.Round(i + 1)
+			if i == 0 {
+				r = storagetest.Round(1, make([]turnkeeper.Effect, calls)...)
+				for i := range r.Calls {
+					r.Calls[i].Effect = turnkeeper.EffectOnce
+				}
+			}
+			r.Text = text
+			d.Write(t, turnkeeper.Entry{Round: r})
+		}
+		return d
+	}
+	ofMessage, ofSchedule := said("clerk", "message", 2, "aloud"), said("desk", "schedule", 1, "first", " \n", "second")
+	for d, want := range map[*storagetest.Dispatch]string{
+		ofMessage:  `{"state":"cancelled","stop_reason":"cancelled","rounds":1,"calls":2,"reply":"This turn was cancelled."}; This turn was cancelled.; `,
+		ofSchedule: `{"state":"cancelled","stop_reason":"cancelled","rounds":3,"calls":1}; no reply; first` + "\n\n" + `second`,
+	} {
+		h.Lose(d)
+		h.AskCancel(d)
+		got := storagetest.One[string](h, `select concat(e.data::text, '; ', coalesce(r.body, 'no reply'), '; ', t.inner_dialogue) from turnkeeper.turns t
+			join turnkeeper.turn_events e on e.turn_id = t.id and e.type = 'turn_error' left join turnkeeper.replies r on r.turn_id = t.id where t.id = $1`, d.Grant.TurnID)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+}
+
+// TestACancelledMessageHasATurn cancels one of several messages that wait: it has a turn that is closed, under the token of its
+// lane, and the others wait on.
+func TestACancelledMessageHasATurn(t *testing.T) {
+	h := newEnv(t)
+	for range 2 {
+		h.TurnOf("clerk", "worker-1").Finish(t, "done")
+	}
+	h.TurnOf("desk", "worker-1").Finish(t, "done")
+	var ids []turnkeeper.MessageID
+	for _, agent := range []string{"desk", "clerk", "clerk"} {
+		ids = append(ids, h.Submit(agent, "", "y"))
+	}
+	before := h.Rows()
+	done, err := h.CancelMessage(t.Context(), ids[1], "enough")
+	if err != nil || !done.Closed {
+		t.Fatalf("%+v, error %v", done, err)
+	}
+	want := []string{
+		fmt.Sprintf("cancellation %d", done.Turn), fmt.Sprintf("event %d 1", done.Turn), fmt.Sprintf("message %d", ids[1]),
+		fmt.Sprintf("reply %d", done.Turn), fmt.Sprintf("turn %d", done.Turn),
+	}
+	if diff := cmp.Diff(want, storagetest.Changed(before, h.Rows())); diff != "" {
+		t.Errorf("rows changed (-want +got):\n%s", diff)
+	}
+	view, err := h.ViewTurn(t.Context(), done.Turn)
+	if err != nil || view.Turn.Token != 2 || view.Turn.Attempt != 1 || view.Message.State != turnkeeper.MessageCancelled || view.Cancel == nil || view.Cancel.Reason != "enough" {
+		t.Errorf("%+v, error %v", view, err)
+	}
+	if other, err := h.ViewTurn(t.Context(), done.Turn-1); err != nil || other.Cancel != nil {
+		t.Errorf("another turn was asked for: %+v, error %v", other.Cancel, err)
+	}
+	before = h.Rows()
+	if again, err := h.CancelMessage(t.Context(), ids[1], "again"); err != nil || again != done {
+		t.Errorf("a repeat: %+v, error %v", again, err)
+	}
+	if _, err := h.CancelTurn(t.Context(), done.Turn-1, "too late"); !errors.Is(err, turnkeeper.ErrWrongState) {
+		t.Errorf("a turn that has ended: %v", err)
+	}
+	if _, err := h.CancelTurn(t.Context(), done.Turn+100, ""); !errors.Is(err, turnkeeper.ErrNotFound) {
+		t.Errorf("no turn: %v", err)
+	}
+	if _, err := h.CancelMessage(t.Context(), ids[2]+100, ""); !errors.Is(err, turnkeeper.ErrNotFound) {
+		t.Errorf("no message: %v", err)
+	}
+	for _, row := range storagetest.Changed(before, h.Rows()) {
+		t.Errorf("what is refused changed %s", row)
+	}
+}
+
+// TestWhichGrantsAreCancelled asks about two grants of four; two turns are to be cancelled, one of these among them.
+func TestWhichGrantsAreCancelled(t *testing.T) {
+	h := newEnv(t)
+	for _, name := range []string{"a", "b", "c", "d"} {
+		h.Submit("desk", name, "x")
+	}
+	all := h.Dispatch("worker-1")
+	h.AskCancel(all[1])
+	h.AskCancel(all[2])
+	got, err := h.CancelledGrants(t.Context(), []turnkeeper.GrantID{all[0].Grant.GrantID, all[1].Grant.GrantID})
+	if diff := cmp.Diff([]turnkeeper.GrantID{all[1].Grant.GrantID}, got); diff != "" || err != nil {
+		t.Errorf("error %v; (-want +got):\n%s", err, diff)
+	}
+}
+
+// TestACancellationWaitsForATick has a scheduler in the middle of its tick: a turn or a message that it may grant is not closed
+// before it is done, and one that it has closed meanwhile is left alone.
+func TestACancellationWaitsForATick(t *testing.T) {
+	h := newEnv(t)
+	waiting := h.Waiting("waits")
+	h.Submit("desk", "queued", "x")
+	queued := h.Dispatch("worker-1")[0]
+	h.Again(queued, "worker-1")
+	running := h.TurnOf("clerk", "worker-1")
+	messages := []turnkeeper.MessageID{h.Submit("desk", "queued", "y"), h.Submit("desk", "queued", "z")}
+	nothing := func() {}
+	turn := func(d *storagetest.Dispatch) func(context.Context, *storagetest.DB) error {
+		return func(ctx context.Context, far *storagetest.DB) error {
+			_, err := far.CancelTurn(ctx, d.Grant.TurnID, "")
+			return err
+		}
+	}
+	h.Exec("update turnkeeper.turns set state = 'queued', grant_id = null where id = $1", queued.Grant.TurnID)
+	h.Exec("update turnkeeper.leases set grant_id = null, turn_id = null, granted_at = null, lease_until = null where lane = $1", queued.Grant.Lane)
+	for _, c := range []struct {
+		name      string
+		meanwhile func()
+		do        func(context.Context, *storagetest.DB) error
+		waits     bool
+	}{
+		{"a running turn", nothing, turn(running), false},
+		{"a queued turn", nothing, turn(queued), true},
+		{"a waiting turn", nothing, turn(waiting), true},
+		{"a message", nothing, func(ctx context.Context, far *storagetest.DB) error {
+			_, err := far.CancelMessage(ctx, messages[0], "")
+			return err
+		}, true},
+		{"a message that is answered meanwhile", func() {
+			h.Exec("update turnkeeper.messages set state = 'answered', closed_at = clock_timestamp() where id = $1", messages[1])
+		}, func(ctx context.Context, far *storagetest.DB) error {
+			if _, err := far.CancelMessage(ctx, messages[1], ""); !errors.Is(err, turnkeeper.ErrWrongState) {
+				return fmt.Errorf("cancelled: %w", err)
+			}
+			return nil
+		}, true},
+		{"a message that is answered", nothing, func(ctx context.Context, far *storagetest.DB) error {
+			if _, err := far.CancelMessage(ctx, messages[1], ""); !errors.Is(err, turnkeeper.ErrWrongState) {
+				return fmt.Errorf("cancelled: %w", err)
+			}
+			return nil
+		}, false},
+	} {
+		if waits := h.WaitsBehind(c.meanwhile, c.do, "select pg_advisory_xact_lock(hashtext('turnkeeper.scheduler'))"); waits != c.waits {
+			t.Errorf("the cancellation of %s waits: %t", c.name, waits)
+		}
+	}
+}
+
+// TestRetries tries a message again in each state that it may be in, beside others that wait for their time.
+func TestRetries(t *testing.T) {
+	h := newEnv(t)
+	begin := func(name string) *storagetest.Dispatch {
+		h.Submit("desk", name, "x")
+		for _, d := range h.Dispatch("worker-1") {
+			if d.Record.Turn.Conversation == name {
+				return d
+			}
+		}
+		t.Fatalf("no turn of %s", name)
+		return nil
+	}
+	end := func(d *storagetest.Dispatch, o turnkeeper.Outcome, ending journal.Ending) {
+		if err := d.Append(t.Context(), turnkeeper.Entry{Outcome: &o}, ending); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const dueLater = "update turnkeeper.messages set due_at = date_trunc('second', now()) + interval '1 h' where conversation = $1"
+	const pauses = "update turnkeeper.leases set not_before = clock_timestamp() + $2::interval where lane = 'desk/' || $1"
+	later := func(name string) {
+		h.Submit("desk", name, "x")
+		h.Exec(dueLater, name)
+	}
+	deferred := turnkeeper.Outcome{State: turnkeeper.TurnQueued, Backoff: time.Hour}
+	// Others, which each wait for their time.
+	later("other")
+	end(begin("other-deferred"), deferred, journal.Ending{Log: "deferred"})
+	end(begin("other-pauses"), *storagetest.Succeeded("done"), storagetest.Answered)
+	h.Exec(pauses, "other-pauses", "1 h")
+	failed := turnkeeper.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "no", Reply: "no"}
+	degraded := turnkeeper.Outcome{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopMaxRounds, Reply: "so far"}
+	for name, c := range map[string]struct {
+		before  func(name string)
+		want    string // the verdict without and with anyway
+		changed string
+	}{
+		"failed": {func(name string) {
+			end(begin(name), failed, journal.Ending{Message: turnkeeper.MessageFailed, Log: "finished"})
+		}, "new, repeated", "message"},
+		"answered": {func(name string) { end(begin(name), *storagetest.Succeeded("done"), storagetest.Answered) }, "refused, refused", ""},
+		"degraded": {func(name string) { end(begin(name), degraded, storagetest.Answered) }, "risky, new", "message"},
+		"waiting":  {func(name string) { h.Submit("desk", name, "x") }, "refused, refused", ""},
+		"later":    {later, "due, refused", "message"},
+		"later, by a clock that was set back": {func(name string) {
+			later(name)
+			h.Exec("update turnkeeper.messages set accepted_at = due_at where conversation = $1", name)
+		}, "refused, refused", ""},
+		"due since a while": {func(name string) {
+			h.Submit("desk", name, "x")
+			h.Exec("update turnkeeper.messages set due_at = now() - interval '1 h', accepted_at = now() - interval '2 h' where conversation = $1", name)
+		}, "refused, refused", ""},
+		"failed once, and its lane pauses": {func(name string) {
+			end(begin(name), failed, journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: time.Hour})
+		}, "due, refused", "lane"},
+		"failed once, and its lane has paused": {func(name string) {
+			end(begin(name), failed, journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: time.Hour})
+			h.Exec(pauses, name, "-1 s")
+		}, "refused, refused", ""},
+		"running, and its lane pauses": {func(name string) {
+			begin(name)
+			h.Exec(pauses, name, "1 h")
+		}, "refused, refused", ""},
+		"running, due at a time": {func(name string) {
+			begin(name)
+			h.Exec("update turnkeeper.turns set due_at = clock_timestamp() + interval '1 h' where conversation = $1", name)
+		}, "refused, refused", ""},
+		"deferred": {func(name string) { end(begin(name), deferred, journal.Ending{Log: "deferred"}) }, "due, refused", "turn"},
+		"deferred until now": {func(name string) {
+			end(begin(name), deferred, journal.Ending{Log: "deferred"})
+			h.Exec("update turnkeeper.turns set due_at = clock_timestamp() where conversation = $1", name)
+		}, "refused, refused", ""},
+	} {
+		c.before(name)
+		id := storagetest.One[turnkeeper.MessageID](h, "select id from turnkeeper.messages where conversation = $1", name)
+		var got, kinds []string
+		var made turnkeeper.MessageID
+		for _, anyway := range []bool{false, true} {
+			before := h.Rows()
+			var done operate.Retried
+			var err error
+			rings := h.Heard(func() { done, err = h.Retry(t.Context(), id, anyway) })
+			what := "new"
+			switch {
+			case errors.Is(err, operate.ErrMayRepeatEffects):
+				what = "risky"
+			case errors.Is(err, turnkeeper.ErrWrongState):
+				what = "refused"
+			case err != nil:
+				t.Errorf("%s: %v", name, err)
+			case done.DueNow:
+				what = "due"
+			case done.Repeat:
+				what = "repeated"
+			}
+			got = append(got, what)
+			rows := storagetest.Changed(before, h.Rows())
+			for _, row := range rows {
+				kind, _, _ := strings.Cut(row, " ")
+				kinds = append(kinds, kind)
+			}
+			if told := strings.Join(rings, " ") == "inbox"; told != (len(rows) > 0) {
+				t.Errorf("%s: changed %v, and it rings %q", name, rows, rings)
+			}
+			if what == "new" {
+				made = done.Message
+			}
+			if made != 0 && err == nil && (done.Message != made || made == id) || err == nil && made == 0 && done.Message != id {
+				t.Errorf("%s: %+v, of %d", name, done, id)
+			}
+		}
+		if strings.Join(got, ", ") != c.want || strings.Join(kinds, " ") != c.changed {
+			t.Errorf("%s: %v, changed %v; want %s, %s", name, got, kinds, c.want, c.changed)
+		}
+	}
+	if _, err := h.Retry(t.Context(), 1_000_000, true); !errors.Is(err, turnkeeper.ErrNotFound) {
+		t.Errorf("no message: %v", err)
+	}
+}

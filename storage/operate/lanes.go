@@ -1,0 +1,55 @@
+package operate
+
+import (
+	"context"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/storage/internal/dbrow"
+	"turnkeeper/storage/internal/dbsqlc"
+	"turnkeeper/storage/internal/pg"
+)
+
+// A LaneView is a lane, its lease and what waits in it.
+type LaneView struct {
+	Lease     turnkeeper.Lease
+	TurnState turnkeeper.TurnState // of its open turn; empty: there is none
+	OpenTurn  turnkeeper.TurnID    // which may wait without the lease; 0: there is none
+	Remaining time.Duration        // of the lease
+	Waiting   int                  // messages; counted up to 10,000
+	Silence   *turnkeeper.Silence  // of the worker that holds it; nil: it gives signs of life, or nobody holds the lane
+}
+
+// Lanes lists lanes, held ones first. The cursor is how many are passed over.
+func (s *Reports) Lanes(ctx context.Context, p Page) ([]LaneView, error) {
+	rows, err := s.db.Q.ListLanes(ctx, p.Agent, int32(min(p.Cursor, maxSkip)), p.limit()) //nolint:gosec // bounded
+	return dbrow.Map(rows, func(r dbsqlc.ListLanesRow) LaneView {
+		v := LaneView{
+			Lease: turnkeeper.Lease{
+				Lane: turnkeeper.Lane(r.Lane), Token: r.Token, GrantID: turnkeeper.GrantID(dbrow.OrZero(r.GrantID)),
+				TurnID: turnkeeper.TurnID(dbrow.OrZero(r.TurnID)), WorkerID: turnkeeper.WorkerID(r.Holder), GrantedAt: dbrow.OrZero(r.GrantedAt),
+				Until: dbrow.OrZero(r.LeaseUntil), Failures: int(r.Failures), NotBefore: dbrow.OrZero(r.NotBefore),
+			},
+			TurnState: turnkeeper.TurnState(r.TurnState), OpenTurn: turnkeeper.TurnID(r.OpenTurn), Remaining: time.Duration(r.RemainingMs) * time.Millisecond, Waiting: int(r.Waiting),
+		}
+		if v.Lease.Held() {
+			v.Silence = silenceOf(dbrow.OrZero(r.BeatAt), r.StoppedAt, r.SilentMs, r.TakeoverAfter, v.Lease.Until)
+		}
+		return v
+	}), pg.Translate(err)
+}
+
+// maxSkip bounds what a list passes over.
+const maxSkip = 1 << 30
+
+// Workers lists worker processes, without those that ended an hour ago.
+func (s *Reports) Workers(ctx context.Context) ([]turnkeeper.Heartbeat, error) {
+	rows, err := s.db.Q.ListWorkers(ctx)
+	return dbrow.Map(rows, func(r dbsqlc.ListWorkersRow) turnkeeper.Heartbeat {
+		return turnkeeper.Heartbeat{
+			WorkerID: turnkeeper.WorkerID(r.WorkerID), Host: r.Host, PID: int(r.Pid), Version: r.Version, Slots: int(r.Slots),
+			TakeoverAfter: r.TakeoverAfter, StartedAt: r.StartedAt, BeatAt: r.BeatAt, StoppedAt: dbrow.OrZero(r.StoppedAt),
+			Silent: time.Duration(r.SilentMs) * time.Millisecond, Roles: r.Roles,
+		}
+	}), pg.Translate(err)
+}

@@ -1,0 +1,9 @@
+package operate_test
+
+import (
+	"testing"
+
+	"turnkeeper/storage/storagetest"
+)
+
+func TestMain(m *testing.M) { storagetest.Main(m) }

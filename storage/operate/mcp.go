@@ -1,0 +1,64 @@
+package operate
+
+import (
+	"context"
+
+	"turnkeeper"
+	"turnkeeper/storage/internal/dbsqlc"
+	"turnkeeper/storage/internal/pg"
+)
+
+// MCPTools are the tools that are kept of an MCP server, or of all where server is
+// empty, by server and name.
+func (s *MCPStore) MCPTools(ctx context.Context, server string) ([]turnkeeper.MCPTool, error) {
+	rows, err := s.db.Q.MCPTools(ctx, server)
+	all := make([]turnkeeper.MCPTool, len(rows))
+	for i, r := range rows {
+		all[i] = turnkeeper.MCPTool{
+			Server: r.Server, Name: r.Tool, PinnedAt: r.PinnedAt, SeenAt: r.SeenAt, Gone: r.Gone,
+			Pinned: turnkeeper.MCPDefinition{
+				Description: r.PinnedDescription, Schema: r.PinnedSchema, ReadOnly: r.PinnedReadOnly, Idempotent: r.PinnedIdempotent, Hash: r.PinnedHash,
+			},
+			Seen: turnkeeper.MCPDefinition{
+				Description: r.Description, Schema: r.Schema, ReadOnly: r.ReadOnly, Idempotent: r.Idempotent, Hash: r.Hash,
+			},
+		}
+	}
+	return all, pg.Translate(err)
+}
+
+// SeeMCPTools notes what a server lists now: a tool that is new is pinned as it is,
+// and one that is kept and not among them is gone. It returns what is kept then.
+func (s *MCPStore) SeeMCPTools(ctx context.Context, server string, seen []turnkeeper.MCPTool) ([]turnkeeper.MCPTool, error) {
+	p := dbsqlc.SeeMCPToolsParams{Server: server, Tools: []string{}}
+	for _, t := range seen {
+		p.Tools = append(p.Tools, s.db.Clean(t.Name))
+		p.Descriptions = append(p.Descriptions, s.db.Clean(t.Seen.Description))
+		p.Schemas = append(p.Schemas, s.db.Clean(t.Seen.Schema))
+		p.ReadOnlys = append(p.ReadOnlys, t.Seen.ReadOnly)
+		p.Idempotents = append(p.Idempotents, t.Seen.Idempotent)
+		p.Hashes = append(p.Hashes, t.Seen.Hash)
+	}
+	if err := s.db.Q.SeeMCPTools(ctx, p); err != nil {
+		return nil, pg.Translate(err)
+	}
+	if err := s.db.Q.MissMCPTools(ctx, server, p.Tools); err != nil {
+		return nil, pg.Translate(err)
+	}
+	return s.MCPTools(ctx, server)
+}
+
+// PinMCPTools accepts the definitions of a server's tools that were seen last: of
+// one tool, or of all where tool is empty. Where hash is not empty, only what has
+// it is accepted. It returns the tools whose pinned definition is another now.
+func (s *MCPStore) PinMCPTools(ctx context.Context, server, tool, hash string) ([]string, error) {
+	names, err := s.db.Q.PinMCPTools(ctx, server, tool, hash)
+	return names, pg.Translate(err)
+}
+
+// ForgetMCPTools removes what is kept of a server's tools: what it lists then is
+// pinned anew. It returns how many there were.
+func (s *MCPStore) ForgetMCPTools(ctx context.Context, server string) (int64, error) {
+	n, err := s.db.Q.ForgetMCPTools(ctx, server)
+	return n, pg.Translate(err)
+}

@@ -1,0 +1,92 @@
+package operate
+
+import (
+	"context"
+
+	"turnkeeper"
+	"turnkeeper/storage/internal/dbrow"
+	"turnkeeper/storage/internal/dbsqlc"
+	"turnkeeper/storage/internal/pg"
+)
+
+// Message reads one message of the inbox, or fails with ErrNotFound.
+func (s *Views) Message(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.Message, error) {
+	row, err := s.db.Q.MessageByID(ctx, int64(id))
+	if err != nil {
+		return turnkeeper.Message{}, pg.Translate(err)
+	}
+	found := []turnkeeper.Message{closedBy(dbrow.Message(row.TurnkeeperMessage), row.TurnState)}
+	err = s.withModels(ctx, found)
+	return found[0], err
+}
+
+// closedBy adds to a closed message how its newest turn ended.
+func closedBy(m turnkeeper.Message, turn string) turnkeeper.Message {
+	if !m.ClosedAt.IsZero() {
+		m.Outcome = turnkeeper.TurnState(turn)
+	}
+	return m
+}
+
+// A Page selects rows of a list.
+type Page struct {
+	Agent string // empty: all
+	State string // empty: all
+	Limit int    // 0: 25; at most 100
+	// TopOnly leaves out replies of sub-agents. Lists of replies only.
+	TopOnly bool
+	// Cursor is an id: newest-first lists begin below it, oldest-first lists
+	// after it. 0: at the start.
+	Cursor int64
+}
+
+const (
+	defaultLimit = 25
+	maxLimit     = 100
+)
+
+func (p Page) limit() int32 {
+	if p.Limit <= 0 {
+		return defaultLimit
+	}
+	return int32(min(p.Limit, maxLimit))
+}
+
+// Messages lists the inbox, newest first, and what its open messages wait for.
+func (s *Views) Messages(ctx context.Context, p Page) ([]turnkeeper.Message, error) {
+	rows, err := s.db.Q.ListMessages(ctx, p.Agent, p.State, p.Cursor, p.limit())
+	if err != nil {
+		return nil, pg.Translate(err)
+	}
+	messages := dbrow.Map(rows, func(r dbsqlc.ListMessagesRow) turnkeeper.Message {
+		return closedBy(dbrow.Message(r.TurnkeeperMessage), r.TurnState)
+	})
+	return messages, s.withWaits(ctx, messages)
+}
+
+// Replies lists the outbox in the order of its ids, after the cursor. Who goes on from
+// the last one misses none: where one with a lower id is still being pg.committed, it is
+// waited for, for two seconds at most, and what comes after it is left for then.
+func (s *Views) Replies(ctx context.Context, p Page) ([]turnkeeper.Reply, error) {
+	rows, err := s.db.Q.ListReplies(ctx, p.Cursor, p.limit(), p.Agent, p.TopOnly)
+	return dbrow.Map(rows, func(r dbsqlc.ListRepliesRow) turnkeeper.Reply {
+		return dbrow.Reply(dbsqlc.TurnkeeperReply{
+			ID: r.ID, MessageID: r.MessageID, TurnID: r.TurnID, Agent: r.Agent, Conversation: r.Conversation, Outcome: r.Outcome,
+			Body: r.Body, CreatedAt: r.CreatedAt, ParentTurnID: dbrow.OrNullNumber(r.ParentTurnID),
+			StopReason: dbrow.OrNull(r.StopReason), ErrorClass: dbrow.OrNull(r.ErrorClass), Calls: r.Calls,
+		})
+	}), pg.Translate(err)
+}
+
+// LatestReplies lists the outbox newest first, below the cursor.
+func (s *Views) LatestReplies(ctx context.Context, p Page) ([]turnkeeper.Reply, error) {
+	rows, err := s.db.Q.ListRepliesNewestFirst(ctx, p.Agent, p.Cursor, p.TopOnly, p.limit())
+	return dbrow.Map(rows, dbrow.Reply), pg.Translate(err)
+}
+
+// ReplyTo is the reply that a message ended with, or ErrNotFound while there is
+// none.
+func (s *Views) ReplyTo(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.Reply, error) {
+	row, err := s.db.Q.ReplyOfMessage(ctx, int64(id))
+	return dbrow.Reply(row), pg.Translate(err)
+}

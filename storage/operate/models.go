@@ -1,0 +1,53 @@
+package operate
+
+import (
+	"context"
+	"slices"
+
+	"turnkeeper"
+	"turnkeeper/storage/internal/dbrow"
+	"turnkeeper/storage/internal/dbsqlc"
+	"turnkeeper/storage/internal/pg"
+)
+
+// DownModels lists the models that are down, by name.
+func (s *Views) DownModels(ctx context.Context) ([]turnkeeper.ModelHealth, error) {
+	rows, err := s.db.Q.DownModels(ctx)
+	return dbrow.Map(rows, dbrow.DownModel), pg.Translate(err)
+}
+
+// Models lists the models that agents ask, and those that were down at any time, by name.
+func (s *Reports) Models(ctx context.Context) ([]turnkeeper.ModelHealth, error) {
+	rows, err := s.db.Q.ListModels(ctx)
+	return dbrow.Map(rows, func(r dbsqlc.ListModelsRow) turnkeeper.ModelHealth {
+		return turnkeeper.ModelHealth{
+			Model: r.Model, DownSince: dbrow.OrZero(r.DownSince), Until: dbrow.OrZero(r.Until), Failures: int(r.Failures), ErrorClass: r.ErrorClass,
+			Error: r.Error, Probe: turnkeeper.GrantID(r.Probe), ProbeTurn: turnkeeper.TurnID(r.ProbeTurn), Agents: r.Agents, Asked: r.Asked,
+		}
+	}), pg.Translate(err)
+}
+
+// withModels adds to waiting messages which models they wait for.
+func (s *Views) withModels(ctx context.Context, messages []turnkeeper.Message) error {
+	var agents []string
+	for _, m := range messages {
+		if m.State == turnkeeper.MessageWaiting && !slices.Contains(agents, m.Agent) {
+			agents = append(agents, m.Agent)
+		}
+	}
+	if len(agents) == 0 {
+		return nil
+	}
+	rows, err := s.db.Q.WaitsOfAgents(ctx, agents)
+	if err != nil {
+		return pg.Translate(err)
+	}
+	for i := range messages {
+		for _, r := range rows {
+			if m := &messages[i]; m.State == turnkeeper.MessageWaiting && m.Agent == r.Name {
+				m.WaitsFor = r.Models
+			}
+		}
+	}
+	return nil
+}

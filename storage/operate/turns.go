@@ -1,0 +1,144 @@
+package operate
+
+import (
+	"cmp"
+	"context"
+	"errors"
+
+	"turnkeeper"
+	"turnkeeper/storage/internal/dbrow"
+	"turnkeeper/storage/internal/dbsqlc"
+	"turnkeeper/storage/internal/pg"
+)
+
+// A TurnView is a turn with everything an operator asks about it.
+type TurnView struct {
+	Turn       turnkeeper.Turn
+	Message    turnkeeper.Message
+	Reply      *turnkeeper.Reply // nil: none
+	Rounds     []turnkeeper.Round
+	Failed     []turnkeeper.FailedAttempt // model calls without an answer, in order
+	Dispatches []turnkeeper.Dispatch
+	Outputs    []turnkeeper.Output // without their content
+	Awaited    []turnkeeper.AwaitedCall
+	Cancel     *Cancellation // nil: nobody asked for one
+	Tree       *Tree         // of agents, that the turn is in; nil: it works for nobody, and nobody for it
+}
+
+// Turns lists turns, newest first.
+func (s *Views) Turns(ctx context.Context, p Page) ([]turnkeeper.Turn, error) {
+	rows, err := s.db.Q.ListTurns(ctx, p.Agent, p.State, p.Cursor, p.limit())
+	if err != nil {
+		return nil, pg.Translate(err)
+	}
+	turns := dbrow.Map(rows, dbrow.Turn)
+	return turns, s.withHolders(ctx, turns)
+}
+
+// LatestTurn is the id of an agent's newest turn, or ErrNotFound. Of all agents where the name is empty.
+func (s *Views) LatestTurn(ctx context.Context, agent string) (turnkeeper.TurnID, error) {
+	id, err := s.db.Q.LatestTurn(ctx, agent)
+	return turnkeeper.TurnID(id), pg.Translate(err)
+}
+
+// TurnsOf lists the turns of a message, in order.
+func (s *Views) TurnsOf(ctx context.Context, id turnkeeper.MessageID) ([]turnkeeper.Turn, error) {
+	rows, err := s.db.Q.TurnsOfMessage(ctx, int64(id))
+	if err != nil {
+		return nil, pg.Translate(err)
+	}
+	turns := dbrow.Map(rows, dbrow.Turn)
+	return turns, s.withHolders(ctx, turns)
+}
+
+// ViewTurn reads a turn whole, or fails with ErrNotFound.
+func (s *Views) ViewTurn(ctx context.Context, id turnkeeper.TurnID) (TurnView, error) {
+	row, err := s.db.Q.TurnByID(ctx, int64(id))
+	if err != nil {
+		return TurnView{}, pg.Translate(err)
+	}
+	turns := []turnkeeper.Turn{dbrow.Turn(row.TurnkeeperTurn)}
+	if turns[0].WorkerID == "" {
+		turns[0].WorkerID = turnkeeper.WorkerID(row.TakenBy)
+	}
+	if err := s.withHolders(ctx, turns); err != nil {
+		return TurnView{}, err
+	}
+	v := TurnView{Turn: turns[0]}
+	if v.Message, err = s.WaitingMessage(ctx, v.Turn.MessageID); err != nil {
+		return TurnView{}, err
+	}
+	switch reply, err := s.ReplyTo(ctx, v.Turn.MessageID); {
+	case err == nil && reply.TurnID == id:
+		v.Reply = &reply
+	case err != nil && !errors.Is(err, turnkeeper.ErrNotFound):
+		return TurnView{}, err
+	}
+	if v.Rounds, err = s.roundsOf(ctx, id); err != nil {
+		return TurnView{}, err
+	}
+	failed, err := s.db.Q.FailedAttemptsOfTurn(ctx, int64(id))
+	if err != nil {
+		return TurnView{}, pg.Translate(err)
+	}
+	v.Failed = dbrow.Map(failed, dbrow.FailedAttempt)
+	grants, err := s.db.Q.GrantsOfTurn(ctx, int64(id))
+	if err != nil {
+		return TurnView{}, pg.Translate(err)
+	}
+	v.Dispatches = dbrow.Map(grants, func(r dbsqlc.GrantsOfTurnRow) turnkeeper.Dispatch {
+		d := dbrow.Dispatch(r.TurnkeeperLeaseLog)
+		if d.EndedAt.IsZero() { // it is the turn's own
+			d.WorkerID = v.Turn.WorkerID
+		}
+		d.WorkerID = cmp.Or(d.WorkerID, turnkeeper.WorkerID(r.TakenBy))
+		return d
+	})
+	if v.Awaited, err = s.awaitedOf(ctx, id); err != nil {
+		return TurnView{}, err
+	}
+	if v.Cancel, err = s.cancellationOf(ctx, id); err != nil {
+		return TurnView{}, err
+	}
+	if v.Tree, err = s.treeOf(ctx, v.Turn); err != nil {
+		return TurnView{}, err
+	}
+	outputs, err := s.db.Q.OutputsOfTurn(ctx, int64(id))
+	v.Outputs = dbrow.Map(outputs, func(r dbsqlc.OutputsOfTurnRow) turnkeeper.Output {
+		return turnkeeper.Output{
+			ID: turnkeeper.OutputID(r.ID), TurnID: id, Call: turnkeeper.CallKey{Round: int(r.Round), Ordinal: int(r.Ordinal)},
+			MediaType: r.MediaType, SizeBytes: r.SizeBytes, Chars: r.Chars, Tokens: r.Tokens, SHA256: r.Sha256,
+			Incomplete: r.Incomplete, Retrieved: r.Retrieved,
+		}
+	})
+	return v, pg.Translate(err)
+}
+
+func (s *Views) roundsOf(ctx context.Context, id turnkeeper.TurnID) ([]turnkeeper.Round, error) {
+	ids := []int64{int64(id)}
+	answers, err := s.db.Q.RoundsOfTurns(ctx, ids)
+	if err != nil {
+		return nil, pg.Translate(err)
+	}
+	calls, err := s.db.Q.CallsOfTurns(ctx, ids)
+	return dbrow.Rounds(answers, calls), pg.Translate(err)
+}
+
+// Events reads a turn's stream after a number, in order, at most limit.
+func (s *Views) Events(ctx context.Context, turn turnkeeper.TurnID, after int64, limit int) ([]turnkeeper.Event, error) {
+	rows, err := s.db.Q.EventsAfter(ctx, int64(turn), after, int32(min(limit, 10_000))) //nolint:gosec // bounded
+	return dbrow.Map(rows, dbrow.Event), pg.Translate(err)
+}
+
+// AgentOfTurn is the name of the agent whose turn it is, or ErrNotFound.
+func (s *Views) AgentOfTurn(ctx context.Context, id turnkeeper.TurnID) (string, error) {
+	agent, err := s.db.Q.AgentOfTurn(ctx, int64(id))
+	return agent, pg.Translate(err)
+}
+
+// Definition is an agent's definition by its hash, as it was recorded, or
+// ErrNotFound.
+func (s *Views) Definition(ctx context.Context, hash string) ([]byte, error) {
+	content, err := s.db.Q.DefinitionByHash(ctx, hash)
+	return []byte(content), pg.Translate(err)
+}

@@ -1,0 +1,324 @@
+package operate
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/storage/internal/dbrow"
+	"turnkeeper/storage/internal/dbsqlc"
+	"turnkeeper/storage/internal/pg"
+)
+
+// WaitingMessage is Message, and says what the message waits for while it is open.
+func (s *Views) WaitingMessage(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.Message, error) {
+	m, err := s.Message(ctx, id)
+	if err != nil {
+		return m, err
+	}
+	found := []turnkeeper.Message{m}
+	err = s.withWaits(ctx, found)
+	return found[0], err
+}
+
+// withWaits adds to open messages what they wait for.
+func (s *Views) withWaits(ctx context.Context, messages []turnkeeper.Message) error {
+	var ids []int64
+	for _, m := range messages {
+		if m.ClosedAt.IsZero() {
+			ids = append(ids, int64(m.ID))
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	rows, err := s.db.Q.WaitsOfMessages(ctx, ids)
+	if err != nil {
+		return pg.Translate(err)
+	}
+	house, err := s.db.Q.House(ctx)
+	if err != nil {
+		return pg.Translate(err)
+	}
+	down, err := s.DownModels(ctx)
+	if err != nil {
+		return err
+	}
+	holders, err := s.holders(ctx, dbrow.Map(rows, func(r dbsqlc.WaitsOfMessagesRow) int64 { return r.TurnID }))
+	if err != nil {
+		return err
+	}
+	for i := range messages {
+		m := &messages[i]
+		for _, r := range rows {
+			if r.ID == int64(m.ID) {
+				m.Waits = waiter{r, house, down, holders[turnkeeper.TurnID(r.TurnID)].silence}.waits()
+				m.WaitsFor = waitsForModels(m.Waits)
+			}
+		}
+	}
+	return nil
+}
+
+func waitsForModels(waits []turnkeeper.Wait) (models []string) {
+	for _, w := range waits {
+		if w.Reason == turnkeeper.WaitModel {
+			models = append(models, w.Model)
+		}
+	}
+	return models
+}
+
+// A waiter is what is known of an open message and of all that may hold it up.
+type waiter struct {
+	dbsqlc.WaitsOfMessagesRow
+	house   dbsqlc.HouseRow
+	down    []turnkeeper.ModelHealth
+	silence *turnkeeper.Silence // of the worker of its lane's open turn
+}
+
+// waits lists what holds the message up: first what is its own, then what is everybody's.
+func (w waiter) waits() (all []turnkeeper.Wait) {
+	if w.State == string(turnkeeper.MessageRunning) {
+		if turnkeeper.TurnState(w.TurnState) == turnkeeper.TurnRunning {
+			return w.running()
+		}
+		all = w.put()
+	} else {
+		all = w.inLane()
+	}
+	if turnkeeper.TurnState(w.TurnState) == turnkeeper.TurnWaiting && w.State == string(turnkeeper.MessageRunning) {
+		return all
+	}
+	all = append(all, w.inHouse(len(all) == 0)...)
+	all = append(all, w.models()...)
+	if len(all) == 0 {
+		all = []turnkeeper.Wait{{Reason: turnkeeper.WaitTick}}
+	}
+	return all
+}
+
+// running is what a message waits for whose turn has a worker.
+func (w waiter) running() []turnkeeper.Wait {
+	turn := w.turn()
+	switch {
+	case w.silence != nil: // and whatever keeps another worker from it
+		turn.Reason, turn.Silent, turn.Stopped, turn.Until = turnkeeper.WaitSilent, w.silence.For, w.silence.Stopped, w.silence.Until
+	case turn.Worker == "":
+		turn.Reason = turnkeeper.WaitNotTaken
+	default:
+		return nil
+	}
+	if w.silence == nil {
+		return []turnkeeper.Wait{turn}
+	}
+	return append([]turnkeeper.Wait{turn}, w.inHouse(false)...)
+}
+
+// put is what a message waits for whose turn was put off or waits.
+func (w waiter) put() []turnkeeper.Wait {
+	turn := w.turn()
+	turn.Worker = ""
+	switch {
+	case turn.State == turnkeeper.TurnWaiting:
+		turn.Reason, turn.Count = turnkeeper.WaitCalls, int(w.Calls)
+	case w.TurnDueAt == nil:
+		return nil
+	default:
+		turn.Reason, turn.Until, turn.Why = turnkeeper.WaitDeferred, *w.TurnDueAt, w.Error
+		if w.ErrorClass == "budget" {
+			turn.Reason = turnkeeper.WaitBudget
+		}
+	}
+	return []turnkeeper.Wait{turn}
+}
+
+// turn names the turn that is open in the lane.
+func (w waiter) turn() turnkeeper.Wait {
+	return turnkeeper.Wait{
+		Turn: turnkeeper.TurnID(w.TurnID), State: turnkeeper.TurnState(w.TurnState), Worker: turnkeeper.WorkerID(w.WorkerID),
+		Lane: turnkeeper.Lane(w.Lane), Since: dbrow.OrZero(w.GrantedAt),
+	}
+}
+
+// inLane is what holds up a message that has no open turn.
+func (w waiter) inLane() (all []turnkeeper.Wait) {
+	lane := turnkeeper.Lane(w.Lane)
+	if !w.Known {
+		all = append(all, turnkeeper.Wait{Reason: turnkeeper.WaitUnknownAgent, Agent: w.Agent})
+	}
+	if w.RetiredAt != nil && !w.Spawned { // sub-agents still work
+		all = append(all, turnkeeper.Wait{Reason: turnkeeper.WaitRetired, Agent: w.Agent, Since: *w.RetiredAt})
+	}
+	if w.Early {
+		all = append(all, turnkeeper.Wait{Reason: turnkeeper.WaitNotDue, Until: w.DueAt})
+	}
+	if w.Before > 0 {
+		all = append(all, turnkeeper.Wait{
+			Reason: turnkeeper.WaitEarlier, Lane: lane, Message: turnkeeper.MessageID(w.FirstBefore), Count: int(w.Before),
+		})
+	}
+	if w.TurnID != 0 {
+		turn := w.turn()
+		turn.Reason = turnkeeper.WaitLaneHeld
+		switch turn.State {
+		case turnkeeper.TurnRunning:
+			turn.Until = dbrow.OrZero(w.LeaseUntil)
+		case turnkeeper.TurnQueued:
+			turn.Until, turn.Why, turn.Worker = dbrow.OrZero(w.TurnDueAt), w.Error, ""
+		default:
+			turn.Worker = ""
+		}
+		all = append(all, turn)
+		if w.silence != nil {
+			turn.Reason, turn.Silent, turn.Stopped, turn.Until = turnkeeper.WaitSilent, w.silence.For, w.silence.Stopped, w.silence.Until
+			all = append(all, turn)
+		}
+	}
+	if w.Pauses {
+		all = append(all, turnkeeper.Wait{
+			Reason: turnkeeper.WaitBackoff, Lane: lane, Until: dbrow.OrZero(w.NotBefore), Count: int(w.Failures), Why: w.LastError,
+		})
+	}
+	return all
+}
+
+// tickLate is how old the newest tick on record is at least where no scheduler runs, unless its polls are
+// further apart: a tick that does nothing is written down once a minute.
+const tickLate = 3 * time.Minute
+
+// inHouse is what holds up every message. free says that nothing else holds this one up: only then does
+// it matter that no slot is free.
+func (w waiter) inHouse(free bool) (all []turnkeeper.Wait) {
+	h := w.house
+	if h.PausedAt != nil {
+		all = append(all, turnkeeper.Wait{Reason: turnkeeper.WaitPaused, Since: *h.PausedAt, Why: h.PausedReason})
+	}
+	if h.HoldUntil != nil && h.HoldUntil.After(h.Now) {
+		all = append(all, turnkeeper.Wait{Reason: turnkeeper.WaitHoldOff, Until: *h.HoldUntil, Why: h.HoldReason})
+	}
+	switch {
+	case h.Workers == 0:
+		return append(all, turnkeeper.Wait{Reason: turnkeeper.WaitNoWorker})
+	case h.LastTickAt == nil || h.Now.Sub(*h.LastTickAt) > max(tickLate, 3*dbrow.OrZero(h.PollInterval)):
+		all = append(all, turnkeeper.Wait{Reason: turnkeeper.WaitScheduler, Since: dbrow.OrZero(h.LastTickAt)})
+	case free && len(all) == 0 && h.Held >= h.Slots:
+		all = append(all, turnkeeper.Wait{Reason: turnkeeper.WaitNoSlot, Count: int(h.Slots)})
+	}
+	return all
+}
+
+// models are those of the agent, where none can be asked.
+func (w waiter) models() (all []turnkeeper.Wait) {
+	if !w.ModelsDown {
+		return nil
+	}
+	for _, h := range w.down {
+		if slices.Contains(w.Models, h.Model) {
+			all = append(all, turnkeeper.Wait{
+				Reason: turnkeeper.WaitModel, Model: h.Model, Since: h.DownSince, Until: h.Until, Turn: h.ProbeTurn, Why: classed(h.ErrorClass, h.Error),
+			})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b turnkeeper.Wait) int {
+		return cmp.Compare(slices.Index(w.Models, a.Model), slices.Index(w.Models, b.Model))
+	})
+	return all
+}
+
+// classed is an error behind its class.
+func classed(class, text string) string {
+	if class == "" || text == "" {
+		return cmp.Or(text, class)
+	}
+	return class + ": " + text
+}
+
+// A holder is the worker that a turn runs on.
+type holder struct {
+	worker   turnkeeper.WorkerID
+	silence  *turnkeeper.Silence // nil: it gives signs of life
+	underWay *turnkeeper.UnderWay
+}
+
+// holders says of turns that run who runs them and what they do.
+func (s *Views) holders(ctx context.Context, turns []int64) (map[turnkeeper.TurnID]holder, error) {
+	rows, err := s.db.Q.Holders(ctx, turns)
+	if err != nil || len(rows) == 0 {
+		return nil, pg.Translate(err)
+	}
+	calls, err := s.db.Q.OpenCalls(ctx, turns)
+	if err != nil {
+		return nil, pg.Translate(err)
+	}
+	holders := map[turnkeeper.TurnID]holder{}
+	for _, r := range rows {
+		h := holder{worker: turnkeeper.WorkerID(r.WorkerID)}
+		if h.worker == "" { // nobody has begun
+			continue
+		}
+		h.underWay = underWay(r)
+		h.silence = silenceOf(dbrow.OrZero(r.BeatAt), r.StoppedAt, r.SilentMs, r.TakeoverAfter, dbrow.OrZero(r.LeaseUntil))
+		for _, c := range calls {
+			if c.TurnID == r.ID {
+				h.underWay.Calls = append(h.underWay.Calls, turnkeeper.OpenCall{
+					Key: turnkeeper.CallKey{Round: int(c.Round), Ordinal: int(c.Ordinal)}, Name: c.Name,
+					State: turnkeeper.CallState(c.State), StartedAt: dbrow.OrZero(c.StartedAt),
+				})
+			}
+		}
+		if len(h.underWay.Calls) > 0 {
+			h.underWay.Round, h.underWay.Since = h.underWay.Calls[0].Key.Round, time.Time{}
+		}
+		holders[turnkeeper.TurnID(r.ID)] = h
+	}
+	return holders, nil
+}
+
+// bytesPerToken is what estimates take for the length of a token.
+const bytesPerToken = 4
+
+// underWay is the model call of a turn that runs.
+func underWay(r dbsqlc.HoldersRow) *turnkeeper.UnderWay {
+	u := turnkeeper.UnderWay{Round: int(r.InferenceRounds) + 1, Since: r.Since}
+	if r.Round > 0 {
+		u.Round = int(r.Round)
+		u.OutputTokens = (max(r.Streamed, 0) + bytesPerToken - 1) / bytesPerToken
+	}
+	return &u
+}
+
+// silenceOf is the silence of a worker by its heartbeat; nil: it gives signs of life, or none is known.
+func silenceOf(beatAt time.Time, stoppedAt *time.Time, silentMs int64, takeover time.Duration, leaseUntil time.Time) *turnkeeper.Silence {
+	silent := time.Duration(silentMs) * time.Millisecond
+	if beatAt.IsZero() || stoppedAt == nil && silent <= turnkeeper.SilentAfter {
+		return nil
+	}
+	until := leaseUntil
+	if early := beatAt.Add(takeover); takeover > 0 && early.Before(until) {
+		until = early
+	}
+	return &turnkeeper.Silence{For: silent, Stopped: stoppedAt != nil, Until: until}
+}
+
+// withHolders adds to running turns who runs them and what they do.
+func (s *Views) withHolders(ctx context.Context, turns []turnkeeper.Turn) error {
+	var ids []int64
+	for _, t := range turns {
+		if t.State == turnkeeper.TurnRunning {
+			ids = append(ids, int64(t.ID))
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	holders, err := s.holders(ctx, ids)
+	for i := range turns {
+		if h, ok := holders[turns[i].ID]; ok {
+			turns[i].WorkerID, turns[i].Silence, turns[i].UnderWay = h.worker, h.silence, h.underWay
+		}
+	}
+	return err
+}

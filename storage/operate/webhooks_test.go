@@ -1,0 +1,375 @@
+package operate_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/storage/operate"
+	"turnkeeper/storage/storagetest"
+)
+
+// hook registers a webhook for the replies of some agents, or of all.
+func (h *env) hook(name string, agents ...string) {
+	h.T.Helper()
+	if err := h.RegisterWebhook(h.T.Context(), turnkeeper.Webhook{Name: name, Origin: "https://" + name + ".example", Agents: agents}); err != nil {
+		h.T.Fatal(err)
+	}
+}
+
+// reply is a turn that ended with one.
+func (h *env) reply(body string) {
+	h.T.Helper()
+	h.Turn(body).Finish(h.T, "re: "+body)
+}
+
+const hold = time.Minute
+
+func (h *env) claim(webhook string, worker turnkeeper.WorkerID, slots, limit int) []turnkeeper.DeliveryClaim {
+	h.T.Helper()
+	claims, err := h.ClaimDeliveries(h.T.Context(), webhook, worker, slots, limit, hold)
+	if err != nil {
+		h.T.Fatal(err)
+	}
+	return claims
+}
+
+func (h *env) end(c turnkeeper.DeliveryClaim, end turnkeeper.DeliveryEnd) bool {
+	h.T.Helper()
+	held, err := h.EndDelivery(h.T.Context(), c, end)
+	if err != nil {
+		h.T.Fatal(err)
+	}
+	return held
+}
+
+func ids(claims []turnkeeper.DeliveryClaim) (ids []turnkeeper.ReplyID) {
+	for _, c := range claims {
+		ids = append(ids, c.Reply.ID)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// A reply has its deliveries from the moment that it is there, whoever writes it; one that is
+// undone has none; one before the webhook has none.
+func TestDeliveriesComeWithTheReply(t *testing.T) {
+	h := newEnv(t)
+	h.reply("before")
+	h.hook("all")
+	h.hook("desk", "desk")
+	h.reply("after")
+	h.Submit("clerk", "", "never runs")
+	h.Exec("select turnkeeper.cancel_message((select max(id) from turnkeeper.messages), 'no')")
+	tx, err := h.Pool().Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	waiting := h.Submit("clerk", "", "is undone")
+	if _, err := tx.Exec(t.Context(), "select turnkeeper.cancel_message($1, 'no')", int64(waiting)); err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	claims := h.claim("all", "w", 10, 10)
+	if len(claims) != 2 || claims[0].Reply.Body != "re: after" || claims[1].Reply.Outcome != turnkeeper.TurnCancelled || claims[0].Attempt != 1 {
+		t.Errorf("due are %+v", claims)
+	}
+	if claims := h.claim("desk", "w", 10, 10); len(claims) != 0 {
+		t.Errorf("for the agent desk %+v are due", claims)
+	}
+}
+
+// A claim is nobody else's until it runs out, or its worker is gone; then its holder has nothing
+// to say any more.
+func TestClaims(t *testing.T) {
+	h := newEnv(t)
+	h.hook("shop")
+	for n := range 5 {
+		h.reply(fmt.Sprint(n))
+	}
+	first := h.claim("shop", "worker-1", 3, 2)
+	second := h.claim("shop", "worker-2", 3, 2) // one slot of three is left
+	if len(first) != 2 || len(second) != 1 || slices.Contains(ids(first), second[0].Reply.ID) {
+		t.Fatalf("claimed are %v and %v", ids(first), ids(second))
+	}
+	if third := h.claim("shop", "worker-2", 3, 2); len(third) != 0 {
+		t.Errorf("beyond the slots %v are claimed", ids(third))
+	}
+	if !h.end(second[0], turnkeeper.DeliveryEnd{State: turnkeeper.DeliveryDelivered, Status: 204}) {
+		t.Error("a claim that stands was not ended")
+	}
+	if h.end(second[0], turnkeeper.DeliveryEnd{State: turnkeeper.DeliveryPending}) {
+		t.Error("a delivery was ended twice")
+	}
+	h.Exec("update turnkeeper.webhook_deliveries set due_at = clock_timestamp() - interval '1 hour' where reply_id = $1", int64(first[0].Reply.ID))
+	again := h.claim("shop", "worker-2", 3, 1)
+	if !slices.Equal(ids(again), ids(first[:1])) || again[0].Attempt != 2 || h.end(first[0], turnkeeper.DeliveryEnd{State: turnkeeper.DeliveryDead}) {
+		t.Errorf("after its end the claim of %v is %v", ids(first[:1]), ids(again))
+	}
+
+	h.HeartBeat("worker-1", 1, 0)
+	h.Exec("update turnkeeper.worker_heartbeat set stopped_at = clock_timestamp() where worker_id = 'worker-1'")
+	if taken := h.claim("shop", "worker-2", 10, 10); !slices.Contains(ids(taken), first[1].Reply.ID) || len(taken) != 3 {
+		t.Errorf("of a worker that is gone %v are taken, and not %v", ids(taken), ids(first[1:]))
+	}
+	if h.end(first[1], turnkeeper.DeliveryEnd{State: turnkeeper.DeliveryDelivered}) {
+		t.Error("a worker that is gone ended a delivery")
+	}
+}
+
+// Many workers claim beside each other and beside turns that end: everything is claimed once, and
+// never more than the slots.
+func TestClaimsBesideEachOther(t *testing.T) {
+	h := newEnv(t)
+	h.hook("shop")
+	const replies, slots = 40, 3
+	var mu sync.Mutex
+	seen := map[turnkeeper.ReplyID]int{}
+	flying, most := 0, 0
+	count := func(n int, claims ...turnkeeper.DeliveryClaim) int {
+		mu.Lock()
+		defer mu.Unlock()
+		flying += n
+		most = max(most, flying)
+		for _, c := range claims {
+			seen[c.Reply.ID]++
+		}
+		return len(seen)
+	}
+	var all sync.WaitGroup
+	for n := range 4 {
+		all.Go(func() {
+			for count(0) < replies {
+				claims, err := h.ClaimDeliveries(t.Context(), "shop", turnkeeper.WorkerID(fmt.Sprint(n)), slots, 2, hold)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				count(len(claims), claims...)
+				for _, c := range claims {
+					count(-1)
+					if _, err := h.EndDelivery(t.Context(), c, turnkeeper.DeliveryEnd{State: turnkeeper.DeliveryDelivered}); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		})
+	}
+	for n := range replies {
+		h.reply(fmt.Sprint(n))
+	}
+	all.Wait()
+	for id, n := range seen {
+		if n != 1 {
+			t.Errorf("reply %d was claimed %d times", id, n)
+		}
+	}
+	if most > slots {
+		t.Errorf("%d were claimed at once", most)
+	}
+}
+
+// What becomes of an attempt, and of the endpoint.
+func TestEndsOfAttempts(t *testing.T) {
+	h := newEnv(t)
+	h.hook("shop")
+	h.reply("hello")
+	view := func() (operate.WebhookView, turnkeeper.Delivery) {
+		t.Helper()
+		w, err := h.Webhook(t.Context(), "shop")
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := h.Deliveries(t.Context(), "shop", operate.Page{})
+		if err != nil || len(all) != 1 {
+			t.Fatalf("%v, %v", all, err)
+		}
+		return w, all[0]
+	}
+	claim := func() turnkeeper.DeliveryClaim {
+		t.Helper()
+		h.Exec("update turnkeeper.webhook_deliveries set due_at = clock_timestamp() where state = 'pending'")
+		claims := h.claim("shop", "w", 1, 1)
+		if len(claims) != 1 {
+			t.Fatal("nothing is due")
+		}
+		return claims[0]
+	}
+	wait := func() time.Duration {
+		t.Helper()
+		wait, ok, err := h.NextDelivery(t.Context(), "shop")
+		if err != nil || !ok {
+			t.Fatal(ok, err)
+		}
+		return wait
+	}
+	if w := wait(); w != 0 {
+		t.Errorf("a new delivery waits %s", w)
+	}
+	c := claim()
+	if w, d := view(); w.Sending != 1 || w.Pending != 1 || !d.Sending || d.Attempts != 1 {
+		t.Errorf("while it is sent: %+v, %+v", w, d)
+	}
+	h.end(c, turnkeeper.DeliveryEnd{State: turnkeeper.DeliveryPending, Uncounted: true})
+	if w, d := view(); d.Attempts != 0 || d.Error != "" || !w.FailedAt.IsZero() || !w.SucceededAt.IsZero() {
+		t.Errorf("broken off: %+v, %+v", w, d)
+	}
+	h.end(claim(), turnkeeper.DeliveryEnd{State: turnkeeper.DeliveryPending, Status: 500, Error: "no", Wait: time.Hour, Duration: time.Second})
+	if w, d := view(); d.Attempts != 1 || d.Status != 500 || d.Error != "no" || w.LastError != "no" || w.FailedAt.IsZero() || d.Duration != time.Second {
+		t.Errorf("failed: %+v, %+v", w, d)
+	}
+	if w := wait(); w < 59*time.Minute || w > time.Hour {
+		t.Errorf("it waits %s", w)
+	}
+	h.end(claim(), turnkeeper.DeliveryEnd{State: turnkeeper.DeliveryPending, Status: 429, Error: "slow", Rest: time.Hour})
+	h.Exec("update turnkeeper.webhook_deliveries set due_at = clock_timestamp()")
+	if claims := h.claim("shop", "w", 1, 1); len(claims) != 0 || wait() < 59*time.Minute {
+		t.Errorf("an endpoint that rests gets %v", claims)
+	}
+	h.Exec("update turnkeeper.webhooks set not_before = clock_timestamp()")
+	h.end(claim(), turnkeeper.DeliveryEnd{State: turnkeeper.DeliveryPending, Status: 410, Error: "gone", Gone: true})
+	if w, _ := view(); w.PausedReason == "" || len(h.claim("shop", "w", 1, 1)) != 0 {
+		t.Errorf("gone: %+v", w)
+	}
+	if err := h.ResumeWebhook(t.Context(), "shop"); err != nil {
+		t.Fatal(err)
+	}
+	h.end(claim(), turnkeeper.DeliveryEnd{State: turnkeeper.DeliveryDead, Error: "never"})
+	if w, d := view(); w.Dead != 1 || w.Pending != 0 || d.Attempts != 1 || d.State != turnkeeper.DeliveryDead {
+		t.Errorf("given up: %+v, %+v", w, d)
+	}
+	if n, err := h.RedeliverDead(t.Context(), "shop"); n != 1 || err != nil {
+		t.Error(n, err)
+	}
+	c = claim()
+	if done, err := h.Redeliver(t.Context(), "shop", c.Reply.ID); done || err != nil {
+		t.Errorf("while it is sent: %v, %v", done, err)
+	}
+	h.end(c, turnkeeper.DeliveryEnd{State: turnkeeper.DeliveryDelivered, Status: 200})
+	if w, d := view(); w.Dead+w.Pending != 0 || d.State != turnkeeper.DeliveryDelivered || d.Redelivered != 1 || w.SucceededAt.IsZero() {
+		t.Errorf("delivered: %+v, %+v", w, d)
+	}
+	if _, ok, err := h.NextDelivery(t.Context(), "shop"); ok || err != nil {
+		t.Error(ok, err)
+	}
+}
+
+// A delivery that is asked for again is no longer that of an attempt that took too long.
+func TestRedeliveryIsNotEndedByAnOlderAttempt(t *testing.T) {
+	h := newEnv(t)
+	h.hook("shop")
+	h.reply("hello")
+	c := h.claim("shop", "w", 1, 1)[0]
+	h.Exec("update turnkeeper.webhook_deliveries set due_at = clock_timestamp() - interval '1 s'")
+	if done, err := h.Redeliver(t.Context(), "shop", c.Reply.ID); !done || err != nil {
+		t.Fatal(done, err)
+	}
+	if h.end(c, turnkeeper.DeliveryEnd{State: turnkeeper.DeliveryDelivered, Status: 200}) {
+		t.Error("the older attempt has ended it")
+	}
+	again := h.claim("shop", "w", 1, 1)
+	if len(again) != 1 || again[0].Claim == c.Claim || !h.end(again[0], turnkeeper.DeliveryEnd{State: turnkeeper.DeliveryDelivered, Status: 200}) {
+		t.Errorf("claimed again: %+v", again)
+	}
+}
+
+// A webhook is forgotten when no worker speaks of it, and what a turn left behind is swept; a
+// clock that was set back leaves no endless wait.
+func TestRemovedWebhooks(t *testing.T) {
+	h := newEnv(t)
+	h.hook("shop")
+	h.hook("other")
+	h.reply("hello")
+	if err := h.RemoveWebhook(t.Context(), "shop"); !errors.Is(err, operate.ErrWebhookServed) {
+		t.Errorf("removing it: %v", err)
+	}
+	h.Exec("update turnkeeper.webhooks set seen_at = clock_timestamp() - interval '1 minute' where name = 'shop'")
+	if err := h.RemoveWebhook(t.Context(), "shop"); err != nil {
+		t.Fatal(err)
+	}
+	if there, err := h.SeeWebhooks(t.Context(), []string{"other", "shop"}); err != nil || !slices.Equal(there, []string{"other"}) {
+		t.Errorf("there are %v, %v", there, err)
+	}
+	h.Exec("insert into turnkeeper.webhook_deliveries (reply_id, webhook) select id, 'shop' from turnkeeper.replies")
+	h.Exec("update turnkeeper.webhook_deliveries set due_at = clock_timestamp() + interval '1 day' where webhook = 'other'")
+	if err := h.SweepDeliveries(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := storagetest.One[int](h, "select count(*) from turnkeeper.webhook_deliveries"); n != 1 || len(h.claim("other", "w", 1, 1)) != 1 {
+		t.Errorf("%d deliveries are left", n)
+	}
+}
+
+// Who counts claims waits for whoever is counting: both together do not take more than the slots.
+func TestClaimsAreCountedOneAfterTheOther(t *testing.T) {
+	h := newEnv(t)
+	h.hook("shop")
+	for n := range 5 {
+		h.reply(fmt.Sprint(n))
+	}
+	tx, err := h.Pool().Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(t.Context()) }() // the store's end waits for it
+	if _, err := tx.Exec(t.Context(), "select from turnkeeper.claim_deliveries('shop', 'worker-1', 3, 2, interval '1 minute')"); err != nil {
+		t.Fatal(err)
+	}
+	second := make(chan []turnkeeper.DeliveryClaim)
+	go func() {
+		claims, err := h.ClaimDeliveries(t.Context(), "shop", "worker-2", 3, 2, hold)
+		if err != nil {
+			t.Error(err)
+		}
+		second <- claims
+	}()
+	const waits = `select exists (select from pg_stat_activity where query like '%claim_deliveries%' and wait_event_type = 'Lock' and datname = current_database())`
+	for !storagetest.One[bool](h, waits) {
+		select {
+		case claims := <-second:
+			t.Fatalf("it did not wait, and claimed %v", ids(claims))
+		default:
+		}
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if claims := <-second; len(claims) != 1 {
+		t.Errorf("of the one slot that is left it claimed %v", ids(claims))
+	}
+}
+
+// What an endpoint asked for holds, whatever comes of attempts that were under way then.
+func TestAnEndpointRestsForAsLongAsItAsked(t *testing.T) {
+	for name, later := range map[string]turnkeeper.DeliveryEnd{
+		"a success":      {State: turnkeeper.DeliveryDelivered, Status: 200},
+		"a shorter rest": {State: turnkeeper.DeliveryPending, Status: 503, Error: "busy", Rest: time.Second},
+		"a failure":      {State: turnkeeper.DeliveryPending, Error: "no answer"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newEnv(t)
+			h.hook("shop")
+			for n := range 3 {
+				h.reply(fmt.Sprint(n))
+			}
+			claims := h.claim("shop", "w", 2, 2)
+			if len(claims) != 2 {
+				t.Fatalf("%d are claimed", len(claims))
+			}
+			h.end(claims[0], turnkeeper.DeliveryEnd{State: turnkeeper.DeliveryPending, Status: 429, Error: "slow", Rest: time.Hour})
+			h.end(claims[1], later)
+			if wait, ok, err := h.NextDelivery(t.Context(), "shop"); err != nil || !ok || wait < 59*time.Minute {
+				t.Errorf("it is left alone for %s: %v, %v", wait, ok, err)
+			}
+			if got := h.claim("shop", "w", 2, 2); len(got) != 0 {
+				t.Errorf("it gets %v", ids(got))
+			}
+		})
+	}
+}

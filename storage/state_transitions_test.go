@@ -1,0 +1,192 @@
+package storage_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"turnkeeper"
+	"turnkeeper/storage/storagetest"
+)
+
+var turnStates = []turnkeeper.TurnState{
+	turnkeeper.TurnQueued, turnkeeper.TurnRunning, turnkeeper.TurnWaiting, turnkeeper.TurnSucceeded,
+	turnkeeper.TurnDegraded, turnkeeper.TurnFailed, turnkeeper.TurnCancelled,
+}
+
+var callStates = []turnkeeper.CallState{
+	turnkeeper.CallPlanned, turnkeeper.CallStarted, turnkeeper.CallRunning, turnkeeper.CallSucceeded, turnkeeper.CallFailed,
+	turnkeeper.CallSkipped, turnkeeper.CallDenied, turnkeeper.CallUnknown, turnkeeper.CallCancelled,
+}
+
+// moved says whether the database let a row move, in a transaction that is
+// undone. Any other refusal than that of the move is a fault of the test.
+func (h *env) moved(t *testing.T, steps func(ctx context.Context, tx pgx.Tx) (pgconn.CommandTag, error)) bool {
+	t.Helper()
+	tx, err := h.Pool().Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	tag, err := steps(t.Context(), tx)
+	if err == nil && tag.RowsAffected() == 1 {
+		return true
+	}
+	if pg, ok := errors.AsType[*pgconn.PgError](err); !ok || pg.Code != "TK007" {
+		t.Fatalf("%v rows, error %v", tag, err)
+	}
+	return false
+}
+
+// The database and the nouns must agree on every pair of states. Staying in a
+// state is no move for the database.
+func TestTurnMovesAgreeWithTheNouns(t *testing.T) {
+	h := newEnv(t)
+	message := h.Submit("clerk", "", "x")
+	for _, from := range turnStates {
+		for _, to := range turnStates {
+			if from == to {
+				continue
+			}
+			allowed := from.MoveTo(to) == nil
+			got := h.moved(t, func(ctx context.Context, tx pgx.Tx) (pgconn.CommandTag, error) {
+				_, err := tx.Exec(ctx, `insert into turnkeeper.turns (id, message_id, attempt, agent, conversation, lane, trigger, definition_hash,
+						state, token, grant_id, lease_until, ended_at, stop_reason)
+					select 1, $1, 1, 'clerk', 'main', 'clerk', 'message', definition_hash, $2::text, 1, gen_random_uuid(), now(),
+						case when $3::boolean then now() end, case when $3 then 'none' end from turnkeeper.agents where name = 'clerk'`,
+					message, from, from.Terminal())
+				if err != nil {
+					return pgconn.CommandTag{}, err
+				}
+				return tx.Exec(ctx, `update turnkeeper.turns set state = $1, ended_at = case when $2::boolean then now() end,
+					stop_reason = case when $2 then 'none' end where id = 1`, to, to.Terminal())
+			})
+			if got != allowed {
+				t.Errorf("turn from %s to %s: the database says %v, MoveTo %v", from, to, got, allowed)
+			}
+		}
+	}
+}
+
+func TestCallMovesAgreeWithTheNouns(t *testing.T) {
+	h := newEnv(t)
+	d := h.Turn("x")
+	d.Write(t, turnkeeper.Entry{Round: storagetest.Round(1)})
+	for _, from := range callStates {
+		for _, to := range callStates {
+			if from == to {
+				continue
+			}
+			allowed := from.MoveTo(to) == nil
+			got := h.moved(t, func(ctx context.Context, tx pgx.Tx) (pgconn.CommandTag, error) {
+				_, err := tx.Exec(ctx, `insert into turnkeeper.calls (turn_id, round, ordinal, agent, wire_id, provider_id, name, arguments,
+						args_hash, effect, paging, state, nonce, ended_at)
+					values ($1, 1, 1, 'clerk', 'w', '', 'tool', '{}', 'h', 'once', false, $2::text, 'n', case when $3::boolean then now() end)`,
+					d.Grant.TurnID, from, from.Answered())
+				if err != nil {
+					return pgconn.CommandTag{}, err
+				}
+				return tx.Exec(ctx, "update turnkeeper.calls set state = $1, ended_at = case when $2::boolean then now() end", to, to.Answered())
+			})
+			if got != allowed {
+				t.Errorf("call from %s to %s: the database says %v, MoveTo %v", from, to, got, allowed)
+			}
+		}
+	}
+}
+
+func TestWriterRefusesABadMove(t *testing.T) {
+	h := newEnv(t)
+	d := h.Turn("x")
+	d.Write(t, turnkeeper.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce)})
+	err := d.Append(t.Context(), turnkeeper.Entry{
+		Verdicts: []turnkeeper.CallResult{{Key: storagetest.Key(1, 1), State: turnkeeper.CallUnknown, Shown: "?"}},
+	}, storagetest.Answered)
+	if !errors.Is(err, turnkeeper.ErrBadMove) {
+		t.Errorf("planned to unknown: %v", err)
+	}
+}
+
+func TestLeaseKeepsItsToken(t *testing.T) {
+	h := newEnv(t)
+	var last int64
+	for range 3 {
+		d := h.Turn("x")
+		if d.Grant.Token != last+1 {
+			t.Errorf("token %d after %d", d.Grant.Token, last)
+		}
+		last = d.Grant.Token
+		d.Finish(t, "done")
+	}
+	h.Exec("delete from turnkeeper.lease_log") // which refers to the lease
+	for sql, refusal := range map[string]string{
+		"update turnkeeper.leases set token = token - 1": "only grows",
+		"delete from turnkeeper.leases":                  "is not to be deleted",
+	} {
+		if _, err := h.Pool().Exec(t.Context(), sql); err == nil || !strings.Contains(err.Error(), refusal) {
+			t.Errorf("%s: %v", sql, err)
+		}
+	}
+	if token := storagetest.One[int64](h, "select token from turnkeeper.leases"); token != last {
+		t.Errorf("the token is %d, was %d", token, last)
+	}
+}
+
+func TestConstraintsOfTheHouse(t *testing.T) {
+	h := newEnv(t)
+	h.Turn("x").Finish(t, "done")
+	const turn = `insert into turnkeeper.turns (message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, ended_at, stop_reason)
+		select message_id, attempt + n, agent, conversation, lane, trigger, definition_hash, `
+	const call = `insert into turnkeeper.calls (turn_id, round, ordinal, agent, wire_id, provider_id, name, arguments, args_hash, effect, paging, state, ended_at)
+		values (1, 1, `
+	for name, c := range map[string]struct{ sql, constraint string }{
+		"a state of no message":         {"update turnkeeper.messages set state = 'lost'", "messages_check"},
+		"a slot of no schedule":         {"update turnkeeper.messages set trigger = 'schedule'", "messages_check"},
+		"a priority out of bounds":      {"update turnkeeper.messages set priority = 1001", "messages_check"},
+		"a reason that is none":         {"update turnkeeper.turns set stop_reason = 'bored'", "turns_check"},
+		"a reason without an end":       {"update turnkeeper.turns set ended_at = null", "turns_check"},
+		"a started call, no nonce":      {call + "1, 'a', 'w', '', 'n', '{}', 'h', 'once', false, 'started', null)", "calls_check"},
+		"a planned call that ended":     {call + "1, 'a', 'w', '', 'n', '{}', 'h', 'once', false, 'planned', now())", "calls_check"},
+		"a result without its time":     {call + "1, 'a', 'w', '', 'n', '{}', 'h', 'once', false, 'failed', null)", "calls_check"},
+		"a call of half an effect":      {call + "1, 'a', 'w', '', 'n', '{}', 'h', 'half', false, 'planned', null)", "calls_check"},
+		"a call without a place":        {call + "0, 'a', 'w', '', 'n', '{}', 'h', 'once', false, 'planned', null)", "calls_check"},
+		"a negative number of failures": {"update turnkeeper.leases set failures = -1", "leases_check"},
+		"a second reply to a message": {
+			`insert into turnkeeper.replies (message_id, turn_id, agent, conversation, outcome, body)
+				select message_id, turn_id + 1, agent, conversation, outcome, body from turnkeeper.replies`, "replies_message_id_key",
+		},
+		"a second reply of a turn": {
+			`insert into turnkeeper.replies (message_id, turn_id, agent, conversation, outcome, body)
+				select message_id + 1, turn_id, agent, conversation, outcome, body from turnkeeper.replies`, "replies_turn_id_key",
+		},
+		"an empty reply":              {"update turnkeeper.replies set body = ''", "replies_body_check"},
+		"answered but not closed":     {"update turnkeeper.messages set closed_at = null", "messages_check"},
+		"closed but waiting":          {"update turnkeeper.messages set state = 'waiting'", "messages_check"},
+		"ended without a reason":      {"update turnkeeper.turns set stop_reason = null", "turns_check"},
+		"a second answer":             {turn + "'degraded', token, now(), 'none' from turnkeeper.turns, (values (1)) v(n)", "turns_one_answer_per_message"},
+		"the same attempt again":      {turn + "'failed', token, now(), 'none' from turnkeeper.turns, (values (0)) v(n)", "turns_message_id_attempt_key"},
+		"half a lease":                {"update turnkeeper.leases set turn_id = 1", "leases_check"},
+		"a lease that ends before it": {"update turnkeeper.leases set turn_id = 1, grant_id = gen_random_uuid(), granted_at = now(), lease_until = now()", "leases_check"},
+	} {
+		_, err := h.Pool().Exec(t.Context(), c.sql)
+		if pg, ok := errors.AsType[*pgconn.PgError](err); !ok || !strings.HasPrefix(pg.ConstraintName, c.constraint) {
+			t.Errorf("%s: %v, want a refusal by %s", name, err, c.constraint)
+		}
+	}
+}
+
+func TestOneOpenTurnALane(t *testing.T) {
+	h := newEnv(t)
+	h.Submit("clerk", "", "first")
+	second := h.Submit("clerk", "", "second")
+	h.Dispatch("w")
+	_, err := h.Pool().Exec(t.Context(), `insert into turnkeeper.turns (message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token)
+		select $1, 1, agent, conversation, lane, trigger, definition_hash, 'queued', token from turnkeeper.turns`, second)
+	if pg, ok := errors.AsType[*pgconn.PgError](err); !ok || pg.ConstraintName != "turns_one_open_per_lane" {
+		t.Errorf("a second open turn: %v", err)
+	}
+}

@@ -1,0 +1,180 @@
+package storagetest
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"turnkeeper"
+	"turnkeeper/storage"
+	"turnkeeper/storage/grants"
+)
+
+// Rows are all rows that tell of turns, by what they are: "call 7 1.2" is call 1.2 of turn 7.
+func (db *DB) Rows() map[string]string {
+	db.T.Helper()
+	rows, _ := db.Pool().Query(db.T.Context(), `
+		select 'turn ' || id, to_jsonb(t)::text from turnkeeper.turns t
+		union all select 'message ' || id, to_jsonb(t)::text from turnkeeper.messages t
+		union all select 'lane ' || lane, to_jsonb(t)::text from turnkeeper.leases t
+		union all select 'grant ' || turn_id || ' ' || grant_id, to_jsonb(t)::text from turnkeeper.lease_log t
+		union all select 'reply ' || turn_id, to_jsonb(t)::text from turnkeeper.replies t
+		union all select 'round ' || turn_id || ' ' || round, to_jsonb(t)::text from turnkeeper.rounds t
+		union all select format('call %s %s.%s', turn_id, round, ordinal), to_jsonb(t)::text from turnkeeper.calls t
+		union all select format('start %s %s.%s #%s', turn_id, round, ordinal, attempt), to_jsonb(t)::text from turnkeeper.call_starts t
+		union all select format('event %s %s', turn_id, seq), to_jsonb(t)::text from turnkeeper.turn_events t
+		union all select format('output %s %s', turn_id, id), to_jsonb(t)::text from turnkeeper.outputs t
+		union all select format('awaited %s %s.%s', turn_id, round, ordinal), to_jsonb(t)::text from turnkeeper.awaited_calls t
+		union all select format('detached %s %s.%s', turn_id, round, ordinal), to_jsonb(t)::text from turnkeeper.detached_calls t
+		union all select format('spawned %s %s.%s', turn_id, round, ordinal), to_jsonb(t)::text from turnkeeper.spawned_calls t
+		union all select 'tree ' || root, to_jsonb(t)::text from turnkeeper.agent_trees t
+		union all select 'cancellation ' || turn_id, to_jsonb(t)::text from turnkeeper.cancellations t
+		union all select 'job ' || id, to_jsonb(t)::text from turnkeeper.river_job t`)
+	all := map[string]string{}
+	var name, row string
+	if _, err := pgx.ForEachRow(rows, []any{&name, &row}, func() error { all[name] = row; return nil }); err != nil {
+		db.T.Fatal(err)
+	}
+	return all
+}
+
+// TurnOf enqueues a message for an agent and dispatches it to a worker.
+func (db *DB) TurnOf(agent string, worker turnkeeper.WorkerID) *Dispatch {
+	db.T.Helper()
+	db.Submit(agent, "", "x")
+	return db.Dispatch(worker)[0]
+}
+
+// Look returns what a tick finds.
+func (db *DB) Look() (sit turnkeeper.Situation, lost []turnkeeper.LostGrant) {
+	db.T.Helper()
+	err := db.InTick(db.T.Context(), func(tick *grants.Tick) (err error) {
+		if sit, _, err = tick.Look(db.T.Context()); err != nil {
+			return err
+		}
+		lost, err = tick.Lost(db.T.Context(), 10)
+		return err
+	})
+	if err != nil {
+		db.T.Fatal(err)
+	}
+	return sit, lost
+}
+
+// WaitsBehind does something while somebody else has a lock, and reports whether it waits for it. meanwhile is called while
+// it does.
+func (db *DB) WaitsBehind(meanwhile func(), do func(context.Context, *DB) error, lock string, args ...any) (waits bool) {
+	db.T.Helper()
+	far := OpenWith(db.T, storage.Options{URL: db.URL, LockTimeout: Patience, StatementTimeout: Patience})
+	hold, err := db.Pool().Begin(db.T.Context())
+	if err != nil {
+		db.T.Fatal(err)
+	}
+	defer func() { _ = hold.Rollback(context.Background()) }()
+	if _, err := hold.Exec(db.T.Context(), lock, args...); err != nil {
+		db.T.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- do(db.T.Context(), far) }()
+	deadline := time.Now().Add(Patience)
+	for len(done) == 0 && !waits {
+		waits = One[bool](db, "select count(*) > 0 from pg_stat_activity, pg_sleep(0.01) where $1 = any(pg_blocking_pids(pid))", hold.Conn().PgConn().PID())
+		if time.Now().After(deadline) {
+			db.T.Fatal("it is neither done nor does it wait")
+		}
+	}
+	if waits {
+		meanwhile()
+	}
+	if err := hold.Rollback(db.T.Context()); err != nil {
+		db.T.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		db.T.Error(err)
+	}
+	return waits
+}
+
+// Heard are the channels on which f rings, in order; of an inbox that has only room more, the word for it.
+func (db *DB) Heard(f func()) (channels []string) {
+	db.T.Helper()
+	conn, err := pgx.Connect(db.T.Context(), db.URL)
+	if err != nil {
+		db.T.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.Background()) }()
+	const end = "the end of the test"
+	for _, channel := range []string{"turnkeeper_inbox", "turnkeeper_calls", "turnkeeper_cancels", "turnkeeper.river_insert"} {
+		if _, err := conn.Exec(db.T.Context(), "listen "+pgx.Identifier{channel}.Sanitize()); err != nil {
+			db.T.Fatal(err)
+		}
+	}
+	f()
+	db.Exec("select pg_notify('turnkeeper_calls', $1)", end)
+	for {
+		ring, err := conn.WaitForNotification(db.T.Context())
+		if err != nil {
+			db.T.Fatal(err)
+		}
+		if ring.Payload == end {
+			slices.Sort(channels)
+			return channels
+		}
+		channel := strings.TrimPrefix(strings.TrimPrefix(ring.Channel, "turnkeeper_"), "turnkeeper.")
+		if ring.Payload == "freed" {
+			channel += " freed"
+		}
+		channels = append(channels, channel)
+	}
+}
+
+// AwaitLockWaits returns when so many sessions wait for a lock.
+func (db *DB) AwaitLockWaits(n int) {
+	db.T.Helper()
+	deadline := time.Now().Add(Patience)
+	for One[int](db, "select count(*) from pg_stat_activity, pg_sleep(0.01) where wait_event_type = 'Lock' and datname = current_database()") < n {
+		if time.Now().After(deadline) {
+			db.T.Fatalf("no %d sessions wait for a lock", n)
+		}
+	}
+}
+
+// AskCancel asks for a turn to be cancelled.
+func (db *DB) AskCancel(d *Dispatch) {
+	db.T.Helper()
+	if _, err := db.CancelTurn(db.T.Context(), d.Grant.TurnID, "enough"); err != nil {
+		db.T.Error(err)
+	}
+}
+
+// Changed are the names of the rows that are not the same.
+func Changed(before, after map[string]string) (names []string) {
+	for name, row := range after {
+		if before[name] != row {
+			names = append(names, name)
+		}
+	}
+	for name := range before {
+		if _, there := after[name]; !there {
+			names = append(names, name)
+		}
+	}
+	return slices.Sorted(slices.Values(names))
+}
+
+// Admin returns what runs SQL over a connection that is not the store's.
+func (db *DB) Admin() func(sql string) {
+	conn, err := pgx.Connect(db.T.Context(), db.URL)
+	if err != nil {
+		db.T.Fatal(err)
+	}
+	db.T.Cleanup(func() { _ = conn.Close(db.T.Context()) })
+	return func(sql string) {
+		if _, err := conn.Exec(db.T.Context(), sql); err != nil {
+			db.T.Fatal(err)
+		}
+	}
+}

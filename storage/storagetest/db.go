@@ -1,0 +1,63 @@
+package storagetest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"turnkeeper"
+)
+
+// Patience bounds every wait for an event: far above what any takes.
+const Patience = time.Minute
+
+// TB returns the test that the database is of.
+func (db *DB) TB() testing.TB { return db.T }
+
+// A Querier is a DB, or what embeds one.
+type Querier interface {
+	Pool() *pgxpool.Pool
+	TB() testing.TB
+}
+
+// One returns the single value that a query finds.
+func One[T any](d Querier, sql string, args ...any) T {
+	d.TB().Helper()
+	rows, _ := d.Pool().Query(d.TB().Context(), sql, args...)
+	value, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[T])
+	if err != nil {
+		d.TB().Fatalf("%s: %v", sql, err)
+	}
+	return value
+}
+
+// Exec runs a statement.
+func (db *DB) Exec(sql string, args ...any) {
+	db.T.Helper()
+	if _, err := db.Pool().Exec(db.T.Context(), sql, args...); err != nil {
+		db.T.Fatalf("%s: %v", sql, err)
+	}
+}
+
+// Await returns when a query finds true.
+func (db *DB) Await(sql string, args ...any) {
+	db.T.Helper()
+	deadline := time.Now().Add(Patience)
+	for !One[bool](db, "select ("+sql+") from pg_sleep(0.02)", args...) {
+		if time.Now().After(deadline) {
+			db.T.Fatalf("not in time: %s", sql)
+		}
+	}
+}
+
+// Submit puts a message into the inbox.
+func (db *DB) Submit(agent, conversation, body string) turnkeeper.MessageID {
+	db.T.Helper()
+	id, err := db.Enqueue(db.T.Context(), turnkeeper.Submission{Agent: agent, Conversation: conversation, Body: body})
+	if err != nil {
+		db.T.Fatal(err)
+	}
+	return id
+}
