@@ -76,8 +76,8 @@ func ParseScript(path string, source []byte) (*Script, error) {
 type scriptReader struct{ *strictyaml.Problems }
 
 func (r *scriptReader) script(document *strictyaml.Node) (steps []scriptStep) {
-	r.Fields("", document, []string{"steps"}, func(_ string, v *strictyaml.Node) {
-		for i, item := range r.items("steps", v, MaxSteps) {
+	r.Fields("", document, []string{"steps"}, func(f strictyaml.Field) {
+		for i, item := range r.items("steps", f.Value, MaxSteps) {
 			steps = append(steps, r.step(fmt.Sprintf("steps.%d", i+1), item))
 		}
 	})
@@ -101,8 +101,8 @@ func (r *scriptReader) items(where string, v *strictyaml.Node, most int) []*stri
 }
 
 func (r *scriptReader) step(where string, v *strictyaml.Node) (s scriptStep) {
-	r.Fields(where+".", v, []string{"when", "text", "signed", "calls"}, func(key string, v *strictyaml.Node) {
-		switch key {
+	r.Fields(where+".", v, []string{"when", "text", "signed", "calls"}, func(f strictyaml.Field) {
+		switch v := f.Value; f.Key {
 		case "when":
 			s.when, s.asks = r.pattern(where+".when", v), true
 		case "text":
@@ -129,9 +129,9 @@ func (r *scriptReader) step(where string, v *strictyaml.Node) (s scriptStep) {
 func (r *scriptReader) call(where string, v *strictyaml.Node) (c scriptCall) {
 	c.arguments = value{fields: []member{}}
 	named := false
-	r.Fields(where+".", v, []string{"name", "arguments"}, func(key string, v *strictyaml.Node) {
-		switch {
-		case key == "name":
+	r.Fields(where+".", v, []string{"name", "arguments"}, func(f strictyaml.Field) {
+		switch v := f.Value; {
+		case f.Key == "name":
 			named = true
 			text, err := v.AsText()
 			if err == nil && strings.TrimSpace(text) == "" {
