@@ -307,27 +307,28 @@ func (c *Client) read(ctx context.Context, res *http.Response, body io.Reader, a
 // readStream takes in a stream until its end, or, once the answer is whole,
 // until anything at all stops it.
 func readStream(ctx context.Context, res *http.Response, body io.Reader, a *answer) *inference.Error {
-	for e, err := range readEvents(body, MaxAnswerBytes) {
-		e.data = bytes.TrimSpace(e.data)
-		switch {
-		case err != nil && a.finish != "":
+	events := newDecoder(body)
+	for events.Next() {
+		e := events.Event()
+		data := bytes.TrimSpace(e.Data)
+		if string(data) == "[DONE]" {
 			return nil
-		case err != nil:
-			return transportError(ctx, err)
-		case string(e.data) == "[DONE]":
-			return nil
-		case len(e.data) == 0:
+		}
+		if len(data) == 0 {
 			continue
 		}
-		embedded, ok := a.add(e.data)
+		embedded, ok := a.add(data)
 		switch {
 		case embedded != nil:
 			return classify(res.StatusCode, res.Header, embedded)
-		case e.name == "error" || !ok && e.data[0] == '[':
-			return classify(res.StatusCode, res.Header, e.data)
+		case e.Type == "error" || !ok && data[0] == '[':
+			return classify(res.StatusCode, res.Header, data)
 		case !ok && a.finish == "":
 			return &inference.Error{Class: inference.ClassTransport, Status: res.StatusCode, Detail: "a chunk of the stream is not JSON: it was cut"}
 		}
+	}
+	if err := events.Err(); err != nil && a.finish == "" {
+		return transportError(ctx, err)
 	}
 	return nil
 }
