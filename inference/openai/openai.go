@@ -1,11 +1,26 @@
 // Package openai is a Provider for every endpoint that speaks OpenAI's Chat
 // Completions, streaming by default.
 //
-// Requests are written and answers read here, not by the client library,
-// whose types lose what other servers send and need; the library carries them.
-// It never retries, reads nothing from the environment, follows no redirect,
-// and sends the key to the configured address alone. The package is the only
-// importer of openai-go.
+// Of openai-go come the client, the decoder of streams and the types of chunks.
+// Own code stands where a case of inferencetest fails with the library's:
+//
+//   - Requests. Messages are written as JSON objects, for what a provider sent
+//     goes back to it with fields that the library's messages lack: the cases
+//     under "replay/raw". Around such messages its parameters would only be
+//     encoded a second time.
+//   - Putting chunks together. The library's accumulator fails "1.4 chunk ids
+//     differ", "1.4 two parallel calls with the same index", "1.4 two parallel
+//     calls without index" and "1.4 the name is repeated in each delta".
+//   - Text. Its strings fail "1.4 content is an array of parts" and "1.4 a
+//     surrogate pair of arguments split over two chunks", so texts are read from
+//     the chunk's raw JSON.
+//   - The end of a stream: it takes one that was cut for whole ("broken answers").
+//   - Errors. sdk.Error knows the error object of OpenAI only, and loses the status
+//     with any other body ("refusals").
+//
+// The client never retries, reads nothing from the environment, follows no
+// redirect, and sends the key to the configured address alone. The package is the
+// only importer of openai-go.
 package openai
 
 import (
