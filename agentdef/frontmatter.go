@@ -51,7 +51,7 @@ func (r *reader) read(front *strictyaml.Node) {
 	}
 	r.Decode("", front, r.def)
 	d := r.def
-	if d.Replies.OnDegraded == ReplySummary {
+	if d.Replies.OnDegraded == replySummary {
 		d.Replies.OnDegraded = ""
 	}
 	if d.MaxOutputTokens > 0 && d.ContextWindow > 0 && d.MaxOutputTokens >= d.ContextWindow {

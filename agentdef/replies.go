@@ -8,7 +8,7 @@ import (
 
 // Values of on_degraded and on_failed that are not the text of a reply.
 const (
-	ReplySummary = "summary" // on_degraded only, and its default
+	replySummary = "summary" // on_degraded only, and its default
 	ReplySilent  = "silent"
 )
 
@@ -29,8 +29,8 @@ func checkOnDegraded(text string) string {
 }
 
 func checkOnFailed(text string) string {
-	if text == ReplySummary {
-		return fmt.Sprintf(" is %q, which only on_degraded knows: write the text of the reply, or %s", ReplySummary, ReplySilent)
+	if text == replySummary {
+		return fmt.Sprintf(" is %q, which only on_degraded knows: write the text of the reply, or %s", replySummary, ReplySilent)
 	}
 	return checkOnDegraded(text)
 }

@@ -17,8 +17,8 @@ const Extension = ".demo.yaml"
 
 // Limits of a script, beside those of its YAML (64 KiB, 2000 lines).
 const (
-	MaxSteps = 100
-	MaxCalls = 32 // of one step
+	maxSteps = 100
+	maxCalls = 32 // of one step
 )
 
 // A Script is answers in order, read from a file. It never changes and is safe
@@ -77,7 +77,7 @@ type scriptReader struct{ *strictyaml.Problems }
 
 func (r *scriptReader) script(document *strictyaml.Node) (steps []scriptStep) {
 	r.Fields("", document, []string{"steps"}, func(f strictyaml.Field) {
-		for i, item := range r.items("steps", f.Value, MaxSteps) {
+		for i, item := range r.items("steps", f.Value, maxSteps) {
 			steps = append(steps, r.step(fmt.Sprintf("steps.%d", i+1), item))
 		}
 	})
@@ -114,7 +114,7 @@ func (r *scriptReader) step(where string, v *strictyaml.Node) (s scriptStep) {
 			}
 			s.unsigned = !signed
 		case "calls":
-			for i, item := range r.items(where+".calls", v, MaxCalls) {
+			for i, item := range r.items(where+".calls", v, maxCalls) {
 				s.calls = append(s.calls, r.call(fmt.Sprintf("%s.calls.%d", where, i+1), item))
 			}
 		}

@@ -47,9 +47,9 @@ import (
 
 // Defaults and limits of a Client.
 const (
-	DefaultBaseURL     = "https://api.openai.com/v1"
-	DefaultIdleTimeout = 20 * time.Second
-	MaxAnswerBytes     = 32 << 20
+	defaultBaseURL     = "https://api.openai.com/v1"
+	defaultIdleTimeout = 20 * time.Second
+	maxAnswerBytes     = 32 << 20
 
 	maxErrorBytes = 256 << 10
 )
@@ -57,7 +57,7 @@ const (
 // A Config says where and how to reach an endpoint.
 type Config struct {
 	Name    string // of the provider; required
-	BaseURL string // up to and without /chat/completions; empty: DefaultBaseURL
+	BaseURL string // up to and without /chat/completions; empty: defaultBaseURL
 	APIKey  Secret // empty: none is sent
 	Headers map[string]Secret
 	Query   map[string]Secret // parameters of each request's address
@@ -94,14 +94,14 @@ func New(cfg Config) (*Client, error) {
 	if cfg.Name == "" {
 		return nil, errors.New("a provider needs a name")
 	}
-	base, err := url.Parse(cmp.Or(cfg.BaseURL, DefaultBaseURL))
+	base, err := url.Parse(cmp.Or(cfg.BaseURL, defaultBaseURL))
 	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
 		// The address may hold a password, and url.Parse quotes it.
 		return nil, fmt.Errorf("the base URL of provider %q is not an http or https address", cfg.Name)
 	}
 	c := &Client{
 		name: cfg.Name, profile: cfg.Profile,
-		idle: cmp.Or(cfg.IdleTimeout, DefaultIdleTimeout),
+		idle: cmp.Or(cfg.IdleTimeout, defaultIdleTimeout),
 		log:  cmp.Or(cfg.Logger, zap.NewNop()),
 		http: httpClient(cfg.HTTPClient),
 		mask: newMask(secrets(cfg, base)...),
@@ -216,7 +216,7 @@ func (c *Client) generate(ctx context.Context, req inference.Request, onDelta fu
 	defer func() { _ = res.Body.Close() }()
 	dog.feed()
 	a := newAnswer(req.Tools, onDelta)
-	if failure := c.read(ctx, res, &watched{res.Body, dog, MaxAnswerBytes}, a); failure != nil {
+	if failure := c.read(ctx, res, &watched{res.Body, dog, maxAnswerBytes}, a); failure != nil {
 		failure.Usage = a.usage
 		return inference.Response{}, failure
 	}
