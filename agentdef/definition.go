@@ -22,47 +22,47 @@ type Definition struct {
 	Hash        string // hex SHA-256 of Source
 	Source      []byte // the whole file
 	Prompt      string // the system prompt
-	Description string
+	Description string `yaml:"description"`
 
-	Model          string   // "provider/model"
-	FallbackModels []string // tried in order after Model
+	Model          string   `yaml:"model" check:"model"`                      // "provider/model"
+	FallbackModels []string `yaml:"fallback_models" once:"yes" check:"model"` // tried in order after Model
 
-	ExtractionModel string // "provider/model" that searches stored results; empty: the setting's, else those above
+	ExtractionModel string `yaml:"extraction_model" check:"model"` // "provider/model" that searches stored results; empty: the setting's, else those above
 
-	LanePerConversation bool        // `lane: conversation`
-	Schedules           []Schedule  // `schedule:`, one or a list
-	QuietReply          string      // the answer of a scheduled turn that is not sent; empty: all are
+	LanePerConversation bool        `yaml:"lane" of:"agent, conversation"`
+	Schedules           []Schedule  `yaml:"schedule" as:"schedules" type:"mapping, or a list of them"` // one or a list
+	QuietReply          string      `yaml:"quiet_reply" check:"quiet reply"`                           // the answer of a scheduled turn that is not sent; empty: all are
 	Replies             Replies     // of turns without an answer of their own
-	Tools               []string    // names; an agent has no others
-	SubAgents           []string    // agents it may give work to
-	MCPServers          []MCPServer // in the order of the file; an agent has no other tools of servers
-	Root                string      // folder for the file tools; empty: they are refused
-	AllowPrivateHosts   []string    // hosts http_get may reach on private addresses
+	Tools               []string    `yaml:"tools" once:"yes" check:"tool"`               // names; an agent has no others
+	SubAgents           []string    `yaml:"sub_agents" once:"yes" check:"sub-agent"`     // agents it may give work to
+	MCPServers          []MCPServer `yaml:"mcp_servers" as:"mcp servers" type:"mapping"` // in the order of the file; an agent has no other tools of servers
+	Root                string      `yaml:"root" as:"root"`                              // folder for the file tools; empty: they are refused
+	AllowPrivateHosts   []string    `yaml:"allow_private_hosts" as:"hosts"`              // hosts http_get may reach on private addresses
 
 	// Overrides of the process's bounds; nil: not set.
-	MaxRounds           *int
-	MaxDuration         *time.Duration
-	MaxToolCalls        *int
-	ToolTimeout         *time.Duration
-	Continuation        *bool
-	MaxToolResultChars  *int
-	Paging              *bool
-	Async               *bool
-	AsyncTokenThreshold *int
-	AsyncTimeout        *time.Duration
-	OutputHandles       *bool
-	FreshnessWindow     *time.Duration
-	Summarise           *bool
-	MaxSubAgents        *int
-	MaxSubAgentDepth    *int
-	MaxTreeSubAgents    *int
-	SubAgentTimeout     *time.Duration
-	GiveUpAfter         *time.Duration
+	MaxRounds           *int           `yaml:"max_rounds" in:"1 to 20"`
+	MaxDuration         *time.Duration `yaml:"max_duration" in:"1ms to 24h"`
+	MaxToolCalls        *int           `yaml:"max_tool_calls" in:"0 to 1000"`
+	ToolTimeout         *time.Duration `yaml:"tool_timeout" in:"1ms to 24h"`
+	Continuation        *bool          `yaml:"continuation"`
+	MaxToolResultChars  *int           `yaml:"max_tool_result_chars" in:"1 to 1000000"`
+	Paging              *bool          `yaml:"paging"`
+	Async               *bool          `yaml:"async"`
+	AsyncTokenThreshold *int           `yaml:"async_token_threshold" in:"0 to 1000000"`
+	AsyncTimeout        *time.Duration `yaml:"async_timeout" in:"0 to 24h"`
+	OutputHandles       *bool          `yaml:"output_handles"`
+	FreshnessWindow     *time.Duration `yaml:"freshness_window" in:"0 to 720h"`
+	Summarise           *bool          `yaml:"summarise"`
+	MaxSubAgents        *int           `yaml:"max_sub_agents" in:"0 to 1000"`
+	MaxSubAgentDepth    *int           `yaml:"max_sub_agent_depth" in:"0 to 20"`
+	MaxTreeSubAgents    *int           `yaml:"max_tree_sub_agents" in:"0 to 10000"`
+	SubAgentTimeout     *time.Duration `yaml:"sub_agent_timeout" in:"1s to 24h"`
+	GiveUpAfter         *time.Duration `yaml:"give_up_after" in:"0 to 720h"`
 
-	MaxOutputTokens int      // reserved for each answer; 0: DefaultOutputTokens
-	ContextWindow   int      // tokens the model takes; 0: by the model's name, else 32768
-	Temperature     *float64 // nil: the provider's default
-	Budget          Budget
+	MaxOutputTokens int      `yaml:"max_output_tokens" in:"0 to 1000000"`         // reserved for each answer; 0: DefaultOutputTokens
+	ContextWindow   int      `yaml:"context_window" in:"0, or 1024 to 100000000"` // tokens the model takes; 0: by the model's name, else 32768
+	Temperature     *float64 `yaml:"temperature" in:"0 to 2"`                     // nil: the provider's default
+	Budget          Budget   `yaml:"budget"`
 }
 
 // An MCPServer is what an agent has of an MCP server of the settings.
@@ -73,12 +73,12 @@ type MCPServer struct {
 
 // A Budget bounds what an agent's model calls may take. 0: no bound.
 type Budget struct {
-	TurnTokens int64
-	TurnCalls  int64
-	DayTokens  int64 // a day of UTC
-	DayCalls   int64
-	TreeTokens int64 // of a turn and all sub-agents below it
-	TreeCalls  int64
+	TurnTokens int64 `yaml:"turn_tokens" in:"0 to 1000000000000"`
+	TurnCalls  int64 `yaml:"turn_calls" in:"0 to 1000000000000"`
+	DayTokens  int64 `yaml:"day_tokens" in:"0 to 1000000000000"` // a day of UTC
+	DayCalls   int64 `yaml:"day_calls" in:"0 to 1000000000000"`
+	TreeTokens int64 `yaml:"tree_tokens" in:"0 to 1000000000000"` // of a turn and all sub-agents below it
+	TreeCalls  int64 `yaml:"tree_calls" in:"0 to 1000000000000"`
 }
 
 // DefaultOutputTokens is what is reserved for an answer of a model when the
@@ -103,12 +103,12 @@ func (b Budget) Set() bool { return b != Budget{} }
 
 // A Schedule starts turns of its agent.
 type Schedule struct {
-	Name         string // unique in the agent; default "default"
-	Cron         string // five fields, or @every / @hourly and the like
-	TimeZone     string // IANA name; default UTC
-	Conversation string // default: "main"
-	Message      string // what the agent is told; default: "Scheduled run of NAME."
-	History      History
+	Name         string  `yaml:"name" check:"schedule name"`                                                    // unique in the agent; default "default"
+	Cron         string  `yaml:"cron" as:"cron" needs:": say when the agent runs, such as cron: \"0 9 * * *\""` // five fields, or @every / @hourly and the like
+	TimeZone     string  `yaml:"time_zone" check:"time zone"`                                                   // IANA name; default UTC
+	Conversation string  `yaml:"conversation" check:"conversation"`                                             // default: "main"
+	Message      string  `yaml:"message" check:"message"`                                                       // what the agent is told; default: "Scheduled run of NAME."
+	History      History `yaml:"history" of:"none, last, all"`
 }
 
 // History says what a run of a schedule is told of its conversation. Empty:

@@ -64,7 +64,7 @@ func TestLoadReportsEveryFaultOfEveryFile(t *testing.T) {
 	}
 	defs, err := agentdef.Load(dir)
 	want := strings.Join([]string{
-		`a.md:2: lane is "x": it must be agent or conversation`,
+		`a.md:2: lane is "x": it must be one of agent, conversation`,
 		`a.md:3: unknown key "modle" (did you mean "model"?)`,
 		"c.md:1: the file must begin with a line --- and its settings; without any, with two such lines",
 		"d.md: the file has 1048577 bytes: at most 1048576 are allowed",

@@ -72,7 +72,7 @@ func parse(path, name, start string, source []byte) Reading {
 			if err != nil {
 				problems.AddSyntax(err)
 			}
-			(&reader{Problems: problems, def: def, start: start}).read(node)
+			(&reader{Decoder: strictyaml.Decoder{Problems: problems}, def: def, start: start}).read(node)
 			def.Prompt = prompt
 			reading.Definition, reading.settings = def, node
 		}

@@ -178,7 +178,7 @@ func TestParseRefuses(t *testing.T) {
 		{"itself below", "sub_agents: [y, x]", `:2: sub_agents holds "x": an agent cannot work for itself`},
 		{"bad sub-agent", "sub_agents: [No]", `:2: sub_agents: agent name "No": use at most 63 of a-z, 0-9, _ and -, starting with a letter or digit`},
 		{"sub-agent twice", "sub_agents: [y, y]", `:2: sub_agents holds "y" twice`},
-		{"bad lane", "lane: both", `:2: lane is "both": it must be agent or conversation`},
+		{"bad lane", "lane: both", `:2: lane is "both": it must be one of agent, conversation`},
 		{"bad host", "allow_private_hosts: [\"http://x\"]", `:2: allow_private_hosts holds "http://x": it must be a host name or an IP address, without scheme, port or path`},
 		{"empty root", "root: ''", ":2: root must be the path of a folder"},
 		{"hot", "temperature: 2.5", ":2: temperature is 2.5: it must be 0 to 2"},
@@ -229,7 +229,7 @@ func TestParseRefusesFiles(t *testing.T) {
 		{"NUL", "a.md", "---\n---\nHi\x00", "a.md:3: this line holds a NUL byte: remove it"},
 		{"too large", "a.md", "---\n---\n" + strings.Repeat("x", 1<<20), "a.md: the file has 1048584 bytes: at most 1048576 are allowed"},
 		{"bad name", "a b.md", "---\n---\nHi", "a b.md: the file's name is the agent's, and then .md: agent name \"a b\": use at most 63 of a-z, 0-9, _ and -, starting with a letter or digit"},
-		{"all faults at once", "a.md", "---\nlane: x\nmodle: y\nmax_rounds: 0\n---\n", "a.md:2: lane is \"x\": it must be agent or conversation\n" +
+		{"all faults at once", "a.md", "---\nlane: x\nmodle: y\nmax_rounds: 0\n---\n", "a.md:2: lane is \"x\": it must be one of agent, conversation\n" +
 			"a.md:3: unknown key \"modle\" (did you mean \"model\"?)\na.md:4: max_rounds is 0: it must be 1 to 20\na.md:5: the system prompt is empty: write it below this line"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

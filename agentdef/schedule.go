@@ -8,69 +8,39 @@ import (
 
 	"github.com/robfig/cron/v3"
 
-	"turnkeeper"
 	"turnkeeper/internal/config/strictyaml"
 )
 
-func (r *reader) schedules(name string, v *strictyaml.Node) {
+func (r *reader) schedules(at strictyaml.Place, v *strictyaml.Node, _ any) {
 	entries := []*strictyaml.Node{v}
 	if v.Kind == strictyaml.List {
 		entries = v.Items
 	}
 	seen := map[string]bool{}
 	for _, entry := range entries {
-		schedule := r.schedule(name+".", entry)
-		if seen[schedule.Name] {
-			r.Add(entry.Line, "two schedules have the name %q: give each its own name", schedule.Name)
+		s := Schedule{
+			Name: "default", TimeZone: "UTC", Conversation: "main",
+			Message: fmt.Sprintf("Scheduled run of %s.", r.def.Name), History: HistoryLast,
 		}
-		seen[schedule.Name] = true
-		r.def.Schedules = append(r.def.Schedules, schedule)
+		r.Decode(at.Where+".", entry, &s)
+		if seen[s.Name] {
+			r.Add(entry.Line, "two schedules have the name %q: give each its own name", s.Name)
+		}
+		seen[s.Name] = true
+		r.def.Schedules = append(r.def.Schedules, s)
 	}
 }
 
-func (r *reader) schedule(where string, v *strictyaml.Node) Schedule {
-	s := Schedule{
-		Name: "default", TimeZone: "UTC", Conversation: "main",
-		Message: fmt.Sprintf("Scheduled run of %s.", r.def.Name), History: HistoryLast,
+func (r *reader) cron(at strictyaml.Place, v *strictyaml.Node, to any) {
+	text := ""
+	if r.Value(at, v, &text, ""); v.Kind != strictyaml.Text {
+		return
 	}
-	given := false
-	r.Fields(where, v, names(where), func(key string, v *strictyaml.Node) {
-		value := r.text(where+key, v)
-		if v.Kind != strictyaml.Text {
-			given = given || key == "cron"
-			return
-		}
-		var err error
-		switch key {
-		case "name":
-			s.Name, err = value, checkForm(value)
-		case "cron":
-			given = true
-			s.Cron, err = ParseCron(value)
-		case "time_zone":
-			s.TimeZone, err = value, checkTimeZone(value)
-		case "conversation":
-			s.Conversation, err = value, r.checkConversation(value)
-		case "message":
-			s.Message, err = value, checkMessage(value)
-		case "history":
-			s.History, err = History(value), checkHistory(value)
-		}
-		if err != nil {
-			r.Add(v.Line, "%s%s is %q: %v", where, key, value, err)
-		}
-	})
-	if !given && v.Kind == strictyaml.Map {
-		r.Add(v.Line, "%scron is missing: say when the agent runs, such as cron: \"0 9 * * *\"", where)
+	spec, err := ParseCron(text)
+	if err != nil {
+		r.Add(v.Line, "%s is %q: %v", at.Where, text, err)
 	}
-	return s
-}
-
-func checkForm(name string) error {
-	if !scheduleForm.MatchString(name) {
-		return errors.New("it must be 1 to 64 of a-z A-Z 0-9 . _ -")
-	}
-	return nil
+	*to.(*string) = spec
 }
 
 // ParseCron returns a schedule's spec with single spaces, for agents' files and for who changes a schedule. Its
@@ -99,38 +69,6 @@ func checkCron(spec string) error {
 	}
 	if schedule.Next(time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)).IsZero() {
 		return errors.New("no such day comes in five years")
-	}
-	return nil
-}
-
-func checkTimeZone(name string) error {
-	if _, err := time.LoadLocation(name); err != nil || name == "" || name == "Local" {
-		return errors.New("it must be an IANA time zone such as UTC or Europe/Berlin")
-	}
-	return nil
-}
-
-// checkConversation counts as the inbox does. A recorded definition, which makes no
-// messages, may be from when characters were counted.
-func (r *reader) checkConversation(name string) error {
-	long := len(name) > turnkeeper.MaxKeyLength && r.def.Path != ""
-	if strings.TrimSpace(name) == "" || long || strings.ContainsAny(name, "\n\r\x00") {
-		return fmt.Errorf("it must be 1 to %d bytes on one line", turnkeeper.MaxKeyLength)
-	}
-	return nil
-}
-
-func checkHistory(word string) error {
-	switch History(word) {
-	case HistoryNone, HistoryLast, HistoryAll:
-		return nil
-	}
-	return errors.New("it must be none, last or all")
-}
-
-func checkMessage(message string) error {
-	if strings.TrimSpace(message) == "" {
-		return errors.New("it must not be empty")
 	}
 	return nil
 }

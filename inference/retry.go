@@ -11,10 +11,10 @@ import (
 
 // Defaults of a Retry.
 const (
-	DefaultMaxAttempts  = 4
-	DefaultMaxBadOutput = 2
-	DefaultBackoff      = 500 * time.Millisecond
-	DefaultMaxBackoff   = 8 * time.Second
+	defaultMaxAttempts  = 4
+	defaultMaxBadOutput = 2
+	defaultBackoff      = 500 * time.Millisecond
+	defaultMaxBackoff   = 8 * time.Second
 )
 
 // A Retry calls a Provider until it answers, for as long as that is sensible:
@@ -137,8 +137,8 @@ func (l *loop) pause(attempt int, failure *Error) time.Duration {
 	if failure.RetryAfter > 0 {
 		return failure.RetryAfter
 	}
-	limit := orDefault(l.MaxBackoff, DefaultMaxBackoff)
-	if d := orDefault(l.Backoff, DefaultBackoff) << min(attempt-1, 30); d > 0 {
+	limit := orDefault(l.MaxBackoff, defaultMaxBackoff)
+	if d := orDefault(l.Backoff, defaultBackoff) << min(attempt-1, 30); d > 0 {
 		limit = min(limit, d)
 	}
 	jitter := l.Jitter
@@ -148,9 +148,9 @@ func (l *loop) pause(attempt int, failure *Error) time.Duration {
 	return time.Duration(jitter() * float64(limit))
 }
 
-func (l *loop) maxAttempts() int { return orDefault(l.MaxAttempts, DefaultMaxAttempts) }
+func (l *loop) maxAttempts() int { return orDefault(l.MaxAttempts, defaultMaxAttempts) }
 
-func (l *loop) maxBadOutput() int { return max(0, orDefault(l.MaxBadOutput, DefaultMaxBadOutput)) }
+func (l *loop) maxBadOutput() int { return max(0, orDefault(l.MaxBadOutput, defaultMaxBadOutput)) }
 
 func orDefault[T int | time.Duration](value, otherwise T) T {
 	if value == 0 {

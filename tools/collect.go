@@ -50,15 +50,15 @@ func Collect(ctx context.Context, r Result) (Result, error) {
 	if r.Bytes != nil {
 		return boundBytes(r), nil
 	}
-	if over := len(r.Attached) - MaxAttached; over > 0 {
-		r.Attached = r.Attached[:MaxAttached:MaxAttached]
-		r.Text += fmt.Sprintf("\n\n[%d more parts of the result were dropped: at most %d are kept]", over, MaxAttached)
+	if over := len(r.Attached) - maxAttached; over > 0 {
+		r.Attached = r.Attached[:maxAttached:maxAttached]
+		r.Text += fmt.Sprintf("\n\n[%d more parts of the result were dropped: at most %d are kept]", over, maxAttached)
 	}
 	return boundText(r), nil
 }
 
-// MaxAttached is how many attachments of a result are kept.
-const MaxAttached = 32
+// maxAttached is how many attachments of a result are kept.
+const maxAttached = 32
 
 func readBody(ctx context.Context, body io.Reader) (content []byte, more bool, err error) {
 	var read bytes.Buffer

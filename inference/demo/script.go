@@ -17,8 +17,8 @@ const Extension = ".demo.yaml"
 
 // Limits of a script, beside those of its YAML (64 KiB, 2000 lines).
 const (
-	MaxSteps = 100
-	MaxCalls = 32 // of one step
+	maxSteps = 100
+	maxCalls = 32 // of one step
 )
 
 // A Script is answers in order, read from a file. It never changes and is safe
@@ -76,8 +76,8 @@ func ParseScript(path string, source []byte) (*Script, error) {
 type scriptReader struct{ *strictyaml.Problems }
 
 func (r *scriptReader) script(document *strictyaml.Node) (steps []scriptStep) {
-	r.Fields("", document, []string{"steps"}, func(_ string, v *strictyaml.Node) {
-		for i, item := range r.items("steps", v, MaxSteps) {
+	r.Fields("", document, []string{"steps"}, func(f strictyaml.Field) {
+		for i, item := range r.items("steps", f.Value, maxSteps) {
 			steps = append(steps, r.step(fmt.Sprintf("steps.%d", i+1), item))
 		}
 	})
@@ -101,8 +101,8 @@ func (r *scriptReader) items(where string, v *strictyaml.Node, most int) []*stri
 }
 
 func (r *scriptReader) step(where string, v *strictyaml.Node) (s scriptStep) {
-	r.Fields(where+".", v, []string{"when", "text", "signed", "calls"}, func(key string, v *strictyaml.Node) {
-		switch key {
+	r.Fields(where+".", v, []string{"when", "text", "signed", "calls"}, func(f strictyaml.Field) {
+		switch v := f.Value; f.Key {
 		case "when":
 			s.when, s.asks = r.pattern(where+".when", v), true
 		case "text":
@@ -114,7 +114,7 @@ func (r *scriptReader) step(where string, v *strictyaml.Node) (s scriptStep) {
 			}
 			s.unsigned = !signed
 		case "calls":
-			for i, item := range r.items(where+".calls", v, MaxCalls) {
+			for i, item := range r.items(where+".calls", v, maxCalls) {
 				s.calls = append(s.calls, r.call(fmt.Sprintf("%s.calls.%d", where, i+1), item))
 			}
 		}
@@ -129,9 +129,9 @@ func (r *scriptReader) step(where string, v *strictyaml.Node) (s scriptStep) {
 func (r *scriptReader) call(where string, v *strictyaml.Node) (c scriptCall) {
 	c.arguments = value{fields: []member{}}
 	named := false
-	r.Fields(where+".", v, []string{"name", "arguments"}, func(key string, v *strictyaml.Node) {
-		switch {
-		case key == "name":
+	r.Fields(where+".", v, []string{"name", "arguments"}, func(f strictyaml.Field) {
+		switch v := f.Value; {
+		case f.Key == "name":
 			named = true
 			text, err := v.AsText()
 			if err == nil && strings.TrimSpace(text) == "" {

@@ -7,6 +7,9 @@ import (
 	"maps"
 	"strings"
 
+	sdk "github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/packages/respjson"
+
 	"turnkeeper"
 	"turnkeeper/inference"
 )
@@ -57,83 +60,67 @@ func newAnswer(tools []inference.ToolDefinition, onDelta func(inference.Delta)) 
 	return a
 }
 
-type wireAnswer struct {
-	ID      text            `json:"id"`
-	Model   text            `json:"model"`
-	Choices list            `json:"choices"`
-	Usage   json.RawMessage `json:"usage"`
-	Error   json.RawMessage `json:"error"`
-}
-
-type wireChoice struct {
-	Index   index           `json:"index"`
-	Delta   json.RawMessage `json:"delta"`
-	Message json.RawMessage `json:"message"`
-	Finish  text            `json:"finish_reason"`
-	Error   json.RawMessage `json:"error"`
-}
-
-type wireMessage struct {
-	Content          json.RawMessage `json:"content"`
-	Refusal          fragment        `json:"refusal"`
-	ReasoningContent fragment        `json:"reasoning_content"`
-	Reasoning        fragment        `json:"reasoning"`
-	ReasoningDetails list            `json:"reasoning_details"`
-	ExtraContent     json.RawMessage `json:"extra_content"`
-	ToolCalls        list            `json:"tool_calls"`
-}
-
-// add takes in one chunk, or a whole completion. embedded is the error object
-// that stands in its place or in its choice; the chunk is then not an answer.
+// add takes in one chunk, or a whole completion, by the library's type of chunks.
+// embedded is the error object that stands in its place or in its choice; the
+// chunk is then not an answer.
 func (a *answer) add(data []byte) (embedded []byte, ok bool) {
-	var w wireAnswer
-	if !isObject(data) || json.Unmarshal(data, &w) != nil {
+	var chunk sdk.ChatCompletionChunk
+	if len(data) == 0 || data[0] != '{' || json.Unmarshal(data, &chunk) != nil {
 		return nil, false
 	}
-	if !isNull(w.Error) {
+	if !isNull(extra(chunk.JSON.ExtraFields, "error")) {
 		return data, true
 	}
-	a.id = first(a.id, string(w.ID))
-	a.model = first(a.model, string(w.Model))
-	a.addUsage(w.Usage)
-	for _, raw := range w.Choices {
-		var c wireChoice
-		if json.Unmarshal(raw, &c) != nil || c.Index.n != 0 {
+	a.id = first(a.id, chunk.ID)
+	a.model = first(a.model, chunk.Model)
+	a.addUsage(chunk.Usage)
+	for _, c := range chunk.Choices {
+		if c.Index != 0 || c.RawJSON() == "" || isNull([]byte(c.RawJSON())) {
 			continue
 		}
-		if !isNull(c.Error) {
-			return raw, true
+		if !isNull(extra(c.JSON.ExtraFields, "error")) {
+			return []byte(c.RawJSON()), true
 		}
-		if c.Finish == "error" {
+		if c.FinishReason == "error" {
 			return []byte(`{"error":{"message":"the model's answer ended with finish_reason \"error\""}}`), true
 		}
 		a.choices++
 		a.addMessage(c)
-		a.finish = first(string(c.Finish), a.finish)
+		a.finish = first(c.FinishReason, a.finish)
 	}
 	return nil, true
 }
 
-func (a *answer) addMessage(c wireChoice) {
-	data, whole := c.Delta, false
-	if !isObject(data) {
-		data, whole = c.Message, true
-		if a.text.Len() > 0 || len(a.calls) > 0 {
-			return // a stream that ends with the whole message once more
+// extra is a field that the library's type lacks, as JSON.
+func extra(fields map[string]respjson.Field, name string) json.RawMessage {
+	return json.RawMessage(fields[name].Raw())
+}
+
+func extras(fields map[string]respjson.Field) map[string]json.RawMessage {
+	all := map[string]json.RawMessage{}
+	for name, field := range fields {
+		all[name] = json.RawMessage(field.Raw())
+	}
+	return all
+}
+
+func (a *answer) addMessage(c sdk.ChatCompletionChunkChoice) {
+	m, whole := c.Delta, false
+	if !isObject([]byte(c.JSON.Delta.Raw())) {
+		data := extra(c.JSON.ExtraFields, "message")
+		if a.text.Len() > 0 || len(a.calls) > 0 || !isObject(data) || json.Unmarshal(data, &m) != nil {
+			return // also a stream that ends with the whole message once more
 		}
+		whole = true
 	}
-	var m wireMessage
-	if !isObject(data) || json.Unmarshal(data, &m) != nil {
-		return
-	}
-	a.addReasoning(m)
-	a.addContent(m.Content)
-	a.refusal.add(m.Refusal)
-	if isObject(m.ExtraContent) {
-		a.keep("extra_content", m.ExtraContent)
+	a.addReasoning(m.JSON.ExtraFields)
+	a.addContent(json.RawMessage(m.JSON.Content.Raw()))
+	a.refusal.add(fragmentOf([]byte(m.JSON.Refusal.Raw())))
+	if value := extra(m.JSON.ExtraFields, "extra_content"); isObject(value) {
+		a.keep("extra_content", value)
 	}
 	for _, call := range m.ToolCalls {
-		a.addCall(call, whole)
+		a.addCall(readPiece(call), whole)
 	}
 }
 
@@ -146,13 +133,16 @@ func (a *answer) keep(name string, value json.RawMessage) {
 
 // addReasoning keeps every field for replay, and shows one of them: servers
 // that send both send the same text twice.
-func (a *answer) addReasoning(m wireMessage) {
-	a.remember("reasoning_content", m.ReasoningContent)
-	a.remember("reasoning", m.Reasoning)
-	for _, piece := range m.ReasoningDetails {
+func (a *answer) addReasoning(fields map[string]respjson.Field) {
+	content, reasoning := fragmentOf(extra(fields, "reasoning_content")), fragmentOf(extra(fields, "reasoning"))
+	a.remember("reasoning_content", content)
+	a.remember("reasoning", reasoning)
+	var details list
+	_ = details.UnmarshalJSON(extra(fields, "reasoning_details")) // absent or of another type: none
+	for _, piece := range details {
 		a.addDetail(piece)
 	}
-	a.think(cmp.Or(m.ReasoningContent, m.Reasoning))
+	a.think(cmp.Or(content, reasoning))
 }
 
 func (a *answer) remember(field string, f fragment) {
@@ -255,30 +245,27 @@ func flatten(part json.RawMessage) (said, thought fragment) {
 	return "", p.Text + fragment(all.String())
 }
 
-func (a *answer) addUsage(data json.RawMessage) {
-	if !isObject(data) {
+func (a *answer) addUsage(u sdk.CompletionUsage) {
+	if !isObject([]byte(u.RawJSON())) {
 		return
 	}
-	var w struct {
-		Prompt     count `json:"prompt_tokens"`
-		Completion count `json:"completion_tokens"`
-		Input      struct {
-			Cached count `json:"cached_tokens"`
-		} `json:"prompt_tokens_details"`
-		CacheHit count `json:"prompt_cache_hit_tokens"`
-		Output   struct {
-			Reasoning count `json:"reasoning_tokens"`
-		} `json:"completion_tokens_details"`
-		Cost json.RawMessage `json:"cost"`
-	}
-	// A details member of the wrong type leaves the rest readable.
-	_ = json.Unmarshal(data, &w)
+	var cacheHit count
+	_ = cacheHit.UnmarshalJSON(extra(u.JSON.ExtraFields, "prompt_cache_hit_tokens")) // absent or of another type: 0
 	a.reported = true
 	a.usage = turnkeeper.Usage{
-		InputTokens: int64(w.Prompt), OutputTokens: int64(w.Completion),
-		CachedTokens: int64(max(w.Input.Cached, w.CacheHit)), ReasoningTokens: int64(w.Output.Reasoning),
+		InputTokens: tokens(u.PromptTokens), OutputTokens: tokens(u.CompletionTokens),
+		CachedTokens:    max(tokens(u.PromptTokensDetails.CachedTokens), int64(cacheHit)),
+		ReasoningTokens: tokens(u.CompletionTokensDetails.ReasoningTokens),
 	}
-	a.cost = decimal(w.Cost)
+	a.cost = decimal(extra(u.JSON.ExtraFields, "cost"))
+}
+
+// tokens is a count that makes sense, or 0.
+func tokens(n int64) int64 {
+	if n < 0 || n >= 1<<53 {
+		return 0
+	}
+	return n
 }
 
 // raw is the assistant message as the provider needs it back, or nil when it

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	sdk "github.com/openai/openai-go/v3"
+
 	"turnkeeper/inference"
 )
 
@@ -18,23 +20,12 @@ type piece struct {
 	function map[string]json.RawMessage
 }
 
-func readPiece(data json.RawMessage) (piece, bool) {
-	var p piece
-	if json.Unmarshal(data, &p.object) != nil {
-		return p, false
+func readPiece(call sdk.ChatCompletionChunkChoiceDeltaToolCall) piece {
+	return piece{
+		index: index{int(call.Index), call.JSON.Index.Valid()}, id: call.ID, name: call.Function.Name,
+		args:   argumentText(json.RawMessage(call.Function.JSON.Arguments.Raw())),
+		object: extras(call.JSON.ExtraFields), function: extras(call.Function.JSON.ExtraFields),
 	}
-	_ = json.Unmarshal(p.object["function"], &p.function) // absent or not an object: no name, no arguments
-	_ = p.index.UnmarshalJSON(p.object["index"])
-	p.id = scalar(p.object["id"])
-	p.name = scalar(p.function["name"])
-	p.args = argumentText(p.function["arguments"])
-	for _, name := range []string{"index", "id", "type", "function"} {
-		delete(p.object, name)
-	}
-	for _, name := range []string{"name", "arguments"} {
-		delete(p.function, name)
-	}
-	return p, true
 }
 
 // argumentText is arguments as text: a string as it is, an object as its JSON.
@@ -54,11 +45,7 @@ func argumentText(data json.RawMessage) fragment {
 
 // addCall takes in a piece of a call. In a whole message every entry is a call
 // of its own; in a stream it may continue one.
-func (a *answer) addCall(data json.RawMessage, whole bool) {
-	p, ok := readPiece(data)
-	if !ok {
-		return
-	}
+func (a *answer) addCall(p piece, whole bool) {
 	var call *callParts
 	if !whole {
 		call = a.continued(p)

@@ -30,7 +30,7 @@ const maxListBytes = 16 << 20
 // requests name. Errors are those of Generate.
 func (c *Client) Models(ctx context.Context) (all []Model, known bool, err error) {
 	var more []option.RequestOption
-	if c.profile.Listing == ListingAnthropic {
+	if c.profile.Listing == listingAnthropic {
 		more = append(more, option.WithQuery("limit", "1000"), option.WithHeader("Anthropic-Version", "2023-06-01"))
 		if c.key != "" {
 			more = append(more, option.WithHeaderDel("Authorization"), option.WithHeader("X-Api-Key", string(c.key)))
@@ -40,7 +40,7 @@ func (c *Client) Models(ctx context.Context) (all []Model, known bool, err error
 	switch {
 	case failure == nil:
 		all = readModels(body)
-		return all, len(all) > 0 && c.profile.Listing != ListingNone, nil
+		return all, len(all) > 0 && c.profile.Listing != listingNone, nil
 	case ctx.Err() != nil:
 		return nil, false, context.Cause(ctx)
 	case failure.Class == inference.ClassNotFound && failure.Status >= 400:
@@ -53,9 +53,9 @@ func (c *Client) Models(ctx context.Context) (all []Model, known bool, err error
 // as Ollama does of a model that is not loaded. Errors are those of Generate.
 func (c *Client) Window(ctx context.Context, model string) (int, error) {
 	switch c.profile.Listing {
-	case ListingNone:
+	case listingNone:
 		return 0, nil
-	case ListingOllama:
+	case listingOllama:
 		return c.ollamaWindow(ctx, model)
 	}
 	all, _, err := c.Models(ctx)
@@ -65,7 +65,7 @@ func (c *Client) Window(ctx context.Context, model string) (int, error) {
 	if i := slices.IndexFunc(all, func(m Model) bool { return plainName(m.Name) == plainName(model) }); i >= 0 && all[i].Window > 0 {
 		return all[i].Window, nil
 	}
-	if c.profile.Listing != ListingLlamaCPP {
+	if c.profile.Listing != listingLlamaCPP {
 		return 0, nil
 	}
 	var props struct {

@@ -56,13 +56,13 @@ const (
 // Listing selects the request that lists a server's models.
 type Listing string
 
-// The ways to list models. The zero value is ListingOpenAI.
+// The ways to list models. The zero value is listingOpenAI.
 const (
-	ListingOpenAI    Listing = ""          // GET models
-	ListingAnthropic Listing = "anthropic" // the same in Anthropic's own API: another header for the key, and pages
-	ListingOllama    Listing = "ollama"    // GET models; context windows come from Ollama's own API
-	ListingLlamaCPP  Listing = "llamacpp"  // GET models; the context window comes from GET props
-	ListingNone      Listing = "none"      // the server cannot list the names that requests use
+	listingOpenAI    Listing = ""          // GET models
+	listingAnthropic Listing = "anthropic" // the same in Anthropic's own API: another header for the key, and pages
+	listingOllama    Listing = "ollama"    // GET models; context windows come from Ollama's own API
+	listingLlamaCPP  Listing = "llamacpp"  // GET models; the context window comes from GET props
+	listingNone      Listing = "none"      // the server cannot list the names that requests use
 )
 
 // ReasoningReplay says what the server gets back of its own reasoning.
@@ -77,13 +77,13 @@ const (
 
 var profiles = map[string]Profile{
 	"openai":     {TokenField: "max_completion_tokens"},
-	"azure":      {TokenField: "max_completion_tokens", Deployments: true, KeyHeader: "Api-Key", Listing: ListingNone},
-	"anthropic":  {IDs: IDWord, Reasoning: ReasoningNever, NoUser: true, Listing: ListingAnthropic},
+	"azure":      {TokenField: "max_completion_tokens", Deployments: true, KeyHeader: "Api-Key", Listing: listingNone},
+	"anthropic":  {IDs: IDWord, Reasoning: ReasoningNever, NoUser: true, Listing: listingAnthropic},
 	"gemini":     {NoUser: true, Reasoning: ReasoningNever},
 	"openrouter": {},
-	"ollama":     {EmptyContent: ContentString, NoToolChoice: true, Listing: ListingOllama},
+	"ollama":     {EmptyContent: ContentString, NoToolChoice: true, Listing: listingOllama},
 	"vllm":       {EmptyContent: ContentString},
-	"llamacpp":   {EmptyContent: ContentString, Listing: ListingLlamaCPP},
+	"llamacpp":   {EmptyContent: ContentString, Listing: listingLlamaCPP},
 	"mistral":    {EmptyContent: ContentString, IDs: IDNine, NoStreamUsage: true, NoUser: true},
 	"deepseek":   {EmptyContent: ContentString, Reasoning: ReasoningRequire},
 	"generic":    {},

@@ -82,6 +82,7 @@ type Config struct {
 	LogLevel  string // debug, info, warn, error
 	LogFormat string // console, json
 
+	fileSecrets []string // of the mappings in the config file, and of the variables that make providers
 	otlpSecrets []string // of OpenTelemetry's own variables
 	learnt      *redact.Register
 
@@ -103,7 +104,7 @@ func (c *Config) BoundsFor(agent interface {
 
 // A Model is what is known of a model.
 type Model struct {
-	ContextWindow int // tokens; 0: not known
+	ContextWindow int `yaml:"context_window" in:"1024 to 100000000"` // tokens; 0: not known
 }
 
 // Default is the settings of a process that sets none.
@@ -161,21 +162,7 @@ func (c *Config) HasRole(role string) bool { return slices.Contains(c.Roles, rol
 // Secrets lists every secret value of the settings, in the forms that they
 // stand there, for a masker: sorted, each once, none empty.
 func (c *Config) Secrets() []string {
-	secrets := c.DatabaseURL.secrets()
-	for _, p := range c.Providers {
-		secrets = append(secrets, p.secrets()...)
-	}
-	for _, t := range c.Tools {
-		secrets = append(secrets, t.secretValues...)
-	}
-	for _, w := range c.Webhooks {
-		secrets = append(secrets, w.secretValues...)
-	}
-	secrets = append(secrets, c.otlpSecrets...)
-	secrets = append(secrets, c.MCPLoginKey.Reveal())
-	for _, s := range c.MCPServers {
-		secrets = append(secrets, s.secretValues...)
-	}
+	secrets := slices.Concat(c.DatabaseURL.secrets(), c.fileSecrets, c.otlpSecrets)
 	slices.Sort(secrets)
 	secrets = slices.Compact(secrets)
 	return slices.DeleteFunc(secrets, func(s string) bool { return s == "" })

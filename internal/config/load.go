@@ -162,71 +162,9 @@ func (l *loader) decode(problems *strictyaml.Problems, source string) {
 	document, err := strictyaml.Parse(source, 1)
 	if err != nil {
 		problems.AddSyntax(err)
-		return
+	} else if document != nil {
+		newFileReader(l, problems).read(document)
 	}
-	if document == nil {
-		return
-	}
-	inFile := map[string]Setting{}
-	known := []string{"providers", "models", "tools", "webhooks", "mcp_servers", "mcp_login_key"}
-	for _, s := range l.settings {
-		if !s.onlyAt {
-			inFile[s.Name] = s
-			known = append(known, s.Name)
-		}
-	}
-	problems.Fields("", document, known, func(name string, v *strictyaml.Node) {
-		switch name {
-		case "providers":
-			l.readProviders(problems, v)
-		case "models":
-			l.readModels(problems, v)
-		case "tools":
-			l.readTools(problems, v)
-		case "webhooks":
-			l.readWebhooks(problems, v)
-		case "mcp_servers":
-			l.readMCPServers(problems, v)
-		case "mcp_login_key":
-			l.readMCPLoginKey(problems, v)
-		default:
-			l.setFromFile(problems, inFile[name], v)
-		}
-	})
-}
-
-func (l *loader) setFromFile(problems *strictyaml.Problems, s Setting, v *strictyaml.Node) {
-	value, err := written(s, v)
-	if err != nil {
-		problems.Add(v.Line, "%s %v", s.Name, err)
-		return
-	}
-	if err := s.set(l.config, value); err != nil {
-		problems.Add(v.Line, "%s%s: %v", s.Name, shown(s, value), err)
-	}
-}
-
-// written is the value as a flag would hold it. A list may stand as one, or in
-// one text; everything else must be of the setting's type.
-func written(s Setting, v *strictyaml.Node) (string, error) {
-	var err error
-	switch s.Type {
-	case "whole number":
-		_, err = v.AsInt()
-	case "duration":
-		_, err = v.AsDuration()
-	case "true or false":
-		_, err = v.AsBool()
-	case "list":
-		if v.Kind == strictyaml.List {
-			list, err := v.AsTexts()
-			return strings.Join(list, ","), err
-		}
-		_, err = v.AsText()
-	default:
-		_, err = v.AsText()
-	}
-	return v.Value, err
 }
 
 // checkTogether finds what is wrong only in view of other settings.

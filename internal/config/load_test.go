@@ -3,6 +3,7 @@ package config_test
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -252,4 +253,41 @@ func TestSettingsTable(t *testing.T) {
 	if slices.ContainsFunc(config.Settings(), func(s config.Setting) bool { return s.IsBool() != (s.Type == "true or false") }) {
 		t.Error("IsBool is wrong")
 	}
+}
+
+// Every key that a struct takes is in the reference, and every key of the
+// reference is one that a struct takes.
+func TestKeysOfTheMappings(t *testing.T) {
+	for _, c := range []struct {
+		of   any
+		keys []config.MappingKey
+	}{
+		{config.Provider{}, config.ProviderKeys}, {config.Model{}, config.ModelKeys}, {config.Tool{}, config.ToolKeys},
+		{config.Webhook{}, config.WebhookKeys}, {config.MCPServer{}, config.MCPServerKeys}, {config.MCPToolSettings{}, config.MCPToolKeys},
+		{config.MCPOAuth{}, config.MCPOAuthKeys}, {config.MCPIdentity{}, config.MCPIdentityKeys},
+	} {
+		known := map[string]bool{}
+		for _, k := range c.keys {
+			known[k.Name] = true
+			if k.Type == "" || k.Default == "" || !strings.HasSuffix(k.Doc, ".") {
+				t.Errorf("%T has no %s, or it is not documented: %+v", c.of, k.Name, k)
+			}
+		}
+		for _, key := range keysOf(reflect.TypeOf(c.of)) {
+			if !known[key] {
+				t.Errorf("%s of %T is not in the reference", key, c.of)
+			}
+		}
+	}
+}
+
+func keysOf(of reflect.Type) (keys []string) {
+	for field := range of.Fields() {
+		if names := field.Tag.Get("yaml"); names != "" {
+			keys = append(keys, strings.Split(names, ",")...)
+		} else if field.Type.Kind() == reflect.Struct {
+			keys = append(keys, keysOf(field.Type)...)
+		}
+	}
+	return keys
 }

@@ -128,7 +128,7 @@ func TestProvidersRefused(t *testing.T) {
 		{"key as number", "api_key: 12345678", ":4: providers.local.api_key must be text, not a number: put it in quotes"},
 		{"unknown key", "apikey: hush-hush", `:4: unknown key "providers.local.apikey" (did you mean "api_key"?)`},
 		{"bad profile", "profile: gpt", `:4: providers.local.profile is "gpt": it must be one of anthropic, azure, deepseek, gemini, generic, llamacpp, mistral, ollama, openai, openrouter, vllm`},
-		{"bad header", "headers: {\"a b\": c}", `:4: providers.local.headers has the name "a b", which is none for a header`},
+		{"bad header", "headers: {\"a b\": c}", `:4: providers.local.headers has the name "a b": it must be the name of a header`},
 		{"header by nothing", "headers: {a: {}}", ":4: providers.local.headers.a must have one of env and file"},
 		{"bad parameter", "query: {\"a b\": c}", `:4: providers.local.query has the name "a b": it must be 1 to 64 of a-z A-Z 0-9 . _ ~ - $`},
 		{"parameter by a missing variable", "query: {sig: {env: NO_SUCH}}", `:4: providers.local.query.sig.env names the variable "NO_SUCH", which is not set`},

@@ -9,24 +9,28 @@ import (
 	"strings"
 	"time"
 
-	"turnkeeper"
 	"turnkeeper/internal/config/strictyaml"
 )
 
 // A Webhook is an endpoint that replies are pushed to.
 type Webhook struct {
 	Name         string
-	URL          Secret
-	Keys         [][]byte // to sign with: the secret's, and the old secret's where there is one
-	Agents       []string // nil: all; sorted, each once
-	SubAgents    bool     // also replies that they write for other agents
-	AllowPrivate bool     // its address may be one that is not public
-	Timeout      time.Duration
-	Concurrency  int
-	MaxAttempts  int
-	MaxAge       time.Duration
+	URL          Secret        `yaml:"url,url_env,url_file" needs:"" as:"endpoint" type:"text"`
+	Keys         [][]byte      // to sign with: the secret's, and the old secret's where there is one
+	Agents       []string      `yaml:"agents" check:"agent"` // nil: all; sorted, each once
+	SubAgents    bool          `yaml:"sub_agents"`           // also replies that they write for other agents
+	AllowPrivate bool          `yaml:"allow_private"`        // its address may be one that is not public
+	Timeout      time.Duration `yaml:"timeout" in:"1s to 5m"`
+	Concurrency  int           `yaml:"concurrency" in:"1 to 100"`
+	MaxAttempts  int           `yaml:"max_attempts" in:"1 to 100"`
+	MaxAge       time.Duration `yaml:"max_age" in:"1m to 720h"`
+}
 
-	secretValues []string // that the masker must know
+// webhookEntry is an entry of webhooks in the config file.
+type webhookEntry struct {
+	Webhook
+	Key    []byte `yaml:"secret_env,secret_file" needs:"" as:"signing" type:"text"`
+	OldKey []byte `yaml:"old_secret_env,old_secret_file" as:"signing" type:"text"`
 }
 
 // Origin is the scheme, host and port of the URL: what may be shown of it.
@@ -47,88 +51,33 @@ const (
 	maxSigningBytes = 64
 )
 
-func (l *loader) readWebhooks(problems *strictyaml.Problems, v *strictyaml.Node) {
-	eachEntry(problems, "webhooks", v, func(name string, line int, v *strictyaml.Node) {
-		if turnkeeper.CheckAgentName(name) != nil {
-			problems.Add(line, "webhooks has the name %q: it must be 1 to %d of a-z 0-9 _ -, starting with a letter or digit", name, turnkeeper.MaxNameLength)
-			return
+// webhook reads one webhook of the config file.
+func (r *fileReader) webhook(where, name string, v *strictyaml.Node) Webhook {
+	e := webhookEntry{Webhook: Webhook{Name: name, Timeout: 15 * time.Second, Concurrency: 4, MaxAttempts: 20, MaxAge: 72 * time.Hour}}
+	r.Decode(where, v, &e)
+	for _, key := range [][]byte{e.Key, e.OldKey} {
+		if key != nil {
+			e.Keys = append(e.Keys, key)
 		}
-		r := &webhookReader{
-			mappingReader: mappingReader{loader: l, Problems: problems, where: "webhooks." + name + "."},
-			w:             Webhook{Name: name, Timeout: 15 * time.Second, Concurrency: 4, MaxAttempts: 20, MaxAge: 72 * time.Hour},
-		}
-		l.config.Webhooks[name] = r.read(v)
-	})
-}
-
-// webhookReader reads one webhook of the config file.
-type webhookReader struct {
-	mappingReader
-	w            Webhook
-	urls         []string // which of the url keys are there
-	secrets, old []string // and of the secret keys
-}
-
-func (r *webhookReader) read(v *strictyaml.Node) Webhook {
-	r.Fields(r.where, v, keyNames(WebhookKeys), r.key)
-	if v.Kind != strictyaml.Map {
-		return r.w
 	}
-	r.one(v, r.urls, "url", true)
-	r.one(v, r.secrets, "secret_env", true)
-	r.one(v, r.old, "old_secret_env", false)
-	return r.w
-}
-
-// one finds keys of which there must be one.
-func (r *webhookReader) one(v *strictyaml.Node, keys []string, key string, needed bool) {
-	switch {
-	case len(keys) > 1:
-		r.Add(v.Line, "%s has %s: give one of them", strings.TrimSuffix(r.where, "."), strings.Join(keys, " and "))
-	case len(keys) == 0 && needed:
-		r.Add(v.Line, "%s%s is missing", r.where, key)
+	if agents := v.Get("agents"); agents != nil && agents.Kind == strictyaml.List && len(agents.Items) == 0 {
+		r.Add(agents.Line, "%sagents is empty: leave it out for the replies of all agents", where)
 	}
+	slices.Sort(e.Agents)
+	e.Agents = slices.Compact(e.Agents)
+	return e.Webhook
 }
 
-func (r *webhookReader) key(key string, v *strictyaml.Node) {
-	w := &r.w
-	switch key {
-	case "url", "url_env", "url_file":
-		r.urls = append(r.urls, key)
-		r.url(key, v)
-	case "secret_env", "secret_file":
-		r.secrets = append(r.secrets, key)
-		w.Keys = slices.Concat(r.secret(key, strings.TrimPrefix(key, "secret_"), v), w.Keys)
-	case "old_secret_env", "old_secret_file":
-		r.old = append(r.old, key)
-		w.Keys = append(w.Keys, r.secret(key, strings.TrimPrefix(key, "old_secret_"), v)...)
-	case "agents":
-		w.Agents = r.agents(key, v)
-	case "sub_agents":
-		w.SubAgents = *r.boolean(key, v)
-	case "allow_private":
-		w.AllowPrivate = *r.boolean(key, v)
-	case "timeout":
-		w.Timeout = r.within(key, v, time.Second, 5*time.Minute)
-	case "concurrency":
-		w.Concurrency = r.number(key, v, 100)
-	case "max_attempts":
-		w.MaxAttempts = r.number(key, v, 100)
-	case "max_age":
-		w.MaxAge = r.within(key, v, time.Minute, month)
-	}
-}
-
-func (r *webhookReader) url(key string, v *strictyaml.Node) {
-	r.w.URL = r.credential(key, strings.TrimPrefix(strings.TrimPrefix(key, "url"), "_"), v)
-	if !r.w.URL.IsSet() {
+func (r *fileReader) endpoint(at strictyaml.Place, v *strictyaml.Node, to any) {
+	address := r.credential(at, v)
+	if *to.(*Secret) = address; !address.IsSet() {
 		return
 	}
-	if key != "url" {
-		r.w.secretValues = append(r.w.secretValues, r.w.URL.Reveal())
+	if at.Key != "url" {
+		r.keep(address.Reveal())
 	}
-	if err := checkEndpoint(r.w.URL.Reveal()); err != nil {
-		r.Add(v.Line, "%s%s: %v", r.where, key, err)
+	if err := checkEndpoint(address.Reveal()); err != nil {
+		r.Add(v.Line, "%s: %v", at.Where, err)
 	}
 }
 
@@ -144,47 +93,19 @@ func checkEndpoint(text string) error {
 	return nil
 }
 
-// secret reads a signing secret: "whsec_" and base64. The faults do not repeat it.
-func (r *webhookReader) secret(key, by string, v *strictyaml.Node) [][]byte {
-	secret := r.credential(key, by, v)
+// signing reads a signing secret: "whsec_" and base64. The faults do not repeat it.
+func (r *fileReader) signing(at strictyaml.Place, v *strictyaml.Node, to any) {
+	secret := r.secret(at, v)
 	if !secret.IsSet() {
-		return nil
+		return
 	}
-	r.w.secretValues = append(r.w.secretValues, secret.Reveal(), strings.TrimPrefix(secret.Reveal(), WebhookSecretPrefix))
 	text, prefixed := strings.CutPrefix(secret.Reveal(), WebhookSecretPrefix)
-	signing, err := base64.StdEncoding.DecodeString(text)
-	if !prefixed || err != nil || len(signing) < minSigningBytes || len(signing) > maxSigningBytes {
-		r.missing(v, key, fmt.Sprintf(": the secret must be %s and %d to %d bytes in base64: \"turnctl webhooks secret\" makes one",
+	r.keep(text)
+	key, err := base64.StdEncoding.DecodeString(text)
+	if !prefixed || err != nil || len(key) < minSigningBytes || len(key) > maxSigningBytes {
+		r.missing(at, v, fmt.Sprintf(": the secret must be %s and %d to %d bytes in base64: \"turnctl webhooks secret\" makes one",
 			WebhookSecretPrefix, minSigningBytes, maxSigningBytes))
-		return nil
+		return
 	}
-	return [][]byte{signing}
-}
-
-func (r *webhookReader) agents(key string, v *strictyaml.Node) []string {
-	names, err := v.AsTexts()
-	switch {
-	case err != nil:
-		r.fault(v, key, err)
-	case len(names) == 0:
-		r.Add(v.Line, "%s%s is empty: leave it out for the replies of all agents", r.where, key)
-	}
-	for _, name := range names {
-		if err := turnkeeper.CheckAgentName(name); err != nil {
-			r.Add(v.Line, "%s%s: %v", r.where, key, err)
-		}
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
-}
-
-func (r *webhookReader) within(key string, v *strictyaml.Node, low, high time.Duration) time.Duration {
-	value, err := v.AsDuration()
-	switch {
-	case err != nil:
-		r.fault(v, key, err)
-	case value < low || value > high:
-		r.Add(v.Line, "%s%s is %s: it must be %s to %s", r.where, key, strictyaml.FormatDuration(value), strictyaml.FormatDuration(low), strictyaml.FormatDuration(high))
-	}
-	return value
+	*to.(*[]byte) = key
 }

@@ -70,10 +70,10 @@ func TestFaultsOfWebhooks(t *testing.T) {
 		"shop: {url: 'https://a', secret_env: NEW, old_secret_env: SHORT}":     "webhooks.shop.old_secret_env: the secret must be",
 		"shop: {url: 'https://a', secret_env: NEW, agents: []}":                "webhooks.shop.agents is empty",
 		"shop: {url: 'https://a', secret_env: NEW, agents: [Clerk]}":           `agent name "Clerk"`,
-		"shop: {url: 'https://a', secret_env: NEW, timeout: 10m}":              "webhooks.shop.timeout is 600s: it must be 1s to 300s",
+		"shop: {url: 'https://a', secret_env: NEW, timeout: 10m}":              "webhooks.shop.timeout is 600s: it must be 1s to 5m",
 		"shop: {url: 'https://a', secret_env: NEW, concurrency: 0}":            "webhooks.shop.concurrency is 0: it must be 1 to 100",
 		"shop: {url: 'https://a', secret_env: NEW, max_attempts: many}":        "webhooks.shop.max_attempts must be a whole number",
-		"shop: {url: 'https://a', secret_env: NEW, max_age: 1s}":               "webhooks.shop.max_age is 1s: it must be 60s to",
+		"shop: {url: 'https://a', secret_env: NEW, max_age: 1s}":               "webhooks.shop.max_age is 1s: it must be 1m to 720h",
 		"shop: {url: 'https://a', secret_env: NEW, allow_private: yes please}": "webhooks.shop.allow_private must be",
 		"shop: https://a": "webhooks.shop must be",
 	} {

@@ -86,7 +86,7 @@ func (s *skimmer) replacement() []byte {
 
 // tooLargeError tells the model of such an answer.
 func tooLargeError(server string) error {
-	return fmt.Errorf("the MCP server %q answered with more than %d MiB, and so much is not taken. The call was made; what came of it is lost", server, MaxFrame>>20)
+	return fmt.Errorf("the MCP server %q answered with more than %d MiB, and so much is not taken. The call was made; what came of it is lost", server, maxFrame>>20)
 }
 
 // A largeBody replaces the answer of an HTTP response that is one message.

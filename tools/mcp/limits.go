@@ -32,7 +32,7 @@ type limits struct {
 
 func defaultLimits() limits {
 	return limits{
-		Frame: MaxFrame, Drop: 16 * MaxFrame, Ping: 5 * time.Second, End: 2 * time.Second, Reason: 5 * time.Second, Resume: 3, Progress: time.Second,
+		Frame: maxFrame, Drop: 16 * maxFrame, Ping: 5 * time.Second, End: 2 * time.Second, Reason: 5 * time.Second, Resume: 3, Progress: time.Second,
 		Relist: time.Second, Reread: time.Second, FirstPause: time.Second, LastPause: time.Minute,
 	}
 }

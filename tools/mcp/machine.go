@@ -52,6 +52,12 @@ func clientOf(ctx context.Context) *http.Client {
 
 // A machine has tokens that nobody has to log in for. They are in memory only: each
 // worker asks for its own.
+//
+// The SDK's extauth.ClientCredentialsHandler (v1.8.0) has no private_key_jwt, sends
+// no resource, takes neither scopes nor a token endpoint nor one of several issuers
+// from settings, skips metadata that it cannot use, asks for the same scopes again,
+// renews under the context of the first request, has no lock for several sessions,
+// and tells nobody of a new token so that it could be masked.
 type machine struct {
 	server    Server
 	client    *http.Client

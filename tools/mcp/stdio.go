@@ -20,13 +20,13 @@ import (
 
 // Bounds of what a server may send.
 const (
-	// MaxFrame is the largest message that is taken, in bytes.
-	MaxFrame   = 16 << 20
+	// maxFrame is the largest message that is taken, in bytes.
+	maxFrame   = 16 << 20
 	maxLogLine = 1000 // bytes of a line of its standard error, or of rubbish, in the log
 	maxTail    = 2000 // bytes of its standard error that are kept for the case that it ends
 )
 
-var errFrame = &badOutput{fmt.Sprintf("it sent a message of more than %d MiB", MaxFrame>>20)}
+var errFrame = &badOutput{fmt.Sprintf("it sent a message of more than %d MiB", maxFrame>>20)}
 
 // A badOutput is why a connection is ended that the server has not ended.
 type badOutput struct{ text string }

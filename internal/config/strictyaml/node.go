@@ -43,6 +43,16 @@ type Field struct {
 // Scalar says that the node is text, a number, or true or false.
 func (n *Node) Scalar() bool { return n.Kind == Text || n.Kind == Number || n.Kind == Bool }
 
+// Get returns the value of a mapping's key; nil: it has no such key.
+func (n *Node) Get(key string) *Node {
+	for _, field := range n.Fields {
+		if field.Key == key {
+			return field.Value
+		}
+	}
+	return nil
+}
+
 // AsText gives a text. The errors of the As methods lack a subject: "must be
 // text, not a list".
 func (n *Node) AsText() (string, error) {

@@ -75,7 +75,7 @@ func Split(err error) []error {
 // written, and notes a fault for every other key, for a repeated one, and for
 // one without a value. where names the mapping in messages and ends with a
 // dot; empty for the document itself.
-func (p *Problems) Fields(where string, mapping *Node, known []string, each func(key string, value *Node)) {
+func (p *Problems) Fields(where string, mapping *Node, known []string, each func(Field)) {
 	if mapping.Kind != Map {
 		p.Add(mapping.Line, "%s must be a mapping of keys to values, not %s", subject(where), mapping.Kind)
 		return
@@ -91,7 +91,7 @@ func (p *Problems) Fields(where string, mapping *Node, known []string, each func
 		case field.Value.Kind == Null:
 			p.Add(field.Line, "key %q has no value: give it one or remove the line", where+field.Key)
 		default:
-			each(field.Key, field.Value)
+			each(field)
 		}
 		if !repeated {
 			first[field.Key] = field.Line
