@@ -290,7 +290,7 @@ func TestOneModelsFaultIsNotAnothers(t *testing.T) {
 	if m := models["test/sound"]; m.State != "up" || m.DownSince != nil {
 		t.Errorf("the model that is up is %+v", m)
 	}
-	if r := e.Run("", "turnctl", "doctor"); !strings.Contains(r.Stdout, "model test/broken") || !strings.Contains(r.Stdout, "auth") {
+	if r := e.Turnctl("doctor"); !strings.Contains(r.Stdout, "model test/broken") || !strings.Contains(r.Stdout, "auth") {
 		t.Errorf("doctor says\n%s", r.Stdout)
 	}
 	inbox := env.Turnctl[[]struct {
@@ -533,7 +533,7 @@ func TestRetryOfAllThatFailed(t *testing.T) {
 		t.Errorf("a second retry took %+v", r)
 	}
 	e.Await("all are answered", "select count(*) = 4 from replies where outcome = 'succeeded'")
-	if r := e.Run("", "turnctl", "retry", "--since", "1h"); r.Code == 0 {
+	if r := e.Turnctl("retry", "--since", "1h"); r.Code == 0 {
 		t.Error("--since without --failed was taken")
 	}
 }

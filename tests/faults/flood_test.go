@@ -87,7 +87,7 @@ func TestAHundredThousandMessagesWait(t *testing.T) {
 	e.Exec(`insert into messages (agent, conversation, lane, body, due_at)
 		select 'crew', 'c' || i % ($1 / 5), 'crew/c' || i % ($1 / 5), 'crew ' || i, date_trunc('second', now() - interval '1 hour') + i / 1000 * interval '1 s'
 		from generate_series(1, $1::int) i`, half)
-	e.Run("", "turnctl", "scheduler", "resume")
+	e.Turnctl("scheduler", "resume")
 	drained := func(n int) {
 		e.Await(fmt.Sprint(n, " messages are answered"), "select count(*) >= $1 from replies", 1+n)
 	}
@@ -122,7 +122,7 @@ func TestAHundredThousandMessagesWait(t *testing.T) {
 
 func pauseScheduler(e *env.Env, reason string) {
 	e.T.Helper()
-	if r := e.Run("", "turnctl", "scheduler", "pause", reason); r.Code != 0 {
+	if r := e.Turnctl("scheduler", "pause", reason); r.Code != 0 {
 		e.T.Fatalf("pause: %s", r.Stderr)
 	}
 }
