@@ -347,9 +347,7 @@ func TestMetricsAreWhatTheJournalHas(t *testing.T) {
 	})
 	failing := e.Enqueue("broken", "It fails.")
 	e.Await("the turn failed", "select exists (select from turns where message_id = $1 and state = 'failed')", failing)
-	if r := e.Turnctl("scheduler", "pause", "two messages wait"); r.Code != 0 {
-		t.Fatal(r.Stderr)
-	}
+	e.PauseScheduler("two messages wait")
 	e.Enqueue("clerk", "It waits.")
 	e.Await("no turn runs", "select not exists (select from turns where ended_at is null)")
 

@@ -133,9 +133,7 @@ func TestCancelAndRetryInTheInbox(t *testing.T) {
 		return inferencetest.Text("Re: " + env.NewestMessage(r))
 	})
 	e.StartWorker()
-	if r := e.Turnctl("scheduler", "pause", "a test"); r.Code != 0 {
-		t.Fatalf("%+v", r)
-	}
+	e.PauseScheduler("a test")
 	message := e.Enqueue("clerk", "Go.")
 	if r := cancelTurn(e, "--message", fmt.Sprint(message)); r.Code != 0 || !strings.Contains(r.Stdout, "is cancelled") {
 		t.Fatalf("%+v", r)
@@ -156,9 +154,7 @@ func TestCancelAndRetryInTheInbox(t *testing.T) {
 	if repeat := env.Turnctl[retried](e, "retry", id); repeat.MessageID != again.MessageID || !repeat.Repeat {
 		t.Errorf("the repeat gave %+v", repeat)
 	}
-	if r := e.Turnctl("scheduler", "resume"); r.Code != 0 {
-		t.Fatalf("%+v", r)
-	}
+	e.ResumeScheduler()
 	e.AwaitClosed(again.MessageID)
 	e.WantReply(e.TurnOf(again.MessageID), "Re: Go.")
 	if n := env.Query[int](e, "select count(*) from replies where message_id = $1", message); n != 1 {

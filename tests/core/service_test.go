@@ -98,7 +98,7 @@ func TestAPausedScheduler(t *testing.T) {
 	e.WriteAgent("clerk")
 	e.Model.Then(env.Rounds(inferencetest.Text("done")))
 	w := e.StartWorker("--poll-interval", "50ms")
-	e.Turnctl("scheduler", "pause", "the provider is down")
+	e.PauseScheduler("the provider is down")
 	held := e.Enqueue("clerk", "Hello")
 	looks := func() float64 {
 		return env.Sum(env.Scrape(t, w.APIURL()), "turnkeeper_scheduler_tick_duration_seconds")
@@ -108,7 +108,7 @@ func TestAPausedScheduler(t *testing.T) {
 	if state := env.Query[string](e, "select state from messages where id = $1", held); state != "waiting" {
 		t.Errorf("under a paused scheduler the message is %s", state)
 	}
-	e.Turnctl("scheduler", "resume")
+	e.ResumeScheduler()
 	e.WantEnd(e.TurnOf(held), "succeeded", "none", 1)
 }
 
@@ -117,7 +117,7 @@ func TestAnInterruptedWait(t *testing.T) {
 	e := env.New(t)
 	e.WriteAgent("clerk")
 	e.StartWorker()
-	e.Turnctl("scheduler", "pause", "so that nobody answers")
+	e.PauseScheduler("so that nobody answers")
 	waiting := env.StartProcess(t, "enqueue", e.Dir, e.Environ(), env.Binary(t, "enqueue"), "--agent", "clerk", "--wait", "Hello")
 	waiting.Await("message 1 accepted")
 	waiting.Signal(syscall.SIGINT)

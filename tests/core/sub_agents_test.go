@@ -350,13 +350,13 @@ func TestAReplyWhileTheSchedulerIsPaused(t *testing.T) {
 	message := e.Enqueue("boss", "Get it done.")
 	e.Ledger.Await("a", 1)
 	e.AwaitWaiting(1)
-	e.Turnctl("scheduler", "pause", "a test")
+	e.PauseScheduler("a test")
 	e.Ledger.Release()
 	e.Await("the reply has come", "select exists (select from awaited_calls where arrived_at is not null)")
 	if state := env.Query[string](e, "select state from turns where id = 1"); state != "queued" {
 		t.Errorf("the boss's turn is %s", state)
 	}
-	e.Turnctl("scheduler", "resume")
+	e.ResumeScheduler()
 	e.WantEnd(e.TurnOf(message), "succeeded", "none", 2)
 }
 
@@ -374,13 +374,13 @@ func TestPurgingSubAgents(t *testing.T) {
 	message := e.Enqueue("boss", "Get it done.")
 	e.Ledger.Await("a", 1)
 	e.AwaitWaiting(1)
-	e.Turnctl("scheduler", "pause", "a test")
+	e.PauseScheduler("a test")
 	e.Ledger.Release()
 	e.Await("the reply has come", "select exists (select from awaited_calls where arrived_at is not null)")
 	if r := e.Turnctl("purge", "--agent", "scout"); r.Code != 0 {
 		t.Fatalf("purge: %s", r.Stderr)
 	}
-	e.Turnctl("scheduler", "resume")
+	e.ResumeScheduler()
 	turn := e.TurnOf(message)
 	e.WantEnd(turn, "succeeded", "none", 2)
 	if turn.Reply == nil || !strings.HasSuffix(turn.Reply.Body, "[The agent scout has replied, and its reply was removed since.]") {
@@ -469,7 +469,7 @@ func killAround(t *testing.T, phase, point string) {
 		early := e.StartWorker(flags...)
 		e.AwaitRequests(1)
 		if phase == "child" {
-			pauseScheduler(e.Env)
+			e.PauseScheduler("a test")
 			pass("boss")
 			e.AwaitWaiting(1)
 			pass("scout")
@@ -477,14 +477,14 @@ func killAround(t *testing.T, phase, point string) {
 			pass("boss")
 			e.AwaitRequests(2)
 			e.AwaitWaiting(1)
-			pauseScheduler(e.Env)
+			e.PauseScheduler("a test")
 			pass("scout")
 			e.Await("the reply has come", "select exists (select from replies)")
 		}
 		if code := early.Terminate(); code != 0 {
 			t.Fatalf("the first worker ended with %d", code)
 		}
-		e.Turnctl("scheduler", "resume")
+		e.ResumeScheduler()
 	}
 	faulty := e.StartFaulty("markerworker", flags...)
 	e.Hook.Await()
@@ -496,11 +496,4 @@ func killAround(t *testing.T, phase, point string) {
 		t.Errorf("the reply is %+v", turn.Reply)
 	}
 	e.WantOneReplyEach(2)
-}
-
-func pauseScheduler(e *env.Env) {
-	e.T.Helper()
-	if r := e.Turnctl("scheduler", "pause", "a test"); r.Code != 0 {
-		e.T.Fatalf("pause: %s", r.Stderr)
-	}
 }

@@ -187,6 +187,22 @@ func (e *Env) CountAsAlive(w *Process) {
 		where pid = $1`, w.Cmd.Process.Pid, takeoverAfter)
 }
 
+// PauseScheduler keeps the scheduler from granting turns, until ResumeScheduler.
+func (e *Env) PauseScheduler(reason string) {
+	e.T.Helper()
+	if r := e.Turnctl("scheduler", "pause", reason); r.Code != 0 {
+		e.T.Fatalf("pause: %s", r.Stderr)
+	}
+}
+
+// ResumeScheduler ends PauseScheduler.
+func (e *Env) ResumeScheduler() {
+	e.T.Helper()
+	if r := e.Turnctl("scheduler", "resume"); r.Code != 0 {
+		e.T.Fatalf("resume: %s", r.Stderr)
+	}
+}
+
 // A Result is what a program wrote and ended with.
 type Result struct {
 	Stdout, Stderr string
