@@ -272,13 +272,13 @@ func TestOperatingInABrowser(t *testing.T) {
 	again := env.Query[int64](e, "select retried_as from retries")
 	awaitTurnOf(e, again)
 	b.await("its turn is shown", `document.querySelector("main tbody a[href^='/turns/']")`)
-	if r := e.Run("", "turnctl", "cancel", "--message", fmt.Sprint(again)); r.Code != 0 {
+	if r := e.Turnctl("cancel", "--message", fmt.Sprint(again)); r.Code != 0 {
 		t.Error(r.Stderr)
 	}
 	e.AwaitClosed(again)
 
 	// A token that is revoked ends its sessions.
-	if r := e.Run("", "turnctl", "tokens", "revoke", "full"); r.Code != 0 {
+	if r := e.Turnctl("tokens", "revoke", "full"); r.Code != 0 {
 		t.Fatal(r.Stderr)
 	}
 	b.open("/turns")

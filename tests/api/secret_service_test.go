@@ -67,7 +67,7 @@ mcp_servers:
 		),
 		drops("Thinking of "+said, "The model says "+said+" in the end."),
 	))
-	token := strings.TrimSpace(e.Run("", "turnctl", "tokens", "create", "ana", "--scopes", "send,read,operate").Stdout)
+	token := strings.TrimSpace(e.Turnctl("tokens", "create", "ana", "--scopes", "send,read,operate").Stdout)
 	token = token[strings.LastIndexAny(token, " \n")+1:]
 	w := e.StartWorker()
 	places := map[string]string{}
@@ -96,7 +96,7 @@ mcp_servers:
 	ask.token = "tk_" + headerCanary
 	ask.get("/v1/turns")
 	for _, args := range [][]string{{"show", "1"}, {"explain", "1"}, {"events", "1"}, {"webhooks"}, {"tokens"}, {"mcp", "list"}, {"doctor"}, {"inbox"}, {"outbox"}} {
-		r := e.Run("", "turnctl", args...)
+		r := e.Turnctl(args...)
 		places["turnctl "+strings.Join(args, " ")] = r.Stdout + r.Stderr
 	}
 	telemetry.awaitSpan("invoke_agent clerk", any1)

@@ -89,8 +89,8 @@ providers:
 	for _, args := range [][]string{
 		{"show", "1"}, {"show", "latest"}, {"turns"}, {"inbox"}, {"outbox"}, {"lanes"}, {"models"}, {"schedules"}, {"scheduler"}, {"workers"}, {"agents", "check"}, {"doctor"}, {"migrate"},
 	} {
-		record("turnctl "+strings.Join(args, " "), e.Run("", "turnctl", args...))
-		record("turnctl -o json "+strings.Join(args, " "), e.Run("", "turnctl", append([]string{"-o", "json"}, args...)...))
+		record("turnctl "+strings.Join(args, " "), e.Turnctl(args...))
+		record("turnctl -o json "+strings.Join(args, " "), e.Turnctl(append([]string{"-o", "json"}, args...)...))
 	}
 	e.WantEnd(e.Show(1), "succeeded", "none", 3)
 	if reply := e.Show(1).Reply.Body; !strings.HasPrefix(reply, "The model says [redacted]") {

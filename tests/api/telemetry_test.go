@@ -195,7 +195,7 @@ func TestATurnWithoutASenderIsATraceOfItsOwn(t *testing.T) {
 			t.Errorf("it hangs below %s", id(whole.ParentSpanId))
 		}
 		traces[id(whole.TraceId)] = true
-		if page := e.Run("", "turnctl", "show", fmt.Sprint(turn.ID)); !strings.Contains(page.Stdout, id(whole.TraceId)) {
+		if page := e.Turnctl("show", fmt.Sprint(turn.ID)); !strings.Contains(page.Stdout, id(whole.TraceId)) {
 			t.Errorf("turnctl does not tell of the trace %s:\n%s", id(whole.TraceId), page.Stdout)
 		}
 		w.Await(id(whole.TraceId))
@@ -276,7 +276,7 @@ func TestSubAgentsAreOneTrace(t *testing.T) {
 		if called.StartTimeUnixNano > child.StartTimeUnixNano+1e9 || called.EndTimeUnixNano+1e9 < child.EndTimeUnixNano {
 			t.Errorf("the call is from %d to %d, the turn of %s from %d to %d", called.StartTimeUnixNano, called.EndTimeUnixNano, agent, child.StartTimeUnixNano, child.EndTimeUnixNano)
 		}
-		if page := e.Run("", "turnctl", "show", fmt.Sprint(number)); !strings.Contains(page.Stdout, id(root.TraceId)) {
+		if page := e.Turnctl("show", fmt.Sprint(number)); !strings.Contains(page.Stdout, id(root.TraceId)) {
 			t.Errorf("turnctl does not tell that %s is in the trace %s:\n%s", agent, id(root.TraceId), page.Stdout)
 		}
 		above = child
@@ -347,9 +347,7 @@ func TestMetricsAreWhatTheJournalHas(t *testing.T) {
 	})
 	failing := e.Enqueue("broken", "It fails.")
 	e.Await("the turn failed", "select exists (select from turns where message_id = $1 and state = 'failed')", failing)
-	if r := e.Run("", "turnctl", "scheduler", "pause", "two messages wait"); r.Code != 0 {
-		t.Fatal(r.Stderr)
-	}
+	e.PauseScheduler("two messages wait")
 	e.Enqueue("clerk", "It waits.")
 	e.Await("no turn runs", "select not exists (select from turns where ended_at is null)")
 

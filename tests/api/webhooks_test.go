@@ -175,7 +175,7 @@ func TestRepliesOfSubAgents(t *testing.T) {
 	if i < 0 || all[i].Parent == nil || *all[i].Parent != turn.ID {
 		t.Fatalf("the outbox has %+v", all)
 	}
-	r := e.Run("", "turnctl", "outbox")
+	r := e.Turnctl("outbox")
 	if r.Code != 0 || !strings.Contains(r.Stdout, fmt.Sprintf("2 for %d", turn.ID)) {
 		t.Errorf("turnctl outbox says\n%s%s", r.Stdout, r.Stderr)
 	}
@@ -195,7 +195,7 @@ func TestRepliesOfSubAgents(t *testing.T) {
 	}
 
 	// Who asks for one gets it.
-	if r := e.Run("", "turnctl", "webhooks", "redeliver", "shop", fmt.Sprint(all[i].ID)); r.Code != 0 {
+	if r := e.Turnctl("webhooks", "redeliver", "shop", fmt.Sprint(all[i].ID)); r.Code != 0 {
 		t.Fatal(r.Stderr)
 	}
 	e.AwaitDeliveries("shop", "delivered", 2)
@@ -266,7 +266,7 @@ func TestDeadLetters(t *testing.T) {
 			t.Errorf("by the metrics %v attempts %s", n, outcome)
 		}
 	}
-	if found := e.Run("", "turnctl", "doctor"); !strings.Contains(found.Stdout, "redeliver broken --dead") {
+	if found := e.Turnctl("doctor"); !strings.Contains(found.Stdout, "redeliver broken --dead") {
 		t.Errorf("the doctor says\n%s", found.Stdout)
 	}
 
@@ -279,18 +279,18 @@ func TestDeadLetters(t *testing.T) {
 	e.Poll("the second delivery of a delivered reply", func() bool { return len(broken.Deliveries()[fmt.Sprintf("reply_%d", first+1)]) == 4 })
 	broken.WantSameBodies()
 	for _, args := range [][]string{{"redeliver", "broken", "999"}, {"redeliver", "none", "1"}, {"show", "none"}, {"resume", "none"}, {"remove", "none"}, {"pause", "none", "why"}} {
-		if r := e.Run("", "turnctl", append([]string{"webhooks"}, args...)...); r.Code != 3 {
+		if r := e.Turnctl(append([]string{"webhooks"}, args...)...); r.Code != 3 {
 			t.Errorf("turnctl webhooks %v ended with %d: %s", args, r.Code, r.Stderr)
 		}
 	}
 	for _, args := range [][]string{{"redeliver", "broken"}, {"redeliver", "broken", "1", "--dead"}, {"redeliver", "broken", "x"}, {"pause", "broken", " "}, {"show", "broken", "--state", "lost"}} {
-		if r := e.Run("", "turnctl", append([]string{"webhooks"}, args...)...); r.Code != 2 {
+		if r := e.Turnctl(append([]string{"webhooks"}, args...)...); r.Code != 2 {
 			t.Errorf("turnctl webhooks %v ended with %d: %s", args, r.Code, r.Stderr)
 		}
 	}
 
 	// It is forgotten when no worker has it any more.
-	if r := e.Run("", "turnctl", "webhooks", "remove", "broken"); r.Code != 6 {
+	if r := e.Turnctl("webhooks", "remove", "broken"); r.Code != 6 {
 		t.Errorf("removing a webhook that a worker has ended with %d: %s", r.Code, r.Stderr)
 	}
 	w.Terminate()

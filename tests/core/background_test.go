@@ -73,7 +73,7 @@ func TestASlowToolGoesToTheBackground(t *testing.T) {
 	if got := turn.Calls()[0]; got.State != "succeeded" || got.Starts != 1 {
 		t.Errorf("the call is %+v", got)
 	}
-	if out := e.Run("", "turnctl", "output", id); out.Code != 0 || !strings.Contains(out.Stdout, "marked a") || !strings.Contains(out.Stdout, "When the System Notice") {
+	if out := e.Turnctl("output", id); out.Code != 0 || !strings.Contains(out.Stdout, "marked a") || !strings.Contains(out.Stdout, "When the System Notice") {
 		t.Errorf("turnctl output: %+v", out)
 	}
 }

@@ -145,7 +145,7 @@ func TestAModelReadsOn(t *testing.T) {
 	e.Ledger.WantRuns("long", 1)
 	id := env.Query[string](e, "select id from outputs")
 	for want, flags := range map[string][]string{whole: {"--raw"}, whole[4000:8000]: {"--raw", "--slice", "4000:8000"}, "€": {"--raw", "--slice", "24590:"}} {
-		if r := e.Run("", "turnctl", append([]string{"output", id}, flags...)...); r.Code != 0 || r.Stdout != want {
+		if r := e.Turnctl(append([]string{"output", id}, flags...)...); r.Code != 0 || r.Stdout != want {
 			t.Errorf("turnctl output %v ended with %d, %d bytes, %s", flags, r.Code, len(r.Stdout), r.Stderr)
 		}
 	}
@@ -158,7 +158,7 @@ func TestAModelReadsOn(t *testing.T) {
 		`[truncated — showing 4000/24591 chars. Call get_continuation with tool_call_id="call_long" to read more]`) {
 		t.Errorf("turnctl output says %d characters, retrieved %d times, and ends %q", shown.Chars, shown.Retrieved, shown.Shown[3990:])
 	}
-	if r := e.Run("", "turnctl", "output", "nothing"); r.Code != 3 || !strings.Contains(r.Stderr, `there is no output "nothing"`) {
+	if r := e.Turnctl("output", "nothing"); r.Code != 3 || !strings.Contains(r.Stderr, `there is no output "nothing"`) {
 		t.Errorf("an unknown output: %d %s", r.Code, r.Stderr)
 	}
 }

@@ -27,7 +27,7 @@ func wantCancelled(e *env.Env, message int64) env.Turn {
 
 func cancelTurn(e *env.Env, args ...string) env.Result {
 	e.T.Helper()
-	return e.Run("", "turnctl", append([]string{"cancel"}, args...)...)
+	return e.Turnctl(append([]string{"cancel"}, args...)...)
 }
 
 // What runs is stopped, wherever it is, and the lane goes on.
@@ -87,12 +87,12 @@ func TestCancel(t *testing.T) {
 			if again := cancelTurn(e, fmt.Sprint(turn)); again.Code != 0 || !strings.Contains(again.Stdout, "is cancelled") {
 				t.Errorf("again: %+v", again)
 			}
-			if r := e.Run("", "turnctl", "events", fmt.Sprint(turn), "--follow"); r.Code != 5 || !strings.Contains(r.Stdout, "reply\nThis turn was cancelled.\n") {
+			if r := e.Turnctl("events", fmt.Sprint(turn), "--follow"); r.Code != 5 || !strings.Contains(r.Stdout, "reply\nThis turn was cancelled.\n") {
 				t.Errorf("its events: %+v", r)
 			}
 			behind := e.Enqueue("clerk", "And now?")
 			e.AwaitClosed(behind)
-			if r := e.Run("", "turnctl", "events", "latest", "--follow"); r.Code != 0 || !strings.Contains(r.Stdout, "\nNow.\n") {
+			if r := e.Turnctl("events", "latest", "--follow"); r.Code != 0 || !strings.Contains(r.Stdout, "\nNow.\n") {
 				t.Errorf("the events of the turn behind: %+v", r)
 			}
 			e.WantReply(e.TurnOf(behind), "Now.")
@@ -133,9 +133,7 @@ func TestCancelAndRetryInTheInbox(t *testing.T) {
 		return inferencetest.Text("Re: " + env.NewestMessage(r))
 	})
 	e.StartWorker()
-	if r := e.Run("", "turnctl", "scheduler", "pause", "a test"); r.Code != 0 {
-		t.Fatalf("%+v", r)
-	}
+	e.PauseScheduler("a test")
 	message := e.Enqueue("clerk", "Go.")
 	if r := cancelTurn(e, "--message", fmt.Sprint(message)); r.Code != 0 || !strings.Contains(r.Stdout, "is cancelled") {
 		t.Fatalf("%+v", r)
@@ -156,9 +154,7 @@ func TestCancelAndRetryInTheInbox(t *testing.T) {
 	if repeat := env.Turnctl[retried](e, "retry", id); repeat.MessageID != again.MessageID || !repeat.Repeat {
 		t.Errorf("the repeat gave %+v", repeat)
 	}
-	if r := e.Run("", "turnctl", "scheduler", "resume"); r.Code != 0 {
-		t.Fatalf("%+v", r)
-	}
+	e.ResumeScheduler()
 	e.AwaitClosed(again.MessageID)
 	e.WantReply(e.TurnOf(again.MessageID), "Re: Go.")
 	if n := env.Query[int](e, "select count(*) from replies where message_id = $1", message); n != 1 {
@@ -184,7 +180,7 @@ func TestRetryInBackOff(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	e.AwaitClosed(message)
-	if r := e.Run("", "turnctl", "retry", fmt.Sprint(message)); r.Code != 6 || !strings.Contains(r.Stderr, "was answered") {
+	if r := e.Turnctl("retry", fmt.Sprint(message)); r.Code != 6 || !strings.Contains(r.Stderr, "was answered") {
 		t.Errorf("retry of what was answered: %+v", r)
 	}
 }

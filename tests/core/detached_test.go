@@ -337,14 +337,14 @@ tools:
 	e.Await("the program runs", "select exists (select from detached_calls where claim is not null)")
 	e.AwaitWaiting(1)
 	wantNothingHeld(e)
-	told := e.Run("", "turnctl", "show", "latest").Stdout
+	told := e.Turnctl("show", "latest").Stdout
 	if !strings.Contains(told, "Waits for") || !strings.Contains(told, "attempt 1 runs on worker") {
 		t.Errorf("turnctl show says:\n%s", told)
 	}
-	if list := e.Run("", "turnctl", "turns", "--state", "waiting").Stdout; !strings.Contains(list, "waiting") || strings.Contains(list, "no turns") {
+	if list := e.Turnctl("turns", "--state", "waiting").Stdout; !strings.Contains(list, "waiting") || strings.Contains(list, "no turns") {
 		t.Errorf("turnctl turns says:\n%s", list)
 	}
-	if lanes := e.Run("", "turnctl", "lanes").Stdout; !strings.Contains(lanes, "free, turn waiting") {
+	if lanes := e.Turnctl("lanes").Stdout; !strings.Contains(lanes, "free, turn waiting") {
 		t.Errorf("turnctl lanes says:\n%s", lanes)
 	}
 	e.WriteFile("go", "")

@@ -197,7 +197,7 @@ func TestAnEffectThatWaitsIsNotRunAfterTheEnd(t *testing.T) {
 			if c.state == "cancelled" {
 				e.Await("the first call is in the background, and the second waits",
 					"select coalesce((select string_agg(state, ' ' order by ordinal) = 'running planned' from calls), false)")
-				if r := e.Run("", "turnctl", "cancel", fmt.Sprint(env.Query[int64](e, "select id from turns"))); r.Code != 0 {
+				if r := e.Turnctl("cancel", fmt.Sprint(env.Query[int64](e, "select id from turns"))); r.Code != 0 {
 					t.Errorf("turnctl cancel: %+v", r)
 				}
 			}

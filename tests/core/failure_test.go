@@ -31,7 +31,7 @@ type inboxed struct {
 // until it is resumed.
 func whilePaused(e *env.Env, reply inferencetest.Reply) inferencetest.Reply {
 	return func(x *inferencetest.Exchange) {
-		pauseScheduler(e)
+		e.PauseScheduler("a test")
 		reply(x)
 	}
 }
@@ -57,7 +57,7 @@ func TestARefusedKeyKeepsTheMessage(t *testing.T) {
 	if n := env.Query[int](e, "select count(*) from replies where turn_id = $1", first[0].ID); n != 0 {
 		t.Error("a failed attempt wrote a reply")
 	}
-	e.Run("", "turnctl", "scheduler", "resume")
+	e.ResumeScheduler()
 	turn := e.TurnOf(message)
 	e.WantEnd(turn, "succeeded", "none", 1)
 	e.WantReply(turn, "Now it works.")
@@ -93,7 +93,7 @@ func TestAFailedMessageWaitsInTheInbox(t *testing.T) {
 	e.Exec("update model_health set until = clock_timestamp() + interval '1 hour'")
 	e.Exec("update messages set accepted_at = accepted_at - interval '1 day', due_at = due_at - interval '1 day'")
 	e.Exec("update leases set not_before = clock_timestamp()")
-	e.Run("", "turnctl", "scheduler", "resume")
+	e.ResumeScheduler()
 	turn := e.TurnOf(message)
 	e.WantEnd(turn, "failed", "inference_error", 0)
 	if turn.Message.State != "failed" || turn.Reply == nil || turn.Reply.Outcome != "failed" {

@@ -16,9 +16,7 @@ func TestTwoHundredEnqueuesFromTenProcesses(t *testing.T) {
 	e := env.New(t)
 	e.WriteAgent("clerk")
 	e.StartWorker()
-	if r := e.Run("", "turnctl", "scheduler", "pause", "the messages are counted first"); r.Code != 0 {
-		t.Fatal(r.Stderr)
-	}
+	e.PauseScheduler("the messages are counted first")
 	processes, each := 10, testrun.Count(3, 20)
 	var senders sync.WaitGroup
 	ids := make([][]int64, processes)
@@ -75,12 +73,12 @@ func TestPriorityGoesFirst(t *testing.T) {
 	e.WriteAgent("clerk")
 	e.Model.Then(env.Rounds(inferencetest.Text("done")))
 	e.StartWorker()
-	e.Run("", "turnctl", "scheduler", "pause", "until all are there")
+	e.PauseScheduler("until all are there")
 	low := e.Enqueue("clerk", "low", "--priority", "-5")
 	normal := e.Enqueue("clerk", "normal")
 	high := e.Enqueue("clerk", "high", "--priority", "5")
 	e.Exec("update messages set due_at = date_trunc('second', clock_timestamp()) - interval '1 second'")
-	e.Run("", "turnctl", "scheduler", "resume")
+	e.ResumeScheduler()
 	e.AwaitClosed(low, normal, high)
 	var order []string
 	for _, r := range e.WantRequests(3) {

@@ -15,7 +15,7 @@ import (
 // rebuiltRequest is the request of a round as "turnctl show --request" gives it.
 func rebuiltRequest(e *env.Env, turn int64, round int) env.Result {
 	e.T.Helper()
-	return e.Run("", "turnctl", "show", fmt.Sprint(turn), "--request", fmt.Sprint(round))
+	return e.Turnctl("show", fmt.Sprint(turn), "--request", fmt.Sprint(round))
 }
 
 // Every request of a conversation, with pages, results that gave way, earlier
@@ -101,7 +101,7 @@ func checkUnavailableRequests(e *env.Env, turn int64) {
 		{"round 0", "select $1::bigint", []string{"show", id, "--request", "0"}, 3, "has no answered round 0"},
 	} {
 		e.Exec(c.sql, turn)
-		if r := e.Run("", "turnctl", c.args...); r.Code != c.code || !strings.Contains(r.Stderr, c.says) {
+		if r := e.Turnctl(c.args...); r.Code != c.code || !strings.Contains(r.Stderr, c.says) {
 			e.T.Errorf("%s: exit code %d\n%s", c.what, r.Code, r.Stderr)
 		}
 	}

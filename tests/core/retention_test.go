@@ -62,7 +62,7 @@ func TestPurgesUnderLoad(t *testing.T) {
 	for range 2 {
 		purges.Go(func() {
 			for ctx.Err() == nil {
-				if r := e.Run("", "turnctl", "purge", "--agent", "clerk"); r.Code != 0 {
+				if r := e.Turnctl("purge", "--agent", "clerk"); r.Code != 0 {
 					t.Errorf("a purge ended with %d: %s", r.Code, r.Stderr)
 					return
 				}

@@ -32,7 +32,7 @@ func TestAWorkerThatDoesNotMigrate(t *testing.T) {
 		t.Errorf("the worker ended with %d", code)
 	}
 	w.Await(`the database lacks migration 001_tables: run "turnctl migrate"`)
-	if r := e.Run("", "turnctl", "migrate"); r.Code != 0 {
+	if r := e.Turnctl("migrate"); r.Code != 0 {
 		t.Fatal(r.Stderr)
 	}
 	e.StartWorker("--migrate-on-start=false")
@@ -98,7 +98,7 @@ func TestAPausedScheduler(t *testing.T) {
 	e.WriteAgent("clerk")
 	e.Model.Then(env.Rounds(inferencetest.Text("done")))
 	w := e.StartWorker("--poll-interval", "50ms")
-	e.Run("", "turnctl", "scheduler", "pause", "the provider is down")
+	e.PauseScheduler("the provider is down")
 	held := e.Enqueue("clerk", "Hello")
 	looks := func() float64 {
 		return env.Sum(env.Scrape(t, w.APIURL()), "turnkeeper_scheduler_tick_duration_seconds")
@@ -108,7 +108,7 @@ func TestAPausedScheduler(t *testing.T) {
 	if state := env.Query[string](e, "select state from messages where id = $1", held); state != "waiting" {
 		t.Errorf("under a paused scheduler the message is %s", state)
 	}
-	e.Run("", "turnctl", "scheduler", "resume")
+	e.ResumeScheduler()
 	e.WantEnd(e.TurnOf(held), "succeeded", "none", 1)
 }
 
@@ -117,7 +117,7 @@ func TestAnInterruptedWait(t *testing.T) {
 	e := env.New(t)
 	e.WriteAgent("clerk")
 	e.StartWorker()
-	e.Run("", "turnctl", "scheduler", "pause", "so that nobody answers")
+	e.PauseScheduler("so that nobody answers")
 	waiting := env.StartProcess(t, "enqueue", e.Dir, e.Environ(), env.Binary(t, "enqueue"), "--agent", "clerk", "--wait", "Hello")
 	waiting.Await("message 1 accepted")
 	waiting.Signal(syscall.SIGINT)

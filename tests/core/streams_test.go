@@ -124,7 +124,7 @@ func TestAStreamThatStalls(t *testing.T) {
 	if answer := turn.RoundLog[0].Usage; turn.Tokens.Input != answer.Input+failed.Usage.Input || turn.Tokens.Output != answer.Output+failed.Usage.Output {
 		t.Errorf("the turn has %+v, its round %+v, the failed attempt %+v", turn.Tokens, answer, failed.Usage)
 	}
-	if shown := e.Run("", "turnctl", "show", fmt.Sprint(turn.ID)); !strings.Contains(shown.Stdout, "half a sentence") || !strings.Contains(shown.Stdout, "failed attempt") {
+	if shown := e.Turnctl("show", fmt.Sprint(turn.ID)); !strings.Contains(shown.Stdout, "half a sentence") || !strings.Contains(shown.Stdout, "failed attempt") {
 		t.Errorf("turnctl show says\n%s", shown.Stdout)
 	}
 	e.Model.Then(env.Rounds(inferencetest.Text("Hello.")))

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"turnkeeper/inference/inferencetest"
+	"turnkeeper/internal/testrun"
 	"turnkeeper/tests/internal/env"
 )
 
@@ -15,6 +16,7 @@ import (
 // once.
 func TestTwoReleasesSideBySide(t *testing.T) {
 	t.Parallel()
+	testrun.OnlyFull(t) // the next release is compiled
 	e := env.New(t)
 	newerWorker(t)
 	e.WriteAgent("desk", "lane: conversation", env.MarkerTools)
@@ -87,6 +89,7 @@ func TestTwoReleasesSideBySide(t *testing.T) {
 // everything else goes on with the old one.
 func TestTheNewerReleaseStopsAndTheOldGoesOn(t *testing.T) {
 	t.Parallel()
+	testrun.OnlyFull(t) // the next release is compiled
 	e := env.New(t)
 	newerWorker(t)
 	e.WriteAgent("clerk", env.MarkerTools)
@@ -155,6 +158,7 @@ func TestTheNewerReleaseStopsAndTheOldGoesOn(t *testing.T) {
 // that file that is granted to an old worker waits for a newer one.
 func TestANewToolIsRolledOut(t *testing.T) {
 	t.Parallel()
+	testrun.OnlyFull(t) // the next release is compiled
 	e := env.New(t)
 	newerWorker(t)
 	e.WriteAgent("clerk", env.MarkerTools)
@@ -203,7 +207,7 @@ func TestAWorkerOnANewerSchema(t *testing.T) {
 				}
 				w.Await("the database's schema is too new for this program: migration 900_next needs a program that knows migration")
 			}
-			doctor := e.Run("", "turnctl", "doctor")
+			doctor := e.Turnctl("doctor")
 			if refused := strings.Contains(doctor.Stdout, "too new for this program"); refused == c.suits {
 				t.Errorf("doctor says:\n%s", doctor.Stdout)
 			}

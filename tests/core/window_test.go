@@ -69,7 +69,7 @@ func TestAServerWithASmallerWindow(t *testing.T) {
 		t.Errorf("the turn that was cut: %+v", cut)
 	}
 	for turn, says := range map[int64]string{second.ID: "the provider had refused a longer request", third.ID: "the provider seems to have cut this request"} {
-		if page := e.Run("", "turnctl", "show", fmt.Sprint(turn)).Stdout; !strings.Contains(page, says) {
+		if page := e.Turnctl("show", fmt.Sprint(turn)).Stdout; !strings.Contains(page, says) {
 			t.Errorf("turn %d is shown without %q:\n%s", turn, says, page)
 		}
 	}

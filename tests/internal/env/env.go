@@ -187,6 +187,22 @@ func (e *Env) CountAsAlive(w *Process) {
 		where pid = $1`, w.Cmd.Process.Pid, takeoverAfter)
 }
 
+// PauseScheduler keeps the scheduler from granting turns, until ResumeScheduler.
+func (e *Env) PauseScheduler(reason string) {
+	e.T.Helper()
+	if r := e.Turnctl("scheduler", "pause", reason); r.Code != 0 {
+		e.T.Fatalf("pause: %s", r.Stderr)
+	}
+}
+
+// ResumeScheduler ends PauseScheduler.
+func (e *Env) ResumeScheduler() {
+	e.T.Helper()
+	if r := e.Turnctl("scheduler", "resume"); r.Code != 0 {
+		e.T.Fatalf("resume: %s", r.Stderr)
+	}
+}
+
 // A Result is what a program wrote and ended with.
 type Result struct {
 	Stdout, Stderr string
@@ -215,15 +231,19 @@ func (e *Env) Run(stdin, program string, args ...string) Result {
 	return Result{out.String(), errs.String(), cmd.ProcessState.ExitCode()}
 }
 
+// outside are the commands of turnctl that need the working folder: they use agents' files, or files
+// that the settings name.
+var outside = []string{"agents", "mcp", "doctor", "migrate"}
+
 // inProcess runs a program as Run does, but in this process, because starting one takes longer
 // than most of what it does here. Tests of the programs themselves use Run. Commands that need
-// the working folder still run as a process: those that use a private database, agents' files, or
-// files that the settings name.
+// the working folder still run as a process, as do those that use a private database.
 func (e *Env) inProcess(stdin, program string, args ...string) Result {
 	e.T.Helper()
 	_, shared := e.Vars["DATABASE_URL"]
 	settings, err := os.ReadFile(filepath.Join(e.Dir, "turnkeeper.yaml"))
-	if !shared || err != nil || bytes.Contains(settings, []byte("file: ")) || len(args) > 2 && slices.Contains([]string{"agents", "mcp", "doctor"}, args[2]) {
+	needsFolder := slices.ContainsFunc(args, func(arg string) bool { return slices.Contains(outside, arg) })
+	if !shared || err != nil || bytes.Contains(settings, []byte("file: ")) || needsFolder {
 		return e.Run(stdin, program, args...)
 	}
 	vars := maps.Clone(e.Vars)
@@ -255,6 +275,12 @@ func (e *Env) Enqueue(agent, body string, flags ...string) int64 {
 func (e *Env) Send(agent, body string) int64 {
 	e.T.Helper()
 	return Query[int64](e, "select turnkeeper.enqueue($1, $2)", agent, body)
+}
+
+// Turnctl runs turnctl, in this process where that is possible.
+func (e *Env) Turnctl(args ...string) Result {
+	e.T.Helper()
+	return e.inProcess("", "turnctl", args...)
 }
 
 // Turnctl runs turnctl -o json and decodes what it prints.

@@ -33,8 +33,9 @@ func Alive(t testing.TB, token string) (pids []int) {
 // AwaitAlive returns when the rascal has n processes.
 func AwaitAlive(t testing.TB, token string, n int) {
 	t.Helper()
+	const shortest, longest = 30 * time.Millisecond, 200 * time.Millisecond // each look reads all of /proc
 	over := time.After(patience)
-	for {
+	for pause := shortest; ; pause = min(pause*5/4, longest) {
 		pids := Alive(t, token)
 		if len(pids) == n {
 			return
@@ -42,7 +43,7 @@ func AwaitAlive(t testing.TB, token string, n int) {
 		select {
 		case <-over:
 			t.Fatalf("the processes are %v, not %d", pids, n)
-		case <-time.After(30 * time.Millisecond): // each look reads all of /proc
+		case <-time.After(pause):
 		}
 	}
 }

@@ -17,9 +17,9 @@ import (
 	"turnkeeper/tests/internal/faultpoint"
 )
 
-// forgetful is a server that forgets, when it crashes, what did not have to reach the
-// disk.
-func forgetful(dir string) pgdev.Options {
+// lazyServer returns the options of a server that loses in a crash what was committed without
+// waiting for the disk.
+func lazyServer(dir string) pgdev.Options {
 	return pgdev.Options{Dir: dir, Settings: map[string]string{"wal_writer_delay": "10s"}}
 }
 
@@ -66,7 +66,7 @@ func awaitLeftOrAsked[T any](e *env.Env, worker string, message int64, asked cha
 // The first finds that out before it asks its model.
 func TestPostgresForgetsThatAJobWasFetched(t *testing.T) {
 	t.Parallel()
-	options := forgetful(env.ServerDir(t))
+	options := lazyServer(env.ServerDir(t))
 	server := startPostgresWith(t, options)
 	migrate(t, server.URL())
 	e := env.NewOn(t, server.URL())
@@ -125,7 +125,7 @@ func TestPostgresForgetsThatAJobWasFetched(t *testing.T) {
 // written then is not its own, and its tool must not run for it.
 func TestTwoWorkersAreGivenOneGrant(t *testing.T) {
 	t.Parallel()
-	options := forgetful(env.ServerDir(t))
+	options := lazyServer(env.ServerDir(t))
 	server := startPostgresWith(t, options)
 	migrate(t, server.URL())
 	e := env.NewOn(t, server.URL())

@@ -81,13 +81,13 @@ func TestAHundredThousandMessagesWait(t *testing.T) {
 	w := e.StartWorker()
 	first := e.Send("clerk", "first")
 	e.AwaitClosed(first)
-	pauseScheduler(e, "the flood is poured in")
+	e.PauseScheduler("the flood is poured in")
 	e.Exec(`insert into messages (agent, conversation, lane, body, due_at)
 		select 'clerk', 'main', 'clerk', 'clerk ' || i, date_trunc('second', now() - interval '1 hour') from generate_series(1, $1::int) i`, half)
 	e.Exec(`insert into messages (agent, conversation, lane, body, due_at)
 		select 'crew', 'c' || i % ($1 / 5), 'crew/c' || i % ($1 / 5), 'crew ' || i, date_trunc('second', now() - interval '1 hour') + i / 1000 * interval '1 s'
 		from generate_series(1, $1::int) i`, half)
-	e.Run("", "turnctl", "scheduler", "resume")
+	e.ResumeScheduler()
 	drained := func(n int) {
 		e.Await(fmt.Sprint(n, " messages are answered"), "select count(*) >= $1 from replies", 1+n)
 	}
@@ -101,7 +101,7 @@ func TestAHundredThousandMessagesWait(t *testing.T) {
 	if grown := after - before; grown > 24<<20 {
 		t.Errorf("the worker grew by %d MB", grown>>20)
 	}
-	pauseScheduler(e, "it is counted")
+	e.PauseScheduler("it is counted")
 	e.Await("what was granted is worked", "select not exists (select from leases where grant_id is not null)")
 	w.Terminate()
 
@@ -117,13 +117,6 @@ func TestAHundredThousandMessagesWait(t *testing.T) {
 	}
 	if state := env.Query[string](e, "select state from messages where id = $1", accepted); state != "waiting" {
 		t.Errorf("the youngest of the lane is %s", state)
-	}
-}
-
-func pauseScheduler(e *env.Env, reason string) {
-	e.T.Helper()
-	if r := e.Run("", "turnctl", "scheduler", "pause", reason); r.Code != 0 {
-		e.T.Fatalf("pause: %s", r.Stderr)
 	}
 }
 
