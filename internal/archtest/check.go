@@ -11,6 +11,8 @@ const Module = "turnkeeper"
 // Package is a package of the module with what its files import.
 type Package struct {
 	ImportPath   string
+	Dir          string
+	GoFiles      []string
 	Imports      []string
 	TestImports  []string // of test files in the package
 	XTestImports []string // of test files in the package with _test in its name
