@@ -5,8 +5,11 @@ import (
 	"strings"
 )
 
-// Module is the path of this module and the name of its root package.
+// Module is the path of this module.
 const Module = "turnkeeper"
+
+// rootName is the name of the root package in the two files.
+const rootName = "turnkeeper"
 
 // Package is a package of the module with what its files import.
 type Package struct {
@@ -65,6 +68,9 @@ func isOurs(path string) bool { return path == Module || strings.HasPrefix(path,
 func nameOf(path string) string {
 	if rest, ok := strings.CutPrefix(path, Module+"/"); ok {
 		return rest
+	}
+	if path == Module {
+		return rootName
 	}
 	return path
 }
