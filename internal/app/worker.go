@@ -417,7 +417,7 @@ func (w *worker) beat(ctx context.Context) error {
 	w.at(ctx, pointBeat)
 	defer w.at(ctx, pointBeaten)
 	return w.store.Beat(ctx, turnkeeper.Heartbeat{
-		WorkerID: w.id, Host: host, PID: os.Getpid(), Version: version.Short(), Roles: w.cfg.Roles, Slots: w.slots(), TakeoverAfter: w.cfg.TakeoverAfter,
+		WorkerID: w.id, Host: host, PID: os.Getpid(), Version: version.Version(), Roles: w.cfg.Roles, Slots: w.slots(), TakeoverAfter: w.cfg.TakeoverAfter,
 	})
 }
 

@@ -11,8 +11,8 @@ import (
 // and the Dockerfile pass -X turnkeeper/internal/version.stamp.
 var stamp string
 
-// Short returns the version, or the commit and its date where the source has no version.
-func Short() string {
+// Version returns the version, or the commit and its date where the source has no version.
+func Version() string {
 	b := read()
 	if b.version != "" {
 		return b.version
