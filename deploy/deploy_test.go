@@ -272,10 +272,12 @@ func runAsInImage(ctx context.Context, t *testing.T, dir string) {
 	}
 	address := listener.Addr().String()
 	_ = listener.Close()
+	// The socket of the tests' Postgres is in a folder that only this user can enter.
+	_, database := storagetest.NewProxy(t, storagetest.URL(t))
 	worker := exec.CommandContext(ctx, filepath.Join(dir, "worker"))
 	worker.Dir = filepath.Dir(agents)
 	// An empty key is what compose.yaml passes where none is set.
-	worker.Env = []string{"DATABASE_URL=" + storagetest.URL(t), "OPENAI_API_KEY=", "TURNKEEPER_LISTEN=" + address}
+	worker.Env = []string{"DATABASE_URL=" + database, "OPENAI_API_KEY=", "TURNKEEPER_LISTEN=" + address}
 	var log bytes.Buffer
 	worker.Stdout, worker.Stderr = &log, &log
 	if os.Getuid() == 0 {
