@@ -35,6 +35,10 @@ build: ## build bin/worker, bin/enqueue and bin/turnctl
 	@mkdir -p bin
 	go build -o bin/ ./cmd/worker ./cmd/enqueue ./cmd/turnctl
 
+.PHONY: release
+release: ## build archives for linux and darwin on amd64 and arm64, with checksums, into bin/release (VERSION=v...: by that name)
+	@scripts/release
+
 .PHONY: setup
 setup: ## install Postgres' programs if they are missing and we may (Debian, Ubuntu)
 	@scripts/setup

@@ -47,15 +47,15 @@ var (
 	ErrBadMove = errors.New("state change refused")
 )
 
-// A MoveError is a refused change of state. It matches ErrBadMove.
-type MoveError struct {
+// A moveError is a refused change of state. It matches ErrBadMove.
+type moveError struct {
 	What     string // "turn" or "tool call"
 	From, To string
 }
 
-func (e *MoveError) Error() string {
+func (e *moveError) Error() string {
 	return fmt.Sprintf("%s cannot go from %s to %s", e.What, e.From, e.To)
 }
 
-// Is makes every MoveError match ErrBadMove.
-func (e *MoveError) Is(target error) bool { return target == ErrBadMove }
+// Is makes every moveError match ErrBadMove.
+func (e *moveError) Is(target error) bool { return target == ErrBadMove }

@@ -58,7 +58,7 @@ const (
 	ProblemFailed    = "the tool failed"
 	ProblemInDoubt   = "it may or may not have happened"
 	ProblemNotRun    = "not run"
-	ProblemRefused   = "refused"
+	problemRefused   = "refused"
 	ProblemCancelled = "cancelled before it ended"
 )
 
@@ -95,7 +95,7 @@ func refusalOf(shown string) string {
 	line, _, _ := strings.Cut(strings.TrimPrefix(shown, "denied: "), "\n")
 	switch {
 	case line == "" || strings.HasPrefix(line, "{"):
-		return ProblemRefused
+		return problemRefused
 	case utf8.RuneCountInString(line) > maxProblem:
 		return string([]rune(line)[:maxProblem])
 	}

@@ -54,12 +54,12 @@ func (s CallState) Executed() bool {
 	return s == CallStarted || s == CallRunning || s == CallSucceeded || s == CallFailed || s == CallUnknown || s == CallCancelled
 }
 
-// MoveTo checks the move from s to next. A refused move is a *MoveError.
+// MoveTo checks the move from s to next. A refused move is an error that matches ErrBadMove.
 func (s CallState) MoveTo(next CallState) error {
 	if slices.Contains(callMoves[s], next) {
 		return nil
 	}
-	return &MoveError{What: "tool call", From: string(s), To: string(next)}
+	return &moveError{What: "tool call", From: string(s), To: string(next)}
 }
 
 // The tools by which a model reads more of stored results, and waits for those

@@ -32,12 +32,12 @@ func (s TurnState) Terminal() bool {
 	return s == TurnSucceeded || s == TurnDegraded || s == TurnFailed || s == TurnCancelled
 }
 
-// MoveTo checks the move from s to next. A refused move is a *MoveError.
+// MoveTo checks the move from s to next. A refused move is an error that matches ErrBadMove.
 func (s TurnState) MoveTo(next TurnState) error {
 	if slices.Contains(turnMoves[s], next) {
 		return nil
 	}
-	return &MoveError{What: "turn", From: string(s), To: string(next)}
+	return &moveError{What: "turn", From: string(s), To: string(next)}
 }
 
 // StopReason says what ended the loop of a turn.

@@ -23,6 +23,7 @@ import (
 	"turnkeeper/internal/fault"
 	"turnkeeper/internal/netguard"
 	"turnkeeper/internal/pause"
+	"turnkeeper/internal/version"
 	"turnkeeper/jobs"
 	"turnkeeper/lease"
 	"turnkeeper/scheduler"
@@ -419,7 +420,7 @@ func (w *worker) beat(ctx context.Context) error {
 	w.at(ctx, pointBeat)
 	defer w.at(ctx, pointBeaten)
 	return w.store.Beat(ctx, turnkeeper.Heartbeat{
-		WorkerID: w.id, Host: host, PID: os.Getpid(), Version: Version(), Roles: w.cfg.Roles, Slots: w.slots(), TakeoverAfter: w.cfg.TakeoverAfter,
+		WorkerID: w.id, Host: host, PID: os.Getpid(), Version: version.Version(), Roles: w.cfg.Roles, Slots: w.slots(), TakeoverAfter: w.cfg.TakeoverAfter,
 	})
 }
 

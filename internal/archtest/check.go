@@ -6,12 +6,17 @@ import (
 	"strings"
 )
 
-// Module is the path of this module and the name of its root package.
+// Module is the path of this module.
 const Module = "turnkeeper"
+
+// rootName is the name of the root package in the two files.
+const rootName = "turnkeeper"
 
 // Package is a package of the module with what its files import.
 type Package struct {
 	ImportPath   string
+	Dir          string
+	GoFiles      []string
 	Imports      []string
 	TestImports  []string // of test files in the package
 	XTestImports []string // of test files in the package with _test in its name
@@ -67,6 +72,9 @@ func isOurs(path string) bool { return path == Module || strings.HasPrefix(path,
 func nameOf(path string) string {
 	if rest, ok := strings.CutPrefix(path, Module+"/"); ok {
 		return rest
+	}
+	if path == Module {
+		return rootName
 	}
 	return path
 }

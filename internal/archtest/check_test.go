@@ -33,26 +33,26 @@ func TestCheck(t *testing.T) {
 		pkg  archtest.Package
 		want []string
 	}{
-		"an arrow":                    {pkg: imports("storage", "turnkeeper")},
-		"above and kept out":          {pkg: imports("cmd/worker", "turnkeeper/storage"), want: []string{`cmd/worker imports storage, which a "!>" forbids`}},
-		"a test above and kept out":   {pkg: tests("cmd/worker", "turnkeeper/storage")},
-		"over two floors":             {pkg: imports("cmd/worker", "turnkeeper", "turnkeeper/turn")},
+		"an arrow":                    {pkg: imports("storage", pathOf("turnkeeper"))},
+		"above and kept out":          {pkg: imports("cmd/worker", pathOf("storage")), want: []string{`cmd/worker imports storage, which a "!>" forbids`}},
+		"a test above and kept out":   {pkg: tests("cmd/worker", pathOf("storage"))},
+		"over two floors":             {pkg: imports("cmd/worker", pathOf("turnkeeper"), pathOf("turn"))},
 		"the standard library":        {pkg: imports("turn", "fmt", "net/http")},
 		"through a door":              {pkg: imports("storage", "example.org/pgx", "example.org/pgx/pool")},
 		"an inner door for all":       {pkg: imports("turn", "example.org/pgx/types")},
-		"upwards":                     {pkg: imports("turnkeeper", "turnkeeper/turn"), want: []string{"turnkeeper imports turn: no arrow leads there"}},
-		"sideways":                    {pkg: imports("turn", "turnkeeper/storage"), want: []string{"turn imports storage: no arrow leads there"}},
-		"from the yard":               {pkg: imports("yard", "turnkeeper"), want: []string{"yard imports turnkeeper: no arrow leads there"}},
-		"test support in the product": {pkg: imports("jobs", "turnkeeper/storage/storagetest"), want: []string{"jobs imports storage/storagetest: no arrow leads there"}},
+		"upwards":                     {pkg: imports("turnkeeper", pathOf("turn")), want: []string{"turnkeeper imports turn: no arrow leads there"}},
+		"sideways":                    {pkg: imports("turn", pathOf("storage")), want: []string{"turn imports storage: no arrow leads there"}},
+		"from the yard":               {pkg: imports("yard", pathOf("turnkeeper")), want: []string{"yard imports turnkeeper: no arrow leads there"}},
+		"test support in the product": {pkg: imports("jobs", pathOf("storage/storagetest")), want: []string{"jobs imports storage/storagetest: no arrow leads there"}},
 		"a package without a place":   {pkg: imports("attic", "fmt"), want: []string{"attic has no place: draw its arrows in arrows.txt"}},
 		"past the door":               {pkg: imports("turn", "example.org/pgx"), want: []string{"turn imports example.org/pgx, which may be imported only by storage, jobs"}},
 		"a library without a door":    {pkg: imports("turn", "example.org/new"), want: []string{"turn imports example.org/new, which has no door: name the packages that may use it in doors.txt"}},
 		"a test library":              {pkg: imports("turn", "example.org/cmp"), want: []string{"turn imports example.org/cmp, which may be imported only by TEST"}},
 		"a closed door":               {pkg: imports("storage", "database/sql/driver"), want: []string{"storage imports database/sql/driver, which may be imported only by NONE"}},
-		"a test of itself":            {pkg: tests("turn", "turnkeeper/turn", "turnkeeper", "example.org/cmp")},
-		"a test with test support":    {pkg: tests("turn", "turnkeeper/storage/storagetest")},
+		"a test of itself":            {pkg: tests("turn", pathOf("turn"), pathOf("turnkeeper"), "example.org/cmp")},
+		"a test with test support":    {pkg: tests("turn", pathOf("storage/storagetest"))},
 		"a test with what is under it": {
-			pkg:  tests("turn", "turnkeeper/storage", "example.org/pgx"),
+			pkg:  tests("turn", pathOf("storage"), "example.org/pgx"),
 			want: []string{"a test of turn imports storage: no arrow leads there", "a test of turn imports example.org/pgx, which may be imported only by storage, jobs"},
 		},
 	}
@@ -84,8 +84,8 @@ func tests(name string, paths ...string) archtest.Package {
 }
 
 func pathOf(name string) string {
-	if name == archtest.Module {
-		return name
+	if name == "turnkeeper" {
+		return archtest.Module
 	}
 	return archtest.Module + "/" + name
 }
@@ -96,7 +96,7 @@ func TestTestsInsideThePackageAreJudgedToo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pkg := archtest.Package{ImportPath: pathOf("turn"), TestImports: []string{"turnkeeper/jobs"}}
+	pkg := archtest.Package{ImportPath: pathOf("turn"), TestImports: []string{pathOf("jobs")}}
 	if got := archtest.Check([]archtest.Package{pkg}, order, nil); len(got) != 1 {
 		t.Errorf("faults: %v, want one", got)
 	}

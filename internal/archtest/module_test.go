@@ -21,6 +21,9 @@ var arrows string
 //go:embed doors.txt
 var doors string
 
+//go:embed sizes.txt
+var sizes string
+
 // TestModule checks every package of this module.
 func TestModule(t *testing.T) {
 	t.Parallel()
@@ -38,6 +41,18 @@ func TestModule(t *testing.T) {
 		t.Fatalf("go list found only %d packages", len(packages))
 	}
 	for _, fault := range archtest.Check(packages, order, open) {
+		t.Error(fault)
+	}
+
+	measured, err := archtest.Measure(packages)
+	if err != nil {
+		t.Fatal(err)
+	}
+	allowed, err := archtest.ParseExceptions(sizes)
+	if err != nil {
+		t.Fatalf("sizes.txt: %v", err)
+	}
+	for _, fault := range archtest.CheckSizes(measured, allowed) {
 		t.Error(fault)
 	}
 }
@@ -62,7 +77,7 @@ func readFolders(t *testing.T) {
 // list asks the go command for the packages of the module.
 func list(t *testing.T) []archtest.Package {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports,TestImports,XTestImports", "./...")
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Dir,GoFiles,Imports,TestImports,XTestImports", "./...")
 	cmd.Dir = root
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

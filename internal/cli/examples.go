@@ -27,7 +27,8 @@ var examples = map[string]string{
 	"turnctl workers":       `  turnctl workers`,
 	"turnctl migrate": `  turnctl migrate
   turnctl migrate --status`,
-	"turnctl doctor": `  turnctl doctor -o json`,
+	"turnctl version": `  turnctl version`,
+	"turnctl doctor":  `  turnctl doctor -o json`,
 }
 
 // giveExamples puts them where the commands have none of their own.

@@ -18,6 +18,7 @@ import (
 	"turnkeeper/internal/fault"
 	"turnkeeper/internal/procguard"
 	"turnkeeper/internal/redact"
+	"turnkeeper/internal/version"
 )
 
 // A Program is one of the commands.
@@ -94,7 +95,7 @@ func (p Program) Run(soft, hard context.Context, env Environment) int {
 		return s.checkFormat()
 	}
 	root.SetUsageFunc(s.usage)
-	root.Version = version()
+	root.Version = version.Long()
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.SetFlagErrorFunc(badFlag)
 	called, err := root.ExecuteContextC(soft)

@@ -40,7 +40,7 @@ Lists show 25 entries, newest first; --limit asks for up to 100.
 			s.initCommand(), s.turnsCommand(), s.showCommand(), s.inboxCommand(), s.outboxCommand(), s.lanesCommand(), s.schedulesCommand(),
 			s.schedulerCommand(), s.agentsCommand(), s.outputCommand(), s.workersCommand(), s.migrateCommand(), s.doctorCommand(), s.checkCommand(),
 			s.modelsCommand(), s.tokensCommand(), s.webhooksCommand(), s.mcpCommand(),
-			s.cancelCommand(), s.retryCommand(), s.eventsCommand(), s.explainCommand(), s.topCommand(), s.purgeCommand(), s.toolsCommand(),
+			s.cancelCommand(), s.retryCommand(), s.eventsCommand(), s.explainCommand(), s.topCommand(), s.purgeCommand(), s.toolsCommand(), versionCommand(),
 		)
 		giveExamples(root)
 		s.completeAll(root)

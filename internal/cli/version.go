@@ -1,6 +1,23 @@
 package cli
 
-import "turnkeeper/internal/app"
+import (
+	"fmt"
 
-// version is what --version prints after the program's name.
-func version() string { return app.Version() }
+	"github.com/spf13/cobra"
+
+	"turnkeeper/internal/version"
+)
+
+// versionCommand prints what --version prints.
+func versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version, its commit and its date",
+		Long:  "version prints which source the program was built from, as --version does.",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", cmd.Root().Name(), version.Long())
+			return err
+		},
+	}
+}

@@ -39,7 +39,7 @@ SIGHUP reads the agents' files again.
 			RunE: func(cmd *cobra.Command, _ []string) error { return s.work(cmd, more) },
 		}
 		s.addSettings(cmd)
-		cmd.AddCommand(s.benchCommand())
+		cmd.AddCommand(s.benchCommand(), versionCommand())
 		return cmd
 	}}
 }

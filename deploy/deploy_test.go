@@ -1,0 +1,308 @@
+//go:build unix
+
+// Package deploy_test checks the files that programs are deployed with: no Docker is needed for it.
+package deploy_test
+
+import (
+	"bytes"
+	"context"
+	"debug/elf"
+	"errors"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/goccy/go-yaml"
+
+	"turnkeeper/internal/testrun"
+	"turnkeeper/storage/storagetest"
+)
+
+func TestMain(m *testing.M) { storagetest.Main(m) }
+
+// grace is the default of shutdown_grace: what stops a worker waits for longer.
+const grace = 25 * time.Second
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// Each instruction of the Dockerfile, without comments, one a line.
+func instructions(t *testing.T) []string {
+	t.Helper()
+	text := regexp.MustCompile(`(?m)^#.*\n`).ReplaceAllString(read(t, "Dockerfile"), "")
+	text = strings.ReplaceAll(text, "\\\n", " ")
+	var list []string
+	for line := range strings.Lines(text) {
+		if line = strings.Join(strings.Fields(line), " "); line != "" {
+			list = append(list, line)
+		}
+	}
+	return list
+}
+
+func TestDockerfile(t *testing.T) {
+	t.Parallel()
+	list := instructions(t)
+	known := strings.Fields("FROM WORKDIR COPY RUN ARG USER ENV EXPOSE HEALTHCHECK STOPSIGNAL ENTRYPOINT")
+	last := map[string]string{}
+	for _, line := range list {
+		name, rest, _ := strings.Cut(line, " ")
+		if !slices.Contains(known, name) {
+			t.Errorf("unknown instruction %q", line)
+		}
+		if name == "FROM" && (strings.HasSuffix(rest, ":latest") || !strings.Contains(rest, ":")) {
+			t.Errorf("%q names no version", line)
+		}
+		last[name] = rest
+	}
+	if want := "10001:10001"; last["USER"] != want {
+		t.Errorf("the image runs as %q, want %q", last["USER"], want)
+	}
+	if !strings.Contains(last["HEALTHCHECK"], "/healthz") || last["STOPSIGNAL"] != "SIGTERM" {
+		t.Errorf("HEALTHCHECK %s, STOPSIGNAL %s", last["HEALTHCHECK"], last["STOPSIGNAL"])
+	}
+	if want := `["/usr/local/bin/worker"]`; last["ENTRYPOINT"] != want {
+		t.Errorf("ENTRYPOINT %s, want %s", last["ENTRYPOINT"], want)
+	}
+
+	text := strings.Join(list, "\n")
+	minor := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindStringSubmatch(read(t, "go.mod"))[1]
+	module := regexp.MustCompile(`(?m)^module (\S+)`).FindStringSubmatch(read(t, "go.mod"))[1]
+	for _, want := range []string{"FROM golang:" + minor + "-alpine AS build", "COPY --from=build /out/ /usr/local/bin/", "CGO_ENABLED=0 go build -trimpath", module + "/internal/version.stamp="} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the Dockerfile lacks %q", want)
+		}
+	}
+	for _, stamped := range []string{"Dockerfile", "scripts/release"} {
+		if !strings.Contains(read(t, stamped), "internal/version.stamp=$VERSION $COMMIT $DATE'") || !strings.Contains(read(t, "internal/version/version.go"), "\nvar stamp string\n") {
+			t.Errorf("%s and internal/version do not agree on the stamp", stamped)
+		}
+	}
+}
+
+func TestCompose(t *testing.T) {
+	t.Parallel()
+	type service struct {
+		Image       string            `yaml:"image"`
+		Build       string            `yaml:"build"`
+		Environment map[string]string `yaml:"environment"`
+		Volumes     []string          `yaml:"volumes"`
+		Ports       []string          `yaml:"ports"`
+		Healthcheck struct {
+			Test     []string      `yaml:"test"`
+			Interval time.Duration `yaml:"interval"`
+			Timeout  time.Duration `yaml:"timeout"`
+			Retries  int           `yaml:"retries"`
+		} `yaml:"healthcheck"`
+		DependsOn map[string]struct {
+			Condition string `yaml:"condition"`
+		} `yaml:"depends_on"`
+		ReadOnly        bool          `yaml:"read_only"`
+		Tmpfs           []string      `yaml:"tmpfs"`
+		CapDrop         []string      `yaml:"cap_drop"`
+		SecurityOpt     []string      `yaml:"security_opt"`
+		StopGracePeriod time.Duration `yaml:"stop_grace_period"`
+		Restart         string        `yaml:"restart"`
+	}
+	var file struct {
+		Services map[string]service `yaml:"services"`
+		Volumes  map[string]any     `yaml:"volumes"`
+	}
+	if err := yaml.UnmarshalWithOptions([]byte(read(t, "compose.yaml")), &file, yaml.Strict()); err != nil {
+		t.Fatal(err)
+	}
+	worker, postgres := file.Services["worker"], file.Services["postgres"]
+	if len(file.Services) != 2 || worker.DependsOn["postgres"].Condition != "service_healthy" || len(postgres.Healthcheck.Test) == 0 {
+		t.Errorf("the worker does not wait for its Postgres: %+v", file.Services)
+	}
+	if worker.StopGracePeriod <= grace {
+		t.Errorf("the worker is killed after %s, before its turns have had %s", worker.StopGracePeriod, grace)
+	}
+	if !worker.ReadOnly || !slices.Equal(worker.CapDrop, []string{"ALL"}) || !slices.Contains(worker.SecurityOpt, "no-new-privileges:true") {
+		t.Errorf("the worker has more rights than it needs: %+v", worker)
+	}
+	for name, s := range file.Services {
+		for _, port := range s.Ports {
+			if !strings.HasPrefix(port, "127.0.0.1:") {
+				t.Errorf("%s publishes %s to other hosts", name, port)
+			}
+		}
+	}
+	if _, ok := file.Volumes["postgres"]; !ok {
+		t.Error("the data of Postgres is in no volume")
+	}
+	address := strings.ReplaceAll(worker.Environment["DATABASE_URL"], "${POSTGRES_PASSWORD}", "secret")
+	if u, err := url.Parse(address); err != nil || u.Hostname() != "postgres" || u.User.Username() != postgres.Environment["POSTGRES_USER"] || u.Path != "/"+postgres.Environment["POSTGRES_DB"] {
+		t.Errorf("DATABASE_URL is %q (%v)", address, err)
+	}
+}
+
+// unit reads a unit file: the values of each key.
+func unit(t *testing.T) map[string][]string {
+	t.Helper()
+	values := map[string][]string{}
+	for line := range strings.Lines(read(t, "deploy/turnkeeper-worker.service")) {
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "#") || strings.HasPrefix(line, "[") {
+			continue
+		}
+		key, value, ok := strings.Cut(line, "=")
+		if !ok {
+			t.Errorf("%q is no setting", line)
+		}
+		values[key] = append(values[key], value)
+	}
+	return values
+}
+
+func TestUnit(t *testing.T) {
+	t.Parallel()
+	got := unit(t)
+	for key, want := range map[string]string{
+		"User": "turnkeeper", "KillMode": "mixed", "Restart": "always", "RestartPreventExitStatus": "2",
+		"NoNewPrivileges": "yes", "ProtectSystem": "strict", "CapabilityBoundingSet": "",
+	} {
+		if !slices.Equal(got[key], []string{want}) {
+			t.Errorf("%s=%q, want %q", key, got[key], want)
+		}
+	}
+	// Tools are programs of all kinds: these settings would break some.
+	for _, key := range []string{"MemoryDenyWriteExecute", "RestrictNamespaces", "PrivateNetwork"} {
+		if len(got[key]) > 0 {
+			t.Errorf("%s is set", key)
+		}
+	}
+	if stop, err := time.ParseDuration(got["TimeoutStopSec"][0] + "s"); err != nil || stop <= grace {
+		t.Errorf("TimeoutStopSec is %q (%v), want more than %s", got["TimeoutStopSec"], err, grace)
+	}
+
+	verify, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		t.Skip("systemd-analyze is not installed")
+	}
+	// The programs of the unit are not installed here: one that is takes their place.
+	file := filepath.Join(t.TempDir(), "turnkeeper-worker.service")
+	text := strings.ReplaceAll(read(t, "deploy/turnkeeper-worker.service"), "/usr/local/bin/worker", "/bin/true")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(t.Context(), verify, "verify", "--man=no", file).CombinedOutput(); err != nil || len(bytes.TrimSpace(out)) > 0 {
+		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
+	}
+}
+
+// Every variable that these files set is one that docs/configuration.md knows.
+func TestVariables(t *testing.T) {
+	t.Parallel()
+	known := read(t, "docs/configuration.md")
+	for _, path := range []string{"Dockerfile", "compose.yaml", "deploy/turnkeeper-worker.service"} {
+		for _, name := range regexp.MustCompile(`\bTURNKEEPER_[A-Z_]+`).FindAllString(read(t, path), -1) {
+			if !strings.Contains(known, "`"+name+"`") {
+				t.Errorf("%s sets %s, which docs/configuration.md does not know", path, name)
+			}
+		}
+	}
+}
+
+// A release runs as the Dockerfile runs it: static, as a user without rights, in a folder that it cannot write to.
+func TestRelease(t *testing.T) {
+	testrun.OnlyFull(t)
+	t.Parallel()
+	ctx := t.Context()
+	// The folder is /tmp's child: the user of the image must be able to come in.
+	dir, err := os.MkdirTemp("/tmp", "turnkeeper-release-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	build := exec.CommandContext(ctx, "../scripts/release", filepath.Join(dir, "out"))
+	build.Env = append(os.Environ(), "PLATFORMS="+runtime.GOOS+"/"+runtime.GOARCH, "VERSION=v0.0.1-test", "COMMIT=0123456789abcdef", "DATE=2026-11-23T08:00:00Z")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("scripts/release: %v\n%s", err, out)
+	}
+	unpack := exec.CommandContext(ctx, "sh", "-c", "cd out && sha256sum --check --quiet SHA256SUMS && tar -xzf *.tar.gz --strip-components=1 --no-same-owner -C ..")
+	unpack.Dir = dir
+	if out, err := unpack.CombinedOutput(); err != nil {
+		t.Fatalf("unpacking: %v\n%s", err, out)
+	}
+	for _, name := range []string{"worker", "enqueue", "turnctl"} {
+		path := filepath.Join(dir, name)
+		if file, err := elf.Open(path); err == nil {
+			if file.Section(".interp") != nil || file.Section(".debug_info") != nil {
+				t.Errorf("%s is not static, or not stripped", name)
+			}
+			_ = file.Close()
+		}
+		out, err := exec.CommandContext(ctx, path, "--version").Output()
+		if want := name + " v0.0.1-test (commit 0123456789ab of 2026-11-23, "; err != nil || !strings.HasPrefix(string(out), want) {
+			t.Errorf("%s --version: %q (%v), want %q…", name, out, err, want)
+		}
+	}
+	runAsInImage(ctx, t, dir)
+}
+
+func runAsInImage(ctx context.Context, t *testing.T, dir string) {
+	t.Helper()
+	agents := filepath.Join(dir, "srv", "agents")
+	if err := os.CopyFS(agents, os.DirFS("../agents")); err != nil {
+		t.Fatal(err)
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	_ = listener.Close()
+	// The socket of the tests' Postgres is in a folder that only this user can enter.
+	_, database := storagetest.NewProxy(t, storagetest.URL(t))
+	worker := exec.CommandContext(ctx, filepath.Join(dir, "worker"))
+	worker.Dir = filepath.Dir(agents)
+	// An empty key is what compose.yaml passes where none is set.
+	worker.Env = []string{"DATABASE_URL=" + database, "OPENAI_API_KEY=", "TURNKEEPER_LISTEN=" + address}
+	var log bytes.Buffer
+	worker.Stdout, worker.Stderr = &log, &log
+	if os.Getuid() == 0 {
+		worker.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 10001, Gid: 10001}}
+	}
+	if err := worker.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- worker.Wait() }()
+	for healthy := false; !healthy; {
+		select {
+		case err := <-ended:
+			t.Fatalf("the worker ended: %v\n%s", err, &log)
+		case <-time.After(100 * time.Millisecond):
+		}
+		request, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/healthz", nil)
+		if response, err := http.DefaultClient.Do(request); err == nil {
+			healthy = response.StatusCode == http.StatusOK
+			_ = response.Body.Close()
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
+	_ = worker.Process.Signal(os.Interrupt)
+	if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
+		t.Errorf("the worker ended with %v\n%s", err, &log)
+	}
+}
