@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"turnkeeper/httpapi/responses"
+	"turnkeeper/internal/views"
 )
 
 // A route is one method of one path. scope is what a token needs for it; empty:
@@ -27,13 +28,13 @@ func (r route) probe() bool { return r.pattern == healthPattern || r.pattern == 
 
 // The scopes of a token.
 const (
-	ScopeSend    = "send"    // put messages into inboxes, and read what became of them
-	ScopeRead    = "read"    // read all that there is
-	ScopeOperate = "operate" // change what runs
+	ScopeSend    = views.ScopeSend
+	ScopeRead    = views.ScopeRead
+	ScopeOperate = views.ScopeOperate
 )
 
 // Scopes are all scopes.
-func Scopes() []string { return []string{ScopeSend, ScopeRead, ScopeOperate} }
+func Scopes() []string { return views.Scopes() }
 
 const (
 	// eventsPattern is the route that an EventSource reads.

@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"turnkeeper/internal/config"
+	"turnkeeper/internal/version"
 	"turnkeeper/storage"
 	"turnkeeper/telemetry"
 )
@@ -23,7 +24,7 @@ type telling struct {
 func startTelling(ctx context.Context, cfg *config.Config, id string, log *zap.Logger) (*telling, error) {
 	t, err := telemetry.Start(ctx, telemetry.Options{
 		Endpoint: cfg.OTLPEndpoint, Content: cfg.TelemetryContent, Mask: cfg.Masker().String,
-		Version: Version(), Instance: id, Log: log,
+		Version: version.Version(), Instance: id, Log: log,
 	})
 	if err != nil {
 		return nil, err

@@ -13,7 +13,7 @@ import (
 	"strconv"
 	"strings"
 
-	"turnkeeper/internal/app"
+	"turnkeeper/storage"
 )
 
 // The variables of a program that has a hook.
@@ -28,7 +28,7 @@ const (
 const StatusPanic = http.StatusTeapot
 
 // Hook is what the environment asks for; nil: nothing.
-func Hook() app.FaultHook {
+func Hook() storage.FaultHook {
 	address := os.Getenv(URLVariable)
 	if address == "" {
 		return nil

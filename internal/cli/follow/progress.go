@@ -1,0 +1,181 @@
+package follow
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/agentturn"
+	"turnkeeper/internal/cli/term"
+)
+
+// A progress shows on standard error what a turn does: on a terminal a line
+// for each tool call and below it one line that changes; elsewhere nothing, or
+// a line for each thing that happens.
+type progress struct {
+	*term.Screen
+	live    bool // one line may change in place
+	verbose bool
+	status  bool // the changing line is on the screen
+	round   int
+	kind    string // of the block that streams
+	text    string // of the block, as it streams
+}
+
+func NewProgress(s *term.Screen, verbose, never bool) *progress {
+	return &progress{Screen: s, live: s.Terminal && !never, verbose: verbose && !never}
+}
+
+// shows says that there is any point in following the turn.
+func (p *progress) shows() bool { return p.live || p.verbose }
+
+func (p *progress) begin(turn turnkeeper.TurnID) {
+	if turn != 0 {
+		p.say(p.Paint(term.Dim, fmt.Sprintf("turn %d", turn)))
+	}
+}
+
+// say prints a line that stays.
+func (p *progress) say(line string) {
+	p.wipe()
+	p.Line("%s", line)
+}
+
+// flux puts text into the line that changes.
+func (p *progress) flux(text string) {
+	if !p.live {
+		return
+	}
+	p.wipe()
+	fmt.Fprint(p.W, p.Paint(term.Dim, term.Cut(text, p.Columns-1)))
+	p.status = true
+}
+
+func (p *progress) wipe() {
+	if p.status {
+		fmt.Fprint(p.W, "\r\x1b[K")
+		p.status = false
+	}
+}
+
+// end leaves the screen in order.
+func (p *progress) end() { p.wipe() }
+
+// show takes the events of a turn in order.
+func (p *progress) show(e turnkeeper.Event) {
+	switch e.Type {
+	case turnkeeper.EventTurnWaiting:
+		p.waits(e)
+	case turnkeeper.EventTurnResumed:
+		p.say(p.Paint(term.Warned, "  the turn goes on with another grant"))
+	case turnkeeper.EventRoundStart:
+		p.round = e.Round
+		p.roundStarts(e)
+	case turnkeeper.EventBlockStart:
+		p.kind, p.text = DataOf[agentturn.BlockStartData](e).Kind, ""
+	case turnkeeper.EventBlockDelta:
+		p.streams(e)
+	case turnkeeper.EventToolStarted:
+		p.flux("  " + term.OneLine(DataOf[agentturn.ToolData](e).Name, 64) + " runs …")
+	case turnkeeper.EventToolResult:
+		p.toolEnds(e)
+	case turnkeeper.EventRoundStop:
+		p.roundEnds(e)
+	case turnkeeper.EventRoundRollback:
+		p.say(p.Paint(term.Warned, "  round "+fmt.Sprint(e.Round)+" is taken back: ") + term.OneLine(DataOf[agentturn.RollbackData](e).Reason, p.Columns))
+	case turnkeeper.EventTurnComplete, turnkeeper.EventTurnError:
+		p.turnEnds(e)
+	}
+}
+
+func (p *progress) waits(e turnkeeper.Event) {
+	const text = "  the turn waits for "
+	room := 0
+	if p.Columns > 0 {
+		room = max(p.Columns-len(text)-1, 10)
+	}
+	p.say(text + term.OneLine(strings.Join(DataOf[agentturn.TurnWaitingData](e).Calls, ", "), room))
+}
+
+func (p *progress) roundStarts(e turnkeeper.Event) {
+	data := DataOf[agentturn.RoundStartData](e)
+	text := fmt.Sprintf("  round %d of %d", e.Round, data.Of)
+	if data.Final {
+		text += ", the last"
+	}
+	if p.live {
+		p.flux(text + ": asking the model …")
+		return
+	}
+	p.say(text)
+}
+
+// streams shows the end of what the model has said so far. Arguments of calls
+// are shown with the calls.
+func (p *progress) streams(e turnkeeper.Event) {
+	head := fmt.Sprintf("  round %d: ", p.round)
+	switch {
+	case !p.live:
+		return
+	case p.kind == "thinking":
+		p.flux(head + "the model thinks …")
+		return
+	case p.kind != "text":
+		return
+	}
+	p.text += DataOf[agentturn.BlockDeltaData](e).Text
+	p.text = p.text[max(0, len(p.text)-4*p.Columns):]
+	tail := strings.ToValidUTF8(term.OneLine(p.text, 0), "")
+	p.flux(head + term.CutLeft(tail, p.Columns-term.Width(head)-1))
+}
+
+func (p *progress) toolEnds(e turnkeeper.Event) {
+	data := DataOf[agentturn.ToolData](e)
+	line := "  " + p.Paint(term.ToneOf(data.State), term.SignOf(data.State)) + " " + term.OneLine(data.Name, 64)
+	facts := ""
+	if data.State != turnkeeper.CallSucceeded {
+		facts = " " + string(data.State)
+	}
+	if data.Millis > 0 {
+		facts += " " + term.Exact(time.Duration(data.Millis)*time.Millisecond)
+	}
+	room := 0
+	if p.Columns > 0 {
+		room = max(p.Columns-term.Width(data.Name)-term.Width(facts)-6, 10)
+	}
+	p.say(line + p.Paint(term.Dim, facts+"  "+term.OneLine(data.Preview, room)))
+}
+
+// roundEnds says what a round was, where no reply follows that does.
+func (p *progress) roundEnds(e turnkeeper.Event) {
+	data := DataOf[agentturn.RoundStopData](e)
+	if !p.verbose {
+		p.wipe()
+		return
+	}
+	p.say(p.Paint(term.Dim, fmt.Sprintf("  round %d done: %s, %s, %s tokens", e.Round, term.OneLine(data.Model, 64), term.Plural(data.Calls, "tool call"), term.Thousands(data.Usage.Total()))))
+}
+
+func (p *progress) turnEnds(e turnkeeper.Event) {
+	data := DataOf[agentturn.TurnEndData](e)
+	if data.Retry {
+		p.say(p.Paint(term.Warned, "  the turn failed; another will try"))
+		return
+	}
+	if p.verbose {
+		line := fmt.Sprintf("  %s after %s and %s", data.State, term.Plural(data.Rounds, "round"), term.Plural(data.Calls, "tool call"))
+		if data.StopReason != turnkeeper.StopNone {
+			line += fmt.Sprintf(" (%s)", data.StopReason)
+		}
+		p.say(p.Paint(term.Dim, line))
+	}
+}
+
+// DataOf reads an event's data; what a newer worker may have written otherwise
+// is left zero.
+func DataOf[T any](e turnkeeper.Event) (data T) {
+	_ = json.Unmarshal(e.Data, &data)
+	return data
+}
