@@ -8,6 +8,7 @@ MAKEFLAGS   += --no-print-directory
 TOOLS         := bin/tools# relative: the names of targets cannot hold spaces
 GOLANGCI_LINT := v2.15.0
 SQLC          := v1.31.1
+BUILDFLAGS    := -trimpath -ldflags "-s -w"# small programs; version and date come from the stamp of the repository
 FUZZTIME      ?= 10s
 SEEDS         ?= 5000
 SEED          ?= 1
@@ -33,7 +34,7 @@ help: ## list these targets
 .PHONY: build
 build: ## build bin/worker, bin/enqueue and bin/turnctl
 	@mkdir -p bin
-	go build -o bin/ ./cmd/worker ./cmd/enqueue ./cmd/turnctl
+	go build $(BUILDFLAGS) -o bin/ ./cmd/worker ./cmd/enqueue ./cmd/turnctl
 
 .PHONY: setup
 setup: ## install Postgres' programs if they are missing and we may (Debian, Ubuntu)
