@@ -1,4 +1,4 @@
-package setup_test
+package app_test
 
 import (
 	"context"
@@ -7,7 +7,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"turnkeeper/internal/app/setup"
+	"turnkeeper/internal/app"
 	"turnkeeper/tools"
 )
 
@@ -24,8 +24,8 @@ func TestAFaultyToolIsReportedAtTheStart(t *testing.T) {
 		"the name of a built-in one": {nothing[struct{}]("clock"), `tool "clock" is registered twice`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := setup.RunWorker(t.Context(), t.Context(), settings(t, clockAgent), zap.NewNop(),
-				func(setup.Ready) { t.Error("the worker takes work") }, setup.WithTools(c.tool))
+			err := app.RunWorker(t.Context(), t.Context(), settings(t, clockAgent), zap.NewNop(),
+				func(app.Ready) { t.Error("the worker takes work") }, app.WithTools(c.tool))
 			if err == nil || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("the worker ended with %v", err)
 			}
