@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -101,10 +102,12 @@ func (p Program) Run(soft, hard context.Context, env Environment) int {
 		return s.checkFormat()
 	}
 	root.SetUsageFunc(s.usage)
-	root.Version = version.Version()
-	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
+	addVersion(root)
 	root.SetFlagErrorFunc(badFlag)
 	called, err := root.ExecuteContextC(soft)
+	if errors.Is(err, errVersion) {
+		_, err = fmt.Fprintln(s.Stdout, root.Name(), version.Version())
+	}
 	s.report(called, err)
 	return exitCode(err, s.began)
 }
@@ -178,4 +181,24 @@ func (s *Session) report(called *cobra.Command, err error) {
 	if !s.began {
 		s.Err.Line("%s", s.Err.Paint(term.Dim, fmt.Sprintf("Try %q.", called.CommandPath()+" --help")))
 	}
+}
+
+// errVersion is how the command line ends at --version.
+var errVersion = errors.New("the version is asked for")
+
+// addVersion gives the program the flag --version. Cobra's own prints by a template, and a program that links the
+// templates of the standard library links every method of every type as well: twice the program.
+func addVersion(root *cobra.Command) {
+	root.InitDefaultHelpFlag() // it stands first
+	shorthand := "v"
+	if root.Flags().ShorthandLookup(shorthand) != nil {
+		shorthand = ""
+	}
+	root.Flags().BoolFuncP("version", shorthand, "version for "+root.Name(), func(text string) error {
+		on, err := strconv.ParseBool(text)
+		if on {
+			err = errVersion
+		}
+		return err
+	})
 }

@@ -63,7 +63,7 @@ func badFlag(_ *cobra.Command, err error) error {
 		accepted = "a whole number"
 	case "duration":
 		accepted = "a duration such as 90s, 2m or 1h30m (a bare number is seconds)"
-	case "bool":
+	case "bool", "boolfunc":
 		accepted = "true or false"
 	default:
 		return err

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"html/template"
 	"net"
 	"net/http"
 	"net/url"
@@ -57,11 +56,13 @@ func (d *desk) close() {
 	<-d.done
 }
 
-var deskPage = template.Must(template.New("").Parse(`<!doctype html>
+// deskPage is what the browser shows; its heading and text hold nothing of what the browser sent. It is no template:
+// see shell.addVersion.
+const deskPage = `<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Turnkeeper</title>
 <style>body{font:1.1em system-ui,sans-serif;margin:4em auto;max-width:34em;padding:0 1em}</style></head>
-<body><h1>{{.Head}}</h1><p>{{.Text}}</p></body></html>
-`))
+<body><h1>%s</h1><p>%s</p></body></html>
+`
 
 // ServeHTTP takes the browser in. Whatever else comes by is sent away, and does not end
 // the wait.
@@ -86,7 +87,7 @@ func (d *desk) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Referrer-Policy", "no-referrer")
 	w.Header().Set("Cache-Control", "no-store")
-	_ = deskPage.Execute(w, page) // the person sees the terminal
+	_, _ = fmt.Fprintf(w, deskPage, page.Head, page.Text) // the person sees the terminal
 }
 
 // visitByBrowser prints the address, and waits for the browser that comes back with its
