@@ -36,6 +36,13 @@ build: ## build bin/worker, bin/enqueue and bin/turnctl
 	@mkdir -p bin
 	go build $(BUILDFLAGS) -o bin/ ./cmd/worker ./cmd/enqueue ./cmd/turnctl
 
+# In bytes. internal/archtest/programs says what is heavy in each.
+LIMITS        := enqueue:15000000 turnctl:54000000 worker:80000000
+
+.PHONY: sizes
+sizes: build ## check that the programs are no larger than their limits
+	@for l in $(LIMITS); do n=$$(wc -c < bin/$${l%:*}); [ $$n -le $${l#*:} ] || { echo "bin/$${l%:*} has $$n bytes, $${l#*:} are allowed"; exit 1; }; done
+
 .PHONY: setup
 setup: ## install Postgres' programs if they are missing and we may (Debian, Ubuntu)
 	@scripts/setup
