@@ -54,7 +54,7 @@ func SomeArgs(cmd *cobra.Command, args []string) error {
 // badFlag says in words what a flag's value must be.
 func badFlag(_ *cobra.Command, err error) error {
 	invalid, ok := errors.AsType[*pflag.InvalidValueError](err)
-	if !ok {
+	if !ok || errors.Is(err, errVersion) {
 		return err
 	}
 	accepted := ""

@@ -32,7 +32,7 @@ type agentReport struct {
 //
 // The MCP servers of the agents are asked for their tools, and model servers for context windows that
 // nothing else tells.
-func checkFiles(s *shell.Session, ctx context.Context, path string, cfg *config.Config) (agentReport, []setup.MCPReport) {
+func checkFiles(ctx context.Context, s *shell.Session, path string, cfg *config.Config) (agentReport, []setup.MCPReport) {
 	check, report := setup.CheckAgents, agentReport{Folder: path, Agents: []string{}, Tools: []string{}, Problems: []string{}, Warnings: []string{}}
 	known, err := setup.KnownTools(cfg)
 	if err != nil {
@@ -54,7 +54,7 @@ func checkFiles(s *shell.Session, ctx context.Context, path string, cfg *config.
 	}
 	report.Warnings = append(report.Warnings, found.Warnings...)
 	report.windows = setup.CheckWindows(ctx, cfg, found.Agents)
-	return report, askServers(s, ctx, cfg, found.Agents)
+	return report, askServers(ctx, s, cfg, found.Agents)
 }
 
 // isFile says that the path is meant as one agent's file, also where it is not there.
@@ -68,7 +68,7 @@ func isFile(path string) bool {
 
 // askServers asks the MCP servers that agents have tools of. The database is opened
 // only for logins that people have made.
-func askServers(s *shell.Session, ctx context.Context, cfg *config.Config, agents []*agentdef.Definition) (reports []setup.MCPReport) {
+func askServers(ctx context.Context, s *shell.Session, cfg *config.Config, agents []*agentdef.Definition) (reports []setup.MCPReport) {
 	asked := false
 	if setup.MCPLoginsUsed(cfg, agents) {
 		_ = s.WithDatabase(ctx, func(cfg *config.Config, db *database.Database) error { // doctor tells of it

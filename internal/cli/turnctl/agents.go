@@ -37,7 +37,7 @@ demo scripts, tools, those of the config file included. Every fault is listed; w
 not be meant: a tool that is not known here, say, which a worker program of your
 own may have. The MCP servers that agents have tools of are asked for them, and model servers for
 context windows that neither the settings nor the table of known models have.`,
-		RunE: func(cmd *cobra.Command, args []string) error { return checkAgents(s, cmd.Context(), args) },
+		RunE: func(cmd *cobra.Command, args []string) error { return checkAgents(cmd.Context(), s, args) },
 	})
 	cmd.AddCommand(retireCommand(s), restoreCommand(s))
 	return cmd
@@ -77,7 +77,7 @@ func agentState(c term.Clock, a turnkeeper.AgentRegistration) term.Cell {
 	return term.Cell{Text: fmt.Sprintf("retired %s; %s waiting", c.Ago(a.RetiredAt), term.Plural(a.LeftWaiting, "message")), Tone: term.Warned}
 }
 
-func checkAgents(s *shell.Session, ctx context.Context, args []string) error {
+func checkAgents(ctx context.Context, s *shell.Session, args []string) error {
 	cfg, err := s.LoadConfig()
 	if err != nil {
 		return err
@@ -86,7 +86,7 @@ func checkAgents(s *shell.Session, ctx context.Context, args []string) error {
 	if len(args) > 0 {
 		path = args[0]
 	}
-	report, servers := checkFiles(s, ctx, path, cfg)
+	report, servers := checkFiles(ctx, s, path, cfg)
 	for _, secret := range cfg.Missing {
 		report.Warnings = append(report.Warnings, secret.Problem+": a worker with these settings does not start without it")
 	}

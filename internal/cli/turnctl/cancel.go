@@ -42,7 +42,7 @@ inbox is cancelled too. A repeat does nothing more.
 			if cmd.Flags().Changed("message") && message < 1 {
 				return shell.Misused("--message is %d: it must be the id of a message", message)
 			}
-			return cancel(s, cmd.Context(), turn.named(args), turnkeeper.MessageID(message), reason)
+			return cancel(cmd.Context(), s, turn.named(args), turnkeeper.MessageID(message), reason)
 		},
 	}
 	cmd.Flags().Int64Var(&message, "message", 0, "cancel this message, and the turn that handles it")
@@ -51,7 +51,7 @@ inbox is cancelled too. A repeat does nothing more.
 	return cmd
 }
 
-func cancel(s *shell.Session, ctx context.Context, turn turnArg, message turnkeeper.MessageID, reason string) error {
+func cancel(ctx context.Context, s *shell.Session, turn turnArg, message turnkeeper.MessageID, reason string) error {
 	return s.WithDatabase(ctx, func(_ *config.Config, db *database.Database) error {
 		done, err := cancelWhat(ctx, db.Store, turn, message, reason)
 		switch {

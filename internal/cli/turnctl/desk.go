@@ -110,7 +110,7 @@ func visitByBrowser(s *shell.Session, d *desk) func(context.Context, string) (*u
 }
 
 // visitByPaste prints the address, and reads the one that the browser came to.
-func visitByPaste(s *shell.Session, ctx context.Context, address string) (*url.URL, error) {
+func visitByPaste(ctx context.Context, s *shell.Session, address string) (*url.URL, error) {
 	s.Err.Line("open this address in a browser, log in, and paste here the address that it ends at:")
 	s.Err.Line("%s", term.Plain(address))
 	type read struct {

@@ -77,7 +77,7 @@ Exit codes:
   1  at least one FAIL
   2  the command line is wrong`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			d := examine(s, cmd.Context())
+			d := examine(cmd.Context(), s)
 			d.sort()
 			if err := s.Print(d, func() { showDiagnosis(s.Out, d) }); err != nil {
 				return err
@@ -90,7 +90,7 @@ Exit codes:
 	}
 }
 
-func examine(s *shell.Session, ctx context.Context) *diagnosis {
+func examine(ctx context.Context, s *shell.Session) *diagnosis {
 	d := &diagnosis{Checks: []check{}}
 	cfg, err := s.LoadConfig()
 	if err != nil {
@@ -121,7 +121,7 @@ func examine(s *shell.Session, ctx context.Context) *diagnosis {
 		}
 		d.add(checkFail, "database", s.Masker.String(err.Error()), advice)
 	}
-	examineAgents(s, ctx, d, cfg)
+	examineAgents(ctx, s, d, cfg)
 	return d
 }
 

@@ -47,9 +47,9 @@ A connection that breaks goes on with --after and the last number that was seen.
 					return err
 				}
 				if follow {
-					return followEvents(s, cmd.Context(), db, view.Turn, after)
+					return followEvents(cmd.Context(), s, db, view.Turn, after)
 				}
-				return storedEvents(s, cmd.Context(), db.Store, view.Turn, after)
+				return storedEvents(cmd.Context(), s, db.Store, view.Turn, after)
 			})
 		},
 	}
@@ -63,7 +63,7 @@ A connection that breaks goes on with --after and the last number that was seen.
 const eventPage = 500
 
 // storedEvents prints what there is now.
-func storedEvents(s *shell.Session, ctx context.Context, store *storage.Store, turn turnkeeper.Turn, after int64) error {
+func storedEvents(ctx context.Context, s *shell.Session, store *storage.Store, turn turnkeeper.Turn, after int64) error {
 	all := []views.Event{}
 	paper := newTranscript(s.Out)
 	defer paper.end()
@@ -94,7 +94,7 @@ func storedEvents(s *shell.Session, ctx context.Context, store *storage.Store, t
 }
 
 // followEvents prints events as they come, to the last one.
-func followEvents(s *shell.Session, ctx context.Context, db *database.Database, turn turnkeeper.Turn, after int64) error {
+func followEvents(ctx context.Context, s *shell.Session, db *database.Database, turn turnkeeper.Turn, after int64) error {
 	if turn.State.Terminal() && after >= turn.LastSeq {
 		return endCode(turn.State)
 	}

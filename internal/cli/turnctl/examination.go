@@ -245,8 +245,8 @@ func examineScheduler(d *diagnosis, cfg *config.Config, set storage.SchedulerSet
 	}
 }
 
-func examineAgents(s *shell.Session, ctx context.Context, d *diagnosis, cfg *config.Config) {
-	report, servers := checkFiles(s, ctx, cfg.AgentsDir, cfg)
+func examineAgents(ctx context.Context, s *shell.Session, d *diagnosis, cfg *config.Config) {
+	report, servers := checkFiles(ctx, s, cfg.AgentsDir, cfg)
 	for _, problem := range report.Problems {
 		d.add(checkFail, "agent files", problem, "correct it: a worker does not start with it")
 	}

@@ -60,9 +60,9 @@ budget. With -o json each is an entry of waits, with its reason and until when.
 			}
 			return s.WithDatabase(cmd.Context(), func(cfg *config.Config, db *database.Database) error {
 				if byMessage {
-					return explainMessage(s, cmd.Context(), db, turnkeeper.MessageID(message))
+					return explainMessage(cmd.Context(), s, db, turnkeeper.MessageID(message))
 				}
-				e, err := explainTurn(s, cmd.Context(), cfg, db, turn.named(args))
+				e, err := explainTurn(cmd.Context(), s, cfg, db, turn.named(args))
 				if err != nil {
 					return err
 				}
@@ -75,7 +75,7 @@ budget. With -o json each is an entry of waits, with its reason and until when.
 	return cmd
 }
 
-func explainTurn(s *shell.Session, ctx context.Context, cfg *config.Config, db *database.Database, turn turnArg) (explanation, error) {
+func explainTurn(ctx context.Context, s *shell.Session, cfg *config.Config, db *database.Database, turn turnArg) (explanation, error) {
 	view, err := findTurn(ctx, db.Store, turn)
 	if err != nil {
 		return explanation{}, err

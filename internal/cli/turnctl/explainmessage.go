@@ -34,8 +34,8 @@ type messageExplainer struct {
 	as, of turnkeeper.MessageID // it was tried again as, and is itself a retry of; 0: none
 }
 
-func explainMessage(s *shell.Session, ctx context.Context, db *database.Database, id turnkeeper.MessageID) error {
-	x, err := readMessage(s, ctx, db.Store, id)
+func explainMessage(ctx context.Context, s *shell.Session, db *database.Database, id turnkeeper.MessageID) error {
+	x, err := readMessage(ctx, s, db.Store, id)
 	if errors.Is(err, turnkeeper.ErrNotFound) {
 		return shell.NotFound(`there is no message %d: "turnctl inbox" lists them`, id)
 	}
@@ -46,7 +46,7 @@ func explainMessage(s *shell.Session, ctx context.Context, db *database.Database
 	return s.Print(e, func() { showTopics(s.Out, e.Topics, messageHeadings) })
 }
 
-func readMessage(s *shell.Session, ctx context.Context, store *storage.Store, id turnkeeper.MessageID) (*messageExplainer, error) {
+func readMessage(ctx context.Context, s *shell.Session, store *storage.Store, id turnkeeper.MessageID) (*messageExplainer, error) {
 	x := &messageExplainer{Clock: s.Clock()}
 	var err error
 	// The reply first: a message that is closed has been answered by then.

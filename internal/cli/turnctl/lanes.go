@@ -26,7 +26,7 @@ func lanesCommand(s *shell.Session) *cobra.Command {
 				if err := flags.known(ctx, store); err != nil {
 					return nil, err
 				}
-				if err := tellPaused(s, ctx, store); err != nil {
+				if err := tellPaused(ctx, s, store); err != nil {
 					return nil, err
 				}
 				return store.Lanes(ctx, page)

@@ -52,7 +52,7 @@ func listMCPCommand(s *shell.Session) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if err := warnOfLogins(s, cmd.Context(), cfg, db.Store, strings.Join(args, "")); err != nil {
+				if err := warnOfLogins(cmd.Context(), s, cfg, db.Store, strings.Join(args, "")); err != nil {
 					return err
 				}
 				view := func(t turnkeeper.MCPTool) mcpToolView { return viewMCPTool(t, setup.MCPEffect(cfg, t)) }
@@ -130,7 +130,7 @@ turnctl mcp list SERVER -o json.`,
 			if hash != "" && tool == "" {
 				return shell.Misused("--hash is that of one tool: name it")
 			}
-			return changeMCP(s, cmd.Context(), server, tool, func(store *storage.Store) error {
+			return changeMCP(cmd.Context(), s, server, tool, func(store *storage.Store) error {
 				names, err := store.PinMCPTools(cmd.Context(), server, tool, hash)
 				if err != nil {
 					return err
@@ -156,7 +156,7 @@ func forgetMCPCommand(s *shell.Session) *cobra.Command {
 anew, as of a server that was never seen.`,
 		Example: "  turnctl mcp forget files",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return changeMCP(s, cmd.Context(), args[0], "", func(store *storage.Store) error {
+			return changeMCP(cmd.Context(), s, args[0], "", func(store *storage.Store) error {
 				n, err := store.ForgetMCPTools(cmd.Context(), args[0])
 				if err != nil {
 					return err
@@ -168,7 +168,7 @@ anew, as of a server that was never seen.`,
 }
 
 // changeMCP changes what is kept of a server's tools, if anything is.
-func changeMCP(s *shell.Session, ctx context.Context, server, tool string, change func(*storage.Store) error) error {
+func changeMCP(ctx context.Context, s *shell.Session, server, tool string, change func(*storage.Store) error) error {
 	return s.WithDatabase(ctx, func(_ *config.Config, db *database.Database) error {
 		kept, err := db.Store.MCPTools(ctx, server)
 		if err != nil {

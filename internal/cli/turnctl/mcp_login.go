@@ -45,7 +45,7 @@ workers. They replace those of a login before; workers use them within seconds.`
 				}
 				ctx, stop := context.WithTimeoutCause(cmd.Context(), within, fmt.Errorf("nobody has logged in within %s", within))
 				defer stop()
-				return logInToMCP(s, ctx, cfg, db.Store, args[0], paste)
+				return logInToMCP(ctx, s, cfg, db.Store, args[0], paste)
 			})
 		},
 	}
@@ -54,7 +54,7 @@ workers. They replace those of a login before; workers use them within seconds.`
 	return cmd
 }
 
-func logInToMCP(s *shell.Session, ctx context.Context, cfg *config.Config, store *storage.Store, server string, paste bool) error {
+func logInToMCP(ctx context.Context, s *shell.Session, cfg *config.Config, store *storage.Store, server string, paste bool) error {
 	if wants, err := setup.MCPWantsLogin(cfg, server); err != nil || !wants {
 		if err == nil {
 			err = fmt.Errorf("nobody logs in to the MCP server %q: its oauth.grant is not %s", server, config.GrantAuthorizationCode)
@@ -68,7 +68,7 @@ func logInToMCP(s *shell.Session, ctx context.Context, cfg *config.Config, store
 	defer desk.close()
 	person := mcp.Person{Redirect: desk.redirect}
 	if person.Visit = visitByBrowser(s, desk); paste {
-		person.Visit = func(ctx context.Context, address string) (*url.URL, error) { return visitByPaste(s, ctx, address) }
+		person.Visit = func(ctx context.Context, address string) (*url.URL, error) { return visitByPaste(ctx, s, address) }
 	}
 	login, tools, err := setup.LogInToMCP(ctx, cfg, store, server, person)
 	if err != nil {
@@ -260,7 +260,7 @@ func showLogins(s *term.Screen, c term.Clock, all []loginState) {
 }
 
 // warnOfLogins tells who lists tools of logins that are missing, or do not hold.
-func warnOfLogins(s *shell.Session, ctx context.Context, cfg *config.Config, store *storage.Store, server string) error {
+func warnOfLogins(ctx context.Context, s *shell.Session, cfg *config.Config, store *storage.Store, server string) error {
 	states, err := loginStates(ctx, cfg, store, server)
 	for _, l := range states {
 		if _, configured := cfg.MCPServers[l.Server]; !configured {

@@ -42,7 +42,7 @@ stopped; with -o json that is one object a line.`,
 			}
 			if follow {
 				page.Cursor = after
-				return followOutbox(s, cmd.Context(), page, inOrder)
+				return followOutbox(cmd.Context(), s, page, inOrder)
 			}
 			look := func(ctx context.Context, store *storage.Store) ([]turnkeeper.Reply, error) {
 				if err := flags.known(ctx, store); err != nil {
@@ -89,7 +89,7 @@ func turnAndParent(r turnkeeper.Reply) string {
 const outboxPoll = 2 * time.Second
 
 // followOutbox prints replies until ctx ends, which is its good end.
-func followOutbox(s *shell.Session, ctx context.Context, page storage.Page, fromCursor bool) error {
+func followOutbox(ctx context.Context, s *shell.Session, page storage.Page, fromCursor bool) error {
 	return s.WithDatabase(ctx, func(_ *config.Config, db *database.Database) error {
 		if err := registered(ctx, db.Store, page.Agent); err != nil {
 			return unlessEnded(ctx, err)

@@ -36,7 +36,7 @@ is kept as that, and has no output.`,
 				return err
 			}
 			return s.WithDatabase(cmd.Context(), func(_ *config.Config, db *database.Database) error {
-				return showOutput(s, cmd.Context(), db.Store, turnkeeper.OutputID(args[0]), span, raw)
+				return showOutput(cmd.Context(), s, db.Store, turnkeeper.OutputID(args[0]), span, raw)
 			})
 		},
 	}
@@ -75,7 +75,7 @@ type storedView struct {
 	Shown   string            `json:"shown"`   // to the model
 }
 
-func showOutput(s *shell.Session, ctx context.Context, store *storage.Store, id turnkeeper.OutputID, p span, raw bool) error {
+func showOutput(ctx context.Context, s *shell.Session, store *storage.Store, id turnkeeper.OutputID, p span, raw bool) error {
 	o, err := store.FindOutput(ctx, id)
 	if errors.Is(err, turnkeeper.ErrNotFound) {
 		return shell.NotFound(`there is no output %q: "turnctl show" names those of a turn`, string(id))
@@ -84,7 +84,7 @@ func showOutput(s *shell.Session, ctx context.Context, store *storage.Store, id 
 		return err
 	}
 	if raw && o.Bytes != nil {
-		return writeBinary(s, ctx, store, id)
+		return writeBinary(ctx, s, store, id)
 	}
 	text, err := p.of(ctx, store, o)
 	if err != nil {
@@ -116,7 +116,7 @@ func (p span) of(ctx context.Context, store *storage.Store, o turnkeeper.Output)
 	return store.ReadOutput(ctx, o.TurnID, o.ID, p.from, p.to)
 }
 
-func writeBinary(s *shell.Session, ctx context.Context, store *storage.Store, id turnkeeper.OutputID) error {
+func writeBinary(ctx context.Context, s *shell.Session, store *storage.Store, id turnkeeper.OutputID) error {
 	o, err := store.Output(ctx, id)
 	if err == nil {
 		_, err = s.Stdout.Write(o.Bytes)

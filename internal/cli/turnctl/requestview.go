@@ -83,7 +83,7 @@ type sentView struct {
 }
 
 // showRequest prints the request of a round as it was sent, and nothing else.
-func showRequest(s *shell.Session, ctx context.Context, turn turnArg, round int) error {
+func showRequest(ctx context.Context, s *shell.Session, turn turnArg, round int) error {
 	return s.WithDatabase(ctx, func(_ *config.Config, db *database.Database) error {
 		view, err := findTurn(ctx, db.Store, turn)
 		if err != nil {

@@ -38,12 +38,12 @@ take it out of their sub_agents to end that. A repeat does nothing more.`,
 		Example: `  turnctl agents retire clerk
   turnctl agents retire clerk --cancel-waiting`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withAgent(s, cmd.Context(), args[0], func(ctx context.Context, store *storage.Store) error {
+			return withAgent(cmd.Context(), s, args[0], func(ctx context.Context, store *storage.Store) error {
 				if err := store.RetireAgent(ctx, args[0]); err != nil || !cancelWaiting {
-					return tellRetired(s, ctx, store, args[0], 0, err)
+					return tellRetired(ctx, s, store, args[0], 0, err)
 				}
 				n, err := store.CancelWaiting(ctx, args[0], "the agent was retired")
-				return tellRetired(s, ctx, store, args[0], n, err)
+				return tellRetired(ctx, s, store, args[0], n, err)
 			})
 		},
 	}
@@ -58,14 +58,14 @@ func restoreCommand(s *shell.Session) *cobra.Command {
 schedules go on from their next slots. A repeat does nothing more.`,
 		Example: `  turnctl agents restore clerk`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withAgent(s, cmd.Context(), args[0], func(ctx context.Context, store *storage.Store) error {
-				return tellRetired(s, ctx, store, args[0], 0, store.RestoreAgent(ctx, args[0]))
+			return withAgent(cmd.Context(), s, args[0], func(ctx context.Context, store *storage.Store) error {
+				return tellRetired(ctx, s, store, args[0], 0, store.RestoreAgent(ctx, args[0]))
 			})
 		},
 	}
 }
 
-func withAgent(s *shell.Session, ctx context.Context, name string, f func(context.Context, *storage.Store) error) error {
+func withAgent(ctx context.Context, s *shell.Session, name string, f func(context.Context, *storage.Store) error) error {
 	if err := turnkeeper.CheckAgentName(name); err != nil {
 		return shell.Misused("%w", err)
 	}
@@ -79,7 +79,7 @@ func withAgent(s *shell.Session, ctx context.Context, name string, f func(contex
 }
 
 // tellRetired says how the agent stands after a change that ended with err.
-func tellRetired(s *shell.Session, ctx context.Context, store *storage.Store, name string, cancelled int, err error) error {
+func tellRetired(ctx context.Context, s *shell.Session, store *storage.Store, name string, cancelled int, err error) error {
 	if err != nil {
 		return err
 	}

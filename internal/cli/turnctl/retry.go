@@ -52,7 +52,7 @@ others: "turnctl show" names that of a turn).
 				if turn.agent != "" {
 					scope.Agents = []string{turn.agent}
 				}
-				return retryFailed(s, cmd.Context(), scope, since)
+				return retryFailed(cmd.Context(), s, scope, since)
 			}
 			if scope.ErrorClass != "" || cmd.Flags().Changed("since") {
 				return shell.Misused("--since and --error-class go with --failed")
@@ -63,7 +63,7 @@ others: "turnctl show" names that of a turn).
 			if (len(args) == 1) == cmd.Flags().Changed("turn") {
 				return shell.Misused("give a message, or --turn with one of its turns")
 			}
-			return retry(s, cmd.Context(), strings.Join(args, ""), turn, anyway)
+			return retry(cmd.Context(), s, strings.Join(args, ""), turn, anyway)
 		},
 	}
 	cmd.Flags().StringVar(&turn.name, "turn", "", "the message of this turn: its id, or \"latest\"")
@@ -77,7 +77,7 @@ others: "turnctl show" names that of a turn).
 }
 
 // retryFailed puts all failed messages of a scope into the inbox again.
-func retryFailed(s *shell.Session, ctx context.Context, scope storage.FailedScope, since time.Duration) error {
+func retryFailed(ctx context.Context, s *shell.Session, scope storage.FailedScope, since time.Duration) error {
 	return s.WithDatabase(ctx, func(_ *config.Config, db *database.Database) error {
 		for _, agent := range scope.Agents {
 			if err := (&pageFlags{agent: agent}).known(ctx, db.Store); err != nil {
@@ -106,7 +106,7 @@ func retryFailed(s *shell.Session, ctx context.Context, scope storage.FailedScop
 	})
 }
 
-func retry(s *shell.Session, ctx context.Context, message string, turn turnArg, anyway bool) error {
+func retry(ctx context.Context, s *shell.Session, message string, turn turnArg, anyway bool) error {
 	return s.WithDatabase(ctx, func(_ *config.Config, db *database.Database) error {
 		id, err := messageNamed(ctx, db.Store, message, turn)
 		if err != nil {

@@ -16,7 +16,7 @@ import (
 )
 
 func schedulerCommand(s *shell.Session) *cobra.Command {
-	status := func(cmd *cobra.Command, _ []string) error { return steerScheduler(s, cmd.Context(), nil) }
+	status := func(cmd *cobra.Command, _ []string) error { return steerScheduler(cmd.Context(), s, nil) }
 	cmd := &cobra.Command{
 		Use: "scheduler", Short: "See, pause or tune the scheduler", Args: cobra.NoArgs,
 		Long: `See, pause or tune the scheduler of this database. A paused scheduler hands out
@@ -36,7 +36,7 @@ restarts.`,
 				if reason == "" {
 					return shell.Misused("say why the scheduler is paused: others will ask")
 				}
-				return steerScheduler(s, cmd.Context(), func(store *storage.Store) error {
+				return steerScheduler(cmd.Context(), s, func(store *storage.Store) error {
 					return store.PauseScheduler(cmd.Context(), strings.ToValidUTF8(reason, "\uFFFD"))
 				})
 			},
@@ -59,7 +59,7 @@ turn that the database does not know of may still run. --now ends that. Use it
 only if the database has lost no commit (a planned switchover, a standby that
 was synchronous), or if all workers were restarted since.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return steerScheduler(s, cmd.Context(), func(store *storage.Store) error {
+			return steerScheduler(cmd.Context(), s, func(store *storage.Store) error {
 				if now {
 					if err := store.EndHold(cmd.Context()); err != nil {
 						return err
@@ -88,7 +88,7 @@ func setSchedulerCommand(s *shell.Session) *cobra.Command {
 			case dispatchesGiven && (dispatches < 1 || dispatches > 10_000):
 				return shell.Misused("--max-dispatches is %d: it must be 1 to 10000", dispatches)
 			}
-			return steerScheduler(s, cmd.Context(), func(store *storage.Store) error {
+			return steerScheduler(cmd.Context(), s, func(store *storage.Store) error {
 				return store.SetScheduler(cmd.Context(), poll, dispatches)
 			})
 		},
@@ -100,7 +100,7 @@ func setSchedulerCommand(s *shell.Session) *cobra.Command {
 
 // steerScheduler changes the scheduler, if there is a change, and shows how it
 // stands.
-func steerScheduler(s *shell.Session, ctx context.Context, change func(*storage.Store) error) error {
+func steerScheduler(ctx context.Context, s *shell.Session, change func(*storage.Store) error) error {
 	return s.WithDatabase(ctx, func(_ *config.Config, db *database.Database) error {
 		if change != nil {
 			if err := change(db.Store); err != nil {
@@ -116,7 +116,7 @@ func steerScheduler(s *shell.Session, ctx context.Context, change func(*storage.
 }
 
 // tellPaused tells people above a list that the scheduler hands out no turns.
-func tellPaused(s *shell.Session, ctx context.Context, store *storage.Store) error {
+func tellPaused(ctx context.Context, s *shell.Session, store *storage.Store) error {
 	if s.JSON() {
 		return nil
 	}

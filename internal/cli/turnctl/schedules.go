@@ -28,7 +28,7 @@ agent's file.`,
   turnctl schedules reset watcher/nightly     back to the agent's file`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			look := func(ctx context.Context, store *storage.Store) ([]turnkeeper.Schedule, error) {
-				if err := tellPaused(s, ctx, store); err != nil {
+				if err := tellPaused(ctx, s, store); err != nil {
 					return nil, err
 				}
 				return store.Schedules(ctx)
@@ -121,13 +121,13 @@ func changeSchedule(s *shell.Session, use, short string, args int, change func(c
 				if err != nil {
 					return err
 				}
-				return showSchedule(s, cmd.Context(), db.Store, to)
+				return showSchedule(cmd.Context(), s, db.Store, to)
 			})
 		},
 	}
 }
 
-func showSchedule(s *shell.Session, ctx context.Context, store *storage.Store, which target) error {
+func showSchedule(ctx context.Context, s *shell.Session, store *storage.Store, which target) error {
 	sched, err := findSchedule(ctx, store, which)
 	if err != nil {
 		return err

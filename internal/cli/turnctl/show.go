@@ -31,7 +31,7 @@ by its SHA-256: where the two differ, that is said and the exit code is 1.`,
   turnctl show 41 --request 2 > request.json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("request") {
-				return showRequest(s, cmd.Context(), turn.named(args), request)
+				return showRequest(cmd.Context(), s, turn.named(args), request)
 			}
 			look := func(ctx context.Context, store *storage.Store) (storage.TurnView, error) {
 				return findTurn(ctx, store, turn.named(args))

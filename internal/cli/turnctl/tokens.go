@@ -38,7 +38,7 @@ another. What is revoked is refused from then on.`,
 		createTokenCommand(s),
 		&cobra.Command{
 			Use: "revoke NAME", Short: "Revoke a token", Args: shell.ExactArgs(1), Example: "  turnctl tokens revoke shop",
-			RunE: func(cmd *cobra.Command, args []string) error { return revokeToken(s, cmd.Context(), args[0]) },
+			RunE: func(cmd *cobra.Command, args []string) error { return revokeToken(cmd.Context(), s, args[0]) },
 		},
 	)
 	return cmd
@@ -55,7 +55,7 @@ func createTokenCommand(s *shell.Session) *cobra.Command {
 			if err := checkToken(t); err != nil {
 				return err
 			}
-			return createToken(s, cmd.Context(), t)
+			return createToken(cmd.Context(), s, t)
 		},
 	}
 	f := cmd.Flags()
@@ -89,7 +89,7 @@ func checkToken(t storage.Token) error {
 	return nil
 }
 
-func createToken(s *shell.Session, ctx context.Context, t storage.Token) error {
+func createToken(ctx context.Context, s *shell.Session, t storage.Token) error {
 	slices.Sort(t.Scopes)
 	t.Scopes = slices.Compact(t.Scopes)
 	return s.WithDatabase(ctx, func(_ *config.Config, db *database.Database) error {
@@ -108,7 +108,7 @@ func createToken(s *shell.Session, ctx context.Context, t storage.Token) error {
 	})
 }
 
-func revokeToken(s *shell.Session, ctx context.Context, name string) error {
+func revokeToken(ctx context.Context, s *shell.Session, name string) error {
 	return s.WithDatabase(ctx, func(_ *config.Config, db *database.Database) error {
 		err := db.Store.RevokeToken(ctx, name)
 		if errors.Is(err, turnkeeper.ErrNotFound) {

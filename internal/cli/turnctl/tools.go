@@ -68,7 +68,7 @@ standard error.
 					return unfound(err)
 				}
 				defer agent.Close()
-				return callTool(s, cmd.Context(), agent, args[1], arguments, yes)
+				return callTool(cmd.Context(), s, agent, args[1], arguments, yes)
 			})
 		},
 	}
@@ -101,7 +101,7 @@ type calledView struct {
 	DurationMs int64             `json:"duration_ms"`
 }
 
-func callTool(s *shell.Session, ctx context.Context, agent *setup.AgentTools, name, arguments string, yes bool) error {
+func callTool(ctx context.Context, s *shell.Session, agent *setup.AgentTools, name, arguments string, yes bool) error {
 	spec, err := agent.Spec(name)
 	if err != nil {
 		return unfound(err)
@@ -114,7 +114,7 @@ func callTool(s *shell.Session, ctx context.Context, agent *setup.AgentTools, na
 		return shell.Misused("%s", fault)
 	}
 	if spec.Effect != turnkeeper.EffectNone && !yes {
-		if err := confirm(s, ctx, fmt.Sprintf("%s has an effect (%s). Run it with %s?", name, spec.Effect, term.OneLine(args.Canonical, 300))); err != nil {
+		if err := confirm(ctx, s, fmt.Sprintf("%s has an effect (%s). Run it with %s?", name, spec.Effect, term.OneLine(args.Canonical, 300))); err != nil {
 			return err
 		}
 	}
@@ -142,7 +142,7 @@ func callTool(s *shell.Session, ctx context.Context, agent *setup.AgentTools, na
 }
 
 // confirm asks a question on standard error, and fails unless standard input answers yes.
-func confirm(s *shell.Session, ctx context.Context, question string) error {
+func confirm(ctx context.Context, s *shell.Session, question string) error {
 	s.Err.Line("%s [y/N]", term.Plain(question))
 	answer := make(chan string, 1)
 	go func() { // it may wait for ever; the process ends

@@ -47,7 +47,7 @@ look.
 			}
 			once = once || !s.Out.Terminal && !s.JSON()
 			return s.WithDatabase(cmd.Context(), func(_ *config.Config, db *database.Database) error {
-				return top(s, cmd.Context(), db.Store, once, interval, limit)
+				return top(cmd.Context(), s, db.Store, once, interval, limit)
 			})
 		},
 	}
@@ -116,9 +116,9 @@ func look(ctx context.Context, store *storage.Store, limit int) (v sight, err er
 }
 
 // top looks again and again until ctx ends, which is its good end.
-func top(s *shell.Session, ctx context.Context, store *storage.Store, once bool, interval time.Duration, limit int) error {
+func top(ctx context.Context, s *shell.Session, store *storage.Store, once bool, interval time.Duration, limit int) error {
 	if !once && !s.JSON() {
-		return liveTop(s, ctx, store, interval, limit)
+		return liveTop(ctx, s, store, interval, limit)
 	}
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
@@ -148,7 +148,7 @@ func top(s *shell.Session, ctx context.Context, store *storage.Store, once bool,
 
 // liveTop draws on the terminal until ctx ends or q is typed. A database that is away is
 // told of, and looked at again.
-func liveTop(s *shell.Session, ctx context.Context, store *storage.Store, interval time.Duration, limit int) error {
+func liveTop(ctx context.Context, s *shell.Session, store *storage.Store, interval time.Duration, limit int) error {
 	t, leave := term.EnterLive(ctx, s.Stdin, s.Out)
 	defer leave()
 	tick := time.NewTicker(interval)
