@@ -111,6 +111,7 @@ func usableModels(chain []string, cfg *config.Config) []string {
 	return usable
 }
 
+// Names lists the agents.
 func (a *Agents) Names() []string { return a.Current.Load().Names() }
 
 // root is the folder of an agent's files.

@@ -11,10 +11,10 @@ import (
 	"turnkeeper/internal/cli/term"
 )
 
-// A progress shows on standard error what a turn does: on a terminal a line
+// A Progress shows on standard error what a turn does: on a terminal a line
 // for each tool call and below it one line that changes; elsewhere nothing, or
 // a line for each thing that happens.
-type progress struct {
+type Progress struct {
 	*term.Screen
 	live    bool // one line may change in place
 	verbose bool
@@ -24,27 +24,28 @@ type progress struct {
 	text    string // of the block, as it streams
 }
 
-func NewProgress(s *term.Screen, verbose, never bool) *progress {
-	return &progress{Screen: s, live: s.Terminal && !never, verbose: verbose && !never}
+// NewProgress shows on a screen; verbose: a line for each thing that happens, never: nothing.
+func NewProgress(s *term.Screen, verbose, never bool) *Progress {
+	return &Progress{Screen: s, live: s.Terminal && !never, verbose: verbose && !never}
 }
 
 // shows says that there is any point in following the turn.
-func (p *progress) shows() bool { return p.live || p.verbose }
+func (p *Progress) shows() bool { return p.live || p.verbose }
 
-func (p *progress) begin(turn turnkeeper.TurnID) {
+func (p *Progress) begin(turn turnkeeper.TurnID) {
 	if turn != 0 {
 		p.say(p.Paint(term.Dim, fmt.Sprintf("turn %d", turn)))
 	}
 }
 
 // say prints a line that stays.
-func (p *progress) say(line string) {
+func (p *Progress) say(line string) {
 	p.wipe()
 	p.Line("%s", line)
 }
 
 // flux puts text into the line that changes.
-func (p *progress) flux(text string) {
+func (p *Progress) flux(text string) {
 	if !p.live {
 		return
 	}
@@ -53,7 +54,7 @@ func (p *progress) flux(text string) {
 	p.status = true
 }
 
-func (p *progress) wipe() {
+func (p *Progress) wipe() {
 	if p.status {
 		fmt.Fprint(p.W, "\r\x1b[K")
 		p.status = false
@@ -61,10 +62,10 @@ func (p *progress) wipe() {
 }
 
 // end leaves the screen in order.
-func (p *progress) end() { p.wipe() }
+func (p *Progress) end() { p.wipe() }
 
 // show takes the events of a turn in order.
-func (p *progress) show(e turnkeeper.Event) {
+func (p *Progress) show(e turnkeeper.Event) {
 	switch e.Type {
 	case turnkeeper.EventTurnWaiting:
 		p.waits(e)
@@ -90,7 +91,7 @@ func (p *progress) show(e turnkeeper.Event) {
 	}
 }
 
-func (p *progress) waits(e turnkeeper.Event) {
+func (p *Progress) waits(e turnkeeper.Event) {
 	const text = "  the turn waits for "
 	room := 0
 	if p.Columns > 0 {
@@ -99,7 +100,7 @@ func (p *progress) waits(e turnkeeper.Event) {
 	p.say(text + term.OneLine(strings.Join(DataOf[agentturn.TurnWaitingData](e).Calls, ", "), room))
 }
 
-func (p *progress) roundStarts(e turnkeeper.Event) {
+func (p *Progress) roundStarts(e turnkeeper.Event) {
 	data := DataOf[agentturn.RoundStartData](e)
 	text := fmt.Sprintf("  round %d of %d", e.Round, data.Of)
 	if data.Final {
@@ -114,7 +115,7 @@ func (p *progress) roundStarts(e turnkeeper.Event) {
 
 // streams shows the end of what the model has said so far. Arguments of calls
 // are shown with the calls.
-func (p *progress) streams(e turnkeeper.Event) {
+func (p *Progress) streams(e turnkeeper.Event) {
 	head := fmt.Sprintf("  round %d: ", p.round)
 	switch {
 	case !p.live:
@@ -131,7 +132,7 @@ func (p *progress) streams(e turnkeeper.Event) {
 	p.flux(head + term.CutLeft(tail, p.Columns-term.Width(head)-1))
 }
 
-func (p *progress) toolEnds(e turnkeeper.Event) {
+func (p *Progress) toolEnds(e turnkeeper.Event) {
 	data := DataOf[agentturn.ToolData](e)
 	line := "  " + p.Paint(term.ToneOf(data.State), term.SignOf(data.State)) + " " + term.OneLine(data.Name, 64)
 	facts := ""
@@ -149,7 +150,7 @@ func (p *progress) toolEnds(e turnkeeper.Event) {
 }
 
 // roundEnds says what a round was, where no reply follows that does.
-func (p *progress) roundEnds(e turnkeeper.Event) {
+func (p *Progress) roundEnds(e turnkeeper.Event) {
 	data := DataOf[agentturn.RoundStopData](e)
 	if !p.verbose {
 		p.wipe()
@@ -158,7 +159,7 @@ func (p *progress) roundEnds(e turnkeeper.Event) {
 	p.say(p.Paint(term.Dim, fmt.Sprintf("  round %d done: %s, %s, %s tokens", e.Round, term.OneLine(data.Model, 64), term.Plural(data.Calls, "tool call"), term.Thousands(data.Usage.Total()))))
 }
 
-func (p *progress) turnEnds(e turnkeeper.Event) {
+func (p *Progress) turnEnds(e turnkeeper.Event) {
 	data := DataOf[agentturn.TurnEndData](e)
 	if data.Retry {
 		p.say(p.Paint(term.Warned, "  the turn failed; another will try"))

@@ -91,7 +91,7 @@ func TestProgress(t *testing.T) {
 			clitest.Golden(t, "progress-"+c.name+".txt", text)
 		})
 	}
-	for name, quiet := range map[string]*progress{
+	for name, quiet := range map[string]*Progress{
 		"not a terminal": NewProgress(&term.Screen{}, false, false),
 		"JSON":           NewProgress(&term.Screen{Terminal: true}, true, true),
 	} {

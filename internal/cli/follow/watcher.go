@@ -16,6 +16,7 @@ type EventSource struct {
 	Bell *storage.Bell
 }
 
+// Subscribe tells when there may be new events.
 func (s EventSource) Subscribe() (<-chan struct{}, func()) {
 	return s.Bell.Subscribe(storage.TopicTurns)
 }
@@ -24,7 +25,7 @@ func (s EventSource) Subscribe() (<-chan struct{}, func()) {
 // are called by one goroutine.
 type Watcher struct {
 	Source   stream.Source
-	Progress *progress
+	Progress *Progress
 
 	id      turnkeeper.TurnID // shown now; 0: none yet
 	stop    context.CancelFunc

@@ -77,6 +77,7 @@ func begunBy(typed string, entries []string) (fit []string) {
 	return fit
 }
 
+// CompleteAgents lists the agents that are registered.
 func CompleteAgents(ctx context.Context, store *storage.Store, _ *cobra.Command, _ []string) (names []string, err error) {
 	agents, err := store.Agents(ctx)
 	for _, a := range agents {

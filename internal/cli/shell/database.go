@@ -24,6 +24,7 @@ func (s *Session) WithDatabase(ctx context.Context, f func(*config.Config, *data
 	return s.Database(ctx, false, f)
 }
 
+// Database is WithDatabase; mayCreate: a private database is made if there is none.
 func (s *Session) Database(ctx context.Context, mayCreate bool, f func(*config.Config, *database.Database) error) (err error) {
 	cfg, err := s.LoadConfig()
 	if err != nil {
@@ -109,6 +110,7 @@ func known(err error) bool {
 		errors.Is(err, turnkeeper.ErrUnknownAgent) || errors.Is(err, turnkeeper.ErrAgentRetired) || errors.Is(err, turnkeeper.ErrKeyConflict)
 }
 
+// PendingOf counts the migrations that the database lacks.
 func PendingOf(migrations []storage.Migration) (n int) {
 	for _, m := range migrations {
 		if !m.Applied {

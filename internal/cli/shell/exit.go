@@ -22,6 +22,7 @@ const (
 	ExitSignal   = 130 // stopped by a signal before it was done
 )
 
+// ExitHelp lists the exit codes that every command may end with.
 const ExitHelp = `Exit codes:
   0  done
   1  it failed, or something could not be reached
@@ -40,10 +41,12 @@ func (e *ExitError) Unwrap() error { return e.err }
 
 var errSilent = errors.New("")
 
+// Misused ends the program with the code for a wrong command line.
 func Misused(format string, args ...any) error {
 	return &ExitError{ExitUsage, fmt.Errorf(format, args...)}
 }
 
+// NotFound ends the program with the code for what is not there.
 func NotFound(format string, args ...any) error {
 	return &ExitError{ExitNotFound, fmt.Errorf(format, args...)}
 }
@@ -81,6 +84,7 @@ func unread(err error) bool { return errors.Is(err, syscall.EPIPE) }
 // Refused ends the program with the code for what is not possible as things stand.
 func Refused(err error) error { return &ExitError{ExitRefused, err} }
 
+// RefusedHelp lists the exit codes of a command that may be refused.
 const RefusedHelp = ExitHelp + `
   6  refused: not possible as things stand`
 

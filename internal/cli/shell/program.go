@@ -169,6 +169,7 @@ func (s *Session) checkFormat() error {
 	return nil
 }
 
+// JSON says that the output is for programs.
 func (s *Session) JSON() bool { return s.Format == FormatJSON }
 
 // report says what went wrong, without secrets and control characters.

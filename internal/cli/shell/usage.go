@@ -71,6 +71,7 @@ func badFlag(_ *cobra.Command, err error) error {
 	return fmt.Errorf("--%s is %q: it must be %s", invalid.GetFlag().Name, invalid.GetValue(), accepted)
 }
 
+// UseLine is how a command is called.
 func UseLine(cmd *cobra.Command) string {
 	line := cmd.UseLine()
 	if cmd.HasAvailableSubCommands() && !cmd.Runnable() {

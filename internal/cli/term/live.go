@@ -18,9 +18,9 @@ const (
 	leavePage = "\x1b[?7h\x1b[?25h\x1b[?1049l"
 )
 
-// A live is a terminal that shows one page, which is drawn anew again and again and may be longer
+// A Live is a terminal that shows one page, which is drawn anew again and again and may be longer
 // than the terminal is high. Its methods are called by one goroutine.
-type live struct {
+type Live struct {
 	out     *Screen
 	to      io.Writer // the terminal
 	keys    <-chan string
@@ -34,18 +34,19 @@ type live struct {
 	rows  int // of the terminal
 }
 
-// What is to be done next.
-type liveStep int
+// A LiveStep is what is to be done next.
+type LiveStep int
 
+// What is to be done next.
 const (
-	LiveLook liveStep = iota // look again, and draw
+	LiveLook LiveStep = iota // look again, and draw
 	LiveDraw                 // draw what is known
 	LiveQuit
 )
 
 // EnterLive takes the terminal of which out is the screen; leave gives it back as it was.
-func EnterLive(ctx context.Context, in io.Reader, out *Screen) (t *live, leave func()) {
-	t = &live{out: out, to: out.W}
+func EnterLive(ctx context.Context, in io.Reader, out *Screen) (t *Live, leave func()) {
+	t = &Live{out: out, to: out.W}
 	file, typing := in.(*os.File)
 	var restore func()
 	t.enter = func() {
@@ -107,7 +108,7 @@ func readKeys(ctx context.Context, file *os.File, keys chan<- string) {
 const keyPause = 20 * time.Millisecond
 
 // Next waits for the next thing to do.
-func (t *live) Next(ctx context.Context, tick <-chan time.Time) liveStep {
+func (t *Live) Next(ctx context.Context, tick <-chan time.Time) LiveStep {
 	select {
 	case <-ctx.Done():
 		return LiveQuit
@@ -126,7 +127,7 @@ func (t *live) Next(ctx context.Context, tick <-chan time.Time) liveStep {
 }
 
 // typed does what keys say; several may come at once.
-func (t *live) typed(keys string) liveStep {
+func (t *Live) typed(keys string) LiveStep {
 	step := LiveDraw
 	for keys != "" {
 		key := keys[:1]
@@ -161,10 +162,10 @@ func (t *live) typed(keys string) liveStep {
 
 // room is how many lines of the page are shown: the last line of the terminal is for keys and
 // faults.
-func (t *live) room() int { return max(t.rows-1, 1) }
+func (t *Live) room() int { return max(t.rows-1, 1) }
 
 // Draw puts a page on the terminal as large as that is now.
-func (t *live) Draw(page func(*Screen), fault Cell) error {
+func (t *Live) Draw(page func(*Screen), fault Cell) error {
 	var drawn bytes.Buffer
 	paper := *t.out
 	paper.W = &drawn
@@ -193,7 +194,7 @@ func (t *live) Draw(page func(*Screen), fault Cell) error {
 // defaultRows is assumed of a terminal that does not tell its height.
 const defaultRows = 24
 
-func (t *live) footer(s *Screen, fault Cell, end int) string {
+func (t *Live) footer(s *Screen, fault Cell, end int) string {
 	if fault.Text != "" {
 		return s.Paint(fault.Tone, fault.Text)
 	}

@@ -55,6 +55,7 @@ func (s *Screen) Readable() int {
 	return min(s.Columns, 110)
 }
 
+// Line prints a line.
 func (s *Screen) Line(format string, args ...any) { fmt.Fprintf(s.W, format+"\n", args...) }
 
 // A Tone is how a text is set off, as the terminal writes it.
@@ -71,6 +72,7 @@ const (
 	Active Tone = "36"
 )
 
+// Paint gives text a tone, where there are colours.
 func (s *Screen) Paint(t Tone, text string) string {
 	if !s.Colour || t == normal || text == "" {
 		return text
@@ -94,6 +96,7 @@ func ToneOf[S ~string](state S) Tone {
 	}
 }
 
+// SignOf is the sign of a state.
 func SignOf[S ~string](state S) string { return words.Sign(string(state)) }
 
 // Plural is "1 round", "2 rounds".

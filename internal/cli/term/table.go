@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// A table is rows under headings, each column as wide as it must be. On a
+// A Table is rows under headings, each column as wide as it must be. On a
 // terminal the last column takes what is left and is cut there.
-type table struct {
+type Table struct {
 	headings []string
 	right    []bool // columns of numbers
 	rows     [][]Cell
@@ -20,8 +20,8 @@ type Cell struct {
 }
 
 // NewTable has these headings; one that begins with ">" is of numbers.
-func NewTable(headings ...string) *table {
-	t := &table{}
+func NewTable(headings ...string) *Table {
+	t := &Table{}
 	for _, heading := range headings {
 		name, right := strings.CutPrefix(heading, ">")
 		t.headings = append(t.headings, name)
@@ -31,7 +31,7 @@ func NewTable(headings ...string) *table {
 }
 
 // Add appends a row of strings and cells.
-func (t *table) Add(values ...any) {
+func (t *Table) Add(values ...any) {
 	row := make([]Cell, len(values))
 	for i, value := range values {
 		switch v := value.(type) {
@@ -47,7 +47,8 @@ func (t *table) Add(values ...any) {
 
 const columnGap = 2
 
-func (t *table) Print(s *Screen) {
+// Print prints the table, with its headings.
+func (t *Table) Print(s *Screen) {
 	widths := t.widths(s.Columns)
 	heading := make([]Cell, len(t.headings))
 	for i, name := range t.headings {
@@ -59,7 +60,7 @@ func (t *table) Print(s *Screen) {
 }
 
 // widths fits the columns into a line: the last one gives way.
-func (t *table) widths(columns int) []int {
+func (t *Table) widths(columns int) []int {
 	widths := make([]int, len(t.headings))
 	taken := 0
 	for i, name := range t.headings {
@@ -79,7 +80,7 @@ func (t *table) widths(columns int) []int {
 // minLastColumn is left to the last column however narrow the terminal is.
 const minLastColumn = 16
 
-func (t *table) lay(s *Screen, row []Cell, widths []int) string {
+func (t *Table) lay(s *Screen, row []Cell, widths []int) string {
 	var b strings.Builder
 	for i, c := range row {
 		last := i == len(row)-1
