@@ -8,6 +8,7 @@ MAKEFLAGS   += --no-print-directory
 TOOLS         := bin/tools# relative: the names of targets cannot hold spaces
 GOLANGCI_LINT := v2.15.0
 SQLC          := v1.31.1
+BUILDFLAGS    := -trimpath -ldflags "-s -w"# small programs; version and date come from the stamp of the repository
 FUZZTIME      ?= 10s
 SEEDS         ?= 5000
 SEED          ?= 1
@@ -33,7 +34,14 @@ help: ## list these targets
 .PHONY: build
 build: ## build bin/worker, bin/enqueue and bin/turnctl
 	@mkdir -p bin
-	go build -o bin/ ./cmd/worker ./cmd/enqueue ./cmd/turnctl
+	go build $(BUILDFLAGS) -o bin/ ./cmd/worker ./cmd/enqueue ./cmd/turnctl
+
+# In bytes. internal/archtest/programs says what is heavy in each.
+LIMITS        := enqueue:15000000 turnctl:54000000 worker:80000000
+
+.PHONY: sizes
+sizes: build ## check that the programs are no larger than their limits
+	@for l in $(LIMITS); do n=$$(wc -c < bin/$${l%:*}); [ $$n -le $${l#*:} ] || { echo "bin/$${l%:*} has $$n bytes, $${l#*:} are allowed"; exit 1; }; done
 
 .PHONY: release
 release: ## build archives for linux and darwin on amd64 and arm64, with checksums, into bin/release (VERSION=v...: by that name)

@@ -85,7 +85,7 @@ const (
 )
 
 // Scopes lists what a token can be for.
-func Scopes() []string { return []string{forSend, forRead, forOperate} }
+func Scopes() []string { return views.Scopes() }
 
 // What several routes have.
 var (

@@ -13,7 +13,8 @@ package worker
 import (
 	"os"
 
-	"turnkeeper/internal/cli"
+	"turnkeeper/internal/cli/shell"
+	"turnkeeper/internal/cli/worker"
 	"turnkeeper/tools"
 )
 
@@ -24,4 +25,4 @@ import (
 // Tools may be called by several goroutines at once. Two tools of one name, or
 // a tool whose Spec is faulty, are reported at the start, before any work is
 // taken.
-func Main(more ...tools.Tool) { os.Exit(cli.Main(cli.Worker(more...))) }
+func Main(more ...tools.Tool) { os.Exit(shell.Main(worker.Program(more...))) }

@@ -5,9 +5,10 @@ package main
 import (
 	"os"
 
-	"turnkeeper/internal/cli"
+	"turnkeeper/internal/cli/enqueue"
+	"turnkeeper/internal/cli/shell"
 )
 
 func main() {
-	os.Exit(cli.Main(cli.Enqueue()))
+	os.Exit(shell.Main(enqueue.Program()))
 }

@@ -5,9 +5,10 @@ package main
 import (
 	"os"
 
-	"turnkeeper/internal/cli"
+	"turnkeeper/internal/cli/shell"
+	"turnkeeper/internal/cli/turnctl"
 )
 
 func main() {
-	os.Exit(cli.Main(cli.Turnctl()))
+	os.Exit(shell.Main(turnctl.Program()))
 }

@@ -111,6 +111,3 @@ func (a *api) close(hard context.Context) {
 	}
 	a.store.Close()
 }
-
-// TokenScopes are what a token of the HTTP API can be for.
-func TokenScopes() []string { return httpapi.Scopes() }

@@ -1,6 +1,5 @@
-// Package app puts the house together: it turns a checked configuration into
-// an open database and a running worker. It decides nothing of its own; what a
-// command says to a person is package cli's.
+// Package app runs a worker: it opens the database of checked settings, makes what
+// turns need (package setup), and starts and stops what runs in the background. It
+// decides nothing of its own; what a program says to a person is for the packages
+// of internal/cli.
 package app
-
-import _ "time/tzdata" // schedules name time zones, and not every machine has them

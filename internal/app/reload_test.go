@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"turnkeeper/internal/app/setup"
 	"turnkeeper/internal/config"
 )
 
@@ -15,19 +16,19 @@ import (
 func TestAReloadThatNeedsARestart(t *testing.T) {
 	cfg := config.Default()
 	cfg.AgentsDir = t.TempDir()
-	registry, err := KnownTools(cfg)
+	registry, err := setup.KnownTools(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	load := func(a *agents, front string) error {
+	load := func(a *setup.Agents, front string) error {
 		if err := os.WriteFile(filepath.Join(cfg.AgentsDir, "echo.md"), []byte("---\n"+front+"\n---\nHello.\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		return a.load(cfg, registry, zap.NewNop())
+		return a.Load(cfg, registry, zap.NewNop())
 	}
 	const hint = "if it was added since this worker was started, restart the worker"
 	for _, front := range []string{"tools: [weather]", "mcp_servers: {files: [read]}"} {
-		a := &agents{}
+		a := &setup.Agents{}
 		if err := load(a, front); err == nil || strings.Contains(err.Error(), hint) {
 			t.Errorf("%s, at the start: %v", front, err)
 		}

@@ -70,7 +70,7 @@ func endpointOf(w config.Webhook) webhooks.Endpoint {
 
 // warnOfStrangers tells of agents that are misspelt, perhaps: other workers may have them.
 func (w *worker) warnOfStrangers(webhook string, agents []string) {
-	known := w.agents.names()
+	known := w.agents.Names()
 	strangers := slices.DeleteFunc(slices.Clone(agents), func(name string) bool { return slices.Contains(known, name) })
 	if len(strangers) > 0 {
 		w.log.Warn("a webhook names agents that this worker does not have", zap.String("webhook", webhook), zap.String("agents", strings.Join(strangers, ", ")))

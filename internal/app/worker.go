@@ -19,7 +19,9 @@ import (
 	"turnkeeper/agentturn"
 	"turnkeeper/agentturn/prompt"
 	"turnkeeper/inference/tokens"
+	"turnkeeper/internal/app/setup"
 	"turnkeeper/internal/config"
+	"turnkeeper/internal/database"
 	"turnkeeper/internal/fault"
 	"turnkeeper/internal/netguard"
 	"turnkeeper/internal/pause"
@@ -62,7 +64,7 @@ func WithReload(again <-chan os.Signal) WorkerOption {
 // files have faults, the error is one of ErrAgents and no database was touched; none
 // is either where an address of the settings cannot be had.
 func RunWorker(soft, hard context.Context, cfg *config.Config, log *zap.Logger, ready func(Ready), options ...WorkerOption) error {
-	w := &worker{cfg: cfg, log: log, id: newWorkerID(), agents: &agents{}, pushed: make(chan struct{}), windowsWarned: map[string]bool{}}
+	w := &worker{cfg: cfg, log: log, id: newWorkerID(), agents: &setup.Agents{}, pushed: make(chan struct{}), windowsWarned: map[string]bool{}}
 	for _, option := range options {
 		option(w)
 	}
@@ -85,7 +87,7 @@ func RunWorker(soft, hard context.Context, cfg *config.Config, log *zap.Logger, 
 	w.telling = telling
 	stopTelling := telling.closer(hard)
 	defer stopTelling()
-	db, err := Open(soft, cfg, log, w.fault)
+	db, err := database.Open(soft, cfg, log, w.fault)
 	if err != nil {
 		return err
 	}
@@ -107,7 +109,7 @@ const (
 
 // closeSoon closes the database, but does not wait for ever for a turn that
 // would not stop.
-func closeSoon(hard context.Context, db *Database, log *zap.Logger) {
+func closeSoon(hard context.Context, db *database.Database, log *zap.Logger) {
 	closed := make(chan error, 1)
 	go func() { closed <- db.Close(hard) }()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(hard), closeTime)
@@ -144,17 +146,17 @@ func soonAfter(hard context.Context, f func()) (undo func()) {
 type worker struct {
 	cfg       *config.Config
 	log       *zap.Logger
-	db        *Database
+	db        *database.Database
 	store     *workerStore
 	id        turnkeeper.WorkerID
 	moreTools []tools.Tool
 	fault     fault.Hook // nil in production
 	reload    <-chan os.Signal
 
-	agents *agents
-	models *models
+	agents *setup.Agents
+	models *setup.Models
 	tools  *tools.Registry
-	mcp    *mcpSource
+	mcp    *setup.MCPSource
 	runner *agentturn.Runner
 	turns  *jobs.Worker
 	calls  *jobs.CallWorker
@@ -177,11 +179,11 @@ type worker struct {
 // readAgents loads the agents' files before there is a database: they need to
 // know the names of tools and nothing else.
 func (w *worker) readAgents() error {
-	known, err := KnownTools(w.cfg, w.moreTools...)
+	known, err := setup.KnownTools(w.cfg, w.moreTools...)
 	if err != nil {
 		return err
 	}
-	return w.agents.load(w.cfg, known, w.log)
+	return w.agents.Load(w.cfg, known, w.log)
 }
 
 // warnOfRoot warns of what tools can do where the worker is root.
@@ -196,10 +198,10 @@ func (w *worker) warnOfRoot() {
 func (w *worker) prepare(ctx context.Context) error {
 	masker := w.cfg.Masker()
 	var err error
-	if w.models, err = newModels(w.cfg, w.agents.script, masker, w.log); err != nil {
+	if w.models, err = setup.NewModels(w.cfg, w.agents.Script, masker, w.log); err != nil {
 		return err
 	}
-	if w.tools, err = newToolbox(w.agents, w.store.Store, w.cfg, masker, &w.own, append(Programs(w.cfg), w.moreTools...)); err != nil {
+	if w.tools, err = setup.NewToolbox(w.agents, w.store.Store, w.cfg, masker, &w.own, append(setup.Programs(w.cfg), w.moreTools...)); err != nil {
 		return err
 	}
 	if err := w.store.CheckSessions(ctx); err != nil {
@@ -207,10 +209,10 @@ func (w *worker) prepare(ctx context.Context) error {
 	}
 	warnOfEncoding(ctx, w.store.Store, w.log)
 	if w.cfg.MigrateOnStart {
-		if _, err := w.db.Migrate(ctx); err != nil {
+		if _, err := setup.Migrate(ctx, w.db); err != nil {
 			return err
 		}
-	} else if err := w.db.checkSchema(ctx); err != nil {
+	} else if err := w.db.CheckSchema(ctx); err != nil {
 		return err
 	}
 	if err := w.store.CheckTables(ctx); err != nil {
@@ -222,12 +224,12 @@ func (w *worker) prepare(ctx context.Context) error {
 	if err := w.store.SetMaxMessageBytes(ctx, w.cfg.MaxMessageBytes); err != nil {
 		return err
 	}
-	if err := w.agents.register(ctx, w.store.Store, w.cfg); err != nil {
+	if err := w.agents.Register(ctx, w.store.Store, w.cfg); err != nil {
 		return err
 	}
-	w.agents.tellFileless(ctx, w.store.Store, w.log)
+	w.agents.TellFileless(ctx, w.store.Store, w.log)
 	w.learnWindows(ctx)
-	if w.mcp, err = newMCPSource(ctx, w.cfg, w.store, masker, w.log); err != nil {
+	if w.mcp, err = setup.NewMCPSource(ctx, w.cfg, w.store, masker, w.log); err != nil {
 		return err
 	}
 	return w.prepareTurns()
@@ -284,18 +286,18 @@ func (w *worker) run(soft, hard context.Context, ready func(Ready)) (err error) 
 	defer stopScheduling()
 	background.Go(func() { w.bell.Run(ctx) })
 	background.Go(func() { w.heart.Run(ctx, func() { w.turns.Stop(lease.ErrSilent) }) })
-	background.Go(func() { w.db.keepUp(ctx) })
+	background.Go(func() { w.db.KeepUp(ctx) })
 	background.Go(func() { w.tidy(ctx) })
 	background.Go(func() { w.rereadAgents(ctx) })
 	if w.cfg.HasRole(config.RoleWorker) {
-		defer w.mcp.client.Close()
-		w.mcp.use(w.agents.current.Load())
+		defer w.mcp.Client.Close()
+		w.mcp.Use(w.agents.Current.Load())
 		if err := w.client.Start(ctx); err != nil {
 			return fmt.Errorf("starting River: %w", err)
 		}
 		background.Go(func() { w.turns.GiveBackOverlooked(ctx) })
 		background.Go(func() { w.watchCalls(ctx) })
-		background.Go(func() { w.models.windows.keepAsking(ctx, w.log) })
+		background.Go(func() { w.models.Windows.KeepAsking(ctx, w.log) })
 		background.Go(func() { w.watchCancels(ctx) })
 	}
 	if w.cfg.HasRole(config.RoleScheduler) {
@@ -352,8 +354,8 @@ func (w *worker) learnWindows(ctx context.Context) {
 	if !w.cfg.HasRole(config.RoleWorker) {
 		return
 	}
-	names := windowsNeeded(w.cfg, slices.Collect(w.agents.current.Load().All()))
-	w.models.windows.tell(w.models.windows.learn(ctx, names), w.windowsWarned, w.log)
+	names := setup.WindowsNeeded(w.cfg, slices.Collect(w.agents.Current.Load().All()))
+	w.models.Windows.Tell(w.models.Windows.Learn(ctx, names), w.windowsWarned, w.log)
 }
 
 // watchCalls stops detached calls that are no longer this worker's, and gives back
@@ -389,7 +391,7 @@ func detached(all *tools.Registry) (names []string) {
 
 func (w *worker) ready() Ready {
 	return Ready{
-		WorkerID: w.id, Agents: w.agents.names(), Providers: slices.Sorted(maps.Keys(w.models.providers)),
+		WorkerID: w.id, Agents: w.agents.Names(), Providers: slices.Sorted(maps.Keys(w.models.Providers)),
 		Roles: w.cfg.Roles, Slots: w.slots(), Private: w.db.Private, API: w.api.url(),
 	}
 }
@@ -575,20 +577,20 @@ func (w *worker) rereadAgents(ctx context.Context) {
 			return
 		case <-w.reload:
 		}
-		err := w.agents.load(w.cfg, w.tools, w.log)
+		err := w.agents.Load(w.cfg, w.tools, w.log)
 		if err == nil {
-			err = w.agents.register(ctx, w.store.Store, w.cfg)
+			err = w.agents.Register(ctx, w.store.Store, w.cfg)
 		}
 		if err != nil {
 			w.log.Error("the agents were not reloaded; the old ones stay", zap.Error(err))
 			continue
 		}
 		if w.cfg.HasRole(config.RoleWorker) {
-			w.mcp.use(w.agents.current.Load())
+			w.mcp.Use(w.agents.Current.Load())
 		}
 		w.learnWindows(ctx)
-		w.log.Info("the agents were reloaded", zap.Strings("agents", w.agents.names()))
-		w.agents.tellFileless(ctx, w.store.Store, w.log)
+		w.log.Info("the agents were reloaded", zap.Strings("agents", w.agents.Names()))
+		w.agents.TellFileless(ctx, w.store.Store, w.log)
 	}
 }
 

@@ -6,8 +6,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
+
 	"turnkeeper"
-	"turnkeeper/internal/cli"
+	"turnkeeper/internal/cli/enqueue"
+	"turnkeeper/internal/cli/shell"
+	"turnkeeper/internal/cli/turnctl"
+	"turnkeeper/internal/cli/worker"
 	"turnkeeper/storage/operate"
 )
 
@@ -29,25 +34,25 @@ func TestCompletionOfNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
-		program cli.Program
+		program shell.Program
 		args    []string
 		want    string // first on each line, with spaces between
 	}{
-		{cli.Turnctl(), []string{"show", ""}, "latest 1"},
-		{cli.Turnctl(), []string{"explain", "la"}, "latest"},
-		{cli.Turnctl(), []string{"show", "1", ""}, ""},
-		{cli.Turnctl(), []string{"cancel", "--message", ""}, "2 1"},
-		{cli.Turnctl(), []string{"retry", "--agent", "watcher", ""}, "2"},
-		{cli.Turnctl(), []string{"turns", "--agent", ""}, "echo spare watcher"},
-		{cli.Turnctl(), []string{"purge", "--agent", "watcher", "--conversation", ""}, "anna"},
-		{cli.Turnctl(), []string{"schedules", "pause", "w"}, "watcher/default"},
-		{cli.Turnctl(), []string{"webhooks", "show", ""}, "shop"},
-		{cli.Turnctl(), []string{"mcp", "login", ""}, "files"},
-		{cli.Turnctl(), []string{"tools", "call", ""}, "echo spare"},
-		{cli.Turnctl(), []string{"tools", "call", "spare", ""}, "clock files__read read_file"},
-		{cli.Turnctl(), []string{"workers", ""}, ""},
-		{cli.Enqueue(), []string{"--agent", "e"}, "echo"},
-		{cli.Enqueue(), []string{"--agent", "watcher", "--conversation", ""}, "anna"},
+		{turnctl.Program(), []string{"show", ""}, "latest 1"},
+		{turnctl.Program(), []string{"explain", "la"}, "latest"},
+		{turnctl.Program(), []string{"show", "1", ""}, ""},
+		{turnctl.Program(), []string{"cancel", "--message", ""}, "2 1"},
+		{turnctl.Program(), []string{"retry", "--agent", "watcher", ""}, "2"},
+		{turnctl.Program(), []string{"turns", "--agent", ""}, "echo spare watcher"},
+		{turnctl.Program(), []string{"purge", "--agent", "watcher", "--conversation", ""}, "anna"},
+		{turnctl.Program(), []string{"schedules", "pause", "w"}, "watcher/default"},
+		{turnctl.Program(), []string{"webhooks", "show", ""}, "shop"},
+		{turnctl.Program(), []string{"mcp", "login", ""}, "files"},
+		{turnctl.Program(), []string{"tools", "call", ""}, "echo spare"},
+		{turnctl.Program(), []string{"tools", "call", "spare", ""}, "clock files__read read_file"},
+		{turnctl.Program(), []string{"workers", ""}, ""},
+		{enqueue.Program(), []string{"--agent", "e"}, "echo"},
+		{enqueue.Program(), []string{"--agent", "watcher", "--conversation", ""}, "anna"},
 	} {
 		got := run(t, c.program, env, "", append([]string{"__complete"}, c.args...)...)
 		var names []string
@@ -70,7 +75,7 @@ func TestCompletionWithoutADatabase(t *testing.T) {
 	wrong["DATABASE_URL"] = "nonsense"
 	for name, env := range map[string]map[string]string{"private": private, "away": away, "wrong": wrong} {
 		for _, args := range [][]string{{"show", ""}, {"turns", "--agent", ""}} {
-			got := run(t, cli.Turnctl(), env, "", append([]string{"__complete"}, args...)...)
+			got := run(t, turnctl.Program(), env, "", append([]string{"__complete"}, args...)...)
 			if got.code != 0 || got.stdout != ":4\n" || got.stderr != "Completion ended with directive: ShellCompDirectiveNoFileComp\n" {
 				t.Errorf("%s, %v: %+v", name, args, got)
 			}
@@ -83,27 +88,27 @@ func TestCompletionWithoutADatabase(t *testing.T) {
 
 // A misspelt command is an error in every group of commands.
 func TestMisspeltCommands(t *testing.T) {
-	groups := 0
-	for name, program := range map[string]cli.Program{"turnctl": cli.Turnctl(), "worker": cli.Worker()} {
-		for _, path := range cli.Groups(program) {
-			groups++
+	count := 0
+	for name, program := range map[string]shell.Program{"turnctl": turnctl.Program(), "worker": worker.Program()} {
+		for _, path := range groupsOf(program.Tree()) {
+			count++
 			args := strings.Fields(path + " zzz")[1:]
 			got := run(t, program, nowhere(t), "", args...)
-			if got.code != cli.ExitUsage || !strings.Contains(got.stderr, `unknown command "zzz"`) || got.stdout != "" {
+			if got.code != shell.ExitUsage || !strings.Contains(got.stderr, `unknown command "zzz"`) || got.stdout != "" {
 				t.Errorf("%s %v: %+v", name, args, got)
 			}
 		}
 	}
-	if groups < 10 {
-		t.Errorf("there are %d groups", groups)
+	if count < 10 {
+		t.Errorf("there are %d groups", count)
 	}
 	for _, args := range [][]string{{"help", "zzz"}, {"help", "turns", "zzz"}} {
-		if got := run(t, cli.Turnctl(), nowhere(t), "", args...); got.code != cli.ExitUsage || !strings.Contains(got.stderr, "unknown command") {
+		if got := run(t, turnctl.Program(), nowhere(t), "", args...); got.code != shell.ExitUsage || !strings.Contains(got.stderr, "unknown command") {
 			t.Errorf("%v: %+v", args, got)
 		}
 	}
 	for _, args := range [][]string{{"tools"}, {"completion"}, {"help", "turns"}, {"help"}} {
-		if got := run(t, cli.Turnctl(), nowhere(t), "", args...); got.code != 0 || !strings.Contains(got.stdout, "Usage:") {
+		if got := run(t, turnctl.Program(), nowhere(t), "", args...); got.code != 0 || !strings.Contains(got.stdout, "Usage:") {
 			t.Errorf("%v: %+v", args, got)
 		}
 	}
@@ -114,7 +119,7 @@ func TestAMessageOfTheWordCompletion(t *testing.T) {
 	t.Parallel()
 	env, store := somewhere(t)
 	for i, args := range [][]string{{"--agent", "echo", "completion", "bash"}, {"completion", "--agent", "echo"}, {"--agent", "echo", "help", "me"}} {
-		if got := run(t, cli.Enqueue(), env, "", args...); got.code != 0 || !strings.HasSuffix(got.stdout, " accepted\n") {
+		if got := run(t, enqueue.Program(), env, "", args...); got.code != 0 || !strings.HasSuffix(got.stdout, " accepted\n") {
 			t.Errorf("%v: %+v", args, got)
 			continue
 		}
@@ -123,10 +128,10 @@ func TestAMessageOfTheWordCompletion(t *testing.T) {
 			t.Errorf("%v: %q, %v", args, m.Body, err)
 		}
 	}
-	if got := run(t, cli.Enqueue(), env, "", "--completion", "bash"); got.code != 0 || !strings.Contains(got.stdout, "__start_enqueue") {
+	if got := run(t, enqueue.Program(), env, "", "--completion", "bash"); got.code != 0 || !strings.Contains(got.stdout, "__start_enqueue") {
 		t.Errorf("%.300q %s", got.stdout, got.stderr)
 	}
-	if got := run(t, cli.Enqueue(), env, "", "--completion", "sh"); got.code != cli.ExitUsage {
+	if got := run(t, enqueue.Program(), env, "", "--completion", "sh"); got.code != shell.ExitUsage {
 		t.Errorf("%+v", got)
 	}
 }
@@ -177,7 +182,7 @@ func TestToolsCall(t *testing.T) {
 		{"a secret that is missing", "", []string{"clerk", "secretive"}, 2, "", "SECRETIVE_TOKEN"},
 		{"no tool", "", []string{"clerk"}, 2, "", "accepts between 2 and 3 arg"},
 	} {
-		got := run(t, cli.Turnctl(), env, c.stdin, append([]string{"tools", "call"}, c.args...)...)
+		got := run(t, turnctl.Program(), env, c.stdin, append([]string{"tools", "call"}, c.args...)...)
 		if got.code != c.code || !strings.Contains(got.stdout, c.stdout) || c.stdout == "" && got.stdout != "" || !strings.Contains(got.stderr, c.stderr) {
 			t.Errorf("%s: %+v", c.name, got)
 		}
@@ -187,11 +192,26 @@ func TestToolsCall(t *testing.T) {
 		Cut                     bool
 		Arguments               struct{ Path string }
 	}
-	got := decode[called](t, run(t, cli.Turnctl(), env, "", "tools", "call", "clerk", "read_file", `{"path":"long.txt"}`, "-o", "json"))
+	got := decode[called](t, run(t, turnctl.Program(), env, "", "tools", "call", "clerk", "read_file", `{"path":"long.txt"}`, "-o", "json"))
 	if got.Outcome != "succeeded" || got.Effect != "none" || !got.Cut || got.Arguments.Path != "long.txt" || !strings.HasPrefix(got.Result, "éé") {
 		t.Errorf("%+v", got)
 	}
 	if turns, err := s.Turns(t.Context(), operate.Page{}); err != nil || len(turns) != 0 {
 		t.Errorf("%d turns, %v", len(turns), err)
 	}
+}
+
+// groupsOf are the paths of the commands that have commands below them, and of the one that cobra adds.
+func groupsOf(root *cobra.Command) (paths []string) {
+	var walk func(*cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		if cmd.HasSubCommands() {
+			paths = append(paths, cmd.CommandPath())
+		}
+		for _, sub := range cmd.Commands() {
+			walk(sub)
+		}
+	}
+	walk(root)
+	return append(paths, root.Name()+" completion")
 }

@@ -17,7 +17,9 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentdef"
-	"turnkeeper/internal/cli"
+	"turnkeeper/internal/cli/enqueue"
+	"turnkeeper/internal/cli/shell"
+	"turnkeeper/internal/cli/turnctl"
 	"turnkeeper/migrations"
 	"turnkeeper/storage/operate"
 	"turnkeeper/storage/storagetest"
@@ -64,7 +66,7 @@ func decode[T any](t *testing.T, got ran) (value T) {
 func TestEnqueueAccepts(t *testing.T) {
 	env, store := somewhere(t)
 	send := func(stdin string, args ...string) ran {
-		return run(t, cli.Enqueue(), env, stdin, append([]string{"--agent", "echo"}, args...)...)
+		return run(t, enqueue.Program(), env, stdin, append([]string{"--agent", "echo"}, args...)...)
 	}
 
 	got := send("", "--conversation", "anna", "--priority", "7", "two", "words")
@@ -91,7 +93,7 @@ func TestEnqueueAccepts(t *testing.T) {
 		want string
 	}{
 		"another body for the key": {send("", "--key", "k", "other"), "idempotency key was already used"},
-		"unknown agent":            {run(t, cli.Enqueue(), env, "", "--agent", "nobody", "hi"), "unknown agent 'nobody': the registered agents are echo, watcher"},
+		"unknown agent":            {run(t, enqueue.Program(), env, "", "--agent", "nobody", "hi"), "unknown agent 'nobody': the registered agents are echo, watcher"},
 		"longer than the limit":    {send(strings.Repeat("x", 64<<10+1)), "the body has 65537 bytes, the limit is 65536"},
 	} {
 		if c.got.code != 2 || !strings.Contains(c.got.stderr, c.want) || c.got.stdout != "" {
@@ -106,13 +108,13 @@ func TestEnqueueAccepts(t *testing.T) {
 func TestWaitEnds(t *testing.T) {
 	env, _ := somewhere(t)
 	t.Run("in time", func(t *testing.T) {
-		got := run(t, cli.Enqueue(), env, "", "--agent", "echo", "--wait", "--wait-timeout", "300ms", "hi")
+		got := run(t, enqueue.Program(), env, "", "--agent", "echo", "--wait", "--wait-timeout", "300ms", "hi")
 		if got.code != 4 || got.stdout != "" || !strings.Contains(got.stderr, "no reply within 300ms: message 1 stays accepted") {
 			t.Errorf("%+v", got)
 		}
 	})
 	t.Run("in time, for programs", func(t *testing.T) {
-		got := run(t, cli.Enqueue(), env, "", "--agent", "echo", "--key", "again", "--wait", "--wait-timeout", "1", "--json", "hi")
+		got := run(t, enqueue.Program(), env, "", "--agent", "echo", "--key", "again", "--wait", "--wait-timeout", "1", "--json", "hi")
 		var view map[string]any
 		if err := json.Unmarshal([]byte(got.stdout), &view); err != nil || got.code != 4 {
 			t.Fatalf("%v: %+v", err, got)
@@ -130,7 +132,7 @@ func TestWaitEnds(t *testing.T) {
 		var code int
 		var done sync.WaitGroup
 		done.Go(func() {
-			code = cli.Enqueue().Run(ctx, t.Context(), cli.Environment{
+			code = enqueue.Program().Run(ctx, t.Context(), shell.Environment{
 				Args: []string{"--agent", "echo", "--wait", "hi"}, Stderr: seen,
 				Getenv: func(name string) (string, bool) { v, ok := env[name]; return v, ok },
 			})
@@ -149,9 +151,9 @@ func TestWaitEnds(t *testing.T) {
 
 func TestLookups(t *testing.T) {
 	env, _ := somewhere(t)
-	ctl := func(args ...string) ran { return run(t, cli.Turnctl(), env, "", args...) }
+	ctl := func(args ...string) ran { return run(t, turnctl.Program(), env, "", args...) }
 	for i := range 30 {
-		if got := run(t, cli.Enqueue(), env, "", "--agent", "echo", fmt.Sprintf("message number %d", i+1)); got.code != 0 {
+		if got := run(t, enqueue.Program(), env, "", "--agent", "echo", fmt.Sprintf("message number %d", i+1)); got.code != 0 {
 			t.Fatalf("%+v", got)
 		}
 	}
@@ -203,7 +205,7 @@ func TestLookups(t *testing.T) {
 
 func TestSteering(t *testing.T) {
 	env, store := somewhere(t)
-	ctl := func(args ...string) ran { return run(t, cli.Turnctl(), env, "", append(args, "-o", "json")...) }
+	ctl := func(args ...string) ran { return run(t, turnctl.Program(), env, "", append(args, "-o", "json")...) }
 	type schedule struct {
 		Cron     string  `json:"cron"`
 		FileCron string  `json:"cron_of_file"`
@@ -277,33 +279,33 @@ func TestSchemaIsMissing(t *testing.T) {
 	env["DATABASE_URL"] = storagetest.EmptyURL(t)
 	const want = `the database has no Turnkeeper schema yet: run "turnctl migrate" or start a worker`
 	for _, args := range [][]string{{"turns"}, {"show", "1"}, {"show", "latest"}, {"scheduler"}, {"agents"}} {
-		if got := run(t, cli.Turnctl(), env, "", args...); got.code != 1 || !strings.Contains(got.stderr, want) {
+		if got := run(t, turnctl.Program(), env, "", args...); got.code != 1 || !strings.Contains(got.stderr, want) {
 			t.Errorf("%v: %+v", args, got)
 		}
 	}
-	if got := run(t, cli.Enqueue(), env, "", "--agent", "echo", "hi"); got.code != 1 || !strings.Contains(got.stderr, want) {
+	if got := run(t, enqueue.Program(), env, "", "--agent", "echo", "hi"); got.code != 1 || !strings.Contains(got.stderr, want) {
 		t.Errorf("enqueue: %+v", got)
 	}
-	if got := run(t, cli.Turnctl(), env, "", "doctor"); got.code != 1 || !strings.Contains(got.stdout, "FAIL  schema") {
+	if got := run(t, turnctl.Program(), env, "", "doctor"); got.code != 1 || !strings.Contains(got.stdout, "FAIL  schema") {
 		t.Errorf("doctor: %+v", got)
 	}
 	type migration struct {
 		Version int
 		Applied bool
 	}
-	for _, m := range decode[[]migration](t, run(t, cli.Turnctl(), env, "", "migrate", "--status", "-o", "json")) {
+	for _, m := range decode[[]migration](t, run(t, turnctl.Program(), env, "", "migrate", "--status", "-o", "json")) {
 		if m.Applied {
 			t.Errorf("%+v is applied to an empty database", m)
 		}
 	}
-	applied := decode[[]migration](t, run(t, cli.Turnctl(), env, "", "migrate", "-o", "json"))
+	applied := decode[[]migration](t, run(t, turnctl.Program(), env, "", "migrate", "-o", "json"))
 	if len(applied) == 0 || !applied[0].Applied {
 		t.Errorf("migrate applied %+v", applied)
 	}
-	if got := run(t, cli.Turnctl(), env, "", "migrate"); got.code != 0 || got.stdout != "the schema is up to date\n" {
+	if got := run(t, turnctl.Program(), env, "", "migrate"); got.code != 0 || got.stdout != "the schema is up to date\n" {
 		t.Errorf("again: %+v", got)
 	}
-	if got := run(t, cli.Turnctl(), env, "", "turns"); got.code != 0 {
+	if got := run(t, turnctl.Program(), env, "", "turns"); got.code != 0 {
 		t.Errorf("after: %+v", got)
 	}
 }
@@ -322,7 +324,7 @@ func TestSchemaIsOlder(t *testing.T) {
 		insert into turnkeeper.schema_migrations values (1, 'tables', 1);`+string(first)); err != nil {
 		t.Fatal(err)
 	}
-	got := run(t, cli.Enqueue(), env, "", "--agent", "echo", "hi")
+	got := run(t, enqueue.Program(), env, "", "--agent", "echo", "hi")
 	files, err := migrations.Files.ReadDir(".") // an up and a down for each
 	if err != nil {
 		t.Fatal(err)
@@ -346,7 +348,7 @@ func TestDoctor(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	got := run(t, cli.Turnctl(), env, "", "doctor", "-o", "json")
+	got := run(t, turnctl.Program(), env, "", "doctor", "-o", "json")
 	var d diagnosis
 	if err := json.Unmarshal([]byte(got.stdout), &d); err != nil {
 		t.Fatalf("%v: %+v", err, got)
@@ -379,7 +381,7 @@ func TestDoctor(t *testing.T) {
 func TestTokens(t *testing.T) {
 	env, store := somewhere(t)
 	turnctl := func(args ...string) ran {
-		return run(t, cli.Turnctl(), env, "", append([]string{"tokens"}, args...)...)
+		return run(t, turnctl.Program(), env, "", append([]string{"tokens"}, args...)...)
 	}
 	if got := turnctl(); got.code != 0 || !strings.Contains(got.stderr, "no tokens") {
 		t.Errorf("%+v", got)

@@ -11,7 +11,9 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentdef"
-	"turnkeeper/internal/cli"
+	"turnkeeper/internal/cli/enqueue"
+	"turnkeeper/internal/cli/turnctl"
+	"turnkeeper/internal/cli/worker"
 )
 
 // A finding is one check of doctor.
@@ -23,7 +25,7 @@ type diagnosis struct{ Checks []finding }
 // diagnose runs doctor, whatever its exit code is.
 func diagnose(t *testing.T, env map[string]string) diagnosis {
 	t.Helper()
-	got := run(t, cli.Turnctl(), env, "", "doctor", "-o", "json")
+	got := run(t, turnctl.Program(), env, "", "doctor", "-o", "json")
 	var d diagnosis
 	if err := json.Unmarshal([]byte(got.stdout), &d); err != nil {
 		t.Fatalf("%v: %+v", err, got)
@@ -215,7 +217,7 @@ func TestDoctorTellsWhatIsWrong(t *testing.T) {
 		d.wants(t, "warn", "agent spare", "differs", "tool clock", "restart")
 		d.wants(t, "warn", "agent fresh", "no worker has registered it", "SIGHUP")
 		d.lacks(t, "agent only")
-		if got := run(t, cli.Enqueue(), env, "", "--agent", "spare", "Hello."); got.code != 0 || !strings.Contains(got.stderr, "agent spare: its file differs") || !strings.Contains(got.stderr, "restart it") {
+		if got := run(t, enqueue.Program(), env, "", "--agent", "spare", "Hello."); got.code != 0 || !strings.Contains(got.stderr, "agent spare: its file differs") || !strings.Contains(got.stderr, "restart it") {
 			t.Errorf("enqueue: %+v", got)
 		}
 	})
@@ -247,7 +249,7 @@ func TestStatesOfModels(t *testing.T) {
 	type model struct{ Model, State string }
 	states := func() string {
 		var all []string
-		for _, m := range decode[[]model](t, run(t, cli.Turnctl(), env, "", "models", "-o", "json")) {
+		for _, m := range decode[[]model](t, run(t, turnctl.Program(), env, "", "models", "-o", "json")) {
 			all = append(all, m.Model+" "+m.State)
 		}
 		return strings.Join(all, ", ")
@@ -269,11 +271,11 @@ func TestStatesOfModels(t *testing.T) {
 	type sight struct {
 		Down []model `json:"models_down"`
 	}
-	if got := decode[sight](t, run(t, cli.Turnctl(), env, "", "top", "--once", "-o", "json")); len(got.Down) != 0 {
+	if got := decode[sight](t, run(t, turnctl.Program(), env, "", "top", "--once", "-o", "json")); len(got.Down) != 0 {
 		t.Errorf("top shows as down: %v", got.Down)
 	}
 	s.exec(`update turnkeeper.model_health set model = 'test/two'`)
-	if got := decode[sight](t, run(t, cli.Turnctl(), env, "", "top", "--once", "-o", "json")); len(got.Down) != 1 || got.Down[0] != (model{"test/two", "down"}) {
+	if got := decode[sight](t, run(t, turnctl.Program(), env, "", "top", "--once", "-o", "json")); len(got.Down) != 1 || got.Down[0] != (model{"test/two", "down"}) {
 		t.Errorf("top shows as down: %v", got.Down)
 	}
 }
@@ -301,16 +303,16 @@ mcp_servers:
 		t.Fatal(err)
 	}
 	env["SHOP_SECRET"] = "not base64"
-	if got := run(t, cli.Enqueue(), env, "", "--agent", "echo", "Hello."); got.code != 0 || got.stdout != "message 1 accepted\n" {
+	if got := run(t, enqueue.Program(), env, "", "--agent", "echo", "Hello."); got.code != 0 || got.stdout != "message 1 accepted\n" {
 		t.Errorf("enqueue: %+v", got)
 	}
 	for _, args := range [][]string{{"turns"}, {"inbox"}, {"migrate", "--status"}, {"mcp", "list"}, {"webhooks"}, {"agents"}} {
-		if got := run(t, cli.Turnctl(), env, "", args...); got.code != 0 {
+		if got := run(t, turnctl.Program(), env, "", args...); got.code != 0 {
 			t.Errorf("turnctl %v: %+v", args, got)
 		}
 	}
 	missing := []string{"ACME_KEY", "/nowhere/key", "POST_TOKEN", "SHOP_URL", "the secret must be whsec_", "LOGIN_KEY", "TRACKER_SECRET", "/nowhere/pem", "FILES_TOKEN", "OPENAI_API_KEY"}
-	check := run(t, cli.Turnctl(), env, "", "agents", "check")
+	check := run(t, turnctl.Program(), env, "", "agents", "check")
 	d := diagnose(t, env)
 	for _, secret := range missing {
 		if !strings.Contains(check.stdout, secret) {
@@ -322,10 +324,10 @@ mcp_servers:
 	if check.code != 0 {
 		t.Errorf("agents check ended with %d", check.code)
 	}
-	if got := run(t, cli.Worker(), env, ""); got.code != 2 || !strings.Contains(got.stderr, "ACME_KEY") || !strings.Contains(got.stderr, "FILES_TOKEN") {
+	if got := run(t, worker.Program(), env, ""); got.code != 2 || !strings.Contains(got.stderr, "ACME_KEY") || !strings.Contains(got.stderr, "FILES_TOKEN") {
 		t.Errorf("worker: %+v", got)
 	}
-	if got := run(t, cli.Turnctl(), env, "", "mcp", "login", "tracker"); got.code != 2 || !strings.Contains(got.stderr, "TRACKER_SECRET") || strings.Contains(got.stderr, "ACME_KEY") {
+	if got := run(t, turnctl.Program(), env, "", "mcp", "login", "tracker"); got.code != 2 || !strings.Contains(got.stderr, "TRACKER_SECRET") || strings.Contains(got.stderr, "ACME_KEY") {
 		t.Errorf("login: %+v", got)
 	}
 }
@@ -337,7 +339,7 @@ func TestSchemaIsNewer(t *testing.T) {
 	s.exec("insert into turnkeeper.schema_migrations (version, name, oldest_program) values (997, 'later', 1), (998, 'last', 1)")
 	const want = "the database's schema is newer than this program: it does not know 2 migrations, up to 998_last; use the newer program\n"
 	for name, got := range map[string]ran{
-		"turnctl": run(t, cli.Turnctl(), env, "", "turns", "-o", "json"), "enqueue": run(t, cli.Enqueue(), env, "", "--agent", "echo", "--json", "hi"),
+		"turnctl": run(t, turnctl.Program(), env, "", "turns", "-o", "json"), "enqueue": run(t, enqueue.Program(), env, "", "--agent", "echo", "--json", "hi"),
 	} {
 		if got.code != 0 || got.stderr != want || strings.Contains(got.stdout, "newer") {
 			t.Errorf("%s: %+v", name, got)
@@ -355,7 +357,7 @@ func TestWhatIsNamed(t *testing.T) {
 	a.end(turnkeeper.MessageAnswered, turnkeeper.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "Yes."})
 	s.sendTo("watcher", "Second.")
 	b := s.next("host-1")
-	ctl := func(args ...string) ran { return run(t, cli.Turnctl(), env, "", args...) }
+	ctl := func(args ...string) ran { return run(t, turnctl.Program(), env, "", args...) }
 	for agent, turn := range map[string]turnkeeper.TurnID{"": b.grant.TurnID, "echo": a.grant.TurnID, "watcher": b.grant.TurnID} {
 		args := []string{"show", "latest"}
 		if agent != "" {

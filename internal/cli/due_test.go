@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"turnkeeper"
-	"turnkeeper/internal/cli"
+	"turnkeeper/internal/cli/enqueue"
+	"turnkeeper/internal/cli/shell"
+	"turnkeeper/internal/cli/turnctl"
 	"turnkeeper/storage/operate"
 )
 
@@ -22,7 +24,7 @@ func enqueueIn(t *testing.T, zone string, env map[string]string, args ...string)
 		t.Fatal(err)
 	}
 	var stdout, stderr strings.Builder
-	code := cli.Enqueue().Run(t.Context(), context.WithoutCancel(t.Context()), cli.Environment{
+	code := enqueue.Program().Run(t.Context(), context.WithoutCancel(t.Context()), shell.Environment{
 		Args: append([]string{"--agent", "echo"}, args...), Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr, Zone: place,
 		Getenv: func(name string) (string, bool) { v, ok := env[name]; return v, ok },
 	})
@@ -104,11 +106,11 @@ func TestEnqueueForLater(t *testing.T) {
 		t.Errorf("the first says %q, the repeat %q", first.stdout, again.stdout)
 	}
 	id, _, _ := strings.Cut(strings.TrimPrefix(first.stdout, "message "), " ")
-	run(t, cli.Turnctl(), env, "", "cancel", "--message", id)
+	run(t, turnctl.Program(), env, "", "cancel", "--message", id)
 	if again := enqueueIn(t, "UTC", env, "--key", "once", "hi"); !strings.Contains(again.stdout, "accepted before, and is closed: cancelled") {
 		t.Errorf("the repeat of a cancelled message says %q, %s", again.stdout, again.stderr)
 	}
-	if got := run(t, cli.Turnctl(), env, "", "inbox", "--limit", "100"); !strings.Contains(got.stdout, "waiting, due in ") {
+	if got := run(t, turnctl.Program(), env, "", "inbox", "--limit", "100"); !strings.Contains(got.stdout, "waiting, due in ") {
 		t.Errorf("the inbox shows\n%s", got.stdout)
 	}
 }
@@ -116,13 +118,13 @@ func TestEnqueueForLater(t *testing.T) {
 func TestRetiredAgents(t *testing.T) {
 	env, store := somewhere(t)
 	for range 3 {
-		if got := run(t, cli.Enqueue(), env, "", "--agent", "watcher", "hi"); got.code != 0 {
+		if got := run(t, enqueue.Program(), env, "", "--agent", "watcher", "hi"); got.code != 0 {
 			t.Fatalf("%+v", got)
 		}
 	}
 	turnctl := func(code int, want string, args ...string) {
 		t.Helper()
-		got := run(t, cli.Turnctl(), env, "", args...)
+		got := run(t, turnctl.Program(), env, "", args...)
 		if got.code != code || !strings.Contains(got.stdout+got.stderr, want) {
 			t.Errorf("turnctl %s: %+v\nwant %d and %q", strings.Join(args, " "), got, code, want)
 		}
@@ -133,7 +135,7 @@ func TestRetiredAgents(t *testing.T) {
 	turnctl(0, "3 messages waiting", "agents")
 	turnctl(0, `"left_waiting": 3`, "agents", "-o", "json")
 	turnctl(0, "agent retired", "schedules")
-	if got := run(t, cli.Enqueue(), env, "", "--agent", "watcher", "hi"); got.code != 2 || got.stderr != "enqueue: agent 'watcher' is retired and takes no new messages\n" {
+	if got := run(t, enqueue.Program(), env, "", "--agent", "watcher", "hi"); got.code != 2 || got.stderr != "enqueue: agent 'watcher' is retired and takes no new messages\n" {
 		t.Errorf("%+v", got)
 	}
 	turnctl(0, "3 messages cancelled", "agents", "retire", "watcher", "--cancel-waiting")
@@ -143,7 +145,7 @@ func TestRetiredAgents(t *testing.T) {
 	turnctl(6, "is retired", "retry", "1", "--anyway")
 	turnctl(0, "watcher takes messages", "agents", "restore", "watcher")
 	turnctl(0, "watcher takes messages", "agents", "restore", "watcher")
-	if got := run(t, cli.Enqueue(), env, "", "--agent", "watcher", "hi"); got.code != 0 {
+	if got := run(t, enqueue.Program(), env, "", "--agent", "watcher", "hi"); got.code != 0 {
 		t.Errorf("%+v", got)
 	}
 }
@@ -154,7 +156,7 @@ func TestNamesThatHoldASecret(t *testing.T) {
 	env, store := somewhere(t)
 	env["OPENAI_API_KEY"] = secret
 	for _, flag := range []string{"--conversation", "--key"} {
-		if got := run(t, cli.Enqueue(), env, "", "--agent", "echo", flag, "a "+secret, "hi"); got.code != 2 || !strings.Contains(got.stderr, "has a secret in it") || strings.Contains(got.stderr, secret) {
+		if got := run(t, enqueue.Program(), env, "", "--agent", "echo", flag, "a "+secret, "hi"); got.code != 2 || !strings.Contains(got.stderr, "has a secret in it") || strings.Contains(got.stderr, secret) {
 			t.Errorf("%s: %+v", flag, got)
 		}
 	}
@@ -167,7 +169,7 @@ func TestNamesThatHoldASecret(t *testing.T) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if got := run(t, cli.Turnctl(), env, "", "agents", "check", file); got.code != 1 || !strings.Contains(got.stdout, "x.md:2: schedule."+key+" has a secret in it") || strings.Contains(got.stdout, secret) {
+		if got := run(t, turnctl.Program(), env, "", "agents", "check", file); got.code != 1 || !strings.Contains(got.stdout, "x.md:2: schedule."+key+" has a secret in it") || strings.Contains(got.stdout, secret) {
 			t.Errorf("%s: %+v", key, got)
 		}
 	}

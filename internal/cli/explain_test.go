@@ -1,22 +1,17 @@
 package cli_test
 
 import (
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"turnkeeper"
 	"turnkeeper/agentturn"
-	"turnkeeper/internal/cli"
+	"turnkeeper/internal/cli/clitest"
+	"turnkeeper/internal/cli/turnctl"
 	"turnkeeper/storage/grants"
 	"turnkeeper/storage/journal"
 	"turnkeeper/storage/storagetest"
@@ -400,25 +395,13 @@ func TestExplain(t *testing.T) {
 	s := &stage{DB: store, t: t}
 	for _, ending := range endings {
 		ending.play(s)
-		got := run(t, cli.Turnctl(), env, "", "explain", "latest")
+		got := run(t, turnctl.Program(), env, "", "explain", "latest")
 		if got.code != 0 || got.stderr != "" {
 			t.Fatalf("%s: %+v", ending.name, got)
 		}
 		text := durations.ReplaceAllString(clockTimes.ReplaceAllString(got.stdout, "TIME"), "DURATION")
 		text = strings.ReplaceAll(text, "\n    ", " ") // where a line is broken depends on the times
-		path := filepath.Join("testdata", "explain-"+ending.name+".txt")
-		if update, _ := strconv.ParseBool(flag.Lookup("update").Value.String()); update {
-			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatalf("%v (run with -update to write it)", err)
-		}
-		if diff := cmp.Diff(string(want), text); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", path, diff)
-		}
+		clitest.Golden(t, "explain-"+ending.name+".txt", text)
 	}
 	type view struct {
 		TurnID int64 `json:"turn_id"`
@@ -428,7 +411,7 @@ func TestExplain(t *testing.T) {
 			Sentences []string
 		}
 	}
-	v := decode[view](t, run(t, cli.Turnctl(), env, "", "explain", "1", "-o", "json"))
+	v := decode[view](t, run(t, turnctl.Program(), env, "", "explain", "1", "-o", "json"))
 	if v.TurnID != 1 || v.State != "succeeded" || len(v.Topics) < 4 || v.Topics[0].Topic != "asked" {
 		t.Errorf("%+v", v)
 	}
@@ -437,15 +420,15 @@ func TestExplain(t *testing.T) {
 		Turns   []struct{ ID int64 }
 		Lanes   []struct{ Lane string }
 	}
-	if top := decode[sight](t, run(t, cli.Turnctl(), env, "", "top", "--once", "-o", "json")); top.Running != 1 || len(top.Turns) != 1 || len(top.Lanes) != 1 {
+	if top := decode[sight](t, run(t, turnctl.Program(), env, "", "top", "--once", "-o", "json")); top.Running != 1 || len(top.Turns) != 1 || len(top.Lanes) != 1 {
 		t.Errorf("top: %+v", top)
 	}
-	if got := run(t, cli.Turnctl(), env, "", "top"); got.code != 0 || !strings.Contains(got.stdout, "turns    1 running of 0 slots on 0 workers") {
+	if got := run(t, turnctl.Program(), env, "", "top"); got.code != 0 || !strings.Contains(got.stdout, "turns    1 running of 0 slots on 0 workers") {
 		t.Errorf("top into a pipe: %+v", got)
 	}
 	s.messagesExplained(env)
 	for _, args := range [][]string{{"explain", "999"}, {"explain", "--message", "999"}, {"events", "999"}, {"cancel", "999"}, {"retry", "999"}} {
-		if got := run(t, cli.Turnctl(), env, "", args...); got.code != 3 || got.stdout != "" {
+		if got := run(t, turnctl.Program(), env, "", args...); got.code != 3 || got.stdout != "" {
 			t.Errorf("%v: %+v", args, got)
 		}
 	}

@@ -7,13 +7,13 @@ import (
 	"testing"
 
 	"turnkeeper"
-	"turnkeeper/internal/cli"
+	"turnkeeper/internal/cli/turnctl"
 )
 
 // says fails the test unless the program prints each of these.
 func says(t *testing.T, env map[string]string, args []string, want ...string) {
 	t.Helper()
-	got := run(t, cli.Turnctl(), env, "", args...)
+	got := run(t, turnctl.Program(), env, "", args...)
 	if got.code != 0 || got.stderr != "" {
 		t.Errorf("%v: %+v", args, got)
 	}
@@ -51,7 +51,7 @@ func (s *stage) messagesExplained(env map[string]string) {
 	says(t, env, []string{"turns"}, "round 1 streams, ~100 tokens so far")
 	says(t, env, []string{"show", "16"}, "now round 1 streams, ~100 tokens so far")
 	says(t, env, []string{"show", "15"}, "The call may have been running")
-	if got := run(t, cli.Turnctl(), env, "", "agents"); !strings.Contains(got.stdout, "(paused: schedule default)") {
+	if got := run(t, turnctl.Program(), env, "", "agents"); !strings.Contains(got.stdout, "(paused: schedule default)") {
 		t.Errorf("agents: %+v", got)
 	}
 	type view struct {
@@ -61,7 +61,7 @@ func (s *stage) messagesExplained(env map[string]string) {
 		Waits     []struct{ Reason, Detail, Until string }
 		Topics    []struct{ Topic string }
 	}
-	v := decode[view](t, run(t, cli.Turnctl(), env, "", append(explain(behind), "-o", "json")...))
+	v := decode[view](t, run(t, turnctl.Program(), env, "", append(explain(behind), "-o", "json")...))
 	var reasons []string
 	for _, w := range v.Waits {
 		reasons = append(reasons, w.Reason)
@@ -69,11 +69,11 @@ func (s *stage) messagesExplained(env map[string]string) {
 	if want := []string{"lane_held", "scheduler_paused", "no_worker"}; !slices.Equal(reasons, want) || v.State != "waiting" || v.Outcome != nil || v.Waits[0].Until == "" {
 		t.Errorf("%+v, want the waits %v", v, want)
 	}
-	if v := decode[view](t, run(t, cli.Turnctl(), env, "", append(explain(2), "-o", "json")...)); v.Outcome == nil || *v.Outcome != "degraded" || len(v.Waits) != 0 {
+	if v := decode[view](t, run(t, turnctl.Program(), env, "", append(explain(2), "-o", "json")...)); v.Outcome == nil || *v.Outcome != "degraded" || len(v.Waits) != 0 {
 		t.Errorf("%+v", v)
 	}
 	for _, args := range [][]string{{"explain"}, {"explain", "1", "--message", "1"}, {"explain", "--message", "0"}} {
-		if got := run(t, cli.Turnctl(), env, "", args...); got.code != 2 {
+		if got := run(t, turnctl.Program(), env, "", args...); got.code != 2 {
 			t.Errorf("%v: %+v", args, got)
 		}
 	}

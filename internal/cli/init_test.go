@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"turnkeeper/internal/cli"
+	"turnkeeper/internal/cli/turnctl"
 	"turnkeeper/internal/config"
 )
 
@@ -20,7 +20,7 @@ func nothingSet(string) (string, bool) { return "", false }
 // comments any more.
 func TestInit(t *testing.T) {
 	t.Chdir(t.TempDir())
-	got := run(t, cli.Turnctl(), nil, "", "init", "-o", "json")
+	got := run(t, turnctl.Program(), nil, "", "init", "-o", "json")
 	made := decode[struct{ Written, Next []string }](t, got)
 	if diff := cmp.Diff([]string{"turnkeeper.yaml", filepath.Join("agents", "helper.md")}, made.Written); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -29,7 +29,7 @@ func TestInit(t *testing.T) {
 		!strings.Contains(made.Next[2], `enqueue --agent helper --wait "`) {
 		t.Errorf("next are %q", made.Next)
 	}
-	if got := run(t, cli.Turnctl(), nil, "", "agents", "check"); got.code != 0 || got.stdout != "✓ helper\n1 agent in ./agents, no faults\n" || got.stderr != "" {
+	if got := run(t, turnctl.Program(), nil, "", "agents", "check"); got.code != 0 || got.stdout != "✓ helper\n1 agent in ./agents, no faults\n" || got.stderr != "" {
 		t.Errorf("%+v", got)
 	}
 	text, err := os.ReadFile("turnkeeper.yaml")
@@ -56,7 +56,7 @@ func TestInit(t *testing.T) {
 		t.Fatal(err)
 	}
 	env := map[string]string{"OPENAI_API_KEY": "a key of nobody"}
-	if got := run(t, cli.Turnctl(), env, "", "agents", "check", "-o", "json"); got.code != 0 || !strings.Contains(got.stdout, `"problems": []`) {
+	if got := run(t, turnctl.Program(), env, "", "agents", "check", "-o", "json"); got.code != 0 || !strings.Contains(got.stdout, `"problems": []`) {
 		t.Errorf("%+v", got)
 	}
 }
@@ -64,7 +64,7 @@ func TestInit(t *testing.T) {
 // In a terminal it says what to type next.
 func TestInitTellsWhatIsNext(t *testing.T) {
 	t.Chdir(t.TempDir())
-	got := run(t, cli.Turnctl(), nil, "", "init")
+	got := run(t, turnctl.Program(), nil, "", "init")
 	lines := strings.Split(got.stdout, "\n")
 	if got.code != 0 || len(lines) != 6 || lines[0] != "wrote turnkeeper.yaml and agents/helper.md" || !strings.Contains(lines[4], "enqueue --agent helper --wait") {
 		t.Errorf("%+v", got)
@@ -83,7 +83,7 @@ func TestInitNeverOverwrites(t *testing.T) {
 				t.Fatal(err)
 			}
 			for range 2 {
-				got := run(t, cli.Turnctl(), nil, "", "init")
+				got := run(t, turnctl.Program(), nil, "", "init")
 				if got.code != 6 || got.stdout != "" || !strings.Contains(got.stderr, there+" is there already: nothing was written") {
 					t.Errorf("%+v", got)
 				}
@@ -108,7 +108,7 @@ func TestInitNeverOverwrites(t *testing.T) {
 		if err := os.WriteFile("agents", nil, 0o600); err != nil { // no folder can be made there
 			t.Fatal(err)
 		}
-		got := run(t, cli.Turnctl(), nil, "", "init")
+		got := run(t, turnctl.Program(), nil, "", "init")
 		if _, err := os.Lstat("turnkeeper.yaml"); got.code != 1 || err == nil || !strings.Contains(got.stderr, "nothing was written") {
 			t.Errorf("%+v, %v", got, err)
 		}

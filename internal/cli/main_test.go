@@ -5,7 +5,8 @@ import (
 	"syscall"
 	"testing"
 
-	"turnkeeper/internal/cli"
+	"turnkeeper/internal/cli/shell"
+	"turnkeeper/internal/cli/turnctl"
 	"turnkeeper/storage/storagetest"
 )
 
@@ -15,7 +16,7 @@ const asTurnctl = "CLI_TEST_AS_TURNCTL"
 func TestMain(m *testing.M) {
 	if _, set := syscall.Getenv(asTurnctl); set { // not os.Getenv: go test would record it as an input
 		allowCores()
-		os.Exit(cli.Main(cli.Turnctl()))
+		os.Exit(shell.Main(turnctl.Program()))
 	}
 	storagetest.Main(m)
 }

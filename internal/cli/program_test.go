@@ -10,7 +10,10 @@ import (
 	"strings"
 	"testing"
 
-	"turnkeeper/internal/cli"
+	"turnkeeper/internal/cli/enqueue"
+	"turnkeeper/internal/cli/shell"
+	"turnkeeper/internal/cli/turnctl"
+	"turnkeeper/internal/cli/worker"
 )
 
 // ran is what a program did.
@@ -20,14 +23,14 @@ type ran struct {
 }
 
 // run runs a program once with these variables.
-func run(t *testing.T, p cli.Program, env map[string]string, stdin string, args ...string) ran {
+func run(t *testing.T, p shell.Program, env map[string]string, stdin string, args ...string) ran {
 	t.Helper()
 	return runIn(t.Context(), p, env, stdin, args...)
 }
 
-func runIn(ctx context.Context, p cli.Program, env map[string]string, stdin string, args ...string) ran {
+func runIn(ctx context.Context, p shell.Program, env map[string]string, stdin string, args ...string) ran {
 	var stdout, stderr bytes.Buffer
-	code := p.Run(ctx, context.WithoutCancel(ctx), cli.Environment{
+	code := p.Run(ctx, context.WithoutCancel(ctx), shell.Environment{
 		Args: args, Stdin: strings.NewReader(stdin), Stdout: &stdout, Stderr: &stderr,
 		Getenv: func(name string) (string, bool) { v, ok := env[name]; return v, ok },
 	})
@@ -55,55 +58,55 @@ func emptyFile(t *testing.T) string {
 func TestBadInput(t *testing.T) {
 	cases := []struct {
 		name    string
-		program cli.Program
+		program shell.Program
 		stdin   string
 		args    []string
 		code    int
 		want    string // in stderr
 	}{
-		{"unknown command", cli.Turnctl(), "", []string{"turnz"}, 2, `unknown command "turnz"`},
-		{"unknown command below one", cli.Turnctl(), "", []string{"schedules", "stop"}, 2, `unknown command "stop"`},
-		{"unknown flag", cli.Turnctl(), "", []string{"turns", "--all"}, 2, "unknown flag: --all"},
-		{"unknown format", cli.Turnctl(), "", []string{"turns", "-o", "yaml"}, 2, `--output is "yaml": it must be text or json`},
-		{"too many entries", cli.Turnctl(), "", []string{"turns", "--limit", "101"}, 2, "--limit is 101: it must be 1 to 100"},
-		{"no entries", cli.Turnctl(), "", []string{"inbox", "--limit", "0"}, 2, "--limit is 0: it must be 1 to 100"},
-		{"unknown state", cli.Turnctl(), "", []string{"turns", "--state", "done"}, 2, `--state is "done": it must be one of queued, running`},
-		{"state of another noun", cli.Turnctl(), "", []string{"inbox", "--state", "degraded"}, 2, "it must be one of waiting, running, answered"},
-		{"negative page", cli.Turnctl(), "", []string{"turns", "--before", "-1"}, 2, "--before is -1: it must be an id"},
-		{"both directions", cli.Turnctl(), "", []string{"outbox", "--after", "1", "--before", "3"}, 2, "give --before or --after, not both"},
-		{"show without id", cli.Turnctl(), "", []string{"show"}, 2, "it is called as: turnctl show ID|latest"},
-		{"schedule without name", cli.Turnctl(), "", []string{"schedules", "pause", "watcher/"}, 2, "write AGENT or AGENT/NAME"},
-		{"schedule of no agent", cli.Turnctl(), "", []string{"schedules", "pause", "/x"}, 2, "write AGENT or AGENT/NAME"},
-		{"pause without reason", cli.Turnctl(), "", []string{"scheduler", "pause", " "}, 2, "say why"},
-		{"nothing to set", cli.Turnctl(), "", []string{"scheduler", "set"}, 2, "give --poll-interval, --max-dispatches, or both"},
-		{"poll too short", cli.Turnctl(), "", []string{"scheduler", "set", "--poll-interval", "1ms"}, 2, "--poll-interval is 1ms: it must be 10ms to 1h"},
-		{"too many dispatches", cli.Turnctl(), "", []string{"scheduler", "set", "--max-dispatches", "10001"}, 2, "--max-dispatches is 10001"},
-		{"no database", cli.Turnctl(), "", []string{"turns"}, 1, "there is no database yet: no worker ever ran with the data folder"},
-		{"no database for a message", cli.Enqueue(), "", []string{"--agent", "a", "hi"}, 1, "there is no database yet"},
-		{"bad setting", cli.Turnctl(), "", []string{"turns", "--database-url", "nonsense"}, 2, "database_url (--database-url): it must be postgres://<user>:<password>@<host>:<port>/<database>, or words"},
-		{"no URL", cli.Turnctl(), "", []string{"turns", "--database-url", "postgres://a:%zz@b/c"}, 2, "it is not a URL: write postgres://<user>:<password>@<host>:<port>/<database>, and"},
-		{"several bad settings", cli.Worker(), "", []string{"--max-rounds", "21", "--worker-slots", "x"}, 2, "max_rounds (--max-rounds) is 21: it must be 1 to 20"},
-		{"bounds against each other", cli.Worker(), "", []string{"--lease-ttl", "100s"}, 2, "must be less than the lease of 1m40s"},
-		{"worker takes no arguments", cli.Worker(), "", []string{"start"}, 2, `unknown command "start"`},
+		{"unknown command", turnctl.Program(), "", []string{"turnz"}, 2, `unknown command "turnz"`},
+		{"unknown command below one", turnctl.Program(), "", []string{"schedules", "stop"}, 2, `unknown command "stop"`},
+		{"unknown flag", turnctl.Program(), "", []string{"turns", "--all"}, 2, "unknown flag: --all"},
+		{"unknown format", turnctl.Program(), "", []string{"turns", "-o", "yaml"}, 2, `--output is "yaml": it must be text or json`},
+		{"too many entries", turnctl.Program(), "", []string{"turns", "--limit", "101"}, 2, "--limit is 101: it must be 1 to 100"},
+		{"no entries", turnctl.Program(), "", []string{"inbox", "--limit", "0"}, 2, "--limit is 0: it must be 1 to 100"},
+		{"unknown state", turnctl.Program(), "", []string{"turns", "--state", "done"}, 2, `--state is "done": it must be one of queued, running`},
+		{"state of another noun", turnctl.Program(), "", []string{"inbox", "--state", "degraded"}, 2, "it must be one of waiting, running, answered"},
+		{"negative page", turnctl.Program(), "", []string{"turns", "--before", "-1"}, 2, "--before is -1: it must be an id"},
+		{"both directions", turnctl.Program(), "", []string{"outbox", "--after", "1", "--before", "3"}, 2, "give --before or --after, not both"},
+		{"show without id", turnctl.Program(), "", []string{"show"}, 2, "it is called as: turnctl show ID|latest"},
+		{"schedule without name", turnctl.Program(), "", []string{"schedules", "pause", "watcher/"}, 2, "write AGENT or AGENT/NAME"},
+		{"schedule of no agent", turnctl.Program(), "", []string{"schedules", "pause", "/x"}, 2, "write AGENT or AGENT/NAME"},
+		{"pause without reason", turnctl.Program(), "", []string{"scheduler", "pause", " "}, 2, "say why"},
+		{"nothing to set", turnctl.Program(), "", []string{"scheduler", "set"}, 2, "give --poll-interval, --max-dispatches, or both"},
+		{"poll too short", turnctl.Program(), "", []string{"scheduler", "set", "--poll-interval", "1ms"}, 2, "--poll-interval is 1ms: it must be 10ms to 1h"},
+		{"too many dispatches", turnctl.Program(), "", []string{"scheduler", "set", "--max-dispatches", "10001"}, 2, "--max-dispatches is 10001"},
+		{"no database", turnctl.Program(), "", []string{"turns"}, 1, "there is no database yet: no worker ever ran with the data folder"},
+		{"no database for a message", enqueue.Program(), "", []string{"--agent", "a", "hi"}, 1, "there is no database yet"},
+		{"bad setting", turnctl.Program(), "", []string{"turns", "--database-url", "nonsense"}, 2, "database_url (--database-url): it must be postgres://<user>:<password>@<host>:<port>/<database>, or words"},
+		{"no URL", turnctl.Program(), "", []string{"turns", "--database-url", "postgres://a:%zz@b/c"}, 2, "it is not a URL: write postgres://<user>:<password>@<host>:<port>/<database>, and"},
+		{"several bad settings", worker.Program(), "", []string{"--max-rounds", "21", "--worker-slots", "x"}, 2, "max_rounds (--max-rounds) is 21: it must be 1 to 20"},
+		{"bounds against each other", worker.Program(), "", []string{"--lease-ttl", "100s"}, 2, "must be less than the lease of 1m40s"},
+		{"worker takes no arguments", worker.Program(), "", []string{"start"}, 2, `unknown command "start"`},
 
-		{"no agent", cli.Enqueue(), "", []string{"hi"}, 2, "say which agent: --agent NAME"},
-		{"impossible agent", cli.Enqueue(), "", []string{"--agent", "No Body", "hi"}, 2, `agent name "No Body"`},
-		{"empty message", cli.Enqueue(), "", []string{"--agent", "a", " "}, 2, "enqueue: message cannot be empty\n"},
-		{"empty input", cli.Enqueue(), " \n", []string{"--agent", "a"}, 2, "enqueue: message cannot be empty\n"},
-		{"empty input by dash", cli.Enqueue(), "", []string{"--agent", "a", "-"}, 2, "enqueue: message cannot be empty\n"},
-		{"NUL", cli.Enqueue(), "a\x00b", []string{"--agent", "a"}, 2, "the body has a NUL character at byte 1"},
-		{"broken UTF-8", cli.Enqueue(), "", []string{"--agent", "a", "\xff"}, 2, "the body is not valid UTF-8"},
-		{"endless", cli.Enqueue(), strings.Repeat("x", 16<<20+1), []string{"--agent", "a"}, 2, "the body has more than 16777216 bytes"},
-		{"priority", cli.Enqueue(), "", []string{"--agent", "a", "--priority", "1001", "hi"}, 2, "priority 1001 is outside -1000 to 1000"},
-		{"empty key", cli.Enqueue(), "", []string{"--agent", "a", "--key", "", "hi"}, 2, "--key is empty"},
-		{"no trace context", cli.Enqueue(), "", []string{"--agent", "a", "--trace-parent", "00-1-2-01", "hi"}, 2, `--trace-parent is "00-1-2-01": it must be a W3C traceparent`},
-		{"empty conversation", cli.Enqueue(), "", []string{"--agent", "a", "--conversation", "", "hi"}, 2, "--conversation is empty"},
-		{"priority no number", cli.Enqueue(), "", []string{"--agent", "a", "--priority", "high", "hi"}, 2, `--priority is "high": it must be a whole number`},
-		{"timeout in words", cli.Enqueue(), "", []string{"--agent", "a", "--wait-timeout", "soon", "hi"}, 2, "it must be a duration such as 90s"},
-		{"pause without reason", cli.Turnctl(), "", []string{"scheduler", "pause"}, 2, "turnctl scheduler pause REASON"},
-		{"key", cli.Enqueue(), "", []string{"--agent", "a", "--key", strings.Repeat("k", 201), "hi"}, 2, "the idempotency key is longer than 200 bytes"},
-		{"time for no wait", cli.Enqueue(), "", []string{"--agent", "a", "--wait-timeout", "5s", "hi"}, 2, "add --wait, or leave it out"},
-		{"negative wait", cli.Enqueue(), "", []string{"--agent", "a", "--wait-timeout", "-1s", "hi"}, 2, "it must not be negative"},
+		{"no agent", enqueue.Program(), "", []string{"hi"}, 2, "say which agent: --agent NAME"},
+		{"impossible agent", enqueue.Program(), "", []string{"--agent", "No Body", "hi"}, 2, `agent name "No Body"`},
+		{"empty message", enqueue.Program(), "", []string{"--agent", "a", " "}, 2, "enqueue: message cannot be empty\n"},
+		{"empty input", enqueue.Program(), " \n", []string{"--agent", "a"}, 2, "enqueue: message cannot be empty\n"},
+		{"empty input by dash", enqueue.Program(), "", []string{"--agent", "a", "-"}, 2, "enqueue: message cannot be empty\n"},
+		{"NUL", enqueue.Program(), "a\x00b", []string{"--agent", "a"}, 2, "the body has a NUL character at byte 1"},
+		{"broken UTF-8", enqueue.Program(), "", []string{"--agent", "a", "\xff"}, 2, "the body is not valid UTF-8"},
+		{"endless", enqueue.Program(), strings.Repeat("x", 16<<20+1), []string{"--agent", "a"}, 2, "the body has more than 16777216 bytes"},
+		{"priority", enqueue.Program(), "", []string{"--agent", "a", "--priority", "1001", "hi"}, 2, "priority 1001 is outside -1000 to 1000"},
+		{"empty key", enqueue.Program(), "", []string{"--agent", "a", "--key", "", "hi"}, 2, "--key is empty"},
+		{"no trace context", enqueue.Program(), "", []string{"--agent", "a", "--trace-parent", "00-1-2-01", "hi"}, 2, `--trace-parent is "00-1-2-01": it must be a W3C traceparent`},
+		{"empty conversation", enqueue.Program(), "", []string{"--agent", "a", "--conversation", "", "hi"}, 2, "--conversation is empty"},
+		{"priority no number", enqueue.Program(), "", []string{"--agent", "a", "--priority", "high", "hi"}, 2, `--priority is "high": it must be a whole number`},
+		{"timeout in words", enqueue.Program(), "", []string{"--agent", "a", "--wait-timeout", "soon", "hi"}, 2, "it must be a duration such as 90s"},
+		{"pause without reason", turnctl.Program(), "", []string{"scheduler", "pause"}, 2, "turnctl scheduler pause REASON"},
+		{"key", enqueue.Program(), "", []string{"--agent", "a", "--key", strings.Repeat("k", 201), "hi"}, 2, "the idempotency key is longer than 200 bytes"},
+		{"time for no wait", enqueue.Program(), "", []string{"--agent", "a", "--wait-timeout", "5s", "hi"}, 2, "add --wait, or leave it out"},
+		{"negative wait", enqueue.Program(), "", []string{"--agent", "a", "--wait-timeout", "-1s", "hi"}, 2, "it must not be negative"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -129,7 +132,7 @@ func TestWorkerWithFaultyAgentsMakesNoDatabase(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			got := run(t, cli.Worker(), env, "")
+			got := run(t, worker.Program(), env, "")
 			if got.code != 2 {
 				t.Errorf("exit code %d: %s", got.code, got.stderr)
 			}
@@ -150,10 +153,10 @@ func TestWorkerWithFaultyAgentsMakesNoDatabase(t *testing.T) {
 func TestMisspeltVariablesAreReported(t *testing.T) {
 	env := nowhere(t)
 	const want = "unknown setting TURNKEEPER_MAX_ROUND; did you mean TURNKEEPER_MAX_ROUNDS?"
-	for name, program := range map[string]cli.Program{"worker": cli.Worker(), "doctor": cli.Turnctl(), "check": cli.Turnctl()} {
+	for name, program := range map[string]shell.Program{"worker": worker.Program(), "doctor": turnctl.Program(), "check": turnctl.Program()} {
 		var said bytes.Buffer
 		args := map[string][]string{"doctor": {"doctor", "-o", "json"}, "check": {"agents", "check", "-o", "json"}}[name]
-		program.Run(t.Context(), t.Context(), cli.Environment{
+		program.Run(t.Context(), t.Context(), shell.Environment{
 			Args: args, Stdout: &said, Stderr: &said, Variables: []string{"HOME", "TURNKEEPER_CONFIG", "TURNKEEPER_MAX_ROUND"},
 			Getenv: func(name string) (string, bool) { v, ok := env[name]; return v, ok },
 		})
@@ -166,14 +169,14 @@ func TestMisspeltVariablesAreReported(t *testing.T) {
 func TestHelp(t *testing.T) {
 	cases := []struct {
 		name    string
-		program cli.Program
+		program shell.Program
 		args    []string
 		want    []string
 	}{
-		{"worker", cli.Worker(), []string{"--help"}, []string{"Exit codes:", "--max-rounds", "TURNKEEPER_MAX_ROUNDS", "Settings: Bounds of a turn:", "Better set the variable"}},
-		{"enqueue", cli.Enqueue(), []string{"-h"}, []string{"Exit codes:", "--wait-timeout", "--database-url", "no reply in time"}},
-		{"turnctl", cli.Turnctl(), nil, []string{"Commands:", "doctor", "Exit codes:"}},
-		{"a command", cli.Turnctl(), []string{"turns", "--help"}, []string{"--limit", "-o, --output"}},
+		{"worker", worker.Program(), []string{"--help"}, []string{"Exit codes:", "--max-rounds", "TURNKEEPER_MAX_ROUNDS", "Settings: Bounds of a turn:", "Better set the variable"}},
+		{"enqueue", enqueue.Program(), []string{"-h"}, []string{"Exit codes:", "--wait-timeout", "--database-url", "no reply in time"}},
+		{"turnctl", turnctl.Program(), nil, []string{"Commands:", "doctor", "Exit codes:"}},
+		{"a command", turnctl.Program(), []string{"turns", "--help"}, []string{"--limit", "-o, --output"}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -188,7 +191,7 @@ func TestHelp(t *testing.T) {
 			}
 		})
 	}
-	for _, p := range []cli.Program{cli.Worker(), cli.Enqueue(), cli.Turnctl()} {
+	for _, p := range []shell.Program{worker.Program(), enqueue.Program(), turnctl.Program()} {
 		if got := run(t, p, nil, "", "--version"); got.code != 0 || len(strings.Fields(got.stdout)) < 2 || strings.HasSuffix(got.stdout, " devel\n") {
 			t.Errorf("--version: %+v", got)
 		}
@@ -197,7 +200,7 @@ func TestHelp(t *testing.T) {
 
 // The help of turnctl lists every exit code that the help of a command of it does.
 func TestExitCodesOfTurnctl(t *testing.T) {
-	reference := cli.Reference()
+	reference := turnctl.Reference()
 	head, _, _ := strings.Cut(reference, "\n## turnctl agents\n")
 	codes := regexp.MustCompile(`(?m)^  (\d+)  `)
 	listed := map[string]bool{}
@@ -219,7 +222,7 @@ func TestLookingMakesNoDatabase(t *testing.T) {
 	env := nowhere(t)
 	env["TURNKEEPER_DATA_DIR"] = t.TempDir()
 	for _, args := range [][]string{{"turns"}, {"doctor"}} {
-		got := run(t, cli.Turnctl(), env, "", args...)
+		got := run(t, turnctl.Program(), env, "", args...)
 		if got.code != 1 || !strings.Contains(strings.Join(strings.Fields(got.stdout+got.stderr), " "), "there is no database yet") {
 			t.Errorf("%v: %+v", args, got)
 		}
@@ -234,7 +237,7 @@ func TestUnreadableDatabaseURL(t *testing.T) {
 	env := nowhere(t)
 	for _, end := range []string{"h:99999/d", "h/d?sslmode=foo"} {
 		env["DATABASE_URL"] = "postgres://user:hunter2secret@" + end
-		got := run(t, cli.Turnctl(), env, "", "turns")
+		got := run(t, turnctl.Program(), env, "", "turns")
 		const want = "turnctl: DATABASE_URL cannot be read: look at its port, its sslmode and other parameters; it is written postgres://<user>:<password>@<host>:<port>/<database>\n"
 		if got.code != 1 || got.stderr != want {
 			t.Errorf("%s: %+v", end, got)
@@ -247,7 +250,7 @@ func TestErrorsHoldNoSecret(t *testing.T) {
 	env := nowhere(t)
 	env["DATABASE_URL"] = "postgres://user:hunter2secret@127.0.0.1:1/db?connect_timeout=1"
 	for _, args := range [][]string{{"turns"}, {"doctor"}} {
-		got := run(t, cli.Turnctl(), env, "", args...)
+		got := run(t, turnctl.Program(), env, "", args...)
 		if got.code != 1 || strings.Contains(got.stdout+got.stderr, "hunter2secret") {
 			t.Errorf("%v: exit code %d\n%s%s", args, got.code, got.stdout, got.stderr)
 		}
@@ -258,7 +261,7 @@ func TestErrorsHoldNoSecret(t *testing.T) {
 func TestErrorsAreMasked(t *testing.T) {
 	env, _ := somewhere(t)
 	env["OPENAI_API_KEY"] = "sk-canary-0123456789"
-	got := run(t, cli.Enqueue(), env, "", "--agent", "sk-canary-0123456789", "hi")
+	got := run(t, enqueue.Program(), env, "", "--agent", "sk-canary-0123456789", "hi")
 	if got.code != 2 || !strings.Contains(got.stderr, "unknown agent") || strings.Contains(got.stderr, "canary") {
 		t.Errorf("%+v", got)
 	}
@@ -272,7 +275,7 @@ func TestAgentsCheck(t *testing.T) {
 		}
 	}
 	check := func(t *testing.T, args ...string) (code int, report struct{ Agents, Problems, Warnings []string }) {
-		got := run(t, cli.Turnctl(), nowhere(t), "", append([]string{"agents", "check", "-o", "json"}, args...)...)
+		got := run(t, turnctl.Program(), nowhere(t), "", append([]string{"agents", "check", "-o", "json"}, args...)...)
 		if err := json.Unmarshal([]byte(got.stdout), &report); err != nil {
 			t.Fatalf("%v: %+v", err, got)
 		}
@@ -358,7 +361,7 @@ func TestAgentsCheck(t *testing.T) {
 				}
 			}
 		}
-		if got := run(t, cli.Turnctl(), nowhere(t), "", "agents", "check", file); !strings.HasSuffix(got.stdout, "\n8 faults in "+file+"\n") {
+		if got := run(t, turnctl.Program(), nowhere(t), "", "agents", "check", file); !strings.HasSuffix(got.stdout, "\n8 faults in "+file+"\n") {
 			t.Errorf("%+v", got)
 		}
 		for missing, want := range map[string]string{"none.md": "none.md: the file cannot be read: no such file or directory", "none": "none does not exist"} {

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"turnkeeper/internal/cli"
+	"turnkeeper/internal/cli/turnctl"
 )
 
 // tables are all that hold something of a turn or a message.
@@ -16,7 +16,7 @@ var tables = strings.Fields(`messages turns replies rounds calls call_starts out
 func TestPurge(t *testing.T) {
 	env, store := somewhere(t)
 	s := &stage{DB: store, t: t}
-	ctl := func(args ...string) ran { return run(t, cli.Turnctl(), env, "", args...) }
+	ctl := func(args ...string) ran { return run(t, turnctl.Program(), env, "", args...) }
 	s.exec("insert into turnkeeper.webhooks (name, origin) values ('shop', 'https://shop.example')")
 	for _, ending := range endings {
 		ending.play(s)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"turnkeeper/internal/cli"
+	"turnkeeper/internal/cli/turnctl"
 )
 
 func TestReferenceIsWhatStandsInTheDocs(t *testing.T) {
@@ -16,14 +16,14 @@ func TestReferenceIsWhatStandsInTheDocs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(string(file), cli.Reference()); diff != "" {
+	if diff := cmp.Diff(string(file), turnctl.Reference()); diff != "" {
 		t.Errorf("run make generate (-docs/turnctl.md +commands):\n%s", diff)
 	}
 }
 
 // Every command that does something shows how.
 func TestEveryCommandHasAnExample(t *testing.T) {
-	sections := regexp.MustCompile(`(?m)^## `).Split(cli.Reference(), -1)
+	sections := regexp.MustCompile(`(?m)^## `).Split(turnctl.Reference(), -1)
 	if len(sections) < 25 {
 		t.Errorf("there are %d sections", len(sections))
 	}
@@ -45,7 +45,7 @@ func TestCompletion(t *testing.T) {
 		{[]string{"__complete", "turns", "--state", "deg"}, "degraded\n"},
 		{[]string{"__complete", "turns", "-o", ""}, "json\n"},
 	} {
-		got := run(t, cli.Turnctl(), nowhere(t), "", c.args...)
+		got := run(t, turnctl.Program(), nowhere(t), "", c.args...)
 		if got.code != 0 || !strings.Contains(got.stdout, c.want) {
 			t.Errorf("turnctl %v: exit code %d, %.300q %s", c.args, got.code, got.stdout, got.stderr)
 		}

@@ -10,7 +10,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"turnkeeper/internal/cli"
+	"turnkeeper/internal/cli/enqueue"
+	"turnkeeper/internal/cli/shell"
+	"turnkeeper/internal/cli/turnctl"
+	"turnkeeper/internal/cli/worker"
 )
 
 // startWorker runs the worker program until the test ends.
@@ -20,7 +23,7 @@ func startWorker(t *testing.T, env map[string]string, args ...string) {
 	log, output := io.Pipe()
 	var running sync.WaitGroup
 	running.Go(func() {
-		code := cli.Worker().Run(ctx, context.WithoutCancel(ctx), cli.Environment{
+		code := worker.Program().Run(ctx, context.WithoutCancel(ctx), shell.Environment{
 			Args: args, Stderr: output, Getenv: func(name string) (string, bool) { v, ok := env[name]; return v, ok },
 		})
 		if code != 0 {
@@ -47,7 +50,7 @@ func TestMessageToReply(t *testing.T) {
 	env, _ := somewhere(t)
 	startWorker(t, env, "--log-level", "warn")
 
-	got := run(t, cli.Enqueue(), env, "", "--agent", "echo", "--wait", "--verbose", "What time is it?")
+	got := run(t, enqueue.Program(), env, "", "--agent", "echo", "--wait", "--verbose", "What time is it?")
 	if got.code != 0 || !strings.Contains(got.stdout, "What time is it?") || strings.Contains(got.stdout, "accepted") {
 		t.Fatalf("%+v", got)
 	}
@@ -60,7 +63,7 @@ func TestMessageToReply(t *testing.T) {
 		State, Outcome, Reply string
 		TurnID                int64 `json:"turn_id"`
 	}
-	second := decode[waited](t, run(t, cli.Enqueue(), env, "", "--agent", "echo", "--wait", "--json", "And now?"))
+	second := decode[waited](t, run(t, enqueue.Program(), env, "", "--agent", "echo", "--wait", "--json", "And now?"))
 	if second.State != "answered" || second.Outcome != "succeeded" || !strings.Contains(second.Reply, "And now?") {
 		t.Errorf("%+v", second)
 	}
@@ -75,18 +78,18 @@ func TestMessageToReply(t *testing.T) {
 		} `json:"rounds"`
 		Reply struct{ Body string }
 	}
-	turn := decode[whole](t, run(t, cli.Turnctl(), env, "", "show", "latest", "-o", "json"))
+	turn := decode[whole](t, run(t, turnctl.Program(), env, "", "show", "latest", "-o", "json"))
 	if turn.ID != second.TurnID || turn.State != "succeeded" || turn.Stop != "none" || turn.Rounds != len(turn.Log) ||
 		turn.Reply.Body != second.Reply || turn.Log[0].ToolCalls[0].Name != "clock" {
 		t.Errorf("%+v", turn)
 	}
-	page := run(t, cli.Turnctl(), env, "", "show", "1")
+	page := run(t, turnctl.Program(), env, "", "show", "1")
 	for _, want := range []string{"Turn 1  ✓ succeeded", "Asked", "Answered", "Rounds", "clock", "Dispatches"} {
 		if !strings.Contains(page.stdout, want) {
 			t.Errorf("the page lacks %q:\n%s", want, page.stdout)
 		}
 	}
-	if workers := run(t, cli.Turnctl(), env, "", "workers"); !strings.Contains(workers.stdout, "alive") {
+	if workers := run(t, turnctl.Program(), env, "", "workers"); !strings.Contains(workers.stdout, "alive") {
 		t.Errorf("%+v", workers)
 	}
 }
@@ -94,7 +97,7 @@ func TestMessageToReply(t *testing.T) {
 func TestOutboxIsFollowed(t *testing.T) {
 	env, _ := somewhere(t)
 	startWorker(t, env, "--log-level", "warn")
-	if got := run(t, cli.Enqueue(), env, "", "--agent", "echo", "--wait", "first"); got.code != 0 {
+	if got := run(t, enqueue.Program(), env, "", "--agent", "echo", "--wait", "first"); got.code != 0 {
 		t.Fatalf("%+v", got)
 	}
 	ctx, stop := context.WithCancel(t.Context())
@@ -102,7 +105,7 @@ func TestOutboxIsFollowed(t *testing.T) {
 	var code int
 	var following sync.WaitGroup
 	following.Go(func() {
-		code = cli.Turnctl().Run(ctx, t.Context(), cli.Environment{
+		code = turnctl.Program().Run(ctx, t.Context(), shell.Environment{
 			Args: []string{"outbox", "--follow", "--after", "0", "-o", "json"}, Stdout: stdout,
 			Getenv: func(name string) (string, bool) { v, ok := env[name]; return v, ok },
 		})
@@ -111,7 +114,7 @@ func TestOutboxIsFollowed(t *testing.T) {
 	lines := bufio.NewScanner(output)
 	for _, want := range []string{"first", "second"} {
 		if want == "second" {
-			if got := run(t, cli.Enqueue(), env, "", "--agent", "echo", "second"); got.code != 0 {
+			if got := run(t, enqueue.Program(), env, "", "--agent", "echo", "second"); got.code != 0 {
 				t.Fatalf("%+v", got)
 			}
 		}
@@ -129,7 +132,7 @@ func TestOutboxIsFollowed(t *testing.T) {
 		{[]string{"--after", "0"}, []reply{{1}, {2}}},
 		{[]string{"--after", "1"}, []reply{{2}}},
 	} {
-		got := decode[[]reply](t, run(t, cli.Turnctl(), env, "", append([]string{"outbox", "-o", "json"}, order.args...)...))
+		got := decode[[]reply](t, run(t, turnctl.Program(), env, "", append([]string{"outbox", "-o", "json"}, order.args...)...))
 		if diff := cmp.Diff(order.want, got); diff != "" {
 			t.Errorf("%v (-want +got):\n%s", order.args, diff)
 		}

@@ -11,14 +11,15 @@ import (
 	"net/http"
 	"slices"
 
+	"turnkeeper/internal/views"
 	"turnkeeper/storage/operate"
 )
 
 // The scopes of a token.
 const (
-	ScopeSend    = "send"    // put messages into inboxes, and read what became of them
-	ScopeRead    = "read"    // read all that there is
-	ScopeOperate = "operate" // change what runs
+	ScopeSend    = views.ScopeSend
+	ScopeRead    = views.ScopeRead
+	ScopeOperate = views.ScopeOperate
 )
 
 // A Route is one method of one path, as net/http's patterns write it.

@@ -1,5 +1,5 @@
 // Command refgen writes the reference of turnctl, docs/turnctl.md, from the commands
-// of internal/cli. It is run by go generate there; a test fails while the file is not
+// of internal/cli/turnctl. It is run by go generate there; a test fails while the file is not
 // what it would write.
 package main
 
@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"os"
 
-	"turnkeeper/internal/cli"
+	"turnkeeper/internal/cli/turnctl"
 )
 
-const target = "../../docs/turnctl.md"
+const target = "../../../docs/turnctl.md"
 
 func main() {
-	if err := os.WriteFile(target, []byte(cli.Reference()), 0o644); err != nil {
+	if err := os.WriteFile(target, []byte(turnctl.Reference()), 0o644); err != nil {
 		fmt.Fprintln(os.Stderr, "refgen:", err)
 		os.Exit(1)
 	}

@@ -21,7 +21,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"turnkeeper/inference/inferencetest"
-	"turnkeeper/internal/cli"
+	"turnkeeper/internal/cli/enqueue"
+	"turnkeeper/internal/cli/shell"
+	"turnkeeper/internal/cli/turnctl"
 	"turnkeeper/storage/storagetest"
 )
 
@@ -250,7 +252,7 @@ func (e *Env) inProcess(stdin, program string, args ...string) Result {
 	vars["TURNKEEPER_CONFIG"] = cmp.Or(vars["TURNKEEPER_CONFIG"], filepath.Join(e.Dir, "turnkeeper.yaml"))
 	var out, errs bytes.Buffer
 	ctx := context.Background()
-	code := map[string]cli.Program{"turnctl": cli.Turnctl(), "enqueue": cli.Enqueue()}[program].Run(ctx, ctx, cli.Environment{
+	code := map[string]shell.Program{"turnctl": turnctl.Program(), "enqueue": enqueue.Program()}[program].Run(ctx, ctx, shell.Environment{
 		Args: args, Stdin: strings.NewReader(stdin), Stdout: &out, Stderr: &errs, Zone: time.UTC,
 		Getenv: func(name string) (string, bool) { value, set := vars[name]; return value, set },
 	})

@@ -4,8 +4,9 @@ package main
 import (
 	"os"
 
-	"turnkeeper/internal/cli"
+	"turnkeeper/internal/cli/enqueue"
+	"turnkeeper/internal/cli/shell"
 	"turnkeeper/tests/internal/faultpoint"
 )
 
-func main() { os.Exit(cli.Main(cli.Enqueue().WithFaults(faultpoint.Hook()))) }
+func main() { os.Exit(shell.Main(enqueue.Program().WithFaults(faultpoint.Hook()))) }

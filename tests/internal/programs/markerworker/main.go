@@ -19,7 +19,8 @@ import (
 	"time"
 
 	"turnkeeper"
-	"turnkeeper/internal/cli"
+	"turnkeeper/internal/cli/shell"
+	"turnkeeper/internal/cli/worker"
 	"turnkeeper/storage"
 	"turnkeeper/tests/internal/faultpoint"
 	"turnkeeper/tools"
@@ -29,7 +30,7 @@ import (
 const ledgerVariable = "MARKER_LEDGER_URL"
 
 func main() {
-	program := cli.Worker(
+	program := worker.Program(
 		marker("mark_none", turnkeeper.EffectNone, context.WithoutCancel),
 		marker("mark_keyed", turnkeeper.EffectKeyed, context.WithoutCancel),
 		marker("mark_once", turnkeeper.EffectOnce, context.WithoutCancel),
@@ -47,7 +48,7 @@ func main() {
 			Name: "mark_tx", Description: "Makes a mark in the database.", Effect: turnkeeper.EffectOnce, Transactional: true,
 		}, markInTransaction),
 	)
-	os.Exit(cli.Main(program.WithFaults(faultpoint.Hook())))
+	os.Exit(shell.Main(program.WithFaults(faultpoint.Hook())))
 }
 
 // markInTransaction marks in the transaction that records its result, and tells

@@ -1,0 +1,83 @@
+package setup_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"turnkeeper/internal/app/setup"
+	"turnkeeper/internal/config"
+	"turnkeeper/tools"
+)
+
+// A model that searches stored results is checked as the others are, whether the
+// agent names it or the setting does.
+func TestTheExtractionModelIsChecked(t *testing.T) {
+	for name, c := range map[string]struct{ front, setting, fault string }{
+		"the demo's":          {"extraction_model: demo/script", "", ""},
+		"the agent's":         {"extraction_model: nowhere/x", "demo/script", `the model "nowhere/x" wants the provider "nowhere", which is not configured`},
+		"the setting's":       {"lane: agent", "nowhere/y", `the model "nowhere/y" wants the provider "nowhere", which is not configured`},
+		"the agent's instead": {"extraction_model: demo/script", "nowhere/y", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := os.WriteFile(filepath.Join(dir, "a.md"), []byte("---\n"+c.front+"\n---\nHi.\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			cfg := config.Default()
+			cfg.ExtractionModel = c.setting
+			report := setup.CheckAgents(dir, cfg, setup.Toolbox{Registry: &tools.Registry{}, Whole: true})
+			fault := ""
+			for _, err := range report.Faults {
+				fault += err.Error()
+			}
+			if (fault == "") != (c.fault == "") || !strings.Contains(fault, c.fault) {
+				t.Errorf("faults: %s", fault)
+			}
+		})
+	}
+}
+
+// A demo script is checked with the agents, whether or not one plays it; one that an agent names must be there.
+func TestDemoScriptsAreChecked(t *testing.T) {
+	for name, c := range map[string]struct {
+		model, setting, script string
+		faults                 []string
+	}{
+		"right":            {"demo/mine", "demo/script", "steps: [{text: Hello.}]", nil},
+		"not there":        {"demo/other", "demo/script", "steps: [{text: Hello.}]", []string{`a.md:2: the model "demo/other" wants the demo script`, "other.demo.yaml, which does not exist; there are: script, mine"}},
+		"the default's":    {"", "demo/other", "steps: [{text: Hello.}]", []string{`a.md: the model "demo/other" wants the demo script`}},
+		"a fault":          {"demo/mine", "demo/script", "steps: [{say: Hello.}]", []string{`mine.demo.yaml:1: unknown key "steps.1.say"`}},
+		"nobody's fault":   {"demo/script", "demo/script", "steps: [{say: Hello.}]", []string{`mine.demo.yaml:1: unknown key "steps.1.say"`}},
+		"out of the place": {"demo/../agents/mine", "demo/script", "steps: [{text: Hello.}]", []string{"is no demo script's"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			front := ""
+			if c.model != "" {
+				front = "model: " + c.model + "\n"
+			}
+			for file, text := range map[string]string{"a.md": "---\n" + front + "---\nHi.\n", "mine.demo.yaml": c.script} {
+				if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			cfg := config.Default()
+			cfg.DefaultModel = c.setting
+			report := setup.CheckAgents(dir, cfg, setup.Toolbox{Registry: &tools.Registry{}, Whole: true})
+			fault := ""
+			for _, err := range report.Faults {
+				fault += err.Error() + "\n"
+			}
+			if (fault == "") != (c.faults == nil) || strings.Count(fault, "\n") > 1 {
+				t.Errorf("faults: %s", fault)
+			}
+			for _, want := range c.faults {
+				if !strings.Contains(fault, want) {
+					t.Errorf("%q is not in the faults: %s", want, fault)
+				}
+			}
+		})
+	}
+}

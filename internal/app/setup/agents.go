@@ -1,0 +1,139 @@
+package setup
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"go.uber.org/zap"
+
+	"turnkeeper"
+	"turnkeeper/agentdef"
+	"turnkeeper/inference/demo"
+	"turnkeeper/internal/config"
+	"turnkeeper/storage/operate"
+	"turnkeeper/tools"
+)
+
+// Agents are the agents of the folder, with its demo scripts, as last loaded.
+type Agents struct {
+	Current atomic.Pointer[agentdef.Set]
+	scripts atomic.Pointer[demo.Scripts]
+}
+
+// Load reads and checks the folder. With any fault nothing changes, and the
+// error is one of ErrAgents.
+func (a *Agents) Load(cfg *config.Config, registry *tools.Registry, log *zap.Logger) error {
+	report := CheckAgents(cfg.AgentsDir, cfg, Toolbox{Registry: registry, Whole: true, Running: a.Current.Load() != nil})
+	if len(report.Faults) > 0 {
+		return &agentsError{errors.Join(report.Faults...)}
+	}
+	for _, warning := range report.Warnings {
+		log.Warn(warning)
+	}
+	a.scripts.Store(&report.scripts) // first, for who finds an agent that is new
+	a.Current.Store(agentdef.NewSet(report.Agents))
+	return nil
+}
+
+// Script finds a demo script of the folder.
+func (a *Agents) Script(name string) (*demo.Script, bool) {
+	scripts := a.scripts.Load()
+	if scripts == nil {
+		return nil, false
+	}
+	script, ok := (*scripts)[name]
+	return script, ok
+}
+
+// ErrAgents is what the agents' files are at fault for.
+var ErrAgents = errors.New("the agents' files have faults")
+
+type agentsError struct{ faults error }
+
+func (e *agentsError) Error() string   { return e.faults.Error() }
+func (e *agentsError) Unwrap() []error { return []error{ErrAgents, e.faults} }
+
+// Register makes the agents known to the database.
+func (a *Agents) Register(ctx context.Context, store *operate.Store, cfg *config.Config) error {
+	var all []turnkeeper.AgentRegistration
+	for d := range a.Current.Load().All() {
+		all = append(all, registrationOf(d, cfg))
+	}
+	return store.RegisterAgents(ctx, all)
+}
+
+// TellFileless says which agents are registered and have no file here. It is no fault:
+// another worker may have it.
+func (a *Agents) TellFileless(ctx context.Context, store *operate.Store, log *zap.Logger) {
+	registered, err := store.Agents(ctx)
+	if err != nil {
+		log.Warn("the registered agents could not be listed", zap.Error(err))
+		return
+	}
+	var without []string
+	for _, r := range registered {
+		if _, ok := a.Current.Load().Get(r.Name); !ok {
+			without = append(without, r.Name)
+		}
+	}
+	if len(without) > 0 {
+		log.Info("agents without a file here stay registered, and are answered as they last were", zap.Strings("agents", without))
+	}
+}
+
+func registrationOf(d *agentdef.Definition, cfg *config.Config) turnkeeper.AgentRegistration {
+	r := turnkeeper.AgentRegistration{
+		Name: d.Name, Description: d.Description, DefinitionHash: d.Hash, Definition: d.Source,
+		LanePerConversation: d.LanePerConversation, Models: usableModels(d.Chain(cfg.DefaultModel), cfg), GiveUpAfter: d.Bounds(cfg.Bounds).GiveUpAfter,
+	}
+	for _, s := range d.Schedules {
+		r.Schedules = append(r.Schedules, turnkeeper.Schedule{
+			Agent: d.Name, Name: s.Name, Cron: s.Cron, TimeZone: s.TimeZone, Conversation: s.Conversation, Message: s.Message,
+		})
+	}
+	return r
+}
+
+// usableModels are the models of a chain whose providers are configured here: the others are
+// never asked. All, where none is.
+func usableModels(chain []string, cfg *config.Config) []string {
+	configured := append([]string{demoProvider}, cfg.ProviderNames()...)
+	usable := slices.DeleteFunc(slices.Clone(chain), func(model string) bool {
+		provider, _, _ := strings.Cut(model, "/")
+		return !slices.Contains(configured, provider)
+	})
+	if len(usable) == 0 {
+		return chain
+	}
+	return usable
+}
+
+// Names lists the agents.
+func (a *Agents) Names() []string { return a.Current.Load().Names() }
+
+// root is the folder of an agent's files.
+func (a *Agents) root(agent string) string {
+	if d, ok := a.Current.Load().Get(agent); ok {
+		return d.Root
+	}
+	return ""
+}
+
+// Describe is what an agent of this process says it is for.
+func (a *Agents) Describe(name string) (string, bool) {
+	d, ok := a.Current.Load().Get(name)
+	if !ok {
+		return "", false
+	}
+	return d.Description, true
+}
+
+func (a *Agents) privateHosts(agent string) []string {
+	if d, ok := a.Current.Load().Get(agent); ok {
+		return d.AllowPrivateHosts
+	}
+	return nil
+}

@@ -1,0 +1,138 @@
+package setup
+
+import (
+	"context"
+	"slices"
+
+	"turnkeeper/inference"
+	"turnkeeper/internal/redact"
+	"turnkeeper/tools"
+)
+
+// Secrets are masked where text comes in, before a turn sees it, so that what
+// is shown, stored, hashed and sent on is one and the same.
+
+// A maskedProvider masks what a model says, deltas included.
+type maskedProvider struct {
+	inference.Provider
+	masker *redact.Masker
+}
+
+func (p maskedProvider) Generate(ctx context.Context, req inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
+	deltas := &maskedDeltas{masker: p.masker, to: onDelta}
+	var pass func(inference.Delta)
+	if onDelta != nil {
+		pass = deltas.take
+	}
+	response, err := p.Provider.Generate(ctx, req, pass)
+	deltas.flush()
+	response.Text = p.masker.String(response.Text)
+	response.Reasoning = p.masker.String(response.Reasoning)
+	response.Refusal = p.masker.String(response.Refusal)
+	response.FinishReason = p.masker.String(response.FinishReason)
+	response.Model, response.ID = p.masker.String(response.Model), p.masker.String(response.ID)
+	for i, call := range response.Calls {
+		call.ID, call.Name, call.Arguments = p.masker.String(call.ID), p.masker.String(call.Name), p.masker.String(call.Arguments)
+		response.Calls[i] = call
+	}
+	response.Raw = p.masker.Bytes(response.Raw)
+	return response, err
+}
+
+// maskedDeltas masks a stream of deltas. A run of deltas of one block goes
+// through one stream, which holds back what may be the beginning of a secret.
+type maskedDeltas struct {
+	masker *redact.Masker
+	to     func(inference.Delta)
+	stream *redact.Stream
+	block  inference.Delta // kind and index of the run
+}
+
+func (m *maskedDeltas) take(d inference.Delta) {
+	if m.stream == nil || d.Kind != m.block.Kind || d.Index != m.block.Index {
+		m.flush()
+		m.stream, m.block = m.masker.Stream(), inference.Delta{Kind: d.Kind, Index: d.Index}
+	}
+	d.Text, d.Name = m.stream.Write(d.Text), m.masker.String(d.Name)
+	if d.Text != "" || d.Name != "" {
+		m.to(d)
+	}
+}
+
+func (m *maskedDeltas) flush() {
+	if m.stream == nil {
+		return
+	}
+	if rest := m.stream.Flush(); rest != "" {
+		last := m.block
+		last.Text = rest
+		m.to(last)
+	}
+	m.stream = nil
+}
+
+// maskTools masks what tools give back.
+func maskTools(all []tools.Tool, masker *redact.Masker) []tools.Tool {
+	masked := make([]tools.Tool, len(all))
+	for i, tool := range all {
+		masked[i] = maskedTool{tool, masker}
+		if r, ok := tool.(tools.Reconciler); ok {
+			masked[i] = maskedReconciler{maskedTool{tool, masker}, r}
+		}
+	}
+	return masked
+}
+
+type maskedTool struct {
+	tools.Tool
+	masker *redact.Masker
+}
+
+func (t maskedTool) Run(ctx context.Context, call tools.Call) (tools.Result, error) {
+	if tell := call.Progress; tell != nil {
+		call.Progress = func(text string) { tell(t.masker.String(text)) }
+	}
+	if call.Sample != nil {
+		call.Sample = t.maskSample(call.Sample)
+	}
+	result, err := t.Tool.Run(ctx, call)
+	if err == nil && result.Body == nil { // bounded before it is gone through
+		result, err = tools.Collect(ctx, result)
+	}
+	return t.mask(result), t.masker.Error(err)
+}
+
+// maskSample keeps secrets out of what a tool asks a model, as out of its results.
+func (t maskedTool) maskSample(sample func(context.Context, tools.Sampling) (tools.Sampled, error)) func(context.Context, tools.Sampling) (tools.Sampled, error) {
+	return func(ctx context.Context, s tools.Sampling) (tools.Sampled, error) {
+		s.System, s.Messages = t.masker.String(s.System), slices.Clone(s.Messages)
+		for i := range s.Messages {
+			s.Messages[i].Text = t.masker.String(s.Messages[i].Text)
+		}
+		return sample(ctx, s)
+	}
+}
+
+func (t maskedTool) mask(r tools.Result) tools.Result {
+	r.Text = t.masker.String(r.Text)
+	for i := range r.Attached {
+		r.Attached[i].Name = t.masker.String(r.Attached[i].Name)
+	}
+	if r.Body != nil && tools.IsText(r.MediaType) {
+		r.Body = t.masker.Reader(r.Body)
+	}
+	return r
+}
+
+type maskedReconciler struct {
+	maskedTool
+	reconciler tools.Reconciler
+}
+
+func (t maskedReconciler) Reconcile(ctx context.Context, call tools.Call) (tools.Result, bool, error) {
+	result, happened, err := t.reconciler.Reconcile(ctx, call)
+	if err == nil {
+		result, err = tools.Collect(ctx, result)
+	}
+	return t.mask(result), happened, t.masker.Error(err)
+}

@@ -1,0 +1,98 @@
+package setup
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"slices"
+
+	"turnkeeper"
+	"turnkeeper/agentdef"
+	"turnkeeper/internal/config"
+	"turnkeeper/tools/mcp"
+)
+
+// mcpStore keeps what is known of MCP servers.
+type mcpStore interface {
+	mcp.Store
+	mcp.LoginStore
+}
+
+// mcpOAuth says how tokens are had, as the settings have it. nil: none are.
+func mcpOAuth(cfg *config.Config, o *config.MCPOAuth) *mcp.OAuth {
+	if o == nil {
+		return nil
+	}
+	return &mcp.OAuth{
+		Grant: mcp.Grant(o.Grant), ClientID: o.ClientID, ClientMetadataURL: o.ClientMetadataURL, ClientSecret: o.ClientSecret.Reveal(),
+		PrivateKey: o.PrivateKey, KeyID: o.KeyID, Issuer: o.Issuer, TokenEndpoint: o.TokenEndpoint, Scopes: o.Scopes, RedirectPort: o.RedirectPort,
+		Identity: mcp.Identity{
+			TokenEndpoint: o.Identity.TokenEndpoint, ClientID: o.Identity.ClientID, ClientSecret: o.Identity.ClientSecret.Reveal(),
+			Token: func() (string, error) {
+				token, err := o.Identity.Token()
+				if err == nil {
+					cfg.Learn(token.Reveal())
+				}
+				return token.Reveal(), err
+			},
+		},
+	}
+}
+
+// mcpAccess is what tokens take beside that. Whatever is had is masked from then on.
+func mcpAccess(cfg *config.Config, logins mcp.LoginStore) mcp.Access {
+	key, _ := base64.StdEncoding.DecodeString(cfg.MCPLoginKey.Reveal()) // the settings are checked
+	return mcp.Access{Logins: logins, Key: key, Learn: cfg.Learn}
+}
+
+// MCPWantsLogin says that people log in to the server of this name. Its error says
+// that there is no such server.
+func MCPWantsLogin(cfg *config.Config, server string) (bool, error) {
+	s, err := mcpServer(cfg, server)
+	return s.OAuth != nil && s.OAuth.Grant == mcp.GrantAuthorizationCode, err
+}
+
+// MCPLoginsUsed says that agents have tools of a server that people log in to.
+func MCPLoginsUsed(cfg *config.Config, agents []*agentdef.Definition) bool {
+	used := usedMCPServers(agents)
+	return slices.ContainsFunc(mcpServers(cfg), func(s mcp.Server) bool {
+		return used[s.Name] && s.OAuth != nil && s.OAuth.Grant == mcp.GrantAuthorizationCode
+	})
+}
+
+func mcpServer(cfg *config.Config, name string) (mcp.Server, error) {
+	all := mcpServers(cfg)
+	i := slices.IndexFunc(all, func(s mcp.Server) bool { return s.Name == name })
+	if i < 0 {
+		return mcp.Server{}, fmt.Errorf("the settings have no MCP server %q", name)
+	}
+	return all[i], nil
+}
+
+// LogInToMCP has a person log in to an MCP server, and keeps the login. It returns that
+// and how many tools the server has.
+func LogInToMCP(ctx context.Context, cfg *config.Config, store mcp.LoginStore, server string, person mcp.Person) (turnkeeper.MCPLogin, int, error) {
+	s, err := mcpServer(cfg, server)
+	if err != nil {
+		return turnkeeper.MCPLogin{}, 0, err
+	}
+	return mcp.Login(ctx, s, mcpAccess(cfg, store), person)
+}
+
+// LogOutOfMCP forgets the login to an MCP server: see mcp.Logout.
+func LogOutOfMCP(ctx context.Context, cfg *config.Config, store mcp.LoginStore, server string) (was bool, told, err error) {
+	s, err := mcpServer(cfg, server)
+	if err != nil { // what was in the settings once may still be kept
+		s = mcp.Server{Name: server}
+	}
+	return mcp.Logout(ctx, s, mcpAccess(cfg, store))
+}
+
+// MCPRedirectPort is the port that a login to the server comes back to; 0: any.
+func MCPRedirectPort(cfg *config.Config, server string) int {
+	s, _ := mcpServer(cfg, server)
+	if s.OAuth == nil {
+		return 0
+	}
+	return s.OAuth.RedirectPort
+}

@@ -1,0 +1,137 @@
+package setup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"turnkeeper/inference"
+	"turnkeeper/inference/openai"
+	"turnkeeper/internal/config"
+)
+
+// A ProviderCheck says whether a provider can be reached, and which models it lists.
+type ProviderCheck struct {
+	Name    string
+	BaseURL string
+	OK      bool
+	Unasked bool // its key is missing here
+	Detail  string
+	Advice  string // what to do; empty where OK
+
+	models []openai.Model
+	lists  bool
+}
+
+// Lacks says that the provider lists its models, and "provider/model" is not among them.
+func (c ProviderCheck) Lacks(name string) bool {
+	provider, model, _ := strings.Cut(name, "/")
+	return c.lists && provider == c.Name && !openai.Lists(c.models, model)
+}
+
+// Nearest are a few of the listed models whose names begin as the given one does, as
+// "provider/model".
+func (c ProviderCheck) Nearest(name string) (near []string) {
+	const few, letters = 3, 4
+	_, model, _ := strings.Cut(name, "/")
+	shared := func(m openai.Model) (n int) {
+		own := strings.TrimPrefix(m.Name, "models/")
+		for n < min(len(own), len(model)) && own[n] == model[n] {
+			n++
+		}
+		return n
+	}
+	all := slices.Clone(c.models)
+	slices.SortStableFunc(all, func(a, b openai.Model) int { return shared(b) - shared(a) })
+	for _, m := range all[:min(few, len(all))] {
+		if shared(m) >= letters {
+			near = append(near, c.Name+"/"+strings.TrimPrefix(m.Name, "models/"))
+		}
+	}
+	return near
+}
+
+// checkTime bounds what a provider is asked for a check, and windows are asked for at a start.
+const checkTime = 5 * time.Second
+
+var errNoAnswer = fmt.Errorf("no answer within %s", checkTime)
+
+// CheckProviders asks each configured provider for its models, all at once.
+func CheckProviders(ctx context.Context, cfg *config.Config) []ProviderCheck {
+	masker := cfg.Masker()
+	names := slices.Sorted(maps.Keys(cfg.Providers))
+	checks := make([]ProviderCheck, len(names)+1)
+	checks[0] = ProviderCheck{Name: demoProvider, OK: true, Detail: "built in: a script, not a language model"}
+	var asking sync.WaitGroup
+	for i, name := range names {
+		asking.Go(func() {
+			check := ProviderCheck{Name: name, BaseURL: cfg.Providers[name].BaseURL, Unasked: true}
+			if secret, lacks := cfg.Lacks("providers." + name + "."); lacks {
+				check.Detail, check.Advice = "not asked: "+secret.Problem, "set it here too: a worker has its own"
+			} else {
+				check = reach(ctx, cfg.Providers[name])
+			}
+			check.BaseURL, check.Detail = masker.String(check.BaseURL), masker.String(check.Detail)
+			checks[i+1] = check
+		})
+	}
+	asking.Wait()
+	return checks
+}
+
+func reach(ctx context.Context, p config.Provider) ProviderCheck {
+	check := ProviderCheck{Name: p.Name, BaseURL: p.BaseURL}
+	ctx, cancel := context.WithTimeoutCause(ctx, checkTime, errNoAnswer)
+	defer cancel()
+	client, err := newClient(p, checkTime, zap.NewNop())
+	if err != nil {
+		check.Detail, check.Advice = err.Error(), "correct providers."+p.Name+" in the config file"
+		return check
+	}
+	defer client.Close()
+	check.models, check.lists, err = client.Models(ctx)
+	if err != nil {
+		check.Detail, check.Advice = reachFailure(err, p)
+		return check
+	}
+	check.OK, check.Detail = true, "answers"
+	if check.lists {
+		check.Detail = fmt.Sprintf("answers; models listed: %d", len(check.models))
+	}
+	return check
+}
+
+// reachFailure says in plain words why a provider cannot be used, and what to do.
+func reachFailure(err error, p config.Provider) (detail, advice string) {
+	setting := "providers." + p.Name + "."
+	failure, ok := errors.AsType[*inference.Error](err)
+	if !ok {
+		failure = &inference.Error{Class: inference.ClassTransport, Detail: err.Error()}
+	}
+	said := failure.Detail
+	if failure.Status > 0 {
+		said = fmt.Sprintf("HTTP %d, %s", failure.Status, failure.Detail)
+	}
+	switch failure.Class {
+	case inference.ClassAuth:
+		if !p.APIKey.IsSet() {
+			return "wants a key, and none is set: " + said, "set " + setting + "api_key_env, and the variable that it names"
+		}
+		return "refuses the key: " + said, "replace the key of " + setting + "api_key_env or api_key_file: it is wrong, expired, or lacks the right; or correct base_url, if the key is for another service"
+	case inference.ClassTransport:
+		return "cannot be reached: " + said, "start the server, or correct " + setting + "base_url; then look at the network and at proxies"
+	case inference.ClassQuota:
+		return "has no credit left for this key: " + said, "add credit to the account, or use another key"
+	case inference.ClassRateLimited, inference.ClassOverloaded:
+		return "is there, and too busy to answer: " + said, "try again in a while"
+	default:
+		return "refuses to list its models: " + said, "correct " + setting + "base_url, query and headers"
+	}
+}

@@ -1,0 +1,150 @@
+package setup
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"turnkeeper/agentturn"
+	"turnkeeper/inference"
+	"turnkeeper/inference/demo"
+	"turnkeeper/inference/openai"
+	"turnkeeper/internal/config"
+	"turnkeeper/internal/redact"
+)
+
+// Models finds providers by model name.
+type Models struct {
+	Providers map[string]inference.Provider
+	Windows   *windows
+}
+
+// NewModels makes the providers of the settings, and the demo's with its scripts.
+func NewModels(cfg *config.Config, script func(string) (*demo.Script, bool), masker *redact.Masker, log *zap.Logger) (*Models, error) {
+	m := &Models{Providers: map[string]inference.Provider{demoProvider: demo.Provider{Script: script}}}
+	clients := map[string]*openai.Client{}
+	for name, p := range cfg.Providers {
+		client, err := newClient(p, cfg.Bounds.ModelIdle, log)
+		if err != nil {
+			return nil, err
+		}
+		clients[name] = client
+		limit := time.Duration(0)
+		if !client.Streams() { // what streams is never cut off while it does
+			limit = cmp.Or(p.Timeout, cfg.Bounds.ModelTimeout)
+		}
+		m.Providers[name] = maskedProvider{limited(client, name, limit), masker}
+	}
+	m.Windows = newWindows(cfg, clients)
+	return m, nil
+}
+
+const demoProvider = demo.Name
+
+// Find finds the provider of "provider/model".
+func (m *Models) Find(name string) (inference.Provider, agentturn.ModelInfo, error) {
+	provider, model, ok := strings.Cut(name, "/")
+	if !ok || model == "" {
+		return nil, agentturn.ModelInfo{}, fmt.Errorf("the model %q must be written as provider/model", name)
+	}
+	client, ok := m.Providers[provider]
+	if !ok {
+		return nil, agentturn.ModelInfo{}, notConfigured(name, provider, slices.Sorted(maps.Keys(m.Providers)))
+	}
+	info := agentturn.ModelInfo{Provider: provider, Model: model}
+	if provider != demoProvider {
+		known := m.Windows.of(name)
+		m.Windows.want(known)
+		// What is assumed of a server that says nothing gives way to what an agent's file says.
+		if known.Source != WindowAssumed || known.Tokens != assumedWindow {
+			info.ContextWindow = known.Tokens
+		}
+	} else {
+		info.ContextWindow = m.Windows.cfg.Models[name].ContextWindow
+	}
+	return client, info, nil
+}
+
+// checkModel says why no provider has the model, or nil. dir is the folder of
+// the scripts.
+func checkModel(model string, cfg *config.Config, scripts demo.Scripts, dir string) error {
+	provider, own, _ := strings.Cut(model, "/")
+	configured := append([]string{demoProvider}, cfg.ProviderNames()...)
+	switch {
+	case provider == demoProvider:
+		return scripts.Check(own, dir)
+	case slices.Contains(configured, provider):
+		return nil
+	}
+	return notConfigured(model, provider, configured)
+}
+
+func notConfigured(model, provider string, configured []string) error {
+	return fmt.Errorf("the model %q wants the provider %q, which is not configured; configured are: %s (%s)",
+		model, provider, strings.Join(configured, ", "), providerHint(provider))
+}
+
+// providerHint says what makes a provider. Variables count where the command
+// runs: those of a worker's terminal are not seen in another.
+func providerHint(provider string) string {
+	switch provider {
+	case "openai":
+		return "set OPENAI_API_KEY, also in this terminal, and start the worker again"
+	case "openrouter":
+		return "set OPENROUTER_API_KEY, also in this terminal, and start the worker again"
+	default:
+		return "add it under providers: in the config file, and start the worker again"
+	}
+}
+
+func newClient(p config.Provider, idle time.Duration, log *zap.Logger) (*openai.Client, error) {
+	profile, _ := openai.ProfileNamed(p.Profile.Name)
+	return openai.New(openai.Config{
+		Name: p.Name, BaseURL: p.BaseURL, APIKey: openai.Secret(p.APIKey.Reveal()), Headers: revealed(p.Headers), Query: revealed(p.Query),
+		Profile: adjusted(profile, p.Profile), IdleTimeout: idle, Logger: log,
+	})
+}
+
+func revealed(values map[string]config.Secret) map[string]openai.Secret {
+	texts := map[string]openai.Secret{}
+	for name, value := range values {
+		texts[name] = openai.Secret(value.Reveal())
+	}
+	return texts
+}
+
+// adjusted is a named profile with what the config says otherwise.
+func adjusted(profile openai.Profile, c config.Profile) openai.Profile {
+	for _, flag := range []struct {
+		not *bool
+		set *bool
+	}{
+		{&profile.NoStream, c.Stream}, {&profile.NoStreamUsage, c.StreamUsage},
+		{&profile.NoToolChoice, c.ToolChoice}, {&profile.NoUser, c.User},
+	} {
+		if flag.set != nil {
+			*flag.not = !*flag.set
+		}
+	}
+	if c.MaxTokensField != "" {
+		profile.TokenField = c.MaxTokensField
+	}
+	if c.EmptyContent != "" {
+		profile.EmptyContent = openai.EmptyContent(c.EmptyContent)
+	}
+	if c.ToolCallIDs != "" {
+		profile.IDs = openai.IDFormat(c.ToolCallIDs)
+	}
+	if c.Reasoning != "" {
+		profile.Reasoning = openai.ReasoningReplay(c.Reasoning)
+	}
+	if c.Extra != nil {
+		profile.Extra = c.Extra
+	}
+	return profile
+}

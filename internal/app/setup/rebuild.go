@@ -1,0 +1,61 @@
+package setup
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+
+	"turnkeeper"
+	"turnkeeper/agentdef"
+	"turnkeeper/agentturn/prompt"
+	"turnkeeper/inference/openai"
+	"turnkeeper/storage/journal"
+	"turnkeeper/storage/operate"
+)
+
+// A SentRequest is a request that was sent to a model, made again from the
+// database.
+type SentRequest struct {
+	Turn   turnkeeper.TurnID
+	Round  int
+	Recipe turnkeeper.Recipe
+	Body   []byte // what the endpoint got; of a provider without one, the request as JSON
+	SHA256 string // of Body
+	Exact  bool   // it is what was sent, byte for byte
+}
+
+// RebuildRequest makes the request of a round again. Errors say in plain words
+// why that cannot be.
+func RebuildRequest(ctx context.Context, store *operate.Store, turn turnkeeper.TurnID, round int) (SentRequest, error) {
+	record, err := journal.New(store.DB).RecordForRequest(ctx, turn, round)
+	if err != nil {
+		return SentRequest{}, err
+	}
+	definition, err := agentdef.ParseRecorded(record.Turn.Agent, record.Definition)
+	if err != nil {
+		return SentRequest{}, fmt.Errorf("the agent's definition cannot be read: %w", err)
+	}
+	var parts map[string]string
+	if round >= 1 && round <= len(record.Rounds) && record.Rounds[round-1].Recipe != nil {
+		parts, err = journal.New(store.DB).RequestParts(ctx, prompt.PartsOf(*record.Rounds[round-1].Recipe)...)
+		if err != nil {
+			return SentRequest{}, err
+		}
+	}
+	rebuilt, err := prompt.Rebuild(record, definition, round, parts)
+	if err != nil {
+		return SentRequest{}, err
+	}
+	body := prompt.Canonical(rebuilt.Request)
+	if rebuilt.Form != "" {
+		if body, err = openai.Render(rebuilt.Form, rebuilt.Request); err != nil {
+			return SentRequest{}, err
+		}
+	}
+	sum := sha256.Sum256(body)
+	hash := hex.EncodeToString(sum[:])
+	return SentRequest{
+		Turn: turn, Round: round, Recipe: rebuilt.Recipe, Body: body, SHA256: hash, Exact: hash == rebuilt.Recipe.SHA256,
+	}, nil
+}

@@ -1,0 +1,210 @@
+package enqueue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/internal/cli/follow"
+	"turnkeeper/internal/cli/shell"
+	"turnkeeper/internal/cli/term"
+	"turnkeeper/internal/database"
+	"turnkeeper/internal/views"
+	"turnkeeper/storage"
+)
+
+// A waiting is an accepted message whose sender waits for the reply.
+type waiting struct {
+	*enqueuing
+
+	db       *database.Database
+	accepted acceptedView
+	watcher  *follow.Watcher
+	told     int  // the failed attempt that was told last
+	down     bool // it was told that the message waits for a model
+}
+
+// How often to look for the reply when no doorbell rings.
+const (
+	firstLook   = 200 * time.Millisecond
+	slowestLook = 2 * time.Second
+)
+
+var errWaitedLong = errors.New("the time to wait is over")
+
+func (w *waiting) run(ctx context.Context) error {
+	ctx, cancel := w.limit(ctx)
+	defer cancel()
+	bell, stop := follow.HangBell(ctx, w.db)
+	defer stop()
+	w.watcher = &follow.Watcher{
+		Source: follow.EventSource{Store: w.db.Store, Bell: bell}, Progress: follow.NewProgress(w.Err, w.verbose && !w.json, w.json),
+	}
+	message, reply, err := w.closed(ctx, bell)
+	w.watcher.Settle(err == nil)
+	if err != nil {
+		return w.broken(ctx, message, err)
+	}
+	return w.finish(message, reply)
+}
+
+func (w *waiting) limit(ctx context.Context) (context.Context, context.CancelFunc) {
+	if w.waitTimeout == 0 {
+		return context.WithCancel(ctx)
+	}
+	timeout := w.waitTimeout
+	if due := w.accepted.DueAt; due != nil {
+		timeout += max(0, time.Until(*due))
+	}
+	return context.WithTimeoutCause(ctx, timeout, errWaitedLong)
+}
+
+// closed waits until the message is closed, and lets the watcher show what
+// happens meanwhile. With an error comes the message as it was last seen.
+func (w *waiting) closed(ctx context.Context, bell *storage.Notifier) (turnkeeper.Message, *turnkeeper.Reply, error) {
+	rings, unsubscribe := bell.Subscribe(storage.TopicTurns)
+	defer unsubscribe()
+	answered := time.Now()
+	last := turnkeeper.Message{State: turnkeeper.MessageWaiting} // as it was accepted
+	for wait := firstLook; ; wait = min(wait*3/2, slowestLook) {
+		message, reply, err := w.look(ctx)
+		if err == nil {
+			last, answered = message, time.Now()
+			w.watcher.Turn(ctx, message.TurnID)
+			w.tellFailure(message)
+			w.tellDown(ctx, message)
+		}
+		switch {
+		case err == nil && !message.ClosedAt.IsZero():
+			return message, reply, nil
+		case err == nil:
+		case errors.Is(err, turnkeeper.ErrNotFound) || time.Since(answered) > follow.Patience:
+			return last, nil, err
+		}
+		if follow.WaitFor(ctx, rings, wait); ctx.Err() != nil {
+			return last, nil, context.Cause(ctx)
+		}
+	}
+}
+
+// tellFailure says why an attempt failed that will be repeated: until then
+// there is nothing to see, and that can be minutes.
+func (w *waiting) tellFailure(m turnkeeper.Message) {
+	if w.json || m.State != turnkeeper.MessageWaiting || m.LastError == "" || m.Attempts == w.told {
+		return
+	}
+	w.told = m.Attempts
+	w.watcher.Settle(true)
+	w.Err.Line("%s", w.Err.Paint(term.Warned, fmt.Sprintf("attempt %d failed: %s; it is tried again after a pause", m.Attempts, term.OneLine(w.Masker.String(m.LastError), 500))))
+}
+
+// tellDown says, once, that the message waits for a model that is down.
+func (w *waiting) tellDown(ctx context.Context, m turnkeeper.Message) {
+	if len(m.WaitsFor) == 0 {
+		w.down = false
+		return
+	}
+	if w.json || w.down {
+		return
+	}
+	w.down = true
+	since, what := "", "model "+m.WaitsFor[0]+", which is"
+	if len(m.WaitsFor) > 1 {
+		what = "models " + strings.Join(m.WaitsFor, ", ") + ", which are"
+	}
+	if models, err := w.db.Store.DownModels(ctx); err == nil {
+		for _, h := range models {
+			if h.Model == m.WaitsFor[0] {
+				since = fmt.Sprintf(" since %s (%s)", h.DownSince.Local().Format(time.TimeOnly), h.ErrorClass)
+			}
+		}
+	}
+	w.watcher.Settle(true)
+	w.Err.Line("%s", w.Err.Paint(term.Warned, "the message waits for the "+what+" down"+since+`; it goes on with the first answer, see "turnctl models"`))
+}
+
+// look reads the message and, once it is closed, its reply.
+func (w *waiting) look(ctx context.Context) (m turnkeeper.Message, reply *turnkeeper.Reply, err error) {
+	if m, err = w.db.Store.Message(ctx, w.accepted.MessageID); err != nil || m.ClosedAt.IsZero() {
+		return m, nil, err
+	}
+	found, err := w.db.Store.ReplyTo(ctx, w.accepted.MessageID)
+	switch {
+	case errors.Is(err, turnkeeper.ErrNotFound):
+		return m, nil, nil
+	case err != nil:
+		return m, nil, err
+	}
+	return m, &found, nil
+}
+
+// broken says what becomes of the message when nobody waits for it any more.
+func (w *waiting) broken(ctx context.Context, m turnkeeper.Message, err error) error {
+	id := w.accepted.MessageID
+	stays := fmt.Sprintf(`message %d stays accepted; "turnctl explain --message %d" says what it waits for`, id, id)
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	switch {
+	case errors.Is(err, errWaitedLong):
+		if w.json {
+			view := w.accepted
+			view.awaitedView = &awaitedView{State: m.State, TurnID: views.OrNull(m.TurnID)}
+			_ = shell.WriteJSON(w.Stdout, view)
+		}
+		return shell.Exit(shell.ExitNoReply, fmt.Errorf("no reply within %s: %s", w.waitTimeout, stays))
+	case errors.Is(err, shell.ErrInterrupted), errors.Is(err, context.Canceled):
+		return shell.Exit(shell.ExitSignal, errors.New("no longer waiting: "+stays))
+	default:
+		return fmt.Errorf("the wait was cut off, %s: %w", stays, err)
+	}
+}
+
+// finish prints the reply and says how the message ended.
+func (w *waiting) finish(m turnkeeper.Message, reply *turnkeeper.Reply) error {
+	if err := w.printReply(m, reply); err != nil {
+		return err
+	}
+	turn := fmt.Sprintf(`turn %d; see "turnctl show %d"`, m.TurnID, m.TurnID)
+	switch {
+	case m.State == turnkeeper.MessageFailed:
+		return shell.Exit(shell.ExitNotDone, fmt.Errorf("the message failed in its %s: %s", turn, term.OrDash(m.LastError)))
+	case m.State == turnkeeper.MessageCancelled:
+		return shell.Exit(shell.ExitNotDone, fmt.Errorf("the message was cancelled in its %s", turn))
+	case reply != nil && reply.Outcome == turnkeeper.TurnDegraded:
+		text := "the reply is degraded: it is not all that was asked for"
+		if reply.Body == "" {
+			text = "the outcome is degraded, and the agent gives no text for that"
+		}
+		return shell.Exit(shell.ExitDegraded, fmt.Errorf("%s (%s, %s)", text, reply.StopReason, turn))
+	case w.json:
+		return nil
+	case w.Err.Terminal || w.verbose:
+		w.Err.Line("%s", w.Err.Paint(term.Dim, turn))
+	}
+	return nil
+}
+
+func (w *waiting) printReply(m turnkeeper.Message, reply *turnkeeper.Reply) error {
+	if w.json {
+		view := w.accepted
+		view.awaitedView = &awaitedView{State: m.State, TurnID: views.OrNull(m.TurnID)}
+		if reply != nil {
+			view.Outcome, view.ReplyID, view.Reply = &reply.Outcome, &reply.ID, &reply.Body
+			view.ReplyEnd = new(views.EndOfReply(*reply))
+		}
+		return shell.WriteJSON(w.Stdout, view)
+	}
+	if reply == nil || reply.Body == "" {
+		return nil
+	}
+	body := reply.Body
+	if w.Out.Terminal { // a program gets what was written, to the byte
+		body = term.Plain(body)
+	}
+	_, err := fmt.Fprintln(w.Stdout, body)
+	return err
+}

@@ -1,0 +1,235 @@
+package enqueue
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"turnkeeper"
+	"turnkeeper/agentdef"
+	"turnkeeper/internal/cli/shell"
+	"turnkeeper/internal/cli/term"
+	"turnkeeper/internal/config"
+	"turnkeeper/internal/database"
+	"turnkeeper/internal/views"
+	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
+)
+
+// Program is the program that puts messages into inboxes.
+func Program() shell.Program {
+	return shell.Program{Command: func(s *shell.Session) *cobra.Command {
+		e := &enqueuing{Session: s}
+		script := ""
+		cmd := &cobra.Command{
+			Use:   "enqueue --agent NAME [flags] [BODY... | -]",
+			Short: "Put a message into an agent's inbox",
+			Long: `enqueue puts a message into an agent's inbox. The body is what the arguments
+say, with spaces between them, or what standard input holds when there is no
+argument or only "-". Once "message N accepted" is printed, the message is
+safe: it will be answered when a worker runs.
+
+--at and --delay set the time before which the message is not run. It keeps no
+other message waiting, and takes its place in its conversation when it is due.
+A time without an offset, such as "YYYY-MM-DD hh:mm", is one of the local zone.
+
+With --wait it waits for the reply and prints it on standard output; everything
+else goes to standard error. With --json it prints one JSON object instead.
+
+` + enqueueExitHelp,
+			Example: `  enqueue --agent demo --wait "What time is it?"
+  enqueue --agent clerk --key order-17 < order.txt
+  enqueue --agent clerk --delay 2h "Has the parcel arrived?"
+  enqueue --agent clerk --conversation anna --json -- "-5 degrees, and now?"`,
+			Args: cobra.ArbitraryArgs,
+			RunE: func(cmd *cobra.Command, args []string) error {
+				if script != "" {
+					return shell.WriteCompletion(cmd, s.Stdout, script)
+				}
+				return e.run(cmd, args)
+			},
+			CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true}, // the word may begin a message
+		}
+		f := cmd.Flags()
+		f.StringVar(&e.message.Agent, "agent", "", "who is to handle the message (required)")
+		f.StringVar(&e.message.Conversation, "conversation", turnkeeper.DefaultConversation, "the conversation it continues")
+		f.StringVar(&e.message.Key, "key", "", "idempotency key: a repeat with the same key is the same message")
+		f.IntVar(&e.message.Priority, "priority", 0, "higher goes first among messages due in the same second, -1000 to 1000")
+		f.StringVar(&e.due.at, "at", "", "run it at this time or later: YYYY-MM-DDThh:mm (local), or RFC 3339")
+		shell.DurationFlag(f, &e.due.delay, "delay", 0, "run it after this time or later, such as 90s or 2h")
+		f.StringVar(&e.message.TraceParent, "trace-parent", "", "W3C trace context to keep with the message")
+		f.BoolVar(&e.wait, "wait", false, "wait for the reply and print it")
+		shell.DurationFlag(f, &e.waitTimeout, "wait-timeout", 10*time.Minute, "how long to wait for the reply, from when the message is due; 0: for ever")
+		f.BoolVar(&e.json, "json", false, "print one JSON object")
+		f.BoolVarP(&e.verbose, "verbose", "v", false, "with --wait: a line for each thing that happens, terminal or not")
+		f.StringVar(&script, "completion", "", "print the script by which a shell completes this command: bash, zsh, fish or powershell")
+		_ = cmd.RegisterFlagCompletionFunc("completion", cobra.FixedCompletions([]string{"bash", "zsh", "fish", "powershell"}, cobra.ShellCompDirectiveNoFileComp))
+		s.AddSettings(cmd, shell.ReaderSettings...)
+		s.CompleteAll(cmd, nil, nil)
+		return cmd
+	}}
+}
+
+// An enqueuing is one message on its way.
+type enqueuing struct {
+	*shell.Session
+
+	message     turnkeeper.Submission
+	due         due
+	wait        bool
+	waitTimeout time.Duration
+	json        bool
+	verbose     bool
+}
+
+// acceptedView is what programs read of a message that was accepted.
+type acceptedView struct {
+	MessageID    turnkeeper.MessageID `json:"message_id"`
+	Agent        string               `json:"agent"`
+	Conversation string               `json:"conversation"`
+	DueAt        *time.Time           `json:"due_at,omitempty"` // with --at and --delay
+	*awaitedView
+}
+
+// awaitedView is added when the reply was waited for.
+type awaitedView struct {
+	State   turnkeeper.MessageState `json:"state"`
+	Outcome *turnkeeper.TurnState   `json:"outcome"` // null: no reply
+	TurnID  *turnkeeper.TurnID      `json:"turn_id"`
+	ReplyID *turnkeeper.ReplyID     `json:"reply_id"`
+	Reply   *string                 `json:"reply"`
+	*views.ReplyEnd
+}
+
+func (e *enqueuing) run(cmd *cobra.Command, args []string) error {
+	if e.message.Agent == "" {
+		return shell.Misused("say which agent: --agent NAME")
+	}
+	// An empty one is a variable that was not set, rather than no key.
+	for _, name := range []string{"key", "conversation"} {
+		if flag := cmd.Flags().Lookup(name); flag.Changed && flag.Value.String() == "" {
+			return shell.Misused("--%s is empty: give it a value, or leave it out", name)
+		}
+	}
+	if e.waitTimeout < 0 {
+		return shell.Misused("--wait-timeout is %s: it must not be negative", e.waitTimeout)
+	}
+	if !e.wait && cmd.Flags().Changed("wait-timeout") {
+		return shell.Misused("--wait-timeout says how long --wait waits: add --wait, or leave it out")
+	}
+	if _, ok := turnkeeper.ParseTraceParent(e.message.TraceParent); !ok && e.message.TraceParent != "" {
+		return shell.Misused("--trace-parent is %q: it must be a W3C traceparent, such as "+
+			"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01, or empty", e.message.TraceParent)
+	}
+	var err error
+	if e.due, err = e.due.check(cmd.Flags().Changed("at"), cmd.Flags().Changed("delay"), e.Zone); err != nil {
+		return err
+	}
+	if e.message.Body, err = e.readBody(args); err != nil {
+		return err
+	}
+	// What is wrong with the message itself needs no database to be said; the
+	// limit in force is the database's.
+	if err := e.message.Check(shell.LargestMessage); err != nil {
+		return err
+	}
+	return e.WithDatabase(cmd.Context(), func(cfg *config.Config, db *database.Database) error { return e.send(cmd.Context(), cfg, db) })
+}
+
+func (e *enqueuing) send(ctx context.Context, cfg *config.Config, db *database.Database) error {
+	if err := e.setDue(ctx, db.Store); err != nil {
+		return err
+	}
+	id, err := db.Store.Enqueue(ctx, e.message)
+	if storage.Unanswered(err) {
+		return e.unanswered(err)
+	}
+	if err != nil {
+		return err
+	}
+	accepted := acceptedView{MessageID: id, Agent: e.message.Agent, Conversation: e.message.Conversation}
+	if accepted.Conversation == "" {
+		accepted.Conversation = turnkeeper.DefaultConversation
+	}
+	said := ""
+	if e.due.given || e.message.Key != "" { // of a repeat, the first says when it is due and how it stands
+		m, err := db.Store.Message(ctx, id)
+		switch {
+		case err != nil:
+		case !m.ClosedAt.IsZero():
+			said = " before, and is closed: " + string(m.State)
+		case e.due.given || m.DueAt.After(m.AcceptedAt):
+			accepted.DueAt, said = &m.DueAt, ", due "+e.Clock().Exactly(m.DueAt)
+		}
+	}
+	to := e.Err // the reply alone is for standard output
+	if !e.wait {
+		to = e.Out
+	}
+	if e.json && !e.wait {
+		return shell.WriteJSON(e.Stdout, accepted)
+	}
+	if !e.json {
+		to.Line("message %d accepted%s", id, said)
+	}
+	e.adviseWorker(ctx, cfg, db.Store)
+	if !e.wait {
+		return nil
+	}
+	w := &waiting{enqueuing: e, db: db, accepted: accepted}
+	return w.run(ctx)
+}
+
+// changeOfFile says how the agent's file differs from what workers have registered; empty: it does not, or is not here.
+func (e *enqueuing) changeOfFile(ctx context.Context, cfg *config.Config, store *operate.Store) string {
+	file := agentdef.Read(filepath.Join(cfg.AgentsDir, e.message.Agent+".md")).Definition
+	if file == nil {
+		return ""
+	}
+	agents, err := store.Agents(ctx)
+	if err != nil {
+		return ""
+	}
+	change, err := shell.ChangeOf(ctx, store, file, agents)
+	if err != nil {
+		return ""
+	}
+	return change
+}
+
+// unanswered says what to do when nobody knows whether the message was accepted.
+func (e *enqueuing) unanswered(err error) error {
+	advice := `look with "turnctl inbox" before you send it again; with --key, sending again is always safe`
+	if e.message.Key != "" {
+		advice = "send it again with the same --key: that is always safe"
+	}
+	return fmt.Errorf("the message may or may not have been accepted: %w; %s", err, advice)
+}
+
+// adviseWorker says when nobody is there who would handle the message, or
+// nobody may.
+func (e *enqueuing) adviseWorker(ctx context.Context, cfg *config.Config, store *operate.Store) {
+	workers, err := store.Workers(ctx)
+	if err != nil || e.json {
+		return
+	}
+	if !slices.ContainsFunc(workers, func(w turnkeeper.Heartbeat) bool { return w.State() == turnkeeper.WorkerAlive }) {
+		e.Err.Line("%s", e.Err.Paint(term.Warned, "no worker is running: the message waits until one is started"))
+	}
+	if change := e.changeOfFile(ctx, cfg, store); change != "" {
+		e.Err.Line("%s", e.Err.Paint(term.Warned, fmt.Sprintf("agent %s: %s; %s", e.message.Agent, change, shell.AdviceOfChange(change))))
+	}
+	if set, err := store.SchedulerSettings(ctx); err == nil && !set.PausedAt.IsZero() {
+		e.Err.Line("%s", e.Err.Paint(term.Warned, `the scheduler is paused (`+term.OneLine(set.PausedReason, 200)+`): the message waits until "turnctl scheduler resume"`))
+	}
+}
+
+const enqueueExitHelp = shell.ExitHelp + `
+  4  --wait: no reply in time; the message stays accepted
+  5  --wait: the message failed or was cancelled; its reply, if any, is printed
+  7  --wait: the reply is degraded, not all that was asked for; its text, if any, is printed
+  130  stopped by a signal before it was done`

@@ -1,0 +1,182 @@
+package follow
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"turnkeeper"
+	turnevents "turnkeeper/agentturn/transcript"
+	"turnkeeper/internal/cli/term"
+)
+
+// A Progress shows on standard error what a turn does: on a terminal a line
+// for each tool call and below it one line that changes; elsewhere nothing, or
+// a line for each thing that happens.
+type Progress struct {
+	*term.Screen
+	live    bool // one line may change in place
+	verbose bool
+	status  bool // the changing line is on the screen
+	round   int
+	kind    string // of the block that streams
+	text    string // of the block, as it streams
+}
+
+// NewProgress shows on a screen; verbose: a line for each thing that happens, never: nothing.
+func NewProgress(s *term.Screen, verbose, never bool) *Progress {
+	return &Progress{Screen: s, live: s.Terminal && !never, verbose: verbose && !never}
+}
+
+// shows says that there is any point in following the turn.
+func (p *Progress) shows() bool { return p.live || p.verbose }
+
+func (p *Progress) begin(turn turnkeeper.TurnID) {
+	if turn != 0 {
+		p.say(p.Paint(term.Dim, fmt.Sprintf("turn %d", turn)))
+	}
+}
+
+// say prints a line that stays.
+func (p *Progress) say(line string) {
+	p.wipe()
+	p.Line("%s", line)
+}
+
+// flux puts text into the line that changes.
+func (p *Progress) flux(text string) {
+	if !p.live {
+		return
+	}
+	p.wipe()
+	fmt.Fprint(p.W, p.Paint(term.Dim, term.Cut(text, p.Columns-1)))
+	p.status = true
+}
+
+func (p *Progress) wipe() {
+	if p.status {
+		fmt.Fprint(p.W, "\r\x1b[K")
+		p.status = false
+	}
+}
+
+// end leaves the screen in order.
+func (p *Progress) end() { p.wipe() }
+
+// show takes the events of a turn in order.
+func (p *Progress) show(e turnkeeper.Event) {
+	switch e.Type {
+	case turnkeeper.EventTurnWaiting:
+		p.waits(e)
+	case turnkeeper.EventTurnResumed:
+		p.say(p.Paint(term.Warned, "  the turn goes on with another grant"))
+	case turnkeeper.EventRoundStart:
+		p.round = e.Round
+		p.roundStarts(e)
+	case turnkeeper.EventBlockStart:
+		p.kind, p.text = DataOf[turnevents.BlockStartData](e).Kind, ""
+	case turnkeeper.EventBlockDelta:
+		p.streams(e)
+	case turnkeeper.EventToolStarted:
+		p.flux("  " + term.OneLine(DataOf[turnevents.ToolData](e).Name, 64) + " runs …")
+	case turnkeeper.EventToolResult:
+		p.toolEnds(e)
+	case turnkeeper.EventRoundStop:
+		p.roundEnds(e)
+	case turnkeeper.EventRoundRollback:
+		p.say(p.Paint(term.Warned, "  round "+fmt.Sprint(e.Round)+" is taken back: ") + term.OneLine(DataOf[turnevents.RollbackData](e).Reason, p.Columns))
+	case turnkeeper.EventTurnComplete, turnkeeper.EventTurnError:
+		p.turnEnds(e)
+	}
+}
+
+func (p *Progress) waits(e turnkeeper.Event) {
+	const text = "  the turn waits for "
+	room := 0
+	if p.Columns > 0 {
+		room = max(p.Columns-len(text)-1, 10)
+	}
+	p.say(text + term.OneLine(strings.Join(DataOf[turnevents.TurnWaitingData](e).Calls, ", "), room))
+}
+
+func (p *Progress) roundStarts(e turnkeeper.Event) {
+	data := DataOf[turnevents.RoundStartData](e)
+	text := fmt.Sprintf("  round %d of %d", e.Round, data.Of)
+	if data.Final {
+		text += ", the last"
+	}
+	if p.live {
+		p.flux(text + ": asking the model …")
+		return
+	}
+	p.say(text)
+}
+
+// streams shows the end of what the model has said so far. Arguments of calls
+// are shown with the calls.
+func (p *Progress) streams(e turnkeeper.Event) {
+	head := fmt.Sprintf("  round %d: ", p.round)
+	switch {
+	case !p.live:
+		return
+	case p.kind == "thinking":
+		p.flux(head + "the model thinks …")
+		return
+	case p.kind != "text":
+		return
+	}
+	p.text += DataOf[turnevents.BlockDeltaData](e).Text
+	p.text = p.text[max(0, len(p.text)-4*p.Columns):]
+	tail := strings.ToValidUTF8(term.OneLine(p.text, 0), "")
+	p.flux(head + term.CutLeft(tail, p.Columns-term.Width(head)-1))
+}
+
+func (p *Progress) toolEnds(e turnkeeper.Event) {
+	data := DataOf[turnevents.ToolData](e)
+	line := "  " + p.Paint(term.ToneOf(data.State), term.SignOf(data.State)) + " " + term.OneLine(data.Name, 64)
+	facts := ""
+	if data.State != turnkeeper.CallSucceeded {
+		facts = " " + string(data.State)
+	}
+	if data.Millis > 0 {
+		facts += " " + term.Exact(time.Duration(data.Millis)*time.Millisecond)
+	}
+	room := 0
+	if p.Columns > 0 {
+		room = max(p.Columns-term.Width(data.Name)-term.Width(facts)-6, 10)
+	}
+	p.say(line + p.Paint(term.Dim, facts+"  "+term.OneLine(data.Preview, room)))
+}
+
+// roundEnds says what a round was, where no reply follows that does.
+func (p *Progress) roundEnds(e turnkeeper.Event) {
+	data := DataOf[turnevents.RoundStopData](e)
+	if !p.verbose {
+		p.wipe()
+		return
+	}
+	p.say(p.Paint(term.Dim, fmt.Sprintf("  round %d done: %s, %s, %s tokens", e.Round, term.OneLine(data.Model, 64), term.Plural(data.Calls, "tool call"), term.Thousands(data.Usage.Total()))))
+}
+
+func (p *Progress) turnEnds(e turnkeeper.Event) {
+	data := DataOf[turnevents.TurnEndData](e)
+	if data.Retry {
+		p.say(p.Paint(term.Warned, "  the turn failed; another will try"))
+		return
+	}
+	if p.verbose {
+		line := fmt.Sprintf("  %s after %s and %s", data.State, term.Plural(data.Rounds, "round"), term.Plural(data.Calls, "tool call"))
+		if data.StopReason != turnkeeper.StopNone {
+			line += fmt.Sprintf(" (%s)", data.StopReason)
+		}
+		p.say(p.Paint(term.Dim, line))
+	}
+}
+
+// DataOf reads an event's data; what a newer worker may have written otherwise
+// is left zero.
+func DataOf[T any](e turnkeeper.Event) (data T) {
+	_ = json.Unmarshal(e.Data, &data)
+	return data
+}

@@ -1,8 +1,0 @@
-package cli
-
-import "syscall"
-
-const (
-	getTermios = syscall.TCGETS
-	setTermios = syscall.TCSETS
-)

@@ -1,8 +1,0 @@
-//go:build !(linux || darwin || freebsd || netbsd || openbsd || dragonfly)
-
-package cli
-
-import "os"
-
-// singleKeys is not known here.
-func singleKeys(*os.File) (restore func(), ok bool) { return nil, false }

@@ -1,0 +1,8 @@
+//go:build !(linux || darwin || freebsd || netbsd || openbsd || dragonfly)
+
+package term
+
+import "os"
+
+// singleKeys is not known here.
+func singleKeys(*os.File) (restore func(), ok bool) { return nil, false }

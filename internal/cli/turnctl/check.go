@@ -1,0 +1,87 @@
+package turnctl
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"turnkeeper/internal/cli/shell"
+	"turnkeeper/internal/cli/term"
+	"turnkeeper/internal/config"
+	"turnkeeper/internal/database"
+	"turnkeeper/internal/views"
+	"turnkeeper/storage/operate"
+)
+
+// promiseView is what programs read of a promise.
+type promiseView struct {
+	Promise string   `json:"promise"`
+	Holds   bool     `json:"holds"`
+	Broken  []string `json:"broken"` // where, at most 20
+	More    bool     `json:"more"`   // and elsewhere
+}
+
+func checkCommand(s *shell.Session) *cobra.Command {
+	var atRest bool
+	cmd := &cobra.Command{
+		Use: "check", Short: "Check that every promise holds in this database", Args: cobra.NoArgs,
+		Long: `Check the promises of Turnkeeper against what is in the database: one reply a
+message, no call that must not be repeated started twice, no overlap of leases,
+and so on. It reads every row, all as of one moment, writes nothing, and may run
+while workers run. The exit code is 1 if any promise is broken.`,
+		Example: `  turnctl check
+  turnctl check --at-rest         when no worker runs and no turn should be open`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return s.WithDatabase(cmd.Context(), func(_ *config.Config, db *database.Database) error {
+				promises, err := db.Store.Check(cmd.Context(), atRest)
+				if err != nil {
+					return err
+				}
+				return tellPromises(s, promises)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&atRest, "at-rest", false, "check too that nothing is left under way")
+	return cmd
+}
+
+func tellPromises(s *shell.Session, promises []operate.Promise) error {
+	broken := 0
+	for _, p := range promises {
+		if len(p.Broken) > 0 {
+			broken++
+		}
+	}
+	if err := s.Print(views.All(promises, viewPromise), func() { showPromises(s.Out, promises, broken) }); err != nil {
+		return err
+	}
+	if broken > 0 {
+		return shell.Silent(shell.ExitFailure)
+	}
+	return nil
+}
+
+func viewPromise(p operate.Promise) promiseView {
+	return promiseView{Promise: p.Text, Holds: len(p.Broken) == 0, Broken: append([]string{}, p.Broken...), More: p.More}
+}
+
+func showPromises(s *term.Screen, promises []operate.Promise, broken int) {
+	for _, p := range promises {
+		if len(p.Broken) == 0 {
+			s.Line("%s  %s", s.Paint(term.Good, "holds "), p.Text)
+			continue
+		}
+		s.Line("%s  %s", s.Paint(term.Bad, "BROKEN"), p.Text)
+		places := strings.Join(p.Broken, "\n        ")
+		if p.More {
+			places += "\n        and more"
+		}
+		s.Line("        %s", places)
+	}
+	if broken == 0 {
+		s.Line("all %d promises hold", len(promises))
+		return
+	}
+	s.Line("%s", s.Paint(term.Bad, fmt.Sprintf("%d of %d promises are broken: stop the workers, keep the database as it is, and report it", broken, len(promises))))
+}

@@ -1,0 +1,155 @@
+package turnctl
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"turnkeeper/internal/cli/shell"
+	"turnkeeper/internal/cli/term"
+	"turnkeeper/internal/config"
+	"turnkeeper/internal/database"
+)
+
+// The verdicts of a check.
+const (
+	checkOK   = "ok"
+	checkWarn = "warn"
+	checkFail = "fail"
+)
+
+// A check is one thing that doctor looked at.
+type check struct {
+	Name    string `json:"name"`
+	Verdict string `json:"verdict"` // ok, warn or fail
+	Found   string `json:"found"`
+	Advice  string `json:"advice"` // what to do; empty when all is well
+}
+
+// A diagnosis is what doctor found: failures first, then warnings, then what is well; each in the order in which it
+// looked.
+type diagnosis struct {
+	Checks []check `json:"checks"`
+}
+
+func (d *diagnosis) add(verdict, name, found, advice string) {
+	d.Checks = append(d.Checks, check{Name: name, Verdict: verdict, Found: found, Advice: advice})
+}
+
+// judge adds a check that is well, or has the verdict with the advice.
+func (d *diagnosis) judge(well bool, verdict, name, found, advice string) {
+	if well {
+		verdict, advice = checkOK, ""
+	}
+	d.add(verdict, name, found, advice)
+}
+
+// sort puts the checks into the order in which they are shown.
+func (d *diagnosis) sort() {
+	order := []string{checkFail, checkWarn, checkOK}
+	slices.SortStableFunc(d.Checks, func(a, b check) int {
+		return slices.Index(order, a.Verdict) - slices.Index(order, b.Verdict)
+	})
+}
+
+func (d *diagnosis) count(verdict string) (n int) {
+	for _, c := range d.Checks {
+		if c.Verdict == verdict {
+			n++
+		}
+	}
+	return n
+}
+
+func doctorCommand(s *shell.Session) *cobra.Command {
+	return &cobra.Command{
+		Use: "doctor", Short: "Look for what is wrong, and say what to do", Args: cobra.NoArgs,
+		Long: `Look at the settings, the database and how safely it keeps what it acknowledged,
+the schema, workers, the scheduler, agents' files, models and their providers,
+webhooks and MCP servers; and for what stands still: messages that have been due
+for five minutes, budgets that are spent, turns under which workers died. Each
+line is FAIL, warn or ok, in this order, with what to do.
+
+Exit codes:
+  0  no failure; there may be warnings
+  1  at least one FAIL
+  2  the command line is wrong`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			d := examine(cmd.Context(), s)
+			d.sort()
+			if err := s.Print(d, func() { showDiagnosis(s.Out, d) }); err != nil {
+				return err
+			}
+			if d.count(checkFail) > 0 {
+				return shell.Silent(shell.ExitFailure)
+			}
+			return nil
+		},
+	}
+}
+
+func examine(ctx context.Context, s *shell.Session) *diagnosis {
+	d := &diagnosis{Checks: []check{}}
+	cfg, err := s.LoadConfig()
+	if err != nil {
+		d.add(checkFail, "settings", err.Error(), "correct the settings: until then no command works")
+		return d
+	}
+	examineSettings(d, cfg)
+	for _, secret := range cfg.Missing {
+		d.add(checkWarn, "settings", secret.Problem, "set it here too, if workers have it: what needs it is not checked. A worker with these settings does not start without it")
+	}
+	for _, sentence := range config.Misspelt(s.Variables) {
+		d.add(checkWarn, "settings", sentence, "correct its name, or unset it: it changes nothing")
+	}
+	s.Variables = nil // they have been told
+	reached := false
+	err = s.WithDatabase(ctx, func(cfg *config.Config, db *database.Database) error {
+		reached = true
+		examineDatabase(ctx, d, cfg, db, s.Clock())
+		return nil
+	})
+	if err != nil {
+		advice := "start Postgres, or correct DATABASE_URL"
+		switch {
+		case reached:
+			advice = "look at the log in " + cfg.DataDir
+		case !cfg.DatabaseURL.IsSet():
+			advice = "start a worker, which makes the private database, or set DATABASE_URL"
+		}
+		d.add(checkFail, "database", s.Masker.String(err.Error()), advice)
+	}
+	examineAgents(ctx, s, d, cfg)
+	return d
+}
+
+func showDiagnosis(s *term.Screen, d *diagnosis) {
+	words := map[string]string{checkOK: s.Paint(term.Good, "ok  "), checkWarn: s.Paint(term.Warned, "warn"), checkFail: s.Paint(term.Bad, "FAIL")}
+	const indent = 26
+	for _, c := range d.Checks {
+		name := c.Name + strings.Repeat(" ", max(indent-6-term.Width(c.Name), 1))
+		for i, line := range term.Wrap(c.Found, s.Readable()-indent) {
+			if i == 0 {
+				s.Line("%s  %s%s", words[c.Verdict], s.Paint(term.Bold, name), line)
+			} else {
+				s.Line("%s%s", strings.Repeat(" ", indent), line)
+			}
+		}
+		for i, line := range term.Wrap(c.Advice, s.Readable()-indent-2) {
+			if line != "" {
+				s.Line("%s%s", strings.Repeat(" ", indent), s.Paint(term.Dim, []string{"→ ", "  "}[min(i, 1)]+line))
+			}
+		}
+	}
+	s.Line("")
+	switch fails, warns := d.count(checkFail), d.count(checkWarn); {
+	case fails > 0:
+		s.Line("%s", s.Paint(term.Bad, term.Plural(fails, "failure")+", "+term.Plural(warns, "warning")))
+	case warns > 0:
+		s.Line("%s", s.Paint(term.Warned, term.Plural(warns, "warning")))
+	default:
+		s.Line("%s", s.Paint(term.Good, "all is well"))
+	}
+}

@@ -1,0 +1,359 @@
+package turnctl
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/agentdef"
+	"turnkeeper/internal/app/setup"
+	"turnkeeper/internal/cli/shell"
+	"turnkeeper/internal/cli/term"
+	"turnkeeper/internal/config"
+	"turnkeeper/internal/database"
+	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
+)
+
+// What doctor looks at. Each function adds its checks and never fails: what it
+// cannot find out is a check that failed.
+
+func examineSettings(d *diagnosis, cfg *config.Config) {
+	d.add(checkOK, "settings", "from "+cmp.Or(cfg.File, "flags, variables and defaults; there is no config file"), "")
+	b := cfg.Bounds
+	d.add(checkOK, "lease", fmt.Sprintf("%s; a turn takes at most %s and keeps a margin of %s; a silent worker counts as lost %s",
+		b.LeaseTTL, b.MaxDuration, b.Margin, lostAfter(cfg.TakeoverAfter)), "")
+}
+
+func lostAfter(takeover time.Duration) string {
+	if takeover == 0 {
+		return "when its leases end"
+	}
+	return "after " + takeover.String()
+}
+
+func examineDatabase(ctx context.Context, d *diagnosis, cfg *config.Config, db *database.Database, c term.Clock) {
+	asked := time.Now()
+	facts, err := db.Store.ServerFacts(ctx)
+	if err != nil {
+		d.add(checkFail, "database", err.Error(), "the user of DATABASE_URL must be able to read the server's settings")
+		return
+	}
+	off := facts.Now.Sub(asked.Add(time.Since(asked) / 2))
+	examineServer(d, cfg, db.Private, facts, off)
+	migrations, err := db.Store.Migrations(ctx)
+	if err != nil {
+		d.add(checkFail, "schema", err.Error(), "the user of DATABASE_URL must own the schema turnkeeper")
+		return
+	}
+	if err := storage.CheckCompatible(migrations); err != nil {
+		d.add(checkFail, "schema", err.Error(), "use the program that migrated it, or a later one")
+		return
+	}
+	if newer := slices.IndexFunc(migrations, func(m storage.Migration) bool { return m.Newer }); newer >= 0 {
+		d.add(checkWarn, "schema", fmt.Sprintf("newer than this program, which does not know %s", term.Plural(len(migrations)-newer, "migration")), "use the program that migrated it")
+	}
+	pending := shell.PendingOf(migrations)
+	d.judge(pending == 0, checkFail, "schema", fmt.Sprintf("%d of %s applied", len(migrations)-pending, term.Plural(len(migrations), "migration")),
+		`run "`+shell.Command("turnctl")+` migrate", or start a worker`)
+	if pending == 0 {
+		examineProcesses(ctx, d, cfg, db.Store, c, facts)
+	}
+}
+
+// The oldest server that this program is made for, and how far clocks may be
+// apart before a person should know.
+const (
+	oldestServer = 14
+	clocksApart  = 2 * time.Second
+)
+
+func examineServer(d *diagnosis, cfg *config.Config, private bool, f storage.ServerFacts, off time.Duration) {
+	where := "that of DATABASE_URL"
+	if private {
+		where = "private, in " + cfg.DataDir
+	}
+	version, _, _ := strings.Cut(f.Version, ".")
+	major, _ := strconv.Atoi(version)
+	d.judge(major >= oldestServer, checkWarn, "database", "Postgres "+f.Version+", "+where, fmt.Sprintf("use Postgres %d or later", oldestServer))
+	d.judge(!f.InRecovery, checkFail, "writable", map[bool]string{false: "yes", true: "no: the server is a standby"}[f.InRecovery], "set DATABASE_URL to the primary")
+	d.judge(f.FSync == "on", checkFail, "fsync", f.FSync, "set fsync = on: without it a crash of the machine loses messages and replies")
+	d.judge(f.SynchronousCommit != "off", checkFail, "synchronous_commit", f.SynchronousCommit,
+		"set synchronous_commit = on for this database: with off, acknowledged messages can be lost and calls started twice")
+	d.judge(f.FullPageWrites == "on", checkWarn, "full_page_writes", f.FullPageWrites,
+		"set full_page_writes = on, unless the file system writes pages whole")
+	d.judge(f.Encoding == "UTF8", checkFail, "encoding", f.Encoding, "make a database with encoding UTF8 and set DATABASE_URL to it")
+	d.judge(off.Abs() <= clocksApart, checkWarn, "clock", fmt.Sprintf("the database's is %s", ahead(off)),
+		"set both clocks by NTP: leases go by the database's clock, but logs and people by this one")
+}
+
+func ahead(off time.Duration) string {
+	switch {
+	case off.Abs() < 100*time.Millisecond:
+		return "the same as this machine's"
+	case off > 0:
+		return term.Exact(off) + " ahead of this machine's"
+	default:
+		return term.Exact(-off) + " behind this machine's"
+	}
+}
+
+func examineProcesses(ctx context.Context, d *diagnosis, cfg *config.Config, store *operate.Store, c term.Clock, f storage.ServerFacts) {
+	workers, err := store.Workers(ctx)
+	if err != nil {
+		d.add(checkFail, "workers", err.Error(), "")
+		return
+	}
+	queue, err := store.Queue(ctx)
+	if err != nil {
+		d.add(checkFail, "queue", err.Error(), "")
+		return
+	}
+	alive := examineWorkers(d, workers, queue)
+	examineWebhooks(ctx, d, store, c)
+	examineModels(ctx, d, store, c)
+	examineConnections(d, cfg, f, alive)
+	settings, err := store.SchedulerSettings(ctx)
+	if err != nil {
+		d.add(checkFail, "scheduler", err.Error(), "")
+		return
+	}
+	c = term.Clock{Now: f.Now, Zone: c.Zone} // the database's, which the times below are by
+	examineScheduler(d, cfg, settings, c, alive)
+	examineWaits(ctx, d, store, c)
+	examineLosses(ctx, d, store)
+	examineBudgets(ctx, d, store, c)
+	told := examineSchedules(ctx, d, cfg, store, c)
+	examineRegistered(ctx, d, cfg, store, told)
+	examinePins(ctx, d, cfg, store)
+	examineLogins(ctx, d, cfg, store, c.Now)
+}
+
+// examineSchedules looks for agents that would be started by themselves and
+// whose files are not in the folder here, as after a file was removed. It returns them.
+func examineSchedules(ctx context.Context, d *diagnosis, cfg *config.Config, store *operate.Store, c term.Clock) (foreign []string) {
+	schedules, err := store.Schedules(ctx)
+	if err != nil {
+		d.add(checkFail, "schedules", err.Error(), "")
+		return nil
+	}
+	for _, s := range schedules {
+		if s.Active && !s.PausedAt.IsZero() {
+			found := fmt.Sprintf("%s has been paused since %s", s.Name, c.At(s.PausedAt))
+			if s.PausedReason != "" {
+				found += ": " + term.OneLine(s.PausedReason, 300)
+			}
+			d.add(checkWarn, "schedule "+s.Agent, found, fmt.Sprintf("%s schedules resume %s/%s", shell.Command("turnctl"), s.Agent, s.Name))
+		}
+		if s.Active && s.PausedAt.IsZero() && !slices.Contains(foreign, s.Agent) && !hasFile(cfg.AgentsDir, s.Agent) {
+			foreign = append(foreign, s.Agent)
+		}
+	}
+	for _, agent := range foreign {
+		d.add(checkWarn, "schedules", fmt.Sprintf("%s runs by its schedule, and its file is not in %s", agent, cfg.AgentsDir),
+			fmt.Sprintf("right if another worker serves it; else end it: %s schedules pause %s", shell.Command("turnctl"), agent))
+	}
+	return foreign
+}
+
+// examineRegistered looks for the other agents that messages are taken for and whose
+// files are not in the folder here.
+func examineRegistered(ctx context.Context, d *diagnosis, cfg *config.Config, store *operate.Store, told []string) {
+	agents, err := store.Agents(ctx)
+	if err != nil {
+		d.add(checkFail, "agents", err.Error(), "")
+		return
+	}
+	without := slices.DeleteFunc(fileless(cfg.AgentsDir, agents), func(name string) bool { return slices.Contains(told, name) })
+	if len(without) > 0 {
+		d.add(checkWarn, "agents", fmt.Sprintf("registered, and without a file in %s: %s", cfg.AgentsDir, strings.Join(without, ", ")),
+			"right if another worker has the file; else it was removed: their messages are still taken, and answered as they were last registered")
+	}
+	examineFiles(ctx, d, cfg, store, agents)
+}
+
+// examineWorkers returns how many processes take or could take work. That none does is a failure where
+// something waits.
+func examineWorkers(d *diagnosis, workers []turnkeeper.Heartbeat, queue operate.Figures) (alive int) {
+	slots := 0
+	var silent, draining, serving []string
+	for _, w := range workers {
+		switch w.State() {
+		case turnkeeper.WorkerAlive:
+			alive++
+			slots += w.Slots
+		case turnkeeper.WorkerServing:
+			serving = append(serving, string(w.WorkerID)+" ("+strings.Join(w.Roles, ", ")+")")
+		case turnkeeper.WorkerDraining:
+			draining = append(draining, string(w.WorkerID))
+		case turnkeeper.WorkerSilent:
+			silent = append(silent, string(w.WorkerID))
+		}
+	}
+	verdict, found := checkWarn, fmt.Sprintf("%d alive with %s", alive, term.Plural(slots, "slot"))
+	for _, waits := range []struct {
+		n    int
+		noun string
+	}{{queue.Waiting, "message"}, {queue.Queued, "queued turn"}} {
+		if alive == 0 && waits.n > 0 {
+			verdict, found = checkFail, found+"; "+term.Plural(waits.n, waits.noun)+" "+verb(waits.n, "waits", "wait")
+		}
+	}
+	d.judge(alive > 0, verdict, "workers", found, "start one: "+shell.Command("worker"))
+	if len(silent) > 0 {
+		d.add(checkWarn, "lost workers", strings.Join(silent, ", "), "look why they died; their turns go to others")
+	}
+	if len(draining) > 0 {
+		d.add(checkOK, "taking no turns", strings.Join(draining, ", ")+": they stop", "")
+	}
+	if len(serving) > 0 {
+		d.add(checkOK, "other roles", strings.Join(serving, ", ")+": they take no turns", "")
+	}
+	return alive
+}
+
+// connectionsBeside are what a worker holds beside its pool: ends of turns, the
+// doorbell, and the queue's own listener.
+const connectionsBeside = 4
+
+func examineConnections(d *diagnosis, cfg *config.Config, f storage.ServerFacts, alive int) {
+	each := cfg.DBPoolSize + connectionsBeside
+	needed := each*max(alive, 1) + 10
+	d.judge(f.MaxConnections >= needed, checkWarn, "connections",
+		fmt.Sprintf("the server takes %d; a worker may use %d", f.MaxConnections, each),
+		fmt.Sprintf("raise max_connections to %d or more, or lower db_pool_size", needed))
+}
+
+func examineScheduler(d *diagnosis, cfg *config.Config, set operate.SchedulerSettings, c term.Clock, alive int) {
+	poll := cmp.Or(set.PollInterval, cfg.PollInterval)
+	switch late := max(6*poll, time.Minute); {
+	case !set.PausedAt.IsZero():
+		d.add(checkWarn, "scheduler", "paused since "+c.At(set.PausedAt)+": "+set.PausedReason, shell.Command("turnctl")+" scheduler resume")
+	case set.HoldUntil.After(c.Now):
+		d.add(checkWarn, "scheduler", "holds off until "+c.At(set.HoldUntil)+": "+set.HoldReason, "it goes on by itself; if no commit was lost: "+shell.Command("turnctl")+" scheduler resume --now")
+	case set.LastTickAt.IsZero():
+		d.judge(alive == 0, checkWarn, "scheduler", "has never run", "give a worker the role scheduler")
+	case alive > 0 && c.Now.Sub(set.LastTickAt) > late:
+		d.add(checkWarn, "scheduler", "last ran "+c.At(set.LastTickAt), "give a worker the role scheduler")
+	default:
+		d.add(checkOK, "scheduler", "last ran "+c.At(set.LastTickAt), "")
+	}
+}
+
+func examineAgents(ctx context.Context, s *shell.Session, d *diagnosis, cfg *config.Config) {
+	report, servers := checkFiles(ctx, s, cfg.AgentsDir, cfg)
+	for _, problem := range report.Problems {
+		d.add(checkFail, "agent files", problem, "correct it: a worker does not start with it")
+	}
+	for _, warning := range report.Warnings {
+		d.add(checkWarn, "agent files", warning, "change the file, or leave it if that is meant")
+	}
+	if len(report.Problems)+len(report.Warnings) == 0 {
+		d.add(checkOK, "agent files", strings.Join(report.Agents, ", ")+" in "+cfg.AgentsDir, "")
+	}
+	examineMCP(d, servers)
+	providers := setup.CheckProviders(ctx, cfg)
+	examineProviders(d, providers, usedModels(cfg))
+	examineWindows(d, s.Masker.String, report.windows, providers)
+}
+
+// examineProviders tells which providers can be used, and which of the agents' models they do not
+// list.
+func examineProviders(d *diagnosis, checks []setup.ProviderCheck, used map[string][]string) {
+	for _, p := range checks {
+		verdict := checkWarn
+		for model := range used {
+			if provider, _, _ := strings.Cut(model, "/"); provider == p.Name && !p.Unasked {
+				verdict = checkFail
+			}
+		}
+		d.judge(p.OK, verdict, "provider "+p.Name, strings.TrimSpace(p.BaseURL+" "+p.Detail), p.Advice)
+		for _, model := range slices.Sorted(maps.Keys(used)) {
+			if !p.Lacks(model) {
+				continue
+			}
+			advice := "correct the name, if the provider does not serve it unlisted; calls of a model that is not there fail"
+			if near := p.Nearest(model); len(near) > 0 {
+				advice += "; listed are " + strings.Join(near, ", ")
+			}
+			d.add(checkWarn, "model "+model, fmt.Sprintf("the provider does not list it; asked by %s", strings.Join(used[model], ", ")), advice)
+		}
+	}
+}
+
+// examineWindows tells which context windows the models of agents are taken to have. One that is not known because
+// its provider fails is left out: the provider's check says what to do.
+func examineWindows(d *diagnosis, masked func(string) string, windows []setup.ModelWindow, providers []setup.ProviderCheck) {
+	var known []string
+	for _, w := range windows {
+		provider, _, _ := strings.Cut(w.Model, "/")
+		fails := slices.ContainsFunc(providers, func(p setup.ProviderCheck) bool { return p.Name == provider && !p.OK })
+		if what, advice := w.Warning(); what != "" {
+			if fails {
+				continue
+			}
+			d.add(checkWarn, "context window", masked(what), advice)
+			continue
+		}
+		known = append(known, w.String())
+	}
+	if len(known) > 0 {
+		d.add(checkOK, "context window", strings.Join(known, "; "), "")
+	}
+}
+
+// usedModels are those that agents of the folder would ask, with the agents' names.
+func usedModels(cfg *config.Config) map[string][]string {
+	used := map[string][]string{}
+	agents, _ := agentdef.Load(cfg.AgentsDir) // its faults are reported elsewhere
+	for _, agent := range agents {
+		for _, model := range setup.ModelsOf(agent, cfg) {
+			used[model] = append(used[model], agent.Name)
+		}
+	}
+	return used
+}
+
+// examineWebhooks tells of endpoints that get nothing.
+func examineWebhooks(ctx context.Context, d *diagnosis, store *operate.Store, c term.Clock) {
+	all, err := store.Webhooks(ctx)
+	if err != nil {
+		d.add(checkFail, "webhooks", err.Error(), "")
+		return
+	}
+	for _, w := range all {
+		name := "webhook " + w.Name
+		switch {
+		case !w.PausedAt.IsZero():
+			d.add(checkWarn, name, fmt.Sprintf("paused %s: %s; %d replies wait", c.Ago(w.PausedAt), w.PausedReason, w.Pending), "turnctl webhooks resume "+w.Name)
+		case !w.Served():
+			d.add(checkWarn, name, fmt.Sprintf("no worker has it in its settings; %d replies wait", w.Pending),
+				"start a worker that has it, or forget it with turnctl webhooks remove "+w.Name)
+		case w.Dead > 0 || w.Pending > 0 && w.FailedAt.After(w.SucceededAt):
+			found, advice := failingWebhook(w, c)
+			d.add(checkWarn, name, found, advice)
+		default:
+			d.add(checkOK, name, fmt.Sprintf("%d pending, none given up", w.Pending), "")
+		}
+	}
+}
+
+// failingWebhook says what is not delivered, and what to do.
+func failingWebhook(w operate.WebhookView, c term.Clock) (found, advice string) {
+	advice = "mend the endpoint: what waits is tried again by itself; see turnctl webhooks show " + w.Name
+	if w.Pending > 0 && w.FailedAt.After(w.SucceededAt) {
+		found = fmt.Sprintf("its newest attempt failed %s; %s %s, the oldest for %s; ", c.Ago(w.FailedAt),
+			term.Thousands(int64(w.Pending)), verb(w.Pending, "reply waits", "replies wait"), term.Coarse(w.Oldest))
+	}
+	if w.Dead > 0 {
+		found += fmt.Sprintf("%d deliveries were given up; ", w.Dead)
+		advice = "mend the endpoint, then turnctl webhooks redeliver " + w.Name + " --dead"
+	}
+	return found + "last error: " + term.OrDash(term.OneLine(w.LastError, 300)), advice
+}

@@ -1,0 +1,481 @@
+package turnctl
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/internal/cli/shell"
+	"turnkeeper/internal/cli/term"
+	"turnkeeper/internal/words"
+	"turnkeeper/storage/operate"
+)
+
+// An explainer says what is to be said of a turn.
+type explainer struct {
+	operate.TurnView
+	term.Clock
+	bounds  *turnkeeper.Bounds     // of the agent, by this program's settings; nil: not known
+	as, of  turnkeeper.MessageID   // the message was tried again as, and is itself a retry of; 0: none
+	workers []turnkeeper.Heartbeat // of all worker processes
+}
+
+func (x *explainer) explain() explanation {
+	e := explanation{TurnID: x.Turn.ID, State: x.Turn.State}
+	for _, t := range []topic{
+		{"asked", x.asked()}, {"ran", x.ran()}, {"uncertain", x.uncertain()}, {"ended", x.ended()}, {"held", x.heldBy()},
+		{"cost", x.cost()}, {"requests", x.requests()}, {"next", x.next()},
+	} {
+		if len(t.Sentences) > 0 {
+			e.Topics = append(e.Topics, t)
+		}
+	}
+	return e
+}
+
+func (x *explainer) asked() []string {
+	t := x.Turn
+	said := []string{askedBy(x.Message, t.Agent, x.Clock)}
+	if t.Attempt > 1 {
+		said = append(said, fmt.Sprintf("This is turn %d at that message: %s before it.", t.Attempt, term.Plural(t.Attempt-1, "turn")))
+	}
+	if x.of != 0 {
+		said = append(said, fmt.Sprintf("The message is a retry of message %d.", x.of))
+	}
+	return said
+}
+
+// askedBy is what a message asks, and for whom.
+func askedBy(m turnkeeper.Message, agent string, c term.Clock) string {
+	body := "“" + term.OneLine(m.Body, 200) + "”"
+	if m.Trigger == turnkeeper.TriggerSchedule {
+		return fmt.Sprintf("Schedule %s of agent %s started it for %s: %s", m.Schedule, agent, c.Moment(m.Slot), body)
+	}
+	return fmt.Sprintf("Message %d asked agent %s, in conversation %s: %s", m.ID, agent, term.OneLine(m.Conversation, 64), body)
+}
+
+func (x *explainer) ran() []string {
+	t := x.Turn
+	if len(x.Rounds) == 0 {
+		return append([]string{"No model has answered, and no tool ran."}, x.failedAttempts()...)
+	}
+	var models []string
+	var latency time.Duration
+	again := 0
+	for _, r := range x.Rounds {
+		if name := r.Provider + "/" + r.Model; !slices.Contains(models, name) {
+			models = append(models, name)
+		}
+		latency += r.Latency
+		again += max(r.Attempts-1, 0)
+	}
+	together := ""
+	if t.InferenceRounds > 1 {
+		together = " together"
+	}
+	said := []string{fmt.Sprintf("It made %s (%d charged) of %s, which took %s%s.",
+		term.Plural(t.InferenceRounds, "model call"), t.ChargedRounds, strings.Join(models, ", "), term.Exact(latency), together)}
+	if again > 0 {
+		said = append(said, fmt.Sprintf("A model had to be asked again %s before it answered.", term.Plural(again, "time")))
+	}
+	return append(append(said, x.failedAttempts()...), x.tools()...)
+}
+
+// shownAttempts bounds the failed model calls that are told of one by one.
+const shownAttempts = 5
+
+// failedAttempts are the model calls that gave no answer, in order.
+func (x *explainer) failedAttempts() (said []string) {
+	if len(x.Failed) == 0 {
+		return nil
+	}
+	said = append(said, term.Plural(len(x.Failed), "model call")+" gave no answer:")
+	for i, f := range x.Failed {
+		if i == shownAttempts {
+			said = append(said, fmt.Sprintf("- %d more: turnctl show %d", len(x.Failed)-i, x.Turn.ID))
+			break
+		}
+		line := fmt.Sprintf("- for round %d", f.Round)
+		if f.Model != "" {
+			line += ", " + term.OneLine(f.Provider+"/"+f.Model, 100)
+		}
+		if f.Latency > 0 {
+			line += ", after " + term.Exact(f.Latency)
+		}
+		said = append(said, line+", "+f.Class+": "+term.OneLine(f.Error, 300))
+	}
+	return said
+}
+
+// tools says what became of the calls, tool by tool.
+func (x *explainer) tools() []string {
+	type tally struct {
+		states []turnkeeper.CallState
+		counts map[turnkeeper.CallState]int
+		took   time.Duration
+	}
+	var names []string
+	byName := map[string]*tally{}
+	for _, call := range x.calls() {
+		of := byName[call.Name]
+		if of == nil {
+			of = &tally{counts: map[turnkeeper.CallState]int{}}
+			byName[call.Name] = of
+			names = append(names, call.Name)
+		}
+		if of.counts[call.State] == 0 {
+			of.states = append(of.states, call.State)
+		}
+		of.counts[call.State]++
+		of.took += call.Duration
+	}
+	if len(names) == 0 {
+		return []string{"It called no tools."}
+	}
+	said := []string{fmt.Sprintf("It asked for %s, of which %d ran:", term.Plural(len(x.calls()), "tool call"), x.Turn.ExecutedCalls)}
+	for _, name := range names {
+		of := byName[name]
+		parts := make([]string, len(of.states))
+		for i, state := range of.states {
+			parts[i] = fmt.Sprintf("%d %s", of.counts[state], state)
+		}
+		line := fmt.Sprintf("- %s: %s", term.OneLine(name, 64), strings.Join(parts, ", "))
+		if of.took > 0 {
+			line += ", in " + term.Exact(of.took)
+		}
+		said = append(said, line)
+	}
+	return said
+}
+
+func (x *explainer) calls() (all []turnkeeper.ToolCall) {
+	for _, r := range x.Rounds {
+		all = append(all, r.Calls...)
+	}
+	return all
+}
+
+// uncertain are the calls that may or may not have had their effect.
+func (x *explainer) uncertain() (said []string) {
+	for _, c := range x.calls() {
+		what := fmt.Sprintf("Call %s of %s (effect %s)", c.Key, term.OneLine(c.Name, 64), c.Effect)
+		switch {
+		case c.State == turnkeeper.CallUnknown:
+			said = append(said, what+" is of unknown outcome: it was started, and it may or may not have happened.")
+		case c.State == turnkeeper.CallCancelled && c.Starts > 0 && c.Effect != turnkeeper.EffectNone:
+			said = append(said, what+" was cut short after its start: it may or may not have happened.")
+		case x.Turn.MayHaveRun(c):
+			said = append(said, what+" may have been running when its worker was lost, for a tool that only reads starts without a record. What it did, if anything, is not known.")
+		case c.State == turnkeeper.CallCancelled && c.Starts == 0:
+			said = append(said, what+" was planned and not run.")
+		}
+		if c.LateResult != "" {
+			said = append(said, "Its result came too late and was kept beside it: "+term.OneLine(c.LateResult, 200))
+		}
+	}
+	return said
+}
+
+// acted says that a call may have changed something outside.
+func (x *explainer) acted() bool { return slices.ContainsFunc(x.calls(), x.Turn.MayHaveActed) }
+
+func (x *explainer) ended() []string {
+	t := x.Turn
+	var said []string
+	if !t.State.Terminal() {
+		said = append(append(said, x.standing()), x.heldUp()...)
+	} else {
+		said = append(said, fmt.Sprintf("It %s %s after it began: %s.", stateWords[t.State], term.Exact(t.Duration()), x.reason()))
+	}
+	if t.Error != "" {
+		said = append(said, x.trouble())
+	}
+	if c := x.Cancel; c != nil {
+		asked := fmt.Sprintf("Its cancellation was asked for at %s", x.Moment(c.AskedAt))
+		if c.Reason != "" {
+			asked += ": " + words.Clause(term.OneLine(c.Reason, 200))
+		}
+		if t.State.Terminal() && t.State != turnkeeper.TurnCancelled {
+			asked += "; it had ended by then, or ended of itself"
+		}
+		said = append(said, asked+".")
+	}
+	switch {
+	case x.Reply != nil:
+		said = append(said, fmt.Sprintf("Reply %d, %s, was written.", x.Reply.ID, x.Reply.Outcome))
+	case t.State == turnkeeper.TurnFailed && x.Message.State == turnkeeper.MessageWaiting:
+		said = append(said, "The message stays in the inbox, and is tried again by itself.")
+	case t.State == turnkeeper.TurnSucceeded && t.Trigger == turnkeeper.TriggerSchedule:
+		said = append(said, "Its answer was the agent's word for nothing to tell (quiet_reply), so no reply was written.")
+	case t.State.Terminal() && t.Trigger == turnkeeper.TriggerSchedule:
+		said = append(said, "A turn of a schedule writes a reply only for what the model says as its answer.")
+	}
+	return said
+}
+
+// trouble is the error of a turn that has ended, or why one that has not was put back.
+func (x *explainer) trouble() string {
+	what := "The error"
+	switch {
+	case x.Turn.State == turnkeeper.TurnQueued:
+		what = "It was put back into the queue"
+	case !x.Turn.State.Terminal():
+		what = "Before that it was put back into the queue"
+	}
+	if x.Turn.ErrorClass != "" {
+		what += " (" + x.Turn.ErrorClass + ")"
+	}
+	return what + ": " + term.OneLine(x.Turn.Error, 500)
+}
+
+// stateWords say how a turn ended.
+var stateWords = map[turnkeeper.TurnState]string{
+	turnkeeper.TurnSucceeded: "succeeded", turnkeeper.TurnDegraded: "was degraded", turnkeeper.TurnFailed: "failed", turnkeeper.TurnCancelled: "was cancelled",
+}
+
+// standing is where an open turn stands.
+func (x *explainer) standing() string {
+	t := x.Turn
+	switch {
+	case t.State == turnkeeper.TurnWaiting:
+		return fmt.Sprintf("It waits for %s that run elsewhere, and holds nothing meanwhile.", term.Plural(len(x.Awaited), "call")) + x.subAgents()
+	case t.State == turnkeeper.TurnQueued && !t.DueAt.IsZero():
+		return fmt.Sprintf("It is deferred: queued, and goes on at %s at the earliest.", x.Moment(t.DueAt))
+	case t.State == turnkeeper.TurnQueued:
+		return "It is queued, and goes on when a worker has room."
+	case t.WorkerID == "":
+		return fmt.Sprintf("It is granted, and no worker has taken it up yet; its lease lasts until %s.", x.Moment(t.LeaseUntil))
+	default:
+		return fmt.Sprintf("It runs on worker %s, and its lease lasts until %s.", term.OneLine(string(t.WorkerID), 100), x.Moment(t.LeaseUntil)) + x.doing()
+	}
+}
+
+// heldUp returns what blocks a queued turn, other than its own due time.
+func (x *explainer) heldUp() (said []string) {
+	for _, w := range x.Message.Waits {
+		switch w.Reason {
+		case turnkeeper.WaitPaused, turnkeeper.WaitHoldOff, turnkeeper.WaitScheduler, turnkeeper.WaitNoSlot, turnkeeper.WaitModel:
+			text := words.Sentence(words.Wait(w, x.Moment))
+			said = append(said, strings.ToUpper(text[:1])+text[1:])
+		}
+	}
+	return said
+}
+
+// doing is what the worker of a running turn does, or that it is silent.
+func (x *explainer) doing() string {
+	switch {
+	case x.Turn.Silence != nil:
+		said := words.Silence(x.Turn.WorkerID, *x.Turn.Silence, "the turn", x.Moment)
+		return " " + strings.ToUpper(said[:1]) + said[1:] + ", and goes on from its journal."
+	case x.Turn.UnderWay != nil:
+		return " At the moment: " + words.UnderWay(*x.Turn.UnderWay) + "."
+	default:
+		return ""
+	}
+}
+
+// attended says that there is a worker that could go on with an open turn.
+func (x *explainer) attended() bool {
+	return slices.ContainsFunc(x.workers, func(w turnkeeper.Heartbeat) bool { return w.State() == turnkeeper.WorkerAlive })
+}
+
+// subAgents are those that a turn waits for.
+func (x *explainer) subAgents() string {
+	if x.Tree == nil {
+		return ""
+	}
+	var names []string
+	for _, a := range x.Tree.SubAgents {
+		if a.Parent == x.Turn.ID && a.EndedAt.IsZero() && !a.Dropped {
+			names = append(names, a.Agent)
+		}
+	}
+	switch len(names) {
+	case 0:
+		return ""
+	case 1:
+		return fmt.Sprintf(" The sub-agent %s works for it.", names[0])
+	default:
+		return fmt.Sprintf(" The sub-agents %s work for it.", strings.Join(names, ", "))
+	}
+}
+
+// reason is the stop reason in words, with the bound.
+func (x *explainer) reason() string {
+	t := x.Turn
+	bound := func(text string, of func(turnkeeper.Bounds) string) string {
+		if x.bounds == nil {
+			return text
+		}
+		return text + ", which is " + of(*x.bounds) + " by the agent's file and this machine's settings"
+	}
+	switch t.StopReason {
+	case turnkeeper.StopMaxRounds:
+		return bound("it stopped at the bound on model calls (max_rounds)", func(b turnkeeper.Bounds) string { return fmt.Sprint(b.MaxRounds) })
+	case turnkeeper.StopMaxDuration:
+		return bound("its time was over (max_duration)", func(b turnkeeper.Bounds) string { return b.MaxDuration.String() })
+	case turnkeeper.StopMaxToolCalls:
+		return bound("it stopped at the bound on tool calls (max_tool_calls)", func(b turnkeeper.Bounds) string { return fmt.Sprint(b.MaxToolCalls) })
+	case turnkeeper.StopWorkerLost:
+		if t.ErrorClass == string(turnkeeper.StopWorkerLost) { // the scheduler ended it
+			return words.StopReason(t) + ", and it was answered without being run again"
+		}
+		return words.StopReason(t)
+	case turnkeeper.StopInferenceError:
+		if t.State == turnkeeper.TurnDegraded {
+			return "a model call failed after tools had run, so that it could not be tried again"
+		}
+		return "a model call failed before any tool had run"
+	case turnkeeper.StopCancelled:
+		return "somebody asked for that"
+	default:
+		return words.StopReason(t)
+	}
+}
+
+// dispatchWords say how a grant ended.
+var dispatchWords = map[string]string{
+	"finished": "ended it", "lost": "was lost", "handed_back": "handed it back", "deferred": "put it off", "waiting": "left it waiting",
+}
+
+func (x *explainer) heldBy() (said []string) {
+	if len(x.Dispatches) == 0 {
+		return []string{"Nobody ever held it."}
+	}
+	for i, d := range x.Dispatches {
+		said = append(said, fmt.Sprintf("%d. It was granted at %s %s.", i+1, x.Moment(d.GrantedAt), x.holder(d)))
+	}
+	return said
+}
+
+// holder is who held a grant, and what came of it.
+func (x *explainer) holder(d turnkeeper.Dispatch) string {
+	took := term.Exact(max(d.EndedAt.Sub(d.GrantedAt), 0))
+	who := "to worker " + term.OneLine(string(d.WorkerID), 100)
+	if d.WorkerID == "" {
+		who = "to a worker that wrote nothing"
+	}
+	switch {
+	case d.EndedAt.IsZero() && d.WorkerID == "":
+		return fmt.Sprintf("(token %d); no worker has taken it up yet", d.Token)
+	case d.EndedAt.IsZero():
+		return fmt.Sprintf("%s (token %d), which holds it", who, d.Token)
+	case d.Outcome == "unclaimed":
+		return fmt.Sprintf("(token %d); no worker took it up in %s", d.Token, took)
+	default:
+		return fmt.Sprintf("%s (token %d), which %s after %s", who, d.Token, dispatchWords[d.Outcome], took)
+	}
+}
+
+func (x *explainer) cost() []string {
+	if x.Turn.Usage == (turnkeeper.Usage{}) {
+		return []string{"It used no tokens."}
+	}
+	text := "It used " + tokens(x.Turn.Usage)
+	var extractions turnkeeper.Usage
+	for _, c := range x.calls() {
+		extractions = extractions.Add(c.Usage)
+	}
+	if extractions.Total() > 0 {
+		text += fmt.Sprintf(" (with %s for searches in stored results)", term.Thousands(extractions.Total()))
+	}
+	return []string{text + " tokens."}
+}
+
+// requests says what a request was without, for want of room.
+func (x *explainer) requests() (said []string) {
+	for _, r := range x.Rounds {
+		c := r.Recipe
+		if c == nil {
+			continue
+		}
+		var parts []string
+		if c.Dropped != "" {
+			parts = append(parts, "the results of calls "+c.Dropped+" were replaced by a line each")
+		}
+		if c.LeanPast != 0 {
+			parts = append(parts, fmt.Sprintf("turns up to %d were told without their results", c.LeanPast))
+		}
+		if c.Omitted > 0 {
+			parts = append(parts, term.Plural(c.Omitted, "earlier turn")+" were not shown")
+		}
+		if c.Summary != 0 {
+			parts = append(parts, fmt.Sprintf("a summary stood for the turns up to %d", c.Summary))
+		}
+		if c.Compacted > 0 {
+			parts = append(parts, "it was cut down after the provider had refused it as too long")
+		}
+		if c.Cut {
+			parts = append(parts, "the provider seems to have cut it without a word")
+		}
+		if len(parts) > 0 {
+			said = append(said, fmt.Sprintf("Request %d: %s.", r.Number, strings.Join(parts, "; ")))
+		}
+	}
+	return said
+}
+
+// next is what an operator can do.
+func (x *explainer) next() (said []string) {
+	t := x.Turn
+	advise := func(format string, args ...any) {
+		if text := fmt.Sprintf(format, args...); !slices.Contains(said, text) {
+			said = append(said, text)
+		}
+	}
+	if slices.ContainsFunc(x.calls(), func(c turnkeeper.ToolCall) bool { return c.State == turnkeeper.CallUnknown }) {
+		advise("Look where the calls of unknown outcome have their effect, before anything is repeated.")
+	}
+	switch {
+	case !t.State.Terminal() && !x.attended():
+		advise(`No worker runs: start one (%s), and it goes on. Stop it: turnctl cancel %d.`, shell.Command("worker"), t.ID)
+	case !t.State.Terminal():
+		advise(`Watch it: turnctl events %d --follow. Stop it: turnctl cancel %d.`, t.ID, t.ID)
+	default:
+		advise("%s", x.again())
+	}
+	if setting := settingOf[t.StopReason]; setting != "" {
+		advise("Where that bound is too tight, set %s in the agent's file.", setting)
+	}
+	if t.StopReason == turnkeeper.StopInferenceError {
+		advise(`See whether the provider answers: turnctl doctor.`)
+	}
+	return said
+}
+
+// again says of a turn that has ended what can be done about its message.
+func (x *explainer) again() string {
+	t := x.Turn
+	switch {
+	case x.as != 0:
+		return fmt.Sprintf("The message was tried again as message %d.", x.as)
+	case x.Message.TurnID > t.ID:
+		return fmt.Sprintf("Turn %d took the message up again: turnctl explain %d.", x.Message.TurnID, x.Message.TurnID)
+	case t.StopReason == turnkeeper.StopWorkerLost && t.Losses > 1:
+		return fmt.Sprintf("Find out what ended the workers, and fix that first: the calls above that may have run are where to look. Then retry the message: turnctl retry %d --anyway.", t.MessageID)
+	case t.State == turnkeeper.TurnFailed && len(x.Message.WaitsFor) > 0:
+		return fmt.Sprintf("Fix the cause. The message waits for %s, which cannot be used at present, and goes on with the first answer; turnctl models tells more. To try it at once: turnctl retry %d.",
+			strings.Join(x.Message.WaitsFor, ", "), t.MessageID)
+	case t.State == turnkeeper.TurnFailed && x.Message.State == turnkeeper.MessageWaiting:
+		return fmt.Sprintf("Fix the cause. To retry the message at once: turnctl retry %d.", t.MessageID)
+	case t.State == turnkeeper.TurnFailed:
+		return fmt.Sprintf("Fix the cause, then retry the message: turnctl retry %d.", t.MessageID)
+	case t.State == turnkeeper.TurnSucceeded:
+		return fmt.Sprintf("Nothing: it went well. All of it: turnctl show %d.", t.ID)
+	case t.State == turnkeeper.TurnCancelled && t.Dispatches == 0: // it waited
+		return fmt.Sprintf("Try the message again: turnctl retry %d.", t.MessageID)
+	case !x.acted():
+		return fmt.Sprintf("No tool with an effect was started. Try the message again: turnctl retry %d --anyway.", t.MessageID)
+	default:
+		return fmt.Sprintf("Try the message again where that does no harm twice: turnctl retry %d --anyway.", t.MessageID)
+	}
+}
+
+// settingOf is the setting behind a bound.
+var settingOf = map[turnkeeper.StopReason]string{
+	turnkeeper.StopMaxRounds: "max_rounds", turnkeeper.StopMaxDuration: "max_duration", turnkeeper.StopMaxToolCalls: "max_tool_calls",
+	turnkeeper.StopBudget: "budget",
+}

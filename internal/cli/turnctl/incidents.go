@@ -1,0 +1,143 @@
+package turnctl
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/agentdef"
+	"turnkeeper/internal/cli/shell"
+	"turnkeeper/internal/cli/term"
+	"turnkeeper/internal/config"
+	"turnkeeper/internal/words"
+	"turnkeeper/storage/operate"
+)
+
+// What doctor looks at of messages, turns and agents: what stands still, and why.
+
+// longWait is how long a message is due before doctor says why it still waits.
+const longWait = 5 * time.Minute
+
+// lossesShown is how long doctor reports a closed turn that lost its workers.
+const lossesShown = 24 * time.Hour
+
+// examineBudgets tells of agents that may not ask a model before the next day begins.
+func examineBudgets(ctx context.Context, d *diagnosis, store *operate.Store, c term.Clock) {
+	all, err := store.DaySpend(ctx)
+	if err != nil {
+		d.add(checkFail, "budgets", err.Error(), "")
+		return
+	}
+	for _, spent := range all {
+		def, err := agentdef.ParseRecorded(spent.Agent, spent.Definition)
+		if err != nil {
+			continue // examineFiles tells of it
+		}
+		b := def.Budget
+		var over, bounds []string
+		for _, bound := range []struct {
+			key, noun   string
+			used, limit int64
+		}{{"day_tokens", "tokens", spent.Tokens, b.DayTokens}, {"day_calls", "model calls", spent.Calls, b.DayCalls}} {
+			if bound.limit > 0 && (bound.used >= bound.limit || spent.PutOff > 0) {
+				over = append(over, fmt.Sprintf("%s of %s %s of today are spent", term.Thousands(bound.used), term.Thousands(bound.limit), bound.noun))
+				bounds = append(bounds, bound.key)
+			}
+		}
+		if len(over) == 0 && spent.PutOff == 0 {
+			continue
+		}
+		found := slices.Concat(over, []string{"until " + c.At(spent.Until)})
+		advice := "it goes on by itself"
+		if len(bounds) > 0 {
+			advice += fmt.Sprintf("; or raise %s in the file of %s and reload it", term.Enumerate(bounds), spent.Agent)
+		}
+		if spent.PutOff > 0 {
+			found = append(found, term.Plural(spent.PutOff, "turn")+" "+verb(spent.PutOff, "waits", "wait"))
+			advice += "; then turnctl retry MESSAGE has a message tried at once"
+		}
+		d.add(checkWarn, "budget "+spent.Agent, strings.Join(found, ", "), advice)
+	}
+}
+
+// verb is the form of a verb for n things.
+func verb(n int, one, many string) string {
+	if n == 1 {
+		return one
+	}
+	return many
+}
+
+// examineWaits tells of messages that have been due for long, and what they wait for.
+func examineWaits(ctx context.Context, d *diagnosis, store *operate.Store, c term.Clock) {
+	waits, err := store.LongWaits(ctx, longWait)
+	if err != nil {
+		d.add(checkFail, "waiting", err.Error(), "")
+		return
+	}
+	for _, w := range waits {
+		m, err := store.WaitingMessage(ctx, w.Message)
+		if err != nil {
+			d.add(checkFail, "waiting "+w.Agent, err.Error(), "")
+			continue
+		}
+		if len(m.Waits) == 0 {
+			continue // it was granted meanwhile
+		}
+		var reasons []string
+		for _, wait := range m.Waits {
+			reasons = append(reasons, words.Wait(wait, c.Moment))
+		}
+		found := fmt.Sprintf("message %d is due since %s: %s", w.Message, c.At(w.DueAt), strings.Join(reasons, "; "))
+		if w.Messages > 1 {
+			found += fmt.Sprintf("; %s messages of this agent have waited for more than %s", term.Thousands(int64(w.Messages)), term.Exact(longWait))
+		}
+		d.add(checkWarn, "waiting "+w.Agent, found, fmt.Sprintf("what you can do: turnctl explain --message %d", w.Message))
+	}
+}
+
+// examineLosses tells of messages whose turns lost their workers.
+func examineLosses(ctx context.Context, d *diagnosis, store *operate.Store) {
+	turns, err := store.LossyTurns(ctx, lossesShown)
+	if err != nil {
+		d.add(checkFail, "lost in turns", err.Error(), "")
+		return
+	}
+	for _, t := range turns {
+		found := fmt.Sprintf("%s died or fell silent under message %d of %s", term.Plural(t.Losses, "worker"), t.Message, t.Agent)
+		if len(t.Tools) > 0 {
+			found += ", while " + verb(len(t.Tools), "the tool ", "one of the tools ") + strings.Join(t.Tools, ", ") + " may have run"
+		}
+		advice := fmt.Sprintf("if the message or its tool is the cause: turnctl cancel %d; all about it: turnctl explain %d", t.Turn, t.Turn)
+		if t.State.Terminal() {
+			found += "; it is " + string(t.State)
+			advice = fmt.Sprintf("all about it: turnctl explain %d", t.Turn)
+			if t.GivenUp {
+				found += ", given up"
+				advice = fmt.Sprintf("fix the tool before the message is sent again: turnctl explain %d", t.Turn)
+			}
+		}
+		d.add(checkWarn, fmt.Sprintf("lost in turn %d", t.Turn), found, advice)
+	}
+}
+
+// examineFiles tells of agents whose files here are not what workers have registered. A worker that shares
+// the folder reads them again when it gets SIGHUP; its tools, providers and other settings it reads at its start only.
+func examineFiles(ctx context.Context, d *diagnosis, cfg *config.Config, store *operate.Store, registered []turnkeeper.AgentRegistration) {
+	if len(registered) == 0 {
+		return // no worker ever ran
+	}
+	files, _ := agentdef.Load(cfg.AgentsDir) // faults are told of elsewhere
+	for _, file := range files {
+		change, err := shell.ChangeOf(ctx, store, file, registered)
+		switch {
+		case err != nil:
+			d.add(checkFail, "agent "+file.Name, err.Error(), "")
+		case change != "":
+			d.add(checkWarn, "agent "+file.Name, change, shell.AdviceOfChange(change))
+		}
+	}
+}

@@ -1,0 +1,298 @@
+package turnctl
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"turnkeeper"
+	"turnkeeper/internal/app/setup"
+	"turnkeeper/internal/cli/shell"
+	"turnkeeper/internal/cli/term"
+	"turnkeeper/internal/config"
+	"turnkeeper/internal/database"
+	"turnkeeper/internal/views"
+	"turnkeeper/storage/operate"
+	"turnkeeper/tools/mcp"
+)
+
+func loginMCPCommand(s *shell.Session) *cobra.Command {
+	var paste bool
+	within := 10 * time.Minute
+	cmd := &cobra.Command{
+		Use: "login SERVER", Short: "Log in to a server, for all workers", Args: shell.ExactArgs(1),
+		Long: `Log in to an MCP server with oauth.grant authorization_code. The address of its
+login is printed on standard error: open it in a browser of this machine. Where the
+browser is on another one, use --paste: after the login the browser shows an error,
+and the address that it then has is what to paste here.
+
+The tokens are kept in the database, sealed with mcp_login_key, and renewed by
+workers. They replace those of a login before; workers use them within seconds.`,
+		Example: `  turnctl mcp login tracker
+  turnctl mcp login tracker --paste`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return s.WithDatabase(cmd.Context(), func(cfg *config.Config, db *database.Database) error {
+				if secret, missing := setup.MissingOfMCP(cfg, args[0]); missing {
+					return shell.Misused("%s", secret.Problem)
+				}
+				ctx, stop := context.WithTimeoutCause(cmd.Context(), within, fmt.Errorf("nobody has logged in within %s", within))
+				defer stop()
+				return logInToMCP(ctx, s, cfg, db.Store, args[0], paste)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&paste, "paste", false, "read from standard input the address that the browser ends at")
+	cmd.Flags().DurationVar(&within, "within", within, "how long to wait for the login")
+	return cmd
+}
+
+func logInToMCP(ctx context.Context, s *shell.Session, cfg *config.Config, store *operate.Store, server string, paste bool) error {
+	if wants, err := setup.MCPWantsLogin(cfg, server); err != nil || !wants {
+		if err == nil {
+			err = fmt.Errorf("nobody logs in to the MCP server %q: its oauth.grant is not %s", server, config.GrantAuthorizationCode)
+		}
+		return err
+	}
+	desk, err := openDesk(ctx, setup.MCPRedirectPort(cfg, server), paste)
+	if err != nil {
+		return err
+	}
+	defer desk.close()
+	person := mcp.Person{Redirect: desk.redirect}
+	if person.Visit = visitByBrowser(s, desk); paste {
+		person.Visit = func(ctx context.Context, address string) (*url.URL, error) { return visitByPaste(ctx, s, address) }
+	}
+	login, tools, err := setup.LogInToMCP(ctx, cfg, store, server, person)
+	if err != nil {
+		if cause := context.Cause(ctx); ctx.Err() != nil && cause != nil {
+			err = cause
+		}
+		return fmt.Errorf("not logged in to the MCP server %q: %w", server, err)
+	}
+	return s.Print(viewMCPLogin(server, login), func() {
+		s.Out.Line("logged in to %s: %s, scopes: %s", server, term.Plural(tools, "tool"), term.OrDash(strings.Join(login.Scopes, " ")))
+		if !login.Renewable {
+			s.Out.Line("it cannot be renewed: log in again %s", untilText(login, s.Clock()))
+		}
+	})
+}
+
+func untilText(l turnkeeper.MCPLogin, c term.Clock) string {
+	if l.Expires.IsZero() {
+		return "when it has expired, which was not told"
+	}
+	return "after " + c.Moment(l.Expires)
+}
+
+func logoutMCPCommand(s *shell.Session) *cobra.Command {
+	return &cobra.Command{
+		Use: "logout SERVER", Short: "Forget the login to a server, for all workers", Args: shell.ExactArgs(1),
+		Long: `Forget the login to an MCP server, and tell the authorization server that its tokens
+are not used any more, where that can be told. Workers stop using it within seconds.`,
+		Example: "  turnctl mcp logout tracker",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return s.WithDatabase(cmd.Context(), func(cfg *config.Config, db *database.Database) error {
+				if secret, missing := setup.MissingOfMCP(cfg, args[0]); missing {
+					return shell.Misused("%s", secret.Problem)
+				}
+				was, told, err := setup.LogOutOfMCP(cmd.Context(), cfg, db.Store, args[0])
+				switch {
+				case err != nil:
+					return err
+				case !was:
+					return fmt.Errorf("nobody is logged in to the MCP server %q", args[0])
+				}
+				return s.Print(map[string]any{"server": args[0], "revoked": told == nil}, func() {
+					s.Out.Line("logged out of %s", args[0])
+					if told != nil {
+						s.Out.Line("its authorization server was not told, and takes the tokens until they expire: %s", told)
+					}
+				})
+			})
+		},
+	}
+}
+
+func mcpKeyCommand(s *shell.Session) *cobra.Command {
+	return &cobra.Command{
+		Use: "key", Short: "Print a new key to seal logins with", Args: cobra.NoArgs,
+		Long: `Print a new key for mcp_login_key in the settings. Logins that were sealed with
+another cannot be opened with it, and have to be made anew.`,
+		Example: "  turnctl mcp key > logins.key",
+		RunE: func(*cobra.Command, []string) error {
+			key := make([]byte, config.MCPLoginKeyBytes)
+			_, _ = rand.Read(key) // it never fails
+			text := base64.StdEncoding.EncodeToString(key)
+			return s.Print(map[string]string{"key": text}, func() { s.Out.Line("%s", text) })
+		},
+	}
+}
+
+func loginsMCPCommand(s *shell.Session) *cobra.Command {
+	return &cobra.Command{
+		Use: "logins", Short: "List the logins to servers", Args: cobra.NoArgs, Example: "  turnctl mcp logins -o json",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return s.WithDatabase(cmd.Context(), func(cfg *config.Config, db *database.Database) error {
+				found, err := loginStates(cmd.Context(), cfg, db.Store, "")
+				if err != nil {
+					return err
+				}
+				view := func(l loginState) mcpLoginView { return viewMCPLogin(l.Server, l.MCPLogin) }
+				return s.Print(views.All(found, view), func() {
+					if len(found) == 0 {
+						s.Err.Line("no logins: no MCP server of the settings has oauth.grant %s", config.GrantAuthorizationCode)
+						return
+					}
+					showLogins(s.Out, s.Clock(), found)
+				})
+			})
+		},
+	}
+}
+
+// A loginState is a server that people log in to, with the login that is kept; its
+// zero value: none is.
+type loginState struct {
+	Server string
+	turnkeeper.MCPLogin
+}
+
+// loginStates are the servers that people log in to, and those that are logged in to
+// all the same, by name. server, where it is not empty, is the only one.
+func loginStates(ctx context.Context, cfg *config.Config, store *operate.Store, server string) ([]loginState, error) {
+	kept, err := store.MCPLogins(ctx)
+	if err != nil {
+		return nil, err
+	}
+	byName := map[string]turnkeeper.MCPLogin{}
+	for _, l := range kept {
+		byName[l.Server] = l
+	}
+	for name, s := range cfg.MCPServers {
+		if _, there := byName[name]; !there && s.OAuth != nil && s.OAuth.Grant == config.GrantAuthorizationCode {
+			byName[name] = turnkeeper.MCPLogin{}
+		}
+	}
+	var states []loginState
+	for name, l := range byName {
+		if server == "" || server == name {
+			states = append(states, loginState{name, l})
+		}
+	}
+	slices.SortFunc(states, func(a, b loginState) int { return strings.Compare(a.Server, b.Server) })
+	return states, nil
+}
+
+// state is missing, ended, expired, too narrow or ok.
+func (l loginState) state(now time.Time) string {
+	switch {
+	case l.LoggedInAt.IsZero():
+		return "missing"
+	case l.Lapsed != "":
+		return "ended"
+	case !l.Renewable && !l.Expires.IsZero() && now.After(l.Expires):
+		return "expired"
+	case len(l.Wanted) > 0:
+		return "too narrow"
+	}
+	return "ok"
+}
+
+// trouble says what is wrong with a login; empty: nothing that is known here.
+func (l loginState) trouble(now time.Time) string {
+	switch l.state(now) {
+	case "missing":
+		return "nobody is logged in to it"
+	case "ended":
+		return "the login has ended (" + l.Lapsed + ")"
+	case "expired":
+		return "the login has expired"
+	case "too narrow":
+		return "the login does not cover what the server wants (scopes " + strings.Join(l.Wanted, " ") + ")"
+	}
+	return ""
+}
+
+type mcpLoginView struct {
+	Server     string     `json:"server"`
+	State      string     `json:"state"`
+	Scopes     []string   `json:"scopes"`
+	Wanted     []string   `json:"wanted"` // that the server has asked for since
+	Renewable  bool       `json:"renewable"`
+	LoggedInAt *time.Time `json:"logged_in_at"`
+	RenewedAt  *time.Time `json:"renewed_at"`
+	ExpiresAt  *time.Time `json:"expires_at"` // of the token in use
+	Reason     string     `json:"reason"`     // why it has ended
+}
+
+func viewMCPLogin(server string, l turnkeeper.MCPLogin) mcpLoginView {
+	return mcpLoginView{
+		Server: server, State: loginState{server, l}.state(time.Now()), Scopes: append([]string{}, l.Scopes...), Wanted: append([]string{}, l.Wanted...),
+		Renewable: l.Renewable, LoggedInAt: timeOrNil(l.LoggedInAt), RenewedAt: timeOrNil(l.RenewedAt), ExpiresAt: timeOrNil(l.Expires), Reason: l.Lapsed,
+	}
+}
+
+func timeOrNil(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+func showLogins(s *term.Screen, c term.Clock, all []loginState) {
+	t := term.NewTable("SERVER", "STATE", "LOGGED IN", "RENEWED", "SCOPES")
+	for _, l := range all {
+		state := term.Cell{Text: l.state(c.Now), Tone: term.Dim}
+		if state.Text != "ok" {
+			state = term.Cell{Text: state.Text, Tone: term.Warned}
+		}
+		t.Add(l.Server, state, c.Ago(l.LoggedInAt), c.Ago(l.RenewedAt), term.OneLine(strings.Join(l.Scopes, " "), 60))
+	}
+	t.Print(s)
+}
+
+// warnOfLogins tells who lists tools of logins that are missing, or do not hold.
+func warnOfLogins(ctx context.Context, s *shell.Session, cfg *config.Config, store *operate.Store, server string) error {
+	states, err := loginStates(ctx, cfg, store, server)
+	for _, l := range states {
+		if _, configured := cfg.MCPServers[l.Server]; !configured {
+			continue
+		}
+		if trouble := l.trouble(s.Now()); trouble != "" {
+			s.Err.Line("%s", s.Err.Paint(term.Warned, fmt.Sprintf("the MCP server %s: %s: run %s mcp login %s", l.Server, trouble, shell.Command("turnctl"), l.Server)))
+		}
+	}
+	return err
+}
+
+// examineLogins looks for logins that do not do. Those that are missing, or have ended,
+// are told of where the servers of agents are asked.
+func examineLogins(ctx context.Context, d *diagnosis, cfg *config.Config, store *operate.Store, now time.Time) {
+	states, err := loginStates(ctx, cfg, store, "")
+	if err != nil {
+		d.add(checkFail, "MCP logins", err.Error(), "")
+		return
+	}
+	for _, l := range states {
+		name := "MCP login " + l.Server
+		_, configured := cfg.MCPServers[l.Server]
+		switch state := l.state(now); {
+		case !configured:
+			d.add(checkWarn, name, "the settings have no such server", fmt.Sprintf("%s mcp logout %s", shell.Command("turnctl"), l.Server))
+		case state == "too narrow":
+			d.add(checkWarn, name, l.trouble(now), fmt.Sprintf("%s mcp login %s", shell.Command("turnctl"), l.Server))
+		case state == "ok":
+			d.add(checkOK, name, "it holds", "")
+		}
+	}
+}
+
+var errNoAddress = errors.New("no address came from standard input")

@@ -1,0 +1,122 @@
+package turnctl
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"turnkeeper"
+	"turnkeeper/inference"
+	"turnkeeper/internal/cli/shell"
+	"turnkeeper/internal/cli/term"
+	"turnkeeper/internal/views"
+	"turnkeeper/storage/operate"
+)
+
+func modelsCommand(s *shell.Session) *cobra.Command {
+	return &cobra.Command{
+		Use: "models", Short: "List the models that agents ask, and which are down", Args: cobra.NoArgs,
+		Long: `List the models that agents ask, and those that were down at any time. A model is
+up, down, probing (down, and a turn tries it), unknown (none of the newest 1,000
+model calls was answered by it: it may never have been asked) or unused (no agent
+asks it any more; that it was down then matters to nobody).
+
+A model is down from the first turn that cannot use it: it cannot be reached, is
+overloaded, refuses the key or the quota, or is not known. Messages of agents without another
+model wait. One turn at a time tries the model, after pauses of up to two minutes
+or as long as the provider asks for, and its first answer brings all others back.
+A worker that starts or reads its agents again (SIGHUP) has it tried at once.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			look := func(ctx context.Context, store *operate.Store) ([]turnkeeper.ModelHealth, error) {
+				return store.Models(ctx)
+			}
+			return list(s, cmd, look, views.OfModel, showModels, "no models: a worker registers those of its agents when it starts")
+		},
+	}
+}
+
+func showModels(s *term.Screen, c term.Clock, models []turnkeeper.ModelHealth) {
+	t := term.NewTable("MODEL", "STATE", "DOWN SINCE", "NEXT TRY", ">FAILURES", "ERROR", "AGENTS")
+	for _, m := range models {
+		state := term.Cell{Text: m.State(), Tone: map[string]term.Tone{"up": term.Good, "down": term.Bad, "probing": term.Bad, "unknown": term.Warned, "unused": term.Dim}[m.State()]}
+		next, failure := c.At(m.Until), "-"
+		if m.Down() {
+			failure = term.OneLine(m.ErrorClass+": "+m.Error, term.PreviewColumns)
+		}
+		if !m.Used() {
+			next = "-"
+		}
+		if m.ProbeTurn != 0 {
+			next = fmt.Sprintf("now, turn %d", m.ProbeTurn)
+		}
+		t.Add(m.Model, state, c.At(m.DownSince), next, fmt.Sprint(m.Failures), failure, term.OrDash(strings.Join(m.Agents, ", ")))
+	}
+	t.Print(s)
+}
+
+// examineModels tells of models that are down. One that leaves an agent without a model is a failure.
+func examineModels(ctx context.Context, d *diagnosis, store *operate.Store, c term.Clock) {
+	models, err := store.Models(ctx)
+	if err != nil {
+		d.add(checkFail, "models", err.Error(), "")
+		return
+	}
+	up := 0
+	for _, m := range models {
+		switch {
+		case !m.Used():
+			continue
+		case !m.Down():
+			up++
+			continue
+		}
+		verdict, left := checkWarn, ""
+		if stuck := withoutAnother(m, models); len(stuck) > 0 {
+			verdict, left = checkFail, "; "+term.Enumerate(stuck)+" "+verb(len(stuck), "has", "have")+" no other model that is up, and messages wait"
+		}
+		d.add(verdict, "model "+m.Model, fmt.Sprintf("down since %s, %s: %s%s", c.At(m.DownSince), m.ErrorClass, term.OneLine(m.Error, 300), left), adviceOfModel(m, c))
+	}
+	if up > 0 {
+		d.add(checkOK, "models", term.Plural(up, "model")+" in use and not down", "")
+	}
+}
+
+// withoutAnother are the agents of a model that is down which have no other that is up.
+func withoutAnother(m turnkeeper.ModelHealth, all []turnkeeper.ModelHealth) (stuck []string) {
+	for _, agent := range m.Agents {
+		if !slices.ContainsFunc(all, func(other turnkeeper.ModelHealth) bool { return !other.Down() && slices.Contains(other.Agents, agent) }) {
+			stuck = append(stuck, agent)
+		}
+	}
+	return stuck
+}
+
+// errorClasses are the words for why a turn can fail.
+func errorClasses() (words []string) {
+	for _, class := range []inference.Class{
+		inference.ClassRateLimited, inference.ClassOverloaded, inference.ClassTransport, inference.ClassBadOutput, inference.ClassContextOverflow,
+		inference.ClassAuth, inference.ClassQuota, inference.ClassNotFound, inference.ClassInvalid, inference.ClassRefused,
+	} {
+		words = append(words, string(class))
+	}
+	return words
+}
+
+// adviceOfModel says what brings a model back that is down, by the class of its newest failure.
+func adviceOfModel(m turnkeeper.ModelHealth, c term.Clock) string {
+	provider, _, _ := strings.Cut(m.Model, "/")
+	switch inference.Class(m.ErrorClass) {
+	case inference.ClassAuth:
+		return "set the right key of the provider " + provider + " and restart the workers: they read it when they start"
+	case inference.ClassQuota:
+		return "add credit to the account of the provider " + provider + "; it is asked again " + c.At(m.Until)
+	case inference.ClassNotFound:
+		return "correct the model's name in the file of " + term.Enumerate(m.Agents) + ", and have the workers read it again (SIGHUP); a wrong base_url of the provider " +
+			provider + " is corrected in the config file, and read when a worker starts"
+	default:
+		return "wait: it is asked again " + c.At(m.Until) + ", and messages go on with its first answer. To have it asked at once: turnctl retry MESSAGE"
+	}
+}

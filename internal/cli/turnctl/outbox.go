@@ -1,0 +1,147 @@
+package turnctl
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"turnkeeper"
+	"turnkeeper/internal/cli/follow"
+	"turnkeeper/internal/cli/shell"
+	"turnkeeper/internal/cli/term"
+	"turnkeeper/internal/config"
+	"turnkeeper/internal/database"
+	"turnkeeper/internal/views"
+	"turnkeeper/storage"
+	"turnkeeper/storage/operate"
+)
+
+func outboxCommand(s *shell.Session) *cobra.Command {
+	var flags pageFlags
+	var after int64
+	var follow, ofSubAgents bool
+	cmd := &cobra.Command{
+		Use: "outbox", Short: "List replies, newest first, or follow them", Args: cobra.NoArgs,
+		Long: `List replies, newest first. With --after, list those after an id in the order
+they were written. With --follow, print each reply as it is written, until
+stopped; with -o json that is one object a line.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			page, err := flags.page()
+			if err != nil {
+				return err
+			}
+			page.TopOnly = !ofSubAgents
+			inOrder := cmd.Flags().Changed("after")
+			if after < 0 {
+				return shell.Misused("--after is %d: it must be an id, or 0", after)
+			}
+			if inOrder && flags.before > 0 {
+				return shell.Misused("give --before or --after, not both")
+			}
+			if follow {
+				page.Cursor = after
+				return followOutbox(cmd.Context(), s, page, inOrder)
+			}
+			look := func(ctx context.Context, store *operate.Store) ([]turnkeeper.Reply, error) {
+				if err := flags.known(ctx, store); err != nil {
+					return nil, err
+				}
+				if inOrder {
+					page.Cursor = after
+					return store.Replies(ctx, page)
+				}
+				return store.LatestReplies(ctx, page)
+			}
+			return list(s, cmd, look, views.OfReply, showReplies, "no replies")
+		},
+	}
+	flags.add(cmd, "")
+	cmd.Flags().BoolVar(&ofSubAgents, "sub-agents", true, "also the replies that sub-agents wrote for other agents; =false leaves them out")
+	flags.addBefore(cmd)
+	cmd.Flags().Int64Var(&after, "after", 0, "only entries with ids above this one, in the order they were written")
+	cmd.Flags().BoolVar(&follow, "follow", false, "go on with what is written from now on, or after --after")
+	return cmd
+}
+
+// silentReply stands for a reply without a text.
+const silentReply = "(no text: on_degraded or on_failed of the agent is silent)"
+
+func showReplies(s *term.Screen, c term.Clock, replies []turnkeeper.Reply) {
+	t := term.NewTable(">REPLY", "OUTCOME", "AGENT", "CONVERSATION", ">MESSAGE", ">TURN", "WRITTEN", "BODY")
+	for _, r := range replies {
+		t.Add(fmt.Sprint(r.ID), stateCell(r.Outcome), r.Agent, r.Conversation, fmt.Sprint(r.MessageID), turnAndParent(r),
+			c.At(r.CreatedAt), term.OneLine(cmp.Or(r.Body, silentReply), term.PreviewColumns))
+	}
+	t.Print(s)
+}
+
+// turnAndParent is the turn of a reply and, of a sub-agent's, the one it is for.
+func turnAndParent(r turnkeeper.Reply) string {
+	if r.ParentTurn == 0 {
+		return fmt.Sprint(r.TurnID)
+	}
+	return fmt.Sprintf("%d for %d", r.TurnID, r.ParentTurn)
+}
+
+// outboxPoll finds replies whose doorbell was lost.
+const outboxPoll = 2 * time.Second
+
+// followOutbox prints replies until ctx ends, which is its good end.
+func followOutbox(ctx context.Context, s *shell.Session, page operate.Page, fromCursor bool) error {
+	return s.WithDatabase(ctx, func(_ *config.Config, db *database.Database) error {
+		if err := registered(ctx, db.Store, page.Agent); err != nil {
+			return unlessEnded(ctx, err)
+		}
+		if !fromCursor {
+			newest, err := db.Store.LatestReplies(ctx, operate.Page{Agent: page.Agent, Limit: 1, TopOnly: page.TopOnly})
+			if err != nil {
+				return err
+			}
+			if len(newest) > 0 {
+				page.Cursor = int64(newest[0].ID)
+			}
+		}
+		rings, stop := follow.Listen(ctx, db, storage.TopicTurns)
+		defer stop()
+		for ctx.Err() == nil {
+			replies, err := db.Store.Replies(ctx, page)
+			if err != nil {
+				return unlessEnded(ctx, err)
+			}
+			for _, r := range replies {
+				page.Cursor = int64(r.ID)
+				if err := printReply(s, r); err != nil {
+					return err
+				}
+			}
+			if len(replies) < page.Limit {
+				follow.WaitFor(ctx, rings, outboxPoll)
+			}
+		}
+		return nil
+	})
+}
+
+// unlessEnded is the error, unless the end of ctx made it.
+func unlessEnded(ctx context.Context, err error) error {
+	if ctx.Err() == nil {
+		return err
+	}
+	return nil
+}
+
+func printReply(s *shell.Session, r turnkeeper.Reply) error {
+	if s.JSON() {
+		return shell.WriteJSONLine(s.Stdout, views.OfReply(r))
+	}
+	s.Out.Line("%s %s", s.Out.Paint(term.ToneOf(r.Outcome), term.SignOf(r.Outcome)), s.Out.Paint(term.Bold, fmt.Sprintf("reply %d to message %d", r.ID, r.MessageID))+
+		s.Out.Paint(term.Dim, fmt.Sprintf("  %s/%s, turn %s, %s", term.Plain(r.Agent), term.Plain(r.Conversation), turnAndParent(r), s.Clock().Moment(r.CreatedAt))))
+	for _, line := range term.Wrap(cmp.Or(r.Body, silentReply), s.Out.Readable()-2) {
+		s.Out.Line("  %s", line)
+	}
+	_, err := fmt.Fprintln(s.Stdout)
+	return err
+}

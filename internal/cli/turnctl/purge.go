@@ -1,0 +1,95 @@
+package turnctl
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"turnkeeper/internal/cli/shell"
+	"turnkeeper/internal/cli/term"
+	"turnkeeper/internal/config"
+	"turnkeeper/internal/database"
+	"turnkeeper/storage/operate"
+)
+
+type purgedView struct {
+	DryRun   bool `json:"dry_run"`
+	Messages int  `json:"messages"`
+	Turns    int  `json:"turns"`
+	Outputs  int  `json:"outputs"`
+	Notes    int  `json:"notes"`
+}
+
+func purgeCommand(s *shell.Session) *cobra.Command {
+	var scope operate.PurgeScope
+	cmd := &cobra.Command{
+		Use: "purge", Short: "Remove closed messages for good, with all that belongs to them", Args: cobra.NoArgs,
+		Long: `Remove closed messages for good, with their turns, replies, tool results, events
+and jobs: those of --agent, of one --conversation of it, or those closed for
+longer than --older-than; where several are given, those that fit all. What is
+open is never touched: workers may run meanwhile. Nor is a message whose reply is
+still to be pushed to a webhook, unless --undelivered is given. It goes in batches,
+may be broken off, and does nothing when it is repeated. --dry-run only counts.
+
+What stays: agents, their definitions and schedules, leases (so that a token
+never starts again), the spend of days, and an agent's notes unless --notes is
+given. An idempotency key of a removed message is free again.
+
+` + shell.ExitHelp,
+		Example: `  turnctl purge --older-than 720h --dry-run
+  turnctl purge --agent clerk --conversation anna
+  turnctl purge --agent clerk --notes`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkScope(scope, cmd.Flags().Changed("older-than")); err != nil {
+				return err
+			}
+			return s.WithDatabase(cmd.Context(), func(_ *config.Config, db *database.Database) error {
+				if err := registered(cmd.Context(), db.Store, scope.Agent); err != nil {
+					return err
+				}
+				done, err := db.Store.Purge(cmd.Context(), scope)
+				if err != nil {
+					return err
+				}
+				return s.Print(purgedView{scope.Dry, done.Messages, done.Turns, done.Outputs, done.Notes}, func() { tellPurged(s, scope.Dry, done) })
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&scope.Agent, "agent", "", "of this agent")
+	f.StringVar(&scope.Conversation, "conversation", "", "of this conversation of --agent")
+	shell.DurationFlag(f, &scope.OlderThan, "older-than", 0, "closed for longer than this, as 720h")
+	f.BoolVar(&scope.Notes, "notes", false, "the notes of --agent too")
+	f.BoolVar(&scope.Undelivered, "undelivered", false, "those too whose reply is still to be pushed to a webhook")
+	f.BoolVar(&scope.Dry, "dry-run", false, "count, and remove nothing")
+	return cmd
+}
+
+// checkScope refuses a purge that would remove more than was meant.
+func checkScope(scope operate.PurgeScope, aged bool) error {
+	switch {
+	case scope.Agent == "" && !aged:
+		return shell.Misused("say what to remove: --agent, --agent with --conversation, or --older-than")
+	case scope.Agent == "" && scope.Conversation != "":
+		return shell.Misused("--conversation needs --agent: conversations belong to an agent")
+	case scope.Agent == "" && scope.Notes:
+		return shell.Misused("--notes needs --agent")
+	case scope.Notes && (scope.Conversation != "" || aged):
+		return shell.Misused("--notes goes with --agent alone: notes belong to no conversation and have no age")
+	case aged && scope.OlderThan < time.Second:
+		return shell.Misused("--older-than is %s: it must be 1s at least", scope.OlderThan)
+	}
+	return nil
+}
+
+func tellPurged(s *shell.Session, dry bool, done operate.Purged) {
+	verb := "removed"
+	if dry {
+		verb = "would be removed"
+	}
+	text := term.Plural(done.Messages, "message") + ", " + term.Plural(done.Turns, "turn") + ", " + term.Plural(done.Outputs, "tool result")
+	if done.Notes > 0 {
+		text += ", " + term.Plural(done.Notes, "note")
+	}
+	s.Out.Line("%s: %s", verb, text)
+}

@@ -1,0 +1,113 @@
+package turnctl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"turnkeeper"
+	"turnkeeper/agentturn/prompt"
+	"turnkeeper/internal/app/setup"
+	"turnkeeper/internal/cli/shell"
+	"turnkeeper/internal/cli/term"
+	"turnkeeper/internal/config"
+	"turnkeeper/internal/database"
+)
+
+// request says what of the context window a round's request took, and what was
+// done to make it fit.
+func (p *turnPage) request(r *turnkeeper.Recipe) {
+	if r == nil {
+		return
+	}
+	w := r.Window
+	text := fmt.Sprintf("request ~%s of %s tokens (window %s, less %s for the answer and %s for safety)", count(w.Corrected()), count(w.Room()),
+		count(w.Size), count(w.Answer), count(w.Safety))
+	if w.Reported > 0 {
+		text += fmt.Sprintf(", the provider counted %s", term.Thousands(w.Reported))
+	}
+	p.dimmed(text)
+	parts := []string{
+		"system " + count(w.System), "tools " + count(w.Tools), "earlier turns " + count(w.History), "this turn " + count(w.Turn),
+		"notice " + count(w.Notice),
+	}
+	if w.Factor != 1 {
+		parts = append(parts, fmt.Sprintf("corrected by %.2f", w.Factor))
+	}
+	p.dimmed(strings.Join(parts, " · "))
+	p.fitted(r)
+}
+
+func (p *turnPage) fitted(r *turnkeeper.Recipe) {
+	var done []string
+	if r.Dropped != "" {
+		done = append(done, "results not shown: calls "+r.Dropped)
+	}
+	if r.LeanPast != 0 {
+		done = append(done, fmt.Sprintf("earlier results not shown: to turn %d", r.LeanPast))
+	}
+	if r.Omitted > 0 {
+		done = append(done, term.Plural(r.Omitted, "earlier turn")+" not shown")
+	}
+	if r.Summary != 0 {
+		done = append(done, fmt.Sprintf("summary to turn %d", r.Summary))
+	}
+	if len(done) > 0 {
+		p.dimmed("fitted: " + strings.Join(done, " · "))
+	}
+	if r.Compacted > 0 {
+		p.Line("     %s", p.Paint(term.Warned, fmt.Sprintf("cut down to %s tokens: the provider had refused a longer request", count(r.Compacted))))
+	}
+	if r.Cut {
+		p.Line("     %s", p.Paint(term.Warned, "the provider seems to have cut this request: it counted far fewer tokens than were sent"))
+	}
+}
+
+func (p *turnPage) dimmed(text string) {
+	for _, line := range term.Wrap(text, p.Readable()-6) {
+		p.Line("     %s", p.Paint(term.Dim, line))
+	}
+}
+
+func count(n int) string { return term.Thousands(int64(n)) }
+
+// sentView is what programs read of a rebuilt request.
+type sentView struct {
+	TurnID     turnkeeper.TurnID `json:"turn_id"`
+	Round      int               `json:"round"`
+	Exact      bool              `json:"exact"`
+	SHA256     string            `json:"sha256"`
+	SentSHA256 string            `json:"sent_sha256"`
+	Body       string            `json:"body"`
+}
+
+// showRequest prints the request of a round as it was sent, and nothing else.
+func showRequest(ctx context.Context, s *shell.Session, turn turnArg, round int) error {
+	return s.WithDatabase(ctx, func(_ *config.Config, db *database.Database) error {
+		view, err := findTurn(ctx, db.Store, turn)
+		if err != nil {
+			return err
+		}
+		sent, err := setup.RebuildRequest(ctx, db.Store, view.Turn.ID, round)
+		switch {
+		case errors.Is(err, prompt.ErrNoRound):
+			return shell.NotFound("turn %d has no answered round %d: it has %d", view.Turn.ID, round, len(view.Rounds))
+		case err != nil:
+			return fmt.Errorf("the request of round %d of turn %d cannot be rebuilt: %w", round, view.Turn.ID, err)
+		}
+		if err := printRequest(s, sent); err != nil || sent.Exact {
+			return err
+		}
+		return shell.Exit(shell.ExitFailure, fmt.Errorf("this is not what was sent, byte for byte: it has %d bytes and the SHA-256 %s, what was sent had %d and %s "+
+			"(a secret that is masked where it is stored is the usual reason)", len(sent.Body), sent.SHA256, sent.Recipe.Bytes, sent.Recipe.SHA256))
+	})
+}
+
+func printRequest(s *shell.Session, sent setup.SentRequest) error {
+	if s.JSON() {
+		return shell.WriteJSON(s.Stdout, sentView{sent.Turn, sent.Round, sent.Exact, sent.SHA256, sent.Recipe.SHA256, string(sent.Body)})
+	}
+	_, err := s.Stdout.Write(sent.Body)
+	return err
+}

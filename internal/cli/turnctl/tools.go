@@ -1,0 +1,161 @@
+package turnctl
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"turnkeeper"
+	"turnkeeper/internal/app/setup"
+	"turnkeeper/internal/cli/shell"
+	"turnkeeper/internal/cli/term"
+	"turnkeeper/internal/config"
+	"turnkeeper/internal/database"
+	"turnkeeper/tools"
+)
+
+func toolsCommand(s *shell.Session) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "tools", Short: "Run a tool as an agent would, outside a turn", Args: cobra.NoArgs,
+		Example: `  turnctl tools call clerk clock`,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(callToolCommand(s))
+	return cmd
+}
+
+func callToolCommand(s *shell.Session) *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use: "call AGENT TOOL [JSON | -]", Short: "Run one tool once, with its settings, checks and limits", Args: cobra.RangeArgs(2, 3),
+		Long: `Run one tool of an agent's file here, once: with the tool's settings, what the agent
+may do (its root folder, private hosts, MCP servers), the check of arguments, the
+time that a call has, and the cut of long results. Arguments are a JSON object,
+or - to read it from standard input; none is {}. No turn knows of the call: it is
+in no journal, and no freshness, budget or guard against repeats applies to it.
+
+A tool with an effect (keyed or once) is run after a question only, or with --yes.
+Tools that read results of a turn cannot be called, nor can Go tools of a worker
+program of your own.
+
+The result is printed as a model would be shown it, and how long it took on
+standard error.
+
+` + shell.ExitHelp + `
+  6  the question was not answered by yes: nothing was run
+  130  stopped by a signal before it was done`,
+		Example: `  turnctl tools call clerk clock
+  turnctl tools call clerk http_get '{"url": "https://example.com"}'
+  turnctl tools call clerk post_letter - --yes < letter.json`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			arguments := strings.Join(args[2:], "")
+			if arguments == "-" {
+				text, err := io.ReadAll(io.LimitReader(s.Stdin, shell.LargestMessage))
+				if err != nil {
+					return fmt.Errorf("the arguments cannot be read from standard input: %w", err)
+				}
+				arguments = string(text)
+			}
+			return s.WithDatabase(cmd.Context(), func(cfg *config.Config, db *database.Database) error {
+				agent, err := setup.OpenAgentTools(cmd.Context(), cfg, db.Store, args[0], shell.NewLogger(cfg, s.Stderr))
+				if err != nil {
+					return unfound(err)
+				}
+				defer agent.Close()
+				return callTool(cmd.Context(), s, agent, args[1], arguments, yes)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "run it without a question, also where it has an effect")
+	return cmd
+}
+
+// unfound is the error with the code of what is not there.
+func unfound(err error) error {
+	if errors.Is(err, setup.ErrAgents) {
+		return shell.Wrong(err)
+	}
+	if errors.Is(err, turnkeeper.ErrNotFound) {
+		return shell.NotFound("%s", strings.TrimPrefix(err.Error(), turnkeeper.ErrNotFound.Error()+": "))
+	}
+	return err
+}
+
+// calledView is what programs read of a call.
+type calledView struct {
+	Agent      string            `json:"agent"`
+	Tool       string            `json:"tool"`
+	Effect     turnkeeper.Effect `json:"effect"`
+	Arguments  json.RawMessage   `json:"arguments"`
+	Outcome    tools.Outcome     `json:"outcome"`
+	Result     string            `json:"result"` // as a model would be shown it
+	Cut        bool              `json:"cut"`
+	Chars      int64             `json:"chars"` // of the whole result
+	Attached   []string          `json:"attached"`
+	DurationMs int64             `json:"duration_ms"`
+}
+
+func callTool(ctx context.Context, s *shell.Session, agent *setup.AgentTools, name, arguments string, yes bool) error {
+	spec, err := agent.Spec(name)
+	if err != nil {
+		return unfound(err)
+	}
+	if secret, missing := agent.Missing(name); missing {
+		return shell.Misused("%s", secret.Problem)
+	}
+	args, fault := agent.Check(name, arguments)
+	if fault != "" {
+		return shell.Misused("%s", fault)
+	}
+	if spec.Effect != turnkeeper.EffectNone && !yes {
+		if err := confirm(ctx, s, fmt.Sprintf("%s has an effect (%s). Run it with %s?", name, spec.Effect, term.OneLine(args.Canonical, 300))); err != nil {
+			return err
+		}
+	}
+	end := agent.Call(ctx, name, args)
+	if ctx.Err() != nil && end.Outcome == tools.Cancelled {
+		return shell.ErrInterrupted
+	}
+	view := calledView{
+		agent.Name(), name, spec.Effect, json.RawMessage(args.Canonical), end.Outcome, end.Shown, end.Cut, end.Chars, append([]string{}, end.Attached...), end.Took.Milliseconds(),
+	}
+	err = s.Print(view, func() {
+		s.Out.Line("%s", term.Plain(end.Shown))
+		for _, attached := range end.Attached {
+			s.Err.Line("%s", "attached: "+term.Plain(attached))
+		}
+		s.Err.Line("%s", s.Err.Paint(term.Dim, fmt.Sprintf("%s, %s after %s", name, strings.ReplaceAll(string(end.Outcome), "_", " "), term.Exact(end.Took))))
+	})
+	if err != nil {
+		return err
+	}
+	if end.Outcome != tools.Succeeded {
+		return shell.Silent(shell.ExitFailure)
+	}
+	return nil
+}
+
+// confirm asks a question on standard error, and fails unless standard input answers yes.
+func confirm(ctx context.Context, s *shell.Session, question string) error {
+	s.Err.Line("%s [y/N]", term.Plain(question))
+	answer := make(chan string, 1)
+	go func() { // it may wait for ever; the process ends
+		text, _ := bufio.NewReader(s.Stdin).ReadString('\n')
+		answer <- strings.ToLower(strings.TrimSpace(text))
+	}()
+	select {
+	case <-ctx.Done():
+		return shell.ErrInterrupted
+	case text := <-answer:
+		if text == "y" || text == "yes" {
+			return nil
+		}
+	}
+	return shell.Refused(errors.New("nothing was run: answer y, or give --yes"))
+}

@@ -1,0 +1,257 @@
+package turnctl
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"turnkeeper"
+	"turnkeeper/internal/cli/shell"
+	"turnkeeper/internal/cli/term"
+	"turnkeeper/internal/config"
+	"turnkeeper/internal/database"
+	"turnkeeper/internal/views"
+	"turnkeeper/internal/words"
+	"turnkeeper/storage/operate"
+)
+
+// topWindow is what rates are taken over.
+const topWindow = time.Minute
+
+func topCommand(s *shell.Session) *cobra.Command {
+	var once bool
+	var interval time.Duration
+	var limit int
+	cmd := &cobra.Command{
+		Use: "top", Short: "Watch the service: queue, running turns, lanes, workers", Args: cobra.NoArgs,
+		Long: `Watch the service in the terminal: how much waits and for how long, what ended in
+the last minute, models that are down, the workers, the open turns and the lanes.
+It is drawn anew every --interval. Keys: q or Ctrl-C ends it, the space bar looks at once, arrows,
+page keys, Home and End (or k, j, g and G) scroll. Where the output is no
+terminal, or with --once, it is printed once; -o json prints an object for each
+look.
+
+` + shell.ExitHelp,
+		Example: `  turnctl top
+  turnctl top --once | head
+  turnctl top --interval 10s -o json`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if interval < 100*time.Millisecond || interval > time.Hour {
+				return shell.Misused("--interval is %s: it must be 100ms to 1h", interval)
+			}
+			if limit < 1 || limit > maxLimit {
+				return shell.Misused("--limit is %d: it must be 1 to %d", limit, maxLimit)
+			}
+			once = once || !s.Out.Terminal && !s.JSON()
+			return s.WithDatabase(cmd.Context(), func(_ *config.Config, db *database.Database) error {
+				return top(cmd.Context(), s, db.Store, once, interval, limit)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&once, "once", false, "look once and end")
+	shell.DurationFlag(cmd.Flags(), &interval, "interval", 2*time.Second, "how often it looks again")
+	cmd.Flags().IntVar(&limit, "limit", 15, "open turns, and lanes, 1 to 100")
+	return cmd
+}
+
+// A sight is what top shows at one moment.
+type sight struct {
+	operate.Figures
+	Down      []turnkeeper.ModelHealth // of the models that agents ask
+	Scheduler operate.SchedulerSettings
+	Workers   []turnkeeper.Heartbeat
+	Turns     []turnkeeper.Turn
+	Lanes     []operate.LaneView
+}
+
+type sightView struct {
+	Now             time.Time       `json:"now"`
+	Waiting         int             `json:"waiting_messages"`
+	OldestMs        int64           `json:"oldest_due_ms"` // 0: nothing is due
+	Running         int             `json:"running_turns"`
+	Queued          int             `json:"queued_turns"`
+	Elsewhere       int             `json:"waiting_turns"`
+	EndedPerMin     int             `json:"ended_last_minute"`
+	SucceededPerMin int             `json:"succeeded_last_minute"`
+	FailedPerMin    int             `json:"failed_last_minute"`
+	TokensPerMin    int64           `json:"tokens_last_minute"`
+	Down            []views.Model   `json:"models_down"`
+	Scheduler       views.Scheduler `json:"scheduler"`
+	Workers         []views.Worker  `json:"workers"`
+	Turns           []views.Turn    `json:"turns"`
+	Lanes           []views.Lane    `json:"lanes"`
+}
+
+func viewSight(v sight) sightView {
+	return sightView{
+		v.Now, v.Waiting, views.Millis(v.Oldest), v.Running, v.Queued, v.Elsewhere, v.Ended, v.Succeeded, v.Failed, v.Tokens,
+		views.All(v.Down, views.OfModel), views.OfScheduler(v.Scheduler), views.All(v.Workers, views.OfWorker), views.All(v.Turns, views.OfTurn),
+		views.All(v.Lanes, views.OfLane),
+	}
+}
+
+func look(ctx context.Context, store *operate.Store, limit int) (v sight, err error) {
+	if v.Figures, err = store.Figures(ctx, topWindow); err != nil {
+		return v, err
+	}
+	models, err := store.Models(ctx)
+	if err != nil {
+		return v, err
+	}
+	v.Down = slices.DeleteFunc(models, func(m turnkeeper.ModelHealth) bool { return !m.Down() || !m.Used() })
+	if v.Scheduler, err = store.SchedulerSettings(ctx); err != nil {
+		return v, err
+	}
+	if v.Workers, err = store.Workers(ctx); err != nil {
+		return v, err
+	}
+	if v.Turns, err = store.OpenTurns(ctx, limit); err != nil {
+		return v, err
+	}
+	v.Lanes, err = store.Lanes(ctx, operate.Page{Limit: limit})
+	return v, err
+}
+
+// top looks again and again until ctx ends, which is its good end.
+func top(ctx context.Context, s *shell.Session, store *operate.Store, once bool, interval time.Duration, limit int) error {
+	if !once && !s.JSON() {
+		return liveTop(ctx, s, store, interval, limit)
+	}
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		v, err := look(ctx, store, limit)
+		if err != nil {
+			return unlessEnded(ctx, err)
+		}
+		switch {
+		case s.JSON() && once:
+			err = shell.WriteJSON(s.Stdout, viewSight(v))
+		case s.JSON():
+			err = shell.WriteJSONLine(s.Stdout, viewSight(v))
+		default:
+			drawSight(s.Out, term.Clock{Now: v.Now, Zone: s.Zone}, v)
+		}
+		if err != nil || once {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// liveTop draws on the terminal until ctx ends or q is typed. A database that is away is
+// told of, and looked at again.
+func liveTop(ctx context.Context, s *shell.Session, store *operate.Store, interval time.Duration, limit int) error {
+	t, leave := term.EnterLive(ctx, s.Stdin, s.Out)
+	defer leave()
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	v, err := look(ctx, store, limit)
+	answered := s.Now()
+	for {
+		if err == nil {
+			answered = s.Now()
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err := t.Draw(pageOf(s, v), statusOf(s, err, s.Now().Sub(answered))); err != nil {
+			return err
+		}
+		switch t.Next(ctx, tick.C) {
+		case term.LiveQuit:
+			return nil
+		case term.LiveLook:
+			v, err = lookAgain(ctx, store, limit, v)
+		case term.LiveDraw:
+		}
+	}
+}
+
+// lookTime bounds a look: the terminal does not stand still longer.
+const lookTime = 5 * time.Second
+
+// lookAgain is what it is now, or what it was with the error.
+func lookAgain(ctx context.Context, store *operate.Store, limit int, before sight) (sight, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	v, err := look(ctx, store, limit)
+	if err != nil {
+		return before, err
+	}
+	return v, nil
+}
+
+// pageOf draws a sight for the terminal as it is now.
+func pageOf(s *shell.Session, v sight) func(*term.Screen) {
+	return func(paper *term.Screen) {
+		if !v.Now.IsZero() {
+			drawSight(paper, term.Clock{Now: v.Now, Zone: s.Zone}, v)
+		}
+	}
+}
+
+func statusOf(s *shell.Session, err error, silent time.Duration) term.Cell {
+	if err == nil {
+		return term.Cell{}
+	}
+	return term.Cell{Text: "no answer from the database for " + term.Coarse(silent) + ": " + term.OneLine(s.Masker.String(err.Error()), 0), Tone: term.Bad}
+}
+
+func drawSight(s *term.Screen, c term.Clock, v sight) {
+	alive, slots := 0, 0
+	for _, w := range v.Workers {
+		if w.State() == turnkeeper.WorkerAlive {
+			alive++
+			slots += w.Slots
+		}
+	}
+	s.Line("%s  %s", s.Paint(term.Bold, "turnkeeper"), s.Paint(term.Dim, c.Moment(v.Now)))
+	showPause(s, c, v.Scheduler)
+	oldest := "none due"
+	if v.Waiting > 0 && v.Oldest > 0 {
+		oldest = "the oldest due " + term.Coarse(v.Oldest) + " ago"
+	}
+	s.Line("queue    %s, %s", term.Plural(v.Waiting, "message"), oldest)
+	s.Line("turns    %d running of %s on %s, %d queued, %d waiting for calls", v.Running, term.Plural(slots, "slot"), term.Plural(alive, "worker"), v.Queued, v.Elsewhere)
+	s.Line("minute   %s, %d succeeded, %d failed, %s tokens", term.Plural(v.Ended, "turn")+" ended", v.Succeeded, v.Failed, term.Thousands(v.Tokens))
+	for i, m := range v.Down {
+		label := "         "
+		if i == 0 {
+			label = "models   "
+		}
+		s.Line("%s%s", label, s.Paint(term.Bad, fmt.Sprintf("%s is down since %s, next try %s: %s", m.Model, c.At(m.DownSince), c.At(m.Until), term.OneLine(m.ErrorClass+": "+m.Error, term.PreviewColumns))))
+	}
+	if len(v.Turns) > 0 {
+		s.Line("")
+		showOpenTurns(s, c, v.Turns)
+	}
+	if len(v.Lanes) > 0 {
+		s.Line("")
+		showLanes(s, c, v.Lanes)
+	}
+	if len(v.Workers) > 0 {
+		s.Line("")
+		showWorkers(s, c, v.Workers)
+	}
+}
+
+func showOpenTurns(s *term.Screen, c term.Clock, turns []turnkeeper.Turn) {
+	t := term.NewTable(">TURN", "STATE", "AGENT", "CONVERSATION", ">MESSAGE", ">ROUNDS", ">CALLS", ">TOKENS", "SINCE", "WORKER", "NOW")
+	for _, turn := range turns {
+		since := turn.GrantedAt
+		if since.IsZero() {
+			since = turn.CreatedAt
+		}
+		t.Add(fmt.Sprint(turn.ID), turnCell(turn), turn.Agent, turn.Conversation, fmt.Sprint(turn.MessageID), fmt.Sprint(turn.InferenceRounds),
+			fmt.Sprint(turn.ExecutedCalls), term.Thousands(turn.Usage.Total()), c.Ago(since), term.OrDash(string(turn.WorkerID)), term.OrDash(words.Doing(turn, c.Ago)))
+	}
+	t.Print(s)
+}

@@ -1,0 +1,149 @@
+package turnctl
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"turnkeeper"
+	turnevents "turnkeeper/agentturn/transcript"
+	"turnkeeper/internal/cli/follow"
+	"turnkeeper/internal/cli/term"
+)
+
+// A transcript prints a turn's events, in order, for people to read while they
+// come. What a block says is printed as it streams.
+type transcript struct {
+	*term.Screen
+	kind   string          // of the block that streams
+	inLine bool            // the line is not ended
+	text   strings.Builder // of the newest text block, to know a reply that was said
+	failed error           // of the newest print
+}
+
+func newTranscript(s *term.Screen) *transcript { return &transcript{Screen: s} }
+
+// show prints one event. It fails when nobody reads any more.
+func (p *transcript) show(e turnkeeper.Event) error {
+	switch e.Type {
+	case turnkeeper.EventTurnStart:
+		data := follow.DataOf[turnevents.TurnStartData](e)
+		p.say(term.Bold, fmt.Sprintf("turn %d", e.TurnID), fmt.Sprintf("of %s, for message %d, attempt %d", term.OneLine(data.Agent, 64), data.Message, data.Attempt))
+	case turnkeeper.EventTurnResumed:
+		p.say(term.Warned, "↻ the turn goes on", fmt.Sprintf("dispatch %d", follow.DataOf[turnevents.TurnResumedData](e).Dispatch))
+	case turnkeeper.EventTurnWaiting:
+		p.say(term.Active, "… the turn waits for", term.OneLine(strings.Join(follow.DataOf[turnevents.TurnWaitingData](e).Calls, ", "), 0))
+	case turnkeeper.EventRoundStart:
+		p.round(e)
+	case turnkeeper.EventBlockStart:
+		p.block(follow.DataOf[turnevents.BlockStartData](e))
+	case turnkeeper.EventBlockDelta:
+		p.stream(follow.DataOf[turnevents.BlockDeltaData](e).Text)
+	case turnkeeper.EventBlockStop:
+		p.endLine()
+	case turnkeeper.EventToolStarted:
+		p.say(term.Active, "▸ "+term.OneLine(follow.DataOf[turnevents.ToolData](e).Name, 64)+" runs", follow.DataOf[turnevents.ToolData](e).Call)
+	case turnkeeper.EventToolResult:
+		p.tool(follow.DataOf[turnevents.ToolData](e))
+	case turnkeeper.EventNotice:
+		p.notice(follow.DataOf[turnevents.NoticeData](e).Text)
+	case turnkeeper.EventRoundStop:
+		data := follow.DataOf[turnevents.RoundStopData](e)
+		p.say(term.Dim, fmt.Sprintf("round %d done", e.Round), fmt.Sprintf("%s, %s tokens", term.OneLine(data.Model, 64), term.Thousands(data.Usage.Total())))
+	case turnkeeper.EventRoundRollback:
+		p.text.Reset()
+		p.say(term.Warned, fmt.Sprintf("↶ round %d is taken back: what it said above is void", e.Round), term.OneLine(follow.DataOf[turnevents.RollbackData](e).Reason, 0))
+	case turnkeeper.EventTurnComplete, turnkeeper.EventTurnError:
+		p.last(follow.DataOf[turnevents.TurnEndData](e))
+	}
+	return p.failed
+}
+
+// say prints a line of its own: what happened, and beside it more.
+func (p *transcript) say(t term.Tone, what, beside string) {
+	p.endLine()
+	p.put(strings.TrimRight(p.Paint(t, what)+"  "+p.Paint(term.Dim, beside), " ") + "\n")
+}
+
+func (p *transcript) put(text string) { _, p.failed = fmt.Fprint(p.W, text) }
+
+func (p *transcript) endLine() {
+	if p.inLine {
+		p.put("\n")
+		p.inLine = false
+	}
+}
+
+// end leaves the screen in order.
+func (p *transcript) end() { p.endLine() }
+
+func (p *transcript) round(e turnkeeper.Event) {
+	data := follow.DataOf[turnevents.RoundStartData](e)
+	beside := ""
+	if data.Final {
+		beside = "the last: no tools"
+	}
+	p.say(term.Bold, fmt.Sprintf("── round %d of %d", e.Round, data.Of), beside)
+}
+
+func (p *transcript) block(data turnevents.BlockStartData) {
+	p.endLine()
+	p.kind = data.Kind
+	switch data.Kind {
+	case "text":
+		p.text.Reset()
+	case "thinking":
+		p.put(p.Paint(term.Dim, "(thinks) "))
+		p.inLine = true
+	case "tool_use":
+		p.put(p.Paint(term.Dim, "calls ") + p.Paint(term.Bold, term.OneLine(data.Tool, 64)) + " ")
+		p.inLine = true
+	}
+}
+
+// stream goes on with a block. Line ends are the model's own.
+func (p *transcript) stream(text string) {
+	if text == "" {
+		return
+	}
+	if p.kind == "text" {
+		p.text.WriteString(text)
+	}
+	shown := term.Plain(text)
+	if p.kind != "text" {
+		shown = p.Paint(term.Dim, shown)
+	}
+	p.put(shown)
+	p.inLine = !strings.HasSuffix(text, "\n")
+}
+
+func (p *transcript) tool(data turnevents.ToolData) {
+	facts := string(data.State)
+	if data.Millis > 0 {
+		facts += " " + term.Exact(time.Duration(data.Millis)*time.Millisecond)
+	}
+	p.say(term.ToneOf(data.State), term.SignOf(data.State)+" "+term.OneLine(data.Name, 64), facts+"  "+term.OneLine(data.Preview, term.PreviewColumns))
+}
+
+func (p *transcript) notice(text string) {
+	p.endLine()
+	for line := range strings.Lines(text) {
+		p.put(strings.TrimRight(p.Paint(term.Dim, "  │ "+term.OneLine(line, 0)), " ") + "\n")
+	}
+}
+
+// last prints the end, and the reply where the model has not just said it.
+func (p *transcript) last(data turnevents.TurnEndData) {
+	if data.Reply != "" && strings.TrimSpace(data.Reply) != strings.TrimSpace(p.text.String()) {
+		p.say(term.Bold, "reply", "")
+		p.put(strings.TrimRight(term.Plain(data.Reply), "\n") + "\n")
+	}
+	facts := term.Plural(data.Rounds, "round") + ", " + term.Plural(data.Calls, "tool call")
+	if data.StopReason != "" && data.StopReason != turnkeeper.StopNone {
+		facts += ", stopped by " + string(data.StopReason)
+	}
+	if data.Retry {
+		facts += "; another turn will try"
+	}
+	p.say(term.ToneOf(data.State), term.SignOf(data.State)+" "+string(data.State), facts)
+}

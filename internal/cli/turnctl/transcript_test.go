@@ -1,0 +1,63 @@
+package turnctl
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+
+	"turnkeeper"
+	turnevents "turnkeeper/agentturn/transcript"
+	"turnkeeper/internal/cli/clitest"
+	"turnkeeper/internal/cli/term"
+)
+
+// A turn whose second round was lost on its way and began again.
+func TestTranscript(t *testing.T) {
+	event := func(kind turnkeeper.EventType, round int, data any) turnkeeper.Event {
+		text, err := json.Marshal(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return turnkeeper.Event{TurnID: 41, Type: kind, Round: round, Data: text}
+	}
+	text := func(round int, parts ...string) []turnkeeper.Event {
+		all := []turnkeeper.Event{event(turnkeeper.EventBlockStart, round, turnevents.BlockStartData{Kind: "text"})}
+		for _, part := range parts {
+			all = append(all, event(turnkeeper.EventBlockDelta, round, turnevents.BlockDeltaData{Text: part}))
+		}
+		return append(all, event(turnkeeper.EventBlockStop, round, nil))
+	}
+	var events []turnkeeper.Event
+	add := func(more ...turnkeeper.Event) { events = append(events, more...) }
+	add(event(turnkeeper.EventTurnStart, 0, turnevents.TurnStartData{Agent: "clerk", Message: 12, Attempt: 1}))
+	add(event(turnkeeper.EventRoundStart, 1, turnevents.RoundStartData{Of: 3}))
+	add(event(turnkeeper.EventBlockStart, 1, turnevents.BlockStartData{Kind: "thinking"}), event(turnkeeper.EventBlockDelta, 1, turnevents.BlockDeltaData{Text: "Hm."}))
+	add(text(1, "I look ", "at the\x1b[2J clock.\nThen", " I order.")...)
+	add(event(turnkeeper.EventBlockStart, 1, turnevents.BlockStartData{Kind: "tool_use", Tool: "order"}), event(turnkeeper.EventBlockDelta, 1, turnevents.BlockDeltaData{Text: `{"boxes":3}`}))
+	add(event(turnkeeper.EventToolStarted, 1, turnevents.ToolData{Call: "round-1-tool-1", Name: "order"}))
+	add(event(turnkeeper.EventToolResult, 1, turnevents.ToolData{Call: "round-1-tool-1", Name: "order", State: turnkeeper.CallFailed, Preview: "no boxes", Millis: 2100}))
+	add(event(turnkeeper.EventRoundStop, 1, turnevents.RoundStopData{Model: "m", Calls: 1, Usage: turnkeeper.Usage{InputTokens: 1200, OutputTokens: 34}}))
+	add(event(turnkeeper.EventTurnWaiting, 0, turnevents.TurnWaitingData{Calls: []string{"round-1-tool-2"}}))
+	add(event(turnkeeper.EventTurnResumed, 0, turnevents.TurnResumedData{Dispatch: 2}))
+	add(event(turnkeeper.EventRoundStart, 2, turnevents.RoundStartData{Of: 3}), event(turnkeeper.EventNotice, 2, turnevents.NoticeData{Text: "# System Notice\nThis is turn 2 of 3."}))
+	add(text(2, "This is lo")[:2]...)
+	add(event(turnkeeper.EventRoundRollback, 2, turnevents.RollbackData{Reason: "the worker was lost"}))
+	add(event(turnkeeper.EventRoundStart, 2, turnevents.RoundStartData{Of: 3, Final: true}))
+	add(text(2, "There are no boxes.")...)
+	said := event(turnkeeper.EventTurnComplete, 0, turnevents.TurnEndData{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Rounds: 2, Calls: 1, Reply: "There are no boxes."})
+	summed := event(turnkeeper.EventTurnComplete, 0, turnevents.TurnEndData{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopMaxRounds, Rounds: 2, Calls: 1, Reply: "Tool results: 0 succeeded, 1 failed."})
+	for name, last := range map[string]turnkeeper.Event{"said": said, "summed": summed} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			paper := newTranscript(&term.Screen{W: &out})
+			for _, e := range append(events[:len(events):len(events)], last) {
+				if err := paper.show(e); err != nil {
+					t.Fatal(err)
+				}
+			}
+			paper.end()
+			clitest.Golden(t, "events-"+name+".txt", out.String())
+			clitest.Harmless(t, out.String())
+		})
+	}
+}

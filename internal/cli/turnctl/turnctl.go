@@ -1,0 +1,150 @@
+package turnctl
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"turnkeeper/internal/cli/shell"
+	"turnkeeper/internal/cli/term"
+	"turnkeeper/internal/config"
+	"turnkeeper/internal/config/strictyaml"
+	"turnkeeper/internal/database"
+	"turnkeeper/internal/views"
+	"turnkeeper/storage/operate"
+)
+
+// Program is the operator's program.
+func Program() shell.Program {
+	return shell.Program{Command: func(s *shell.Session) *cobra.Command {
+		root := &cobra.Command{
+			Use:   "turnctl",
+			Short: "See and steer what Turnkeeper does",
+			Long: `turnctl shows what Turnkeeper has done and does, and changes what an operator may
+change. Text is for people; -o json is for programs: names in snake_case, times
+in RFC 3339, lists as arrays.
+
+Lists show 25 entries, newest first; --limit asks for up to 100.
+
+` + turnctlExitHelp,
+			Example: `  turnctl top                     the service at a glance, live
+  turnctl show latest             all about the newest turn
+  turnctl explain latest          why it ended as it did
+  turnctl turns --state failed    turns that failed
+  turnctl doctor                  what is wrong, and what to do`,
+		}
+		root.PersistentFlags().StringVarP(&s.Format, "output", "o", shell.FormatText, "text for people, or json")
+		s.AddSettings(root, shell.ReaderSettings...)
+		root.AddCommand(
+			initCommand(s), turnsCommand(s), showCommand(s), inboxCommand(s), outboxCommand(s), lanesCommand(s), schedulesCommand(s),
+			schedulerCommand(s), agentsCommand(s), outputCommand(s), workersCommand(s), migrateCommand(s), doctorCommand(s), checkCommand(s),
+			modelsCommand(s), tokensCommand(s), webhooksCommand(s), mcpCommand(s),
+			cancelCommand(s), retryCommand(s), eventsCommand(s), explainCommand(s), topCommand(s), purgeCommand(s), toolsCommand(s), shell.VersionCommand(),
+		)
+		giveExamples(root)
+		completeCommands(s, root)
+		_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{shell.FormatText, shell.FormatJSON}, cobra.ShellCompDirectiveNoFileComp))
+		return root
+	}}
+}
+
+// pageFlags are the flags of a list.
+type pageFlags struct {
+	agent, state string
+	limit        int
+	before       int64
+}
+
+const (
+	defaultLimit = 25
+	maxLimit     = 100
+)
+
+func (p *pageFlags) add(cmd *cobra.Command, states string) {
+	f := cmd.Flags()
+	f.StringVar(&p.agent, "agent", "", "only of this agent")
+	if states != "" {
+		f.StringVar(&p.state, "state", "", "only in this state: "+states)
+		_ = cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(strings.Split(states, ", "), cobra.ShellCompDirectiveNoFileComp))
+	}
+	f.IntVar(&p.limit, "limit", defaultLimit, "entries, 1 to 100")
+}
+
+func (p *pageFlags) addBefore(cmd *cobra.Command) {
+	cmd.Flags().Int64Var(&p.before, "before", 0, "only entries with ids below this one: the next page")
+}
+
+func (p *pageFlags) page(states ...string) (operate.Page, error) {
+	if p.limit < 1 || p.limit > maxLimit {
+		return operate.Page{}, shell.Misused("--limit is %d: it must be 1 to %d; --before gives the next page", p.limit, maxLimit)
+	}
+	if p.before < 0 {
+		return operate.Page{}, shell.Misused("--before is %d: it must be an id", p.before)
+	}
+	if err := shell.OneOf("--state", p.state, states); err != nil {
+		return operate.Page{}, err
+	}
+	return operate.Page{Agent: p.agent, State: p.state, Limit: p.limit, Cursor: p.before}, nil
+}
+
+// known fails when the list is asked for of an agent that nobody has registered: an
+// empty list would say that it has nothing.
+func (p *pageFlags) known(ctx context.Context, store *operate.Store) error {
+	return registered(ctx, store, p.agent)
+}
+
+// registered fails when there is no such agent; no name is every agent.
+func registered(ctx context.Context, store *operate.Store, agent string) error {
+	if agent == "" {
+		return nil
+	}
+	all, err := store.Agents(ctx)
+	if err != nil {
+		return err
+	}
+	names := make([]string, len(all))
+	for i, a := range all {
+		names[i] = a.Name
+	}
+	if slices.Contains(names, agent) {
+		return nil
+	}
+	hint := ""
+	if near := strictyaml.Nearest(agent, names); near != "" {
+		hint = fmt.Sprintf(" (did you mean %q?)", near)
+	}
+	return shell.NotFound(`there is no agent %q%s: "turnctl agents" lists those that are registered`, agent, hint)
+}
+
+// read is a command that looks something up in the database and prints it.
+func read[T any](s *shell.Session, cmd *cobra.Command, look func(context.Context, *operate.Store) (T, error), view func(T) any, text func(T)) error {
+	return s.WithDatabase(cmd.Context(), func(_ *config.Config, db *database.Database) error {
+		found, err := look(cmd.Context(), db.Store)
+		if err != nil {
+			return err
+		}
+		return s.Print(view(found), func() { text(found) })
+	})
+}
+
+// list is read for lists; none tells people what an empty one means.
+func list[N, V any](s *shell.Session, cmd *cobra.Command, look func(context.Context, *operate.Store) ([]N, error),
+	view func(N) V, show func(*term.Screen, term.Clock, []N), none string,
+) error {
+	return read(s, cmd, look, func(found []N) any { return views.All(found, view) }, func(found []N) {
+		if len(found) == 0 {
+			s.Err.Line("%s", none)
+			return
+		}
+		show(s.Out, s.Clock(), found)
+	})
+}
+
+// turnctlExitHelp lists what any command of turnctl may end with.
+const turnctlExitHelp = shell.ExitHelp + `
+  5  events --follow: the turn failed or was cancelled
+  6  cancel, retry, webhooks, init: not possible as things stand; tools call: not confirmed
+  130  stopped by a signal before it was done`

@@ -1,0 +1,360 @@
+package turnctl
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/agentturn"
+	"turnkeeper/agentturn/prompt"
+	"turnkeeper/internal/cli/term"
+	"turnkeeper/internal/words"
+	"turnkeeper/storage/operate"
+)
+
+// A turnPage is a turn as people read it.
+type turnPage struct {
+	*term.Screen
+	term.Clock
+	operate.TurnView
+
+	full bool // whole arguments and results instead of previews
+}
+
+func (p *turnPage) print() {
+	p.title()
+	p.exchange()
+	p.outcome()
+	p.rounds()
+	p.awaited()
+	p.tree()
+	p.dispatches()
+}
+
+func (p *turnPage) title() {
+	t := p.Turn
+	p.Line("%s  %s", p.Paint(term.Bold, fmt.Sprintf("Turn %d", t.ID)), p.Paint(term.ToneOf(t.State), term.SignOf(t.State)+" "+string(t.State)))
+	about := []string{
+		"agent " + t.Agent, "conversation " + t.Conversation, "lane " + string(t.Lane),
+		fmt.Sprintf("message %d", t.MessageID), fmt.Sprintf("attempt %d", t.Attempt), p.trigger(),
+	}
+	p.Line("%s", p.Paint(term.Dim, term.OneLine(strings.Join(about, " · "), 0)))
+}
+
+func (p *turnPage) trigger() string {
+	m := p.Message
+	if m.Trigger == turnkeeper.TriggerSchedule {
+		return fmt.Sprintf("started by schedule %s for %s", m.Schedule, p.Moment(m.Slot))
+	}
+	return "started by a message"
+}
+
+// exchange is what was asked and what was answered.
+func (p *turnPage) exchange() {
+	p.heading("Asked", p.At(p.Message.AcceptedAt))
+	p.quote(p.Message.Body)
+	if r := p.Reply; r != nil {
+		p.heading("Answered", fmt.Sprintf("reply %d, %s", r.ID, p.At(r.CreatedAt)))
+		if r.Body == "" {
+			p.Line("  %s", p.Paint(term.Dim, silentReply))
+		} else {
+			p.quote(r.Body)
+		}
+	}
+	if p.Turn.InnerDialogue != "" {
+		p.heading("Said to itself", "")
+		p.quote(p.Turn.InnerDialogue)
+	}
+}
+
+func (p *turnPage) heading(name, beside string) {
+	p.Line("")
+	p.Line("%s", strings.TrimRight(p.Paint(term.Bold, name)+"  "+p.Paint(term.Dim, beside), " "))
+}
+
+func (p *turnPage) quote(text string) {
+	for _, line := range term.Wrap(text, p.Readable()-4) {
+		p.Line("%s", strings.TrimRight("  "+p.Paint(term.Dim, "│")+" "+line, " "))
+	}
+}
+
+func (p *turnPage) outcome() {
+	t := p.Turn
+	p.heading("Outcome", "")
+	list := pairs{Screen: p.Screen, indent: "  ", width: 14}
+	list.add("stop reason", p.stopReason())
+	switch {
+	case t.Silence != nil:
+		list.add("now", p.Paint(term.Bad, term.OneLine(words.Silence(t.WorkerID, *t.Silence, "the turn", p.Moment), 0)))
+	case t.UnderWay != nil:
+		list.add("now", term.OneLine(words.UnderWay(*t.UnderWay), 0))
+	}
+	list.add("took", p.took())
+	list.add("rounds", fmt.Sprintf("%s, %d charged", term.Plural(t.InferenceRounds, "model call"), t.ChargedRounds))
+	list.add("tool calls", fmt.Sprintf("%d executed", t.ExecutedCalls))
+	list.add("tokens", tokens(t.Usage))
+	if t.ErrorClass != "" {
+		list.add("error class", p.Paint(term.Bad, term.OneLine(t.ErrorClass, 0)))
+	}
+	if t.Error != "" {
+		list.add("error", term.Wrap(t.Error, p.Readable()-16)...)
+	}
+	if c := p.Cancel; c != nil {
+		list.add("cancellation", term.OneLine(strings.TrimSpace("asked for "+p.At(c.AskedAt)+" "+c.Reason), 0))
+	}
+	if !t.State.Terminal() && !t.DueAt.IsZero() {
+		list.add("not before", p.At(t.DueAt))
+	}
+	list.add("definition", term.Cut(t.DefinitionHash, 13))
+	list.add("trace", t.Trace(p.Message.TraceParent).String())
+}
+
+func (p *turnPage) stopReason() string {
+	t := p.Turn
+	if t.StopReason == "" {
+		if t.State.Terminal() {
+			return "-"
+		}
+		return p.Paint(term.Dim, "it goes on")
+	}
+	said := words.StopReason(t)
+	if said == string(t.StopReason) {
+		return said
+	}
+	return string(t.StopReason) + p.Paint(term.Dim, ": "+said)
+}
+
+// took is the turn's time, and where it went.
+func (p *turnPage) took() string {
+	var models, tools time.Duration
+	for _, r := range p.Rounds {
+		models += r.Latency
+		for _, c := range r.Calls {
+			tools += c.Duration
+		}
+	}
+	end := p.Turn.EndedAt
+	text := ""
+	if end.IsZero() {
+		text = term.Exact(max(p.Now.Sub(p.Turn.CreatedAt), 0)) + " so far"
+	} else {
+		text = term.Exact(p.Turn.Duration())
+	}
+	if end.IsZero() && models+tools == 0 {
+		return text
+	}
+	spent := term.Exact(models) + " in models"
+	if tools > 0 || !end.IsZero() {
+		spent += ", " + term.Exact(tools) + " in tools"
+	}
+	return text + p.Paint(term.Dim, ": "+spent)
+}
+
+func tokens(u turnkeeper.Usage) string {
+	text := fmt.Sprintf("%s in + %s out = %s", term.Thousands(u.InputTokens), term.Thousands(u.OutputTokens), term.Thousands(u.Total()))
+	if u.CachedTokens > 0 {
+		text += fmt.Sprintf(", %s cached", term.Thousands(u.CachedTokens))
+	}
+	if u.ReasoningTokens > 0 {
+		text += fmt.Sprintf(", %s for reasoning", term.Thousands(u.ReasoningTokens))
+	}
+	if u.Estimated {
+		text += " (estimated)"
+	}
+	return text
+}
+
+func (p *turnPage) rounds() {
+	p.heading("Rounds", "")
+	if len(p.Rounds) == 0 {
+		p.Line("  %s", p.Paint(term.Dim, "none: no model has answered"))
+	}
+	for _, r := range p.Rounds {
+		p.failed(r.Number)
+		p.round(r)
+	}
+	for open := len(p.Rounds) + 1; open <= p.lastAsked(); open++ {
+		p.failed(open)
+	}
+}
+
+// lastAsked is the last round that a model was asked for, answered or not.
+func (p *turnPage) lastAsked() (last int) {
+	for _, f := range p.Failed {
+		last = max(last, f.Round)
+	}
+	return last
+}
+
+// failed are the model calls for a round that gave no answer, with what they had said.
+func (p *turnPage) failed(round int) {
+	for _, f := range p.Failed {
+		if f.Round != round {
+			continue
+		}
+		about := []string{"failed attempt"}
+		if f.Model != "" {
+			about = append(about, f.Provider+"/"+f.Model)
+		}
+		about = append(about, term.Exact(f.Latency), f.Class, tokens(f.Usage))
+		p.Line("  %s  %s", p.Paint(term.Bold, fmt.Sprint(f.Round)), p.Paint(term.Dim, term.OneLine(strings.Join(about, " · "), 0)))
+		for _, line := range p.shorten(strings.TrimSpace(f.Error), 4, 2) {
+			p.Line("     %s", line)
+		}
+		for _, line := range p.shorten(strings.TrimSpace(f.Text), 4, 4) {
+			p.Line("     %s", p.Paint(term.Dim, "had said: "+line))
+		}
+	}
+}
+
+func (p *turnPage) round(r turnkeeper.Round) {
+	about := []string{r.Provider + "/" + r.Model, term.Exact(r.Latency), term.Plural(r.Attempts, "attempt"), "finish " + term.OrDash(r.FinishReason), tokens(r.Usage)}
+	if !r.Charged {
+		about = append(about, "not charged")
+	}
+	p.Line("  %s  %s", p.Paint(term.Bold, fmt.Sprint(r.Number)), p.Paint(term.Dim, term.OneLine(strings.Join(about, " · "), 0)))
+	p.request(r.Recipe)
+	p.said(r)
+	for _, c := range r.Calls {
+		p.call(c)
+	}
+}
+
+// said is the text of a round, unless it stands above as the reply.
+func (p *turnPage) said(r turnkeeper.Round) {
+	text := strings.TrimSpace(r.Text)
+	if p.Reply != nil && text != "" && text == strings.TrimSpace(p.Reply.Body) {
+		p.Line("     %s", p.Paint(term.Dim, "(the reply)"))
+		return
+	}
+	for _, line := range p.shorten(text, 4, 4) {
+		p.Line("     %s", line)
+	}
+}
+
+func (p *turnPage) call(c turnkeeper.ToolCall) {
+	facts := string(c.State)
+	if c.Duration > 0 {
+		facts += " · " + term.Exact(c.Duration)
+	}
+	facts += " · effect " + string(c.Effect)
+	switch {
+	case c.Elsewhere && c.Name == turnkeeper.ToolSpawnAgent:
+		facts += " · sub-agent"
+	case c.Elsewhere:
+		facts += " · detached"
+	case prompt.WentOn(c):
+		facts += " · in the background"
+	}
+	if c.Starts > 1 {
+		facts += fmt.Sprintf(" · started %d times", c.Starts)
+	}
+	arguments := " " + term.OneLine(c.Arguments, p.argumentColumns(facts, c.Name))
+	p.Line("     %s %s%s  %s", p.Paint(term.ToneOf(c.State), term.SignOf(c.State)), p.Paint(term.Bold, term.OneLine(c.Name, 64)), arguments, p.Paint(term.Dim, facts))
+	p.result(c)
+}
+
+// argumentColumns is what a line leaves to the arguments of a call; all of
+// them are shown when everything is.
+func (p *turnPage) argumentColumns(facts, name string) int {
+	if p.full {
+		return 0
+	}
+	const around = 10 // indent, sign, gaps
+	return max(p.Readable()-around-term.Width(facts)-term.Width(name), 16)
+}
+
+func (p *turnPage) result(c turnkeeper.ToolCall) {
+	text, lines := c.Preview, 2
+	if p.full {
+		text, lines = c.Shown, 0
+	}
+	if p.Turn.MayHaveRun(c) {
+		text = agentturn.ShownPerhaps
+	}
+	for _, line := range p.shorten(text, 7, lines) {
+		p.Line("       %s", p.Paint(term.Dim, line))
+	}
+	if c.OutputID != "" {
+		p.Line("       %s", p.Paint(term.Dim, "output "+term.OneLine(string(c.OutputID), 0)+p.size(c.OutputID)))
+	}
+	if c.Usage != (turnkeeper.Usage{}) {
+		p.Line("       %s", p.Paint(term.Dim, "model calls made for it: "+tokens(c.Usage)))
+	}
+	if c.LateResult != "" {
+		p.Line("       %s", p.Paint(term.Warned, "came too late: ")+term.OneLine(c.LateResult, p.Readable()-22))
+	}
+}
+
+func (p *turnPage) size(id turnkeeper.OutputID) string {
+	for _, o := range p.Outputs {
+		if o.ID == id {
+			return fmt.Sprintf(": %s bytes, %s, ~%s tokens, read %s", term.Thousands(o.SizeBytes), term.OrDash(o.MediaType), term.Thousands(o.Tokens), term.Plural(int(o.Retrieved), "time"))
+		}
+	}
+	return ""
+}
+
+// shorten is the first lines of a text; lines 0: all.
+func (p *turnPage) shorten(text string, indent, lines int) []string {
+	if text == "" {
+		return nil
+	}
+	wrapped := term.Wrap(text, p.Readable()-indent-1)
+	if lines == 0 || p.full || len(wrapped) <= lines {
+		return wrapped
+	}
+	return append(wrapped[:lines-1:lines-1], term.Cut(wrapped[lines-1]+" …", p.Readable()-indent-1))
+}
+
+// awaited are the calls that are open elsewhere, and where.
+func (p *turnPage) awaited() {
+	if len(p.Awaited) == 0 {
+		return
+	}
+	p.heading("Waits for", "")
+	for _, a := range p.Awaited {
+		p.Line("  %s %s  %s", p.Paint(term.Active, "…"), p.Paint(term.Bold, term.OneLine(a.Name, 64)), p.Paint(term.Dim, a.Key.String()+" · since "+p.At(a.Since)))
+		p.Line("     %s", p.Paint(term.Dim, term.OneLine(p.whereabouts(a), 0)))
+	}
+}
+
+// whereabouts is where a call that is open elsewhere stands.
+func (p *turnPage) whereabouts(a turnkeeper.AwaitedCall) string {
+	switch {
+	case !a.ArrivedAt.IsZero():
+		return "its result has come " + p.At(a.ArrivedAt) + ", and the turn has not taken it in yet"
+	case a.Name == turnkeeper.ToolSpawnAgent:
+		return "a sub-agent works on it: see below"
+	case a.WorkerID == "" && a.Until.IsZero():
+		return "it runs elsewhere"
+	case a.WorkerID == "":
+		return fmt.Sprintf("attempt %d waits for a worker, until %s", a.Attempt, p.Moment(a.Until))
+	default:
+		return fmt.Sprintf("attempt %d runs on worker %s since %s, until %s at the latest", a.Attempt, a.WorkerID, p.Moment(a.ClaimedAt), p.Moment(a.Until))
+	}
+}
+
+func (p *turnPage) dispatches() {
+	p.heading("Dispatches", "")
+	if len(p.Dispatches) == 0 {
+		p.Line("  %s", p.Paint(term.Dim, "none"))
+	}
+	for i, d := range p.Dispatches {
+		p.dispatch(i+1, d)
+	}
+}
+
+func (p *turnPage) dispatch(n int, d turnkeeper.Dispatch) {
+	worker := term.OrDash(term.OneLine(string(d.WorkerID), 0))
+	end := p.Paint(term.Active, "goes on")
+	if !d.EndedAt.IsZero() {
+		end = d.Outcome + " after " + term.Exact(max(d.EndedAt.Sub(d.GrantedAt), 0))
+	}
+	if d.Outcome == "lost" || d.Outcome == "unclaimed" {
+		end = p.Paint(term.Warned, end)
+	}
+	p.Line("  %s  granted %s, worker %s, %s", p.Paint(term.Bold, fmt.Sprint(n)), p.At(d.GrantedAt), worker, end)
+	p.Line("     %s", p.Paint(term.Dim, fmt.Sprintf("token %d · grant %s · lease until %s · job %d", d.Token, d.GrantID, p.Moment(d.Until), d.JobID)))
+}

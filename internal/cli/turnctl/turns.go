@@ -1,0 +1,78 @@
+package turnctl
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"turnkeeper"
+	"turnkeeper/internal/cli/shell"
+	"turnkeeper/internal/cli/term"
+	"turnkeeper/internal/views"
+	"turnkeeper/internal/words"
+	"turnkeeper/storage/operate"
+)
+
+func turnsCommand(s *shell.Session) *cobra.Command {
+	var flags pageFlags
+	cmd := &cobra.Command{
+		Use: "turns", Short: "List turns, newest first", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			page, err := flags.page(turnStates...)
+			if err != nil {
+				return err
+			}
+			look := func(ctx context.Context, store *operate.Store) ([]turnkeeper.Turn, error) {
+				if err := flags.known(ctx, store); err != nil {
+					return nil, err
+				}
+				return store.Turns(ctx, page)
+			}
+			return list(s, cmd, look, views.OfTurn, showTurns, "no turns")
+		},
+	}
+	flags.add(cmd, strings.Join(turnStates, ", "))
+	flags.addBefore(cmd)
+	return cmd
+}
+
+func showTurns(s *term.Screen, c term.Clock, turns []turnkeeper.Turn) {
+	t := term.NewTable(">TURN", "STATE", "AGENT", "CONVERSATION", ">MESSAGE", ">ROUNDS", ">CALLS", ">TOKENS", ">TOOK", "BEGAN", "NOTE")
+	for _, turn := range turns {
+		took := "-"
+		if !turn.EndedAt.IsZero() {
+			took = term.Exact(turn.Duration())
+		}
+		t.Add(fmt.Sprint(turn.ID), turnCell(turn), turn.Agent, turn.Conversation, fmt.Sprint(turn.MessageID),
+			fmt.Sprint(turn.InferenceRounds), fmt.Sprint(turn.ExecutedCalls), term.Thousands(turn.Usage.Total()), took,
+			c.At(turn.CreatedAt), term.Cell{Text: cmp.Or(words.Doing(turn, c.Ago), stoppedBy(turn)), Tone: term.Dim})
+	}
+	t.Print(s)
+}
+
+// turnCell is the state of a turn, which stands out where its worker is silent.
+func turnCell(t turnkeeper.Turn) term.Cell {
+	if t.Silence != nil {
+		return term.Cell{Text: "! " + string(t.State), Tone: term.Bad}
+	}
+	return stateCell(t.State)
+}
+
+func stateCell[S ~string](state S) term.Cell {
+	return term.Cell{Text: term.SignOf(state) + " " + string(state), Tone: term.ToneOf(state)}
+}
+
+// stoppedBy is why a turn ended, if there is anything to say.
+func stoppedBy(t turnkeeper.Turn) string {
+	switch {
+	case t.StopReason != "" && t.StopReason != turnkeeper.StopNone:
+		return string(t.StopReason)
+	case t.ErrorClass != "":
+		return t.ErrorClass
+	default:
+		return "-"
+	}
+}

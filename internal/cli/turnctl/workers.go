@@ -1,0 +1,40 @@
+package turnctl
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"turnkeeper"
+	"turnkeeper/internal/cli/shell"
+	"turnkeeper/internal/cli/term"
+	"turnkeeper/internal/views"
+	"turnkeeper/storage/operate"
+)
+
+func workersCommand(s *shell.Session) *cobra.Command {
+	return &cobra.Command{
+		Use: "workers", Short: "List worker processes, those that ended in the last hour included", Args: cobra.NoArgs,
+		Long: `List worker processes, those that ended in the last hour included. Each is alive,
+serving (it does not have the role worker, and takes no turns), draining (it is told
+to stop, and takes no more turns), silent (lost: its turns go to others) or stopped.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			look := func(ctx context.Context, store *operate.Store) ([]turnkeeper.Heartbeat, error) {
+				return store.Workers(ctx)
+			}
+			return list(s, cmd, look, views.OfWorker, showWorkers, "no workers")
+		},
+	}
+}
+
+func showWorkers(s *term.Screen, c term.Clock, workers []turnkeeper.Heartbeat) {
+	tones := map[turnkeeper.WorkerState]term.Tone{turnkeeper.WorkerAlive: term.Good, turnkeeper.WorkerServing: term.Good, turnkeeper.WorkerDraining: term.Active, turnkeeper.WorkerSilent: term.Bad, turnkeeper.WorkerStopped: term.Dim}
+	t := term.NewTable("WORKER", "STATE", ">SLOTS", "HOST", ">PID", "STARTED", "LAST SIGN OF LIFE", "VERSION")
+	for _, w := range workers {
+		state := w.State()
+		t.Add(string(w.WorkerID), term.Cell{Text: string(state), Tone: tones[state]}, fmt.Sprint(w.Slots), w.Host, fmt.Sprint(w.PID), c.At(w.StartedAt),
+			c.Ago(c.Now.Add(-w.Silent)), w.Version)
+	}
+	t.Print(s)
+}

@@ -1,0 +1,2 @@
+// Package worker is the program that runs turns, and its benchmark.
+package worker

@@ -1,0 +1,2 @@
+// Package version tells which version of Turnkeeper a program was built from.
+package version
