@@ -170,7 +170,7 @@ func TestRequestsKeepTheirConnection(t *testing.T) {
 			t.Error("a connection may give way during its request")
 		}
 	}))
-	request := httptest.NewRequest("GET", "/", nil)
+	request := httptest.NewRequest(http.MethodGet, "/", nil)
 	handler.ServeHTTP(nil, request.WithContext(l.context(t.Context(), n)))
 	if l.ending.Len() != 1 {
 		t.Error("the connection may not give way after its request")
@@ -192,12 +192,12 @@ func TestAConnectionThatGaveWay(t *testing.T) {
 	}
 	func() {
 		defer func() {
-			if got := recover(); got != http.ErrAbortHandler {
+			if got, _ := recover().(error); !errors.Is(got, http.ErrAbortHandler) {
 				t.Errorf("its request ended with %v", got)
 			}
 		}()
 		l.handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a request was served") })).
-			ServeHTTP(nil, httptest.NewRequest("GET", "/", nil).WithContext(l.context(t.Context(), n)))
+			ServeHTTP(nil, httptest.NewRequest(http.MethodGet, "/", nil).WithContext(l.context(t.Context(), n)))
 	}()
 	if _ = n.Close(); l.open != 1 {
 		t.Errorf("after it was closed, %d are open", l.open)

@@ -82,7 +82,7 @@ func TestGuessesAreRefusedBeforeTheLookup(t *testing.T) {
 				if w := store.ask(api, c.method, c.path, c.body, c.headers...); w.Code != http.StatusTooManyRequests || store.lookups != before {
 					t.Errorf("a secret not seen before: %d %s, %d lookups", w.Code, w.Body, store.lookups-before)
 				}
-				time.Sleep(time.Second)
+				<-time.After(time.Second)
 				if w := store.ask(api, c.method, c.path, c.body, c.headers...); w.Code >= 400 && w.Code != http.StatusNotFound {
 					t.Errorf("a second later: %d %s", w.Code, w.Body)
 				}
@@ -154,7 +154,7 @@ func TestWhyATokenIsNeededIsLogged(t *testing.T) {
 	}
 	core, logs = observer.New(zapcore.WarnLevel)
 	api = New(Config{Log: zap.New(core)}).Handler()
-	request := httptest.NewRequest("GET", "/metrics", nil)
+	request := httptest.NewRequest(http.MethodGet, "/metrics", nil)
 	request.Host = "192.0.2.7"
 	request.Header.Set("Via", "proxy")
 	api.ServeHTTP(httptest.NewRecorder(), request)

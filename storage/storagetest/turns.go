@@ -310,6 +310,7 @@ func (d *Dispatch) Cancel(t testing.TB) {
 	}
 }
 
+// HeartBeat notes a heartbeat of a worker with so many slots.
 func (db *DB) HeartBeat(id turnkeeper.WorkerID, slots int, takeover time.Duration) {
 	db.T.Helper()
 	err := db.Beat(db.T.Context(), turnkeeper.Heartbeat{WorkerID: id, Host: "here", PID: 1, Version: "v", Slots: slots, TakeoverAfter: takeover})
