@@ -50,7 +50,7 @@ func (j *Journal) entry(t *turnRow, e turnkeeper.Entry, rings *[]Bell) error {
 	if err := j.s.endDispatch(t, j.grant.GrantID, endingOf(*e.Outcome), rings); err != nil {
 		return err
 	}
-	j.s.state.noteFault(t, *e.Outcome)
+	models{&j.s.state}.noteFault(t, *e.Outcome)
 	j.s.noteModels(e, rings)
 	return nil
 }

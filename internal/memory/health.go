@@ -11,8 +11,11 @@ import (
 
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// downModels returns the models that are down now, by name.
-func (s *state) downModels(now time.Time) (down []turnkeeper.ModelHealth) {
+// models are the models whose health is known.
+type models struct{ *state }
+
+// down returns the models that are down now, by name.
+func (s models) down(now time.Time) (down []turnkeeper.ModelHealth) {
 	for _, name := range sorted(s.health) {
 		h := s.health[name]
 		if !h.Down() {
@@ -56,7 +59,7 @@ func (s *Store) noteModels(e turnkeeper.Entry, rings *[]Bell) {
 }
 
 // noteFault updates the message and the lane of a turn that failed.
-func (s *state) noteFault(t *turnRow, o turnkeeper.Outcome) {
+func (s models) noteFault(t *turnRow, o turnkeeper.Outcome) {
 	if o.State != turnkeeper.TurnFailed {
 		return
 	}
@@ -68,9 +71,9 @@ func (s *state) noteFault(t *turnRow, o turnkeeper.Outcome) {
 	}
 }
 
-// tryModels makes models that are down due at once.
-func (s *state) tryModels(models []string, now time.Time) {
-	for _, name := range models {
+// try makes models that are down due at once.
+func (s models) try(names []string, now time.Time) {
+	for _, name := range names {
 		if h := s.health[name]; h.Down() && h.Until.After(now) {
 			h.Until = now
 			s.health[name] = h

@@ -36,7 +36,7 @@ func (s *state) register(a turnkeeper.AgentRegistration, now time.Time) {
 			l.NotBefore = time.Time{}
 		}
 	}
-	s.tryModels(a.Models, now)
+	models{s}.try(a.Models, now)
 	kept := map[string]bool{}
 	for _, sched := range a.Schedules {
 		kept[sched.Name] = true

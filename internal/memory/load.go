@@ -43,7 +43,7 @@ func (s *Store) recordOf(row *turnRow) turnkeeper.Record {
 	now := s.now()
 	r := turnkeeper.Record{
 		Turn: row.Turn, Message: *s.state.message(row.MessageID), Definition: slices.Clone(s.state.definitions[row.DefinitionHash]),
-		Rounds: cloneRounds(row.rounds), Entries: row.entries, LastWrite: row.writeID, NextBlock: 1, Down: s.state.downModels(now), Waited: max(0, now.Sub(dueSince(s.state.message(row.MessageID)))), ReadySince: row.CreatedAt, Cancelled: s.state.cancels[row.ID], Lineage: s.state.lineageOf(row.MessageID), Remaining: row.LeaseUntil.Sub(now), Elapsed: now.Sub(row.GrantedAt),
+		Rounds: cloneRounds(row.rounds), Entries: row.entries, LastWrite: row.writeID, NextBlock: 1, Down: models{&s.state}.down(now), Waited: max(0, now.Sub(dueSince(s.state.message(row.MessageID)))), ReadySince: row.CreatedAt, Cancelled: s.state.cancels[row.ID], Lineage: s.state.lineageOf(row.MessageID), Remaining: row.LeaseUntil.Sub(now), Elapsed: now.Sub(row.GrantedAt),
 	}
 	if l := s.state.leases[row.Lane]; l != nil {
 		r.Failures = l.Failures
@@ -66,8 +66,8 @@ func (s *Store) recordOf(row *turnRow) turnkeeper.Record {
 	if r.OpenRound <= len(r.Rounds) || started < rolledBack {
 		r.OpenRound = 0
 	}
-	r.History, r.Older = s.state.history(row)
-	r.LastRun = s.state.lastRun(row)
+	r.History, r.Older = pasts{&s.state}.history(row)
+	r.LastRun = pasts{&s.state}.lastRun(row)
 	if all := s.state.summaries[conversationKey{row.Agent, row.Conversation}]; len(all) > 0 {
 		r.Summary = all[len(all)-1]
 	}
@@ -90,7 +90,11 @@ func (b Bug) forgetStarts(rounds []turnkeeper.Round) {
 	}
 }
 
-func (s *state) history(row *turnRow) (past []turnkeeper.Past, older int) {
+// pasts reads the turns that requests of later turns are told of.
+type pasts struct{ *state }
+
+// history returns the newest turns of the conversation before a turn, oldest first, and how many are older.
+func (s pasts) history(row *turnRow) (past []turnkeeper.Past, older int) {
 	for i := int(row.ID) - 2; i >= 0 && older < countedTurns; i-- {
 		t := s.turns[i]
 		if t.Agent != row.Agent || t.Conversation != row.Conversation || !s.told(t) {
@@ -100,7 +104,7 @@ func (s *state) history(row *turnRow) (past []turnkeeper.Past, older int) {
 			older++
 			continue
 		}
-		past = append(past, s.pastOf(t))
+		past = append(past, s.of(t))
 	}
 	slices.Reverse(past)
 	return past, older
@@ -108,7 +112,7 @@ func (s *state) history(row *turnRow) (past []turnkeeper.Past, older int) {
 
 // told reports whether requests of later turns in the conversation include the turn. It
 // follows the view told_turns.
-func (s *state) told(t *turnRow) bool {
+func (s pasts) told(t *turnRow) bool {
 	switch t.State {
 	case turnkeeper.TurnSucceeded, turnkeeper.TurnDegraded:
 		return true
@@ -127,7 +131,7 @@ func (s *state) told(t *turnRow) bool {
 }
 
 // lastRun returns the previous run of a turn's schedule.
-func (s *state) lastRun(row *turnRow) *turnkeeper.Past {
+func (s pasts) lastRun(row *turnRow) *turnkeeper.Past {
 	schedule := s.message(row.MessageID).Schedule
 	if schedule == "" {
 		return nil
@@ -144,11 +148,11 @@ func (s *state) lastRun(row *turnRow) *turnkeeper.Past {
 	if last == nil {
 		return nil
 	}
-	past := s.pastOf(last)
+	past := s.of(last)
 	return &past
 }
 
-func (s *state) pastOf(t *turnRow) turnkeeper.Past {
+func (s pasts) of(t *turnRow) turnkeeper.Past {
 	p := turnkeeper.Past{
 		TurnID: t.ID, Body: s.message(t.MessageID).Body, Rounds: cloneRounds(t.rounds), Reply: t.InnerDialogue, Silent: true,
 		State: t.State, ErrorClass: t.ErrorClass,

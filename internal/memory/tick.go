@@ -128,7 +128,7 @@ func (s *state) situation(now time.Time) turnkeeper.Situation {
 		sit.Calls = sit.Calls || len(s.lostCalls(turn, now)) > 0
 	}
 	sit.Spawns = s.spawnsToSettle(now)
-	sit.Down = s.downModels(now)
+	sit.Down = models{s}.down(now)
 	for _, w := range s.workers {
 		if w.StoppedAt.IsZero() && w.BeatAt.Add(max(w.TakeoverAfter, leastSilence)).After(now) && !yetToCome(w.BeatAt, now) {
 			sit.Room += w.Slots
@@ -241,7 +241,7 @@ func (t *tick) Hold(_ context.Context, until time.Time, reason string) error {
 			for _, l := range t.s.state.leases {
 				l.NotBefore = time.Time{}
 			}
-			t.s.state.tryModels(sorted(t.s.state.health), t.s.now())
+			models{&t.s.state}.try(sorted(t.s.state.health), t.s.now())
 		}
 	})
 	return nil
