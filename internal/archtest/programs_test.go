@@ -16,10 +16,10 @@ var update = flag.Bool("update", false, "write the lists of programs anew, with 
 var forbidden = map[string][]string{
 	"enqueue": {
 		"github.com/openai/", "github.com/tiktoken-go/", "github.com/modelcontextprotocol/", "github.com/riverqueue/", "go.opentelemetry.io/",
-		"github.com/prometheus/", "google.golang.org/", "net/http/httptest", "turnkeeper/internal/app", "turnkeeper/jobs", "turnkeeper/httpapi",
+		"github.com/prometheus/", "google.golang.org/", "github.com/lib/pq", "testing", "net/http/httptest", "turnkeeper/internal/app", "turnkeeper/jobs", "turnkeeper/httpapi",
 	},
-	"turnctl": {"go.opentelemetry.io/", "github.com/prometheus/", "google.golang.org/grpc", "turnkeeper/httpapi", "turnkeeper/telemetry"},
-	"worker":  {"net/http/httptest", "github.com/chromedp/"},
+	"turnctl": {"github.com/lib/pq", "testing", "go.opentelemetry.io/", "github.com/prometheus/", "google.golang.org/grpc", "turnkeeper/httpapi", "turnkeeper/telemetry"},
+	"worker":  {"github.com/lib/pq", "testing", "net/http/httptest", "github.com/chromedp/"},
 }
 
 // TestPrograms holds what each program links against its list in programs/. A line is a package of ours, or a module with the number

@@ -168,10 +168,10 @@ func TestDownloadThatFails(t *testing.T) {
 		major int
 		want  string
 	}{
-		"no network":            {url: "http://127.0.0.1:1", want: "unable to connect"},
-		"not there":             {url: mirror(t, &archives, honest), major: 17, want: "no version found matching 17"},
+		"no network":            {url: "http://127.0.0.1:1", want: "connection refused"},
+		"not there":             {url: mirror(t, &archives, honest), major: 17, want: "the download of Postgres 17.5.0 failed: "},
 		"never was":             {url: mirror(t, &archives, honest), major: 12, want: "there is no download of Postgres 12"},
-		"another than promised": {url: mirror(t, &archives, func(string) string { return "0000" }), want: "checksums do not match"},
+		"another than promised": {url: mirror(t, &archives, func(string) string { return "0000" }), want: "does not have the checksum"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

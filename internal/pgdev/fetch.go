@@ -1,15 +1,24 @@
 package pgdev
 
 import (
-	"cmp"
+	"archive/tar"
+	"archive/zip"
+	"bufio"
+	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
 
-	embeddedpostgres "github.com/fergusstrange/embedded-postgres"
+	"github.com/ulikunitz/xz"
 )
 
 // repository is where server binaries are downloaded from: Maven Central.
@@ -20,21 +29,19 @@ var repository = "https://repo1.maven.org/maven2"
 var systemCache = "/var/cache/turnkeeper"
 
 // downloads are the versions that can be fetched, by major version.
-var downloads = map[int]embeddedpostgres.PostgresVersion{
-	13: embeddedpostgres.V13,
-	14: embeddedpostgres.V14,
-	15: embeddedpostgres.V15,
-	16: embeddedpostgres.V16,
-	17: embeddedpostgres.V17,
-	18: embeddedpostgres.V18,
+var downloads = map[int]string{
+	13: "13.21.0",
+	14: "14.18.0",
+	15: "15.13.0",
+	16: "16.9.0",
+	17: "17.5.0",
+	18: "18.3.0",
 }
 
 const newestDownload = 18
 
 // fetch returns downloaded binaries of a major version (0: the newest), and
-// downloads them if they are not there yet. A download cannot be broken off:
-// when ctx is done fetch returns, and the download goes on until it ends or
-// the process does; what it leaves is used by nobody.
+// downloads them if they are not there yet.
 func fetch(ctx context.Context, a account, major int) (install, error) {
 	if major == 0 {
 		major = newestDownload
@@ -53,7 +60,7 @@ func fetch(ctx context.Context, a account, major int) (install, error) {
 	}
 	defer lock.release()
 
-	target := filepath.Join(cache, "postgres-"+string(version))
+	target := filepath.Join(cache, "postgres-"+version)
 	if in, err := inspect(ctx, a, filepath.Join(target, "bin")); err == nil {
 		return in, nil
 	}
@@ -80,52 +87,131 @@ func cacheFolder(a account) (string, error) {
 
 // download fetches and unpacks into a folder of its own first, so that target
 // is whole or not there.
-func download(ctx context.Context, version embeddedpostgres.PostgresVersion, cache, target string) error {
+func download(ctx context.Context, version, cache, target string) error {
 	work, err := os.MkdirTemp(cache, "download-")
 	if err != nil {
 		return fmt.Errorf("cannot make a folder for a download of Postgres: %w", err)
 	}
-	unpacked := filepath.Join(work, "postgres")
-	done := make(chan error, 1)
-	go func() {
-		err := unpack(version, work, unpacked)
-		if err == nil && ctx.Err() == nil {
-			err = errors.Join(os.RemoveAll(target), os.Rename(unpacked, target))
-		}
-		_ = os.RemoveAll(work)
-		done <- err
-	}()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
+	defer func() { _ = os.RemoveAll(work) }()
+	err = fetchInto(ctx, version, work)
+	if ctx.Err() != nil {
 		return fmt.Errorf("the download of Postgres was broken off: %w", context.Cause(ctx))
 	}
+	if err == nil {
+		err = errors.Join(os.RemoveAll(target), os.Rename(work, target))
+	}
+	if err != nil {
+		return fmt.Errorf("the download of Postgres %s failed: %w", version, err)
+	}
+	return os.Chmod(target, 0o755) // the server's user runs what is in it
 }
 
-// unpack uses the library for what it does well, finding and unpacking the
-// right archive. It has no call for that alone: Start goes on to run a server.
-// So it is given a data folder that looks made and has no configuration, from
-// which no server starts, and the programs are what counts in the end.
-func unpack(version embeddedpostgres.PostgresVersion, work, unpacked string) error {
-	data := filepath.Join(work, "data")
-	if err := os.Mkdir(data, 0o700); err != nil {
+// fetchInto unpacks the archive of a version into dir. It is a jar with a tar file, compressed by xz.
+func fetchInto(ctx context.Context, version, dir string) error {
+	name := "embedded-postgres-binaries-" + platform()
+	url := fmt.Sprintf("%s/io/zonky/test/postgres/%s/%s/%s-%s.jar", repository, name, version, name, version)
+	jar, err := get(ctx, url)
+	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(data, "PG_VERSION"), []byte(version), 0o600); err != nil {
+	promised, err := get(ctx, url+".sha256")
+	if err != nil {
 		return err
 	}
-	err := embeddedpostgres.NewDatabase(embeddedpostgres.DefaultConfig().
-		Version(version).
-		BinaryRepositoryURL(repository).
-		CachePath(filepath.Join(work, "archive")).
-		BinariesPath(unpacked).
-		RuntimePath(filepath.Join(work, "runtime")).
-		DataPath(data).
-		Port(0).
-		Logger(io.Discard)).Start()
-	if _, missing := os.Stat(filepath.Join(unpacked, "bin", "postgres")); missing != nil {
-		return fmt.Errorf("the download of Postgres %s failed: %w", version, cmp.Or(err, missing))
+	if sum := sha256.Sum256(jar); string(bytes.TrimSpace(promised)) != hex.EncodeToString(sum[:]) {
+		return errors.New("the archive does not have the checksum that the repository gives for it")
 	}
-	return nil
+	packed, err := zip.NewReader(bytes.NewReader(jar), int64(len(jar)))
+	if err != nil {
+		return err
+	}
+	at := slices.IndexFunc(packed.File, func(f *zip.File) bool { return strings.HasSuffix(f.Name, ".txz") })
+	if at < 0 {
+		return errors.New("the archive has no programs")
+	}
+	compressed, err := packed.File[at].Open()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = compressed.Close() }()
+	files, err := xz.NewReader(bufio.NewReader(compressed))
+	if err != nil {
+		return err
+	}
+	return untar(ctx, tar.NewReader(files), dir)
+}
+
+// platform names this machine as the repository does.
+func platform() string {
+	arch := runtime.GOARCH
+	if arch == "arm64" {
+		arch += "v8"
+	}
+	if _, err := os.Stat("/etc/alpine-release"); err == nil {
+		arch += "-alpine"
+	}
+	return runtime.GOOS + "-" + arch
+}
+
+// maxArchive bounds a download: four times the largest today.
+const maxArchive = 256 << 20
+
+// get returns what a URL has.
+func get(ctx context.Context, url string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s: %s", url, response.Status)
+	}
+	return io.ReadAll(http.MaxBytesReader(nil, response.Body, maxArchive))
+}
+
+// untar writes the files of an archive below dir.
+func untar(ctx context.Context, archive *tar.Reader, dir string) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }()
+	for ctx.Err() == nil {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		name := filepath.Clean(header.Name)
+		if err := root.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			return err
+		}
+		switch header.Typeflag {
+		case tar.TypeDir:
+			err = root.MkdirAll(name, 0o755)
+		case tar.TypeSymlink:
+			err = root.Symlink(header.Linkname, name)
+		case tar.TypeReg:
+			err = writeFile(root, name, header.FileInfo().Mode().Perm(), archive)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+func writeFile(root *os.Root, name string, mode os.FileMode, from io.Reader) error {
+	file, err := root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(file, from)
+	return errors.Join(err, file.Close())
 }
