@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"turnkeeper"
 	"turnkeeper/httpapi"
@@ -51,9 +52,7 @@ func TestCancel(t *testing.T) {
 		t.Errorf("the reason is %q", reason)
 	}
 	d.end(turnkeeper.TurnCancelled, turnkeeper.MessageCancelled, "This turn was cancelled.")
-	if got := decode[cancelled](t, h.ask("POST", path, "")); !got.Cancelled {
-		t.Errorf("a cancelled turn: %+v", got)
-	}
+	h.ask("POST", path, "").want(t, 200, `"cancelled":true`)
 
 	done := h.turn("desk", "work")
 	done.finish("done")
@@ -93,6 +92,17 @@ func TestRetry(t *testing.T) {
 	h.ask("POST", path, "").want(t, 409, `\"anyway\": true`)
 	h.ask("POST", path, `{"anyway":true}`).want(t, 201, "message_id")
 	h.ask("POST", "/v1/turns/77/retry", "").want(t, 404, "there is no turn 77")
+}
+
+// TestRetryOfWhatIsTriedAgain makes a message due now that would be tried again later: it is the same message.
+func TestRetryOfWhatIsTriedAgain(t *testing.T) {
+	h := newEnv(t)
+	d := h.turn("clerk", "work")
+	d.write(turnkeeper.Entry{
+		Events:  []turnkeeper.Event{{Type: turnkeeper.EventTurnComplete, Data: []byte(`{}`)}},
+		Outcome: &turnkeeper.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "the model is away"},
+	}, journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: time.Hour})
+	h.ask("POST", fmt.Sprintf("/v1/turns/%d/retry", d.id), "").want(t, 200, `{"message_id":1,`)
 }
 
 // TestRetryOfWhatWasCancelledInTheInbox needs no leave to repeat effects: there were none.

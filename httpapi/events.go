@@ -221,13 +221,12 @@ func (s *events) isPurged(ctx context.Context, id turnkeeper.TurnID) bool {
 func (s *events) position(ctx context.Context, id turnkeeper.TurnID, after int64) (_ int64, over bool) {
 	event, there, err := s.eventAt(ctx, id, after)
 	if err == nil && !there && after > 0 {
-		var turn operate.TurnView
-		if turn, err = s.store.ViewTurn(ctx, id); err == nil {
+		if turn, err := s.store.ViewTurn(ctx, id); err == nil {
 			after = min(after, turn.Turn.LastSeq)
-			event, _, err = s.eventAt(ctx, id, after)
+			event, _, _ = s.eventAt(ctx, id, after) // none where it cannot be read: then nothing is known to be over
 		}
 	}
-	return after, err == nil && event.Type.Terminal()
+	return after, event.Type.Terminal()
 }
 
 func (s *events) eventAt(ctx context.Context, id turnkeeper.TurnID, seq int64) (event turnkeeper.Event, there bool, err error) {

@@ -130,7 +130,7 @@ var targets = []Target{
 		},
 		Queries: []string{"ListTurns", "ListMessages", "ListRepliesNewestFirst", "ListLanes", "OutputByID",
 			"ReadOutput", "DescribeOutput", "EventsAfter"},
-		Tests: []string{"./httpapi", "./storage/..."}, Skip: plans,
+		Tests: []string{"./httpapi", "./httpapi/internal/request", "./storage/..."}, Skip: plans,
 	},
 	{
 		Name:  "netguard",

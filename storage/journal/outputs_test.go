@@ -33,6 +33,19 @@ func TestPartsOfAnOutput(t *testing.T) {
 	if err != nil || o.Chars != 5 || o.SizeBytes != 11 || o.Retrieved != 2 || o.Text != "" {
 		t.Errorf("%+v, error %v", o, err)
 	}
+	// Beside it the turn has another.
+	r = storagetest.Round(2, turnkeeper.EffectNone)
+	d.Write(t, turnkeeper.Entry{Round: r})
+	read = storagetest.Result(r.Calls[0].Key, "", turnkeeper.CallSucceeded, "cut")
+	read.Output = &turnkeeper.Output{ID: "p", Text: "other", Chars: 5, SizeBytes: 5, SHA256: "s", MediaType: "text/csv"}
+	d.Write(t, turnkeeper.Entry{Results: []turnkeeper.CallResult{read}})
+	for id, want := range map[turnkeeper.OutputID]string{"o": "aé日😀z of text/plain", "p": "other of text/csv"} {
+		text, err := h.ReadOutput(t.Context(), turn, id, 0, 5)
+		o, found := h.DescribeOutput(t.Context(), turn, id)
+		if got := text + " of " + o.MediaType; got != want || err != nil || found != nil {
+			t.Errorf("%s: %q, want %q, errors %v, %v", id, got, want, err, found)
+		}
+	}
 	// A handle from another turn is unknown.
 	if _, err := h.ReadOutput(t.Context(), turn+1, "o", 0, 5); !errors.Is(err, turnkeeper.ErrNotFound) {
 		t.Errorf("from another turn: %v", err)

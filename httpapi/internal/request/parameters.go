@@ -80,10 +80,8 @@ func (c *Call) Page(cursor string, states ...string) (operate.Page, error) {
 	if p.State != "" && !slices.Contains(states, p.State) {
 		return p, Refuse(http.StatusBadRequest, "state must be one of %s", strings.Join(states, ", "))
 	}
-	if cursor != "" {
-		if p.Cursor, err = c.Number(cursor, 0); err != nil {
-			return p, err
-		}
+	if p.Cursor, err = c.Number(cursor, 0); err != nil {
+		return p, err
 	}
 	p.Agent, err = c.agent()
 	return p, err
@@ -97,7 +95,7 @@ func (c *Call) agent() (string, error) {
 		return c.Caller.Token.Agents[0], nil
 	case agent == "" && !c.Caller.SeesAll():
 		return "", Refuse(http.StatusBadRequest, "this token is for several agents: name one of them by agent=NAME")
-	case agent != "" && !c.Caller.Sees(agent):
+	case !c.Caller.Sees(agent):
 		return "", Refuse(http.StatusForbidden, "this token is not for the agent %q", agent)
 	default:
 		return agent, nil

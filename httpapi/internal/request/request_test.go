@@ -1,6 +1,9 @@
 package request
 
 import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 
 	"turnkeeper/storage/operate"
@@ -27,5 +30,39 @@ func TestWhatACallerMay(t *testing.T) {
 				t.Errorf("sends %v, sees clerk %v and desk %v, all %v", c.May(ScopeSend), c.Sees("clerk"), c.Sees("desk"), c.SeesAll())
 			}
 		})
+	}
+}
+
+func TestFlags(t *testing.T) {
+	t.Parallel()
+	for query, want := range map[string]map[bool]bool{"": {true: true, false: false}, "?f=true": {true: true, false: true}, "?f=false": {true: false, false: false}} {
+		for byDefault, want := range want {
+			c := Call{Request: httptest.NewRequest(http.MethodGet, "/"+query, nil)}
+			if got, err := c.Flag("f", byDefault); err != nil || got != want {
+				t.Errorf("%q, by default %v: %v, %v", query, byDefault, got, err)
+			}
+		}
+	}
+	c := Call{Request: httptest.NewRequest(http.MethodGet, "/?f=yes", nil)}
+	if _, err := c.Flag("f", true); err == nil {
+		t.Error("yes is read")
+	}
+}
+
+// unread is the connection of a client that reads no answer.
+type unread struct{ http.ResponseWriter }
+
+func (unread) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
+
+func TestAnswersThatAreNotRead(t *testing.T) {
+	t.Parallel()
+	for w, want := range map[http.ResponseWriter]error{httptest.NewRecorder(): nil, unread{httptest.NewRecorder()}: ErrGone} {
+		c := Call{W: w}
+		if err := c.Content("text/plain", []byte("x")); !errors.Is(err, want) {
+			t.Errorf("content: %v, want %v", err, want)
+		}
+		if err := c.Answer(http.StatusOK, 1); !errors.Is(err, want) {
+			t.Errorf("an answer: %v, want %v", err, want)
+		}
 	}
 }
