@@ -28,6 +28,11 @@ func TestTargets(t *testing.T) {
 			t.Errorf("two targets are called %s", target.Name)
 		}
 		names[target.Name] = true
+		for _, pkg := range target.Tests { // each is compiled into a test binary
+			if files, _ := filepath.Glob(filepath.Join(root, pkg, "*_test.go")); len(files) == 0 {
+				t.Errorf("%s: %s has no tests", target.Name, pkg)
+			}
+		}
 		w, err := makeMutants(root, target, nil)
 		if err != nil {
 			t.Errorf("%s: %v", target.Name, err)
