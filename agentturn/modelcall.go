@@ -75,7 +75,7 @@ type modelCall struct {
 	stream *transcript.Stream
 	// unwritable is why events of the stream could not be written; the call is over.
 	unwritable error
-	stop       context.CancelCauseFunc // ends the call, whatever attempts are left
+	stop       context.CancelCauseFunc // cancels the call and all its retries
 	again      int                     // attempts beside those that the chain counts
 	sends      int                     // requests sent, for the Observer
 	sent       prompt.Request          // of the newest answer

@@ -27,7 +27,7 @@ type sideCall struct {
 	account func(turnkeeper.Usage) // takes what an attempt used
 	// accept takes an answer or says why it is none.
 	accept func(m *candidate, res *inference.Response) error
-	stop   context.CancelCauseFunc // ends the call, whatever attempts are left
+	stop   context.CancelCauseFunc // cancels the call and all its retries
 
 	blocked error // why the budget did not allow an attempt; nil: it did
 }

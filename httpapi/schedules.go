@@ -11,7 +11,7 @@ import (
 	"turnkeeper/storage/operate"
 )
 
-// A ScheduleStore is what the routes of schedules read and write beside what access does for them.
+// A ScheduleStore is the storage that the schedule routes need beyond access.Store.
 type ScheduleStore interface {
 	SchedulerSettings(ctx context.Context) (operate.SchedulerSettings, error)
 	ResumeScheduler(ctx context.Context) error

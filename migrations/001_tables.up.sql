@@ -443,7 +443,7 @@ create table turnkeeper.calls (
     args_hash        text not null,
     effect           text not null,
     paging           boolean not null,
-    elsewhere        boolean not null default false, -- its result comes by awaited_calls
+    elsewhere        boolean not null default false, -- the call is detached: its result arrives in awaited_calls
     state            text not null,
     -- the newest start
     starts           integer not null default 0,

@@ -291,7 +291,7 @@ begin
     perform pg_notify('turnkeeper_calls', '');
 end $$;
 
--- Stop waiting once the journal has the answer. A run that nobody has begun never begins; one that runs is told to stop.
+-- Close the wait once the journal has the result. A run that has not started is cancelled; one that has is told to stop.
 create function turnkeeper.close_awaited() returns trigger language plpgsql as $$
 declare
     job bigint;

@@ -14,9 +14,9 @@ import (
 // cancelled and failed turns, and a schedule has a history of its own.
 const firstWithEffects = 2
 
-// toldHistory leaves in a record what of the conversation its turn is told. Which
-// that is depends on the record and the definition alone, so that requests are
-// made again from the same.
+// toldHistory returns the record with only the part of the conversation that the turn's
+// requests include. It depends on the record and the definition alone, so that a request can
+// be rebuilt later.
 func toldHistory(record turnkeeper.Record, d *agentdef.Definition) turnkeeper.Record {
 	if record.Message.Trigger != turnkeeper.TriggerSchedule {
 		return record

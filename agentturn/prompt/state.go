@@ -82,9 +82,9 @@ type Request struct {
 	note   string                   // that the request was made with
 }
 
-// Build builds the request of a round for one model: system prompt, earlier conversation
-// as far as there is room, the message, this turn's rounds so far, and the notice. What
-// does not fit is an error of class context_overflow.
+// Build builds the request of a round for one model: the system prompt, as much of the earlier
+// conversation as fits, the message, this turn's rounds so far, and the notice. It fails with
+// an error of class context_overflow if the rest does not fit.
 func (s *State) Build(m Model, at Moment) (Request, error) {
 	in := s.input(m, at, s.notice(at, 100))
 	p, ok := in.plan()

@@ -14,33 +14,33 @@ const (
 	maxNoteChars = 300
 )
 
-// Progress holds what calls tell of their progress, until it is written. Any goroutine may
-// tell; what comes faster than it is written takes the place of what came before.
+// Progress buffers progress reports of calls until they are written. It is safe for concurrent
+// use. A newer report replaces an older one of the same call that is not written yet.
 type Progress struct {
 	bell chan struct{}
 
 	mu     sync.Mutex
-	kept   []Note // that no later one takes the place of
+	kept   []Note // not replaced by later ones
 	order  []turnkeeper.CallKey
 	latest map[turnkeeper.CallKey]Note
 	count  map[turnkeeper.CallKey]int // of the notes of a call
 }
 
-// A Note is what a call tells of its progress.
+// A Note is one progress report of a call.
 type Note struct {
 	Call turnkeeper.CallKey
 	Data transcript.NoticeData
 }
 
-// NewProgress makes a Progress of which nothing was told.
+// NewProgress returns an empty Progress.
 func NewProgress() *Progress {
 	return &Progress{bell: make(chan struct{}, 1), latest: map[turnkeeper.CallKey]Note{}, count: map[turnkeeper.CallKey]int{}}
 }
 
-// Bell returns a channel that has a value when something was told.
+// Bell returns a channel that receives a value when a report is waiting.
 func (p *Progress) Bell() <-chan struct{} { return p.bell }
 
-// Of returns how a call tells of its progress.
+// Of returns the function that a call reports its progress with.
 func (p *Progress) Of(key turnkeeper.CallKey, name string) func(string) {
 	return func(text string) {
 		p.mu.Lock()
@@ -57,7 +57,7 @@ func (p *Progress) Of(key turnkeeper.CallKey, name string) func(string) {
 	}
 }
 
-// Keep tells of what nothing may take the place of.
+// Keep adds a report that later ones do not replace.
 func (p *Progress) Keep(key turnkeeper.CallKey, name, text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -59,8 +59,8 @@ func (t *Tick) commit(ctx context.Context) error {
 // Tx is the transaction, for what must become true with the tick.
 func (t *Tick) Tx() pgx.Tx { return t.tx }
 
-// Look opens the tick, takes the scheduler's lock if it is free and says what there is to do.
-// locked is false while another process ticks; nothing may be done then.
+// Look begins the tick: it tries to take the scheduler's lock and returns what is due.
+// locked is false if another process holds the lock; the tick must then end without changes.
 func (t *Tick) Look(ctx context.Context) (sit turnkeeper.Situation, locked bool, err error) {
 	var row dbsqlc.LookRow
 	var ahead []dbsqlc.ShortQueueRow

@@ -87,7 +87,7 @@ func (c *Call) Page(cursor string, states ...string) (operate.Page, error) {
 	return p, err
 }
 
-// agent reads the agent that a list is asked for; empty: all.
+// agent returns the query parameter agent; empty means all agents.
 func (c *Call) agent() (string, error) {
 	agent := c.URL.Query().Get("agent")
 	switch {
