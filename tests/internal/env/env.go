@@ -195,6 +195,8 @@ func (e *Env) PauseScheduler(reason string) {
 	if r := e.Turnctl("scheduler", "pause", reason); r.Code != 0 {
 		e.T.Fatalf("pause: %s", r.Stderr)
 	}
+	// A tick that began before the pause may still grant: wait for its lock.
+	e.Exec("select pg_advisory_xact_lock(hashtext('turnkeeper.scheduler'))")
 }
 
 // ResumeScheduler ends PauseScheduler.
