@@ -1,0 +1,103 @@
+package httpapi_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"turnkeeper"
+	"turnkeeper/httpapi"
+	"turnkeeper/storage/operate"
+)
+
+func TestRetryOfAllThatFailed(t *testing.T) {
+	h := newEnv(t)
+	for _, agent := range []string{"clerk", "desk"} {
+		h.turn(agent, "work").failForGood()
+	}
+	const path = "/v1/messages/retry"
+	agents := func(body string) (of []string) {
+		t.Helper()
+		a := h.ask("POST", path, body)
+		a.want(t, 200, "")
+		for _, r := range decode[struct{ Retried []struct{ Agent string } }](t, a).Retried {
+			of = append(of, r.Agent)
+		}
+		return of
+	}
+	h.ask("POST", path, `{"state":"failed","since":"-1h"}`).want(t, 422, "must be a duration")
+	if of := agents(`{"state":"failed","since":"0s"}`); len(of) != 0 {
+		t.Errorf("since now, messages of %v are retried", of)
+	}
+	if of := agents(`{"state":"failed","agent":"desk"}`); len(of) != 1 || of[0] != "desk" {
+		t.Errorf("messages of %v are retried, want only desk's", of)
+	}
+	if of := agents(`{"state":"failed"}`); len(of) != 1 || of[0] != "clerk" {
+		t.Errorf("messages of %v are retried, want only clerk's, as desk's is retried already", of)
+	}
+}
+
+// purgedStore finds nothing.
+type purgedStore struct{ httpapi.Store }
+
+func (purgedStore) FindMessages(context.Context, operate.Search) ([]turnkeeper.Message, int64, error) {
+	return nil, 0, turnkeeper.ErrNotFound
+}
+
+func TestRowsThatArePurgedWhileTheyAreRead(t *testing.T) {
+	h := newEnv(t, func(c *httpapi.Config) { c.Store = purgedStore{c.Store} })
+	h.ask("GET", "/v1/messages", "").want(t, 404, "there is nothing with this id")
+}
+
+func TestAPartOfThePathIsNoQueryParameter(t *testing.T) {
+	h := newEnv(t)
+	h.turn("clerk", "work")
+	h.ask("GET", "/v1/turns/1?id=1", "").want(t, 400, `unknown parameter \"id\"`)
+}
+
+func TestATokenRetriesOnlyMessagesOfItsAgents(t *testing.T) {
+	h := newEnv(t, func(c *httpapi.Config) { c.NeedToken = true })
+	for _, agent := range []string{"clerk", "desk"} {
+		h.turn(agent, "work").failForGood()
+	}
+	clerk := h.token(operate.Token{Name: "clerk", Scopes: httpapi.Scopes(), Agents: []string{"clerk"}})
+	all := h.token(operate.Token{Name: "all", Scopes: httpapi.Scopes()})
+	const path = "/v1/messages/retry"
+	h.ask("POST", path, `{"state":"failed","agent":"desk"}`, "Authorization", clerk).want(t, 404, "")
+	if a := h.ask("POST", path, `{"state":"failed"}`, "Authorization", clerk); strings.Contains(string(a.body), "desk") || !strings.Contains(string(a.body), "clerk") {
+		t.Errorf("a token for clerk retries %s", a.body)
+	}
+	if a := h.ask("POST", path, `{"state":"failed"}`, "Authorization", all); !strings.Contains(string(a.body), "desk") {
+		t.Errorf("a token for all agents retries %s", a.body)
+	}
+}
+
+func TestATokenSeesOnlyModelsOfItsAgents(t *testing.T) {
+	h := newEnv(t, func(c *httpapi.Config) { c.NeedToken = true })
+	for agent, models := range map[string][]string{"maker": {"p/both", "p/maker"}, "other": {"p/both", "p/other"}} {
+		err := h.RegisterAgents(t.Context(), []turnkeeper.AgentRegistration{{Name: agent, Definition: []byte("x"), DefinitionHash: strings.Repeat("a", 64), Models: models}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	type list struct {
+		Items []struct {
+			Model  string
+			Agents []string
+		}
+	}
+	for _, c := range []struct {
+		token  string
+		agents []string // nil: all
+		want   string
+	}{
+		{"maker", []string{"maker"}, "[{p/both [maker]} {p/maker [maker]}]"},
+		{"all", nil, "[{p/both [maker other]} {p/maker [maker]} {p/other [other]}]"},
+	} {
+		token := h.token(operate.Token{Name: c.token, Scopes: httpapi.Scopes(), Agents: c.agents})
+		if got := fmt.Sprint(decode[list](t, h.ask("GET", "/v1/model-health", "", "Authorization", token)).Items); got != c.want {
+			t.Errorf("a token for %v sees %s, want %s", c.agents, got, c.want)
+		}
+	}
+}
