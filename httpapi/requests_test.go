@@ -3,6 +3,8 @@ package httpapi_test
 import (
 	"context"
 	"fmt"
+	"io"
+	"net"
 	"strings"
 	"testing"
 
@@ -50,6 +52,54 @@ func TestRowsThatArePurgedWhileTheyAreRead(t *testing.T) {
 	h.ask("GET", "/v1/messages", "").want(t, 404, "there is nothing with this id")
 }
 
+// modelsAway cannot list models.
+type modelsAway struct{ httpapi.Store }
+
+func (modelsAway) Models(context.Context) ([]turnkeeper.ModelHealth, error) { return nil, errAway }
+
+func TestModelsThatCannotBeRead(t *testing.T) {
+	h := newEnv(t, func(c *httpapi.Config) { c.NeedToken, c.Store = true, modelsAway{c.Store} })
+	for name, agents := range map[string][]string{"clerk": {"clerk"}, "all": nil} {
+		token := h.token(operate.Token{Name: name, Scopes: httpapi.Scopes(), Agents: agents})
+		h.ask("GET", "/v1/model-health", "", "Authorization", token).want(t, 503, "")
+	}
+}
+
+func TestConditionsOfLists(t *testing.T) {
+	h := newEnv(t)
+	h.ask("GET", "/v1/messages?text="+strings.Repeat("x", 1000), "").want(t, 200, "")
+	h.ask("GET", "/v1/messages?text="+strings.Repeat("x", 1001), "").want(t, 400, "the limit is 1000")
+	h.ask("GET", "/v1/transcript?agent=clerk&conversation=main", "").want(t, 200, "")
+	h.ask("GET", "/v1/transcript?agent=clerk", "").want(t, 400, "a transcript is of one conversation")
+	h.ask("GET", "/v1/transcript?conversation=main", "").want(t, 400, "a transcript is of one conversation")
+	h.ask("GET", "/v1/transcript?limit=none", "").want(t, 400, "limit")
+}
+
+// A body that is shorter than it says is not read as if it were whole.
+func TestABodyThatEndsTooSoon(t *testing.T) {
+	h := newEnv(t)
+	h.ask("POST", "/v1/messages", " ").want(t, 400, "it ends too soon")
+	h.ask("POST", "/v1/messages", `{"agent":"clerk"`).want(t, 400, "it ends too soon")
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(t.Context(), "tcp", strings.TrimPrefix(h.base, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	const body = `{"agent":"clerk","body":"hello"}`
+	_, err = fmt.Fprintf(conn, "POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body)+1, body)
+	if err == nil {
+		err = conn.(*net.TCPConn).CloseWrite()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, conn) // until the server is done with it
+	if n := one[int](h, "select count(*) from turnkeeper.messages"); n != 0 {
+		t.Errorf("%d messages were accepted", n)
+	}
+}
+
 func TestAPartOfThePathIsNoQueryParameter(t *testing.T) {
 	h := newEnv(t)
 	h.turn("clerk", "work")
@@ -62,9 +112,14 @@ func TestATokenRetriesOnlyMessagesOfItsAgents(t *testing.T) {
 		h.turn(agent, "work").failForGood()
 	}
 	clerk := h.token(operate.Token{Name: "clerk", Scopes: httpapi.Scopes(), Agents: []string{"clerk"}})
+	both := h.token(operate.Token{Name: "both", Scopes: httpapi.Scopes(), Agents: []string{"clerk", "desk"}})
 	all := h.token(operate.Token{Name: "all", Scopes: httpapi.Scopes()})
 	const path = "/v1/messages/retry"
 	h.ask("POST", path, `{"state":"failed","agent":"desk"}`, "Authorization", clerk).want(t, 404, "")
+	if a := h.ask("POST", path, `{"state":"failed","agent":"clerk"}`, "Authorization", both); strings.Contains(string(a.body), "desk") || !strings.Contains(string(a.body), "clerk") {
+		t.Errorf("of clerk's messages, %s is retried", a.body)
+	}
+	h.turn("clerk", "more work").failForGood()
 	if a := h.ask("POST", path, `{"state":"failed"}`, "Authorization", clerk); strings.Contains(string(a.body), "desk") || !strings.Contains(string(a.body), "clerk") {
 		t.Errorf("a token for clerk retries %s", a.body)
 	}
