@@ -105,7 +105,7 @@ func TestWindowOfARequest(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBench(t, says("never asked"))
 			b.def.ContextWindow = 1000
-			b.store.message.Body = long
+			b.store.body = long
 			got := b.run(t.Context())
 			if got.State != turnkeeper.TurnFailed || got.ErrorClass != "context_overflow" ||
 				!strings.Contains(got.Error, "context too long") || len(b.requests()) != 0 {

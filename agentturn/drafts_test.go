@@ -1,7 +1,6 @@
 package agentturn_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -21,42 +20,33 @@ import (
 	"turnkeeper/tools"
 )
 
-// A draftJournal takes large results while they come. What it keeps of them is up
-// to the test.
+// A draftJournal takes large results while they come, and keeps nothing of them.
 type draftJournal struct {
-	*memJournal
+	*journal
 	mu      sync.Mutex
-	keep    bool
-	content bytes.Buffer
 	parts   int
 	largest int
 	dropped []turnkeeper.OutputID
 	fail    error
 }
 
-func (j *draftJournal) WriteDraft(_ context.Context, part turnkeeper.OutputPart) error {
+func (j *draftJournal) WriteDraft(ctx context.Context, part turnkeeper.OutputPart) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.fail != nil {
 		return j.fail
 	}
-	if part.FirstByte == 0 {
-		j.content.Reset()
-	}
 	j.parts++
 	j.largest = max(j.largest, len(part.Text)+len(part.Bytes))
-	if j.keep {
-		j.content.WriteString(part.Text)
-		j.content.Write(part.Bytes)
-	}
-	return nil
+	part.Text, part.Bytes = "", nil
+	return j.journal.WriteDraft(ctx, part)
 }
 
-func (j *draftJournal) DropDraft(_ context.Context, id turnkeeper.OutputID) error {
+func (j *draftJournal) DropDraft(ctx context.Context, id turnkeeper.OutputID) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.dropped = append(j.dropped, id)
-	return nil
+	return j.journal.DropDraft(ctx, id)
 }
 
 var _ toolrun.Drafts = (*draftJournal)(nil)
@@ -67,7 +57,7 @@ func streamed(t *testing.T, b *bench, j *draftJournal, open func() tools.Result)
 	tool := read("stream").does(func(context.Context, tools.Call) (tools.Result, error) { return open(), nil })
 	b.with(tool)
 	record, journal := b.store.dispatch()
-	j.memJournal = journal
+	j.journal = journal
 	a := agentturn.Assignment{Record: record, Definition: b.def}
 	if _, err := b.runner().Run(t.Context(), a, j); err != nil {
 		t.Fatal(err)
@@ -76,11 +66,7 @@ func streamed(t *testing.T, b *bench, j *draftJournal, open func() tools.Result)
 	if call.OutputID == "" {
 		return call, nil
 	}
-	out, err := b.store.output(call.OutputID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return call, &out
+	return call, &b.store.outputs()[0]
 }
 
 // repeated gives the text over and over, n bytes of it. It measures the memory

@@ -19,7 +19,7 @@ func TestWhyARequestCannotBeRebuilt(t *testing.T) {
 		for _, part := range b.store.entries[0].Parts {
 			whole[part.SHA256] = part.Content
 		}
-		recipe := *b.store.rounds[0].Recipe
+		recipe := *b.store.rounds()[0].Recipe
 		for name, c := range map[string]struct {
 			number int
 			change func(r *turnkeeper.Recipe, parts map[string]string)
@@ -40,7 +40,7 @@ func TestWhyARequestCannotBeRebuilt(t *testing.T) {
 				r.Frame, parts[part.SHA256] = part.SHA256, part.Content
 			}, nil, "the request's frame cannot be read"},
 		} {
-			record, changed, parts := b.store.reload(), recipe, map[string]string{}
+			record, changed, parts := b.store.record(), recipe, map[string]string{}
 			for hash, content := range whole {
 				parts[hash] = content
 			}
@@ -51,7 +51,7 @@ func TestWhyARequestCannotBeRebuilt(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		record := b.store.reload()
+		record := b.store.record()
 		record.Rounds[0].Recipe = nil
 		if _, err := prompt.Rebuild(record, b.def, 1, whole); !errors.Is(err, prompt.ErrOlderRecord) {
 			t.Errorf("without a recipe: %v", err)
@@ -73,7 +73,7 @@ func TestRequestsOfOlderReleases(t *testing.T) {
 		2: {"# Summary of what is not shown\n\nThey spoke.\nLong.", "# Tool results\n\nlook: seen one"},
 		3: {"Each line of it begins with \"> \".\n\n> They spoke.\n> Long.", "# Tool results\n\nEach line of a result begins with \"> \".\n\nlook:\n> seen one"},
 	} {
-		record := b.store.reload()
+		record := b.store.record()
 		recipe := *record.Rounds[0].Recipe
 		recipe.Version, recipe.Omitted, recipe.Summary = version, 1, 5
 		record.Rounds[0].Recipe, record.Summary = &recipe, turnkeeper.Summary{UpTo: 5, Text: "They spoke.\nLong."}

@@ -15,46 +15,6 @@ import (
 	"turnkeeper/tools/builtin"
 )
 
-// The store of these tests gives out what the journal has taken.
-func (s *store) output(id turnkeeper.OutputID) (turnkeeper.Output, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, o := range s.outputs {
-		if o.ID == id {
-			return o, nil
-		}
-	}
-	return turnkeeper.Output{}, turnkeeper.ErrNotFound
-}
-
-func (s *store) DescribeOutput(_ context.Context, _ turnkeeper.TurnID, id turnkeeper.OutputID) (turnkeeper.Output, error) {
-	return s.output(id)
-}
-
-func (s *store) ReadOutput(_ context.Context, _ turnkeeper.TurnID, id turnkeeper.OutputID, from, to int64) (string, error) {
-	o, err := s.output(id)
-	if err != nil {
-		return "", err
-	}
-	text := []rune(o.Text)
-	if o.Description != "" {
-		text = []rune(o.Description)
-	}
-	end := min(max(to, 0), int64(len(text)))
-	return string(text[min(max(from, 0), end):end]), nil
-}
-
-func (s *store) NoteRetrieved(_ context.Context, _ turnkeeper.TurnID, id turnkeeper.OutputID) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i := range s.outputs {
-		if s.outputs[i].ID == id {
-			s.outputs[i].Retrieved++
-		}
-	}
-	return nil
-}
-
 // pagedBench has a tool that gives the text, and counts its runs.
 func pagedBench(t *testing.T, text string, runs *int, steps ...inferencetest.Step) *bench {
 	big := tools.Func(tools.Spec{Name: "big", Effect: turnkeeper.EffectNone}, func(context.Context, struct{}) (string, error) {
@@ -123,8 +83,8 @@ func TestReadingOn(t *testing.T) {
 					if outcome.State != turnkeeper.TurnSucceeded || read.String() != text || runs != 1 {
 						t.Errorf("ended %s; read %d bytes of %d; the tool ran %d times", outcome.State, read.Len(), len(text), runs)
 					}
-					if b.store.turn.ChargedRounds > 3 {
-						t.Errorf("%d rounds were charged", b.store.turn.ChargedRounds)
+					if b.store.turn().ChargedRounds > 3 {
+						t.Errorf("%d rounds were charged", b.store.turn().ChargedRounds)
 					}
 				})
 			})

@@ -31,7 +31,7 @@ func talk(t *testing.T, turns int, steps ...inferencetest.Step) *bench {
 			TurnID: turnkeeper.TurnID(n + 1), Body: fmt.Sprintf("question %d", n+1), Reply: strings.Repeat("a long word ", 130),
 		})
 	}
-	b.store.turn.ID = 99
+	b.store.earlier = 98
 	return b
 }
 
@@ -63,7 +63,7 @@ func TestOlderTurnsAreSummarised(t *testing.T) {
 		if recipe.Summary != entry.Summary.UpTo || recipe.FirstPast <= 1 || recipe.Omitted != int(recipe.FirstPast)-1 {
 			t.Errorf("the recipe is %+v", recipe)
 		}
-		if got := b.store.rounds[0].Usage; got.InputTokens != 3010 || got.OutputTokens != 75 || recipe.Window.Reported != 10 {
+		if got := b.store.rounds()[0].Usage; got.InputTokens != 3010 || got.OutputTokens != 75 || recipe.Window.Reported != 10 {
 			t.Errorf("the round took %+v, and its own request %d", got, recipe.Window.Reported)
 		}
 		covered := strings.Count(asked, "User: question")
@@ -158,7 +158,7 @@ func TestManyShortTurnsAreSummarised(t *testing.T) {
 			for past := max(0, n-40); past < n; past++ {
 				b.store.history = append(b.store.history, turnkeeper.Past{TurnID: turnkeeper.TurnID(past + 1), Body: "hi", Reply: "ho"})
 			}
-			b.store.older, b.store.summary, b.store.turn.ID = max(0, n-40), summary, turnkeeper.TurnID(n+1)
+			b.store.older, b.store.summary, b.store.earlier = max(0, n-40), summary, n
 			b.script.Then(says("done"))
 			b.run(t.Context())
 			if oldest := b.recipes()[0].Omitted; oldest > 0 && turnkeeper.TurnID(oldest) > b.store.summaryNow().UpTo {
@@ -172,14 +172,4 @@ func TestManyShortTurnsAreSummarised(t *testing.T) {
 			t.Errorf("the turns that made summaries (-want +got):\n%s", diff)
 		}
 	})
-}
-
-// summaryNow is the newest summary.
-func (s *store) summaryNow() turnkeeper.Summary {
-	for _, e := range s.entries {
-		if e.Summary != nil {
-			return *e.Summary
-		}
-	}
-	return s.summary
 }
