@@ -169,9 +169,12 @@ func (s *store) changed(r turnkeeper.Record) turnkeeper.Record {
 	return r
 }
 
-func (s *store) turn() turnkeeper.Turn        { return s.record().Turn }
-func (s *store) rounds() []turnkeeper.Round   { return s.record().Rounds }
-func (s *store) events() []turnkeeper.Event   { _, _, events, _ := s.mem.Turn(s.turn().ID); return events }
+func (s *store) turn() turnkeeper.Turn      { return s.record().Turn }
+func (s *store) rounds() []turnkeeper.Round { return s.record().Rounds }
+func (s *store) events() []turnkeeper.Event {
+	_, _, events, _ := s.mem.Turn(s.turn().ID)
+	return events
+}
 func (s *store) calls() []turnkeeper.ToolCall { return callsOf(s.rounds()) }
 
 func callsOf(rounds []turnkeeper.Round) (calls []turnkeeper.ToolCall) {
