@@ -58,34 +58,3 @@ func TestWhyARequestCannotBeRebuilt(t *testing.T) {
 		}
 	})
 }
-
-// Requests that older releases have sent are made again with their words: results and the
-// summary were not quoted.
-func TestRequestsOfOlderReleases(t *testing.T) {
-	b := newBench(t, says("done"))
-	b.store.history = []turnkeeper.Past{past(1, "one", "c1", "first", "first")}
-	b.run(t.Context())
-	parts := map[string]string{}
-	for _, part := range b.store.entries[0].Parts {
-		parts[part.SHA256] = part.Content
-	}
-	for version, want := range map[int][2]string{
-		2: {"# Summary of what is not shown\n\nThey spoke.\nLong.", "# Tool results\n\nlook: seen one"},
-		3: {"Each line of it begins with \"> \".\n\n> They spoke.\n> Long.", "# Tool results\n\nEach line of a result begins with \"> \".\n\nlook:\n> seen one"},
-	} {
-		record := b.store.record()
-		recipe := *record.Rounds[0].Recipe
-		recipe.Version, recipe.Omitted, recipe.Summary = version, 1, 5
-		record.Rounds[0].Recipe, record.Summary = &recipe, turnkeeper.Summary{UpTo: 5, Text: "They spoke.\nLong."}
-		rebuilt, err := prompt.Rebuild(record, b.def, 1, parts)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := rebuilt.Messages[0].Text; !strings.HasSuffix(got, want[0]) {
-			t.Errorf("version %d: the request begins with %q", version, got)
-		}
-		if got := rebuilt.Messages[3].Text; got != want[1] {
-			t.Errorf("version %d: the results are told as %q", version, got)
-		}
-	}
-}
