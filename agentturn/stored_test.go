@@ -2,10 +2,13 @@ package agentturn_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"regexp"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 
 	"turnkeeper"
@@ -135,6 +138,41 @@ func TestWhatCanBeAskedOfAnOutput(t *testing.T) {
 				}
 				if runs != 1 {
 					t.Errorf("the tool ran %d times", runs)
+				}
+			})
+		})
+	}
+}
+
+// A large result is stored while it comes, and read again like any other; nothing is left
+// of one that breaks off.
+func TestALargeResultIsStoredWhileItComes(t *testing.T) {
+	text := strings.Repeat("words and more words. ", 1<<16)
+	for name, c := range map[string]struct {
+		body  io.Reader
+		state turnkeeper.CallState
+		shown string // beginning
+	}{
+		"whole":      {strings.NewReader(text), turnkeeper.CallSucceeded, text[:6000] + "\n\n[... truncated: showing first 6000 of 1441792 chars]"},
+		"breaks off": {io.MultiReader(strings.NewReader(text), iotest.ErrReader(errors.New("gone"))), turnkeeper.CallFailed, "tool error: the result broke off after 1441792 bytes: gone"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, asks("big"), says("Done."))
+				b.with(read("big").does(func(context.Context, tools.Call) (tools.Result, error) { return tools.Result{Body: c.body}, nil }))
+				b.run(t.Context())
+				call := b.store.calls()[0]
+				if call.State != c.state || !strings.HasPrefix(call.Shown, c.shown) {
+					t.Errorf("the call is %s, and shown as %.7000s", call.State, call.Shown)
+				}
+				if call.OutputID == "" {
+					return
+				}
+				if out := b.store.outputs()[0]; !out.Drafted {
+					t.Errorf("it was written whole: %+v", out)
+				}
+				if kept, err := b.store.conn.ReadOutput(t.Context(), turnID, call.OutputID, 0, 1<<30); kept != text || err != nil {
+					t.Errorf("%d characters are kept, %v", len(kept), err)
 				}
 			})
 		})
