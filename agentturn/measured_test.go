@@ -2,7 +2,6 @@ package agentturn_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
@@ -60,36 +59,6 @@ func (b *bench) recipes() (all []turnkeeper.Recipe) {
 func gives(name string, chars int) *tool {
 	text := strings.Repeat("a long word ", chars/12+1)[:chars]
 	return read(name).does(func(context.Context, tools.Call) (tools.Result, error) { return tools.Result{Text: text}, nil })
-}
-
-// Every part of a request is measured, tools as they are offered.
-func TestTheWindowOfEachRoundIsKept(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		windows := map[int]turnkeeper.Window{}
-		for _, n := range []int{0, 40} {
-			b := newBench(t, says("done"))
-			for i := range n {
-				large := read(fmt.Sprint("tool_", i))
-				large.spec.Parameters = json.RawMessage(`{"type":"object","description":"` + strings.Repeat("x", 1200) + `"}`)
-				b.with(large)
-			}
-			b.store.history = []turnkeeper.Past{{TurnID: 1, Body: "old", Reply: strings.Repeat("long ago ", 100)}}
-			b.run(t.Context())
-			windows[n] = b.recipes()[0].Window
-		}
-		none, forty := windows[0], windows[40]
-		if forty.Tools < 40*400 || none.Tools != 0 {
-			t.Errorf("40 large tools take %d tokens, none %d", forty.Tools, none.Tools)
-		}
-		forty.Tools = 0
-		if diff := cmp.Diff(none, forty); diff != "" {
-			t.Errorf("the rest differs:\n%s", diff)
-		}
-		want := turnkeeper.Window{Size: 32768, Answer: 4096, Safety: 1638, System: none.System, History: 4 + 1 + 4 + 282, Turn: 4 + 2, Factor: 1, Reported: 10}
-		if diff := cmp.Diff(want, none); diff != "" || none.System < 50 {
-			t.Errorf("the window (-want +got):\n%s", diff)
-		}
-	})
 }
 
 // Reports that are above the estimates make later requests smaller, and a turn
