@@ -29,7 +29,6 @@ type store struct {
 	faults  int
 	history []turnkeeper.Past
 	summary turnkeeper.Summary
-	older   int
 	waited  time.Duration // since the message was accepted
 	lineage turnkeeper.Lineage
 	purged  bool // replies of sub-agents are removed
@@ -165,7 +164,7 @@ func (s *store) changed(r turnkeeper.Record) turnkeeper.Record {
 	if r.Summary == (turnkeeper.Summary{}) {
 		r.Summary = s.summary
 	}
-	r.History, r.Older, r.Lineage = s.history, s.older, s.lineage
+	r.History, r.Lineage = s.history, s.lineage
 	return r
 }
 
@@ -230,16 +229,6 @@ func (s *store) spawned() (all []turnkeeper.Spawn) {
 		}
 	}
 	return all
-}
-
-// summaryNow is the newest summary.
-func (s *store) summaryNow() turnkeeper.Summary {
-	for _, e := range s.entries {
-		if e.Summary != nil {
-			return *e.Summary
-		}
-	}
-	return s.summary
 }
 
 // arrive ends a detached call: another worker has run it.

@@ -155,6 +155,35 @@ func TestToolsThatFillTheWindow(t *testing.T) {
 	}
 }
 
+// A conversation of many short turns is summarised before its turns are out of
+// sight, and not at each turn.
+func TestManyShortTurnsAreSummarised(t *testing.T) {
+	summary, made := turnkeeper.Summary{}, []int{}
+	large := model
+	large.Window = 100_000
+	for n := range 90 {
+		record := turn()
+		record.Turn.ID, record.Older, record.Summary = turnkeeper.TurnID(n+1), max(0, n-40), summary
+		for past := record.Older; past < n; past++ {
+			record.History = append(record.History, turnkeeper.Past{TurnID: turnkeeper.TurnID(past + 1), Body: "hi", Reply: "ho"})
+		}
+		s := stateOf(t, record)
+		request, err := s.Build(large, prompt.Moment{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if turns := s.ToSummarise(large, prompt.Moment{}, request); len(turns) > 0 {
+			summary, made = turnkeeper.Summary{UpTo: turns[len(turns)-1].TurnID, Text: "They greeted."}, append(made, n+1)
+		}
+		if oldest := request.Recipe.Omitted; oldest > 0 && turnkeeper.TurnID(oldest) > summary.UpTo {
+			t.Errorf("turn %d leaves out %d turns, and is told of those up to %d", n+1, oldest, summary.UpTo)
+		}
+	}
+	if diff := cmp.Diff([]int{32, 43, 54, 65, 76, 87}, made); diff != "" {
+		t.Errorf("the turns that made summaries (-want +got):\n%s", diff)
+	}
+}
+
 // What keeps a request from being made again is said in plain words.
 func TestWhyARequestCannotBeRebuilt(t *testing.T) {
 	record := turn()
