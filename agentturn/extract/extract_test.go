@@ -78,11 +78,12 @@ const answerTokens = 100
 func count(text string) int { return (utf8.RuneCountInString(text) + 2) / 3 }
 
 func (a *asker) Models() ([]extract.Model, error) {
-	if a.window == 0 {
-		a.window = 2048
+	window := a.window
+	if window == 0 {
+		window = 2048
 	}
-	room := func(p outputs.Prompt) int { return a.window - answerTokens - count(p.System) - count(p.User) }
-	return []extract.Model{{Name: "aux/x", Window: a.window, Count: count, Room: room}}, a.none
+	room := func(p outputs.Prompt) int { return window - answerTokens - count(p.System) - count(p.User) }
+	return []extract.Model{{Name: "aux/x", Window: window, Count: count, Room: room}}, a.none
 }
 
 func (a *asker) Reason(err error) string { return "reason: " + err.Error() }
@@ -179,7 +180,7 @@ func askOf(a *asker, text string) *query {
 }
 
 // shown is the result of the query.
-func (q *query) shown(t *testing.T, ctx context.Context) string {
+func (q *query) shown(ctx context.Context, t *testing.T) string {
 	t.Helper()
 	result, err := extract.Search(ctx, q.Query)
 	if err != nil {
@@ -189,10 +190,10 @@ func (q *query) shown(t *testing.T, ctx context.Context) string {
 }
 
 // answer reads the result of the query, and checks every position and hash in it.
-func (q *query) answer(t *testing.T, ctx context.Context) outputs.Extraction {
+func (q *query) answer(ctx context.Context, t *testing.T) outputs.Extraction {
 	t.Helper()
 	var x outputs.Extraction
-	shown := q.shown(t, ctx)
+	shown := q.shown(ctx, t)
 	decoder := json.NewDecoder(strings.NewReader(shown))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&x); err != nil {
@@ -227,7 +228,7 @@ func textsOf(x outputs.Extraction) (texts []string) {
 func TestSearch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &asker{takes: time.Second}
-		got := ask(a).answer(t, t.Context())
+		got := ask(a).answer(t.Context(), t)
 		if diff := cmp.Diff(facts(), textsOf(got)); diff != "" {
 			t.Errorf("snippets (-want +got)\n%s", diff)
 		}
@@ -242,7 +243,7 @@ func TestSearch(t *testing.T) {
 
 func TestSearchOfOneChunk(t *testing.T) {
 	a := &asker{}
-	got := askOf(a, "Fact: it is small.\nNothing else.").answer(t, t.Context())
+	got := askOf(a, "Fact: it is small.\nNothing else.").answer(t.Context(), t)
 	if diff := cmp.Diff([]string{"Fact: it is small."}, textsOf(got)); diff != "" || got.ChunksTotal != 1 || a.ranks != 0 {
 		t.Errorf("%+v\n%s", got, diff)
 	}
@@ -275,7 +276,7 @@ func TestSearchesBesideEachOther(t *testing.T) {
 func TestTheOrderOfPicksCounts(t *testing.T) {
 	got := ask(&asker{rank: func(int) (string, error) {
 		return picked(map[string]any{"index": 4, "confidence": 0.6}, map[string]any{"index": 2, "confidence": 0.9}, 3)
-	}}).answer(t, t.Context())
+	}}).answer(t.Context(), t)
 	if diff := cmp.Diff([]string{fact(4), fact(2), fact(3)}, textsOf(got)); diff != "" || got.Confidence != 0.9 {
 		t.Errorf("confidence %v, snippets (-want +got)\n%s", got.Confidence, diff)
 	}
@@ -296,7 +297,7 @@ func TestChunksAndTheWindow(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := &asker{window: c.window}
-			got := askOf(a, c.text).answer(t, t.Context())
+			got := askOf(a, c.text).answer(t.Context(), t)
 			if got.ChunksTotal < c.least || got.ChunksSearched != got.ChunksTotal {
 				t.Errorf("%d of %d chunks", got.ChunksSearched, got.ChunksTotal)
 			}
@@ -320,7 +321,7 @@ func TestWhatIsNotInTheTextIsDropped(t *testing.T) {
 		}
 		return found(0.9, claims...)
 	}})
-	got := q.answer(t, t.Context())
+	got := q.answer(t.Context(), t)
 	if diff := cmp.Diff(facts(), textsOf(got)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
@@ -342,7 +343,7 @@ func TestNothingFound(t *testing.T) {
 		"what is picked is none": {rank: func(int) (string, error) { return picked(99, -1) }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := ask(a).answer(t, t.Context())
+			got := ask(a).answer(t.Context(), t)
 			if len(got.Snippets) != 0 || got.NoMatchReason != "No content matching query found in tool output." || got.Confidence != 0 || got.ChunksSearched != got.ChunksTotal {
 				t.Errorf("%+v", got)
 			}
@@ -368,7 +369,7 @@ func TestAChunkThatFails(t *testing.T) {
 				return found(0.5, factsIn(text)...)
 			}})
 			q.Cache = cache
-			got := q.answer(t, t.Context())
+			got := q.answer(t.Context(), t)
 			if got.ChunksTotal-got.ChunksSearched != 1 || len(got.Snippets) != 9 || len(cache.kept) != 0 {
 				t.Errorf("%d of %d chunks, %d snippets, kept %v", got.ChunksSearched, got.ChunksTotal, len(got.Snippets), cache.kept)
 			}
@@ -392,7 +393,7 @@ func TestARankingThatFails(t *testing.T) {
 				return found(confidence, facts...)
 			}})
 			q.Cache = cache
-			got := q.answer(t, t.Context())
+			got := q.answer(t.Context(), t)
 			if len(got.Snippets) != 10 || got.Snippets[0].Text != fact(7) || got.Snippets[1].Text != fact(0) || got.Confidence != 0.9 {
 				t.Errorf("%+v", got)
 			}
@@ -424,7 +425,7 @@ func TestASearchThatFails(t *testing.T) {
 				defer cancel()
 				q := ask(c.a)
 				q.Source.MaxChars = 1000
-				got := q.shown(t, ctx)
+				got := q.shown(ctx, t)
 				reason, rest, _ := strings.Cut(strings.TrimPrefix(got, "[extraction failed: reason: "), ". The first ")
 				if !strings.Contains(reason, c.reason) {
 					t.Errorf("the reason is %q", reason)
@@ -463,7 +464,7 @@ func TestStopInTheMiddle(t *testing.T) {
 			left--
 			return found(0.8, factsIn(text)...)
 		}
-		got := ask(a).answer(t, t.Context())
+		got := ask(a).answer(t.Context(), t)
 		if got.ChunksSearched != 6 || got.ChunksTotal < 15 || a.ranks != 0 || a.searches > 6+extract.Parallel || len(got.Snippets) == 0 {
 			t.Errorf("%d searches, %d rankings, %+v", a.searches, a.ranks, got)
 		}
@@ -476,7 +477,7 @@ func TestTheTimeEndsInTheMiddle(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		started := time.Now()
-		got := ask(&asker{takes: 20 * time.Second}).answer(t, ctx)
+		got := ask(&asker{takes: 20 * time.Second}).answer(ctx, t)
 		if got.ChunksSearched != 8 || got.ChunksTotal < 15 || len(got.Snippets) == 0 {
 			t.Errorf("%+v", got)
 		}
@@ -526,7 +527,7 @@ func TestExtractionsAreKept(t *testing.T) {
 		q := ask(a)
 		q.Text, q.Cache = text, cache
 		before := len(a.asked)
-		shown = append(shown, q.shown(t, t.Context()))
+		shown = append(shown, q.shown(t.Context(), t))
 		if asked := len(a.asked) > before; asked != (i != 1) {
 			t.Errorf("query %d asked a model: %v", i+1, asked)
 		}
@@ -551,12 +552,12 @@ func TestAKeptExtractionIsCheckedAgainstTheText(t *testing.T) {
 			a, cache := &asker{}, &memoCache{}
 			q := ask(a)
 			q.Cache = cache
-			first := q.shown(t, t.Context())
+			first := q.shown(t.Context(), t)
 			asked := len(a.asked)
 			for key, value := range cache.kept {
 				cache.kept[key] = []byte(damage(cache, string(value)))
 			}
-			if second := q.shown(t, t.Context()); second != first || len(a.asked) != 2*asked {
+			if second := q.shown(t.Context(), t); second != first || len(a.asked) != 2*asked {
 				t.Errorf("%d model calls, then %d; it was shown\n%s", asked, len(a.asked)-asked, second)
 			}
 		})
