@@ -144,8 +144,7 @@ func TestWhatCanBeAskedOfAnOutput(t *testing.T) {
 	}
 }
 
-// A large result is stored while it comes, and read again like any other; nothing is left
-// of one that breaks off.
+// A large result is stored while it comes, and whole; one that breaks off fails its call.
 func TestALargeResultIsStoredWhileItComes(t *testing.T) {
 	text := strings.Repeat("words and more words. ", 1<<16)
 	for name, c := range map[string]struct {
