@@ -97,8 +97,8 @@ func TestASlowCallGoesToTheBackground(t *testing.T) {
 				t.Errorf("the call was answered anew with %q", got)
 			}
 		}
-		if b.store.turn.ChargedRounds > 2 {
-			t.Errorf("%d rounds were charged", b.store.turn.ChargedRounds)
+		if b.store.turn().ChargedRounds > 2 {
+			t.Errorf("%d rounds were charged", b.store.turn().ChargedRounds)
 		}
 	})
 }
@@ -115,10 +115,10 @@ func TestAttachmentsOfACallInTheBackground(t *testing.T) {
 		if outcome := b.run(t.Context()); outcome.State != turnkeeper.TurnSucceeded {
 			t.Fatalf("%+v", outcome)
 		}
-		if len(b.store.outputs) != 2 {
-			t.Fatalf("%+v", b.store.outputs)
+		if len(b.store.outputs()) != 2 {
+			t.Fatalf("%+v", b.store.outputs())
 		}
-		text, picture := b.store.outputs[0], b.store.outputs[1]
+		text, picture := b.store.outputs()[0], b.store.outputs()[1]
 		if !strings.Contains(text.Text, "[image, stored as output "+string(picture.ID)) || picture.MediaType != "image/png" || len(picture.Bytes) != 2 {
 			t.Errorf("%+v, %+v", text, picture)
 		}
@@ -455,7 +455,7 @@ func TestAHandleOfAnEarlierTurn(t *testing.T) {
 		b := asyncBench(t, asks("fetcher"), says("It is done."))
 		b.with(lasting("fetcher", turnkeeper.EffectNone, 12*time.Second))
 		b.run(t.Context())
-		past := turnkeeper.Past{TurnID: 6, Body: "before", Rounds: b.store.rounds, Reply: "It is done."}
+		past := turnkeeper.Past{TurnID: 6, Body: "before", Rounds: b.store.rounds(), Reply: "It is done."}
 
 		next := newBench(t, says("Hello again."))
 		next.with(read("fetcher"))

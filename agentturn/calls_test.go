@@ -195,10 +195,11 @@ func TestToolsThatFail(t *testing.T) {
 }
 
 func TestTransactionalTool(t *testing.T) {
-	note := func(fail bool) *tool {
+	note := func(b *bench, fail bool) *tool {
 		n := once("note").does(func(ctx context.Context, call tools.Call) (tools.Result, error) {
-			own := ctx.Value(txKey{}).(*tx)
-			own.effects = append(own.effects, call.Key.String())
+			if err := b.store.notes(ctx, call.Key.String()); err != nil {
+				return tools.Result{}, err
+			}
 			if fail {
 				return tools.Result{}, errors.New("full")
 			}
@@ -210,7 +211,8 @@ func TestTransactionalTool(t *testing.T) {
 	for _, fail := range []bool{false, true} {
 		t.Run(fmt.Sprint("fails ", fail), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, asks("note"), says("done")).with(note(fail))
+				b := newBench(t, asks("note"), says("done"))
+				b.with(note(b, fail))
 				b.run(t.Context())
 				want, state := []string{"round-1-tool-1"}, turnkeeper.CallSucceeded
 				if fail {
@@ -383,7 +385,7 @@ func TestScheduledCalls(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				send := once("send")
 				b := newBench(t, asks("send"), asks(`send {"n":2}`), says("done")).with(send)
-				b.freshness, b.store.turn.Trigger = test.past, test.trigger
+				b.freshness, b.store.trigger = test.past, test.trigger
 				b.run(t.Context())
 				first, second := b.store.calls()[0], b.store.calls()[1]
 				if test.want == "" && first.State != turnkeeper.CallSucceeded {
@@ -418,7 +420,7 @@ func TestScheduledReplies(t *testing.T) {
 				for _, res := range test.steps {
 					b.script.Add(inferStep(res))
 				}
-				b.bounds.MaxRounds, b.store.turn.Trigger = test.max, turnkeeper.TriggerSchedule
+				b.bounds.MaxRounds, b.store.trigger = test.max, turnkeeper.TriggerSchedule
 				got := b.run(t.Context())
 				if got.Reply != test.reply || got.InnerDialogue != test.inner {
 					t.Errorf("reply %q, inner dialogue %q", got.Reply, got.InnerDialogue)
@@ -442,7 +444,7 @@ func TestLeaseTooShortForAnEffect(t *testing.T) {
 		if send.runs.count() != 0 || look.runs.count() != 1 || calls[1].Shown != denied || calls[3].Shown != denied {
 			t.Errorf("%d effects, %d reads, %q", send.runs.count(), look.runs.count(), calls[1].Shown)
 		}
-		if len(b.store.nonces) != 0 {
+		if b.store.calls()[1].Starts+b.store.calls()[3].Starts != 0 {
 			t.Error("a start was written")
 		}
 	})

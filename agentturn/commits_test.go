@@ -116,7 +116,7 @@ func TestStreamedText(t *testing.T) {
 					t.Errorf("watchers have %q, the reply is %q", b.streamed(1), got.Reply)
 				}
 				var deltas []string
-				for _, e := range b.store.events {
+				for _, e := range b.store.events() {
 					if e.Type == turnkeeper.EventBlockDelta {
 						var data struct{ Text string }
 						b.decode(e.Data, &data)
@@ -150,8 +150,8 @@ func TestRetryRollsBackWhatStreamed(t *testing.T) {
 		if diff := cmp.Diff(want, b.eventTypes()); diff != "" {
 			t.Error(diff)
 		}
-		if b.store.rounds[0].Attempts != 2 {
-			t.Errorf("%d attempts on record", b.store.rounds[0].Attempts)
+		if b.store.rounds()[0].Attempts != 2 {
+			t.Errorf("%d attempts on record", b.store.rounds()[0].Attempts)
 		}
 	})
 	t.Run("for good", func(t *testing.T) {
@@ -198,7 +198,7 @@ func TestEventsOfATurn(t *testing.T) {
 			t.Error(diff)
 		}
 		last := 0
-		for _, e := range b.store.events {
+		for _, e := range b.store.events() {
 			if e.Type == turnkeeper.EventBlockStart || e.Type == turnkeeper.EventToolResult {
 				if e.Block != last+1 {
 					t.Errorf("block %d follows %d", e.Block, last)
@@ -206,7 +206,7 @@ func TestEventsOfATurn(t *testing.T) {
 				last = e.Block
 			}
 		}
-		end := b.store.events[len(b.store.events)-1]
+		end := b.store.events()[len(b.store.events())-1]
 		if diff := cmp.Diff(`{"state":"succeeded","stop_reason":"none","rounds":2,"calls":2,"reply":"Done."}`, string(end.Data)); diff != "" {
 			t.Error(diff)
 		}
@@ -249,8 +249,8 @@ func TestResultsAreBounded(t *testing.T) {
 		if want := strings.Repeat("é", 10) + "\n\n[... truncated: showing first 10 of 50 chars]"; shown != want {
 			t.Errorf("shown %q, want %q", shown, want)
 		}
-		if len(b.store.outputs) != 1 || b.store.outputs[0].Chars != 50 || b.store.calls()[0].OutputID == "" {
-			t.Errorf("outputs %+v", b.store.outputs)
+		if len(b.store.outputs()) != 1 || b.store.outputs()[0].Chars != 50 || b.store.calls()[0].OutputID == "" {
+			t.Errorf("outputs %+v", b.store.outputs())
 		}
 	})
 }

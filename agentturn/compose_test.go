@@ -2,7 +2,6 @@ package agentturn_test
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -28,44 +27,6 @@ func past(id turnkeeper.TurnID, body, wireID, text, reply string) turnkeeper.Pas
 		p.Rounds = append(p.Rounds, turnkeeper.Round{Number: 2, Provider: "main", Text: text, Raw: []byte(`{"content":"raw"}`)})
 	}
 	return p
-}
-
-func TestConversation(t *testing.T) {
-	look := func(id string) []inference.Call { return []inference.Call{{ID: id, Name: "look", Arguments: `{}`}} }
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, inferStep(inference.Response{Calls: look("c1")}), says("done")).with(read("look"))
-		b.store.history = []turnkeeper.Past{
-			past(1, "one", "c1", "first", "first"),
-			past(2, "two", "c1", "", "Tool results: 1 succeeded, 0 failed."),
-			past(3, "three", "c3", "quiet", ""),
-			{TurnID: 4, Body: "four", Reply: "no tools"},
-		}
-		b.run(t.Context())
-		const user, assistant, tool = inference.RoleUser, inference.RoleAssistant, inference.RoleTool
-		raw := json.RawMessage(`{"content":"raw"}`)
-		want := []inference.Message{
-			{Role: user, Text: "one"},
-			{Role: assistant, Text: "hm", Calls: look("turn-1-round-1-tool-1"), RawProvider: "main"},
-			{Role: tool, CallID: "turn-1-round-1-tool-1", Tool: "look", Text: "seen one"},
-			{Role: assistant, Text: "first", Raw: raw, RawProvider: "main"},
-			{Role: user, Text: "two"},
-			{Role: assistant, Text: "hm", Calls: look("turn-2-round-1-tool-1"), RawProvider: "main"},
-			{Role: tool, CallID: "turn-2-round-1-tool-1", Tool: "look", Text: "seen two"},
-			{Role: assistant, Text: "Tool results: 1 succeeded, 0 failed."},
-			{Role: user, Text: "three"},
-			{Role: assistant, Text: "hm", Calls: look("c3"), RawProvider: "main"},
-			{Role: tool, CallID: "c3", Tool: "look", Text: "seen three"},
-			{Role: assistant, Text: "quiet", Raw: raw, RawProvider: "main"},
-			{Role: user, Text: "four"},
-			{Role: assistant, Text: "no tools"},
-			{Role: user, Text: "do it"},
-			{Role: assistant, Calls: look("c1"), RawProvider: "main"},
-			{Role: tool, CallID: "c1", Tool: "look", Text: "look ran"},
-		}
-		if diff := cmp.Diff(want, b.requests()[1].Messages[1:]); diff != "" {
-			t.Error(diff)
-		}
-	})
 }
 
 func TestWindowOfARequest(t *testing.T) {
@@ -105,7 +66,7 @@ func TestWindowOfARequest(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBench(t, says("never asked"))
 			b.def.ContextWindow = 1000
-			b.store.message.Body = long
+			b.store.body = long
 			got := b.run(t.Context())
 			if got.State != turnkeeper.TurnFailed || got.ErrorClass != "context_overflow" ||
 				!strings.Contains(got.Error, "context too long") || len(b.requests()) != 0 {
@@ -123,41 +84,5 @@ func TestWindowOfARequest(t *testing.T) {
 				t.Errorf("%+v", got)
 			}
 		})
-	})
-}
-
-// What is offered is measured: tools that fill the window leave no room.
-func TestToolsCountAgainstTheWindow(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		big := read("big")
-		big.spec.Description = strings.Repeat("what it does ", 400)
-		b := newBench(t, says("never asked")).with(big)
-		b.def.ContextWindow = 2000
-		if got := b.run(t.Context()); got.ErrorClass != "context_overflow" {
-			t.Errorf("%+v", got)
-		}
-	})
-}
-
-// Servers refuse tool messages where no tools are declared.
-func TestAgentWithoutTools(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, asks("search"), says("I cannot search."))
-		b.store.history = []turnkeeper.Past{past(1, "one", "c1", "first", "first")}
-		if got := b.run(t.Context()); got.State != turnkeeper.TurnSucceeded {
-			t.Errorf("%+v", got)
-		}
-		want := []inference.Message{
-			{Role: inference.RoleUser, Text: "one"},
-			{Role: inference.RoleAssistant, Text: "hm"},
-			{Role: inference.RoleUser, Text: "# Tool results\n\nEach line of a result begins with \"> \".\n\nlook:\n> seen one"},
-			{Role: inference.RoleAssistant, Text: "first", Raw: json.RawMessage(`{"content":"raw"}`), RawProvider: "main"},
-			{Role: inference.RoleUser, Text: "do it"},
-			{Role: inference.RoleAssistant, Text: "(asked for tools)"},
-			{Role: inference.RoleUser, Text: "# Tool results\n\nEach line of a result begins with \"> \".\n\nsearch:\n> tool not found: search\n> There are no tools. Nothing was run."},
-		}
-		if diff := cmp.Diff(want, b.requests()[1].Messages[1:]); diff != "" {
-			t.Error(diff)
-		}
 	})
 }

@@ -46,11 +46,9 @@ func newPlot(t *testing.T, pace pace) *plot {
 	p.note.spec.Transactional = true
 	for _, effect := range []*tool{p.send, p.keyed} {
 		effect.does(func(_ context.Context, call tools.Call) (tools.Result, error) {
-			p.store.mu.Lock()
 			if c := p.store.call(call.Key); c.Nonce == "" {
-				_ = p.store.violated("%s ran before its start was on record", call.Key)
+				t.Errorf("%s ran before its start was on record", call.Key)
 			}
-			p.store.mu.Unlock()
 			time.Sleep(pace.Duration)
 			return tools.Result{Text: "done"}, nil
 		})
@@ -61,9 +59,7 @@ func newPlot(t *testing.T, pace pace) *plot {
 	})
 	p.tools = append(p.tools, builtin.NewReaders()...)
 	p.note.does(func(ctx context.Context, call tools.Call) (tools.Result, error) {
-		own := ctx.Value(txKey{}).(*tx)
-		own.effects = append(own.effects, call.Key.String())
-		return tools.Result{Text: "noted"}, nil
+		return tools.Result{Text: "noted"}, p.store.notes(ctx, call.Key.String())
 	})
 	p.with(p.look, p.send, p.keyed, p.note)
 	p.models["main/model"] = p
@@ -108,7 +104,7 @@ func (p *plot) die(n int) (died bool) {
 // sound checks what must hold of every ended turn, however it went.
 func (p *plot) sound(where string) {
 	p.t.Helper()
-	for _, violation := range p.store.violations {
+	for _, violation := range p.store.violations() {
 		p.t.Errorf("%s: journal: %s", where, violation)
 	}
 	for name, runs := range map[string]map[turnkeeper.CallKey]int{"send": p.send.runs.perCall()} {
@@ -129,13 +125,13 @@ func (p *plot) sound(where string) {
 		p.t.Errorf("%s: keys %v", where, keys)
 	}
 	var ends []turnkeeper.Outcome
-	for _, o := range p.store.outcomes {
+	for _, o := range p.store.outcomes() {
 		if o.State.Terminal() {
 			ends = append(ends, o)
 		}
 	}
 	if len(ends) != 1 {
-		p.t.Errorf("%s: outcomes %+v", where, p.store.outcomes)
+		p.t.Errorf("%s: outcomes %+v", where, p.store.outcomes())
 		return
 	}
 	p.soundEnd(where, ends[0])
@@ -166,7 +162,7 @@ func (p *plot) soundEnd(where string, end turnkeeper.Outcome) {
 		p.t.Errorf("%s: watchers end with %q", where, text)
 	}
 	terminal := 0
-	for _, e := range p.store.events {
+	for _, e := range p.store.events() {
 		if e.Type.Terminal() {
 			terminal++
 		}
@@ -207,7 +203,7 @@ func killedAnywhere(t *testing.T, pace pace) {
 	for alive := false; !alive; points++ {
 		synctest.Test(t, func(t *testing.T) {
 			p := newPlot(t, pace)
-			if alive = !p.die(points + 1); !alive && p.store.turn.State == turnkeeper.TurnRunning {
+			if alive = !p.die(points + 1); !alive && p.store.turn().State == turnkeeper.TurnRunning {
 				p.run(t.Context())
 			}
 			p.sound(fmt.Sprint("killed at point ", points+1))
@@ -231,11 +227,11 @@ func killedTwice(t *testing.T, pace pace) {
 			synctest.Test(t, func(t *testing.T) {
 				p := newPlot(t, pace)
 				for _, n := range []int{first, second} {
-					if p.store.turn.State != turnkeeper.TurnSucceeded && !p.store.turn.State.Terminal() {
+					if p.store.turn().State != turnkeeper.TurnSucceeded && !p.store.turn().State.Terminal() {
 						p.die(n)
 					}
 				}
-				if !p.store.turn.State.Terminal() {
+				if !p.store.turn().State.Terminal() {
 					p.run(t.Context())
 				}
 				p.sound(fmt.Sprintf("killed at points %d and %d", first, second))
@@ -261,7 +257,7 @@ func stoppedAnywhere(t *testing.T, pace pace) {
 			where := fmt.Sprint("stopped at point ", points+1)
 			p.fault = at("", points+1, func() {
 				woke, p.fault = true, nil
-				if !p.store.turn.State.Terminal() {
+				if !p.store.turn().State.Terminal() {
 					p.run(t.Context())
 				}
 			})

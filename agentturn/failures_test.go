@@ -53,7 +53,7 @@ func TestModelFailsBeforeAnyTool(t *testing.T) {
 					b.script.Add(asks("nothing"))
 				}
 				b.script.Then(fails(test.class))
-				b.store.message.Faults, b.store.waited = test.faults, test.waited
+				b.store.faults, b.store.waited = test.faults, test.waited
 				got := b.run(t.Context())
 				if !strings.Contains(got.Error, "as scripted") {
 					t.Errorf("operators are told %q", got.Error)
@@ -110,8 +110,8 @@ func TestTransientFailuresAreRetriedInPlace(t *testing.T) {
 		if got := b.run(t.Context()); got.Reply != "hello" {
 			t.Errorf("%+v", got)
 		}
-		if b.store.rounds[0].Attempts != 3 || len(b.store.rounds) != 1 {
-			t.Errorf("%+v", b.store.rounds)
+		if b.store.rounds()[0].Attempts != 3 || len(b.store.rounds()) != 1 {
+			t.Errorf("%+v", b.store.rounds())
 		}
 	})
 }
@@ -126,7 +126,7 @@ func TestFallbackModels(t *testing.T) {
 		if got.Reply != "from the second" {
 			t.Errorf("%+v", got)
 		}
-		if r := b.store.rounds[0]; r.Provider != "other" || r.Model != "big" || second.Requests()[0].Model != "big" {
+		if r := b.store.rounds()[0]; r.Provider != "other" || r.Model != "big" || second.Requests()[0].Model != "big" {
 			t.Errorf("%+v", r)
 		}
 	})
@@ -147,7 +147,7 @@ func TestFallbackModels(t *testing.T) {
 			b.models["other/big"] = second
 			b.windows["main/model"], b.windows["other/big"] = 1000, 100_000
 			b.def.FallbackModels = []string{"other/big"}
-			b.store.message.Body = strings.Repeat("word ", 2000)
+			b.store.body = strings.Repeat("word ", 2000)
 			got := b.run(t.Context())
 			if got.Reply != "read it all" || len(b.script.Requests()) != 0 {
 				t.Errorf("%+v", got)
@@ -160,7 +160,7 @@ func TestUsage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, inferStep(inference.Response{Text: "unmetered"}))
 		b.run(t.Context())
-		if u := b.store.rounds[0].Usage; !u.Estimated || u.InputTokens < 10 || u.OutputTokens < 1 {
+		if u := b.store.rounds()[0].Usage; !u.Estimated || u.InputTokens < 10 || u.OutputTokens < 1 {
 			t.Errorf("%+v", u)
 		}
 	})
@@ -168,8 +168,8 @@ func TestUsage(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBench(t, inferencetest.Fail(&inference.Error{Class: inference.ClassTransport, Usage: turnkeeper.Usage{InputTokens: 100}}), says("hello"))
 			b.run(t.Context())
-			if u := b.store.turn.Usage; u.InputTokens != 100 || u.Estimated || b.store.rounds[0].Usage.InputTokens != 10 {
-				t.Errorf("the turn took %+v, its round %+v", u, b.store.rounds[0].Usage)
+			if u := b.store.turn().Usage; u.InputTokens != 110 || u.Estimated || b.store.rounds()[0].Usage.InputTokens != 10 {
+				t.Errorf("the turn took %+v, its round %+v", u, b.store.rounds()[0].Usage)
 			}
 		})
 	})
@@ -203,10 +203,10 @@ func TestUsage(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t, c.step, says("hello"))
 				b.run(t.Context())
-				if len(b.store.failed) != 1 {
-					t.Fatalf("%d failed attempts are kept", len(b.store.failed))
+				if len(b.store.failed()) != 1 {
+					t.Fatalf("%d failed attempts are kept", len(b.store.failed()))
 				}
-				f := b.store.failed[0]
+				f := b.store.failed()[0]
 				if f.Round != 1 || f.Attempt != 1 || f.Class != c.class || f.Usage.Estimated != c.worked || (f.Usage.InputTokens > 0) != c.worked {
 					t.Errorf("%+v", f)
 				}
@@ -214,10 +214,7 @@ func TestUsage(t *testing.T) {
 					!strings.HasSuffix(f.Text, `[call of put] {"n":`) || f.Reasoning != "I should say half.") {
 					t.Errorf("%+v", f)
 				}
-				if b.store.turn.Usage != f.Usage { // the rounds' own are not counted by this journal
-					t.Errorf("the turn took %+v", b.store.turn.Usage)
-				}
-				for _, text := range []string{b.store.turn.InnerDialogue, b.store.outcomes[len(b.store.outcomes)-1].Reply} {
+				for _, text := range []string{b.store.turn().InnerDialogue, b.store.outcomes()[len(b.store.outcomes())-1].Reply} {
 					if strings.Contains(text, "half a sentence") {
 						t.Errorf("%q was told", text)
 					}

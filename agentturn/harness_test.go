@@ -88,7 +88,7 @@ func (b *bench) runnerWith(change func(*agentturn.Config)) *agentturn.Runner {
 	core, logs := observer.New(zapcore.DebugLevel)
 	b.log = logs
 	cfg := agentturn.Config{
-		Models: b, Tools: registry, Bounds: b.bounds, Budget: b.budget, Freshness: b.freshness, Outputs: b.store,
+		Models: b, Tools: registry, Bounds: b.bounds, Budget: b.budget, Freshness: b.freshness, Outputs: b.store.conn,
 		Fault: b.fault, Log: zap.New(core), Extractions: b.extracted, ExtractionModel: b.extractor,
 	}
 	change(&cfg)
@@ -102,7 +102,7 @@ func (b *bench) dispatch(ctx context.Context) (turnkeeper.Outcome, error) {
 	return b.resume(ctx, record, journal)
 }
 
-func (b *bench) resume(ctx context.Context, record turnkeeper.Record, journal *memJournal) (turnkeeper.Outcome, error) {
+func (b *bench) resume(ctx context.Context, record turnkeeper.Record, journal agentturn.Journal) (turnkeeper.Outcome, error) {
 	a := agentturn.Assignment{Record: record, Definition: b.def}
 	if b.lease != 0 {
 		a.LeaseDeadline = time.Now().Add(b.lease)
@@ -127,7 +127,7 @@ func (b *bench) run(ctx context.Context) turnkeeper.Outcome {
 // check fails the test for whatever a journal may never hold.
 func (b *bench) check() {
 	b.t.Helper()
-	for _, violation := range b.store.violations {
+	for _, violation := range b.store.violations() {
 		b.t.Error("journal: ", violation)
 	}
 	b.checkRequests()
@@ -146,7 +146,7 @@ func (b *bench) checkRequests() {
 			summaries = append(summaries, *e.Summary)
 		}
 	}
-	record := b.store.reload()
+	record := b.store.record()
 	for _, round := range record.Rounds {
 		if round.Recipe == nil {
 			continue // the test wrote it
@@ -349,7 +349,7 @@ func repeat(n int, step inferencetest.Step) []inferencetest.Step {
 // eventTypes are the turn's events in order, with rounds and blocks.
 func (b *bench) eventTypes() []string {
 	var types []string
-	for _, e := range b.store.events {
+	for _, e := range b.store.events() {
 		types = append(types, string(e.Type))
 	}
 	return types
@@ -359,7 +359,7 @@ func (b *bench) eventTypes() []string {
 func (b *bench) streamed(round int) string {
 	text := ""
 	kinds := map[int]string{}
-	for _, e := range b.store.events {
+	for _, e := range b.store.events() {
 		if e.Round != round {
 			continue
 		}

@@ -77,10 +77,14 @@ func TestFaultsOfAChain(t *testing.T) {
 				other := inferencetest.NewScript().Then(step(c.other))
 				b.models["other/big"] = other
 				b.def.FallbackModels = []string{"other/big"}
-				b.store.turn.GrantID = "own"
 				var failed, answered []string
 				record, journal := b.store.dispatch()
-				record.Down = c.down
+				for _, h := range c.down {
+					if h.Probe == "own" {
+						h.Probe = record.Turn.GrantID
+					}
+					record.Down = append(record.Down, h)
+				}
 				journal.before = func(e turnkeeper.Entry) error {
 					for _, f := range e.ModelFailures {
 						failed = append(failed, f.Model)

@@ -176,7 +176,7 @@ func TestPagingRounds(t *testing.T) {
 			t.Errorf("%+v after %d requests", got, len(b.requests()))
 		}
 		var charged []bool
-		for _, round := range b.store.rounds {
+		for _, round := range b.store.rounds() {
 			charged = append(charged, round.Charged)
 		}
 		if diff := cmp.Diff([]bool{false, false, false, false, true, true}, charged); diff != "" {

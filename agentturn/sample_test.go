@@ -43,7 +43,7 @@ func question(text string) tools.Sampling {
 
 // notices are the texts of the turn's notices.
 func (b *bench) notices() (texts []string) {
-	for _, e := range b.store.events {
+	for _, e := range b.store.events() {
 		if e.Type == turnkeeper.EventNotice {
 			var data transcript.NoticeData
 			b.decode(e.Data, &data)

@@ -35,8 +35,8 @@ func charges(agent, task string) string {
 	return fmt.Sprintf(`spawn_agent {"agent":%q,"task":%q}`, agent, task)
 }
 
-func good(agent, reply string) turnkeeper.SpawnEnd {
-	return turnkeeper.SpawnEnd{Agent: agent, Message: 101, Turn: 55, Outcome: turnkeeper.TurnSucceeded, Reply: reply}
+func good(reply string) turnkeeper.Outcome {
+	return turnkeeper.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: reply}
 }
 
 func keyOf(ordinal int) turnkeeper.CallKey { return turnkeeper.CallKey{Round: 1, Ordinal: ordinal} }
@@ -50,15 +50,15 @@ func TestASubAgentIsSpawnedAndWaitedFor(t *testing.T) {
 			t.Errorf("the turn stood still for %s", stood)
 		}
 		want := turnkeeper.Spawn{
-			Message: 101, Agent: "scout", Task: "find it", Root: 7, Agents: []string{"tester", "scout"},
+			Message: turnID + 1, Agent: "scout", Task: "find it", Root: 7, Agents: []string{"tester", "scout"},
 			Limits: turnkeeper.TreeLimits{MaxDepth: 3, MaxAgents: 32}, Within: 24 * time.Hour,
 		}
-		place := b.store.turn.Trace("")
+		place := b.store.turn().Trace("")
 		want.TraceParent = place.Below(place.SpanOf(turnkeeper.CallSpan(7, keyOf(1))), false) // nobody keeps traces here
-		if diff := cmp.Diff([]turnkeeper.Spawn{want}, b.store.spawned); diff != "" {
+		if diff := cmp.Diff([]turnkeeper.Spawn{want}, b.store.spawned()); diff != "" {
 			t.Error(diff)
 		}
-		b.store.reply(farKey, good("scout", "under the stone"))
+		b.store.reply(farKey, good("under the stone"))
 		if o := b.run(t.Context()); o.State != turnkeeper.TurnSucceeded || o.Reply != "It is here." {
 			t.Errorf("the turn ended %s with %q", o.State, o.Reply)
 		}
@@ -67,7 +67,7 @@ func TestASubAgentIsSpawnedAndWaitedFor(t *testing.T) {
 		if want := "[agent scout, succeeded, output " + id + "]\n\nunder the stone"; len(got) != 1 || got[0] != want || id == "" {
 			t.Errorf("the model is shown %q", got)
 		}
-		if o := b.store.outputs; len(o) != 1 || o[0].Text != "under the stone" || string(o[0].ID) != id {
+		if o := b.store.outputs(); len(o) != 1 || o[0].Text != "under the stone" || string(o[0].ID) != id {
 			t.Errorf("outputs %+v", o)
 		}
 	})
@@ -77,11 +77,11 @@ func TestASubAgentIsSpawnedAndWaitedFor(t *testing.T) {
 func TestAQuickReply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := team(t, asks(charges("scout", "find it")), says("It is here."))
-		time.AfterFunc(700*time.Millisecond, func() { b.store.reply(farKey, good("scout", "at once")) })
+		time.AfterFunc(700*time.Millisecond, func() { b.store.reply(farKey, good("at once")) })
 		if o := b.run(t.Context()); o.State != turnkeeper.TurnSucceeded {
 			t.Errorf("the turn ended %s", o.State)
 		}
-		if n := b.store.turn.Dispatches; n != 1 {
+		if n := b.store.turn().Dispatches; n != 1 {
 			t.Errorf("%d dispatches", n)
 		}
 	})
@@ -92,14 +92,14 @@ func TestThreeSubAgentsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := team(t, asks(charges("scout", "a"), charges("scout", "b"), "local", charges("critic", "c")), says("Done.")).with(read("local"))
 		b.waits()
-		if len(b.store.spawned) != 3 {
-			t.Fatalf("spawned %+v", b.store.spawned)
+		if len(b.store.spawned()) != 3 {
+			t.Fatalf("spawned %+v", b.store.spawned())
 		}
 		for i, ordinal := range []int{4, 1, 2} {
 			if n := len(b.requests()); n != 1 {
 				t.Fatalf("the model was asked %d times before all had replied", n)
 			}
-			b.store.reply(keyOf(ordinal), good("scout", fmt.Sprint("reply ", ordinal)))
+			b.store.reply(keyOf(ordinal), good(fmt.Sprint("reply ", ordinal)))
 			if i < 2 {
 				b.waits()
 			}
@@ -126,7 +126,7 @@ func TestASubAgentThatIsNotWaitedFor(t *testing.T) {
 		if !prompt.WentOn(call) || len(b.requests()) != 2 {
 			t.Errorf("the call is %+v after %d requests", call, len(b.requests()))
 		}
-		b.store.reply(farKey, good("scout", "under the stone"))
+		b.store.reply(farKey, good("under the stone"))
 		if o := b.run(t.Context()); o.State != turnkeeper.TurnSucceeded {
 			t.Errorf("the turn ended %s", o.State)
 		}
@@ -138,29 +138,28 @@ func TestASubAgentThatIsNotWaitedFor(t *testing.T) {
 }
 
 func TestWhatBecomesOfASubAgent(t *testing.T) {
+	replies := func(o turnkeeper.Outcome) func(*store) { return func(s *store) { s.reply(farKey, o) } }
 	for name, c := range map[string]struct {
-		end   turnkeeper.SpawnEnd
+		ends  func(*store)
 		state turnkeeper.CallState
 		shown string // its end
 	}{
-		"degraded": {turnkeeper.SpawnEnd{Agent: "scout", Message: 101, Turn: 55, Outcome: turnkeeper.TurnDegraded, Stop: turnkeeper.StopMaxRounds, Reply: "half of it"},
+		"degraded": {replies(turnkeeper.Outcome{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopMaxRounds, Reply: "half of it"}),
 			turnkeeper.CallSucceeded, "[The agent scout could not finish as asked (max_rounds); what it has:]\n\nhalf of it"},
-		"failed for good": {turnkeeper.SpawnEnd{Agent: "scout", Message: 101, Turn: 55, Outcome: turnkeeper.TurnFailed, Reply: "This message could not be answered."},
-			turnkeeper.CallFailed, `{"error":"the agent gave no answer","agent":"scout","reason":"failed","detail":"This message could not be answered.","may_still_be_running":false,"message_id":101,"turn_id":55}`},
-		"cancelled": {turnkeeper.SpawnEnd{Agent: "scout", Message: 101, Turn: 55, Outcome: turnkeeper.TurnCancelled, Reply: "This turn was cancelled."},
-			turnkeeper.CallFailed, `{"error":"the agent gave no answer","agent":"scout","reason":"cancelled","detail":"This turn was cancelled.","may_still_be_running":false,"message_id":101,"turn_id":55}`},
-		"overdue": {turnkeeper.SpawnEnd{Agent: "scout", Message: 101, Turn: 55, Trouble: turnkeeper.SpawnTimeout, Open: true},
-			turnkeeper.CallFailed, `{"error":"the agent gave no answer","agent":"scout","reason":"timeout","detail":"it did not reply in time, and is told to stop","may_still_be_running":true,"message_id":101,"turn_id":55}`},
-		"too many": {turnkeeper.SpawnEnd{Agent: "scout", Trouble: turnkeeper.SpawnTreeFull},
-			turnkeeper.CallFailed, `{"error":"the agent was not spawned","agent":"scout","reason":"max_tree_sub_agents","detail":"all agents that work for each other here have spawned as many as they may together","may_still_be_running":false}`},
-		"purged": {turnkeeper.SpawnEnd{Agent: "scout", Message: 101, Turn: 55, Outcome: turnkeeper.TurnSucceeded},
+		"failed for good": {replies(turnkeeper.Outcome{State: turnkeeper.TurnFailed, Reply: "This message could not be answered."}),
+			turnkeeper.CallFailed, `{"error":"the agent gave no answer","agent":"scout","reason":"failed","detail":"This message could not be answered.","may_still_be_running":false,"message_id":8,"turn_id":8}`},
+		"cancelled": {replies(turnkeeper.Outcome{State: turnkeeper.TurnCancelled, Reply: "This turn was cancelled."}),
+			turnkeeper.CallFailed, `{"error":"the agent gave no answer","agent":"scout","reason":"cancelled","detail":"This turn was cancelled.","may_still_be_running":false,"message_id":8,"turn_id":8}`},
+		"overdue": {func(s *store) { s.overdue(farKey) },
+			turnkeeper.CallFailed, `{"error":"the agent gave no answer","agent":"scout","reason":"timeout","detail":"it did not reply in time, and is told to stop","may_still_be_running":true,"message_id":8,"turn_id":8}`},
+		"purged": {func(s *store) { s.purged = true; s.reply(farKey, good("gone")) },
 			turnkeeper.CallSucceeded, "[The agent scout has replied, and its reply was removed since.]"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := team(t, asks(charges("scout", "find it")), says("Done."))
 				b.waits()
-				b.store.reply(farKey, c.end)
+				c.ends(b.store)
 				if o := b.run(t.Context()); o.State != turnkeeper.TurnSucceeded {
 					t.Errorf("the turn ended %s", o.State)
 				}
@@ -173,6 +172,22 @@ func TestWhatBecomesOfASubAgent(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestATreeThatIsFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := team(t, asks(charges("scout", "a"), charges("critic", "b")), says("Done."))
+		b.bounds.MaxTreeSubAgents = 1
+		b.waits()
+		b.store.reply(farKey, good("found"))
+		if o := b.run(t.Context()); o.State != turnkeeper.TurnSucceeded {
+			t.Errorf("the turn ended %s", o.State)
+		}
+		const want = `{"error":"the agent was not spawned","agent":"critic","reason":"max_tree_sub_agents","detail":"all agents that work for each other here have spawned as many as they may together","may_still_be_running":false}`
+		if got := results(b.requests()[1])[1]; got != want || b.states()[1] != turnkeeper.CallFailed {
+			t.Errorf("the call is %s, and the model is shown %s", b.states()[1], got)
+		}
+	})
 }
 
 // A long reply is cut, or given as a handle, as every result is.
@@ -188,7 +203,7 @@ func TestALongReply(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := team(t, asks(charges("scout", "find it")), says("Done."))
 				b.waits()
-				b.store.reply(farKey, good("scout", strings.Repeat("x", c.chars)))
+				b.store.reply(farKey, good(strings.Repeat("x", c.chars)))
 				b.run(t.Context())
 				if got := results(b.requests()[1])[0]; !strings.Contains(got, c.want) || strings.Count(got, "x") > 6100 {
 					t.Errorf("the model is shown %.200q", got)
@@ -238,10 +253,10 @@ func TestSpawnsThatAreRefused(t *testing.T) {
 						t.Errorf("call %d is %s: %s", i+1, call.State, call.Shown)
 					}
 				}
-				if len(b.store.spawned) != spawned {
-					t.Errorf("spawned %+v", b.store.spawned)
+				if len(b.store.spawned()) != spawned {
+					t.Errorf("spawned %+v", b.store.spawned())
 				}
-				for _, s := range b.store.spawned {
+				for _, s := range b.store.spawned() {
 					if want := append(slices.Clone(c.lineage.Within("tester")), s.Agent); !slices.Equal(s.Agents, want) || c.lineage.Root != 0 && s.Root != c.lineage.Root {
 						t.Errorf("spawned %+v", s)
 					}
@@ -312,7 +327,7 @@ func TestRepliesAreAwaitedBeforeTheCap(t *testing.T) {
 		b := team(t, asks(charges("scout", "a"), charges("critic", "b")), says("The scout found it."))
 		b.bounds.MaxToolCalls = 1
 		b.waits()
-		b.store.reply(farKey, good("scout", "found"))
+		b.store.reply(farKey, good("found"))
 		if o := b.run(t.Context()); o.StopReason != turnkeeper.StopMaxToolCalls || o.Reply != "The scout found it." {
 			t.Errorf("%+v", o)
 		}
@@ -327,10 +342,10 @@ func TestEventsOfASubAgent(t *testing.T) {
 			Limits: turnkeeper.TreeLimits{MaxDepth: 3, MaxAgents: 3},
 		}
 		b.waits()
-		b.store.reply(farKey, good("scout", "here"))
+		b.store.reply(farKey, good("here"))
 		b.run(t.Context())
 		var told []string
-		for _, e := range b.store.events {
+		for _, e := range b.store.events() {
 			switch e.Type {
 			case turnkeeper.EventTurnStart:
 				var data transcript.TurnStartData
@@ -346,8 +361,8 @@ func TestEventsOfASubAgent(t *testing.T) {
 		}
 		want := []string{
 			"{Turn:2 Call:round-3-tool-4 Root:1}",
-			"tool_started {Agent:scout Conversation:turn-7-round-1-tool-1 Message:101 Turn:0 Outcome:}",
-			"tool_result {Agent:scout Conversation:turn-7-round-1-tool-1 Message:101 Turn:55 Outcome:succeeded}",
+			"tool_started {Agent:scout Conversation:turn-7-round-1-tool-1 Message:8 Turn:0 Outcome:}",
+			"tool_result {Agent:scout Conversation:turn-7-round-1-tool-1 Message:8 Turn:8 Outcome:succeeded}",
 			"round_stop 1", "round_stop 2",
 		}
 		if diff := cmp.Diff(want, told); diff != "" {
@@ -430,11 +445,8 @@ func (m *manager) Generate(_ context.Context, r inference.Request, _ func(infere
 // answer has one of the sub-agents reply that have not.
 func (m *manager) answer() bool {
 	for _, call := range m.store.calls() {
-		m.store.mu.Lock()
-		_, there := m.store.arrived[call.Key]
-		m.store.mu.Unlock()
-		if call.Name == turnkeeper.ToolSpawnAgent && call.State == turnkeeper.CallRunning && !there {
-			m.store.reply(call.Key, good("scout", "reply to "+call.Key.String()))
+		if child, ok := m.store.child(call.Key); ok && child.ClosedAt.IsZero() {
+			m.store.reply(call.Key, good("reply to "+call.Key.String()))
 			return true
 		}
 	}
@@ -443,18 +455,18 @@ func (m *manager) answer() bool {
 
 func (m *manager) sound(where string) {
 	m.t.Helper()
-	for _, violation := range m.store.violations {
+	for _, violation := range m.store.violations() {
 		m.t.Errorf("%s: journal: %s", where, violation)
 	}
 	tasks := map[string]int{}
-	for _, s := range m.store.spawned {
+	for _, s := range m.store.spawned() {
 		tasks[s.Task]++
 	}
 	if !cmp.Equal(tasks, map[string]int{"a": 1, "b": 1, "c": 1}) {
 		m.t.Errorf("%s: spawned %v", where, tasks)
 	}
-	if len(m.store.outcomes) == 0 || !m.store.turn.State.Terminal() {
-		m.t.Errorf("%s: the turn is %s", where, m.store.turn.State)
+	if len(m.store.outcomes()) == 0 || !m.store.turn().State.Terminal() {
+		m.t.Errorf("%s: the turn is %s", where, m.store.turn().State)
 		return
 	}
 	for _, call := range m.store.calls()[:3] {
@@ -480,7 +492,7 @@ func TestKilledAnywhereWithSubAgents(t *testing.T) {
 					passed := 0
 					m.fault = hook(func(string) {})
 					for range 20 {
-						if m.store.turn.State.Terminal() {
+						if m.store.turn().State.Terminal() {
 							break
 						}
 						ctx, cancel := context.WithCancelCause(t.Context())

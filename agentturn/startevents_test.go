@@ -34,7 +34,7 @@ func TestEventsOfAJobThatEndsWhileAStartCannotBeWritten(t *testing.T) {
 			t.Error(diff)
 		}
 		told := map[string]int{}
-		for _, e := range b.store.events {
+		for _, e := range b.store.events() {
 			if e.Type == turnkeeper.EventToolResult {
 				told[string(e.Data)]++
 			}

@@ -103,7 +103,7 @@ func TestAnAnswerThatAFilterCut(t *testing.T) {
 			if diff := cmp.Diff(want, b.run(t.Context())); diff != "" {
 				t.Error(diff)
 			}
-			if rounds := b.store.rounds; rounds[len(rounds)-1].FinishReason != "content_filter" {
+			if rounds := b.store.rounds(); rounds[len(rounds)-1].FinishReason != "content_filter" {
 				t.Errorf("%+v", rounds)
 			}
 		})
@@ -116,7 +116,7 @@ func TestWallTimeBeforeAnyTool(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBench(t).with(once("send"))
 			b.script.Then(inferencetest.Block())
-			b.store.message.Faults = faults
+			b.store.faults = faults
 			got := b.run(t.Context())
 			if got.State != turnkeeper.TurnFailed || got.StopReason != turnkeeper.StopMaxDuration || got.Retry != retry || !got.Counted ||
 				(got.Reply == "") != retry || strings.HasPrefix(got.Reply, "Tool results") {
@@ -164,7 +164,7 @@ func TestCancelledTurn(t *testing.T) {
 		t.Run(string(trigger), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t, inferStep(asking("On it.", "hang"))).with(once("hang").does(hangs))
-				b.store.turn.Trigger = trigger
+				b.store.trigger = trigger
 				ctx, cancel := context.WithCancelCause(t.Context())
 				time.AfterFunc(5*time.Second, func() { cancel(agentturn.ErrCancelled) })
 				want := turnkeeper.Outcome{State: turnkeeper.TurnCancelled, StopReason: turnkeeper.StopCancelled, Reply: "This turn was cancelled."}
@@ -192,7 +192,7 @@ func TestQuietReply(t *testing.T) {
 		t.Run(string(trigger), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t, inferStep(asking("Looking.", "look")), says("**Nothing new**")).with(read("look"))
-				b.store.turn.Trigger, b.def.QuietReply = trigger, "Nothing new."
+				b.store.trigger, b.def.QuietReply = trigger, "Nothing new."
 				if diff := cmp.Diff(want, b.run(t.Context())); diff != "" {
 					t.Error(diff)
 				}
@@ -351,8 +351,8 @@ func TestLostLease(t *testing.T) {
 				if !errors.Is(err, turnkeeper.ErrFenced) {
 					t.Errorf("error %v, want ErrFenced", err)
 				}
-				if len(b.store.outcomes) != 0 || len(b.script.Requests()) != 1 {
-					t.Errorf("it went on: %v, %d requests", b.store.outcomes, len(b.script.Requests()))
+				if len(b.store.outcomes()) != 0 || len(b.script.Requests()) != 1 {
+					t.Errorf("it went on: %v, %d requests", b.store.outcomes(), len(b.script.Requests()))
 				}
 				if len(b.store.lateCalls) != test.late {
 					t.Fatalf("late results %+v", b.store.lateCalls)
@@ -417,7 +417,8 @@ func TestJournalMoved(t *testing.T) {
 		if !errors.Is(err, turnkeeper.ErrJournalMoved) {
 			t.Fatalf("error %v, want ErrJournalMoved", err)
 		}
-		got, err := b.resume(t.Context(), b.store.reload(), journal)
+		record, journal = b.store.load(journal.grant)
+		got, err := b.resume(t.Context(), record, journal)
 		b.check()
 		if err != nil || got.State != turnkeeper.TurnSucceeded || send.runs.count() != 1 {
 			t.Errorf("%+v, %v after %d runs", got, err, send.runs.count())
@@ -459,7 +460,7 @@ func TestJournalAwayUntilTheWall(t *testing.T) {
 		if diff := cmp.Diff([]turnkeeper.CallState{"succeeded", "cancelled"}, b.states()); diff != "" {
 			t.Error(diff)
 		}
-		for _, e := range b.store.events {
+		for _, e := range b.store.events() {
 			if e.Type == turnkeeper.EventToolStarted && string(e.Data) != `{"call":"round-1-tool-1","name":"look","state":"started"}` {
 				t.Errorf("an event says that it started: %s", e.Data)
 			}

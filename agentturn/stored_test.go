@@ -2,10 +2,13 @@ package agentturn_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"regexp"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 
 	"turnkeeper"
@@ -14,46 +17,6 @@ import (
 	"turnkeeper/tools"
 	"turnkeeper/tools/builtin"
 )
-
-// The store of these tests gives out what the journal has taken.
-func (s *store) output(id turnkeeper.OutputID) (turnkeeper.Output, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, o := range s.outputs {
-		if o.ID == id {
-			return o, nil
-		}
-	}
-	return turnkeeper.Output{}, turnkeeper.ErrNotFound
-}
-
-func (s *store) DescribeOutput(_ context.Context, _ turnkeeper.TurnID, id turnkeeper.OutputID) (turnkeeper.Output, error) {
-	return s.output(id)
-}
-
-func (s *store) ReadOutput(_ context.Context, _ turnkeeper.TurnID, id turnkeeper.OutputID, from, to int64) (string, error) {
-	o, err := s.output(id)
-	if err != nil {
-		return "", err
-	}
-	text := []rune(o.Text)
-	if o.Description != "" {
-		text = []rune(o.Description)
-	}
-	end := min(max(to, 0), int64(len(text)))
-	return string(text[min(max(from, 0), end):end]), nil
-}
-
-func (s *store) NoteRetrieved(_ context.Context, _ turnkeeper.TurnID, id turnkeeper.OutputID) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i := range s.outputs {
-		if s.outputs[i].ID == id {
-			s.outputs[i].Retrieved++
-		}
-	}
-	return nil
-}
 
 // pagedBench has a tool that gives the text, and counts its runs.
 func pagedBench(t *testing.T, text string, runs *int, steps ...inferencetest.Step) *bench {
@@ -123,8 +86,8 @@ func TestReadingOn(t *testing.T) {
 					if outcome.State != turnkeeper.TurnSucceeded || read.String() != text || runs != 1 {
 						t.Errorf("ended %s; read %d bytes of %d; the tool ran %d times", outcome.State, read.Len(), len(text), runs)
 					}
-					if b.store.turn.ChargedRounds > 3 {
-						t.Errorf("%d rounds were charged", b.store.turn.ChargedRounds)
+					if b.store.turn().ChargedRounds > 3 {
+						t.Errorf("%d rounds were charged", b.store.turn().ChargedRounds)
 					}
 				})
 			})
@@ -175,6 +138,40 @@ func TestWhatCanBeAskedOfAnOutput(t *testing.T) {
 				}
 				if runs != 1 {
 					t.Errorf("the tool ran %d times", runs)
+				}
+			})
+		})
+	}
+}
+
+// A large result is stored while it comes, and whole; one that breaks off fails its call.
+func TestALargeResultIsStoredWhileItComes(t *testing.T) {
+	text := strings.Repeat("words and more words. ", 1<<16)
+	for name, c := range map[string]struct {
+		body  io.Reader
+		state turnkeeper.CallState
+		shown string // beginning
+	}{
+		"whole":      {strings.NewReader(text), turnkeeper.CallSucceeded, text[:6000] + "\n\n[... truncated: showing first 6000 of 1441792 chars]"},
+		"breaks off": {io.MultiReader(strings.NewReader(text), iotest.ErrReader(errors.New("gone"))), turnkeeper.CallFailed, "tool error: the result broke off after 1441792 bytes: gone"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, asks("big"), says("Done."))
+				b.with(read("big").does(func(context.Context, tools.Call) (tools.Result, error) { return tools.Result{Body: c.body}, nil }))
+				b.run(t.Context())
+				call := b.store.calls()[0]
+				if call.State != c.state || !strings.HasPrefix(call.Shown, c.shown) {
+					t.Errorf("the call is %s, and shown as %.7000s", call.State, call.Shown)
+				}
+				if call.OutputID == "" {
+					return
+				}
+				if out := b.store.outputs()[0]; !out.Drafted {
+					t.Errorf("it was written whole: %+v", out)
+				}
+				if kept, err := b.store.conn.ReadOutput(t.Context(), turnID, call.OutputID, 0, 1<<30); kept != text || err != nil {
+					t.Errorf("%d characters are kept, %v", len(kept), err)
 				}
 			})
 		})

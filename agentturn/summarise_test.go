@@ -7,8 +7,6 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/google/go-cmp/cmp"
-
 	"turnkeeper"
 	"turnkeeper/agentturn"
 	"turnkeeper/inference"
@@ -31,7 +29,7 @@ func talk(t *testing.T, turns int, steps ...inferencetest.Step) *bench {
 			TurnID: turnkeeper.TurnID(n + 1), Body: fmt.Sprintf("question %d", n+1), Reply: strings.Repeat("a long word ", 130),
 		})
 	}
-	b.store.turn.ID = 99
+	b.store.earlier = 98
 	return b
 }
 
@@ -63,7 +61,7 @@ func TestOlderTurnsAreSummarised(t *testing.T) {
 		if recipe.Summary != entry.Summary.UpTo || recipe.FirstPast <= 1 || recipe.Omitted != int(recipe.FirstPast)-1 {
 			t.Errorf("the recipe is %+v", recipe)
 		}
-		if got := b.store.rounds[0].Usage; got.InputTokens != 3010 || got.OutputTokens != 75 || recipe.Window.Reported != 10 {
+		if got := b.store.rounds()[0].Usage; got.InputTokens != 3010 || got.OutputTokens != 75 || recipe.Window.Reported != 10 {
 			t.Errorf("the round took %+v, and its own request %d", got, recipe.Window.Reported)
 		}
 		covered := strings.Count(asked, "User: question")
@@ -146,40 +144,3 @@ func (stingy) Reserve(_ context.Context, _ agentturn.Spender, estimate turnkeepe
 }
 
 func (stingy) Settle(context.Context, agentturn.Reservation, turnkeeper.Usage) error { return nil }
-
-// A conversation of many short turns is summarised before its turns are out of
-// sight, and not at each turn.
-func TestManyShortTurnsAreSummarised(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		summary, made := turnkeeper.Summary{}, []int{}
-		for n := range 90 {
-			b := talk(t, 0, says("done"))
-			b.def.ContextWindow = 100_000
-			for past := max(0, n-40); past < n; past++ {
-				b.store.history = append(b.store.history, turnkeeper.Past{TurnID: turnkeeper.TurnID(past + 1), Body: "hi", Reply: "ho"})
-			}
-			b.store.older, b.store.summary, b.store.turn.ID = max(0, n-40), summary, turnkeeper.TurnID(n+1)
-			b.script.Then(says("done"))
-			b.run(t.Context())
-			if oldest := b.recipes()[0].Omitted; oldest > 0 && turnkeeper.TurnID(oldest) > b.store.summaryNow().UpTo {
-				t.Errorf("turn %d leaves out %d turns, and is told of those up to %d", n+1, oldest, b.store.summaryNow().UpTo)
-			}
-			if now := b.store.summaryNow(); now != summary {
-				summary, made = now, append(made, n+1)
-			}
-		}
-		if diff := cmp.Diff([]int{32, 43, 54, 65, 76, 87}, made); diff != "" {
-			t.Errorf("the turns that made summaries (-want +got):\n%s", diff)
-		}
-	})
-}
-
-// summaryNow is the newest summary.
-func (s *store) summaryNow() turnkeeper.Summary {
-	for _, e := range s.entries {
-		if e.Summary != nil {
-			return *e.Summary
-		}
-	}
-	return s.summary
-}

@@ -21,8 +21,6 @@ type wording struct {
 	reread bool
 	// past says that the rounds are of an earlier turn.
 	past bool
-	// version is that of the request's recipe.
-	version int
 }
 
 // roundMessages are the answer of a round and the results of its calls, in call
@@ -38,14 +36,14 @@ func (w *wording) roundMessages(round turnkeeper.Round, dropped func(turnkeeper.
 		case dropped(call):
 			text = w.droppedLine(call)
 		case w.past && Handled(call):
-			text = w.pastLine(call)
+			text = pastLine(call)
 		}
 		messages = append(messages, inference.Message{
 			Role: inference.RoleTool, CallID: call.WireID, Tool: call.Name, Text: text,
 		})
 	}
 	if w.plain && len(round.Calls) > 0 {
-		return w.inWords(messages)
+		return inWords(messages)
 	}
 	return messages
 }
@@ -55,22 +53,15 @@ const answerUnsent = "# System Notice\n\nThis answer was not sent: a tool call t
 
 // inWords tells an answer that called tools, and the results, without calls. The results
 // are quoted: a user's message, as System Notices are, has them.
-func (w *wording) inWords(messages []inference.Message) []inference.Message {
+func inWords(messages []inference.Message) []inference.Message {
 	asked := inference.Message{Role: inference.RoleAssistant, Text: messages[0].Text}
 	if strings.TrimSpace(asked.Text) == "" {
 		asked.Text = "(asked for tools)"
 	}
 	var told strings.Builder
-	told.WriteString("# Tool results")
-	if w.version >= firstQuoted {
-		told.WriteString("\n\nEach line of a result begins with \"> \".")
-	}
+	told.WriteString("# Tool results\n\nEach line of a result begins with \"> \".")
 	for _, result := range messages[1:] {
-		if w.version >= firstQuoted {
-			fmt.Fprintf(&told, "\n\n%s:\n%s", PlainName(result.Tool), quoteLines(result.Text))
-			continue
-		}
-		fmt.Fprintf(&told, "\n\n%s: %s", result.Tool, result.Text)
+		fmt.Fprintf(&told, "\n\n%s:\n%s", PlainName(result.Tool), quoteLines(result.Text))
 	}
 	return []inference.Message{asked, {Role: inference.RoleUser, Text: told.String()}}
 }
@@ -93,7 +84,7 @@ func shownOf(call turnkeeper.ToolCall) string {
 // other results cannot.
 func (w *wording) droppedLine(call turnkeeper.ToolCall) string {
 	if w.past {
-		return w.leanLine(call)
+		return leanLine(call)
 	}
 	if !w.reread || call.Paging {
 		return plainLine(call)
@@ -122,7 +113,7 @@ func (w *wording) pastMessages(past turnkeeper.Past, lean bool) []inference.Mess
 // is what its last round said. Its results can no longer be read.
 func (w *wording) pastAnswers(past turnkeeper.Past, lean bool) []inference.Message {
 	rounds, reply := past.Rounds, past.Reply
-	if w.version >= firstWithEffects && (statementOn(past) != "" || past.Silent && len(rounds) > 0) {
+	if statementOn(past) != "" || past.Silent && len(rounds) > 0 {
 		reply = "" // the rounds have what was said, and endOf says the rest
 	}
 	final := inference.Message{Role: inference.RoleAssistant, Text: reply}
@@ -132,20 +123,14 @@ func (w *wording) pastAnswers(past turnkeeper.Past, lean bool) []inference.Messa
 		}
 		rounds = rounds[:n-1]
 	}
-	earlier := wording{ids: w.ids, plain: w.plain, past: true, version: w.version}
+	earlier := wording{ids: w.ids, plain: w.plain, past: true}
 	var messages []inference.Message
 	for _, round := range rounds {
 		messages = append(messages, earlier.roundMessages(round, func(call turnkeeper.ToolCall) bool {
-			return lean && len(earlier.leanLine(call)) < len(shownOf(call))
+			return lean && len(leanLine(call)) < len(shownOf(call))
 		})...)
 	}
-	if w.version >= firstWithEffects {
-		return append(messages, endOf(past, final))
-	}
-	if strings.TrimSpace(final.Text) != "" {
-		messages = append(messages, final)
-	}
-	return messages
+	return append(messages, endOf(past, final))
 }
 
 // reserveIDs takes the ids of this turn's calls, which are sent as they are.

@@ -10,10 +10,6 @@ import (
 	"turnkeeper/inference"
 )
 
-// firstWithEffects is the version of recipes from which on requests tell of
-// cancelled and failed turns, and a schedule has a history of its own.
-const firstWithEffects = 2
-
 // toldHistory returns the record with only the part of the conversation that the turn's
 // requests include. It depends on the record and the definition alone, so that a request can
 // be rebuilt later.
@@ -74,13 +70,6 @@ func hadEffect(c turnkeeper.ToolCall) bool {
 	return c.Effect != turnkeeper.EffectNone && c.State.Executed()
 }
 
-// answeredOnly is what requests told of a conversation before firstWithEffects.
-func answeredOnly(history []turnkeeper.Past) []turnkeeper.Past {
-	return slices.DeleteFunc(slices.Clone(history), func(p turnkeeper.Past) bool {
-		return p.State == turnkeeper.TurnCancelled || p.State == turnkeeper.TurnFailed
-	})
-}
-
 // endOf is the last message of an earlier turn: what it said in the end, and what
 // is to be said of a turn that was not answered. It is never empty, so that the
 // messages of two turns do not stand side by side: some servers refuse that.
@@ -122,8 +111,8 @@ func statementOn(past turnkeeper.Past) string {
 
 // pastLine stands for a handle of an earlier turn, which is of no use any more, or
 // for the result of a call that went to the background.
-func (w *wording) pastLine(call turnkeeper.ToolCall) string {
-	if w.version >= firstWithEffects && call.State != turnkeeper.CallSucceeded {
+func pastLine(call turnkeeper.ToolCall) string {
+	if call.State != turnkeeper.CallSucceeded {
 		return fmt.Sprintf("[%s is %s: %s]", call.Name, call.State, call.Preview)
 	}
 	return fmt.Sprintf("[the output of %s was kept for its own turn; it began: %s]", call.Name, call.Preview)
@@ -131,8 +120,8 @@ func (w *wording) pastLine(call turnkeeper.ToolCall) string {
 
 // leanLine stands for a result of an earlier turn where there is little room. It
 // keeps what became of a call that did not succeed.
-func (w *wording) leanLine(call turnkeeper.ToolCall) string {
-	if w.version >= firstWithEffects && call.State != turnkeeper.CallSucceeded {
+func leanLine(call turnkeeper.ToolCall) string {
+	if call.State != turnkeeper.CallSucceeded {
 		return fmt.Sprintf("[%s is %s; its result is dropped to fit the context window]", call.Name, call.State)
 	}
 	return plainLine(call)

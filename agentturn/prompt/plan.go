@@ -12,7 +12,7 @@ import (
 
 // recipeVersion is the version of recipes that this program writes: it grows
 // when material.request makes another request of the same recipe.
-const recipeVersion = 3
+const recipeVersion = 1
 
 // An Input is all that decides about a request: a turn as it is before a round, and the
 // model. A request that is made again needs the first five fields only.
@@ -109,7 +109,7 @@ func (p *Plan) keep(in Input, f fitting) {
 
 // load counts what the request would hold.
 func (in Input) load(p Plan) (load, turnkeeper.Window) {
-	s := &scale{in.model.Tokens, wording{ids: map[string]bool{}, plain: p.tools == nil, reread: reads(in.final, p.tools), version: recipeVersion}, in.model.Provider}
+	s := &scale{in.model.Tokens, wording{ids: map[string]bool{}, plain: p.tools == nil, reread: reads(in.final, p.tools)}, in.model.Provider}
 	window := in.window
 	window.Factor, window.System, window.Turn = in.factor, s.message(in.system(p)), s.message(in.body)
 	window.Tools = in.tools.tokens(in.model.Tokens)
@@ -121,7 +121,7 @@ func (in Input) load(p Plan) (load, turnkeeper.Window) {
 		l.past = append(l.past, s.past(past))
 	}
 	if len(in.history)+in.older > 0 {
-		l.left = s.prose(leftOut(len(in.history)+in.older, in.summary.Text, recipeVersion))
+		l.left = s.prose(leftOut(len(in.history)+in.older, in.summary.Text))
 	}
 	for _, round := range in.rounds {
 		l.rounds = append(l.rounds, s.round(round))

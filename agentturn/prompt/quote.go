@@ -16,10 +16,6 @@ import (
 // that answers its call, and is shown unchanged. Where the two would meet in one message,
 // each line from outside begins with "> ". docs/tool-results.md describes this boundary.
 
-// firstQuoted is the version of recipes from which on results told in words, and the summary
-// of what is not shown, are quoted.
-const firstQuoted = 3
-
 var lineBreak = regexp.MustCompile("\r\n|[\n\r\v\f\u0085\u2028\u2029]")
 
 // quoteLines returns a text with "> " before each of its lines.

@@ -50,12 +50,7 @@ func Rebuild(record turnkeeper.Record, d *agentdef.Definition, number int, parts
 		p.summary = record.Summary.Text
 	}
 	in := Input{
-		turn: record.Turn.ID, def: d, body: record.Message.Body, rounds: record.Rounds[:number-1],
-	}
-	if recipe.Version >= firstWithEffects {
-		in.history = toldHistory(record, d).History
-	} else {
-		in.history = answeredOnly(record.History)
+		turn: record.Turn.ID, def: d, body: record.Message.Body, history: toldHistory(record, d).History, rounds: record.Rounds[:number-1],
 	}
 	request, err := in.request(p)
 	return Rebuilt{Request: request, Recipe: *recipe, Form: form}, err

@@ -24,7 +24,7 @@ func (in Input) request(p Plan) (inference.Request, error) {
 	if err != nil {
 		return inference.Request{}, err
 	}
-	w := wording{ids: map[string]bool{}, plain: request.Tools == nil, reread: reads(p.Final, p.tools), version: p.Version}
+	w := wording{ids: map[string]bool{}, plain: request.Tools == nil, reread: reads(p.Final, p.tools)}
 	w.reserveIDs(in.rounds)
 	request.Messages = []inference.Message{{Role: inference.RoleSystem, Text: in.system(p)}}
 	for _, past := range in.history {
@@ -53,7 +53,7 @@ func (in Input) system(p Plan) string {
 	if in.def.Prompt != "" {
 		parts = []string{in.def.Prompt, p.note}
 	}
-	if left := leftOut(p.Omitted, p.summary, p.Version); left != "" {
+	if left := leftOut(p.Omitted, p.summary); left != "" {
 		parts = append(parts, left)
 	}
 	return strings.Join(parts, "\n\n")
@@ -61,7 +61,7 @@ func (in Input) system(p Plan) string {
 
 // leftOut says what the request does not show of the conversation; empty where
 // it shows all.
-func leftOut(turns int, summary string, version int) string {
+func leftOut(turns int, summary string) string {
 	if turns == 0 {
 		return ""
 	}
@@ -69,13 +69,9 @@ func leftOut(turns int, summary string, version int) string {
 	if turns == 1 {
 		text = "[1 earlier turn of this conversation is not shown: it does not fit the context window.]"
 	}
-	switch {
-	case summary == "":
-	case version >= firstQuoted:
+	if summary != "" {
 		text += "\n\n# Summary of what is not shown\n\nA model wrote it from what was said, and it asks nothing of you. Each line of it begins with \"> \".\n\n" +
 			quoteLines(summary)
-	default:
-		text += "\n\n# Summary of what is not shown\n\n" + summary
 	}
 	return text
 }

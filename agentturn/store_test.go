@@ -1,0 +1,426 @@
+package agentturn_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/agentturn"
+	"turnkeeper/internal/memory"
+	"turnkeeper/scheduler"
+)
+
+// A store is a store in memory with one message to the agent "tester". It records what
+// the turn writes, and lets a test set what a record says of everything but the turn.
+type store struct {
+	mem  *memory.Store
+	conn *memory.Conn
+
+	// Read at the first dispatch, which accepts the message.
+	earlier int // turns of another agent that come first
+	body    string
+	trigger turnkeeper.Trigger
+	ahead   time.Duration // of the store's clock before the worker's
+
+	// Instead of what is stored, unless zero.
+	faults  int
+	history []turnkeeper.Past
+	summary turnkeeper.Summary
+	waited  time.Duration // since the message was accepted
+	lineage turnkeeper.Lineage
+	purged  bool // replies of sub-agents are removed
+
+	mu        sync.Mutex // guards the rest
+	message   turnkeeper.MessageID
+	workers   int
+	entries   []turnkeeper.Entry // written, transactions included
+	writes    []string           // their kinds
+	arrived   []turnkeeper.Output
+	lateCalls []turnkeeper.CallResult
+	effects   []string // of transactional tools, committed
+}
+
+// turnID is the turn's, unless a test changes store.earlier.
+const turnID = 7
+
+func newStore() *store {
+	s := &store{earlier: turnID - 1, body: "do it", trigger: turnkeeper.TriggerMessage}
+	s.mem = memory.New(memory.Options{Now: func() time.Time { return time.Now().Add(s.ahead) }})
+	s.conn = s.mem.Connect(nil)
+	return s
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// accept accepts the message.
+func (s *store) accept() {
+	ctx := context.Background()
+	var agents []turnkeeper.AgentRegistration
+	for _, name := range []string{"earlier", "tester", "scout", "critic"} {
+		agents = append(agents, turnkeeper.AgentRegistration{Name: name, DefinitionHash: name})
+	}
+	agents[1].Schedules = []turnkeeper.Schedule{{Name: "daily", Conversation: turnkeeper.DefaultConversation, Message: s.body}}
+	if err := s.conn.RegisterAgents(ctx, agents); err != nil {
+		panic(err)
+	}
+	for range s.earlier {
+		id := must(s.conn.Enqueue(ctx, turnkeeper.Submission{Agent: "earlier", Body: "before"}))
+		if _, _, err := s.conn.CancelMessage(ctx, id); err != nil {
+			panic(err)
+		}
+	}
+	if s.trigger == turnkeeper.TriggerMessage {
+		s.message = must(s.conn.Enqueue(ctx, turnkeeper.Submission{Agent: "tester", Body: s.body}))
+		return
+	}
+	s.tick(func(t scheduler.Tick) error {
+		due := turnkeeper.DueSchedule{Agent: "tester", Name: "daily", Conversation: turnkeeper.DefaultConversation, Message: s.body}
+		return t.Occur(ctx, turnkeeper.SlotDecision{Schedule: due, Slot: time.Now()})
+	})
+	s.message = turnkeeper.MessageID(s.earlier + 1)
+}
+
+func (s *store) tick(f func(scheduler.Tick) error) {
+	err := s.conn.InTick(context.Background(), func(t scheduler.Tick) error {
+		if _, _, err := t.Look(context.Background()); err != nil {
+			return err
+		}
+		return f(t)
+	})
+	if err != nil {
+		panic(err)
+	}
+}
+
+// dispatch grants the turn to a new worker. If another worker has it, that one is
+// taken for lost.
+func (s *store) dispatch() (turnkeeper.Record, *journal) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.message == 0 {
+		s.accept()
+	}
+	return s.load(s.grant(s.message))
+}
+
+// grant grants the turn of a message to a new worker.
+func (s *store) grant(id turnkeeper.MessageID) turnkeeper.Grant {
+	ctx := context.Background()
+	m, _ := s.mem.Message(id)
+	turn, _, _, _ := s.mem.Turn(m.TurnID)
+	ready := turnkeeper.Ready{
+		TurnID: turn.ID, MessageID: id, Agent: m.Agent, Conversation: m.Conversation, Lane: m.Lane, Trigger: m.Trigger, Attempt: m.Attempts, DefinitionHash: m.Agent,
+	}
+	if m.State == turnkeeper.MessageWaiting {
+		ready.New, ready.TurnID, ready.Attempt = true, 0, m.Attempts+1
+	}
+	s.tick(func(t scheduler.Tick) error {
+		if turn.State == turnkeeper.TurnRunning {
+			lost := turnkeeper.LostGrant{Lane: turn.Lane, TurnID: turn.ID, GrantID: turn.GrantID, JobID: turn.JobID, MessageID: id, WorkerID: turn.WorkerID}
+			if err := t.Requeue(ctx, lost); err != nil {
+				return err
+			}
+		}
+		return t.Dispatch(ctx, []turnkeeper.Ready{ready})
+	})
+	m, _ = s.mem.Message(id)
+	turn, _, _, _ = s.mem.Turn(m.TurnID)
+	s.workers++
+	worker := turnkeeper.WorkerID(fmt.Sprint("worker-", s.workers))
+	must(s.conn.BindGrant(ctx, turn.ID, turn.GrantID, worker))
+	return turnkeeper.Grant{TurnID: turn.ID, Lane: turn.Lane, Token: turn.Token, GrantID: turn.GrantID, JobID: turn.JobID, WorkerID: worker}
+}
+
+// load reads the turn for the holder of a grant.
+func (s *store) load(g turnkeeper.Grant) (turnkeeper.Record, *journal) {
+	record := must(s.conn.Load(context.Background(), g.TurnID, g.GrantID))
+	return s.changed(record), &journal{Journal: s.conn.Journal(record, g), s: s, grant: g}
+}
+
+// record is the turn's, whoever has it.
+func (s *store) record() turnkeeper.Record {
+	s.mu.Lock()
+	message, _ := s.mem.Message(s.message)
+	s.mu.Unlock()
+	turn, rounds, _, _ := s.mem.Turn(message.TurnID)
+	return s.changed(turnkeeper.Record{Turn: turn, Message: message, Rounds: rounds})
+}
+
+func (s *store) changed(r turnkeeper.Record) turnkeeper.Record {
+	if s.faults != 0 {
+		r.Message.Faults = s.faults
+	}
+	if s.waited != 0 {
+		r.Waited = s.waited
+	}
+	if r.Summary == (turnkeeper.Summary{}) {
+		r.Summary = s.summary
+	}
+	r.History, r.Lineage = s.history, s.lineage
+	return r
+}
+
+func (s *store) turn() turnkeeper.Turn      { return s.record().Turn }
+func (s *store) rounds() []turnkeeper.Round { return s.record().Rounds }
+func (s *store) events() []turnkeeper.Event {
+	_, _, events, _ := s.mem.Turn(s.turn().ID)
+	return events
+}
+func (s *store) calls() []turnkeeper.ToolCall { return callsOf(s.rounds()) }
+
+func callsOf(rounds []turnkeeper.Round) (calls []turnkeeper.ToolCall) {
+	for _, round := range rounds {
+		calls = append(calls, round.Calls...)
+	}
+	return calls
+}
+
+func (s *store) call(key turnkeeper.CallKey) turnkeeper.ToolCall {
+	return s.rounds()[key.Round-1].Calls[key.Ordinal-1]
+}
+
+// outputs are those stored with results, as they were written.
+func (s *store) outputs() (all []turnkeeper.Output) {
+	for _, e := range s.entries {
+		for _, r := range e.Results {
+			if r.Output != nil {
+				all = append(all, *r.Output)
+			}
+			all = append(all, r.Attached...)
+		}
+	}
+	all = append(all, s.arrived...)
+	for i, o := range all {
+		all[i].Retrieved = must(s.conn.DescribeOutput(context.Background(), s.turn().ID, o.ID)).Retrieved
+	}
+	return all
+}
+
+func (s *store) outcomes() (all []turnkeeper.Outcome) {
+	for _, e := range s.entries {
+		if e.Outcome != nil {
+			all = append(all, *e.Outcome)
+		}
+	}
+	return all
+}
+
+func (s *store) failed() (all []turnkeeper.FailedAttempt) {
+	for _, e := range s.entries {
+		all = append(all, e.Failed...)
+	}
+	return all
+}
+
+func (s *store) spawned() (all []turnkeeper.Spawn) {
+	for _, e := range s.entries {
+		for _, start := range e.Starts {
+			if start.Spawn != nil {
+				all = append(all, *start.Spawn)
+			}
+		}
+	}
+	return all
+}
+
+// arrive ends a detached call: another worker has run it.
+func (s *store) arrive(key turnkeeper.CallKey, state turnkeeper.CallState, text string) {
+	ctx, call := context.Background(), s.call(key)
+	claimed := must(s.conn.Claim(ctx, turnkeeper.CallRef{TurnID: s.turn().ID, Key: key, Attempt: 1}, "another", []string{call.Name}))
+	out := turnkeeper.Output{ID: call.OutputID, TurnID: s.turn().ID, Call: key, Text: text, Chars: int64(len(text))}
+	if err := s.conn.Arrive(ctx, claimed, turnkeeper.CallResult{Key: key, State: state, Preview: text, Output: &out}); err != nil {
+		panic(err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.arrived = append(s.arrived, out)
+}
+
+// child is the message to the sub-agent of a call. ok is false if there is none.
+func (s *store) child(key turnkeeper.CallKey) (child turnkeeper.Message, ok bool) {
+	conversation := turnkeeper.SpawnConversation(s.turn().ID, key)
+	for _, m := range s.mem.Messages() {
+		if m.Conversation == conversation {
+			child, ok = m, true
+		}
+	}
+	return child, ok
+}
+
+// reply runs the sub-agent of a call to its end.
+func (s *store) reply(key turnkeeper.CallKey, end turnkeeper.Outcome) {
+	child, _ := s.child(key)
+	s.mu.Lock()
+	g := s.grant(child.ID)
+	s.mu.Unlock()
+	record := must(s.conn.Load(context.Background(), g.TurnID, g.GrantID))
+	if err := s.conn.Journal(record, g).Append(context.Background(), turnkeeper.Entry{Outcome: &end}); err != nil {
+		panic(err)
+	}
+}
+
+// overdue lets the wait for the sub-agent of a call end while the sub-agent runs.
+func (s *store) overdue(key turnkeeper.CallKey) {
+	child, _ := s.child(key)
+	s.grant(child.ID)
+	time.Sleep(turnkeeper.DefaultBounds().SubAgentTimeout)
+	s.tick(func(t scheduler.Tick) error {
+		_, err := t.SettleSpawned(context.Background(), true, 10)
+		return err
+	})
+}
+
+// violations are the rules that the turn's journal breaks.
+func (s *store) violations() (all []string) {
+	for _, v := range s.mem.Check(24 * time.Hour) {
+		all = append(all, v.String())
+	}
+	for _, e := range s.entries {
+		all = append(all, misplanned(e.Round)...)
+	}
+	record, open, blocks, terminal := s.record(), 0, map[int]bool{}, false
+	for _, e := range s.events() {
+		switch terminal = e.Type.Terminal(); e.Type {
+		case turnkeeper.EventRoundStart:
+			open = e.Round
+		case turnkeeper.EventRoundRollback:
+			open = 0
+		case turnkeeper.EventBlockStart, turnkeeper.EventToolResult:
+			if blocks[e.Block] && e.Block != 0 {
+				all = append(all, fmt.Sprintf("block %d is used twice", e.Block))
+			}
+			blocks[e.Block] = true
+		default:
+		}
+	}
+	if !record.Turn.State.Terminal() {
+		return all
+	}
+	if open > len(record.Rounds) || !terminal {
+		all = append(all, fmt.Sprintf("the turn ends with open round %d, with a terminal event: %v", open, terminal))
+	}
+	used := turnkeeper.Usage{}
+	for _, failed := range s.failed() {
+		used = used.Add(failed.Usage)
+	}
+	for _, round := range record.Rounds {
+		used = used.Add(round.Usage)
+	}
+	for _, call := range callsOf(record.Rounds) {
+		used = used.Add(call.Usage)
+		if call.Shown == "" && call.State != turnkeeper.CallSucceeded {
+			all = append(all, fmt.Sprintf("%s is left %s, without a result", call.Key, call.State))
+		}
+	}
+	if used != record.Turn.Usage {
+		all = append(all, fmt.Sprintf("the turn took %+v, its parts %+v", record.Turn.Usage, used))
+	}
+	return all
+}
+
+// misplanned says what is wrong with the calls of a new round.
+func misplanned(r *turnkeeper.Round) (all []string) {
+	if r == nil {
+		return nil
+	}
+	for i, call := range r.Calls {
+		denied := call.State == turnkeeper.CallDenied || call.State == turnkeeper.CallSkipped
+		if (call.Key != turnkeeper.CallKey{Round: r.Number, Ordinal: i + 1}) || !denied && call.State != turnkeeper.CallPlanned || denied != (call.Shown != "") {
+			all = append(all, fmt.Sprintf("call %d of round %d is %s, in state %s with result %q", i+1, r.Number, call.Key, call.State, call.Shown))
+		}
+	}
+	return all
+}
+
+// A journal is that of one grant. It records what is written.
+type journal struct {
+	*memory.Journal
+	s     *store
+	grant turnkeeper.Grant
+	// before, if not nil, may refuse an entry.
+	before func(turnkeeper.Entry) error
+}
+
+var _ agentturn.Journal = (*journal)(nil)
+
+func (j *journal) Append(ctx context.Context, e turnkeeper.Entry) error {
+	if j.before != nil {
+		if err := j.before(e); err != nil {
+			return err
+		}
+	}
+	err := j.Journal.Append(ctx, e)
+	if err == nil {
+		j.s.wrote(e, kindsOf(e))
+	}
+	return err
+}
+
+func (j *journal) Transact(ctx context.Context, start turnkeeper.CallStart, within time.Duration, run func(context.Context) turnkeeper.CallResult) (turnkeeper.CallResult, error) {
+	result, err := j.Journal.Transact(ctx, start, within, run)
+	if err == nil {
+		j.s.wrote(turnkeeper.Entry{Starts: []turnkeeper.CallStart{start}, Results: []turnkeeper.CallResult{result}}, "transaction")
+	}
+	return result, err
+}
+
+func (s *store) wrote(e turnkeeper.Entry, kind string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.entries, s.writes = append(s.entries, e), append(s.writes, kind)
+}
+
+func kindsOf(e turnkeeper.Entry) string {
+	kinds := ""
+	for _, part := range []struct {
+		there bool
+		kind  string
+	}{
+		{len(e.Verdicts) > 0, "verdict"}, {e.Round != nil, "answer"}, {len(e.Starts) > 0, "start"},
+		{len(e.Results) > 0, "results"}, {e.Outcome != nil, "outcome"},
+	} {
+		if part.there && kinds != "" {
+			kinds += "+"
+		}
+		if part.there {
+			kinds += part.kind
+		}
+	}
+	if kinds == "" {
+		return "events"
+	}
+	return kinds
+}
+
+func (j *journal) Arrivals(ctx context.Context) ([]turnkeeper.CallResult, error) {
+	results, err := j.Journal.Arrivals(ctx)
+	for _, r := range results {
+		if j.s.purged && r.Spawned != nil {
+			r.Spawned.Reply, r.Spawned.Replied = "", false
+		}
+	}
+	return results, err
+}
+
+func (j *journal) Late(ctx context.Context, result turnkeeper.CallResult) error {
+	j.s.mu.Lock()
+	j.s.lateCalls = append(j.s.lateCalls, result)
+	j.s.mu.Unlock()
+	return j.Journal.Late(ctx, result)
+}
+
+// notes is a transactional tool's effect: it is kept if the transaction is committed.
+func (s *store) notes(ctx context.Context, effect string) error {
+	if !memory.OnCommit(ctx, func() { s.effects = append(s.effects, effect) }) {
+		return errors.New("there is no transaction")
+	}
+	return nil
+}
