@@ -1,4 +1,6 @@
-package openai
+// Package loose reads a field of the wire whatever its JSON type is: one field of
+// the wrong type must not cost the whole answer.
+package loose
 
 import (
 	"bytes"
@@ -7,19 +9,17 @@ import (
 	"strings"
 )
 
-// The types of this file read a field of the wire whatever its JSON type is:
-// one field of the wrong type must not cost the whole answer.
-
-// text is a string; a number or a boolean is taken as written, anything else
+// A Text is a string; a number or a boolean is taken as written, anything else
 // as empty.
-type text string
+type Text string
 
-func (t *text) UnmarshalJSON(data []byte) error {
-	*t = text(scalar(data))
+func (t *Text) UnmarshalJSON(data []byte) error {
+	*t = Text(Scalar(data))
 	return nil
 }
 
-func scalar(data []byte) string {
+// Scalar returns what a Text reads.
+func Scalar(data []byte) string {
 	var s string
 	switch {
 	case len(data) == 0 || data[0] == 'n' || data[0] == '{' || data[0] == '[':
@@ -32,44 +32,32 @@ func scalar(data []byte) string {
 	return s
 }
 
-// count is a whole number that is not negative; anything else is 0.
-type count int64
+// A Count is a whole number that is not negative; anything else is 0.
+type Count int64
 
-func (c *count) UnmarshalJSON(data []byte) error {
-	f, err := strconv.ParseFloat(scalar(data), 64)
+func (c *Count) UnmarshalJSON(data []byte) error {
+	f, err := strconv.ParseFloat(Scalar(data), 64)
 	if err != nil || !(f >= 0 && f < 1<<53) {
 		f = 0
 	}
-	*c = count(f)
+	*c = Count(f)
 	return nil
 }
 
-// index is a whole number, if there is one.
-type index struct {
-	n  int
-	ok bool
-}
-
-func (i *index) UnmarshalJSON(data []byte) error {
-	n, err := strconv.Atoi(scalar(data))
-	*i = index{n, err == nil}
-	return nil
-}
-
-// list is the objects of an array, without nulls; a single object counts as
+// A List is the objects of an array, without nulls; a single object counts as
 // one, anything else as none.
-type list []json.RawMessage
+type List []json.RawMessage
 
-func (l *list) UnmarshalJSON(data []byte) error {
+func (l *List) UnmarshalJSON(data []byte) error {
 	*l = nil
-	if isObject(data) {
-		*l = list{bytes.Clone(data)}
+	if IsObject(data) {
+		*l = List{bytes.Clone(data)}
 		return nil
 	}
 	var all []json.RawMessage
 	if json.Unmarshal(data, &all) == nil {
 		for _, item := range all {
-			if isObject(item) {
+			if IsObject(item) {
 				*l = append(*l, item)
 			}
 		}
@@ -77,20 +65,22 @@ func (l *list) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-func isObject(data []byte) bool {
+// IsObject reports whether data is a valid JSON object.
+func IsObject(data []byte) bool {
 	data = bytes.TrimSpace(data)
 	return len(data) > 0 && data[0] == '{' && json.Valid(data)
 }
 
-func isNull(data []byte) bool {
+// IsNull reports whether data is empty or null.
+func IsNull(data []byte) bool {
 	data = bytes.TrimSpace(data)
 	return len(data) == 0 || string(data) == "null"
 }
 
-// decimal is a JSON number or numeric string without an exponent; empty for
+// Decimal is a JSON number or numeric string without an exponent; empty for
 // anything else.
-func decimal(data json.RawMessage) string {
-	s := scalar(data)
+func Decimal(data json.RawMessage) string {
+	s := Scalar(data)
 	f, err := strconv.ParseFloat(s, 64)
 	switch {
 	case err != nil || f < 0 || f > 1e15:
