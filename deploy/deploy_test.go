@@ -234,10 +234,15 @@ func TestRelease(t *testing.T) {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	build := exec.CommandContext(ctx, "../scripts/release", filepath.Join(dir, "out"))
-	build.Env = append(os.Environ(), "PLATFORMS="+runtime.GOOS+"/"+runtime.GOARCH, "VERSION=v0.0.1-test", "COMMIT=0123456789abcdef", "DATE=2026-11-23T08:00:00Z")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("scripts/release: %v\n%s", err, out)
+	sums := release(ctx, t, "..", filepath.Join(dir, "out"))
+	other := t.TempDir()
+	cp := exec.CommandContext(ctx, "sh", "-c", `tar -c --exclude=./bin --exclude=./.git --exclude=./.turnkeeper --exclude=node_modules . | tar -x -C "$0"`, other)
+	cp.Dir = ".."
+	if out, err := cp.CombinedOutput(); err != nil {
+		t.Fatalf("copying the sources: %v\n%s", err, out)
+	}
+	if again := release(ctx, t, other, filepath.Join(other, "bin", "out")); again != sums {
+		t.Errorf("another folder gives another archive:\n%s%s", sums, again)
 	}
 	unpack := exec.CommandContext(ctx, "sh", "-c", "cd out && sha256sum --check --quiet SHA256SUMS && tar -xzf *.tar.gz --strip-components=1 --no-same-owner -C ..")
 	unpack.Dir = dir
@@ -258,6 +263,21 @@ func TestRelease(t *testing.T) {
 		}
 	}
 	runAsInImage(ctx, t, dir)
+}
+
+// release builds a release for this platform from the sources in a folder, and returns its checksums.
+func release(ctx context.Context, t *testing.T, sources, out string) string {
+	t.Helper()
+	build := exec.CommandContext(ctx, filepath.Join(sources, "scripts", "release"), out)
+	build.Env = append(os.Environ(), "PLATFORMS="+runtime.GOOS+"/"+runtime.GOARCH, "VERSION=v0.0.1-test", "COMMIT=0123456789abcdef", "DATE=2026-11-23T08:00:00Z")
+	if said, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("scripts/release: %v\n%s", err, said)
+	}
+	sums, err := os.ReadFile(filepath.Join(out, "SHA256SUMS"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(sums)
 }
 
 func runAsInImage(ctx context.Context, t *testing.T, dir string) {

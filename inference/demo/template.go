@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/template"
 	"text/template/parse"
 	"unicode/utf8"
 )
@@ -24,31 +23,65 @@ const maxRendered = 256 << 10
 // bounded.
 type pattern struct {
 	source string
-	tree   *template.Template // nil: the source holds no action
+	tree   *parse.Tree // nil: the source holds no action
 }
 
-// operators are what text/template brings and scripts may use. The rest of it
-// makes texts of any size.
-var operators = []string{"and", "or", "not", "eq", "ne", "lt", "le", "gt", "ge"}
+// operators are the functions of text/template that scripts may use. refused are the
+// rest, which make texts of any size.
+var (
+	operators = []string{"and", "or", "not", "eq", "ne", "lt", "le", "gt", "ge"}
+	refused   = []string{"call", "html", "index", "js", "len", "print", "printf", "println", "slice", "urlquery"}
+)
+
+// A function is what a template may call: the kinds of its arguments, of which a
+// variadic function takes the last any number of times, and the call.
+type function struct {
+	takes    []kind
+	variadic bool
+	call     func(args []any) (any, error)
+}
+
+// A kind is a type of arguments.
+type kind string
+
+const (
+	text        kind = "string"
+	wholeNumber kind = "int"
+)
 
 // functions are what a template asks of a conversation, and what it does with
 // texts. None fails for what a conversation holds, but by size.
-func functions(c conversation) template.FuncMap {
-	return template.FuncMap{
-		"message":  func() string { return c.message },
-		"notice":   func() string { return c.notice },
-		"count":    func(tool string) int { return len(c.of(tool)) },
-		"result":   c.result,
-		"results":  func(tool string) string { return strings.Join(c.of(tool), "\n\n") },
-		"field":    field,
-		"match":    match,
-		"contains": func(part, text string) bool { return strings.Contains(text, part) },
-		"lines":    lines,
-		"first":    first,
-		"oneline":  oneLine,
-		"trim":     strings.TrimSpace,
-		"lower":    strings.ToLower,
-		"json":     quoted,
+func functions(c conversation) map[string]function {
+	none := func(f func() string) function {
+		return function{call: func([]any) (any, error) { return f(), nil }}
+	}
+	one := func(f func(string) string) function {
+		return function{takes: []kind{text}, call: func(args []any) (any, error) { return f(args[0].(string)), nil }}
+	}
+	two := func(f func(a, b string) (any, error)) function {
+		return function{takes: []kind{text, text}, call: func(args []any) (any, error) { return f(args[0].(string), args[1].(string)) }}
+	}
+	return map[string]function{
+		"message": none(func() string { return c.message }),
+		"notice":  none(func() string { return c.notice }),
+		"count":   {takes: []kind{text}, call: func(args []any) (any, error) { return len(c.of(args[0].(string))), nil }},
+		"result": {takes: []kind{text, wholeNumber}, variadic: true, call: func(args []any) (any, error) {
+			var nth []int
+			for _, n := range args[1:] {
+				nth = append(nth, n.(int))
+			}
+			return c.result(args[0].(string), nth...)
+		}},
+		"results":  one(func(tool string) string { return strings.Join(c.of(tool), "\n\n") }),
+		"field":    two(func(path, text string) (any, error) { return field(path, text), nil }),
+		"match":    two(func(expression, text string) (any, error) { return match(expression, text) }),
+		"contains": two(func(part, text string) (any, error) { return strings.Contains(text, part), nil }),
+		"lines":    two(func(part, text string) (any, error) { return lines(part, text), nil }),
+		"first":    {takes: []kind{wholeNumber, text}, call: func(args []any) (any, error) { return first(args[0].(int), args[1].(string)) }},
+		"oneline":  one(oneLine),
+		"trim":     one(strings.TrimSpace),
+		"lower":    one(strings.ToLower),
+		"json":     {takes: []kind{text}, call: func(args []any) (any, error) { return quoted(args[0].(string)) }},
 	}
 }
 
@@ -167,18 +200,18 @@ func compile(source string) (pattern, error) {
 	if !strings.Contains(source, "{{") {
 		return pattern{source: source}, nil
 	}
-	t, err := template.New("").Funcs(functions(conversation{})).Parse(source)
+	known := map[string]any{}
+	for _, name := range slices.Concat(operators, refused, slices.Collect(maps.Keys(functions(conversation{})))) {
+		known[name] = true
+	}
+	trees, err := parse.Parse("", source, "", "", known)
 	if err != nil {
 		return pattern{}, templateFault(err)
 	}
-	for _, named := range t.Templates() {
-		if named.Name() != "" {
-			return pattern{}, errors.New("define and block are not for scripts")
-		}
+	if len(trees) > 1 {
+		return pattern{}, errors.New("define and block are not for scripts")
 	}
-	if t.Tree == nil {
-		return pattern{source: ""}, nil
-	}
+	t := trees[""]
 	if err := check(t.Root); err != nil {
 		return pattern{}, err
 	}
@@ -276,11 +309,7 @@ func (p pattern) render(c conversation, left *int) (string, error) {
 		_, err := to.Write([]byte(p.source))
 		return b.String(), err
 	}
-	t, err := p.tree.Clone() // its functions are those of this conversation
-	if err != nil {
-		return "", templateFault(err)
-	}
-	if err := t.Funcs(functions(c)).Execute(to, nil); err != nil {
+	if err := evaluate(p.tree, functions(c), to); err != nil {
 		return "", templateFault(err)
 	}
 	return b.String(), nil
@@ -309,7 +338,7 @@ func (w *bounded) Write(b []byte) (int, error) {
 
 var templatePlace = regexp.MustCompile(`^template: :(\d+)(?::\d+)?: `)
 
-// templateFault is an error of text/template without its own words for the
+// templateFault is an error of a template without its own words for the
 // place, but for the line of a template that has several.
 func templateFault(err error) error {
 	if errors.Is(err, errTooLong) {

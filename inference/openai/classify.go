@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"cmp"
 	"net/http"
 	"regexp"
 	"strconv"
@@ -9,20 +10,20 @@ import (
 	"turnkeeper/inference"
 )
 
-// classify says what kind of failure an error answer is. status is the HTTP
+// Classify says what kind of failure an error answer is. status is the HTTP
 // status; one below 300 means that the error stood in the body of an answer.
 // Structured codes come before text, and text that speaks of rate limits
 // before text that seems to speak of the context's length.
-func classify(status int, h http.Header, body []byte) *inference.Error {
+func Classify(status int, h http.Header, body []byte) *inference.Error {
 	c := readComplaint(body)
 	e := &inference.Error{
-		Status: status, Code: first(c.code, c.kind), Detail: c.message, RetryAfter: retryAfter(h),
+		Status: status, Code: cmp.Or(c.code, c.kind), Detail: c.message, RetryAfter: retryAfter(h),
 	}
 	if e.RetryAfter == 0 {
 		e.RetryAfter = c.retry
 	}
 	if _, err := strconv.Atoi(c.code); err == nil {
-		e.Code = first(c.kind, c.code) // the number only repeats the status
+		e.Code = cmp.Or(c.kind, c.code) // the number only repeats the status
 	}
 	if status < 300 {
 		status = c.status

@@ -2,6 +2,7 @@ package openai
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"html"
 	"math"
@@ -10,7 +11,13 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"turnkeeper/inference/openai/internal/loose"
 )
+
+// ErrorMessage returns the message of an error body, in whatever shape it comes; empty:
+// there is none.
+func ErrorMessage(body []byte) string { return readComplaint(body).message }
 
 // A complaint is what an error body says, whichever shape it has: OpenAI's
 // error object, an error string, the flat objects of vLLM and FastAPI,
@@ -35,11 +42,11 @@ func readComplaint(body []byte) complaint {
 		return complaint{message: plain(body)}
 	}
 	c := readObject(object)
-	if inner := object["error"]; isObject(inner) {
+	if inner := object["error"]; loose.IsObject(inner) {
 		var members map[string]json.RawMessage
 		_ = json.Unmarshal(inner, &members)
 		c = c.orElse(readObject(members))
-	} else if s := scalar(inner); s != "" && s != "true" {
+	} else if s := loose.Scalar(inner); s != "" && s != "true" {
 		c.message = s
 	}
 	if c.message == "" {
@@ -51,26 +58,26 @@ func readComplaint(body []byte) complaint {
 // readObject reads the members of an error object, nested or flat.
 func readObject(o map[string]json.RawMessage) complaint {
 	c := complaint{
-		code: scalar(o["code"]), kind: first(scalar(o["type"]), scalar(o["status"])),
-		message: first(scalar(o["message"]), detailText(o["detail"])),
+		code: loose.Scalar(o["code"]), kind: cmp.Or(loose.Scalar(o["type"]), loose.Scalar(o["status"])),
+		message: cmp.Or(loose.Scalar(o["message"]), detailText(o["detail"])),
 	}
-	if n, err := strconv.Atoi(first(c.code, scalar(o["status"]))); err == nil && n >= 400 && n < 600 {
+	if n, err := strconv.Atoi(cmp.Or(c.code, loose.Scalar(o["status"]))); err == nil && n >= 400 && n < 600 {
 		c.status = n
 	}
 	var meta struct {
 		Raw     json.RawMessage `json:"raw"`
 		Reasons json.RawMessage `json:"reasons"`
-		Flagged text            `json:"flagged_input"`
+		Flagged loose.Text      `json:"flagged_input"`
 	}
-	if isObject(o["metadata"]) {
+	if loose.IsObject(o["metadata"]) {
 		_ = json.Unmarshal(o["metadata"], &meta) // members of another type stay empty
-		if upstream := first(scalar(meta.Raw), string(meta.Raw)); !isNull(meta.Raw) {
+		if upstream := cmp.Or(loose.Scalar(meta.Raw), string(meta.Raw)); !loose.IsNull(meta.Raw) {
 			c.message += ": " + upstream
 		}
-		c.flagged = !isNull(meta.Reasons) || meta.Flagged != ""
+		c.flagged = !loose.IsNull(meta.Reasons) || meta.Flagged != ""
 	}
 	var details []struct {
-		RetryDelay text `json:"retryDelay"`
+		RetryDelay loose.Text `json:"retryDelay"`
 	}
 	if json.Unmarshal(o["details"], &details) == nil {
 		for _, d := range details {
@@ -84,9 +91,9 @@ func readObject(o map[string]json.RawMessage) complaint {
 
 // orElse prefers what the inner object says.
 func (c complaint) orElse(inner complaint) complaint {
-	inner.code = first(inner.code, c.code)
-	inner.kind = first(inner.kind, c.kind)
-	inner.message = first(inner.message, c.message)
+	inner.code = cmp.Or(inner.code, c.code)
+	inner.kind = cmp.Or(inner.kind, c.kind)
+	inner.message = cmp.Or(inner.message, c.message)
 	if inner.status == 0 {
 		inner.status = c.status
 	}
@@ -95,11 +102,11 @@ func (c complaint) orElse(inner complaint) complaint {
 
 // detailText is FastAPI's detail: text, or a list of validation errors.
 func detailText(data json.RawMessage) string {
-	if s := scalar(data); s != "" {
+	if s := loose.Scalar(data); s != "" {
 		return s
 	}
 	var items []struct {
-		Message text `json:"msg"`
+		Message loose.Text `json:"msg"`
 	}
 	if json.Unmarshal(data, &items) != nil {
 		return ""

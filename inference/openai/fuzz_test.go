@@ -12,6 +12,7 @@ import (
 	"turnkeeper/inference"
 	"turnkeeper/inference/inferencetest"
 	"turnkeeper/inference/openai"
+	"turnkeeper/inference/openai/completions"
 )
 
 // A wire answers requests without a network, and keeps the last body.
@@ -34,7 +35,7 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func wired(tb testing.TB, w *wire, profile openai.Profile) *openai.Client {
 	tb.Helper()
-	c, err := openai.New(openai.Config{Name: "p", BaseURL: "http://localhost/v1", Profile: profile, HTTPClient: &http.Client{Transport: w}})
+	c, err := openai.New(openai.Config{Read: completions.Read, Name: "p", BaseURL: "http://localhost/v1", Profile: profile, HTTPClient: &http.Client{Transport: w}})
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"turnkeeper/inference"
+	"turnkeeper/inference/openai/internal/loose"
 )
 
 // noResult answers a call whose result the history does not hold.
@@ -62,10 +63,10 @@ func (h *history) assistant(at int, m inference.Message) {
 	if len(m.Calls) == 0 {
 		return
 	}
-	var rawCalls list
+	var rawCalls loose.List
 	_ = rawCalls.UnmarshalJSON(raw["tool_calls"])
 	if len(rawCalls) != len(m.Calls) {
-		rawCalls = make(list, len(m.Calls))
+		rawCalls = make(loose.List, len(m.Calls))
 	}
 	calls := make([]object, 0, len(m.Calls))
 	for i, c := range m.Calls {
@@ -89,29 +90,29 @@ func (h *history) raw(m inference.Message) map[string]json.RawMessage {
 // reasoning, and its content where that came in parts and still says text.
 func (h *history) replayed(raw map[string]json.RawMessage, text string) object {
 	message := object{}
-	if value := raw["extra_content"]; isObject(value) {
+	if value := raw["extra_content"]; loose.IsObject(value) {
 		message["extra_content"] = value
 	}
 	if h.profile.Reasoning == ReasoningNever {
 		return message
 	}
 	for _, name := range []string{"reasoning", "reasoning_content"} {
-		if value := raw[name]; scalar(value) != "" {
+		if value := raw[name]; loose.Scalar(value) != "" {
 			message[name] = value
 		}
 	}
-	var details list
+	var details loose.List
 	if _ = details.UnmarshalJSON(raw["reasoning_details"]); len(details) > 0 {
 		message["reasoning_details"] = details
 	}
 	if h.profile.Reasoning == ReasoningRequire && message["reasoning_content"] == nil {
 		message["reasoning_content"] = ""
 	}
-	var parts list
+	var parts loose.List
 	if _ = parts.UnmarshalJSON(raw["content"]); len(parts) > 0 {
 		var said strings.Builder
 		for _, part := range parts {
-			s, _ := flatten(part)
+			s, _ := loose.Flatten(part)
 			said.WriteString(string(s))
 		}
 		if said.String() == text {
@@ -163,12 +164,12 @@ func renderCall(id string, c inference.Call, raw json.RawMessage) object {
 	_ = json.Unmarshal(raw, &carried) // nil: nothing was carried
 	_ = json.Unmarshal(carried["function"], &carriedFn)
 	for name, value := range carried {
-		if name != "index" && !isNull(value) {
+		if name != "index" && !loose.IsNull(value) {
 			call[name] = value
 		}
 	}
 	for name, value := range carriedFn {
-		if !isNull(value) {
+		if !loose.IsNull(value) {
 			fn[name] = value
 		}
 	}
@@ -181,7 +182,7 @@ func renderCall(id string, c inference.Call, raw json.RawMessage) object {
 // else an object that quotes the beginning of what stood there.
 func objectText(arguments string) string {
 	trimmed := strings.TrimSpace(arguments)
-	if isObject([]byte(trimmed)) {
+	if loose.IsObject([]byte(trimmed)) {
 		return strings.ToValidUTF8(trimmed, "\uFFFD")
 	}
 	if trimmed == "" || trimmed == "null" {

@@ -11,9 +11,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/openai/openai-go/v3/option"
-
 	"turnkeeper/inference"
+	"turnkeeper/inference/openai/internal/loose"
 )
 
 // A Model is what a server tells of one of its models.
@@ -29,14 +28,7 @@ const maxListBytes = 16 << 20
 // key. known is false for an endpoint without such a list, or with one that does not hold what
 // requests name. Errors are those of Generate.
 func (c *Client) Models(ctx context.Context) (all []Model, known bool, err error) {
-	var more []option.RequestOption
-	if c.profile.Listing == listingAnthropic {
-		more = append(more, option.WithQuery("limit", "1000"), option.WithHeader("Anthropic-Version", "2023-06-01"))
-		if c.key != "" {
-			more = append(more, option.WithHeaderDel("Authorization"), option.WithHeader("X-Api-Key", string(c.key)))
-		}
-	}
-	body, failure := c.ask(ctx, http.MethodGet, "models", nil, more...)
+	body, failure := c.ask(ctx, http.MethodGet, "models", nil, c.listing)
 	switch {
 	case failure == nil:
 		all = readModels(body)
@@ -47,6 +39,21 @@ func (c *Client) Models(ctx context.Context) (all []Model, known bool, err error
 		return nil, false, nil
 	}
 	return nil, false, c.own(failure, "")
+}
+
+// listing makes a request one that the server's list of models takes.
+func (c *Client) listing(r *http.Request) {
+	if c.profile.Listing != listingAnthropic {
+		return
+	}
+	query := r.URL.Query()
+	query.Set("limit", "1000")
+	r.URL.RawQuery = query.Encode()
+	r.Header.Set("Anthropic-Version", "2023-06-01")
+	if c.key != "" {
+		r.Header.Del("Authorization")
+		r.Header.Set("X-Api-Key", string(c.key))
+	}
 }
 
 // Window asks what the server knows of a model's context window; 0: it does not tell, or not yet,
@@ -70,7 +77,7 @@ func (c *Client) Window(ctx context.Context, model string) (int, error) {
 	}
 	var props struct {
 		Settings struct {
-			Window count `json:"n_ctx"`
+			Window loose.Count `json:"n_ctx"`
 		} `json:"default_generation_settings"`
 	}
 	err = c.tell(ctx, http.MethodGet, "../props", nil, &props)
@@ -84,8 +91,8 @@ var numCtx = regexp.MustCompile(`(?m)^num_ctx\s+"?(\d+)`)
 func (c *Client) ollamaWindow(ctx context.Context, model string) (int, error) {
 	var running struct {
 		Models []struct {
-			Name   text  `json:"name"`
-			Window count `json:"context_length"`
+			Name   loose.Text  `json:"name"`
+			Window loose.Count `json:"context_length"`
 		} `json:"models"`
 	}
 	if err := c.tell(ctx, http.MethodGet, "../api/ps", nil, &running); err != nil {
@@ -101,7 +108,7 @@ func (c *Client) ollamaWindow(ctx context.Context, model string) (int, error) {
 		return 0, err
 	}
 	var shown struct {
-		Parameters text `json:"parameters"`
+		Parameters loose.Text `json:"parameters"`
 	}
 	if err := c.tell(ctx, http.MethodPost, "../api/show", body, &shown); err != nil {
 		return 0, err
@@ -129,15 +136,15 @@ func (c *Client) tell(ctx context.Context, method, path string, body []byte, int
 }
 
 // ask makes a request and reads the whole answer.
-func (c *Client) ask(ctx context.Context, method, path string, body []byte, more ...option.RequestOption) ([]byte, *inference.Error) {
-	res, failure := c.send(ctx, method, path, body, more...)
+func (c *Client) ask(ctx context.Context, method, path string, body []byte, change ...func(*http.Request)) ([]byte, *inference.Error) {
+	res, failure := c.send(ctx, method, path, body, change...)
 	if failure != nil {
 		return nil, failure
 	}
 	defer func() { _ = res.Body.Close() }()
 	answer, err := io.ReadAll(io.LimitReader(res.Body, maxListBytes))
 	if err != nil {
-		return nil, transportError(ctx, err)
+		return nil, TransportError(ctx, err)
 	}
 	return answer, nil
 }
@@ -146,9 +153,9 @@ func (c *Client) ask(ctx context.Context, method, path string, body []byte, more
 // many names.
 func readModels(body []byte) (all []Model) {
 	var object struct {
-		Data list `json:"data"`
+		Data loose.List `json:"data"`
 	}
-	entries := list{}
+	entries := loose.List{}
 	if json.Unmarshal(body, &object) == nil {
 		entries = object.Data
 	} else {
@@ -156,14 +163,14 @@ func readModels(body []byte) (all []Model) {
 	}
 	for _, entry := range entries {
 		var m struct {
-			ID     text  `json:"id"`
-			VLLM   count `json:"max_model_len"`
-			Groq   count `json:"context_window"`
-			Router count `json:"context_length"`
-			Others count `json:"max_context_length"`
-			Claude count `json:"max_input_tokens"`
+			ID     loose.Text  `json:"id"`
+			VLLM   loose.Count `json:"max_model_len"`
+			Groq   loose.Count `json:"context_window"`
+			Router loose.Count `json:"context_length"`
+			Others loose.Count `json:"max_context_length"`
+			Claude loose.Count `json:"max_input_tokens"`
 			Meta   struct {
-				LlamaCPP count `json:"n_ctx"` // n_ctx_train is what the model could take
+				LlamaCPP loose.Count `json:"n_ctx"` // n_ctx_train is what the model could take
 			} `json:"meta"`
 		}
 		_ = json.Unmarshal(entry, &m) // members of another type stay empty

@@ -1,26 +1,15 @@
-// Package openai is a Provider for every endpoint that speaks OpenAI's Chat
-// Completions, streaming by default.
+// Package openai speaks to every endpoint of OpenAI's Chat Completions: it renders
+// requests, sends them, classifies errors and lists models. Answers are read by a
+// ReadAnswer, which inference/openai/completions has: it links openai-go, which a
+// program that asks no model does without.
 //
-// Of openai-go come the client, the decoder of streams and the types of chunks.
-// Own code stands where a case of inferencetest fails with the library's:
-//
-//   - Requests. Messages are written as JSON objects, for what a provider sent
-//     goes back to it with fields that the library's messages lack: the cases
-//     under "replay/raw". Around such messages its parameters would only be
-//     encoded a second time.
-//   - Putting chunks together. The library's accumulator fails "1.4 chunk ids
-//     differ", "1.4 two parallel calls with the same index", "1.4 two parallel
-//     calls without index" and "1.4 the name is repeated in each delta".
-//   - Text. Its strings fail "1.4 content is an array of parts" and "1.4 a
-//     surrogate pair of arguments split over two chunks", so texts are read from
-//     the chunk's raw JSON.
-//   - The end of a stream: it takes one that was cut for whole ("broken answers").
-//   - Errors. sdk.Error knows the error object of OpenAI only, and loses the status
-//     with any other body ("refusals").
+// Requests are written here rather than by openai-go. What a provider sent goes
+// back to it with fields that the library's messages lack, as the cases
+// "replay/raw" of inferencetest want it; and sdk.Error knows the error object of
+// OpenAI only, and loses the status with any other body ("refusals").
 //
 // The client never retries, reads nothing from the environment, follows no
-// redirect, and sends the key to the configured address alone. The package is the
-// only importer of openai-go.
+// redirect, and sends the key to the configured address alone.
 package openai
 
 import (
@@ -30,7 +19,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"mime"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
@@ -38,8 +26,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	sdk "github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/option"
 	"go.uber.org/zap"
 
 	"turnkeeper/inference"
@@ -71,7 +57,13 @@ type Config struct {
 	// be 0, and it is never made to follow redirects.
 	HTTPClient *http.Client
 	Logger     *zap.Logger // nil: none
+	Read       ReadAnswer  // nil: Generate fails
 }
+
+// A ReadAnswer reads the answer to a completion from body, which is the body of
+// res under the client's limits of time and size. It fills in no provider, no model
+// that the answer does not name, and no Sent. An error holds the usage that came.
+type ReadAnswer func(ctx context.Context, res *http.Response, body io.Reader, req inference.Request, onDelta func(inference.Delta)) (inference.Response, *inference.Error)
 
 // A Client is a Provider. It is safe for concurrent use.
 type Client struct {
@@ -80,7 +72,10 @@ type Client struct {
 	idle    time.Duration
 	log     *zap.Logger
 	http    *http.Client
-	sdk     sdk.Client
+	base    *url.URL
+	query   url.Values
+	header  http.Header
+	read    ReadAnswer
 	mask    mask
 	form    string // of inference.Sent
 	key     Secret
@@ -107,40 +102,41 @@ func New(cfg Config) (*Client, error) {
 		mask: newMask(secrets(cfg, base)...),
 		form: formOf(cfg.Name, cfg.Profile), key: cfg.APIKey,
 		paths: cfg.Profile.Deployments && strings.HasSuffix(strings.TrimRight(base.Path, "/"), "/openai"),
+		query: base.Query(), header: headers(cfg), read: cfg.Read,
 	}
-	c.sdk = sdk.Client{Options: options(cfg, base, c.http)}
+	for name, value := range cfg.Query {
+		c.query.Set(name, string(value))
+	}
+	c.base = folder(*base)
 	return c, nil
 }
 
-// options replace those of sdk.NewClient, which takes keys, organizations and
-// arbitrary headers from OPENAI_ variables and would send them to any address.
-func options(cfg Config, base *url.URL, client *http.Client) []option.RequestOption {
-	bare := *base
-	bare.RawQuery, bare.Fragment = "", ""
-	opts := []option.RequestOption{
-		option.WithHTTPClient(client), option.WithBaseURL(bare.String()),
-		option.WithMaxRetries(0), option.WithHeader("User-Agent", "turnkeeper"),
-	}
-	if header := cfg.Profile.KeyHeader; header == "" {
-		opts = append(opts, option.WithAPIKey(string(cfg.APIKey)))
-	} else if cfg.APIKey != "" {
-		opts = append(opts, option.WithHeader(header, string(cfg.APIKey)))
-	}
-	for _, name := range []string{"Lang", "Package-Version", "OS", "Arch", "Runtime", "Runtime-Version", "Retry-Count"} {
-		opts = append(opts, option.WithHeaderDel("X-Stainless-"+name)) // they describe this machine
-	}
-	for name, values := range base.Query() {
-		for _, value := range values {
-			opts = append(opts, option.WithQueryAdd(name, value))
+// folder returns an address without its query, to which relative paths can be added.
+func folder(u url.URL) *url.URL {
+	u.RawQuery, u.Fragment = "", ""
+	if !strings.HasSuffix(u.Path, "/") {
+		u.Path += "/"
+		if u.RawPath != "" {
+			u.RawPath += "/"
 		}
 	}
-	for name, value := range cfg.Query {
-		opts = append(opts, option.WithQuery(name, string(value)))
+	return &u
+}
+
+// headers returns the headers of every request. Configured ones win.
+func headers(cfg Config) http.Header {
+	h := http.Header{"Accept": {"application/json"}, "User-Agent": {"turnkeeper"}}
+	switch {
+	case cfg.APIKey == "":
+	case cfg.Profile.KeyHeader != "":
+		h.Set(cfg.Profile.KeyHeader, string(cfg.APIKey))
+	default:
+		h.Set("Authorization", "Bearer "+string(cfg.APIKey))
 	}
 	for name, value := range cfg.Headers {
-		opts = append(opts, option.WithHeader(name, string(value)))
+		h.Set(name, string(value))
 	}
-	return opts
+	return h
 }
 
 func httpClient(given *http.Client) *http.Client {
@@ -194,6 +190,9 @@ func (c *Client) own(failure *inference.Error, model string) *inference.Error {
 }
 
 func (c *Client) generate(ctx context.Context, req inference.Request, onDelta func(inference.Delta)) (inference.Response, *inference.Error) {
+	if c.read == nil {
+		return inference.Response{}, &inference.Error{Class: inference.ClassInvalid, Detail: "this client reads no answers: its Config has no Read"}
+	}
 	body, err := render(c.name, c.profile, req)
 	if err != nil {
 		return inference.Response{}, &inference.Error{Class: inference.ClassInvalid, Detail: err.Error()}
@@ -215,66 +214,64 @@ func (c *Client) generate(ctx context.Context, req inference.Request, onDelta fu
 	}
 	defer func() { _ = res.Body.Close() }()
 	dog.feed()
-	a := newAnswer(req.Tools, onDelta)
-	if failure := c.read(ctx, res, &watched{res.Body, dog, maxAnswerBytes}, a); failure != nil {
-		failure.Usage = a.usage
-		return inference.Response{}, failure
-	}
-	a.end()
-	response, failure := normalize(a, req.MaxOutputTokens)
+	response, failure := c.read(ctx, res, &watched{res.Body, dog, maxAnswerBytes}, req, onDelta)
 	if failure != nil {
-		failure.Status, failure.Usage = res.StatusCode, a.usage
 		return inference.Response{}, failure
 	}
-	a.announceAll()
 	response.Sent = inference.SentAs(c.form, body)
 	return response, nil
 }
 
-// send makes a request. A nil error means a status below 300, with its body
-// open.
-func (c *Client) send(ctx context.Context, method, path string, body []byte, more ...option.RequestOption) (*http.Response, *inference.Error) {
-	var res *http.Response
-	var refusal *inference.Error
-	// The library keeps of an error body only what has OpenAI's shape, so it
-	// is read before the library sees it.
-	inspect := option.WithMiddleware(func(r *http.Request, next option.MiddlewareNext) (*http.Response, error) {
-		res, err := next(r)
-		if err == nil && res.StatusCode >= 300 {
-			refusal = refused(res)
-		}
-		return res, err
-	})
-	opts := append([]option.RequestOption{inspect}, more...)
-	if body != nil {
-		opts = append(opts, option.WithRequestBody("application/json", body))
-		if !c.profile.NoStream {
-			opts = append(opts, option.WithHeader("Accept", "text/event-stream, application/json"))
-		}
-	}
+// send makes a request, which change may alter. A nil error means a status below
+// 300, with its body open.
+func (c *Client) send(ctx context.Context, method, path string, body []byte, change ...func(*http.Request)) (*http.Response, *inference.Error) {
 	var sent atomic.Bool
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }})
-	err := c.sdk.Execute(ctx, method, path, nil, &res, opts...)
+	r, err := c.request(ctx, method, path, body)
+	if err != nil {
+		return nil, TransportError(ctx, err)
+	}
+	for _, f := range change {
+		f(r)
+	}
+	res, err := c.http.Do(r)
 	switch {
-	case refusal != nil:
-		if res != nil {
-			_ = res.Body.Close()
-		}
-		return nil, refusal
 	case err != nil:
-		failure := transportError(ctx, err)
+		failure := TransportError(ctx, err)
 		failure.Unsent = !sent.Load()
 		return nil, failure
+	case res.StatusCode >= 300:
+		return nil, refused(res)
 	}
 	return res, nil
 }
 
-// refused reads an answer that is an error, and leaves an empty body.
+// request makes a request for a path relative to the base URL.
+func (c *Client) request(ctx context.Context, method, path string, body []byte) (*http.Request, error) {
+	to, err := c.base.Parse(path)
+	if err != nil {
+		return nil, err
+	}
+	to.RawQuery = c.query.Encode()
+	r, err := http.NewRequestWithContext(ctx, method, to.String(), bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	r.Header = c.header.Clone()
+	if body != nil {
+		r.Header.Set("Content-Type", "application/json")
+		if !c.profile.NoStream {
+			r.Header.Set("Accept", "text/event-stream, application/json")
+		}
+	}
+	return r, nil
+}
+
+// refused reads an answer that is an error, and closes it.
 func refused(res *http.Response) *inference.Error {
 	body, _ := io.ReadAll(io.LimitReader(res.Body, maxErrorBytes)) // what came is what there is to tell
 	_ = res.Body.Close()
-	res.Body = http.NoBody
-	failure := classify(res.StatusCode, res.Header, body)
+	failure := Classify(res.StatusCode, res.Header, body)
 	if to := res.Header.Get("Location"); res.StatusCode < 400 && to != "" {
 		failure.Class = inference.ClassNotFound
 		failure.Detail = "the endpoint redirects to " + to + "; use that as the base URL if it is right"
@@ -282,8 +279,8 @@ func refused(res *http.Response) *inference.Error {
 	return failure
 }
 
-// transportError is a request or an answer that did not come through.
-func transportError(ctx context.Context, err error) *inference.Error {
+// TransportError is a request or an answer that did not come through.
+func TransportError(ctx context.Context, err error) *inference.Error {
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}
@@ -291,61 +288,6 @@ func transportError(ctx context.Context, err error) *inference.Error {
 		err = wrapped.Err // the rest of it is the address, which may hold secrets
 	}
 	return &inference.Error{Class: inference.ClassTransport, Detail: err.Error(), Err: err}
-}
-
-// read takes in the answer.
-func (c *Client) read(ctx context.Context, res *http.Response, body io.Reader, a *answer) *inference.Error {
-	contentType := res.Header.Get("Content-Type")
-	if media, _, _ := mime.ParseMediaType(contentType); media == "text/event-stream" {
-		return readStream(ctx, res, body, a)
-	}
-	data, err := io.ReadAll(body)
-	if err != nil {
-		return transportError(ctx, err)
-	}
-	embedded, ok := a.add(data)
-	switch {
-	case !ok:
-		if complaint := readComplaint(data).message; complaint != "" {
-			contentType += ": " + complaint
-		}
-		return &inference.Error{
-			Class: inference.ClassTransport, Status: res.StatusCode,
-			Detail: "the answer is neither a stream nor a completion; its content type is " + contentType,
-		}
-	case embedded != nil:
-		return classify(res.StatusCode, res.Header, embedded)
-	}
-	return nil
-}
-
-// readStream takes in a stream until its end, or, once the answer is whole,
-// until anything at all stops it.
-func readStream(ctx context.Context, res *http.Response, body io.Reader, a *answer) *inference.Error {
-	events := newDecoder(body)
-	for events.Next() {
-		e := events.Event()
-		data := bytes.TrimSpace(e.Data)
-		if string(data) == "[DONE]" {
-			return nil
-		}
-		if len(data) == 0 {
-			continue
-		}
-		embedded, ok := a.add(data)
-		switch {
-		case embedded != nil:
-			return classify(res.StatusCode, res.Header, embedded)
-		case e.Type == "error" || !ok && data[0] == '[':
-			return classify(res.StatusCode, res.Header, data)
-		case !ok && a.finish == "":
-			return &inference.Error{Class: inference.ClassTransport, Status: res.StatusCode, Detail: "a chunk of the stream is not JSON: it was cut"}
-		}
-	}
-	if err := events.Err(); err != nil && a.finish == "" {
-		return transportError(ctx, err)
-	}
-	return nil
 }
 
 // secrets are all texts of the configuration that no error may show.

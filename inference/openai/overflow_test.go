@@ -10,6 +10,7 @@ import (
 	"turnkeeper/inference"
 	"turnkeeper/inference/inferencetest"
 	"turnkeeper/inference/openai"
+	"turnkeeper/inference/openai/completions"
 )
 
 // The numbers of a refused request are read where a server gives them.
@@ -31,7 +32,7 @@ func TestNumbersOfAnOverflow(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			address := inferencetest.NewServer(inferencetest.Status(c.status, c.body)).Start(t)
-			client, err := openai.New(openai.Config{Name: "test", BaseURL: address})
+			client, err := openai.New(openai.Config{Read: completions.Read, Name: "test", BaseURL: address})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -52,7 +53,7 @@ func TestWhatWasSent(t *testing.T) {
 	address := server.Start(t)
 	mistral, _ := openai.ProfileNamed("mistral")
 	mistral.Extra = map[string]json.RawMessage{"safe": json.RawMessage(`{ "a" : "<b>" }`)}
-	client, err := openai.New(openai.Config{Name: "test", BaseURL: address, APIKey: "sk-secret-not-in-forms", Profile: mistral})
+	client, err := openai.New(openai.Config{Read: completions.Read, Name: "test", BaseURL: address, APIKey: "sk-secret-not-in-forms", Profile: mistral})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package openai
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"strings"
 
 	"turnkeeper/inference"
+	"turnkeeper/inference/openai/internal/loose"
 )
 
 // An object is a JSON object of a request.
@@ -45,7 +47,7 @@ func render(provider string, p Profile, req inference.Request) ([]byte, error) {
 		}
 	}
 	if req.MaxOutputTokens > 0 {
-		body[first(p.TokenField, "max_tokens")] = req.MaxOutputTokens
+		body[cmp.Or(p.TokenField, "max_tokens")] = req.MaxOutputTokens
 	}
 	if req.Temperature != nil {
 		body["temperature"] = *req.Temperature
@@ -116,7 +118,7 @@ func schema(parameters json.RawMessage) object {
 		return s
 	}
 	for name, value := range given {
-		if !isNull(value) {
+		if !loose.IsNull(value) {
 			s[name] = value
 		}
 	}

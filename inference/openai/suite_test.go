@@ -6,10 +6,12 @@ import (
 	"turnkeeper/inference"
 	"turnkeeper/inference/inferencetest"
 	"turnkeeper/inference/openai"
+	"turnkeeper/inference/openai/completions"
 )
 
 func newClient(t *testing.T, cfg openai.Config) *openai.Client {
 	t.Helper()
+	cfg.Read = completions.Read
 	c, err := openai.New(cfg)
 	if err != nil {
 		t.Fatal(err)

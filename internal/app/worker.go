@@ -18,6 +18,7 @@ import (
 	"turnkeeper/agentdef"
 	"turnkeeper/agentturn"
 	"turnkeeper/agentturn/prompt"
+	"turnkeeper/inference/openai/completions"
 	"turnkeeper/inference/tokens"
 	"turnkeeper/internal/app/setup"
 	"turnkeeper/internal/config"
@@ -198,7 +199,7 @@ func (w *worker) warnOfRoot() {
 func (w *worker) prepare(ctx context.Context) error {
 	masker := w.cfg.Masker()
 	var err error
-	if w.models, err = setup.NewModels(w.cfg, w.agents.Script, masker, w.log); err != nil {
+	if w.models, err = setup.NewModels(w.cfg, w.agents.Script, completions.Read, masker, w.log); err != nil {
 		return err
 	}
 	if w.tools, err = setup.NewToolbox(w.agents, w.store.Store, w.cfg, masker, &w.own, append(setup.Programs(w.cfg), w.moreTools...)); err != nil {

@@ -90,7 +90,7 @@ func reach(ctx context.Context, p config.Provider) ProviderCheck {
 	check := ProviderCheck{Name: p.Name, BaseURL: p.BaseURL}
 	ctx, cancel := context.WithTimeoutCause(ctx, checkTime, errNoAnswer)
 	defer cancel()
-	client, err := newClient(p, checkTime, zap.NewNop())
+	client, err := newClient(p, checkTime, nil, zap.NewNop())
 	if err != nil {
 		check.Detail, check.Advice = err.Error(), "correct providers."+p.Name+" in the config file"
 		return check

@@ -24,12 +24,14 @@ type Models struct {
 	Windows   *windows
 }
 
-// NewModels makes the providers of the settings, and the demo's with its scripts.
-func NewModels(cfg *config.Config, script func(string) (*demo.Script, bool), masker *redact.Masker, log *zap.Logger) (*Models, error) {
+// NewModels makes the providers of the settings, and the demo's with its scripts. read
+// reads their answers; it is a parameter because turnctl, which asks no model, does
+// without the library that it links.
+func NewModels(cfg *config.Config, script func(string) (*demo.Script, bool), read openai.ReadAnswer, masker *redact.Masker, log *zap.Logger) (*Models, error) {
 	m := &Models{Providers: map[string]inference.Provider{demoProvider: demo.Provider{Script: script}}}
 	clients := map[string]*openai.Client{}
 	for name, p := range cfg.Providers {
-		client, err := newClient(p, cfg.Bounds.ModelIdle, log)
+		client, err := newClient(p, cfg.Bounds.ModelIdle, read, log)
 		if err != nil {
 			return nil, err
 		}
@@ -102,11 +104,11 @@ func providerHint(provider string) string {
 	}
 }
 
-func newClient(p config.Provider, idle time.Duration, log *zap.Logger) (*openai.Client, error) {
+func newClient(p config.Provider, idle time.Duration, read openai.ReadAnswer, log *zap.Logger) (*openai.Client, error) {
 	profile, _ := openai.ProfileNamed(p.Profile.Name)
 	return openai.New(openai.Config{
 		Name: p.Name, BaseURL: p.BaseURL, APIKey: openai.Secret(p.APIKey.Reveal()), Headers: revealed(p.Headers), Query: revealed(p.Query),
-		Profile: adjusted(profile, p.Profile), IdleTimeout: idle, Logger: log,
+		Profile: adjusted(profile, p.Profile), IdleTimeout: idle, Read: read, Logger: log,
 	})
 }
 

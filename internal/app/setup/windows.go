@@ -85,7 +85,7 @@ const (
 func CheckWindows(ctx context.Context, cfg *config.Config, agents []*agentdef.Definition) []ModelWindow {
 	clients := map[string]*openai.Client{}
 	for name, p := range cfg.Providers {
-		if client, err := newClient(p, checkTime, zap.NewNop()); err == nil {
+		if client, err := newClient(p, checkTime, nil, zap.NewNop()); err == nil {
 			clients[name] = client
 			defer client.Close()
 		}

@@ -1,9 +1,7 @@
 package turnctl
 
 import (
-	"context"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -16,26 +14,7 @@ import (
 )
 
 func inboxCommand(s *shell.Session) *cobra.Command {
-	var flags pageFlags
-	cmd := &cobra.Command{
-		Use: "inbox", Short: "List messages, newest first", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			page, err := flags.page(messageStates...)
-			if err != nil {
-				return err
-			}
-			look := func(ctx context.Context, store *operate.Store) ([]turnkeeper.Message, error) {
-				if err := flags.known(ctx, store); err != nil {
-					return nil, err
-				}
-				return store.Messages(ctx, page)
-			}
-			return list(s, cmd, look, views.OfMessage, showMessages, "no messages")
-		},
-	}
-	flags.add(cmd, strings.Join(messageStates, ", "))
-	flags.addBefore(cmd)
-	return cmd
+	return newestCommand(s, "inbox", "messages", messageStates, (*operate.Store).Messages, views.OfMessage, showMessages)
 }
 
 func showMessages(s *term.Screen, c term.Clock, messages []turnkeeper.Message) {

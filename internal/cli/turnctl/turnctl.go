@@ -143,6 +143,31 @@ func list[N, V any](s *shell.Session, cmd *cobra.Command, look func(context.Cont
 	})
 }
 
+// newestCommand lists what has states, newest first, in pages.
+func newestCommand[N, V any](s *shell.Session, use, what string, states []string, look func(*operate.Store, context.Context, operate.Page) ([]N, error),
+	view func(N) V, show func(*term.Screen, term.Clock, []N),
+) *cobra.Command {
+	var flags pageFlags
+	cmd := &cobra.Command{
+		Use: use, Short: "List " + what + ", newest first", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			page, err := flags.page(states...)
+			if err != nil {
+				return err
+			}
+			return list(s, cmd, func(ctx context.Context, store *operate.Store) ([]N, error) {
+				if err := flags.known(ctx, store); err != nil {
+					return nil, err
+				}
+				return look(store, ctx, page)
+			}, view, show, "no "+what)
+		},
+	}
+	flags.add(cmd, strings.Join(states, ", "))
+	flags.addBefore(cmd)
+	return cmd
+}
+
 // turnctlExitHelp lists what any command of turnctl may end with.
 const turnctlExitHelp = shell.ExitHelp + `
   5  events --follow: the turn failed or was cancelled

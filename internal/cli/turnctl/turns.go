@@ -2,9 +2,7 @@ package turnctl
 
 import (
 	"cmp"
-	"context"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -17,26 +15,7 @@ import (
 )
 
 func turnsCommand(s *shell.Session) *cobra.Command {
-	var flags pageFlags
-	cmd := &cobra.Command{
-		Use: "turns", Short: "List turns, newest first", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			page, err := flags.page(turnStates...)
-			if err != nil {
-				return err
-			}
-			look := func(ctx context.Context, store *operate.Store) ([]turnkeeper.Turn, error) {
-				if err := flags.known(ctx, store); err != nil {
-					return nil, err
-				}
-				return store.Turns(ctx, page)
-			}
-			return list(s, cmd, look, views.OfTurn, showTurns, "no turns")
-		},
-	}
-	flags.add(cmd, strings.Join(turnStates, ", "))
-	flags.addBefore(cmd)
-	return cmd
+	return newestCommand(s, "turns", "turns", turnStates, (*operate.Store).Turns, views.OfTurn, showTurns)
 }
 
 func showTurns(s *term.Screen, c term.Clock, turns []turnkeeper.Turn) {

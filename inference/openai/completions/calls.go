@@ -1,7 +1,8 @@
-package openai
+package completions
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -9,13 +10,20 @@ import (
 	sdk "github.com/openai/openai-go/v3"
 
 	"turnkeeper/inference"
+	"turnkeeper/inference/openai/internal/loose"
 )
+
+// An index is the place of a call, if the provider gives one.
+type index struct {
+	n  int
+	ok bool
+}
 
 // A piece is what one chunk says of one tool call.
 type piece struct {
 	index    index
 	id, name string
-	args     fragment
+	args     loose.Fragment
 	object   map[string]json.RawMessage
 	function map[string]json.RawMessage
 }
@@ -29,18 +37,18 @@ func readPiece(call sdk.ChatCompletionChunkChoiceDeltaToolCall) piece {
 }
 
 // argumentText is arguments as text: a string as it is, an object as its JSON.
-func argumentText(data json.RawMessage) fragment {
-	if isNull(data) {
+func argumentText(data json.RawMessage) loose.Fragment {
+	if loose.IsNull(data) {
 		return ""
 	}
 	if data[0] == '"' {
-		return fragmentOf(data)
+		return loose.FragmentOf(data)
 	}
 	var compact bytes.Buffer
 	if json.Compact(&compact, data) != nil {
-		return fragment(data)
+		return loose.Fragment(data)
 	}
-	return fragment(compact.String())
+	return loose.Fragment(compact.String())
 }
 
 // addCall takes in a piece of a call. In a whole message every entry is a call
@@ -54,12 +62,12 @@ func (a *answer) addCall(p piece, whole bool) {
 		if p.id == "" && p.name == "" && p.args == "" && len(p.object) == 0 {
 			return
 		}
-		call = &callParts{index: p.index, arguments: growing{alone: escaped}}
+		call = &callParts{index: p.index, arguments: loose.Growing{Alone: loose.Escaped}}
 		a.begin(call, whole)
 	}
-	call.id = first(call.id, p.id)
+	call.id = cmp.Or(call.id, p.id)
 	call.addName(p.name)
-	call.arguments.add(p.args)
+	call.arguments.Add(p.args)
 	merge(&call.object, p.object)
 	merge(&call.function, p.function)
 	a.passOn()
@@ -91,7 +99,7 @@ func (c *callParts) addName(name string) {
 // whole says that the arguments are a JSON object.
 func (c *callParts) whole() bool {
 	s := c.arguments.String()
-	return strings.HasSuffix(s, "}") && isObject([]byte(s))
+	return strings.HasSuffix(s, "}") && loose.IsObject([]byte(s))
 }
 
 // continued finds the call that a piece belongs to; nil: a new one. Pieces

@@ -1,7 +1,8 @@
-package openai
+package loose
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -9,21 +10,21 @@ import (
 	"unicode/utf8"
 )
 
-// A fragment is a piece of a streaming text. JSON writes a character above U+FFFF as two
+// A Fragment is a piece of a streaming text. JSON writes a character above U+FFFF as two
 // escapes, a surrogate pair, and a provider may send each half in a chunk of its own.
-// encoding/json replaces a half by U+FFFD; a fragment keeps it, as the three bytes that
-// UTF-8 would have for it, until a growing text joins it with the other half.
-type fragment string
+// encoding/json replaces a half by U+FFFD; a Fragment keeps it, as the three bytes that
+// UTF-8 would have for it, until a Growing text joins it with the other half.
+type Fragment string
 
-func (f *fragment) UnmarshalJSON(data []byte) error {
-	*f = fragmentOf(data)
+func (f *Fragment) UnmarshalJSON(data []byte) error {
+	*f = FragmentOf(data)
 	return nil
 }
 
-// fragmentOf reads what scalar reads.
-func fragmentOf(data []byte) fragment {
+// FragmentOf reads what Scalar reads.
+func FragmentOf(data []byte) Fragment {
 	if len(data) < 2 || data[0] != '"' || !bytes.Contains(data, []byte(`\u`)) {
-		return fragment(scalar(data))
+		return Fragment(Scalar(data))
 	}
 	body := data[1 : len(data)-1]
 	var out []byte
@@ -51,7 +52,7 @@ func fragmentOf(data []byte) fragment {
 		i += escapeBytes
 		from = i
 	}
-	return fragment(append(out, unescape(body[from:])...))
+	return Fragment(append(out, unescape(body[from:])...))
 }
 
 const escapeBytes = len(`\u0000`)
@@ -66,19 +67,19 @@ func escapedUnit(data []byte) (rune, bool) {
 }
 
 func unescape(body []byte) string {
-	return scalar(append(append([]byte{'"'}, body...), '"'))
+	return Scalar(append(append([]byte{'"'}, body...), '"'))
 }
 
-// A growing text is put together from fragments. Its String is valid UTF-8.
-type growing struct {
+// A Growing text is put together from fragments. Its String is valid UTF-8.
+type Growing struct {
 	strings.Builder
 
 	half  string                 // the first half of a pair, which the last fragment ended with
-	alone func(half rune) string // writes a half that no other half follows; nil: U+FFFD
+	Alone func(half rune) string // writes a half that no other half follows; nil: U+FFFD
 }
 
-// add appends a fragment, and returns the text that this adds.
-func (g *growing) add(f fragment) string {
+// Add appends a fragment, and returns the text that this adds.
+func (g *Growing) Add(f Fragment) string {
 	if f == "" {
 		return ""
 	}
@@ -90,14 +91,14 @@ func (g *growing) add(f fragment) string {
 	return g.write(text)
 }
 
-// end appends what was held back for another half, and returns it.
-func (g *growing) end() string {
+// End appends what was held back for another half, and returns it.
+func (g *Growing) End() string {
 	text := g.half
 	g.half = ""
 	return g.write(text)
 }
 
-func (g *growing) write(text string) string {
+func (g *Growing) write(text string) string {
 	before := g.Len()
 	for {
 		at := nextHalf(text)
@@ -114,8 +115,8 @@ func (g *growing) write(text string) string {
 				continue
 			}
 		}
-		if g.alone != nil {
-			g.WriteString(g.alone(half))
+		if g.Alone != nil {
+			g.WriteString(g.Alone(half))
 		} else {
 			g.WriteRune(utf8.RuneError)
 		}
@@ -143,6 +144,34 @@ func halfRune(text string) rune {
 	return rune(text[0]&0x0F)<<12 | rune(text[1]&0x3F)<<6 | rune(text[2]&0x3F)
 }
 
-// escaped returns half a surrogate pair as a JSON escape. The check of a call's arguments then
+// Escaped returns half a surrogate pair as a JSON escape. The check of a call's arguments then
 // finds it and refuses the call.
-func escaped(half rune) string { return fmt.Sprintf(`\u%04x`, half) }
+func Escaped(half rune) string { return fmt.Sprintf(`\u%04x`, half) }
+
+// Flatten gives the text of a part, and what of it is reasoning.
+func Flatten(part json.RawMessage) (said, thought Fragment) {
+	if !IsObject(part) {
+		return FragmentOf(part), ""
+	}
+	var p struct {
+		Type     Text            `json:"type"`
+		Text     Fragment        `json:"text"`
+		Thinking json.RawMessage `json:"thinking"`
+	}
+	if json.Unmarshal(part, &p) != nil {
+		return "", ""
+	}
+	if p.Type != "thinking" && p.Type != "reasoning" {
+		return p.Text, ""
+	}
+	var inner []json.RawMessage
+	if json.Unmarshal(p.Thinking, &inner) != nil {
+		return "", p.Text + FragmentOf(bytes.TrimSpace(p.Thinking))
+	}
+	var all strings.Builder
+	for _, item := range inner {
+		said, _ := Flatten(item)
+		all.WriteString(string(said))
+	}
+	return "", p.Text + Fragment(all.String())
+}

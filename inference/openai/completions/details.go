@@ -1,15 +1,17 @@
-package openai
+package completions
 
 import (
 	"bytes"
 	"encoding/json"
+
+	"turnkeeper/inference/openai/internal/loose"
 )
 
 // A detail is one entry of reasoning_details as it grows. Those entries must
 // go back to OpenRouter whole and in order.
 type detail struct {
 	members map[string]json.RawMessage
-	grown   map[string]*growing // members that come in pieces
+	grown   map[string]*loose.Growing // members that come in pieces
 }
 
 // grows says which members of an entry come in pieces.
@@ -26,32 +28,32 @@ func (a *answer) addDetail(piece json.RawMessage) {
 	if n := len(a.details); n > 0 && a.details[n-1].continuedBy(members) {
 		d = a.details[n-1]
 	} else {
-		d = &detail{map[string]json.RawMessage{}, map[string]*growing{}}
+		d = &detail{map[string]json.RawMessage{}, map[string]*loose.Growing{}}
 		a.details = append(a.details, d)
 	}
 	for name, value := range members {
 		switch {
 		case !grows[name] || len(value) == 0 || value[0] != '"':
-			if _, known := d.members[name]; !known || !isNull(value) {
+			if _, known := d.members[name]; !known || !loose.IsNull(value) {
 				d.members[name] = value
 			}
 		case d.grown[name] == nil:
-			d.grown[name] = &growing{}
+			d.grown[name] = &loose.Growing{}
 			fallthrough
 		default:
-			d.grown[name].add(fragmentOf(value))
+			d.grown[name].Add(loose.FragmentOf(value))
 		}
 	}
 }
 
 func (d *detail) continuedBy(next map[string]json.RawMessage) bool {
-	return !isNull(next["index"]) && bytes.Equal(d.members["index"], next["index"]) && bytes.Equal(d.members["type"], next["type"])
+	return !loose.IsNull(next["index"]) && bytes.Equal(d.members["index"], next["index"]) && bytes.Equal(d.members["type"], next["type"])
 }
 
-func wholeDetails(details []*detail) []object {
-	var whole []object
+func wholeDetails(details []*detail) []map[string]any {
+	var whole []map[string]any
 	for _, d := range details {
-		o := object{}
+		o := map[string]any{}
 		for name, value := range d.members {
 			o[name] = value
 		}

@@ -1,26 +1,26 @@
-package openai
+package completions
 
 import (
 	"bytes"
 	"cmp"
 	"encoding/json"
 	"maps"
-	"strings"
 
 	sdk "github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/packages/respjson"
 
 	"turnkeeper"
 	"turnkeeper/inference"
+	"turnkeeper/inference/openai/internal/loose"
 )
 
 // An answer is what a provider said, put together from the chunks of a stream
 // or taken from one whole completion, before anybody judged it.
 type answer struct {
 	id, model string
-	text      growing
-	refusal   growing
-	reasoning growing
+	text      loose.Growing
+	refusal   loose.Growing
+	reasoning loose.Growing
 	calls     []*callParts // in the order in which they run
 	arrived   []*callParts // the same in the order in which they began
 	finish    string
@@ -29,9 +29,9 @@ type answer struct {
 	cost      string
 	choices   int // chunks that had a choice
 
-	content []json.RawMessage   // parts, when the content came as such
-	replay  map[string]*growing // reasoning text by the name of its field
-	details []*detail           // reasoning_details
+	content []json.RawMessage         // parts, when the content came as such
+	replay  map[string]*loose.Growing // reasoning text by the name of its field
+	details []*detail                 // reasoning_details
 	extra   map[string]json.RawMessage
 
 	declared map[string]bool // names of tools
@@ -42,7 +42,7 @@ type answer struct {
 type callParts struct {
 	id, name  string
 	index     index
-	arguments growing
+	arguments loose.Growing
 	sent      int                        // bytes of arguments passed on
 	announced bool                       // its name was passed on
 	object    map[string]json.RawMessage // members of the call beside id, type, index and function
@@ -53,7 +53,7 @@ func newAnswer(tools []inference.ToolDefinition, onDelta func(inference.Delta)) 
 	if onDelta == nil {
 		onDelta = func(inference.Delta) {}
 	}
-	a := &answer{onDelta: onDelta, declared: map[string]bool{}, replay: map[string]*growing{}}
+	a := &answer{onDelta: onDelta, declared: map[string]bool{}, replay: map[string]*loose.Growing{}}
 	for _, tool := range tools {
 		a.declared[tool.Name] = true
 	}
@@ -68,17 +68,17 @@ func (a *answer) add(data []byte) (embedded []byte, ok bool) {
 	if len(data) == 0 || data[0] != '{' || json.Unmarshal(data, &chunk) != nil {
 		return nil, false
 	}
-	if !isNull(extra(chunk.JSON.ExtraFields, "error")) {
+	if !loose.IsNull(extra(chunk.JSON.ExtraFields, "error")) {
 		return data, true
 	}
-	a.id = first(a.id, chunk.ID)
-	a.model = first(a.model, chunk.Model)
+	a.id = cmp.Or(a.id, chunk.ID)
+	a.model = cmp.Or(a.model, chunk.Model)
 	a.addUsage(chunk.Usage)
 	for _, c := range chunk.Choices {
-		if c.Index != 0 || c.RawJSON() == "" || isNull([]byte(c.RawJSON())) {
+		if c.Index != 0 || c.RawJSON() == "" || loose.IsNull([]byte(c.RawJSON())) {
 			continue
 		}
-		if !isNull(extra(c.JSON.ExtraFields, "error")) {
+		if !loose.IsNull(extra(c.JSON.ExtraFields, "error")) {
 			return []byte(c.RawJSON()), true
 		}
 		if c.FinishReason == "error" {
@@ -86,7 +86,7 @@ func (a *answer) add(data []byte) (embedded []byte, ok bool) {
 		}
 		a.choices++
 		a.addMessage(c)
-		a.finish = first(c.FinishReason, a.finish)
+		a.finish = cmp.Or(c.FinishReason, a.finish)
 	}
 	return nil, true
 }
@@ -106,17 +106,17 @@ func extras(fields map[string]respjson.Field) map[string]json.RawMessage {
 
 func (a *answer) addMessage(c sdk.ChatCompletionChunkChoice) {
 	m, whole := c.Delta, false
-	if !isObject([]byte(c.JSON.Delta.Raw())) {
+	if !loose.IsObject([]byte(c.JSON.Delta.Raw())) {
 		data := extra(c.JSON.ExtraFields, "message")
-		if a.text.Len() > 0 || len(a.calls) > 0 || !isObject(data) || json.Unmarshal(data, &m) != nil {
+		if a.text.Len() > 0 || len(a.calls) > 0 || !loose.IsObject(data) || json.Unmarshal(data, &m) != nil {
 			return // also a stream that ends with the whole message once more
 		}
 		whole = true
 	}
 	a.addReasoning(m.JSON.ExtraFields)
 	a.addContent(json.RawMessage(m.JSON.Content.Raw()))
-	a.refusal.add(fragmentOf([]byte(m.JSON.Refusal.Raw())))
-	if value := extra(m.JSON.ExtraFields, "extra_content"); isObject(value) {
+	a.refusal.Add(loose.FragmentOf([]byte(m.JSON.Refusal.Raw())))
+	if value := extra(m.JSON.ExtraFields, "extra_content"); loose.IsObject(value) {
 		a.keep("extra_content", value)
 	}
 	for _, call := range m.ToolCalls {
@@ -134,10 +134,10 @@ func (a *answer) keep(name string, value json.RawMessage) {
 // addReasoning keeps every field for replay, and shows one of them: servers
 // that send both send the same text twice.
 func (a *answer) addReasoning(fields map[string]respjson.Field) {
-	content, reasoning := fragmentOf(extra(fields, "reasoning_content")), fragmentOf(extra(fields, "reasoning"))
+	content, reasoning := loose.FragmentOf(extra(fields, "reasoning_content")), loose.FragmentOf(extra(fields, "reasoning"))
 	a.remember("reasoning_content", content)
 	a.remember("reasoning", reasoning)
-	var details list
+	var details loose.List
 	_ = details.UnmarshalJSON(extra(fields, "reasoning_details")) // absent or of another type: none
 	for _, piece := range details {
 		a.addDetail(piece)
@@ -145,19 +145,19 @@ func (a *answer) addReasoning(fields map[string]respjson.Field) {
 	a.think(cmp.Or(content, reasoning))
 }
 
-func (a *answer) remember(field string, f fragment) {
+func (a *answer) remember(field string, f loose.Fragment) {
 	if f == "" {
 		return
 	}
 	if a.replay[field] == nil {
-		a.replay[field] = &growing{}
+		a.replay[field] = &loose.Growing{}
 	}
-	a.replay[field].add(f)
+	a.replay[field].Add(f)
 }
 
-func (a *answer) think(f fragment) { a.pass(inference.DeltaThinking, a.reasoning.add(f)) }
+func (a *answer) think(f loose.Fragment) { a.pass(inference.DeltaThinking, a.reasoning.Add(f)) }
 
-func (a *answer) say(f fragment) { a.pass(inference.DeltaText, a.text.add(f)) }
+func (a *answer) say(f loose.Fragment) { a.pass(inference.DeltaText, a.text.Add(f)) }
 
 func (a *answer) pass(kind inference.DeltaKind, text string) {
 	if text != "" {
@@ -167,19 +167,19 @@ func (a *answer) pass(kind inference.DeltaKind, text string) {
 
 // end takes in what texts held back for a fragment that did not come.
 func (a *answer) end() {
-	a.pass(inference.DeltaThinking, a.reasoning.end())
-	a.pass(inference.DeltaText, a.text.end())
-	a.refusal.end()
+	a.pass(inference.DeltaThinking, a.reasoning.End())
+	a.pass(inference.DeltaText, a.text.End())
+	a.refusal.End()
 	for _, text := range a.replay {
-		text.end()
+		text.End()
 	}
 	for _, d := range a.details {
 		for _, text := range d.grown {
-			text.end()
+			text.End()
 		}
 	}
 	for _, call := range a.calls {
-		call.arguments.end()
+		call.arguments.End()
 	}
 }
 
@@ -188,10 +188,10 @@ func (a *answer) end() {
 func (a *answer) addContent(content json.RawMessage) {
 	content = bytes.TrimSpace(content)
 	if len(content) == 0 || content[0] != '[' {
-		f := fragmentOf(content)
+		f := loose.FragmentOf(content)
 		a.say(f)
 		if f != "" && a.content != nil {
-			a.content = append(a.content, textPart(scalar(content)))
+			a.content = append(a.content, textPart(loose.Scalar(content)))
 		}
 		return
 	}
@@ -203,10 +203,10 @@ func (a *answer) addContent(content json.RawMessage) {
 		return
 	}
 	for _, part := range parts {
-		if isObject(part) {
+		if loose.IsObject(part) {
 			a.content = append(a.content, bytes.Clone(part))
 		}
-		said, thought := flatten(part)
+		said, thought := loose.Flatten(part)
 		a.say(said)
 		a.think(thought)
 	}
@@ -217,39 +217,11 @@ func textPart(s string) json.RawMessage {
 	return part
 }
 
-// flatten gives the text of a part, and what of it is reasoning.
-func flatten(part json.RawMessage) (said, thought fragment) {
-	if !isObject(part) {
-		return fragmentOf(part), ""
-	}
-	var p struct {
-		Type     text            `json:"type"`
-		Text     fragment        `json:"text"`
-		Thinking json.RawMessage `json:"thinking"`
-	}
-	if json.Unmarshal(part, &p) != nil {
-		return "", ""
-	}
-	if p.Type != "thinking" && p.Type != "reasoning" {
-		return p.Text, ""
-	}
-	var inner []json.RawMessage
-	if json.Unmarshal(p.Thinking, &inner) != nil {
-		return "", p.Text + fragmentOf(bytes.TrimSpace(p.Thinking))
-	}
-	var all strings.Builder
-	for _, item := range inner {
-		said, _ := flatten(item)
-		all.WriteString(string(said))
-	}
-	return "", p.Text + fragment(all.String())
-}
-
 func (a *answer) addUsage(u sdk.CompletionUsage) {
-	if !isObject([]byte(u.RawJSON())) {
+	if !loose.IsObject([]byte(u.RawJSON())) {
 		return
 	}
-	var cacheHit count
+	var cacheHit loose.Count
 	_ = cacheHit.UnmarshalJSON(extra(u.JSON.ExtraFields, "prompt_cache_hit_tokens")) // absent or of another type: 0
 	a.reported = true
 	a.usage = turnkeeper.Usage{
@@ -257,7 +229,7 @@ func (a *answer) addUsage(u sdk.CompletionUsage) {
 		CachedTokens:    max(tokens(u.PromptTokensDetails.CachedTokens), int64(cacheHit)),
 		ReasoningTokens: tokens(u.CompletionTokensDetails.ReasoningTokens),
 	}
-	a.cost = decimal(extra(u.JSON.ExtraFields, "cost"))
+	a.cost = loose.Decimal(extra(u.JSON.ExtraFields, "cost"))
 }
 
 // tokens is a count that makes sense, or 0.
@@ -318,7 +290,7 @@ func (a *answer) rawCalls() (calls []map[string]any, worth bool) {
 
 func merge(into *map[string]json.RawMessage, from map[string]json.RawMessage) {
 	for name, value := range from {
-		if isNull(value) {
+		if loose.IsNull(value) {
 			delete(from, name)
 		}
 	}
@@ -329,11 +301,4 @@ func merge(into *map[string]json.RawMessage, from map[string]json.RawMessage) {
 		*into = map[string]json.RawMessage{}
 	}
 	maps.Copy(*into, from)
-}
-
-func first(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }
