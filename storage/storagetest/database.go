@@ -13,7 +13,7 @@ import (
 	"turnkeeper/storage/grants"
 )
 
-// Rows returns all rows about turns as JSON, by name: "call 7 1.2" is call 1.2 of turn 7.
+// Rows are all rows that tell of turns, by what they are: "call 7 1.2" is call 1.2 of turn 7.
 func (db *DB) Rows() map[string]string {
 	db.T.Helper()
 	rows, _ := db.Pool().Query(db.T.Context(), `
@@ -48,7 +48,7 @@ func (db *DB) TurnOf(agent string, worker turnkeeper.WorkerID) *Dispatch {
 	return db.Dispatch(worker)[0]
 }
 
-// Look returns the situation and the lost grants that a tick reads.
+// Look returns what a tick finds.
 func (db *DB) Look() (sit turnkeeper.Situation, lost []turnkeeper.LostGrant) {
 	db.T.Helper()
 	err := db.InTick(db.T.Context(), func(tick *grants.Tick) (err error) {
@@ -64,8 +64,8 @@ func (db *DB) Look() (sit turnkeeper.Situation, lost []turnkeeper.LostGrant) {
 	return sit, lost
 }
 
-// WaitsBehind runs do while another session holds the lock that the statement takes, and reports whether do waits
-// for it. If it does, WaitsBehind calls meanwhile before it releases the lock.
+// WaitsBehind does something while somebody else has a lock, and reports whether it waits for it. meanwhile is called while
+// it does.
 func (db *DB) WaitsBehind(meanwhile func(), do func(context.Context, *DB) error, lock string, args ...any) (waits bool) {
 	db.T.Helper()
 	far := OpenWith(db.T, storage.Options{URL: db.URL, LockTimeout: Patience, StatementTimeout: Patience})
@@ -83,7 +83,7 @@ func (db *DB) WaitsBehind(meanwhile func(), do func(context.Context, *DB) error,
 	for len(done) == 0 && !waits {
 		waits = One[bool](db, "select count(*) > 0 from pg_stat_activity, pg_sleep(0.01) where $1 = any(pg_blocking_pids(pid))", hold.Conn().PgConn().PID())
 		if time.Now().After(deadline) {
-			db.T.Fatal("it neither ended nor waited for the lock")
+			db.T.Fatal("it is neither done nor does it wait")
 		}
 	}
 	if waits {
@@ -98,8 +98,7 @@ func (db *DB) WaitsBehind(meanwhile func(), do func(context.Context, *DB) error,
 	return waits
 }
 
-// Heard returns the channels that f notifies, sorted. For an inbox notification that only reports a free slot it
-// returns "inbox freed".
+// Heard are the channels on which f rings, in order; of an inbox that has only room more, the word for it.
 func (db *DB) Heard(f func()) (channels []string) {
 	db.T.Helper()
 	conn, err := pgx.Connect(db.T.Context(), db.URL)
@@ -132,18 +131,18 @@ func (db *DB) Heard(f func()) (channels []string) {
 	}
 }
 
-// AwaitLockWaits returns when n sessions of the database wait for a lock.
+// AwaitLockWaits returns when so many sessions wait for a lock.
 func (db *DB) AwaitLockWaits(n int) {
 	db.T.Helper()
 	deadline := time.Now().Add(Patience)
 	for One[int](db, "select count(*) from pg_stat_activity, pg_sleep(0.01) where wait_event_type = 'Lock' and datname = current_database()") < n {
 		if time.Now().After(deadline) {
-			db.T.Fatalf("fewer than %d sessions wait for a lock", n)
+			db.T.Fatalf("no %d sessions wait for a lock", n)
 		}
 	}
 }
 
-// AskCancel requests the cancellation of a turn.
+// AskCancel asks for a turn to be cancelled.
 func (db *DB) AskCancel(d *Dispatch) {
 	db.T.Helper()
 	if _, err := db.CancelTurn(db.T.Context(), d.Grant.TurnID, "enough"); err != nil {
@@ -151,7 +150,7 @@ func (db *DB) AskCancel(d *Dispatch) {
 	}
 }
 
-// Changed returns the sorted names of the rows that differ.
+// Changed are the names of the rows that are not the same.
 func Changed(before, after map[string]string) (names []string) {
 	for name, row := range after {
 		if before[name] != row {
@@ -166,7 +165,7 @@ func Changed(before, after map[string]string) (names []string) {
 	return slices.Sorted(slices.Values(names))
 }
 
-// Admin returns a function that runs SQL over a connection of its own.
+// Admin returns what runs SQL over a connection that is not the store's.
 func (db *DB) Admin() func(sql string) {
 	conn, err := pgx.Connect(db.T.Context(), db.URL)
 	if err != nil {

@@ -10,19 +10,19 @@ import (
 	"turnkeeper"
 )
 
-// Patience bounds every wait for an event. It is far above what any event takes.
+// Patience bounds every wait for an event: far above what any takes.
 const Patience = time.Minute
 
-// TB returns the test that the database belongs to.
+// TB returns the test that the database is of.
 func (db *DB) TB() testing.TB { return db.T }
 
-// A Querier is a DB, or a type that embeds one.
+// A Querier is a DB, or what embeds one.
 type Querier interface {
 	Pool() *pgxpool.Pool
 	TB() testing.TB
 }
 
-// One returns the single value that a query returns.
+// One returns the single value that a query finds.
 func One[T any](d Querier, sql string, args ...any) T {
 	d.TB().Helper()
 	rows, _ := d.Pool().Query(d.TB().Context(), sql, args...)
@@ -41,13 +41,13 @@ func (db *DB) Exec(sql string, args ...any) {
 	}
 }
 
-// Await returns when the condition is true. It fails the test after Patience.
+// Await returns when a query finds true.
 func (db *DB) Await(sql string, args ...any) {
 	db.T.Helper()
 	deadline := time.Now().Add(Patience)
 	for !One[bool](db, "select ("+sql+") from pg_sleep(0.02)", args...) {
 		if time.Now().After(deadline) {
-			db.T.Fatalf("still false: %s", sql)
+			db.T.Fatalf("not in time: %s", sql)
 		}
 	}
 }

@@ -16,12 +16,12 @@ import (
 
 // PatchVariable names a folder for tests of a changed schema, which internal/mutants makes:
 //
-//	patch.sql   runs in the template, after the migrations
-//	last.sql    optional; runs in each database before it is dropped, and appends
-//	            each row that it selects to last.txt, as a line
+//	patch.sql   is run in the template, after the migrations
+//	last.sql    is run in each database before it is dropped, if there is such a file;
+//	            what it selects is appended to last.txt, a line each
 const PatchVariable = "TURNKEEPER_TEST_PATCH"
 
-// A patch is the schema change that a test run tests. It is empty if there is none.
+// A patch is a schema change that a test run is for. It is empty if there is none.
 type patch struct{ folder, sql, last string }
 
 func readPatch() (patch, error) {
@@ -40,7 +40,7 @@ func readPatch() (patch, error) {
 	return patch{folder, string(sql), string(last)}, err
 }
 
-// hash returns a part of the template's name.
+// hash is a part of the template's name.
 func (p patch) hash() string {
 	sum := sha256.Sum256([]byte(p.sql))
 	return hex.EncodeToString(sum[:8])
@@ -69,6 +69,6 @@ func (p patch) report(ctx context.Context, url string) error {
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(text.Bytes()) // in one write, because other processes append too
+	_, err = f.Write(text.Bytes()) // at once, as others append too
 	return errors.Join(err, f.Close())
 }

@@ -2,19 +2,19 @@ package storagetest
 
 import "encoding/json"
 
-// A Plan is a node of a query plan, as explain (format json) returns it.
+// A Plan is a node of a plan as the server explains it.
 type Plan struct {
 	Type     string  `json:"Node Type"`
 	Relation string  `json:"Relation Name"`
 	Index    string  `json:"Index Name"`
 	Rows     float64 `json:"Actual Rows"`
 	Loops    float64 `json:"Actual Loops"`
-	Hit      int     `json:"Shared Hit Blocks"` // including the nodes below
+	Hit      int     `json:"Shared Hit Blocks"` // with all nodes below
 	Read     int     `json:"Shared Read Blocks"`
 	Plans    []Plan
 }
 
-// Walk visits the node and those below it that were executed.
+// Walk visits what was run.
 func (n Plan) Walk(visit func(Plan)) {
 	if n.Loops == 0 {
 		return
@@ -25,10 +25,10 @@ func (n Plan) Walk(visit func(Plan)) {
 	}
 }
 
-// Pages returns the number of pages that the statement read, functions included.
+// Pages is how many pages the statement looked at, functions included.
 func (n Plan) Pages() int { return n.Hit + n.Read }
 
-// Explain runs a statement with the settings of a worker's session and returns its plan.
+// Explain runs a statement as a worker's session does, and says how.
 func (db *DB) Explain(sql string) Plan {
 	db.T.Helper()
 	var plans []struct{ Plan Plan }
@@ -39,7 +39,8 @@ func (db *DB) Explain(sql string) Plan {
 	return plans[0].Plan
 }
 
-// NeverAnalyzed turns autovacuum off for all tables, because it changes plans at random times.
+// NeverAnalyzed keeps autovacuum off the tables: when it comes, by the clock, plans
+// change.
 func (db *DB) NeverAnalyzed() {
 	db.T.Helper()
 	db.Exec(`do $$ declare t regclass; begin

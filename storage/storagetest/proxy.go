@@ -13,15 +13,15 @@ type Cut int
 // The cuts. After each one except Pass, nothing more goes through the connection.
 const (
 	Pass     Cut = iota
-	Lose         // the server does not get it; the connection breaks
-	Unanswer     // the server executes it; the answer is lost, the connection breaks
+	Lose         // the server never gets it; the connection breaks
+	Unanswer     // the server has done it; the answer is lost, the connection breaks
 	Abandon      // the server gets it, and the connection breaks at once
-	Freeze       // the server does not get it; the connection stays open, but dead
-	Hush         // the server executes it; the answer is lost; the connection stays open, but dead
+	Freeze       // the server never gets it, and the connection stays open, dead
+	Hush         // the server has done it; the answer is lost, and the connection stays open, dead
 )
 
-// A Proxy forwards connections of any number of clients over TCP to a server, and
-// cuts them when its plan says so.
+// A Proxy stands between clients and a server, and cuts connections when its
+// plan says so. It can be spoken to by any number of clients over TCP.
 type Proxy struct {
 	network, target string
 	listener        net.Listener
@@ -68,8 +68,8 @@ func NewProxy(t testing.TB, server string) (*Proxy, string) {
 	return p, u.String()
 }
 
-// Plan sets the function that decides about each unit; nil passes all of them. Many
-// goroutines call it at once. While it blocks, its unit waits.
+// Plan sets the function that decides about each unit; nil passes all of them. It is
+// called from many goroutines, and may block: the unit waits.
 func (p *Proxy) Plan(plan func(Sent) Cut) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -77,7 +77,7 @@ func (p *Proxy) Plan(plan func(Sent) Cut) {
 }
 
 // CutNext applies one cut to the next unit that match accepts; later units pass.
-// happened is closed when the unit is found, before it is cut.
+// happened is closed when the cut has been decided on.
 func (p *Proxy) CutNext(what Cut, match func(Sent) bool) (happened <-chan struct{}) {
 	done := make(chan struct{})
 	var mu sync.Mutex
@@ -109,8 +109,8 @@ func (p *Proxy) Break() {
 	}
 }
 
-// FreezeAll freezes all open connections without closing them: they accept data and
-// do not forward it.
+// FreezeAll freezes all open connections without closing them: what is sent is
+// accepted, and goes nowhere.
 func (p *Proxy) FreezeAll() {
 	for _, l := range p.open() {
 		l.freeze()
@@ -151,7 +151,7 @@ func (p *Proxy) serve(group *sync.WaitGroup) {
 		}
 		server, err := net.Dial(p.network, p.target)
 		if err != nil {
-			_ = client.Close() // the server is down
+			_ = client.Close() // the server is away
 			continue
 		}
 		l := newLink(p, client, server)

@@ -13,8 +13,8 @@ type link struct {
 	freezing       sync.Once
 
 	mu     sync.Mutex
-	ending Cut  // what to do with answers; Pass: forward them
-	status byte // of the server's transaction, from its last message: I, T or E
+	ending Cut  // what to do with answers; Pass: pass them on
+	status byte // of the server's transaction, as it said last: I, T or E
 }
 
 func newLink(p *Proxy, client, server net.Conn) *link {
@@ -38,8 +38,8 @@ func (l *link) frozen() bool {
 	}
 }
 
-// end runs when a goroutine of the link ends. It closes the link; a frozen link stays open
-// until the proxy is closed.
+// end runs when a goroutine of the link has no more to do. It closes the link, but a
+// frozen link stays open until the proxy is closed.
 func (l *link) end() {
 	if l.frozen() {
 		<-l.proxy.over
@@ -47,12 +47,12 @@ func (l *link) end() {
 	l.close()
 }
 
-// forward forwards the client's messages, one unit at a time.
+// forward passes the client's messages on, a unit at a time.
 func (l *link) forward() {
 	defer l.end()
 	startup, err := readMessage(l.client, 0)
 	if err != nil || isCancel(startup) {
-		return // cancel requests are not forwarded
+		return // cancel requests are not passed on
 	}
 	if _, err := l.server.Write(startup); err != nil {
 		return
@@ -75,7 +75,7 @@ func (l *link) forward() {
 	}
 }
 
-// pass applies the plan's cut to a unit, and reports whether the link continues.
+// pass does to a unit what the plan says, and reports whether the link goes on.
 func (l *link) pass(sent Sent, raw []byte) bool {
 	what := Pass
 	if sent.Executes() {
@@ -100,7 +100,7 @@ func (l *link) pass(sent Sent, raw []byte) bool {
 	return err == nil && what != Abandon
 }
 
-// back forwards the server's answers.
+// back passes the server's answers on.
 func (l *link) back() {
 	defer l.end()
 	for {
@@ -121,7 +121,7 @@ func (l *link) back() {
 			if _, err := l.client.Write(message); err != nil {
 				return
 			}
-		case ready && ending == Hush: // the unit is executed
+		case ready && ending == Hush: // it is done
 			l.freeze()
 			return
 		case ready:

@@ -83,7 +83,7 @@ func TestCuts(t *testing.T) {
 	for name, c := range map[string]struct {
 		cut  storagetest.Cut
 		done bool // by the server
-		open bool // the connection: the client gets no error
+		open bool // the connection: the client hears of nothing
 	}{
 		"lose":     {storagetest.Lose, false, false},
 		"unanswer": {storagetest.Unanswer, true, false},
@@ -100,7 +100,7 @@ func TestCuts(t *testing.T) {
 				heard <- err
 			}()
 			<-happened
-			if c.open { // time for an error to arrive
+			if c.open { // time to hear of something
 				<-time.After(300 * time.Millisecond)
 				cancel()
 			}

@@ -35,22 +35,22 @@ import (
 	"turnkeeper/storage/operate"
 )
 
-// ServerVariable is the environment variable with the URL of a Postgres server for
-// tests. Its user is a superuser.
+// ServerVariable is the environment variable with the address of a Postgres server for
+// tests. The address is a superuser's.
 const ServerVariable = "TURNKEEPER_TEST_POSTGRES"
 
 // RunVariable is the environment variable with a folder that all packages of one run share. It
 // is removed after the run.
 const RunVariable = "TURNKEEPER_TEST_RUN"
 
-// A server has the databases of the tests.
+// A server is where the databases of the tests are made.
 type server struct {
 	url      string
 	template string        // the name of a database with the current schema
 	pool     *pgxpool.Pool // makes and drops databases
 	private  *pgdev.Server // nil if the server is shared
 	patch    patch
-	made     atomic.Int64 // number of databases created
+	made     atomic.Int64 // databases so far
 }
 
 var (
@@ -59,8 +59,8 @@ var (
 	opened atomic.Pointer[server]
 )
 
-// Main runs the tests of a package as testrun.Main does, and then stops their server. It does
-// not return.
+// Main runs the tests of a package as testrun.Main does, and stops their server. It does not
+// return.
 func Main(m *testing.M) {
 	inMain = true
 	testrun.Main(suite{m})
@@ -76,7 +76,7 @@ func (s suite) Run() int {
 		return code
 	}
 	if server.pool != nil {
-		if server.patch.sql != "" { // only this process uses this template
+		if server.patch.sql != "" { // nobody else has this template
 			_ = server.admin(context.Background(), "drop database if exists "+server.template)
 		}
 		server.pool.Close()
@@ -120,8 +120,8 @@ func startServer() (*server, error) {
 	return s, s.makeTemplates(ctx)
 }
 
-// makeTemplates makes the template, named by a hash of the schema, and one with the patch if there is
-// one.
+// makeTemplates makes the template, and the one with the patch if there is one. Its name is a hash of
+// the schema.
 func (s *server) makeTemplates(ctx context.Context) error {
 	hash, err := schemaHash()
 	if err != nil {
@@ -186,7 +186,7 @@ func migrate(ctx context.Context, url string) error {
 	return err
 }
 
-// schemaHash returns a hash of our migrations. River's do not count: a shared server lives for one run.
+// schemaHash is a hash of our migrations. River's do not count: a shared server lives for one run.
 func schemaHash() (string, error) {
 	hash := sha256.New()
 	err := fs.WalkDir(migrations.Files, ".", func(path string, d fs.DirEntry, err error) error {
@@ -201,8 +201,8 @@ func schemaHash() (string, error) {
 	return hex.EncodeToString(hash.Sum(nil))[:16], err
 }
 
-// Migrate migrates a schema, River's tables included, as every process does. It is
-// safe to call at the same time in any number of processes.
+// Migrate brings a schema up to date, River's tables included, as every process
+// does. Any number of them may do it at once.
 func Migrate(ctx context.Context, store *storage.DB) ([]storage.Migration, error) {
 	return jobs.Migrate(ctx, store, zap.NewNop())
 }
@@ -221,10 +221,10 @@ func (s *server) urlOf(database string) string {
 	return u.String()
 }
 
-// URL creates a fresh, migrated database for the test and returns its URL.
+// URL makes a fresh, migrated database for the test and returns its address.
 func URL(t testing.TB) string { return fresh(t, true) }
 
-// EmptyURL creates a fresh database without a schema and returns its URL.
+// EmptyURL makes a fresh database without a schema.
 func EmptyURL(t testing.TB) string { return fresh(t, false) }
 
 func fresh(t testing.TB, migrated bool) string {
@@ -236,7 +236,7 @@ func fresh(t testing.TB, migrated bool) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := fmt.Sprintf("test_%d_%d", os.Getpid(), s.made.Add(1)) // other packages create databases on it too
+	name := fmt.Sprintf("test_%d_%d", os.Getpid(), s.made.Add(1)) // other packages use the server too
 	create := "create database " + name
 	if migrated {
 		create += " template " + s.template + " strategy file_copy" // a third of the time of the default
@@ -257,13 +257,13 @@ func fresh(t testing.TB, migrated bool) string {
 	return s.urlOf(name)
 }
 
-// A DB is an open database of a test, with all operations of storage.
+// A DB is an open database of a test, with all that can be done to it.
 type DB struct {
 	*operate.Store
 	*Journals
 	*Grants
 	URL string
-	T   testing.TB // the test, or the running subtest
+	T   testing.TB // the test, or the subtest that runs
 }
 
 // Journals are the journals of a DB.
@@ -284,7 +284,7 @@ func Open(t testing.TB, url string) *DB {
 	return OpenWith(t, storage.Options{URL: url})
 }
 
-// OpenWith opens a database with the given options. It is closed when the test ends.
+// OpenWith opens a database with options of the test's. It is closed when the test ends.
 func OpenWith(t testing.TB, o storage.Options) *DB {
 	t.Helper()
 	db, err := storage.Open(t.Context(), o)

@@ -17,7 +17,7 @@ import (
 )
 
 // WithAgents opens a fresh database with two agents: clerk, and desk, which has a lane for each
-// conversation. It marks the test as parallel.
+// conversation. The test then runs beside others.
 func WithAgents(t testing.TB) *DB {
 	t.Helper()
 	if t, ok := t.(*testing.T); ok {
@@ -48,10 +48,10 @@ func Registration(agent string, perConversation bool, schedules ...turnkeeper.Sc
 	}
 }
 
-// Time returns the time of the database's clock.
+// Time is the time by the database's clock.
 func (db *DB) Time() time.Time { return One[time.Time](db, "select clock_timestamp()") }
 
-// Tick runs f in a tick that has read its situation.
+// Tick runs f in a tick that has looked.
 func (db *DB) Tick(f func(ctx context.Context, tick *grants.Tick) error) {
 	db.T.Helper()
 	ctx := db.T.Context()
@@ -66,18 +66,18 @@ func (db *DB) Tick(f func(ctx context.Context, tick *grants.Tick) error) {
 	}
 }
 
-// TTL is the duration of leases.
+// TTL is that of leases.
 const TTL = 240 * time.Second
 
-// A Dispatch is a granted turn as its worker sees it.
+// A Dispatch is a granted turn as its worker has it.
 type Dispatch struct {
 	*journal.Writer
 	Record turnkeeper.Record
 	Grant  turnkeeper.Grant
 }
 
-// Dispatch grants everything that is ready, as the scheduler does, binds it to the worker,
-// and returns the dispatches in the order of the grants.
+// Dispatch grants whatever is ready to a worker, as the scheduler does, and
+// returns what the worker then has, in the order of the grants.
 func (db *DB) Dispatch(worker turnkeeper.WorkerID) []*Dispatch {
 	db.T.Helper()
 	var ids []turnkeeper.GrantID
@@ -115,8 +115,8 @@ func (db *DB) Dispatch(worker turnkeeper.WorkerID) []*Dispatch {
 // TurnJob is the job of a turn.
 var TurnJob = grants.Job{Kind: "AgentTurn", Queue: "turns"}
 
-// FetchJob marks a River job as fetched by a worker. It does nothing for an empty
-// worker.
+// FetchJob makes a River job one that a worker has fetched; an empty worker has
+// not.
 func (db *DB) FetchJob(id turnkeeper.JobID, worker turnkeeper.WorkerID) {
 	if worker != "" {
 		db.Exec(`update turnkeeper.river_job set state = 'running', attempt = 1, attempted_at = now(), attempted_by = $2
@@ -124,7 +124,7 @@ func (db *DB) FetchJob(id turnkeeper.JobID, worker turnkeeper.WorkerID) {
 	}
 }
 
-// Take binds a grant to a worker, unless that is empty, and loads the turn.
+// Take binds a grant to a worker that there is, and loads the turn.
 func (db *DB) Take(turn turnkeeper.TurnID, grant turnkeeper.GrantID, job turnkeeper.JobID, worker turnkeeper.WorkerID) *Dispatch {
 	db.T.Helper()
 	if worker != "" {
@@ -154,7 +154,7 @@ func (db *DB) Turn(body string) *Dispatch {
 }
 
 // Lose takes the lane from a dispatch, as the scheduler does from a lost worker,
-// and queues its turn.
+// and opens its turn.
 func (db *DB) Lose(lost *Dispatch) {
 	db.T.Helper()
 	db.Exec("update turnkeeper.leases set granted_at = granted_at - interval '1 hour', lease_until = clock_timestamp() where grant_id = $1", lost.Grant.GrantID)
@@ -191,7 +191,7 @@ func (d *Dispatch) Write(t testing.TB, e turnkeeper.Entry) {
 	}
 }
 
-// Finish ends a dispatch with a reply.
+// Finish ends a dispatch well.
 func (d *Dispatch) Finish(t testing.TB, reply string) {
 	t.Helper()
 	err := d.Append(t.Context(), turnkeeper.Entry{Outcome: Succeeded(reply)}, Answered)
@@ -208,7 +208,7 @@ func Succeeded(reply string) *turnkeeper.Outcome {
 // Answered is the ending of a turn that answered its message.
 var Answered = journal.Ending{Message: turnkeeper.MessageAnswered, Log: "finished"}
 
-// Round returns an answer of the model that asks for calls of the given effects.
+// Round is an answer of the model that asks for calls of these effects.
 func Round(number int, effects ...turnkeeper.Effect) *turnkeeper.Round {
 	r := &turnkeeper.Round{Number: number, Charged: true, Provider: "script", Model: "m", Attempts: 1, FinishReason: "tool_calls"}
 	for i, effect := range effects {
@@ -235,7 +235,7 @@ func Result(k turnkeeper.CallKey, nonce string, state turnkeeper.CallState, show
 	return turnkeeper.CallResult{Key: k, Nonce: nonce, State: state, Shown: shown, Preview: shown}
 }
 
-// Events returns an event of each given type.
+// Events returns an event of each type.
 func Events(types ...turnkeeper.EventType) []turnkeeper.Event {
 	var all []turnkeeper.Event
 	for _, e := range types {
@@ -244,7 +244,7 @@ func Events(types ...turnkeeper.EventType) []turnkeeper.Event {
 	return all
 }
 
-// Call reads the current state of a call of a turn.
+// Call reads a call of a turn as it stands.
 func (db *DB) Call(turn turnkeeper.TurnID, k turnkeeper.CallKey) turnkeeper.ToolCall {
 	db.T.Helper()
 	view, err := db.ViewTurn(db.T.Context(), turn)
@@ -262,7 +262,7 @@ func (db *DB) Call(turn turnkeeper.TurnID, k turnkeeper.CallKey) turnkeeper.Tool
 	return turnkeeper.ToolCall{}
 }
 
-// Waiting returns a turn of the agent desk that waits for a detached call of effect once.
+// Waiting returns a turn of the desk that waits for a detached call of effect once.
 func (db *DB) Waiting(conversation string) *Dispatch {
 	db.T.Helper()
 	d := db.Detached(conversation, turnkeeper.EffectOnce)
@@ -270,7 +270,7 @@ func (db *DB) Waiting(conversation string) *Dispatch {
 	return d
 }
 
-// Detached returns a turn of the agent desk with a detached call.
+// Detached returns a turn of the desk with a call that is detached.
 func (db *DB) Detached(conversation string, effect turnkeeper.Effect) *Dispatch {
 	db.T.Helper()
 	db.Submit("desk", conversation, "take your time")
@@ -288,7 +288,7 @@ func (db *DB) Detached(conversation string, effect turnkeeper.Effect) *Dispatch 
 	return d
 }
 
-// Wait ends a dispatch and lets its turn wait for its calls.
+// Wait ends a dispatch whose turn waits for its calls.
 func (d *Dispatch) Wait(t testing.TB) {
 	t.Helper()
 	err := d.Append(t.Context(), turnkeeper.Entry{
@@ -299,7 +299,7 @@ func (d *Dispatch) Wait(t testing.TB) {
 	}
 }
 
-// Cancel ends a dispatch as cancelled, whatever is open in it.
+// Cancel ends a dispatch whatever is open in it, as the test's last act.
 func (d *Dispatch) Cancel(t testing.TB) {
 	t.Helper()
 	err := d.Append(t.Context(), turnkeeper.Entry{
@@ -310,7 +310,7 @@ func (d *Dispatch) Cancel(t testing.TB) {
 	}
 }
 
-// HeartBeat records a heartbeat of a worker.
+// HeartBeat notes a heartbeat of a worker with so many slots.
 func (db *DB) HeartBeat(id turnkeeper.WorkerID, slots int, takeover time.Duration) {
 	db.T.Helper()
 	err := db.Beat(db.T.Context(), turnkeeper.Heartbeat{WorkerID: id, Host: "here", PID: 1, Version: "v", Slots: slots, TakeoverAfter: takeover})
@@ -319,7 +319,7 @@ func (db *DB) HeartBeat(id turnkeeper.WorkerID, slots int, takeover time.Duratio
 	}
 }
 
-// Silence moves a worker's last heartbeat d into the past.
+// Silence makes a worker's last beat so long ago.
 func (db *DB) Silence(id turnkeeper.WorkerID, d time.Duration) {
 	db.T.Helper()
 	db.Exec("update turnkeeper.worker_heartbeat set beat_at = clock_timestamp() - $2::interval where worker_id = $1", id, d)

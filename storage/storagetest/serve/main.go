@@ -4,8 +4,8 @@
 //
 //	serve go test ./...
 //
-// It exits with the command's code. However it ends, no process that the command started remains
-// for more than a few seconds.
+// It exits with the command's code. Whatever ends it, nothing that the command started stays
+// behind for more than a few seconds.
 package main
 
 import (
@@ -29,7 +29,7 @@ func run(command []string) int {
 		fmt.Fprintln(os.Stderr, "usage: serve COMMAND [ARGUMENT...]")
 		return 2
 	}
-	// Signals are passed on to the command, which decides when to end.
+	// Passed on to the command, which decides when to end.
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 
