@@ -22,16 +22,7 @@ var (
 func TestLinksOfDocuments(t *testing.T) {
 	t.Parallel()
 	links := 0
-	err := filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		switch name := entry.Name(); {
-		case entry.IsDir() && (name == "bin" || name == "node_modules" || len(name) > 2 && name[0] == '.'):
-			return fs.SkipDir
-		case entry.IsDir() || filepath.Ext(name) != ".md":
-			return nil
-		}
+	for _, path := range documents(t) {
 		for _, line := range prose(t, path) {
 			for _, match := range mdLink.FindAllStringSubmatch(mdCode.ReplaceAllString(line, ""), -1) {
 				if strings.Contains(match[1], "://") || strings.HasPrefix(match[1], "mailto:") {
@@ -41,14 +32,31 @@ func TestLinksOfDocuments(t *testing.T) {
 				checkLink(t, path, match[1])
 			}
 		}
+	}
+	if links < 80 {
+		t.Errorf("found only %d links", links)
+	}
+}
+
+// documents returns the paths of all Markdown files.
+func documents(t *testing.T) (paths []string) {
+	t.Helper()
+	err := filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		switch name := entry.Name(); {
+		case entry.IsDir() && (name == "bin" || name == "node_modules" || len(name) > 2 && name[0] == '.'):
+			return fs.SkipDir
+		case !entry.IsDir() && filepath.Ext(name) == ".md":
+			paths = append(paths, path)
+		}
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if links < 80 {
-		t.Errorf("found only %d links", links)
-	}
+	return paths
 }
 
 func checkLink(t *testing.T, from, link string) {
