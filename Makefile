@@ -1,21 +1,21 @@
-# What a developer types. `make` alone lists it.
+# The commands of a developer. `make` alone lists them.
 
 SHELL       := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 MAKEFLAGS   += --no-print-directory
 
-TOOLS         := bin/tools# relative: the names of targets cannot hold spaces
+TOOLS         := bin/tools# relative, because names of targets cannot contain spaces
 GOLANGCI_LINT := v2.15.0
 SQLC          := v1.31.1
-BUILDFLAGS    := -trimpath -ldflags "-s -w"# small programs; version and date come from the stamp of the repository
+BUILDFLAGS    := -trimpath -ldflags "-s -w"# small programs; version and date come from Go's VCS stamp
 FUZZTIME      ?= 10s
 SEEDS         ?= 5000
 SEED          ?= 1
 FAULTS        := LostAnswers|GoesAway|Backend|SmallPool|NoConnection|NoEffect|EndWaits|GivenBack|SlowDatabase|Raised|Locked|DiskIsFull|Forgets|Dead|Silent
 
-# A clone that belongs to another user is no repository to git unless it is told so, and go then
-# refuses to build. Where there is no repository at all, it builds without the version stamp.
+# Git does not trust a clone that belongs to another user, and go then refuses to build: mark the folder
+# as safe. Without a repository, build without the version stamp.
 REPOSITORY := git rev-parse --git-dir >/dev/null 2>&1 && echo yes
 ifneq ($(shell $(REPOSITORY)),yes)
 ifeq ($(shell export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory "GIT_CONFIG_VALUE_0=$(CURDIR)"; $(REPOSITORY)),yes)
@@ -36,31 +36,31 @@ build: ## build bin/worker, bin/enqueue and bin/turnctl
 	@mkdir -p bin
 	go build $(BUILDFLAGS) -o bin/ ./cmd/worker ./cmd/enqueue ./cmd/turnctl
 
-# In bytes. internal/archtest/programs says what is heavy in each; docs/architecture.md what must not come back.
+# In bytes. internal/archtest/programs lists the largest dependencies of each program; docs/architecture.md says what must not come back.
 LIMITS        := enqueue:15000000 turnctl:30000000 worker:65000000
 
 .PHONY: sizes
-sizes: build ## check that the programs are no larger than their limits
-	@for l in $(LIMITS); do n=$$(wc -c < bin/$${l%:*}); [ $$n -le $${l#*:} ] || { echo "bin/$${l%:*} has $$n bytes, $${l#*:} are allowed"; exit 1; }; done
+sizes: build ## check the sizes of the programs
+	@for l in $(LIMITS); do n=$$(wc -c < bin/$${l%:*}); [ $$n -le $${l#*:} ] || { echo "bin/$${l%:*} has $$n bytes; the limit is $${l#*:}"; exit 1; }; done
 
 .PHONY: release
-release: ## build archives for linux and darwin on amd64 and arm64, with checksums, into bin/release (VERSION=v...: by that name)
+release: ## build archives for linux and darwin on amd64 and arm64, with checksums, into bin/release (VERSION=v... names them)
 	@scripts/release
 
 .PHONY: setup
-setup: ## install Postgres' programs if they are missing and we may (Debian, Ubuntu)
+setup: ## install the programs of Postgres if missing and allowed (Debian, Ubuntu)
 	@scripts/setup
 
 .PHONY: demo
-demo: setup build ## send a message to the demo agent and watch its one reply come out
+demo: setup build ## send a message to the demo agent and show its reply
 	@scripts/demo.sh
 
 .PHONY: quick
-quick: setup ## run what takes less than a minute in all: for use after every edit
+quick: setup ## run the fast tests (less than a minute): for use after every edit
 	scripts/test -short -timeout 10m
 
-# TURNKEEPER_TESTS=full asks for every case of the tests that have many, RACE=1 for the race detector:
-# CI asks for both. CONTRIBUTING.md says what runs in which tier.
+# TURNKEEPER_TESTS=full runs every case of tests with many cases, RACE=1 turns on the race detector. CI
+# sets both. CONTRIBUTING.md lists what runs in which tier.
 .PHONY: test
 test: setup ## run all tests
 	scripts/test $(if $(RACE),-race) -timeout $(if $(RACE),60m,30m)
@@ -70,15 +70,15 @@ race: ## run all tests as CI does: every case, with the race detector (needs a C
 	TURNKEEPER_TESTS=full $(MAKE) test RACE=1
 
 .PHONY: crash
-crash: setup ## harm a program at every point, in every way, with every kind of tool (about half an hour)
+crash: setup ## run the crash matrix: every point, every harm, every kind of tool (about half an hour)
 	TURNKEEPER_TESTS=long scripts/test -timeout 90m -run 'TestCrashMatrix|TestAPanicInsideATurn|TestHarmBetween' ./tests/faults
 
 .PHONY: sim
-sim: ## live through SEEDS (5000) simulated worlds of faults, from seed SEED (1) on
+sim: ## run the simulation with SEEDS (5000) seeds, starting at SEED (1)
 	@SEEDS=$(SEEDS) SEED=$(SEED) scripts/sim
 
 .PHONY: faults
-faults: setup ## make faults of the database for a quarter of an hour: cuts, crashes, a full disk
+faults: setup ## test database faults for a quarter of an hour: cuts, crashes, a full disk
 	TURNKEEPER_TESTS=long scripts/test -timeout 30m -v -run '$(FAULTS)' ./tests/faults ./tests/core
 
 .PHONY: fuzz
@@ -86,31 +86,31 @@ fuzz: setup ## fuzz each target for FUZZTIME (10s)
 	@FUZZTIME=$(FUZZTIME) scripts/fuzz
 
 .PHONY: model
-model: ## check the lease protocol as a model, and that each of its mutants fails (spin; a minute)
+model: ## check the model of the lease protocol, and that each of its mutants fails (spin; a minute)
 	@scripts/need spin:spin gcc:gcc
 	@protocol/lease_check.sh
 
 .PHONY: mutants
-mutants: setup ## plant faults of one condition each in what guards something: TARGET="fence grant" (default: all; hours)
+mutants: setup ## run mutation tests of the guards: TARGET="fence grant" (default: all; hours)
 	@mkdir -p bin/tools
 	go build -ldflags='-s -w' -o bin/tools/serve ./storage/storagetest/serve
 	go build -o bin/tools/mutants ./internal/mutants
 	bin/tools/serve bin/tools/mutants $(if $(JOBS),-jobs $(JOBS)) $(if $(BUDGET),-budget $(BUDGET)) $(if $(QUICK),-quick) $(if $(AGAIN),-again) $(TARGET)
 
 .PHONY: record
-record: setup ## keep this release's journals for later ones: RELEASE=name
-	scripts/test ./tests/core -run RecordedJournals -record $(or $(RELEASE),$(error say RELEASE=name))
+record: setup ## record this release's journals for the tests of later releases: RELEASE=name
+	scripts/test ./tests/core -run RecordedJournals -record $(or $(RELEASE),$(error set RELEASE=name))
 
 .PHONY: mcp-conformance
 mcp-conformance: ## run the official MCP conformance suite for clients (needs npm)
 	@scripts/mcp-conformance
 
 .PHONY: screenshots
-screenshots: setup ## take the pictures of docs/page.md anew (Chromium)
+screenshots: setup ## retake the pictures of docs/page.md (needs Chromium)
 	scripts/test ./tests/api -run TestScreenshots -screenshots
 
 .PHONY: bench
-bench: setup build ## measure turns a second on this machine
+bench: setup build ## measure what a turn costs on this machine
 	bin/worker bench
 
 .PHONY: format
@@ -118,7 +118,7 @@ format: ## rewrite the source with gofmt
 	gofmt -l -w .
 
 .PHONY: vet
-vet: ## look for faults with go vet
+vet: ## run go vet
 	go vet ./...
 
 .PHONY: platforms
@@ -126,20 +126,20 @@ platforms: ## check that the programs compile for the other platforms of a relea
 	TURNKEEPER_TESTS=full go test ./internal/archtest -run Platform
 
 .PHONY: lint
-lint: $(TOOLS)/golangci-lint-$(GOLANGCI_LINT) ## look for faults with the linters of .golangci.yml
+lint: $(TOOLS)/golangci-lint-$(GOLANGCI_LINT) ## run the linters of .golangci.yml
 	$< run ./...
 
 .PHONY: generate
-generate: $(TOOLS)/sqlc-$(SQLC) ## write generated code and documents anew
+generate: $(TOOLS)/sqlc-$(SQLC) ## regenerate code and documents
 	$< generate
 	go generate ./...
 
 .PHONY: models-table
-models-table: ## take the context windows of known models from the newest Catwalk (VERSION=v...: that one)
+models-table: ## update the context windows of known models from Catwalk (VERSION=v...; default the newest)
 	cd inference/modeltable && go run generate.go $(or $(VERSION),latest)
 
 .PHONY: drift
-drift: $(TOOLS)/sqlc-$(SQLC) ## check that what is generated is what make generate writes
+drift: $(TOOLS)/sqlc-$(SQLC) ## check that generated files are current
 	@scripts/drift
 
 .PHONY: tools
@@ -152,5 +152,5 @@ $(TOOLS)/sqlc-$(SQLC):
 	@scripts/tool $@ github.com/sqlc-dev/sqlc/cmd/sqlc $(SQLC)
 
 .PHONY: clean
-clean: ## remove what was built; data in .turnkeeper stays
+clean: ## remove build output; data in .turnkeeper stays
 	rm -rf bin

@@ -3,42 +3,43 @@
  *
  * Names here and in the code: intent = a row of call_starts, verdict = the call's
  * state unknown, reply = a row of replies, curtok = leases.token, taker =
- * turns.worker_id, last = turns.write_id, FENCE = the condition of the statement Step.
+ * turns.worker_id, last = turns.write_id, FENCE = the condition of the statement Step,
+ * claim = the binding of a grant.
  *
  * What is modelled
- *   durable  : what Postgres holds. One atomic{} block = one SQL transaction that
+ *   durable  : the contents of Postgres. One atomic{} block = one SQL transaction that
  *              takes the lease row lock (SELECT ... FOR UPDATE) before it writes.
  *   Exec     : one execution of the turn by a worker under one grant (= one token).
- *              The queue may give a grant's job out twice (-DDOUBLE): then there are
- *              two under one token, and the grant is bound to the first that comes,
+ *              With -DDOUBLE the queue may give out a grant's job twice: then two
+ *              executions have one token, and the grant is bound to the first one,
  *              before it does anything (-DCLAIM_LATE: with its first write).
- *   lost     : with -DLOST the answer to the write of the intent may be lost, done or
- *              not, and the execution reads back: who wrote last is what it looks at.
  *              Old executions are never stopped: any of them may sleep for any time
- *              between any two steps and then go on (SIGSTOP, GC, VM pause, slow net).
+ *              between any two steps and then continue (SIGSTOP, GC, VM pause, slow net).
+ *   lost     : with -DLOST the answer to the write of the intent may be lost, whether
+ *              the write happened or not. The execution then reads back who wrote last.
  *   crash    : an execution may die at every labelled point.
- *   expiry   : UNTIMED part: the lease may lapse at any moment (no clock assumed at all).
+ *   expiry   : UNTIMED part: the lease may lapse at any moment (no assumption about clocks).
  *              TIMED part (-DTIMED): discrete time, drift, bounded pause, tool run time.
  *
  * Properties
  *   A1  never two replies                       assert(outbox <= 1)
  *   A2  no commit under an old token            assert(tok == curtok) at each commit
  *   A3  non-idempotent effect at most once      assert(effects <= 1)
- *   A4  a reply never tells an outcome other than the one journalled first
+ *   A4  a reply reports only the outcome that was journalled first
  *   A5  a token is granted once                 assert at grant
- *   A6  only who claimed a grant writes under it assert at each commit
+ *   A6  only the claimer of a grant writes under it assert at each commit
  *   L1  every accepted message gets its reply   ltl (finitely many faults, weak fairness)
- *   T1  (TIMED) no effect starts, or is still running, after the lease has lapsed
- *   T2  (TIMED) two executions never have an effect in flight together
+ *   T1  (TIMED) no effect starts, or still runs, after the lease has lapsed
+ *   T2  (TIMED) two executions never have an effect in flight at once
  *
  * Use
  *   spin -a [-DBUG_x] lease.pml && gcc -O2 -DSAFETY pan.c -o pan && ./pan -m200000
  *   spin -a [-DBUG_x] -DLIVE lease.pml && gcc -O2 -DNFAIR=8 pan.c -o pan && ./pan -a -f -E -m1000000 -N reply
- *   lease_check.sh runs the right protocol and every mutant and prints a table.
+ *   lease_check.sh checks the protocol as built and every mutant, and prints a table.
  */
 
 #ifndef MAXGRANT
-#define MAXGRANT 3            /* grants per message: bounds faults, so L1 is meaningful */
+#define MAXGRANT 3            /* grants per message: bounds the faults, which L1 needs */
 #endif
 
 #ifndef TIMED
@@ -81,7 +82,7 @@ bool  renewing = false;       /* a renewer is keeping the lease alive */
 #define FENCE (curtok == tok && MINE)
 #endif
 
-/* a grant is its execution's alone */
+/* a grant belongs to one execution */
 #if defined(BUG_NO_CLAIM)
 #define MINE true
 #define CLAIM taker = me
@@ -94,14 +95,14 @@ bool  renewing = false;       /* a renewer is keeping the lease alive */
 #define CLAIM skip
 #endif
 
-/* what a writer whose answer was lost takes for its own write */
+/* how a writer whose answer was lost recognises its own write */
 #ifdef BUG_READ_BACK_ANY
 #define OWN (curtok == tok && j == J_INTENT)
 #else
 #define OWN (FENCE && j == J_INTENT && last == me)
 #endif
 
-/* answers get lost; not for ever */
+/* finitely many answers get lost */
 #ifdef LIVE
 #define LOSES (tok < MAXGRANT)
 #else
@@ -117,7 +118,7 @@ proctype Exec(byte w; byte tok; byte me)
 	bool ok;
 
 #if !defined(BUG_NO_CLAIM) && !defined(CLAIM_LATE)
-	/* bind the grant, before anything is done under it */
+	/* bind the grant before doing anything under it */
 	atomic { if :: (curtok == tok && (taker == 0 || taker == me)) -> taker = me :: else -> goto stop fi };
 #endif
 reading:
@@ -134,7 +135,7 @@ reading:
 #ifdef BUG_REEXEC
 		goto effect
 #else
-		/* in doubt: record the verdict first, then build on it */
+		/* unknown outcome: record the verdict first, then build on it */
 		atomic {
 			if
 			:: (FENCE && j == J_INTENT) -> CLAIM; j = J_UNKNOWN; seen = J_UNKNOWN
@@ -150,10 +151,10 @@ reading:
 #if defined(BUG_NO_INTENT)
 	goto effect;
 #elif defined(BUG_UNFENCED_INTENT)
-	/* unique(turn,call) only: the loser must not go on */
+	/* unique(turn,call) only: the loser must not continue */
 	atomic { if :: (j == J_NONE) -> j = J_INTENT; jtok = tok :: else -> goto reading fi };
 #elif defined(BUG_ON_CONFLICT_IGNORED)
-	/* INSERT ... ON CONFLICT DO NOTHING, row count not looked at */
+	/* INSERT ... ON CONFLICT DO NOTHING, row count ignored */
 	atomic { if :: (j == J_NONE) -> j = J_INTENT; jtok = tok :: else -> skip fi };
 #elif defined(BUG_JOURNAL_PER_ATTEMPT)
 	atomic { if :: (FENCE) -> j = J_INTENT; jtok = tok :: else -> goto stop fi };
@@ -173,7 +174,7 @@ reading:
 		:: !(FENCE) -> goto stop
 #ifdef LOST
 		:: (LOSES && FENCE && j == J_NONE) -> CLAIM; j = J_INTENT; jtok = tok; last = me; goto lost
-		:: (LOSES) -> goto lost                 /* it was not done */
+		:: (LOSES) -> goto lost                 /* the write did not happen */
 #endif
 		fi
 	};
@@ -185,7 +186,7 @@ lost:
 	atomic {
 		if
 		:: (OWN) -> goto effect
-		:: !(OWN) -> goto reading               /* not done, or another has written */
+		:: !(OWN) -> goto reading               /* it did not happen, or another has written */
 		fi
 	};
 #endif
@@ -195,7 +196,7 @@ effect:
 	effects++;                                  /* the outside world changes here */
 	assert(effects <= 1);                       /* A3 */
 #ifdef CHECK_ZOMBIE_EFFECT
-	assert(tok == curtok);                      /* expected to FAIL: see memo */
+	assert(tok == curtok);                      /* expected to fail: the outside checks no token */
 #endif
 #ifdef HANG
 	if :: (tok < MAXGRANT) -> endhang: (false) :: true fi;  /* tool never returns */
@@ -210,7 +211,7 @@ effect:
 #else
 		:: (j == J_INTENT && jtok == tok) -> j = J_DONE
 #endif
-		:: else -> late = true                  /* kept for audit, changes nothing */
+		:: else -> late = true                  /* kept as a late result, changes nothing */
 		fi
 	};
 	seen = J_DONE;
@@ -267,7 +268,7 @@ stop:
 	skip
 }
 
-/* two schedulers run at once on purpose: being the only one must not matter */
+/* two schedulers run at once on purpose: the protocol must not need a single one */
 proctype Sched(byte me)
 {
 	byte t, w;
@@ -310,7 +311,7 @@ proctype Clock()
 end:
 	do
 #if defined(RENEW_BG) || defined(BUG_RENEW_BY_TURN)
-	/* a background renewer ticks as long as the process lives, turn hung or not */
+	/* a background renewer ticks while the process lives, even if the turn hangs */
 	:: atomic { (live && !renewing && grants < MAXGRANT) -> live = false }
 #else
 	:: atomic { (live && grants < MAXGRANT) -> live = false }
@@ -325,14 +326,14 @@ proctype Renewer()
 	(grants > 0);
 	renewing = true;
 #ifdef RENEW_CAPPED
-	renewing = false          /* stops at the turn's wall cap, whatever the turn does */
+	renewing = false          /* stops at the turn's time limit, whatever the turn does */
 #else
 	(done);
 	renewing = false
 #endif
 #elif defined(BUG_RENEW_BY_TURN)
-	/* UPDATE ... WHERE turn_id=$1 without the token: a sleeper of grant 1 wakes up after
-	   the take-over and keeps the lease of grant 2 alive, whose own worker is dead */
+	/* UPDATE ... WHERE turn_id=$1 without the token: a paused worker of grant 1 wakes up
+	   after the take-over and renews the lease of grant 2, whose own worker is dead */
 	(grants > 1);
 	renewing = true;
 	(done);
@@ -373,13 +374,13 @@ ltl reply { [] (accepted -> <> (outbox > 0)) }
 #define TTL    8
 #endif
 #ifndef TOOL
-#define TOOL   3              /* tool time-out that the check counts with */
+#define TOOL   3              /* tool timeout that the check assumes */
 #endif
 #ifndef RUN
-#define RUN    TOOL           /* longest run of a tool in fact; > TOOL = time-out not enforced */
+#define RUN    TOOL           /* longest actual run of a tool; > TOOL = timeout not enforced */
 #endif
 #ifndef PAUSE
-#define PAUSE  1              /* longest stop between check and effect that is survived */
+#define PAUSE  1              /* longest tolerated pause between check and effect */
 #endif
 #ifndef DRIFT
 #define DRIFT  1              /* ticks a worker clock may lose over one lease */
@@ -397,7 +398,7 @@ byte now = 0;
 byte expires = 0;             /* database: end of the current lease */
 byte tokn = 0;
 byte inflight = 0;            /* effects running outside */
-byte due[3];                  /* per execution: must move before this time */
+byte due[3];                  /* per execution: it must move before this time */
 
 proctype Tick()
 {
@@ -415,7 +416,7 @@ proctype TExec(byte tok; byte t0)
 	atomic {
 		if
 #ifdef BUG_LOCAL_ANCHOR
-		:: start = now                          /* deadline counted from when work began */
+		:: start = now                          /* deadline counted from the start of work */
 #else
 		:: start = t0                           /* deadline counted from the grant */
 #endif
@@ -427,7 +428,7 @@ proctype TExec(byte tok; byte t0)
 	atomic {
 		if :: (now - start >= lost) -> seen = now - start - lost :: else -> seen = 0 fi;
 		if
-		:: (seen + TOOL + MARGIN < TTL) -> skip   /* strictly: see memo */
+		:: (seen + TOOL + MARGIN < TTL) -> skip   /* strictly less: at equality the effect may end as the lease does */
 		:: else -> goto stop                    /* too late: hand back, start nothing */
 		fi;
 #ifndef UNBOUNDED_PAUSE
@@ -449,7 +450,7 @@ proctype TExec(byte tok; byte t0)
 	/* effect runs for at most RUN ticks */
 	atomic {
 #ifdef CHECK_T1
-		assert(tok == tokn);                    /* T1: nobody else was granted meanwhile */
+		assert(tok == tokn);                    /* T1: no other execution was granted meanwhile */
 		assert(now <= expires);
 #endif
 		inflight--;

@@ -1,10 +1,10 @@
 #!/bin/sh
-# Runs lease.pml: the protocol as it is built, then every mutant, and prints a table.
-# Needs spin and gcc: "make model" installs them where it may. It takes about a minute.
-# Work happens in a temporary folder. Exit 1 if a verdict is not the expected one.
+# Checks lease.pml: the protocol as built, then every mutant, and prints a table.
+# Needs spin and gcc, which "make model" installs if it is allowed to. Takes about a minute.
+# Works in a temporary folder. Exits with 1 if a result is not the expected one.
 for program in spin gcc; do
 	command -v "$program" >/dev/null || {
-		echo "The protocol model is not checked: $program is not installed (Debian and Ubuntu: apt-get install spin gcc)." >&2
+		echo "cannot check the protocol model: $program is not installed (Debian and Ubuntu: apt-get install spin gcc)" >&2
 		exit 1
 	}
 done
@@ -27,7 +27,7 @@ one() { # expected kind name flags...
 	mark=ok; [ "$got" = "$want" ] || { mark=UNEXPECTED; rc=1; }
 	printf '%-46s %-5s %-7s %9s  %-10s %s\n' "$name" "$kind" "$got" "$st" "$mark" "$why"
 }
-echo "--- untimed: no clock assumption at all"
+echo "--- untimed: no assumption about clocks"
 one holds  safe "protocol as built"
 one holds  live "protocol as built"                     -DLIVE
 one holds  safe "protocol as built, 4 grants"                    -DMAXGRANT=4
@@ -72,7 +72,7 @@ one holds  safe "margin = pause + drift (T1,T2)"           $T
 one broken safe "margin 0"                                 $T -DMARGIN=0
 one broken safe "margin = pause only"                      $T -DMARGIN=1
 one broken safe "deadline counted from start of work"      $T -DBUG_LOCAL_ANCHOR
-one broken safe "tool runs past its time-out"              $T -DRUN=6
+one broken safe "tool runs past its timeout"              $T -DRUN=6
 one broken safe "unbounded pause, T2 only"                 -DTIMED -DUNBOUNDED_PAUSE
 one broken safe "unbounded pause, margin 4, grace 4, T2"   -DTIMED -DUNBOUNDED_PAUSE -DMARGIN=4 -DGRACE=4
 one broken safe "pause 5 > margin 2, no grace, T2"         -DTIMED -DPAUSE=5 -DMARGIN=2

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Shows the whole way of a message: a worker starts on a private database, a
-# message goes in, the demo agent's tools run, one reply comes out, and its turn
-# is shown. Everything stays in ./.turnkeeper (or $TURNKEEPER_DATA_DIR), so that
-# a second run is quicker. Needs the programs in bin/ (or $BIN).
+# Shows the path of a message: starts a worker on a private database, sends a message
+# to the demo agent, and prints the reply and the turn. All data stays in
+# ./.turnkeeper (or $TURNKEEPER_DATA_DIR), which makes a second run faster. Needs the
+# programs in bin/ (or $BIN).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-unset DATABASE_URL TURNKEEPER_DATABASE_URL # the demo has a database of its own
+unset DATABASE_URL TURNKEEPER_DATABASE_URL # the demo uses a private database
 
 bin=${BIN:-bin}
 data=${TURNKEEPER_DATA_DIR:-./.turnkeeper}
 export TURNKEEPER_DATA_DIR=$data
-patience=${DEMO_PATIENCE:-300} # seconds for the first start, which may fetch Postgres
+patience=${DEMO_PATIENCE:-300} # seconds; the first start may download Postgres
 question=${*:-What time is it, and which files do you have?}
 
 bold='' dim='' red='' plain=''
@@ -37,7 +37,7 @@ fail() {
 log=$(mktemp "${TMPDIR:-/tmp}/turnkeeper-demo.XXXXXX")
 worker=
 
-# The worker ends with the demo, however that ends, and takes its database down.
+# The worker and its database end with the demo, however that ends.
 clean_up() {
 	if [[ -n $worker ]]; then
 		kill -TERM "$worker" 2>/dev/null || true
@@ -53,7 +53,7 @@ for program in worker enqueue turnctl; do
 done
 
 heading "A worker starts"
-note "on a private Postgres in $data; the first start makes it"
+note "on a private Postgres in $data, which the first start creates"
 printf '%s$ worker%s\n' "$dim" "$plain"
 TURNKEEPER_LOG_LEVEL=warn TURNKEEPER_LOG_FORMAT=console "$bin/worker" >"$log" 2>&1 &
 worker=$!
@@ -72,14 +72,14 @@ cat "$log"
 
 heading "A message goes in, and its reply comes out"
 run "enqueue --agent demo --wait \"$question\"" \
-	"$bin/enqueue" --agent demo --wait --wait-timeout 60s "$question" || fail "no good reply came"
+	"$bin/enqueue" --agent demo --wait --wait-timeout 60s "$question" || fail "no successful reply"
 
 heading "What happened: the turn, from the journal"
-run "turnctl show latest" "$bin/turnctl" show latest || fail "the turn cannot be shown"
+run "turnctl show latest" "$bin/turnctl" show latest || fail "turnctl cannot show the turn"
 
 heading "The worker stops"
 kill -TERM "$worker"
-wait "$worker" || fail "the worker did not end in good order"
+wait "$worker" || fail "the worker did not stop cleanly"
 worker=
-note "Messages, replies and journal stay in the database. Go on with:"
+note "Messages, replies and journal stay in the database. Continue with:"
 printf '  %s\n' "$bin/worker" "$bin/enqueue --agent demo --wait \"...\"" "$bin/turnctl --help"
