@@ -24,7 +24,7 @@ func inboxCommand(s *shell.Session) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			look := func(ctx context.Context, store *operate.Store) ([]turnkeeper.Message, error) {
+			look := func(ctx context.Context, store *operate.Store) ([]turnkeeper.WaitingMessage, error) {
 				if err := flags.known(ctx, store); err != nil {
 					return nil, err
 				}
@@ -38,7 +38,7 @@ func inboxCommand(s *shell.Session) *cobra.Command {
 	return cmd
 }
 
-func showMessages(s *term.Screen, c term.Clock, messages []turnkeeper.Message) {
+func showMessages(s *term.Screen, c term.Clock, messages []turnkeeper.WaitingMessage) {
 	t := term.NewTable(">MESSAGE", "STATE", "AGENT", "CONVERSATION", ">PRIORITY", ">ATTEMPTS", ">TURN", "ACCEPTED", "BODY")
 	for _, m := range messages {
 		turn := "-"
@@ -52,7 +52,7 @@ func showMessages(s *term.Screen, c term.Clock, messages []turnkeeper.Message) {
 }
 
 // messageCell is how a message stands.
-func messageCell(m turnkeeper.Message, c term.Clock) term.Cell {
+func messageCell(m turnkeeper.WaitingMessage, c term.Clock) term.Cell {
 	state, note := words.Standing(m, c.Ago)
 	cell := stateCell(state)
 	if note != "" {
