@@ -6,56 +6,53 @@ import (
 	"time"
 )
 
-// MaxOutputBytes is how much of one tool result is kept: 10 MB, as the tool
-// produced it.
+// MaxOutputBytes is the maximum size of a stored tool result, as the tool produced it. The rest is cut.
 const MaxOutputBytes = 10_000_000
 
-// OutputChunkBytes is how much of a stored result is read and written at once at
-// most. What is larger is stored in chunks of this size.
+// OutputChunkBytes is the size of the chunks in which a large result is stored, read and written.
 const OutputChunkBytes = 64 << 10
 
-// Bounds limit one turn. The zero value of a field is not a default: start
-// from DefaultBounds.
+// Bounds limit one turn. Zero values are not defaults: start from DefaultBounds.
 type Bounds struct {
-	MaxRounds      int           // model calls, the first included; 1 to 20
-	RoundCeiling   int           // model calls with paging rounds included
-	MaxDuration    time.Duration // wall time from the grant
+	MaxRounds      int           // model calls, including the first; 1 to 20
+	RoundCeiling   int           // model calls, including rounds of paging calls
+	MaxDuration    time.Duration // wall time since the grant
 	MaxToolCalls   int           // executed calls
 	MaxPagingCalls int           // paging calls
 	ToolTimeout    time.Duration // one tool call
-	ModelTimeout   time.Duration // one model call that does not stream; 0: what is left of the turn
-	ModelIdle      time.Duration // one model call without a byte
-	Continuation   bool          // false: one round, its tools run, then the turn ends
+	ModelTimeout   time.Duration // one model call without streaming; 0: the rest of the turn
+	ModelIdle      time.Duration // the longest pause without a byte in a model call
+	Continuation   bool          // false: the turn ends after one round and its tools
 
-	MaxSubAgentDepth int           // turns above another in a tree of sub-agents; 0: none is spawned
-	MaxSubAgents     int           // sub-agents that one turn spawns; 0: none
-	MaxTreeSubAgents int           // sub-agents in a whole tree; 0: none
-	SubAgentTimeout  time.Duration // how long the reply of one is waited for
+	MaxSubAgentDepth int           // maximum depth of a sub-agent below the first turn; 0: no sub-agents
+	MaxSubAgents     int           // sub-agents per turn; 0: none
+	MaxTreeSubAgents int           // sub-agents per tree; 0: none
+	SubAgentTimeout  time.Duration // how long a call waits for a sub-agent's reply
 
-	LeaseTTL time.Duration // how long a grant lasts
-	Margin   time.Duration // what must be left of the lease for safety
+	LeaseTTL time.Duration // duration of a grant
+	Margin   time.Duration // time kept free before the lease ends
 
-	MaxToolResultChars int  // of a result shown inline
-	Paging             bool // the model may read on where a result was cut
-	OutputHandles      bool // string arguments may name stored results: see outputs.Handle
+	MaxToolResultChars int  // of a result in the conversation
+	Paging             bool // the model may read the rest of a cut result
+	OutputHandles      bool // string arguments may name stored results, see outputs.Handle
 
-	Async               bool          // large results as handles, slow calls in the background
-	AsyncTokenThreshold int           // estimated tokens above which a result is a handle
-	AsyncTimeout        time.Duration // after which a call goes to the background; 0: none does
+	Async               bool          // show large results as handles, move slow calls to the background
+	AsyncTokenThreshold int           // show a result of more estimated tokens as a handle
+	AsyncTimeout        time.Duration // move a call to the background after this time; 0: never
 
-	Summarise bool // older turns that do not fit the window are summarised by a model call; false: they are left out
+	Summarise bool // a model call summarises older turns that do not fit the window; false: they are left out
 
-	FreshnessWindow  time.Duration // scheduled turns: an equal success this recent is not run again; 0: off
-	CooldownFailures int           // equal failures that start a cool-down; 0: off
-	CooldownWindow   time.Duration // within which they count
-	Cooldown         time.Duration // how long the call is then not run
+	FreshnessWindow  time.Duration // scheduled turns: skip a call that succeeded with equal arguments this recently; 0: off
+	CooldownFailures int           // equal failures that start a cooldown; 0: off
+	CooldownWindow   time.Duration // the time in which they count
+	Cooldown         time.Duration // how long the call is then skipped
 
-	MaxAttempts   int           // turns for one message that fail by what counts against it
-	GiveUpAfter   time.Duration // how long a message waits for a service that fails, from its acceptance; 0: not at all
-	MaxDispatches int           // lost workers after which a message is answered without running
+	MaxAttempts   int           // failed attempts of a message that count
+	GiveUpAfter   time.Duration // how long a message may wait for a failing service, since it was accepted; 0: no time
+	MaxDispatches int           // lost workers after which a message gets its reply without another run
 }
 
-// DefaultBounds are the bounds of a turn whose agent sets none.
+// DefaultBounds returns the bounds of an agent that sets none.
 func DefaultBounds() Bounds {
 	return Bounds{
 		MaxRounds:           3,
@@ -88,8 +85,7 @@ func DefaultBounds() Bounds {
 	}
 }
 
-// Check says which bounds are impossible, each in an error that begins with the name of
-// one, joined; or nil.
+// Check returns one joined error for each invalid bound, which starts with its name in the settings, or nil.
 func (b Bounds) Check() error {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }

@@ -6,56 +6,56 @@ import (
 	"time"
 )
 
-// A Situation is what the scheduler sees at the start of a tick.
+// A Situation is what the scheduler reads at the start of a tick.
 type Situation struct {
 	Now           time.Time // the database's clock
 	Paused        bool
 	PollInterval  time.Duration // set by an operator; 0: not set
 	MaxDispatches int           // set by an operator; 0: not set
 
-	Timeline     string    // of the database now
-	SeenTimeline string    // at the last tick on record; empty: never
-	LastTickAt   time.Time // on record; zero: never
-	HoldUntil    time.Time // zero: no hold-off
+	Timeline     string    // the database's timeline now
+	SeenTimeline string    // its timeline at the last recorded tick; empty: no tick is recorded
+	LastTickAt   time.Time // the last recorded tick; zero: none
+	HoldUntil    time.Time // zero: the scheduler does not hold off
 	HoldReason   string
-	Restarted    bool      // another server process answers than at the last tick on record
-	NewestGrant  time.Time // when the newest lease that is held was granted; zero or long ago: none is
+	Restarted    bool      // the server process is not the one of the last recorded tick
+	NewestGrant  time.Time // the newest grant among held leases; zero: no lease is held
 
-	Lost   bool // grants look lost
-	Slots  bool // schedules are due
-	Calls  bool // detached calls look lost
-	Spawns bool // something is to be done about sub-agents
-	Queued bool // open turns wait for a lease
-	Lanes  bool // the lanes of agents were changed: messages may wait in old ones
-	Room   int  // turns that live workers can take beyond those granted
+	Lost   bool // some grants may be lost
+	Slots  bool // some schedules are due
+	Calls  bool // some detached calls may be lost
+	Spawns bool // some calls of sub-agents need an update
+	Queued bool // some open turns wait for a lease
+	Lanes  bool // the lane setting of an agent changed, so messages may wait in old lanes
+	Room   int  // free slots of live workers
 
-	Waiting int // messages in the inbox that are due; MaxWaiting: so many, or more
+	Waiting int // due messages in the inbox, counted up to MaxWaiting
 
 	Down []ModelHealth // models that are down
 }
 
-// MaxWaiting is as far as a Situation counts the messages that wait.
+// MaxWaiting is the maximum number of waiting messages that a Situation counts.
 const MaxWaiting = 101
 
-// A LostGrant is a grant whose lease has lapsed or whose worker is silent.
+// A LostGrant is a grant whose lease has expired or whose worker is silent.
 type LostGrant struct {
 	Lane       Lane
 	TurnID     TurnID
 	GrantID    GrantID
 	JobID      JobID
 	MessageID  MessageID
-	WorkerID   WorkerID // empty: no worker ever took the job
+	WorkerID   WorkerID // empty: no worker took the job
 	Trigger    Trigger
 	GrantedAt  time.Time
-	Lapsed     bool // the lease is over; else its worker is silent
-	Alive      bool // the worker's process is there, only late: the loss does not count against the message
-	Losses     int  // of the message, before this one, that count against it
+	Lapsed     bool // the lease has expired; false: its worker is silent
+	Alive      bool // the worker's process is alive but late: the loss does not count
+	Losses     int  // earlier losses of the message that count
 	Dispatches int
-	Rounds     int // answered so far
+	Rounds     int // answered rounds
 	LastSeq    int64
 }
 
-// A DueSchedule is a schedule whose next slot has come, or is not known yet.
+// A DueSchedule is a schedule whose next slot is due or not known yet.
 type DueSchedule struct {
 	Agent        string
 	Name         string
@@ -67,19 +67,19 @@ type DueSchedule struct {
 	LastSlot     time.Time // zero: none yet
 }
 
-// A SlotDecision is what the scheduler does about a due schedule.
+// A SlotDecision is what the scheduler does with a due schedule.
 type SlotDecision struct {
 	Schedule DueSchedule
-	Slot     time.Time // becomes a message; zero: none
-	NextDue  time.Time // zero: the schedule never comes due again
-	Error    string    // why the schedule cannot be read; empty: it can
+	Slot     time.Time // the slot that becomes a message; zero: none
+	NextDue  time.Time // zero: never again
+	Error    string    // why the schedule is invalid; empty: it is valid
 }
 
-// A Ready is a turn that can be granted: an open one without a lease, or the
-// head of a free lane, for which a turn is made.
+// A Ready is a candidate for a grant: an open turn without a lease, or the first message of a free lane, for
+// which the grant creates a turn.
 type Ready struct {
 	New            bool
-	TurnID         TurnID // New: 0, for it is made by the grant
+	TurnID         TurnID // 0 if New
 	MessageID      MessageID
 	Agent          string
 	Conversation   string
@@ -89,12 +89,12 @@ type Ready struct {
 	DefinitionHash string
 	DueAt          time.Time
 	Priority       int
-	WorkerID       WorkerID // the only worker to offer it to; empty: whoever comes first
-	Overdue        bool     // it has waited for a service for as long as it may
-	Probes         []string // models that are down and that its turn tries
+	WorkerID       WorkerID // the only worker that may take it; empty: any
+	Overdue        bool     // it has waited for a service as long as its agent allows
+	Probes         []string // models that are down, and that its turn probes
 }
 
-// A Dispatch is one grant of a turn, as the grant log has it.
+// A Dispatch is one grant of a turn, from the grant log.
 type Dispatch struct {
 	Lane      Lane      `json:"lane"`
 	Token     int64     `json:"token"`
@@ -105,49 +105,45 @@ type Dispatch struct {
 	GrantedAt time.Time `json:"granted_at"`
 	Until     time.Time `json:"lease_until"`
 	EndedAt   time.Time `json:"ended_at,omitzero"`
-	Outcome   string    `json:"outcome,omitempty"` // finished, lost, handed_back, deferred, unclaimed; empty: goes on
+	Outcome   string    `json:"outcome,omitempty"` // finished, lost, handed_back, deferred or unclaimed; empty: it has not ended
 }
 
-// A Heartbeat is a worker process as the database knows it.
+// A Heartbeat is the newest sign of life of a worker process, from the database.
 type Heartbeat struct {
 	WorkerID      WorkerID
 	Host          string
 	PID           int
 	Version       string
-	Roles         []string      // what it does
-	Slots         int           // turns it takes at once; 0: it is draining, or does not have the role worker
-	TakeoverAfter time.Duration // silence after which its turns are taken; 0: only at the lease's end
+	Roles         []string      // its roles in the settings
+	Slots         int           // maximum number of turns at once; 0: it drains, or is no worker of turns
+	TakeoverAfter time.Duration // silence after which others take over its turns; 0: only when the lease ends
 	StartedAt     time.Time
 	BeatAt        time.Time
-	StoppedAt     time.Time // zero: it has not said that it stops
+	StoppedAt     time.Time // when it reported its stop; zero: it did not
 	Silent        time.Duration
 }
 
 // RoleWorker is the role of processes that take turns.
 const RoleWorker = "worker"
 
-// WorkerState is how a worker process stands.
+// WorkerState is the state of a worker process.
 type WorkerState string
 
 // The states of a worker process.
 const (
-	WorkerAlive    WorkerState = "alive"   // and takes turns
-	WorkerServing  WorkerState = "serving" // and does not have the role worker: it takes no turns
+	WorkerAlive    WorkerState = "alive"   // it takes turns
+	WorkerServing  WorkerState = "serving" // it is alive, and takes no turns as it lacks RoleWorker
 	WorkerDraining WorkerState = "draining"
 	WorkerSilent   WorkerState = "silent"
 	WorkerStopped  WorkerState = "stopped"
 )
 
-// leastSilence is what a worker without TakeoverAfter, or with a very short one,
-// may be silent for and still counts as alive.
-const leastSilence = 15 * time.Second
-
-// State is how the process stands, by when it last gave a sign of life.
+// State returns the state of the process. A process is silent after TakeoverAfter, but not before SilentAfter.
 func (h Heartbeat) State() WorkerState {
 	switch {
 	case !h.StoppedAt.IsZero():
 		return WorkerStopped
-	case h.Silent > max(h.TakeoverAfter, leastSilence):
+	case h.Silent > max(h.TakeoverAfter, SilentAfter):
 		return WorkerSilent
 	case h.Slots == 0 && len(h.Roles) > 0 && !slices.Contains(h.Roles, RoleWorker):
 		return WorkerServing
@@ -158,40 +154,40 @@ func (h Heartbeat) State() WorkerState {
 	}
 }
 
-// An AgentRegistration is what the database keeps of an agent, so that messages
-// to it are accepted and its schedules come due.
+// An AgentRegistration is an agent in the database. It lets the inbox accept messages and the scheduler run
+// schedules without the agent's file.
 type AgentRegistration struct {
 	Name                string
 	Description         string
 	DefinitionHash      string
 	Definition          []byte
 	LanePerConversation bool
-	Models              []string      // that its turns ask, in order; nil: not known
-	GiveUpAfter         time.Duration // how long its messages wait for a service that fails; 0: not at all
+	Models              []string      // the models its turns ask, in order; nil: unknown
+	GiveUpAfter         time.Duration // how long its messages may wait for a failing service; 0: no time
 	Schedules           []Schedule
 
-	RetiredAt       time.Time // zero: it is not retired; registering an agent does not change it
-	LeftWaiting     int       // messages that wait, if it is retired
-	PausedSchedules []string  // names of its schedules that somebody paused; only for operators
+	RetiredAt       time.Time // zero: it is not retired; a registration does not change it
+	LeftWaiting     int       // waiting messages of a retired agent
+	PausedSchedules []string  // names of its paused schedules; only in views for operators
 }
 
-// A Schedule starts turns of an agent.
+// A Schedule sends messages to an agent at set times.
 type Schedule struct {
 	Agent        string
 	Name         string
 	Cron         string
-	CronOverride string // as an operator changed it; empty: not changed
+	CronOverride string // set by an operator; empty: none
 	TimeZone     string
 	Conversation string
 	Message      string
 	Active       bool      // still in the agent's file
-	AgentRetired bool      // it does not run while its agent is retired
+	AgentRetired bool      // a schedule of a retired agent does not run
 	PausedAt     time.Time // zero: it is not paused
-	PausedReason string    // empty: nobody said
+	PausedReason string    // empty: none was given
 	NextDue      time.Time
 	LastSlot     time.Time
 	LastError    string
 }
 
-// InForce is the cron expression by which it comes due.
+// InForce returns the cron expression that applies: CronOverride, or Cron.
 func (s Schedule) InForce() string { return cmp.Or(s.CronOverride, s.Cron) }

@@ -76,7 +76,6 @@ type Message struct {
 	LastError    string    // why its newest attempt failed, for operators
 	Faults       int       // turns that failed by what counts against it
 	WaitsFor     []string  // models, all of them down, that it waits for; nil: none
-	Waits        []Wait    // all that it waits for; nil: nothing, or not asked for
 	TraceParent  string
 }
 

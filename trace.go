@@ -19,9 +19,9 @@ type TraceContext struct {
 	Sampled bool
 }
 
-// Trace is the turn's place in a trace: that of its message's sender, or else one
+// TraceOf is the turn's place in a trace: that of its message's sender, or else one
 // of its own, made of the turn's id and the microsecond it was made in.
-func (t Turn) Trace(traceParent string) TraceContext {
+func TraceOf(t Turn, traceParent string) TraceContext {
 	if c, ok := ParseTraceParent(traceParent); ok {
 		return c
 	}

@@ -55,15 +55,15 @@ func TestATurnsTrace(t *testing.T) {
 	t.Parallel()
 	made := time.Date(2026, 2, 3, 4, 5, 6, 789000, time.UTC)
 	turn := turnkeeper.Turn{ID: 7, CreatedAt: made}
-	if got := turn.Trace(sender); got.String() != "0af7651916cd43dd8448eb211c80319c" || !got.HasSender() || !got.Sampled {
+	if got := turnkeeper.TraceOf(turn, sender); got.String() != "0af7651916cd43dd8448eb211c80319c" || !got.HasSender() || !got.Sampled {
 		t.Errorf("got %+v", got)
 	}
-	own := turn.Trace("")
-	if own.HasSender() || own != turn.Trace("nonsense") || own != (turnkeeper.Turn{ID: 7, CreatedAt: made.In(time.FixedZone("", 3600))}).Trace("") {
+	own := turnkeeper.TraceOf(turn, "")
+	if own.HasSender() || own != turnkeeper.TraceOf(turn, "nonsense") || own != turnkeeper.TraceOf(turnkeeper.Turn{ID: 7, CreatedAt: made.In(time.FixedZone("", 3600))}, "") {
 		t.Errorf("got %+v", own)
 	}
 	others := []turnkeeper.TraceContext{
-		own, turnkeeper.Turn{ID: 8, CreatedAt: made}.Trace(""), turnkeeper.Turn{ID: 7, CreatedAt: made.Add(time.Microsecond)}.Trace(""),
+		own, turnkeeper.TraceOf(turnkeeper.Turn{ID: 8, CreatedAt: made}, ""), turnkeeper.TraceOf(turnkeeper.Turn{ID: 7, CreatedAt: made.Add(time.Microsecond)}, ""),
 	}
 	seen := map[any]bool{}
 	for _, c := range others {
@@ -82,9 +82,9 @@ func TestBelowASpan(t *testing.T) {
 	turn := turnkeeper.Turn{ID: 7, CreatedAt: time.Date(2026, 2, 3, 4, 5, 6, 789000, time.UTC)}
 	for _, from := range []string{"", sender} {
 		for _, sampled := range []bool{true, false} {
-			above := turn.Trace(from)
+			above := turnkeeper.TraceOf(turn, from)
 			span := above.SpanOf(turnkeeper.CallSpan(7, turnkeeper.CallKey{Round: 1, Ordinal: 2}))
-			below := turnkeeper.Turn{ID: 8}.Trace(above.Below(span, sampled))
+			below := turnkeeper.TraceOf(turnkeeper.Turn{ID: 8}, above.Below(span, sampled))
 			if below.TraceID != above.TraceID || below.Sender != span || below.Sampled != sampled {
 				t.Errorf("below %+v is %+v", above, below)
 			}

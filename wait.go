@@ -46,6 +46,12 @@ type Wait struct {
 	Why     string        // an error, or the reason that somebody gave
 }
 
+// A WaitingMessage is a message with all that it waits for.
+type WaitingMessage struct {
+	Message
+	Waits []Wait // nil: nothing, or not asked for
+}
+
 // A Silence is that of a worker that a turn runs on.
 type Silence struct {
 	For     time.Duration // since its last sign of life
@@ -55,7 +61,7 @@ type Silence struct {
 
 // SilentAfter is how long a worker may be silent before that is told of: longer than any pause
 // between two signs of life.
-const SilentAfter = leastSilence
+const SilentAfter = 15 * time.Second
 
 // An UnderWay is what a running turn does at the moment.
 type UnderWay struct {

@@ -209,7 +209,7 @@ func (t *execution) spawn(ctx context.Context, call *turnkeeper.ToolCall) error 
 // traceBelow is where a sub-agent's turn hangs: below the span of its call, and kept
 // where the turn above is.
 func (t *task) traceBelow(ctx context.Context, key turnkeeper.CallKey) string {
-	place := t.record.Turn.Trace(t.record.Message.TraceParent)
+	place := turnkeeper.TraceOf(t.record.Turn, t.record.Message.TraceParent)
 	kept := place.Sampled
 	if !place.HasSender() {
 		kept = t.cfg.Observer.Traced(ctx)

@@ -53,7 +53,7 @@ func TestASubAgentIsSpawnedAndWaitedFor(t *testing.T) {
 			Message: turnID + 1, Agent: "scout", Task: "find it", Root: 7, Agents: []string{"tester", "scout"},
 			Limits: turnkeeper.TreeLimits{MaxDepth: 3, MaxAgents: 32}, Within: 24 * time.Hour,
 		}
-		place := b.store.turn().Trace("")
+		place := turnkeeper.TraceOf(b.store.turn(), "")
 		want.TraceParent = place.Below(place.SpanOf(turnkeeper.CallSpan(7, keyOf(1))), false) // nobody keeps traces here
 		if diff := cmp.Diff([]turnkeeper.Spawn{want}, b.store.spawned()); diff != "" {
 			t.Error(diff)

@@ -37,7 +37,7 @@ type task struct {
 // TurnFields are what every line of the log that is about a turn begins with.
 func TurnFields(turn turnkeeper.Turn, traceParent string) []zap.Field {
 	return []zap.Field{
-		zap.Int64("turn_id", int64(turn.ID)), zap.String("agent", turn.Agent), zap.Stringer("trace_id", turn.Trace(traceParent)),
+		zap.Int64("turn_id", int64(turn.ID)), zap.String("agent", turn.Agent), zap.Stringer("trace_id", turnkeeper.TraceOf(turn, traceParent)),
 	}
 }
 

@@ -65,9 +65,9 @@ func (f *faulty) FindOutput(ctx context.Context, id turnkeeper.OutputID) (turnke
 	return f.Store.FindOutput(ctx, id)
 }
 
-func (f *faulty) Message(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.Message, error) {
+func (f *faulty) Message(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.WaitingMessage, error) {
 	if err := f.fail("Message"); err != nil {
-		return turnkeeper.Message{}, err
+		return turnkeeper.WaitingMessage{}, err
 	}
 	return f.Store.Message(ctx, id)
 }
@@ -231,7 +231,7 @@ func TestAnswersThatAreNotRead(t *testing.T) {
 // TestHeadersOfAMessage sends headers that are given twice, or hold what they should not.
 func TestHeadersOfAMessage(t *testing.T) {
 	h := newEnv(t)
-	send := func(name string, values ...string) (status int, _ *turnkeeper.Message) {
+	send := func(name string, values ...string) (status int, _ *turnkeeper.WaitingMessage) {
 		t.Helper()
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, h.base+"/v1/messages", strings.NewReader(`{"agent":"clerk","body":"x"}`))
 		if err != nil {

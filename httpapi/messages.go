@@ -18,8 +18,8 @@ import (
 // A MessageStore is what the routes of messages read and write beside what access does for them.
 type MessageStore interface {
 	Accept(ctx context.Context, m turnkeeper.Submission) (id turnkeeper.MessageID, repeated bool, err error)
-	Message(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.Message, error)
-	FindMessages(ctx context.Context, f operate.Search) (found []turnkeeper.Message, next int64, err error)
+	Message(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.WaitingMessage, error)
+	FindMessages(ctx context.Context, f operate.Search) (found []turnkeeper.WaitingMessage, next int64, err error)
 	Transcript(ctx context.Context, p operate.Page, conversation string) (exchanges []operate.Exchange, next int64, err error)
 	Replies(ctx context.Context, p operate.Page) ([]turnkeeper.Reply, error)
 }

@@ -43,7 +43,7 @@ func TestRetryOfAllThatFailed(t *testing.T) {
 // purgedStore finds nothing.
 type purgedStore struct{ httpapi.Store }
 
-func (purgedStore) FindMessages(context.Context, operate.Search) ([]turnkeeper.Message, int64, error) {
+func (purgedStore) FindMessages(context.Context, operate.Search) ([]turnkeeper.WaitingMessage, int64, error) {
 	return nil, 0, turnkeeper.ErrNotFound
 }
 

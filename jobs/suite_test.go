@@ -208,11 +208,12 @@ func (d *door) Message(id turnkeeper.MessageID) turnkeeper.Message {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	return m
+	return m.Message
 }
 
 func (d *door) FindMessage(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.Message, error) {
-	return d.Store.Message(ctx, id)
+	m, err := d.Store.Message(ctx, id)
+	return m.Message, err
 }
 
 func (d *door) Reply(id turnkeeper.MessageID) (turnkeeper.Reply, bool) {

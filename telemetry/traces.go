@@ -43,7 +43,7 @@ type dispatchKey struct{}
 // span cannot stay open from process to process.
 func (t *Telemetry) Dispatch(ctx context.Context, b agentturn.DispatchBegin) (context.Context, func(agentturn.DispatchEnd)) {
 	turn := b.Record.Turn
-	place := turn.Trace(b.Record.Message.TraceParent)
+	place := turnkeeper.TraceOf(turn, b.Record.Message.TraceParent)
 	granted := time.Now().Add(-b.Record.Elapsed)
 	d := &dispatch{tele: t, turn: turn, made: granted.Add(-max(0, turn.GrantedAt.Sub(turn.CreatedAt)))}
 	d.whole = t.turnSpan(ctx, place, turn, d.made)
@@ -280,7 +280,7 @@ func (t *Telemetry) ToolCall(ctx context.Context, b agentturn.ToolBegin) (contex
 // hangs below it.
 func (t *Telemetry) SubAgent(ctx context.Context, s agentturn.SubAgentEnd) {
 	t.metrics.toolRan(s.Call.Name, s.State, s.Took)
-	place := s.Turn.Trace(s.TraceParent)
+	place := turnkeeper.TraceOf(s.Turn, s.TraceParent)
 	ctx = trace.ContextWithSpan(ctx, t.turnSpan(ctx, place, s.Turn, s.Turn.CreatedAt))
 	attributes := []attribute.KeyValue{
 		attribute.String("gen_ai.operation.name", "execute_tool"),
@@ -322,7 +322,7 @@ func (t *Telemetry) Traced(ctx context.Context) bool {
 // ofTurn is ctx below the span of the turn, for what runs outside of its
 // dispatches.
 func (t *Telemetry) ofTurn(ctx context.Context, b agentturn.ToolBegin) context.Context {
-	place := b.Turn.Trace(b.TraceParent)
+	place := turnkeeper.TraceOf(b.Turn, b.TraceParent)
 	return trace.ContextWithSpan(ctx, t.turnSpan(ctx, place, b.Turn, b.Turn.CreatedAt))
 }
 

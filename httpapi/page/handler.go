@@ -21,7 +21,7 @@ import (
 // A Store is what the page reads and writes beside what access does for it.
 type Store interface {
 	Accept(ctx context.Context, m turnkeeper.Submission) (id turnkeeper.MessageID, repeated bool, err error)
-	FindMessages(ctx context.Context, f operate.Search) (found []turnkeeper.Message, next int64, err error)
+	FindMessages(ctx context.Context, f operate.Search) (found []turnkeeper.WaitingMessage, next int64, err error)
 	FindTurns(ctx context.Context, f operate.Search) (found []turnkeeper.Turn, next int64, err error)
 	Transcript(ctx context.Context, p operate.Page, conversation string) (exchanges []operate.Exchange, next int64, err error)
 	Turns(ctx context.Context, p operate.Page) ([]turnkeeper.Turn, error)

@@ -215,7 +215,7 @@ func (h *Handler) showTurns(c *request.Call) error {
 }
 
 func (h *Handler) showInbox(c *request.Call) error {
-	return showFound(h, c, request.MessageStates, h.cfg.Store.FindMessages, func(l Listing, found []turnkeeper.Message) Page {
+	return showFound(h, c, request.MessageStates, h.cfg.Store.FindMessages, func(l Listing, found []turnkeeper.WaitingMessage) Page {
 		return Inbox{Listing: l, Messages: found, Number: rand.Text()}
 	})
 }

@@ -77,7 +77,7 @@ func (Turns) section() string { return "/turns" }
 // Inbox is a list of messages.
 type Inbox struct {
 	Listing
-	Messages []turnkeeper.Message
+	Messages []turnkeeper.WaitingMessage
 	Number   string // of the form that sends a message: no other page has it
 }
 
@@ -98,7 +98,7 @@ func (Transcript) section() string { return "/inbox" }
 
 // Message is one message.
 type Message struct {
-	Message turnkeeper.Message
+	Message turnkeeper.WaitingMessage
 	Reply   *turnkeeper.Reply // nil: none yet
 	Turns   []turnkeeper.Turn
 	As, Of  turnkeeper.MessageID // it was tried again as, and is a retry of; 0: none

@@ -19,7 +19,7 @@ func TestTimeline(t *testing.T) {
 	at := func(seconds int) time.Time { return zero.Add(time.Duration(seconds) * time.Second) }
 	turn := page.Turn{Now: at(100), TurnView: operate.TurnView{
 		Turn:    turnkeeper.Turn{State: turnkeeper.TurnWaiting, Attempt: 1, CreatedAt: at(10)},
-		Message: turnkeeper.Message{AcceptedAt: at(0), DueAt: at(5)},
+		Message: turnkeeper.WaitingMessage{Message: turnkeeper.Message{AcceptedAt: at(0), DueAt: at(5)}},
 		Dispatches: []turnkeeper.Dispatch{
 			{WorkerID: "one", GrantedAt: at(10), EndedAt: at(30), Outcome: "lost"},
 			{WorkerID: "two", GrantedAt: at(45), EndedAt: at(60), Outcome: "waiting"},

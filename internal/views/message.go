@@ -34,7 +34,7 @@ type Message struct {
 }
 
 // OfMessage shows a message.
-func OfMessage(m turnkeeper.Message) Message {
+func OfMessage(m turnkeeper.WaitingMessage) Message {
 	return Message{
 		ID: m.ID, State: m.State, Agent: m.Agent, Conversation: m.Conversation, Lane: m.Lane, Body: m.Body, Key: m.Key,
 		Priority: m.Priority, Trigger: m.Trigger, Schedule: m.Schedule, Slot: OrNull(m.Slot), Attempts: m.Attempts,

@@ -178,7 +178,7 @@ type Cancellation struct {
 // OfWholeTurn shows all about a turn.
 func OfWholeTurn(v operate.TurnView) WholeTurn {
 	whole := WholeTurn{
-		Turn: OfTurn(v.Turn), Message: OfMessage(v.Message), TraceID: v.Turn.Trace(v.Message.TraceParent).String(),
+		Turn: OfTurn(v.Turn), Message: OfMessage(v.Message), TraceID: turnkeeper.TraceOf(v.Turn, v.Message.TraceParent).String(),
 		DispatchLog: All(v.Dispatches, OfDispatch),
 		RoundLog:    All(v.Rounds, OfRound), Outputs: All(v.Outputs, OfOutput),
 		Awaited: All(v.Awaited, OfAwaitedCall), Failed: All(v.Failed, OfFailedAttempt),

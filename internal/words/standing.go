@@ -11,7 +11,7 @@ import (
 // Standing is how a message stands, for a list: the state to show, which for a closed message is
 // the outcome of its turn, and what holds an open one up, where that is more than its lane or the next look
 // of the scheduler. An empty note: nothing does. ago says how far a time is.
-func Standing(m turnkeeper.Message, ago func(time.Time) string) (state, note string) {
+func Standing(m turnkeeper.WaitingMessage, ago func(time.Time) string) (state, note string) {
 	state = string(m.State)
 	if m.State == turnkeeper.MessageAnswered && m.Outcome != "" {
 		return string(m.Outcome), ""

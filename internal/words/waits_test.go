@@ -61,19 +61,19 @@ func TestWait(t *testing.T) {
 func TestStanding(t *testing.T) {
 	t.Parallel()
 	ago := func(time.Time) string { return "in 3 min" }
-	waiting := func(w ...turnkeeper.Wait) turnkeeper.Message {
-		return turnkeeper.Message{State: turnkeeper.MessageWaiting, Waits: w, WaitsFor: []string{"a/one", "b/two"}}
+	waiting := func(w ...turnkeeper.Wait) turnkeeper.WaitingMessage {
+		return turnkeeper.WaitingMessage{Message: turnkeeper.Message{State: turnkeeper.MessageWaiting, WaitsFor: []string{"a/one", "b/two"}}, Waits: w}
 	}
-	running := func(w ...turnkeeper.Wait) turnkeeper.Message {
-		return turnkeeper.Message{State: turnkeeper.MessageRunning, Waits: w}
+	running := func(w ...turnkeeper.Wait) turnkeeper.WaitingMessage {
+		return turnkeeper.WaitingMessage{Message: turnkeeper.Message{State: turnkeeper.MessageRunning}, Waits: w}
 	}
 	for _, c := range []struct {
-		m           turnkeeper.Message
+		m           turnkeeper.WaitingMessage
 		state, note string
 	}{
-		{turnkeeper.Message{State: turnkeeper.MessageAnswered, Outcome: turnkeeper.TurnDegraded}, "degraded", ""},
-		{turnkeeper.Message{State: turnkeeper.MessageAnswered}, "answered", ""},
-		{turnkeeper.Message{State: turnkeeper.MessageFailed, Outcome: turnkeeper.TurnFailed}, "failed", ""},
+		{turnkeeper.WaitingMessage{Message: turnkeeper.Message{State: turnkeeper.MessageAnswered, Outcome: turnkeeper.TurnDegraded}}, "degraded", ""},
+		{turnkeeper.WaitingMessage{Message: turnkeeper.Message{State: turnkeeper.MessageAnswered}}, "answered", ""},
+		{turnkeeper.WaitingMessage{Message: turnkeeper.Message{State: turnkeeper.MessageFailed, Outcome: turnkeeper.TurnFailed}}, "failed", ""},
 		{running(), "running", ""},
 		{running(turnkeeper.Wait{Reason: turnkeeper.WaitBudget}), "deferred", "budget spent, due in 3 min"},
 		{running(turnkeeper.Wait{Reason: turnkeeper.WaitDeferred}), "deferred", "due in 3 min"},

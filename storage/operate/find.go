@@ -35,7 +35,7 @@ const (
 // FindMessages lists messages, newest first. It looks at a bounded number of them: next is the
 // cursor to go on with, and 0 where all were looked at. So it may find fewer than the limit, even
 // none, while next is not 0.
-func (s *Views) FindMessages(ctx context.Context, f Search) (found []turnkeeper.Message, next int64, err error) {
+func (s *Views) FindMessages(ctx context.Context, f Search) (found []turnkeeper.WaitingMessage, next int64, err error) {
 	p, err := s.prepare(ctx, f, s.db.Q.MessageNear)
 	if err != nil {
 		return nil, 0, err
@@ -47,7 +47,9 @@ func (s *Views) FindMessages(ctx context.Context, f Search) (found []turnkeeper.
 	if err != nil {
 		return nil, 0, pg.Translate(err)
 	}
-	found = dbrow.Map(rows, dbrow.Message)
+	found = dbrow.Map(rows, func(r dbsqlc.TurnkeeperMessage) turnkeeper.WaitingMessage {
+		return turnkeeper.WaitingMessage{Message: dbrow.Message(r)}
+	})
 	switch {
 	case len(found) == int(f.limit()):
 		next = int64(found[len(found)-1].ID)
@@ -66,8 +68,8 @@ func (s *Views) FindMessages(ctx context.Context, f Search) (found []turnkeeper.
 }
 
 // withOutcomes adds to closed messages how the turn ended that closed them.
-func (s *Views) withOutcomes(ctx context.Context, messages []turnkeeper.Message) error {
-	rows, err := s.db.Q.StatesOfTurns(ctx, dbrow.Map(messages, func(m turnkeeper.Message) int64 { return int64(m.TurnID) }))
+func (s *Views) withOutcomes(ctx context.Context, messages []turnkeeper.WaitingMessage) error {
+	rows, err := s.db.Q.StatesOfTurns(ctx, dbrow.Map(messages, func(m turnkeeper.WaitingMessage) int64 { return int64(m.TurnID) }))
 	if err != nil {
 		return pg.Translate(err)
 	}
@@ -76,7 +78,7 @@ func (s *Views) withOutcomes(ctx context.Context, messages []turnkeeper.Message)
 		states[turnkeeper.TurnID(r.ID)] = r.State
 	}
 	for i, m := range messages {
-		messages[i] = closedBy(m, states[m.TurnID])
+		messages[i] = closedBy(m.Message, states[m.TurnID])
 	}
 	return nil
 }
@@ -154,7 +156,7 @@ func (s *Views) prepare(ctx context.Context, f Search, near func(context.Context
 
 // An Exchange is a message of a conversation with what it came to.
 type Exchange struct {
-	Message turnkeeper.Message
+	Message turnkeeper.WaitingMessage
 	Reply   *turnkeeper.Reply      // nil: none yet
 	Calls   []turnkeeper.ReplyCall // of its newest turn, so far
 }
@@ -167,7 +169,7 @@ func (s *Views) Transcript(ctx context.Context, p Page, conversation string) (ex
 	if err != nil {
 		return nil, 0, err
 	}
-	ids := dbrow.Map(messages, func(m turnkeeper.Message) int64 { return int64(m.ID) })
+	ids := dbrow.Map(messages, func(m turnkeeper.WaitingMessage) int64 { return int64(m.ID) })
 	rows, err := s.db.Q.RepliesOfMessages(ctx, ids)
 	if err != nil {
 		return nil, 0, pg.Translate(err)

@@ -60,7 +60,9 @@ func TestFinding(t *testing.T) {
 		{"a state and a time", operate.Search{Page: operate.Page{State: "waiting"}, Until: at(13)}, "3", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			messages := pages(t, c.search, func(s operate.Search) ([]turnkeeper.Message, int64, error) { return h.FindMessages(t.Context(), s) })
+			messages := pages(t, c.search, func(s operate.Search) ([]turnkeeper.WaitingMessage, int64, error) {
+				return h.FindMessages(t.Context(), s)
+			})
 			turns := pages(t, c.search, func(s operate.Search) ([]turnkeeper.Turn, int64, error) { return h.FindTurns(t.Context(), s) })
 			var got [2][]string
 			for _, m := range messages {

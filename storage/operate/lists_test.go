@@ -52,7 +52,7 @@ func TestListsOfMessagesAndTurns(t *testing.T) {
 		{operate.Page{Cursor: 1}, "", ""},
 	} {
 		messages, err := h.Messages(t.Context(), c.page)
-		if got := listed(t, messages, err, func(m turnkeeper.Message) string { return strings.TrimSpace(fmt.Sprint(m.ID, " ", m.Outcome)) }); got != c.messages {
+		if got := listed(t, messages, err, func(m turnkeeper.WaitingMessage) string { return strings.TrimSpace(fmt.Sprint(m.ID, " ", m.Outcome)) }); got != c.messages {
 			t.Errorf("%+v: messages %q, want %q", c.page, got, c.messages)
 		}
 		turns, err := h.Turns(t.Context(), c.page)

@@ -10,18 +10,19 @@ import (
 )
 
 // Message reads one message of the inbox, or fails with ErrNotFound.
-func (s *Views) Message(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.Message, error) {
+func (s *Views) Message(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.WaitingMessage, error) {
 	row, err := s.db.Q.MessageByID(ctx, int64(id))
 	if err != nil {
-		return turnkeeper.Message{}, pg.Translate(err)
+		return turnkeeper.WaitingMessage{}, pg.Translate(err)
 	}
-	found := []turnkeeper.Message{closedBy(dbrow.Message(row.TurnkeeperMessage), row.TurnState)}
+	found := []turnkeeper.WaitingMessage{closedBy(dbrow.Message(row.TurnkeeperMessage), row.TurnState)}
 	err = s.withModels(ctx, found)
 	return found[0], err
 }
 
 // closedBy adds to a closed message how its newest turn ended.
-func closedBy(m turnkeeper.Message, turn string) turnkeeper.Message {
+func closedBy(row turnkeeper.Message, turn string) turnkeeper.WaitingMessage {
+	m := turnkeeper.WaitingMessage{Message: row}
 	if !m.ClosedAt.IsZero() {
 		m.Outcome = turnkeeper.TurnState(turn)
 	}
@@ -53,12 +54,12 @@ func (p Page) limit() int32 {
 }
 
 // Messages lists the inbox, newest first, and what its open messages wait for.
-func (s *Views) Messages(ctx context.Context, p Page) ([]turnkeeper.Message, error) {
+func (s *Views) Messages(ctx context.Context, p Page) ([]turnkeeper.WaitingMessage, error) {
 	rows, err := s.db.Q.ListMessages(ctx, p.Agent, p.State, p.Cursor, p.limit())
 	if err != nil {
 		return nil, pg.Translate(err)
 	}
-	messages := dbrow.Map(rows, func(r dbsqlc.ListMessagesRow) turnkeeper.Message {
+	messages := dbrow.Map(rows, func(r dbsqlc.ListMessagesRow) turnkeeper.WaitingMessage {
 		return closedBy(dbrow.Message(r.TurnkeeperMessage), r.TurnState)
 	})
 	return messages, s.withWaits(ctx, messages)

@@ -28,7 +28,7 @@ func (s *Reports) Models(ctx context.Context) ([]turnkeeper.ModelHealth, error) 
 }
 
 // withModels adds to waiting messages which models they wait for.
-func (s *Views) withModels(ctx context.Context, messages []turnkeeper.Message) error {
+func (s *Views) withModels(ctx context.Context, messages []turnkeeper.WaitingMessage) error {
 	var agents []string
 	for _, m := range messages {
 		if m.State == turnkeeper.MessageWaiting && !slices.Contains(agents, m.Agent) {

@@ -14,7 +14,7 @@ import (
 // A TurnView is a turn with everything an operator asks about it.
 type TurnView struct {
 	Turn       turnkeeper.Turn
-	Message    turnkeeper.Message
+	Message    turnkeeper.WaitingMessage
 	Reply      *turnkeeper.Reply // nil: none
 	Rounds     []turnkeeper.Round
 	Failed     []turnkeeper.FailedAttempt // model calls without an answer, in order

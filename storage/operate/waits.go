@@ -13,18 +13,18 @@ import (
 )
 
 // WaitingMessage is Message, and says what the message waits for while it is open.
-func (s *Views) WaitingMessage(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.Message, error) {
+func (s *Views) WaitingMessage(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.WaitingMessage, error) {
 	m, err := s.Message(ctx, id)
 	if err != nil {
 		return m, err
 	}
-	found := []turnkeeper.Message{m}
+	found := []turnkeeper.WaitingMessage{m}
 	err = s.withWaits(ctx, found)
 	return found[0], err
 }
 
 // withWaits adds to open messages what they wait for.
-func (s *Views) withWaits(ctx context.Context, messages []turnkeeper.Message) error {
+func (s *Views) withWaits(ctx context.Context, messages []turnkeeper.WaitingMessage) error {
 	var ids []int64
 	for _, m := range messages {
 		if m.ClosedAt.IsZero() {

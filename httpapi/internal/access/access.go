@@ -16,8 +16,8 @@ import (
 
 // A Store is what is read and written here.
 type Store interface {
-	Message(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.Message, error)
-	WaitingMessage(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.Message, error)
+	Message(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.WaitingMessage, error)
+	WaitingMessage(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.WaitingMessage, error)
 	ReplyTo(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.Reply, error)
 	CancelMessage(ctx context.Context, id turnkeeper.MessageID, reason string) (operate.Cancelled, error)
 	RetryFailed(ctx context.Context, scope operate.FailedScope) ([]operate.BulkRetried, error)
@@ -103,14 +103,14 @@ func (a Access) OutputText(ctx context.Context, o turnkeeper.Output, from, to in
 }
 
 // Message reads the message of the path.
-func (a Access) Message(c *request.Call) (turnkeeper.Message, error) {
+func (a Access) Message(c *request.Call) (turnkeeper.WaitingMessage, error) {
 	id, err := request.ID[turnkeeper.MessageID](c, "message")
 	if err != nil {
-		return turnkeeper.Message{}, err
+		return turnkeeper.WaitingMessage{}, err
 	}
 	m, err := a.store.Message(c.Context(), id)
 	if errors.Is(err, turnkeeper.ErrNotFound) || err == nil && !c.Caller.Sees(m.Agent) {
-		return turnkeeper.Message{}, request.Refuse(http.StatusNotFound, "there is no message %d", id)
+		return turnkeeper.WaitingMessage{}, request.Refuse(http.StatusNotFound, "there is no message %d", id)
 	}
 	return m, err
 }
@@ -118,7 +118,7 @@ func (a Access) Message(c *request.Call) (turnkeeper.Message, error) {
 // Answered reads a message with what it waits for and with its reply, nil if there is none. A
 // message that is closed has its reply, and one that is open has none: the message is read again
 // where it was closed after it was read.
-func (a Access) Answered(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.Message, *turnkeeper.Reply, error) {
+func (a Access) Answered(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.WaitingMessage, *turnkeeper.Reply, error) {
 	m, err := a.store.WaitingMessage(ctx, id)
 	if err != nil {
 		return m, nil, err

@@ -64,11 +64,11 @@ func (w *waiting) limit(ctx context.Context) (context.Context, context.CancelFun
 
 // closed waits until the message is closed, and lets the watcher show what
 // happens meanwhile. With an error comes the message as it was last seen.
-func (w *waiting) closed(ctx context.Context, bell *storage.Notifier) (turnkeeper.Message, *turnkeeper.Reply, error) {
+func (w *waiting) closed(ctx context.Context, bell *storage.Notifier) (turnkeeper.WaitingMessage, *turnkeeper.Reply, error) {
 	rings, unsubscribe := bell.Subscribe(storage.TopicTurns)
 	defer unsubscribe()
 	answered := time.Now()
-	last := turnkeeper.Message{State: turnkeeper.MessageWaiting} // as it was accepted
+	last := turnkeeper.WaitingMessage{Message: turnkeeper.Message{State: turnkeeper.MessageWaiting}} // as it was accepted
 	for wait := firstLook; ; wait = min(wait*3/2, slowestLook) {
 		message, reply, err := w.look(ctx)
 		if err == nil {
@@ -92,7 +92,7 @@ func (w *waiting) closed(ctx context.Context, bell *storage.Notifier) (turnkeepe
 
 // tellFailure says why an attempt failed that will be repeated: until then
 // there is nothing to see, and that can be minutes.
-func (w *waiting) tellFailure(m turnkeeper.Message) {
+func (w *waiting) tellFailure(m turnkeeper.WaitingMessage) {
 	if w.json || m.State != turnkeeper.MessageWaiting || m.LastError == "" || m.Attempts == w.told {
 		return
 	}
@@ -102,7 +102,7 @@ func (w *waiting) tellFailure(m turnkeeper.Message) {
 }
 
 // tellDown says, once, that the message waits for a model that is down.
-func (w *waiting) tellDown(ctx context.Context, m turnkeeper.Message) {
+func (w *waiting) tellDown(ctx context.Context, m turnkeeper.WaitingMessage) {
 	if len(m.WaitsFor) == 0 {
 		w.down = false
 		return
@@ -127,7 +127,7 @@ func (w *waiting) tellDown(ctx context.Context, m turnkeeper.Message) {
 }
 
 // look reads the message and, once it is closed, its reply.
-func (w *waiting) look(ctx context.Context) (m turnkeeper.Message, reply *turnkeeper.Reply, err error) {
+func (w *waiting) look(ctx context.Context) (m turnkeeper.WaitingMessage, reply *turnkeeper.Reply, err error) {
 	if m, err = w.db.Store.Message(ctx, w.accepted.MessageID); err != nil || m.ClosedAt.IsZero() {
 		return m, nil, err
 	}
@@ -142,7 +142,7 @@ func (w *waiting) look(ctx context.Context) (m turnkeeper.Message, reply *turnke
 }
 
 // broken says what becomes of the message when nobody waits for it any more.
-func (w *waiting) broken(ctx context.Context, m turnkeeper.Message, err error) error {
+func (w *waiting) broken(ctx context.Context, m turnkeeper.WaitingMessage, err error) error {
 	id := w.accepted.MessageID
 	stays := fmt.Sprintf(`message %d stays accepted; "turnctl explain --message %d" says what it waits for`, id, id)
 	if ctx.Err() != nil {
@@ -164,7 +164,7 @@ func (w *waiting) broken(ctx context.Context, m turnkeeper.Message, err error) e
 }
 
 // finish prints the reply and says how the message ended.
-func (w *waiting) finish(m turnkeeper.Message, reply *turnkeeper.Reply) error {
+func (w *waiting) finish(m turnkeeper.WaitingMessage, reply *turnkeeper.Reply) error {
 	if err := w.printReply(m, reply); err != nil {
 		return err
 	}
@@ -188,7 +188,7 @@ func (w *waiting) finish(m turnkeeper.Message, reply *turnkeeper.Reply) error {
 	return nil
 }
 
-func (w *waiting) printReply(m turnkeeper.Message, reply *turnkeeper.Reply) error {
+func (w *waiting) printReply(m turnkeeper.WaitingMessage, reply *turnkeeper.Reply) error {
 	if w.json {
 		view := w.accepted
 		view.awaitedView = &awaitedView{State: m.State, TurnID: views.OrNull(m.TurnID)}

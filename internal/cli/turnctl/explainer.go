@@ -48,7 +48,7 @@ func (x *explainer) asked() []string {
 }
 
 // askedBy is what a message asks, and for whom.
-func askedBy(m turnkeeper.Message, agent string, c term.Clock) string {
+func askedBy(m turnkeeper.WaitingMessage, agent string, c term.Clock) string {
 	body := "“" + term.OneLine(m.Body, 200) + "”"
 	if m.Trigger == turnkeeper.TriggerSchedule {
 		return fmt.Sprintf("Schedule %s of agent %s started it for %s: %s", m.Schedule, agent, c.Moment(m.Slot), body)

@@ -27,7 +27,7 @@ type messageExplanation struct {
 
 // A messageExplainer says what is to be said of a message.
 type messageExplainer struct {
-	turnkeeper.Message
+	turnkeeper.WaitingMessage
 	term.Clock
 	reply  *turnkeeper.Reply    // nil: none
 	turn   *turnkeeper.Turn     // its newest; nil: none yet
@@ -56,7 +56,7 @@ func readMessage(ctx context.Context, s *shell.Session, store *operate.Store, id
 	case !errors.Is(err, turnkeeper.ErrNotFound):
 		return nil, err
 	}
-	if x.Message, err = store.WaitingMessage(ctx, id); err != nil {
+	if x.WaitingMessage, err = store.WaitingMessage(ctx, id); err != nil {
 		return nil, err
 	}
 	turns, err := store.TurnsOf(ctx, id)
@@ -88,7 +88,7 @@ func (x *messageExplainer) explain() messageExplanation {
 }
 
 func (x *messageExplainer) asked() []string {
-	said := []string{askedBy(x.Message, x.Agent, x.Clock)}
+	said := []string{askedBy(x.WaitingMessage, x.Agent, x.Clock)}
 	if x.of != 0 {
 		said = append(said, fmt.Sprintf("It is a retry of message %d.", x.of))
 	}

@@ -36,12 +36,12 @@ func eventfulTurn() operate.TurnView {
 			Usage:      turnkeeper.Usage{InputTokens: 12345, OutputTokens: 678, CachedTokens: 1000, ReasoningTokens: 90, Estimated: true},
 			StopReason: turnkeeper.StopMaxRounds, ErrorClass: "worker_lost", Error: "worker host-1-aaaa was silent for 15 s", LastSeq: 77,
 		},
-		Message: turnkeeper.Message{
+		Message: turnkeeper.WaitingMessage{Message: turnkeeper.Message{
 			ID: 12, Agent: "clerk", Conversation: "anna", Lane: "clerk/anna", State: turnkeeper.MessageAnswered, Attempts: 2, TurnID: 41,
 			Body: "Please order 3 boxes.\n\tThen say \x1b[31mwhen\x1b[0m they come; 日本語も書けます。 \u009b2J\u202e\x7f", Trigger: turnkeeper.TriggerMessage,
 			AcceptedAt: after(-time.Second), DueAt: after(-time.Second), ClosedAt: after(42500 * time.Millisecond),
 			TraceParent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
-		},
+		}},
 		Reply: &turnkeeper.Reply{
 			ID: 5, MessageID: 12, TurnID: 41, Agent: "clerk", Conversation: "anna", Outcome: turnkeeper.TurnDegraded,
 			Body: "Tool results: 1 succeeded, 0 failed, 1 unknown.\nclock: 09:30\norder: it may or may not have happened", CreatedAt: after(42500 * time.Millisecond),
@@ -126,10 +126,10 @@ func openTurn() operate.TurnView {
 			DefinitionHash: strings.Repeat("f", 64), State: turnkeeper.TurnQueued, CreatedAt: after(9 * time.Minute), DueAt: after(11 * time.Minute),
 			ErrorClass: "budget", InnerDialogue: "Nothing changed.",
 		},
-		Message: turnkeeper.Message{
+		Message: turnkeeper.WaitingMessage{Message: turnkeeper.Message{
 			ID: 13, Body: "Scheduled run of watcher.", Trigger: turnkeeper.TriggerSchedule, Schedule: "nightly", Slot: after(-24 * time.Hour),
 			AcceptedAt: after(9 * time.Minute),
-		},
+		}},
 	}
 }
 
@@ -270,7 +270,9 @@ func TestLists(t *testing.T) {
 			silent.Silence = &turnkeeper.Silence{For: 40 * time.Second}
 			showTurns(s, utcNow, []turnkeeper.Turn{silent, running, open.Turn, turn.Turn})
 		},
-		"inbox": func(s *term.Screen) { showMessages(s, utcNow, []turnkeeper.Message{long, open.Message, turn.Message}) },
+		"inbox": func(s *term.Screen) {
+			showMessages(s, utcNow, []turnkeeper.WaitingMessage{long, open.Message, turn.Message})
+		},
 		"outbox": func(s *term.Screen) {
 			showReplies(s, utcNow, []turnkeeper.Reply{*turn.Reply})
 		},

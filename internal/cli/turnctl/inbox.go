@@ -17,7 +17,7 @@ func inboxCommand(s *shell.Session) *cobra.Command {
 	return newestCommand(s, "inbox", "messages", messageStates, (*operate.Store).Messages, views.OfMessage, showMessages)
 }
 
-func showMessages(s *term.Screen, c term.Clock, messages []turnkeeper.Message) {
+func showMessages(s *term.Screen, c term.Clock, messages []turnkeeper.WaitingMessage) {
 	t := term.NewTable(">MESSAGE", "STATE", "AGENT", "CONVERSATION", ">PRIORITY", ">ATTEMPTS", ">TURN", "ACCEPTED", "BODY")
 	for _, m := range messages {
 		turn := "-"
@@ -31,7 +31,7 @@ func showMessages(s *term.Screen, c term.Clock, messages []turnkeeper.Message) {
 }
 
 // messageCell is how a message stands.
-func messageCell(m turnkeeper.Message, c term.Clock) term.Cell {
+func messageCell(m turnkeeper.WaitingMessage, c term.Clock) term.Cell {
 	state, note := words.Standing(m, c.Ago)
 	cell := stateCell(state)
 	if note != "" {

@@ -107,7 +107,7 @@ func (p *turnPage) outcome() {
 		list.add("not before", p.At(t.DueAt))
 	}
 	list.add("definition", term.Cut(t.DefinitionHash, 13))
-	list.add("trace", t.Trace(p.Message.TraceParent).String())
+	list.add("trace", turnkeeper.TraceOf(t, p.Message.TraceParent).String())
 }
 
 func (p *turnPage) stopReason() string {
