@@ -2,77 +2,76 @@ package turnkeeper
 
 import "time"
 
-// Bounds of a detached call.
+// Limits of a detached call.
 const (
-	// MaxDetached is the longest that one run of a detached call may take.
+	// MaxDetached is the maximum duration of one run.
 	MaxDetached = 24 * time.Hour
-	// MaxDetachedWait is how long a detached call waits for a worker with its
-	// tool and room for it.
+	// MaxDetachedWait is how long a call waits for a worker with its tool and a
+	// free slot.
 	MaxDetachedWait = 24 * time.Hour
-	// MaxDetachedLosses is how many lost workers a detached call that may run
-	// again can cost; then it has failed.
+	// MaxDetachedLosses is the number of lost workers after which a repeatable
+	// call fails.
 	MaxDetachedLosses = 3
 )
 
-// A CallRef names a run of a detached call: what its job carries.
+// A CallRef names one run of a detached call. It is the argument of its job.
 type CallRef struct {
 	TurnID  TurnID
 	Key     CallKey
 	Attempt int // from 1
 }
 
-// A ClaimID is random; it tells one run of a detached call from every other.
+// A ClaimID is the random id of one run of a detached call.
 type ClaimID string
 
-// A ClaimedCall is a detached call as the worker gets it that may run it.
+// A ClaimedCall is a detached call that this worker may run.
 type ClaimedCall struct {
 	Ref   CallRef
 	Claim ClaimID
-	Turn  Turn     // no more of it than is told to tools
+	Turn  Turn     // only the fields that tools see
 	Call  ToolCall // as planned
-	// Limit is the most that a run may take. It is what the model is told of a run that timed out.
+	// Limit is the maximum duration of the run. The error of a run that timed out names it.
 	Limit time.Duration
-	// Left is what is left of Limit: less where the answer to an earlier claim was lost. 0 or less:
-	// the time is up.
+	// Left is the rest of Limit. It is less than Limit if the answer to an earlier claim was lost, and 0
+	// or less if the time is up.
 	Left time.Duration
-	// TraceParent is the trace context of the turn's message; empty: none.
+	// TraceParent is the trace context of the turn's message. Empty: none.
 	TraceParent string
 }
 
 // CallTrouble is why a detached call has no result.
 type CallTrouble string
 
-// The troubles.
+// The reasons.
 const (
-	CallLost     CallTrouble = "lost"     // the worker that ran it is silent, or has given it up
-	CallOverdue  CallTrouble = "overdue"  // it ran for longer than it may
-	CallUnrung   CallTrouble = "unrung"   // no run has begun, and its job is gone
-	CallUnwanted CallTrouble = "unwanted" // no worker took it for as long as it may wait
+	CallLost     CallTrouble = "lost"     // its worker is silent, or gave it up
+	CallOverdue  CallTrouble = "overdue"  // it ran longer than its limit
+	CallUnrung   CallTrouble = "unrung"   // no run began, and its job is missing
+	CallUnwanted CallTrouble = "unwanted" // no worker claimed it within MaxDetachedWait
 )
 
-// A LostCall is a detached call that will have no result unless something is
-// done about it.
+// A LostCall is a detached call that gets no result unless the scheduler acts.
 type LostCall struct {
 	Ref      CallRef
 	Trouble  CallTrouble
 	Name     string
 	Effect   Effect
 	OutputID OutputID
-	Losses   int // before this one
+	Losses   int // earlier ones
 	Limit    time.Duration
-	WorkerID WorkerID // that ran it; empty: none did
-	Alive    bool     // its worker's process is there, only late: this is not counted as a loss
+	WorkerID WorkerID // its worker; empty: none ran it
+	Alive    bool     // its worker's process is alive but late: this does not count as a loss
 	JobID    JobID
 }
 
-// An AwaitedCall is a call that is open elsewhere, as operators see it.
+// An AwaitedCall is an open detached call, as operators see it.
 type AwaitedCall struct {
 	Key       CallKey
 	Name      string
 	Since     time.Time
-	Until     time.Time // CallOverdue, or CallUnwanted, from then on
+	Until     time.Time // then it is CallOverdue or CallUnwanted
 	Attempt   int
-	WorkerID  WorkerID // that runs it; empty: it waits for one
+	WorkerID  WorkerID // its worker; empty: it waits for one
 	ClaimedAt time.Time
 	ArrivedAt time.Time // zero: it has no result yet
 }

@@ -2,95 +2,89 @@ package turnkeeper
 
 import "time"
 
-// An Entry is what one write adds to the journal of a turn. Everything in it
-// becomes durable together or nothing does, and only while the writer still
-// holds the turn's grant.
-//
-// Parts are applied in the order of the fields.
+// An Entry is one write to the journal of a turn. It is written whole or not at
+// all, and only while the writer holds the turn's grant. The store applies the
+// fields in their order.
 type Entry struct {
-	// Verdicts are started calls of a lost worker whose outcome nobody knows.
-	// They go to CallUnknown. If one of them is no longer started, the whole
-	// entry is refused with ErrJournalMoved.
+	// Verdicts are started calls of a lost worker with an unknown outcome. They
+	// go to CallUnknown. If one of them is no longer started, the whole entry
+	// fails with ErrJournalMoved.
 	Verdicts []CallResult
 
-	// Round is an answer of the model with the calls it planned, all in state
-	// CallPlanned or already answered (denied, skipped). nil: none.
+	// Round is an answer of the model with its calls, each in state CallPlanned
+	// or already answered (denied, skipped). nil: none.
 	Round *Round
 
-	// Parts are what the recipe of Round names and may not be stored yet. One
-	// that is stored already stays as it is.
+	// Parts are the request parts that the recipe of Round names. Parts that are
+	// already stored do not change.
 	Parts []RequestPart
 
-	// Summary is of the beginning of the conversation, made in this turn. nil:
-	// none. It is written with Round only.
+	// Summary summarises the beginning of the conversation. nil: none. It needs a
+	// Round.
 	Summary *Summary
 
-	// Starts are calls that will run once this write is durable. Each needs a
-	// fresh nonce; a start that is refused by the journal's unique key refuses
-	// the whole entry with ErrJournalMoved.
+	// Starts are calls that run once this write is durable. Each needs a new
+	// nonce. If the journal's unique key refuses a start, the whole entry fails
+	// with ErrJournalMoved.
 	Starts []CallStart
 
-	// Results answer calls, or say with CallRunning that they go on in the
-	// background. A result for a call that was started is accepted only with
-	// the nonce of that start.
+	// Results answer calls, or move them to the background with CallRunning. A
+	// result of a started call needs the nonce of that start.
 	Results []CallResult
 
-	// Failed are model calls for a round that gave no answer to it. What they took is
-	// added to the turn's usage.
+	// Failed are model calls without an answer. Their usage is added to the turn's.
 	Failed []FailedAttempt
 
-	// Events continue the turn's stream, in order. Seq is set by the writer.
+	// Events continue the turn's stream, in order. The writer sets Seq.
 	Events []Event
 
-	// Answered are models that have answered, and ModelFailures those that could not be
-	// used, each in order of their names. They change the models' health, last of all.
+	// Answered are models that answered, and ModelFailures models that failed, each sorted by
+	// name. They change the health of the models.
 	Answered      []string
 	ModelFailures []ModelFailure
 
-	// Outcome ends this dispatch. nil: the turn goes on.
+	// Outcome ends this dispatch. nil: the turn continues.
 	Outcome *Outcome
 }
 
 // A CallStart records that a call is about to run.
 type CallStart struct {
 	Key     CallKey
-	Nonce   string // random; tells this start from every other
+	Nonce   string // random id of this start
 	Attempt int    // 1 for the first start; more only for repeatable effects
-	Effect  Effect // as planned; the journal holds the start against the call's own
+	Effect  Effect // as planned; the journal compares it with the call's
 
-	// Detached is how long one run of a detached call may take: it runs in a job
-	// of its own, wherever there is room, and its result arrives. 0: it runs in
-	// the turn.
+	// Detached is the maximum duration of one run of a detached call, which runs
+	// in its own job on any worker. 0: the call runs in the turn.
 	Detached time.Duration
 
-	// Spawn is the message to a sub-agent that is written with the start; its reply
-	// arrives. nil: none.
+	// Spawn is the message to a sub-agent, written with the start. Its reply becomes
+	// the result. nil: none.
 	Spawn *Spawn
 }
 
-// A CallResult is what a call ended with.
+// A CallResult is the result of a call.
 type CallResult struct {
 	Key     CallKey
-	Nonce   string // of the start it answers; empty for a call without a start
+	Nonce   string // of its start; empty for a call without a start
 	State   CallState
 	Shown   string
 	Preview string
-	Output  *Output // nil: nothing to store beside Shown
-	// Attached are outputs that came with the result, and are stored with it.
+	Output  *Output // nil: nothing to store but Shown
+	// Attached are further outputs of the result, stored with it.
 	Attached []Output
-	// OutputID names an output that is stored apart, before or later: that of a
-	// call that goes on in the background, or whose result arrives. Empty: that of
-	// Output, or none.
+	// OutputID names an output that another write stores: of a background call, or
+	// of a detached one. Empty: the id of Output, or none.
 	OutputID OutputID
-	Ran      bool // the tool ran; not kept, but a lost lease makes it worth telling
-	// Duration is how long the tool ran, by the worker's monotonic clock;
-	// 0 for a call that did not run.
+	Ran      bool // the tool ran; not stored, but logged when the lease is lost
+	// Duration is how long the tool ran, by the worker's monotonic clock. 0: it
+	// did not run.
 	Duration time.Duration
-	// Usage is what model calls took that were made for the call. It is added to
-	// the turn's. Not for verdicts.
+	// Usage is the usage of model calls made for this call. It is added to the
+	// turn's. Zero for verdicts.
 	Usage Usage
-	// Spawned is what a sub-agent has come to whose reply arrives: the turn makes the
-	// result of it. nil: the result is here.
+	// Spawned is how the sub-agent of the call ended. The turn makes the result from
+	// it. nil: the result is complete.
 	Spawned *SpawnEnd
 }
 
@@ -99,59 +93,58 @@ type CallResult struct {
 //   - succeeded, degraded, cancelled: the message is closed with Reply.
 //   - failed: Retry decides whether the message stays for another attempt
 //     (after Backoff) or is closed with Reply.
-//   - waiting: the turn waits, without lease and slot, for calls that are open
-//     elsewhere. When one of them has arrived by then, or none is open, it is
-//     queued instead.
-//   - queued: the turn goes back and is granted again, not before Backoff from
-//     now: it was handed back at shutdown or deferred by a budget.
+//   - waiting: the turn waits, without lease and slot, for detached calls. If
+//     one of them has a result already, or none is open, it is queued instead.
+//   - queued: the turn is granted again after Backoff. It was handed back at
+//     shutdown or deferred by a budget.
 type Outcome struct {
 	State         TurnState
 	StopReason    StopReason
-	Reply         string // empty: no outbox row (only for scheduled turns, retries, and hand-backs), unless Silent
-	Silent        bool   // the outbox row has no text
+	Reply         string // empty: no reply (only for scheduled turns, retries and hand-backs), unless Silent
+	Silent        bool   // the reply has no text
 	InnerDialogue string
 	ErrorClass    string
 	Error         string // for operators
 	Retry         bool
-	Counted       bool     // failed: this attempt counts against the message
-	WaitsFor      []string // failed, Retry: models whose next answer ends the lane's pause
+	Counted       bool     // failed: the attempt counts
+	WaitsFor      []string // failed, Retry: models whose next answer ends the backoff
 	Backoff       time.Duration
 }
 
-// A Record is a turn as its journal has it: all that a worker needs to go on
-// with it.
+// A Record is a turn as loaded from the journal: everything that a worker needs
+// to continue it.
 type Record struct {
 	Turn       Turn
 	Message    Message
-	Definition []byte        // the definition file as it was when the turn was made
+	Definition []byte        // the agent file at the time the turn was created
 	Rounds     []Round       // in order, with their calls
 	History    []Past        // earlier turns of the conversation, oldest first
-	LastRun    *Past         // the run before of the turn's schedule, in its conversation; nil: there is none, or the turn is of no schedule
-	Summary    Summary       // of the beginning of the conversation, the newest; zero: none
+	LastRun    *Past         // the previous run of the turn's schedule in its conversation; nil: none
+	Summary    Summary       // the newest summary of the conversation; zero: none
 	Older      int           // turns of the conversation before History, counted up to 1000
 	Down       []ModelHealth // models that are down
-	Waited     time.Duration // since the message was accepted, and due; by the database's clock
+	Waited     time.Duration // since the message was accepted and due, by the database's clock
 	Entries    int64         // writes to the journal so far
-	LastWrite  string        // id of the last of them; empty: there is none, or it has none
+	LastWrite  string        // id of the newest write; empty: none
 	Failures   int           // failed turns of the lane in a row
 	NextBlock  int           // first unused block number
-	OpenRound  int           // round that has streamed events but no answer; 0: none
-	Lineage    Lineage       // who spawned the turn
-	Cancelled  bool          // somebody asked for the turn's cancellation
-	ReadySince time.Time     // the turn could be granted since then: it was made, or what it waited for has come
-	Remaining  time.Duration // of the lease when the record was read, by the database's clock
+	OpenRound  int           // the round with streamed events but no answer; 0: none
+	Lineage    Lineage       // of a sub-agent's turn
+	Cancelled  bool          // the turn's cancellation was requested
+	ReadySince time.Time     // when the turn became ready for a grant
+	Remaining  time.Duration // of the lease, by the database's clock when the record was read
 	Elapsed    time.Duration // since the grant, by the database's clock
 }
 
-// A Past is an earlier turn of the conversation, as history for the model: one
-// that was answered, one that was cancelled after it was begun, or one that failed
-// and closed its message, or in which a tool with an effect has run.
+// A Past is an earlier turn of the conversation, for the model's history: a turn
+// that was answered, that was cancelled after it began, that failed and closed its
+// message, or that ran a tool with an effect.
 type Past struct {
 	TurnID     TurnID
 	Body       string // the message
 	Rounds     []Round
-	Reply      string // what was answered; empty: nothing
-	Silent     bool   // it wrote no reply: Reply is what the model said in it
+	Reply      string // empty: none
+	Silent     bool   // it sent no reply; Reply is the text of the model
 	State      TurnState
-	ErrorClass string // class of the error that ended it; empty: none
+	ErrorClass string // of the error that ended it; empty: none
 }
