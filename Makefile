@@ -36,7 +36,7 @@ build: ## build bin/worker, bin/enqueue and bin/turnctl
 	@mkdir -p bin
 	go build $(BUILDFLAGS) -o bin/ ./cmd/worker ./cmd/enqueue ./cmd/turnctl
 
-# In bytes. internal/archtest/programs says what is heavy in each; docs/architecture.md what must not come back.
+# In bytes. internal/archtest/programs says what is heavy in each.
 LIMITS        := enqueue:15000000 turnctl:30000000 worker:65000000
 
 .PHONY: sizes
