@@ -18,7 +18,7 @@ var forbidden = map[string][]string{
 		"github.com/openai/", "github.com/tiktoken-go/", "github.com/modelcontextprotocol/", "github.com/riverqueue/", "go.opentelemetry.io/",
 		"github.com/prometheus/", "google.golang.org/", "github.com/lib/pq", "testing", "net/http/httptest", "turnkeeper/internal/app", "turnkeeper/jobs", "turnkeeper/httpapi",
 	},
-	"turnctl": {"github.com/lib/pq", "testing", "go.opentelemetry.io/", "github.com/prometheus/", "google.golang.org/grpc", "turnkeeper/httpapi", "turnkeeper/telemetry"},
+	"turnctl": {"github.com/lib/pq", "testing", "github.com/openai/", "go.opentelemetry.io/", "github.com/prometheus/", "google.golang.org/grpc", "turnkeeper/httpapi", "turnkeeper/telemetry"},
 	"worker":  {"github.com/lib/pq", "testing", "net/http/httptest", "github.com/chromedp/"},
 }
 

@@ -16,6 +16,7 @@ import (
 // UTF-8 would have for it, until a Growing text joins it with the other half.
 type Fragment string
 
+// UnmarshalJSON never fails.
 func (f *Fragment) UnmarshalJSON(data []byte) error {
 	*f = FragmentOf(data)
 	return nil

@@ -13,6 +13,7 @@ import (
 // as empty.
 type Text string
 
+// UnmarshalJSON never fails.
 func (t *Text) UnmarshalJSON(data []byte) error {
 	*t = Text(Scalar(data))
 	return nil
@@ -35,6 +36,7 @@ func Scalar(data []byte) string {
 // A Count is a whole number that is not negative; anything else is 0.
 type Count int64
 
+// UnmarshalJSON never fails.
 func (c *Count) UnmarshalJSON(data []byte) error {
 	f, err := strconv.ParseFloat(Scalar(data), 64)
 	if err != nil || !(f >= 0 && f < 1<<53) {
@@ -48,6 +50,7 @@ func (c *Count) UnmarshalJSON(data []byte) error {
 // one, anything else as none.
 type List []json.RawMessage
 
+// UnmarshalJSON never fails.
 func (l *List) UnmarshalJSON(data []byte) error {
 	*l = nil
 	if IsObject(data) {
