@@ -9,7 +9,7 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// quickly makes calls go to the background soon.
+// quickly is the setting that moves calls to the background after 200 ms.
 const quickly = "async_timeout: 200ms"
 
 // outputOf returns the first output handle in the request, or an empty string.
@@ -27,11 +27,11 @@ func reader(name, arguments string) inferencetest.Reply {
 	return inferencetest.Calls(inferencetest.Call{ID: "call_" + name, Name: name, Arguments: arguments})
 }
 
-// A slow tool goes to the background. The model is told, waits, and reads the result.
+// A slow tool moves to the background. The model gets a notice, waits, and reads the result.
 func TestASlowToolGoesToTheBackground(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
-	e.WriteAgent("clerk", laterTools, "async_timeout: 5s") // enough for the call that is not held
+	e.WriteAgent("clerk", laterTools, "async_timeout: 5s") // long enough for the call that is not held
 	e.Ledger.Hold("a")
 	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
 		switch env.RoundOf(r) {
@@ -78,7 +78,7 @@ func TestASlowToolGoesToTheBackground(t *testing.T) {
 	}
 }
 
-// A worker is killed while a call is in the background and the model is called.
+// A worker is killed during a model call, while a tool call is in the background.
 func TestAKillWithACallInTheBackground(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -122,8 +122,8 @@ func TestAKillWithACallInTheBackground(t *testing.T) {
 	}
 }
 
-// The settings of async take precedence in this order: flag, front matter, config file
-// and environment, default.
+// The settings of async take precedence in this order: flag, front matter, config file and environment,
+// default.
 func TestWhereAsyncIsSwitched(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -15,8 +15,7 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// TestBuiltinTools lets a model use every built-in tool, with what it may and
-// may not reach.
+// A model uses every built-in tool, within and outside of its permissions.
 func TestBuiltinTools(t *testing.T) {
 	t.Parallel()
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("the page")) }))
@@ -53,8 +52,8 @@ func TestBuiltinTools(t *testing.T) {
 	}
 	e.Model.Then(env.Rounds(inferencetest.Calls(asked...), inferencetest.Text("done")))
 
-	clerk := env.CallsByWireID(e.TurnOf(e.Enqueue("clerk", "Look.")))
-	trusted := env.CallsByWireID(e.TurnOf(e.Enqueue("trusted", "Look.")))
+	clerk := e.TurnOf(e.Enqueue("clerk", "Look.")).CallsByWireID()
+	trusted := e.TurnOf(e.Enqueue("trusted", "Look.")).CallsByWireID()
 	for _, c := range []struct {
 		who   string
 		all   map[string]env.ToolCall
@@ -70,7 +69,7 @@ func TestBuiltinTools(t *testing.T) {
 		{"clerk", clerk, "get", "failed", ""},
 		{"clerk", clerk, "write", "succeeded", ""},
 		{"clerk", clerk, "note", "succeeded", "remember"},
-		{"trusted", trusted, "list", "failed", ""}, // it has no root
+		{"trusted", trusted, "list", "failed", ""}, // without a root
 		{"trusted", trusted, "get", "succeeded", "the page"},
 		{"trusted", trusted, "own", "failed", "a worker's own address"},
 		{"trusted", trusted, "note", "succeeded", "remember"},
@@ -104,8 +103,8 @@ func TestALargeResultIsCutAndKept(t *testing.T) {
 	}
 }
 
-// A model that follows the markers reads the whole of a result, which stays as
-// the tool gave it; the tool ran once, and pages are not charged.
+// A model that follows the markers reads the whole result, exactly as the tool returned it. The tool ran once,
+// and pages are not charged.
 func TestAModelReadsOn(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)

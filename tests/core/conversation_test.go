@@ -12,7 +12,7 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// told renders the messages of a request, one a line: role, text, calls.
+// told formats the messages of a request, one per line: role, text, calls.
 func told(r inferencetest.Recorded) string {
 	var b strings.Builder
 	for _, m := range r.Chat().Messages {
@@ -25,8 +25,8 @@ func told(r inferencetest.Recorded) string {
 	return b.String()
 }
 
-// wantNoRepeatedRole fails the test where two messages of users, or two of
-// assistants, follow each other: some providers refuse that.
+// wantNoRepeatedRole fails the test if two user messages, or two assistant messages, follow each other: some
+// providers refuse that.
 func wantNoRepeatedRole(t *testing.T, r inferencetest.Recorded) {
 	t.Helper()
 	last := ""
@@ -38,8 +38,7 @@ func wantNoRepeatedRole(t *testing.T, r inferencetest.Recorded) {
 	}
 }
 
-// wantRebuilt fails the test unless the request of a turn's round comes out of
-// the database as it was sent.
+// wantRebuilt fails the test unless the request of a round is rebuilt from the database as it was sent.
 func wantRebuilt(e *env.Env, turn int64, round int, sent inferencetest.Recorded) {
 	e.T.Helper()
 	if got := rebuiltRequest(e, turn, round); got.Code != 0 || got.Stdout != string(sent.Body) {
@@ -52,8 +51,8 @@ func lastRequest(e *env.Env) inferencetest.Recorded {
 	return all[len(all)-1]
 }
 
-// A payment that ran before its turn was cancelled, and one that was cut short,
-// are told to the next turn with their results.
+// The next turn sees a payment that ran before its turn was cancelled, and one that was cut short, with their
+// results.
 func TestACancelledTurnIsToldToTheNext(t *testing.T) {
 	t.Parallel()
 	for name, tools := range map[string]string{"by calls": env.MarkerTools, "in words": ""} {
@@ -76,7 +75,7 @@ func TestACancelledTurnIsToldToTheNext(t *testing.T) {
 			cancelTurn(e, "--message", strconv.FormatInt(message, 10))
 			e.AwaitClosed(message)
 			wantCancelled(e, message)
-			if tools == "" { // it has lost its tools: calls are told in words
+			if tools == "" { // without tools, calls are described in text
 				e.WriteAgent("clerk", "tools: []")
 				w.Terminate()
 				e.StartWorker()
@@ -99,7 +98,7 @@ func TestACancelledTurnIsToldToTheNext(t *testing.T) {
 	}
 }
 
-// A turn that waited, with no worker, and one whose message was never begun.
+// Cancelled are a turn that waited without a worker, and one whose message never started.
 func TestCancelledBetweenDispatches(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -134,8 +133,7 @@ func TestCancelledBetweenDispatches(t *testing.T) {
 	wantRebuilt(e, next.ID, 1, sent)
 }
 
-// A message that failed is told once, whatever its attempts, with what its last
-// attempt came to.
+// A failed message is shown once, with the result of its last attempt.
 func TestAFailedTurnIsToldToTheNext(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -175,8 +173,7 @@ func TestAFailedTurnIsToldToTheNext(t *testing.T) {
 	}
 }
 
-// What a cancelled turn did is in the summary's source, and in what is told with
-// little room.
+// The calls of a cancelled turn are in the source of the summary, and in the short form of its turn.
 func TestACancelledTurnIsSummarised(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -215,7 +212,7 @@ func TestACancelledTurnIsSummarised(t *testing.T) {
 	}
 }
 
-// The message of a run that gave no reply does not stand beside the next one.
+// The message of a run without a reply is not next to the next message.
 func TestASilentRunIsFollowedByAnAssistant(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)

@@ -10,12 +10,12 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// scheduleWith is a schedule of the agent's, with more keys.
+// scheduleWith returns the front matter of a schedule with more keys.
 func scheduleWith(keys string) string {
 	return `schedule: {cron: "@every 1h", message: "Look around."` + keys + `}`
 }
 
-// runSlots lets the schedule run so often, and returns what was sent in each run.
+// runSlots runs n slots of the schedule and returns the requests of each run.
 func runSlots(e *env.Env, from, n int) (sent []inferencetest.Recorded) {
 	e.T.Helper()
 	for i := range n {
@@ -26,7 +26,7 @@ func runSlots(e *env.Env, from, n int) (sent []inferencetest.Recorded) {
 	return sent
 }
 
-// roles are the roles of a request's messages after the system prompt.
+// roles returns the roles of a request's messages after the system prompt.
 func roles(r inferencetest.Recorded) string {
 	var all []string
 	for _, m := range r.Chat().Messages[1:] {
@@ -72,7 +72,7 @@ func TestTheHistoryOfASchedule(t *testing.T) {
 					}
 				}
 				wantRebuilt(e, env.Query[int64](e, "select max(id) from turns"), 1, sent)
-				// A person's message between the runs, which sees all of them.
+				// A message between the runs sees all of them.
 				e.TurnOf(e.Enqueue("clerk", "What is new?"))
 				if n := strings.Count(told(lastRequest(e)), "Look around."); n != i+1 {
 					t.Errorf("a message sees %d of %d runs:\n%s", n, i+1, told(lastRequest(e)))
@@ -85,8 +85,8 @@ func TestTheHistoryOfASchedule(t *testing.T) {
 	}
 }
 
-// The run before is found whatever happened in between, by its schedule and
-// conversation; its reads are not told, its effects are.
+// The previous run is found by its schedule and conversation, whatever ran in between. The request has its
+// effects, but not its reads.
 func TestTheRunBefore(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -136,7 +136,7 @@ func TestTheRunBefore(t *testing.T) {
 	wantRebuilt(e, env.Query[int64](e, "select max(id) from turns"), 1, sent)
 }
 
-// A run that was cancelled, or gave nothing, is told to the next.
+// The next run sees a run that was cancelled or had no reply.
 func TestACancelledRunIsToldToTheNext(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)

@@ -10,7 +10,7 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// One slot is enough: who waits for a sub-agent holds none.
+// One slot is enough: a turn that waits for a sub-agent holds no slot.
 func TestASubAgentWithOneSlot(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -65,7 +65,7 @@ func TestASubAgentWithOneSlot(t *testing.T) {
 	}
 }
 
-// Three work side by side, and the boss is asked once all have replied.
+// Three sub-agents run in parallel, and the parent's model is called once all have replied.
 func TestThreeSubAgentsSideBySide(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -101,7 +101,7 @@ func TestThreeSubAgentsSideBySide(t *testing.T) {
 	e.WantOneReplyEach(4)
 }
 
-// With async the boss goes on at once, and is woken.
+// With async the parent continues at once, and is woken by the reply.
 func TestASubAgentInTheBackground(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -136,7 +136,7 @@ func TestASubAgentInTheBackground(t *testing.T) {
 	e.WantOneReplyEach(2)
 }
 
-// A chain ends where its bound is, and never in a circle.
+// A chain of sub-agents ends at max_depth and cannot form a cycle.
 func TestChainsThatAreRefused(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -171,7 +171,7 @@ func TestChainsThatAreRefused(t *testing.T) {
 	e.WantOneReplyEach(3)
 }
 
-// The whole tree shares its bounds.
+// All agents of a tree share its bounds.
 func TestBoundsOfATree(t *testing.T) {
 	t.Parallel()
 	t.Run("sub-agents", func(t *testing.T) {
@@ -202,7 +202,7 @@ func TestBoundsOfATree(t *testing.T) {
 		}))
 		e.StartWorker()
 		turn := e.TurnOf(e.Enqueue("boss", "Get it done."))
-		e.WantEnd(turn, "degraded", "budget", 1) // one of its own, two of the scout's
+		e.WantEnd(turn, "degraded", "budget", 1) // one call of its own, two of the scout
 		e.WantRequests(3)
 		if n := env.Query[int](e, "select calls from spend where scope = $1", fmt.Sprint("tree:", turn.ID)); n != 3 {
 			t.Errorf("%d calls count", n)
@@ -213,7 +213,7 @@ func TestBoundsOfATree(t *testing.T) {
 	})
 }
 
-// What goes wrong below is told above, and ends nothing there.
+// The failure of a sub-agent is reported to its parent and does not end the parent's turn.
 func TestASubAgentThatFails(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -255,7 +255,7 @@ func TestASubAgentThatFails(t *testing.T) {
 	}
 }
 
-// A cancellation goes down the tree, to what runs and to what waits.
+// A cancellation ends the running and the waiting sub-agents of the tree.
 func TestCancelDownTheTree(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -287,8 +287,7 @@ func TestCancelDownTheTree(t *testing.T) {
 	e.Ledger.Release()
 }
 
-// A turn that answers without waiting takes its sub-agents with it, also one that has
-// not begun.
+// A turn that ends without waiting cancels its sub-agents, including one that has not started.
 func TestATurnThatEndsTakesItsSubAgents(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -305,7 +304,7 @@ func TestATurnThatEndsTakesItsSubAgents(t *testing.T) {
 	}
 }
 
-// A message that is tried again is another one, with sub-agents of its own.
+// A retried message is a new message and spawns new sub-agents.
 func TestATurnThatIsTriedAgainSpawnsAnew(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -337,7 +336,7 @@ func TestATurnThatIsTriedAgainSpawnsAnew(t *testing.T) {
 	}
 }
 
-// While the scheduler is paused a reply is not lost, and nothing goes on.
+// A reply that comes while the scheduler is paused is not lost, and no turn continues until it resumes.
 func TestAReplyWhileTheSchedulerIsPaused(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -360,8 +359,8 @@ func TestAReplyWhileTheSchedulerIsPaused(t *testing.T) {
 	e.WantEnd(e.TurnOf(message), "succeeded", "none", 2)
 }
 
-// The records of sub-agents can be purged before their parent has read the reply, and
-// go with those of their parent.
+// The records of sub-agents can be purged before their parent has read the reply, and are purged with those of
+// their parent.
 func TestPurgingSubAgents(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -396,8 +395,7 @@ func TestPurgingSubAgents(t *testing.T) {
 	}
 }
 
-// The oldest tree is worked first: a sub-agent goes before messages that came after its
-// parent's.
+// The oldest tree runs first: a sub-agent goes before messages sent after its parent's.
 func TestSubAgentsDoNotStarve(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -417,15 +415,15 @@ func TestSubAgentsDoNotStarve(t *testing.T) {
 	}
 	e.StartWorker("--worker-slots", "1")
 	e.TurnOf(message)
-	// The boss stands still for a moment first; then no more than what was granted meanwhile goes before it.
+	// The parent pauses for a moment first. Only messages granted meanwhile may go before its sub-agent.
 	if n := env.Query[int](e, `select count(*) from turns where agent = 'other' and created_at < (select created_at from turns where agent = 'scout')`); n > 1 {
 		t.Errorf("%d younger messages were begun before the sub-agent", n)
 	}
 	e.Await("all are answered", "select not exists (select from messages where closed_at is null)")
 }
 
-// Real workers are killed between any two steps of a parent, of its sub-agent, and of
-// the parent again; they are never the same worker.
+// Workers are killed at any step of a parent, of its sub-agent, and of the parent again. Each step runs on
+// another worker.
 func TestAKillAroundASubAgent(t *testing.T) {
 	t.Parallel()
 	for phase, points := range map[string][]string{

@@ -106,7 +106,7 @@ func TestAStoppedWorkerIsFenced(t *testing.T) {
 			turn := e.TurnOf(message)
 			e.WantEnd(turn, "degraded", "worker_lost", 2)
 			e.WantReply(turn, "Perhaps.\n\n- mark_once: unknown: it may or may not have happened")
-			before := env.JournalOf(e, turn.ID)
+			before := e.JournalOf(turn.ID)
 
 			e.Ledger.Release()
 			first.Signal(syscall.SIGCONT)
@@ -116,7 +116,7 @@ func TestAStoppedWorkerIsFenced(t *testing.T) {
 			if late.State != "unknown" || late.LateResult != "marked a" {
 				t.Errorf("the call is %+v", late)
 			}
-			if after := env.JournalOf(e, turn.ID); after != before {
+			if after := e.JournalOf(turn.ID); after != before {
 				t.Errorf("the stopped worker wrote to the turn:\n%s\n%s", before, after)
 			}
 			e.Ledger.WantRuns("a", 1)
@@ -145,13 +145,13 @@ func TestAStoppedWorkersAnswerIsRefused(t *testing.T) {
 	e.StartWorker()
 	turn := e.TurnOf(message)
 	e.WantEnd(turn, "succeeded", "none", 1)
-	before := env.JournalOf(e, turn.ID)
+	before := e.JournalOf(turn.ID)
 
 	close(late)
 	first.Signal(syscall.SIGCONT)
 	first.Await("the turn is no longer this worker's")
 	e.WantReply(e.Show(turn.ID), "fresh")
-	if after := env.JournalOf(e, turn.ID); after != before {
+	if after := e.JournalOf(turn.ID); after != before {
 		t.Errorf("the stopped worker wrote to the turn:\n%s\n%s", before, after)
 	}
 }

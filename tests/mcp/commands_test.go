@@ -108,7 +108,7 @@ func TestTurnctlMCP(t *testing.T) {
 	}
 	r = mcp("pin", "shelf")
 	wantOutput(e, r, 0, r.Stdout, "nothing to accept")
-	if call := env.CallsByWireID(e.TurnOf(e.Enqueue("clerk", "Look.")))["look"]; call.State != "succeeded" {
+	if call := e.TurnOf(e.Enqueue("clerk", "Look.")).CallsByWireID()["look"]; call.State != "succeeded" {
 		t.Errorf("look is %s: %s", call.State, call.Result)
 	}
 	w.Terminate()
@@ -132,7 +132,7 @@ func TestTurnctlMCP(t *testing.T) {
 	}
 	r = mcp("list")
 	wantOutput(e, r, 0, r.Stdout, "changed", "gone")
-	if call := env.CallsByWireID(e.TurnOf(e.Enqueue("clerk", "Look.")))["look"]; call.State != "failed" || !strings.Contains(call.Result, "turnctl mcp pin") {
+	if call := e.TurnOf(e.Enqueue("clerk", "Look.")).CallsByWireID()["look"]; call.State != "failed" || !strings.Contains(call.Result, "turnctl mcp pin") {
 		t.Errorf("the changed tool is %s: %s", call.State, call.Result)
 	}
 
@@ -147,7 +147,7 @@ func TestTurnctlMCP(t *testing.T) {
 		t.Errorf("once more accepted: %v", got)
 	}
 	e.Poll("the accepted tool can be called", func() bool {
-		return env.CallsByWireID(e.TurnOf(e.Enqueue("clerk", "Look.")))["look"].State == "succeeded"
+		return e.TurnOf(e.Enqueue("clerk", "Look.")).CallsByWireID()["look"].State == "succeeded"
 	})
 
 	if n := env.Turnctl[int](e, "mcp", "forget", "shelf"); n != 3 {

@@ -214,7 +214,7 @@ func TestALoginToAnMCPServer(t *testing.T) {
 	call := func(want, holds string) {
 		t.Helper()
 		turn := e.TurnOf(e.Enqueue("clerk", "Who are you?", "--conversation", fmt.Sprint(len(said), want)))
-		if got := env.CallsByWireID(turn)["who"]; got.State != want || !strings.Contains(got.Result, holds) {
+		if got := turn.CallsByWireID()["who"]; got.State != want || !strings.Contains(got.Result, holds) {
 			t.Errorf("the call is %s: %s, want %q", got.State, got.Result, holds)
 		}
 	}
@@ -248,7 +248,7 @@ func TestALoginToAnMCPServer(t *testing.T) {
 		ids = append(ids, e.Enqueue("clerk", "Who are you?", "--conversation", fmt.Sprint("at once ", i)))
 	}
 	for _, id := range ids {
-		if got := env.CallsByWireID(e.TurnOf(id))["who"]; got.State != "succeeded" {
+		if got := e.TurnOf(id).CallsByWireID()["who"]; got.State != "succeeded" {
 			t.Errorf("the call is %s: %s", got.State, got.Result)
 		}
 	}

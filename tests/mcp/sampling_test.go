@@ -35,7 +35,7 @@ func TestAPublicServerAsksAModel(t *testing.T) {
 	e.StartWorker()
 
 	turn := e.TurnOf(e.Enqueue("clerk", "Ask for praise."))
-	if got := env.CallsByWireID(turn)["asks"]; got.State != "succeeded" || !strings.Contains(got.Result, "Well asked.") {
+	if got := turn.CallsByWireID()["asks"]; got.State != "succeeded" || !strings.Contains(got.Result, "Well asked.") {
 		t.Errorf("%s: %s", got.State, got.Result)
 	}
 	asked := e.WantRequests(3)[1].Chat()

@@ -126,7 +126,7 @@ func TestPublicMCPServers(t *testing.T) {
 	w := e.StartWorker()
 	e.Await("the servers have told of their tools", "select count(distinct server) = 5 from mcp_tools")
 	turn := e.TurnOf(e.Enqueue("clerk", "Try everything."))
-	got := env.CallsByWireID(turn)
+	got := turn.CallsByWireID()
 	for _, c := range []struct{ id, state, holds string }{
 		{"echo", "succeeded", "hello"},
 		{"wrong", "denied", `missing "message"`},
@@ -188,7 +188,7 @@ func TestAnMCPServerIsKilled(t *testing.T) {
 		}
 	}
 	turn := e.TurnOf(message)
-	got := env.CallsByWireID(turn)
+	got := turn.CallsByWireID()
 	if c := got["long"]; c.State != "unknown" || !strings.Contains(c.Result, "ended by a signal (killed)") {
 		t.Errorf("the killed call is %s: %s", c.State, c.Result)
 	}

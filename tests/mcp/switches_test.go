@@ -26,7 +26,7 @@ func TestSwitchesOfAnMCPTool(t *testing.T) {
 	e.StartWorker()
 	turn := e.TurnOf(e.Enqueue("clerk", "Go."))
 	e.WantEnd(turn, "succeeded", "none", 2)
-	calls := env.CallsByWireID(turn)
+	calls := turn.CallsByWireID()
 	for id, want := range map[string]struct {
 		starts int // of calls with an effect: others have no starts
 		says   string
