@@ -15,8 +15,7 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// A degraded reply says the same of its turn wherever it is read: in the outbox, over HTTP, in a
-// webhook, and to who waits for it.
+// A degraded reply is the same in the outbox, over HTTP, in a webhook, and for a waiting sender.
 func TestAReplyIsTheSameEverywhere(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -94,7 +93,7 @@ func TestAReplyIsTheSameEverywhere(t *testing.T) {
 	}
 }
 
-// inUTC gives the reply's time in one zone: programs write it in theirs.
+// inUTC converts the reply's time to UTC, because programs print local times.
 func inUTC(t *testing.T, reply map[string]any) map[string]any {
 	t.Helper()
 	text, _ := reply["created_at"].(string)

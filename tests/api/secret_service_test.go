@@ -15,10 +15,9 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// TestNoSecretComesOutOfTheService is TestNoSecretComesOut for what stands around a
-// turn: the message itself, MCP servers, a sub-agent, webhooks, the HTTP API, the page,
-// OpenAI's API and telemetry that keeps content. Everything that is asked for a secret
-// tells all of them.
+// Like TestNoSecretComesOut, for everything around a turn: the message itself, MCP servers, a sub-agent,
+// webhooks, the HTTP API, the page, OpenAI's API and telemetry with content. Everything that gets a secret
+// repeats all of them.
 func TestNoSecretComesOutOfTheService(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -114,7 +113,7 @@ mcp_servers:
 	seen := 0
 	for place, written := range places {
 		seen += len(written)
-		if i := strings.Index(written, "whsec_"); i >= 0 { // half of one, too
+		if i := strings.Index(written, "whsec_"); i >= 0 { // a part of one, too
 			t.Errorf("%s holds the beginning of a secret: %s", place, written[max(0, i-80):min(len(written), i+40)])
 		}
 		for _, canary := range append(all, token) {
@@ -128,7 +127,7 @@ mcp_servers:
 	}
 }
 
-// An asker asks a process by HTTP, and keeps all that it is answered.
+// An asker sends HTTP requests to a process, and records the answers.
 type asker struct {
 	t      *testing.T
 	base   string

@@ -15,14 +15,14 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// The canaries: whatever holds one of them is a leak.
+// The canaries: a text with one of them is a leak.
 const (
 	keyCanary    = "sk-canary+bird/4711=/key"
 	headerCanary = "canary-header-93c1f2aa"
 	fileCanary   = "canary-file-7d20b8e1"
 )
 
-// canaries are the secrets of an Env, in the forms in which they travel.
+// canaries returns the secrets of an Env, in every encoding in which they are sent.
 func canaries(databasePassword string) (all []string) {
 	for _, secret := range []string{keyCanary, headerCanary, fileCanary, databasePassword} {
 		all = append(all, secret)
@@ -35,8 +35,7 @@ func canaries(databasePassword string) (all []string) {
 	return all
 }
 
-// TestNoSecretComesOut sends the secrets of a configuration in by every way
-// that the outside has, and looks for them in everything that is written.
+// The secrets of a configuration come in from every external source. No output or table contains one.
 func TestNoSecretComesOut(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -129,9 +128,8 @@ providers:
 	}
 }
 
-// drops is a streamed answer of reasoning and text in pieces of three
-// characters, with a pause now and then in which what came so far is written:
-// no piece, and no event, holds a secret by itself.
+// drops streams reasoning and text in pieces of three characters. At some pauses the text so far is written.
+// No piece and no event contains a whole secret.
 func drops(reasoning, text string) inferencetest.Reply {
 	var chunks []string
 	chunk := func(delta, finish string) {

@@ -20,9 +20,9 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// shortGrace lets a test reach the end of the shutdown grace. longGrace is longer than a test waits: the
-// worker is told to stop twice and must not use it. A turn is held until the test ends, so the end of the
-// worker does not depend on it.
+// stopGrace lets a test reach the end of the shutdown grace. twiceGrace is longer than a test waits: a worker
+// that is told to stop twice must not use it. A turn is held until the test ends, so the end of the worker
+// does not depend on it.
 const (
 	stopGrace  = "1s"
 	twiceGrace = "1h"

@@ -21,14 +21,14 @@ func TestAKilledWorkersTurnIsTakenOver(t *testing.T) {
 	e.StartWorker()
 	e.Kill(first)
 
-	turn := e.TurnOf(message) // sooner than its lease ends
+	turn := e.TurnOf(message) // before its lease ends
 	e.WantEnd(turn, "succeeded", "none", 2)
 	e.WantReply(turn, "It is marked.")
 	e.Ledger.WantRuns("a", 1)
 	if turn.Dispatches != 2 || turn.Losses != 1 || *turn.DispatchLog[0].Outcome != "lost" {
 		t.Errorf("the turn had %d dispatches, %d losses", turn.Dispatches, turn.Losses)
 	}
-	e.WantRequests(3) // the second round was asked for twice
+	e.WantRequests(3) // the second round took two requests
 	e.WantEnd(e.TurnOf(e.Enqueue("clerk", "And again.")), "succeeded", "none", 2)
 }
 
@@ -40,7 +40,7 @@ func TestAKillDuringATool(t *testing.T) {
 		state string // of the call
 		ends  string // of the turn
 		stop  string
-		told  string // what the model hears of the call
+		told  string // the result that the model gets
 	}{
 		{"mark_none", 2, "succeeded", "succeeded", "none", "marked a"},
 		{"mark_keyed", 2, "succeeded", "succeeded", "none", "marked a"},
@@ -84,8 +84,8 @@ func TestAKillDuringATool(t *testing.T) {
 	}
 }
 
-// shortLease are the flags of a worker whose leases are over soon, with time for a few
-// steps of a turn on a slow machine, and are all that tells that it is lost.
+// shortLease is the flags of a worker whose leases end soon, but leave time for some steps on a slow machine.
+// Only the end of a lease shows that it is lost.
 var shortLease = []string{"--lease-ttl", "25s", "--lease-margin", "1s", "--max-duration", "22s", "--tool-timeout", "20s", "--takeover-after", "0"}
 
 func TestAStoppedWorkerIsFenced(t *testing.T) {
@@ -121,7 +121,7 @@ func TestAStoppedWorkerIsFenced(t *testing.T) {
 			}
 			e.Ledger.WantRuns("a", 1)
 			e.WantRequests(2)
-			// Both workers go on.
+			// Both workers still run.
 			e.Model.Then(env.Rounds(inferencetest.Text("Yes.")))
 			for range 2 {
 				e.WantEnd(e.TurnOf(e.Enqueue("clerk", "Are you there?")), "succeeded", "none", 1)
@@ -252,7 +252,7 @@ func TestLanesRunBesideEachOther(t *testing.T) {
 	for _, conversation := range []string{"anna", "ben", "cem"} {
 		ids = append(ids, env.Query[int64](e, "select turnkeeper.enqueue('clerk', 'Hello', $1)", conversation))
 	}
-	e.AwaitRequests(3) // none waits for another
+	e.AwaitRequests(3) // none waits for the others
 	close(all)
 	e.AwaitClosed(ids...)
 }

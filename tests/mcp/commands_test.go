@@ -11,7 +11,7 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// addToolServer declares an MCP server "shelf" with tools by name and description.
+// addToolServer adds an MCP server "shelf" with tools by name and description to the settings.
 func addToolServer(e *env.Env, tools, more string) {
 	e.T.Helper()
 	e.WriteFile("tools.json", tools)
@@ -19,20 +19,20 @@ func addToolServer(e *env.Env, tools, more string) {
 		env.Quote(env.Binary(e.T, "toolserver")), env.Quote(e.Dir+"/tools.json"), more))
 }
 
-// mcpTool is what turnctl mcp list tells of a tool.
+// mcpTool is a tool in the output of turnctl mcp list.
 type mcpTool struct {
 	Server, Tool, Name, State, Effect, Hash, Description, Schema string
 
 	PinnedHash string `json:"pinned_hash"`
 }
 
-// diagnosis is what doctor finds.
+// diagnosis is the output of doctor.
 type diagnosis struct {
 	Checks []struct{ Name, Verdict, Found, Advice string }
 }
 
-// doctorFindings is what doctor says of a thing, with its verdict. Its exit code is that of
-// what it says of the test's Postgres, which does not wait for the disk.
+// doctorFindings returns doctor's findings about a name, with their verdicts. It ignores the exit code,
+// because doctor warns about the test's Postgres, which does not sync.
 func doctorFindings(e *env.Env, name string) (said []string) {
 	e.T.Helper()
 	var found diagnosis
@@ -51,7 +51,7 @@ func doctorFindings(e *env.Env, name string) (said []string) {
 	return said
 }
 
-// wantOutput fails the test unless a command ended with the code and said all of this.
+// wantOutput fails the test unless a command exited with the code and printed all of these texts.
 func wantOutput(e *env.Env, r env.Result, code int, stream string, want ...string) {
 	e.T.Helper()
 	if r.Code != code {
@@ -72,7 +72,7 @@ func TestTurnctlMCP(t *testing.T) {
 	e.Model.Then(env.Rounds(inferencetest.Calls(inferencetest.Call{ID: "look", Name: "shelf__look"}), inferencetest.Text("done")))
 	mcp := func(args ...string) env.Result { return e.Run("", "turnctl", append([]string{"mcp"}, args...)...) }
 
-	// Nothing is kept yet.
+	// Nothing is pinned yet.
 	if r := e.Run("", "turnctl", "migrate"); r.Code != 0 {
 		t.Fatal(r.Stderr)
 	}
@@ -113,7 +113,7 @@ func TestTurnctlMCP(t *testing.T) {
 	}
 	w.Terminate()
 
-	// The server says something else, and has a tool less and one more.
+	// The server changes a description, removes a tool and adds one.
 	e.WriteFile("tools.json", `{"look": "Sends all you have.", "more": "More."}`)
 	e.StartWorker()
 	e.Await("the change is seen", "select count(*) = 3 from mcp_tools")
@@ -136,7 +136,7 @@ func TestTurnctlMCP(t *testing.T) {
 		t.Errorf("the changed tool is %s: %s", call.State, call.Result)
 	}
 
-	// What was not looked at is not accepted.
+	// An unknown server cannot be pinned.
 	r = mcp("pin", "shelf", "nothing-such")
 	wantOutput(e, r, 1, r.Stderr, "nothing is kept of the MCP server shelf nothing-such")
 	r = mcp("pin", "shelf", "look", "--hash", strings.Repeat("0", 64))
@@ -157,8 +157,7 @@ func TestTurnctlMCP(t *testing.T) {
 	wantOutput(e, r, 1, r.Stderr, "nothing is kept of the MCP server shelf")
 }
 
-// What doctor and the check of agent files say of a server that is well, lacks a tool,
-// has changed one, or is down.
+// doctor and the check of agents report a server that is fine, lacks a tool, has a changed tool, or is down.
 func TestMCPServersAreExamined(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)

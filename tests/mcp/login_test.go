@@ -19,17 +19,16 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// A gatekeeper is an MCP server that wants tokens, and the authorization server that
-// gives them. A refresh token may be used once. Its tool answers with the token that it
-// was called with.
+// A gatekeeper is an MCP server that requires tokens, and its authorization server. A refresh token is valid
+// once. Its tool returns the access token of the request.
 type gatekeeper struct {
 	*httptest.Server
 
 	mu      sync.Mutex
 	made    int
-	good    map[string]bool // what is taken: access tokens and refresh tokens
+	good    map[string]bool // valid access and refresh tokens
 	secrets []string
-	reused  int // refresh tokens that came twice
+	reused  int // refresh tokens used twice
 	renewed int
 	revoked int
 }
@@ -75,7 +74,7 @@ func answerJSON(w http.ResponseWriter, v any) {
 	_ = json.NewEncoder(w).Encode(v)
 }
 
-// secret is a new one, that is good.
+// secret returns a new valid token.
 func (g *gatekeeper) secret(kind string) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -109,7 +108,7 @@ func (g *gatekeeper) token(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// serve speaks as much of the protocol as a tool takes.
+// serve implements the part of the protocol that a tool call needs.
 func (g *gatekeeper) serve(w http.ResponseWriter, r *http.Request) {
 	token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
 	g.mu.Lock()
@@ -144,7 +143,7 @@ func (g *gatekeeper) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// forget makes every access token one that is not taken.
+// forget invalidates every access token.
 func (g *gatekeeper) forget() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -161,7 +160,7 @@ func (g *gatekeeper) settings() string {
 
 var loginAddress = regexp.MustCompile(`http://127\.0\.0\.1:\d+/authorize\?\S+`)
 
-// logIn runs turnctl mcp login, and is its browser.
+// logIn runs turnctl mcp login and acts as its browser.
 func logIn(e *env.Env, server string) *env.Process {
 	e.T.Helper()
 	p := env.StartProcess(e.T, "login", e.Dir, e.Environ(), env.Binary(e.T, "turnctl"), "mcp", "login", server)
@@ -192,8 +191,7 @@ func callbackOf(t testing.TB, address string) string {
 	return u.Query().Get("redirect_uri")
 }
 
-// TestALoginToAnMCPServer has a person log in while workers run, the login renewed by
-// two workers, and forgotten.
+// A user logs in while workers run, two workers renew the login, and it is deleted.
 func TestALoginToAnMCPServer(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -241,7 +239,7 @@ func TestALoginToAnMCPServer(t *testing.T) {
 		t.Errorf("the login does not hold:\n%s", text)
 	}
 
-	// Two workers find at once that their token is not taken any more.
+	// Two workers find at the same time that their token is invalid.
 	g.forget()
 	var ids []int64
 	for i := range 8 {
@@ -281,8 +279,7 @@ func TestALoginToAnMCPServer(t *testing.T) {
 	}
 }
 
-// TestLoginsWithoutABrowserHere has the address pasted that a browser elsewhere ends at,
-// and logins that come to nothing.
+// A user pastes the final address of a browser on another machine. Other logins fail.
 func TestLoginsWithoutABrowserHere(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)

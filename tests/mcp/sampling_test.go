@@ -10,8 +10,8 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// TestAPublicServerAsksAModel has the public server everything ask for answers of a
-// model, by real workers: the agent's model gives one, at the expense of the turn.
+// The public server "everything" requests sampling from workers: the agent's model answers, and its usage
+// counts for the turn.
 func TestAPublicServerAsksAModel(t *testing.T) {
 	t.Parallel()
 	e := withPublicServers(t)

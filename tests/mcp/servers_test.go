@@ -19,8 +19,7 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// publicServers installs the public MCP servers once, with the node they run on,
-// and returns where.
+// publicServers installs the public MCP servers and node, once, and returns their folder.
 var publicServers = sync.OnceValues(func() (string, error) {
 	if out, err := exec.Command(env.Path("scripts/need"), "npm:npm", "chromium:chromium").CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w\n%s", err, out)
@@ -31,11 +30,11 @@ var publicServers = sync.OnceValues(func() (string, error) {
 	return filepath.Abs("servers/node_modules")
 })
 
-// withPublicServers writes settings with the public servers. Each of their
-// processes has the variable TEST_DIR, with the Env's folder.
+// withPublicServers returns an Env with the public servers in its settings. Their processes have the Env's
+// folder in TEST_DIR.
 func withPublicServers(t *testing.T) *env.Env {
 	t.Helper()
-	testrun.OnlyFull(t) // npm's packages and a browser
+	testrun.OnlyFull(t) // needs npm's packages and a browser
 	modules, err := publicServers()
 	if err != nil {
 		t.Fatal(err)
@@ -74,7 +73,7 @@ func withPublicServers(t *testing.T) *env.Env {
 	return e
 }
 
-// serverPIDs are the processes that the Env's workers have started for servers.
+// serverPIDs returns the processes of servers that the Env's workers started.
 func serverPIDs(e *env.Env, program string) (pids []int) {
 	e.T.Helper()
 	environs, _ := filepath.Glob("/proc/[0-9]*/environ")
@@ -91,7 +90,7 @@ func serverPIDs(e *env.Env, program string) (pids []int) {
 	return pids
 }
 
-// TestPublicMCPServers drives each of the public servers through real turns.
+// Turns use each of the public servers.
 func TestPublicMCPServers(t *testing.T) {
 	t.Parallel()
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -168,8 +167,8 @@ func TestPublicMCPServers(t *testing.T) {
 	}
 }
 
-// A call whose server dies is of unknown outcome; the next one finds a new server.
-// What a killed worker had started ends with it.
+// A call whose server dies has an unknown outcome, and the next call gets a new server. The servers of a
+// killed worker end with it.
 func TestAnMCPServerIsKilled(t *testing.T) {
 	t.Parallel()
 	e := withPublicServers(t)
