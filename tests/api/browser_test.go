@@ -37,7 +37,7 @@ func openBrowser(t testing.TB, base string) *browser {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		for _, complaint := range b.complaints {
-			t.Errorf("the browser complained: %s", complaint)
+			t.Errorf("the browser reported: %s", complaint)
 		}
 	})
 	b.ctx = newBrowser(context.Background(), t)
@@ -150,7 +150,7 @@ func (b *browser) await(what, expression string) {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			b.t.Fatalf("waited in vain: %s: %v\n%s", what, err, eval[string](b, "location.href + '\\n' + document.body.innerText"))
+			b.t.Fatalf("timeout waiting until %s: %v\n%s", what, err, eval[string](b, "location.href + '\\n' + document.body.innerText"))
 		}
 	}
 }

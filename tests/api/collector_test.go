@@ -66,7 +66,7 @@ func (r *collector) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		return // cut off because the sender ends
 	}
 	if err := r.take(req, body); err != nil {
-		r.t.Errorf("what was sent to %s cannot be read: %v", req.URL.Path, err)
+		r.t.Errorf("what was sent to %s is invalid: %v", req.URL.Path, err)
 	}
 	if r.hang != nil {
 		select {
@@ -117,7 +117,7 @@ func (r *collector) take(req *http.Request, body []byte) error {
 			}
 		}
 	default:
-		return fmt.Errorf("there is nothing at this path")
+		return fmt.Errorf("nothing at this path")
 	}
 	return nil
 }

@@ -88,7 +88,7 @@ func TestEventSourcesThatAreCut(t *testing.T) {
 		}
 	}
 	if n := s.refusals(); n > 0 {
-		t.Errorf("%d answers were ones at which an EventSource gives up", n)
+		t.Errorf("%d responses were ones at which an EventSource gives up", n)
 	}
 	t.Logf("%d EventSources, %d events each, %d cuts, %d connections", len(all), last, s.cuts(), opens)
 }
@@ -284,7 +284,7 @@ func (s *streamEnv) tabSaw(tab context.Context) (all []followed) {
 		all, err = chromedp.Run(tab, chromedp.Evaluate[[]followed](`window.all`))
 	}
 	if err != nil {
-		s.T.Errorf("a tab has not come to an end: %v", err)
+		s.T.Errorf("a tab did not end: %v", err)
 	}
 	return all
 }

@@ -49,7 +49,7 @@ func (r *listener) read(ctx context.Context, events int) error {
 		return nil
 	}
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("answered %s: an EventSource gives up for good", resp.Status)
+		return fmt.Errorf("got %s, at which an EventSource gives up", resp.Status)
 	}
 	lines := bufio.NewScanner(resp.Body)
 	lines.Buffer(nil, 1<<20)

@@ -150,7 +150,7 @@ func TestATurnIsFollowedInABrowser(t *testing.T) {
 	}
 	// The page may list it below by now, as the text of a failed attempt.
 	if strings.Contains(eval[string](b, `document.querySelector("#live").textContent`), "This is void") {
-		t.Error("what was taken back still stands in the live text")
+		t.Error("the rolled-back text is still in the live text")
 	}
 	close(goOn)
 	b.await("the end is shown", `document.querySelector("#live").dataset.over === "succeeded"`)
@@ -163,7 +163,7 @@ func TestATurnIsFollowedInABrowser(t *testing.T) {
 		t.Errorf("the page's reply is %q", got)
 	}
 	if !strings.Contains(eval[string](b, `document.querySelector("#timeline").textContent`), "asked again 1 time") {
-		t.Error("the time line does not tell of the retry")
+		t.Error("the timeline lacks the retry")
 	}
 }
 
@@ -206,14 +206,14 @@ func TestOperatingInABrowser(t *testing.T) {
 	b.awaitPage(path)
 	b.await("a stream by the session", `document.querySelector("#live").dataset.seq > 0`)
 	if eval[bool](b, `Boolean(document.querySelector("main form, main button"))`) {
-		t.Error("who may only read is offered forms")
+		t.Error("a reader sees forms")
 	}
 	if cookie := eval[string](b, "document.cookie"); cookie != "" {
 		t.Errorf("a script can read %q", cookie)
 	}
 	b.expect("status of 403")
 	if status := eval[int](b, post403(path+"/cancel")); status != http.StatusForbidden {
-		t.Errorf("a form of who may only read is answered %d", status)
+		t.Errorf("a form sent by a reader is answered %d", status)
 	}
 	b.tabTo("Sign out")
 	b.press(kb.Enter)
@@ -223,10 +223,10 @@ func TestOperatingInABrowser(t *testing.T) {
 
 	b.press(kb.Tab)
 	if b.focus() != "Skip to content" || !eval[bool](b, `document.activeElement.getBoundingClientRect().top >= 0`) {
-		t.Errorf("the first stop is %q, or is not to be seen", b.focus())
+		t.Errorf("the first tab stop is %q, or is invisible", b.focus())
 	}
 	if eval[string](b, `getComputedStyle(document.activeElement).outlineStyle`) == "none" {
-		t.Error("the focus is not to be seen")
+		t.Error("the focus is invisible")
 	}
 	b.press(kb.Enter)
 	b.await("the content has the focus", `document.activeElement.id === "main" || location.hash === "#main"`)
@@ -236,7 +236,7 @@ func TestOperatingInABrowser(t *testing.T) {
 	b.press("I look at <b>something</b>")
 	b.press(kb.Enter)
 	b.awaitPage("/?done=paused")
-	b.await("the pause is told", `document.querySelector("#scheduler").textContent.includes("I look at <b>something</b>")`)
+	b.await("the pause is shown", `document.querySelector("#scheduler").textContent.includes("I look at <b>something</b>")`)
 	b.tabTo("Resume")
 	b.press(kb.Enter)
 	b.awaitPage("/?done=resumed")
@@ -357,7 +357,7 @@ func TestATreeOfAgentsInABrowser(t *testing.T) {
 	b.awaitPage("/turns/1")
 	e.Ledger.Release()
 	e.TurnOf(message)
-	b.await("the tree goes on by itself", tree+` === "boss succeeded turn 1, scout succeeded turn 2, runner succeeded turn 3"`)
+	b.await("the tree updates itself", tree+` === "boss succeeded turn 1, scout succeeded turn 2, runner succeeded turn 3"`)
 }
 
 // A list updates itself and keeps focus, scroll position and open details.

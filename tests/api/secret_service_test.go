@@ -114,16 +114,16 @@ mcp_servers:
 	for place, written := range places {
 		seen += len(written)
 		if i := strings.Index(written, "whsec_"); i >= 0 { // a part of one, too
-			t.Errorf("%s holds the beginning of a secret: %s", place, written[max(0, i-80):min(len(written), i+40)])
+			t.Errorf("%s contains the beginning of a secret: %s", place, written[max(0, i-80):min(len(written), i+40)])
 		}
 		for _, canary := range append(all, token) {
 			if i := strings.Index(written, canary); i >= 0 {
-				t.Errorf("%s holds the secret %q: ...%s...", place, canary, written[max(0, i-80):min(len(written), i+len(canary)+40)])
+				t.Errorf("%s contains the secret %q: ...%s...", place, canary, written[max(0, i-80):min(len(written), i+len(canary)+40)])
 			}
 		}
 	}
 	if len(token) < 20 || seen < 50_000 || !strings.Contains(places["what is told by OTLP"], "the tool says [redacted]") || len(shop.Deliveries()) == 0 {
-		t.Errorf("the token is %q; the search saw %d bytes, %d pushes, or no content in telemetry", token, seen, len(shop.Deliveries()))
+		t.Errorf("the token is %q; the search covered %d bytes, %d pushes, or no content in telemetry", token, seen, len(shop.Deliveries()))
 	}
 }
 

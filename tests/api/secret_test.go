@@ -113,18 +113,18 @@ providers:
 		seen += len(written)
 		for _, canary := range all {
 			if i := strings.Index(written, canary); i >= 0 {
-				t.Errorf("%s holds the secret %q: ...%s...", place, canary, written[max(0, i-80):min(len(written), i+len(canary)+40)])
+				t.Errorf("%s contains the secret %q: ...%s...", place, canary, written[max(0, i-80):min(len(written), i+len(canary)+40)])
 			}
 			if strings.Contains(written, hex.EncodeToString([]byte(canary))) {
-				t.Errorf("%s holds the secret %q in bytes", place, canary)
+				t.Errorf("%s contains the secret %q in bytes", place, canary)
 			}
 		}
 	}
 	if outputs["what a tool is told"] == "" {
-		t.Error("the tool was told something else than the masked arguments")
+		t.Error("the tool got other arguments than the masked ones")
 	}
 	if seen < 10_000 || !strings.Contains(outputs["table turnkeeper.calls"], "the tool says [redacted]") {
-		t.Errorf("the search saw %d bytes only, or not the calls", seen)
+		t.Errorf("the search covered %d bytes only, or not the calls", seen)
 	}
 }
 

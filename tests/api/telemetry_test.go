@@ -97,7 +97,7 @@ func TestATurnIsOneTraceThroughALostWorker(t *testing.T) {
 		t.Errorf("the second dispatch has the links %v", took.Links)
 	}
 	if tool.instance == whole.instance || lost.instance != whole.instance {
-		t.Errorf("the tool was told of by %s, the lost grant by %s, the turn by %s", tool.instance, lost.instance, whole.instance)
+		t.Errorf("the span of the tool is from %s, of the lost grant from %s, of the turn from %s", tool.instance, lost.instance, whole.instance)
 	}
 	for _, s := range spans {
 		// The turn's times are those of the database, most others those of a worker.
@@ -191,11 +191,11 @@ func TestATurnWithoutASenderIsATraceOfItsOwn(t *testing.T) {
 	for _, turn := range []env.Turn{first, second} {
 		whole := r.awaitSpan("invoke_agent clerk", func(s sentSpan) bool { return s.attribute("turnkeeper.turn.id") == fmt.Sprint(turn.ID) })
 		if len(whole.ParentSpanId) != 0 {
-			t.Errorf("it hangs below %s", id(whole.ParentSpanId))
+			t.Errorf("it has the parent %s", id(whole.ParentSpanId))
 		}
 		traces[id(whole.TraceId)] = true
 		if page := e.Turnctl("show", fmt.Sprint(turn.ID)); !strings.Contains(page.Stdout, id(whole.TraceId)) {
-			t.Errorf("turnctl does not tell of the trace %s:\n%s", id(whole.TraceId), page.Stdout)
+			t.Errorf("turnctl does not mention the trace %s:\n%s", id(whole.TraceId), page.Stdout)
 		}
 		w.Await(id(whole.TraceId))
 	}
@@ -253,14 +253,14 @@ func TestSubAgentsAreOneTrace(t *testing.T) {
 	turn := e.TurnOf(message)
 	root := r.awaitSpan("invoke_agent boss", any1)
 	if len(root.ParentSpanId) != 0 {
-		t.Errorf("the boss's turn hangs below %s", id(root.ParentSpanId))
+		t.Errorf("the boss's turn has the parent %s", id(root.ParentSpanId))
 	}
 	above := root
 	for _, agent := range []string{"scout", "runner"} {
 		called := r.awaitSpan("execute_tool spawn_agent", func(s sentSpan) bool { return s.attribute("turnkeeper.sub_agent") == agent })
 		child := r.awaitSpan("invoke_agent "+agent, any1)
 		if id(called.ParentSpanId) != id(above.SpanId) || id(child.ParentSpanId) != id(called.SpanId) {
-			t.Errorf("%s hangs below %s, and its call %s below %s", agent, id(child.ParentSpanId), id(called.SpanId), id(called.ParentSpanId))
+			t.Errorf("%s has the parent %s, and its call %s below %s", agent, id(child.ParentSpanId), id(called.SpanId), id(called.ParentSpanId))
 		}
 		if id(child.TraceId) != id(root.TraceId) || id(called.TraceId) != id(root.TraceId) {
 			t.Errorf("%s is in the trace %s", agent, id(child.TraceId))
@@ -274,7 +274,7 @@ func TestSubAgentsAreOneTrace(t *testing.T) {
 			t.Errorf("the call is from %d to %d, the turn of %s from %d to %d", called.StartTimeUnixNano, called.EndTimeUnixNano, agent, child.StartTimeUnixNano, child.EndTimeUnixNano)
 		}
 		if page := e.Turnctl("show", fmt.Sprint(number)); !strings.Contains(page.Stdout, id(root.TraceId)) {
-			t.Errorf("turnctl does not tell that %s is in the trace %s:\n%s", agent, id(root.TraceId), page.Stdout)
+			t.Errorf("turnctl does not show that %s is in the trace %s:\n%s", agent, id(root.TraceId), page.Stdout)
 		}
 		above = child
 	}
@@ -408,11 +408,11 @@ func wantMetricsOfJournal(e *env.Env, got map[string]*dto.MetricFamily) {
 		e.T.Fatal(err)
 	}
 	if len(all) < 18 {
-		e.T.Errorf("there is little on record: %v", all)
+		e.T.Errorf("little is recorded: %v", all)
 	}
 	for _, want := range all {
 		if value := env.Sum(got, want.Metric, want.Labels...); value != want.Value {
-			e.T.Errorf("%s%q is %v, and on record are %v", want.Metric, want.Labels, value, want.Value)
+			e.T.Errorf("%s%q is %v, and recorded are %v", want.Metric, want.Labels, value, want.Value)
 		}
 	}
 	if n := summed(got, "tool_continuation_iterations", "agent", "clerk"); n != 2 {
@@ -518,7 +518,7 @@ func TestWhatIsSaidIsNotToldOf(t *testing.T) {
 			sent := r.everything()
 			for _, canary := range []string{env.ModelAPIKey, headerCanary} {
 				if strings.Contains(sent+metrics+w.Output.String(), canary) {
-					t.Errorf("the secret %q is told of", canary)
+					t.Errorf("the secret %q is in telemetry", canary)
 				}
 			}
 			for _, canary := range []string{asks, argues, answers, replies, complains} {
@@ -526,7 +526,7 @@ func TestWhatIsSaidIsNotToldOf(t *testing.T) {
 					t.Errorf("%q is in a metric", canary)
 				}
 				if told := strings.Contains(sent, canary); told != (content && canary != complains) {
-					t.Errorf("%q is told of: %v", canary, told)
+					t.Errorf("%q is in telemetry: %v", canary, told)
 				}
 				if strings.Contains(w.Output.String(), canary) && canary != complains && canary != asks { // the provider's error is logged for operators
 					t.Errorf("%q is in the log", canary)

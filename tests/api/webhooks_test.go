@@ -44,7 +44,7 @@ func TestWebhook(t *testing.T) {
 	e.AwaitDeliveries("every", "delivered", 2)
 	e.AwaitDeliveries("some", "delivered", 1)
 	if n := len(every.Deliveries()); n != 2 {
-		t.Errorf("%d replies came: the one before the webhook is not among them", n)
+		t.Errorf("%d replies were delivered, want those after the webhook", n)
 	}
 
 	type reply struct {
@@ -155,10 +155,10 @@ func TestRepliesOfSubAgents(t *testing.T) {
 		return told
 	}
 	if got := pushed(shop); !slices.Equal(got, []string{"boss"}) {
-		t.Errorf("the shop was told of %q", got)
+		t.Errorf("the shop got %q", got)
 	}
 	if got, want := pushed(audit), []string{"boss", fmt.Sprintf("scout for %d", turn.ID)}; !slices.Equal(got, want) {
-		t.Errorf("the audit was told of %q, not %q", got, want)
+		t.Errorf("the audit got %q, not %q", got, want)
 	}
 	if n := env.Query[int](e, "select count(*) from webhook_deliveries"); n != 3 {
 		t.Errorf("there are %d deliveries", n)
@@ -177,7 +177,7 @@ func TestRepliesOfSubAgents(t *testing.T) {
 	}
 	r := e.Turnctl("outbox")
 	if r.Code != 0 || !strings.Contains(r.Stdout, fmt.Sprintf("2 for %d", turn.ID)) {
-		t.Errorf("turnctl outbox says\n%s%s", r.Stdout, r.Stderr)
+		t.Errorf("turnctl outbox prints\n%s%s", r.Stdout, r.Stderr)
 	}
 	for path, want := range map[string]string{"?sub_agents=false": "boss", "?sub_agents=true": "scout boss", "": "scout boss"} {
 		var page struct{ Items []data }
@@ -200,7 +200,7 @@ func TestRepliesOfSubAgents(t *testing.T) {
 	}
 	e.AwaitDeliveries("shop", "delivered", 2)
 	if got, want := pushed(shop), pushed(audit); !slices.Equal(got, want) {
-		t.Errorf("the shop was told of %q, the audit of %q", got, want)
+		t.Errorf("the shop got %q, the audit got %q", got, want)
 	}
 	shop.WantSameBodies()
 	audit.WantSameBodies()
@@ -228,9 +228,7 @@ func TestDeadLetters(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
 	e.WriteAgent("clerk")
-	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
-		return inferencetest.Text("Done: " + env.NewestMessage(r))
-	})
+	e.Model.Then(env.Echo("Done: "))
 	early := e.StartWorker()
 	before := e.Send("clerk", "before")
 	e.AwaitClosed(before)
@@ -267,7 +265,7 @@ func TestDeadLetters(t *testing.T) {
 		}
 	}
 	if found := e.Turnctl("doctor"); !strings.Contains(found.Stdout, "redeliver broken --dead") {
-		t.Errorf("the doctor says\n%s", found.Stdout)
+		t.Errorf("the doctor prints\n%s", found.Stdout)
 	}
 
 	well.Store("well", true)
@@ -297,7 +295,7 @@ func TestDeadLetters(t *testing.T) {
 	e.Exec("update webhooks set seen_at = seen_at - interval '1 minute'")
 	env.Turnctl[map[string]string](e, "webhooks", "remove", "broken")
 	if n := env.Query[int](e, "select count(*) from webhook_deliveries where webhook = 'broken'"); n != 0 {
-		t.Errorf("%d deliveries are left of a removed webhook", n)
+		t.Errorf("%d deliveries remain of a removed webhook", n)
 	}
 }
 
@@ -306,9 +304,7 @@ func TestAnEndpointThatIsGone(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
 	e.WriteAgent("clerk")
-	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
-		return inferencetest.Text("Done: " + env.NewestMessage(r))
-	})
+	e.Model.Then(env.Echo("Done: "))
 	var back sync.Map
 	r := env.NewWebhookReceiver(t, func(w http.ResponseWriter, _ *http.Request, _ env.Delivery) {
 		if _, yes := back.Load("back"); !yes {
@@ -342,9 +338,7 @@ func TestWebhooksOverKilledWorkers(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
 	e.WriteAgent("clerk", "lane: conversation")
-	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
-		return inferencetest.Text("Done: " + env.NewestMessage(r))
-	})
+	e.Model.Then(env.Echo("Done: "))
 	moody := func(w http.ResponseWriter, _ *http.Request, p env.Delivery) {
 		switch rand.IntN(5) {
 		case 0:
@@ -395,9 +389,7 @@ func TestTheReceiverOfTheDocumentation(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
 	e.WriteAgent("clerk")
-	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
-		return inferencetest.Text("Done: " + env.NewestMessage(r))
-	})
+	e.Model.Then(env.Echo("Done: "))
 	e.Vars["WEBHOOK_SECRET"] = env.WebhookSecret
 	shop := env.StartProcess(t, "receiver", e.Dir, e.Environ(), env.Binary(t, "webhook-receiver"), "-listen", "127.0.0.1:0")
 	shop.Await("listening at ")

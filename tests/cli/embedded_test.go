@@ -139,7 +139,7 @@ func TestTheDemoScript(t *testing.T) {
 		}
 	}
 	if pid := env.PostmasterPID(t, filepath.Join(dir, ".turnkeeper")); pid != 0 && env.ProcessAlive(pid) {
-		t.Errorf("the demo leaves Postgres %d running", pid)
+		t.Errorf("the demo left Postgres %d running", pid)
 	}
 }
 

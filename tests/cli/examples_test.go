@@ -61,7 +61,7 @@ func checkAgents(e *env.Env, agents ...string) {
 		Warnings []string `json:"warnings"`
 	}](e, "agents", "check")
 	if !slices.Equal(report.Agents, agents) || len(report.Problems)+len(report.Warnings) > 0 {
-		e.T.Errorf("agents check says %+v", report)
+		e.T.Errorf("agents check prints %+v", report)
 	}
 }
 
@@ -193,7 +193,7 @@ func TestTheWatcher(t *testing.T) {
 		looks++
 		e.MissSlots(time.Second)
 		if n := e.AwaitSlots(looks); n != looks {
-			t.Fatalf("%d looks made %d messages", looks, n)
+			t.Fatalf("%d runs made %d messages", looks, n)
 		}
 		return e.Show(env.Query[int64](e, "select max(id) from turns"))
 	}
@@ -254,7 +254,7 @@ func TestTheWatcher(t *testing.T) {
 		t.Errorf("the report is now %s", now)
 	}
 	if hits := site.asked(); hits != looks {
-		t.Errorf("%d looks have asked for the page %d times", looks, hits)
+		t.Errorf("%d runs requested the page %d times", looks, hits)
 	}
 }
 

@@ -70,7 +70,7 @@ func TestFollowOverALostWorker(t *testing.T) {
 		}
 	}
 	if stands != long {
-		t.Errorf("by the events %d bytes stand, the reply has %d", len(stands), len(long))
+		t.Errorf("the events have %d bytes, the reply has %d", len(stands), len(long))
 	}
 	x.shows("ended:0")
 	history := x.tmux("capture-pane", "-p", "-J", "-S", "-")

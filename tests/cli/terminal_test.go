@@ -26,7 +26,7 @@ const prompt = "ready$ "
 func newTerminal(t *testing.T, e *env.Env, columns, rows int) *terminal {
 	t.Helper()
 	if out, err := exec.Command(env.Path("scripts/need"), "tmux:tmux").CombinedOutput(); err != nil {
-		t.Fatalf("tmux cannot be had: %v\n%s", err, out)
+		t.Fatalf("tmux cannot be installed: %v\n%s", err, out)
 	}
 	term := &terminal{t: t, socket: filepath.Join(t.TempDir(), "s")}
 	environ := append(e.Environ(), "PS1="+prompt, "TERM=screen", "LC_ALL=C.UTF-8", "SHELL=/bin/sh", "PATH="+filepath.Dir(env.Binary(t, "turnctl"))+":"+os.Getenv("PATH"))
@@ -74,7 +74,7 @@ func (x *terminal) await(what string, so func(screen string) bool) string {
 			return screen
 		}
 		if time.Now().After(end) {
-			x.t.Fatalf("waited in vain: %s; the screen is\n%s", what, screen)
+			x.t.Fatalf("timeout waiting until %s; screen:\n%s", what, screen)
 		}
 	}
 }
@@ -113,9 +113,7 @@ func TestTopOnATerminal(t *testing.T) {
 		lanes = append(lanes, name)
 	}
 	e.WriteAgent("clerk")
-	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
-		return inferencetest.Text("Done: " + env.NewestMessage(r))
-	})
+	e.Model.Then(env.Echo("Done: "))
 	e.StartWorker()
 	var ids []int64
 	for _, name := range lanes {

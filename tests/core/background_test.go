@@ -67,7 +67,7 @@ func TestASlowToolGoesToTheBackground(t *testing.T) {
 		"marked b", "Completed tools:\n- mark_later (id: " + id + ", size: 8B)", "marked a",
 	}
 	if fmt.Sprint(results) != fmt.Sprint(want) {
-		t.Errorf("the model was shown %q", results)
+		t.Errorf("the model got %q", results)
 	}
 	e.Ledger.WantRuns("a", 1)
 	if got := turn.Calls()[0]; got.State != "succeeded" || got.Starts != 1 {
@@ -190,7 +190,7 @@ func TestTheBackgroundSwitch(t *testing.T) {
 		}
 	}
 	if len(shown) != 2 || shown[0] != "look done\n" && shown[0] != "look done" || !strings.HasPrefix(shown[1], "Tool Output ID: ") {
-		t.Errorf("the model was shown %q: look has background: false, order has background: true", shown)
+		t.Errorf("the model got %q: look has background: false, order has background: true", shown)
 	}
 	if turn.State != "succeeded" {
 		t.Errorf("the turn ended %s, %s", turn.State, turn.Error)

@@ -96,7 +96,7 @@ func TestALargeResultIsCutAndKept(t *testing.T) {
 	e.WantEnd(turn, "succeeded", "none", 2)
 	told := e.WantRequests(2)[1].Chat().Messages
 	if got := told[len(told)-1].Text(); !strings.HasPrefix(got, strings.Repeat("äöü€😀", 20)+"\n") || strings.HasPrefix(got, strings.Repeat("äöü€😀", 21)) {
-		t.Errorf("the model is shown %q", got)
+		t.Errorf("the model gets %q", got)
 	}
 	if stored := env.Query[string](e, "select content from outputs"); stored != whole {
 		t.Errorf("%d of %d bytes are kept", len(stored), len(whole))
@@ -155,7 +155,7 @@ func TestAModelReadsOn(t *testing.T) {
 	}](e, "output", id)
 	if shown.Chars != 24591 || shown.Retrieved != 6 || len(shown.SHA256) != 64 || !strings.HasSuffix(shown.Shown,
 		`[truncated — showing 4000/24591 chars. Call get_continuation with tool_call_id="call_long" to read more]`) {
-		t.Errorf("turnctl output says %d characters, retrieved %d times, and ends %q", shown.Chars, shown.Retrieved, shown.Shown[3990:])
+		t.Errorf("turnctl output prints %d characters, retrieved %d times, and ends %q", shown.Chars, shown.Retrieved, shown.Shown[3990:])
 	}
 	if r := e.Turnctl("output", "nothing"); r.Code != 3 || !strings.Contains(r.Stderr, `there is no output "nothing"`) {
 		t.Errorf("an unknown output: %d %s", r.Code, r.Stderr)

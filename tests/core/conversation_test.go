@@ -90,7 +90,7 @@ func TestACancelledTurnIsToldToTheNext(t *testing.T) {
 				}
 			}
 			if byCalls := strings.Contains(told(sent), `<mark_once {"label":"pay"}>`); byCalls != (tools != "") {
-				t.Errorf("the call is told as one: %v\n%s", byCalls, told(sent))
+				t.Errorf("the request shows it as a call: %v\n%s", byCalls, told(sent))
 			}
 			wantNoRepeatedRole(t, sent)
 			wantRebuilt(e, next.ID, 1, sent)
@@ -127,7 +127,7 @@ func TestCancelledBetweenDispatches(t *testing.T) {
 		}
 	}
 	if strings.Contains(told(sent), "Never begun.") {
-		t.Errorf("a message that was withdrawn before it was begun is told:\n%s", told(sent))
+		t.Errorf("the request has a message that was cancelled before it started:\n%s", told(sent))
 	}
 	wantNoRepeatedRole(t, sent)
 	wantRebuilt(e, next.ID, 1, sent)
@@ -160,13 +160,13 @@ func TestAFailedTurnIsToldToTheNext(t *testing.T) {
 		sent := lastRequest(e)
 		text := told(sent)
 		if n := strings.Count(text, "user: "+body+"\n"); n != 1 {
-			t.Errorf("the message is told %d times:\n%s", n, text)
+			t.Errorf("the request has the message %d times:\n%s", n, text)
 		}
 		if !strings.Contains(text, "This turn failed") || !strings.Contains(text, "could not be answered") {
-			t.Errorf("it is not told that the turn failed, and why:\n%s", text)
+			t.Errorf("the request does not say that the turn failed, and why:\n%s", text)
 		}
 		if body == "With a call." && (!strings.Contains(text, `<no_such_tool {"n":7}>`) || !strings.Contains(text, "tool not found: no_such_tool")) {
-			t.Errorf("the call is not told:\n%s", text)
+			t.Errorf("the request lacks the call:\n%s", text)
 		}
 		wantNoRepeatedRole(t, sent)
 		wantRebuilt(e, next.ID, 1, sent)
@@ -229,6 +229,6 @@ func TestASilentRunIsFollowedByAnAssistant(t *testing.T) {
 	e.TurnOf(e.Enqueue("clerk", "Anything?"))
 	wantNoRepeatedRole(t, lastRequest(e))
 	if !strings.Contains(told(lastRequest(e)), "Look around.") {
-		t.Errorf("the run is not told:\n%s", told(lastRequest(e)))
+		t.Errorf("the request lacks the run:\n%s", told(lastRequest(e)))
 	}
 }

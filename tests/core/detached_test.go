@@ -63,7 +63,7 @@ func TestADetachedCallOutlivesItsTurnsTime(t *testing.T) {
 	want := "Tool Output ID: " + id + "\nTool: mark_far_once\n\n" +
 		"When the System Notice shows this tool is ready, use get_tool_output(\"" + id + "\", mode) to retrieve its output."
 	if call.State != "succeeded" || call.Result != want || call.Starts != 1 {
-		t.Errorf("the call is %s after %d starts, and the model was shown %q", call.State, call.Starts, call.Result)
+		t.Errorf("the call is %s after %d starts, and the model got %q", call.State, call.Starts, call.Result)
 	}
 	events := env.Query[string](e, "select string_agg(type, ' ' order by seq) from turn_events where turn_id = $1 and type like 'turn%'", turn.ID)
 	if events != "turn_start turn_waiting turn_resumed turn_complete" {
@@ -338,13 +338,13 @@ tools:
 	wantNothingHeld(e)
 	told := e.Turnctl("show", "latest").Stdout
 	if !strings.Contains(told, "Waits for") || !strings.Contains(told, "attempt 1 runs on worker") {
-		t.Errorf("turnctl show says:\n%s", told)
+		t.Errorf("turnctl show prints:\n%s", told)
 	}
 	if list := e.Turnctl("turns", "--state", "waiting").Stdout; !strings.Contains(list, "waiting") || strings.Contains(list, "no turns") {
-		t.Errorf("turnctl turns says:\n%s", list)
+		t.Errorf("turnctl turns prints:\n%s", list)
 	}
 	if lanes := e.Turnctl("lanes").Stdout; !strings.Contains(lanes, "free, turn waiting") {
-		t.Errorf("turnctl lanes says:\n%s", lanes)
+		t.Errorf("turnctl lanes prints:\n%s", lanes)
 	}
 	e.WriteFile("go", "")
 	turn := e.TurnOf(message)

@@ -28,9 +28,9 @@ func TestPartsThatWereLeftBehind(t *testing.T) {
 	e.Exec("insert into output_drafts (output_id, turn_id, grant_id) select 'left', turn_id, grant_id from lease_log")
 	e.Exec("insert into output_chunks (output_id, first_char, first_byte, content) values ('left', 0, 0, 'behind')")
 	e.StartWorker()
-	e.Await("what was left behind is gone", "select not exists (select from output_drafts) and not exists (select from output_chunks where output_id = 'left')")
+	e.Await("the abandoned drafts are removed", "select not exists (select from output_drafts) and not exists (select from output_chunks where output_id = 'left')")
 	if n := env.Query[int](e, "select count(*) from output_chunks"); n != kept || n < 16 {
-		t.Errorf("%d chunks are left of %d", n, kept)
+		t.Errorf("%d chunks remain of %d", n, kept)
 	}
 }
 

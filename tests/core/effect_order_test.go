@@ -60,7 +60,7 @@ func TestEffectsOfAnAnswerDoNotOverlap(t *testing.T) {
 			e.WantEnd(turn, "succeeded", "none", 2)
 			wantOrder(e, "begin a", "end a", "begin b", "end b")
 			if got := toolResults(e.WantRequests(2)[1]); !slices.Equal(got, []string{"marked a", "marked b"}) {
-				t.Errorf("the model was shown %q", got)
+				t.Errorf("the model got %q", got)
 			}
 		})
 	}
@@ -95,7 +95,7 @@ func TestAnEffectInTheBackgroundHoldsTheNextBack(t *testing.T) {
 			id := outputOf(second)
 			results := toolResults(second)
 			if len(results) != 3 || !strings.HasPrefix(results[0], "Tool Output ID: "+id) || results[1] != "marked r" || results[2] != "marked b" {
-				t.Errorf("the model was shown %q", results)
+				t.Errorf("the model got %q", results)
 			}
 			if notice := noticeOf(second); !strings.Contains(notice, "### Ready (1)\n- "+tool+" (id: "+id+",") || strings.Contains(notice, "Running") {
 				t.Errorf("the notice is %q", notice)

@@ -52,12 +52,12 @@ func TestAModelExtracts(t *testing.T) {
 		e.WantReply(turn, "It is Kirsche.")
 		requests := e.Model.Requests()[before:]
 		if searched := len(requests) > 3; searched != c.searched {
-			t.Errorf("%s: the models were asked %d times", c.name, len(requests))
+			t.Errorf("%s: the models got %d requests", c.name, len(requests))
 		}
 		told := requests[len(requests)-1].Chat().Messages
 		var x outputs.Extraction
 		if err := json.Unmarshal([]byte(told[len(told)-1].Text()), &x); err != nil {
-			t.Fatalf("%s: the model is shown %q", c.name, told[len(told)-1].Text())
+			t.Fatalf("%s: the model gets %q", c.name, told[len(told)-1].Text())
 		}
 		at := strings.Index(whole, fact)
 		if len(x.Snippets) != 1 || x.Snippets[0].Text != fact || x.Snippets[0].StartByte != int64(at) || x.Snippets[0].EndByte != int64(at+len(fact)) ||
@@ -119,10 +119,10 @@ func TestAnExtractionThatTheBudgetStops(t *testing.T) {
 		`use get_tool_output("call_long", mode) with mode "slice" to read more]`+"\n\n%s\n\n[... %d chars omitted ...]\n\n%s",
 		half, half, len(whole), string(whole[:half]), len(whole)-2*half, string(whole[len(whole)-half:]))
 	if shown.State != "succeeded" || shown.Result != want {
-		t.Errorf("the call %s, and the model is shown\n%s\nnot\n%s", shown.State, shown.Result, want)
+		t.Errorf("the call %s, and the model gets\n%s\nnot\n%s", shown.State, shown.Result, want)
 	}
 	if n := env.Query[int](e, "select calls from spend where scope = 'turn:' || $1::text", fmt.Sprint(turn.ID)); n != 2 {
-		t.Errorf("%d calls are paid for", n)
+		t.Errorf("%d calls are charged", n)
 	}
 }
 
@@ -144,7 +144,7 @@ func wantUsage(e *env.Env, turn int64, name string, extracted bool) {
 	}
 	paid := env.Query[*int64](e, "select sum(tokens)::bigint from spend where scope = 'turn:' || $1::text", fmt.Sprint(turn))
 	if paid != nil && *paid != int64(sum.Input+sum.Output) { // agents without a budget have no account
-		e.T.Errorf("%s: %d tokens are paid for, %+v were taken", name, *paid, sum)
+		e.T.Errorf("%s: %d tokens are charged, %+v were used", name, *paid, sum)
 	}
 	if shown.Tokens != sum || len(shown.Outputs) != 1 || shown.Outputs[0].Retrieved != 1 {
 		e.T.Errorf("%s: the turn took %+v, its parts %+v; outputs %+v", name, shown.Tokens, sum, shown.Outputs)
@@ -156,7 +156,7 @@ func searcher(t testing.TB, r inferencetest.Recorded, fact string) inferencetest
 	messages := r.Chat().Messages
 	_, data, ok := outputs.ReadSearchPrompt(outputs.Prompt{System: messages[0].Text(), User: messages[1].Text()})
 	if !ok || len(r.Chat().Tools) > 0 {
-		t.Errorf("the searcher is asked %s", r.Body)
+		t.Errorf("the extraction request is %s", r.Body)
 	}
 	claims := []string{"The password is secret."}
 	if strings.Contains(data, fact) {

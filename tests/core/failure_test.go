@@ -65,7 +65,7 @@ func TestARefusedKeyKeepsTheMessage(t *testing.T) {
 	}
 	e.WantRequests(2) // a 401 is not retried within the turn
 	if lanes := env.Turnctl[[]lane](e, "lanes"); lanes[0].Failures != 0 || lanes[0].NotBefore != nil {
-		t.Errorf("success does not reset the back-off: %+v", lanes)
+		t.Errorf("success does not reset the backoff: %+v", lanes)
 	}
 }
 
@@ -161,7 +161,7 @@ func TestAnErrorAfterAToolDegrades(t *testing.T) {
 	e.Ledger.WantRuns("a", 1)
 	asked := len(e.Model.Requests())
 	if asked < 3 { // the first round, and at least two attempts at the second
-		t.Errorf("the model was asked %d times", asked)
+		t.Errorf("the model got %d requests", asked)
 	}
 
 	// The turn does not run again, however late it gets.
@@ -208,7 +208,7 @@ func TestTheWallCap(t *testing.T) {
 		t.Errorf("the reply is %q", turn.Reply.Body)
 	}
 	if n := env.Query[int](e, "select count(*) from rounds where reasoning = 'SECRET PLAN'"); n != 1 {
-		t.Error("the reasoning is not on record")
+		t.Error("the reasoning is not recorded")
 	}
 	e.Ledger.WantRuns("slow", 1)
 	w.Await("max turn duration reached, completing turn")

@@ -126,7 +126,7 @@ func TestAServiceThatIsAwayFailsNoMessage(t *testing.T) {
 			e.AwaitDeliveries("every", "delivered", len(ids))
 			for _, pushes := range hook.Deliveries() {
 				if !strings.Contains(pushes[0].Body, `"succeeded"`) {
-					t.Errorf("a webhook was told %s", pushes[0].Body)
+					t.Errorf("a webhook got %s", pushes[0].Body)
 				}
 			}
 			if n := env.Query[int](e, "select count(*) from model_health where down_since is not null"); n != 0 {
@@ -296,7 +296,7 @@ func TestOneModelsFaultIsNotAnothers(t *testing.T) {
 		t.Errorf("the model that is up is %+v", m)
 	}
 	if r := e.Turnctl("doctor"); !strings.Contains(r.Stdout, "model test/broken") || !strings.Contains(r.Stdout, "auth") {
-		t.Errorf("doctor says\n%s", r.Stdout)
+		t.Errorf("doctor prints\n%s", r.Stdout)
 	}
 	inbox := env.Turnctl[[]struct {
 		ID       int64    `json:"id"`
@@ -351,7 +351,7 @@ func (g *gate) open(t *testing.T) {
 	defer g.mu.Unlock()
 	l, err := net.Listen("tcp", g.addr)
 	if err != nil {
-		t.Errorf("the gate cannot open again: %v", err)
+		t.Errorf("the gate cannot listen again: %v", err)
 		return
 	}
 	g.addr = l.Addr().String()

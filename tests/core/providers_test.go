@@ -274,7 +274,7 @@ func TestEachProvidersRecipe(t *testing.T) {
 					}
 				}
 				if args[0] == "doctor" && !strings.Contains(r.Stdout, " answers") {
-					t.Errorf("turnctl doctor says\n%s", r.Stdout)
+					t.Errorf("turnctl doctor prints\n%s", r.Stdout)
 				}
 			}
 		})
@@ -334,12 +334,12 @@ providers:
 			is = is || c.Name == name && c.Verdict == want[0] && strings.Contains(c.Found, want[1]) && strings.Contains(c.Advice, want[2]) && (want[2] == "") == (c.Advice == "")
 		}
 		if !is {
-			t.Errorf("doctor does not say of %s: %q", name, want)
+			t.Errorf("doctor has no finding about %s: %q", name, want)
 		}
 	}
 	for _, c := range found {
 		if strings.HasPrefix(c.Name, "model ") && c.Name != "model gemini/gemini-2.5-flush" {
-			t.Errorf("doctor says %+v", c)
+			t.Errorf("doctor prints %+v", c)
 		}
 	}
 	if t.Failed() {
@@ -452,7 +452,7 @@ models:
 	}
 	for _, want := range []string{"warn " + unknown, "azure/gpt-4.1-2025-04-14 1,047,576 tokens (the table of known models of 20", "azure/gpt-5 64,000 tokens (models: in the config file)", "ollama/llama3.2 12,288 tokens (the server)"} {
 		if !strings.Contains(said, want) {
-			t.Errorf("doctor does not say %q:\n%s", want, said)
+			t.Errorf("doctor does not print %q:\n%s", want, said)
 		}
 	}
 }

@@ -95,7 +95,7 @@ func TestRecordedJournals(t *testing.T) {
 			t.Parallel()
 			kind, known := interruptions[name]
 			if !known {
-				t.Fatal("nobody says how it must end")
+				t.Fatal("the interruption has no expected end")
 			}
 			e := env.NewOn(t, storagetest.EmptyURL(t))
 			loadRecording(e, file)

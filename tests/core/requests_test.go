@@ -157,7 +157,7 @@ func TestRequestsWithASummaryAreRebuilt(t *testing.T) {
 			t.Errorf("turn %d: exit code %d\n%s\nrebuilt %s\nsent    %s", turn.ID, got.Code, got.Stderr, got.Stdout, sent.Body)
 		}
 		if told := strings.Contains(sent.Chat().Messages[0].Text(), "They <greeted> each other & went on."); told != (summaries > 0) {
-			t.Errorf("turn %d: after %d summaries, one is told: %v", turn.ID, summaries, told)
+			t.Errorf("turn %d: after %d summaries, the request has one: %v", turn.ID, summaries, told)
 		}
 	}
 	if stored := env.Query[int](e, "select count(*) from summaries"); stored != summaries || summaries < 2 || summaries > 6 {

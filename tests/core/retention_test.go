@@ -16,7 +16,7 @@ func TestRetention(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
 	e.WriteAgent("clerk", env.MarkerTools)
-	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply { return inferencetest.Text("Done.") })
+	e.Model.Then(env.Rounds(inferencetest.Text("Done.")))
 	first := e.StartWorker()
 	old, young := e.Enqueue("clerk", "Old."), e.Enqueue("clerk", "Young.")
 	e.AwaitClosed(old, young)

@@ -105,7 +105,7 @@ func TestTheRunBefore(t *testing.T) {
 		)(r)
 	})
 	e.StartWorker()
-	e.Await("the schedules are known", "select count(*) = 2 from schedules where next_due is not null")
+	e.Await("the schedules are registered", "select count(*) = 2 from schedules where next_due is not null")
 	run := func(schedule string, n int) {
 		e.Exec("update schedules set next_due = clock_timestamp() where name = $1", schedule)
 		e.Exec("notify turnkeeper_inbox")
@@ -123,13 +123,13 @@ func TestTheRunBefore(t *testing.T) {
 	got := told(sent)
 	for _, sign := range []string{"user: Watch.\n", `<mark_once {"label":"act"}>`, "booked seat 4", "assistant: Nothing new"} {
 		if !strings.Contains(got, sign) {
-			t.Errorf("the run before is told without %q:\n%s", sign, got)
+			t.Errorf("the previous run is shown without %q:\n%s", sign, got)
 		}
 	}
 	_, conversation, _ := strings.Cut(got, "\nuser: ")
 	for _, sign := range []string{"a long reading", "mark_none", "Message ", "Other.", "not shown"} {
 		if strings.Contains(conversation, sign) {
-			t.Errorf("beside the run before %q is told:\n%s", sign, got)
+			t.Errorf("the request has %q beside the previous run:\n%s", sign, got)
 		}
 	}
 	wantNoRepeatedRole(t, sent)

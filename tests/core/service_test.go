@@ -104,7 +104,7 @@ func TestAPausedScheduler(t *testing.T) {
 		return env.Sum(env.Scrape(t, w.APIURL()), "turnkeeper_scheduler_tick_duration_seconds")
 	}
 	before := looks()
-	e.Poll("the scheduler has looked several times", func() bool { return looks() > before+3 })
+	e.Poll("the scheduler has run several ticks", func() bool { return looks() > before+3 })
 	if state := env.Query[string](e, "select state from messages where id = $1", held); state != "waiting" {
 		t.Errorf("under a paused scheduler the message is %s", state)
 	}

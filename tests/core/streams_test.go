@@ -124,7 +124,7 @@ func TestAStreamThatStalls(t *testing.T) {
 		t.Errorf("the turn has %+v, its round %+v, the failed attempt %+v", turn.Tokens, answer, failed.Usage)
 	}
 	if shown := e.Turnctl("show", fmt.Sprint(turn.ID)); !strings.Contains(shown.Stdout, "half a sentence") || !strings.Contains(shown.Stdout, "failed attempt") {
-		t.Errorf("turnctl show says\n%s", shown.Stdout)
+		t.Errorf("turnctl show prints\n%s", shown.Stdout)
 	}
 	e.Model.Then(env.Rounds(inferencetest.Text("Hello.")))
 	e.TurnOf(e.Enqueue("clerk", "And now?"))

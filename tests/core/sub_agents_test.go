@@ -31,11 +31,11 @@ func TestASubAgentWithOneSlot(t *testing.T) {
 	told := e.Turnctl("show", "1").Stdout
 	for _, want := range []string{"Sub-agents", "scout", "runner", "turn 3", "running"} {
 		if !strings.Contains(told, want) {
-			t.Errorf("turnctl show says nothing of %q:\n%s", want, told)
+			t.Errorf("turnctl show does not mention %q:\n%s", want, told)
 		}
 	}
 	if told := e.Turnctl("explain", "1").Stdout; !strings.Contains(told, "sub-agent") {
-		t.Errorf("turnctl explain says:\n%s", told)
+		t.Errorf("turnctl explain prints:\n%s", told)
 	}
 	e.Ledger.Release()
 
@@ -53,7 +53,7 @@ func TestASubAgentWithOneSlot(t *testing.T) {
 	}
 	below := e.Turnctl("show", "3").Stdout
 	if !strings.Contains(below, "turn 2") || !strings.Contains(below, "turn 1") {
-		t.Errorf("turnctl show of the runner's turn says nothing of those above:\n%s", below)
+		t.Errorf("turnctl show of the runner's turn does not mention those above:\n%s", below)
 	}
 	start := env.Query[string](e, "select data ->> 'parent' from turn_events where turn_id = 3 and type = 'turn_start'")
 	if !strings.Contains(start, `"turn_id":2`) || !strings.Contains(start, `"root_turn_id":1`) {
@@ -61,7 +61,7 @@ func TestASubAgentWithOneSlot(t *testing.T) {
 	}
 	started := env.Query[string](e, "select data ->> 'sub_agent' from turn_events where turn_id = 1 and type = 'tool_started'")
 	if want := fmt.Sprintf(`"message_id":%d`, env.Query[int64](e, "select id from messages where agent = 'scout'")); !strings.Contains(started, want) {
-		t.Errorf("the boss's turn tells of %s", started)
+		t.Errorf("the boss's turn mentions %s", started)
 	}
 }
 
@@ -131,7 +131,7 @@ func TestASubAgentInTheBackground(t *testing.T) {
 	e.WantEnd(turn, "succeeded", "none", 4)
 	e.WantReply(turn, "I heard: found")
 	if result := turn.Calls()[0].Result; !strings.HasPrefix(result, "Tool Output ID: ") || !strings.Contains(result, "Tool: spawn_agent") {
-		t.Errorf("the model was shown %q", result)
+		t.Errorf("the model got %q", result)
 	}
 	e.WantOneReplyEach(2)
 }
@@ -165,7 +165,7 @@ func TestChainsThatAreRefused(t *testing.T) {
 	e.WantEnd(turn, "succeeded", "none", 2)
 	for _, want := range []string{`"reason":"cycle"`, `"reason":"max_sub_agent_depth"`} {
 		if turn.Reply == nil || !strings.Contains(turn.Reply.Body, want) {
-			t.Errorf("nothing is said of %s: %+v", want, turn.Reply)
+			t.Errorf("the reply does not mention %s: %+v", want, turn.Reply)
 		}
 	}
 	e.WantOneReplyEach(3)
@@ -208,7 +208,7 @@ func TestBoundsOfATree(t *testing.T) {
 			t.Errorf("%d calls count", n)
 		}
 		if told := e.Turnctl("show", fmt.Sprint(turn.ID)).Stdout; !strings.Contains(told, "3 calls") {
-			t.Errorf("turnctl show says:\n%s", told)
+			t.Errorf("turnctl show prints:\n%s", told)
 		}
 	})
 }
@@ -247,7 +247,7 @@ func TestASubAgentThatFails(t *testing.T) {
 			e.WantEnd(turn, "succeeded", "none", 2)
 			for _, want := range c.want {
 				if turn.Reply == nil || !strings.Contains(turn.Reply.Body, want) {
-					t.Errorf("nothing is said of %s: %+v", want, turn.Reply)
+					t.Errorf("the reply does not mention %s: %+v", want, turn.Reply)
 				}
 			}
 			e.WantOneReplyEach(2)
@@ -273,7 +273,7 @@ func TestCancelDownTheTree(t *testing.T) {
 		t.Errorf("cancel: %s", r.Stderr)
 	}
 	wantCancelled(e, message)
-	e.Await("all below have ended", "select not exists (select from messages where closed_at is null)")
+	e.Await("all sub-agents have ended", "select not exists (select from messages where closed_at is null)")
 	if n := env.Query[int](e, "select count(*) from messages where state <> 'cancelled'"); n != 0 {
 		t.Errorf("%d messages are not cancelled", n)
 	}
@@ -417,7 +417,7 @@ func TestSubAgentsDoNotStarve(t *testing.T) {
 	e.TurnOf(message)
 	// The parent pauses for a moment first. Only messages granted meanwhile may go before its sub-agent.
 	if n := env.Query[int](e, `select count(*) from turns where agent = 'other' and created_at < (select created_at from turns where agent = 'scout')`); n > 1 {
-		t.Errorf("%d younger messages were begun before the sub-agent", n)
+		t.Errorf("%d newer messages were started before the sub-agent", n)
 	}
 	e.Await("all are answered", "select not exists (select from messages where closed_at is null)")
 }

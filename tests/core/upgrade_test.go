@@ -73,11 +73,11 @@ func TestTwoReleasesSideBySide(t *testing.T) {
 			t.Errorf("%q has the reply %q", bodies[i], outcome)
 		}
 		if n := len(e.Ledger.Runs(bodies[i])); n > 1 || n == 0 && strings.HasPrefix(outcome, "succeeded") {
-			t.Errorf("%q was marked %d times", bodies[i], n)
+			t.Errorf("%q has %d marks", bodies[i], n)
 		}
 	}
 	if n := env.Query[int](e, "select count(*) from turns where losses > 1 or state not in ('succeeded', 'degraded')"); n != 0 {
-		t.Errorf("%d turns were lost more than once, or ended otherwise", n)
+		t.Errorf("%d turns were lost more than once, or ended differently", n)
 	}
 	if n := env.Query[int](e, "select count(distinct version) from rounds"); n != 2 {
 		t.Errorf("%d versions were written", n)
@@ -124,7 +124,7 @@ func TestTheNewerReleaseStopsAndTheOldGoesOn(t *testing.T) {
 		told = append(told, m.Role+": "+m.Text())
 	}
 	if want := "user: Hello|assistant: Hello to you.|user: Still there?"; strings.Join(told, "|") != want {
-		t.Errorf("the model was told %q", told)
+		t.Errorf("the model got %q", told)
 	}
 	old.Await("the turn is left to a newer worker")
 	e.Await("the turn is put off", "select due_at > clock_timestamp() from turns where id = $1", turn)
@@ -208,7 +208,7 @@ func TestAWorkerOnANewerSchema(t *testing.T) {
 			}
 			doctor := e.Turnctl("doctor")
 			if refused := strings.Contains(doctor.Stdout, "too new for this program"); refused == c.suits {
-				t.Errorf("doctor says:\n%s", doctor.Stdout)
+				t.Errorf("doctor prints:\n%s", doctor.Stdout)
 			}
 			if c.suits {
 				e.WantEnd(e.TurnOf(e.Send("clerk", "Hello")), "succeeded", "none", 1)

@@ -37,7 +37,7 @@ func TestThousandsOfTurnsWait(t *testing.T) {
 	e.AwaitWaiting(n)
 	t.Logf("%d turns wait after %s", n, time.Since(began).Round(time.Second))
 	wantNothingHeld(e)
-	e.Await("the calls that there is room for run", "select count(*) = 8 from detached_calls where claim is not null")
+	e.Await("every slot runs a call", "select count(*) = 8 from detached_calls where claim is not null")
 	e.Await("nobody uses a connection", strings.Replace(connections, "count(*)", "count(*) = 0", 1)+" and state <> 'idle'")
 	if open := env.Query[int](e, connections); open > pools {
 		t.Errorf("%d connections are open, and the pools have %d", open, pools)

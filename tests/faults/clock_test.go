@@ -61,7 +61,7 @@ func awaitTick(t *testing.T, w *env.Process) {
 		select {
 		case <-tick.C:
 		case <-over:
-			t.Fatal("the scheduler does not look")
+			t.Fatal("the scheduler does not tick")
 		}
 	}
 }
@@ -85,7 +85,7 @@ func TestTheDatabasesClockSteps(t *testing.T) {
 	})
 	awaitTick(t, e.StartWorker(clockLease...))
 	awaitTick(t, e.StartWorker(clockLease...))
-	e.Await("the schedule is known", "select exists (select from schedules where next_due is not null)")
+	e.AwaitSchedule()
 	var hold time.Time
 	off := time.Duration(0)
 	for i, step := range []time.Duration{5 * time.Minute, -10 * time.Minute, 65 * time.Minute, -2 * time.Hour} {
@@ -193,7 +193,7 @@ func TestTheMachineSleepsForAnHour(t *testing.T) {
 		return env.Rounds(env.MarkerReply("mark_once", "a"), inferencetest.Text("It is marked."))(r)
 	})
 	w := e.StartWorker(clockLease...)
-	e.Await("the schedule is known", "select exists (select from schedules where next_due is not null)")
+	e.AwaitSchedule()
 	message := e.Send("clerk", "Make a mark.")
 	e.Ledger.Await("a", 1)
 

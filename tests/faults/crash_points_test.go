@@ -77,12 +77,12 @@ func wantAliveOrReason(e *env.CrashEnv, p *env.Process) {
 	e.T.Helper()
 	if !p.Running() {
 		if said := p.Output.String(); p.Wait() != 1 || strings.Contains(said, "worker ready") || !strings.Contains(said, "worker: ") {
-			e.T.Errorf("the harmed worker ended with %d:\n%s", p.Wait(), p.Output.Tail())
+			e.T.Errorf("the faulty worker ended with %d:\n%s", p.Wait(), p.Output.Tail())
 		}
 		return
 	}
 	if code := p.Terminate(); code != 0 {
-		e.T.Errorf("the harmed worker ended with %d:\n%s", code, p.Output.Tail())
+		e.T.Errorf("the faulty worker ended with %d:\n%s", code, p.Output.Tail())
 	}
 }
 
@@ -155,7 +155,7 @@ func crashDuringSlot(t *testing.T, c env.Crash) {
 	e.Register("clerk")
 	e.WriteAgent("watcher", env.CrashTools, env.HourlySchedule)
 	early := e.StartWorker(crashFlags...)
-	e.Await("the schedule is known", "select exists (select from schedules where next_due is not null)")
+	e.AwaitSchedule()
 	if code := early.Terminate(); code != 0 {
 		t.Fatalf("the first worker ended with %d", code)
 	}

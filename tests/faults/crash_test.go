@@ -117,7 +117,7 @@ func wantRunsAllowed(e *env.CrashEnv) {
 				e.T.Errorf("%s ran with the keys %s and %s", label, m.IdempotencyKey, marks[0].IdempotencyKey)
 			}
 			if m.Tool != "mark_none" && !m.Started {
-				e.T.Errorf("%s ran for %s before its start was on record", m.Tool, label)
+				e.T.Errorf("%s ran for %s before its start was recorded", m.Tool, label)
 			}
 		}
 	}

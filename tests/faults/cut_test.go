@@ -119,7 +119,7 @@ func acceptMessage(e *env.Env, agent, body string) (message int64, refusals []st
 			return accepted.MessageID, refusals
 		}
 		if r.Code != 1 || r.Stdout != "" || !plainSentence(r.Stderr) {
-			e.T.Errorf("enqueue ended with %d and said %q%q", r.Code, r.Stdout, r.Stderr)
+			e.T.Errorf("enqueue ended with %d and printed %q%q", r.Code, r.Stdout, r.Stderr)
 		}
 		refusals = append(refusals, r.Stderr)
 	}
@@ -155,11 +155,11 @@ func wantAnswered(e *env.Env, message int64, body string) {
 	for _, label := range []string{body + " none", body + " keyed"} {
 		runs := e.Ledger.Runs(label)
 		if len(runs) == 0 {
-			e.T.Errorf("%q was never marked", label)
+			e.T.Errorf("%q has no mark", label)
 		}
 		for _, again := range runs {
 			if again.IdempotencyKey != runs[0].IdempotencyKey {
-				e.T.Errorf("%q was marked with several keys: %+v", label, runs)
+				e.T.Errorf("%q has marks with several keys: %+v", label, runs)
 			}
 		}
 	}

@@ -147,7 +147,7 @@ func TestNoConnectionIsLeft(t *testing.T) {
 	w.Await("too many clients already")
 	r := e.Run("b", "enqueue", "--agent", "clerk", "--key", "b", "-")
 	if r.Code != 1 || !plainSentence(r.Stderr) {
-		t.Errorf("enqueue ended with %d and said %q", r.Code, r.Stderr)
+		t.Errorf("enqueue ended with %d and printed %q", r.Code, r.Stderr)
 	}
 	e.Ledger.WantRuns("a once", 0)
 	crowd.leave()
@@ -207,7 +207,7 @@ func TestNoEffectWithoutTheDatabase(t *testing.T) {
 	<-away
 	r := e.Run("b", "enqueue", "--agent", "clerk", "-")
 	if r.Code != 1 || !plainSentence(r.Stderr) {
-		t.Errorf("enqueue ended with %d and said %q", r.Code, r.Stderr)
+		t.Errorf("enqueue ended with %d and printed %q", r.Code, r.Stderr)
 	}
 	w.Await("the heartbeat could not be written") // seconds after the first attempt
 	e.Ledger.WantRuns("a once", 0)

@@ -31,7 +31,7 @@ func newSmallDisk(t testing.TB, megabytes int) *smallDisk {
 	dir := env.SharedDir(t)
 	err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%dm,mode=755", megabytes))
 	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EACCES) {
-		t.Skip("a small disk needs the right to mount one")
+		t.Skip("a small disk needs permission to mount one")
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -120,9 +120,9 @@ func TestTheDiskIsFull(t *testing.T) {
 		<-full
 		r := e.Run(incompressible(60_000), "enqueue", "--agent", "clerk", "-")
 		if r.Code != 1 || !plainSentence(r.Stderr) {
-			t.Errorf("%s: enqueue ended with %d and said %q", name, r.Code, r.Stderr)
+			t.Errorf("%s: enqueue ended with %d and printed %q", name, r.Code, r.Stderr)
 		}
-		t.Logf("%s: enqueue said %q", name, r.Stderr)
+		t.Logf("%s: enqueue printed %q", name, r.Stderr)
 		if !breakLog {
 			e.Poll("the start was tried again and again", func() bool { return tried.Load() >= 3 })
 		}

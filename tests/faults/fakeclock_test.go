@@ -122,7 +122,7 @@ func awaitEnd(t testing.TB, pid int) {
 		select {
 		case <-tick.C:
 		case <-over:
-			t.Fatalf("process %d does not end", pid)
+			t.Fatalf("timeout waiting until process %d ends", pid)
 		}
 	}
 }

@@ -78,7 +78,7 @@ func TestAKillDuringATool(t *testing.T) {
 			}
 			asked := e.WantRequests(2)[1].Chat().Messages
 			if told := asked[len(asked)-1].Text(); !strings.HasPrefix(told, c.told) {
-				t.Errorf("the model is told %q", told)
+				t.Errorf("the model gets %q", told)
 			}
 		})
 	}
@@ -211,9 +211,7 @@ func TestTwoWorkersOneLane(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
 	e.WriteAgent("clerk")
-	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
-		return inferencetest.Text("answer to " + env.NewestMessage(r))
-	})
+	e.Model.Then(env.Echo("answer to "))
 	e.StartWorker()
 	e.StartWorker()
 	var ids []int64

@@ -61,7 +61,7 @@ func answerWhileRaising(e *env.Env, table, at, code string) {
 	wantAnswered(e, message, body)
 	e.T.Logf("%-35s %5.1f s %q", body, time.Since(began).Seconds(), refusals)
 	if (table == "messages") != (len(refusals) > 0) {
-		e.T.Errorf("%s: accept said %q", body, refusals)
+		e.T.Errorf("%s: accept was refused with %q", body, refusals)
 	}
 }
 

@@ -106,7 +106,7 @@ func TestPostgresForgetsThatAJobWasFetched(t *testing.T) {
 		e.AwaitClosed(message)
 		wantAnswered(e, message, body)
 		if n := len(asked); n != 0 {
-			t.Errorf("models were asked %d times more", n)
+			t.Errorf("models got %d more requests", n)
 		}
 		first.Stop()
 		second.Stop()
@@ -196,7 +196,7 @@ func TestTwoWorkersAreGivenOneGrant(t *testing.T) {
 		t.Errorf("a call of effect once ran %d times", runs)
 	}
 	if n := requests.Load(); n != 1 {
-		t.Errorf("models were asked %d times for one grant", n)
+		t.Errorf("models got %d requests for one grant", n)
 	}
 }
 

@@ -104,7 +104,7 @@ func TestTurnctlMCP(t *testing.T) {
 		t.Errorf("%+v", look)
 	}
 	if got := env.Turnctl[[]mcpTool](e, "mcp", "list", "nobody"); len(got) != 0 {
-		t.Errorf("of a server that is not there: %v", got)
+		t.Errorf("an unknown server: %v", got)
 	}
 	r = mcp("pin", "shelf")
 	wantOutput(e, r, 0, r.Stdout, "nothing to accept")
@@ -177,10 +177,10 @@ func TestMCPServersAreExamined(t *testing.T) {
 	w := e.StartWorker()
 	e.Await("the tools are kept", "select count(*) = 2 from mcp_tools")
 	if said := doctorFindings(e, "MCP server shelf"); !slices.Equal(said, []string{"ok: " + server + ": 2 tools"}) {
-		t.Errorf("of a server that is well doctor says %q", said)
+		t.Errorf("doctor on a server that is fine: %q", said)
 	}
 	if warnings := check(); len(warnings) != 0 {
-		t.Errorf("the check of a server that is well warns %q", warnings)
+		t.Errorf("the check of a server that is fine warns %q", warnings)
 	}
 	w.Terminate()
 
@@ -189,10 +189,10 @@ func TestMCPServersAreExamined(t *testing.T) {
 	e.Await("the change is seen", "select bool_or(gone) from mcp_tools")
 	lack := `clerk.md: the MCP server "shelf" has no tool "put"; it has look`
 	if said := doctorFindings(e, "MCP server shelf"); len(said) != 2 || said[1] != "ok: "+server+": 1 tool" || !strings.HasSuffix(said[0], lack) || !strings.HasPrefix(said[0], "warn: ") {
-		t.Errorf("of a server that lacks a tool doctor says %q", said)
+		t.Errorf("doctor on a server without a tool: %q", said)
 	}
 	if said := doctorFindings(e, "MCP tools"); !slices.Equal(said, []string{"warn: the definition of shelf__look is not the pinned one, and its calls are refused"}) {
-		t.Errorf("of a changed definition doctor says %q", said)
+		t.Errorf("doctor on a changed definition: %q", said)
 	}
 	if warnings := check(); len(warnings) != 1 || !strings.HasSuffix(warnings[0], lack) {
 		t.Errorf("the check of a server that lacks a tool warns %q", warnings)
@@ -205,7 +205,7 @@ func TestMCPServersAreExamined(t *testing.T) {
 	e.WriteFile("tools.json", "no list of tools")
 	down := "its program ended with exit code 4"
 	if said := doctorFindings(e, "MCP server shelf"); !slices.Equal(said, []string{"warn: " + server + ": " + down}) {
-		t.Errorf("of a server that is down doctor says %q", said)
+		t.Errorf("doctor on a server that is down: %q", said)
 	}
 	if warnings := check(); len(warnings) != 1 || !strings.Contains(warnings[0], `the MCP server "shelf" (`+server+") does not answer: "+down) {
 		t.Errorf("the check of a server that is down warns %q", warnings)
@@ -213,7 +213,7 @@ func TestMCPServersAreExamined(t *testing.T) {
 
 	e.WriteFile("turnkeeper.yaml", strings.Replace(e.ReadFile("turnkeeper.yaml"), env.Quote(server), env.Quote(e.Dir+"/nowhere"), 1))
 	if said := doctorFindings(e, "MCP server shelf"); len(said) != 1 || !strings.HasPrefix(said[0], "warn: "+e.Dir+"/nowhere: ") {
-		t.Errorf("of a program that is not there doctor says %q", said)
+		t.Errorf("doctor on a missing program: %q", said)
 	}
 	e.WriteAgent("clerk", "mcp_servers: {shelve: [look]}")
 	r = e.Run("", "turnctl", "agents", "check")

@@ -224,7 +224,7 @@ func TestALoginToAnMCPServer(t *testing.T) {
 	call("failed", `run "turnctl mcp login tracker"`)
 	for _, command := range [][]string{{"doctor"}, {"agents", "check"}, {"mcp", "list"}} {
 		if text := strings.Join(strings.Fields(tell(command...)), " "); !strings.Contains(text, "nobody is logged in to it") || !strings.Contains(text, "mcp login tracker") {
-			t.Errorf("turnctl %v does not tell of the login that is missing:\n%s", command, text)
+			t.Errorf("turnctl %v does not mention the login that is missing:\n%s", command, text)
 		}
 	}
 
@@ -236,7 +236,7 @@ func TestALoginToAnMCPServer(t *testing.T) {
 	e.Await("a worker has found the login", "select exists (select from mcp_tools where server = 'tracker')")
 	call("succeeded", "you come with [redacted]")
 	if text := tell("mcp", "logins"); !strings.Contains(text, "ok") {
-		t.Errorf("the login does not hold:\n%s", text)
+		t.Errorf("the login is lost:\n%s", text)
 	}
 
 	// Two workers find at the same time that their token is invalid.
@@ -270,12 +270,12 @@ func TestALoginToAnMCPServer(t *testing.T) {
 	for place, text := range said {
 		for _, secret := range append(g.secrets, key) {
 			if strings.Contains(text, secret) {
-				t.Errorf("%s holds the secret %s", place, secret)
+				t.Errorf("%s contains the secret %s", place, secret)
 			}
 		}
 	}
 	if said["table turnkeeper.mcp_logins"] == "" || !strings.Contains(said["table turnkeeper.calls"], "you come with [redacted]") {
-		t.Error("the search did not see the login, or the calls")
+		t.Error("the search did not cover the login, or the calls")
 	}
 }
 

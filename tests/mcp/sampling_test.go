@@ -46,7 +46,7 @@ func TestAPublicServerAsksAModel(t *testing.T) {
 		t.Errorf("%d model calls are booked for the turn", n)
 	}
 	if n := env.Query[int](e, "select count(*) from turn_events where type = 'notice' and data->>'text' like 'everything__trigger-sampling-request: asked the model %, which took % tokens'"); n != 1 {
-		t.Errorf("%d events tell of the question", n)
+		t.Errorf("%d events have the question", n)
 	}
 
 	e.TurnOf(e.Enqueue("poor", "Ask for praise."))

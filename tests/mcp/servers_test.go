@@ -153,13 +153,13 @@ func TestPublicMCPServers(t *testing.T) {
 		t.Errorf("%d images are stored", n)
 	}
 	if n := env.Query[int](e, "select count(*) from turn_events where type = 'notice' and data->>'text' like 'everything__trigger-long-running-operation: % of 4%'"); n == 0 {
-		t.Error("no event tells of progress")
+		t.Error("no event has the progress")
 	}
 	if effect := env.Query[string](e, "select effect from calls where name = 'files__read_text_file' limit 1"); effect != "none" {
-		t.Errorf("a server whose hints are believed: effect %s", effect)
+		t.Errorf("a server with trusted hints: effect %s", effect)
 	}
 	if effect := env.Query[string](e, "select effect from calls where name = 'everything__echo' limit 1"); effect != "once" {
-		t.Errorf("a server whose hints are not believed: effect %s", effect)
+		t.Errorf("a server with untrusted hints: effect %s", effect)
 	}
 	w.Terminate()
 	if left := serverPIDs(e, ""); len(left) > 0 {

@@ -68,6 +68,13 @@ func NewestMessage(r inferencetest.Recorded) string {
 	return text
 }
 
+// Echo returns a model that replies with the prefix and the body of the message.
+func Echo(prefix string) func(inferencetest.Recorded) inferencetest.Reply {
+	return func(r inferencetest.Recorded) inferencetest.Reply {
+		return inferencetest.Text(prefix + NewestMessage(r))
+	}
+}
+
 // MarkerCall returns a call of a marker tool.
 func MarkerCall(tool, label string) inferencetest.Call {
 	return inferencetest.Call{Name: tool, Arguments: fmt.Sprintf(`{"label":%q}`, label)}

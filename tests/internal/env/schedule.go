@@ -8,10 +8,16 @@ import (
 // HourlySchedule is the line of the front matter that runs an agent once an hour.
 const HourlySchedule = `schedule: {cron: "@every 1h", message: "Look around."}`
 
+// AwaitSchedule waits until a schedule is registered.
+func (e *Env) AwaitSchedule() {
+	e.T.Helper()
+	e.Await("a schedule is registered", "select exists (select from schedules where next_due is not null)")
+}
+
 // MissSlots moves the next slot of every schedule into the past, as if nothing had run for the time ago.
 func (e *Env) MissSlots(ago time.Duration) {
 	e.T.Helper()
-	e.Await("a schedule is registered", "select exists (select from schedules where next_due is not null)")
+	e.AwaitSchedule()
 	e.Exec("update schedules set next_due = clock_timestamp() - $1::interval", ago)
 	e.Exec("notify turnkeeper_inbox")
 }

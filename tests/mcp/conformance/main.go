@@ -46,7 +46,7 @@ func run(ctx context.Context, scenario string, args []string) error {
 	}
 	call, known := calls[scenario]
 	if !known {
-		return fmt.Errorf("the scenario %q is not known here", scenario)
+		return fmt.Errorf("the scenario %q is unknown", scenario)
 	}
 	if call.tool == "" {
 		_, err := mcp.Probe(ctx, server, mcp.Access{}, nil)
