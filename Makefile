@@ -1,4 +1,4 @@
-# What a developer types. `make` alone lists it.
+# `make` lists the targets.
 
 SHELL       := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -14,8 +14,8 @@ SEEDS         ?= 5000
 SEED          ?= 1
 FAULTS        := LostAnswers|GoesAway|Backend|SmallPool|NoConnection|NoEffect|EndWaits|GivenBack|SlowDatabase|Raised|Locked|DiskIsFull|Forgets|Dead|Silent
 
-# A clone that belongs to another user is no repository to git unless it is told so, and go then
-# refuses to build. Where there is no repository at all, it builds without the version stamp.
+# git refuses a clone that belongs to another user, and go build then fails: declare it safe. Without
+# a repository, build without the version stamp.
 REPOSITORY := git rev-parse --git-dir >/dev/null 2>&1 && echo yes
 ifneq ($(shell $(REPOSITORY)),yes)
 ifeq ($(shell export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory "GIT_CONFIG_VALUE_0=$(CURDIR)"; $(REPOSITORY)),yes)
@@ -52,15 +52,15 @@ setup: ## install Postgres' programs if they are missing and we may (Debian, Ubu
 	@scripts/setup
 
 .PHONY: demo
-demo: setup build ## send a message to the demo agent and watch its one reply come out
+demo: setup build ## send a message to the demo agent and wait for its reply
 	@scripts/demo.sh
 
 .PHONY: quick
-quick: setup ## run what takes less than a minute in all: for use after every edit
+quick: setup ## run the fast tests, in less than a minute: for use after every edit
 	scripts/test -short -timeout 10m
 
-# TURNKEEPER_TESTS=full asks for every case of the tests that have many, RACE=1 for the race detector:
-# CI asks for both. CONTRIBUTING.md says what runs in which tier.
+# TURNKEEPER_TESTS=full runs every case of tests with many, RACE=1 uses the race detector: CI sets both.
+# CONTRIBUTING.md lists what runs in which tier.
 .PHONY: test
 test: setup ## run all tests
 	scripts/test $(if $(RACE),-race) -timeout $(if $(RACE),60m,30m)
@@ -70,15 +70,15 @@ race: ## run all tests as CI does: every case, with the race detector (needs a C
 	TURNKEEPER_TESTS=full $(MAKE) test RACE=1
 
 .PHONY: crash
-crash: setup ## harm a program at every point, in every way, with every kind of tool (about half an hour)
+crash: setup ## make a program fail at every fault point, in every way, with every kind of tool (about half an hour)
 	TURNKEEPER_TESTS=long scripts/test -timeout 90m -run 'TestCrashMatrix|TestAPanicInsideATurn|TestHarmBetween' ./tests/faults
 
 .PHONY: sim
-sim: ## live through SEEDS (5000) simulated worlds of faults, from seed SEED (1) on
+sim: ## run SEEDS (5000) simulations with faults, from seed SEED (1) on
 	@SEEDS=$(SEEDS) SEED=$(SEED) scripts/sim
 
 .PHONY: faults
-faults: setup ## make faults of the database for a quarter of an hour: cuts, crashes, a full disk
+faults: setup ## run the long tests of database faults: cuts, crashes, a full disk (a quarter of an hour)
 	TURNKEEPER_TESTS=long scripts/test -timeout 30m -v -run '$(FAULTS)' ./tests/faults ./tests/core
 
 .PHONY: fuzz
@@ -86,19 +86,19 @@ fuzz: setup ## fuzz each target for FUZZTIME (10s)
 	@FUZZTIME=$(FUZZTIME) scripts/fuzz
 
 .PHONY: model
-model: ## check the lease protocol as a model, and that each of its mutants fails (spin; a minute)
+model: ## check the model of the lease protocol, and that each of its mutants fails (spin; a minute)
 	@scripts/need spin:spin gcc:gcc
 	@protocol/lease_check.sh
 
 .PHONY: mutants
-mutants: setup ## plant faults of one condition each in what guards something: TARGET="fence grant" (default: all; hours)
+mutants: setup ## break one condition of a guard at a time and run its tests: TARGET="fence grant" (default: all; hours)
 	@mkdir -p bin/tools
 	go build -ldflags='-s -w' -o bin/tools/serve ./storage/storagetest/serve
 	go build -o bin/tools/mutants ./internal/mutants
 	bin/tools/serve bin/tools/mutants $(if $(JOBS),-jobs $(JOBS)) $(if $(BUDGET),-budget $(BUDGET)) $(if $(QUICK),-quick) $(if $(AGAIN),-again) $(TARGET)
 
 .PHONY: record
-record: setup ## keep this release's journals for later ones: RELEASE=name
+record: setup ## record journals of this release for tests of later releases: RELEASE=name
 	scripts/test ./tests/core -run RecordedJournals -record $(or $(RELEASE),$(error say RELEASE=name))
 
 .PHONY: mcp-conformance
@@ -106,11 +106,11 @@ mcp-conformance: ## run the official MCP conformance suite for clients (needs np
 	@scripts/mcp-conformance
 
 .PHONY: screenshots
-screenshots: setup ## take the pictures of docs/page.md anew (Chromium)
+screenshots: setup ## retake the pictures of docs/page.md (Chromium)
 	scripts/test ./tests/api -run TestScreenshots -screenshots
 
 .PHONY: bench
-bench: setup build ## measure turns a second on this machine
+bench: setup build ## measure turns per second on this machine
 	bin/worker bench
 
 .PHONY: format
@@ -118,24 +118,24 @@ format: ## rewrite the source with gofmt
 	gofmt -l -w .
 
 .PHONY: vet
-vet: ## look for faults with go vet
+vet: ## run go vet
 	go vet ./...
 
 .PHONY: lint
-lint: $(TOOLS)/golangci-lint-$(GOLANGCI_LINT) ## look for faults with the linters of .golangci.yml
+lint: $(TOOLS)/golangci-lint-$(GOLANGCI_LINT) ## run the linters of .golangci.yml
 	$< run ./...
 
 .PHONY: generate
-generate: $(TOOLS)/sqlc-$(SQLC) ## write generated code and documents anew
+generate: $(TOOLS)/sqlc-$(SQLC) ## regenerate code and documents
 	$< generate
 	go generate ./...
 
 .PHONY: models-table
-models-table: ## take the context windows of known models from the newest Catwalk (VERSION=v...: that one)
+models-table: ## update the context windows of known models from Catwalk (VERSION=v...; default: newest)
 	cd inference/modeltable && go run generate.go $(or $(VERSION),latest)
 
 .PHONY: drift
-drift: $(TOOLS)/sqlc-$(SQLC) ## check that what is generated is what make generate writes
+drift: $(TOOLS)/sqlc-$(SQLC) ## check that generated files are up to date
 	@scripts/drift
 
 .PHONY: tools
@@ -148,5 +148,5 @@ $(TOOLS)/sqlc-$(SQLC):
 	@scripts/tool $@ github.com/sqlc-dev/sqlc/cmd/sqlc $(SQLC)
 
 .PHONY: clean
-clean: ## remove what was built; data in .turnkeeper stays
+clean: ## remove built files; data in .turnkeeper stays
 	rm -rf bin

@@ -62,12 +62,12 @@ func TestAReplyIsTheSameEverywhere(t *testing.T) {
 		}
 	}
 
-	var told map[string]any
-	if err := json.Unmarshal([]byte(waited.Stdout), &told); err != nil {
+	var output map[string]any
+	if err := json.Unmarshal([]byte(waited.Stdout), &output); err != nil {
 		t.Fatal(err)
 	}
 	for _, field := range []string{"outcome", "stop_reason", "error_class", "calls", "turn_id", "message_id"} {
-		if diff := cmp.Diff(want[field], told[field]); diff != "" {
+		if diff := cmp.Diff(want[field], output[field]); diff != "" {
 			t.Errorf("enqueue --wait has another %s:\n%s", field, diff)
 		}
 	}
@@ -88,8 +88,8 @@ func TestAReplyIsTheSameEverywhere(t *testing.T) {
 			t.Errorf("POST /v1/responses has another %s:\n%s", name, diff)
 		}
 	}
-	if told["reply"] != want["body"] || told["reply_id"] != want["id"] {
-		t.Errorf("enqueue --wait has the reply %v, %q", told["reply_id"], told["reply"])
+	if output["reply"] != want["body"] || output["reply_id"] != want["id"] {
+		t.Errorf("enqueue --wait has the reply %v, %q", output["reply_id"], output["reply"])
 	}
 }
 

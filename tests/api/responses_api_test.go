@@ -180,9 +180,9 @@ func TestTheOpenAIClientOfGo(t *testing.T) {
 		wantError(t, err, http.StatusConflict, "idempotency_key_in_use", "")
 	})
 	t.Run("errors", func(t *testing.T) {
-		told := input("x")
-		told.Instructions = param.NewOpt("Be kind.")
-		_, err := client.Responses.New(ctx, told)
+		request := input("x")
+		request.Instructions = param.NewOpt("Be kind.")
+		_, err := client.Responses.New(ctx, request)
 		wantError(t, err, http.StatusBadRequest, "unsupported_parameter", "instructions")
 		_, err = client.Responses.Get(ctx, "resp_999", responses.ResponseGetParams{})
 		wantError(t, err, http.StatusNotFound, "response_not_found", "")
@@ -211,8 +211,8 @@ func TestTheOpenAIClientOfGo(t *testing.T) {
 
 func wantError(t *testing.T, err error, status int, code, parameter string) {
 	t.Helper()
-	told, ok := errors.AsType[*openai.Error](err)
-	if !ok || told.StatusCode != status || told.Code != code || told.Param != parameter || told.Message == "" {
+	apiErr, ok := errors.AsType[*openai.Error](err)
+	if !ok || apiErr.StatusCode != status || apiErr.Code != code || apiErr.Param != parameter || apiErr.Message == "" {
 		t.Errorf("the error is %v, want %d, %s", err, status, code)
 	}
 }
@@ -237,8 +237,8 @@ func (f *follower) follow(ctx context.Context) {
 		for stream.Next() {
 			f.take(stream.Current())
 		}
-		if told, ok := errors.AsType[*openai.Error](stream.Err()); ok {
-			f.t.Errorf("a stream was answered %v", told)
+		if apiErr, ok := errors.AsType[*openai.Error](stream.Err()); ok {
+			f.t.Errorf("a stream got %v", apiErr)
 		}
 		if !f.over {
 			f.drops++

@@ -100,7 +100,7 @@ mcp_servers:
 	}
 	telemetry.awaitSpan("invoke_agent clerk", any1)
 	w.Terminate()
-	places["the worker's log"], places["what is told by OTLP"] = w.Output.String(), telemetry.everything()
+	places["the worker's log"], places["what OTLP exports"] = w.Output.String(), telemetry.everything()
 	for id, pushes := range shop.Deliveries() {
 		places["the push "+id] = pushes[0].Body
 	}
@@ -122,7 +122,7 @@ mcp_servers:
 			}
 		}
 	}
-	if len(token) < 20 || seen < 50_000 || !strings.Contains(places["what is told by OTLP"], "the tool says [redacted]") || len(shop.Deliveries()) == 0 {
+	if len(token) < 20 || seen < 50_000 || !strings.Contains(places["what OTLP exports"], "the tool says [redacted]") || len(shop.Deliveries()) == 0 {
 		t.Errorf("the token is %q; the search covered %d bytes, %d pushes, or no content in telemetry", token, seen, len(shop.Deliveries()))
 	}
 }

@@ -102,7 +102,7 @@ providers:
 		outputs["the body of a request to the model"] += string(r.Body)
 	}
 	for _, m := range e.Ledger.Runs("label " + strings.Repeat("[redacted] and ", len(all)-1) + "[redacted]") {
-		outputs["what a tool is told"] += m.Label
+		outputs["what a tool gets"] += m.Label
 	}
 	for table, rows := range e.Rows() {
 		outputs["table "+table] = rows
@@ -120,7 +120,7 @@ providers:
 			}
 		}
 	}
-	if outputs["what a tool is told"] == "" {
+	if outputs["what a tool gets"] == "" {
 		t.Error("the tool got other arguments than the masked ones")
 	}
 	if seen < 10_000 || !strings.Contains(outputs["table turnkeeper.calls"], "the tool says [redacted]") {

@@ -525,8 +525,8 @@ func TestWhatIsSaidIsNotToldOf(t *testing.T) {
 				if strings.Contains(metrics, canary) {
 					t.Errorf("%q is in a metric", canary)
 				}
-				if told := strings.Contains(sent, canary); told != (content && canary != complains) {
-					t.Errorf("%q is in telemetry: %v", canary, told)
+				if found := strings.Contains(sent, canary); found != (content && canary != complains) {
+					t.Errorf("%q is in telemetry: %v", canary, found)
 				}
 				if strings.Contains(w.Output.String(), canary) && canary != complains && canary != asks { // the provider's error is logged for operators
 					t.Errorf("%q is in the log", canary)

@@ -139,7 +139,7 @@ func TestRepliesOfSubAgents(t *testing.T) {
 		Agent  string
 		Parent *int64 `json:"parent_turn_id"`
 	}
-	pushed := func(r *env.WebhookReceiver) (told []string) {
+	pushed := func(r *env.WebhookReceiver) (replies []string) {
 		for _, pushes := range r.Deliveries() {
 			var body struct{ Data data }
 			if err := json.Unmarshal([]byte(pushes[0].Body), &body); err != nil {
@@ -149,10 +149,10 @@ func TestRepliesOfSubAgents(t *testing.T) {
 			if p := body.Data.Parent; p != nil {
 				one += fmt.Sprintf(" for %d", *p)
 			}
-			told = append(told, one)
+			replies = append(replies, one)
 		}
-		slices.Sort(told)
-		return told
+		slices.Sort(replies)
+		return replies
 	}
 	if got := pushed(shop); !slices.Equal(got, []string{"boss"}) {
 		t.Errorf("the shop got %q", got)

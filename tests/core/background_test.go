@@ -9,8 +9,8 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// quickly is the setting that moves calls to the background after 200 ms.
-const quickly = "async_timeout: 200ms"
+// asyncSoon is the setting that moves calls to the background after 200 ms.
+const asyncSoon = "async_timeout: 200ms"
 
 // outputOf returns the first output handle in the request, or an empty string.
 func outputOf(r inferencetest.Recorded) string {
@@ -23,7 +23,7 @@ func outputOf(r inferencetest.Recorded) string {
 	return ""
 }
 
-func reader(name, arguments string) inferencetest.Reply {
+func toolCall(name, arguments string) inferencetest.Reply {
 	return inferencetest.Calls(inferencetest.Call{ID: "call_" + name, Name: name, Arguments: arguments})
 }
 
@@ -31,7 +31,7 @@ func reader(name, arguments string) inferencetest.Reply {
 func TestASlowToolGoesToTheBackground(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
-	e.WriteAgent("clerk", laterTools, "async_timeout: 5s") // long enough for the call that is not held
+	e.WriteAgent("clerk", backgroundTools, "async_timeout: 5s") // long enough for the call that is not held
 	e.Ledger.Hold("a")
 	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
 		switch env.RoundOf(r) {
@@ -39,9 +39,9 @@ func TestASlowToolGoesToTheBackground(t *testing.T) {
 			return inferencetest.Calls(env.MarkerCall("mark_later", "a"), env.MarkerCall("mark_none", "b"))
 		case 2:
 			e.Ledger.Release()
-			return reader("wait_for_tool_output", "{}")
+			return toolCall("wait_for_tool_output", "{}")
 		case 3:
-			return reader("get_tool_output", fmt.Sprintf(`{"id":%q,"mode":"raw"}`, outputOf(r)))
+			return toolCall("get_tool_output", fmt.Sprintf(`{"id":%q,"mode":"raw"}`, outputOf(r)))
 		default:
 			return inferencetest.Text("It was slow.")
 		}
@@ -51,13 +51,13 @@ func TestASlowToolGoesToTheBackground(t *testing.T) {
 	e.WantEnd(turn, "succeeded", "none", 4)
 	requests := e.WantRequests(4)
 	id := outputOf(requests[1])
-	told := requests[1].Chat().Messages
-	if notice := told[len(told)-1].Text(); !strings.Contains(notice, "### Running (1)\n- mark_later (id: "+id+", running ") {
+	messages := requests[1].Chat().Messages
+	if notice := messages[len(messages)-1].Text(); !strings.Contains(notice, "### Running (1)\n- mark_later (id: "+id+", running ") {
 		t.Errorf("the notice is %q", notice)
 	}
-	told = requests[3].Chat().Messages
+	messages = requests[3].Chat().Messages
 	var results []string
-	for _, m := range told {
+	for _, m := range messages {
 		if m.Role == "tool" {
 			results = append(results, m.Text())
 		}
@@ -94,9 +94,9 @@ func TestAKillWithACallInTheBackground(t *testing.T) {
 		t.Run(c.tool, func(t *testing.T) {
 			t.Parallel()
 			e := env.New(t)
-			e.WriteAgent("clerk", laterTools, quickly)
+			e.WriteAgent("clerk", backgroundTools, asyncSoon)
 			e.Ledger.Hold("a")
-			e.Model.Then(env.Rounds(inferencetest.Calls(env.MarkerCall(c.tool, "a"), env.MarkerCall("mark_none", "b")), env.HangOnce(reader("wait_for_tool_output", "{}")), inferencetest.Text("So be it.")))
+			e.Model.Then(env.Rounds(inferencetest.Calls(env.MarkerCall(c.tool, "a"), env.MarkerCall("mark_none", "b")), env.HangOnce(toolCall("wait_for_tool_output", "{}")), inferencetest.Text("So be it.")))
 			first := e.StartWorker()
 			message := e.Enqueue("clerk", "Make a mark.")
 			e.AwaitRequests(2)
@@ -131,10 +131,10 @@ func TestWhereAsyncIsSwitched(t *testing.T) {
 		flags []string
 		goes  bool
 	}{
-		"the agent says so":               {[]string{quickly}, nil, true},
-		"the agent switches it off":       {[]string{quickly, "async: false"}, nil, false},
-		"a flag switches it off":          {[]string{quickly, "async: true"}, []string{"--no-async"}, false},
-		"a flag switches it on":           {[]string{quickly, "async: false"}, []string{"--async"}, true},
+		"the agent says so":               {[]string{asyncSoon}, nil, true},
+		"the agent switches it off":       {[]string{asyncSoon, "async: false"}, nil, false},
+		"a flag switches it off":          {[]string{asyncSoon, "async: true"}, []string{"--no-async"}, false},
+		"a flag switches it on":           {[]string{asyncSoon, "async: false"}, []string{"--async"}, true},
 		"a flag sets the time for agents": {nil, []string{"--async-timeout", "200ms"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -176,7 +176,7 @@ func TestTheBackgroundSwitch(t *testing.T) {
 		case 1:
 			return inferencetest.Calls(callOf("look", 1), callOf("order", 1))
 		case 2:
-			return reader("wait_for_tool_output", "{}")
+			return toolCall("wait_for_tool_output", "{}")
 		default:
 			return inferencetest.Text("Done.")
 		}

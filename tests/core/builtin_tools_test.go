@@ -94,8 +94,8 @@ func TestALargeResultIsCutAndKept(t *testing.T) {
 	e.StartWorker()
 	turn := e.TurnOf(e.Enqueue("clerk", "Read."))
 	e.WantEnd(turn, "succeeded", "none", 2)
-	told := e.WantRequests(2)[1].Chat().Messages
-	if got := told[len(told)-1].Text(); !strings.HasPrefix(got, strings.Repeat("äöü€😀", 20)+"\n") || strings.HasPrefix(got, strings.Repeat("äöü€😀", 21)) {
+	messages := e.WantRequests(2)[1].Chat().Messages
+	if got := messages[len(messages)-1].Text(); !strings.HasPrefix(got, strings.Repeat("äöü€😀", 20)+"\n") || strings.HasPrefix(got, strings.Repeat("äöü€😀", 21)) {
 		t.Errorf("the model gets %q", got)
 	}
 	if stored := env.Query[string](e, "select content from outputs"); stored != whole {
@@ -114,8 +114,8 @@ func TestAModelReadsOn(t *testing.T) {
 	marker := regexp.MustCompile(`\n\n\[truncated — showing .* to read more\]$`)
 	offset := regexp.MustCompile(`offset=(\d+) to read more\]$`)
 	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
-		told := r.Chat().Messages
-		last := told[len(told)-1].Text()
+		messages := r.Chat().Messages
+		last := messages[len(messages)-1].Text()
 		switch {
 		case env.RoundOf(r) == 1:
 			return env.MarkerReply("mark_none", "long")

@@ -37,23 +37,23 @@ func TestCancel(t *testing.T) {
 		model   func(inferencetest.Recorded) inferencetest.Reply
 		held    string // label held by the ledger
 		reached func(e *env.Env, message int64)
-		told    string // in the output of turnctl
+		output  string // in the output of turnctl
 		call    string // state of the call; empty: no call
 	}{
 		"while the model hangs": {
 			model:   func(inferencetest.Recorded) inferencetest.Reply { return inferencetest.Hang() },
 			reached: func(e *env.Env, _ int64) { e.AwaitRequests(1) },
-			told:    "turn 1 is", // asked to stop, or already closed
+			output:  "turn 1 is", // asked to stop, or already closed
 		},
 		"while a tool runs": {
 			model: func(inferencetest.Recorded) inferencetest.Reply { return env.MarkerReply("mark_slow", "a") }, held: "a",
 			reached: func(e *env.Env, _ int64) { e.Ledger.Await("a", 1) },
-			told:    "turn 1 is", call: "cancelled",
+			output:  "turn 1 is", call: "cancelled",
 		},
 		"while it waits for a detached call": {
 			model: func(inferencetest.Recorded) inferencetest.Reply { return env.MarkerReply("mark_far_once", "a") }, held: "a",
 			reached: func(e *env.Env, _ int64) { e.Ledger.Await("a", 1); e.AwaitWaiting(1) },
-			told:    "is cancelled", call: "cancelled",
+			output:  "is cancelled", call: "cancelled",
 		},
 	}
 	for name, c := range cases {
@@ -76,7 +76,7 @@ func TestCancel(t *testing.T) {
 			c.reached(e, message)
 			turn := env.Query[int64](e, "select turn_id from messages where id = $1", message)
 			r := cancelTurn(e, strconv.FormatInt(turn, 10), "--reason", "no need")
-			if r.Code != 0 || !strings.Contains(r.Stdout, c.told) {
+			if r.Code != 0 || !strings.Contains(r.Stdout, c.output) {
 				t.Fatalf("%+v", r)
 			}
 			e.AwaitClosed(message)

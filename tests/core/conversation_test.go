@@ -12,8 +12,8 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// told formats the messages of a request, one per line: role, text, calls.
-func told(r inferencetest.Recorded) string {
+// requestText formats the messages of a request, one per line: role, text, calls.
+func requestText(r inferencetest.Recorded) string {
 	var b strings.Builder
 	for _, m := range r.Chat().Messages {
 		fmt.Fprintf(&b, "%s: %s", m.Role, m.Text())
@@ -32,7 +32,7 @@ func wantNoRepeatedRole(t *testing.T, r inferencetest.Recorded) {
 	last := ""
 	for _, m := range r.Chat().Messages {
 		if m.Role == last && m.Role != "tool" {
-			t.Errorf("two messages of role %s follow each other:\n%s", m.Role, told(r))
+			t.Errorf("two messages of role %s follow each other:\n%s", m.Role, requestText(r))
 		}
 		last = m.Role
 	}
@@ -85,12 +85,12 @@ func TestACancelledTurnIsToldToTheNext(t *testing.T) {
 			e.WantReply(next, "It is paid.")
 			sent := lastRequest(e)
 			for _, sign := range []string{"user: Pay invoice 7.\n", "paid invoice 7", "cancelled", "may or may not have happened", "This turn was cancelled"} {
-				if !strings.Contains(told(sent), sign) {
-					t.Errorf("the request after a cancelled turn lacks %q:\n%s", sign, told(sent))
+				if !strings.Contains(requestText(sent), sign) {
+					t.Errorf("the request after a cancelled turn lacks %q:\n%s", sign, requestText(sent))
 				}
 			}
-			if byCalls := strings.Contains(told(sent), `<mark_once {"label":"pay"}>`); byCalls != (tools != "") {
-				t.Errorf("the request shows it as a call: %v\n%s", byCalls, told(sent))
+			if byCalls := strings.Contains(requestText(sent), `<mark_once {"label":"pay"}>`); byCalls != (tools != "") {
+				t.Errorf("the request shows it as a call: %v\n%s", byCalls, requestText(sent))
 			}
 			wantNoRepeatedRole(t, sent)
 			wantRebuilt(e, next.ID, 1, sent)
@@ -122,12 +122,12 @@ func TestCancelledBetweenDispatches(t *testing.T) {
 	next := e.TurnOf(e.Enqueue("clerk", "What was done?"))
 	sent := lastRequest(e)
 	for _, sign := range []string{"user: Go.\n", `<mark_far_once {"label":"far"}>`, "may or may not have happened", "This turn was cancelled"} {
-		if !strings.Contains(told(sent), sign) {
-			t.Errorf("the request lacks %q:\n%s", sign, told(sent))
+		if !strings.Contains(requestText(sent), sign) {
+			t.Errorf("the request lacks %q:\n%s", sign, requestText(sent))
 		}
 	}
-	if strings.Contains(told(sent), "Never begun.") {
-		t.Errorf("the request has a message that was cancelled before it started:\n%s", told(sent))
+	if strings.Contains(requestText(sent), "Never begun.") {
+		t.Errorf("the request has a message that was cancelled before it started:\n%s", requestText(sent))
 	}
 	wantNoRepeatedRole(t, sent)
 	wantRebuilt(e, next.ID, 1, sent)
@@ -158,7 +158,7 @@ func TestAFailedTurnIsToldToTheNext(t *testing.T) {
 		}
 		next := e.TurnOf(e.Enqueue("clerk", "After "+body))
 		sent := lastRequest(e)
-		text := told(sent)
+		text := requestText(sent)
 		if n := strings.Count(text, "user: "+body+"\n"); n != 1 {
 			t.Errorf("the request has the message %d times:\n%s", n, text)
 		}
@@ -202,7 +202,7 @@ func TestACancelledTurnIsSummarised(t *testing.T) {
 	source := ""
 	for _, r := range e.Model.Requests() {
 		if strings.HasPrefix(r.Chat().Messages[0].Text(), "You condense") && source == "" {
-			source = told(r)
+			source = requestText(r)
 		}
 	}
 	for _, sign := range []string{`mark_once {"label":"pay"}: paid invoice 7`, "may or may not have happened", "This turn was cancelled"} {
@@ -228,7 +228,7 @@ func TestASilentRunIsFollowedByAnAssistant(t *testing.T) {
 	e.AwaitSlots(1)
 	e.TurnOf(e.Enqueue("clerk", "Anything?"))
 	wantNoRepeatedRole(t, lastRequest(e))
-	if !strings.Contains(told(lastRequest(e)), "Look around.") {
-		t.Errorf("the request lacks the run:\n%s", told(lastRequest(e)))
+	if !strings.Contains(requestText(lastRequest(e)), "Look around.") {
+		t.Errorf("the request lacks the run:\n%s", requestText(lastRequest(e)))
 	}
 }

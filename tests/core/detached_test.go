@@ -81,12 +81,12 @@ func TestADetachedCallOutlivesItsTurnsTime(t *testing.T) {
 func TestAKillDuringADetachedCall(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		tool  string
-		runs  int
-		state string // of the call
-		ends  string // of the turn
-		stop  string
-		told  string
+		tool   string
+		runs   int
+		state  string // of the call
+		ends   string // of the turn
+		stop   string
+		result string
 	}{
 		{"mark_far_none", 2, "succeeded", "succeeded", "none", "marked a"},
 		{"mark_far_keyed", 2, "succeeded", "succeeded", "none", "marked a"},
@@ -111,7 +111,7 @@ func TestAKillDuringADetachedCall(t *testing.T) {
 
 			turn := e.TurnOf(message)
 			e.WantEnd(turn, c.ends, c.stop, 3)
-			if turn.Reply == nil || !strings.HasPrefix(turn.Reply.Body, "It says: "+c.told) {
+			if turn.Reply == nil || !strings.HasPrefix(turn.Reply.Body, "It says: "+c.result) {
 				t.Errorf("the reply is %+v", turn.Reply)
 			}
 			e.Ledger.WantRuns("a", c.runs)
@@ -221,7 +221,7 @@ func TestATurnEndsBeforeItsDetachedCall(t *testing.T) {
 func TestAnAnswerWaitsForADetachedEffect(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
-	e.WriteAgent("clerk", laterTools)
+	e.WriteAgent("clerk", backgroundTools)
 	e.Ledger.Hold("a")
 	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
 		switch env.RoundOf(r) {
@@ -336,9 +336,9 @@ tools:
 	e.Await("the program runs", "select exists (select from detached_calls where claim is not null)")
 	e.AwaitWaiting(1)
 	wantNothingHeld(e)
-	told := e.Turnctl("show", "latest").Stdout
-	if !strings.Contains(told, "Waits for") || !strings.Contains(told, "attempt 1 runs on worker") {
-		t.Errorf("turnctl show prints:\n%s", told)
+	output := e.Turnctl("show", "latest").Stdout
+	if !strings.Contains(output, "Waits for") || !strings.Contains(output, "attempt 1 runs on worker") {
+		t.Errorf("turnctl show prints:\n%s", output)
 	}
 	if list := e.Turnctl("turns", "--state", "waiting").Stdout; !strings.Contains(list, "waiting") || strings.Contains(list, "no turns") {
 		t.Errorf("turnctl turns prints:\n%s", list)

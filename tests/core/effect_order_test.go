@@ -11,8 +11,8 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// laterTools gives an agent marker tools, of which some may move to the background.
-const laterTools = "tools: [mark_none, mark_keyed, mark_once, mark_later, mark_later_keyed, mark_far_once]"
+// backgroundTools gives an agent marker tools, of which some may move to the background.
+const backgroundTools = "tools: [mark_none, mark_keyed, mark_once, mark_later, mark_later_keyed, mark_far_once]"
 
 // wantOrder fails the test unless the runs began and ended in this order.
 func wantOrder(e *env.Env, want ...string) {
@@ -49,7 +49,7 @@ func TestEffectsOfAnAnswerDoNotOverlap(t *testing.T) {
 		t.Run(tool, func(t *testing.T) {
 			t.Parallel()
 			e := env.New(t)
-			e.WriteAgent("clerk", laterTools, quickly)
+			e.WriteAgent("clerk", backgroundTools, asyncSoon)
 			e.Ledger.Hold("a")
 			e.Model.Then(env.Rounds(inferencetest.Calls(env.MarkerCall(tool, "a"), env.MarkerCall(tool, "b")), inferencetest.Text("Done.")))
 			e.StartWorker()
@@ -74,7 +74,7 @@ func TestAnEffectInTheBackgroundHoldsTheNextBack(t *testing.T) {
 		t.Run(tool, func(t *testing.T) {
 			t.Parallel()
 			e := env.New(t)
-			e.WriteAgent("clerk", laterTools, quickly)
+			e.WriteAgent("clerk", backgroundTools, asyncSoon)
 			e.Ledger.Hold("a")
 			e.Model.Then(env.Rounds(
 				inferencetest.Calls(env.MarkerCall(tool, "a"), env.MarkerCall("mark_none", "r"), env.MarkerCall("mark_once", "b")),
@@ -108,7 +108,7 @@ func TestAnEffectInTheBackgroundHoldsTheNextBack(t *testing.T) {
 func TestALaterRoundDoesNotWaitForAnEffectInTheBackground(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
-	e.WriteAgent("clerk", laterTools, quickly)
+	e.WriteAgent("clerk", backgroundTools, asyncSoon)
 	e.Ledger.Hold("a")
 	e.Model.Then(env.Rounds(
 		inferencetest.Calls(env.MarkerCall("mark_later", "a"), env.MarkerCall("mark_none", "r")),
@@ -144,7 +144,7 @@ func TestAKillWhileAnEffectWaits(t *testing.T) {
 		t.Run(c.tool, func(t *testing.T) {
 			t.Parallel()
 			e := env.New(t)
-			e.WriteAgent("clerk", laterTools, quickly)
+			e.WriteAgent("clerk", backgroundTools, asyncSoon)
 			e.Ledger.Hold("a")
 			e.Model.Then(env.Rounds(
 				inferencetest.Calls(env.MarkerCall(c.tool, "a"), env.MarkerCall("mark_once", "b")), inferencetest.Text("Done."),
@@ -188,7 +188,7 @@ func TestAnEffectThatWaitsIsNotRunAfterTheEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := env.New(t)
-			e.WriteAgent("clerk", laterTools, quickly, c.duration)
+			e.WriteAgent("clerk", backgroundTools, asyncSoon, c.duration)
 			e.Ledger.Hold("a")
 			e.Model.Then(env.Rounds(inferencetest.Calls(env.MarkerCall(c.tool, "a"), env.MarkerCall("mark_once", "b")), inferencetest.Text("Done.")))
 			e.StartWorker()
@@ -228,7 +228,7 @@ func TestAnEffectThatFailsAfterTheAnswer(t *testing.T) {
 			t.Run(tool+", "+name, func(t *testing.T) {
 				t.Parallel()
 				e := env.New(t)
-				e.WriteAgent("clerk", laterTools, quickly, c.rounds)
+				e.WriteAgent("clerk", backgroundTools, asyncSoon, c.rounds)
 				e.Ledger.Hold("a")
 				e.Ledger.Fail("a", "the mark a could not be made")
 				e.Model.Then(env.Rounds(
@@ -261,7 +261,7 @@ func TestAnEffectThatSucceedsAfterTheAnswer(t *testing.T) {
 		t.Run(fmt.Sprint(rounds), func(t *testing.T) {
 			t.Parallel()
 			e := env.New(t)
-			e.WriteAgent("clerk", laterTools, quickly, fmt.Sprintf("max_rounds: %d", rounds))
+			e.WriteAgent("clerk", backgroundTools, asyncSoon, fmt.Sprintf("max_rounds: %d", rounds))
 			e.Ledger.Hold("a")
 			e.Model.Then(env.Rounds(
 				inferencetest.Calls(env.MarkerCall("mark_later", "a"), env.MarkerCall("mark_none", "r")),
@@ -282,7 +282,7 @@ func TestAnEffectThatSucceedsAfterTheAnswer(t *testing.T) {
 func TestAKillAfterTheAnswer(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
-	e.WriteAgent("clerk", laterTools, quickly)
+	e.WriteAgent("clerk", backgroundTools, asyncSoon)
 	e.Ledger.Hold("a")
 	e.Model.Then(env.Rounds(
 		inferencetest.Calls(env.MarkerCall("mark_later", "a"), env.MarkerCall("mark_none", "r")),

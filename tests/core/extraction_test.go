@@ -54,10 +54,10 @@ func TestAModelExtracts(t *testing.T) {
 		if searched := len(requests) > 3; searched != c.searched {
 			t.Errorf("%s: the models got %d requests", c.name, len(requests))
 		}
-		told := requests[len(requests)-1].Chat().Messages
+		messages := requests[len(requests)-1].Chat().Messages
 		var x outputs.Extraction
-		if err := json.Unmarshal([]byte(told[len(told)-1].Text()), &x); err != nil {
-			t.Fatalf("%s: the model gets %q", c.name, told[len(told)-1].Text())
+		if err := json.Unmarshal([]byte(messages[len(messages)-1].Text()), &x); err != nil {
+			t.Fatalf("%s: the model gets %q", c.name, messages[len(messages)-1].Text())
 		}
 		at := strings.Index(whole, fact)
 		if len(x.Snippets) != 1 || x.Snippets[0].Text != fact || x.Snippets[0].StartByte != int64(at) || x.Snippets[0].EndByte != int64(at+len(fact)) ||

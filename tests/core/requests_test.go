@@ -156,8 +156,8 @@ func TestRequestsWithASummaryAreRebuilt(t *testing.T) {
 		if got := rebuiltRequest(e, turn.ID, 1); got.Code != 0 || got.Stdout != string(sent.Body) {
 			t.Errorf("turn %d: exit code %d\n%s\nrebuilt %s\nsent    %s", turn.ID, got.Code, got.Stderr, got.Stdout, sent.Body)
 		}
-		if told := strings.Contains(sent.Chat().Messages[0].Text(), "They <greeted> each other & went on."); told != (summaries > 0) {
-			t.Errorf("turn %d: after %d summaries, the request has one: %v", turn.ID, summaries, told)
+		if summarised := strings.Contains(sent.Chat().Messages[0].Text(), "They <greeted> each other & went on."); summarised != (summaries > 0) {
+			t.Errorf("turn %d: after %d summaries, the request has one: %v", turn.ID, summaries, summarised)
 		}
 	}
 	if stored := env.Query[int](e, "select count(*) from summaries"); stored != summaries || summaries < 2 || summaries > 6 {

@@ -67,15 +67,15 @@ func TestTheHistoryOfASchedule(t *testing.T) {
 					t.Errorf("run %d was sent %q, not %q", i+1, got, want)
 				}
 				if i > 0 && strings.Contains(c.want[1], "assistant") {
-					if before := fmt.Sprintf("Seen %05d.", sent.N-2); !strings.Contains(told(sent), before) {
-						t.Errorf("run %d does not see what the run before said, %q:\n%s", i+1, before, told(sent))
+					if before := fmt.Sprintf("Seen %05d.", sent.N-2); !strings.Contains(requestText(sent), before) {
+						t.Errorf("run %d does not see the text of the previous run, %q:\n%s", i+1, before, requestText(sent))
 					}
 				}
 				wantRebuilt(e, env.Query[int64](e, "select max(id) from turns"), 1, sent)
 				// A message between the runs sees all of them.
 				e.TurnOf(e.Enqueue("clerk", "What is new?"))
-				if n := strings.Count(told(lastRequest(e)), "Look around."); n != i+1 {
-					t.Errorf("a message sees %d of %d runs:\n%s", n, i+1, told(lastRequest(e)))
+				if n := strings.Count(requestText(lastRequest(e)), "Look around."); n != i+1 {
+					t.Errorf("a message sees %d of %d runs:\n%s", n, i+1, requestText(lastRequest(e)))
 				}
 			}
 			if grows := sizes[3] > sizes[1]+50; grows != (name == "all") {
@@ -120,7 +120,7 @@ func TestTheRunBefore(t *testing.T) {
 	asked := len(e.Model.Requests())
 	run("watch", 3)
 	sent := e.Model.Requests()[asked]
-	got := told(sent)
+	got := requestText(sent)
 	for _, sign := range []string{"user: Watch.\n", `<mark_once {"label":"act"}>`, "booked seat 4", "assistant: Nothing new"} {
 		if !strings.Contains(got, sign) {
 			t.Errorf("the previous run is shown without %q:\n%s", sign, got)
@@ -145,7 +145,7 @@ func TestACancelledRunIsToldToTheNext(t *testing.T) {
 	e.Ledger.Hold("more")
 	defer e.Ledger.Release()
 	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
-		if strings.Contains(told(r), "paid invoice 7") && r.Chat().Messages[len(r.Chat().Messages)-1].Role == "user" {
+		if strings.Contains(requestText(r), "paid invoice 7") && r.Chat().Messages[len(r.Chat().Messages)-1].Role == "user" {
 			return inferencetest.Text("It was paid.")
 		}
 		return env.Rounds(env.MarkerReply("mark_once", "pay"), env.MarkerReply("mark_slow", "more"))(r)
@@ -158,8 +158,8 @@ func TestACancelledRunIsToldToTheNext(t *testing.T) {
 	runSlots(e, 2, 1)
 	sent := lastRequest(e)
 	for _, sign := range []string{"paid invoice 7", "may or may not have happened", "This turn was cancelled"} {
-		if !strings.Contains(told(sent), sign) {
-			t.Errorf("the request lacks %q:\n%s", sign, told(sent))
+		if !strings.Contains(requestText(sent), sign) {
+			t.Errorf("the request lacks %q:\n%s", sign, requestText(sent))
 		}
 	}
 	wantNoRepeatedRole(t, sent)

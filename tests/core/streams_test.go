@@ -129,7 +129,7 @@ func TestAStreamThatStalls(t *testing.T) {
 	e.Model.Then(env.Rounds(inferencetest.Text("Hello.")))
 	e.TurnOf(e.Enqueue("clerk", "And now?"))
 	if requests := e.Model.Requests(); strings.Contains(string(requests[2].Body), "half a sentence") {
-		t.Error("the next turn is told what the failed attempt had said")
+		t.Error("the next request has the text of the failed attempt")
 	}
 }
 

@@ -28,14 +28,14 @@ func TestASubAgentWithOneSlot(t *testing.T) {
 	if n := env.Query[int](e, "select count(*) from leases where grant_id is not null"); n != 1 {
 		t.Errorf("%d leases are held while one agent works", n)
 	}
-	told := e.Turnctl("show", "1").Stdout
+	output := e.Turnctl("show", "1").Stdout
 	for _, want := range []string{"Sub-agents", "scout", "runner", "turn 3", "running"} {
-		if !strings.Contains(told, want) {
-			t.Errorf("turnctl show does not mention %q:\n%s", want, told)
+		if !strings.Contains(output, want) {
+			t.Errorf("turnctl show does not mention %q:\n%s", want, output)
 		}
 	}
-	if told := e.Turnctl("explain", "1").Stdout; !strings.Contains(told, "sub-agent") {
-		t.Errorf("turnctl explain prints:\n%s", told)
+	if output := e.Turnctl("explain", "1").Stdout; !strings.Contains(output, "sub-agent") {
+		t.Errorf("turnctl explain prints:\n%s", output)
 	}
 	e.Ledger.Release()
 
@@ -151,13 +151,13 @@ func TestChainsThatAreRefused(t *testing.T) {
 			if env.RoundOf(r) == 1 {
 				return env.Spawn("boss x", "helper x")
 			}
-			told := ""
+			output := ""
 			for _, m := range r.Chat().Messages {
 				if m.Role == "tool" {
-					told += m.Text() + "\n"
+					output += m.Text() + "\n"
 				}
 			}
-			return inferencetest.Text(told)
+			return inferencetest.Text(output)
 		},
 	}))
 	e.StartWorker()
@@ -207,8 +207,8 @@ func TestBoundsOfATree(t *testing.T) {
 		if n := env.Query[int](e, "select calls from spend where scope = $1", fmt.Sprint("tree:", turn.ID)); n != 3 {
 			t.Errorf("%d calls count", n)
 		}
-		if told := e.Turnctl("show", fmt.Sprint(turn.ID)).Stdout; !strings.Contains(told, "3 calls") {
-			t.Errorf("turnctl show prints:\n%s", told)
+		if output := e.Turnctl("show", fmt.Sprint(turn.ID)).Stdout; !strings.Contains(output, "3 calls") {
+			t.Errorf("turnctl show prints:\n%s", output)
 		}
 	})
 }

@@ -119,12 +119,12 @@ func TestTheNewerReleaseStopsAndTheOldGoesOn(t *testing.T) {
 	// release's turn.
 	answer := e.TurnOf(e.Send("desk", "Still there?"))
 	e.WantEnd(answer, "succeeded", "none", 1)
-	var told []string
+	var messages []string
 	for _, m := range e.Model.Requests()[4].Chat().Messages[1:] {
-		told = append(told, m.Role+": "+m.Text())
+		messages = append(messages, m.Role+": "+m.Text())
 	}
-	if want := "user: Hello|assistant: Hello to you.|user: Still there?"; strings.Join(told, "|") != want {
-		t.Errorf("the model got %q", told)
+	if want := "user: Hello|assistant: Hello to you.|user: Still there?"; strings.Join(messages, "|") != want {
+		t.Errorf("the model got %q", messages)
 	}
 	old.Await("the turn is left to a newer worker")
 	e.Await("the turn is put off", "select due_at > clock_timestamp() from turns where id = $1", turn)

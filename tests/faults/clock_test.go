@@ -14,9 +14,9 @@ import (
 
 // newClockEnv returns an Env on a server whose clock the test sets. Timestamps of that clock do not show
 // whether grants overlap, so the order of writes is recorded: a grant while another is open is an overlap.
-func newClockEnv(t testing.TB) (*env.Env, *clockwork) {
+func newClockEnv(t testing.TB) (*env.Env, *clockServer) {
 	t.Helper()
-	c := newClockwork(t)
+	c := newClockServer(t)
 	e := env.NewOn(t, c.url)
 	e.ClockStepped = true
 	e.Exec(`create table regrants (lane text, token bigint)`)

@@ -19,9 +19,9 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// A clockwork is a Postgres server whose clock the test sets while it runs. The test can also stop and resume
+// A clockServer is a Postgres server whose clock the test sets while it runs. The test can also stop and resume
 // all its processes.
-type clockwork struct {
+type clockServer struct {
 	t    testing.TB
 	url  string
 	file string // the clock's offset, read by the library that fakes it
@@ -45,9 +45,9 @@ func fakeLibrary(t testing.TB) string {
 	return ""
 }
 
-// newClockwork starts a server as the worker does, and restarts it with the same command line under the
+// newClockServer starts a server as the worker does, and restarts it with the same command line under the
 // library.
-func newClockwork(t testing.TB) *clockwork {
+func newClockServer(t testing.TB) *clockServer {
 	t.Helper()
 	library := fakeLibrary(t)
 	home := env.ServerDir(t)
@@ -62,7 +62,7 @@ func newClockwork(t testing.TB) *clockwork {
 		}
 	})
 	migrate(t, server.URL())
-	c := &clockwork{t: t, url: server.URL(), file: filepath.Join(dir, "clock")}
+	c := &clockServer{t: t, url: server.URL(), file: filepath.Join(dir, "clock")}
 	c.set(0)
 	c.pid = restart(t, env.PostmasterPID(t, home), filepath.Join(home, "log"), []string{
 		"LD_PRELOAD=" + library, "FAKETIME_TIMESTAMP_FILE=" + c.file, "FAKETIME_NO_CACHE=1",
@@ -127,7 +127,7 @@ func awaitEnd(t testing.TB, pid int) {
 	}
 }
 
-func (c *clockwork) awaitReady() {
+func (c *clockServer) awaitReady() {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), env.Patience)
 	defer cancel()
@@ -148,7 +148,7 @@ func (c *clockwork) awaitReady() {
 }
 
 // set sets the offset of the server's clock from the true time.
-func (c *clockwork) set(off time.Duration) {
+func (c *clockServer) set(off time.Duration) {
 	c.t.Helper()
 	next := c.file + ".next"
 	if err := os.WriteFile(next, fmt.Appendf(nil, "%+d\n", int(off.Seconds())), 0o644); err != nil { // the server reads it as another user
@@ -160,7 +160,7 @@ func (c *clockwork) set(off time.Duration) {
 }
 
 // signal sends a signal to the server and all processes of its sessions.
-func (c *clockwork) signal(s syscall.Signal) {
+func (c *clockServer) signal(s syscall.Signal) {
 	c.t.Helper()
 	for _, pid := range append(children(c.t, c.pid), c.pid) {
 		if err := syscall.Kill(pid, s); err != nil && err != syscall.ESRCH {

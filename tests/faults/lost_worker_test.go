@@ -35,12 +35,12 @@ func TestAKilledWorkersTurnIsTakenOver(t *testing.T) {
 func TestAKillDuringATool(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		tool  string
-		runs  int
-		state string // of the call
-		ends  string // of the turn
-		stop  string
-		told  string // the result that the model gets
+		tool   string
+		runs   int
+		state  string // of the call
+		ends   string // of the turn
+		stop   string
+		result string // the result that the model gets
 	}{
 		{"mark_none", 2, "succeeded", "succeeded", "none", "marked a"},
 		{"mark_keyed", 2, "succeeded", "succeeded", "none", "marked a"},
@@ -77,8 +77,8 @@ func TestAKillDuringATool(t *testing.T) {
 				t.Errorf("the call is %s", got.State)
 			}
 			asked := e.WantRequests(2)[1].Chat().Messages
-			if told := asked[len(asked)-1].Text(); !strings.HasPrefix(told, c.told) {
-				t.Errorf("the model gets %q", told)
+			if got := asked[len(asked)-1].Text(); !strings.HasPrefix(got, c.result) {
+				t.Errorf("the model gets %q", got)
 			}
 		})
 	}

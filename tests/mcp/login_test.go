@@ -19,9 +19,9 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// A gatekeeper is an MCP server that requires tokens, and its authorization server. A refresh token is valid
+// A loginServer is an MCP server that requires tokens, and its authorization server. A refresh token is valid
 // once. Its tool returns the access token of the request.
-type gatekeeper struct {
+type loginServer struct {
 	*httptest.Server
 
 	mu      sync.Mutex
@@ -33,8 +33,8 @@ type gatekeeper struct {
 	revoked int
 }
 
-func newGatekeeper(t testing.TB) *gatekeeper {
-	g := &gatekeeper{good: map[string]bool{}}
+func newLoginServer(t testing.TB) *loginServer {
+	g := &loginServer{good: map[string]bool{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/.well-known/oauth-protected-resource/mcp", func(w http.ResponseWriter, _ *http.Request) {
 		answerJSON(w, map[string]any{"resource": g.URL + "/mcp", "authorization_servers": []string{g.URL}})
@@ -75,7 +75,7 @@ func answerJSON(w http.ResponseWriter, v any) {
 }
 
 // secret returns a new valid token.
-func (g *gatekeeper) secret(kind string) string {
+func (g *loginServer) secret(kind string) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.made++
@@ -85,7 +85,7 @@ func (g *gatekeeper) secret(kind string) string {
 	return text
 }
 
-func (g *gatekeeper) token(w http.ResponseWriter, r *http.Request) {
+func (g *loginServer) token(w http.ResponseWriter, r *http.Request) {
 	_ = r.ParseForm()
 	given := r.PostForm.Get("code") + r.PostForm.Get("refresh_token")
 	_, secret, _ := r.BasicAuth()
@@ -109,7 +109,7 @@ func (g *gatekeeper) token(w http.ResponseWriter, r *http.Request) {
 }
 
 // serve implements the part of the protocol that a tool call needs.
-func (g *gatekeeper) serve(w http.ResponseWriter, r *http.Request) {
+func (g *loginServer) serve(w http.ResponseWriter, r *http.Request) {
 	token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
 	g.mu.Lock()
 	good := g.good[token]
@@ -128,7 +128,7 @@ func (g *gatekeeper) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	results := map[string]any{
-		"initialize": map[string]any{"protocolVersion": "2025-11-25", "serverInfo": map[string]any{"name": "gatekeeper", "version": "1"}, "capabilities": map[string]any{"tools": map[string]any{}}},
+		"initialize": map[string]any{"protocolVersion": "2025-11-25", "serverInfo": map[string]any{"name": "loginServer", "version": "1"}, "capabilities": map[string]any{"tools": map[string]any{}}},
 		"tools/list": map[string]any{"tools": []any{map[string]any{"name": "whoami", "inputSchema": map[string]any{"type": "object"}}}},
 		"tools/call": map[string]any{"content": []any{map[string]any{"type": "text", "text": "you come with " + token}}},
 		"ping":       map[string]any{},
@@ -144,7 +144,7 @@ func (g *gatekeeper) serve(w http.ResponseWriter, r *http.Request) {
 }
 
 // forget invalidates every access token.
-func (g *gatekeeper) forget() {
+func (g *loginServer) forget() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for text := range g.good {
@@ -154,7 +154,7 @@ func (g *gatekeeper) forget() {
 	}
 }
 
-func (g *gatekeeper) settings() string {
+func (g *loginServer) settings() string {
 	return fmt.Sprintf("mcp_servers:\n  tracker:\n    url: %s/mcp\n    oauth: {grant: authorization_code}\n", g.URL)
 }
 
@@ -195,7 +195,7 @@ func callbackOf(t testing.TB, address string) string {
 func TestALoginToAnMCPServer(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
-	g := newGatekeeper(t)
+	g := newLoginServer(t)
 	settings := e.ReadFile("turnkeeper.yaml") + "log_level: debug\n" + g.settings()
 	e.WriteFile("turnkeeper.yaml", settings)
 	e.WriteAgent("clerk", "mcp_servers: {tracker: [whoami]}", "lane: conversation")
@@ -283,7 +283,7 @@ func TestALoginToAnMCPServer(t *testing.T) {
 func TestLoginsWithoutABrowserHere(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
-	g := newGatekeeper(t)
+	g := newLoginServer(t)
 	e.Vars["LOGIN_KEY"] = base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("k"), 32))
 	e.WriteFile("turnkeeper.yaml", e.ReadFile("turnkeeper.yaml")+g.settings()+"mcp_login_key: {env: LOGIN_KEY}\n")
 	if r := e.Run("", "turnctl", "migrate"); r.Code != 0 {

@@ -123,7 +123,7 @@ func TestPublicMCPServers(t *testing.T) {
 	}
 	e.Model.Then(env.Rounds(inferencetest.Calls(asked...), inferencetest.Text("done")))
 	w := e.StartWorker()
-	e.Await("the servers have told of their tools", "select count(distinct server) = 5 from mcp_tools")
+	e.Await("the tools of every server are stored", "select count(distinct server) = 5 from mcp_tools")
 	turn := e.TurnOf(e.Enqueue("clerk", "Try everything."))
 	got := turn.CallsByWireID()
 	for _, c := range []struct{ id, state, holds string }{
@@ -180,7 +180,7 @@ func TestAnMCPServerIsKilled(t *testing.T) {
 	))
 	w := e.StartWorker()
 	message := e.Enqueue("clerk", "Go.")
-	e.Await("progress is told", "select exists (select from turn_events where type = 'notice' and data->>'call' is not null)")
+	e.Await("progress is recorded", "select exists (select from turn_events where type = 'notice' and data->>'call' is not null)")
 	for _, pid := range serverPIDs(e, "server-everything") {
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 			t.Fatal(err)

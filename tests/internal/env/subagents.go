@@ -33,7 +33,7 @@ func ModelPerAgent(of map[string]func(inferencetest.Recorded) inferencetest.Repl
 	return func(r inferencetest.Recorded) inferencetest.Reply {
 		model := of[agentOf(r)]
 		if model == nil {
-			return inferencetest.Text("Nobody has told me what to do.")
+			return inferencetest.Text("There is no script for this agent.")
 		}
 		return model(r)
 	}

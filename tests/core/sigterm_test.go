@@ -28,8 +28,8 @@ const (
 	twiceGrace = "1h"
 )
 
-// A holdUp is a place where a turn is held when the worker is told to stop.
-type holdUp struct {
+// A stopPoint is a place where a turn is held when the worker is told to stop.
+type stopPoint struct {
 	model    func(inferencetest.Recorded) inferencetest.Reply // the model's replies
 	tool     string                                           // held in this tool
 	requests int                                              // held when the model got this number of requests
@@ -39,7 +39,7 @@ type holdUp struct {
 	runs     int                                              // maximum runs of the call
 }
 
-var holdUps = map[string]holdUp{
+var stopPoints = map[string]stopPoint{
 	"idle":                  {ends: "succeeded Done."},
 	"before the first byte": {model: env.Rounds(inferencetest.Hang()), requests: 1, ends: "succeeded Done."},
 	"in mid-stream":         {model: env.Rounds(env.Drip("Half. ")), requests: 1, ends: "succeeded Done."},
@@ -64,8 +64,8 @@ func endless(r inferencetest.Recorded) inferencetest.Reply {
 
 func TestSIGTERMAnywhere(t *testing.T) {
 	t.Parallel()
-	for i, name := range testrun.Sample(slices.Sorted(maps.Keys(holdUps)), 4) {
-		p := holdUps[name]
+	for i, name := range testrun.Sample(slices.Sorted(maps.Keys(stopPoints)), 4) {
+		p := stopPoints[name]
 		for _, twice := range []bool{false, true} {
 			if !testrun.Full() && twice != (i%2 == 1) {
 				continue
@@ -78,7 +78,7 @@ func TestSIGTERMAnywhere(t *testing.T) {
 	}
 }
 
-func stopAt(t *testing.T, p holdUp, twice bool) {
+func stopAt(t *testing.T, p stopPoint, twice bool) {
 	e := env.New(t)
 	e.WriteAgent("clerk", "tools: [mark_none, mark_keyed, mark_once, mark_slow, mark_tx]", "max_rounds: 20", "max_tool_calls: 30")
 	if p.tool != "" {
