@@ -34,7 +34,7 @@ func TestDemoScriptsAreReadAgain(t *testing.T) {
 }
 
 // With an invalid script, the model call fails finally.
-func TestADemoScriptThatCannotBePlayed(t *testing.T) {
+func TestAnInvalidDemoScript(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
 	e.WriteAgent("clerk", "model: demo/clerk", "tools: [clock]")

@@ -290,7 +290,7 @@ func runFileReport(e *env.Env, key string) string {
 }
 
 // A report that cannot be filed leaves the note unchanged, so the next run sees the change again.
-func TestTheWatcherTellsAChangeAgain(t *testing.T) {
+func TestTheWatcherReportsAChangeAgain(t *testing.T) {
 	t.Parallel()
 	e := newExample(t, "watcher")
 	site := &watchedPage{text: "one"}

@@ -124,7 +124,7 @@ func TestAKillWithACallInTheBackground(t *testing.T) {
 
 // The settings of async take precedence in this order: flag, front matter, config file and environment,
 // default.
-func TestWhereAsyncIsSwitched(t *testing.T) {
+func TestAsyncSettings(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		agent []string
@@ -161,7 +161,7 @@ func TestWhereAsyncIsSwitched(t *testing.T) {
 }
 
 // A tool's background setting takes precedence over its effect.
-func TestTheBackgroundSwitch(t *testing.T) {
+func TestBackgroundSetting(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
 	writeProgramTools(e, map[string]string{"order": "effect: once; background: true", "look": "effect: none; background: false"})

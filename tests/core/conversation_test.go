@@ -53,7 +53,7 @@ func lastRequest(e *env.Env) inferencetest.Recorded {
 
 // The next turn sees a payment that ran before its turn was cancelled, and one that was cut short, with their
 // results.
-func TestACancelledTurnIsToldToTheNext(t *testing.T) {
+func TestTheNextTurnSeesACancelledTurn(t *testing.T) {
 	t.Parallel()
 	for name, tools := range map[string]string{"by calls": env.MarkerTools, "in words": ""} {
 		t.Run(name, func(t *testing.T) {
@@ -134,7 +134,7 @@ func TestCancelledBetweenDispatches(t *testing.T) {
 }
 
 // A failed message is shown once, with the result of its last attempt.
-func TestAFailedTurnIsToldToTheNext(t *testing.T) {
+func TestTheNextTurnSeesAFailedTurn(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
 	e.Vars["TURNKEEPER_MAX_ATTEMPTS"] = "2"

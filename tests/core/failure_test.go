@@ -173,7 +173,7 @@ func TestAnErrorAfterAToolDegrades(t *testing.T) {
 	e.Ledger.WantRuns("a", 1)
 }
 
-func TestADegradedReplyIsNotWhatTheModelSaidBefore(t *testing.T) {
+func TestADegradedReplyOmitsEarlierText(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
 	e.WriteAgent("clerk", env.MarkerTools)

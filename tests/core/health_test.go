@@ -137,7 +137,7 @@ func TestAServiceThatIsAwayFailsNoMessage(t *testing.T) {
 }
 
 // The first success ends every backoff, whenever the other messages are due.
-func TestTheFirstSuccessBringsEverythingBack(t *testing.T) {
+func TestTheFirstSuccessEndsBackoffs(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
 	var away outage
@@ -451,7 +451,7 @@ func TestUnusableAnswersCount(t *testing.T) {
 }
 
 // A model that is always too slow gets three requests.
-func TestTooSlowAModelCounts(t *testing.T) {
+func TestASlowModelIsGivenUp(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
 	e.WriteAgent("clerk", "max_duration: 2s")
@@ -467,7 +467,7 @@ func TestTooSlowAModelCounts(t *testing.T) {
 }
 
 // give_up_after ends the wait with a plain reply, also for messages that never had a turn.
-func TestAWaitForTheServiceIsGivenUp(t *testing.T) {
+func TestGiveUpAfter(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
 	e.WriteAgent("hasty", "give_up_after: 1h")
@@ -544,7 +544,7 @@ func TestRetryOfAllThatFailed(t *testing.T) {
 }
 
 // A sender that waits for a reply sees what the message waits for.
-func TestAWaitingSenderIsTold(t *testing.T) {
+func TestAWaitingSenderSeesTheOutage(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
 	e.WriteAgent("clerk")

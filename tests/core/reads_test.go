@@ -71,7 +71,7 @@ func TestReadsAreReadAgain(t *testing.T) {
 
 // A schedule with an interval shorter than the freshness window reads each time. Effects, and reads that set
 // freshness, are not repeated.
-func TestAWatcherLooksEveryTime(t *testing.T) {
+func TestAFrequentScheduleReadsEachTime(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
 	writeProgramTools(e, map[string]string{
@@ -118,7 +118,7 @@ func TestACoolDownIsForEffects(t *testing.T) {
 }
 
 // Mode raw returns a text below the threshold whole, whatever the limit for results.
-func TestRawIsWhole(t *testing.T) {
+func TestRawReadsTheWholeResult(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
 	e.WriteAgent("clerk", env.MarkerTools, "max_tool_result_chars: 1000", "max_rounds: 4")

@@ -234,7 +234,7 @@ func TestSummaryOutput(t *testing.T) {
 }
 
 // The reply lists calls of unknown outcome below the model's text, even if the model does not mention them.
-func TestUnknownCallsStandBelowTheText(t *testing.T) {
+func TestUnknownCallsAreListedBelowTheText(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
 	e.WriteAgent("clerk", env.MarkerTools)
@@ -295,7 +295,7 @@ func TestAMessageThatKillsItsWorkersBeforeAnyTool(t *testing.T) {
 }
 
 // With one round and no error, the reply is the text or the summary.
-func TestOneRoundByChoice(t *testing.T) {
+func TestOneRound(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		answer inferencetest.Reply

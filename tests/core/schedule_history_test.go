@@ -87,7 +87,7 @@ func TestTheHistoryOfASchedule(t *testing.T) {
 
 // The previous run is found by its schedule and conversation, whatever ran in between. The request has its
 // effects, but not its reads.
-func TestTheRunBefore(t *testing.T) {
+func TestThePreviousRun(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
 	e.WriteAgent("clerk", env.MarkerTools, "quiet_reply: Nothing new", `schedule:
@@ -137,7 +137,7 @@ func TestTheRunBefore(t *testing.T) {
 }
 
 // The next run sees a run that was cancelled or had no reply.
-func TestACancelledRunIsToldToTheNext(t *testing.T) {
+func TestTheNextRunSeesACancelledRun(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
 	e.WriteAgent("clerk", env.MarkerTools, scheduleWith(""))

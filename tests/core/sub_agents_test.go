@@ -66,7 +66,7 @@ func TestASubAgentWithOneSlot(t *testing.T) {
 }
 
 // Three sub-agents run in parallel, and the parent's model is called once all have replied.
-func TestThreeSubAgentsSideBySide(t *testing.T) {
+func TestParallelSubAgents(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
 	e.WriteTeam()

@@ -223,7 +223,7 @@ func TestTheMachineSleepsForAnHour(t *testing.T) {
 
 // The database stops answering for longer than the takeover timeout, with open connections. The worker gives
 // up its turn, and the call does not run again.
-func TestTheDatabaseStandsStill(t *testing.T) {
+func TestTheDatabaseHangs(t *testing.T) {
 	t.Parallel()
 	e, c := newClockEnv(t)
 	e.WriteAgent("clerk", env.MarkerTools)

@@ -158,7 +158,7 @@ func TestTurnctlMCP(t *testing.T) {
 }
 
 // doctor and the check of agents report a server that is fine, lacks a tool, has a changed tool, or is down.
-func TestMCPServersAreExamined(t *testing.T) {
+func TestDoctorOnMCPServers(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
 	addToolServer(e, `{"look": "Looks.", "put": "Puts."}`, "    on_change: refuse\n")
