@@ -24,7 +24,7 @@ import (
 // Postgres keeps what the store in memory keeps.
 func TestSuite(t *testing.T) {
 	testrun.Slow(t)
-	storesuite.Run(t, func(t *testing.T) storesuite.Door {
+	storesuite.Run(t, func(t *testing.T) storesuite.Store {
 		t.Parallel()
 		url := storagetest.URL(t)
 		s := &site{storagetest.Open(t, url), t, url}

@@ -201,7 +201,7 @@ func (s *DB) listMigrations(ctx context.Context, conn *pgxpool.Conn) ([]Migratio
 	return all, nil
 }
 
-var oldestProgram = regexp.MustCompile(`(?m)^-- Oldest program: (\d{1,6})$`)
+var oldestProgram = regexp.MustCompile(`^-- Oldest program: (\d{1,6})\n?$`)
 
 func (s *DB) readMigration(file string) (Migration, error) {
 	number, name, _ := strings.Cut(strings.TrimSuffix(file, ".up.sql"), "_")
@@ -214,10 +214,13 @@ func (s *DB) readMigration(file string) (Migration, error) {
 		return Migration{}, err
 	}
 	m := Migration{Version: version, Name: name, OldestProgram: version}
-	if said := oldestProgram.FindSubmatch(sql); said != nil {
-		m.OldestProgram, err = strconv.Atoi(string(said[1]))
+	for line := range strings.Lines(string(sql)) {
+		if found := oldestProgram.FindStringSubmatch(line); found != nil {
+			m.OldestProgram, err = strconv.Atoi(found[1])
+			return m, err
+		}
 	}
-	return m, err
+	return m, nil
 }
 
 // NewerMigrations lists the migrations of the database that this program does not know, by version. A database

@@ -1,5 +1,5 @@
-// Package tests is black-box. Its folders run the real programs, and kill, stop
-// and cut them:
+// Package tests holds the black-box tests. Its folders run the real programs, and kill, stop and cut
+// them off:
 //
 //	core    what a turn guarantees and offers
 //	faults  crashes, lost workers, a database that fails
@@ -7,7 +7,7 @@
 //	mcp     MCP servers
 //	cli     the commands, and the examples
 //
-// All of them run in an Env of internal/env. What is tested here runs no program.
+// All of them run in an Env of internal/env. The test in this package runs no program.
 package tests_test
 
 import (
@@ -18,17 +18,17 @@ import (
 	"testing"
 )
 
-// Every test that a document names is there.
+// Every test that a document names exists.
 func TestNamedTestsExist(t *testing.T) {
 	t.Parallel()
-	there := map[string]bool{}
+	exists := map[string]bool{}
 	err := filepath.WalkDir("..", func(path string, _ os.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, "_test.go") {
 			return err
 		}
 		source, err := os.ReadFile(path)
 		for _, match := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllSubmatch(source, -1) {
-			there[string(match[1])] = true
+			exists[string(match[1])] = true
 		}
 		return err
 	})
@@ -43,8 +43,8 @@ func TestNamedTestsExist(t *testing.T) {
 		}
 		for _, match := range regexp.MustCompile(`\b(Test[A-Z]\w+)`).FindAllSubmatch(text, -1) {
 			named++
-			if !there[string(match[1])] {
-				t.Errorf("%s names %s, which is not there", name, match[1])
+			if !exists[string(match[1])] {
+				t.Errorf("%s names %s, which does not exist", name, match[1])
 			}
 		}
 	}

@@ -10,25 +10,25 @@ import (
 	"turnkeeper/storage"
 )
 
-// answers tells many senders of their replies by reading the outbox once for all of
-// them, and no more of it than whose reply is there.
+// answers reads the outbox once for many senders, and wakes each when its reply has come. It reads
+// only the outcomes of replies.
 type answers struct {
 	bench  *bench
-	behind int // how many replies with a smaller id may come later: ids are taken before commit
+	behind int // number of replies with a smaller id that may commit later
 	quit   context.CancelFunc
 	done   chan struct{}
 
-	mu      sync.Mutex
-	arrived map[turnkeeper.MessageID]bool
-	waiting map[turnkeeper.MessageID]chan struct{}
-	failed  error
+	mu       sync.Mutex
+	answered map[turnkeeper.MessageID]bool
+	waiting  map[turnkeeper.MessageID]chan struct{}
+	failed   error
 }
 
 func newAnswers(b *bench, lanes int) *answers {
 	ctx, quit := context.WithCancel(context.Background())
 	a := &answers{
 		bench: b, behind: lanes, quit: quit, done: make(chan struct{}),
-		arrived: map[turnkeeper.MessageID]bool{}, waiting: map[turnkeeper.MessageID]chan struct{}{},
+		answered: map[turnkeeper.MessageID]bool{}, waiting: map[turnkeeper.MessageID]chan struct{}{},
 	}
 	go a.read(ctx)
 	return a
@@ -41,26 +41,26 @@ func (a *answers) stop() {
 
 func (a *answers) read(ctx context.Context) {
 	defer close(a.done)
-	rings, cancel := a.bench.bell.Subscribe(storage.TopicTurns)
+	doorbells, cancel := a.bench.notifier.Subscribe(storage.TopicTurns)
 	defer cancel()
 	poll := time.NewTicker(pollEvery)
 	defer poll.Stop()
 	for newest := int64(0); ; {
 		var err error
-		if newest, err = a.look(ctx, newest); err != nil && ctx.Err() == nil {
+		if newest, err = a.poll(ctx, newest); err != nil && ctx.Err() == nil {
 			a.fail(err)
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-rings:
+		case <-doorbells:
 		case <-poll.C:
 		}
 	}
 }
 
-// look tells of the replies from a little before newest on, and returns the newest.
-func (a *answers) look(ctx context.Context, newest int64) (int64, error) {
+// poll records the replies from a little before newest on, and returns the id of the newest.
+func (a *answers) poll(ctx context.Context, newest int64) (int64, error) {
 	rows, err := a.bench.pool.Query(ctx, "select id, message_id, outcome from turnkeeper.replies where id > $1", newest-int64(a.behind))
 	if err != nil {
 		return newest, err
@@ -74,7 +74,7 @@ func (a *answers) look(ctx context.Context, newest int64) (int64, error) {
 			return newest, err
 		}
 		newest = max(newest, id)
-		a.tell(message, turnkeeper.TurnState(outcome))
+		a.record(message, turnkeeper.TurnState(outcome))
 	}
 	return newest, rows.Err()
 }
@@ -89,13 +89,13 @@ func (a *answers) fail(err error) {
 	}
 }
 
-func (a *answers) tell(message turnkeeper.MessageID, outcome turnkeeper.TurnState) {
+func (a *answers) record(message turnkeeper.MessageID, outcome turnkeeper.TurnState) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if outcome != turnkeeper.TurnSucceeded {
 		a.failed = fmt.Errorf("a turn of the benchmark ended %s", outcome)
 	}
-	a.arrived[message] = true
+	a.answered[message] = true
 	if waiting := a.waiting[message]; waiting != nil {
 		close(waiting)
 		delete(a.waiting, message)
@@ -104,15 +104,15 @@ func (a *answers) tell(message turnkeeper.MessageID, outcome turnkeeper.TurnStat
 
 func (a *answers) await(ctx context.Context, message turnkeeper.MessageID) error {
 	a.mu.Lock()
-	if a.arrived[message] || a.failed != nil {
+	if a.answered[message] || a.failed != nil {
 		defer a.mu.Unlock()
 		return a.failed
 	}
-	arrived := make(chan struct{})
-	a.waiting[message] = arrived
+	answered := make(chan struct{})
+	a.waiting[message] = answered
 	a.mu.Unlock()
 	select {
-	case <-arrived:
+	case <-answered:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

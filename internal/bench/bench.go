@@ -1,6 +1,6 @@
-// Package bench measures what a turn costs, as ratios to a bare floor taken in
-// the same run: the same turn on two plain tables, with one commit a step. Between the
-// two stands the same turn as a plain River job.
+// Package bench measures the cost of a turn, as ratios to a floor measured in the same run: the
+// same turn on two plain tables, with one commit per step. It also measures the same turn as a
+// plain River job.
 //
 // The standard turn is one message and three rounds against a model server that
 // answers at once over HTTP, with two no-op tools of 200 bytes in each of the
@@ -31,17 +31,16 @@ import (
 	"turnkeeper/storage/operate"
 )
 
-// Options say how much to measure.
+// Options say what to measure.
 type Options struct {
-	Idle    int           // turns on an idle system; 0: none, and no figures of them
-	Turns   int           // turns for each throughput figure; 0: none, and no such figure
-	Lanes   []int         // nil: 1, 10 and 100
-	Watched int           // streamed turns, half of them watched; 0: none, and no figures of them
+	Idle    int           // turns on an idle system; 0: not measured
+	Turns   int           // turns for each throughput figure; 0: not measured
+	Lanes   []int         // numbers of lanes for throughput; nil: 1, 10 and 100
+	Watched int           // streamed turns, half of them watched; 0: not measured
 	Pause   time.Duration // between idle turns; 0: 30 ms
-	// FlushDelay makes each flush of the log so much slower, up to 100 ms: to see what
-	// another disk would make of the figures.
+	// FlushDelay makes each flush of the log slower, to simulate a slower disk; at most 100 ms.
 	FlushDelay time.Duration
-	Progress   func(string) // told what is being measured; nil: nobody
+	Progress   func(string) // called with what is measured next; nil: not called
 }
 
 func (o Options) withDefaults() Options {
@@ -57,18 +56,18 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// A Report is what was measured.
+// A Report holds the results.
 type Report struct {
 	CPUs             int           `json:"cpus"`
 	Postgres         string        `json:"postgres"`
 	FSync            string        `json:"fsync"`
-	Flush            time.Duration `json:"flush_ns"`       // of a page to this disk
-	FlushDelay       time.Duration `json:"flush_delay_ns"` // by which each was made slower
+	Flush            time.Duration `json:"flush_ns"`       // time of a flush of one page to this disk
+	FlushDelay       time.Duration `json:"flush_delay_ns"` // Options.FlushDelay
 	FirstRequest     Latency       `json:"idle_enqueue_to_first_request"`
 	Reply            Latency       `json:"idle_enqueue_to_reply"`
 	PlainReply       Latency       `json:"plain_job_idle_enqueue_to_reply"`
 	FloorReply       Latency       `json:"floor_idle_enqueue_to_reply"`
-	ReplyRatio       float64       `json:"idle_reply_ratio"` // median to median of the floor
+	ReplyRatio       float64       `json:"idle_reply_ratio"` // ratio of the medians
 	PlainRatio       float64       `json:"plain_job_idle_reply_ratio"`
 	WriteTxPerTurn   float64       `json:"write_transactions_per_turn"`
 	PlainTxPerTurn   float64       `json:"plain_job_write_transactions_per_turn"`
@@ -79,19 +78,19 @@ type Report struct {
 	IdleTurns, Turns int
 }
 
-// A Latency is the spread of one figure.
+// A Latency holds percentiles of a duration.
 type Latency struct {
 	P50 time.Duration `json:"p50_ns"`
 	P90 time.Duration `json:"p90_ns"`
 	P99 time.Duration `json:"p99_ns"`
 }
 
-// A Throughput is turns a second with so many lanes.
+// A Throughput is the number of turns per second with a number of lanes.
 type Throughput struct {
 	Lanes int     `json:"lanes"`
 	Turns float64 `json:"turns_per_second"`
 	Floor float64 `json:"floor_turns_per_second"`
-	Ratio float64 `json:"ratio"` // of the floor's
+	Ratio float64 `json:"ratio"` // to the floor
 }
 
 func ratio(of, to Latency) float64 { return float64(of.P50) / float64(to.P50) }
@@ -102,8 +101,7 @@ func latencyOf(all []time.Duration) Latency {
 	return Latency{P50: at(0.5), P90: at(0.9), P99: at(0.99)}
 }
 
-// Run measures on a private Postgres of its own, with fsync on, in a temporary
-// folder that is removed.
+// Run measures on its own private Postgres, with fsync on, in a temporary folder that it removes.
 func Run(ctx context.Context, o Options) (Report, error) {
 	o = o.withDefaults()
 	began := time.Now()
@@ -116,7 +114,7 @@ func Run(ctx context.Context, o Options) (Report, error) {
 		return Report{}, err
 	}
 	defer os.RemoveAll(dir)
-	if err := os.Chmod(dir, 0o711); err != nil { // the server's user passes through, and so its data stays within
+	if err := os.Chmod(dir, 0o711); err != nil { // the server's user must reach its data
 		return Report{}, err
 	}
 	flush, err := flushTime(dir)
@@ -138,18 +136,18 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	return report, err
 }
 
-// A bench has everything that is measured, running.
+// A bench holds the running parts that are measured.
 type bench struct {
 	Options
-	url   string
-	model *model
-	store *operate.Store
-	bell  *storage.Notifier
-	floor *floor
-	plain *plain
-	pool  *pgxpool.Pool // of the floor and of the counters
-	stop  context.CancelFunc
-	ended chan error
+	url      string
+	model    *model
+	store    *operate.Store
+	notifier *storage.Notifier
+	floor    *floor
+	plain    *plain
+	pool     *pgxpool.Pool // of the floor and of the counters
+	stop     context.CancelFunc
+	ended    chan error
 
 	api           string // URL of the worker's HTTP API
 	web           *http.Client
@@ -173,8 +171,8 @@ func prepare(ctx context.Context, o Options, dir, url string) (b *bench, err err
 	if _, err = jobs.Migrate(ctx, b.store.DB, zap.NewNop()); err != nil {
 		return nil, err
 	}
-	b.bell = storage.NewNotifier(url, zap.NewNop())
-	go b.bell.Run(ctx)
+	b.notifier = storage.NewNotifier(url, zap.NewNop())
+	go b.notifier.Run(ctx)
 	if b.pool, err = poolFor(ctx, url, slices.Max(o.Lanes)); err != nil {
 		return nil, err
 	}
@@ -187,7 +185,7 @@ func prepare(ctx context.Context, o Options, dir, url string) (b *bench, err err
 	return b, b.startWorker(ctx, dir)
 }
 
-var errUnreadableAddress = errors.New("the bench's own database address cannot be read")
+var errUnreadableAddress = errors.New("the address of the benchmark's database is invalid")
 
 func poolFor(ctx context.Context, url string, lanes int) (*pgxpool.Pool, error) {
 	cfg, err := pgxpool.ParseConfig(url)
@@ -207,7 +205,7 @@ tools: [noop]
 Call the tools, then answer.
 `
 
-// The model "streamed" of the same server takes its time.
+// streamedFile uses the model "streamed" of the same server, which streams its answers slowly.
 var streamedFile = strings.Replace(agentFile, "bench/instant", "bench/streamed", 1)
 
 func (b *bench) startWorker(ctx context.Context, dir string) error {
@@ -245,8 +243,8 @@ func (b *bench) startWorker(ctx context.Context, dir string) error {
 func (b *bench) close() {
 	b.web.CloseIdleConnections()
 	b.stop()
-	if err := <-b.ended; err != nil { // what was measured is measured
-		b.Progress("the worker did not stop in good order: " + err.Error())
+	if err := <-b.ended; err != nil { // the measurements are still valid
+		b.Progress("the worker failed to stop: " + err.Error())
 	}
 	b.plain.close()
 	b.pool.Close()
@@ -291,7 +289,7 @@ func (b *bench) measureThroughput(ctx context.Context, r *Report) (err error) {
 	return nil
 }
 
-// turnsFor is how many turns a figure takes: fewer where they run one by one.
+// turnsFor returns the number of turns for a throughput figure: fewer if they run one by one.
 func turnsFor(turns, lanes int) int {
 	if lanes == 1 {
 		return max(turns/4, 1)

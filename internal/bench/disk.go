@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// maxFlushDelay is the most that Postgres lets a flush wait.
+// maxFlushDelay is the maximum of the setting commit_delay.
 const maxFlushDelay = 100 * time.Millisecond
 
-// slowDisk are the settings of a server whose every flush of the log takes so much
-// longer. Each commit waits before it flushes, as it does to let others join in; here
-// it waits also when there are none.
+// slowDisk returns the settings of a server whose flushes of the log take longer by delay. A commit
+// waits for commit_delay before it flushes, so that other commits can join; with commit_siblings 0 it
+// waits even if there are none.
 func slowDisk(delay time.Duration) (map[string]string, error) {
 	if delay < 0 || delay > maxFlushDelay {
-		return nil, fmt.Errorf("a flush can be made 0 to %v slower, not %v", maxFlushDelay, delay)
+		return nil, fmt.Errorf("invalid flush delay: a flush can be made 0 to %v slower, not %v", maxFlushDelay, delay)
 	}
 	if delay == 0 {
 		return nil, nil
@@ -24,14 +24,14 @@ func slowDisk(delay time.Duration) (map[string]string, error) {
 	return map[string]string{"commit_delay": strconv.FormatInt(delay.Microseconds(), 10), "commit_siblings": "0"}, nil
 }
 
-// flushes is how many flushes are timed, and flushed how many bytes each has.
+// flushTime times this number of flushes, each of this number of bytes.
 const (
 	flushes = 100
 	flushed = 8192
 )
 
-// flushTime is the median time of a flush to the disk that has dir, of a page written
-// over one that was there, as Postgres writes its log.
+// flushTime returns the median time of a flush to the disk of dir. It overwrites a page, as Postgres
+// does in its log.
 func flushTime(dir string) (time.Duration, error) {
 	file, err := os.Create(filepath.Join(dir, "flush"))
 	if err != nil {

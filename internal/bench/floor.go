@@ -10,9 +10,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// A floor does the standard turn on two plain tables: the message, then a
-// commit for each answer and each pair of results, then the reply. It has no
-// lease, no queue and no second process: nobody can do less and keep as much.
+// A floor runs the standard turn on two plain tables: the message, then a commit for each answer
+// and each pair of results, then the reply. It has no lease, no queue and no second process: it is
+// the least that stores as much.
 type floor struct {
 	pool   *pgxpool.Pool
 	url    string

@@ -14,12 +14,12 @@ import (
 	"turnkeeper/storage"
 )
 
-// warmUp is how many blocks are run first and not counted: they make connections, statements and
-// caches.
+// warmUp is the number of blocks that run first and are not counted. They open connections, prepare
+// statements and fill caches.
 const warmUp = 2
 
-// block is how many idle turns of a kind are measured before the next kind, so that all kinds see
-// the same machine, whatever else it does.
+// block returns how many idle turns of a kind are measured before the next kind. Blocks alternate, so
+// other load on the machine affects all kinds alike.
 func (b *bench) block() int { return min(10, b.Idle) }
 
 func (b *bench) measureIdle(ctx context.Context, r *Report) error {
@@ -54,7 +54,7 @@ func (b *bench) idleBlock(ctx context.Context, floor, plain, turns *idle) error 
 	)
 }
 
-// idle is what was seen of turns that ran one by one.
+// idle holds the measurements of turns that ran one by one.
 type idle struct {
 	took         []time.Duration
 	transactions uint64
@@ -85,33 +85,32 @@ func (b *bench) repeat(ctx context.Context, n int, seen *idle, turn func(context
 // idleTurn sends a message and waits for its reply. Each has its own
 // conversation, so that history does not grow.
 func (b *bench) idleTurn(ctx context.Context) error {
-	rings, cancel := b.bell.Subscribe(storage.TopicTurns)
+	doorbells, cancel := b.notifier.Subscribe(storage.TopicTurns)
 	defer cancel()
 	body := b.model.expect()
 	id, err := b.store.Enqueue(ctx, turnkeeper.Submission{Agent: "bench", Conversation: body, Body: body})
 	if err != nil {
 		return err
 	}
-	return b.awaitReply(ctx, id, rings)
+	return b.awaitReply(ctx, id, doorbells)
 }
 
-// transactions is how many transactions have written so far, this one
-// included: each takes one id. Heartbeats and River's upkeep are among them.
+// transactions returns the number of writing transactions so far, this one included: each takes one
+// id. Heartbeats and River's maintenance count too.
 func (b *bench) transactions(ctx context.Context) (n uint64, err error) {
 	err = b.pool.QueryRow(ctx, "select pg_current_xact_id()::text::bigint").Scan(&n)
 	return n, err
 }
 
-// pollEvery is how often a waiting sender looks when no doorbell rings.
+// pollEvery is how often a waiting sender polls without a doorbell.
 const pollEvery = time.Second
 
-// awaitReply reads the reply when a doorbell rings that was listened to since
-// before the message was sent.
-func (b *bench) awaitReply(ctx context.Context, id turnkeeper.MessageID, rings <-chan struct{}) error {
+// awaitReply waits for the reply. doorbells must be subscribed to before the message is sent.
+func (b *bench) awaitReply(ctx context.Context, id turnkeeper.MessageID, doorbells <-chan struct{}) error {
 	for {
 		timer := time.NewTimer(pollEvery)
 		select {
-		case <-rings:
+		case <-doorbells:
 		case <-timer.C:
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -149,8 +148,7 @@ func (b *bench) floorThroughput(ctx context.Context, lanes, turns int) (float64,
 	return float64(turns) / time.Since(began).Seconds(), err
 }
 
-// throughput keeps every lane busy: each lane sends its next message when its
-// last one is answered, as the floor does.
+// throughput keeps every lane busy: each lane sends its next message when its last one is answered.
 func (b *bench) throughput(ctx context.Context, lanes, turns int) (float64, error) {
 	answered := newAnswers(b, lanes)
 	defer answered.stop()

@@ -16,8 +16,8 @@ import (
 	"turnkeeper/tools"
 )
 
-// A model is an OpenAI-compatible server that answers the standard turn at
-// once: two tool calls in the first two rounds, text in the third.
+// A model is an OpenAI-compatible server that answers the standard turn at once: two tool calls in
+// each of the first two rounds, text in the third.
 type model struct {
 	url    string
 	server *http.Server
@@ -56,7 +56,7 @@ func (m *model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	// Each turn has a conversation of its own: its message is the first there.
+	// Each turn has its own conversation, so its message is the first.
 	round, message := 1, ""
 	for _, msg := range req.Messages {
 		switch {
@@ -82,7 +82,7 @@ func (m *model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(whole(round))
 }
 
-// expect returns a message that nobody has sent yet, and notes the time.
+// expect returns a new message and records the time.
 func (m *model) expect() (message string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -108,7 +108,7 @@ func (m *model) untilFirstRequest() []time.Duration {
 
 const usage = `"usage":{"prompt_tokens":100,"completion_tokens":20,"total_tokens":120}`
 
-// calls are the tool calls of a round, as JSON.
+// calls returns the tool calls of a round as JSON.
 func calls(round int) string {
 	var list []string
 	for i := range 2 {
@@ -149,7 +149,7 @@ type noopArgs struct {
 
 var noopResult = strings.Repeat("0123456789", 20)
 
-// noop is a tool that reads nothing and gives 200 bytes.
+// noop is a tool that does nothing and returns 200 bytes.
 func noop() tools.Tool {
 	return tools.Func(tools.Spec{Name: "noop", Description: "Does nothing.", Effect: turnkeeper.EffectNone},
 		func(context.Context, noopArgs) (string, error) { return noopResult, nil })

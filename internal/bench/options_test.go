@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Nothing is measured of what there are to be no turns of.
+// A figure with 0 turns is not measured.
 func TestNoTurns(t *testing.T) {
 	b := &bench{Options: Options{}.withDefaults()}
 	var r Report

@@ -13,11 +13,10 @@ import (
 	"github.com/riverqueue/river/rivermigrate"
 )
 
-// A plain does the standard turn as one would write it first: a River job that inserts
-// a row a step. It keeps no order, has no lease and no fence, and a job that is given
-// out twice does all twice. It has a database of its own, so that its doorbells wake
-// nobody else's listeners, and whoever sent a message is told in the process that the
-// answer is there.
+// A plain runs the standard turn as a simple River job that inserts a row per step. It keeps no
+// order and has no lease and no fence, and a job given out twice repeats everything. It has its own
+// database, so that its notifications wake no other listeners, and tells senders of answers within
+// the process.
 type plain struct {
 	pool   *pgxpool.Pool
 	client *river.Client[pgx.Tx]
@@ -65,7 +64,7 @@ func (p *plain) start(ctx context.Context) error {
 	river.AddWorker(workers, p.worker)
 	p.client, err = river.NewClient(riverpgxv5.New(p.pool), &river.Config{
 		Logger: quiet, Workers: workers, MaxAttempts: 1,
-		FetchCooldown: time.Millisecond, // as the worker's own: River's default adds up to 100 ms
+		FetchCooldown: time.Millisecond, // like the worker: River's default adds up to 100 ms
 		Queues:        map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 10}},
 	})
 	if err != nil {
@@ -75,7 +74,7 @@ func (p *plain) start(ctx context.Context) error {
 }
 
 func (p *plain) close() {
-	_ = p.client.StopAndCancel(context.Background()) //nolint:contextcheck // it ends with the bench, however that ends
+	_ = p.client.StopAndCancel(context.Background()) //nolint:contextcheck // ctx may have ended
 	p.pool.Close()
 }
 
@@ -106,11 +105,11 @@ func (plainArgs) Kind() string { return "plain_turn" }
 type plainWorker struct {
 	river.WorkerDefaults[plainArgs]
 	pool     *pgxpool.Pool
-	model    *floor // asked as the floor asks it
+	model    *floor // sends the same requests as the floor
 	answered chan int64
 }
 
-// Work stores each answer and each pair of results before it goes on.
+// Work stores each answer and each pair of results before the next step.
 func (w *plainWorker) Work(ctx context.Context, job *river.Job[plainArgs]) error {
 	for round := 1; round <= 3; round++ {
 		answer, err := w.model.ask(ctx, round)

@@ -16,12 +16,11 @@ import (
 	"turnkeeper/storage"
 )
 
-// watchers is how many follow a turn by HTTP while it is measured, in the process
-// that runs it.
+// watchers is the number of HTTP clients that follow a watched turn, in the process that runs it.
 const watchers = 10
 
-// A Watched figure says what it costs a turn to be watched: the standard turn, its
-// answers streamed in pieces of 100 bytes, one every 5 ms, 200 ms a round.
+// A Watched holds the cost of watching a turn: the standard turn, its answers streamed in pieces of
+// 100 bytes, one every 5 ms, 200 ms per round.
 type Watched struct {
 	Alone   Latency `json:"streamed_enqueue_to_reply"`
 	Watched Latency `json:"watched_enqueue_to_reply"`
@@ -29,17 +28,17 @@ type Watched struct {
 	Events  int     `json:"events_of_a_watched_turn"`
 }
 
-// watchBlock is how many turns of one kind are measured before the other.
+// watchBlock returns how many turns of one kind are measured before the other kind.
 func (b *bench) watchBlock() int { return min(4, max(b.Watched/2, 1)) }
 
-// measureWatched measures turns with and without watchers by turns. Which comes first
-// in a pair of blocks changes too.
+// measureWatched measures alternating blocks of turns with and without watchers. The order within
+// a pair of blocks alternates too.
 func (b *bench) measureWatched(ctx context.Context, r *Report) error {
 	if b.Watched == 0 {
 		return nil
 	}
 	b.Progress(fmt.Sprintf("a streamed turn, alone and with %d watchers", watchers))
-	if _, err := b.streamedTurns(ctx, watchers); err != nil { // warm
+	if _, err := b.streamedTurns(ctx, watchers); err != nil { // warm up
 		return err
 	}
 	var alone, watched []time.Duration
@@ -78,16 +77,16 @@ func (b *bench) streamedTurns(ctx context.Context, watchers int) (took []time.Du
 	return took, nil
 }
 
-// streamedTurn sends a message, has its turn watched, and waits for its reply.
+// streamedTurn sends a message, starts the watchers of its turn, and waits for the reply.
 func (b *bench) streamedTurn(ctx context.Context, watchers int) error {
-	rings, cancel := b.bell.Subscribe(storage.TopicTurns)
+	doorbells, cancel := b.notifier.Subscribe(storage.TopicTurns)
 	defer cancel()
 	body := b.model.expect()
 	id, err := b.store.Enqueue(ctx, turnkeeper.Submission{Agent: "streamed", Conversation: body, Body: body})
 	if err != nil {
 		return err
 	}
-	turn, err := b.turnOf(ctx, id) // without watchers too: it is not what is measured
+	turn, err := b.turnOf(ctx, id) // also without watchers, so that both kinds include it
 	if err != nil {
 		return err
 	}
@@ -102,7 +101,7 @@ func (b *bench) streamedTurn(ctx context.Context, watchers int) error {
 			}
 		})
 	}
-	err = b.awaitReply(ctx, id, rings)
+	err = b.awaitReply(ctx, id, doorbells)
 	group.Wait()
 	return errors.Join(append(faults, err)...)
 }
@@ -133,13 +132,13 @@ func (b *bench) watchTurn(ctx context.Context, turn turnkeeper.TurnID) (events i
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode != http.StatusOK {
-		return 0, fmt.Errorf("a watcher was answered %s", resp.Status)
+		return 0, fmt.Errorf("a watcher got status %s", resp.Status)
 	}
 	over := false
 	lines := bufio.NewScanner(resp.Body)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
-		if kind, is := strings.CutPrefix(lines.Text(), "event: "); is {
+		if kind, found := strings.CutPrefix(lines.Text(), "event: "); found {
 			events++
 			over = kind == string(turnkeeper.EventTurnComplete)
 		}
@@ -147,16 +146,16 @@ func (b *bench) watchTurn(ctx context.Context, turn turnkeeper.TurnID) (events i
 	if err := lines.Err(); err != nil || over {
 		return events, err
 	}
-	return events, fmt.Errorf("a watcher saw %d events of turn %d and not its end", events, turn)
+	return events, fmt.Errorf("a watcher got %d events of turn %d, but not its end", events, turn)
 }
 
-// How the model called streamed answers.
+// The model "streamed" sends this number of pieces per round, at this interval.
 const (
 	streamedPieces = 40
 	streamedEvery  = 5 * time.Millisecond
 )
 
-// stream gives a round's answer piece by piece, with text before its calls.
+// stream streams the answer of a round: text in pieces, then its calls.
 func (m *model) stream(w http.ResponseWriter, r *http.Request, round int) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	control := http.NewResponseController(w)

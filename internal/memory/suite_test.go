@@ -16,7 +16,7 @@ import (
 )
 
 func TestSuite(t *testing.T) {
-	storesuite.Run(t, func(t *testing.T) storesuite.Door {
+	storesuite.Run(t, func(t *testing.T) storesuite.Store {
 		d := &door{t: t}
 		d.store = memory.New(memory.Options{Now: func() time.Time { return time.Now().Add(d.skew) }, LeaseTTL: storesuite.LeaseTTL})
 		d.conn = d.store.Connect(nil)

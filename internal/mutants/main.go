@@ -1,17 +1,17 @@
-// Mutants breaks one condition at a time in code that guards something, and runs the tests that
-// should notice. A mutant that no test notices is printed as a survivor.
+// Mutants breaks one condition at a time in guards, and runs the tests that should fail. It prints
+// the mutants that no test kills.
 //
 //	mutants [-jobs N] [-budget D] [-quick] [-again] [TARGET...]
 //
 // It runs under storage/storagetest/serve, from the root of the module; make mutants does that.
-// targets.go says what is mutated, and which packages' tests are to notice; equivalent.txt names the
-// mutants that do the same as the original, with the reason.
+// targets.go lists the code to mutate and the packages whose tests must fail. equivalent.txt lists
+// the mutants that behave like the original, with the reason.
 //
-// Nothing in the work tree changes. Go code is compiled once for all mutants of a target, with an
-// overlay that puts a switch around each condition; an environment variable then selects the
-// switch to throw. SQL statements are replaced in the same way. A mutated function of the schema
-// replaces the one in the template of the tests' databases. First each test runs alone, to find
-// out which mutants it reaches: a mutant is shown only to tests that reach it.
+// The work tree does not change. Go code is compiled once for all mutants of a target, with an
+// overlay that puts a switch around each condition; an environment variable selects the mutant.
+// SQL statements are replaced in the same way. A mutated function of the schema replaces the
+// original in the template of the test databases. First each test runs alone, to find out which
+// mutants it reaches; only these tests run with a mutant.
 package main
 
 import (
@@ -39,10 +39,10 @@ func main() {
 
 func run(ctx context.Context, arguments []string) error {
 	flags := flag.NewFlagSet("mutants", flag.ExitOnError)
-	jobs := flags.Int("jobs", runtime.NumCPU(), "how many tests run at once")
-	budget := flags.Duration("budget", 0, "how long the tests that a mutant is shown to may take, each alone and all together; 0: any time")
-	quick := flags.Bool("quick", false, "run only the tests that a target names to be asked first")
-	again := flags.Bool("again", false, "run only the mutants that survived the last run of the target")
+	jobs := flags.Int("jobs", runtime.NumCPU(), "number of tests to run at once")
+	budget := flags.Duration("budget", 0, "time limit for the tests of a mutant, each alone and all together; 0: no limit")
+	quick := flags.Bool("quick", false, "run only the tests that a target lists as First")
+	again := flags.Bool("again", false, "run only the survivors of the last run")
 	_ = flags.Parse(arguments)
 
 	chosen, err := choose(flags.Args())
@@ -76,7 +76,7 @@ func run(ctx context.Context, arguments []string) error {
 	return nil
 }
 
-// choose finds the targets of the given names, or all.
+// choose returns the targets with these names, or all targets.
 func choose(names []string) ([]Target, error) {
 	if len(names) == 0 {
 		return targets, nil
@@ -89,7 +89,7 @@ func choose(names []string) ([]Target, error) {
 			for _, t := range targets {
 				known = append(known, t.Name)
 			}
-			return nil, fmt.Errorf("there is no target %q; there are %s", name, strings.Join(known, ", "))
+			return nil, fmt.Errorf("unknown target %q; targets: %s", name, strings.Join(known, ", "))
 		}
 		chosen = append(chosen, targets[i])
 	}

@@ -11,26 +11,25 @@ import (
 	"strings"
 )
 
-// A Target is code that together guards something, and the packages whose tests should notice
-// its mutants.
+// A Target is the code of a guard, and the packages whose tests must fail with its mutants.
 type Target struct {
 	Name      string
 	Go        []Code   // conditions in Go
-	Queries   []string // statements of storage/queries
-	Functions []string // of the schema, as the last migration has them
+	Queries   []string // queries of storage/queries
+	Functions []string // functions of the schema, as the last migration defines them
 	Tests     []string // packages
 	First     string   // tests to run first, even if others are faster; a regular expression
 	Skip      string   // tests not to run; a regular expression
 }
 
-// Code is a Go file; no functions named means all.
+// Code is a Go file, or some of its functions.
 type Code struct {
 	File      string
 	Functions []string
 }
 
-// A world holds the mutants of a target, and the files that replace others for the compiler.
-type world struct {
+// A mutantSet holds the mutants of a target, and the files that replace originals in the build.
+type mutantSet struct {
 	root    string
 	mutants []Mutant
 	overlay map[string][]byte // by path from root
@@ -39,14 +38,14 @@ type world struct {
 const queriesPackage = "storage/internal/dbsqlc"
 
 // makeMutants makes the mutants of a target. refused has, by file, the lines whose mutants the compiler refused.
-func makeMutants(root string, t Target, refused map[string]map[int]bool) (*world, error) {
-	w := &world{root: root, overlay: map[string][]byte{}}
+func makeMutants(root string, t Target, refused map[string]map[int]bool) (*mutantSet, error) {
+	s := &mutantSet{root: root, overlay: map[string][]byte{}}
 	byFolder := map[string]bool{}
 	for _, code := range t.Go {
 		byFolder[filepath.Dir(code.File)] = true
 	}
-	for folder := range byFolder { // one helper a package
-		first, name := len(w.mutants)+1, ""
+	for folder := range byFolder { // one helper per package
+		first, name := len(s.mutants)+1, ""
 		for _, code := range t.Go {
 			if filepath.Dir(code.File) != folder {
 				continue
@@ -55,24 +54,24 @@ func makeMutants(root string, t Target, refused map[string]map[int]bool) (*world
 			if err != nil {
 				return nil, err
 			}
-			rewritten, mutants, err := rewriteGo(code.File, source, code.Functions, len(w.mutants)+1, refused[code.File])
+			rewritten, mutants, err := rewriteGo(code.File, source, code.Functions, len(s.mutants)+1, refused[code.File])
 			if err != nil {
 				return nil, err
 			}
-			w.overlay[code.File] = rewritten
-			w.mutants = append(w.mutants, mutants...)
+			s.overlay[code.File] = rewritten
+			s.mutants = append(s.mutants, mutants...)
 			name = packageClause.FindStringSubmatch(string(source))[1]
 		}
-		w.overlay[filepath.Join(folder, "mutants_.go")] = []byte(helper(name, first, len(w.mutants)))
+		s.overlay[filepath.Join(folder, "mutants_.go")] = []byte(helper(name, first, len(s.mutants)))
 	}
-	if err := w.addQueries(t.Queries); err != nil {
+	if err := s.addQueries(t.Queries); err != nil {
 		return nil, err
 	}
-	if err := w.addFunctions(t.Functions); err != nil {
+	if err := s.addFunctions(t.Functions); err != nil {
 		return nil, err
 	}
-	number(w.mutants)
-	return w, nil
+	number(s.mutants)
+	return s, nil
 }
 
 var (
@@ -81,17 +80,17 @@ var (
 	use           = regexp.MustCompile(`(q\.db\.(?:Exec|Query|QueryRow)\(ctx, )(\w+)`)
 )
 
-// addQueries makes mutants of statements, and turns the constants that hold them into variables.
-func (w *world) addQueries(names []string) error {
+// addQueries makes mutants of queries, and turns their constants into variables.
+func (s *mutantSet) addQueries(names []string) error {
 	if len(names) == 0 {
 		return nil
 	}
-	files, err := filepath.Glob(filepath.Join(w.root, queriesPackage, "*.sql.go"))
+	files, err := filepath.Glob(filepath.Join(s.root, queriesPackage, "*.sql.go"))
 	if err != nil {
 		return err
 	}
 	missing := slices.Clone(names)
-	first := len(w.mutants) + 1
+	first := len(s.mutants) + 1
 	for _, file := range files {
 		source, err := os.ReadFile(file)
 		if err != nil {
@@ -103,24 +102,24 @@ func (w *world) addQueries(names []string) error {
 			if !slices.Contains(names, name) {
 				continue
 			}
-			missing = slices.DeleteFunc(missing, func(s string) bool { return s == name })
-			line, err := w.lineOf(path, "-- name: "+name+" ")
+			missing = slices.DeleteFunc(missing, func(n string) bool { return n == name })
+			line, err := s.lineOf(path, "-- name: "+name+" ")
 			if err != nil {
 				return err
 			}
 			for _, c := range mutateSQL(text) {
-				w.mutants = append(w.mutants, Mutant{ID: len(w.mutants) + 1, File: path, Line: line, Function: name,
+				s.mutants = append(s.mutants, Mutant{ID: len(s.mutants) + 1, File: path, Line: line, Function: name,
 					Before: c.before, After: c.after, Query: name, Text: c.apply(text)})
 			}
 		}
 		rewritten := constant_.ReplaceAll(source, []byte(`var $1 = mutantQuery_("$1", $2)`))
 		rewritten = use.ReplaceAll(rewritten, []byte(`${1}reachQuery_("$2", $2)`))
-		w.overlay[queriesPackage+"/"+filepath.Base(file)] = rewritten
+		s.overlay[queriesPackage+"/"+filepath.Base(file)] = rewritten
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("there are no statements %s", strings.Join(missing, ", "))
+		return fmt.Errorf("unknown queries: %s", strings.Join(missing, ", "))
 	}
-	w.overlay[queriesPackage+"/mutants_.go"] = []byte(queryHelper(w.mutants[first-1:]))
+	s.overlay[queriesPackage+"/mutants_.go"] = []byte(queryHelper(s.mutants[first-1:]))
 	return nil
 }
 
@@ -169,35 +168,35 @@ var mutants_ = map[int]struct{ query, text string }{
 	return b.String()
 }
 
-// lineOf returns the line at which a file has a text.
-func (w *world) lineOf(path, text string) (int, error) {
-	content, err := os.ReadFile(filepath.Join(w.root, path))
+// lineOf returns the number of the line where a file has the text.
+func (s *mutantSet) lineOf(path, text string) (int, error) {
+	content, err := os.ReadFile(filepath.Join(s.root, path))
 	if err != nil {
 		return 0, err
 	}
 	before, _, found := strings.Cut(string(content), text)
 	if !found {
-		return 0, fmt.Errorf("%s does not have %q", path, text)
+		return 0, fmt.Errorf("%q not found in %s", text, path)
 	}
 	return strings.Count(before, "\n") + 1, nil
 }
 
 // addFunctions makes mutants of functions of the schema.
-func (w *world) addFunctions(names []string) error {
+func (s *mutantSet) addFunctions(names []string) error {
 	for _, name := range names {
-		path, line, text, err := schemaFunction(w.root, name)
+		path, line, text, err := schemaFunction(s.root, name)
 		if err != nil {
 			return err
 		}
 		for _, c := range mutateSQL(text) {
-			w.mutants = append(w.mutants, Mutant{ID: len(w.mutants) + 1, File: path, Line: line + strings.Count(text[:c.start], "\n"),
+			s.mutants = append(s.mutants, Mutant{ID: len(s.mutants) + 1, File: path, Line: line + strings.Count(text[:c.start], "\n"),
 				Function: name, Before: c.before, After: c.after, Schema: name, Text: c.apply(text)})
 		}
 	}
 	return nil
 }
 
-// schemaFunction finds a function's last definition.
+// schemaFunction returns the last definition of a function.
 func schemaFunction(root, name string) (path string, line int, text string, err error) {
 	files, err := filepath.Glob(filepath.Join(root, "migrations", "*.up.sql"))
 	if err != nil {
@@ -217,10 +216,10 @@ func schemaFunction(root, name string) (path string, line int, text string, err 
 		text = strings.Replace(text, "create function", "create or replace function", 1)
 		return "migrations/" + filepath.Base(file), strings.Count(string(content[:at[0]]), "\n") + 1, text, nil
 	}
-	return "", 0, "", fmt.Errorf("the migrations have no function %s", name)
+	return "", 0, "", fmt.Errorf("function %s not found in the migrations", name)
 }
 
-// firstStatement returns a text up to the semicolon that ends its first statement.
+// firstStatement returns the first statement of a text, with its semicolon.
 func firstStatement(text string) string {
 	quoted := false
 	for _, t := range sqlTokens(text) {
@@ -249,15 +248,15 @@ func counted(name, text string) (sql string, ok bool) {
 	return fmt.Sprintf("create sequence mutants.%s;\n%s perform nextval('mutants.%s'); %s\n", name, text[:at[1]], name, text[at[1]:]), true
 }
 
-// write puts the overlay into a folder and returns the path of its list, as go build -overlay reads it.
-func (w *world) write(folder string) (string, error) {
+// write writes the overlay to a folder and returns the path of the list for go build -overlay.
+func (s *mutantSet) write(folder string) (string, error) {
 	replace := map[string]string{}
-	for path, content := range w.overlay {
+	for path, content := range s.overlay {
 		at := filepath.Join(folder, strings.ReplaceAll(path, "/", "__"))
 		if err := os.WriteFile(at, content, 0o600); err != nil {
 			return "", err
 		}
-		replace[filepath.Join(w.root, path)] = at
+		replace[filepath.Join(s.root, path)] = at
 	}
 	list, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {

@@ -13,24 +13,24 @@ const (
 	equivalentsFile = "internal/mutants/equivalent.txt"
 )
 
-// A Mutant is a program with one fault.
+// A Mutant is one planted bug.
 type Mutant struct {
 	ID            int
 	File          string
 	Line          int
-	Function      string // or statement
+	Function      string // or query
 	Before, After string
-	Again         int // index among mutants that read the same; 0: the first
+	Again         int // index among mutants with the same text; 0: the first
 
-	Query    string // the statement that Text stands for
-	Schema   string // the function of the schema that Text makes anew
+	Query    string // the query that Text replaces
+	Schema   string // the function of the schema that Text replaces
 	Text     string
 	verdict  verdict
-	noticed  string // by which test
+	noticed  string // the test that failed
 	reaching []*test
 }
 
-// Key names a mutant in equivalent.txt: no line number, so that it lasts.
+// Key names a mutant in equivalent.txt. It has no line number, so it stays valid when lines move.
 func (m Mutant) Key() string {
 	key := fmt.Sprintf("%s %s: %s -> %s", m.File, m.Function, m.Before, m.After)
 	if m.Again > 0 {
@@ -60,7 +60,7 @@ func (v verdict) String() string {
 	return [...]string{"survived", "killed", "invalid", "equivalent"}[v]
 }
 
-// number numbers mutants that read the same, to tell them apart.
+// number numbers mutants with the same text, to tell them apart.
 func number(mutants []Mutant) {
 	seen := map[string]int{}
 	for i := range mutants {
@@ -70,8 +70,8 @@ func number(mutants []Mutant) {
 	}
 }
 
-// readEquivalents reads the mutants that do the same as the original: a line with the key of each,
-// and an indented one with the reason.
+// readEquivalents reads the mutants that behave like the original: a line with the key of each, and
+// an indented line with the reason.
 func readEquivalents(path string) (map[string]string, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -33,17 +33,17 @@ func TestTargets(t *testing.T) {
 				t.Errorf("%s: %s has no tests", target.Name, pkg)
 			}
 		}
-		w, err := makeMutants(root, target, nil)
+		set, err := makeMutants(root, target, nil)
 		if err != nil {
 			t.Errorf("%s: %v", target.Name, err)
 			continue
 		}
-		t.Logf("%s: %d mutants", target.Name, len(w.mutants))
-		if len(w.mutants) == 0 {
+		t.Logf("%s: %d mutants", target.Name, len(set.mutants))
+		if len(set.mutants) == 0 {
 			t.Errorf("%s has no mutants", target.Name)
 		}
 		mutated := map[string]bool{}
-		for _, m := range w.mutants {
+		for _, m := range set.mutants {
 			made[m.Key()] = true
 			mutated[m.Query+m.Schema] = true
 		}
@@ -55,7 +55,7 @@ func TestTargets(t *testing.T) {
 	}
 	for key, reason := range listed {
 		if !made[key] {
-			t.Errorf("equivalent.txt lists a mutant that is not made any more: %s", key)
+			t.Errorf("equivalent.txt lists a mutant that no longer exists: %s", key)
 		}
 		if reason == "" {
 			t.Errorf("equivalent.txt gives no reason for %s", key)
@@ -115,10 +115,10 @@ func other() bool { return done }
 		t.Errorf("%v:\n%s", err, rewritten)
 	}
 	if strings.Contains(string(rewritten), "other() bool { return mutant_") {
-		t.Error("a function that was not named is rewritten")
+		t.Error("a function that was not named was rewritten")
 	}
 	if _, _, err := rewriteGo("p.go", []byte(source), []string{"gaurd"}, 1, nil); err == nil {
-		t.Error("a function that there is not is taken")
+		t.Error("an unknown function was accepted")
 	}
 }
 
@@ -165,7 +165,7 @@ func TestMutantsOfSQL(t *testing.T) {
 	const sql = "select from t where a = $1"
 	for _, change := range mutateSQL(sql) {
 		if changed := change.apply(sql); !strings.Contains(changed, "a = $1") {
-			t.Errorf("a parameter is gone: %s", changed)
+			t.Errorf("a parameter was removed: %s", changed)
 		}
 	}
 }

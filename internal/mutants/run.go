@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// A runner shows the mutants of one target to its tests.
+// A runner runs the tests of one target with its mutants.
 type runner struct {
 	target     Target
 	root, out  string
@@ -27,13 +27,13 @@ type runner struct {
 	budget     time.Duration
 	equivalent map[string]string
 
-	world    *world
-	list     string // of the overlay
+	set      *mutantSet
+	list     string // path of the list of overlay files
 	binaries map[string]string
 	tests    []*test
 }
 
-// overlayFolder has a name that the go command does not take for a package.
+// overlayFolder begins with an underscore, so the go command ignores it.
 const overlayFolder = "_overlay"
 
 // say prints the progress of a run.
@@ -42,9 +42,9 @@ func say(format string, arguments ...any) { fmt.Fprintf(os.Stdout, format, argum
 // A test is one function of a test package.
 type test struct {
 	pkg, name string
-	first     bool // it is asked before others
+	first     bool // runs before the others
 	took      time.Duration
-	reached   map[string]bool // ids of mutants in Go, names of statements and functions
+	reached   map[string]bool // ids of mutants in Go, names of queries and functions
 }
 
 func (r *runner) run(ctx context.Context) (sum tally, err error) {
@@ -69,15 +69,15 @@ func (r *runner) run(ctx context.Context) (sum tally, err error) {
 	return r.report(chosen)
 }
 
-// build compiles the tests with all mutants. A mutant that the compiler refuses is left out.
+// build compiles the tests with all mutants, except those that the compiler refuses.
 func (r *runner) build(ctx context.Context) (err error) {
 	refused := map[string]map[int]bool{}
 	for range 5 {
-		if r.world, err = makeMutants(r.root, r.target, refused); err != nil {
+		if r.set, err = makeMutants(r.root, r.target, refused); err != nil {
 			return err
 		}
-		say("%s: %d mutants; building the tests\n", r.target.Name, len(r.world.mutants))
-		if r.list, err = r.world.write(filepath.Join(r.out, overlayFolder)); err != nil {
+		say("%s: %d mutants; building the tests\n", r.target.Name, len(r.set.mutants))
+		if r.list, err = r.set.write(filepath.Join(r.out, overlayFolder)); err != nil {
 			return err
 		}
 		again := false
@@ -110,10 +110,10 @@ func (r *runner) compile(ctx context.Context, pkg string) (output []byte, err er
 
 var compilerError = regexp.MustCompile(`(?m)^(\S+?):(\d+):\d+: `)
 
-// refuse notes the lines that the compiler complains of.
+// refuse records the lines with compiler errors.
 func (r *runner) refuse(output []byte, refused map[string]map[int]bool) (found bool) {
 	for _, at := range compilerError.FindAllStringSubmatch(string(output), -1) {
-		for path := range r.world.overlay {
+		for path := range r.set.overlay {
 			if !strings.HasSuffix(at[1], filepath.Base(path)) {
 				continue
 			}
@@ -131,9 +131,9 @@ func (r *runner) refuse(output []byte, refused map[string]map[int]bool) (found b
 
 // markEquivalents marks the mutants that equivalent.txt lists.
 func (r *runner) markEquivalents() {
-	for i := range r.world.mutants {
-		if _, listed := r.equivalent[r.world.mutants[i].Key()]; listed {
-			r.world.mutants[i].verdict = equivalent
+	for i := range r.set.mutants {
+		if _, listed := r.equivalent[r.set.mutants[i].Key()]; listed {
+			r.set.mutants[i].verdict = equivalent
 		}
 	}
 }
@@ -146,7 +146,7 @@ func (r *runner) process(ctx context.Context, pkg string, environment []string, 
 	return cmd.CombinedOutput()
 }
 
-// measure runs each test alone, to find out how long it takes and what it reaches.
+// measure runs each test alone, to measure its time and find the mutants it reaches.
 func (r *runner) measure(ctx context.Context) error {
 	for _, pkg := range r.target.Tests {
 		arguments := []string{"-test.list", "^(Test|Fuzz)"}
@@ -198,7 +198,7 @@ func (r *runner) measure(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// counting is a patch of the schema by which functions count their calls.
+// counting returns a patch of the schema that makes functions count their calls.
 func (r *runner) counting() (sql string, err error) {
 	for _, name := range r.target.Functions {
 		_, _, text, err := schemaFunction(r.root, name)
@@ -217,7 +217,7 @@ func (r *runner) counting() (sql string, err error) {
 }
 
 func (r *runner) measureOne(ctx context.Context, t *test, patch string) (err error) {
-	for range 3 { // a busy machine may need a second look
+	for range 3 { // on a busy machine a test may need a second try
 		var folder string
 		if folder, err = os.MkdirTemp(r.out, "reach"); err != nil {
 			return err
@@ -264,7 +264,7 @@ func readLines(paths ...string) map[string]bool {
 	return lines
 }
 
-// choose picks the mutants to judge, and the tests that each is shown to.
+// choose returns the mutants to judge, with the tests that reach them.
 func (r *runner) choose() (chosen []*Mutant, err error) {
 	last := map[string]bool{}
 	if r.again {
@@ -282,8 +282,8 @@ func (r *runner) choose() (chosen []*Mutant, err error) {
 			known[name] = true
 		}
 	}
-	for i := range r.world.mutants {
-		m := &r.world.mutants[i]
+	for i := range r.set.mutants {
+		m := &r.set.mutants[i]
 		if r.again && !last[m.Key()] {
 			continue
 		}
@@ -292,7 +292,7 @@ func (r *runner) choose() (chosen []*Mutant, err error) {
 			place = m.Query + m.Schema
 		}
 		for _, t := range r.tests {
-			// A mutant that no test is seen to reach may be reached in a way that is not seen.
+			// SQL that seems unreached may be reached in an unobserved way: run every test.
 			if t.reached[place] || m.Query+m.Schema != "" && !known[place] {
 				m.reaching = append(m.reaching, t)
 			}
@@ -303,7 +303,7 @@ func (r *runner) choose() (chosen []*Mutant, err error) {
 	return chosen, nil
 }
 
-// within returns the tests to run first, and of the others the fastest ones that fit into the budget.
+// within returns the First tests, and of the others the fastest that fit into the budget.
 func (r *runner) within(tests []*test) []*test {
 	sum := time.Duration(0)
 	for i, t := range tests {
@@ -348,7 +348,7 @@ func (r *runner) each(ctx context.Context, n int, f func(int)) {
 	group.Wait()
 }
 
-// judge shows a mutant to the tests that reach it, those that take least first.
+// judge runs the tests that reach a mutant, the fastest first.
 func (r *runner) judge(ctx context.Context, m *Mutant) {
 	if m.verdict == equivalent {
 		return
@@ -377,7 +377,7 @@ func (r *runner) judge(ctx context.Context, m *Mutant) {
 	}
 }
 
-// batches splits tests into batches of one package each that take longer and longer.
+// batches splits tests into batches of one package each. Each batch takes longer than the previous one.
 func batches(tests []*test) (all [][]*test) {
 	open := map[string]int{}
 	room := map[string]time.Duration{}
@@ -401,7 +401,7 @@ func total(tests []*test) (sum time.Duration) {
 
 var (
 	failedTest = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
-	// A mutant that the server cannot read says nothing about the tests.
+	// SQL that the server cannot parse says nothing about the tests.
 	unreadable = regexp.MustCompile(`SQLSTATE (42601|42804|42883|42P18|42703)`)
 )
 
@@ -431,7 +431,7 @@ func (r *runner) show(ctx context.Context, tests []*test, environment []string) 
 	return killed, "the process ended: " + oneLine(string(output[max(0, len(output)-200):]))
 }
 
-// report writes what became of each mutant, and counts.
+// report writes the verdict on each mutant, and counts them.
 func (r *runner) report(mutants []*Mutant) (sum tally, err error) {
 	var all, survivors bytes.Buffer
 	for _, m := range mutants {

@@ -30,21 +30,21 @@ type env struct {
 	t         *testing.T
 	began     time.Time
 	store     *memory.Store
-	conn      *memory.Conn // of the scheduler and of clients
+	conn      *memory.Conn // for the scheduler and clients
 	scheduler *scheduler.Scheduler
 	tools     *tools.Registry
 	workers   map[string]*worker
-	names     []string // of the workers, in order
+	names     []string // of the workers, in the order of their start
 	shown     map[string]string
-	told      map[turnkeeper.TurnID]int // events printed
+	printed   map[turnkeeper.TurnID]int // events printed so far
 
 	mu      sync.Mutex
-	answers []string // of the model, not yet given
+	answers []string // of the model, not given yet
 	events  []string // since the last command
 }
 
 func newEnv(t *testing.T, model string) *env {
-	e := &env{t: t, began: time.Now(), workers: map[string]*worker{}, shown: map[string]string{}, told: map[turnkeeper.TurnID]int{}}
+	e := &env{t: t, began: time.Now(), workers: map[string]*worker{}, shown: map[string]string{}, printed: map[turnkeeper.TurnID]int{}}
 	for line := range strings.Lines(model) {
 		if line = strings.TrimSpace(line); line != "" {
 			e.answers = append(e.answers, line)
@@ -92,7 +92,7 @@ func (e *env) takeEvents() []string {
 	return events
 }
 
-// at prints a time as the time since the beginning.
+// at formats a time as the time since the start.
 func (e *env) at(t time.Time) string { return t.Sub(e.began).Round(time.Millisecond).String() }
 
 func (e *env) number(text string) int64 {
@@ -103,7 +103,7 @@ func (e *env) number(text string) int64 {
 	return n
 }
 
-// ring tells the holder of a job that it has lost it.
+// ring tells a worker that its job was cancelled.
 func (e *env) ring(b memory.Bell) {
 	if b.Topic != memory.TopicCancelled {
 		return
@@ -178,7 +178,7 @@ func (e *env) cancel(what string, id int64) {
 	}
 }
 
-// advance lets time pass, in which workers give signs of life.
+// advance lets time pass while workers send heartbeats.
 func (e *env) advance(text string) {
 	left, err := time.ParseDuration(text)
 	if err != nil {
@@ -195,12 +195,12 @@ func (e *env) advance(text string) {
 	}
 }
 
-// Find makes the script the model of every name.
+// Find implements agentturn.Models: the script is the model of every name.
 func (w *worker) Find(string) (inference.Provider, agentturn.ModelInfo, error) {
 	return w, agentturn.ModelInfo{Provider: "test", Model: "scripted"}, nil
 }
 
-// Generate gives the model's next answer.
+// Generate returns the script's next answer.
 func (w *worker) Generate(_ context.Context, _ inference.Request, _ func(inference.Delta)) (inference.Response, error) {
 	e := w.env
 	e.mu.Lock()
@@ -230,7 +230,7 @@ func (w *worker) Generate(_ context.Context, _ inference.Request, _ func(inferen
 	return res, nil
 }
 
-// A tool is what an agent can do. It prints that it runs.
+// A tool of the transcripts. It records its runs as events.
 type tool struct{ spec tools.Spec }
 
 func (t tool) Spec() tools.Spec { return t.spec }

@@ -15,14 +15,14 @@ import (
 	"go.uber.org/goleak"
 )
 
-var update = flag.Bool("update", false, "write the transcripts anew")
+var update = flag.Bool("update", false, "rewrite the transcripts")
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestTranscripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
-		t.Fatalf("there are %d transcripts, %v", len(files), err)
+		t.Fatalf("found %d transcripts, error %v", len(files), err)
 	}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
@@ -44,20 +44,20 @@ func TestTranscripts(t *testing.T) {
 				return
 			}
 			if diff := cmp.Diff(strings.Split(want, "\n"), strings.Split(got, "\n")); diff != "" {
-				t.Errorf("%s differs (-want +got); -update writes it anew:\n%s", file, diff)
+				t.Errorf("%s differs (-want +got); -update rewrites it:\n%s", file, diff)
 			}
 		})
 	}
 }
 
-// play runs the commands of a transcript and returns it with the output that they have now.
+// play runs the commands of a transcript and returns it with their current output.
 func play(t *testing.T, model, transcript string) string {
 	e := newEnv(t, model)
 	defer e.close()
 	var out strings.Builder
 	for line := range strings.Lines(transcript) {
-		command, is := strings.CutPrefix(strings.TrimSpace(line), "> ")
-		if !is {
+		command, found := strings.CutPrefix(strings.TrimSpace(line), "> ")
+		if !found {
 			continue
 		}
 		e.command(command)
@@ -69,14 +69,14 @@ func play(t *testing.T, model, transcript string) string {
 		out.WriteString("\n")
 	}
 	for _, violation := range e.store.Check(time.Minute) {
-		t.Errorf("an invariant does not hold: %s", violation)
+		t.Errorf("broken invariant: %s", violation)
 	}
 	if len(e.answers) > 0 {
 		t.Errorf("the model was not asked for the last %d of its answers", len(e.answers))
 	}
 	for _, name := range e.names {
 		if w := e.workers[name]; w.stopAt != "" || w.lose != "" {
-			t.Errorf("%s never came to %q", name, w.stopAt+w.lose)
+			t.Errorf("%s never reached %q", name, w.stopAt+w.lose)
 		}
 	}
 	return out.String()
@@ -133,14 +133,14 @@ func (e *env) command(line string) {
 		need(2)
 		e.stabilize(e.worker(args[1]))
 	default:
-		e.t.Fatalf("there is no command %q", args[0])
+		e.t.Fatalf("unknown command %q", args[0])
 	}
 }
 
-// stabilize ticks and works until a pass of the scheduler does nothing.
+// stabilize runs ticks and jobs until a tick changes nothing.
 func (e *env) stabilize(w *worker) {
-	const most = 20
-	for range most {
+	const limit = 20
+	for range limit {
 		report := e.tick()
 		w.work()
 		w.runCalls()
@@ -149,5 +149,5 @@ func (e *env) stabilize(w *worker) {
 			return
 		}
 	}
-	e.t.Fatalf("the scheduler had something to do %d times in a row", most)
+	e.t.Fatalf("the scheduler still had work after %d ticks", limit)
 }

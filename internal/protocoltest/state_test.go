@@ -7,7 +7,7 @@ import (
 	"turnkeeper"
 )
 
-// changes describes what is not as it was when it was last printed.
+// changes describes what has changed since it was last printed.
 func (e *env) changes() []string {
 	var out []string
 	show := func(name string, lines ...string) {
@@ -37,9 +37,9 @@ func (e *env) changes() []string {
 			break
 		}
 		show(fmt.Sprint("turn ", id), e.turn(turn, rounds)...)
-		if told := e.told[id]; len(events) > told {
-			e.told[id] = len(events)
-			out = append(out, "  events "+eventTypes(events[told:]))
+		if printed := e.printed[id]; len(events) > printed {
+			e.printed[id] = len(events)
+			out = append(out, "  events "+eventTypes(events[printed:]))
 		}
 	}
 	for _, m := range e.store.Models() {

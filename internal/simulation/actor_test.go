@@ -7,24 +7,23 @@ import (
 	"time"
 )
 
-// An actor is one goroutine of the simulation that meets others: a dispatch, a
-// tool's run, a scheduler, a heart. It draws from a stream of its own, which
-// its kind and numbers decide, and whatever it does outside of itself it does at
-// a nanosecond of its own: so a seed decides everything, however the machine
-// runs the goroutines.
+// An actor is a goroutine of the simulation that interacts with others: a dispatch, a tool call, a
+// scheduler, a heartbeat. Its random numbers depend only on the seed, its kind and its ids, and it
+// acts at a nanosecond of its own. So the seed decides everything, however the machine schedules
+// goroutines.
 type actor struct {
 	*rand.Rand
-	w *world
-	p *process // nil: a client, or the chaos itself
+	env *env
+	p   *process // nil: a client, or the faults
 }
 
 // The kinds of actors.
 const (
-	kindChaos uint64 = iota + 1
-	kindBells
+	kindFaults uint64 = iota + 1
+	kindDoorbells
 	kindClient
 	kindBoot
-	kindHeart
+	kindHeartbeat
 	kindScheduler
 	kindPump
 	kindTurn
@@ -33,22 +32,21 @@ const (
 	kindServer
 )
 
-func (w *world) actor(p *process, kind uint64, ids ...uint64) *actor {
-	state := w.seed*0x9e3779b97f4a7c15 + kind
+func (e *env) actor(p *process, kind uint64, ids ...uint64) *actor {
+	state := e.seed*0x9e3779b97f4a7c15 + kind
 	for _, id := range ids {
 		state = (state^id)*0xbf58476d1ce4e5b9 + kind
 		state ^= state >> 31
 	}
-	return &actor{rand.New(&stream{numbers: rand.NewPCG(w.seed, state)}), w, p}
+	return &actor{rand.New(&stream{numbers: rand.NewPCG(e.seed, state)}), e, p}
 }
 
-// branch is an actor for a goroutine that the actor's own waits for, and may stop
-// waiting for while it goes on.
+// branch returns an actor for a goroutine that may outlive the actor's own.
 func (a *actor) branch() *actor {
-	return &actor{rand.New(&stream{numbers: rand.NewPCG(a.Uint64(), a.Uint64())}), a.w, a.p}
+	return &actor{rand.New(&stream{numbers: rand.NewPCG(a.Uint64(), a.Uint64())}), a.env, a.p}
 }
 
-// A stream of numbers may be drawn from by goroutines that follow each other.
+// A stream of random numbers may be used by several goroutines, one after the other.
 type stream struct {
 	mu      sync.Mutex
 	numbers *rand.PCG
@@ -68,15 +66,15 @@ func (a *actor) in(ctx context.Context) context.Context {
 
 func actorOf(ctx context.Context) *actor { return ctx.Value(actorKey{}).(*actor) }
 
-// between is a span from least to most, to the nanosecond.
+// between returns a random duration from least up to, but not including, most.
 func (a *actor) between(least, most time.Duration) time.Duration {
 	return least + time.Duration(a.Int64N(int64(most-least)))
 }
 
-// chance says yes so often.
+// chance returns true with probability p.
 func (a *actor) chance(p float64) bool { return a.Float64() < p }
 
-// sleep waits for d, or until ctx ends, which it then reports as false.
+// sleep waits for d and returns true, or returns false when ctx ends first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -88,5 +86,5 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// apart waits for a nanosecond of the actor's own.
+// apart sleeps for a random time under a microsecond, so that no two actors act at the same time.
 func (a *actor) apart() { time.Sleep(a.between(1, 1000)) }

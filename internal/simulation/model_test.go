@@ -15,24 +15,24 @@ import (
 
 const simulatedModel = "sim/m"
 
-// Find makes every process a provider.
+// Find implements agentturn.Models: every process is its own provider.
 func (p *process) Find(string) (inference.Provider, agentturn.ModelInfo, error) {
 	return p, agentturn.ModelInfo{Provider: "sim", Model: "m"}, nil
 }
 
-// Generate is a model that asks for tools at random, takes its time, and fails.
+// Generate is a model that makes random calls after a random time, and may fail.
 func (p *process) Generate(ctx context.Context, req inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
 	a := actorOf(ctx).branch()
 	p.gate(a)
-	if class := p.w.modelAway(); class != "" {
-		return inference.Response{}, &inference.Error{Class: class, Provider: "sim", Model: "m", Detail: "the provider is away"}
+	if class := p.env.modelFault(); class != "" {
+		return inference.Response{}, &inference.Error{Class: class, Provider: "sim", Model: "m", Detail: "the provider is unavailable"}
 	}
 	took := a.between(50*time.Millisecond, 3*time.Second)
-	if !p.w.isCalm() && a.chance(0.1) {
+	if !p.env.isQuiet() && a.chance(0.1) {
 		took = a.between(0, 100*time.Second)
 	}
 	res := a.answer(req)
-	if a.chance(0.2) && res.Text != "" { // a slow stream is written while it goes on
+	if a.chance(0.2) && res.Text != "" { // a slow stream is written in parts
 		onDelta(inference.Delta{Kind: inference.DeltaText, Text: res.Text[:1]})
 		if !sleep(ctx, took/2+300*time.Millisecond) {
 			return res, context.Cause(ctx)
@@ -44,17 +44,17 @@ func (p *process) Generate(ctx context.Context, req inference.Request, onDelta f
 		return res, context.Cause(ctx)
 	}
 	p.gate(a)
-	if p.w.isCalm() {
+	if p.env.isQuiet() {
 		return res, nil
 	}
-	if poisonous(req) && a.chance(0.8) {
+	if isPoison(req) && a.chance(0.8) {
 		p.kill("poison")
 		p.gate(a)
 	}
 	switch draw := a.Float64(); {
-	case draw < p.w.profile.modelFails:
+	case draw < p.env.profile.modelFails:
 		return res, &inference.Error{Class: inference.ClassOverloaded, Provider: "sim", Model: "m", Detail: "on purpose"}
-	case draw < p.w.profile.modelFails*1.3:
+	case draw < p.env.profile.modelFails*1.3:
 		return res, &inference.Error{Class: inference.ClassInvalid, Provider: "sim", Model: "m", Detail: "on purpose"}
 	}
 	return res, nil
@@ -62,7 +62,7 @@ func (p *process) Generate(ctx context.Context, req inference.Request, onDelta f
 
 const poison = "poison"
 
-func poisonous(req inference.Request) bool {
+func isPoison(req inference.Request) bool {
 	for i := len(req.Messages) - 1; i >= 0; i-- {
 		if m := req.Messages[i]; m.Role == inference.RoleUser && !strings.HasPrefix(m.Text, "# System Notice") {
 			return m.Text == poison
@@ -71,12 +71,12 @@ func poisonous(req inference.Request) bool {
 	return false
 }
 
-// waits says that there is something to wait for.
-func waits(req inference.Request) bool {
+// mayWait reports whether the request offers the tool that waits.
+func mayWait(req inference.Request) bool {
 	return slices.ContainsFunc(req.Tools, func(t inference.ToolDefinition) bool { return t.Name == turnkeeper.ToolWaitForToolOutput })
 }
 
-// spawnable are the agents that work can be given to.
+// spawnable returns the agents that the request may spawn.
 func spawnable(req inference.Request) []string {
 	for _, tool := range req.Tools {
 		if tool.Name != turnkeeper.ToolSpawnAgent {
@@ -112,7 +112,7 @@ func (a *actor) answer(req inference.Request) inference.Response {
 				`{"agent":%q,"task":"task %d","async":%t}`, agents[a.IntN(len(agents))], a.IntN(1000), a.chance(0.4))})
 			continue
 		}
-		if waits(req) && a.chance(0.3) {
+		if mayWait(req) && a.chance(0.3) {
 			res.Calls = append(res.Calls, inference.Call{ID: fmt.Sprint("call_", i), Name: turnkeeper.ToolWaitForToolOutput, Arguments: "{}"})
 			continue
 		}

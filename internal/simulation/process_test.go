@@ -19,8 +19,8 @@ import (
 	"turnkeeper/scheduler"
 )
 
-// A process is one worker process: heart, scheduler, and the turns it runs. Its
-// life is guarded by the world's lock.
+// A process is one worker process: heartbeat, scheduler, and the turns it runs. The env's lock
+// guards the fields from dead on.
 type process struct {
 	*wire
 	n        int
@@ -28,7 +28,7 @@ type process struct {
 	conn     *memory.Conn
 	slots    int
 	takeover time.Duration
-	drift    float64 // how much faster its clock runs than the bubble's
+	drift    float64 // how much faster its clock runs than the fake time
 	ctx      context.Context
 	cancel   context.CancelFunc
 	runner   *agentturn.Runner
@@ -37,56 +37,56 @@ type process struct {
 
 	dead     bool
 	draining bool
-	thaw     time.Time // it is stopped until then
-	stops    int       // how often it was stopped
+	thaw     time.Time // stopped until then
+	stops    int       // number of stops so far
 	running  map[turnkeeper.GrantID]*dispatch
-	calls    map[turnkeeper.JobID]*farCall
+	calls    map[turnkeeper.JobID]*runningCall
 }
 
 // A dispatch is a turn that a process runs.
 type dispatch struct {
 	job    memory.Job
 	cancel context.CancelCauseFunc
-	stops  int // of its process, when it began
+	stops  int // of its process when the turn began
 }
 
 // boot starts another process.
-func (w *world) boot() *process {
-	w.mu.Lock()
-	n := len(w.processes) + 1
+func (e *env) boot() *process {
+	e.mu.Lock()
+	n := len(e.processes) + 1
 	p := &process{
 		n: n, id: turnkeeper.WorkerID(fmt.Sprintf("w%d", n)), inbox: make(chan struct{}, 1), jobs: make(chan struct{}, 1),
-		running: map[turnkeeper.GrantID]*dispatch{}, calls: map[turnkeeper.JobID]*farCall{},
+		running: map[turnkeeper.GrantID]*dispatch{}, calls: map[turnkeeper.JobID]*runningCall{},
 	}
-	p.wire = &wire{w, p}
-	w.processes = append(w.processes, p)
-	w.count(1)
-	w.mu.Unlock()
-	a := w.actor(p, kindBoot, uint64(n))
-	p.slots, p.takeover = 1+a.IntN(4), w.profile.takeover
-	p.drift = a.Float64()*2*w.profile.drift - w.profile.drift
-	p.conn = w.store.Connect(p.wire)
+	p.wire = &wire{e, p}
+	e.processes = append(e.processes, p)
+	e.count(1)
+	e.mu.Unlock()
+	a := e.actor(p, kindBoot, uint64(n))
+	p.slots, p.takeover = 1+a.IntN(4), e.profile.takeover
+	p.drift = a.Float64()*2*e.profile.drift - e.profile.drift
+	p.conn = e.store.Connect(p.wire)
 	p.conn.Present(p.id)
 	p.ctx, p.cancel = context.WithCancel(context.Background())
-	p.runner = w.newRunner(p)
-	w.note(p, "boot", "", int64(p.slots), 0)
+	p.runner = e.newRunner(p)
+	e.note(p, "boot", "", int64(p.slots), 0)
 	go p.run(a)
 	return p
 }
 
-func (w *world) newRunner(p *process) *agentturn.Runner {
+func (e *env) newRunner(p *process) *agentturn.Runner {
 	return agentturn.New(agentturn.Config{
-		Models: p, DefaultModel: simulatedModel, Tools: w.plant.tools(), Bounds: bounds(), Freshness: p.conn, Outputs: p.conn, Fault: p,
+		Models: p, DefaultModel: simulatedModel, Tools: e.mutation.tools(), Bounds: bounds(), Freshness: p.conn, Outputs: p.conn, Fault: p,
 		Retry: inference.Retry{Jitter: func() float64 { return 0.5 }},
 	})
 }
 
-// run brings a process up, and leaves its parts running.
+// run starts the parts of a process and runs its scheduler.
 func (p *process) run(a *actor) {
 	ctx := a.in(p.ctx)
 	heart := lease.NewHeart(p.beat, p.takeover, zap.NewNop())
 	for {
-		err := p.conn.RegisterAgents(ctx, p.w.agents())
+		err := p.conn.RegisterAgents(ctx, p.env.agents())
 		if err == nil {
 			err = heart.Beat(ctx)
 		}
@@ -98,35 +98,35 @@ func (p *process) run(a *actor) {
 		}
 	}
 	n := uint64(p.n)
-	go heart.Run(p.w.actor(p, kindHeart, n).in(p.ctx), func() {
-		p.w.note(p, "silent", "", 0, 0)
+	go heart.Run(p.env.actor(p, kindHeartbeat, n).in(p.ctx), func() {
+		p.env.note(p, "silent", "", 0, 0)
 		p.stopTurns(lease.ErrSilent)
 	})
-	go p.pump(p.w.actor(p, kindPump, n))
-	scheduling := p.w.actor(p, kindScheduler, n).in(p.ctx)
+	go p.pump(p.env.actor(p, kindPump, n))
+	scheduling := p.env.actor(p, kindScheduler, n).in(p.ctx)
 	scheduler.New(scheduler.Config{
-		Store: p.conn, Wake: p.inbox, PollInterval: p.w.profile.poll, LeaseTTL: bounds().LeaseTTL, Fault: p,
+		Store: p.conn, Wake: p.inbox, PollInterval: p.env.profile.poll, LeaseTTL: bounds().LeaseTTL, Fault: p,
 	}).Run(scheduling)
 }
 
 func (p *process) beat(ctx context.Context) error {
-	p.w.mu.Lock()
+	p.env.mu.Lock()
 	slots := p.slots
 	if p.draining {
 		slots = 0
 	}
-	p.w.mu.Unlock()
-	if a := actorOf(ctx); !p.w.isCalm() && a.chance(p.w.profile.beatsLost) {
+	p.env.mu.Unlock()
+	if a := actorOf(ctx); !p.env.isQuiet() && a.chance(p.env.profile.beatsLost) {
 		return fmt.Errorf("%w: a heartbeat was lost", memory.ErrAway)
 	}
 	return p.conn.Beat(ctx, turnkeeper.Heartbeat{WorkerID: p.id, Host: "sim", Slots: slots, TakeoverAfter: p.takeover})
 }
 
-// hear is a doorbell at the process's door.
-func (p *process) hear(b memory.Bell) {
+// receive handles a doorbell.
+func (p *process) receive(b memory.Bell) {
 	if b.Topic == memory.TopicCancelled {
-		p.w.mu.Lock()
-		defer p.w.mu.Unlock()
+		p.env.mu.Lock()
+		defer p.env.mu.Unlock()
 		for _, d := range p.running {
 			if d.job.ID == b.Job {
 				d.cancel(errTakenAway)
@@ -146,13 +146,13 @@ func (p *process) hear(b memory.Bell) {
 
 var errTakenAway = fmt.Errorf("%w: its job was cancelled", turnkeeper.ErrFenced)
 
-// gate is passed before and after whatever a process does outside of itself:
-// there it dies, and there it stands while it is stopped.
+// gate is called before and after everything a process does to others. It ends the goroutine of a
+// dead process, and waits while the process is stopped.
 func (p *process) gate(a *actor) {
 	for {
-		p.w.mu.Lock()
+		p.env.mu.Lock()
 		dead, wait := p.dead, time.Until(p.thaw)
-		p.w.mu.Unlock()
+		p.env.mu.Unlock()
 		if dead {
 			runtime.Goexit()
 		}
@@ -165,42 +165,42 @@ func (p *process) gate(a *actor) {
 }
 
 func (p *process) isDead() bool {
-	p.w.mu.Lock()
-	defer p.w.mu.Unlock()
+	p.env.mu.Lock()
+	defer p.env.mu.Unlock()
 	return p.dead
 }
 
-// kill is SIGKILL: its goroutines end where they next stand, and the database
-// undoes what it has under way.
+// kill acts like SIGKILL: goroutines of the process end at their next gate, and the database rolls
+// back its open transactions.
 func (p *process) kill(why string) {
-	p.w.mu.Lock()
+	p.env.mu.Lock()
 	again := p.dead
 	p.dead = true
 	if !again {
-		p.w.count(-1)
+		p.env.count(-1)
 	}
-	p.w.mu.Unlock()
+	p.env.mu.Unlock()
 	if again {
 		return
 	}
-	p.w.note(p, "killed", why, 0, 0)
+	p.env.note(p, "killed", why, 0, 0)
 	p.cancel()
 	p.conn.Break()
 }
 
-// freeze is SIGSTOP, and SIGCONT after d.
+// freeze acts like SIGSTOP, and SIGCONT after d.
 func (p *process) freeze(d time.Duration, why string) {
-	p.w.mu.Lock()
+	p.env.mu.Lock()
 	p.thaw = time.Now().Add(d)
 	p.stops++
-	p.w.mu.Unlock()
-	p.w.note(p, "stopped", why, int64(d/time.Second), 0)
+	p.env.mu.Unlock()
+	p.env.note(p, "stopped", why, int64(d/time.Second), 0)
 }
 
-// stopTurns ends every turn that runs, with the cause.
+// stopTurns cancels every running turn and detached call with the cause.
 func (p *process) stopTurns(cause error) {
-	p.w.mu.Lock()
-	defer p.w.mu.Unlock()
+	p.env.mu.Lock()
+	defer p.env.mu.Unlock()
 	for _, d := range p.running {
 		d.cancel(cause)
 	}
@@ -210,18 +210,17 @@ func (p *process) stopTurns(cause error) {
 }
 
 func (p *process) busy() int {
-	p.w.mu.Lock()
-	defer p.w.mu.Unlock()
+	p.env.mu.Lock()
+	defer p.env.mu.Unlock()
 	return len(p.running) + len(p.calls)
 }
 
-// shutDown is SIGTERM: no new turns, a grace for those that run, then they are
-// handed back.
+// shutDown acts like SIGTERM: no new turns, a grace period for running turns, then they are handed back.
 func (p *process) shutDown(a *actor) {
-	p.w.mu.Lock()
+	p.env.mu.Lock()
 	p.draining = true
-	p.w.mu.Unlock()
-	p.w.note(p, "sigterm", "", 0, 0)
+	p.env.mu.Unlock()
+	p.env.note(p, "sigterm", "", 0, 0)
 	ctx := a.in(p.ctx)
 	_ = p.beat(ctx)
 	for deadline := time.Now().Add(25 * time.Second); p.busy() > 0 && time.Now().Before(deadline); {
@@ -235,11 +234,11 @@ func (p *process) shutDown(a *actor) {
 	p.kill("after sigterm")
 }
 
-// pump takes jobs, on their doorbell and on a poll.
+// pump fetches jobs at each doorbell and poll.
 func (p *process) pump(a *actor) {
 	ctx := a.in(p.ctx)
 	for p.ctx.Err() == nil {
-		timer := time.NewTimer(a.between(p.w.profile.jobPoll/2, p.w.profile.jobPoll))
+		timer := time.NewTimer(a.between(p.env.profile.jobPoll/2, p.env.profile.jobPoll))
 		select {
 		case <-p.jobs:
 		case <-timer.C:
@@ -247,12 +246,12 @@ func (p *process) pump(a *actor) {
 		}
 		timer.Stop()
 		p.pumpCalls(ctx)
-		p.w.mu.Lock()
+		p.env.mu.Lock()
 		free := p.slots - len(p.running)
 		if p.draining {
 			free = 0
 		}
-		p.w.mu.Unlock()
+		p.env.mu.Unlock()
 		if free <= 0 {
 			continue
 		}
@@ -266,10 +265,10 @@ func (p *process) pump(a *actor) {
 	}
 }
 
-// work runs the turn that a job rings for, as package jobs does.
+// work runs the turn of a job, as package jobs does.
 func (p *process) work(job memory.Job, after time.Duration) {
 	time.Sleep(after)
-	a := p.w.actor(p, kindTurn, uint64(job.ID), uint64(p.n))
+	a := p.env.actor(p, kindTurn, uint64(job.ID), uint64(p.n))
 	ctx, cancel := context.WithTimeout(a.in(p.ctx), bounds().LeaseTTL-bounds().Margin/2)
 	defer cancel()
 	ctx, leave, first := p.enter(ctx, job)
@@ -279,12 +278,12 @@ func (p *process) work(job memory.Job, after time.Duration) {
 	defer leave()
 	defer func() {
 		if value := recover(); value != nil { // as River does
-			p.w.note(p, "panicked", "", int64(job.TurnID), int64(job.ID))
+			p.env.note(p, "panicked", "", int64(job.TurnID), int64(job.ID))
 		}
 	}()
 	for range 5 {
 		err := p.dispatch(ctx, job)
-		p.w.note(p, "turn", outcomeOf(err), int64(job.TurnID), int64(job.ID))
+		p.env.note(p, "turn", outcomeOf(err), int64(job.TurnID), int64(job.ID))
 		if !errors.Is(err, turnkeeper.ErrJournalMoved) {
 			return
 		}
@@ -305,8 +304,8 @@ func outcomeOf(err error) string {
 }
 
 func (p *process) enter(ctx context.Context, job memory.Job) (_ context.Context, leave func(), first bool) {
-	p.w.mu.Lock()
-	defer p.w.mu.Unlock()
+	p.env.mu.Lock()
+	defer p.env.mu.Unlock()
 	if p.running[job.GrantID] != nil {
 		return ctx, nil, false
 	}
@@ -314,13 +313,13 @@ func (p *process) enter(ctx context.Context, job memory.Job) (_ context.Context,
 	p.running[job.GrantID] = &dispatch{job: job, cancel: cancel, stops: p.stops}
 	return ctx, func() {
 		cancel(nil)
-		p.w.mu.Lock()
-		defer p.w.mu.Unlock()
+		p.env.mu.Lock()
+		defer p.env.mu.Unlock()
 		delete(p.running, job.GrantID)
 	}, true
 }
 
-// dispatch goes on with a turn from what its journal says.
+// dispatch binds the grant, loads the turn and continues it.
 func (p *process) dispatch(ctx context.Context, job memory.Job) error {
 	if _, err := p.conn.BindGrant(ctx, job.TurnID, job.GrantID, p.id); err != nil {
 		return err
@@ -331,16 +330,16 @@ func (p *process) dispatch(ctx context.Context, job memory.Job) error {
 		return err
 	}
 	turn := record.Turn
-	p.w.checkWorker(p, turn)
+	p.env.checkWorker(p, turn)
 	remaining, elapsed := p.byOwnClock(record.Remaining), p.byOwnClock(record.Elapsed)
-	if p.w.plant.fromWork {
+	if p.env.mutation.lateClock {
 		asked, remaining, elapsed = time.Now(), bounds().LeaseTTL, 0
 	}
 	ctx, held, release := lease.Hold(ctx, asked, remaining, elapsed)
 	defer release()
 	definition, err := agentdef.ParseRecorded(turn.Agent, record.Definition)
 	if err != nil {
-		p.w.violated("the definition of agent %s: %v", turn.Agent, err)
+		p.env.report("the definition of agent %s: %v", turn.Agent, err)
 		return err
 	}
 	own := definition.Bounds(bounds())
@@ -350,38 +349,37 @@ func (p *process) dispatch(ctx context.Context, job memory.Job) error {
 	_, err = p.runner.Run(ctx, agentturn.Assignment{
 		Record: record, Definition: definition, Bounds: own,
 		WallDeadline: held.Start.Add(own.MaxDuration), LeaseDeadline: held.Deadline,
-	}, p.w.plant.faulty(journal))
+	}, p.env.mutation.wrap(journal))
 	return err
 }
 
-// byOwnClock is a span as the process's clock would have to count it to end when
-// it does: a slow clock makes every span longer.
+// byOwnClock returns how long d of the process's clock takes in fake time: longer if its clock is slow.
 func (p *process) byOwnClock(d time.Duration) time.Duration {
 	return time.Duration(float64(d) / (1 + p.drift))
 }
 
-// At is where a turn, or a tick, stands between two steps.
+// At implements fault.Hook: it may kill, stop, delay or panic the process at the fault point.
 func (p *process) At(ctx context.Context, label string) {
 	a := actorOf(ctx)
 	p.gate(a)
-	if !p.w.mayFail(label) {
+	if !p.env.visit(label) {
 		return
 	}
 	switch draw := a.Float64(); {
-	case draw < p.w.profile.kills:
+	case draw < p.env.profile.kills:
 		a.apart()
 		p.kill(label)
 		runtime.Goexit()
-	case draw < p.w.profile.kills+p.w.profile.freezes:
+	case draw < p.env.profile.kills+p.env.profile.freezes:
 		a.apart()
 		p.freeze(a.between(time.Second, 400*time.Second), label)
 		p.gate(a)
-	case draw < p.w.profile.kills+p.w.profile.freezes+p.w.profile.stalls:
+	case draw < p.env.profile.kills+p.env.profile.freezes+p.env.profile.stalls:
 		a.apart()
-		p.w.note(p, "stalled", label, 0, 0)
+		p.env.note(p, "stalled", label, 0, 0)
 		time.Sleep(a.between(0, 5*time.Second))
 		p.gate(a)
-	case draw < p.w.profile.kills+p.w.profile.freezes+p.w.profile.stalls+p.w.profile.panics && !strings.HasPrefix(label, "tick."):
+	case draw < p.env.profile.kills+p.env.profile.freezes+p.env.profile.stalls+p.env.profile.panics && !strings.HasPrefix(label, "tick."):
 		panic("on purpose at " + label)
 	}
 }

@@ -8,39 +8,37 @@ import (
 	"turnkeeper/inference"
 )
 
-// A profile is what sort of a world a seed makes: how big, how long, and what
-// goes wrong how often.
+// A profile is the size and length of a simulation, and the rates of its faults.
 type profile struct {
-	length    time.Duration // of the time in which things go wrong
+	length    time.Duration // of the time with faults
 	processes int
 	messages  int
 	takeover  time.Duration
-	poll      time.Duration // of the schedulers
+	poll      time.Duration // poll interval of the schedulers
 	jobPoll   time.Duration
-	drift     float64 // of the processes' clocks, at most
+	drift     float64 // maximum drift of the processes' clocks
 
-	kills, freezes, stalls, panics float64 // at each point
-	requestsLost, answersLost      float64 // of each request
+	kills, freezes, stalls, panics float64 // probability at each fault point
+	requestsLost, answersLost      float64 // probability for each request
 	beatsLost                      float64
-	bellsLost, bellsTwice          float64
+	doorbellsLost, doorbellsTwice  float64
 	modelFails                     float64
-	disasters                      int // things that befall the whole installation
+	faults                         int // faults of the whole installation
 	clockSteps                     bool
-	nights                         int // how often nobody works for hours
-	crashes                        int // of the server, which then has forgotten who took its newest jobs
+	powerCuts                      int // how often no process runs for hours
+	crashes                        int // crashes of the server that lose the newest fetches of jobs
 	outages                        []outage
 }
 
-// An outage is a time in which the model's provider is away, counted from the world's
-// beginning.
+// An outage is a failure of the model's provider. Its times count from the start of the simulation.
 type outage struct {
 	from, until time.Duration
 	class       inference.Class
 }
 
-// newOutages draws from an actor of its own, so that worlds are what they would be without.
-func (w *world) newOutages(length time.Duration) (all []outage) {
-	a := w.actor(nil, kindChaos, 2)
+// newOutages draws from its own actor, so outages do not change the other random choices of a seed.
+func (e *env) newOutages(length time.Duration) (all []outage) {
+	a := e.actor(nil, kindFaults, 2)
 	for range a.IntN(4) {
 		from := a.between(0, length)
 		all = append(all, outage{
@@ -51,49 +49,49 @@ func (w *world) newOutages(length time.Duration) (all []outage) {
 	return all
 }
 
-// modelAway is the fault of the model's provider at present; empty: it has none.
-func (w *world) modelAway() inference.Class {
-	now := time.Since(w.began)
-	for _, o := range w.profile.outages {
-		if now >= o.from && now < o.until && !w.isCalm() {
+// modelFault returns the current failure of the model's provider, or an empty class.
+func (e *env) modelFault() inference.Class {
+	now := time.Since(e.began)
+	for _, o := range e.profile.outages {
+		if now >= o.from && now < o.until && !e.isQuiet() {
 			return o.class
 		}
 	}
 	return ""
 }
 
-func (w *world) newProfile() profile {
-	a := w.actor(nil, kindChaos, 1)
+func (e *env) newProfile() profile {
+	a := e.actor(nil, kindFaults, 1)
 	p := profile{
 		length: a.between(20*time.Minute, 3*time.Hour), processes: 1 + a.IntN(3), messages: 4 + a.IntN(25),
 		takeover: []time.Duration{0, 15 * time.Second, 15 * time.Second, 60 * time.Second}[a.IntN(4)],
 		poll:     a.between(2*time.Second, time.Minute), jobPoll: a.between(time.Second, time.Minute),
-		drift: a.Float64() * 0.03, modelFails: a.Float64() * 0.3, disasters: 1 + a.IntN(8),
-		clockSteps: a.chance(0.4), bellsLost: a.Float64() * 0.3, bellsTwice: a.Float64() * 0.1,
+		drift: a.Float64() * 0.03, modelFails: a.Float64() * 0.3, faults: 1 + a.IntN(8),
+		clockSteps: a.chance(0.4), doorbellsLost: a.Float64() * 0.3, doorbellsTwice: a.Float64() * 0.1,
 	}
 	if a.chance(0.5) {
-		p.nights = 1 + a.IntN(3)
+		p.powerCuts = 1 + a.IntN(3)
 	}
-	// Some worlds have one sort of trouble only, and much of it.
-	for _, rate := range []struct {
-		of   *float64
-		most float64
+	// Some simulations have only one kind of fault, often.
+	for _, r := range []struct {
+		rate *float64
+		max  float64
 	}{
 		{&p.kills, 0.03}, {&p.freezes, 0.01}, {&p.stalls, 0.05}, {&p.panics, 0.01},
 		{&p.requestsLost, 0.1}, {&p.answersLost, 0.1}, {&p.beatsLost, 0.5},
 	} {
 		if a.chance(0.6) {
-			*rate.of = a.Float64() * rate.most
+			*r.rate = a.Float64() * r.max
 		}
 	}
-	p.outages = w.newOutages(p.length)
+	p.outages = e.newOutages(p.length)
 	return p
 }
 
-// givenUp is longer than any world lasts: no message may fail by the model's provider.
-const givenUp = 365 * 24 * time.Hour
+// giveUpAfter is longer than any simulation: no message may fail because of the model's provider.
+const giveUpAfter = 365 * 24 * time.Hour
 
-// sources are the agents' files.
+// sources are the agents' definitions.
 var sources = map[string]string{
 	"clerk": "---\ndescription: d\nsub_agents: [desk, watch]\ntools: [look, put, fire, ask, book, send, shoot]\n---\nYou are the clerk.\n",
 	"desk":  "---\ndescription: d\nlane: conversation\nsub_agents: [clerk, watch]\nmax_tree_sub_agents: 3\ntools: [look, put, fire, ask, book, send, shoot]\nmax_rounds: 5\n---\nYou are the desk.\n",
@@ -114,17 +112,17 @@ var definitions = func() []*agentdef.Definition {
 	return all
 }()
 
-// agents are what a process registers. In the end nothing is scheduled any more.
-func (w *world) agents() []turnkeeper.AgentRegistration {
+// agents returns the registrations of a process. There are no schedules once faults have ended.
+func (e *env) agents() []turnkeeper.AgentRegistration {
 	var all []turnkeeper.AgentRegistration
-	calm := w.isCalm()
+	quiet := e.isQuiet()
 	for _, d := range definitions {
 		r := turnkeeper.AgentRegistration{
 			Name: d.Name, Definition: d.Source, DefinitionHash: d.Hash, LanePerConversation: d.LanePerConversation,
-			Models: d.Chain(simulatedModel), GiveUpAfter: givenUp,
+			Models: d.Chain(simulatedModel), GiveUpAfter: giveUpAfter,
 		}
 		for _, s := range d.Schedules {
-			if !calm {
+			if !quiet {
 				r.Schedules = append(r.Schedules, turnkeeper.Schedule{
 					Agent: d.Name, Name: s.Name, Cron: s.Cron, TimeZone: s.TimeZone, Conversation: s.Conversation, Message: s.Message,
 				})

@@ -17,45 +17,43 @@ import (
 )
 
 var (
-	seeds = flag.Int("simulation.seeds", 0, "how many seeds to live through; 0: as the tier has it")
-	first = flag.Uint64("simulation.seed", 1, "the first of them")
+	seeds = flag.Int("simulation.seeds", 0, "number of seeds to run; 0: the default of the test tier")
+	first = flag.Uint64("simulation.seed", 1, "first seed")
 )
 
-// One goroutine runs at a time in a world: more processors only get in each
-// other's way.
+// Only one goroutine of a simulation runs at a time: more processors would make it slower.
 func TestMain(m *testing.M) {
 	runtime.GOMAXPROCS(1)
 	debug.SetGCPercent(400)
-	goleak.VerifyTestMain(m) // nobody who died goes on
+	goleak.VerifyTestMain(m) // no goroutine of a killed process is left
 }
 
-// A verdict is what is left of a world.
-type verdict struct {
-	found     []string
-	simulated time.Duration
-	awake     time.Duration // with a process alive
-	trace     trace
-	visited   map[string]int
+// A result is what a simulation found.
+type result struct {
+	found       []string
+	simulated   time.Duration
+	withProcess time.Duration // with a process alive
+	trace       trace
+	visited     map[string]int
 }
 
-// live lives the world of a seed.
-func live(t *testing.T, seed uint64, plant plant, keep bool) (v verdict) {
+// simulate runs the simulation of a seed. keep stores every step in the trace.
+func simulate(t *testing.T, seed uint64, m mutation, keep bool) (r result) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, seed, plant)
-		w.trace.keep = keep
-		v.found = w.run()
-		v.simulated, v.awake = w.lived, w.awake
-		v.trace, v.visited = w.trace, w.visited
+		e := newEnv(t, seed, m)
+		e.trace.keep = keep
+		r.found = e.run()
+		r.simulated, r.withProcess = e.simulated, e.withProcess
+		r.trace, r.visited = e.trace, e.visited
 	})
-	return v
+	return r
 }
 
-// enough seeds come by every point at which something can go wrong.
+// enough is a number of seeds that visit every fault point.
 const enough = 50
 
-// Whatever goes wrong in whatever order: nothing is lost and nothing is done
-// twice. A seed that fails is lived through again by
-// make sim SEED=n SEEDS=1.
+// Faults in any order lose no message and repeat no effect of kind once. To repeat a failing seed,
+// run make sim SEED=n SEEDS=1.
 func TestNothingLostNothingTwice(t *testing.T) {
 	if *seeds == 0 {
 		*seeds = testrun.Count(12, enough)
@@ -64,32 +62,32 @@ func TestNothingLostNothingTwice(t *testing.T) {
 		}
 	}
 	began := processorTime()
-	var simulated, awake time.Duration
+	var simulated, withProcess time.Duration
 	steps, visited := 0, map[string]bool{}
 	for i := range uint64(*seeds) {
-		v := live(t, *first+i, plant{}, false)
-		simulated += v.simulated
-		awake += v.awake
-		steps += v.trace.total
-		for label := range v.visited {
+		r := simulate(t, *first+i, mutation{}, false)
+		simulated += r.simulated
+		withProcess += r.withProcess
+		steps += r.trace.total
+		for label := range r.visited {
 			visited[label] = true
 		}
-		if len(v.found) > 0 {
-			t.Fatalf("seed %d:\n%s\n%s", *first+i, strings.Join(v.found, "\n"), &v.trace)
+		if len(r.found) > 0 {
+			t.Fatalf("seed %d:\n%s\n%s", *first+i, strings.Join(r.found, "\n"), &r.trace)
 		}
 	}
 	for _, label := range append(agentturn.FaultPoints(), "tick.locked", "tick.lost", "tick.spawned", "tick.picked", "tick.granted") {
 		if !visited[label] && *seeds >= enough {
-			t.Errorf("nothing could go wrong at %s", label)
+			t.Errorf("no seed visited the fault point %s", label)
 		}
 	}
 	took := processorTime() - began
 	t.Logf("%d seeds, %d steps, %.0f simulated hours, %.0f of them with a process alive, in %.1f s of processor time: %.0f and %.0f hours a minute",
-		*seeds, steps, simulated.Hours(), awake.Hours(), took.Seconds(), simulated.Hours()/took.Minutes(), awake.Hours()/took.Minutes())
+		*seeds, steps, simulated.Hours(), withProcess.Hours(), took.Seconds(), simulated.Hours()/took.Minutes(), withProcess.Hours()/took.Minutes())
 }
 
-// processorTime is what this program has used: the clock on the wall also counts
-// what else the machine does.
+// processorTime returns the processor time of this program. The wall clock would also count other
+// programs.
 func processorTime() time.Duration {
 	var used syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
@@ -98,66 +96,65 @@ func processorTime() time.Duration {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
-// A seed decides everything.
+// Two simulations of a seed do the same steps.
 func TestASeedDecidesEverything(t *testing.T) {
 	testrun.Slow(t)
 	for seed := uint64(1); seed <= uint64(testrun.Count(2, 5)); seed++ {
-		one, other := live(t, seed, plant{}, true), live(t, seed, plant{}, true)
+		one, other := simulate(t, seed, mutation{}, true), simulate(t, seed, mutation{}, true)
 		for i := range min(len(one.trace.all), len(other.trace.all)) {
 			if a, b := one.trace.all[i], other.trace.all[i]; a != b {
-				t.Errorf("seed %d: step %d was\n%sand then\n%s", seed, i, a, b)
+				t.Errorf("seed %d: step %d is\n%sin the first run and\n%sin the second", seed, i, a, b)
 				break
 			}
 		}
 		if one.trace.total != other.trace.total {
-			t.Errorf("seed %d: %d steps, and then %d", seed, one.trace.total, other.trace.total)
+			t.Errorf("seed %d: %d steps in the first run, %d in the second", seed, one.trace.total, other.trace.total)
 		}
 	}
 }
 
-// unplanted is the same world without its fault.
-func unplanted(p plant) plant { return plant{tilt: p.tilt} }
+// withoutBug returns the mutation with its profile only.
+func withoutBug(m mutation) mutation { return mutation{adjust: m.adjust} }
 
-// cleanFinds returns what is found in the world of a seed without the fault. Many faults share a world.
-func cleanFinds(t *testing.T, seed uint64, p plant, known map[uint64][]string) []string {
-	if p.tilt != nil {
-		return live(t, seed, unplanted(p), false).found
+// cleanFinds returns what the seed finds without the mutation. known caches the results by seed.
+func cleanFinds(t *testing.T, seed uint64, m mutation, known map[uint64][]string) []string {
+	if m.adjust != nil {
+		return simulate(t, seed, withoutBug(m), false).found
 	}
 	found, ok := known[seed]
 	if !ok {
-		found = live(t, seed, plant{}, false).found
+		found = simulate(t, seed, mutation{}, false).found
 		known[seed] = found
 	}
 	return found
 }
 
-// plantedSeeds bounds how many seeds it may take to find a planted fault. The one that found it
+// maxMutationSeeds is the maximum number of seeds that are tried to find a mutation. The seed that found it
 // last is tried first.
-const plantedSeeds = 100
+const maxMutationSeeds = 100
 
-// The simulation finds each planted fault; the seed that finds it is clean
-// without.
-func TestPlantedFaultsAreFound(t *testing.T) {
+// The simulation finds each mutation, and the same seed finds nothing without it.
+func TestMutationsAreFound(t *testing.T) {
 	testrun.Slow(t)
 	clean := map[uint64][]string{} // by seed
-	for _, plant := range plants {
-		t.Run(plant.name, func(t *testing.T) {
-			for i := range uint64(plantedSeeds) {
+	for _, m := range mutations {
+		t.Run(m.name, func(t *testing.T) {
+			for i := range uint64(maxMutationSeeds) {
 				seed := i
 				if i == 0 {
-					seed = max(plant.seed, 1)
+					seed = max(m.seed, 1)
 				}
-				v := live(t, seed, plant, false)
-				if !plant.in(v.found) {
+				r := simulate(t, seed, m, false)
+				if !m.in(r.found) {
 					continue
 				}
-				t.Logf("found at seed %d: %s", seed, plant.finds)
-				if found := cleanFinds(t, seed, plant, clean); len(found) > 0 {
-					t.Errorf("and without the fault: %s", found[0])
+				t.Logf("found at seed %d: %s", seed, m.want)
+				if found := cleanFinds(t, seed, m, clean); len(found) > 0 {
+					t.Errorf("found without the mutation too: %s", found[0])
 				}
 				return
 			}
-			t.Errorf("not found with %d seeds", plantedSeeds)
+			t.Errorf("not found with %d seeds", maxMutationSeeds)
 		})
 	}
 }

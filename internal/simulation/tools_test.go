@@ -22,21 +22,20 @@ var effects = map[string]turnkeeper.Effect{
 	"book": turnkeeper.EffectOnce, "send": turnkeeper.EffectKeyed, "shoot": turnkeeper.EffectOnce,
 }
 
-// laterTools have effects, and their calls may go on in the background.
-var laterTools = []string{"put", "fire"}
+// backgroundTools have effects, and their calls may move to the background.
+var backgroundTools = []string{"put", "fire"}
 
-// farTools run apart from their turns.
-var farTools = []string{"send", "shoot"}
+// detachedTools are tools whose calls are detached.
+var detachedTools = []string{"send", "shoot"}
 
-// farTime is how long one run of them may take: longer than a turn may.
-const farTime = 15 * time.Minute
+// detachedTimeout is the timeout of a detached call, longer than that of a turn.
+const detachedTimeout = 15 * time.Minute
 
-// toolbox holds the tools of every process: one of each effect, one that can look
-// up what happened, one that is transactional, two that are detached, and those
-// that read outputs and wait for them.
+// toolbox holds the tools of every process: one of each effect, one with Reconcile, one
+// transactional, two detached, and those that read outputs and wait for them.
 var toolbox = toolsWith(effects)
 
-// toolsWith makes the tools, with effects as they are told to the product.
+// toolsWith makes the tools with these declared effects.
 func toolsWith(effects map[string]turnkeeper.Effect) *tools.Registry {
 	var all []tools.Tool
 	for _, name := range toolNames {
@@ -44,11 +43,11 @@ func toolsWith(effects map[string]turnkeeper.Effect) *tools.Registry {
 			Name: name, Description: "A tool of the simulation.", Effect: effects[name], Transactional: name == "book",
 			Parameters: json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"}},"additionalProperties":false}`),
 		}}
-		if slices.Contains(laterTools, name) {
+		if slices.Contains(backgroundTools, name) {
 			t.spec.Background = new(true)
 		}
-		if slices.Contains(farTools, name) {
-			t.spec.Detached, t.spec.Timeout = true, farTime
+		if slices.Contains(detachedTools, name) {
+			t.spec.Detached, t.spec.Timeout = true, detachedTimeout
 		}
 		if name == "ask" {
 			all = append(all, reconciler{t})
@@ -67,33 +66,33 @@ type tool struct{ spec tools.Spec }
 
 func (t *tool) Spec() tools.Spec { return t.spec }
 
-// Run happens outside: the ledger has it, whatever becomes of the process.
+// Run records the run in the ledger, which outlives the process.
 func (t *tool) Run(ctx context.Context, call tools.Call) (tools.Result, error) {
 	p := actorOf(ctx).p
-	w := p.w
-	a := w.actor(p, kindTool, uint64(call.TurnID), uint64(call.Key.Round), uint64(call.Key.Ordinal), uint64(p.n),
-		uint64(w.ledger.tries(call.TurnID, call.Key)))
+	e := p.env
+	a := e.actor(p, kindTool, uint64(call.TurnID), uint64(call.Key.Round), uint64(call.Key.Ordinal), uint64(p.n),
+		uint64(e.ledger.tries(call.TurnID, call.Key)))
 	a.apart()
 	p.gate(a)
 	k := callID{call.TurnID, call.Key}
-	w.checkOrder(k, t.spec.Name)
+	e.checkOrder(k, t.spec.Name)
 	if t.spec.Transactional {
-		memory.OnCommit(ctx, func() { w.ledger.book(k) })
+		memory.OnCommit(ctx, func() { e.ledger.book(k) })
 	} else {
-		w.begin(k, t.spec.Effect)
-		w.checkArguments(k, t.spec.Name, string(call.Arguments))
+		e.begin(k, t.spec.Effect)
+		e.checkArguments(k, t.spec.Name, string(call.Arguments))
 		if !t.spec.Detached && t.spec.Effect != turnkeeper.EffectNone {
-			w.checkTime(p, k)
+			e.checkTime(p, k)
 		}
 	}
-	w.note(p, "run "+t.spec.Name, call.Key.String(), int64(call.TurnID), 0)
+	e.note(p, "run "+t.spec.Name, call.Key.String(), int64(call.TurnID), 0)
 	return t.behave(ctx, a)
 }
 
-// behave is what a tool does to its caller.
+// behave returns the tool's result, after a while; or it fails, hangs, panics or ignores its context.
 func (t *tool) behave(ctx context.Context, a *actor) (tools.Result, error) {
 	took := a.between(time.Millisecond, 2*time.Second)
-	if a.w.isCalm() {
+	if a.env.isQuiet() {
 		sleep(ctx, took)
 		return tools.Result{Text: "done"}, nil
 	}
@@ -101,13 +100,13 @@ func (t *tool) behave(ctx context.Context, a *actor) (tools.Result, error) {
 	case draw < 0.08:
 		sleep(ctx, took)
 		return tools.Result{}, errors.New("it failed on purpose")
-	case draw < 0.11: // hangs until its time is over
+	case draw < 0.11: // hangs until its timeout
 		<-ctx.Done()
 		return tools.Result{}, context.Cause(ctx)
-	case draw < 0.14: // ignores the end of its time
+	case draw < 0.14: // ignores its timeout
 		time.Sleep(a.between(10*time.Second, 3*time.Minute))
 	case t.spec.Detached && draw < 0.4:
-		sleep(ctx, a.between(time.Minute, farTime))
+		sleep(ctx, a.between(time.Minute, detachedTimeout))
 	case draw < 0.25:
 		sleep(ctx, a.between(2*time.Second, 58*time.Second))
 	case draw < 0.27:
@@ -127,10 +126,10 @@ func (r reconciler) Reconcile(ctx context.Context, call tools.Call) (tools.Resul
 	a := actorOf(ctx)
 	a.p.gate(a)
 	if !sleep(ctx, a.lag()) || a.chance(0.2) {
-		return tools.Result{}, false, errors.New("nobody can tell")
+		return tools.Result{}, false, errors.New("outcome unknown")
 	}
 	a.p.gate(a)
-	return tools.Result{Text: "done"}, a.w.ledger.ran(callID{call.TurnID, call.Key}), nil
+	return tools.Result{Text: "done"}, a.env.ledger.ran(callID{call.TurnID, call.Key}), nil
 }
 
 type callID struct {
@@ -138,12 +137,12 @@ type callID struct {
 	key  turnkeeper.CallKey
 }
 
-// A ledger is kept outside of the system: what tools really did.
+// A ledger records what tools really did, outside of the system.
 type ledger struct {
 	mu      *sync.Mutex
-	asked   map[callID]int // runs begun, and transactional ones that may be undone
-	runs    map[callID]int // of effects that are not transactional
-	booked  map[callID]int // transactional effects that happened
+	asked   map[callID]int // runs, including transactional ones that may be rolled back
+	runs    map[callID]int // runs of tools that are not transactional
+	booked  map[callID]int // committed transactional effects
 	workers map[turnkeeper.GrantID]turnkeeper.WorkerID
 }
 
@@ -151,21 +150,20 @@ func newLedger() ledger {
 	return ledger{&sync.Mutex{}, map[callID]int{}, map[callID]int{}, map[callID]int{}, map[turnkeeper.GrantID]turnkeeper.WorkerID{}}
 }
 
-// checkWorker says that nobody else works, or has worked, under the grant of a
-// turn that a process is about to work.
-func (w *world) checkWorker(p *process, turn turnkeeper.Turn) {
-	w.ledger.mu.Lock()
-	first, known := w.ledger.workers[turn.GrantID]
-	w.ledger.workers[turn.GrantID] = p.id
-	w.ledger.mu.Unlock()
+// checkWorker checks that no other process has worked under the grant of the turn.
+func (e *env) checkWorker(p *process, turn turnkeeper.Turn) {
+	e.ledger.mu.Lock()
+	first, known := e.ledger.workers[turn.GrantID]
+	e.ledger.workers[turn.GrantID] = p.id
+	e.ledger.mu.Unlock()
 	if known && first != p.id {
-		w.violated("%s: turn %d under token %d, %s and %s", oneWorker, turn.ID, turn.Token, first, p.id)
+		e.report("%s: turn %d under token %d, %s and %s", oneWorker, turn.ID, turn.Token, first, p.id)
 	}
 }
 
 const oneWorker = "two workers worked under one grant"
 
-// tries counts how often a call's tool was entered.
+// tries counts the runs of a call, this one included.
 func (l *ledger) tries(turn turnkeeper.TurnID, key turnkeeper.CallKey) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -185,130 +183,128 @@ func (l *ledger) ran(k callID) bool {
 	return l.runs[k] > 0
 }
 
-// begin writes a run down, and checks what must be true when one begins.
-func (w *world) begin(k callID, effect turnkeeper.Effect) {
+// begin records a run and checks the invariants that hold when a run begins.
+func (e *env) begin(k callID, effect turnkeeper.Effect) {
 	if effect == turnkeeper.EffectNone {
 		return
 	}
-	w.ledger.mu.Lock()
-	w.ledger.runs[k]++
-	runs := w.ledger.runs[k]
-	w.ledger.mu.Unlock()
+	e.ledger.mu.Lock()
+	e.ledger.runs[k]++
+	runs := e.ledger.runs[k]
+	e.ledger.mu.Unlock()
 	if effect == turnkeeper.EffectOnce && runs > 1 {
-		w.violated("call %s of turn %d, of effect once, ran %d times", k.key, k.turn, runs)
+		e.report("call %s of turn %d, of effect once, ran %d times", k.key, k.turn, runs)
 	}
-	if starts := w.store.Starts(k.turn, k.key); starts < runs {
-		w.violated("call %s of turn %d ran %d times with %d starts on record", k.key, k.turn, runs, starts)
+	if starts := e.store.Starts(k.turn, k.key); starts < runs {
+		e.report("call %s of turn %d ran %d times with %d starts on record", k.key, k.turn, runs, starts)
 	}
 }
 
-// checkOrder says that a call with an effect begins when every one before it in its answer
-// has ended. The journal knows that: what a call ended with is written before, or with,
-// the next start.
-func (w *world) checkOrder(k callID, name string) {
-	_, rounds, _, _ := w.store.Turn(k.turn)
+// checkOrder checks that a call with an effect begins only after every earlier effect of its answer
+// has ended. The journal shows it: a result is written before, or with, the next start.
+func (e *env) checkOrder(k callID, name string) {
+	_, rounds, _, _ := e.store.Turn(k.turn)
 	if effects[name] == turnkeeper.EffectNone || k.key.Round > len(rounds) {
 		return
 	}
 	for _, before := range rounds[k.key.Round-1].Calls {
 		if before.Key.Ordinal < k.key.Ordinal && hasEffect(before.Name) && !before.State.Answered() {
-			w.violated("call %s of turn %d began %s: %s is %s", k.key, k.turn, outOfOrder, before.Key, before.State)
+			e.report("call %s of turn %d began %s: %s is %s", k.key, k.turn, outOfOrder, before.Key, before.State)
 		}
 	}
 }
 
 const outOfOrder = "before the effect ahead of it had ended"
 
-// hasEffect says that a tool has an effect, or gives work to a sub-agent that may have one.
+// hasEffect reports whether a tool has an effect or spawns a sub-agent, which may have one.
 func hasEffect(name string) bool {
 	effect, own := effects[name]
 	return own && effect != turnkeeper.EffectNone || name == turnkeeper.ToolSpawnAgent
 }
 
-// checkArguments says that a call runs as the journal has it: it is planned
-// there before it begins.
-func (w *world) checkArguments(k callID, name, arguments string) {
-	_, rounds, _, _ := w.store.Turn(k.turn)
+// checkArguments checks that a call runs as it is planned in the journal.
+func (e *env) checkArguments(k callID, name, arguments string) {
+	_, rounds, _, _ := e.store.Turn(k.turn)
 	if k.key.Round > len(rounds) || k.key.Ordinal > len(rounds[k.key.Round-1].Calls) {
-		w.violated("call %s of turn %d runs, and %s", k.key, k.turn, notPlanned)
+		e.report("call %s of turn %d runs, but %s", k.key, k.turn, notPlanned)
 		return
 	}
 	if planned := rounds[k.key.Round-1].Calls[k.key.Ordinal-1]; planned.Name != name || planned.Arguments != arguments {
-		w.violated("call %s of turn %d runs as %s %s, and %s: %s %s", k.key, k.turn, name, arguments, notPlanned, planned.Name, planned.Arguments)
+		e.report("call %s of turn %d runs as %s %s, but %s: %s %s", k.key, k.turn, name, arguments, notPlanned, planned.Name, planned.Arguments)
 	}
 }
 
-const notPlanned = "the journal has it otherwise"
+const notPlanned = "the journal differs"
 
-// checkTime says that a call begins in its turn's time, unless its process was
-// stopped between the last look at the clock and the call, or nobody can tell.
-func (w *world) checkTime(p *process, k callID) {
-	if w.profile.clockSteps {
+// checkTime checks that a call begins before its turn's deadline. It does not check where the
+// process was stopped since the turn began, or where clocks are stepped.
+func (e *env) checkTime(p *process, k callID) {
+	if e.profile.clockSteps {
 		return
 	}
-	turn, _, _, _ := w.store.Turn(k.turn)
-	w.mu.Lock()
+	turn, _, _, _ := e.store.Turn(k.turn)
+	e.mu.Lock()
 	d := p.running[turn.GrantID]
 	undisturbed := d != nil && d.stops == p.stops
-	w.mu.Unlock()
-	const slack = 2 * time.Second // the clock's drift, and a point of the turn that takes its time
+	e.mu.Unlock()
+	const slack = 2 * time.Second // for the clock's drift and a delay at a fault point
 	late := time.Since(turn.GrantedAt) - bounds().MaxDuration
-	if undisturbed && late > time.Duration(w.profile.drift*float64(bounds().MaxDuration))+slack+stallTime {
-		w.violated("call %s of turn %d began %s after the time of its turn was over", k.key, k.turn, late)
+	if undisturbed && late > time.Duration(e.profile.drift*float64(bounds().MaxDuration))+slack+stallTime {
+		e.report("call %s of turn %d began %s after the time of its turn was over", k.key, k.turn, late)
 	}
 }
 
-// stallTime is how long a process may stand at a point, at most.
+// stallTime is the maximum delay at a fault point.
 const stallTime = 5 * time.Second
 
-// checkLedger holds what tools did against what the store says, in the end.
-func (w *world) checkLedger() {
+// checkLedger compares, at the end, what tools did with what the store says.
+func (e *env) checkLedger() {
 	turnOf := map[turnkeeper.MessageID]turnkeeper.TurnID{}
 	effect := func(k callID) {
-		turn, _, _, _ := w.store.Turn(k.turn)
+		turn, _, _, _ := e.store.Turn(k.turn)
 		if first, ok := turnOf[turn.MessageID]; ok && first != k.turn {
-			w.violated("message %d had effects in turns %d and %d", turn.MessageID, first, k.turn)
+			e.report("message %d had effects in turns %d and %d", turn.MessageID, first, k.turn)
 		}
 		turnOf[turn.MessageID] = k.turn
 	}
-	for k := range w.ledger.runs {
+	for k := range e.ledger.runs {
 		effect(k)
 	}
-	for k, n := range w.ledger.booked {
+	for k, n := range e.ledger.booked {
 		effect(k)
 		if n != 1 {
-			w.violated("transactional call %s of turn %d happened %d times", k.key, k.turn, n)
+			e.report("transactional call %s of turn %d happened %d times", k.key, k.turn, n)
 		}
 	}
 	for id := turnkeeper.TurnID(1); ; id++ {
-		_, rounds, _, ok := w.store.Turn(id)
+		_, rounds, _, ok := e.store.Turn(id)
 		if !ok {
 			return
 		}
 		for _, round := range rounds {
 			for _, call := range round.Calls {
-				w.checkCall(callID{id, call.Key}, call)
+				e.checkCall(callID{id, call.Key}, call)
 			}
 		}
 	}
 }
 
-func (w *world) checkCall(k callID, call turnkeeper.ToolCall) {
-	runs, booked := w.ledger.runs[k], w.ledger.booked[k]
+func (e *env) checkCall(k callID, call turnkeeper.ToolCall) {
+	runs, booked := e.ledger.runs[k], e.ledger.booked[k]
 	says := fmt.Sprintf("call %s of turn %d (%s) is %s", k.key, k.turn, call.Name, call.State)
 	happened := runs+booked > 0
 	switch call.State {
 	case turnkeeper.CallSucceeded:
 		if !happened && call.Effect != turnkeeper.EffectNone && call.Name != turnkeeper.ToolSpawnAgent {
-			w.violated("%s, and it never ran", says)
+			e.report("%s, but it never ran", says)
 		}
 	case turnkeeper.CallSkipped, turnkeeper.CallDenied:
 		if happened && call.Starts == 0 {
-			w.violated("%s, and it ran", says)
+			e.report("%s, but it ran", says)
 		}
 	default:
 	}
 	if booked > 0 && call.State != turnkeeper.CallSucceeded {
-		w.violated("%s, and its transaction has happened", says)
+		e.report("%s, but its transaction is committed", says)
 	}
 }

@@ -7,22 +7,22 @@ import (
 	"time"
 )
 
-// A step is one thing that happened.
+// A step is one event of a simulation.
 type step struct {
-	at      time.Duration // since the world began
+	at      time.Duration // since the start of the simulation
 	process int           // 0: none
 	what    string
 	how     string
 	a, b    int64
 }
 
-// A trace keeps the last steps of a run, and a sum of all of them.
+// A trace keeps the last steps of a run, and a checksum of all steps.
 type trace struct {
 	steps []step
-	next  int // in steps, once it is full
+	next  int // index of the oldest step, once steps is full
 	total int
 	sum   uint64
-	all   []step // nil: only the last are kept
+	all   []step // nil: only the last steps are kept
 	keep  bool
 }
 

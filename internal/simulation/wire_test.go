@@ -9,11 +9,11 @@ import (
 	"turnkeeper/internal/memory"
 )
 
-// A wire leads from a process, or from a client, to the store. Requests take
-// their time; they are refused, lost, or done and never answered.
+// A wire connects a process or a client to the store. Requests take time, and may be refused, lost,
+// or done without an answer.
 type wire struct {
-	w *world
-	p *process // nil: a client's
+	env *env
+	p   *process // nil: a client
 }
 
 func (l *wire) Carry(ctx context.Context, request string, do func() error) error {
@@ -25,13 +25,13 @@ func (l *wire) Carry(ctx context.Context, request string, do func() error) error
 	}
 	a.apart()
 	if l.p != nil && l.p.isDead() {
-		if a.chance(0.5) { // it was under way
+		if a.chance(0.5) { // the request was already sent
 			_ = do()
 			l.note(request, "orphan")
 		}
 		runtime.Goexit()
 	}
-	if l.w.isAway() {
+	if l.env.databaseDown() {
 		fate = refused
 	}
 	var err error
@@ -55,18 +55,18 @@ func (l *wire) Carry(ctx context.Context, request string, do func() error) error
 	}
 }
 
-// ended is a request whose time is over before it is known to have arrived.
+// ended handles a request whose context ended while it was on its way.
 func (l *wire) ended(ctx context.Context, a *actor, request string, do func() error) error {
 	a.apart()
 	l.gate(a)
-	if a.chance(0.5) && !l.w.isAway() {
+	if a.chance(0.5) && !l.env.databaseDown() {
 		err := do()
 		l.note(request, unanswered.with(err))
 	}
 	return ctx.Err()
 }
 
-// A fate is what becomes of a request.
+// A fate is the outcome of a request on the wire.
 type fate int
 
 const (
@@ -84,22 +84,22 @@ func (f fate) with(err error) string {
 }
 
 func (l *wire) fate(a *actor) fate {
-	if l.w.isCalm() {
+	if l.env.isQuiet() {
 		return answered
 	}
 	switch draw := a.Float64(); {
-	case draw < l.w.profile.requestsLost:
+	case draw < l.env.profile.requestsLost:
 		return refused
-	case draw < l.w.profile.requestsLost+l.w.profile.answersLost:
+	case draw < l.env.profile.requestsLost+l.env.profile.answersLost:
 		return unanswered
 	default:
 		return answered
 	}
 }
 
-// lag is how long a request is on its way, one way.
+// lag returns the one-way delay of a request.
 func (a *actor) lag() time.Duration {
-	if !a.w.isCalm() && a.chance(0.01) {
+	if !a.env.isQuiet() && a.chance(0.01) {
 		return a.between(0, 6*time.Second)
 	}
 	return a.between(100*time.Microsecond, 3*time.Millisecond)
@@ -115,5 +115,5 @@ func (l *wire) note(request, how string) {
 	if request == "beat" && how == "" || request == "next due" || request == "tick.look" && how == "" {
 		return
 	}
-	l.w.note(l.p, request, how, 0, 0)
+	l.env.note(l.p, request, how, 0, 0)
 }

@@ -6,8 +6,8 @@ import (
 	"turnkeeper"
 )
 
-func callUsage(h *house) {
-	d := h.turn()
+func callUsage(e *env) {
+	d := e.turn()
 	r := round(1, turnkeeper.EffectNone, turnkeeper.EffectNone, turnkeeper.EffectOnce)
 	r.Usage = turnkeeper.Usage{InputTokens: 1000, OutputTokens: 100}
 	d.append(turnkeeper.Entry{Round: r})
@@ -17,41 +17,41 @@ func callUsage(h *house) {
 	one, two, three := result(key(1, 1), "", turnkeeper.CallSucceeded, "x"), result(key(1, 2), "", turnkeeper.CallFailed, "y"), result(key(1, 3), n, turnkeeper.CallSucceeded, "z")
 	one.Usage, three.Usage = used, turnkeeper.Usage{InputTokens: 1}
 	d.append(turnkeeper.Entry{Results: []turnkeeper.CallResult{one, two}, Round: round(2)})
-	// Lost or not, a write counts once.
-	h.CutNext(true)
+	// A write counts once, also if its answer is lost.
+	e.CutNext(true)
 	d.append(turnkeeper.Entry{Results: []turnkeeper.CallResult{three}})
-	// So do calls that failed, with or without a round.
+	// Failed model calls count once too.
 	failed := turnkeeper.FailedAttempt{Round: 3, Attempt: 1, Class: "transport", Usage: turnkeeper.Usage{InputTokens: 20_000, OutputTokens: 300, Estimated: true}}
-	h.CutNext(true)
+	e.CutNext(true)
 	d.append(turnkeeper.Entry{Failed: []turnkeeper.FailedAttempt{failed, failed}})
-	turn, _ := h.Turn(d.grant.TurnID)
-	equal(h, "the turn's", turn.Usage, turnkeeper.Usage{InputTokens: 41_008, OutputTokens: 705, CachedTokens: 3, ReasoningTokens: 2, Estimated: true})
-	equal(h, "the first call's", d.call(key(1, 1)).Usage, used)
-	equal(h, "the second call's", d.call(key(1, 2)).Usage, turnkeeper.Usage{})
-	equal(h, "the third call's", d.call(key(1, 3)).Usage, three.Usage)
-	isIt(h, "the end", d.end(succeeded("done")), nil)
+	turn, _ := e.Turn(d.grant.TurnID)
+	equal(e, "the turn's", turn.Usage, turnkeeper.Usage{InputTokens: 41_008, OutputTokens: 705, CachedTokens: 3, ReasoningTokens: 2, Estimated: true})
+	equal(e, "the first call's", d.call(key(1, 1)).Usage, used)
+	equal(e, "the second call's", d.call(key(1, 2)).Usage, turnkeeper.Usage{})
+	equal(e, "the third call's", d.call(key(1, 3)).Usage, three.Usage)
+	wantErr(e, "the end", d.end(succeeded("done")), nil)
 }
 
-func extractionKeys(h *house) {
-	d := h.turn()
+func extractionKeys(e *env) {
+	d := e.turn()
 	kept := turnkeeper.ExtractionKey{SourceSHA256: "s", Query: "who?", Model: "p/m", Prompt: 1}
-	cache := h.Extractions()
+	cache := e.Extractions()
 	find := func(k turnkeeper.ExtractionKey) string {
-		h.Helper()
-		value, found, err := cache.FindExtraction(h.Context(), k)
-		isIt(h, "find", err, nil)
-		equal(h, "found", found, value != nil)
+		e.Helper()
+		value, found, err := cache.FindExtraction(e.Context(), k)
+		wantErr(e, "find", err, nil)
+		equal(e, "found", found, value != nil)
 		return strings.ReplaceAll(string(value), " ", "")
 	}
 	keep := func(value string) {
-		h.Helper()
-		isIt(h, "keep", cache.KeepExtraction(h.Context(), d.grant.TurnID, kept, []byte(value)), nil)
+		e.Helper()
+		wantErr(e, "keep", cache.KeepExtraction(e.Context(), d.grant.TurnID, kept, []byte(value)), nil)
 	}
-	equal(h, "before it is kept", find(kept), "")
+	equal(e, "before it is stored", find(kept), "")
 	keep(`{"a":"\u0000 <é>"}`)
-	equal(h, "kept", find(kept), `{"a":"\u0000<é>"}`)
+	equal(e, "stored", find(kept), `{"a":"\u0000<é>"}`)
 	keep(`{"a":2}`)
-	equal(h, "kept anew", find(kept), `{"a":2}`)
+	equal(e, "stored again", find(kept), `{"a":2}`)
 	for name, change := range map[string]func(*turnkeeper.ExtractionKey){
 		"another source": func(k *turnkeeper.ExtractionKey) { k.SourceSHA256 = "t" },
 		"another query":  func(k *turnkeeper.ExtractionKey) { k.Query = "who" },
@@ -60,6 +60,6 @@ func extractionKeys(h *house) {
 	} {
 		other := kept
 		change(&other)
-		equal(h, name, find(other), "")
+		equal(e, name, find(other), "")
 	}
 }

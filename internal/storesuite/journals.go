@@ -8,162 +8,162 @@ import (
 	"turnkeeper/scheduler"
 )
 
-func wholeEntry(h *house) {
-	d := h.planned(turnkeeper.EffectKeyed)
-	before, _ := h.Turn(d.grant.TurnID)
-	told := len(h.Events(d.grant.TurnID))
-	err := d.Append(h.Context(), turnkeeper.Entry{
+func atomicEntry(e *env) {
+	d := e.planned(turnkeeper.EffectKeyed)
+	before, _ := e.Turn(d.grant.TurnID)
+	written := len(e.Events(d.grant.TurnID))
+	err := d.Append(e.Context(), turnkeeper.Entry{
 		Round: round(2, turnkeeper.EffectOnce), Events: events(turnkeeper.EventRoundStart),
 		Starts:  []turnkeeper.CallStart{{Key: key(2, 1), Nonce: nonce(), Attempt: 1, Effect: turnkeeper.EffectOnce}},
 		Results: []turnkeeper.CallResult{result(key(1, 1), "not its nonce", turnkeeper.CallSucceeded, "x")},
 	})
-	isIt(h, "an entry with one bad part", err, turnkeeper.ErrJournalMoved)
-	after, rounds := h.Turn(d.grant.TurnID)
-	if before != after || len(rounds) != 1 || len(h.Events(d.grant.TurnID)) != told {
-		h.Errorf("the turn was\n%+v\nand is\n%+v\nwith %d rounds", before, after, len(rounds))
+	wantErr(e, "an entry with one bad part", err, turnkeeper.ErrJournalMoved)
+	after, rounds := e.Turn(d.grant.TurnID)
+	if before != after || len(rounds) != 1 || len(e.Events(d.grant.TurnID)) != written {
+		e.Errorf("the turn was\n%+v\nand is\n%+v\nwith %d rounds", before, after, len(rounds))
 	}
-	isIt(h, "the next entry", d.Append(h.Context(), turnkeeper.Entry{Round: round(2)}), nil)
+	wantErr(e, "the next entry", d.Append(e.Context(), turnkeeper.Entry{Round: round(2)}), nil)
 }
 
-func startUnique(h *house) {
-	d := h.planned(turnkeeper.EffectOnce, turnkeeper.EffectOnce)
+func startUnique(e *env) {
+	d := e.planned(turnkeeper.EffectOnce, turnkeeper.EffectOnce)
 	n := nonce()
 	d.mustStart(key(1, 1), n, 1)
-	isIt(h, "the same start", d.start(key(1, 1), nonce(), 1), turnkeeper.ErrJournalMoved)
+	wantErr(e, "the same start", d.start(key(1, 1), nonce(), 1), turnkeeper.ErrJournalMoved)
 	if err := d.start(key(1, 1), nonce(), 2); err == nil {
-		h.Error("a call of effect once was started twice")
+		e.Error("a call of effect once was started twice")
 	}
 	if err := d.start(key(1, 2), n, 1); err == nil {
-		h.Error("a nonce was used twice")
+		e.Error("a nonce was used twice")
 	}
-	after := h.again(d)
+	after := e.again(d)
 	if err := after.start(key(1, 1), nonce(), 2); err == nil {
-		h.Error("a call of effect once was started twice, by another worker")
+		e.Error("a call of effect once was started twice, by another worker")
 	}
-	equal(h, "nonce", d.call(key(1, 1)).Nonce, n)
-	equal(h, "starts", d.call(key(1, 1)).Starts, 1)
-	isIt(h, "the other call's start", after.start(key(1, 2), nonce(), 1), nil)
-	turn, _ := h.Turn(d.grant.TurnID)
-	equal(h, "executed calls", turn.ExecutedCalls, 2)
+	equal(e, "nonce", d.call(key(1, 1)).Nonce, n)
+	equal(e, "starts", d.call(key(1, 1)).Starts, 1)
+	wantErr(e, "the other call's start", after.start(key(1, 2), nonce(), 1), nil)
+	turn, _ := e.Turn(d.grant.TurnID)
+	equal(e, "executed calls", turn.ExecutedCalls, 2)
 }
 
-func startAgain(h *house) {
-	d := h.planned(turnkeeper.EffectKeyed)
+func startAgain(e *env) {
+	d := e.planned(turnkeeper.EffectKeyed)
 	d.mustStart(key(1, 1), nonce(), 1)
-	after := h.again(d)
-	isIt(h, "a start that skips one", after.start(key(1, 1), nonce(), 3), turnkeeper.ErrJournalMoved)
+	after := e.again(d)
+	wantErr(e, "a start that skips one", after.start(key(1, 1), nonce(), 3), turnkeeper.ErrJournalMoved)
 	after.mustStart(key(1, 1), nonce(), 2)
-	equal(h, "starts", d.call(key(1, 1)).Starts, 2)
-	turn, _ := h.Turn(d.grant.TurnID)
-	equal(h, "executed calls", turn.ExecutedCalls, 1)
+	equal(e, "starts", d.call(key(1, 1)).Starts, 2)
+	turn, _ := e.Turn(d.grant.TurnID)
+	equal(e, "executed calls", turn.ExecutedCalls, 1)
 }
 
-func newestStart(h *house) {
-	d := h.planned(turnkeeper.EffectKeyed)
+func newestStart(e *env) {
+	d := e.planned(turnkeeper.EffectKeyed)
 	old, young := nonce(), nonce()
 	d.mustStart(key(1, 1), old, 1)
-	after := h.again(d)
+	after := e.again(d)
 	after.mustStart(key(1, 1), young, 2)
-	isIt(h, "a result of the old start", after.answer(key(1, 1), old, turnkeeper.CallSucceeded, "old"), turnkeeper.ErrJournalMoved)
-	isIt(h, "a result without a start", after.answer(key(1, 1), "", turnkeeper.CallSucceeded, "none"), turnkeeper.ErrJournalMoved)
-	isIt(h, "a late result of the old start", d.Late(h.Context(), result(key(1, 1), old, turnkeeper.CallSucceeded, "old")), nil)
-	equal(h, "state", d.call(key(1, 1)).State, turnkeeper.CallStarted)
-	isIt(h, "the result", after.answer(key(1, 1), young, turnkeeper.CallSucceeded, "young"), nil)
-	isIt(h, "a second result", after.answer(key(1, 1), young, turnkeeper.CallFailed, "x"), turnkeeper.ErrJournalMoved)
-	equal(h, "shown", d.call(key(1, 1)).Shown, "young")
+	wantErr(e, "a result of the old start", after.answer(key(1, 1), old, turnkeeper.CallSucceeded, "old"), turnkeeper.ErrJournalMoved)
+	wantErr(e, "a result without a start", after.answer(key(1, 1), "", turnkeeper.CallSucceeded, "none"), turnkeeper.ErrJournalMoved)
+	wantErr(e, "a late result of the old start", d.Late(e.Context(), result(key(1, 1), old, turnkeeper.CallSucceeded, "old")), nil)
+	equal(e, "state", d.call(key(1, 1)).State, turnkeeper.CallStarted)
+	wantErr(e, "the result", after.answer(key(1, 1), young, turnkeeper.CallSucceeded, "young"), nil)
+	wantErr(e, "a second result", after.answer(key(1, 1), young, turnkeeper.CallFailed, "x"), turnkeeper.ErrJournalMoved)
+	equal(e, "shown", d.call(key(1, 1)).Shown, "young")
 }
 
 func (d *dispatch) verdict(k turnkeeper.CallKey) error {
-	return d.Append(d.h.Context(), turnkeeper.Entry{Verdicts: []turnkeeper.CallResult{result(k, "", turnkeeper.CallUnknown, "unknown")}})
+	return d.Append(d.env.Context(), turnkeeper.Entry{Verdicts: []turnkeeper.CallResult{result(k, "", turnkeeper.CallUnknown, "unknown")}})
 }
 
-func verdictOnStarted(h *house) {
-	d := h.planned(turnkeeper.EffectOnce, turnkeeper.EffectOnce)
+func verdictOnStarted(e *env) {
+	d := e.planned(turnkeeper.EffectOnce, turnkeeper.EffectOnce)
 	n := nonce()
 	d.mustStart(key(1, 1), n, 1)
 	if err := d.verdict(key(1, 2)); err == nil {
-		h.Error("a call that was never started is unknown")
+		e.Error("a call that was never started became unknown")
 	}
-	after := h.again(d)
-	isIt(h, "late", d.Late(h.Context(), result(key(1, 1), n, turnkeeper.CallSucceeded, "it came")), nil)
-	isIt(h, "verdict after the result", after.verdict(key(1, 1)), turnkeeper.ErrJournalMoved)
-	equal(h, "state", d.call(key(1, 1)).State, turnkeeper.CallSucceeded)
+	after := e.again(d)
+	wantErr(e, "late", d.Late(e.Context(), result(key(1, 1), n, turnkeeper.CallSucceeded, "it came")), nil)
+	wantErr(e, "verdict after the result", after.verdict(key(1, 1)), turnkeeper.ErrJournalMoved)
+	equal(e, "state", d.call(key(1, 1)).State, turnkeeper.CallSucceeded)
 }
 
-func lateBeside(h *house) {
-	d := h.planned(turnkeeper.EffectOnce)
+func lateAfterVerdict(e *env) {
+	d := e.planned(turnkeeper.EffectOnce)
 	n := nonce()
 	d.mustStart(key(1, 1), n, 1)
-	after := h.again(d)
-	isIt(h, "verdict", after.verdict(key(1, 1)), nil)
-	isIt(h, "late", d.Late(h.Context(), result(key(1, 1), n, turnkeeper.CallSucceeded, "it came")), nil)
-	isIt(h, "late, again", d.Late(h.Context(), result(key(1, 1), n, turnkeeper.CallSucceeded, "and again")), nil)
-	isIt(h, "late, of no start", d.Late(h.Context(), result(key(1, 1), "no nonce", turnkeeper.CallSucceeded, "never")), nil)
+	after := e.again(d)
+	wantErr(e, "verdict", after.verdict(key(1, 1)), nil)
+	wantErr(e, "late", d.Late(e.Context(), result(key(1, 1), n, turnkeeper.CallSucceeded, "it came")), nil)
+	wantErr(e, "late, again", d.Late(e.Context(), result(key(1, 1), n, turnkeeper.CallSucceeded, "and again")), nil)
+	wantErr(e, "late, of no start", d.Late(e.Context(), result(key(1, 1), "no nonce", turnkeeper.CallSucceeded, "never")), nil)
 	call := d.call(key(1, 1))
-	equal(h, "state", call.State, turnkeeper.CallUnknown)
-	equal(h, "shown", call.Shown, "unknown")
-	equal(h, "beside it", call.LateResult, "it came")
+	equal(e, "state", call.State, turnkeeper.CallUnknown)
+	equal(e, "shown", call.Shown, "unknown")
+	equal(e, "late result", call.LateResult, "it came")
 }
 
-func lateFirst(h *house) {
-	d := h.planned(turnkeeper.EffectOnce)
+func lateWithoutVerdict(e *env) {
+	d := e.planned(turnkeeper.EffectOnce)
 	n := nonce()
 	d.mustStart(key(1, 1), n, 1)
-	h.again(d)
-	isIt(h, "late", d.Late(h.Context(), result(key(1, 1), n, turnkeeper.CallSucceeded, "it came")), nil)
+	e.again(d)
+	wantErr(e, "late", d.Late(e.Context(), result(key(1, 1), n, turnkeeper.CallSucceeded, "it came")), nil)
 	call := d.call(key(1, 1))
-	equal(h, "state", call.State, turnkeeper.CallSucceeded)
-	equal(h, "shown", call.Shown, "it came")
-	equal(h, "beside it", call.LateResult, "")
+	equal(e, "state", call.State, turnkeeper.CallSucceeded)
+	equal(e, "shown", call.Shown, "it came")
+	equal(e, "late result", call.LateResult, "")
 }
 
-func lateAfterEnd(h *house) {
-	d := h.planned(turnkeeper.EffectOnce)
+func lateAfterEnd(e *env) {
+	d := e.planned(turnkeeper.EffectOnce)
 	n := nonce()
 	d.mustStart(key(1, 1), n, 1)
-	after := h.again(d)
-	isIt(h, "verdict", after.verdict(key(1, 1)), nil)
-	isIt(h, "end", after.end(turnkeeper.Outcome{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopWorkerLost, Reply: "r"}), nil)
-	isIt(h, "late", d.Late(h.Context(), result(key(1, 1), n, turnkeeper.CallSucceeded, "it came")), nil)
+	after := e.again(d)
+	wantErr(e, "verdict", after.verdict(key(1, 1)), nil)
+	wantErr(e, "end", after.end(turnkeeper.Outcome{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopWorkerLost, Reply: "r"}), nil)
+	wantErr(e, "late", d.Late(e.Context(), result(key(1, 1), n, turnkeeper.CallSucceeded, "it came")), nil)
 	call := d.call(key(1, 1))
-	equal(h, "state", call.State, turnkeeper.CallUnknown)
-	equal(h, "beside it", call.LateResult, "it came")
+	equal(e, "state", call.State, turnkeeper.CallUnknown)
+	equal(e, "late result", call.LateResult, "it came")
 }
 
-func endTogether(h *house) {
-	d := h.planned()
+func endTogether(e *env) {
+	d := e.planned()
 	message := d.record.Message.ID
-	if _, early := h.Reply(message); early {
-		h.Error("there is a reply before the end")
+	if _, early := e.Reply(message); early {
+		e.Error("there is a reply before the end")
 	}
 	o := succeeded("done")
 	d.append(turnkeeper.Entry{Outcome: &o, Events: events(turnkeeper.EventTurnComplete)})
-	reply, ok := h.Reply(message)
+	reply, ok := e.Reply(message)
 	if !ok || reply.Body != "done" || reply.Outcome != turnkeeper.TurnSucceeded || reply.TurnID != d.grant.TurnID {
-		h.Errorf("reply %+v", reply)
+		e.Errorf("reply %+v", reply)
 	}
-	turn, _ := h.Turn(d.grant.TurnID)
-	equal(h, "turn", turn.State, turnkeeper.TurnSucceeded)
-	equal(h, "message", h.Message(message).State, turnkeeper.MessageAnswered)
-	log := h.Grants(d.grant.TurnID)
-	equal(h, "outcome in the log", log[0].Outcome, "finished")
-	isIt(h, "a second end", d.end(succeeded("again")), turnkeeper.ErrFenced)
-	h.enqueue("clerk", "", "next")
-	equal(h, "granted: the lane is free", h.tick().Granted, 1)
+	turn, _ := e.Turn(d.grant.TurnID)
+	equal(e, "turn", turn.State, turnkeeper.TurnSucceeded)
+	equal(e, "message", e.Message(message).State, turnkeeper.MessageAnswered)
+	log := e.Grants(d.grant.TurnID)
+	equal(e, "outcome in the log", log[0].Outcome, "finished")
+	wantErr(e, "a second end", d.end(succeeded("again")), turnkeeper.ErrFenced)
+	e.enqueue("clerk", "", "next")
+	equal(e, "granted from the free lane", e.tick().Granted, 1)
 }
 
-func staleEnd(h *house) {
-	d := h.turn()
-	after := h.again(d)
-	isIt(h, "stale end", d.end(succeeded("stale")), turnkeeper.ErrFenced)
-	if _, ok := h.Reply(d.record.Message.ID); ok {
-		h.Error("a stale end has written a reply")
+func staleEnd(e *env) {
+	d := e.turn()
+	after := e.again(d)
+	wantErr(e, "stale end", d.end(succeeded("stale")), turnkeeper.ErrFenced)
+	if _, ok := e.Reply(d.record.Message.ID); ok {
+		e.Error("a stale end has written a reply")
 	}
-	equal(h, "message", h.Message(d.record.Message.ID).State, turnkeeper.MessageRunning)
-	isIt(h, "end", after.end(succeeded("done")), nil)
-	isIt(h, "stale end after it", d.end(succeeded("stale")), turnkeeper.ErrFenced)
-	if reply, _ := h.Reply(d.record.Message.ID); reply.Body != "done" {
-		h.Errorf("reply %q", reply.Body)
+	equal(e, "message", e.Message(d.record.Message.ID).State, turnkeeper.MessageRunning)
+	wantErr(e, "end", after.end(succeeded("done")), nil)
+	wantErr(e, "stale end after it", d.end(succeeded("stale")), turnkeeper.ErrFenced)
+	if reply, _ := e.Reply(d.record.Message.ID); reply.Body != "done" {
+		e.Errorf("reply %q", reply.Body)
 	}
 }
 
@@ -175,124 +175,125 @@ func failed(retry bool) turnkeeper.Outcome {
 	return o
 }
 
-// failedFor is a failure after which the message is tried again after a pause.
-func failedFor(pause time.Duration) turnkeeper.Outcome {
+// failedFor returns a failure after which the message is retried after the backoff.
+func failedFor(backoff time.Duration) turnkeeper.Outcome {
 	o := failed(true)
-	o.Backoff, o.Counted = pause, true
+	o.Backoff, o.Counted = backoff, true
 	return o
 }
 
-func failedRetry(h *house) {
-	d := h.turn()
-	isIt(h, "end", d.end(failedFor(scheduler.Backoff(1))), nil)
-	message := h.Message(d.record.Message.ID)
-	equal(h, "message", message.State, turnkeeper.MessageWaiting)
-	equal(h, "error", message.LastError, "no model")
-	equal(h, "granted at once", h.tick().Granted, 0)
-	h.Pass(scheduler.Backoff(1))
-	after := h.next(first)
-	equal(h, "attempt", after.record.Turn.Attempt, 2)
-	equal(h, "failures", after.record.Failures, 1)
-	isIt(h, "end", after.end(failedFor(scheduler.Backoff(2))), nil)
-	h.Pass(scheduler.Backoff(1))
-	equal(h, "granted before the longer back-off is over", h.tick().Granted, 0)
-	h.Pass(scheduler.Backoff(2) - scheduler.Backoff(1))
-	third := h.next(first)
-	isIt(h, "end", third.end(succeeded("done")), nil)
-	equal(h, "failures after a success", h.turn().record.Failures, 0)
+func failedRetry(e *env) {
+	d := e.turn()
+	wantErr(e, "end", d.end(failedFor(scheduler.Backoff(1))), nil)
+	message := e.Message(d.record.Message.ID)
+	equal(e, "message", message.State, turnkeeper.MessageWaiting)
+	equal(e, "error", message.LastError, "no model")
+	equal(e, "granted at once", e.tick().Granted, 0)
+	e.Pass(scheduler.Backoff(1))
+	after := e.next(first)
+	equal(e, "attempt", after.record.Turn.Attempt, 2)
+	equal(e, "failures", after.record.Failures, 1)
+	wantErr(e, "end", after.end(failedFor(scheduler.Backoff(2))), nil)
+	e.Pass(scheduler.Backoff(1))
+	equal(e, "granted before the longer backoff is over", e.tick().Granted, 0)
+	e.Pass(scheduler.Backoff(2) - scheduler.Backoff(1))
+	third := e.next(first)
+	wantErr(e, "end", third.end(succeeded("done")), nil)
+	equal(e, "failures after a success", e.turn().record.Failures, 0)
 }
 
-func failedForGood(h *house) {
-	d := h.turn()
-	isIt(h, "end", d.end(failed(false)), nil)
-	equal(h, "message", h.Message(d.record.Message.ID).State, turnkeeper.MessageFailed)
-	reply, _ := h.Reply(d.record.Message.ID)
-	equal(h, "reply", reply.Body, "sorry")
-	equal(h, "outcome", reply.Outcome, turnkeeper.TurnFailed)
+func failedFinally(e *env) {
+	d := e.turn()
+	wantErr(e, "end", d.end(failed(false)), nil)
+	equal(e, "message", e.Message(d.record.Message.ID).State, turnkeeper.MessageFailed)
+	reply, _ := e.Reply(d.record.Message.ID)
+	equal(e, "reply", reply.Body, "sorry")
+	equal(e, "outcome", reply.Outcome, turnkeeper.TurnFailed)
 }
 
-func lostAnswer(h *house)  { h.cut(true) }
-func lostRequest(h *house) { h.cut(false) }
+func lostAnswer(e *env)  { e.cut(true) }
+func lostRequest(e *env) { e.cut(false) }
 
-// cut loses a write with a start and one with its result, each with events.
-func (h *house) cut(done bool) {
-	h.Helper()
-	d := h.turn()
-	h.CutNext(done)
+// cut loses a write with a start and a write with its result, each with events. done says whether
+// the store did the write before the connection broke.
+func (e *env) cut(done bool) {
+	e.Helper()
+	d := e.turn()
+	e.CutNext(done)
 	n := nonce()
 	d.append(turnkeeper.Entry{
 		Round: round(1, turnkeeper.EffectOnce), Events: events(turnkeeper.EventTurnStart, turnkeeper.EventRoundStart),
 		Starts: []turnkeeper.CallStart{{Key: key(1, 1), Nonce: n, Attempt: 1, Effect: turnkeeper.EffectOnce}},
 	})
-	h.CutNext(done)
+	e.CutNext(done)
 	d.append(turnkeeper.Entry{
 		Results: []turnkeeper.CallResult{result(key(1, 1), n, turnkeeper.CallSucceeded, "ok")}, Events: events(turnkeeper.EventToolResult),
 	})
 	d.append(turnkeeper.Entry{Round: round(2), Events: events(turnkeeper.EventRoundStop)})
-	turn, rounds := h.Turn(d.grant.TurnID)
-	equal(h, "rounds", len(rounds), 2)
-	equal(h, "executed calls", turn.ExecutedCalls, 1)
-	equal(h, "events", len(h.Events(turn.ID)), 4)
-	equal(h, "starts", d.call(key(1, 1)).Starts, 1)
+	turn, rounds := e.Turn(d.grant.TurnID)
+	equal(e, "rounds", len(rounds), 2)
+	equal(e, "executed calls", turn.ExecutedCalls, 1)
+	equal(e, "events", len(e.Events(turn.ID)), 4)
+	equal(e, "starts", d.call(key(1, 1)).Starts, 1)
 }
 
-func lostEnd(h *house) {
-	d := h.turn()
-	h.CutNext(true)
-	isIt(h, "end", d.end(succeeded("done")), nil)
-	reply, _ := h.Reply(d.record.Message.ID)
-	equal(h, "reply", reply.Body, "done")
-	equal(h, "outcome in the log", h.Grants(d.grant.TurnID)[0].Outcome, "finished")
+func lostEnd(e *env) {
+	d := e.turn()
+	e.CutNext(true)
+	wantErr(e, "end", d.end(succeeded("done")), nil)
+	reply, _ := e.Reply(d.record.Message.ID)
+	equal(e, "reply", reply.Body, "done")
+	equal(e, "outcome in the log", e.Grants(d.grant.TurnID)[0].Outcome, "finished")
 }
 
-func transact(h *house) {
-	d := h.planned(turnkeeper.EffectOnce)
+func transact(e *env) {
+	d := e.planned(turnkeeper.EffectOnce)
 	n := nonce()
 	_, err := d.transact(key(1, 1), n, func(ctx context.Context) turnkeeper.CallResult {
-		h.Effect(ctx, "booked")
-		equal(h, "effects before the commit", len(h.Effects()), 0)
+		e.Effect(ctx, "booked")
+		equal(e, "effects before the commit", len(e.Effects()), 0)
 		return result(key(1, 1), n, turnkeeper.CallSucceeded, "ok")
 	})
-	isIt(h, "transaction", err, nil)
-	equal(h, "state", d.call(key(1, 1)).State, turnkeeper.CallSucceeded)
-	equal(h, "starts", d.call(key(1, 1)).Starts, 1)
-	equal(h, "effects", len(h.Effects()), 1)
-	isIt(h, "the next entry", d.Append(h.Context(), turnkeeper.Entry{Round: round(2)}), nil)
+	wantErr(e, "transaction", err, nil)
+	equal(e, "state", d.call(key(1, 1)).State, turnkeeper.CallSucceeded)
+	equal(e, "starts", d.call(key(1, 1)).Starts, 1)
+	equal(e, "effects", len(e.Effects()), 1)
+	wantErr(e, "the next entry", d.Append(e.Context(), turnkeeper.Entry{Round: round(2)}), nil)
 	if _, err := d.transact(key(1, 1), nonce(), func(context.Context) turnkeeper.CallResult {
-		h.Error("a call of effect once ran twice")
+		e.Error("a call of effect once ran twice")
 		return turnkeeper.CallResult{}
 	}); err == nil {
-		h.Error("a call of effect once was started twice")
+		e.Error("a call of effect once was started twice")
 	}
 }
 
-func transactFailure(h *house) {
-	d := h.planned(turnkeeper.EffectOnce)
+func transactFailure(e *env) {
+	d := e.planned(turnkeeper.EffectOnce)
 	n := nonce()
 	_, err := d.transact(key(1, 1), n, func(ctx context.Context) turnkeeper.CallResult {
-		h.Effect(ctx, "booked")
+		e.Effect(ctx, "booked")
 		return result(key(1, 1), n, turnkeeper.CallFailed, "no")
 	})
-	isIt(h, "transaction", err, nil)
-	equal(h, "state", d.call(key(1, 1)).State, turnkeeper.CallFailed)
-	equal(h, "effects", len(h.Effects()), 0)
-	isIt(h, "the next entry", d.Append(h.Context(), turnkeeper.Entry{Round: round(2)}), nil)
+	wantErr(e, "transaction", err, nil)
+	equal(e, "state", d.call(key(1, 1)).State, turnkeeper.CallFailed)
+	equal(e, "effects", len(e.Effects()), 0)
+	wantErr(e, "the next entry", d.Append(e.Context(), turnkeeper.Entry{Round: round(2)}), nil)
 }
 
-func eventNumbers(h *house) {
-	d := h.planned(turnkeeper.EffectOnce)
+func eventNumbers(e *env) {
+	d := e.planned(turnkeeper.EffectOnce)
 	d.append(turnkeeper.Entry{Events: events(turnkeeper.EventNotice)})
-	after := h.again(d)
+	after := e.again(d)
 	o := succeeded("done")
 	after.append(turnkeeper.Entry{
 		Results: []turnkeeper.CallResult{result(key(1, 1), "", turnkeeper.CallDenied, "no")}, Outcome: &o,
 		Events: events(turnkeeper.EventTurnResumed, turnkeeper.EventTurnComplete),
 	})
-	all := h.Events(d.grant.TurnID)
-	equal(h, "events", len(all), 5)
-	for i, e := range all {
-		equal(h, "number", e.Seq, int64(i)+1)
+	all := e.Events(d.grant.TurnID)
+	equal(e, "events", len(all), 5)
+	for i, event := range all {
+		equal(e, "number", event.Seq, int64(i)+1)
 	}
-	turn, _ := h.Turn(d.grant.TurnID)
-	equal(h, "newest", turn.LastSeq, 5)
+	turn, _ := e.Turn(d.grant.TurnID)
+	equal(e, "newest", turn.LastSeq, 5)
 }

@@ -21,45 +21,45 @@ func output(id turnkeeper.OutputID, text string) *turnkeeper.Output {
 func (d *dispatch) answerWith(k turnkeeper.CallKey, o *turnkeeper.Output) error {
 	r := result(k, "", turnkeeper.CallSucceeded, "cut")
 	r.Output = o
-	return d.Append(d.h.Context(), turnkeeper.Entry{Results: []turnkeeper.CallResult{r}})
+	return d.Append(d.env.Context(), turnkeeper.Entry{Results: []turnkeeper.CallResult{r}})
 }
 
-// reads holds what is read of an output against its text.
-func (d *dispatch) reads(id turnkeeper.OutputID, text string) {
-	d.h.Helper()
+// wantText compares parts of an output with its text.
+func (d *dispatch) wantText(id turnkeeper.OutputID, text string) {
+	d.env.Helper()
 	chars := []rune(text)
 	n := int64(len(chars))
 	for _, span := range [][2]int64{{0, n}, {0, 10}, {n / 2, n/2 + 3}, {n - 5, n + 100}, {n, n + 1}, {-3, 2}, {5, 5}, {6, 5}, {n / 3, 2 * n / 3}} {
-		got, err := d.h.Outputs().ReadOutput(d.h.Context(), d.grant.TurnID, id, span[0], span[1])
+		got, err := d.env.Outputs().ReadOutput(d.env.Context(), d.grant.TurnID, id, span[0], span[1])
 		from := min(max(span[0], 0), n)
 		want := string(chars[from:max(from, min(span[1], n))])
-		if span[0] < 0 { // as many characters are asked for as lie between
+		if span[0] < 0 { // it asks for as many characters as the span has
 			want = string(chars[:min(max(span[1], 0), n)])
 		}
 		if err != nil || got != want {
-			d.h.Errorf("%s, %v: %d bytes, want %d, error %v", id, span, len(got), len(want), err)
+			d.env.Errorf("%s, %v: %d bytes, want %d, error %v", id, span, len(got), len(want), err)
 		}
 	}
 }
 
-func readByCharacters(h *house) {
-	d := h.planned(turnkeeper.EffectNone, turnkeeper.EffectNone)
+func readByCharacters(e *env) {
+	d := e.planned(turnkeeper.EffectNone, turnkeeper.EffectNone)
 	for i, text := range []string{"short é日😀", longText} {
 		id := turnkeeper.OutputID([]string{"short", "long"}[i])
-		isIt(h, "the result", d.answerWith(key(1, i+1), output(id, text)), nil)
-		d.reads(id, text)
+		wantErr(e, "the result", d.answerWith(key(1, i+1), output(id, text)), nil)
+		d.wantText(id, text)
 	}
-	o, err := h.Outputs().DescribeOutput(h.Context(), d.grant.TurnID, "long")
-	isIt(h, "its description", err, nil)
-	equal(h, "its text", o.Text, "")
-	equal(h, "its size", o.SizeBytes, int64(len(longText)))
-	_, err = h.Outputs().ReadOutput(h.Context(), d.grant.TurnID+1, "long", 0, 1)
-	isIt(h, "read from another turn", err, turnkeeper.ErrNotFound)
+	o, err := e.Outputs().DescribeOutput(e.Context(), d.grant.TurnID, "long")
+	wantErr(e, "description", err, nil)
+	equal(e, "text", o.Text, "")
+	equal(e, "size", o.SizeBytes, int64(len(longText)))
+	_, err = e.Outputs().ReadOutput(e.Context(), d.grant.TurnID+1, "long", 0, 1)
+	wantErr(e, "read from another turn", err, turnkeeper.ErrNotFound)
 }
 
-// draft writes a text in parts, which end where they may.
+// draft writes a text in parts that end between characters.
 func (d *dispatch) draft(id turnkeeper.OutputID, text string) {
-	d.h.Helper()
+	d.env.Helper()
 	part := turnkeeper.OutputPart{Output: id}
 	for rest := text; rest != ""; {
 		n := min(len(rest), turnkeeper.OutputChunkBytes+100)
@@ -67,7 +67,7 @@ func (d *dispatch) draft(id turnkeeper.OutputID, text string) {
 			n++
 		}
 		part.Text = rest[:n]
-		isIt(d.h, "a part", d.Journal.(toolrun.Drafts).WriteDraft(d.h.Context(), part), nil)
+		wantErr(d.env, "a part", d.Journal.(toolrun.Drafts).WriteDraft(d.env.Context(), part), nil)
 		part.FirstByte += int64(n)
 		part.FirstChar += int64(utf8.RuneCountInString(part.Text))
 		rest = rest[n:]
@@ -80,60 +80,60 @@ func drafted(id turnkeeper.OutputID, text string) *turnkeeper.Output {
 	return o
 }
 
-func (d *dispatch) unseen(id turnkeeper.OutputID) {
-	d.h.Helper()
-	_, err := d.h.Outputs().DescribeOutput(d.h.Context(), d.grant.TurnID, id)
-	isIt(d.h, "describing an output that is not recorded", err, turnkeeper.ErrNotFound)
-	_, err = d.h.Outputs().ReadOutput(d.h.Context(), d.grant.TurnID, id, 0, 1)
-	isIt(d.h, "reading an output that is not recorded", err, turnkeeper.ErrNotFound)
+func (d *dispatch) wantMissing(id turnkeeper.OutputID) {
+	d.env.Helper()
+	_, err := d.env.Outputs().DescribeOutput(d.env.Context(), d.grant.TurnID, id)
+	wantErr(d.env, "describing an output that is not recorded", err, turnkeeper.ErrNotFound)
+	_, err = d.env.Outputs().ReadOutput(d.env.Context(), d.grant.TurnID, id, 0, 1)
+	wantErr(d.env, "reading an output that is not recorded", err, turnkeeper.ErrNotFound)
 }
 
-func seenWhenRecorded(h *house) {
-	d := h.planned(turnkeeper.EffectNone)
+func draftRecorded(e *env) {
+	d := e.planned(turnkeeper.EffectNone)
 	d.draft("o", longText)
-	d.unseen("o")
-	h.Sweep() // of what is still coming nothing is swept
-	isIt(h, "a part of the result without the rest", d.answerWith(key(1, 1), drafted("other", longText)), turnkeeper.ErrJournalMoved)
-	isIt(h, "the result", d.answerWith(key(1, 1), drafted("o", longText)), nil)
-	d.reads("o", longText)
-	// It stays as it is, whatever comes late.
+	d.wantMissing("o")
+	e.Sweep() // keeps drafts that are still being written
+	wantErr(e, "a part of the result without the rest", d.answerWith(key(1, 1), drafted("other", longText)), turnkeeper.ErrJournalMoved)
+	wantErr(e, "the result", d.answerWith(key(1, 1), drafted("o", longText)), nil)
+	d.wantText("o", longText)
+	// A recorded output does not change any more.
 	drafts := d.Journal.(toolrun.Drafts)
 	for _, late := range []turnkeeper.OutputPart{{}, {FirstByte: int64(len(longText)), FirstChar: int64(utf8.RuneCountInString(longText))}} {
 		late.Output, late.Text = "o", "late"
-		isIt(h, "a late part", drafts.WriteDraft(h.Context(), late), nil)
+		wantErr(e, "a late part", drafts.WriteDraft(e.Context(), late), nil)
 	}
-	isIt(h, "a late drop", drafts.DropDraft(h.Context(), "o"), nil)
-	h.Sweep()
-	d.reads("o", longText)
+	wantErr(e, "a late drop", drafts.DropDraft(e.Context(), "o"), nil)
+	e.Sweep()
+	d.wantText("o", longText)
 }
 
-func neverSeen(h *house) {
-	d := h.planned(turnkeeper.EffectNone)
+func draftUnrecorded(e *env) {
+	d := e.planned(turnkeeper.EffectNone)
 	d.draft("lost", longText)
 	d.draft("dropped", longText)
-	isIt(h, "a drop", d.Journal.(toolrun.Drafts).DropDraft(h.Context(), "dropped"), nil)
-	after := h.again(d)
-	isIt(h, "the lost worker's result", d.answerWith(key(1, 1), drafted("lost", longText)), turnkeeper.ErrFenced)
-	h.Sweep()
-	d.draft("lost", "from beyond") // its worker has not noticed yet
+	wantErr(e, "a drop", d.Journal.(toolrun.Drafts).DropDraft(e.Context(), "dropped"), nil)
+	after := e.again(d)
+	wantErr(e, "the lost worker's result", d.answerWith(key(1, 1), drafted("lost", longText)), turnkeeper.ErrFenced)
+	e.Sweep()
+	d.draft("lost", "too late") // its worker has not noticed the loss yet
 	for _, id := range []turnkeeper.OutputID{"lost", "dropped"} {
-		isIt(h, "another's parts as a result", after.answerWith(key(1, 1), drafted(id, longText)), turnkeeper.ErrJournalMoved)
-		after.unseen(id)
+		wantErr(e, "another's parts as a result", after.answerWith(key(1, 1), drafted(id, longText)), turnkeeper.ErrJournalMoved)
+		after.wantMissing(id)
 	}
 	after.draft("o", longText)
-	isIt(h, "the result", after.answerWith(key(1, 1), drafted("o", longText)), nil)
-	after.reads("o", longText)
+	wantErr(e, "the result", after.answerWith(key(1, 1), drafted("o", longText)), nil)
+	after.wantText("o", longText)
 }
 
-func partTwice(h *house) {
-	d := h.planned(turnkeeper.EffectNone)
+func partTwice(e *env) {
+	d := e.planned(turnkeeper.EffectNone)
 	drafts := d.Journal.(toolrun.Drafts)
 	for _, done := range []bool{true, false} {
-		h.CutNext(done)
+		e.CutNext(done)
 		id := turnkeeper.OutputID(map[bool]string{true: "done", false: "not"}[done])
-		isIt(h, "the part", drafts.WriteDraft(h.Context(), turnkeeper.OutputPart{Output: id, Text: "first, "}), nil)
-		isIt(h, "the next part", drafts.WriteDraft(h.Context(), turnkeeper.OutputPart{Output: id, FirstByte: 7, FirstChar: 7, Text: "second"}), nil)
+		wantErr(e, "the part", drafts.WriteDraft(e.Context(), turnkeeper.OutputPart{Output: id, Text: "first, "}), nil)
+		wantErr(e, "the next part", drafts.WriteDraft(e.Context(), turnkeeper.OutputPart{Output: id, FirstByte: 7, FirstChar: 7, Text: "second"}), nil)
 	}
-	isIt(h, "the result", d.answerWith(key(1, 1), drafted("done", "first, second")), nil)
-	d.reads("done", "first, second")
+	wantErr(e, "the result", d.answerWith(key(1, 1), drafted("done", "first, second")), nil)
+	d.wantText("done", "first, second")
 }

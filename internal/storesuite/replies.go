@@ -6,9 +6,9 @@ import (
 	"turnkeeper"
 )
 
-// replyWithoutText checks that a silent end writes its one reply, with what became of the calls.
-func replyWithoutText(h *house) {
-	d := h.planned(turnkeeper.EffectOnce, turnkeeper.EffectOnce, turnkeeper.EffectNone, turnkeeper.EffectOnce)
+// replyWithoutText checks that a silent end writes one reply with the state of each call.
+func replyWithoutText(e *env) {
+	d := e.planned(turnkeeper.EffectOnce, turnkeeper.EffectOnce, turnkeeper.EffectNone, turnkeeper.EffectOnce)
 	n := nonce()
 	d.mustStart(key(1, 1), n, 1)
 	timedOut := result(key(1, 3), "", turnkeeper.CallFailed, "tool error: 'x' timed out after 2.5 s: RAW")
@@ -18,15 +18,15 @@ func replyWithoutText(h *house) {
 		result(key(1, 2), "", turnkeeper.CallDenied, "denied: not enough time left in this turn\nRAW"),
 		timedOut, result(key(1, 4), "", turnkeeper.CallCancelled, "RAW"),
 	}})
-	isIt(h, "end", d.end(turnkeeper.Outcome{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopInferenceError, ErrorClass: "auth", Silent: true}), nil)
-	reply, ok := h.Reply(d.record.Message.ID)
+	wantErr(e, "end", d.end(turnkeeper.Outcome{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopInferenceError, ErrorClass: "auth", Silent: true}), nil)
+	reply, ok := e.Reply(d.record.Message.ID)
 	if !ok || reply.Body != "" || reply.Outcome != turnkeeper.TurnDegraded || reply.StopReason != turnkeeper.StopInferenceError || reply.ErrorClass != "auth" {
-		h.Errorf("reply %+v", reply)
+		e.Errorf("reply %+v", reply)
 	}
 	var got string
 	for _, c := range reply.Calls {
 		got += fmt.Sprintf("%d %s %s: %s\n", c.Ordinal, c.Key, c.State, c.Problem)
 	}
-	equal(h, "calls", got, "1 round-1-tool-1 cancelled: it may or may not have happened\n2 round-1-tool-2 denied: not enough time left in this turn\n"+
+	equal(e, "calls", got, "1 round-1-tool-1 cancelled: it may or may not have happened\n2 round-1-tool-2 denied: not enough time left in this turn\n"+
 		"3 round-1-tool-3 failed: timed out after 2.5 s\n4 round-1-tool-4 cancelled: cancelled before it ended\n")
 }

@@ -8,35 +8,35 @@ import (
 	"turnkeeper/agentturn"
 )
 
-// spawns are the properties of sub-agents.
-var spawns = []property{
+// spawnProperties are the properties of sub-agents.
+var spawnProperties = []property{
 	{"a spawn is its start and one message", spawnIsOneMessage},
 	{"a lost answer of a spawn is settled", spawnLostAnswer},
 	{"a sub-agent's reply wakes its parent", replyWakesParent},
-	{"a sub-agent's reply is no write of its parent", replyWhileRunning},
-	{"a turn does not wait past a reply", replyBeforeTheWait},
+	{"a sub-agent's reply does not conflict with its parent's writes", replyWhileRunning},
+	{"a turn does not wait for a sub-agent that replied", replyBeforeTheWait},
 	{"a sub-agent's end waits for no lock of its parent", replyWhileParentIsHeld},
-	{"a sub-agent that fails for good has its one reply", failedForGoodBelow},
-	{"a sub-agent that is cancelled ends its call", cancelledBelow},
-	{"a sub-agent that loses its workers ends its call", lostBelow},
-	{"sub-agents end with the turn that they work for", cancelDown},
-	{"a cancellation goes down the tree", cancelDownFromWaiting},
-	{"a spawn that may not be is its call's result", spawnRefused},
-	{"a sub-agent that is overdue is given up and cancelled", spawnOverdue},
-	{"a turn that loses its workers spawns once", lostParent},
+	{"a sub-agent that fails finally has one reply", subAgentFails},
+	{"a cancelled sub-agent ends its call", subAgentCancelled},
+	{"a sub-agent that loses its workers ends its call", subAgentLost},
+	{"sub-agents end with their parent", cancelTree},
+	{"a cancellation goes down the tree", cancelWaitingTree},
+	{"a refused spawn is the result of its call", spawnRefused},
+	{"an overdue sub-agent is cancelled", spawnOverdue},
+	{"a turn that loses its workers spawnProperties once", lostParent},
 }
 
-// hung is where sub-agents hang in a trace.
-const hung = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+// traceParent is the trace parent of every sub-agent.
+const traceParent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 var treeLimits = turnkeeper.TreeLimits{MaxDepth: 3, MaxAgents: 2}
 
-// spawnOf is the start of a call, and its first result, that gives work to an agent.
+// spawnOf returns the start and the first result of a call that spawns an agent.
 func (d *dispatch) spawnOf(k turnkeeper.CallKey, agent, task string) (turnkeeper.CallStart, turnkeeper.CallResult) {
-	d.h.Helper()
-	message, err := d.NewMessage(d.h.Context())
+	d.env.Helper()
+	message, err := d.NewMessage(d.env.Context())
 	if err != nil {
-		d.h.Fatal(err)
+		d.env.Fatal(err)
 	}
 	n, turn := nonce(), d.record.Turn
 	root := d.record.Lineage.Root
@@ -45,193 +45,192 @@ func (d *dispatch) spawnOf(k turnkeeper.CallKey, agent, task string) (turnkeeper
 	}
 	start := turnkeeper.CallStart{Key: k, Nonce: n, Attempt: 1, Effect: turnkeeper.EffectOnce, Spawn: &turnkeeper.Spawn{
 		Message: message, Agent: agent, Task: task, Root: root, Limits: treeLimits, Within: time.Hour,
-		Agents: append(d.record.Lineage.Within(turn.Agent), agent), TraceParent: hung,
+		Agents: append(d.record.Lineage.Within(turn.Agent), agent), TraceParent: traceParent,
 	}}
 	return start, turnkeeper.CallResult{Key: k, Nonce: n, State: turnkeeper.CallRunning, Shown: "not yet"}
 }
 
 func (d *dispatch) spawn(k turnkeeper.CallKey, agent, task string) turnkeeper.MessageID {
-	d.h.Helper()
+	d.env.Helper()
 	start, result := d.spawnOf(k, agent, task)
 	d.append(turnkeeper.Entry{
 		Starts: []turnkeeper.CallStart{start}, Results: []turnkeeper.CallResult{result}, Events: events(turnkeeper.EventToolStarted),
 	})
-	equal(d.h, "state of the call", d.call(k).State, turnkeeper.CallRunning)
-	equal(d.h, "the call is elsewhere", d.call(k).Elsewhere, true)
+	equal(d.env, "state of the call", d.call(k).State, turnkeeper.CallRunning)
+	equal(d.env, "the call is detached", d.call(k).Elsewhere, true)
 	return start.Spawn.Message
 }
 
-// spawned is a turn of the clerk whose first call gave work to the desk, with more that
-// are planned.
-func (h *house) spawned(more ...turnkeeper.Effect) (d *dispatch, message turnkeeper.MessageID) {
-	h.Helper()
-	d = h.planned(append(more, turnkeeper.EffectOnce)...)
+// spawned returns a dispatch of clerk whose first call spawned desk. The other calls are planned.
+func (e *env) spawned(more ...turnkeeper.Effect) (d *dispatch, message turnkeeper.MessageID) {
+	e.Helper()
+	d = e.planned(append(more, turnkeeper.EffectOnce)...)
 	return d, d.spawn(key(1, 1), "desk", "look it up")
 }
 
-func (h *house) exists(id turnkeeper.MessageID) bool {
-	h.Helper()
-	message, err := h.FindMessage(h.Context(), id)
+func (e *env) exists(id turnkeeper.MessageID) bool {
+	e.Helper()
+	message, err := e.FindMessage(e.Context(), id)
 	return err == nil && message.ID == id
 }
 
-// below takes the turn of a sub-agent.
-func (h *house) below(message turnkeeper.MessageID) *dispatch {
-	h.Helper()
-	d := h.next(second)
-	equal(h, "message of the turn", d.record.Message.ID, message)
+// childTurn dispatches the turn of a sub-agent to the second worker.
+func (e *env) childTurn(message turnkeeper.MessageID) *dispatch {
+	e.Helper()
+	d := e.next(second)
+	equal(e, "message of the turn", d.record.Message.ID, message)
 	return d
 }
 
-// end takes the one end of a sub-agent that the turn was told of.
+// spawnEnd appends the only result of a sub-agent to the journal.
 func (d *dispatch) spawnEnd() turnkeeper.SpawnEnd {
-	d.h.Helper()
-	arrived, err := d.Arrivals(d.h.Context())
-	if err != nil || len(arrived) != 1 || arrived[0].Spawned == nil {
-		d.h.Fatalf("arrivals %+v, error %v", arrived, err)
+	d.env.Helper()
+	completed, err := d.Arrivals(d.env.Context())
+	if err != nil || len(completed) != 1 || completed[0].Spawned == nil {
+		d.env.Fatalf("completed calls %+v, want one sub-agent; error %v", completed, err)
 	}
-	end := *arrived[0].Spawned
-	equal(d.h, "state of the arrival", arrived[0].State, end.State())
-	arrived[0].Shown = end.Reply
-	d.append(turnkeeper.Entry{Results: arrived, Events: events(turnkeeper.EventToolResult)})
-	left, err := d.Arrivals(d.h.Context())
+	end := *completed[0].Spawned
+	equal(d.env, "state of the result", completed[0].State, end.State())
+	completed[0].Shown = end.Reply
+	d.append(turnkeeper.Entry{Results: completed, Events: events(turnkeeper.EventToolResult)})
+	left, err := d.Arrivals(d.env.Context())
 	if err != nil || len(left) != 0 {
-		d.h.Errorf("%d results are left, error %v", len(left), err)
+		d.env.Errorf("%d results left after the entry, error %v", len(left), err)
 	}
 	return end
 }
 
-func spawnIsOneMessage(h *house) {
-	d, id := h.spawned()
-	m := h.Message(id)
+func spawnIsOneMessage(e *env) {
+	d, id := e.spawned()
+	m := e.Message(id)
 	conversation := turnkeeper.SpawnConversation(d.grant.TurnID, key(1, 1))
-	equal(h, "agent", m.Agent, "desk")
-	equal(h, "body", m.Body, "look it up")
-	equal(h, "conversation", m.Conversation, conversation)
-	equal(h, "lane", m.Lane, turnkeeper.Lane("desk/"+conversation))
-	equal(h, "place in a trace", m.TraceParent, hung)
-	equal(h, "due with what its parent handles", m.DueAt.Equal(d.record.Message.DueAt), true)
+	equal(e, "agent", m.Agent, "desk")
+	equal(e, "body", m.Body, "look it up")
+	equal(e, "conversation", m.Conversation, conversation)
+	equal(e, "lane", m.Lane, turnkeeper.Lane("desk/"+conversation))
+	equal(e, "trace parent", m.TraceParent, traceParent)
+	equal(e, "due with the parent's message", m.DueAt.Equal(d.record.Message.DueAt), true)
 	start, result := d.spawnOf(key(1, 1), "desk", "again")
-	err := d.Append(h.Context(), turnkeeper.Entry{Starts: []turnkeeper.CallStart{start}, Results: []turnkeeper.CallResult{result}})
-	isIt(h, "the same call again", err, turnkeeper.ErrJournalMoved)
-	equal(h, "message of a start that was refused", h.exists(start.Spawn.Message), false)
-	child := h.below(id)
+	err := d.Append(e.Context(), turnkeeper.Entry{Starts: []turnkeeper.CallStart{start}, Results: []turnkeeper.CallResult{result}})
+	wantErr(e, "the same call again", err, turnkeeper.ErrJournalMoved)
+	equal(e, "message of a refused start", e.exists(start.Spawn.Message), false)
+	child := e.childTurn(id)
 	l := child.record.Lineage
-	equal(h, "root", l.Root, d.grant.TurnID)
-	equal(h, "parent", l.Parent, d.grant.TurnID)
-	equal(h, "call", l.Call, key(1, 1))
-	equal(h, "depth", l.Depth(), 1)
-	equal(h, "limits", l.Limits, treeLimits)
-	equal(h, "lineage of the parent", d.record.Lineage.Root, 0)
+	equal(e, "root", l.Root, d.grant.TurnID)
+	equal(e, "parent", l.Parent, d.grant.TurnID)
+	equal(e, "call", l.Call, key(1, 1))
+	equal(e, "depth", l.Depth(), 1)
+	equal(e, "limits", l.Limits, treeLimits)
+	equal(e, "lineage of the parent", d.record.Lineage.Root, 0)
 	grandchild := child
 	grandchild.append(turnkeeper.Entry{Round: round(1, turnkeeper.EffectOnce), Events: events(turnkeeper.EventTurnStart)})
-	l = h.below(grandchild.spawn(key(1, 1), "clerk", "and you")).record.Lineage
-	equal(h, "root of the grandchild", l.Root, d.grant.TurnID)
-	equal(h, "parent of the grandchild", l.Parent, child.grant.TurnID)
-	equal(h, "depth of the grandchild", l.Depth(), 2)
+	l = e.childTurn(grandchild.spawn(key(1, 1), "clerk", "and you")).record.Lineage
+	equal(e, "root of the grandchild", l.Root, d.grant.TurnID)
+	equal(e, "parent of the grandchild", l.Parent, child.grant.TurnID)
+	equal(e, "depth of the grandchild", l.Depth(), 2)
 }
 
-func spawnLostAnswer(h *house) {
-	d := h.planned(turnkeeper.EffectOnce)
-	h.Journal(d.record, d.grant)
+func spawnLostAnswer(e *env) {
+	d := e.planned(turnkeeper.EffectOnce)
+	e.Journal(d.record, d.grant)
 	start, result := d.spawnOf(key(1, 1), "desk", "look it up")
-	h.CutNext(true)
+	e.CutNext(true)
 	d.append(turnkeeper.Entry{Starts: []turnkeeper.CallStart{start}, Results: []turnkeeper.CallResult{result}})
-	h.below(start.Spawn.Message)
-	equal(h, "granted beside it", h.tick().Granted, 0)
+	e.childTurn(start.Spawn.Message)
+	equal(e, "granted beside it", e.tick().Granted, 0)
 }
 
-func replyWakesParent(h *house) {
-	d, id := h.spawned()
+func replyWakesParent(e *env) {
+	d, id := e.spawned()
 	d.wait()
-	equal(h, "parent", d.turnState(), turnkeeper.TurnWaiting)
-	h.ends(h.below(id), succeeded("forty-two"))
-	equal(h, "parent", d.turnState(), turnkeeper.TurnQueued)
-	after := h.next(first)
-	equal(h, "turn that goes on", after.grant.TurnID, d.grant.TurnID)
+	equal(e, "parent", d.turnState(), turnkeeper.TurnWaiting)
+	e.finish(e.childTurn(id), succeeded("forty-two"))
+	equal(e, "parent", d.turnState(), turnkeeper.TurnQueued)
+	after := e.next(first)
+	equal(e, "continued turn", after.grant.TurnID, d.grant.TurnID)
 	end := after.spawnEnd()
-	equal(h, "outcome", end.Outcome, turnkeeper.TurnSucceeded)
-	equal(h, "reply", end.Reply, "forty-two")
-	equal(h, "message", end.Message, id)
-	equal(h, "open", end.Open, false)
-	h.ends(after, succeeded("done"))
-	equal(h, "granted after all", h.tick().Granted, 0)
+	equal(e, "outcome", end.Outcome, turnkeeper.TurnSucceeded)
+	equal(e, "reply", end.Reply, "forty-two")
+	equal(e, "message", end.Message, id)
+	equal(e, "open", end.Open, false)
+	e.finish(after, succeeded("done"))
+	equal(e, "granted at the end", e.tick().Granted, 0)
 }
 
-func replyWhileRunning(h *house) {
-	d, id := h.spawned()
-	h.ends(h.below(id), turnkeeper.Outcome{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopMaxRounds, Reply: "a part"})
-	equal(h, "parent", d.turnState(), turnkeeper.TurnRunning)
+func replyWhileRunning(e *env) {
+	d, id := e.spawned()
+	e.finish(e.childTurn(id), turnkeeper.Outcome{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopMaxRounds, Reply: "a part"})
+	equal(e, "parent", d.turnState(), turnkeeper.TurnRunning)
 	d.append(turnkeeper.Entry{Round: round(2), Events: events(turnkeeper.EventRoundStart)})
 	end := d.spawnEnd()
-	equal(h, "outcome", end.Outcome, turnkeeper.TurnDegraded)
-	equal(h, "stop reason", end.Stop, turnkeeper.StopMaxRounds)
+	equal(e, "outcome", end.Outcome, turnkeeper.TurnDegraded)
+	equal(e, "stop reason", end.Stop, turnkeeper.StopMaxRounds)
 }
 
-func replyBeforeTheWait(h *house) {
-	d, id := h.spawned()
-	h.ends(h.below(id), succeeded("early"))
+func replyBeforeTheWait(e *env) {
+	d, id := e.spawned()
+	e.finish(e.childTurn(id), succeeded("early"))
 	d.wait()
-	equal(h, "parent that would wait", d.turnState(), turnkeeper.TurnQueued)
-	equal(h, "reply", h.next(first).spawnEnd().Reply, "early")
+	equal(e, "parent after it asked to wait", d.turnState(), turnkeeper.TurnQueued)
+	equal(e, "reply", e.next(first).spawnEnd().Reply, "early")
 }
 
-func replyWhileParentIsHeld(h *house) {
-	d, id := h.spawned(turnkeeper.EffectOnce)
-	child, n := h.below(id), nonce()
+func replyWhileParentIsHeld(e *env) {
+	d, id := e.spawned(turnkeeper.EffectOnce)
+	child, n := e.childTurn(id), nonce()
 	_, err := d.transact(key(1, 2), n, func(context.Context) turnkeeper.CallResult {
-		h.ends(child, succeeded("meanwhile"))
+		e.finish(child, succeeded("meanwhile"))
 		return result(key(1, 2), n, turnkeeper.CallFailed, "no")
 	})
-	isIt(h, "transaction", err, nil)
-	equal(h, "sub-agents that a tick did something about", h.tick().Spawns, 1)
-	equal(h, "reply", d.spawnEnd().Reply, "meanwhile")
+	wantErr(e, "transaction", err, nil)
+	equal(e, "sub-agents handled by the tick", e.tick().Spawns, 1)
+	equal(e, "reply", d.spawnEnd().Reply, "meanwhile")
 }
 
-func failedForGoodBelow(h *house) {
-	d, id := h.spawned()
+func subAgentFails(e *env) {
+	d, id := e.spawned()
 	d.wait()
-	h.ends(h.below(id), turnkeeper.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "away", Retry: true})
-	equal(h, "parent after the first attempt", d.turnState(), turnkeeper.TurnWaiting)
-	h.Pass(3 * time.Minute)
-	again := h.below(id)
-	equal(h, "lineage of the second attempt", again.record.Lineage.Parent, d.grant.TurnID)
-	h.ends(again, turnkeeper.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "away", Reply: "It could not be done."})
-	end := h.next(first).spawnEnd()
-	equal(h, "outcome", end.Outcome, turnkeeper.TurnFailed)
-	equal(h, "reply", end.Reply, "It could not be done.")
-	equal(h, "turn", end.Turn, again.grant.TurnID)
+	e.finish(e.childTurn(id), turnkeeper.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "unavailable", Retry: true})
+	equal(e, "parent after the first attempt", d.turnState(), turnkeeper.TurnWaiting)
+	e.Pass(3 * time.Minute)
+	again := e.childTurn(id)
+	equal(e, "lineage of the second attempt", again.record.Lineage.Parent, d.grant.TurnID)
+	e.finish(again, turnkeeper.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "unavailable", Reply: "It could not be done."})
+	end := e.next(first).spawnEnd()
+	equal(e, "outcome", end.Outcome, turnkeeper.TurnFailed)
+	equal(e, "reply", end.Reply, "It could not be done.")
+	equal(e, "turn", end.Turn, again.grant.TurnID)
 }
 
-func cancelledBelow(h *house) {
-	d, id := h.spawned()
+func subAgentCancelled(e *env) {
+	d, id := e.spawned()
 	d.wait()
-	_, _, err := h.CancelMessage(h.Context(), id)
-	isIt(h, "cancellation", err, nil)
-	equal(h, "outcome", h.next(first).spawnEnd().Outcome, turnkeeper.TurnCancelled)
+	_, _, err := e.CancelMessage(e.Context(), id)
+	wantErr(e, "cancellation", err, nil)
+	equal(e, "outcome", e.next(first).spawnEnd().Outcome, turnkeeper.TurnCancelled)
 }
 
-func lostBelow(h *house) {
-	d, id := h.spawned()
+func subAgentLost(e *env) {
+	d, id := e.spawned()
 	d.wait()
-	child := h.below(id)
+	child := e.childTurn(id)
 	for range 2 {
-		child = h.again(child)
+		child = e.again(child)
 	}
-	h.Pass(LeaseTTL)
-	equal(h, "closed", h.tick().Closed, 1)
-	equal(h, "parent", d.turnState() == turnkeeper.TurnWaiting, false)
-	h.tick()
-	for _, after := range h.take(first) {
-		equal(h, "outcome", after.spawnEnd().Outcome, turnkeeper.TurnDegraded)
+	e.Pass(LeaseTTL)
+	equal(e, "closed", e.tick().Closed, 1)
+	equal(e, "parent", d.turnState() == turnkeeper.TurnWaiting, false)
+	e.tick()
+	for _, after := range e.take(first) {
+		equal(e, "outcome", after.spawnEnd().Outcome, turnkeeper.TurnDegraded)
 	}
 }
 
-// cancelDown has a turn end with sub-agents at each state, and they end too.
-func cancelDown(h *house) {
-	d := h.planned(turnkeeper.EffectOnce, turnkeeper.EffectOnce)
+// cancelTree ends a turn with sub-agents in each state and checks that they end too.
+func cancelTree(e *env) {
+	d := e.planned(turnkeeper.EffectOnce, turnkeeper.EffectOnce)
 	running := d.spawn(key(1, 1), "desk", "run")
-	child := h.below(running)
+	child := e.childTurn(running)
 	child.append(turnkeeper.Entry{Round: round(1, turnkeeper.EffectOnce), Events: events(turnkeeper.EventTurnStart)})
 	grand := child.spawn(key(1, 1), "clerk", "wait")
 	o := succeeded("without them")
@@ -242,110 +241,110 @@ func cancelDown(h *house) {
 		},
 		Outcome: &o, Events: events(turnkeeper.EventTurnComplete),
 	})
-	record, err := h.Load(h.Context(), child.grant.TurnID, child.grant.GrantID)
-	isIt(h, "child", err, nil)
-	equal(h, "the child that runs is asked to stop", record.Cancelled, true)
-	equal(h, "grandchild", h.Message(grand).State, turnkeeper.MessageWaiting)
-	child.wait() // its worker had not seen it
-	equal(h, "child", h.Message(running).State, turnkeeper.MessageCancelled)
-	h.tick()
-	equal(h, "grandchild", h.Message(grand).State, turnkeeper.MessageCancelled)
-	equal(h, "what rings", len(h.Fetch(second)), 0)
-	equal(h, "parent", d.turnState(), turnkeeper.TurnSucceeded)
-	_, told := h.Reply(grand)
-	equal(h, "the grandchild has its reply", told, true)
+	record, err := e.Load(e.Context(), child.grant.TurnID, child.grant.GrantID)
+	wantErr(e, "child", err, nil)
+	equal(e, "the running child is asked to stop", record.Cancelled, true)
+	equal(e, "grandchild", e.Message(grand).State, turnkeeper.MessageWaiting)
+	child.wait() // its worker has not seen the request
+	equal(e, "child", e.Message(running).State, turnkeeper.MessageCancelled)
+	e.tick()
+	equal(e, "grandchild", e.Message(grand).State, turnkeeper.MessageCancelled)
+	equal(e, "queued jobs", len(e.Fetch(second)), 0)
+	equal(e, "parent", d.turnState(), turnkeeper.TurnSucceeded)
+	_, replied := e.Reply(grand)
+	equal(e, "the grandchild has its reply", replied, true)
 }
 
-func cancelDownFromWaiting(h *house) {
-	d, id := h.spawned(turnkeeper.EffectOnce)
+func cancelWaitingTree(e *env) {
+	d, id := e.spawned(turnkeeper.EffectOnce)
 	other := d.spawn(key(1, 2), "desk", "and this")
 	d.wait()
-	h.tick()
-	children := h.take(second)
-	equal(h, "children", len(children), 2)
+	e.tick()
+	children := e.take(second)
+	equal(e, "children", len(children), 2)
 	children[0].append(turnkeeper.Entry{Round: round(1, turnkeeper.EffectOnce), Events: events(turnkeeper.EventTurnStart)})
-	h.cancel(d.grant.TurnID, true)
+	e.cancel(d.grant.TurnID, true)
 	for _, child := range children {
-		child.Append(h.Context(), turnkeeper.Entry{Outcome: &turnkeeper.Outcome{State: turnkeeper.TurnQueued, Error: "shut down"}}) //nolint:errcheck // seen below
+		child.Append(e.Context(), turnkeeper.Entry{Outcome: &turnkeeper.Outcome{State: turnkeeper.TurnQueued, Error: "shut down"}}) //nolint:errcheck // the states below show it
 	}
-	h.tick()
+	e.tick()
 	for _, m := range []turnkeeper.MessageID{id, other} {
-		equal(h, "child", h.Message(m).State, turnkeeper.MessageCancelled)
+		equal(e, "child", e.Message(m).State, turnkeeper.MessageCancelled)
 	}
-	h.isCancelled(d.grant.TurnID)
+	e.wantCancelled(d.grant.TurnID)
 }
 
-func spawnRefused(h *house) {
-	d, _ := h.spawned(turnkeeper.EffectOnce, turnkeeper.EffectOnce)
+func spawnRefused(e *env) {
+	d, _ := e.spawned(turnkeeper.EffectOnce, turnkeeper.EffectOnce)
 	d.spawn(key(1, 2), "desk", "the second")
 	over := d.spawn(key(1, 3), "desk", "the third of two")
-	equal(h, "message above the limit", h.exists(over), false)
+	equal(e, "message above the limit", e.exists(over), false)
 	end := d.spawnEnd()
-	equal(h, "trouble", end.Trouble, turnkeeper.SpawnTreeFull)
-	equal(h, "open", end.Open, false)
+	equal(e, "failure", end.Trouble, turnkeeper.SpawnTreeFull)
+	equal(e, "open", end.Open, false)
 
-	nobody := h.plannedFor("desk", "elsewhere")
-	equal(h, "message to nobody", h.exists(nobody.spawn(key(1, 1), "nobody", "hello")), false)
-	equal(h, "trouble", nobody.spawnEnd().Trouble, turnkeeper.SpawnUnknownAgent)
+	nobody := e.plannedFor("desk", "another")
+	equal(e, "message to an unknown agent", e.exists(nobody.spawn(key(1, 1), "nobody", "hello")), false)
+	equal(e, "failure", nobody.spawnEnd().Trouble, turnkeeper.SpawnUnknownAgent)
 }
 
-// plannedFor is a turn of an agent with a call that is planned.
-func (h *house) plannedFor(agent, conversation string) *dispatch {
-	h.Helper()
-	id := h.enqueue(agent, conversation, "do it")
-	h.tick()
-	for _, d := range h.take(first) {
+// plannedFor returns a dispatch of the agent with one planned call.
+func (e *env) plannedFor(agent, conversation string) *dispatch {
+	e.Helper()
+	id := e.enqueue(agent, conversation, "do it")
+	e.tick()
+	for _, d := range e.take(first) {
 		if d.record.Message.ID == id {
 			d.append(turnkeeper.Entry{Round: round(1, turnkeeper.EffectOnce), Events: events(turnkeeper.EventTurnStart)})
 			return d
 		}
 	}
-	h.Fatalf("message %d was not granted", id)
+	e.Fatalf("message %d was not granted", id)
 	return nil
 }
 
-func spawnOverdue(h *house) {
-	d, id := h.spawned()
+func spawnOverdue(e *env) {
+	d, id := e.spawned()
 	d.wait()
-	h.Pass(time.Hour - time.Minute)
-	child := h.below(id)
-	equal(h, "done before its time", h.tick().Spawns, 0)
-	h.Pass(2 * time.Minute)
-	equal(h, "done after it", h.tick().Spawns, 1)
-	after := h.take(first)[0]
+	e.Pass(time.Hour - time.Minute)
+	child := e.childTurn(id)
+	equal(e, "handled before the deadline", e.tick().Spawns, 0)
+	e.Pass(2 * time.Minute)
+	equal(e, "handled after the deadline", e.tick().Spawns, 1)
+	after := e.take(first)[0]
 	end := after.spawnEnd()
-	equal(h, "trouble", end.Trouble, turnkeeper.SpawnTimeout)
-	equal(h, "may still run", end.Open, true)
-	record, err := h.Load(h.Context(), child.grant.TurnID, child.grant.GrantID)
-	isIt(h, "child", err, nil)
-	equal(h, "the child is asked to stop", record.Cancelled, true)
-	h.ends(child, succeeded("too late"))
-	equal(h, "done about what came too late", h.tick().Spawns, 0)
-	left, err := after.Arrivals(h.Context())
-	isIt(h, "arrivals", err, nil)
-	equal(h, "what came too late", len(left), 0)
+	equal(e, "failure", end.Trouble, turnkeeper.SpawnTimeout)
+	equal(e, "may still run", end.Open, true)
+	record, err := e.Load(e.Context(), child.grant.TurnID, child.grant.GrantID)
+	wantErr(e, "child", err, nil)
+	equal(e, "the child is asked to stop", record.Cancelled, true)
+	e.finish(child, succeeded("too late"))
+	equal(e, "handled after the late end", e.tick().Spawns, 0)
+	left, err := after.Arrivals(e.Context())
+	wantErr(e, "completed calls", err, nil)
+	equal(e, "completed calls after the late end", len(left), 0)
 }
 
-func lostParent(h *house) {
-	d, id := h.spawned()
+func lostParent(e *env) {
+	d, id := e.spawned()
 	var turns []turnkeeper.TurnID
 	for range 4 { // three losses, and the end
-		h.Pass(LeaseTTL)
-		h.tick()
-		for _, granted := range h.take(second) {
+		e.Pass(LeaseTTL)
+		e.tick()
+		for _, granted := range e.take(second) {
 			turns = append(turns, granted.grant.TurnID)
 		}
 	}
-	equal(h, "parent", d.turnState(), turnkeeper.TurnDegraded)
-	equal(h, "call", d.call(key(1, 1)).State, turnkeeper.CallCancelled)
-	equal(h, "call as it is shown", d.call(key(1, 1)).Shown, agentturn.ShownReplyUnawaited)
-	h.Pass(LeaseTTL)
-	h.tick()
-	equal(h, "child", h.Message(id).State, turnkeeper.MessageCancelled)
-	child := h.Message(id).TurnID
+	equal(e, "parent", d.turnState(), turnkeeper.TurnDegraded)
+	equal(e, "call", d.call(key(1, 1)).State, turnkeeper.CallCancelled)
+	equal(e, "shown result of the call", d.call(key(1, 1)).Shown, agentturn.ShownReplyUnawaited)
+	e.Pass(LeaseTTL)
+	e.tick()
+	equal(e, "child", e.Message(id).State, turnkeeper.MessageCancelled)
+	child := e.Message(id).TurnID
 	for _, turn := range turns {
 		if turn != d.grant.TurnID && turn != child {
-			h.Errorf("turn %d was granted beside parent %d and child %d", turn, d.grant.TurnID, child)
+			e.Errorf("turn %d was granted beside parent %d and child %d", turn, d.grant.TurnID, child)
 		}
 	}
 }

@@ -5,8 +5,8 @@ import (
 	"syscall"
 )
 
-// base returns /dev/shm if it has room for databases and may hold programs, else the
-// system's temporary folder.
+// base returns /dev/shm if it has room for databases and can hold programs, or else the system's
+// temporary folder.
 func base() string {
 	const (
 		shm     = "/dev/shm"

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// killAll kills every process that belongs to the folder, until there is none. Postgres gets a
-// moment to remove its shared memory, which outlives a kill. Guards of test processes that belong to
-// the folder, as those of make test belong to its server's, get time to clean up.
+// killAll kills every process of the folder until none is left. Postgres gets some time to remove
+// its shared memory, which outlives a kill. Guards of test processes in the folder get time to clean
+// up: under make test, the folders of all packages are in the server's.
 func killAll(root string) {
 	const patience, pause = 30 * time.Second, 20 * time.Millisecond
 	tick := time.NewTicker(pause)
@@ -36,14 +36,14 @@ func killAll(root string) {
 	}
 }
 
-// A process is one that belongs to the folder of a test run.
+// A process is a process of the folder of a test run.
 type process struct {
 	pid      int
 	postgres bool
 	guard    bool
 }
 
-// processesOf finds the processes of a folder, without this one.
+// processesOf returns the processes of a folder, except this one.
 func processesOf(root string) []process {
 	entries, err := os.ReadDir("/proc")
 	if err != nil || !slices.ContainsFunc(entries, func(e os.DirEntry) bool { return e.Name() == "self" }) {
@@ -67,7 +67,7 @@ func processesOf(root string) []process {
 	return found
 }
 
-// listedProcesses is processesOf for systems without /proc: it sees arguments only.
+// listedProcesses is processesOf for systems without /proc. It only looks at arguments.
 func listedProcesses(root string) (found []process) {
 	out, err := exec.Command("ps", "-axwwo", "pid=,command=").Output()
 	if err != nil {
@@ -82,7 +82,7 @@ func listedProcesses(root string) (found []process) {
 	return found
 }
 
-// mentions says whether one of the texts holds the folder's path, or a path in it.
+// mentions reports whether a text contains the path of the folder, or a path in it.
 func mentions(root string, texts ...string) bool {
 	for _, text := range texts {
 		for rest := text; ; {

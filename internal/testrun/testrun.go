@@ -1,15 +1,17 @@
-// Package testrun cleans up after the tests of a package, however they end.
+// Package testrun cleans up after the tests of a package, however they end, and says which cases
+// each test tier runs.
 //
-// [Run] gives a test process a temporary folder of its own and starts a guard: a second process
-// that waits for the first one to end. When it ends (done, timed out, interrupted or killed), the
-// guard kills every process that the tests left behind, and removes the folder. A test process
-// whose parent (go test) is killed ends itself.
+// [Run] gives a test process its own temporary folder and starts a guard: a second process that
+// waits for the first one to end. When it ends (done, timed out, interrupted or killed), the guard
+// kills every process that the tests left behind, and removes the folder. A test process whose
+// parent (go test) is killed ends itself.
 //
-// The guard finds processes by the folder: in it they have their working directory, their
-// executable, an argument, or a variable of their environment such as TMPDIR.
+// The guard finds processes by the folder: their working directory, executable, an argument or an
+// environment variable such as TMPDIR is in it.
 package testrun
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -27,8 +29,8 @@ const guardVariable = "TURNKEEPER_TEST_GUARD"
 // parentPoll is how often a test process checks that its parent is alive.
 const parentPoll = 200 * time.Millisecond
 
-// Main runs the tests of a package as Run does, for its TestMain. The tests fail if they leave a
-// goroutine behind. Main does not return.
+// Main runs the tests of a package as Run does, for TestMain. The tests fail if a goroutine is left
+// at the end. Main does not return.
 func Main(m goleak.TestingM) { goleak.VerifyTestMain(suite{m}) }
 
 type suite struct{ m goleak.TestingM }
@@ -42,7 +44,7 @@ func (s suite) Run() int {
 }
 
 // awaitGoroutines returns when no goroutine is left, or after a timeout. On a busy machine, a
-// goroutine that is about to end may take longer than the half second that goleak waits.
+// goroutine may take longer to end than the half second that goleak waits.
 func awaitGoroutines() {
 	const patience = 30 * time.Second
 	for start := time.Now(); goleak.Find() != nil && time.Since(start) < patience; {
@@ -51,11 +53,10 @@ func awaitGoroutines() {
 }
 
 // Run calls run, which runs the tests, and returns its exit code. Until run returns, TMPDIR is a
-// new folder, which Run removes. Run is called once, from TestMain or main, before anything else
-// is started.
+// new folder, which Run removes. Call Run once, from TestMain or main, before anything else starts.
 //
-// The folder is in memory (/dev/shm) where there is room: tests make many databases, and none of
-// them needs to survive a power cut.
+// The folder is in memory (/dev/shm) if there is room, because tests make many databases that need
+// not survive a power cut.
 func Run(run func() int) (code int) {
 	// Not os.Getenv, here and below: go test would record the variable as an input of the tests.
 	if root, set := syscall.Getenv(guardVariable); set {
@@ -83,8 +84,8 @@ func fail(err error) int {
 	return 1
 }
 
-// newRoot makes the folder. Every user may pass through it: Postgres, which refuses to run as
-// root, keeps its data in it as another user.
+// newRoot makes the folder. Every user may enter it, because Postgres refuses to run as root and
+// keeps its data there as another user.
 func newRoot() (string, error) {
 	root, err := os.MkdirTemp(base(), "tk-test-") // short: the paths of sockets are limited to 103 bytes
 	if err != nil {
@@ -93,8 +94,8 @@ func newRoot() (string, error) {
 	return root, os.Chmod(root, 0o711)
 }
 
-// startGuard starts this program as the guard of a folder. release tells it that the tests are
-// done, and returns when it has cleaned up.
+// startGuard starts this program as the guard of a folder. release ends the guard and
+// waits until it has cleaned up.
 func startGuard(root string) (release func(), err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -105,7 +106,7 @@ func startGuard(root string) (release func(), err error) {
 	cmd.Env = []string{guardVariable + "=" + root}
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // Ctrl-C in the terminal must not reach it
-	lifeline, err := cmd.StdinPipe()                     // the kernel closes it when this process is gone
+	lifeline, err := cmd.StdinPipe()                     // the kernel closes it when this process ends
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +119,7 @@ func startGuard(root string) (release func(), err error) {
 	}, nil
 }
 
-// guard waits until the test process is gone, and cleans up.
+// guard waits until the test process has ended, and cleans up.
 func guard(root string) {
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	killAll(root)
@@ -127,8 +128,8 @@ func guard(root string) {
 	}
 }
 
-// watchParent ends the process when its parent is gone: go test does not end its test processes
-// when it is killed. stop ends the watch.
+// watchParent ends the process when its parent has ended, because go test, when killed, does not end
+// its test processes. stop ends the watch.
 func watchParent() (stop func()) {
 	parent := os.Getppid()
 	over, done := make(chan struct{}), make(chan struct{})
@@ -143,7 +144,7 @@ func watchParent() (stop func()) {
 			case <-tick.C:
 			}
 			if os.Getppid() != parent {
-				os.Exit(fail(fmt.Errorf("process %d, which started these tests, is gone", parent)))
+				os.Exit(fail(fmt.Errorf("process %d, which started these tests, has ended", parent)))
 			}
 		}
 	}()
@@ -161,7 +162,7 @@ func ModuleRoot() (string, error) {
 			return dir, nil
 		}
 		if dir == filepath.Dir(dir) {
-			return "", fmt.Errorf("there is no go.mod above the working directory")
+			return "", errors.New("no go.mod above the working directory")
 		}
 		dir = filepath.Dir(dir)
 	}

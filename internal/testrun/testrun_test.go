@@ -24,12 +24,12 @@ func TestMain(m *testing.M) {
 	switch os.Getenv(victimVariable) {
 	case "":
 		os.Exit(testrun.Run(m.Run))
-	case "parent": // as go test is: it starts the victim, and waits for it
+	case "parent": // like go test, it starts the victim and waits for it
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), victimVariable+"=tests")
 		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 		_ = cmd.Run()
-	case "server": // as that of make test: the program of the tests is in its folder
+	case "server": // like the server of make test: the test binary is in its folder
 		os.Exit(testrun.Run(func() int {
 			inner := filepath.Join(os.TempDir(), "inner.test")
 			if err := os.Link(os.Args[0], inner); err != nil {
@@ -52,7 +52,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// victim starts programs, says which, and waits for its end.
+// victim starts programs, prints their pids, and waits to be killed.
 func victim() int {
 	dir := filepath.Join(os.TempDir(), "work")
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -69,7 +69,7 @@ func victim() int {
 		if cmd.Args == nil {
 			cmd.Args = []string{"sh", "-c", loop}
 		}
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // no signal of ours reaches it
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // our signals do not reach it
 		if err := cmd.Start(); err != nil {
 			panic(err)
 		}
@@ -82,17 +82,17 @@ func victim() int {
 // loop is a shell program that ignores requests to end.
 const loop = `trap "" INT TERM HUP; while :; do sleep 60; done`
 
-func TestNothingIsLeftBehind(t *testing.T) {
+func TestCleanUp(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		start string
 		end   func(parent, victim int) error
 	}{
-		"the tests are killed":       {"tests", func(_, victim int) error { return syscall.Kill(victim, syscall.SIGKILL) }},
-		"the tests are interrupted":  {"tests", func(_, victim int) error { return syscall.Kill(victim, syscall.SIGINT) }},
-		"the tests run out of time":  {"tests", func(_, victim int) error { return syscall.Kill(victim, syscall.SIGQUIT) }},
-		"their server is killed":     {"server", func(parent, _ int) error { return syscall.Kill(parent, syscall.SIGKILL) }},
-		"who started them is killed": {"parent", func(parent, _ int) error { return syscall.Kill(parent, syscall.SIGKILL) }},
+		"the tests are killed":      {"tests", func(_, victim int) error { return syscall.Kill(victim, syscall.SIGKILL) }},
+		"the tests are interrupted": {"tests", func(_, victim int) error { return syscall.Kill(victim, syscall.SIGINT) }},
+		"the tests time out":        {"tests", func(_, victim int) error { return syscall.Kill(victim, syscall.SIGQUIT) }},
+		"their server is killed":    {"server", func(parent, _ int) error { return syscall.Kill(parent, syscall.SIGKILL) }},
+		"their parent is killed":    {"parent", func(parent, _ int) error { return syscall.Kill(parent, syscall.SIGKILL) }},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -109,7 +109,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 			lines := bufio.NewScanner(out)
 			next := func() string {
 				if !lines.Scan() {
-					t.Fatalf("the victim said too little: %v", lines.Err())
+					t.Fatalf("the victim printed too few lines: %v", lines.Err())
 				}
 				return lines.Text()
 			}
@@ -131,13 +131,13 @@ func TestNothingIsLeftBehind(t *testing.T) {
 				return errors.Is(err, fs.ErrNotExist)
 			})
 			for _, pid := range pids {
-				await(t, fmt.Sprintf("process %d is gone", pid), func() bool { return !runs(pid) })
+				await(t, fmt.Sprintf("process %d has ended", pid), func() bool { return !runs(pid) })
 			}
 		})
 	}
 }
 
-// runs reports whether a process runs. One that has ended and was not waited for does not.
+// runs reports whether a process runs. A zombie does not.
 func runs(pid int) bool {
 	if syscall.Kill(pid, 0) != nil {
 		return false
@@ -152,7 +152,7 @@ func await(t *testing.T, what string, so func() bool) {
 	defer tick.Stop()
 	for end := time.Now().Add(time.Minute); !so(); <-tick.C {
 		if time.Now().After(end) {
-			t.Fatalf("waited in vain: %s", what)
+			t.Fatalf("timeout waiting until %s", what)
 		}
 	}
 }

@@ -5,19 +5,19 @@ import (
 	"testing"
 )
 
-// TierVariable is the environment variable that says how many cases the tests with many cases run:
-// empty is make test, "full" is CI, "long" is make crash and make faults, and "mutants" is make
-// mutants.
+// TierVariable is the environment variable with the test tier, which decides how many cases the
+// tests with many cases run. Empty is make test, "full" is CI, "long" is make crash and make
+// faults, and "mutants" is make mutants.
 const TierVariable = "TURNKEEPER_TESTS"
 
-// Full reports whether every case is to run.
+// Full reports whether the tier runs every case.
 func Full() bool { tier := os.Getenv(TierVariable); return tier == "full" || tier == "long" }
 
 // Long reports whether tests may take minutes each.
 func Long() bool { return os.Getenv(TierVariable) == "long" }
 
-// Sample returns all cases in CI, n of them in make test, spread evenly, and one with -short.
-// Cases that are alike should be next to each other.
+// Sample returns all cases in CI, n evenly spread cases in make test, and one with -short. Similar
+// cases should be next to each other.
 func Sample[T any](cases []T, n int) []T {
 	if testing.Short() {
 		n = 1
@@ -48,7 +48,7 @@ func OnlyFull(t testing.TB) {
 	}
 }
 
-// Slow skips a test with -short: one that takes a second, or is one of many that are alike.
+// Slow skips a test with -short, because it takes about a second or is one of many similar tests.
 func Slow(t testing.TB) {
 	t.Helper()
 	if testing.Short() {
@@ -56,9 +56,8 @@ func Slow(t testing.TB) {
 	}
 }
 
-// Guard skips a test with -short: one of many similar tests that together take a second.
-// Unlike after Slow, make mutants still runs the test, because it shows that each condition of
-// a guard is needed.
+// Guard skips a test with -short, like Slow. But make mutants runs the test, because it shows that
+// each condition of a guard is needed.
 func Guard(t testing.TB) {
 	t.Helper()
 	if os.Getenv(TierVariable) != "mutants" {

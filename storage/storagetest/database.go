@@ -13,7 +13,7 @@ import (
 	"turnkeeper/storage/grants"
 )
 
-// Rows are all rows that tell of turns, by what they are: "call 7 1.2" is call 1.2 of turn 7.
+// Rows returns the rows of all tables about turns, by name: "call 7 1.2" is call 1.2 of turn 7.
 func (db *DB) Rows() map[string]string {
 	db.T.Helper()
 	rows, _ := db.Pool().Query(db.T.Context(), `
@@ -48,7 +48,7 @@ func (db *DB) TurnOf(agent string, worker turnkeeper.WorkerID) *Dispatch {
 	return db.Dispatch(worker)[0]
 }
 
-// Look returns what a tick finds.
+// Look returns what a tick reads: the snapshot and the lost grants.
 func (db *DB) Look() (sit turnkeeper.Situation, lost []turnkeeper.LostGrant) {
 	db.T.Helper()
 	err := db.InTick(db.T.Context(), func(tick *grants.Tick) (err error) {
@@ -64,11 +64,11 @@ func (db *DB) Look() (sit turnkeeper.Situation, lost []turnkeeper.LostGrant) {
 	return sit, lost
 }
 
-// WaitsBehind does something while somebody else has a lock, and reports whether it waits for it. meanwhile is called while
-// it does.
+// WaitsBehind runs do while another session holds a lock, and reports whether do waits for the lock. If it
+// does, meanwhile is called before the lock is released.
 func (db *DB) WaitsBehind(meanwhile func(), do func(context.Context, *DB) error, lock string, args ...any) (waits bool) {
 	db.T.Helper()
-	far := OpenWith(db.T, storage.Options{URL: db.URL, LockTimeout: Patience, StatementTimeout: Patience})
+	other := OpenWith(db.T, storage.Options{URL: db.URL, LockTimeout: Patience, StatementTimeout: Patience})
 	hold, err := db.Pool().Begin(db.T.Context())
 	if err != nil {
 		db.T.Fatal(err)
@@ -78,12 +78,12 @@ func (db *DB) WaitsBehind(meanwhile func(), do func(context.Context, *DB) error,
 		db.T.Fatal(err)
 	}
 	done := make(chan error, 1)
-	go func() { done <- do(db.T.Context(), far) }()
+	go func() { done <- do(db.T.Context(), other) }()
 	deadline := time.Now().Add(Patience)
 	for len(done) == 0 && !waits {
 		waits = One[bool](db, "select count(*) > 0 from pg_stat_activity, pg_sleep(0.01) where $1 = any(pg_blocking_pids(pid))", hold.Conn().PgConn().PID())
 		if time.Now().After(deadline) {
-			db.T.Fatal("it is neither done nor does it wait")
+			db.T.Fatal("do neither ended nor waited for the lock in time")
 		}
 	}
 	if waits {
@@ -98,7 +98,8 @@ func (db *DB) WaitsBehind(meanwhile func(), do func(context.Context, *DB) error,
 	return waits
 }
 
-// Heard are the channels on which f rings, in order; of an inbox that has only room more, the word for it.
+// Heard returns the sorted names of the channels that f notifies, without their prefix. A notification of
+// the inbox that only says that a slot is free has the suffix " freed".
 func (db *DB) Heard(f func()) (channels []string) {
 	db.T.Helper()
 	conn, err := pgx.Connect(db.T.Context(), db.URL)
@@ -115,34 +116,34 @@ func (db *DB) Heard(f func()) (channels []string) {
 	f()
 	db.Exec("select pg_notify('turnkeeper_calls', $1)", end)
 	for {
-		ring, err := conn.WaitForNotification(db.T.Context())
+		notification, err := conn.WaitForNotification(db.T.Context())
 		if err != nil {
 			db.T.Fatal(err)
 		}
-		if ring.Payload == end {
+		if notification.Payload == end {
 			slices.Sort(channels)
 			return channels
 		}
-		channel := strings.TrimPrefix(strings.TrimPrefix(ring.Channel, "turnkeeper_"), "turnkeeper.")
-		if ring.Payload == "freed" {
+		channel := strings.TrimPrefix(strings.TrimPrefix(notification.Channel, "turnkeeper_"), "turnkeeper.")
+		if notification.Payload == "freed" {
 			channel += " freed"
 		}
 		channels = append(channels, channel)
 	}
 }
 
-// AwaitLockWaits returns when so many sessions wait for a lock.
+// AwaitLockWaits returns when at least n sessions of the database wait for a lock.
 func (db *DB) AwaitLockWaits(n int) {
 	db.T.Helper()
 	deadline := time.Now().Add(Patience)
 	for One[int](db, "select count(*) from pg_stat_activity, pg_sleep(0.01) where wait_event_type = 'Lock' and datname = current_database()") < n {
 		if time.Now().After(deadline) {
-			db.T.Fatalf("no %d sessions wait for a lock", n)
+			db.T.Fatalf("timeout waiting until %d sessions wait for a lock", n)
 		}
 	}
 }
 
-// AskCancel asks for a turn to be cancelled.
+// AskCancel requests the cancellation of a turn.
 func (db *DB) AskCancel(d *Dispatch) {
 	db.T.Helper()
 	if _, err := db.CancelTurn(db.T.Context(), d.Grant.TurnID, "enough"); err != nil {
@@ -150,7 +151,7 @@ func (db *DB) AskCancel(d *Dispatch) {
 	}
 }
 
-// Changed are the names of the rows that are not the same.
+// Changed returns the sorted names of the rows that differ between two results of Rows.
 func Changed(before, after map[string]string) (names []string) {
 	for name, row := range after {
 		if before[name] != row {
@@ -165,7 +166,7 @@ func Changed(before, after map[string]string) (names []string) {
 	return slices.Sorted(slices.Values(names))
 }
 
-// Admin returns what runs SQL over a connection that is not the store's.
+// Admin returns a function that runs SQL over a connection of its own, not one of the store.
 func (db *DB) Admin() func(sql string) {
 	conn, err := pgx.Connect(db.T.Context(), db.URL)
 	if err != nil {

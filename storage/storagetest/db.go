@@ -10,19 +10,19 @@ import (
 	"turnkeeper"
 )
 
-// Patience bounds every wait for an event: far above what any takes.
+// Patience is the timeout of every wait for an event. It is far longer than any takes.
 const Patience = time.Minute
 
-// TB returns the test that the database is of.
+// TB returns the test of the database.
 func (db *DB) TB() testing.TB { return db.T }
 
-// A Querier is a DB, or what embeds one.
+// A Querier is a DB, or a type that embeds one.
 type Querier interface {
 	Pool() *pgxpool.Pool
 	TB() testing.TB
 }
 
-// One returns the single value that a query finds.
+// One returns the single value of a query.
 func One[T any](d Querier, sql string, args ...any) T {
 	d.TB().Helper()
 	rows, _ := d.Pool().Query(d.TB().Context(), sql, args...)
@@ -41,18 +41,18 @@ func (db *DB) Exec(sql string, args ...any) {
 	}
 }
 
-// Await returns when a query finds true.
+// Await waits until a query returns true.
 func (db *DB) Await(sql string, args ...any) {
 	db.T.Helper()
 	deadline := time.Now().Add(Patience)
 	for !One[bool](db, "select ("+sql+") from pg_sleep(0.02)", args...) {
 		if time.Now().After(deadline) {
-			db.T.Fatalf("not in time: %s", sql)
+			db.T.Fatalf("timeout waiting until %s", sql)
 		}
 	}
 }
 
-// Submit puts a message into the inbox.
+// Submit enqueues a message.
 func (db *DB) Submit(agent, conversation, body string) turnkeeper.MessageID {
 	db.T.Helper()
 	id, err := db.Enqueue(db.T.Context(), turnkeeper.Submission{Agent: agent, Conversation: conversation, Body: body})

@@ -14,14 +14,14 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// PatchVariable names a folder for tests of a changed schema, which internal/mutants makes:
+// PatchVariable names a folder with a schema change, which internal/mutants makes:
 //
-//	patch.sql   is run in the template, after the migrations
-//	last.sql    is run in each database before it is dropped, if there is such a file;
-//	            what it selects is appended to last.txt, a line each
+//	patch.sql   runs in the template, after the migrations
+//	last.sql    optional, runs in each database before it is dropped; its rows are
+//	            appended to last.txt, one line each
 const PatchVariable = "TURNKEEPER_TEST_PATCH"
 
-// A patch is a schema change that a test run is for. It is empty if there is none.
+// A patch is the schema change of PatchVariable, or empty.
 type patch struct{ folder, sql, last string }
 
 func readPatch() (patch, error) {
@@ -40,13 +40,13 @@ func readPatch() (patch, error) {
 	return patch{folder, string(sql), string(last)}, err
 }
 
-// hash is a part of the template's name.
+// hash returns the part of the template's name that identifies the patch.
 func (p patch) hash() string {
 	sum := sha256.Sum256([]byte(p.sql))
 	return hex.EncodeToString(sum[:8])
 }
 
-// report runs last.sql in a database.
+// report runs last.sql in a database and appends its rows to last.txt.
 func (p patch) report(ctx context.Context, url string) error {
 	if p.last == "" {
 		return nil
@@ -69,6 +69,6 @@ func (p patch) report(ctx context.Context, url string) error {
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(text.Bytes()) // at once, as others append too
+	_, err = f.Write(text.Bytes()) // one write, because other processes append too
 	return errors.Join(err, f.Close())
 }

@@ -2,19 +2,19 @@ package storagetest
 
 import "encoding/json"
 
-// A Plan is a node of a plan as the server explains it.
+// A Plan is a node of a query plan, from explain.
 type Plan struct {
 	Type     string  `json:"Node Type"`
 	Relation string  `json:"Relation Name"`
 	Index    string  `json:"Index Name"`
 	Rows     float64 `json:"Actual Rows"`
 	Loops    float64 `json:"Actual Loops"`
-	Hit      int     `json:"Shared Hit Blocks"` // with all nodes below
+	Hit      int     `json:"Shared Hit Blocks"` // including all nodes below
 	Read     int     `json:"Shared Read Blocks"`
 	Plans    []Plan
 }
 
-// Walk visits what was run.
+// Walk visits the nodes that were executed.
 func (n Plan) Walk(visit func(Plan)) {
 	if n.Loops == 0 {
 		return
@@ -25,10 +25,10 @@ func (n Plan) Walk(visit func(Plan)) {
 	}
 }
 
-// Pages is how many pages the statement looked at, functions included.
+// Pages returns the number of pages the statement read, including those of functions.
 func (n Plan) Pages() int { return n.Hit + n.Read }
 
-// Explain runs a statement as a worker's session does, and says how.
+// Explain runs a statement in a session like a worker's and returns its plan.
 func (db *DB) Explain(sql string) Plan {
 	db.T.Helper()
 	var plans []struct{ Plan Plan }
@@ -39,8 +39,7 @@ func (db *DB) Explain(sql string) Plan {
 	return plans[0].Plan
 }
 
-// NeverAnalyzed keeps autovacuum off the tables: when it comes, by the clock, plans
-// change.
+// NeverAnalyzed turns autovacuum off for all tables, because plans change when it runs.
 func (db *DB) NeverAnalyzed() {
 	db.T.Helper()
 	db.Exec(`do $$ declare t regclass; begin

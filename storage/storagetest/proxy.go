@@ -13,15 +13,15 @@ type Cut int
 // The cuts. After each one except Pass, nothing more goes through the connection.
 const (
 	Pass     Cut = iota
-	Lose         // the server never gets it; the connection breaks
-	Unanswer     // the server has done it; the answer is lost, the connection breaks
-	Abandon      // the server gets it, and the connection breaks at once
-	Freeze       // the server never gets it, and the connection stays open, dead
-	Hush         // the server has done it; the answer is lost, and the connection stays open, dead
+	Lose         // the server does not get it; the connection breaks
+	Unanswer     // the server does it; the answer is lost and the connection breaks
+	Abandon      // the server gets it; the connection breaks at once
+	Freeze       // the server does not get it; the connection stays open, but dead
+	Hush         // the server does it; the answer is lost and the connection stays open, but dead
 )
 
-// A Proxy stands between clients and a server, and cuts connections when its
-// plan says so. It can be spoken to by any number of clients over TCP.
+// A Proxy forwards between clients and a Postgres server, and cuts connections when its plan says
+// so. Any number of clients may connect over TCP.
 type Proxy struct {
 	network, target string
 	listener        net.Listener
@@ -33,9 +33,8 @@ type Proxy struct {
 	links   map[*link]struct{}
 }
 
-// NewProxy starts a proxy in front of the server at an address (a socket, or TCP
-// without TLS), and returns the address of the proxy. The proxy is closed when the test
-// ends.
+// NewProxy starts a proxy for the server at an address (a socket, or TCP without TLS), and returns
+// the address of the proxy. The proxy is closed when the test ends.
 func NewProxy(t testing.TB, server string) (*Proxy, string) {
 	t.Helper()
 	u, err := url.Parse(server)
@@ -68,16 +67,16 @@ func NewProxy(t testing.TB, server string) (*Proxy, string) {
 	return p, u.String()
 }
 
-// Plan sets the function that decides about each unit; nil passes all of them. It is
-// called from many goroutines, and may block: the unit waits.
+// Plan sets the function that decides what to do with each unit; nil passes all of them. It is called
+// from many goroutines. If it blocks, the unit waits.
 func (p *Proxy) Plan(plan func(Sent) Cut) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.plan = plan
 }
 
-// CutNext applies one cut to the next unit that match accepts; later units pass.
-// happened is closed when the cut has been decided on.
+// CutNext applies one cut to the next unit that match accepts; later units pass. happened is closed
+// when the cut is decided.
 func (p *Proxy) CutNext(what Cut, match func(Sent) bool) (happened <-chan struct{}) {
 	done := make(chan struct{})
 	var mu sync.Mutex
@@ -109,8 +108,8 @@ func (p *Proxy) Break() {
 	}
 }
 
-// FreezeAll freezes all open connections without closing them: what is sent is
-// accepted, and goes nowhere.
+// FreezeAll freezes all open connections without closing them: data sent is accepted, but goes
+// nowhere.
 func (p *Proxy) FreezeAll() {
 	for _, l := range p.open() {
 		l.freeze()
@@ -151,7 +150,7 @@ func (p *Proxy) serve(group *sync.WaitGroup) {
 		}
 		server, err := net.Dial(p.network, p.target)
 		if err != nil {
-			_ = client.Close() // the server is away
+			_ = client.Close() // the server is down
 			continue
 		}
 		l := newLink(p, client, server)

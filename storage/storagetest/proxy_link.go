@@ -9,12 +9,12 @@ import (
 type link struct {
 	proxy          *Proxy
 	client, server net.Conn
-	dead           chan struct{} // closed: it is frozen
+	dead           chan struct{} // closed when the link is frozen
 	freezing       sync.Once
 
 	mu     sync.Mutex
-	ending Cut  // what to do with answers; Pass: pass them on
-	status byte // of the server's transaction, as it said last: I, T or E
+	ending Cut  // what to do with answers; Pass: forward them
+	status byte // last reported status of the server's transaction: I, T or E
 }
 
 func newLink(p *Proxy, client, server net.Conn) *link {
@@ -38,8 +38,8 @@ func (l *link) frozen() bool {
 	}
 }
 
-// end runs when a goroutine of the link has no more to do. It closes the link, but a
-// frozen link stays open until the proxy is closed.
+// end runs when a goroutine of the link ends. It closes the link, but a frozen link stays open until
+// the proxy is closed.
 func (l *link) end() {
 	if l.frozen() {
 		<-l.proxy.over
@@ -47,12 +47,12 @@ func (l *link) end() {
 	l.close()
 }
 
-// forward passes the client's messages on, a unit at a time.
+// forward forwards the client's messages, one unit at a time.
 func (l *link) forward() {
 	defer l.end()
 	startup, err := readMessage(l.client, 0)
 	if err != nil || isCancel(startup) {
-		return // cancel requests are not passed on
+		return // cancel requests are not forwarded
 	}
 	if _, err := l.server.Write(startup); err != nil {
 		return
@@ -75,7 +75,7 @@ func (l *link) forward() {
 	}
 }
 
-// pass does to a unit what the plan says, and reports whether the link goes on.
+// pass does with a unit what the plan says, and reports whether the link stays in use.
 func (l *link) pass(sent Sent, raw []byte) bool {
 	what := Pass
 	if sent.Executes() {
@@ -100,7 +100,7 @@ func (l *link) pass(sent Sent, raw []byte) bool {
 	return err == nil && what != Abandon
 }
 
-// back passes the server's answers on.
+// back forwards the server's answers.
 func (l *link) back() {
 	defer l.end()
 	for {
@@ -121,7 +121,7 @@ func (l *link) back() {
 			if _, err := l.client.Write(message); err != nil {
 				return
 			}
-		case ready && ending == Hush: // it is done
+		case ready && ending == Hush: // the server has done it
 			l.freeze()
 			return
 		case ready:

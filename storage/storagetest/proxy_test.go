@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { storagetest.Main(m) }
 
-// near connects through a proxy; far does not.
+// connections opens one connection through a proxy (near) and one directly (far).
 func connections(t *testing.T) (p *storagetest.Proxy, near, far *pgx.Conn) {
 	t.Helper()
 	direct := storagetest.EmptyURL(t)
@@ -47,7 +47,7 @@ func count(t *testing.T, conn *pgx.Conn) (n int) {
 	return n
 }
 
-func TestWhatIsSeenOfUnits(t *testing.T) {
+func TestUnits(t *testing.T) {
 	p, near, _ := connections(t)
 	var seen []storagetest.Sent
 	p.Plan(func(sent storagetest.Sent) storagetest.Cut { seen = append(seen, sent); return storagetest.Pass })
@@ -82,8 +82,8 @@ func TestWhatIsSeenOfUnits(t *testing.T) {
 func TestCuts(t *testing.T) {
 	for name, c := range map[string]struct {
 		cut  storagetest.Cut
-		done bool // by the server
-		open bool // the connection: the client hears of nothing
+		done bool // the server did it
+		open bool // the connection stays open: the client gets no error
 	}{
 		"lose":     {storagetest.Lose, false, false},
 		"unanswer": {storagetest.Unanswer, true, false},
@@ -94,18 +94,18 @@ func TestCuts(t *testing.T) {
 			p, near, far := connections(t)
 			happened := p.CutNext(c.cut, func(sent storagetest.Sent) bool { return sent.Commits && sent.Has("insert") })
 			ctx, cancel := context.WithCancel(t.Context())
-			heard := make(chan error, 1)
+			got := make(chan error, 1)
 			go func() {
 				_, err := near.Exec(ctx, "insert into marks values ($1)", "a")
-				heard <- err
+				got <- err
 			}()
 			<-happened
-			if c.open { // time to hear of something
+			if c.open { // time for an error to arrive
 				<-time.After(300 * time.Millisecond)
 				cancel()
 			}
-			if err := <-heard; err == nil || errors.Is(err, context.Canceled) != c.open {
-				t.Errorf("the client hears %v", err)
+			if err := <-got; err == nil || errors.Is(err, context.Canceled) != c.open {
+				t.Errorf("the client got error %v", err)
 			}
 			cancel()
 			if n := count(t, far); (n == 1) != c.done {

@@ -8,21 +8,20 @@ import (
 	"strings"
 )
 
-// Sent is a unit of work that a client has sent: everything up to the message that
-// makes the server act and answer (a plain query, or the Sync of a pipeline).
+// Sent is a unit of work that a client sent: all messages up to the one that makes the server act and
+// answer (a plain query, or the Sync of a pipeline).
 type Sent struct {
-	// Application is the name that the client gave its connection.
+	// Application is the application_name of the connection.
 	Application string
-	// Statements are the texts of what the unit executes, in order. Empty means that
-	// the unit only prepares, or ends the connection.
+	// Statements are the texts of the executed statements, in order. Empty means that the unit only
+	// prepares statements or ends the connection.
 	Statements []string
-	// Commits reports whether a transaction ends with the unit, if nothing in it fails:
-	// it has a commit, or is outside of a transaction block, where everything up to a
-	// Sync is one transaction.
+	// Commits reports whether the unit commits a transaction if nothing in it fails: it has a commit,
+	// or is outside of a transaction block, where all messages up to a Sync are one transaction.
 	Commits bool
 }
 
-// Executes reports whether the unit runs something.
+// Executes reports whether the unit executes a statement.
 func (s Sent) Executes() bool { return len(s.Statements) > 0 }
 
 // Has reports whether one of the statements contains the text.
@@ -30,11 +29,11 @@ func (s Sent) Has(text string) bool {
 	return slices.ContainsFunc(s.Statements, func(sql string) bool { return strings.Contains(sql, text) })
 }
 
-// units cuts what a client sends into units.
+// units splits the messages of a client into units.
 type units struct {
 	application string
 	prepared    map[string]string // texts of prepared statements, by name
-	bound       string            // text of what was bound last
+	bound       string            // text of the statement bound last
 	raw         []byte
 	statements  []string
 }
@@ -43,7 +42,7 @@ func newUnits(startup []byte) *units {
 	return &units{application: parameters(startup)["application_name"], prepared: map[string]string{}}
 }
 
-// The messages of a client that matter here.
+// The types of client messages that units needs.
 const (
 	parse   = 'P'
 	bind    = 'B'
@@ -72,8 +71,8 @@ func (u *units) take(message []byte) (whole bool) {
 	return bytes.ContainsAny(message[:1], "SQHXp") // Sync, Query, Flush, Terminate, password
 }
 
-// end returns the unit and begins the next. status is that of the server's
-// transaction before the unit.
+// end returns the unit and begins the next. status is the status of the server's transaction before
+// the unit.
 func (u *units) end(status byte) (Sent, []byte) {
 	sent, raw := Sent{Application: u.application, Statements: u.statements}, u.raw
 	open := status != 'I'
@@ -113,12 +112,12 @@ func parameters(startup []byte) map[string]string {
 
 // isCancel reports whether a first message requests a cancel instead of starting a session.
 func isCancel(startup []byte) bool {
-	const cancelRequest = 80877102 // where others have the protocol's version
+	const cancelRequest = 80877102 // in place of the protocol version
 	return binary.BigEndian.Uint32(startup[4:]) == cancelRequest
 }
 
-// readMessage reads one message of the protocol: its type (which a client's first
-// message lacks), its length and its content.
+// readMessage reads one message of the protocol: its type (missing in the first message of a client),
+// length and content.
 func readMessage(r io.Reader, typeBytes int) ([]byte, error) {
 	head := make([]byte, typeBytes+4)
 	if _, err := io.ReadFull(r, head); err != nil {

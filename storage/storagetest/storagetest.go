@@ -1,9 +1,9 @@
-// Package storagetest gives tests a real Postgres: for each test a fresh database, cloned from a
-// migrated template. A package that uses it calls Main from its TestMain.
+// Package storagetest gives each test a new Postgres database, cloned from a migrated template. A
+// package that uses it calls Main from TestMain.
 //
-// The server is the one that ServerVariable names (make test starts one for all packages), or one
-// that the first test of the package starts. Either way it loses its data in a crash: a test that
-// stops the server needs one of its own.
+// ServerVariable names the server (make test starts one for all packages); without it, the first
+// test of a package starts one. It loses its data in a crash, so a test that stops the server needs
+// its own.
 package storagetest
 
 import (
@@ -35,15 +35,15 @@ import (
 	"turnkeeper/storage/operate"
 )
 
-// ServerVariable is the environment variable with the address of a Postgres server for
-// tests. The address is a superuser's.
+// ServerVariable is the environment variable with the address of a Postgres server for tests, for a
+// superuser.
 const ServerVariable = "TURNKEEPER_TEST_POSTGRES"
 
-// RunVariable is the environment variable with a folder that all packages of one run share. It
-// is removed after the run.
+// RunVariable is the environment variable with a folder that all packages of one run share. It is
+// removed after the run.
 const RunVariable = "TURNKEEPER_TEST_RUN"
 
-// A server is where the databases of the tests are made.
+// A server is the Postgres server with the databases of the tests.
 type server struct {
 	url      string
 	template string        // the name of a database with the current schema
@@ -76,7 +76,7 @@ func (s suite) Run() int {
 		return code
 	}
 	if server.pool != nil {
-		if server.patch.sql != "" { // nobody else has this template
+		if server.patch.sql != "" { // no other package uses this template
 			_ = server.admin(context.Background(), "drop database if exists "+server.template)
 		}
 		server.pool.Close()
@@ -186,7 +186,8 @@ func migrate(ctx context.Context, url string) error {
 	return err
 }
 
-// schemaHash is a hash of our migrations. River's do not count: a shared server lives for one run.
+// schemaHash returns a hash of our migrations. It omits those of River, because a shared server lives
+// for one run only.
 func schemaHash() (string, error) {
 	hash := sha256.New()
 	err := fs.WalkDir(migrations.Files, ".", func(path string, d fs.DirEntry, err error) error {
@@ -201,8 +202,8 @@ func schemaHash() (string, error) {
 	return hex.EncodeToString(hash.Sum(nil))[:16], err
 }
 
-// Migrate brings a schema up to date, River's tables included, as every process
-// does. Any number of them may do it at once.
+// Migrate migrates a database to the newest schema, River's tables included, as every program does.
+// It may run concurrently.
 func Migrate(ctx context.Context, store *storage.DB) ([]storage.Migration, error) {
 	return jobs.Migrate(ctx, store, zap.NewNop())
 }
@@ -221,10 +222,10 @@ func (s *server) urlOf(database string) string {
 	return u.String()
 }
 
-// URL makes a fresh, migrated database for the test and returns its address.
+// URL makes a new, migrated database for the test and returns its address.
 func URL(t testing.TB) string { return fresh(t, true) }
 
-// EmptyURL makes a fresh database without a schema.
+// EmptyURL makes a new database without a schema and returns its address.
 func EmptyURL(t testing.TB) string { return fresh(t, false) }
 
 func fresh(t testing.TB, migrated bool) string {
@@ -257,7 +258,7 @@ func fresh(t testing.TB, migrated bool) string {
 	return s.urlOf(name)
 }
 
-// A DB is an open database of a test, with all that can be done to it.
+// A DB is an open database of a test, with the methods of all stores.
 type DB struct {
 	*operate.Store
 	*Journals
@@ -266,13 +267,13 @@ type DB struct {
 	T   testing.TB // the test, or the subtest that runs
 }
 
-// Journals are the journals of a DB.
+// Journals is the journal store of a DB.
 type Journals = journal.Store
 
-// Grants are the grants of a DB.
+// Grants is the grant store of a DB.
 type Grants = grants.Store
 
-// New opens a fresh database. It is closed when the test ends.
+// New opens a new database. It is closed when the test ends.
 func New(t testing.TB) *DB {
 	t.Helper()
 	return Open(t, URL(t))
@@ -284,7 +285,7 @@ func Open(t testing.TB, url string) *DB {
 	return OpenWith(t, storage.Options{URL: url})
 }
 
-// OpenWith opens a database with options of the test's. It is closed when the test ends.
+// OpenWith opens the database of the options. It is closed when the test ends.
 func OpenWith(t testing.TB, o storage.Options) *DB {
 	t.Helper()
 	db, err := storage.Open(t.Context(), o)

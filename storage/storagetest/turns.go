@@ -16,8 +16,8 @@ import (
 	"turnkeeper/storage/journal"
 )
 
-// WithAgents opens a fresh database with two agents: clerk, and desk, which has a lane for each
-// conversation. The test then runs beside others.
+// WithAgents opens a new database with two agents: clerk, and desk, which has a lane for each
+// conversation. It marks the test as parallel.
 func WithAgents(t testing.TB) *DB {
 	t.Helper()
 	if t, ok := t.(*testing.T); ok {
@@ -48,10 +48,10 @@ func Registration(agent string, perConversation bool, schedules ...turnkeeper.Sc
 	}
 }
 
-// Time is the time by the database's clock.
+// Time returns the time of the database's clock.
 func (db *DB) Time() time.Time { return One[time.Time](db, "select clock_timestamp()") }
 
-// Tick runs f in a tick that has looked.
+// Tick runs f in a tick, after the tick has read its snapshot.
 func (db *DB) Tick(f func(ctx context.Context, tick *grants.Tick) error) {
 	db.T.Helper()
 	ctx := db.T.Context()
@@ -66,18 +66,18 @@ func (db *DB) Tick(f func(ctx context.Context, tick *grants.Tick) error) {
 	}
 }
 
-// TTL is that of leases.
+// TTL is the time of a lease.
 const TTL = 240 * time.Second
 
-// A Dispatch is a granted turn as its worker has it.
+// A Dispatch is a granted turn, as its worker loaded it.
 type Dispatch struct {
 	*journal.Writer
 	Record turnkeeper.Record
 	Grant  turnkeeper.Grant
 }
 
-// Dispatch grants whatever is ready to a worker, as the scheduler does, and
-// returns what the worker then has, in the order of the grants.
+// Dispatch grants everything that is ready, as the scheduler does, lets the worker take it, and
+// returns the dispatches in the order of the grants.
 func (db *DB) Dispatch(worker turnkeeper.WorkerID) []*Dispatch {
 	db.T.Helper()
 	var ids []turnkeeper.GrantID
@@ -112,11 +112,10 @@ func (db *DB) Dispatch(worker turnkeeper.WorkerID) []*Dispatch {
 	return all
 }
 
-// TurnJob is the job of a turn.
+// TurnJob is the kind and queue of the job of a turn.
 var TurnJob = grants.Job{Kind: "AgentTurn", Queue: "turns"}
 
-// FetchJob makes a River job one that a worker has fetched; an empty worker has
-// not.
+// FetchJob marks a River job as fetched by a worker. It does nothing if worker is empty.
 func (db *DB) FetchJob(id turnkeeper.JobID, worker turnkeeper.WorkerID) {
 	if worker != "" {
 		db.Exec(`update turnkeeper.river_job set state = 'running', attempt = 1, attempted_at = now(), attempted_by = $2
@@ -124,7 +123,7 @@ func (db *DB) FetchJob(id turnkeeper.JobID, worker turnkeeper.WorkerID) {
 	}
 }
 
-// Take binds a grant to a worker that there is, and loads the turn.
+// Take binds a grant to a worker, unless worker is empty, and loads the turn.
 func (db *DB) Take(turn turnkeeper.TurnID, grant turnkeeper.GrantID, job turnkeeper.JobID, worker turnkeeper.WorkerID) *Dispatch {
 	db.T.Helper()
 	if worker != "" {
@@ -142,7 +141,7 @@ func (db *DB) Take(turn turnkeeper.TurnID, grant turnkeeper.GrantID, job turnkee
 	return &Dispatch{db.Writer(record, g), record, g}
 }
 
-// Turn enqueues a message for the clerk and dispatches it.
+// Turn enqueues a message for clerk and dispatches it to worker-1.
 func (db *DB) Turn(body string) *Dispatch {
 	db.T.Helper()
 	db.Submit("clerk", "", body)
@@ -153,8 +152,7 @@ func (db *DB) Turn(body string) *Dispatch {
 	return all[0]
 }
 
-// Lose takes the lane from a dispatch, as the scheduler does from a lost worker,
-// and opens its turn.
+// Lose ends the lease of a dispatch and reclaims its turn, as the scheduler does if the worker is lost.
 func (db *DB) Lose(lost *Dispatch) {
 	db.T.Helper()
 	db.Exec("update turnkeeper.leases set granted_at = granted_at - interval '1 hour', lease_until = clock_timestamp() where grant_id = $1", lost.Grant.GrantID)
@@ -172,7 +170,7 @@ func (db *DB) Lose(lost *Dispatch) {
 	})
 }
 
-// Again loses a dispatch and dispatches its turn to another worker.
+// Again loses a dispatch and dispatches its turn to the worker.
 func (db *DB) Again(lost *Dispatch, worker turnkeeper.WorkerID) *Dispatch {
 	db.T.Helper()
 	db.Lose(lost)
@@ -191,7 +189,7 @@ func (d *Dispatch) Write(t testing.TB, e turnkeeper.Entry) {
 	}
 }
 
-// Finish ends a dispatch well.
+// Finish ends a dispatch with a reply.
 func (d *Dispatch) Finish(t testing.TB, reply string) {
 	t.Helper()
 	err := d.Append(t.Context(), turnkeeper.Entry{Outcome: Succeeded(reply)}, Answered)
@@ -200,7 +198,7 @@ func (d *Dispatch) Finish(t testing.TB, reply string) {
 	}
 }
 
-// Succeeded returns the outcome of a turn that answered.
+// Succeeded returns the outcome of a turn that succeeded.
 func Succeeded(reply string) *turnkeeper.Outcome {
 	return &turnkeeper.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: reply}
 }
@@ -208,7 +206,7 @@ func Succeeded(reply string) *turnkeeper.Outcome {
 // Answered is the ending of a turn that answered its message.
 var Answered = journal.Ending{Message: turnkeeper.MessageAnswered, Log: "finished"}
 
-// Round is an answer of the model that asks for calls of these effects.
+// Round returns a round with planned calls of these effects.
 func Round(number int, effects ...turnkeeper.Effect) *turnkeeper.Round {
 	r := &turnkeeper.Round{Number: number, Charged: true, Provider: "script", Model: "m", Attempts: 1, FinishReason: "tool_calls"}
 	for i, effect := range effects {
@@ -244,7 +242,7 @@ func Events(types ...turnkeeper.EventType) []turnkeeper.Event {
 	return all
 }
 
-// Call reads a call of a turn as it stands.
+// Call returns the current state of a call.
 func (db *DB) Call(turn turnkeeper.TurnID, k turnkeeper.CallKey) turnkeeper.ToolCall {
 	db.T.Helper()
 	view, err := db.ViewTurn(db.T.Context(), turn)
@@ -262,7 +260,7 @@ func (db *DB) Call(turn turnkeeper.TurnID, k turnkeeper.CallKey) turnkeeper.Tool
 	return turnkeeper.ToolCall{}
 }
 
-// Waiting returns a turn of the desk that waits for a detached call of effect once.
+// Waiting returns a dispatch of desk that has ended because its turn waits for a detached call of effect once.
 func (db *DB) Waiting(conversation string) *Dispatch {
 	db.T.Helper()
 	d := db.Detached(conversation, turnkeeper.EffectOnce)
@@ -270,7 +268,7 @@ func (db *DB) Waiting(conversation string) *Dispatch {
 	return d
 }
 
-// Detached returns a turn of the desk with a call that is detached.
+// Detached returns a dispatch of desk with a detached call.
 func (db *DB) Detached(conversation string, effect turnkeeper.Effect) *Dispatch {
 	db.T.Helper()
 	db.Submit("desk", conversation, "take your time")
@@ -288,7 +286,7 @@ func (db *DB) Detached(conversation string, effect turnkeeper.Effect) *Dispatch 
 	return d
 }
 
-// Wait ends a dispatch whose turn waits for its calls.
+// Wait ends a dispatch because its turn waits for detached calls.
 func (d *Dispatch) Wait(t testing.TB) {
 	t.Helper()
 	err := d.Append(t.Context(), turnkeeper.Entry{
@@ -299,7 +297,7 @@ func (d *Dispatch) Wait(t testing.TB) {
 	}
 }
 
-// Cancel ends a dispatch whatever is open in it, as the test's last act.
+// Cancel ends a dispatch as cancelled, with all its open calls.
 func (d *Dispatch) Cancel(t testing.TB) {
 	t.Helper()
 	err := d.Append(t.Context(), turnkeeper.Entry{
@@ -310,7 +308,7 @@ func (d *Dispatch) Cancel(t testing.TB) {
 	}
 }
 
-// HeartBeat notes a heartbeat of a worker with so many slots.
+// HeartBeat writes a heartbeat of a worker.
 func (db *DB) HeartBeat(id turnkeeper.WorkerID, slots int, takeover time.Duration) {
 	db.T.Helper()
 	err := db.Beat(db.T.Context(), turnkeeper.Heartbeat{WorkerID: id, Host: "here", PID: 1, Version: "v", Slots: slots, TakeoverAfter: takeover})
@@ -319,7 +317,7 @@ func (db *DB) HeartBeat(id turnkeeper.WorkerID, slots int, takeover time.Duratio
 	}
 }
 
-// Silence makes a worker's last beat so long ago.
+// Silence sets a worker's last heartbeat to d ago.
 func (db *DB) Silence(id turnkeeper.WorkerID, d time.Duration) {
 	db.T.Helper()
 	db.Exec("update turnkeeper.worker_heartbeat set beat_at = clock_timestamp() - $2::interval where worker_id = $1", id, d)

@@ -18,17 +18,16 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// A browser is a Chromium of its own, with one window. When the test ends it must
-// have had nothing to complain of: no error of a script, nothing that the page's
-// policy forbids, nothing that could not be loaded.
+// A browser is a Chromium with one window. When the test ends it must have reported no error: of a script, of
+// the content security policy, or of loading.
 type browser struct {
 	t    testing.TB
-	ctx  context.Context //nolint:containedctx // of the window, as chromedp has it
+	ctx  context.Context //nolint:containedctx // context of the window, as chromedp needs it
 	base string
 
 	mu         sync.Mutex
 	complaints []string
-	refused    []string // parts of complaints that the test expects
+	refused    []string // texts of errors that the test expects
 }
 
 func openBrowser(t testing.TB, base string) *browser {
@@ -38,20 +37,20 @@ func openBrowser(t testing.TB, base string) *browser {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		for _, complaint := range b.complaints {
-			t.Errorf("the browser complained: %s", complaint)
+			t.Errorf("the browser reported: %s", complaint)
 		}
 	})
 	b.ctx = newBrowser(context.Background(), t)
-	if err := chromedp.Listen(b.ctx, b.hear); err != nil {
+	if err := chromedp.Listen(b.ctx, b.listen); err != nil {
 		t.Fatal(err)
 	}
-	tell(b, log.Enable, cdp.Empty{})
+	send(b, log.Enable, cdp.Empty{})
 	b.window(1280, 900, false)
 	return b
 }
 
-// hear keeps what the browser complains of.
-func (b *browser) hear(event any) {
+// listen records the errors that the browser reports.
+func (b *browser) listen(event any) {
 	var complaint string
 	switch e := event.(type) {
 	case *runtime.EventExceptionThrown:
@@ -79,14 +78,14 @@ func (b *browser) hear(event any) {
 	b.complaints = append(b.complaints, complaint)
 }
 
-// expect lets a complaint pass that has this text in it.
+// expect allows an error that contains this text.
 func (b *browser) expect(text string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.refused = append(b.refused, text)
 }
 
-// do runs an action within the test's patience.
+// do runs an action with the timeout of the test.
 func do[T any](b *browser, action chromedp.Action[T]) T {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, env.Patience)
@@ -98,8 +97,8 @@ func do[T any](b *browser, action chromedp.Action[T]) T {
 	return value
 }
 
-// tell gives the browser a command of its protocol.
-func tell[P, R any](b *browser, command cdp.Command[P, R], params P) {
+// send sends a command of the browser's protocol.
+func send[P, R any](b *browser, command cdp.Command[P, R], params P) {
 	b.t.Helper()
 	if _, err := chromedp.Call(b.ctx, command, params); err != nil {
 		b.t.Fatal(err)
@@ -112,19 +111,19 @@ func (b *browser) open(path string) {
 	do(b, chromedp.Navigate(b.base+path))
 }
 
-// window sets the size, and which colours the reader prefers.
+// window sets the size and the preferred color scheme.
 func (b *browser) window(width, height int64, dark bool) {
 	b.t.Helper()
 	scheme := "light"
 	if dark {
 		scheme = "dark"
 	}
-	tell(b, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: width, Height: height, DeviceScaleFactor: 1, Mobile: width < 600})
-	tell(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
+	send(b, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: width, Height: height, DeviceScaleFactor: 1, Mobile: width < 600})
+	send(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
 }
 
-// says is the value of an expression.
-func says[V any](b *browser, expression string) V {
+// eval returns the value of an expression.
+func eval[V any](b *browser, expression string) V {
 	b.t.Helper()
 	return do(b, chromedp.Evaluate[V](expression))
 }
@@ -135,8 +134,8 @@ func (b *browser) run(statements string) {
 	do(b, chromedp.Evaluate[chromedp.Void](statements))
 }
 
-// await returns when an expression is true. One that cannot be told, because
-// another page is being loaded, is not true yet.
+// await waits until an expression is true. It is not true yet if it cannot be evaluated because another page
+// is loading.
 func (b *browser) await(what, expression string) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, env.Patience)
@@ -151,24 +150,24 @@ func (b *browser) await(what, expression string) {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			b.t.Fatalf("waited in vain: %s: %v\n%s", what, err, says[string](b, "location.href + '\\n' + document.body.innerText"))
+			b.t.Fatalf("timeout waiting until %s: %v\n%s", what, err, eval[string](b, "location.href + '\\n' + document.body.innerText"))
 		}
 	}
 }
 
-// awaitPage returns when the page at a path is there whole.
+// awaitPage waits until the page at a path is loaded.
 func (b *browser) awaitPage(path string) {
 	b.t.Helper()
 	b.await("the page "+path, fmt.Sprintf("document.readyState === 'complete' && location.pathname + location.search === %q", path))
 }
 
-// press types keys, as hands do: with nothing but the focus to say where they go.
+// press types keys, which go to the focused element.
 func (b *browser) press(keys string) {
 	b.t.Helper()
 	do(b, chromedp.KeyEvent(keys))
 }
 
-// tabTo goes with the Tab key to the element that has this text or label.
+// tabTo moves the focus with the Tab key to the element with this text or label.
 func (b *browser) tabTo(name string) {
 	b.t.Helper()
 	for range 60 {
@@ -177,13 +176,13 @@ func (b *browser) tabTo(name string) {
 			return
 		}
 	}
-	b.t.Fatalf("the Tab key does not lead to %q on %s", name, says[string](b, "location.href"))
+	b.t.Fatalf("the Tab key does not lead to %q on %s", name, eval[string](b, "location.href"))
 }
 
-// focus is the text, or the label, of what has the focus.
+// focus returns the text or label of the focused element.
 func (b *browser) focus() string {
 	b.t.Helper()
-	return says[string](b, `(() => {
+	return eval[string](b, `(() => {
 		const e = document.activeElement;
 		return (e.getAttribute("aria-label") || e.labels?.[0]?.textContent || e.textContent || e.tagName).trim();
 	})()`)

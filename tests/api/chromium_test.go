@@ -10,7 +10,7 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// newBrowser starts a headless Chromium. The context is that of its first tab.
+// newBrowser starts a headless Chromium and returns the context of its first tab.
 func newBrowser(ctx context.Context, t testing.TB) context.Context {
 	t.Helper()
 	if out, err := exec.Command(env.Path("scripts/need"), "chromium:chromium").CombinedOutput(); err != nil {

@@ -22,24 +22,24 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// A collector takes what is sent by OTLP over HTTP.
+// A collector receives OTLP over HTTP.
 type collector struct {
 	t    testing.TB
 	url  string
-	hang chan struct{} // closed: it answers; nil: it does at once
+	hang chan struct{} // answers wait until it is closed; nil: they do not wait
 
 	mu      sync.Mutex
 	spans   []sentSpan
 	metrics map[string]bool // names
-	asked   int             // requests
-	text    strings.Builder // all of it, readable
+	asked   int             // number of requests
+	text    strings.Builder // everything received, as text
 	more    chan struct{}   // closed and replaced at each request
 }
 
-// A sentSpan is one as it came.
+// A sentSpan is a received span.
 type sentSpan struct {
 	*tracepb.Span
-	instance string // of the process that sent it
+	instance string // instance id of the sending process
 }
 
 func newCollector(t testing.TB) *collector {
@@ -53,7 +53,7 @@ func newCollector(t testing.TB) *collector {
 	return r
 }
 
-// hangs has the collector read and never answer until the test ends.
+// hangs makes the collector read requests without answering until the test ends.
 func (r *collector) hangs() *collector {
 	r.hang = make(chan struct{})
 	r.t.Cleanup(func() { close(r.hang) })
@@ -63,10 +63,10 @@ func (r *collector) hangs() *collector {
 func (r *collector) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	body, err := io.ReadAll(req.Body)
 	if err != nil {
-		return // broken off before it was whole: its sender ends
+		return // cut off because the sender ends
 	}
 	if err := r.take(req, body); err != nil {
-		r.t.Errorf("what was sent to %s cannot be read: %v", req.URL.Path, err)
+		r.t.Errorf("what was sent to %s is invalid: %v", req.URL.Path, err)
 	}
 	if r.hang != nil {
 		select {
@@ -75,7 +75,7 @@ func (r *collector) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		}
 		return
 	}
-	w.Header().Set("Content-Type", "application/x-protobuf") // an empty answer is a good one
+	w.Header().Set("Content-Type", "application/x-protobuf") // an empty body means success
 }
 
 func (r *collector) take(req *http.Request, body []byte) error {
@@ -117,12 +117,12 @@ func (r *collector) take(req *http.Request, body []byte) error {
 			}
 		}
 	default:
-		return fmt.Errorf("there is nothing at this path")
+		return fmt.Errorf("nothing at this path")
 	}
 	return nil
 }
 
-// await returns what find finds, once it finds something.
+// await waits until find finds a value, and returns it.
 func await[V any](r *collector, what string, find func() (V, bool)) V {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), env.Patience)
@@ -143,7 +143,7 @@ func await[V any](r *collector, what string, find func() (V, bool)) V {
 	}
 }
 
-// awaitSpan returns the first span of the name for which so is true.
+// awaitSpan waits for a span with the name that satisfies so, and returns the first.
 func (r *collector) awaitSpan(name string, so func(sentSpan) bool) sentSpan {
 	r.t.Helper()
 	return await(r, "span "+name, func() (sentSpan, bool) {
@@ -158,7 +158,7 @@ func (r *collector) awaitSpan(name string, so func(sentSpan) bool) sentSpan {
 
 func any1(sentSpan) bool { return true }
 
-// all are the spans so far, by name and beginning.
+// all returns the spans so far, by name and start.
 func (r *collector) all() []sentSpan {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -174,14 +174,14 @@ func (r *collector) names() (names []string) {
 	return names
 }
 
-// everything is all that came, as text.
+// everything returns all received data as text.
 func (r *collector) everything() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.text.String()
 }
 
-// attribute is one as text; empty: it has none.
+// attribute returns an attribute as text, or an empty string.
 func (s sentSpan) attribute(name string) string { return text1(s.Attributes, name) }
 
 func text1(attributes []*common.KeyValue, name string) string {

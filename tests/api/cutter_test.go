@@ -18,15 +18,15 @@ import (
 	"go.uber.org/zap"
 )
 
-// A cutter stands between clients and several processes: each request goes to one of
-// those that run, by chance, and its answer is broken off after some bytes, by chance.
+// A cutter is a proxy for several processes. It sends each request to a random process and cuts the response
+// off after a random number of bytes.
 type cutter struct {
 	*httptest.Server
-	most func() int // bytes of an answer
+	most func() int // maximum bytes of a response
 	cuts atomic.Int64
-	// refusals are answers at which an EventSource gives up for good.
+	// refusals counts responses at which an EventSource gives up.
 	refusals atomic.Int64
-	pages    map[string]string // what is answered here, by path
+	pages    map[string]string // pages that the proxy itself serves, by path
 
 	mu    sync.Mutex
 	bases []string
@@ -40,7 +40,7 @@ func newCutter(t *testing.T, most func() int, pages map[string]string) *cutter {
 		Transport: transport, FlushInterval: -1,
 		Rewrite:        func(r *httputil.ProxyRequest) { c.aim(r) },
 		ModifyResponse: c.wrap,
-		// A process that is gone looks as it does without a proxy.
+		// A request to a dead process fails as it does without a proxy.
 		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
 	}
 	c.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -51,7 +51,7 @@ func newCutter(t *testing.T, most func() int, pages map[string]string) *cutter {
 		}
 		proxy.ServeHTTP(w, r)
 	}))
-	c.Config.ErrorLog, _ = zap.NewStdLogAt(zap.NewNop(), zap.DebugLevel) // it would tell of each cut
+	c.Config.ErrorLog, _ = zap.NewStdLogAt(zap.NewNop(), zap.DebugLevel) // it would log each cut
 	proxy.ErrorLog = c.Config.ErrorLog
 	c.Start()
 	t.Cleanup(func() {
@@ -62,7 +62,7 @@ func newCutter(t *testing.T, most func() int, pages map[string]string) *cutter {
 	return c
 }
 
-// to says which processes there are.
+// to sets the processes.
 func (c *cutter) to(bases ...string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -83,7 +83,7 @@ func (c *cutter) aim(r *httputil.ProxyRequest) {
 
 func (c *cutter) wrap(resp *http.Response) error {
 	streams := resp.Header.Get("Content-Type") == "text/event-stream"
-	events := strings.HasSuffix(resp.Request.URL.Path, "/events") // a browser asks for its icon too
+	events := strings.HasSuffix(resp.Request.URL.Path, "/events") // a browser also requests its icon
 	if events && resp.StatusCode != http.StatusNoContent && (resp.StatusCode != http.StatusOK || !streams) {
 		c.refusals.Add(1)
 	}
@@ -91,7 +91,7 @@ func (c *cutter) wrap(resp *http.Response) error {
 	return nil
 }
 
-// A cutBody is read to some byte.
+// A cutBody ends after some byte.
 type cutBody struct {
 	io.ReadCloser
 	cutter *cutter

@@ -21,7 +21,7 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// A followed turn is what one EventSource saw of it; see clients/follow.js.
+// A followed turn is what one EventSource received; see clients/follow.js.
 type followed struct {
 	Last      int      `json:"last"`
 	Rollbacks int      `json:"rollbacks"`
@@ -30,19 +30,19 @@ type followed struct {
 	Faults    []string `json:"faults"`
 }
 
-// How many follow, and how often they are cut off in all.
+// The number of followers, and of cuts in all.
 const (
 	nodeSources = 100
-	tabs        = 4 // each with an origin of its own: a browser has six connections to one
+	tabs        = 4 // each with its own origin: a browser opens six connections to one
 	tabSources  = 5
 	manyCuts    = 2000
 )
 
-// cutAt is after how many bytes a connection is cut: as a rule soon, and now and then so
-// late that its client comes up with the turn.
+// cutAt returns the number of bytes after which a connection is cut: usually few, sometimes enough to reach
+// the newest event.
 func (s *streamEnv) cutAt() int {
 	select {
-	case <-s.enough: // the rest is caught up
+	case <-s.enough: // the rest is replayed
 		return rand.IntN(1_000_000)
 	default:
 	}
@@ -52,17 +52,16 @@ func (s *streamEnv) cutAt() int {
 	return rand.IntN(60_000)
 }
 
-// TestEventSourcesThatAreCut follows one turn with npm's eventsource and Chromium's own,
-// through a proxy that cuts each of their connections somewhere, while the processes
-// that they are connected to, and those that run the turn, are killed. Nobody misses an
-// event, or has one twice or in another order, or gives up; all end with the reply.
+// npm's eventsource and Chromium's own follow one turn through a proxy that cuts each of their connections,
+// while the processes that serve them and those that run the turn are killed. No client misses, repeats or
+// reorders an event, or gives up. All end with the reply.
 func TestEventSourcesThatAreCut(t *testing.T) {
-	testrun.OnlyFull(t) // npm's packages and a browser
+	testrun.OnlyFull(t) // needs npm's packages and a browser
 	t.Parallel()
 	s := newStreamEnv(t)
 	node := s.startNode()
 	pages := s.openTabs()
-	s.live()
+	s.disturb()
 	all := s.nodeSaw(node)
 	for _, tab := range pages {
 		all = append(all, s.tabSaw(tab)...)
@@ -72,7 +71,7 @@ func TestEventSourcesThatAreCut(t *testing.T) {
 		t.Fatalf("the turn is %s, it lost %d workers", turn.State, turn.Losses)
 	}
 	last := env.Query[int](s.Env, "select last_seq from turns")
-	// Of two lost workers, and of a model call that was too slow for a busy machine.
+	// from two lost workers, and from a model call that was too slow on a busy machine
 	rollbacks := env.Query[int](s.Env, "select count(*) from turn_events where type = 'round_rollback'")
 	if want := nodeSources + tabs*tabSources; len(all) != want {
 		t.Fatalf("%d of %d have ended", len(all), want)
@@ -89,16 +88,16 @@ func TestEventSourcesThatAreCut(t *testing.T) {
 		}
 	}
 	if n := s.refusals(); n > 0 {
-		t.Errorf("%d answers were ones at which an EventSource gives up", n)
+		t.Errorf("%d responses were ones at which an EventSource gives up", n)
 	}
 	t.Logf("%d EventSources, %d events each, %d cuts, %d connections", len(all), last, s.cuts(), opens)
 }
 
-// A streamEnv is a turn that runs until it is told to end, and who serves it.
+// A streamEnv is a turn that runs until it is told to end, and the processes that serve it.
 type streamEnv struct {
 	*env.Env
-	ctx     context.Context //nolint:containedctx // of the test
-	enough  chan struct{}   // closed: the model comes to an end
+	ctx     context.Context //nolint:containedctx // context of the test
+	enough  chan struct{}   // closed: the model ends
 	cutters []*cutter
 	serving []*env.Process
 	runner  *env.Process
@@ -134,7 +133,7 @@ import { follow } from '/follow.js';
 window.all = Array.from({ length: %d }, () => follow(EventSource, '/v1/turns/1/events'));
 </script>`, tabSources)
 
-// untilEnough says a numbered line again and again, and ends when it is enough.
+// untilEnough streams numbered lines until enough is closed.
 func untilEnough(enough <-chan struct{}) inferencetest.Reply {
 	return func(x *inferencetest.Exchange) {
 		chunk := func(delta, finish string) string {
@@ -157,7 +156,7 @@ func untilEnough(enough <-chan struct{}) inferencetest.Reply {
 	}
 }
 
-// serve says which processes the proxies send to.
+// serve sets the processes that the proxies send to.
 func (s *streamEnv) serve(all ...*env.Process) {
 	s.serving = all
 	var bases []string
@@ -183,8 +182,8 @@ func (s *streamEnv) refusals() (n int64) {
 	return n
 }
 
-// live kills one process after the other while cuts add up, and lets the turn end.
-func (s *streamEnv) live() {
+// disturb kills one process after the other while cuts add up, and then lets the turn end.
+func (s *streamEnv) disturb() {
 	s.T.Helper()
 	for i, harm := range []func(){s.loseAnAPI, s.loseTheRunner, s.loseAnAPI, s.loseTheRunner, s.drainAnAPI, s.drainTheRunner} {
 		s.awaitCuts(manyCuts * int64(i+1) / 7)
@@ -199,13 +198,13 @@ func (s *streamEnv) awaitCuts(n int64) {
 	s.Poll(fmt.Sprintf("%d connections are cut", n), func() bool { return s.cuts() >= n })
 }
 
-// loseAnAPI kills a process: for a while its clients find nobody there.
+// loseAnAPI kills a process. For a while its clients find no server.
 func (s *streamEnv) loseAnAPI() {
 	s.Kill(s.serving[1])
 	s.serve(s.serving[0], s.StartWorker("--roles", "api"), s.serving[2])
 }
 
-// drainAnAPI stops a process in good order, while clients come to it.
+// drainAnAPI terminates a process while clients connect to it.
 func (s *streamEnv) drainAnAPI() {
 	if code := s.serving[2].Terminate(); code != 0 {
 		s.T.Errorf("the API ended with %d", code)
@@ -213,7 +212,7 @@ func (s *streamEnv) drainAnAPI() {
 	s.serve(s.serving[0], s.serving[1], s.StartWorker("--roles", "api"))
 }
 
-// loseTheRunner kills the worker that runs the turn; another one takes it over.
+// loseTheRunner kills the worker that runs the turn. Another one takes it over.
 func (s *streamEnv) loseTheRunner() {
 	grants := env.Query[int](s.Env, "select dispatches from turns")
 	next := s.StartWorker()
@@ -224,8 +223,8 @@ func (s *streamEnv) loseTheRunner() {
 		select from turn_events where type = 'block_delta' and seq > (select max(seq) from turn_events where type = 'round_rollback'))`, grants)
 }
 
-// drainTheRunner tells the worker that runs the turn to stop: it ends the turn first, if
-// there is time for that, and sends those who watch elsewhere.
+// drainTheRunner terminates the worker that runs the turn. The worker ends the turn first if there is time,
+// and disconnects followers, which reconnect to another process.
 func (s *streamEnv) drainTheRunner() {
 	s.serve(s.StartWorker(), s.serving[1], s.serving[2], s.runner)
 	s.runner.Signal(syscall.SIGTERM)
@@ -276,7 +275,7 @@ func (s *streamEnv) openTabs() (pages []context.Context) {
 	return pages
 }
 
-// tabSaw waits until all sources of a tab have closed.
+// tabSaw waits until all sources of a tab have closed, and returns what they received.
 func (s *streamEnv) tabSaw(tab context.Context) (all []followed) {
 	s.T.Helper()
 	const ended = `window.all.every((seen) => seen.closed)`
@@ -285,7 +284,7 @@ func (s *streamEnv) tabSaw(tab context.Context) (all []followed) {
 		all, err = chromedp.Run(tab, chromedp.Evaluate[[]followed](`window.all`))
 	}
 	if err != nil {
-		s.T.Errorf("a tab has not come to an end: %v", err)
+		s.T.Errorf("a tab did not end: %v", err)
 	}
 	return all
 }

@@ -15,19 +15,19 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// A listener follows a turn as a browser's EventSource does: cut off, it comes again
-// with the number of the last event that it has.
+// A listener follows a turn like a browser's EventSource: after a cut it reconnects with the number of its
+// last event.
 type listener struct {
 	base, path string
 	client     *http.Client
 	last       int64
-	text       strings.Builder // of the round's text, what was rolled back left out
+	text       strings.Builder // text of the rounds, without what was rolled back
 	rollbacks  int
 	cuts       int
 	over       bool
 }
 
-// read reads at most so many events of one connection.
+// read reads at most this number of events from one connection.
 func (r *listener) read(ctx context.Context, events int) error {
 	ctx, cut := context.WithCancel(ctx)
 	defer cut()
@@ -41,7 +41,7 @@ func (r *listener) read(ctx context.Context, events int) error {
 	}
 	resp, err := r.client.Do(req)
 	if err != nil {
-		return nil // the process is gone: it comes again
+		return nil // the process has ended: reconnect
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode == http.StatusNoContent {
@@ -49,7 +49,7 @@ func (r *listener) read(ctx context.Context, events int) error {
 		return nil
 	}
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("answered %s: an EventSource gives up for good", resp.Status)
+		return fmt.Errorf("got %s, at which an EventSource gives up", resp.Status)
 	}
 	lines := bufio.NewScanner(resp.Body)
 	lines.Buffer(nil, 1<<20)
@@ -92,9 +92,8 @@ func (r *listener) take(event env.Event) error {
 	return nil
 }
 
-// A worker is killed while it streams; another one runs the round again. Who
-// watches, cut off at random and served by either, has every event once and in
-// order, and ends with the text of the reply.
+// A worker is killed while it streams, and another one repeats the round. A follower that is cut off at random
+// and served by either gets every event once and in order, and ends with the text of the reply.
 func TestAStreamOverALostWorker(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -123,7 +122,7 @@ func TestAStreamOverALostWorker(t *testing.T) {
 		}
 		follow.base = bases[rand.IntN(len(bases))]
 		if first.Running() && follow.last > 10 {
-			follow.cuts = 5 // it waits for more, which only another worker has
+			follow.cuts = 5 // it waits for events that only another worker can write
 			continue
 		}
 		if err := follow.read(ctx, 1+rand.IntN(5)); err != nil {
@@ -141,7 +140,7 @@ func TestAStreamOverALostWorker(t *testing.T) {
 		t.Errorf("the watcher ends with %d bytes, the reply has %d", len(got), len(long))
 	}
 
-	// A repeat is the same message, wherever it is sent, and has the reply.
+	// A repeat gets the same message and its reply, from any process.
 	again, repeated := post(t, second.APIURL(), `{"agent":"clerk","body":"Talk."}`, "Idempotency-Key", "k")
 	if again.StatusCode != http.StatusOK || repeated.ID != accepted.ID || repeated.Reply == nil {
 		t.Errorf("a repeat was answered %s %+v", again.Status, repeated)
@@ -180,7 +179,7 @@ func post(t *testing.T, base, body string, headers ...string) (*http.Response, p
 	return resp, p
 }
 
-// An address that others can reach is served with a token only.
+// A public address needs a token.
 func TestTheAPIOnEveryAddress(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)

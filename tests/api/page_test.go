@@ -13,18 +13,18 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// hostile is what a model, a tool or a sender may write to harm who reads it.
+// hostile is text of a model, tool or sender that attacks the reader of a page.
 const hostile = `<img src=x onerror="window.harmed=1"><script>window.harmed=2</script></pre></main>{{.}}` +
 	"\u202egnp.exe\u2066 \x1b[31mred\x07 &amp; <svg onload=window.harmed=3>"
 
-// pagesOf are the pages of an Env with at least one turn.
+// pagesOf lists the pages of an Env with at least one turn.
 var pagesOf = []string{"/", "/turns", "/turns/1", "/inbox", "/inbox/1", "/replies", "/agents", "/lanes", "/schedules", "/sign-in", "/turns?agent=clerk&state=failed"}
 
-// Every page, with text that would do harm, on a wide and on a narrow screen, in
-// light and in dark: no complaint of the browser, nothing runs, nothing sticks out.
+// Every page with hostile text, on a wide and a narrow screen, in light and dark mode: the browser reports no
+// error, no foreign script runs, and nothing overflows.
 func TestPagesInABrowser(t *testing.T) {
 	t.Parallel()
-	testrun.OnlyFull(t) // a browser takes seconds of a processor
+	testrun.OnlyFull(t) // a browser takes seconds of CPU
 	e := env.New(t)
 	e.WriteAgent("clerk", env.MarkerTools, "description: >-", "  "+`<b onmouseover="window.harmed=4">Clerk</b>`,
 		"schedule:", `  cron: "0 7 * * *"`, "  time_zone: UTC", `  message: "<i>look</i>"`)
@@ -45,13 +45,13 @@ func TestPagesInABrowser(t *testing.T) {
 		b.window(screen.width, 800, screen.dark)
 		for _, path := range pagesOf {
 			b.open(path)
-			if over := says[int](b, "document.documentElement.scrollWidth - window.innerWidth"); over > 0 {
-				t.Errorf("%s is %d pixels wider than a screen of %d: %s", path, over, screen.width, says[string](b, widest))
+			if over := eval[int](b, "document.documentElement.scrollWidth - window.innerWidth"); over > 0 {
+				t.Errorf("%s is %d pixels wider than a screen of %d: %s", path, over, screen.width, eval[string](b, widest))
 			}
-			if faults := says[string](b, accessible); faults != "" {
+			if faults := eval[string](b, accessible); faults != "" {
 				t.Errorf("%s: %s", path, faults)
 			}
-			if harm := says[string](b, harmed); harm != "" {
+			if harm := eval[string](b, harmed); harm != "" {
 				t.Errorf("%s: %s", path, harm)
 			}
 		}
@@ -59,13 +59,13 @@ func TestPagesInABrowser(t *testing.T) {
 		if screen.dark {
 			i = 1
 		}
-		ground[i] = says[string](b, "getComputedStyle(document.body).backgroundColor")
+		ground[i] = eval[string](b, "getComputedStyle(document.body).backgroundColor")
 	}
 	if ground[0] == ground[1] {
 		t.Errorf("light and dark are both on %s", ground[0])
 	}
 	b.open("/turns/1")
-	shown := says[string](b, "document.body.textContent")
+	shown := eval[string](b, "document.body.textContent")
 	for _, text := range []string{`Answer: <img src=x onerror="window.harmed=1">`, `\u202egnp.exe\u2066 \x1b[31mred\x07 &amp;`, "no_such_tool", "tool not found: no_such_tool"} {
 		if !strings.Contains(shown, text) {
 			t.Errorf("the turn's page does not show %q:\n%s", text, shown)
@@ -73,10 +73,10 @@ func TestPagesInABrowser(t *testing.T) {
 	}
 }
 
-// widest names what sticks out.
+// widest names the elements that overflow.
 const widest = `[...document.querySelectorAll("body *")].filter(e => e.getBoundingClientRect().right > innerWidth + 1).slice(0, 5).map(e => e.tagName + "." + e.className).join(", ")`
 
-// harmed says what foreign text did beside being text.
+// harmed names the effects of hostile text.
 const harmed = `(() => {
 	if (window.harmed) return "foreign text ran as script " + window.harmed;
 	if (document.querySelector("main img, main script, main b[onmouseover], main i")) return "foreign text became an element";
@@ -84,8 +84,7 @@ const harmed = `(() => {
 	return "";
 })()`
 
-// accessible says what is missing for who uses no mouse or no eyes, and what would
-// be too faint.
+// accessible names elements that cannot be used without a mouse or by a screen reader, or lack contrast.
 const accessible = `(() => {
 	const faults = [];
 	const need = (ok, what) => { if (!ok) faults.push(what); };
@@ -113,8 +112,8 @@ const accessible = `(() => {
 	return [...new Set(faults)].join("; ");
 })()`
 
-// A turn is followed while its model speaks, over a connection to the model that
-// breaks: what stands in the end is the reply.
+// A turn is followed while its model streams over a connection that breaks. In the end the page shows the
+// reply.
 func TestATurnIsFollowedInABrowser(t *testing.T) {
 	testrun.OnlyFull(t)
 	t.Parallel()
@@ -142,33 +141,33 @@ func TestATurnIsFollowedInABrowser(t *testing.T) {
 	const live = `[...document.querySelectorAll("#live article:not([data-void]) [data-kind=text]")].map(e => e.textContent).join("")`
 	b.await("the round that broke is void", `document.querySelector("#live [data-void]")`)
 	b.await("text streams", live+".length > 1000")
-	so := says[string](b, live)
+	so := eval[string](b, live)
 	if !strings.HasPrefix(answer, so) {
 		t.Errorf("while it streams, the page has %q", so)
 	}
 	if state := env.Query[string](e, "select state from turns where id = $1", turn); state != "running" {
 		t.Fatalf("the turn is %s", state)
 	}
-	// Below, the page may list it by now, as what a failed attempt said.
-	if strings.Contains(says[string](b, `document.querySelector("#live").textContent`), "This is void") {
-		t.Error("what was taken back still stands in the live text")
+	// The page may list it below by now, as the text of a failed attempt.
+	if strings.Contains(eval[string](b, `document.querySelector("#live").textContent`), "This is void") {
+		t.Error("the rolled-back text is still in the live text")
 	}
 	close(goOn)
 	b.await("the end is shown", `document.querySelector("#live").dataset.over === "succeeded"`)
 	b.await("the page has the reply", `document.querySelector("#answer .reply") && document.querySelector("h1 .state").textContent.includes("succeeded")`)
 	reply := e.TurnOf(message).Reply.Body
-	if got := says[string](b, live); got != reply || reply != answer {
+	if got := eval[string](b, live); got != reply || reply != answer {
 		t.Errorf("the live text is not the reply:\n%q\n%q\n%q", got, reply, answer)
 	}
-	if got := says[string](b, `document.querySelector("#answer .reply").textContent`); got != reply {
+	if got := eval[string](b, `document.querySelector("#answer .reply").textContent`); got != reply {
 		t.Errorf("the page's reply is %q", got)
 	}
-	if !strings.Contains(says[string](b, `document.querySelector("#timeline").textContent`), "asked again 1 time") {
-		t.Error("the time line does not tell of the retry")
+	if !strings.Contains(eval[string](b, `document.querySelector("#timeline").textContent`), "asked again 1 time") {
+		t.Error("the timeline lacks the retry")
 	}
 }
 
-// pieces are chunks of a stream that says this.
+// pieces returns the chunks of a stream with this text.
 func pieces(said string) (chunks []string) {
 	for runes := []rune(said); len(runes) > 0; {
 		n := min(300, len(runes))
@@ -180,8 +179,7 @@ func pieces(said string) (chunks []string) {
 
 const ending = `{"id":"c","object":"chat.completion.chunk","created":1,"model":"scripted","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`
 
-// An operator signs in and steers with the keyboard alone; who may only read is
-// offered nothing, and refused.
+// An operator signs in and acts with the keyboard alone. A reader sees no actions, and is refused.
 func TestOperatingInABrowser(t *testing.T) {
 	testrun.OnlyFull(t)
 	t.Parallel()
@@ -198,7 +196,7 @@ func TestOperatingInABrowser(t *testing.T) {
 	turn := awaitTurnOf(e, e.Enqueue("clerk", "Work for long."))
 	path := fmt.Sprintf("/turns/%d", turn)
 	b := openBrowser(t, base)
-	b.expect("status of 401") // of the wrong token
+	b.expect("status of 401") // for the wrong token
 
 	b.open(path)
 	b.awaitPage("/sign-in?next=%2Fturns%2F" + fmt.Sprint(turn))
@@ -207,15 +205,15 @@ func TestOperatingInABrowser(t *testing.T) {
 	b.signIn(reads.Token)
 	b.awaitPage(path)
 	b.await("a stream by the session", `document.querySelector("#live").dataset.seq > 0`)
-	if says[bool](b, `Boolean(document.querySelector("main form, main button"))`) {
-		t.Error("who may only read is offered forms")
+	if eval[bool](b, `Boolean(document.querySelector("main form, main button"))`) {
+		t.Error("a reader sees forms")
 	}
-	if cookie := says[string](b, "document.cookie"); cookie != "" {
+	if cookie := eval[string](b, "document.cookie"); cookie != "" {
 		t.Errorf("a script can read %q", cookie)
 	}
 	b.expect("status of 403")
-	if status := says[int](b, post403(path+"/cancel")); status != http.StatusForbidden {
-		t.Errorf("a form of who may only read is answered %d", status)
+	if status := eval[int](b, post403(path+"/cancel")); status != http.StatusForbidden {
+		t.Errorf("a form sent by a reader is answered %d", status)
 	}
 	b.tabTo("Sign out")
 	b.press(kb.Enter)
@@ -224,11 +222,11 @@ func TestOperatingInABrowser(t *testing.T) {
 	b.awaitPage("/")
 
 	b.press(kb.Tab)
-	if b.focus() != "Skip to content" || !says[bool](b, `document.activeElement.getBoundingClientRect().top >= 0`) {
-		t.Errorf("the first stop is %q, or is not to be seen", b.focus())
+	if b.focus() != "Skip to content" || !eval[bool](b, `document.activeElement.getBoundingClientRect().top >= 0`) {
+		t.Errorf("the first tab stop is %q, or is invisible", b.focus())
 	}
-	if says[string](b, `getComputedStyle(document.activeElement).outlineStyle`) == "none" {
-		t.Error("the focus is not to be seen")
+	if eval[string](b, `getComputedStyle(document.activeElement).outlineStyle`) == "none" {
+		t.Error("the focus is invisible")
 	}
 	b.press(kb.Enter)
 	b.await("the content has the focus", `document.activeElement.id === "main" || location.hash === "#main"`)
@@ -238,7 +236,7 @@ func TestOperatingInABrowser(t *testing.T) {
 	b.press("I look at <b>something</b>")
 	b.press(kb.Enter)
 	b.awaitPage("/?done=paused")
-	b.await("the pause is told", `document.querySelector("#scheduler").textContent.includes("I look at <b>something</b>")`)
+	b.await("the pause is shown", `document.querySelector("#scheduler").textContent.includes("I look at <b>something</b>")`)
 	b.tabTo("Resume")
 	b.press(kb.Enter)
 	b.awaitPage("/?done=resumed")
@@ -257,13 +255,13 @@ func TestOperatingInABrowser(t *testing.T) {
 	b.tabTo("Cancel the turn")
 	b.press(kb.Enter)
 	b.await("the turn is cancelled", `document.querySelector("h1 .state")?.textContent.includes("cancelled")`)
-	if said := says[string](b, "document.querySelector('main').textContent"); !strings.Contains(said, "It takes too long") {
+	if said := eval[string](b, "document.querySelector('main').textContent"); !strings.Contains(said, "It takes too long") {
 		t.Errorf("the page does not say why: %s", said)
 	}
 	b.await("it can be tried again", `document.querySelector("#retry-turn")`)
 	b.tabTo("Try the message again…")
 	b.press(kb.Enter)
-	b.tabTo("Try again") // no tool has run: nothing is to be confirmed
+	b.tabTo("Try again") // no tool has run, so there is nothing to confirm
 	b.press(kb.Enter)
 	b.await("the new message is shown", `location.pathname.startsWith("/inbox/") && document.querySelector("h1")`)
 	if n := env.Query[int](e, "select count(*) from retries"); n != 1 {
@@ -277,7 +275,7 @@ func TestOperatingInABrowser(t *testing.T) {
 	}
 	e.AwaitClosed(again)
 
-	// A token that is revoked ends its sessions.
+	// Revoking a token ends its sessions.
 	if r := e.Turnctl("tokens", "revoke", "full"); r.Code != 0 {
 		t.Fatal(r.Stderr)
 	}
@@ -293,21 +291,21 @@ func (b *browser) signIn(token string) {
 	b.press(kb.Enter)
 }
 
-// post403 sends a form as a script of the page could, and is its status.
+// post403 returns an expression that sends a form from a script of the page and has its status.
 func post403(path string) string {
 	return fmt.Sprintf(`(() => { const r = new XMLHttpRequest(); r.open("POST", %q, false);
 		r.setRequestHeader("Content-Type", "application/x-www-form-urlencoded"); r.send("reason=x"); return r.status; })()`, path)
 }
 
-// awaitTurnOf returns the turn of a message when its model is asked.
+// awaitTurnOf waits for the model request of a message, and returns its turn.
 func awaitTurnOf(e *env.Env, message int64) int64 {
 	e.T.Helper()
 	e.Await("the message has a turn", "select coalesce(turn_id, 0) > 0 and state = 'running' from messages where id = $1", message)
 	return env.Query[int64](e, "select turn_id from messages where id = $1", message)
 }
 
-// The turn of a tree of agents shows all of it, leads to each with the keyboard, and
-// goes on by itself, in both themes and on a narrow screen.
+// The page of a turn shows its whole tree of agents, links to each by keyboard, and updates itself, in both
+// color schemes and on a narrow screen.
 func TestATreeOfAgentsInABrowser(t *testing.T) {
 	testrun.OnlyFull(t)
 	t.Parallel()
@@ -330,25 +328,25 @@ func TestATreeOfAgentsInABrowser(t *testing.T) {
 	}{{1280, false}, {360, true}} {
 		b.window(screen.width, 800, screen.dark)
 		b.open("/turns/2")
-		if over := says[int](b, "document.documentElement.scrollWidth - window.innerWidth"); over > 0 {
-			t.Errorf("%d pixels wider than a screen of %d: %s", over, screen.width, says[string](b, widest))
+		if over := eval[int](b, "document.documentElement.scrollWidth - window.innerWidth"); over > 0 {
+			t.Errorf("%d pixels wider than a screen of %d: %s", over, screen.width, eval[string](b, widest))
 		}
-		if faults := says[string](b, accessible); faults != "" {
+		if faults := eval[string](b, accessible); faults != "" {
 			t.Error(faults)
 		}
 	}
 	const line = `(li => li.querySelector("strong").textContent + " " + li.querySelector(".state").textContent.replace(/[^a-z]/g, "") + " " + li.querySelector("a").textContent)`
 	const tree = `[...document.querySelectorAll("#tree li")].map(` + line + `).join(", ")`
-	if got := says[string](b, tree); got != "boss waiting turn 1, scout waiting turn 2, runner running turn 3" {
+	if got := eval[string](b, tree); got != "boss waiting turn 1, scout waiting turn 2, runner running turn 3" {
 		t.Errorf("the tree is %q", got)
 	}
-	if depth := says[int](b, `(e => { let n = 0; for (; e && e.id !== "tree"; e = e.parentElement) n += e.tagName === "UL"; return n; })(document.querySelector("#tree a[href='/turns/3']"))`); depth != 3 {
+	if depth := eval[int](b, `(e => { let n = 0; for (; e && e.id !== "tree"; e = e.parentElement) n += e.tagName === "UL"; return n; })(document.querySelector("#tree a[href='/turns/3']"))`); depth != 3 {
 		t.Errorf("the runner is at depth %d", depth)
 	}
-	if here := says[string](b, `document.querySelector("#tree [aria-current]").textContent`); here != "turn 2" {
+	if here := eval[string](b, `document.querySelector("#tree [aria-current]").textContent`); here != "turn 2" {
 		t.Errorf("this one is %q", here)
 	}
-	if facts := says[string](b, `document.querySelector("#tree .about").textContent`); !strings.HasPrefix(facts, "2 sub-agents, ") || !strings.Contains(facts, " of 40 model calls of the budget") {
+	if facts := eval[string](b, `document.querySelector("#tree .about").textContent`); !strings.HasPrefix(facts, "2 sub-agents, ") || !strings.Contains(facts, " of 40 model calls of the budget") {
 		t.Errorf("the tree has taken %q", facts)
 	}
 	b.tabTo("turn 3")
@@ -359,10 +357,10 @@ func TestATreeOfAgentsInABrowser(t *testing.T) {
 	b.awaitPage("/turns/1")
 	e.Ledger.Release()
 	e.TurnOf(message)
-	b.await("the tree goes on by itself", tree+` === "boss succeeded turn 1, scout succeeded turn 2, runner succeeded turn 3"`)
+	b.await("the tree updates itself", tree+` === "boss succeeded turn 1, scout succeeded turn 2, runner succeeded turn 3"`)
 }
 
-// A list goes on by itself: focus, scroll and what is open stay.
+// A list updates itself and keeps focus, scroll position and open details.
 func TestAListRefreshesItself(t *testing.T) {
 	testrun.OnlyFull(t)
 	t.Parallel()
@@ -379,19 +377,19 @@ func TestAListRefreshesItself(t *testing.T) {
 	b.window(1280, 500, false)
 	b.open("/turns")
 	b.await("the list is there", `document.querySelectorAll("main tbody tr").length === 25`)
-	_ = says[bool](b, `(() => { const a = document.querySelector("#turn-12 a"); a.focus(); a.scrollIntoView({block: "center", behavior: "instant"}); window.stays = a; return true; })()`)
-	before := says[float64](b, `document.activeElement.getBoundingClientRect().top`)
+	_ = eval[bool](b, `(() => { const a = document.querySelector("#turn-12 a"); a.focus(); a.scrollIntoView({block: "center", behavior: "instant"}); window.stays = a; return true; })()`)
+	before := eval[float64](b, `document.activeElement.getBoundingClientRect().top`)
 	newer := e.Enqueue("clerk", "One more")
 	e.AwaitClosed(newer)
 	turn := env.Query[int64](e, "select turn_id from messages where id = $1", newer)
 	b.await("the new turn is in the list, ended", fmt.Sprintf(`document.querySelector("#turn-%d .state")?.textContent.includes("succeeded")`, turn))
-	if n := says[int](b, `document.querySelectorAll("main tbody tr").length`); n != 25 {
+	if n := eval[int](b, `document.querySelectorAll("main tbody tr").length`); n != 25 {
 		t.Errorf("the list has %d rows", n)
 	}
-	if !says[bool](b, `document.activeElement === window.stays`) {
+	if !eval[bool](b, `document.activeElement === window.stays`) {
 		t.Errorf("the focus went to %q", b.focus())
 	}
-	if after := says[float64](b, `document.activeElement.getBoundingClientRect().top`); after < before-60 || after > before+60 {
+	if after := eval[float64](b, `document.activeElement.getBoundingClientRect().top`); after < before-60 || after > before+60 {
 		t.Errorf("the focused row went from %g to %g", before, after)
 	}
 	b.press(kb.Enter)

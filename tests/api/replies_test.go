@@ -15,8 +15,7 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// A degraded reply says the same of its turn wherever it is read: in the outbox, over HTTP, in a
-// webhook, and to who waits for it.
+// A degraded reply is the same in the outbox, over HTTP, in a webhook, and for a waiting sender.
 func TestAReplyIsTheSameEverywhere(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -63,12 +62,12 @@ func TestAReplyIsTheSameEverywhere(t *testing.T) {
 		}
 	}
 
-	var told map[string]any
-	if err := json.Unmarshal([]byte(waited.Stdout), &told); err != nil {
+	var output map[string]any
+	if err := json.Unmarshal([]byte(waited.Stdout), &output); err != nil {
 		t.Fatal(err)
 	}
 	for _, field := range []string{"outcome", "stop_reason", "error_class", "calls", "turn_id", "message_id"} {
-		if diff := cmp.Diff(want[field], told[field]); diff != "" {
+		if diff := cmp.Diff(want[field], output[field]); diff != "" {
 			t.Errorf("enqueue --wait has another %s:\n%s", field, diff)
 		}
 	}
@@ -89,12 +88,12 @@ func TestAReplyIsTheSameEverywhere(t *testing.T) {
 			t.Errorf("POST /v1/responses has another %s:\n%s", name, diff)
 		}
 	}
-	if told["reply"] != want["body"] || told["reply_id"] != want["id"] {
-		t.Errorf("enqueue --wait has the reply %v, %q", told["reply_id"], told["reply"])
+	if output["reply"] != want["body"] || output["reply_id"] != want["id"] {
+		t.Errorf("enqueue --wait has the reply %v, %q", output["reply_id"], output["reply"])
 	}
 }
 
-// inUTC gives the reply's time in one zone: programs write it in theirs.
+// inUTC converts the reply's time to UTC, because programs print local times.
 func inUTC(t *testing.T, reply map[string]any) map[string]any {
 	t.Helper()
 	text, _ := reply["created_at"].(string)

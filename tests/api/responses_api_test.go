@@ -23,8 +23,8 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// A responsesEnv is an Env for clients of the Responses API: a worker that is killed
-// while it answers the message "long", and a process that is only an API.
+// A responsesEnv is an Env for clients of the Responses API: a worker that is killed while it answers the
+// message "long", and a process that only serves the API.
 type responsesEnv struct {
 	*env.Env
 	runner, front *env.Process
@@ -33,7 +33,7 @@ type responsesEnv struct {
 	long          string
 }
 
-// leastDrops is how often a stream of "long" is cut, at least.
+// leastDrops is the minimum number of cuts of a stream of "long".
 const leastDrops = 20
 
 func newResponsesEnv(t *testing.T) *responsesEnv {
@@ -68,7 +68,7 @@ func newResponsesEnv(t *testing.T) *responsesEnv {
 	var answers atomic.Int64
 	s.cutter = newCutter(t, func() int {
 		if answers.Add(1) <= leastDrops {
-			return rand.IntN(5000) // too few for all events, whatever chance says
+			return rand.IntN(5000) // too few for all events, whatever the random number
 		}
 		return rand.IntN(4 * len(s.long)) // the last events have all of the text
 	}, nil)
@@ -77,7 +77,7 @@ func newResponsesEnv(t *testing.T) *responsesEnv {
 	return s
 }
 
-// loseTheWorker kills the worker that streams "long"; another one takes the turn over.
+// loseTheWorker kills the worker that streams "long". Another one takes the turn over.
 func (s *responsesEnv) loseTheWorker() {
 	s.T.Helper()
 	s.Await("the turn streams", `select exists (select from turn_events e join turns t on t.id = e.turn_id
@@ -87,7 +87,7 @@ func (s *responsesEnv) loseTheWorker() {
 	s.Kill(s.runner)
 }
 
-// The official npm client.
+// The official client in JavaScript.
 func TestTheOpenAIClientOfNPM(t *testing.T) {
 	testrun.OnlyFull(t)
 	s := newResponsesEnv(t)
@@ -131,7 +131,7 @@ func (s *responsesEnv) hasAnsweredLong(id string) {
 	}
 }
 
-// openai-go.
+// The official client in Go.
 func TestTheOpenAIClientOfGo(t *testing.T) {
 	s := newResponsesEnv(t)
 	ctx, cancel := context.WithTimeout(t.Context(), env.Patience)
@@ -180,9 +180,9 @@ func TestTheOpenAIClientOfGo(t *testing.T) {
 		wantError(t, err, http.StatusConflict, "idempotency_key_in_use", "")
 	})
 	t.Run("errors", func(t *testing.T) {
-		told := input("x")
-		told.Instructions = param.NewOpt("Be kind.")
-		_, err := client.Responses.New(ctx, told)
+		request := input("x")
+		request.Instructions = param.NewOpt("Be kind.")
+		_, err := client.Responses.New(ctx, request)
 		wantError(t, err, http.StatusBadRequest, "unsupported_parameter", "instructions")
 		_, err = client.Responses.Get(ctx, "resp_999", responses.ResponseGetParams{})
 		wantError(t, err, http.StatusNotFound, "response_not_found", "")
@@ -211,13 +211,13 @@ func TestTheOpenAIClientOfGo(t *testing.T) {
 
 func wantError(t *testing.T, err error, status int, code, parameter string) {
 	t.Helper()
-	told, ok := errors.AsType[*openai.Error](err)
-	if !ok || told.StatusCode != status || told.Code != code || told.Param != parameter || told.Message == "" {
+	apiErr, ok := errors.AsType[*openai.Error](err)
+	if !ok || apiErr.StatusCode != status || apiErr.Code != code || apiErr.Param != parameter || apiErr.Message == "" {
 		t.Errorf("the error is %v, want %d, %s", err, status, code)
 	}
 }
 
-// A follower streams one response over drops.
+// A follower streams one response across cut connections.
 type follower struct {
 	t      *testing.T
 	client *openai.Client
@@ -237,8 +237,8 @@ func (f *follower) follow(ctx context.Context) {
 		for stream.Next() {
 			f.take(stream.Current())
 		}
-		if told, ok := errors.AsType[*openai.Error](stream.Err()); ok {
-			f.t.Errorf("a stream was answered %v", told)
+		if apiErr, ok := errors.AsType[*openai.Error](stream.Err()); ok {
+			f.t.Errorf("a stream got %v", apiErr)
 		}
 		if !f.over {
 			f.drops++
@@ -248,7 +248,7 @@ func (f *follower) follow(ctx context.Context) {
 
 func (f *follower) open(ctx context.Context) *ssestream.Stream[responses.ResponseStreamEventUnion] {
 	if f.id == "" {
-		f.last = -1 // the repeat begins anew
+		f.last = -1 // the repeat starts from the beginning
 		return f.client.Responses.NewStreaming(ctx, f.params, option.WithHeader("Idempotency-Key", "long"))
 	}
 	return f.client.Responses.GetStreaming(ctx, f.id, responses.ResponseGetParams{StartingAfter: param.NewOpt(f.last)})

@@ -20,7 +20,7 @@ import (
 
 var writeScreenshots = flag.Bool("screenshots", false, "write the screenshots of docs/images anew")
 
-// orders are what the office's tools find.
+// orders is the data of the office's tools.
 const orders = `order  customer            item                      paid      sent
 1041   Hanna Berg          2 × oak shelf, 80 cm      12 Nov    14 Nov
 1042   Ottó Nagy           1 × desk lamp, brass      13 Nov    —
@@ -28,9 +28,8 @@ const orders = `order  customer            item                      paid      s
 1044   Tomasz Wójcik       1 × standing desk         —         —
 `
 
-// TestScreenshots lives through a morning of an office and takes the pictures of
-// docs/page.md. That they show what they should is looked at; here it is checked
-// that each is there and not blank.
+// TestScreenshots simulates a morning in an office and takes the pictures of docs/page.md. A person checks
+// their content; the test only checks that each exists and is not blank.
 func TestScreenshots(t *testing.T) {
 	if !*writeScreenshots {
 		testrun.OnlyFull(t)
@@ -86,7 +85,7 @@ func TestScreenshots(t *testing.T) {
 	e.AwaitClosed(env.Query[int64](e, "select message_id from turns where id = $1", running))
 }
 
-// office writes the agents, and tools that are programs.
+// office writes the agents and their tools, which are programs.
 func office(e *env.Env) {
 	e.T.Helper()
 	e.WriteFile("turnkeeper.yaml", fmt.Sprintf(`default_model: local/qwen3-32b
@@ -127,8 +126,7 @@ What that means for us: `
 
 const summaryRest = `the dining chairs stay in ash, as planned. For the shelves we should decide before the 30th whether we raise the price or offer ash beside oak.`
 
-// officeModel plays the language models of the office. The summary stays unfinished
-// until held is closed.
+// officeModel is the scripted model of the office. The summary stays unfinished until held is closed.
 func officeModel(held <-chan struct{}) func(inferencetest.Recorded) inferencetest.Reply {
 	mail := func(to, subject, text string) inferencetest.Call {
 		return inferencetest.Call{Name: "send_mail", Arguments: fmt.Sprintf(`{"to":%s,"subject":%s,"text":%s}`, env.Quote(to), env.Quote(subject), env.Quote(text))}
@@ -157,7 +155,7 @@ func officeModel(held <-chan struct{}) func(inferencetest.Recorded) inferencetes
 		{"summary of the week", []inferencetest.Reply{
 			inferencetest.Message("I look what there was.", search),
 			func(x *inferencetest.Exchange) {
-				for word := range strings.SplitAfterSeq(summary, " ") { // as fast as models speak
+				for word := range strings.SplitAfterSeq(summary, " ") { // at the speed of a model
 					inferencetest.OpenSSE(pieces(word)...)(x)
 					x.Wait(env.After(20 * time.Millisecond))
 				}
@@ -178,7 +176,7 @@ func officeModel(held <-chan struct{}) func(inferencetest.Recorded) inferencetes
 	}
 }
 
-// thinks takes its time before it answers, for a picture.
+// thinks delays an answer, for a picture.
 func thinks(d time.Duration, answer inferencetest.Reply) inferencetest.Reply {
 	if !*writeScreenshots {
 		return answer
@@ -186,11 +184,11 @@ func thinks(d time.Duration, answer inferencetest.Reply) inferencetest.Reply {
 	return inferencetest.WaitFor(env.After(d), answer)
 }
 
-// picture takes a screenshot of the whole page, view one of what is to be seen of it.
+// picture takes a screenshot of the whole page, view one of its visible part.
 func (b *browser) picture(name string) { b.keep(name, do(b, chromedp.FullScreenshot(100))) }
 func (b *browser) view(name string)    { b.keep(name, do(b, chromedp.CaptureScreenshot())) }
 
-// keep looks whether a picture is blank, and writes it where that is asked for.
+// keep checks that a picture is not blank, and writes it with -screenshots.
 func (b *browser) keep(name string, content []byte) {
 	b.t.Helper()
 	picture, err := png.Decode(bytes.NewReader(content))

@@ -15,10 +15,9 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// TestNoSecretComesOutOfTheService is TestNoSecretComesOut for what stands around a
-// turn: the message itself, MCP servers, a sub-agent, webhooks, the HTTP API, the page,
-// OpenAI's API and telemetry that keeps content. Everything that is asked for a secret
-// tells all of them.
+// Like TestNoSecretComesOut, for everything around a turn: the message itself, MCP servers, a sub-agent,
+// webhooks, the HTTP API, the page, OpenAI's API and telemetry with content. Everything that gets a secret
+// repeats all of them.
 func TestNoSecretComesOutOfTheService(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -101,7 +100,7 @@ mcp_servers:
 	}
 	telemetry.awaitSpan("invoke_agent clerk", any1)
 	w.Terminate()
-	places["the worker's log"], places["what is told by OTLP"] = w.Output.String(), telemetry.everything()
+	places["the worker's log"], places["what OTLP exports"] = w.Output.String(), telemetry.everything()
 	for id, pushes := range shop.Deliveries() {
 		places["the push "+id] = pushes[0].Body
 	}
@@ -114,21 +113,21 @@ mcp_servers:
 	seen := 0
 	for place, written := range places {
 		seen += len(written)
-		if i := strings.Index(written, "whsec_"); i >= 0 { // half of one, too
-			t.Errorf("%s holds the beginning of a secret: %s", place, written[max(0, i-80):min(len(written), i+40)])
+		if i := strings.Index(written, "whsec_"); i >= 0 { // a part of one, too
+			t.Errorf("%s contains the beginning of a secret: %s", place, written[max(0, i-80):min(len(written), i+40)])
 		}
 		for _, canary := range append(all, token) {
 			if i := strings.Index(written, canary); i >= 0 {
-				t.Errorf("%s holds the secret %q: ...%s...", place, canary, written[max(0, i-80):min(len(written), i+len(canary)+40)])
+				t.Errorf("%s contains the secret %q: ...%s...", place, canary, written[max(0, i-80):min(len(written), i+len(canary)+40)])
 			}
 		}
 	}
-	if len(token) < 20 || seen < 50_000 || !strings.Contains(places["what is told by OTLP"], "the tool says [redacted]") || len(shop.Deliveries()) == 0 {
-		t.Errorf("the token is %q; the search saw %d bytes, %d pushes, or no content in telemetry", token, seen, len(shop.Deliveries()))
+	if len(token) < 20 || seen < 50_000 || !strings.Contains(places["what OTLP exports"], "the tool says [redacted]") || len(shop.Deliveries()) == 0 {
+		t.Errorf("the token is %q; the search covered %d bytes, %d pushes, or no content in telemetry", token, seen, len(shop.Deliveries()))
 	}
 }
 
-// An asker asks a process by HTTP, and keeps all that it is answered.
+// An asker sends HTTP requests to a process, and records the answers.
 type asker struct {
 	t      *testing.T
 	base   string

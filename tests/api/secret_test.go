@@ -15,14 +15,14 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// The canaries: whatever holds one of them is a leak.
+// The canaries: a text with one of them is a leak.
 const (
 	keyCanary    = "sk-canary+bird/4711=/key"
 	headerCanary = "canary-header-93c1f2aa"
 	fileCanary   = "canary-file-7d20b8e1"
 )
 
-// canaries are the secrets of an Env, in the forms in which they travel.
+// canaries returns the secrets of an Env, in every encoding in which they are sent.
 func canaries(databasePassword string) (all []string) {
 	for _, secret := range []string{keyCanary, headerCanary, fileCanary, databasePassword} {
 		all = append(all, secret)
@@ -35,8 +35,7 @@ func canaries(databasePassword string) (all []string) {
 	return all
 }
 
-// TestNoSecretComesOut sends the secrets of a configuration in by every way
-// that the outside has, and looks for them in everything that is written.
+// The secrets of a configuration come in from every external source. No output or table contains one.
 func TestNoSecretComesOut(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -103,7 +102,7 @@ providers:
 		outputs["the body of a request to the model"] += string(r.Body)
 	}
 	for _, m := range e.Ledger.Runs("label " + strings.Repeat("[redacted] and ", len(all)-1) + "[redacted]") {
-		outputs["what a tool is told"] += m.Label
+		outputs["what a tool gets"] += m.Label
 	}
 	for table, rows := range e.Rows() {
 		outputs["table "+table] = rows
@@ -114,24 +113,23 @@ providers:
 		seen += len(written)
 		for _, canary := range all {
 			if i := strings.Index(written, canary); i >= 0 {
-				t.Errorf("%s holds the secret %q: ...%s...", place, canary, written[max(0, i-80):min(len(written), i+len(canary)+40)])
+				t.Errorf("%s contains the secret %q: ...%s...", place, canary, written[max(0, i-80):min(len(written), i+len(canary)+40)])
 			}
 			if strings.Contains(written, hex.EncodeToString([]byte(canary))) {
-				t.Errorf("%s holds the secret %q in bytes", place, canary)
+				t.Errorf("%s contains the secret %q in bytes", place, canary)
 			}
 		}
 	}
-	if outputs["what a tool is told"] == "" {
-		t.Error("the tool was told something else than the masked arguments")
+	if outputs["what a tool gets"] == "" {
+		t.Error("the tool got other arguments than the masked ones")
 	}
 	if seen < 10_000 || !strings.Contains(outputs["table turnkeeper.calls"], "the tool says [redacted]") {
-		t.Errorf("the search saw %d bytes only, or not the calls", seen)
+		t.Errorf("the search covered %d bytes only, or not the calls", seen)
 	}
 }
 
-// drops is a streamed answer of reasoning and text in pieces of three
-// characters, with a pause now and then in which what came so far is written:
-// no piece, and no event, holds a secret by itself.
+// drops streams reasoning and text in pieces of three characters. At some pauses the text so far is written.
+// No piece and no event contains a whole secret.
 func drops(reasoning, text string) inferencetest.Reply {
 	var chunks []string
 	chunk := func(delta, finish string) {

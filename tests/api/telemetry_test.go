@@ -17,7 +17,7 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// exportTo makes the processes send to the collector, soon.
+// exportTo makes the processes export to the collector, with short intervals.
 func exportTo(e *env.Env, r *collector) {
 	e.Vars["OTEL_EXPORTER_OTLP_ENDPOINT"] = r.url
 	e.Vars["OTEL_BSP_SCHEDULE_DELAY"] = "50"
@@ -30,8 +30,8 @@ const (
 	senderParent = "00-" + senderTrace + "-" + senderSpan + "-01"
 )
 
-// A turn whose worker is killed is one trace: that of its sender, with every span
-// below the right one, the lost worker's grant too, which it could not tell of.
+// A turn whose worker is killed is one trace, that of its sender. Every span has the right parent, including
+// the grant of the lost worker, which it could not export.
 func TestATurnIsOneTraceThroughALostWorker(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -97,10 +97,10 @@ func TestATurnIsOneTraceThroughALostWorker(t *testing.T) {
 		t.Errorf("the second dispatch has the links %v", took.Links)
 	}
 	if tool.instance == whole.instance || lost.instance != whole.instance {
-		t.Errorf("the tool was told of by %s, the lost grant by %s, the turn by %s", tool.instance, lost.instance, whole.instance)
+		t.Errorf("the span of the tool is from %s, of the lost grant from %s, of the turn from %s", tool.instance, lost.instance, whole.instance)
 	}
 	for _, s := range spans {
-		// The turn's times are the database's, most others those of a worker that comes to it later.
+		// The turn's times are those of the database, most others those of a worker.
 		if s.EndTimeUnixNano < s.StartTimeUnixNano || s.StartTimeUnixNano+1e9 < whole.StartTimeUnixNano || s.EndTimeUnixNano > whole.EndTimeUnixNano+60e9 {
 			t.Errorf("the span %s is from %d to %d, the turn from %d to %d", s.Name, s.StartTimeUnixNano, s.EndTimeUnixNano, whole.StartTimeUnixNano, whole.EndTimeUnixNano)
 		}
@@ -111,7 +111,7 @@ func TestATurnIsOneTraceThroughALostWorker(t *testing.T) {
 	}
 }
 
-// wantConventions holds attributes against those of OpenTelemetry for models and agents.
+// wantConventions compares attributes with OpenTelemetry's conventions for models and agents.
 func wantConventions(e *env.Env, r *collector) {
 	e.T.Helper()
 	for name, want := range map[string]map[string]string{
@@ -141,8 +141,7 @@ func wantConventions(e *env.Env, r *collector) {
 	}
 }
 
-// wantTurnInLogs holds that each line of a log that is about a turn names it, its
-// agent and its trace.
+// wantTurnInLogs checks that each log line about a turn has its id, agent and trace.
 func wantTurnInLogs(e *env.Env, p *env.Process, turn int64) {
 	e.T.Helper()
 	about := 0
@@ -158,7 +157,7 @@ func wantTurnInLogs(e *env.Env, p *env.Process, turn int64) {
 		if json.Unmarshal([]byte(line), &fields) != nil {
 			continue
 		}
-		if strings.Contains(fields.Message, "worker was lost") { // the scheduler has not read the message
+		if strings.Contains(fields.Message, "worker was lost") { // the scheduler does not read the message
 			fields.Trace = senderTrace
 		}
 		if fields.Turn == 0 {
@@ -177,8 +176,8 @@ func wantTurnInLogs(e *env.Env, p *env.Process, turn int64) {
 	}
 }
 
-// A turn that no sender has a trace for, one of a schedule say, is a trace of its
-// own, under the id that logs and turnctl have.
+// A turn without a trace of a sender, for example of a schedule, is its own trace, with the id in logs and in
+// turnctl.
 func TestATurnWithoutASenderIsATraceOfItsOwn(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -192,11 +191,11 @@ func TestATurnWithoutASenderIsATraceOfItsOwn(t *testing.T) {
 	for _, turn := range []env.Turn{first, second} {
 		whole := r.awaitSpan("invoke_agent clerk", func(s sentSpan) bool { return s.attribute("turnkeeper.turn.id") == fmt.Sprint(turn.ID) })
 		if len(whole.ParentSpanId) != 0 {
-			t.Errorf("it hangs below %s", id(whole.ParentSpanId))
+			t.Errorf("it has the parent %s", id(whole.ParentSpanId))
 		}
 		traces[id(whole.TraceId)] = true
 		if page := e.Turnctl("show", fmt.Sprint(turn.ID)); !strings.Contains(page.Stdout, id(whole.TraceId)) {
-			t.Errorf("turnctl does not tell of the trace %s:\n%s", id(whole.TraceId), page.Stdout)
+			t.Errorf("turnctl does not mention the trace %s:\n%s", id(whole.TraceId), page.Stdout)
 		}
 		w.Await(id(whole.TraceId))
 	}
@@ -205,8 +204,7 @@ func TestATurnWithoutASenderIsATraceOfItsOwn(t *testing.T) {
 	}
 }
 
-// A detached call, run by whichever worker, is below its turn, and so are the two
-// dispatches of a turn that waited for it.
+// The span of a detached call is below its turn, whichever worker runs it, as are both dispatches of the turn.
 func TestAWaitingTurnIsOneTrace(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -234,9 +232,8 @@ func TestAWaitingTurnIsOneTrace(t *testing.T) {
 	}
 }
 
-// scrape reads metrics as Prometheus does.
-// The turns of sub-agents are below the calls that gave them work, down the tree, and
-// show says that they are in one trace.
+// The turns of sub-agents are below the calls that spawned them, down the tree, and turnctl show has the same
+// trace for all.
 func TestSubAgentsAreOneTrace(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -256,14 +253,14 @@ func TestSubAgentsAreOneTrace(t *testing.T) {
 	turn := e.TurnOf(message)
 	root := r.awaitSpan("invoke_agent boss", any1)
 	if len(root.ParentSpanId) != 0 {
-		t.Errorf("the boss's turn hangs below %s", id(root.ParentSpanId))
+		t.Errorf("the boss's turn has the parent %s", id(root.ParentSpanId))
 	}
 	above := root
 	for _, agent := range []string{"scout", "runner"} {
 		called := r.awaitSpan("execute_tool spawn_agent", func(s sentSpan) bool { return s.attribute("turnkeeper.sub_agent") == agent })
 		child := r.awaitSpan("invoke_agent "+agent, any1)
 		if id(called.ParentSpanId) != id(above.SpanId) || id(child.ParentSpanId) != id(called.SpanId) {
-			t.Errorf("%s hangs below %s, and its call %s below %s", agent, id(child.ParentSpanId), id(called.SpanId), id(called.ParentSpanId))
+			t.Errorf("%s has the parent %s, and its call %s below %s", agent, id(child.ParentSpanId), id(called.SpanId), id(called.ParentSpanId))
 		}
 		if id(child.TraceId) != id(root.TraceId) || id(called.TraceId) != id(root.TraceId) {
 			t.Errorf("%s is in the trace %s", agent, id(child.TraceId))
@@ -277,7 +274,7 @@ func TestSubAgentsAreOneTrace(t *testing.T) {
 			t.Errorf("the call is from %d to %d, the turn of %s from %d to %d", called.StartTimeUnixNano, called.EndTimeUnixNano, agent, child.StartTimeUnixNano, child.EndTimeUnixNano)
 		}
 		if page := e.Turnctl("show", fmt.Sprint(number)); !strings.Contains(page.Stdout, id(root.TraceId)) {
-			t.Errorf("turnctl does not tell that %s is in the trace %s:\n%s", agent, id(root.TraceId), page.Stdout)
+			t.Errorf("turnctl does not show that %s is in the trace %s:\n%s", agent, id(root.TraceId), page.Stdout)
 		}
 		above = child
 	}
@@ -295,7 +292,7 @@ func TestSubAgentsAreOneTrace(t *testing.T) {
 	_ = turn
 }
 
-// Where the turn above is not sampled, those below it are not either.
+// If a turn is not sampled, its sub-agents are not sampled.
 func TestSubAgentsAreSampledAsTheirParent(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -306,7 +303,7 @@ func TestSubAgentsAreSampledAsTheirParent(t *testing.T) {
 	e.Model.Then(env.ModelPerAgent(map[string]func(inferencetest.Recorded) inferencetest.Reply{"boss": env.ReportResult(env.Spawn("scout find it")), "scout": env.Rounds(inferencetest.Text("found"))}))
 	w := e.StartWorker()
 	e.TurnOf(e.Enqueue("boss", "Get it done."))
-	e.TurnOf(e.Enqueue("boss", "Get it done.", "--trace-parent", senderParent)) // whose sender wants it
+	e.TurnOf(e.Enqueue("boss", "Get it done.", "--trace-parent", senderParent)) // the sender's trace is sampled
 	r.awaitSpan("invoke_agent scout", any1)
 	w.Terminate()
 	for _, s := range r.all() {
@@ -316,7 +313,7 @@ func TestSubAgentsAreSampledAsTheirParent(t *testing.T) {
 	}
 }
 
-// summed is the sum of what a histogram observed.
+// summed returns the sum of a histogram's observations.
 func summed(families map[string]*dto.MetricFamily, name string, labels ...string) (total float64) {
 	for _, m := range families[name].GetMetric() {
 		if env.HasLabels(m, labels) {
@@ -326,7 +323,7 @@ func summed(families map[string]*dto.MetricFamily, name string, labels ...string
 	return total
 }
 
-// What Prometheus reads is what the journal has, and what the documentation says.
+// Prometheus' metrics agree with the journal and with the documentation.
 func TestMetricsAreWhatTheJournalHas(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -354,7 +351,7 @@ func TestMetricsAreWhatTheJournalHas(t *testing.T) {
 	var got map[string]*dto.MetricFamily
 	e.Poll("the message, and an earlier request for metrics, are in the metrics", func() bool {
 		got = env.Scrape(t, w.APIURL())
-		return env.Sum(got, "turnkeeper_queue_messages") == 2 && // the broken one too
+		return env.Sum(got, "turnkeeper_queue_messages") == 2 && // including the failing one
 			env.Sum(got, "http_server_request_duration_seconds", "http_route", "/metrics", "http_response_status_code", "200") > 0
 	})
 	wantMetricsOfJournal(e, got)
@@ -381,7 +378,7 @@ func TestMetricsAreWhatTheJournalHas(t *testing.T) {
 	}
 }
 
-// wantMetricsOfJournal holds what was counted against what is on record.
+// wantMetricsOfJournal compares the metrics with the database.
 func wantMetricsOfJournal(e *env.Env, got map[string]*dto.MetricFamily) {
 	e.T.Helper()
 	rows, err := e.DB.Query(e.T.Context(), `
@@ -411,11 +408,11 @@ func wantMetricsOfJournal(e *env.Env, got map[string]*dto.MetricFamily) {
 		e.T.Fatal(err)
 	}
 	if len(all) < 18 {
-		e.T.Errorf("there is little on record: %v", all)
+		e.T.Errorf("little is recorded: %v", all)
 	}
 	for _, want := range all {
 		if value := env.Sum(got, want.Metric, want.Labels...); value != want.Value {
-			e.T.Errorf("%s%q is %v, and on record are %v", want.Metric, want.Labels, value, want.Value)
+			e.T.Errorf("%s%q is %v, and recorded are %v", want.Metric, want.Labels, value, want.Value)
 		}
 	}
 	if n := summed(got, "tool_continuation_iterations", "agent", "clerk"); n != 2 {
@@ -426,8 +423,8 @@ func wantMetricsOfJournal(e *env.Env, got map[string]*dto.MetricFamily) {
 	}
 }
 
-// documented holds that there is no metric, and no label, that the catalogue does
-// not have; labels of the Go collectors are their own.
+// documented fails the test if a metric or label is missing in the catalogue. It skips the labels of the Go
+// collectors.
 func documented(t *testing.T, got map[string]*dto.MetricFamily) {
 	t.Helper()
 	known := map[string]telemetry.Metric{}
@@ -461,8 +458,7 @@ func documented(t *testing.T, got map[string]*dto.MetricFamily) {
 	}
 }
 
-// A collector that takes everything and never answers, and one that is not there,
-// hold up no turn and no end.
+// A collector that never answers, and one that does not exist, delay neither turns nor the shutdown.
 func TestAReceiverThatHangsHoldsNothingUp(t *testing.T) {
 	t.Parallel()
 	for name, to := range map[string]func(testing.TB) string{
@@ -497,8 +493,7 @@ func TestAReceiverThatHangsHoldsNothingUp(t *testing.T) {
 	}
 }
 
-// What is said and done is in no span, metric or line of the log, unless it is asked
-// for; secrets are in none then either.
+// By default no span, metric or log line has content of turns. With content enabled, none has secrets.
 func TestWhatIsSaidIsNotToldOf(t *testing.T) {
 	t.Parallel()
 	const asks, argues, answers, replies, complains = "canary-message-1f", "canary-argument-2e", "canary-result-3d", "canary-reply-4c", "canary-error-5b"
@@ -523,17 +518,17 @@ func TestWhatIsSaidIsNotToldOf(t *testing.T) {
 			sent := r.everything()
 			for _, canary := range []string{env.ModelAPIKey, headerCanary} {
 				if strings.Contains(sent+metrics+w.Output.String(), canary) {
-					t.Errorf("the secret %q is told of", canary)
+					t.Errorf("the secret %q is in telemetry", canary)
 				}
 			}
 			for _, canary := range []string{asks, argues, answers, replies, complains} {
 				if strings.Contains(metrics, canary) {
 					t.Errorf("%q is in a metric", canary)
 				}
-				if told := strings.Contains(sent, canary); told != (content && canary != complains) {
-					t.Errorf("%q is told of: %v", canary, told)
+				if found := strings.Contains(sent, canary); found != (content && canary != complains) {
+					t.Errorf("%q is in telemetry: %v", canary, found)
 				}
-				if strings.Contains(w.Output.String(), canary) && canary != complains && canary != asks { // the provider's error is for operators
+				if strings.Contains(w.Output.String(), canary) && canary != complains && canary != asks { // the provider's error is logged for operators
 					t.Errorf("%q is in the log", canary)
 				}
 			}
@@ -541,8 +536,7 @@ func TestWhatIsSaidIsNotToldOf(t *testing.T) {
 	}
 }
 
-// A setting of telemetry that cannot be right is told in a sentence before any work
-// is taken.
+// A worker with an invalid telemetry setting exits with a plain error before it takes work.
 func TestBadTelemetrySettings(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)

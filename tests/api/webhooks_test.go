@@ -18,8 +18,8 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// Each reply is pushed, signed, with the fields of the outbox; a webhook that comes later starts
-// with the replies from then on.
+// Each reply is delivered, signed, with the fields of the outbox. A webhook that is added later gets only
+// later replies.
 func TestWebhook(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -44,7 +44,7 @@ func TestWebhook(t *testing.T) {
 	e.AwaitDeliveries("every", "delivered", 2)
 	e.AwaitDeliveries("some", "delivered", 1)
 	if n := len(every.Deliveries()); n != 2 {
-		t.Errorf("%d replies came: the one before the webhook is not among them", n)
+		t.Errorf("%d replies were delivered, want those after the webhook", n)
 	}
 
 	type reply struct {
@@ -71,7 +71,7 @@ func TestWebhook(t *testing.T) {
 		if err := json.Unmarshal([]byte(pushes[0].Body), &body); err != nil {
 			t.Fatal(err)
 		}
-		for _, fields := range []map[string]any{r, body.Data} { // one moment, in two zones
+		for _, fields := range []map[string]any{r, body.Data} { // the same time in two zones
 			at, err := time.Parse(time.RFC3339Nano, fields["created_at"].(string))
 			if err != nil {
 				t.Fatal(err)
@@ -99,7 +99,7 @@ func TestWebhook(t *testing.T) {
 	}
 }
 
-// A hook is what turnctl says of a webhook, as far as tests look.
+// A hook is a webhook in the output of turnctl.
 type hook struct {
 	Served        bool
 	PausedReason  string `json:"paused_reason"`
@@ -116,8 +116,8 @@ type hook struct {
 	}
 }
 
-// Replies that agents write for other agents are pushed to the webhooks that want them.
-// The outbox has them all, and says whose they are.
+// Replies of sub-agents are delivered to the webhooks that ask for them. The outbox has all replies, with
+// their parents.
 func TestRepliesOfSubAgents(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -139,7 +139,7 @@ func TestRepliesOfSubAgents(t *testing.T) {
 		Agent  string
 		Parent *int64 `json:"parent_turn_id"`
 	}
-	pushed := func(r *env.WebhookReceiver) (told []string) {
+	pushed := func(r *env.WebhookReceiver) (replies []string) {
 		for _, pushes := range r.Deliveries() {
 			var body struct{ Data data }
 			if err := json.Unmarshal([]byte(pushes[0].Body), &body); err != nil {
@@ -149,16 +149,16 @@ func TestRepliesOfSubAgents(t *testing.T) {
 			if p := body.Data.Parent; p != nil {
 				one += fmt.Sprintf(" for %d", *p)
 			}
-			told = append(told, one)
+			replies = append(replies, one)
 		}
-		slices.Sort(told)
-		return told
+		slices.Sort(replies)
+		return replies
 	}
 	if got := pushed(shop); !slices.Equal(got, []string{"boss"}) {
-		t.Errorf("the shop was told of %q", got)
+		t.Errorf("the shop got %q", got)
 	}
 	if got, want := pushed(audit), []string{"boss", fmt.Sprintf("scout for %d", turn.ID)}; !slices.Equal(got, want) {
-		t.Errorf("the audit was told of %q, not %q", got, want)
+		t.Errorf("the audit got %q, not %q", got, want)
 	}
 	if n := env.Query[int](e, "select count(*) from webhook_deliveries"); n != 3 {
 		t.Errorf("there are %d deliveries", n)
@@ -177,7 +177,7 @@ func TestRepliesOfSubAgents(t *testing.T) {
 	}
 	r := e.Turnctl("outbox")
 	if r.Code != 0 || !strings.Contains(r.Stdout, fmt.Sprintf("2 for %d", turn.ID)) {
-		t.Errorf("turnctl outbox says\n%s%s", r.Stdout, r.Stderr)
+		t.Errorf("turnctl outbox prints\n%s%s", r.Stdout, r.Stderr)
 	}
 	for path, want := range map[string]string{"?sub_agents=false": "boss", "?sub_agents=true": "scout boss", "": "scout boss"} {
 		var page struct{ Items []data }
@@ -194,19 +194,19 @@ func TestRepliesOfSubAgents(t *testing.T) {
 		t.Errorf("a bad flag is answered with %d", status)
 	}
 
-	// Who asks for one gets it.
+	// A single reply can be redelivered.
 	if r := e.Turnctl("webhooks", "redeliver", "shop", fmt.Sprint(all[i].ID)); r.Code != 0 {
 		t.Fatal(r.Stderr)
 	}
 	e.AwaitDeliveries("shop", "delivered", 2)
 	if got, want := pushed(shop), pushed(audit); !slices.Equal(got, want) {
-		t.Errorf("the shop was told of %q, the audit of %q", got, want)
+		t.Errorf("the shop got %q, the audit got %q", got, want)
 	}
 	shop.WantSameBodies()
 	audit.WantSameBodies()
 }
 
-// getJSON asks a worker's API for an object, and is the status of the answer.
+// getJSON gets an object from a worker's API and returns the status code.
 func getJSON(e *env.Env, w *env.Process, path string, into any) int {
 	e.T.Helper()
 	res, err := http.Get(w.APIURL() + path)
@@ -222,15 +222,13 @@ func getJSON(e *env.Env, w *env.Process, path string, into any) int {
 	return res.StatusCode
 }
 
-// What cannot be delivered is given up after its attempts, seen, and delivered when an operator
-// says so: under the same id, with the same body. Meanwhile turns go on, and so do other webhooks.
+// A delivery that keeps failing is given up after its attempts, shown, and retried when an operator says so,
+// with the same id and body. Turns and other webhooks are not delayed.
 func TestDeadLetters(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
 	e.WriteAgent("clerk")
-	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
-		return inferencetest.Text("Done: " + env.NewestMessage(r))
-	})
+	e.Model.Then(env.Echo("Done: "))
 	early := e.StartWorker()
 	before := e.Send("clerk", "before")
 	e.AwaitClosed(before)
@@ -267,7 +265,7 @@ func TestDeadLetters(t *testing.T) {
 		}
 	}
 	if found := e.Turnctl("doctor"); !strings.Contains(found.Stdout, "redeliver broken --dead") {
-		t.Errorf("the doctor says\n%s", found.Stdout)
+		t.Errorf("the doctor prints\n%s", found.Stdout)
 	}
 
 	well.Store("well", true)
@@ -289,7 +287,7 @@ func TestDeadLetters(t *testing.T) {
 		}
 	}
 
-	// It is forgotten when no worker has it any more.
+	// It can be removed once no worker has it.
 	if r := e.Turnctl("webhooks", "remove", "broken"); r.Code != 6 {
 		t.Errorf("removing a webhook that a worker has ended with %d: %s", r.Code, r.Stderr)
 	}
@@ -297,18 +295,16 @@ func TestDeadLetters(t *testing.T) {
 	e.Exec("update webhooks set seen_at = seen_at - interval '1 minute'")
 	env.Turnctl[map[string]string](e, "webhooks", "remove", "broken")
 	if n := env.Query[int](e, "select count(*) from webhook_deliveries where webhook = 'broken'"); n != 0 {
-		t.Errorf("%d deliveries are left of a removed webhook", n)
+		t.Errorf("%d deliveries remain of a removed webhook", n)
 	}
 }
 
-// An endpoint that says 410 is left alone, and its replies are kept for it.
+// An endpoint that answers 410 gets no more requests, and its replies are kept.
 func TestAnEndpointThatIsGone(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
 	e.WriteAgent("clerk")
-	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
-		return inferencetest.Text("Done: " + env.NewestMessage(r))
-	})
+	e.Model.Then(env.Echo("Done: "))
 	var back sync.Map
 	r := env.NewWebhookReceiver(t, func(w http.ResponseWriter, _ *http.Request, _ env.Delivery) {
 		if _, yes := back.Load("back"); !yes {
@@ -336,15 +332,13 @@ func TestAnEndpointThatIsGone(t *testing.T) {
 	e.AwaitDeliveries("shop", "delivered", 3)
 }
 
-// Several workers deliver to endpoints that fail and break off, and are killed meanwhile: each
-// reply comes at least once to each endpoint, always the same.
+// Several workers deliver to endpoints that fail and cut connections, and are killed meanwhile. Each endpoint
+// gets each reply at least once, always with the same body.
 func TestWebhooksOverKilledWorkers(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
 	e.WriteAgent("clerk", "lane: conversation")
-	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
-		return inferencetest.Text("Done: " + env.NewestMessage(r))
-	})
+	e.Model.Then(env.Echo("Done: "))
 	moody := func(w http.ResponseWriter, _ *http.Request, p env.Delivery) {
 		switch rand.IntN(5) {
 		case 0:
@@ -361,7 +355,7 @@ func TestWebhooksOverKilledWorkers(t *testing.T) {
 	for name, r := range receivers {
 		e.AddWebhook(name, r.URL, "concurrency: 2")
 	}
-	// What fails is due at once: the test is not about waiting.
+	// Retry at once: this test is not about backoffs.
 	e.Exec(`create function no_wait() returns trigger language plpgsql as $$ begin
 		if new.state = 'pending' and new.claim is null then new.due_at := clock_timestamp(); end if; return new; end $$`)
 	e.Exec("create trigger no_wait before update on webhook_deliveries for each row execute function no_wait()")
@@ -390,14 +384,12 @@ func TestWebhooksOverKilledWorkers(t *testing.T) {
 
 var receiverLine = regexp.MustCompile(`(?m)^listening at (http://\S+)$`)
 
-// The receiver of the documentation takes what a worker sends, once, and nothing else.
+// The example receiver of the documentation accepts a worker's deliveries once, and nothing else.
 func TestTheReceiverOfTheDocumentation(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
 	e.WriteAgent("clerk")
-	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
-		return inferencetest.Text("Done: " + env.NewestMessage(r))
-	})
+	e.Model.Then(env.Echo("Done: "))
 	e.Vars["WEBHOOK_SECRET"] = env.WebhookSecret
 	shop := env.StartProcess(t, "receiver", e.Dir, e.Environ(), env.Binary(t, "webhook-receiver"), "-listen", "127.0.0.1:0")
 	shop.Await("listening at ")
@@ -424,7 +416,7 @@ func TestTheReceiverOfTheDocumentation(t *testing.T) {
 	shop.Kill()
 }
 
-// wantNoSecrets fails the test where a secret is in a row of a table.
+// wantNoSecrets fails the test if a row of a table contains a secret.
 func wantNoSecrets(e *env.Env, secrets ...string) {
 	e.T.Helper()
 	for table, rows := range e.Rows() {

@@ -8,8 +8,8 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// Demo scripts are read with the agents: what is wrong with them is told, and
-// what was there before stays.
+// Demo scripts are reloaded with the agents. Errors in them are reported, and the previous scripts stay in
+// use.
 func TestDemoScriptsAreReadAgain(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -33,8 +33,8 @@ func TestDemoScriptsAreReadAgain(t *testing.T) {
 	wantReplyOf(e, e.TurnOf(e.Enqueue("clerk", "Hello")), "clerk", "llo")
 }
 
-// A script that cannot be played is a model call that failed for good.
-func TestADemoScriptThatCannotBePlayed(t *testing.T) {
+// With an invalid script, the model call fails finally.
+func TestAnInvalidDemoScript(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
 	e.WriteAgent("clerk", "model: demo/clerk", "tools: [clock]")

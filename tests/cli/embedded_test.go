@@ -14,7 +14,7 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// newPlainEnv is a folder with one agent of the demo model, and no database.
+// newPlainEnv returns an Env with one agent of the demo model, and no database.
 func newPlainEnv(t testing.TB) *env.Env {
 	t.Helper()
 	e := &env.Env{T: t, Dir: env.SharedDir(t), Vars: map[string]string{"PATH": os.Getenv("PATH"), "NO_COLOR": "1", "TMPDIR": os.TempDir()}}
@@ -55,7 +55,7 @@ func TestAFirstRunWithoutADatabase(t *testing.T) {
 		t.Error("the private Postgres outlived its worker")
 	}
 
-	// A restart has kept everything.
+	// A restart keeps everything.
 	w = env.StartProcess(t, "worker again", e.Dir, e.Environ(), env.Binary(t, "worker"))
 	w.Await("worker ready")
 	replies := env.Turnctl[[]struct{ Body string }](e, "outbox")
@@ -97,7 +97,7 @@ func TestAKilledWorkersPrivateDatabaseIsTakenUp(t *testing.T) {
 	checkPrivateDatabase(e, data)
 }
 
-// checkPrivateDatabase checks the invariants in a private database that nobody uses.
+// checkPrivateDatabase checks the invariants of a private database that no process uses.
 func checkPrivateDatabase(e *env.Env, data string) {
 	e.T.Helper()
 	server, err := pgdev.Open(e.T.Context(), pgdev.Options{Dir: data})
@@ -115,7 +115,7 @@ func checkPrivateDatabase(e *env.Env, data string) {
 	e.CheckInvariants()
 }
 
-// TestTheDemoScript runs what "make demo" runs, on a copy of what it needs.
+// TestTheDemoScript runs the script of "make demo" on a copy of the files it needs.
 func TestTheDemoScript(t *testing.T) {
 	t.Parallel()
 	dir := env.SharedDir(t)
@@ -139,12 +139,11 @@ func TestTheDemoScript(t *testing.T) {
 		}
 	}
 	if pid := env.PostmasterPID(t, filepath.Join(dir, ".turnkeeper")); pid != 0 && env.ProcessAlive(pid) {
-		t.Errorf("the demo leaves Postgres %d running", pid)
+		t.Errorf("the demo left Postgres %d running", pid)
 	}
 }
 
-// TestAPrivateDatabaseThatDies shows that a worker whose private Postgres is killed
-// starts it again, by itself, and goes on.
+// A worker whose private Postgres is killed restarts it and continues.
 func TestAPrivateDatabaseThatDies(t *testing.T) {
 	t.Parallel()
 	testrun.Slow(t)
@@ -159,7 +158,7 @@ func TestAPrivateDatabaseThatDies(t *testing.T) {
 	if err := syscall.Kill(first, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	w.Await("the private Postgres runs again") // nobody else has looked at it
+	w.Await("the private Postgres runs again") // before any other program used it
 
 	r := e.Run("", "enqueue", "--agent", "helper", "--wait", "--json", "What time is it?")
 	var answer struct{ Outcome string }

@@ -19,13 +19,12 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// newExample is an Env with a copy of an example's files, its settings among
-// them. What is another here than for its reader comes by variables: the
-// database, and a free port for the API.
+// newExample returns an Env with a copy of an example's files and settings. Environment variables override the
+// database and the port of the API.
 func newExample(t testing.TB, name string) *env.Env {
 	t.Helper()
 	e := env.New(t)
-	if err := os.Remove(filepath.Join(e.Dir, "turnkeeper.yaml")); err != nil { // its own takes the place
+	if err := os.Remove(filepath.Join(e.Dir, "turnkeeper.yaml")); err != nil { // replaced by the example's
 		t.Fatal(err)
 	}
 	e.Model = nil
@@ -34,7 +33,7 @@ func newExample(t testing.TB, name string) *env.Env {
 		if err != nil {
 			return err
 		}
-		if slices.Contains([]string{"node_modules", ".turnkeeper", ".playwright-mcp", "reports"}, entry.Name()) { // what running it leaves
+		if slices.Contains([]string{"node_modules", ".turnkeeper", ".playwright-mcp", "reports"}, entry.Name()) { // left by a run of the example
 			return fs.SkipDir
 		}
 		to := filepath.Join(e.Dir, strings.TrimPrefix(path, from))
@@ -53,8 +52,7 @@ func newExample(t testing.TB, name string) *env.Env {
 	return e
 }
 
-// checkAgents fails the test unless "turnctl agents check" has nothing to say
-// about the agents, which are these.
+// checkAgents fails the test unless "turnctl agents check" finds exactly these agents, without a problem.
 func checkAgents(e *env.Env, agents ...string) {
 	e.T.Helper()
 	report := env.Turnctl[struct {
@@ -63,11 +61,11 @@ func checkAgents(e *env.Env, agents ...string) {
 		Warnings []string `json:"warnings"`
 	}](e, "agents", "check")
 	if !slices.Equal(report.Agents, agents) || len(report.Problems)+len(report.Warnings) > 0 {
-		e.T.Errorf("agents check says %+v", report)
+		e.T.Errorf("agents check prints %+v", report)
 	}
 }
 
-// startPlainWorker starts the worker that users have.
+// startPlainWorker starts the released worker, without marker tools.
 func startPlainWorker(e *env.Env, flags ...string) *env.Process {
 	e.T.Helper()
 	w := env.StartProcess(e.T, "worker", e.Dir, e.Environ(), env.Binary(e.T, "worker"), flags...)
@@ -75,8 +73,8 @@ func startPlainWorker(e *env.Env, flags ...string) *env.Process {
 	return w
 }
 
-// wantReplyOf fails the test unless the turn succeeded, with a reply that holds all of
-// the parts and says whose script it is.
+// wantReplyOf fails the test unless the turn succeeded with a reply that contains all of the parts and names
+// its script.
 func wantReplyOf(e *env.Env, turn env.Turn, script string, parts ...string) {
 	e.T.Helper()
 	if turn.State != "succeeded" || turn.Reply == nil {
@@ -89,7 +87,7 @@ func wantReplyOf(e *env.Env, turn env.Turn, script string, parts ...string) {
 	}
 }
 
-// called are the names of a turn's calls, with their states.
+// called returns the names and states of a turn's calls.
 func called(turn env.Turn) (all []string) {
 	for _, c := range turn.Calls() {
 		all = append(all, c.Name+" "+c.State)
@@ -104,8 +102,8 @@ func wantCalls(e *env.Env, turn env.Turn, want ...string) {
 	}
 }
 
-// TestTheInboxAssistant answers the example's mails. What the first says is
-// remembered for the second, by another worker, in another conversation.
+// The example answers mails. A fact of the first mail is remembered for the second, by another worker, in
+// another conversation.
 func TestTheInboxAssistant(t *testing.T) {
 	t.Parallel()
 	testrun.Slow(t)
@@ -141,10 +139,10 @@ func TestTheInboxAssistant(t *testing.T) {
 	}
 }
 
-// A watchedPage changes, and can be away.
+// A watchedPage is a page that changes, and can be unavailable.
 type watchedPage struct {
 	mu   sync.Mutex
-	text string // empty: it is away
+	text string // empty: the page is unavailable
 	hits int
 }
 
@@ -172,7 +170,7 @@ func (p *watchedPage) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write([]byte(p.text))
 }
 
-// TestTheWatcher lets the example's schedule come due, again and again.
+// The example's schedule runs again and again.
 func TestTheWatcher(t *testing.T) {
 	t.Parallel()
 	e := newExample(t, "watcher")
@@ -195,7 +193,7 @@ func TestTheWatcher(t *testing.T) {
 		looks++
 		e.MissSlots(time.Second)
 		if n := e.AwaitSlots(looks); n != looks {
-			t.Fatalf("%d looks made %d messages", looks, n)
+			t.Fatalf("%d runs made %d messages", looks, n)
 		}
 		return e.Show(env.Query[int64](e, "select max(id) from turns"))
 	}
@@ -256,12 +254,11 @@ func TestTheWatcher(t *testing.T) {
 		t.Errorf("the report is now %s", now)
 	}
 	if hits := site.asked(); hits != looks {
-		t.Errorf("%d looks have asked for the page %d times", looks, hits)
+		t.Errorf("%d runs requested the page %d times", looks, hits)
 	}
 }
 
-// startQuietWatcher starts a worker of the watcher, which looks only when it is
-// told to.
+// startQuietWatcher starts a worker of the watcher whose schedule runs only when the test says so.
 func startQuietWatcher(e *env.Env, flags ...string) *env.Process {
 	e.T.Helper()
 	runTurnctl(e, "scheduler", "pause", "the test says when to look")
@@ -279,8 +276,7 @@ func runTurnctl(e *env.Env, args ...string) {
 	}
 }
 
-// runFileReport runs the program of file_report as a worker does that starts a call
-// again.
+// runFileReport runs the program of file_report with a key, as a worker that repeats a call does.
 func runFileReport(e *env.Env, key string) string {
 	e.T.Helper()
 	cmd := exec.Command("sh", "tools/file_report.sh")
@@ -293,9 +289,8 @@ func runFileReport(e *env.Env, key string) string {
 	return string(out)
 }
 
-// A report that cannot be filed leaves the note as it is: the next look sees the
-// change again.
-func TestTheWatcherTellsAChangeAgain(t *testing.T) {
+// A report that cannot be filed leaves the note unchanged, so the next run sees the change again.
+func TestTheWatcherReportsAChangeAgain(t *testing.T) {
 	t.Parallel()
 	e := newExample(t, "watcher")
 	site := &watchedPage{text: "one"}
@@ -318,8 +313,8 @@ func TestTheWatcherTellsAChangeAgain(t *testing.T) {
 	e.WantReply(look(), "Nothing new.")
 }
 
-// The worker is killed when the report is filed and nobody knows of it yet: its
-// program is started again with the same key, and finds it.
+// The worker is killed after the report was filed, before its result is recorded. Its program runs again with
+// the same key and finds the report.
 func TestTheWatcherIsKilledWhileItReports(t *testing.T) {
 	t.Parallel()
 	e := newExample(t, "watcher")
@@ -355,8 +350,7 @@ func TestTheWatcherIsKilledWhileItReports(t *testing.T) {
 	}
 }
 
-// researchBrowser installs what the research example's package.json names, in
-// the example's own folder, and returns where.
+// researchBrowser installs the npm packages of the research example in its folder, and returns the path.
 var researchBrowser = sync.OnceValues(func() (string, error) {
 	for _, args := range [][]string{{"scripts/need", "node:nodejs", "npm:npm", "chromium:chromium"}, {"scripts/npm-ci", env.Path("examples/research")}} {
 		if out, err := exec.Command(env.Path(args[0]), args[1:]...).CombinedOutput(); err != nil {
@@ -373,12 +367,11 @@ type installError struct {
 
 func (e *installError) Error() string { return e.cause.Error() + "\n" + string(e.said) }
 
-// TestTheResearchAgent answers a question from a page that only a browser can
-// read, and from files, by three helpers.
+// Three sub-agents answer a question from a page that needs a browser, and from files.
 func TestTheResearchAgent(t *testing.T) {
 	t.Parallel()
 	e := newExample(t, "research")
-	testrun.OnlyFull(t) // npm's packages and a browser
+	testrun.OnlyFull(t) // needs npm's packages and a browser
 	modules, err := researchBrowser()
 	if err != nil {
 		t.Fatal(err)

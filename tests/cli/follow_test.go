@@ -10,9 +10,8 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// turnctl events --follow, on a terminal and in pipes, while the worker is killed in the middle of
-// a round and another runs it again: what was taken back is said to be, and the text that stands
-// is that of the reply.
+// turnctl events --follow, on a terminal and in pipes, while the worker is killed during a round and another
+// repeats it: the output says what was rolled back, and ends with the text of the reply.
 func TestFollowOverALostWorker(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -71,7 +70,7 @@ func TestFollowOverALostWorker(t *testing.T) {
 		}
 	}
 	if stands != long {
-		t.Errorf("by the events %d bytes stand, the reply has %d", len(stands), len(long))
+		t.Errorf("the events have %d bytes, the reply has %d", len(stands), len(long))
 	}
 	x.shows("ended:0")
 	history := x.tmux("capture-pane", "-p", "-J", "-S", "-")

@@ -40,7 +40,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// writeBadInput makes the files that a script cannot hold.
+// writeBadInput writes the files that a script cannot contain.
 func writeBadInput(dir string) error {
 	for name, text := range map[string]string{
 		"too-long": strings.Repeat("x", 70_000), "broken-utf8": "a\xffb", "nul": "a\x00b",
@@ -69,8 +69,7 @@ func codeInScript(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: code N program [args...]")
 	}
-	// The exit code comes back through a shell: testscript tells only whether
-	// there was one.
+	// A shell checks the exit code, because testscript only knows whether a program failed.
 	script := `"$@"; code=$?; [ "$code" = "$0" ] || { echo "exit code $code" >&2; exit 1; }`
 	ts.Check(ts.Exec("/bin/sh", append([]string{"-c", script}, args...)...))
 }

@@ -14,8 +14,7 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// A terminal is a real one, with a shell in it, that the test types into and looks at: tmux
-// draws what programs write as any terminal does.
+// A terminal is a real terminal with a shell, run by tmux. The test types into it and reads its screen.
 type terminal struct {
 	t      *testing.T
 	socket string
@@ -23,11 +22,11 @@ type terminal struct {
 
 const prompt = "ready$ "
 
-// newTerminal has a shell in the Env's folder, with its environment, in so many columns and rows.
+// newTerminal starts a shell in the Env's folder, with its environment and this size.
 func newTerminal(t *testing.T, e *env.Env, columns, rows int) *terminal {
 	t.Helper()
 	if out, err := exec.Command(env.Path("scripts/need"), "tmux:tmux").CombinedOutput(); err != nil {
-		t.Fatalf("tmux cannot be had: %v\n%s", err, out)
+		t.Fatalf("tmux cannot be installed: %v\n%s", err, out)
 	}
 	term := &terminal{t: t, socket: filepath.Join(t.TempDir(), "s")}
 	environ := append(e.Environ(), "PS1="+prompt, "TERM=screen", "LC_ALL=C.UTF-8", "SHELL=/bin/sh", "PATH="+filepath.Dir(env.Binary(t, "turnctl"))+":"+os.Getenv("PATH"))
@@ -50,7 +49,7 @@ func (x *terminal) tmux(args ...string) string {
 	return string(out)
 }
 
-// screen is what a person sees now.
+// screen returns the visible text.
 func (x *terminal) screen() string { return x.tmux("capture-pane", "-p") }
 
 // keys types keys, by tmux's names.
@@ -66,7 +65,7 @@ func (x *terminal) resize(columns, rows int) {
 	x.tmux("resize-window", "-x", fmt.Sprint(columns), "-y", fmt.Sprint(rows))
 }
 
-// await returns the screen when it is so.
+// await waits until the screen is so, and returns it.
 func (x *terminal) await(what string, so func(screen string) bool) string {
 	x.t.Helper()
 	for end := time.Now().Add(env.Patience); ; <-env.After(30 * time.Millisecond) {
@@ -75,7 +74,7 @@ func (x *terminal) await(what string, so func(screen string) bool) string {
 			return screen
 		}
 		if time.Now().After(end) {
-			x.t.Fatalf("waited in vain: %s; the screen is\n%s", what, screen)
+			x.t.Fatalf("timeout waiting until %s; screen:\n%s", what, screen)
 		}
 	}
 }
@@ -85,11 +84,11 @@ func (x *terminal) shows(text string) string {
 	return x.await(text, func(screen string) bool { return strings.Contains(screen, text) })
 }
 
-// asBefore fails the test unless the terminal is the shell's again: its page, its cursor, its
-// echo, and the exit code of what ran.
+// asBefore fails the test unless the shell has the terminal back: its screen, cursor and echo, and the exit
+// code of the program.
 func (x *terminal) asBefore(earlier string, code int) {
 	x.t.Helper()
-	x.await(earlier+" and the prompt", func(screen string) bool { // what is typed before the prompt stands is echoed before it
+	x.await(earlier+" and the prompt", func(screen string) bool { // keys typed before the prompt would be echoed before it
 		screen = strings.TrimRight(screen, " \n")
 		return strings.Contains(screen, earlier) && strings.HasSuffix(screen, "\n"+strings.TrimSpace(prompt))
 	})
@@ -103,8 +102,7 @@ func (x *terminal) asBefore(earlier string, code int) {
 	}
 }
 
-// turnctl top on a terminal: it draws, follows the size, scrolls, and gives the terminal back,
-// however it ends.
+// turnctl top on a terminal draws, follows the size, scrolls, and restores the terminal, however it ends.
 func TestTopOnATerminal(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -115,9 +113,7 @@ func TestTopOnATerminal(t *testing.T) {
 		lanes = append(lanes, name)
 	}
 	e.WriteAgent("clerk")
-	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
-		return inferencetest.Text("Done: " + env.NewestMessage(r))
-	})
+	e.Model.Then(env.Echo("Done: "))
 	e.StartWorker()
 	var ids []int64
 	for _, name := range lanes {
@@ -169,7 +165,7 @@ func TestTopOnATerminal(t *testing.T) {
 		return inferencetest.Fault(500, "server_error", "no")
 	})
 	e.Send("clerk", "fail")
-	x.shows("clerk ") // the new lane comes by itself
+	x.shows("clerk ") // the new lane appears without a key
 	x.keys("q")
 	x.asBefore("earlier-line", 0)
 
@@ -185,7 +181,7 @@ func TestTopOnATerminal(t *testing.T) {
 		x.asBefore("before-"+name, 0)
 	}
 
-	// Ctrl-Z gives the terminal to the shell, and fg takes it again.
+	// Ctrl-Z gives the terminal to the shell, and fg takes it back.
 	x.line("clear; echo before-stop")
 	x.shows("before-stop\n")
 	x.line("set -m; turnctl top")
@@ -200,7 +196,7 @@ func TestTopOnATerminal(t *testing.T) {
 	x.asBefore("before-stop", 0)
 }
 
-// A database that goes away is told of, and top goes on when it is back.
+// top shows that the database is unavailable, and continues when it is back.
 func TestTopWithoutItsDatabase(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)

@@ -9,8 +9,8 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// quickly makes calls go to the background soon.
-const quickly = "async_timeout: 200ms"
+// asyncSoon is the setting that moves calls to the background after 200 ms.
+const asyncSoon = "async_timeout: 200ms"
 
 // outputOf returns the first output handle in the request, or an empty string.
 func outputOf(r inferencetest.Recorded) string {
@@ -23,15 +23,15 @@ func outputOf(r inferencetest.Recorded) string {
 	return ""
 }
 
-func reader(name, arguments string) inferencetest.Reply {
+func toolCall(name, arguments string) inferencetest.Reply {
 	return inferencetest.Calls(inferencetest.Call{ID: "call_" + name, Name: name, Arguments: arguments})
 }
 
-// A slow tool goes to the background. The model is told, waits, and reads the result.
+// A slow tool moves to the background. The model gets a notice, waits, and reads the result.
 func TestASlowToolGoesToTheBackground(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
-	e.WriteAgent("clerk", laterTools, "async_timeout: 5s") // enough for the call that is not held
+	e.WriteAgent("clerk", backgroundTools, "async_timeout: 5s") // long enough for the call that is not held
 	e.Ledger.Hold("a")
 	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
 		switch env.RoundOf(r) {
@@ -39,9 +39,9 @@ func TestASlowToolGoesToTheBackground(t *testing.T) {
 			return inferencetest.Calls(env.MarkerCall("mark_later", "a"), env.MarkerCall("mark_none", "b"))
 		case 2:
 			e.Ledger.Release()
-			return reader("wait_for_tool_output", "{}")
+			return toolCall("wait_for_tool_output", "{}")
 		case 3:
-			return reader("get_tool_output", fmt.Sprintf(`{"id":%q,"mode":"raw"}`, outputOf(r)))
+			return toolCall("get_tool_output", fmt.Sprintf(`{"id":%q,"mode":"raw"}`, outputOf(r)))
 		default:
 			return inferencetest.Text("It was slow.")
 		}
@@ -51,13 +51,13 @@ func TestASlowToolGoesToTheBackground(t *testing.T) {
 	e.WantEnd(turn, "succeeded", "none", 4)
 	requests := e.WantRequests(4)
 	id := outputOf(requests[1])
-	told := requests[1].Chat().Messages
-	if notice := told[len(told)-1].Text(); !strings.Contains(notice, "### Running (1)\n- mark_later (id: "+id+", running ") {
+	messages := requests[1].Chat().Messages
+	if notice := messages[len(messages)-1].Text(); !strings.Contains(notice, "### Running (1)\n- mark_later (id: "+id+", running ") {
 		t.Errorf("the notice is %q", notice)
 	}
-	told = requests[3].Chat().Messages
+	messages = requests[3].Chat().Messages
 	var results []string
-	for _, m := range told {
+	for _, m := range messages {
 		if m.Role == "tool" {
 			results = append(results, m.Text())
 		}
@@ -67,7 +67,7 @@ func TestASlowToolGoesToTheBackground(t *testing.T) {
 		"marked b", "Completed tools:\n- mark_later (id: " + id + ", size: 8B)", "marked a",
 	}
 	if fmt.Sprint(results) != fmt.Sprint(want) {
-		t.Errorf("the model was shown %q", results)
+		t.Errorf("the model got %q", results)
 	}
 	e.Ledger.WantRuns("a", 1)
 	if got := turn.Calls()[0]; got.State != "succeeded" || got.Starts != 1 {
@@ -78,7 +78,7 @@ func TestASlowToolGoesToTheBackground(t *testing.T) {
 	}
 }
 
-// A worker is killed while a call is in the background and the model is called.
+// A worker is killed during a model call, while a tool call is in the background.
 func TestAKillWithACallInTheBackground(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -94,9 +94,9 @@ func TestAKillWithACallInTheBackground(t *testing.T) {
 		t.Run(c.tool, func(t *testing.T) {
 			t.Parallel()
 			e := env.New(t)
-			e.WriteAgent("clerk", laterTools, quickly)
+			e.WriteAgent("clerk", backgroundTools, asyncSoon)
 			e.Ledger.Hold("a")
-			e.Model.Then(env.Rounds(inferencetest.Calls(env.MarkerCall(c.tool, "a"), env.MarkerCall("mark_none", "b")), env.HangOnce(reader("wait_for_tool_output", "{}")), inferencetest.Text("So be it.")))
+			e.Model.Then(env.Rounds(inferencetest.Calls(env.MarkerCall(c.tool, "a"), env.MarkerCall("mark_none", "b")), env.HangOnce(toolCall("wait_for_tool_output", "{}")), inferencetest.Text("So be it.")))
 			first := e.StartWorker()
 			message := e.Enqueue("clerk", "Make a mark.")
 			e.AwaitRequests(2)
@@ -122,19 +122,19 @@ func TestAKillWithACallInTheBackground(t *testing.T) {
 	}
 }
 
-// The settings of async take precedence in this order: flag, front matter, config file
-// and environment, default.
-func TestWhereAsyncIsSwitched(t *testing.T) {
+// The settings of async take precedence in this order: flag, front matter, config file and environment,
+// default.
+func TestAsyncSettings(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		agent []string
 		flags []string
 		goes  bool
 	}{
-		"the agent says so":               {[]string{quickly}, nil, true},
-		"the agent switches it off":       {[]string{quickly, "async: false"}, nil, false},
-		"a flag switches it off":          {[]string{quickly, "async: true"}, []string{"--no-async"}, false},
-		"a flag switches it on":           {[]string{quickly, "async: false"}, []string{"--async"}, true},
+		"the agent says so":               {[]string{asyncSoon}, nil, true},
+		"the agent switches it off":       {[]string{asyncSoon, "async: false"}, nil, false},
+		"a flag switches it off":          {[]string{asyncSoon, "async: true"}, []string{"--no-async"}, false},
+		"a flag switches it on":           {[]string{asyncSoon, "async: false"}, []string{"--async"}, true},
 		"a flag sets the time for agents": {nil, []string{"--async-timeout", "200ms"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -161,7 +161,7 @@ func TestWhereAsyncIsSwitched(t *testing.T) {
 }
 
 // A tool's background setting takes precedence over its effect.
-func TestTheBackgroundSwitch(t *testing.T) {
+func TestBackgroundSetting(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
 	writeProgramTools(e, map[string]string{"order": "effect: once; background: true", "look": "effect: none; background: false"})
@@ -176,7 +176,7 @@ func TestTheBackgroundSwitch(t *testing.T) {
 		case 1:
 			return inferencetest.Calls(callOf("look", 1), callOf("order", 1))
 		case 2:
-			return reader("wait_for_tool_output", "{}")
+			return toolCall("wait_for_tool_output", "{}")
 		default:
 			return inferencetest.Text("Done.")
 		}
@@ -190,7 +190,7 @@ func TestTheBackgroundSwitch(t *testing.T) {
 		}
 	}
 	if len(shown) != 2 || shown[0] != "look done\n" && shown[0] != "look done" || !strings.HasPrefix(shown[1], "Tool Output ID: ") {
-		t.Errorf("the model was shown %q: look has background: false, order has background: true", shown)
+		t.Errorf("the model got %q: look has background: false, order has background: true", shown)
 	}
 	if turn.State != "succeeded" {
 		t.Errorf("the turn ended %s, %s", turn.State, turn.Error)

@@ -15,8 +15,7 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// TestBuiltinTools lets a model use every built-in tool, with what it may and
-// may not reach.
+// A model uses every built-in tool, within and outside of its permissions.
 func TestBuiltinTools(t *testing.T) {
 	t.Parallel()
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("the page")) }))
@@ -53,8 +52,8 @@ func TestBuiltinTools(t *testing.T) {
 	}
 	e.Model.Then(env.Rounds(inferencetest.Calls(asked...), inferencetest.Text("done")))
 
-	clerk := env.CallsByWireID(e.TurnOf(e.Enqueue("clerk", "Look.")))
-	trusted := env.CallsByWireID(e.TurnOf(e.Enqueue("trusted", "Look.")))
+	clerk := e.TurnOf(e.Enqueue("clerk", "Look.")).CallsByWireID()
+	trusted := e.TurnOf(e.Enqueue("trusted", "Look.")).CallsByWireID()
 	for _, c := range []struct {
 		who   string
 		all   map[string]env.ToolCall
@@ -70,7 +69,7 @@ func TestBuiltinTools(t *testing.T) {
 		{"clerk", clerk, "get", "failed", ""},
 		{"clerk", clerk, "write", "succeeded", ""},
 		{"clerk", clerk, "note", "succeeded", "remember"},
-		{"trusted", trusted, "list", "failed", ""}, // it has no root
+		{"trusted", trusted, "list", "failed", ""}, // without a root
 		{"trusted", trusted, "get", "succeeded", "the page"},
 		{"trusted", trusted, "own", "failed", "a worker's own address"},
 		{"trusted", trusted, "note", "succeeded", "remember"},
@@ -95,17 +94,17 @@ func TestALargeResultIsCutAndKept(t *testing.T) {
 	e.StartWorker()
 	turn := e.TurnOf(e.Enqueue("clerk", "Read."))
 	e.WantEnd(turn, "succeeded", "none", 2)
-	told := e.WantRequests(2)[1].Chat().Messages
-	if got := told[len(told)-1].Text(); !strings.HasPrefix(got, strings.Repeat("äöü€😀", 20)+"\n") || strings.HasPrefix(got, strings.Repeat("äöü€😀", 21)) {
-		t.Errorf("the model is shown %q", got)
+	messages := e.WantRequests(2)[1].Chat().Messages
+	if got := messages[len(messages)-1].Text(); !strings.HasPrefix(got, strings.Repeat("äöü€😀", 20)+"\n") || strings.HasPrefix(got, strings.Repeat("äöü€😀", 21)) {
+		t.Errorf("the model gets %q", got)
 	}
 	if stored := env.Query[string](e, "select content from outputs"); stored != whole {
 		t.Errorf("%d of %d bytes are kept", len(stored), len(whole))
 	}
 }
 
-// A model that follows the markers reads the whole of a result, which stays as
-// the tool gave it; the tool ran once, and pages are not charged.
+// A model that follows the markers reads the whole result, exactly as the tool returned it. The tool ran once,
+// and pages are not charged.
 func TestAModelReadsOn(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -115,8 +114,8 @@ func TestAModelReadsOn(t *testing.T) {
 	marker := regexp.MustCompile(`\n\n\[truncated — showing .* to read more\]$`)
 	offset := regexp.MustCompile(`offset=(\d+) to read more\]$`)
 	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
-		told := r.Chat().Messages
-		last := told[len(told)-1].Text()
+		messages := r.Chat().Messages
+		last := messages[len(messages)-1].Text()
 		switch {
 		case env.RoundOf(r) == 1:
 			return env.MarkerReply("mark_none", "long")
@@ -156,7 +155,7 @@ func TestAModelReadsOn(t *testing.T) {
 	}](e, "output", id)
 	if shown.Chars != 24591 || shown.Retrieved != 6 || len(shown.SHA256) != 64 || !strings.HasSuffix(shown.Shown,
 		`[truncated — showing 4000/24591 chars. Call get_continuation with tool_call_id="call_long" to read more]`) {
-		t.Errorf("turnctl output says %d characters, retrieved %d times, and ends %q", shown.Chars, shown.Retrieved, shown.Shown[3990:])
+		t.Errorf("turnctl output prints %d characters, retrieved %d times, and ends %q", shown.Chars, shown.Retrieved, shown.Shown[3990:])
 	}
 	if r := e.Turnctl("output", "nothing"); r.Code != 3 || !strings.Contains(r.Stderr, `there is no output "nothing"`) {
 		t.Errorf("an unknown output: %d %s", r.Code, r.Stderr)

@@ -11,7 +11,7 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// wantCancelled fails the test unless the message was answered by its cancellation.
+// wantCancelled fails the test unless the message was closed as cancelled, and returns its turn.
 func wantCancelled(e *env.Env, message int64) env.Turn {
 	e.T.Helper()
 	turn := e.TurnOf(message)
@@ -30,30 +30,30 @@ func cancelTurn(e *env.Env, args ...string) env.Result {
 	return e.Turnctl(append([]string{"cancel"}, args...)...)
 }
 
-// What runs is stopped, wherever it is, and the lane goes on.
+// A cancellation stops whatever the turn is doing, and its lane continues.
 func TestCancel(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		model   func(inferencetest.Recorded) inferencetest.Reply
-		held    string // label that the ledger holds
+		held    string // label held by the ledger
 		reached func(e *env.Env, message int64)
-		told    string // by turnctl
-		call    string // state of the call; empty: there is none
+		output  string // in the output of turnctl
+		call    string // state of the call; empty: no call
 	}{
 		"while the model hangs": {
 			model:   func(inferencetest.Recorded) inferencetest.Reply { return inferencetest.Hang() },
 			reached: func(e *env.Env, _ int64) { e.AwaitRequests(1) },
-			told:    "turn 1 is", // told to stop, or closed already
+			output:  "turn 1 is", // asked to stop, or already closed
 		},
 		"while a tool runs": {
 			model: func(inferencetest.Recorded) inferencetest.Reply { return env.MarkerReply("mark_slow", "a") }, held: "a",
 			reached: func(e *env.Env, _ int64) { e.Ledger.Await("a", 1) },
-			told:    "turn 1 is", call: "cancelled",
+			output:  "turn 1 is", call: "cancelled",
 		},
 		"while it waits for a detached call": {
 			model: func(inferencetest.Recorded) inferencetest.Reply { return env.MarkerReply("mark_far_once", "a") }, held: "a",
 			reached: func(e *env.Env, _ int64) { e.Ledger.Await("a", 1); e.AwaitWaiting(1) },
-			told:    "is cancelled", call: "cancelled",
+			output:  "is cancelled", call: "cancelled",
 		},
 	}
 	for name, c := range cases {
@@ -76,7 +76,7 @@ func TestCancel(t *testing.T) {
 			c.reached(e, message)
 			turn := env.Query[int64](e, "select turn_id from messages where id = $1", message)
 			r := cancelTurn(e, strconv.FormatInt(turn, 10), "--reason", "no need")
-			if r.Code != 0 || !strings.Contains(r.Stdout, c.told) {
+			if r.Code != 0 || !strings.Contains(r.Stdout, c.output) {
 				t.Fatalf("%+v", r)
 			}
 			e.AwaitClosed(message)
@@ -103,7 +103,7 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// A worker that dies before it has closed the turn leaves that to the scheduler.
+// If the worker dies before it closes a cancelled turn, the scheduler closes it.
 func TestCancelledAndTheWorkerIsLost(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -112,7 +112,7 @@ func TestCancelledAndTheWorkerIsLost(t *testing.T) {
 	first := e.StartWorker()
 	message := e.Enqueue("clerk", "Go.")
 	e.AwaitRequests(1)
-	first.Signal(syscall.SIGSTOP) // it hears nothing of it
+	first.Signal(syscall.SIGSTOP) // it does not notice the cancellation
 	if r := cancelTurn(e, "--message", fmt.Sprint(message)); r.Code != 0 || !strings.Contains(r.Stdout, "is told to stop") {
 		t.Fatalf("%+v", r)
 	}
@@ -124,14 +124,12 @@ func TestCancelledAndTheWorkerIsLost(t *testing.T) {
 	}
 }
 
-// A message is cancelled where it waits, and tried again.
+// A waiting message is cancelled, and retried.
 func TestCancelAndRetryInTheInbox(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
 	e.WriteAgent("clerk", env.MarkerTools)
-	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
-		return inferencetest.Text("Re: " + env.NewestMessage(r))
-	})
+	e.Model.Then(env.Echo("Re: "))
 	e.StartWorker()
 	e.PauseScheduler("a test")
 	message := e.Enqueue("clerk", "Go.")
@@ -147,7 +145,7 @@ func TestCancelAndRetryInTheInbox(t *testing.T) {
 		RetryOf   int64 `json:"retry_of"`
 		Repeat    bool
 	}
-	again := env.Turnctl[retried](e, "retry", id) // nothing has run that could have an effect twice
+	again := env.Turnctl[retried](e, "retry", id) // no call has run, so no effect can be repeated
 	if again.RetryOf != message || again.MessageID <= message {
 		t.Errorf("%+v", again)
 	}
@@ -162,12 +160,12 @@ func TestCancelAndRetryInTheInbox(t *testing.T) {
 	}
 }
 
-// A message in back-off is due now.
+// A retry ends the backoff of a message.
 func TestRetryInBackOff(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
 	e.WriteAgent("clerk", env.MarkerTools)
-	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply { return inferencetest.Text("Done.") })
+	e.Model.Then(env.Rounds(inferencetest.Text("Done.")))
 	e.StartWorker()
 	e.WantEnd(e.TurnOf(e.Enqueue("clerk", "The first.")), "succeeded", "none", 1)
 	e.Exec("update leases set not_before = clock_timestamp() + interval '100 s', failures = 2")

@@ -12,8 +12,8 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// told renders the messages of a request, one a line: role, text, calls.
-func told(r inferencetest.Recorded) string {
+// requestText formats the messages of a request, one per line: role, text, calls.
+func requestText(r inferencetest.Recorded) string {
 	var b strings.Builder
 	for _, m := range r.Chat().Messages {
 		fmt.Fprintf(&b, "%s: %s", m.Role, m.Text())
@@ -25,21 +25,20 @@ func told(r inferencetest.Recorded) string {
 	return b.String()
 }
 
-// wantNoRepeatedRole fails the test where two messages of users, or two of
-// assistants, follow each other: some providers refuse that.
+// wantNoRepeatedRole fails the test if two user messages, or two assistant messages, follow each other: some
+// providers refuse that.
 func wantNoRepeatedRole(t *testing.T, r inferencetest.Recorded) {
 	t.Helper()
 	last := ""
 	for _, m := range r.Chat().Messages {
 		if m.Role == last && m.Role != "tool" {
-			t.Errorf("two messages of role %s follow each other:\n%s", m.Role, told(r))
+			t.Errorf("two messages of role %s follow each other:\n%s", m.Role, requestText(r))
 		}
 		last = m.Role
 	}
 }
 
-// wantRebuilt fails the test unless the request of a turn's round comes out of
-// the database as it was sent.
+// wantRebuilt fails the test unless the request of a round is rebuilt from the database as it was sent.
 func wantRebuilt(e *env.Env, turn int64, round int, sent inferencetest.Recorded) {
 	e.T.Helper()
 	if got := rebuiltRequest(e, turn, round); got.Code != 0 || got.Stdout != string(sent.Body) {
@@ -52,9 +51,9 @@ func lastRequest(e *env.Env) inferencetest.Recorded {
 	return all[len(all)-1]
 }
 
-// A payment that ran before its turn was cancelled, and one that was cut short,
-// are told to the next turn with their results.
-func TestACancelledTurnIsToldToTheNext(t *testing.T) {
+// The next turn sees a payment that ran before its turn was cancelled, and one that was cut short, with their
+// results.
+func TestTheNextTurnSeesACancelledTurn(t *testing.T) {
 	t.Parallel()
 	for name, tools := range map[string]string{"by calls": env.MarkerTools, "in words": ""} {
 		t.Run(name, func(t *testing.T) {
@@ -76,7 +75,7 @@ func TestACancelledTurnIsToldToTheNext(t *testing.T) {
 			cancelTurn(e, "--message", strconv.FormatInt(message, 10))
 			e.AwaitClosed(message)
 			wantCancelled(e, message)
-			if tools == "" { // it has lost its tools: calls are told in words
+			if tools == "" { // without tools, calls are described in text
 				e.WriteAgent("clerk", "tools: []")
 				w.Terminate()
 				e.StartWorker()
@@ -86,12 +85,12 @@ func TestACancelledTurnIsToldToTheNext(t *testing.T) {
 			e.WantReply(next, "It is paid.")
 			sent := lastRequest(e)
 			for _, sign := range []string{"user: Pay invoice 7.\n", "paid invoice 7", "cancelled", "may or may not have happened", "This turn was cancelled"} {
-				if !strings.Contains(told(sent), sign) {
-					t.Errorf("the request after a cancelled turn lacks %q:\n%s", sign, told(sent))
+				if !strings.Contains(requestText(sent), sign) {
+					t.Errorf("the request after a cancelled turn lacks %q:\n%s", sign, requestText(sent))
 				}
 			}
-			if byCalls := strings.Contains(told(sent), `<mark_once {"label":"pay"}>`); byCalls != (tools != "") {
-				t.Errorf("the call is told as one: %v\n%s", byCalls, told(sent))
+			if byCalls := strings.Contains(requestText(sent), `<mark_once {"label":"pay"}>`); byCalls != (tools != "") {
+				t.Errorf("the request shows it as a call: %v\n%s", byCalls, requestText(sent))
 			}
 			wantNoRepeatedRole(t, sent)
 			wantRebuilt(e, next.ID, 1, sent)
@@ -99,7 +98,7 @@ func TestACancelledTurnIsToldToTheNext(t *testing.T) {
 	}
 }
 
-// A turn that waited, with no worker, and one whose message was never begun.
+// Cancelled are a turn that waited without a worker, and one whose message never started.
 func TestCancelledBetweenDispatches(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -123,20 +122,19 @@ func TestCancelledBetweenDispatches(t *testing.T) {
 	next := e.TurnOf(e.Enqueue("clerk", "What was done?"))
 	sent := lastRequest(e)
 	for _, sign := range []string{"user: Go.\n", `<mark_far_once {"label":"far"}>`, "may or may not have happened", "This turn was cancelled"} {
-		if !strings.Contains(told(sent), sign) {
-			t.Errorf("the request lacks %q:\n%s", sign, told(sent))
+		if !strings.Contains(requestText(sent), sign) {
+			t.Errorf("the request lacks %q:\n%s", sign, requestText(sent))
 		}
 	}
-	if strings.Contains(told(sent), "Never begun.") {
-		t.Errorf("a message that was withdrawn before it was begun is told:\n%s", told(sent))
+	if strings.Contains(requestText(sent), "Never begun.") {
+		t.Errorf("the request has a message that was cancelled before it started:\n%s", requestText(sent))
 	}
 	wantNoRepeatedRole(t, sent)
 	wantRebuilt(e, next.ID, 1, sent)
 }
 
-// A message that failed is told once, whatever its attempts, with what its last
-// attempt came to.
-func TestAFailedTurnIsToldToTheNext(t *testing.T) {
+// A failed message is shown once, with the result of its last attempt.
+func TestTheNextTurnSeesAFailedTurn(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
 	e.Vars["TURNKEEPER_MAX_ATTEMPTS"] = "2"
@@ -160,23 +158,22 @@ func TestAFailedTurnIsToldToTheNext(t *testing.T) {
 		}
 		next := e.TurnOf(e.Enqueue("clerk", "After "+body))
 		sent := lastRequest(e)
-		text := told(sent)
+		text := requestText(sent)
 		if n := strings.Count(text, "user: "+body+"\n"); n != 1 {
-			t.Errorf("the message is told %d times:\n%s", n, text)
+			t.Errorf("the request has the message %d times:\n%s", n, text)
 		}
 		if !strings.Contains(text, "This turn failed") || !strings.Contains(text, "could not be answered") {
-			t.Errorf("it is not told that the turn failed, and why:\n%s", text)
+			t.Errorf("the request does not say that the turn failed, and why:\n%s", text)
 		}
 		if body == "With a call." && (!strings.Contains(text, `<no_such_tool {"n":7}>`) || !strings.Contains(text, "tool not found: no_such_tool")) {
-			t.Errorf("the call is not told:\n%s", text)
+			t.Errorf("the request lacks the call:\n%s", text)
 		}
 		wantNoRepeatedRole(t, sent)
 		wantRebuilt(e, next.ID, 1, sent)
 	}
 }
 
-// What a cancelled turn did is in the summary's source, and in what is told with
-// little room.
+// The calls of a cancelled turn are in the source of the summary, and in the short form of its turn.
 func TestACancelledTurnIsSummarised(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -205,7 +202,7 @@ func TestACancelledTurnIsSummarised(t *testing.T) {
 	source := ""
 	for _, r := range e.Model.Requests() {
 		if strings.HasPrefix(r.Chat().Messages[0].Text(), "You condense") && source == "" {
-			source = told(r)
+			source = requestText(r)
 		}
 	}
 	for _, sign := range []string{`mark_once {"label":"pay"}: paid invoice 7`, "may or may not have happened", "This turn was cancelled"} {
@@ -215,7 +212,7 @@ func TestACancelledTurnIsSummarised(t *testing.T) {
 	}
 }
 
-// The message of a run that gave no reply does not stand beside the next one.
+// The message of a run without a reply is not next to the next message.
 func TestASilentRunIsFollowedByAnAssistant(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -231,7 +228,7 @@ func TestASilentRunIsFollowedByAnAssistant(t *testing.T) {
 	e.AwaitSlots(1)
 	e.TurnOf(e.Enqueue("clerk", "Anything?"))
 	wantNoRepeatedRole(t, lastRequest(e))
-	if !strings.Contains(told(lastRequest(e)), "Look around.") {
-		t.Errorf("the run is not told:\n%s", told(lastRequest(e)))
+	if !strings.Contains(requestText(lastRequest(e)), "Look around.") {
+		t.Errorf("the request lacks the run:\n%s", requestText(lastRequest(e)))
 	}
 }

@@ -63,7 +63,7 @@ func TestADetachedCallOutlivesItsTurnsTime(t *testing.T) {
 	want := "Tool Output ID: " + id + "\nTool: mark_far_once\n\n" +
 		"When the System Notice shows this tool is ready, use get_tool_output(\"" + id + "\", mode) to retrieve its output."
 	if call.State != "succeeded" || call.Result != want || call.Starts != 1 {
-		t.Errorf("the call is %s after %d starts, and the model was shown %q", call.State, call.Starts, call.Result)
+		t.Errorf("the call is %s after %d starts, and the model got %q", call.State, call.Starts, call.Result)
 	}
 	events := env.Query[string](e, "select string_agg(type, ' ' order by seq) from turn_events where turn_id = $1 and type like 'turn%'", turn.ID)
 	if events != "turn_start turn_waiting turn_resumed turn_complete" {
@@ -76,17 +76,17 @@ func TestADetachedCallOutlivesItsTurnsTime(t *testing.T) {
 	}
 }
 
-// A worker that runs a detached call is killed. What becomes of the call is for
-// its effect to say, and its turn goes on with another worker.
+// A worker is killed while it runs a detached call. The effect decides the outcome of the call, and another
+// worker continues the turn.
 func TestAKillDuringADetachedCall(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		tool  string
-		runs  int
-		state string // of the call
-		ends  string // of the turn
-		stop  string
-		told  string
+		tool   string
+		runs   int
+		state  string // of the call
+		ends   string // of the turn
+		stop   string
+		result string
 	}{
 		{"mark_far_none", 2, "succeeded", "succeeded", "none", "marked a"},
 		{"mark_far_keyed", 2, "succeeded", "succeeded", "none", "marked a"},
@@ -111,7 +111,7 @@ func TestAKillDuringADetachedCall(t *testing.T) {
 
 			turn := e.TurnOf(message)
 			e.WantEnd(turn, c.ends, c.stop, 3)
-			if turn.Reply == nil || !strings.HasPrefix(turn.Reply.Body, "It says: "+c.told) {
+			if turn.Reply == nil || !strings.HasPrefix(turn.Reply.Body, "It says: "+c.result) {
 				t.Errorf("the reply is %+v", turn.Reply)
 			}
 			e.Ledger.WantRuns("a", c.runs)
@@ -147,7 +147,7 @@ func TestADetachedCallIsEndedByItsOwnTime(t *testing.T) {
 	}
 }
 
-// Workers are stopped in good order while they run detached calls.
+// Workers are terminated while they run detached calls.
 func TestSIGTERMDuringADetachedCall(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -188,8 +188,8 @@ func TestSIGTERMDuringADetachedCall(t *testing.T) {
 	}
 }
 
-// A turn that ends without waiting takes its detached calls without effect with
-// it: the run is told to stop, and what it had done is not awaited.
+// A turn that ends without waiting cancels its detached calls without effect. The run is told to stop, and its
+// result is ignored.
 func TestATurnEndsBeforeItsDetachedCall(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -217,12 +217,11 @@ func TestATurnEndsBeforeItsDetachedCall(t *testing.T) {
 	}
 }
 
-// An answer does not cut an effect in two: the turn waits for it, and asks the model once
-// more.
+// A turn with an answer still waits for a detached effect, and then calls the model once more.
 func TestAnAnswerWaitsForADetachedEffect(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
-	e.WriteAgent("clerk", laterTools)
+	e.WriteAgent("clerk", backgroundTools)
 	e.Ledger.Hold("a")
 	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
 		switch env.RoundOf(r) {
@@ -249,13 +248,13 @@ func TestAnAnswerWaitsForADetachedEffect(t *testing.T) {
 	}
 }
 
-// A result and the end of the dispatch that would wait for it come in either
-// order, and at the same moment: the turn goes on, once.
+// A result may come before, after, or during the end of the dispatch that would wait for it. The turn
+// continues once.
 func TestAResultArrivesAsTheTurnGoesToWait(t *testing.T) {
 	t.Parallel()
 	for name, at := range map[string]struct {
 		point string
-		ready string // what is so when the program may go on from there
+		ready string // condition for resuming the program
 	}{
 		"first the result": {"finish.before", "select exists (select from awaited_calls where arrived_at is not null)"},
 		"first the wait":   {"detached.ran", "select exists (select from turns where state = 'waiting')"},
@@ -283,8 +282,8 @@ func TestAResultArrivesAsTheTurnGoesToWait(t *testing.T) {
 	}
 }
 
-// The worker dies when its turn has gone to wait, when the result has arrived, and
-// when the turn has been taken up again; another goes on.
+// The worker dies after its turn began to wait, after the result came, or after the turn was continued.
+// Another worker continues.
 func TestAKillBetweenWaitAndResume(t *testing.T) {
 	t.Parallel()
 	for _, point := range []string{"finish.after", "detached.arrived", "tick.granted", "work.loaded"} {
@@ -337,15 +336,15 @@ tools:
 	e.Await("the program runs", "select exists (select from detached_calls where claim is not null)")
 	e.AwaitWaiting(1)
 	wantNothingHeld(e)
-	told := e.Turnctl("show", "latest").Stdout
-	if !strings.Contains(told, "Waits for") || !strings.Contains(told, "attempt 1 runs on worker") {
-		t.Errorf("turnctl show says:\n%s", told)
+	output := e.Turnctl("show", "latest").Stdout
+	if !strings.Contains(output, "Waits for") || !strings.Contains(output, "attempt 1 runs on worker") {
+		t.Errorf("turnctl show prints:\n%s", output)
 	}
 	if list := e.Turnctl("turns", "--state", "waiting").Stdout; !strings.Contains(list, "waiting") || strings.Contains(list, "no turns") {
-		t.Errorf("turnctl turns says:\n%s", list)
+		t.Errorf("turnctl turns prints:\n%s", list)
 	}
 	if lanes := e.Turnctl("lanes").Stdout; !strings.Contains(lanes, "free, turn waiting") {
-		t.Errorf("turnctl lanes says:\n%s", lanes)
+		t.Errorf("turnctl lanes prints:\n%s", lanes)
 	}
 	e.WriteFile("go", "")
 	turn := e.TurnOf(message)
@@ -353,8 +352,8 @@ tools:
 	e.WantReply(turn, "It says: built {\"label\":\"all\"}\n")
 }
 
-// The end of the dispatch that would wait has looked for results, and is held up in
-// the server; then one comes. It waits for that end, and wakes the turn.
+// The end of a dispatch that would wait has checked for results, and blocks in the server. A result that comes
+// now waits for this end, and then wakes the turn.
 func TestAResultComesWithinTheEndThatWaits(t *testing.T) {
 	t.Parallel()
 	e := env.NewCrash(t, env.Crash{Point: "none", Tool: "mark_far_once"})

@@ -13,8 +13,7 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// What a worker that was lost had written of a result is removed by the next that
-// starts; what is recorded stays.
+// The next worker to start removes the drafts of a lost worker. Recorded results stay.
 func TestPartsThatWereLeftBehind(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -29,16 +28,16 @@ func TestPartsThatWereLeftBehind(t *testing.T) {
 	e.Exec("insert into output_drafts (output_id, turn_id, grant_id) select 'left', turn_id, grant_id from lease_log")
 	e.Exec("insert into output_chunks (output_id, first_char, first_byte, content) values ('left', 0, 0, 'behind')")
 	e.StartWorker()
-	e.Await("what was left behind is gone", "select not exists (select from output_drafts) and not exists (select from output_chunks where output_id = 'left')")
+	e.Await("the abandoned drafts are removed", "select not exists (select from output_drafts) and not exists (select from output_chunks where output_id = 'left')")
 	if n := env.Query[int](e, "select count(*) from output_chunks"); n != kept || n < 16 {
-		t.Errorf("%d chunks are left of %d", n, kept)
+		t.Errorf("%d chunks remain of %d", n, kept)
 	}
 }
 
-// streamPeak is what a worker may take at its peak that reads nothing but streams.
+// streamPeak is the maximum peak memory of a worker that only reads streams.
 const streamPeak = 96 << 20
 
-// A gigabyte costs a worker little memory.
+// A result of a gigabyte needs little memory.
 func TestAWorkerIsNotFilledByStreams(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -46,14 +45,14 @@ func TestAWorkerIsNotFilledByStreams(t *testing.T) {
 	e.Model.Then(env.Rounds(inferencetest.Calls(inferencetest.Call{ID: "g", Name: "overdo", Arguments: `{"how":"gigabyte"}`}), inferencetest.Text("done")))
 	w := e.StartWorker()
 	turn := e.TurnOf(e.Enqueue("clerk", "Read."))
-	if got := env.CallsByWireID(turn)["g"]; got.State != "succeeded" {
+	if got := turn.CallsByWireID()["g"]; got.State != "succeeded" {
 		t.Errorf("the call is %s: %.200s", got.State, got.Result)
 	}
 	checkPeak(w, streamPeak)
 }
 
-// Of a page of 12 MB ten are kept; a model reads anywhere in them, the page is
-// fetched once, and little of it crosses the wire to the model.
+// Ten of a page's 12 MB are stored. A model reads parts anywhere in them; the page is fetched once, and the
+// model gets little of it.
 func TestAPageOfTwelveMegabytes(t *testing.T) {
 	t.Parallel()
 	var lines strings.Builder
@@ -61,7 +60,7 @@ func TestAPageOfTwelveMegabytes(t *testing.T) {
 		fmt.Fprintf(&lines, "line %d, é日😀\n", i)
 	}
 	whole := lines.String()
-	chars := []rune(whole[:10_000_000]) // it is cut where a character ends, or within one
+	chars := []rune(whole[:10_000_000]) // cut at, or within, a character
 	fetched := 0
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fetched++
@@ -88,7 +87,7 @@ func TestAPageOfTwelveMegabytes(t *testing.T) {
 	w := e.StartWorker()
 	turn := e.TurnOf(e.Enqueue("clerk", "Read."))
 	e.WantEnd(turn, "succeeded", "none", 3)
-	got := env.CallsByWireID(turn)
+	got := turn.CallsByWireID()
 	note := fmt.Sprintf("\n\n[cut: the result had %d bytes; what is missing at its end was not kept]", len(whole))
 	before, _, _ := strings.Cut(whole, "line 400000,")
 	anchor := utf8.RuneCountInString(before)

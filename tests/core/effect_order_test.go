@@ -11,11 +11,10 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// laterTools gives an agent markers whose calls may go on in the background, and some
-// whose calls may not.
-const laterTools = "tools: [mark_none, mark_keyed, mark_once, mark_later, mark_later_keyed, mark_far_once]"
+// backgroundTools gives an agent marker tools, of which some may move to the background.
+const backgroundTools = "tools: [mark_none, mark_keyed, mark_once, mark_later, mark_later_keyed, mark_far_once]"
 
-// wantOrder fails the test if the runs did not begin and end in this order.
+// wantOrder fails the test unless the runs began and ended in this order.
 func wantOrder(e *env.Env, want ...string) {
 	e.T.Helper()
 	if got := e.Ledger.Order(); !slices.Equal(got, want) {
@@ -23,7 +22,7 @@ func wantOrder(e *env.Env, want ...string) {
 	}
 }
 
-// toolResults returns the results of calls in a request, in order.
+// toolResults returns the tool results of a request, in order.
 func toolResults(r inferencetest.Recorded) (results []string) {
 	for _, m := range r.Chat().Messages {
 		if m.Role == "tool" {
@@ -33,7 +32,7 @@ func toolResults(r inferencetest.Recorded) (results []string) {
 	return results
 }
 
-// noticeOf returns the notice at a request's end, or an empty string.
+// noticeOf returns the system notice of a request, or an empty string.
 func noticeOf(r inferencetest.Recorded) string {
 	messages := r.Chat().Messages
 	if last := messages[len(messages)-1]; env.IsNotice(last) {
@@ -42,15 +41,15 @@ func noticeOf(r inferencetest.Recorded) string {
 	return ""
 }
 
-// A call with an effect does not go to the background, however long it takes, and the
-// next one begins when it has ended.
+// A call with an effect does not move to the background, however long it takes, and the next call begins after
+// it has ended.
 func TestEffectsOfAnAnswerDoNotOverlap(t *testing.T) {
 	t.Parallel()
 	for _, tool := range []string{"mark_once", "mark_keyed"} {
 		t.Run(tool, func(t *testing.T) {
 			t.Parallel()
 			e := env.New(t)
-			e.WriteAgent("clerk", laterTools, quickly)
+			e.WriteAgent("clerk", backgroundTools, asyncSoon)
 			e.Ledger.Hold("a")
 			e.Model.Then(env.Rounds(inferencetest.Calls(env.MarkerCall(tool, "a"), env.MarkerCall(tool, "b")), inferencetest.Text("Done.")))
 			e.StartWorker()
@@ -61,21 +60,21 @@ func TestEffectsOfAnAnswerDoNotOverlap(t *testing.T) {
 			e.WantEnd(turn, "succeeded", "none", 2)
 			wantOrder(e, "begin a", "end a", "begin b", "end b")
 			if got := toolResults(e.WantRequests(2)[1]); !slices.Equal(got, []string{"marked a", "marked b"}) {
-				t.Errorf("the model was shown %q", got)
+				t.Errorf("the model got %q", got)
 			}
 		})
 	}
 }
 
-// Calls that follow an effect in the same answer wait for it, even if its tool may go
-// on in the background or run detached. The next model request is sent after all of them have run.
+// Calls after an effect in the same answer wait for it, even if their tools may move to the background or are
+// detached. The next model request is sent after all of them have run.
 func TestAnEffectInTheBackgroundHoldsTheNextBack(t *testing.T) {
 	t.Parallel()
 	for _, tool := range []string{"mark_later", "mark_later_keyed", "mark_far_once"} {
 		t.Run(tool, func(t *testing.T) {
 			t.Parallel()
 			e := env.New(t)
-			e.WriteAgent("clerk", laterTools, quickly)
+			e.WriteAgent("clerk", backgroundTools, asyncSoon)
 			e.Ledger.Hold("a")
 			e.Model.Then(env.Rounds(
 				inferencetest.Calls(env.MarkerCall(tool, "a"), env.MarkerCall("mark_none", "r"), env.MarkerCall("mark_once", "b")),
@@ -96,7 +95,7 @@ func TestAnEffectInTheBackgroundHoldsTheNextBack(t *testing.T) {
 			id := outputOf(second)
 			results := toolResults(second)
 			if len(results) != 3 || !strings.HasPrefix(results[0], "Tool Output ID: "+id) || results[1] != "marked r" || results[2] != "marked b" {
-				t.Errorf("the model was shown %q", results)
+				t.Errorf("the model got %q", results)
 			}
 			if notice := noticeOf(second); !strings.Contains(notice, "### Ready (1)\n- "+tool+" (id: "+id+",") || strings.Contains(notice, "Running") {
 				t.Errorf("the notice is %q", notice)
@@ -105,11 +104,11 @@ func TestAnEffectInTheBackgroundHoldsTheNextBack(t *testing.T) {
 	}
 }
 
-// If the model knows that an effect still runs, it may ask for another one in a later round.
+// A later round may start another effect while the model knows that one still runs.
 func TestALaterRoundDoesNotWaitForAnEffectInTheBackground(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
-	e.WriteAgent("clerk", laterTools, quickly)
+	e.WriteAgent("clerk", backgroundTools, asyncSoon)
 	e.Ledger.Hold("a")
 	e.Model.Then(env.Rounds(
 		inferencetest.Calls(env.MarkerCall("mark_later", "a"), env.MarkerCall("mark_none", "r")),
@@ -145,7 +144,7 @@ func TestAKillWhileAnEffectWaits(t *testing.T) {
 		t.Run(c.tool, func(t *testing.T) {
 			t.Parallel()
 			e := env.New(t)
-			e.WriteAgent("clerk", laterTools, quickly)
+			e.WriteAgent("clerk", backgroundTools, asyncSoon)
 			e.Ledger.Hold("a")
 			e.Model.Then(env.Rounds(
 				inferencetest.Calls(env.MarkerCall(c.tool, "a"), env.MarkerCall("mark_once", "b")), inferencetest.Text("Done."),
@@ -158,7 +157,7 @@ func TestAKillWhileAnEffectWaits(t *testing.T) {
 			e.StartWorker()
 			e.Kill(first)
 			if c.runs > 1 {
-				e.Ledger.Await("a", c.runs) // it runs again, held as well
+				e.Ledger.Await("a", c.runs) // it runs again and is held too
 			}
 			e.Ledger.Release()
 			turn := e.TurnOf(message)
@@ -176,7 +175,7 @@ func TestAKillWhileAnEffectWaits(t *testing.T) {
 	}
 }
 
-// If time runs out or the turn is cancelled, an effect that still waits is not run.
+// An effect that still waits at the deadline or at a cancellation does not run.
 func TestAnEffectThatWaitsIsNotRunAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -189,7 +188,7 @@ func TestAnEffectThatWaitsIsNotRunAfterTheEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := env.New(t)
-			e.WriteAgent("clerk", laterTools, quickly, c.duration)
+			e.WriteAgent("clerk", backgroundTools, asyncSoon, c.duration)
 			e.Ledger.Hold("a")
 			e.Model.Then(env.Rounds(inferencetest.Calls(env.MarkerCall(c.tool, "a"), env.MarkerCall("mark_once", "b")), inferencetest.Text("Done.")))
 			e.StartWorker()
@@ -211,8 +210,8 @@ func TestAnEffectThatWaitsIsNotRunAfterTheEnd(t *testing.T) {
 	}
 }
 
-// If an effect fails after the model has answered, the model is asked once more. If no
-// round is left, the turn is degraded.
+// If an effect fails after the model has answered, the model is called once more. If no round is left, the
+// turn is degraded.
 func TestAnEffectThatFailsAfterTheAnswer(t *testing.T) {
 	t.Parallel()
 	for _, tool := range []string{"mark_later", "mark_far_once"} {
@@ -229,7 +228,7 @@ func TestAnEffectThatFailsAfterTheAnswer(t *testing.T) {
 			t.Run(tool+", "+name, func(t *testing.T) {
 				t.Parallel()
 				e := env.New(t)
-				e.WriteAgent("clerk", laterTools, quickly, c.rounds)
+				e.WriteAgent("clerk", backgroundTools, asyncSoon, c.rounds)
 				e.Ledger.Hold("a")
 				e.Ledger.Fail("a", "the mark a could not be made")
 				e.Model.Then(env.Rounds(
@@ -254,15 +253,15 @@ func TestAnEffectThatFailsAfterTheAnswer(t *testing.T) {
 	}
 }
 
-// The model is also told of an effect that succeeds after the answer. If no round is
-// left, the answer stands.
+// If an effect succeeds after the answer, the model is called once more. If no round is left, the answer
+// stays.
 func TestAnEffectThatSucceedsAfterTheAnswer(t *testing.T) {
 	t.Parallel()
 	for rounds, reply := range map[int]string{3: "It is done.", 2: "It is on its way."} {
 		t.Run(fmt.Sprint(rounds), func(t *testing.T) {
 			t.Parallel()
 			e := env.New(t)
-			e.WriteAgent("clerk", laterTools, quickly, fmt.Sprintf("max_rounds: %d", rounds))
+			e.WriteAgent("clerk", backgroundTools, asyncSoon, fmt.Sprintf("max_rounds: %d", rounds))
 			e.Ledger.Hold("a")
 			e.Model.Then(env.Rounds(
 				inferencetest.Calls(env.MarkerCall("mark_later", "a"), env.MarkerCall("mark_none", "r")),
@@ -283,7 +282,7 @@ func TestAnEffectThatSucceedsAfterTheAnswer(t *testing.T) {
 func TestAKillAfterTheAnswer(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
-	e.WriteAgent("clerk", laterTools, quickly)
+	e.WriteAgent("clerk", backgroundTools, asyncSoon)
 	e.Ledger.Hold("a")
 	e.Model.Then(env.Rounds(
 		inferencetest.Calls(env.MarkerCall("mark_later", "a"), env.MarkerCall("mark_none", "r")),

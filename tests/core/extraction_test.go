@@ -12,7 +12,7 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// An accounted turn is one with what its model calls took.
+// An accounted turn is a turn with the token usage of its calls.
 type accounted struct {
 	Tokens tokens `json:"tokens"`
 	Rounds []struct {
@@ -32,9 +32,8 @@ type tokens struct {
 	Output int `json:"output_tokens"`
 }
 
-// A model asks for what it wants to know of a result that is too long to be
-// shown, and gets it with its place; a smaller model has found it, and what that
-// took is the turn's. Asked again, nobody searches.
+// A model queries a result that is too long to be shown and gets the passage with its position. A smaller
+// model extracts it, and its usage counts for the turn. A repeated query is answered from the cache.
 func TestAModelExtracts(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -45,7 +44,7 @@ func TestAModelExtracts(t *testing.T) {
 
 	for _, c := range []struct {
 		name, agent string
-		searched    bool // by the searcher, and paid for
+		searched    bool // by the smaller model, with usage
 	}{{"the first time", "clerk", true}, {"the second time", "clerk", false}, {"by the script", "thrifty", false}} {
 		before := len(e.Model.Requests())
 		turn := e.TurnOf(e.Enqueue(c.agent, "What is the password?"))
@@ -53,12 +52,12 @@ func TestAModelExtracts(t *testing.T) {
 		e.WantReply(turn, "It is Kirsche.")
 		requests := e.Model.Requests()[before:]
 		if searched := len(requests) > 3; searched != c.searched {
-			t.Errorf("%s: the models were asked %d times", c.name, len(requests))
+			t.Errorf("%s: the models got %d requests", c.name, len(requests))
 		}
-		told := requests[len(requests)-1].Chat().Messages
+		messages := requests[len(requests)-1].Chat().Messages
 		var x outputs.Extraction
-		if err := json.Unmarshal([]byte(told[len(told)-1].Text()), &x); err != nil {
-			t.Fatalf("%s: the model is shown %q", c.name, told[len(told)-1].Text())
+		if err := json.Unmarshal([]byte(messages[len(messages)-1].Text()), &x); err != nil {
+			t.Fatalf("%s: the model gets %q", c.name, messages[len(messages)-1].Text())
 		}
 		at := strings.Index(whole, fact)
 		if len(x.Snippets) != 1 || x.Snippets[0].Text != fact || x.Snippets[0].StartByte != int64(at) || x.Snippets[0].EndByte != int64(at+len(fact)) ||
@@ -79,8 +78,8 @@ func TestAModelExtracts(t *testing.T) {
 
 const fact = "The password of the 日本 office is \"<Kirsche>\"."
 
-// setUpSearch gives the Env a model that asks for what a long result says, and
-// another one that searches. It returns the result.
+// setUpSearch configures a model that queries a long result, and a smaller model that extracts. It returns the
+// result.
 func setUpSearch(e *env.Env) string {
 	e.WriteFile("turnkeeper.yaml", fmt.Sprintf("default_model: test/scripted\nextraction_model: test/searcher\nmodels:\n  test/searcher:\n    context_window: 2048\n"+
 		"providers:\n  test:\n    base_url: %s\n    api_key_env: TEST_API_KEY\n", e.ModelURL))
@@ -103,9 +102,8 @@ func setUpSearch(e *env.Env) string {
 	return lines.String()
 }
 
-// Where the budget ends before anything was searched the model is told so, and
-// shown the beginning and the end; the call has not failed, and the turn ends as
-// one whose budget is used up.
+// If the budget is used up before the extraction, the call succeeds with a notice and the beginning and end of
+// the result, and the turn ends with stop reason budget.
 func TestAnExtractionThatTheBudgetStops(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -115,20 +113,20 @@ func TestAnExtractionThatTheBudgetStops(t *testing.T) {
 	turn := e.TurnOf(e.Enqueue("poor", "What is the password?"))
 	e.WantEnd(turn, "degraded", "budget", 2)
 	e.WantRequests(2)
-	shown := env.CallsByWireID(turn)["look"]
-	const half = 889 // of what the cap leaves beside the words
+	shown := turn.CallsByWireID()["look"]
+	const half = 889 // half of the cap without the notice
 	want := fmt.Sprintf("[extraction failed: the budget allows no more model calls. The first %d and the last %d of %d chars follow; "+
 		`use get_tool_output("call_long", mode) with mode "slice" to read more]`+"\n\n%s\n\n[... %d chars omitted ...]\n\n%s",
 		half, half, len(whole), string(whole[:half]), len(whole)-2*half, string(whole[len(whole)-half:]))
 	if shown.State != "succeeded" || shown.Result != want {
-		t.Errorf("the call %s, and the model is shown\n%s\nnot\n%s", shown.State, shown.Result, want)
+		t.Errorf("the call %s, and the model gets\n%s\nnot\n%s", shown.State, shown.Result, want)
 	}
 	if n := env.Query[int](e, "select calls from spend where scope = 'turn:' || $1::text", fmt.Sprint(turn.ID)); n != 2 {
-		t.Errorf("%d calls are paid for", n)
+		t.Errorf("%d calls are charged", n)
 	}
 }
 
-// wantUsage checks what turnctl says that a turn took.
+// wantUsage checks the usage in the output of turnctl.
 func wantUsage(e *env.Env, turn int64, name string, extracted bool) {
 	e.T.Helper()
 	shown := env.Turnctl[accounted](e, "show", fmt.Sprint(turn))
@@ -145,21 +143,20 @@ func wantUsage(e *env.Env, turn int64, name string, extracted bool) {
 		}
 	}
 	paid := env.Query[*int64](e, "select sum(tokens)::bigint from spend where scope = 'turn:' || $1::text", fmt.Sprint(turn))
-	if paid != nil && *paid != int64(sum.Input+sum.Output) { // who has no budget has no account
-		e.T.Errorf("%s: %d tokens are paid for, %+v were taken", name, *paid, sum)
+	if paid != nil && *paid != int64(sum.Input+sum.Output) { // agents without a budget have no account
+		e.T.Errorf("%s: %d tokens are charged, %+v were used", name, *paid, sum)
 	}
 	if shown.Tokens != sum || len(shown.Outputs) != 1 || shown.Outputs[0].Retrieved != 1 {
 		e.T.Errorf("%s: the turn took %+v, its parts %+v; outputs %+v", name, shown.Tokens, sum, shown.Outputs)
 	}
 }
 
-// searcher answers a search with the fact where it is there, and with what is
-// nowhere.
+// searcher answers an extraction request with the fact, or with none if the text does not have it.
 func searcher(t testing.TB, r inferencetest.Recorded, fact string) inferencetest.Reply {
 	messages := r.Chat().Messages
 	_, data, ok := outputs.ReadSearchPrompt(outputs.Prompt{System: messages[0].Text(), User: messages[1].Text()})
 	if !ok || len(r.Chat().Tools) > 0 {
-		t.Errorf("the searcher is asked %s", r.Body)
+		t.Errorf("the extraction request is %s", r.Body)
 	}
 	claims := []string{"The password is secret."}
 	if strings.Contains(data, fact) {

@@ -10,7 +10,7 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// A lane is what "turnctl lanes" says of it, as far as tests look.
+// A lane is a lane in the output of "turnctl lanes".
 type lane struct {
 	Lane      string     `json:"lane"`
 	Held      bool       `json:"held"`
@@ -19,7 +19,7 @@ type lane struct {
 	Waiting   int        `json:"waiting_messages"`
 }
 
-// An inboxed message is what "turnctl inbox" says of it.
+// An inboxed message is a message in the output of "turnctl inbox".
 type inboxed struct {
 	ID        int64  `json:"id"`
 	State     string `json:"state"`
@@ -27,8 +27,7 @@ type inboxed struct {
 	LastError string `json:"last_error"`
 }
 
-// whilePaused pauses the scheduler before the reply, so that nothing is tried again
-// until it is resumed.
+// whilePaused pauses the scheduler before the reply, so nothing is retried until it is resumed.
 func whilePaused(e *env.Env, reply inferencetest.Reply) inferencetest.Reply {
 	return func(x *inferencetest.Exchange) {
 		e.PauseScheduler("a test")
@@ -64,9 +63,9 @@ func TestARefusedKeyKeepsTheMessage(t *testing.T) {
 	if turn.Message.Attempts != 2 {
 		t.Errorf("the message was attempted %d times", turn.Message.Attempts)
 	}
-	e.WantRequests(2) // a 401 is not retried in place
+	e.WantRequests(2) // a 401 is not retried within the turn
 	if lanes := env.Turnctl[[]lane](e, "lanes"); lanes[0].Failures != 0 || lanes[0].NotBefore != nil {
-		t.Errorf("success does not reset the back-off: %+v", lanes)
+		t.Errorf("success does not reset the backoff: %+v", lanes)
 	}
 }
 
@@ -89,7 +88,7 @@ func TestAFailedMessageWaitsInTheInbox(t *testing.T) {
 		t.Errorf("the lane is %+v", lanes[0])
 	}
 
-	// A day after it was accepted it is answered for good, and the model is not asked for that.
+	// A day after it was accepted, the message fails finally without another model call.
 	e.Exec("update model_health set until = clock_timestamp() + interval '1 hour'")
 	e.Exec("update messages set accepted_at = accepted_at - interval '1 day', due_at = due_at - interval '1 day'")
 	e.Exec("update leases set not_before = clock_timestamp()")
@@ -161,11 +160,11 @@ func TestAnErrorAfterAToolDegrades(t *testing.T) {
 	e.WantReply(turn, "Tool results: 1 succeeded, 0 failed.\n- mark_once: succeeded")
 	e.Ledger.WantRuns("a", 1)
 	asked := len(e.Model.Requests())
-	if asked < 3 { // the first round, and as many attempts at the second as there is time for
-		t.Errorf("the model was asked %d times", asked)
+	if asked < 3 { // the first round, and at least two attempts at the second
+		t.Errorf("the model got %d requests", asked)
 	}
 
-	// However late it gets, nothing is run again.
+	// The turn does not run again, however late it gets.
 	e.Exec("update messages set due_at = due_at - interval '1 day'")
 	e.Exec("update turns set due_at = due_at - interval '1 day'")
 	e.Exec("update leases set not_before = clock_timestamp() - interval '1 day'")
@@ -174,7 +173,7 @@ func TestAnErrorAfterAToolDegrades(t *testing.T) {
 	e.Ledger.WantRuns("a", 1)
 }
 
-func TestADegradedReplyIsNotWhatTheModelSaidBefore(t *testing.T) {
+func TestADegradedReplyOmitsEarlierText(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
 	e.WriteAgent("clerk", env.MarkerTools)
@@ -198,7 +197,7 @@ func TestTheWallCap(t *testing.T) {
 
 	turn := e.TurnOf(e.Enqueue("clerk", "Take your time."))
 	e.WantEnd(turn, "degraded", "max_duration", 1)
-	if ms := *turn.DurationMs; ms < 14_000 { // not at once; the time counts from the grant
+	if ms := *turn.DurationMs; ms < 14_000 { // it was retried for a while; the time counts from the grant
 		t.Errorf("the turn took %d ms", ms)
 	}
 	c := turn.Calls()[0]
@@ -209,13 +208,13 @@ func TestTheWallCap(t *testing.T) {
 		t.Errorf("the reply is %q", turn.Reply.Body)
 	}
 	if n := env.Query[int](e, "select count(*) from rounds where reasoning = 'SECRET PLAN'"); n != 1 {
-		t.Error("the reasoning is not on record")
+		t.Error("the reasoning is not recorded")
 	}
 	e.Ledger.WantRuns("slow", 1)
 	w.Await("max turn duration reached, completing turn")
 }
 
-// thinkingCall is a streamed answer of reasoning and one call.
+// thinkingCall streams reasoning and one call.
 func thinkingCall(reasoning string, c inferencetest.Call) inferencetest.Reply {
 	chunk := func(delta, finish string) string {
 		return `{"id":"x","object":"chat.completion.chunk","created":1,"model":"scripted","choices":[{"index":0,"delta":` +
@@ -237,7 +236,7 @@ func TestAModelThatHangsMeetsTheWallCap(t *testing.T) {
 	turn := e.TurnOf(e.Enqueue("clerk", "Hello"))
 	e.WantEnd(turn, "degraded", "max_duration", 1)
 	e.WantReply(turn, "Tool results: 1 succeeded, 0 failed.\n- mark_once: succeeded")
-	if ms := *turn.DurationMs; ms < 14_000 { // not at once; the time counts from the grant
+	if ms := *turn.DurationMs; ms < 14_000 { // it was retried for a while; the time counts from the grant
 		t.Errorf("the turn took %d ms", ms)
 	}
 }

@@ -15,8 +15,7 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// A document of 300 KB is fetched, edited and written back by a model that is
-// shown its first hundred characters.
+// A model that sees only the first hundred characters fetches, edits and writes back a document of 300 KB.
 func TestADocumentIsEditedByItsHandle(t *testing.T) {
 	t.Parallel()
 	const middle = "MIDDLE-OF-THE-DOCUMENT"

@@ -24,7 +24,7 @@ import (
 // An outage makes the model server fail until it is over.
 type outage struct {
 	over   atomic.Bool
-	failed atomic.Int64 // requests it answered
+	failed atomic.Int64 // failed requests
 }
 
 func (o *outage) until(fault inferencetest.Reply, then func(inferencetest.Recorded) inferencetest.Reply) func(inferencetest.Recorded) inferencetest.Reply {
@@ -37,8 +37,8 @@ func (o *outage) until(fault inferencetest.Reply, then func(inferencetest.Record
 	}
 }
 
-// end ends the outage, and clears back-offs until a model call has succeeded: a probe that began before
-// the end fails after it, and sets the next one minutes later. A message must be waiting for the model.
+// end ends the outage, and clears backoffs until a model call has succeeded: a probe that began before the end
+// fails after it, and delays the next one by minutes. A message must wait for the model.
 func (o *outage) end(e *env.Env) {
 	e.T.Helper()
 	o.over.Store(true)
@@ -48,7 +48,7 @@ func (o *outage) end(e *env.Env) {
 	})
 }
 
-// probeNow clears every back-off, of models and of lanes.
+// probeNow clears every backoff of models and lanes.
 func probeNow(e *env.Env) {
 	e.T.Helper()
 	e.Exec("update model_health set until = clock_timestamp() where down_since is not null")
@@ -56,7 +56,7 @@ func probeNow(e *env.Env) {
 	e.Exec("notify turnkeeper_inbox")
 }
 
-// awaitFailures waits until n turns have failed. It clears every back-off, so that retries start at once.
+// awaitFailures waits until n turns have failed. It clears every backoff, so retries start at once.
 func awaitFailures(e *env.Env, n int) {
 	e.T.Helper()
 	e.Poll(fmt.Sprintf("%d turns have failed", n), func() bool {
@@ -72,7 +72,7 @@ var (
 
 func fine(inferencetest.Recorded) inferencetest.Reply { return inferencetest.Text("Fine.") }
 
-// sendTo sends a message to each of n agents, so that none waits for another.
+// sendTo sends a message to each of n agents, so no message waits for another.
 func sendTo(e *env.Env, n int, settings ...string) (ids []int64) {
 	e.T.Helper()
 	for i := range n {
@@ -96,8 +96,8 @@ func wantAllSucceeded(e *env.Env, ids []int64) {
 	}
 }
 
-// No message fails while the service is away, however many turns fail: whether it is overloaded,
-// the key wrong, the credit used up or the model unknown.
+// No message fails while the service fails, however many turns fail: because it is overloaded, the key is
+// wrong, the credit is used up or the model is unknown.
 func TestAServiceThatIsAwayFailsNoMessage(t *testing.T) {
 	t.Parallel()
 	faults := map[string]inferencetest.Reply{
@@ -117,7 +117,7 @@ func TestAServiceThatIsAwayFailsNoMessage(t *testing.T) {
 			var away outage
 			e.Model.Then(away.until(fault, fine))
 			ids := sendTo(e, 10)
-			awaitFailures(e, 3*len(ids)+1) // more than all attempts of all messages would be
+			awaitFailures(e, 3*len(ids)+1) // more than the attempts of all messages
 			if n := env.Query[int](e, "select count(*) from messages where state in ('waiting', 'running')"); n != len(ids) {
 				t.Errorf("%d of %d messages are left in the inbox", n, len(ids))
 			}
@@ -126,7 +126,7 @@ func TestAServiceThatIsAwayFailsNoMessage(t *testing.T) {
 			e.AwaitDeliveries("every", "delivered", len(ids))
 			for _, pushes := range hook.Deliveries() {
 				if !strings.Contains(pushes[0].Body, `"succeeded"`) {
-					t.Errorf("a webhook was told %s", pushes[0].Body)
+					t.Errorf("a webhook got %s", pushes[0].Body)
 				}
 			}
 			if n := env.Query[int](e, "select count(*) from model_health where down_since is not null"); n != 0 {
@@ -136,8 +136,8 @@ func TestAServiceThatIsAwayFailsNoMessage(t *testing.T) {
 	}
 }
 
-// The first success ends every back-off, however far away the next try of the others is.
-func TestTheFirstSuccessBringsEverythingBack(t *testing.T) {
+// The first success ends every backoff, whenever the other messages are due.
+func TestTheFirstSuccessEndsBackoffs(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
 	var away outage
@@ -146,9 +146,9 @@ func TestTheFirstSuccessBringsEverythingBack(t *testing.T) {
 	e.Await("the model is down", "select exists (select from model_health where down_since is not null)")
 	awaitFailures(e, 12)
 	away.over.Store(true)
-	// All lanes wait for a minute; the model itself is due.
+	// all lanes wait for a minute; the model itself is due
 	e.Exec("update leases set not_before = clock_timestamp() + interval '1 minute' where not_before is not null")
-	e.Poll("no model is down", func() bool { // a probe that began before the outage ended delays the next one
+	e.Poll("no model is down", func() bool { // a probe that began before the end of the outage delays the next one
 		e.Exec("update leases set not_before = clock_timestamp() where lane = (select lane from messages order by id limit 1)")
 		e.Exec("update model_health set until = clock_timestamp() where down_since is not null")
 		e.Exec("notify turnkeeper_inbox")
@@ -160,7 +160,7 @@ func TestTheFirstSuccessBringsEverythingBack(t *testing.T) {
 	}
 }
 
-// While the whole chain is down, one message at a time is tried, and the others ask nobody.
+// While all models of the chain are down, one message at a time probes them; the others make no requests.
 func TestOnlyProbesAskAModelThatIsDown(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -193,8 +193,8 @@ func TestOnlyProbesAskAModelThatIsDown(t *testing.T) {
 		}
 	}
 	e.Await("nothing runs", "select not exists (select from turns where state in ('running', 'queued'))")
-	// Each probe makes one request. Probes may start by themselves between two looks of this test; each of
-	// them is a failure on record.
+	// Each probe makes one request. Probes may start on their own between two queries of this test; each of
+	// them is a recorded failure.
 	failures := env.Query[int](e, "select failures from model_health")
 	if got := int(away.failed.Load() - asked); got > failures {
 		t.Errorf("%d requests were made by %d probes, while %d messages waited", got, failures, len(ids))
@@ -206,7 +206,7 @@ func TestOnlyProbesAskAModelThatIsDown(t *testing.T) {
 	wantAllSucceeded(e, ids)
 }
 
-// A probe ends with its worker.
+// A probe ends when its worker dies.
 func TestAProbeWhoseWorkerDies(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -242,7 +242,7 @@ func TestAProbeWhoseWorkerDies(t *testing.T) {
 	wantAllSucceeded(e, ids)
 }
 
-// A model's fault does not affect an agent of another model, or one whose fallback answers.
+// The failure of a model does not affect agents with another model or a working fallback.
 func TestOneModelsFaultIsNotAnothers(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -296,7 +296,7 @@ func TestOneModelsFaultIsNotAnothers(t *testing.T) {
 		t.Errorf("the model that is up is %+v", m)
 	}
 	if r := e.Turnctl("doctor"); !strings.Contains(r.Stdout, "model test/broken") || !strings.Contains(r.Stdout, "auth") {
-		t.Errorf("doctor says\n%s", r.Stdout)
+		t.Errorf("doctor prints\n%s", r.Stdout)
 	}
 	inbox := env.Turnctl[[]struct {
 		ID       int64    `json:"id"`
@@ -307,7 +307,7 @@ func TestOneModelsFaultIsNotAnothers(t *testing.T) {
 	}
 }
 
-// An agent whose model was changed does not wait for the old one.
+// An agent with a changed model does not wait for the old one.
 func TestANewChainIsTriedAtOnce(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -327,7 +327,7 @@ func TestANewChainIsTriedAtOnce(t *testing.T) {
 	wantAllSucceeded(e, []int64{id})
 }
 
-// gate is a way to the model server that can refuse connections.
+// A gate forwards to the model server and can refuse connections.
 type gate struct {
 	mu     sync.Mutex
 	addr   string
@@ -351,7 +351,7 @@ func (g *gate) open(t *testing.T) {
 	defer g.mu.Unlock()
 	l, err := net.Listen("tcp", g.addr)
 	if err != nil {
-		t.Errorf("the gate cannot open again: %v", err)
+		t.Errorf("the gate cannot listen again: %v", err)
 		return
 	}
 	g.addr = l.Addr().String()
@@ -367,7 +367,7 @@ func (g *gate) close() {
 	_ = g.server.Close()
 }
 
-// Once effects have run, the turn keeps retrying, far beyond its four attempts in place.
+// After an effect, the turn keeps retrying, far beyond its four attempts.
 func TestAfterEffectsATurnGoesOnTrying(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -391,7 +391,7 @@ func TestAfterEffectsATurnGoesOnTrying(t *testing.T) {
 	e.Ledger.WantRuns("a", 1)
 }
 
-// If only reads have run, the turn starts again from its beginning, and reads again.
+// After reads only, the turn starts from the beginning and reads again.
 func TestReadsRunAgainAfterAFaultOfTheService(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -408,7 +408,7 @@ func TestReadsRunAgainAfterAFaultOfTheService(t *testing.T) {
 	}
 }
 
-// If the provider refuses the message itself, it fails at once, with a reply in plain words.
+// If the provider refuses the message itself, the message fails at once, with a plain reply.
 func TestARefusedMessageFailsAtOnce(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]inferencetest.Reply{
@@ -434,7 +434,7 @@ func TestARefusedMessageFailsAtOnce(t *testing.T) {
 	}
 }
 
-// Answers that cannot be used count as attempts: there are three.
+// Unusable answers count as attempts: there are three.
 func TestUnusableAnswersCount(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -450,8 +450,8 @@ func TestUnusableAnswersCount(t *testing.T) {
 	}
 }
 
-// A model that is always too slow is asked three times.
-func TestTooSlowAModelCounts(t *testing.T) {
+// A model that is always too slow gets three requests.
+func TestASlowModelIsGivenUp(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
 	e.WriteAgent("clerk", "max_duration: 2s")
@@ -466,8 +466,8 @@ func TestTooSlowAModelCounts(t *testing.T) {
 	}
 }
 
-// give_up_after ends the wait with a reply in plain words, also for messages that never had a turn.
-func TestAWaitForTheServiceIsGivenUp(t *testing.T) {
+// give_up_after ends the wait with a plain reply, also for messages that never had a turn.
+func TestGiveUpAfter(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
 	e.WriteAgent("hasty", "give_up_after: 1h")
@@ -494,7 +494,7 @@ func TestAWaitForTheServiceIsGivenUp(t *testing.T) {
 	}
 }
 
-// Messages that failed for good are put into the inbox again, all of them by one command or request.
+// One command or request retries all failed messages.
 func TestRetryOfAllThatFailed(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -508,7 +508,7 @@ func TestRetryOfAllThatFailed(t *testing.T) {
 	e.AwaitClosed(ids...)
 	last := e.Send("three", "d")
 	away.end(e)
-	e.AwaitClosed(last) // the model is up again: nothing of the others would wait for that
+	e.AwaitClosed(last) // the model is up, so the others would not wait for it
 
 	type retried struct {
 		Retried []struct {
@@ -543,8 +543,8 @@ func TestRetryOfAllThatFailed(t *testing.T) {
 	}
 }
 
-// A sender that waits for a reply is told what the message waits for.
-func TestAWaitingSenderIsTold(t *testing.T) {
+// A sender that waits for a reply sees what the message waits for.
+func TestAWaitingSenderSeesTheOutage(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
 	e.WriteAgent("clerk")

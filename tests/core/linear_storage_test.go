@@ -13,10 +13,10 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// Storage grows with what is new in a round, not with what is sent: a hundred
-// model calls with results of 5 KB, in a conversation of 200,000 tokens. A turn
-// has at most twenty calls, so it takes five. What the server allots is measured,
-// with indexes, dead rows and River's tables; docs/context-window.md has the figure.
+// Storage grows with the new content of a round, not with the size of its request: a hundred model calls with
+// results of 5 KB, in a conversation of 200,000 tokens. A turn has at most twenty calls, so it takes five
+// turns. The test measures the allocated storage with indexes, dead rows and River's tables;
+// docs/context-window.md has the figure.
 func TestStorageGrowsWithWhatIsNew(t *testing.T) {
 	t.Parallel()
 	const rounds, resultBytes = 20, 5000
@@ -25,7 +25,7 @@ func TestStorageGrowsWithWhatIsNew(t *testing.T) {
 	e.WriteAgent("clerk", "tools: [mark_none]", "max_rounds: 20", "max_tool_calls: 100", "context_window: 1000000")
 	e.Model.Then(func(inferencetest.Recorded) inferencetest.Reply { return inferencetest.Text("Noted.") })
 	e.StartWorker()
-	source := rand.NewChaCha8([32]byte{}) // so that nothing is made small by compression
+	source := rand.NewChaCha8([32]byte{}) // incompressible
 	random := func(n int) string {
 		bytes := make([]byte, n)
 		_, _ = source.Read(bytes)
@@ -75,14 +75,14 @@ func TestStorageGrowsWithWhatIsNew(t *testing.T) {
 	}
 }
 
-// storedBytes is what all tables and indexes take on disk.
+// storedBytes returns the size on disk of all tables and indexes.
 func storedBytes(e *env.Env) int {
 	e.T.Helper()
 	return env.Query[int](e, `select sum(pg_total_relation_size(c.oid))::bigint from pg_class c
 		where c.relnamespace = 'turnkeeper'::regnamespace and c.relkind = 'r'`)
 }
 
-// tableSizes are the tables by what they take.
+// tableSizes lists the tables by size.
 func tableSizes(e *env.Env) string {
 	e.T.Helper()
 	return strings.Join(env.Query[[]string](e, `select array_agg(relname || ' ' || size order by size desc) from (

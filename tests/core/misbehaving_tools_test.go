@@ -18,12 +18,11 @@ import (
 	"turnkeeper/tools/program/programtest"
 )
 
-// rssBound is what a worker may take at its peak, whatever its tools do. Ten
-// million bytes of a result are held a few times over: as read, masked,
-// cleaned, and on the way to the database.
+// rssBound is the maximum peak memory of a worker, whatever its tools do. It holds ten million bytes of a
+// result several times: as read, masked, cleaned, and sent to the database.
 const rssBound = 256 << 20
 
-// checkMemory fails the test if the worker has taken more than that.
+// checkMemory fails the test if the worker's peak memory exceeds rssBound.
 func checkMemory(p *env.Process) {
 	p.T.Helper()
 	checkPeak(p, rssBound)
@@ -50,11 +49,11 @@ func checkPeak(p *env.Process, bound int) {
 	p.T.Fatal("the system does not tell how much memory the worker took")
 }
 
-// A misbehavingTool is a program that misbehaves, as a tool of the config file.
+// A misbehavingTool is a misbehaving program as a tool in the config file.
 type misbehavingTool struct{ behaviour, timeout, effect string }
 
-// writeMisbehavingTools writes the tools into the config file. token begins the tokens of
-// their processes, their behaviours end them.
+// writeMisbehavingTools writes the tools into the config file. The tokens of their processes are token
+// followed by the behaviour.
 func writeMisbehavingTools(e *env.Env, token string, all ...misbehavingTool) {
 	e.T.Helper()
 	config, err := os.ReadFile(filepath.Join(e.Dir, "turnkeeper.yaml"))
@@ -73,16 +72,16 @@ func misbehavingToolName(behaviour string) string {
 	return "misbehave_" + strings.ReplaceAll(behaviour, " ", "_")
 }
 
-// A misbehaviour is one way for a tool to misbehave, and what becomes of it.
+// A misbehaviour is one way for a tool to misbehave, and the expected result.
 type misbehaviour struct {
 	how    string
 	state  string // of the call
-	result string // what the model is told begins with
+	result string // prefix of the result that the model gets
 	stored int64  // bytes kept; 0: not checked
-	holds  string // what the model is told holds, too
+	holds  string // text that the result also contains
 }
 
-// runMisbehaviour runs a turn that makes the call, and one after it.
+// runMisbehaviour runs a turn with the call, and another turn after it.
 func runMisbehaviour(e *env.Env, w *env.Process, c misbehaviour, timeout time.Duration) {
 	e.T.Helper()
 	turn := e.TurnOf(e.Enqueue("clerk", c.how))
@@ -93,7 +92,7 @@ func runMisbehaviour(e *env.Env, w *env.Process, c misbehaviour, timeout time.Du
 		e.T.Errorf("the call is %s: %.300q ... %.300q", call.State, call.Result, call.Result[max(0, len(call.Result)-300):])
 	}
 	took := time.Duration(env.Query[int64](e, "select coalesce(duration_ms, 0) from calls where turn_id = $1", turn.ID)) * time.Millisecond
-	e.T.Logf("the call took %s, its timeout is %s", took, timeout) // what would not end keeps the turn open
+	e.T.Logf("the call took %s, its timeout is %s", took, timeout) // a call that does not end keeps the turn open
 	if c.stored > 0 {
 		if n := env.Query[int64](e, "select size_bytes from outputs where turn_id = $1", turn.ID); n != c.stored {
 			e.T.Errorf("%d bytes are kept, not %d", n, c.stored)
@@ -107,8 +106,7 @@ func runMisbehaviour(e *env.Env, w *env.Process, c misbehaviour, timeout time.Du
 	}
 }
 
-// modelCalls makes the model call what calls has for the message, and a
-// marker for every other.
+// modelCalls makes the model call what calls returns for the message, or else a marker tool.
 func modelCalls(e *env.Env, calls func(how string) (inferencetest.Call, bool)) {
 	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
 		if env.RoundOf(r) > 1 {
@@ -169,7 +167,7 @@ func TestProgramsThatMisbehave(t *testing.T) {
 				c.result = fmt.Sprintf(c.result, misbehavingToolName(c.how))
 			}
 			runMisbehaviour(envOf(t, e), processOf(t, w), c.misbehaviour, c.timeout)
-			if c.timeout == short { // a call that times out waits half a second for its processes to die
+			if c.timeout == short { // after its timeout a call waits half a second for its processes to end
 				programtest.AwaitAlive(t, token+c.how, 0)
 			} else {
 				programtest.Dead(t, token+c.how)
@@ -178,14 +176,14 @@ func TestProgramsThatMisbehave(t *testing.T) {
 	}
 }
 
-// envOf returns the Env as a subtest sees it.
+// envOf returns the Env for a subtest.
 func envOf(t testing.TB, e *env.Env) *env.Env {
 	part := *e
 	part.T = t
 	return &part
 }
 
-// processOf returns the process as a subtest sees it.
+// processOf returns the process for a subtest.
 func processOf(t testing.TB, p *env.Process) *env.Process {
 	part := *p
 	part.T = t
@@ -194,7 +192,7 @@ func processOf(t testing.TB, p *env.Process) *env.Process {
 
 func TestGoToolsThatMisbehave(t *testing.T) {
 	t.Parallel()
-	const timeout, timedOut = 500 * time.Millisecond, "tool error: 'misbehave' timed out after 0.5 s" // the tool's own
+	const timeout, timedOut = 500 * time.Millisecond, "tool error: 'misbehave' timed out after 0.5 s" // the tool's timeout
 	const cut = "[cut: the result was larger than this; the rest was not kept]"
 	tests := []misbehaviour{
 		{how: "hang", state: "failed", result: timedOut},
@@ -211,7 +209,7 @@ func TestGoToolsThatMisbehave(t *testing.T) {
 		{how: "surrogates", state: "succeeded", result: `{"a":"\ud800"}` + "\uFFFD."},
 		{how: "deep", state: "succeeded", result: "[[[[[", stored: deepJSON},
 	}
-	tests = testrun.Sample(tests, 7) // hang and hang a while among them
+	tests = testrun.Sample(tests, 7) // including "hang" and "hang a while"
 	e := env.New(t)
 	e.WriteAgent("clerk", "tools: [mark_none, misbehave, overdo]", "async_timeout: 0")
 	modelCalls(e, func(how string) (inferencetest.Call, bool) {
@@ -243,7 +241,7 @@ func TestArgumentsThatMisbehave(t *testing.T) {
 	tests := []struct{ how, arguments, says string }{
 		{"nul", `{"label":"a\u0000"}`, "a string holds the NUL character"},
 		{"surrogates", `{"label":"a\ud800"}`, "half of a surrogate pair"},
-		{"broken utf-8", "{\"label\":\"a\xff\"}", ""}, // a JSON response cannot carry it
+		{"broken utf-8", "{\"label\":\"a\xff\"}", ""}, // a JSON response cannot contain it
 		{"deep", deep(10_000), "nested more than 64 deep"},
 		{"deep and cut off", strings.Repeat(`{"label":`, 10_000), "nested more than 64 deep"},
 		{"long", `{"label":"` + strings.Repeat("x", 1<<20) + `"}`, "at most 262144 are allowed"},
@@ -270,8 +268,7 @@ func TestArgumentsThatMisbehave(t *testing.T) {
 	}
 }
 
-// TestProgramsOfAWorkerThatIsKilled shows that a worker takes its programs with
-// it, also those that nobody is the parent of.
+// The programs of a killed worker end with it, including orphans.
 func TestProgramsOfAWorkerThatIsKilled(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -284,15 +281,14 @@ func TestProgramsOfAWorkerThatIsKilled(t *testing.T) {
 	programtest.AwaitAlive(t, token+"orphan", 2)
 	e.StartWorker()
 	e.Kill(w)
-	programtest.AwaitAlive(t, token+"orphan", 0) // long before their time is up
+	programtest.AwaitAlive(t, token+"orphan", 0) // long before their timeout
 	turn := e.TurnOf(message)
 	e.WantEnd(turn, "degraded", "worker_lost", 2)
 	e.WantReply(turn, "So be it.\n\n- misbehave_orphan: unknown: it may or may not have happened")
-	programtest.Dead(t, token+"orphan") // it was not started again
+	programtest.Dead(t, token+"orphan") // not started again
 }
 
-// TestProgramsOfAWorkerThatIsStopped shows that a program ends at the end of its
-// time even while its worker cannot see to that.
+// A program ends at its timeout even if its worker is stopped.
 func TestProgramsOfAWorkerThatIsStopped(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -308,7 +304,7 @@ func TestProgramsOfAWorkerThatIsStopped(t *testing.T) {
 	w.Signal(syscall.SIGCONT)
 	turn := e.TurnOf(message)
 	e.WantEnd(turn, "succeeded", "none", 2)
-	// Either the worker or the program's keeper is the first to say so.
+	// Either the worker or the guard of the program reports it first.
 	said := []string{"tool error: 'misbehave_orphan' timed out after 15 s", "tool error: its time was up while this worker was stopped"}
 	if got := turn.Calls()[0]; got.State != "failed" || !slices.Contains(said, got.Result) {
 		t.Errorf("the call is %s: %s", got.State, got.Result)

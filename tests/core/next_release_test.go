@@ -14,13 +14,12 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// newerWorker is the path of markerworker as the next release may be: built from
-// the same source, with one more migration, a newer version of the journal, and
-// one more tool. The compiler is given the changed files in place of those of
-// the tree, so that the product has nothing that only a test could switch.
+// newerWorker returns the path of a markerworker like that of a next release: built from the same source with
+// one more migration, a newer version of the journal, and one more tool. The compiler gets the changed files
+// as an overlay, so the product needs no switch for tests.
 func newerWorker(t testing.TB) string {
 	t.Helper()
-	dir := env.BinaryDir(t) // most of the build
+	dir := env.BinaryDir(t) // does most of the build
 	buildNewer.Do(func() { buildNewerError = compileNewer(dir) })
 	if buildNewerError != nil {
 		t.Fatal(buildNewerError)
@@ -43,7 +42,7 @@ func compileNewer(dir string) error {
 	return env.Build("-overlay", overlay, "-o", filepath.Join(dir, newerName), "./tests/internal/programs/markerworker")
 }
 
-// knownMigration is the newest migration of the present release.
+// knownMigration returns the number of this release's newest migration.
 func knownMigration() int {
 	files, _ := migrations.Files.ReadDir(".") // sorted
 	number, _, _ := strings.Cut(files[len(files)-1].Name(), "_")
@@ -51,8 +50,7 @@ func knownMigration() int {
 	return known
 }
 
-// writeOverlay writes what the next release has otherwise into dir, and the list
-// of it that the compiler reads.
+// writeOverlay writes the changed files of the next release into dir, and the list of them for the compiler.
 func writeOverlay(dir string) (list string, err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
@@ -102,7 +100,7 @@ func launchNewer(e *env.Env, flags ...string) *env.Process {
 	return env.StartProcess(e.T, fmt.Sprintf("newer worker %d", e.Workers), e.Dir, e.Environ(), newerWorker(e.T), flags...)
 }
 
-// startNewer is launchNewer that waits until the worker takes work.
+// startNewer is like launchNewer, but waits until the worker is ready.
 func startNewer(e *env.Env, flags ...string) *env.Process {
 	e.T.Helper()
 	w := launchNewer(e, flags...)

@@ -13,8 +13,8 @@ func page(id, arguments string) inferencetest.Call {
 	return inferencetest.Call{ID: id, Name: "get_continuation", Arguments: arguments}
 }
 
-// A provider that gives the same id in every round: each result is read on by the
-// id in its marker, and by no id of another turn.
+// A provider that repeats call ids: each result is paged by the id in its marker, and not by ids of other
+// turns.
 func TestIDsThatAreRepeated(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -41,7 +41,7 @@ func TestIDsThatAreRepeated(t *testing.T) {
 		), inferencetest.Text("done"))(r)
 	})
 	e.StartWorker()
-	got := env.CallsByWireID(e.TurnOf(e.Enqueue("clerk", "One.")))
+	got := e.TurnOf(e.Enqueue("clerk", "One.")).CallsByWireID()
 	for id, want := range map[string]string{
 		"call_1":         first[:100] + "\n\n[truncated — showing 100/300 chars. Call get_continuation with tool_call_id=\"call_1\" to read more]",
 		"round-2-tool-1": string([]rune(second)[:100]) + "\n\n[truncated — showing 100/270 chars. Call get_continuation with tool_call_id=\"round-2-tool-1\" to read more]",
@@ -53,9 +53,9 @@ func TestIDsThatAreRepeated(t *testing.T) {
 			t.Errorf("%s is answered\n%q, not\n%q", id, got[id].Result, want)
 		}
 	}
-	other := env.CallsByWireID(e.TurnOf(e.Enqueue("clerk", "Two.")))
+	other := e.TurnOf(e.Enqueue("clerk", "Two.")).CallsByWireID()
 	for id, want := range map[string]string{
-		"other":  `{"error":"Unknown tool ID: round-2-tool-1"}`, // of the turn before
+		"other":  `{"error":"Unknown tool ID: round-2-tool-1"}`, // of the previous turn
 		"mine":   `{"error":"offset 12 is past the end: there are 12 characters"}`,
 		"stored": `{"error":"Unknown tool ID: `,
 		"handle": "invalid arguments: output:",
@@ -66,8 +66,7 @@ func TestIDsThatAreRepeated(t *testing.T) {
 	}
 }
 
-// A model that only pages ends at its bounds, with every round counted and none of
-// the pages charged.
+// A model that only pages ends at its bounds. Every round counts, and no page is charged.
 func TestAModelThatOnlyPages(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -91,7 +90,7 @@ func TestAModelThatOnlyPages(t *testing.T) {
 	e.StartWorker()
 	turn := e.TurnOf(e.Enqueue("clerk", "One by one."))
 	e.WantEnd(turn, "degraded", "max_rounds", 20)
-	if turn.Charged != 2 || turn.Executed != 1 { // the first, and the last, which was announced
+	if turn.Charged != 2 || turn.Executed != 1 { // the first, and the announced last
 		t.Errorf("%d rounds are charged, %d calls executed", turn.Charged, turn.Executed)
 	}
 	for i, c := range turn.Calls()[1:19] {
@@ -101,7 +100,7 @@ func TestAModelThatOnlyPages(t *testing.T) {
 		}
 	}
 	greedy := e.TurnOf(e.Enqueue("greedy", "Greedily."))
-	e.WantEnd(greedy, "degraded", "max_tool_calls", 5) // the last was announced
+	e.WantEnd(greedy, "degraded", "max_tool_calls", 5) // the last round was announced
 	denied := 0
 	for _, c := range greedy.Calls() {
 		if c.State == "denied" {

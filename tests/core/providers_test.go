@@ -20,7 +20,7 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// An endpoint does what a provider does around its model.
+// An endpoint is the part of a provider's service around its model.
 type endpoint struct {
 	refuse func(r *http.Request, body map[string]json.RawMessage) (status int, answer string)
 	get    map[string]string // answers to GET, by path
@@ -34,7 +34,7 @@ const (
 	signature   = "signature-secret-33f0"
 )
 
-// serve runs the endpoint in front of the model server of e, and returns scheme and host.
+// serve runs the endpoint in front of e's model server, and returns its scheme and host.
 func (p endpoint) serve(e *env.Env) string {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answers := map[string]map[string]string{http.MethodGet: p.get, http.MethodPost: p.post}[r.Method]
@@ -50,7 +50,7 @@ func (p endpoint) serve(e *env.Env) string {
 		default:
 			text, err := io.ReadAll(r.Body)
 			if err != nil {
-				return // the client left
+				return // the client disconnected
 			}
 			body := map[string]json.RawMessage{}
 			_ = json.Unmarshal(text, &body) // the strict model server complains
@@ -83,7 +83,7 @@ func answerJSON(w http.ResponseWriter, status int, text string) {
 	_, _ = w.Write([]byte(text))
 }
 
-// azure refuses as Azure OpenAI does.
+// azure refuses the requests that Azure OpenAI refuses.
 func azure(version bool) func(*http.Request, map[string]json.RawMessage) (int, string) {
 	return func(r *http.Request, body map[string]json.RawMessage) (int, string) {
 		switch {
@@ -98,8 +98,7 @@ func azure(version bool) func(*http.Request, map[string]json.RawMessage) (int, s
 	}
 }
 
-// without refuses a request with a field that is not known. format is the message, with the
-// field's name.
+// without refuses a request with an unknown field. format is the message with a verb for the field's name.
 func without(known []string, status int, format string, body map[string]json.RawMessage) (int, string) {
 	for _, name := range slices.Sorted(maps.Keys(body)) {
 		if !slices.Contains(known, name) {
@@ -109,7 +108,7 @@ func without(known []string, status int, format string, body map[string]json.Raw
 	return 0, ""
 }
 
-// What Anthropic documents as supported, and what Google's endpoint knows.
+// The fields that Anthropic documents as supported, and those that Google's endpoint knows.
 var (
 	anthropicFields = []string{"model", "max_tokens", "max_completion_tokens", "stream", "stream_options", "top_p", "parallel_tool_calls", "stop", "temperature", "n", "tools", "tool_choice", "messages"}
 	geminiFields    = []string{"model", "max_tokens", "max_completion_tokens", "stream", "stream_options", "top_p", "stop", "temperature", "n", "tools", "tool_choice", "messages", "response_format", "reasoning_effort", "extra_body"}
@@ -184,8 +183,7 @@ const (
 	geminiModels    = `{"object":"list","data":[{"id":"models/gemini-2.5-flash","object":"model","owned_by":"google"},{"id":"models/gemini-2.5-pro","object":"model","owned_by":"google"}]}`
 )
 
-// endpoints has an endpoint for each recipe of docs/providers.md, by the recipe's heading
-// and number below it.
+// endpoints has an endpoint for each recipe of docs/providers.md, by heading and number.
 var endpoints = map[string]struct {
 	endpoint
 	window int
@@ -242,8 +240,8 @@ func setRecipe(e *env.Env, recipe, host, path string) {
 	e.WriteAgent("clerk", env.MarkerTools)
 }
 
-// A turn with a tool call runs with each recipe of the docs, against a server that behaves as
-// the provider's, with the right context window. No command that checks the settings complains.
+// A turn with a tool call runs with each recipe of the docs, against a server that behaves like the
+// provider's, with the right context window. No command that checks the settings reports a problem.
 func TestEachProvidersRecipe(t *testing.T) {
 	t.Parallel()
 	all := recipes(t)
@@ -257,7 +255,7 @@ func TestEachProvidersRecipe(t *testing.T) {
 			e := env.New(t)
 			host := tc.serve(e)
 			setRecipe(e, all[name], host, strings.TrimSuffix(tc.path, "/chat/completions"))
-			if name == "OpenAI 1" { // the table has no servers of this machine: they may give other models OpenAI's names
+			if name == "OpenAI 1" { // the table omits local servers, because they may serve other models under OpenAI's names
 				e.WriteAgent("clerk", env.MarkerTools, "context_window: 272000")
 			}
 			e.Model.Then(env.Rounds(inferencetest.Calls(inferencetest.Call{ID: "call:1/a", Name: "mark_none", Arguments: `{"label":"one"}`}), inferencetest.Text("Done.")))
@@ -276,14 +274,14 @@ func TestEachProvidersRecipe(t *testing.T) {
 					}
 				}
 				if args[0] == "doctor" && !strings.Contains(r.Stdout, " answers") {
-					t.Errorf("turnctl doctor says\n%s", r.Stdout)
+					t.Errorf("turnctl doctor prints\n%s", r.Stdout)
 				}
 			}
 		})
 	}
 }
 
-// windowOf returns the context window that a turn's first request was made for.
+// windowOf returns the context window of a turn's first request.
 func windowOf(e *env.Env, turn env.Turn) int {
 	e.T.Helper()
 	rounds := env.Turnctl[shownWindow](e, "show", fmt.Sprint(turn.ID)).RoundLog
@@ -293,8 +291,8 @@ func windowOf(e *env.Env, turn env.Turn) int {
 	return rounds[0].Request.Window
 }
 
-// Doctor tells apart a wrong key, a dead endpoint and a model that is not listed. It does not
-// complain about Azure's deployments.
+// Doctor distinguishes a wrong key, an unreachable endpoint and an unlisted model. It accepts Azure
+// deployments.
 func TestDoctorOnProviders(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -336,12 +334,12 @@ providers:
 			is = is || c.Name == name && c.Verdict == want[0] && strings.Contains(c.Found, want[1]) && strings.Contains(c.Advice, want[2]) && (want[2] == "") == (c.Advice == "")
 		}
 		if !is {
-			t.Errorf("doctor does not say of %s: %q", name, want)
+			t.Errorf("doctor has no finding about %s: %q", name, want)
 		}
 	}
 	for _, c := range found {
 		if strings.HasPrefix(c.Name, "model ") && c.Name != "model gemini/gemini-2.5-flush" {
-			t.Errorf("doctor says %+v", c)
+			t.Errorf("doctor prints %+v", c)
 		}
 	}
 	if t.Failed() {
@@ -383,9 +381,8 @@ func endpointThatHangs(t *testing.T) string {
 	return server.URL
 }
 
-// The context window of a model comes from the table or the settings. If nobody knows it, the
-// worker, agents check and doctor warn once. A server that learns its window with the first
-// request is believed from the next turn on.
+// The context window of a model comes from the table or the settings. If it is unknown, the worker, agents
+// check and doctor warn once. If a server reports its window in an error, later turns use it.
 func TestContextWindowsByModel(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -455,7 +452,7 @@ models:
 	}
 	for _, want := range []string{"warn " + unknown, "azure/gpt-4.1-2025-04-14 1,047,576 tokens (the table of known models of 20", "azure/gpt-5 64,000 tokens (models: in the config file)", "ollama/llama3.2 12,288 tokens (the server)"} {
 		if !strings.Contains(said, want) {
-			t.Errorf("doctor does not say %q:\n%s", want, said)
+			t.Errorf("doctor does not print %q:\n%s", want, said)
 		}
 	}
 }

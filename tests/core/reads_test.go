@@ -9,8 +9,8 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// writeProgramTools adds programs to the config file, each with its own settings. A
-// program appends a line to the file of its name, and prints how many lines that has.
+// writeProgramTools adds programs to the config file, each with its own settings. A program appends a line to
+// the file with its name, and prints the number of lines.
 func writeProgramTools(e *env.Env, all map[string]string) {
 	e.T.Helper()
 	text := e.ReadFile("turnkeeper.yaml") + "tools:\n"
@@ -34,8 +34,7 @@ func callOf(tool string, n int) inferencetest.Call {
 	return inferencetest.Call{ID: fmt.Sprintf("call_%s_%d", tool, n), Name: tool, Arguments: "{}"}
 }
 
-// Each read of a counter returns its value at that time. An effect is not repeated,
-// unless its tool allows it.
+// Each read of a counter returns its current value. An effect is not repeated, unless its tool allows it.
 func TestReadsAreReadAgain(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -70,9 +69,9 @@ func TestReadsAreReadAgain(t *testing.T) {
 	}
 }
 
-// A schedule that is due more often than the freshness window lasts reads each time. An
-// effect does not run again, nor does a read that sets freshness.
-func TestAWatcherLooksEveryTime(t *testing.T) {
+// A schedule with an interval shorter than the freshness window reads each time. Effects, and reads that set
+// freshness, are not repeated.
+func TestAFrequentScheduleReadsEachTime(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
 	writeProgramTools(e, map[string]string{
@@ -92,14 +91,13 @@ func TestAWatcherLooksEveryTime(t *testing.T) {
 			t.Errorf("in three runs of the schedule %s ran %d times, not %d", tool, n, want)
 		}
 	}
-	c := env.CallsByWireID(e.Show(env.Query[int64](e, "select max(id) from turns")))["call_fresh_1"]
+	c := e.Show(env.Query[int64](e, "select max(id) from turns")).CallsByWireID()["call_fresh_1"]
 	if c.State != "skipped" || !strings.HasPrefix(c.Result, "skipped due to freshness dedupe: last success ") || !strings.HasSuffix(c.Result, " seconds ago within 600 second window") {
 		t.Errorf("the fresh read is %s: %q", c.State, c.Result)
 	}
 }
 
-// Each run of a schedule retries a read that failed. An effect that failed three times
-// is left alone for a while.
+// Each run of a schedule retries a failed read. After three failures, an effect is not retried for a while.
 func TestACoolDownIsForEffects(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -120,7 +118,7 @@ func TestACoolDownIsForEffects(t *testing.T) {
 }
 
 // Mode raw returns a text below the threshold whole, whatever the limit for results.
-func TestRawIsWhole(t *testing.T) {
+func TestRawReadsTheWholeResult(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
 	e.WriteAgent("clerk", env.MarkerTools, "max_tool_result_chars: 1000", "max_rounds: 4")
@@ -133,7 +131,7 @@ func TestRawIsWhole(t *testing.T) {
 	e.Model.Then(env.Rounds(env.MarkerReply("mark_none", "a"), raw("call_a"), env.MarkerReply("mark_none", "b"), raw("call_b")))
 	e.Vars["TURNKEEPER_MAX_ROUNDS"] = "3"
 	e.StartWorker()
-	calls := env.CallsByWireID(e.TurnOf(e.Enqueue("clerk", "Read.")))
+	calls := e.TurnOf(e.Enqueue("clerk", "Read.")).CallsByWireID()
 	if got := calls["raw_call_a"]; got.Result != long {
 		t.Errorf("mode raw of %d characters gave %d, which end with %q", len([]rune(long)), len([]rune(got.Result)), got.Result[max(0, len(got.Result)-120):])
 	}
@@ -171,7 +169,7 @@ func TestSwitchesOfOneTool(t *testing.T) {
 	))
 	e.StartWorker()
 	turn := e.TurnOf(e.Enqueue("clerk", "Go."))
-	calls := env.CallsByWireID(turn)
+	calls := turn.CallsByWireID()
 	for id, want := range map[string]string{
 		"call_short_1": "[truncated — showing 100/", "call_clock_1": "[truncated — showing 10/", "call_a": long[:200] + "\n\n[truncated — showing 200/500 chars.",
 		"next": long[200:400] + "\n\n[truncated — showing 200-400/500 chars.", "call_slow_1": "timed out after 1 s",

@@ -16,8 +16,8 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// record writes the recordings of this release anew, into its own folder. Those
-// of earlier releases are never changed: they are what databases hold.
+// record rewrites the recordings of this release, in its own folder. Those of earlier releases never change,
+// because databases contain them.
 var record = flag.String("record", "", "write recordings of journals into testdata/recordings/`NAME`")
 
 // A recording is a database in which a turn was interrupted.
@@ -31,20 +31,20 @@ type recordedTable struct {
 	Rows json.RawMessage
 }
 
-// recordedTables are those that outlive workers, in the order of their references.
+// recordedTables lists the tables that outlive workers, in the order of their references.
 var recordedTables = []string{
 	"definitions", "agents", "messages", "leases", "lease_log", "turns", "replies", "request_parts", "summaries", "rounds", "calls", "call_starts",
 	"outputs", "output_chunks", "turn_events", "notes",
 }
 
-// interruptions are the turns that are recorded: how they begin, and how they
-// must end when a later release goes on with them.
+// interruptions lists the recorded turns: where they are interrupted, and how they end when a later release
+// continues them.
 var interruptions = map[string]struct {
 	begin    func(e *env.Env, w *env.Process)
 	model    func(inferencetest.Recorded) inferencetest.Reply
 	ends     string
-	requests int // of whoever goes on
-	runs     int // of the call, by whoever goes on
+	requests int // of the release that continues
+	runs     int // of the call, in the release that continues
 }{
 	"planned": {inTool("mark_none"), env.Rounds(env.MarkerReply("mark_none", "a"), inferencetest.Text("Done.")), "succeeded Done.", 1, 1},
 	"started": {inTool("mark_once"), env.Rounds(env.MarkerReply("mark_once", "a"), inferencetest.Text("Done.")), "degraded Done.\n\n- mark_once: unknown: it may or may not have happened", 1, 0},
@@ -79,7 +79,7 @@ func inTool(tool string) func(*env.Env, *env.Process) {
 	}
 }
 
-// Every journal that a release has left behind can be gone on with.
+// This release can continue every recorded journal of earlier releases.
 func TestRecordedJournals(t *testing.T) {
 	t.Parallel()
 	if *record != "" {
@@ -95,7 +95,7 @@ func TestRecordedJournals(t *testing.T) {
 			t.Parallel()
 			kind, known := interruptions[name]
 			if !known {
-				t.Fatal("nobody says how it must end")
+				t.Fatal("the interruption has no expected end")
 			}
 			e := env.NewOn(t, storagetest.EmptyURL(t))
 			loadRecording(e, file)
@@ -114,7 +114,7 @@ func TestRecordedJournals(t *testing.T) {
 	}
 }
 
-// loadRecording makes the database as the recording's release had it, rows and schema.
+// loadRecording fills the database with the rows and schema of the recording.
 func loadRecording(e *env.Env, file string) {
 	e.T.Helper()
 	data, err := os.ReadFile(file)
@@ -147,12 +147,11 @@ func loadRecording(e *env.Env, file string) {
 	for _, table := range r.Tables {
 		insertRecorded(e, table)
 	}
-	// However new the recording is, its lease is over.
+	// its lease has ended, however new the recording is
 	e.Exec("update leases set granted_at = granted_at - interval '1 day', lease_until = lease_until - interval '1 day'")
 }
 
-// insertRecorded inserts rows as they were recorded; columns that came later keep their
-// defaults.
+// insertRecorded inserts recorded rows. Columns added later keep their defaults.
 func insertRecorded(e *env.Env, table recordedTable) {
 	e.T.Helper()
 	columns := env.Query[*string](e, "select string_agg(distinct quote_ident(k), ', ') from json_array_elements($1::json) r, json_object_keys(r) k", string(table.Rows))
@@ -166,8 +165,7 @@ func insertRecorded(e *env.Env, table recordedTable) {
 	}
 }
 
-// recordAll plays every interruption with the present programs and writes what
-// the database then holds.
+// recordAll runs every interruption with this release's programs and records the database.
 func recordAll(t *testing.T, dir string) {
 	t.Helper()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -186,14 +184,14 @@ func recordAll(t *testing.T, dir string) {
 			rows := env.Query[string](e, fmt.Sprintf("select coalesce(json_agg(t), '[]')::text from (select * from %s order by 1, 2) t", table))
 			r.Tables = append(r.Tables, recordedTable{table, json.RawMessage(rows)})
 		}
-		// What was recorded is an open turn, which no test may end with.
+		// the recorded turn is open, and a test must not end with an open turn
 		e.Exec("truncate messages, leases cascade")
 		e.Exec("truncate calls, turn_events, river_job cascade")
 		text, err := json.MarshalIndent(r, "", "\t")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if host, err := os.Hostname(); err == nil { // is part of a worker's name
+		if host, err := os.Hostname(); err == nil { // part of a worker's name
 			text = bytes.ReplaceAll(text, []byte(`"`+host+"-"), []byte(`"recorded-`))
 		}
 		if err := os.WriteFile(filepath.Join(dir, name+".json"), append(text, '\n'), 0o644); err != nil {

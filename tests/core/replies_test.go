@@ -17,7 +17,7 @@ func brokenModel() inferencetest.Reply {
 	return inferencetest.Fault(http.StatusBadRequest, "invalid_request_error", "the model is on fire")
 }
 
-// Text that comes with tool calls is what a model says before its tools run.
+// Text before tool calls is not the reply.
 func TestTextBeforeToolsIsNoReply(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -32,7 +32,7 @@ func TestTextBeforeToolsIsNoReply(t *testing.T) {
 	e.WantReply(turn, "Tool results: 2 succeeded, 0 failed.\n- mark_once: succeeded\n- mark_once: succeeded")
 }
 
-// A turn that ends at a bound before any tool has run has nothing to sum up.
+// A turn that ends at a bound before any tool has run has no summary.
 func TestAReplyWithoutAnyToolResult(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -67,7 +67,7 @@ func TestAReplyWithoutAnyToolResult(t *testing.T) {
 	}
 }
 
-// The last round is announced: what the model says in it is its answer, whatever it asks for.
+// The last round is announced. Its text is the reply, whatever calls it makes.
 func TestTextAndCallsInTheAnnouncedLastRound(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -85,7 +85,7 @@ func TestTextAndCallsInTheAnnouncedLastRound(t *testing.T) {
 	e.Ledger.WantRuns("b", 0)
 }
 
-// If the calls exceed the limit, the model answers once more, with the results of the others.
+// If there are more calls than allowed, the model answers once more, with the results of the allowed calls.
 func TestMoreCallsThanAllowedAreAnsweredOnceMore(t *testing.T) {
 	t.Parallel()
 	var many []inferencetest.Call
@@ -186,7 +186,7 @@ func TestOnFailed(t *testing.T) {
 			if n := env.Query[int](e, "select count(*) from replies where outcome = 'failed' and error_class <> '' and body = $1", c.reply); n != 1 {
 				t.Errorf("there are %d such replies", n)
 			}
-			// It can be sent again, and has a reply of its own then.
+			// it can be retried, and then has its own reply
 			again := env.Turnctl[struct {
 				MessageID int64 `json:"message_id"`
 			}](e, "retry", fmt.Sprint(message))
@@ -198,8 +198,7 @@ func TestOnFailed(t *testing.T) {
 	}
 }
 
-// untilClosed waits until the message is closed. It clears every back-off, so that
-// retries start at once.
+// untilClosed waits until the message is closed. It clears every backoff, so retries start at once.
 func untilClosed(e *env.Env, message int64) {
 	e.T.Helper()
 	e.Poll("the message is closed", func() bool {
@@ -210,7 +209,7 @@ func untilClosed(e *env.Env, message int64) {
 	})
 }
 
-// A tool's output goes into a summary only if the agent allows it, whatever became of the call.
+// The summary has a tool's output only if the agent allows it, whatever the outcome of the call.
 func TestSummaryOutput(t *testing.T) {
 	t.Parallel()
 	for setting, want := range map[string]string{
@@ -234,9 +233,8 @@ func TestSummaryOutput(t *testing.T) {
 	}
 }
 
-// TestUnknownCallsStandBelowTheText checks that the reply lists calls of unknown outcome after the
-// model's text, even if the model does not mention them.
-func TestUnknownCallsStandBelowTheText(t *testing.T) {
+// The reply lists calls of unknown outcome below the model's text, even if the model does not mention them.
+func TestUnknownCallsAreListedBelowTheText(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
 	e.WriteAgent("clerk", env.MarkerTools)
@@ -266,7 +264,7 @@ func TestUnknownCallsStandBelowTheText(t *testing.T) {
 	e.Ledger.Release()
 }
 
-// A message that kills its workers before any tool has run is answered in a plain sentence.
+// A message that kills its workers before any tool has run gets a plain reply.
 func TestAMessageThatKillsItsWorkersBeforeAnyTool(t *testing.T) {
 	t.Parallel()
 	for setting, want := range map[string]string{
@@ -296,8 +294,8 @@ func TestAMessageThatKillsItsWorkersBeforeAnyTool(t *testing.T) {
 	}
 }
 
-// One round, and no fault: the reply is its text, or the summary.
-func TestOneRoundByChoice(t *testing.T) {
+// With one round and no error, the reply is the text or the summary.
+func TestOneRound(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		answer inferencetest.Reply
@@ -349,8 +347,7 @@ func TestTheReplyOfADegradedSlot(t *testing.T) {
 	}
 }
 
-// An agent that gave work to another is told how that ended and what may have happened, even
-// if the other says nothing.
+// A parent sees how a sub-agent ended and which calls may have happened, even if the sub-agent gave no text.
 func TestADegradedSubAgentWithoutWords(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -364,7 +361,7 @@ func TestADegradedSubAgentWithoutWords(t *testing.T) {
 	turn := e.TurnOf(e.Enqueue("boss", "Get it done."))
 	for _, want := range []string{"[The agent scout could not finish as asked (inference_error), and says nothing of it. What it did:]", "- mark_once: succeeded"} {
 		if turn.Reply == nil || !strings.Contains(turn.Reply.Body, want) {
-			t.Errorf("the agent above heard %+v, without %q", turn.Reply, want)
+			t.Errorf("the parent got %+v, without %q", turn.Reply, want)
 		}
 	}
 }

@@ -12,15 +12,14 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// rebuiltRequest is the request of a round as "turnctl show --request" gives it.
+// rebuiltRequest returns the request of a round from "turnctl show --request".
 func rebuiltRequest(e *env.Env, turn int64, round int) env.Result {
 	e.T.Helper()
 	return e.Turnctl("show", fmt.Sprint(turn), "--request", fmt.Sprint(round))
 }
 
-// Every request of a conversation, with pages, results that gave way, earlier
-// turns and an announced last round, comes out of the database as the endpoint
-// got it.
+// Every request of a conversation, with pages, dropped results, earlier turns and an announced last round, is
+// rebuilt from the database exactly as the endpoint got it.
 func TestRequestsAreRebuiltByteForByte(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -82,8 +81,8 @@ func TestRequestsAreRebuiltByteForByte(t *testing.T) {
 	checkUnavailableRequests(e, turns[0].ID)
 }
 
-// checkUnavailableRequests fails the test unless turnctl says, with an exit code, which
-// requests it cannot rebuild.
+// checkUnavailableRequests fails the test unless turnctl reports the requests that it cannot rebuild, with an
+// exit code.
 func checkUnavailableRequests(e *env.Env, turn int64) {
 	e.T.Helper()
 	id := fmt.Sprint(turn)
@@ -105,11 +104,11 @@ func checkUnavailableRequests(e *env.Env, turn int64) {
 			e.T.Errorf("%s: exit code %d\n%s", c.what, r.Code, r.Stderr)
 		}
 	}
-	// Nothing that turns go on by was changed for good.
+	// undo the changes that turns depend on
 	e.Exec("update turnkeeper.rounds set request = null where turn_id = $1 and round in (2, 3)", turn)
 }
 
-// A provider without a wire is asked by requests too.
+// Requests to a provider without HTTP are rebuilt too.
 func TestARequestToTheDemoProviderIsRebuilt(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -127,8 +126,7 @@ func TestARequestToTheDemoProviderIsRebuilt(t *testing.T) {
 	}
 }
 
-// Turns that do not fit are summarised by a model call, once; the requests that
-// hold the summary are rebuilt with it.
+// A model call summarises turns that do not fit, once. Requests with the summary are rebuilt with it.
 func TestRequestsWithASummaryAreRebuilt(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -158,8 +156,8 @@ func TestRequestsWithASummaryAreRebuilt(t *testing.T) {
 		if got := rebuiltRequest(e, turn.ID, 1); got.Code != 0 || got.Stdout != string(sent.Body) {
 			t.Errorf("turn %d: exit code %d\n%s\nrebuilt %s\nsent    %s", turn.ID, got.Code, got.Stderr, got.Stdout, sent.Body)
 		}
-		if told := strings.Contains(sent.Chat().Messages[0].Text(), "They <greeted> each other & went on."); told != (summaries > 0) {
-			t.Errorf("turn %d: after %d summaries, one is told: %v", turn.ID, summaries, told)
+		if summarised := strings.Contains(sent.Chat().Messages[0].Text(), "They <greeted> each other & went on."); summarised != (summaries > 0) {
+			t.Errorf("turn %d: after %d summaries, the request has one: %v", turn.ID, summaries, summarised)
 		}
 	}
 	if stored := env.Query[int](e, "select count(*) from summaries"); stored != summaries || summaries < 2 || summaries > 6 {
@@ -167,8 +165,8 @@ func TestRequestsWithASummaryAreRebuilt(t *testing.T) {
 	}
 }
 
-// What was decided by a lost worker, and on a verdict, is rebuilt like all else;
-// of several attempts it is the answered one.
+// Requests of a lost worker, and those after a verdict, are rebuilt too. Of several attempts, the answered one
+// is rebuilt.
 func TestRequestsOfALostWorkersTurnAreRebuilt(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)

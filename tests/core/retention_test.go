@@ -11,12 +11,12 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// A worker removes what is older than it may keep, and nothing else.
+// A worker purges records older than the retention, and nothing else.
 func TestRetention(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
 	e.WriteAgent("clerk", env.MarkerTools)
-	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply { return inferencetest.Text("Done.") })
+	e.Model.Then(env.Rounds(inferencetest.Text("Done.")))
 	first := e.StartWorker()
 	old, young := e.Enqueue("clerk", "Old."), e.Enqueue("clerk", "Young.")
 	e.AwaitClosed(old, young)
@@ -33,9 +33,8 @@ func TestRetention(t *testing.T) {
 	}
 }
 
-// Purges run beside each other, beside workers, and against the conversations whose turns run:
-// each takes whole messages that are closed, what is open is never touched, and one that is killed has
-// left nothing half.
+// Purges run in parallel with each other, with workers, and with open turns of the same conversations. Each
+// purges whole closed messages and nothing open. A killed purge leaves nothing half deleted.
 func TestPurgesUnderLoad(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -88,7 +87,7 @@ func TestPurgesUnderLoad(t *testing.T) {
 	if broken := e.BrokenInvariants(); len(broken) > 0 {
 		t.Errorf("broken: %v", broken)
 	}
-	// The open turn of all that time ends as if nothing had been.
+	// the turn that was open all the time ends normally
 	e.Ledger.Release()
 	e.WantReply(e.TurnOf(open), "Done: held")
 	e.AwaitDeliveries("shop", "delivered", 1)

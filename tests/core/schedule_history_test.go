@@ -10,12 +10,12 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// scheduleWith is a schedule of the agent's, with more keys.
+// scheduleWith returns the front matter of a schedule with more keys.
 func scheduleWith(keys string) string {
 	return `schedule: {cron: "@every 1h", message: "Look around."` + keys + `}`
 }
 
-// runSlots lets the schedule run so often, and returns what was sent in each run.
+// runSlots runs n slots of the schedule and returns the requests of each run.
 func runSlots(e *env.Env, from, n int) (sent []inferencetest.Recorded) {
 	e.T.Helper()
 	for i := range n {
@@ -26,7 +26,7 @@ func runSlots(e *env.Env, from, n int) (sent []inferencetest.Recorded) {
 	return sent
 }
 
-// roles are the roles of a request's messages after the system prompt.
+// roles returns the roles of a request's messages after the system prompt.
 func roles(r inferencetest.Recorded) string {
 	var all []string
 	for _, m := range r.Chat().Messages[1:] {
@@ -67,15 +67,15 @@ func TestTheHistoryOfASchedule(t *testing.T) {
 					t.Errorf("run %d was sent %q, not %q", i+1, got, want)
 				}
 				if i > 0 && strings.Contains(c.want[1], "assistant") {
-					if before := fmt.Sprintf("Seen %05d.", sent.N-2); !strings.Contains(told(sent), before) {
-						t.Errorf("run %d does not see what the run before said, %q:\n%s", i+1, before, told(sent))
+					if before := fmt.Sprintf("Seen %05d.", sent.N-2); !strings.Contains(requestText(sent), before) {
+						t.Errorf("run %d does not see the text of the previous run, %q:\n%s", i+1, before, requestText(sent))
 					}
 				}
 				wantRebuilt(e, env.Query[int64](e, "select max(id) from turns"), 1, sent)
-				// A person's message between the runs, which sees all of them.
+				// A message between the runs sees all of them.
 				e.TurnOf(e.Enqueue("clerk", "What is new?"))
-				if n := strings.Count(told(lastRequest(e)), "Look around."); n != i+1 {
-					t.Errorf("a message sees %d of %d runs:\n%s", n, i+1, told(lastRequest(e)))
+				if n := strings.Count(requestText(lastRequest(e)), "Look around."); n != i+1 {
+					t.Errorf("a message sees %d of %d runs:\n%s", n, i+1, requestText(lastRequest(e)))
 				}
 			}
 			if grows := sizes[3] > sizes[1]+50; grows != (name == "all") {
@@ -85,9 +85,9 @@ func TestTheHistoryOfASchedule(t *testing.T) {
 	}
 }
 
-// The run before is found whatever happened in between, by its schedule and
-// conversation; its reads are not told, its effects are.
-func TestTheRunBefore(t *testing.T) {
+// The previous run is found by its schedule and conversation, whatever ran in between. The request has its
+// effects, but not its reads.
+func TestThePreviousRun(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
 	e.WriteAgent("clerk", env.MarkerTools, "quiet_reply: Nothing new", `schedule:
@@ -105,7 +105,7 @@ func TestTheRunBefore(t *testing.T) {
 		)(r)
 	})
 	e.StartWorker()
-	e.Await("the schedules are known", "select count(*) = 2 from schedules where next_due is not null")
+	e.Await("the schedules are registered", "select count(*) = 2 from schedules where next_due is not null")
 	run := func(schedule string, n int) {
 		e.Exec("update schedules set next_due = clock_timestamp() where name = $1", schedule)
 		e.Exec("notify turnkeeper_inbox")
@@ -120,24 +120,24 @@ func TestTheRunBefore(t *testing.T) {
 	asked := len(e.Model.Requests())
 	run("watch", 3)
 	sent := e.Model.Requests()[asked]
-	got := told(sent)
+	got := requestText(sent)
 	for _, sign := range []string{"user: Watch.\n", `<mark_once {"label":"act"}>`, "booked seat 4", "assistant: Nothing new"} {
 		if !strings.Contains(got, sign) {
-			t.Errorf("the run before is told without %q:\n%s", sign, got)
+			t.Errorf("the previous run is shown without %q:\n%s", sign, got)
 		}
 	}
 	_, conversation, _ := strings.Cut(got, "\nuser: ")
 	for _, sign := range []string{"a long reading", "mark_none", "Message ", "Other.", "not shown"} {
 		if strings.Contains(conversation, sign) {
-			t.Errorf("beside the run before %q is told:\n%s", sign, got)
+			t.Errorf("the request has %q beside the previous run:\n%s", sign, got)
 		}
 	}
 	wantNoRepeatedRole(t, sent)
 	wantRebuilt(e, env.Query[int64](e, "select max(id) from turns"), 1, sent)
 }
 
-// A run that was cancelled, or gave nothing, is told to the next.
-func TestACancelledRunIsToldToTheNext(t *testing.T) {
+// The next run sees a run that was cancelled or had no reply.
+func TestTheNextRunSeesACancelledRun(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
 	e.WriteAgent("clerk", env.MarkerTools, scheduleWith(""))
@@ -145,7 +145,7 @@ func TestACancelledRunIsToldToTheNext(t *testing.T) {
 	e.Ledger.Hold("more")
 	defer e.Ledger.Release()
 	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
-		if strings.Contains(told(r), "paid invoice 7") && r.Chat().Messages[len(r.Chat().Messages)-1].Role == "user" {
+		if strings.Contains(requestText(r), "paid invoice 7") && r.Chat().Messages[len(r.Chat().Messages)-1].Role == "user" {
 			return inferencetest.Text("It was paid.")
 		}
 		return env.Rounds(env.MarkerReply("mark_once", "pay"), env.MarkerReply("mark_slow", "more"))(r)
@@ -158,8 +158,8 @@ func TestACancelledRunIsToldToTheNext(t *testing.T) {
 	runSlots(e, 2, 1)
 	sent := lastRequest(e)
 	for _, sign := range []string{"paid invoice 7", "may or may not have happened", "This turn was cancelled"} {
-		if !strings.Contains(told(sent), sign) {
-			t.Errorf("the request lacks %q:\n%s", sign, told(sent))
+		if !strings.Contains(requestText(sent), sign) {
+			t.Errorf("the request lacks %q:\n%s", sign, requestText(sent))
 		}
 	}
 	wantNoRepeatedRole(t, sent)

@@ -29,7 +29,7 @@ func TestMissedSlotsCollapse(t *testing.T) {
 	}
 }
 
-// A slot with nothing to tell leaves no reply, and what was said for operators.
+// A slot without text leaves no reply. Its inner dialogue is stored for operators.
 func TestAQuietSlot(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)

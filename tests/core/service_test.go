@@ -49,7 +49,7 @@ func TestRolesInProcessesOfTheirOwn(t *testing.T) {
 	e.Ledger.WantRuns("a", 1)
 }
 
-// TestPollingSuffices takes the doorbell away: a message is found all the same.
+// Without doorbells, polling finds a message.
 func TestPollingSuffices(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -104,7 +104,7 @@ func TestAPausedScheduler(t *testing.T) {
 		return env.Sum(env.Scrape(t, w.APIURL()), "turnkeeper_scheduler_tick_duration_seconds")
 	}
 	before := looks()
-	e.Poll("the scheduler has looked several times", func() bool { return looks() > before+3 })
+	e.Poll("the scheduler has run several ticks", func() bool { return looks() > before+3 })
 	if state := env.Query[string](e, "select state from messages where id = $1", held); state != "waiting" {
 		t.Errorf("under a paused scheduler the message is %s", state)
 	}
@@ -157,7 +157,7 @@ func TestABudgetOfADayDefersTheTurn(t *testing.T) {
 	e.Await("the turn is deferred", "select exists (select from turns where message_id = $1 and state = 'queued' and due_at > clock_timestamp())", second)
 	e.WantRequests(1)
 
-	// The next day it runs.
+	// It runs the next day.
 	e.Exec("update spend set calls = 0, tokens = 0 where scope like 'agent:%'")
 	e.Exec("update turns set due_at = clock_timestamp() where state = 'queued'")
 	e.Exec("notify turnkeeper_inbox")

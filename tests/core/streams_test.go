@@ -11,7 +11,7 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// steadily streams the text word by word, for a while, and ends well.
+// steadily streams the text word by word and ends normally.
 func steadily(text string, pause time.Duration) inferencetest.Reply {
 	return func(x *inferencetest.Exchange) {
 		inferencetest.OpenSSE(piece(""))(x)
@@ -30,7 +30,7 @@ func piece(text string) string {
 	return fmt.Sprintf(`{"id":"c","object":"chat.completion.chunk","created":1,"model":"scripted","choices":[{"index":0,"delta":{"role":"assistant","content":%s},"finish_reason":null}]}`, env.Quote(text))
 }
 
-// keepAlive opens a stream and sends nothing but lines that are not part of an answer.
+// keepAlive opens a stream and sends only keep-alive lines.
 func keepAlive(line string) inferencetest.Reply {
 	return func(x *inferencetest.Exchange) {
 		inferencetest.OpenSSE()(x)
@@ -40,7 +40,7 @@ func keepAlive(line string) inferencetest.Reply {
 	}
 }
 
-// A model that is still streaming is not cut off, however long it takes in all.
+// A model that still streams is not cut off, however long it takes.
 func TestAnAnswerThatStreamsIsNotCutOff(t *testing.T) {
 	t.Parallel()
 	const text = "one two three four five six seven eight nine ten eleven twelve"
@@ -55,7 +55,7 @@ func TestAnAnswerThatStreamsIsNotCutOff(t *testing.T) {
 	e.WantRequests(1)
 }
 
-// The same, with the limits that a worker has by itself.
+// The same with the default limits of a worker.
 func TestAnAnswerThatStreamsForLongerThanAMinute(t *testing.T) {
 	if !testrun.Full() {
 		t.Skip("takes more than a minute; runs with TURNKEEPER_TESTS=full")
@@ -73,8 +73,7 @@ func TestAnAnswerThatStreamsForLongerThanAMinute(t *testing.T) {
 	e.WantRequests(1)
 }
 
-// A stream that sends nothing but comments or empty events is alive, and ends with the
-// turn's time.
+// A stream of comments or empty events counts as alive, and ends at the turn's deadline.
 func TestAStreamOfKeepAlivesEndsWithTheTurn(t *testing.T) {
 	t.Parallel()
 	for name, line := range map[string]string{"comments": ": still here\n\n", "empty events": "data:\n\n"} {
@@ -83,7 +82,7 @@ func TestAStreamOfKeepAlivesEndsWithTheTurn(t *testing.T) {
 			e := env.New(t)
 			e.WriteAgent("clerk", "max_duration: 3s")
 			e.Vars["TURNKEEPER_MODEL_TIMEOUT"] = "1s"
-			e.Vars["TURNKEEPER_MODEL_IDLE_TIMEOUT"] = "2s" // beyond a pause of a busy machine
+			e.Vars["TURNKEEPER_MODEL_IDLE_TIMEOUT"] = "2s" // longer than a pause of a busy machine
 			e.Model.Then(func(inferencetest.Recorded) inferencetest.Reply { return keepAlive(line) })
 			e.StartWorker()
 			message := e.Enqueue("clerk", "Talk.")
@@ -97,8 +96,8 @@ func TestAStreamOfKeepAlivesEndsWithTheTurn(t *testing.T) {
 	}
 }
 
-// A stream that stalls is given up, and asked for again. What it had said is kept for
-// operators only, and its tokens are the turn's.
+// A stalled stream is aborted and the request retried. Its partial text is stored for operators only, and its
+// tokens count for the turn.
 func TestAStreamThatStalls(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -125,16 +124,16 @@ func TestAStreamThatStalls(t *testing.T) {
 		t.Errorf("the turn has %+v, its round %+v, the failed attempt %+v", turn.Tokens, answer, failed.Usage)
 	}
 	if shown := e.Turnctl("show", fmt.Sprint(turn.ID)); !strings.Contains(shown.Stdout, "half a sentence") || !strings.Contains(shown.Stdout, "failed attempt") {
-		t.Errorf("turnctl show says\n%s", shown.Stdout)
+		t.Errorf("turnctl show prints\n%s", shown.Stdout)
 	}
 	e.Model.Then(env.Rounds(inferencetest.Text("Hello.")))
 	e.TurnOf(e.Enqueue("clerk", "And now?"))
 	if requests := e.Model.Requests(); strings.Contains(string(requests[2].Body), "half a sentence") {
-		t.Error("the next turn is told what the failed attempt had said")
+		t.Error("the next request has the text of the failed attempt")
 	}
 }
 
-// Calls that are cut off count against the budget, so that it bounds them.
+// Model calls that are cut off count against the budget.
 func TestCutOffCallsCountAgainstTheBudget(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)

@@ -10,7 +10,7 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// One slot is enough: who waits for a sub-agent holds none.
+// One slot is enough: a turn that waits for a sub-agent holds no slot.
 func TestASubAgentWithOneSlot(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -28,14 +28,14 @@ func TestASubAgentWithOneSlot(t *testing.T) {
 	if n := env.Query[int](e, "select count(*) from leases where grant_id is not null"); n != 1 {
 		t.Errorf("%d leases are held while one agent works", n)
 	}
-	told := e.Turnctl("show", "1").Stdout
+	output := e.Turnctl("show", "1").Stdout
 	for _, want := range []string{"Sub-agents", "scout", "runner", "turn 3", "running"} {
-		if !strings.Contains(told, want) {
-			t.Errorf("turnctl show says nothing of %q:\n%s", want, told)
+		if !strings.Contains(output, want) {
+			t.Errorf("turnctl show does not mention %q:\n%s", want, output)
 		}
 	}
-	if told := e.Turnctl("explain", "1").Stdout; !strings.Contains(told, "sub-agent") {
-		t.Errorf("turnctl explain says:\n%s", told)
+	if output := e.Turnctl("explain", "1").Stdout; !strings.Contains(output, "sub-agent") {
+		t.Errorf("turnctl explain prints:\n%s", output)
 	}
 	e.Ledger.Release()
 
@@ -53,7 +53,7 @@ func TestASubAgentWithOneSlot(t *testing.T) {
 	}
 	below := e.Turnctl("show", "3").Stdout
 	if !strings.Contains(below, "turn 2") || !strings.Contains(below, "turn 1") {
-		t.Errorf("turnctl show of the runner's turn says nothing of those above:\n%s", below)
+		t.Errorf("turnctl show of the runner's turn does not mention those above:\n%s", below)
 	}
 	start := env.Query[string](e, "select data ->> 'parent' from turn_events where turn_id = 3 and type = 'turn_start'")
 	if !strings.Contains(start, `"turn_id":2`) || !strings.Contains(start, `"root_turn_id":1`) {
@@ -61,12 +61,12 @@ func TestASubAgentWithOneSlot(t *testing.T) {
 	}
 	started := env.Query[string](e, "select data ->> 'sub_agent' from turn_events where turn_id = 1 and type = 'tool_started'")
 	if want := fmt.Sprintf(`"message_id":%d`, env.Query[int64](e, "select id from messages where agent = 'scout'")); !strings.Contains(started, want) {
-		t.Errorf("the boss's turn tells of %s", started)
+		t.Errorf("the boss's turn mentions %s", started)
 	}
 }
 
-// Three work side by side, and the boss is asked once all have replied.
-func TestThreeSubAgentsSideBySide(t *testing.T) {
+// Three sub-agents run in parallel, and the parent's model is called once all have replied.
+func TestParallelSubAgents(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
 	e.WriteTeam()
@@ -101,7 +101,7 @@ func TestThreeSubAgentsSideBySide(t *testing.T) {
 	e.WantOneReplyEach(4)
 }
 
-// With async the boss goes on at once, and is woken.
+// With async the parent continues at once, and is woken by the reply.
 func TestASubAgentInTheBackground(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -131,12 +131,12 @@ func TestASubAgentInTheBackground(t *testing.T) {
 	e.WantEnd(turn, "succeeded", "none", 4)
 	e.WantReply(turn, "I heard: found")
 	if result := turn.Calls()[0].Result; !strings.HasPrefix(result, "Tool Output ID: ") || !strings.Contains(result, "Tool: spawn_agent") {
-		t.Errorf("the model was shown %q", result)
+		t.Errorf("the model got %q", result)
 	}
 	e.WantOneReplyEach(2)
 }
 
-// A chain ends where its bound is, and never in a circle.
+// A chain of sub-agents ends at max_depth and cannot form a cycle.
 func TestChainsThatAreRefused(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -151,13 +151,13 @@ func TestChainsThatAreRefused(t *testing.T) {
 			if env.RoundOf(r) == 1 {
 				return env.Spawn("boss x", "helper x")
 			}
-			told := ""
+			output := ""
 			for _, m := range r.Chat().Messages {
 				if m.Role == "tool" {
-					told += m.Text() + "\n"
+					output += m.Text() + "\n"
 				}
 			}
-			return inferencetest.Text(told)
+			return inferencetest.Text(output)
 		},
 	}))
 	e.StartWorker()
@@ -165,13 +165,13 @@ func TestChainsThatAreRefused(t *testing.T) {
 	e.WantEnd(turn, "succeeded", "none", 2)
 	for _, want := range []string{`"reason":"cycle"`, `"reason":"max_sub_agent_depth"`} {
 		if turn.Reply == nil || !strings.Contains(turn.Reply.Body, want) {
-			t.Errorf("nothing is said of %s: %+v", want, turn.Reply)
+			t.Errorf("the reply does not mention %s: %+v", want, turn.Reply)
 		}
 	}
 	e.WantOneReplyEach(3)
 }
 
-// The whole tree shares its bounds.
+// All agents of a tree share its bounds.
 func TestBoundsOfATree(t *testing.T) {
 	t.Parallel()
 	t.Run("sub-agents", func(t *testing.T) {
@@ -202,18 +202,18 @@ func TestBoundsOfATree(t *testing.T) {
 		}))
 		e.StartWorker()
 		turn := e.TurnOf(e.Enqueue("boss", "Get it done."))
-		e.WantEnd(turn, "degraded", "budget", 1) // one of its own, two of the scout's
+		e.WantEnd(turn, "degraded", "budget", 1) // one call of its own, two of the scout
 		e.WantRequests(3)
 		if n := env.Query[int](e, "select calls from spend where scope = $1", fmt.Sprint("tree:", turn.ID)); n != 3 {
 			t.Errorf("%d calls count", n)
 		}
-		if told := e.Turnctl("show", fmt.Sprint(turn.ID)).Stdout; !strings.Contains(told, "3 calls") {
-			t.Errorf("turnctl show says:\n%s", told)
+		if output := e.Turnctl("show", fmt.Sprint(turn.ID)).Stdout; !strings.Contains(output, "3 calls") {
+			t.Errorf("turnctl show prints:\n%s", output)
 		}
 	})
 }
 
-// What goes wrong below is told above, and ends nothing there.
+// The failure of a sub-agent is reported to its parent and does not end the parent's turn.
 func TestASubAgentThatFails(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -247,7 +247,7 @@ func TestASubAgentThatFails(t *testing.T) {
 			e.WantEnd(turn, "succeeded", "none", 2)
 			for _, want := range c.want {
 				if turn.Reply == nil || !strings.Contains(turn.Reply.Body, want) {
-					t.Errorf("nothing is said of %s: %+v", want, turn.Reply)
+					t.Errorf("the reply does not mention %s: %+v", want, turn.Reply)
 				}
 			}
 			e.WantOneReplyEach(2)
@@ -255,7 +255,7 @@ func TestASubAgentThatFails(t *testing.T) {
 	}
 }
 
-// A cancellation goes down the tree, to what runs and to what waits.
+// A cancellation ends the running and the waiting sub-agents of the tree.
 func TestCancelDownTheTree(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -273,7 +273,7 @@ func TestCancelDownTheTree(t *testing.T) {
 		t.Errorf("cancel: %s", r.Stderr)
 	}
 	wantCancelled(e, message)
-	e.Await("all below have ended", "select not exists (select from messages where closed_at is null)")
+	e.Await("all sub-agents have ended", "select not exists (select from messages where closed_at is null)")
 	if n := env.Query[int](e, "select count(*) from messages where state <> 'cancelled'"); n != 0 {
 		t.Errorf("%d messages are not cancelled", n)
 	}
@@ -287,8 +287,7 @@ func TestCancelDownTheTree(t *testing.T) {
 	e.Ledger.Release()
 }
 
-// A turn that answers without waiting takes its sub-agents with it, also one that has
-// not begun.
+// A turn that ends without waiting cancels its sub-agents, including one that has not started.
 func TestATurnThatEndsTakesItsSubAgents(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -305,7 +304,7 @@ func TestATurnThatEndsTakesItsSubAgents(t *testing.T) {
 	}
 }
 
-// A message that is tried again is another one, with sub-agents of its own.
+// A retried message is a new message and spawns new sub-agents.
 func TestATurnThatIsTriedAgainSpawnsAnew(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -337,7 +336,7 @@ func TestATurnThatIsTriedAgainSpawnsAnew(t *testing.T) {
 	}
 }
 
-// While the scheduler is paused a reply is not lost, and nothing goes on.
+// A reply that comes while the scheduler is paused is not lost, and no turn continues until it resumes.
 func TestAReplyWhileTheSchedulerIsPaused(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -360,8 +359,8 @@ func TestAReplyWhileTheSchedulerIsPaused(t *testing.T) {
 	e.WantEnd(e.TurnOf(message), "succeeded", "none", 2)
 }
 
-// The records of sub-agents can be purged before their parent has read the reply, and
-// go with those of their parent.
+// The records of sub-agents can be purged before their parent has read the reply, and are purged with those of
+// their parent.
 func TestPurgingSubAgents(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -396,8 +395,7 @@ func TestPurgingSubAgents(t *testing.T) {
 	}
 }
 
-// The oldest tree is worked first: a sub-agent goes before messages that came after its
-// parent's.
+// The oldest tree runs first: a sub-agent goes before messages sent after its parent's.
 func TestSubAgentsDoNotStarve(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -417,15 +415,15 @@ func TestSubAgentsDoNotStarve(t *testing.T) {
 	}
 	e.StartWorker("--worker-slots", "1")
 	e.TurnOf(message)
-	// The boss stands still for a moment first; then no more than what was granted meanwhile goes before it.
+	// The parent pauses for a moment first. Only messages granted meanwhile may go before its sub-agent.
 	if n := env.Query[int](e, `select count(*) from turns where agent = 'other' and created_at < (select created_at from turns where agent = 'scout')`); n > 1 {
-		t.Errorf("%d younger messages were begun before the sub-agent", n)
+		t.Errorf("%d newer messages were started before the sub-agent", n)
 	}
 	e.Await("all are answered", "select not exists (select from messages where closed_at is null)")
 }
 
-// Real workers are killed between any two steps of a parent, of its sub-agent, and of
-// the parent again; they are never the same worker.
+// Workers are killed at any step of a parent, of its sub-agent, and of the parent again. Each step runs on
+// another worker.
 func TestAKillAroundASubAgent(t *testing.T) {
 	t.Parallel()
 	for phase, points := range map[string][]string{

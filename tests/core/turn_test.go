@@ -89,8 +89,7 @@ func TestAModelThatCallsToolsForEver(t *testing.T) {
 			turn := e.TurnOf(e.Enqueue("clerk", "Go on for ever."))
 			e.WantEnd(turn, "degraded", "max_rounds", cap)
 			e.WantRequests(cap)
-			// The last allowed round is announced where it is a continuation, and
-			// what it calls all the same is not run.
+			// The last allowed round is announced if it is a continuation, and its calls do not run.
 			ran := max(1, cap-1)
 			if turn.Executed != ran {
 				t.Errorf("%d calls ran, not %d", turn.Executed, ran)
@@ -160,7 +159,7 @@ func TestThirtyCallsInOneResponse(t *testing.T) {
 	}
 	e.WantReply(turn, "Twelve marks are made.")
 
-	// The next turn of the conversation replays all thirty, every one answered.
+	// The next turn of the conversation replays all thirty calls with their results.
 	e.Model.Then(env.Rounds(inferencetest.Text("Thirty there were.")))
 	e.WantReply(e.TurnOf(e.Enqueue("clerk", "How many?")), "Thirty there were.")
 	results := 0
@@ -201,7 +200,7 @@ func TestCallsThatCannotRunAreAnswered(t *testing.T) {
 	if got := turn.RoundLog[0].Calls[1].Result; !strings.HasPrefix(got, "tool not found: no_such_tool") {
 		t.Errorf("an unknown tool is answered with %q", got)
 	}
-	e.Ledger.WantRuns("twice", 1) // the second of two equal calls gets the first one's result
+	e.Ledger.WantRuns("twice", 1) // the second of two equal calls reuses the result of the first
 	e.Ledger.WantRuns("a", 0)
 	e.Ledger.WantRuns("b", 0)
 }

@@ -11,9 +11,8 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// Workers of two releases share one inbox. The newer one migrates the database while
-// the older one runs, and one of each is killed or stopped. Every message is answered
-// once.
+// Workers of two releases share an inbox. The newer one migrates the database while the older one runs, and
+// one of each is killed or stopped. Every message is answered once.
 func TestTwoReleasesSideBySide(t *testing.T) {
 	t.Parallel()
 	testrun.OnlyFull(t) // the next release is compiled
@@ -68,25 +67,25 @@ func TestTwoReleasesSideBySide(t *testing.T) {
 
 	for i, id := range ids {
 		outcome := env.Query[string](e, "select outcome || ': ' || body from replies where message_id = $1", id)
-		// A call of the worker that was killed may be of unknown outcome.
+		// a call of the killed worker may be of unknown outcome
 		unknown := "degraded: answer to " + bodies[i] + "\n\n- mark_once: unknown: it may or may not have happened"
 		if outcome != "succeeded: answer to "+bodies[i] && outcome != unknown {
 			t.Errorf("%q has the reply %q", bodies[i], outcome)
 		}
 		if n := len(e.Ledger.Runs(bodies[i])); n > 1 || n == 0 && strings.HasPrefix(outcome, "succeeded") {
-			t.Errorf("%q was marked %d times", bodies[i], n)
+			t.Errorf("%q has %d marks", bodies[i], n)
 		}
 	}
 	if n := env.Query[int](e, "select count(*) from turns where losses > 1 or state not in ('succeeded', 'degraded')"); n != 0 {
-		t.Errorf("%d turns were lost more than once, or ended otherwise", n)
+		t.Errorf("%d turns were lost more than once, or ended differently", n)
 	}
 	if n := env.Query[int](e, "select count(distinct version) from rounds"); n != 2 {
 		t.Errorf("%d versions were written", n)
 	}
 }
 
-// The newer release is withdrawn. What it has begun waits for it, untouched, and
-// everything else goes on with the old one.
+// The newer release is rolled back. Its open turns wait for it unchanged, and everything else runs on the old
+// release.
 func TestTheNewerReleaseStopsAndTheOldGoesOn(t *testing.T) {
 	t.Parallel()
 	testrun.OnlyFull(t) // the next release is compiled
@@ -112,20 +111,20 @@ func TestTheNewerReleaseStopsAndTheOldGoesOn(t *testing.T) {
 		t.Errorf("the newer worker ended with %d", code)
 	}
 	turn := env.Query[int64](e, "select turn_id from messages where id = $1", begun)
-	_, before, _ := strings.Cut(env.JournalOf(e, turn), ")") // without the turn's own row
+	_, before, _ := strings.Cut(e.JournalOf(turn), ")") // without the turn's own row
 
 	old := e.StartWorker()
 	behind := e.Send("clerk", "behind it")
-	// The conversation goes on. Of what the newer release wrote, the old one tells the
-	// model the message and the reply.
+	// The conversation continues. The old release shows the model the message and the reply of the newer
+	// release's turn.
 	answer := e.TurnOf(e.Send("desk", "Still there?"))
 	e.WantEnd(answer, "succeeded", "none", 1)
-	var told []string
+	var messages []string
 	for _, m := range e.Model.Requests()[4].Chat().Messages[1:] {
-		told = append(told, m.Role+": "+m.Text())
+		messages = append(messages, m.Role+": "+m.Text())
 	}
-	if want := "user: Hello|assistant: Hello to you.|user: Still there?"; strings.Join(told, "|") != want {
-		t.Errorf("the model was told %q", told)
+	if want := "user: Hello|assistant: Hello to you.|user: Still there?"; strings.Join(messages, "|") != want {
+		t.Errorf("the model got %q", messages)
 	}
 	old.Await("the turn is left to a newer worker")
 	e.Await("the turn is put off", "select due_at > clock_timestamp() from turns where id = $1", turn)
@@ -133,7 +132,7 @@ func TestTheNewerReleaseStopsAndTheOldGoesOn(t *testing.T) {
 	if view.State != "queued" || view.Losses != 0 || view.ErrorClass != "needs_newer_worker" || !strings.Contains(view.Error, "version 9") {
 		t.Errorf("the turn is %+v", view)
 	}
-	if _, after, _ := strings.Cut(env.JournalOf(e, turn), ")"); after != before {
+	if _, after, _ := strings.Cut(e.JournalOf(turn), ")"); after != before {
 		t.Errorf("the old worker wrote to the journal:\n%s\n%s", before, after)
 	}
 	e.WantRequests(5)
@@ -142,7 +141,7 @@ func TestTheNewerReleaseStopsAndTheOldGoesOn(t *testing.T) {
 		return env.Rounds(env.MarkerReply("mark_once", "a"), inferencetest.Text("finished: "+env.NewestMessage(r)))(r)
 	})
 	startNewer(e)
-	// Both run, and the turn is offered to the newer one by name.
+	// Both run, and the turn is granted to the newer one only.
 	for message, body := range map[int64]string{begun: "finished: Begin.", behind: "finished: behind it"} {
 		e.AwaitClosed(message)
 		if got := env.Query[string](e, "select outcome || ' ' || body from replies where message_id = $1", message); got != "succeeded "+body {
@@ -154,8 +153,8 @@ func TestTheNewerReleaseStopsAndTheOldGoesOn(t *testing.T) {
 	}
 }
 
-// The newer release brings a tool, and an agent's file that lists it. A turn of
-// that file that is granted to an old worker waits for a newer one.
+// The newer release has a new tool and an agent that lists it. A turn of this agent that is granted to an old
+// worker waits for a newer one.
 func TestANewToolIsRolledOut(t *testing.T) {
 	t.Parallel()
 	testrun.OnlyFull(t) // the next release is compiled
@@ -166,7 +165,7 @@ func TestANewToolIsRolledOut(t *testing.T) {
 	old := e.StartWorker()
 	e.WriteAgent("clerk", "tools: [mark_new]")
 	newer := startNewer(e)
-	newer.Signal(syscall.SIGSTOP) // only the old one takes work
+	newer.Signal(syscall.SIGSTOP) // only the old worker takes turns
 	message := e.Send("clerk", "Use it.")
 	old.Await("the agent has tools that this worker lacks: mark_new")
 	newer.Signal(syscall.SIGCONT)
@@ -178,8 +177,8 @@ func TestANewToolIsRolledOut(t *testing.T) {
 	e.Ledger.WantRuns("n", 1)
 }
 
-// A newer schema that suits this release is accepted. One that does not is refused in
-// plain words, and nothing is changed.
+// A worker accepts a newer schema that is compatible. It refuses an incompatible schema with a plain error and
+// changes nothing.
 func TestAWorkerOnANewerSchema(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -209,7 +208,7 @@ func TestAWorkerOnANewerSchema(t *testing.T) {
 			}
 			doctor := e.Turnctl("doctor")
 			if refused := strings.Contains(doctor.Stdout, "too new for this program"); refused == c.suits {
-				t.Errorf("doctor says:\n%s", doctor.Stdout)
+				t.Errorf("doctor prints:\n%s", doctor.Stdout)
 			}
 			if c.suits {
 				e.WantEnd(e.TurnOf(e.Send("clerk", "Hello")), "succeeded", "none", 1)

@@ -10,9 +10,8 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// Thousands of turns wait for detached calls: none of them holds a lease, a slot, a
-// job or a connection, other turns run beside them, and all go on when their
-// results come.
+// Thousands of turns wait for detached calls. None of them holds a lease, slot, job or connection; other turns
+// run, and all continue when their results come.
 func TestThousandsOfTurnsWait(t *testing.T) {
 	t.Parallel()
 	n := testrun.Count(200, env.FaultCount(1000, 10_000))
@@ -26,7 +25,7 @@ func TestThousandsOfTurnsWait(t *testing.T) {
 		}
 		return inferencetest.Text("Yes.")
 	})
-	// Of the worker's pools, of those of its API, and two doorbells.
+	// connections of the worker's pools and of its API, and two listeners
 	const pools = (8 + 2 + 4) + (4 + 2 + 4) + 2
 	const connections = "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
 	slots := []string{"--worker-slots", "50", "--detached-slots", "8"}
@@ -38,7 +37,7 @@ func TestThousandsOfTurnsWait(t *testing.T) {
 	e.AwaitWaiting(n)
 	t.Logf("%d turns wait after %s", n, time.Since(began).Round(time.Second))
 	wantNothingHeld(e)
-	e.Await("the calls that there is room for run", "select count(*) = 8 from detached_calls where claim is not null")
+	e.Await("every slot runs a call", "select count(*) = 8 from detached_calls where claim is not null")
 	e.Await("nobody uses a connection", strings.Replace(connections, "count(*)", "count(*) = 0", 1)+" and state <> 'idle'")
 	if open := env.Query[int](e, connections); open > pools {
 		t.Errorf("%d connections are open, and the pools have %d", open, pools)
@@ -47,7 +46,7 @@ func TestThousandsOfTurnsWait(t *testing.T) {
 	e.WantEnd(e.TurnOf(e.Enqueue("other", "Are you free?")), "succeeded", "none", 1)
 	t.Logf("another turn took %s beside them", time.Since(asked).Round(time.Millisecond))
 
-	// Nothing of this is in the worker's memory.
+	// The worker keeps none of this in memory.
 	e.Kill(w)
 	e.StartWorker(slots...)
 	began = time.Now()

@@ -10,7 +10,7 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// shownWindow is what "turnctl show" says of the requests of a turn.
+// A shownWindow is the context window of requests in the output of "turnctl show".
 type shownWindow struct {
 	RoundLog []struct {
 		Request struct {
@@ -30,7 +30,7 @@ type shownWindow struct {
 	} `json:"rounds"`
 }
 
-// counted is an answer whose usage says so many input tokens.
+// counted returns an answer that reports this number of input tokens.
 func counted(text string, tokens int) inferencetest.Reply {
 	return inferencetest.JSON(http.StatusOK, map[string]any{
 		"id": "c", "object": "chat.completion", "model": "scripted",
@@ -39,8 +39,8 @@ func counted(text string, tokens int) inferencetest.Reply {
 	})
 }
 
-// A refusal as too long, and a request that is cut without a word, by a server
-// over HTTP: what is done, what is shown, what is logged.
+// A server refuses a request as too long, or silently truncates it. The turn adapts, and the window is shown
+// and logged.
 func TestAServerWithASmallerWindow(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)

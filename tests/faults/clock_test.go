@@ -12,12 +12,11 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// newClockEnv is an Env on a server whose clock the test sets. Stamps of
-// that clock do not show whether grants overlapped, so the order of the writes
-// is kept: a grant over an open one is an overlap.
-func newClockEnv(t testing.TB) (*env.Env, *clockwork) {
+// newClockEnv returns an Env on a server whose clock the test sets. Timestamps of that clock do not show
+// whether grants overlap, so the order of writes is recorded: a grant while another is open is an overlap.
+func newClockEnv(t testing.TB) (*env.Env, *clockServer) {
 	t.Helper()
-	c := newClockwork(t)
+	c := newClockServer(t)
 	e := env.NewOn(t, c.url)
 	e.ClockStepped = true
 	e.Exec(`create table regrants (lane text, token bigint)`)
@@ -31,13 +30,13 @@ func newClockEnv(t testing.TB) (*env.Env, *clockwork) {
 	return e, c
 }
 
-// wakeScheduler has the scheduler look at once.
+// wakeScheduler makes the scheduler tick at once.
 func wakeScheduler(e *env.Env) {
 	e.T.Helper()
 	e.Exec("notify turnkeeper_inbox")
 }
 
-// awaitHold returns when the scheduler holds off for a step of the clock.
+// awaitHold waits until the scheduler holds off because of a clock step.
 func awaitHold(e *env.Env, until *time.Time) {
 	e.T.Helper()
 	wakeScheduler(e)
@@ -45,15 +44,15 @@ func awaitHold(e *env.Env, until *time.Time) {
 	*until = env.Query[time.Time](e, "select hold_until from settings")
 }
 
-// awaitTrust returns when the scheduler trusts the clock again.
+// awaitTrust waits until the scheduler trusts the clock again.
 func awaitTrust(e *env.Env) {
 	e.T.Helper()
 	e.Await("the hold-off is over", "select hold_until is null from settings")
 }
 
-// awaitLook returns when the worker's scheduler has looked once: one that first
-// looks after a step cannot know of it.
-func awaitLook(t *testing.T, w *env.Process) {
+// awaitTick waits until the worker's scheduler has run a tick: a scheduler whose first tick comes after a
+// clock step cannot notice the step.
+func awaitTick(t *testing.T, w *env.Process) {
 	t.Helper()
 	over := time.After(env.Patience)
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -62,18 +61,17 @@ func awaitLook(t *testing.T, w *env.Process) {
 		select {
 		case <-tick.C:
 		case <-over:
-			t.Fatal("the scheduler does not look")
+			t.Fatal("the scheduler does not tick")
 		}
 	}
 }
 
-// clockLease are the flags of a worker whose hold-off is over soon, and whose
-// turns have time for what a test does meanwhile.
+// clockLease is the flags of a worker whose hold-off ends soon, and whose turns have time for the steps of a
+// test.
 var clockLease = []string{"--lease-ttl", "25s", "--lease-margin", "1s", "--max-duration", "22s", "--tool-timeout", "20s", "--takeover-after", "20s"}
 
-// TestTheDatabasesClockSteps sets the clock to and fro in the middle of turns,
-// while messages wait and a schedule has slots. No live worker loses its turn,
-// nothing waits for the clock, and no slot comes of a step alone.
+// The clock is set back and forth during turns, while messages wait and a schedule has slots. No live worker
+// loses its turn, nothing waits for the clock, and a step alone creates no slot.
 func TestTheDatabasesClockSteps(t *testing.T) {
 	t.Parallel()
 	e, c := newClockEnv(t)
@@ -85,9 +83,9 @@ func TestTheDatabasesClockSteps(t *testing.T) {
 		}
 		return env.Rounds(env.MarkerReply("mark_once", env.NewestMessage(r)), inferencetest.Text("It is marked."))(r)
 	})
-	awaitLook(t, e.StartWorker(clockLease...))
-	awaitLook(t, e.StartWorker(clockLease...))
-	e.Await("the schedule is known", "select exists (select from schedules where next_due is not null)")
+	awaitTick(t, e.StartWorker(clockLease...))
+	awaitTick(t, e.StartWorker(clockLease...))
+	e.AwaitSchedule()
 	var hold time.Time
 	off := time.Duration(0)
 	for i, step := range []time.Duration{5 * time.Minute, -10 * time.Minute, 65 * time.Minute, -2 * time.Hour} {
@@ -117,20 +115,19 @@ func TestTheDatabasesClockSteps(t *testing.T) {
 	if n := env.Query[int](e, "select count(*) from messages where trigger = 'schedule'"); n != 0 {
 		t.Errorf("%d slots came due while the clock was not to be trusted", n)
 	}
-	// An hour that stays: what was missed is one slot, after the hold-off.
+	// A lasting step of an hour: the missed slots collapse into one, after the hold-off.
 	c.set(time.Hour)
 	awaitHold(e, &hold)
 	awaitTrust(e)
 	if n := e.AwaitSlots(1); n != 1 {
 		t.Errorf("an hour forth made %d messages of the schedule", n)
 	}
-	if most := e.Model.MaxInFlight(); most > 2 { // one a lane
+	if most := e.Model.MaxInFlight(); most > 2 { // one per lane
 		t.Errorf("%d requests were open at once", most)
 	}
 }
 
-// The clock is set back between a grant and the fetch of its job, which must not wait until the
-// clock shows that time again.
+// The clock is set back between a grant and the fetch of its job. The fetch must not wait for the old time.
 func TestTheClockIsSetBackBeforeAFetch(t *testing.T) {
 	t.Parallel()
 	e, c := newClockEnv(t)
@@ -150,8 +147,7 @@ func TestTheClockIsSetBackBeforeAFetch(t *testing.T) {
 	}
 }
 
-// A worker dies, and the clock is set back: its turn must not wait until the
-// clock shows the end of its lease again.
+// A worker dies, and the clock is set back. Its turn must not wait for the old end of its lease.
 func TestAWorkerDiesAndTheClockIsSetBack(t *testing.T) {
 	t.Parallel()
 	for _, dies := range testrun.Sample([]string{"before the step", "with all others"}, 1) {
@@ -183,8 +179,7 @@ func TestAWorkerDiesAndTheClockIsSetBack(t *testing.T) {
 	}
 }
 
-// A machine that sleeps: everything stops, and when it goes on, the clock on
-// the wall shows an hour more, but no program has noticed.
+// The machine sleeps: everything stops, and then the wall clock shows an hour more, while no program noticed.
 func TestTheMachineSleepsForAnHour(t *testing.T) {
 	t.Parallel()
 	e, c := newClockEnv(t)
@@ -198,7 +193,7 @@ func TestTheMachineSleepsForAnHour(t *testing.T) {
 		return env.Rounds(env.MarkerReply("mark_once", "a"), inferencetest.Text("It is marked."))(r)
 	})
 	w := e.StartWorker(clockLease...)
-	e.Await("the schedule is known", "select exists (select from schedules where next_due is not null)")
+	e.AwaitSchedule()
 	message := e.Send("clerk", "Make a mark.")
 	e.Ledger.Await("a", 1)
 
@@ -212,7 +207,7 @@ func TestTheMachineSleepsForAnHour(t *testing.T) {
 	awaitHold(e, &hold)
 	e.Ledger.Release()
 	turn := e.TurnOf(message)
-	// On a busy machine the sleep takes longer than a worker may be silent.
+	// On a busy machine the sleep may exceed the takeover timeout.
 	if !strings.Contains(w.Output.String(), "this worker gives its turns up") {
 		e.WantEnd(turn, "succeeded", "none", 2)
 		if turn.Dispatches != 1 {
@@ -226,9 +221,9 @@ func TestTheMachineSleepsForAnHour(t *testing.T) {
 	}
 }
 
-// The database stops answering, its connections open, for longer than a worker
-// may be silent. The worker gives its turn up; the call is not run again.
-func TestTheDatabaseStandsStill(t *testing.T) {
+// The database stops answering for longer than the takeover timeout, with open connections. The worker gives
+// up its turn, and the call does not run again.
+func TestTheDatabaseHangs(t *testing.T) {
 	t.Parallel()
 	e, c := newClockEnv(t)
 	e.WriteAgent("clerk", env.MarkerTools)

@@ -7,7 +7,7 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// A panic within a turn ends neither the worker nor the message.
+// A panic in a turn ends neither the worker nor the message.
 func TestAPanicInsideATurn(t *testing.T) {
 	t.Parallel()
 	for _, point := range testrun.Sample([]string{"turn.start", "model.before", "model.first", "plan.after", "call.checked", "call.effect_done", "finish.before", "finish.after"}, 3) {
@@ -25,8 +25,7 @@ func TestAPanicInsideATurn(t *testing.T) {
 	}
 }
 
-// finishing is what the end of a turn writes, table by table, in one
-// transaction.
+// finishing lists the writes at the end of a turn, by table, in one transaction.
 var finishing = []struct{ table, when string }{
 	{"turns", "new.ended_at is not null"},
 	{"messages", "new.closed_at is not null"},
@@ -36,9 +35,8 @@ var finishing = []struct{ table, when string }{
 	{"river_job", "new.state = 'completed'"},
 }
 
-// TestHarmBetweenTheStatementsOfTheEnd stops the end of a turn inside the
-// server, at each of its statements, and then takes the worker or the server's
-// own process away.
+// The end of a turn is stopped inside the server, at each of its statements. Then the worker, or the server's
+// process, is killed.
 func TestHarmBetweenTheStatementsOfTheEnd(t *testing.T) {
 	t.Parallel()
 	for i, at := range finishing {
@@ -60,7 +58,7 @@ func TestHarmBetweenTheStatementsOfTheEnd(t *testing.T) {
 				case "terminate":
 					e.Exec("select pg_terminate_backend(pid) " + env.AtTheGate)
 				default:
-					end = strike(e, fault, faulty, func() {}) // no point holds it
+					end = apply(e, fault, faulty, func() {}) // no fault point to resume from
 				}
 				e.StartWorker(crashFlags...)
 				gate()

@@ -9,11 +9,11 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// A crashTest brings a program to a point, harms it there, and sees to it that
-// everything is done in the end.
+// A crashTest brings a program to a fault point, applies the fault, and checks that everything is done in the
+// end.
 type crashTest func(*testing.T, env.Crash)
 
-// crashTestOf returns the test in which a program comes by a point.
+// crashTestOf returns the test in which a program reaches a point.
 func crashTestOf(point string) crashTest {
 	switch {
 	case strings.HasPrefix(point, "accept."):
@@ -35,26 +35,25 @@ func crashTestOf(point string) crashTest {
 	}
 }
 
-// crashFlags are those of all workers here: leases that end while a test waits, and
-// no hurry that a busy machine could not keep up with.
+// crashFlags is the flags of all workers here. Leases end while a test waits, and timeouts suit a busy
+// machine.
 var crashFlags = []string{
 	"--lease-ttl", "1m", "--lease-margin", "5s", "--max-duration", "50s", "--tool-timeout", "30s", "--shutdown-grace", "5s",
 }
 
-// crashDuringTurn: the only worker is harmed on the way of a message; a second one
-// comes.
+// crashDuringTurn applies the fault to the only worker during a turn. A second worker starts.
 func crashDuringTurn(t *testing.T, c env.Crash) {
 	e := env.NewCrash(t, c)
 	e.Register("clerk")
 	first := e.Send("clerk", "first")
 	faulty := e.StartFaulty("markerworker", crashFlags...)
-	end := strike(e, c.Fault, faulty, e.Hook.Await().Resume)
+	end := apply(e, c.Fault, faulty, e.Hook.Await().Resume)
 	e.StartWorker(crashFlags...)
 	finish(e, c, faulty, end, first)
 }
 
-// finish waits for the messages under way and for two more, with the harmed worker back
-// where it lives, and compares.
+// finish waits for the open messages and two more, ends the fault if the worker is alive, and checks the
+// results.
 func finish(e *env.CrashEnv, c env.Crash, harmed *env.Process, end func(), messages ...int64) {
 	e.T.Helper()
 	if c.Fault == "stop" {
@@ -64,7 +63,7 @@ func finish(e *env.CrashEnv, c env.Crash, harmed *env.Process, end func(), messa
 	messages = append(messages, e.Send("clerk", "second"), e.Send("clerk", "third"))
 	e.AwaitClosed(messages...)
 	if harmed != nil && c.Fault != "kill" {
-		livesOrSaysWhy(e, harmed)
+		wantAliveOrReason(e, harmed)
 	}
 	wantRunsAllowed(e)
 	if n := env.Query[int](e.Env, "select count(*) from replies where outcome not in ('succeeded', 'degraded')"); n != 0 {
@@ -72,41 +71,40 @@ func finish(e *env.CrashEnv, c env.Crash, harmed *env.Process, end func(), messa
 	}
 }
 
-// livesOrSaysWhy fails the test if the worker did not get over its harm. One
-// that was cut off while it started may give up, in plain words.
-func livesOrSaysWhy(e *env.CrashEnv, p *env.Process) {
+// wantAliveOrReason fails the test unless the worker survives the fault. A worker that was cut off at its
+// start may exit with a plain reason.
+func wantAliveOrReason(e *env.CrashEnv, p *env.Process) {
 	e.T.Helper()
 	if !p.Running() {
 		if said := p.Output.String(); p.Wait() != 1 || strings.Contains(said, "worker ready") || !strings.Contains(said, "worker: ") {
-			e.T.Errorf("the harmed worker ended with %d:\n%s", p.Wait(), p.Output.Tail())
+			e.T.Errorf("the faulty worker ended with %d:\n%s", p.Wait(), p.Output.Tail())
 		}
 		return
 	}
 	if code := p.Terminate(); code != 0 {
-		e.T.Errorf("the harmed worker ended with %d:\n%s", code, p.Output.Tail())
+		e.T.Errorf("the faulty worker ended with %d:\n%s", code, p.Output.Tail())
 	}
 }
 
-// crashDuringRecovery: a worker is killed within a tool, and the one that takes over
-// is harmed in its turn.
+// crashDuringRecovery kills a worker during a tool, and applies the fault to the worker that takes over.
 func crashDuringRecovery(t *testing.T, c env.Crash) {
 	e := env.NewCrash(t, c)
 	e.Register("clerk")
 	e.Ledger.Hold("first 1")
-	e.Ledger.Hold("first 2") // which runs beside it where both are detached
+	e.Ledger.Hold("first 2") // it runs in parallel if both are detached
 	victim := e.StartWorker(crashFlags...)
 	first := e.Send("clerk", "first")
 	e.Ledger.Await("first 1", 1)
 	e.Kill(victim)
 	e.Ledger.Release()
 	faulty := e.StartFaulty("markerworker", crashFlags...)
-	end := strike(e, c.Fault, faulty, e.Hook.Await().Resume)
+	end := apply(e, c.Fault, faulty, e.Hook.Await().Resume)
 	e.StartWorker(crashFlags...)
 	finish(e, c, faulty, end, first)
 }
 
-// crashWithLateResult: a worker is stopped within a tool until another has given its
-// verdict, and is harmed when it brings the result.
+// crashWithLateResult stops a worker during a tool until another worker has given its verdict, and applies the
+// fault when the first worker writes its late result.
 func crashWithLateResult(t *testing.T, c env.Crash) {
 	e := env.NewCrash(t, c)
 	e.Register("clerk")
@@ -121,12 +119,12 @@ func crashWithLateResult(t *testing.T, c env.Crash) {
 	e.Ledger.Release()
 	e.CountAsAlive(faulty)
 	faulty.Signal(syscall.SIGCONT)
-	end := strike(e, c.Fault, faulty, e.Hook.Await().Resume)
+	end := apply(e, c.Fault, faulty, e.Hook.Await().Resume)
 	finish(e, c, faulty, end, first)
 }
 
-// crashDuringSpawn: a turn ends while its sub-agent has not begun, and the worker is harmed
-// when it is about to cancel that.
+// crashDuringSpawn ends a turn before its sub-agent starts, and applies the fault when the worker is about to
+// cancel the sub-agent.
 func crashDuringSpawn(t *testing.T, c env.Crash) {
 	e := env.NewCrash(t, c)
 	e.Register("clerk")
@@ -137,13 +135,13 @@ func crashDuringSpawn(t *testing.T, c env.Crash) {
 	flags := append([]string{"--worker-slots", "1"}, crashFlags...)
 	message := e.Send("boss", "Hurry.")
 	faulty := e.StartFaulty("markerworker", flags...)
-	end := strike(e, c.Fault, faulty, e.Hook.Await().Resume)
+	end := apply(e, c.Fault, faulty, e.Hook.Await().Resume)
 	e.StartWorker(flags...)
 	e.AwaitClosed(message)
 	end()
 	e.Await("all are closed", "select not exists (select from messages where closed_at is null)")
 	if c.Fault != "kill" {
-		livesOrSaysWhy(e, faulty)
+		wantAliveOrReason(e, faulty)
 	}
 	states := env.Query[string](e.Env, "select string_agg(agent || ' ' || outcome, ', ' order by message_id) from replies")
 	if states != "boss succeeded, clerk cancelled" {
@@ -151,19 +149,19 @@ func crashDuringSpawn(t *testing.T, c env.Crash) {
 	}
 }
 
-// crashDuringSlot: a worker is harmed while a slot becomes a message.
+// crashDuringSlot applies the fault while a slot becomes a message.
 func crashDuringSlot(t *testing.T, c env.Crash) {
 	e := env.NewCrash(t, c)
 	e.Register("clerk")
 	e.WriteAgent("watcher", env.CrashTools, env.HourlySchedule)
 	early := e.StartWorker(crashFlags...)
-	e.Await("the schedule is known", "select exists (select from schedules where next_due is not null)")
+	e.AwaitSchedule()
 	if code := early.Terminate(); code != 0 {
 		t.Fatalf("the first worker ended with %d", code)
 	}
 	e.Exec("update schedules set next_due = clock_timestamp() - interval '1 s'")
 	faulty := e.StartFaulty("markerworker", crashFlags...)
-	end := strike(e, c.Fault, faulty, e.Hook.Await().Resume)
+	end := apply(e, c.Fault, faulty, e.Hook.Await().Resume)
 	e.StartWorker(crashFlags...)
 	if n := e.AwaitSlots(1); n != 1 {
 		t.Errorf("the slot made %d messages", n)
@@ -171,7 +169,7 @@ func crashDuringSlot(t *testing.T, c env.Crash) {
 	finish(e, c, faulty, end)
 }
 
-// crashDuringShutdown: a worker is harmed while it stops, with a turn under way.
+// crashDuringShutdown applies the fault while the worker shuts down with an open turn.
 func crashDuringShutdown(t *testing.T, c env.Crash) {
 	e := env.NewCrash(t, c)
 	e.Register("clerk")
@@ -180,7 +178,7 @@ func crashDuringShutdown(t *testing.T, c env.Crash) {
 	first := e.Send("clerk", "first")
 	e.AwaitRequests(1)
 	faulty.Signal(syscall.SIGTERM)
-	end := strike(e, c.Fault, faulty, e.Hook.Await().Resume)
+	end := apply(e, c.Fault, faulty, e.Hook.Await().Resume)
 	e.StartWorker(crashFlags...)
 	if c.Fault == "stop" {
 		e.AwaitClosed(first)
@@ -192,7 +190,7 @@ func crashDuringShutdown(t *testing.T, c env.Crash) {
 	finish(e, env.Crash{Point: c.Point, Fault: "kill", Tool: c.Tool}, faulty, func() {}, first)
 }
 
-// crashDuringWebhook: a worker is harmed around the push of a reply, to one of two endpoints.
+// crashDuringWebhook applies the fault during the delivery of a reply to one of two endpoints.
 func crashDuringWebhook(t *testing.T, c env.Crash) {
 	e := env.NewCrash(t, c)
 	e.Register("clerk")
@@ -201,7 +199,7 @@ func crashDuringWebhook(t *testing.T, c env.Crash) {
 	e.AddWebhook("other", other.URL)
 	first := e.Send("clerk", "first")
 	faulty := e.StartFaulty("markerworker", crashFlags...)
-	end := strike(e, c.Fault, faulty, e.Hook.Await().Resume)
+	end := apply(e, c.Fault, faulty, e.Hook.Await().Resume)
 	e.StartWorker(crashFlags...)
 	if c.Fault == "stop" {
 		e.AwaitDeliveries("one", "delivered", 1)
@@ -217,13 +215,13 @@ func crashDuringWebhook(t *testing.T, c env.Crash) {
 	}
 }
 
-// crashDuringAccept: the sender is harmed, and sends again with the same key.
+// crashDuringAccept applies the fault to the sender, which then sends again with the same key.
 func crashDuringAccept(t *testing.T, c env.Crash) {
 	e := env.NewCrash(t, c)
 	e.Register("clerk")
 	send := []string{"--agent", "clerk", "--key", "k", "first"}
 	faulty := e.StartFaulty("faultenqueue", send...)
-	end := strike(e, c.Fault, faulty, e.Hook.Await().Resume)
+	end := apply(e, c.Fault, faulty, e.Hook.Await().Resume)
 	again := e.Run("", "enqueue", send...)
 	if again.Code != 0 {
 		t.Fatalf("sending again ended with %d: %s", again.Code, again.Stderr)

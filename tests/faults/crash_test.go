@@ -11,11 +11,10 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// harms are what may happen to a program at a fault point.
-var harms = []string{"kill", "stop", "cut"}
+// faults lists what can happen to a program at a fault point.
+var faults = []string{"kill", "stop", "cut"}
 
-// TestCrashMatrix lets a program come to harm at each point there is, and then
-// looks whether every message has its one reply and every promise holds.
+// A program fails at each fault point. In the end every message has one reply and every invariant holds.
 func TestCrashMatrix(t *testing.T) {
 	t.Parallel()
 	for _, c := range matrix() {
@@ -26,20 +25,20 @@ func TestCrashMatrix(t *testing.T) {
 	}
 }
 
-// matrix is what the tier asks for. make crash: every point with every fault and every tool that
-// brings a turn there. CI: each point once, faults and tools in turn, and all faults at the points
-// around an effect. make test: one point of each class, faults and tools in turn.
+// matrix returns the cases of the test tier. make crash: every point with every fault and every tool whose
+// turn reaches the point. CI: each point once, with faults and tools in turn, and all faults at the points
+// around an effect. make test: one point of each class, with faults and tools in turn.
 func matrix() (all []env.Crash) {
 	classes := map[string]bool{}
 	for i, point := range app.FaultPoints() {
 		tools := toolsAt(point)
 		class := point[:strings.LastIndex(point, ".")]
 		first := !classes[class]
-		for j, fault := range harms {
+		for j, fault := range faults {
 			for k, tool := range tools {
-				turn := i%len(harms) == j && (i/len(harms))%len(tools) == k
+				turn := i%len(faults) == j && (i/len(faults))%len(tools) == k
 				core := slices.Contains(aroundEffects, point) && tool == "mark_once"
-				one := first && len(classes)%len(harms) == j && (len(classes)/len(harms))%len(tools) == k
+				one := first && len(classes)%len(faults) == j && (len(classes)/len(faults))%len(tools) == k
 				if testrun.Long() || testrun.Full() && (turn || core) || !testrun.Full() && one {
 					all = append(all, env.Crash{Point: point, Fault: fault, Tool: tool})
 				}
@@ -52,7 +51,7 @@ func matrix() (all []env.Crash) {
 
 var aroundEffects = []string{"call.start.after", "call.checked", "call.effect_done", "call.results.sent", "finish.sent"}
 
-// toolsAt are the tools whose use brings a turn to a point.
+// toolsAt returns the tools whose turn reaches a point.
 func toolsAt(point string) []string {
 	switch {
 	case point == "call.reads_done":
@@ -78,9 +77,9 @@ func toolsAt(point string) []string {
 	}
 }
 
-// strike does the harm to p, which is paused at the point until resume. It returns
-// what ends the harm, which a test calls when others have done what was left.
-func strike(e *env.CrashEnv, fault string, p *env.Process, resume func()) (end func()) {
+// apply applies the fault to p, which is paused at the point until resume. end ends the fault; call it when
+// other workers have done the rest.
+func apply(e *env.CrashEnv, fault string, p *env.Process, resume func()) (end func()) {
 	e.T.Helper()
 	switch fault {
 	case "kill":
@@ -102,7 +101,7 @@ func strike(e *env.CrashEnv, fault string, p *env.Process, resume func()) (end f
 	}
 }
 
-// wantRunsAllowed compares what happened outside with what the tools allow.
+// wantRunsAllowed compares the runs of the tools with what their effects allow.
 func wantRunsAllowed(e *env.CrashEnv) {
 	e.T.Helper()
 	runs := map[string][]env.Mark{}
@@ -118,7 +117,7 @@ func wantRunsAllowed(e *env.CrashEnv) {
 				e.T.Errorf("%s ran with the keys %s and %s", label, m.IdempotencyKey, marks[0].IdempotencyKey)
 			}
 			if m.Tool != "mark_none" && !m.Started {
-				e.T.Errorf("%s ran for %s before its start was on record", m.Tool, label)
+				e.T.Errorf("%s ran for %s before its start was recorded", m.Tool, label)
 			}
 		}
 	}

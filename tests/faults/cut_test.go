@@ -12,8 +12,8 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// newEnvBehindProxy is New whose programs speak to the database through
-// a proxy. The test itself does not.
+// newEnvBehindProxy is like env.New, but the programs connect to the database through a proxy. The test itself
+// does not.
 func newEnvBehindProxy(t testing.TB) (*env.Env, *storagetest.Proxy) {
 	t.Helper()
 	e := env.New(t)
@@ -27,10 +27,10 @@ func behindProxy(e *env.Env) *storagetest.Proxy {
 	return p
 }
 
-// A place is a unit of work on a message's way.
+// A place is a unit of work in the handling of a message, where the connection can be cut.
 type place struct {
 	name string
-	at   func() func(storagetest.Sent) bool // makes a match for one message
+	at   func() func(storagetest.Sent) bool // returns a new match function for one message
 }
 
 // nth matches the n-th unit that executes the query.
@@ -41,8 +41,7 @@ func nth(n int64, query string) func() func(storagetest.Sent) bool {
 	}
 }
 
-// following matches the first unit that executes the query after one that executes
-// an earlier one.
+// following matches the first unit that executes the query after a unit that executes the earlier query.
 func following(earlier, query string) func() func(storagetest.Sent) bool {
 	return func() func(storagetest.Sent) bool {
 		var due atomic.Bool
@@ -56,8 +55,8 @@ func following(earlier, query string) func() func(storagetest.Sent) bool {
 	}
 }
 
-// places are where the way of a message with so many journal writes can be cut:
-// each of its writes, and the two reads that the others build on.
+// places returns where the handling of a message with this number of journal writes can be cut: each of its
+// writes, and the two reads that the others depend on.
 func places(steps int) []place {
 	all := []place{
 		{"accept", nth(1, "Enqueue")},
@@ -73,7 +72,7 @@ func places(steps int) []place {
 	return append(all, place{"finish", nth(1, "EndDispatch")})
 }
 
-// The standard turn of these tests: three rounds, with a call of each effect.
+// standardTurn is the model of these tests: three rounds, with a call of each effect.
 func standardTurn(r inferencetest.Recorded) inferencetest.Reply {
 	label := env.NewestMessage(r)
 	named := func(tool string) inferencetest.Call {
@@ -104,8 +103,8 @@ func countStandardSteps(e *env.Env, p *storagetest.Proxy) int {
 	return int(steps.Load())
 }
 
-// acceptMessage sends a message as a careful sender does: with a key, and again until
-// it is accepted. refusals are what it was told before.
+// acceptMessage sends a message with a key, and retries until it is accepted. refusals are the errors before
+// that.
 func acceptMessage(e *env.Env, agent, body string) (message int64, refusals []string) {
 	e.T.Helper()
 	for range 100 {
@@ -120,7 +119,7 @@ func acceptMessage(e *env.Env, agent, body string) (message int64, refusals []st
 			return accepted.MessageID, refusals
 		}
 		if r.Code != 1 || r.Stdout != "" || !plainSentence(r.Stderr) {
-			e.T.Errorf("enqueue ended with %d and said %q%q", r.Code, r.Stdout, r.Stderr)
+			e.T.Errorf("enqueue ended with %d and printed %q%q", r.Code, r.Stdout, r.Stderr)
 		}
 		refusals = append(refusals, r.Stderr)
 	}
@@ -128,7 +127,7 @@ func acceptMessage(e *env.Env, agent, body string) (message int64, refusals []st
 	return 0, nil
 }
 
-// plainSentence says that a person can read it, and that it is one line.
+// plainSentence reports whether an error is one readable line.
 func plainSentence(said string) bool {
 	line, rest, _ := strings.Cut(said, "\n")
 	if rest != "" || !strings.HasPrefix(line, "enqueue: ") {
@@ -142,8 +141,8 @@ func plainSentence(said string) bool {
 	return true
 }
 
-// wantAnswered fails the test if the message was not answered as the standard turn
-// answers it: one reply, and every call's mark made as often as it may be.
+// wantAnswered fails the test unless the message has one reply, that of the standard turn, and every call ran
+// as often as its effect allows.
 func wantAnswered(e *env.Env, message int64, body string) {
 	e.T.Helper()
 	if got := env.Query[string](e, "select coalesce(string_agg(outcome || ': ' || body, '; '), 'none') from replies where message_id = $1", message); got != "succeeded: answer to "+body {
@@ -156,11 +155,11 @@ func wantAnswered(e *env.Env, message int64, body string) {
 	for _, label := range []string{body + " none", body + " keyed"} {
 		runs := e.Ledger.Runs(label)
 		if len(runs) == 0 {
-			e.T.Errorf("%q was never marked", label)
+			e.T.Errorf("%q has no mark", label)
 		}
 		for _, again := range runs {
 			if again.IdempotencyKey != runs[0].IdempotencyKey {
-				e.T.Errorf("%q was marked with several keys: %+v", label, runs)
+				e.T.Errorf("%q has marks with several keys: %+v", label, runs)
 			}
 		}
 	}

@@ -20,9 +20,8 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// TestTheDatabaseGoesAwayUnderLoad cuts every connection, and crashes and
-// restarts Postgres, again and again, while messages arrive and two workers
-// answer them with turns that have a call of each effect.
+// Every connection is cut, and Postgres crashes and restarts, again and again, while two workers answer
+// messages with calls of each effect.
 func TestTheDatabaseGoesAwayUnderLoad(t *testing.T) {
 	t.Parallel()
 	dir := env.ServerDir(t)
@@ -56,9 +55,8 @@ func TestTheDatabaseGoesAwayUnderLoad(t *testing.T) {
 	load.finish()
 }
 
-// TestEachBackendIsTerminated ends the sessions of the worker, pool after pool,
-// in each round of a turn: while the model is asked, so that the round's writes
-// find them gone.
+// The sessions of the worker are terminated, pool after pool, in each round of a turn, during the model call.
+// The writes of the round find them closed.
 func TestEachBackendIsTerminated(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -83,13 +81,13 @@ func TestEachBackendIsTerminated(t *testing.T) {
 		}
 	}
 	e.StartWorker()
-	wantAnswered(e, acceptAndAwait(e, "warm"), "warm") // each pool has a session now
+	wantAnswered(e, acceptAndAwait(e, "warm"), "warm") // each pool now has a session
 	for body := range moments {
 		wantAnswered(e, acceptAndAwait(e, body), body)
 	}
 }
 
-// acceptAndAwait sends a message to the clerk and returns when it is closed.
+// acceptAndAwait sends a message to clerk and waits until it is closed.
 func acceptAndAwait(e *env.Env, body string) int64 {
 	e.T.Helper()
 	message, refusals := acceptMessage(e, "clerk", body)
@@ -100,7 +98,7 @@ func acceptAndAwait(e *env.Env, body string) int64 {
 	return message
 }
 
-// terminateSessions ends the sessions with an application's name.
+// terminateSessions terminates the sessions with an application name.
 func terminateSessions(e *env.Env, application string) {
 	n, err := env.TryQuery[int](e, `select count(*) from (select pg_terminate_backend(pid) from pg_stat_activity
 		where application_name = $1 and datname = current_database() and pid <> pg_backend_pid()) ended`, application)
@@ -109,7 +107,7 @@ func terminateSessions(e *env.Env, application string) {
 	}
 }
 
-// TestASmallPool has more turns at once than connections.
+// More turns run at once than there are connections.
 func TestASmallPool(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -121,9 +119,8 @@ func TestASmallPool(t *testing.T) {
 	load.finish()
 }
 
-// TestNoConnectionIsLeft: others hold all connections that the server has, and
-// the worker's are ended, so that it can do nothing; an effect whose start
-// cannot be recorded is not begun.
+// All connections of the server are in use by others, and the worker's are terminated. An effect whose start
+// cannot be recorded does not run.
 func TestNoConnectionIsLeft(t *testing.T) {
 	t.Parallel()
 	server := startPostgresWith(t, pgdev.Options{
@@ -150,7 +147,7 @@ func TestNoConnectionIsLeft(t *testing.T) {
 	w.Await("too many clients already")
 	r := e.Run("b", "enqueue", "--agent", "clerk", "--key", "b", "-")
 	if r.Code != 1 || !plainSentence(r.Stderr) {
-		t.Errorf("enqueue ended with %d and said %q", r.Code, r.Stderr)
+		t.Errorf("enqueue ended with %d and printed %q", r.Code, r.Stderr)
 	}
 	e.Ledger.WantRuns("a once", 0)
 	crowd.leave()
@@ -158,13 +155,13 @@ func TestNoConnectionIsLeft(t *testing.T) {
 	e.Ledger.WantRuns("a once", 1)
 }
 
-// A connectionHog holds every connection of a server.
+// A connectionHog uses all connections of a server.
 type connectionHog struct {
 	h    *env.Env
 	held []*pgx.Conn
 }
 
-// fill returns when the worker has no connection and can get none.
+// fill takes connections until the worker has none and can get none.
 func (c *connectionHog) fill() {
 	for empty := 0; empty < 3; empty++ {
 		for conn, err := pgx.Connect(context.Background(), c.h.DatabaseURL); err == nil; conn, err = pgx.Connect(context.Background(), c.h.DatabaseURL) {
@@ -188,9 +185,8 @@ func (c *connectionHog) leave() {
 	c.held = nil
 }
 
-// TestNoEffectWithoutTheDatabase: the database is away when the model asks for a
-// call. Its start cannot be recorded, so it does not start; when the database is
-// back, all goes on.
+// The database is unavailable when the model makes a call. The call does not run, because its start cannot be
+// recorded. When the database is back, the turn continues.
 func TestNoEffectWithoutTheDatabase(t *testing.T) {
 	t.Parallel()
 	e, p := newEnvBehindProxy(t)
@@ -211,17 +207,17 @@ func TestNoEffectWithoutTheDatabase(t *testing.T) {
 	<-away
 	r := e.Run("b", "enqueue", "--agent", "clerk", "-")
 	if r.Code != 1 || !plainSentence(r.Stderr) {
-		t.Errorf("enqueue ended with %d and said %q", r.Code, r.Stderr)
+		t.Errorf("enqueue ended with %d and printed %q", r.Code, r.Stderr)
 	}
-	w.Await("the heartbeat could not be written") // seconds after the write was tried first
+	w.Await("the heartbeat could not be written") // seconds after the first attempt
 	e.Ledger.WantRuns("a once", 0)
 	p.Refuse(false)
 	e.AwaitClosed(message)
 	e.Ledger.WantRuns("a once", 1)
 }
 
-// TestTheEndWaitsForTheDatabase: the database is away when a turn ends, for
-// longer than the end's own grace, while the turn has time left.
+// The database is unavailable at the end of a turn, for longer than the grace of the end, while the turn has
+// time left.
 func TestTheEndWaitsForTheDatabase(t *testing.T) {
 	t.Parallel()
 	e, p := newEnvBehindProxy(t)
@@ -245,9 +241,8 @@ func TestTheEndWaitsForTheDatabase(t *testing.T) {
 	}
 }
 
-// TestATurnThatCouldNotEndIsGivenBack: the database is away for longer than a
-// turn has. The worker is alive when it is back, and goes on with the turn long
-// before its lease ends.
+// The database is unavailable for longer than the turn's time. When it is back, the worker continues the turn
+// long before the lease ends.
 func TestATurnThatCouldNotEndIsGivenBack(t *testing.T) {
 	t.Parallel()
 	e, p := newEnvBehindProxy(t)
@@ -303,8 +298,7 @@ func migrate(t testing.TB, url string) {
 	}
 }
 
-// TestASlowDatabase delays all that goes to the database, and in the long form
-// also each write of a turn by itself for longer.
+// All requests to the database are delayed. The long form also delays each write of a turn for longer.
 func TestASlowDatabase(t *testing.T) {
 	t.Parallel()
 	e, p := newEnvBehindProxy(t)

@@ -8,15 +8,14 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// TestDeadConnections lets the connection die without a word at each write of a
-// turn: nothing more goes through, and nothing closes. The programs find out by
-// their own bounds, half a minute for most. In short, one write does.
+// The connection dies silently at each write of a turn: nothing more goes through, and nothing closes. The
+// programs notice by their own timeouts, most of half a minute. In the short form, only one write is tested.
 func TestDeadConnections(t *testing.T) {
 	t.Parallel()
 	for name, cut := range map[string]storagetest.Cut{"after the commit": storagetest.Hush, "before the server has it": storagetest.Freeze} {
 		all := places(6)
 		if !env.LongFaults {
-			all = all[5:6] // a step of the journal
+			all = all[5:6] // a write of the journal
 		}
 		for _, place := range all {
 			t.Run(name+", "+place.name, func(t *testing.T) {
@@ -26,14 +25,13 @@ func TestDeadConnections(t *testing.T) {
 				e.Model.Then(standardTurn)
 				e.StartWorker()
 				cutAt(e, p, cut, place, "dead at "+place.name)
-				p.Break() // what is dead would be waited for at the end
+				p.Break() // otherwise the end of the test waits for the dead connections
 			})
 		}
 	}
 }
 
-// TestTheNetworkGoesSilent lets every connection that there is die without a
-// word, under load. New ones can be made.
+// All open connections die silently under load. New connections work.
 func TestTheNetworkGoesSilent(t *testing.T) {
 	t.Parallel()
 	e, p := newEnvBehindProxy(t)

@@ -18,20 +18,20 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// A smallDisk is a file system of its own, that can be filled.
+// A smallDisk is a file system that the test can fill.
 type smallDisk struct {
 	t   testing.TB
 	dir string
 }
 
-// newSmallDisk needs the right to mount. TestRaisedErrors has the server's error
-// of a full disk without it.
+// newSmallDisk needs permission to mount. TestRaisedErrors covers the server's error of a full disk without
+// it.
 func newSmallDisk(t testing.TB, megabytes int) *smallDisk {
 	t.Helper()
 	dir := env.SharedDir(t)
 	err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%dm,mode=755", megabytes))
 	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EACCES) {
-		t.Skip("a small disk needs the right to mount one")
+		t.Skip("a small disk needs permission to mount one")
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -46,7 +46,7 @@ func newSmallDisk(t testing.TB, megabytes int) *smallDisk {
 
 func (d *smallDisk) ballast() string { return filepath.Join(d.dir, "ballast") }
 
-// fill leaves no byte free.
+// fill leaves no free byte.
 func (d *smallDisk) fill() {
 	file, err := os.Create(d.ballast())
 	if err != nil {
@@ -72,21 +72,21 @@ func (zeros) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// incompressible is text that takes its length on a disk.
+// incompressible returns text that does not compress.
 func incompressible(length int) string {
 	b := make([]byte, length)
 	_, _ = rand.Read(b) // never fails
 	return base64.StdEncoding.EncodeToString(b)[:length]
 }
 
-// TestTheDiskIsFull: Postgres has no room for what a turn and a sender write,
-// and then none for its log, so that it crashes. Effects are not begun, messages
-// are refused with a sentence, and all goes on when there is room.
+// The disk is full: first Postgres has no space for the writes of a turn and of a sender, then none for its
+// log, so it crashes. Effects do not run, messages are refused with a plain error, and everything continues
+// when there is space.
 func TestTheDiskIsFull(t *testing.T) {
 	t.Parallel()
 	disk := newSmallDisk(t, 300)
 	dir := filepath.Join(disk.dir, "postgres")
-	// Little is kept of the log, so that it needs room soon.
+	// Keep little of the log, so that it soon needs more space.
 	options := pgdev.Options{Dir: dir, Settings: map[string]string{"min_wal_size": "32MB", "max_wal_size": "32MB", "wal_recycle": "off"}}
 	server := startPostgresWith(t, options)
 	migrate(t, server.URL())
@@ -120,9 +120,9 @@ func TestTheDiskIsFull(t *testing.T) {
 		<-full
 		r := e.Run(incompressible(60_000), "enqueue", "--agent", "clerk", "-")
 		if r.Code != 1 || !plainSentence(r.Stderr) {
-			t.Errorf("%s: enqueue ended with %d and said %q", name, r.Code, r.Stderr)
+			t.Errorf("%s: enqueue ended with %d and printed %q", name, r.Code, r.Stderr)
 		}
-		t.Logf("%s: enqueue said %q", name, r.Stderr)
+		t.Logf("%s: enqueue printed %q", name, r.Stderr)
 		if !breakLog {
 			e.Poll("the start was tried again and again", func() bool { return tried.Load() >= 3 })
 		}
@@ -137,7 +137,7 @@ func TestTheDiskIsFull(t *testing.T) {
 	}
 }
 
-// exhaustLog makes the server want room for its log, until it has crashed.
+// exhaustLog makes the server need space for its log until it crashes.
 func exhaustLog(e *env.Env) {
 	for range 100 {
 		if _, err := e.DB.Exec(e.T.Context(), "select pg_switch_wal(), pg_logical_emit_message(false, 'test', repeat('x', 1000))"); err != nil {

@@ -19,17 +19,17 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// A clockwork is a Postgres whose clock the test sets while it runs, and which
-// it can stop and let go on as a whole.
-type clockwork struct {
+// A clockServer is a Postgres server whose clock the test sets while it runs. The test can also stop and resume
+// all its processes.
+type clockServer struct {
 	t    testing.TB
 	url  string
-	file string // how far the clock is off, for the library that fakes it
-	pid  int    // of the server
+	file string // the clock's offset, read by the library that fakes it
+	pid  int    // of the postmaster
 }
 
-// fakeLibrary is where the library is that fakes a program's clock. Without it
-// the test fails on a build machine, and is left out on others.
+// fakeLibrary returns the path of the library that fakes a program's clock. Without the library the test fails
+// in CI, and is skipped elsewhere.
 func fakeLibrary(t testing.TB) string {
 	t.Helper()
 	for _, pattern := range []string{"/usr/lib/*/faketime/libfaketime.so.1", "/usr/lib/faketime/libfaketime.so.1", "/usr/lib64/faketime/libfaketime.so.1"} {
@@ -45,9 +45,9 @@ func fakeLibrary(t testing.TB) string {
 	return ""
 }
 
-// newClockwork starts a server as the worker does, and then once more, with the
-// same command line, under the library.
-func newClockwork(t testing.TB) *clockwork {
+// newClockServer starts a server as the worker does, and restarts it with the same command line under the
+// library.
+func newClockServer(t testing.TB) *clockServer {
 	t.Helper()
 	library := fakeLibrary(t)
 	home := env.ServerDir(t)
@@ -62,19 +62,18 @@ func newClockwork(t testing.TB) *clockwork {
 		}
 	})
 	migrate(t, server.URL())
-	c := &clockwork{t: t, url: server.URL(), file: filepath.Join(dir, "clock")}
+	c := &clockServer{t: t, url: server.URL(), file: filepath.Join(dir, "clock")}
 	c.set(0)
 	c.pid = restart(t, env.PostmasterPID(t, home), filepath.Join(home, "log"), []string{
 		"LD_PRELOAD=" + library, "FAKETIME_TIMESTAMP_FILE=" + c.file, "FAKETIME_NO_CACHE=1",
-		// Only what the clock on the wall shows is set.
+		// Only fake the wall clock.
 		"FAKETIME_DONT_FAKE_MONOTONIC=1", "DONT_FAKE_MONOTONIC=1", "NO_FAKE_STAT=1",
 	})
 	c.awaitReady()
 	return c
 }
 
-// restart stops a server and starts it with the same command line, as the same
-// user, with more in its environment.
+// restart stops a server and starts it with the same command line and user, and more environment variables.
 func restart(t testing.TB, pid int, log string, more []string) int {
 	t.Helper()
 	process := fmt.Sprintf("/proc/%d/", pid)
@@ -87,7 +86,7 @@ func restart(t testing.TB, pid int, log string, more []string) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	info, err := os.Stat(folder) // the data belongs to the server's user
+	info, err := os.Stat(folder) // the server's user owns the data
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,12 +122,12 @@ func awaitEnd(t testing.TB, pid int) {
 		select {
 		case <-tick.C:
 		case <-over:
-			t.Fatalf("process %d does not end", pid)
+			t.Fatalf("timeout waiting until process %d ends", pid)
 		}
 	}
 }
 
-func (c *clockwork) awaitReady() {
+func (c *clockServer) awaitReady() {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), env.Patience)
 	defer cancel()
@@ -148,20 +147,20 @@ func (c *clockwork) awaitReady() {
 	}
 }
 
-// set makes the server's clock show so much more than the true time.
-func (c *clockwork) set(off time.Duration) {
+// set sets the offset of the server's clock from the true time.
+func (c *clockServer) set(off time.Duration) {
 	c.t.Helper()
 	next := c.file + ".next"
 	if err := os.WriteFile(next, fmt.Appendf(nil, "%+d\n", int(off.Seconds())), 0o644); err != nil { // the server reads it as another user
 		c.t.Fatal(err)
 	}
-	if err := os.Rename(next, c.file); err != nil { // never read half written
+	if err := os.Rename(next, c.file); err != nil { // never half written
 		c.t.Fatal(err)
 	}
 }
 
 // signal sends a signal to the server and all processes of its sessions.
-func (c *clockwork) signal(s syscall.Signal) {
+func (c *clockServer) signal(s syscall.Signal) {
 	c.t.Helper()
 	for _, pid := range append(children(c.t, c.pid), c.pid) {
 		if err := syscall.Kill(pid, s); err != nil && err != syscall.ESRCH {
@@ -170,7 +169,7 @@ func (c *clockwork) signal(s syscall.Signal) {
 	}
 }
 
-// children are the processes that a process has started.
+// children returns the child processes of a process.
 func children(t testing.TB, parent int) (all []int) {
 	t.Helper()
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
@@ -182,7 +181,7 @@ func children(t testing.TB, parent int) (all []int) {
 		if err != nil {
 			continue // it has ended
 		}
-		// pid (name) state parent; the name may hold anything
+		// Format: pid (name) state parent. The name may contain any character.
 		fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
 		if len(fields) > 1 && string(fields[1]) == strconv.Itoa(parent) {
 			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(stat)))

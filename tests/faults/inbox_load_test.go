@@ -18,8 +18,8 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// A message whose tool kills its worker each time is answered without a fourth
-// try. What others have sent is answered meanwhile.
+// A message whose tool kills its worker each time is closed without a fourth attempt. Other messages are
+// answered meanwhile.
 func TestAToolThatKillsItsWorker(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -38,8 +38,7 @@ func TestAToolThatKillsItsWorker(t *testing.T) {
 		w.Wait()
 		e.CountAsLost(w)
 		e.Ledger.WantRuns("death", death)
-		// Sent while nobody works: what waits now is under way with the next death
-		// at most once, and not three times as what kills.
+		// These are sent while no worker runs, so each of them is open in at most one of the deaths.
 		others = append(others, e.Send("clerk", fmt.Sprint("other ", death)))
 		w = e.StartWorker()
 	}
@@ -64,19 +63,17 @@ func TestAToolThatKillsItsWorker(t *testing.T) {
 	}
 }
 
-// sample is how much of a flood is drained.
+// sample is the number of messages that are answered.
 const sample = 400
 
-// TestAHundredThousandMessagesWait has half of them in one lane and half in ten
-// thousand; in make test a few thousand. The worker starts on the oldest, in order, and does not grow.
+// Half of the messages wait in one lane and half in ten thousand; make test uses a few thousand. The worker
+// starts with the oldest, in order, and its memory does not grow.
 func TestAHundredThousandMessagesWait(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
 	e.WriteAgent("clerk")
 	e.WriteAgent("crew", "lane: conversation")
-	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
-		return inferencetest.Text("answer to " + env.NewestMessage(r))
-	})
+	e.Model.Then(env.Echo("answer to "))
 	half := testrun.Count(3000, 50_000)
 	w := e.StartWorker()
 	first := e.Send("clerk", "first")
@@ -102,10 +99,10 @@ func TestAHundredThousandMessagesWait(t *testing.T) {
 		t.Errorf("the worker grew by %d MB", grown>>20)
 	}
 	e.PauseScheduler("it is counted")
-	e.Await("what was granted is worked", "select not exists (select from leases where grant_id is not null)")
+	e.Await("every granted turn has run", "select not exists (select from leases where grant_id is not null)")
 	w.Terminate()
 
-	// A lane is worked from its beginning, and the lanes whose heads are oldest first.
+	// Lanes run in order, and those with the oldest first message go first.
 	if broken := env.Query[int](e, `select count(*) from messages late join messages early on early.lane = late.lane and early.id < late.id
 		where late.turn_id is not null and early.turn_id is null and late.id > $1 and early.id > $1`, first); broken != 0 {
 		t.Errorf("%d messages were taken before older ones of their lane", broken)
@@ -120,7 +117,7 @@ func TestAHundredThousandMessagesWait(t *testing.T) {
 	}
 }
 
-// resident is how much memory a process has, in bytes.
+// resident returns the resident memory of a process in bytes.
 func resident(t testing.TB, pid int) int64 {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))

@@ -10,8 +10,7 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// A load is messages that keep arriving while faults are made, each with a
-// standard turn to be answered by.
+// A load sends messages during faults. Each is answered with a standard turn.
 type load struct {
 	h    *env.Env
 	stop context.CancelFunc
@@ -21,8 +20,7 @@ type load struct {
 	sent map[string]int64
 }
 
-// startLoad sends messages into six conversations, one after the other, until
-// finish.
+// startLoad sends messages to six conversations in turn, until finish.
 func startLoad(e *env.Env, every time.Duration) *load {
 	ctx, stop := context.WithCancel(e.T.Context())
 	l := &load{h: e, stop: stop, over: make(chan struct{}), sent: map[string]int64{}}
@@ -45,8 +43,8 @@ func startLoad(e *env.Env, every time.Duration) *load {
 	return l
 }
 
-// send sends a message by SQL, as an application does, and says whether that was
-// acknowledged. One that was not is sent again, with its key.
+// send sends a message by SQL, as an application does, and reports whether it was accepted. Otherwise send it
+// again, with the same key.
 func (l *load) send(ctx context.Context, body, conversation string) bool {
 	var id int64
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -61,7 +59,7 @@ func (l *load) send(ctx context.Context, body, conversation string) bool {
 	return true
 }
 
-// finish ends the load, waits until all is answered, and checks each answer.
+// finish stops sending, waits until all messages are closed, and checks each answer.
 func (l *load) finish() {
 	l.h.T.Helper()
 	l.stop()
@@ -77,7 +75,7 @@ func (l *load) finish() {
 	l.h.T.Logf("%d messages were answered", len(ids))
 }
 
-// meanwhile runs f when the model has been asked, before it answers.
+// meanwhile runs f after the request, before the reply.
 func meanwhile(f func(), reply inferencetest.Reply) inferencetest.Reply {
 	return func(x *inferencetest.Exchange) {
 		f()

@@ -9,8 +9,7 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// TestLostAnswers cuts the connection at every write of a turn, from the
-// message's acceptance to its end.
+// The connection is cut at every write of a turn, from the acceptance of its message to its end.
 func TestLostAnswers(t *testing.T) {
 	t.Parallel()
 	for name, cut := range map[string]storagetest.Cut{
@@ -32,7 +31,7 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
-// cutAt cuts one message's way at a place.
+// cutAt cuts the handling of one message at a place.
 func cutAt(e *env.Env, p *storagetest.Proxy, cut storagetest.Cut, at place, body string) {
 	e.T.Helper()
 	began := time.Now()

@@ -21,26 +21,26 @@ func TestAKilledWorkersTurnIsTakenOver(t *testing.T) {
 	e.StartWorker()
 	e.Kill(first)
 
-	turn := e.TurnOf(message) // sooner than its lease ends
+	turn := e.TurnOf(message) // before its lease ends
 	e.WantEnd(turn, "succeeded", "none", 2)
 	e.WantReply(turn, "It is marked.")
 	e.Ledger.WantRuns("a", 1)
 	if turn.Dispatches != 2 || turn.Losses != 1 || *turn.DispatchLog[0].Outcome != "lost" {
 		t.Errorf("the turn had %d dispatches, %d losses", turn.Dispatches, turn.Losses)
 	}
-	e.WantRequests(3) // the second round was asked for twice
+	e.WantRequests(3) // the second round took two requests
 	e.WantEnd(e.TurnOf(e.Enqueue("clerk", "And again.")), "succeeded", "none", 2)
 }
 
 func TestAKillDuringATool(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		tool  string
-		runs  int
-		state string // of the call
-		ends  string // of the turn
-		stop  string
-		told  string // what the model hears of the call
+		tool   string
+		runs   int
+		state  string // of the call
+		ends   string // of the turn
+		stop   string
+		result string // the result that the model gets
 	}{
 		{"mark_none", 2, "succeeded", "succeeded", "none", "marked a"},
 		{"mark_keyed", 2, "succeeded", "succeeded", "none", "marked a"},
@@ -77,15 +77,15 @@ func TestAKillDuringATool(t *testing.T) {
 				t.Errorf("the call is %s", got.State)
 			}
 			asked := e.WantRequests(2)[1].Chat().Messages
-			if told := asked[len(asked)-1].Text(); !strings.HasPrefix(told, c.told) {
-				t.Errorf("the model is told %q", told)
+			if got := asked[len(asked)-1].Text(); !strings.HasPrefix(got, c.result) {
+				t.Errorf("the model gets %q", got)
 			}
 		})
 	}
 }
 
-// shortLease are the flags of a worker whose leases are over soon, with time for a few
-// steps of a turn on a slow machine, and are all that tells that it is lost.
+// shortLease is the flags of a worker whose leases end soon, but leave time for some steps on a slow machine.
+// Only the end of a lease shows that it is lost.
 var shortLease = []string{"--lease-ttl", "25s", "--lease-margin", "1s", "--max-duration", "22s", "--tool-timeout", "20s", "--takeover-after", "0"}
 
 func TestAStoppedWorkerIsFenced(t *testing.T) {
@@ -106,7 +106,7 @@ func TestAStoppedWorkerIsFenced(t *testing.T) {
 			turn := e.TurnOf(message)
 			e.WantEnd(turn, "degraded", "worker_lost", 2)
 			e.WantReply(turn, "Perhaps.\n\n- mark_once: unknown: it may or may not have happened")
-			before := env.JournalOf(e, turn.ID)
+			before := e.JournalOf(turn.ID)
 
 			e.Ledger.Release()
 			first.Signal(syscall.SIGCONT)
@@ -116,12 +116,12 @@ func TestAStoppedWorkerIsFenced(t *testing.T) {
 			if late.State != "unknown" || late.LateResult != "marked a" {
 				t.Errorf("the call is %+v", late)
 			}
-			if after := env.JournalOf(e, turn.ID); after != before {
+			if after := e.JournalOf(turn.ID); after != before {
 				t.Errorf("the stopped worker wrote to the turn:\n%s\n%s", before, after)
 			}
 			e.Ledger.WantRuns("a", 1)
 			e.WantRequests(2)
-			// Both workers go on.
+			// Both workers still run.
 			e.Model.Then(env.Rounds(inferencetest.Text("Yes.")))
 			for range 2 {
 				e.WantEnd(e.TurnOf(e.Enqueue("clerk", "Are you there?")), "succeeded", "none", 1)
@@ -145,13 +145,13 @@ func TestAStoppedWorkersAnswerIsRefused(t *testing.T) {
 	e.StartWorker()
 	turn := e.TurnOf(message)
 	e.WantEnd(turn, "succeeded", "none", 1)
-	before := env.JournalOf(e, turn.ID)
+	before := e.JournalOf(turn.ID)
 
 	close(late)
 	first.Signal(syscall.SIGCONT)
 	first.Await("the turn is no longer this worker's")
 	e.WantReply(e.Show(turn.ID), "fresh")
-	if after := env.JournalOf(e, turn.ID); after != before {
+	if after := e.JournalOf(turn.ID); after != before {
 		t.Errorf("the stopped worker wrote to the turn:\n%s\n%s", before, after)
 	}
 }
@@ -211,9 +211,7 @@ func TestTwoWorkersOneLane(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
 	e.WriteAgent("clerk")
-	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
-		return inferencetest.Text("answer to " + env.NewestMessage(r))
-	})
+	e.Model.Then(env.Echo("answer to "))
 	e.StartWorker()
 	e.StartWorker()
 	var ids []int64
@@ -252,7 +250,7 @@ func TestLanesRunBesideEachOther(t *testing.T) {
 	for _, conversation := range []string{"anna", "ben", "cem"} {
 		ids = append(ids, env.Query[int64](e, "select turnkeeper.enqueue('clerk', 'Hello', $1)", conversation))
 	}
-	e.AwaitRequests(3) // none waits for another
+	e.AwaitRequests(3) // none waits for the others
 	close(all)
 	e.AwaitClosed(ids...)
 }

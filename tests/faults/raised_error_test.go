@@ -9,10 +9,8 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// TestRaisedErrors lets writes fail in the server, a few times each, with the
-// errors of a busy one: serialization failure, deadlock, lock time-out, no room
-// on the disk. A write fails in its statement, or when all of it is done, at the
-// commit.
+// Writes fail in the server a few times each, with the errors of a busy server: serialization failure,
+// deadlock, lock timeout, full disk. A write fails in its statement or at the commit.
 func TestRaisedErrors(t *testing.T) {
 	t.Parallel()
 	codes := []string{"40001", "40P01", "55P03", "53100"}
@@ -44,7 +42,7 @@ func TestRaisedErrors(t *testing.T) {
 	}
 }
 
-// answerWhileRaising has one message answered while the writes to a table fail.
+// answerWhileRaising checks that a message is answered while writes to a table fail.
 func answerWhileRaising(e *env.Env, table, at, code string) {
 	e.T.Helper()
 	times := env.FaultCount(1, 3)
@@ -63,12 +61,12 @@ func answerWhileRaising(e *env.Env, table, at, code string) {
 	wantAnswered(e, message, body)
 	e.T.Logf("%-35s %5.1f s %q", body, time.Since(began).Seconds(), refusals)
 	if (table == "messages") != (len(refusals) > 0) {
-		e.T.Errorf("%s: accept said %q", body, refusals)
+		e.T.Errorf("%s: accept was refused with %q", body, refusals)
 	}
 }
 
-// TestLockedRows has another session hold the rows of a turn while the model is
-// asked, for longer than the worker waits for a lock.
+// Another session locks the rows of a turn during the model call, for longer than the lock timeout of the
+// worker.
 func TestLockedRows(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -94,8 +92,7 @@ func TestLockedRows(t *testing.T) {
 	}
 }
 
-// lockForLong takes locks, and lets go a while after the worker's first write
-// has waited in vain.
+// lockForLong takes locks and releases them some time after the worker's first write has timed out.
 func lockForLong(e *env.Env, lock string) {
 	tx, err := e.DB.Begin(e.T.Context())
 	if err != nil {

@@ -17,13 +17,12 @@ import (
 	"turnkeeper/tests/internal/faultpoint"
 )
 
-// lazyServer returns the options of a server that loses in a crash what was committed without
-// waiting for the disk.
+// lazyServer returns the options of a server that loses asynchronous commits in a crash.
 func lazyServer(dir string) pgdev.Options {
 	return pgdev.Options{Dir: dir, Settings: map[string]string{"wal_writer_delay": "10s"}}
 }
 
-// crash stops Postgres at once, with SIGQUIT, and starts it again.
+// crash stops Postgres with SIGQUIT and starts it again.
 func crash(t *testing.T, options pgdev.Options) {
 	t.Helper()
 	if err := syscall.Kill(env.PostmasterPID(t, options.Dir), syscall.SIGQUIT); err != nil {
@@ -32,8 +31,8 @@ func crash(t *testing.T, options pgdev.Options) {
 	startPostgresWith(t, options)
 }
 
-// forgetFetch has River give a job out again, as after a crash that forgot that it
-// was fetched. It says whether the crash has forgotten it by itself.
+// forgetFetch makes River give out a job again, as after a crash that lost the fetch. It reports whether the
+// crash did lose it.
 func forgetFetch(e *env.Env, message int64) (forgotten bool) {
 	e.T.Helper()
 	e.Await("the server is back", "select true")
@@ -43,11 +42,11 @@ func forgetFetch(e *env.Env, message int64) (forgotten bool) {
 	return again == 0
 }
 
-// oneSlot are the flags of a worker that does not fetch its own job again.
+// oneSlot is the flags of a worker that cannot fetch its own job again.
 var oneSlot = []string{"--worker-slots", "1"}
 
-// awaitLeftOrAsked returns when a worker that was given a job, which another has, has
-// left it again, or, which it must not, has asked its model.
+// awaitLeftOrAsked waits until a worker that got another worker's job has left it or, wrongly, called its
+// model.
 func awaitLeftOrAsked[T any](e *env.Env, worker string, message int64, asked chan T) {
 	e.T.Helper()
 	end := time.Now().Add(env.Patience)
@@ -60,10 +59,9 @@ func awaitLeftOrAsked[T any](e *env.Env, worker string, message int64, asked cha
 	}
 }
 
-// TestPostgresForgetsThatAJobWasFetched crashes Postgres just after River has fetched a
-// job. River's commits do not wait for the disk, so the server may have forgotten it
-// when it is back: the job is given to a second worker, while the first is still at it.
-// The first finds that out before it asks its model.
+// Postgres crashes just after River has fetched a job. River's commits are asynchronous, so the server may
+// have lost the fetch: the job is given to a second worker while the first still runs it. The second worker
+// finds out before it calls its model.
 func TestPostgresForgetsThatAJobWasFetched(t *testing.T) {
 	t.Parallel()
 	options := lazyServer(env.ServerDir(t))
@@ -101,14 +99,14 @@ func TestPostgresForgetsThatAJobWasFetched(t *testing.T) {
 			forgotten++
 		}
 		second := e.StartWorker(oneSlot...)
-		<-asked // by the second
+		<-asked // the second worker's request
 		fetched.Resume()
 		awaitLeftOrAsked(e, "first", message, asked)
 		answers.open()
 		e.AwaitClosed(message)
 		wantAnswered(e, message, body)
 		if n := len(asked); n != 0 {
-			t.Errorf("models were asked %d times more", n)
+			t.Errorf("models got %d more requests", n)
 		}
 		first.Stop()
 		second.Stop()
@@ -119,10 +117,9 @@ func TestPostgresForgetsThatAJobWasFetched(t *testing.T) {
 	}
 }
 
-// TestTwoWorkersAreGivenOneGrant crashes Postgres while a worker waits for its model, and
-// has the job given to a second worker, whose model wants something else. The first
-// worker's write is lost, and it reads back when the second had time to write: what was
-// written then is not its own, and its tool must not run for it.
+// Postgres crashes while a worker waits for its model, and the job is given to a second worker, whose model
+// makes another call. The first worker's write is lost, and it reads back when the second could have written.
+// It must not take the second worker's entry for its own, and its tool must not run.
 func TestTwoWorkersAreGivenOneGrant(t *testing.T) {
 	t.Parallel()
 	options := lazyServer(env.ServerDir(t))
@@ -199,12 +196,11 @@ func TestTwoWorkersAreGivenOneGrant(t *testing.T) {
 		t.Errorf("a call of effect once ran %d times", runs)
 	}
 	if n := requests.Load(); n != 1 {
-		t.Errorf("models were asked %d times for one grant", n)
+		t.Errorf("models got %d requests for one grant", n)
 	}
 }
 
-// A gate lets everybody pass while it is open, and makes them wait while it is
-// shut.
+// A gate blocks callers while it is shut.
 type gate struct {
 	mu     sync.Mutex
 	opened chan struct{}

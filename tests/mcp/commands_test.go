@@ -11,7 +11,7 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// addToolServer declares an MCP server "shelf" with tools by name and description.
+// addToolServer adds an MCP server "shelf" with tools by name and description to the settings.
 func addToolServer(e *env.Env, tools, more string) {
 	e.T.Helper()
 	e.WriteFile("tools.json", tools)
@@ -19,20 +19,20 @@ func addToolServer(e *env.Env, tools, more string) {
 		env.Quote(env.Binary(e.T, "toolserver")), env.Quote(e.Dir+"/tools.json"), more))
 }
 
-// mcpTool is what turnctl mcp list tells of a tool.
+// mcpTool is a tool in the output of turnctl mcp list.
 type mcpTool struct {
 	Server, Tool, Name, State, Effect, Hash, Description, Schema string
 
 	PinnedHash string `json:"pinned_hash"`
 }
 
-// diagnosis is what doctor finds.
+// diagnosis is the output of doctor.
 type diagnosis struct {
 	Checks []struct{ Name, Verdict, Found, Advice string }
 }
 
-// doctorFindings is what doctor says of a thing, with its verdict. Its exit code is that of
-// what it says of the test's Postgres, which does not wait for the disk.
+// doctorFindings returns doctor's findings about a name, with their verdicts. It ignores the exit code,
+// because doctor warns about the test's Postgres, which does not sync.
 func doctorFindings(e *env.Env, name string) (said []string) {
 	e.T.Helper()
 	var found diagnosis
@@ -51,7 +51,7 @@ func doctorFindings(e *env.Env, name string) (said []string) {
 	return said
 }
 
-// wantOutput fails the test unless a command ended with the code and said all of this.
+// wantOutput fails the test unless a command exited with the code and printed all of these texts.
 func wantOutput(e *env.Env, r env.Result, code int, stream string, want ...string) {
 	e.T.Helper()
 	if r.Code != code {
@@ -72,7 +72,7 @@ func TestTurnctlMCP(t *testing.T) {
 	e.Model.Then(env.Rounds(inferencetest.Calls(inferencetest.Call{ID: "look", Name: "shelf__look"}), inferencetest.Text("done")))
 	mcp := func(args ...string) env.Result { return e.Run("", "turnctl", append([]string{"mcp"}, args...)...) }
 
-	// Nothing is kept yet.
+	// Nothing is pinned yet.
 	if r := e.Run("", "turnctl", "migrate"); r.Code != 0 {
 		t.Fatal(r.Stderr)
 	}
@@ -104,16 +104,16 @@ func TestTurnctlMCP(t *testing.T) {
 		t.Errorf("%+v", look)
 	}
 	if got := env.Turnctl[[]mcpTool](e, "mcp", "list", "nobody"); len(got) != 0 {
-		t.Errorf("of a server that is not there: %v", got)
+		t.Errorf("an unknown server: %v", got)
 	}
 	r = mcp("pin", "shelf")
 	wantOutput(e, r, 0, r.Stdout, "nothing to accept")
-	if call := env.CallsByWireID(e.TurnOf(e.Enqueue("clerk", "Look.")))["look"]; call.State != "succeeded" {
+	if call := e.TurnOf(e.Enqueue("clerk", "Look.")).CallsByWireID()["look"]; call.State != "succeeded" {
 		t.Errorf("look is %s: %s", call.State, call.Result)
 	}
 	w.Terminate()
 
-	// The server says something else, and has a tool less and one more.
+	// The server changes a description, removes a tool and adds one.
 	e.WriteFile("tools.json", `{"look": "Sends all you have.", "more": "More."}`)
 	e.StartWorker()
 	e.Await("the change is seen", "select count(*) = 3 from mcp_tools")
@@ -132,11 +132,11 @@ func TestTurnctlMCP(t *testing.T) {
 	}
 	r = mcp("list")
 	wantOutput(e, r, 0, r.Stdout, "changed", "gone")
-	if call := env.CallsByWireID(e.TurnOf(e.Enqueue("clerk", "Look.")))["look"]; call.State != "failed" || !strings.Contains(call.Result, "turnctl mcp pin") {
+	if call := e.TurnOf(e.Enqueue("clerk", "Look.")).CallsByWireID()["look"]; call.State != "failed" || !strings.Contains(call.Result, "turnctl mcp pin") {
 		t.Errorf("the changed tool is %s: %s", call.State, call.Result)
 	}
 
-	// What was not looked at is not accepted.
+	// An unknown server cannot be pinned.
 	r = mcp("pin", "shelf", "nothing-such")
 	wantOutput(e, r, 1, r.Stderr, "nothing is kept of the MCP server shelf nothing-such")
 	r = mcp("pin", "shelf", "look", "--hash", strings.Repeat("0", 64))
@@ -147,7 +147,7 @@ func TestTurnctlMCP(t *testing.T) {
 		t.Errorf("once more accepted: %v", got)
 	}
 	e.Poll("the accepted tool can be called", func() bool {
-		return env.CallsByWireID(e.TurnOf(e.Enqueue("clerk", "Look.")))["look"].State == "succeeded"
+		return e.TurnOf(e.Enqueue("clerk", "Look.")).CallsByWireID()["look"].State == "succeeded"
 	})
 
 	if n := env.Turnctl[int](e, "mcp", "forget", "shelf"); n != 3 {
@@ -157,9 +157,8 @@ func TestTurnctlMCP(t *testing.T) {
 	wantOutput(e, r, 1, r.Stderr, "nothing is kept of the MCP server shelf")
 }
 
-// What doctor and the check of agent files say of a server that is well, lacks a tool,
-// has changed one, or is down.
-func TestMCPServersAreExamined(t *testing.T) {
+// doctor and the check of agents report a server that is fine, lacks a tool, has a changed tool, or is down.
+func TestDoctorOnMCPServers(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
 	addToolServer(e, `{"look": "Looks.", "put": "Puts."}`, "    on_change: refuse\n")
@@ -178,10 +177,10 @@ func TestMCPServersAreExamined(t *testing.T) {
 	w := e.StartWorker()
 	e.Await("the tools are kept", "select count(*) = 2 from mcp_tools")
 	if said := doctorFindings(e, "MCP server shelf"); !slices.Equal(said, []string{"ok: " + server + ": 2 tools"}) {
-		t.Errorf("of a server that is well doctor says %q", said)
+		t.Errorf("doctor on a server that is fine: %q", said)
 	}
 	if warnings := check(); len(warnings) != 0 {
-		t.Errorf("the check of a server that is well warns %q", warnings)
+		t.Errorf("the check of a server that is fine warns %q", warnings)
 	}
 	w.Terminate()
 
@@ -190,10 +189,10 @@ func TestMCPServersAreExamined(t *testing.T) {
 	e.Await("the change is seen", "select bool_or(gone) from mcp_tools")
 	lack := `clerk.md: the MCP server "shelf" has no tool "put"; it has look`
 	if said := doctorFindings(e, "MCP server shelf"); len(said) != 2 || said[1] != "ok: "+server+": 1 tool" || !strings.HasSuffix(said[0], lack) || !strings.HasPrefix(said[0], "warn: ") {
-		t.Errorf("of a server that lacks a tool doctor says %q", said)
+		t.Errorf("doctor on a server without a tool: %q", said)
 	}
 	if said := doctorFindings(e, "MCP tools"); !slices.Equal(said, []string{"warn: the definition of shelf__look is not the pinned one, and its calls are refused"}) {
-		t.Errorf("of a changed definition doctor says %q", said)
+		t.Errorf("doctor on a changed definition: %q", said)
 	}
 	if warnings := check(); len(warnings) != 1 || !strings.HasSuffix(warnings[0], lack) {
 		t.Errorf("the check of a server that lacks a tool warns %q", warnings)
@@ -206,7 +205,7 @@ func TestMCPServersAreExamined(t *testing.T) {
 	e.WriteFile("tools.json", "no list of tools")
 	down := "its program ended with exit code 4"
 	if said := doctorFindings(e, "MCP server shelf"); !slices.Equal(said, []string{"warn: " + server + ": " + down}) {
-		t.Errorf("of a server that is down doctor says %q", said)
+		t.Errorf("doctor on a server that is down: %q", said)
 	}
 	if warnings := check(); len(warnings) != 1 || !strings.Contains(warnings[0], `the MCP server "shelf" (`+server+") does not answer: "+down) {
 		t.Errorf("the check of a server that is down warns %q", warnings)
@@ -214,7 +213,7 @@ func TestMCPServersAreExamined(t *testing.T) {
 
 	e.WriteFile("turnkeeper.yaml", strings.Replace(e.ReadFile("turnkeeper.yaml"), env.Quote(server), env.Quote(e.Dir+"/nowhere"), 1))
 	if said := doctorFindings(e, "MCP server shelf"); len(said) != 1 || !strings.HasPrefix(said[0], "warn: "+e.Dir+"/nowhere: ") {
-		t.Errorf("of a program that is not there doctor says %q", said)
+		t.Errorf("doctor on a missing program: %q", said)
 	}
 	e.WriteAgent("clerk", "mcp_servers: {shelve: [look]}")
 	r = e.Run("", "turnctl", "agents", "check")

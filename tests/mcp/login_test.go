@@ -19,23 +19,22 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// A gatekeeper is an MCP server that wants tokens, and the authorization server that
-// gives them. A refresh token may be used once. Its tool answers with the token that it
-// was called with.
-type gatekeeper struct {
+// A loginServer is an MCP server that requires tokens, and its authorization server. A refresh token is valid
+// once. Its tool returns the access token of the request.
+type loginServer struct {
 	*httptest.Server
 
 	mu      sync.Mutex
 	made    int
-	good    map[string]bool // what is taken: access tokens and refresh tokens
+	good    map[string]bool // valid access and refresh tokens
 	secrets []string
-	reused  int // refresh tokens that came twice
+	reused  int // refresh tokens used twice
 	renewed int
 	revoked int
 }
 
-func newGatekeeper(t testing.TB) *gatekeeper {
-	g := &gatekeeper{good: map[string]bool{}}
+func newLoginServer(t testing.TB) *loginServer {
+	g := &loginServer{good: map[string]bool{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/.well-known/oauth-protected-resource/mcp", func(w http.ResponseWriter, _ *http.Request) {
 		answerJSON(w, map[string]any{"resource": g.URL + "/mcp", "authorization_servers": []string{g.URL}})
@@ -75,8 +74,8 @@ func answerJSON(w http.ResponseWriter, v any) {
 	_ = json.NewEncoder(w).Encode(v)
 }
 
-// secret is a new one, that is good.
-func (g *gatekeeper) secret(kind string) string {
+// secret returns a new valid token.
+func (g *loginServer) secret(kind string) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.made++
@@ -86,7 +85,7 @@ func (g *gatekeeper) secret(kind string) string {
 	return text
 }
 
-func (g *gatekeeper) token(w http.ResponseWriter, r *http.Request) {
+func (g *loginServer) token(w http.ResponseWriter, r *http.Request) {
 	_ = r.ParseForm()
 	given := r.PostForm.Get("code") + r.PostForm.Get("refresh_token")
 	_, secret, _ := r.BasicAuth()
@@ -109,8 +108,8 @@ func (g *gatekeeper) token(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// serve speaks as much of the protocol as a tool takes.
-func (g *gatekeeper) serve(w http.ResponseWriter, r *http.Request) {
+// serve implements the part of the protocol that a tool call needs.
+func (g *loginServer) serve(w http.ResponseWriter, r *http.Request) {
 	token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
 	g.mu.Lock()
 	good := g.good[token]
@@ -129,7 +128,7 @@ func (g *gatekeeper) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	results := map[string]any{
-		"initialize": map[string]any{"protocolVersion": "2025-11-25", "serverInfo": map[string]any{"name": "gatekeeper", "version": "1"}, "capabilities": map[string]any{"tools": map[string]any{}}},
+		"initialize": map[string]any{"protocolVersion": "2025-11-25", "serverInfo": map[string]any{"name": "loginServer", "version": "1"}, "capabilities": map[string]any{"tools": map[string]any{}}},
 		"tools/list": map[string]any{"tools": []any{map[string]any{"name": "whoami", "inputSchema": map[string]any{"type": "object"}}}},
 		"tools/call": map[string]any{"content": []any{map[string]any{"type": "text", "text": "you come with " + token}}},
 		"ping":       map[string]any{},
@@ -144,8 +143,8 @@ func (g *gatekeeper) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// forget makes every access token one that is not taken.
-func (g *gatekeeper) forget() {
+// forget invalidates every access token.
+func (g *loginServer) forget() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for text := range g.good {
@@ -155,13 +154,13 @@ func (g *gatekeeper) forget() {
 	}
 }
 
-func (g *gatekeeper) settings() string {
+func (g *loginServer) settings() string {
 	return fmt.Sprintf("mcp_servers:\n  tracker:\n    url: %s/mcp\n    oauth: {grant: authorization_code}\n", g.URL)
 }
 
 var loginAddress = regexp.MustCompile(`http://127\.0\.0\.1:\d+/authorize\?\S+`)
 
-// logIn runs turnctl mcp login, and is its browser.
+// logIn runs turnctl mcp login and acts as its browser.
 func logIn(e *env.Env, server string) *env.Process {
 	e.T.Helper()
 	p := env.StartProcess(e.T, "login", e.Dir, e.Environ(), env.Binary(e.T, "turnctl"), "mcp", "login", server)
@@ -192,12 +191,11 @@ func callbackOf(t testing.TB, address string) string {
 	return u.Query().Get("redirect_uri")
 }
 
-// TestALoginToAnMCPServer has a person log in while workers run, the login renewed by
-// two workers, and forgotten.
+// A user logs in while workers run, two workers renew the login, and it is deleted.
 func TestALoginToAnMCPServer(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
-	g := newGatekeeper(t)
+	g := newLoginServer(t)
 	settings := e.ReadFile("turnkeeper.yaml") + "log_level: debug\n" + g.settings()
 	e.WriteFile("turnkeeper.yaml", settings)
 	e.WriteAgent("clerk", "mcp_servers: {tracker: [whoami]}", "lane: conversation")
@@ -214,7 +212,7 @@ func TestALoginToAnMCPServer(t *testing.T) {
 	call := func(want, holds string) {
 		t.Helper()
 		turn := e.TurnOf(e.Enqueue("clerk", "Who are you?", "--conversation", fmt.Sprint(len(said), want)))
-		if got := env.CallsByWireID(turn)["who"]; got.State != want || !strings.Contains(got.Result, holds) {
+		if got := turn.CallsByWireID()["who"]; got.State != want || !strings.Contains(got.Result, holds) {
 			t.Errorf("the call is %s: %s, want %q", got.State, got.Result, holds)
 		}
 	}
@@ -226,7 +224,7 @@ func TestALoginToAnMCPServer(t *testing.T) {
 	call("failed", `run "turnctl mcp login tracker"`)
 	for _, command := range [][]string{{"doctor"}, {"agents", "check"}, {"mcp", "list"}} {
 		if text := strings.Join(strings.Fields(tell(command...)), " "); !strings.Contains(text, "nobody is logged in to it") || !strings.Contains(text, "mcp login tracker") {
-			t.Errorf("turnctl %v does not tell of the login that is missing:\n%s", command, text)
+			t.Errorf("turnctl %v does not mention the login that is missing:\n%s", command, text)
 		}
 	}
 
@@ -238,17 +236,17 @@ func TestALoginToAnMCPServer(t *testing.T) {
 	e.Await("a worker has found the login", "select exists (select from mcp_tools where server = 'tracker')")
 	call("succeeded", "you come with [redacted]")
 	if text := tell("mcp", "logins"); !strings.Contains(text, "ok") {
-		t.Errorf("the login does not hold:\n%s", text)
+		t.Errorf("the login is lost:\n%s", text)
 	}
 
-	// Two workers find at once that their token is not taken any more.
+	// Two workers find at the same time that their token is invalid.
 	g.forget()
 	var ids []int64
 	for i := range 8 {
 		ids = append(ids, e.Enqueue("clerk", "Who are you?", "--conversation", fmt.Sprint("at once ", i)))
 	}
 	for _, id := range ids {
-		if got := env.CallsByWireID(e.TurnOf(id))["who"]; got.State != "succeeded" {
+		if got := e.TurnOf(id).CallsByWireID()["who"]; got.State != "succeeded" {
 			t.Errorf("the call is %s: %s", got.State, got.Result)
 		}
 	}
@@ -272,21 +270,20 @@ func TestALoginToAnMCPServer(t *testing.T) {
 	for place, text := range said {
 		for _, secret := range append(g.secrets, key) {
 			if strings.Contains(text, secret) {
-				t.Errorf("%s holds the secret %s", place, secret)
+				t.Errorf("%s contains the secret %s", place, secret)
 			}
 		}
 	}
 	if said["table turnkeeper.mcp_logins"] == "" || !strings.Contains(said["table turnkeeper.calls"], "you come with [redacted]") {
-		t.Error("the search did not see the login, or the calls")
+		t.Error("the search did not cover the login, or the calls")
 	}
 }
 
-// TestLoginsWithoutABrowserHere has the address pasted that a browser elsewhere ends at,
-// and logins that come to nothing.
+// A user pastes the final address of a browser on another machine. Other logins fail.
 func TestLoginsWithoutABrowserHere(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
-	g := newGatekeeper(t)
+	g := newLoginServer(t)
 	e.Vars["LOGIN_KEY"] = base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("k"), 32))
 	e.WriteFile("turnkeeper.yaml", e.ReadFile("turnkeeper.yaml")+g.settings()+"mcp_login_key: {env: LOGIN_KEY}\n")
 	if r := e.Run("", "turnctl", "migrate"); r.Code != 0 {

@@ -10,8 +10,8 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// TestAPublicServerAsksAModel has the public server everything ask for answers of a
-// model, by real workers: the agent's model gives one, at the expense of the turn.
+// The public server "everything" requests sampling from workers: the agent's model answers, and its usage
+// counts for the turn.
 func TestAPublicServerAsksAModel(t *testing.T) {
 	t.Parallel()
 	e := withPublicServers(t)
@@ -35,7 +35,7 @@ func TestAPublicServerAsksAModel(t *testing.T) {
 	e.StartWorker()
 
 	turn := e.TurnOf(e.Enqueue("clerk", "Ask for praise."))
-	if got := env.CallsByWireID(turn)["asks"]; got.State != "succeeded" || !strings.Contains(got.Result, "Well asked.") {
+	if got := turn.CallsByWireID()["asks"]; got.State != "succeeded" || !strings.Contains(got.Result, "Well asked.") {
 		t.Errorf("%s: %s", got.State, got.Result)
 	}
 	asked := e.WantRequests(3)[1].Chat()
@@ -46,7 +46,7 @@ func TestAPublicServerAsksAModel(t *testing.T) {
 		t.Errorf("%d model calls are booked for the turn", n)
 	}
 	if n := env.Query[int](e, "select count(*) from turn_events where type = 'notice' and data->>'text' like 'everything__trigger-sampling-request: asked the model %, which took % tokens'"); n != 1 {
-		t.Errorf("%d events tell of the question", n)
+		t.Errorf("%d events have the question", n)
 	}
 
 	e.TurnOf(e.Enqueue("poor", "Ask for praise."))

@@ -19,8 +19,7 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// publicServers installs the public MCP servers once, with the node they run on,
-// and returns where.
+// publicServers installs the public MCP servers and node, once, and returns their folder.
 var publicServers = sync.OnceValues(func() (string, error) {
 	if out, err := exec.Command(env.Path("scripts/need"), "npm:npm", "chromium:chromium").CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w\n%s", err, out)
@@ -31,11 +30,11 @@ var publicServers = sync.OnceValues(func() (string, error) {
 	return filepath.Abs("servers/node_modules")
 })
 
-// withPublicServers writes settings with the public servers. Each of their
-// processes has the variable TEST_DIR, with the Env's folder.
+// withPublicServers returns an Env with the public servers in its settings. Their processes have the Env's
+// folder in TEST_DIR.
 func withPublicServers(t *testing.T) *env.Env {
 	t.Helper()
-	testrun.OnlyFull(t) // npm's packages and a browser
+	testrun.OnlyFull(t) // needs npm's packages and a browser
 	modules, err := publicServers()
 	if err != nil {
 		t.Fatal(err)
@@ -74,7 +73,7 @@ func withPublicServers(t *testing.T) *env.Env {
 	return e
 }
 
-// serverPIDs are the processes that the Env's workers have started for servers.
+// serverPIDs returns the processes of servers that the Env's workers started.
 func serverPIDs(e *env.Env, program string) (pids []int) {
 	e.T.Helper()
 	environs, _ := filepath.Glob("/proc/[0-9]*/environ")
@@ -91,7 +90,7 @@ func serverPIDs(e *env.Env, program string) (pids []int) {
 	return pids
 }
 
-// TestPublicMCPServers drives each of the public servers through real turns.
+// Turns use each of the public servers.
 func TestPublicMCPServers(t *testing.T) {
 	t.Parallel()
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -124,9 +123,9 @@ func TestPublicMCPServers(t *testing.T) {
 	}
 	e.Model.Then(env.Rounds(inferencetest.Calls(asked...), inferencetest.Text("done")))
 	w := e.StartWorker()
-	e.Await("the servers have told of their tools", "select count(distinct server) = 5 from mcp_tools")
+	e.Await("the tools of every server are stored", "select count(distinct server) = 5 from mcp_tools")
 	turn := e.TurnOf(e.Enqueue("clerk", "Try everything."))
-	got := env.CallsByWireID(turn)
+	got := turn.CallsByWireID()
 	for _, c := range []struct{ id, state, holds string }{
 		{"echo", "succeeded", "hello"},
 		{"wrong", "denied", `missing "message"`},
@@ -154,13 +153,13 @@ func TestPublicMCPServers(t *testing.T) {
 		t.Errorf("%d images are stored", n)
 	}
 	if n := env.Query[int](e, "select count(*) from turn_events where type = 'notice' and data->>'text' like 'everything__trigger-long-running-operation: % of 4%'"); n == 0 {
-		t.Error("no event tells of progress")
+		t.Error("no event has the progress")
 	}
 	if effect := env.Query[string](e, "select effect from calls where name = 'files__read_text_file' limit 1"); effect != "none" {
-		t.Errorf("a server whose hints are believed: effect %s", effect)
+		t.Errorf("a server with trusted hints: effect %s", effect)
 	}
 	if effect := env.Query[string](e, "select effect from calls where name = 'everything__echo' limit 1"); effect != "once" {
-		t.Errorf("a server whose hints are not believed: effect %s", effect)
+		t.Errorf("a server with untrusted hints: effect %s", effect)
 	}
 	w.Terminate()
 	if left := serverPIDs(e, ""); len(left) > 0 {
@@ -168,8 +167,8 @@ func TestPublicMCPServers(t *testing.T) {
 	}
 }
 
-// A call whose server dies is of unknown outcome; the next one finds a new server.
-// What a killed worker had started ends with it.
+// A call whose server dies has an unknown outcome, and the next call gets a new server. The servers of a
+// killed worker end with it.
 func TestAnMCPServerIsKilled(t *testing.T) {
 	t.Parallel()
 	e := withPublicServers(t)
@@ -181,14 +180,14 @@ func TestAnMCPServerIsKilled(t *testing.T) {
 	))
 	w := e.StartWorker()
 	message := e.Enqueue("clerk", "Go.")
-	e.Await("progress is told", "select exists (select from turn_events where type = 'notice' and data->>'call' is not null)")
+	e.Await("progress is recorded", "select exists (select from turn_events where type = 'notice' and data->>'call' is not null)")
 	for _, pid := range serverPIDs(e, "server-everything") {
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
 	}
 	turn := e.TurnOf(message)
-	got := env.CallsByWireID(turn)
+	got := turn.CallsByWireID()
 	if c := got["long"]; c.State != "unknown" || !strings.Contains(c.Result, "ended by a signal (killed)") {
 		t.Errorf("the killed call is %s: %s", c.State, c.Result)
 	}

@@ -8,8 +8,7 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// TestSwitchesOfAnMCPTool sets repeat, effect and max_result_chars for single tools of a server, and
-// checks that its other tools keep the defaults.
+// repeat, effect and max_result_chars apply to single tools of a server. Its other tools keep the defaults.
 func TestSwitchesOfAnMCPTool(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -26,9 +25,9 @@ func TestSwitchesOfAnMCPTool(t *testing.T) {
 	e.StartWorker()
 	turn := e.TurnOf(e.Enqueue("clerk", "Go."))
 	e.WantEnd(turn, "succeeded", "none", 2)
-	calls := env.CallsByWireID(turn)
+	calls := turn.CallsByWireID()
 	for id, want := range map[string]struct {
-		starts int // of calls with an effect: others have no starts
+		starts int // only of calls with an effect, because others have no starts
 		says   string
 	}{
 		"guarded_1": {1, "guarded: Guarded."},

@@ -1,11 +1,11 @@
-// Serve starts a Postgres server for tests, runs a command, and stops the server when the command has
-// ended. The command finds the server by the variable TURNKEEPER_TEST_POSTGRES, and by
+// Serve starts a Postgres server for tests, runs a command, and stops the server when the command
+// ends. TURNKEEPER_TEST_POSTGRES gives the command the address of the server, and
 // TURNKEEPER_TEST_RUN a folder that is removed after the run:
 //
 //	serve go test ./...
 //
-// It exits with the command's code. Whatever ends it, nothing that the command started stays
-// behind for more than a few seconds.
+// It exits with the command's code. However it ends, nothing that the command started stays behind
+// for more than a few seconds.
 package main
 
 import (
@@ -29,7 +29,7 @@ func run(command []string) int {
 		fmt.Fprintln(os.Stderr, "usage: serve COMMAND [ARGUMENT...]")
 		return 2
 	}
-	// Passed on to the command, which decides when to end.
+	// Signals are forwarded to the command, which decides when to end.
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 

@@ -1,5 +1,5 @@
-// Some of npm's eventsource that follow one turn until they are told that nothing
-// follows. What they saw is written as JSON.
+// Follows one turn with several of npm's eventsource until the turn ends, and prints what they received
+// as JSON.
 //
 // Usage: node eventsource.mjs URL COUNT
 import { EventSource } from 'eventsource';
@@ -13,7 +13,7 @@ const look = setInterval(() => {
   console.log(JSON.stringify(all));
 }, 50);
 
-// Told to stop, it says who has not come to an end.
+// On SIGTERM it prints which of them have not ended.
 process.on('SIGTERM', () => {
   console.error(JSON.stringify(all.filter((seen) => !seen.closed), (key, value) => (key === 'text' ? value.length : value)));
   process.exit(1);

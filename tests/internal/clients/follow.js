@@ -1,5 +1,5 @@
-// Follows a turn as any program would with an EventSource, in a browser or with npm's
-// eventsource, and keeps what it saw. The EventSource reconnects by itself.
+// Follows a turn with an EventSource, in a browser or with npm's eventsource, and records what it
+// receives. The EventSource reconnects by itself.
 const types = [
   'turn_start', 'round_start', 'block_start', 'block_delta', 'block_stop', 'tool_started', 'tool_result', 'notice',
   'round_stop', 'round_rollback', 'turn_waiting', 'turn_resumed', 'turn_complete', 'turn_error',
@@ -8,14 +8,14 @@ const types = [
 export function follow(EventSource, url) {
   const seen = { last: 0, text: '', rollbacks: 0, opens: 0, faults: [], over: false, closed: false };
   const source = new EventSource(url);
-  const fault = (what) => { // enough is known
+  const fault = (what) => { // a few faults are enough
     seen.faults.push(what);
     seen.closed = true;
     source.close();
   };
   source.onopen = () => seen.opens++;
   source.onerror = () => {
-    seen.closed = source.readyState === 2; // it does not come again
+    seen.closed = source.readyState === 2; // it does not reconnect
     if (seen.closed && !seen.over) fault('gave up after event ' + seen.last);
   };
   const take = (message) => {

@@ -1,5 +1,5 @@
-// The official client of OpenAI's API, as somebody uses it: create, poll, stream, go on
-// after a drop, cancel. Whatever is not as it should be ends the program.
+// Uses the official client of OpenAI's API: create, poll, stream, resume a cut stream, cancel. A failed
+// check ends the program.
 //
 // Usage: node openai.mjs BASE_URL CUTTING_BASE_URL, with OPENAI_API_KEY.
 import assert from 'node:assert/strict';
@@ -27,7 +27,7 @@ async function create() {
     model: 'turnkeeper/clerk', previous_response_id: first.id,
     input: [{ role: 'user', content: [{ type: 'input_text', text: 'And now?' }] }],
   });
-  assert.equal(second.output_text, '2: And now?'); // it has seen the first
+  assert.equal(second.output_text, '2: And now?'); // the model got the first message
   assert.equal(second.previous_response_id, first.id);
   const apart = await client.responses.create({ model: 'clerk', input: 'Hello' });
   assert.equal(apart.output_text, '1: Hello');

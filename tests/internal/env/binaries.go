@@ -12,18 +12,19 @@ import (
 	"syscall"
 	"testing"
 
+	"turnkeeper/internal/testrun"
 	"turnkeeper/storage/storagetest"
 )
 
-// programs are the packages that are built for the tests.
+// programs lists the packages of the programs that tests run.
 var programs = []string{
 	"./cmd/worker", "./cmd/enqueue", "./cmd/turnctl", "./examples/webhook-receiver",
 	"./tests/internal/programs/markerworker", "./tests/internal/programs/faultenqueue",
 	"./tests/internal/programs/misbehaving", "./tests/internal/programs/toolserver",
 }
 
-// binaryDir is the folder of the built programs. It stays from one run to the next: go build links
-// only what has changed, and one package of tests finds what another has built.
+// binaryDir returns the folder of the built programs. It is kept between runs, because go build links
+// only programs that have changed. All test packages share it.
 func binaryDir() string {
 	if RaceDetector {
 		return Path("bin/test-race")
@@ -31,8 +32,8 @@ func binaryDir() string {
 	return Path("bin/test")
 }
 
-// build builds the programs once per run of scripts/test: the first package to ask builds them, and
-// keeps the list of their sources for the others.
+// build builds the programs once per run of scripts/test: the first package builds them and writes
+// the list of their sources for the other packages.
 var build = sync.OnceValue(func() error {
 	unlock, err := lockFile(binaryDir() + ".lock")
 	if err != nil {
@@ -57,8 +58,8 @@ var build = sync.OnceValue(func() error {
 			}
 		}
 	}
-	// go test takes a result from its cache unless a file that the tests looked at has changed, and
-	// the programs are not among what the tests import.
+	// go test uses a cached result unless a file that the tests looked at has changed. The tests do not
+	// import the programs, so look at each source.
 	for name := range strings.Lines(string(names)) {
 		if _, err := os.Stat(strings.TrimSpace(name)); err != nil {
 			return err
@@ -67,7 +68,7 @@ var build = sync.OnceValue(func() error {
 	return nil
 })
 
-// lockFile makes a file and its folder if need be, and locks it against other processes.
+// lockFile locks a file against other processes. It makes the file and its folder if needed.
 func lockFile(name string) (unlock func(), err error) {
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return nil, err
@@ -86,7 +87,7 @@ func lockFile(name string) (unlock func(), err error) {
 	return func() { _ = f.Close() }, nil
 }
 
-// sources lists each source file of the programs and its folder, a line each.
+// sources returns the source files of the programs and their folders, one per line.
 func sources() ([]byte, error) {
 	const format = "{{if .Module}}{{if .Module.Main}}{{.Dir}}{{range .GoFiles}}\n{{$.Dir}}/{{.}}{{end}}{{range .EmbedFiles}}\n{{$.Dir}}/{{.}}{{end}}{{end}}{{end}}"
 	cmd := exec.Command("go", append([]string{"list", "-deps", "-f", format}, programs...)...)
@@ -98,8 +99,8 @@ func sources() ([]byte, error) {
 	return bytes.TrimSpace(out), nil
 }
 
-// Build runs go build with these arguments in the module's root, with the race
-// detector if the tests have it.
+// Build runs go build with these arguments in the root of the module, with the race detector if the
+// tests have it.
 func Build(args ...string) error {
 	command := []string{"build", "-buildvcs=false", "-ldflags=-s -w"} // without debug information, linking takes half as long
 	if RaceDetector {
@@ -113,7 +114,7 @@ func Build(args ...string) error {
 	return nil
 }
 
-// BinaryDir builds the programs if need be, and returns their folder.
+// BinaryDir builds the programs if needed, and returns their folder.
 func BinaryDir(t testing.TB) string {
 	t.Helper()
 	if err := build(); err != nil {
@@ -127,3 +128,15 @@ func Binary(t testing.TB, name string) string {
 	t.Helper()
 	return filepath.Join(BinaryDir(t), name)
 }
+
+// root returns the root of the module.
+var root = sync.OnceValue(func() string {
+	dir, err := testrun.ModuleRoot()
+	if err != nil {
+		panic(err)
+	}
+	return dir
+})
+
+// Path returns the absolute path of a file or folder, given by its path in the module.
+func Path(name string) string { return filepath.Join(root(), name) }

@@ -17,11 +17,11 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// A Crash is a program that fails at a fault point, while an agent uses a tool.
+// A Crash is a fault at a fault point, while an agent uses a tool.
 type Crash struct{ Point, Fault, Tool string }
 
-// A CrashEnv is an Env whose programs may be paused at a fault point, and reach
-// the database through a proxy that can be cut.
+// A CrashEnv is an Env whose programs can be paused at a fault point, and connect to the database
+// through a proxy that can cut them off.
 type CrashEnv struct {
 	*Env
 	Proxy    *storagetest.Proxy
@@ -37,7 +37,7 @@ const CrashTools = "tools: [mark_none, mark_keyed, mark_once, mark_sure, mark_la
 func NewCrash(t *testing.T, c Crash) *CrashEnv {
 	t.Helper()
 	e := &CrashEnv{Env: New(t), Hook: NewHookServer(t, c.Point), tool: c.Tool}
-	e.Ledger.witness = e.startIsCommitted
+	e.Ledger.started = e.startIsCommitted
 	e.Proxy, e.ProxyURL = storagetest.NewProxy(t, e.DatabaseURL)
 	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
 		label := NewestMessage(r)
@@ -59,14 +59,14 @@ func (e *CrashEnv) call(label string) inferencetest.Call {
 	return c
 }
 
-// Register makes an agent known before any worker runs.
+// Register writes and registers an agent before any worker runs.
 func (e *CrashEnv) Register(name string, settings ...string) {
 	e.T.Helper()
 	e.WriteAgent(name, append([]string{CrashTools}, settings...)...)
 	e.RegisterFile(name)
 }
 
-// RegisterFile makes an agent's file known as a worker does when it starts.
+// RegisterFile registers the file of an agent, as a worker does when it starts.
 func (e *CrashEnv) RegisterFile(name string) {
 	e.T.Helper()
 	d, err := parseAgent(name, filepath.Join(e.Dir, "agents", name+".md"))
@@ -92,7 +92,7 @@ func parseAgent(name, file string) (*agentdef.Definition, error) {
 	return agentdef.Parse(name+".md", source)
 }
 
-// StartFaulty starts a program that is paused at the point.
+// StartFaulty starts a program that pauses at the point.
 func (e *CrashEnv) StartFaulty(program string, args ...string) *Process {
 	e.T.Helper()
 	environ := append(e.Environ(), e.Hook.Environ()...)
@@ -100,12 +100,11 @@ func (e *CrashEnv) StartFaulty(program string, args ...string) *Process {
 	return StartProcess(e.T, "faulty "+program, e.Dir, environ, Binary(e.T, program), args...)
 }
 
-// AtTheGate is the end of a query for the sessions of this database that wait at a Gate.
+// AtTheGate is the from clause of a query for the sessions of this database that wait at a Gate.
 const AtTheGate = `from pg_locks where locktype = 'advisory' and objid = 4711 and not granted
 	and database = (select oid from pg_database where datname = current_database())`
 
-// Gate blocks every write to a table that meets the condition. open lets all of them go
-// on, and all later ones.
+// Gate blocks every write to a table that meets the condition. open unblocks them and all later ones.
 func (e *CrashEnv) Gate(table, condition string) (open func()) {
 	e.T.Helper()
 	e.Exec(`create function gate() returns trigger language plpgsql as $$

@@ -12,7 +12,7 @@ const DetachedTools = "tools: [mark_far_none, mark_far_keyed, mark_far_once, mar
 
 var outputID = regexp.MustCompile(`get_tool_output\("([a-z0-9]{12})", mode\)`)
 
-// GetOutput replies with a call for the output that the first handle in the request names.
+// GetOutput replies with a call that reads the output of the first handle in the request.
 func GetOutput(r inferencetest.Recorded) inferencetest.Reply {
 	for _, m := range r.Chat().Messages {
 		if found := outputID.FindStringSubmatch(m.Text()); found != nil {
@@ -33,8 +33,8 @@ func LastResult(r inferencetest.Recorded) string {
 	return result
 }
 
-// DetachedTurn returns a scripted model. It calls the tool, which runs detached, reads the
-// result once a notice says that it is ready, and replies with it.
+// DetachedTurn returns a model that calls a detached tool, reads its result after the notice that it
+// is ready, and replies with the result.
 func DetachedTurn(tool, label string) func(inferencetest.Recorded) inferencetest.Reply {
 	return func(r inferencetest.Recorded) inferencetest.Reply {
 		switch RoundOf(r) {

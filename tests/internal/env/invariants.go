@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// clockInvariants are the invariants that timestamps show only while nobody sets the clock.
+// clockInvariants are the invariants whose check needs a clock that is not set.
 var clockInvariants = []string{
 	"the grants of a lane do not overlap",
 	"a call was started under the grant that held its turn then",
 }
 
-// CheckInvariants reports every broken invariant, as an operator would find it. All
-// processes have ended by then, because clean-ups run last in, first out.
+// CheckInvariants fails the test for every invariant that "turnctl check" finds broken. It runs after
+// all processes have ended, because cleanups run in reverse order.
 func (e *Env) CheckInvariants() {
 	e.T.Helper()
 	for _, p := range e.BrokenInvariants("--at-rest") {
@@ -27,18 +27,18 @@ func (e *Env) CheckInvariants() {
 		var lanes string
 		err := e.DB.QueryRow(context.Background(), "select coalesce(string_agg(lane || ' ' || token, ', '), '') from regrants").Scan(&lanes)
 		if err != nil || lanes != "" {
-			e.T.Errorf("granted while they were held: %s, %v", lanes, err)
+			e.T.Errorf("lanes granted while they were held: %s, %v", lanes, err)
 		}
 	}
 	if e.Model == nil {
 		return
 	}
 	if faults := e.Model.Violations(); len(faults) > 0 {
-		e.T.Errorf("a strict model server refused requests: %v", faults)
+		e.T.Errorf("the strict model server refused requests: %v", faults)
 	}
 }
 
-// A BrokenInvariant is one that "turnctl check" found to be broken, and where.
+// A BrokenInvariant is an invariant that "turnctl check" found broken, and where.
 type BrokenInvariant struct {
 	Promise string   `json:"promise"`
 	Broken  []string `json:"broken"`
@@ -47,7 +47,7 @@ type BrokenInvariant struct {
 // BrokenInvariants runs "turnctl check" and returns what it finds.
 func (e *Env) BrokenInvariants(flags ...string) []BrokenInvariant {
 	e.T.Helper()
-	e.Vars["DATABASE_URL"] = e.DatabaseURL // no proxy is between
+	e.Vars["DATABASE_URL"] = e.DatabaseURL // not through a proxy
 	r := e.inProcess("", "turnctl", append([]string{"-o", "json", "check"}, flags...)...)
 	var all []BrokenInvariant
 	if err := json.Unmarshal([]byte(r.Stdout), &all); err != nil || len(all) == 0 {

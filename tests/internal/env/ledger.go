@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"sync"
 	"testing"
@@ -20,11 +19,11 @@ type Mark struct {
 	IdempotencyKey string `json:"idempotency_key"`
 	PID            int    `json:"pid"`
 
-	Started bool `json:"-"` // its start was on record when it ran
+	Started bool `json:"-"` // its start was committed when it ran
 }
 
-// A Ledger counts runs of marker tools, outside of the product. It answers a run with
-// "marked LABEL", which is the tool's result. While a label is held, its answers are
+// A Ledger counts the runs of marker tools, outside of the product. It answers a run with
+// "marked LABEL", which becomes the result of the tool. While a label is held, its answers are
 // delayed.
 type Ledger struct {
 	t       testing.TB
@@ -34,21 +33,16 @@ type Ledger struct {
 	held    map[string]chan struct{} // by label
 	answers map[string]string        // by label, in place of "marked LABEL"
 	failing map[string]bool          // labels whose runs fail
-	order   []string                 // "begin LABEL" and "end LABEL", as they happened
-	witness func(Mark) bool          // says whether a run's start is on record
+	order   []string                 // "begin LABEL" and "end LABEL", in order
+	started func(Mark) bool          // reports whether the start of a run is committed; nil: not checked
 	more    chan struct{}            // closed and replaced at each mark
 }
 
 // NewLedger starts a ledger, which is closed when the test ends.
 func NewLedger(t testing.TB) *Ledger {
 	l := &Ledger{t: t, held: map[string]chan struct{}{}, answers: map[string]string{}, failing: map[string]bool{}, more: make(chan struct{})}
-	server := httptest.NewServer(l)
-	l.URL = server.URL
-	t.Cleanup(func() {
-		l.Release()
-		server.CloseClientConnections()
-		server.Close()
-	})
+	l.URL = serve(t, l)
+	t.Cleanup(l.Release)
 	return l
 }
 
@@ -58,14 +52,14 @@ func (l *Ledger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	if r.Method == http.MethodGet { // it only asks
+	if r.Method == http.MethodGet { // Reconcile only asks
 		l.lookUp(w, m)
 		return
 	}
-	if l.witness != nil {
-		m.Started = l.witness(m)
+	if l.started != nil {
+		m.Started = l.started(m)
 	}
-	held, answer := l.note(m)
+	held, answer := l.begin(m)
 	if held != nil {
 		select {
 		case <-held:
@@ -80,7 +74,7 @@ func (l *Ledger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = fmt.Fprint(w, answer)
 }
 
-// end notes that a run is about to be answered, and reports whether it fails.
+// end records the end of a run, and reports whether the run fails.
 func (l *Ledger) end(label string) (fails bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -88,7 +82,7 @@ func (l *Ledger) end(label string) (fails bool) {
 	return l.failing[label]
 }
 
-// lookUp answers whether a call has made its mark.
+// lookUp answers with the mark of a call, or with 404.
 func (l *Ledger) lookUp(w http.ResponseWriter, m Mark) {
 	for _, made := range l.Marks() {
 		if made.IdempotencyKey == m.IdempotencyKey {
@@ -99,7 +93,8 @@ func (l *Ledger) lookUp(w http.ResponseWriter, m Mark) {
 	http.NotFound(w, nil)
 }
 
-func (l *Ledger) note(m Mark) (held <-chan struct{}, answer string) {
+// begin records a mark and returns its answer. held is not nil if the label is held.
+func (l *Ledger) begin(m Mark) (held <-chan struct{}, answer string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.marks = append(l.marks, m)
@@ -112,14 +107,14 @@ func (l *Ledger) note(m Mark) (held <-chan struct{}, answer string) {
 	return l.held[m.Label], answer
 }
 
-// Hold keeps back the answers to marks of the label until Release.
+// Hold delays the answers to marks of the label until Release.
 func (l *Ledger) Hold(label string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.held[label] = make(chan struct{})
 }
 
-// SetAnswer sets what marks of the label are answered with.
+// SetAnswer sets the answer to marks of the label.
 func (l *Ledger) SetAnswer(label, text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -133,15 +128,15 @@ func (l *Ledger) Fail(label, text string) {
 	l.answers[label], l.failing[label] = text, true
 }
 
-// Order returns the beginnings and ends of runs, "begin LABEL" and "end LABEL", in the
-// order in which they happened. A run whose worker left it has no end.
+// Order returns the begins and ends of runs, "begin LABEL" and "end LABEL", in order. A run whose worker
+// closed the connection has no end.
 func (l *Ledger) Order() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.order)
 }
 
-// Release sends all answers that are held back, and holds back no later ones.
+// Release sends all delayed answers and ends every Hold.
 func (l *Ledger) Release() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -170,7 +165,7 @@ func (l *Ledger) read(label string) ([]Mark, <-chan struct{}) {
 	return slices.DeleteFunc(slices.Clone(l.marks), func(m Mark) bool { return m.Label != label }), l.more
 }
 
-// Await waits until the label was marked n times, and returns its marks.
+// Await waits until the label has n marks, and returns them.
 func (l *Ledger) Await(label string, n int) []Mark {
 	l.t.Helper()
 	over := time.After(Patience)
@@ -182,15 +177,21 @@ func (l *Ledger) Await(label string, n int) []Mark {
 		select {
 		case <-more:
 		case <-over:
-			l.t.Fatalf("%d marks of %q came, %d were expected", len(runs), label, n)
+			l.t.Fatalf("timeout with %d marks of %q, want %d", len(runs), label, n)
 		}
 	}
 }
 
-// WantRuns fails the test if the label was not marked exactly n times.
+// WantRuns fails the test unless the label has exactly n marks.
 func (l *Ledger) WantRuns(label string, n int) {
 	l.t.Helper()
 	if runs := l.Runs(label); len(runs) != n {
-		l.t.Errorf("%q was marked %d times, not %d: %+v", label, len(runs), n, runs)
+		l.t.Errorf("%q has %d marks, want %d: %+v", label, len(runs), n, runs)
 	}
+}
+
+// startIsCommitted reports whether the start of the mark's call is committed.
+func (e *Env) startIsCommitted(m Mark) bool {
+	is, err := TryQuery[bool](e, `select exists (select from call_starts where turn_id = $1 and 'round-' || round || '-tool-' || ordinal = $2)`, m.Turn, m.Call)
+	return err == nil && is
 }

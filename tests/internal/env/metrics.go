@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// Scrape reads the metrics of a process. base is the base URL of its API.
+// Scrape reads the metrics of a worker. base is the base URL of its API.
 func Scrape(t *testing.T, base string) map[string]*dto.MetricFamily {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, base+"/metrics", nil)

@@ -2,20 +2,18 @@ package env
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 )
 
-// Patience is the timeout of every wait for an event. It is far longer than any takes.
-var Patience = time.Duration(FaultCount(3, 4)) * time.Minute
-
-// A Process is a program that runs, with all that it writes.
+// A Process is a started program with its output.
 type Process struct {
 	T      testing.TB
 	Name   string
@@ -25,14 +23,14 @@ type Process struct {
 	err    error // error of Wait; valid when done is closed
 }
 
-// StartProcess starts a program in dir with exactly this environment. When the
-// test ends it is resumed, told to stop, and killed if that does not help.
+// StartProcess starts a program in dir with exactly this environment. When the test ends, Stop
+// stops it.
 func StartProcess(t testing.TB, name, dir string, environ []string, program string, args ...string) *Process {
 	t.Helper()
 	p := &Process{T: t, Name: name, Output: NewTranscript(), done: make(chan struct{})}
 	p.Cmd = exec.Command(program, args...)
 	p.Cmd.Dir, p.Cmd.Env = dir, environ
-	// A worker hides its folder and environment: testrun finds what is left behind by this name.
+	// A worker hides its folder and environment. testrun finds a leftover worker by this argument.
 	p.Cmd.Args[0] = filepath.Join(dir, filepath.Base(program))
 	p.Cmd.Stdout, p.Cmd.Stderr = p.Output, p.Output
 	if err := p.Cmd.Start(); err != nil {
@@ -46,7 +44,7 @@ func StartProcess(t testing.TB, name, dir string, environ []string, program stri
 	return p
 }
 
-// Signal sends a signal to this process and no other.
+// Signal sends a signal to this process, not to its children.
 func (p *Process) Signal(s syscall.Signal) {
 	p.T.Helper()
 	if err := p.Cmd.Process.Signal(s); err != nil {
@@ -54,7 +52,7 @@ func (p *Process) Signal(s syscall.Signal) {
 	}
 }
 
-// Kill ends the process as a power cut would, and returns when it is gone.
+// Kill ends the process as a power cut would, and waits until it has ended.
 func (p *Process) Kill() {
 	p.T.Helper()
 	p.Signal(syscall.SIGKILL)
@@ -68,12 +66,12 @@ func (p *Process) Wait() int {
 	case <-p.done:
 		return p.Cmd.ProcessState.ExitCode()
 	case <-time.After(Patience):
-		p.T.Fatalf("%s does not end; it said:\n%s", p.Name, p.Output.Tail())
+		p.T.Fatalf("timeout waiting until %s ends; output:\n%s", p.Name, p.Output.Tail())
 		return 0
 	}
 }
 
-// Terminate asks the process to end and returns its exit code.
+// Terminate sends SIGTERM, waits until the process ends, and returns its exit code.
 func (p *Process) Terminate() int {
 	p.T.Helper()
 	p.Signal(syscall.SIGTERM)
@@ -98,17 +96,18 @@ func (p *Process) Await(text string) {
 	}
 }
 
-// TryAwait is like Await, for a goroutine that must not end the test.
+// TryAwait is like Await, but returns the error. It may be called from any goroutine.
 func (p *Process) TryAwait(text string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	defer cancel()
 	if err := p.Output.Await(ctx, text, p.done); err != nil {
-		return fmt.Errorf("%s did not say %q: %w; it said:\n%s", p.Name, text, err, p.Output.Tail())
+		return fmt.Errorf("%s did not write %q: %w; output:\n%s", p.Name, text, err, p.Output.Tail())
 	}
 	return nil
 }
 
-// Stop ends the process when the test ends, so that nothing is left running.
+// Stop resumes and terminates the process, and kills it if it does not end. It fails the test if the
+// output shows a panic or a data race.
 func (p *Process) Stop() {
 	if p.Running() {
 		_ = p.Cmd.Process.Signal(syscall.SIGCONT)
@@ -116,13 +115,13 @@ func (p *Process) Stop() {
 		select {
 		case <-p.done:
 		case <-time.After(Patience):
-			p.T.Errorf("%s does not end on SIGTERM", p.Name)
+			p.T.Errorf("%s did not end after SIGTERM", p.Name)
 			_ = p.Cmd.Process.Kill()
 			<-p.done
 		}
 	}
 	if p.T.Failed() {
-		p.T.Logf("%s said:\n%s", p.Name, p.Output.Tail())
+		p.T.Logf("output of %s:\n%s", p.Name, p.Output.Tail())
 	}
 	for _, trace := range []string{"panic: ", "DATA RACE", "goroutine 1 ["} {
 		if strings.Contains(p.Output.String(), trace) {
@@ -131,16 +130,63 @@ func (p *Process) Stop() {
 	}
 }
 
-var apiLine = regexp.MustCompile(`(?m)^  api +(http://\S+)$`)
+// A Transcript is the output of a process so far.
+type Transcript struct {
+	mu   sync.Mutex
+	text strings.Builder
+	more chan struct{} // closed and replaced at each write
+}
 
-// APIURL returns the base URL of a worker's HTTP API, which the worker writes when it starts.
-func (p *Process) APIURL() string {
-	p.T.Helper()
-	p.Await("\n  api ")
-	p.Await("\n  agents ")
-	found := apiLine.FindStringSubmatch(p.Output.String())
-	if found == nil {
-		p.T.Fatalf("%s did not say where its API is:\n%s", p.Name, p.Output.Tail())
+// NewTranscript returns an empty transcript.
+func NewTranscript() *Transcript { return &Transcript{more: make(chan struct{})} }
+
+func (s *Transcript) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.more)
+	s.more = make(chan struct{})
+	return s.text.Write(b)
+}
+
+func (s *Transcript) String() string {
+	text, _ := s.read()
+	return text
+}
+
+func (s *Transcript) read() (string, <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String(), s.more
+}
+
+// Tail returns the last 8000 bytes, for failure messages.
+func (s *Transcript) Tail() string {
+	text := s.String()
+	if len(text) > 8000 {
+		return "..." + text[len(text)-8000:]
 	}
-	return found[1]
+	return text
+}
+
+var errEnded = errors.New("the process has ended")
+
+// Await waits until text has been written. It fails when ctx ends, or when ended is closed and the
+// output does not contain text.
+func (s *Transcript) Await(ctx context.Context, text string, ended <-chan struct{}) error {
+	for over := false; ; {
+		written, more := s.read()
+		if strings.Contains(written, text) {
+			return nil
+		}
+		if over {
+			return errEnded
+		}
+		select {
+		case <-more:
+		case <-ended:
+			over = true // look once more: the last output may contain text
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }

@@ -2,6 +2,5 @@
 
 package env
 
-// RaceDetector says that the tests run with the race detector; the programs
-// are then built with it as well.
+// RaceDetector reports whether the tests and the programs have the race detector.
 const RaceDetector = false

@@ -7,20 +7,20 @@ import (
 	"turnkeeper/inference/inferencetest"
 )
 
-// Spawn replies with calls for sub-agents: each is "agent task", or "agent task async".
+// Spawn replies with calls that spawn sub-agents: each is "AGENT TASK" or "AGENT TASK async".
 func Spawn(all ...string) inferencetest.Reply {
-	var asked []inferencetest.Call
+	var calls []inferencetest.Call
 	for i, one := range all {
 		agent, task, _ := strings.Cut(one, " ")
 		task, async := strings.CutSuffix(task, " async")
-		asked = append(asked, inferencetest.Call{
+		calls = append(calls, inferencetest.Call{
 			ID: fmt.Sprintf("call_%d", i+1), Name: "spawn_agent", Arguments: fmt.Sprintf(`{"agent":%q,"task":%q,"async":%t}`, agent, task, async),
 		})
 	}
-	return inferencetest.Calls(asked...)
+	return inferencetest.Calls(calls...)
 }
 
-// agentOf returns the name of the agent that makes the request.
+// agentOf returns the agent of a request.
 func agentOf(r inferencetest.Recorded) string {
 	prompt := r.Chat().Messages[0].Text()
 	_, name, _ := strings.Cut(prompt, "You are ")
@@ -28,18 +28,19 @@ func agentOf(r inferencetest.Recorded) string {
 	return name
 }
 
-// ModelPerAgent returns a model that answers each agent with its own function.
+// ModelPerAgent returns a model that answers each agent with its own model.
 func ModelPerAgent(of map[string]func(inferencetest.Recorded) inferencetest.Reply) func(inferencetest.Recorded) inferencetest.Reply {
 	return func(r inferencetest.Recorded) inferencetest.Reply {
 		model := of[agentOf(r)]
 		if model == nil {
-			return inferencetest.Text("Nobody has told me what to do.")
+			return inferencetest.Text("There is no script for this agent.")
 		}
 		return model(r)
 	}
 }
 
-// ReportResult gives the first reply in round one, and then repeats the newest result.
+// ReportResult returns a model that gives the first reply in round one, and then repeats the newest
+// tool result.
 func ReportResult(first inferencetest.Reply) func(inferencetest.Recorded) inferencetest.Reply {
 	return func(r inferencetest.Recorded) inferencetest.Reply {
 		if RoundOf(r) == 1 {
@@ -49,7 +50,7 @@ func ReportResult(first inferencetest.Reply) func(inferencetest.Recorded) infere
 	}
 }
 
-// WriteTeam writes an agent boss that may give work to a scout, who may give work to a runner.
+// WriteTeam writes three agents: boss may spawn scout, and scout may spawn runner.
 func (e *Env) WriteTeam(settings ...string) {
 	e.T.Helper()
 	e.WriteAgent("boss", append([]string{"sub_agents: [scout]", MarkerTools}, settings...)...)
@@ -57,20 +58,20 @@ func (e *Env) WriteTeam(settings ...string) {
 	e.WriteAgent("runner", MarkerTools)
 }
 
-// WantOneReplyEach fails the test unless every message has one reply, and every call of the
-// boss that gave work to an agent one result.
+// WantOneReplyEach fails the test unless there are this many messages, each with one reply, and every
+// spawn has one result.
 func (e *Env) WantOneReplyEach(messages int) {
 	e.T.Helper()
 	if n := Query[int](e, "select count(*) from messages"); n != messages {
-		e.T.Errorf("there are %d messages, not %d", n, messages)
+		e.T.Errorf("%d messages, want %d", n, messages)
 	}
 	if n := Query[int](e, "select count(*) from replies"); n != messages {
-		e.T.Errorf("there are %d replies, not %d", n, messages)
+		e.T.Errorf("%d replies, want %d", n, messages)
 	}
 	if n := Query[int](e, "select count(*) from turn_events where type = 'tool_result' and data ->> 'name' = 'spawn_agent' and data ->> 'state' <> 'denied'"); n != messages-1 {
-		e.T.Errorf("%d results of sub-agents were told, not %d", n, messages-1)
+		e.T.Errorf("%d results of sub-agents, want %d", n, messages-1)
 	}
 	if n := Query[int](e, "select count(*) from spawned_calls where told_at is null or ended_at is null"); n != 0 {
-		e.T.Errorf("%d sub-agents are not at their end", n)
+		e.T.Errorf("%d sub-agents have not ended", n)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"turnkeeper/inference/inferencetest"
 )
 
-// A Turn is the part of the output of "turnctl show" that tests look at.
+// A Turn is the part of the output of "turnctl show" that tests use.
 type Turn struct {
 	ID         int64   `json:"id"`
 	State      string  `json:"state"`
@@ -47,14 +47,14 @@ type Turn struct {
 	} `json:"rounds"`
 }
 
-// A Usage is what model calls took.
+// A Usage is the token usage of model calls.
 type Usage struct {
 	Input     int64 `json:"input_tokens"`
 	Output    int64 `json:"output_tokens"`
 	Estimated bool  `json:"estimated"`
 }
 
-// A ToolCall is what "turnctl show" says of a call.
+// A ToolCall is a call in the output of "turnctl show".
 type ToolCall struct {
 	ID         string `json:"id"`
 	WireID     string `json:"tool_call_id"`
@@ -65,14 +65,24 @@ type ToolCall struct {
 	LateResult string `json:"late_result"`
 }
 
-// TurnOf shows the newest turn of a message, once that is closed.
+// TurnOf waits until a message is closed and returns its newest turn.
 func (e *Env) TurnOf(message int64) Turn {
 	e.T.Helper()
 	e.AwaitClosed(message)
 	return e.Show(Query[int64](e, "select turn_id from messages where id = $1", message))
 }
 
-// Show shows a turn as it is now.
+// AwaitClosed waits until all of the messages are closed.
+func (e *Env) AwaitClosed(ids ...int64) {
+	e.T.Helper()
+	if len(ids) == 0 {
+		return
+	}
+	e.Await(fmt.Sprintf("the messages %v are closed", ids),
+		"select count(*) = cardinality($1::bigint[]) from messages where id = any($1::bigint[]) and closed_at is not null", ids)
+}
+
+// Show returns the current state of a turn.
 func (e *Env) Show(turn int64) Turn {
 	e.T.Helper()
 	return Turnctl[Turn](e, "show", fmt.Sprint(turn))
@@ -86,8 +96,8 @@ func (turn Turn) Calls() (all []ToolCall) {
 	return all
 }
 
-// CallsByWireID returns a turn's calls by the ID that the model gave them.
-func CallsByWireID(turn Turn) map[string]ToolCall {
+// CallsByWireID returns the calls by the ID that the model gave them.
+func (turn Turn) CallsByWireID() map[string]ToolCall {
 	all := map[string]ToolCall{}
 	for _, c := range turn.Calls() {
 		all[c.WireID] = c
@@ -95,7 +105,7 @@ func CallsByWireID(turn Turn) map[string]ToolCall {
 	return all
 }
 
-// WantEnd fails the test if the turn did not end like this.
+// WantEnd fails the test unless the turn ended like this. stop "null" means no stop reason.
 func (e *Env) WantEnd(turn Turn, state, stop string, rounds int) {
 	e.T.Helper()
 	reason := "null"
@@ -103,28 +113,28 @@ func (e *Env) WantEnd(turn Turn, state, stop string, rounds int) {
 		reason = *turn.StopReason
 	}
 	if turn.State != state || reason != stop || turn.Rounds != rounds {
-		e.T.Errorf("turn %d ended %s, %s after %d rounds (%s %s); expected %s, %s after %d",
+		e.T.Errorf("turn %d ended %s, %s after %d rounds (%s %s); want %s, %s after %d",
 			turn.ID, turn.State, reason, turn.Rounds, turn.ErrorClass, turn.Error, state, stop, rounds)
 	}
 }
 
-// WantReply fails the test if the reply is not exactly this.
+// WantReply fails the test unless the reply has exactly this body.
 func (e *Env) WantReply(turn Turn, body string) {
 	e.T.Helper()
 	if turn.Reply == nil || turn.Reply.Body != body {
-		e.T.Errorf("turn %d has the reply %+v, not %q", turn.ID, turn.Reply, body)
+		e.T.Errorf("turn %d has the reply %+v, want %q", turn.ID, turn.Reply, body)
 	}
 }
 
-// An Event is an event of a turn, as turnctl and the API write it.
+// An Event is an event of a turn, as turnctl and the API print it.
 type Event struct {
 	Seq  int64
 	Type string
 	Data struct{ Text, Kind string }
 }
 
-// JournalOf returns everything that a turn's holders wrote, except late results.
-func JournalOf(e *Env, turn int64) string {
+// JournalOf returns the journal of a turn as text, except late results.
+func (e *Env) JournalOf(turn int64) string {
 	e.T.Helper()
 	return Query[string](e, `
 		select t::text || coalesce((select string_agg(r::text, E'\n' order by r.round) from rounds r where r.turn_id = t.id), '')
@@ -134,16 +144,16 @@ func JournalOf(e *Env, turn int64) string {
 		from turns t where t.id = $1`, turn)
 }
 
-// WantNothingMore shows that a closed message is not taken up again: a later
-// one is answered, and the model was not asked about anything else.
-func (e *Env) WantNothingMore(asked int) {
+// WantNothingMore fails the test if a closed message is handled again. It sends a second message to
+// clerk and checks that the model gets only its request after the requests so far.
+func (e *Env) WantNothingMore(requests int) {
 	e.T.Helper()
 	e.Model.Then(Rounds(inferencetest.Text("later")))
 	e.Exec("update leases set not_before = null")
 	later := e.TurnOf(e.Enqueue("clerk", "And now?"))
 	e.WantReply(later, "later")
-	e.WantRequests(asked + 1)
+	e.WantRequests(requests + 1)
 	if n := Query[int](e, "select count(*) from turns"); n != 2 {
-		e.T.Errorf("there are %d turns, not 2", n)
+		e.T.Errorf("%d turns, want 2", n)
 	}
 }

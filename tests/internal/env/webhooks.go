@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -12,8 +11,7 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 )
 
-// WebhookSecret is what the webhooks of the tests sign with, and OldWebhookSecret what they
-// signed with before.
+// WebhookSecret signs the webhooks of the tests. OldWebhookSecret is the secret before it.
 const (
 	WebhookSecret    = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 	OldWebhookSecret = "whsec_b2xkIHNlY3JldCBvZiB0aGUgd2ViaG9va3M="
@@ -25,40 +23,34 @@ type Delivery struct {
 	Header   http.Header
 }
 
-// A WebhookReceiver is a program that a webhook posts to. It answers by what the test has it do, and
-// keeps what it was sent.
+// A WebhookReceiver is a server that webhooks post to. It answers with the function of the test and
+// records the deliveries.
 type WebhookReceiver struct {
 	t      testing.TB
-	server *httptest.Server
 	URL    string
 	answer func(w http.ResponseWriter, r *http.Request, p Delivery)
 
-	Secrets []string // each of them must have signed
+	Secrets []string // each of them must have signed every delivery
 
 	mu         sync.Mutex
 	deliveries []Delivery
 }
 
-// NewWebhookReceiver starts a receiver that is closed when the test ends. If answer is
-// nil, it answers 204.
+// NewWebhookReceiver starts a receiver that is closed when the test ends. If answer is nil, it answers
+// 204.
 func NewWebhookReceiver(t testing.TB, answer func(w http.ResponseWriter, r *http.Request, p Delivery)) *WebhookReceiver {
 	if answer == nil {
 		answer = func(w http.ResponseWriter, _ *http.Request, _ Delivery) { w.WriteHeader(http.StatusNoContent) }
 	}
 	r := &WebhookReceiver{t: t, answer: answer, Secrets: []string{WebhookSecret}}
-	r.server = httptest.NewServer(r)
-	r.URL = r.server.URL
-	t.Cleanup(func() {
-		r.server.CloseClientConnections()
-		r.server.Close()
-	})
+	r.URL = serve(t, r)
 	return r
 }
 
 func (r *WebhookReceiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	body, err := io.ReadAll(req.Body)
 	if err != nil {
-		return // the request broke off
+		return // the request was cut off
 	}
 	p := Delivery{req.Header.Get("webhook-id"), string(body), req.Header}
 	for _, secret := range r.Secrets {
@@ -81,7 +73,7 @@ func verifySignature(secret string, p Delivery) error {
 	return by.Verify([]byte(p.Body), p.Header)
 }
 
-// Deliveries returns what came so far, by ID.
+// Deliveries returns the deliveries so far, by ID.
 func (r *WebhookReceiver) Deliveries() map[string][]Delivery {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -92,19 +84,19 @@ func (r *WebhookReceiver) Deliveries() map[string][]Delivery {
 	return all
 }
 
-// WantSameBodies fails the test if a reply came with different bodies.
+// WantSameBodies fails the test if deliveries with the same ID have different bodies.
 func (r *WebhookReceiver) WantSameBodies() {
 	r.t.Helper()
-	for id, pushes := range r.Deliveries() {
-		for _, p := range pushes {
-			if p.Body != pushes[0].Body {
-				r.t.Errorf("%s came as %s and as %s", id, pushes[0].Body, p.Body)
+	for id, deliveries := range r.Deliveries() {
+		for _, p := range deliveries {
+			if p.Body != deliveries[0].Body {
+				r.t.Errorf("%s was delivered as %s and as %s", id, deliveries[0].Body, p.Body)
 			}
 		}
 	}
 }
 
-// AddWebhook adds a webhook to the settings of every worker that starts from now on.
+// AddWebhook adds a webhook to the settings. Workers that start later use it.
 func (e *Env) AddWebhook(name, url string, settings ...string) {
 	e.T.Helper()
 	e.Vars["HOOK_SECRET"], e.Vars["OLD_HOOK_SECRET"] = WebhookSecret, OldWebhookSecret
@@ -115,7 +107,7 @@ func (e *Env) AddWebhook(name, url string, settings ...string) {
 	e.WriteFile("turnkeeper.yaml", e.ReadFile("turnkeeper.yaml")+"  "+name+":\n    "+strings.Join(lines, "\n    ")+"\n")
 }
 
-// AwaitDeliveries waits until n deliveries to a webhook are in the state.
+// AwaitDeliveries waits until n deliveries of a webhook are in the state.
 func (e *Env) AwaitDeliveries(webhook, state string, n int) {
 	e.T.Helper()
 	e.Await(fmt.Sprintf("%d deliveries to %s are %s", n, webhook, state),

@@ -1,7 +1,6 @@
-// Package faultpoint lets a test pause a program at any of its labelled points: the
-// program asks the test, over HTTP, each time that it comes by one of the points
-// that were named to it, and goes on when the test answers. Meanwhile the test
-// kills it, stops it, or cuts its connections.
+// Package faultpoint lets a test pause a program at its fault points. The program sends the test an
+// HTTP request each time it reaches one of the named points, and continues when the test answers.
+// Meanwhile the test kills it, stops it, or cuts its connections.
 package faultpoint
 
 import (
@@ -16,18 +15,18 @@ import (
 	"turnkeeper/internal/fault"
 )
 
-// The variables of a program that has a hook.
+// The environment variables of a program with a hook.
 const (
-	// URLVariable holds the address that is asked.
+	// URLVariable has the URL of the hook server.
 	URLVariable = "FAULT_URL"
-	// PointsVariable holds the labels, with commas; "*" means all.
+	// PointsVariable has the labels of the points, separated by commas; "*" means all.
 	PointsVariable = "FAULT_POINTS"
 )
 
 // StatusPanic is the answer that makes the program panic at the point.
 const StatusPanic = http.StatusTeapot
 
-// Hook is what the environment asks for; nil: nothing.
+// Hook returns the hook that the environment variables ask for, or nil.
 func Hook() fault.Hook {
 	address := os.Getenv(URLVariable)
 	if address == "" {
@@ -45,9 +44,8 @@ type asker struct {
 	points  map[string]bool
 }
 
-// At asks and waits for the answer, whatever becomes of ctx: a process that is
-// killed or stopped does not notice its own cancellation either. A test that is
-// gone lets everything pass.
+// At sends a request for the point and waits for the answer, even if ctx ends: a process that is
+// killed or stopped does not notice its own cancellation either. Without a server, At returns at once.
 func (a *asker) At(ctx context.Context, label string) {
 	if !a.points[label] && !a.points["*"] {
 		return

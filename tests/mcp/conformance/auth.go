@@ -17,7 +17,7 @@ import (
 	"turnkeeper/tools/mcp"
 )
 
-// given is what the suite tells of a scenario beside its name.
+// given is what the suite provides for a scenario.
 type given struct {
 	ClientID         string `json:"client_id"`
 	ClientSecret     string `json:"client_secret"`
@@ -27,12 +27,10 @@ type given struct {
 	IDPTokenEndpoint string `json:"idp_token_endpoint"`
 }
 
-// metadataURL is the client id that the suite expects of clients that have one by
-// address.
+// metadataURL is the client id that the suite expects from clients with a metadata URL.
 const metadataURL = "https://conformance-test.local/client-metadata.json"
 
-// runAuth runs a scenario of OAuth: with the settings that an operator would have made
-// for it.
+// runAuth runs an OAuth scenario, with the settings that an operator would make for it.
 func runAuth(ctx context.Context, scenario string, server mcp.Server) error {
 	var g given
 	if text := os.Getenv("MCP_CONFORMANCE_CONTEXT"); text != "" {
@@ -68,15 +66,15 @@ func runAuth(ctx context.Context, scenario string, server mcp.Server) error {
 	return useLogin(ctx, server, access)
 }
 
-// useAuth calls the tool with a token that nobody has to log in for.
+// useAuth calls the tool with a token that needs no login.
 func useAuth(ctx context.Context, server mcp.Server, access mcp.Access) error {
 	client := mcp.New(mcp.Config{Servers: []mcp.Server{server}, Access: access})
 	defer client.Close()
 	return authCall.run(ctx, client)
 }
 
-// useLogin logs in and calls the tool. A call that fails because the login does not do is
-// made again after another login, as its error asks for: once.
+// useLogin logs in and calls the tool. If the call fails because the login is insufficient, it logs in again
+// and repeats the call once, as the error asks for.
 func useLogin(ctx context.Context, server mcp.Server, access mcp.Access) error {
 	client := mcp.New(mcp.Config{Servers: []mcp.Server{server}, Access: access})
 	defer client.Close()
@@ -98,7 +96,7 @@ func logIn(ctx context.Context, server mcp.Server, access mcp.Access) error {
 	return err
 }
 
-// visit is a person whose authorization server knows them, and asks nothing.
+// visit acts as the browser of a user whom the authorization server knows and does not ask anything.
 func visit(ctx context.Context, address string) (*url.URL, error) {
 	browser := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)

@@ -8,7 +8,7 @@ import (
 	"turnkeeper"
 )
 
-// logins keep the login of the one server for the time of a scenario.
+// logins keeps the login of the one server during a scenario.
 type logins struct {
 	mu    sync.Mutex
 	login turnkeeper.MCPLogin

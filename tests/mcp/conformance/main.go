@@ -1,7 +1,6 @@
-// Command conformance is the client that the official conformance suite of MCP
-// drives: the client that a worker has, told by the suite's variables what to do.
-// Where a scenario wants a person to log in, one does as turnctl mcp login has them
-// do, with a browser that asks nobody. See scripts/mcp-conformance.
+// Command conformance is the client that the official conformance suite of MCP drives: the worker's client,
+// controlled by the suite's environment variables. Where a scenario needs a user to log in, it logs in as
+// turnctl mcp login does, with a browser that asks nothing. See scripts/mcp-conformance.
 package main
 
 import (
@@ -16,8 +15,7 @@ import (
 	"turnkeeper/tools/mcp"
 )
 
-// calls are what each scenario has called, by the name that the suite gives it. Those
-// of auth have authCall called.
+// calls has the tool call of each scenario, by the suite's name. OAuth scenarios make authCall.
 var calls = map[string]call{
 	"initialize":                          {},
 	"tools_call":                          {"add_numbers", `{"a":5,"b":3}`},
@@ -48,7 +46,7 @@ func run(ctx context.Context, scenario string, args []string) error {
 	}
 	call, known := calls[scenario]
 	if !known {
-		return fmt.Errorf("the scenario %q is not known here", scenario)
+		return fmt.Errorf("the scenario %q is unknown", scenario)
 	}
 	if call.tool == "" {
 		_, err := mcp.Probe(ctx, server, mcp.Access{}, nil)

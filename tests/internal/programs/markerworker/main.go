@@ -1,7 +1,6 @@
-// Command markerworker is the worker of the black-box tests: beside the built-in
-// tools it has some that report each of their runs to an HTTP ledger outside
-// the product, so that the ledger, and not Turnkeeper, says how often a tool
-// ran.
+// Command markerworker is the worker of the black-box tests. Besides the built-in tools it has marker
+// tools, which report each of their runs to an HTTP ledger. The ledger counts runs outside of the
+// product.
 package main
 
 import (
@@ -31,17 +30,17 @@ const ledgerVariable = "MARKER_LEDGER_URL"
 
 func main() {
 	program := worker.Program(
-		marker("mark_none", turnkeeper.EffectNone, context.WithoutCancel),
-		marker("mark_keyed", turnkeeper.EffectKeyed, context.WithoutCancel),
-		marker("mark_once", turnkeeper.EffectOnce, context.WithoutCancel),
+		marker("mark_none", turnkeeper.EffectNone),
+		marker("mark_keyed", turnkeeper.EffectKeyed),
+		marker("mark_once", turnkeeper.EffectOnce),
 		background("mark_later", turnkeeper.EffectOnce),
 		background("mark_later_keyed", turnkeeper.EffectKeyed),
-		marker("mark_slow", turnkeeper.EffectOnce, asItIs),
+		cancellable("mark_slow", turnkeeper.EffectOnce),
 		detached("mark_far_none", turnkeeper.EffectNone),
 		detached("mark_far_keyed", turnkeeper.EffectKeyed),
 		detached("mark_far_once", turnkeeper.EffectOnce),
-		sure{marker("mark_sure", turnkeeper.EffectOnce, context.WithoutCancel)},
-		large{marker("mark_large", turnkeeper.EffectOnce, context.WithoutCancel)},
+		sure{marker("mark_sure", turnkeeper.EffectOnce)},
+		large{marker("mark_large", turnkeeper.EffectOnce)},
 		misbehave("misbehave", misbehaveTimeout), misbehave("overdo", 0),
 		poison(),
 		tools.New(tools.Spec{
@@ -51,27 +50,25 @@ func main() {
 	os.Exit(shell.Main(program.WithFaults(faultpoint.Hook())))
 }
 
-// markInTransaction marks in the transaction that records its result, and tells
-// the ledger while that is open.
+// markInTransaction writes a note in the transaction that records its result, and reports to the
+// ledger while the transaction is open.
 func markInTransaction(ctx context.Context, call tools.Call, args mark) (tools.Result, error) {
 	tx, ok := storage.TxFrom(ctx)
 	if !ok {
-		return tools.Result{}, errors.New("there is no transaction")
+		return tools.Result{}, errors.New("no transaction")
 	}
 	if _, err := tx.Exec(ctx, "insert into turnkeeper.notes (agent, name, content) values ('marks', $1, $1)", args.Label); err != nil {
 		return tools.Result{}, err
 	}
-	return report(ctx, entry{Tool: "mark_tx", Label: args.Label, Turn: int64(call.TurnID), Call: call.Key.String(), PID: os.Getpid()})
+	return report(ctx, newEntry("mark_tx", call, args))
 }
 
-func asItIs(ctx context.Context) context.Context { return ctx }
-
-// A mark is the arguments of every marker tool.
+// A mark holds the arguments of every marker tool. Its description is in testdata/recordings.
 type mark struct {
 	Label string `json:"label,omitempty" jsonschema:"told to the ledger"`
 }
 
-// An entry is one run, as the ledger hears of it.
+// An entry reports a run to the ledger.
 type entry struct {
 	Tool           string `json:"tool"`
 	Label          string `json:"label"`
@@ -81,62 +78,61 @@ type entry struct {
 	PID            int    `json:"pid"`
 }
 
-// marker makes a tool whose whole effect is an entry in the ledger, and whose
-// result is the ledger's answer. patience says which context the run obeys:
-// mark_slow stops with its turn, the others finish what they began.
-func marker(name string, effect turnkeeper.Effect, patience func(context.Context) context.Context) tools.Tool {
-	spec := tools.Spec{Name: name, Description: "Makes a mark.", Effect: effect}
-	return tools.New(spec, func(ctx context.Context, call tools.Call, args mark) (tools.Result, error) {
-		return report(patience(ctx), entry{
-			Tool: name, Label: args.Label, Turn: int64(call.TurnID), Call: call.Key.String(),
-			IdempotencyKey: call.IdempotencyKey, PID: os.Getpid(),
-		})
-	})
-}
-
-// background is a marker whose calls may go on in the background.
-func background(name string, effect turnkeeper.Effect) tools.Tool {
-	return tools.New(
-		tools.Spec{Name: name, Description: "Makes a mark.", Effect: effect, Background: new(true)},
-		func(ctx context.Context, call tools.Call, args mark) (tools.Result, error) {
-			return report(context.WithoutCancel(ctx), entry{
-				Tool: name, Label: args.Label, Turn: int64(call.TurnID), Call: call.Key.String(),
-				IdempotencyKey: call.IdempotencyKey, PID: os.Getpid(),
-			})
-		},
-	)
-}
-
-// farVariable names the variable with the time limit of detached markers.
-const farVariable = "MARKER_FAR_TIMEOUT"
-
-// detached is a marker whose runs are apart from their turns, and stop with their
-// context.
-func detached(name string, effect turnkeeper.Effect) tools.Tool {
-	limit, err := time.ParseDuration(os.Getenv(farVariable))
-	if err != nil {
-		limit = time.Hour
+// newEntry returns the entry of a run by this process.
+func newEntry(tool string, call tools.Call, args mark) entry {
+	return entry{
+		Tool: tool, Label: args.Label, Turn: int64(call.TurnID), Call: call.Key.String(),
+		IdempotencyKey: call.IdempotencyKey, PID: os.Getpid(),
 	}
-	spec := tools.Spec{Name: name, Description: "Makes a mark, and takes its time.", Effect: effect, Timeout: limit, Detached: true}
+}
+
+// marker returns a tool that makes an entry in the ledger and returns the ledger's answer. A run
+// continues after its context has ended.
+func marker(name string, effect turnkeeper.Effect) tools.Tool {
+	return newMarker(tools.Spec{Name: name, Effect: effect}, context.WithoutCancel)
+}
+
+// cancellable is a marker whose runs stop with their context.
+func cancellable(name string, effect turnkeeper.Effect) tools.Tool {
+	return newMarker(tools.Spec{Name: name, Effect: effect}, sameContext)
+}
+
+// background is a marker whose calls may move to the background.
+func background(name string, effect turnkeeper.Effect) tools.Tool {
+	return newMarker(tools.Spec{Name: name, Effect: effect, Background: new(true)}, context.WithoutCancel)
+}
+
+// detachedTimeoutVariable names the variable with the timeout of detached markers.
+const detachedTimeoutVariable = "MARKER_FAR_TIMEOUT"
+
+// detached is a marker whose calls are detached. Its runs stop with their context.
+func detached(name string, effect turnkeeper.Effect) tools.Tool {
+	timeout, err := time.ParseDuration(os.Getenv(detachedTimeoutVariable))
+	if err != nil {
+		timeout = time.Hour
+	}
+	return newMarker(tools.Spec{Name: name, Effect: effect, Timeout: timeout, Detached: true}, sameContext)
+}
+
+func sameContext(ctx context.Context) context.Context { return ctx }
+
+func newMarker(spec tools.Spec, runContext func(context.Context) context.Context) tools.Tool {
+	spec.Description = "Makes a mark."
 	return tools.New(spec, func(ctx context.Context, call tools.Call, args mark) (tools.Result, error) {
-		return report(ctx, entry{
-			Tool: name, Label: args.Label, Turn: int64(call.TurnID), Call: call.Key.String(),
-			IdempotencyKey: call.IdempotencyKey, PID: os.Getpid(),
-		})
+		return report(runContext(ctx), newEntry(spec.Name, call, args))
 	})
 }
 
-// sure is a marker that can look up in the ledger whether a run has happened.
+// sure is a marker with Reconcile.
 type sure struct{ tools.Tool }
 
-// Reconcile asks the ledger for a mark with the call's key.
+// Reconcile asks the ledger for a mark with the key of the call.
 func (s sure) Reconcile(ctx context.Context, call tools.Call) (tools.Result, bool, error) {
 	result, status, err := ask(ctx, http.MethodGet, entry{Tool: s.Spec().Name, IdempotencyKey: call.IdempotencyKey})
 	return result, status == http.StatusOK, err
 }
 
-// large is a marker whose result comes as a megabyte of a stream, the ledger's
-// answer byte by byte.
+// large is a marker that streams a result of a megabyte: first the ledger's answer, byte by byte.
 type large struct{ tools.Tool }
 
 func (l large) Run(ctx context.Context, call tools.Call) (tools.Result, error) {
@@ -145,16 +141,12 @@ func (l large) Run(ctx context.Context, call tools.Call) (tools.Result, error) {
 	return result, err
 }
 
-// poison is a marker tool that kills its own worker, as a crash in its code or
-// the kernel's memory killer would. It may run again, so it does so each time.
+// poison returns a marker tool that kills its worker, as a crash or the kernel's OOM killer would. It
+// is keyed, so it may run again, and kills the next worker too.
 func poison() tools.Tool {
 	spec := tools.Spec{Name: "mark_poison", Description: "Kills its worker.", Effect: turnkeeper.EffectKeyed}
 	return tools.New(spec, func(ctx context.Context, call tools.Call, args mark) (tools.Result, error) {
-		_, err := report(ctx, entry{
-			Tool: spec.Name, Label: args.Label, Turn: int64(call.TurnID), Call: call.Key.String(),
-			IdempotencyKey: call.IdempotencyKey, PID: os.Getpid(),
-		})
-		if err != nil {
+		if _, err := report(ctx, newEntry(spec.Name, call, args)); err != nil {
 			return tools.Result{}, err
 		}
 		if err := syscall.Kill(os.Getpid(), syscall.SIGKILL); err != nil {
@@ -164,7 +156,7 @@ func poison() tools.Tool {
 	})
 }
 
-// client waits for the ledger longer than any test holds an answer back.
+// client has a timeout longer than any test holds an answer.
 var client = &http.Client{Timeout: 2 * time.Minute}
 
 func report(ctx context.Context, e entry) (tools.Result, error) {
@@ -184,12 +176,12 @@ func ask(ctx context.Context, method string, e entry) (result tools.Result, stat
 	}
 	response, err := client.Do(request)
 	if err != nil {
-		return tools.Result{}, 0, fmt.Errorf("the ledger does not answer: %w", err)
+		return tools.Result{}, 0, fmt.Errorf("no answer from the ledger: %w", err)
 	}
 	defer func() { _ = response.Body.Close() }()
 	text, err := io.ReadAll(response.Body)
 	if err != nil {
-		return tools.Result{}, 0, fmt.Errorf("the ledger's answer is cut: %w", err)
+		return tools.Result{}, 0, fmt.Errorf("reading the answer of the ledger: %w", err)
 	}
 	return tools.Result{Text: string(text)}, response.StatusCode, nil
 }

@@ -11,13 +11,13 @@ import (
 	"turnkeeper/tools"
 )
 
-// A behaviour is the arguments of the tool misbehave.
+// A behaviour holds the arguments of the tool misbehave.
 type behaviour struct {
 	How string `json:"how"`
 }
 
-// misbehave is a Go tool that does what Go tools should not. The one that has
-// a timeout is for what ends by it, the other for what needs time on a slow machine.
+// misbehave returns a Go tool that misbehaves as its argument says. With a timeout it is for behaviours
+// that end by it, without one for behaviours that take long on a slow machine.
 func misbehave(name string, timeout time.Duration) tools.Tool {
 	spec := tools.Spec{Name: name, Description: "Misbehaves.", Effect: turnkeeper.EffectNone, Timeout: timeout}
 	return tools.New(spec, func(_ context.Context, _ tools.Call, b behaviour) (tools.Result, error) {
@@ -25,7 +25,7 @@ func misbehave(name string, timeout time.Duration) tools.Tool {
 		case "hang":
 			select {}
 		case "hang a while":
-			time.Sleep(3 * misbehaveTimeout) //nolint:forbidigo // it hears nothing
+			time.Sleep(3 * misbehaveTimeout) //nolint:forbidigo // it ignores its context
 			return tools.Result{Text: "too late"}, nil
 		case "panic":
 			panic("nothing works")
@@ -54,7 +54,7 @@ func misbehave(name string, timeout time.Duration) tools.Tool {
 	})
 }
 
-// misbehaveTimeout is short, for the behaviours that end by it use all of it.
+// misbehaveTimeout is short, because behaviours that end by it use all of it.
 const misbehaveTimeout = 500 * time.Millisecond
 
 type forever struct{}

@@ -1,5 +1,5 @@
-// Command misbehaving is a program that misbehaves, in the way that its first argument
-// says. Its second is a token to find its processes by.
+// Command misbehaving is a program that misbehaves as its first argument says. Its second argument is
+// a token that identifies its processes.
 package main
 
 import (

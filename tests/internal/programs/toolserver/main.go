@@ -1,6 +1,5 @@
-// Command toolserver is an MCP server over standard input and output. Its tools are
-// those of the file that its argument names: {"NAME": "DESCRIPTION"}. A call is
-// answered with the tool's name and description.
+// Command toolserver is an MCP server over standard input and output. Its argument names a file with
+// its tools: {"NAME": "DESCRIPTION"}. A call returns the name and description of the tool.
 package main
 
 import (
@@ -49,7 +48,7 @@ func main() {
 	}
 }
 
-// answer is the result of a request; nil: it is not known.
+// answer returns the result of a request, or nil if the method is unknown.
 func answer(method, tool string, tools map[string]string) object {
 	switch method {
 	case "initialize":

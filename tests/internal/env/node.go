@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// clients installs what the lock file of tests/internal/clients names, and returns that folder.
+// clients installs the npm packages of tests/internal/clients, and returns that folder.
 var clients = sync.OnceValues(func() (string, error) {
 	dir := Path("tests/internal/clients")
 	for _, args := range [][]string{{"scripts/need", "node:nodejs", "npm:npm"}, {"scripts/npm-ci", dir}} {
@@ -24,7 +24,7 @@ var clients = sync.OnceValues(func() (string, error) {
 	return dir, nil
 })
 
-// NodeProgram returns a program of tests/internal/clients that is not started yet.
+// NodeProgram returns a command that runs a script of tests/internal/clients.
 func NodeProgram(ctx context.Context, t testing.TB, environ []string, script string, args ...string) *exec.Cmd {
 	t.Helper()
 	dir, err := clients()

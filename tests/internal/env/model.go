@@ -10,16 +10,33 @@ import (
 	"turnkeeper/inference/inferencetest"
 )
 
-// Rounds answers by the content of the request: with the n-th reply to a request with
-// n-1 exchanges after the newest message, and with the last reply to all later ones. So
-// a repeated request gets the same answer.
+// AwaitRequests waits until the model server got n requests.
+func (e *Env) AwaitRequests(n int) {
+	e.T.Helper()
+	if err := e.Model.Await(e.T.Context(), n); err != nil {
+		e.T.Fatal(err)
+	}
+}
+
+// WantRequests fails the test unless the model server got exactly n requests, and returns them.
+func (e *Env) WantRequests(n int) []inferencetest.Recorded {
+	e.T.Helper()
+	all := e.Model.Requests()
+	if len(all) != n {
+		e.T.Errorf("the model got %d requests, want %d", len(all), n)
+	}
+	return all
+}
+
+// Rounds returns a model that gives the n-th reply to a request of round n, and the last reply to
+// all later rounds. It depends only on the request, so a repeated request gets the same reply.
 func Rounds(replies ...inferencetest.Reply) func(inferencetest.Recorded) inferencetest.Reply {
 	return func(r inferencetest.Recorded) inferencetest.Reply {
 		return replies[min(RoundOf(r), len(replies))-1]
 	}
 }
 
-// RoundOf returns the round that a request is made for.
+// RoundOf returns the round of a request.
 func RoundOf(r inferencetest.Recorded) int {
 	round := 1
 	for _, m := range r.Chat().Messages {
@@ -35,12 +52,12 @@ func RoundOf(r inferencetest.Recorded) int {
 	return round
 }
 
-// IsNotice reports whether a message is the program's own notice at the end of a request.
+// IsNotice reports whether a message is the system notice at the end of a request.
 func IsNotice(m inferencetest.ChatMessage) bool {
 	return strings.HasPrefix(m.Text(), "# System Notice")
 }
 
-// NewestMessage returns the message that a request is about.
+// NewestMessage returns the body of the message that a request handles.
 func NewestMessage(r inferencetest.Recorded) string {
 	text := ""
 	for _, m := range r.Chat().Messages {
@@ -51,20 +68,26 @@ func NewestMessage(r inferencetest.Recorded) string {
 	return text
 }
 
+// Echo returns a model that replies with the prefix and the body of the message.
+func Echo(prefix string) func(inferencetest.Recorded) inferencetest.Reply {
+	return func(r inferencetest.Recorded) inferencetest.Reply {
+		return inferencetest.Text(prefix + NewestMessage(r))
+	}
+}
+
 // MarkerCall returns a call of a marker tool.
 func MarkerCall(tool, label string) inferencetest.Call {
 	return inferencetest.Call{Name: tool, Arguments: fmt.Sprintf(`{"label":%q}`, label)}
 }
 
-// MarkerReply returns a reply with one marker call. The call's ID is made from the label, so it is the
-// same in every request.
+// MarkerReply returns a reply with one marker call, whose ID is "call_" and the label.
 func MarkerReply(tool, label string) inferencetest.Reply {
 	c := MarkerCall(tool, label)
 	c.ID = "call_" + label
 	return inferencetest.Calls(c)
 }
 
-// Quote writes text as a JSON string.
+// Quote returns text as a JSON string.
 func Quote(text string) string {
 	b, err := json.Marshal(text)
 	if err != nil {
@@ -84,11 +107,11 @@ func HangHalfway(long string) inferencetest.Reply {
 	return inferencetest.HangAfter(inferencetest.OpenSSE(chunks...))
 }
 
-// HangOnce hangs on the first request, and gives the reply to all later ones.
+// HangOnce hangs on the first request, and answers later ones with the reply.
 func HangOnce(reply inferencetest.Reply) inferencetest.Reply {
-	var asked atomic.Bool
+	var requested atomic.Bool
 	return func(x *inferencetest.Exchange) {
-		if asked.CompareAndSwap(false, true) {
+		if requested.CompareAndSwap(false, true) {
 			x.Hang()
 			return
 		}
@@ -96,7 +119,7 @@ func HangOnce(reply inferencetest.Reply) inferencetest.Reply {
 	}
 }
 
-// Drip streams the text over and over, until the client leaves.
+// Drip streams the text again and again until the client disconnects.
 func Drip(text string) inferencetest.Reply {
 	chunk := fmt.Sprintf(`{"id":"x","object":"chat.completion.chunk","created":1,"model":"scripted","choices":[{"index":0,"delta":{"role":"assistant","content":%q},"finish_reason":null}]}`, text)
 	return func(x *inferencetest.Exchange) {
@@ -109,7 +132,7 @@ func Drip(text string) inferencetest.Reply {
 
 // After returns a channel that is closed once d has passed.
 func After(d time.Duration) <-chan struct{} {
-	event := make(chan struct{})
-	time.AfterFunc(d, func() { close(event) })
-	return event
+	done := make(chan struct{})
+	time.AfterFunc(d, func() { close(done) })
+	return done
 }

@@ -20,27 +20,26 @@ import (
 	"turnkeeper/tests/internal/env"
 )
 
-// The grace of a worker that is told to stop: short where its end is to be reached, and
-// longer than a test waits where the worker is told twice and must not use it. What
-// holds a turn up lasts until the test is over, so that a worker that ends has not
-// waited for that.
+// stopGrace lets a test reach the end of the shutdown grace. twiceGrace is longer than a test waits: a worker
+// that is told to stop twice must not use it. A turn is held until the test ends, so the end of the worker
+// does not depend on it.
 const (
 	stopGrace  = "1s"
 	twiceGrace = "1h"
 )
 
-// A holdUp is where a turn is held when the worker is told to stop.
-type holdUp struct {
-	model    func(inferencetest.Recorded) inferencetest.Reply // what the model answers while it is held
-	tool     string                                           // it is held in this tool
-	requests int                                              // it is held when the model got so many requests
-	says     string                                           // it is held when the worker has said this
-	ends     string                                           // state and reply in the end, elsewhere
-	unknown  bool                                             // or degraded, since nobody knows what became of the call
-	runs     int                                              // of the call in all, at most
+// A stopPoint is a place where a turn is held when the worker is told to stop.
+type stopPoint struct {
+	model    func(inferencetest.Recorded) inferencetest.Reply // the model's replies
+	tool     string                                           // held in this tool
+	requests int                                              // held when the model got this number of requests
+	says     string                                           // held when the worker wrote this
+	ends     string                                           // final state and reply, on another worker
+	unknown  bool                                             // or degraded, because the outcome of the call is unknown
+	runs     int                                              // maximum runs of the call
 }
 
-var holdUps = map[string]holdUp{
+var stopPoints = map[string]stopPoint{
 	"idle":                  {ends: "succeeded Done."},
 	"before the first byte": {model: env.Rounds(inferencetest.Hang()), requests: 1, ends: "succeeded Done."},
 	"in mid-stream":         {model: env.Rounds(env.Drip("Half. ")), requests: 1, ends: "succeeded Done."},
@@ -57,7 +56,7 @@ var holdUps = map[string]holdUp{
 	"in the back-off of a lane": {model: env.Rounds(inferencetest.Fault(401, "invalid_api_key", "No.")), says: "turn failed", ends: "succeeded Done."},
 }
 
-// endless asks for one more mark at each round, for longer than the grace.
+// endless calls a marker tool in each round, for longer than the grace.
 func endless(r inferencetest.Recorded) inferencetest.Reply {
 	next := env.MarkerReply("mark_none", fmt.Sprint("round ", env.RoundOf(r)))
 	return func(x *inferencetest.Exchange) { inferencetest.WaitFor(env.After(150*time.Millisecond), next)(x) }
@@ -65,8 +64,8 @@ func endless(r inferencetest.Recorded) inferencetest.Reply {
 
 func TestSIGTERMAnywhere(t *testing.T) {
 	t.Parallel()
-	for i, name := range testrun.Sample(slices.Sorted(maps.Keys(holdUps)), 4) {
-		p := holdUps[name]
+	for i, name := range testrun.Sample(slices.Sorted(maps.Keys(stopPoints)), 4) {
+		p := stopPoints[name]
 		for _, twice := range []bool{false, true} {
 			if !testrun.Full() && twice != (i%2 == 1) {
 				continue
@@ -79,7 +78,7 @@ func TestSIGTERMAnywhere(t *testing.T) {
 	}
 }
 
-func stopAt(t *testing.T, p holdUp, twice bool) {
+func stopAt(t *testing.T, p stopPoint, twice bool) {
 	e := env.New(t)
 	e.WriteAgent("clerk", "tools: [mark_none, mark_keyed, mark_once, mark_slow, mark_tx]", "max_rounds: 20", "max_tool_calls: 30")
 	if p.tool != "" {
@@ -108,7 +107,7 @@ func stopAt(t *testing.T, p holdUp, twice bool) {
 	w.Signal(syscall.SIGTERM)
 	if twice {
 		w.Await("no new turns are taken")
-		// The worker may have had nothing to wait for.
+		// the worker may have had nothing to wait for
 		if err := w.Cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 			t.Fatal(err)
 		}
@@ -116,7 +115,7 @@ func stopAt(t *testing.T, p holdUp, twice bool) {
 	if code := w.Wait(); code != 0 && (!twice || code != 1) {
 		t.Errorf("the worker ended with %d", code)
 	}
-	e.CountAsLost(w) // it may have left its turn
+	e.CountAsLost(w) // it may not have handed back its turn
 	wantNothingLeft(e)
 
 	e.Model.Then(env.Rounds(inferencetest.Text("Done.")))
@@ -151,13 +150,13 @@ func stopAt(t *testing.T, p holdUp, twice bool) {
 	}
 }
 
-// A worker that is told to stop before it takes work.
+// A worker is told to stop before it is ready.
 func TestSIGTERMDuringTheStart(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		url   func(testing.TB) string
-		hold  string // keeps the worker from going on
-		waits string // says that it does
+		hold  string // statement with a lock that blocks the worker
+		waits string // query that returns true when the worker waits
 	}{
 		"while another migrates": {
 			storagetest.EmptyURL, "select pg_advisory_lock(7283641190022)",
@@ -176,7 +175,7 @@ func TestSIGTERMDuringTheStart(t *testing.T) {
 			tx, release := holdLocks(e, c.hold)
 			w := e.LaunchWorker("--shutdown-grace", stopGrace)
 			e.Await("the worker waits", c.waits)
-			if code := w.Terminate(); code != 130 { // while what it waits for is held
+			if code := w.Terminate(); code != 130 { // while the lock is held
 				t.Errorf("the worker ended with %d", code)
 			}
 			wantNothingLeft(e, tx)
@@ -190,7 +189,7 @@ func TestSIGTERMDuringTheStart(t *testing.T) {
 const lockAwaited = `select exists (select from pg_locks l join pg_stat_activity a on a.pid = l.pid
 	where not l.granted and a.datname = current_database())`
 
-// holdLocks runs SQL on a connection that keeps what it locked until release.
+// holdLocks runs SQL on a connection that keeps its locks until release.
 func holdLocks(e *env.Env, sql string) (pid int, release func()) {
 	e.T.Helper()
 	conn, err := e.DB.Acquire(e.T.Context())
@@ -204,8 +203,7 @@ func holdLocks(e *env.Env, sql string) (pid int, release func()) {
 	return int(conn.Conn().PgConn().PID()), gone
 }
 
-// The grant is on its way when the only worker is told to stop: the worker
-// wakes to both.
+// The only worker is told to stop while it is notified of a grant.
 func TestSIGTERMWhileAGrantIsOnItsWay(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
@@ -226,8 +224,8 @@ func TestSIGTERMWhileAGrantIsOnItsWay(t *testing.T) {
 	e.Ledger.WantRuns("a", 1)
 }
 
-// wantNothingLeft fails the test if a process of this Env lives, or a connection
-// that is not the test's own or one of except.
+// wantNothingLeft fails the test if a process of this Env runs, or a connection is open that is not the test's
+// own or in except.
 func wantNothingLeft(e *env.Env, except ...int) {
 	e.T.Helper()
 	e.Await("all connections of the worker are gone", `
@@ -242,7 +240,7 @@ func wantNothingLeft(e *env.Env, except ...int) {
 	}
 	home := []byte("HOME=" + e.Dir)
 	for _, file := range all {
-		// A process that ends meanwhile, or is another user's, is not ours.
+		// skip processes that end meanwhile and those of other users
 		if environ, err := os.ReadFile(file); err == nil && bytes.Contains(environ, append(home, 0)) {
 			command, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline"))
 			e.T.Errorf("a process is left: %s %s", strings.Split(file, "/")[2], bytes.ReplaceAll(command, []byte{0}, []byte(" ")))

@@ -1,0 +1,167 @@
+package simulation_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/agentturn"
+	"turnkeeper/inference"
+	"turnkeeper/internal/memory"
+	"turnkeeper/tools"
+)
+
+// A mutation is a planted bug that the simulation must find.
+type mutation struct {
+	name           string
+	want           string       // part of the text of the broken invariant
+	seed           uint64       // seed to try first; 0: 1
+	bugs           []memory.Bug // bugs of the store
+	lateStart      bool         // writes a start with the result, after the effect
+	noStarts       bool         // writes no starts
+	reportsSuccess bool         // reports a lost turn as succeeded
+	failsEarly     bool         // closes a message when the model's provider fails
+	lateClock      bool         // counts lease and time from the start of the work, not from the grant
+	wrongEffects   bool         // declares effects as reads, so nothing waits for them
+	// adjust, if not nil, changes the profile to make the bug likely to show.
+	adjust func(*profile)
+}
+
+// mutations has a mutation for every invariant of the store and of the ledger.
+var mutations = []mutation{
+	{name: "no fence", seed: 13, want: memory.NoOldWrite, bugs: []memory.Bug{memory.BugNoFence}, adjust: longStops},
+	{name: "fence without a lock", seed: 13, want: memory.NoOldWrite, bugs: []memory.Bug{memory.BugFenceApart}, adjust: longStops},
+	{name: "reply before the end", seed: 2, want: memory.OneReply, bugs: []memory.Bug{memory.BugReplyFirst}},
+	{name: "end before the reply", seed: 2, want: memory.ClosedAnswered, bugs: []memory.Bug{memory.BugReplyLast}},
+	{name: "grant in two steps", seed: 2, want: memory.NothingStuck, bugs: []memory.Bug{memory.BugGrantApart}},
+	{name: "ticks overlap", want: memory.NoOverlap, bugs: []memory.Bug{memory.BugTicksOverlap}},
+	{name: "ticks overlap in a lane", want: memory.NoBadMove, bugs: []memory.Bug{memory.BugTicksOverlap}},
+	{name: "journal by attempt", seed: 2, want: memory.OnceStartedOnce, bugs: []memory.Bug{memory.BugJournalByAttempt}},
+	{name: "open start repeated", seed: 2, want: "of effect once, ran 2 times", bugs: []memory.Bug{memory.BugStartTwice}},
+	{name: "late result over the verdict", seed: 21, want: memory.VerdictStays, bugs: []memory.Bug{memory.BugLateOverwrites}},
+	{name: "write repeated after a lost answer", seed: 11, want: memory.OnceStartedOnce, bugs: []memory.Bug{memory.BugLostAnswerRedone}},
+	{name: "calls left open", want: memory.NoOpenCall, bugs: []memory.Bug{memory.BugCallsLeftOpen}},
+	{name: "token restarts", want: memory.TokenGrows, bugs: []memory.Bug{memory.BugTokenRestarts}},
+	{name: "verdict forgotten", want: memory.NoOpenCall, bugs: []memory.Bug{memory.BugVerdictForgotten}},
+	{name: "event numbers lost", seed: 2, want: memory.NoGap, bugs: []memory.Bug{memory.BugNumbersLost}},
+	{name: "waiting for a completed call", seed: 2, want: memory.WaitsForResult, bugs: []memory.Bug{memory.BugWaitsInVain}},
+	{name: "call claimed twice", seed: 49, want: "of effect once, ran 2 times", bugs: []memory.Bug{memory.BugClaimTwice}},
+	{name: "two messages for one spawn", want: memory.OneMessage, bugs: []memory.Bug{memory.BugSpawnTwice}},
+	{name: "sub-agent's reply not delivered", want: memory.RepliesTold, bugs: []memory.Bug{memory.BugReplyUntold}},
+	{name: "unanswered write found by counting", seed: 8, want: notPlanned, bugs: []memory.Bug{memory.BugReadBackByCount, memory.BugGrantUnbound}, adjust: lostFetches},
+	{name: "effect repeated after a write found by counting", seed: 12, want: "of effect once, ran 2 times", bugs: []memory.Bug{memory.BugReadBackByCount, memory.BugGrantUnbound}, adjust: lostFetches},
+	{name: "grant not bound", want: oneWorker, bugs: []memory.Bug{memory.BugGrantUnbound}, adjust: lostFetches},
+	{name: "start after the effect", want: "with 0 starts on record", lateStart: true},
+	{name: "no starts", want: memory.StartedBefore, noStarts: true},
+	{name: "lost turn reported as succeeded", seed: 2, want: memory.NoFalseSuccess, reportsSuccess: true},
+	{name: "failure of the provider closes the message", seed: 3, want: failedByService, failsEarly: true},
+	{name: "effect not waited for", want: outOfOrder, wrongEffects: true},
+	{name: "time counted from the start of the work", want: "after the time of its turn was over", lateClock: true, adjust: slowPickup},
+}
+
+// longStops makes several processes stop often, and long enough to count as lost.
+func longStops(p *profile) {
+	p.processes, p.freezes, p.takeover, p.doorbellsLost = 3, 0.05, 15*time.Second, 0
+}
+
+// lostFetches makes a server that crashes often, loses fetches of jobs and loses requests, while
+// the processes stay alive: two of them can then have the same job.
+func lostFetches(p *profile) {
+	p.processes, p.takeover, p.powerCuts, p.faults = 3, 60*time.Second, 0, 1
+	p.kills, p.freezes, p.panics, p.modelFails, p.doorbellsLost, p.beatsLost = 0, 0, 0, 0, 0, 0
+	p.requestsLost, p.jobPoll, p.crashes = 0.3, time.Second, 1000
+}
+
+// slowPickup lets jobs wait for their worker. Clocks are exact.
+func slowPickup(p *profile) {
+	p.clockSteps, p.drift, p.jobPoll, p.doorbellsLost = false, 0, 3*time.Minute, 0.8
+}
+
+// lateStarts is a journal that delays a start until its result.
+type lateStarts struct {
+	agentturn.Journal
+	delayed []turnkeeper.Entry
+}
+
+func (j *lateStarts) Append(ctx context.Context, e turnkeeper.Entry) error {
+	if len(e.Starts) > 0 && e.Outcome == nil {
+		j.delayed = append(j.delayed, e)
+		return nil
+	}
+	for len(j.delayed) > 0 {
+		if err := j.Journal.Append(ctx, j.delayed[0]); err != nil {
+			return err
+		}
+		j.delayed = j.delayed[1:]
+	}
+	return j.Journal.Append(ctx, e)
+}
+
+// noStarts is a journal that writes no starts, and results without a nonce.
+type noStarts struct{ agentturn.Journal }
+
+func (j noStarts) Append(ctx context.Context, e turnkeeper.Entry) error {
+	e.Starts, e.Results = nil, slices.Clone(e.Results)
+	for i := range e.Results {
+		e.Results[i].Nonce = ""
+	}
+	return j.Journal.Append(ctx, e)
+}
+
+// reportsSuccess is a journal that reports a lost turn as succeeded.
+type reportsSuccess struct{ agentturn.Journal }
+
+func (j reportsSuccess) Append(ctx context.Context, e turnkeeper.Entry) error {
+	if o := e.Outcome; o != nil && o.StopReason == turnkeeper.StopWorkerLost {
+		sure := *o
+		sure.State, sure.StopReason = turnkeeper.TurnSucceeded, turnkeeper.StopNone
+		e.Outcome = &sure
+	}
+	return j.Journal.Append(ctx, e)
+}
+
+// failsEarly is a journal that closes the message of a turn whose model provider failed.
+type failsEarly struct{ agentturn.Journal }
+
+func (j failsEarly) Append(ctx context.Context, e turnkeeper.Entry) error {
+	if o := e.Outcome; o != nil && o.Retry && inference.Class(o.ErrorClass).OfService() {
+		final := *o
+		final.Retry, final.Backoff, final.WaitsFor, final.Reply = false, 0, nil, "The model could not be reached."
+		e.Outcome = &final
+	}
+	return j.Journal.Append(ctx, e)
+}
+
+// wrap returns the journal with the mutation.
+func (m mutation) wrap(journal agentturn.Journal) agentturn.Journal {
+	switch {
+	case m.lateStart:
+		return &lateStarts{Journal: journal}
+	case m.noStarts:
+		return noStarts{journal}
+	case m.reportsSuccess:
+		return reportsSuccess{journal}
+	case m.failsEarly:
+		return failsEarly{journal}
+	default:
+		return journal
+	}
+}
+
+// tools returns the tools of every process.
+func (m mutation) tools() *tools.Registry {
+	if !m.wrongEffects {
+		return toolbox
+	}
+	return toolsWith(map[string]turnkeeper.Effect{
+		"look": turnkeeper.EffectNone, "put": turnkeeper.EffectNone, "fire": turnkeeper.EffectOnce, "ask": turnkeeper.EffectOnce,
+		"book": turnkeeper.EffectOnce, "send": turnkeeper.EffectKeyed, "shoot": turnkeeper.EffectOnce,
+	})
+}
+
+// in reports whether the mutation was found.
+func (m mutation) in(found []string) bool {
+	return slices.ContainsFunc(found, func(f string) bool { return strings.Contains(f, m.want) })
+}
