@@ -9,10 +9,10 @@ import (
 	"turnkeeper/httpapi/responses"
 )
 
-// openai serves the Responses API, which is a package of its own: here is what it shares with the rest.
+// openai serves the Responses API: it reads requests like the rest of the API and calls package responses.
 type openai struct {
 	api      *responses.API
-	maxBytes int // of a message's body
+	maxBytes int // limit of a message's body
 }
 
 func (o *openai) post(c *request.Call) error {
@@ -21,7 +21,7 @@ func (o *openai) post(c *request.Call) error {
 	}
 	body, err := c.JSON(int64(o.maxBytes)*request.BytesPerEscape + request.BodyOverhead)
 	if err == nil {
-		err = request.NoRepeats(body, func(name string) string { return name }) // metadata may have an A and an a
+		err = request.NoRepeats(body, func(name string) string { return name }) // names in metadata may differ in case only
 	}
 	if err != nil {
 		return err
@@ -33,14 +33,14 @@ func (o *openai) get(c *request.Call) error {
 	var body []byte
 	if c.ContentLength != 0 {
 		var err error
-		if body, err = c.Bytes(request.BodyOverhead); err != nil { // openai-go sends it with no type
+		if body, err = c.Bytes(request.BodyOverhead); err != nil { // openai-go sends it without a content type
 			return err
 		}
 	}
 	return o.answer(c, body, (*responses.API).Get)
 }
 
-// with serves a request without a body.
+// with returns a handler of requests without a body.
 func (o *openai) with(handle func(*responses.API, responses.Call) error) func(*request.Call) error {
 	return func(c *request.Call) error { return o.answer(c, nil, handle) }
 }
@@ -67,7 +67,7 @@ func responsesCaller(c request.Caller) responses.Caller {
 	return responses.Caller{TokenID: c.Token.ID, Sees: c.Sees, Operates: slices.Contains(c.Token.Scopes, request.ScopeOperate)}
 }
 
-// refuseResponse tells a problem in the shape of the Responses API.
+// refuseResponse writes a problem in the error format of the Responses API.
 func refuseResponse(w http.ResponseWriter, r *http.Request, p *request.Problem) {
 	_ = (&responses.Error{Status: p.Status, Message: p.Detail, Param: p.Param, Code: p.Code}).Refuse(w, r)
 }

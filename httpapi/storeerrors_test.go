@@ -46,8 +46,8 @@ func TestTheDatabaseCannotBeReached(t *testing.T) {
 	}
 	h := newEnv(t, func(c *httpapi.Config) { c.Store = unreachable{c.Store, err} })
 	page, program := h.ask("GET", "/", ""), h.ask("GET", "/v1/scheduler", "")
-	page.wantPage(t, http.StatusServiceUnavailable, "The database cannot be reached")
-	program.want(t, http.StatusServiceUnavailable, "the database cannot be reached")
+	page.wantPage(t, http.StatusServiceUnavailable, "The database does not answer")
+	program.want(t, http.StatusServiceUnavailable, "the database does not answer")
 	for _, a := range []answer{page, program} {
 		for _, secret := range []string{"hunter2", "somebody", folder} {
 			if strings.Contains(string(a.body), secret) {
@@ -61,7 +61,7 @@ func TestTheDatabaseCannotBeReached(t *testing.T) {
 // status but 200, is made to come again.
 func TestTheDatabaseIsAway(t *testing.T) {
 	h := newEnv(t, func(c *httpapi.Config) { c.Store = away{c.Store} })
-	for path, want := range map[string]string{"/v1/turns/1": "cannot be answered now", "/v1/turns/1/events": "cannot be answered now", "/readyz": "does not answer"} {
+	for path, want := range map[string]string{"/v1/turns/1": "the request failed", "/v1/turns/1/events": "the request failed", "/readyz": "does not answer"} {
 		a := h.ask("GET", path, "")
 		a.want(t, http.StatusServiceUnavailable, want)
 		if strings.Contains(string(a.body), "10.1.2.3") || strings.Contains(string(a.body), "hunter2") {
@@ -73,7 +73,7 @@ func TestTheDatabaseIsAway(t *testing.T) {
 		t.Errorf("the stream ended with %v", err)
 	}
 	for name, value := range map[string]string{"Authorization": "Bearer tk_some", "Cookie": "turnkeeper_session=ts_some"} {
-		h.ask("GET", "/v1/turns/1/events", "", name, value).want(t, http.StatusServiceUnavailable, "cannot be answered now")
+		h.ask("GET", "/v1/turns/1/events", "", name, value).want(t, http.StatusServiceUnavailable, "the request failed")
 		h.ask("GET", "/readyz", "", name, value, "Accept", "text/event-stream").want(t, http.StatusServiceUnavailable, "does not answer")
 		a := h.ask("GET", "/v1/turns/1/events", "", name, value, "Accept", "text/event-stream")
 		if a.status != http.StatusOK || a.header.Get("Content-Type") != "text/event-stream" || strings.Contains(string(a.body), "data") {

@@ -117,7 +117,7 @@ func (r *collector) take(req *http.Request, body []byte) error {
 			}
 		}
 	default:
-		return fmt.Errorf("there is nothing at this path")
+		return fmt.Errorf("unknown path: GET /openapi.json")
 	}
 	return nil
 }
