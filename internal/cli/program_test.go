@@ -84,7 +84,7 @@ func TestBadInput(t *testing.T) {
 		{"no database", turnctl.Program(), "", []string{"turns"}, 1, "there is no database yet: no worker ever ran with the data folder"},
 		{"no database for a message", enqueue.Program(), "", []string{"--agent", "a", "hi"}, 1, "there is no database yet"},
 		{"bad setting", turnctl.Program(), "", []string{"turns", "--database-url", "nonsense"}, 2, "database_url (--database-url): it must be postgres://<user>:<password>@<host>:<port>/<database>, or words"},
-		{"no URL", turnctl.Program(), "", []string{"turns", "--database-url", "postgres://a:%zz@b/c"}, 2, "it is not a URL: write postgres://<user>:<password>@<host>:<port>/<database>, and"},
+		{"no URL", turnctl.Program(), "", []string{"turns", "--database-url", "postgres://a:%zz@b/c"}, 2, "it is not a valid URL: write postgres://<user>:<password>@<host>:<port>/<database>, with"},
 		{"several bad settings", worker.Program(), "", []string{"--max-rounds", "21", "--worker-slots", "x"}, 2, "max_rounds (--max-rounds) is 21: it must be 1 to 20"},
 		{"bounds against each other", worker.Program(), "", []string{"--lease-ttl", "100s"}, 2, "must be less than the lease of 1m40s"},
 		{"worker takes no arguments", worker.Program(), "", []string{"start"}, 2, `unknown command "start"`},
