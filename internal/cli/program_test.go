@@ -347,10 +347,10 @@ func TestAgentsCheck(t *testing.T) {
 			want []string
 		}{
 			{report.Problems, []string{
-				`:2: the model "acme/large" wants the provider`, ":3: max_rounds is 99", `:7: unknown key "modle"`, ":8: max_duration 3m55s plus the lease margin",
-				":10: budget.turn_tokens is 5", `:11: the model "demo/none" wants the demo script`, `:14: mcp_servers names "shop"`, ":15: the system prompt is empty",
+				`:2: the model "acme/large" needs the provider`, ":3: max_rounds is 99", `:7: unknown key "modle"`, ":8: max_duration 3m55s plus the lease margin",
+				":10: budget.turn_tokens is 5", `:11: the model "demo/none" wants the demo script`, `:14: mcp_servers has "shop"`, ":15: the system prompt is empty",
 			}},
-			{report.Warnings, []string{`:12: sub_agents holds "ghost"`, `:4: the tool "clok" is neither`, ":6: root is "}},
+			{report.Warnings, []string{`:12: sub_agents has "ghost"`, `:4: the tool "clok" is neither`, ":6: root is "}},
 		} {
 			if len(told.got) != len(told.want) {
 				t.Fatalf("it tells of %q", told.got)

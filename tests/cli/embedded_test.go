@@ -159,7 +159,7 @@ func TestAPrivateDatabaseThatDies(t *testing.T) {
 	if err := syscall.Kill(first, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	w.Await("the private Postgres runs again") // nobody else has looked at it
+	w.Await("restarted the private Postgres") // nobody else has looked at it
 
 	r := e.Run("", "enqueue", "--agent", "helper", "--wait", "--json", "What time is it?")
 	var answer struct{ Outcome string }

@@ -218,5 +218,5 @@ func TestMCPServersAreExamined(t *testing.T) {
 	}
 	e.WriteAgent("clerk", "mcp_servers: {shelve: [look]}")
 	r = e.Run("", "turnctl", "agents", "check")
-	wantOutput(e, r, 1, r.Stdout, `mcp_servers names "shelve", which is no MCP server of the settings: there are shelf`)
+	wantOutput(e, r, 1, r.Stdout, `mcp_servers has "shelve", which is not configured: configured are shelf`)
 }
