@@ -44,7 +44,8 @@ type Config struct {
 	Rate            int      // requests per second and token; 0: 100
 	Requests        int      // maximum in progress, not counting /healthz and /readyz; 0: 2000
 
-	KeepAlive time.Duration // interval of comments in a stream; 0: 15 s
+	KeepAlive    time.Duration // interval of comments in a stream; 0: 15 s
+	QueryTimeout time.Duration // limit on the queries of a request, without its waits; 0: 20 s
 	// ResponseWait is how long POST /v1/responses waits for the reply when the response is
 	// neither streamed nor in the background; 0: 5 min.
 	ResponseWait time.Duration
@@ -92,6 +93,7 @@ func New(cfg Config) *API {
 	setDefault(&cfg.Rate, 100)
 	setDefault(&cfg.Requests, 2000)
 	setDefault(&cfg.KeepAlive, 15*time.Second)
+	setDefault(&cfg.QueryTimeout, 20*time.Second)
 	draining := make(chan struct{})
 	access := access.New(cfg.Store)
 	a := &API{
@@ -99,14 +101,14 @@ func New(cfg Config) *API {
 		admission: &admission{store: cfg.Store, limits: newLimits(cfg.Rate), rate: cfg.Rate, needToken: cfg.NeedToken, hosts: cfg.Hosts, log: cfg.Log},
 		messages:  &messages{cfg.Store, access, cfg.Rings, draining, cfg.MaxMessageBytes},
 		turns:     &turns{cfg.Store, access},
-		events:    &events{cfg.Store, access, stream.NewHub(source{cfg.Store, cfg.Rings}), draining, cfg.KeepAlive},
+		events:    &events{cfg.Store, access, stream.NewHub(source{cfg.Store, cfg.Rings}), draining, cfg.KeepAlive, cfg.QueryTimeout},
 		lanes:     &lanes{cfg.Store, access},
 		schedules: &schedules{cfg.Store, access},
 		webhooks:  webhooks{cfg.Store},
 		service:   &service{store: cfg.Store, metrics: cfg.Metrics, draining: draining},
 	}
 	a.openai = &openai{responses.New(responses.Config{
-		Store: cfg.Store, Rings: cfg.Rings, Draining: draining, MaxMessageBytes: cfg.MaxMessageBytes,
+		Store: boundedResponses{cfg.Store, cfg.QueryTimeout}, Rings: cfg.Rings, Draining: draining, MaxMessageBytes: cfg.MaxMessageBytes,
 		KeepAlive: cfg.KeepAlive, Wait: cfg.ResponseWait,
 	}), cfg.MaxMessageBytes}
 	a.page = page.New(page.Config{

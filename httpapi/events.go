@@ -40,6 +40,7 @@ type events struct {
 	hub       *stream.Hub
 	draining  <-chan struct{}
 	keepAlive time.Duration // interval of comments in a stream
+	timeout   time.Duration // of one query of a stream
 }
 
 // source is the hub's source of events.
@@ -145,6 +146,7 @@ func (s *events) stream(c *request.Call, id turnkeeper.TurnID, after int64, reac
 			return nil
 		}
 	}
+	c.PauseTimeout() // a stream lasts as long as its turn
 	w := &eventWriter{w: c.W, control: http.NewResponseController(c.W)}
 	if err := w.write([]byte("retry: 1000\n\n")); err != nil || !reachable {
 		return request.ErrGone
@@ -243,7 +245,7 @@ func (s *events) eventAt(ctx context.Context, id turnkeeper.TurnID, seq int64) (
 // writeStored writes the stored events and ends the stream: the client reconnects to another process.
 func (s *events) writeStored(ctx context.Context, w *eventWriter, id turnkeeper.TurnID, after int64) error {
 	for {
-		events, err := s.store.Events(ctx, id, after, defaultEvents)
+		events, err := s.read(ctx, id, after)
 		if err != nil || len(events) == 0 {
 			return request.ErrGone
 		}
@@ -254,6 +256,12 @@ func (s *events) writeStored(ctx context.Context, w *eventWriter, id turnkeeper.
 			}
 		}
 	}
+}
+
+func (s *events) read(ctx context.Context, id turnkeeper.TurnID, after int64) ([]turnkeeper.Event, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	return s.store.Events(ctx, id, after, defaultEvents)
 }
 
 // An eventWriter writes a stream of server-sent events. It is safe for concurrent use.

@@ -134,7 +134,8 @@ func (a *API) servePage(route request.Route) http.Handler {
 	})
 }
 
-// handle admits a request and answers it.
+// handle admits a request and answers it. If its queries take longer than QueryTimeout, the error matches
+// request.ErrQueryTimeout.
 func (a *API) handle(route Route, c *request.Call) error {
 	if !route.probe {
 		select {
@@ -145,13 +146,15 @@ func (a *API) handle(route Route, c *request.Call) error {
 			return request.Refuse(http.StatusServiceUnavailable, "%d requests are in progress, which is the limit: try again in 1 s", a.cfg.Requests)
 		}
 	}
-	if err := a.admission.admit(c, route.Route); err != nil {
-		return err
-	}
-	if err := route.checkQuery(c.URL.Query()); err != nil {
-		return err
-	}
-	return route.Handle(c)
+	return c.WithinTimeout(a.cfg.QueryTimeout, func() error {
+		if err := a.admission.admit(c, route.Route); err != nil {
+			return err
+		}
+		if err := route.checkQuery(c.URL.Query()); err != nil {
+			return err
+		}
+		return route.Handle(c)
+	})
 }
 
 // checkQuery refuses an unknown or repeated parameter: ignoring a filter would answer another question.
@@ -245,7 +248,7 @@ func (a *API) problemOf(r *http.Request, err error) *request.Problem {
 		return request.Refuse(http.StatusNotFound, "nothing has this id")
 	}
 	detail := "the request failed; see the server's log"
-	if storage.Away(err) {
+	if storage.Away(err) || errors.Is(err, request.ErrQueryTimeout) {
 		detail = "the database does not answer: try again later; see the server's log"
 	}
 	a.cfg.Log.Error("request failed", zap.String("pattern", r.Pattern), zap.String("error", a.cfg.Mask(err.Error())))

@@ -77,7 +77,7 @@ func (m *messages) post(c *request.Call) error {
 	}
 	answered := true
 	if wait > 0 {
-		if answered, err = m.await(c.Context(), id, wait); err != nil {
+		if answered, err = m.await(c, id, wait); err != nil {
 			return err
 		}
 	}
@@ -117,7 +117,7 @@ func (m *messages) get(c *request.Call) error {
 	}
 	message, err := m.access.Message(c)
 	if err == nil && wait > 0 {
-		_, err = m.await(c.Context(), message.ID, wait)
+		_, err = m.await(c, message.ID, wait)
 	}
 	if err != nil {
 		return err
@@ -157,7 +157,7 @@ func (m *messages) view(c *request.Call, id turnkeeper.MessageID) (answeredMessa
 
 // await waits until a message is closed. It returns false if the time is over first or the process
 // stops.
-func (m *messages) await(ctx context.Context, id turnkeeper.MessageID, wait time.Duration) (answered bool, err error) {
+func (m *messages) await(c *request.Call, id turnkeeper.MessageID, wait time.Duration) (answered bool, err error) {
 	rings, cancel := m.rings()
 	defer cancel()
 	timeout := time.NewTimer(wait)
@@ -165,10 +165,11 @@ func (m *messages) await(ctx context.Context, id turnkeeper.MessageID, wait time
 	poll := time.NewTicker(time.Second)
 	defer poll.Stop()
 	for {
-		message, err := m.store.Message(ctx, id)
+		message, err := m.store.Message(c.Context(), id)
 		if err != nil || !message.ClosedAt.IsZero() {
 			return true, err
 		}
+		resume := c.PauseTimeout()
 		select {
 		case <-rings:
 		case <-poll.C:
@@ -176,9 +177,10 @@ func (m *messages) await(ctx context.Context, id turnkeeper.MessageID, wait time
 			return false, nil
 		case <-m.draining:
 			return false, nil
-		case <-ctx.Done():
-			return false, request.ErrGone
+		case <-c.Context().Done():
+			return false, c.Context().Err()
 		}
+		resume()
 	}
 }
 

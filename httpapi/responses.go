@@ -1,12 +1,16 @@
 package httpapi
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"slices"
+	"time"
 
+	"turnkeeper"
 	"turnkeeper/httpapi/internal/request"
 	"turnkeeper/httpapi/responses"
+	"turnkeeper/storage/operate"
 )
 
 // openai serves the Responses API: it reads requests like the rest of the API and calls package responses.
@@ -46,6 +50,7 @@ func (o *openai) with(handle func(*responses.API, responses.Call) error) func(*r
 }
 
 func (o *openai) answer(c *request.Call, body []byte, handle func(*responses.API, responses.Call) error) error {
+	c.PauseTimeout() // the API waits for replies: boundedResponses limits each query
 	err := handle(o.api, responses.Call{
 		W: c.W, Request: c.Request, Caller: responsesCaller(c.Caller), Body: body, TraceParent: c.TraceParent(),
 	})
@@ -65,6 +70,44 @@ func responsesCaller(c request.Caller) responses.Caller {
 		return responses.Caller{Sees: c.Sees, Operates: true}
 	}
 	return responses.Caller{TokenID: c.Token.ID, Sees: c.Sees, Operates: slices.Contains(c.Token.Scopes, request.ScopeOperate)}
+}
+
+// boundedResponses limits the time of each query of the Responses API.
+type boundedResponses struct {
+	responses.Store
+	timeout time.Duration
+}
+
+func (b boundedResponses) AcceptResponse(ctx context.Context, m turnkeeper.Submission, r operate.Response) (id turnkeeper.MessageID, repeated bool, err error) {
+	err = request.WithinTimeout(ctx, b.timeout, func(ctx context.Context) (err error) {
+		id, repeated, err = b.Store.AcceptResponse(ctx, m, r)
+		return err
+	})
+	return id, repeated, err
+}
+
+func (b boundedResponses) Response(ctx context.Context, id turnkeeper.MessageID) (r operate.Response, err error) {
+	err = request.WithinTimeout(ctx, b.timeout, func(ctx context.Context) (err error) {
+		r, err = b.Store.Response(ctx, id)
+		return err
+	})
+	return r, err
+}
+
+func (b boundedResponses) CancelMessage(ctx context.Context, id turnkeeper.MessageID, reason string) (c operate.Cancelled, err error) {
+	err = request.WithinTimeout(ctx, b.timeout, func(ctx context.Context) (err error) {
+		c, err = b.Store.CancelMessage(ctx, id, reason)
+		return err
+	})
+	return c, err
+}
+
+func (b boundedResponses) Agents(ctx context.Context) (agents []turnkeeper.AgentRegistration, err error) {
+	err = request.WithinTimeout(ctx, b.timeout, func(ctx context.Context) (err error) {
+		agents, err = b.Store.Agents(ctx)
+		return err
+	})
+	return agents, err
 }
 
 // refuseResponse writes a problem in the error format of the Responses API.

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"turnkeeper"
 	"turnkeeper/httpapi"
@@ -80,4 +81,55 @@ func TestTheDatabaseIsAway(t *testing.T) {
 			t.Errorf("with %s an EventSource was answered %d %s, and gives up", name, a.status, a.body)
 		}
 	}
+}
+
+// hanging is a store whose database accepts queries and never answers.
+type hanging struct{ httpapi.Store }
+
+func (hanging) AgentOfTurn(ctx context.Context, _ turnkeeper.TurnID) (string, error) {
+	<-ctx.Done()
+	return "", ctx.Err()
+}
+
+func (hanging) FindToken(ctx context.Context, _ string) (operate.Token, error) {
+	<-ctx.Done()
+	return operate.Token{}, ctx.Err()
+}
+
+func (hanging) Message(ctx context.Context, _ turnkeeper.MessageID) (turnkeeper.Message, error) {
+	<-ctx.Done()
+	return turnkeeper.Message{}, ctx.Err()
+}
+
+func (hanging) SchedulerSettings(ctx context.Context) (operate.SchedulerSettings, error) {
+	<-ctx.Done()
+	return operate.SchedulerSettings{}, ctx.Err()
+}
+
+func (hanging) Response(ctx context.Context, _ turnkeeper.MessageID) (operate.Response, error) {
+	<-ctx.Done()
+	return operate.Response{}, ctx.Err()
+}
+
+func TestTheDatabaseHangs(t *testing.T) {
+	h := newEnv(t, func(c *httpapi.Config) { c.Store, c.QueryTimeout = hanging{c.Store}, 50*time.Millisecond })
+	const detail = "the database does not answer: try again later"
+	for _, path := range []string{"/v1/turns/1", "/v1/messages/1", "/v1/messages/1?wait=1s", "/v1/scheduler", "/v1/turns/1/events", "/v1/responses/resp_1"} {
+		h.ask("GET", path, "").want(t, http.StatusServiceUnavailable, detail)
+	}
+	h.ask("GET", "/", "").wantPage(t, http.StatusServiceUnavailable, "The database does not answer")
+	h.ask("GET", "/v1/agents", "", "Authorization", "Bearer tk_some").want(t, http.StatusServiceUnavailable, detail)
+	h.ask("GET", "/v1/agents", "").want(t, http.StatusOK, "clerk")
+	if a := h.ask("POST", "/v1/messages?wait=1s", `{"agent":"clerk","body":"x"}`); a.status != http.StatusServiceUnavailable {
+		t.Errorf("a wait is answered %d %s", a.status, a.body)
+	}
+}
+
+// A wait for a reply does not count as a query.
+func TestAWaitIsLongerThanTheQueryTimeout(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for more than a second")
+	}
+	h := newEnv(t, func(c *httpapi.Config) { c.QueryTimeout = 2 * time.Second })
+	h.ask("POST", "/v1/messages?wait=3s", `{"agent":"clerk","body":"x"}`).want(t, http.StatusAccepted, "waiting")
 }

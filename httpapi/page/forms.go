@@ -32,7 +32,9 @@ func readFormUpTo(c *request.Call, limit int64) error {
 	control := http.NewResponseController(c.W)
 	_ = control.SetReadDeadline(time.Now().Add(request.BodyTimeout))
 	c.Body = http.MaxBytesReader(c.W, c.Body, limit)
+	resume := c.PauseTimeout()
 	err := c.ParseForm()
+	resume()
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return request.Refuse(http.StatusRequestEntityTooLarge, "the form is longer than %d bytes", limit)
 	}

@@ -74,7 +74,9 @@ func (c *Call) JSON(limit int64) ([]byte, error) {
 func (c *Call) Bytes(limit int64) ([]byte, error) {
 	control := http.NewResponseController(c.W)
 	_ = control.SetReadDeadline(time.Now().Add(BodyTimeout))
+	resume := c.PauseTimeout()
 	body, err := io.ReadAll(http.MaxBytesReader(c.W, c.Body, limit))
+	resume()
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return nil, Refuse(http.StatusRequestEntityTooLarge, "the request's body is longer than %d bytes", limit)
 	}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"time"
 
 	"turnkeeper/internal/views"
 	"turnkeeper/storage/operate"
@@ -67,6 +68,9 @@ type Call struct {
 	Caller  Caller
 	ForPage bool   // the request is for the page, not the API
 	Session string // session of the caller; empty: none
+
+	timeout *time.Timer   // ends the context; nil: no timeout
+	limit   time.Duration // of timeout
 }
 
 // ErrGone says that no error can be sent: the client has disconnected, or the answer has begun.
