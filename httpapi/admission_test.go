@@ -97,7 +97,7 @@ func TestATokenIsHeldToItsScopesOnLoopback(t *testing.T) {
 	h.ask("POST", "/v1/messages", `{"agent":"clerk","body":"hello"}`, "X-Forwarded-For", "203.0.113.7", "Authorization", send).want(t, 201, "hello")
 }
 
-// Where no token is needed it is for this machine: a request that a proxy passed on needs one.
+// Without need_token, a request through a proxy needs a token.
 func TestOnLoopbackThisMachineNeedsNoToken(t *testing.T) {
 	t.Parallel()
 	core, logs := observer.New(zapcore.WarnLevel)
@@ -226,8 +226,7 @@ func (h *env) untilRefused(headers ...string) {
 	}
 }
 
-// Those behind one proxy have one address. Who guesses there shuts out nobody whose token
-// is known.
+// Clients behind one proxy share an address. Wrong guesses from it do not block known tokens.
 func TestGuessesOfOthersAtTheSameAddress(t *testing.T) {
 	h := newEnv(t, func(c *httpapi.Config) { c.Rate, c.NeedToken = 5, true })
 	token := h.token(operate.Token{Name: "t", Scopes: []string{"read"}})
@@ -244,7 +243,7 @@ func TestGuessesOfOthersAtTheSameAddress(t *testing.T) {
 	}
 }
 
-// What the API advises is told as it is, and what others wrote without secrets.
+// Constant advice is not masked; other text is.
 func TestAdviceIsNotMasked(t *testing.T) {
 	t.Parallel()
 	handler := httpapi.New(httpapi.Config{Mask: func(string) string { return "[redacted]" }}).Handler()

@@ -9,7 +9,7 @@ import (
 	"turnkeeper/storage/journal"
 )
 
-// TestParametersOnEitherSideOfABound asks with parameters that are just good, and just not.
+// TestParametersOnEitherSideOfABound sends parameters just inside and just outside their limits.
 func TestParametersOnEitherSideOfABound(t *testing.T) {
 	h := newEnv(t)
 	d, output := h.work("clerk", "0123456789")
@@ -98,7 +98,7 @@ func TestTraceContextIsBounded(t *testing.T) {
 	}
 }
 
-// TestAPartOfBytes reads parts of an output that is no text.
+// TestAPartOfBytes reads parts of a binary output.
 func TestAPartOfBytes(t *testing.T) {
 	h := newEnv(t)
 	d := h.turn("clerk", "x")

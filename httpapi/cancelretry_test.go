@@ -94,7 +94,7 @@ func TestRetry(t *testing.T) {
 	h.ask("POST", "/v1/turns/77/retry", "").want(t, 404, "there is no turn 77")
 }
 
-// TestRetryOfWhatIsTriedAgain makes a message due now that would be tried again later: it is the same message.
+// TestRetryOfWhatIsTriedAgain makes a message due now that would be retried later: it stays the same message.
 func TestRetryOfWhatIsTriedAgain(t *testing.T) {
 	h := newEnv(t)
 	d := h.turn("clerk", "work")
@@ -105,7 +105,7 @@ func TestRetryOfWhatIsTriedAgain(t *testing.T) {
 	h.ask("POST", fmt.Sprintf("/v1/turns/%d/retry", d.id), "").want(t, 200, `{"message_id":1,`)
 }
 
-// TestRetryOfWhatWasCancelledInTheInbox needs no leave to repeat effects: there were none.
+// TestRetryOfWhatWasCancelledInTheInbox needs no confirmation, because there were no effects.
 func TestRetryOfWhatWasCancelledInTheInbox(t *testing.T) {
 	h := newEnv(t)
 	h.ask("POST", "/v1/messages", `{"agent":"clerk","body":"first"}`).want(t, 201, "")

@@ -101,7 +101,7 @@ func (f *faulty) Events(ctx context.Context, turn turnkeeper.TurnID, after int64
 	return f.Store.Events(ctx, turn, after, limit)
 }
 
-// TestTheStoreFails is told of, and taken for nothing else, wherever it comes.
+// TestTheStoreFails fails each method of the store in turn; each failure is answered 503.
 func TestTheStoreFails(t *testing.T) {
 	store := &faulty{}
 	h := newEnv(t, func(c *httpapi.Config) { store.Store, c.Store = c.Store, store })
@@ -149,7 +149,7 @@ func (h *env) streamFrom(id turnkeeper.TurnID, after int64, meanwhile func()) in
 	return resp.StatusCode
 }
 
-// TestWhereAStreamBegins, and that it ends, is decided by what was read of the turn, and not by what could not be read.
+// TestWhereAStreamBegins checks that a failed read of the turn neither moves a stream's start nor ends it.
 func TestWhereAStreamBegins(t *testing.T) {
 	store := &faulty{once: true, read: make(chan int64, 1)}
 	h := newEnv(t, func(c *httpapi.Config) { store.Store, c.Store = c.Store, store })
@@ -265,7 +265,7 @@ func TestHeadersOfAMessage(t *testing.T) {
 	}
 }
 
-// TestWaitingForWhatIsThere ends at once, and says so.
+// TestWaitingForWhatIsThere checks that waiting for an existing reply returns at once.
 func TestWaitingForWhatIsThere(t *testing.T) {
 	h := newEnv(t)
 	const body = `{"agent":"clerk","body":"work"}`

@@ -136,7 +136,7 @@ func TestWhatIsGoingOn(t *testing.T) {
 	h.ask("GET", "/v1/agents", "").want(t, 200, `"paused_schedules":["daily"]`)
 }
 
-// A reply that is not what was asked for does not look like one that is.
+// A degraded or failed reply looks different from a successful one.
 func TestOutcomesOfReplies(t *testing.T) {
 	h := newEnv(t)
 	ends := []struct {
@@ -167,7 +167,7 @@ func TestOutcomesOfReplies(t *testing.T) {
 	h.submit("/turns/4/retry", url.Values{"anyway": {"yes"}}).wantRedirect(t, "/inbox/5?done=retried")
 }
 
-// Who may only send is told why a message waits, and nothing that is for operators.
+// A token with only the scope send sees why a message waits, but nothing for operators.
 func TestWhatSendersAreTold(t *testing.T) {
 	h := newEnv(t, func(c *httpapi.Config) { c.NeedToken = true })
 	h.turn("clerk", "work")

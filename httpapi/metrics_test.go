@@ -34,7 +34,7 @@ func TestTheMetricsAreForWhoMayReadAll(t *testing.T) {
 	h.askAt(base, "GET", "/metrics", "").want(t, 404, "has no metrics")
 }
 
-// What is told of requests has few values, whatever is asked for.
+// Labels of request metrics have few values for any request.
 func TestEveryRequestIsToldOf(t *testing.T) {
 	var mu sync.Mutex
 	var told []string

@@ -13,7 +13,7 @@ import (
 	"turnkeeper/storage/operate"
 )
 
-// wantPage fails the test if the answer is no page that says this.
+// wantPage fails the test unless the answer is a page with this status and these texts.
 func (a answer) wantPage(t *testing.T, status int, says ...string) {
 	t.Helper()
 	body := string(a.body)
@@ -303,8 +303,7 @@ func TestListsAreSearched(t *testing.T) {
 	h.ask("GET", "/v1/messages?since=2026-01-01T00:00:00+02:00&until=2100-01-01", "").want(t, 200, `"id":2`)
 }
 
-// On loopback nobody signs in, and a cookie of another server of this machine does
-// no harm.
+// On loopback no sign-in is needed, and a cookie of another local server does no harm.
 func TestThePageOnLoopback(t *testing.T) {
 	h := newEnv(t)
 	d := h.turn("clerk", "work")

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What no name here can be is answered as such, and is no failure of the server.
+// Paths and queries that are not valid text get a client error, not a server error.
 func TestAddressesThatAreNoText(t *testing.T) {
 	h := newEnv(t)
 	for path, status := range map[string]int{

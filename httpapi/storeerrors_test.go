@@ -38,7 +38,7 @@ func (u unreachable) SchedulerSettings(context.Context) (operate.SchedulerSettin
 	return operate.SchedulerSettings{}, u.err
 }
 
-// Whoever asks while the database is away is told that, and not where it is.
+// Errors about an unreachable database do not reveal its address.
 func TestTheDatabaseCannotBeReached(t *testing.T) {
 	folder := t.TempDir() // in which there is no socket
 	_, err := operate.Open(t.Context(), storage.Options{URL: "postgres://somebody:hunter2@/db?host=" + folder})
@@ -58,8 +58,7 @@ func TestTheDatabaseCannotBeReached(t *testing.T) {
 	}
 }
 
-// Nothing of what is inside is told; and an EventSource, which gives up at any
-// status but 200, is made to come again.
+// Internal errors are not revealed, and an EventSource, which gives up at any status but 200, reconnects.
 func TestTheDatabaseIsAway(t *testing.T) {
 	h := newEnv(t, func(c *httpapi.Config) { c.Store = away{c.Store} })
 	for path, want := range map[string]string{"/v1/turns/1": "the request failed", "/v1/turns/1/events": "the request failed", "/readyz": "does not answer"} {
